@@ -164,7 +164,9 @@ func lacksRights(t *testing.T, admin *kube.Client, c *Controller, ann *kube.Clie
 	if _, err := ann.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Create(t.Context(), manifest.Approval("m", p.Hash, "ann"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	waitsForTimes(t, admin, c)
 	turns(t, c)
+	wants(t, admin, v1alpha1.ConditionPaused, "False", v1alpha1.ReasonNotPaused)
 	wants(t, admin, v1alpha1.ConditionApproved, "True", v1alpha1.ReasonEnoughApprovals)
 	// There is no network on this cluster either, so rights are not all that is missing.
 	wants(t, admin, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonBlocked)

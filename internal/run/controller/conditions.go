@@ -110,7 +110,10 @@ func ended(state engine.State, hint string) (Conditions, bool) {
 	case engine.PhasePaused:
 		c.Progressing = no(v1alpha1.ReasonWaiting, "the migration is paused")
 		c.Paused = yes(v1alpha1.ReasonAsked, sentence("paused as requested; all pods stay connected", hint))
-		if state.Cause != "" {
+		if state.Held != "" {
+			held := until(engine.Hold{Result: state.Held, Cause: state.Cause}, nil)
+			c.Progressing, c.Paused = held.Progressing, held.Paused
+		} else if state.Cause != "" {
 			c.Paused = yes(v1alpha1.ReasonHindered, sentence("paused: "+state.Cause, hint))
 		}
 		c.Complete = initial.Complete

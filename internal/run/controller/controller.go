@@ -107,7 +107,7 @@ func (c *Controller) turn(ctx context.Context) error {
 		return err
 	}
 	c.forget(all)
-	s := Situation{Needed: max(c.Approvals, 1)}
+	s := Situation{Needed: max(c.Approvals, 1), Now: time.Now()}
 	var ready []v1alpha1.Migration
 	var failures []error // of one Migration, which do not keep the others waiting
 	decided := map[string]Decision{}
@@ -123,6 +123,9 @@ func (c *Controller) turn(ctx context.Context) error {
 			if s.Policy, err = readPolicy(ctx, c.Client.Dynamic); err != nil {
 				return err
 			}
+			if s.Freeze, err = journal.Freeze(ctx, c.Client.Dynamic); err != nil {
+				return err
+			}
 		}
 		s.Migration, s.Unfit = m, nil
 		if m.Spec.InCluster && !over(m) && approval(s).True { // a plan that nobody has approved is not even read
@@ -131,6 +134,7 @@ func (c *Controller) turn(ctx context.Context) error {
 				continue
 			}
 		}
+		s.Next = c.next(m)
 		decision := Decide(s)
 		if decision.Do == Execute {
 			ready = append(ready, *m)
@@ -140,6 +144,14 @@ func (c *Controller) turn(ctx context.Context) error {
 		failures = append(failures, c.follow(ctx, m, decision))
 	}
 	return errors.Join(append(failures, c.choose(ctx, ready, decided))...)
+}
+
+// next is the estimate of the step that a Migration begins next; 0 if its plan has not been read.
+func (c *Controller) next(m *v1alpha1.Migration) time.Duration {
+	if known := c.plans[m.Name]; known != nil && known.plan != nil && m.Status.Done < len(known.plan.Steps) {
+		return time.Duration(known.plan.Steps[m.Status.Done].Estimate)
+	}
+	return 0
 }
 
 // choose executes one of the Migrations that may run, and tells the others that they wait for it.

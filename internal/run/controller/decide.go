@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
@@ -23,6 +24,11 @@ type Situation struct {
 	Approvals []v1alpha1.Approval
 	Needed    int
 	Policy    Policy
+	// Freeze is why nothing may begin in this cluster; "" if it may.
+	Freeze string
+	// Now is the time, and Next is how long the next step takes; 0 if that is not known.
+	Now  time.Time
+	Next time.Duration
 }
 
 // Obstacle is why a run does not continue by itself, as the condition Degraded says it.
@@ -68,7 +74,7 @@ func Decide(s Situation) Decision {
 		told := obstructed(*s.Unfit)
 		told.Approved = approval(s)
 		return Decision{Tell, told}
-	case waits(m):
+	case waits(m) && !held(m):
 		if told(m.Status.Conditions, phase) {
 			return Decision{Do: Leave}
 		}
@@ -83,7 +89,65 @@ func Decide(s Situation) Decision {
 	if !approved.True {
 		return Decision{Tell, Conditions{Approved: approved, Progressing: no(v1alpha1.ReasonWaiting, "waits until the plan is approved")}}
 	}
-	return Decision{Execute, Conditions{Approved: approved}}
+	if told, closed := closed(s); closed {
+		told.Approved = approved
+		return Decision{Tell, told}
+	}
+	return Decision{Execute, opened(m, approved)}
+}
+
+// held reports whether a run has paused between two steps until that is over by itself.
+func held(m *v1alpha1.Migration) bool {
+	return engine.Phase(m.Status.Phase) == engine.PhasePaused && m.Status.Held != ""
+}
+
+// closed are the conditions of a migration whose next step must not begin now, and true. A run that is under way is no such
+// migration, as it may be in the middle of a step, nor is a rollback.
+func closed(s Situation) (Conditions, bool) {
+	m := s.Migration
+	phase := engine.Phase(m.Status.Phase)
+	if m.Spec.Desire == v1alpha1.DesireRollback || !held(m) && phase != "" && phase != engine.PhaseNew {
+		return Conditions{}, false
+	}
+	hold, err := run.Held(m.Spec.Windows, s.Freeze, s.Now, s.Next)
+	if err != nil {
+		return Conditions{Progressing: no(v1alpha1.ReasonWaiting, "waits for a person"), Degraded: yes(v1alpha1.ReasonBadWindows,
+			sentence(err.Error(), "change spec.windows of the migration, and the controller continues by itself"))}, true
+	}
+	if hold == (engine.Hold{}) {
+		return Conditions{}, false
+	}
+	return until(hold, m.Status.Conditions), true
+}
+
+// until are the conditions of a migration that continues by itself once its hold has passed.
+func until(hold engine.Hold, before []metav1.Condition) Conditions {
+	reason := v1alpha1.ReasonOutsideWindow
+	if hold.Result == engine.ResultFrozen {
+		reason = v1alpha1.ReasonFrozen
+	}
+	c := Conditions{Progressing: no(reason, "the migration is paused, and continues by itself"), Paused: yes(reason, hold.Cause)}
+	if has(before, v1alpha1.ConditionDegraded, v1alpha1.ReasonBadWindows) {
+		c.Degraded = initial.Degraded
+	}
+	return c
+}
+
+// opened are the conditions of a migration that is executed. They no longer say what held it.
+func opened(m *v1alpha1.Migration, approved Condition) Conditions {
+	c := Conditions{Approved: approved}
+	if has(m.Status.Conditions, v1alpha1.ConditionPaused, v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonFrozen) {
+		c.Paused = initial.Paused
+	}
+	if has(m.Status.Conditions, v1alpha1.ConditionDegraded, v1alpha1.ReasonBadWindows) {
+		c.Degraded = initial.Degraded
+	}
+	return c
+}
+
+// has reports whether a condition has one of some reasons.
+func has(conditions []metav1.Condition, kind string, reasons ...string) bool {
+	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind && slices.Contains(reasons, c.Reason) })
 }
 
 // mine reports whether the controller runs a migration, or has written conditions for it, which it keeps true.
@@ -114,9 +178,7 @@ func asked(m *v1alpha1.Migration) v1alpha1.Observed {
 
 // finished reports whether the conditions say how a migration has ended.
 func finished(conditions []metav1.Condition) bool {
-	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool {
-		return c.Type == v1alpha1.ConditionComplete && slices.Contains([]string{v1alpha1.ReasonDone, v1alpha1.ReasonRolledBack, v1alpha1.ReasonStopped}, c.Reason)
-	})
+	return has(conditions, v1alpha1.ConditionComplete, v1alpha1.ReasonDone, v1alpha1.ReasonRolledBack, v1alpha1.ReasonStopped)
 }
 
 // told reports whether the conditions say that a run has paused, or needs a person.

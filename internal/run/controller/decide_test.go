@@ -9,6 +9,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/window"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -38,6 +39,29 @@ func observing(attempt int, desire v1alpha1.Desire) func(*v1alpha1.Migration) {
 
 func saying(c Conditions) func(*v1alpha1.Migration) {
 	return func(m *v1alpha1.Migration) { m.Status.Conditions, _ = c.onto(m.Status.Conditions, noon) }
+}
+
+// within are the windows of a migration.
+func within(texts ...string) func(*v1alpha1.Migration) {
+	return func(m *v1alpha1.Migration) {
+		for _, text := range texts {
+			one, err := window.Parse(text)
+			if err != nil {
+				panic(err)
+			}
+			m.Spec.Windows = append(m.Spec.Windows, one)
+		}
+	}
+}
+
+// zone is the time zone of the first window.
+func zone(name string) func(*v1alpha1.Migration) {
+	return func(m *v1alpha1.Migration) { m.Spec.Windows[0].TimeZone = name }
+}
+
+// heldBy is a run that has paused until something is over.
+func heldBy(why string) func(*v1alpha1.Migration) {
+	return func(m *v1alpha1.Migration) { m.Status.Phase, m.Status.Held = string(engine.PhasePaused), why }
 }
 
 // by is an approval an hour after the policy was created.
@@ -92,12 +116,41 @@ func TestDecide(t *testing.T) {
 		{"needed a person at a command line", Situation{Migration: migration(inPhase(engine.PhaseNeedsPerson)), Approvals: ann, Policy: sound}, Execute, ""},
 		{"taken by a command line", Situation{Migration: migration(onTerminal, observing(0, ""), inPhase(engine.PhaseRunning))}, Tell, v1alpha1.ReasonHandedOver},
 		{"taken before it began", Situation{Migration: migration(onTerminal, saying(Conditions{}))}, Tell, v1alpha1.ReasonHandedOver},
+		{"outside of its windows, before it began", Situation{Migration: migration(within("22:00-05:00 Europe/Berlin")), Approvals: ann, Policy: sound}, Tell,
+			"OutsideWindow: outside of its windows; the next window opens Fri 2026-01-02 22:00 CET (Europe/Berlin)"},
+		{"within one of its windows", Situation{Migration: migration(within("22:00-05:00 Europe/Berlin", "Fri 13:00-14:00 Europe/Berlin")), Approvals: ann, Policy: sound}, Execute, ""},
+		{"the next step does not fit", Situation{Migration: migration(within("11:00-12:05 UTC")), Approvals: ann, Policy: sound, Next: 6 * time.Minute}, Tell,
+			"the next step takes about 6 min, and the window closes Fri 2026-01-02 12:05 UTC; the next window opens Sat 2026-01-03 11:00 UTC"},
+		{"the next step fits", Situation{Migration: migration(within("11:00-12:05 UTC")), Approvals: ann, Policy: sound, Next: 5 * time.Minute}, Execute, ""},
+		{"the next step never fits", Situation{Migration: migration(within("11:00-12:05 UTC")), Approvals: ann, Policy: sound, Next: 2 * time.Hour}, Tell, v1alpha1.ReasonBadWindows},
+		{"an unknown time zone", Situation{Migration: migration(within("11:00-12:05 UTC"), zone("Europe/Belin")), Approvals: ann, Policy: sound}, Tell,
+			`BadWindows: window 1 (11:00-12:05 Europe/Belin): unknown time zone "Europe/Belin"`},
+		{"not approved, and outside of its windows", Situation{Migration: migration(within("22:00-05:00 UTC")), Policy: sound}, Tell, v1alpha1.ReasonTooFewApprovals},
+		{"a window closes in the middle of a step", Situation{Migration: migration(within("22:00-05:00 UTC"), inPhase(engine.PhaseRunning), observing(0, "")), Approvals: ann, Policy: sound}, Execute, ""},
+		{"paused until a window opens", Situation{Migration: migration(within("22:00-05:00 UTC"), heldBy(engine.ResultOutsideWindow), observing(0, "")), Approvals: ann, Policy: sound}, Tell,
+			"Fri 2026-01-02 22:00 UTC"},
+		{"the window opens", Situation{Migration: migration(within("12:00-13:00 UTC"), heldBy(engine.ResultOutsideWindow), observing(0, "")), Approvals: ann, Policy: sound}, Execute, ""},
+		{"the window opens, and a person has paused it", Situation{Migration: migration(within("12:00-13:00 UTC"), heldBy(engine.ResultOutsideWindow), observing(0, ""),
+			wanting(v1alpha1.DesirePause)), Approvals: ann, Policy: sound}, Tell, v1alpha1.ReasonAsked},
+		{"a person has paused it within a window", Situation{Migration: migration(within("12:00-13:00 UTC"), inPhase(engine.PhasePaused), observing(0, v1alpha1.DesirePause),
+			wanting(v1alpha1.DesirePause), saying(Conditions{Paused: yes(v1alpha1.ReasonAsked, "x")})), Approvals: ann, Policy: sound}, Leave, ""},
+		{"a person resumes it outside of its windows, perhaps in the middle of a step", Situation{Migration: migration(within("22:00-05:00 UTC"), inPhase(engine.PhasePaused),
+			observing(0, v1alpha1.DesirePause)), Approvals: ann, Policy: sound}, Execute, ""},
+		{"rolled back outside of its windows", Situation{Migration: migration(within("22:00-05:00 UTC"), heldBy(engine.ResultOutsideWindow), observing(0, ""),
+			wanting(v1alpha1.DesireRollback)), Approvals: ann, Policy: sound}, Execute, ""},
+		{"frozen before it began", Situation{Migration: migration(), Approvals: ann, Policy: sound, Freeze: "incident 12"}, Tell,
+			"Frozen: frozen: incident 12; kubectl annotate namespace theseus-system theseus.dev/freeze- ends the freeze"},
+		{"frozen on the way", Situation{Migration: migration(heldBy(engine.ResultFrozen), observing(0, "")), Approvals: ann, Policy: sound, Freeze: "incident 12"}, Tell, v1alpha1.ReasonFrozen},
+		{"the freeze has ended", Situation{Migration: migration(heldBy(engine.ResultFrozen), observing(0, ""), saying(Conditions{Paused: yes(v1alpha1.ReasonFrozen, "x")})),
+			Approvals: ann, Policy: sound}, Execute, "NotPaused"},
+		{"the freeze has ended outside of the windows", Situation{Migration: migration(within("22:00-05:00 UTC"), heldBy(engine.ResultFrozen), observing(0, "")), Approvals: ann, Policy: sound},
+			Tell, v1alpha1.ReasonOutsideWindow},
 		{"ended", Situation{Migration: migration(inPhase(engine.PhaseDone), observing(0, ""))}, Recount, ""},
 		{"ended at a command line that had taken it", Situation{Migration: migration(onTerminal, inPhase(engine.PhaseDone), observing(0, ""))}, Recount, ""},
 		{"ended and told", Situation{Migration: migration(inPhase(engine.PhaseDone), saying(Conditions{Complete: yes(v1alpha1.ReasonDone, "")}))}, Leave, ""},
 		{"rolled back and told", Situation{Migration: migration(inPhase(engine.PhaseRolledBack), saying(Conditions{Complete: no(v1alpha1.ReasonRolledBack, "")}))}, Leave, ""},
 	} {
-		test.s.Needed = max(test.s.Needed, 1)
+		test.s.Needed, test.s.Now = max(test.s.Needed, 1), noon
 		got := Decide(test.s)
 		all, _ := got.Conditions.onto(nil, noon)
 		said := ""
@@ -139,6 +192,9 @@ func TestConditions(t *testing.T) {
 		{engine.State{Phase: engine.PhaseRolledBack, Cause: "x"}, "Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=False RolledBack "},
 		{engine.State{Phase: engine.PhaseRolledBack, Asked: true}, "Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=False Stopped "},
 		{engine.State{Phase: engine.PhasePaused}, "Progressing=False Waiting Paused=True Asked Degraded=False Healthy Complete=False NotYet "},
+		{engine.State{Phase: engine.PhasePaused, Held: engine.ResultOutsideWindow, Cause: "x"},
+			"Progressing=False OutsideWindow Paused=True OutsideWindow Degraded=False Healthy Complete=False NotYet "},
+		{engine.State{Phase: engine.PhasePaused, Held: engine.ResultFrozen, Cause: "x"}, "Progressing=False Frozen Paused=True Frozen Degraded=False Healthy Complete=False NotYet "},
 		{engine.State{Phase: engine.PhasePaused, Cause: "an upgrade"}, "Progressing=False Waiting Paused=True Hindered Degraded=False Healthy Complete=False NotYet "},
 		{engine.State{Phase: engine.PhaseNeedsPerson, Cause: "x"}, "Progressing=False Waiting Paused=False NotPaused Degraded=True NeedsPerson Complete=False NotYet "},
 	} {

@@ -152,6 +152,7 @@ func TestFollowed(t *testing.T) {
 	}{
 		{engine.State{Phase: engine.PhasePaused}, v1alpha1.DesirePause},
 		{engine.State{Phase: engine.PhasePaused, Cause: "an upgrade"}, v1alpha1.DesireRun},
+		{engine.State{Phase: engine.PhasePaused, Held: engine.ResultFrozen, Cause: "frozen"}, v1alpha1.DesireRun},
 		{engine.State{Phase: engine.PhaseNeedsPerson, Undoing: true, Asked: true}, v1alpha1.DesireRollback},
 		{engine.State{Phase: engine.PhaseNeedsPerson, Undoing: true}, v1alpha1.DesireRun},
 	} {

@@ -89,7 +89,10 @@ func (v *view) eventOf(r engine.Record) (kind, reason, message string) {
 			return corev1.EventTypeWarning, "GateFailed", v.script.Place(r.Step) + ": " + r.Verdict.Reason
 		}
 	case engine.Paused:
-		if r.Error != "" {
+		switch {
+		case r.Result != "": // it ends by itself
+			return corev1.EventTypeNormal, "Paused", "paused: " + r.Error
+		case r.Error != "":
 			return corev1.EventTypeWarning, "Paused", "paused: " + r.Error
 		}
 		return corev1.EventTypeNormal, "Paused", "paused, as requested"
