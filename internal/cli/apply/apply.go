@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
@@ -26,6 +27,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
+	"github.com/theseus-cni/theseus/internal/run/window"
 )
 
 // NewCommand makes the command theseus apply.
@@ -42,7 +44,10 @@ func NewCommand(a *app.App) *cobra.Command {
 			"`theseus resume` continues, here or on another machine.\n\n" +
 			"With --in-cluster, the controller in the cluster carries the plan out (chart charts/theseus). Theseus makes the same\n" +
 			"checks, writes the plan to the cluster, approves it in your name if you may approve, and shows the run as\n" +
-			"`theseus watch` does. This machine can be switched off meanwhile. An interrupt ends the watching, not the run.",
+			"`theseus watch` does. This machine can be switched off meanwhile. An interrupt ends the watching, not the run.\n\n" +
+			"With --window, the controller begins steps only in windows of time, and only if a step fits into what is left of\n" +
+			"one. Between windows the migration pauses between two steps, and continues by itself. A rollback needs no window.\n" +
+			"The annotation " + v1alpha1.AnnotationFreeze + " of the namespace " + v1alpha1.Namespace + " pauses all migrations in the same way.",
 		Args: usage.Exactly(1, "one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := signers.Validate(); err != nil {
@@ -54,15 +59,42 @@ func NewCommand(a *app.App) *cobra.Command {
 	command.Flags().BoolVar(&how.yes, "yes", false, "do not ask (required when the input is not a terminal)")
 	command.Flags().BoolVar(&how.dry, "dry-run", false, "check everything, print what would be done, and change nothing")
 	command.Flags().BoolVar(&how.inCluster, "in-cluster", false, "let the controller in the cluster carry it out")
+	command.Flags().StringArrayVar(&how.window, "window", nil, "with --in-cluster: begin steps only then, such as 'Tue,Thu 22:00-05:00 Europe/Berlin' (repeatable)")
 	signers.Register(command)
 	pair.RegisterAccess(command, &access)
 	return usage.Takes(command, "json")
 }
 
 // options say how a plan is applied.
-type options struct{ yes, dry, inCluster bool }
+type options struct {
+	yes, dry, inCluster bool
+	window              []string
+}
+
+// windows reads the flags --window.
+func (o options) windows() ([]v1alpha1.Window, error) {
+	if len(o.window) > 0 && !o.inCluster {
+		return nil, exit.Fail(exit.Usage, "add --in-cluster: the controller begins when a window opens", "--window is given without --in-cluster, and this machine does not wait for windows")
+	}
+	var all []v1alpha1.Window
+	for _, text := range o.window {
+		one, err := window.Parse(text)
+		if err != nil {
+			return nil, exit.Fail(exit.Usage, "for example --window 'Tue,Thu 22:00-05:00 Europe/Berlin'; days are Mon to Sun, a range is Mon-Fri", "%w", err)
+		}
+		all = append(all, one)
+	}
+	if _, err := window.Of(all); err != nil {
+		return nil, exit.Fail(exit.Usage, "give fewer windows", "%w", err)
+	}
+	return all, nil
+}
 
 func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signers, access mirror.Access, how options) error {
+	windows, err := how.windows()
+	if err != nil {
+		return err
+	}
 	p, data, err := planfile.ReadData(file)
 	if err != nil {
 		return err
@@ -88,10 +120,13 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	if err != nil {
 		return err
 	}
-	if how.inCluster {
-		if err := incluster.Available(ctx, a, client); err != nil {
-			return err
-		}
+	if how.inCluster { // the controller waits while the cluster is frozen
+		err = incluster.Available(ctx, a, client)
+	} else {
+		err = incluster.NotFrozen(ctx, a, client)
+	}
+	if err != nil {
+		return err
 	}
 	if err := admit(ctx, a, client, access, p); err != nil {
 		return err
@@ -115,7 +150,7 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 		return err
 	}
 	if how.inCluster {
-		return handOver(ctx, a, client, p)
+		return handOver(ctx, a, client, p, windows)
 	}
 	return execute.Run(ctx, a, execute.New(a, client, access, p, true))
 }

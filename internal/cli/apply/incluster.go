@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/follow"
@@ -13,8 +14,8 @@ import (
 
 // handOver lets the controller in the cluster carry out a plan, and follows the run. A user who may not approve has handed
 // it over as well: it waits for another person.
-func handOver(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
-	if err := incluster.Begin(ctx, a, client, p); err != nil {
+func handOver(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, windows []v1alpha1.Window) error {
+	if err := incluster.Begin(ctx, a, client, p, windows...); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.Err, "%s (hash %s) is in the cluster; the controller runs it once it is approved\n", p.Name, p.Hash)

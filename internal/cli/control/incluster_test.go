@@ -187,7 +187,7 @@ func TestRollbackInCluster(t *testing.T) {
 	inCluster(t, client, p.Name)
 	seen := fakeController(t, client, p.Name, func(s v1alpha1.MigrationSpec) bool { return s.Desire == v1alpha1.DesireRollback }, records[2:]...)
 	var out bytes.Buffer
-	code := exit.Code(&out, takeOver(t.Context(), quietApp(&out, "json"), client, p.Name, v1alpha1.DesireRollback, mirror.Access{}, &approval.Flags{}))
+	code := exit.Code(&out, takeOver(t.Context(), quietApp(&out, "json"), client, p.Name, v1alpha1.DesireRollback, mirror.Access{}, &approval.Flags{}, false))
 	if spec := <-seen; code != exit.Stopped || !spec.InCluster || spec.Attempt != 1 || !strings.Contains(out.String(), "asked the controller in the cluster to roll held back") {
 		t.Errorf("exit %d, %+v:\n%s", code, spec, out.String())
 	}

@@ -59,6 +59,10 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	}
 	stand := engine.Judge(p.Steps, state, holder != nil)
 	seen, unread := seen(ctx, client, p)
+	times := incluster.Times{}
+	if !state.Over() {
+		times = incluster.TimesOf(ctx, client, migration, time.Now())
+	}
 	if a.Output == "json" {
 		stands := map[string]any{"name": name, "state": stand.Word, "resume": stand.Resume, "rollback": stand.Rollback,
 			"since": stand.Since, "leftSeconds": int(stand.Left.Seconds()), "gate": stand.Gate, "waits": stand.Waits, "phase": state.Phase, "step": state.Step,
@@ -66,6 +70,9 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 			"plan": p.Hash, "head": state.Head, "inCluster": migration.Spec.InCluster}
 		if len(migration.Status.Conditions) > 0 {
 			stands["conditions"] = migration.Status.Conditions
+		}
+		if data, err := json.Marshal(times); err == nil {
+			_ = json.Unmarshal(data, &stands) // adds its fields
 		}
 		if seen.Paths > 0 {
 			stands["evidence"] = seen
@@ -105,6 +112,9 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	}
 	if migration.Spec.Desire != v1alpha1.DesireRun && !state.Over() {
 		fmt.Fprintf(a.Out, "asked to: %s\n", strings.ToLower(string(migration.Spec.Desire)))
+	}
+	for _, line := range times.Lines() {
+		fmt.Fprintln(a.Out, line)
 	}
 	who(a, migration, state, holder, stand)
 	return approval.Contradiction(p, local, records)

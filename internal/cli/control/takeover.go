@@ -25,18 +25,24 @@ import (
 
 // NewResume makes the command theseus resume.
 func NewResume(a *app.App) *cobra.Command {
-	approvals, access, inCluster := &approval.Flags{}, &mirror.Access{}, false
+	approvals, access, inCluster, anyTime := &approval.Flags{}, &mirror.Access{}, false, false
 	command := migrations.Command(a, "resume", "Continue a migration, from any machine",
 		"Continues where the journal in the cluster ends, with the plan in the cluster. If the controller in the cluster has\n"+
 			"the migration, this command takes it over: the controller stops after its current action. With --in-cluster, the\n"+
-			"controller continues it, after a pause or a failure too, and this command shows the run as `theseus watch` does."+takeOverHelp,
+			"controller continues it, after a pause or a failure too, and this command shows the run as `theseus watch` does.\n"+
+			"Outside of the migration's windows, and while the cluster is frozen, this machine does not continue; the controller\n"+
+			"does by itself when that is over."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
+			if inCluster && anyTime {
+				return exit.Fail(exit.Usage, "change spec.windows of the migration, or continue here, without --in-cluster", "--outside-windows is given with --in-cluster, and the controller keeps to the windows")
+			}
 			if inCluster {
 				return resumeInCluster(ctx, a, client, name, approvals)
 			}
-			return takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals)
+			return takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals, anyTime)
 		})
 	command.Flags().BoolVar(&inCluster, "in-cluster", false, "let the controller in the cluster continue it")
+	command.Flags().BoolVar(&anyTime, "outside-windows", false, "continue here also outside of the migration's windows")
 	approvals.Register(command)
 	pair.RegisterAccess(command, access)
 	return command
@@ -54,7 +60,7 @@ func NewRollback(a *app.App) *cobra.Command {
 			"that process to roll back; otherwise it rolls back itself. If the controller in the cluster has the migration, this\n"+
 			"command also shows the rollback until it ends, as `theseus watch` does."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
-			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals)
+			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals, false)
 		})
 	approvals.Register(command)
 	pair.RegisterAccess(command, access)
@@ -62,8 +68,8 @@ func NewRollback(a *app.App) *cobra.Command {
 }
 
 // takeOver runs the engine here with the plan in the cluster. If another process runs the migration, takeOver
-// only asks that process to roll back.
-func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, access mirror.Access, f *approval.Flags) error {
+// only asks that process to roll back. anyTime continues outside of the migration's windows.
+func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, access mirror.Access, f *approval.Flags, anyTime bool) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
@@ -84,8 +90,17 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 		}
 		fmt.Fprintf(a.Err, "note: the controller cannot roll %s back, so this machine does: %v\n", name, err)
 	}
+	if desire == v1alpha1.DesireRun {
+		state, err := engine.Replay(records)
+		if err == nil {
+			err = incluster.MayContinue(ctx, a, client, p, migration, state, anyTime)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	next := execute.New(a, client, access, p, false)
-	next.Desire = desire
+	next.Desire, next.AnyTime = desire, anyTime
 	f.Held = migration.Spec.InCluster
 	next.Head, err = approval.Approve(ctx, a, client, p, records, f)
 	if err == nil && migration.Spec.InCluster {

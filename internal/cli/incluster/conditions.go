@@ -26,7 +26,8 @@ func Tells(c metav1.Condition) bool {
 	case v1alpha1.ConditionPaused:
 		return c.Status == metav1.ConditionTrue && c.Reason != v1alpha1.ReasonAsked
 	case v1alpha1.ConditionProgressing:
-		return c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonEnded
+		paused := c.Reason == v1alpha1.ReasonOutsideWindow || c.Reason == v1alpha1.ReasonFrozen // the condition Paused says until when
+		return c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonEnded && !paused
 	}
 	return false
 }

@@ -39,6 +39,17 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// TestWaitsForWindow: both conditions say that a migration waits for a window, and a person reads when that is, once.
+func TestWaitsForWindow(t *testing.T) {
+	for _, reason := range []string{v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonFrozen} {
+		migration := &v1alpha1.Migration{Status: v1alpha1.MigrationStatus{Conditions: []metav1.Condition{
+			condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason), condition(v1alpha1.ConditionPaused, metav1.ConditionTrue, reason)}}}
+		if got, want := strings.Join(Waits(migration), "\n"), "Paused=True ("+reason+"): message of "+reason; got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
 // TestObstacle: only a verdict about the spec as it is now counts, and missing rights are looked for again.
 func TestObstacle(t *testing.T) {
 	for name, test := range map[string]struct {

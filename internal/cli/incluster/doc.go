@@ -1,3 +1,3 @@
 // Package incluster is what commands share about migrations that the controller in the cluster runs: whether there is a
-// controller, who has approved a plan, and the controller's conditions as text.
+// controller, when steps may begin, who has approved a plan, and the controller's conditions as text.
 package incluster

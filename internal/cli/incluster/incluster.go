@@ -46,8 +46,9 @@ func Available(ctx context.Context, a *app.App, client *kube.Client) error {
 	return nil
 }
 
-// Begin writes a plan to the cluster, for the controller. It holds the lock meanwhile, so that no other process begins.
-func Begin(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
+// Begin writes a plan to the cluster, for the controller, with the windows in which its steps may begin. It holds the lock
+// meanwhile, so that no other process begins.
+func Begin(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, windows ...v1alpha1.Window) error {
 	lease, ctx, err := journal.Acquire(ctx, run.Leases(client), journal.Holder())
 	if err != nil {
 		return err
@@ -57,5 +58,7 @@ func Begin(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) e
 	if err != nil {
 		return err
 	}
-	return a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return journal.CreateInCluster(ctx, fenced.Dynamic, p) })
+	return a.Patiently(ctx, app.Begin, func(ctx context.Context) error {
+		return journal.CreateInCluster(ctx, fenced.Dynamic, p, windows...)
+	})
 }
