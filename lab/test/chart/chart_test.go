@@ -37,8 +37,8 @@ type cluster struct {
 }
 
 // TestChart moves a cluster from flannel to Calico by the controller alone: the command that handed the plan over is killed
-// after the first step. Meanwhile the controller is killed, evicted and upgraded, an uninstall is refused, and the Service of the
-// API server is cut off. The clients lose nothing, and no pod restarts.
+// after the first step. Meanwhile the controller is killed, evicted and upgraded, an uninstall is refused, the Service of the
+// API server is cut off, and the cluster is frozen for a moment. The clients lose nothing, and no pod restarts.
 func TestChart(t *testing.T) {
 	helm, err := rigtest.Program("helm") // before the lab starts: a compiler would slow it down
 	if err != nil {
@@ -82,6 +82,7 @@ func TestChart(t *testing.T) {
 		watch.Until(disturbance.at)
 		disturbance.do()
 	}
+	c.freeze(watch)
 	watch.Ends(0)
 
 	c.kubectl("", "wait", "--for=condition=Complete", "migrations", "--all", "--timeout=60s")
@@ -240,6 +241,14 @@ func (c *cluster) flushService() {
 	if _, err := c.InLab(c.t.Context(), "node", "kill", "--component", "kube-proxy", node); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// freeze freezes the cluster until the run has paused. Then the run continues by itself.
+func (c *cluster) freeze(watch *rigtest.Process) {
+	c.t.Helper()
+	c.kubectl("", "annotate", "namespace", namespace, "theseus.dev/freeze=a test")
+	watch.Until("Paused=True (Frozen): frozen: a test")
+	c.kubectl("", "annotate", "namespace", namespace, "theseus.dev/freeze-")
 }
 
 // uninstallIsRefused demands that Helm uninstalls nothing while the migration runs, and prints why. A rollback to the same
