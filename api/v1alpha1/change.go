@@ -1,10 +1,14 @@
 package v1alpha1
 
-// Change is a change that the user requests. Its fields correspond to the change flags of the command line.
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Change is a change that a user requests: a document for the command line (--change), or an object in the cluster, without a
+// namespace, for which the controller makes a plan. The fields of its spec correspond to the change flags of the command line.
 type Change struct {
-	APIVersion string     `json:"apiVersion"`
-	Kind       string     `json:"kind"` // "Change"
-	Spec       ChangeSpec `json:"spec"`
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              ChangeSpec   `json:"spec"`
+	Status            ChangeStatus `json:"status,omitzero"`
 }
 
 // ChangeSpec specifies the change: the new network or setting, how to make the change, and its limits.
@@ -15,6 +19,8 @@ type ChangeSpec struct {
 	CNIVersion string `json:"cniVersion,omitempty"`
 	// Manifest is a file with the target's manifests, provided by the user. The driver adapts them.
 	Manifest string `json:"manifest,omitempty"`
+	// ManifestFrom has the target's manifests in the cluster or in the Change itself, instead of in a file.
+	ManifestFrom *ManifestSource `json:"manifestFrom,omitempty"`
 	// PodCIDR is the pod CIDR of the target; it must not overlap the source's.
 	PodCIDR string `json:"podCIDR,omitempty"`
 	// Strategy is recreate, adopt, surge or mirror. If it is empty, or adopt with a PodCIDR, the planner chooses.
@@ -83,6 +89,16 @@ type ChangeSpec struct {
 	Accepted []AcceptedFinding `json:"accepted,omitempty"`
 }
 
+// ManifestSource is where the target's manifests are. One of ConfigMap and Inline is set.
+type ManifestSource struct {
+	// ConfigMap is the name of a ConfigMap in the namespace of the controller. Only the controller reads it.
+	ConfigMap string `json:"configMap,omitempty"`
+	// Key is the key of the ConfigMap that has the manifests; empty means its only key.
+	Key string `json:"key,omitempty"`
+	// Inline is the manifests themselves, as YAML.
+	Inline string `json:"inline,omitempty"`
+}
+
 // AcceptedFinding is a finding that the user accepts for a limited time.
 type AcceptedFinding struct {
 	// ID is the ID of a check, or a topic.
@@ -93,4 +109,70 @@ type AcceptedFinding struct {
 	Reason  string `json:"reason"`
 	// Until is the last day (2026-12-31, in UTC) on which the finding is accepted.
 	Until string `json:"until"`
+}
+
+// ChangeStatus is what the controller has made of a Change.
+type ChangeStatus struct {
+	// ObservedGeneration is the generation of the spec that the conditions are about.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Migration is the name of the Migration that has the plan; empty before there is one.
+	Migration string `json:"migration,omitempty"`
+	// PlanHash is the hash of the plan, which approvals name.
+	PlanHash string `json:"planHash,omitempty"`
+	// ManifestDigest is the SHA-256, in hex, of the manifests that the plan was made from.
+	ManifestDigest string `json:"manifestDigest,omitempty"`
+	// Phase is that of the Migration; empty before it begins.
+	Phase string `json:"phase,omitempty"`
+	// Summary says what the plan does, one item a line.
+	Summary []string `json:"summary,omitempty"`
+	// Next says what a person can do now, one item a line.
+	Next []string `json:"next,omitempty"`
+	// Findings are those of the checks, the most severe first, at most 50.
+	Findings []ChangeFinding `json:"findings,omitempty"`
+	// Conditions are ConditionPlanned, and those of the Migration.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ChangeFinding is a finding of the checks.
+type ChangeFinding struct {
+	// Severity is block, warn or info.
+	Severity string `json:"severity"`
+	// ID is the ID of the check, and Subject the object, as kind/namespace/name or kind/name.
+	ID      string `json:"id"`
+	Subject string `json:"subject,omitempty"`
+	Message string `json:"message"`
+	// Fix is the smallest action that resolves it.
+	Fix string `json:"fix,omitempty"`
+	// Accepted is why the user accepts it.
+	Accepted string `json:"accepted,omitempty"`
+}
+
+// ConditionPlanned is the condition of a Change that says whether it has a plan. A Change also has the conditions of its
+// Migration.
+const ConditionPlanned = "Planned"
+
+// The reasons of ConditionPlanned, besides ReasonWaiting, ReasonBlocked, ReasonNotSupported and ReasonRetrying.
+const (
+	// Planned is true because the spec has a plan, or because its Migration began before the spec was edited.
+	ReasonPlanned = "Planned"
+	ReasonEdited  = "EditedTooLate"
+	// Planned is false because no plan can be made, or because one is being made for the first time or in place of another.
+	ReasonPlanning        = "Planning"
+	ReasonStale           = "Stale"           // the cluster has changed since the plan was made
+	ReasonInvalid         = "Invalid"         // the spec cannot be meant
+	ReasonRefused         = "Refused"         // this change cannot be made on this cluster
+	ReasonManifestMissing = "ManifestMissing" // the ConfigMap or its key does not exist
+	ReasonManifestInvalid = "ManifestInvalid" // the manifests cannot be read, or have a secret
+)
+
+// AnnotationChange is on a Migration that was made for a Change. Its value is a ChangeOrigin as JSON.
+const AnnotationChange = "theseus.dev/change"
+
+// ChangeOrigin names the Change, and the version of it, that a Migration has the plan of.
+type ChangeOrigin struct {
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation"`
+	// ManifestDigest is the SHA-256, in hex, of the manifests.
+	ManifestDigest string `json:"manifestDigest,omitempty"`
 }

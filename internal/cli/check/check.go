@@ -24,6 +24,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/run/propose"
 	"github.com/theseus-cni/theseus/internal/run/report"
 )
 
@@ -70,14 +71,15 @@ func NewCommand(a *app.App) *cobra.Command {
 }
 
 func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, options preflight.Options) error {
-	pass, refused, err := survey.Evidence(ctx, a, from, change, options)
+	checked, err := survey.Check(ctx, a, from, change, options)
 	if err != nil {
 		return err
 	}
-	if err := addPlan(ctx, a, from, pass, options); err != nil {
+	pass, refused := checked.Pass, checked.Refused
+	result, err := withPlan(ctx, a, from, checked, options)
+	if err != nil {
 		return err
 	}
-	result := preflight.Run(preflight.All(), pass, options)
 	if err := plan.UnderWay(pass.Snapshot); err != nil && len(options.Only) == 0 {
 		return exit.Fail(exit.Failed, exit.HintOf(err)+"; to run some checks anyway, name them with --only", "%w", err)
 	}
@@ -111,18 +113,21 @@ func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.Chan
 	return refused
 }
 
-// addPlan makes a plan for the checks that need one. Without one they say why.
-func addPlan(ctx context.Context, a *app.App, from []string, pass *check.Pass, options preflight.Options) error {
+// withPlan makes a plan for the checks that need one, and adds what they find. Without a plan they say why.
+func withPlan(ctx context.Context, a *app.App, from []string, checked propose.Checked, options preflight.Options) (finding.Result, error) {
+	pass := checked.Pass
 	needed := slices.ContainsFunc(options.Choose(preflight.All()), func(c check.Check) bool { return slices.Contains(c.Needs, "plan") })
 	if !needed || pass.Change.Flag != "" { // the plan of a rollout needs its source
-		return nil
+		return checked.Result, nil
 	}
 	p, err := plan.Make(pass.Snapshot, pass.Change, drivers.All(), nil, plan.Options{Version: a.Version, Now: time.Now(), Manifest: pass.Manifest})
 	if err != nil {
 		pass.NoPlan = err.Error()
-		return nil
+	} else if err := survey.AddPlan(ctx, a, from, pass, p.Steps); err != nil {
+		return checked.Result, err
 	}
-	return survey.AddPlan(ctx, a, from, pass, p.Steps)
+	result, _ := preflight.Planned(checked.Result, pass, options)
+	return result, nil
 }
 
 func printFindings(a *app.App, result finding.Result, checks []check.Check) error {

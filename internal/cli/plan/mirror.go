@@ -38,6 +38,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/freeze"
 	"github.com/theseus-cni/theseus/internal/mirror/replica"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run/propose"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -164,16 +165,16 @@ func planSwitch(ctx context.Context, a *app.App, change v1alpha1.ChangeSpec) (*c
 	if err := switchable(change.Strategy); err != nil {
 		return nil, nil, err
 	}
-	pass, result, _, err := survey.Check(ctx, a, nil, change, survey.Options(change))
+	checked, err := survey.Check(ctx, a, nil, change, survey.Options(change))
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := survey.MustNotBlock(a, result, survey.AcceptHint); err != nil {
+	if err := survey.MustNotBlock(a, checked.Result, survey.AcceptHint); err != nil {
 		return nil, nil, err
 	}
-	change.AgentImage = planning.Pinned(ctx, a, pass.Served, change.AgentImage)
-	p, err := plan.Make(pass.Snapshot, change, drivers.All(), result.Findings, plan.Options{Version: a.Version, Now: time.Now(), Manifest: pass.Manifest})
-	return pass.Snapshot, p, err
+	change.AgentImage = planning.Pinned(ctx, a, checked.Pass.Served, change.AgentImage)
+	p, err := propose.Plan(checked, change, plan.Options{Version: a.Version, Now: time.Now()})
+	return checked.Pass.Snapshot, p, err
 }
 
 // switchable refuses strategies that cannot change the original within a plan of the strategy mirror.

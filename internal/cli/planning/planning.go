@@ -16,12 +16,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/planfile"
 	"github.com/theseus-cni/theseus/internal/cli/survey"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/cluster/whatif"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 	"github.com/theseus-cni/theseus/internal/run/admission"
+	"github.com/theseus-cni/theseus/internal/run/propose"
 )
 
 // Flags are the feature flags of a plan: sources, whose values are all stored, or one flag that decides what is rolled
@@ -46,14 +45,14 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 	if with.Origin != "" {
 		change.Flag = with.Origin // its setting is read below; for checks it is a rollout
 	}
-	pass, result, _, err := survey.Check(ctx, a, from, change, survey.Options(change))
+	checked, err := survey.Check(ctx, a, from, change, survey.Options(change))
 	if err != nil {
 		return err
 	}
-	if err := survey.MustNotBlock(a, result, survey.AcceptHint); err != nil {
+	if err := survey.MustNotBlock(a, checked.Result, survey.AcceptHint); err != nil {
 		return err
 	}
-	options.Manifest = pass.Manifest
+	pass := checked.Pass
 	if with.Origin != "" {
 		options.Flags, options.Decided, err = origin.Decide(ctx, a, pass.Snapshot, with.Origin, with.Key)
 		if err == nil {
@@ -67,11 +66,11 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 		return err
 	}
 	change.AgentImage = Pinned(ctx, a, pass.Served, change.AgentImage)
-	p, err := plan.Make(pass.Snapshot, change, drivers.All(), result.Findings, options)
+	p, err := propose.Plan(checked, change, options)
 	if err != nil {
 		return err
 	}
-	if result, err = maintained(ctx, a, from, pass, p, result); err != nil {
+	if err := maintained(ctx, a, from, &checked, p); err != nil {
 		return err
 	}
 	if len(from) == 0 {
@@ -79,7 +78,7 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 			return err
 		}
 	}
-	if n := result.Summary.NotChecked; n > 0 {
+	if n := checked.Result.Summary.NotChecked; n > 0 {
 		fmt.Fprintf(a.Err, "note: %s could not run: theseus check with the same flags says why\n", cluster.Count(n, "check"))
 	}
 	if p.Cluster.UID == "" {
@@ -122,19 +121,11 @@ func checkDecided(a *app.App, pass *check.Pass, decided *plan.Decided) error {
 }
 
 // maintained refuses a plan of which something else would take the writes back, and adds to the plan what was found.
-func maintained(ctx context.Context, a *app.App, from []string, pass *check.Pass, p *plan.Plan, result finding.Result) (finding.Result, error) {
-	if err := survey.AddPlan(ctx, a, from, pass, p.Steps); err != nil {
-		return result, err
+func maintained(ctx context.Context, a *app.App, from []string, checked *propose.Checked, p *plan.Plan) error {
+	if err := survey.AddPlan(ctx, a, from, checked.Pass, p.Steps); err != nil {
+		return err
 	}
-	result, fresh := preflight.Planned(result, pass, survey.Options(p.Change))
-	if err := survey.MustNotBlock(a, fresh, survey.AcceptHint); err != nil {
-		return result, err
-	}
-	if len(fresh.Findings) > 0 {
-		p.Findings = append(slices.Clone(p.Findings), fresh.Findings...)
-		p.Hash = plan.Hash(p)
-	}
-	return result, nil
+	return survey.MustNotBlock(a, propose.Planned(checked, p, survey.Options(p.Change)), survey.AcceptHint)
 }
 
 // mayCarryOut refuses a plan that this user lacks permissions for.
@@ -146,6 +137,6 @@ func mayCarryOut(ctx context.Context, a *app.App, pass *check.Pass, p *plan.Plan
 	if err := admission.AskRights(ctx, client, pass.Snapshot, p); err != nil {
 		return err
 	}
-	return survey.MustNotBlock(a, preflight.Run(preflight.Named("api/rights"), pass, survey.Options(p.Change)),
+	return survey.MustNotBlock(a, propose.Rights(pass, survey.Options(p.Change)),
 		"ask for the rights, or accept the finding: --accept api/rights=REASON")
 }

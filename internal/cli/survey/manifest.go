@@ -1,21 +1,27 @@
 package survey
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
-	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/run/propose"
 )
 
-// readManifest decodes the target's manifests; none if no file is named.
-func readManifest(file string) ([]unstructured.Unstructured, error) {
-	if file == "" {
-		return nil, nil
+// readManifest decodes the target's manifests; none if the change names none.
+func readManifest(change v1alpha1.ChangeSpec) (objects []unstructured.Unstructured, err error) {
+	from := change.ManifestFrom
+	switch {
+	case from != nil && change.Manifest == "" && from.ConfigMap != "":
+		return nil, exit.Fail(exit.Usage, "save the key as a file, and add --manifest FILE", "only the controller reads the manifest from the ConfigMap %s", from.ConfigMap)
+	case from != nil && change.Manifest == "":
+		objects, err = kube.DecodeObjects("manifestFrom.inline", strings.NewReader(from.Inline))
+	case change.Manifest != "":
+		objects, err = kube.ReadObjects(change.Manifest)
 	}
-	objects, err := kube.ReadObjects(file)
 	if err != nil {
 		hint := exit.HintOf(err)
 		if hint == "" {
@@ -23,25 +29,8 @@ func readManifest(file string) ([]unstructured.Unstructured, error) {
 		}
 		return nil, exit.Fail(exit.Usage, hint, "the manifest: %w", err)
 	}
-	return objects, noSecrets(objects)
-}
-
-// noSecrets refuses manifests with a secret in them: the plan and the journal would contain it. Everyone who may read
-// Migrations can read those, and they are not encrypted as Secrets are.
-func noSecrets(objects []unstructured.Unstructured) error {
-	for i := range objects {
-		object := &objects[i]
-		if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
-			return exit.Fail(exit.Usage, "apply the Secret yourself first, and remove it from the file: the plan and the journal would contain its data",
-				"the manifest has the Secret %s/%s", object.GetNamespace(), object.GetName())
-		}
-		if object.GetKind() == "CustomResourceDefinition" {
-			continue // its schema has names of fields, but no values
-		}
-		if found := cluster.Secrets(object.Object); len(found) > 0 {
-			return exit.Fail(exit.Usage, "take the value from a Secret (valueFrom.secretKeyRef, or the kind's own reference): the plan and the journal would contain it",
-				"the manifest: %s has a password or token in %s", step.RefOf(object), found[0])
-		}
+	if err := propose.NoSecrets(objects); err != nil {
+		return nil, exit.Fail(exit.Usage, exit.HintOf(err), "%w", err)
 	}
-	return nil
+	return objects, nil
 }

@@ -7,57 +7,39 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/terminal"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/cluster/whatif"
 	"github.com/theseus-cni/theseus/internal/mirror/registry"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/run/propose"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Check gathers the evidence for checks without a plan, and runs them on it. refused says why the new network is not
-// among the evidence.
-func Check(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, options preflight.Options) (pass *check.Pass, result finding.Result, refused, err error) {
-	pass, refused, err = Evidence(ctx, a, from, change, options)
-	if err != nil {
-		return nil, result, nil, err
+// Check gathers the evidence for checks, and runs them on it.
+func Check(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, options preflight.Options) (propose.Checked, error) {
+	if err := options.Validate(preflight.All()); err != nil { // before the cluster is read
+		return propose.Checked{}, exit.Fail(exit.Usage, "theseus check --list", "%w", err)
 	}
-	return pass, preflight.Run(preflight.All(), pass, options), refused, nil
-}
-
-// Evidence gathers the evidence for checks without a plan. refused says why the new network is not among it.
-func Evidence(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, options preflight.Options) (pass *check.Pass, refused, err error) {
-	if err := options.Validate(preflight.All()); err != nil {
-		return nil, nil, exit.Fail(exit.Usage, "theseus check --list", "%w", err)
+	in := propose.Input{Change: change, Options: options}
+	var err error
+	if in.Snapshot, err = See(ctx, a, from); err != nil {
+		return propose.Checked{}, err
 	}
-	snapshot, err := See(ctx, a, from)
-	if err != nil {
-		return nil, nil, err
-	}
-	objects, err := readManifest(change.Manifest)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := plan.Possible(snapshot, change, drivers.All(), objects); err != nil {
-		return nil, nil, err
-	}
-	chosen, why := plan.Chosen(snapshot, change, drivers.All(), objects)
-	if pass, refused = passOf(snapshot, chosen, objects); refused != nil && why != nil {
-		refused = why // a new network needs a range for pods, and this says why
-	}
-	if pass.WhatIf, err = whatif.Apply(snapshot, change); err != nil {
-		return nil, nil, exit.Fail(exit.Usage, "theseus check --help", "%w", err)
+	if in.Manifest, err = readManifest(change); err != nil {
+		return propose.Checked{}, err
 	}
 	if len(from) == 0 {
-		pass.Served = Served(ctx, change.AgentImage)
+		in.Served = func() *check.Served { return Served(ctx, change.AgentImage) }
 	}
-	return pass, refused, nil
+	checked, err := propose.Check(in)
+	if invalid, ok := errors.AsType[propose.Invalid](err); ok {
+		return checked, exit.Fail(exit.Usage, exit.HintOf(invalid), "%w", invalid)
+	}
+	return checked, err
 }
 
 // AddPlan adds the steps of a plan to the evidence, and, unless the cluster was read from files, what they write.
@@ -88,7 +70,7 @@ func Served(ctx context.Context, image string) *check.Served {
 
 // Options are a change's options for the checks.
 func Options(change v1alpha1.ChangeSpec) preflight.Options {
-	return preflight.Options{Accept: change.Accept, Accepted: change.Accepted, Now: time.Now()}
+	return propose.Options(change, time.Now())
 }
 
 // MustNotBlock prints blocking findings, and returns an error if there are any.

@@ -118,9 +118,14 @@ func ReadObjects(path string) ([]unstructured.Unstructured, error) {
 		return nil, err
 	}
 	defer file.Close()
-	objects, err := document.Objects(path, file)
+	return DecodeObjects(path, file)
+}
+
+// DecodeObjects is ReadObjects for a text with this name.
+func DecodeObjects(name string, text io.Reader) ([]unstructured.Unstructured, error) {
+	objects, err := document.Objects(name, text)
 	if err == nil && len(objects) == 0 {
-		err = &document.Error{File: path, Err: errors.New("no Kubernetes object in it")}
+		err = &document.Error{File: name, Err: errors.New("no Kubernetes object in it")}
 	}
 	return objects, err
 }
