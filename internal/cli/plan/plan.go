@@ -10,6 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/changeflags"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/plan/show"
 	"github.com/theseus-cni/theseus/internal/cli/planning"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 )
@@ -58,5 +59,6 @@ func NewCommand(a *app.App) *cobra.Command {
 	change.Register(command)
 	usage.OfStrategy(surge.Name, command.Flags(), func() { change.RegisterSurge(command) })
 	usage.OfStrategy(mirror.Name, command.Flags(), func() { mirrored.register(command) })
+	command.AddCommand(show.NewCommand(a))
 	return command
 }

@@ -35,11 +35,21 @@ func ReadData(file string) (*plan.Plan, []byte, error) {
 // Write prints the runbook, or the whole plan with -o yaml and -o json, and writes the file that -o names. If key is
 // not "", it signs that file with an SSH key.
 func Write(a *app.App, p *plan.Plan, key string) error {
-	write := plan.Write
+	return write(a, p, key, "theseus apply ")
+}
+
+// Show is Write for the plan of a migration in the cluster, which the controller runs once it is approved.
+func Show(a *app.App, p *plan.Plan) error {
+	return write(a, p, "", "theseus approve "+p.Name+" --plan ")
+}
+
+// write is Write. next is the command for a file with the plan.
+func write(a *app.App, p *plan.Plan, key, next string) error {
+	encode := plan.Write
 	if a.Output == "json" || strings.HasSuffix(a.Output, ".json") {
-		write = plan.WriteJSON
+		encode = plan.WriteJSON
 	}
-	data, err := write(p)
+	data, err := encode(p)
 	if err != nil {
 		return err
 	}
@@ -60,7 +70,7 @@ func Write(a *app.App, p *plan.Plan, key string) error {
 				return err
 			}
 		}
-		err = a.Print(fmt.Sprintf("%s\nwritten to %s; read it, then: theseus apply %s\n", plan.Runbook(p), a.Output, a.Output))
+		err = a.Print(fmt.Sprintf("%s\nwritten to %s; read it, then: %s%s\n", plan.Runbook(p), a.Output, next, a.Output))
 	}
 	return err
 }

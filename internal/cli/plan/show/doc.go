@@ -1,0 +1,2 @@
+// Package show has the command `theseus plan show`.
+package show
