@@ -52,12 +52,17 @@ func templates(t *testing.T) map[string]string {
 			crds = append(crds, crd)
 		}
 	}
-	controller := roles(t, kube.Controller, kube.Subject{Kind: "ServiceAccount", Namespace: v1alpha1.Namespace, Name: manifest.ControllerName})
+	account := kube.Subject{Kind: "ServiceAccount", Namespace: v1alpha1.Namespace, Name: manifest.ControllerName}
+	controller := roles(t, kube.Controller, account)
 	var users []unstructured.Unstructured
 	for _, duty := range []kube.Duty{kube.Look, kube.Plan, kube.Approve} {
 		users = append(users, roles(t, duty)...)
 	}
+	change := manifest.ChangeCRD()
+	change.SetAnnotations(map[string]string{"helm.sh/resource-policy": "keep"})
+	planning := append([]unstructured.Unstructured{change}, roles(t, kube.Changes, account)...)
 	return map[string]string{
+		"planning.yaml": "{{- if .Values.planning.enabled }}\n" + documents(t, planning) + "{{- end }}\n",
 		"crds.yaml":     documents(t, crds),
 		"approval.yaml": documents(t, manifest.ApprovalPolicy()),
 		"rights.yaml":   documents(t, controller),

@@ -26,9 +26,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/theseus-cni/theseus/internal/cli/agentimage"
 	"github.com/theseus-cni/theseus/internal/cli/version"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/run/changes"
 	"github.com/theseus-cni/theseus/internal/run/controller"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
@@ -138,6 +140,9 @@ func run(ctx context.Context, args []string) error {
 	reach.register(flags)
 	dir := flags.String("state-dir", "/var/lib/theseus", "`folder` for the copies of journals, the evidence, and the API servers' addresses")
 	approvals := flags.Int("approvals", 1, "how many users must approve a plan before it runs")
+	planning := flags.Bool("planning", true, "make plans for Changes")
+	image := flags.String("agent-image", "", "`image` of theseus-agent for Changes that name none; empty: the one of this release")
+	registry := flags.String("image-registry", "", "`registry`, and folder in it, that has the images of Theseus' releases; empty: that of the release")
 	health := flags.String("health", net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortController)), "`address` that serves /healthz")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -171,7 +176,22 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer stop()
+	if *planning {
+		planner := &changes.Planner{Client: client, Holder: c.Holder + " (plans)", Version: c.Version, Out: c.Out, Events: c.Events,
+			AgentImage: agentimage.Of(*image, *registry)}
+		defer alongside(ctx, planner.Run)()
+	}
 	return c.Run(ctx)
+}
+
+// alongside runs a loop until ctx ends. The returned function waits until it has.
+func alongside(ctx context.Context, loop func(context.Context)) (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		loop(ctx)
+	}()
+	return func() { <-done }
 }
 
 // holder names this process for the lock and the journal.

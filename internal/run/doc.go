@@ -6,12 +6,12 @@
 // View and Script (how a run is shown, and in which words), engine (the deterministic state machine and the interfaces
 // it needs), journal (the record and the lock, in the cluster and on disk), nodepool (nodes that are added and removed
 // by commands), mirrored (what plans with a mirror do), report (what a change cost), admission (whether a plan may begin),
-// window (when steps may begin), propose (a cluster and a change become findings and a plan), controller (runs approved
-// plans in the cluster).
+// window (when steps may begin), propose (a cluster and a change become findings and a plan), changes (makes plans for
+// Changes in the cluster), controller (runs approved plans in the cluster).
 //
 // Does not belong here: work on a node (node), calls to the API server (cluster/kube), and judging a path's
 // probes (proof/loss).
 //
-// Door: run, admission, controller, engine, journal, mirrored, propose, report, window.
-// Hands: run, admission, controller, journal, mirrored, nodepool.
+// Door: run, admission, changes, controller, engine, journal, mirrored, propose, report, window.
+// Hands: run, admission, changes, controller, journal, mirrored, nodepool.
 package run

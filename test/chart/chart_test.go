@@ -38,11 +38,12 @@ func TestLint(t *testing.T) {
 func TestObjects(t *testing.T) {
 	always := []string{
 		"ClusterRole theseus-controller", "ClusterRoleBinding theseus-controller",
-		"CustomResourceDefinition approvals.theseus.dev", "CustomResourceDefinition journalpages.theseus.dev",
+		"ClusterRole theseus-changes", "ClusterRoleBinding theseus-changes",
+		"CustomResourceDefinition approvals.theseus.dev", "CustomResourceDefinition changes.theseus.dev", "CustomResourceDefinition journalpages.theseus.dev",
 		"CustomResourceDefinition migrations.theseus.dev", "CustomResourceDefinition planpages.theseus.dev",
 		"Deployment theseus-controller", "Job theseus-uninstall-check", "PodDisruptionBudget theseus-controller",
-		"Role theseus-controller", "Role theseus-controller in default",
-		"RoleBinding theseus-controller", "RoleBinding theseus-controller in default", "ServiceAccount theseus-controller",
+		"Role theseus-changes", "Role theseus-changes in default", "Role theseus-controller", "Role theseus-controller in default",
+		"RoleBinding theseus-changes", "RoleBinding theseus-changes in default", "RoleBinding theseus-controller", "RoleBinding theseus-controller in default", "ServiceAccount theseus-controller",
 		"ValidatingAdmissionPolicy theseus-approvals", "ValidatingAdmissionPolicyBinding theseus-approvals",
 	}
 	roles := []string{"ClusterRole theseus-approve", "ClusterRole theseus-look", "ClusterRole theseus-plan",
@@ -212,7 +213,13 @@ func cases() map[string]struct {
 			return args(p, "--api-server=10.0.0.1:6443") && args(p, "--api-server=[fd00::1]:6443") &&
 				slices.Equal(p.check.Spec.Template.Spec.Containers[0].Args, []string{"uninstall-check", "--api-server=10.0.0.1:6443", "--api-server=[fd00::1]:6443"})
 		}},
-		"replicas": {"replicas: 2", func(p parts) bool { return *p.deployment.Spec.Replicas == 2 }},
+		"planning.enabled": {"planning: {enabled: false}", func(p parts) bool {
+			_, kind := p.objects["CustomResourceDefinition changes.theseus.dev"]
+			_, rights := p.objects["ClusterRole theseus-changes"]
+			return args(p, "--planning=false") && !kind && !rights && !strings.Contains(p.notes, "kubectl describe change")
+		}},
+		"planning.agentImage": {"planning: {agentImage: 'registry.example.com/agent:1'}", func(p parts) bool { return args(p, "--agent-image=registry.example.com/agent:1") }},
+		"replicas":            {"replicas: 2", func(p parts) bool { return *p.deployment.Spec.Replicas == 2 }},
 		"resources.requests": {"resources: {requests: {cpu: 1}}", func(p parts) bool {
 			of := p.deployment.Spec.Template.Spec.Containers[0].Resources.Requests
 			return of.Cpu().String() == "1" && of.Memory().String() == "128Mi"
@@ -278,6 +285,7 @@ func TestSchema(t *testing.T) {
 		"imgae: {}", "image: {tga: a}", "image: {registry: \"\"}", "image: {registry: 'https://ghcr.io'}", "image: {registry: ghcr.io/}", "image: {repository: \"\"}", "image: {tag: 'a b'}",
 		"image: {digest: abc}", "image: {digest: sha256:abc}", "image: {pullPolicy: Sometimes}", "image: ghcr.io/a",
 		"imagePullSecrets: [registry]", "imagePullSecrets: [{name: \"\"}]",
+		"planning: {enabled: 'yes'}", "planning: {agentImage: 'a b'}", "planning: {on: true}", "planning: false",
 		"approvals: 0", "approvals: 1.5", "approvals: '1'", "approvals: -1",
 		"apiServers: 10.0.0.1:6443", "apiServers: [10.0.0.1]", "apiServers: ['https://10.0.0.1:6443']", "apiServers: ['fd00::1:6443']", "apiServers: ['']",
 		"replicas: -1", "replicas: 6", "replicas: two", "resources: {claims: []}", "resources: {requests: {cpu: [1]}}", "resources: []",

@@ -27,6 +27,13 @@ func Runbook(p *Plan) string {
 	return b.String()
 }
 
+// Summary is the head of the runbook: what changes and how, how large the plan is, and what to know about it.
+func Summary(p *Plan) string {
+	b := &strings.Builder{}
+	summary(b, p)
+	return b.String()
+}
+
 // notes are what was found and is no obstacle. What differs in the name of its subject alone is said once.
 func notes(b *strings.Builder, findings []finding.Finding) {
 	var order []string

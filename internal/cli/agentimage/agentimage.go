@@ -6,6 +6,7 @@
 package agentimage
 
 import (
+	"cmp"
 	"os"
 	"regexp"
 	"strings"
@@ -39,11 +40,11 @@ func (f *Flags) Register(flags *pflag.FlagSet) {
 }
 
 // Image is the agent's image; empty where none is named and this build has none.
-func (f *Flags) Image() string {
-	if f.image != "" {
-		return f.image
-	}
-	return In(f.registry, ofBuild(linked, version.Read().Version))
+func (f *Flags) Image() string { return Of(f.image, f.registry) }
+
+// Of is the agent's image for the values of both flags; empty where none is named and this build has none.
+func Of(image, registry string) string {
+	return cmp.Or(image, In(registry, ofBuild(linked, version.Read().Version)))
 }
 
 // Must is the agent's image, or an error that says how to name one, with the command that was meant.

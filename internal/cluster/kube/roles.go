@@ -36,6 +36,9 @@ const (
 	// Controller: what the controller in the cluster needs before it runs a plan. It has the permissions of Plan. Those for a
 	// plan are granted to its ServiceAccount for each plan, with Operate.
 	Controller Duty = "controller"
+	// Changes: what the controller needs in addition to make plans for Changes. It contains no other duty, and no permission to
+	// change a network: a plan runs only when a user has approved it.
+	Changes Duty = "changes"
 )
 
 // Duties lists the duties of which each has the permissions of the previous ones.
@@ -117,7 +120,14 @@ func toObject(from any) (unstructured.Unstructured, error) {
 // rightsOf returns the permissions of a duty and of the previous ones.
 func rightsOf(duty Duty, steps []step.Step) []need {
 	const own = v1alpha1.Group
+	if duty == Changes {
+		return []need{
+			{own, "changes", "", "get list"}, {own, "changes/status", "", "update"}, {"", "events", metav1.NamespaceDefault, "create patch"},
+			{own, "migrations", v1alpha1.Namespace, "create delete patch"}, {own, "planpages", v1alpha1.Namespace, "create delete patch"},
+		}
+	}
 	all := []need{
+		{own, "changes", "", "get list"},
 		{own, "migrations", "", "get list"}, {own, "planpages", "", "get list"}, {own, "journalpages", "", "get list"},
 		{own, "probeplans", "", "get list"}, {own, "probereports", "", "get list"}, {own, "approvals", "", "get list"},
 		{"coordination.k8s.io", "leases", "", "get"}, {"", "namespaces", "", "get"}, {"", "pods", "", "list"}, {"apps", "replicasets", "", "get"},

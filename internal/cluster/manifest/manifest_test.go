@@ -41,6 +41,7 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 	return map[string][]unstructured.Unstructured{
 		"namespace": {*Namespace(), *NamespaceAtRest()},
 		"crds":      CRDs(),
+		"change":    {ChangeCRD()},
 		"agent":     Agent(image, "v1.35.0"),
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,12 +60,15 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 	return c.conclude(context.WithoutCancel(ctx), m, view, halt, outcome, err)
 }
 
-// errSettled ends a run whose journal says that it has stopped for a person, while the summary in the status did not say so yet.
+// errSettled ends a run of a Migration that was withdrawn, or is about to be; or a run whose journal says that it has stopped for a person, while the summary in the status did not say so yet.
 var errSettled = errors.New("the migration has stopped, and nobody has asked to continue")
 
 // admit checks what must hold before a run continues, and before the first record of its journal. The lock is held.
 func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.Plan, past []engine.Record) error {
 	now, err := journal.Get(ctx, c.Client.Dynamic, m.Name)
+	if apierrors.IsNotFound(err) {
+		return errSettled // withdrawn, such as after an edit of its Change
+	}
 	if err != nil {
 		return err
 	}
@@ -77,6 +81,9 @@ func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.P
 			return errSettled
 		}
 		return nil
+	}
+	if current, err := c.current(ctx, m); err != nil || !current {
+		return cmp.Or(err, errSettled)
 	}
 	return admission.Check(ctx, admission.Request{Client: c.Client, Plan: p, Entered: true, Holder: c.Holder, Version: c.Version})
 }

@@ -22,7 +22,7 @@ var approvalResource = schema.GroupVersionResource{Group: v1alpha1.Group, Versio
 // CreateInCluster is Create for a migration that the controller in the cluster runs. It begins once enough users have
 // approved the plan, and the caller has released the Lease. Its steps begin only in the windows, if there are any.
 func CreateInCluster(ctx context.Context, client dynamic.Interface, p *plan.Plan, windows ...v1alpha1.Window) error {
-	return put(ctx, client, p, planPageBytes, v1alpha1.MigrationSpec{InCluster: true, Windows: windows})
+	return put(ctx, client, p, planPageBytes, entry{inCluster: true, windows: windows})
 }
 
 // Get reads a Migration without its plan.

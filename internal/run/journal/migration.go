@@ -41,17 +41,24 @@ var (
 // Create writes a plan to the cluster as a Migration with the plan's name. The pages are written first, so a Migration
 // that exists is complete. An existing Migration with the same plan is left as it is. The caller holds the Lease.
 func Create(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
-	return put(ctx, client, p, planPageBytes, v1alpha1.MigrationSpec{})
+	return put(ctx, client, p, planPageBytes, entry{})
 }
 
-// put is Create, or CreateInCluster, with a given number of bytes per page. spec is what the Migration says besides its plan.
-func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int, spec v1alpha1.MigrationSpec) error {
+// entry is how a plan is written to the cluster.
+type entry struct {
+	inCluster   bool // the controller runs it
+	windows     []v1alpha1.Window
+	annotations map[string]string
+}
+
+// put is Create, CreateInCluster or CreateForChange, with a given number of bytes per page.
+func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int, as entry) error {
 	if err := plan.Sound(p); err != nil {
 		return err
 	}
 	_, err := get(ctx, client, p.Name)
 	if apierrors.IsNotFound(err) {
-		err = create(ctx, client, p, perPage, spec)
+		err = create(ctx, client, p, perPage, as)
 	}
 	if err != nil {
 		return err
@@ -70,7 +77,7 @@ func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage in
 	return nil
 }
 
-func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int, spec v1alpha1.MigrationSpec) error {
+func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int, as entry) error {
 	packed, err := pack(p)
 	if err != nil {
 		return err
@@ -79,12 +86,11 @@ func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage
 	if err != nil {
 		return err
 	}
-	spec.PlanPages, spec.PlanDigest, spec.PlanHash = pages, digest(packed), p.Hash
 	object, err := toUnstructured(&v1alpha1.Migration{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Migration"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: v1alpha1.Namespace,
-			Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
-		Spec: spec,
+			Labels: map[string]string{v1alpha1.LabelManaged: "true"}, Annotations: as.annotations},
+		Spec: v1alpha1.MigrationSpec{PlanPages: pages, PlanDigest: digest(packed), PlanHash: p.Hash, InCluster: as.inCluster, Windows: as.windows},
 	})
 	if err != nil {
 		return fmt.Errorf("migration %s: %w", p.Name, err)
@@ -101,7 +107,7 @@ func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage
 	}
 	kept, _, _ := unstructured.NestedString(stored.Object, "spec", "planDigest")
 	windows, _, _ := unstructured.NestedSlice(stored.Object, "spec", "windows")
-	if kept == "" || len(windows) < len(spec.Windows) {
+	if kept == "" || len(windows) < len(as.windows) {
 		return engine.WithHint(fmt.Errorf("migration %s: the API server dropped fields: the CRD in the cluster is of an older version", p.Name),
 			"nothing was changed: delete this Migration, and apply the plan again")
 	}

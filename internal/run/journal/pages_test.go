@@ -77,7 +77,7 @@ func TestCreateKilled(t *testing.T) {
 				t.Run(fmt.Sprintf("lost=%v/%d/%s", lost, skip, then), func(t *testing.T) {
 					s := newServer()
 					s.fail, s.lost, s.skip = apierrors.NewTooManyRequestsError("later"), lost, skip
-					err := put(t.Context(), s, want, smallPage, v1alpha1.MigrationSpec{})
+					err := put(t.Context(), s, want, smallPage, entry{})
 					if (err != nil) != (skip < writes) || err != nil && !errors.Is(err, engine.ErrUnavailable) {
 						t.Fatalf("write %d: %v", skip, err)
 					}
@@ -96,7 +96,7 @@ func TestCreateKilled(t *testing.T) {
 					if then == "another" {
 						next = other
 					}
-					if err := put(t.Context(), s, next, smallPage, v1alpha1.MigrationSpec{}); err != nil {
+					if err := put(t.Context(), s, next, smallPage, entry{}); err != nil {
 						t.Fatal(err)
 					}
 					wantPlan(t, s, next)
@@ -146,7 +146,7 @@ func TestLoadDemandsAllPages(t *testing.T) {
 	} {
 		for page := range 3 {
 			s := newServer()
-			if err := put(t.Context(), s, p, smallPage, v1alpha1.MigrationSpec{}); err != nil {
+			if err := put(t.Context(), s, p, smallPage, entry{}); err != nil {
 				t.Fatal(err)
 			}
 			migration, err := get(t.Context(), s, p.Name)
@@ -162,7 +162,7 @@ func TestLoadDemandsAllPages(t *testing.T) {
 		}
 	}
 	s := newServer()
-	if err := put(t.Context(), s, p, smallPage, v1alpha1.MigrationSpec{}); err != nil {
+	if err := put(t.Context(), s, p, smallPage, entry{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := patch(t.Context(), s, migrationResource, p.Name, map[string]any{"spec": map[string]any{"planPages": nil}}); err != nil {
@@ -197,7 +197,7 @@ func TestLoadOlder(t *testing.T) {
 	if _, err := s.Resource(migrationResource).Namespace(v1alpha1.Namespace).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := put(t.Context(), s, p, smallPage, v1alpha1.MigrationSpec{}); err != nil {
+	if err := put(t.Context(), s, p, smallPage, entry{}); err != nil {
 		t.Fatal(err)
 	}
 	wantPlan(t, s, p)
@@ -207,7 +207,7 @@ func TestLoadOlder(t *testing.T) {
 func TestSettleLeavesOthers(t *testing.T) {
 	s := newServer()
 	for _, name := range []string{"one", "two"} {
-		if err := put(t.Context(), s, largePlan(t, name, smallPage), smallPage, v1alpha1.MigrationSpec{}); err != nil {
+		if err := put(t.Context(), s, largePlan(t, name, smallPage), smallPage, entry{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,334 @@
+package changes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+)
+
+const (
+	// pollEvery is the interval at which Changes and Migrations are read.
+	pollEvery = 3 * time.Second
+	// callTimeout bounds a call to the API server.
+	callTimeout = 10 * time.Second
+)
+
+var resource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural("Change")}
+
+// Planner makes plans for the Changes of a cluster, one at a time.
+type Planner struct {
+	Client *kube.Client
+	// Holder names this process for the lock.
+	Holder string
+	// AgentImage is the image of the agent for Changes that name none; "" if this build knows none.
+	AgentImage string
+	// Version is that of this program.
+	Version string
+	// Out gets a line for everything that happens.
+	Out io.Writer
+	// Events records events; it may be nil.
+	Events record.EventRecorder
+	// Snapshot reads the cluster; nil means kube.Snapshot.
+	Snapshot func(context.Context) (*cluster.Snapshot, error)
+
+	looked  map[string]Looked // by UID of the Change
+	sources map[string]read   // the same
+	plans   map[string]*facts // by hash; nil for a plan that cannot be read
+	said    string            // the last error of a turn
+}
+
+// Run looks after Changes until ctx ends.
+func (p *Planner) Run(ctx context.Context) {
+	for {
+		err := p.turn(ctx)
+		text := ""
+		if err != nil && ctx.Err() == nil {
+			text = outage.Steady(err).Error()
+		}
+		if text != "" && text != p.said {
+			p.say("changes: %s", text)
+		}
+		p.said = text
+		if outage.Sleep(ctx, pollEvery) != nil {
+			return
+		}
+	}
+}
+
+// turn looks at every Change once. It makes at most one plan.
+func (p *Planner) turn(ctx context.Context) error {
+	if p.looked == nil {
+		p.looked, p.sources, p.plans = map[string]Looked{}, map[string]read{}, map[string]*facts{}
+	}
+	all, err := p.list(ctx)
+	if err != nil {
+		return err
+	}
+	migrations, err := journal.List(ctx, p.Client.Dynamic)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, orphan := range orphans(migrations, all) {
+		failures = append(failures, p.withdraw(ctx, orphan, "its Change was deleted"))
+	}
+	p.forget(all, migrations)
+	inOrder(all)
+	for i := range all {
+		change := &all[i]
+		if change.DeletionTimestamp != nil {
+			continue
+		}
+		acted, err := p.follow(ctx, change, migrations)
+		failures = append(failures, err)
+		if acted { // the Migrations are others by now
+			break
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// forget drops what is known about objects that were deleted.
+func (p *Planner) forget(changes []v1alpha1.Change, migrations []v1alpha1.Migration) {
+	gone := func(uid string) bool {
+		return !slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return string(c.UID) == uid })
+	}
+	maps.DeleteFunc(p.looked, func(uid string, _ Looked) bool { return gone(uid) })
+	maps.DeleteFunc(p.sources, func(uid string, _ read) bool { return gone(uid) })
+	maps.DeleteFunc(p.plans, func(hash string, _ *facts) bool {
+		return !slices.ContainsFunc(migrations, func(m v1alpha1.Migration) bool { return m.Spec.PlanHash == hash })
+	})
+}
+
+// follow does what is to be done about a Change. acted is true if the Migrations may have changed.
+func (p *Planner) follow(ctx context.Context, change *v1alpha1.Change, migrations []v1alpha1.Migration) (acted bool, err error) {
+	s := Situation{Change: change, Looked: p.looked[string(change.UID)], Now: time.Now()}
+	s.Own, s.Other = split(change, migrations)
+	var source source
+	if s.Own == nil || over(s.Own) || !started(s.Own) {
+		if source, err = p.manifest(ctx, change); err != nil {
+			return false, err
+		}
+		s.ManifestDigest = source.digest
+	}
+	decision := Decide(s)
+	if source.problem != nil && (decision.Do == Plan || decision.Do == Leave) { // it is read again soon
+		return false, p.write(ctx, change, *source.problem, nil)
+	}
+	switch decision.Do {
+	case Tell:
+		return false, p.tell(ctx, change, s.Own)
+	case Wait:
+		delete(p.looked, string(change.UID)) // it is planned as soon as the other has ended
+		return false, p.write(ctx, change, waiting(s.Other), nil)
+	case Compare:
+		p.looked[string(change.UID)] = Looked{change.Generation, s.ManifestDigest, s.Now}
+		changed, err := p.compare(ctx, s.Own)
+		if err != nil || changed == "" {
+			return false, errors.Join(err, p.tell(ctx, change, s.Own))
+		}
+		decision = Decision{Replan, v1alpha1.ReasonStale, changed}
+		return true, p.replan(ctx, change, s.Own, source, decision)
+	case Replan:
+		return true, p.replan(ctx, change, s.Own, source, decision)
+	case Plan:
+		return true, p.plan(ctx, change, source)
+	}
+	return false, nil
+}
+
+// tell writes the status that follows from a Migration.
+func (p *Planner) tell(ctx context.Context, change *v1alpha1.Change, own *v1alpha1.Migration) error {
+	made, err := p.planOf(ctx, own)
+	if err != nil {
+		return err
+	}
+	return p.write(ctx, change, of(change, own, made), own)
+}
+
+// planOf are the facts of a Migration's plan, which is read once; nil if it cannot be read.
+func (p *Planner) planOf(ctx context.Context, own *v1alpha1.Migration) (*facts, error) {
+	if facts, ok := p.plans[own.Spec.PlanHash]; ok {
+		return facts, nil
+	}
+	made, _, err := journal.Load(ctx, p.Client.Dynamic, own.Name)
+	if apierrors.IsNotFound(err) || err != nil && passes(err) {
+		return nil, err
+	}
+	p.plans[own.Spec.PlanHash] = nil
+	if err == nil {
+		p.plans[own.Spec.PlanHash] = known(made)
+	}
+	return p.plans[own.Spec.PlanHash], nil
+}
+
+// compare says what has changed in the cluster since the plan of a Migration was made; "" if nothing has.
+func (p *Planner) compare(ctx context.Context, own *v1alpha1.Migration) (string, error) {
+	made, err := p.planOf(ctx, own)
+	if err != nil || made == nil {
+		return "", err
+	}
+	snapshot, err := p.snapshot(ctx)
+	if err != nil {
+		return "", err
+	}
+	stale := plan.Stale(made.cluster, snapshot)
+	if len(stale) == 0 {
+		return "", nil
+	}
+	return "the cluster has changed since the plan was made: " + joined(stale), nil
+}
+
+// replan withdraws a Migration that has not begun, and makes another plan.
+func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1alpha1.Migration, from source, why Decision) error {
+	if err := p.withdraw(ctx, own, why.Why); err != nil {
+		return err
+	}
+	kind := corev1.EventTypeNormal
+	if why.Reason == v1alpha1.ReasonStale {
+		kind = corev1.EventTypeWarning
+	}
+	lapsed := "Approvals of the plan " + own.Spec.PlanHash + " do not count for the next one"
+	p.event(change, kind, "Withdrawn", "withdrew Migration "+own.Name+": "+why.Why+". "+lapsed)
+	if err := p.write(ctx, change, unplanned(why.Reason, why.Why+"; planning again. "+lapsed), nil); err != nil {
+		return err
+	}
+	return p.plan(ctx, change, from)
+}
+
+// withdraw deletes a Migration that has not begun. Another process that holds the lock is no error: a later turn tries again.
+func (p *Planner) withdraw(ctx context.Context, m *v1alpha1.Migration, why string) error {
+	err := p.locked(ctx, func(ctx context.Context, client *kube.Client) error {
+		return journal.Withdraw(ctx, client.Dynamic, m)
+	})
+	if err == nil {
+		p.say("%s: withdrawn: %s", m.Name, why)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// locked calls do while this process holds the lock on the cluster.
+func (p *Planner) locked(ctx context.Context, do func(context.Context, *kube.Client) error) error {
+	lease, held, err := journal.Acquire(ctx, run.Leases(p.Client), p.Holder)
+	if err != nil {
+		return err
+	}
+	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not released expires
+	fenced, err := p.Client.Fenced(lease.Check)
+	if err != nil {
+		return err
+	}
+	return do(held, fenced)
+}
+
+// list reads all Changes. A cluster without their CRD has none.
+func (p *Planner) list(ctx context.Context) ([]v1alpha1.Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := p.Client.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing Changes: %w", err)
+	}
+	all := make([]v1alpha1.Change, len(list.Items))
+	for i := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &all[i]); err != nil {
+			return nil, fmt.Errorf("Change %s: %w", list.Items[i].GetName(), err)
+		}
+	}
+	return all, nil
+}
+
+// write writes the status of a Change, if it differs. The write fails if another process has written the Change since it was
+// read. The Change is updated as well.
+func (p *Planner) write(ctx context.Context, change *v1alpha1.Change, d draft, own *v1alpha1.Migration) error {
+	next := d.status(change, own, time.Now())
+	if alike(next, change.Status) {
+		return nil
+	}
+	if change.Status.PlanHash != next.PlanHash || !same(change.Status.Conditions, next.Conditions) {
+		p.say("Change %s: %s", change.Name, d.message)
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.Change{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Change"},
+		ObjectMeta: metav1.ObjectMeta{Name: change.Name, UID: change.UID, ResourceVersion: change.ResourceVersion},
+		Spec:       change.Spec, Status: next,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	written, err := p.Client.Dynamic.Resource(resource).UpdateStatus(ctx, &unstructured.Unstructured{Object: object},
+		metav1.UpdateOptions{FieldManager: manifest.ControllerName})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // edited or deleted meanwhile: the next turn decides again
+	}
+	if err != nil {
+		return fmt.Errorf("writing the status of Change %s: %w", change.Name, err)
+	}
+	change.Status, change.ResourceVersion = next, written.GetResourceVersion()
+	return nil
+}
+
+// same reports whether Planned has the same status and reason in both lists.
+func same(a, b []metav1.Condition) bool {
+	find := func(all []metav1.Condition) metav1.Condition {
+		for _, c := range all {
+			if c.Type == v1alpha1.ConditionPlanned {
+				return metav1.Condition{Status: c.Status, Reason: c.Reason}
+			}
+		}
+		return metav1.Condition{}
+	}
+	return find(a) == find(b)
+}
+
+// alike compares two values as JSON.
+func alike(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// event records an event of a Change.
+func (p *Planner) event(change *v1alpha1.Change, kind, reason, message string) {
+	if p.Events == nil {
+		return
+	}
+	const most = 1000 // the API server refuses messages of more than 1024 bytes
+	about := &corev1.ObjectReference{APIVersion: v1alpha1.APIVersion, Kind: "Change", Name: change.Name, UID: change.UID}
+	p.Events.Event(about, kind, reason, cut(message, most))
+}
+
+func (p *Planner) say(format string, args ...any) {
+	fmt.Fprintf(p.Out, "%s  %s\n", time.Now().UTC().Format(time.RFC3339), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,373 @@
+package changes
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+)
+
+// rig is a real API server with a planner that has no more than the permissions of the controller. The cluster that it plans
+// for is a fixture.
+type rig struct {
+	*testing.T
+	admin    *kube.Client
+	planner  *Planner
+	snapshot *cluster.Snapshot
+}
+
+// TestAPIServer holds, against a real API server, what becomes of Changes from their creation to the end of their migrations.
+func TestAPIServer(t *testing.T) {
+	program := os.Getenv("THESEUS_KUBE")
+	if program == "" {
+		t.Skip("NOT TESTED: Changes in a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+	}
+	const account = "system:serviceaccount:theseus-system:theseus-controller"
+	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{account}})
+	as := func(token string) *kube.Client {
+		config := rest.CopyConfig(config)
+		config.BearerToken = token
+		client, err := kube.New(config, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client
+	}
+	r := &rig{T: t, admin: as("token"), snapshot: cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))}
+	if err := run.Prepare(t.Context(), r.admin); err != nil {
+		t.Fatal(err)
+	}
+	r.apply(manifest.ChangeCRD())
+	for _, duty := range []kube.Duty{kube.Controller, kube.Changes} {
+		roles, err := kube.Roles(duty, "", nil, []kube.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: v1alpha1.Namespace, Name: manifest.ControllerName}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.apply(roles...)
+	}
+	r.planner = &Planner{Client: as(account), Holder: "theseus-controller@test (plans)", AgentImage: "registry.example.com/agent@sha256:" + strings.Repeat("0", 64),
+		Version: "v0.0.0-test", Out: os.Stderr, Snapshot: func(context.Context) (*cluster.Snapshot, error) { return r.snapshot, nil }}
+	r.turn() // there is no Change, and no error
+
+	r.refusesInvalid()
+	r.manifests()
+	r.blocks()
+	first := r.plans()
+	r.waits(first)
+	first = r.plansAgain(first)
+	r.runs(first)
+	r.withdraws()
+}
+
+// refusesInvalid: the API server refuses what can never be planned.
+func (r *rig) refusesInvalid() {
+	r.Helper()
+	for spec, says := range map[string]string{
+		"{}": "say what is changed",
+		"{to: calico, addHook: 'sh -c id', removeHook: x}":                    "addHook is for commands, which the controller does not run",
+		"{to: calico, strategy: mirror}":                                      "does not run plans of the strategies surge and mirror",
+		"{to: calico, strategy: surge}":                                       "does not run plans of the strategies surge and mirror",
+		"{to: calico, manifest: calico.yaml}":                                 "use manifestFrom.configMap or manifestFrom.inline",
+		"{to: calico, manifestFrom: {}}":                                      "manifestFrom has either configMap or inline",
+		"{to: calico, manifestFrom: {configMap: a, inline: b}}":               "manifestFrom has either configMap or inline",
+		"{to: calico, manifestFrom: {inline: b, key: c}}":                     "manifestFrom.key is a key of manifestFrom.configMap",
+		"{to: calico, maxLost: -1}":                                           "maxLost is at least 0",
+		"{to: calico, kubernetesTo: v1.36.0}":                                 "kubernetesTo is for `theseus check` only",
+		"{to: calico, waves: many}":                                           "spec.waves",
+		"{to: calico, strategy: adopt, replaceNodes: 'a=b', removeHook: 'x'}": "replaceNodes is for `theseus check` only",
+	} {
+		err := r.create("invalid", spec)
+		if err == nil || !strings.Contains(err.Error(), says) {
+			r.Errorf("%s: %v, want %q", spec, err, says)
+		}
+	}
+}
+
+const spec = "{to: calico, podCIDR: 10.96.0.0/16, strategy: recreate, manifestFrom: {configMap: calico}}"
+
+// manifests: the condition says which ConfigMap or key is missing, and what is wrong in it.
+func (r *rig) manifests() {
+	r.Helper()
+	if err := r.create("first", spec); err != nil {
+		r.Fatal(err)
+	}
+	r.turn()
+	r.wants("first", "False", v1alpha1.ReasonManifestMissing, "there is no ConfigMap theseus-system/calico")
+	for _, test := range []struct {
+		data         map[string]string
+		reason, says string
+	}{
+		{map[string]string{"a": "", "b": ""}, v1alpha1.ReasonManifestMissing, "2 keys"},
+		{map[string]string{"a": "kind: ["}, v1alpha1.ReasonManifestInvalid, "the manifest"},
+		{map[string]string{"a": "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: shop\n"}, v1alpha1.ReasonManifestInvalid, "the manifest has the Secret shop/s"},
+	} {
+		r.configMap(test.data)
+		r.turn()
+		r.wants("first", "False", test.reason, test.says)
+	}
+	r.configMap(map[string]string{"calico.yaml": string(cnitest.Text(r.T, "calico-manifest.yaml"))})
+}
+
+// blocks: findings block, with a fix for each, until the Change is edited.
+func (r *rig) blocks() {
+	r.Helper()
+	good, bad := r.snapshot, *r.snapshot
+	bad.Nodes = slices.Clone(good.Nodes)
+	bad.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+	r.snapshot = &bad
+	r.turn()
+	r.wants("first", "False", v1alpha1.ReasonRefused, "is not Ready")
+	r.snapshot = good
+	r.turn()
+	r.wants("first", "False", v1alpha1.ReasonRefused, "is not Ready") // it was tried a moment ago
+	r.edit("first", map[string]any{"peered": []string{"office=10.96.0.0/12"}})
+	bad = *good
+	for _, resource := range []string{"nodes", "services"} {
+		bad.Sources = append(bad.Sources, cluster.Source{Resource: resource, From: "a fixture"})
+	}
+	r.snapshot = &bad
+	r.turn()
+	r.wants("first", "False", v1alpha1.ReasonBlocked, "findings block this change")
+	found := r.read("first").Status.Findings
+	if len(found) == 0 || found[0].Severity != "block" || found[0].Message == "" || found[0].Subject == "" || found[0].ID == "api/rights" {
+		r.Fatalf("%+v", found)
+	}
+	r.snapshot = good
+	r.edit("first", map[string]any{"peered": nil})
+}
+
+// plans: the plan is a Migration that waits for its approval.
+func (r *rig) plans() v1alpha1.Migration {
+	r.Helper()
+	r.turn()
+	r.wants("first", "True", v1alpha1.ReasonPlanned, "has the plan")
+	status, m := r.read("first").Status, r.migrations()[0]
+	origin, made := journal.OriginOf(&m)
+	if !made || origin.Name != "first" || !m.Spec.InCluster || status.Migration != m.Name || status.PlanHash != m.Spec.PlanHash || status.ManifestDigest == "" {
+		r.Errorf("%+v, %+v, %+v", status, origin, m.Spec)
+	}
+	text := strings.Join(status.Summary, "\n")
+	for _, part := range []string{"Plan " + m.Name, "3 nodes", "registry.example.com/agent@sha256:", "as root on every node", "The point of no return is step"} {
+		if !strings.Contains(text, part) {
+			r.Errorf("%q is not in the summary:\n%s", part, text)
+		}
+	}
+	p, _, err := journal.Load(r.Context(), r.admin.Dynamic, m.Name)
+	if err != nil || p.Hash != status.PlanHash || p.Change.ManifestFrom == nil || len(p.Findings) == 0 {
+		r.Errorf("%v", err)
+	}
+	version := r.read("first").ResourceVersion
+	r.turn()
+	if r.read("first").ResourceVersion != version {
+		r.Error("a status that says the same is written again")
+	}
+	return m
+}
+
+// waits: a second Change waits for the first, and says so.
+func (r *rig) waits(first v1alpha1.Migration) {
+	r.Helper()
+	if err := r.create("second", spec); err != nil {
+		r.Fatal(err)
+	}
+	r.turn()
+	r.wants("second", "False", v1alpha1.ReasonWaiting, "Change first is first: its migration "+first.Name)
+}
+
+// plansAgain: an edit of the Change or of the manifest, and a change of the cluster make another plan, with another hash.
+func (r *rig) plansAgain(first v1alpha1.Migration) v1alpha1.Migration {
+	r.Helper()
+	seen := []string{first.Spec.PlanHash}
+	for what, disturb := range map[string]func(){
+		"the Change": func() { r.edit("first", map[string]any{"bakeSeconds": 7}) },
+		"the manifest": func() {
+			r.configMap(map[string]string{"calico.yaml": string(cnitest.Text(r.T, "calico-manifest.yaml")) + "\n# edited\n"})
+		},
+		"the cluster": func() {
+			snapshot := *r.snapshot
+			snapshot.Budgets = append(slices.Clone(snapshot.Budgets), policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "late"}})
+			r.snapshot = &snapshot
+			clear(r.planner.looked)
+		},
+	} {
+		disturb()
+		time.Sleep(1100 * time.Millisecond) // the name of a plan follows from the second in which it was made
+		r.turn()
+		r.wants("first", "True", v1alpha1.ReasonPlanned, "has the plan")
+		all := r.migrations()
+		if len(all) != 1 || slices.Contains(seen, all[0].Spec.PlanHash) {
+			r.Fatalf("%s was edited: %d migrations, the plan %s", what, len(all), all[0].Spec.PlanHash)
+		}
+		seen = append(seen, all[0].Spec.PlanHash)
+	}
+	r.wants("second", "False", v1alpha1.ReasonWaiting, "Change first is first")
+	return r.migrations()[0]
+}
+
+// runs: a Change has the conditions of its Migration. An edit meanwhile has no effect on it, and a plan of its own afterwards.
+func (r *rig) runs(first v1alpha1.Migration) {
+	r.Helper()
+	r.patchMigration(first.Name, `{"status":{"phase":"running","pages":1,"conditions":[{"type":"Approved","status":"True","reason":"EnoughApprovals","message":"approved by ann","lastTransitionTime":"2026-11-26T12:00:00Z"}]}}`)
+	r.turn()
+	status := r.read("first").Status
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionApproved); c == nil || c.Message != "approved by ann" || status.Phase != "running" {
+		r.Errorf("%+v", status)
+	}
+	r.edit("first", map[string]any{"bakeSeconds": 8})
+	r.turn()
+	r.wants("first", "True", v1alpha1.ReasonEdited, "the edit has no effect on that run")
+	if status := r.read("first").Status; status.PlanHash != first.Spec.PlanHash || r.migrations()[0].UID != first.UID {
+		r.Errorf("an edit changed what runs: %+v", status)
+	}
+	r.patchMigration(first.Name, `{"status":{"phase":"done"}}`)
+	time.Sleep(1100 * time.Millisecond)
+	r.turn()
+	if status := r.read("first").Status; status.PlanHash == first.Spec.PlanHash || status.Migration == first.Name {
+		r.Errorf("the edit has no plan after the end of the run: %+v", status)
+	}
+}
+
+// withdraws: the plan of a Change that was deleted goes, and the next Change gets its turn. What ran stays.
+func (r *rig) withdraws() {
+	r.Helper()
+	if err := r.admin.Dynamic.Resource(resource).Delete(r.Context(), "first", metav1.DeleteOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	r.turn() // withdraws
+	r.turn()
+	r.wants("second", "True", v1alpha1.ReasonPlanned, "has the plan")
+	var of []string
+	for _, m := range r.migrations() {
+		origin, _ := journal.OriginOf(&m)
+		of = append(of, origin.Name+" "+m.Status.Phase)
+	}
+	if slices.Sort(of); !slices.Equal(of, []string{"first done", "second "}) {
+		r.Errorf("the migrations are %q", of)
+	}
+}
+
+func (r *rig) turn() {
+	r.Helper()
+	clear(r.planner.sources) // they are read again after 15 s
+	if err := r.planner.turn(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) create(name, spec string) error {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	if err := yaml.Unmarshal([]byte("{apiVersion: "+v1alpha1.APIVersion+", kind: Change, metadata: {name: "+name+"}, spec: "+spec+"}"), &object.Object); err != nil {
+		r.Fatal(err)
+	}
+	_, err := r.admin.Dynamic.Resource(resource).Create(r.Context(), object, metav1.CreateOptions{})
+	return err
+}
+
+func (r *rig) edit(name string, spec map[string]any) {
+	r.Helper()
+	text, err := (&unstructured.Unstructured{Object: map[string]any{"kind": "Change", "spec": spec}}).MarshalJSON()
+	if err == nil {
+		_, err = r.admin.Dynamic.Resource(resource).Patch(r.Context(), name, types.MergePatchType, text, metav1.PatchOptions{})
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) patchMigration(name, text string) {
+	r.Helper()
+	migrations := resource.GroupVersion().WithResource(manifest.Plural("Migration"))
+	if _, err := r.admin.Dynamic.Resource(migrations).Namespace(v1alpha1.Namespace).Patch(r.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) read(name string) v1alpha1.Change {
+	r.Helper()
+	object, err := r.admin.Dynamic.Resource(resource).Get(r.Context(), name, metav1.GetOptions{})
+	var change v1alpha1.Change
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &change)
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	return change
+}
+
+func (r *rig) migrations() []v1alpha1.Migration {
+	r.Helper()
+	all, err := journal.List(r.Context(), r.admin.Dynamic)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return all
+}
+
+func (r *rig) wants(name, status, reason, says string) {
+	r.Helper()
+	now := r.read(name)
+	c := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionPlanned)
+	if c == nil || string(c.Status) != status || c.Reason != reason || !strings.Contains(c.Message, says) || c.ObservedGeneration != now.Generation {
+		r.Fatalf("%s: %+v, want %s, %s, %q", name, c, status, reason, says)
+	}
+	if len(now.Status.Next) == 0 {
+		r.Errorf("%s: %s does not say what to do next", name, reason)
+	}
+}
+
+func (r *rig) configMap(data map[string]string) {
+	r.Helper()
+	maps := r.admin.Typed.CoreV1().ConfigMaps(v1alpha1.Namespace)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "calico"}, Data: data}
+	if _, err := maps.Update(r.Context(), object, metav1.UpdateOptions{}); err == nil {
+		return
+	}
+	if _, err := maps.Create(r.Context(), object, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// apply applies objects, and waits until their kinds are served.
+func (r *rig) apply(objects ...unstructured.Unstructured) {
+	r.Helper()
+	for i := range objects {
+		object := &objects[i]
+		mapping, err := r.admin.Mapper.RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
+		if err == nil {
+			_, err = r.admin.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Apply(r.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: "test", Force: true})
+		}
+		if err != nil {
+			r.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		if _, err := r.admin.Dynamic.Resource(resource).List(r.Context(), metav1.ListOptions{}); err == nil {
+			return
+		} else if time.Now().After(end) {
+			r.Fatal(err)
+		}
+	}
+}
