@@ -206,9 +206,13 @@ func TestSaidOnce(t *testing.T) {
 
 // TestConditionsPage: the page of conditions has every condition and every reason that the controller writes.
 func TestConditionsPage(t *testing.T) {
-	source, err := os.ReadFile("api/v1alpha1/migration.go")
-	if err != nil {
-		t.Fatal(err)
+	var source []byte
+	for _, file := range []string{"api/v1alpha1/migration.go", "api/v1alpha1/change.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = append(source, text...)
 	}
 	text, err := os.ReadFile("docs/reference/conditions.md")
 	if err != nil {
