@@ -37,8 +37,7 @@ func TestLint(t *testing.T) {
 // TestObjects: the chart has these objects, no others, and each once.
 func TestObjects(t *testing.T) {
 	always := []string{
-		"ClusterRole theseus-controller", "ClusterRoleBinding theseus-controller",
-		"ClusterRole theseus-changes", "ClusterRoleBinding theseus-changes",
+		"ClusterRole theseus-changes", "ClusterRole theseus-controller", "ClusterRoleBinding theseus-changes", "ClusterRoleBinding theseus-controller",
 		"CustomResourceDefinition approvals.theseus.dev", "CustomResourceDefinition changes.theseus.dev", "CustomResourceDefinition journalpages.theseus.dev",
 		"CustomResourceDefinition migrations.theseus.dev", "CustomResourceDefinition planpages.theseus.dev",
 		"Deployment theseus-controller", "Job theseus-uninstall-check", "PodDisruptionBudget theseus-controller",

@@ -128,7 +128,8 @@ func (p *Planner) follow(ctx context.Context, change *v1alpha1.Change, migration
 	s := Situation{Change: change, Looked: p.looked[string(change.UID)], Now: time.Now()}
 	s.Own, s.Other = split(change, migrations)
 	var source source
-	if s.Own == nil || over(s.Own) || !started(s.Own) {
+	waits := s.Other != nil && (s.Own == nil || over(s.Own))
+	if !waits && (s.Own == nil || over(s.Own) || !started(s.Own)) { // no manifest of a user is read while a run is under way
 		if source, err = p.manifest(ctx, change); err != nil {
 			return false, err
 		}

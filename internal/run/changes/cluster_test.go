@@ -180,8 +180,10 @@ func (r *rig) plans() v1alpha1.Migration {
 	}
 	version := r.read("first").ResourceVersion
 	r.turn()
-	if r.read("first").ResourceVersion != version {
-		r.Error("a status that says the same is written again")
+	r.planner.looked = nil // as after a restart
+	r.turn()
+	if r.read("first").ResourceVersion != version || len(r.migrations()) != 1 || r.migrations()[0].UID != m.UID {
+		r.Error("a status that says the same is written again, or the plan is another one after a restart")
 	}
 	return m
 }

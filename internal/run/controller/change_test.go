@@ -1,16 +1,33 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 )
+
+// TestRemovable: who uninstalls the controller is told to delete a Change whose plan has not begun, and else how to end the run.
+func TestRemovable(t *testing.T) {
+	for phase, hint := range map[string]string{"": "kubectl delete change a", "running": "theseus rollback m"} {
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
+			"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace, "annotations": map[string]any{v1alpha1.AnnotationChange: `{"name":"a","uid":"u","generation":1}`}},
+			"spec":     map[string]any{"inCluster": true}, "status": map[string]any{"phase": phase}}}
+		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource("Migration"): "MigrationList"}, object)
+		err := Removable(t.Context(), &kube.Client{Dynamic: client})
+		if err == nil || !strings.Contains(engine.HintOf(err), hint) {
+			t.Errorf("phase %q: %v, hint %q", phase, err, engine.HintOf(err))
+		}
+	}
+}
 
 // TestCurrent: an approved plan does not begin after its Change was edited, deleted, or replaced by another of the same name.
 func TestCurrent(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // would continue it.
 func Removable(ctx context.Context, client *kube.Client) error {
 	var left []string
-	first := ""
+	first, change := "", ""
 	if err := outage.Retry(ctx, journal.Patience, nil, func(ctx context.Context) error {
 		all, err := journal.List(ctx, client.Dynamic)
 		if err != nil {
@@ -24,7 +24,10 @@ func Removable(ctx context.Context, client *kube.Client) error {
 		left = nil
 		for i := range all {
 			if m := &all[i]; m.Spec.InCluster && !over(m) {
-				first = m.Name
+				first, change = m.Name, ""
+				if origin, made := journal.OriginOf(m); made && !journal.Begun(m) {
+					change = origin.Name
+				}
 				left = append(left, fmt.Sprintf("%s (%s)", m.Name, describe(m.Status.Phase, m.Status.Step)))
 			}
 		}
@@ -35,9 +38,12 @@ func Removable(ctx context.Context, client *kube.Client) error {
 	if len(left) == 0 {
 		return nil
 	}
-	return engine.WithHint(fmt.Errorf("the controller runs migrations that have not ended: %s", strings.Join(left, ", ")),
-		"`theseus rollback "+first+"` undoes it, `theseus watch "+first+"` waits for its end, and `theseus resume "+first+
-			"` takes it over; then uninstall again")
+	err := fmt.Errorf("the controller runs migrations that have not ended: %s", strings.Join(left, ", "))
+	if change != "" {
+		return engine.WithHint(err, "`kubectl delete change "+change+"` withdraws the plan of "+first+", which has not begun; then uninstall again")
+	}
+	return engine.WithHint(err, "`theseus rollback "+first+"` undoes it, `theseus watch "+first+"` waits for its end, and `theseus resume "+first+
+		"` takes it over; then uninstall again")
 }
 
 func describe(phase, step string) string {
