@@ -34,7 +34,7 @@ func summary(p *kind.Plan) string {
 	text := fmt.Sprintf("Traffic of %s between nodes (IPPool %s, %s): from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Encapsulation.Pool,
 		strings.Join(p.Encapsulation.Ranges, ", "), p.From(), p.To(), p.Strategy, p.Reason)
 	if p.Encapsulation.Reserves != "" {
-		text += fmt.Sprintf("The IPReservation %s stays. It prevents that a pod gets a former tunnel address, which connections of nodes may still use.\n", p.Encapsulation.Reserves)
+		text += fmt.Sprintf("The IPReservation %s stays. It keeps former tunnel addresses from pods, because connections of nodes may still use them.\n", p.Encapsulation.Reserves)
 	}
 	return text
 }
