@@ -195,6 +195,7 @@ var unfuzzed = map[string]string{
 	"internal/change/...":                "plans, which FuzzRead of change/plan tries",
 	"internal/cli/...":                   "a change, in the bounds that FuzzToJSON tries; journals and answers, which other rooms have",
 	"internal/cluster":                   "values of a snapshot, which FuzzAdd of cluster/document tries",
+	"internal/cluster/clustertest":       "objects of tests",
 	"internal/cluster/kube":              "objects that the API server has validated against Theseus' own schemas",
 	"internal/mirror/dns":                "answers of name servers and metrics that the user names, bounded",
 	"internal/mirror/replica":            "objects of an API server",

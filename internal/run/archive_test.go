@@ -130,7 +130,7 @@ func TestArchiveWritesChanges(t *testing.T) {
 
 // TestReportElsewhere: a machine that has seen nothing of a run reports all its paths.
 func TestReportElsewhere(t *testing.T) {
-	s := newStream(t)
+	s := newStream(t, false)
 	s.next()
 	cluster := archiveCluster(t)
 	if err := newArchive(cluster, "m").save(t.Context(), s.evidence); err != nil {

@@ -157,6 +157,11 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	r.View.Past(past)
 	r.flight.script.Learn(past)
 	actor := r.actor(lease.Epoch())
+	unwatch, err := actor.Follow(ctx, r.Client)
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	defer unwatch()
 	r.keepGraph(ctx, actor)
 	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
 	if r.Fresh || held(past) {

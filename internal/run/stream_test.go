@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -30,6 +33,7 @@ type stream struct {
 	now      time.Time
 	evidence *kube.Evidence // of the run that is watched
 	warned   []string
+	server   *clustertest.APIServer // has the same, for an actor that follows; else nil
 }
 
 // look is what the cluster held at one moment.
@@ -46,7 +50,7 @@ func (fixedMapper) Reset() {}
 // run from 4.0 s to 6.5 s; a/old>b/old loses three probes at 7.5 s; b/host is gone from 10.05 s to 11.5 s, while its
 // second responder answers; at 12 s the report of c holds a result of a's path; two denied probes of c are answered
 // at 15 s, when its agent restarts; and c/old is gone from 18.05 s to 18.5 s, which has no second responder.
-func newStream(t *testing.T) *stream {
+func newStream(t *testing.T, follows bool) *stream {
 	t.Helper()
 	data, err := os.ReadFile("testdata/stream.jsonl")
 	if err != nil {
@@ -63,6 +67,18 @@ func newStream(t *testing.T) *stream {
 		evidence: kube.NewEvidence(kube.Collected{})}
 	s.actor = &kube.Actor{Dynamic: s.client, Mapper: fixedMapper{mapper}, Clock: s,
 		Note: func(text string) { s.warned = append(s.warned, text) }}
+	if follows {
+		s.server = clustertest.NewAPIServer(t)
+		client, err := kube.New(s.server.Config, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop, err := s.actor.Follow(t.Context(), client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stop)
+	}
 	for _, line := range bytes.Split(bytes.TrimSpace(data), []byte("\n")) {
 		var one look
 		if err := json.Unmarshal(line, &one); err != nil {
@@ -83,6 +99,9 @@ func (s *stream) next() {
 		s.put("ProbeReport", s.looks[0].Reports[i].Name, &s.looks[0].Reports[i])
 	}
 	s.now, s.looks = s.looks[0].Reports[0].Status.At, s.looks[1:]
+	if s.server != nil && len(s.looks)%5 == 0 {
+		s.server.Cut()
+	}
 	if err := s.evidence.Collect(s.t.Context(), s.actor); err != nil {
 		s.t.Fatal(err)
 	}
@@ -90,6 +109,9 @@ func (s *stream) next() {
 
 func (s *stream) put(kind, name string, object any) {
 	s.t.Helper()
+	if s.server != nil {
+		s.server.Put(s.t, kind, name, object)
+	}
 	text, err := json.Marshal(object)
 	if err != nil {
 		s.t.Fatal(err)
@@ -125,9 +147,22 @@ func (s *stream) Sleep(context.Context, time.Duration) error {
 	return nil
 }
 
-// TestOneAccount: gates, the view of a run, status and the report find the same in one recorded stream.
+// TestOneAccount: gates, the view of a run, status and the report find the same in one recorded stream, by lists and by a watch
+// that is cut off at every fifth look.
 func TestOneAccount(t *testing.T) {
-	s := newStream(t)
+	verdicts := map[bool][]string{}
+	for _, follows := range []bool{false, true} {
+		t.Run(map[bool]string{false: "lists", true: "follows"}[follows], func(t *testing.T) {
+			verdicts[follows] = oneAccount(t, newStream(t, follows))
+		})
+	}
+	if diff := cmp.Diff(verdicts[false], verdicts[true]); diff != "" {
+		t.Errorf("gates say otherwise (-lists +watch):\n%s", diff)
+	}
+}
+
+// oneAccount returns the verdicts of the gates.
+func oneAccount(t *testing.T, s *stream) (verdicts []string) {
 	s.next()
 	gate := &kube.Gate{Actor: s.actor, Since: []v1alpha1.ProbeReport{}}
 	gates := Seen{Paths: 7, Excused: 19} // gates say what is excused in words alone
@@ -138,6 +173,7 @@ func TestOneAccount(t *testing.T) {
 			t.Fatal(err)
 		}
 		passed = append(passed, v.Pass)
+		verdicts = append(verdicts, fmt.Sprintf("%+v", v))
 		t.Logf("%s: %s", s.now.Format("05.00"), v.Reason)
 		gates.Sent, gates.Lost, gates.Leaked = gates.Sent+v.Sent, gates.Lost+v.Lost, gates.Leaked+v.Leaked
 		gates.LongestGapMillis = max(gates.LongestGapMillis, v.LongestGapMillis)
@@ -158,6 +194,7 @@ func TestOneAccount(t *testing.T) {
 	}
 	s.sameInStatus(live)
 	s.sameInReport(live)
+	return verdicts
 }
 
 // sameInStatus: status, in another process, reads what the run kept and what the cluster holds.

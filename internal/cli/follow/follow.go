@@ -77,6 +77,11 @@ func Run(ctx context.Context, a *app.App, client *kube.Client, name string, afte
 	if err != nil {
 		return err
 	}
+	unwatch, err := f.actor.Follow(ctx, client)
+	if err != nil {
+		return err
+	}
+	defer unwatch()
 	f.earlier = incluster.Obstacle(f.migration)
 	if f.dir, err = statedir.Make(name); err != nil {
 		f.dir = ""

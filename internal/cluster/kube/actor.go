@@ -47,6 +47,8 @@ type Actor struct {
 
 	turns turns
 	looks looks
+	// plans and reports are watched; nil if each look lists them.
+	plans, reports *watched
 	// foreign are the nodes whose reports contained results of paths that start on other nodes, with one such path each.
 	foreign sync.Map
 }

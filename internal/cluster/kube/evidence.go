@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -84,7 +85,7 @@ func (e *Evidence) Merge(other Collected) {
 // Collect reads the probe plans and all reports, and adds new results of the planned paths. It is cheap enough to call once a
 // second.
 func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
-	plans, err := a.probePlans(ctx)
+	plans, err := a.plansWithin(ctx, time.Minute) // a path that is missed counts from the next call on, with all its results
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,12 @@ func (e *Evidence) Document() Collected {
 
 // probePlans reads the plans of all nodes, in the order of their names.
 func (a *Actor) probePlans(ctx context.Context) ([]v1alpha1.ProbePlan, error) {
-	plans, err := allOf[v1alpha1.ProbePlan](ctx, a, "ProbePlan")
+	return a.plansWithin(ctx, 0)
+}
+
+// plansWithin is probePlans. If the plans are watched, the proof that they are current may be as old as age.
+func (a *Actor) plansWithin(ctx context.Context, age time.Duration) ([]v1alpha1.ProbePlan, error) {
+	plans, _, err := kept(ctx, a, a.plans, "ProbePlan", age, func(o *planObject) v1alpha1.ProbePlan { return o.ProbePlan })
 	slices.SortFunc(plans, func(a, b v1alpha1.ProbePlan) int { return cmp.Compare(a.Name, b.Name) })
 	return plans, err
 }
@@ -163,21 +169,26 @@ func pathsOf(plans []v1alpha1.ProbePlan) []v1alpha1.Path {
 	return paths
 }
 
-// probeReports reads the reports of all nodes. A node may only report on paths that start on it: results of other paths are
-// ignored, with one warning per node.
+// probeReports reads the reports of all nodes. Callers must not change them: if they are watched, all readers have the same.
 func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
-	reports, err := allOf[v1alpha1.ProbeReport](ctx, a, "ProbeReport")
-	for i := range reports {
-		foreign := dropForeign(&reports[i])
-		if foreign == "" {
-			continue
-		}
-		if _, told := a.foreign.LoadOrStore(reports[i].Name, foreign); !told && a.Note != nil {
-			a.Note(fmt.Sprintf("warning: the report of %s holds a result of a path that starts elsewhere, %q: ignored; "+
-				"no agent writes that, so find out who does", reports[i].Name, foreign))
-		}
+	reports, listed, err := kept(ctx, a, a.reports, "ProbeReport", 0, func(o *reportObject) v1alpha1.ProbeReport { return o.ProbeReport })
+	for i := 0; listed && i < len(reports); i++ {
+		a.ownResults(&reports[i])
 	}
 	return reports, err
+}
+
+// ownResults removes from a report the results of paths that start on other nodes: a node may only report on its own. It warns
+// once for each node.
+func (a *Actor) ownResults(report *v1alpha1.ProbeReport) {
+	foreign := dropForeign(report)
+	if foreign == "" {
+		return
+	}
+	if _, told := a.foreign.LoadOrStore(report.Name, foreign); !told && a.Note != nil {
+		a.Note(fmt.Sprintf("warning: the report of %s holds a result of a path that starts elsewhere, %q: ignored; "+
+			"no agent writes that, so find out who does", report.Name, foreign))
+	}
 }
 
 // dropForeign removes the results of paths that do not start on the report's node, and returns one of them.

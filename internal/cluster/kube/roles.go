@@ -129,7 +129,7 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	all := []need{
 		{own, "changes", "", "get list"},
 		{own, "migrations", "", "get list"}, {own, "planpages", "", "get list"}, {own, "journalpages", "", "get list"},
-		{own, "probeplans", "", "get list"}, {own, "probereports", "", "get list"}, {own, "approvals", "", "get list"},
+		{own, "probeplans", "", "get list watch"}, {own, "probereports", "", "get list watch"}, {own, "approvals", "", "get list"},
 		{"coordination.k8s.io", "leases", "", "get"}, {"", "namespaces", "", "get"}, {"", "pods", "", "list"}, {"apps", "replicasets", "", "get"},
 		{"", "configmaps", v1alpha1.Namespace, "get"}, // the evidence that runs keep
 	}

@@ -56,7 +56,7 @@ func TestRoles(t *testing.T) {
 	}
 	for _, n := range rightsOf(Plan, nil) {
 		for _, verb := range strings.Fields(n.verbs) {
-			if verb != "get" && verb != "list" || !given(t, plan, verb, n.group, n.resource, n.namespace) || !given(t, operate, verb, n.group, n.resource, n.namespace) {
+			if !slices.Contains([]string{"get", "list", "watch"}, verb) || !given(t, plan, verb, n.group, n.resource, n.namespace) || !given(t, operate, verb, n.group, n.resource, n.namespace) {
 				t.Errorf("who plans may %s %s", verb, n.resource)
 			}
 		}

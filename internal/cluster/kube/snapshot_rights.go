@@ -48,7 +48,7 @@ func needs() []need {
 		{"theseus.dev", "planpages", "theseus-system", "get list create patch delete"},
 		{"theseus.dev", "journalpages", "theseus-system", "get list create update"},
 		{"theseus.dev", "nodetasks", "theseus-system", "get list watch create delete"},
-		{"theseus.dev", "probeplans", "theseus-system", "get list create patch delete"},
+		{"theseus.dev", "probeplans", "theseus-system", "get list watch create patch delete"},
 		{"theseus.dev", "probereports", "theseus-system", "get list watch delete"},
 	}
 }

@@ -1,0 +1,268 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// The cluster of TestFollowAPIServer.
+const (
+	followedNodes = 40
+	followedPaths = 54 // of a node, as in the lab while two networks are joined
+)
+
+// TestFollowAPIServer: what gates and the view of a run read of a real API server, by lists and by a watch, and that who may look
+// may watch.
+func TestFollowAPIServer(t *testing.T) {
+	program := os.Getenv("THESEUS_KUBE")
+	if program == "" {
+		t.Skip("NOT TESTED: a watch of reports in a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+	}
+	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"looks"}})
+	admin, err := kube.New(config, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Prepare(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	roles, err := kube.Roles(kube.Look, "", nil, []kube.Subject{{Kind: rbacv1.UserKind, Name: "looks"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range roles {
+		if _, err := NewActor(admin).Do(t.Context(), step.Action{ID: "r", Op: step.Apply, Object: &roles[i]}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nodes := reporters{t, admin, followedNodes}
+	nodes.each(func(node string) error { return nodes.begin(node) })
+
+	for _, follows := range []bool{false, true} {
+		t.Run(map[bool]string{false: "lists", true: "follows"}[follows], func(t *testing.T) { measureReading(t, config, nodes, follows) })
+	}
+}
+
+// measureReading asks a gate of 8 s, while reports come as the plans say, and the view of the run looks once a second.
+func measureReading(t *testing.T, config *rest.Config, nodes reporters, follows bool) {
+	var traffic traffic
+	config = rest.CopyConfig(config)
+	config.BearerToken = "looks"
+	config.Wrap(traffic.count)
+	client, err := kube.New(config, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := heap()
+	actor := NewActor(client)
+	var warned atomic.Value
+	actor.Note = func(text string) { warned.Store(text) }
+	if follows {
+		stop, err := actor.Follow(t.Context(), client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+	}
+	evidence := kube.NewEvidence(kube.Collected{})
+	collect := func(ctx context.Context) {
+		if err := evidence.Collect(ctx, actor); err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}
+	begun := time.Now()
+	collect(t.Context())
+	t.Logf("first look: %s, after %s; %.0f MB on the heap after it", &traffic, time.Since(begun).Round(time.Millisecond), float64(heap()-empty)/1e6)
+	traffic.reset()
+	collect(t.Context())
+	t.Logf("a look while nothing changes: %s", &traffic)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var running errgroup.Group
+	running.Go(func() error { nodes.report(ctx); return nil })
+	running.Go(func() error {
+		for Clock.Sleep(Clock{}, ctx, time.Second) == nil {
+			collect(ctx)
+		}
+		return nil
+	})
+	traffic.reset()
+	begun = time.Now()
+	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
+	verdict, err := gate.Ask(ctx, step.Gate{Title: "t", Bake: step.Duration(8 * time.Second)}, func(context.Context) error { return nil })
+	read, took := traffic.bytes.Load(), time.Since(begun)
+	said := traffic.String()
+	cancel()
+	_ = running.Wait()
+	if text := warned.Load(); text != nil && follows && text != "measuring: t" {
+		t.Errorf("noted %q", text)
+	}
+	if err != nil || follows && !verdict.Pass { // lists may keep the API server so busy that reports come too late
+		t.Fatalf("%+v, %v", verdict, err)
+	}
+	t.Logf("a gate of %s: %s; %.1f kB a node and gate; %s", took.Round(time.Millisecond), said, float64(read)/1e3/followedNodes, verdict.Reason)
+	if most := int64(followedNodes * followedPaths * 1000 * 8); follows && read > most { // at most so many reports of each node
+		t.Errorf("%d bytes, more than %d", read, most)
+	}
+}
+
+// heap is the size of the live heap in bytes.
+func heap() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// traffic counts what a client reads.
+type traffic struct{ requests, bytes atomic.Int64 }
+
+func (c *traffic) String() string {
+	return fmt.Sprintf("%d requests, %.2f MB", c.requests.Load(), float64(c.bytes.Load())/1e6)
+}
+
+func (c *traffic) reset() { c.requests.Store(0); c.bytes.Store(0) }
+
+func (c *traffic) count(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		c.requests.Add(1)
+		response, err := next.RoundTrip(r)
+		if err == nil {
+			response.Body = counted{response.Body, &c.bytes}
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+type counted struct {
+	io.ReadCloser
+	bytes *atomic.Int64
+}
+
+func (c counted) Read(into []byte) (int, error) {
+	n, err := c.ReadCloser.Read(into)
+	c.bytes.Add(int64(n))
+	return n, err
+}
+
+// reporters are nodes whose agents report that all is well.
+type reporters struct {
+	t      *testing.T
+	client *kube.Client
+	nodes  int
+}
+
+func (r reporters) each(do func(node string) error) {
+	r.t.Helper()
+	var group errgroup.Group
+	group.SetLimit(8)
+	for i := range r.nodes {
+		group.Go(func() error { return do(fmt.Sprintf("node-%04d", i)) })
+	}
+	if err := group.Wait(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r reporters) paths(node string) []v1alpha1.Path {
+	paths := make([]v1alpha1.Path, followedPaths)
+	for i := range paths {
+		paths[i] = v1alpha1.Path{ID: fmt.Sprintf("%s/old>node-%04d/new:udp", node, i), Class: "pod-pod", IntervalMillis: 100, Protocol: v1alpha1.UDP, Size: 64,
+			Source: v1alpha1.Endpoint{Node: node, Network: path.Old}, Target: v1alpha1.Endpoint{Node: fmt.Sprintf("node-%04d", i), Network: path.New, Address: "10.20.30.40:9100"}}
+	}
+	return paths
+}
+
+// status is a report after so many publications. Its paths take 0.7 kB each, as in the lab.
+func (r reporters) status(node string, seq int64) v1alpha1.ProbeReportStatus {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
+	at := start.Add(time.Duration(seq) * path.ReportEvery(r.nodes))
+	status := v1alpha1.ProbeReportStatus{Generation: 1, Seq: seq, At: at}
+	for _, one := range r.paths(node) {
+		sent := int64(at.Sub(start)/time.Millisecond) / int64(one.IntervalMillis)
+		result := v1alpha1.PathResult{ID: one.ID, Sent: sent, Answered: sent, Since: start, Last: at, RTTMicros: [3]int64{312, 1204, 20512}}
+		for i := range int64(20) {
+			result.RTTCounts = append(result.RTTCounts, sent*i/190)
+		}
+		for i := range 4 { // the sender of a busy machine
+			result.Stalls = append(result.Stalls, v1alpha1.Gap{From: start.Add(time.Duration(i) * time.Second), Millis: 41.373812})
+		}
+		status.Paths = append(status.Paths, result)
+	}
+	return status
+}
+
+func (r reporters) resource(kind string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}
+}
+
+// begin makes the plan and the first report of a node.
+func (r reporters) begin(node string) error {
+	for kind, content := range map[string]any{
+		"ProbePlan": map[string]any{"spec": v1alpha1.ProbePlanSpec{Generation: 1, Paths: r.paths(node)}}, "ProbeReport": map[string]any{"status": r.status(node, 1)},
+	} {
+		text, err := json.Marshal(content)
+		object := &unstructured.Unstructured{}
+		if err == nil {
+			err = json.Unmarshal(text, &object.Object)
+		}
+		if err != nil {
+			return err
+		}
+		object.SetAPIVersion(v1alpha1.APIVersion)
+		object.SetKind(kind)
+		object.SetName(node)
+		object.SetNamespace(v1alpha1.Namespace)
+		if _, err := r.client.Dynamic.Resource(r.resource(kind)).Namespace(v1alpha1.Namespace).Create(r.t.Context(), object, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// seqs counts the publications, which go on from one gate to the next.
+var seqs atomic.Int64
+
+// report lets every node publish again and again, as often as the plan of paths says.
+func (r reporters) report(ctx context.Context) {
+	every := path.ReportEvery(r.nodes)
+	for ctx.Err() == nil {
+		seq, began := seqs.Add(1)+1, time.Now()
+		for i := range r.nodes {
+			node := fmt.Sprintf("node-%04d", i)
+			patch, _ := json.Marshal(map[string]any{"status": r.status(node, seq)})
+			_, err := r.client.Dynamic.Resource(r.resource("ProbeReport")).Namespace(v1alpha1.Namespace).Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
+			if err != nil && ctx.Err() == nil {
+				r.t.Error(err)
+			}
+			_ = Clock.Sleep(Clock{}, ctx, time.Until(began.Add(every*time.Duration(i+1)/time.Duration(r.nodes))))
+		}
+	}
+}
