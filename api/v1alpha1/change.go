@@ -40,6 +40,12 @@ type ChangeSpec struct {
 	WavePercents []int `json:"wavePercents,omitempty"`
 	// Waves are the numbers of nodes per wave, such as [1, 5, 0]; 0 means all remaining nodes. Empty means [1, 2, 4, ... ].
 	Waves []int `json:"waves,omitempty"`
+	// MaxParallel is the number of nodes that are changed at the same time, from 1 to 64. 0 means a twentieth of the cluster's
+	// nodes, at least 4 and at most 64.
+	MaxParallel int `json:"maxParallel,omitempty"`
+	// DomainLabel is the label that names a node's failure domain; empty means topology.kubernetes.io/zone. If nodes are in
+	// several domains, a wave has nodes of one domain only.
+	DomainLabel string `json:"domainLabel,omitempty"`
 	// MaxGapMillis is the longest gap, in ms, that a gate tolerates on any path. 0 means the default.
 	MaxGapMillis int `json:"maxGapMillis,omitempty"`
 	// MaxLost is the number of lost probes that a gate tolerates, over all paths since the previous gate; 0 means none.

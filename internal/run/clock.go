@@ -6,14 +6,12 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// sideBySide is how many independent actions are done at once.
-const sideBySide = 8
-
-// Together makes calls concurrently, and returns when all have returned.
+// Together makes calls concurrently, step.MostAtOnce at a time, and returns when all have returned.
 func Together(calls []func()) {
-	slots := make(chan struct{}, sideBySide)
+	slots := make(chan struct{}, step.MostAtOnce)
 	var running sync.WaitGroup
 	for _, call := range calls {
 		slots <- struct{}{}

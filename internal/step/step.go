@@ -44,7 +44,8 @@ const (
 	// Patch merges Patch (RFC 7386) into Ref; keys with a null value are removed.
 	Patch Op = "patch"
 	// Evict moves the pods that Pods selects through the eviction API, within their budgets, and waits
-	// until their workloads are whole again: one of a workload at a time, and SideBySide in all.
+	// until their workloads are whole again: one of a workload at a time, and in all as many as there are nodes, or
+	// SideBySide of few nodes.
 	Evict Op = "evict"
 	// Restart replaces the pod of the DaemonSet Ref on NodeName by one of its current template, and waits
 	// until that is Ready. With Anew it replaces one of the current template too.
@@ -70,9 +71,16 @@ const (
 	Mirror Op = "mirror"
 )
 
-// SideBySide is how many pods may be missing at once by the evictions of a step, of different workloads: enough that one slow start does not
-// hold up a node, and few enough that starting pods leave the others on the node their time.
+// SideBySide is how many pods may be missing at once by the evictions of a step on up to so many nodes, of different workloads: enough that one
+// slow start does not hold up a node, and few enough that starting pods leave the others on the node their time. On more nodes it is one pod
+// for each node.
 const SideBySide = 5
+
+// MostAtOnce is how many independent actions of a step are carried out at once, and so the most nodes that a plan may change at once.
+const MostAtOnce = 64
+
+// FewAtOnce is how many nodes a plan changes at once in a cluster of up to 80 nodes, unless the user asks for another number.
+const FewAtOnce = 4
 
 // EndsFirst says that workloads of a kind make a pod anew only when the old one has ended, which takes the longest.
 func EndsFirst(kind string) bool { return kind == "StatefulSet" || kind == "DaemonSet" }

@@ -35,9 +35,9 @@ func Steps(in joint.Input) []step.Step {
 	b.Bring()
 	b.rehearse()
 	for _, wave := range b.Waves {
-		chunks := slices.Collect(slices.Chunk(wave.Nodes, joint.MovedAtOnce))
-		for i, nodes := range chunks {
-			b.adoptNodes(wave, nodes, i == len(chunks)-1)
+		groups := b.Groups(wave.Nodes)
+		for i, nodes := range groups {
+			b.adoptNodes(wave, nodes, i == len(groups)-1)
 		}
 	}
 	if b.flat() {

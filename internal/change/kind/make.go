@@ -2,9 +2,12 @@ package kind
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -12,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // resolved says by which algorithm flags were resolved.
@@ -40,7 +44,14 @@ func describe(snapshot *cluster.Snapshot) Cluster {
 
 // CountedWaves divides the nodes as the change counts them, or refuses to.
 func CountedWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec) ([]joint.Wave, error) {
-	waves, err := joint.Waves(snapshot, change.Waves)
+	if n := change.MaxParallel; n < 0 || n > step.MostAtOnce {
+		return nil, Refuse(fmt.Sprintf("give a number from 1 to %d, or leave it out", step.MostAtOnce), "--max-parallel %d is out of bounds", n)
+	}
+	label := change.DomainLabel
+	if label != "" && !slices.ContainsFunc(snapshot.Nodes, func(node corev1.Node) bool { return node.Labels[label] != "" }) {
+		return nil, Refuse("kubectl get nodes --show-labels; leave it out for "+joint.DomainLabel(""), "--domain-label %s: no node has this label", label)
+	}
+	waves, err := joint.Waves(snapshot, change.Waves, label)
 	if err != nil {
 		return nil, Refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
 	}

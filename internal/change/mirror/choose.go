@@ -24,7 +24,7 @@ func Propose(r *kind.Request, setup Setup, within *kind.Plan) (*kind.Draft, erro
 	var steps []step.Step
 	if within != nil {
 		p.Change, p.Source, p.Target, p.Waves, p.Workloads, p.Findings = within.Change, within.Source, within.Target, within.Waves, within.Workloads, within.Findings
-		p.Surge, steps = within.Surge, within.Steps
+		p.Surge, p.Parallel, steps = within.Surge, within.Parallel, within.Steps
 	}
 	p.Steps = Steps(setup, steps)
 	_, known := drivers.Get(setup.Switch.To)

@@ -45,6 +45,9 @@ func Seal(snapshot *cluster.Snapshot, draft *kind.Draft) (*Plan, error) {
 		}
 		estimate.Steps(p.Steps, len(p.Cluster.Nodes), draft.Pods)
 	}
+	if p.Parallel == nil {
+		p.Parallel = parallel(snapshot, p, draft.Pods)
+	}
 	for _, s := range p.Steps {
 		p.Estimate += s.Estimate
 	}

@@ -136,7 +136,8 @@ func byTag(b *strings.Builder, image string) {
 }
 
 func nodeWaves(b *strings.Builder, p *Plan) {
-	b.WriteString("\nWaves, in order:\n")
+	b.WriteString("\nWaves, in order:\n" + atOnce(p))
+	domains := p.Domains()
 	for i, wave := range p.Waves {
 		note := ""
 		if i == 0 {
@@ -144,9 +145,10 @@ func nodeWaves(b *strings.Builder, p *Plan) {
 		}
 		if others := p.Others(i); len(others) > 0 {
 			fmt.Fprintf(b, "  %s%s: %s replaced by %s\n", wave.Name, note, shortList(wave.Nodes), shortList(others))
-			continue
+		} else {
+			fmt.Fprintf(b, "  %s%s: %s\n", wave.Name, note, shortList(wave.Nodes))
 		}
-		fmt.Fprintf(b, "  %s%s: %s\n", wave.Name, note, shortList(wave.Nodes))
+		b.WriteString(atOnceIn(p, wave, domains))
 	}
 }
 

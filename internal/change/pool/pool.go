@@ -41,9 +41,9 @@ func Steps(in joint.Input, pools Pools) []step.Step {
 	b.create()
 	b.open()
 	for i, wave := range b.Waves {
-		chunks := slices.Collect(slices.Chunk(wave.Nodes, joint.MovedAtOnce))
-		for j, nodes := range chunks {
-			b.Move(wave, nodes, b.old(), b.new(), j == len(chunks)-1, i == len(b.Waves)-1)
+		groups := b.Groups(wave.Nodes)
+		for j, nodes := range groups {
+			b.Move(wave, nodes, b.old(), b.new(), j == len(groups)-1, i == len(b.Waves)-1)
 		}
 	}
 	last, services := len(b.Steps), []string{"old", "new"}

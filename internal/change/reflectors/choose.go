@@ -54,7 +54,7 @@ func propose(request *kind.Request) (*kind.Draft, error) {
 	if err := r.rehearse(parts); err != nil {
 		return nil, err
 	}
-	waves, err := joint.Waves(snapshot, []int{0})
+	waves, err := joint.Waves(snapshot, []int{0}, "")
 	if err != nil {
 		return nil, err
 	}

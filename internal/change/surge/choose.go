@@ -50,7 +50,7 @@ func Replacing(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec) (*kind.Su
 	if err := roomy(going, len(s.Slots())); err != nil {
 		return nil, nil, err
 	}
-	kept, err := joint.Waves(staying, nil)
+	kept, err := joint.Waves(staying, nil, change.DomainLabel)
 	if err != nil {
 		return nil, nil, err
 	}

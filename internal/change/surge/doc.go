@@ -47,7 +47,7 @@ func Steps(in joint.Input, waves []Wave, hooks Hooks) []step.Step {
 	for i, wave := range waves {
 		b.add(wave)
 		b.open(wave)
-		for j, nodes := range slices.Collect(slices.Chunk(wave.Old, joint.MovedAtOnce)) {
+		for j, nodes := range b.Groups(wave.Old) {
 			b.drain(wave, nodes, j == 0)
 		}
 		b.empty(wave)

@@ -62,7 +62,7 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 		p.Upgrade.Owner = &kind.Owner{Ref: o.Ref, From: o.From, To: o.To}
 	}
 	p.Retain = peering.Carried()
-	p.Source, p.Target, p.Waves, p.Steps = *source, next.Installation, kind.WavesOf(waves), Steps(in, next, p.Upgrade.Reflecting, p.Retain)
+	p.Source, p.Target, p.Waves, p.Steps = *source, next.Installation, kind.WavesOf(waves), Steps(in, next, p.Retain)
 	p.Findings = append(slices.Clone(r.Findings), turned(snapshot, source, next, r.Manifest)...)
 	return &kind.Draft{Plan: p, Stem: source.CNI + "-" + strings.ReplaceAll(next.Installation.Version, ".", "-"), Pods: nil}, nil
 }

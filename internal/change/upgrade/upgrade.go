@@ -24,17 +24,13 @@ import (
 // Name is how users name the strategy.
 const Name = "upgrade"
 
-// gates is about how many steps with nodes, each with a gate, a change has at most, and together how many agents of
-// one step restart at a time.
-const (
-	gates    = 256
-	together = 4
-)
+// gates is about how many steps with nodes, each with a gate, a change has at most.
+const gates = 256
 
 // Steps makes the whole procedure. The target of in is the same network. Of the nodes that reflect BGP's routes no two are in
 // one step, so that a gate has seen one's sessions and routes whole before the next restarts. Within are the ranges whose
 // routes BIRD carries, if it does: nodes retain them while agents restart.
-func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.Step {
+func Steps(in joint.Input, u *cni.Upgrade, within []string) []step.Step {
 	b := &builder{Builder: joint.New(in), Upgrade: u}
 	b.Prepare()
 	b.SparePort()
@@ -48,8 +44,10 @@ func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.S
 	if len(within) > 0 {
 		b.Retain(within, joint.BIRDRestarts)
 	}
+	limits := b.Limits
+	limits.Most = min(len(b.Nodes())/gates+1, b.Most)
 	for _, wave := range b.Waves {
-		for i, nodes := range parts(wave.Nodes, len(b.Nodes())/gates+1, reflecting) {
+		for i, nodes := range limits.Groups(wave.Nodes) {
 			b.renew(wave, i, nodes)
 		}
 	}
@@ -227,39 +225,21 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 	})
 }
 
-// parts divides nodes, in their order, into lists of at most size, each with at most one that reflects.
-func parts(nodes []string, size int, reflecting []string) [][]string {
-	var all [][]string
-	start, reflects := 0, false
-	for i, node := range nodes {
-		one := slices.Contains(reflecting, node)
-		if i-start == size || one && reflects {
-			all, start, reflects = append(all, nodes[start:i]), i, false
-		}
-		reflects = reflects || one
-	}
-	return append(all, nodes[start:])
-}
-
 func backwards(nodes []string) []string {
 	nodes = slices.Clone(nodes)
 	slices.Reverse(nodes)
 	return nodes
 }
 
-// restart replaces the agents of nodes, a few at a time.
+// restart replaces the agents of nodes at once.
 func (b *builder) restart(nodes []string) []step.Action {
-	var actions []step.Action
-	for some := range slices.Chunk(nodes, together) {
-		actions = append(actions, joint.OnEach(some, func(node string) step.Action {
-			action := joint.Restart(b.agent(), node)
-			if b.Owner != nil {
-				action.Mark = v1alpha1.AnnotationReplace
-			}
-			return action
-		})...)
-	}
-	return actions
+	return joint.OnEach(nodes, func(node string) step.Action {
+		action := joint.Restart(b.agent(), node)
+		if b.Owner != nil {
+			action.Mark = v1alpha1.AnnotationReplace
+		}
+		return action
+	})
 }
 
 // follow brings a Deployment to the new version, before or after the agents.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/rollout"
@@ -21,6 +22,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/safeio/bounded"
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Flags are the flags that describe the requested change; --change reads the same from a document.
@@ -51,6 +53,8 @@ func (c *Flags) Register(command *cobra.Command) {
 	flags.StringVar(&c.Spec.Pool, "pool", "", "CIDR: move Calico's pods to a new IPPool with this range, instead of the present one")
 	flags.StringVar(&c.Spec.Encapsulation, "encapsulation", "", "change the encapsulation of Calico's pod traffic between nodes: none, vxlan or vxlan-cross-subnet (VXLAN only between subnets)")
 	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or, for a flag, shares of the nodes, such as 1%,10%,100%; empty: 1, 2, 4 and so on, the control plane last")
+	flags.IntVar(&c.Spec.MaxParallel, "max-parallel", 0, fmt.Sprintf("how many nodes are changed at the same time, from 1 to %d (default a twentieth of the cluster, at least %d)", step.MostAtOnce, step.FewAtOnce))
+	flags.StringVar(&c.Spec.DomainLabel, "domain-label", "", "label that names the failure domain of a node; nodes of different domains are never changed at the same time (default "+joint.DomainLabel("")+")")
 	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate allows on any path (default "+joint.DefaultMaxGap.String()+", for a flag "+rollout.DefaultMaxGap.String()+")")
 	flags.Int64Var(&c.Spec.MaxLost, "max-lost", 0, "lost probes that a gate allows, over all paths since the previous gate; an answer on a denied path is never allowed")
 	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each wave (default "+joint.DefaultBake.String()+", for a flag "+rollout.DefaultBake.String()+")")
@@ -129,6 +133,12 @@ func (c *Flags) Resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
 		if number < 0 {
 			return spec, exit.Fail(exit.Usage, "leave it out for the default", "%s cannot be below 0", name)
 		}
+	}
+	if n := spec.MaxParallel; n < 0 || n > step.MostAtOnce || n == 0 && command.Flags().Changed("max-parallel") {
+		return spec, exit.Fail(exit.Usage, fmt.Sprintf("give a number from 1 to %d, or leave it out", step.MostAtOnce), "--max-parallel %d is out of bounds", n)
+	}
+	if label := spec.DomainLabel; label != "" && len(validation.IsQualifiedName(label)) > 0 {
+		return spec, exit.Fail(exit.Usage, "write it as "+joint.DomainLabel(""), "--domain-label %q is no label", label)
 	}
 	if err := outsideGiven(spec); err != nil {
 		return spec, err
@@ -222,6 +232,8 @@ func (c *Flags) over(command *cobra.Command, document v1alpha1.ChangeSpec) v1alp
 		"reflectors":  {&document.Reflectors, &c.Spec.Reflectors},
 		"pool":        {&document.Pool, &c.Spec.Pool},
 
+		"domain-label": {&document.DomainLabel, &c.Spec.DomainLabel},
+
 		"encapsulation": {&document.Encapsulation, &c.Spec.Encapsulation},
 
 		"kubernetes-to": {&document.KubernetesTo, &c.Spec.KubernetesTo},
@@ -234,6 +246,9 @@ func (c *Flags) over(command *cobra.Command, document v1alpha1.ChangeSpec) v1alp
 		if given(flag) || *pair[0] == "" {
 			*pair[0] = *pair[1]
 		}
+	}
+	if given("max-parallel") {
+		document.MaxParallel = c.Spec.MaxParallel
 	}
 	if given("surge") {
 		document.Surge = c.Spec.Surge

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -27,6 +28,15 @@ const FieldManager = "theseus"
 // poll is how often a condition is checked.
 const poll = 250 * time.Millisecond
 
+// lookApart is the time between two looks of all actions that wait at the same time: together they ask the API server 50 times a
+// second, half of what a client may ask.
+const lookApart = 20 * time.Millisecond
+
+// pause sleeps between two looks of an action that waits: at least for d, and longer if many actions wait.
+func (a *Actor) pause(ctx context.Context, d time.Duration) error {
+	return a.Clock.Sleep(ctx, max(d, time.Duration(a.acting.Load())*lookApart))
+}
+
 // quiet is how long a wait goes on before it is reported: most waits are shorter.
 const quiet = time.Second
 
@@ -46,9 +56,11 @@ type Actor struct {
 	Note func(string)
 
 	turns turns
-	looks looks
 	// plans and reports are watched; nil if each look lists them.
 	plans, reports *watched
+	// acting is the number of actions that are being carried out.
+	acting atomic.Int64
+	looks  looks
 	// foreign are the nodes whose reports contained results of paths that start on other nodes, with one such path each.
 	foreign sync.Map
 }
@@ -87,6 +99,8 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 
 // Do implements engine.Actor.
 func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
+	a.acting.Add(1)
+	defer a.acting.Add(-1)
 	var answer json.RawMessage
 	var err error
 	switch action.Op {

@@ -182,7 +182,7 @@ func (a *Actor) await(ctx context.Context, c step.Condition) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", missing, err)
 		}
-		if err := a.Clock.Sleep(ctx, poll); err != nil {
+		if err := a.pause(ctx, poll); err != nil {
 			return bearing.late(missing, err)
 		}
 	}

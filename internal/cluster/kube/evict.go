@@ -142,6 +142,7 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage
 	if err := refuseBare(groups); err != nil {
 		return nil, err
 	}
+	defer a.turns.join()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var lock sync.Mutex
@@ -284,7 +285,7 @@ func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
 		if !said && a.Note != nil {
 			a.Note(fmt.Sprintf("waiting: a disruption budget holds pod %s/%s%s", pod.Namespace, pod.Name, budgetIn(err)))
 		}
-		if wait := a.Clock.Sleep(ctx, poll); wait != nil {
+		if wait := a.pause(ctx, poll); wait != nil {
 			return fmt.Errorf("held by its disruption budget%s: %w", budgetIn(err), err)
 		}
 	}
@@ -312,7 +313,7 @@ func (a *Actor) awaitGone(ctx context.Context, pod *corev1.Pod) error {
 		if err != nil {
 			return fmt.Errorf("it does not terminate: %w", err)
 		}
-		if err := a.Clock.Sleep(ctx, poll); err != nil {
+		if err := a.pause(ctx, poll); err != nil {
 			return fmt.Errorf("it does not terminate: %w", err)
 		}
 	}
@@ -444,7 +445,7 @@ func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) erro
 		if err != nil {
 			return fmt.Errorf("%s: %w", missing, err)
 		}
-		if err := a.Clock.Sleep(ctx, poll); err != nil {
+		if err := a.pause(ctx, poll); err != nil {
 			return bearing.late(missing, err)
 		}
 	}

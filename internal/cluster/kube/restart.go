@@ -105,7 +105,7 @@ func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMe
 		if err != nil {
 			return fmt.Errorf("%s: %w", now.missing, err)
 		}
-		if err := a.Clock.Sleep(ctx, poll); err != nil {
+		if err := a.pause(ctx, poll); err != nil {
 			return bearing.late(now.missing, err)
 		}
 	}

@@ -105,7 +105,7 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 		if err != nil {
 			return nil, fmt.Errorf("no answer from the agent of %s: %w", node, err)
 		}
-		if err := a.Clock.Sleep(ctx, poll/2); err != nil {
+		if err := a.pause(ctx, poll/2); err != nil {
 			return nil, fmt.Errorf("no answer from the agent of %s, task %s is %q: %w", node, name, task.Status.Phase, err)
 		}
 	}

@@ -10,10 +10,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// turns limits concurrent evictions on several nodes to what one eviction may do: one pod of a workload at a time, and a
-// maximum in total. The zero value is ready to use.
+// turns limits concurrent evictions on several nodes: one pod of a workload at a time, and in total as many pods as there are nodes,
+// or step.SideBySide of few nodes. The zero value is ready to use.
 type turns struct {
 	lock    sync.Mutex
+	nodes   int
 	waiting []*turn
 	moving  map[workload]bool
 }
@@ -38,6 +39,19 @@ func inOrder[T any](groups map[workload]T) []workload {
 	})
 }
 
+// join adds a node whose pods are evicted; the result takes it away again.
+func (t *turns) join() (leave func()) {
+	t.add(1)
+	return func() { t.add(-1) }
+}
+
+func (t *turns) add(nodes int) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.nodes += nodes
+	t.next()
+}
+
 // queue takes a place in the queue. The caller must call wait, and then give.
 func (t *turns) queue(owner workload) *turn {
 	t.lock.Lock()
@@ -60,7 +74,7 @@ func (t *turns) next() {
 		t.moving = map[workload]bool{}
 	}
 	t.waiting = slices.DeleteFunc(t.waiting, func(place *turn) bool {
-		if len(t.moving) >= step.SideBySide || t.moving[place.owner] {
+		if len(t.moving) >= max(step.SideBySide, t.nodes) || t.moving[place.owner] {
 			return false
 		}
 		t.moving[place.owner] = true

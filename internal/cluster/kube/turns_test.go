@@ -62,6 +62,33 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// TestTurnsOfManyNodes: with more nodes than step.SideBySide, as many pods are missing as there are nodes.
+func TestTurnsOfManyNodes(t *testing.T) {
+	var all turns
+	const nodes = step.SideBySide + 3
+	var leave []func()
+	for range nodes {
+		leave = append(leave, all.join())
+	}
+	moving := func() (n int) { all.lock.Lock(); defer all.lock.Unlock(); return len(all.moving) }
+	var places []*turn
+	for i := range 2 * nodes {
+		places = append(places, all.queue(workload{kind: "Deployment", name: fmt.Sprint("web-", i)}))
+	}
+	if got := moving(); got != nodes {
+		t.Errorf("%d pods are missing with %d nodes", got, nodes)
+	}
+	for _, left := range leave[1:] {
+		left()
+	}
+	for _, place := range places[:nodes] {
+		place.give()
+	}
+	if got := moving(); got != step.SideBySide {
+		t.Errorf("%d pods are missing with one node", got)
+	}
+}
+
 func TestSlowestFirst(t *testing.T) {
 	groups := map[workload]int{{kind: "Deployment", name: "a"}: 1, {kind: "StatefulSet", name: "z"}: 1, {kind: "DaemonSet", name: "d"}: 1}
 	var kinds []string

@@ -39,6 +39,8 @@ const (
 // Builder collects the steps in order.
 type Builder struct {
 	Input
+	// Limits bound which nodes are changed at once.
+	Limits
 	// Join names the two networks.
 	Join  step.JoinArgs
 	Steps []step.Step
@@ -53,7 +55,7 @@ type Builder struct {
 
 // New makes a builder without steps.
 func New(in Input) *Builder {
-	b := &Builder{Input: in, Join: JoinArgs(*in.Source, in.Target.Installation)}
+	b := &Builder{Input: in, Limits: LimitsOf(in.Snapshot, in.Change), Join: JoinArgs(*in.Source, in.Target.Installation)}
 	for _, name := range []string{in.Target.Conf.Staged, in.Target.Conf.Active} { // which may be renamed, to sort first
 		if name != "" && !slices.Contains(b.TargetResidue.ConfFiles, name) {
 			b.TargetResidue.ConfFiles = append(slices.Clip(b.TargetResidue.ConfFiles), name)

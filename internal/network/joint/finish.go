@@ -135,7 +135,7 @@ func (b *Builder) finalForm() {
 		actions = append(actions, b.made("without the node selector", b.Target.Made.Own))
 	} else {
 		for _, wave := range b.Waves {
-			for nodes := range slices.Chunk(wave.Nodes, restartsAtOnce) {
+			for _, nodes := range b.Groups(wave.Nodes) {
 				actions = append(actions, b.restartOn(agent, nodes)...)
 			}
 		}
@@ -156,11 +156,8 @@ func (b *Builder) finalForm() {
 	})
 }
 
-// restartsAtOnce is how many agents of a wave restart concurrently: during a restart, new pods on the node have to wait. The
-// nodes' guards must outlast the restarts, whatever the size of the wave.
-const restartsAtOnce = 4
-
-// restartOn restarts the agents of some nodes, with a guard on each node if the rules move to another place.
+// restartOn restarts the agents of some nodes, with a guard on each node if the rules move to another place. During a restart,
+// new pods on the node have to wait; the guards must outlast the restarts, whatever the size of the wave.
 func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
 	restarts := OnEach(nodes, func(node string) step.Action { return Restart(agent, node) })
 	guard := b.Target.Guard

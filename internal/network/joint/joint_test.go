@@ -52,7 +52,7 @@ func TestWaves(t *testing.T) {
 		{3, 0, []int{-1}, "error: a wave cannot have -1 nodes"},
 	} {
 		t.Run(fmt.Sprint(test.workers, test.control, test.counts), func(t *testing.T) {
-			waves, err := joint.Waves(nodes(test.workers, test.control), test.counts)
+			waves, err := joint.Waves(nodes(test.workers, test.control), test.counts, "")
 			var got []string
 			for i, wave := range waves {
 				got = append(got, strings.Join(wave.Nodes, " "))
@@ -131,7 +131,7 @@ func TestClashes(t *testing.T) {
 
 func TestSurvey(t *testing.T) {
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
-	waves, err := joint.Waves(snapshot, nil)
+	waves, err := joint.Waves(snapshot, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

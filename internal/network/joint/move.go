@@ -7,9 +7,6 @@ import (
 // Evicted says how pods are evicted.
 const Evicted = "Pods are evicted within their PodDisruptionBudgets, one at a time per workload. The next pod goes when the workload is fully ready again."
 
-// MovedAtOnce is the number of nodes of a wave whose pods are moved in one step. A run can be paused between two steps.
-const MovedAtOnce = 4
-
 // Move evicts the pods of some nodes of a wave, so that they are recreated; from and to name the networks. It does not wait for
 // terminating pods, because both networks still carry their traffic; only after the very last node it waits for all pods that
 // are still terminating. The actions in then come before the gate.

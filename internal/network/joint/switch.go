@@ -26,10 +26,10 @@ func (b *Builder) KeepOff() {
 func (b *Builder) SwitchNodes(waves []Wave, before ...step.Condition) {
 	for i, wave := range waves {
 		b.switchWave(wave, slices.Clone(before))
-		chunks := slices.Collect(slices.Chunk(wave.Nodes, MovedAtOnce))
-		for j, nodes := range chunks {
+		groups := b.Groups(wave.Nodes)
+		for j, nodes := range groups {
 			var then []step.Action
-			last := j == len(chunks)-1
+			last := j == len(groups)-1
 			if last {
 				then = []step.Action{b.AgentsReady()}
 			}

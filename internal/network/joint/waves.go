@@ -17,22 +17,29 @@ type Wave struct {
 	Nodes []string
 }
 
-// Waves divides the nodes: a canary, then 2, 4, 8 and so on, or as given by counts (0: all remaining nodes).
-// Control-plane nodes come last, in separate waves unless counts are given. The error is for the user.
-func Waves(snapshot *cluster.Snapshot, counts []int) ([]Wave, error) {
-	workers, control := inOrder(snapshot)
+// Waves divides the nodes: a canary, then 2, 4, 8 and so on, each of one failure domain, or as given by counts (0: all remaining
+// nodes). Control-plane nodes come last, in separate waves unless counts are given. label names failure domains as in a change.
+// The error is for the user.
+func Waves(snapshot *cluster.Snapshot, counts []int, label string) ([]Wave, error) {
+	nodes := inOrder(snapshot, Domains(snapshot, label))
 	if len(counts) > 0 {
-		return counted(append(workers, control...), counts)
+		var names []string
+		for _, node := range nodes {
+			names = append(names, node.name)
+		}
+		return counted(names, counts)
 	}
 	var waves []Wave
-	for size := 1; len(workers)+len(control) > 0; size *= 2 {
-		from := &workers
-		if len(workers) == 0 {
-			from = &control
+	for size := 1; len(nodes) > 0; size *= 2 {
+		var names []string
+		for len(nodes) > 0 && len(names) < size {
+			next := nodes[0]
+			names, nodes = append(names, next.name), nodes[1:]
+			if len(nodes) > 0 && (nodes[0].control != next.control || nodes[0].domain != next.domain) {
+				break
+			}
 		}
-		n := min(size, len(*from))
-		waves = append(waves, wave(len(waves)+1, (*from)[:n]))
-		*from = (*from)[n:]
+		waves = append(waves, wave(len(waves)+1, names))
 	}
 	return waves, nil
 }
@@ -61,18 +68,29 @@ func wave(n int, nodes []string) Wave {
 	return Wave{Name: fmt.Sprintf("wave-%d", n), Nodes: slices.Clone(nodes)}
 }
 
-func inOrder(snapshot *cluster.Snapshot) (workers, control []string) {
+// placed is a node with what decides its place in the order.
+type placed struct {
+	name, domain string
+	control      bool
+}
+
+// inOrder sorts nodes by their names: those of a failure domain together, the control plane last.
+func inOrder(snapshot *cluster.Snapshot, domains map[string]string) []placed {
+	var nodes []placed
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
-		if IsControlPlane(node) {
-			control = append(control, node.Name)
-			continue
-		}
-		workers = append(workers, node.Name)
+		nodes = append(nodes, placed{node.Name, domains[node.Name], IsControlPlane(node)})
 	}
-	slices.SortFunc(workers, natural)
-	slices.SortFunc(control, natural)
-	return workers, control
+	slices.SortFunc(nodes, func(a, b placed) int {
+		if a.control != b.control {
+			if a.control {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(natural(a.domain, b.domain), natural(a.name, b.name))
+	})
+	return nodes
 }
 
 // IsControlPlane checks the labels that kubeadm, kops and others set.

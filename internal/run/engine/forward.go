@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -215,7 +216,7 @@ func (m *machine) act(ctx context.Context, st step.Step, undo bool, actions ...s
 		if err != nil && !errors.As(err, &failed) && !errors.Is(err, errInterrupted) {
 			return err // the journal cannot be written
 		}
-		if first == nil {
+		if first == nil && !errors.Is(a.err, errNotBegun) { // which another one's failure explains
 			first = err
 		}
 	}
@@ -265,12 +266,26 @@ func (m *machine) lookTogether(ctx context.Context, attempts []attempt) {
 	m.together(calls)
 }
 
-// tryTogether makes the first attempt at each action that is not done.
+// errNotBegun is the error of an action that was to be done with others, of which one failed before this one began.
+var errNotBegun = errors.New("not begun, because another action of its group failed")
+
+// tryTogether makes the first attempt at each action that is not done. When one fails for good, those that are under way end, and
+// the others do not begin.
 func (m *machine) tryTogether(ctx context.Context, attempts []attempt) {
 	var calls []func()
+	var failed atomic.Bool
 	for i := range attempts {
 		if a := &attempts[i]; !a.done {
-			calls = append(calls, func() { a.record.Data, a.err = m.try(ctx, a.action, a.before) })
+			calls = append(calls, func() {
+				if failed.Load() {
+					a.err = errNotBegun
+					return
+				}
+				a.record.Data, a.err = m.try(ctx, a.action, a.before)
+				if a.err != nil && ctx.Err() == nil && !transient(a.err) {
+					failed.Store(true)
+				}
+			})
 		}
 	}
 	m.together(calls)

@@ -64,7 +64,7 @@ func (p Part) Takes() time.Duration {
 	case "evict":
 		chain, ending := time.Duration(p.Chain)*c.more, time.Duration(p.Ending)*(c.more+ends)
 		all := time.Duration(p.Pods)*c.more + time.Duration(p.Ended)*ends
-		return c.once + max(chain, ending, all/step.SideBySide)
+		return c.once + max(chain, ending, all/time.Duration(max(step.SideBySide, p.N)))
 	case "node/adopt":
 		return c.once + time.Duration(p.Most)*c.more + time.Duration(p.N-1)*usual.more
 	}

@@ -108,7 +108,7 @@ func crowdedWave(pass *check.Pass, moving map[string]demand, rooms *rooms) []fin
 	if pass.Change.To == "" || pass.Change.Strategy != "" && pass.Change.Strategy != "recreate" {
 		return nil // no waves that recreate pods
 	}
-	waves, err := joint.Waves(pass.Snapshot, pass.Change.Waves)
+	waves, err := joint.Waves(pass.Snapshot, pass.Change.Waves, pass.Change.DomainLabel)
 	if err != nil {
 		return nil // the planner refuses such waves
 	}
