@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -27,17 +28,17 @@ func parallel(snapshot *cluster.Snapshot, p *Plan, pods map[string][]estimate.Po
 			found.Domains[domain] = append(found.Domains[domain], node)
 		}
 	}
-	follow, all, groups := verify.NewAbreast(p), owners(pods), 0
+	follow, all, largest := verify.NewAbreast(p), owners(pods), 0
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		for _, group := range follow.Next(s) {
-			groups++
+			largest = max(largest, len(group))
 			if s.Wave != "" {
 				found.Risks[s.Wave] = found.Risks[s.Wave].Larger(risk(group, pods, all))
 			}
 		}
 	}
-	if groups == 0 {
+	if largest < 2 && p.Change.MaxParallel == 0 {
 		return nil
 	}
 	return found
@@ -77,12 +78,13 @@ func atOnce(p *Plan) string {
 	if p.Parallel == nil {
 		return ""
 	}
-	text := fmt.Sprintf("At most %s are changed at once", cluster.Count(p.Parallel.Nodes, "node"))
+	worst := p.Parallel.Worst()
+	text := fmt.Sprintf("At most %s at once", cluster.Count(cmp.Or(worst.Nodes, p.Parallel.Nodes), "node"))
 	if n := len(p.Parallel.Domains); n > 0 {
 		text += fmt.Sprintf(", all of one of %d failure domains (%s)", n, p.Parallel.Label)
 	}
-	if worst := p.Parallel.Worst(); worst.Pods > 0 {
-		text += fmt.Sprintf(". The worst fault of a group would hit %s", hit(worst))
+	if worst.Pods > 0 {
+		text += ". The worst fault of a group would hit " + hit(worst)
 	}
 	return text + ".\n"
 }

@@ -25,6 +25,8 @@ type bench struct {
 	disk    *disk
 	clock   *clock
 	options engine.Options
+	// together makes the calls of a group; nil makes one after another.
+	together func(calls []func())
 }
 
 func newBench(p *plan.Plan, w *world) *bench {
@@ -37,7 +39,7 @@ func (b *bench) hook(f func(point string) error) { b.world.hook, b.disk.hook = f
 
 func (b *bench) run(ctx context.Context) (engine.Outcome, error) {
 	return engine.Run(ctx, b.plan, engine.Deps{Actor: b.world, Gate: b.world, Journal: b.disk, Control: b.world,
-		Clock: b.clock, By: "tester@here", Theseus: "v0", Options: b.options})
+		Clock: b.clock, Together: b.together, By: "tester@here", Theseus: "v0", Options: b.options})
 }
 
 // crash is what a dying process panics with.
@@ -133,6 +135,7 @@ func scenarios() []struct {
 	}{
 		{"forward", func(*world) {}, engine.EndDone},
 		{"rollback at the last gate", func(w *world) { w.gates["bake"] = false }, engine.EndRolledBack},
+		{"rollback when a node of a group fails", func(w *world) { w.broken["join-b"] = true }, engine.EndRolledBack},
 		{"rollback in the middle of a wave", func(w *world) { w.gates["switched-b"] = false }, engine.EndRolledBack},
 	}
 }

@@ -30,13 +30,35 @@ func randomAction(t *rapid.T, id string) step.Action {
 	return node(id, name, rapid.SampledFrom([]string{step.VerbJoin, step.VerbPart, step.VerbActivate, step.VerbDeactivate}).Draw(t, "verb"))
 }
 
+// randomGroup draws an action, or the same on each of several nodes, to be done at once.
+func randomGroup(t *rapid.T, id string) []step.Action {
+	if rapid.Bool().Draw(t, "alone") {
+		return []step.Action{randomAction(t, id)}
+	}
+	verb := rapid.SampledFrom([]string{step.VerbJoin, step.VerbPart, step.VerbActivate, step.VerbDeactivate}).Draw(t, "verb")
+	var group []step.Action
+	for _, name := range []string{"a", "b", "c"}[:rapid.IntRange(2, 3).Draw(t, "nodes")] {
+		group = append(group, node(id+name, name, verb))
+	}
+	return beside(group...)
+}
+
+// shuffled makes the calls of a group in any order.
+func shuffled(t *rapid.T) func(calls []func()) {
+	return func(calls []func()) {
+		for _, call := range rapid.Permutation(calls).Draw(t, "order") {
+			call()
+		}
+	}
+}
+
 func randomPlan(t *rapid.T) *plan.Plan {
 	p := &plan.Plan{Name: "random", Hash: "h"}
 	noReturn := rapid.IntRange(0, 8).Draw(t, "no return")
 	for i := range rapid.IntRange(1, 5).Draw(t, "steps") {
 		st := step.Step{ID: fmt.Sprintf("s%d", i), NoReturn: i == noReturn}
 		for j := range rapid.IntRange(0, 4).Draw(t, "actions") {
-			st.Actions = append(st.Actions, randomAction(t, fmt.Sprintf("s%d-%d", i, j)))
+			st.Actions = append(st.Actions, randomGroup(t, fmt.Sprintf("s%d-%d", i, j))...)
 		}
 		if rapid.Bool().Draw(t, "gate") {
 			st.Gate = gate(st.ID)
@@ -74,11 +96,19 @@ func TestRandomPlans(t *testing.T) {
 		if len(p.Steps) > 1 && rapid.Bool().Draw(t, "a gate fails") {
 			initial.gates[fmt.Sprintf("s%d", rapid.IntRange(0, len(p.Steps)-1).Draw(t, "which"))] = false
 		}
+		first := p.Steps[0]
+		fails := !first.NoReturn && len(first.Actions) > 0 && rapid.Bool().Draw(t, "an action fails")
+		if fails {
+			initial.broken[first.Actions[rapid.IntRange(0, len(first.Actions)-1).Draw(t, "which action")].ID] = true
+		}
 		calm := newBench(p, initial.clone())
 		if _, err := calm.run(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		b := newBench(p, initial.clone())
+		if !fails { // else it depends on the order which actions of a group begin
+			b.together = shuffled(t)
+		}
 		outcome := trouble(t, b)
 		expected, done := model(p, initial.clone())
 		want := expected

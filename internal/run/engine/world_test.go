@@ -28,17 +28,19 @@ type world struct {
 	gates   map[string]bool
 	// compared are the changed nodes that each gate was told of.
 	compared map[string][]string
-	hook     func(point string) error
-	desire   v1alpha1.Desire
-	hinders  string // what speaks against going on
-	closed   bool   // no step may begin
-	bake     int    // how often a gate looks, with a second in between
-	clock    *clock
-	first    map[string]string // what was seen before the first try of each eviction
+	// broken are the actions that fail for good.
+	broken  map[string]bool
+	hook    func(point string) error
+	desire  v1alpha1.Desire
+	hinders string // what speaks against going on
+	closed  bool   // no step may begin
+	bake    int    // how often a gate looks, with a second in between
+	clock   *clock
+	first   map[string]string // what was seen before the first try of each eviction
 }
 
 func newWorld() *world {
-	return &world{objects: map[string]map[string]any{}, changes: map[string]int{}, gates: map[string]bool{}, compared: map[string][]string{}, first: map[string]string{},
+	return &world{objects: map[string]map[string]any{}, changes: map[string]int{}, gates: map[string]bool{}, compared: map[string][]string{}, broken: map[string]bool{}, first: map[string]string{},
 		hook: func(string) error { return nil }}
 }
 
@@ -48,6 +50,7 @@ func (w *world) clone() *world {
 		c.objects[key] = copyOf(object)
 	}
 	maps.Copy(c.gates, w.gates)
+	maps.Copy(c.broken, w.broken)
 	return c
 }
 
@@ -238,6 +241,9 @@ func (w *world) Do(_ context.Context, a step.Action, before json.RawMessage) (js
 }
 
 func (w *world) do(a step.Action) error {
+	if w.broken[a.ID] {
+		return errBroken
+	}
 	switch a.Op {
 	case step.Wait:
 		return errors.New("the condition never came true")
