@@ -159,7 +159,7 @@ func TestSurvey(t *testing.T) {
 func TestResidueOfRenamed(t *testing.T) {
 	target := &cni.Target{Conf: step.ConfArgs{Staged: "00-calico.conflist.theseus", Active: "00-calico.conflist"}}
 	own := step.Residue{ConfFiles: []string{"10-calico.conflist"}}
-	b := joint.New(joint.Input{Source: &cni.Installation{}, Target: target, TargetResidue: own})
+	b := joint.New(joint.Input{Snapshot: &cluster.Snapshot{}, Source: &cni.Installation{}, Target: target, TargetResidue: own})
 	if got := strings.Join(b.TargetResidue.ConfFiles, " "); got != "10-calico.conflist 00-calico.conflist.theseus 00-calico.conflist" || len(own.ConfFiles) != 1 {
 		t.Errorf("it leaves %s", got)
 	}

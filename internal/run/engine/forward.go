@@ -210,14 +210,15 @@ func (m *machine) act(ctx context.Context, st step.Step, undo bool, actions ...s
 		return err
 	}
 	var first error
+	var follows bool // from the failure of another action, which explains more
 	for _, a := range rest {
 		err := m.finish(ctx, st, a, together)
 		var failed *failure
 		if err != nil && !errors.As(err, &failed) && !errors.Is(err, errInterrupted) {
 			return err // the journal cannot be written
 		}
-		if first == nil && !errors.Is(a.err, errNotBegun) { // which another one's failure explains
-			first = err
+		if late := errors.Is(a.err, errNotBegun); err != nil && (first == nil || follows && !late) {
+			first, follows = err, late
 		}
 	}
 	return first
@@ -277,12 +278,12 @@ func (m *machine) tryTogether(ctx context.Context, attempts []attempt) {
 	for i := range attempts {
 		if a := &attempts[i]; !a.done {
 			calls = append(calls, func() {
-				if failed.Load() {
+				if failed.Load() || ctx.Err() != nil {
 					a.err = errNotBegun
 					return
 				}
 				a.record.Data, a.err = m.try(ctx, a.action, a.before)
-				if a.err != nil && ctx.Err() == nil && !transient(a.err) {
+				if a.err != nil && !transient(a.err) {
 					failed.Store(true)
 				}
 			})
@@ -303,6 +304,9 @@ func (m *machine) together(calls []func()) {
 
 // finish does an action that was not tried yet, or whose first attempt met an outage, and writes the outcome.
 func (m *machine) finish(ctx context.Context, st step.Step, a *attempt, tried bool) error {
+	if errors.Is(a.err, errNotBegun) && ctx.Err() != nil {
+		return errInterrupted // the next run does it
+	}
 	if !tried || a.err != nil && (ctx.Err() != nil || transient(a.err)) {
 		a.record.Data, a.err = m.do(ctx, a.action, a.before)
 	}

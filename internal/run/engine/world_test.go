@@ -71,6 +71,9 @@ func (w *world) set(action, key string, object map[string]any) error {
 	if exists == (object != nil) && reflect.DeepEqual(old, object) {
 		return nil
 	}
+	if w.broken[action] {
+		return errBroken
+	}
 	if err := w.hook("before changing " + key); err != nil {
 		return err
 	}
@@ -241,9 +244,6 @@ func (w *world) Do(_ context.Context, a step.Action, before json.RawMessage) (js
 }
 
 func (w *world) do(a step.Action) error {
-	if w.broken[a.ID] {
-		return errBroken
-	}
 	switch a.Op {
 	case step.Wait:
 		return errors.New("the condition never came true")
