@@ -6,21 +6,22 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
-	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Together makes calls concurrently, step.MostAtOnce at a time, and returns when all have returned.
-func Together(calls []func()) {
-	slots := make(chan struct{}, step.MostAtOnce)
-	var running sync.WaitGroup
-	for _, call := range calls {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			call()
-		})
+// Together returns a function that makes calls concurrently, a number at a time, and returns when all have returned.
+func Together(most int) func(calls []func()) {
+	return func(calls []func()) {
+		slots := make(chan struct{}, most)
+		var running sync.WaitGroup
+		for _, call := range calls {
+			slots <- struct{}{}
+			running.Go(func() {
+				defer func() { <-slots }()
+				call()
+			})
+		}
+		running.Wait()
 	}
-	running.Wait()
 }
 
 // Clock is the real time.

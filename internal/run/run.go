@@ -17,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/nodepool"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Run is one execution of a plan by this process.
@@ -189,7 +190,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	defer done()
 	return engine.Run(ctx, r.Plan, engine.Deps{
 		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: lease.GuardJournal(records), Clock: Clock{},
-		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Hold: r.hold, Stop: stop, Together: Together,
+		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Hold: r.hold, Stop: stop, Together: Together(step.MostAtOnce),
 		Epoch: lease.Epoch(), By: holder, Theseus: r.Theseus,
 		Note: r.View.Note,
 		Notify: func(record engine.Record) {

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -52,7 +53,7 @@ func (p *Plan) Domains() map[string]string {
 	return of
 }
 
-// Larger returns the worse of two risks, in each respect.
+// Larger has the larger number of nodes, of pods, and the larger share of a workload of two risks.
 func (r Risk) Larger(other Risk) Risk {
 	worse := Risk{Nodes: max(r.Nodes, other.Nodes), Pods: max(r.Pods, other.Pods), Workload: r.Workload, Share: r.Share, Of: r.Of}
 	if r.Of == 0 || other.Share*r.Of > r.Share*other.Of {
@@ -64,12 +65,7 @@ func (r Risk) Larger(other Risk) Risk {
 // Worst is the largest risk of all waves.
 func (p *Parallel) Worst() Risk {
 	var worst Risk
-	names := make([]string, 0, len(p.Risks))
-	for name := range p.Risks {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(p.Risks)) {
 		worst = worst.Larger(p.Risks[name])
 	}
 	return worst

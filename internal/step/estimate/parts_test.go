@@ -107,6 +107,16 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
+// TestEvictionsOnManyNodes: one pod of each node is missing at a time, where that is more than of a few nodes.
+func TestEvictionsOnManyNodes(t *testing.T) {
+	takes := func(nodes int) time.Duration {
+		return estimate.Part{Kind: "evict", N: nodes, Pods: 500, Chain: 1}.Takes()
+	}
+	if few, same, many := takes(1), takes(step.SideBySide), takes(10*step.SideBySide); few != same || many*9 > few {
+		t.Errorf("500 pods take %s on one node, %s on %d and %s on ten times as many", few, same, step.SideBySide, many)
+	}
+}
+
 // TestGate: it waits for its bake, or for two reports of many nodes, which come seldom.
 func TestGate(t *testing.T) {
 	takes := func(nodes int, bake time.Duration) time.Duration {

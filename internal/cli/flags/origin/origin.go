@@ -144,6 +144,7 @@ func askServer(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, sour
 		return nil, err
 	}
 	defer stop()
+	const askedAtOnce = 8 // of somebody's server
 	round := func() []*flagset.Result {
 		results := make([]*flagset.Result, len(snapshot.Nodes))
 		var calls []func()
@@ -156,7 +157,7 @@ func askServer(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, sour
 				results[i] = &r
 			})
 		}
-		run.Together(calls)
+		run.Together(askedAtOnce)(calls)
 		return results
 	}
 	const rounds = 5
