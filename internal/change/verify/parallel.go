@@ -53,7 +53,7 @@ func changed(a *step.Action) (node, what string) {
 	switch {
 	case a.Op == step.Restart:
 		return a.NodeName, restarts
-	case a.Op == step.Evict:
+	case a.Op == step.Evict && a.Pods != nil:
 		return a.Pods.Node, "evict"
 	case a.Op == step.Node && a.Verb == step.VerbAdopt:
 		var args step.AdoptArgs
