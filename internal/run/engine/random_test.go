@@ -106,9 +106,7 @@ func TestRandomPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := newBench(p, initial.clone())
-		if !fails { // else it depends on the order which actions of a group begin
-			b.together = shuffled(t)
-		}
+		b.together = shuffled(t)
 		outcome := trouble(t, b)
 		expected, done := model(p, initial.clone())
 		want := expected
@@ -134,7 +132,7 @@ func TestRandomPlans(t *testing.T) {
 		if !reflect.DeepEqual(b.world.objects, want) {
 			t.Fatalf("%s, but the world differs (-want +got):\n%s", outcome.End, cmp.Diff(want, b.world.objects))
 		}
-		if outcome.End != engine.EndStopped && !maps.Equal(calm.world.changes, b.world.changes) {
+		if outcome.End != engine.EndStopped && !fails && !maps.Equal(calm.world.changes, b.world.changes) {
 			t.Fatalf("changes differ (-calm +got):\n%s", cmp.Diff(calm.world.changes, b.world.changes))
 		}
 	})
