@@ -33,7 +33,7 @@ type Risk struct {
 
 // AtOnce is the largest number of nodes that a step may change at once.
 func (p *Plan) AtOnce() int {
-	if p.Parallel == nil {
+	if p.Parallel.Nodes == 0 {
 		return step.FewAtOnce
 	}
 	return p.Parallel.Nodes
@@ -41,7 +41,7 @@ func (p *Plan) AtOnce() int {
 
 // Domains are the failure domains by node; nil if the plan knows of one only.
 func (p *Plan) Domains() map[string]string {
-	if p.Parallel == nil || len(p.Parallel.Domains) == 0 {
+	if len(p.Parallel.Domains) == 0 {
 		return nil
 	}
 	of := map[string]string{}
@@ -63,7 +63,7 @@ func (r Risk) Larger(other Risk) Risk {
 }
 
 // Worst is the largest risk of all waves.
-func (p *Parallel) Worst() Risk {
+func (p Parallel) Worst() Risk {
 	var worst Risk
 	for _, name := range slices.Sorted(maps.Keys(p.Risks)) {
 		worst = worst.Larger(p.Risks[name])

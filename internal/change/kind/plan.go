@@ -46,7 +46,7 @@ type Plan struct {
 	// Surge is set where nodes are replaced.
 	Surge *Surge `json:"surge,omitempty"`
 	// Parallel is set where more nodes are changed at once than in a small cluster, or nodes are in several failure domains.
-	Parallel *Parallel `json:"parallel,omitempty"`
+	Parallel Parallel `json:"parallel,omitzero"`
 	// Mirror is set where the names of services go to a second cluster while this one is changed. Where that is by a strategy,
 	// Change, Source, Target, Waves and Workloads are those of its plan; else Source is what was found, if anything was, and
 	// Target nothing.

@@ -45,7 +45,7 @@ func Seal(snapshot *cluster.Snapshot, draft *kind.Draft) (*Plan, error) {
 		}
 		estimate.Steps(p.Steps, len(p.Cluster.Nodes), draft.Pods)
 	}
-	if p.Parallel == nil {
+	if p.Parallel.Nodes == 0 {
 		p.Parallel = parallel(snapshot, p, draft.Pods)
 	}
 	for _, s := range p.Steps {

@@ -13,14 +13,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
 
-// parallel says how many nodes a plan changes at once, and what is at risk then; nil where that is as in a small cluster, or it
+// parallel says how many nodes a plan changes at once, and what is at risk then; nothing where that is as in a small cluster, or it
 // changes no nodes at once.
-func parallel(snapshot *cluster.Snapshot, p *Plan, pods map[string][]estimate.Pod) *kind.Parallel {
+func parallel(snapshot *cluster.Snapshot, p *Plan, pods map[string][]estimate.Pod) kind.Parallel {
 	limits := joint.LimitsOf(snapshot, p.Change)
 	if limits.Most == step.FewAtOnce && limits.Domains == nil && p.Change.MaxParallel == 0 {
-		return nil
+		return kind.Parallel{}
 	}
-	found := &kind.Parallel{Nodes: limits.Most, Risks: map[string]kind.Risk{}}
+	found := kind.Parallel{Nodes: limits.Most, Risks: map[string]kind.Risk{}}
 	if limits.Domains != nil {
 		found.Label, found.Domains = joint.DomainLabel(p.Change.DomainLabel), map[string][]string{}
 		for _, node := range p.Cluster.Nodes {
@@ -39,7 +39,7 @@ func parallel(snapshot *cluster.Snapshot, p *Plan, pods map[string][]estimate.Po
 		}
 	}
 	if largest < 2 && p.Change.MaxParallel == 0 {
-		return nil
+		return kind.Parallel{}
 	}
 	return found
 }
@@ -75,7 +75,7 @@ func risk(nodes []string, pods map[string][]estimate.Pod, all map[cluster.Owner]
 
 // atOnce is the line about all waves: how many nodes are changed at once, and what the worst fault of a group would hit.
 func atOnce(p *Plan) string {
-	if p.Parallel == nil {
+	if p.Parallel.Nodes == 0 {
 		return ""
 	}
 	worst := p.Parallel.Worst()
@@ -100,7 +100,7 @@ func hit(r kind.Risk) string {
 
 // atOnceIn is the line about a wave, which names its failure domain.
 func atOnceIn(p *Plan, wave kind.Wave, domains map[string]string) string {
-	if p.Parallel == nil || p.Parallel.Risks[wave.Name].Pods == 0 {
+	if p.Parallel.Risks[wave.Name].Pods == 0 {
 		return ""
 	}
 	text := "    at once: " + hit(p.Parallel.Risks[wave.Name])

@@ -41,25 +41,25 @@ func TestParallelRule(t *testing.T) {
 	for _, name := range moving {
 		t.Run(name, func(t *testing.T) {
 			p := mustMake(t, inZones(wide(t, name), "topology.kubernetes.io/zone", "a", "b"))
-			if p.Parallel == nil || p.Parallel.Nodes != 6 || len(p.Parallel.Domains) != 2 {
+			if p.Parallel.Nodes != 6 || len(p.Parallel.Domains) != 2 {
 				t.Fatalf("parallel %+v", p.Parallel)
 			}
 			if worst := p.Parallel.Worst(); worst.Nodes != 6 || worst.Pods != 18 {
 				t.Errorf("at risk: %+v", worst)
 			}
-			refused := func(want string, change func(*kind.Parallel) *kind.Parallel) {
+			refused := func(want string, change func(kind.Parallel) kind.Parallel) {
 				t.Helper()
-				mutant, parallel := *p, *p.Parallel
-				mutant.Parallel = change(&parallel)
+				mutant := *p
+				mutant.Parallel = change(p.Parallel)
 				if err := plan.Verify(&mutant); err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("verify: %v, want %q", err, want)
 				}
 			}
-			refused("6 nodes at once, of at most 5", func(p *kind.Parallel) *kind.Parallel { p.Nodes = 5; return p })
-			refused("6 nodes at once, of at most 4", func(*kind.Parallel) *kind.Parallel { return nil })
-			refused("lets 65 nodes", func(p *kind.Parallel) *kind.Parallel { p.Nodes = 65; return p })
-			refused("lets 0 nodes", func(p *kind.Parallel) *kind.Parallel { p.Nodes = 0; return p })
-			refused("different failure domains", func(p *kind.Parallel) *kind.Parallel {
+			refused("6 nodes at once, of at most 5", func(p kind.Parallel) kind.Parallel { p.Nodes = 5; return p })
+			refused("6 nodes at once, of at most 4", func(kind.Parallel) kind.Parallel { return kind.Parallel{} })
+			refused("lets 65 nodes", func(p kind.Parallel) kind.Parallel { p.Nodes = 65; return p })
+			refused("lets -1 nodes", func(p kind.Parallel) kind.Parallel { p.Nodes = -1; return p })
+			refused("different failure domains", func(p kind.Parallel) kind.Parallel {
 				a := p.Domains["a"]
 				p.Domains = map[string][]string{"a": a[:len(a)/2], "c": a[len(a)/2:], "b": p.Domains["b"]}
 				return p
@@ -73,7 +73,7 @@ func TestParallelBound(t *testing.T) {
 	r := wide(t, "flannel-to-calico-adopt")
 	r.change.MaxParallel = 3
 	p := mustMake(t, r)
-	if p.Parallel == nil || p.Parallel.Nodes != 3 || p.Parallel.Worst().Nodes != 3 {
+	if p.Parallel.Nodes != 3 || p.Parallel.Worst().Nodes != 3 {
 		t.Errorf("parallel %+v", p.Parallel)
 	}
 	text, err := plan.Write(p)
@@ -84,7 +84,7 @@ func TestParallelBound(t *testing.T) {
 	if err != nil || again.Hash != p.Hash || again.Parallel.Nodes != 3 {
 		t.Errorf("read again: %v", err)
 	}
-	if small := mustMake(t, adoption(t)); small.Parallel != nil {
+	if small := mustMake(t, adoption(t)); small.Parallel.Nodes != 0 {
 		t.Errorf("a small cluster: %+v", small.Parallel)
 	}
 }
