@@ -83,11 +83,12 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	}
 	log.Info("agent starts", "node", *name)
 	a := &agent.Agent{
+		Name: *name,
 		Node: &node.Node{
 			Name: *name, Root: *root, Sys: "/proc/sys",
 			Commands: node.NewCommands(4, 30*time.Second),
 		},
-		Client: client, Log: log, Pod: os.Getenv("POD_UID"), ProbeDir: manifest.ProbeDir,
+		Client: client, Log: log, Pod: os.Getenv("POD_UID"), Probers: agent.Folder(manifest.ProbeDir),
 		Alive: net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortAlive)),
 	}
 	return a.Run(ctx)

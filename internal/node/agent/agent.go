@@ -8,6 +8,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net"
 	"sync"
@@ -35,15 +36,25 @@ const (
 	resumeInterval  = 10 * time.Second // between two tries to end an interrupted move
 )
 
+// Hands act on the node, as a *node.Node does.
+type Hands interface {
+	Do(ctx context.Context, verb string, args json.RawMessage) (node.Answer, error)
+	Keep(ctx context.Context) (mended string, err error)
+	Resume(ctx context.Context) ([]step.AdoptOutcome, error)
+	BGP(ctx context.Context) *v1alpha1.BGP
+}
+
 // Agent works for one node.
 type Agent struct {
-	Node   *node.Node
+	// Name is the node's name in the cluster.
+	Name   string
+	Node   Hands
 	Client dynamic.Interface
 	Log    *slog.Logger
 	// Pod is the UID of the agent's own pod.
 	Pod string
-	// ProbeDir is shared with the probers of the node.
-	ProbeDir string
+	// Probers are those of the node.
+	Probers Probers
 	// Alive is the address where the agent takes connections while it runs; empty is nowhere.
 	Alive string
 

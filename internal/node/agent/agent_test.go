@@ -54,11 +54,16 @@ func newAgent(t *testing.T, objects ...runtime.Object) (*Agent, *api) {
 		return true, w, err
 	})
 	return &Agent{
+		Name:   "node-1",
 		Node:   &node.Node{Name: "node-1", Root: t.TempDir(), Sys: "/proc/sys", Commands: node.NewCommands(2, 10*time.Second)},
 		Client: client, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
-		Pod: "pod-1", ProbeDir: t.TempDir(),
+		Pod: "pod-1", Probers: Folder(t.TempDir()),
 	}, in
 }
+
+// root is the folder that stands for the root of the agent's node, dir the one that it shares with the probers.
+func root(a *Agent) string { return a.Node.(*node.Node).Root }
+func dir(a *Agent) string  { return string(a.Probers.(Folder)) }
 
 // api is an API in memory. It forgets what happens between a list and its watch, so a test that changes
 // something must wait for the watch.
@@ -142,11 +147,11 @@ func status(t *testing.T, a *Agent, name string) v1alpha1.NodeTaskStatus {
 
 func stage(t *testing.T, a *Agent) {
 	t.Helper()
-	dir := filepath.Join(a.Node.Root, confDir)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	confs := filepath.Join(root(a), confDir)
+	if err := os.MkdirAll(confs, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "10-new.conflist.theseus"), []byte(`{"plugins":[{"type":"new"}]}`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(confs, "10-new.conflist.theseus"), []byte(`{"plugins":[{"type":"new"}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -173,7 +178,7 @@ func TestTasks(t *testing.T) {
 	if !got.Changed || got.Message == "" || got.FinishedAt == nil {
 		t.Errorf("its status: %+v", got)
 	}
-	if _, err := os.Stat(filepath.Join(a.Node.Root, confDir, conf.Active)); err != nil {
+	if _, err := os.Stat(filepath.Join(root(a), confDir, conf.Active)); err != nil {
 		t.Error(err)
 	}
 	in.wait(t, "nodetasks")
@@ -222,7 +227,7 @@ func TestTaskOfAnOlderEpoch(t *testing.T) {
 	if got := status(t, a, "stale").Message; !strings.Contains(got, "created in epoch 3 of the lock, which another process holds now, in epoch 4") {
 		t.Errorf("the task of an older epoch: %s", got)
 	}
-	if _, err := os.Stat(filepath.Join(a.Node.Root, confDir, conf.Active)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(root(a), confDir, conf.Active)); !os.IsNotExist(err) {
 		t.Errorf("it was done: %v", err)
 	}
 	if got := status(t, a, "young").Message; got != `unknown verb "dance"` {
@@ -285,14 +290,14 @@ func TestMeasure(t *testing.T) {
 	if report.Status.Seq <= 41 {
 		t.Errorf("seq %d does not go on from the former agent's 41", report.Status.Seq)
 	}
-	asked, err := probe.ReadPaths(probe.PathsPath(a.ProbeDir, "old"))
+	asked, err := probe.ReadPaths(probe.PathsPath(dir(a), "old"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(probe.PathsFile{Generation: 3, Paths: []v1alpha1.Path{old}}, asked); diff != "" {
 		t.Errorf("what the pod is asked (-want +got):\n%s", diff)
 	}
-	if err := probe.WriteResults(probe.ResultsPath(a.ProbeDir, "old"),
+	if err := probe.WriteResults(probe.ResultsPath(dir(a), "old"),
 		probe.ResultsFile{Generation: 3, Paths: []v1alpha1.PathResult{{ID: old.ID, Sent: 5}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -327,13 +332,13 @@ func probePlan(t *testing.T, generation int64, paths ...v1alpha1.Path) *unstruct
 // startProber runs the prober of the agent's host, as a pod of its own does, until the test ends.
 func startProber(t *testing.T, a *Agent, ports probe.Ports) {
 	t.Helper()
-	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
+	if err := probe.MakeFolders(dir(a), networks()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- probe.RunPod(ctx, probe.Pod{Dir: a.ProbeDir, Network: "host", Address: "127.0.0.1", UID: "prober-1", Ports: ports})
+		ended <- probe.RunPod(ctx, probe.Pod{Dir: dir(a), Network: "host", Address: "127.0.0.1", UID: "prober-1", Ports: ports})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -365,10 +370,10 @@ func TestAgentThatEnds(t *testing.T) {
 	before := report.Status
 
 	eventually(t, "probing goes on without the agent", func() bool {
-		file, err := probe.ReadResults(probe.ResultsPath(a.ProbeDir, "host"))
+		file, err := probe.ReadResults(probe.ResultsPath(dir(a), "host"))
 		return err == nil && len(file.Paths) == 1 && file.Paths[0].Answered > before.Paths[0].Answered+100
 	})
-	next := &Agent{Node: a.Node, Client: client, Log: a.Log, Pod: "pod-2", ProbeDir: a.ProbeDir}
+	next := &Agent{Name: a.Name, Node: a.Node, Client: client, Log: a.Log, Pod: "pod-2", Probers: a.Probers}
 	start(t, next)
 	eventually(t, "the next agent reports", func() bool { return reported() && report.Status.Seq > before.Seq })
 	after := report.Status.Paths[0]

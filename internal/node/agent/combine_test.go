@@ -74,11 +74,11 @@ func TestCombine(t *testing.T) {
 
 // TestForget removes what probers of an earlier migration left, once, and minds nothing that is not there.
 func TestForget(t *testing.T) {
-	a := &Agent{ProbeDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}
-	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
+	a := &Agent{Probers: Folder(t.TempDir()), Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}
+	if err := probe.MakeFolders(dir(a), networks()); err != nil {
 		t.Fatal(err)
 	}
-	file := probe.ResultsPath(a.ProbeDir, "new")
+	file := probe.ResultsPath(dir(a), "new")
 	if err := probe.WriteResults(file, probe.ResultsFile{Generation: 7}); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"reflect"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 func (a *Agent) measure(ctx context.Context) {
 	a.forget()
 	plans := make(chan v1alpha1.ProbePlanSpec, 1)
-	options := metav1.ListOptions{FieldSelector: "metadata.name=" + a.Node.Name}
+	options := metav1.ListOptions{FieldSelector: "metadata.name=" + a.Name}
 	go func() { // ends with the context
 		defer close(plans)
 		a.follow(ctx, "the probe plan", a.resource("ProbePlan"), options, func(objects map[string]*unstructured.Unstructured) {
@@ -51,7 +50,7 @@ func (a *Agent) measure(ctx context.Context) {
 			if ordered && reflect.DeepEqual(plan, next) {
 				continue // a watch has begun anew
 			}
-			plan, wanted, ordered = next, split(next.Paths, a.Node.Name), true
+			plan, wanted, ordered = next, split(next.Paths, a.Name), true
 			a.order(plan.Generation, wanted)
 			every = cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval)
 			begun = time.Now()
@@ -64,7 +63,7 @@ func (a *Agent) measure(ctx context.Context) {
 				begun = time.Time{}
 				ticker.Reset(every)
 			}
-			status := combine(a.Node.Name, plan.Generation, wanted, a.results(), time.Now())
+			status := combine(a.Name, plan.Generation, wanted, a.results(), time.Now())
 			status.Parts = append(status.Parts, v1alpha1.Part{Name: v1alpha1.PartAgent, Pod: a.Pod, Since: a.since})
 			if len(plan.Paths) > 0 {
 				status.BGP = a.Node.BGP(ctx)
@@ -74,23 +73,17 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 }
 
-// forget makes the folders of the probers, and removes the results that those of an earlier migration left behind: counts of
-// that time are no evidence for this one. A prober that runs writes its own again within a publication.
+// forget begins with no results: counts of an earlier migration are no evidence for this one. A prober that runs writes its own
+// again within a publication.
 func (a *Agent) forget() {
-	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
-		a.Log.Error("cannot make the folders of the probers", "error", err)
-	}
-	for _, network := range networks() {
-		err := os.Remove(probe.ResultsPath(a.ProbeDir, network))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			a.Log.Error("cannot remove old results", "network", network, "error", err)
-		}
+	if err := a.Probers.Forget(networks()); err != nil {
+		a.Log.Error("cannot remove the results of earlier probers", "error", err)
 	}
 }
 
 // current is this node's plan among the objects; without one there are no paths.
 func (a *Agent) current(objects map[string]*unstructured.Unstructured) (v1alpha1.ProbePlanSpec, error) {
-	object, has := objects[a.Node.Name]
+	object, has := objects[a.Name]
 	if !has {
 		return v1alpha1.ProbePlanSpec{}, nil
 	}
@@ -103,12 +96,8 @@ func (a *Agent) current(objects map[string]*unstructured.Unstructured) (v1alpha1
 func (a *Agent) order(generation int64, wanted map[string][]v1alpha1.Path) {
 	a.Log.Info("paths to measure", "generation", generation,
 		"old", len(wanted["old"]), "new", len(wanted["new"]), "host", len(wanted["host"]))
-	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
-		a.Log.Error("cannot make the folders of the probers", "error", err)
-	}
 	for _, network := range networks() {
-		file := probe.PathsFile{Generation: generation, Paths: wanted[network]}
-		if err := probe.WritePaths(probe.PathsPath(a.ProbeDir, network), file); err != nil {
+		if err := a.Probers.Order(network, probe.PathsFile{Generation: generation, Paths: wanted[network]}); err != nil {
 			a.Log.Error("cannot hand paths to a prober", "network", network, "error", err)
 		}
 	}
@@ -118,7 +107,7 @@ func (a *Agent) order(generation int64, wanted map[string][]v1alpha1.Path) {
 func (a *Agent) results() map[string]probe.ResultsFile {
 	results := map[string]probe.ResultsFile{}
 	for _, network := range networks() {
-		file, err := probe.ReadResults(probe.ResultsPath(a.ProbeDir, network))
+		file, err := a.Probers.Results(network)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -52,7 +52,7 @@ func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) 
 		return fmt.Errorf("write the report: %w", err)
 	}
 	reports := p.agent.resource("ProbeReport")
-	_, err = reports.Patch(ctx, p.agent.Node.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manifest.AgentName})
+	_, err = reports.Patch(ctx, p.agent.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manifest.AgentName})
 	if apierrors.IsNotFound(err) {
 		err = p.create(ctx, patch)
 	}
@@ -67,7 +67,7 @@ func (p *publisher) findSeq(ctx context.Context) error {
 	if p.known {
 		return nil
 	}
-	object, err := p.agent.resource("ProbeReport").Get(ctx, p.agent.Node.Name, metav1.GetOptions{})
+	object, err := p.agent.resource("ProbeReport").Get(ctx, p.agent.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		p.known = true
 		return nil
@@ -92,7 +92,7 @@ func (p *publisher) create(ctx context.Context, patch []byte) error {
 	object := &unstructured.Unstructured{Object: content}
 	object.SetAPIVersion(v1alpha1.APIVersion)
 	object.SetKind("ProbeReport")
-	object.SetName(p.agent.Node.Name)
+	object.SetName(p.agent.Name)
 	object.SetNamespace(v1alpha1.Namespace)
 	object.SetLabels(map[string]string{v1alpha1.LabelManaged: "true"})
 	_, err := p.agent.resource("ProbeReport").Create(ctx, object, metav1.CreateOptions{FieldManager: manifest.AgentName})

@@ -29,7 +29,7 @@ const maxMessage = 2000
 // former agent left running are run again: verbs are idempotent.
 func (a *Agent) tasks(ctx context.Context) {
 	latest := make(chan []v1alpha1.NodeTask, 1)
-	options := metav1.ListOptions{LabelSelector: manifest.LabelNode + "=" + manifest.NodeValue(a.Node.Name)}
+	options := metav1.ListOptions{LabelSelector: manifest.LabelNode + "=" + manifest.NodeValue(a.Name)}
 	go func() { // ends with the context
 		defer close(latest)
 		a.follow(ctx, "tasks", a.resource("NodeTask"), options, func(objects map[string]*unstructured.Unstructured) {
@@ -62,7 +62,7 @@ func (a *Agent) open(objects map[string]*unstructured.Unstructured) []v1alpha1.N
 			continue
 		}
 		phase := task.Status.Phase
-		if task.Spec.Node == a.Node.Name && task.DeletionTimestamp == nil &&
+		if task.Spec.Node == a.Name && task.DeletionTimestamp == nil &&
 			phase != v1alpha1.TaskDone && phase != v1alpha1.TaskFailed {
 			open = append(open, task)
 		}
