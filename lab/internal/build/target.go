@@ -60,6 +60,7 @@ func targets() map[string]target {
 		"theseus":            {module: ".", pkg: "./cmd/theseus", ownCode: true},
 		"theseus-agent":      {module: ".", pkg: "./cmd/theseus-agent", ownCode: true},
 		"theseus-controller": {module: ".", pkg: "./cmd/theseus-controller", ownCode: true},
+		"swarm":              {module: ".", pkg: "./test/swarm", ownCode: true},
 	}
 	for _, version := range KubernetesVersions() {
 		all[Kube(version)] = kube(version)

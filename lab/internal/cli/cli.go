@@ -62,7 +62,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.dir, "state", env("THESEUS_LAB_DIR", "/var/lib/theseus-lab"), "state directory")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.AddCommand(a.build(), a.up(), a.down(), a.status(), a.kubeconfig(), a.kubectl(),
-		a.node(), a.link(), a.logs(), a.image(), a.exec(), a.manifest(), a.demo(), a.canary(), a.piDay(), a.benchLoss(), a.benchFlags(), a.benchAdopt(), a.mirror(), a.clients())
+		a.node(), a.link(), a.logs(), a.image(), a.exec(), a.manifest(), a.demo(), a.canary(), a.piDay(), a.benchLoss(), a.benchFlags(), a.benchAdopt(), a.mirror(), a.clients(), a.swarm())
 	return root
 }
 

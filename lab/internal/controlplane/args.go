@@ -1,31 +1,51 @@
 package controlplane
 
-import "path/filepath"
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+)
 
 // Components lists the names of the components, which are also the names of their logs.
 func Components() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 }
 
+// Ports are those on loopback on which a control plane listens.
+type Ports struct{ API, Etcd, Peer int }
+
+// usual are the ports in a namespace of the control plane's own.
+var usual = Ports{API: 6443, Etcd: 2379, Peer: 2380}
+
+// Commands are the command lines of the components, in the order of Components.
+func (c Config) Commands() [][]string {
+	return [][]string{c.etcd(), c.apiserver(), c.controllerManager(), c.scheduler()}
+}
+
+func (c Config) ports() Ports { return cmp.Or(c.Ports, usual) }
+
 func (c Config) pki(name string) string { return filepath.Join(c.PKI, name) }
 
 func (c Config) etcd() []string {
+	clients, peers := local(c.ports().Etcd), local(c.ports().Peer)
 	return []string{
 		"etcd", "--name=lab", "--data-dir=" + filepath.Join(c.Data, "etcd"),
-		"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
-		"--listen-peer-urls=http://127.0.0.1:2380", "--initial-advertise-peer-urls=http://127.0.0.1:2380",
-		"--initial-cluster=lab=http://127.0.0.1:2380",
+		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
+		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers,
+		"--initial-cluster=lab=" + peers,
 		// A lab is recreated after a power failure, so etcd need not sync to disk.
 		"--unsafe-no-fsync", "--log-level=warn",
 	}
 }
 
+func local(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
+
 func (c Config) apiserver() []string {
 	return []string{
 		"kube-apiserver",
-		"--etcd-servers=http://127.0.0.1:2379",
+		"--etcd-servers=" + local(c.ports().Etcd),
 		"--advertise-address=" + c.Lab.ControlPlaneIP().String(),
-		"--bind-address=0.0.0.0", "--secure-port=6443",
+		"--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", c.ports().API),
 		"--service-cluster-ip-range=" + c.Lab.ServiceCIDR().String(),
 		"--allow-privileged=true",
 		"--authorization-mode=Node,RBAC",

@@ -33,6 +33,7 @@ type Config struct {
 	PKI    string // directory with the files of WritePKI
 	Data   string // etcd's directory
 	Logs   string
+	Ports  Ports          // zero: those in a namespace of its own
 	Routes []fabric.Route // to the pods, where the network does not masquerade them
 }
 
@@ -123,23 +124,23 @@ func (c Config) waitReady(ctx context.Context) error {
 	}
 }
 
-// WritePKI writes what the control plane reads into dir.
-func WritePKI(dir string, l spec.Lab, p *pki.Lab) error {
-	local := "https://127.0.0.1:6443"
+// WritePKI writes what the control plane reads into c.PKI.
+func (c Config) WritePKI(p *pki.Lab) error {
+	local := fmt.Sprintf("https://127.0.0.1:%d", c.ports().API)
 	files := map[string][]byte{
 		"ca.crt": p.CA, "ca.key": p.CAKey, "front-proxy-ca.crt": p.FrontProxyCA,
 		"apiserver.crt": p.APIServer.Cert, "apiserver.key": p.APIServer.Key,
 		"kubelet-client.crt": p.KubeletClient.Cert, "kubelet-client.key": p.KubeletClient.Key,
 		"front-proxy-client.crt": p.FrontProxyClient.Cert, "front-proxy-client.key": p.FrontProxyClient.Key,
 		"sa.pub": p.ServiceAccount.Cert, "sa.key": p.ServiceAccount.Key,
-		"controller-manager.conf": pki.Kubeconfig(l.Name, local, p.CA, p.ControllerManager),
-		"scheduler.conf":          pki.Kubeconfig(l.Name, local, p.CA, p.Scheduler),
+		"controller-manager.conf": pki.Kubeconfig(c.Lab.Name, local, p.CA, p.ControllerManager),
+		"scheduler.conf":          pki.Kubeconfig(c.Lab.Name, local, p.CA, p.Scheduler),
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(c.PKI, 0o700); err != nil {
 		return err
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+		if err := os.WriteFile(c.pki(name), content, 0o600); err != nil {
 			return err
 		}
 	}

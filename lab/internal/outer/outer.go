@@ -129,7 +129,7 @@ func (o *outer) startControlPlane() error {
 	if err := errors.Join(os.MkdirAll(c.Data, 0o700), os.MkdirAll(c.Logs, 0o755)); err != nil {
 		return err
 	}
-	if err := controlplane.WritePKI(c.PKI, o.Lab, o.Secrets); err != nil {
+	if err := c.WritePKI(o.Secrets); err != nil {
 		return err
 	}
 	child := child{name: "controlplane", stage: controlplane.Stage, flags: CloneFlags, port: o.Lab.Name + "-cp", config: c}

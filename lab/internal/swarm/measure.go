@@ -1,0 +1,223 @@
+package swarm
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+// Run is one command of theseus.
+type Run struct {
+	Said string // on both streams
+	Code int
+	Took time.Duration
+	Peak int64 // memory, in bytes
+}
+
+// Theseus runs theseus to its end; Out gets what it says. It fails only if theseus cannot be run.
+func (c *Cluster) Theseus(ctx context.Context, args ...string) (Run, error) {
+	c.say("$ theseus %s", strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, c.Options.Theseus, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 30 * time.Second
+	cmd.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+c.file("theseus.kubeconfig"), "THESEUS_STATE_DIR="+c.file("state"))
+	var said strings.Builder
+	cmd.Stdout = io.MultiWriter(&said, c.Out)
+	cmd.Stderr = cmd.Stdout
+	begun := time.Now()
+	err := cmd.Run()
+	run := Run{Said: said.String(), Took: time.Since(begun)}
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended || ctx.Err() != nil {
+		return run, errors.Join(err, ctx.Err())
+	}
+	run.Code = cmd.ProcessState.ExitCode()
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		run.Peak = usage.Maxrss * 1024
+	}
+	return run, nil
+}
+
+// Plan makes the plan of the change to Calico from a snapshot, into a file.
+func (c *Cluster) Plan(ctx context.Context, more ...string) (file string, estimate time.Duration, err error) {
+	file = c.file("plan.yaml")
+	change := []string{"plan", "--from", c.file("snapshot.json"), "-o", file, "--to", "calico", "--manifest", c.file("calico.yaml"),
+		"--strategy", c.Strategy, "--agent-image", "theseus.dev/agent:swarm"}
+	if c.Strategy != "adopt" { // adopted pods keep their addresses
+		change = append(change, "--pod-cidr", targetCIDR)
+	}
+	for _, args := range [][]string{{"snapshot", "-o", c.file("snapshot.json")}, append(change, more...)} {
+		run, err := c.Theseus(ctx, args...)
+		if err == nil && run.Code != 0 {
+			err = fmt.Errorf("theseus %s ended with %d", args[0], run.Code)
+		}
+		if err != nil {
+			return file, 0, err
+		}
+		estimate = Estimate(run.Said)
+	}
+	return file, estimate, nil
+}
+
+// about is the whole estimate of a plan, as its runbook has it.
+var about = regexp.MustCompile(`steps, about ((?:\d+ h ?)?(?:\d+ min ?)?(?:\d+ s)?)`)
+
+// Estimate is what a runbook says of how long the change takes; 0 if it does not.
+func Estimate(runbook string) time.Duration {
+	found := about.FindStringSubmatch(runbook)
+	if found == nil {
+		return 0
+	}
+	took, _ := time.ParseDuration(strings.NewReplacer(" ", "", "min", "m").Replace(found[1]))
+	return took
+}
+
+// Load is what an API server was asked since it began.
+type Load struct {
+	Requests map[string]float64 // by verb and resource, of all clients
+	Bytes    map[string]float64 // of the answers, by the same
+	Theseus  map[string]float64 // requests of theseus alone, by verb and resource
+}
+
+// Load reads the API server's metrics, and its audit log for those of theseus.
+func (c *Cluster) Load(ctx context.Context) (Load, error) {
+	load := Load{Theseus: map[string]float64{}}
+	text, err := c.Kubectl(ctx, "", "get", "--raw", "/metrics")
+	if err != nil {
+		return load, err
+	}
+	load.Requests, load.Bytes = sums(text, "apiserver_request_total"), sums(text, "apiserver_response_sizes_sum")
+	file, err := os.Open(c.file("audit.log"))
+	if errors.Is(err, os.ErrNotExist) {
+		return load, nil
+	}
+	if err != nil {
+		return load, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct {
+			Verb      string
+			ObjectRef struct{ Resource, Subresource string }
+		}
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			return load, fmt.Errorf("read the audit log: %w", err)
+		}
+		load.Theseus[key(event.Verb, event.ObjectRef.Resource, event.ObjectRef.Subresource)]++
+	}
+	return load, lines.Err()
+}
+
+func key(verb, resource, sub string) string {
+	return strings.ToUpper(verb) + " " + strings.TrimSuffix(cmp.Or(resource, "other")+"/"+sub, "/")
+}
+
+// label matches one label of a metric.
+var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
+
+// sums adds up a metric by verb and resource.
+func sums(text, metric string) map[string]float64 {
+	by := map[string]float64{}
+	for line := range strings.Lines(text) {
+		rest, is := strings.CutPrefix(line, metric+"{")
+		labels, value, whole := strings.Cut(strings.TrimSpace(rest), "} ")
+		if !is || !whole {
+			continue
+		}
+		of := map[string]string{}
+		for _, found := range label.FindAllStringSubmatch(labels, -1) {
+			of[found[1]] = found[2]
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err == nil {
+			by[key(of["verb"], of["resource"], of["subresource"])] += n
+		}
+	}
+	return by
+}
+
+// Since is what was asked since an earlier look.
+func (l Load) Since(before Load) Load {
+	less := func(now, then map[string]float64) map[string]float64 {
+		grown := map[string]float64{}
+		for key, n := range now {
+			if n > then[key] {
+				grown[key] = n - then[key]
+			}
+		}
+		return grown
+	}
+	return Load{less(l.Requests, before.Requests), less(l.Bytes, before.Bytes), less(l.Theseus, before.Theseus)}
+}
+
+// Report is a whole change and what it took.
+type Report struct {
+	Nodes, Pods int
+	Estimate    time.Duration
+	Apply       Run
+	Load        Load
+}
+
+// shown is how many rows of requests are printed.
+const shown = 25
+
+// Print prints the tables.
+func (r Report) Print(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	total, bytes, own := sum(r.Load.Requests), sum(r.Load.Bytes), sum(r.Load.Theseus)
+	gates := r.Load.Bytes["LIST probereports"]
+	fmt.Fprintln(table, "NODES\tPODS\tESTIMATE\tRUN\tRUN/ESTIMATE\tEXIT\tPEAK MEMORY MiB\tREQUESTS\tOF THESEUS\tOF THESEUS A NODE\tANSWERS MB\tREPORTS LISTED MB\tA NODE kB")
+	fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%.2f\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.0f\n", r.Nodes, r.Pods, r.Estimate, r.Apply.Took.Round(time.Second),
+		r.Apply.Took.Seconds()/max(r.Estimate.Seconds(), 1), r.Apply.Code, r.Apply.Peak>>20, total, own, own/float64(r.Nodes), bytes/1e6, gates/1e6, gates/1e3/float64(r.Nodes))
+	fmt.Fprintln(table, "\nREQUEST\tALL\tOF THESEUS\tOF THESEUS A NODE\tANSWERS MB (ALL)")
+	keys := slices.SortedFunc(maps.Keys(r.Load.Requests), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.Load.Requests[b], r.Load.Requests[a]), cmp.Compare(a, b))
+	})
+	for _, key := range keys[:min(shown, len(keys))] {
+		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.1f\t%.1f\n", key, r.Load.Requests[key], r.Load.Theseus[key], r.Load.Theseus[key]/float64(r.Nodes), r.Load.Bytes[key]/1e6)
+	}
+	return table.Flush()
+}
+
+func sum(of map[string]float64) (total float64) {
+	for _, n := range of {
+		total += n
+	}
+	return total
+}
+
+// Change changes the network of the cluster, and reports what it took. The error is of what could not be run; how theseus ended is in
+// the report.
+func (c *Cluster) Change(ctx context.Context, more ...string) (Report, error) {
+	report := Report{Nodes: c.Nodes, Pods: c.Nodes * c.Pods}
+	plan, estimate, err := c.Plan(ctx, more...)
+	if err != nil {
+		return report, err
+	}
+	report.Estimate = estimate
+	before, err := c.Load(ctx)
+	if err != nil {
+		return report, err
+	}
+	if report.Apply, err = c.Theseus(ctx, "apply", plan, "--yes"); err != nil {
+		return report, err
+	}
+	after, err := c.Load(ctx)
+	report.Load = after.Since(before)
+	return report, err
+}

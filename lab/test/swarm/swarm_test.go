@@ -1,0 +1,82 @@
+// Package swarm tests changes of many nodes whose agents are real and whose nodes are a model.
+package swarm
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/build"
+	"github.com/theseus-cni/theseus/lab/internal/swarm"
+)
+
+// bin holds the built programs: `make build` makes them.
+const bin = "../../../bin"
+
+// TestFailedNode: one of 20 nodes fails when its pods are to be adopted. The change is taken back, the node is named, and every pod
+// is the one it was, with its address.
+func TestFailedNode(t *testing.T) {
+	const failing = "node-13"
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cluster := start(ctx, t, swarm.Options{Nodes: 20, Pods: 6, Strategy: "adopt", Times: 0.1, Faults: []string{failing + "=fail:adopt"}})
+	before := pods(ctx, t, cluster)
+	report, err := cluster.Change(ctx, "--bake=1s", "--waves=1,0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Print(os.Stdout); err != nil {
+		t.Error(err)
+	}
+	if report.Apply.Code == 0 || !strings.Contains(report.Apply.Said, "the agent of "+failing+" says: a fault of the swarm") {
+		t.Errorf("exit %d, and %s is not named as the one that failed", report.Apply.Code, failing)
+	}
+	if after := pods(ctx, t, cluster); after != before {
+		t.Errorf("pods before:\n%s\nafter:\n%s", before, after)
+	}
+	left, err := cluster.Kubectl(ctx, "", "-n", "kube-system", "get", "daemonsets", "-o", "name")
+	if err != nil || strings.Contains(left, "calico") {
+		t.Errorf("the new network is left: %s (%v)", left, err)
+	}
+}
+
+// start starts a swarm until the test ends.
+func start(ctx context.Context, t *testing.T, o swarm.Options) *swarm.Cluster {
+	t.Helper()
+	programs, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Theseus, o.Dir, o.Out = filepath.Join(programs, "theseus"), t.TempDir(), os.Stdout
+	if _, err := os.Stat(o.Theseus); err != nil {
+		t.Fatalf("%v: run `make build` first", err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Build(ctx, build.New(filepath.Dir(programs), filepath.Join(cache, "theseus-lab"), os.Stdout)); err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := swarm.Start(ctx, o)
+	t.Cleanup(cluster.Stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+// pods are the users' pods, with their UIDs and addresses.
+func pods(ctx context.Context, t *testing.T, cluster *swarm.Cluster) string {
+	t.Helper()
+	out, err := cluster.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--no-headers", "--sort-by=.metadata.uid",
+		"--field-selector=metadata.namespace!=kube-system,metadata.namespace!=kube-flannel,metadata.namespace!=theseus-system",
+		"-o", "custom-columns=NS:.metadata.namespace,N:.metadata.name,U:.metadata.uid,IP:.status.podIP,ON:.spec.nodeName")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
