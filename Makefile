@@ -8,7 +8,7 @@ LAB := $(BIN)/theseus-lab
 RUNS ?= 3
 export GOFLAGS := -buildvcs=false
 
-.PHONY: images images-lock release help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale fuzz test unit oracles judge lab-test build setup clean
+.PHONY: images images-lock release help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale bench-swarm fuzz test unit oracles judge lab-test build setup clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,10 @@ bench-scale: ## planning any change on 500 and on 5,000 nodes, and writing and r
 		../../../$(BIN)/plan.test -test.run XXX -test.bench "Scale/$$change$$/$$nodes$$" -test.benchtime 1x | grep -E 'Scale|MiB'; done; done
 	@cd internal/change/plan; for form in yaml json; do for nodes in 500 5000; do \
 		../../../$(BIN)/plan.test -test.run XXX -test.bench "File/$$form$$/$$nodes$$" -test.benchtime 1x | grep -E 'File|MiB'; done; done
+
+SWARM ?= 20 100
+bench-swarm: setup build ## a change of many nodes, which a model stands for, with real agents: time, memory and requests by verb (SWARM, numbers of nodes)
+	@for nodes in $(SWARM); do $(LAB) swarm --nodes $$nodes --dir $(BIN)/swarm-$$nodes; done
 
 # Smaller inputs are not sought for longer than this many tries: that may take all of a minute, and sees nothing new.
 FUZZTIME ?= 1m

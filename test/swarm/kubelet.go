@@ -24,7 +24,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/node/agent"
 )
 
-const kernel = "6.1.0-13-amd64"
+const kernel = "6.12.48-amd64"
 
 // The lease of a node, as a kubelet has it.
 const (

@@ -76,11 +76,11 @@ func runSwarm(ctx context.Context, o swarm.Options, plan []string) error {
 		return hint(err, "the logs are in %s", filepath.Join(o.Dir, "logs"))
 	}
 	report, err := cluster.Change(ctx, plan...)
+	if report.Apply.Took > 0 {
+		err = errors.Join(err, report.Print(o.Out))
+	}
 	if err != nil {
 		return hint(err, "the logs are in %s", filepath.Join(o.Dir, "logs"))
-	}
-	if err := report.Print(o.Out); err != nil {
-		return err
 	}
 	if code := report.Apply.Code; code != 0 {
 		return &failure{err: errors.New("the change did not reach its end"), hint: "theseus said why, above", code: code}

@@ -19,7 +19,7 @@ const bin = "../../../bin"
 // TestFailedNode: one of 20 nodes fails when its pods are to be adopted. The change is taken back, the node is named, and every pod
 // is the one it was, with its address.
 func TestFailedNode(t *testing.T) {
-	const failing = "node-13"
+	const failing = "node-4"
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cluster := start(ctx, t, swarm.Options{Nodes: 20, Pods: 6, Strategy: "adopt", Times: 0.1, Faults: []string{failing + "=fail:adopt"}})

@@ -1,0 +1,46 @@
+package swarm
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEstimate(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"3 nodes in 3 waves, 22 steps, about 3 min 20 s, by what such steps took": 200 * time.Second,
+		"500 nodes in 9 waves, 2,022 steps, about 4 h, by what":                   4 * time.Hour,
+		"500 nodes in 9 waves, 2,022 steps, about 4 h 10 min, by what":            4*time.Hour + 10*time.Minute,
+		"22 steps, about 40 s, by": 40 * time.Second,
+		"no runbook":               0,
+	} {
+		if got := Estimate(text); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+// TestSums: metrics are added up by verb and resource, and the names of verbs are the same as in the audit log.
+func TestSums(t *testing.T) {
+	got := sums(`# HELP apiserver_request_total Counter
+apiserver_request_total{code="200",group="theseus.dev",resource="probereports",subresource="",verb="LIST"} 7
+apiserver_request_total{code="429",group="theseus.dev",resource="probereports",subresource="",verb="LIST"} 1
+apiserver_request_total{code="200",group="",resource="pods",subresource="status",verb="APPLY"} 2e+1
+apiserver_request_total_other{resource="pods",verb="GET"} 5
+`, "apiserver_request_total")
+	if len(got) != 2 || got["LIST probereports"] != 8 || got[key("patch", "pods", "status")] != 20 {
+		t.Errorf("%v", got)
+	}
+	since := Load{Requests: got}.Since(Load{Requests: map[string]float64{"LIST probereports": 8, "PATCH pods/status": 5}})
+	if len(since.Requests) != 1 || since.Requests["PATCH pods/status"] != 15 {
+		t.Errorf("%v", since.Requests)
+	}
+}
+
+// TestWorkloads: there are as many pods as are promised, by a cluster of any size.
+func TestWorkloads(t *testing.T) {
+	text, count := workloads(25, 20)
+	if count != 25*20 || strings.Contains(text, "%!") || strings.Count(text, "kind: Deployment") != 50 || strings.Count(text, "kind: Namespace") != 3 {
+		t.Errorf("%d pods, of\n%s", count, text)
+	}
+}
