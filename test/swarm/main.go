@@ -2,7 +2,7 @@
 // and gates at scale. `theseus-lab swarm` builds it and starts it beside a control plane; it is not part of the product.
 //
 // The agents are the product's own (internal/node/agent): their tasks, reports and plans of paths go through the API server,
-// with the credentials of their pods. What a model does instead of a node is printed at the start (simulated).
+// with the credentials of their pods. --about prints what a model does instead of a node.
 package main
 
 import (
@@ -43,10 +43,15 @@ func start(ctx context.Context, args []string) error {
 	nodes := flags.Int("nodes", 20, "number of nodes")
 	target := flags.String("target-cidr", "", "range of the addresses that the new network gives to pods; empty: that of the node")
 	scale := flags.Float64("times", 1, "what the model takes, as a multiple of what the lab took")
+	about := flags.Bool("about", false, "say what is a model, and end")
 	var faults faults
 	flags.Var(&faults, "fault", faultUsage)
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *about {
+		fmt.Println(simulated)
+		return nil
 	}
 	if *nodes < 1 || *nodes > maxNodes {
 		return fmt.Errorf("--nodes %d is not between 1 and %d", *nodes, maxNodes)
@@ -99,7 +104,6 @@ func newSwarm(config *rest.Config, nodes int, target string, times times, faults
 
 // run registers the nodes and plays them until the context ends.
 func (s *swarm) run(ctx context.Context) error {
-	fmt.Println(simulated)
 	begun := time.Now()
 	if err := s.register(ctx); err != nil {
 		return err

@@ -91,6 +91,11 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	for _, fault := range o.Faults {
 		args = append(args, "--fault", fault)
 	}
+	about, err := exec.CommandContext(ctx, o.Nodal, "--about").Output()
+	if err != nil {
+		return c, fmt.Errorf("ask the nodes' program what is a model: %w", err)
+	}
+	c.say("%s", strings.TrimSpace(string(about)))
 	if err := c.keep("nodes", o.Nodal, args...); err != nil {
 		return c, err
 	}

@@ -11,8 +11,8 @@ func TestEstimate(t *testing.T) {
 		"3 nodes in 3 waves, 22 steps, about 3 min 20 s, by what such steps took": 200 * time.Second,
 		"500 nodes in 9 waves, 2,022 steps, about 4 h, by what":                   4 * time.Hour,
 		"500 nodes in 9 waves, 2,022 steps, about 4 h 10 min, by what":            4*time.Hour + 10*time.Minute,
-		"22 steps, about 40 s, by": 40 * time.Second,
-		"no runbook":               0,
+		"22 steps, about 40 s, by":                                                40 * time.Second,
+		"no runbook":                                                              0,
 	} {
 		if got := Estimate(text); got != want {
 			t.Errorf("%s: %s", text, got)
