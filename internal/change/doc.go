@@ -5,9 +5,9 @@
 // every prefix of a plan), compact (the steps of a plan with each thing said once, as its file has them), plan (makes, verifies,
 // prints, writes and reads plans; names no kind but in its list) and one
 // package for each kind of change: replace (by adopt, recreate or surge), mirror, upgrade, rollout, pool, encapsulation,
-// reflectors. A new kind of change is a new package here and one line in plan/kinds.go.
+// reflectors, guard. A new kind of change is a new package here and one line in plan/kinds.go.
 //
 // Does not belong here: what a network needs (network), the words of a plan (step), and running it (run).
 //
-// Door: adopt, encapsulation, kind, mirror, plan, pool, recreate, reflectors, rollout, surge, upgrade.
+// Door: adopt, encapsulation, guard, kind, mirror, plan, pool, recreate, reflectors, rollout, surge, upgrade.
 package change

@@ -19,6 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/explain"
 	"github.com/theseus-cni/theseus/internal/cli/flags"
+	"github.com/theseus-cni/theseus/internal/cli/guard"
 	"github.com/theseus-cni/theseus/internal/cli/image"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/mirror"
@@ -117,6 +118,7 @@ func commands(a *app.App) []*cobra.Command {
 		sign.NewCommand(a),
 		apply.NewCommand(a),
 		approve.NewCommand(a),
+		guard.NewCommand(a),
 		watch.NewCommand(a),
 		control.NewStatus(a),
 		control.NewPause(a),

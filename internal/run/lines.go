@@ -48,6 +48,9 @@ func (v *Lines) Note(text string) { v.print(time.Now(), "        "+text) }
 // Say implements View.
 func (v *Lines) Say(text string) { v.print(time.Now(), text) }
 
+// Output implements View.
+func (v *Lines) Output(line string) { v.print(time.Now(), "| "+line) }
+
 // Close does nothing: lines leave a terminal as it was.
 func (v *Lines) Close() {}
 

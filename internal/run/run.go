@@ -54,6 +54,9 @@ type Run struct {
 	// Mirrored returns the actor and the gate of a plan with a mirror; own are those for the original's nodes. It is nil
 	// for other plans.
 	Mirrored func(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor, engine.Gate, error)
+	// Command returns the actor of a plan that guards a command; own is the actor for everything else, and gate has the measurements.
+	// It is nil for other plans.
+	Command func(own engine.Actor, gate *kube.Gate) engine.Actor
 	// Follow watches the source of a plan's flag until it is stopped. It may be nil.
 	Follow func(ctx context.Context, origin *plan.Origin) (stop func())
 
@@ -182,7 +185,10 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	if origin := r.Plan.Origin(); r.Follow != nil && origin != nil {
 		defer r.Follow(ctx, origin)()
 	}
-	if r.Mirrored == nil { // with a mirror, the original is idle during the change
+	if r.Command != nil {
+		deps.Actor = r.Command(deps.Actor, gate)
+	}
+	if r.Mirrored == nil && !r.Plan.Foreign() { // with a mirror, the original is idle during the change
 		versions := &kube.Versions{Client: r.Client, Clock: Clock{}}
 		deps.Hindrance = versions.Changed
 	}

@@ -17,6 +17,8 @@ type View interface {
 	Note(string)
 	// Say gets messages that a person must not miss.
 	Say(string)
+	// Output gets a line of the output of a command of the user.
+	Output(string)
 	// Evidence gets, about once a second, the probes' results so far.
 	Evidence(Seen)
 }

@@ -65,6 +65,11 @@ const (
 	// Hook runs the user's command of Args (HookArgs) that adds or removes (Verb) the node NodeName, and waits until
 	// that is in the cluster, or is not any more.
 	Hook Op = "hook"
+	// Command runs the user's command that a plan guards, once, on the machine that runs the plan. How the command ends is its
+	// answer, and never its failure.
+	Command Op = "command"
+	// Watch waits until no measured path has lost a probe for a while, and for a bounded time at most.
+	Watch Op = "watch"
 	// DNS runs Verb with Args on the names of a zone.
 	DNS Op = "dns"
 	// Mirror runs Verb with Args on a cluster and its mirror.
@@ -249,6 +254,9 @@ type Gate struct {
 	Changed []string `json:"changed,omitempty"`
 	// Sessions is set where Calico's BGP carries routes, which must be whole too.
 	Sessions *Sessions `json:"sessions,omitempty"`
+	// Result makes the answer the result of the plan: the steps go on, whatever it is. Then every path must have been measured
+	// without a break since the gate before.
+	Result bool `json:"result,omitempty"`
 }
 
 // Compares says whether changed nodes are compared with the others.

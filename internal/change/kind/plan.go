@@ -24,7 +24,7 @@ type Plan struct {
 	MadeAt  metav1.Time         `json:"madeAt"`
 	Cluster Cluster             `json:"cluster"`
 	Change  v1alpha1.ChangeSpec `json:"change"`
-	// Strategy is adopt, encapsulation, mirror, pool, recreate, reflectors, rollout, surge or upgrade, and Reason why.
+	// Strategy is adopt, encapsulation, guard, mirror, pool, recreate, reflectors, rollout, surge or upgrade, and Reason why.
 	Strategy  string            `json:"strategy"`
 	Reason    string            `json:"reason,omitempty"`
 	Source    cni.Installation  `json:"source"`
@@ -43,6 +43,9 @@ type Plan struct {
 	Pools *Pools `json:"pools,omitempty"`
 	// Encapsulation is set where the way between nodes is what changes; Target is then the same network.
 	Encapsulation *Encapsulation `json:"encapsulation,omitempty"`
+	// Guarded is set where a command of the user is measured; Source is then the network as it was before, if a driver knows it, and Target
+	// nothing.
+	Guarded *Guard `json:"guarded,omitempty"`
 	// Surge is set where nodes are replaced.
 	Surge *Surge `json:"surge,omitempty"`
 	// Parallel is set where more nodes are changed at once than in a small cluster, or nodes are in several failure domains.
@@ -93,6 +96,8 @@ func (p *Plan) Section() Section {
 		return p.Pools
 	case p.Encapsulation != nil:
 		return p.Encapsulation
+	case p.Guarded != nil:
+		return p.Guarded
 	case p.Mirror != nil:
 		return p.Mirror
 	}

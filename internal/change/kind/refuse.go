@@ -151,8 +151,19 @@ func AgentGiven(change v1alpha1.ChangeSpec) error {
 	return Refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
 }
 
-// NodesReady refuses clusters with nodes that could not take part.
+// NodesReady refuses clusters with nodes that could not take part, or on a network whose addresses are not known.
 func NodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
+	if err := EveryNodeReady(snapshot); err != nil {
+		return err
+	}
+	if len(source.PodCIDRs) == 0 {
+		return Refuse("the snapshot must hold the network's own configuration", "the address range of %s is not known", source.CNI)
+	}
+	return nil
+}
+
+// EveryNodeReady refuses clusters with nodes that could not take part.
+func EveryNodeReady(snapshot *cluster.Snapshot) error {
 	if len(snapshot.Nodes) == 0 {
 		return Refuse("take the snapshot with the right to list nodes", "the snapshot holds no nodes")
 	}
@@ -165,9 +176,6 @@ func NodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
 			return Refuse("bring the node back, or remove it from the cluster: kubectl delete node "+shell.Word(node.Name),
 				"node %s is not Ready, so Theseus can neither change nor measure it", node.Name)
 		}
-	}
-	if len(source.PodCIDRs) == 0 {
-		return Refuse("the snapshot must hold the network's own configuration", "the address range of %s is not known", source.CNI)
 	}
 	return nil
 }

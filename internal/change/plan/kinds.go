@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/theseus-cni/theseus/internal/change/encapsulation"
+	"github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/pool"
@@ -22,6 +23,7 @@ func kinds() []kind.Kind {
 		reflectors.Kind(),
 		rollout.Kind(),
 		upgrade.Kind(),
+		guard.Kind(),
 		mirror.Kind(),
 		replace.Kind(),
 	}

@@ -58,12 +58,18 @@ func (c *Flags) Register(command *cobra.Command) {
 	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate allows on any path (default "+joint.DefaultMaxGap.String()+", for a flag "+rollout.DefaultMaxGap.String()+")")
 	flags.Int64Var(&c.Spec.MaxLost, "max-lost", 0, "lost probes that a gate allows, over all paths since the previous gate; an answer on a denied path is never allowed")
 	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each wave (default "+joint.DefaultBake.String()+", for a flag "+rollout.DefaultBake.String()+")")
+	c.RegisterMeasuring(command)
+	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
+	flags.StringVar(&c.accepted, "accepted", "", "file of accepted findings, each with a reason and a last day")
+}
+
+// RegisterMeasuring adds the flags that say what is measured, how often, and by which image.
+func (c *Flags) RegisterMeasuring(command *cobra.Command) {
+	flags := command.Flags()
 	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
 	flags.StringArrayVar(&c.Spec.Outside, "outside", nil, "a server outside of the cluster, to which pods and nodes send probes: tcp:HOST:PORT (a handshake is an answer), udp:HOST:PORT (a name server on port 53, else an echo server) or dns:NAME (looked up through the cluster's DNS); repeatable; empty: the addresses of other nodes and of the API server")
 	flags.IntVar(&c.Spec.OutsideRate, "outside-rate", 0, "probes per second from each node and each probe pod to each server outside (default "+strconv.Itoa(path.DefaultOutsideRate)+")")
 	c.agent.Register(flags)
-	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
-	flags.StringVar(&c.accepted, "accepted", "", "file of accepted findings, each with a reason and a last day")
 }
 
 // RegisterSurge adds the flags of the strategy surge.

@@ -21,6 +21,9 @@ import (
 
 // Run runs the engine, says how it ended, and turns that into the exit code.
 func Run(ctx context.Context, a *app.App, r *run.Run) error {
+	if r.Plan.Guarded != nil {
+		return guard(ctx, a, r)
+	}
 	dir, err := statedir.Make(r.Plan.Name)
 	if err != nil {
 		return err
@@ -54,8 +57,16 @@ func Run(ctx context.Context, a *app.App, r *run.Run) error {
 // mirror of the plan is reached, if flags override the plan.
 func New(a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan, begins bool) *run.Run {
 	r := &run.Run{Client: client, Plan: p, Begins: begins, Theseus: a.Version, Waiting: a.Waiting}
+	var takes func() bool
+	if p.Guarded != nil {
+		r.Command = func(own engine.Actor, gate *kube.Gate) engine.Actor {
+			actor := guarding(a, r, own, gate)
+			takes = actor.Interrupt
+			return actor
+		}
+	}
 	r.Stoppable = func(at *run.Flight) (<-chan struct{}, func()) {
-		stopping := &interrupt.Run{Stop: make(chan struct{}), Say: r.View.Say, Flight: at.String}
+		stopping := &interrupt.Run{Stop: make(chan struct{}), Say: r.View.Say, Flight: at.String, Takes: takes}
 		return stopping.Stop, a.Signals.During(stopping)
 	}
 	if p.Mirror != nil {

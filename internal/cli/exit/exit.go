@@ -25,6 +25,8 @@ const (
 	Blocked     = 3
 	Stopped     = 5
 	NeedsPerson = 6
+	Lost        = 7
+	Unproven    = 8
 	Interrupted = 130
 )
 
@@ -37,6 +39,8 @@ const Help = `Exit codes:
   4  a gate failed and the change was rolled back
   5  stopped before the point of no return
   6  needs a person
+  7  guard: a loss is proven
+  8  guard: not proven, since the probes did not cover the whole change
   130  interrupted
 `
 

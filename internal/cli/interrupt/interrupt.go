@@ -30,6 +30,9 @@ type Run struct {
 	// Watched is true if another process carries out the migration, and this one only watches. Say and Flight are not
 	// called then.
 	Watched bool
+	// Takes may take a signal for something that the run does just now, such as a command of the user's: then nothing else happens. It
+	// may be nil.
+	Takes func() bool
 }
 
 // Catch ends the context at the first signal, or stops the current run.
@@ -55,6 +58,9 @@ func (i *Signals) Catch(ctx context.Context) (context.Context, func()) {
 func (i *Signals) signalled(cancel func()) (now bool) {
 	i.lock.Lock()
 	defer i.lock.Unlock()
+	if i.run != nil && i.run.Takes != nil && i.run.Takes() {
+		return false
+	}
 	again := i.seen
 	i.seen = true
 	switch {

@@ -90,3 +90,25 @@ func TestSignalsToARun(t *testing.T) {
 		t.Error("a command without a run goes on")
 	}
 }
+
+// TestSignalsTaken: what the run does just now may take a signal, which is none for the run then.
+func TestSignalsTaken(t *testing.T) {
+	i, takes := &Signals{}, true
+	run := &Run{Stop: make(chan struct{}), Say: func(string) {}, Flight: func() string { return "" }, Takes: func() bool { return takes }}
+	defer i.During(run)()
+	for range 3 {
+		if i.signalled(func() {}) {
+			t.Fatal("a taken signal ends the program")
+		}
+	}
+	select {
+	case <-run.Stop:
+		t.Error("a taken signal stops the run")
+	default:
+	}
+	takes = false
+	if i.signalled(func() {}) {
+		t.Error("the first signal that is not taken ends the program")
+	}
+	<-run.Stop
+}

@@ -74,7 +74,7 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 		return err
 	}
 	if len(from) == 0 {
-		if err := mayCarryOut(ctx, a, pass, p); err != nil {
+		if err := MayCarryOut(ctx, a, pass, p); err != nil {
 			return err
 		}
 	}
@@ -128,8 +128,8 @@ func maintained(ctx context.Context, a *app.App, from []string, checked *propose
 	return survey.MustNotBlock(a, propose.Planned(checked, p, survey.Options(p.Change)), survey.AcceptHint)
 }
 
-// mayCarryOut refuses a plan that this user lacks permissions for.
-func mayCarryOut(ctx context.Context, a *app.App, pass *check.Pass, p *plan.Plan) error {
+// MayCarryOut refuses a plan that this user lacks permissions for.
+func MayCarryOut(ctx context.Context, a *app.App, pass *check.Pass, p *plan.Plan) error {
 	client, err := a.Client()
 	if err != nil {
 		return err

@@ -35,14 +35,15 @@ func NewCommand(a *app.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return show(ctx, a, client, p, traffic)
+				return Show(ctx, a, client, p, traffic)
 			})
 		})
 	command.Flags().StringSliceVar(&traffic, "traffic", nil, "JSON files with results of your own clients (see docs/report.md)")
 	return command
 }
 
-func show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, traffic []string) error {
+// Show prints the report of a plan's run, or writes it to the file that -o names. traffic are files with results of clients.
+func Show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, traffic []string) error {
 	dir, err := statedir.Of(p.Name)
 	if err != nil {
 		return err

@@ -121,6 +121,16 @@ func (v *live) Say(text string) {
 	})
 }
 
+func (v *live) Output(line string) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	v.redraw(func(out io.Writer, width int) {
+		for _, line := range wrapped("| "+line, width, 2) {
+			fmt.Fprintln(out, line)
+		}
+	})
+}
+
 func (v *live) Evidence(now run.Seen) {
 	v.lock.Lock()
 	defer v.lock.Unlock()

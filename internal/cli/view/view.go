@@ -38,6 +38,7 @@ func (v *Events) Record(r engine.Record) { v.write("record", r) }
 func (v *Events) Note(text string)       { v.write("note", text) }
 func (v *Events) Say(text string)        { v.write("warning", text) }
 func (v *Events) Evidence(now run.Seen)  { v.write("evidence", now) }
+func (v *Events) Output(line string)     { v.write("output", line) }
 func (v *Events) Close()                 {}
 
 // Condition shows a condition of the Migration that has changed.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -41,7 +42,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 		return engine.Verdict{Reason: "nothing is measured: there is no plan of paths"}, nil
 	}
 	limits := loss.Limits{MaxLost: gate.MaxLost, MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake),
-		Changed: gate.Changed}
+		Changed: gate.Changed, Whole: gate.Result}
 	if len(gate.Changed) > 0 && limits.MaxLost == 0 {
 		limits.MaxLost = math.MaxInt64 // gaps are bounded, and the comparison decides
 	}
@@ -82,6 +83,41 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 			return engine.Verdict{}, fmt.Errorf("%s (%w)", verdict.Reason, err)
 		}
 	}
+}
+
+// Glance is what the reports say at one moment, without a demand on how fresh they are.
+type Glance struct {
+	engine.Verdict
+	// Proven is true if probes were lost, or denied ones answered, beyond a limit, and no later report can explain it.
+	Proven bool
+	// Reports are how many reports each source has published, and Every is the time between two of them.
+	Reports map[string]int64
+	Every   time.Duration
+}
+
+// Look judges, without waiting, what was lost since the previous gate. maxLost is how many lost probes are allowed.
+func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
+	plans, now, err := g.read(ctx)
+	if err != nil {
+		return Glance{}, classify(err)
+	}
+	if g.Since == nil {
+		g.Since = now
+	}
+	generations := map[string]int64{}
+	for i := range plans {
+		generations[plans[i].Name] = plans[i].Spec.Generation
+	}
+	verdict := loss.Judge(loss.Limits{MaxLost: maxLost}, loss.Evidence{Generations: generations, Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now})
+	glance := Glance{Verdict: convert(verdict), Reports: map[string]int64{}, Every: path.ReportEvery(len(plans)),
+		Proven: !verdict.Pass && !verdict.Waiting && (verdict.Lost > maxLost || verdict.Leaked > 0)}
+	for _, node := range loss.Sources(pathsOf(plans)) {
+		glance.Reports[node] = 0
+	}
+	for i := range now {
+		glance.Reports[now[i].Name] = now[i].Status.Seq
+	}
+	return glance, nil
 }
 
 // compare passes a verdict only if changed nodes are not worse than the others. While that is uncertain, it keeps watching

@@ -152,4 +152,23 @@ func TestGateLeft(t *testing.T) {
 	}
 }
 
+// TestGateLook: a look does not wait, counts since the gate before, and tells which sources report.
+func TestGateLook(t *testing.T) {
+	w := newWorld(t, nil)
+	w.onePath()
+	w.report(1, 100, 100, w.now)
+	gate := &Gate{Actor: w.Actor}
+	if glance, err := gate.Look(context.Background(), 0); err != nil || glance.Proven || glance.Reports["a"] != 1 || glance.Every <= 0 {
+		t.Errorf("at first: %+v, %v", glance, err)
+	}
+	w.report(2, 120, 117, w.now)
+	begun := w.Now()
+	if glance, err := gate.Look(context.Background(), 0); err != nil || !glance.Proven || glance.Lost != 3 || glance.Reports["a"] != 2 || w.Now() != begun {
+		t.Errorf("after losses: %+v, %v", glance, err)
+	}
+	if glance, err := gate.Look(context.Background(), 3); err != nil || glance.Proven {
+		t.Errorf("with as many allowed: %+v, %v", glance, err)
+	}
+}
+
 func goOn(context.Context) error { return nil }

@@ -25,6 +25,8 @@ type Limits struct {
 	Changed []string
 	// Bake is how long every source must have measured since the gate was asked, on its own clock.
 	Bake time.Duration
+	// Whole demands that every path was measured without a break: that no prober restarted, or was stalled for more than longestHole.
+	Whole bool
 	// Timeout is the probes' timeout; evidence about denied paths is that much older than its report.
 	// 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -71,6 +73,7 @@ type delta struct {
 	silence float64 // ms between the first and the last probe of the longest run of lost probes
 	unknown string  // why the evidence cannot be trusted; empty if it can
 	recount bool    // its prober restarted, and with it the count
+	hole    float64 // ms, the longest time in which its prober was stalled
 	pending int64   // wrong probes that may yet turn out to be excused
 	missing string  // the evidence that is still missing; empty if none is
 }
@@ -102,9 +105,48 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 		verdict.Waiting, verdict.Reason = true, missing
 		return verdict
 	}
-	verdict.Pass = true
 	verdict.Reason = pass(verdict)
+	if holes := holes(deltas); limits.Whole && holes != "" {
+		verdict.Reason = holes + "; apart from that " + verdict.Reason
+		return verdict
+	}
+	verdict.Pass = true
 	return verdict
+}
+
+// longestHole is how long a prober may be stalled where paths must be measured without a break. A busy machine stalls every
+// process for a moment, and a change of the network that is shorter than this is still seen by other paths.
+const longestHole = 5 * time.Second
+
+// holes names the longest time in which a path was not measured, and counts such paths; empty if there is none.
+func holes(deltas []delta) string {
+	var longest delta
+	paths, restarts := 0, 0
+	for _, d := range deltas {
+		switch {
+		case d.recount:
+			restarts++
+		case d.hole > millis(longestHole):
+			paths++
+			if d.hole > longest.hole {
+				longest = d
+			}
+		}
+	}
+	switch {
+	case restarts > 0:
+		return fmt.Sprintf("a prober restarted, so %s not measured for a moment", plural(restarts, "path")+was(restarts))
+	case paths > 0:
+		return fmt.Sprintf("%s not measured for up to %s, such as %s, since a prober did not run", plural(paths, "path")+was(paths), ms(longest.hole), longest.ID)
+	}
+	return ""
+}
+
+func was(n int) string {
+	if n == 1 {
+		return " was"
+	}
+	return " were"
 }
 
 // staleNodes lists the nodes without a fresh report, each with the reason.
@@ -154,6 +196,11 @@ func compare(limits Limits, evidence Evidence) []delta {
 			d.missing = wanting(limits, path.Path, asked[path.ID], after)
 			d.doubt(limits.MaxGap, since[path.ID], after, probers[process(path.Source)])
 			d.measure(after)
+			for _, stall := range d.Stalls {
+				if stall.From.After(since[path.ID].Last) {
+					d.hole = max(d.hole, stall.Millis)
+				}
+			}
 		}
 		deltas = append(deltas, d)
 	}

@@ -158,3 +158,30 @@ func TestCount(t *testing.T) {
 		}
 	}
 }
+
+// TestJudgeWhole: where paths must be measured without a break, a prober that restarted or did not run is no pass, and no loss.
+func TestJudgeWhole(t *testing.T) {
+	stalled := func(from int, millis float64) func(*world) {
+		return func(w *world) { w.now(1, 0).Stalls = []v1alpha1.Gap{{From: after(from), Millis: millis}} }
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*world)
+		whole  bool
+		pass   bool
+		reason string
+	}{
+		{"no break", func(*world) {}, true, true, "none lost"},
+		{"a long stall", stalled(10500, 6000), true, false, "1 path was not measured for up to 6.0 s, such as b>a"},
+		{"a long stall, where that is allowed", stalled(10500, 6000), false, true, "none lost"},
+		{"a short stall", stalled(10500, 900), true, true, "none lost"},
+		{"a stall of before", stalled(500, 6000), true, true, "none lost"},
+	} {
+		w := healthy()
+		test.change(w)
+		verdict := Judge(Limits{Whole: test.whole}, w.evidence)
+		if verdict.Pass != test.pass || verdict.Waiting || verdict.Lost > 0 || !strings.Contains(verdict.Reason, test.reason) {
+			t.Errorf("%s: %+v", test.name, verdict)
+		}
+	}
+}

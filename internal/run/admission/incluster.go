@@ -24,6 +24,8 @@ func InCluster(p *plan.Plan) error {
 			switch action.Op {
 			case step.Hook:
 				return refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s runs commands that add and remove nodes, which the controller does not have", p.Name)
+			case step.Command:
+				return refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s runs a command of its user's machine", p.Name)
 			case step.DNS, step.Mirror:
 				return refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s needs a second cluster and DNS zones, for which the controller has no credentials", p.Name)
 			}

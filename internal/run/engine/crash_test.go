@@ -451,3 +451,19 @@ func TestGateComparesNodes(t *testing.T) {
 		t.Error("the plan was changed")
 	}
 }
+
+// TestGateIsResult: a plan whose gate is its result goes on whatever the answer is, and asks it once.
+func TestGateIsResult(t *testing.T) {
+	result := gate("result")
+	result.Result = true
+	p := &plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{{ID: "a", Gate: result}, {ID: "b"}}}
+	b := newBench(p, newWorld())
+	b.world.gates["result"] = false
+	outcome, err := b.run(t.Context())
+	if err != nil || outcome.End != engine.EndDone || len(outcome.State.Steps) != 2 {
+		t.Fatalf("%+v, %v", outcome, err)
+	}
+	if verdict := outcome.State.Steps[0].Verdict; verdict == nil || verdict.Pass {
+		t.Errorf("the answer is %+v", verdict)
+	}
+}

@@ -1,0 +1,117 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// course carries a model of a guarded command through its plan.
+type course struct {
+	plan                           *kind.Plan
+	measuring                      bool // paths are measured now
+	proven, ran, watched, answered bool
+}
+
+// rules prove of a guard's plan: it touches nothing but Theseus' own objects; the command runs once, after a baseline, while paths
+// are measured; the watching follows, with the gate that is the result; at the end nothing is measured. Plans of other kinds
+// run no command, and none of their gates goes on whatever its answer is.
+func rules(p *kind.Plan) ([]kind.Rule, error) {
+	if p.Guarded == nil {
+		return []kind.Rule{{Before: none, Act: func(_ *step.Step, a *step.Action) error { return noCommand(a) }}}, nil
+	}
+	if len(p.Guarded.Command) == 0 || p.Guarded.Quiet <= 0 || p.Guarded.AtMost < p.Guarded.Quiet || p.Guarded.Kill && len(p.Guarded.OnLoss) > 0 {
+		return nil, errors.New("the plan does not say which command it guards, or how")
+	}
+	c := &course{plan: p}
+	return []kind.Rule{{Act: func(_ *step.Step, a *step.Action) error { return c.act(a) }, After: c.gated, Undo: c.undo, End: c.end}}, nil
+}
+
+// none refuses a gate that decides nothing.
+func none(s *step.Step) error {
+	if s.Gate != nil && s.Gate.Result {
+		return errors.New("its gate would pass whatever was measured")
+	}
+	return nil
+}
+
+func noCommand(a *step.Action) error {
+	if a.Op == step.Command || a.Op == step.Watch {
+		return fmt.Errorf("the operation %q has no place here", a.Op)
+	}
+	return nil
+}
+
+func (c *course) act(a *step.Action) error {
+	switch a.Op {
+	case step.Apply:
+		if !verify.Ours(step.RefOf(a.Object)) {
+			return fmt.Errorf("%s is not Theseus' own", step.RefOf(a.Object))
+		}
+	case step.Delete:
+		if !verify.Ours(*a.Ref) {
+			return fmt.Errorf("%s is not Theseus' own", a.Ref)
+		}
+		if c.measuring {
+			return errors.New("what is measured would be removed")
+		}
+	case step.Probe:
+		c.measuring = slices.Contains(a.Paths.Old, step.EveryNode)
+	case step.Command:
+		if c.ran || !c.proven || !c.measuring {
+			return errors.New("the command runs once, after a baseline, while paths are measured")
+		}
+		c.ran = true
+	case step.Watch:
+		if !c.ran || !c.measuring {
+			return errors.New("there is nothing to watch: the command did not run, or no path is measured")
+		}
+		c.watched = true
+	case step.Wait:
+	default:
+		return fmt.Errorf("the operation %q has no place here", a.Op)
+	}
+	return nil
+}
+
+func (c *course) gated(s *step.Step) error {
+	switch {
+	case s.Gate == nil:
+		if s.NoReturn && !c.answered {
+			return errors.New("no gate has given the result yet")
+		}
+	case s.Gate.Result:
+		if !c.watched || !c.measuring {
+			return errors.New("the gate gives the result before anything was watched")
+		}
+		c.answered = true
+	default:
+		c.proven = c.proven || s.Gate.Baseline && c.measuring
+	}
+	return nil
+}
+
+// undo removes Theseus' own objects alone.
+func (c *course) undo(s *step.Step) error {
+	back := *c
+	for i := range s.Undo {
+		if err := back.act(&s.Undo[i]); err != nil {
+			return err
+		}
+	}
+	if len(s.Undo) > 0 && back.measuring {
+		return errors.New("paths are still measured")
+	}
+	return nil
+}
+
+func (c *course) end() error {
+	if !c.answered || c.measuring {
+		return errors.New("at the end there is no result, or paths are still measured")
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/guard"
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// guards plans to guard a command on a snapshot.
+func guards(t *testing.T, snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, guarded kind.Guard) (*plan.Plan, error) {
+	t.Helper()
+	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers.All(),
+		Options: plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}, guarded)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Seal(snapshot, draft)
+}
+
+func upgradeGuarded() kind.Guard {
+	return kind.Guard{Command: []string{"helm", "upgrade", "net", "--set", "a=b c"}, Quiet: step.Duration(30 * time.Second), AtMost: step.Duration(time.Minute)}
+}
+
+// TestGuard: a command is guarded on a network that is known and on one that is not; the plan is written and read as it is.
+func TestGuard(t *testing.T) {
+	for name, source := range map[string]string{"flannel.yaml": "flannel", "calico.yaml": "calico", "unknown": ""} {
+		fixture := name
+		if source == "" {
+			fixture = "flannel.yaml"
+		}
+		snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, fixture))
+		if source == "" {
+			snapshot.DaemonSets = nil
+		}
+		p, err := guards(t, snapshot, v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, upgradeGuarded())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		from := source
+		if from == "" {
+			from = "unknown network"
+		}
+		if p.From() != from || p.To() != "helm upgrade net --set 'a=b c'" || !p.Foreign() || !p.InPlace() || !p.OnNodes() {
+			t.Errorf("%s: from %q to %q", name, p.From(), p.To())
+		}
+		data, err := plan.Write(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := plan.Read(data); err != nil || again.Hash != p.Hash {
+			t.Errorf("%s: read again: %v", name, err)
+		}
+		if book := plan.Runbook(p); !strings.Contains(book, "helm upgrade net --set 'a=b c'") || !strings.Contains(book, "what the command did stays") {
+			t.Errorf("%s: the runbook:\n%s", name, book)
+		}
+		if reach := plan.ReachOf(p); !slices.Contains(reach.Commands, "helm upgrade net --set 'a=b c'") {
+			t.Errorf("%s: it reaches %+v", name, reach)
+		}
+		if cost := guard.Cost(p); !strings.Contains(cost, "packets a second") {
+			t.Errorf("%s: it costs %s", name, cost)
+		}
+	}
+}
+
+// TestGuardRefuses: a node that is not Ready could not be measured, and without an image nothing can.
+func TestGuardRefuses(t *testing.T) {
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+	if _, err := guards(t, snapshot, v1alpha1.ChangeSpec{}, upgradeGuarded()); err == nil || !strings.Contains(err.Error(), "no image of the agent") {
+		t.Errorf("without an image: %v", err)
+	}
+	snapshot.Nodes[0].Status.Conditions = nil
+	if _, err := guards(t, snapshot, v1alpha1.ChangeSpec{AgentImage: "a"}, upgradeGuarded()); err == nil || !strings.Contains(err.Error(), "is not Ready") {
+		t.Errorf("with a node that is not Ready: %v", err)
+	}
+}
+
+// TestGuardCannotDoWithout: no plan does without the baseline, the watching, the gate that is the result, or the removal; and a plan of
+// another kind has no such gate and runs no command.
+func TestGuardCannotDoWithout(t *testing.T) {
+	made := func() *plan.Plan {
+		p, err := guards(t, cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")), v1alpha1.ChangeSpec{AgentImage: "a"}, upgradeGuarded())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	at := func(p *plan.Plan, id string) *step.Step {
+		return &p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id })]
+	}
+	if err := plan.Verify(made()); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(p *plan.Plan){
+		"no baseline": func(p *plan.Plan) { at(p, guard.StepProbes).Gate = nil },
+		"no command":  func(p *plan.Plan) { p.Guarded.Command = nil },
+		"twice": func(p *plan.Plan) {
+			s := at(p, guard.StepCommand)
+			s.Actions = append(s.Actions, s.Actions[0])
+			s.Actions[1].ID = "again"
+		},
+		"no watching":    func(p *plan.Plan) { at(p, guard.StepWatch).Actions = nil },
+		"no result":      func(p *plan.Plan) { at(p, guard.StepWatch).Gate = nil },
+		"a gate instead": func(p *plan.Plan) { at(p, guard.StepWatch).Gate.Result = false },
+		"measured on":    func(p *plan.Plan) { s := at(p, "finish/probes"); s.Actions = s.Actions[1:] },
+		"no way back":    func(p *plan.Plan) { s := at(p, guard.StepProbes); s.Undo = s.Undo[1:] },
+		"another's": func(p *plan.Plan) {
+			at(p, "finish/theseus").Actions[0].Ref = &step.Ref{Kind: "Pod", Namespace: "default", Name: "x"}
+		},
+		"of another kind": func(p *plan.Plan) { p.Guarded = nil },
+	} {
+		p := made()
+		change(p)
+		if err := plan.Verify(p); err == nil {
+			t.Errorf("%s: it was not refused", name)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package execute
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	guardplan "github.com/theseus-cni/theseus/internal/change/guard"
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/statedir"
+	"github.com/theseus-cni/theseus/internal/cli/view"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/guarded"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+)
+
+// guarding is the actor that runs the command of a plan here. A terminal is no input for the command: it shows the run.
+func guarding(a *app.App, r *run.Run, own engine.Actor, gate *kube.Gate) *guarded.Actor {
+	var in io.Reader
+	if _, terminal := a.Terminal(); !terminal {
+		in = a.In
+	}
+	return &guarded.Actor{Actor: own, Guard: *r.Plan.Guarded, MaxLost: r.Plan.Change.MaxLost, Gate: gate, Clock: run.Clock{},
+		Start: guarded.Here(in, r.View.Output), Say: r.View.Say}
+}
+
+// guard runs a plan that guards a command, and turns its result into the exit code. An interrupt between the command and the end
+// removes what the plan installed.
+func guard(ctx context.Context, a *app.App, r *run.Run) error {
+	dir, err := statedir.Make(r.Plan.Name)
+	if err != nil {
+		return err
+	}
+	view := view.New(a, r.Plan)
+	r.Dir, r.View = dir, view
+	stop, client := stops(r), r.Client
+	outcome, err := r.Execute(ctx)
+	interrupted := err == nil && outcome.End == engine.EndInterrupted && stop()
+	if interrupted {
+		view.Say("removing what was installed; interrupt again to stop at once")
+		r.Begins, r.Head, r.Client = false, "", client // each run has a lock of its own, which fences its client
+		if !outcome.PastReturn {
+			r.Desire = v1alpha1.DesireRollback
+		}
+		outcome, err = r.Execute(ctx)
+	}
+	view.Close()
+	if err != nil {
+		return err
+	}
+	var records []engine.Record
+	if err := a.Patiently(context.WithoutCancel(ctx), app.Begin, func(ctx context.Context) (err error) {
+		records, err = journal.NewCluster(r.Client.Dynamic, r.Plan.Name).Records(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	if a.Output != "json" {
+		if err := a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error {
+			return Summary(ctx, a, r.Client, r.Plan)
+		}); err != nil {
+			fmt.Fprintf(a.Err, "warning: no summary: %v\n", err)
+		}
+	}
+	if interrupted && outcome.End != engine.EndDone {
+		if outcome.End == engine.EndStopped {
+			return exit.Fail(exit.Interrupted, "the report has what was measured until then: theseus report", "interrupted; everything that was installed is removed")
+		}
+		return exit.Fail(exit.Interrupted, outcome.Hint, "interrupted; %s: %s", outcome.End, exit.Cause(outcome.Cause))
+	}
+	return verdict(a, r.Plan, outcome, records)
+}
+
+// stops returns a function that says whether the user has stopped the run: a run ends as interrupted for other reasons too, such as
+// a lost lock.
+func stops(r *run.Run) (stopped func() bool) {
+	var stop <-chan struct{}
+	stoppable := r.Stoppable
+	r.Stoppable = func(at *run.Flight) (<-chan struct{}, func()) {
+		var done func()
+		stop, done = stoppable(at)
+		return stop, done
+	}
+	return func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+// result is what the journal says of a guarded command.
+type result struct {
+	ran     *guarded.Ran
+	watched *guarded.Watched
+	// before and after are the answers of the gates.
+	before, after *engine.Verdict
+}
+
+// resultOf reads a journal.
+func resultOf(records []engine.Record) result {
+	var r result
+	for i := range records {
+		record := &records[i]
+		switch {
+		case record.Event == engine.GateAnswer && record.Step == guardplan.StepProbes:
+			r.before = record.Verdict
+		case record.Event == engine.GateAnswer && record.Step == guardplan.StepWatch:
+			r.after = record.Verdict
+		case record.Event == engine.Acted && !record.Undo && record.Step == guardplan.StepCommand:
+			r.ran = decoded[guarded.Ran](record.Data)
+		case record.Event == engine.Acted && !record.Undo && record.Step == guardplan.StepWatch:
+			r.watched = decoded[guarded.Watched](record.Data)
+		}
+	}
+	return r
+}
+
+// decoded is what an action answered; nil if it failed.
+func decoded[T any](data json.RawMessage) *T {
+	var value T
+	if len(data) == 0 || json.Unmarshal(data, &value) != nil {
+		return nil
+	}
+	return &value
+}
+
+// verdict prints the result of a guard, and is its error: a proven loss counts more than a command that failed, and that more than
+// a proof that is missing.
+func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, records []engine.Record) error {
+	r := resultOf(records)
+	const seen = "theseus report -o report.html shows every path, with times"
+	switch {
+	case outcome.End == engine.EndRolledBack && r.ran == nil:
+		return exit.Fail(exit.Unproven, notBegun(p.Guarded, r), "the command was not run, and everything that was installed is removed: %s", exit.Cause(outcome.Cause))
+	case outcome.End != engine.EndDone:
+		return exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
+	case r.ran == nil || r.after == nil:
+		return exit.Fail(exit.Unproven, seen, "not proven: the journal does not have the result")
+	}
+	failed := r.ran.Failed()
+	lost, why := r.judge(p)
+	switch {
+	case lost:
+		if failed != "" {
+			why += "; and the command failed: " + failed
+		}
+		return exit.Fail(exit.Lost, seen+worst(r.after), "a loss is proven: %s", why)
+	case r.ran.Interrupted || r.watched != nil && r.watched.Interrupted:
+		return exit.Fail(exit.Interrupted, seen, "interrupted; until then no loss is proven: %s", why)
+	case failed != "" && !r.ran.Unknown:
+		return exit.Fail(exit.Failed, seen, "the command failed: %s; no loss is proven: %s", failed, why)
+	case failed != "":
+		return exit.Fail(exit.Unproven, "check what the command did", "not proven: %s; %s", failed, why)
+	case why != "":
+		return exit.Fail(exit.Unproven, seen, "not proven: %s", why)
+	}
+	if a.Output != "json" {
+		fmt.Fprintf(a.Out, "good: the command succeeded, and nothing was lost: %s\n", r.after.Reason)
+	}
+	return nil
+}
+
+// longer is how much longer than any gap of a baseline with losses a gap must be, to be the command's.
+const longer = time.Second
+
+// judge says whether a loss is proven, and why; without a loss, why nothing is proven, empty if the result is good. Where the baseline
+// lost probes too, single losses prove nothing: a gap that is clearly longer than all before does, and so does an answer on a denied path.
+func (r result) judge(p *plan.Plan) (lost bool, why string) {
+	after := r.after
+	switch {
+	case after.Leaked > 0:
+		return true, after.Reason
+	case after.Lost > 0 && !after.Pass && p.Guarded.LossyBefore && r.before != nil && r.before.Lost > 0:
+		figures := fmt.Sprintf("%d of %d probes lost before the command, longest gap %.0f ms; %d of %d since, longest gap %.0f ms",
+			r.before.Lost, r.before.Sent, r.before.LongestGapMillis, after.Lost, after.Sent, after.LongestGapMillis)
+		return after.LongestGapMillis > r.before.LongestGapMillis+float64(longer.Milliseconds()), figures
+	case after.Lost > p.Change.MaxLost, after.Lost > 0 && after.LongestGapMillis > float64(joint.DefaultMaxGap.Milliseconds()):
+		return true, after.Reason
+	case !after.Pass:
+		return false, after.Reason
+	case r.watched == nil || !r.watched.Quiet:
+		why = "the network was not quiet when the watching ended"
+		if r.watched != nil && r.watched.Why != "" {
+			why += ": " + r.watched.Why
+		}
+		return false, why
+	}
+	return false, ""
+}
+
+// worst names the paths that lost most.
+func worst(v *engine.Verdict) string {
+	if len(v.Bad) == 0 {
+		return ""
+	}
+	return "; the worst: " + strings.Join(v.Bad[:min(len(v.Bad), 3)], "; ")
+}
+
+// notBegun says what to do when the command was not run.
+func notBegun(g *kind.Guard, r result) string {
+	if r.before != nil && !r.before.Pass && r.before.Lost > 0 && !g.LossyBefore {
+		return "the network loses probes without the command: repair it first, or accept that with --baseline-loss-ok"
+	}
+	return "kubectl get pods,events -n " + v1alpha1.Namespace + " while the guard runs again shows why probes do not run"
+}

@@ -1,0 +1,86 @@
+package execute
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	guardplan "github.com/theseus-cni/theseus/internal/change/guard"
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/guarded"
+)
+
+// journalOf is the journal of a guarded command, as far as its result goes.
+func journalOf(t *testing.T, before, after engine.Verdict, ran guarded.Ran, watched guarded.Watched) []engine.Record {
+	t.Helper()
+	raw := func(value any) json.RawMessage {
+		data, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	return []engine.Record{
+		{Event: engine.Acted, Step: guardplan.StepProbes, Data: raw(map[string]int{"plans": 2})},
+		{Event: engine.GateAnswer, Step: guardplan.StepProbes, Verdict: &before},
+		{Event: engine.Acted, Step: guardplan.StepCommand, Data: raw(ran)},
+		{Event: engine.Acted, Step: guardplan.StepWatch, Data: raw(watched)},
+		{Event: engine.GateAnswer, Step: guardplan.StepWatch, Verdict: &after},
+	}
+}
+
+// TestVerdict: the exit code and the words of a guard, by what its journal says.
+func TestVerdict(t *testing.T) {
+	good := engine.Verdict{Pass: true, Sent: 100, Reason: "100 probes on 4 paths, none lost"}
+	lost := engine.Verdict{Sent: 100, Lost: 7, LongestGapMillis: 3000, Reason: "7 of 100 probes lost", Bad: []string{"a>b: 7 of 50 lost"}}
+	flaky := engine.Verdict{Pass: true, Sent: 100, Lost: 2, LongestGapMillis: 40, Reason: "2 lost, which is allowed"}
+	quiet := guarded.Watched{Quiet: true}
+	done := engine.Outcome{End: engine.EndDone}
+	for name, test := range map[string]struct {
+		outcome       engine.Outcome
+		before, after engine.Verdict
+		ran           guarded.Ran
+		watched       guarded.Watched
+		lossy         bool
+		maxLost       int64
+		code          int
+		says          string
+	}{
+		"good":                 {outcome: done, before: good, after: good, watched: quiet, says: "good: the command succeeded"},
+		"failed":               {outcome: done, before: good, after: good, ran: guarded.Ran{Code: 3}, watched: quiet, code: exit.Failed, says: "exit code 3"},
+		"a signal":             {outcome: done, before: good, after: good, ran: guarded.Ran{Code: -1, Signal: "killed"}, watched: quiet, code: exit.Failed, says: "(killed)"},
+		"lost":                 {outcome: done, before: good, after: lost, watched: quiet, code: exit.Lost, says: "a>b: 7 of 50 lost"},
+		"lost and failed":      {outcome: done, before: good, after: lost, ran: guarded.Ran{Code: 3}, watched: quiet, code: exit.Lost, says: "the command failed: it ended with exit code 3"},
+		"lost and interrupted": {outcome: done, before: good, after: lost, watched: guarded.Watched{Interrupted: true}, code: exit.Lost, says: "a loss is proven"},
+		"leaked":               {outcome: done, before: good, after: engine.Verdict{Leaked: 1, Reason: "1 got through"}, watched: quiet, code: exit.Lost, says: "1 got through"},
+		"allowed":              {outcome: done, before: good, after: flaky, watched: quiet, maxLost: 2, says: "good"},
+		"a long gap":           {outcome: done, before: good, after: lost, watched: quiet, maxLost: 10, code: exit.Lost, says: "7 of 100"},
+		"no evidence":          {outcome: done, before: good, after: engine.Verdict{Reason: "no fresh evidence: b"}, watched: quiet, code: exit.Unproven, says: "not proven: no fresh evidence: b"},
+		"not quiet":            {outcome: done, before: good, after: good, watched: guarded.Watched{Why: "b was silent"}, code: exit.Unproven, says: "was not quiet when the watching ended: b was silent"},
+		"interrupted":          {outcome: done, before: good, after: good, ran: guarded.Ran{Code: -1, Signal: "interrupt", Interrupted: true}, watched: quiet, code: exit.Interrupted, says: "no loss is proven"},
+		"unknown end":          {outcome: done, before: good, after: good, ran: guarded.Ran{Unknown: true}, watched: quiet, code: exit.Unproven, says: "how it ended is not known"},
+		"lossy, as before":     {outcome: done, before: flaky, after: engine.Verdict{Sent: 900, Lost: 19, LongestGapMillis: 50}, watched: quiet, lossy: true, code: exit.Unproven, says: "2 of 100 probes lost before the command"},
+		"lossy, worse":         {outcome: done, before: flaky, after: lost, watched: quiet, lossy: true, code: exit.Lost, says: "a loss is proven"},
+		"needs a person":       {outcome: engine.Outcome{End: engine.EndNeedsPerson, Cause: "x"}, before: good, after: good, code: exit.NeedsPerson, says: "x"},
+	} {
+		var out bytes.Buffer
+		p := &plan.Plan{Guarded: &kind.Guard{LossyBefore: test.lossy}}
+		p.Change.MaxLost = test.maxLost
+		err := verdict(&app.App{Streams: app.Streams{Out: &out}}, p, test.outcome, journalOf(t, test.before, test.after, test.ran, test.watched))
+		if code := exit.Code(&out, err); code != test.code || !strings.Contains(out.String(), test.says) {
+			t.Errorf("%s: exit %d, want %d with %q:\n%s", name, code, test.code, test.says, out.String())
+		}
+	}
+	var out bytes.Buffer
+	before := lost
+	err := verdict(&app.App{}, &plan.Plan{Guarded: &kind.Guard{}}, engine.Outcome{End: engine.EndRolledBack, Cause: "the gate failed"},
+		[]engine.Record{{Event: engine.GateAnswer, Step: guardplan.StepProbes, Verdict: &before}})
+	if code := exit.Code(&out, err); code != exit.Unproven || !strings.Contains(out.String(), "--baseline-loss-ok") {
+		t.Errorf("a baseline that loses: exit %d: %s", code, out.String())
+	}
+}

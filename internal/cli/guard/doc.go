@@ -1,0 +1,2 @@
+// Package guard is the command `theseus guard`.
+package guard

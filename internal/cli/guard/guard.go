@@ -1,0 +1,207 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	guardplan "github.com/theseus-cni/theseus/internal/change/guard"
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/changeflags"
+	"github.com/theseus-cni/theseus/internal/cli/execute"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/planning"
+	"github.com/theseus-cni/theseus/internal/cli/report"
+	"github.com/theseus-cni/theseus/internal/cli/statedir"
+	"github.com/theseus-cni/theseus/internal/cli/survey"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/admission"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// options are the flags of the command.
+type options struct {
+	change                  changeflags.Flags
+	baseline, quiet, atMost time.Duration
+	onLoss                  string
+	lossyBefore, dry        bool
+}
+
+// NewCommand makes the command theseus guard.
+func NewCommand(a *app.App) *cobra.Command {
+	o := &options{}
+	command := &cobra.Command{
+		Use:   "guard [FLAGS] -- COMMAND [ARG...]",
+		Short: "Run a command that changes the network, and prove what it cost",
+		Long: "Measures the network before, during and after a command of yours, such as helm upgrade, kubectl apply or kubeadm\n" +
+			"upgrade. Theseus does not need to know the network. It installs agents and probe pods, proves that they measure,\n" +
+			"measures a baseline, runs the command once on this machine, watches until no probe was lost for --quiet, gives the\n" +
+			"verdict, and removes everything that it installed. The command line is stored in the cluster: give secrets to the\n" +
+			"command by files or by the environment.\n\n" +
+			"Ctrl-C ends the command (SIGINT; a second one kills it), and the verdict follows. Ctrl-C before or after the command\n" +
+			"ends the measuring. Everything that was installed is removed in each case.\n\n" +
+			"Of several results, the exit code is that of the first of these: a loss is proven (7), interrupted (130), the\n" +
+			"command failed (1), not proven (8). A baseline that loses probes, or probes that do not run, are not proven (8),\n" +
+			"and the command is not run.",
+		Example: "  theseus guard -- helm upgrade cilium cilium/cilium --version 1.18.0 -n kube-system\n" +
+			"  theseus guard --on-loss 'helm rollback cilium' -o report.html -- helm upgrade cilium ./chart",
+		Args: func(command *cobra.Command, args []string) error {
+			if command.ArgsLenAtDash() != 0 || len(args) == 0 {
+				return exit.Fail(exit.Usage, "write the command after --: theseus guard -- kubectl apply -f network.yaml", "there is no command to guard")
+			}
+			return nil
+		},
+		RunE: func(command *cobra.Command, args []string) error {
+			spec, guarded, err := o.read(command, args)
+			if err != nil {
+				return err
+			}
+			if err := written(a.Output); err != nil {
+				return err
+			}
+			return o.guard(command.Context(), a, spec, guarded)
+		},
+	}
+	flags := command.Flags()
+	o.change.RegisterMeasuring(command)
+	flags.Int64Var(&o.change.Spec.MaxLost, "max-lost", 0, "lost probes that are not a loss yet, over all paths; an answer on a denied path always is one")
+	flags.DurationVar(&o.baseline, "baseline", guardplan.DefaultBaseline, "how long the network is measured before the command")
+	flags.DurationVar(&o.quiet, "quiet", guardplan.DefaultQuiet, "how long no probe may be lost after the command until the watching ends")
+	flags.DurationVar(&o.atMost, "watch-at-most", guardplan.DefaultAtMost, "how long the network is watched after the command at most")
+	flags.StringVar(&o.onLoss, "on-loss", "", "COMMAND to run once, at once, when a loss is proven, split at blanks outside of quotes and run without a shell; kill: end the guarded command; empty: say so and go on")
+	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "run the command although the baseline lost probes; then only a gap that is 1 s longer than any in the baseline proves a loss")
+	flags.BoolVar(&o.dry, "dry-run", false, "print what would be installed and measured, and change nothing")
+	return command
+}
+
+// read checks the flags and the command.
+func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.ChangeSpec, guarded kind.Guard, err error) {
+	if o.baseline < time.Second || o.quiet < time.Second {
+		return spec, guarded, exit.Fail(exit.Usage, "give 1s or more", "--baseline and --quiet cannot be below one second")
+	}
+	if o.atMost < o.quiet {
+		return spec, guarded, exit.Fail(exit.Usage, "raise --watch-at-most, or lower --quiet", "--watch-at-most %s is shorter than --quiet %s", o.atMost, o.quiet)
+	}
+	guarded = kind.Guard{Command: args, Quiet: step.Duration(o.quiet), AtMost: step.Duration(o.atMost), LossyBefore: o.lossyBefore}
+	switch {
+	case o.onLoss == "":
+	case o.lossyBefore:
+		return spec, guarded, exit.Fail(exit.Usage, "leave one of them out", "--on-loss cannot tell a loss of the command from those that --baseline-loss-ok accepts")
+	case o.onLoss == "kill":
+		guarded.Kill = true
+	default:
+		if guarded.OnLoss, err = surge.Words(o.onLoss); err != nil {
+			return spec, guarded, exit.Fail(exit.Usage, "write it as --on-loss 'helm rollback cilium'", "--on-loss: %w", err)
+		}
+	}
+	for _, program := range slices.Concat([][]string{args}, [][]string{guarded.OnLoss}) {
+		if len(program) == 0 {
+			continue
+		}
+		if _, err := exec.LookPath(program[0]); err != nil {
+			return spec, guarded, exit.Fail(exit.Usage, "name a program of this machine; what a shell has to do is: sh -c '...'", "the command %q cannot be run: %w", program[0], err)
+		}
+	}
+	if spec, err = o.change.Resolve(command); err != nil {
+		return spec, guarded, err
+	}
+	spec.BakeSeconds = int((o.baseline + time.Second - 1) / time.Second)
+	if spec.AgentImage == "" {
+		return spec, guarded, exit.Fail(exit.Usage, "name one that the nodes can pull: --agent-image IMAGE", "no image of the agent is named, and this build of theseus is no release, which would know its own")
+	}
+	return spec, guarded, nil
+}
+
+// written refuses an output that a report does not have.
+func written(output string) error {
+	if slices.Contains([]string{"", "text", "json"}, output) || strings.HasSuffix(output, ".html") || strings.HasSuffix(output, ".json") {
+		return nil
+	}
+	return exit.Fail(exit.Usage, "-o report.html or -o report.json", "a report cannot be written to %q", output)
+}
+
+func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpec, guarded kind.Guard) error {
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	p, pass, err := o.propose(ctx, a, client, spec, guarded)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(a.Err, guardplan.Cost(p))
+	if o.dry {
+		return nil
+	}
+	if err := planning.MayCarryOut(ctx, a, pass, p); err != nil {
+		return err
+	}
+	if _, err := statedir.Make(p.Name); err != nil {
+		return err
+	}
+	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
+		return err
+	}
+	if err := approval.Keep(p); err != nil {
+		return err
+	}
+	end := execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true))
+	if a.Output == "" || a.Output == "text" || a.Output == "json" {
+		return end
+	}
+	err = a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error {
+		return report.Show(ctx, a, client, p, nil)
+	})
+	switch {
+	case err == nil:
+	case end == nil:
+		return fmt.Errorf("the report: %w", err)
+	default:
+		fmt.Fprintln(a.Err, "warning: the report:", err)
+	}
+	return end
+}
+
+// propose reads the cluster, refuses one that a migration has, and makes the plan.
+func (o *options) propose(ctx context.Context, a *app.App, client *kube.Client, spec v1alpha1.ChangeSpec, guarded kind.Guard) (*plan.Plan, *check.Pass, error) {
+	snapshot, err := survey.See(ctx, a, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	options := plan.Options{Version: a.Version, Now: time.Now()}
+	request := &kind.Request{Snapshot: snapshot, Change: spec, Drivers: drivers.All(), Options: options}
+	// A migration that runs is a better reason than the traces that it leaves.
+	alone := admission.Request{Client: client, Plan: &plan.Plan{}, Version: a.Version, Waiting: a.Waiting}
+	if err := admission.Alone(ctx, alone); err != nil {
+		return nil, nil, err
+	}
+	request.Change.AgentImage = planning.Pinned(ctx, a, nil, spec.AgentImage)
+	draft, err := guardplan.Propose(request, guarded)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := plan.Seal(snapshot, draft)
+	if err != nil {
+		return nil, nil, err
+	}
+	if found := drivers.All().Detect(snapshot); len(found) != 1 {
+		fmt.Fprintf(a.Err, "note: %s were found that Theseus knows: the command is measured without knowledge of the network, so paths that policy denies and full-size packets are not\n",
+			cluster.Count(len(found), "network"))
+	}
+	return p, &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot)}, nil
+}

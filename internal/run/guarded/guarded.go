@@ -1,0 +1,296 @@
+// Package guarded carries out what only plans of the strategy guard have: it runs the user's command on this machine, reacts to
+// a loss while the command runs, and watches until the network is quiet.
+package guarded
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// look is the interval at which the measurements are read.
+const look = time.Second
+
+// Ran is how a command ended, for the journal. It does not have the command's output, which may hold credentials.
+type Ran struct {
+	// Code is the exit code; -1 if a signal ended the command, which Signal names.
+	Code   int    `json:"code"`
+	Signal string `json:"signal,omitempty"`
+	// Unknown is true if the process that ran the command ended before it.
+	Unknown bool `json:"unknown,omitempty"`
+	// Interrupted is true if the user ended it, and Killed if a loss did (--on-loss kill).
+	Interrupted bool `json:"interrupted,omitempty"`
+	Killed      bool `json:"killed,omitempty"`
+	// OnLoss is how the command ended that ran because of a loss; nil if none did.
+	OnLoss *Ran `json:"onLoss,omitempty"`
+	// Error says why the command could not be started.
+	Error string `json:"error,omitempty"`
+}
+
+// Failed says how a command failed; empty if it did not.
+func (r Ran) Failed() string {
+	switch {
+	case r.Error != "":
+		return r.Error
+	case r.Unknown:
+		return "how it ended is not known: theseus was stopped while it ran"
+	case r.Signal != "":
+		return "it was ended by a signal (" + r.Signal + ")"
+	case r.Code != 0:
+		return fmt.Sprintf("it ended with exit code %d", r.Code)
+	}
+	return ""
+}
+
+// Watched is how the watching after the command ended, for the journal.
+type Watched struct {
+	// Quiet is true if no probe was lost for as long as asked.
+	Quiet bool `json:"quiet"`
+	// Interrupted is true if the user ended the watching.
+	Interrupted bool `json:"interrupted,omitempty"`
+	// Why says what was not quiet.
+	Why    string `json:"why,omitempty"`
+	OnLoss *Ran   `json:"onLoss,omitempty"`
+}
+
+// Gate reads the measurements (kube.Gate).
+type Gate interface {
+	Look(ctx context.Context, maxLost int64) (kube.Glance, error)
+}
+
+// Actor runs the command of a plan and watches after it, and passes all other actions to the actor that it wraps.
+type Actor struct {
+	engine.Actor
+	Guard kind.Guard
+	// MaxLost is how many lost probes are no loss yet.
+	MaxLost int64
+	Gate    Gate
+	Clock   engine.Clock
+	Start   Starter
+	// Say gets messages that a person must not miss.
+	Say func(string)
+
+	lock sync.Mutex
+	// running is the command, and cut ends the watching; nil when there is none.
+	running *running
+	cut     func()
+	// way is the command of --on-loss while it runs.
+	way Process
+	// reacted is true once a loss was said.
+	reacted bool
+	onLoss  *Ran
+}
+
+// running is a command with the reasons why it was ended.
+type running struct {
+	Process
+	interrupted, killed bool
+}
+
+// begun is the first observation of the command: whoever finds it after a crash does not run the command again.
+var begun = json.RawMessage(`{"begun":true}`)
+
+// Observe implements engine.Actor. A command whose intent is in the journal has run: it is not run again, whatever came of it.
+func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
+	switch action.Op {
+	case step.Command:
+		if len(before) > 0 {
+			unknown, err := json.Marshal(Ran{Unknown: true})
+			return engine.Observation{Done: true, Before: unknown}, err
+		}
+		return engine.Observation{Before: begun}, nil
+	case step.Watch:
+		return engine.Observation{}, nil
+	}
+	return a.Actor.Observe(ctx, action, before)
+}
+
+// Do implements engine.Actor.
+func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
+	switch action.Op {
+	case step.Command:
+		return a.command(ctx)
+	case step.Watch:
+		return a.watch(ctx)
+	}
+	return a.Actor.Do(ctx, action, before)
+}
+
+// command runs the command to its end. The end of the context does not end the command, which may be half way through a change:
+// its outcome is kept if the journal can still be written.
+func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
+	process, err := a.Start(a.Guard.Command)
+	if err != nil {
+		return nil, engine.WithHint(fmt.Errorf("the command cannot be started: %w", err), "give a program of this machine after --")
+	}
+	one := &running{Process: process}
+	a.set(one, nil)
+	defer a.set(nil, nil)
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-process.Ended():
+			ran := process.Ran()
+			a.lock.Lock()
+			ran.Interrupted, ran.Killed, ran.OnLoss = one.interrupted, one.killed, a.onLoss
+			a.lock.Unlock()
+			return json.Marshal(ran)
+		case <-tick.C:
+			if glance, err := a.Gate.Look(ctx, a.MaxLost); err == nil { // an outage of the API server ends no command
+				a.heed(glance)
+			}
+		}
+	}
+}
+
+// heed reacts to a loss, once.
+func (a *Actor) heed(glance kube.Glance) {
+	if !glance.Proven || a.reacted || a.Guard.LossyBefore {
+		return
+	}
+	a.reacted = true
+	a.Say("LOSS: " + glance.Reason)
+	switch {
+	case a.Guard.Kill:
+		a.lock.Lock()
+		if a.running != nil {
+			a.running.killed = true
+			a.running.End()
+		}
+		a.lock.Unlock()
+	case len(a.Guard.OnLoss) > 0:
+		a.Say("running the command of --on-loss")
+		process, err := a.Start(a.Guard.OnLoss)
+		if err != nil {
+			a.onLoss = &Ran{Code: -1, Error: err.Error()}
+			a.Say("the command of --on-loss cannot be started: " + err.Error())
+			return
+		}
+		a.back(process)
+		<-process.Ended()
+		a.back(nil)
+		ran := process.Ran()
+		a.onLoss = &ran
+		if why := ran.Failed(); why != "" {
+			a.Say("the command of --on-loss failed: " + why)
+		} else {
+			a.Say("the command of --on-loss has ended")
+		}
+	}
+}
+
+func (a *Actor) back(way Process) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.way = way
+}
+
+// silence is how long a source may publish no report, beyond three times its interval, until it counts as silent.
+const silence = 5 * time.Second
+
+// watch waits until no probe was lost for a while, and every source has reported meanwhile.
+func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	interrupted := false
+	a.set(nil, func() { interrupted = true; cut() })
+	defer a.set(nil, nil)
+	w := watcher{since: a.Clock.Now(), heard: map[string]heard{}}
+	for end := w.since.Add(time.Duration(a.Guard.AtMost)); ; {
+		glance, err := a.Gate.Look(ctx, a.MaxLost)
+		now := a.Clock.Now()
+		if err != nil {
+			w.disturbed(now, "the reports cannot be read: "+err.Error())
+		} else {
+			a.heed(glance)
+			w.see(now, glance)
+		}
+		quiet := now.Sub(w.since) >= time.Duration(a.Guard.Quiet)
+		if quiet || !now.Before(end) {
+			return json.Marshal(Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss})
+		}
+		if err := a.Clock.Sleep(ctx, look); err != nil {
+			a.lock.Lock()
+			defer a.lock.Unlock()
+			if interrupted {
+				return json.Marshal(Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss})
+			}
+			return nil, err
+		}
+	}
+}
+
+// watcher knows since when the network is quiet, and why it was not before.
+type watcher struct {
+	since time.Time
+	why   string
+	wrong int64 // probes so far
+	seen  bool
+	heard map[string]heard
+}
+
+// heard is when a source published how many reports.
+type heard struct {
+	reports int64
+	at      time.Time
+}
+
+func (w *watcher) disturbed(now time.Time, why string) { w.since, w.why = now, why }
+
+// see takes a look at the measurements.
+func (w *watcher) see(now time.Time, glance kube.Glance) {
+	if wrong := glance.Lost + glance.Leaked; w.seen && wrong > w.wrong {
+		w.disturbed(now, fmt.Sprintf("%d probes were lost, or answered although denied, while watching", wrong-w.wrong))
+	}
+	w.wrong, w.seen = glance.Lost+glance.Leaked, true
+	for node, reports := range glance.Reports {
+		last, known := w.heard[node]
+		if !known || reports != last.reports {
+			w.heard[node] = heard{reports, now}
+			continue
+		}
+		if quiet := now.Sub(last.at); quiet > silence+3*glance.Every {
+			w.disturbed(now, fmt.Sprintf("%s has reported nothing for %s", node, quiet.Round(time.Second)))
+		}
+	}
+}
+
+func (a *Actor) set(one *running, cut func()) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.running, a.cut = one, cut
+}
+
+// Interrupt ends the command at the first call, kills it at the second, and ends the watching. It reports false if there is nothing
+// to end, and the run itself is to be interrupted.
+func (a *Actor) Interrupt() bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	switch {
+	case a.way != nil:
+		a.Say("interrupted: the command of --on-loss is killed")
+		a.way.Kill()
+	case a.running != nil && !a.running.interrupted:
+		a.running.interrupted = true
+		a.Say("interrupted: the command gets SIGINT, and the network is watched when it has ended; interrupt again to kill the command")
+		a.running.Interrupt()
+	case a.running != nil:
+		a.Say("interrupted again: the command is killed")
+		a.running.Kill()
+	case a.cut != nil:
+		a.Say("interrupted: the watching ends here")
+		a.cut()
+		a.cut = nil
+	default:
+		return false
+	}
+	return true
+}

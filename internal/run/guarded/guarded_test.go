@@ -1,0 +1,201 @@
+package guarded
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// meter is a gate that gives one answer after another, and the last one again and again.
+type meter struct {
+	lock    sync.Mutex
+	answers []kube.Glance
+	looks   int64
+}
+
+func (m *meter) Look(context.Context, int64) (kube.Glance, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.looks++
+	answer := m.answers[0]
+	if len(m.answers) > 1 {
+		m.answers = m.answers[1:]
+	}
+	if answer.Reports == nil {
+		answer.Reports = map[string]int64{"n": m.looks}
+	}
+	return answer, nil
+}
+
+// quick is a clock whose sleeps are over at once.
+type quick struct {
+	now   time.Time
+	slept func()
+}
+
+func (q *quick) Now() time.Time { return q.now }
+func (q *quick) Sleep(ctx context.Context, d time.Duration) error {
+	q.now = q.now.Add(d)
+	if q.slept != nil {
+		q.slept()
+	}
+	return ctx.Err()
+}
+
+// said keeps lines.
+type said struct {
+	lock  sync.Mutex
+	lines []string
+}
+
+func (s *said) say(line string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.lines = append(s.lines, line)
+}
+
+func (s *said) has(text string) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return slices.ContainsFunc(s.lines, func(line string) bool { return strings.Contains(line, text) })
+}
+
+func bench(guard kind.Guard, answers ...kube.Glance) (*Actor, *said, *quick) {
+	out, clock := &said{}, &quick{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	if len(answers) == 0 {
+		answers = []kube.Glance{{}}
+	}
+	return &Actor{Guard: guard, Gate: &meter{answers: answers}, Clock: clock, Start: Here(nil, out.say), Say: out.say}, out, clock
+}
+
+func do[T any](t *testing.T, a *Actor, op step.Op) T {
+	t.Helper()
+	data, err := a.Do(t.Context(), step.Action{Op: op}, begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer T
+	if err := json.Unmarshal(data, &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func loses(lost int64) kube.Glance {
+	return kube.Glance{Verdict: engine.Verdict{Lost: lost, Reason: "lost"}, Proven: true}
+}
+
+// TestCommand: how a command ends is the answer, never an error, and its output comes line by line.
+func TestCommand(t *testing.T) {
+	for script, want := range map[string]Ran{
+		"echo one; printf 'two\\rthree'": {},
+		"exit 3":                         {Code: 3},
+		"kill -TERM $$":                  {Code: -1, Signal: "terminated"},
+		"sleep 60 & echo left":           {}, // what it leaves behind keeps its output open
+	} {
+		a, out, _ := bench(kind.Guard{Command: []string{"sh", "-c", script}})
+		if got := do[Ran](t, a, step.Command); got != want {
+			t.Errorf("%s: %+v, want %+v", script, got, want)
+		}
+		if strings.HasPrefix(script, "echo one") && !slices.Equal(out.lines, []string{"one", "two", "three"}) {
+			t.Errorf("said %q", out.lines)
+		}
+	}
+}
+
+// TestCommandOnce: a command that cannot be started is an error; one that was begun by an earlier process is not run again.
+func TestCommandOnce(t *testing.T) {
+	a, _, _ := bench(kind.Guard{Command: []string{"/nonexistent/program"}})
+	if _, err := a.Do(t.Context(), step.Action{Op: step.Command}, begun); err == nil || engine.HintOf(err) == "" {
+		t.Errorf("started: %v", err)
+	}
+	first, err := a.Observe(t.Context(), step.Action{Op: step.Command}, nil)
+	if err != nil || first.Done || len(first.Before) == 0 {
+		t.Fatalf("at first: %+v, %v", first, err)
+	}
+	again, err := a.Observe(t.Context(), step.Action{Op: step.Command}, first.Before)
+	var ran Ran
+	if err != nil || !again.Done || json.Unmarshal(again.Before, &ran) != nil || !ran.Unknown || ran.Failed() == "" {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+// TestOnLoss: a proven loss runs the way back, or ends the command; without either it is said. A loss that may be explained is none.
+func TestOnLoss(t *testing.T) {
+	hangs := []string{"sh", "-c", "trap 'exit 9' TERM; sleep 60 & wait"}
+	a, out, _ := bench(kind.Guard{Command: hangs, Kill: true}, loses(2))
+	if got := do[Ran](t, a, step.Command); got != (Ran{Code: 9, Killed: true}) || !out.has("LOSS: lost") {
+		t.Errorf("kill: %+v, said %q", got, out.lines)
+	}
+	short := []string{"sleep", "1.5"}
+	a, out, _ = bench(kind.Guard{Command: short, OnLoss: []string{"sh", "-c", "echo back; exit 4"}}, loses(2))
+	got := do[Ran](t, a, step.Command)
+	if got.OnLoss == nil || got.OnLoss.Code != 4 || got.Code != 0 || !out.has("back") || !out.has("the command of --on-loss failed") {
+		t.Errorf("way back: %+v, said %q", got, out.lines)
+	}
+	a, out, _ = bench(kind.Guard{Command: short, OnLoss: []string{"false"}}, kube.Glance{Verdict: engine.Verdict{Lost: 1}})
+	if got := do[Ran](t, a, step.Command); got.OnLoss != nil || len(out.lines) > 0 {
+		t.Errorf("not proven: %+v, said %q", got, out.lines)
+	}
+	a, out, _ = bench(kind.Guard{Command: short, LossyBefore: true}, loses(2))
+	if do[Ran](t, a, step.Command); out.has("LOSS") {
+		t.Errorf("accepted before: said %q", out.lines)
+	}
+}
+
+// TestInterrupt: the first interrupt ends the command, the second kills it; when nothing runs, an interrupt is for the run.
+func TestInterrupt(t *testing.T) {
+	a, out, _ := bench(kind.Guard{Command: []string{"sh", "-c", "trap 'echo heard' INT; echo ready; while :; do sleep 0.1; done"}})
+	if a.Interrupt() {
+		t.Error("an interrupt was taken before the command")
+	}
+	until := func(text string) {
+		for end := time.Now().Add(10 * time.Second); !out.has(text); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("%q was not said: %q", text, out.lines)
+				return
+			}
+		}
+	}
+	go func() { // ends with the command
+		until("ready")
+		a.Interrupt()
+		until("heard")
+		a.Interrupt()
+	}()
+	if got := do[Ran](t, a, step.Command); got != (Ran{Code: -1, Signal: "killed", Interrupted: true}) {
+		t.Errorf("%+v", got)
+	}
+	if a.Interrupt() {
+		t.Error("an interrupt was taken after the command")
+	}
+}
+
+// TestWatch: it ends when nothing was lost for a while, at a bound, or by an interrupt; a silent node is not quiet.
+func TestWatch(t *testing.T) {
+	guard := kind.Guard{Quiet: step.Duration(5 * time.Second), AtMost: step.Duration(time.Minute)}
+	a, _, clock := bench(guard, kube.Glance{}, loses(1), loses(1), loses(4))
+	begun := clock.now
+	if got := do[Watched](t, a, step.Watch); !got.Quiet || !strings.Contains(got.Why, "3 probes were lost") || clock.now.Sub(begun) != 8*time.Second {
+		t.Errorf("after %s: %+v", clock.now.Sub(begun), got)
+	}
+	a, _, _ = bench(guard, kube.Glance{Reports: map[string]int64{"n": 7}})
+	a.Guard.Quiet = step.Duration(20 * time.Second)
+	if got := do[Watched](t, a, step.Watch); got.Quiet || !strings.Contains(got.Why, "n has reported nothing for") {
+		t.Errorf("a silent node: %+v", got)
+	}
+	a, _, clock = bench(guard)
+	clock.slept = func() { a.Interrupt() }
+	if got := do[Watched](t, a, step.Watch); got.Quiet || !got.Interrupted {
+		t.Errorf("interrupted: %+v", got)
+	}
+}

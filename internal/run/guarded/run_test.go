@@ -1,0 +1,146 @@
+package guarded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/guard"
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// done is a cluster in which everything that is not the guard's is done at once.
+type done struct{}
+
+func (done) Observe(context.Context, step.Action, json.RawMessage) (engine.Observation, error) {
+	return engine.Observation{}, nil
+}
+func (done) Do(context.Context, step.Action, json.RawMessage) (json.RawMessage, error) {
+	return nil, nil
+}
+func (done) Holds(context.Context, step.Condition) (bool, string, error) { return true, "", nil }
+
+// asks has an answer for each of the two gates.
+type asks struct{ before, after engine.Verdict }
+
+func (a asks) Ask(_ context.Context, gate step.Gate, _ func(context.Context) error) (engine.Verdict, error) {
+	if gate.Result {
+		return a.after, nil
+	}
+	return a.before, nil
+}
+
+// runs asks for nothing but the run.
+type runs struct{}
+
+func (runs) Desire(context.Context) (v1alpha1.Desire, error) { return v1alpha1.DesireRun, nil }
+
+// torn is a journal that cannot be written from the outcome of the command on.
+type torn struct{ engine.Journal }
+
+func (j torn) Append(ctx context.Context, records ...engine.Record) error {
+	for _, r := range records {
+		if r.Step == guard.StepCommand && r.Event == engine.Acted {
+			return errors.New("torn")
+		}
+	}
+	return j.Journal.Append(ctx, records...)
+}
+
+// guardOf plans to guard a command that leaves a line in a file each time it runs.
+func guardOf(t *testing.T) (p *plan.Plan, times func() int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ran")
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot, Change: v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, Drivers: drivers.All(),
+		Options: plan.Options{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "g"}},
+		kind.Guard{Command: []string{"sh", "-c", "echo ran >>" + file}, Quiet: step.Duration(3 * time.Second), AtMost: step.Duration(time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err = plan.Seal(snapshot, draft); err != nil {
+		t.Fatal(err)
+	}
+	return p, func() int {
+		text, _ := os.ReadFile(file)
+		return strings.Count(string(text), "ran\n")
+	}
+}
+
+// TestRun: the engine carries a guard out. A lost probe does not turn it back, one in the baseline does before the command is run.
+func TestRun(t *testing.T) {
+	good, bad := engine.Verdict{Pass: true}, engine.Verdict{Lost: 3, Reason: "3 lost"}
+	for name, test := range map[string]struct {
+		asks
+		end   engine.End
+		times int
+		steps int // that were done, and not undone
+	}{
+		"good":             {asks{good, good}, engine.EndDone, 1, 6},
+		"lost":             {asks{good, bad}, engine.EndDone, 1, 6},
+		"lossy before":     {asks{bad, good}, engine.EndRolledBack, 0, 0},
+		"lossy throughout": {asks{bad, bad}, engine.EndRolledBack, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, times := guardOf(t)
+			a, _, clock := bench(*p.Guarded)
+			a.Actor = done{}
+			outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: a, Gate: test.asks, Journal: &journal.Memory{}, Control: runs{}, Clock: clock})
+			if err != nil || outcome.End != test.end || times() != test.times {
+				t.Fatalf("%+v, %v; the command ran %d times", outcome, err, times())
+			}
+			n := 0
+			for _, s := range outcome.State.Steps {
+				if s.Done && !s.Undone {
+					n++
+				}
+			}
+			if n != test.steps {
+				t.Errorf("%d steps are done, want %d", n, test.steps)
+			}
+		})
+	}
+}
+
+// TestRunAgain: a run that ended while the command ran continues with the watching: the command does not run twice.
+func TestRunAgain(t *testing.T) {
+	p, times := guardOf(t)
+	a, _, clock := bench(*p.Guarded)
+	a.Actor = done{}
+	records := &journal.Memory{}
+	deps := engine.Deps{Actor: a, Gate: asks{engine.Verdict{Pass: true}, engine.Verdict{Pass: true}}, Journal: torn{records}, Control: runs{}, Clock: clock}
+	if _, err := engine.Run(t.Context(), p, deps); err == nil || times() != 1 {
+		t.Fatalf("%v; the command ran %d times", err, times())
+	}
+	deps.Journal = records
+	outcome, err := engine.Run(t.Context(), p, deps)
+	if err != nil || outcome.End != engine.EndDone || times() != 1 {
+		t.Fatalf("%+v, %v; the command ran %d times", outcome, err, times())
+	}
+	all, err := records.Records(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := 0
+	for _, r := range all {
+		var ran Ran
+		if r.Event == engine.Acted && r.Step == guard.StepCommand && json.Unmarshal(r.Data, &ran) == nil && ran.Unknown {
+			unknown++
+		}
+	}
+	if unknown != 1 {
+		t.Errorf("%d records say that the end of the command is not known", unknown)
+	}
+}
