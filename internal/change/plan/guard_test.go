@@ -12,14 +12,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // guards plans to guard a command on a snapshot.
 func guards(t *testing.T, snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, guarded kind.Guard) (*plan.Plan, error) {
 	t.Helper()
-	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers.All(),
+	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers(),
 		Options: plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}, guarded)
 	if err != nil {
 		return nil, err
@@ -31,6 +30,14 @@ func upgradeGuarded() kind.Guard {
 	return kind.Guard{Command: []string{"helm", "upgrade", "net", "--set", "a=b c"}, Quiet: step.Duration(30 * time.Second), AtMost: step.Duration(time.Minute)}
 }
 
+// nobody leaves nothing in a snapshot by which a driver knows its network.
+func nobody(snapshot *cluster.Snapshot) {
+	snapshot.DaemonSets, snapshot.ConfigMaps = nil, nil
+	for i := range snapshot.Nodes {
+		snapshot.Nodes[i].Annotations = nil
+	}
+}
+
 // TestGuard: a command is guarded on a network that is known and on one that is not; the plan is written and read as it is.
 func TestGuard(t *testing.T) {
 	for name, source := range map[string]string{"flannel.yaml": "flannel", "calico.yaml": "calico", "unknown": ""} {
@@ -40,7 +47,7 @@ func TestGuard(t *testing.T) {
 		}
 		snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, fixture))
 		if source == "" {
-			snapshot.DaemonSets = nil
+			nobody(snapshot)
 		}
 		p, err := guards(t, snapshot, v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, upgradeGuarded())
 		if err != nil {
