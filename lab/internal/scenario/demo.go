@@ -165,12 +165,16 @@ func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lab, err := r.spec(ctx)
+	lab, err := r.Spec(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Three nodes and their probers share this machine's cores: half the probe rate leaves time for the rest.
-	flags := []string{"--to", "calico", "--manifest", file, "--agent-image", AgentImage, "--probe-interval", "20ms"}
+	image := []string{"--agent-image", AgentImage}
+	if r.Registry != "" {
+		image = []string{"--image-registry", r.Registry}
+	}
+	flags := append(image, "--to", "calico", "--manifest", file, "--probe-interval", "20ms")
 	if r.Strategy != "adopt" { // adopted pods keep their addresses
 		flags = append(flags, "--pod-cidr", lab.NewPodCIDR().String())
 	}
@@ -183,8 +187,8 @@ func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
 // AgentImage is the name under which the lab's nodes hold the agent.
 const AgentImage = "localhost:1/theseus-agent:dev"
 
-// spec is the spec of the running lab, for its addresses.
-func (r *Rig) spec(ctx context.Context) (spec.Lab, error) {
+// Spec is the spec of the running lab, for its addresses.
+func (r *Rig) Spec(ctx context.Context) (spec.Lab, error) {
 	text, err := r.run(ctx, nil, nil, r.Lab, "status", "-o", "json")
 	if err != nil {
 		return spec.Lab{}, err

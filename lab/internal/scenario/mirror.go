@@ -96,7 +96,7 @@ func NewTwins(ctx context.Context, blue *Rig) (m *Twins, err error) {
 		if err := rig.Up(ctx, network); err != nil {
 			return m, err
 		}
-		if m.labs[rig], err = rig.spec(ctx); err != nil {
+		if m.labs[rig], err = rig.Spec(ctx); err != nil {
 			return m, err
 		}
 		if err := m.fabricConfig(rig); err != nil {

@@ -74,7 +74,7 @@ func (r *Rig) EndPolicy(ctx context.Context) error {
 
 // FlannelFlags writes the manifest of flannel alone, and returns the flags of the change to it.
 func (r *Rig) FlannelFlags(ctx context.Context) ([]string, error) {
-	lab, err := r.spec(ctx)
+	lab, err := r.Spec(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (r *Rig) FlannelFlags(ctx context.Context) ([]string, error) {
 
 // newest upgrades Calico to the lab's own version.
 func (r *Rig) newest(ctx context.Context) error {
-	lab, err := r.spec(ctx)
+	lab, err := r.Spec(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (r *Rig) reflect(ctx context.Context) error {
 }
 
 func (r *Rig) otherPool(ctx context.Context) error {
-	lab, err := r.spec(ctx)
+	lab, err := r.Spec(ctx)
 	if err != nil {
 		return err
 	}

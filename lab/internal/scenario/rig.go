@@ -42,6 +42,8 @@ type Rig struct {
 	Rate      int // requests a second that each client sends inside the cluster; 0 is that of the demos
 	WorldRate int // requests a second, of each kind, that each client sends out of the cluster; 0 is the clients' default
 
+	Registry string // that has the images of a release of theseus, and folder in it; empty means that the nodes hold the lab's own
+
 	Strategy string // of the change; empty lets the planner choose
 
 	Members []string // names of the lab's nodes, if they are not the original ones

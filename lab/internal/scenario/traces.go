@@ -23,7 +23,7 @@ var tracesScript string
 // its kind (link, route4, iptables-nft, file, ...). The list does not depend on any particular network. Differences
 // between two equal nodes of one cluster, such as addresses and the traces of pods, are removed.
 func (r *Rig) Traces(ctx context.Context, node string) ([]string, error) {
-	lab, err := r.spec(ctx)
+	lab, err := r.Spec(ctx)
 	if err != nil {
 		return nil, err
 	}

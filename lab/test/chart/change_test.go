@@ -16,6 +16,7 @@ import (
 // one when the Change is edited. It runs the second one once kubectl has created the Approval of its hash. The clients lose nothing,
 // and no pod restarts.
 func TestChange(t *testing.T) {
+	rigtest.Full(t, "a migration by the chart and a Change, with the plan made twice (5 minutes)")
 	helm, err := rigtest.Program("helm")
 	if err != nil {
 		t.Fatal(err)
