@@ -33,14 +33,18 @@ func NewResume(a *app.App) *cobra.Command {
 			"Outside of the migration's windows, and while the cluster is frozen, this machine does not continue; the controller\n"+
 			"does by itself when that is over."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
-			if inCluster && anyTime {
-				return exit.Fail(exit.Usage, "change spec.windows of the migration, or continue here, without --in-cluster", "--outside-windows is given with --in-cluster, and the controller keeps to the windows")
-			}
 			if inCluster {
 				return resumeInCluster(ctx, a, client, name, approvals)
 			}
 			return takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals, anyTime)
 		})
+	command.PreRunE = func(*cobra.Command, []string) error { // before the cluster is asked
+		if inCluster && anyTime {
+			return exit.Fail(exit.Usage, "change spec.windows of the migration, or continue here, without --in-cluster",
+				"--outside-windows is given with --in-cluster, and the controller keeps to the windows")
+		}
+		return nil
+	}
 	command.Flags().BoolVar(&inCluster, "in-cluster", false, "let the controller in the cluster continue it")
 	command.Flags().BoolVar(&anyTime, "outside-windows", false, "continue here also outside of the migration's windows")
 	approvals.Register(command)

@@ -53,9 +53,9 @@ func TestSuspend(t *testing.T) {
 // TestTrim: what is kept says the same, and has nothing else.
 func TestTrim(t *testing.T) {
 	all := objects(t, `
-{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: a, namespace: n}, spec: {source: {helm: {values: secret}}, destination: {name: in-cluster}, syncPolicy: {automated: {selfHeal: true}, retry: {limit: 3}}}, status: {resources: [{group: apps, kind: DaemonSet, namespace: n, name: d, health: {message: secret}}], history: [secret]}}
-{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: k, namespace: n}, spec: {suspend: true, postBuild: {substitute: {a: secret}}, kubeConfig: {secretRef: {name: secret}}}, status: {inventory: {entries: [{id: n_d_apps_DaemonSet, v: v1}]}}}
-{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: h, namespace: n}, spec: {values: {a: secret}, driftDetection: {mode: enabled}}}
+{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: a, namespace: net}, spec: {source: {helm: {values: secret}}, destination: {name: in-cluster}, syncPolicy: {automated: {selfHeal: true}, retry: {limit: 3}}}, status: {resources: [{group: apps, kind: DaemonSet, namespace: net, name: d, health: {message: secret}}], history: [secret]}}
+{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: k, namespace: net}, spec: {suspend: true, postBuild: {substitute: {a: secret}}, kubeConfig: {secretRef: {name: secret}}}, status: {inventory: {entries: [{id: net_d_apps_DaemonSet, v: v1}]}}}
+{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: h, namespace: net}, spec: {values: {a: secret}, driftDetection: {mode: enabled}}}
 `)
 	say := func() []string {
 		var words []string
@@ -75,7 +75,7 @@ func TestTrim(t *testing.T) {
 	if diff := cmp.Diff(before, say()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{`a: "within seconds (selfHeal)" true true [DaemonSet/n/d]`, `k: "" false false [DaemonSet/n/d]`, `h: "at its next interval" true true []`}, before); diff != "" {
+	if diff := cmp.Diff([]string{`a: "within seconds (selfHeal)" true true [DaemonSet/net/d]`, `k: "" false false [DaemonSet/net/d]`, `h: "at its next interval" true true []`}, before); diff != "" {
 		t.Error(diff)
 	}
 }
