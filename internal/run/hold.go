@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -32,10 +31,18 @@ func Held(windows []v1alpha1.Window, freeze string, now time.Time, takes time.Du
 	return engine.Hold{Result: engine.ResultOutsideWindow, Cause: cause}, nil
 }
 
-// held reports whether a run has waited for a window, or for the end of a freeze. That may have lasted days, in which nodes were
-// restarted and probes lost: gates do not count those losses, and the report does.
-func held(records []engine.Record) bool {
-	return slices.ContainsFunc(records, func(r engine.Record) bool { return r.Event == engine.Paused && r.Result != "" })
+// held reports whether a run has waited for a window, or for the end of a freeze, since a gate passed. That may have lasted days, in
+// which nodes were restarted and probes lost: gates do not count those losses, and the report does.
+func held(records []engine.Record) (waited bool) {
+	for _, r := range records {
+		switch {
+		case r.Event == engine.Paused && r.Result != "":
+			waited = true
+		case r.Event == engine.GateAnswer && r.Verdict != nil && r.Verdict.Pass:
+			waited = false
+		}
+	}
+	return waited
 }
 
 // hold asks whether the next step may begin. Windows that are not valid let none begin.

@@ -74,6 +74,10 @@ func TestHold(t *testing.T) {
 			t.Errorf("%+v: held is not %t", last, want)
 		}
 	}
+	passed := engine.Record{Event: engine.GateAnswer, Verdict: &engine.Verdict{Pass: true}}
+	if held([]engine.Record{{Event: engine.Paused, Result: engine.ResultFrozen}, {Event: engine.Resumed}, passed}) {
+		t.Error("held, after a gate has passed")
+	}
 	r := &Run{Client: &kube.Client{Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())}, Plan: &plan.Plan{Name: "m"}, AnyTime: true}
 	if hold, err := r.hold(t.Context(), &step.Step{}); err != nil || hold != (engine.Hold{}) {
 		t.Errorf("without the namespace: %+v, %v", hold, err)

@@ -168,8 +168,12 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	defer unwatch()
 	r.keepGraph(ctx, actor)
 	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
-	if r.Fresh || held(past) {
+	if r.Fresh {
 		gate.Since = nil
+	} else if held(past) {
+		if err := gate.Begin(ctx); err != nil { // before the next step, so that its own losses count
+			return engine.Outcome{}, err
+		}
 	}
 	evidence := r.evidence()
 	deps := engine.Deps{Actor: r.withPool(actor), Gate: gate}
@@ -194,9 +198,13 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	}
 	stop, done := r.Stoppable(r.flight)
 	defer done()
+	hold := r.hold
+	if r.Plan.Foreign() {
+		hold = nil // what a command of the user changes is measured to its end
+	}
 	return engine.Run(ctx, r.Plan, engine.Deps{
 		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: lease.GuardJournal(records), Clock: Clock{},
-		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Hold: r.hold, Stop: stop, Together: Together(step.MostAtOnce),
+		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Hold: hold, Stop: stop, Together: Together(step.MostAtOnce),
 		Epoch: lease.Epoch(), By: holder, Theseus: r.Theseus,
 		Note: r.View.Note,
 		Notify: func(record engine.Record) {

@@ -95,6 +95,16 @@ type Glance struct {
 	Every   time.Duration
 }
 
+// Begin makes the next gate count what is lost from now on.
+func (g *Gate) Begin(ctx context.Context) error {
+	_, now, err := g.read(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	g.Since = append([]v1alpha1.ProbeReport{}, now...) // not nil: that would be from when the gate is asked
+	return nil
+}
+
 // Look judges, without waiting, what was lost since the previous gate. maxLost is how many lost probes are allowed.
 func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 	plans, now, err := g.read(ctx)

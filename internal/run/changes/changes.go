@@ -125,6 +125,12 @@ func (p *Planner) forget(changes []v1alpha1.Change, migrations []v1alpha1.Migrat
 
 // follow does what is to be done about a Change. acted is true if the Migrations may have changed.
 func (p *Planner) follow(ctx context.Context, change *v1alpha1.Change, migrations []v1alpha1.Migration) (acted bool, err error) {
+	defer func() { // this process may run a migration, which a manifest of a user must not end
+		if r := recover(); r != nil {
+			p.looked[string(change.UID)] = Looked{change.Generation, "", time.Now()}
+			err = fmt.Errorf("the planner failed on Change %s, which is a fault of Theseus: %v", change.Name, r)
+		}
+	}()
 	s := Situation{Change: change, Looked: p.looked[string(change.UID)], Now: time.Now()}
 	s.Own, s.Other = split(change, migrations)
 	var source source
@@ -217,7 +223,7 @@ func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1al
 	if err := p.write(ctx, change, unplanned(why.Reason, why.Why+"; planning again. "+lapsed), nil); err != nil {
 		return err
 	}
-	return p.plan(ctx, change, from)
+	return p.plan(ctx, change, from, own.Spec.Windows...)
 }
 
 // withdraw deletes a Migration that has not begun. Another process that holds the lock is no error: a later turn tries again.

@@ -142,7 +142,8 @@ func hints(err error) []string {
 }
 
 // plan makes a plan for a Change, and writes it to the cluster as a Migration that waits for its approval; or writes why not.
-func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source) error {
+// The Migration gets the windows of the one that it replaces.
+func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source, windows ...v1alpha1.Window) error {
 	p.looked[string(change.UID)] = Looked{change.Generation, from.digest, time.Now()}
 	if change.Status.ObservedGeneration != change.Generation || len(change.Status.Conditions) == 0 {
 		if err := p.write(ctx, change, unplanned(v1alpha1.ReasonPlanning, "the controller reads the cluster and makes a plan"), nil); err != nil {
@@ -152,7 +153,7 @@ func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source
 	made, why, err := p.propose(ctx, change, from)
 	var own *v1alpha1.Migration
 	if err == nil && made != nil {
-		own, why, err = p.enter(ctx, change, from, made)
+		own, why, err = p.enter(ctx, change, from, made, windows)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -208,6 +209,15 @@ func (p *Planner) propose(ctx context.Context, change *v1alpha1.Change, from sou
 		err = admission.InCluster(made)
 	}
 	if err == nil {
+		if err := kube.AddWritten(ctx, p.Client, snapshot, made.Steps); err != nil {
+			return nil, nil, err
+		}
+		if fresh := propose.Planned(&checked, made, options); fresh.Blocks() {
+			d := blocked(fresh, admission.Blocking(fresh))
+			return nil, &d, nil
+		}
+	}
+	if err == nil {
 		err = journal.Fits(made)
 	}
 	if err != nil {
@@ -239,7 +249,7 @@ func why(err error) *draft {
 var errTaken = errors.New("another migration has not ended")
 
 // enter writes a plan to the cluster as a Migration. It returns neither if the Change was edited meanwhile.
-func (p *Planner) enter(ctx context.Context, change *v1alpha1.Change, from source, made *plan.Plan) (*v1alpha1.Migration, *draft, error) {
+func (p *Planner) enter(ctx context.Context, change *v1alpha1.Change, from source, made *plan.Plan, windows []v1alpha1.Window) (*v1alpha1.Migration, *draft, error) {
 	origin := v1alpha1.ChangeOrigin{Name: change.Name, UID: string(change.UID), Generation: change.Generation, ManifestDigest: from.digest}
 	edited := false
 	err := p.locked(ctx, func(ctx context.Context, client *kube.Client) error {
@@ -257,7 +267,7 @@ func (p *Planner) enter(ctx context.Context, change *v1alpha1.Change, from sourc
 		if err != nil || edited {
 			return err
 		}
-		return journal.CreateForChange(ctx, client.Dynamic, made, origin)
+		return journal.CreateForChange(ctx, client.Dynamic, made, origin, windows...)
 	})
 	if edited || errors.Is(err, errTaken) { // the next turn decides again
 		delete(p.looked, string(change.UID))

@@ -119,6 +119,9 @@ func summary(p *plan.Plan) []string {
 	}
 	if p.Change.AgentImage != "" {
 		lines = append(lines, "It runs the image "+p.Change.AgentImage+" as root on every node.")
+		if !strings.Contains(p.Change.AgentImage, "@sha256:") {
+			lines = append(lines, "Warning: this image is named by a tag. Whoever can push to its registry decides what runs, after your approval too.")
+		}
 	}
 	reach := plan.ReachOf(p)
 	if n := len(reach.Deletes); n > 0 {

@@ -195,7 +195,7 @@ func (m *machine) act(ctx context.Context, st step.Step, undo bool, actions ...s
 		return err
 	}
 	if together {
-		m.tryTogether(ctx, attempts)
+		m.tryTogether(ctx, attempts, undo)
 	}
 	var good []Record
 	var rest []*attempt
@@ -271,8 +271,8 @@ func (m *machine) lookTogether(ctx context.Context, attempts []attempt) {
 var errNotBegun = errors.New("not begun, because another action of its group failed")
 
 // tryTogether makes the first attempt at each action that is not done. When one fails for good, those that are under way end, and
-// the others do not begin.
-func (m *machine) tryTogether(ctx context.Context, attempts []attempt) {
+// the others do not begin; unless they take something back, which is better done on the other nodes than on none.
+func (m *machine) tryTogether(ctx context.Context, attempts []attempt, undo bool) {
 	var calls []func()
 	var failed atomic.Bool
 	for i := range attempts {
@@ -283,7 +283,7 @@ func (m *machine) tryTogether(ctx context.Context, attempts []attempt) {
 					return
 				}
 				a.record.Data, a.err = m.try(ctx, a.action, a.before)
-				if a.err != nil && !transient(a.err) {
+				if a.err != nil && !transient(a.err) && !undo {
 					failed.Store(true)
 				}
 			})

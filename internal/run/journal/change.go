@@ -14,12 +14,12 @@ import (
 )
 
 // CreateForChange is CreateInCluster for a plan that the controller has made for a Change. The Migration names its origin.
-func CreateForChange(ctx context.Context, client dynamic.Interface, p *plan.Plan, origin v1alpha1.ChangeOrigin) error {
+func CreateForChange(ctx context.Context, client dynamic.Interface, p *plan.Plan, origin v1alpha1.ChangeOrigin, windows ...v1alpha1.Window) error {
 	text, err := json.Marshal(origin)
 	if err != nil {
 		return err
 	}
-	return put(ctx, client, p, planPageBytes, entry{inCluster: true, annotations: map[string]string{v1alpha1.AnnotationChange: string(text)}})
+	return put(ctx, client, p, planPageBytes, entry{inCluster: true, windows: windows, annotations: map[string]string{v1alpha1.AnnotationChange: string(text)}})
 }
 
 // OriginOf is the Change that a Migration was made for; false if it was made for none.

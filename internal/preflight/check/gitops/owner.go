@@ -198,8 +198,8 @@ func (g *group) released(f *finding.Finding) {
 	f.Message = fmt.Sprintf("Helm's release %s/%s has %s: Helm does nothing by itself, but its next upgrade or rollback would restore the old state",
 		g.Key.Namespace, g.Key.Name, g.words())
 	where := "helm -n " + shell.Word(g.Key.Namespace)
-	f.Fix = "do not upgrade it during the change; afterwards give it values that say the new state, or, if the plan removes this network, " +
-		"remove what is left of it: " + where + " uninstall " + shell.Word(g.Key.Name)
+	f.Fix = "do not upgrade it during the change; afterwards upgrade it with values that describe the new state. If the plan removes all that the " +
+		"release has (" + where + " get manifest " + shell.Word(g.Key.Name) + "), uninstall it: " + where + " uninstall " + shell.Word(g.Key.Name)
 }
 
 func (g *group) addon(f *finding.Finding) {
@@ -210,8 +210,9 @@ func (g *group) addon(f *finding.Finding) {
 		f.Message = fmt.Sprintf("the addon-manager makes sure that %s exist (%s=%s): it would create again what the plan deletes within minutes",
 			g.words(), strings.TrimPrefix(g.marks[0], "label "), g.Mode)
 	}
-	f.Fix = "move the manifests of these objects out of /etc/kubernetes/addons on each control-plane node; where a provider runs the addon-manager, " +
-		"turn the add-on off in the provider's settings"
+	f.Fix = "stop the addon-manager during the change: move its manifest out of /etc/kubernetes/manifests on each control-plane node. Do not remove " +
+		"the files of these objects from /etc/kubernetes/addons before it has stopped: it would delete the objects. Before it starts again, put the " +
+		"new state there, or remove them. Where a provider runs the addon-manager, ask how to turn this add-on off without deleting it"
 }
 
 // byManager is for an object without a mark.
