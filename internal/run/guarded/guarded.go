@@ -83,6 +83,8 @@ type Actor struct {
 	cut     func()
 	// way is the command of --on-loss while it runs.
 	way Process
+	// here is true if this process started the command. Only then it reacts to a loss: an earlier process may have done so already.
+	here bool
 	// reacted is true once a loss was said.
 	reacted bool
 	onLoss  *Ran
@@ -130,6 +132,7 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 	if err != nil {
 		return nil, engine.WithHint(fmt.Errorf("the command cannot be started: %w", err), "give a program of this machine after --")
 	}
+	a.here = true
 	one := &running{Process: process}
 	a.set(one, nil)
 	defer a.set(nil, nil)
@@ -151,7 +154,7 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 	}
 }
 
-// heed reacts to a loss, once.
+// heed reacts to a loss, once. After a resume it only says the loss: the command of --on-loss must not run twice.
 func (a *Actor) heed(glance kube.Glance) {
 	if !glance.Proven || a.reacted || a.Guard.LossyBefore {
 		return
@@ -159,6 +162,10 @@ func (a *Actor) heed(glance kube.Glance) {
 	a.reacted = true
 	a.Say("LOSS: " + glance.Reason)
 	switch {
+	case !a.here:
+		if len(a.Guard.OnLoss) > 0 {
+			a.Say("the command of --on-loss is not run: this process did not run the guarded command, and the process that did may have run it")
+		}
 	case a.Guard.Kill:
 		a.lock.Lock()
 		if a.running != nil {

@@ -152,6 +152,15 @@ func TestOnLoss(t *testing.T) {
 	}
 }
 
+// TestOnLossOnce: a process that continues the run of another one says a loss, and does not run the command of --on-loss: it may have run.
+func TestOnLossOnce(t *testing.T) {
+	guard := kind.Guard{OnLoss: []string{"echo", "back"}, Quiet: step.Duration(time.Second), AtMost: step.Duration(time.Minute)}
+	a, out, _ := bench(guard, loses(2))
+	if got := do[Watched](t, a, step.Watch); got.OnLoss != nil || out.has("back") || !out.has("LOSS: lost") || !out.has("is not run") {
+		t.Errorf("%+v, said %q", got, out.lines)
+	}
+}
+
 // TestInterrupt: the first interrupt ends the command, the second kills it; when nothing runs, an interrupt is for the run.
 func TestInterrupt(t *testing.T) {
 	a, out, _ := bench(kind.Guard{Command: []string{"sh", "-c", "trap 'echo heard' INT; echo ready; while :; do sleep 0.1; done"}})
