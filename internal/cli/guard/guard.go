@@ -21,6 +21,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/changeflags"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/planning"
 	"github.com/theseus-cni/theseus/internal/cli/report"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
@@ -138,6 +139,9 @@ func written(output string) error {
 func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpec, guarded kind.Guard) error {
 	client, err := a.Client()
 	if err != nil {
+		return err
+	}
+	if err := incluster.NotFrozen(ctx, a, client); err != nil {
 		return err
 	}
 	p, pass, err := o.propose(ctx, a, client, spec, guarded)
