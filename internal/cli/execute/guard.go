@@ -1,6 +1,7 @@
 package execute
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -55,15 +56,20 @@ func guard(ctx context.Context, a *app.App, r *run.Run) error {
 		outcome, err = r.Execute(ctx)
 	}
 	view.Close()
-	if err != nil {
-		return err
+	patience := app.Begin
+	if err != nil { // the run has waited already
+		patience = app.Glance
 	}
 	var records []engine.Record
-	if err := a.Patiently(context.WithoutCancel(ctx), app.Begin, func(ctx context.Context) (err error) {
+	unread := a.Patiently(context.WithoutCancel(ctx), patience, func(ctx context.Context) (err error) {
 		records, err = journal.NewCluster(r.Client.Dynamic, r.Plan.Name).Records(ctx)
 		return err
-	}); err != nil {
-		return err
+	})
+	switch {
+	case err != nil:
+		return cmp.Or(resultOf(records).proven(r.Plan, err.Error(), exit.HintOf(err)), err)
+	case unread != nil:
+		return unknown(outcome, unread)
 	}
 	if a.Output != "json" {
 		if err := a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error {
@@ -72,13 +78,16 @@ func guard(ctx context.Context, a *app.App, r *run.Run) error {
 			fmt.Fprintf(a.Err, "warning: no summary: %v\n", err)
 		}
 	}
-	if interrupted && outcome.End != engine.EndDone {
-		if outcome.End == engine.EndStopped {
-			return exit.Fail(exit.Interrupted, "the report has what was measured until then: theseus report", "interrupted; everything that was installed is removed")
-		}
-		return exit.Fail(exit.Interrupted, outcome.Hint, "interrupted; %s: %s", outcome.End, exit.Cause(outcome.Cause))
+	return verdict(a, r.Plan, outcome, interrupted, records)
+}
+
+// unknown is the error of a run whose journal cannot be read: the run's own, or that nothing is proven.
+func unknown(outcome engine.Outcome, unread error) error {
+	const unseen = "the result cannot be read"
+	if outcome.End == engine.EndDone || outcome.End == engine.EndRolledBack {
+		return exit.Fail(exit.Unproven, "theseus report shows the result when the API server answers", "not proven: %s: %w", unseen, unread)
 	}
-	return verdict(a, r.Plan, outcome, records)
+	return exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s; and %s: %w", outcome.End, exit.Cause(outcome.Cause), unseen, unread)
 }
 
 // stops returns a function that says whether the user has stopped the run: a run ends as interrupted for other reasons too, such as
@@ -137,12 +146,47 @@ func decoded[T any](data json.RawMessage) *T {
 	return &value
 }
 
-// verdict prints the result of a guard, and is its error: a proven loss counts more than a command that failed, and that more than
-// a proof that is missing.
-func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, records []engine.Record) error {
-	r := resultOf(records)
-	const seen = "theseus report -o report.html shows every path, with times"
+// seen says where the measurements are.
+const seen = "theseus report -o report.html shows every path, with times"
+
+// proven is the error of a proven loss; nil if none is proven. wrong says what went wrong with the run itself, if anything did, and
+// hint what to do about it.
+func (r result) proven(p *plan.Plan, wrong, hint string) error {
+	if r.after == nil {
+		return nil
+	}
+	lost, why := r.judge(p)
+	if !lost {
+		return nil
+	}
+	if r.ran != nil && r.ran.Failed() != "" {
+		why += "; and the command failed: " + r.ran.Failed()
+	}
+	advice := seen + worst(r.after)
+	if wrong != "" {
+		why += "; and what Theseus installed may still be there: " + wrong
+		advice = strings.TrimPrefix(hint+"; ", "; ") + advice
+	}
+	return exit.Fail(exit.Lost, advice, "a loss is proven: %s", why)
+}
+
+// verdict prints the result of a guard, and is its error: a proven loss counts more than all else, then that the run did not end,
+// then a command that failed, then a proof that is missing. interrupted is true if the user ended the run early.
+func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool, records []engine.Record) error {
+	r, wrong := resultOf(records), ""
+	switch outcome.End {
+	case engine.EndDone, engine.EndRolledBack, engine.EndStopped: // everything is removed
+	default:
+		wrong = fmt.Sprintf("%s: %s", outcome.End, exit.Cause(outcome.Cause))
+	}
+	if err := r.proven(p, wrong, outcome.Hint); err != nil {
+		return err
+	}
 	switch {
+	case interrupted && outcome.End == engine.EndStopped:
+		return exit.Fail(exit.Interrupted, "the report has what was measured until then: theseus report", "interrupted; everything that was installed is removed")
+	case interrupted && outcome.End != engine.EndDone:
+		return exit.Fail(exit.Interrupted, outcome.Hint, "interrupted; %s: %s", outcome.End, exit.Cause(outcome.Cause))
 	case outcome.End == engine.EndRolledBack && r.ran == nil:
 		return exit.Fail(exit.Unproven, notBegun(p.Guarded, r), "the command was not run, and everything that was installed is removed: %s", exit.Cause(outcome.Cause))
 	case outcome.End != engine.EndDone:
@@ -151,13 +195,8 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, records []engine.
 		return exit.Fail(exit.Unproven, seen, "not proven: the journal does not have the result")
 	}
 	failed := r.ran.Failed()
-	lost, why := r.judge(p)
+	_, why := r.judge(p)
 	switch {
-	case lost:
-		if failed != "" {
-			why += "; and the command failed: " + failed
-		}
-		return exit.Fail(exit.Lost, seen+worst(r.after), "a loss is proven: %s", why)
 	case r.ran.Interrupted || r.watched != nil && r.watched.Interrupted:
 		return exit.Fail(exit.Interrupted, seen, "interrupted; until then no loss is proven: %s", why)
 	case failed != "" && !r.ran.Unknown:
@@ -168,7 +207,11 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, records []engine.
 		return exit.Fail(exit.Unproven, seen, "not proven: %s", why)
 	}
 	if a.Output != "json" {
-		fmt.Fprintf(a.Out, "good: the command succeeded, and nothing was lost: %s\n", r.after.Reason)
+		cost := "nothing was lost"
+		if r.after.Lost > 0 {
+			cost = "no more was lost than --max-lost allows"
+		}
+		fmt.Fprintf(a.Out, "good: the command succeeded, and %s: %s\n", cost, r.after.Reason)
 	}
 	return nil
 }

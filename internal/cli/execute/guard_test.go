@@ -3,6 +3,7 @@ package execute
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -40,7 +41,8 @@ func TestVerdict(t *testing.T) {
 	lost := engine.Verdict{Sent: 100, Lost: 7, LongestGapMillis: 3000, Reason: "7 of 100 probes lost", Bad: []string{"a>b: 7 of 50 lost"}}
 	flaky := engine.Verdict{Pass: true, Sent: 100, Lost: 2, LongestGapMillis: 40, Reason: "2 lost, which is allowed"}
 	quiet := guarded.Watched{Quiet: true}
-	done := engine.Outcome{End: engine.EndDone}
+	done, stopped := engine.Outcome{End: engine.EndDone}, engine.Outcome{End: engine.EndStopped}
+	stuck := engine.Outcome{End: engine.EndNeedsPerson, Cause: "a webhook; it is down", Hint: "repair it"}
 	for name, test := range map[string]struct {
 		outcome       engine.Outcome
 		before, after engine.Verdict
@@ -48,6 +50,7 @@ func TestVerdict(t *testing.T) {
 		watched       guarded.Watched
 		lossy         bool
 		maxLost       int64
+		interrupted   bool
 		code          int
 		says          string
 	}{
@@ -58,7 +61,7 @@ func TestVerdict(t *testing.T) {
 		"lost and failed":      {outcome: done, before: good, after: lost, ran: guarded.Ran{Code: 3}, watched: quiet, code: exit.Lost, says: "the command failed: it ended with exit code 3"},
 		"lost and interrupted": {outcome: done, before: good, after: lost, watched: guarded.Watched{Interrupted: true}, code: exit.Lost, says: "a loss is proven"},
 		"leaked":               {outcome: done, before: good, after: engine.Verdict{Leaked: 1, Reason: "1 got through"}, watched: quiet, code: exit.Lost, says: "1 got through"},
-		"allowed":              {outcome: done, before: good, after: flaky, watched: quiet, maxLost: 2, says: "good"},
+		"allowed":              {outcome: done, before: good, after: flaky, watched: quiet, maxLost: 2, says: "good: the command succeeded, and no more was lost than --max-lost allows: 2 lost"},
 		"a long gap":           {outcome: done, before: good, after: lost, watched: quiet, maxLost: 10, code: exit.Lost, says: "7 of 100"},
 		"no evidence":          {outcome: done, before: good, after: engine.Verdict{Reason: "no fresh evidence: b"}, watched: quiet, code: exit.Unproven, says: "not proven: no fresh evidence: b"},
 		"not quiet":            {outcome: done, before: good, after: good, watched: guarded.Watched{Why: "b was silent"}, code: exit.Unproven, says: "was not quiet when the watching ended: b was silent"},
@@ -67,20 +70,36 @@ func TestVerdict(t *testing.T) {
 		"lossy, as before":     {outcome: done, before: flaky, after: engine.Verdict{Sent: 900, Lost: 19, LongestGapMillis: 50}, watched: quiet, lossy: true, code: exit.Unproven, says: "2 of 100 probes lost before the command"},
 		"lossy, worse":         {outcome: done, before: flaky, after: lost, watched: quiet, lossy: true, code: exit.Lost, says: "a loss is proven"},
 		"needs a person":       {outcome: engine.Outcome{End: engine.EndNeedsPerson, Cause: "x"}, before: good, after: good, code: exit.NeedsPerson, says: "x"},
+		"lost and stuck":       {outcome: stuck, before: good, after: lost, watched: quiet, code: exit.Lost, says: "may still be there: needs-person: a webhook; it is down\nhint: repair it; "},
+		"lost, cut cleaning":   {outcome: stuck, before: good, after: lost, watched: quiet, interrupted: true, code: exit.Lost, says: "a loss is proven"},
+		"lost, then stopped":   {outcome: stopped, before: good, after: lost, watched: quiet, interrupted: true, code: exit.Lost, says: "7 of 100 probes lost\n"},
+		"stopped":              {outcome: stopped, before: good, after: good, watched: quiet, interrupted: true, code: exit.Interrupted, says: "everything that was installed is removed"},
+		"cut cleaning":         {outcome: stuck, before: good, after: good, watched: quiet, interrupted: true, code: exit.Interrupted, says: "interrupted; needs-person"},
 	} {
 		var out bytes.Buffer
 		p := &plan.Plan{Guarded: &kind.Guard{LossyBefore: test.lossy}}
 		p.Change.MaxLost = test.maxLost
-		err := verdict(&app.App{Streams: app.Streams{Out: &out}}, p, test.outcome, journalOf(t, test.before, test.after, test.ran, test.watched))
+		err := verdict(&app.App{Streams: app.Streams{Out: &out}}, p, test.outcome, test.interrupted, journalOf(t, test.before, test.after, test.ran, test.watched))
 		if code := exit.Code(&out, err); code != test.code || !strings.Contains(out.String(), test.says) {
 			t.Errorf("%s: exit %d, want %d with %q:\n%s", name, code, test.code, test.says, out.String())
 		}
 	}
 	var out bytes.Buffer
 	before := lost
-	err := verdict(&app.App{}, &plan.Plan{Guarded: &kind.Guard{}}, engine.Outcome{End: engine.EndRolledBack, Cause: "the gate failed"},
+	err := verdict(&app.App{}, &plan.Plan{Guarded: &kind.Guard{}}, engine.Outcome{End: engine.EndRolledBack, Cause: "the gate failed"}, false,
 		[]engine.Record{{Event: engine.GateAnswer, Step: guardplan.StepProbes, Verdict: &before}})
 	if code := exit.Code(&out, err); code != exit.Unproven || !strings.Contains(out.String(), "--baseline-loss-ok") {
 		t.Errorf("a baseline that loses: exit %d: %s", code, out.String())
+	}
+}
+
+// TestUnknown: a run whose result cannot be read proves nothing, and keeps its own exit code if it did not end.
+func TestUnknown(t *testing.T) {
+	for end, want := range map[engine.End]int{engine.EndDone: exit.Unproven, engine.EndRolledBack: exit.Unproven, engine.EndNeedsPerson: exit.NeedsPerson,
+		engine.EndInterrupted: exit.Interrupted} {
+		var out bytes.Buffer
+		if code := exit.Code(&out, unknown(engine.Outcome{End: end, Hint: "h"}, errors.New("refused"))); code != want || !strings.Contains(out.String(), "cannot be read: refused\nhint: ") {
+			t.Errorf("%s: exit %d, want %d: %s", end, code, want, out.String())
+		}
 	}
 }
