@@ -21,7 +21,7 @@ const (
 	// DefaultQuiet and DefaultAtMost are how long no probe may be lost before the watching ends, and the bound of the watching.
 	DefaultQuiet  = 30 * time.Second
 	DefaultAtMost = 10 * time.Minute
-	// longest bounds the command: a hung one is ended by its user.
+	// longest bounds the command and the watching, which may run the command of --on-loss: a hung one is ended by its user.
 	longest = 30 * 24 * time.Hour
 	// anyLoss is more probes than a baseline can lose.
 	anyLoss = 1 << 40
@@ -145,7 +145,7 @@ func (b *builder) watch() {
 	b.add(step.Step{
 		Group: Name, Does: "watch", Title: fmt.Sprintf("Watch until no probe was lost for %s, at most %s", quiet, most),
 		Why:     "A command returns before the cluster has done what it asks for.",
-		Actions: []step.Action{{Op: step.Watch, Title: "watch the paths", Timeout: step.Duration(most + 5*time.Minute)}},
+		Actions: []step.Action{{Op: step.Watch, Title: "watch the paths", Timeout: step.Duration(longest)}},
 		Gate: &step.Gate{Title: "nothing was lost from the baseline until now", Result: true,
 			MaxGap: step.Duration(joint.DefaultMaxGap), MaxLost: b.plan.Change.MaxLost},
 	})

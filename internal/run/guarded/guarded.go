@@ -217,8 +217,12 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 		if err != nil {
 			w.disturbed(now, "the reports cannot be read: "+err.Error())
 		} else {
-			a.heed(glance)
 			w.see(now, glance)
+			a.heed(glance)
+			if took := a.Clock.Now().Sub(now); took > look { // the command of --on-loss ran: the watching begins after it
+				now, end = now.Add(took), end.Add(took)
+				w.since = now
+			}
 		}
 		quiet := now.Sub(w.since) >= time.Duration(a.Guard.Quiet)
 		if quiet || !now.Before(end) {

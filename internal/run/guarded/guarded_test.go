@@ -202,6 +202,17 @@ func TestWatch(t *testing.T) {
 	if got := do[Watched](t, a, step.Watch); got.Quiet || !strings.Contains(got.Why, "n has reported nothing for") {
 		t.Errorf("a silent node: %+v", got)
 	}
+	a, _, clock = bench(guard, kube.Glance{}, loses(1))
+	a.here, a.Guard.OnLoss = true, []string{"true"}
+	start := a.Start
+	a.Start = func(command []string) (Process, error) {
+		clock.now = clock.now.Add(time.Hour)
+		return start(command)
+	}
+	begun = clock.now
+	if got := do[Watched](t, a, step.Watch); !got.Quiet || got.OnLoss == nil || clock.now.Sub(begun) != time.Hour+6*time.Second {
+		t.Errorf("a long command of --on-loss: after %s: %+v", clock.now.Sub(begun), got)
+	}
 	a, _, clock = bench(guard)
 	clock.slept = func() { a.Interrupt() }
 	if got := do[Watched](t, a, step.Watch); got.Quiet || !got.Interrupted {
