@@ -78,11 +78,11 @@ type Actor struct {
 	Say func(string)
 
 	lock sync.Mutex
-	// running is the command, and cut ends the watching; nil when there is none.
-	running *running
-	cut     func()
-	// way is the command of --on-loss while it runs.
-	way Process
+	// running is the command, way that of --on-loss, and cut ends the watching; nil when there is none.
+	running, way *running
+	cut          func()
+	// taken is when the last interrupt was acted on.
+	taken time.Time
 	// here is true if this process started the command. Only then it reacts to a loss: an earlier process may have done so already.
 	here bool
 	// reacted is true once a loss was said.
@@ -90,10 +90,12 @@ type Actor struct {
 	onLoss  *Ran
 }
 
-// running is a command with the reasons why it was ended.
+// running is a command with what was done to end it.
 type running struct {
 	Process
-	interrupted, killed bool
+	interrupted bool // SIGINT was sent because of an interrupt,
+	shot        bool // and SIGKILL because of another one
+	killed      bool // a loss ended it
 }
 
 // begun is the first observation of the command: whoever finds it after a crash does not run the command again.
@@ -170,7 +172,7 @@ func (a *Actor) heed(glance kube.Glance) {
 		a.lock.Lock()
 		if a.running != nil {
 			a.running.killed = true
-			a.running.End()
+			a.sent(a.running.End())
 		}
 		a.lock.Unlock()
 	case len(a.Guard.OnLoss) > 0:
@@ -181,10 +183,12 @@ func (a *Actor) heed(glance kube.Glance) {
 			a.Say("the command of --on-loss cannot be started: " + err.Error())
 			return
 		}
-		a.back(process)
+		way := &running{Process: process}
+		a.back(way)
 		<-process.Ended()
 		a.back(nil)
 		ran := process.Ran()
+		ran.Interrupted = way.interrupted
 		a.onLoss = &ran
 		if why := ran.Failed(); why != "" {
 			a.Say("the command of --on-loss failed: " + why)
@@ -194,7 +198,7 @@ func (a *Actor) heed(glance kube.Glance) {
 	}
 }
 
-func (a *Actor) back(way Process) {
+func (a *Actor) back(way *running) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.way = way
@@ -280,28 +284,57 @@ func (a *Actor) set(one *running, cut func()) {
 	a.running, a.cut = one, cut
 }
 
-// Interrupt ends the command at the first call, kills it at the second, and ends the watching. It reports false if there is nothing
-// to end, and the run itself is to be interrupted.
+// bounce is how soon after an interrupt another one counts as the same: a shell and the kernel both send SIGHUP when a terminal closes.
+const bounce = time.Second
+
+// Interrupt ends what runs here: a command at the first call, by SIGINT, and at the second by SIGKILL; the watching at once. It reports
+// false if there is nothing to end, or nothing more to try: then the run itself is to be interrupted.
 func (a *Actor) Interrupt() bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
+	now := a.Clock.Now()
+	if now.Sub(a.taken) < bounce {
+		return true
+	}
+	took := true
 	switch {
 	case a.way != nil:
-		a.Say("interrupted: the command of --on-loss is killed")
-		a.way.Kill()
-	case a.running != nil && !a.running.interrupted:
-		a.running.interrupted = true
-		a.Say("interrupted: the command gets SIGINT, and the network is watched when it has ended; interrupt again to kill the command")
-		a.running.Interrupt()
+		took = a.end(a.way, "the command of --on-loss")
 	case a.running != nil:
-		a.Say("interrupted again: the command is killed")
-		a.running.Kill()
+		took = a.end(a.running, "the command")
 	case a.cut != nil:
 		a.Say("interrupted: the watching ends here")
 		a.cut()
 		a.cut = nil
 	default:
+		took = false
+	}
+	if took {
+		a.taken = now
+	}
+	return took
+}
+
+// end takes an interrupt for a command, unless two were taken before.
+func (a *Actor) end(one *running, name string) bool {
+	switch {
+	case !one.interrupted:
+		one.interrupted = true
+		a.Say("interrupted: " + name + " gets SIGINT, and the network is watched when it has ended; interrupt again to kill " + name)
+		a.sent(one.Interrupt())
+	case !one.shot:
+		one.shot = true
+		a.Say("interrupted again: " + name + " is killed")
+		a.sent(one.Kill())
+	default:
 		return false
 	}
 	return true
+}
+
+// sent says that a signal was not sent.
+func (a *Actor) sent(err error) {
+	if err != nil {
+		a.Say("warning: the signal could not be sent: " + err.Error() + "; end the command yourself")
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -161,9 +162,16 @@ func TestOnLossOnce(t *testing.T) {
 	}
 }
 
-// TestInterrupt: the first interrupt ends the command, the second kills it; when nothing runs, an interrupt is for the run.
+// stubborn is a command that no signal reaches.
+type stubborn struct{ Process }
+
+func (stubborn) Interrupt() error { return syscall.EPERM }
+func (stubborn) Kill() error      { return syscall.EPERM }
+
+// TestInterrupt: the first interrupt ends the command, the second kills it, unless it comes at once; when nothing runs, an interrupt is
+// for the run.
 func TestInterrupt(t *testing.T) {
-	a, out, _ := bench(kind.Guard{Command: []string{"sh", "-c", "trap 'echo heard' INT; echo ready; while :; do sleep 0.1; done"}})
+	a, out, clock := bench(kind.Guard{Command: []string{"sh", "-c", "trap 'echo heard' INT; echo ready; while :; do sleep 0.1; done"}})
 	if a.Interrupt() {
 		t.Error("an interrupt was taken before the command")
 	}
@@ -179,13 +187,37 @@ func TestInterrupt(t *testing.T) {
 		until("ready")
 		a.Interrupt()
 		until("heard")
+		if a.Interrupt(); out.has("killed") {
+			t.Error("the same interrupt killed the command")
+		}
+		clock.now = clock.now.Add(bounce)
 		a.Interrupt()
 	}()
 	if got := do[Ran](t, a, step.Command); got != (Ran{Code: -1, Signal: "killed", Interrupted: true}) {
 		t.Errorf("%+v", got)
 	}
+	clock.now = clock.now.Add(bounce)
 	if a.Interrupt() {
 		t.Error("an interrupt was taken after the command")
+	}
+}
+
+// TestInterruptHelpless: the command, or that of --on-loss, which cannot be ended takes two interrupts, and the third is for the run.
+func TestInterruptHelpless(t *testing.T) {
+	for name, set := range map[string]func(*Actor){
+		"command": func(a *Actor) { a.running = &running{Process: stubborn{}} },
+		"on-loss": func(a *Actor) { a.running, a.way = &running{}, &running{Process: stubborn{}} },
+	} {
+		a, out, clock := bench(kind.Guard{})
+		set(a)
+		var took []bool
+		for range 3 {
+			took = append(took, a.Interrupt())
+			clock.now = clock.now.Add(bounce)
+		}
+		if !slices.Equal(took, []bool{true, true, false}) || !out.has("could not be sent: operation not permitted") {
+			t.Errorf("%s: %v, said %q", name, took, out.lines)
+		}
 	}
 }
 

@@ -16,10 +16,11 @@ type Process interface {
 	// Ended is closed when the command has ended. Then Ran says how.
 	Ended() <-chan struct{}
 	Ran() Ran
-	// Interrupt sends SIGINT, End SIGTERM and, after a while, SIGKILL, and Kill SIGKILL, to the command and all that it started.
-	Interrupt()
-	End()
-	Kill()
+	// Interrupt sends SIGINT, End SIGTERM and, after a while, SIGKILL, and Kill SIGKILL, to the command and all that it started. The
+	// error says that the signal was not sent.
+	Interrupt() error
+	End() error
+	Kill() error
 }
 
 // Starter starts a command.
@@ -72,20 +73,24 @@ type process struct {
 
 func (p *process) Ended() <-chan struct{} { return p.ended }
 func (p *process) Ran() Ran               { return p.ran }
-func (p *process) Interrupt()             { p.signal(syscall.SIGINT) }
-func (p *process) Kill()                  { p.signal(syscall.SIGKILL) }
+func (p *process) Interrupt() error       { return p.signal(syscall.SIGINT) }
+func (p *process) Kill() error            { return p.signal(syscall.SIGKILL) }
 
-func (p *process) End() {
-	p.signal(syscall.SIGTERM)
-	time.AfterFunc(grace, p.Kill)
+func (p *process) End() error {
+	time.AfterFunc(grace, func() { _ = p.Kill() }) // it would fail as SIGTERM did
+	return p.signal(syscall.SIGTERM)
 }
 
-func (p *process) signal(s syscall.Signal) {
+func (p *process) signal(s syscall.Signal) error {
 	select {
 	case <-p.ended: // the number may be another group's by now
+		return nil
 	default:
-		_ = syscall.Kill(-p.cmd.Process.Pid, s)
 	}
+	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
 }
 
 // longestLine bounds a line of output, in bytes.
