@@ -102,6 +102,8 @@ func TestCommand(t *testing.T) {
 		"exit 3":                         {Code: 3},
 		"kill -TERM $$":                  {Code: -1, Signal: "terminated"},
 		"sleep 60 & echo left":           {}, // what it leaves behind keeps its output open
+		// The sixth field is the session: its own, which has no terminal.
+		`read -r _ _ _ _ _ session _ </proc/$$/stat; [ "$session" = $$ ] || exit 5`: {},
 	} {
 		a, out, _ := bench(kind.Guard{Command: []string{"sh", "-c", script}})
 		if got := do[Ran](t, a, step.Command); got != want {

@@ -33,14 +33,14 @@ const (
 	lingers = 2 * time.Second
 )
 
-// Here starts commands on this machine, in a process group of their own: a Ctrl-C of the terminal reaches theseus alone, which
-// passes it on. Lines of the output go to line. The input is empty if in is nil.
+// Here starts commands on this machine, in a session of their own: a Ctrl-C of the terminal reaches theseus alone, which passes it
+// on, and a command that opens /dev/tty gets an error: in the session of theseus, the kernel would stop it without a word. Lines of the output go to line. The input is empty if in is nil.
 func Here(in io.Reader, line func(string)) Starter {
 	return func(command []string) (Process, error) {
 		p := &process{cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})}
 		out := &lines{to: line}
 		p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, out
-		p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		p.cmd.WaitDelay = lingers
 		if file, ok := in.(*os.File); ok {
 			p.cmd.Stdin = file // without a copy, which would wait for the end of the input
