@@ -185,10 +185,10 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 	switch {
 	case interrupted && outcome.End == engine.EndStopped:
 		return exit.Fail(exit.Interrupted, "the report has what was measured until then: theseus report", "interrupted; everything that was installed is removed")
-	case interrupted && outcome.End != engine.EndDone:
-		return exit.Fail(exit.Interrupted, outcome.Hint, "interrupted; %s: %s", outcome.End, exit.Cause(outcome.Cause))
 	case outcome.End == engine.EndRolledBack && r.ran == nil:
 		return exit.Fail(exit.Unproven, notBegun(p.Guarded, r), "the command was not run, and everything that was installed is removed: %s", exit.Cause(outcome.Cause))
+	case outcome.End == engine.EndRolledBack:
+		return exit.Fail(exit.Unproven, seen, "not proven, and everything that was installed is removed: %s", exit.Cause(outcome.Cause))
 	case outcome.End != engine.EndDone:
 		return exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
 	case r.ran == nil || r.after == nil:
@@ -196,13 +196,14 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 	}
 	failed := r.ran.Failed()
 	_, why := r.judge(p)
+	more := strings.TrimSuffix(": "+why, ": ")
 	switch {
 	case r.ran.Interrupted || r.watched != nil && r.watched.Interrupted:
-		return exit.Fail(exit.Interrupted, seen, "interrupted; until then no loss is proven: %s", why)
+		return exit.Fail(exit.Interrupted, seen, "interrupted; until then no loss is proven%s", more)
 	case failed != "" && !r.ran.Unknown:
-		return exit.Fail(exit.Failed, seen, "the command failed: %s; no loss is proven: %s", failed, why)
+		return exit.Fail(exit.Failed, seen, "the command failed: %s; no loss is proven%s", failed, more)
 	case failed != "":
-		return exit.Fail(exit.Unproven, "check what the command did", "not proven: %s; %s", failed, why)
+		return exit.Fail(exit.Unproven, "check what the command did", "not proven: %s%s", failed, more)
 	case why != "":
 		return exit.Fail(exit.Unproven, seen, "not proven: %s", why)
 	}

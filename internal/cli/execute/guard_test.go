@@ -65,7 +65,7 @@ func TestVerdict(t *testing.T) {
 		"a long gap":           {outcome: done, before: good, after: lost, watched: quiet, maxLost: 10, code: exit.Lost, says: "7 of 100"},
 		"no evidence":          {outcome: done, before: good, after: engine.Verdict{Reason: "no fresh evidence: b"}, watched: quiet, code: exit.Unproven, says: "not proven: no fresh evidence: b"},
 		"not quiet":            {outcome: done, before: good, after: good, watched: guarded.Watched{Why: "b was silent"}, code: exit.Unproven, says: "was not quiet when the watching ended: b was silent"},
-		"interrupted":          {outcome: done, before: good, after: good, ran: guarded.Ran{Code: -1, Signal: "interrupt", Interrupted: true}, watched: quiet, code: exit.Interrupted, says: "no loss is proven"},
+		"interrupted":          {outcome: done, before: good, after: good, ran: guarded.Ran{Code: -1, Signal: "interrupt", Interrupted: true}, watched: quiet, code: exit.Interrupted, says: "no loss is proven\n"},
 		"unknown end":          {outcome: done, before: good, after: good, ran: guarded.Ran{Unknown: true}, watched: quiet, code: exit.Unproven, says: "how it ended is not known"},
 		"lossy, as before":     {outcome: done, before: flaky, after: engine.Verdict{Sent: 900, Lost: 19, LongestGapMillis: 50}, watched: quiet, lossy: true, code: exit.Unproven, says: "2 of 100 probes lost before the command"},
 		"lossy, worse":         {outcome: done, before: flaky, after: lost, watched: quiet, lossy: true, code: exit.Lost, says: "a loss is proven"},
@@ -74,7 +74,8 @@ func TestVerdict(t *testing.T) {
 		"lost, cut cleaning":   {outcome: stuck, before: good, after: lost, watched: quiet, interrupted: true, code: exit.Lost, says: "a loss is proven"},
 		"lost, then stopped":   {outcome: stopped, before: good, after: lost, watched: quiet, interrupted: true, code: exit.Lost, says: "7 of 100 probes lost\n"},
 		"stopped":              {outcome: stopped, before: good, after: good, watched: quiet, interrupted: true, code: exit.Interrupted, says: "everything that was installed is removed"},
-		"cut cleaning":         {outcome: stuck, before: good, after: good, watched: quiet, interrupted: true, code: exit.Interrupted, says: "interrupted; needs-person"},
+		"stuck cleaning":       {outcome: stuck, before: good, after: good, watched: quiet, interrupted: true, code: exit.NeedsPerson, says: "a webhook"},
+		"gave up":              {outcome: engine.Outcome{End: engine.EndRolledBack, Cause: "x"}, before: good, after: engine.Verdict{Reason: "?"}, code: exit.Unproven, says: "is removed: x"},
 	} {
 		var out bytes.Buffer
 		p := &plan.Plan{Guarded: &kind.Guard{LossyBefore: test.lossy}}

@@ -56,9 +56,9 @@ func NewCommand(a *app.App) *cobra.Command {
 			"command by files or by the environment.\n\n" +
 			"Ctrl-C ends the command (SIGINT; a second one kills it), and the verdict follows. Ctrl-C before or after the command\n" +
 			"ends the measuring. Everything that was installed is removed in each case.\n\n" +
-			"Of several results, the exit code is that of the first of these: a loss is proven (7), interrupted (130), the\n" +
-			"command failed (1), not proven (8). A baseline that loses probes, or probes that do not run, are not proven (8),\n" +
-			"and the command is not run.",
+			"Of several results, the exit code is that of the first of these: a loss is proven (7), Theseus could not finish\n" +
+			"(6; 5 if another process stopped it), interrupted (130), the command failed (1), not proven (8). If the baseline\n" +
+			"loses probes, or probes do not run, nothing is proven (8), and the command is not run.",
 		Example: "  theseus guard -- helm upgrade cilium cilium/cilium --version 1.18.0 -n kube-system\n" +
 			"  theseus guard --on-loss 'helm rollback cilium' -o report.html -- helm upgrade cilium ./chart",
 		Args: func(command *cobra.Command, args []string) error {
@@ -80,12 +80,12 @@ func NewCommand(a *app.App) *cobra.Command {
 	}
 	flags := command.Flags()
 	o.change.RegisterMeasuring(command)
-	flags.Int64Var(&o.change.Spec.MaxLost, "max-lost", 0, "lost probes that are not a loss yet, over all paths; an answer on a denied path always is one")
+	flags.Int64Var(&o.change.Spec.MaxLost, "max-lost", 0, "lost probes that are not a loss yet, over all paths; a gap longer than 1 s and an answer on a denied path always are")
 	flags.DurationVar(&o.baseline, "baseline", guardplan.DefaultBaseline, "how long the network is measured before the command")
 	flags.DurationVar(&o.quiet, "quiet", guardplan.DefaultQuiet, "how long no probe may be lost after the command until the watching ends")
 	flags.DurationVar(&o.atMost, "watch-at-most", guardplan.DefaultAtMost, "how long the network is watched after the command at most")
 	flags.StringVar(&o.onLoss, "on-loss", "", "COMMAND to run once, at once, when a loss is proven, split at blanks outside of quotes and run without a shell; kill: end the guarded command; empty: say so and go on")
-	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "run the command although the baseline lost probes; then only a gap that is 1 s longer than any in the baseline proves a loss")
+	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "run the command although the baseline lost probes; then a loss is proven only if a gap exceeds the longest gap of the baseline by more than 1 s")
 	flags.BoolVar(&o.dry, "dry-run", false, "print what would be installed and measured, and change nothing")
 	return command
 }
