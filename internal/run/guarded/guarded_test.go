@@ -3,6 +3,7 @@ package guarded
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -139,12 +140,14 @@ func TestOnLoss(t *testing.T) {
 	if got := do[Ran](t, a, step.Command); got != (Ran{Code: 9, Killed: true}) || !out.has("LOSS: lost") {
 		t.Errorf("kill: %+v, said %q", got, out.lines)
 	}
-	short := []string{"sleep", "1.5"}
-	a, out, _ = bench(kind.Guard{Command: short, OnLoss: []string{"sh", "-c", "echo back; exit 4"}}, loses(2))
+	file := filepath.Join(t.TempDir(), "back")
+	waits := []string{"sh", "-c", "until [ -e " + file + " ]; do sleep 0.1; done"}
+	a, out, _ = bench(kind.Guard{Command: waits, OnLoss: []string{"sh", "-c", "echo back; touch " + file + "; exit 4"}}, loses(2))
 	got := do[Ran](t, a, step.Command)
 	if got.OnLoss == nil || got.OnLoss.Code != 4 || got.Code != 0 || !out.has("back") || !out.has("the command of --on-loss failed") {
 		t.Errorf("way back: %+v, said %q", got, out.lines)
 	}
+	short := []string{"sleep", "1.5"}
 	a, out, _ = bench(kind.Guard{Command: short, OnLoss: []string{"false"}}, kube.Glance{Verdict: engine.Verdict{Lost: 1}})
 	if got := do[Ran](t, a, step.Command); got.OnLoss != nil || len(out.lines) > 0 {
 		t.Errorf("not proven: %+v, said %q", got, out.lines)
