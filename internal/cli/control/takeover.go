@@ -110,7 +110,7 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	if err == nil && migration.Spec.InCluster {
 		records, next.Head, err = takeBack(ctx, a, client, name, records, next.Head)
 	}
-	next.Fresh = run.FailedBefore(records)
+	next.Fresh = run.FailedBefore(records) && !p.Foreign() // a guard says what was lost from the beginning
 	if err == nil {
 		err = execute.Run(ctx, a, next)
 	}

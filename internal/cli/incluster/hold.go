@@ -35,9 +35,9 @@ func frozen(ctx context.Context, a *app.App, client *kube.Client) (freeze string
 }
 
 // MayContinue returns an error if this machine must not continue a migration now: the cluster is frozen, or no window is open,
-// unless anyTime is true. A rollback, and a step that has begun, may go on at any time.
+// unless anyTime is true. A rollback, a step that has begun, and what guards a command may go on at any time.
 func MayContinue(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, state engine.State, anyTime bool) error {
-	if n := len(state.Steps); state.Undoing || state.Back != "" || n > 0 && !state.Steps[n-1].Done && !state.Steps[n-1].Undone {
+	if n := len(state.Steps); state.Undoing || state.Back != "" || p.Foreign() || n > 0 && !state.Steps[n-1].Done && !state.Steps[n-1].Undone {
 		return nil
 	}
 	if err := NotFrozen(ctx, a, client); err != nil || anyTime {

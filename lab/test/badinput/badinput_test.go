@@ -141,7 +141,7 @@ func (s *stage) stoppedAtOnce(t *testing.T) {
 	p.Signal(syscall.SIGINT, syscall.SIGTERM)
 	p.Ends(130, "error: stopped at once: during [1/", "Install Theseus' agent on every node: wait until", "hint: `theseus resume`")
 	s.run(t, 0, []string{", interrupted", "no process runs it: `theseus resume` continues, `theseus rollback` undoes every step"}, "status")
-	s.run(t, 1, []string{"in the middle of a migration", "theseus-agent is there", "theseus rollback"}, s.planned()...)
+	s.run(t, 1, []string{"in the middle of a migration", "DaemonSet theseus-system/theseus-agent exists", "theseus rollback"}, s.planned()...)
 	s.run(t, 1, []string{"another migration has not ended, and no process runs it", "theseus rollback"}, "apply", s.plan, "--yes")
 	s.run(t, 5, []string{"error: stopped"}, "rollback")
 	s.run(t, 1, []string{"has ended: rolled-back"}, "pause")

@@ -304,7 +304,7 @@ spec: {secretName: web, dnsNames: [web.blue.example.org], issuerRef: {name: dns,
 	names := func() string { return w.blue.get(t, "certificate/web", "{.spec.dnsNames[*]}") }
 	w.under(t, func() {
 		said := w.must(0, "written to plan.yaml", append(w.planArgs(), "--domain", "blue.example.org=green.example.org")...)
-		if !strings.Contains(said, "add the names under green.example.org") || !strings.Contains(said, "the names that it had") {
+		if !strings.Contains(said, "add the names under green.example.org") || !strings.Contains(said, "restore the former names") {
 			t.Errorf("the plan is\n%s", said)
 		}
 		apply := w.cmd("apply", "plan.yaml", "--yes")
