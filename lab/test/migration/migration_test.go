@@ -175,9 +175,9 @@ func resumeThroughKills(t *testing.T, rig *scenario.Rig) {
 		at string // a line that the command prints
 		do func(*testing.T, *scenario.Rig)
 	}{
-		{"take calico off rb-node-2", rigtest.KillAPIServer},
+		{"stop Calico on rb-node-2", rigtest.KillAPIServer},
 		{"remove the residue of Calico from rb-node-2", deleteAgent("rb-node-2")},
-		{"take calico off rb-node-1", killComponents("rb-node-1", "containerd")},
+		{"stop Calico on rb-node-1", killComponents("rb-node-1", "containerd")},
 	} {
 		back.Until(kill.at)
 		kill.do(t, rig)
