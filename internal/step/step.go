@@ -308,6 +308,17 @@ func (s *Step) Identify() {
 	}
 }
 
+// Number gives a step without an ID its own (Identify), and its actions and those of its undo IDs that count them.
+func (s *Step) Number() {
+	s.Identify()
+	for i := range s.Actions {
+		s.Actions[i].ID = fmt.Sprintf("%s/%d", s.ID, i+1)
+	}
+	for i := range s.Undo {
+		s.Undo[i].ID = fmt.Sprintf("%s/undo-%d", s.ID, i+1)
+	}
+}
+
 // Alike is the same for steps that do the same on other nodes, in this wave or another. A step of no wave is like no other.
 func (s *Step) Alike() string {
 	switch s.Wave {

@@ -77,13 +77,7 @@ type builder struct {
 }
 
 func (b *builder) add(s step.Step) {
-	s.Identify()
-	for i := range s.Actions {
-		s.Actions[i].ID = fmt.Sprintf("%s/%d", s.ID, i+1)
-	}
-	for i := range s.Undo {
-		s.Undo[i].ID = fmt.Sprintf("%s/undo-%d", s.ID, i+1)
-	}
+	s.Number()
 	b.steps = append(b.steps, s)
 }
 
@@ -167,7 +161,7 @@ func (b *builder) finish() {
 	})
 	b.add(step.Step{
 		Group: "finish", Does: "theseus", Title: "Remove Theseus' agent",
-		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
+		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until you delete it.",
 		Actions: joint.Leave(b.install),
 	})
 }

@@ -10,7 +10,6 @@
 package rollout
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -163,13 +162,7 @@ type builder struct {
 }
 
 func (b *builder) add(s step.Step) {
-	s.Identify()
-	for i := range s.Actions {
-		s.Actions[i].ID = fmt.Sprintf("%s/%d", s.ID, i+1)
-	}
-	for i := range s.Undo {
-		s.Undo[i].ID = fmt.Sprintf("%s/undo-%d", s.ID, i+1)
-	}
+	s.Number()
 	b.steps = append(b.steps, s)
 }
 

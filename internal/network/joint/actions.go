@@ -31,13 +31,6 @@ func OnEach(nodes []string, action func(node string) step.Action) []step.Action 
 	return Beside(actions)
 }
 
-// number gives actions IDs that are unique in the plan.
-func number(stepID, prefix string, actions []step.Action) {
-	for i := range actions {
-		actions[i].ID = fmt.Sprintf("%s/%s%d", stepID, prefix, i+1)
-	}
-}
-
 // Name formats an object for people: kind and namespace/name.
 func Name(ref step.Ref) string {
 	if ref.Namespace == "" {

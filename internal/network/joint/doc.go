@@ -79,9 +79,7 @@ func (b *Builder) stagedIn() string {
 
 // Add appends a step and gives it and its actions IDs.
 func (b *Builder) Add(s step.Step) {
-	s.Identify()
-	number(s.ID, "", s.Actions)
-	number(s.ID, "undo-", s.Undo)
+	s.Number()
 	b.Steps = append(b.Steps, s)
 }
 
