@@ -130,19 +130,19 @@ build: ## bin/theseus, bin/theseus-agent, bin/theseus-lab
 
 # Images and releases are made of the commit that HEAD names. They need git, apt and dpkg-deb; no container engine, and no root.
 RELEASE := go run ./cmd/theseus-release --repository ..
-IMAGES := $(if $(VERSION),--version $(VERSION)) $(if $(REGISTRY),--registry $(REGISTRY))
+LIMITS := $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(PLATFORM),--platform $(PLATFORM))
 
-images: ## bin/images: an OCI layout with the images of the commit, for amd64 and arm64 (VERSION, REGISTRY)
+images: ## bin/images: an OCI layout with the images of the commit, for amd64 and arm64 (VERSION, REGISTRY, PLATFORM)
 	@echo "== making images"
-	cd release && $(RELEASE) images $(IMAGES) --dir ../$(BIN)/images
+	cd release && $(RELEASE) images $(if $(VERSION),--version $(VERSION)) $(LIMITS) --dir ../$(BIN)/images
 
 images-lock: ## release/debian.lock: the newest packages of Debian that the images need
 	cd release && $(RELEASE) lock
 
-release: ## bin/release: archives of theseus, images, checksums, SBOMs and a krew manifest (VERSION=v0.2.0)
+release: ## bin/release: archives of theseus, images, checksums, SBOMs and a krew manifest (VERSION=v0.2.0, PLATFORM=linux/amd64 for a quick one)
 	@test -n "$(VERSION)" || { echo "error: no version is named"; echo "hint: make release VERSION=v0.2.0"; exit 2; }
 	@echo "== making the release $(VERSION)"
-	cd release && $(RELEASE) release $(VERSION) $(if $(REGISTRY),--registry $(REGISTRY)) --dir ../$(BIN)/release
+	cd release && $(RELEASE) release $(VERSION) $(LIMITS) --dir ../$(BIN)/release
 
 setup: ## Debian packages that the lab's nodes run
 	@./lab/install.sh

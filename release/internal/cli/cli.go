@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,7 @@ type app struct {
 	out, err   io.Writer
 	repository string
 	cache      string
+	only       []string // platforms, such as linux/amd64; none means all
 }
 
 // Main runs a command and returns the exit code.
@@ -62,6 +64,10 @@ func cacheDir() string {
 
 // maker checks the commit out, into a folder near the one that is written, which the caller removes.
 func (a *app) maker(ctx context.Context, version, near string) (*oci.Maker, error) {
+	on, err := a.platforms()
+	if err != nil {
+		return nil, err
+	}
 	changed, err := source.Changed(ctx, a.repository)
 	if err != nil {
 		return nil, err
@@ -76,7 +82,7 @@ func (a *app) maker(ctx context.Context, version, near string) (*oci.Maker, erro
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the build: %w", err)
 	}
-	m := &oci.Maker{Work: work, Archive: &debian.Archive{Dir: filepath.Join(a.cache, "debian"), Say: a.err}}
+	m := &oci.Maker{Work: work, Platforms: on, Archive: &debian.Archive{Dir: filepath.Join(a.cache, "debian"), Say: a.err}}
 	if m.Archive.Archives, err = debian.Configured(ctx); err != nil {
 		os.RemoveAll(work)
 		return nil, err
@@ -88,4 +94,29 @@ func (a *app) maker(ctx context.Context, version, near string) (*oci.Maker, erro
 		os.RemoveAll(work)
 	}
 	return m, err
+}
+
+// limit gives a command the flag --platform.
+func (a *app) limit(command *cobra.Command) {
+	command.Flags().StringSliceVar(&a.only, "platform", nil, "build for these alone, such as linux/amd64 (a release needs this machine's); default: all")
+}
+
+// platforms are those that are built for.
+func (a *app) platforms() ([]source.Platform, error) {
+	all := source.Platforms()
+	if len(a.only) == 0 {
+		return all, nil
+	}
+	var on []source.Platform
+	for _, name := range a.only {
+		i := slices.IndexFunc(all, func(p source.Platform) bool { return p.String() == name })
+		if i < 0 {
+			return nil, refusal{fmt.Sprintf("theseus is not released for %q", name), fmt.Sprintf("name some of %v", all)}
+		}
+		on = append(on, all[i])
+	}
+	if !slices.ContainsFunc(on, func(p source.Platform) bool { return p.OS == "linux" }) {
+		return nil, refusal{"images are made for Linux alone, and --platform names none with it", "add --platform linux/amd64"}
+	}
+	return on, nil
 }

@@ -18,12 +18,6 @@ import (
 	"github.com/theseus-cni/theseus/release/internal/source"
 )
 
-// platforms are what the command line is released for.
-func platforms() []source.Platform {
-	return []source.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"},
-		{OS: "darwin", Architecture: "amd64"}, {OS: "darwin", Architecture: "arm64"}}
-}
-
 // refusal is an error with a hint.
 type refusal struct{ text, hint string }
 
@@ -53,6 +47,7 @@ func (a *app) release() *cobra.Command {
 			return a.write(command.Context(), m, registry, dir)
 		},
 	}
+	a.limit(command)
 	command.Flags().StringVar(&registry, "registry", DefaultRegistry, "registry and folder that the images will be pushed to")
 	command.Flags().StringVar(&dir, "dir", "bin/release", "the folder of the release, which must not exist")
 	return command
@@ -120,7 +115,7 @@ func packChart(m *oci.Maker, made []oci.Made, registry, out string) error {
 // programs builds theseus for every platform, and writes an archive and a bill of materials for each.
 func (a *app) programs(ctx context.Context, m *oci.Maker, out, prefix string, values map[string]string) ([]bundle.Plugin, error) {
 	built := map[source.Platform]string{}
-	for _, on := range platforms() {
+	for _, on := range m.Platforms {
 		built[on] = filepath.Join(m.Work, "programs", on.OS, on.Architecture, "theseus")
 		if err := m.Source.Build(ctx, "theseus", on, values, built[on]); err != nil {
 			return nil, err
@@ -131,7 +126,7 @@ func (a *app) programs(ctx context.Context, m *oci.Maker, out, prefix string, va
 		return nil, err
 	}
 	var plugins []bundle.Plugin
-	for _, on := range platforms() {
+	for _, on := range m.Platforms {
 		name := prefix + on.OS + "_" + on.Architecture
 		subject := sbom.Subject{Name: "theseus", Version: m.Source.Version, Time: m.Source.Time, Source: oci.Repository, Purpose: "APPLICATION"}
 		bill, err := sbom.Of(subject, []string{built[on]}, "", "", nil)

@@ -38,18 +38,23 @@ type Maker struct {
 	Lock    *debian.Lock
 	Archive *debian.Archive
 	Work    string // a folder for what is under way
+
+	Platforms []source.Platform // images are made for those with Linux
 }
 
-// Index is an image for all architectures. values are set in its program.
+// Index is an image for all platforms with Linux. values are set in its program.
 func (m *Maker) Index(ctx context.Context, image contents.Image, values map[string]string) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, architecture := range contents.Architectures() {
-		one, err := m.image(ctx, image, architecture, values)
+	for _, on := range m.Platforms {
+		if on.OS != "linux" {
+			continue
+		}
+		one, err := m.image(ctx, image, on.Architecture, values)
 		if err != nil {
-			return nil, fmt.Errorf("make the image %s for %s: %w", image.Name, architecture, err)
+			return nil, fmt.Errorf("make the image %s for %s: %w", image.Name, on.Architecture, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add: one, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}}})
+			Add: one, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: on.OS, Architecture: on.Architecture}}})
 	}
 	return mutate.Annotations(index, m.origin(image)).(v1.ImageIndex), nil
 }

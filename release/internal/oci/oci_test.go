@@ -79,7 +79,7 @@ func makeAll(t *testing.T, repository string) (string, []Made) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := Maker{Source: checkout, Lock: lock, Work: work, Archive: &debian.Archive{Dir: cache, Archives: archives, Say: t.Output()}}
+	m := Maker{Source: checkout, Lock: lock, Work: work, Platforms: source.Platforms(), Archive: &debian.Archive{Dir: cache, Archives: archives, Say: t.Output()}}
 	dir := filepath.Join(work, "images")
 	made, err := m.Layout(t.Context(), "registry.example.com/theseus", dir)
 	if err != nil {

@@ -80,6 +80,12 @@ type Platform struct{ OS, Architecture string }
 
 func (p Platform) String() string { return p.OS + "/" + p.Architecture }
 
+// Platforms are what the command line is released for. Images are made for those with Linux.
+func Platforms() []Platform {
+	return []Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"},
+		{OS: "darwin", Architecture: "amd64"}, {OS: "darwin", Architecture: "arm64"}}
+}
+
 // Host is the platform of this machine.
 func Host(ctx context.Context) (Platform, error) {
 	out, err := run(exec.CommandContext(ctx, "go", "env", "GOHOSTOS", "GOHOSTARCH"))
