@@ -148,7 +148,7 @@ func certManagers(t *testing.T, p *pair, http int, records ...string) (blue, gre
 			"-f", gateways+"gateways.yaml", "-f", gateways+"gatewayclasses.yaml", "-f", gateways+"httproutes.yaml")
 		c.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=1m")
 		c.kubectl(t, "", "create", "namespace", "cert-manager")
-		said := c.keep(t, "cert-manager", exec.Command(program, c.kubeconfig, nameserver, strconv.Itoa(http)))
+		said := c.keep(t, "cert-manager", false, program, c.kubeconfig, nameserver, strconv.Itoa(http))
 		t.Cleanup(func() {
 			if t.Failed() {
 				state, _ := c.try(c.kubeconfig, "", "-n", "shop", "describe", "certificate,certificaterequest,order,challenge") // for the reader

@@ -112,27 +112,52 @@ func (c *cluster) write(t testing.TB, file string, port int, client pki.Pair) {
 	}
 }
 
-// run keeps a program of Kubernetes running until the test ends.
+// run keeps a program of Kubernetes running until the test ends. One that ends by itself is started again, as a kubelet
+// would do it: an API server, for example, gives up when etcd does not answer in time.
 func (c *cluster) run(t testing.TB, name string, args ...string) {
 	t.Helper()
-	c.keep(t, name, exec.Command(c.kube, args...))
+	c.keep(t, name, true, c.kube, args...)
 }
 
-// keep keeps a program running until the test ends, and returns the file of all that it says.
-func (c *cluster) keep(t testing.TB, name string, cmd *exec.Cmd) string {
+// keep keeps a program running until the test ends, and returns the file of all that it says. The end of the file is shown
+// if the test fails. again says whether a program that ends by itself is started again.
+func (c *cluster) keep(t testing.TB, name string, again bool, program string, args ...string) string {
 	t.Helper()
 	log, err := os.Create(filepath.Join(c.dir, name+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, c.dir
-	if err := cmd.Start(); err != nil {
+	ctx, stop := context.WithCancel(context.Background())
+	start := func() (*exec.Cmd, error) {
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, c.dir
+		return cmd, cmd.Start()
+	}
+	cmd, err := start()
+	if err != nil {
+		stop()
 		t.Fatal(err)
 	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for err == nil {
+			why := cmd.Wait()
+			if ctx.Err() != nil || !again {
+				return
+			}
+			fmt.Fprintf(log, "== %s ended by itself: %v. It is started again.\n", name, why)
+			time.Sleep(time.Second) // as little as a kubelet waits
+			cmd, err = start()
+		}
+	}()
 	t.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // it may be gone
-		cmd.Wait()         //nolint:errcheck // killed
+		stop()
+		<-ended
 		log.Close()
+		if said, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
+			t.Logf("%s of %s said at last:\n%s", name, c.name, said[max(0, len(said)-3000):])
+		}
 	})
 	return log.Name()
 }
