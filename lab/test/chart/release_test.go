@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/pki"
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
@@ -24,37 +25,35 @@ const repository = "../../.."
 const kills = 10
 
 // TestRelease makes a release, and does with it what its users do: the images are pushed to a registry of their own,
-// the chart of the release is installed from there, and the controller moves the cluster to Calico. Its process is killed
-// ten times on the way. Nodes pull all images of Theseus by digest from that registry; the lab gives them none.
+// the chart of the release is installed from there, and a Change makes the controller move the cluster to Calico, all by the
+// script of the documentation. The controller is killed ten times on the way. Nodes pull all images of Theseus by digest from
+// that registry; the lab gives them none. Another machine fetches the report.
 func TestRelease(t *testing.T) {
-	rigtest.Full(t, "a whole release, pushed to a registry, installed by its chart, and its controller killed ten times (15 minutes)")
 	helm, err := rigtest.Program("helm")
 	if err != nil {
 		t.Fatal(err)
 	}
 	release := unpacked(t)
-	rig := rigtest.Unstarted(t, bin, "rel", 2, "--max-lost", "50", "--max-gap", "10s", "--bake", "1s")
-	rig.Theseus, rig.Strategy = filepath.Join(release, "theseus"), "adopt"
+	rig := rigtest.Unstarted(t, bin, "rel", 3)
+	rig.Theseus = filepath.Join(release, "theseus")
 	if err := rig.Up(t.Context(), "flannel"); err != nil {
 		t.Fatal(err)
 	}
 	c := &cluster{Rig: rig, t: t, home: t.TempDir(), path: helm}
 	c.withoutImages()
-	rig.Registry = c.registry(release)
+	registry := c.registry(release)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	before := c.pods()
-	c.mustHelm("install", "theseus", filepath.Join(release, "theseus-0.2.0.tgz"), "--create-namespace", "--wait", "--timeout", "3m", "--set", "image.registry="+rig.Registry)
-	plan, err := rig.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	before, begun := c.pods(), time.Now()
+	script := c.script(release, registry)
+	ended := make(chan error, 1)
+	go func() { ended <- script.Run() }()
+	c.killOften(kills, ended)
+	if err := <-ended; err != nil {
+		t.Fatalf("the script: %v\n%s", err, c.state())
 	}
-	c.grant(plan)
-	laptop := rigtest.Start(t, rig, "laptop", "apply", plan, "--in-cluster", "--yes")
-	laptop.Until("is in the cluster")
-	c.killOften(kills)
-	laptop.Ends(0)
+	t.Logf("from a cluster with flannel to a report of its migration, with 3 nodes: %s", time.Since(begun).Round(time.Second))
 
 	cost := rigtest.NothingLost(t, rig, 3*time.Minute, "after an adoption by the controller of a release")
 	t.Logf("nothing lost of %d requests", cost.Sent())
@@ -62,20 +61,57 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
-	rigtest.Run(t, rig, "third", 0, []string{"0 lost"}, "report")
+	rigtest.Run(t, rig, "third", 0, []string{" 0 restarts, 0 lost probes of "}, "report")
 	c.uninstall()
 }
 
-// unpacked makes a release of the commit that is checked out, and unpacks what this machine needs of it: the program, the
+// script is the documentation's script, with the tools that it needs on its PATH, in a folder of its own.
+func (c *cluster) script(release, registry string) *exec.Cmd {
+	c.t.Helper()
+	kube, err := rigtest.Program(build.Kube(build.KubernetesVersions()[0]))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	manifest, err := c.ManifestFile(c.t.Context(), "calico")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	example, err := filepath.Abs(repository + "/docs/examples/in-the-cluster.sh")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	dir := c.t.TempDir()
+	for name, content := range map[string]string{
+		"helm":    "#!/bin/sh\nexec " + c.path + " \"$@\"\n",
+		"kubectl": "#!/bin/sh\nexec " + kube + " kubectl \"$@\"\n",
+		"theseus": "#!/bin/sh\nexec " + c.Theseus + " \"$@\"\n",
+		"change.yaml": `{apiVersion: theseus.dev/v1alpha1, kind: Change, metadata: {name: to-calico}, spec: {to: calico, strategy: adopt,
+manifestFrom: {configMap: calico}, probeIntervalMillis: 60, maxLost: 50, maxGapMillis: 10000, bakeSeconds: 1}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(example, filepath.Join(release, "theseus-0.2.0.tgz"), "change.yaml", manifest, "--set", "image.registry="+registry, "--timeout", "3m")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, c.Out, c.Out
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "KUBECONFIG="+filepath.Join(c.Dir, "kubeconfig"),
+		"HELM_CACHE_HOME="+c.home, "HELM_CONFIG_HOME="+c.home, "HELM_DATA_HOME="+c.home)
+	return cmd
+}
+
+// unpacked makes a release of the commit that is checked out, for this machine's platform, and unpacks what this machine needs of it: the program, the
 // layout with the images, and the chart.
 func unpacked(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
+	made := filepath.Join(dir, "release")
+	release := exec.Command("go", "run", "./cmd/theseus-release", "--repository", "..", "release", "v0.2.0", "--platform", "linux/amd64", "--dir", made)
+	release.Dir = filepath.Join(repository, "release")
 	for _, command := range []*exec.Cmd{
-		exec.Command("make", "-C", repository, "release", "VERSION=v0.2.0"),
-		exec.Command("tar", "-xzf", repository+"/bin/release/theseus_v0.2.0_linux_amd64.tar.gz", "-C", dir, "theseus"),
-		exec.Command("tar", "-xzf", repository+"/bin/release/theseus_v0.2.0_images.tar.gz", "-C", dir),
-		exec.Command("cp", repository+"/bin/release/theseus-0.2.0.tgz", dir),
+		release,
+		exec.Command("tar", "-xzf", made+"/theseus_v0.2.0_linux_amd64.tar.gz", "-C", dir, "theseus"),
+		exec.Command("tar", "-xzf", made+"/theseus_v0.2.0_images.tar.gz", "-C", dir),
+		exec.Command("cp", made+"/theseus-0.2.0.tgz", dir),
 	} {
 		if out, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, out)
@@ -104,7 +140,7 @@ func (c *cluster) registry(release string) string {
 		c.t.Fatal(err)
 	}
 	dir, address := c.t.TempDir(), netip.AddrPortFrom(lab.GatewayIP(), 5000).String()
-	authority, err := pki.NewAuthority("registry", time.Now())
+	authority, err := pki.NewAuthority("the authority of the registry", time.Now())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -146,16 +182,25 @@ func (c *cluster) registry(release string) string {
 	return registry
 }
 
-// killOften kills the controller's process, once whenever another part of the steps is done.
-func (c *cluster) killOften(times int) {
+// killOften kills the controller, once whenever another part of the steps is done: in turns its process and its whole pod, since a
+// kubelet waits longer each time before it starts a process of the same pod again.
+func (c *cluster) killOften(times int, ended chan error) {
 	c.t.Helper()
 	for i := 1; i <= times; i++ {
-		rigtest.Until(c.t, fmt.Sprintf("%d of %d parts of the migration are done", i, times+1), func() bool {
-			done, total, _ := strings.Cut(c.kubectl("", "get", "migrations", "-o", "jsonpath={.items[0].status.done}/{.items[0].status.total}"), "/")
+		rigtest.Within(c.t, 6*time.Minute, fmt.Sprintf("%d of %d parts of the migration are done", i, times+1), func() bool {
+			if len(ended) > 0 {
+				c.t.Fatalf("the script has ended: %v\n%s", <-ended, c.state())
+			}
+			said, _ := c.Kubectl(c.t.Context(), nil, "-n", namespace, "get", "migrations", "-o", "jsonpath={range .items[*]}{.status.done}/{.status.total}{end}")
+			done, total, _ := strings.Cut(strings.TrimSpace(said), "/") // nothing is said before there is one
 			steps, err := strconv.Atoi(done)
 			all, err2 := strconv.Atoi(total)
-			return err == nil && err2 == nil && steps*(times+1) >= i*all
+			return err == nil && err2 == nil && all > 0 && steps*(times+1) >= i*all
 		})
-		c.killController()
+		if i%2 == 1 {
+			c.killController()
+		} else {
+			c.deleteController()
+		}
 	}
 }
