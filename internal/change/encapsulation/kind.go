@@ -31,7 +31,7 @@ func comes(r *kind.Request, source *cni.Installation) (*cni.Installation, error)
 }
 
 func summary(p *kind.Plan) string {
-	text := fmt.Sprintf("Traffic of %s between nodes (IPPool %s, %s): from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Encapsulation.Pool,
+	text := fmt.Sprintf("Traffic of %s between nodes (IPPool %s, %s): from %s to %s, strategy %s: %s.\n", p.Source.Title(), p.Encapsulation.Pool,
 		strings.Join(p.Encapsulation.Ranges, ", "), p.From(), p.To(), p.Strategy, p.Reason)
 	if p.Encapsulation.Reserves != "" {
 		text += fmt.Sprintf("The IPReservation %s stays. It keeps former tunnel addresses from pods, because connections of nodes may still use them.\n", p.Encapsulation.Reserves)

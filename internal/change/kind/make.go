@@ -88,5 +88,5 @@ func Stays(r *Request, source *cni.Installation) (*cni.Installation, error) {
 
 // Named is a network with its version and ranges, for people.
 func Named(network cni.Installation) string {
-	return strings.TrimSpace(network.CNI+" "+network.Version) + " (" + strings.Join(network.PodCIDRs, ", ") + ")"
+	return strings.TrimSpace(network.Title()+" "+network.Version) + " (" + strings.Join(network.PodCIDRs, ", ") + ")"
 }

@@ -222,10 +222,10 @@ func TestChosen(t *testing.T) {
 		reason         string
 	}{
 		{"nothing said", "", "", func(*request) {}, "adopt ", "running pods can move"},
-		{"a range said", "", "10.96.0.0/16", func(*request) {}, "recreate 10.96.0.0/16", "flannel and calico have different ranges"},
+		{"a range said", "", "10.96.0.0/16", func(*request) {}, "recreate 10.96.0.0/16", "flannel and Calico have different ranges"},
 		{"adopt, or else a range", "adopt", "10.96.0.0/16", func(*request) {}, "adopt ", "running pods can move"},
 		{"adopt, and it cannot be", "adopt", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "pods cannot be adopted (node node-2 runs cri-o://1.30, "},
-		{"recreate, and it could be otherwise", "recreate", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "flannel and calico have different ranges"},
+		{"recreate, and it could be otherwise", "recreate", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "flannel and Calico have different ranges"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := adoption(t)

@@ -30,7 +30,7 @@ func lines[T any](runs []compact.Run[T], say func(T) string) (all []string) {
 		}
 		same := "the same"
 		if len(run.First) > 1 {
-			same = fmt.Sprintf("these %d", len(run.First))
+			same = fmt.Sprintf("the same %d actions", len(run.First))
 		}
 		all[len(all)-1] += "; " + same + " for " + others
 		if run.Batches > 1 {

@@ -65,7 +65,7 @@ func TestPool(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		book := plan.Runbook(p)
-		if !strings.Contains(book, "Pods of calico from IPPool ") || !strings.Contains(book, "What happens to every workload") ||
+		if !strings.Contains(book, "Pods of Calico from IPPool ") || !strings.Contains(book, "What happens to every workload") ||
 			strings.Contains(book, "stays for the addresses of the nodes' tunnels") != (vxlan == "Always") {
 			t.Errorf("the runbook:\n%s", book)
 		}

@@ -126,7 +126,7 @@ func TestReflectors(t *testing.T) {
 			if again, err := plan.Read(data); err != nil || again.Hash != p.Hash {
 				t.Errorf("%v", err)
 			}
-			if book := plan.Runbook(p); !strings.Contains(book, "BGP of calico: from ") || !strings.Contains(book, "Pods keep running") {
+			if book := plan.Runbook(p); !strings.Contains(book, "BGP of Calico: from ") || !strings.Contains(book, "Pods keep running") {
 				t.Errorf("the runbook:\n%s", book)
 			}
 		})

@@ -56,7 +56,7 @@ func TestRolloutIsReadAsWritten(t *testing.T) {
 		t.Errorf("%s %s", again.Hash, again.Rollout)
 	}
 	text := plan.Runbook(p)
-	for _, want := range []string{"nftablesMode=Enabled (iptables to nftables) on calico", "Pods keep running", "Gate: ", "Make the value permanent", "restore nftablesMode for the cluster"} {
+	for _, want := range []string{"nftablesMode=Enabled (iptables to nftables) on Calico", "Pods keep running", "Gate: ", "Set the value for the whole cluster", "restore nftablesMode for the cluster"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}
@@ -143,7 +143,7 @@ func TestRolloutOfAnyFlag(t *testing.T) {
 	r.change.Dataplane, r.change.Flag = "", "iptablesRefreshInterval=60s"
 	p := mustMake(t, r)
 	text := plan.Runbook(p)
-	for _, want := range []string{"iptablesRefreshInterval=1m0s on calico", "reports IptablesRefreshInterval=60000000000", "reports IptablesRefreshInterval=180000000000", "The rules of the node stay in place"} {
+	for _, want := range []string{"iptablesRefreshInterval=1m0s on Calico", "reports IptablesRefreshInterval=60000000000", "reports IptablesRefreshInterval=180000000000", "The rules of the node stay in place"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}

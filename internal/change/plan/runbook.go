@@ -198,7 +198,7 @@ const mostWorkloads = 10
 // chapters are the titles of runs of steps that plans of several kinds have, by their groups.
 func chapters() map[string]string {
 	all := map[string]string{
-		"prepare": "Prepare", "joint": "Run both networks on every node", "switch": "Move", "verify": "Move", "remove": "Remove the old network", "finish": "Finish",
+		"prepare": "Prepare", "joint": "Run both networks on every node", "switch": "Move", "verify": "Check that all pods have moved", "remove": "Remove the old network", "finish": "Finish",
 	}
 	for _, k := range kinds() {
 		maps.Copy(all, k.Words.Chapters)

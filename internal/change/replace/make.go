@@ -86,12 +86,12 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 
 func reason(source *cni.Installation, target *cni.Target) string {
 	return fmt.Sprintf("%s and %s have different ranges, interfaces and tunnels, so both can run on every node while the pods move",
-		source.CNI, target.Installation.CNI)
+		source.Title(), target.Installation.Title())
 }
 
 func adoptReason(source *cni.Installation, target *cni.Target) string {
 	return fmt.Sprintf("running pods can move from %s to %s, because %s assigns requested addresses and neither network touches the other's interfaces",
-		source.CNI, target.Installation.CNI, target.Installation.CNI)
+		source.Title(), target.Installation.Title(), target.Installation.Title())
 }
 
 // bring prepares the network to come, and says what happens to pods.

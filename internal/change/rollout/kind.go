@@ -32,7 +32,7 @@ func Kind() kind.Kind {
 				return fmt.Sprintf("%s on %s, strategy %s: %s.\n", p.Rollout, kind.Named(p.Source), p.Strategy, p.Reason)
 			},
 			Notes:    notes,
-			Chapters: map[string]string{"fold": "Make the value permanent"},
+			Chapters: map[string]string{"fold": "Set the value for the whole cluster"},
 			Chapter: func(s *step.Step) string {
 				if s.Does == "switch" && s.Gate != nil && s.Gate.Compares() {
 					return "Switch"

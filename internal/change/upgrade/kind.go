@@ -23,7 +23,7 @@ func Kind() kind.Kind {
 		Rules:    rules,
 		Words: kind.Words{
 			Summary: func(p *kind.Plan) string {
-				return fmt.Sprintf("%s from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Upgrade.From, p.Upgrade.To, p.Strategy, p.Reason)
+				return fmt.Sprintf("%s from %s to %s, strategy %s: %s.\n", p.Source.Title(), p.Upgrade.From, p.Upgrade.To, p.Strategy, p.Reason)
 			},
 			Chapters: map[string]string{"upgrade": "Prepare for both versions", "owner": "Upgrade the operator",
 				"before": "Before the agents", "after": "After the agents"},

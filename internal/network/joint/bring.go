@@ -116,7 +116,7 @@ func (b *Builder) applyTarget() {
 			rest = append(rest, Apply(object))
 		}
 	}
-	why := "The agent's DaemonSet runs only on nodes with the label " + v1alpha1.LabelTarget + ", and its CNI configuration gets a file name that container runtimes ignore."
+	why := "Its DaemonSet runs only on nodes with the label " + v1alpha1.LabelTarget + ", and its CNI configuration gets a file name that container runtimes ignore."
 	if maker != nil {
 		why += " The operator creates the agents from " + Name(maker.Ref) + ", which contains both settings. To undo the step, Theseus deletes that object, and the operator " +
 			"removes what it created. The operator's other workloads must be ready before the first agent starts, because agents may depend on them."

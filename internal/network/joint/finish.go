@@ -147,7 +147,7 @@ func (b *Builder) finalForm() {
 	}
 	b.Add(step.Step{
 		Group: "finish", Does: "form",
-		Title:   "Apply your manifest of " + b.TargetName() + " unchanged",
+		Title:   "Apply your manifest of " + b.TargetName() + " as it is",
 		Why:     why,
 		Before:  b.SourceGone(),
 		Actions: actions,
