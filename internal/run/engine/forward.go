@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -161,18 +160,6 @@ func (m *machine) unsettled(st step.Step, actions []step.Action, undo bool) []st
 	return left
 }
 
-// attempt is one try at an action.
-type attempt struct {
-	action step.Action
-	known  *ActionState // from the journal
-	seen   Observation
-	looked bool   // the first observation succeeded, and is in seen
-	record Record // its outcome, if it succeeds
-	done   bool   // its effect was there before
-	before json.RawMessage
-	err    error // of the first attempt
-}
-
 // act observes, writes the intent, acts if needed, and writes the outcome. Of several actions that do not depend on
 // each other, it writes every intent before it starts the first action, and every outcome even if another one failed.
 func (m *machine) act(ctx context.Context, st step.Step, undo bool, actions ...step.Action) error {
@@ -187,41 +174,23 @@ func (m *machine) act(ctx context.Context, st step.Step, undo bool, actions ...s
 			attempts[i].before = known.Before
 		}
 	}
-	together := len(attempts) > 1
-	if together {
+	if len(attempts) > 1 {
 		m.lookTogether(ctx, attempts)
 	}
 	if err := m.intend(ctx, st, attempts, undo); err != nil {
 		return err
 	}
-	if together {
-		m.tryTogether(ctx, attempts, undo)
+	if len(attempts) > 1 {
+		return m.doTogether(ctx, st, attempts, undo)
 	}
-	var good []Record
-	var rest []*attempt
-	for i := range attempts {
-		if a := &attempts[i]; a.done || together && a.err == nil {
-			good = append(good, a.record)
-		} else {
-			rest = append(rest, a)
+	a := &attempts[0]
+	if !a.done {
+		var err error
+		if a.record.Data, err = m.do(ctx, a.action, a.before); err != nil {
+			return m.actionFailed(ctx, st, a.action, a.record, true, err)
 		}
 	}
-	if err := m.append(ctx, good...); err != nil {
-		return err
-	}
-	var first error
-	var follows bool // from the failure of another action, which explains more
-	for _, a := range rest {
-		err := m.finish(ctx, st, a, together)
-		var failed *failure
-		if err != nil && !errors.As(err, &failed) && !errors.Is(err, errInterrupted) {
-			return err // the journal cannot be written
-		}
-		if late := errors.Is(a.err, errNotBegun); err != nil && (first == nil || follows && !late) {
-			first, follows = err, late
-		}
-	}
-	return first
+	return m.append(ctx, a.record)
 }
 
 // intend observes and writes the intents. The inverse comes from the first observation: later ones may already see the
@@ -252,68 +221,6 @@ func (m *machine) intend(ctx context.Context, st step.Step, attempts []attempt, 
 		attempts[i].before = m.state.Find(st.ID).action(attempts[i].action.ID, undo).Before
 	}
 	return nil
-}
-
-// lookTogether observes several actions. Those whose observation fails are observed again by intend.
-func (m *machine) lookTogether(ctx context.Context, attempts []attempt) {
-	var calls []func()
-	for i := range attempts {
-		a := &attempts[i]
-		calls = append(calls, func() {
-			seen, err := m.deps.Actor.Observe(ctx, a.action, a.before)
-			a.seen, a.looked = seen, err == nil
-		})
-	}
-	m.together(calls)
-}
-
-// errNotBegun is the error of an action that was to be done with others, of which one failed before this one began.
-var errNotBegun = errors.New("not begun, because another action of its group failed")
-
-// tryTogether makes the first attempt at each action that is not done. When one fails for good, those that are under way end, and
-// the others do not begin; unless they take something back, which is better done on the other nodes than on none.
-func (m *machine) tryTogether(ctx context.Context, attempts []attempt, undo bool) {
-	var calls []func()
-	var failed atomic.Bool
-	for i := range attempts {
-		if a := &attempts[i]; !a.done {
-			calls = append(calls, func() {
-				if failed.Load() || ctx.Err() != nil {
-					a.err = errNotBegun
-					return
-				}
-				a.record.Data, a.err = m.try(ctx, a.action, a.before)
-				if a.err != nil && !transient(a.err) && !undo {
-					failed.Store(true)
-				}
-			})
-		}
-	}
-	m.together(calls)
-}
-
-func (m *machine) together(calls []func()) {
-	if m.deps.Together != nil {
-		m.deps.Together(calls)
-		return
-	}
-	for _, call := range calls {
-		call()
-	}
-}
-
-// finish does an action that was not tried yet, or whose first attempt met an outage, and writes the outcome.
-func (m *machine) finish(ctx context.Context, st step.Step, a *attempt, tried bool) error {
-	if errors.Is(a.err, errNotBegun) && ctx.Err() != nil {
-		return errInterrupted // the next run does it
-	}
-	if !tried || a.err != nil && (ctx.Err() != nil || transient(a.err)) {
-		a.record.Data, a.err = m.do(ctx, a.action, a.before)
-	}
-	if a.err != nil {
-		return m.actionFailed(ctx, st, a.action, a.record, true, a.err)
-	}
-	return m.append(ctx, a.record)
 }
 
 // intent is the record before an action.

@@ -1,0 +1,108 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// outageInGroup is a run of one group on five nodes, the first of which is done when the API server goes away for some time.
+// sizes are the numbers of actions that were tried together.
+func outageInGroup(t *testing.T, away time.Duration) (b *bench, sizes *[]int) {
+	t.Helper()
+	var actions []step.Action
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		actions = append(actions, node("join-"+name, name, step.VerbJoin))
+	}
+	b = newBench(&plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{{ID: "join", Actions: beside(actions...), Gate: gate("joined")}}}, newWorld())
+	sizes = &[]int{}
+	b.together = func(calls []func()) {
+		*sizes = append(*sizes, len(calls))
+		for _, call := range calls {
+			call()
+		}
+	}
+	var back time.Time
+	b.hook(func(point string) error {
+		if point == "before doing join-b" && back.IsZero() {
+			back = b.clock.now.Add(away)
+		}
+		if b.clock.now.Before(back) {
+			return engine.ErrUnavailable
+		}
+		return nil
+	})
+	return b, sizes
+}
+
+// TestOutageInGroup: after an outage in the middle of a group, the rest of the group is done together.
+func TestOutageInGroup(t *testing.T) {
+	b, sizes := outageInGroup(t, 20*time.Second)
+	outcome, err := b.run(t.Context())
+	if err != nil || outcome.End != engine.EndDone {
+		t.Fatalf("%+v, %v", outcome, err)
+	}
+	if want := []int{5, 5, 4}; !slices.Equal(*sizes, want) { // the looks, the first tries, and the tries after the outage
+		t.Errorf("tried together: %v, want %v", *sizes, want)
+	}
+}
+
+// TestPauseInGroup: a pause, a rollback or a stop that is requested during the outage is followed before the rest of the group
+// begins, and the next run continues with the rest together.
+func TestPauseInGroup(t *testing.T) {
+	for _, asked := range []struct {
+		desire v1alpha1.Desire
+		end    engine.End
+	}{{v1alpha1.DesirePause, engine.EndPaused}, {v1alpha1.DesireRollback, engine.EndStopped}} {
+		t.Run(string(asked.desire), func(t *testing.T) {
+			b, sizes := outageInGroup(t, 20*time.Second)
+			b.world.desire = v1alpha1.DesireRun
+			hook := b.world.hook
+			b.hook(func(point string) error {
+				err := hook(point)
+				if err != nil {
+					b.world.desire = asked.desire
+				}
+				return err
+			})
+			outcome, err := b.run(t.Context())
+			if err != nil || outcome.End != asked.end {
+				t.Fatalf("%+v, %v", outcome, err)
+			}
+			for name := range b.world.objects {
+				if name != "Agent/a" || asked.end == engine.EndStopped {
+					t.Errorf("%s was changed after the %s", name, asked.desire)
+				}
+			}
+			if asked.end == engine.EndStopped {
+				return
+			}
+			*sizes, b.world.desire = nil, v1alpha1.DesireRun
+			if outcome, err = b.run(t.Context()); err != nil || outcome.End != engine.EndDone {
+				t.Fatalf("resumed: %+v, %v", outcome, err)
+			}
+			if want := []int{4, 4}; !slices.Equal(*sizes, want) || len(b.world.objects) != 5 {
+				t.Errorf("resumed together: %v, want %v; %d nodes", *sizes, want, len(b.world.objects))
+			}
+		})
+	}
+}
+
+// TestOutageInGroupLasts: an outage that does not end ends the run, and the next one continues.
+func TestOutageInGroupLasts(t *testing.T) {
+	b, _ := outageInGroup(t, 11*time.Minute)
+	outcome, err := b.run(t.Context())
+	if fmt.Sprint(outcome.End) != "needs-person" {
+		t.Fatalf("%+v, %v", outcome, err)
+	}
+	b.clock.now = b.clock.now.Add(10 * time.Minute)
+	if outcome, err = b.run(t.Context()); err != nil || outcome.End != engine.EndDone {
+		t.Fatalf("resumed: %+v, %v", outcome, err)
+	}
+}
