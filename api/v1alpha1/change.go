@@ -157,7 +157,8 @@ type ChangeFinding struct {
 // Migration.
 const ConditionPlanned = "Planned"
 
-// The reasons of ConditionPlanned, besides ReasonWaiting, ReasonBlocked, ReasonNotSupported and ReasonRetrying.
+// The reasons of ConditionPlanned, besides ReasonWaiting, ReasonBlocked, ReasonNotSupported, ReasonTooLarge and
+// ReasonRetrying.
 const (
 	// Planned is true because the spec has a plan, or because its Migration began before the spec was edited.
 	ReasonPlanned = "Planned"
@@ -169,6 +170,7 @@ const (
 	ReasonRefused         = "Refused"         // this change cannot be made on this cluster
 	ReasonManifestMissing = "ManifestMissing" // the ConfigMap or its key does not exist
 	ReasonManifestInvalid = "ManifestInvalid" // the manifests cannot be read, or have a secret
+	ReasonTooMany         = "TooMany"         // the cluster has more Changes than the controller plans
 )
 
 // AnnotationChange is on a Migration that was made for a Change. Its value is a ChangeOrigin as JSON.

@@ -119,6 +119,7 @@ const (
 	ReasonNotSupported  = "NotSupported"  // the controller runs no plans of this kind
 	ReasonUnknownFormat = "UnknownFormat" // another release wrote the plan or the journal
 	ReasonBadWindows    = "BadWindows"    // a window is not valid, or none is long enough for the next step
+	ReasonTooLarge      = "TooLarge"      // the controller has too little memory for the plan
 	ReasonHealthy       = "Healthy"
 	// Complete is true because every step is done, or false.
 	ReasonDone       = "Done"

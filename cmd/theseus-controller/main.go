@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/version"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/changes"
 	"github.com/theseus-cni/theseus/internal/run/controller"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -140,12 +142,19 @@ func run(ctx context.Context, args []string) error {
 	reach.register(flags)
 	dir := flags.String("state-dir", "/var/lib/theseus", "`folder` for the copies of journals, the evidence, and the API servers' addresses")
 	approvals := flags.Int("approvals", 1, "how many users must approve a plan before it runs")
+	memory := flags.Int64("memory", 0, "`bytes` of memory that this process may use; 0 means 1 GiB")
 	planning := flags.Bool("planning", true, "make plans for Changes")
 	image := flags.String("agent-image", "", "`image` of theseus-agent for Changes that name none; empty: the one of this release")
 	registry := flags.String("image-registry", "", "`registry`, and folder in it, that has the images of Theseus' releases; empty: that of the release")
 	health := flags.String("health", net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortController)), "`address` that serves /healthz")
 	if err := parse(flags, args); err != nil {
 		return err
+	}
+	if *memory < 0 {
+		return usage{fmt.Errorf("--memory %d: it must not be negative", *memory)}
+	}
+	if *memory > 0 {
+		debug.SetMemoryLimit(*memory / 10 * 9) // the collector works harder before the kernel ends the process
 	}
 	if *approvals < 1 {
 		return usage{fmt.Errorf("--approvals %d: at least one user must approve a plan", *approvals)}
@@ -168,7 +177,7 @@ func run(ctx context.Context, args []string) error {
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.Typed.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
 	c := &controller.Controller{
-		Client: client, Holder: holder(), Approvals: *approvals, Dir: *dir, Version: version.Read().Version, Out: printable.NewWriter(os.Stdout),
+		Client: client, Holder: holder(), Approvals: *approvals, Memory: admission.Memory(*memory), Dir: *dir, Version: version.Read().Version, Out: printable.NewWriter(os.Stdout),
 		Events: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: manifest.ControllerName}),
 	}
 	stop, err := serve(*health, c.Healthy)
@@ -178,7 +187,7 @@ func run(ctx context.Context, args []string) error {
 	defer stop()
 	if *planning {
 		planner := &changes.Planner{Client: client, Holder: c.Holder + " (plans)", Version: c.Version, Out: c.Out, Events: c.Events,
-			AgentImage: agentimage.Of(*image, *registry)}
+			AgentImage: agentimage.Of(*image, *registry), Memory: admission.Memory(*memory)}
 		defer alongside(ctx, planner.Run)()
 	}
 	return c.Run(ctx)

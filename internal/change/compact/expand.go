@@ -17,7 +17,22 @@ const maxExpanded = 512 << 20
 
 // Expand makes the steps of a form. It fails on a form that Fold would not make: one that names a procedure, a wave or a list
 // of nodes that is not there, has fields that are unknown, or is larger than 512 MiB.
-func Expand(f Form, c Cluster) ([]step.Step, error) { return newExpander(c).form(f) }
+func Expand(f Form, c Cluster) ([]step.Step, error) { return ExpandWithin(f, c, maxExpanded) }
+
+// ExpandWithin is Expand for steps of at most so many bytes as JSON, and at most maxExpanded. For more, the error is a *TooLarge.
+func ExpandWithin(f Form, c Cluster, most int) ([]step.Step, error) {
+	e := newExpander(c)
+	e.left = min(most, maxExpanded)
+	e.most = e.left
+	return e.form(f)
+}
+
+// TooLarge is the error for what takes more bytes than Limit.
+type TooLarge struct{ Limit int }
+
+func (t *TooLarge) Error() string {
+	return fmt.Sprintf("the steps are too large: they take more than %d MiB", t.Limit>>20)
+}
 
 func (e *expander) form(f Form) ([]step.Step, error) {
 	for name, text := range f.Procedures {
@@ -38,7 +53,7 @@ func (e *expander) form(f Form) ([]step.Step, error) {
 
 func newExpander(c Cluster) *expander {
 	every, _ := json.Marshal(c.All) // strings alone
-	return &expander{cluster: c, all: every, procedures: map[string]*shape{}, left: maxExpanded}
+	return &expander{cluster: c, all: every, procedures: map[string]*shape{}, left: maxExpanded, most: maxExpanded}
 }
 
 // strict reads JSON in which every field must be known.
@@ -53,7 +68,7 @@ type expander struct {
 	cluster    Cluster
 	all        []byte // every node, as JSON
 	procedures map[string]*shape
-	left       int // bytes
+	left, most int // bytes
 }
 
 // scope is what names in a step stand for.
@@ -201,7 +216,7 @@ func numbered(id string) func(a *step.Action, i int, together bool) {
 func expand[T any](e *expander, folded []json.RawMessage, in scope, place func(entry *T, i int, together bool)) (entries []T, err error) {
 	add := func(text []byte, together bool) error {
 		if e.left -= len(text); e.left < 0 {
-			return fmt.Errorf("the steps are too large: they take more than %d MiB", maxExpanded>>20)
+			return &TooLarge{e.most}
 		}
 		var entry T
 		if err := strict(text, &entry); err != nil {

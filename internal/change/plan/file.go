@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,7 +168,11 @@ func headOf(data []byte) (head metav1.TypeMeta, err error) {
 
 // Decode takes a plan from YAML or JSON as it is. Fields that are unknown, and other formats, are an error. YAML's own reader
 // takes many times the time and memory, so it gets only what a person wrote in another form than Write's.
-func Decode(data []byte) (*Plan, error) {
+func Decode(data []byte) (*Plan, error) { return DecodeWithin(data, math.MaxInt) }
+
+// DecodeWithin is Decode for a plan whose steps have at most so many bytes when they are written out. For more, the error is a
+// *TooLarge.
+func DecodeWithin(data []byte, most int) (*Plan, error) {
 	if !json.Valid(data) {
 		written, ok := document.JSON(data)
 		if !ok {
@@ -186,15 +191,18 @@ func Decode(data []byte) (*Plan, error) {
 	if err := canonical.Once(data); err != nil {
 		return nil, err
 	}
-	return d.expand()
+	return d.expand(most)
 }
 
+// TooLarge is the error for a plan that is larger than a limit.
+type TooLarge = compact.TooLarge
+
 // expand makes the plan of what was stored.
-func (d *stored) expand() (*Plan, error) {
+func (d *stored) expand(most int) (*Plan, error) {
 	if d.Format != Format {
 		return nil, fmt.Errorf("its format is %d, and this version reads format %d", max(d.Format, 1), Format)
 	}
-	steps, err := compact.Expand(compact.Form{Procedures: d.Procedures, Steps: d.Steps}, nodes(&d.Plan))
+	steps, err := compact.ExpandWithin(compact.Form{Procedures: d.Procedures, Steps: d.Steps}, nodes(&d.Plan), most)
 	if err != nil {
 		return nil, err
 	}

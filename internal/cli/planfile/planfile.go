@@ -53,7 +53,7 @@ func write(a *app.App, p *plan.Plan, key, next string) error {
 	if err != nil {
 		return err
 	}
-	if err := journal.Fits(p); err != nil {
+	if _, err := journal.Fits(p); err != nil {
 		fmt.Fprintf(a.Err, "note: theseus apply will refuse this plan: %v\n", err)
 	}
 	switch a.Output {

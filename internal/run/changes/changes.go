@@ -26,6 +26,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
@@ -43,6 +44,8 @@ type Planner struct {
 	Client *kube.Client
 	// Holder names this process for the lock.
 	Holder string
+	// Memory is what this process may use.
+	Memory admission.Memory
 	// AgentImage is the image of the agent for Changes that name none; "" if this build knows none.
 	AgentImage string
 	// Version is that of this program.
@@ -97,7 +100,10 @@ func (p *Planner) turn(ctx context.Context) error {
 	}
 	p.forget(all, migrations)
 	inOrder(all)
-	for i := range all {
+	for i := range all[min(len(all), maxChanges):] {
+		failures = append(failures, p.write(ctx, &all[maxChanges+i], tooMany(), nil))
+	}
+	for i := range all[:min(len(all), maxChanges)] {
 		change := &all[i]
 		if change.DeletionTimestamp != nil {
 			continue
@@ -181,15 +187,14 @@ func (p *Planner) planOf(ctx context.Context, own *v1alpha1.Migration) (*facts, 
 	if facts, ok := p.plans[own.Spec.PlanHash]; ok {
 		return facts, nil
 	}
-	made, _, err := journal.Load(ctx, p.Client.Dynamic, own.Name)
+	made, _, err := journal.LoadWithin(ctx, p.Client.Dynamic, own.Name, p.Memory.PlanBytes())
 	if apierrors.IsNotFound(err) || err != nil && passes(err) {
 		return nil, err
 	}
-	p.plans[own.Spec.PlanHash] = nil
-	if err == nil {
-		p.plans[own.Spec.PlanHash] = known(made)
+	if err != nil {
+		return p.learn(own.Spec.PlanHash, nil), nil
 	}
-	return p.plans[own.Spec.PlanHash], nil
+	return p.learn(own.Spec.PlanHash, known(made)), nil
 }
 
 // compare says what has changed in the cluster since the plan of a Migration was made; "" if nothing has.
@@ -254,24 +259,37 @@ func (p *Planner) locked(ctx context.Context, do func(context.Context, *kube.Cli
 	return do(held, fenced)
 }
 
-// list reads all Changes. A cluster without their CRD has none.
+// list reads all Changes, of those after the first maxChanges little more than their names. A cluster without their CRD has none.
 func (p *Planner) list(ctx context.Context) ([]v1alpha1.Change, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	list, err := p.Client.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing Changes: %w", err)
-	}
-	all := make([]v1alpha1.Change, len(list.Items))
-	for i := range list.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &all[i]); err != nil {
-			return nil, fmt.Errorf("Change %s: %w", list.Items[i].GetName(), err)
+	var all []v1alpha1.Change
+	options := metav1.ListOptions{Limit: listPage}
+	for {
+		list, err := p.page(ctx, options)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing Changes: %w", err)
+		}
+		for i := range list.Items {
+			var one v1alpha1.Change
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &one); err != nil {
+				return nil, fmt.Errorf("Change %s: %w", list.Items[i].GetName(), err)
+			}
+			all = append(all, one)
+		}
+		bare(all)
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return all, nil
 		}
 	}
-	return all, nil
+}
+
+// page reads one page of the list of Changes.
+func (p *Planner) page(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return p.Client.Dynamic.Resource(resource).List(ctx, options)
 }
 
 // write writes the status of a Change, if it differs. The write fails if another process has written the Change since it was
@@ -287,7 +305,7 @@ func (p *Planner) write(ctx context.Context, change *v1alpha1.Change, d draft, o
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.Change{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Change"},
 		ObjectMeta: metav1.ObjectMeta{Name: change.Name, UID: change.UID, ResourceVersion: change.ResourceVersion},
-		Spec:       change.Spec, Status: next,
+		Status:     next, // the API server keeps the spec
 	})
 	if err != nil {
 		return err

@@ -2,7 +2,9 @@ package changes
 
 import (
 	"context"
+	"fmt"
 	"os"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +81,7 @@ func TestAPIServer(t *testing.T) {
 	first = r.plansAgain(first)
 	r.runs(first)
 	r.withdraws()
+	r.limits()
 }
 
 // refusesInvalid: the API server refuses what can never be planned.
@@ -267,6 +270,51 @@ func (r *rig) withdraws() {
 	}
 	if slices.Sort(of); !slices.Equal(of, []string{"first done", "second "}) {
 		r.Errorf("the migrations are %q", of)
+	}
+}
+
+// limits: of many large Changes the oldest are looked at, the others say why not, and none of their manifests is kept.
+func (r *rig) limits() {
+	r.Helper()
+	var before, after goruntime.MemStats
+	goruntime.GC()
+	goruntime.ReadMemStats(&before)
+	const many, large = maxChanges + 15, 1 << 20
+	for i := range many {
+		if err := r.create(fmt.Sprintf("many-%02d", i), "{to: calico, manifestFrom: {inline: '"+strings.Repeat("x", large)+"'}}"); err != nil {
+			r.Fatal(err)
+		}
+	}
+	r.turn()
+	goruntime.GC()
+	goruntime.ReadMemStats(&after)
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 10*large {
+		r.Errorf("%d MiB are kept of %d Changes", kept>>20, many)
+	}
+	all, err := r.planner.list(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	refused := 0
+	for _, c := range all {
+		planned := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionPlanned)
+		if planned != nil && planned.Reason == v1alpha1.ReasonTooMany {
+			refused++
+			if c.Spec.ManifestFrom != nil || len(c.Status.Next) == 0 {
+				r.Errorf("%s is kept whole, or does not say what to do: %+v", c.Name, c.Status)
+			}
+		}
+	}
+	if refused != len(all)-maxChanges || refused == 0 {
+		r.Errorf("%d of %d Changes are refused", refused, len(all))
+	}
+	version := r.read("many-64").ResourceVersion
+	if spec := r.read("many-64").Spec; spec.ManifestFrom == nil || len(spec.ManifestFrom.Inline) != large {
+		r.Error("the spec of a Change was changed")
+	}
+	r.turn()
+	if r.read("many-64").ResourceVersion != version {
+		r.Error("a status that says the same is written again")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -33,11 +34,10 @@ import (
 // retryAfter is how long a Change is left alone after an error that may go away by itself.
 const retryAfter = 30 * time.Second
 
-// source is the manifests of a Change. problem is why there are none that can be used; nil if they can.
+// source is the manifests of a Change, without their objects: those of many Changes may need more memory than there is.
 type source struct {
-	objects []unstructured.Unstructured
 	digest  string // SHA-256 of their text, in hex; "" if the Change has none, or if they cannot be read
-	problem *draft
+	problem *draft // why there are none that can be used; nil if they can
 }
 
 // read is a source as it was read for a version of a Change.
@@ -66,7 +66,7 @@ func (p *Planner) manifest(ctx context.Context, change *v1alpha1.Change) (source
 	case ok && known.digest == digestOf(text) && known.problem == nil:
 		next.source = known.source
 	default:
-		next.source = decode(text)
+		_, next.source = decode(text)
 	}
 	p.sources[string(change.UID)] = next
 	return next.source, nil
@@ -115,17 +115,34 @@ func (p *Planner) text(ctx context.Context, from *v1alpha1.ManifestSource) (text
 	return all[from.Key], nil, nil
 }
 
+// objects are the manifests of a Change, if they still are those of a source.
+func (p *Planner) objects(ctx context.Context, change *v1alpha1.Change, from source) ([]unstructured.Unstructured, *draft, error) {
+	if change.Spec.ManifestFrom == nil {
+		return nil, nil, nil
+	}
+	text, problem, err := p.text(ctx, change.Spec.ManifestFrom)
+	if problem != nil || err != nil {
+		return nil, problem, err
+	}
+	if digestOf(text) != from.digest {
+		delete(p.sources, string(change.UID))
+		return nil, nil, errors.New("the manifest was edited while the plan was made")
+	}
+	objects, read := decode(text)
+	return objects, read.problem, nil
+}
+
 // decode reads manifests.
-func decode(text string) source {
+func decode(text string) ([]unstructured.Unstructured, source) {
 	objects, err := kube.DecodeObjects("the manifest", strings.NewReader(text))
 	if err == nil {
 		err = propose.NoSecrets(objects)
 	}
 	if err != nil {
 		d := unplanned(v1alpha1.ReasonManifestInvalid, err.Error(), hints(err)...)
-		return source{digest: digestOf(text), problem: &d}
+		return nil, source{digest: digestOf(text), problem: &d}
 	}
-	return source{objects: objects, digest: digestOf(text)}
+	return objects, source{digest: digestOf(text)}
 }
 
 func digestOf(text string) string {
@@ -169,8 +186,7 @@ func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source
 		return nil
 	}
 	p.event(change, corev1.EventTypeNormal, v1alpha1.ReasonPlanned, "Migration "+own.Name+" has the plan "+own.Spec.PlanHash+", which waits for its approval")
-	p.plans[own.Spec.PlanHash] = known(made)
-	return p.write(ctx, change, of(change, own, p.plans[own.Spec.PlanHash]), own)
+	return p.write(ctx, change, of(change, own, p.learn(own.Spec.PlanHash, known(made))), own)
 }
 
 // propose makes a plan; or says why not.
@@ -187,13 +203,24 @@ func (p *Planner) propose(ctx context.Context, change *v1alpha1.Change, from sou
 			"use kubernetesTo, removeLabels, addLabels, labelNodes, clusterIDs and replaceNodes only with `theseus check`")
 		return nil, &d, nil
 	}
+	nodes, err := p.nodes(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := p.Memory.FitsNodes(nodes); err != nil {
+		return nil, why(err), nil
+	}
 	snapshot, err := p.snapshot(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	options := propose.Options(spec, time.Now())
 	options.Skip = map[string]string{propose.CheckOfRights: "the controller gets the permissions for a plan once the plan exists"}
-	checked, err := propose.Check(propose.Input{Snapshot: snapshot, Change: spec, Manifest: from.objects, Options: options})
+	objects, problem, err := p.objects(ctx, change, from)
+	if problem != nil || err != nil {
+		return nil, problem, err
+	}
+	checked, err := propose.Check(propose.Input{Snapshot: snapshot, Change: spec, Manifest: objects, Options: options})
 	if err != nil {
 		return nil, why(err), nil
 	}
@@ -218,7 +245,7 @@ func (p *Planner) propose(ctx context.Context, change *v1alpha1.Change, from sou
 		}
 	}
 	if err == nil {
-		err = journal.Fits(made)
+		err = p.fits(made)
 	}
 	if err != nil {
 		d := why(err)
@@ -226,6 +253,22 @@ func (p *Planner) propose(ctx context.Context, change *v1alpha1.Change, from sou
 		return nil, d, nil
 	}
 	return made, nil, nil
+}
+
+// fits returns an error if a plan is too large for the cluster, or for the controller that will read it.
+func (p *Planner) fits(made *plan.Plan) error {
+	size, err := journal.Fits(made)
+	if err != nil {
+		return err
+	}
+	for i := range made.Steps { // a plan is read with its steps written out
+		text, err := json.Marshal(&made.Steps[i])
+		if err != nil {
+			return err
+		}
+		size += len(text)
+	}
+	return p.Memory.FitsPlan(made.Name, size)
 }
 
 // why is the status for an error of planning.
@@ -280,6 +323,21 @@ func (p *Planner) enter(ctx context.Context, change *v1alpha1.Change, from sourc
 	return own, nil, err
 }
 
+// nodes is the number of nodes. It reads one of them.
+func (p *Planner) nodes(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := p.Client.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, fmt.Errorf("counting nodes: %w", err)
+	}
+	more := int64(0)
+	if list.RemainingItemCount != nil {
+		more = *list.RemainingItemCount
+	}
+	return int64(len(list.Items)) + more, nil
+}
+
 // snapshot reads the cluster.
 func (p *Planner) snapshot(ctx context.Context) (snapshot *cluster.Snapshot, err error) {
 	if p.Snapshot != nil {
@@ -305,6 +363,18 @@ type facts struct {
 	findings []finding.Finding
 	// cluster is a plan with the cluster alone, for plan.Stale.
 	cluster *plan.Plan
+}
+
+// maxFacts bounds the plans of which the facts are kept. The facts of others are read again.
+const maxFacts = 20
+
+// learn keeps the facts of a plan; nil stands for a plan that cannot be read.
+func (p *Planner) learn(hash string, about *facts) *facts {
+	if len(p.plans) >= maxFacts {
+		clear(p.plans)
+	}
+	p.plans[hash] = about
+	return about
 }
 
 // known are the facts of a plan.

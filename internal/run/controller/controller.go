@@ -42,23 +42,26 @@ type Controller struct {
 	Dir string
 	// Version is that of this program.
 	Version string
+	// Memory is what this process may use.
+	Memory admission.Memory
 	// Out gets a line for everything that happens.
 	Out io.Writer
 	// Events records events; it may be nil.
 	Events record.EventRecorder
 
 	plans  map[string]*loaded // by name
+	plan   *plan.Plan         // the one that was read last, until it runs: more do not fit into the memory
 	again  map[string]*pause  // by name
 	turned atomic.Int64       // when the loop turned last, in Unix seconds
 	busy   atomic.Bool        // a run is under way
 	said   string             // the last error of a turn
 }
 
-// loaded is a Migration's plan, or why the controller does not run it.
+// loaded is what is known of a Migration's plan.
 type loaded struct {
 	hash  string
-	plan  *plan.Plan
-	unfit *Obstacle
+	unfit *Obstacle       // why the controller does not run it, or nil
+	takes []time.Duration // the estimates of its steps
 }
 
 // pause is how long the controller leaves a Migration alone after failures in a row.
@@ -148,8 +151,8 @@ func (c *Controller) turn(ctx context.Context) error {
 
 // next is the estimate of the step that a Migration begins next; 0 if its plan has not been read.
 func (c *Controller) next(m *v1alpha1.Migration) time.Duration {
-	if known := c.plans[m.Name]; known != nil && known.plan != nil && m.Status.Done < len(known.plan.Steps) {
-		return time.Duration(known.plan.Steps[m.Status.Done].Estimate)
+	if known := c.plans[m.Name]; known != nil && m.Status.Done < len(known.takes) {
+		return known.takes[m.Status.Done]
 	}
 	return 0
 }
@@ -177,7 +180,27 @@ func (c *Controller) choose(ctx context.Context, ready []v1alpha1.Migration, dec
 	if err := c.write(ctx, m, decided[m.Name].Conditions, nil); err != nil {
 		return err
 	}
-	return c.execute(ctx, m, c.plans[m.Name].plan)
+	p, err := c.take(ctx, m)
+	if err != nil {
+		return err
+	}
+	return c.execute(ctx, m, p)
+}
+
+// take returns the plan of a Migration that was found fit, and does not keep it.
+func (c *Controller) take(ctx context.Context, m *v1alpha1.Migration) (*plan.Plan, error) {
+	if p := c.plan; p != nil && p.Name == m.Name && p.Hash == m.Spec.PlanHash {
+		c.plan = nil
+		return p, nil
+	}
+	delete(c.plans, m.Name)
+	unfit, err := c.unfit(ctx, m)
+	p := c.plan
+	c.plan = nil
+	if err == nil && (unfit != nil || p == nil) {
+		err = fmt.Errorf("%w: the plan of %s is not what was read before", engine.ErrUnavailable, m.Name) // the next turn says what it is
+	}
+	return p, err
 }
 
 // follow does what was decided about a Migration that is not executed.
@@ -218,7 +241,7 @@ func (c *Controller) standing(ctx context.Context, m *v1alpha1.Migration) (engin
 	if err != nil || state.Over() {
 		return state, "", err
 	}
-	p, _, err := journal.Load(ctx, c.Client.Dynamic, m.Name)
+	p, _, err := journal.LoadWithin(ctx, c.Client.Dynamic, m.Name, c.Memory.PlanBytes())
 	if err != nil {
 		return state, "", err
 	}
@@ -243,11 +266,17 @@ func (c *Controller) unfit(ctx context.Context, m *v1alpha1.Migration) (*Obstacl
 		return known.unfit, nil
 	}
 	found := &loaded{hash: m.Spec.PlanHash}
-	p, _, err := journal.Load(ctx, c.Client.Dynamic, m.Name)
+	c.plan = nil
+	p, _, err := journal.LoadWithin(ctx, c.Client.Dynamic, m.Name, c.Memory.PlanBytes())
 	if err != nil && transient(err) {
 		return nil, err
 	}
+	var large *plan.TooLarge
 	switch {
+	case errors.As(err, &large):
+		if found.unfit, err = c.obstacle(ctx, m, err); err != nil {
+			return nil, err
+		}
 	case err != nil:
 		if found.unfit, err = c.obstacle(ctx, m, err); err != nil {
 			return nil, err
@@ -256,7 +285,10 @@ func (c *Controller) unfit(ctx context.Context, m *v1alpha1.Migration) (*Obstacl
 	case p.Hash != m.Spec.PlanHash: // the approvals are of the hash that was listed, and Load has read the Migration again
 		return nil, fmt.Errorf("the plan of %s was changed while it was read: it has the hash %s, not %s", m.Name, p.Hash, m.Spec.PlanHash)
 	default:
-		found.plan = p
+		c.plan = p
+		for _, st := range p.Steps {
+			found.takes = append(found.takes, time.Duration(st.Estimate))
+		}
 		var refusal *admission.Refusal
 		if errors.As(admission.InCluster(p), &refusal) {
 			found.unfit = &Obstacle{refusal.Reason, sentence(refusal.Error(), refusal.Hint())}
@@ -268,6 +300,10 @@ func (c *Controller) unfit(ctx context.Context, m *v1alpha1.Migration) (*Obstacl
 
 // obstacle is why a plan or a journal cannot be used. If another release wrote it, that is the likely cause.
 func (c *Controller) obstacle(ctx context.Context, m *v1alpha1.Migration, err error) (*Obstacle, error) {
+	if large, ok := errors.AsType[*plan.TooLarge](err); ok {
+		refusal := c.Memory.FitsPlan(m.Name, large.Limit+1)
+		return &Obstacle{v1alpha1.ReasonTooLarge, sentence(refusal.Error()+" or more", engine.HintOf(refusal))}, nil
+	}
 	by, failed := journal.WrittenBy(ctx, c.Client.Dynamic, m.Name)
 	if failed != nil && transient(failed) {
 		return nil, failed

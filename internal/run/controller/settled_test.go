@@ -43,7 +43,7 @@ func TestApprovedPlanOnly(t *testing.T) {
 	if _, err := c.unfit(t.Context(), &approved); err == nil || !strings.Contains(err.Error(), "changed while it was read") || c.plans["m"] != nil {
 		t.Errorf("%v, kept: %+v", err, c.plans["m"])
 	}
-	if unfit, err := c.unfit(t.Context(), m); err != nil || unfit != nil || c.plans["m"].plan.Hash != p.Hash {
+	if unfit, err := c.unfit(t.Context(), m); err != nil || unfit != nil || c.plan.Hash != p.Hash {
 		t.Errorf("the plan that was approved: %+v, %v", unfit, err)
 	}
 	other := *p

@@ -45,7 +45,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Add([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff})
 	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, packed []byte) {
-		if p, err := unpack(packed); err == nil && p == nil {
+		if p, err := unpack(packed, maxPlan); err == nil && p == nil {
 			t.Error("no plan, and no error")
 		}
 	})

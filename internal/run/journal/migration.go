@@ -117,6 +117,12 @@ func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage
 // Load reads a Migration and its plan from the cluster. It proves that the plan is sound and is the Migration's own,
 // not that it was approved: a caller that acts on it compares its hash with one from elsewhere.
 func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Plan, *v1alpha1.Migration, error) {
+	return LoadWithin(ctx, client, name, maxPlan)
+}
+
+// LoadWithin is Load for a plan of at most so many bytes, unpacked and with its steps written out. For a larger one, the error
+// is a *plan.TooLarge.
+func LoadWithin(ctx context.Context, client dynamic.Interface, name string, most int) (*plan.Plan, *v1alpha1.Migration, error) {
 	migration, err := get(ctx, client, name)
 	if err != nil {
 		return nil, nil, err
@@ -127,7 +133,7 @@ func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Pla
 	}
 	var p *plan.Plan
 	if err == nil {
-		p, err = unpack(packed)
+		p, err = unpack(packed, most)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("the plan of migration %s: %w", name, err)
@@ -183,7 +189,7 @@ func WrittenBy(ctx context.Context, client dynamic.Interface, name string) (stri
 			return "", err
 		}
 	}
-	if text, err := unzip(packed); err == nil {
+	if text, err := unzip(packed, maxPlan); err == nil {
 		_ = json.Unmarshal(text, &head) // the same; plans in YAML are older than the controller
 	}
 	return head.Theseus, nil
@@ -267,52 +273,58 @@ func patch(ctx context.Context, client dynamic.Interface, kind schema.GroupVersi
 	return err
 }
 
-// Fits returns an error if a plan is too large for Create.
-func Fits(p *plan.Plan) error {
-	_, err := pack(p)
-	return err
+// Fits returns the size of a plan, unpacked, in bytes; or an error if it is too large for Create.
+func Fits(p *plan.Plan) (int, error) {
+	_, size, err := packed(p)
+	return size, err
 }
 
 func pack(p *plan.Plan) ([]byte, error) {
+	bytes, _, err := packed(p)
+	return bytes, err
+}
+
+// packed returns a plan's packed text, and the size of the text.
+func packed(p *plan.Plan) ([]byte, int, error) {
 	text, err := plan.WriteJSON(p)
 	if err != nil {
-		return nil, fmt.Errorf("plan %s: %w", p.Name, err)
+		return nil, 0, fmt.Errorf("plan %s: %w", p.Name, err)
 	}
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
 	if _, err := zip.Write(text); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := zip.Close(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if packed.Len() > maxPlanPages*planPageBytes || len(text) > maxPlan {
-		return nil, engine.WithHint(fmt.Errorf("plan %s: it has %d bytes, %d packed, but at most %d and %d fit into the cluster",
+		return nil, 0, engine.WithHint(fmt.Errorf("plan %s: it has %d bytes, %d packed, but at most %d and %d fit into the cluster",
 			p.Name, len(text), packed.Len(), maxPlan, maxPlanPages*planPageBytes),
 			"nothing was changed; this version cannot change a cluster with so many nodes (docs/known-issues.md)")
 	}
-	return packed.Bytes(), nil
+	return packed.Bytes(), len(text), nil
 }
 
-func unpack(packed []byte) (*plan.Plan, error) {
-	text, err := unzip(packed)
+func unpack(packed []byte, most int) (*plan.Plan, error) {
+	text, err := unzip(packed, most)
 	if err != nil {
 		return nil, err
 	}
-	return plan.Decode(text)
+	return plan.DecodeWithin(text, most)
 }
 
-func unzip(packed []byte) ([]byte, error) {
+func unzip(packed []byte, most int) ([]byte, error) {
 	zip, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(zip, maxPlan+1))
+	text, err := io.ReadAll(io.LimitReader(zip, int64(most)+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > maxPlan {
-		return nil, fmt.Errorf("it has more than %d bytes", maxPlan)
+	if len(text) > most {
+		return nil, &plan.TooLarge{Limit: most}
 	}
 	return text, nil
 }

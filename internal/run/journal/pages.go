@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
@@ -64,6 +65,9 @@ func readPages(ctx context.Context, client dynamic.Interface, migration *v1alpha
 	const hint = "restore the page from a backup of the cluster; without it, only a person can finish or undo the migration, by the runbook"
 	var packed bytes.Buffer
 	for i, name := range migration.Spec.PlanPages {
+		if packed.Len() > maxPlanPages*planPageBytes {
+			return nil, &plan.TooLarge{Limit: maxPlan}
+		}
 		object, err := call(ctx, "reading the plan of "+migration.Name, func(ctx context.Context) (*unstructured.Unstructured, error) {
 			return planPages(client).Get(ctx, name, metav1.GetOptions{})
 		})
