@@ -119,6 +119,7 @@ const (
 	ReasonNotSupported  = "NotSupported"  // the controller runs no plans of this kind
 	ReasonUnknownFormat = "UnknownFormat" // another release wrote the plan or the journal
 	ReasonBadWindows    = "BadWindows"    // a window is not valid, or none is long enough for the next step
+	ReasonChangeEdited  = "ChangeEdited"  // its Change was edited or deleted, and the controller makes no plans
 	ReasonTooLarge      = "TooLarge"      // the controller has too little memory for the plan
 	ReasonHealthy       = "Healthy"
 	// Complete is true because every step is done, or false.

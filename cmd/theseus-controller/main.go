@@ -177,7 +177,7 @@ func run(ctx context.Context, args []string) error {
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.Typed.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
 	c := &controller.Controller{
-		Client: client, Holder: holder(), Approvals: *approvals, Memory: admission.Memory(*memory), Dir: *dir, Version: version.Read().Version, Out: printable.NewWriter(os.Stdout),
+		Client: client, Holder: holder(), Approvals: *approvals, Planning: *planning, Memory: admission.Memory(*memory), Dir: *dir, Version: version.Read().Version, Out: printable.NewWriter(os.Stdout),
 		Events: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: manifest.ControllerName}),
 	}
 	stop, err := serve(*health, c.Healthy)

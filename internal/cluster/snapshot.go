@@ -63,6 +63,19 @@ type Source struct {
 	// Missing says why the resource was not read, such as "forbidden" or "not in the input".
 	Missing         string `json:"missing,omitempty"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// Away is true if it was not read because of an outage, so that another try may succeed.
+	Away bool `json:"-"`
+}
+
+// Away are the resources that were not read because of an outage.
+func (s *Snapshot) Away() []string {
+	var all []string
+	for _, source := range s.Sources {
+		if source.Away {
+			all = append(all, source.Resource)
+		}
+	}
+	return all
 }
 
 // Right is one answer of a SelfSubjectAccessReview.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
 // FromLive is the source of objects read from an API server.
@@ -64,7 +65,7 @@ func Snapshot(ctx context.Context, client *Client, version string, now time.Time
 	}
 	s.Sources = append(sources, found...)
 	if s.Rights, err = r.ask(ctx, needs()); err != nil {
-		s.Sources = append(s.Sources, cluster.Source{Resource: "rights", Missing: reason(err)})
+		s.Sources = append(s.Sources, unread("rights", err))
 	} else {
 		s.Sources = append(s.Sources, cluster.Source{Resource: "rights", From: FromLive})
 	}
@@ -125,7 +126,9 @@ func (r reader) configMaps(into *[]corev1.ConfigMap) task {
 			items, v, err := pages(ctx, r.client, r.client.Typed.CoreV1().ConfigMaps(namespace).List,
 				func(l *corev1.ConfigMapList) []corev1.ConfigMap { return l.Items })
 			if err != nil {
-				return cluster.Source{Resource: "configmaps", Missing: "namespace " + namespace + ": " + reason(err)}
+				source := unread("configmaps", err)
+				source.Missing = "namespace " + namespace + ": " + source.Missing
+				return source
 			}
 			found, version = append(found, items...), v
 		}
@@ -141,7 +144,7 @@ func read[T any, L metav1.ListInterface](r reader, resource string, into *[]T, l
 	return func(ctx context.Context) cluster.Source {
 		found, version, err := pages(ctx, r.client, list, items)
 		if err != nil {
-			return cluster.Source{Resource: resource, Missing: reason(err)}
+			return unread(resource, err)
 		}
 		*into = found
 		return cluster.Source{Resource: resource, From: FromLive, ResourceVersion: version}
@@ -174,6 +177,11 @@ func listPage[L any](ctx context.Context, client *Client, list listFunc[L], opti
 	ctx, cancel := client.Call(ctx)
 	defer cancel()
 	return list(ctx, options)
+}
+
+// unread is the source of a resource that could not be read.
+func unread(resource string, err error) cluster.Source {
+	return cluster.Source{Resource: resource, Missing: reason(err), Away: outage.Passes(err) || errors.Is(err, context.DeadlineExceeded)}
 }
 
 // reason returns a short reason why a resource was not read.

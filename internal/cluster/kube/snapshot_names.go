@@ -33,7 +33,7 @@ func AddNames(ctx context.Context, client *Client, s *cluster.Snapshot) error {
 			resources, failed = r.resourcesOf(served, group)
 		}
 		if failed != nil {
-			s.Sources = append(s.Sources, cluster.Source{Resource: group, Missing: reason(failed)})
+			s.Sources = append(s.Sources, unread(group, failed))
 		}
 		for _, resource := range resources {
 			if slices.Contains(wanted, resource.Resource) {

@@ -82,12 +82,12 @@ func (r reader) networkTasks(keep keepFunc) ([]task, []cluster.Source) {
 	served, err := r.client.Discovery.ServerGroups()
 	for _, group := range networkGroups() {
 		if err != nil {
-			sources = append(sources, cluster.Source{Resource: group, Missing: reason(err)})
+			sources = append(sources, unread(group, err))
 			continue
 		}
 		resources, err := r.resourcesOf(served, group)
 		if err != nil {
-			sources = append(sources, cluster.Source{Resource: group, Missing: reason(err)})
+			sources = append(sources, unread(group, err))
 			continue
 		}
 		sources = append(sources, cluster.Source{Resource: group, From: FromLive})
@@ -116,7 +116,7 @@ func (r reader) deployerTasks(keep keepFunc) ([]task, []cluster.Source) {
 			resources, failed = r.resourcesOf(served, kind.Group)
 		}
 		if failed != nil {
-			sources = append(sources, cluster.Source{Resource: kind.Group, Missing: reason(failed)})
+			sources = append(sources, unread(kind.Group, failed))
 			continue
 		}
 		sources = append(sources, cluster.Source{Resource: kind.Group, From: FromLive})
@@ -164,7 +164,7 @@ func (r reader) other(name string, resource schema.GroupVersionResource, keep ke
 		found, version, err := pages(ctx, r.client, r.client.Dynamic.Resource(resource).List,
 			func(l *unstructured.UnstructuredList) []unstructured.Unstructured { return l.Items })
 		if err != nil {
-			return cluster.Source{Resource: name, Missing: reason(err)}
+			return unread(name, err)
 		}
 		keep(found)
 		return cluster.Source{Resource: name, From: FromLive, ResourceVersion: version}

@@ -54,7 +54,8 @@ func (r *Refusal) Unwrap() error { return r.err }
 // Hint says what to do about it.
 func (r *Refusal) Hint() string { return r.hint }
 
-func refuse(reason, hint, format string, args ...any) *Refusal {
+// Refuse is the refusal of a plan, for one of the reasons of v1alpha1.ConditionDegraded.
+func Refuse(reason, hint, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, err: fmt.Errorf(format, args...), hint: hint}
 }
 
@@ -64,15 +65,12 @@ const newPlan = "make a new plan with `theseus plan`"
 // Check returns a *Refusal if the plan may not begin, and another error if that cannot be determined. The plan is one of
 // this cluster's nodes (Plan.OnNodes).
 func Check(ctx context.Context, r Request) error {
-	var snapshot *cluster.Snapshot
-	if err := r.patiently(ctx, func(ctx context.Context) (err error) {
-		snapshot, err = kube.Snapshot(ctx, r.Client, r.Version, time.Now())
-		return err
-	}); err != nil {
+	snapshot, err := Snapshot(ctx, r.Client, r.Version, r.Waiting)
+	if err != nil {
 		return err
 	}
 	if snapshot.UID != r.Plan.Cluster.UID {
-		return refuse(v1alpha1.ReasonWrongCluster, "choose the cluster with --context, or make a new plan for this one",
+		return Refuse(v1alpha1.ReasonWrongCluster, "choose the cluster with --context, or make a new plan for this one",
 			"the plan was made for another cluster (%s, this is %s)", r.Plan.Cluster.UID, snapshot.UID)
 	}
 	if err := Alone(ctx, r); err != nil {
@@ -95,7 +93,7 @@ func Check(ctx context.Context, r Request) error {
 		return blocked(result)
 	}
 	if stale := plan.Stale(p, snapshot); len(stale) > 0 {
-		return refuse(v1alpha1.ReasonStalePlan, newPlan, "the cluster has changed since the plan was made: %s", strings.Join(stale, "; "))
+		return Refuse(v1alpha1.ReasonStalePlan, newPlan, "the cluster has changed since the plan was made: %s", strings.Join(stale, "; "))
 	}
 	return nil
 }
@@ -117,7 +115,7 @@ func (r *Refusal) LacksRights() bool {
 
 // blocked is the refusal for findings. If only permissions are missing, its reason says so.
 func blocked(result finding.Result) *Refusal {
-	refusal := refuse(v1alpha1.ReasonRightsMissing, "fix the findings, then apply again; or accept them in a new plan: theseus plan --accept ID=REASON",
+	refusal := Refuse(v1alpha1.ReasonRightsMissing, "fix the findings, then apply again; or accept them in a new plan: theseus plan --accept ID=REASON",
 		"findings block this change: %d", result.Summary.Block)
 	refusal.Result = result
 	for _, f := range Blocking(result) {
@@ -155,7 +153,7 @@ func Alone(ctx context.Context, r Request) error {
 		over := engine.Phase(migration.Status.Phase) == engine.PhaseDone || engine.Phase(migration.Status.Phase) == engine.PhaseRolledBack
 		own := migration.Name == r.Plan.Name
 		if over && own {
-			return refuse(v1alpha1.ReasonBlocked, "make a new plan", "migration %s has already ended (%s)", migration.Name, migration.Status.Phase)
+			return Refuse(v1alpha1.ReasonBlocked, "make a new plan", "migration %s has already ended (%s)", migration.Name, migration.Status.Phase)
 		}
 		if over || own && r.Entered {
 			continue
@@ -174,7 +172,7 @@ func unfinished(ctx context.Context, r Request, migration *v1alpha1.Migration, o
 		return err
 	}
 	if holder != nil && holder.Holder != r.Holder {
-		return refuse(v1alpha1.ReasonBlocked, holder.Hint(), "migration %s is running: %w", migration.Name, holder)
+		return Refuse(v1alpha1.ReasonBlocked, holder.Hint(), "migration %s is running: %w", migration.Name, holder)
 	}
 	ways := "`theseus status` says how to continue"
 	if p, _, err := journal.Load(ctx, r.Client.Dynamic, migration.Name); err == nil {
@@ -184,9 +182,9 @@ func unfinished(ctx context.Context, r Request, migration *v1alpha1.Migration, o
 		}
 	}
 	if own {
-		return refuse(v1alpha1.ReasonBlocked, ways, "migration %s has already begun, and no process runs it", migration.Name)
+		return Refuse(v1alpha1.ReasonBlocked, ways, "migration %s has already begun, and no process runs it", migration.Name)
 	}
-	return refuse(v1alpha1.ReasonBlocked, "`theseus status` shows it; "+ways,
+	return Refuse(v1alpha1.ReasonBlocked, "`theseus status` shows it; "+ways,
 		"another migration has not ended, and no process runs it: %s", migration.Name)
 }
 

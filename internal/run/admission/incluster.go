@@ -23,23 +23,23 @@ func InCluster(p *plan.Plan) error {
 		for _, action := range slices.Concat(p.Steps[i].Actions, p.Steps[i].Undo) {
 			switch action.Op {
 			case step.Hook:
-				return refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s runs commands that add and remove nodes, which the controller does not have", p.Name)
+				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s runs commands that add and remove nodes, which the controller does not have", p.Name)
 			case step.Command:
-				return refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s runs a command of its user's machine", p.Name)
+				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s runs a command of its user's machine", p.Name)
 			case step.DNS, step.Mirror:
-				return refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s needs a second cluster and DNS zones, for which the controller has no credentials", p.Name)
+				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s needs a second cluster and DNS zones, for which the controller has no credentials", p.Name)
 			}
 			if outdated(action.Object) {
-				return refuse(v1alpha1.ReasonUnknownFormat, newPlan+" of this release, or install the chart of release "+p.Theseus,
+				return Refuse(v1alpha1.ReasonUnknownFormat, newPlan+" of this release, or install the chart of release "+p.Theseus,
 					"the plan %s was made by theseus %s, whose CRD of Migrations is not the one of this release", p.Name, p.Theseus)
 			}
 		}
 	}
 	if !p.OnNodes() {
-		return refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s changes no node of this cluster", p.Name)
+		return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s changes no node of this cluster", p.Name)
 	}
 	if origin := p.Origin(); origin != nil {
-		return refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s follows the flag %s, whose source the controller does not watch", p.Name, origin.Flag)
+		return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s follows the flag %s, whose source the controller does not watch", p.Name, origin.Flag)
 	}
 	return nil
 }

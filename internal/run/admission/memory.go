@@ -34,7 +34,7 @@ func (m Memory) FitsNodes(nodes int64) error {
 	if need <= m {
 		return nil
 	}
-	return refuse(v1alpha1.ReasonTooLarge, fmt.Sprintf("set resources.limits.memory of the chart to %s, or plan with `theseus plan` at a command line", need),
+	return Refuse(v1alpha1.ReasonTooLarge, fmt.Sprintf("set resources.limits.memory of the chart to %s, or plan with `theseus plan` at a command line", need),
 		"the controller has %s of memory; a plan for %s needs about %s", m, cluster.Count(int(nodes), "node"), need)
 }
 
@@ -45,7 +45,7 @@ func (m Memory) FitsPlan(name string, bytes int) error {
 	}
 	m = cmp.Or(m, chartMemory)
 	need := baseMemory + perByte*Memory(bytes)
-	return refuse(v1alpha1.ReasonTooLarge, fmt.Sprintf("set resources.limits.memory of the chart to %s, or run the plan with `theseus` at a command line", need),
+	return Refuse(v1alpha1.ReasonTooLarge, fmt.Sprintf("set resources.limits.memory of the chart to %s, or run the plan with `theseus` at a command line", need),
 		"the controller has %s of memory; reading the plan %s needs about %s", m, name, need)
 }
 

@@ -339,15 +339,11 @@ func (p *Planner) nodes(ctx context.Context) (int64, error) {
 }
 
 // snapshot reads the cluster.
-func (p *Planner) snapshot(ctx context.Context) (snapshot *cluster.Snapshot, err error) {
+func (p *Planner) snapshot(ctx context.Context) (*cluster.Snapshot, error) {
 	if p.Snapshot != nil {
 		return p.Snapshot(ctx)
 	}
-	err = outage.Retry(ctx, journal.Patience, nil, func(ctx context.Context) (err error) {
-		snapshot, err = kube.Snapshot(ctx, p.Client, p.Version, time.Now())
-		return err
-	})
-	return snapshot, err
+	return admission.Snapshot(ctx, p.Client, p.Version, nil)
 }
 
 // passes reports whether an error may go away by itself.

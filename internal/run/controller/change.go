@@ -11,24 +11,28 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// current reports whether the Change that a Migration was made for still is as it was planned. If it was edited or deleted, the
-// plan must not begin, although it is approved: package changes withdraws it. A Migration that was made for no Change is
-// current, and so is one whose Changes this controller may not read, because it makes no plans.
-func (c *Controller) current(ctx context.Context, m *v1alpha1.Migration) (bool, error) {
+// outdated says what has become of the Change that a Migration was made for since it was planned: the plan must not begin then,
+// although it is approved. Package changes withdraws it, if this controller makes plans. "" if the Change is as it was; so it is
+// for a Migration that was made for no Change, and for one whose Changes this controller may not read.
+func (c *Controller) outdated(ctx context.Context, m *v1alpha1.Migration) (string, error) {
 	origin, made := journal.OriginOf(m)
 	if !made {
-		return true, nil
+		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	change, err := c.Client.Dynamic.Resource(resource("Change")).Get(ctx, origin.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return false, nil
+		return "the Change " + origin.Name + " was deleted", nil
 	case apierrors.IsForbidden(err):
-		return true, nil
+		return "", nil
 	case err != nil:
-		return false, fmt.Errorf("reading Change %s: %w", origin.Name, err)
+		return "", fmt.Errorf("reading Change %s: %w", origin.Name, err)
+	case string(change.GetUID()) != origin.UID || change.GetDeletionTimestamp() != nil:
+		return "the Change " + origin.Name + " was deleted, or created again", nil
+	case change.GetGeneration() != origin.Generation:
+		return "the Change " + origin.Name + " was edited", nil
 	}
-	return string(change.GetUID()) == origin.UID && change.GetGeneration() == origin.Generation && change.GetDeletionTimestamp() == nil, nil
+	return "", nil
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -42,8 +43,29 @@ func TestCurrent(t *testing.T) {
 		`{"name":"b","uid":"u","generation":3}`:     false,
 	} {
 		m := &v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationChange: origin}}}
-		if got, err := c.current(t.Context(), m); err != nil || got != want {
-			t.Errorf("%q: %v, %v", origin, got, err)
+		why, err := c.outdated(t.Context(), m)
+		if err != nil || (why == "") != want {
+			t.Errorf("%q: %q, %v", origin, why, err)
 		}
+	}
+}
+
+// TestEditedWithoutPlanning: with planning turned off, nobody withdraws the plan of a Change that was edited: the condition says so,
+// and what to do.
+func TestEditedWithoutPlanning(t *testing.T) {
+	c, p, m := entered(t)
+	m.Annotations = map[string]string{v1alpha1.AnnotationChange: `{"name":"a","uid":"u","generation":2}`}
+	change := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Change",
+		"metadata": map[string]any{"name": "a", "uid": "u", "generation": int64(3)}}}
+	if _, err := c.Client.Dynamic.Resource(resource("Change")).Create(t.Context(), change, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	told, _ := c.told(t.Context(), m, viewOf(new([]string)), &halt{}, engine.Outcome{}, c.admit(t.Context(), m, p, nil))
+	if told.Degraded.Reason != v1alpha1.ReasonChangeEdited || !strings.Contains(told.Degraded.Message, "the Change a was edited") || !strings.Contains(told.Degraded.Message, "planning.enabled") {
+		t.Errorf("%+v", told)
+	}
+	c.Planning = true
+	if err := c.admit(t.Context(), m, p, nil); !errors.Is(err, errSettled) {
+		t.Errorf("with planning: %v", err)
 	}
 }

@@ -42,6 +42,8 @@ type Controller struct {
 	Dir string
 	// Version is that of this program.
 	Version string
+	// Planning is true if package changes makes plans in this process, and withdraws those of Changes that were edited.
+	Planning bool
 	// Memory is what this process may use.
 	Memory admission.Memory
 	// Out gets a line for everything that happens.

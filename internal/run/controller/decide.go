@@ -68,8 +68,7 @@ func Decide(s Situation) Decision {
 		}
 		return Decision{Do: Recount}
 	case !m.Spec.InCluster:
-		return Decision{Tell, Conditions{Progressing: no(v1alpha1.ReasonHandedOver,
-			"a command line runs this migration; `theseus resume --in-cluster "+m.Name+"` gives it back to the controller")}}
+		return Decision{Tell, handedOver(m)}
 	case s.Unfit != nil:
 		told := obstructed(*s.Unfit)
 		told.Approved = approval(s)
@@ -96,9 +95,28 @@ func Decide(s Situation) Decision {
 	return Decision{Execute, opened(m, approved)}
 }
 
-// held reports whether a run has paused between two steps until that is over by itself.
+// handedOver are the conditions of a migration that a command line runs. What the controller told before is about its own run;
+// the phase in the status is that of the command line's.
+func handedOver(m *v1alpha1.Migration) Conditions {
+	c := Conditions{Paused: initial.Paused, Degraded: initial.Degraded, Progressing: no(v1alpha1.ReasonHandedOver,
+		"a command line runs this migration; `theseus resume --in-cluster "+m.Name+"` gives it back to the controller")}
+	const says = "; `theseus status` says why"
+	switch phase := engine.Phase(m.Status.Phase); {
+	case phase == engine.PhasePaused && m.Status.Held != "":
+		c.Paused = until(engine.Hold{Result: m.Status.Held, Cause: "the command line has paused it" + says}, nil).Paused
+	case phase == engine.PhasePaused:
+		c.Paused = yes(v1alpha1.ReasonAsked, "the command line has paused it"+says)
+	case phase == engine.PhaseNeedsPerson:
+		c.Degraded = yes(v1alpha1.ReasonNeedsPerson, "it stopped at a command line"+says)
+	}
+	return c
+}
+
+// held reports whether a run has paused between two steps until that is over by itself. The CRD of an older version drops the
+// field; the condition says it too.
 func held(m *v1alpha1.Migration) bool {
-	return engine.Phase(m.Status.Phase) == engine.PhasePaused && m.Status.Held != ""
+	return engine.Phase(m.Status.Phase) == engine.PhasePaused &&
+		(m.Status.Held != "" || has(m.Status.Conditions, v1alpha1.ConditionPaused, v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonFrozen))
 }
 
 // closed are the conditions of a migration whose next step must not begin now, and true. A run that is under way is no such

@@ -82,7 +82,11 @@ func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.P
 		}
 		return nil
 	}
-	if current, err := c.current(ctx, m); err != nil || !current {
+	if why, err := c.outdated(ctx, m); err != nil || why != "" {
+		if err == nil && !c.Planning {
+			err = admission.Refuse(v1alpha1.ReasonChangeEdited, "turn planning on again (planning.enabled of the chart), and the controller makes another plan; "+
+				"or `kubectl -n "+v1alpha1.Namespace+" delete migration "+m.Name+"`, and plan with `theseus plan`", "%s, so the plan is not the one that is wanted now; this controller makes no plans", why)
+		}
 		return cmp.Or(err, errSettled)
 	}
 	return admission.Check(ctx, admission.Request{Client: c.Client, Plan: p, Entered: true, Holder: c.Holder, Version: c.Version})
@@ -179,10 +183,13 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 	}
 	switch {
 	case errors.Is(err, errSettled): // the next turn writes the conditions
+		if held(m) { // it does so only if these do not say that the run continues by itself
+			return Conditions{Paused: initial.Paused}, nil
+		}
 		return Conditions{}, nil
 	case h.wanted():
 		c.say("%s: handed over to a command line", m.Name)
-		return Conditions{Progressing: no(v1alpha1.ReasonHandedOver, "a command line runs this migration")}, observed
+		return handedOver(m), observed
 	case errors.As(err, &refusal):
 		c.later(m)
 		return obstructed(Obstacle{refusal.Reason, c.refused(m, refusal)}), observed

@@ -12,7 +12,7 @@ import (
 // TestTooLarge: a plan for which the controller has too little memory is refused with what to do, and not kept.
 func TestTooLarge(t *testing.T) {
 	c, _, m := entered(t)
-	c.Memory = 101 << 20
+	c.Memory = 100<<20 + 6000
 	unfit, err := c.unfit(t.Context(), m)
 	if err != nil || unfit == nil || unfit.Reason != v1alpha1.ReasonTooLarge || !strings.Contains(unfit.Message, "resources.limits.memory") || c.plan != nil {
 		t.Errorf("%+v, %v, kept: %t", unfit, err, c.plan != nil)

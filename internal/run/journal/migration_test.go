@@ -15,14 +15,14 @@ func TestFits(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	large = largePlan(t, "large", 5*planPageBytes)
-	if err := Fits(large); err != nil {
+	if _, err := Fits(large); err != nil {
 		t.Error(err)
 	}
 	packed, err := pack(large)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := unpack(packed); err != nil || again.Reason != large.Reason {
+	if again, err := unpack(packed, maxPlan); err != nil || again.Reason != large.Reason {
 		t.Errorf("%v", err)
 	}
 }
