@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -152,8 +153,7 @@ func (d *Deployers) Of(key Key, object metav1.Object) []Owner {
 	var all []Owner
 	if object != nil {
 		all = Marks(key, object)
-		if app := application(object.GetLabels()[instance]); app.Name != "" && d.complete(app) != app {
-			// Charts set this label too: it is Argo CD's only if there is such an Application.
+		if app, ok := d.instanceOf(key, object); ok {
 			all = append(all, Owner{Tool: ArgoCD, Key: app, Mark: "label " + instance})
 		}
 	}
@@ -173,6 +173,34 @@ func (d *Deployers) Of(key Key, object metav1.Object) []Owner {
 	return once
 }
 
+// instanceOf returns the Application that the label app.kubernetes.io/instance of an object names. Charts set this label too, so it
+// is Argo CD's only if such an Application deploys the object, and no other mark of Argo CD says more.
+func (d *Deployers) instanceOf(key Key, object metav1.Object) (Key, bool) {
+	named := application(object.GetLabels()[instance])
+	if _, tracked := tracked(key, object.GetAnnotations()[trackingID]); tracked || named.Name == "" {
+		return Key{}, false
+	}
+	var found []Key
+	for app, by := range d.known {
+		if app.Kind == named.Kind && app.Name == named.Name && (named.Namespace == "" || app.Namespace == named.Namespace) && deploys(by, key) {
+			found = append(found, app)
+		}
+	}
+	if len(found) == 0 {
+		return Key{}, false
+	}
+	return slices.MinFunc(found, func(a, b Key) int { return cmp.Compare(a.Namespace, b.Namespace) }), true
+}
+
+// deploys reports whether an Application deploys an object: it lists it; or it lists nothing, and its destination has the object.
+func deploys(app *unstructured.Unstructured, key Key) bool {
+	if listed := Inventory(app); len(listed) > 0 {
+		return slices.Contains(listed, key)
+	}
+	namespace, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "namespace")
+	return Here(app) && (key.Namespace == "" || namespace == "" || namespace == key.Namespace)
+}
+
 // complete adds the namespace of an Application that a mark names without it.
 func (d *Deployers) complete(key Key) Key {
 	if key.Kind != "Application" || key.Namespace != "" {
@@ -186,25 +214,35 @@ func (d *Deployers) complete(key Key) Key {
 	return key
 }
 
-// Suspend returns the commands that suspend a deployer, and before it those that deploy it and would resume it.
-func (d *Deployers) Suspend(key Key) []string { return d.suspend(key, map[Key]bool{}) }
+// Command suspends a deployer, and Back puts back what was there.
+type Command struct {
+	Do, Back string
+	// Unread is true if what was there is not known: Back removes the field.
+	Unread bool
+}
 
-func (d *Deployers) suspend(key Key, seen map[Key]bool) []string {
+// Suspend returns the commands that suspend a deployer, and before it those that deploy it and would resume it.
+func (d *Deployers) Suspend(key Key) []Command { return d.suspend(key, map[Key]bool{}) }
+
+func (d *Deployers) suspend(key Key, seen map[Key]bool) []Command {
 	object := d.known[key]
 	if object == nil || seen[key] {
 		return nil
 	}
 	seen[key] = true
-	var commands []string
+	var commands []Command
 	for _, by := range d.Of(key, object) {
 		if by.Key.Kind == "ApplicationSet" {
-			commands = append(commands, patch("applicationsets.argoproj.io", by.Key, []string{"spec", "syncPolicy", "applicationsSync"}, "create-only"))
+			field := []string{"spec", "syncPolicy", "applicationsSync"}
+			commands = append(commands, Command{patch("applicationsets.argoproj.io", by.Key, field, "create-only"), patch("applicationsets.argoproj.io", by.Key, field, nil), true})
 		}
 		commands = append(commands, d.suspend(by.Key, seen)...)
 	}
 	if _, runs := Reconciles(object); runs {
 		kind, _ := kindOf(key)
-		commands = append(commands, patch(kind.Resource+"."+kind.Group, key, kind.path, kind.value))
+		before, _, _ := unstructured.NestedFieldNoCopy(object.Object, kind.path...) // nil if it is absent
+		resource := kind.Resource + "." + kind.Group
+		commands = append(commands, Command{patch(resource, key, kind.path, kind.value), patch(resource, key, kind.path, before), false})
 	}
 	return commands
 }

@@ -27,26 +27,67 @@ func objects(t *testing.T, lines string) []unstructured.Unstructured {
 // TestSuspend: the commands begin with what would resume the others, each once, whoever deploys whom.
 func TestSuspend(t *testing.T) {
 	d := Deploying(objects(t, `
-{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: net, namespace: argocd, ownerReferences: [{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, name: set, controller: true}]}, spec: {syncPolicy: {automated: {}}}}
+{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: net, namespace: argocd, ownerReferences: [{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, name: set, controller: true}]}, spec: {syncPolicy: {automated: {selfHeal: true, prune: false}}}}
 {apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: root, namespace: argocd}, spec: {syncPolicy: {automated: {}}}, status: {resources: [{group: argoproj.io, kind: Application, namespace: argocd, name: net}, {group: argoproj.io, kind: Application, namespace: argocd, name: root}]}}
 {apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: all, namespace: flux-system}, spec: {suspend: true}, status: {inventory: {entries: [{id: net_flannel_helm.toolkit.fluxcd.io_HelmRelease}]}}}
 {apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: flannel, namespace: net}}
 `))
 	for _, test := range []struct {
-		of   Key
-		want []string
+		of         Key
+		want, back []string
 	}{
 		{Key{"argoproj.io", "Application", "argocd", "net"}, []string{
 			`kubectl -n argocd patch applicationsets.argoproj.io set --type merge -p '{"spec":{"syncPolicy":{"applicationsSync":"create-only"}}}'`,
 			`kubectl -n argocd patch applications.argoproj.io root --type merge -p '{"spec":{"syncPolicy":{"automated":null}}}'`,
-			`kubectl -n argocd patch applications.argoproj.io net --type merge -p '{"spec":{"syncPolicy":{"automated":null}}}'`}},
+			`kubectl -n argocd patch applications.argoproj.io net --type merge -p '{"spec":{"syncPolicy":{"automated":null}}}'`}, []string{
+			`kubectl -n argocd patch applicationsets.argoproj.io set --type merge -p '{"spec":{"syncPolicy":{"applicationsSync":null}}}'`,
+			`kubectl -n argocd patch applications.argoproj.io root --type merge -p '{"spec":{"syncPolicy":{"automated":{}}}}'`,
+			`kubectl -n argocd patch applications.argoproj.io net --type merge -p '{"spec":{"syncPolicy":{"automated":{"prune":false,"selfHeal":true}}}}'`}},
 		{Key{"helm.toolkit.fluxcd.io", "HelmRelease", "net", "flannel"}, []string{
-			`kubectl -n net patch helmreleases.helm.toolkit.fluxcd.io flannel --type merge -p '{"spec":{"suspend":true}}'`}},
-		{Key{"argoproj.io", "Application", "argocd", "absent"}, nil},
+			`kubectl -n net patch helmreleases.helm.toolkit.fluxcd.io flannel --type merge -p '{"spec":{"suspend":true}}'`}, []string{
+			`kubectl -n net patch helmreleases.helm.toolkit.fluxcd.io flannel --type merge -p '{"spec":{"suspend":null}}'`}},
+		{Key{"argoproj.io", "Application", "argocd", "absent"}, nil, nil},
 	} {
-		if diff := cmp.Diff(test.want, d.Suspend(test.of)); diff != "" {
+		var do, back []string
+		for _, command := range d.Suspend(test.of) {
+			do, back = append(do, command.Do), append(back, command.Back)
+		}
+		if diff := cmp.Diff(test.want, do) + cmp.Diff(test.back, back); diff != "" {
 			t.Errorf("%s: %s", test.of, diff)
 		}
+	}
+}
+
+// TestInstance: the label app.kubernetes.io/instance names an Application only if that deploys the object, and not if a chart set it,
+// the Application deploys elsewhere, or another mark names another one. A parent that tracks its Applications by it counts.
+func TestInstance(t *testing.T) {
+	d := Deploying(objects(t, `
+{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: net, namespace: argocd, labels: {app.kubernetes.io/instance: root}}, spec: {destination: {namespace: kube-flannel, server: "https://kubernetes.default.svc"}, syncPolicy: {automated: {}}}}
+{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: root, namespace: argocd}, spec: {destination: {namespace: argocd}, syncPolicy: {automated: {}}}}
+{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: far, namespace: argocd}, spec: {destination: {namespace: kube-flannel, server: "https://other:6443"}, syncPolicy: {automated: {}}}}
+{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: lists, namespace: argocd}, spec: {destination: {namespace: kube-flannel}, syncPolicy: {automated: {}}}, status: {resources: [{group: apps, kind: DaemonSet, namespace: kube-flannel, name: another}]}}
+`))
+	for _, test := range []struct{ labels, annotations, namespace, want string }{
+		{"{app.kubernetes.io/instance: net}", "{}", "kube-flannel", "net"},
+		{"{app.kubernetes.io/instance: argocd_net}", "{}", "kube-flannel", "net"},
+		{"{app.kubernetes.io/instance: net}", "{}", "elsewhere", ""},
+		{"{app.kubernetes.io/instance: far}", "{}", "kube-flannel", ""},
+		{"{app.kubernetes.io/instance: lists}", "{}", "kube-flannel", ""},
+		{"{app.kubernetes.io/instance: absent}", "{}", "kube-flannel", ""},
+		{"{app.kubernetes.io/instance: net}", `{argocd.argoproj.io/tracking-id: "root:apps/DaemonSet:kube-flannel/ds"}`, "kube-flannel", "root"},
+	} {
+		object := objects(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: ds, namespace: "+test.namespace+", labels: "+test.labels+", annotations: "+test.annotations+"}}")[0]
+		var got []string
+		for _, by := range d.Of(KeyOf(&object), &object) {
+			got = append(got, by.Key.Name)
+		}
+		if strings.Join(got, ",") != test.want {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+	commands := d.Suspend(Key{"argoproj.io", "Application", "argocd", "net"})
+	if len(commands) != 2 || !strings.Contains(commands[0].Do, " root ") {
+		t.Errorf("the parent would put it back: %+v", commands)
 	}
 }
 

@@ -181,6 +181,13 @@ func (g *group) deployed(f *finding.Finding, pass *check.Pass, deployers *owner.
 		return
 	}
 	when, runs := owner.Reconciles(object)
+	if runs && !owner.Here(object) {
+		f.Message = fmt.Sprintf("%s of %s maintains %s (%s), but it deploys to another cluster, or to this one by another name: whether it reconciles these objects is not known",
+			g.Key, g.Tool, g.words(), g.marks[0])
+		f.Fix = "compare its destination with this cluster: kubectl -n " + shell.Word(g.Key.Namespace) + " get " + shell.Word(strings.ToLower(g.Key.Kind)) + " " +
+			shell.Word(g.Key.Name) + " -o yaml; suspend it if it is this cluster, otherwise accept the finding"
+		return
+	}
 	if !runs {
 		f.Severity = finding.Info
 		f.Message = fmt.Sprintf("%s of %s maintains %s, and does not reconcile by itself", g.Key, g.Tool, g.words())
@@ -190,7 +197,15 @@ func (g *group) deployed(f *finding.Finding, pass *check.Pass, deployers *owner.
 	f.Severity = finding.Block
 	f.Message = fmt.Sprintf("%s of %s maintains %s, and reconciles by itself: it would take back what the plan changes %s", g.Key, g.Tool, g.words(), when)
 	f.Evidence["reconciles"] = when
-	f.Fix = "suspend it: " + strings.Join(deployers.Suspend(g.Key), " && ") + afterwards
+	var suspend, resume []string
+	unread := ""
+	for _, command := range deployers.Suspend(g.Key) {
+		suspend, resume = append(suspend, command.Do), append([]string{command.Back}, resume...) // the last one first
+		if command.Unread {
+			unread = " (look at the ApplicationSet first: if it had spec.syncPolicy.applicationsSync, put that back instead)"
+		}
+	}
+	f.Fix = "suspend it: " + strings.Join(suspend, " && ") + afterwards + ". What was there comes back with: " + strings.Join(resume, " && ") + unread
 }
 
 func (g *group) released(f *finding.Finding) {
