@@ -192,9 +192,11 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	if r.Command != nil {
 		deps.Actor = r.Command(deps.Actor, gate)
 	}
+	reverts := &kube.Reverts{Actor: actor, Steps: r.Plan.Steps}
 	if r.Mirrored == nil && !r.Plan.Foreign() { // with a mirror, the original is idle during the change
 		versions := &kube.Versions{Client: r.Client, Clock: Clock{}}
-		deps.Hindrance = versions.Changed
+		reverts.Learn(past...)
+		deps.Hindrance = func(ctx context.Context) string { return cmp.Or(versions.Changed(ctx), reverts.Found(ctx)) }
 	}
 	stop, done := r.Stoppable(r.flight)
 	defer done()
@@ -209,6 +211,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 		Note: r.View.Note,
 		Notify: func(record engine.Record) {
 			r.flight.Record(record)
+			reverts.Learn(record)
 			if record.Event == engine.StepBegan && r.Plan.OnNodes() {
 				evidence.Collect(ctx, actor) //nolint:errcheck // the collector retries; the engine reports outages
 			}

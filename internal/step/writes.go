@@ -29,14 +29,8 @@ func Writes(steps []Step) []Write {
 	at := map[Ref]int{}
 	for i := range steps {
 		for _, a := range slices.Concat(steps[i].Actions, steps[i].Undo) {
-			var w Write
-			switch {
-			case a.Op == Apply && a.Object != nil && a.Object.GetLabels()[v1alpha1.LabelManaged] == "":
-				w.Ref = RefOf(a.Object)
-			case (a.Op == Patch || a.Op == Delete) && a.Ref != nil:
-				w = Write{*a.Ref, a.Op == Delete}
-			}
-			if gk := w.GroupKind(); w.Name == "" || gk.Group == "" && (gk.Kind == "Node" || gk.Kind == "Pod") || own(w.Ref, gk.Group) {
+			w, ok := WriteOf(a)
+			if !ok {
 				continue
 			}
 			if known, ok := at[w.Ref]; ok {
@@ -48,6 +42,19 @@ func Writes(steps []Step) []Write {
 		}
 	}
 	return all
+}
+
+// WriteOf is what an action writes; false for what Writes leaves out.
+func WriteOf(a Action) (Write, bool) {
+	var w Write
+	switch {
+	case a.Op == Apply && a.Object != nil && a.Object.GetLabels()[v1alpha1.LabelManaged] == "":
+		w.Ref = RefOf(a.Object)
+	case (a.Op == Patch || a.Op == Delete) && a.Ref != nil:
+		w = Write{*a.Ref, a.Op == Delete}
+	}
+	gk := w.GroupKind()
+	return w, w.Name != "" && !(gk.Group == "" && (gk.Kind == "Node" || gk.Kind == "Pod")) && !own(w.Ref, gk.Group)
 }
 
 func own(ref Ref, group string) bool {

@@ -127,19 +127,28 @@ func (a *Actor) has(ctx context.Context, c step.Condition) (bool, string, error)
 // writtenBy names the manager that wrote an object last, and when, if that is not Theseus: it may have taken back what a plan wrote. It
 // is empty for an object that is ending, and if managedFields do not say it.
 func writtenBy(object *unstructured.Unstructured) string {
-	if object == nil || object.GetDeletionTimestamp() != nil {
+	by, at := lastWriter(object)
+	if by == "" {
 		return ""
+	}
+	return fmt.Sprintf("; %s wrote it last, at %s", by, at.UTC().Format(time.RFC3339))
+}
+
+// lastWriter is what writtenBy names.
+func lastWriter(object *unstructured.Unstructured) (manager string, at time.Time) {
+	if object == nil || object.GetDeletionTimestamp() != nil {
+		return "", time.Time{}
 	}
 	var last metav1.ManagedFieldsEntry
 	for _, entry := range object.GetManagedFields() {
-		if entry.Time != nil && entry.Subresource == "" && (last.Time == nil || last.Time.Before(entry.Time)) {
+		if entry.Time != nil && entry.Subresource == "" && (last.Time == nil || last.Time.Before(entry.Time) || last.Manager == FieldManager && last.Time.Equal(entry.Time)) {
 			last = entry
 		}
 	}
 	if last.Time == nil || last.Manager == FieldManager {
-		return ""
+		return "", time.Time{}
 	}
-	return fmt.Sprintf("; %s wrote it last, at %s", printable(last.Manager), last.Time.UTC().Format(time.RFC3339))
+	return printable(last.Manager), last.Time.Time
 }
 
 // part reports whether one tree is part of another: each item of a list must be part of an item of the other list, and null means absent.

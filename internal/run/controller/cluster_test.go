@@ -34,7 +34,7 @@ func TestAPIServer(t *testing.T) {
 		t.Skip("NOT TESTED: approvals in a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	const controls = "system:serviceaccount:theseus-system:theseus-controller"
-	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"ann", "bob", "eve", controls}})
+	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"ann", "bob", "eve", controls}, Collects: true})
 	admin := as(t, config, "token")
 	if err := run.Prepare(t.Context(), admin); err != nil {
 		t.Fatal(err)
@@ -125,6 +125,7 @@ func TestAPIServer(t *testing.T) {
 		t.Error(err)
 	}
 	lacksRights(t, admin, c, as(t, config, "ann"))
+	pausesWhenTakenBack(t, admin)
 	unbind := manifest.ApprovalPolicy()[1]
 	if err := unstructured.SetNestedStringSlice(unbind.Object, []string{"Warn"}, "spec", "validationActions"); err != nil {
 		t.Fatal(err)

@@ -174,7 +174,7 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 		followed := followed(v.attempt, outcome.State)
 		observed = &followed
 	}
-	var held *journal.HeldError
+	var another *journal.HeldError
 	var refusal *admission.Refusal
 	if told, over := ended(outcome.State, outcome.Hint); err == nil && over {
 		delete(c.again, m.Name)
@@ -196,11 +196,11 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 	case apierrors.IsForbidden(err): // it was retried: the API server is not just starting
 		c.later(m)
 		return obstructed(Obstacle{v1alpha1.ReasonRightsMissing, sentence(err.Error(), grant)}), observed
-	case errors.As(err, &held):
-		if strings.HasPrefix(held.Holder, HolderPrefix) {
+	case errors.As(err, &another):
+		if strings.HasPrefix(another.Holder, HolderPrefix) {
 			return Conditions{}, nil // the other controller tells how far it is
 		}
-		return Conditions{Progressing: no(v1alpha1.ReasonHeldByAnother, sentence(held.Error(), "the controller continues when it has ended"))}, observed
+		return Conditions{Progressing: no(v1alpha1.ReasonHeldByAnother, sentence(another.Error(), "the controller continues when it has ended"))}, observed
 	case err != nil && h.closed:
 		return Conditions{}, observed // stopped before it began
 	case err != nil && !transient(err):
