@@ -122,6 +122,13 @@ const (
 	ReasonChangeEdited  = "ChangeEdited"  // its Change was edited or deleted, and the controller makes no plans
 	ReasonTooLarge      = "TooLarge"      // the controller has too little memory for the plan
 	ReasonHealthy       = "Healthy"
+
+	// Degraded, or Planned is false, because a rule of the cluster refuses what Theseus writes.
+	ReasonNamespaceTerminating = "NamespaceTerminating"
+	ReasonQuotaExceeded        = "QuotaExceeded"
+	ReasonPodSecurity          = "PodSecurity"
+	ReasonAdmissionDenied      = "AdmissionDenied" // by a webhook or a ValidatingAdmissionPolicy
+	ReasonOldCRDs              = "OldCRDs"         // the CRDs in the cluster are of an older version, and drop fields
 	// Complete is true because every step is done, or false.
 	ReasonDone       = "Done"
 	ReasonRolledBack = "RolledBack" // after a failure

@@ -40,7 +40,7 @@ func (a *Actor) ailing(ctx context.Context, p *patience, pods []corev1.Pod) trou
 	for i := range pods {
 		pod := &pods[i]
 		if why := unscheduled(pod); why != "" && worst.why == "" {
-			worst = trouble{why, forever} // adding nodes may take minutes
+			worst = trouble{why: why, bears: forever} // adding nodes may take minutes
 		}
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			key := string(pod.UID) + "/" + status.Name
@@ -83,6 +83,7 @@ func (a *Actor) ailment(ctx context.Context, others bool, pod *corev1.Pod, statu
 		found.why = fmt.Sprintf("node %s cannot make container %s of pod %s: %s", pod.Spec.NodeName, status.Name, name, w.Reason)
 		if strings.Contains(w.Reason, "Image") {
 			found.why = fmt.Sprintf("node %s cannot get the image %s of pod %s: %s", pod.Spec.NodeName, status.Image, name, w.Reason)
+			found.hint = "let the nodes get the image " + printable(status.Image) + ": look at the registry, the credentials (imagePullSecrets) and the name"
 		}
 		if w.Message != "" {
 			found.why += ": " + printable(w.Message)

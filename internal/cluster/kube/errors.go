@@ -29,6 +29,9 @@ func classify(err error) error {
 	case outage.Refused(err):
 		return engine.Refused(err)
 	}
+	if _, hint := outage.Denied(err); hint != "" {
+		return engine.WithHint(err, hint)
+	}
 	return err
 }
 

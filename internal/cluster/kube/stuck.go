@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -35,10 +36,11 @@ const (
 type trouble struct {
 	why   string
 	bears time.Duration
+	hint  string // what a person can do; "" if that is not known
 }
 
 // lasting is a problem that may be transient, unless it lasts for some time.
-func lasting(why string, err error) (trouble, error) { return trouble{why, stuckFor}, err }
+func lasting(why string, err error) (trouble, error) { return trouble{why: why, bears: stuckFor}, err }
 
 // patience watches a wait for problems that do not resolve by themselves.
 type patience struct {
@@ -76,6 +78,9 @@ func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context
 		}
 	}
 	if now.Sub(p.since) >= found.bears {
+		if found.hint != "" {
+			return engine.WithHint(errors.New(found.why), found.hint)
+		}
 		return errors.New(found.why)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	resourceapi "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
@@ -82,6 +84,7 @@ func TestAPIServer(t *testing.T) {
 	r.runs(first)
 	r.withdraws()
 	r.limits()
+	r.refused()
 }
 
 // refusesInvalid: the API server refuses what can never be planned.
@@ -316,6 +319,83 @@ func (r *rig) limits() {
 	if r.read("many-64").ResourceVersion != version {
 		r.Error("a status that says the same is written again")
 	}
+}
+
+// refused: what the cluster's own rules refuse is a condition with its reason and what to do; nothing half made stays.
+func (r *rig) refused() {
+	r.Helper()
+	bake := 100
+	replans := func(reason, says string) { // the edit withdraws the plan, and the next one is refused
+		r.Helper()
+		bake++
+		r.edit("second", map[string]any{"bakeSeconds": bake})
+		time.Sleep(1100 * time.Millisecond)
+		clear(r.planner.looked)
+		clear(r.planner.sources)
+		if err := r.planner.turn(r.Context()); err == nil {
+			r.Errorf("%s: no error", reason)
+		}
+		r.wants("second", "False", reason, says)
+		for _, m := range r.migrations() {
+			if m.Status.Phase == "" {
+				r.Errorf("%s: the Migration %s is half made", reason, m.Name)
+			}
+		}
+	}
+	quotas := r.admin.Typed.CoreV1().ResourceQuotas(v1alpha1.Namespace)
+	hard := corev1.ResourceList{"count/migrations.theseus.dev": resourceapi.MustParse("0")}
+	quota, err := quotas.Create(r.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
+	if err == nil {
+		quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: hard}
+		_, err = quotas.UpdateStatus(r.Context(), quota, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	time.Sleep(3 * time.Second) // the API server reads quotas from its cache
+	replans(v1alpha1.ReasonQuotaExceeded, "exceeded quota: none")
+	if err := quotas.Delete(r.Context(), "none", metav1.DeleteOptions{}); err != nil {
+		r.Fatal(err)
+	}
+
+	strict := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "strict", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	if _, err := r.admin.Typed.CoreV1().Namespaces().Create(r.Context(), strict, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "agent", Image: "agent"}}}}
+	_, err = r.admin.Typed.CoreV1().Pods("strict").Create(r.Context(), pod, metav1.CreateOptions{})
+	if reason, hint := admission.Cause(err); reason != v1alpha1.ReasonPodSecurity || hint == "" {
+		r.Errorf("a pod on the host's network: %v, %q", err, reason)
+	}
+
+	{
+		crds := resource.GroupVersion().WithResource("customresourcedefinitions")
+		crds.Group, crds.Version = "apiextensions.k8s.io", "v1"
+		object, err := r.admin.Dynamic.Resource(crds).Get(r.Context(), "migrations."+v1alpha1.Group, metav1.GetOptions{})
+		if err != nil {
+			r.Fatal(err)
+		}
+		versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions")
+		unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec", "properties", "planDigest")
+		_ = unstructured.SetNestedSlice(object.Object, versions, "spec", "versions")
+		if _, err = r.admin.Dynamic.Resource(crds).Update(r.Context(), object, metav1.UpdateOptions{}); err != nil {
+			r.Fatal(err)
+		}
+	}
+	time.Sleep(3 * time.Second) // the API server serves the schema a moment later
+	replans(v1alpha1.ReasonOldCRDs, "the CRD in the cluster is of an older version")
+	for _, crd := range manifest.CRDs() {
+		if crd.GetName() == "migrations."+v1alpha1.Group {
+			r.apply(crd)
+		}
+	}
+	time.Sleep(3 * time.Second)
+
+	if err := r.admin.Typed.CoreV1().Namespaces().Delete(r.Context(), v1alpha1.Namespace, metav1.DeleteOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	replans(v1alpha1.ReasonNamespaceTerminating, "being terminated")
 }
 
 func (r *rig) turn() {

@@ -177,7 +177,12 @@ func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source
 		return err
 	case err != nil:
 		p.looked[string(change.UID)] = Looked{change.Generation, from.digest, time.Now().Add(retryAfter - againEvery)}
-		d := unplanned(v1alpha1.ReasonRetrying, err.Error(), append(hints(err), "the controller tries again in "+retryAfter.String())...)
+		again := "the controller tries again in " + retryAfter.String()
+		d := unplanned(v1alpha1.ReasonRetrying, err.Error(), append(hints(err), again)...)
+		if reason, hint := admission.Cause(err); reason != "" {
+			d = unplanned(reason, err.Error(), hint, again)
+			p.event(change, corev1.EventTypeWarning, reason, err.Error()+"; "+hint)
+		}
 		return errors.Join(err, p.write(ctx, change, d, nil))
 	case why != nil:
 		p.event(change, corev1.EventTypeWarning, why.reason, why.message)

@@ -181,6 +181,7 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 		c.say("%s: %s", m.Name, sentence(string(outcome.End)+" "+outcome.Cause, outcome.Hint))
 		return told, observed
 	}
+	cause, advice := admission.Cause(err)
 	switch {
 	case errors.Is(err, errSettled): // the next turn writes the conditions
 		if held(m) { // it does so only if these do not say that the run continues by itself
@@ -193,6 +194,11 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 	case errors.As(err, &refusal):
 		c.later(m)
 		return obstructed(Obstacle{refusal.Reason, c.refused(m, refusal)}), observed
+	case cause != "":
+		c.later(m)
+		message := sentence(err.Error(), advice)
+		c.event(m, "Warning", cause, message)
+		return obstructed(Obstacle{cause, message}), observed
 	case apierrors.IsForbidden(err): // it was retried: the API server is not just starting
 		c.later(m)
 		return obstructed(Obstacle{v1alpha1.ReasonRightsMissing, sentence(err.Error(), grant)}), observed

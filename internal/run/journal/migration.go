@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -43,6 +44,9 @@ var (
 func Create(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
 	return put(ctx, client, p, planPageBytes, entry{})
 }
+
+// ErrOldCRDs says that the API server dropped fields of what this version wrote.
+var ErrOldCRDs = errors.New("the API server dropped fields: the CRD in the cluster is of an older version")
 
 // entry is how a plan is written to the cluster.
 type entry struct {
@@ -108,8 +112,13 @@ func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage
 	kept, _, _ := unstructured.NestedString(stored.Object, "spec", "planDigest")
 	windows, _, _ := unstructured.NestedSlice(stored.Object, "spec", "windows")
 	if kept == "" || len(windows) < len(as.windows) {
-		return engine.WithHint(fmt.Errorf("migration %s: the API server dropped fields: the CRD in the cluster is of an older version", p.Name),
-			"nothing was changed: delete this Migration, and apply the plan again")
+		uid := stored.GetUID()
+		_, err := call(ctx, "deleting migration "+p.Name, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Delete(ctx, p.Name,
+				metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		})
+		return errors.Join(engine.WithHint(fmt.Errorf("migration %s: %w", p.Name, ErrOldCRDs),
+			"nothing was changed: upgrade the chart of Theseus, which has the CRDs of its release; at a command line, apply the plan again"), err)
 	}
 	return nil
 }
