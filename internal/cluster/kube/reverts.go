@@ -104,8 +104,10 @@ func (r *Reverts) Found(ctx context.Context) string {
 // reverted reports whether an object is as it was before a change.
 func (c change) reverted(now *unstructured.Unstructured) bool {
 	switch c.does.Op {
-	case step.Delete, step.Apply:
-		return c.inverse.Op == step.Apply && sameContent(c.inverse.Object, now) && (c.does.Op == step.Delete || !sameContent(c.inverse.Object, c.does.Object))
+	case step.Delete:
+		return c.inverse.Op == step.Apply && sameContent(c.inverse.Object, now)
+	case step.Apply:
+		return c.inverse.Op == step.Apply && sameContent(c.inverse.Object, now) && !part(c.does.Object.Object, now.Object)
 	case step.Patch:
 		text := jsonOf(now)
 		before, err := jsonpatch.MergePatch(text, c.inverse.Patch)

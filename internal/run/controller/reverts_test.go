@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -50,6 +51,11 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 	ref := func(name string) *step.Ref {
 		return &step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name}
 	}
+	object := func(name, field string, value any) *unstructured.Unstructured {
+		one := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": "default"}}
+		one[field] = value
+		return &unstructured.Unstructured{Object: one}
+	}
 	create := func(name string) {
 		t.Helper()
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"backend": "vxlan", "else": "a"}}
@@ -64,6 +70,9 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 	}{
 		{"nothing", func() {}, nil},
 		{"another field", func() { patch("someone", "patched", `{"data":{"else":"b"}}`) }, nil},
+		{"an annotation of an object that got a label", func() { patch("someone", "labelled", `{"metadata":{"annotations":{"a":"b"}}}`) }, nil},
+		{"what was applied", func() { patch("argocd-application-controller", "applied", `{"data":{"backend":"vxlan"}}`) },
+			[]string{"ConfigMap/default/applied is again as it was", "apply the object of the action c"}},
 		{"another value", func() { patch("someone", "patched", `{"data":{"backend":"udp"}}`) }, nil},
 		{"a patch", func() {
 
@@ -73,16 +82,20 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 		{"a deletion", func() { create("deleted") }, []string{"ConfigMap/default/deleted is again as it was", "kubectl -n default delete configmap/deleted"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			create("patched")
-			create("deleted")
+			all := []string{"patched", "deleted", "applied", "labelled"}
+			for _, name := range all {
+				create(name)
+			}
 			defer func() {
-				for _, name := range []string{"patched", "deleted"} {
+				for _, name := range all {
 					_ = maps.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
 				}
 			}()
 			p := &plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{
 				{ID: "one", Actions: []step.Action{{ID: "a", Op: step.Patch, Ref: ref("patched"), Patch: json.RawMessage(`{"data":{"backend":"none"}}`)},
-					{ID: "b", Op: step.Delete, Ref: ref("deleted")}}},
+					{ID: "b", Op: step.Delete, Ref: ref("deleted")},
+					{ID: "c", Op: step.Apply, Object: object("applied", "data", map[string]any{"backend": "none"})},
+					{ID: "d", Op: step.Apply, Object: object("labelled", "metadata", map[string]any{"name": "labelled", "namespace": "default", "labels": map[string]any{"a": "b"}})}}},
 				{ID: "two"}, {ID: "three"}}}
 			m := &memory{now: time.Now()}
 			run := func(disturb func()) engine.Outcome {
@@ -118,6 +131,7 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 				t.Errorf("resumed before the change is back: %s: %s", outcome.End, outcome.Cause)
 			}
 			patch("ann", "patched", `{"data":{"backend":"none"}}`)
+			patch("ann", "applied", `{"data":{"backend":"none"}}`)
 			if err := maps.Delete(t.Context(), "deleted", metav1.DeleteOptions{}); err != nil && test.name == "a deletion" {
 				t.Fatal(err)
 			}
