@@ -256,7 +256,7 @@ func (f *follower) stuck(obstacle *metav1.Condition, fresh bool) error {
 	switch obstacle.Reason {
 	case v1alpha1.ReasonBlocked:
 		code = exit.Blocked
-	case v1alpha1.ReasonStalePlan, v1alpha1.ReasonWrongCluster, v1alpha1.ReasonNotSupported:
+	case v1alpha1.ReasonStalePlan, v1alpha1.ReasonWrongCluster, v1alpha1.ReasonNotSupported, v1alpha1.ReasonTooLarge, v1alpha1.ReasonChangeEdited:
 		code = exit.Failed
 	}
 	hint := fmt.Sprintf("then `theseus resume %s --in-cluster` tries again", f.plan.Name)
