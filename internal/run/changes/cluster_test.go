@@ -362,6 +362,10 @@ func (r *rig) refused() {
 	if _, err := r.admin.Typed.CoreV1().Namespaces().Create(r.Context(), strict, metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // no controller makes it here
+	if _, err := r.admin.Typed.CoreV1().ServiceAccounts("strict").Create(r.Context(), account, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "agent", Image: "agent"}}}}
 	_, err = r.admin.Typed.CoreV1().Pods("strict").Create(r.Context(), pod, metav1.CreateOptions{})
 	if reason, hint := admission.Cause(err); reason != v1alpha1.ReasonPodSecurity || hint == "" {
