@@ -205,7 +205,7 @@ func (g *group) deployed(f *finding.Finding, pass *check.Pass, deployers *owner.
 			unread = " (look at the ApplicationSet first: if it had spec.syncPolicy.applicationsSync, put that back instead)"
 		}
 	}
-	f.Fix = "suspend it: " + strings.Join(suspend, " && ") + afterwards + ". What was there comes back with: " + strings.Join(resume, " && ") + unread
+	f.Fix = "suspend it: " + strings.Join(suspend, " && ") + afterwards + ". These commands restore the old values: " + strings.Join(resume, " && ") + unread
 }
 
 func (g *group) released(f *finding.Finding) {
