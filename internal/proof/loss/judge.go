@@ -74,6 +74,9 @@ type delta struct {
 	unknown string  // why the evidence cannot be trusted; empty if it can
 	recount bool    // its prober restarted, and with it the count
 	hole    float64 // ms, the longest time in which its prober was stalled
+	holes   float64 // ms, the sum of such times, without the short ones
+	most    float64 // ms, how much holes may be
+	more    bool    // its report may lack such times
 	pending int64   // wrong probes that may yet turn out to be excused
 	missing string  // the evidence that is still missing; empty if none is
 }
@@ -115,13 +118,42 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 }
 
 // longestHole is how long a prober may be stalled where paths must be measured without a break. A busy machine stalls every
-// process for a moment, and a change of the network that is shorter than this is still seen by other paths.
-const longestHole = 5 * time.Second
+// process for a moment, and a change of the network that is shorter than this is still seen by other paths. All stalls of shortHole or
+// more together may last longestHole, and one part in holesOf of the time that was measured.
+const (
+	longestHole = 5 * time.Second
+	shortHole   = time.Second
+	holesOf     = 1000
+)
 
-// holes names the longest time in which a path was not measured, and counts such paths; empty if there is none.
+// stalled measures the times in which the prober of a path did not run since an earlier result.
+func (d *delta) stalled(before, after v1alpha1.PathResult) {
+	since := before.Last
+	if since.IsZero() {
+		since = after.Since
+	}
+	d.most = millis(longestHole + after.Last.Sub(since)/holesOf)
+	kept, shortest := 0, 0.0
+	for _, stall := range d.Stalls {
+		if kept++; kept == 1 || stall.Millis < shortest {
+			shortest = stall.Millis
+		}
+		if !stall.From.After(before.Last) {
+			continue
+		}
+		d.hole = max(d.hole, stall.Millis)
+		if stall.Millis >= millis(shortHole) {
+			d.holes += stall.Millis
+		}
+	}
+	d.more = kept >= DefaultMaxGaps && shortest >= millis(shortHole) // those that were dropped may be as long
+}
+
+// holes names the longest time in which a path was not measured, or the longest sum of such times, and counts such paths; empty if
+// there is none.
 func holes(deltas []delta) string {
-	var longest delta
-	paths, restarts := 0, 0
+	var longest, torn delta
+	paths, restarts, often := 0, 0, 0
 	for _, d := range deltas {
 		switch {
 		case d.recount:
@@ -131,6 +163,11 @@ func holes(deltas []delta) string {
 			if d.hole > longest.hole {
 				longest = d
 			}
+		case d.holes > d.most || d.more:
+			often++
+			if d.holes > torn.holes {
+				torn = d
+			}
 		}
 	}
 	switch {
@@ -138,6 +175,12 @@ func holes(deltas []delta) string {
 		return fmt.Sprintf("a prober restarted, so %s not measured for a moment", plural(restarts, "path")+was(restarts))
 	case paths > 0:
 		return fmt.Sprintf("%s not measured for up to %s, such as %s, since a prober did not run", plural(paths, "path")+was(paths), ms(longest.hole), longest.ID)
+	case often > 0:
+		least := ""
+		if torn.more {
+			least = "at least "
+		}
+		return fmt.Sprintf("%s not measured for %s%s in all, such as %s, since a prober did not run again and again", plural(often, "path")+was(often), least, ms(torn.holes), torn.ID)
 	}
 	return ""
 }
@@ -196,11 +239,7 @@ func compare(limits Limits, evidence Evidence) []delta {
 			d.missing = wanting(limits, path.Path, asked[path.ID], after)
 			d.doubt(limits.MaxGap, since[path.ID], after, probers[process(path.Source)])
 			d.measure(after)
-			for _, stall := range d.Stalls {
-				if stall.From.After(since[path.ID].Last) {
-					d.hole = max(d.hole, stall.Millis)
-				}
-			}
+			d.stalled(since[path.ID], after)
 		}
 		deltas = append(deltas, d)
 	}

@@ -164,6 +164,13 @@ func TestJudgeWhole(t *testing.T) {
 	stalled := func(from int, millis float64) func(*world) {
 		return func(w *world) { w.now(1, 0).Stalls = []v1alpha1.Gap{{From: after(from), Millis: millis}} }
 	}
+	often := func(n int, from int, millis float64) func(*world) {
+		return func(w *world) {
+			for i := range n {
+				w.now(1, 0).Stalls = append(w.now(1, 0).Stalls, v1alpha1.Gap{From: after(from + i), Millis: millis})
+			}
+		}
+	}
 	for _, test := range []struct {
 		name   string
 		change func(*world)
@@ -176,6 +183,23 @@ func TestJudgeWhole(t *testing.T) {
 		{"a long stall, where that is allowed", stalled(10500, 6000), false, true, "none lost"},
 		{"a short stall", stalled(10500, 900), true, true, "none lost"},
 		{"a stall of before", stalled(500, 6000), true, true, "none lost"},
+		{"two stalls", often(2, 10500, 2000), true, true, "none lost"},
+		{"many stalls", often(3, 10500, 2000), true, false, "1 path was not measured for 6.0 s in all, such as b>a, since a prober did not run again and again"},
+		{"many short stalls", often(31, 10500, 900), true, true, "none lost"},
+		{"more stalls than a report holds", often(DefaultMaxGaps, 10500, 1000), true, false, "at least 32 s in all"},
+		{"many stalls of before", often(31, 500, 2000), true, true, "none lost"},
+		{"many stalls, in three days", func(w *world) {
+			often(31, 20000, 2000)(w)
+			w.now(1, 0).Last = after(10000).Add(72 * time.Hour)
+		}, true, true, "none lost"},
+		{"a prober that restarted since the baseline", func(w *world) {
+			w.evidence.Since = w.evidence.Asked
+			w.evidence.Since[1].Status.Parts = []v1alpha1.Part{{Name: "old", Since: after(0)}}
+			w.evidence.Paths[1].Source.Network = "old"
+			w.evidence.Since = Baseline(w.evidence.Since)
+			w.evidence.Now[1].Status.Parts = []v1alpha1.Part{{Name: "old", Since: after(11000)}}
+			*w.now(1, 0) = v1alpha1.PathResult{ID: "b>a", Sent: 300, Answered: 300, Since: after(12000), Last: after(15000)}
+		}, true, false, "a prober restarted, so 1 path was not measured for a moment"},
 	} {
 		w := healthy()
 		test.change(w)
