@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/observe"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
@@ -23,6 +25,13 @@ type Evidence struct {
 	results map[counter]v1alpha1.PathResult
 	parts   map[process]PartRun
 	foreign map[string]string // by node, a path in its report that starts on another node
+
+	baseline []v1alpha1.ProbeReport
+	// The last look at the cluster, what happened until then, and when it was looked at (Observe).
+	state         *observe.State
+	events        []observe.Event
+	eventsDropped int
+	looks         []Looks
 }
 
 // process is one run of one of Theseus' own parts.
@@ -53,6 +62,14 @@ type Collected struct {
 	Parts   []PartRun             `json:"parts,omitempty"`
 	// Foreign has, for each node whose report contained results of paths that start on other nodes, one such path.
 	Foreign map[string]string `json:"foreign,omitempty"`
+	// Baseline are the counts from which the result of a plan counts (loss.Baseline), for a process that continues.
+	Baseline []v1alpha1.ProbeReport `json:"baseline,omitempty"`
+	// Events are what happened in the cluster, as far as it was looked at (Looks), State is the last look, and EventsDropped counts the
+	// oldest events, which are not kept.
+	Events        []observe.Event `json:"events,omitempty"`
+	EventsDropped int             `json:"eventsDropped,omitempty"`
+	Looks         []Looks         `json:"looks,omitempty"`
+	State         *observe.State  `json:"state,omitempty"`
 }
 
 // NewEvidence continues from earlier evidence, which may be empty.
@@ -67,6 +84,10 @@ func (e *Evidence) Merge(other Collected) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	maps.Copy(e.foreign, other.Foreign)
+	if e.baseline == nil {
+		e.baseline = other.Baseline
+	}
+	e.mergeLooks(other)
 	for _, one := range other.Paths {
 		if _, known := e.paths[one.ID]; !known {
 			e.paths[one.ID] = one
@@ -115,6 +136,43 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	return nil
 }
 
+// mergeLooks adds what another process saw of the cluster. The caller holds the lock.
+func (e *Evidence) mergeLooks(other Collected) {
+	e.happened(other.Events)
+	e.eventsDropped = max(e.eventsDropped, other.EventsDropped)
+	if other.State != nil && (e.state == nil || e.state.At.Before(other.State.At)) {
+		e.state = other.State
+	}
+	all := append(slices.Clone(e.looks), other.Looks...)
+	slices.SortFunc(all, func(a, b Looks) int { return a.From.Compare(b.From) })
+	e.looks = nil
+	for _, one := range all {
+		if n := len(e.looks); n > 0 && one.From.Sub(e.looks[n-1].To) < steady {
+			if one.To.After(e.looks[n-1].To) {
+				e.looks[n-1].To = one.To
+			}
+			continue
+		}
+		e.looks = append(e.looks, one)
+	}
+}
+
+// Count keeps the reports from which the result of a plan counts, the first time.
+func (e *Evidence) Count(from []v1alpha1.ProbeReport) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if e.baseline == nil {
+		e.baseline = loss.Baseline(from)
+	}
+}
+
+// Baseline are the reports that Count kept; nil if it was not called yet.
+func (e *Evidence) Baseline() []v1alpha1.ProbeReport {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	return e.baseline
+}
+
 // ran records that a part runs.
 func (e *Evidence) ran(run PartRun) {
 	e.parts[run.process()] = run
@@ -123,9 +181,35 @@ func (e *Evidence) ran(run PartRun) {
 // add stores a result, unless the stored one of the same counter is newer.
 func (e *Evidence) add(result v1alpha1.PathResult) {
 	key := counter{result.ID, result.Since.UnixNano()}
-	if before, ok := e.results[key]; !ok || result.Sent >= before.Sent {
-		e.results[key] = result
+	before, ok := e.results[key]
+	if ok && result.Sent < before.Sent {
+		return
 	}
+	if ok && result.Dropped > before.Dropped {
+		result = remember(before, result)
+	}
+	e.results[key] = result
+}
+
+// mostGaps bounds the gaps that are kept of one counter. Reports hold fewer (loss.DefaultMaxGaps).
+const mostGaps = 256
+
+// remember adds to a result the gaps that a former one of the same counter had, and that have been dropped since for longer ones.
+func remember(before, now v1alpha1.PathResult) v1alpha1.PathResult {
+	has := map[int64]bool{}
+	for _, gap := range now.Gaps {
+		has[gap.From.UnixNano()] = true
+	}
+	gaps := slices.Clone(now.Gaps)
+	for _, gap := range before.Gaps {
+		if !has[gap.From.UnixNano()] && len(gaps) < mostGaps && now.Dropped > 0 {
+			gaps = append(gaps, gap)
+			now.Dropped--
+		}
+	}
+	slices.SortFunc(gaps, func(a, b v1alpha1.Gap) int { return a.From.Compare(b.From) })
+	now.Gaps = gaps
+	return now
 }
 
 // Document returns everything collected so far, ordered by path ID and time.
@@ -136,7 +220,8 @@ func (e *Evidence) Document() Collected {
 		Paths:   slices.Collect(maps.Values(e.paths)),
 		Results: slices.Collect(maps.Values(e.results)),
 		Parts:   slices.Collect(maps.Values(e.parts)),
-		Foreign: maps.Clone(e.foreign),
+		Foreign: maps.Clone(e.foreign), Baseline: e.baseline,
+		Events: slices.Clone(e.events), EventsDropped: e.eventsDropped, Looks: slices.Clone(e.looks), State: e.state,
 	}
 	slices.SortFunc(document.Parts, func(a, b PartRun) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since))

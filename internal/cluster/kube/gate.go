@@ -23,6 +23,8 @@ type Gate struct {
 	// answer of each path; if nil, from the beginning of this gate, for a run that is resumed after losses that a person
 	// has accepted.
 	Since []v1alpha1.ProbeReport
+	// Lacks says what is missing for the result of a plan (step.Gate.Result), which then is no pass; "" if nothing is.
+	Lacks string
 	// canary compares changed nodes with the others, from the first gate on.
 	canary loss.Canary
 }
@@ -73,6 +75,9 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 			}
 		}
 		if !verdict.Waiting || over {
+			if g.Lacks != "" && gate.Result {
+				verdict.Pass, verdict.Reason = false, g.Lacks+"; apart from that "+verdict.Reason
+			}
 			g.Since = now
 			return convert(verdict), nil
 		}

@@ -148,7 +148,7 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	}
 	all = append(all, needs()...)
 	// A role may only contain permissions that its writer has, unless the writer has these two verbs.
-	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"}, keepsEvidence,
+	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"}, keepsEvidence, seesEvents,
 		need{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"}) // the API server's own address, the target of measured paths
 	if steps == nil {
 		return append(append(all, grantsIn("")...), ofAnyChange()...)
