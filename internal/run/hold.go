@@ -31,18 +31,26 @@ func Held(windows []v1alpha1.Window, freeze string, now time.Time, takes time.Du
 	return engine.Hold{Result: engine.ResultOutsideWindow, Cause: cause}, nil
 }
 
-// held reports whether a run has waited for a window, or for the end of a freeze, since a gate passed. That may have lasted days, in
+// held reports whether a run has waited for a window, or for the end of a freeze, since a gate passed, and not to be measured. That may have lasted days, in
 // which nodes were restarted and probes lost: gates do not count those losses, and the report does.
 func held(records []engine.Record) (waited bool) {
 	for _, r := range records {
 		switch {
-		case r.Event == engine.Paused && r.Result != "":
+		case r.Event == engine.Paused && r.Result != "" && r.Result != engine.ResultMeasuring:
 			waited = true
 		case r.Event == engine.GateAnswer && r.Verdict != nil && r.Verdict.Pass:
 			waited = false
 		}
 	}
 	return waited
+}
+
+// measuring lets the step that awaits the end of changes of others begin when the user has said so.
+func (r *Run) measuring(_ context.Context, next *step.Step) (engine.Hold, error) {
+	if next.Awaits() && !r.Ended {
+		return engine.Hold{Result: engine.ResultMeasuring, Cause: "the probes measure until `theseus guard stop`"}, nil
+	}
+	return engine.Hold{}, nil
 }
 
 // hold asks whether the next step may begin. Windows that are not valid let none begin.

@@ -74,6 +74,9 @@ func TestHold(t *testing.T) {
 			t.Errorf("%+v: held is not %t", last, want)
 		}
 	}
+	if held([]engine.Record{{Event: engine.Started}, {Event: engine.Paused, Result: engine.ResultMeasuring}, {Event: engine.Resumed}}) {
+		t.Error("what others change is not measured: its losses would not count")
+	}
 	passed := engine.Record{Event: engine.GateAnswer, Verdict: &engine.Verdict{Pass: true}}
 	if held([]engine.Record{{Event: engine.Paused, Result: engine.ResultFrozen}, {Event: engine.Resumed}, passed}) {
 		t.Error("held, after a gate has passed")
@@ -81,5 +84,20 @@ func TestHold(t *testing.T) {
 	r := &Run{Client: &kube.Client{Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())}, Plan: &plan.Plan{Name: "m"}, AnyTime: true}
 	if hold, err := r.hold(t.Context(), &step.Step{}); err != nil || hold != (engine.Hold{}) {
 		t.Errorf("without the namespace: %+v, %v", hold, err)
+	}
+}
+
+// TestMeasuring: only the step that awaits the end of changes of others is held back, until the user says so.
+func TestMeasuring(t *testing.T) {
+	awaits, other := &step.Step{Actions: []step.Action{{Op: step.Await}}}, &step.Step{Actions: []step.Action{{Op: step.Watch}}}
+	for _, test := range []struct {
+		next  *step.Step
+		ended bool
+		want  string
+	}{{awaits, false, engine.ResultMeasuring}, {awaits, true, ""}, {other, false, ""}} {
+		hold, err := (&Run{Ended: test.ended}).measuring(t.Context(), test.next)
+		if err != nil || hold.Result != test.want {
+			t.Errorf("%+v: %+v, %v", test, hold, err)
+		}
 	}
 }

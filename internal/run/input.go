@@ -37,10 +37,19 @@ func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir str
 	case unread != nil:
 		return report.Input{}, unread
 	}
+	return inputOf(ctx, client, p, dir, records, document)
+}
+
+// inputOf is the input of a report on evidence that was gathered.
+func inputOf(ctx context.Context, client *kube.Client, p *plan.Plan, dir string, records []engine.Record, document kube.Collected) (report.Input, error) {
 	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: Reports(document), Foreign: Foreign(document),
-		At: time.Now()}
+		Events: document.Events, EventsDropped: document.EventsDropped, At: time.Now()}
+	for _, looks := range document.Looks {
+		input.Looks = append(input.Looks, report.Span{From: looks.From, To: looks.To})
+	}
 	input.InventoriesBefore, input.InventoriesAfter = inventories(p, records)
-	if input.BGP, err = Graphs(ctx, actor, p, dir); err != nil {
+	var err error
+	if input.BGP, err = Graphs(ctx, NewActor(client), p, dir); err != nil {
 		return input, err
 	}
 	input.Workloads, err = outcomes(ctx, client, p, records)

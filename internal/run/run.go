@@ -38,6 +38,8 @@ type Run struct {
 	Holder string
 	// AnyTime lets steps begin outside of the migration's windows.
 	AnyTime bool
+	// Ended says that the changes of others have ended, which a plan measures.
+	Ended bool
 	// Fresh counts losses only from now on: a person has seen the earlier ones.
 	Fresh bool
 	// Head is the head that the journal must have; "" accepts any.
@@ -176,10 +178,18 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 		}
 	}
 	evidence := r.evidence()
+	if r.Plan.Foreign() {
+		if err := r.recall(ctx, evidence, gate, past); err != nil {
+			return engine.Outcome{}, err
+		}
+	}
 	deps := engine.Deps{Actor: r.withPool(actor), Gate: gate}
 	if r.Plan.OnNodes() {
 		defer r.archiving(ctx, evidence)()
 		defer r.collect(ctx, actor, evidence)()
+	}
+	if r.Plan.Foreign() {
+		defer r.observing(ctx, evidence)()
 	}
 	if r.Mirrored != nil {
 		if deps.Actor, deps.Gate, err = r.Mirrored(ctx, deps, records); err != nil {
@@ -202,7 +212,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	defer done()
 	hold := r.hold
 	if r.Plan.Foreign() {
-		hold = nil // what a command of the user changes is measured to its end
+		hold = r.measuring // neither a window nor a freeze ends what is measured
 	}
 	return engine.Run(ctx, r.Plan, engine.Deps{
 		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: lease.GuardJournal(records), Clock: Clock{},
@@ -212,6 +222,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 		Notify: func(record engine.Record) {
 			r.flight.Record(record)
 			reverts.Learn(record)
+			r.counts(record, evidence, gate)
 			if record.Event == engine.StepBegan && r.Plan.OnNodes() {
 				evidence.Collect(ctx, actor) //nolint:errcheck // the collector retries; the engine reports outages
 			}

@@ -55,10 +55,16 @@ func (s *Script) Describe(r engine.Record) string {
 		}
 		return fmt.Sprintf("        gate: %s: %s", mark, r.Verdict.Reason)
 	case engine.Paused:
-		if r.Result != "" { // it ends by itself
+		switch r.Result {
+		case "":
+		case engine.ResultMeasuring:
+			return r.Error
+		default: // it ends by itself
 			return "paused: " + r.Error
 		}
 		return "paused: all pods stay connected; theseus status says how to continue"
+	case engine.Marked:
+		return "mark: " + engine.MarkOf(r)
 	case engine.Resumed:
 		return "resumed by " + r.By
 	case engine.RollingBack:

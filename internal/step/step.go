@@ -68,6 +68,8 @@ const (
 	// Command runs the user's command that a plan guards, once, on the machine that runs the plan. How the command ends is its
 	// answer, and never its failure.
 	Command Op = "command"
+	// Await stands for changes that others make while paths are measured: its step begins when the user says that they have ended.
+	Await Op = "await"
 	// Watch waits until no measured path has lost a probe for a while, and for a bounded time at most.
 	Watch Op = "watch"
 	// DNS runs Verb with Args on the names of a zone.
@@ -299,6 +301,11 @@ type Step struct {
 	// NoReturn marks the first step after which there is no way back.
 	NoReturn bool     `json:"noReturn,omitempty"`
 	Estimate Duration `json:"estimate,omitempty"`
+}
+
+// Awaits reports whether the step must not begin before the user says so.
+func (s *Step) Awaits() bool {
+	return slices.ContainsFunc(s.Actions, func(a Action) bool { return a.Op == Await })
 }
 
 // Identify gives a step without an ID the one that follows from what it is.

@@ -31,10 +31,11 @@ const (
 const (
 	StepProbes  = "prepare/probes"
 	StepCommand = Name + "/command"
+	StepChange  = Name + "/change"
 	StepWatch   = Name + "/watch"
 )
 
-// Propose plans to guard a command, or returns a *kind.Refusal. The network may be one that no driver knows.
+// Propose plans to guard a command or changes of others, or returns a *kind.Refusal. The network may be one that no driver knows.
 func Propose(r *kind.Request, guarded kind.Guard) (*kind.Draft, error) {
 	if err := kind.UnderWay(r.Snapshot); err != nil {
 		return nil, err
@@ -45,7 +46,11 @@ func Propose(r *kind.Request, guarded kind.Guard) (*kind.Draft, error) {
 	if err := kind.EveryNodeReady(r.Snapshot); err != nil {
 		return nil, err
 	}
-	p := kind.Begin(r.Snapshot, r.Change, r.Options, Name, "a command of the user changes the cluster, and its cost is measured")
+	reason := "a command of the user changes the cluster, and its cost is measured"
+	if guarded.Others {
+		reason = "others change the cluster, and the cost is measured"
+	}
+	p := kind.Begin(r.Snapshot, r.Change, r.Options, Name, reason)
 	if found := r.Drivers.Detect(r.Snapshot); len(found) == 1 {
 		p.Source = *found[0]
 	}
@@ -61,7 +66,11 @@ func steps(p *kind.Plan) []step.Step {
 		shared: joint.Shared(p.Change.AgentImage, p.Source.Capabilities.Policy != cni.PolicyNone)}
 	b.install = joint.InstallAgent(p.Change.AgentImage, p.Cluster.Kubernetes, b.fleet(5*time.Minute))
 	b.prepare()
-	b.command()
+	if p.Guarded.Others {
+		b.change()
+	} else {
+		b.command()
+	}
 	b.watch()
 	b.finish()
 	return b.steps
@@ -104,7 +113,7 @@ func (b *builder) prepare() {
 	actions = append(actions, joint.Probe("measure the paths between all nodes", step.PathSet{Old: joint.Every()}))
 	b.add(step.Step{
 		Group: "prepare", Does: "probes", Title: "Measure the network as it is",
-		Why:     "Only a network that was measured before the command shows what the command costs.",
+		Why:     "Only a network that was measured before the change shows what the change costs.",
 		Actions: actions,
 		Undo:    b.endProbes(),
 		Gate:    b.baseline(),
@@ -116,10 +125,10 @@ func (b *builder) baseline() *step.Gate {
 	if seconds := b.plan.Change.BakeSeconds; seconds > 0 {
 		bake = time.Duration(seconds) * time.Second
 	}
-	gate := &step.Gate{Title: "measuring works, and nothing is lost before the command", Baseline: true, Bake: step.Duration(bake),
+	gate := &step.Gate{Title: "measuring works, and nothing is lost before the change", Baseline: true, Bake: step.Duration(bake),
 		MaxGap: step.Duration(joint.DefaultMaxGap), MaxLost: b.plan.Change.MaxLost}
 	if b.plan.Guarded.LossyBefore {
-		gate.Title, gate.MaxGap, gate.MaxLost = "measuring works before the command", 0, anyLoss
+		gate.Title, gate.MaxGap, gate.MaxLost = "measuring works before the change", 0, anyLoss
 	}
 	return gate
 }
@@ -133,12 +142,21 @@ func (b *builder) command() {
 	})
 }
 
+// change lets others change the cluster. No process needs to run meanwhile: the agents count.
+func (b *builder) change() {
+	b.add(step.Step{
+		Group: Name, Does: "change", Title: "Measure while others change the cluster",
+		Why:     "The probes measure until you run `theseus guard stop`, on any machine. No process of Theseus needs to run here meanwhile.",
+		Actions: []step.Action{{Op: step.Await, Title: "take note that the changes have ended"}},
+	})
+}
+
 func (b *builder) watch() {
 	guard := b.plan.Guarded
 	quiet, most := time.Duration(guard.Quiet), time.Duration(guard.AtMost)
 	b.add(step.Step{
 		Group: Name, Does: "watch", Title: fmt.Sprintf("Watch until no probe was lost for %s, at most %s", quiet, most),
-		Why:     "A command returns before the cluster has done what it asks for.",
+		Why:     "A change is asked for before the cluster has carried it out.",
 		Actions: []step.Action{{Op: step.Watch, Title: "watch the paths", Timeout: step.Duration(longest)}},
 		Gate: &step.Gate{Title: "nothing was lost from the baseline until now", Result: true,
 			MaxGap: step.Duration(joint.DefaultMaxGap), MaxLost: b.plan.Change.MaxLost},

@@ -1,7 +1,7 @@
-// Package guard is the kind of change that Theseus does not make: a command of the user changes the cluster, and the plan around
-// it installs the probes, proves that they measure, runs the command once, watches until no probe is lost any more, gives the
-// verdict, and removes what it installed. It needs no knowledge of the network. A lost probe does not take the command back: it
-// is the result.
+// Package guard is the kind of change that Theseus does not make: a command of the user changes the cluster, or others do. The plan
+// around it installs the probes, proves that they measure, runs the command once or waits for the user's word, watches until no probe
+// is lost any more, gives the verdict, and removes what it installed. It needs no knowledge of the network. A lost probe takes nothing back: it is
+// the result.
 //
 // The guards of step.VerbGuard, which nodes have while an agent restarts, are something else.
 //
@@ -29,7 +29,7 @@ func Kind() kind.Kind {
 		Reach:    reach,
 		Words: kind.Words{
 			Summary:  summary,
-			Chapters: map[string]string{Name: "The command"},
+			Chapters: map[string]string{Name: "The change"},
 			Undo:     undo,
 		},
 	}
@@ -46,6 +46,8 @@ func undo(s *step.Step) string {
 		switch s.Actions[i].Op {
 		case step.Command:
 			return "nothing; what the command did stays"
+		case step.Await:
+			return "nothing; what others changed stays"
 		case step.Watch:
 			return "nothing; it changes nothing"
 		}

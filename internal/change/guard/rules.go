@@ -10,22 +10,22 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// course carries a model of a guarded command through its plan.
+// course carries a model of a guarded change through its plan.
 type course struct {
 	plan                           *kind.Plan
 	measuring                      bool // paths are measured now
 	proven, ran, watched, answered bool
 }
 
-// rules prove of a guard's plan: it touches nothing but Theseus' own objects; the command runs once, after a baseline, while paths
-// are measured; the watching follows, with the gate that is the result; at the end nothing is measured. Plans of other kinds
+// rules prove of a guard's plan: it touches nothing but Theseus' own objects; the command runs once, or others change the cluster,
+// after a baseline, while paths are measured; the watching follows, with the gate that is the result; at the end nothing is measured. Plans of other kinds
 // run no command, and none of their gates goes on whatever its answer is.
 func rules(p *kind.Plan) ([]kind.Rule, error) {
 	if p.Guarded == nil {
 		return []kind.Rule{{Before: none, Act: func(_ *step.Step, a *step.Action) error { return noCommand(a) }}}, nil
 	}
-	if len(p.Guarded.Command) == 0 || p.Guarded.Quiet <= 0 || p.Guarded.AtMost < p.Guarded.Quiet || p.Guarded.Kill && len(p.Guarded.OnLoss) > 0 {
-		return nil, errors.New("the plan does not say which command it guards, or how")
+	if (len(p.Guarded.Command) == 0) != p.Guarded.Others || p.Guarded.Others && len(p.Guarded.OnLoss) > 0 || p.Guarded.Quiet <= 0 || p.Guarded.AtMost < p.Guarded.Quiet || p.Guarded.Kill && len(p.Guarded.OnLoss) > 0 {
+		return nil, errors.New("the plan does not say what it guards, or how")
 	}
 	c := &course{plan: p}
 	return []kind.Rule{{Act: func(_ *step.Step, a *step.Action) error { return c.act(a) }, After: c.gated, Undo: c.undo, End: c.end}}, nil
@@ -40,7 +40,7 @@ func none(s *step.Step) error {
 }
 
 func noCommand(a *step.Action) error {
-	if a.Op == step.Command || a.Op == step.Watch {
+	if a.Op == step.Command || a.Op == step.Await || a.Op == step.Watch {
 		return fmt.Errorf("the operation %q has no place here", a.Op)
 	}
 	return nil
@@ -61,14 +61,17 @@ func (c *course) act(a *step.Action) error {
 		}
 	case step.Probe:
 		c.measuring = slices.Contains(a.Paths.Old, step.EveryNode)
-	case step.Command:
+	case step.Command, step.Await:
+		if (a.Op == step.Await) != c.plan.Guarded.Others {
+			return fmt.Errorf("the operation %q has no place here", a.Op)
+		}
 		if c.ran || !c.proven || !c.measuring {
-			return errors.New("the command runs once, after a baseline, while paths are measured")
+			return errors.New("the change comes once, after a baseline, while paths are measured")
 		}
 		c.ran = true
 	case step.Watch:
 		if !c.ran || !c.measuring {
-			return errors.New("there is nothing to watch: the command did not run, or no path is measured")
+			return errors.New("there is nothing to watch: nothing was changed, or no path is measured")
 		}
 		c.watched = true
 	case step.Wait:

@@ -8,23 +8,33 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Guard says which command of the user is measured, and how. The plan does not know what the command changes.
+// Guard says what is measured, and how: a command of the user, or changes that others make. The plan does not know what they change.
 type Guard struct {
-	// Command is the program and its arguments. No shell sees them.
-	Command []string `json:"command"`
+	// Command is the program and its arguments. No shell sees them. It is empty if Others is true.
+	Command []string `json:"command,omitempty"`
+	// Others is true if others make the changes, until the user says that they have ended.
+	Others bool `json:"others,omitempty"`
 	// OnLoss is the command that runs at once when a loss is proven, at most once; none if it is empty.
 	OnLoss []string `json:"onLoss,omitempty"`
 	// Kill ends Command when a loss is proven.
 	Kill bool `json:"kill,omitempty"`
-	// Quiet is how long no probe may be lost before the watching after the command ends, and AtMost bounds the watching.
+	// Quiet is how long no probe may be lost before the watching after the change ends, and AtMost bounds the watching.
 	Quiet  step.Duration `json:"quiet"`
 	AtMost step.Duration `json:"atMost"`
-	// LossyBefore accepts losses before the command.
+	// LossyBefore accepts losses before the change.
 	LossyBefore bool `json:"lossyBefore,omitempty"`
 }
 
-// String is the command as one would type it.
-func (g *Guard) String() string { return shell.Words(g.Command...) }
+// others is the word for changes that no command of Theseus' user makes here.
+const others = "changes by others"
+
+// String is the command as one would type it, or says that others make the changes.
+func (g *Guard) String() string {
+	if g.Others {
+		return others
+	}
+	return shell.Words(g.Command...)
+}
 
 // unknownNetwork is the word for a network that no driver detects.
 const unknownNetwork = "unknown network"
@@ -48,6 +58,6 @@ func (g *Guard) InPlace() bool { return true }
 // Spares is false: no step changes how nodes translate addresses.
 func (g *Guard) Spares() bool { return false }
 
-// Foreign says whether the plan runs a command of which nobody knows what it changes. Then the versions of the cluster may change
+// Foreign says whether the plan measures changes that are not its own, and of which it does not know what they change. Then the versions of the cluster may change
 // meanwhile.
 func (p *Plan) Foreign() bool { return p.Guarded != nil }

@@ -80,6 +80,39 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestGuardOthers: changes of others are measured by a plan without a command; nothing may be put in the place of the user's word.
+func TestGuardOthers(t *testing.T) {
+	made := func() *plan.Plan {
+		guarded := upgradeGuarded()
+		guarded.Command, guarded.Others = nil, true
+		p, err := guards(t, cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")), v1alpha1.ChangeSpec{AgentImage: "a"}, guarded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := made()
+	at := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.Awaits() })
+	if err := plan.Verify(p); err != nil || p.To() != "changes by others" || at < 0 || p.Steps[at].ID != guard.StepChange || !p.Foreign() {
+		t.Fatalf("%v; to %q, step %d", err, p.To(), at)
+	}
+	if reach := plan.ReachOf(p); len(reach.Commands) > 0 {
+		t.Errorf("it reaches %+v", reach)
+	}
+	for name, change := range map[string]func(p *plan.Plan){
+		"a command as well":   func(p *plan.Plan) { p.Guarded.Command = []string{"true"} },
+		"a command instead":   func(p *plan.Plan) { p.Steps[at].Actions[0].Op = step.Command },
+		"nothing in place":    func(p *plan.Plan) { p.Steps[at].Actions = nil },
+		"a way back":          func(p *plan.Plan) { p.Guarded.OnLoss = []string{"true"} },
+		"before the baseline": func(p *plan.Plan) { p.Steps[at], p.Steps[at-1] = p.Steps[at-1], p.Steps[at] },
+	} {
+		p := made()
+		if change(p); plan.Verify(p) == nil {
+			t.Errorf("%s: it was not refused", name)
+		}
+	}
+}
+
 // TestGuardRefuses: a node that is not Ready could not be measured, and without an image nothing can.
 func TestGuardRefuses(t *testing.T) {
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))

@@ -26,6 +26,8 @@ func InCluster(p *plan.Plan) error {
 				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s runs commands that add and remove nodes, which the controller does not have", p.Name)
 			case step.Command:
 				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s runs a command of its user's machine", p.Name)
+			case step.Await:
+				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s waits for the word of its user", p.Name)
 			case step.DNS, step.Mirror:
 				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s needs a second cluster and DNS zones, for which the controller has no credentials", p.Name)
 			}

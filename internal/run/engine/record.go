@@ -30,6 +30,8 @@ const (
 	// TakingBack undoes one step that is marked Alone, after a failure: Error says which. Then the run needs a person.
 	TakingBack Event = "taking-back"
 	Finished   Event = "finished" // Result "done", "rolled-back" or "needs-person"
+	// Marked is a line that a person puts on the timeline: Data holds MarkText. It changes nothing else.
+	Marked Event = "marked"
 )
 
 // The values of a record's Result.
@@ -39,9 +41,12 @@ const (
 	ResultFailed  = "failed"
 	// ResultAsked marks a rollback that the operator requested.
 	ResultAsked = "asked"
-	// ResultOutsideWindow and ResultFrozen mark a pause between two steps that ends by itself. Other pauses have no result.
+	// ResultOutsideWindow and ResultFrozen mark a pause between two steps that ends by itself.
 	ResultOutsideWindow = "outside-window"
 	ResultFrozen        = "frozen"
+	// ResultMeasuring marks a pause in which paths are measured until the user says that the changes of others have ended. Other
+	// pauses have no result.
+	ResultMeasuring = "measuring"
 	// ResultRolledBack and ResultNeedsPerson are ends of a run, as is ResultDone.
 	ResultRolledBack  = "rolled-back"
 	ResultNeedsPerson = "needs-person"
@@ -57,7 +62,7 @@ type Record struct {
 	Action string    `json:"action,omitempty"`
 	// Undo is true for the actions of a rollback.
 	Undo bool `json:"undo,omitempty"`
-	// Result is "done", "already" (nothing to do) or "failed"; of a pause, why it ends by itself.
+	// Result is "done", "already" (nothing to do) or "failed"; of a pause, why it ends by itself, or ResultMeasuring.
 	Result  string          `json:"result,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	Before  json.RawMessage `json:"before,omitempty"`

@@ -27,7 +27,7 @@ func (s *State) Add(r Record) error {
 			"the journal is damaged or was edited: compare the copy in the cluster with the local file")
 	}
 	s.Seq, s.At, s.Epoch, s.Head = r.Seq, r.At, r.Epoch, r.Chain
-	if r.By != "" {
+	if r.By != "" && r.Event != Marked {
 		s.By = r.By
 	}
 	if r.Step != "" {
@@ -50,7 +50,7 @@ func (s *State) admits(r Record) error {
 		err = fmt.Errorf("the run has ended (%s)", s.Phase)
 	case r.Epoch < s.Epoch:
 		err = fmt.Errorf("its writer held the lock in epoch %d, but a later holder has written since (epoch %d)", r.Epoch, s.Epoch)
-	case (s.Phase == PhasePaused || s.Phase == PhaseNeedsPerson) && r.Event != Resumed:
+	case (s.Phase == PhasePaused || s.Phase == PhaseNeedsPerson) && r.Event != Resumed && r.Event != Marked:
 		err = fmt.Errorf("the run does not continue (%s)", s.Phase)
 	default:
 		return nil
@@ -94,6 +94,8 @@ func (s *State) take(r Record) error {
 		return nil
 	case Finished:
 		return s.finish(r)
+	case Marked:
+		return nil
 	case StepBegan:
 		return s.begin(r)
 	case Intended, Acted, GateAsked, GateAnswer, StepDone, StepUndone:

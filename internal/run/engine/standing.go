@@ -14,7 +14,7 @@ type Standing struct {
 	Word string
 	// Since is the time of the last record.
 	Since time.Time
-	// Resume and Rollback say what these commands would do. Rollback is empty if it would be refused, both if the
+	// Resume and Rollback say what these commands would do. One is empty if it would be refused, both if the
 	// migration has ended.
 	Resume, Rollback string
 	// Ways says both in one sentence; empty if the migration has ended.
@@ -35,6 +35,9 @@ func Judge(steps []step.Step, s State, held bool) Standing {
 			now.Word = "interrupted while rolling back"
 		}
 	}
+	if s.Measures() {
+		now.Word = ResultMeasuring
+	}
 	now.gate(steps, s)
 	if s.Over() {
 		return now
@@ -50,6 +53,9 @@ func Judge(steps []step.Step, s State, held bool) Standing {
 	case s.PastReturn(steps):
 		now.Resume = "continues"
 		now.Ways = "past the point of no return: `theseus resume` continues; a rollback is not possible"
+	case s.Measures():
+		now.Rollback = "ends the measuring without a verdict, and removes what was installed"
+		now.Ways = "`theseus guard stop` gives the verdict, `theseus rollback` " + now.Rollback
 	default:
 		now.Resume, now.Rollback = "continues", "undoes every step"
 		now.Ways = "`theseus resume` continues, `theseus rollback` undoes every step"

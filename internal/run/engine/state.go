@@ -35,8 +35,8 @@ type State struct {
 	Back string
 	// Asked is true if the operator requested the rollback, false if a failure caused it.
 	Asked bool
-	// Held is why a paused run continues by itself: ResultOutsideWindow or ResultFrozen; "" if a person or the cluster has
-	// paused it.
+	// Held is why a paused run continues by itself: ResultOutsideWindow or ResultFrozen; or ResultMeasuring; "" if a person or the
+	// cluster has paused it.
 	Held string
 	// Cause says why the run does not continue, or else why it rolls back.
 	Cause string
@@ -85,6 +85,9 @@ type ActionState struct {
 
 // Over is true if the run has ended.
 func (s State) Over() bool { return s.Phase == PhaseDone || s.Phase == PhaseRolledBack }
+
+// Measures is true while the run stands between two steps, and measures changes that others make.
+func (s State) Measures() bool { return s.Phase == PhasePaused && s.Held == ResultMeasuring }
 
 // DoneSteps counts the steps that are done and not undone.
 func (s State) DoneSteps() int {

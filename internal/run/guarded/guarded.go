@@ -1,5 +1,5 @@
-// Package guarded carries out what only plans of the strategy guard have: it runs the user's command on this machine, reacts to
-// a loss while the command runs, and watches until the network is quiet.
+// Package guarded carries out what only plans of the strategy guard have: it runs the user's command on this machine, if the plan has
+// one, reacts to a loss while the command runs, and watches until the network is quiet.
 package guarded
 
 import (
@@ -110,7 +110,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 			return engine.Observation{Done: true, Before: unknown}, err
 		}
 		return engine.Observation{Before: begun}, nil
-	case step.Watch:
+	case step.Watch, step.Await:
 		return engine.Observation{}, nil
 	}
 	return a.Actor.Observe(ctx, action, before)
@@ -121,6 +121,8 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 	switch action.Op {
 	case step.Command:
 		return a.command(ctx)
+	case step.Await:
+		return json.Marshal(Ran{}) // the run holds its step back until the user says that the changes have ended
 	case step.Watch:
 		return a.watch(ctx)
 	}

@@ -59,14 +59,18 @@ func (j torn) Append(ctx context.Context, records ...engine.Record) error {
 	return j.Journal.Append(ctx, records...)
 }
 
-// guardOf plans to guard a command that leaves a line in a file each time it runs.
-func guardOf(t *testing.T) (p *plan.Plan, times func() int) {
+// guardOf plans to guard changes of others, or a command that leaves a line in a file each time it runs.
+func guardOf(t *testing.T, guarded kind.Guard) (p *plan.Plan, times func() int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ran")
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+	guarded.Quiet, guarded.AtMost = step.Duration(3*time.Second), step.Duration(time.Minute)
+	if !guarded.Others {
+		guarded.Command = []string{"sh", "-c", "echo ran >>" + file}
+	}
 	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot, Change: v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, Drivers: drivers.All(),
 		Options: plan.Options{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "g"}},
-		kind.Guard{Command: []string{"sh", "-c", "echo ran >>" + file}, Quiet: step.Duration(3 * time.Second), AtMost: step.Duration(time.Minute)})
+		guarded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +98,7 @@ func TestRun(t *testing.T) {
 		"lossy throughout": {asks{bad, bad}, engine.EndRolledBack, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, times := guardOf(t)
+			p, times := guardOf(t, kind.Guard{})
 			a, _, clock := bench(*p.Guarded)
 			a.Actor = done{}
 			outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: a, Gate: test.asks, Journal: &journal.Memory{}, Control: runs{}, Clock: clock})
@@ -114,9 +118,69 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestOthers: a run that measures what others change stands between two steps without a process, takes marks, and goes on to its
+// result when the user says so; or it is taken back without one.
+func TestOthers(t *testing.T) {
+	for name, back := range map[string]bool{"stop": false, "rollback": true} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := guardOf(t, kind.Guard{Others: true})
+			a, _, clock := bench(*p.Guarded)
+			a.Actor = done{}
+			ended, records := false, &journal.Memory{}
+			deps := engine.Deps{Actor: a, Gate: asks{engine.Verdict{Pass: true}, engine.Verdict{Pass: true}}, Journal: records, Control: runs{}, Clock: clock,
+				Hold: func(_ context.Context, next *step.Step) (engine.Hold, error) {
+					if next.Awaits() && !ended {
+						return engine.Hold{Result: engine.ResultMeasuring, Cause: "measures"}, nil
+					}
+					return engine.Hold{}, nil
+				}}
+			for range 2 { // a process that continues too early changes nothing
+				outcome, err := engine.Run(t.Context(), p, deps)
+				if err != nil || outcome.End != engine.EndPaused || !outcome.State.Measures() || outcome.PastReturn || outcome.State.DoneSteps() != 2 {
+					t.Fatalf("%+v, %v", outcome, err)
+				}
+				if stand := engine.Judge(p.Steps, outcome.State, false); stand.Word != "measuring" || stand.Resume != "" || !strings.Contains(stand.Ways, "theseus guard stop") {
+					t.Errorf("it stands: %+v", stand)
+				}
+			}
+			if err := engine.Mark(t.Context(), p, engine.Deps{Journal: records, Clock: clock, By: "ann@laptop"}, "node pool b"); err != nil {
+				t.Fatal(err)
+			}
+			want := engine.EndDone
+			if ended = true; back {
+				ended, deps.Control, want = false, rollsBack{}, engine.EndStopped
+			}
+			outcome, err := engine.Run(t.Context(), p, deps)
+			if err != nil || outcome.End != want || outcome.State.By != "" {
+				t.Fatalf("%+v, %v", outcome, err)
+			}
+			all, _ := records.Records(t.Context())
+			marks := 0
+			for _, r := range all {
+				if engine.MarkOf(r) == "node pool b" && r.By == "ann@laptop" {
+					marks++
+				}
+			}
+			if marks != 1 {
+				t.Errorf("%d marks", marks)
+			}
+			if err := engine.Mark(t.Context(), p, engine.Deps{Journal: records, Clock: clock}, "late"); err == nil {
+				t.Error("a run that has ended took a mark")
+			}
+		})
+	}
+}
+
+// rollsBack asks for a rollback.
+type rollsBack struct{}
+
+func (rollsBack) Desire(context.Context) (v1alpha1.Desire, error) {
+	return v1alpha1.DesireRollback, nil
+}
+
 // TestRunAgain: a run that ended while the command ran continues with the watching: the command does not run twice.
 func TestRunAgain(t *testing.T) {
-	p, times := guardOf(t)
+	p, times := guardOf(t, kind.Guard{})
 	a, _, clock := bench(*p.Guarded)
 	a.Actor = done{}
 	records := &journal.Memory{}

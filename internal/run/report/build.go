@@ -15,6 +15,10 @@ import (
 // Build computes the report. It never fails: the verdict names what is missing.
 func Build(in Input) Model {
 	h := read(in.Plan, in.Records)
+	if h.run.Outcome == Measuring && in.At.After(h.run.End) {
+		h.run.End = in.At
+		h.run.Millis = h.run.End.Sub(h.run.Begin).Milliseconds()
+	}
 	all := account(in.Paths, in.Reports)
 	m := Model{
 		APIVersion: v1alpha1.APIVersion, Kind: Kind, MadeAt: in.At,
@@ -27,6 +31,7 @@ func Build(in Input) Model {
 	}
 	m.Residue.Rules = in.Plan != nil && in.Plan.MovesRules()
 	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(in.Plan, m.Moves)
+	m.Moments = moments(in, m.Gaps)
 	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run
 	m.Run.Measured = measuredSpans(all)
 	m.Totals = totals(in, &m, all)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/observe"
 	"github.com/theseus-cni/theseus/internal/network/bgp/draw"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -35,7 +36,12 @@ type Input struct {
 	Held string
 	// Foreign are results in a node's report of another node's paths. They are not counted.
 	Foreign []Foreign
-	// At is when the report is made; it is only printed.
+	// Events are what happened in the cluster, as far as it was looked at, and Looks the times in which it was. EventsDropped counts
+	// those that were too many.
+	Events        []observe.Event
+	EventsDropped int
+	Looks         []Span
+	// At is when the report is made; it is only printed, and ends the time of a run that measures.
 	At time.Time
 }
 

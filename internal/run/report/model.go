@@ -33,9 +33,11 @@ type Outcome string
 
 // The outcomes.
 const (
-	NotStarted  Outcome = "not-started"
-	Running     Outcome = "running"
-	Paused      Outcome = "paused"
+	NotStarted Outcome = "not-started"
+	Running    Outcome = "running"
+	Paused     Outcome = "paused"
+	// Measuring: others change the cluster, and the run measures.
+	Measuring   Outcome = "measuring"
 	RollingBack Outcome = "rolling-back"
 	RolledBack  Outcome = "rolled-back"
 	NeedsPerson Outcome = "needs-person"
@@ -57,6 +59,7 @@ type Model struct {
 	Steps     []Step            `json:"steps"`
 	Gaps      []Gap             `json:"gaps"`
 	Incidents []Incident        `json:"incidents"`
+	Moments   []Moment          `json:"moments,omitempty"`
 	Cells     []Cell            `json:"cells"`
 	Classes   []Class           `json:"classes"`
 	Nodes     []Node            `json:"nodes"`

@@ -25,6 +25,7 @@ type history struct {
 	journal []Entry
 	undoing Span
 	backAt  time.Time // when the undo of the next undone step began
+	awaits  string    // the step during which others change the cluster
 	undone  []undone
 }
 
@@ -78,6 +79,8 @@ func outcomeOf(state engine.State) Outcome {
 		return RolledBack
 	case state.Phase == engine.PhaseNeedsPerson, state.Back != "" && state.Phase != engine.PhasePaused:
 		return NeedsPerson
+	case state.Measures():
+		return Measuring
 	case state.Phase == engine.PhasePaused:
 		return Paused
 	case state.Undoing:
@@ -100,6 +103,9 @@ func (h *history) plan(s *step.Step) {
 	}
 	if s.Gate != nil {
 		run.Gate = s.Gate.Title
+	}
+	if s.Awaits() {
+		h.awaits = s.ID
 	}
 	h.index[s.ID] = len(h.steps)
 	h.steps = append(h.steps, run)
@@ -128,6 +134,8 @@ func (h *history) take(r *engine.Record) {
 	switch r.Event {
 	case engine.Started:
 		h.started(r)
+	case engine.Marked:
+		entry.Text = engine.MarkOf(*r)
 	case engine.StepBegan, engine.StepDone, engine.StepUndone:
 		h.moved(r)
 	case engine.Acted:
@@ -221,6 +229,13 @@ func (h *history) turned(r *engine.Record, entry *Entry) {
 	}
 	switch r.Event {
 	case engine.Paused:
+		if r.Result == engine.ResultMeasuring && h.awaits != "" { // the step goes on without a process
+			if s := h.at(h.awaits); s.Begin.IsZero() {
+				s.Begin, s.State = r.At, StepRunning
+			}
+			h.run.Outcome = Measuring
+			return
+		}
 		h.run.Pauses = append(pauses, Span{From: r.At})
 		h.run.Outcome, h.why, entry.Bad = Paused, r.Error, r.Result == "" // else it ends by itself
 	case engine.Resumed:

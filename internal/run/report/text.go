@@ -11,6 +11,9 @@ import (
 // maxListed is how many incidents, notes and missing things the summary lists; the page has them all.
 const maxListed = 3
 
+// maxMoments is how many moments the summary lists: the latest.
+const maxMoments = 8
+
 // Text is the report for a terminal: the verdict first, about fifteen lines, no colour.
 func Text(m Model) string {
 	var b strings.Builder
@@ -42,6 +45,13 @@ func Text(m Model) string {
 	worst, _ := worstIncidents(m.Incidents, maxListed)
 	for _, in := range worst {
 		say("gaps", incidentText(in))
+	}
+	recent := m.Moments[max(0, len(m.Moments)-maxMoments):]
+	if n := len(m.Moments) - len(recent); n > 0 {
+		say("timeline", fmt.Sprintf("%d earlier lines are in the report", n))
+	}
+	for _, one := range recent {
+		say("timeline", m.When(one)+" "+one.String())
 	}
 	listed(say, "missing", m.Verdict.Missing)
 	listed(say, "note", m.Verdict.Notes)

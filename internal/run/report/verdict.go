@@ -74,6 +74,8 @@ func title(m *Model, l Level) string {
 		return "Paused; " + cost
 	case Running:
 		return "Not finished; " + cost
+	case Measuring:
+		return "Measuring; until now " + cost
 	}
 	switch {
 	case l == Unknown && m.Totals.Sent == 0:
