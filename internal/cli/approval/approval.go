@@ -256,7 +256,11 @@ func (f *Flags) ask(ctx context.Context, a *app.App, client *kube.Client, p *pla
 	if err := describeTakeOver(a.Err, p, records); err != nil {
 		return err
 	}
-	return a.Typed(ctx, p.To())
+	word := p.To()
+	if p.Guarded != nil { // a whole command line is too long to type
+		word = p.Name
+	}
+	return a.Typed(ctx, word)
 }
 
 // Free returns a *journal.HeldError while another process has the lock, so that no person is asked in vain.

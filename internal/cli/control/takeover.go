@@ -96,6 +96,9 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	}
 	if desire == v1alpha1.DesireRun {
 		state, err := engine.Replay(records)
+		if err == nil && state.Measures() {
+			return exit.Fail(exit.Failed, "`theseus guard stop` ends it with a verdict, `theseus rollback` without one", "%s measures what others change, and has nothing to continue", p.Name)
+		}
 		if err == nil {
 			err = incluster.MayContinue(ctx, a, client, p, migration, state, anyTime)
 		}

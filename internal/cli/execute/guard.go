@@ -56,6 +56,9 @@ func guard(ctx context.Context, a *app.App, r *run.Run) error {
 		outcome, err = r.Execute(ctx)
 	}
 	view.Close()
+	if err == nil && !interrupted && outcome.End == engine.EndPaused && outcome.State.Measures() {
+		return measures(a, r.Plan)
+	}
 	patience := app.Begin
 	if err != nil { // the run has waited already
 		patience = app.Glance
@@ -79,6 +82,16 @@ func guard(ctx context.Context, a *app.App, r *run.Run) error {
 		}
 	}
 	return verdict(a, r.Plan, outcome, interrupted, records)
+}
+
+// measures says that a guard measures on, without a process.
+func measures(a *app.App, p *plan.Plan) error {
+	if a.Output == "json" {
+		return json.NewEncoder(a.Out).Encode(map[string]string{"name": p.Name, "plan": p.Hash, "state": engine.ResultMeasuring})
+	}
+	_, err := fmt.Fprintf(a.Out, "%s measures until `theseus guard stop`, which any machine can run:\n  theseus guard stop --guard %[1]s --expect %s\n"+
+		"`theseus guard status` shows what was lost, `theseus guard mark TEXT` puts a line on the timeline\n", p.Name, p.Hash)
+	return err
 }
 
 // unknown is the error of a run whose journal cannot be read: the run's own, or that nothing is proven.
@@ -110,7 +123,7 @@ func stops(r *run.Run) (stopped func() bool) {
 	}
 }
 
-// result is what the journal says of a guarded command.
+// result is what the journal says of a guarded change. Where others made it, ran is that of a command that succeeded.
 type result struct {
 	ran     *guarded.Ran
 	watched *guarded.Watched
@@ -128,7 +141,7 @@ func resultOf(records []engine.Record) result {
 			r.before = record.Verdict
 		case record.Event == engine.GateAnswer && record.Step == guardplan.StepWatch:
 			r.after = record.Verdict
-		case record.Event == engine.Acted && !record.Undo && record.Step == guardplan.StepCommand:
+		case record.Event == engine.Acted && !record.Undo && (record.Step == guardplan.StepCommand || record.Step == guardplan.StepChange):
 			r.ran = decoded[guarded.Ran](record.Data)
 		case record.Event == engine.Acted && !record.Undo && record.Step == guardplan.StepWatch:
 			r.watched = decoded[guarded.Watched](record.Data)
@@ -183,10 +196,16 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 		return err
 	}
 	switch {
+	case !interrupted && outcome.End == engine.EndStopped && p.Guarded.Others: // theseus rollback
+		return exit.Fail(exit.Stopped, "the report has what was measured until then: theseus report", "ended without a verdict; everything that was installed is removed")
 	case interrupted && outcome.End == engine.EndStopped:
 		return exit.Fail(exit.Interrupted, "the report has what was measured until then: theseus report", "interrupted; everything that was installed is removed")
 	case outcome.End == engine.EndRolledBack && r.ran == nil:
-		return exit.Fail(exit.Unproven, notBegun(p.Guarded, r), "the command was not run, and everything that was installed is removed: %s", exit.Cause(outcome.Cause))
+		what := "the command was not run"
+		if p.Guarded.Others {
+			what = "the measuring did not begin"
+		}
+		return exit.Fail(exit.Unproven, notBegun(p.Guarded, r), "%s, and everything that was installed is removed: %s", what, exit.Cause(outcome.Cause))
 	case outcome.End == engine.EndRolledBack:
 		return exit.Fail(exit.Unproven, seen, "not proven, and everything that was installed is removed: %s", exit.Cause(outcome.Cause))
 	case outcome.End != engine.EndDone:
@@ -212,7 +231,10 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 		if r.after.Lost > 0 {
 			cost = "no more was lost than --max-lost allows"
 		}
-		fmt.Fprintf(a.Out, "good: the command succeeded, and %s: %s\n", cost, r.after.Reason)
+		if !p.Guarded.Others {
+			cost = "the command succeeded, and " + cost
+		}
+		fmt.Fprintf(a.Out, "good: %s: %s\n", cost, r.after.Reason)
 	}
 	return nil
 }
@@ -228,7 +250,7 @@ func (r result) judge(p *plan.Plan) (lost bool, why string) {
 	case after.Leaked > 0:
 		return true, after.Reason
 	case after.Lost > 0 && !after.Pass && p.Guarded.LossyBefore && r.before != nil && r.before.Lost > 0:
-		figures := fmt.Sprintf("%d of %d probes lost before the command, longest gap %.0f ms; %d of %d since, longest gap %.0f ms",
+		figures := fmt.Sprintf("%d of %d probes lost before the change, longest gap %.0f ms; %d of %d since, longest gap %.0f ms",
 			r.before.Lost, r.before.Sent, r.before.LongestGapMillis, after.Lost, after.Sent, after.LongestGapMillis)
 		return after.LongestGapMillis > r.before.LongestGapMillis+float64(longer.Milliseconds()), figures
 	case after.Lost > p.Change.MaxLost, after.Lost > 0 && after.LongestGapMillis > float64(joint.DefaultMaxGap.Milliseconds()):
@@ -256,7 +278,7 @@ func worst(v *engine.Verdict) string {
 // notBegun says what to do when the command was not run.
 func notBegun(g *kind.Guard, r result) string {
 	if r.before != nil && !r.before.Pass && r.before.Lost > 0 && !g.LossyBefore {
-		return "the network loses probes without the command: repair it first, or accept that with --baseline-loss-ok"
+		return "the network loses probes without the change: repair it first, or accept that with --baseline-loss-ok"
 	}
 	return "kubectl get pods,events -n " + v1alpha1.Namespace + " while the guard runs again shows why probes do not run"
 }

@@ -67,7 +67,7 @@ func TestVerdict(t *testing.T) {
 		"not quiet":            {outcome: done, before: good, after: good, watched: guarded.Watched{Why: "b was silent"}, code: exit.Unproven, says: "was not quiet when the watching ended: b was silent"},
 		"interrupted":          {outcome: done, before: good, after: good, ran: guarded.Ran{Code: -1, Signal: "interrupt", Interrupted: true}, watched: quiet, code: exit.Interrupted, says: "no loss is proven\n"},
 		"unknown end":          {outcome: done, before: good, after: good, ran: guarded.Ran{Unknown: true}, watched: quiet, code: exit.Unproven, says: "how it ended is not known"},
-		"lossy, as before":     {outcome: done, before: flaky, after: engine.Verdict{Sent: 900, Lost: 19, LongestGapMillis: 50}, watched: quiet, lossy: true, code: exit.Unproven, says: "2 of 100 probes lost before the command"},
+		"lossy, as before":     {outcome: done, before: flaky, after: engine.Verdict{Sent: 900, Lost: 19, LongestGapMillis: 50}, watched: quiet, lossy: true, code: exit.Unproven, says: "2 of 100 probes lost before the change"},
 		"lossy, worse":         {outcome: done, before: flaky, after: lost, watched: quiet, lossy: true, code: exit.Lost, says: "a loss is proven"},
 		"needs a person":       {outcome: engine.Outcome{End: engine.EndNeedsPerson, Cause: "x"}, before: good, after: good, code: exit.NeedsPerson, says: "x"},
 		"lost and stuck":       {outcome: stuck, before: good, after: lost, watched: quiet, code: exit.Lost, says: "may still be there: needs-person: a webhook; it is down\nhint: repair it; "},
@@ -81,6 +81,27 @@ func TestVerdict(t *testing.T) {
 		p := &plan.Plan{Guarded: &kind.Guard{LossyBefore: test.lossy}}
 		p.Change.MaxLost = test.maxLost
 		err := verdict(&app.App{Streams: app.Streams{Out: &out}}, p, test.outcome, test.interrupted, journalOf(t, test.before, test.after, test.ran, test.watched))
+		if code := exit.Code(&out, err); code != test.code || !strings.Contains(out.String(), test.says) {
+			t.Errorf("%s: exit %d, want %d with %q:\n%s", name, code, test.code, test.says, out.String())
+		}
+	}
+	for name, test := range map[string]struct {
+		outcome engine.Outcome
+		after   engine.Verdict
+		code    int
+		says    string
+	}{
+		"others, good":        {done, good, exit.Done, "good: nothing was lost: 100 probes"},
+		"others, lost":        {done, lost, exit.Lost, "a loss is proven: 7 of 100 probes lost\n"},
+		"others, a hole":      {done, engine.Verdict{Reason: "a prober restarted"}, exit.Unproven, "not proven: a prober restarted"},
+		"others, rolled back": {stopped, engine.Verdict{}, exit.Stopped, "ended without a verdict; everything that was installed is removed"},
+	} {
+		records := journalOf(t, good, test.after, guarded.Ran{}, quiet)
+		if records[2].Step = guardplan.StepChange; test.outcome.End == engine.EndStopped {
+			records = records[:2]
+		}
+		var out bytes.Buffer
+		err := verdict(&app.App{Streams: app.Streams{Out: &out}}, &plan.Plan{Guarded: &kind.Guard{Others: true}}, test.outcome, false, records)
 		if code := exit.Code(&out, err); code != test.code || !strings.Contains(out.String(), test.says) {
 			t.Errorf("%s: exit %d, want %d with %q:\n%s", name, code, test.code, test.says, out.String())
 		}

@@ -48,12 +48,12 @@ func NewCommand(a *app.App) *cobra.Command {
 	o := &options{}
 	command := &cobra.Command{
 		Use:   "guard [FLAGS] -- COMMAND [ARG...]",
-		Short: "Run a command that changes the network, and prove what it cost",
+		Short: "Run a command that changes the network, or let others change it, and prove what it cost",
 		Long: "Measures the network before, during and after a command of yours, such as helm upgrade, kubectl apply or kubeadm\n" +
 			"upgrade. Theseus does not need to know the network. It installs agents and probe pods, proves that they measure,\n" +
 			"measures a baseline, runs the command once on this machine, watches until no probe was lost for --quiet, gives the\n" +
 			"verdict, and removes everything that it installed. The command line is stored in the cluster: give secrets to the\n" +
-			"command by files or by the environment.\n\n" +
+			"command by files or by the environment. For changes that take days, or that others make, use theseus guard start.\n\n" +
 			"Ctrl-C ends the command (SIGINT; a second one kills it), and the verdict follows. Ctrl-C before or after the command\n" +
 			"ends the measuring. Everything that was installed is removed in each case.\n\n" +
 			"Of several results, the exit code is that of the first of these: a loss is proven (7), Theseus could not finish\n" +
@@ -63,7 +63,7 @@ func NewCommand(a *app.App) *cobra.Command {
 			"  theseus guard --on-loss 'helm rollback cilium' -o report.html -- helm upgrade cilium ./chart",
 		Args: func(command *cobra.Command, args []string) error {
 			if command.ArgsLenAtDash() != 0 || len(args) == 0 {
-				return exit.Fail(exit.Usage, "write the command after --: theseus guard -- kubectl apply -f network.yaml", "there is no command to guard")
+				return exit.Fail(exit.Usage, "write the command after --: theseus guard -- kubectl apply -f network.yaml; theseus guard start measures what others change", "there is no command to guard")
 			}
 			return nil
 		},
@@ -78,25 +78,52 @@ func NewCommand(a *app.App) *cobra.Command {
 			return o.guard(command.Context(), a, spec, guarded)
 		},
 	}
+	o.register(command, "the command", "the command")
+	flags := command.Flags()
+	flags.StringVar(&o.onLoss, "on-loss", "", "COMMAND to run once, at once, when a loss is proven, split at blanks outside of quotes and run without a shell; kill: end the guarded command; empty: say so and go on")
+	command.AddCommand(newStart(a), newStatus(a), newMark(a), newReport(a), newStop(a))
+	return command
+}
+
+// register adds the flags of both forms of a guard. before names what the baseline comes before, and after what the watching follows.
+func (o *options) register(command *cobra.Command, before, after string) {
 	flags := command.Flags()
 	o.change.RegisterMeasuring(command)
 	flags.Int64Var(&o.change.Spec.MaxLost, "max-lost", 0, "lost probes that are not a loss yet, over all paths; a gap longer than 1 s and an answer on a denied path always are")
-	flags.DurationVar(&o.baseline, "baseline", guardplan.DefaultBaseline, "how long the network is measured before the command")
-	flags.DurationVar(&o.quiet, "quiet", guardplan.DefaultQuiet, "how long no probe may be lost after the command until the watching ends")
-	flags.DurationVar(&o.atMost, "watch-at-most", guardplan.DefaultAtMost, "how long the network is watched after the command at most")
-	flags.StringVar(&o.onLoss, "on-loss", "", "COMMAND to run once, at once, when a loss is proven, split at blanks outside of quotes and run without a shell; kill: end the guarded command; empty: say so and go on")
-	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "run the command although the baseline lost probes; then a loss is proven only if a gap exceeds the longest gap of the baseline by more than 1 s")
+	flags.DurationVar(&o.baseline, "baseline", guardplan.DefaultBaseline, "how long the network is measured before "+before)
+	flags.DurationVar(&o.quiet, "quiet", guardplan.DefaultQuiet, "how long no probe may be lost after "+after+" until the watching ends")
+	flags.DurationVar(&o.atMost, "watch-at-most", guardplan.DefaultAtMost, "how long the network is watched after "+after+" at most")
+	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "go on although the baseline lost probes; then a loss is proven only if a gap exceeds the longest gap of the baseline by more than 1 s")
 	flags.BoolVar(&o.dry, "dry-run", false, "print what would be installed and measured, and change nothing")
-	return command
+}
+
+// times refuses durations that make no sense.
+func (o *options) times() error {
+	if o.baseline < time.Second || o.quiet < time.Second {
+		return exit.Fail(exit.Usage, "give 1s or more", "--baseline and --quiet cannot be below one second")
+	}
+	if o.atMost < o.quiet {
+		return exit.Fail(exit.Usage, "raise --watch-at-most, or lower --quiet", "--watch-at-most %s is shorter than --quiet %s", o.atMost, o.quiet)
+	}
+	return nil
+}
+
+// measuring reads the flags about what is measured.
+func (o *options) measuring(command *cobra.Command) (spec v1alpha1.ChangeSpec, err error) {
+	if spec, err = o.change.Resolve(command); err != nil {
+		return spec, err
+	}
+	spec.BakeSeconds = int((o.baseline + time.Second - 1) / time.Second)
+	if spec.AgentImage == "" {
+		return spec, exit.Fail(exit.Usage, "name one that the nodes can pull: --agent-image IMAGE", "no image of the agent is named, and this build of theseus is no release, which would know its own")
+	}
+	return spec, nil
 }
 
 // read checks the flags and the command.
 func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.ChangeSpec, guarded kind.Guard, err error) {
-	if o.baseline < time.Second || o.quiet < time.Second {
-		return spec, guarded, exit.Fail(exit.Usage, "give 1s or more", "--baseline and --quiet cannot be below one second")
-	}
-	if o.atMost < o.quiet {
-		return spec, guarded, exit.Fail(exit.Usage, "raise --watch-at-most, or lower --quiet", "--watch-at-most %s is shorter than --quiet %s", o.atMost, o.quiet)
+	if err := o.times(); err != nil {
+		return spec, guarded, err
 	}
 	guarded = kind.Guard{Command: args, Quiet: step.Duration(o.quiet), AtMost: step.Duration(o.atMost), LossyBefore: o.lossyBefore}
 	switch {
@@ -118,14 +145,8 @@ func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.Cha
 			return spec, guarded, exit.Fail(exit.Usage, "name a program of this machine; what a shell has to do is: sh -c '...'", "the command %q cannot be run: %w", program[0], err)
 		}
 	}
-	if spec, err = o.change.Resolve(command); err != nil {
-		return spec, guarded, err
-	}
-	spec.BakeSeconds = int((o.baseline + time.Second - 1) / time.Second)
-	if spec.AgentImage == "" {
-		return spec, guarded, exit.Fail(exit.Usage, "name one that the nodes can pull: --agent-image IMAGE", "no image of the agent is named, and this build of theseus is no release, which would know its own")
-	}
-	return spec, guarded, nil
+	spec, err = o.measuring(command)
+	return spec, guarded, err
 }
 
 // written refuses an output that a report does not have.
@@ -152,7 +173,7 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 	if o.dry {
 		return nil
 	}
-	if err := planning.MayCarryOut(ctx, a, pass, p); err != nil {
+	if err := planning.MayCarryOut(ctx, a, pass, p, "ask for the rights: theseus rights operate --for user:NAME prints them"); err != nil {
 		return err
 	}
 	if _, err := statedir.Make(p.Name); err != nil {
@@ -165,10 +186,18 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 		return err
 	}
 	end := execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true))
+	if guarded.Others {
+		return end // the report follows at the end
+	}
+	return reported(ctx, a, client, p, end)
+}
+
+// reported writes the report that -o names. end is how the guard ended, and stays its error.
+func reported(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, end error) error {
 	if a.Output == "" || a.Output == "text" || a.Output == "json" {
 		return end
 	}
-	err = a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error {
+	err := a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error {
 		return report.Show(ctx, a, client, p, nil)
 	})
 	switch {
@@ -204,7 +233,7 @@ func (o *options) propose(ctx context.Context, a *app.App, client *kube.Client, 
 		return nil, nil, err
 	}
 	if found := drivers.All().Detect(snapshot); len(found) != 1 {
-		fmt.Fprintf(a.Err, "note: %s were found that Theseus knows: the command is measured without knowledge of the network, so paths that policy denies and full-size packets are not\n",
+		fmt.Fprintf(a.Err, "note: %s were found that Theseus knows: the change is measured without knowledge of the network, so paths that policy denies and full-size packets are not\n",
 			cluster.Count(len(found), "network"))
 	}
 	return p, &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot)}, nil

@@ -74,7 +74,7 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 		return err
 	}
 	if len(from) == 0 {
-		if err := MayCarryOut(ctx, a, pass, p); err != nil {
+		if err := MayCarryOut(ctx, a, pass, p, "ask for the rights, or accept the finding: --accept api/rights=REASON"); err != nil {
 			return err
 		}
 	}
@@ -128,8 +128,8 @@ func maintained(ctx context.Context, a *app.App, from []string, checked *propose
 	return survey.MustNotBlock(a, propose.Planned(checked, p, survey.Options(p.Change)), survey.AcceptHint)
 }
 
-// MayCarryOut refuses a plan that this user lacks permissions for.
-func MayCarryOut(ctx context.Context, a *app.App, pass *check.Pass, p *plan.Plan) error {
+// MayCarryOut refuses a plan that this user lacks permissions for. hint says what to do then.
+func MayCarryOut(ctx context.Context, a *app.App, pass *check.Pass, p *plan.Plan, hint string) error {
 	client, err := a.Client()
 	if err != nil {
 		return err
@@ -137,6 +137,5 @@ func MayCarryOut(ctx context.Context, a *app.App, pass *check.Pass, p *plan.Plan
 	if err := admission.AskRights(ctx, client, pass.Snapshot, p); err != nil {
 		return err
 	}
-	return survey.MustNotBlock(a, propose.Rights(pass, survey.Options(p.Change)),
-		"ask for the rights, or accept the finding: --accept api/rights=REASON")
+	return survey.MustNotBlock(a, propose.Rights(pass, survey.Options(p.Change)), hint)
 }
