@@ -72,3 +72,47 @@ func nothingLeft(t *testing.T, rig *scenario.Rig) {
 		}
 	}
 }
+
+// TestGuardOthers: a guard that was started measures without a process. A moment in which a node's pods are cut off is a loss in its
+// status, next to a mark, and a second machine stops it with the verdict. Another one, in which nothing happens, is good.
+func TestGuardOthers(t *testing.T) {
+	rig := rigtest.New(t, bin, "go", 2, "flannel")
+	start := []string{"guard", "start", "--agent-image", scenario.AgentImage, "--probe-interval", "60ms", "--max-lost", "3",
+		"--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m"}
+	begin := func() string {
+		t.Helper()
+		rigtest.Run(t, rig, "here", 0, []string{"measures until `theseus guard stop`"}, start...)
+		rigtest.Run(t, rig, "here", 1, []string{"error: another migration has not ended", "theseus guard stop"}, start...)
+		hash, err := rig.Kubectl(t.Context(), nil, "-n", "theseus-system", "get", "migrations.theseus.dev", "-o", "jsonpath={.items[?(@.status.phase==\"paused\")].spec.planHash}")
+		if err != nil || strings.TrimSpace(hash) == "" {
+			t.Fatalf("the plan's hash: %q, %v", hash, err)
+		}
+		return strings.TrimSpace(hash)
+	}
+	begin()
+	rigtest.Run(t, rig, "here", 0, []string{"marked ", "nothing happens"}, "guard", "mark", "nothing happens")
+	rigtest.Run(t, rig, "here", 0, []string{" 0 lost", "mark: nothing happens", "next: `theseus guard stop`"}, "guard", "status")
+	rigtest.Run(t, rig, "here", 0, []string{"good: nothing was lost"}, "guard", "stop")
+	nothingLeft(t, rig)
+
+	hash, node := begin(), rig.NodeNames()[1]
+	t.Cleanup(func() {
+		if out, err := rig.OnNode(context.Background(), node, "sh", "-c", mend+" 2>/dev/null || true"); err != nil {
+			t.Logf("%v: %s", err, out)
+		}
+	})
+	rigtest.Run(t, rig, "here", 0, nil, "guard", "mark", "the cut")
+	if out, err := rig.OnNode(t.Context(), node, "sh", "-c", cut); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	time.Sleep(5 * time.Second) // the probes' timeout, and a report
+	rigtest.Run(t, rig, "there", 0, []string{"mark: the cut", "gap: ", "lost probe"}, "guard", "status")
+	report := filepath.Join(rig.Dir, "others.json")
+	rigtest.Run(t, rig, "there", 2, []string{"--expect HASH"}, "guard", "stop")
+	rigtest.Run(t, rig, "there", 7, []string{"error: a loss is proven: ", "the report is " + report}, "guard", "stop", "--expect", hash, "-o", report)
+	nothingLeft(t, rig)
+	text, err := os.ReadFile(report)
+	if err != nil || !strings.Contains(string(text), "the cut") || !strings.Contains(string(text), `"kind": "gap"`) && !strings.Contains(string(text), `"kind":"gap"`) {
+		t.Errorf("the report: %v, %d bytes", err, len(text))
+	}
+}
