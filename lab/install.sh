@@ -3,18 +3,19 @@
 # user land of netfilter, and what Weave Net is built with (libpcap) and runs (curl, ulogd); and PostgreSQL
 # and a registry of images, which tests start for themselves. BIRD, which Calico runs, is only unpacked, into a folder of the lab's: its
 # package would start daemons on this machine, and take the place of another BIRD. So are the name servers that
-# the tests of internal/mirror/dns start for themselves: BIND, Knot, PowerDNS and unbound all want port 53. Does nothing
-# when all are there.
+# the tests of internal/mirror/dns start for themselves: BIND, Knot, PowerDNS and unbound all want port 53; and chromium, in which
+# test/web looks at the live page. Does nothing when all are there.
 set -euo pipefail
 packages=(containerd runc containernetworking-plugins iptables nftables ipset conntrack iproute2
 	ethtool libseccomp2 gcc libc6-dev libpcap-dev curl ulogd2 ulogd2-pcap libreadline8 postgresql-15 docker-registry)
 bird=/usr/local/lib/theseus-lab/bird
 dns=/usr/local/lib/theseus-lab/dns
+chromium=/usr/local/lib/theseus-lab/chromium
 missing=()
 for package in "${packages[@]}"; do
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -eq 0 ] && [ -d $bird ] && [ -d $dns ] && exit 0
+[ ${#missing[@]} -eq 0 ] && [ -d $bird ] && [ -d $dns ] && [ -d $chromium ] && exit 0
 [ "$(id -u)" = 0 ] || { echo "error: the lab needs root: it makes namespaces" >&2; echo "hint: sudo make $*" >&2; exit 1; }
 apt-get update -qq
 if [ ${#missing[@]} -gt 0 ]; then
@@ -46,4 +47,15 @@ if [ ! -d $dns ]; then
 	done
 	chmod 755 "$work/dns"
 	mv "$work/dns" $dns
+fi
+if [ ! -d $chromium ]; then
+	echo "== unpacking chromium"
+	mkdir -p "$work/browser/partial" "$work/chromium" "${chromium%/*}"
+	apt-get install --download-only --reinstall -y -qq --no-install-recommends -o APT::Sandbox::User=root -o Dir::Cache::archives="$work/browser" \
+		chromium fonts-liberation >/dev/null
+	for package in "$work"/browser/*.deb; do
+		dpkg-deb -x "$package" "$work/chromium"
+	done
+	chmod 755 "$work/chromium"
+	mv "$work/chromium" $chromium
 fi

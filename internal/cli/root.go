@@ -33,6 +33,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 	"github.com/theseus-cni/theseus/internal/cli/version"
 	"github.com/theseus-cni/theseus/internal/cli/watch"
+	"github.com/theseus-cni/theseus/internal/cli/web"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 )
 
@@ -120,6 +121,7 @@ func commands(a *app.App) []*cobra.Command {
 		approve.NewCommand(a),
 		guard.NewCommand(a),
 		watch.NewCommand(a),
+		web.NewCommand(a),
 		control.NewStatus(a),
 		control.NewPause(a),
 		control.NewResume(a),

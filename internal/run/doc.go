@@ -8,11 +8,12 @@
 // by commands), mirrored (what plans with a mirror do), guarded (runs the command that a plan guards), report (what a
 // change cost), admission (whether a plan may begin), window (when steps may begin), propose (a cluster and a change
 // become findings and a plan), changes (makes plans for Changes in the cluster), controller (runs approved plans in the
-// cluster).
+// cluster), web (the live page of a run, on loopback).
 //
 // Does not belong here: work on a node (node), calls to the API server (cluster/kube), and judging a path's
 // probes (proof/loss).
 //
-// Door: run, admission, changes, controller, engine, guarded, journal, mirrored, propose, report, window.
-// Hands: run, admission, changes, controller, guarded, journal, mirrored, nodepool.
+// Door: run, admission, changes, controller, engine, guarded, journal, mirrored, propose, report, web, window.
+// Hands: run, admission, changes, controller, guarded, journal, mirrored, nodepool, web.
+// Tests: web/webtest.
 package run

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
@@ -29,8 +30,18 @@ func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name 
 		err = mayTakeOver(p, records, v1alpha1.DesireRun)
 	}
 	if err == nil {
-		err = admission.InCluster(p)
+		err = letController(ctx, a, client, p, migration, records, f)
 	}
+	if err != nil {
+		return err
+	}
+	return follow.Run(ctx, a, client, name, len(records))
+}
+
+// letController asks the controller in the cluster to continue a migration. The current user approves the plan, unless that user
+// has.
+func letController(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, f *approval.Flags) error {
+	err := admission.InCluster(p)
 	if err == nil {
 		err = incluster.Available(ctx, a, client)
 	}
@@ -45,8 +56,8 @@ func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name 
 		holder = nil // whoever has the lock does something else, or only looks
 	}
 	if holder != nil && migration.Spec.Desire == v1alpha1.DesireRun {
-		fmt.Fprintf(a.Err, "%s runs %s already\n", holder.Holder, name)
-		return follow.Run(ctx, a, client, name, len(records))
+		fmt.Fprintf(a.Err, "%s runs %s already\n", holder.Holder, p.Name)
+		return nil
 	}
 	f.Held = migration.Spec.InCluster
 	if f.Approved, err = incluster.Mine(ctx, a, client, p); err != nil {
@@ -60,16 +71,24 @@ func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name 
 			return err
 		}
 	}
-	if err := request(ctx, a, client, name, v1alpha1.DesireRun, holder); err != nil {
+	if err := request(ctx, a, client, p.Name, v1alpha1.DesireRun, holder); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Err, "the controller in the cluster continues %s\n", name)
-	return follow.Run(ctx, a, client, name, len(records))
+	fmt.Fprintf(a.Err, "the controller in the cluster continues %s\n", p.Name)
+	return nil
 }
 
 // rollBackInCluster asks the controller in the cluster to roll a migration back, and follows it. That needs no approval of
 // the plan: the controller runs only an approved one.
 func rollBackInCluster(ctx context.Context, a *app.App, client *kube.Client, name string, records []engine.Record) error {
+	if err := askController(ctx, a, client, name, records); err != nil {
+		return err
+	}
+	return follow.Run(ctx, a, client, name, len(records))
+}
+
+// askController asks the controller in the cluster to roll a migration back.
+func askController(ctx context.Context, a *app.App, client *kube.Client, name string, records []engine.Record) error {
 	holder, err := heldBy(ctx, a, client)
 	if err != nil {
 		return err
@@ -81,7 +100,7 @@ func rollBackInCluster(ctx context.Context, a *app.App, client *kube.Client, nam
 		return err
 	}
 	fmt.Fprintf(a.Err, "asked the controller in the cluster to roll %s back\n", name)
-	return follow.Run(ctx, a, client, name, len(records))
+	return nil
 }
 
 // going reports whether a run is under way: its journal ends neither with a pause nor with the need for a person.

@@ -229,7 +229,7 @@ func TestPauseWaiting(t *testing.T) {
 	client := controlled(t, p)
 	inCluster(t, client, p.Name)
 	var out bytes.Buffer
-	if err := pause(t.Context(), quietApp(&out, ""), client, p.Name); err != nil || !strings.Contains(out.String(), "asked the controller in the cluster, which runs held, to pause") {
+	if err := Pause(t.Context(), quietApp(&out, ""), client, p.Name); err != nil || !strings.Contains(out.String(), "asked the controller in the cluster, which runs held, to pause") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	if migration, err := journal.Get(t.Context(), client.Dynamic, p.Name); err != nil || migration.Spec.Desire != v1alpha1.DesirePause {

@@ -22,11 +22,12 @@ func NewPause(a *app.App) *cobra.Command {
 		"Asks a running migration to stop between two actions, or during a measurement. All pods stay connected\n"+
 			"while the migration is paused.",
 		func(ctx context.Context, client *kube.Client, name string) error {
-			return pause(ctx, a, client, name)
+			return Pause(ctx, a, client, name)
 		})
 }
 
-func pause(ctx context.Context, a *app.App, client *kube.Client, name string) error {
+// Pause asks the process that runs a migration to pause, and says which one was asked.
+func Pause(ctx context.Context, a *app.App, client *kube.Client, name string) error {
 	return a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return ask(ctx, a, client, name) })
 }
 

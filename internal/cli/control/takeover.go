@@ -121,8 +121,13 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) {
 		return err
 	}
+	return askHolder(ctx, a, client, name, held)
+}
+
+// askHolder asks the process that runs a migration to roll it back.
+func askHolder(ctx context.Context, a *app.App, client *kube.Client, name string, held *journal.HeldError) error {
 	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error {
-		return journal.SetDesire(ctx, client.Dynamic, name, desire)
+		return journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesireRollback)
 	}); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func Command(a *app.App, use, short, long string, do func(context.Context, *kube
 				return err
 			}
 			name, limits := "", app.Glance
-			if slices.Contains([]string{"resume", "rollback", "watch", "approve"}, use) {
+			if slices.Contains([]string{"resume", "rollback", "watch", "web", "approve"}, use) {
 				limits = app.Begin
 			}
 			if len(args) == 1 {

@@ -151,3 +151,6 @@ func word(l Level) string {
 	}
 	return "failed"
 }
+
+// Style is the style sheet of the report, for pages that look like it.
+func Style() string { return pageCSS }

@@ -1,0 +1,90 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/incluster"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+)
+
+// Describe says what a person confirms before Ask: what the plan in the cluster does, and its hash. It is an error if the
+// migration cannot go that way any more.
+func Describe(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire) (text string, p *plan.Plan, err error) {
+	p, _, records, err := load(ctx, a, client, name)
+	if err == nil {
+		err = mayTakeOver(p, records, desire)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	b := &strings.Builder{}
+	if desire == v1alpha1.DesireRollback {
+		fmt.Fprintln(b, "Undoes every step that was done, newest first.")
+	}
+	err = approval.Describe(b, p, records)
+	return b.String(), p, err
+}
+
+// Ask asks the process that runs a migration, or the controller in the cluster, to continue it or to roll it back. Nothing of the
+// plan runs on this machine. hash is that of the plan that a person has confirmed.
+func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, hash string) error {
+	p, migration, records, err := load(ctx, a, client, name)
+	if err == nil {
+		err = mayTakeOver(p, records, desire)
+	}
+	if err != nil {
+		return err
+	}
+	f := &approval.Flags{Expect: hash}
+	if _, err := f.Named(p); err != nil {
+		return err
+	}
+	if migration.Spec.InCluster {
+		return askInCluster(ctx, a, client, p, migration, records, desire, f)
+	}
+	holder, err := heldBy(ctx, a, client)
+	switch {
+	case err != nil:
+		return err
+	case holder == nil && desire == v1alpha1.DesireRun:
+		return exit.Fail(exit.Failed, "run it on the machine that shall carry the migration out: theseus resume "+name, "no process runs %s that could be asked", name)
+	case holder == nil:
+		return exit.Fail(exit.Failed, "run it on the machine that shall carry the migration out: theseus rollback "+name, "no process runs %s that could be asked", name)
+	case desire == v1alpha1.DesireRollback:
+		return askHolder(ctx, a, client, name, holder)
+	case migration.Spec.Desire == v1alpha1.DesireRun:
+		return exit.Fail(exit.Failed, "", "%s runs %s already", holder.Holder, name)
+	}
+	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return journal.SetDesire(ctx, client.Dynamic, name, desire) }); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "told %s, which runs %s, not to pause\n", holder.Holder, name)
+	return nil
+}
+
+// askInCluster asks the controller, which has the migration.
+func askInCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, desire v1alpha1.Desire, f *approval.Flags) error {
+	if desire == v1alpha1.DesireRun {
+		return letController(ctx, a, client, p, migration, records, f)
+	}
+	if len(records) == 0 {
+		return exit.Fail(exit.Failed, "theseus rollback "+p.Name+" ends the migration", "%s has not begun: there is nothing to undo", p.Name)
+	}
+	err := incluster.Able(migration)
+	if err == nil {
+		err = incluster.Available(ctx, a, client)
+	}
+	if err != nil {
+		return exit.Fail(exit.Failed, "roll it back from this machine: theseus rollback "+p.Name, "the controller cannot roll %s back: %w", p.Name, err)
+	}
+	return askController(ctx, a, client, p.Name, records)
+}

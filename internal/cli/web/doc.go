@@ -1,0 +1,2 @@
+// Package web is the command `theseus web`.
+package web

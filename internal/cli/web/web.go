@@ -1,0 +1,175 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/control"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/incluster"
+	"github.com/theseus-cni/theseus/internal/cli/interrupt"
+	"github.com/theseus-cni/theseus/internal/cli/migrations"
+	"github.com/theseus-cni/theseus/internal/cli/statedir"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/web"
+)
+
+// NewCommand makes the command theseus web.
+func NewCommand(a *app.App) *cobra.Command {
+	listen, act := "127.0.0.1:0", false
+	command := migrations.Command(a, "web", "Show a migration live in a browser on this machine",
+		"Serves one page about a migration on a loopback address, and prints its address. The page shows whether anything is\n"+
+			"being lost now, every node, the step under way and its gate, the journal and the plan. It reads the cluster with your\n"+
+			"kubeconfig, as `theseus watch` does, and goes on when the API server or the browser was away for a while.\n\n"+
+			"The address ends in a secret: whoever has it sees the page. By default the page only shows. With --allow-actions,\n"+
+			"everyone with the address can also pause, resume and roll back in your name, after typing what the page asks for. The\n"+
+			"page asks the process that runs the migration, or the controller; it runs no part of a plan itself. Where no process\n"+
+			"can be asked, it says which command to run.\n\n"+
+			"An interrupt ends the page, not the migration.",
+		func(ctx context.Context, client *kube.Client, name string) error {
+			return serve(ctx, a, client, name, listen, act)
+		})
+	command.Flags().StringVar(&listen, "listen", listen, "loopback address and port; 0 is any free port")
+	command.Flags().BoolVar(&act, "allow-actions", false, "let the page pause, resume and roll back")
+	return command
+}
+
+// open opens the port, with errors as the command line tells them.
+func open(listen string) (net.Listener, error) {
+	listener, err := web.Listen(listen)
+	var address *net.AddrError
+	switch {
+	case errors.Is(err, web.ErrNotLoopback):
+		return nil, exit.Fail(exit.Usage, "--listen 127.0.0.1:0; from another machine, forward the port: ssh -L 8080:127.0.0.1:PORT", "--listen %s: %w", listen, err)
+	case errors.As(err, &address):
+		return nil, exit.Fail(exit.Usage, "--listen 127.0.0.1:0", "--listen: %w", err)
+	case err != nil:
+		return nil, exit.Fail(exit.Failed, "choose another port; 0 is any free one", "--listen %s: %w", listen, err)
+	}
+	return listener, nil
+}
+
+func serve(ctx context.Context, a *app.App, client *kube.Client, name, listen string, act bool) error {
+	listener, err := open(listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close() //nolint:errcheck // the server has closed it
+	var p *plan.Plan
+	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
+		p, _, err = journal.Load(ctx, client.Dynamic, name)
+		return err
+	}); err != nil {
+		return err
+	}
+	dir, err := statedir.Of(name)
+	if err != nil {
+		return err
+	}
+	feed := web.NewFeed(p)
+	var actions web.Actions
+	if act {
+		actions = &asker{a, client, name}
+	}
+	page := web.NewServer(feed, listener.Addr().String(), actions, exit.HintOf)
+	return show(ctx, a, listener, page, func(ctx context.Context) {
+		source := &web.Source{Client: client, Feed: feed, Name: name, Dir: dir, Waits: incluster.Waits}
+		source.Run(ctx)
+	})
+}
+
+// show serves the page until an interrupt, while read reads the cluster.
+func show(ctx context.Context, a *app.App, listener net.Listener, page *web.Server, read func(context.Context)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := make(chan struct{})
+	defer a.Signals.During(&interrupt.Run{Stop: stop, Watched: true})()
+	server := &http.Server{Handler: page, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
+	served, done := make(chan error, 1), make(chan struct{})
+	go func() { served <- server.Serve(listener) }() // ends with server.Close
+	go func() { defer close(done); read(ctx) }()     // ends with the context
+	var err error
+	if a.Output == "json" {
+		err = json.NewEncoder(a.Out).Encode(map[string]string{"url": page.URL()})
+	} else {
+		_, err = fmt.Fprintf(a.Out, "%s\n", page.URL())
+		fmt.Fprintln(a.Err, "open this address in a browser on this machine; Ctrl-C ends the page, not the migration")
+	}
+	if err == nil {
+		select {
+		case err = <-served:
+		case <-stop:
+		case <-ctx.Done():
+		}
+	}
+	cancel()
+	server.Close() //nolint:errcheck // it ends either way
+	<-done
+	if err == nil {
+		err = exit.Fail(exit.Interrupted, "`theseus web` shows it again", "stopped showing the page; the migration itself was not interrupted")
+	}
+	return err
+}
+
+// asker carries out the page's actions with the code of the commands of the same names.
+type asker struct {
+	a      *app.App
+	client *kube.Client
+	name   string
+}
+
+// desires are the actions besides pause.
+var desires = map[string]v1alpha1.Desire{"resume": v1alpha1.DesireRun, "rollback": v1alpha1.DesireRollback}
+
+// Names implements web.Actions.
+func (*asker) Names() []string { return []string{"pause", "resume", "rollback"} }
+
+// Question implements web.Actions. The commands ask for the name of the target network, too.
+func (k *asker) Question(ctx context.Context, action string) (web.Question, error) {
+	a, _ := k.silent()
+	desire := desires[action]
+	if action == "pause" {
+		desire = v1alpha1.DesirePause
+	}
+	text, p, err := control.Describe(ctx, a, k.client, k.name, desire)
+	if err != nil {
+		return web.Question{}, err
+	}
+	if action == "pause" {
+		return web.Question{Text: "The run stops after its current action. All pods stay connected.", Plan: p.Hash}, nil
+	}
+	return web.Question{Text: text, Word: p.To(), Plan: p.Hash}, nil
+}
+
+// Do implements web.Actions.
+func (k *asker) Do(ctx context.Context, action, hash string) (string, error) {
+	a, said := k.silent()
+	var err error
+	if action == "pause" {
+		err = control.Pause(ctx, a, k.client, k.name)
+	} else {
+		err = control.Ask(ctx, a, k.client, k.name, desires[action], hash)
+	}
+	return strings.TrimSpace(said.String()), err
+}
+
+// silent is the app of a command that nobody sees run: it has no terminal, and its words are kept.
+func (k *asker) silent() (*app.App, *bytes.Buffer) {
+	said, a := &bytes.Buffer{}, *k.a
+	a.In, a.Out, a.Err, a.Output = &bytes.Buffer{}, said, said, ""
+	return &a, said
+}

@@ -1,0 +1,95 @@
+package web
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+)
+
+// Feed has the newest State of a run. All viewers share it: each gets the difference from what it was sent last, so that a slow
+// viewer gets fewer and larger deltas, and holds nobody up.
+type Feed struct {
+	lock    sync.Mutex
+	board   *Board
+	about   About
+	state   *State
+	since   time.Time // when the cluster was last read, while it cannot be
+	why     string
+	read    time.Time
+	changed chan struct{} // closed at the next change
+}
+
+// NewFeed makes the feed of a plan's run.
+func NewFeed(p *plan.Plan) *Feed {
+	f := &Feed{board: NewBoard(p), changed: make(chan struct{})}
+	f.state = f.board.State(About{}, time.Time{})
+	return f
+}
+
+// Publish changes the board at a time of this machine's clock, and lets all viewers know.
+func (f *Feed) Publish(about About, at time.Time, change func(*Board)) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if change != nil {
+		change(f.board)
+	}
+	f.about, f.read, f.since, f.why = about, at, time.Time{}, ""
+	f.show(f.board.State(about, at))
+}
+
+// Stale says that the run cannot be read now, and why. What is known stays on the page, with the time of the last reading.
+func (f *Feed) Stale(why string, at time.Time) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.why == "" {
+		f.since = f.read
+		if f.since.IsZero() {
+			f.since = at
+		}
+	}
+	f.why = why
+	state := *f.state
+	state.Now.Since, state.Now.Why = f.since, why
+	f.show(&state)
+}
+
+func (f *Feed) show(state *State) {
+	f.state = state
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// State is the newest state.
+func (f *Feed) State() *State {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.state
+}
+
+// Next waits until there is something that a viewer with an earlier state lacks; nil is no state at all.
+func (f *Feed) Next(ctx context.Context, before *State) (Delta, *State, error) {
+	for {
+		f.lock.Lock()
+		state, changed := f.state, f.changed
+		f.lock.Unlock()
+		if state != before {
+			if d := Diff(before, state); !d.Empty() {
+				return d, state, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return Delta{}, before, ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// On calls a function with the board, which it must only read.
+func (f *Feed) On(read func(*Board)) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	read(f.board)
+}

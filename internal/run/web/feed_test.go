@@ -1,0 +1,272 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/web"
+	"github.com/theseus-cni/theseus/internal/run/web/webtest"
+)
+
+func text(t *testing.T, value any) string {
+	t.Helper()
+	data, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// lossy is a run of five nodes in which one node's pods lose their Service for a while.
+func lossy(t *testing.T) (*webtest.Run, time.Time) {
+	r := webtest.New(t, 5)
+	at := r.Begin.Add(30 * time.Second)
+	r.Losses = []webtest.Loss{{Node: "worker-002", Class: "pod-pod", From: at, Lasts: 4 * time.Second}}
+	return r, at
+}
+
+// TestDeltasCompose: a viewer that gets every delta, one that gets every fifth state, and one that comes late all have the whole
+// state, at every moment of a run.
+func TestDeltasCompose(t *testing.T) {
+	r, _ := lossy(t)
+	feed := web.NewFeed(r.Plan)
+	type viewer struct {
+		every int
+		has   web.State
+		last  *web.State
+	}
+	viewers := []*viewer{{every: 1}, {every: 5}}
+	shown, end := 0, r.Records[len(r.Records)-1].At.Add(2*time.Second)
+	for i, at := 0, r.Begin; at.Before(end); i, at = i+1, at.Add(time.Second) {
+		shown = r.Show(feed, shown, at)
+		if i == 20 {
+			viewers = append(viewers, &viewer{every: 1})
+		}
+		for k, v := range viewers {
+			if i%v.every != 0 {
+				continue
+			}
+			d, state, err := feed.Next(t.Context(), v.last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.has, v.last = v.has.Apply(d), state
+			if got, want := text(t, v.has), text(t, state); got != want {
+				t.Fatalf("viewer %d at %s has\n%s\nnot\n%s", k, at, got, want)
+			}
+			if d.Full != (v.last != nil && i == 0 || i == 20 && k == 2) {
+				t.Errorf("viewer %d at %s: full is %t", k, at, d.Full)
+			}
+		}
+	}
+	last := feed.State()
+	if last.Now.DoneNodes != 5 || last.Now.DoneSteps != len(r.Plan.Steps) || !last.Now.Over {
+		t.Errorf("at the end: %+v", last.Now)
+	}
+}
+
+// TestSentence: the page says at every moment whether anything is being lost, and calls nothing good that is not measured.
+func TestSentence(t *testing.T) {
+	r, lost := lossy(t)
+	feed := web.NewFeed(r.Plan)
+	if now := feed.State().Now; now.Tone != "none" || now.Loss != "Nothing is measured yet" {
+		t.Errorf("before the run: %+v", now)
+	}
+	shown := 0
+	for at := r.Begin; at.Before(lost.Add(40 * time.Second)); at = at.Add(time.Second) {
+		shown = r.Show(feed, shown, at)
+		now, since := feed.State().Now, at.Sub(lost)
+		want := "good: Nothing is being lost"
+		switch {
+		case at.Sub(r.Begin) <= 4*time.Second:
+			want = "none: Nothing is measured yet"
+		case since > 0 && since < 4*time.Second+15*time.Second:
+			want = "bad: Probes are being lost now: pod-pod"
+		case since > 0:
+			want = "fair: Nothing is being lost now"
+		}
+		if got := now.Tone + ": " + now.Loss; got != want {
+			t.Errorf("%s after the loss began: %q, want %q", since, got, want)
+		}
+	}
+	now := feed.State().Now
+	if want := "The last loss ended at " + lost.Add(4*time.Second).Format(time.TimeOnly) + " UTC."; !slices.Contains(now.Remarks, want) {
+		t.Errorf("%q is not in %q", want, now.Remarks)
+	}
+	// The reports stop: that is not good news.
+	feed = web.NewFeed(r.Plan)
+	r.Show(feed, 0, r.Begin.Add(20*time.Second))
+	stopped := r.Begin.Add(40 * time.Second)
+	feed.Publish(web.About{Held: true}, stopped, nil)
+	if now := feed.State().Now; now.Tone != "none" || now.Loss != "Nothing is measured at the moment" {
+		t.Errorf("without reports: %+v", now)
+	}
+}
+
+// TestSilentNode: a node whose results do not grow is not called good by those of the others.
+func TestSilentNode(t *testing.T) {
+	r := webtest.New(t, 5)
+	feed := web.NewFeed(r.Plan)
+	at := r.Begin.Add(20 * time.Second)
+	shown := r.Show(feed, 0, at)
+	later := at.Add(20 * time.Second)
+	silent, evidence := r.Evidence(at), r.Evidence(later)
+	for i := range evidence.Results {
+		if strings.HasPrefix(evidence.Results[i].ID, "worker-003/") {
+			evidence.Results[i] = silent.Results[i]
+		}
+	}
+	feed.Publish(web.About{Held: true}, later, func(b *web.Board) { b.Measure(evidence, later) })
+	now := feed.State().Now
+	if now.Tone != "none" || now.Loss != "Not known for 1 of 5 nodes: no reports" || !slices.Contains(now.Remarks, "No new results for 15 s and more from worker-003.") {
+		t.Errorf("%d records: %+v", shown, now)
+	}
+}
+
+// TestDenied: answers on a denied path are called by their name.
+func TestDenied(t *testing.T) {
+	r := webtest.New(t, 3)
+	at := r.Begin.Add(20 * time.Second)
+	for _, one := range r.Paths {
+		if one.Denied {
+			r.Losses = []webtest.Loss{{Node: one.Source.Node, Class: one.Class, From: at, Lasts: time.Minute}}
+		}
+	}
+	if r.Losses[0].Class != path.ClassDenied {
+		t.Skip("denied paths have another class")
+	}
+	feed := web.NewFeed(r.Plan)
+	r.Show(feed, r.Show(feed, 0, at), at.Add(2*time.Second))
+	if now := feed.State().Now; now.Tone != "bad" || !strings.HasPrefix(now.Loss, "Traffic that policy denies gets through now: ") || now.Seen.Leaked == 0 {
+		t.Errorf("%+v", now)
+	}
+}
+
+// TestStale: while the cluster cannot be read, the page keeps what it knew, and says since when.
+func TestStale(t *testing.T) {
+	r := webtest.New(t, 3)
+	feed := web.NewFeed(r.Plan)
+	at := r.Begin.Add(20 * time.Second)
+	r.Show(feed, 0, at)
+	for i := range 3 {
+		feed.Stale("connection refused", at.Add(time.Duration(i+1)*time.Second))
+	}
+	now := feed.State().Now
+	if !now.Since.Equal(at) || now.Why != "connection refused" || now.Loss != "Nothing is being lost" {
+		t.Errorf("%+v", now)
+	}
+	feed.Publish(web.About{Held: true}, at.Add(5*time.Second), nil)
+	if now := feed.State().Now; !now.Since.IsZero() || now.Why != "" {
+		t.Errorf("after it came back: %+v", now)
+	}
+}
+
+// TestWaits: a viewer that has everything waits, and ends with its context.
+func TestWaits(t *testing.T) {
+	r := webtest.New(t, 3)
+	feed := web.NewFeed(r.Plan)
+	_, state, err := feed.Next(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := feed.Next(ctx, state); err == nil {
+		t.Error("there was nothing to send")
+	}
+}
+
+// TestLongRun: however long a run lasts, its strip chart has a bounded number of bins.
+func TestLongRun(t *testing.T) {
+	r := webtest.New(t, 3)
+	feed := web.NewFeed(r.Plan)
+	for hour := range 30 {
+		at := r.Begin.Add(time.Duration(hour)*time.Hour + 10*time.Second)
+		feed.Publish(web.About{Held: true}, at, func(b *web.Board) {
+			if hour == 0 {
+				state, err := engine.Replay(r.Records[:1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Record(state, r.Records[:1]...)
+			}
+			b.Measure(r.Evidence(at), at)
+		})
+	}
+	strip := feed.State().Strip
+	for _, cell := range strip.Cells {
+		if cell.Bin < 0 || cell.Bin >= 600 {
+			t.Errorf("bin %d of class %d", cell.Bin, cell.Class)
+		}
+	}
+	if strip.Width != 256_000 {
+		t.Errorf("a bin is %d ms wide", strip.Width)
+	}
+}
+
+const mostNodes = 5000
+
+// What a viewer may be sent at 5,000 nodes, in bytes: once, and for a second of the run.
+const (
+	mostAtFirst = 1_500_000
+	mostASecond = 12_000
+)
+
+// TestPayload: at 5,000 nodes a viewer gets the whole once, and then only what changes.
+func TestPayload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("5,000 nodes: not with -short")
+	}
+	r := webtest.New(t, mostNodes)
+	feed := web.NewFeed(r.Plan)
+	var whole web.Plan
+	feed.On(func(b *web.Board) { whole = b.Plan() })
+	at := r.Records[len(r.Records)/2].At
+	began := time.Now()
+	shown := r.Show(feed, 0, at)
+	t.Logf("%d paths, %d records, the first state takes %s", len(r.Paths), shown, time.Since(began).Round(time.Millisecond))
+	d, last, err := feed.Next(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := len(text(t, d)) // indented: more than what is sent
+	data, _ := json.Marshal(d)
+	plan, _ := json.Marshal(whole)
+	t.Logf("first: %d bytes, and %d of the plan (indented %d)", len(data), len(plan), first)
+	if len(data) > mostAtFirst || len(plan) > 2*mostAtFirst {
+		t.Errorf("the first state has %d bytes, the plan %d", len(data), len(plan))
+	}
+	r.Show(feed, shown, at.Add(time.Second))
+	if d, _, err = feed.Next(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	data, _ = json.Marshal(d)
+	t.Logf("a second later: %d bytes, %d nodes, %d steps, %d lines, %d cells of the chart", len(data), len(d.Nodes), len(d.Steps), len(d.Lines), len(d.Cells))
+	if len(data) > mostASecond {
+		t.Errorf("a second of the run has %d bytes", len(data))
+	}
+}
+
+func BenchmarkDelta(b *testing.B) {
+	r := webtest.New(b, mostNodes)
+	feed := web.NewFeed(r.Plan)
+	at := r.Records[len(r.Records)/2].At
+	shown := r.Show(feed, 0, at)
+	before := feed.State()
+	r.Show(feed, shown, at.Add(time.Second))
+	after := feed.State()
+	b.ResetTimer()
+	for b.Loop() {
+		if data, err := json.Marshal(web.Diff(before, after)); err != nil || len(data) == 0 {
+			b.Fatal(err)
+		} else {
+			b.ReportMetric(float64(len(data)), "bytes/delta")
+		}
+	}
+}

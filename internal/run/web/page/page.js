@@ -1,0 +1,459 @@
+"use strict";
+// The page holds one state, applies the deltas of /feed to it (state.go: Apply), and draws what has changed. Everything that comes
+// from the cluster is set as text, never as markup.
+(function () {
+  var $ = function (id) { return document.getElementById(id); };
+  var token = location.hash.slice(1) || sessionStorage.getItem("token") || "";
+  if (location.hash) { // the address bar is in pictures of the screen
+    sessionStorage.setItem("token", token);
+    history.replaceState(null, "", location.pathname);
+  }
+  var plan = null, nodes = [], steps = [], lines = [], strip = { classes: [] }, cells = new Map(), now = null;
+  var lastEvent = 0, cutSince = 0, why = "";
+  var words = { todo: "to do", moving: "moving", watched: "watched", done: "done", failed: "failed", undone: "undone" };
+
+  function ask(path, options) {
+    options = Object.assign({ headers: {}, cache: "no-store" }, options);
+    options.headers = Object.assign({ Authorization: "Bearer " + token }, options.headers);
+    return fetch(path, options);
+  }
+  async function get(path) {
+    var answer = await ask(path);
+    if (!answer.ok) { throw new Error((await answer.text()).trim()); }
+    return answer.json();
+  }
+  function make(tag, className, text) {
+    var element = document.createElement(tag);
+    if (className) { element.className = className; }
+    if (text !== undefined) { element.textContent = text; }
+    return element;
+  }
+  function set(id, text) { if ($(id).textContent !== text) { $(id).textContent = text; } }
+  function number(n) { return n.toLocaleString("en-US"); }
+  function count(n, noun) { return number(n) + " " + noun + (n === 1 ? "" : "s"); }
+  function known(text) { return text && text.slice(0, 4) !== "0001"; }
+  function clock(text) { return known(text) ? new Date(text).toISOString().slice(11, 19) : "–"; }
+  function span(ms) { // as the report writes durations
+    if (ms < 10) { return Math.round(ms * 10) / 10 + " ms"; }
+    if (ms < 999.5) { return Math.round(ms) + " ms"; }
+    if (ms < 59995) { return Math.round(ms / 10) / 100 + " s"; }
+    var s = Math.round(ms / 1000);
+    return s < 3600 ? Math.floor(s / 60) + " min " + s % 60 + " s" : Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min";
+  }
+
+  // --- the feed
+
+  async function follow() {
+    for (var wait = 500; ; wait = Math.min(wait * 2, 5000)) {
+      var stop = new AbortController(), watchdog;
+      var alive = function () {
+        lastEvent = Date.now();
+        clearTimeout(watchdog);
+        watchdog = setTimeout(function () { stop.abort(); }, 15000); // the server sends something every 5 s
+      };
+      try {
+        alive();
+        if (!plan) { plan = await get("plan"); begin(); }
+        var answer = await ask("feed", { signal: stop.signal });
+        if (!answer.ok) { throw new Error((await answer.text()).trim()); }
+        var reader = answer.body.getReader(), decoder = new TextDecoder(), rest = "";
+        for (;;) {
+          var part = await reader.read();
+          if (part.done) { throw new Error("theseus web has ended the connection"); }
+          alive();
+          rest += decoder.decode(part.value, { stream: true });
+          var events = rest.split("\n\n");
+          rest = events.pop();
+          events.forEach(function (event) {
+            if (event.slice(0, 6) === "data: ") { take(JSON.parse(event.slice(6))); wait = 250; }
+          });
+          if (cutSince) { cutSince = 0; stale(); }
+        }
+      } catch (error) {
+        clearTimeout(watchdog);
+        cutSince = cutSince || lastEvent;
+        why = error.name === "AbortError" ? "theseus web does not answer" : error.name === "TypeError" ? "theseus web cannot be reached" : error.message;
+        stale();
+      }
+      await new Promise(function (resume) { setTimeout(resume, wait); });
+    }
+  }
+  function take(d) {
+    var redo = { now: !!d.now, cells: d.nodes || [], steps: d.steps || [], lines: d.lines || [], strip: !!(d.strip || d.cells) };
+    if (d.full) { nodes = []; steps = []; lines = []; strip = { classes: [] }; cells = new Map(); $("waves").textContent = ""; $("lines").textContent = ""; buttonsOf = []; }
+    if (d.now) { now = d.now; }
+    redo.cells.forEach(function (one) { nodes[one.i] = one; });
+    redo.steps.forEach(function (one) { steps[one.i] = one.m; });
+    lines = lines.concat(redo.lines).slice(-300);
+    if (d.strip) { strip = d.strip; cells = new Map(); }
+    (d.cells || []).forEach(function (c) { cells.set(c.c + "/" + c.b, c); });
+    if (redo.cells.length) { drawNodes(redo.cells); }
+    if (redo.steps.length) { drawPlan(redo.steps); }
+    if (redo.lines.length) { drawLines(redo.lines); }
+    if (redo.now) { drawNow(); }
+    if (redo.strip) { requestAnimationFrame(drawStrip); }
+    document.body.setAttribute("data-updates", Number(document.body.getAttribute("data-updates") || 0) + 1);
+  }
+
+  // --- at one look
+
+  function stale() {
+    var text = "";
+    if (cutSince) {
+      text = "Stale since " + new Date(cutSince).toISOString().slice(11, 19) + " UTC: " + why + ". Trying again.";
+    } else if (now && known(now.since)) {
+      text = "Stale since " + clock(now.since) + " UTC: the API server cannot be read: " + now.why + ". Trying again.";
+    }
+    set("stale", text);
+    $("stale").hidden = !text;
+    drawSentence(text !== "");
+  }
+  function drawSentence(old) {
+    if (!now) { return; }
+    set("now", old ? "Not known at the moment" : now.loss);
+    $("verdict").className = "verdict " + (old ? "stale" : now.tone);
+    document.title = (old ? "stale" : now.loss) + " · Theseus · " + plan.name;
+  }
+  function drawNow() {
+    stale();
+    var seen = now.seen, tone = function (bad, none) { return none ? "none" : bad ? "bad" : "ok"; }, none = seen.sent === 0;
+    var limit = plan.limitMillis, gap = seen.longestGapMillis;
+    set("stand", now.stand + (now.asked ? ", asked to " + now.asked : ""));
+    set("line", none ? "No path was measured so far." : count(seen.paths, "path") + ", " + count(seen.sent, "probe") + ": " + number(seen.lost) + " lost, " +
+      (seen.excused ? number(seen.excused) + " excused, " : "") + number(seen.leaked) + " denied answered" + (gap ? ", longest gap " + span(gap) : ", no gap") + ".");
+    list($("remarks"), now.remarks || []);
+    var nodesTotal = nodes.length, took = known(now.begun) ? (known(now.ended) ? Date.parse(now.ended) : Date.now()) - Date.parse(now.begun) : 0;
+    figures([
+      ["Lost probes", none ? "no data" : number(seen.lost), none ? "" : "of " + number(seen.sent), tone(seen.lost, none)],
+      ["Denied answered", none ? "no data" : number(seen.leaked), "policy must block these", tone(seen.leaked, none)],
+      ["Longest gap", none ? "no data" : gap ? span(gap) : "none", limit ? "the gates allow " + span(limit) : "no gate names a limit", none ? "none" : gap > limit ? "bad" : gap ? "warn" : "ok"],
+      ["Nodes done", number(now.doneNodes), "of " + number(nodesTotal), ""],
+      ["Steps done", number(now.doneSteps), "of " + number(plan.steps.length), ""],
+      [now.left ? "Left" : "Took", now.left ? now.left.replace("about ", "") : took > 0 ? span(took) : "–", took > 0 ? "began " + clock(now.begun) + " UTC" : "not begun", ""]
+    ]);
+    drawStep();
+    drawClasses();
+    set("foot", "Plan " + plan.hash + ". Times are UTC. This page loads nothing from elsewhere." + (known(now.measured) ? " Last results " + clock(now.measured) + "." : ""));
+  }
+  function list(parent, texts) {
+    if (parent.textContent === texts.join("")) { return; }
+    parent.replaceChildren.apply(parent, texts.map(function (text) { return make("li", "", text); }));
+  }
+  function figures(all) {
+    var parent = $("figures");
+    all.forEach(function (one, i) {
+      var box = parent.children[i];
+      if (!box) { box = make("div"); box.append(make("dt"), make("dd", "value"), make("dd", "note")); parent.append(box); }
+      box.children[0].textContent = one[0];
+      box.children[1].textContent = one[1];
+      box.children[1].className = "value " + one[3];
+      box.children[2].textContent = one[2];
+    });
+  }
+  var stepShown = -2, stepDetail = null;
+  async function drawStep() {
+    var parts = [];
+    if (now.step >= 0) {
+      var head = make("h3");
+      head.append(make("span", "no", now.step + 1 + "/" + plan.steps.length), plan.steps[now.step].t);
+      parts.push(head);
+      if (stepShown !== now.step) {
+        stepShown = now.step; stepDetail = null;
+        get("step?i=" + now.step).then(function (detail) { if (stepShown === now.step) { stepDetail = detail; drawStep(); } }, function () { stepShown = -2; });
+      }
+      if (stepDetail && stepDetail.why) { parts.push(make("p", "soft", stepDetail.why)); }
+      if (now.action) { parts.push(make("p", "", "Now: " + now.action)); }
+    }
+    if (now.gate) {
+      var gate = make("div", "gate");
+      gate.append(make("b", "", "Gate: " + now.gate), make("p", "", now.missing));
+      parts.push(gate);
+    }
+    if (now.cause) { parts.push(make("p", "bad-text", "Cause: " + now.cause)); }
+    (now.waits || []).forEach(function (text) { parts.push(make("p", "", "Waits: " + text)); });
+    if (now.runner) { parts.push(make("p", "soft", now.runner + (now.ways ? ": " + now.ways : ""))); }
+    if (!parts.length) { parts.push(make("p", "soft", now.over ? "The run has ended." : "No step is under way.")); }
+    $("step").replaceChildren.apply($("step"), parts);
+    Array.from($("buttons").children).forEach(function (button) { button.disabled = !!now.over; });
+  }
+  function drawClasses() {
+    var body = $("classes").tBodies[0], all = now.classes || [];
+    while (body.rows.length > all.length) { body.deleteRow(-1); }
+    all.forEach(function (one, i) {
+      var row = body.rows[i] || body.insertRow();
+      var values = [one.name, one.denied ? "denied" : "answered", number(one.paths), number(one.sent), one.denied ? "–" : number(one.lost), one.denied ? number(one.leaked) : "–",
+        one.longestMillis ? span(one.longestMillis) : "none", one.denied || !one.p50 ? "–" : span(one.p50 / 1000), one.denied || !one.p99 ? "–" : span(one.p99 / 1000)];
+      values.forEach(function (value, k) {
+        var cell = row.cells[k] || row.insertCell();
+        if (cell.textContent !== value) { cell.textContent = value; }
+        cell.className = k < 2 ? "" : "n" + (k === 4 && one.lost ? " bad" : k === 5 && one.leaked ? " leak" : value === "0" || value === "–" || value === "none" ? " zero" : "");
+      });
+    });
+  }
+
+  // --- nodes
+
+  var buttonsOf = [];
+  function drawNodes(changed) {
+    var waves = new Set();
+    changed.forEach(function (one) {
+      var button = buttonsOf[one.i];
+      if (!button) {
+        button = buttonsOf[one.i] = make("button");
+        button.type = "button";
+        button.tabIndex = one.i === 0 ? 0 : -1; // one stop for Tab; arrows go from cell to cell
+        button.addEventListener("click", function () { showNode(one.n, button); });
+        waveOf(one.w).append(button);
+      }
+      button.className = one.m;
+      button.title = one.n + ": " + words[one.m];
+      button.setAttribute("aria-label", button.title);
+      waves.add(one.w);
+    });
+    waves.forEach(function (wave) {
+      var box = waveOf(wave), members = nodes.filter(function (n) { return n.w === wave; }), wide = members.length <= 40 && nodes.length <= 200;
+      box.className = wide ? "cells wide" : "cells";
+      members.forEach(function (n) { if (wide) { buttonsOf[n.i].textContent = n.n; } });
+      var sums = {};
+      members.forEach(function (n) { sums[n.m] = (sums[n.m] || 0) + 1; });
+      var text = Object.keys(words).filter(function (m) { return sums[m]; }).map(function (m) { return sums[m] + " " + words[m]; }).join(", ");
+      box.previousSibling.lastChild.textContent = text;
+    });
+  }
+  function waveOf(name) {
+    var all = $("waves").children;
+    for (var i = 0; i < all.length; i++) { if (all[i].dataset.wave === name) { return all[i].lastChild; } }
+    var row = make("div", "wave"), label = make("div", "", name);
+    row.dataset.wave = name;
+    label.append(make("span", "soft"));
+    row.append(label, make("div", "cells"));
+    $("waves").append(row);
+    return row.lastChild;
+  }
+  $("waves").addEventListener("keydown", function (event) {
+    var at = buttonsOf.indexOf(event.target), step = { ArrowRight: 1, ArrowLeft: -1, Home: -at, End: buttonsOf.length - 1 - at }[event.key];
+    if (at >= 0 && (event.key === "ArrowDown" || event.key === "ArrowUp")) { step = below(at, event.key === "ArrowDown" ? 1 : -1); }
+    var next = buttonsOf[at + step];
+    if (at < 0 || step === undefined || !next) { return; }
+    event.preventDefault();
+    event.target.tabIndex = -1; next.tabIndex = 0; next.focus();
+  });
+  function below(at, way) { // the cell above or below
+    var from = buttonsOf[at].getBoundingClientRect();
+    for (var i = at + way; buttonsOf[i]; i += way) {
+      var box = buttonsOf[i].getBoundingClientRect();
+      if ((box.top - from.top) * way > 4 && (way > 0 ? box.right > from.left : box.left <= from.left || i === 0)) { return i - at; }
+    }
+  }
+
+  // --- the dialog
+
+  var opener = null;
+  function open(title, parts, from) {
+    opener = from || document.activeElement;
+    $("dialoghead").textContent = title;
+    $("detail").replaceChildren.apply($("detail"), parts);
+    if (!$("dialog").open) { $("dialog").showModal(); }
+  }
+  $("close").addEventListener("click", function () { $("dialog").close(); });
+  $("dialog").addEventListener("close", function () { if (opener) { opener.focus(); } });
+  function facts(pairs) {
+    var dl = make("dl", "facts");
+    pairs.forEach(function (pair) { if (pair[1]) { dl.append(make("dt", "", pair[0]), make("dd", "", pair[1])); } });
+    return dl;
+  }
+  function failed(error) { return [make("p", "bad-text", error.message)]; }
+  async function showNode(name, from) {
+    try {
+      var d = await get("node?name=" + encodeURIComponent(name));
+      var parts = [facts([["Wave", d.w], ["State", words[d.m]], ["Began", known(d.begin) ? clock(d.begin) + " UTC" : ""], ["Last results", known(d.reports) ? clock(d.reports) + " UTC" : "none yet"],
+        ["Paths", d.paths ? count(d.paths, "path") + " begin or end here" : "none measured"],
+        ["Probes", d.paths ? number(d.sent) + ": " + number(d.lost) + " lost, " + number(d.leaked) + " denied answered" + (d.longestMillis ? ", longest gap " + span(d.longestMillis) : "") : ""]])];
+      if (d.worst) {
+        parts.push(make("h3", "", "Paths with losses, worst first"));
+        var worst = make("ol");
+        d.worst.forEach(function (p) {
+          var item = make("li");
+          item.append(make("span", "mono break", p.id), " " + (p.lost ? number(p.lost) + " lost" : number(p.leaked) + " answered") + ", " + span(p.longestMillis) + (p.cause ? ": " + p.cause : ""));
+          worst.append(item);
+        });
+        parts.push(worst);
+      }
+      parts.push(make("h3", "", "Steps"));
+      var all = make("ol");
+      (d.steps || []).forEach(function (s) {
+        var item = make("li", "", s.title + " ");
+        item.append(make("span", "pill " + s.mark, words[s.mark]));
+        if (s.failure) { item.append(make("p", "bad-text", s.failure)); }
+        all.append(item);
+      });
+      parts.push(all);
+      open(name, parts, from);
+    } catch (error) { open(name, failed(error), from); }
+  }
+  async function showStep(i, from) {
+    try {
+      var d = await get("step?i=" + i), parts = [facts([["Step", i + 1 + " of " + plan.steps.length + ", " + d.id], ["State", words[steps[i]]], ["Began", known(d.begin) ? clock(d.begin) + " UTC" : ""],
+        ["Why", d.why], ["Gate", d.gate], ["Undo", (d.undo || []).join("; ")]])];
+      if (d.failure) { parts.push(make("p", "bad-text", d.failure)); }
+      var all = make("ol");
+      (d.actions || []).forEach(function (a) { all.append(make("li", a.result === "failed" ? "bad-text" : "", a.title + (a.result ? ": " + a.result : "") + (a.error ? ": " + a.error : ""))); });
+      parts.push(all);
+      open(d.title, parts, from);
+    } catch (error) { open(plan.steps[i].t, failed(error), from); }
+  }
+
+  // --- actions
+
+  var labels = { pause: "Pause", resume: "Resume", rollback: "Roll back" };
+  function begin() {
+    set("name", "· " + plan.name);
+    set("change", plan.from + " → " + plan.to + (plan.strategy ? " · " + plan.strategy : ""));
+    (plan.actions || []).forEach(function (action) {
+      var button = make("button", "", labels[action]);
+      button.type = "button";
+      button.addEventListener("click", function () { question(action, button); });
+      $("buttons").append(button);
+    });
+    layPlan();
+  }
+  async function question(action, from) {
+    try {
+      var q = await get("question?action=" + action), form = make("form"), input = make("input"), yes = make("button", "strong", labels[action]);
+      var parts = [q.word ? make("pre", "", q.text) : make("p", "", q.text), form];
+      if (q.word) {
+        var label = make("label", "", "Type " + q.word + " to continue: ");
+        input.autocomplete = "off"; input.spellcheck = false; input.id = "word";
+        label.append(make("br"), input);
+        form.append(label);
+        yes.disabled = true;
+        input.addEventListener("input", function () { yes.disabled = input.value.trim() !== q.word; });
+      }
+      form.append(yes);
+      form.addEventListener("submit", async function (event) {
+        event.preventDefault();
+        yes.disabled = true;
+        var answer = await ask("do", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ action: action, word: input.value.trim(), plan: q.plan }) }).catch(function (error) { return { ok: false, text: async function () { return error.message; } }; });
+        $("said").className = answer.ok ? "" : "bad";
+        $("said").textContent = answer.ok ? (await answer.json()).said : (await answer.text()).trim();
+        $("dialog").close();
+      });
+      open(labels[action] + " " + plan.name + "?", parts, from);
+      (q.word ? input : yes).focus();
+    } catch (error) { $("said").className = "bad"; $("said").textContent = error.message; }
+  }
+
+  // --- the journal
+
+  function drawLines(fresh) {
+    var parent = $("lines");
+    fresh.forEach(function (line) {
+      var item = make("li", line.bad ? "bad" : line.minor ? "minor" : ""), at = make("time", "", clock(line.at));
+      at.dateTime = line.at;
+      item.append(at, make("span", "break", line.text));
+      parent.prepend(item);
+    });
+    while (parent.children.length > 300) { parent.lastChild.remove(); }
+  }
+  $("minor").addEventListener("change", function () { $("lines").className = $("minor").checked ? "all" : ""; });
+
+  // --- the plan as a runbook: chapters are filled when they are opened
+
+  var chapters = [], chapterOf = [], items = [];
+  function layPlan() {
+    plan.steps.forEach(function (step, i) {
+      var last = chapters[chapters.length - 1];
+      if (!last || last.name !== step.g) {
+        last = { name: step.g, from: i, to: i, done: 0 };
+        last.box = make("details");
+        last.head = make("summary");
+        last.head.append(make("b", "", step.g), make("span", "pill"), make("span", "right"));
+        last.box.append(last.head);
+        last.box.addEventListener("toggle", fill.bind(null, last));
+        chapters.push(last);
+        $("plan").append(last.box);
+      }
+      last.to = i + 1;
+      chapterOf[i] = last;
+    });
+  }
+  function fill(chapter) {
+    if (!chapter.box.open || chapter.filled) { return; }
+    chapter.filled = true;
+    var all = make("ul", "steps");
+    for (var i = chapter.from; i < chapter.to; i++) { all.append(item(i)); }
+    chapter.box.append(all);
+  }
+  function item(i) {
+    var li = items[i] = make("li", steps[i]), button = make("button", "", i + 1 + ". " + plan.steps[i].t);
+    button.type = "button";
+    button.addEventListener("click", function () { showStep(i, button); });
+    if (plan.steps[i].x) { li.append(make("div", "point", "Point of no return: earlier steps can be undone, this step and later ones cannot.")); }
+    li.append(button, " ", make("span", "pill " + steps[i], words[steps[i]]));
+    return li;
+  }
+  function drawPlan(changed) {
+    var touched = new Set();
+    changed.forEach(function (one) {
+      touched.add(chapterOf[one.i]);
+      if (items[one.i]) { items[one.i].className = one.m; items[one.i].lastChild.className = "pill " + one.m; items[one.i].lastChild.textContent = words[one.m]; }
+    });
+    touched.forEach(function (chapter) {
+      var sums = {};
+      for (var i = chapter.from; i < chapter.to; i++) { sums[steps[i]] = (sums[steps[i]] || 0) + 1; }
+      var total = chapter.to - chapter.from, mark = sums.failed ? "failed" : sums.watched ? "watched" : sums.moving ? "moving" : sums.undone ? "undone" : sums.done === total ? "done" : sums.done ? "moving" : "todo";
+      chapter.head.children[1].className = "pill " + mark;
+      chapter.head.children[1].textContent = words[mark];
+      chapter.head.children[2].textContent = (sums.done || 0) + " of " + count(total, "step") + " done";
+      if ((mark === "moving" || mark === "watched" || mark === "failed") && !chapter.opened) { chapter.opened = chapter.box.open = true; }
+      if (mark === "done" && chapter.opened === true) { chapter.opened = "past"; chapter.box.open = false; }
+    });
+    set("plannote", steps.filter(function (m) { return m === "done"; }).length + " of " + count(plan.steps.length, "step") + " done");
+  }
+
+  // --- the strip chart: a lane for each class, losses above the line as tall as their gap, round trips as bands
+
+  function drawStrip() {
+    var canvas = $("strip"), style = getComputedStyle(document.documentElement), colour = function (name) { return style.getPropertyValue("--" + name).trim(); };
+    var lane = 46, left = 150, axis = 20, width = canvas.clientWidth, height = Math.max(strip.classes.length, 1) * lane + axis, scale = devicePixelRatio || 1;
+    canvas.width = width * scale; canvas.height = height * scale; canvas.style.height = height + "px";
+    var g = canvas.getContext("2d");
+    g.scale(scale, scale);
+    g.font = "12px " + getComputedStyle(document.body).fontFamily;
+    g.textBaseline = "middle";
+    var bins = 60, slow = 1, all = Array.from(cells.values());
+    all.forEach(function (c) { bins = Math.max(bins, c.b + 1); slow = Math.max(slow, c.q || 0); });
+    var unit = (width - left) / bins, lossHeight = function (ms) { return (lane - 8) * (0.12 + 0.88 * Math.min(1, Math.log10(1 + ms) / 4)); };
+    var paceHeight = function (us) { return (lane - 10) * Math.log10(1 + us / 50) / Math.log10(1 + slow / 50); };
+    set("stripnote", strip.width ? span(strip.width) + " a bar · round trips up to " + span(slow / 1000) + ", gaps up to 10 s, logarithmic" : "");
+    strip.classes.forEach(function (name, i) {
+      var base = (i + 1) * lane - 3;
+      g.fillStyle = colour("ink"); g.fillText(name, 0, base - lane / 2 + 4, left - 12);
+      g.fillStyle = colour("line"); g.fillRect(left, base, width - left, 1);
+    });
+    all.forEach(function (c) {
+      var base = (c.c + 1) * lane - 3, x = left + c.b * unit, w = Math.max(unit, 1);
+      if (c.q) { g.globalAlpha = 0.28; g.fillStyle = colour("accent"); g.fillRect(x, base - paceHeight(c.q), w, paceHeight(c.q)); g.globalAlpha = 1; }
+      if (c.p) { g.fillStyle = colour("accent"); g.fillRect(x, base - paceHeight(c.p), w, 1.5); }
+    });
+    all.forEach(function (c) {
+      if (!c.g) { return; }
+      var base = (c.c + 1) * lane - 3, w = Math.max(unit, c.g / strip.width * unit, 2.5);
+      g.fillStyle = colour(c.k ? "leak" : "bad");
+      g.fillRect(left + c.b * unit, base - lossHeight(c.g), Math.min(w, width - left - c.b * unit), lossHeight(c.g));
+    });
+    if (!known(strip.begin)) { return; }
+    g.fillStyle = colour("soft"); g.textAlign = "center";
+    var begun = Date.parse(strip.begin), every = [10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600].find(function (s) { return bins * strip.width / 1000 / s <= 8; }) || 43200;
+    for (var at = Math.ceil(begun / 1000 / every) * every * 1000; at < begun + bins * strip.width; at += every * 1000) {
+      var x = left + (at - begun) / strip.width * unit;
+      if (x > left + 24 && x < width - 24) { g.fillText(new Date(at).toISOString().slice(11, every < 60 ? 19 : 16), x, height - 8); }
+    }
+    $("strip").setAttribute("aria-label", "Losses and round trips over time, by class: " + (all.some(function (c) { return c.g; }) ? "some classes lost probes" : "no losses") + ". The table below has the figures.");
+  }
+  addEventListener("resize", drawStrip);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawStrip);
+  setInterval(function () { if (now && known(now.begun) && !known(now.ended)) { drawNow(); } }, 5000);
+
+  follow();
+})();

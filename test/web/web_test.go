@@ -1,0 +1,331 @@
+// Package web holds the live page to what it promises, in a real browser: Debian's chromium, which lab/install.sh unpacks. The feed
+// and the handler are those of theseus web; the run is replayed second by second.
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/web"
+	"github.com/theseus-cni/theseus/internal/run/web/webtest"
+)
+
+// root is where lab/install.sh unpacks chromium and the libraries that this machine may lack.
+const root = "/usr/local/lib/theseus-lab/chromium"
+
+var screenshots = flag.String("screenshots", "", "folder for pictures of the page")
+
+// within is how long the page may take for anything on a busy machine.
+const within = 60 * time.Second
+
+// browser starts chromium with a tab of its own. Errors of the page's scripts, and what its policy refuses, fail the test.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	if _, err := os.Stat(root); err != nil {
+		t.Fatalf("no chromium: %v (lab/install.sh unpacks it)", err)
+	}
+	fonts := filepath.Join(t.TempDir(), "fonts.conf")
+	if err := os.WriteFile(fonts, []byte("<fontconfig><dir>"+root+"/usr/share/fonts</dir><dir>/usr/share/fonts</dir><cachedir>"+t.TempDir()+"</cachedir></fontconfig>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lib := filepath.Join(root, "usr/lib/x86_64-linux-gnu")
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(filepath.Join(root, "usr/lib/chromium/chromium")), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(within),
+		chromedp.Env("LD_LIBRARY_PATH="+lib+":"+filepath.Join(lib, "pulseaudio"), "FONTCONFIG_FILE="+fonts))
+	allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(allocated)
+	t.Cleanup(cancel)
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("the page's script failed: %s", e.ExceptionDetails.Error())
+		case *cdplog.EventEntryAdded:
+			if e.Entry.Source == cdplog.SourceSecurity || strings.Contains(e.Entry.Text, "Content Security Policy") {
+				t.Errorf("the browser: %s", e.Entry.Text)
+			}
+		}
+	})
+	do(t, ctx, cdplog.Enable())
+	return ctx
+}
+
+func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits until an expression is true in the page.
+func until(t *testing.T, ctx context.Context, expression string) {
+	t.Helper()
+	begun := time.Now()
+	for ok := false; !ok; time.Sleep(50 * time.Millisecond) {
+		do(t, ctx, chromedp.Evaluate("!!("+expression+")", &ok))
+		if !ok && time.Since(begun) > within {
+			var text string
+			do(t, ctx, chromedp.Evaluate("document.body.innerText", &text))
+			t.Fatalf("%s does not become true:\n%.3000s", expression, text)
+		}
+	}
+}
+
+func has(id, text string) string {
+	quoted, _ := json.Marshal(text)
+	return fmt.Sprintf("document.getElementById(%q).textContent.includes(%s)", id, quoted)
+}
+
+// picture writes a screenshot of the whole page, if pictures are wanted.
+func picture(t *testing.T, ctx context.Context, name string) {
+	if *screenshots == "" {
+		return
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		var data []byte
+		do(t, ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Sleep(400*time.Millisecond), chromedp.FullScreenshot(&data, 100))
+		if err := os.WriteFile(filepath.Join(*screenshots, name+"-"+scheme+".png"), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// page is the page of a run, whose time the test sets.
+type page struct {
+	*web.Server
+	run    *webtest.Run
+	feed   *web.Feed
+	did    *acts
+	server *http.Server
+	at     string
+	shown  int
+}
+
+// acts are actions that remember what was asked.
+type acts struct {
+	lock sync.Mutex
+	did  []string
+}
+
+func (*acts) Names() []string { return []string{"pause", "resume", "rollback"} }
+
+func (*acts) Question(_ context.Context, action string) (web.Question, error) {
+	if action == "pause" {
+		return web.Question{Text: "The run stops after its current action. All pods stay connected.", Plan: "hash"}, nil
+	}
+	return web.Question{Text: "Undoes every step that was done, newest first.\nIt deletes:\n  <b>nothing</b>", Word: "calico", Plan: "hash"}, nil
+}
+
+func (a *acts) Do(_ context.Context, action, _ string) (string, error) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.did = append(a.did, action)
+	return "asked ada@bastion-1 to " + action, nil
+}
+
+func (a *acts) String() string {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return strings.Join(a.did, ", ")
+}
+
+func serve(t *testing.T, nodes int) *page {
+	t.Helper()
+	r := webtest.New(t, nodes)
+	listener, err := web.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &page{run: r, feed: web.NewFeed(r.Plan), did: &acts{}, at: listener.Addr().String()}
+	p.Server = web.NewServer(p.feed, p.at, p.did, nil)
+	p.listen(t, listener)
+	t.Cleanup(func() { p.server.Close() }) //nolint:errcheck
+	return p
+}
+
+func (p *page) listen(t *testing.T, listener net.Listener) {
+	if listener == nil {
+		var err error
+		if listener, err = web.Listen(p.at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.server = &http.Server{Handler: p}
+	go p.server.Serve(listener) //nolint:errcheck // ends with the test
+}
+
+// play shows the run from one time to another, a second of it every twentieth of a second.
+func (p *page) play(from, to time.Time) {
+	for at := from; !at.After(to); at = at.Add(time.Second) {
+		p.shown = p.run.Show(p.feed, p.shown, at)
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (p *page) after(seconds int) time.Time {
+	return p.run.Begin.Add(time.Duration(seconds) * time.Second)
+}
+
+// TestFollowed: a run is followed from before its start to its end, and a loss is seen when it happens.
+func TestFollowed(t *testing.T) {
+	ctx, p := browser(t), serve(t, 12)
+	p.run.Losses = []webtest.Loss{{Node: "worker-003", Class: "pod-pod", From: p.after(40), Lasts: 3 * time.Second},
+		{Node: "worker-003", Class: "pod-service", From: p.after(41), Lasts: 400 * time.Millisecond}}
+	do(t, ctx, chromedp.Navigate(p.URL()))
+	until(t, ctx, has("now", "Nothing is measured yet"))
+	until(t, ctx, "location.hash === ''")
+	picture(t, ctx, "1-before")
+	p.play(p.run.Begin, p.after(36))
+	until(t, ctx, has("now", "Nothing is being lost"))
+	until(t, ctx, "document.querySelectorAll('#waves button').length === 12 && document.querySelectorAll('#waves .done').length > 0")
+	until(t, ctx, "document.querySelectorAll('#classes tbody tr').length > 5 && document.querySelectorAll('#lines li').length > 20")
+	picture(t, ctx, "2-running")
+	p.play(p.after(37), p.after(42))
+	until(t, ctx, has("now", "Probes are being lost now: pod-pod, pod-service"))
+	until(t, ctx, "document.getElementById('verdict').className === 'verdict bad' && document.querySelector('#now[aria-live=polite]')")
+	picture(t, ctx, "3-losing")
+	p.play(p.after(43), p.after(60))
+	until(t, ctx, has("now", "Nothing is being lost now"))
+	until(t, ctx, has("remarks", "The last loss ended at 02:10:43 UTC."))
+	last := p.run.Records[len(p.run.Records)-1].At
+	p.play(p.after(61), last.Add(20*time.Second))
+	until(t, ctx, has("stand", "done"))
+	until(t, ctx, "document.querySelectorAll('#waves .done').length === 12")
+	picture(t, ctx, "4-done")
+}
+
+// TestCut: the page says since when it is stale, whether its server or the API server is away, and comes back by itself.
+func TestCut(t *testing.T) {
+	ctx, p := browser(t), serve(t, 5)
+	do(t, ctx, chromedp.Navigate(p.URL()))
+	p.play(p.run.Begin, p.after(20))
+	until(t, ctx, has("now", "Nothing is being lost"))
+	p.feed.Stale("connection refused", p.after(21))
+	until(t, ctx, has("stale", "Stale since 02:10:20 UTC: the API server cannot be read: connection refused"))
+	until(t, ctx, has("now", "Not known at the moment"))
+	picture(t, ctx, "5-stale")
+	p.play(p.after(22), p.after(23))
+	until(t, ctx, "document.getElementById('stale').hidden && "+has("now", "Nothing is being lost"))
+	if err := p.server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, ctx, "!document.getElementById('stale').hidden && "+has("stale", "theseus web"))
+	p.play(p.after(24), p.after(30))
+	p.listen(t, nil)
+	until(t, ctx, "document.getElementById('stale').hidden && "+has("now", "Nothing is being lost"))
+	until(t, ctx, fmt.Sprintf("document.querySelectorAll('#lines li').length > 10 && document.querySelectorAll('#waves button').length === %d", 5))
+	// A reload needs no token in the address: the tab has it.
+	do(t, ctx, chromedp.Reload())
+	until(t, ctx, has("now", "Nothing is being lost"))
+	// Another tab without it gets nothing.
+	other, cancel := chromedp.NewContext(ctx)
+	defer cancel()
+	do(t, other, chromedp.Navigate("http://"+p.at+"/"))
+	until(t, other, has("stale", "the token is missing or wrong"))
+}
+
+// TestKeyboard: everything can be done without a mouse.
+func TestKeyboard(t *testing.T) {
+	ctx, p := browser(t), serve(t, 5)
+	do(t, ctx, chromedp.Navigate(p.URL()))
+	p.play(p.run.Begin, p.after(30))
+	until(t, ctx, "document.querySelectorAll('#waves button').length === 5 && document.querySelectorAll('#buttons button').length === 3")
+	press := func(keys string) { t.Helper(); do(t, ctx, chromedp.KeyEvent(keys)) }
+	focus := func(want string) {
+		t.Helper()
+		until(t, ctx, fmt.Sprintf("(document.activeElement.getAttribute('aria-label') || document.activeElement.textContent || document.activeElement.id).startsWith(%q)", want))
+	}
+	press(kb.Tab)
+	focus("Skip to the losses")
+	press(kb.Tab)
+	focus("Pause")
+	press(kb.Enter)
+	until(t, ctx, "document.getElementById('dialog').open && "+has("dialoghead", "Pause flannel-to-calico-3f9c2a?"))
+	press(kb.Enter)
+	until(t, ctx, has("said", "asked ada@bastion-1 to pause"))
+	focus("Pause")
+	press(kb.Tab)
+	press(kb.Tab)
+	focus("Roll back")
+	press(kb.Enter)
+	until(t, ctx, "document.activeElement.id === 'word' && document.querySelector('#detail button').disabled")
+	until(t, ctx, has("detail", "<b>nothing</b>")) // as text
+	press("calic")
+	until(t, ctx, "document.querySelector('#detail button').disabled")
+	press(kb.Enter)
+	press("o")
+	until(t, ctx, "!document.querySelector('#detail button').disabled")
+	picture(t, ctx, "6-rollback")
+	press(kb.Enter)
+	until(t, ctx, has("said", "asked ada@bastion-1 to rollback"))
+	if p.did.String() != "pause, rollback" {
+		t.Errorf("did %s", p.did)
+	}
+	press(kb.Tab)
+	focus("worker-001: ")
+	press(kb.ArrowRight)
+	focus("worker-002: ")
+	press(kb.End)
+	focus("worker-005: ")
+	press(kb.ArrowUp)
+	press(kb.Enter)
+	until(t, ctx, "document.getElementById('dialog').open && "+has("dialoghead", "worker-00"))
+	until(t, ctx, has("detail", "paths begin or end here"))
+	picture(t, ctx, "7-node")
+	press(kb.Escape)
+	until(t, ctx, "!document.getElementById('dialog').open && (document.activeElement.getAttribute('aria-label') || '').startsWith('worker-00')")
+	press(kb.Tab)
+	press(kb.Tab)
+	press(kb.Enter)
+	until(t, ctx, "document.querySelector('#plan details').open")
+}
+
+// TestMany: with 5,000 nodes, no frame takes long while the run goes on.
+func TestMany(t *testing.T) {
+	ctx, p := browser(t), serve(t, 5000)
+	do(t, ctx, chromedp.Navigate(p.URL()))
+	until(t, ctx, "document.querySelectorAll('#waves button').length === 5000")
+	show := func(at time.Time) {
+		records := p.run.Journal(at)
+		state, err := engine.Replay(records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.feed.Publish(web.About{Held: true}, at, func(b *web.Board) { b.Record(state, records[p.shown:]...) })
+		p.shown = len(records)
+	}
+	at := p.run.Records[len(p.run.Records)/2].At
+	show(at)
+	until(t, ctx, "document.querySelectorAll('#waves .done').length > 1000")
+	do(t, ctx, chromedp.Evaluate(`window.longest = 0; (function () { var last = performance.now(); requestAnimationFrame(function frame(at) { window.longest = Math.max(window.longest, at - last); last = at; requestAnimationFrame(frame); }); })()`, nil))
+	for i := range 20 {
+		show(at.Add(time.Duration(i+1) * time.Second))
+		time.Sleep(100 * time.Millisecond)
+	}
+	var longest float64
+	do(t, ctx, chromedp.Evaluate("window.longest", &longest))
+	t.Logf("the longest frame while 20 s of the run were shown took %.0f ms", longest)
+	if longest > 500 {
+		t.Errorf("a frame took %.0f ms", longest)
+	}
+	picture(t, ctx, "8-many")
+}
