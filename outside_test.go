@@ -210,6 +210,7 @@ var unfuzzed = map[string]string{
 	"internal/run/engine":                "the journal's records, which run/journal has",
 	"internal/run/mirrored":              "plans, which FuzzRead of change/plan tries",
 	"internal/run/report":                "the journal's records, which run/journal has",
+	"internal/run/web/webtest":           "steps that it made itself, for tests",
 	"internal/safeio/infile":             "JSON into a type of the caller's",
 	"internal/step/adoption":             "files that FuzzParseConf of node tries",
 	"internal/step/estimate":             "plans, which FuzzRead of change/plan tries",

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
@@ -42,7 +43,8 @@ func browser(t *testing.T) context.Context {
 		t.Fatalf("no chromium: %v (lab/install.sh unpacks it)", err)
 	}
 	fonts := filepath.Join(t.TempDir(), "fonts.conf")
-	if err := os.WriteFile(fonts, []byte("<fontconfig><dir>"+root+"/usr/share/fonts</dir><dir>/usr/share/fonts</dir><cachedir>"+t.TempDir()+"</cachedir></fontconfig>"), 0o600); err != nil {
+	if err := os.WriteFile(fonts, []byte("<fontconfig><dir>"+root+"/usr/share/fonts</dir><cachedir>"+t.TempDir()+
+		"</cachedir><match target=\"pattern\"><edit name=\"family\" mode=\"append_last\"><string>Liberation Sans</string></edit></match></fontconfig>"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	lib := filepath.Join(root, "usr/lib/x86_64-linux-gnu")
@@ -53,27 +55,41 @@ func browser(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocated)
 	t.Cleanup(cancel)
-	chromedp.ListenTarget(ctx, func(event any) {
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // the browser lives as long as this call's context
+		t.Fatal(err)
+	}
+	if err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
-			t.Errorf("the page's script failed: %s", e.ExceptionDetails.Error())
+			t.Errorf("the page's script failed: %s", (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
 		case *cdplog.EventEntryAdded:
-			if e.Entry.Source == cdplog.SourceSecurity || strings.Contains(e.Entry.Text, "Content Security Policy") {
+			if e.Entry.Source == cdplog.EntrySourceSecurity || strings.Contains(e.Entry.Text, "Content Security Policy") {
 				t.Errorf("the browser: %s", e.Entry.Text)
 			}
 		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	get(t, ctx, func(ctx context.Context, tab *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, tab, cdplog.Enable, cdp.Empty{})
 	})
-	do(t, ctx, cdplog.Enable())
 	return ctx
 }
 
-func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
+func get[T any](t *testing.T, ctx context.Context, action chromedp.Action[T]) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	if err := chromedp.Run(ctx, actions...); err != nil {
+	value, err := chromedp.Run(ctx, action)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return value
+}
+
+func do(t *testing.T, ctx context.Context, action chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	get(t, ctx, action)
 }
 
 // until waits until an expression is true in the page.
@@ -81,11 +97,9 @@ func until(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
 	begun := time.Now()
 	for ok := false; !ok; time.Sleep(50 * time.Millisecond) {
-		do(t, ctx, chromedp.Evaluate("!!("+expression+")", &ok))
+		ok = get(t, ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		if !ok && time.Since(begun) > within {
-			var text string
-			do(t, ctx, chromedp.Evaluate("document.body.innerText", &text))
-			t.Fatalf("%s does not become true:\n%.3000s", expression, text)
+			t.Fatalf("%s does not become true:\n%.3000s", expression, get(t, ctx, chromedp.Evaluate[string]("document.body.innerText")))
 		}
 	}
 }
@@ -101,8 +115,12 @@ func picture(t *testing.T, ctx context.Context, name string) {
 		return
 	}
 	for _, scheme := range []string{"light", "dark"} {
-		var data []byte
-		do(t, ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Sleep(400*time.Millisecond), chromedp.FullScreenshot(&data, 100))
+		get(t, ctx, func(ctx context.Context, tab *chromedp.Target) (cdp.Empty, error) {
+			media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
+			return cdp.Call(ctx, tab, emulation.SetEmulatedMedia, media)
+		})
+		time.Sleep(400 * time.Millisecond) // until it is drawn
+		data := get(t, ctx, chromedp.FullScreenshot(100))
 		if err := os.WriteFile(filepath.Join(*screenshots, name+"-"+scheme+".png"), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -239,6 +257,9 @@ func TestCut(t *testing.T) {
 	// Another tab without it gets nothing.
 	other, cancel := chromedp.NewContext(ctx)
 	defer cancel()
+	if err := chromedp.Do(other, chromedp.Navigate("about:blank")); err != nil {
+		t.Fatal(err)
+	}
 	do(t, other, chromedp.Navigate("http://"+p.at+"/"))
 	until(t, other, has("stale", "the token is missing or wrong"))
 }
@@ -316,13 +337,12 @@ func TestMany(t *testing.T) {
 	at := p.run.Records[len(p.run.Records)/2].At
 	show(at)
 	until(t, ctx, "document.querySelectorAll('#waves .done').length > 1000")
-	do(t, ctx, chromedp.Evaluate(`window.longest = 0; (function () { var last = performance.now(); requestAnimationFrame(function frame(at) { window.longest = Math.max(window.longest, at - last); last = at; requestAnimationFrame(frame); }); })()`, nil))
+	get(t, ctx, chromedp.Evaluate[bool](`(window.longest = 0), (function () { var last = performance.now(); requestAnimationFrame(function frame(at) { window.longest = Math.max(window.longest, at - last); last = at; requestAnimationFrame(frame); }); })(), true`))
 	for i := range 20 {
 		show(at.Add(time.Duration(i+1) * time.Second))
 		time.Sleep(100 * time.Millisecond)
 	}
-	var longest float64
-	do(t, ctx, chromedp.Evaluate("window.longest", &longest))
+	longest := get(t, ctx, chromedp.Evaluate[float64]("window.longest"))
 	t.Logf("the longest frame while 20 s of the run were shown took %.0f ms", longest)
 	if longest > 500 {
 		t.Errorf("a frame took %.0f ms", longest)

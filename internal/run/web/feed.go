@@ -11,13 +11,14 @@ import (
 // Feed has the newest State of a run. All viewers share it: each gets the difference from what it was sent last, so that a slow
 // viewer gets fewer and larger deltas, and holds nobody up.
 type Feed struct {
-	lock    sync.Mutex
+	writing sync.Mutex // held while the board changes, which takes seconds with many nodes: viewers do not wait for that
 	board   *Board
-	about   About
+
+	lock    sync.Mutex
 	state   *State
-	since   time.Time // when the cluster was last read, while it cannot be
+	read    time.Time // when the cluster was last read
+	since   time.Time // read, while it cannot be read any more
 	why     string
-	read    time.Time
 	changed chan struct{} // closed at the next change
 }
 
@@ -30,13 +31,16 @@ func NewFeed(p *plan.Plan) *Feed {
 
 // Publish changes the board at a time of this machine's clock, and lets all viewers know.
 func (f *Feed) Publish(about About, at time.Time, change func(*Board)) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
+	f.writing.Lock()
+	defer f.writing.Unlock()
 	if change != nil {
 		change(f.board)
 	}
-	f.about, f.read, f.since, f.why = about, at, time.Time{}, ""
-	f.show(f.board.State(about, at))
+	state := f.board.State(about, at)
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.read, f.since, f.why = at, time.Time{}, ""
+	f.show(state)
 }
 
 // Stale says that the run cannot be read now, and why. What is known stays on the page, with the time of the last reading.
@@ -89,7 +93,7 @@ func (f *Feed) Next(ctx context.Context, before *State) (Delta, *State, error) {
 
 // On calls a function with the board, which it must only read.
 func (f *Feed) On(read func(*Board)) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
+	f.writing.Lock()
+	defer f.writing.Unlock()
 	read(f.board)
 }

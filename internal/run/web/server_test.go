@@ -157,6 +157,25 @@ func TestDo(t *testing.T) {
 	}
 }
 
+// FuzzDo: whatever a browser sends, an action is done only with its word and its plan.
+func FuzzDo(f *testing.F) {
+	for _, body := range []string{`{"action":"rollback","plan":"hash","word":"calico"}`, `{"action":"pause","plan":"hash"}`, `{}`, `[`, `{"Action":"pause","PLAN":"hash"}`} {
+		f.Add(body)
+	}
+	feed := web.NewFeed(webtest.New(f, 3).Plan)
+	f.Fuzz(func(t *testing.T, body string) {
+		did := &acts{}
+		page := web.NewServer(feed, address, did, nil)
+		code, _, _ := answer(page, request(page, http.MethodPost, "/do", body))
+		var asked struct{ Action, Word, Plan string }
+		err := json.NewDecoder(strings.NewReader(body)).Decode(&asked)
+		confirmed := err == nil && asked.Plan == "hash" && (asked.Action == "pause" && strings.TrimSpace(asked.Word) == "" || asked.Action == "rollback" && strings.TrimSpace(asked.Word) == "calico")
+		if done := len(did.did) > 0; done != (code == http.StatusOK) || done && !confirmed {
+			t.Errorf("%q: %d, did %q", body, code, did.did)
+		}
+	})
+}
+
 // TestStream: a viewer gets the whole state, and then what changes, as server-sent events; and signs of life.
 func TestStream(t *testing.T) {
 	r := webtest.New(t, 3)

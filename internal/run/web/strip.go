@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
 // maxBins bounds the strip chart. When the run outgrows them, they become twice as wide.
@@ -159,7 +160,7 @@ func (c *chart) strip(account loss.Account) Strip {
 
 // className names a class of paths for people; those that policy must deny are classes of their own.
 func className(class string, denied bool) string {
-	if denied {
+	if denied && class != path.ClassDenied {
 		return class + ", denied"
 	}
 	return class

@@ -219,6 +219,10 @@
       var text = Object.keys(words).filter(function (m) { return sums[m]; }).map(function (m) { return sums[m] + " " + words[m]; }).join(", ");
       box.previousSibling.lastChild.textContent = text;
     });
+    var moving = changed.find(function (one) { return one.m === "moving"; });
+    if (moving && !$("waves").contains(document.activeElement)) { // of many waves, the one under way is in sight
+      $("waves").scrollTop = waveOf(moving.w).parentNode.offsetTop - 120;
+    }
   }
   function waveOf(name) {
     var all = $("waves").children;
@@ -424,7 +428,7 @@
     var bins = 60, slow = 1, all = Array.from(cells.values());
     all.forEach(function (c) { bins = Math.max(bins, c.b + 1); slow = Math.max(slow, c.q || 0); });
     var unit = (width - left) / bins, lossHeight = function (ms) { return (lane - 8) * (0.12 + 0.88 * Math.min(1, Math.log10(1 + ms) / 4)); };
-    var paceHeight = function (us) { return (lane - 10) * Math.log10(1 + us / 50) / Math.log10(1 + slow / 50); };
+    var paceHeight = function (us) { return (lane - 8) * 0.6 * Math.log10(1 + us / 50) / Math.log10(1 + slow / 50); };
     set("stripnote", strip.width ? span(strip.width) + " a bar · round trips up to " + span(slow / 1000) + ", gaps up to 10 s, logarithmic" : "");
     strip.classes.forEach(function (name, i) {
       var base = (i + 1) * lane - 3;
@@ -433,7 +437,7 @@
     });
     all.forEach(function (c) {
       var base = (c.c + 1) * lane - 3, x = left + c.b * unit, w = Math.max(unit, 1);
-      if (c.q) { g.globalAlpha = 0.28; g.fillStyle = colour("accent"); g.fillRect(x, base - paceHeight(c.q), w, paceHeight(c.q)); g.globalAlpha = 1; }
+      if (c.q) { g.globalAlpha = 0.2; g.fillStyle = colour("accent"); g.fillRect(x, base - paceHeight(c.q), w, paceHeight(c.q)); g.globalAlpha = 1; }
       if (c.p) { g.fillStyle = colour("accent"); g.fillRect(x, base - paceHeight(c.p), w, 1.5); }
     });
     all.forEach(function (c) {

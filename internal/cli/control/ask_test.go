@@ -1,0 +1,89 @@
+package control
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+)
+
+// desired is what a migration is asked for.
+func desired(t *testing.T, client *kube.Client, name string) v1alpha1.Desire {
+	t.Helper()
+	migration, err := journal.Get(t.Context(), client.Dynamic, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return migration.Spec.Desire
+}
+
+// TestAskController: the controller is asked, in the name of the user, and only for the plan that the person has seen.
+func TestAskController(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := quietPlan(t)
+	records := chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID}, engine.Record{Event: engine.Paused})
+	client := controlled(t, p, records...)
+	inCluster(t, client, p.Name)
+	patchMigration(t, client, p.Name, map[string]any{"spec": map[string]any{"desire": "Pause"}})
+	var out bytes.Buffer
+	a := quietApp(&out, "")
+	if code := exit.Code(&out, Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, "another")); code != exit.NeedsPerson || desired(t, client, p.Name) != v1alpha1.DesirePause {
+		t.Errorf("another plan: exit %d\n%s", code, out.String())
+	}
+	if err := Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, p.Hash); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRun {
+		t.Errorf("resume: %v\n%s", err, out.String())
+	}
+	approvals, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash)
+	if err != nil || len(approvals) != 1 || approvals[0].Spec.User != "alice" {
+		t.Errorf("approvals %+v, %v", approvals, err)
+	}
+	if err := Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, p.Hash); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRollback {
+		t.Errorf("rollback: %v\n%s", err, out.String())
+	}
+	text, described, err := Describe(t.Context(), a, client, p.Name, v1alpha1.DesireRollback)
+	if err != nil || described.Hash != p.Hash || !strings.HasPrefix(text, "Undoes every step that was done, newest first.\nheld: ") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// TestAskHolder: the process that runs a migration is asked. Where none does, the command to run is named, and nothing is changed.
+func TestAskHolder(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := quietPlan(t)
+	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})...)
+	for desire, hint := range map[v1alpha1.Desire]string{v1alpha1.DesireRun: "theseus resume held\n", v1alpha1.DesireRollback: "theseus rollback held\n"} {
+		var out bytes.Buffer
+		code := exit.Code(&out, Ask(t.Context(), quietApp(&out, ""), client, p.Name, desire, p.Hash))
+		if code != exit.Failed || !strings.HasPrefix(out.String(), "error: no process runs held that could be asked\nhint: ") || !strings.HasSuffix(out.String(), hint) {
+			t.Errorf("%s: exit %d\n%s", desire, code, out.String())
+		}
+	}
+	lease, ctx, err := journal.Acquire(t.Context(), run.Leases(client), "ada@bastion-1/7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release(t.Context()) //nolint:errcheck
+	var out bytes.Buffer
+	a := quietApp(&out, "")
+	if code := exit.Code(&out, Ask(ctx, a, client, p.Name, v1alpha1.DesireRun, p.Hash)); code != exit.Failed || !strings.Contains(out.String(), "ada@bastion-1/7 runs held already") {
+		t.Errorf("it runs: exit %d\n%s", code, out.String())
+	}
+	if err := Pause(ctx, a, client, p.Name); err != nil || desired(t, client, p.Name) != v1alpha1.DesirePause {
+		t.Error(err)
+	}
+	if err := Ask(ctx, a, client, p.Name, v1alpha1.DesireRun, p.Hash); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRun {
+		t.Errorf("before it has paused: %v", err)
+	}
+	if err := Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRollback {
+		t.Error(err)
+	}
+	if want := "asked ada@bastion-1/7, which runs held, to roll back; "; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is not in:\n%s", want, out.String())
+	}
+}
