@@ -71,6 +71,7 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file; empty means the pod's own credentials")
 	name := flags.String("node", os.Getenv("NODE_NAME"), "the node's name")
 	root := flags.String("root", manifest.HostRoot, "where the node's root filesystem is mounted")
+	park := flags.Bool("park", os.Getenv("THESEUS_PARK") != "", "move pods by way of a temporary interface, as kernels before Linux 6.2 need it (also THESEUS_PARK=1); for tests")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}
@@ -85,7 +86,7 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	a := &agent.Agent{
 		Name: *name,
 		Node: &node.Node{
-			Name: *name, Root: *root, Sys: "/proc/sys",
+			Name: *name, Root: *root, Sys: "/proc/sys", Park: *park,
 			Commands: node.NewCommands(4, 30*time.Second),
 		},
 		Client: client, Log: log, Pod: os.Getenv("POD_UID"), Probers: agent.Folder(manifest.ProbeDir),

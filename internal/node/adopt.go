@@ -234,7 +234,7 @@ func (n *Node) job(args step.AdoptArgs) (*job, error) {
 		return nil, fmt.Errorf("both networks are called %s", from.Network)
 	}
 	j := &job{from: from, to: to, release: args.Release, result: step.AdoptResult{Node: n.Name}}
-	if err := renames(); err != nil {
+	if err := renames(); err != nil && !n.Park {
 		j.result.Refused = "this node moves no pod: " + err.Error()
 	}
 	if j.records, err = n.records(); err != nil {
@@ -303,6 +303,15 @@ func (n *Node) candidate(s *sandbox, job *job) (*adoption.Record, error) {
 	record.Phase = adoption.Pinning
 	if why := adoption.Refusals(pod, record.From, record.To); len(why) > 0 {
 		return record, errors.New(strings.Join(why, "; "))
+	}
+	if n.Park && record.From.Bridge != "" {
+		bridge, err := linkOf(record.From.Bridge)
+		if err == nil {
+			err = parkable(bridge)
+		}
+		if err != nil {
+			return record, err
+		}
 	}
 	if record.Own, err = n.reserved(record); err != nil {
 		return record, err

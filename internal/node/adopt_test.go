@@ -79,7 +79,7 @@ func newSite(t *testing.T) *site {
 }
 
 func nodeAt(root string) *Node {
-	return &Node{Name: "node-1", Root: root, Sys: "/proc/sys", Commands: NewCommands(4, 20*time.Second)}
+	return &Node{Name: "node-1", Root: root, Sys: "/proc/sys", Commands: NewCommands(4, 20*time.Second), Park: os.Getenv(parkMark) != ""}
 }
 
 func must(t *testing.T, err error) {
@@ -198,10 +198,13 @@ func (p *testPod) state() string {
 func (p *testPod) whole() string {
 	p.t.Helper()
 	state := p.state()
-	for _, left := range []string{oldName, strconv.Itoa(pinTable), "\n90:"} {
+	for _, left := range []string{oldName, parkName, strconv.Itoa(pinTable), strconv.Itoa(parkTable), "\n90:", "\n89:"} {
 		if strings.Contains(state, left) {
 			p.t.Errorf("%s: %q is left of a move:\n%s", p.name, left, state)
 		}
+	}
+	if ends, _ := filepath.Glob("/proc/sys/net/ipv4/conf/park*"); len(ends) > 0 {
+		p.t.Errorf("%s: pairs are left on the host: %v", p.name, ends)
 	}
 	records, err := p.w.sandboxes()
 	must(p.t, err)
@@ -431,7 +434,9 @@ func outcomes(t *testing.T, a Answer) map[string]step.AdoptOutcome {
 	return all
 }
 
-func TestAdoptThereAndBack(t *testing.T) {
+func TestAdoptThereAndBack(t *testing.T) { bothWays(t, testAdoptThereAndBack) }
+
+func testAdoptThereAndBack(t *testing.T) {
 	if !alone(t) {
 		return
 	}
@@ -498,7 +503,9 @@ func hostState(t *testing.T) string {
 
 // TestAdoptAgentDies kills the agent, a process of its own, before every single change that a move makes to the kernel or the
 // disk, both ways, with traffic on the pod all the while. The next agent leaves the pod whole on one network.
-func TestAdoptAgentDies(t *testing.T) {
+func TestAdoptAgentDies(t *testing.T) { bothWays(t, testAdoptAgentDies) }
+
+func testAdoptAgentDies(t *testing.T) {
 	if isVictim(t) || !alone(t) {
 		return
 	}
@@ -559,7 +566,9 @@ func (w *site) plugin(name, script string) (restore func()) {
 }
 
 // TestAdoptFaults: whatever the target does, the pod stays on a working network, and nothing is left.
-func TestAdoptFaults(t *testing.T) {
+func TestAdoptFaults(t *testing.T) { bothWays(t, testAdoptFaults) }
+
+func testAdoptFaults(t *testing.T) {
 	if !alone(t) {
 		return
 	}
@@ -628,7 +637,9 @@ func TestAdoptFaults(t *testing.T) {
 }
 
 // TestAdoptHangs: a plugin that does not answer is ended with all that it started.
-func TestAdoptHangs(t *testing.T) {
+func TestAdoptHangs(t *testing.T) { bothWays(t, testAdoptHangs) }
+
+func testAdoptHangs(t *testing.T) {
 	if !alone(t) {
 		return
 	}
@@ -656,7 +667,9 @@ func TestAdoptHangs(t *testing.T) {
 }
 
 // TestAdoptPodDies: a pod that ends in the middle of its move leaves nothing at either network.
-func TestAdoptPodDies(t *testing.T) {
+func TestAdoptPodDies(t *testing.T) { bothWays(t, testAdoptPodDies) }
+
+func testAdoptPodDies(t *testing.T) {
 	if !alone(t) {
 		return
 	}
@@ -735,7 +748,9 @@ func TestAdoptRefused(t *testing.T) {
 
 // TestAdoptBornThere: a pod that the target made can be moved to the source, which never knew it, and whose bridge
 // does not exist yet.
-func TestAdoptBornThere(t *testing.T) {
+func TestAdoptBornThere(t *testing.T) { bothWays(t, testAdoptBornThere) }
+
+func testAdoptBornThere(t *testing.T) {
 	if !alone(t) {
 		return
 	}

@@ -17,7 +17,9 @@ import (
 
 // TestAdoptAgentOfTarget: between ADD and flip the target's agent, whose chains let a pod's packets through, is
 // away, and the pod stays where it is; when it is there again, the pod moves.
-func TestAdoptAgentOfTarget(t *testing.T) {
+func TestAdoptAgentOfTarget(t *testing.T) { bothWays(t, testAdoptAgentOfTarget) }
+
+func testAdoptAgentOfTarget(t *testing.T) {
 	if !alone(t) {
 		return
 	}
@@ -60,7 +62,9 @@ func TestAdoptAgentOfTarget(t *testing.T) {
 
 // TestAdoptTargetAway: the target can neither give an address nor take one back, as a plugin whose API server is
 // away. The pod works, the agent says that it is stuck, and ends the move when the target answers again.
-func TestAdoptTargetAway(t *testing.T) {
+func TestAdoptTargetAway(t *testing.T) { bothWays(t, testAdoptTargetAway) }
+
+func testAdoptTargetAway(t *testing.T) {
 	if !alone(t) {
 		return
 	}
@@ -92,7 +96,9 @@ func TestAdoptTargetAway(t *testing.T) {
 }
 
 // TestAdoptTwoAgents: of two agents that are told the same at once, one moves the pods, and the other finds them moved.
-func TestAdoptTwoAgents(t *testing.T) {
+func TestAdoptTwoAgents(t *testing.T) { bothWays(t, testAdoptTwoAgents) }
+
+func testAdoptTwoAgents(t *testing.T) {
 	if !alone(t) {
 		return
 	}
@@ -140,7 +146,8 @@ func TestAdoptTwoAgents(t *testing.T) {
 	}
 }
 
-// TestAdoptOldKernel: where the kernel cannot rename an interface in use, the node says so and touches nothing.
+// TestAdoptOldKernel: where the kernel cannot rename an interface in use, the node says so and touches nothing. An agent that
+// parks pods moves them.
 func TestAdoptOldKernel(t *testing.T) {
 	if !alone(t) {
 		return
@@ -162,6 +169,21 @@ func TestAdoptOldKernel(t *testing.T) {
 	}
 	if after := a.state() + hostState(t); after != before {
 		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+
+	w.Park = true
+	parks := 0
+	w.hook = func(at string) {
+		if at == "parked" {
+			parks++
+		}
+	}
+	if got := do(t, w.Node, step.VerbAdoptable, forth); !strings.HasPrefix(got.Message, "1 pods can be moved") {
+		t.Errorf("asked: %s", got.Message)
+	}
+	do(t, w.Node, step.VerbAdopt, forth)
+	if parks != 1 || a.whole() != "routed" {
+		t.Errorf("it was parked %d times, and is on %s", parks, a.whole())
 	}
 }
 
@@ -211,7 +233,9 @@ func TestPluginsAtATime(t *testing.T) {
 
 // TestAdoptPodEnds: the target refuses a pod, as it knows none whose object is deleted, before its sandbox has ended. That is
 // no failure.
-func TestAdoptPodEnds(t *testing.T) {
+func TestAdoptPodEnds(t *testing.T) { bothWays(t, testAdoptPodEnds) }
+
+func testAdoptPodEnds(t *testing.T) {
 	if !alone(t) {
 		return
 	}
@@ -235,7 +259,9 @@ func TestAdoptPodEnds(t *testing.T) {
 
 // TestAdoptConfChanges: somebody changes the target's configuration, or removes it, in the middle of a move. What was begun
 // with one configuration is ended, or taken back, with that one.
-func TestAdoptConfChanges(t *testing.T) {
+func TestAdoptConfChanges(t *testing.T) { bothWays(t, testAdoptConfChanges) }
+
+func testAdoptConfChanges(t *testing.T) {
 	if !alone(t) {
 		return
 	}

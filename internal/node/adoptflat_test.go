@@ -62,7 +62,9 @@ func moveBeside(t *testing.T, w *site) (there, back *traffic) {
 
 // TestAdoptBesideFar: whoever is asked for by an interface learns from the question where the pod is, and no gratuitous ARP
 // before helps. A pod's old interface does not ask any more.
-func TestAdoptBesideFar(t *testing.T) {
+func TestAdoptBesideFar(t *testing.T) { bothWays(t, testAdoptBesideFar) }
+
+func testAdoptBesideFar(t *testing.T) {
 	if !alone(t) {
 		return
 	}
@@ -95,7 +97,9 @@ func (f *traffic) unanswered() int {
 
 // TestAdoptFarMisses: a neighbour on another node that does not hear of the move goes on to send to the old interface, which stays
 // until it has heard.
-func TestAdoptFarMisses(t *testing.T) {
+func TestAdoptFarMisses(t *testing.T) { bothWays(t, testAdoptFarMisses) }
+
+func testAdoptFarMisses(t *testing.T) {
 	if !alone(t) {
 		return
 	}

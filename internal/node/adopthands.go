@@ -118,7 +118,7 @@ func (h *hands) Mark(record *adoption.Record, phase string) {
 }
 
 // Pin implements adoption.Hands.
-func (h *hands) Pin(_ context.Context, record *adoption.Record) error {
+func (h *hands) Pin(ctx context.Context, record *adoption.Record) error {
 	host, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -154,7 +154,7 @@ func (h *hands) Pin(_ context.Context, record *adoption.Record) error {
 				return fmt.Errorf("free the pod's main table: %w", err)
 			}
 		}
-		return h.rename(in, record, record.Interface, oldName)
+		return h.rename(ctx, in, record, oldName)
 	})
 }
 
@@ -174,8 +174,9 @@ func (h *hands) pinPod(in *space, record *adoption.Record) error {
 	return addRule(in.Handle)
 }
 
-// rename gives the old interface another name, in use as it is.
-func (h *hands) rename(in *space, record *adoption.Record, from, to string) error {
+// rename gives the old interface another name: in use as it is, or by way of a pair. What an agent began by way of one, its
+// successor ends.
+func (h *hands) rename(ctx context.Context, in *space, record *adoption.Record, to string) error {
 	link, err := linkAt(in.Handle, record.Old.Index)
 	if err != nil {
 		return err
@@ -183,12 +184,19 @@ func (h *hands) rename(in *space, record *adoption.Record, from, to string) erro
 	if link == nil || !isOld(record, link) {
 		return errors.New("the pod's old interface is gone")
 	}
+	begun, err := linkIn(in.Handle, parkName)
+	if err != nil {
+		return err
+	}
+	if begun != nil || link.Attrs().Name != to && h.n.Park {
+		return h.renameParked(ctx, in, record, link, to)
+	}
 	if link.Attrs().Name == to {
 		return nil
 	}
 	h.at("rename to " + to)
 	if err := in.LinkSetName(link, to); err != nil {
-		return fmt.Errorf("rename %s to %s: %w", from, to, err)
+		return fmt.Errorf("rename %s to %s: %w", link.Attrs().Name, to, err)
 	}
 	return nil
 }
@@ -219,9 +227,9 @@ func (h *hands) setParameters(in *space, record *adoption.Record, value func(nam
 func asBefore(_, former string) string { return former }
 
 // Unpin implements adoption.Hands.
-func (h *hands) Unpin(_ context.Context, record *adoption.Record) error {
+func (h *hands) Unpin(ctx context.Context, record *adoption.Record) error {
 	err := h.insideOrGone(record, func(in *space) error {
-		if err := h.rename(in, record, oldName, record.Interface); err != nil {
+		if err := h.rename(ctx, in, record, record.Interface); err != nil {
 			return err
 		}
 		if old, err := linkAt(in.Handle, record.Old.Index); err == nil && old != nil { // an earlier agent may have silenced it
@@ -438,7 +446,7 @@ func neighbour(link int, address, mac string) *netlink.Neigh {
 // open. What is strict about where packets come from must see the host's route change before the pod's own
 // traffic when it is the target, and after it when it is the source.
 func (h *hands) Flip(_ context.Context, record *adoption.Record) error {
-	return h.exchange(record, record.New.Through, !record.From.Strict, func(in *space) error { return in.RuleDel(pinRule()) })
+	return h.exchange(record, toNew, record.New.Through, !record.From.Strict, func(in *space) error { return in.RuleDel(pinRule()) })
 }
 
 // Unflip implements adoption.Hands.
@@ -451,7 +459,7 @@ func (h *hands) Unflip(_ context.Context, record *adoption.Record) error {
 		if err != nil || there {
 			return err
 		}
-		return h.exchange(record, record.Old.Through, record.From.Strict, func(in *space) error { return in.RuleAdd(pinRule()) })
+		return h.exchange(record, toNew, record.Old.Through, record.From.Strict, func(in *space) error { return in.RuleAdd(pinRule()) })
 	})
 	if err != nil {
 		return err
@@ -467,8 +475,14 @@ func (h *hands) Unflip(_ context.Context, record *adoption.Record) error {
 	return nil
 }
 
+// points are where tests end the process in a flip: before it, between its halves and after it.
+type points [3]string
+
+// toNew is the flip between the old interface and the new one.
+var toNew = points{"flip", "half flipped", "flipped"}
+
 // exchange changes both sides over.
-func (h *hands) exchange(record *adoption.Record, through int, hostFirst bool, pod func(*space) error) error {
+func (h *hands) exchange(record *adoption.Record, at points, through int, hostFirst bool, pod func(*space) error) error {
 	host, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -483,7 +497,7 @@ func (h *hands) exchange(record *adoption.Record, through int, hostFirst bool, p
 		if !hostFirst {
 			slices.Reverse(parts)
 		}
-		h.at("flip")
+		h.at(at[0])
 		h.n.rtnl.Lock() // removing an interface keeps the kernel's lock for long
 		defer h.n.rtnl.Unlock()
 		defer urgent()()
@@ -491,13 +505,13 @@ func (h *hands) exchange(record *adoption.Record, through int, hostFirst bool, p
 		if err := parts[0](); err != nil {
 			return fmt.Errorf("the first half: %w", err)
 		}
-		h.at("half flipped")
+		h.at(at[1])
 		if err := parts[1](); err != nil {
 			return fmt.Errorf("the second half: %w", err)
 		}
 		h.flipped = time.Now()
 		record.Took = h.flipped.Sub(began)
-		h.at("flipped")
+		h.at(at[2])
 		return nil
 	})
 }

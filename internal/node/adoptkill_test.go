@@ -18,11 +18,12 @@ import (
 // victimMark marks a process that is an agent to be killed; its value is a victim.
 const victimMark = "THESEUS_TEST_VICTIM"
 
-// victim is what such an agent is told, and the change before which it is killed, counted from 1; never for 0.
+// victim is what such an agent is told, and the change before which it is killed, counted from 1, or the point; never for 0 and "".
 type victim struct {
 	Root   string
 	Args   step.AdoptArgs
 	Change int
+	Point  string
 }
 
 // isVictim carries out what the victim is told where this process is one.
@@ -38,7 +39,7 @@ func isVictim(t *testing.T) bool {
 	n.hasty = true
 	count := 0
 	n.hook = func(at string) {
-		if count++; count == v.Change {
+		if count++; count == v.Change || at == v.Point {
 			fmt.Println("killed before", at)
 			must(t, syscall.Kill(os.Getpid(), syscall.SIGKILL))
 		}
@@ -50,10 +51,15 @@ func isVictim(t *testing.T) bool {
 // moveUntil lets an agent move one pod and kills it before the given change; it says whether there was that one.
 func moveUntil(t *testing.T, w *site, p *testPod, args step.AdoptArgs, change int) (reached bool, point string) {
 	t.Helper()
-	args.Pods = []string{"test/" + p.name}
-	order, err := json.Marshal(victim{w.Root, args, change})
+	return victim{Root: w.Root, Args: args, Change: change}.move(t, p)
+}
+
+func (v victim) move(t *testing.T, p *testPod) (reached bool, point string) {
+	t.Helper()
+	v.Args.Pods = []string{"test/" + p.name}
+	order, err := json.Marshal(v)
 	must(t, err)
-	agent := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	agent := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
 	agent.Env = append(os.Environ(), victimMark+"="+string(order))
 	out, err := agent.Output()
 	status := agent.ProcessState.Sys().(syscall.WaitStatus)
@@ -66,7 +72,9 @@ func moveUntil(t *testing.T, w *site, p *testPod, args step.AdoptArgs, change in
 
 // TestAdoptAgentDiesInPlugin kills the agent while it waits for a plugin, before that has done anything and when it has done
 // all. The plugin, which would go on, ends with it, and the next agent leaves the pod where it was.
-func TestAdoptAgentDiesInPlugin(t *testing.T) {
+func TestAdoptAgentDiesInPlugin(t *testing.T) { bothWays(t, testAdoptAgentDiesInPlugin) }
+
+func testAdoptAgentDiesInPlugin(t *testing.T) {
 	if isVictim(t) || !alone(t) {
 		return
 	}

@@ -120,27 +120,37 @@ func (n *Node) silence(in *space, link netlink.Link) error {
 // unsent waits until nobody sends to the pod's old place any more, and tells neighbours of the new one as long as somebody
 // does: those on other nodes of the network, who may have missed what was said.
 func (n *Node) unsent(ctx context.Context, h *hands, record *adoption.Record) error {
-	wait := func() {
-		if !n.hasty {
-			_ = outage.Sleep(ctx, drain)
-		}
-	}
 	if record.From.Bridge == "" {
-		wait()
+		n.drain(ctx)
 		return nil
 	}
 	bridge, err := linkOf(record.From.Bridge)
 	if err != nil || bridge == nil {
 		return err
 	}
+	return n.quiet(ctx, h, record, record.Old.Index, func() error {
+		h.at("tell the bridge again")
+		return gratuitousARP(bridge.Attrs().Index, record.Address, bridge.Attrs().HardwareAddr.String())
+	})
+}
+
+// drain waits for what is under way.
+func (n *Node) drain(ctx context.Context) {
+	if !n.hasty {
+		_ = outage.Sleep(ctx, drain)
+	}
+}
+
+// quiet waits until nothing arrives at an interface of the pod any more, and calls as long as something does.
+func (n *Node) quiet(ctx context.Context, h *hands, record *adoption.Record, link int, again func() error) error {
 	heard := -1
-	err = h.inside(record, func(in *space) error {
+	err := h.inside(record, func(in *space) error {
 		return in.do(func() (err error) {
 			heard, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 			if err != nil {
-				return fmt.Errorf("listen at the old interface: %w", err)
+				return fmt.Errorf("listen at the former interface: %w", err)
 			}
-			return unix.Bind(heard, &unix.SockaddrLinklayer{Ifindex: record.Old.Index, Protocol: ethernetIP})
+			return unix.Bind(heard, &unix.SockaddrLinklayer{Ifindex: link, Protocol: ethernetIP})
 		})
 	})
 	if heard >= 0 {
@@ -153,11 +163,10 @@ func (n *Node) unsent(ctx context.Context, h *hands, record *adoption.Record) er
 		return err
 	}
 	for range neighbourTries {
-		if wait(); !arrived(heard) {
+		if n.drain(ctx); !arrived(heard) {
 			return nil
 		}
-		h.at("tell the bridge again")
-		if err := gratuitousARP(bridge.Attrs().Index, record.Address, bridge.Attrs().HardwareAddr.String()); err != nil {
+		if err := again(); err != nil {
 			return err
 		}
 	}

@@ -102,7 +102,9 @@ func built(t *testing.T, programs, name string) string {
 }
 
 // TestAdoptWeave moves pods from Weave Net's own routers of two nodes, which carry frames between them, and back.
-func TestAdoptWeave(t *testing.T) {
+func TestAdoptWeave(t *testing.T) { bothWays(t, testAdoptWeave) }
+
+func testAdoptWeave(t *testing.T) {
 	programs := os.Getenv("THESEUS_WEAVE")
 	if programs == "" {
 		t.Skip("NOT TESTED: pods of real routers of Weave Net, which make lab-test tests; THESEUS_WEAVE names the folder bin in the lab's cache")

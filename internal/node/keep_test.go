@@ -79,7 +79,9 @@ func mustBeReached(t *testing.T, when string, p *testPod, want bool) {
 
 // TestAdoptKeepsRoutes: the route to the bridge is taken while a pod goes back there, which waits for that route. It is given
 // another one meanwhile, as are the pods that never left.
-func TestAdoptKeepsRoutes(t *testing.T) {
+func TestAdoptKeepsRoutes(t *testing.T) { bothWays(t, testAdoptKeepsRoutes) }
+
+func testAdoptKeepsRoutes(t *testing.T) {
 	if !alone(t) {
 		return
 	}

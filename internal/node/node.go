@@ -22,6 +22,8 @@ type Node struct {
 	Sys string
 	// Commands runs the programs.
 	Commands *Commands
+	// Park moves pods by way of a temporary pair of interfaces, for kernels that rename no interface in use.
+	Park bool
 
 	trial
 

@@ -58,7 +58,9 @@ func serviceRange(t *testing.T) {
 
 // TestUntie: connections through a Service, whose source is masqueraded, outlive the way there and back, and all that
 // was made for them is gone. The host's, and another pod's.
-func TestUntie(t *testing.T) {
+func TestUntie(t *testing.T) { bothWays(t, testUntie) }
+
+func testUntie(t *testing.T) {
 	for mode, service := range serviceModes {
 		t.Run(mode, func(t *testing.T) {
 			if !alone(t) {
@@ -119,7 +121,9 @@ func TestTied(t *testing.T) {
 
 // TestNewcomers: connections through a Service that begin at any moment of many ways there and back, in the last moments
 // before a flip as well, are served to their end.
-func TestNewcomers(t *testing.T) {
+func TestNewcomers(t *testing.T) { bothWays(t, testNewcomers) }
+
+func testNewcomers(t *testing.T) {
 	for mode, service := range serviceModes {
 		t.Run(mode, func(t *testing.T) {
 			if !alone(t) {
