@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -157,11 +158,12 @@ func (c *cluster) registry(release string) string {
 	}
 	onFabric := []string{"exec", "--name", c.Name, "--network", "--"}
 	serve := exec.Command(c.Lab, append(onFabric, "docker-registry", "serve", filepath.Join(dir, "config.yml"))...)
+	serve.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the lab's program starts the registry as another process
 	if err := serve.Start(); err != nil {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() {
-		serve.Process.Kill() //nolint:errcheck // it may be gone
+		syscall.Kill(-serve.Process.Pid, syscall.SIGKILL) //nolint:errcheck // it may be gone
 		serve.Wait()         //nolint:errcheck // killed
 	})
 	trust := fmt.Sprintf("mkdir -p /etc/containerd/certs.d/%[1]s && cd /etc/containerd/certs.d/%[1]s && cat >ca.crt <<'END'\n%[2]sEND\nprintf '[host.\"https://%[1]s\"]\\nca = \"/etc/containerd/certs.d/%[1]s/ca.crt\"\\n' >hosts.toml",
