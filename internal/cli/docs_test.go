@@ -178,7 +178,7 @@ func parses(line string, whole bool) error {
 		}
 		return err
 	}
-	if left := command.Flags().Args(); command.HasSubCommands() && len(left) > 0 && left[0] != "help" {
+	if left := command.Flags().Args(); command.HasSubCommands() && len(left) > 0 && left[0] != "help" && command.Flags().ArgsLenAtDash() != 0 {
 		return fmt.Errorf("%s has no command %q", command.CommandPath(), left[0])
 	}
 	if !whole {

@@ -105,7 +105,10 @@ func TestGuardOthers(t *testing.T) {
 	if out, err := rig.OnNode(t.Context(), node, "sh", "-c", cut); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	time.Sleep(5 * time.Second) // the probes' timeout, and a report
+	rigtest.Until(t, "the status shows the gap", func() bool {
+		said, err := rig.Run(t.Context(), "guard", "status")
+		return err == nil && strings.Contains(said, "gap: ")
+	})
 	rigtest.Run(t, rig, "there", 0, []string{"mark: the cut", "gap: ", "lost probe"}, "guard", "status")
 	report := filepath.Join(rig.Dir, "others.json")
 	rigtest.Run(t, rig, "there", 2, []string{"--expect HASH"}, "guard", "stop")
