@@ -186,7 +186,7 @@ func TestJudgeWhole(t *testing.T) {
 		{"two stalls", often(2, 10500, 2000), true, true, "none lost"},
 		{"many stalls", often(3, 10500, 2000), true, false, "1 path was not measured for 6.0 s in all, such as b>a, since a prober did not run again and again"},
 		{"many short stalls", often(31, 10500, 900), true, true, "none lost"},
-		{"more stalls than a report holds", often(DefaultMaxGaps, 10500, 1000), true, false, "at least 32 s in all"},
+		{"more stalls than a report holds", often(DefaultMaxGaps, 10500, 1000), true, false, "at least 32.0 s in all"},
 		{"many stalls of before", often(31, 500, 2000), true, true, "none lost"},
 		{"many stalls, in three days", func(w *world) {
 			often(31, 20000, 2000)(w)

@@ -36,7 +36,7 @@ func TestMoments(t *testing.T) {
 		got = append(got, m.When(one)+" "+one.String())
 	}
 	want := "09:34:00 mark: node pool b (ann@laptop)\n09:49:00 node b is not Ready: gone\n" +
-		"09:50:00 gap: 2 paths, 20 lost probes, longest 3.0 s from a/old to b/old"
+		"09:50:00 gap: 2 paths, 20 lost probes, longest 3 s from a/old to b/old"
 	if strings.Join(got, "\n") != want {
 		t.Errorf("%s\nwant:\n%s", strings.Join(got, "\n"), want)
 	}
