@@ -164,7 +164,7 @@ func (c *cluster) registry(release string) string {
 	}
 	c.t.Cleanup(func() {
 		syscall.Kill(-serve.Process.Pid, syscall.SIGKILL) //nolint:errcheck // it may be gone
-		serve.Wait()         //nolint:errcheck // killed
+		serve.Wait()                                      //nolint:errcheck // killed
 	})
 	trust := fmt.Sprintf("mkdir -p /etc/containerd/certs.d/%[1]s && cd /etc/containerd/certs.d/%[1]s && cat >ca.crt <<'END'\n%[2]sEND\nprintf '[host.\"https://%[1]s\"]\\nca = \"/etc/containerd/certs.d/%[1]s/ca.crt\"\\n' >hosts.toml",
 		address, authority.Cert)
