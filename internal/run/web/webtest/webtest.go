@@ -225,7 +225,10 @@ func (r *Run) Show(feed *web.Feed, shown int, at time.Time) int {
 	if err != nil {
 		panic(err)
 	}
-	about := web.About{Held: !state.Over(), Runner: "ada@bastion-1 runs it"}
+	about := web.About{Held: !state.Over()}
+	if about.Held {
+		about.Runner = "ada@bastion-1 runs it"
+	}
 	feed.Publish(about, at, func(b *web.Board) {
 		if len(records) > shown {
 			b.Record(state, records[shown:]...)
