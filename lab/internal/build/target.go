@@ -1,6 +1,7 @@
 package build
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ type target struct {
 	pkg     string // package to build, relative to that module or by its import path
 	patched *patch // changes to a third party's source
 	cgo     bool   // only where the program does not build without
+	tags    string // build tags, with commas between
 	stamp   string // -X flags that carry its version
 	ownCode bool   // built from this repository: always hand it to go build
 }
@@ -25,6 +27,31 @@ const (
 	flannelStamp    = "-X github.com/flannel-io/flannel/pkg/version.Version=v0.28.4"
 	weaveStamp      = "-X main.version=2.6.5"
 )
+
+// CiliumVersion is the version of Cilium that is built, and CiliumComponent the component that pins it.
+const (
+	CiliumVersion   = "v1.20.2"
+	CiliumComponent = "cilium-" + CiliumVersion
+	CiliumModule    = "github.com/cilium/cilium"
+)
+
+// ciliumPrograms are those of Cilium's two images. They panic at a version without a commit and a date.
+func ciliumPrograms() map[string]target {
+	program := func(pkg, tags string) target {
+		return target{
+			module: components + CiliumComponent, pkg: CiliumModule + pkg, tags: tags,
+			stamp: "-X '" + CiliumModule + "/pkg/version.ciliumVersion=" + strings.TrimPrefix(CiliumVersion, "v") + " 0 2026-09-15T20:03:11Z'",
+		}
+	}
+	return map[string]target{
+		"cilium-agent":            program("/daemon", "osusergo"),
+		"cilium-cni":              program("/plugins/cilium-cni", "osusergo"),
+		"cilium-dbg":              program("/cilium-dbg", "osusergo"),
+		"cilium-mount":            program("/tools/mount", "osusergo"),
+		"cilium-sysctlfix":        program("/tools/sysctlfix", "osusergo"),
+		"cilium-operator-generic": program("/operator", "osusergo,ipam_provider_operator"),
+	}
+}
 
 // KubernetesVersions lists the versions of Kubernetes that can be built, the default first.
 func KubernetesVersions() []string { return []string{"v1.36.3", "v1.34.4"} }
@@ -65,6 +92,7 @@ func targets() map[string]target {
 	for _, version := range KubernetesVersions() {
 		all[Kube(version)] = kube(version)
 	}
+	maps.Copy(all, ciliumPrograms())
 	for _, version := range CalicoVersions() {
 		for program, t := range calicoPrograms(version) {
 			all[Calico(version, program)] = t
@@ -152,6 +180,9 @@ func (t target) args(out string) []string {
 	args := []string{
 		"build", "-mod=readonly", "-trimpath", "-buildvcs=false",
 		"-ldflags", strings.TrimSpace("-s -w " + t.stamp), "-o", out, t.pkg,
+	}
+	if t.tags != "" {
+		args = slices.Insert(args, 1, "-tags="+t.tags)
 	}
 	if t.modfile != "" {
 		args = slices.Insert(args, 1, "-modfile="+t.modfile)

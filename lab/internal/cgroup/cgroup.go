@@ -1,5 +1,6 @@
-// Package cgroup gives each node a cgroup of its own in every version 1 hierarchy of the machine,
-// below the one that the caller is in, so that a lab stays inside whatever limit its caller has.
+// Package cgroup gives each node a cgroup of its own in every hierarchy of the machine, below the one that the caller
+// is in, so that a lab stays inside whatever limit its caller has. Version 1 limits and counts. Version 2, if it is
+// mounted beside it, holds the nodes' processes apart for BPF programs, which Cilium attaches to its root.
 package cgroup
 
 import (
@@ -18,25 +19,34 @@ import (
 // Hierarchy is one mounted hierarchy and the caller's place in it.
 type Hierarchy struct {
 	Mount   string // where it is mounted, /sys/fs/cgroup/memory
-	Options string // what to mount it with, "memory" or "none,name=systemd"
+	Options string // what to mount it with, "memory" or "none,name=systemd"; version 2 has none
 	Own     string // the caller's cgroup, an absolute path below Mount
 }
 
-// Hierarchies lists the version 1 hierarchies. mountinfo and own are the contents of
+// Hierarchies lists the version 1 hierarchies, and that of version 2 if it is mounted. mountinfo and own are the contents of
 // /proc/self/mountinfo and /proc/self/cgroup.
 func Hierarchies(mountinfo, own string) ([]Hierarchy, error) {
 	paths := map[string]string{} // controller list -> path
 	for line := range strings.Lines(own) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) == 3 && f[1] != "" {
+		if len(f) == 3 {
 			paths[f[1]] = f[2]
 		}
 	}
+	unified, two := paths[""]
+	delete(paths, "")
 	var out []Hierarchy
+	v1 := 0
 	for line := range strings.Lines(mountinfo) {
 		left, right, ok := strings.Cut(line, " - ")
 		l, r := strings.Fields(left), strings.Fields(right)
-		if !ok || len(l) < 5 || len(r) < 3 || r[0] != "cgroup" {
+		if !ok || len(l) < 5 || len(r) < 3 {
+			continue
+		}
+		if r[0] == "cgroup2" && two {
+			out, two = append(out, Hierarchy{Mount: l[4], Own: place(l[4], l[3], unified)}), false
+		}
+		if r[0] != "cgroup" {
 			continue
 		}
 		for controllers, path := range paths {
@@ -47,15 +57,20 @@ func Hierarchies(mountinfo, own string) ([]Hierarchy, error) {
 			if strings.HasPrefix(controllers, "name=") {
 				options = "none," + controllers
 			}
-			rel := strings.TrimPrefix(path, strings.TrimSuffix(l[3], "/"))
-			out = append(out, Hierarchy{Mount: l[4], Options: options, Own: filepath.Join(l[4], rel)})
+			out = append(out, Hierarchy{Mount: l[4], Options: options, Own: place(l[4], l[3], path)})
+			v1++
 		}
 	}
-	if len(out) == 0 {
+	if v1 == 0 {
 		return nil, errors.New("no cgroup version 1 hierarchy is mounted: the lab cannot run on a machine with cgroup version 2 alone yet")
 	}
 	slices.SortFunc(out, func(a, b Hierarchy) int { return strings.Compare(a.Mount, b.Mount) })
 	return out, nil
+}
+
+// place is where a cgroup is below a mount of the cgroup root.
+func place(mount, root, path string) string {
+	return filepath.Join(mount, strings.TrimPrefix(path, strings.TrimSuffix(root, "/")))
 }
 
 func hasOptions(super, controllers string) bool {
@@ -182,12 +197,16 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// Mount mounts every hierarchy below dir, as the calling thread's cgroup namespace sees them.
+// Mount mounts every version 1 hierarchy below dir, as the calling thread's cgroup namespace sees them. Version 2 is left
+// to those who use it: beside version 1, runc would put pods into it too.
 func Mount(hs []Hierarchy, dir string) error {
 	if err := unix.Mount("cgroup", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
 		return fmt.Errorf("mount %s: %w", dir, err)
 	}
 	for _, h := range hs {
+		if h.Options == "" {
+			continue
+		}
 		at := filepath.Join(dir, filepath.Base(h.Mount))
 		if err := os.Mkdir(at, 0o755); err != nil {
 			return err

@@ -15,7 +15,7 @@ func TestHierarchies(t *testing.T) {
 40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
 41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 `
-	const own = "4:memory:/limits/job\n1:cpu,cpuacct:/\n9:name=systemd:/\n0::/\n"
+	const own = "4:memory:/limits/job\n1:cpu,cpuacct:/\n9:name=systemd:/\n0::/limits\n"
 	got, err := Hierarchies(mounts, own)
 	if err != nil {
 		t.Fatal(err)
@@ -24,6 +24,7 @@ func TestHierarchies(t *testing.T) {
 		{Mount: "/sys/fs/cgroup/cpu,cpuacct", Options: "cpu,cpuacct", Own: "/sys/fs/cgroup/cpu,cpuacct"},
 		{Mount: "/sys/fs/cgroup/memory", Options: "memory", Own: "/sys/fs/cgroup/memory/limits/job"},
 		{Mount: "/sys/fs/cgroup/systemd", Options: "none,name=systemd", Own: "/sys/fs/cgroup/systemd"},
+		{Mount: "/sys/fs/cgroup/unified", Own: "/sys/fs/cgroup/unified/limits"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

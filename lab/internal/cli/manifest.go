@@ -1,19 +1,20 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
+	"github.com/theseus-cni/theseus/lab/internal/launch"
 	"github.com/theseus-cni/theseus/lab/internal/network"
 )
 
 // manifest prints the manifests that a user of a network would download and edit.
 func (a *app) manifest() *cobra.Command {
 	var source, cache, podCIDR, calico string
+	var values []string
 	cmd := &cobra.Command{
 		Use:     "manifest NETWORK",
 		Short:   "Print the manifests of a network, as its users apply them",
@@ -34,13 +35,9 @@ func (a *app) manifest() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			modules := build.New(source, cache, a.err)
-			data, err := network.Manifest(args[0], network.Params{
-				PodCIDR: pods, ServiceCIDR: lab.Spec.ServiceCIDR(), DNS: lab.Spec.DNSIP(), Calico: build.CalicoComponent(calico),
-				Modules: func(component, module string) (string, error) {
-					return modules.ModuleDir(context.WithoutCancel(cmd.Context()), component, module)
-				},
-			})
+			params := launch.Params(cmd.Context(), lab.Spec, build.New(source, cache, a.err))
+			params.PodCIDR, params.Calico, params.Values = pods, build.CalicoComponent(calico), values
+			data, err := network.Manifest(args[0], params)
 			if err != nil {
 				return err
 			}
@@ -51,6 +48,7 @@ func (a *app) manifest() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&podCIDR, "pod-cidr", "", "addresses of the pods (default: the range that the lab reserves for a second network)")
 	calicoFlag(f, &calico)
+	valuesFlag(f, &values)
 	buildFlags(f, &source, &cache)
 	return cmd
 }

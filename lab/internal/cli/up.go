@@ -51,7 +51,14 @@ func (a *app) up() *cobra.Command {
 	f.StringVar(&s.Policy, "policy", "", "policy agent next to the network: kube-router")
 	f.StringVar(&s.Kubernetes, "kubernetes", build.KubernetesVersions()[0], "version of Kubernetes: "+choice(build.KubernetesVersions()))
 	calicoFlag(f, &s.Calico)
-	f.StringVar(&s.ProxyMode, "proxy-mode", "iptables", "mode of kube-proxy: iptables or nftables")
+	valuesFlag(f, &s.Values)
+	f.StringVar(&s.ProxyMode, "kube-proxy", "iptables", "mode of kube-proxy: iptables, nftables, or none, which Cilium replaces")
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "proxy-mode" { // as it was called before it could be none
+			name = "kube-proxy"
+		}
+		return pflag.NormalizedName(name)
+	})
 	f.IntVar(&s.DiskMiB, "disk", 1024, "size of each node's root in MiB")
 	buildFlags(f, &source, &cache)
 	f.DurationVar(&limit, "timeout", 3*time.Minute, "how long the cluster may take to become ready")
@@ -68,6 +75,11 @@ func buildFlags(f *pflag.FlagSet, source, cache *string) {
 func calicoFlag(f *pflag.FlagSet, version *string) {
 	f.StringVar(version, "calico", "", "version of Calico, if the network is Calico: "+choice(build.CalicoVersions())+" (default "+build.CalicoVersions()[0]+
 		"); the nodes also get the images of further versions after a comma")
+}
+
+// valuesFlag declares values of the network's chart.
+func valuesFlag(f *pflag.FlagSet, values *[]string) {
+	f.StringArrayVar(values, "set", nil, "a value of the network's chart, as helm --set takes it, such as ipam.mode=kubernetes; Cilium only")
 }
 
 // supported refuses an impossible lab before anything is started.

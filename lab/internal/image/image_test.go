@@ -160,6 +160,22 @@ func TestWeaveToolsRun(t *testing.T) {
 	}
 }
 
+// TestCiliumToolsRun runs what Cilium's containers and their scripts call, and compiles with the image's compiler.
+func TestCiliumToolsRun(t *testing.T) {
+	list, err := ciliumImages()
+	if err != nil {
+		t.Skip("NOT TESTED: Cilium's image: ", err)
+	}
+	agent := list[0]
+	more, err := programs(agent.tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside(t, unpack(t, append(more, agent.files...)...),
+		"echo 'int x;' >/x.c && clang -O2 --target=bpf -nostdinc -g -c /x.c -o /x.o", "bash -c true", "nsenter --version", "mount --version",
+		"mkdir /y && cp /x.o /y && mv /y/x.o /y/z && find /y -name z | grep z && rm /y/z", "basename /a/b")
+}
+
 func TestRecipes(t *testing.T) {
 	for network, want := range map[string]int{"none": 3, "bridge": 7, "calico": 6, "flannel": 11, "weave": 8} {
 		list, err := recipes(network, "", t.TempDir())

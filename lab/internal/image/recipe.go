@@ -42,6 +42,7 @@ type recipe struct {
 	userland bool               // stands on the shared layer
 	binaries map[string]string  // path in the image to the name of a program of the build cache
 	shipped  map[string]shipped // path in the image to a file that comes with a project's source
+	trees    map[string]tree    // and to a folder
 	tools    []string           // more programs of this machine
 	files    []layer.File       // and whatever else
 	set      settings
@@ -73,6 +74,8 @@ func recipes(network, calico, source string) ([]recipe, error) {
 		own = append(flannelImages(), calicoMigration())
 	case "weave":
 		own, err = weaveImages()
+	case "cilium":
+		own, err = ciliumImages()
 	default:
 		err = fmt.Errorf("no images are known for the network %q", network)
 	}
@@ -309,6 +312,13 @@ func (r recipe) gather(ctx context.Context, cache *build.Cache) ([]layer.File, e
 			return nil, err
 		}
 		files = append(files, f)
+	}
+	for path, t := range r.trees {
+		list, err := t.list(ctx, cache, path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, list...)
 	}
 	more, err := programs(r.tools)
 	return append(files, more...), err

@@ -103,10 +103,7 @@ func (l *launch) applyDNS(ctx context.Context) error { return l.apply(ctx, nil, 
 // apply applies documents and the manifests of parts in one go.
 func (l *launch) apply(ctx context.Context, all []byte, parts ...string) error {
 	s := l.lab.Spec
-	params := network.Params{
-		PodCIDR: s.PodCIDR(), ServiceCIDR: s.ServiceCIDR(), DNS: s.DNSIP(), Calico: build.CalicoComponent(s.Calico),
-		Modules: func(component, module string) (string, error) { return l.Cache.ModuleDir(ctx, component, module) },
-	}
+	params := Params(ctx, s, l.Cache)
 	for _, part := range parts {
 		text, err := network.Manifest(part, params)
 		if err != nil {
@@ -115,6 +112,16 @@ func (l *launch) apply(ctx context.Context, all []byte, parts ...string) error {
 		all = append(append(all, "\n---\n"...), text...)
 	}
 	return kubectl(ctx, s, all, "apply", "--server-side", "--validate=false", "-f", "-")
+}
+
+// Params are what the manifests of a lab depend on. Modules and programs come from the cache.
+func Params(ctx context.Context, s spec.Lab, cache *build.Cache) network.Params {
+	return network.Params{
+		PodCIDR: s.PodCIDR(), ServiceCIDR: s.ServiceCIDR(), DNS: s.DNSIP(), Calico: build.CalicoComponent(s.Calico),
+		Kubernetes: s.Kubernetes, Values: s.Values, WithoutProxy: s.ProxyMode == spec.NoProxy, APIServer: s.APIEndpoint(),
+		Modules: func(component, module string) (string, error) { return cache.ModuleDir(ctx, component, module) },
+		Program: func(name string) (string, error) { return cache.Binary(ctx, name) },
+	}
 }
 
 func kubectl(ctx context.Context, s spec.Lab, in []byte, args ...string) error {
@@ -132,15 +139,18 @@ func ClusterConfig(s spec.Lab) []byte {
 	indent := func(b []byte) string {
 		return "    " + strings.ReplaceAll(strings.TrimSpace(string(b)), "\n", "\n    ")
 	}
-	proxy := machine.ProxyConfig(s, "/var/lib/kube-proxy/kubeconfig.conf")
-	return fmt.Appendf(nil, `apiVersion: v1
+	var proxy []byte
+	if s.ProxyMode != spec.NoProxy {
+		proxy = fmt.Appendf(nil, `apiVersion: v1
 kind: ConfigMap
 metadata: {name: kube-proxy, namespace: kube-system, labels: {app: kube-proxy}}
 data:
   config.conf: |
 %s
 ---
-apiVersion: v1
+`, indent(machine.ProxyConfig(s, "/var/lib/kube-proxy/kubeconfig.conf")))
+	}
+	return fmt.Appendf(proxy, `apiVersion: v1
 kind: ConfigMap
 metadata: {name: kubeadm-config, namespace: kube-system}
 data:
@@ -154,7 +164,7 @@ data:
       dnsDomain: cluster.local
       podSubnet: %s
       serviceSubnet: %s
-`, indent(proxy), s.Name, s.Kubernetes, s.ControlPlaneIP(), s.PodCIDR(), s.ServiceCIDR())
+`, s.Name, s.Kubernetes, s.ControlPlaneIP(), s.PodCIDR(), s.ServiceCIDR())
 }
 
 // waitAll waits until every one of the names has been seen in the state that holds wants.

@@ -51,7 +51,9 @@ func Init() error {
 	}
 	keep("kubelet", "--config", kubeletConfig, "--kubeconfig", kubeletKubeconfig,
 		"--hostname-override", c.Name, "--node-ip", c.Addr.Addr().String(), "--v=2")
-	keep("kube-proxy", "--config", proxyConfig, "--hostname-override", c.Name, "--v=2")
+	if !c.WithoutProxy {
+		keep("kube-proxy", "--config", proxyConfig, "--hostname-override", c.Name, "--v=2")
+	}
 	all.Wait()
 	return nil
 }

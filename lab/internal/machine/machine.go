@@ -29,6 +29,8 @@ type Config struct {
 	Files       []spec.File // paths inside the machine
 	First       bool        // the first start: wait for the Node object before the kubelet starts
 	APIServer   string      // URL
+
+	WithoutProxy bool // no kube-proxy runs
 }
 
 // Paths inside a machine.
@@ -48,8 +50,8 @@ func private() []string {
 	}
 }
 
-// sysctls lists kernel settings that are not per namespace and that the kubelet insists on: the
-// machine sees files that already have the wanted values, and the host's stay unchanged.
+// sysctls lists kernel settings that are not per namespace and that the kubelet and Cilium's agent insist on: the
+// machine sees files that already have the wanted values, and the host's stay unchanged. A kernel may lack some.
 func sysctls() map[string]string {
 	return map[string]string{
 		"vm/overcommit_memory":      "1",
@@ -58,5 +60,8 @@ func sysctls() map[string]string {
 		"kernel/panic_on_oops":      "1",
 		"kernel/keys/root_maxkeys":  "1000000",
 		"kernel/keys/root_maxbytes": "25000000",
+
+		"kernel/unprivileged_bpf_disabled": "1", // the kernel does not take this one back until it starts again
+		"kernel/timer_migration":           "0",
 	}
 }

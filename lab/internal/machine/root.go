@@ -143,7 +143,7 @@ func afterPivot(c Config) error {
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
 			return err
 		}
-		if err := unix.Mount(file, "/proc/sys/"+name, "", unix.MS_BIND, ""); err != nil {
+		if err := unix.Mount(file, "/proc/sys/"+name, "", unix.MS_BIND, ""); err != nil && err != unix.ENOENT {
 			return fmt.Errorf("cover sysctl %s: %w", name, err)
 		}
 	}

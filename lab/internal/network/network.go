@@ -18,10 +18,17 @@ type Params struct {
 	ServiceCIDR netip.Prefix // cluster addresses of Services
 	DNS         netip.Addr   // cluster address of the DNS Service
 	Calico      string       // component of the Calico that is wanted; "calico" where empty
+	Kubernetes  string       // version of Kubernetes that a chart is rendered for; Helm's own where empty
+	Values      []string     // values of the network's chart, each as `helm --set` takes it
+
+	WithoutProxy bool           // no kube-proxy runs
+	APIServer    netip.AddrPort // of the nodes; WithoutProxy only
 
 	// Modules returns the directory that holds the source of a Go module, at the version that a
 	// component pins: build.Cache.ModuleDir does.
 	Modules func(component, module string) (dir string, err error)
+	// Program returns the path of a program that a manifest is made with: build.Cache.Binary does.
+	Program func(name string) (path string, err error)
 }
 
 // File is a file of a node's disk.
@@ -33,12 +40,12 @@ type File struct {
 
 // Names lists the networks that a cluster can start on.
 func Names() []string {
-	return []string{"flannel", "calico", CalicoBGP, CalicoTypha, "weave", "bridge", "none"}
+	return []string{"flannel", "calico", CalicoBGP, CalicoTypha, Cilium, "weave", "bridge", "none"}
 }
 
-// Usual lists those that most tests need.
+// Usual lists those that most tests need. Cilium is built on demand alone: that takes 15 minutes of CPU time.
 func Usual() []string {
-	return slices.DeleteFunc(Names(), func(name string) bool { return name == CalicoTypha })
+	return slices.DeleteFunc(Names(), func(name string) bool { return name == CalicoTypha || name == Cilium })
 }
 
 // Manifest returns the documents to apply for a network, or for one of the parts "coredns",
@@ -52,6 +59,8 @@ func Manifest(network string, params Params) ([]byte, error) {
 		return flannel(params)
 	case "calico":
 		return calico(params)
+	case Cilium:
+		return cilium(params)
 	case "weave":
 		return weave(params)
 	case "flannel-migration":

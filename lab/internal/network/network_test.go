@@ -142,6 +142,47 @@ func TestWeaveIsAdapted(t *testing.T) {
 	}
 }
 
+// TestCiliumIsRendered holds what Helm is asked to render, and that the user's values come after the lab's.
+func TestCiliumIsRendered(t *testing.T) {
+	helm := filepath.Join(t.TempDir(), "helm")
+	if err := os.WriteFile(helm, []byte("#!/bin/sh\nprintf '%s\\n' \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	given := params(func(component, module string) (string, error) { return "/src/" + component, nil })
+	given.Program = func(string) (string, error) { return helm, nil }
+	given.Kubernetes, given.Values = "v1.36.3", []string{"operator.replicas=2"}
+	rendered := func() string {
+		t.Helper()
+		got, err := Manifest(Cilium, given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got)
+	}
+	proxied := rendered()
+	for _, want := range []string{
+		"template\ncilium\n/src/cilium-v1.20.2/install/kubernetes/cilium\n", "--kube-version\nv1.36.3\n",
+		"\nipam.operator.clusterPoolIPv4PodCIDRList={198.19.16.0/20}\n", "\nhubble.enabled=false\n",
+	} {
+		if !strings.Contains(proxied, want) {
+			t.Errorf("want %q in:\n%s", want, proxied)
+		}
+	}
+	if !strings.HasSuffix(proxied, "\n--set\noperator.replicas=2\n") || strings.Contains(proxied, "kubeProxyReplacement") {
+		t.Errorf("beside kube-proxy, and with a value of the user's:\n%s", proxied)
+	}
+	given.WithoutProxy, given.APIServer = true, netip.MustParseAddrPort("198.18.0.10:6443")
+	if want, got := "kubeProxyReplacement=true\n--set\nk8sServiceHost=198.18.0.10\n--set\nk8sServicePort=6443\n", rendered(); !strings.Contains(got, want) {
+		t.Errorf("in place of kube-proxy: want %q in:\n%s", want, got)
+	}
+	if err := os.WriteFile(helm, []byte("#!/bin/sh\necho 'Error: no such value' >&2; exit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Manifest(Cilium, given); err == nil || !strings.Contains(err.Error(), "render Cilium's chart: exit status 1: Error: no such value") {
+		t.Errorf("Helm's own word is lost: %v", err)
+	}
+}
+
 // TestFlannelMigrationIsUpstreams holds that Calico's own way over from flannel is played as it is: but for the
 // line that the lab's build of Felix needs, nothing is changed.
 func TestFlannelMigrationIsUpstreams(t *testing.T) {
@@ -210,6 +251,8 @@ func TestWhatCannotBeDeployed(t *testing.T) {
 		{"no pod CIDR", "flannel", Params{}, "pod CIDR"},
 		{"no pod CIDR for Weave Net", "weave", Params{}, "pod CIDR"},
 		{"no DNS address", "coredns", Params{}, "address"},
+		{"no pod CIDR for Cilium", "cilium", Params{}, "pod CIDR"},
+		{"no source of Cilium", "cilium", params(nil), "neither was given"},
 		{"no Service CIDR", "kube-router", Params{}, "CIDR of Services"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -84,7 +84,7 @@ func (o *outer) prepare(n *node) (machine.Config, error) {
 		Logs:        filepath.Join(o.Lab.Dir, "logs", n.name),
 		LabBinary:   o.Lab.LabBinary, KubeBinary: o.Lab.KubeBinary,
 		Images: o.Lab.Images, Files: machine.Files(lab, o.Secrets, n.number),
-		First: !n.started, APIServer: o.Lab.APIServer(),
+		First: !n.started, APIServer: o.Lab.APIServer(), WithoutProxy: o.Lab.ProxyMode == spec.NoProxy,
 	}
 	for _, d := range []string{c.Root, c.Disk, c.Logs} {
 		if err := os.MkdirAll(d, 0o755); err != nil {

@@ -18,23 +18,27 @@ const MaxNodes = 16
 
 // Lab describes one lab. All paths are absolute paths of the host.
 type Lab struct {
-	Name       string  // at most six letters and digits: it is part of interface names
-	Index      int     // slot on the fabric, 0 to MaxLabs-1
-	Nodes      int     // number of nodes, 1 to MaxNodes, with those that were removed: no number is used twice
-	Removed    []int   // numbers of nodes that were removed
-	Network    string  // the CNI of the pods: one of network.Names
-	Policy     string  // an extra policy agent, or empty
-	Kubernetes string  // version, v1.36.3
-	Calico     string  // version of Calico where it is not the default: one of build.CalicoVersions, and after commas those whose images nodes hold too
-	ProxyMode  string  // kube-proxy's mode: iptables or nftables
-	DiskMiB    int     // size of each node's root in MiB
-	Dir        string  // state directory of this lab
-	LabBinary  string  // this program
-	KubeBinary string  // Kubernetes and etcd as one binary
-	Template   string  // containerd's directory as every node has it from the start
-	Images     []Image // what every node imports at its first start beyond the template
-	RelayPort  int     // port on the host's loopback that reaches the API server
+	Name       string   // at most six letters and digits: it is part of interface names
+	Index      int      // slot on the fabric, 0 to MaxLabs-1
+	Nodes      int      // number of nodes, 1 to MaxNodes, with those that were removed: no number is used twice
+	Removed    []int    // numbers of nodes that were removed
+	Network    string   // the CNI of the pods: one of network.Names
+	Policy     string   // an extra policy agent, or empty
+	Kubernetes string   // version, v1.36.3
+	Calico     string   // version of Calico where it is not the default: one of build.CalicoVersions, and after commas those whose images nodes hold too
+	Values     []string // values of the network's chart, each as `helm --set` takes it
+	ProxyMode  string   // kube-proxy's mode: iptables, nftables, or NoProxy
+	DiskMiB    int      // size of each node's root in MiB
+	Dir        string   // state directory of this lab
+	LabBinary  string   // this program
+	KubeBinary string   // Kubernetes and etcd as one binary
+	Template   string   // containerd's directory as every node has it from the start
+	Images     []Image  // what every node imports at its first start beyond the template
+	RelayPort  int      // port on the host's loopback that reaches the API server
 }
+
+// NoProxy is the mode of a kube-proxy that does not run.
+const NoProxy = "none"
 
 // Image is an image archive on the host.
 type Image struct {
@@ -63,8 +67,12 @@ func (l Lab) Validate() error {
 		return fmt.Errorf("lab index %d is not 0 to %d", l.Index, MaxLabs-1)
 	case l.Nodes < 1 || l.Nodes > MaxNodes:
 		return fmt.Errorf("%d nodes: a lab has 1 to %d", l.Nodes, MaxNodes)
-	case l.ProxyMode != "iptables" && l.ProxyMode != "nftables":
-		return fmt.Errorf("proxy mode %q is neither iptables nor nftables", l.ProxyMode)
+	case l.ProxyMode != "iptables" && l.ProxyMode != "nftables" && l.ProxyMode != NoProxy:
+		return fmt.Errorf("proxy mode %q is none of iptables, nftables and none", l.ProxyMode)
+	case l.ProxyMode == NoProxy && l.Network != "cilium" && l.Network != "none":
+		return fmt.Errorf("the network %s does not replace kube-proxy: without one, no Service works", l.Network)
+	case len(l.Values) > 0 && l.Network != "cilium":
+		return fmt.Errorf("the network %s has no chart whose values could be set", l.Network)
 	}
 	return nil
 }
@@ -133,6 +141,9 @@ func (l Lab) NodePodCIDR(n int) netip.Prefix {
 
 // APIServer is the URL of the API server inside the fabric.
 func (l Lab) APIServer() string { return fmt.Sprintf("https://%s:6443", l.ControlPlaneIP()) }
+
+// APIEndpoint is where the API server listens inside the fabric.
+func (l Lab) APIEndpoint() netip.AddrPort { return netip.AddrPortFrom(l.ControlPlaneIP(), 6443) }
 
 // HostAPIServer is the URL of the API server for programs on the host.
 func (l Lab) HostAPIServer() string { return fmt.Sprintf("https://127.0.0.1:%d", l.RelayPort) }

@@ -64,6 +64,10 @@ func TestValidate(t *testing.T) {
 	}{
 		{"good", func(*Lab) {}, true},
 		{"nftables", func(l *Lab) { l.ProxyMode = "nftables" }, true},
+		{"Cilium in place of kube-proxy", func(l *Lab) { l.Network, l.ProxyMode = "cilium", NoProxy }, true},
+		{"nothing in place of kube-proxy", func(l *Lab) { l.Network, l.ProxyMode = "calico", NoProxy }, false},
+		{"values of a chart", func(l *Lab) { l.Network, l.Values = "cilium", []string{"a=b"} }, true},
+		{"values without a chart", func(l *Lab) { l.Network, l.Values = "calico", []string{"a=b"} }, false},
 		{"name too long for a link", func(l *Lab) { l.Name = "abcdefg" }, false},
 		{"name with a dash", func(l *Lab) { l.Name = "a-b" }, false},
 		{"path as name", func(l *Lab) { l.Name = "../x" }, false},

@@ -1,0 +1,103 @@
+package test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+)
+
+// TestCilium runs Cilium by its own chart: with both of its ways to hand out addresses, and in place of kube-proxy. Pods
+// reach one another, policy holds, Theseus finds it, and nothing of it outlives the lab: no process or cgroup, no
+// program and no map in the kernel, and no setting of the machine.
+func TestCilium(t *testing.T) {
+	rigtest.Full(t, "Cilium, whose build takes fifteen minutes of CPU time")
+	for name, flags := range map[string][]string{
+		"cluster-pool": nil,
+		"kubernetes":   {"--set", "ipam.mode=kubernetes"},
+		"no-proxy":     {"--kube-proxy", "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, loaded := lookAround(t), inKernel(t)
+			c := up(t, "t8", append([]string{"--network", "cilium"}, flags...)...)
+			t.Cleanup(c.tellCilium)
+			if len(newer(inKernel(t), loaded)) == 0 {
+				t.Error("a running lab shows no new program or map: the comparison is blind")
+			}
+			c.deploy()
+			c.reaches()
+			c.enforces()
+			c.understands("cilium")
+			if name == "no-proxy" {
+				c.servesWithoutProxy()
+			}
+			c.do("down", "--name", c.name)
+			compare(t, before, lookAround(t))
+			rigtest.Until(t, "the kernel has freed the programs and maps", func() bool { // it does so a moment later
+				return len(newer(inKernel(t), loaded)) == 0
+			})
+		})
+	}
+}
+
+// servesWithoutProxy holds that no rule of kube-proxy's had a part in what worked.
+func (c cluster) servesWithoutProxy() {
+	c.t.Helper()
+	for _, node := range []string{"1", "2"} {
+		if rules := c.do("node", "exec", "--name", c.name, node, "--", "sh", "-c", "iptables-save | grep -E 'KUBE-(SVC|SEP)'; pgrep -x kube-proxy; true"); rules != "" {
+			c.t.Errorf("kube-proxy left on node %s:\n%s", node, rules)
+		}
+	}
+}
+
+// tellCilium says after a failure what Cilium knew.
+func (c cluster) tellCilium() {
+	if !c.t.Failed() {
+		return
+	}
+	for _, args := range [][]string{
+		{"kubectl", "get", "pods", "-A", "-o", "wide"},
+		{"kubectl", "-n", "kube-system", "logs", "-l", "k8s-app=cilium", "-c", "cilium-agent", "--prefix", "--tail", "30"},
+		{"kubectl", "-n", "kube-system", "logs", "-l", "name=cilium-operator", "--prefix", "--tail", "20"},
+	} {
+		out, err := c.try(append([]string{"--name", c.name}, args...)...)
+		c.t.Logf("%s (%v)", strings.Join(args, " "), err)
+		for line := range strings.Lines(out) {
+			c.t.Log(strings.TrimSuffix(line, "\n"))
+		}
+	}
+}
+
+// inKernel lists the BPF programs, maps and links of the machine by their numbers, which the kernel does not use twice.
+func inKernel(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for kind, command := range map[string]uintptr{
+		"program": unix.BPF_PROG_GET_NEXT_ID, "map": unix.BPF_MAP_GET_NEXT_ID, "link": unix.BPF_LINK_GET_NEXT_ID,
+	} {
+		var attr struct{ start, next, flags uint32 }
+		for {
+			_, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+			if errno == unix.ENOENT {
+				break
+			}
+			if errno != 0 {
+				t.Fatalf("list every BPF %s: %v", kind, errno)
+			}
+			found[fmt.Sprintf("%s %d", kind, attr.next)] = true
+			attr.start = attr.next
+		}
+	}
+	return found
+}
+
+// newer are those that were not there before.
+func newer(now, before map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(now)), func(id string) bool { return before[id] })
+}
