@@ -8,6 +8,7 @@
 set -euo pipefail
 packages=(containerd runc containernetworking-plugins iptables nftables ipset conntrack iproute2
 	ethtool libseccomp2 gcc libc6-dev libpcap-dev curl ulogd2 ulogd2-pcap libreadline8 postgresql-15 docker-registry)
+[ "${THESEUS_FULL:-}" = 1 ] && packages+=(clang-19) # with which Cilium compiles its programs
 bird=/usr/local/lib/theseus-lab/bird
 dns=/usr/local/lib/theseus-lab/dns
 chromium=/usr/local/lib/theseus-lab/chromium

@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/fabric"
 	"github.com/theseus-cni/theseus/lab/internal/image"
+	"github.com/theseus-cni/theseus/lab/internal/network"
 	"github.com/theseus-cni/theseus/lab/internal/outer"
 	"github.com/theseus-cni/theseus/lab/internal/preload"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
@@ -30,6 +31,11 @@ func Build(ctx context.Context, cache *build.Cache, s *spec.Lab, out io.Writer) 
 	all, err := image.All(ctx, cache, s.Network, s.Calico)
 	if err != nil {
 		return 0, err
+	}
+	if s.Network == network.Cilium { // Helm renders its chart later, when there may be no network access any more
+		if _, err := cache.Binary(ctx, "helm"); err != nil {
+			return 0, err
+		}
 	}
 	var fixed []spec.Image
 	for _, i := range all {
