@@ -54,6 +54,7 @@ func ciliumImages() ([]recipe, error) {
 				layer.Program("/usr/bin/clang", clang),
 				layer.Program("/cni/loopback", "/usr/lib/cni/loopback"),
 				layer.Directory("/home/cilium", 0o755),
+				layer.Symlink("/var/run", "../run"), // the chart mounts by the one name what the agent looks for by the other
 			},
 			set: settings{Cmd: []string{"/usr/bin/cilium-dbg"}, WorkingDir: "/home/cilium"},
 		},
