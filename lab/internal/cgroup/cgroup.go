@@ -23,8 +23,8 @@ type Hierarchy struct {
 	Own     string // the caller's cgroup, an absolute path below Mount
 }
 
-// Hierarchies lists the version 1 hierarchies, and that of version 2 if it is mounted. mountinfo and own are the contents of
-// /proc/self/mountinfo and /proc/self/cgroup.
+// Hierarchies lists the version 1 hierarchies, and that of version 2 if it is mounted. mountinfo and own are the
+// contents of /proc/self/mountinfo and /proc/self/cgroup.
 func Hierarchies(mountinfo, own string) ([]Hierarchy, error) {
 	paths := map[string]string{} // controller list -> path
 	for line := range strings.Lines(own) {
@@ -197,8 +197,8 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// Mount mounts every version 1 hierarchy below dir, as the calling thread's cgroup namespace sees them. Version 2 is left
-// to those who use it: beside version 1, runc would put pods into it too.
+// Mount mounts every version 1 hierarchy below dir, as the calling thread's cgroup namespace sees them. Version 2 is
+// left to those who use it: beside version 1, runc would put pods into it too.
 func Mount(hs []Hierarchy, dir string) error {
 	if err := unix.Mount("cgroup", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
 		return fmt.Errorf("mount %s: %w", dir, err)
