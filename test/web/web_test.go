@@ -23,7 +23,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/web"
 	"github.com/theseus-cni/theseus/internal/run/web/webtest"
 )
@@ -321,34 +320,4 @@ func TestKeyboard(t *testing.T) {
 	}
 	press(kb.Enter)
 	until(t, ctx, "document.querySelector('#plan details').open && document.querySelectorAll('#plan details li').length > 0")
-}
-
-// TestMany: with 5,000 nodes, no frame takes long while the run goes on.
-func TestMany(t *testing.T) {
-	ctx, p := browser(t), serve(t, 5000)
-	do(t, ctx, chromedp.Navigate(p.URL()))
-	until(t, ctx, "document.querySelectorAll('#waves button').length === 5000")
-	show := func(at time.Time) {
-		records := p.run.Journal(at)
-		state, err := engine.Replay(records)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.feed.Publish(web.About{Held: true}, at, func(b *web.Board) { b.Record(state, records[p.shown:]...) })
-		p.shown = len(records)
-	}
-	at := p.run.Records[len(p.run.Records)/2].At
-	show(at)
-	until(t, ctx, "document.querySelectorAll('#waves .done').length > 1000")
-	get(t, ctx, chromedp.Evaluate[bool](`(window.longest = 0), (function () { var last = performance.now(); requestAnimationFrame(function frame(at) { window.longest = Math.max(window.longest, at - last); last = at; requestAnimationFrame(frame); }); })(), true`))
-	for i := range 20 {
-		show(at.Add(time.Duration(i+1) * time.Second))
-		time.Sleep(100 * time.Millisecond)
-	}
-	longest := get(t, ctx, chromedp.Evaluate[float64]("window.longest"))
-	t.Logf("the longest frame while 20 s of the run were shown took %.0f ms", longest)
-	if longest > 500 {
-		t.Errorf("a frame took %.0f ms", longest)
-	}
-	picture(t, ctx, "8-many")
 }
