@@ -1,9 +1,12 @@
 #!/bin/bash
-# Replaces the network of a cluster by its controller alone: installs the chart, requests a change, approves its plan, and
-# watches. It needs helm, kubectl and theseus, and the kubeconfig of a cluster administrator.
+# Replaces the network of a cluster with the controller: installs the chart, requests a change, asks whether you approve its
+# plan, and watches. It needs helm, kubectl and theseus, and the kubeconfig of a cluster administrator.
 # docs/how-to/change-in-the-cluster.md explains each command.
 #
 #   in-the-cluster.sh theseus-0.2.0.tgz change.yaml manifest.yaml [flags of helm install]
+#
+# The Change must have manifestFrom.configMap: calico. If the chart has approvals=2, a second user has to approve while the
+# script watches. If the script failed, you can run it again.
 #
 # It writes the plan and the report to the current folder: plan.yaml and report.html.
 set -euo pipefail
@@ -13,10 +16,11 @@ shift 3
 namespace=theseus-system
 
 echo "== Install the controller"
-helm install theseus "$chart" --namespace $namespace --create-namespace --wait "$@"
+helm upgrade --install theseus "$chart" --namespace $namespace --create-namespace --wait "$@"
 
 echo "== Request the change"
-kubectl create configmap calico --namespace $namespace --from-file=calico.yaml="$manifest"
+kubectl create configmap calico --namespace $namespace --from-file=calico.yaml="$manifest" --dry-run=client -o yaml |
+	kubectl apply --server-side -f -
 object=$(kubectl apply -f "$change" -o name)
 kubectl wait --for=condition=Planned "$object" --timeout=5m || { kubectl describe "$object"; exit 1; }
 kubectl describe "$object"
@@ -24,12 +28,15 @@ kubectl describe "$object"
 echo "== Read the plan"
 migration=$(kubectl get "$object" -o jsonpath='{.status.migration}')
 theseus plan show --migration "$migration" -o plan.yaml
+read -r -p "Do you approve this plan? Type $migration: " answer
+[ "$answer" = "$migration" ] || { echo "not approved; to withdraw the plan: kubectl delete $object" >&2; exit 1; }
 
 echo "== Grant the controller the permissions that this plan needs, and approve the plan"
 theseus rights operate --plan plan.yaml --for serviceaccount:$namespace/theseus-controller | kubectl apply -f -
 theseus approve "$migration" --plan plan.yaml
 
 echo "== Watch. The controller goes on if this ends: \`theseus watch $migration\` shows it again"
-theseus watch "$migration"
-
-theseus report -o report.html
+code=0
+theseus watch "$migration" || code=$?
+theseus report "$migration" -o report.html
+exit $code

@@ -55,12 +55,13 @@ func NewCommand(a *app.App) *cobra.Command {
 			"verdict, and removes everything that it installed. The command line is stored in the cluster: give secrets to the\n" +
 			"command by files or by the environment. For changes that take days, or that others make, use theseus guard start.\n\n" +
 			"Ctrl-C ends the command (SIGINT; a second one kills it), and the verdict follows. Ctrl-C before or after the command\n" +
-			"ends the measuring. Everything that was installed is removed in each case.\n\n" +
+			"ends the measuring. Then everything that was installed is removed; Ctrl-C during the removal stops it, and\n" +
+			"theseus resume finishes it.\n\n" +
 			"Of several results, the exit code is that of the first of these: a loss is proven (7), Theseus could not finish\n" +
 			"(6; 5 if another process stopped it), interrupted (130), the command failed (1), not proven (8). If the baseline\n" +
 			"loses probes, or probes do not run, nothing is proven (8), and the command is not run.",
 		Example: "  theseus guard -- helm upgrade cilium cilium/cilium --version 1.18.0 -n kube-system\n" +
-			"  theseus guard --on-loss 'helm rollback cilium' -o report.html -- helm upgrade cilium ./chart",
+			"  theseus guard --on-loss 'helm rollback cilium -n kube-system' -o report.html -- helm upgrade cilium ./chart -n kube-system",
 		Args: func(command *cobra.Command, args []string) error {
 			if command.ArgsLenAtDash() != 0 || len(args) == 0 {
 				return exit.Fail(exit.Usage, "write the command after --: theseus guard -- kubectl apply -f network.yaml; theseus guard start measures what others change", "there is no command to guard")
@@ -134,7 +135,7 @@ func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.Cha
 		guarded.Kill = true
 	default:
 		if guarded.OnLoss, err = surge.Words(o.onLoss); err != nil {
-			return spec, guarded, exit.Fail(exit.Usage, "write it as --on-loss 'helm rollback cilium'", "--on-loss: %w", err)
+			return spec, guarded, exit.Fail(exit.Usage, "write it as --on-loss 'helm rollback cilium -n kube-system'", "--on-loss: %w", err)
 		}
 	}
 	for _, program := range slices.Concat([][]string{args}, [][]string{guarded.OnLoss}) {

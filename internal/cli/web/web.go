@@ -53,7 +53,7 @@ func open(listen string) (net.Listener, error) {
 	var address *net.AddrError
 	switch {
 	case errors.Is(err, web.ErrNotLoopback):
-		return nil, exit.Fail(exit.Usage, "--listen 127.0.0.1:0; from another machine, forward the port: ssh -L 8080:127.0.0.1:PORT", "--listen %s: %w", listen, err)
+		return nil, exit.Fail(exit.Usage, "--listen 127.0.0.1:0; to see it from another machine: theseus web --listen 127.0.0.1:8080 here, and ssh -L 8080:127.0.0.1:8080 HOST there", "--listen %s: %w", listen, err)
 	case errors.As(err, &address):
 		return nil, exit.Fail(exit.Usage, "--listen 127.0.0.1:0", "--listen: %w", err)
 	case err != nil:

@@ -1,6 +1,6 @@
 // Package cilium is the driver of Cilium as its Helm chart deploys it (releases 1.12 to 1.20): the DaemonSet cilium, its settings
 // in the ConfigMap cilium-config, and settings of individual nodes in CiliumNodeConfigs. The facts come from the project's
-// publications; Theseus' tests never ran Cilium. Checks and rollouts of single flags use them, but Theseus makes no plan
+// publications; the lab runs Cilium, but Theseus never changed it. Checks and rollouts of single flags use them, but Theseus makes no plan
 // from or to Cilium.
 package cilium
 
@@ -29,8 +29,8 @@ const (
 )
 
 // untried says why Theseus makes no plan.
-const untried = "Cilium is known from its manifests alone: no change from it or to it was ever run with Theseus, " +
-	"neither its agent beside another network nor the removal of its BPF programs from a node"
+const untried = "Theseus never changed a running Cilium: neither its agent next to another network, nor the removal of its BPF programs " +
+	"from a node, was ever run"
 
 // tables are Cilium's routing tables for packets to and from its proxy (pkg/datapath/linux/linux_defaults); 200 is for IPsec.
 var tables = []int{2004, 2005}

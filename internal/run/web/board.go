@@ -300,13 +300,13 @@ func (b *Board) judge(now *Now, at time.Time) {
 	case !measuring && now.Over && !earlier:
 		now.Tone, now.Loss = "good", "The run has ended; nothing was lost"
 	case !measuring && now.Over:
-		now.Tone, now.Loss = "fair", "The run has ended"
+		now.Tone, now.Loss = "fair", "The run has ended; there were losses"
 	case !measuring:
 		now.Tone, now.Loss = "none", "Nothing is measured at the moment"
 	case len(silent) > 0:
 		now.Tone, now.Loss = "none", fmt.Sprintf("Not known for %d of %s: no reports", len(silent), cluster.Count(len(b.grown), "node"))
 	case earlier:
-		now.Tone, now.Loss = "fair", "Nothing is being lost now"
+		now.Tone, now.Loss = "fair", "Nothing is being lost now, but there were losses"
 	default:
 		now.Tone, now.Loss = "good", "Nothing is being lost"
 	}

@@ -89,7 +89,7 @@ func TestSentence(t *testing.T) {
 		case since > 0 && since < 4*time.Second+15*time.Second:
 			want = "bad: Probes are being lost now: pod-pod"
 		case since > 0:
-			want = "fair: Nothing is being lost now"
+			want = "fair: Nothing is being lost now, but there were losses"
 		}
 		if got := now.Tone + ": " + now.Loss; got != want {
 			t.Errorf("%s after the loss began: %q, want %q", since, got, want)

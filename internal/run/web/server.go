@@ -112,7 +112,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !s.ours(r.Host):
 		http.Error(w, "this address is not the one that theseus web printed", http.StatusMisdirectedRequest)
 	case origin != "" && !s.ours(strings.TrimPrefix(origin, "http://")), site == "cross-site" && r.URL.Path != "/":
-		http.Error(w, "pages of other sites may not ask here", http.StatusForbidden)
+		http.Error(w, "requests from other sites are refused", http.StatusForbidden)
 	default:
 		s.mux.ServeHTTP(w, r)
 	}
@@ -208,7 +208,7 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 	known := false
 	s.feed.On(func(b *Board) { one, known = b.Node(r.FormValue("name")) })
 	if !known {
-		http.Error(w, "no wave has such a node", http.StatusNotFound)
+		http.Error(w, "the plan has no such node", http.StatusNotFound)
 		return
 	}
 	reply(w, one)
@@ -240,7 +240,7 @@ func (s *Server) question(w http.ResponseWriter, r *http.Request) {
 func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 	var asked struct{ Action, Word, Plan string }
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAsked)).Decode(&asked); err != nil {
-		http.Error(w, "the request is no JSON", http.StatusBadRequest)
+		http.Error(w, "the request is not valid JSON", http.StatusBadRequest)
 		return
 	}
 	if r.Header.Get("Origin") == "" {

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -48,8 +49,13 @@ func TestRelease(t *testing.T) {
 	}
 	before, begun := c.pods(), time.Now()
 	script := c.script(release, registry)
+	answer, err := script.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- script.Run() }()
+	c.approve(answer, ended)
 	c.killOften(kills, ended)
 	if err := <-ended; err != nil {
 		t.Fatalf("the script: %v\n%s", err, c.state())
@@ -184,15 +190,35 @@ func (c *cluster) registry(release string) string {
 	return registry
 }
 
+// approve answers the script's question with the name of the migration that the controller has planned.
+func (c *cluster) approve(answer io.Writer, ended chan error) {
+	c.t.Helper()
+	var migration string
+	rigtest.Within(c.t, 6*time.Minute, "the controller has made a plan", func() bool {
+		c.stillRuns(ended)
+		migration, _ = c.Kubectl(c.t.Context(), nil, "get", "change", "to-calico", "-o", "jsonpath={.status.migration}") // nothing before there is one
+		return migration != ""
+	})
+	if _, err := fmt.Fprintln(answer, migration); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// stillRuns ends the test if the script has ended.
+func (c *cluster) stillRuns(ended chan error) {
+	c.t.Helper()
+	if len(ended) > 0 {
+		c.t.Fatalf("the script has ended: %v\n%s", <-ended, c.state())
+	}
+}
+
 // killOften kills the controller, once whenever another part of the steps is done: in turns its process and its whole pod, since a
 // kubelet waits longer each time before it starts a process of the same pod again.
 func (c *cluster) killOften(times int, ended chan error) {
 	c.t.Helper()
 	for i := 1; i <= times; i++ {
 		rigtest.Within(c.t, 6*time.Minute, fmt.Sprintf("%d of %d parts of the migration are done", i, times+1), func() bool {
-			if len(ended) > 0 {
-				c.t.Fatalf("the script has ended: %v\n%s", <-ended, c.state())
-			}
+			c.stillRuns(ended)
 			said, _ := c.Kubectl(c.t.Context(), nil, "-n", namespace, "get", "migrations", "-o", "jsonpath={range .items[*]}{.status.done}/{.status.total}{end}")
 			done, total, _ := strings.Cut(strings.TrimSpace(said), "/") // nothing is said before there is one
 			steps, err := strconv.Atoi(done)

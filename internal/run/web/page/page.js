@@ -59,7 +59,7 @@
         var reader = answer.body.getReader(), decoder = new TextDecoder(), rest = "";
         for (;;) {
           var part = await reader.read();
-          if (part.done) { throw new Error("theseus web has ended the connection"); }
+          if (part.done) { throw new Error("theseus web closed the connection"); }
           alive();
           rest += decoder.decode(part.value, { stream: true });
           var events = rest.split("\n\n");
@@ -119,7 +119,7 @@
     var seen = now.seen, tone = function (bad, none) { return none ? "none" : bad ? "bad" : "ok"; }, none = seen.sent === 0;
     var limit = plan.limitMillis, gap = seen.longestGapMillis;
     set("stand", now.stand + (now.asked ? ", asked to " + now.asked : ""));
-    set("line", none ? "No path was measured so far." : count(seen.paths, "path") + ", " + count(seen.sent, "probe") + ": " + number(seen.lost) + " lost, " +
+    set("line", none ? "No path has been measured yet." : count(seen.paths, "path") + ", " + count(seen.sent, "probe") + ": " + number(seen.lost) + " lost, " +
       (seen.excused ? number(seen.excused) + " excused, " : "") + number(seen.leaked) + " denied answered" + (gap ? ", longest gap " + span(gap) : ", no gap") + ".");
     list($("remarks"), now.remarks || []);
     var nodesTotal = nodes.length, took = known(now.begun) ? (known(now.ended) ? Date.parse(now.ended) : Date.now()) - Date.parse(now.begun) : 0;
@@ -129,7 +129,7 @@
       ["Longest gap", none ? "no data" : gap ? span(gap) : "none", limit ? "the gates allow " + span(limit) : "no gate names a limit", none ? "none" : gap > limit ? "bad" : gap ? "warn" : "ok"],
       ["Nodes done", number(now.doneNodes), "of " + number(nodesTotal), ""],
       ["Steps done", number(now.doneSteps), "of " + number(plan.steps.length), ""],
-      [now.left ? "Left" : "Took", now.left ? now.left.replace("about ", "") : took > 0 ? span(took) : "–", took > 0 ? "began " + clock(now.begun) + " UTC" : "not begun", ""]
+      [now.left ? "Time left" : "Duration", now.left ? now.left.replace("about ", "") : took > 0 ? span(took) : "–", took > 0 ? "began " + clock(now.begun) + " UTC" : "not begun", ""]
     ]);
     drawStep();
     drawClasses();
@@ -170,7 +170,7 @@
       parts.push(gate);
     }
     if (now.cause) { parts.push(make("p", "bad-text", "Cause: " + now.cause)); }
-    (now.waits || []).forEach(function (text) { parts.push(make("p", "", "Waits: " + text)); });
+    (now.waits || []).forEach(function (text) { parts.push(make("p", "", "Waiting for: " + text)); });
     if (now.runner) { parts.push(make("p", "soft", now.runner + (now.ways ? ": " + now.ways : ""))); }
     if (!parts.length) { parts.push(make("p", "soft", now.over ? "The run has ended." : "No step is under way.")); }
     $("step").replaceChildren.apply($("step"), parts);
@@ -271,7 +271,7 @@
     try {
       var d = await get("node?name=" + encodeURIComponent(name));
       var parts = [facts([["Wave", d.w], ["State", words[d.m]], ["Began", known(d.begin) ? clock(d.begin) + " UTC" : ""], ["Last results", known(d.reports) ? clock(d.reports) + " UTC" : "none yet"],
-        ["Paths", d.paths ? count(d.paths, "path") + " begin or end here" : "none measured"],
+        ["Paths", d.paths ? count(d.paths, "path") + " start or end on this node" : "none measured"],
         ["Probes", d.paths ? number(d.sent) + ": " + number(d.lost) + " lost, " + number(d.leaked) + " denied answered" + (d.longestMillis ? ", longest gap " + span(d.longestMillis) : "") : ""]])];
       if (d.worst) {
         parts.push(make("h3", "", "Paths with losses, worst first"));
@@ -429,7 +429,7 @@
     all.forEach(function (c) { bins = Math.max(bins, c.b + 1); slow = Math.max(slow, c.q || 0); });
     var unit = (width - left) / bins, lossHeight = function (ms) { return (lane - 8) * (0.12 + 0.88 * Math.min(1, Math.log10(1 + ms) / 4)); };
     var paceHeight = function (us) { return (lane - 8) * 0.6 * Math.log10(1 + us / 50) / Math.log10(1 + slow / 50); };
-    set("stripnote", strip.width ? span(strip.width) + " a bar · round trips up to " + span(slow / 1000) + ", gaps up to 10 s, logarithmic" : "");
+    set("stripnote", strip.width ? span(strip.width) + " per bar · round trips up to " + span(slow / 1000) + ", gaps up to 10 s, logarithmic" : "");
     strip.classes.forEach(function (name, i) {
       var base = (i + 1) * lane - 3;
       g.fillStyle = colour("ink"); g.fillText(name, 0, base - lane / 2 + 4, left - 12);
