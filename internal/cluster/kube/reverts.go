@@ -10,6 +10,7 @@ import (
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -36,10 +37,15 @@ type Reverts struct {
 type change struct{ does, inverse step.Action }
 
 const (
-	// revertsEvery is the interval at which objects are compared, at most revertsMost of them.
-	revertsEvery = 10 * time.Second
-	revertsMost  = 20
+	// revertsEvery is the interval at which objects are compared, at most revertsMost of them, and for at most revertsWithin.
+	revertsEvery  = 10 * time.Second
+	revertsMost   = 20
+	revertsWithin = 5 * time.Second
 )
+
+// definitions is the group of CustomResourceDefinitions. They are not watched: an operator writes its own again until the plan
+// has upgraded it (tigera/operator with -manage-crds), and a run that continues brings the right ones.
+const definitions = "apiextensions.k8s.io"
 
 // Learn takes records of the journal, in their order.
 func (r *Reverts) Learn(records ...engine.Record) {
@@ -47,18 +53,20 @@ func (r *Reverts) Learn(records ...engine.Record) {
 		r.actions, r.intents, r.last = map[string]step.Action{}, map[string]*step.Action{}, map[step.Ref]change{}
 		for _, st := range r.Steps {
 			for _, action := range st.Actions {
-				r.actions[st.ID+" "+action.ID] = action
+				if write, writes := step.WriteOf(action); writes && write.GroupKind().Group != definitions {
+					r.actions[st.ID+" "+action.ID] = action
+				}
 			}
 		}
 	}
 	for _, record := range records {
 		key := record.Step + " " + record.Action
 		action, known := r.actions[key]
-		write, writes := step.WriteOf(action)
+		write, _ := step.WriteOf(action)
 		switch {
 		case record.Event == engine.RollingBack || record.Event == engine.TakingBack:
 			r.back = true
-		case !known || !writes || record.Undo:
+		case !known || record.Undo:
 		case record.Event == engine.Intended:
 			r.intents[key] = record.Inverse
 			delete(r.last, write.Ref)
@@ -70,12 +78,15 @@ func (r *Reverts) Learn(records ...engine.Record) {
 }
 
 // Found says which object is again as it was before the run wrote it, who wrote it, and what to do; "" if none is. It compares a
-// few objects every ten seconds, one after another. What cannot be read is compared later. A run that goes back is not watched.
+// few objects every ten seconds, one after another. What cannot be read is compared later: an API server that does not answer must
+// not keep the run from hearing a pause. A run that goes back is not watched.
 func (r *Reverts) Found(ctx context.Context) string {
 	if r.back || len(r.last) == 0 || r.Actor.Clock.Now().Before(r.next) {
 		return ""
 	}
-	r.next = r.Actor.Clock.Now().Add(revertsEvery)
+	defer func() { r.next = r.Actor.Clock.Now().Add(revertsEvery) }()
+	ctx, cancel := context.WithTimeout(ctx, revertsWithin)
+	defer cancel()
 	byName := map[string]step.Ref{}
 	for ref := range r.last {
 		byName[ref.APIVersion+" "+ref.String()] = ref
@@ -89,10 +100,13 @@ func (r *Reverts) Found(ctx context.Context) string {
 		r.after = names[(from+i)%len(names)]
 		ref := byName[r.after]
 		object, err := r.Actor.get(ctx, ref)
+		if err != nil && !apierrors.IsForbidden(err) {
+			return ""
+		}
 		if err != nil || object == nil {
 			continue
 		}
-		if by, at := lastWriter(object); by != "" && r.last[ref].reverted(object) {
+		if by, at := lastWriter(object); by != "" && r.reverted(ctx, r.last[ref], object) {
 			r.after = "" // the next run begins with the first
 			return fmt.Sprintf("%s took back what this run wrote: %s is again as it was before (written at %s); suspend %s, then put the change back: %s; "+
 				"after that, resume", by, ref, at.UTC().Format(time.RFC3339), by, r.last[ref].again())
@@ -101,13 +115,18 @@ func (r *Reverts) Found(ctx context.Context) string {
 	return ""
 }
 
-// reverted reports whether an object is as it was before a change.
-func (c change) reverted(now *unstructured.Unstructured) bool {
+// reverted reports whether an object is as it was before a change, and would change if it were made again.
+func (r *Reverts) reverted(ctx context.Context, c change, now *unstructured.Unstructured) bool {
 	switch c.does.Op {
 	case step.Delete:
 		return c.inverse.Op == step.Apply && sameContent(c.inverse.Object, now)
 	case step.Apply:
-		return c.inverse.Op == step.Apply && sameContent(c.inverse.Object, now) && !part(c.does.Object.Object, now.Object)
+		if c.inverse.Op != step.Apply || !sameContent(c.inverse.Object, now) || part(c.does.Object.Object, now.Object) {
+			return false
+		}
+		// Only the server knows what of the text it writes otherwise: quantities, defaults, fields of the status.
+		again, err := r.Actor.apply(ctx, c.does.Object, true)
+		return err == nil && !sameContent(again, now)
 	case step.Patch:
 		text := jsonOf(now)
 		before, err := jsonpatch.MergePatch(text, c.inverse.Patch)

@@ -71,6 +71,7 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 		{"nothing", func() {}, nil},
 		{"another field", func() { patch("someone", "patched", `{"data":{"else":"b"}}`) }, nil},
 		{"an annotation of an object that got a label", func() { patch("someone", "labelled", `{"metadata":{"annotations":{"a":"b"}}}`) }, nil},
+		{"an annotation of an object whose content the server writes otherwise", func() { patch("someone", "stubbed", `{"metadata":{"annotations":{"a":"b"}}}`) }, nil},
 		{"what was applied", func() { patch("argocd-application-controller", "applied", `{"data":{"backend":"vxlan"}}`) },
 			[]string{"ConfigMap/default/applied is again as it was", "apply the object of the action c"}},
 		{"another value", func() { patch("someone", "patched", `{"data":{"backend":"udp"}}`) }, nil},
@@ -82,7 +83,7 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 		{"a deletion", func() { create("deleted") }, []string{"ConfigMap/default/deleted is again as it was", "kubectl -n default delete configmap/deleted"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			all := []string{"patched", "deleted", "applied", "labelled"}
+			all := []string{"patched", "deleted", "applied", "labelled", "stubbed"}
 			for _, name := range all {
 				create(name)
 			}
@@ -95,7 +96,8 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 				{ID: "one", Actions: []step.Action{{ID: "a", Op: step.Patch, Ref: ref("patched"), Patch: json.RawMessage(`{"data":{"backend":"none"}}`)},
 					{ID: "b", Op: step.Delete, Ref: ref("deleted")},
 					{ID: "c", Op: step.Apply, Object: object("applied", "data", map[string]any{"backend": "none"})},
-					{ID: "d", Op: step.Apply, Object: object("labelled", "metadata", map[string]any{"name": "labelled", "namespace": "default", "labels": map[string]any{"a": "b"}})}}},
+					{ID: "d", Op: step.Apply, Object: object("labelled", "metadata", map[string]any{"name": "labelled", "namespace": "default", "labels": map[string]any{"a": "b"}})},
+					{ID: "e", Op: step.Apply, Object: object("stubbed", "metadata", map[string]any{"name": "stubbed", "namespace": "default", "creationTimestamp": nil, "labels": map[string]any{"a": "b"}})}}},
 				{ID: "two"}, {ID: "three"}}}
 			m := &memory{now: time.Now()}
 			run := func(disturb func()) engine.Outcome {
