@@ -85,7 +85,7 @@ func TestAPIServer(t *testing.T) {
 	if err != nil || !outcome.State.Measures() {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
-	first := kube.NewEvidence(kube.Collected{Results: []v1alpha1.PathResult{{ID: "n/old>m", Sent: 9, Answered: 9, Since: time.Now().UTC(), Last: time.Now().UTC()}}})
+	first := kube.NewEvidence(kube.Collected{Paths: []v1alpha1.Path{{ID: "n/old>m", Class: "pod-pod"}}, Results: []v1alpha1.PathResult{{ID: "n/old>m", Sent: 9, Answered: 9, Since: time.Now().UTC(), Last: time.Now().UTC()}}})
 	first.Count([]v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1alpha1.ProbeReportStatus{Seq: 7, Paths: []v1alpha1.PathResult{{ID: "n/old>m", Sent: 5}}}}})
 	if _, err := first.Observe(t.Context(), client, time.Now(), true); err != nil {
 		t.Fatal(err)
