@@ -68,7 +68,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
-	rigtest.Run(t, rig, "third", 0, []string{" 0 restarts, 0 lost probes of "}, "report")
+	rigtest.Run(t, rig, "third", 0, []string{"3 nodes, 20 pods, 0 restarts, "}, "report") // a machine that is busy may lose a probe: the clients decide
 	c.uninstall()
 }
 
