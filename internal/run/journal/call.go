@@ -41,9 +41,9 @@ func passing(err error) bool {
 // and the server's address may be wrong.
 var Patience = outage.Limits{Away: time.Minute, Refused: 20 * time.Second}
 
-// patiently retries a call before a run begins.
-func patiently[T any](ctx context.Context, f func(context.Context) (T, error)) (result T, err error) {
-	err = outage.Retry(ctx, Patience, nil, func(ctx context.Context) error {
+// patiently retries a call within limits.
+func patiently[T any](ctx context.Context, limits outage.Limits, f func(context.Context) (T, error)) (result T, err error) {
+	err = outage.Retry(ctx, limits, nil, func(ctx context.Context) error {
 		result, err = f(ctx)
 		return err
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -28,6 +29,8 @@ const (
 	leaseDuration = 15 * time.Second
 	renewEvery    = 4 * time.Second
 	watchEvery    = time.Second
+	// looksFor is how long Acquire waits for processes that only look, which have the lock for some seconds.
+	looksFor = time.Minute
 )
 
 // HeldError says that another process holds the lock.
@@ -37,16 +40,18 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	does := "is running a migration on"
-	if e.looks() {
-		does = "is inspecting the nodes of"
+	who, does := e.Holder, "is running a migration on"
+	if name, ok := strings.CutSuffix(e.Holder, looks); ok {
+		who, does = name, "is inspecting the nodes of"
+	} else if name, ok := strings.CutSuffix(e.Holder, marks); ok {
+		who, does = name, "is looking at a guard on"
 	}
-	return fmt.Sprintf("%s %s this cluster, since %s", strings.TrimSuffix(e.Holder, looks), does, e.Since.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s %s this cluster, since %s", who, does, e.Since.UTC().Format(time.RFC3339))
 }
 
 // Hint says what to do about it.
 func (e *HeldError) Hint() string {
-	if e.looks() {
+	if e.Looks() {
 		return "wait until it ends, then retry"
 	}
 	if strings.HasPrefix(e.Holder, manifest.ControllerName+"@") {
@@ -55,7 +60,10 @@ func (e *HeldError) Hint() string {
 	return "`theseus status` shows how far it is; wait for it, or stop that process and retry"
 }
 
-func (e *HeldError) looks() bool { return strings.HasSuffix(e.Holder, looks) }
+// Looks is true if the holder runs no migration, and has the lock only to look. It cannot be asked for anything.
+func (e *HeldError) Looks() bool {
+	return strings.HasSuffix(e.Holder, looks) || strings.HasSuffix(e.Holder, marks)
+}
 
 // Lease is the lock on a cluster: while a process holds it, no other one runs a migration there. An unavailable API
 // server does not cost the lock, since meanwhile no other process can take it; Check keeps a process that was
@@ -76,30 +84,42 @@ type Lease struct {
 
 // Acquire takes the lock. If another process holds it, Acquire watches until that holder renews, and returns a
 // *HeldError; or until the holder has not renewed for the duration of the lease; or takes it at once if the holder is a
-// process of this machine that has ended. Clocks of different machines are never compared. The returned context ends,
-// with its cause, when the lock is lost. The lock is renewed until Release, even after the end of ctx.
+// process of this machine that has ended. For holders that only look (HeldError.Looks), it waits up to a minute. Clocks of
+// different machines are never compared. The returned context ends, with its cause, when the lock is lost. The lock is
+// renewed until Release, even after the end of ctx.
 func Acquire(ctx context.Context, leases coordination.LeaseInterface, holder string) (*Lease, context.Context, error) {
+	return acquireWithin(ctx, leases, holder, Patience, looksFor)
+}
+
+// TryAcquire is Acquire for a process that can do without the lock: it neither waits for holders that only look, nor retries when the
+// API server refuses.
+func TryAcquire(ctx context.Context, leases coordination.LeaseInterface, holder string) (*Lease, context.Context, error) {
+	return acquireWithin(ctx, leases, holder, outage.Limits{Away: Patience.Away}, 0)
+}
+
+func acquireWithin(ctx context.Context, leases coordination.LeaseInterface, holder string, patience outage.Limits, wait time.Duration) (*Lease, context.Context, error) {
 	l := &Lease{leases: leases, holder: holder, ended: make(chan struct{}), boot: sinceBoot}
+	begun := time.Now()
 	var watched *coordinationv1.Lease
 	var since time.Time
 	for {
-		seen, err := patiently(ctx, l.look)
+		seen, err := patiently(ctx, patience, l.look)
 		now := time.Now()
 		switch {
 		case err != nil:
 			return nil, nil, err
 		case seen == nil, holderOf(seen) == "", gone(seen.Annotations[annotationProcess]),
 			watched != nil && alike(watched, seen) && now.Sub(since) >= durationOf(seen):
-			_, err = patiently(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.take(ctx, seen) })
+			_, err = patiently(ctx, patience, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.take(ctx, seen) })
 			if err == nil {
 				return l, l.hold(ctx), nil
 			}
 			if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 				return nil, nil, err
 			}
-		case watched != nil && !alike(watched, seen):
+		case watched != nil && !alike(watched, seen) && (!held(seen).Looks() || now.Sub(begun) >= wait):
 			return nil, nil, held(seen)
-		case watched == nil:
+		case watched == nil || !alike(watched, seen):
 			watched, since = seen, now
 		}
 		select {

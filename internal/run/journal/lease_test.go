@@ -31,6 +31,7 @@ type leases struct {
 	lease   *coordinationv1.Lease
 	version int
 	away    bool
+	refuses bool // every write
 }
 
 var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
@@ -65,6 +66,8 @@ func (l *leases) Update(_ context.Context, o *coordinationv1.Lease, _ metav1.Upd
 	switch {
 	case l.away:
 		return nil, apierrors.NewServiceUnavailable("away")
+	case l.refuses:
+		return nil, apierrors.NewForbidden(leaseResource, o.Name, errors.New(`User "eve" cannot update resource "leases"`))
 	case l.lease == nil:
 		return nil, apierrors.NewNotFound(leaseResource, o.Name)
 	case l.lease.ResourceVersion != o.ResourceVersion:
@@ -283,4 +286,49 @@ func TestLeaseOfAKilledProcess(t *testing.T) {
 	if !gone(name) {
 		t.Error("a reaped process is not gone")
 	}
+}
+
+// TestLeaseOfAnOnlooker: who only looks is waited for, and is never taken for the process that runs a migration. Who can do without the
+// lock waits for no one, and is refused at once.
+func TestLeaseOfAnOnlooker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		first, _ := acquire(t, l, Onlooker("ann@one/1"))
+		if holder, err := HeldBy(t.Context(), l); holder != nil || err != nil {
+			t.Errorf("%v runs a migration, %v", holder, err)
+		}
+		var held *HeldError
+		begun := time.Now()
+		if _, _, err := TryAcquire(t.Context(), l, Onlooker("bob@two/2")); !errors.As(err, &held) || !held.Looks() || time.Since(begun) > 2*renewEvery ||
+			!strings.HasPrefix(err.Error(), "ann@one/1 is looking at a guard on this cluster, since ") {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+		go func() {
+			time.Sleep(20 * time.Second)
+			if err := first.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		begun = time.Now()
+		second, _ := acquire(t, l, "bob@two/2")
+		if took := time.Since(begun); took < 20*time.Second || took > 22*time.Second {
+			t.Errorf("taken after %s", took)
+		}
+		if err := second.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		third, _ := acquire(t, l, Looker())
+		begun = time.Now()
+		if _, _, err := Acquire(t.Context(), l, "bob@two/2"); !errors.As(err, &held) || time.Since(begun) < looksFor || time.Since(begun) > looksFor+2*renewEvery {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+		if err := third.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.refuses = true
+		begun = time.Now()
+		if _, _, err := TryAcquire(t.Context(), l, Onlooker("bob@two/2")); !apierrors.IsForbidden(err) || time.Since(begun) > 0 {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+	})
 }

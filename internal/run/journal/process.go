@@ -24,11 +24,17 @@ func Holder() string {
 	return fmt.Sprintf("%s@%s/%d", name, host, os.Getpid())
 }
 
-// looks marks a holder of the lock that only inspects nodes.
-const looks = " (looks at nodes)"
+// looks and marks end the name of a holder of the lock that runs no migration: one inspects nodes, the other looks at a guard, or marks it.
+const (
+	looks = " (looks at nodes)"
+	marks = " (looks at a guard)"
+)
 
 // Looker is Holder for a process that only inspects nodes.
 func Looker() string { return Holder() + looks }
+
+// Onlooker is the name for the lock of a holder who looks at a guard, or marks it.
+func Onlooker(holder string) string { return holder + marks }
 
 // process identifies a process: boot, pid namespace, pid and start time. With it, a process on the same machine can be
 // known to have ended. It is "" if /proc cannot be read.
