@@ -19,15 +19,15 @@ import (
 )
 
 // ReportInput collects the input of a report: the journal from the cluster, the evidence from dir, the folder of the
-// run on this machine, and from the cluster: what the run keeps there, and the reports of probes that still run. warn gets
-// what makes the evidence incomplete.
+// run on this machine, and from the cluster: what the run keeps there, and unless it has ended the reports of its probes. warn
+// gets what makes the evidence incomplete.
 func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir string, warn func(string)) (report.Input, error) {
 	records, err := journal.NewCluster(client.Dynamic, p.Name).Records(ctx)
 	if err != nil {
 		return report.Input{}, err
 	}
 	actor := NewActor(client)
-	document, unread, err := gather(ctx, actor, p.Name, dir)
+	document, unread, err := gather(ctx, actor, p.Name, dir, !over(records))
 	var damaged *damagedError
 	switch {
 	case err != nil:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -134,7 +135,7 @@ type Looking struct {
 // Mark puts a line on the timeline, and keeps in the cluster what a look sees. It returns a *journal.HeldError while a process runs the
 // plan.
 func (l *Looking) Mark(ctx context.Context, text string) error {
-	return l.locked(ctx, func(ctx context.Context, client *kube.Client, lease *journal.Lease) error {
+	return l.locked(ctx, journal.Acquire, func(ctx context.Context, client *kube.Client, lease *journal.Lease) error {
 		records := journal.NewMirrored(journal.NewCluster(client.Dynamic, l.Plan.Name), filepath.Join(l.Dir, JournalFile), l.Plan.Hash, func(err error) {
 			l.Say(fmt.Sprintf("warning: the local copy of the journal: %v", err))
 		})
@@ -158,27 +159,42 @@ func (l *Looking) Mark(ctx context.Context, text string) error {
 	})
 }
 
-// Look is everything that was measured and observed until now. Unless a process runs the plan, which looks itself, it looks at the
-// cluster, and keeps in the cluster what it sees, if this user may: Kubernetes keeps its Events for an hour.
+// Look is everything that was measured and observed until now. It looks at the cluster, and keeps in the cluster what it sees, if this
+// user may and no other process has the lock: Kubernetes keeps its Events for an hour. Of a plan that has ended it only reads what is
+// kept: what is measured now is another's.
 func (l *Looking) Look(ctx context.Context) (all kube.Collected, err error) {
-	holder, err := journal.HeldBy(ctx, Leases(l.Client))
+	over, err := ended(ctx, l.Client, l.Plan)
 	if err != nil {
 		return all, err
 	}
-	if holder == nil {
-		err = l.locked(ctx, func(ctx context.Context, client *kube.Client, _ *journal.Lease) (err error) {
-			all, err = l.look(ctx, client, true)
-			return err
-		})
-		var held *journal.HeldError
-		if !errors.As(err, &held) && !apierrors.IsForbidden(err) && !errors.Is(err, engine.ErrRefused) {
-			return all, err
-		}
-		if held == nil {
-			l.Say("note: what this look sees is not kept: " + err.Error())
-		}
+	if over {
+		return l.look(ctx, l.Client, false)
 	}
+	err = l.locked(ctx, journal.TryAcquire, func(ctx context.Context, client *kube.Client, _ *journal.Lease) (err error) {
+		all, err = l.look(ctx, client, true)
+		return err
+	})
+	var held *journal.HeldError
+	if !errors.As(err, &held) && !apierrors.IsForbidden(err) && !errors.Is(err, engine.ErrRefused) {
+		return all, err
+	}
+	l.Say("note: what this look sees is not kept: " + err.Error())
 	return l.look(ctx, l.Client, false)
+}
+
+// ended reports whether a plan has ended, by the journal in the cluster.
+func ended(ctx context.Context, client *kube.Client, p *plan.Plan) (bool, error) {
+	records, err := journal.NewCluster(client.Dynamic, p.Name).Records(ctx)
+	if err != nil {
+		return false, err
+	}
+	return over(records), nil
+}
+
+// over reports whether a plan with this journal has ended.
+func over(records []engine.Record) bool {
+	state, err := engine.Replay(records)
+	return err == nil && state.Over()
 }
 
 // Report looks (Look), and is the report until now, with what was measured since the baseline.
@@ -195,9 +211,10 @@ func (l *Looking) Report(ctx context.Context) (report.Model, Seen, error) {
 	return report.Build(input), SeenIn(document), err
 }
 
-// locked does something with the lock on the cluster.
-func (l *Looking) locked(ctx context.Context, do func(context.Context, *kube.Client, *journal.Lease) error) error {
-	lease, ctx, err := journal.Acquire(ctx, Leases(l.Client), l.holder())
+// locked does something with the lock on the cluster, which acquire takes.
+func (l *Looking) locked(ctx context.Context, acquire func(context.Context, coordination.LeaseInterface, string) (*journal.Lease, context.Context, error),
+	do func(context.Context, *kube.Client, *journal.Lease) error) error {
+	lease, ctx, err := acquire(ctx, Leases(l.Client), journal.Onlooker(l.holder()))
 	if err != nil {
 		return err
 	}
@@ -211,7 +228,8 @@ func (l *Looking) locked(ctx context.Context, do func(context.Context, *kube.Cli
 
 func (l *Looking) holder() string { return cmp.Or(l.Holder, journal.Holder()) }
 
-// look gathers what is kept and what the probes report, and looks at the cluster. keeps writes all of it to the cluster.
+// look gathers what is kept and, unless the plan has ended, what the probes report, and looks at the cluster. keeps writes all of it to
+// the cluster; the caller has the lock.
 func (l *Looking) look(ctx context.Context, client *kube.Client, keeps bool) (kube.Collected, error) {
 	before, err := kept(l.Dir)
 	if err != nil {
@@ -228,12 +246,15 @@ func (l *Looking) look(ctx context.Context, client *kube.Client, keeps bool) (ku
 		return before, err
 	}
 	evidence.Merge(archived)
+	if over, err := ended(ctx, client, l.Plan); err != nil || over {
+		return evidence.Document(), err
+	}
 	if err := evidence.Collect(ctx, NewActor(client)); err != nil {
 		return evidence.Document(), err
 	}
 	unseen, err := evidence.Observe(ctx, client, time.Now(), true)
 	if err != nil {
-		return evidence.Document(), err
+		l.Say("note: this look does not see what happens in the cluster: " + err.Error())
 	}
 	if unseen != "" {
 		l.Say("note: what happens in the cluster is only told in part: this user may not list " + unseen + " (`theseus rights operate`)")

@@ -13,13 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/change/guard"
-	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/network/cnitest"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/report"
@@ -54,17 +50,7 @@ func TestAPIServer(t *testing.T) {
 	if err := Prepare(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
-	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
-	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot, Change: v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, Drivers: drivers.All(),
-		Options: plan.Options{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "g"}},
-		kind.Guard{Others: true, Quiet: step.Duration(time.Second), AtMost: step.Duration(time.Minute)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.Seal(snapshot, draft)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := guardPlan(t)
 	nodes := client.Typed.CoreV1().Nodes()
 	ready := func(version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: version, BootID: "b"},
@@ -76,15 +62,7 @@ func TestAPIServer(t *testing.T) {
 	if _, err := nodes.UpdateStatus(t.Context(), ready("v1"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	starts := &Run{Client: client, Plan: p}
-	if err := journal.Create(t.Context(), client.Dynamic, p); err != nil {
-		t.Fatal(err)
-	}
-	outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: idle{}, Gate: idle{}, Journal: journal.NewCluster(client.Dynamic, p.Name), Clock: Clock{},
-		Control: journal.NewControl(client.Dynamic, p.Name), Hold: starts.measuring, Epoch: 1})
-	if err != nil || !outcome.State.Measures() {
-		t.Fatalf("%+v, %v", outcome, err)
-	}
+	goesOn(t, client, p, false)
 	first := kube.NewEvidence(kube.Collected{Paths: []v1alpha1.Path{{ID: "n/old>m", Class: "pod-pod"}}, Results: []v1alpha1.PathResult{{ID: "n/old>m", Sent: 9, Answered: 9, Since: time.Now().UTC(), Last: time.Now().UTC()}}})
 	first.Count([]v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1alpha1.ProbeReportStatus{Seq: 7, Paths: []v1alpha1.PathResult{{ID: "n/old>m", Sent: 5}}}}})
 	if _, err := first.Observe(t.Context(), client, time.Now(), true); err != nil {

@@ -27,6 +27,8 @@ type Run struct {
 	View   View
 	// Begins is true if the cluster does not have the plan yet.
 	Begins bool
+	// MayBegin may refuse a plan that begins, once this process has the lock, and before the cluster has the plan. It may be nil.
+	MayBegin func(context.Context) error
 	// Desire is the desired state that this process sets once it has the lock, unless KeepsDesire is true.
 	Desire v1alpha1.Desire
 	// KeepsDesire leaves the desired state as operators have set it.
@@ -126,6 +128,11 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	}
 	if err := HooksRun(r.Plan); err != nil {
 		return engine.Outcome{}, err
+	}
+	if r.Begins && r.MayBegin != nil {
+		if err := r.patiently(ctx, r.MayBegin); err != nil {
+			return engine.Outcome{}, err
+		}
 	}
 	if err := r.patiently(ctx, r.enter); err != nil {
 		return engine.Outcome{}, err
