@@ -15,7 +15,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/view"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/mirrored"
 )
 
@@ -57,6 +59,11 @@ func Run(ctx context.Context, a *app.App, r *run.Run) error {
 // mirror of the plan is reached, if flags override the plan.
 func New(a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan, begins bool) *run.Run {
 	r := &run.Run{Client: client, Plan: p, Begins: begins, Theseus: a.Version, Waiting: a.Waiting}
+	if begins { // another process may have begun while a person read the plan
+		r.MayBegin = func(ctx context.Context) error {
+			return admission.Alone(ctx, admission.Request{Client: r.Client, Plan: p, Holder: journal.Holder(), Version: a.Version, Waiting: a.Waiting})
+		}
+	}
 	var takes func() bool
 	if p.Guarded != nil {
 		r.Command = func(own engine.Actor, gate *kube.Gate) engine.Actor {
