@@ -52,6 +52,46 @@ func TestAskController(t *testing.T) {
 	}
 }
 
+// TestAskNoOnlooker: a process that only looks is not asked to roll back, nor to pause: it would not.
+func TestAskNoOnlooker(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := quietPlan(t)
+	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})...)
+	lease, ctx, err := journal.Acquire(t.Context(), run.Leases(client), journal.Looker())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release(t.Context()) //nolint:errcheck
+	var out bytes.Buffer
+	a := quietApp(&out, "")
+	if code := exit.Code(&out, Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash)); code != exit.Failed || !strings.Contains(out.String(), "no process runs held") {
+		t.Errorf("exit %d\n%s", code, out.String())
+	}
+	out.Reset()
+	if err := Pause(ctx, a, client, p.Name); err != nil || !strings.Contains(out.String(), "no process runs held") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	out.Reset()
+	if err := status(ctx, a, client, p.Name); err != nil || !strings.Contains(out.String(), ", interrupted\n") || !strings.Contains(out.String(), "no process runs it: ") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if desire := desired(t, client, p.Name); desire != v1alpha1.DesireRun {
+		t.Errorf("it was asked to %s", desire)
+	}
+}
+
+// TestStatusOfAGuard: that a guard measures has no cause.
+func TestStatusOfAGuard(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := quietPlan(t)
+	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID}, engine.Record{Event: engine.StepDone, Step: p.Steps[0].ID},
+		engine.Record{Event: engine.Paused, Result: engine.ResultMeasuring, Error: "the probes measure until `theseus guard stop`"})...)
+	var out bytes.Buffer
+	if err := status(t.Context(), quietApp(&out, ""), client, p.Name); err != nil || !strings.Contains(out.String(), ", measuring\n") || strings.Contains(out.String(), "cause: ") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
 // TestAskHolder: the process that runs a migration is asked. Where none does, the command to run is named, and nothing is changed.
 func TestAskHolder(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())

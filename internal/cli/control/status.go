@@ -107,7 +107,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		fmt.Fprintln(a.Out, line)
 	}
 	approval.PrintIdentity(a, p, records, local)
-	if state.Cause != "" {
+	if state.Cause != "" && !state.Measures() { // it measures as it should
 		fmt.Fprintf(a.Out, "cause: %s\n", state.Cause)
 	}
 	if migration.Spec.Desire != v1alpha1.DesireRun && !state.Over() {

@@ -118,7 +118,7 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 		err = execute.Run(ctx, a, next)
 	}
 	var held *journal.HeldError
-	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) {
+	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) || held.Looks() { // who looks cannot roll back
 		return err
 	}
 	return askHolder(ctx, a, client, name, held)

@@ -9,13 +9,32 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	guardplan "github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // TestFrozen: on a frozen cluster, nothing is read but the freeze, and nothing is written.
@@ -41,5 +60,96 @@ func TestFrozen(t *testing.T) {
 	code := exit.Code(&out, (&options{}).guard(t.Context(), a, v1alpha1.ChangeSpec{}, kind.Guard{Command: []string{"true"}}))
 	if code != exit.Failed || !strings.Contains(out.String(), "frozen: incident 12") {
 		t.Errorf("exit %d: %s", code, out.String())
+	}
+}
+
+// guards is a plan of a guard, with the name.
+func guards(t *testing.T, name string) *plan.Plan {
+	t.Helper()
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+	draft, err := guardplan.Propose(&kind.Request{Snapshot: snapshot, Change: v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, Drivers: drivers.All(),
+		Options: plan.Options{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: name}}, kind.Guard{Others: true, Quiet: step.Duration(time.Second), AtMost: step.Duration(time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Seal(snapshot, draft)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+type mapper struct{ *meta.DefaultRESTMapper }
+
+func (mapper) Reset() {}
+
+// holding is a cluster that holds plans.
+func holding(t *testing.T, plans ...*plan.Plan) *kube.Client {
+	t.Helper()
+	kinds, known := map[schema.GroupVersionResource]string{{Version: "v1", Resource: "configmaps"}: "ConfigMapList"}, mapper{meta.NewDefaultRESTMapper(nil)}
+	for _, kind := range []string{"Migration", "PlanPage", "JournalPage", "ProbePlan", "ProbeReport"} {
+		kinds[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}] = kind + "List"
+		known.Add(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: kind}, meta.RESTScopeNamespace)
+	}
+	client, err := kube.New(&rest.Config{Host: "http://127.0.0.1:1"}, "test") // what is asked otherwise is not there
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Typed, client.Dynamic, client.Mapper = fake.NewClientset(), dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), known
+	for _, p := range plans {
+		if err := journal.Create(t.Context(), client.Dynamic, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return client
+}
+
+// TestFind: a newer plan that cannot be read hides no guard, and is named.
+func TestFind(t *testing.T) {
+	client := holding(t, guards(t, "broken"), guards(t, "whole")) // the fake keeps no times, so the names decide which is newer
+	of := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
+	if _, err := client.Dynamic.Resource(of).Namespace(v1alpha1.Namespace).Patch(t.Context(), "broken", types.MergePatchType, []byte(`{"spec":{"planHash":"other"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p, _, notes, err := find(t.Context(), client, "")
+	if err != nil || p.Name != "whole" || len(notes) != 1 || !strings.HasPrefix(notes[0], "broken is passed over: ") {
+		t.Errorf("%v, %q, %v", p, notes, err)
+	}
+	if _, _, _, err := find(t.Context(), client, "broken"); err == nil {
+		t.Error("it was named, and cannot be read")
+	}
+}
+
+// TestStatusWithoutAProcess: a guard whose process was killed is interrupted, also while another process looks at it.
+func TestStatusWithoutAProcess(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := guards(t, "g")
+	client := holding(t, p)
+	start := fmt.Sprintf(`{"plan":%q,"theseus":"test","steps":%d}`, p.Hash, len(p.Steps))
+	records := []engine.Record{{Seq: 1, At: time.Now().UTC(), Event: engine.Started, Data: []byte(start)}, {Seq: 2, At: time.Now().UTC(), Event: engine.StepBegan, Step: p.Steps[0].ID}}
+	head := p.Hash
+	for i := range records {
+		var err error
+		if head, err = engine.Link(head, records[i]); err != nil {
+			t.Fatal(err)
+		}
+		records[i].Chain = head
+	}
+	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), records...); err != nil {
+		t.Fatal(err)
+	}
+	state, err := engine.Replay(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, ctx, err := journal.Acquire(t.Context(), run.Leases(client), journal.Looker())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release(t.Context()) //nolint:errcheck
+	var out bytes.Buffer
+	a := &app.App{Streams: app.Streams{Out: &out, Err: &out}}
+	if err := status(ctx, a, client, p, state); err != nil || !strings.Contains(out.String(), ", interrupted\n") {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }

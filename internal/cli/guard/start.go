@@ -74,24 +74,28 @@ func chosen(a *app.App, command *cobra.Command, do func(ctx context.Context, cli
 		}
 		var p *plan.Plan
 		var state engine.State
+		var notes []string
 		if err := a.Patiently(command.Context(), app.Begin, func(ctx context.Context) (err error) {
-			p, state, err = find(ctx, client, name)
+			p, state, notes, err = find(ctx, client, name)
 			return err
 		}); err != nil {
 			return err
+		}
+		for _, text := range notes {
+			fmt.Fprintln(a.Err, "note: "+text)
 		}
 		return do(command.Context(), client, p, state)
 	}
 	return command
 }
 
-// find reads a guard's plan and state.
-func find(ctx context.Context, client *kube.Client, name string) (found *plan.Plan, state engine.State, err error) {
+// find reads a guard's plan and state. notes says which newer plans cannot be read: they may be those of guards, too.
+func find(ctx context.Context, client *kube.Client, name string) (found *plan.Plan, state engine.State, notes []string, err error) {
 	names := []string{name}
 	if name == "" {
 		all, err := journal.List(ctx, client.Dynamic)
 		if err != nil {
-			return nil, state, err
+			return nil, state, nil, err
 		}
 		names = names[:0]
 		for _, migration := range all {
@@ -101,14 +105,18 @@ func find(ctx context.Context, client *kube.Client, name string) (found *plan.Pl
 	for _, one := range names {
 		p, _, err := journal.Load(ctx, client.Dynamic, one)
 		if err != nil {
-			return nil, state, err
+			if name != "" || errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrRefused) || ctx.Err() != nil {
+				return nil, state, nil, err
+			}
+			notes = append(notes, fmt.Sprintf("%s is passed over: %v", one, err))
+			continue
 		}
 		if p.Guarded == nil {
 			continue
 		}
 		_, now, err := migrations.Standing(ctx, client, one)
 		if err != nil {
-			return nil, state, err
+			return nil, state, nil, err
 		}
 		if found == nil || !now.Over() {
 			found, state = p, now
@@ -119,11 +127,12 @@ func find(ctx context.Context, client *kube.Client, name string) (found *plan.Pl
 	}
 	switch {
 	case found != nil:
-		return found, state, nil
+		return found, state, notes, nil
 	case name != "":
-		return nil, state, exit.Fail(exit.Failed, "`theseus status "+name+"` shows it", "%s is no guard: it is a migration", name)
+		return nil, state, nil, exit.Fail(exit.Failed, "`theseus status "+name+"` shows it", "%s is no guard: it is a migration", name)
 	}
-	return nil, state, exit.Fail(exit.Failed, "`theseus guard start` begins one; check the kubeconfig's context", "this cluster has no guard")
+	return nil, state, nil, exit.Fail(exit.Failed, "`theseus guard start` begins one; check the kubeconfig's context",
+		"%s", strings.Join(append([]string{"this cluster has no guard"}, notes...), "; "))
 }
 
 // looking is this person's look at a guard.

@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -25,32 +26,38 @@ func newStatus(a *app.App) *cobra.Command {
 		Short: "Show what a guard has measured until now: losses, marks, and what happened in the cluster",
 		Long: "Shows since when a guard measures, how many probes were sent and lost, the longest gap, and by time: gaps, marks, and\n" +
 			"what happened in the cluster. If no process runs the guard, this look is kept in the cluster: Kubernetes forgets its\n" +
-			"Events after an hour, so look now and then.",
+			"Events after an hour, so look now and then. Of a guard that has ended, it shows what is kept.",
 		Args: usage.None,
 	}
 	return chosen(a, usage.Takes(command, "json"), func(ctx context.Context, client *kube.Client, p *plan.Plan, state engine.State) error {
-		l, err := looking(a, client, p)
-		if err != nil {
-			return err
-		}
-		var m report.Model
-		var seen run.Seen
-		if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
-			m, seen, err = l.Report(ctx)
-			return err
-		}); err != nil {
-			return err
-		}
-		return show(a, p, state, m, seen)
+		return status(ctx, a, client, p, state)
 	})
+}
+
+func status(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, state engine.State) error {
+	l, err := looking(a, client, p)
+	if err != nil {
+		return err
+	}
+	var m report.Model
+	var seen run.Seen
+	var holder *journal.HeldError
+	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
+		if m, seen, err = l.Report(ctx); err == nil {
+			holder, err = journal.HeldBy(ctx, run.Leases(client))
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return show(a, p, engine.Judge(p.Steps, state, holder != nil), m, seen)
 }
 
 // lines is how many lines of the timeline are shown: the latest.
 const lines = 20
 
 // show prints the state of a guard.
-func show(a *app.App, p *plan.Plan, state engine.State, m report.Model, seen run.Seen) error {
-	stand := engine.Judge(p.Steps, state, true)
+func show(a *app.App, p *plan.Plan, stand engine.Standing, m report.Model, seen run.Seen) error {
 	if a.Output == "json" {
 		return json.NewEncoder(a.Out).Encode(map[string]any{"name": p.Name, "plan": p.Hash, "state": stand.Word, "since": m.Run.Begin, "evidence": seen,
 			"moments": m.Moments, "missing": m.Verdict.Missing, "notes": m.Verdict.Notes, "next": stand.Ways})
