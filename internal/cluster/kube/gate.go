@@ -1,12 +1,14 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -48,6 +50,10 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 	if len(gate.Changed) > 0 && limits.MaxLost == 0 {
 		limits.MaxLost = math.MaxInt64 // gaps are bounded, and the comparison decides
 	}
+	lacks := g.Lacks
+	if gate.Result && lacks == "" {
+		lacks = unmeasured(g.Since, paths)
+	}
 	deadline := g.Actor.Clock.Now().Add(limits.Bake + gatePatience)
 	if g.Actor.Note != nil {
 		g.Actor.Note("measuring: " + gate.Title)
@@ -75,8 +81,8 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 			}
 		}
 		if !verdict.Waiting || over {
-			if g.Lacks != "" && gate.Result {
-				verdict.Pass, verdict.Reason = false, g.Lacks+"; apart from that "+verdict.Reason
+			if lacks != "" && gate.Result {
+				verdict.Pass, verdict.Reason = false, lacks+"; apart from that "+verdict.Reason
 			}
 			g.Since = now
 			return convert(verdict), nil
@@ -88,6 +94,27 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 			return engine.Verdict{}, fmt.Errorf("%s (%w)", verdict.Reason, err)
 		}
 	}
+}
+
+// unmeasured says which paths of former reports are not among the paths; "" if all are. Nobody knows what those have lost.
+func unmeasured(reports []v1alpha1.ProbeReport, paths []v1alpha1.Path) string {
+	planned := map[string]bool{}
+	for i := range paths {
+		planned[paths[i].ID] = true
+	}
+	gone, first := 0, ""
+	for _, report := range reports {
+		for _, result := range report.Status.Paths {
+			if !planned[result.ID] {
+				gone++
+				first = cmp.Or(first, result.ID)
+			}
+		}
+	}
+	if gone == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of the baseline are no longer measured, such as %s: find out who changed or deleted the ProbePlans", cluster.Count(gone, "path"), first)
 }
 
 // Glance is what the reports say at one moment, without a demand on how fresh they are.

@@ -172,3 +172,19 @@ func TestGateLook(t *testing.T) {
 }
 
 func goOn(context.Context) error { return nil }
+
+// The result of a plan is no pass if a path of its baseline is measured no more: what that path has lost is not known.
+func TestGateMissesAPath(t *testing.T) {
+	for id, pass := range map[string]bool{"a/host>b/host": true, "a/host>c/host": false} {
+		w := newWorld(t, nil)
+		w.onePath()
+		w.report(1, 5, 5, w.now)
+		w.slept = func(n int) { w.report(int64(n+1), int64(5*n+5), int64(5*n+5), w.now) }
+		gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{{ID: id}}}}}}
+		verdict, err := gate.Ask(t.Context(), step.Gate{Result: true, Bake: step.Duration(time.Second)}, goOn)
+		if err != nil || verdict.Pass != pass || strings.Contains(verdict.Reason, "1 path of the baseline are no longer measured, such as "+id) == pass {
+			t.Errorf("%s: %+v, %v", id, verdict, err)
+		}
+	}
+}

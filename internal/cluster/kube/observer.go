@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ var seesEvents = need{"", "events", "", "list"}
 
 // Observe looks once at what package observe compares, and adds what has happened since the look before to the evidence. pods is false
 // for a look that leaves out what is expensive to read: the pods and the Events of Kubernetes. The first look only sees how things
-// are. unseen says which kinds this user may not read; they are left out.
+// are. unseen says which kinds this user may not read; they stay as an earlier look has seen them.
 func (e *Evidence) Observe(ctx context.Context, client *Client, now time.Time, pods bool) (unseen string, err error) {
 	before, since := e.observed()
 	var o observe.Objects
@@ -69,12 +70,29 @@ func (e *Evidence) Observe(ctx context.Context, client *Client, now time.Time, p
 		}
 		events = observe.FromKubernetes(told, since)
 	}
-	state := observe.StateOf(o, now, before)
-	if before != nil && len(o.Nodes) > 0 {
-		events = append(events, observe.Diff(*before, state)...)
+	state, from := observe.StateOf(o, now, before), observe.State{}
+	if before != nil {
+		from = *before
+	}
+	from.Nodes, state.Nodes = both(from.Nodes, state.Nodes, len(o.Nodes) > 0)
+	from.DaemonSets, state.DaemonSets = both(from.DaemonSets, state.DaemonSets, !slices.Contains(refused, "daemonsets"))
+	if before != nil {
+		events = append(events, observe.Diff(from, state)...)
 	}
 	e.note(state, events)
 	return strings.Join(refused, ", "), nil
+}
+
+// both are the objects of two looks that can be compared. Those that this look has not read stay as they were, and those that no look
+// before has read, which are nil, were as they are now.
+func both[T any](before, now map[string]T, read bool) (from, to map[string]T) {
+	switch {
+	case !read:
+		return before, before
+	case before == nil:
+		return now, now
+	}
+	return before, now
 }
 
 // cached lists all objects from the API server's cache, in pages. What it has may be a moment old.

@@ -23,9 +23,10 @@ type Objects struct {
 // State is the part of a cluster that is compared, at one moment. It is small, so that it can be kept for a look on another machine.
 type State struct {
 	At time.Time `json:"at"`
-	// Nodes are by name, DaemonSets by namespace/name, and Pods by their workload. Theseus' own are left out.
+	// Nodes are by name, DaemonSets by namespace/name, and Pods by their workload. Theseus' own are left out. Nodes and DaemonSets are nil
+	// if no look has read them.
 	Nodes      map[string]Node      `json:"nodes"`
-	DaemonSets map[string]DaemonSet `json:"daemonSets,omitempty"`
+	DaemonSets map[string]DaemonSet `json:"daemonSets"`
 	Pods       map[string]Pods      `json:"pods,omitempty"`
 	// PodsAt is when Pods were read.
 	PodsAt time.Time `json:"podsAt,omitzero"`
