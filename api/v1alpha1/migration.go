@@ -110,6 +110,8 @@ const (
 	// Both Progressing and Paused have these until a window opens, or the freeze ends. Then the run continues by itself.
 	ReasonOutsideWindow = "OutsideWindow"
 	ReasonFrozen        = "Frozen"
+	// Both have this one while a guard measures what others change. `theseus guard stop` ends it.
+	ReasonMeasuring = "Measuring"
 	// Degraded is true because the run needs a person, or the preconditions of its start do not hold.
 	ReasonNeedsPerson   = "NeedsPerson"
 	ReasonRightsMissing = "RightsMissing"

@@ -102,6 +102,9 @@ func handedOver(m *v1alpha1.Migration) Conditions {
 		"a command line runs this migration; `theseus resume --in-cluster "+m.Name+"` gives it back to the controller")}
 	const says = "; `theseus status` says why"
 	switch phase := engine.Phase(m.Status.Phase); {
+	case phase == engine.PhasePaused && m.Status.Held == engine.ResultMeasuring:
+		measures := until(engine.Hold{Result: engine.ResultMeasuring, Cause: "the probes measure what others change, until `theseus guard stop`"}, nil)
+		c.Progressing, c.Paused = measures.Progressing, measures.Paused
 	case phase == engine.PhasePaused && m.Status.Held != "":
 		c.Paused = until(engine.Hold{Result: m.Status.Held, Cause: "the command line has paused it" + says}, nil).Paused
 	case phase == engine.PhasePaused:
@@ -138,13 +141,17 @@ func closed(s Situation) (Conditions, bool) {
 	return until(hold, m.Status.Conditions), true
 }
 
-// until are the conditions of a migration that continues by itself once its hold has passed.
+// until are the conditions of a migration that continues by itself once its hold has passed, or of a guard that measures.
 func until(hold engine.Hold, before []metav1.Condition) Conditions {
 	reason := v1alpha1.ReasonOutsideWindow
-	if hold.Result == engine.ResultFrozen {
+	goesOn := "the migration is paused, and continues by itself"
+	switch hold.Result {
+	case engine.ResultFrozen:
 		reason = v1alpha1.ReasonFrozen
+	case engine.ResultMeasuring:
+		reason, goesOn = v1alpha1.ReasonMeasuring, "no process needs to run while the probes measure"
 	}
-	c := Conditions{Progressing: no(reason, "the migration is paused, and continues by itself"), Paused: yes(reason, hold.Cause)}
+	c := Conditions{Progressing: no(reason, goesOn), Paused: yes(reason, hold.Cause)}
 	if has(before, v1alpha1.ConditionDegraded, v1alpha1.ReasonBadWindows) {
 		c.Degraded = initial.Degraded
 	}

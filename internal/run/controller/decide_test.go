@@ -115,6 +115,8 @@ func TestDecide(t *testing.T) {
 			wanting(v1alpha1.DesireRollback)), Approvals: ann, Policy: sound}, Execute, ""},
 		{"needed a person at a command line", Situation{Migration: migration(inPhase(engine.PhaseNeedsPerson)), Approvals: ann, Policy: sound}, Execute, ""},
 		{"taken by a command line", Situation{Migration: migration(onTerminal, observing(0, ""), inPhase(engine.PhaseRunning))}, Tell, v1alpha1.ReasonHandedOver},
+		{"a guard that measures, begun by a command line", Situation{Migration: migration(onTerminal, observing(0, ""), heldBy(engine.ResultMeasuring))}, Tell,
+			"Measuring: the probes measure what others change, until `theseus guard stop`"},
 		{"taken before it began", Situation{Migration: migration(onTerminal, saying(Conditions{}))}, Tell, v1alpha1.ReasonHandedOver},
 		{"outside of its windows, before it began", Situation{Migration: migration(within("22:00-05:00 Europe/Berlin")), Approvals: ann, Policy: sound}, Tell,
 			"OutsideWindow: outside of its windows; the next window opens Fri 2026-01-02 22:00 CET (Europe/Berlin)"},
@@ -203,6 +205,7 @@ func TestConditions(t *testing.T) {
 		{engine.State{Phase: engine.PhasePaused, Held: engine.ResultOutsideWindow, Cause: "x"},
 			"Progressing=False OutsideWindow Paused=True OutsideWindow Degraded=False Healthy Complete=False NotYet "},
 		{engine.State{Phase: engine.PhasePaused, Held: engine.ResultFrozen, Cause: "x"}, "Progressing=False Frozen Paused=True Frozen Degraded=False Healthy Complete=False NotYet "},
+		{engine.State{Phase: engine.PhasePaused, Held: engine.ResultMeasuring, Cause: "x"}, "Progressing=False Measuring Paused=True Measuring Degraded=False Healthy Complete=False NotYet "},
 		{engine.State{Phase: engine.PhasePaused, Cause: "an upgrade"}, "Progressing=False Waiting Paused=True Hindered Degraded=False Healthy Complete=False NotYet "},
 		{engine.State{Phase: engine.PhaseNeedsPerson, Cause: "x"}, "Progressing=False Waiting Paused=False NotPaused Degraded=True NeedsPerson Complete=False NotYet "},
 	} {
