@@ -365,7 +365,7 @@ func refusing(resource string, code int) func(*store) {
 func TestMayBegin(t *testing.T) {
 	s, client := newStore(t)
 	held, refusal := "", errors.New("another migration has not ended")
-	r := &Run{Client: client, Plan: guardPlan(t), Begins: true, Holder: "ann@there/1", MayBegin: func(ctx context.Context) error {
+	r := &Run{Client: client, Plan: guardPlan(t), Dir: t.TempDir(), Begins: true, Holder: "ann@there/1", MayBegin: func(ctx context.Context) error {
 		holder, err := journal.HeldBy(ctx, Leases(client))
 		if holder != nil {
 			held = holder.Holder
