@@ -75,8 +75,12 @@ func goneSince(before, now []v1alpha1.Part) []v1alpha1.Part {
 		former := before[at]
 		part.Gone = slices.Clone(former.Gone)
 		again := former.Pod != part.Pod && part.Name != path.Host
-		if part.Since.After(former.Since) && !former.At.IsZero() && !again {
-			part.Gone = append(part.Gone, v1alpha1.Absence{From: former.At, To: part.Since})
+		if !part.Since.Equal(former.Since) && !former.At.IsZero() && !again {
+			from := former.At
+			if from.After(part.Since) { // the clock was set back: how long it was gone is not known
+				from = part.Since
+			}
+			part.Gone = append(part.Gone, v1alpha1.Absence{From: from, To: part.Since})
 			part.Gone = part.Gone[max(0, len(part.Gone)-maxGone):]
 		}
 	}

@@ -108,6 +108,7 @@ func TestGoneSince(t *testing.T) {
 	}{
 		{"it runs on", part("host", "a", 2, 10, was), part("host", "a", 2, 11), []v1alpha1.Absence{was}},
 		{"it restarted", part("host", "a", 2, 10, was), part("host", "a", 14, 15), []v1alpha1.Absence{was, {From: at(10), To: at(14)}}},
+		{"it restarted after the clock was set back", part("host", "a", 12, 20), part("host", "a", 5, 6), []v1alpha1.Absence{{From: at(5), To: at(5)}}},
 		{"its DaemonSet made another pod", part("host", "a", 2, 10), part("host", "b", 14, 15), []v1alpha1.Absence{{From: at(10), To: at(14)}}},
 		{"a probe pod restarted", part("old", "a", 2, 10), part("old", "a", 14, 15), []v1alpha1.Absence{{From: at(10), To: at(14)}}},
 		{"a probe pod was made again", part("old", "a", 2, 10), part("old", "b", 14, 15), nil},

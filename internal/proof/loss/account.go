@@ -133,9 +133,9 @@ func (a Account) stalls(reports []v1alpha1.ProbeReport, timeout time.Duration) *
 	return stalls
 }
 
-// restarted reports whether the source of a result had lost its earlier counts.
+// restarted reports whether the source of a result had lost its earlier counts. Its clock may have been set back meanwhile.
 func restarted(before, after v1alpha1.PathResult) bool {
-	return before.Sent > 0 && (after.Sent < before.Sent || after.Since.After(before.Since))
+	return before.Sent > 0 && (after.Sent < before.Sent || !after.Since.Equal(before.Since))
 }
 
 // baseline is the result from which a later one of its path counts: an earlier one, or nothing if the source

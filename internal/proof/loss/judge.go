@@ -329,7 +329,7 @@ func restartedProbers(evidence Evidence) map[v1alpha1.Endpoint]bool {
 	for node, now := range byNode(evidence.Now) {
 		for _, part := range now.Parts {
 			i := slices.IndexFunc(before[node].Parts, func(former v1alpha1.Part) bool { return former.Name == part.Name })
-			if i >= 0 && part.Since.After(before[node].Parts[i].Since) {
+			if i >= 0 && !part.Since.Equal(before[node].Parts[i].Since) {
 				probers[v1alpha1.Endpoint{Node: node, Network: part.Name}] = true
 			}
 		}

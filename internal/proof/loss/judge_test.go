@@ -114,6 +114,10 @@ func TestJudge(t *testing.T) {
 				w.now(0, 0).Since, w.now(0, 0).Sent, w.now(0, 0).Answered = after(12000), 300, 300
 			}, reason: "a>b restarted its count at 03:04:17: earlier losses are unknown",
 		}, {
+			name: "counts begun anew after the clock was set back", change: func(w *world) {
+				w.now(0, 0).Since = after(-60000)
+			}, reason: "a>b restarted its count at 03:03:05: earlier losses are unknown",
+		}, {
 			name: "more gaps than the report holds", change: func(w *world) { w.now(0, 0).Dropped = 2 },
 			reason: "a>b had 2 more gaps than its report holds",
 		}, {
