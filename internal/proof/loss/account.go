@@ -49,6 +49,19 @@ type PathAccount struct {
 	reported []time.Time // when the latest report with each of Results was written; zero if that is unknown
 }
 
+// Displaced is how many of Lost are in none of Gaps, since their gaps were dropped from all reports: nobody can say whether the
+// responders were stalled.
+func (p *PathAccount) Displaced() int64 {
+	if p.Hidden == 0 {
+		return 0
+	}
+	displaced := p.Lost
+	for _, gap := range p.Gaps {
+		displaced -= gap.Probes - gap.Excused
+	}
+	return max(0, displaced)
+}
+
 // Gap is a gap of an account.
 type Gap struct {
 	v1alpha1.Gap

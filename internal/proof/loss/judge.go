@@ -60,6 +60,9 @@ type Verdict struct {
 	Paths int
 	Counts
 	LongestGap time.Duration
+	// Displaced are lost probes that are not in Lost: with them, more were lost than is allowed, but they are in gaps that no report
+	// holds, so it is not known whether they are excused. Then the gate does not pass.
+	Displaced int64
 	// Restarted counts paths whose prober restarted: its losses since are known, but not those of the moment before.
 	Restarted int
 	// Bad names the worst paths, at most ten, with their figures.
@@ -99,6 +102,7 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 	stale := staleNodes(limits, evidence)
 	deltas := compare(limits, evidence)
 	sum(&verdict, deltas)
+	verdict.displace(limits, deltas)
 	if failure := failure(limits, &verdict, deltas); failure != "" {
 		verdict.Reason = failure
 		verdict.Waiting = verdict.Leaked == 0 && (evidence.behind(limits) || explainable(limits, deltas))
@@ -363,6 +367,18 @@ func sum(verdict *Verdict, deltas []delta) {
 	}
 }
 
+// displace takes out of Lost what alone is beyond the limit, and may be excused.
+func (v *Verdict) displace(limits Limits, deltas []delta) {
+	var displaced int64
+	for _, d := range deltas {
+		displaced += d.Displaced()
+	}
+	if v.Lost > limits.MaxLost && v.Lost-displaced <= limits.MaxLost {
+		v.Displaced = displaced
+		v.Lost -= displaced
+	}
+}
+
 func (d delta) String() string {
 	what := "lost"
 	if d.Denied {
@@ -386,6 +402,10 @@ func failure(limits Limits, verdict *Verdict, deltas []delta) string {
 			reason += "; at most " + count(limits.MaxLost) + " may be lost"
 		}
 		reasons = append(reasons, reason)
+	}
+	if verdict.Displaced > 0 {
+		reasons = append(reasons, fmt.Sprintf("%s lost probes are in gaps that the reports do not hold, as they had too many: it is not known whether their responders were stalled",
+			count(verdict.Displaced)))
 	}
 	for _, d := range deltas {
 		if d.unknown != "" {

@@ -213,3 +213,27 @@ func TestJudgeWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestJudgeDisplaced: losses whose gaps were dropped may be excused, so alone they prove nothing, and pass nothing.
+func TestJudgeDisplaced(t *testing.T) {
+	twelve := []v1alpha1.Gap{{From: after(12000), Millis: 120, Probes: 12}}
+	for name, test := range map[string]struct {
+		maxLost, answered int64
+		gaps              []v1alpha1.Gap
+		lost, displaced   int64
+		pass              bool
+	}{
+		"they alone":              {0, 1490, nil, 0, 10, false},
+		"with few others":         {12, 1478, twelve, 12, 10, false},
+		"the others are too many": {0, 1478, twelve, 22, 0, false},
+		"all are allowed":         {22, 1478, twelve, 22, 0, true},
+	} {
+		w := healthy()
+		w.now(0, 0).Answered, w.now(0, 0).Gaps, w.now(0, 0).Dropped = test.answered, test.gaps, 3
+		verdict := Judge(Limits{MaxLost: test.maxLost}, w.evidence)
+		if verdict.Lost != test.lost || verdict.Displaced != test.displaced || verdict.Pass != test.pass || verdict.Waiting ||
+			strings.Contains(verdict.Reason, "10 lost probes are in gaps that the reports do not hold") != (test.displaced > 0) {
+			t.Errorf("%s: %+v", name, verdict)
+		}
+	}
+}
