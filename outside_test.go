@@ -208,6 +208,7 @@ var unfuzzed = map[string]string{
 	"internal/preflight/check/checktest": "fixtures of tests",
 	"internal/run":                       "evidence that it wrote itself; the journal's records, which run/journal has",
 	"internal/run/engine":                "the journal's records, which run/journal has",
+	"internal/run/guarded/result":        "the journal's records, which run/journal has",
 	"internal/run/mirrored":              "plans, which FuzzRead of change/plan tries",
 	"internal/run/report":                "the journal's records, which run/journal has",
 	"internal/run/web/webtest":           "steps that it made itself, for tests",

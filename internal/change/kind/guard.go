@@ -61,3 +61,6 @@ func (g *Guard) Spares() bool { return false }
 // Foreign says whether the plan measures changes that are not its own, and of which it does not know what they change. Then the versions of the cluster may change
 // meanwhile.
 func (p *Plan) Foreign() bool { return p.Guarded != nil }
+
+// LossyBefore says whether a plan that measures foreign changes goes on although its baseline loses probes.
+func (p *Plan) LossyBefore() bool { return p.Guarded != nil && p.Guarded.LossyBefore }

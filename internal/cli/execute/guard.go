@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	guardplan "github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
@@ -18,10 +16,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cli/view"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded"
+	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
@@ -70,7 +68,7 @@ func guard(ctx context.Context, a *app.App, r *run.Run) error {
 	})
 	switch {
 	case err != nil:
-		return cmp.Or(resultOf(records).proven(r.Plan, err.Error(), exit.HintOf(err)), err)
+		return cmp.Or(proven(result.Of(r.Plan, records), err.Error(), exit.HintOf(err)), err)
 	case unread != nil:
 		return unknown(outcome, unread)
 	}
@@ -123,59 +121,20 @@ func stops(r *run.Run) (stopped func() bool) {
 	}
 }
 
-// result is what the journal says of a guarded change. Where others made it, ran is that of a command that succeeded.
-type result struct {
-	ran     *guarded.Ran
-	watched *guarded.Watched
-	// before and after are the answers of the gates.
-	before, after *engine.Verdict
-}
-
-// resultOf reads a journal.
-func resultOf(records []engine.Record) result {
-	var r result
-	for i := range records {
-		record := &records[i]
-		switch {
-		case record.Event == engine.GateAnswer && record.Step == guardplan.StepProbes:
-			r.before = record.Verdict
-		case record.Event == engine.GateAnswer && record.Step == guardplan.StepWatch:
-			r.after = record.Verdict
-		case record.Event == engine.Acted && !record.Undo && (record.Step == guardplan.StepCommand || record.Step == guardplan.StepChange):
-			r.ran = decoded[guarded.Ran](record.Data)
-		case record.Event == engine.Acted && !record.Undo && record.Step == guardplan.StepWatch:
-			r.watched = decoded[guarded.Watched](record.Data)
-		}
-	}
-	return r
-}
-
-// decoded is what an action answered; nil if it failed.
-func decoded[T any](data json.RawMessage) *T {
-	var value T
-	if len(data) == 0 || json.Unmarshal(data, &value) != nil {
-		return nil
-	}
-	return &value
-}
-
 // seen says where the measurements are.
 const seen = "theseus report -o report.html shows every path, with times"
 
 // proven is the error of a proven loss; nil if none is proven. wrong says what went wrong with the run itself, if anything did, and
 // hint what to do about it.
-func (r result) proven(p *plan.Plan, wrong, hint string) error {
-	if r.after == nil {
+func proven(r result.Result, wrong, hint string) error {
+	proof, why := r.Judge()
+	if proof != result.Lost {
 		return nil
 	}
-	lost, why := r.judge(p)
-	if !lost {
-		return nil
+	if r.Ran != nil && r.Ran.Failed() != "" {
+		why += "; and the command failed: " + r.Ran.Failed()
 	}
-	if r.ran != nil && r.ran.Failed() != "" {
-		why += "; and the command failed: " + r.ran.Failed()
-	}
-	advice := seen + worst(r.after)
+	advice := seen + worst(r.After)
 	if wrong != "" {
 		why += "; and what Theseus installed may still be there: " + wrong
 		advice = strings.TrimPrefix(hint+"; ", "; ") + advice
@@ -186,13 +145,13 @@ func (r result) proven(p *plan.Plan, wrong, hint string) error {
 // verdict prints the result of a guard, and is its error: a proven loss counts more than all else, then that the run did not end,
 // then a command that failed, then a proof that is missing. interrupted is true if the user ended the run early.
 func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool, records []engine.Record) error {
-	r, wrong := resultOf(records), ""
+	r, wrong := result.Of(p, records), ""
 	switch outcome.End {
 	case engine.EndDone, engine.EndRolledBack, engine.EndStopped: // everything is removed
 	default:
 		wrong = fmt.Sprintf("%s: %s", outcome.End, exit.Cause(outcome.Cause))
 	}
-	if err := r.proven(p, wrong, outcome.Hint); err != nil {
+	if err := proven(r, wrong, outcome.Hint); err != nil {
 		return err
 	}
 	switch {
@@ -200,7 +159,7 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 		return exit.Fail(exit.Stopped, "the report has what was measured until then: theseus report", "ended without a verdict; everything that was installed is removed")
 	case interrupted && outcome.End == engine.EndStopped:
 		return exit.Fail(exit.Interrupted, "the report has what was measured until then: theseus report", "interrupted; everything that was installed is removed")
-	case outcome.End == engine.EndRolledBack && r.ran == nil:
+	case outcome.End == engine.EndRolledBack && r.Ran == nil:
 		what := "the command was not run"
 		if p.Guarded.Others {
 			what = "the measuring did not begin"
@@ -210,61 +169,28 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 		return exit.Fail(exit.Unproven, seen, "not proven, and everything that was installed is removed: %s", exit.Cause(outcome.Cause))
 	case outcome.End != engine.EndDone:
 		return exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
-	case r.ran == nil || r.after == nil:
-		return exit.Fail(exit.Unproven, seen, "not proven: the journal does not have the result")
 	}
-	failed := r.ran.Failed()
-	_, why := r.judge(p)
-	more := strings.TrimSuffix(": "+why, ": ")
-	switch {
-	case r.ran.Interrupted || r.watched != nil && r.watched.Interrupted:
-		return exit.Fail(exit.Interrupted, seen, "interrupted; until then no loss is proven%s", more)
-	case failed != "" && !r.ran.Unknown:
-		return exit.Fail(exit.Failed, seen, "the command failed: %s; no loss is proven%s", failed, more)
-	case failed != "":
-		return exit.Fail(exit.Unproven, "check what the command did", "not proven: %s%s", failed, more)
-	case why != "":
+	switch proof, why := r.Judge(); {
+	case proof == result.Interrupted:
+		return exit.Fail(exit.Interrupted, seen, "interrupted; %s", why)
+	case proof == result.Failed:
+		return exit.Fail(exit.Failed, seen, "%s", why)
+	case proof == result.Unproven && r.Ran != nil && r.Ran.Unknown:
+		return exit.Fail(exit.Unproven, "check what the command did", "not proven: %s", why)
+	case proof == result.Unproven:
 		return exit.Fail(exit.Unproven, seen, "not proven: %s", why)
 	}
 	if a.Output != "json" {
 		cost := "nothing was lost"
-		if r.after.Lost > 0 {
+		if r.After.Lost > 0 {
 			cost = "no more was lost than --max-lost allows"
 		}
 		if !p.Guarded.Others {
 			cost = "the command succeeded, and " + cost
 		}
-		fmt.Fprintf(a.Out, "good: %s: %s\n", cost, r.after.Reason)
+		fmt.Fprintf(a.Out, "good: %s: %s\n", cost, r.After.Reason)
 	}
 	return nil
-}
-
-// longer is how much longer than any gap of a baseline with losses a gap must be, to be the command's.
-const longer = time.Second
-
-// judge says whether a loss is proven, and why; without a loss, why nothing is proven, empty if the result is good. Where the baseline
-// lost probes too, single losses prove nothing: a gap that is clearly longer than all before does, and so does an answer on a denied path.
-func (r result) judge(p *plan.Plan) (lost bool, why string) {
-	after := r.after
-	switch {
-	case after.Leaked > 0:
-		return true, after.Reason
-	case after.Lost > 0 && !after.Pass && p.Guarded.LossyBefore && r.before != nil && r.before.Lost > 0:
-		figures := fmt.Sprintf("%d of %d probes lost before the change, longest gap %.0f ms; %d of %d since, longest gap %.0f ms",
-			r.before.Lost, r.before.Sent, r.before.LongestGapMillis, after.Lost, after.Sent, after.LongestGapMillis)
-		return after.LongestGapMillis > r.before.LongestGapMillis+float64(longer.Milliseconds()), figures
-	case after.Lost > p.Change.MaxLost, after.Lost > 0 && after.LongestGapMillis > float64(joint.DefaultMaxGap.Milliseconds()):
-		return true, after.Reason
-	case !after.Pass:
-		return false, after.Reason
-	case r.watched == nil || !r.watched.Quiet:
-		why = "the network was not quiet when the watching ended"
-		if r.watched != nil && r.watched.Why != "" {
-			why += ": " + r.watched.Why
-		}
-		return false, why
-	}
-	return false, ""
 }
 
 // worst names the paths that lost most.
@@ -276,8 +202,8 @@ func worst(v *engine.Verdict) string {
 }
 
 // notBegun says what to do when the command was not run.
-func notBegun(g *kind.Guard, r result) string {
-	if r.before != nil && !r.before.Pass && r.before.Lost > 0 && !g.LossyBefore {
+func notBegun(g *kind.Guard, r result.Result) string {
+	if r.Before != nil && !r.Before.Pass && r.Before.Lost > 0 && !g.LossyBefore {
 		return "the network loses probes without the change: repair it first, or accept that with --baseline-loss-ok"
 	}
 	return "kubectl get pods,events -n " + v1alpha1.Namespace + " while the guard runs again shows why probes do not run"

@@ -13,11 +13,22 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/run/engine"
-	"github.com/theseus-cni/theseus/internal/run/guarded"
+	"github.com/theseus-cni/theseus/internal/run/guarded/result"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// planOf is a guard's plan, as far as its result goes.
+func planOf(guarded kind.Guard) *plan.Plan {
+	change := step.Step{ID: guardplan.StepCommand, Actions: []step.Action{{Op: step.Command}}}
+	if guarded.Others {
+		change = step.Step{ID: guardplan.StepChange, Actions: []step.Action{{Op: step.Await}}}
+	}
+	return &plan.Plan{Guarded: &guarded, Steps: []step.Step{{ID: guardplan.StepProbes, Gate: &step.Gate{Baseline: true}}, change,
+		{ID: guardplan.StepWatch, Gate: &step.Gate{Result: true}}}}
+}
+
 // journalOf is the journal of a guarded command, as far as its result goes.
-func journalOf(t *testing.T, before, after engine.Verdict, ran guarded.Ran, watched guarded.Watched) []engine.Record {
+func journalOf(t *testing.T, before, after engine.Verdict, ran result.Ran, watched result.Watched) []engine.Record {
 	t.Helper()
 	raw := func(value any) json.RawMessage {
 		data, err := json.Marshal(value)
@@ -40,14 +51,14 @@ func TestVerdict(t *testing.T) {
 	good := engine.Verdict{Pass: true, Sent: 100, Reason: "100 probes on 4 paths, none lost"}
 	lost := engine.Verdict{Sent: 100, Lost: 7, LongestGapMillis: 3000, Reason: "7 of 100 probes lost", Bad: []string{"a>b: 7 of 50 lost"}}
 	flaky := engine.Verdict{Pass: true, Sent: 100, Lost: 2, LongestGapMillis: 40, Reason: "2 lost, which is allowed"}
-	quiet := guarded.Watched{Quiet: true}
+	quiet := result.Watched{Quiet: true}
 	done, stopped := engine.Outcome{End: engine.EndDone}, engine.Outcome{End: engine.EndStopped}
 	stuck := engine.Outcome{End: engine.EndNeedsPerson, Cause: "a webhook; it is down", Hint: "repair it"}
 	for name, test := range map[string]struct {
 		outcome       engine.Outcome
 		before, after engine.Verdict
-		ran           guarded.Ran
-		watched       guarded.Watched
+		ran           result.Ran
+		watched       result.Watched
 		lossy         bool
 		maxLost       int64
 		interrupted   bool
@@ -55,18 +66,18 @@ func TestVerdict(t *testing.T) {
 		says          string
 	}{
 		"good":                 {outcome: done, before: good, after: good, watched: quiet, says: "good: the command succeeded"},
-		"failed":               {outcome: done, before: good, after: good, ran: guarded.Ran{Code: 3}, watched: quiet, code: exit.Failed, says: "exit code 3"},
-		"a signal":             {outcome: done, before: good, after: good, ran: guarded.Ran{Code: -1, Signal: "killed"}, watched: quiet, code: exit.Failed, says: "(killed)"},
+		"failed":               {outcome: done, before: good, after: good, ran: result.Ran{Code: 3}, watched: quiet, code: exit.Failed, says: "exit code 3"},
+		"a signal":             {outcome: done, before: good, after: good, ran: result.Ran{Code: -1, Signal: "killed"}, watched: quiet, code: exit.Failed, says: "(killed)"},
 		"lost":                 {outcome: done, before: good, after: lost, watched: quiet, code: exit.Lost, says: "a>b: 7 of 50 lost"},
-		"lost and failed":      {outcome: done, before: good, after: lost, ran: guarded.Ran{Code: 3}, watched: quiet, code: exit.Lost, says: "the command failed: it ended with exit code 3"},
-		"lost and interrupted": {outcome: done, before: good, after: lost, watched: guarded.Watched{Interrupted: true}, code: exit.Lost, says: "a loss is proven"},
+		"lost and failed":      {outcome: done, before: good, after: lost, ran: result.Ran{Code: 3}, watched: quiet, code: exit.Lost, says: "the command failed: it ended with exit code 3"},
+		"lost and interrupted": {outcome: done, before: good, after: lost, watched: result.Watched{Interrupted: true}, code: exit.Lost, says: "a loss is proven"},
 		"leaked":               {outcome: done, before: good, after: engine.Verdict{Leaked: 1, Reason: "1 got through"}, watched: quiet, code: exit.Lost, says: "1 got through"},
 		"allowed":              {outcome: done, before: good, after: flaky, watched: quiet, maxLost: 2, says: "good: the command succeeded, and no more was lost than --max-lost allows: 2 lost"},
 		"a long gap":           {outcome: done, before: good, after: lost, watched: quiet, maxLost: 10, code: exit.Lost, says: "7 of 100"},
 		"no evidence":          {outcome: done, before: good, after: engine.Verdict{Reason: "no fresh evidence: b"}, watched: quiet, code: exit.Unproven, says: "not proven: no fresh evidence: b"},
-		"not quiet":            {outcome: done, before: good, after: good, watched: guarded.Watched{Why: "b was silent"}, code: exit.Unproven, says: "was not quiet when the watching ended: b was silent"},
-		"interrupted":          {outcome: done, before: good, after: good, ran: guarded.Ran{Code: -1, Signal: "interrupt", Interrupted: true}, watched: quiet, code: exit.Interrupted, says: "no loss is proven\n"},
-		"unknown end":          {outcome: done, before: good, after: good, ran: guarded.Ran{Unknown: true}, watched: quiet, code: exit.Unproven, says: "how it ended is not known"},
+		"not quiet":            {outcome: done, before: good, after: good, watched: result.Watched{Why: "b was silent"}, code: exit.Unproven, says: "was not quiet when the watching ended: b was silent"},
+		"interrupted":          {outcome: done, before: good, after: good, ran: result.Ran{Code: -1, Signal: "interrupt", Interrupted: true}, watched: quiet, code: exit.Interrupted, says: "no loss is proven\n"},
+		"unknown end":          {outcome: done, before: good, after: good, ran: result.Ran{Unknown: true}, watched: quiet, code: exit.Unproven, says: "how it ended is not known"},
 		"lossy, as before":     {outcome: done, before: flaky, after: engine.Verdict{Sent: 900, Lost: 19, LongestGapMillis: 50}, watched: quiet, lossy: true, code: exit.Unproven, says: "2 of 100 probes lost before the change"},
 		"lossy, worse":         {outcome: done, before: flaky, after: lost, watched: quiet, lossy: true, code: exit.Lost, says: "a loss is proven"},
 		"needs a person":       {outcome: engine.Outcome{End: engine.EndNeedsPerson, Cause: "x"}, before: good, after: good, code: exit.NeedsPerson, says: "x"},
@@ -78,7 +89,7 @@ func TestVerdict(t *testing.T) {
 		"gave up":              {outcome: engine.Outcome{End: engine.EndRolledBack, Cause: "x"}, before: good, after: engine.Verdict{Reason: "?"}, code: exit.Unproven, says: "is removed: x"},
 	} {
 		var out bytes.Buffer
-		p := &plan.Plan{Guarded: &kind.Guard{LossyBefore: test.lossy}}
+		p := planOf(kind.Guard{LossyBefore: test.lossy})
 		p.Change.MaxLost = test.maxLost
 		err := verdict(&app.App{Streams: app.Streams{Out: &out}}, p, test.outcome, test.interrupted, journalOf(t, test.before, test.after, test.ran, test.watched))
 		if code := exit.Code(&out, err); code != test.code || !strings.Contains(out.String(), test.says) {
@@ -96,19 +107,19 @@ func TestVerdict(t *testing.T) {
 		"others, a hole":      {done, engine.Verdict{Reason: "a prober restarted"}, exit.Unproven, "not proven: a prober restarted"},
 		"others, rolled back": {stopped, engine.Verdict{}, exit.Stopped, "ended without a verdict; everything that was installed is removed"},
 	} {
-		records := journalOf(t, good, test.after, guarded.Ran{}, quiet)
+		records := journalOf(t, good, test.after, result.Ran{}, quiet)
 		if records[2].Step = guardplan.StepChange; test.outcome.End == engine.EndStopped {
 			records = records[:2]
 		}
 		var out bytes.Buffer
-		err := verdict(&app.App{Streams: app.Streams{Out: &out}}, &plan.Plan{Guarded: &kind.Guard{Others: true}}, test.outcome, false, records)
+		err := verdict(&app.App{Streams: app.Streams{Out: &out}}, planOf(kind.Guard{Others: true}), test.outcome, false, records)
 		if code := exit.Code(&out, err); code != test.code || !strings.Contains(out.String(), test.says) {
 			t.Errorf("%s: exit %d, want %d with %q:\n%s", name, code, test.code, test.says, out.String())
 		}
 	}
 	var out bytes.Buffer
 	before := lost
-	err := verdict(&app.App{}, &plan.Plan{Guarded: &kind.Guard{}}, engine.Outcome{End: engine.EndRolledBack, Cause: "the gate failed"}, false,
+	err := verdict(&app.App{}, planOf(kind.Guard{}), engine.Outcome{End: engine.EndRolledBack, Cause: "the gate failed"}, false,
 		[]engine.Record{{Event: engine.GateAnswer, Step: guardplan.StepProbes, Verdict: &before}})
 	if code := exit.Code(&out, err); code != exit.Unproven || !strings.Contains(out.String(), "--baseline-loss-ok") {
 		t.Errorf("a baseline that loses: exit %d: %s", code, out.String())

@@ -12,53 +12,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // look is the interval at which the measurements are read.
 const look = time.Second
-
-// Ran is how a command ended, for the journal. It does not have the command's output, which may hold credentials.
-type Ran struct {
-	// Code is the exit code; -1 if a signal ended the command, which Signal names.
-	Code   int    `json:"code"`
-	Signal string `json:"signal,omitempty"`
-	// Unknown is true if the process that ran the command ended before it.
-	Unknown bool `json:"unknown,omitempty"`
-	// Interrupted is true if the user ended it, and Killed if a loss did (--on-loss kill).
-	Interrupted bool `json:"interrupted,omitempty"`
-	Killed      bool `json:"killed,omitempty"`
-	// OnLoss is how the command ended that ran because of a loss; nil if none did.
-	OnLoss *Ran `json:"onLoss,omitempty"`
-	// Error says why the command could not be started.
-	Error string `json:"error,omitempty"`
-}
-
-// Failed says how a command failed; empty if it did not.
-func (r Ran) Failed() string {
-	switch {
-	case r.Error != "":
-		return r.Error
-	case r.Unknown:
-		return "how it ended is not known: theseus was stopped while it ran"
-	case r.Signal != "":
-		return "it was ended by a signal (" + r.Signal + ")"
-	case r.Code != 0:
-		return fmt.Sprintf("it ended with exit code %d", r.Code)
-	}
-	return ""
-}
-
-// Watched is how the watching after the command ended, for the journal.
-type Watched struct {
-	// Quiet is true if no probe was lost for as long as asked.
-	Quiet bool `json:"quiet"`
-	// Interrupted is true if the user ended the watching.
-	Interrupted bool `json:"interrupted,omitempty"`
-	// Why says what was not quiet.
-	Why    string `json:"why,omitempty"`
-	OnLoss *Ran   `json:"onLoss,omitempty"`
-}
 
 // Gate reads the measurements (kube.Gate).
 type Gate interface {
@@ -87,7 +46,7 @@ type Actor struct {
 	here bool
 	// reacted is true once a loss was said.
 	reacted bool
-	onLoss  *Ran
+	onLoss  *result.Ran
 }
 
 // running is a command with what was done to end it.
@@ -106,7 +65,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 	switch action.Op {
 	case step.Command:
 		if len(before) > 0 {
-			unknown, err := json.Marshal(Ran{Unknown: true})
+			unknown, err := json.Marshal(result.Ran{Unknown: true})
 			return engine.Observation{Done: true, Before: unknown}, err
 		}
 		return engine.Observation{Before: begun}, nil
@@ -122,7 +81,7 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 	case step.Command:
 		return a.command(ctx)
 	case step.Await:
-		return json.Marshal(Ran{}) // the run holds its step back until the user says that the changes have ended
+		return json.Marshal(result.Ran{}) // the run holds its step back until the user says that the changes have ended
 	case step.Watch:
 		return a.watch(ctx)
 	}
@@ -181,7 +140,7 @@ func (a *Actor) heed(glance kube.Glance) {
 		a.Say("running the command of --on-loss")
 		process, err := a.Start(a.Guard.OnLoss)
 		if err != nil {
-			a.onLoss = &Ran{Code: -1, Error: err.Error()}
+			a.onLoss = &result.Ran{Code: -1, Error: err.Error()}
 			a.Say("the command of --on-loss cannot be started: " + err.Error())
 			return
 		}
@@ -232,13 +191,13 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 		}
 		quiet := now.Sub(w.since) >= time.Duration(a.Guard.Quiet)
 		if quiet || !now.Before(end) {
-			return json.Marshal(Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss})
+			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss})
 		}
 		if err := a.Clock.Sleep(ctx, look); err != nil {
 			a.lock.Lock()
 			defer a.lock.Unlock()
 			if interrupted {
-				return json.Marshal(Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss})
+				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss})
 			}
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -98,7 +99,7 @@ func loses(lost int64) kube.Glance {
 
 // TestCommand: how a command ends is the answer, never an error, and its output comes line by line.
 func TestCommand(t *testing.T) {
-	for script, want := range map[string]Ran{
+	for script, want := range map[string]result.Ran{
 		"echo one; printf 'two\\rthree'": {},
 		"exit 3":                         {Code: 3},
 		"kill -TERM $$":                  {Code: -1, Signal: "terminated"},
@@ -107,7 +108,7 @@ func TestCommand(t *testing.T) {
 		`read -r _ _ _ _ _ session _ </proc/$$/stat; [ "$session" = $$ ] || exit 5`: {},
 	} {
 		a, out, _ := bench(kind.Guard{Command: []string{"sh", "-c", script}})
-		if got := do[Ran](t, a, step.Command); got != want {
+		if got := do[result.Ran](t, a, step.Command); got != want {
 			t.Errorf("%s: %+v, want %+v", script, got, want)
 		}
 		if strings.HasPrefix(script, "echo one") && !slices.Equal(out.lines, []string{"one", "two", "three"}) {
@@ -127,7 +128,7 @@ func TestCommandOnce(t *testing.T) {
 		t.Fatalf("at first: %+v, %v", first, err)
 	}
 	again, err := a.Observe(t.Context(), step.Action{Op: step.Command}, first.Before)
-	var ran Ran
+	var ran result.Ran
 	if err != nil || !again.Done || json.Unmarshal(again.Before, &ran) != nil || !ran.Unknown || ran.Failed() == "" {
 		t.Errorf("again: %+v, %v", again, err)
 	}
@@ -137,23 +138,23 @@ func TestCommandOnce(t *testing.T) {
 func TestOnLoss(t *testing.T) {
 	hangs := []string{"sh", "-c", "trap 'exit 9' TERM; sleep 60 & wait"}
 	a, out, _ := bench(kind.Guard{Command: hangs, Kill: true}, loses(2))
-	if got := do[Ran](t, a, step.Command); got != (Ran{Code: 9, Killed: true}) || !out.has("LOSS: lost") {
+	if got := do[result.Ran](t, a, step.Command); got != (result.Ran{Code: 9, Killed: true}) || !out.has("LOSS: lost") {
 		t.Errorf("kill: %+v, said %q", got, out.lines)
 	}
 	file := filepath.Join(t.TempDir(), "back")
 	waits := []string{"sh", "-c", "until [ -e " + file + " ]; do sleep 0.1; done"}
 	a, out, _ = bench(kind.Guard{Command: waits, OnLoss: []string{"sh", "-c", "echo back; touch " + file + "; exit 4"}}, loses(2))
-	got := do[Ran](t, a, step.Command)
+	got := do[result.Ran](t, a, step.Command)
 	if got.OnLoss == nil || got.OnLoss.Code != 4 || got.Code != 0 || !out.has("back") || !out.has("the command of --on-loss failed") {
 		t.Errorf("way back: %+v, said %q", got, out.lines)
 	}
 	short := []string{"sleep", "1.5"}
 	a, out, _ = bench(kind.Guard{Command: short, OnLoss: []string{"false"}}, kube.Glance{Verdict: engine.Verdict{Lost: 1}})
-	if got := do[Ran](t, a, step.Command); got.OnLoss != nil || len(out.lines) > 0 {
+	if got := do[result.Ran](t, a, step.Command); got.OnLoss != nil || len(out.lines) > 0 {
 		t.Errorf("not proven: %+v, said %q", got, out.lines)
 	}
 	a, out, _ = bench(kind.Guard{Command: short, LossyBefore: true}, loses(2))
-	if do[Ran](t, a, step.Command); out.has("LOSS") {
+	if do[result.Ran](t, a, step.Command); out.has("LOSS") {
 		t.Errorf("accepted before: said %q", out.lines)
 	}
 }
@@ -162,7 +163,7 @@ func TestOnLoss(t *testing.T) {
 func TestOnLossOnce(t *testing.T) {
 	guard := kind.Guard{OnLoss: []string{"echo", "back"}, Quiet: step.Duration(time.Second), AtMost: step.Duration(time.Minute)}
 	a, out, _ := bench(guard, loses(2))
-	if got := do[Watched](t, a, step.Watch); got.OnLoss != nil || out.has("back") || !out.has("LOSS: lost") || !out.has("is not run") {
+	if got := do[result.Watched](t, a, step.Watch); got.OnLoss != nil || out.has("back") || !out.has("LOSS: lost") || !out.has("is not run") {
 		t.Errorf("%+v, said %q", got, out.lines)
 	}
 }
@@ -198,7 +199,7 @@ func TestInterrupt(t *testing.T) {
 		clock.now = clock.now.Add(bounce)
 		a.Interrupt()
 	}()
-	if got := do[Ran](t, a, step.Command); got != (Ran{Code: -1, Signal: "killed", Interrupted: true}) {
+	if got := do[result.Ran](t, a, step.Command); got != (result.Ran{Code: -1, Signal: "killed", Interrupted: true}) {
 		t.Errorf("%+v", got)
 	}
 	clock.now = clock.now.Add(bounce)
@@ -231,12 +232,12 @@ func TestWatch(t *testing.T) {
 	guard := kind.Guard{Quiet: step.Duration(5 * time.Second), AtMost: step.Duration(time.Minute)}
 	a, _, clock := bench(guard, kube.Glance{}, loses(1), loses(1), loses(4))
 	begun := clock.now
-	if got := do[Watched](t, a, step.Watch); !got.Quiet || !strings.Contains(got.Why, "3 probes were lost") || clock.now.Sub(begun) != 8*time.Second {
+	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || !strings.Contains(got.Why, "3 probes were lost") || clock.now.Sub(begun) != 8*time.Second {
 		t.Errorf("after %s: %+v", clock.now.Sub(begun), got)
 	}
 	a, _, _ = bench(guard, kube.Glance{Reports: map[string]int64{"n": 7}})
 	a.Guard.Quiet = step.Duration(20 * time.Second)
-	if got := do[Watched](t, a, step.Watch); got.Quiet || !strings.Contains(got.Why, "n has reported nothing for") {
+	if got := do[result.Watched](t, a, step.Watch); got.Quiet || !strings.Contains(got.Why, "n has reported nothing for") {
 		t.Errorf("a silent node: %+v", got)
 	}
 	a, _, clock = bench(guard, kube.Glance{}, loses(1))
@@ -247,12 +248,12 @@ func TestWatch(t *testing.T) {
 		return start(command)
 	}
 	begun = clock.now
-	if got := do[Watched](t, a, step.Watch); !got.Quiet || got.OnLoss == nil || clock.now.Sub(begun) != time.Hour+6*time.Second {
+	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || got.OnLoss == nil || clock.now.Sub(begun) != time.Hour+6*time.Second {
 		t.Errorf("a long command of --on-loss: after %s: %+v", clock.now.Sub(begun), got)
 	}
 	a, _, clock = bench(guard)
 	clock.slept = func() { a.Interrupt() }
-	if got := do[Watched](t, a, step.Watch); got.Quiet || !got.Interrupted {
+	if got := do[result.Watched](t, a, step.Watch); got.Quiet || !got.Interrupted {
 		t.Errorf("interrupted: %+v", got)
 	}
 }

@@ -9,13 +9,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 )
 
 // Process is a command that was started.
 type Process interface {
 	// Ended is closed when the command has ended. Then Ran says how.
 	Ended() <-chan struct{}
-	Ran() Ran
+	Ran() result.Ran
 	// Interrupt sends SIGINT, End SIGTERM and, after a while, SIGKILL, and Kill SIGKILL, to the command and all that it started. The
 	// error says that the signal was not sent.
 	Interrupt() error
@@ -52,7 +54,7 @@ func Here(in io.Reader, line func(string)) Starter {
 			defer close(p.ended)
 			err := p.cmd.Wait()
 			out.flush()
-			p.ran = Ran{Code: p.cmd.ProcessState.ExitCode()}
+			p.ran = result.Ran{Code: p.cmd.ProcessState.ExitCode()}
 			if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 				p.ran.Signal = status.Signal().String()
 			}
@@ -68,11 +70,11 @@ func Here(in io.Reader, line func(string)) Starter {
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
-	ran   Ran
+	ran   result.Ran
 }
 
 func (p *process) Ended() <-chan struct{} { return p.ended }
-func (p *process) Ran() Ran               { return p.ran }
+func (p *process) Ran() result.Ran        { return p.ran }
 func (p *process) Interrupt() error       { return p.signal(syscall.SIGINT) }
 func (p *process) Kill() error            { return p.signal(syscall.SIGKILL) }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -199,7 +200,7 @@ func TestRunAgain(t *testing.T) {
 	}
 	unknown := 0
 	for _, r := range all {
-		var ran Ran
+		var ran result.Ran
 		if r.Event == engine.Acted && r.Step == guard.StepCommand && json.Unmarshal(r.Data, &ran) == nil && ran.Unknown {
 			unknown++
 		}

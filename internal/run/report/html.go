@@ -22,7 +22,6 @@ type page struct {
 	Model
 	Style    template.CSS
 	Script   template.JS
-	Word     string
 	Figures  []figure
 	Timeline *timeline
 	Matrix   *matrix
@@ -61,7 +60,7 @@ func HTML(m Model) ([]byte, error) {
 }
 
 func newPage(m Model) *page {
-	p := &page{Model: m, Style: template.CSS(pageCSS), Script: template.JS(pageJS), Word: word(m.Verdict.Level),
+	p := &page{Model: m, Style: template.CSS(pageCSS), Script: template.JS(pageJS),
 		Figures: figures(m), Timeline: newTimeline(m), Matrix: newMatrix(m), Networks: newNetworks(m), Runbook: chapters(m)}
 	p.Troubled, p.TroubledCut = worstIncidents(m.Incidents, maxIncidentRows)
 	p.Listed, p.ListedCut = worstGaps(m)

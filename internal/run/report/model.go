@@ -106,6 +106,8 @@ type Accepted struct {
 // Verdict is the report in one line.
 type Verdict struct {
 	Level Level `json:"level"`
+	// Word is the level in words, for the page.
+	Word string `json:"-"`
 	// Title is a few words, Line the whole sentence with the figures.
 	Title string `json:"title"`
 	Line  string `json:"line"`

@@ -1,0 +1,204 @@
+// Package result says what the journal of a plan that measures foreign changes proves. The exit code of the command line and the report
+// both say it, and so they say the same. It is pure.
+package result
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Ran is how a command ended, for the journal. It does not have the command's output, which may hold credentials.
+type Ran struct {
+	// Code is the exit code; -1 if a signal ended the command, which Signal names.
+	Code   int    `json:"code"`
+	Signal string `json:"signal,omitempty"`
+	// Unknown is true if the process that ran the command ended before it.
+	Unknown bool `json:"unknown,omitempty"`
+	// Interrupted is true if the user ended it, and Killed if a loss did (--on-loss kill).
+	Interrupted bool `json:"interrupted,omitempty"`
+	Killed      bool `json:"killed,omitempty"`
+	// OnLoss is how the command ended that ran because of a loss; nil if none did.
+	OnLoss *Ran `json:"onLoss,omitempty"`
+	// Error says why the command could not be started.
+	Error string `json:"error,omitempty"`
+}
+
+// Failed says how a command failed; empty if it did not.
+func (r Ran) Failed() string {
+	switch {
+	case r.Error != "":
+		return r.Error
+	case r.Unknown:
+		return "how it ended is not known: theseus was stopped while it ran"
+	case r.Signal != "":
+		return "it was ended by a signal (" + r.Signal + ")"
+	case r.Code != 0:
+		return fmt.Sprintf("it ended with exit code %d", r.Code)
+	}
+	return ""
+}
+
+// Watched is how the watching after the command ended, for the journal.
+type Watched struct {
+	// Quiet is true if no probe was lost for as long as asked.
+	Quiet bool `json:"quiet"`
+	// Interrupted is true if the user ended the watching.
+	Interrupted bool `json:"interrupted,omitempty"`
+	// Why says what was not quiet.
+	Why    string `json:"why,omitempty"`
+	OnLoss *Ran   `json:"onLoss,omitempty"`
+}
+
+// Result is what the journal says of a guarded change. A field is nil while the journal does not have it.
+type Result struct {
+	// Ran is how the command ended; where others made the change, that of a command that succeeded.
+	Ran     *Ran
+	Watched *Watched
+	// Before and After are the last answers of the gates: of the baseline, and of the result.
+	Before, After *engine.Verdict
+
+	maxLost     int64
+	lossyBefore bool
+}
+
+// Of reads the journal of a plan that measures foreign changes.
+func Of(p *plan.Plan, records []engine.Record) Result {
+	r := Result{maxLost: p.Change.MaxLost, lossyBefore: p.LossyBefore()}
+	var before, after, ran string
+	for i := range p.Steps {
+		one := &p.Steps[i]
+		switch {
+		case one.Gate != nil && one.Gate.Baseline:
+			before = one.ID
+		case one.Gate != nil && one.Gate.Result:
+			after = one.ID
+		case one.Awaits() || len(one.Actions) > 0 && one.Actions[0].Op == step.Command:
+			ran = one.ID
+		}
+	}
+	for i := range records {
+		record := &records[i]
+		switch done := record.Event == engine.Acted && !record.Undo; {
+		case record.Step == "":
+		case record.Event == engine.GateAnswer && record.Step == before:
+			r.Before = record.Verdict
+		case record.Event == engine.GateAnswer && record.Step == after:
+			r.After = record.Verdict
+		case done && record.Step == ran:
+			r.Ran = decoded[Ran](record.Data)
+		case done && record.Step == after:
+			r.Watched = decoded[Watched](record.Data)
+		}
+	}
+	return r
+}
+
+// decoded is what an action answered; nil if it failed.
+func decoded[T any](data json.RawMessage) *T {
+	var value T
+	if len(data) == 0 || json.Unmarshal(data, &value) != nil {
+		return nil
+	}
+	return &value
+}
+
+// Proof is what a result proves.
+type Proof string
+
+// The proofs. Of several, the first counts.
+const (
+	// Lost: a loss is proven.
+	Lost Proof = "lost"
+	// Interrupted: the user ended the command or the watching.
+	Interrupted Proof = "interrupted"
+	// Failed: the command failed.
+	Failed Proof = "failed"
+	// Unproven: there is no proof that nothing was lost.
+	Unproven Proof = "not proven"
+	// Good: no more was lost than is allowed.
+	Good Proof = "good"
+)
+
+// Judge says what the result proves, and why; empty if it is good.
+func (r Result) Judge() (proof Proof, why string) {
+	if r.After == nil {
+		return Unproven, "the journal does not have the result"
+	}
+	lost, why := r.loss()
+	if lost {
+		return Lost, why
+	}
+	if r.Ran == nil {
+		return Unproven, "the journal does not have the result"
+	}
+	more := ""
+	if why != "" {
+		more = ": " + why
+	}
+	failed := r.Ran.Failed()
+	switch {
+	case r.Ran.Interrupted || r.Watched != nil && r.Watched.Interrupted:
+		return Interrupted, "until then no loss is proven" + more
+	case failed != "" && !r.Ran.Unknown:
+		return Failed, fmt.Sprintf("the command failed: %s; no loss is proven%s", failed, more)
+	case failed != "":
+		return Unproven, failed + more
+	case why != "":
+		return Unproven, why
+	}
+	return Good, ""
+}
+
+// longer is how much longer than any gap of a baseline with losses a gap must be, to be the command's.
+const longer = time.Second
+
+// loss says whether a loss is proven, and why; without a loss, why nothing is proven, empty if the measurements are good. Where the
+// baseline lost probes too, single losses prove nothing: a gap that is clearly longer than all before does, and so does an answer on a
+// denied path.
+func (r Result) loss() (lost bool, why string) {
+	after := r.After
+	switch {
+	case after.Leaked > 0:
+		return true, after.Reason
+	case after.Lost > 0 && !after.Pass && r.lossyBefore && r.Before != nil && r.Before.Lost > 0:
+		figures := fmt.Sprintf("%d of %d probes lost before the change, longest gap %.0f ms; %d of %d since, longest gap %.0f ms",
+			r.Before.Lost, r.Before.Sent, r.Before.LongestGapMillis, after.Lost, after.Sent, after.LongestGapMillis)
+		return after.LongestGapMillis > r.Before.LongestGapMillis+float64(longer.Milliseconds()), figures
+	case beyond(after.Lost, r.maxLost, after.LongestGapMillis):
+		return true, after.Reason
+	case !after.Pass:
+		return false, after.Reason
+	case r.Watched == nil || !r.Watched.Quiet:
+		why = "the network was not quiet when the watching ended"
+		if r.Watched != nil && r.Watched.Why != "" {
+			why += ": " + r.Watched.Why
+		}
+		return false, why
+	}
+	return false, ""
+}
+
+// beyond reports whether losses are more than is allowed. Lengths are in ms.
+func beyond(lost, maxLost int64, longestGap float64) bool {
+	return lost > maxLost || lost > 0 && longestGap > float64(joint.DefaultMaxGap.Milliseconds())
+}
+
+// Beyond reports whether what was measured until now, with the baseline, is a loss already. The longest gap is in ms. Before a baseline
+// has passed, and where it lost probes and that was accepted, nothing is one but an answer on a denied path.
+func (r Result) Beyond(lost, leaked int64, longestGap float64) bool {
+	switch {
+	case r.Before == nil || !r.Before.Pass:
+		return false
+	case leaked > 0:
+		return true
+	case r.lossyBefore && r.Before.Lost > 0:
+		return false
+	}
+	return beyond(lost-r.Before.Lost, r.maxLost, longestGap)
+}
