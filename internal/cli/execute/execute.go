@@ -64,16 +64,8 @@ func New(a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan, be
 			return admission.Alone(ctx, admission.Request{Client: r.Client, Plan: p, Holder: journal.Holder(), Version: a.Version, Waiting: a.Waiting})
 		}
 	}
-	var takes func() bool
-	if p.Guarded != nil {
-		r.Command = func(own engine.Actor, gate *kube.Gate) engine.Actor {
-			actor := guarding(a, r, own, gate)
-			takes = actor.Interrupt
-			return actor
-		}
-	}
 	r.Stoppable = func(at *run.Flight) (<-chan struct{}, func()) {
-		stopping := &interrupt.Run{Stop: make(chan struct{}), Say: r.View.Say, Flight: at.String, Takes: takes}
+		stopping := &interrupt.Run{Stop: make(chan struct{}), Say: r.View.Say, Flight: at.String}
 		return stopping.Stop, a.Signals.During(stopping)
 	}
 	if p.Mirror != nil {

@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	guardplan "github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cli/view"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -23,14 +25,59 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// guarding is the actor that runs the command of a plan here. A terminal is no input for the command: it shows the run.
-func guarding(a *app.App, r *run.Run, own engine.Actor, gate *kube.Gate) *guarded.Actor {
+// told is a view whose records someone else gets too.
+type told struct {
+	run.View
+	learn func(engine.Record)
+}
+
+func (t told) Past(records []engine.Record) {
+	for _, r := range records {
+		t.learn(r)
+	}
+	t.View.Past(records)
+}
+
+func (t told) Record(r engine.Record) {
+	t.learn(r)
+	t.View.Record(r)
+}
+
+// guarding lets a run carry out here what its plan guards: the actor that runs the command takes the signals that are for it. A
+// terminal is no input for the command: it shows the run. stopped says whether the user has stopped the run: it may end as interrupted
+// for other reasons too, such as a lost lock.
+func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool) {
 	var in io.Reader
 	if _, terminal := a.Terminal(); !terminal {
 		in = a.In
 	}
-	return &guarded.Actor{Actor: own, Guard: *r.Plan.Guarded, MaxLost: r.Plan.Change.MaxLost, Gate: gate, Clock: run.Clock{},
-		Start: guarded.Here(in, r.View.Output), Say: r.View.Say}
+	actor := &guarded.Actor{Guard: *r.Plan.Guarded, MaxLost: r.Plan.Change.MaxLost, Clock: run.Clock{}, Result: guardplan.StepWatch,
+		Start: guarded.Here(in, shown.Output), Say: shown.Say}
+	r.View = told{shown, actor.Learn}
+	r.Command = func(own engine.Actor, gate *kube.Gate) engine.Actor {
+		actor.Actor, actor.Gate = own, gate
+		return actor
+	}
+	var stop chan struct{}
+	r.Stoppable = func(at *run.Flight) (<-chan struct{}, func()) {
+		stop = make(chan struct{})
+		return stop, a.Signals.During(&interrupt.Run{Stop: stop, Say: shown.Say, Flight: at.String, Takes: actor.Interrupt})
+	}
+	return func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+// stands reports whether a guard that was interrupted is left as it is: others change the cluster, the baseline is taken, and there is
+// no verdict yet. What was measured for days is not thrown away: the agents measure on without a process.
+func stands(p *plan.Plan, state engine.State) bool {
+	begun, watch := state.Find(guardplan.StepProbes), state.Find(guardplan.StepWatch)
+	return p.Guarded.Others && !state.Undoing && begun != nil && begun.Done && (watch == nil || watch.Verdict == nil)
 }
 
 // guard runs a plan that guards a command, and turns its result into the exit code. An interrupt between the command and the end
@@ -41,10 +88,15 @@ func guard(ctx context.Context, a *app.App, r *run.Run) error {
 		return err
 	}
 	view := view.New(a, r.Plan)
-	r.Dir, r.View = dir, view
-	stop, client := stops(r), r.Client
+	r.Dir = dir
+	stop, client := guarding(a, r, view), r.Client
 	outcome, err := r.Execute(ctx)
 	interrupted := err == nil && outcome.End == engine.EndInterrupted && stop()
+	if interrupted && r.Desire == v1alpha1.DesireRun && stands(r.Plan, outcome.State) {
+		view.Close()
+		return exit.Fail(exit.Interrupted, "theseus guard stop --guard "+r.Plan.Name+" gives the verdict, and removes what was installed",
+			"interrupted without a verdict; nothing was removed, and %s measures on", r.Plan.Name)
+	}
 	if interrupted {
 		view.Say("removing what was installed; interrupt again to stop at once")
 		r.Begins, r.Head, r.Client = false, "", client // each run has a lock of its own, which fences its client
@@ -99,26 +151,6 @@ func unknown(outcome engine.Outcome, unread error) error {
 		return exit.Fail(exit.Unproven, "theseus report shows the result when the API server answers", "not proven: %s: %w", unseen, unread)
 	}
 	return exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s; and %s: %w", outcome.End, exit.Cause(outcome.Cause), unseen, unread)
-}
-
-// stops returns a function that says whether the user has stopped the run: a run ends as interrupted for other reasons too, such as
-// a lost lock.
-func stops(r *run.Run) (stopped func() bool) {
-	var stop <-chan struct{}
-	stoppable := r.Stoppable
-	r.Stoppable = func(at *run.Flight) (<-chan struct{}, func()) {
-		var done func()
-		stop, done = stoppable(at)
-		return stop, done
-	}
-	return func() bool {
-		select {
-		case <-stop:
-			return true
-		default:
-			return false
-		}
-	}
 }
 
 // seen says where the measurements are.

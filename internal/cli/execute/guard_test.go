@@ -5,13 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	guardplan "github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/interrupt"
+	"github.com/theseus-cni/theseus/internal/cli/view"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -134,5 +141,78 @@ func TestUnknown(t *testing.T) {
 		if code := exit.Code(&out, unknown(engine.Outcome{End: end, Hint: "h"}, errors.New("refused"))); code != want || !strings.Contains(out.String(), "cannot be read: refused\nhint: ") {
 			t.Errorf("%s: exit %d, want %d: %s", end, code, want, out.String())
 		}
+	}
+}
+
+// TestStands: an interrupted guard of changes by others is left as it is from the baseline on, until there is a verdict; a guard of a
+// command never.
+func TestStands(t *testing.T) {
+	baseline := []engine.StepState{{ID: guardplan.StepProbes, Done: true}}
+	watching := append(baseline, engine.StepState{ID: guardplan.StepWatch})
+	for name, test := range map[string]struct {
+		others bool
+		state  engine.State
+		want   bool
+	}{
+		"no baseline yet":  {true, engine.State{Steps: []engine.StepState{{ID: guardplan.StepProbes}}}, false},
+		"measures":         {true, engine.State{Steps: baseline}, true},
+		"watches":          {true, engine.State{Steps: watching}, true},
+		"has a verdict":    {true, engine.State{Steps: append(baseline, engine.StepState{ID: guardplan.StepWatch, Verdict: &engine.Verdict{}})}, false},
+		"is being removed": {true, engine.State{Steps: baseline, Undoing: true}, false},
+		"a command":        {false, engine.State{Steps: watching}, false},
+	} {
+		if got := stands(planOf(kind.Guard{Others: test.others}), test.state); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// safe is a buffer for several goroutines.
+type safe struct {
+	lock sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *safe) Write(data []byte) (int, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.text.Write(data)
+}
+
+func (s *safe) String() string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.text.String()
+}
+
+// TestGuardingInterrupted: a signal while the gate of the result measures is taken, and does not stop the run; one before the watching
+// begins stops it.
+func TestGuardingInterrupted(t *testing.T) {
+	for name, test := range map[string]struct {
+		past    []engine.Record
+		stopped bool
+	}{
+		"before the watching": {[]engine.Record{{Event: engine.StepBegan, Step: guardplan.StepChange}}, true},
+		"the gate measures": {[]engine.Record{{Event: engine.StepBegan, Step: guardplan.StepWatch}, {Event: engine.Acted, Step: guardplan.StepWatch},
+			{Event: engine.GateAsked, Step: guardplan.StepWatch}}, false},
+	} {
+		out := &safe{}
+		a := &app.App{Streams: app.Streams{Out: out, Err: out}, Signals: &interrupt.Signals{Err: out}}
+		p := planOf(kind.Guard{Others: true})
+		r := New(a, nil, mirror.Access{}, p, false)
+		stopped := guarding(a, r, view.New(a, p))
+		r.View.Past(test.past)
+		ctx, release := a.Signals.Catch(t.Context())
+		_, done := r.Stoppable(run.NewFlight(p))
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(10 * time.Second); (!strings.Contains(out.String(), "interrupted") || stopped() != test.stopped) && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if done(); stopped() != test.stopped || ctx.Err() != nil {
+			t.Errorf("%s: stopped %v: %s", name, stopped(), out.String())
+		}
+		release()
 	}
 }

@@ -35,11 +35,17 @@ type Actor struct {
 	Start   Starter
 	// Say gets messages that a person must not miss.
 	Say func(string)
+	// Result is the step that watches, and whose gate is the result.
+	Result string
 
 	lock sync.Mutex
 	// running is the command, way that of --on-loss, and cut ends the watching; nil when there is none.
 	running, way *running
 	cut          func()
+	// stage is how far the step of the result is. ended is true once the user has ended the watching, and pressed once an interrupt
+	// was taken while the gate measured.
+	stage          stage
+	ended, pressed bool
 	// taken is when the last interrupt was acted on.
 	taken time.Time
 	// here is true if this process started the command. Only then it reacts to a loss: an earlier process may have done so already.
@@ -47,6 +53,30 @@ type Actor struct {
 	// reacted is true once a loss was said.
 	reacted bool
 	onLoss  *result.Ran
+}
+
+// stage is how far the step of the result is.
+type stage int
+
+const (
+	elsewhere stage = iota // another step, or the gate has answered
+	watching
+	measuring // the watching has ended, and the gate has not answered
+)
+
+// Learn follows the journal.
+func (a *Actor) Learn(r engine.Record) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	switch {
+	case r.Event == engine.RollingBack, r.Event == engine.GateAnswer:
+		a.stage = elsewhere
+	case r.Step != a.Result || r.Undo:
+	case r.Event == engine.StepBegan:
+		a.stage = watching
+	case r.Event == engine.Acted && a.stage == watching:
+		a.stage = measuring
+	}
 }
 
 // running is a command with what was done to end it.
@@ -172,8 +202,9 @@ const silence = 5 * time.Second
 func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	interrupted := false
-	a.set(nil, func() { interrupted = true; cut() })
+	if !a.cuts(cut) {
+		return json.Marshal(result.Watched{Interrupted: true, OnLoss: a.onLoss})
+	}
 	defer a.set(nil, nil)
 	w := watcher{since: a.Clock.Now(), heard: map[string]heard{}}
 	for end := w.since.Add(time.Duration(a.Guard.AtMost)); ; {
@@ -196,7 +227,7 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 		if err := a.Clock.Sleep(ctx, look); err != nil {
 			a.lock.Lock()
 			defer a.lock.Unlock()
-			if interrupted {
+			if a.ended {
 				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss})
 			}
 			return nil, err
@@ -245,11 +276,20 @@ func (a *Actor) set(one *running, cut func()) {
 	a.running, a.cut = one, cut
 }
 
+// cuts sets how the watching is ended; false if the user has ended it before it began.
+func (a *Actor) cuts(cut func()) bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.cut = cut
+	return !a.ended
+}
+
 // bounce is how soon after an interrupt another one counts as the same: a shell and the kernel both send SIGHUP when a terminal closes.
 const bounce = time.Second
 
-// Interrupt ends what runs here: a command at the first call, by SIGINT, and at the second by SIGKILL; the watching at once. It reports
-// false if there is nothing to end, or nothing more to try: then the run itself is to be interrupted.
+// Interrupt ends what runs here: a command at the first call, by SIGINT, and at the second by SIGKILL; the watching at once. Then the
+// gate still answers, and one more interrupt is taken until it has. It reports false if there is nothing to end, or nothing more to
+// try: then the run itself is to be interrupted.
 func (a *Actor) Interrupt() bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -263,10 +303,15 @@ func (a *Actor) Interrupt() bool {
 		took = a.end(a.way, "the command of --on-loss")
 	case a.running != nil:
 		took = a.end(a.running, "the command")
-	case a.cut != nil:
-		a.Say("interrupted: the watching ends here")
-		a.cut()
-		a.cut = nil
+	case !a.ended && (a.cut != nil || a.stage == watching):
+		a.ended = true
+		a.Say("interrupted: the watching ends here, and the verdict follows")
+		if a.cut != nil {
+			a.cut()
+		}
+	case !a.pressed && a.stage != elsewhere:
+		a.pressed = true
+		a.Say("interrupted: the verdict follows when the gate has new measurements; interrupt again to end without a verdict")
 	default:
 		took = false
 	}

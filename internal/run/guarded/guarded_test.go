@@ -227,6 +227,36 @@ func TestInterruptHelpless(t *testing.T) {
 	}
 }
 
+// TestInterruptResult: once the watching has begun, an interrupt ends the watching, even before its first look, and another one is taken
+// while the gate measures; the next is for the run, as is one when the gate has answered.
+func TestInterruptResult(t *testing.T) {
+	a, out, clock := bench(kind.Guard{Quiet: step.Duration(time.Hour), AtMost: step.Duration(time.Hour)})
+	a.Result = "watch"
+	interrupt := func() bool {
+		clock.now = clock.now.Add(bounce)
+		return a.Interrupt()
+	}
+	a.Learn(engine.Record{Event: engine.StepBegan, Step: "command"})
+	if interrupt() {
+		t.Error("an interrupt was taken before the watching")
+	}
+	a.Learn(engine.Record{Event: engine.StepBegan, Step: "watch"})
+	if !interrupt() || !out.has("the watching ends here, and the verdict follows") {
+		t.Errorf("said %q", out.lines)
+	}
+	if got := do[result.Watched](t, a, step.Watch); got != (result.Watched{Interrupted: true}) {
+		t.Errorf("%+v", got)
+	}
+	a.Learn(engine.Record{Event: engine.Acted, Step: "watch"})
+	if !interrupt() || !out.has("interrupt again to end without a verdict") || interrupt() {
+		t.Errorf("said %q", out.lines)
+	}
+	a.pressed = false
+	if a.Learn(engine.Record{Event: engine.GateAnswer, Step: "watch", Verdict: &engine.Verdict{}}); interrupt() {
+		t.Error("an interrupt was taken after the verdict")
+	}
+}
+
 // TestWatch: it ends when nothing was lost for a while, at a bound, or by an interrupt; a silent node is not quiet.
 func TestWatch(t *testing.T) {
 	guard := kind.Guard{Quiet: step.Duration(5 * time.Second), AtMost: step.Duration(time.Minute)}

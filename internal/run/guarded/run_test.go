@@ -119,6 +119,60 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// presses is a gate during whose measurements the user interrupts.
+type presses struct {
+	asks
+	interrupt func()
+}
+
+func (p presses) Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (engine.Verdict, error) {
+	if gate.Result {
+		p.interrupt()
+	}
+	if err := heed(ctx); err != nil {
+		return engine.Verdict{}, err
+	}
+	return p.asks.Ask(ctx, gate, heed)
+}
+
+// TestInterruptedGate: an interrupt while the gate of the result measures does not discard the verdict, in the process that watched and
+// in one that continues.
+func TestInterruptedGate(t *testing.T) {
+	lost := engine.Verdict{Lost: 3, Reason: "3 lost"}
+	p, _ := guardOf(t, kind.Guard{})
+	records := &journal.Memory{}
+	run := func(press func(a *Actor, stop chan struct{})) engine.Outcome {
+		a, _, clock := bench(*p.Guarded)
+		a.Actor, a.Result = done{}, guard.StepWatch
+		past, _ := records.Records(t.Context())
+		for _, r := range past {
+			a.Learn(r)
+		}
+		stop := make(chan struct{})
+		outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: a, Journal: records, Control: runs{}, Clock: clock, Stop: stop, Notify: a.Learn,
+			Gate: presses{asks{engine.Verdict{Pass: true}, lost}, func() { press(a, stop) }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return outcome
+	}
+	if outcome := run(func(_ *Actor, stop chan struct{}) { close(stop) }); outcome.End != engine.EndInterrupted { // as if it was killed
+		t.Fatalf("%+v", outcome)
+	}
+	for range 2 {
+		outcome := run(func(a *Actor, stop chan struct{}) {
+			if !a.Interrupt() {
+				close(stop)
+			}
+		})
+		all, _ := records.Records(t.Context())
+		if r := result.Of(p, all); outcome.End != engine.EndDone || r.After == nil || r.After.Lost != 3 {
+			t.Errorf("%+v: %+v", outcome, r)
+		}
+		records = &journal.Memory{}
+	}
+}
+
 // TestOthers: a run that measures what others change stands between two steps without a process, takes marks, and goes on to its
 // result when the user says so; or it is taken back without one.
 func TestOthers(t *testing.T) {
