@@ -118,9 +118,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ours says whether a host:port is the page's own. The port decides: localhost is this machine as well.
+// ours says whether a host:port is the page's own. The port decides: localhost is this machine as well. Browsers leave out port 80.
 func (s *Server) ours(host string) bool {
 	_, port, _ := net.SplitHostPort(s.address)
+	if port == "80" && (host == "localhost" || host == strings.TrimSuffix(s.address, ":80")) {
+		return true
+	}
 	return host == s.address || host == net.JoinHostPort("localhost", port)
 }
 

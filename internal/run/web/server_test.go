@@ -98,6 +98,27 @@ func TestGuards(t *testing.T) {
 	}
 }
 
+// TestDefaultPort: browsers leave out port 80, in Host as well as in Origin. On another port, that is another server.
+func TestDefaultPort(t *testing.T) {
+	feed := web.NewFeed(webtest.New(t, 3).Plan)
+	for address, want := range map[string]int{"127.0.0.1:80": http.StatusOK, "127.0.0.1:8080": http.StatusMisdirectedRequest} {
+		page := web.NewServer(feed, address, nil, nil)
+		for _, host := range []string{"127.0.0.1", "localhost"} {
+			r := request(page, http.MethodGet, "/plan", "")
+			r.Host = host
+			r.Header.Set("Origin", "http://"+host)
+			if code, body, _ := answer(page, r); code != want {
+				t.Errorf("%s at %s: %d %s", host, address, code, body)
+			}
+		}
+		r := request(page, http.MethodGet, "/plan", "")
+		r.Host = "evil.example"
+		if code, _, _ := answer(page, r); code != http.StatusMisdirectedRequest {
+			t.Errorf("another name at %s: %d", address, code)
+		}
+	}
+}
+
 // TestSelfContained: the files of the page name no other server, and its script makes no markup of data.
 func TestSelfContained(t *testing.T) {
 	r := webtest.New(t, 3)
@@ -133,8 +154,8 @@ func TestDo(t *testing.T) {
 		{page, `{"action":"rollback","plan":"hash","word":"flannel"}`, http.StatusBadRequest, "Nothing was changed"},
 		{page, `{"action":"rollback","plan":"other","word":"calico"}`, http.StatusConflict, "not the one that was shown"},
 		{page, `{"action":"delete","plan":"hash"}`, http.StatusForbidden, "only shows"},
-		{page, `pause`, http.StatusBadRequest, "no JSON"},
-		{page, `{"action":"` + strings.Repeat("x", 5000) + `"}`, http.StatusBadRequest, "no JSON"},
+		{page, `pause`, http.StatusBadRequest, "is not valid JSON"},
+		{page, `{"action":"` + strings.Repeat("x", 5000) + `"}`, http.StatusBadRequest, "is not valid JSON"},
 		{silent, `{"action":"pause","plan":"hash"}`, http.StatusForbidden, "--allow-actions"},
 		{page, `{"action":"pause","plan":"hash"}`, http.StatusOK, "asked"},
 		{page, `{"action":"pause","plan":"hash"}`, http.StatusConflict, "error: it is over\nhint: look"},
@@ -245,7 +266,7 @@ func TestListen(t *testing.T) {
 func TestDetails(t *testing.T) {
 	r, lost := lossy(t)
 	feed := web.NewFeed(r.Plan)
-	r.Show(feed, 0, lost.Add(10*time.Second))
+	r.Show(feed, r.Show(feed, 0, lost.Add(9*time.Second)), lost.Add(10*time.Second))
 	page := web.NewServer(feed, address, nil, nil)
 	code, body, _ := answer(page, request(page, http.MethodGet, "/node?name=worker-002", ""))
 	var node web.NodeDetail
