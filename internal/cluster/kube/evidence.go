@@ -22,6 +22,7 @@ import (
 type Evidence struct {
 	lock    sync.Mutex
 	paths   map[string]v1alpha1.Path
+	planned []v1alpha1.Path // at the last Collect
 	results map[counter]v1alpha1.PathResult
 	parts   map[process]PartRun
 	foreign map[string]string // by node, a path in its report that starts on another node
@@ -120,7 +121,8 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 		e.foreign[node.(string)] = path.(string)
 		return true
 	})
-	for _, one := range pathsOf(plans) {
+	e.planned = pathsOf(plans)
+	for _, one := range e.planned {
 		e.paths[one.ID] = one
 	}
 	for _, report := range reports {
@@ -134,6 +136,13 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 		}
 	}
 	return nil
+}
+
+// Planned are the paths that the probe plans had at the last Collect that succeeded. Callers must not change them.
+func (e *Evidence) Planned() []v1alpha1.Path {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	return e.planned
 }
 
 // mergeLooks adds what another process saw of the cluster. The caller holds the lock.

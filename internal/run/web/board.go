@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -17,7 +18,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// recent is how long a loss counts as present, and a node without new results as one that reports: reports come every second or two.
+// recent is how long a loss counts as present, and a path without new results as measured: reports come every ten seconds, or more
+// often. Where results are counted less often, it is twice that time.
 const recent = 15 * time.Second
 
 // Board makes the States of one run from what is read of it. It is not safe for several goroutines.
@@ -36,35 +38,53 @@ type Board struct {
 	sum      loss.Sum
 	classes  []Class
 	pace     map[string]loss.RoundTrips // of every class, at the results before
-	grown    map[string]grown           // of every node that reported
-	losing   map[string]time.Time       // when a class last lost, by the clock of this machine
-	lost     map[string]int64           // the losses of a class at the results before
-	lastLoss time.Time                  // by the nodes' clocks
+	progress map[string]*progress       // of every path
+	planned  []*progress                // of the paths that are to be measured now
+	recent   time.Duration
+	rebase   bool
+	losing   map[string]time.Time // when a class last lost, by the clock of this machine
+	lost     map[string]int64     // the losses of a class at the results before
+	lastLoss time.Time            // by the nodes' clocks
 	measured time.Time
 	chart    chart
 	strip    Strip
 }
 
-// grown is how many probes a node had sent, and when that number last grew, by the clock of this machine.
-type grown struct {
-	sent int64
-	at   time.Time
+// progress is the newest counter of a path, with times of this machine's clock.
+type progress struct {
+	node   string // its source
+	denied bool
+	since  time.Time // of the nodes' clocks
+	sent   int64
+	first  time.Time // when it was first looked for
+	grew   time.Time // when it last grew; zero if it has not since then, however many probes it had then
+}
+
+func (p *progress) take(result v1alpha1.PathResult, at time.Time) {
+	if result.Sent > p.sent || result.Sent > 0 && result.Since.After(p.since) {
+		p.grew = at
+	}
+	p.since, p.sent = result.Since, result.Sent
 }
 
 // About is what the board is told about a run besides its journal and its measurements.
 type About struct {
-	// Held is true while a process runs the migration, and Runner says which.
+	// Held is true while a process runs the migration, or if that is not known. Runner says which.
 	Held   bool
 	Runner string
 	Asked  string
 	Waits  []string
 	// Unread says which results are missing; empty if none are.
 	Unread string
+	// Final means that the results are the last ones: the run has ended, and all that it kept was asked for.
+	Final bool
+	// CountEvery is the time between two calls of Measure; 0 if there is no such time yet.
+	CountEvery time.Duration
 }
 
 // NewBoard makes the board of a plan's run.
 func NewBoard(p *plan.Plan) *Board {
-	b := &Board{plan: p, script: run.NewScript(p), nodes: map[string]int{}, pace: map[string]loss.RoundTrips{}, grown: map[string]grown{},
+	b := &Board{plan: p, script: run.NewScript(p), nodes: map[string]int{}, pace: map[string]loss.RoundTrips{}, progress: map[string]*progress{}, recent: recent,
 		losing: map[string]time.Time{}, lost: map[string]int64{}, state: engine.State{Phase: engine.PhaseNew}}
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
@@ -150,24 +170,39 @@ func markOf(s report.State) Mark {
 	return ToDo
 }
 
-// Measure takes all evidence so far, at a time of this machine's clock.
-func (b *Board) Measure(evidence kube.Collected, at time.Time) {
-	first := b.measured.IsZero()
+// Rebase means that the next Measure has results of earlier times that were not known: what they lost is not lost now.
+func (b *Board) Rebase() { b.rebase = true }
+
+// Measure takes all evidence so far, and the paths that are to be measured now, at a time of this machine's clock. The first results
+// of a path may be old: whether it is measured now shows when they grow.
+func (b *Board) Measure(evidence kube.Collected, planned []v1alpha1.Path, at time.Time) {
+	first := b.account == nil || b.rebase
+	b.rebase = false
 	b.account = loss.NewAccount(evidence.Paths, nil, run.Reports(evidence), 0)
 	b.sum = b.account.Sum()
-	newest, sent := time.Time{}, map[string]int64{}
+	newest := time.Time{}
 	for _, p := range b.account {
 		for _, result := range p.Results {
 			if result.Last.After(newest) {
 				newest = result.Last
 			}
 		}
-		sent[p.Source.Node] += p.Sent
-	}
-	for node, n := range sent {
-		if known := b.grown[node]; n > known.sent {
-			b.grown[node] = grown{n, at}
+		known, result := b.progress[p.ID], v1alpha1.PathResult{}
+		if n := len(p.Results); n > 0 {
+			result = p.Results[n-1]
+		}
+		if known == nil {
+			known = &progress{node: p.Source.Node, denied: p.Denied, since: result.Since, sent: result.Sent, first: at}
+			b.progress[p.ID] = known
+		}
+		if known.take(result, at); known.grew.Equal(at) {
 			b.measured = at
+		}
+	}
+	b.planned = nil
+	for _, one := range planned {
+		if known := b.progress[one.ID]; known != nil { // evidence has every path that was ever planned
+			b.planned = append(b.planned, known)
 		}
 	}
 	b.countClasses(first, newest, at)
@@ -196,7 +231,7 @@ func (b *Board) countClasses(first bool, newest, at time.Time) {
 			if end := gap.From.Add(time.Duration(gap.Millis * float64(time.Millisecond))); end.After(b.lastLoss) {
 				b.lastLoss = end
 			}
-			open[name] = open[name] || gap.Open && b.reports(p.Source.Node, at)
+			open[name] = open[name] || gap.Open && b.continues(p, gap, at)
 		}
 	}
 	b.classes = nil
@@ -220,14 +255,39 @@ func (b *Board) countClasses(first bool, newest, at time.Time) {
 	b.pace = paces
 }
 
-// reports says whether a node's results have grown recently.
-func (b *Board) reports(node string, at time.Time) bool {
-	known, ok := b.grown[node]
-	return ok && at.Sub(known.at) < recent
+// continues says whether an open gap goes on: it is of the path's newest counter, and that grows. Gaps of a counter whose agent has
+// ended, or of a path that was removed, stay open for ever.
+func (b *Board) continues(p *loss.PathAccount, gap loss.Gap, at time.Time) bool {
+	newest := p.Results[len(p.Results)-1].Open
+	return newest != nil && newest.From.Equal(gap.From) && b.fresh(b.progress[p.ID], at)
+}
+
+// fresh says whether a path's results have grown recently.
+func (b *Board) fresh(p *progress, at time.Time) bool {
+	return !p.grew.IsZero() && at.Sub(p.grew) < b.recent
+}
+
+// silent counts the paths that are to be measured now, but have no new results, and names the nodes on which they start. A denied path
+// has its first result only after a timeout, unlike the others of its node.
+func (b *Board) silent(at time.Time) (paths int, nodes []string) {
+	reports := map[string]bool{}
+	for _, p := range b.planned {
+		reports[p.node] = reports[p.node] || b.fresh(p, at)
+	}
+	all := map[string]bool{}
+	for _, p := range b.planned {
+		if b.fresh(p, at) || p.denied && p.sent == 0 && reports[p.node] && at.Sub(p.first) < b.recent {
+			continue
+		}
+		paths++
+		all[p.node] = true
+	}
+	return paths, slices.Sorted(maps.Keys(all))
 }
 
 // State is what is known at a time of this machine's clock.
 func (b *Board) State(about About, at time.Time) *State {
+	b.recent = max(recent, 2*about.CountEvery)
 	s := &State{Nodes: b.cells, Lines: b.lines, Strip: b.strip, Steps: make([]Mark, len(b.plan.Steps))}
 	stand := engine.Judge(b.plan.Steps, b.state, about.Held)
 	gate, measures := b.pending()
@@ -260,7 +320,7 @@ func (b *Board) State(about About, at time.Time) *State {
 			now.DoneNodes++
 		}
 	}
-	b.judge(&now, at)
+	b.judge(&now, about, at)
 	if about.Unread != "" {
 		now.Remarks = append(now.Remarks, about.Unread)
 	}
@@ -269,24 +329,20 @@ func (b *Board) State(about About, at time.Time) *State {
 }
 
 // judge says in one sentence whether anything is being lost now. What is not measured is not called good.
-func (b *Board) judge(now *Now, at time.Time) {
-	var losing, leaking, silent []string
+func (b *Board) judge(now *Now, about About, at time.Time) {
+	var losing, leaking []string
 	for _, class := range b.classes {
 		since, ok := b.losing[className(class.Name, class.Denied)]
 		switch {
-		case !ok || at.Sub(since) >= recent:
+		case !ok || now.Over || at.Sub(since) >= b.recent:
 		case class.Denied:
 			leaking = append(leaking, class.Name)
 		default:
 			losing = append(losing, class.Name)
 		}
 	}
-	for _, node := range slices.Sorted(maps.Keys(b.grown)) {
-		if !b.reports(node, at) {
-			silent = append(silent, node)
-		}
-	}
-	measuring := len(silent) < len(b.grown)
+	silent, nodes := b.silent(at)
+	measuring := silent < len(b.planned) && !now.Over
 	earlier := now.Seen.Lost > 0 || now.Seen.Leaked > 0
 	switch {
 	case len(losing) > 0:
@@ -295,16 +351,20 @@ func (b *Board) judge(now *Now, at time.Time) {
 		now.Tone, now.Loss = "bad", "Traffic that policy denies gets through now: "+strings.Join(leaking, ", ")
 	case !b.plan.OnNodes():
 		now.Tone, now.Loss = "none", "No probes run: the gates of this plan measure"
-	case len(b.grown) == 0:
-		now.Tone, now.Loss = "none", "Nothing is measured yet"
-	case !measuring && now.Over && !earlier:
-		now.Tone, now.Loss = "good", "The run has ended; nothing was lost"
-	case !measuring && now.Over:
+	case now.Over && earlier:
 		now.Tone, now.Loss = "fair", "The run has ended; there were losses"
+	case now.Over && !about.Final:
+		now.Tone, now.Loss = "none", "The run has ended; its last results are not read yet"
+	case now.Over && (about.Unread != "" || b.sum.Sent == 0):
+		now.Tone, now.Loss = "none", "The run has ended, but results may be missing: see `theseus report`"
+	case now.Over:
+		now.Tone, now.Loss = "good", "The run has ended; nothing was lost"
+	case b.sum.Sent == 0:
+		now.Tone, now.Loss = "none", "Nothing is measured yet"
 	case !measuring:
 		now.Tone, now.Loss = "none", "Nothing is measured at the moment"
-	case len(silent) > 0:
-		now.Tone, now.Loss = "none", fmt.Sprintf("Not known for %d of %s: no reports", len(silent), cluster.Count(len(b.grown), "node"))
+	case silent > 0:
+		now.Tone, now.Loss = "none", fmt.Sprintf("Not known for %d of %s", silent, cluster.Count(len(b.planned), "path"))
 	case earlier:
 		now.Tone, now.Loss = "fair", "Nothing is being lost now, but there were losses"
 	default:
@@ -313,8 +373,8 @@ func (b *Board) judge(now *Now, at time.Time) {
 	if len(losing) > 0 && len(leaking) > 0 {
 		now.Remarks = append(now.Remarks, "Traffic that policy denies gets through as well: "+strings.Join(leaking, ", ")+".")
 	}
-	if measuring && len(silent) > 0 {
-		now.Remarks = append(now.Remarks, fmt.Sprintf("No new results for %d s and more from %s.", int(recent.Seconds()), some(silent)))
+	if measuring && silent > 0 {
+		now.Remarks = append(now.Remarks, "Paths without new results start on "+some(nodes)+".")
 	}
 	if earlier && !b.lastLoss.IsZero() {
 		now.Remarks = append(now.Remarks, "The last loss ended at "+b.lastLoss.UTC().Format(time.TimeOnly)+" UTC.")

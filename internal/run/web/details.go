@@ -90,7 +90,7 @@ func (b *Board) Node(name string) (NodeDetail, bool) {
 	if !known {
 		return NodeDetail{}, false
 	}
-	d := NodeDetail{Node: b.cells[i], Reports: b.grown[name].at}
+	d := NodeDetail{Node: b.cells[i]}
 	for _, node := range b.model.Nodes {
 		if node.Name == name {
 			d.Begin, d.End = node.Begin, node.End
@@ -102,6 +102,9 @@ func (b *Board) Node(name string) (NodeDetail, bool) {
 		}
 	}
 	for _, p := range b.account {
+		if grew := b.progress[p.ID].grew; p.Source.Node == name && grew.After(d.Reports) {
+			d.Reports = grew
+		}
 		if p.Source.Node != name && p.Target.Node != name || p.Sent == 0 {
 			continue
 		}

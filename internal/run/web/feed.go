@@ -13,6 +13,7 @@ import (
 type Feed struct {
 	writing sync.Mutex // held while the board changes, which takes seconds with many nodes: viewers do not wait for that
 	board   *Board
+	about   About // at the last Publish
 
 	lock    sync.Mutex
 	state   *State
@@ -36,10 +37,30 @@ func (f *Feed) Publish(about About, at time.Time, change func(*Board)) {
 	if change != nil {
 		change(f.board)
 	}
+	f.about = about
 	state := f.board.State(about, at)
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.read, f.since, f.why = at, time.Time{}, ""
+	f.show(state)
+}
+
+// Age judges again what was published staleAfter ago, or earlier: results that were new then are not any more.
+func (f *Feed) Age(at time.Time) {
+	if !f.writing.TryLock() {
+		return // the board changes
+	}
+	defer f.writing.Unlock()
+	f.lock.Lock()
+	read := f.read
+	f.lock.Unlock()
+	if read.IsZero() || at.Sub(read) < staleAfter {
+		return
+	}
+	state := f.board.State(f.about, at)
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	state.Now.Since, state.Now.Why = f.since, f.why
 	f.show(state)
 }
 

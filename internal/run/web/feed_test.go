@@ -3,11 +3,14 @@ package web_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/web"
@@ -86,8 +89,12 @@ func TestSentence(t *testing.T) {
 		switch {
 		case at.Sub(r.Begin) <= 4*time.Second:
 			want = "none: Nothing is measured yet"
+		case at.Sub(r.Begin) <= 5*time.Second: // the first results may be old
+			want = "none: Nothing is measured at the moment"
 		case since > 0 && since < 4*time.Second+15*time.Second:
 			want = "bad: Probes are being lost now: pod-pod"
+		case at.After(r.Records[len(r.Records)-1].At):
+			want = "fair: The run has ended; there were losses"
 		case since > 0:
 			want = "fair: Nothing is being lost now, but there were losses"
 		}
@@ -101,7 +108,7 @@ func TestSentence(t *testing.T) {
 	}
 	// The reports stop: that is not good news.
 	feed = web.NewFeed(r.Plan)
-	r.Show(feed, 0, r.Begin.Add(20*time.Second))
+	r.Show(feed, r.Show(feed, 0, r.Begin.Add(19*time.Second)), r.Begin.Add(20*time.Second))
 	stopped := r.Begin.Add(40 * time.Second)
 	feed.Publish(web.About{Held: true}, stopped, nil)
 	if now := feed.State().Now; now.Tone != "none" || now.Loss != "Nothing is measured at the moment" {
@@ -114,7 +121,7 @@ func TestSilentNode(t *testing.T) {
 	r := webtest.New(t, 5)
 	feed := web.NewFeed(r.Plan)
 	at := r.Begin.Add(20 * time.Second)
-	shown := r.Show(feed, 0, at)
+	shown := r.Show(feed, r.Show(feed, 0, at.Add(-time.Second)), at)
 	later := at.Add(20 * time.Second)
 	silent, evidence := r.Evidence(at), r.Evidence(later)
 	for i := range evidence.Results {
@@ -122,10 +129,137 @@ func TestSilentNode(t *testing.T) {
 			evidence.Results[i] = silent.Results[i]
 		}
 	}
-	feed.Publish(web.About{Held: true}, later, func(b *web.Board) { b.Measure(evidence, later) })
+	feed.Publish(web.About{Held: true}, later, func(b *web.Board) { b.Measure(evidence, r.Paths, later) })
+	own := 0
+	for _, one := range r.Paths {
+		if one.Source.Node == "worker-003" {
+			own++
+		}
+	}
 	now := feed.State().Now
-	if now.Tone != "none" || now.Loss != "Not known for 1 of 5 nodes: no reports" || !slices.Contains(now.Remarks, "No new results for 15 s and more from worker-003.") {
+	if now.Tone != "none" || now.Loss != fmt.Sprintf("Not known for %d of %d paths", own, len(r.Paths)) || !slices.Contains(now.Remarks, "Paths without new results start on worker-003.") {
 		t.Errorf("%d records: %+v", shown, now)
+	}
+}
+
+// measure shows evidence at times of a run, after a change of what it has.
+func measure(r *webtest.Run, feed *web.Feed, at time.Time, change func(*kube.Collected)) web.Now {
+	evidence := r.Evidence(at)
+	if change != nil {
+		change(&evidence)
+	}
+	feed.Publish(web.About{Held: true}, at, func(b *web.Board) { b.Measure(evidence, r.Paths, at) })
+	return feed.State().Now
+}
+
+// TestOnePath: one path without results is not called good by the others of its node, nor is one whose results do not grow.
+func TestOnePath(t *testing.T) {
+	r := webtest.New(t, 3)
+	denied := slices.IndexFunc(r.Paths, func(one v1alpha1.Path) bool { return one.Denied })
+	for name, test := range map[string]struct {
+		path   int
+		change func(*v1alpha1.PathResult)
+		at     []int // seconds at which the page says that it does not know
+		good   []int
+	}{
+		"no probe was sent":        {0, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 0, 0 }, []int{12, 13, 40}, nil},
+		"it has stopped":           {0, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 7, 7 }, []int{12, 13, 40}, nil},
+		"a denied one is new":      {denied, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 0, 0 }, []int{40}, []int{12, 13}},
+		"a denied one has stopped": {denied, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 7, 0 }, []int{12, 13, 40}, nil},
+		"it began again":           {0, func(p *v1alpha1.PathResult) { p.Since = p.Last.Add(-time.Second) }, nil, []int{12, 13, 40}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			feed := web.NewFeed(r.Plan)
+			for second := 10; second <= 40; second++ {
+				now := measure(r, feed, r.Begin.Add(time.Duration(second)*time.Second), func(c *kube.Collected) { test.change(&c.Results[test.path]) })
+				got := now.Tone + ": " + now.Loss
+				if slices.Contains(test.at, second) && got != fmt.Sprintf("none: Not known for 1 of %d paths", len(r.Paths)) ||
+					slices.Contains(test.good, second) && got != "good: Nothing is being lost" {
+					t.Errorf("at %d s: %s %q", second, got, now.Remarks)
+				}
+			}
+		})
+	}
+	t.Run("no results at all", func(t *testing.T) {
+		feed := web.NewFeed(r.Plan)
+		for second := 10; second < 14; second++ {
+			measure(r, feed, r.Begin.Add(time.Duration(second)*time.Second), func(c *kube.Collected) {
+				c.Results = slices.DeleteFunc(c.Results, func(p v1alpha1.PathResult) bool { return strings.HasPrefix(p.ID, "worker-002/") })
+			})
+		}
+		if now := feed.State().Now; now.Tone != "none" || !strings.HasPrefix(now.Loss, "Not known for ") {
+			t.Errorf("%+v", now)
+		}
+	})
+}
+
+// TestOldResults: the first results may be of hours ago, with a gap that was open then.
+func TestOldResults(t *testing.T) {
+	r, lost := lossy(t)
+	feed := web.NewFeed(r.Plan)
+	old := r.Evidence(lost.Add(2 * time.Second))
+	for _, after := range []time.Duration{3 * time.Hour, 3*time.Hour + time.Minute} {
+		at := lost.Add(after)
+		feed.Publish(web.About{Held: true}, at, func(b *web.Board) { b.Measure(old, r.Paths, at) })
+		if now := feed.State().Now; now.Tone != "none" || now.Loss != "Nothing is measured at the moment" || !now.Measured.IsZero() {
+			t.Errorf("%+v", now)
+		}
+	}
+}
+
+// TestOpenForever: a gap that was open when its agent was killed is not a loss of now, once a newer counter measures the path.
+func TestOpenForever(t *testing.T) {
+	r, lost := lossy(t)
+	feed := web.NewFeed(r.Plan)
+	killed := r.Evidence(lost.Add(2 * time.Second))
+	r.Losses = nil
+	for second := 1; second <= 60; second++ {
+		at := lost.Add(time.Duration(second) * time.Second)
+		now := measure(r, feed, at, func(c *kube.Collected) {
+			if second < 3 {
+				*c = killed
+				for i := range c.Results {
+					c.Results[i].Sent += int64(second) // it goes on
+				}
+				return
+			}
+			for i := range c.Results {
+				c.Results[i].Since = lost.Add(2 * time.Second)
+			}
+			for _, one := range killed.Results {
+				if one.Open != nil {
+					c.Results = append(c.Results, one)
+				}
+			}
+		})
+		if want := "fair: Nothing is being lost now, but there were losses"; second > 20 && now.Tone+": "+now.Loss != want {
+			t.Fatalf("after %d s: %s: %s", second, now.Tone, now.Loss)
+		}
+		if second == 2 && now.Tone != "bad" {
+			t.Errorf("while it is open: %+v", now)
+		}
+	}
+}
+
+// TestSlowCount: where results are counted every 20 s, a path counts as measured until they should have been counted twice.
+func TestSlowCount(t *testing.T) {
+	r := webtest.New(t, 3)
+	feed := web.NewFeed(r.Plan)
+	about := web.About{Held: true, CountEvery: 20 * time.Second}
+	for second := 10; second < 110; second++ {
+		at := r.Begin.Add(time.Duration(second) * time.Second)
+		feed.Publish(about, at, func(b *web.Board) {
+			if second%20 == 10 && second < 60 {
+				b.Measure(r.Evidence(at), r.Paths, at)
+			}
+		})
+		want := "good"
+		if second < 30 || second >= 90 {
+			want = "none"
+		}
+		if now := feed.State().Now; now.Tone != want {
+			t.Errorf("at %d s: %s: %s", second, now.Tone, now.Loss)
+		}
 	}
 }
 
@@ -153,7 +287,7 @@ func TestStale(t *testing.T) {
 	r := webtest.New(t, 3)
 	feed := web.NewFeed(r.Plan)
 	at := r.Begin.Add(20 * time.Second)
-	r.Show(feed, 0, at)
+	r.Show(feed, r.Show(feed, 0, at.Add(-time.Second)), at)
 	for i := range 3 {
 		feed.Stale("connection refused", at.Add(time.Duration(i+1)*time.Second))
 	}
@@ -196,7 +330,7 @@ func TestLongRun(t *testing.T) {
 				}
 				b.Record(state, r.Records[:1]...)
 			}
-			b.Measure(r.Evidence(at), at)
+			b.Measure(r.Evidence(at), r.Paths, at)
 		})
 	}
 	strip := feed.State().Strip

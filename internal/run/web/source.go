@@ -1,9 +1,13 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +27,15 @@ const (
 	countEvery = 2 * time.Second
 	lockEvery  = 5 * time.Second
 	countShare = 4
+	// What a run keeps in the cluster is read again only after this time, if it could not be read completely.
+	gatherEvery = 30 * time.Second
+	// A read without an answer makes the page stale after the first of these times, and is given up after the second.
+	staleAfter = 5 * time.Second
+	lookWithin = time.Minute
+	// A run that has ended writes its last results within 20 s, and releases the lock then. After endWithin, they are not waited for.
+	endWithin = 30 * time.Second
+	// A counter that began later than this after the end of a run, by the clock of another node, is not of this run.
+	laterThan = time.Minute
 )
 
 // Source reads a run from the cluster for a Feed.
@@ -37,11 +50,20 @@ type Source struct {
 
 	actor    *kube.Actor
 	tail     *journal.Tail
+	fresh    []engine.Record // read, and not published yet
 	evidence *kube.Evidence
 	about    About
 	counted  time.Time
 	takes    time.Duration // counting
 	asked    time.Time     // for the lock
+	ended    time.Time     // when the run was first seen to be over
+	released bool          // the lock, by the process that ran it to the end
+
+	gathered    time.Time
+	ungathered  error // why what the run keeps in the cluster could not be read completely
+	uncollected error // why the probes' reports could not be read
+
+	reading atomic.Pointer[time.Time] // when the read under way began; nil if there is none
 }
 
 // Run reads until the context ends. It goes on through every outage: the page says since when it is stale.
@@ -52,6 +74,7 @@ func (s *Source) Run(ctx context.Context) {
 			stop()
 		}
 	}()
+	go s.watch(ctx) // ends with the context
 	for ctx.Err() == nil {
 		if s.actor == nil {
 			actor := run.NewActor(s.Client)
@@ -63,7 +86,11 @@ func (s *Source) Run(ctx context.Context) {
 			}
 		}
 		if s.actor != nil {
-			if err := s.look(ctx); err != nil && ctx.Err() == nil {
+			bounded, cancel := context.WithTimeout(ctx, lookWithin)
+			err := s.look(bounded)
+			cancel()
+			s.read(false)
+			if err != nil && ctx.Err() == nil {
 				s.Feed.Stale(outage.Steady(err).Error(), time.Now())
 			}
 		}
@@ -73,16 +100,40 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
+// watch says that the page is stale while a read hangs, and lets what it shows age.
+func (s *Source) watch(ctx context.Context) {
+	for outage.Sleep(ctx, readEvery) == nil {
+		if began := s.reading.Load(); began != nil && time.Since(*began) >= staleAfter {
+			s.Feed.Stale(fmt.Sprintf("no answer for %d s", int(staleAfter.Seconds())), time.Now())
+		}
+		s.Feed.Age(time.Now())
+	}
+}
+
+// read notes that a read begins, or that none is under way.
+func (s *Source) read(begins bool) {
+	var now *time.Time
+	if begins {
+		now = new(time.Now())
+	}
+	s.reading.Store(now)
+}
+
 // look reads everything once.
 func (s *Source) look(ctx context.Context) error {
+	s.read(true)
 	records, err := s.tail.Next(ctx)
 	if err != nil {
 		return err
 	}
+	s.fresh = append(s.fresh, records...) // whatever fails below, they are read
 	state := s.tail.State()
-	if len(records) > 0 { // whatever fails below, they are read
-		s.Feed.Publish(s.about, time.Now(), func(b *Board) { b.Record(state, records...) })
+	if !state.Over() {
+		s.ended, s.about.Final = time.Time{}, false
+	} else if s.ended.IsZero() {
+		s.ended, s.asked, s.counted, s.released = time.Now(), time.Time{}, time.Time{}, false
 	}
+	s.read(true)
 	migration, err := journal.Get(ctx, s.Client.Dynamic, s.Name)
 	if err != nil {
 		return err
@@ -94,17 +145,28 @@ func (s *Source) look(ctx context.Context) error {
 	if s.Waits != nil && migration.Spec.InCluster && !state.Over() {
 		s.about.Waits = s.Waits(migration)
 	}
+	s.read(true)
 	if err := s.lock(ctx, state, migration); err != nil {
 		return err
 	}
-	results, err := s.count(ctx, state)
+	if len(s.fresh) > 0 { // reading and counting the results takes seconds with many nodes
+		s.Feed.Publish(s.about, time.Now(), func(b *Board) { b.Record(state, s.fresh...) })
+		s.fresh = nil
+	}
+	s.read(true)
+	results, rebase, err := s.count(ctx, state)
 	if err != nil {
 		return err
 	}
+	s.read(false)
 	at := time.Now()
+	s.about.CountEvery = max(countEvery, countShare*s.takes)
 	s.Feed.Publish(s.about, at, func(b *Board) {
+		if rebase {
+			b.Rebase()
+		}
 		if results != nil {
-			b.Measure(*results, at)
+			b.Measure(*results, s.evidence.Planned(), at)
 			s.takes = time.Since(at)
 		}
 	})
@@ -113,18 +175,23 @@ func (s *Source) look(ctx context.Context) error {
 
 // lock finds out which process runs the migration.
 func (s *Source) lock(ctx context.Context, state engine.State, migration *v1alpha1.Migration) error {
-	if time.Since(s.asked) < lockEvery {
+	if s.about.Final || time.Since(s.asked) < lockEvery {
 		return nil
 	}
 	holder, err := journal.HeldBy(ctx, run.Leases(s.Client))
-	if err != nil {
+	hidden := apierrors.IsForbidden(err) // who may not read it sees the rest
+	if err != nil && !hidden {
 		return err
 	}
-	s.asked, s.about.Held, s.about.Runner = time.Now(), holder != nil, ""
+	next := state.Over() && holder != nil && holder.Since.After(state.At) // it runs another migration
+	s.asked, s.about.Held, s.about.Runner = time.Now(), hidden || holder != nil && !next, ""
+	s.released = state.Over() && !s.about.Held
 	switch {
-	case holder != nil:
+	case holder != nil && !next:
 		s.about.Runner = holder.Error()
 	case state.Over():
+	case hidden:
+		s.about.Runner = "which process runs it is not known: " + err.Error()
 	case migration.Spec.InCluster:
 		s.about.Runner = "the controller in the cluster has it, and does not run it now"
 	default:
@@ -133,35 +200,55 @@ func (s *Source) lock(ctx context.Context, state engine.State, migration *v1alph
 	return nil
 }
 
-// count collects the probes' results; nil if it is too early, or if there are none.
-func (s *Source) count(ctx context.Context, state engine.State) (*kube.Collected, error) {
-	if state.Seq == 0 || time.Since(s.counted) < max(countEvery, countShare*s.takes) {
-		return nil, nil
+// count collects the probes' results; nil if it is too early, or if there are none. With rebase, they have some of earlier times that
+// were not known before.
+func (s *Source) count(ctx context.Context, state engine.State) (results *kube.Collected, rebase bool, err error) {
+	if state.Seq == 0 || s.about.Final || time.Since(s.counted) < max(countEvery, countShare*s.takes) {
+		return nil, false, nil
 	}
-	if s.evidence == nil {
-		before, err := run.Gather(ctx, s.actor, s.Name, s.Dir)
-		if err != nil && (outage.Passes(err) || errors.Is(err, engine.ErrUnavailable)) {
-			return nil, err
+	last := state.Over() && (s.released || time.Since(s.ended) >= endWithin)
+	if s.evidence == nil || state.Over() || s.ungathered != nil && time.Since(s.gathered) >= gatherEvery {
+		if err := s.gather(ctx); err != nil {
+			return nil, false, err
 		}
-		s.unread(err)
-		s.evidence = kube.NewEvidence(before)
+		rebase = true
 	}
-	if err := s.evidence.Collect(ctx, s.actor); apierrors.IsForbidden(err) {
-		s.unread(err) // who may not read them sees the rest
-	} else if err != nil {
-		return nil, err
+	if !state.Over() { // then they are of whatever runs next
+		s.uncollected = s.evidence.Collect(ctx, s.actor)
+		if err := s.uncollected; err != nil && !apierrors.IsForbidden(err) { // who may not read them sees the rest
+			return nil, false, err
+		}
 	}
 	s.counted = time.Now()
-	results := s.evidence.Document()
-	if len(results.Paths) == 0 {
-		return nil, nil
+	s.about.Final, s.about.Unread = last, ""
+	if err := cmp.Or(s.ungathered, s.uncollected); err != nil {
+		s.about.Unread = "Some results cannot be read: " + err.Error() + "."
+	} else if last && !s.released {
+		s.about.Unread = "The last results may be missing: it is not known whether the process that ran it has written them."
 	}
-	return &results, nil
+	found := s.evidence.Document()
+	if state.Over() {
+		found.Results = slices.DeleteFunc(found.Results, func(r v1alpha1.PathResult) bool { return r.Since.After(state.At.Add(laterThan)) })
+	}
+	if len(found.Paths) == 0 {
+		return nil, rebase, nil
+	}
+	return &found, rebase, nil
 }
 
-// unread says that results are missing, and why.
-func (s *Source) unread(err error) {
-	if err != nil {
-		s.about.Unread = "Some results cannot be read: " + err.Error() + "."
+// gather adds what the run keeps in the cluster and on this machine.
+func (s *Source) gather(ctx context.Context) error {
+	before, err := run.Gather(ctx, s.actor, s.Name, s.Dir)
+	if err != nil && (outage.Passes(err) || errors.Is(err, engine.ErrUnavailable) || ctx.Err() != nil) {
+		return err
 	}
+	if s.gathered, s.ungathered = time.Now(), err; err == nil {
+		s.uncollected = nil
+	}
+	if s.evidence == nil {
+		s.evidence = kube.NewEvidence(before)
+	} else {
+		s.evidence.Merge(before)
+	}
+	return nil
 }

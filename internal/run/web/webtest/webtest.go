@@ -225,7 +225,7 @@ func (r *Run) Show(feed *web.Feed, shown int, at time.Time) int {
 	if err != nil {
 		panic(err)
 	}
-	about := web.About{Held: !state.Over()}
+	about := web.About{Held: !state.Over(), Final: state.Over()}
 	if about.Held {
 		about.Runner = "ada@bastion-1 runs it"
 	}
@@ -234,7 +234,7 @@ func (r *Run) Show(feed *web.Feed, shown int, at time.Time) int {
 			b.Record(state, records[shown:]...)
 		}
 		if evidence := r.Evidence(at); len(evidence.Paths) > 0 {
-			b.Measure(evidence, at)
+			b.Measure(evidence, r.Paths, at)
 		}
 	})
 	return len(records)
