@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -11,8 +12,11 @@ import (
 // maxBins bounds the strip chart. When the run outgrows them, they become twice as wide.
 const maxBins = 600
 
-// firstWidth is the width of a bin at first.
-const firstWidth = time.Second
+// firstWidth is the width of a bin at first, and maxWidth bounds it, whatever time a node's clock says.
+const (
+	firstWidth = time.Second
+	maxWidth   = math.MaxInt64 / maxBins / 2 * time.Nanosecond
+)
 
 // Strip is the strip chart: for each class of paths, what happened in each span of time.
 type Strip struct {
@@ -49,17 +53,22 @@ func compareCells(a, b Cell) int {
 	return a.Bin - b.Bin
 }
 
-// since is what a viewer of an earlier strip lacks. Cells never go, but with a new head.
+// since is what a viewer of an earlier strip lacks. Where cells have gone, such as those of a gap that is excused now, it is everything.
 func (s Strip) since(before Strip) (*StripHead, []Cell) {
-	if !s.Begin.Equal(before.Begin) || s.Width != before.Width || !slices.Equal(s.Classes, before.Classes) {
-		head := s.StripHead
-		return &head, s.Cells
-	}
 	var changed []Cell
+	kept := 0
 	for _, cell := range s.Cells {
-		if i, found := slices.BinarySearchFunc(before.Cells, cell, compareCells); !found || before.Cells[i] != cell {
+		i, found := slices.BinarySearchFunc(before.Cells, cell, compareCells)
+		if found {
+			kept++
+		}
+		if !found || before.Cells[i] != cell {
 			changed = append(changed, cell)
 		}
+	}
+	if kept < len(before.Cells) || !s.Begin.Equal(before.Begin) || s.Width != before.Width || !slices.Equal(s.Classes, before.Classes) {
+		head := s.StripHead
+		return &head, s.Cells
 	}
 	return nil, changed
 }
@@ -95,7 +104,7 @@ func (c *chart) reach(at time.Time) {
 	if c.width == 0 {
 		c.width, c.pace = firstWidth, map[place]Cell{}
 	}
-	for at.Sub(c.begin) >= maxBins*c.width {
+	for at.Sub(c.begin) >= maxBins*c.width && c.width < maxWidth {
 		c.width *= 2
 		wider := map[place]Cell{}
 		for p, cell := range c.pace {
@@ -107,7 +116,7 @@ func (c *chart) reach(at time.Time) {
 	}
 }
 
-func (c *chart) bin(at time.Time) int { return max(int(at.Sub(c.begin)/c.width), 0) }
+func (c *chart) bin(at time.Time) int { return min(max(int(at.Sub(c.begin)/c.width), 0), maxBins-1) }
 
 func (c *chart) class(name string) int {
 	if i := slices.Index(c.classes, name); i >= 0 {
