@@ -226,6 +226,7 @@ func TestFollowed(t *testing.T) {
 	last := p.run.Records[len(p.run.Records)-1].At
 	p.play(p.after(61), last.Add(20*time.Second))
 	until(t, ctx, has("stand", "done"))
+	until(t, ctx, has("now", "The run has ended; there were losses"))
 	until(t, ctx, "document.querySelectorAll('#waves .done').length === 12")
 	picture(t, ctx, "4-done")
 }
@@ -236,9 +237,11 @@ func TestCut(t *testing.T) {
 	do(t, ctx, chromedp.Navigate(p.URL()))
 	p.play(p.run.Begin, p.after(20))
 	until(t, ctx, has("now", "Nothing is being lost"))
+	until(t, ctx, "document.querySelector('#figures .ok')")
 	p.feed.Stale("connection refused", p.after(21))
 	until(t, ctx, has("stale", "Stale since 02:10:20 UTC: the API server cannot be read: connection refused"))
 	until(t, ctx, has("now", "Not known at the moment"))
+	until(t, ctx, "!document.querySelector('#figures .ok')") // what was good may not be any more
 	picture(t, ctx, "5-stale")
 	p.play(p.after(22), p.after(23))
 	until(t, ctx, "document.getElementById('stale').hidden && "+has("now", "Nothing is being lost"))
@@ -261,6 +264,35 @@ func TestCut(t *testing.T) {
 	}
 	do(t, other, chromedp.Navigate("http://"+p.at+"/"))
 	until(t, other, has("stale", "the token is missing or wrong"))
+}
+
+// TestBroken: after an answer that the page cannot read, it takes a new connection, and ends the old one.
+func TestBroken(t *testing.T) {
+	ctx, p := browser(t), serve(t, 5)
+	var once sync.Once
+	gone := make(chan struct{})
+	p.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		broken := false
+		if r.URL.Path == "/feed" {
+			once.Do(func() { broken = true })
+		}
+		if !broken {
+			p.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\n\n")
+		http.NewResponseController(w).Flush() //nolint:errcheck // the test waits for what follows
+		<-r.Context().Done()
+		close(gone)
+	})
+	do(t, ctx, chromedp.Navigate(p.URL()))
+	until(t, ctx, has("now", "Nothing is measured yet"))
+	select {
+	case <-gone:
+	case <-time.After(within):
+		t.Error("the page keeps the connection that it does not read")
+	}
 }
 
 // TestKeyboard: everything can be done without a mouse.
@@ -309,7 +341,7 @@ func TestKeyboard(t *testing.T) {
 	press(kb.ArrowUp)
 	press(kb.Enter)
 	until(t, ctx, "document.getElementById('dialog').open && "+has("dialoghead", "worker-00"))
-	until(t, ctx, has("detail", "paths begin or end here"))
+	until(t, ctx, has("detail", "start or end on this node"))
 	picture(t, ctx, "7-node")
 	press(kb.Escape)
 	until(t, ctx, "!document.getElementById('dialog').open && (document.activeElement.getAttribute('aria-label') || '').startsWith('worker-00')")

@@ -45,7 +45,7 @@
 
   async function follow() {
     for (var wait = 500; ; wait = Math.min(wait * 2, 5000)) {
-      var stop = new AbortController(), watchdog;
+      var stop = new AbortController(), reader = null, watchdog;
       var alive = function () {
         lastEvent = Date.now();
         clearTimeout(watchdog);
@@ -56,7 +56,8 @@
         if (!plan) { plan = await get("plan"); begin(); }
         var answer = await ask("feed", { signal: stop.signal });
         if (!answer.ok) { throw new Error((await answer.text()).trim()); }
-        var reader = answer.body.getReader(), decoder = new TextDecoder(), rest = "";
+        var decoder = new TextDecoder(), rest = "";
+        reader = answer.body.getReader();
         for (;;) {
           var part = await reader.read();
           if (part.done) { throw new Error("theseus web closed the connection"); }
@@ -71,6 +72,8 @@
         }
       } catch (error) {
         clearTimeout(watchdog);
+        stop.abort(); // whatever failed, the next connection is the only one
+        if (reader) { reader.cancel().catch(function () {}); }
         cutSince = cutSince || lastEvent;
         why = error.name === "AbortError" ? "theseus web does not answer" : error.name === "TypeError" ? "theseus web cannot be reached" : error.message;
         stale();
@@ -107,6 +110,7 @@
     set("stale", text);
     $("stale").hidden = !text;
     drawSentence(text !== "");
+    drawFigures(text !== "");
   }
   function drawSentence(old) {
     if (!now) { return; }
@@ -116,24 +120,28 @@
   }
   function drawNow() {
     stale();
-    var seen = now.seen, tone = function (bad, none) { return none ? "none" : bad ? "bad" : "ok"; }, none = seen.sent === 0;
-    var limit = plan.limitMillis, gap = seen.longestGapMillis;
+    var seen = now.seen, none = seen.sent === 0, gap = seen.longestGapMillis;
     set("stand", now.stand + (now.asked ? ", asked to " + now.asked : ""));
     set("line", none ? "No path has been measured yet." : count(seen.paths, "path") + ", " + count(seen.sent, "probe") + ": " + number(seen.lost) + " lost, " +
       (seen.excused ? number(seen.excused) + " excused, " : "") + number(seen.leaked) + " denied answered" + (gap ? ", longest gap " + span(gap) : ", no gap") + ".");
     list($("remarks"), now.remarks || []);
+    drawStep();
+    drawClasses();
+    set("foot", "Plan " + plan.hash + ". Times are UTC. This page loads nothing from elsewhere." + (known(now.measured) ? " Last results " + clock(now.measured) + "." : ""));
+  }
+  function drawFigures(old) { // none is green while the sentence is not known
+    if (!now) { return; }
+    var seen = now.seen, none = seen.sent === 0, good = old || now.tone === "none" ? "" : "ok", limit = plan.limitMillis, gap = seen.longestGapMillis;
+    var tone = function (bad) { return none ? "none" : bad ? "bad" : good; };
     var nodesTotal = nodes.length, took = known(now.begun) ? (known(now.ended) ? Date.parse(now.ended) : Date.now()) - Date.parse(now.begun) : 0;
     figures([
-      ["Lost probes", none ? "no data" : number(seen.lost), none ? "" : "of " + number(seen.sent), tone(seen.lost, none)],
-      ["Denied answered", none ? "no data" : number(seen.leaked), "policy must block these", tone(seen.leaked, none)],
-      ["Longest gap", none ? "no data" : gap ? span(gap) : "none", limit ? "the gates allow " + span(limit) : "no gate names a limit", none ? "none" : gap > limit ? "bad" : gap ? "warn" : "ok"],
+      ["Lost probes", none ? "no data" : number(seen.lost), none ? "" : "of " + number(seen.sent), tone(seen.lost)],
+      ["Denied answered", none ? "no data" : number(seen.leaked), "policy must block these", tone(seen.leaked)],
+      ["Longest gap", none ? "no data" : gap ? span(gap) : "none", limit ? "the gates allow " + span(limit) : "no gate names a limit", none ? "none" : gap > limit ? "bad" : gap ? "warn" : good],
       ["Nodes done", number(now.doneNodes), "of " + number(nodesTotal), ""],
       ["Steps done", number(now.doneSteps), "of " + number(plan.steps.length), ""],
       [now.left ? "Time left" : "Duration", now.left ? now.left.replace("about ", "") : took > 0 ? span(took) : "–", took > 0 ? "began " + clock(now.begun) + " UTC" : "not begun", ""]
     ]);
-    drawStep();
-    drawClasses();
-    set("foot", "Plan " + plan.hash + ". Times are UTC. This page loads nothing from elsewhere." + (known(now.measured) ? " Last results " + clock(now.measured) + "." : ""));
   }
   function list(parent, texts) {
     if (parent.textContent === texts.join("")) { return; }
