@@ -55,8 +55,8 @@ func NewCommand(a *app.App) *cobra.Command {
 			"verdict, and removes everything that it installed. The command line is stored in the cluster: give secrets to the\n" +
 			"command by files or by the environment. For changes that take days, or that others make, use theseus guard start.\n\n" +
 			"Ctrl-C ends the command (SIGINT; a second one kills it), and the verdict follows. Ctrl-C before or after the command\n" +
-			"ends the measuring. Then everything that was installed is removed; Ctrl-C during the removal stops it, and\n" +
-			"theseus resume finishes it.\n\n" +
+			"ends the measuring; once the watching has begun, the verdict still follows. Then everything that was installed\n" +
+			"is removed. Ctrl-C during the removal stops it, and theseus resume finishes it.\n\n" +
 			"Of several results, the exit code is that of the first of these: a loss is proven (7), Theseus could not finish\n" +
 			"(6; 5 if another process stopped it), interrupted (130), the command failed (1), not proven (8). If the baseline\n" +
 			"loses probes, or probes do not run, nothing is proven (8), and the command is not run.",
