@@ -55,10 +55,12 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 	switch {
 	case err != nil:
 		return err
-	case holder == nil && desire == v1alpha1.DesireRun:
-		return exit.Fail(exit.Failed, "run it on the machine that shall carry the migration out: theseus resume "+name, "no process runs %s that could be asked", name)
 	case holder == nil:
-		return exit.Fail(exit.Failed, "run it on the machine that shall carry the migration out: theseus rollback "+name, "no process runs %s that could be asked", name)
+		command := "theseus resume "
+		if desire == v1alpha1.DesireRollback {
+			command = "theseus rollback "
+		}
+		return exit.Fail(exit.Failed, "run it on the machine that shall carry the migration out: "+command+name, "no process runs %s that could be asked", name)
 	case desire == v1alpha1.DesireRollback:
 		return askHolder(ctx, a, client, name, holder)
 	case migration.Spec.Desire == v1alpha1.DesireRun:
