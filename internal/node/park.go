@@ -23,9 +23,9 @@ import (
 // Kernels before Linux 6.2 rename no interface that is up. There a pod's traffic is parked on a temporary pair while its
 // old interface is down for its new name, and goes back to it then: all else of a move is the same on every kernel.
 //
-// The pair takes the old one's place on the source's network. Beside a bridge's port it is another port, and its end in the
-// pod has the old one's hardware address, so that no neighbour has to learn anything and whatever filters on the bridge
-// filters it too. Beside a routed interface it is another one, to which the host's route leads meanwhile.
+// The pair takes the old one's place on the source's network. If that is a port of a bridge, the pair is another port of
+// it, and its end in the pod has the old one's hardware address, so that no neighbour has to learn anything and whatever
+// filters on the bridge filters it too. If it is routed, the host's route leads to the pair meanwhile.
 const (
 	parkName  = "park0" // the pod's end; the host's has the index of the old one's other end in its name
 	parkPref  = pinPref - 1
@@ -119,7 +119,7 @@ func (p *parking) find(context.Context) (err error) {
 	return nil
 }
 
-// parkable says why no pod can be parked beside a port of a bridge.
+// parkable says why no pod on a port of a bridge can be parked.
 func parkable(link netlink.Link) error {
 	if bridge, ok := link.(*netlink.Bridge); ok && bridge.VlanFiltering != nil && *bridge.VlanFiltering {
 		return fmt.Errorf("its bridge %s separates VLANs, and to park the pod needs another port of it", bridge.Name)

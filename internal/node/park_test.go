@@ -123,7 +123,7 @@ func (p *testPod) received(name string) uint64 {
 	return link.Attrs().Statistics.RxPackets + link.Attrs().Statistics.TxPackets
 }
 
-// TestParkRenamesNothingInUse: of a parked pod no interface is renamed while it is up, by nobody; and the one that is set down has no
+// TestParkRenamesNothingInUse: of a parked pod no process renames an interface while it is up; and the one that is set down has no
 // packets any more, of which the pod has thousands a second. A pod that is not parked is the control.
 func TestParkRenamesNothingInUse(t *testing.T) {
 	bothWays(t, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestParkAgentsDie(t *testing.T) {
 			t.Fatal("the plugin was not asked")
 		}
 		_, point := moveUntil(t, w, a, forth, change)
-		if point == "save pinning" { // all is taken back, and it begins anew
+		if point == "save pinning" { // all is taken back, and it begins again
 			break
 		}
 		kills++

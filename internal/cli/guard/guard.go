@@ -61,7 +61,7 @@ func NewCommand(a *app.App) *cobra.Command {
 			"(6; 5 if another process stopped it), interrupted (130), the command failed (1), not proven (8). If the baseline\n" +
 			"loses probes, or probes do not run, nothing is proven (8), and the command is not run.",
 		Example: "  theseus guard -- helm upgrade cilium cilium/cilium --version 1.18.0 -n kube-system\n" +
-			"  theseus guard --on-loss 'helm rollback cilium -n kube-system' -o report.html -- helm upgrade cilium ./chart -n kube-system",
+			"  theseus guard --on-loss 'helm rollback cilium -n kube-system' -- helm upgrade cilium ./chart -n kube-system",
 		Args: func(command *cobra.Command, args []string) error {
 			if command.ArgsLenAtDash() != 0 || len(args) == 0 {
 				return exit.Fail(exit.Usage, "write the command after --: theseus guard -- kubectl apply -f network.yaml; theseus guard start measures what others change", "there is no command to guard")

@@ -167,7 +167,7 @@ func (k *asker) Do(ctx context.Context, action, hash string) (string, error) {
 	return strings.TrimSpace(said.String()), err
 }
 
-// silent is the app of a command that nobody sees run: it has no terminal, and its words are kept.
+// silent is the app of a command without a viewer: it has no terminal, and its words are kept.
 func (k *asker) silent() (*app.App, *bytes.Buffer) {
 	said, a := &bytes.Buffer{}, *k.a
 	a.In, a.Out, a.Err, a.Output = &bytes.Buffer{}, said, said, ""

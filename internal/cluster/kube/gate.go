@@ -96,7 +96,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 	}
 }
 
-// unmeasured says which paths of former reports are not among the paths; "" if all are. Nobody knows what those have lost.
+// unmeasured says which paths of former reports are not among the paths; "" if all are. What those have lost is unknown.
 func unmeasured(reports []v1alpha1.ProbeReport, paths []v1alpha1.Path) string {
 	planned := map[string]bool{}
 	for i := range paths {

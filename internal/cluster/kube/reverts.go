@@ -18,7 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Reverts detects that somebody takes back what a run has written, such as a deployment tool that was not suspended. It compares
+// Reverts detects that another manager takes back what a run has written, such as a deployment tool that was not suspended. It compares
 // objects with what was there before the run's last write to each; objects that are gone have no manager, and are left to the
 // conditions of the steps. It is not safe for concurrent use.
 type Reverts struct {

@@ -49,7 +49,7 @@ type PathAccount struct {
 	reported []time.Time // when the latest report with each of Results was written; zero if that is unknown
 }
 
-// Displaced is how many of Lost are in none of Gaps, since their gaps were dropped from all reports: nobody can say whether the
+// Displaced is how many of Lost are in none of Gaps, since their gaps were dropped from all reports: it is unknown whether the
 // responders were stalled.
 func (p *PathAccount) Displaced() int64 {
 	if p.Hidden == 0 {

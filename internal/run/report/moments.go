@@ -30,7 +30,7 @@ const (
 // together is how long after the end of one gap another one must begin to be of another moment.
 const together = 2 * time.Second
 
-// moments are in the order of their times; nil if the run observed nothing and nobody set a mark, as then they would repeat the gaps.
+// moments are in the order of their times; nil if the run observed nothing and has no marks, as then they would repeat the gaps.
 func moments(in Input, gaps []Gap) []Moment {
 	var all []Moment
 	for _, r := range in.Records {

@@ -9,7 +9,7 @@ import (
 )
 
 // Feed has the newest State of a run. All viewers share it: each gets the difference from what it was sent last, so that a slow
-// viewer gets fewer and larger deltas, and holds nobody up.
+// viewer gets fewer and larger deltas, and delays no other.
 type Feed struct {
 	writing sync.Mutex // held while the board changes, which takes seconds with many nodes: viewers do not wait for that
 	board   *Board

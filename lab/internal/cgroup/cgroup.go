@@ -1,6 +1,6 @@
 // Package cgroup gives each node a cgroup of its own in every hierarchy of the machine, below the one that the caller
 // is in, so that a lab stays inside whatever limit its caller has. Version 1 limits and counts. Version 2, if it is
-// mounted beside it, holds the nodes' processes apart for BPF programs, which Cilium attaches to its root.
+// mounted next to it, holds the nodes' processes apart for BPF programs, which Cilium attaches to its root.
 package cgroup
 
 import (
@@ -198,7 +198,7 @@ func removeTree(dir string) error {
 }
 
 // Mount mounts every version 1 hierarchy below dir, as the calling thread's cgroup namespace sees them. Version 2 is
-// left to those who use it: beside version 1, runc would put pods into it too.
+// left to those who use it: next to version 1, runc would put pods into it too.
 func Mount(hs []Hierarchy, dir string) error {
 	if err := unix.Mount("cgroup", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
 		return fmt.Errorf("mount %s: %w", dir, err)
