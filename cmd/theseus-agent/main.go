@@ -71,7 +71,7 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file; empty means the pod's own credentials")
 	name := flags.String("node", os.Getenv("NODE_NAME"), "the node's name")
 	root := flags.String("root", manifest.HostRoot, "where the node's root filesystem is mounted")
-	park := flags.Bool("park", os.Getenv("THESEUS_PARK") != "", "move pods by way of a temporary interface, as kernels before Linux 6.2 need it (also THESEUS_PARK=1); for tests")
+	park := flags.Bool("park", os.Getenv("THESEUS_PARK") != "", "move pods as on kernels before Linux 6.2, by way of a temporary interface (also THESEUS_PARK=1)")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}

@@ -234,7 +234,7 @@ func (n *Node) job(args step.AdoptArgs) (*job, error) {
 		return nil, fmt.Errorf("both networks are called %s", from.Network)
 	}
 	j := &job{from: from, to: to, release: args.Release, result: step.AdoptResult{Node: n.Name}}
-	if err := renames(); err != nil && !n.Park {
+	if err := renames(); err != nil && !n.parks() {
 		j.result.Refused = "this node moves no pod: " + err.Error()
 	}
 	if j.records, err = n.records(); err != nil {
@@ -304,7 +304,7 @@ func (n *Node) candidate(s *sandbox, job *job) (*adoption.Record, error) {
 	if why := adoption.Refusals(pod, record.From, record.To); len(why) > 0 {
 		return record, errors.New(strings.Join(why, "; "))
 	}
-	if n.Park && record.From.Bridge != "" {
+	if n.parks() && record.From.Bridge != "" {
 		bridge, err := linkOf(record.From.Bridge)
 		if err == nil {
 			err = parkable(bridge)
@@ -559,8 +559,11 @@ func (n *Node) forgetRecord(record *adoption.Record) error {
 	return nil
 }
 
-// renames finds out whether this kernel renames an interface that is up, which Linux does from 6.2 on, by doing
-// so in a network namespace that exists for that alone.
+// errBusy says that this kernel renames no interface that is up.
+var errBusy = errors.New("its kernel renames no interface that is in use, as Linux does from 6.2 on")
+
+// renames finds out whether this kernel renames an interface that is up by doing so in a network namespace that exists
+// for that alone.
 var renames = sync.OnceValue(func() error {
 	failed := make(chan error, 1)
 	go func() {
@@ -585,8 +588,10 @@ var renames = sync.OnceValue(func() error {
 			if err := handle.LinkSetUp(link); err != nil {
 				return fmt.Errorf("use a veth: %w", err)
 			}
-			if err := handle.LinkSetName(link, "theseus2"); err != nil {
-				return fmt.Errorf("its kernel cannot rename an interface that is in use (Linux can from 6.2 on): %w", err)
+			if err := handle.LinkSetName(link, "theseus2"); errors.Is(err, unix.EBUSY) {
+				return errBusy
+			} else if err != nil {
+				return fmt.Errorf("rename a veth: %w", err)
 			}
 			return nil
 		}()

@@ -188,7 +188,7 @@ func (h *hands) rename(ctx context.Context, in *space, record *adoption.Record, 
 	if err != nil {
 		return err
 	}
-	if begun != nil || link.Attrs().Name != to && h.n.Park {
+	if begun != nil || link.Attrs().Name != to && h.n.parks() {
 		return h.renameParked(ctx, in, record, link, to)
 	}
 	if link.Attrs().Name == to {

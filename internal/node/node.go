@@ -22,7 +22,8 @@ type Node struct {
 	Sys string
 	// Commands runs the programs.
 	Commands *Commands
-	// Park moves pods by way of a temporary pair of interfaces, for kernels that rename no interface in use.
+	// Park moves pods by way of a temporary pair of interfaces, as it is done where the kernel renames no interface in
+	// use, on any kernel.
 	Park bool
 
 	trial

@@ -44,6 +44,9 @@ var (
 	fromPark = points{"leave the parking", "half back", "back"}
 )
 
+// parks says whether this node's agent must not, or shall not, rename an interface that is up.
+func (n *Node) parks() bool { return n.Park || errors.Is(renames(), errBusy) }
+
 func parkRule() *netlink.Rule {
 	rule := pinRule()
 	rule.Priority, rule.Table = parkPref, parkTable

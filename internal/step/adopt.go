@@ -125,7 +125,7 @@ const (
 // AdoptResult is the answer of all three verbs.
 type AdoptResult struct {
 	Node string `json:"node"`
-	// Refused says why this node moves no pod at all, such as a kernel that cannot rename an interface in use.
+	// Refused says why this node moves no pod at all, such as a kernel in which a trial fails.
 	Refused string         `json:"refused,omitempty"`
 	Pods    []AdoptOutcome `json:"pods,omitempty"`
 }

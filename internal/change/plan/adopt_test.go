@@ -197,10 +197,10 @@ func TestAdoptRefuses(t *testing.T) {
 			r.snapshot.Facts[1].RPFilter = map[string]int{"all": 0, "eth0": 1, "cni0": 1}
 		}, "eth0 of node node-2 takes only packets"},
 		{"a bare pod on an old kernel", func(r *request) {
-			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "5.15.0-101-generic"
+			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-553.el8_10.x86_64"
 			r.snapshot.Pods = append(r.snapshot.Pods, cnitest.Snapshot(t, cnitest.Documents(t, []byte(
 				"apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.77}\n"))).Pods...)
-		}, "cannot rename an interface in use"},
+		}, "is older than Linux 5.10"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := adoption(t)

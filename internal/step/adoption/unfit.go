@@ -12,8 +12,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// oldestKernel can rename an interface that is up, which a pod's own must be while it moves (Linux 6.2).
-const oldestKernel = "6.2"
+// oldest is the oldest kernel that Calico, the only target, asks for; what a move needs of a kernel is older. From renaming
+// on, Linux renames an interface that is up ("net/core: Allow live renaming when an interface is up").
+var oldest, renaming = version.MustParseGeneric("5.10"), version.MustParseGeneric("6.2")
+
+// Parks reports whether a kernel of this version, as a Node tells it, moves pods only by parking them. The agent does not
+// ask for the version; it tries on its node.
+func Parks(kernel string) bool {
+	found, err := version.ParseGeneric(kernel)
+	return err == nil && found.AtLeast(oldest) && found.LessThan(renaming)
+}
 
 // Unfit says for each pod why it cannot be adopted, empty if it can: such a pod is created again. On a flat network a pod
 // may have any address of the range; orders are those to the network to come. What only its node knows is found by the agent there.
@@ -26,8 +34,8 @@ func Unfit(snapshot *cluster.Snapshot, flat bool, orders *step.Orders) func(*cor
 			ranges[node.Name] = own
 		}
 		kernel := node.Status.NodeInfo.KernelVersion
-		if found, err := version.ParseGeneric(kernel); err != nil || !found.AtLeast(version.MustParseGeneric(oldestKernel)) {
-			old[node.Name] = "the kernel of its node (" + kernel + ") cannot rename an interface in use, as Linux " + oldestKernel + " can"
+		if found, err := version.ParseGeneric(kernel); err != nil || found.LessThan(oldest) {
+			old[node.Name] = "the kernel of its node (" + kernel + ") is older than Linux " + oldest.String() + ", or unknown"
 		}
 	}
 	return func(pod *corev1.Pod) string {

@@ -18,9 +18,11 @@ func TestUnfit(t *testing.T) {
 	}{
 		"fit":                   {func(*corev1.Node, *corev1.Pod) {}, ""},
 		"Linux 6.2":             {kernel("6.2.0-39-generic"), ""},
-		"Linux 6.1":             {kernel("6.1.0-18-amd64"), "the kernel of its node (6.1.0-18-amd64) cannot rename an interface in use"},
-		"Linux 5.15":            {kernel("5.15.0-101-generic"), "cannot rename"},
-		"a kernel without name": {kernel(""), "cannot rename"},
+		"Debian 12":             {kernel("6.1.0-18-amd64"), ""},
+		"Ubuntu 22.04":          {kernel("5.15.0-101-generic"), ""},
+		"RHEL 9":                {kernel("5.14.0-427.el9.x86_64"), ""},
+		"RHEL 8":                {kernel("4.18.0-553.el8_10.x86_64"), "the kernel of its node (4.18.0-553.el8_10.x86_64) is older than Linux 5.10"},
+		"a kernel without name": {kernel(""), "or unknown"},
 		"two families": {func(_ *corev1.Node, p *corev1.Pod) {
 			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: "fd00::7"})
 		}, "two families"},

@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/setting"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
 //go:embed never_run.md
@@ -71,10 +72,26 @@ func never(pass *check.Pass) []finding.Finding {
 	case source.CNI == "flannel" && caps.Encapsulation != "vxlan":
 		add(source, "flannel has the encapsulation %s here, and Theseus was only run with flannel over VXLAN", caps.Encapsulation)
 	}
+	if nodes := parked(pass); len(nodes) > 0 {
+		add(source, "running pods of %s would be moved on kernels that rename no interface in use; such a move was only run on Linux 6.18 (%s)",
+			cluster.Count(len(nodes), "node"), check.Names(nodes))
+	}
 	if pass.Change.Strategy == "surge" && (source.CNI == "bridge" || pass.Change.To == "flannel") {
 		add(source, "no change from %s to %s by surge was ever run", source.CNI, pass.Change.To)
 	}
 	return found
+}
+
+// parked returns the nodes on whose kernels pods are parked while they are adopted, with these kernels.
+func parked(pass *check.Pass) []string {
+	var nodes []string
+	for i := range pass.Snapshot.Nodes {
+		node := &pass.Snapshot.Nodes[i]
+		if kernel := node.Status.NodeInfo.KernelVersion; pass.Change.Strategy == "adopt" && adoption.Parks(kernel) {
+			nodes = append(nodes, node.Name+" has "+kernel)
+		}
+	}
+	return nodes
 }
 
 // beyond reports whether a minor release lies outside of the bounds.
