@@ -22,8 +22,19 @@ import (
 // is deleted as ever, and its successor gets an address of the same range.
 func TestAdopt(t *testing.T) {
 	rigtest.Full(t, "running pods moved from flannel to Calico")
+	testAdopt(t, func(*scenario.Rig) func() { return func() {} })
+}
+
+// TestAdoptParked does the same as on kernels that rename no interface in use.
+func TestAdoptParked(t *testing.T) {
+	rigtest.Full(t, "running pods moved from flannel to Calico by agents that park them, to the end (TestAdoptBack does so there and back)")
+	testAdopt(t, func(rig *scenario.Rig) func() { return park(t, rig) })
+}
+
+func testAdopt(t *testing.T, prepare func(*scenario.Rig) (prepared func())) {
 	rig := newRig(t, "adopt", 3)
 	rig.Strategy, rig.Outside = "adopt", true
+	prepared := prepare(rig)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +50,10 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("%v; the plan does not say why a pod cannot be adopted:\n%s", err, text)
 	}
 	births := give(t, rig, guests.second)
-	rigtest.Start(t, rig, "state", "apply", plan, "--yes").Ends(0)
+	run := rigtest.Start(t, rig, "state", "apply", plan, "--yes")
+	run.Until("Use Calico for new pods on ")
+	prepared()
+	run.Ends(0)
 	mustLoseNothing(t, rig, "after the adoption")
 	births.end()
 	if now := odd(); now == former {
@@ -226,7 +240,7 @@ func mustTellOfMoves(t *testing.T, rig *scenario.Rig) {
 
 // TestAdoptBack rolls an adoption back from the middle of a node, by a kill and then `theseus rollback` elsewhere:
 // every pod is on flannel again, with its address, and was never restarted, and no client lost a request. Calico has
-// not run on the second node by then.
+// not run on the second node by then. The agents park pods: they move them as on kernels that rename no interface in use.
 func TestAdoptBack(t *testing.T) {
 	adoptBack(t, "Use Calico for new pods on adback-node-1", rigtest.Perhaps(rigtest.BackOnFlannel))
 }
@@ -240,6 +254,7 @@ func TestAdoptBackLate(t *testing.T) {
 func adoptBack(t *testing.T, moment string, stays []rigtest.Stays) {
 	rig := newRig(t, "adback", 2)
 	rig.Strategy = "adopt"
+	parks := park(t, rig)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -249,6 +264,7 @@ func adoptBack(t *testing.T, moment string, stays []rigtest.Stays) {
 		t.Fatal(err)
 	}
 	killAt(t, rig, "here", moment, nil, "apply", plan, "--yes")
+	parks()
 	code, out := theseus(t, rig, "there", "rollback")
 	if code != 5 {
 		t.Fatalf("rollback from %q ended with %d:\n%s", moment, code, out)
