@@ -64,6 +64,23 @@ func Kube(version string) string {
 	return "kube-" + version
 }
 
+// Runtimes lists the container runtimes of nodes, the default first. The second is Debian's package, which this machine has.
+func Runtimes() []string { return []string{"containerd-2.3", "containerd-1.6"} }
+
+// RuntimePrograms are the names of the programs of a runtime that have to be built.
+func RuntimePrograms(runtime string) []string {
+	if runtime != Runtimes()[0] {
+		return nil
+	}
+	return []string{"containerd", "containerd-shim-runc-v2", "ctr"}
+}
+
+// containerd is a program of containerd 2.
+func containerd(program string) target {
+	const module = "github.com/containerd/containerd/v2"
+	return target{module: components + "containerd", pkg: module + "/cmd/" + program, stamp: "-X " + module + "/version.Version=v2.3.7"}
+}
+
 // targets lists every program by the name that Binary takes.
 func targets() map[string]target {
 	all := map[string]target{
@@ -88,6 +105,9 @@ func targets() map[string]target {
 		"theseus-agent":      {module: ".", pkg: "./cmd/theseus-agent", ownCode: true},
 		"theseus-controller": {module: ".", pkg: "./cmd/theseus-controller", ownCode: true},
 		"swarm":              {module: ".", pkg: "./test/swarm", ownCode: true},
+	}
+	for _, program := range RuntimePrograms(Runtimes()[0]) {
+		all[program] = containerd(program)
 	}
 	for _, version := range KubernetesVersions() {
 		all[Kube(version)] = kube(version)

@@ -16,6 +16,7 @@ import (
 // do, find everything in the cache.
 func (a *app) build() *cobra.Command {
 	var networks, versions []string
+	var runtime string
 	var calico string
 	var source, cache string
 	cmd := &cobra.Command{
@@ -27,7 +28,7 @@ func (a *app) build() *cobra.Command {
 			var all []spec.Lab
 			for _, version := range versions {
 				for _, network := range networks {
-					s := spec.Lab{Network: network, Kubernetes: version, Calico: calico}
+					s := spec.Lab{Network: network, Kubernetes: version, Calico: calico, Runtime: runtime}
 					if err := known(s); err != nil {
 						return err
 					}
@@ -54,6 +55,7 @@ func (a *app) build() *cobra.Command {
 	f.StringSliceVar(&networks, "network", network.Usual(), "networks")
 	calicoFlag(f, &calico)
 	f.StringSliceVar(&versions, "kubernetes", build.KubernetesVersions()[:1], "versions of Kubernetes")
+	runtimeFlag(f, &runtime)
 	buildFlags(f, &source, &cache)
 	return cmd
 }

@@ -20,6 +20,7 @@ func TestRefusals(t *testing.T) {
 		{"up now", 2, "error: accepts 0 arg(s), received 1\n"},
 		{"up --network frob", 1, "error: there is no network \"frob\"\nhint: use --network flannel, calico, calico-bgp, calico-typha, cilium, weave, bridge or none\n"},
 		{"up --kubernetes v1.35.0", 1, "error: Kubernetes \"v1.35.0\" is not one of the versions that can be built\nhint: use --kubernetes v1.36.3 or v1.34.4\n"},
+		{"up --runtime frob", 1, "error: there is no runtime \"frob\"\nhint: use --runtime containerd-2.3 or containerd-1.6\n"},
 		{"up --kube-proxy none --network calico", 1, "error: the network calico does not replace kube-proxy: without one, no Service works\nhint: theseus-lab up --help lists the possible values\n"},
 		{"up --set ipam.mode=kubernetes", 1, "error: the network flannel has no chart whose values could be set\nhint: theseus-lab up --help lists the possible values\n"},
 		{"build --network flannel,frob", 1, "error: there is no network \"frob\"\nhint: use --network flannel, calico, calico-bgp, calico-typha, cilium, weave, bridge or none\n"},

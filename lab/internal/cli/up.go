@@ -50,6 +50,7 @@ func (a *app) up() *cobra.Command {
 	f.StringVar(&s.Network, "network", "flannel", "network of the pods: "+choice(network.Names()))
 	f.StringVar(&s.Policy, "policy", "", "policy agent next to the network: kube-router")
 	f.StringVar(&s.Kubernetes, "kubernetes", build.KubernetesVersions()[0], "version of Kubernetes: "+choice(build.KubernetesVersions()))
+	runtimeFlag(f, &s.Runtime)
 	calicoFlag(f, &s.Calico)
 	valuesFlag(f, &s.Values)
 	f.StringVar(&s.ProxyMode, "kube-proxy", "iptables", "mode of kube-proxy: iptables, nftables, or none, which Cilium replaces")
@@ -69,6 +70,11 @@ func (a *app) up() *cobra.Command {
 func buildFlags(f *pflag.FlagSet, source, cache *string) {
 	f.StringVar(source, "source", "", "root of the repository (default: searched upwards from the current folder and from the program)")
 	f.StringVar(cache, "cache", env("THESEUS_LAB_CACHE", defaultCache()), "directory of built programs and images")
+}
+
+// runtimeFlag declares the container runtime of the nodes.
+func runtimeFlag(f *pflag.FlagSet, runtime *string) {
+	f.StringVar(runtime, "runtime", env("THESEUS_LAB_RUNTIME", build.Runtimes()[0]), "container runtime of the nodes: "+choice(build.Runtimes()))
 }
 
 // calicoFlag declares the version of Calico.
@@ -111,6 +117,9 @@ func known(s spec.Lab) error {
 	}
 	if versions := build.KubernetesVersions(); !slices.Contains(versions, s.Kubernetes) {
 		return hint(fmt.Errorf("Kubernetes %q is not one of the versions that can be built", s.Kubernetes), "use --kubernetes %s", choice(versions))
+	}
+	if runtimes := build.Runtimes(); !slices.Contains(runtimes, s.Runtime) {
+		return hint(fmt.Errorf("there is no runtime %q", s.Runtime), "use --runtime %s", choice(runtimes))
 	}
 	return nil
 }

@@ -28,6 +28,12 @@ func Build(ctx context.Context, cache *build.Cache, s *spec.Lab, out io.Writer) 
 	if s.KubeBinary, err = cache.Binary(ctx, build.Kube(s.Kubernetes)); err != nil {
 		return 0, err
 	}
+	s.Programs = map[string]string{}
+	for _, program := range build.RuntimePrograms(s.Runtime) {
+		if s.Programs[program], err = cache.Binary(ctx, program); err != nil {
+			return 0, err
+		}
+	}
 	all, err := image.All(ctx, cache, s.Network, s.Calico)
 	if err != nil {
 		return 0, err

@@ -25,6 +25,7 @@ type Config struct {
 	Logs        string // the machine's /var/log/theseus-lab
 	LabBinary   string
 	KubeBinary  string
+	Programs    map[string]string // further programs by their names
 	Images      []spec.Image
 	Files       []spec.File // paths inside the machine
 	First       bool        // the first start: wait for the Node object before the kubelet starts

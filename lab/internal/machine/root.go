@@ -85,6 +85,9 @@ func bindFiles(c Config) error {
 		binDir + "/theseus-lab": c.LabBinary,
 		binDir + "/kube":        c.KubeBinary,
 	}
+	for name, program := range c.Programs {
+		files[filepath.Join(binDir, name)] = program
+	}
 	for i, img := range c.Images {
 		files[imagePath(i)] = img.Tar
 	}

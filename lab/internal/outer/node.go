@@ -82,7 +82,7 @@ func (o *outer) prepare(n *node) (machine.Config, error) {
 		Disk:        filepath.Join(dir, "disk"),
 		Containerd:  filepath.Join(dir, "containerd"),
 		Logs:        filepath.Join(o.Lab.Dir, "logs", n.name),
-		LabBinary:   o.Lab.LabBinary, KubeBinary: o.Lab.KubeBinary,
+		LabBinary:   o.Lab.LabBinary, KubeBinary: o.Lab.KubeBinary, Programs: o.Lab.Programs,
 		Images: o.Lab.Images, Files: machine.Files(lab, o.Secrets, n.number),
 		First: !n.started, APIServer: o.Lab.APIServer(), WithoutProxy: o.Lab.ProxyMode == spec.NoProxy,
 	}

@@ -26,6 +26,7 @@ type Lab struct {
 	Policy     string   // an extra policy agent, or empty
 	Kubernetes string   // version, v1.36.3
 	Calico     string   // version of Calico where it is not the default: one of build.CalicoVersions, and after commas those whose images nodes hold too
+	Runtime    string   // container runtime of the nodes: one of build.Runtimes
 	Values     []string // values of the network's chart, each as `helm --set` takes it
 	ProxyMode  string   // kube-proxy's mode: iptables, nftables, or NoProxy
 	DiskMiB    int      // size of each node's root in MiB
@@ -35,6 +36,8 @@ type Lab struct {
 	Template   string   // containerd's directory as every node has it from the start
 	Images     []Image  // what every node imports at its first start beyond the template
 	RelayPort  int      // port on the host's loopback that reaches the API server
+
+	Programs map[string]string // paths of the runtime's programs by their names; empty where nodes run this machine's
 }
 
 // NoProxy is the mode of a kube-proxy that does not run.

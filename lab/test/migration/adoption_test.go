@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 	"github.com/theseus-cni/theseus/lab/internal/workload"
@@ -252,6 +253,7 @@ func TestAdoptBackLate(t *testing.T) {
 }
 
 func adoptBack(t *testing.T, moment string, stays []rigtest.Stays) {
+	t.Setenv("THESEUS_LAB_RUNTIME", build.Runtimes()[1]) // the other tests run the first
 	rig := newRig(t, "adback", 2)
 	rig.Strategy = "adopt"
 	parks := park(t, rig)

@@ -14,7 +14,7 @@ import (
 // killed one after the other: a kubelet, the API server,
 // a node's probers, the agent that has a task at hand, containerd, and the command line. A user tried all of that on a live cluster; two of the kills
 // took the whole adoption back. The clients, which also open 25 new connections a second to the outside, lose nothing, and no pod
-// restarts. Another machine takes the end of the run over. Whoever runs it has the rights that `theseus rights operate` gives for that plan.
+// restarts. A live page shows all of it. Another machine takes the end of the run over. Whoever runs it has the rights that `theseus rights operate` gives for that plan.
 func TestWalk(t *testing.T) {
 	rig := newRig(t, "walk", 2)
 	rig.Strategy, rig.WorldRate = "adopt", 25
@@ -28,6 +28,8 @@ func TestWalk(t *testing.T) {
 	}
 	rig.User = rigtest.User(t, rig, "operator", rigtest.Rights(t, rig, "operator", "operate", "--plan", plan))
 	apply := rigtest.Start(t, rig, "here", "apply", plan, "--yes")
+	apply.Until("Create the CRDs of Calico")
+	page := openPage(t, rig)
 	for _, kill := range []struct {
 		at string // a line that the command prints
 		do func(*testing.T, *scenario.Rig)
@@ -46,6 +48,7 @@ func TestWalk(t *testing.T) {
 	apply.Until("Remove flannel")
 	apply.Kill()
 	rigtest.Start(t, rig, "there", "resume").Ends(0)
+	page.close(t, 2)
 	mustLoseNothing(t, rig, "after an adoption through all kills")
 	mustBeSamePods(t, before, podsOf(t, rig))
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
