@@ -260,22 +260,29 @@ func (a *archive) putPart(ctx context.Context, one *corev1.ConfigMap) error {
 }
 
 func pack(collected kube.Collected) ([]byte, error) {
-	text, err := json.Marshal(collected)
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > document.MaxInput {
-		return nil, fmt.Errorf("it has more than %d bytes", document.MaxInput)
-	}
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
-	if _, err := zip.Write(text); err != nil {
+	bounded := &bounded{to: zip, left: document.MaxInput}
+	if err := encode(bounded, collected); err != nil {
 		return nil, err
 	}
 	if err := zip.Close(); err != nil {
 		return nil, err
 	}
 	return packed.Bytes(), nil
+}
+
+// bounded writes at most so many bytes.
+type bounded struct {
+	to   io.Writer
+	left int
+}
+
+func (b *bounded) Write(data []byte) (int, error) {
+	if b.left -= len(data); b.left < 0 {
+		return 0, fmt.Errorf("it has more than %d bytes", document.MaxInput)
+	}
+	return b.to.Write(data)
 }
 
 // unpack reads packed evidence of at most so many bytes.

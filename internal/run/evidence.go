@@ -1,9 +1,14 @@
 package run
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -22,43 +27,120 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
-// collect gathers evidence once a second until stopped, and keeps it on disk.
+// collect gathers evidence once a second until stopped, shows it, and keeps it on disk: at once if it has losses, restarts or paths
+// that are new, and else as often as its size allows. What a process that is killed has not kept are answered probes, which the reports
+// in the cluster still count.
 func (r *Run) collect(ctx context.Context, actor *kube.Actor, evidence *kube.Evidence) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		var pace pace
 		for Clock.Sleep(Clock{}, ctx, time.Second) == nil {
-			if evidence.Collect(ctx, actor) == nil {
-				r.View.Evidence(SeenIn(evidence.Document()))
+			_ = evidence.Collect(ctx, actor) // it is tried again; the engine reports outages
+			if begun := time.Now(); pace.due(begun, evidence) {
+				document := evidence.Document()
+				r.View.Evidence(SeenIn(document))
+				pace.did(begun, time.Now(), r.save(document))
 			}
-			r.save(evidence)
 		}
 	}()
 	return func() {
 		cancel()
 		<-done
-		r.save(evidence)
+		r.save(evidence.Document())
 	}
+}
+
+// pace says when all of the evidence is looked at and kept again: after the longer, the longer it took, so that it takes a third of
+// a processor at most while there is news, and a twentieth else.
+type pace struct {
+	next, nextNews time.Time
+	grown, news    bool
+}
+
+const (
+	newsRest  = 2
+	usualRest = 20
+)
+
+// due reports whether the evidence is to be looked at now.
+func (p *pace) due(now time.Time, evidence *kube.Evidence) bool {
+	grown, news := evidence.Changed()
+	p.grown, p.news = p.grown || grown, p.news || news
+	return p.news && !now.Before(p.nextNews) || p.grown && !now.Before(p.next)
+}
+
+// did records a look from one time to another. If its evidence is not kept, the next look is not bound to changes.
+func (p *pace) did(from, to time.Time, kept bool) {
+	p.grown, p.news = !kept, !kept
+	p.nextNews, p.next = to.Add(newsRest*to.Sub(from)), to.Add(usualRest*to.Sub(from))
 }
 
 // EvidenceFile holds the probes' results, in the folder of a run.
 const EvidenceFile = "evidence.json"
 
-func (r *Run) save(evidence *kube.Evidence) {
+// save keeps evidence on this machine, and reports whether it is kept.
+func (r *Run) save(document kube.Collected) bool {
 	why := ""
-	if err := Keep(r.Dir, evidence.Document()); err != nil {
+	if err := Keep(r.Dir, document); err != nil {
 		why = err.Error()
 	}
 	if why != r.unkept && why != "" {
 		r.View.Say("warning: the evidence for the report cannot be kept on this machine: " + why)
 	}
 	r.unkept = why
+	return why == ""
 }
 
 // Keep writes evidence to the folder of a run.
 func Keep(dir string, document kube.Collected) error {
-	return outfile.WriteJSON(filepath.Join(dir, EvidenceFile), document)
+	return outfile.WriteBy(filepath.Join(dir, EvidenceFile), func(to io.Writer) error { return encode(to, document) })
+}
+
+// encode writes evidence as JSON, path by path: the whole text need not fit into memory.
+func encode(to io.Writer, document kube.Collected) error {
+	out := bufio.NewWriterSize(to, 1<<16)
+	short := document
+	short.Paths, short.Results = nil, nil
+	rest, err := json.Marshal(short)
+	if err != nil {
+		return err
+	}
+	rest, lists := bytes.CutPrefix(rest, []byte(`{"paths":null,"results":null`))
+	if !lists {
+		return fmt.Errorf("evidence begins with %.40q", rest)
+	}
+	out.WriteString(`{"paths":`) //nolint:errcheck // Flush returns it
+	if err := encodeList(out, document.Paths); err != nil {
+		return err
+	}
+	out.WriteString(`,"results":`) //nolint:errcheck // Flush returns it
+	if err := encodeList(out, document.Results); err != nil {
+		return err
+	}
+	out.Write(rest) //nolint:errcheck // Flush returns it
+	return out.Flush()
+}
+
+// encodeList writes a list as json.Marshal does.
+func encodeList[T any](out *bufio.Writer, list []T) error {
+	if list == nil {
+		_, err := out.WriteString("null")
+		return err
+	}
+	for i := range list {
+		text, err := json.Marshal(&list[i])
+		if err != nil {
+			return err
+		}
+		out.WriteByte("[,"[min(i, 1)]) //nolint:errcheck // the writer keeps the first error
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+	}
+	_, err := out.WriteString("[]"[min(len(list), 1):])
+	return err
 }
 
 // evidence continues with what an earlier process kept.

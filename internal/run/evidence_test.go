@@ -1,11 +1,16 @@
 package run
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
@@ -21,7 +26,7 @@ func (l *listener) Say(text string) { l.WriteString(text + "\n") }
 func TestEvidenceThatCannotBeKept(t *testing.T) {
 	said := &listener{}
 	r := &Run{View: said, Dir: filepath.Join(t.TempDir(), "absent")}
-	save := func() { r.save(kube.NewEvidence(kube.Collected{})) }
+	save := func() { r.save(kube.Collected{}) }
 	warned := func() int { return strings.Count(said.String(), "warning: the evidence for the report cannot be kept") }
 	save()
 	save()
@@ -40,5 +45,64 @@ func TestEvidenceThatCannotBeKept(t *testing.T) {
 	}
 	if save(); warned() != 2 {
 		t.Errorf("said %q", said.String())
+	}
+}
+
+// TestEncode: evidence is written as json.Marshal writes it.
+func TestEncode(t *testing.T) {
+	one := manyReports(2)
+	one.Foreign = map[string]string{"a": "<b>"}
+	for _, document := range []kube.Collected{{}, {Paths: []v1alpha1.Path{}, Results: []v1alpha1.PathResult{}}, {Paths: one.Paths[:1]}, one} {
+		want, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if err := encode(&got, document); err != nil || got.String() != string(want) {
+			t.Errorf("%v: %.200s, not %.200s", err, got.String(), want)
+		}
+		if err := encode(&bounded{to: io.Discard, left: len(want)}, document); err != nil {
+			t.Error(err)
+		}
+		if err := encode(&bounded{to: io.Discard, left: len(want) - 1}, document); err == nil {
+			t.Error("more was written than is allowed")
+		}
+	}
+}
+
+// TestPace: evidence is looked at at once where it has news, and after twenty times as long as a look took where probes were only
+// answered. What could not be kept is kept as soon as it can be.
+func TestPace(t *testing.T) {
+	second := func(s int) time.Time { return time.Unix(1_800_000_000+int64(s), 0) }
+	answered := manyReports(1)
+	changed := map[string]func(*kube.Evidence){
+		"nothing": func(*kube.Evidence) {},
+		"news":    func(e *kube.Evidence) { e.Merge(answered) },
+	}
+	evidence := kube.NewEvidence(answered)
+	var p pace
+	for _, at := range []struct {
+		second int
+		what   string
+		due    bool
+		kept   bool
+	}{
+		{0, "nothing", true, true}, {2, "nothing", false, true}, // a look takes a second
+		{3, "news", true, true}, {5, "news", false, true}, {6, "nothing", true, false}, {7, "nothing", false, true}, {9, "nothing", true, true}, {60, "nothing", false, true},
+	} {
+		changed[at.what](evidence)
+		due := p.due(second(at.second), evidence)
+		if due != at.due {
+			t.Errorf("second %d, %s: due %v", at.second, at.what, due)
+		}
+		if due {
+			p.did(second(at.second), second(at.second+1), at.kept)
+		}
+	}
+	p = pace{grown: true}
+	p.did(second(0), second(1), true)
+	p.grown = true
+	if p.due(second(20), evidence) || !p.due(second(21), evidence) {
+		t.Error("what was only answered is not looked at after 20 s")
 	}
 }

@@ -200,7 +200,7 @@ func oneAccount(t *testing.T, s *stream) (verdicts []string) {
 // sameInStatus: status, in another process, reads what the run kept and what the cluster holds.
 func (s *stream) sameInStatus(live Seen) {
 	r := &Run{Dir: s.t.TempDir(), View: &listener{}}
-	r.save(s.evidence)
+	r.save(s.evidence.Document())
 	evidence, err := Gather(s.t.Context(), s.actor, "m", r.Dir)
 	if err != nil {
 		s.t.Fatal(err)

@@ -23,9 +23,12 @@ type Evidence struct {
 	lock    sync.Mutex
 	paths   map[string]v1alpha1.Path
 	planned []v1alpha1.Path // at the last Collect
-	results map[counter]v1alpha1.PathResult
-	parts   map[process]PartRun
-	foreign map[string]string // by node, a path in its report that starts on another node
+	results map[counter]*v1alpha1.PathResult
+	// plans and reports are the versions, by node, that the last Collect has read.
+	plans, reports map[string]string
+	grown, news    bool // since the last call of Changed
+	parts          map[process]PartRun
+	foreign        map[string]string // by node, a path in its report that starts on another node
 
 	baseline []v1alpha1.ProbeReport
 	// The last look at the cluster, what happened until then, and when it was looked at (Observe).
@@ -75,7 +78,7 @@ type Collected struct {
 
 // NewEvidence continues from earlier evidence, which may be empty.
 func NewEvidence(before Collected) *Evidence {
-	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]v1alpha1.PathResult{}, parts: map[process]PartRun{}, foreign: map[string]string{}}
+	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]*v1alpha1.PathResult{}, parts: map[process]PartRun{}, foreign: map[string]string{}}
 	e.Merge(before)
 	return e
 }
@@ -84,6 +87,7 @@ func NewEvidence(before Collected) *Evidence {
 func (e *Evidence) Merge(other Collected) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
+	e.plans, e.grown, e.news = nil, true, true
 	maps.Copy(e.foreign, other.Foreign)
 	if e.baseline == nil {
 		e.baseline = other.Baseline
@@ -118,14 +122,22 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	a.foreign.Range(func(node, path any) bool {
+		e.news = e.news || e.foreign[node.(string)] != path
 		e.foreign[node.(string)] = path.(string)
 		return true
 	})
-	e.planned = pathsOf(plans)
-	for _, one := range e.planned {
-		e.paths[one.ID] = one
+	if versions := versionsOf(plans); !known(e.plans, versions) {
+		e.plans, e.reports, e.news = versions, map[string]string{}, true // a path that is new may be in reports that were read before
+		e.planned = pathsOf(plans)
+		for _, one := range e.planned {
+			e.paths[one.ID] = one
+		}
 	}
 	for _, report := range reports {
+		if version := report.ResourceVersion; version != "" && e.reports[report.Name] == version {
+			continue
+		}
+		e.reports[report.Name], e.grown = report.ResourceVersion, true
 		for _, result := range report.Status.Paths {
 			if _, asked := e.paths[result.ID]; asked {
 				e.add(result)
@@ -136,6 +148,35 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 		}
 	}
 	return nil
+}
+
+// versionsOf are the versions of plans, by node.
+func versionsOf(plans []v1alpha1.ProbePlan) map[string]string {
+	versions := make(map[string]string, len(plans))
+	for i := range plans {
+		versions[plans[i].Name] = plans[i].ResourceVersion
+	}
+	return versions
+}
+
+// known reports whether versions are those that were read before.
+func known(before, now map[string]string) bool {
+	for name, version := range now {
+		if former, has := before[name]; !has || former != version || version == "" {
+			return false
+		}
+	}
+	return before != nil && len(before) == len(now)
+}
+
+// Changed says what the evidence has got since the last call: grown is true if it has anything, and news if that is more than
+// answered probes on paths without a fault.
+func (e *Evidence) Changed() (grown, news bool) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	grown, news = e.grown || e.news, e.news
+	e.grown, e.news = false, false
+	return grown, news
 }
 
 // Planned are the paths that the probe plans had at the last Collect that succeeded. Callers must not change them.
@@ -171,7 +212,7 @@ func (e *Evidence) Count(from []v1alpha1.ProbeReport) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	if e.baseline == nil {
-		e.baseline = loss.Baseline(from)
+		e.baseline, e.news = loss.Baseline(from), true
 	}
 }
 
@@ -184,6 +225,8 @@ func (e *Evidence) Baseline() []v1alpha1.ProbeReport {
 
 // ran records that a part runs.
 func (e *Evidence) ran(run PartRun) {
+	before, known := e.parts[run.process()]
+	e.news = e.news || !known || len(before.Gone) != len(run.Gone)
 	e.parts[run.process()] = run
 }
 
@@ -194,10 +237,22 @@ func (e *Evidence) add(result v1alpha1.PathResult) {
 	if ok && result.Sent < before.Sent {
 		return
 	}
+	e.news = e.news || !ok || !grewWell(e.paths[result.ID].Denied, before, &result)
 	if ok && result.Dropped > before.Dropped {
-		result = remember(before, result)
+		result = remember(*before, result)
 	}
-	e.results[key] = result
+	e.results[key] = &result
+}
+
+// grewWell reports whether a counter has only counted probes that had the expected result, since an earlier result of it.
+func grewWell(denied bool, before, now *v1alpha1.PathResult) bool {
+	sent, answered := now.Sent-before.Sent, now.Answered-before.Answered
+	well := answered == sent
+	if denied {
+		well = answered == 0
+	}
+	return well && now.Excused == before.Excused && now.Dropped == before.Dropped && before.Open == nil && now.Open == nil &&
+		len(now.Gaps) == len(before.Gaps) && len(now.Stalls) == len(before.Stalls)
 }
 
 // mostGaps bounds the gaps that are kept of one counter. Reports hold fewer (loss.DefaultMaxGaps).
@@ -226,8 +281,8 @@ func (e *Evidence) Document() Collected {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	document := Collected{
-		Paths:   slices.Collect(maps.Values(e.paths)),
-		Results: slices.Collect(maps.Values(e.results)),
+		Paths:   make([]v1alpha1.Path, 0, len(e.paths)),
+		Results: make([]v1alpha1.PathResult, 0, len(e.results)),
 		Parts:   slices.Collect(maps.Values(e.parts)),
 		Foreign: maps.Clone(e.foreign), Baseline: e.baseline,
 		Events: slices.Clone(e.events), EventsDropped: e.eventsDropped, Looks: slices.Clone(e.looks), State: e.state,
@@ -235,10 +290,15 @@ func (e *Evidence) Document() Collected {
 	slices.SortFunc(document.Parts, func(a, b PartRun) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since))
 	})
-	slices.SortFunc(document.Paths, func(a, b v1alpha1.Path) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(document.Results, func(a, b v1alpha1.PathResult) int {
+	for _, id := range slices.Sorted(maps.Keys(e.paths)) {
+		document.Paths = append(document.Paths, e.paths[id])
+	}
+	results := slices.SortedFunc(maps.Values(e.results), func(a, b *v1alpha1.PathResult) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), a.Since.Compare(b.Since))
 	})
+	for _, result := range results {
+		document.Results = append(document.Results, *result)
+	}
 	return document
 }
 

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -121,6 +122,53 @@ func TestEvidenceOfStrangers(t *testing.T) {
 			if !strings.HasPrefix(result.ID, report.Name+"/") {
 				t.Errorf("%s speaks of %s", report.Name, result.ID)
 			}
+		}
+	}
+}
+
+// TestEvidenceChanged: news is all that is more than probes with the expected result, and a report of a version that was read is not
+// read again.
+func TestEvidenceChanged(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0).UTC()
+	w := newWorld(t, nil)
+	w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}, Spec: v1alpha1.ProbePlanSpec{
+		Paths: []v1alpha1.Path{{ID: "n/old>a"}, {ID: "n/old>b", Denied: true}}}})
+	e := NewEvidence(Collected{})
+	e.Changed()
+	version := 1
+	report := v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1alpha1.ProbeReportStatus{
+		Paths: []v1alpha1.PathResult{{ID: "n/old>a", Since: start}, {ID: "n/old>b", Since: start}},
+		Parts: []v1alpha1.Part{{Name: "old", Since: start}}}}
+	shut, open := &report.Status.Paths[1], &report.Status.Paths[0]
+	for _, test := range []struct {
+		name        string
+		change      func()
+		grown, news bool
+	}{
+		{"first report", func() {}, true, true},
+		{"answered", func() { open.Sent, open.Answered, shut.Sent = 9, 9, 9 }, true, false},
+		{"lost", func() { open.Sent = 10 }, true, true},
+		{"answered after a loss", func() { open.Sent, open.Answered = 20, 19 }, true, false},
+		{"leaked", func() { shut.Sent, shut.Answered = 10, 1 }, true, true},
+		{"blocked after a leak", func() { shut.Sent = 20 }, true, false},
+		{"a gap begins", func() { open.Open = &v1alpha1.Gap{From: start, Probes: 1} }, true, true},
+		{"a gap ends", func() { open.Open, open.Gaps = nil, []v1alpha1.Gap{*open.Open} }, true, true},
+		{"a stall", func() { open.Stalls = []v1alpha1.Gap{{From: start}} }, true, true},
+		{"a prober restarts", func() { report.Status.Parts[0].Since = start.Add(time.Second) }, true, true},
+		{"a prober was gone", func() { report.Status.Parts[0].Gone = []v1alpha1.Absence{{From: start}} }, true, true},
+		{"a count begins", func() { open.Since = start.Add(time.Second) }, true, true},
+		{"the same version", func() { version-- }, false, false},
+		{"answered again", func() { open.Sent, open.Answered = 100, 99 }, true, false},
+	} {
+		test.change()
+		version++
+		report.ResourceVersion = fmt.Sprint(version)
+		w.put("ProbeReport", &report)
+		if err := e.Collect(t.Context(), w.Actor); err != nil {
+			t.Fatal(err)
+		}
+		if grown, news := e.Changed(); grown != test.grown || news != test.news {
+			t.Errorf("%s: grown %v, news %v", test.name, grown, news)
 		}
 	}
 }

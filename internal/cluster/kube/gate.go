@@ -62,16 +62,17 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 	for i := range plans {
 		generations[plans[i].Name] = plans[i].Spec.Generation
 	}
+	watch := loss.NewWatch(limits, loss.Evidence{Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked})
 	for {
 		now, err := g.Actor.probeReports(ctx)
 		if err != nil {
 			return engine.Verdict{}, classify(err)
 		}
-		verdict := loss.Judge(limits, loss.Evidence{
-			Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked, Now: now,
-		})
+		verdict, over := watch.Look(now), g.Actor.Clock.Now().After(deadline)
+		if over {
+			verdict = watch.Judge(now)
+		}
 		g.canary.Look(paths, now, gate.Changed, g.Actor.Clock.Now())
-		over := g.Actor.Clock.Now().After(deadline)
 		if len(gate.Changed) > 0 {
 			g.compare(&verdict, over)
 		}

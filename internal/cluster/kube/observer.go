@@ -140,7 +140,7 @@ func (e *Evidence) observed() (last *observe.State, since time.Time) {
 func (e *Evidence) note(state observe.State, events []observe.Event) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	e.state = &state
+	e.state, e.grown, e.news = &state, true, e.news || len(events) > 0
 	e.happened(events)
 	if n := len(e.looks); n > 0 && state.At.Sub(e.looks[n-1].To) < steady {
 		e.looks[n-1].To = state.At

@@ -99,7 +99,7 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 		verdict.Waiting, verdict.Reason = true, "no paths are measured: no data is no pass"
 		return verdict
 	}
-	stale := staleNodes(limits, evidence)
+	stale := staleNodes(limits, evidence, Sources(evidence.Paths))
 	deltas := compare(limits, evidence)
 	sum(&verdict, deltas)
 	verdict.displace(limits, deltas)
@@ -196,11 +196,11 @@ func was(n int) string {
 	return " were"
 }
 
-// staleNodes lists the nodes without a fresh report, each with the reason.
-func staleNodes(limits Limits, evidence Evidence) []string {
+// staleNodes lists the sources without a fresh report, each with the reason.
+func staleNodes(limits Limits, evidence Evidence, sources []string) []string {
 	asked, now := byNode(evidence.Asked), byNode(evidence.Now)
 	var stale []string
-	for _, node := range Sources(evidence.Paths) {
+	for _, node := range sources {
 		report, ok := now[node]
 		before, had := asked[node]
 		watched := report.At.Sub(before.At)

@@ -1,0 +1,82 @@
+package loss
+
+import (
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// Watch judges one gate at every look, as Judge does. While reports are still missing and nothing is wrong, which is nearly always, a
+// look costs as much as the reports that have changed since the look before.
+type Watch struct {
+	limits   Limits
+	evidence Evidence
+	sources  []string
+	paths    map[string]watched
+	clean    map[string]string // by node, the version of its last report, if nothing is wrong in it
+}
+
+// watched is a path of a gate, and its result from which the gate counts.
+type watched struct {
+	denied bool
+	since  v1alpha1.PathResult
+}
+
+// NewWatch is a gate with these limits. Now is left out of the evidence: looks have it.
+func NewWatch(limits Limits, evidence Evidence) *Watch {
+	if limits.Timeout <= 0 {
+		limits.Timeout = DefaultTimeout
+	}
+	if evidence.Since == nil {
+		evidence.Since = evidence.Asked
+	}
+	w := &Watch{limits: limits, evidence: evidence, sources: Sources(evidence.Paths), paths: make(map[string]watched, len(evidence.Paths)), clean: map[string]string{}}
+	since := byPath(evidence.Since)
+	for _, path := range evidence.Paths {
+		before := since[path.ID]
+		w.paths[path.ID] = watched{path.Denied, v1alpha1.PathResult{Sent: before.Sent, Answered: before.Answered, Since: before.Since, Dropped: before.Dropped}}
+	}
+	return w
+}
+
+// Judge judges the latest reports.
+func (w *Watch) Judge(now []v1alpha1.ProbeReport) Verdict {
+	w.evidence.Now = now
+	return Judge(w.limits, w.evidence)
+}
+
+// Look judges the latest reports too, but it leaves the counts out of a verdict that waits for reports while nothing is wrong.
+func (w *Watch) Look(now []v1alpha1.ProbeReport) Verdict {
+	w.evidence.Now = now
+	for i := range now {
+		if !w.well(&now[i]) {
+			return w.Judge(now)
+		}
+	}
+	if len(w.sources) == 0 {
+		return w.Judge(now)
+	}
+	if stale := staleNodes(w.limits, w.evidence, w.sources); len(stale) > 0 {
+		return Verdict{Paths: len(w.evidence.Paths), Waiting: true, Reason: missing(stale, nil)}
+	}
+	return w.Judge(now)
+}
+
+// well reports whether nothing in a report can make the gate fail: since the gate counts, no probe was lost or leaked, no count began
+// anew, and no gap was dropped.
+func (w *Watch) well(report *v1alpha1.ProbeReport) bool {
+	if version, known := w.clean[report.Name]; known && version == report.ResourceVersion && version != "" {
+		return true
+	}
+	delete(w.clean, report.Name)
+	for i := range report.Status.Paths {
+		after := &report.Status.Paths[i]
+		path, planned := w.paths[after.ID]
+		if !planned {
+			continue
+		}
+		if restarted(path.since, *after) || after.Dropped > path.since.Dropped || between(path.denied, path.since, *after).wrong() != 0 {
+			return false
+		}
+	}
+	w.clean[report.Name] = report.ResourceVersion
+	return true
+}
