@@ -185,16 +185,47 @@ func gather(ctx context.Context, actor *kube.Actor, migration, dir string, runni
 	return evidence.Document(), unread, err
 }
 
-// Watch combines the evidence in the folder of a run with the current reports of the probes in the cluster. It is cheap enough
-// to call once a second.
-func Watch(ctx context.Context, actor *kube.Actor, dir string) (kube.Collected, error) {
-	before, err := kept(dir)
-	if err != nil {
-		return before, err
+// Watcher has the evidence of a run that another process carries out: what is in the folder of the run on this machine, and what the
+// probes have reported since the watching began.
+type Watcher struct {
+	// Dir is the folder of the run; evidence is kept there too. Without one it is not kept.
+	Dir string
+
+	evidence *kube.Evidence
+	pace     pace
+}
+
+// Look reads the current reports. It is cheap enough to call once a second: looked is false if not enough has changed to count and keep
+// all of it again, or if nothing could be read. unkept says why the evidence is not kept on this machine.
+func (w *Watcher) Look(ctx context.Context, actor *kube.Actor) (seen Seen, looked bool, unkept error) {
+	if w.evidence == nil {
+		before, err := w.kept()
+		if err != nil {
+			return seen, false, nil
+		}
+		w.evidence = kube.NewEvidence(before)
 	}
-	evidence := kube.NewEvidence(before)
-	err = evidence.Collect(ctx, actor)
-	return evidence.Document(), err
+	begun := time.Now()
+	if w.evidence.Collect(ctx, actor) != nil || !w.pace.due(begun, w.evidence) {
+		return seen, false, nil
+	}
+	document := w.evidence.Document()
+	if len(document.Paths) == 0 {
+		return seen, false, nil
+	}
+	seen = SeenIn(document)
+	if w.Dir != "" {
+		unkept = Keep(w.Dir, document)
+	}
+	w.pace.did(begun, time.Now(), true)
+	return seen, true, unkept
+}
+
+func (w *Watcher) kept() (kube.Collected, error) {
+	if w.Dir == "" {
+		return kube.Collected{}, nil
+	}
+	return kept(w.Dir)
 }
 
 // SeenIn adds up the evidence of all paths.

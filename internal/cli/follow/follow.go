@@ -46,8 +46,8 @@ type follower struct {
 	tail   *journal.Tail
 	actor  *kube.Actor
 	// after is the number of records before a person asked for the run: an earlier end is not its end.
-	after int
-	dir   string // for the evidence; "" if it cannot be kept
+	after  int
+	probes run.Watcher
 
 	migration  *v1alpha1.Migration
 	conditions map[string]metav1.Condition
@@ -83,8 +83,8 @@ func Run(ctx context.Context, a *app.App, client *kube.Client, name string, afte
 	}
 	defer unwatch()
 	f.earlier = incluster.Obstacle(f.migration)
-	if f.dir, err = statedir.Make(name); err != nil {
-		f.dir = ""
+	if f.probes.Dir, err = statedir.Make(name); err != nil {
+		f.probes.Dir = ""
 		fmt.Fprintf(a.Err, "note: the measurements are not kept on this machine for theseus report: %v\n", err)
 	}
 	return f.watch(ctx, past)
@@ -205,16 +205,12 @@ func (f *follower) evidence(ctx context.Context) {
 		return
 	}
 	f.looked = time.Now()
-	document, err := run.Watch(ctx, f.actor, f.dir)
-	if err != nil || len(document.Paths) == 0 {
-		return
+	seen, looked, err := f.probes.Look(ctx, f.actor)
+	if looked {
+		f.view.Evidence(seen)
 	}
-	f.view.Evidence(run.SeenIn(document))
-	if f.dir == "" {
-		return
-	}
-	if err := run.Keep(f.dir, document); err != nil {
-		f.dir = ""
+	if err != nil {
+		f.probes.Dir = ""
 		f.view.Say("warning: the measurements are not kept on this machine for theseus report: " + err.Error())
 	}
 }
