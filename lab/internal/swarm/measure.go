@@ -26,6 +26,8 @@ type Run struct {
 	Code int
 	Took time.Duration
 	Peak int64 // memory, in bytes
+	CPU  time.Duration
+	Disk int64 // written, in bytes
 }
 
 // Theseus runs theseus to its end; Out gets what it says. It fails only if theseus cannot be run.
@@ -46,7 +48,8 @@ func (c *Cluster) Theseus(ctx context.Context, args ...string) (Run, error) {
 	}
 	run.Code = cmd.ProcessState.ExitCode()
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		run.Peak = usage.Maxrss * 1024
+		run.Peak, run.Disk = usage.Maxrss*1024, usage.Oublock*512
+		run.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	return run, nil
 }
@@ -89,6 +92,7 @@ func Estimate(runbook string) time.Duration {
 type Load struct {
 	Requests map[string]float64 // by verb and resource, of all clients
 	Bytes    map[string]float64 // of the answers to GET and LIST, by the same
+	Watched  map[string]float64 // bytes of the events of watches, by resource
 	Theseus  map[string]float64 // requests of theseus alone, by verb and resource
 }
 
@@ -100,6 +104,7 @@ func (c *Cluster) Load(ctx context.Context) (Load, error) {
 		return load, err
 	}
 	load.Requests, load.Bytes = sums(text, "apiserver_request_total"), sums(text, "apiserver_response_sizes_sum")
+	load.Watched = sums(text, "apiserver_watch_events_sizes_sum")
 	file, err := os.Open(c.file("audit.log"))
 	if errors.Is(err, os.ErrNotExist) {
 		return load, nil
@@ -167,7 +172,7 @@ func (l Load) Since(before Load) Load {
 		}
 		return grown
 	}
-	return Load{less(l.Requests, before.Requests), less(l.Bytes, before.Bytes), less(l.Theseus, before.Theseus)}
+	return Load{less(l.Requests, before.Requests), less(l.Bytes, before.Bytes), less(l.Watched, before.Watched), less(l.Theseus, before.Theseus)}
 }
 
 // Report is a whole change and what it took.
@@ -185,10 +190,20 @@ const shown = 25
 func (r Report) Print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	total, bytes, own := sum(r.Load.Requests), sum(r.Load.Bytes), sum(r.Load.Theseus)
-	gates := r.Load.Bytes["LIST probereports"]
-	fmt.Fprintln(table, "NODES\tPODS\tESTIMATE\tRUN\tRUN/ESTIMATE\tEXIT\tPEAK MEMORY MiB\tREQUESTS\tOF THESEUS\tOF THESEUS A NODE\tREAD MB\tREPORTS READ MB\tA NODE kB")
-	fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%.2f\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.0f\n", r.Nodes, r.Pods, r.Estimate, r.Apply.Took.Round(time.Second),
-		r.Apply.Took.Seconds()/max(r.Estimate.Seconds(), 1), r.Apply.Code, r.Apply.Peak>>20, total, own, own/float64(r.Nodes), bytes/1e6, gates/1e6, gates/1e3/float64(r.Nodes))
+	writes := 0.0
+	for key, n := range r.Load.Requests {
+		if verb, _, _ := strings.Cut(key, " "); slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE"}, verb) {
+			writes += n
+		}
+	}
+	reports := r.Load.Bytes["LIST probereports"] + r.Load.Watched[key("", "probereports", "")]
+	gates := float64(strings.Count(r.Apply.Said, " gate: "))
+	fmt.Fprintln(table, "NODES\tPODS\tESTIMATE\tRUN\tRUN/ESTIMATE\tEXIT\tPEAK MEMORY MiB\tCPU s\tDISK MB")
+	fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%.2f\t%d\t%d\t%.0f\t%.0f\n", r.Nodes, r.Pods, r.Estimate, r.Apply.Took.Round(time.Second),
+		r.Apply.Took.Seconds()/max(r.Estimate.Seconds(), 1), r.Apply.Code, r.Apply.Peak>>20, r.Apply.CPU.Seconds(), float64(r.Apply.Disk)/1e6)
+	fmt.Fprintln(table, "\nREQUESTS\tOF THESEUS\tOF THESEUS A NODE\tWRITES A SECOND\tREAD MB\tREPORTS READ MB\tGATES\tREPORTS kB A NODE AND GATE")
+	fmt.Fprintf(table, "%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\n", total, own, own/float64(r.Nodes), writes/max(r.Apply.Took.Seconds(), 1), bytes/1e6, reports/1e6,
+		gates, reports/1e3/float64(r.Nodes)/max(gates, 1))
 	fmt.Fprintln(table, "\nREQUEST\tALL\tOF THESEUS\tOF THESEUS A NODE\tREAD MB (ALL)")
 	keys := slices.SortedFunc(maps.Keys(r.Load.Requests), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r.Load.Requests[b], r.Load.Requests[a]), cmp.Compare(a, b))

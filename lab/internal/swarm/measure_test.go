@@ -37,6 +37,23 @@ apiserver_request_total_other{resource="pods",verb="GET"} 5
 	}
 }
 
+// TestPrint: writes are of all clients and of every verb that writes, and a gate's share of the reports includes what a watch brings.
+func TestPrint(t *testing.T) {
+	var out strings.Builder
+	report := Report{Nodes: 10, Pods: 20, Estimate: 200 * time.Second, Apply: Run{Said: "  1.0 gate: pass\n  2.0 gate: pass\n", Took: 100 * time.Second, CPU: 7 * time.Second, Disk: 3e6, Peak: 5 << 20},
+		Load: Load{Requests: map[string]float64{"PATCH probereports": 400, "POST pods": 100, "GET pods": 900}, Bytes: map[string]float64{"LIST probereports": 1e6},
+			Watched: sums(`apiserver_watch_events_sizes_sum{group="theseus.dev",resource="probereports",version="v1alpha1"} 3e+06`, "apiserver_watch_events_sizes_sum")}}
+	if err := report.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{"10 20 3m20s 1m40s 0.50 0 5 7 3 ", "1400 0 0 5.0 1.0 4.0 2 200 "} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+}
+
 // TestWorkloads: there are as many pods as are promised, by a cluster of any size.
 func TestWorkloads(t *testing.T) {
 	text, count := workloads(25, 20)
