@@ -12,6 +12,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // listener is a view that keeps what it is told.
@@ -104,5 +105,43 @@ func TestPace(t *testing.T) {
 	p.grown = true
 	if p.due(second(20), evidence) || !p.due(second(21), evidence) {
 		t.Error("what was only answered is not looked at after 20 s")
+	}
+}
+
+// TestCompares: gates compare nodes where they are asked to, in plans of any version.
+func TestCompares(t *testing.T) {
+	for _, test := range []struct {
+		gate *step.Gate
+		want bool
+	}{{nil, false}, {&step.Gate{}, false}, {&step.Gate{Compare: true}, true}, {&step.Gate{Changed: []string{"a"}}, true}} {
+		if got := compares(step.Step{Gate: test.gate}); got != test.want {
+			t.Errorf("%+v: %v", test.gate, got)
+		}
+	}
+}
+
+// TestWatcher: what another process measured before is in what a watcher shows and keeps, and a folder that it cannot write to is said.
+func TestWatcher(t *testing.T) {
+	s := newStream(t, false)
+	s.next()
+	s.next()
+	dir := t.TempDir()
+	if err := Keep(dir, manyReports(1)); err != nil {
+		t.Fatal(err)
+	}
+	w := Watcher{Dir: dir}
+	seen, looked, err := w.Look(t.Context(), s.actor)
+	if err != nil || !looked || seen.Paths <= manyPaths || seen.Sent < manyPaths*9000 {
+		t.Errorf("%+v, looked %v, %v", seen, looked, err)
+	}
+	if now, err := kept(dir); err != nil || SeenIn(now) != seen {
+		t.Errorf("kept is %+v, %v", SeenIn(now), err)
+	}
+	if seen, looked, err = w.Look(t.Context(), s.actor); looked && seen.Sent == 0 || err != nil {
+		t.Errorf("again: %+v, %v", seen, err)
+	}
+	without := Watcher{Dir: filepath.Join(dir, "absent")}
+	if _, looked, err := without.Look(t.Context(), s.actor); err == nil || !looked {
+		t.Errorf("looked %v, and nothing is said of a folder that is not there (%v)", looked, err)
 	}
 }

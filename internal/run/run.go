@@ -176,7 +176,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	}
 	defer unwatch()
 	r.keepGraph(ctx, actor)
-	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
+	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}, NoneCompares: !slices.ContainsFunc(r.Plan.Steps, compares)}
 	if r.Fresh {
 		gate.Since = nil
 	} else if held(past) {
@@ -259,6 +259,9 @@ func (r *Run) actor(epoch int64) *kube.Actor {
 		Migration: r.Plan.Name, Epoch: epoch, Measured: MeasuredBy(r.Plan), Note: r.View.Note,
 	}
 }
+
+// compares reports whether the gate of a step compares nodes.
+func compares(one step.Step) bool { return one.Gate != nil && one.Gate.Compares() }
 
 // withPool adds hooks that add and remove nodes, if the plan has them.
 func (r *Run) withPool(actor *kube.Actor) engine.Actor {

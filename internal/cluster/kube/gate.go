@@ -27,6 +27,8 @@ type Gate struct {
 	Since []v1alpha1.ProbeReport
 	// Lacks says what is missing for the result of a plan (step.Gate.Result), which then is no pass; "" if nothing is.
 	Lacks string
+	// NoneCompares is true if no gate of the plan compares nodes (step.Gate.Compares): nothing is kept for a comparison then.
+	NoneCompares bool
 	// canary compares changed nodes with the others, from the first gate on.
 	canary loss.Canary
 }
@@ -72,7 +74,9 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 		if over {
 			verdict = watch.Judge(now)
 		}
-		g.canary.Look(paths, now, gate.Changed, g.Actor.Clock.Now())
+		if !g.NoneCompares || len(gate.Changed) > 0 {
+			g.canary.Look(paths, now, gate.Changed, g.Actor.Clock.Now())
+		}
 		if len(gate.Changed) > 0 {
 			g.compare(&verdict, over)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -95,6 +97,27 @@ func TestGateComparesKnownNodes(t *testing.T) {
 	verdict, err := (&Gate{Actor: w.Actor}).Ask(t.Context(), step.Gate{Compare: true}, goOn)
 	if err != nil || verdict.Pass || !strings.Contains(verdict.Reason, "which nodes have the change") {
 		t.Errorf("%+v, %v", verdict, err)
+	}
+}
+
+// What a comparison needs is only kept if a gate of the plan compares, or this one does.
+func TestGateLearns(t *testing.T) {
+	for _, test := range []struct {
+		none    bool
+		changed []string
+		learns  bool
+	}{{false, nil, true}, {true, nil, false}, {true, []string{"a"}, true}} {
+		w := newWorld(t, nil)
+		w.onePath()
+		w.report(1, 5, 5, w.now)
+		w.slept = func(n int) { w.report(int64(n+1), int64(5*n+5), int64(5*n+5), w.now) }
+		gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}, NoneCompares: test.none}
+		if _, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(2 * time.Second), Changed: test.changed}, goOn); err != nil {
+			t.Fatal(err)
+		}
+		if learns := !reflect.DeepEqual(gate.canary, loss.Canary{}); learns != test.learns {
+			t.Errorf("%+v: it learns: %v", test, learns)
+		}
 	}
 }
 

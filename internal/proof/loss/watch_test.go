@@ -118,6 +118,13 @@ func BenchmarkWatch(b *testing.B) {
 		}
 		watch := NewWatch(Limits{Bake: 5 * time.Second}, evidence)
 		watch.Look(now)
+		b.Run(fmt.Sprintf("canary/%d", nodes), func(b *testing.B) {
+			var canary Canary
+			canary.Look(evidence.Paths, asked, nil, start)
+			for i := 1; b.Loop(); i++ {
+				canary.Look(evidence.Paths, now, nil, start.Add(time.Duration(i)*slotLength))
+			}
+		})
 		look := func(judge func([]v1alpha1.ProbeReport) Verdict) func(*testing.B) {
 			return func(b *testing.B) {
 				version := 3
