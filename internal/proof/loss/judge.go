@@ -451,10 +451,36 @@ func wrongs(deltas []delta, leaks bool) string {
 		}
 	}
 	text := "%s of %s probes lost on %s, longest gap %s on %s"
+	if at := suspect(deltas); at != "" && !leaks {
+		text = "%s of %s probes lost on %s" + at + ", longest gap %s on %s"
+	}
 	if leaks {
 		text = "%s of %s probes got through on %s that policy must block, longest for %s on %s"
 	}
 	return fmt.Sprintf(text, count(wrong), count(sent), plural(paths, "path"), ms(worst.longest), worst.ID)
+}
+
+// suspect names the node that every path with losses between two nodes begins or ends on, and counts these; empty if there is no such
+// node, or more than one.
+func suspect(deltas []delta) string {
+	paths, on := 0, map[string]int{}
+	for _, d := range deltas {
+		if from, to := d.Source.Node, d.Target.Node; !d.Denied && d.wrong() > 0 && from != "" && to != "" && from != to {
+			paths++
+			on[from]++
+			on[to]++
+		}
+	}
+	var all []string
+	for node, count := range on {
+		if count == paths {
+			all = append(all, node)
+		}
+	}
+	if paths < 2 || len(all) != 1 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of them from or to %s", paths, all[0])
 }
 
 // missing names the evidence that is still missing; empty if none is.

@@ -237,3 +237,26 @@ func TestJudgeDisplaced(t *testing.T) {
 		}
 	}
 }
+
+// TestSuspect: the node that all paths with losses have in common is named, if it is one.
+func TestSuspect(t *testing.T) {
+	lost := func(from, to string, lost int64, denied bool) delta {
+		return delta{PathAccount: &PathAccount{Path: v1alpha1.Path{ID: from + ">" + to, Denied: denied, Source: v1alpha1.Endpoint{Node: from}, Target: v1alpha1.Endpoint{Node: to}},
+			Counts: Counts{Sent: 10, Lost: lost}}}
+	}
+	for _, test := range []struct {
+		deltas []delta
+		want   string
+	}{
+		{nil, ""},
+		{[]delta{lost("a", "b", 1, false)}, ""},
+		{[]delta{lost("a", "b", 1, false), lost("b", "a", 1, false)}, ""},
+		{[]delta{lost("a", "b", 1, false), lost("b", "c", 1, false), lost("c", "a", 0, false)}, ", 2 of them from or to b"},
+		{[]delta{lost("a", "b", 1, false), lost("b", "c", 1, false), lost("c", "a", 1, false)}, ""},
+		{[]delta{lost("a", "b", 1, false), lost("c", "b", 1, false), lost("a", "", 1, false), lost("c", "a", 1, true)}, ", 2 of them from or to b"},
+	} {
+		if got := suspect(test.deltas); got != test.want {
+			t.Errorf("%q, not %q", got, test.want)
+		}
+	}
+}
