@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,30 +17,40 @@ import (
 // bin holds the built programs: `make build` makes them.
 const bin = "../../../bin"
 
-// TestFailedNode: one of 20 nodes fails when its pods are to be adopted. The change is taken back, the node is named, and every pod
-// is the one it was, with its address.
-func TestFailedNode(t *testing.T) {
-	const failing = "node-4"
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	cluster := start(ctx, t, swarm.Options{Nodes: 20, Pods: 6, Strategy: "adopt", Times: 0.1, Faults: []string{failing + "=fail:adopt"}})
-	before := pods(ctx, t, cluster)
-	report, err := cluster.Change(ctx, "--bake=1s", "--waves=1,0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := report.Print(os.Stdout); err != nil {
-		t.Error(err)
-	}
-	if report.Apply.Code == 0 || !strings.Contains(report.Apply.Said, "the agent of "+failing+" says: a fault of the swarm") {
-		t.Errorf("exit %d, and %s is not named as the one that failed", report.Apply.Code, failing)
-	}
-	if after := pods(ctx, t, cluster); after != before {
-		t.Errorf("pods before:\n%s\nafter:\n%s", before, after)
-	}
-	left, err := cluster.Kubectl(ctx, "", "-n", "kube-system", "get", "daemonsets", "-o", "name")
-	if err != nil || strings.Contains(left, "calico") {
-		t.Errorf("the new network is left: %s (%v)", left, err)
+// TestFaults: something goes wrong on one of 20 nodes when its pods are to be adopted, while another node is slow. The change is taken
+// back, the node is named, and every pod is the one it was, with its address.
+func TestFaults(t *testing.T) {
+	const faulty, slow = "node-4", "node-7=slow:join:10s"
+	for _, test := range []struct {
+		fault, said string
+	}{
+		{"fail:adopt", "the agent of " + faulty + " says: a fault of the swarm"},
+		{"lose:adopt:50%", "gate: FAIL: .* probes lost on .*" + faulty + `\b`},
+	} {
+		kind, _, _ := strings.Cut(test.fault, ":")
+		t.Run(kind, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+			defer cancel()
+			cluster := start(ctx, t, swarm.Options{Nodes: 20, Pods: 6, Strategy: "adopt", Times: 0.1, Faults: []string{faulty + "=" + test.fault, slow}})
+			before := pods(ctx, t, cluster)
+			report, err := cluster.Change(ctx, "--bake=1s", "--waves=1,0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := report.Print(os.Stdout); err != nil {
+				t.Error(err)
+			}
+			if report.Apply.Code == 0 || !regexp.MustCompile(test.said).MatchString(report.Apply.Said) {
+				t.Errorf("exit %d, and %s is not said", report.Apply.Code, test.said)
+			}
+			if after := pods(ctx, t, cluster); after != before {
+				t.Errorf("pods before:\n%s\nafter:\n%s", before, after)
+			}
+			left, err := cluster.Kubectl(ctx, "", "-n", "kube-system", "get", "daemonsets", "-o", "name")
+			if err != nil || strings.Contains(left, "calico") {
+				t.Errorf("the new network is left: %s (%v)", left, err)
+			}
+		})
 	}
 }
 
