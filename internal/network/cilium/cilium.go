@@ -1,7 +1,7 @@
 // Package cilium is the driver of Cilium as its Helm chart deploys it (releases 1.12 to 1.20): the DaemonSet cilium, its settings
 // in the ConfigMap cilium-config, and settings of individual nodes in CiliumNodeConfigs. The facts come from the project's
-// publications; the lab runs Cilium, but Theseus never changed it. Checks and rollouts of single flags use them, but Theseus makes no plan
-// from or to Cilium.
+// publications and from runs in the lab, where it was also joined to another network by hand (docs/networks.md#cilium). Checks and
+// rollouts of single flags use them, but Theseus makes no plan from or to Cilium.
 package cilium
 
 import (
@@ -29,8 +29,8 @@ const (
 )
 
 // untried says why Theseus makes no plan.
-const untried = "Theseus never changed a running Cilium: neither its agent next to another network, nor the removal of its BPF programs " +
-	"from a node, was ever run"
+const untried = "Theseus does not change the network of a cluster from or to Cilium yet: in the lab, Cilium was joined to another one by hand only, " +
+	"and some of what that needs (docs/networks.md#cilium) is not built"
 
 // tables are Cilium's routing tables for packets to and from its proxy (pkg/datapath/linux/linux_defaults); 200 is for IPsec.
 var tables = []int{2004, 2005}
@@ -89,7 +89,7 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		Routes:      found.PodCIDRs,
 		ConfFiles:   slices.Compact([]string{conf, conf + cni.StagedSuffix, "05-cilium.conf"}),
 		Binaries:    []string{"cilium-cni"},
-		Paths:       []string{"/run/cilium", "/var/lib/cilium", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals/cilium_*"},
+		Paths:       []string{"/run/cilium", "/var/lib/cilium", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals/cilium_*", "/etc/sysctl.d/99-zzz-override_cilium.conf"},
 		Annotations: []string{"network.cilium.io/*", "io.cilium.network.*"},
 		Taints:      []string{"node.cilium.io/agent-not-ready"},
 	}

@@ -147,6 +147,7 @@ func TestDetectOddities(t *testing.T) {
 		{"chained", set("cni-chaining-mode", "aws-cni"), "chained behind another network", nil},
 		{"secondary", set("custom-cni-conf", "true"), "serves no new pod", nil},
 		{"no settings", func(s *cluster.Snapshot) { s.ConfigMaps = nil }, "is not there, so Cilium's settings are not known", nil},
+		{"no operator", func(s *cluster.Snapshot) { s.Deployments = nil }, "no Deployment cilium-operator", nil},
 		{"no agent", func(s *cluster.Snapshot) { s.DaemonSets, s.ConfigMaps = nil, nil }, "CiliumNode node-1 is there, but no DaemonSet", nil},
 		{"half-way by nodes", func(s *cluster.Snapshot) {
 			s.Nodes[1].Labels["io.cilium.migration/cilium-default"] = "true"
@@ -165,6 +166,85 @@ func TestDetectOddities(t *testing.T) {
 			test.change(snapshot)
 			cnitest.Understood(t, cilium.Driver{}, snapshot, test.problem, test.check)
 		})
+	}
+}
+
+// apart are settings with which Cilium was never run next to another network, and what the refusal names.
+var apart = map[string]string{
+	"routing-mode: native":              "without tunnels",
+	"tunnel-protocol: geneve":           "Geneve",
+	`enable-ipv6: "true"`:               "IPv6",
+	`enable-ipsec: "true"`:              "IPsec",
+	`enable-wireguard: "true"`:          "WireGuard",
+	`enable-ztunnel: "true"`:            "ztunnel",
+	`cluster-id: "3"`:                   "cluster mesh",
+	`enable-host-firewall: "true"`:      "on the nodes themselves",
+	`enable-gateway-api: "true"`:        "serves Gateways",
+	`enable-ingress-controller: "true"`: "serves Ingresses",
+	`enable-bpf-masquerade: "true"`:     "masquerades in BPF",
+	`enable-endpoint-routes: "true"`:    "routes to each pod",
+	"datapath-mode: netkit-l2":          "netkit",
+	"identity-allocation-mode: kvstore": "etcd",
+	"enable-policy: never":              "enforces no policy",
+}
+
+// TestApart: each is refused in a manifest, by its name and with the chart's value to change, and named in a live Cilium.
+func TestApart(t *testing.T) {
+	if live := (cilium.Driver{}).Detect(present(t)).Untried; strings.Contains(live, "This one") {
+		t.Errorf("a Cilium of the chart's own values has: %s", live)
+	}
+	asked, snapshot := request(t), present(t)
+	for setting, want := range apart {
+		t.Run(setting, func(t *testing.T) {
+			key, text, _ := strings.Cut(setting, ": ")
+			value := strings.Trim(text, `"`)
+			r := asked
+			r.Manifest = slices.Clone(asked.Manifest)
+			for i := range r.Manifest {
+				if r.Manifest[i].GetName() == "cilium-config" && r.Manifest[i].GetKind() == "ConfigMap" {
+					r.Manifest[i] = *r.Manifest[i].DeepCopy()
+					if err := unstructured.SetNestedField(r.Manifest[i].Object, value, "data", key); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			_, err := cilium.Driver{}.Install(r)
+			var refused *cni.Refusal
+			if !errors.As(err, &refused) || !strings.Contains(refused.Message, want) || !strings.Contains(refused.Message, key) || !strings.Contains(refused.Hint, "--set ") {
+				t.Errorf("the answer is %v, not a refusal with %q", err, want)
+			}
+			former, had := config(snapshot)[key]
+			config(snapshot)[key] = value
+			defer func() {
+				if config(snapshot)[key] = former; !had {
+					delete(config(snapshot), key)
+				}
+			}()
+			if live := (cilium.Driver{}).Detect(snapshot).Untried; !strings.Contains(live, want) {
+				t.Errorf("of the live Cilium it is said: %s", live)
+			}
+		})
+	}
+}
+
+// TestJoint: next to flannel, Cilium's agent keeps its chains behind those of the source's policy agent, and its links have the MTU of the nodes' links.
+func TestJoint(t *testing.T) {
+	r := request(t)
+	r.Source.Capabilities.MTU, r.Source.Capabilities.Overhead = 1450, 50
+	target, err := cilium.Driver{}.Install(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range target.Objects {
+		if target.Objects[i].GetName() == "cilium-config" && target.Objects[i].GetKind() == "ConfigMap" {
+			data, _, _ := unstructured.NestedStringMap(target.Objects[i].Object, "data")
+			for key, want := range map[string]string{"mtu": "1500", "prepend-iptables-chains": "false", "set-cilium-node-taints": "false",
+				"enable-stale-cilium-endpoint-cleanup": "false", "tunnel-port": "8473"} {
+				if data[key] != want {
+					t.Errorf("%s is %q, not %q", key, data[key], want)
+				}
+			}
+		}
 	}
 }
 
@@ -193,6 +273,12 @@ func TestInstallRefuses(t *testing.T) {
 		{"addresses from elsewhere", edit(`ipam: "cluster-pool"`, "ipam: kubernetes"), "ipam kubernetes"},
 		{"kube-proxy", edit(`kube-proxy-replacement: "false"`, `kube-proxy-replacement: "true"`), "take over kube-proxy's work"},
 		{"chained", edit(`ipam: "cluster-pool"`, "ipam: cluster-pool\n  cni-chaining-mode: generic-veth"), "chained behind another network"},
+		{"a DaemonSet of its chart for every node", func(r *cni.Request) {
+			r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: cilium-node-init, namespace: kube-system}\n"))...)
+		}, "cilium-node-init changes the container runtime"},
+		{"another DaemonSet", func(r *cni.Request) {
+			r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: router, namespace: net}\n"))...)
+		}, "DaemonSet net/router"},
 		{"a script that takes the node", func(r *cni.Request) { r.Manifest = cnitest.Documents(t, []byte(chart(t, "v1.12.19"))) }, "before 1.14 takes a node as soon as"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

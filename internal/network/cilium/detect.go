@@ -57,7 +57,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		PodCIDRs:     s.pools(),
 		Capabilities: s.capabilities(),
 		Parts:        parts(snapshot, agent),
-		Untried:      untried,
+		Untried:      untried + s.alsoUntried(),
 	}
 	if s["ipam"] == "kubernetes" {
 		found.PodCIDRs = cni.NodeRanges(snapshot)
@@ -66,6 +66,9 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		found.Problems = append(found.Problems, "ConfigMap "+agent.Namespace+"/"+configName+" is not there, so Cilium's settings are not known")
 	} else {
 		found.Problems = append(found.Problems, s.odd()...)
+	}
+	if !slices.ContainsFunc(snapshot.Deployments, func(d appsv1.Deployment) bool { return d.Namespace == agent.Namespace && d.Name == "cilium-operator" }) {
+		found.Problems = append(found.Problems, "there is no Deployment cilium-operator, which gives new nodes their range: Cilium was removed in part, or only half installed")
 	}
 	found.Problems = append(found.Problems, cni.Unfinished(agent, s["write-cni-conf-when-ready"])...)
 	found.Problems = append(found.Problems, perNode(snapshot, s)...)

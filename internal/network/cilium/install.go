@@ -93,6 +93,12 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 	case s["cni-chaining-mode"] != "" && s["cni-chaining-mode"] != "none":
 		return nil, refuse("Cilium would be chained behind another network (cni-chaining-mode "+s["cni-chaining-mode"]+"), and replace none", "set cni.chainingMode=none")
 	}
+	if err := s.unfit(); err != nil {
+		return nil, err
+	}
+	if err := m.strangers(); err != nil {
+		return nil, err
+	}
 	return m, nil
 }
 
@@ -117,9 +123,22 @@ func (m *manifest) fit(request cni.Request) step.ConfArgs {
 	s["custom-cni-conf"], s["cni-exclusive"] = "false", "false"
 	s["write-cni-conf-when-ready"] = confDir + conf.Staged
 	s["unmanaged-pod-watcher-interval"] = "0" // otherwise the operator deletes pods of the source
+	s["set-cilium-node-taints"] = "false"     // otherwise the operator keeps pods of the source off a node whose agent is not ready
+	// Otherwise its chains come first, and accept traffic before the source's policy agent sees it.
+	s["prepend-iptables-chains"] = "false"
+	// Otherwise an agent that starts deletes what makes the source's pods known to it.
+	s["enable-stale-cilium-endpoint-cleanup"] = "false"
+	if source := request.Source; source != nil && source.Capabilities.MTU > 0 && s["mtu"] == "" {
+		// Otherwise the agent takes the smallest MTU of all links, and the source's tunnel is one of them.
+		s["mtu"] = strconv.Itoa(source.Capabilities.MTU + source.Capabilities.Overhead)
+	}
 	// understand has checked that the paths lead through maps.
 	_ = unstructured.SetNestedStringMap(m.config.Object, s, "data")
-	_ = unstructured.SetNestedField(m.agent.Object, "true", "spec", "template", "spec", "nodeSelector", request.NodeLabel)
+	for i := range m.objects {
+		if m.objects[i].GetKind() == "DaemonSet" { // its proxy needs the agent of its node
+			only(&m.objects[i], request.NodeLabel)
+		}
+	}
 	agent := cni.FindContainer(m.agent, "containers", container)
 	unstructured.RemoveNestedField(agent, "lifecycle", "preStop") // it deletes the CNI configuration
 	if lifecycle, ok := agent["lifecycle"].(map[string]any); ok && len(lifecycle) == 0 {

@@ -1,0 +1,95 @@
+package cilium
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/network/cni"
+)
+
+// trait is a setting of Cilium with which it was never run next to another network.
+type trait struct {
+	key  string
+	has  func(settings) bool
+	what string // what Cilium does with it
+	hint string // the value of the chart without it
+}
+
+// value reports a key with one of some values.
+func value(key string, values ...string) func(settings) bool {
+	return func(s settings) bool { return slices.Contains(values, s[key]) }
+}
+
+// traits are in the order in which they are reported. The lab ran Cilium next to flannel with none of them.
+func traits() []trait {
+	on := func(key, what, hint string) trait { return trait{key, value(key, "true"), what, hint} }
+	return []trait{
+		{"routing-mode", func(s settings) bool { return s.mode() == "none" }, "sends pods' packets without tunnels", "routingMode=tunnel"},
+		{"tunnel-protocol", func(s settings) bool { return s.mode() == "geneve" }, "uses Geneve", "tunnelProtocol=vxlan"},
+		on("enable-ipv6", "gives pods IPv6 addresses", "ipv6.enabled=false"),
+		on("enable-ipsec", "encrypts traffic between its nodes by IPsec", "encryption.enabled=false"),
+		on("enable-wireguard", "encrypts traffic between its nodes by WireGuard", "encryption.enabled=false"),
+		on("enable-ztunnel", "encrypts traffic between its pods by ztunnel", "encryption.enabled=false"),
+		{"cluster-id", func(s settings) bool { return s["cluster-id"] != "" && s["cluster-id"] != "0" }, "is a member of a cluster mesh", "cluster.id=0"},
+		on("enable-host-firewall", "enforces policy on the nodes themselves", "hostFirewall.enabled=false"),
+		on("enable-gateway-api", "serves Gateways", "gatewayAPI.enabled=false"),
+		on("enable-ingress-controller", "serves Ingresses", "ingressController.enabled=false"),
+		on("enable-bpf-masquerade", "masquerades in BPF, where no rule exempts traffic to the other network", "bpf.masquerade=false"),
+		on("enable-endpoint-routes", "routes to each pod separately", "endpointRoutes.enabled=false"),
+		{"datapath-mode", func(s settings) bool { return strings.HasPrefix(s["datapath-mode"], "netkit") }, "attaches pods by netkit", "bpf.datapathMode=veth"},
+		{"identity-allocation-mode", value("identity-allocation-mode", "kvstore"), "stores identities in etcd", "identityAllocationMode=crd"},
+		{"enable-policy", value("enable-policy", "never"), "enforces no policy", "policyEnforcementMode=default"},
+	}
+}
+
+// alsoUntried names the traits of a live Cilium; empty if it has none.
+func (s settings) alsoUntried() string {
+	var all []string
+	for _, t := range traits() {
+		if t.has(s) {
+			all = append(all, fmt.Sprintf("%s (%s)", t.what, t.key))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return ". This one " + strings.Join(all, ", ")
+}
+
+// unfit refuses settings with a trait.
+func (s settings) unfit() error {
+	for _, t := range traits() {
+		if t.has(s) {
+			return refuse(fmt.Sprintf("Cilium %s with %s in %s, and was never run next to another network so", t.what, t.key, configName),
+				"render the chart for the change of networks with --set "+t.hint+", and change the setting afterwards")
+		}
+	}
+	return nil
+}
+
+// proxyName is the DaemonSet of Cilium's L7 proxy.
+const proxyName = "cilium-envoy"
+
+// strangers refuses DaemonSets that would act on nodes on which no agent runs.
+func (m *manifest) strangers() error {
+	for i := range m.objects {
+		object := &m.objects[i]
+		switch {
+		case object.GetKind() != "DaemonSet" || cni.FindContainer(object, "containers", container) != nil || object.GetName() == proxyName:
+		case object.GetName() == "cilium-node-init":
+			return refuse("DaemonSet cilium-node-init changes the container runtime's configuration on every node at once", "render the chart with --set nodeinit.enabled=false")
+		default:
+			return refuse(fmt.Sprintf("the manifest contains DaemonSet %s/%s, and its effect on pods of another network is unknown", object.GetNamespace(), object.GetName()),
+				"give only the output of Cilium's chart")
+		}
+	}
+	return nil
+}
+
+// only makes a DaemonSet run on nodes with a label.
+func only(set *unstructured.Unstructured, label string) {
+	_ = unstructured.SetNestedField(set.Object, "true", "spec", "template", "spec", "nodeSelector", label)
+}
