@@ -119,7 +119,7 @@ ifeq ($(THESEUS_FULL),1)
 else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption that is taken back from its end, harmed, and from a bridge, recreation that is killed ten times, and taken back from its first steps,"
 	@echo "   policy verdicts against a real Calico, the certificates of a real cert-manager, rollouts of data planes, of the environment and of Cilium's flags, labels of BGP that go in the middle, a BIRD that hangs, route reflectors,"
-	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, and from Calico to flannel, agents that do not start, second and unknown networks, labs on Cilium (its build takes fifteen minutes of CPU time), on Weave Net and on a plain bridge, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, plans for 5,000 nodes in a real API server,"
+	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, and from Calico to flannel, agents that do not start, second and unknown networks, labs on Cilium, alone and next to flannel (its build takes fifteen minutes of CPU time), on Weave Net and on a plain bridge, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, plans for 5,000 nodes in a real API server,"
 	@echo "   a Change that is edited before and during its run,"
 	@echo "   and the upgrades of Calico, back by another plan, and with a stand-in for its operator, by which it comes too"
 endif

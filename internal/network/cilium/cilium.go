@@ -78,8 +78,9 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	}
 }
 
-// Residue implements cni.Driver. It cannot name the programs that Cilium attaches to the node's own interfaces and to
-// cgroups, which is one reason why Theseus makes no plan.
+// Residue implements cni.Driver. Programs that Cilium attaches to the node's own interfaces end with the links that are pinned below
+// /sys/fs/bpf/cilium, on kernels with TCX (Linux 6.6 and later); on older kernels they stay. /run/cilium/cgroupv2 is a view of all cgroups
+// of the machine, which must be unmounted before /run/cilium is deleted. Nothing does that yet, which is one reason why Theseus makes no plan.
 func (Driver) Residue(found *cni.Installation) step.Residue {
 	conf := found.Capabilities.ConfName
 	return step.Residue{
