@@ -19,9 +19,10 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/knock"
 )
 
-// TestCiliumNextToFlannel holds what docs/explanation/cilium-next-to-flannel.md says, without Theseus, which does not plan that change: with
-// policy enforced throughout, pods of both networks reach each other exactly if policy allows it, by TCP and UDP, on one node and across. Without
-// the endpoints of flannel's pods, TCP between nodes fails. In the end no program of Cilium is left in the kernel, while the nodes run on.
+// TestCiliumNextToFlannel holds what docs/explanation/cilium-next-to-flannel.md says, without Theseus, which does not plan
+// that change: with policy enforced throughout, pods of both networks reach each other exactly if policy allows it, by TCP
+// and UDP, on one node and across. Without the endpoints of flannel's pods, TCP between nodes fails. In the end no program
+// of Cilium is left in the kernel, while the nodes run on.
 func TestCiliumNextToFlannel(t *testing.T) {
 	rigtest.Full(t, "Cilium next to flannel, by hand: two minutes, and Cilium's build")
 	loaded := inKernel(t)
@@ -34,12 +35,20 @@ func TestCiliumNextToFlannel(t *testing.T) {
 	c.doors("f")
 	manifest := c.do("manifest", "cilium", "--name", c.name, "--set", "tunnelPort=8473", "--set", "cni.exclusive=false", "--set", "MTU=1500",
 		"--set", "operator.unmanagedPodWatcher.restart=false", "--set", "operator.setNodeTaints=false")
-	c.apply(regexp.MustCompile(`( +)write-cni-conf-when-ready: .*`).ReplaceAllString(manifest, "${1}write-cni-conf-when-ready: /host/etc/cni/net.d/05-cilium.conflist.staged\n"+
-		"${1}prepend-iptables-chains: \"false\"\n${1}enable-stale-cilium-endpoint-cleanup: \"false\""))
-	c.onNodes(fmt.Sprintf("iptables -w -t nat -I POSTROUTING -s %[1]s -d %[2]s -j ACCEPT; iptables -w -t nat -I POSTROUTING -s %[2]s -d %[1]s -j ACCEPT", flannelRange, ciliumRange))
+	c.apply(regexp.MustCompile(`( +)write-cni-conf-when-ready: .*`).ReplaceAllString(manifest,
+		"${1}write-cni-conf-when-ready: /host/etc/cni/net.d/05-cilium.conflist.staged\n"+
+			"${1}prepend-iptables-chains: \"false\"\n${1}enable-stale-cilium-endpoint-cleanup: \"false\""))
+	c.onNodes(fmt.Sprintf("iptables -w -t nat -I POSTROUTING -s %[1]s -d %[2]s -j ACCEPT; "+
+		"iptables -w -t nat -I POSTROUTING -s %[2]s -d %[1]s -j ACCEPT", flannelRange, ciliumRange))
 	c.kubectl("-n", "kube-system", "rollout", "status", "daemonset/cilium", "--timeout=150s")
 	c.onNodes("cp /etc/cni/net.d/05-cilium.conflist.staged /etc/cni/net.d/05-cilium.conflist")
+	c.applyAll(identity(oddIdentity, map[string]string{"app": "stranger", "network": "c"}))
 	c.doors("c")
+	ids := c.kubectl("-n", "smoke", "get", "ciliumendpoints", "c-stranger-1", "c-stranger-2",
+		"-o", "jsonpath={.items[*].status.identity.id}")
+	if ids != fmt.Sprintf("%[1]d %[1]d", oddIdentity) {
+		t.Errorf("Cilium's strangers have the identities %s", ids)
+	}
 
 	c.opens("without endpoints", func(from, to door, protocol string) bool {
 		return protocol == "UDP" || from.network == to.network || from.node == to.node
@@ -97,7 +106,8 @@ func (c cluster) loadCilium() {
 func (c cluster) ranges() (flannel, cilium string) {
 	c.t.Helper()
 	var net struct{ Network string }
-	if err := json.Unmarshal([]byte(c.kubectl("-n", "kube-flannel", "get", "configmap", "kube-flannel-cfg", "-o", `jsonpath={.data.net-conf\.json}`)), &net); err != nil {
+	conf := c.kubectl("-n", "kube-flannel", "get", "configmap", "kube-flannel-cfg", "-o", `jsonpath={.data.net-conf\.json}`)
+	if err := json.Unmarshal([]byte(conf), &net); err != nil {
 		c.t.Fatal(err)
 	}
 	found := regexp.MustCompile(`cluster-pool-ipv4-cidr: "(.*)"`).FindStringSubmatch(c.do("manifest", "cilium", "--name", c.name))
@@ -121,7 +131,8 @@ func (c cluster) doors(network string) {
 	manifest := ""
 	for node := 1; node <= 2; node++ {
 		for _, app := range []string{"web", "friend", "stranger"} {
-			manifest += fmt.Sprintf("---\napiVersion: v1\nkind: Pod\nmetadata: {name: %[1]s-%[2]s-%[3]d, namespace: smoke, labels: {app: %[2]s, network: %[1]s}}\n"+
+			manifest += fmt.Sprintf("---\napiVersion: v1\nkind: Pod\n"+
+				"metadata: {name: %[1]s-%[2]s-%[3]d, namespace: smoke, labels: {app: %[2]s, network: %[1]s}}\n"+
 				"spec:\n  nodeName: %[4]s-node-%[3]d\n  terminationGracePeriodSeconds: 0\n  containers:\n    - name: main\n"+
 				"      image: theseus.dev/workload:lab\n      args: [open, --tcp=9001, --udp=9001]\n"+
 				"      readinessProbe: {tcpSocket: {port: 9001}, periodSeconds: 1}\n", network, app, node, c.name)
@@ -207,7 +218,8 @@ func (c cluster) differs(from door, servers []door, should func(from, to door, p
 	if err != nil {
 		return []string{err.Error()}
 	}
-	cmd := exec.Command(c.program, "--state", c.state, "--name", c.name, "kubectl", "-n", "smoke", "exec", "-i", from.name, "--", "/workload", "knock")
+	cmd := exec.Command(c.program, "--state", c.state, "--name", c.name,
+		"kubectl", "-n", "smoke", "exec", "-i", from.name, "--", "/workload", "knock")
 	cmd.Stdin = strings.NewReader(string(input))
 	out, err := cmd.Output()
 	var opened []bool
@@ -228,38 +240,61 @@ func (c cluster) differs(from door, servers []door, should func(from, to door, p
 	return wrong
 }
 
+// oddIdentity is the one of Cilium's strangers. Cilium marks their packets with it, and kube-router takes an odd one for its
+// own word that policy allows them.
+const oddIdentity = 30101
+
+// labelsOf are the labels by which Cilium identifies pods of the tests.
+func labelsOf(own map[string]string) map[string]string {
+	labels := map[string]string{
+		"k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name": "smoke",
+		"k8s:io.cilium.k8s.policy.cluster":                               "default",
+		"k8s:io.cilium.k8s.policy.serviceaccount":                        "default",
+		"k8s:io.kubernetes.pod.namespace":                                "smoke",
+	}
+	for key, value := range own {
+		labels["k8s:"+key] = value
+	}
+	return labels
+}
+
+// identity is the CiliumIdentity of pods with these labels.
+func identity(id int, own map[string]string) map[string]any {
+	return map[string]any{"apiVersion": "cilium.io/v2", "kind": "CiliumIdentity", "security-labels": labelsOf(own),
+		"metadata": map[string]any{"name": fmt.Sprint(id),
+			"labels": map[string]string{"io.kubernetes.pod.namespace": "smoke"}}}
+}
+
 // introduce makes flannel's pods known to Cilium: an identity for each set of labels, and an endpoint for each pod.
 func (c cluster) introduce() {
 	c.t.Helper()
 	identities := map[string]int{}
 	var objects []any
 	for _, p := range c.pods("-l", "network=f").Items {
-		labels := map[string]string{
-			"k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name": p.Metadata.Namespace,
-			"k8s:io.cilium.k8s.policy.cluster":                               "default",
-			"k8s:io.cilium.k8s.policy.serviceaccount":                        "default",
-			"k8s:io.kubernetes.pod.namespace":                                p.Metadata.Namespace,
-		}
-		for key, value := range p.Metadata.Labels {
-			labels["k8s:"+key] = value
-		}
 		app := p.Metadata.Labels["app"]
 		if identities[app] == 0 {
-			identities[app] = 30001 + len(identities) // odd and even ones: kube-router would let odd ones pass
-			objects = append(objects, map[string]any{"apiVersion": "cilium.io/v2", "kind": "CiliumIdentity", "security-labels": labels,
-				"metadata": map[string]any{"name": fmt.Sprint(identities[app]), "labels": map[string]string{"io.kubernetes.pod.namespace": p.Metadata.Namespace}}})
+			identities[app] = 30001 + len(identities)
+			objects = append(objects, identity(identities[app], p.Metadata.Labels))
 		}
 		var names []string
-		for key, value := range labels {
+		for key, value := range labelsOf(p.Metadata.Labels) {
 			names = append(names, key+"="+value)
 		}
 		slices.Sort(names)
 		objects = append(objects, map[string]any{"apiVersion": "cilium.io/v2", "kind": "CiliumEndpoint",
 			"metadata": map[string]any{"name": p.Metadata.Name, "namespace": p.Metadata.Namespace,
-				"ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": p.Metadata.Name, "uid": p.Metadata.UID}}},
-			"status": map[string]any{"id": 0, "state": "ready", "identity": map[string]any{"id": identities[app], "labels": names},
+				"ownerReferences": []any{map[string]any{
+					"apiVersion": "v1", "kind": "Pod", "name": p.Metadata.Name, "uid": p.Metadata.UID}}},
+			"status": map[string]any{"id": 0, "state": "ready",
+				"identity":   map[string]any{"id": identities[app], "labels": names},
 				"networking": map[string]any{"addressing": []any{map[string]any{"ipv4": p.Status.PodIP}}, "node": p.Status.HostIP}}})
 	}
+	c.applyAll(objects...)
+}
+
+// applyAll applies objects.
+func (c cluster) applyAll(objects ...any) {
+	c.t.Helper()
 	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
 	if err != nil {
 		c.t.Fatal(err)
