@@ -54,8 +54,13 @@ func New(config *rest.Config, version string) (*Client, error) {
 // Fenced returns a client of the same cluster that calls check before each request that may change something, and sends the
 // request only if check returns nil.
 func (c *Client) Fenced(check func(context.Context) error) (*Client, error) {
+	return c.Through(func(next http.RoundTripper) http.RoundTripper { return fence{next, check} })
+}
+
+// Through returns a client of the same cluster whose requests go through what wrap returns.
+func (c *Client) Through(wrap func(next http.RoundTripper) http.RoundTripper) (*Client, error) {
 	config := rest.CopyConfig(c.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence{next, check} })
+	config.Wrap(wrap)
 	return connect(config)
 }
 

@@ -20,7 +20,8 @@ type Counts struct {
 	Lost, Leaked int64
 }
 
-func (c *Counts) add(o Counts) {
+// Add adds other counts.
+func (c *Counts) Add(o Counts) {
 	c.Sent, c.Answered, c.Late = c.Sent+o.Sent, c.Answered+o.Answered, c.Late+o.Late
 	c.Excused, c.Lost, c.Leaked = c.Excused+o.Excused, c.Lost+o.Lost, c.Leaked+o.Leaked
 }
@@ -100,7 +101,7 @@ func (p *PathAccount) count(before v1alpha1.PathResult, c counter) {
 	last := c.results[len(c.results)-1]
 	before = baseline(before, last)
 	counts := between(p.Denied, before, last)
-	p.add(counts)
+	p.Add(counts)
 	gaps := united(c.results, func(r v1alpha1.PathResult) []v1alpha1.Gap { return r.Gaps })
 	p.Hidden += max(0, int64(len(last.Gaps)-len(gaps))+last.Dropped-before.Dropped)
 	from := before.Last

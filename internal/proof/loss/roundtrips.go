@@ -25,3 +25,24 @@ func (r RoundTrips) Quantile(q float64) int64 {
 	}
 	return 0
 }
+
+// Within is how many values lie in ranges that end at or before a number of microseconds.
+func (r RoundTrips) Within(micros int64) (n int64) {
+	for i, count := range r {
+		if rangeEnd(i) <= micros {
+			n += count
+		}
+	}
+	return n
+}
+
+// Total is how many values there are, and an estimate of their sum in microseconds: each counts as the middle of its range.
+func (r RoundTrips) Total() (n, micros int64) {
+	begin := int64(0)
+	for i, count := range r {
+		end := rangeEnd(i)
+		n, micros = n+count, micros+count*(begin+end)/2
+		begin = end
+	}
+	return n, micros
+}

@@ -19,7 +19,7 @@ func (s *Sum) Add(p *PathAccount) {
 	if p.Sent > 0 {
 		s.Paths++
 	}
-	s.add(p.Counts)
+	s.Counts.Add(p.Counts)
 	s.Gaps += len(p.Gaps)
 	for _, gap := range p.Gaps {
 		if p.Denied {

@@ -31,6 +31,12 @@ const (
 	ClassOutside     = "outside"
 )
 
+// Classes are all of them.
+func Classes() []string {
+	return []string{ClassPodPod, ClassSameNode, ClassFullSize, ClassHostPod, ClassPodHost, ClassPodService, ClassHostService, ClassDNS, ClassNodePort,
+		ClassDenied, ClassOutside}
+}
+
 // Denies reports, from a path's id alone, whether policy denies it: the id then ends in the class.
 func Denies(id string) bool { return strings.HasSuffix(id, "/"+ClassDenied) }
 
