@@ -4,7 +4,7 @@
 # and a registry of images, which tests start for themselves. BIRD, which Calico runs, is only unpacked, into a folder of the lab's: its
 # package would start daemons on this machine, and take the place of another BIRD. So are the name servers that
 # the tests of internal/mirror/dns start for themselves: BIND, Knot, PowerDNS and unbound all want port 53; and chromium, in which
-# test/web looks at the live page. Does nothing when all are there.
+# test/web looks at the live page, and prometheus, which the tests of internal/run/metrics run. Does nothing when all are there.
 set -euo pipefail
 packages=(containerd runc containernetworking-plugins iptables nftables ipset conntrack iproute2
 	ethtool libseccomp2 gcc libc6-dev libpcap-dev curl ulogd2 ulogd2-pcap libreadline8 postgresql-15 docker-registry)
@@ -12,11 +12,12 @@ packages=(containerd runc containernetworking-plugins iptables nftables ipset co
 bird=/usr/local/lib/theseus-lab/bird
 dns=/usr/local/lib/theseus-lab/dns
 chromium=/usr/local/lib/theseus-lab/chromium
+prometheus=/usr/local/lib/theseus-lab/prometheus
 missing=()
 for package in "${packages[@]}"; do
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -eq 0 ] && [ -d $bird ] && [ -d $dns ] && [ -d $chromium ] && exit 0
+[ ${#missing[@]} -eq 0 ] && [ -d $bird ] && [ -d $dns ] && [ -d $chromium ] && [ -d $prometheus ] && exit 0
 [ "$(id -u)" = 0 ] || { echo "error: the lab needs root: it makes namespaces" >&2; echo "hint: sudo make $*" >&2; exit 1; }
 apt-get update -qq
 if [ ${#missing[@]} -gt 0 ]; then
@@ -48,6 +49,12 @@ if [ ! -d $dns ]; then
 	done
 	chmod 755 "$work/dns"
 	mv "$work/dns" $dns
+fi
+if [ ! -d $prometheus ]; then
+	echo "== unpacking prometheus"
+	(cd "$work" && apt-get download -qq -o APT::Sandbox::User=root prometheus && dpkg-deb -x prometheus_*.deb prometheus)
+	mkdir -p "${prometheus%/*}"
+	mv "$work/prometheus" $prometheus
 fi
 if [ ! -d $chromium ]; then
 	echo "== unpacking chromium"

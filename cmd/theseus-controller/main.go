@@ -35,6 +35,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/changes"
 	"github.com/theseus-cni/theseus/internal/run/controller"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/metrics"
+	"github.com/theseus-cni/theseus/internal/run/notify"
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
@@ -147,8 +149,20 @@ func run(ctx context.Context, args []string) error {
 	image := flags.String("agent-image", "", "`image` of theseus-agent for Changes that name none; empty: the one of this release")
 	registry := flags.String("image-registry", "", "`registry`, and folder in it, that has the images of Theseus' releases; empty: that of the release")
 	health := flags.String("health", net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortController)), "`address` that serves /healthz")
+	scraped := flags.String("metrics", "", "`address` that serves /metrics, without encryption and to everyone who reaches it; empty: none")
+	notified := flags.String("notify", "", "`URL`, or @FILE with the URL, that gets a CloudEvent when a run begins, pauses, fails or ends, and after each wave")
+	secretFile := flags.String("notify-secret-file", "", "`file` with the secret that signs these events")
 	if err := parse(flags, args); err != nil {
 		return err
+	}
+	var target *notify.Target
+	if *notified != "" {
+		var err error
+		if target, err = notify.New(*notified, *secretFile); err != nil {
+			return err
+		}
+	} else if *secretFile != "" {
+		return usage{errors.New("--notify-secret-file is given without --notify")}
 	}
 	if *memory < 0 {
 		return usage{fmt.Errorf("--memory %d: it must not be negative", *memory)}
@@ -170,6 +184,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	counts, stopServing, err := measure(*scraped, &client)
+	if err != nil {
+		return err
+	}
+	defer stopServing()
 	if servers != nil && len(reach.servers) == 0 {
 		defer learn(ctx, client.Typed, servers, *dir)()
 	}
@@ -177,7 +196,7 @@ func run(ctx context.Context, args []string) error {
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.Typed.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
 	c := &controller.Controller{
-		Client: client, Holder: holder(), Approvals: *approvals, Planning: *planning, Memory: admission.Memory(*memory), Dir: *dir, Version: version.Read().Version, Out: printable.NewWriter(os.Stdout),
+		Client: client, Metrics: counts, Notify: target, Holder: holder(), Approvals: *approvals, Planning: *planning, Memory: admission.Memory(*memory), Dir: *dir, Version: version.Read().Version, Out: printable.NewWriter(os.Stdout),
 		Events: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: manifest.ControllerName}),
 	}
 	stop, err := serve(*health, c.Healthy)
@@ -191,6 +210,19 @@ func run(ctx context.Context, args []string) error {
 		defer alongside(ctx, planner.Run)()
 	}
 	return c.Run(ctx)
+}
+
+// measure serves metrics at an address, and lets them count the requests of a client; an empty address means none.
+func measure(address string, client **kube.Client) (counts *metrics.Metrics, stop func(), err error) {
+	if address == "" {
+		return nil, func() {}, nil
+	}
+	counts = metrics.New(version.Read().Version)
+	if *client, err = (*client).Through(counts.Transport); err != nil {
+		return nil, nil, err
+	}
+	_, stop, err = counts.Serve(address)
+	return counts, stop, err
 }
 
 // alongside runs a loop until ctx ends. The returned function waits until it has.

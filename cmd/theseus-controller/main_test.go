@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -20,11 +21,21 @@ func TestUsage(t *testing.T) {
 		{"run now", `unexpected argument "now"`},
 		{"--approvals=0", "at least one user must approve"},
 		{"--api-server=10.0.0.1", "it must be HOST:PORT"},
+		{"--notify-secret-file=/none", "without --notify"},
 		{"uninstall-check --approvals=1", "flag provided but not defined"},
 	} {
 		err := start(t.Context(), strings.Fields(test.args))
 		if err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(hint(err), "theseus-controller [run]") {
 			t.Errorf("%s: %v", test.args, err)
+		}
+	}
+}
+
+// TestNotify: a target that cannot be is refused before a cluster is asked, with a hint.
+func TestNotify(t *testing.T) {
+	for _, args := range [][]string{{"--notify=events.example.com"}, {"--notify=@/none"}, {"--notify=https://a", "--notify-secret-file=/none"}} {
+		if err := start(t.Context(), args); err == nil || strings.Contains(hint(err), "kubectl") {
+			t.Errorf("%q: %v", args, err)
 		}
 	}
 }
@@ -44,18 +55,14 @@ contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {
 clusters: [{name: c, cluster: {server: "https://192.0.2.1:443", insecure-skip-tls-verify: true}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	health := listener.Addr().String()
-	listener.Close()
+	health := free(t)
+	scraped := free(t)
 	reach := []string{"--kubeconfig=" + kubeconfig, "--api-server=" + strings.TrimPrefix(config.Host, "https://")}
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- start(ctx, append(reach, "--state-dir="+filepath.Join(dir, "state"), "--health="+health))
+		ended <- start(ctx, append(reach, "--state-dir="+filepath.Join(dir, "state"), "--health="+health, "--metrics="+scraped))
 	}()
 	healthy := func() bool {
 		answer, err := http.Get("http://" + health + "/healthz")
@@ -73,8 +80,36 @@ clusters: [{name: c, cluster: {server: "https://192.0.2.1:443", insecure-skip-tl
 	if err := start(t.Context(), append([]string{"uninstall-check"}, reach...)); err != nil {
 		t.Error(err)
 	}
+	if text := get(t, "http://"+scraped+"/metrics"); !strings.Contains(text, `theseus_migrations{phase="running"} 0`) || !strings.Contains(text, `theseus_api_requests_total{code="200",method="get"}`) {
+		t.Errorf("the metrics: %s", text)
+	}
 	end()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// free is an address of loopback whose port is free.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

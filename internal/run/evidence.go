@@ -40,7 +40,9 @@ func (r *Run) collect(ctx context.Context, actor *kube.Actor, evidence *kube.Evi
 			_ = evidence.Collect(ctx, actor) // it is tried again; the engine reports outages
 			if begun := time.Now(); pace.due(begun, evidence) {
 				document := evidence.Document()
-				r.View.Evidence(SeenIn(document))
+				account := accountOf(document)
+				r.View.Evidence(seenIn(account))
+				r.Metrics.Measured(account, time.Now())
 				pace.did(begun, time.Now(), r.save(document))
 			}
 		}
@@ -229,9 +231,15 @@ func (w *Watcher) kept() (kube.Collected, error) {
 }
 
 // SeenIn adds up the evidence of all paths.
-func SeenIn(document kube.Collected) Seen {
-	sum := loss.NewAccount(document.Paths, nil, Reports(document), 0).Sum()
-	return Seen{Paths: len(document.Paths), Sent: sum.Sent, Lost: sum.Lost, Excused: sum.Excused, Leaked: sum.Leaked,
+func SeenIn(document kube.Collected) Seen { return seenIn(accountOf(document)) }
+
+func accountOf(document kube.Collected) loss.Account {
+	return loss.NewAccount(document.Paths, nil, Reports(document), 0)
+}
+
+func seenIn(account loss.Account) Seen {
+	sum := account.Sum()
+	return Seen{Paths: len(account), Sent: sum.Sent, Lost: sum.Lost, Excused: sum.Excused, Leaked: sum.Leaked,
 		LongestGapMillis: sum.LongestMillis}
 }
 

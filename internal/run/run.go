@@ -16,7 +16,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/metrics"
 	"github.com/theseus-cni/theseus/internal/run/nodepool"
+	"github.com/theseus-cni/theseus/internal/run/notify"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -61,6 +63,10 @@ type Run struct {
 	// Command returns the actor of a plan that guards a command; own is the actor for everything else, and gate has the measurements.
 	// It is nil for other plans.
 	Command func(own engine.Actor, gate *kube.Gate) engine.Actor
+	// Metrics count what happens; they may be nil.
+	Metrics *metrics.Metrics
+	// Notify gets what happens; it may be nil.
+	Notify *notify.Target
 	// Follow watches the source of a plan's flag until it is stopped. It may be nil.
 	Follow func(ctx context.Context, origin *plan.Origin) (stop func())
 
@@ -169,6 +175,9 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	}
 	r.View.Past(past)
 	r.flight.script.Learn(past)
+	defer r.Metrics.Begin(r.Plan, past)()
+	tell, told := r.notifying(ctx, past)
+	defer told()
 	actor := r.actor(lease.Epoch())
 	unwatch, err := actor.Follow(ctx, r.Client)
 	if err != nil {
@@ -222,12 +231,14 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 		hold = r.measuring // neither a window nor a freeze ends what is measured
 	}
 	return engine.Run(ctx, r.Plan, engine.Deps{
-		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: lease.GuardJournal(records), Clock: Clock{},
+		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: r.Metrics.Journal(lease.GuardJournal(records)), Clock: Clock{},
 		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Hold: hold, Stop: stop, Together: Together(step.MostAtOnce),
 		Epoch: lease.Epoch(), By: holder, Theseus: r.Theseus,
 		Note: r.View.Note,
 		Notify: func(record engine.Record) {
 			r.flight.Record(record)
+			r.Metrics.Record(record)
+			tell(record)
 			reverts.Learn(record)
 			r.counts(record, evidence, gate)
 			if record.Event == engine.StepBegan && r.Plan.OnNodes() {

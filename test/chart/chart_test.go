@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -218,7 +219,24 @@ func cases() map[string]struct {
 			return args(p, "--planning=false") && !kind && !rights && !strings.Contains(p.notes, "kubectl describe change")
 		}},
 		"planning.agentImage": {"planning: {agentImage: 'registry.example.com/agent:1'}", func(p parts) bool { return args(p, "--agent-image=registry.example.com/agent:1") }},
-		"replicas":            {"replicas: 2", func(p parts) bool { return *p.deployment.Spec.Replicas == 2 }},
+		"metrics.enabled": {"metrics: {enabled: true}", func(p parts) bool {
+			ports := p.deployment.Spec.Template.Spec.Containers[0].Ports
+			return args(p, "--metrics=[$(HOST_IP)]:7112") && len(ports) == 2 && ports[1].Name == "metrics" && ports[1].HostPort == 7112
+		}},
+		"metrics.port": {"metrics: {enabled: true, port: 9464}", func(p parts) bool {
+			ports := p.deployment.Spec.Template.Spec.Containers[0].Ports
+			return args(p, "--metrics=[$(HOST_IP)]:9464") && ports[1].ContainerPort == 9464 && ports[1].HostPort == 9464
+		}},
+		"metrics.podMonitor": {"metrics: {enabled: true, podMonitor: true}", func(p parts) bool {
+			monitor, found := p.objects["PodMonitor theseus-controller"]
+			return found && strings.Contains(fmt.Sprint(monitor.Object["spec"]), "port:metrics") && strings.Contains(fmt.Sprint(monitor.Object["spec"]), "theseus-controller")
+		}},
+		"notify.secretName": {"notify: {secretName: events}", func(p parts) bool {
+			spec := p.deployment.Spec.Template.Spec
+			last := spec.Volumes[len(spec.Volumes)-1]
+			return args(p, "--notify=@/etc/theseus/notify/url") && args(p, "--notify-secret-file=/etc/theseus/notify/secret") && last.Secret != nil && last.Secret.SecretName == "events"
+		}},
+		"replicas": {"replicas: 2", func(p parts) bool { return *p.deployment.Spec.Replicas == 2 }},
 		"resources.requests": {"resources: {requests: {cpu: 1}}", func(p parts) bool {
 			of := p.deployment.Spec.Template.Spec.Containers[0].Resources.Requests
 			return of.Cpu().String() == "1" && of.Memory().String() == "128Mi"
@@ -285,6 +303,8 @@ func TestSchema(t *testing.T) {
 		"image: {digest: abc}", "image: {digest: sha256:abc}", "image: {pullPolicy: Sometimes}", "image: ghcr.io/a",
 		"imagePullSecrets: [registry]", "imagePullSecrets: [{name: \"\"}]",
 		"planning: {enabled: 'yes'}", "planning: {agentImage: 'a b'}", "planning: {on: true}", "planning: false",
+		"metrics: true", "metrics: {enabled: 'yes'}", "metrics: {port: 80}", "metrics: {port: 7111}", "metrics: {port: '9464'}", "metrics: {podMonitor: 1}",
+		"notify: {secretName: 'A b'}", "notify: {url: 'https://a'}", "notify: true",
 		"approvals: 0", "approvals: 1.5", "approvals: '1'", "approvals: -1",
 		"apiServers: 10.0.0.1:6443", "apiServers: [10.0.0.1]", "apiServers: ['https://10.0.0.1:6443']", "apiServers: ['fd00::1:6443']", "apiServers: ['']",
 		"replicas: -1", "replicas: 6", "replicas: two", "resources: {claims: []}", "resources: {requests: {cpu: [1]}}", "resources: []",
@@ -301,6 +321,9 @@ func TestSchema(t *testing.T) {
 // TestRefuses: another namespace, and a Kubernetes without admission policies.
 func TestRefuses(t *testing.T) {
 	if _, err := template(load(t), nil, "default", kubernetes); err == nil || !strings.Contains(err.Error(), "--namespace theseus-system --create-namespace") {
+		t.Error(err)
+	}
+	if _, err := template(load(t), values(t, "metrics: {podMonitor: true}"), "theseus-system", kubernetes); err == nil || !strings.Contains(err.Error(), "metrics.enabled is not") {
 		t.Error(err)
 	}
 	if _, err := template(load(t), nil, "theseus-system", "v1.29.15"); err == nil || !strings.Contains(err.Error(), ">=1.30.0-0") {

@@ -59,6 +59,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	command.Flags().BoolVar(&how.yes, "yes", false, "do not ask (required when the input is not a terminal)")
 	command.Flags().BoolVar(&how.dry, "dry-run", false, "check everything, print what would be done, and change nothing")
 	command.Flags().BoolVar(&how.inCluster, "in-cluster", false, "let the controller in the cluster carry it out")
+	how.outward.Register(command)
 	command.Flags().StringArrayVar(&how.window, "window", nil, "with --in-cluster: begin steps only then, such as 'Tue,Thu 22:00-05:00 Europe/Berlin' (repeatable)")
 	signers.Register(command)
 	pair.RegisterAccess(command, &access)
@@ -69,6 +70,7 @@ func NewCommand(a *app.App) *cobra.Command {
 type options struct {
 	yes, dry, inCluster bool
 	window              []string
+	outward             execute.Outward
 }
 
 // windows reads the flags --window.
@@ -90,9 +92,20 @@ func (o options) windows() ([]v1alpha1.Window, error) {
 	return all, nil
 }
 
+// tells refuses what this machine is to tell of a run that it does not carry out.
+func (o options) tells() error {
+	if o.inCluster && o.outward.Given() {
+		return exit.Fail(exit.Usage, "set it in the controller: the values metrics.enabled and notify.secretName of its chart", "--metrics and --notify are for a run on this machine, and --in-cluster is given")
+	}
+	return o.outward.Check()
+}
+
 func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signers, access mirror.Access, how options) error {
 	windows, err := how.windows()
 	if err != nil {
+		return err
+	}
+	if err := how.tells(); err != nil {
 		return err
 	}
 	p, data, err := planfile.ReadData(file)
@@ -152,7 +165,7 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	if how.inCluster {
 		return handOver(ctx, a, client, p, windows)
 	}
-	return execute.Run(ctx, a, execute.New(a, client, access, p, true))
+	return execute.Run(ctx, a, execute.New(a, client, access, p, true), &how.outward)
 }
 
 // runs refuses a plan that cannot run where it is to run.

@@ -25,7 +25,7 @@ import (
 
 // NewResume makes the command theseus resume.
 func NewResume(a *app.App) *cobra.Command {
-	approvals, access, inCluster, anyTime := &approval.Flags{}, &mirror.Access{}, false, false
+	approvals, access, outward, inCluster, anyTime := &approval.Flags{}, &mirror.Access{}, &execute.Outward{}, false, false
 	command := migrations.Command(a, "resume", "Continue a migration, from any machine",
 		"Continues where the journal in the cluster ends, with the plan in the cluster. If the controller in the cluster has\n"+
 			"the migration, this command takes it over: the controller stops after its current action. With --in-cluster, the\n"+
@@ -36,15 +36,20 @@ func NewResume(a *app.App) *cobra.Command {
 			if inCluster {
 				return resumeInCluster(ctx, a, client, name, approvals)
 			}
-			return takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals, anyTime)
+			return takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals, outward, anyTime)
 		})
 	command.PreRunE = func(*cobra.Command, []string) error { // before the cluster is asked
 		if inCluster && anyTime {
 			return exit.Fail(exit.Usage, "change spec.windows of the migration, or continue here, without --in-cluster",
 				"--outside-windows is given with --in-cluster, and the controller keeps to the windows")
 		}
-		return nil
+		if inCluster && outward.Given() {
+			return exit.Fail(exit.Usage, "set it in the controller: the values metrics.enabled and notify.secretName of its chart",
+				"--metrics and --notify are for a run on this machine, and --in-cluster is given")
+		}
+		return outward.Check()
 	}
+	outward.Register(command)
 	command.Flags().BoolVar(&inCluster, "in-cluster", false, "let the controller in the cluster continue it")
 	command.Flags().BoolVar(&anyTime, "outside-windows", false, "continue here also outside of the migration's windows")
 	approvals.Register(command)
@@ -64,7 +69,7 @@ func NewRollback(a *app.App) *cobra.Command {
 			"that process to roll back; otherwise it rolls back itself. If the controller in the cluster has the migration, this\n"+
 			"command also shows the rollback until it ends, as `theseus watch` does."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
-			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals, false)
+			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals, &execute.Outward{}, false)
 		})
 	approvals.Register(command)
 	pair.RegisterAccess(command, access)
@@ -73,7 +78,7 @@ func NewRollback(a *app.App) *cobra.Command {
 
 // takeOver runs the engine here with the plan in the cluster. If another process runs the migration, takeOver
 // only asks that process to roll back. anyTime continues outside of the migration's windows.
-func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, access mirror.Access, f *approval.Flags, anyTime bool) error {
+func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, access mirror.Access, f *approval.Flags, outward *execute.Outward, anyTime bool) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
@@ -115,7 +120,7 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	}
 	next.Fresh = run.FailedBefore(records) && !p.Foreign() // a guard says what was lost from the beginning
 	if err == nil {
-		err = execute.Run(ctx, a, next)
+		err = execute.Run(ctx, a, next, outward)
 	}
 	var held *journal.HeldError
 	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) || held.Looks() { // who looks cannot roll back

@@ -21,8 +21,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/mirrored"
 )
 
-// Run runs the engine, says how it ended, and turns that into the exit code.
-func Run(ctx context.Context, a *app.App, r *run.Run) error {
+// carryOut runs the engine, says how it ended, and turns that into the exit code.
+func carryOut(ctx context.Context, a *app.App, r *run.Run) error {
 	if r.Plan.Guarded != nil {
 		return guard(ctx, a, r)
 	}

@@ -41,6 +41,7 @@ type options struct {
 	baseline, quiet, atMost time.Duration
 	onLoss                  string
 	lossyBefore, dry        bool
+	outward                 execute.Outward
 }
 
 // NewCommand makes the command theseus guard.
@@ -95,10 +96,11 @@ func (o *options) register(command *cobra.Command, before, after string) {
 	flags.DurationVar(&o.quiet, "quiet", guardplan.DefaultQuiet, "how long no probe may be lost after "+after+" until the watching ends")
 	flags.DurationVar(&o.atMost, "watch-at-most", guardplan.DefaultAtMost, "how long the network is watched after "+after+" at most")
 	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "go on although the baseline lost probes; then a loss is proven only if a gap exceeds the longest gap of the baseline by more than 1 s")
+	o.outward.Register(command)
 	flags.BoolVar(&o.dry, "dry-run", false, "print what would be installed and measured, and change nothing")
 }
 
-// times refuses durations that make no sense.
+// times refuses durations that make no sense, and what cannot be told to others.
 func (o *options) times() error {
 	if o.baseline < time.Second || o.quiet < time.Second {
 		return exit.Fail(exit.Usage, "give 1s or more", "--baseline and --quiet cannot be below one second")
@@ -106,7 +108,7 @@ func (o *options) times() error {
 	if o.atMost < o.quiet {
 		return exit.Fail(exit.Usage, "raise --watch-at-most, or lower --quiet", "--watch-at-most %s is shorter than --quiet %s", o.atMost, o.quiet)
 	}
-	return nil
+	return o.outward.Check()
 }
 
 // measuring reads the flags about what is measured.
@@ -186,7 +188,7 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 	if err := approval.Keep(p); err != nil {
 		return err
 	}
-	end := execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true))
+	end := execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true), &o.outward)
 	if guarded.Others {
 		return end // the report follows at the end
 	}

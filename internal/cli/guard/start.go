@@ -210,7 +210,7 @@ func newReport(a *app.App) *cobra.Command {
 
 // newStop makes the command theseus guard stop.
 func newStop(a *app.App) *cobra.Command {
-	approvals := &approval.Flags{}
+	approvals, outward := &approval.Flags{}, &execute.Outward{}
 	command := &cobra.Command{
 		Use:   "stop",
 		Short: "Give the verdict of a guard that was started, and remove everything",
@@ -224,10 +224,14 @@ func newStop(a *app.App) *cobra.Command {
 			if err := written(a.Output); err != nil {
 				return err
 			}
+			if err := outward.Check(); err != nil {
+				return err
+			}
 			return approvals.Validate()
 		},
 	}
 	approvals.Register(command)
+	outward.Register(command)
 	return chosen(a, command, func(ctx context.Context, client *kube.Client, p *plan.Plan, _ engine.State) error {
 		var records []engine.Record
 		if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
@@ -245,7 +249,7 @@ func newStop(a *app.App) *cobra.Command {
 		if next.Head, err = approval.Approve(ctx, a, client, p, records, approvals); err != nil {
 			return err
 		}
-		return reported(ctx, a, client, p, execute.Run(ctx, a, next))
+		return reported(ctx, a, client, p, execute.Run(ctx, a, next, outward))
 	})
 }
 

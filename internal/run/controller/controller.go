@@ -23,6 +23,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/metrics"
+	"github.com/theseus-cni/theseus/internal/run/notify"
 )
 
 // HolderPrefix begins the name under which a controller holds the lock.
@@ -48,6 +50,10 @@ type Controller struct {
 	Memory admission.Memory
 	// Out gets a line for everything that happens.
 	Out io.Writer
+	// Metrics count what happens; they may be nil.
+	Metrics *metrics.Metrics
+	// Notify gets what happens in runs; it may be nil.
+	Notify *notify.Target
 	// Events records events; it may be nil.
 	Events record.EventRecorder
 
@@ -112,6 +118,7 @@ func (c *Controller) turn(ctx context.Context) error {
 		return err
 	}
 	c.forget(all)
+	c.Metrics.Migrations(all)
 	s := Situation{Needed: max(c.Approvals, 1), Now: time.Now()}
 	var ready []v1alpha1.Migration
 	var failures []error // of one Migration, which do not keep the others waiting

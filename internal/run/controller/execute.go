@@ -42,7 +42,7 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 		return c.write(ctx, m, next.conditions, next.observed)
 	})
 	execution := &run.Run{
-		Client: c.Client, Plan: p, View: view, KeepsDesire: true, Holder: c.Holder, Dir: dir, Theseus: c.Version,
+		Client: c.Client, Plan: p, View: view, KeepsDesire: true, Holder: c.Holder, Dir: dir, Theseus: c.Version, Metrics: c.Metrics, Notify: c.Notify,
 		Waiting: func(err error) { view.Say("waiting for the API server: " + err.Error()) },
 		Stoppable: func(*run.Flight) (<-chan struct{}, func()) {
 			halt.begin()

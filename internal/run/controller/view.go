@@ -19,12 +19,12 @@ import (
 type view struct {
 	*run.Lines
 	script  *run.Script
+	news    *run.Narrator
 	event   func(kind, reason, message string)
 	attempt v1alpha1.Observed
 
 	lock     sync.Mutex
 	state    engine.State
-	group    string // of the last step that was done
 	pending  *news
 	observed bool // a record of this run was written
 }
@@ -36,7 +36,8 @@ type news struct {
 }
 
 func newView(lines *run.Lines, p *plan.Plan, asked v1alpha1.Observed, event func(kind, reason, message string)) *view {
-	return &view{Lines: lines, script: run.NewScript(p), event: event, attempt: asked, state: engine.State{Phase: engine.PhaseNew}}
+	script := run.NewScript(p)
+	return &view{Lines: lines, script: script, news: run.NewNarrator(script), event: event, attempt: asked, state: engine.State{Phase: engine.PhaseNew}}
 }
 
 // Past implements run.View.
@@ -45,6 +46,9 @@ func (v *view) Past(records []engine.Record) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
 	v.script.Learn(records)
+	for _, r := range records {
+		v.news.News(r)
+	}
 	if state, err := engine.Replay(records); err == nil { // the engine reports a journal that cannot be replayed
 		v.state = state
 	}
@@ -59,8 +63,12 @@ func (v *view) Record(r engine.Record) {
 		return // the engine has added it too, and ends with this error
 	}
 	v.observed = true
-	if kind, reason, message := v.eventOf(r); reason != "" {
-		v.event(kind, reason, message)
+	if news := v.news.News(r); news.Reason != "" {
+		kind := corev1.EventTypeNormal
+		if news.Warning {
+			kind = corev1.EventTypeWarning
+		}
+		v.event(kind, news.Reason, news.Message)
 	}
 	if _, over := ended(v.state, ""); !over { // the end is told with its hint, once the run has returned it
 		where := "between two steps"
@@ -70,62 +78,6 @@ func (v *view) Record(r engine.Record) {
 		asked := v.attempt
 		v.pending = &news{running(v.state, where), &asked}
 	}
-}
-
-// eventOf is the event for a record; its reason is empty for records that have none. Actions have none: there are too many.
-func (v *view) eventOf(r engine.Record) (kind, reason, message string) {
-	switch r.Event {
-	case engine.Started:
-		return corev1.EventTypeNormal, "Began", "began, by " + r.By
-	case engine.Resumed:
-		return corev1.EventTypeNormal, "Resumed", "resumed by " + r.By
-	case engine.StepBegan:
-		before := v.group
-		if v.group = groupOf(v.script, r.Step); before != "" && before != v.group {
-			return corev1.EventTypeNormal, "GroupDone", before + " is done; next: " + v.script.Place(r.Step)
-		}
-	case engine.GateAnswer:
-		if r.Verdict != nil && !r.Verdict.Pass {
-			return corev1.EventTypeWarning, "GateFailed", v.script.Place(r.Step) + ": " + r.Verdict.Reason
-		}
-	case engine.Paused:
-		switch {
-		case r.Result != "": // it ends by itself
-			return corev1.EventTypeNormal, "Paused", "paused: " + r.Error
-		case r.Error != "":
-			return corev1.EventTypeWarning, "Paused", "paused: " + r.Error
-		}
-		return corev1.EventTypeNormal, "Paused", "paused, as requested"
-	case engine.RollingBack:
-		return corev1.EventTypeWarning, "RollingBack", "rolling back: " + r.Error
-	case engine.TakingBack:
-		return corev1.EventTypeWarning, "RollingBack", "undoing only " + v.script.Place(r.Step) + ": " + r.Error
-	case engine.Finished:
-		return finishedEvent(r)
-	}
-	return "", "", ""
-}
-
-func finishedEvent(r engine.Record) (kind, reason, message string) {
-	switch r.Result {
-	case engine.ResultDone:
-		return corev1.EventTypeNormal, "Complete", "every step is done"
-	case engine.ResultRolledBack:
-		return corev1.EventTypeWarning, "RolledBack", "every step was undone: " + r.Error
-	}
-	return corev1.EventTypeWarning, "NeedsPerson", r.Error
-}
-
-// groupOf is the wave of a step, or else its group.
-func groupOf(script *run.Script, id string) string {
-	step := script.Step(id)
-	switch {
-	case step == nil:
-		return ""
-	case step.Wave != "":
-		return step.Wave
-	}
-	return step.Group
 }
 
 // take returns what has changed since the last call; nil if nothing has.
