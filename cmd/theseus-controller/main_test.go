@@ -80,7 +80,7 @@ clusters: [{name: c, cluster: {server: "https://192.0.2.1:443", insecure-skip-tl
 	if err := start(t.Context(), append([]string{"uninstall-check"}, reach...)); err != nil {
 		t.Error(err)
 	}
-	if text := get(t, "http://"+scraped+"/metrics"); !strings.Contains(text, `theseus_migrations{phase="running"} 0`) || !strings.Contains(text, `theseus_api_requests_total{code="200",method="get"}`) {
+	if text := get(t, "http://"+scraped+"/metrics"); !strings.Contains(text, `theseus_migrations{phase="running"} 0`) || !strings.Contains(text, `theseus_api_requests_total{code="404",method="get"}`) {
 		t.Errorf("the metrics: %s", text)
 	}
 	end()
