@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -70,7 +71,7 @@ func TestResumeKeepsTimes(t *testing.T) {
 				freeze(t, client, "incident 12")
 			}
 			var out bytes.Buffer
-			code := exit.Code(&out, takeOver(t.Context(), quietApp(&out, ""), client, p.Name, test.desire, mirror.Access{}, &approval.Flags{}, test.anyTime))
+			code := exit.Code(&out, takeOver(t.Context(), quietApp(&out, ""), client, p.Name, test.desire, mirror.Access{}, &approval.Flags{}, new(execute.Outward), test.anyTime))
 			if code != test.code {
 				t.Errorf("exit %d, want %d:\n%s", code, test.code, out.String())
 			}

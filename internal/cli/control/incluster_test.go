@@ -22,6 +22,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -187,7 +188,7 @@ func TestRollbackInCluster(t *testing.T) {
 	inCluster(t, client, p.Name)
 	seen := fakeController(t, client, p.Name, func(s v1alpha1.MigrationSpec) bool { return s.Desire == v1alpha1.DesireRollback }, records[2:]...)
 	var out bytes.Buffer
-	code := exit.Code(&out, takeOver(t.Context(), quietApp(&out, "json"), client, p.Name, v1alpha1.DesireRollback, mirror.Access{}, &approval.Flags{}, false))
+	code := exit.Code(&out, takeOver(t.Context(), quietApp(&out, "json"), client, p.Name, v1alpha1.DesireRollback, mirror.Access{}, &approval.Flags{}, new(execute.Outward), false))
 	if spec := <-seen; code != exit.Stopped || !spec.InCluster || spec.Attempt != 1 || !strings.Contains(out.String(), "asked the controller in the cluster to roll held back") {
 		t.Errorf("exit %d, %+v:\n%s", code, spec, out.String())
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
@@ -159,7 +160,7 @@ func TestTakeOverRefuses(t *testing.T) {
 					}
 					var out bytes.Buffer
 					a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}, Signals: &interrupt.Signals{Err: &out}}
-					err := takeOver(t.Context(), a, holding(t, test.uid, planted), "held", desire, mirror.Access{}, &test.flags, false)
+					err := takeOver(t.Context(), a, holding(t, test.uid, planted), "held", desire, mirror.Access{}, &test.flags, new(execute.Outward), false)
 					if code := exit.Code(&out, err); code != test.code || !strings.Contains(out.String(), test.says) || !strings.Contains(out.String(), "hint: ") {
 						t.Errorf("exit %d, want %d with %q:\n%s", code, test.code, test.says, out.String())
 					}
@@ -304,10 +305,10 @@ func TestForgotten(t *testing.T) {
 	}
 	for name, command := range map[string]func(a *app.App) error{
 		"resume": func(a *app.App) error {
-			return takeOver(t.Context(), a, client, p.Name, v1alpha1.DesireRun, mirror.Access{}, &approval.Flags{}, false)
+			return takeOver(t.Context(), a, client, p.Name, v1alpha1.DesireRun, mirror.Access{}, &approval.Flags{}, new(execute.Outward), false)
 		},
 		"rollback": func(a *app.App) error {
-			return takeOver(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, mirror.Access{}, &approval.Flags{}, false)
+			return takeOver(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, mirror.Access{}, &approval.Flags{}, new(execute.Outward), false)
 		},
 		"status": func(a *app.App) error { return status(t.Context(), a, client, p.Name) },
 	} {
