@@ -41,6 +41,7 @@ require (
 	github.com/prometheus/client_model v0.6.3
 	github.com/twmb/murmur3 v1.2.2
 	golang.org/x/crypto v0.57.0
+	golang.org/x/net v0.59.0
 	modernc.org/sqlite v1.60.0
 )
 
@@ -114,7 +115,6 @@ require (
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/mod v0.42.0
-	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0

@@ -42,7 +42,7 @@ func (r *Run) collect(ctx context.Context, actor *kube.Actor, evidence *kube.Evi
 				document := evidence.Document()
 				account := accountOf(document)
 				r.View.Evidence(seenIn(account))
-				r.Metrics.Measured(account, time.Now())
+				r.Metrics.Measured(account, evidence.Planned(), time.Now())
 				pace.did(begun, time.Now(), r.save(document))
 			}
 		}

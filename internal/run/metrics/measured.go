@@ -7,17 +7,22 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
 const (
-	// settleAfter is how long a loss must have been in the account before it is counted: until then, the report of a stalled responder may
-	// excuse it, and a counter must not decrease. It is counted at most twice as late.
+	// settleAfter is how long a loss or a gap must have been in the account, by the clock of this process, before it is counted: until then,
+	// the report of a stalled responder may excuse it, and a counter must not decrease. A loss is counted at most twice as late.
 	settleAfter = 10 * time.Second
+	// silentAfter is how long a node's count of probes must not have grown for the node to be silent. Nodes report every 10 s or
+	// more often, and with thousands of them the account is looked at once a minute.
+	silentAfter = 2 * time.Minute
 	// mostNodes is how many nodes have series of their own; further ones share the name otherNode.
 	mostNodes = 5000
-	// mostHistograms is how many nodes have histograms of their own. With more, the histograms have no node, for all nodes.
+	// mostHistograms is how many nodes have histograms, and late and excused probes, of their own. With more, these have no node, for all
+	// nodes.
 	mostHistograms = 250
 	// other is the class of paths, and the node, that have no series of their own.
 	other = "other"
@@ -47,8 +52,12 @@ var (
 		"Length of gaps that have ended, by class of path and sending node; of denied paths, of the time in which they were answered.", []string{"class", "node"}, nil)
 	tripsDesc = prometheus.NewDesc("theseus_path_round_trip_seconds",
 		"Round trips of answered probes by class of path and sending node. The sum is estimated from the buckets of the agents' reports.", []string{"class", "node"}, nil)
-	pathsDesc  = prometheus.NewDesc("theseus_paths", "Number of paths of the run that were ever measured, by class.", []string{"class"}, nil)
-	newestDesc = prometheus.NewDesc("theseus_newest_probe_timestamp_seconds", "When the newest probe in any report was sent, on its sender's clock.", nil, nil)
+	pathsDesc = prometheus.NewDesc("theseus_paths", "Number of paths of the run that were ever measured, by class.", []string{"class"}, nil)
+	openDesc  = prometheus.NewDesc("theseus_path_open_gap_seconds",
+		"Length of the longest gap that has not ended, by class of path; of denied paths, of the time in which one is answered. 0 if there is none.", []string{"class"}, nil)
+	grewDesc = prometheus.NewDesc("theseus_probes_grew_timestamp_seconds",
+		"When this process last saw the probes of a node grow, of the planned node for which that is longest ago.", nil, nil)
+	silentDesc = prometheus.NewDesc("theseus_silent_nodes", "Number of nodes whose planned probes have not grown for two minutes.", nil, nil)
 	runDesc    = prometheus.NewDesc("theseus_run_info", "1, with the migration whose probes are counted.", []string{"migration"}, nil)
 )
 
@@ -64,9 +73,25 @@ type measured struct {
 	gaps      map[key]*gaps
 	trips     map[key]*loss.RoundTrips
 	paths     map[string]int
-	newest    time.Time
+	open      map[string]float64   // seconds, by class
+	sending   map[string]*sending  // by node that has planned paths
 	counted   map[string]time.Time // by path, the begin of the last gap that is in gaps
+	seen      map[gapOf]time.Time  // when this process first saw the gaps that are not counted yet
 	rotated   time.Time
+	now       func() time.Time
+}
+
+// gapOf is a gap while it is open, or after it has ended.
+type gapOf struct {
+	path string
+	from int64 // Unix time in ns
+	open bool
+}
+
+// sending is what a node has sent.
+type sending struct {
+	sent int64
+	grew time.Time // when this process saw it grow, or first saw that it is planned
 }
 
 // probes are the results of one class of paths and one node.
@@ -76,6 +101,7 @@ type probes struct {
 	denied bool
 	// lost are the losses in the account now, at the last rotation, and at the one before.
 	lost, old, older int64
+	settled          int64 // of the losses, at the last call
 }
 
 // gaps are a histogram.
@@ -86,7 +112,7 @@ type gaps struct {
 }
 
 func newMeasured() *measured {
-	m := &measured{}
+	m := &measured{now: time.Now}
 	m.begin("")
 	return m
 }
@@ -95,18 +121,33 @@ func (m *measured) begin(migration string) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.migration, m.nodes, m.probes, m.gaps, m.trips = migration, map[string]bool{}, map[key]*probes{}, map[key]*gaps{}, map[key]*loss.RoundTrips{}
-	m.paths, m.counted, m.newest, m.rotated = map[string]int{}, map[string]time.Time{}, time.Time{}, time.Time{}
+	m.paths, m.counted, m.seen, m.rotated = map[string]int{}, map[string]time.Time{}, map[gapOf]time.Time{}, time.Time{}
+	m.open, m.sending = nil, nil
 }
 
-// add takes the account of all paths of the run, which has grown since the last call.
-func (m *measured) add(account loss.Account, now time.Time) {
+// end says that nothing is measured any more. The counts stay.
+func (m *measured) end() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.open, m.sending = nil, nil
+}
+
+// add takes the account of all paths of the run, which has grown since the last call, and those of them that are planned now.
+func (m *measured) add(account loss.Account, planned []v1alpha1.Path, now time.Time) {
+	asked := make(map[string]bool, len(planned))
+	for i := range planned {
+		asked[planned[i].ID] = true
+	}
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	first := m.rotated.IsZero() // losses that earlier processes have seen are settled
 	rotates := now.Sub(m.rotated) >= settleAfter
 	sums := map[key]*loss.Counts{}
 	clear(m.paths)
-	m.trips = map[key]*loss.RoundTrips{}
+	m.trips, m.open = map[key]*loss.RoundTrips{}, map[string]float64{}
+	waiting := m.seen
+	m.seen = map[gapOf]time.Time{}
+	m.sent(account, asked, now)
 	for _, p := range account {
 		if p.Sent == 0 {
 			continue
@@ -121,7 +162,14 @@ func (m *measured) add(account loss.Account, now time.Time) {
 			m.probes[of] = &probes{denied: p.Denied}
 		}
 		m.roundTrips(of, p)
-		m.ended(of, p, now)
+		m.gapsOf(of, p, asked[p.ID], func(gap gapOf) bool {
+			since, known := waiting[gap]
+			if !known {
+				since = now
+			}
+			m.seen[gap] = since
+			return first || now.Sub(since) >= settleAfter
+		})
 	}
 	for of, sum := range sums {
 		m.probes[of].add(*sum, first, rotates)
@@ -147,33 +195,57 @@ func (m *measured) keyOf(p *loss.PathAccount) key {
 	return of
 }
 
+// sent notes which nodes with planned paths have sent probes since the last call.
+func (m *measured) sent(account loss.Account, asked map[string]bool, now time.Time) {
+	sums := map[string]int64{}
+	for _, p := range account {
+		if asked[p.ID] {
+			sums[p.Source.Node] += p.Sent
+		}
+	}
+	before := m.sending
+	m.sending = make(map[string]*sending, len(sums))
+	for node, sum := range sums {
+		one := &sending{sum, now}
+		if known := before[node]; known != nil && sum <= known.sent {
+			one.grew = known.grew
+		}
+		m.sending[node] = one
+	}
+}
+
 func (m *measured) roundTrips(of key, p *loss.PathAccount) {
 	if m.trips[of] == nil {
 		m.trips[of] = &loss.RoundTrips{}
 	}
 	for _, result := range p.Results {
 		m.trips[of].Add(result.RTTCounts)
-		if result.Last.After(m.newest) {
-			m.newest = result.Last
-		}
 	}
 }
 
-// ended counts the gaps of a path that ended long enough ago.
-func (m *measured) ended(of key, p *loss.PathAccount, now time.Time) {
+// gapsOf counts the gaps of a path that have ended and are settled, and shows the longest one that is open. A gap is no longer open if its
+// path is no longer planned, or if its sender has restarted.
+func (m *measured) gapsOf(of key, p *loss.PathAccount, planned bool, settled func(gapOf) bool) {
 	if m.gaps[of] == nil {
 		m.gaps[of] = &gaps{counts: make([]uint64, len(gapBounds))}
 	}
-	for _, gap := range p.Gaps {
-		length := time.Duration(gap.Millis * float64(time.Millisecond))
-		if gap.Open || now.Sub(gap.From.Add(length)) < settleAfter {
-			break // gaps are in the order of their begins
-		}
+	if planned {
+		m.open[of.class] = max(m.open[of.class], 0)
+	}
+	for _, gap := range p.Gaps { // in the order of their begins
 		if !gap.From.After(m.counted[p.ID]) {
 			continue
 		}
-		m.counted[p.ID] = gap.From
-		m.gaps[of].add(length.Seconds())
+		open := gap.Open && planned && !gap.From.Before(p.Results[len(p.Results)-1].Since)
+		if !settled(gapOf{p.ID, gap.From.UnixNano(), open}) {
+			return
+		}
+		if seconds := gap.Millis / 1000; open {
+			m.open[of.class] = max(m.open[of.class], seconds)
+		} else {
+			m.counted[p.ID] = gap.From
+			m.gaps[of].add(seconds)
+		}
 	}
 }
 
@@ -195,7 +267,9 @@ func (p *probes) add(now loss.Counts, first, rotates bool) {
 	p.shown.Sent, p.shown.Answered = max(p.shown.Sent, now.Sent), max(p.shown.Answered, now.Answered)
 	p.shown.Late, p.shown.Excused = max(p.shown.Late, now.Late), max(p.shown.Excused, now.Excused)
 	p.shown.Leaked = max(p.shown.Leaked, now.Leaked)
-	p.shown.Lost = max(p.shown.Lost, min(p.lost, p.older))
+	settled := min(p.lost, p.older)
+	p.shown.Lost += max(0, settled-p.settled) // losses that are excused once they are counted stay, and hide no later ones
+	p.settled = settled
 	if rotates {
 		p.older, p.old = p.old, p.lost
 	}
@@ -203,7 +277,7 @@ func (p *probes) add(now loss.Counts, first, rotates bool) {
 
 // Describe implements prometheus.Collector.
 func (m *measured) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{probesDesc, gapsDesc, tripsDesc, pathsDesc, newestDesc, runDesc} {
+	for _, desc := range []*prometheus.Desc{probesDesc, gapsDesc, tripsDesc, pathsDesc, openDesc, grewDesc, silentDesc, runDesc} {
 		to <- desc
 	}
 }
@@ -216,16 +290,43 @@ func (m *measured) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 	to <- prometheus.MustNewConstMetric(runDesc, prometheus.GaugeValue, 1, m.migration)
-	if !m.newest.IsZero() {
-		to <- prometheus.MustNewConstMetric(newestDesc, prometheus.GaugeValue, float64(m.newest.UnixMilli())/1000)
+	if len(m.sending) > 0 {
+		oldest, silent := time.Time{}, 0
+		for _, one := range m.sending {
+			if oldest.IsZero() || one.grew.Before(oldest) {
+				oldest = one.grew
+			}
+			if m.now().Sub(one.grew) >= silentAfter {
+				silent++
+			}
+		}
+		to <- prometheus.MustNewConstMetric(grewDesc, prometheus.GaugeValue, float64(oldest.UnixMilli())/1000)
+		to <- prometheus.MustNewConstMetric(silentDesc, prometheus.GaugeValue, float64(silent))
+	}
+	for class, seconds := range m.open {
+		to <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, seconds, class)
 	}
 	for class, n := range m.paths {
 		to <- prometheus.MustNewConstMetric(pathsDesc, prometheus.GaugeValue, float64(n), class)
 	}
+	rare := map[key]map[string]int64{} // late and excused
 	for of, p := range m.probes {
 		p.show(func(n int64, result string) {
 			to <- prometheus.MustNewConstMetric(probesDesc, prometheus.CounterValue, float64(n), of.class, of.node, result)
+		}, func(n int64, result string) {
+			if m.wide() {
+				of.node = ""
+			}
+			if rare[of] == nil {
+				rare[of] = map[string]int64{}
+			}
+			rare[of][result] += n
 		})
+	}
+	for of, results := range rare {
+		for result, n := range results {
+			to <- prometheus.MustNewConstMetric(probesDesc, prometheus.CounterValue, float64(n), of.class, of.node, result)
+		}
 	}
 	for of, g := range byClass(m.gaps, m.wide(), func(a, b *gaps) {
 		for i := range b.counts {
@@ -269,7 +370,7 @@ func byClass[T any](all map[key]*T, wide bool, add func(sum, one *T), empty func
 }
 
 // show gives every result that a path of this kind can have. Late and excused probes are rare: they have no series while there are none.
-func (p *probes) show(one func(n int64, result string)) {
+func (p *probes) show(one, rare func(n int64, result string)) {
 	c := p.shown
 	if p.denied {
 		one(c.Sent-c.Leaked, resultBlocked)
@@ -279,9 +380,9 @@ func (p *probes) show(one func(n int64, result string)) {
 	one(c.Answered-c.Late, resultAnswered)
 	one(c.Lost, resultLost)
 	if c.Late > 0 {
-		one(c.Late, resultLate)
+		rare(c.Late, resultLate)
 	}
 	if c.Excused > 0 {
-		one(c.Excused, resultExcused)
+		rare(c.Excused, resultExcused)
 	}
 }

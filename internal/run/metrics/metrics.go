@@ -35,8 +35,10 @@ type Metrics struct {
 	planned map[string]*step.Action // by ID, inverses included
 	began   map[string]time.Time    // steps, and "undo " + step
 	asked   time.Time               // the last question of a gate
-	name    string
+	name    string                  // of the migration that runs, or ran last
+	runs    bool
 	phases  map[string]string // of migrations, by name
+	reasons map[string]string // of those whose condition Degraded is true, by name
 }
 
 // Bounds of histograms, in seconds.
@@ -82,14 +84,11 @@ func New(version string) *Metrics {
 			Help: "Duration of writes to the journal.", Buckets: requestBounds}),
 		requests:       counter("theseus_api_requests_total", "Number of answers of the API server, by HTTP status code and method.", "code", "method"),
 		requestSeconds: histogram("theseus_api_request_duration_seconds", "Time until the API server's answer begins, by HTTP method.", requestBounds, "method"),
-		planned:        map[string]*step.Action{}, began: map[string]time.Time{}, phases: map[string]string{},
+		planned:        map[string]*step.Action{}, began: map[string]time.Time{}, phases: map[string]string{}, reasons: map[string]string{},
 	}
 	m.registry.MustRegister(m.measured, m.build, m.migrations, m.degraded, m.active, m.steps, m.done, m.stepSeconds, m.gateSeconds, m.actions, m.tasks, m.records,
 		m.journal, m.journalSeconds, m.requests, m.requestSeconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.build.WithLabelValues(version).Set(1)
-	for _, phase := range phases {
-		m.migrations.WithLabelValues(string(phase)).Set(0)
-	}
 	for _, result := range []string{"done", "undone"} {
 		m.stepSeconds.WithLabelValues(result)
 	}
@@ -100,11 +99,6 @@ func New(version string) *Metrics {
 		m.journal.WithLabelValues(result)
 	}
 	return m
-}
-
-// Handler answers scrapes, at most two at once.
-func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
 }
 
 // Gatherer has all metrics.
@@ -134,8 +128,16 @@ func (m *Metrics) Begin(p *plan.Plan, past []engine.Record) (end func()) {
 	}
 	m.active.Set(1)
 	m.steps.Set(float64(len(p.Steps)))
+	m.runs = true
+	delete(m.reasons, m.name) // it is of the time before
 	m.show()
-	return func() { m.active.Set(0) }
+	return func() {
+		m.lock.Lock()
+		m.runs = false
+		m.lock.Unlock()
+		m.measured.end()
+		m.active.Set(0)
+	}
 }
 
 // learn adds a record to what is known of the run. The caller has the lock.
@@ -163,7 +165,7 @@ func (m *Metrics) show() {
 	m.count()
 }
 
-// count sets the number of migrations by phase. The caller has the lock.
+// count sets the number of migrations by phase, and by the reason why they are degraded. The caller has the lock.
 func (m *Metrics) count() {
 	counts := map[engine.Phase]int{}
 	for _, phase := range m.phases {
@@ -171,6 +173,10 @@ func (m *Metrics) count() {
 	}
 	for _, phase := range phases {
 		m.migrations.WithLabelValues(string(phase)).Set(float64(counts[phase]))
+	}
+	m.degraded.Reset()
+	for _, reason := range m.reasons {
+		m.degraded.WithLabelValues(reason).Inc()
 	}
 }
 
@@ -188,6 +194,7 @@ func (m *Metrics) Record(r engine.Record) {
 		since(m.stepSeconds, "done", m.began[r.Step], r.At)
 	case engine.StepUndone:
 		since(m.stepSeconds, "undone", m.began["undo "+r.Step], r.At)
+		delete(m.began, "undo "+r.Step) // it may be done, and undone, again
 	case engine.GateAnswer:
 		result := "failed"
 		if r.Verdict != nil && r.Verdict.Pass {
@@ -212,10 +219,10 @@ func since(of *prometheus.HistogramVec, result string, begin, end time.Time) {
 	}
 }
 
-// Measured takes the results of all paths so far, at a time of this machine's clock.
-func (m *Metrics) Measured(account loss.Account, now time.Time) {
+// Measured takes the results of all paths so far, and the paths that are planned now, at a time of this machine's clock.
+func (m *Metrics) Measured(account loss.Account, planned []v1alpha1.Path, now time.Time) {
 	if m != nil {
-		m.measured.add(account, now)
+		m.measured.add(account, planned, now)
 	}
 }
 
@@ -227,16 +234,21 @@ func (m *Metrics) Migrations(all []v1alpha1.Migration) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	clear(m.phases)
-	m.degraded.Reset()
+	clear(m.reasons)
 	for i := range all {
 		phase := all[i].Status.Phase
 		if phase == "" {
 			phase = string(engine.PhaseNew)
 		}
-		m.phases[all[i].Name] = phase
+		name := all[i].Name
+		m.phases[name] = phase
+		if m.runs && name == m.name { // the status is written a little later
+			m.phases[name] = string(m.state.Phase)
+			continue
+		}
 		for _, condition := range all[i].Status.Conditions {
 			if condition.Type == v1alpha1.ConditionDegraded && condition.Status == "True" {
-				m.degraded.WithLabelValues(condition.Reason).Inc()
+				m.reasons[name] = condition.Reason
 			}
 		}
 	}

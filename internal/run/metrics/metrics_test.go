@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -70,10 +71,10 @@ func full(t *testing.T) *Metrics {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-	m.Measured(account(2, counted(0)), start)
-	m.Measured(account(2, counted(3)), start.Add(10*time.Second))
-	m.Measured(account(2, counted(3)), start.Add(20*time.Second))
-	m.Measured(account(2, counted(3)), start.Add(30*time.Second))
+	measure(m, account(2, counted(0)), start)
+	measure(m, account(2, counted(3)), start.Add(10*time.Second))
+	measure(m, account(2, counted(3)), start.Add(20*time.Second))
+	measure(m, account(2, counted(3)), start.Add(30*time.Second))
 	return m
 }
 
@@ -82,6 +83,15 @@ func migration(name, phase, degraded string) v1alpha1.Migration {
 	m.Name, m.Status.Phase = name, phase
 	m.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDegraded, Status: "True", Reason: degraded}}
 	return m
+}
+
+// measure takes an account all of whose paths are planned.
+func measure(m *Metrics, account loss.Account, at time.Time) {
+	var planned []v1alpha1.Path
+	for _, p := range account {
+		planned = append(planned, p.Path)
+	}
+	m.Measured(account, planned, at)
 }
 
 // counted is the result of a path of which some probes were lost, in one gap of 300 ms.
@@ -170,18 +180,10 @@ func TestAccount(t *testing.T) {
 func TestNeverDecreases(t *testing.T) {
 	m := New("v0")
 	m.Begin(&plan.Plan{Name: "p"}, nil)
-	lost := func() (sum float64) {
-		for _, metric := range family(t, m, "theseus_path_probes_total").GetMetric() {
-			if slices.Contains(values(metric), resultLost) {
-				sum += metric.GetCounter().GetValue()
-			}
-		}
-		return sum
-	}
 	before := 0.0
 	for second, n := range []int64{0, 5, 5, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1} {
-		m.Measured(account(1, counted(n)), start.Add(time.Duration(second)*time.Second))
-		now := lost()
+		measure(m, account(1, counted(n)), start.Add(time.Duration(second)*time.Second))
+		now := lostOf(t, m)
 		if now < before || now > 20 {
 			t.Fatalf("after %d s, %v are lost, before %v", second, now, before)
 		}
@@ -191,22 +193,45 @@ func TestNeverDecreases(t *testing.T) {
 		t.Errorf("in the end, %v are lost", before)
 	}
 	m.Begin(&plan.Plan{Name: "p"}, nil) // another process takes over: what is in the evidence is settled
-	m.Measured(account(1, counted(4)), start)
-	if lost() != 80 {
-		t.Errorf("after a restart, %v are lost", lost())
+	measure(m, account(1, counted(4)), start)
+	if lost := lostOf(t, m); lost != 80 {
+		t.Errorf("after a restart, %v are lost", lost)
 	}
 }
 
 // mostSeries is what one scrape may have of a cluster of 5,000 nodes.
-const mostSeries = 120_000
+const mostSeries = 125_000
 
 // TestSeries: the number of series is bounded, with many nodes, and with more than there may be.
 func TestSeries(t *testing.T) {
-	for nodes, most := range map[int]int{3: 1200, mostHistograms: 90_000, 5000: mostSeries, 6000: mostSeries} {
+	everything := func(p v1alpha1.Path) v1alpha1.PathResult { // with probes that were late, and with some that are excused
+		r := counted(1)(p)
+		if !p.Denied {
+			r.Excused = 1
+		}
+		return r
+	}
+	for nodes, most := range map[int]int{3: 1500, mostHistograms: 105_000, 6000: mostSeries} {
 		m := New("v0")
 		m.Begin(&plan.Plan{Name: "p"}, nil)
-		m.Measured(account(nodes, counted(1)), start)
-		m.Measured(account(nodes, counted(1)), start.Add(30*time.Second))
+		all := account(nodes, everything)
+		for i := range nodes { // the name of no class
+			p := *all[0]
+			p.Class, p.ID, p.Source.Node = "strange", fmt.Sprintf("node-%d/strange", i), fmt.Sprintf("node-%d", i)
+			all = append(all, &p)
+		}
+		for _, p := range all {
+			if !p.Denied {
+				p.Excused = 1
+			}
+		}
+		measure(m, all, start)
+		measure(m, all, start.Add(30*time.Second))
+		for _, result := range []string{resultLate, resultExcused} {
+			if nodes == 3 && !slices.ContainsFunc(family(t, m, "theseus_path_probes_total").GetMetric(), func(one *dto.Metric) bool { return slices.Contains(values(one), result) }) {
+				t.Fatalf("no probe is %s", result)
+			}
+		}
 		families, err := m.Gatherer().Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -238,7 +263,7 @@ func TestPaths(t *testing.T) {
 		strange = append(strange, p)
 		report.Status.Paths = append(report.Status.Paths, counted(0)(p))
 	}
-	m.Measured(loss.NewAccount(strange, nil, []v1alpha1.ProbeReport{report}, 0), start)
+	measure(m, loss.NewAccount(strange, nil, []v1alpha1.ProbeReport{report}, 0), start)
 	if metrics := family(t, m, "theseus_path_probes_total").GetMetric(); len(metrics) != 2 || values(metrics[0])[0] != other {
 		t.Errorf("%v", metrics)
 	}
@@ -289,7 +314,7 @@ func TestNil(t *testing.T) {
 	var m *Metrics
 	m.Begin(&plan.Plan{}, nil)()
 	m.Record(engine.Record{})
-	m.Measured(nil, start)
+	m.Measured(nil, nil, start)
 	m.Migrations(nil)
 	if j := (&noJournal{}); m.Journal(j) != engine.Journal(j) {
 		t.Error("the journal is wrapped")
@@ -351,4 +376,232 @@ func values(metric *dto.Metric) (all []string) {
 		all = append(all, label.GetValue())
 	}
 	return all
+}
+
+// lostOf is how many probes are counted as lost.
+func lostOf(t *testing.T, m *Metrics) (sum float64) {
+	t.Helper()
+	for _, metric := range family(t, m, "theseus_path_probes_total").GetMetric() {
+		if slices.Contains(values(metric), resultLost) {
+			sum += metric.GetCounter().GetValue()
+		}
+	}
+	return sum
+}
+
+// TestLossAfterExcuse: losses that are excused only after they were counted do not hide later ones.
+func TestLossAfterExcuse(t *testing.T) {
+	m := New("v0")
+	m.Begin(&plan.Plan{Name: "p"}, nil)
+	for second := range 90 {
+		n := int64(0)
+		switch {
+		case second >= 60: // two are lost for good
+			n = 2
+		case second >= 1 && second < 30: // five, which are excused at last
+			n = 5
+		}
+		measure(m, account(1, counted(n)), start.Add(time.Duration(second)*time.Second))
+		if second == 59 && lostOf(t, m) != 100 { // five of each of two paths of ten classes
+			t.Errorf("after a minute, %v are lost", lostOf(t, m))
+		}
+	}
+	if lost := lostOf(t, m); lost != 140 {
+		t.Errorf("in the end, %v are lost", lost)
+	}
+}
+
+// one is an account of one path of pods, whose results are given.
+func one(results ...v1alpha1.PathResult) loss.Account {
+	p := v1alpha1.Path{ID: "a/x", Class: path.Classes()[0], Source: v1alpha1.Endpoint{Node: "a"}}
+	var reports []v1alpha1.ProbeReport
+	for _, result := range results {
+		result.ID = p.ID
+		reports = append(reports, v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{result}}})
+	}
+	return loss.NewAccount([]v1alpha1.Path{p}, nil, reports, 0)
+}
+
+// gauge is the value of a metric that has one series, or is missing.
+func gauge(t *testing.T, m *Metrics, name string) (value float64, found bool) {
+	t.Helper()
+	families, err := m.Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range families {
+		if one.GetName() == name && len(one.GetMetric()) == 1 {
+			return one.GetMetric()[0].GetGauge().GetValue(), true
+		}
+	}
+	return 0, false
+}
+
+// TestOpenGap: an outage that does not end shows by its length, whatever the sender's clock says, and counts when it has ended.
+func TestOpenGap(t *testing.T) {
+	const name = "theseus_path_open_gap_seconds"
+	m := New("v0")
+	end := m.Begin(&plan.Plan{Name: "p"}, nil)
+	ahead := start.Add(24 * time.Hour) // of this process
+	result := func(millis float64, over bool) v1alpha1.PathResult {
+		gap := v1alpha1.Gap{From: ahead, Millis: millis, Probes: 10}
+		r := v1alpha1.PathResult{Since: ahead.Add(-time.Minute), Last: ahead.Add(time.Minute), Sent: 100, Answered: 90}
+		if over {
+			r.Gaps = []v1alpha1.Gap{gap}
+		} else {
+			r.Open = &gap
+		}
+		return r
+	}
+	ended := func() uint64 {
+		return family(t, m, "theseus_path_gap_duration_seconds").GetMetric()[0].GetHistogram().GetSampleCount()
+	}
+	measure(m, one(v1alpha1.PathResult{Since: ahead.Add(-time.Minute), Last: ahead, Sent: 90, Answered: 90}), start)
+	if value, found := gauge(t, m, name); !found || value != 0 {
+		t.Errorf("without a gap: %v, %t", value, found)
+	}
+	measure(m, one(result(1000, false)), start.Add(time.Second))
+	if value, _ := gauge(t, m, name); value != 0 {
+		t.Errorf("it may be excused, but is shown: %v", value)
+	}
+	measure(m, one(result(30_000, false)), start.Add(31*time.Second))
+	if value, _ := gauge(t, m, name); value != 30 || ended() != 0 {
+		t.Errorf("the open gap: %v s, ended %d", value, ended())
+	}
+	again := v1alpha1.PathResult{Since: ahead.Add(2 * time.Minute), Last: ahead.Add(3 * time.Minute), Sent: 10, Answered: 10}
+	for _, after := range []time.Duration{40, 45} { // the sender has restarted: nothing ends the gap of the process before
+		measure(m, one(result(30_000, false), again), start.Add(after*time.Second))
+		if value, _ := gauge(t, m, name); value != 0 || ended() != 0 {
+			t.Errorf("after a restart: %v s, ended %d", value, ended())
+		}
+	}
+	measure(m, one(result(30_000, false), again), start.Add(51*time.Second))
+	if value, _ := gauge(t, m, name); value != 0 || ended() != 1 {
+		t.Errorf("after a restart: %v s, ended %d", value, ended())
+	}
+	end()
+	if _, found := gauge(t, m, name); found {
+		t.Error("the gap is shown after the end of the run")
+	}
+}
+
+// TestSilent: a node that does not measure shows, although others do, although its clock is ahead, and although it never measured.
+func TestSilent(t *testing.T) {
+	m := New("v0")
+	now := start
+	m.measured.now = func() time.Time { return now }
+	end := m.Begin(&plan.Plan{Name: "p"}, nil)
+	all := account(3, func(p v1alpha1.Path) v1alpha1.PathResult {
+		if strings.HasPrefix(p.ID, "node-2") {
+			return v1alpha1.PathResult{ID: p.ID}
+		}
+		r := counted(0)(p)
+		r.Last = start.Add(24 * time.Hour)
+		return r
+	})
+	measure(m, all, now)
+	for _, test := range []struct {
+		after  time.Duration
+		silent float64
+	}{{time.Minute, 0}, {silentAfter, 2}, {5 * time.Minute, 2}} {
+		now = start.Add(test.after)
+		for _, p := range all {
+			if p.Source.Node == "node-1" {
+				p.Sent++
+			}
+		}
+		measure(m, all, now)
+		silent, _ := gauge(t, m, "theseus_silent_nodes")
+		if grew, _ := gauge(t, m, "theseus_probes_grew_timestamp_seconds"); silent != test.silent || grew != float64(start.Unix()) {
+			t.Errorf("after %s, %v nodes are silent, the first since %v", test.after, silent, grew)
+		}
+	}
+	m.Measured(all, nil, now)
+	if _, found := gauge(t, m, "theseus_silent_nodes"); found {
+		t.Error("a node is silent, but no path is planned")
+	}
+	measure(m, all, now)
+	end()
+	if _, found := gauge(t, m, "theseus_silent_nodes"); found {
+		t.Error("a node is silent, but the run has ended")
+	}
+}
+
+// TestMigrations: phases are shown once they are known, and what a migration was degraded by is over when it runs.
+func TestMigrations(t *testing.T) {
+	m := New("v0")
+	if _, err := testutil.GatherAndCount(m.Gatherer(), "theseus_migrations"); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := testutil.GatherAndCount(m.Gatherer(), "theseus_migrations"); n != 0 {
+		t.Errorf("%d phases are shown before the cluster was read", n)
+	}
+	listed := []v1alpha1.Migration{migration("p", "", "RightsMissing"), migration("q", "needs-person", "NeedsPerson")}
+	m.Migrations(listed)
+	m.Begin(&plan.Plan{Name: "p"}, nil)
+	m.Record(engine.Record{Seq: 1, At: start, Event: engine.Started, Data: []byte(`{"steps":1}`)})
+	want := `# HELP theseus_migrations_degraded Number of migrations whose condition Degraded is true, by its reason.
+# TYPE theseus_migrations_degraded gauge
+theseus_migrations_degraded{reason="NeedsPerson"} 1
+`
+	for range 2 {
+		if err := testutil.GatherAndCompare(m.Gatherer(), strings.NewReader(want), "theseus_migrations_degraded"); err != nil {
+			t.Error(err)
+		}
+		for _, one := range family(t, m, "theseus_migrations").GetMetric() {
+			if phase := values(one)[0]; (phase == "running" || phase == "needs-person") != (one.GetGauge().GetValue() == 1) {
+				t.Errorf("%s: %v", phase, one.GetGauge().GetValue())
+			}
+		}
+		m.Migrations(listed) // the status is older than the journal
+	}
+}
+
+// TestUndoneAgain: the duration of a step that is undone a second time begins with the second undoing.
+func TestUndoneAgain(t *testing.T) {
+	m := New("v0")
+	m.Begin(&plan.Plan{Name: "p"}, nil)
+	for i, after := range []time.Duration{0, time.Minute} {
+		m.Record(engine.Record{Seq: 2*i + 1, At: start.Add(after), Event: engine.Intended, Step: "s", Undo: true})
+		m.Record(engine.Record{Seq: 2*i + 2, At: start.Add(after + time.Second), Event: engine.StepUndone, Step: "s"})
+	}
+	for _, metric := range family(t, m, "theseus_step_duration_seconds").GetMetric() {
+		if values(metric)[0] == "undone" && metric.GetHistogram().GetSampleSum() != 2 {
+			t.Errorf("%v", metric)
+		}
+	}
+}
+
+// TestSlowReaders: readers that do not read keep nobody from being answered, and connections are bounded.
+func TestSlowReaders(t *testing.T) {
+	m := New("v0")
+	m.Begin(&plan.Plan{Name: "p"}, nil)
+	measure(m, account(mostHistograms, counted(1)), start) // more than the buffers of a connection hold
+	address, stop, err := m.Serve("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for range 4 {
+		slow, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer slow.Close()
+		if err := slow.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(slow, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		if _, err := slow.Read(make([]byte, 1)); err != nil { // its answer has begun
+			t.Fatal(err)
+		}
+	}
+	answer, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("with four readers that do not read: %d", answer.StatusCode)
+	}
 }

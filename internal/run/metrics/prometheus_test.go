@@ -59,7 +59,7 @@ func TestRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rule := range rules(t) {
-		if strings.Count(string(text), "alertname: "+rule.Alert) != 2 {
+		if strings.Count(string(text), "alertname: "+rule.Alert) < 2 {
 			t.Errorf("rules_test.yaml has not one case in which %s fires and one in which it does not", rule.Alert)
 		}
 	}
