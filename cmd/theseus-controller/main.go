@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/version"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/changes"
 	"github.com/theseus-cni/theseus/internal/run/controller"
@@ -155,14 +157,18 @@ func run(ctx context.Context, args []string) error {
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	var target *notify.Target
-	if *notified != "" {
-		var err error
-		if target, err = notify.New(*notified, *secretFile); err != nil {
-			return err
+	if *scraped != "" {
+		if err := metrics.ValidAddress(*scraped); err != nil {
+			return usage{err}
 		}
-	} else if *secretFile != "" {
+	}
+	if *notified == "" && *secretFile != "" {
 		return usage{errors.New("--notify-secret-file is given without --notify")}
+	}
+	if *notified != "" && !strings.HasPrefix(*notified, "@") {
+		if _, err := notify.New(*notified, ""); err != nil {
+			return usage{err}
+		}
 	}
 	if *memory < 0 {
 		return usage{fmt.Errorf("--memory %d: it must not be negative", *memory)}
@@ -184,11 +190,13 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	counts, stopServing, err := measure(*scraped, &client)
+	counts, stopServing, err := measure(ctx, *scraped, &client)
 	if err != nil {
 		return err
 	}
 	defer stopServing()
+	target, stopReading := notifies(ctx, *notified, *secretFile)
+	defer stopReading()
 	if servers != nil && len(reach.servers) == 0 {
 		defer learn(ctx, client.Typed, servers, *dir)()
 	}
@@ -213,7 +221,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 // measure serves metrics at an address, and lets them count the requests of a client; an empty address means none.
-func measure(address string, client **kube.Client) (counts *metrics.Metrics, stop func(), err error) {
+func measure(ctx context.Context, address string, client **kube.Client) (counts *metrics.Metrics, stop func(), err error) {
 	if address == "" {
 		return nil, func() {}, nil
 	}
@@ -221,8 +229,55 @@ func measure(address string, client **kube.Client) (counts *metrics.Metrics, sto
 	if *client, err = (*client).Through(counts.Transport); err != nil {
 		return nil, nil, err
 	}
-	_, stop, err = counts.Serve(address)
-	return counts, stop, err
+	stopServing := func() {}
+	stopTrying := untilDone(ctx, func() (err error) {
+		var close func()
+		if _, close, err = counts.Serve(address); err == nil {
+			stopServing = close
+		}
+		return err
+	})
+	return counts, func() { stopTrying(); stopServing() }, nil
+}
+
+// notifies reads where notifications go; an empty address means nowhere. target returns nil until that can be read.
+func notifies(ctx context.Context, address, secretFile string) (target func() *notify.Target, stop func()) {
+	if address == "" {
+		return nil, func() {}
+	}
+	var found atomic.Pointer[notify.Target]
+	return found.Load, untilDone(ctx, func() error {
+		to, err := notify.New(address, secretFile)
+		if err == nil {
+			found.Store(to)
+		}
+		return err
+	})
+}
+
+// againEvery is the interval at which what a run can do without is tried again.
+var againEvery = 15 * time.Second
+
+// untilDone does what a run can do without: if it fails, the run goes on, and it is tried again until ctx ends or it is stopped.
+func untilDone(ctx context.Context, do func() error) (stop func()) {
+	said := ""
+	once := func() bool {
+		err := do()
+		if err != nil && err.Error() != said {
+			said = err.Error()
+			fmt.Fprintf(os.Stderr, "warning: %s\nhint: %s\n", printable.Line(said), printable.Line(hint(err)))
+		}
+		return err == nil
+	}
+	if once() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	wait := alongside(ctx, func(ctx context.Context) {
+		for outage.Sleep(ctx, againEvery) == nil && !once() {
+		}
+	})
+	return func() { cancel(); wait() }
 }
 
 // alongside runs a loop until ctx ends. The returned function waits until it has.

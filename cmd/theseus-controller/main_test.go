@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
 // TestUsage: what cannot be meant is refused before a cluster is asked.
@@ -22,6 +25,8 @@ func TestUsage(t *testing.T) {
 		{"--approvals=0", "at least one user must approve"},
 		{"--api-server=10.0.0.1", "it must be HOST:PORT"},
 		{"--notify-secret-file=/none", "without --notify"},
+		{"--notify=events.example.com", "not valid"},
+		{"--metrics=9464", "not HOST:PORT"},
 		{"uninstall-check --approvals=1", "flag provided but not defined"},
 	} {
 		err := start(t.Context(), strings.Fields(test.args))
@@ -31,11 +36,45 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestNotify: a target that cannot be is refused before a cluster is asked, with a hint.
-func TestNotify(t *testing.T) {
-	for _, args := range [][]string{{"--notify=events.example.com"}, {"--notify=@/none"}, {"--notify=https://a", "--notify-secret-file=/none"}} {
-		if err := start(t.Context(), args); err == nil || strings.Contains(hint(err), "kubectl") {
-			t.Errorf("%q: %v", args, err)
+// TestLater: a run does not end because the Secret of notifications is wrong, or because the port of the metrics is in use. Both are tried
+// again.
+func TestLater(t *testing.T) {
+	before := againEvery
+	againEvery = 10 * time.Millisecond
+	t.Cleanup(func() { againEvery = before })
+	file := filepath.Join(t.TempDir(), "url")
+	target, stop := notifies(t.Context(), "@"+file, "")
+	defer stop()
+	if target() != nil {
+		t.Error("there is a target without its file")
+	}
+	if err := os.WriteFile(file, []byte("https://events.example.com"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	used, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kube.New(&rest.Config{Host: "https://192.0.2.1"}, "v0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, stop, err := measure(t.Context(), used.Addr().String(), &client)
+	if err != nil || counts == nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	used.Close()
+	for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		answer, err := http.Get("http://" + used.Addr().String() + "/metrics")
+		if err == nil {
+			answer.Body.Close()
+		}
+		if err == nil && target() != nil {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("after a minute, the target is %v, and the metrics %v", target(), err)
 		}
 	}
 }

@@ -16,7 +16,8 @@ type News struct {
 // Narrator makes news of the records of one run, which it gets in their order.
 type Narrator struct {
 	script *Script
-	group  string // of the last step that began
+	group  string        // of the last step that began
+	back   engine.Record // TakingBack, until its step is undone
 }
 
 // NewNarrator makes a Narrator of a plan whose script is given.
@@ -44,9 +45,17 @@ func (n *Narrator) News(r engine.Record) News {
 		}
 		return News{r.Result == "", "Paused", "paused: " + r.Error} // with a result, it ends by itself
 	case engine.RollingBack:
+		n.back = engine.Record{}
 		return News{true, "RollingBack", "rolling back: " + r.Error}
 	case engine.TakingBack:
+		n.back = r
 		return News{true, "RollingBack", "undoing only " + n.script.Place(r.Step) + ": " + r.Error}
+	case engine.StepUndone:
+		if n.back.Step == r.Step { // the run ends with this record
+			cause := n.back.Error
+			n.back = engine.Record{}
+			return News{true, "NeedsPerson", cause + "; that step was undone, the other steps remain as they are"}
+		}
 	case engine.Finished:
 		return finished(r)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/client-go/dynamic"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -70,6 +71,11 @@ type Run struct {
 	// Follow watches the source of a plan's flag until it is stopped. It may be nil.
 	Follow func(ctx context.Context, origin *plan.Origin) (stop func())
 
+	// Continues is true if this process, or another one like it, carries on with what the run leaves undone.
+	Continues bool
+
+	// unfenced is the Client without the lock.
+	unfenced dynamic.Interface
 	// unkept is the last warning that the evidence cannot be kept on this machine.
 	unkept string
 	flight *Flight
@@ -121,9 +127,12 @@ func (f *Flight) String() string {
 }
 
 // Execute carries out a plan from where its journal ends, and keeps everything that a report needs.
-func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
-	r.flight = NewFlight(r.Plan)
+func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
+	r.flight, r.unfenced = NewFlight(r.Plan), r.Client.Dynamic
 	holder := cmp.Or(r.Holder, journal.Holder())
+	asked := ctx
+	var telling *Telling
+	defer func() { r.told(asked, telling, outcome, err) }()
 	lease, ctx, err := journal.Acquire(ctx, Leases(r.Client), holder)
 	if err != nil {
 		return engine.Outcome{}, err
@@ -176,8 +185,12 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	r.View.Past(past)
 	r.flight.script.Learn(past)
 	defer r.Metrics.Begin(r.Plan, past)()
-	tell, told := r.notifying(ctx, past)
-	defer told()
+	telling = r.notifying(ctx, past)
+	defer context.AfterFunc(ctx, func() {
+		if asked.Err() == nil { // the lock is lost, and its new holder tells the rest
+			telling.End()
+		}
+	})()
 	actor := r.actor(lease.Epoch())
 	unwatch, err := actor.Follow(ctx, r.Client)
 	if err != nil {
@@ -238,7 +251,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 		Notify: func(record engine.Record) {
 			r.flight.Record(record)
 			r.Metrics.Record(record)
-			tell(record)
+			telling.Record(record)
 			reverts.Learn(record)
 			r.counts(record, evidence, gate)
 			if record.Event == engine.StepBegan && r.Plan.OnNodes() {

@@ -52,14 +52,15 @@ type Controller struct {
 	Out io.Writer
 	// Metrics count what happens; they may be nil.
 	Metrics *metrics.Metrics
-	// Notify gets what happens in runs; it may be nil.
-	Notify *notify.Target
+	// Notify returns what gets the news of runs, nil if nothing does now; it may be nil.
+	Notify func() *notify.Target
 	// Events records events; it may be nil.
 	Events record.EventRecorder
 
 	plans  map[string]*loaded // by name
 	plan   *plan.Plan         // the one that was read last, until it runs: more do not fit into the memory
 	again  map[string]*pause  // by name
+	unsaid map[string]*unsaid // by name
 	turned atomic.Int64       // when the loop turned last, in Unix seconds
 	busy   atomic.Bool        // a run is under way
 	said   string             // the last error of a turn
@@ -81,13 +82,14 @@ type pause struct {
 
 // Run looks after Migrations until ctx ends. A run that is under way then stops after its current action.
 func (c *Controller) Run(ctx context.Context) error {
-	c.plans, c.again = map[string]*loaded{}, map[string]*pause{}
+	c.plans, c.again, c.unsaid = map[string]*loaded{}, map[string]*pause{}, map[string]*unsaid{}
 	c.say("theseus-controller %s begins as %s; a plan needs %s", c.Version, c.Holder, cluster.Count(c.Approvals, "approval"))
 	for {
 		err := c.turn(ctx)
 		c.turned.Store(time.Now().Unix())
 		c.note(ctx, err)
 		if outage.Sleep(ctx, pollEvery) != nil {
+			c.forgetUnsaid(func(string) bool { return true })
 			c.say("theseus-controller ends")
 			return nil
 		}
@@ -121,7 +123,7 @@ func (c *Controller) turn(ctx context.Context) error {
 	c.Metrics.Migrations(all)
 	s := Situation{Needed: max(c.Approvals, 1), Now: time.Now()}
 	var ready []v1alpha1.Migration
-	var failures []error // of one Migration, which do not keep the others waiting
+	failures := []error{c.tellUnsaid(ctx, all)} // of one Migration, which do not keep the others waiting
 	decided := map[string]Decision{}
 	for i := range all {
 		m := &all[i]
@@ -331,6 +333,7 @@ func (c *Controller) forget(all []v1alpha1.Migration) {
 	}
 	maps.DeleteFunc(c.plans, func(name string, _ *loaded) bool { return gone(name) })
 	maps.DeleteFunc(c.again, func(name string, _ *pause) bool { return gone(name) })
+	c.forgetUnsaid(gone)
 }
 
 // later makes the controller leave a Migration alone for a while, and returns for how long.

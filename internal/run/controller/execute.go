@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,8 +42,9 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 	stopPublishing := view.publish(running, func(ctx context.Context, next news) error {
 		return c.write(ctx, m, next.conditions, next.observed)
 	})
+	c.forgetUnsaid(func(name string) bool { return name == m.Name }) // the run tells it
 	execution := &run.Run{
-		Client: c.Client, Plan: p, View: view, KeepsDesire: true, Holder: c.Holder, Dir: dir, Theseus: c.Version, Metrics: c.Metrics, Notify: c.Notify,
+		Client: c.Client, Plan: p, View: view, KeepsDesire: true, Continues: true, Holder: c.Holder, Dir: dir, Theseus: c.Version, Metrics: c.Metrics, Notify: c.target(),
 		Waiting: func(err error) { view.Say("waiting for the API server: " + err.Error()) },
 		Stoppable: func(*run.Flight) (<-chan struct{}, func()) {
 			halt.begin()
@@ -146,9 +148,12 @@ func (c *Controller) watch(ctx context.Context, name string, h *halt, abandon fu
 				return
 			case <-tick.C:
 			}
-			if m, err := journal.Get(ctx, c.Client.Dynamic, name); err == nil && !m.Spec.InCluster {
-				end(true)
-				return
+			if all, err := journal.List(ctx, c.Client.Dynamic); err == nil {
+				c.Metrics.Migrations(all)
+				if slices.ContainsFunc(all, func(m v1alpha1.Migration) bool { return m.Name == name && !m.Spec.InCluster }) {
+					end(true)
+					return
+				}
 			}
 		}
 	}()

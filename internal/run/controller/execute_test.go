@@ -44,7 +44,7 @@ func holding(t *testing.T, all ...*v1alpha1.Migration) *Controller {
 		}
 	}
 	return &Controller{Client: &kube.Client{Dynamic: client}, Holder: HolderPrefix + "here", Version: "v1", Out: &bytes.Buffer{},
-		plans: map[string]*loaded{}, again: map[string]*pause{}}
+		plans: map[string]*loaded{}, again: map[string]*pause{}, unsaid: map[string]*unsaid{}}
 }
 
 // twoSteps is a plan of two waves.

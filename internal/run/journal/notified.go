@@ -13,21 +13,26 @@ import (
 // annotationNotified is the number of the last record of a Migration's journal whose notification was sent, or given up.
 const annotationNotified = v1alpha1.Group + "/notified"
 
-// Notified is the number of the last record whose notification was sent; 0 if none was.
-func Notified(ctx context.Context, client dynamic.Interface, name string) (int, error) {
+// Notified reads the number of the last record whose notification was sent, 0 before the first. found is false if no process has sent any.
+func Notified(ctx context.Context, client dynamic.Interface, name string) (seq int, found bool, err error) {
 	migration, err := get(ctx, client, name)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
+	return NotifiedIn(migration)
+}
+
+// NotifiedIn is what Notified reads, in a Migration that was read.
+func NotifiedIn(migration *v1alpha1.Migration) (seq int, found bool, err error) {
 	text, found := migration.Annotations[annotationNotified]
 	if !found {
-		return 0, nil
+		return 0, false, nil
 	}
-	seq, err := strconv.Atoi(text)
+	seq, err = strconv.Atoi(text)
 	if err != nil || seq < 0 {
-		return 0, fmt.Errorf("the annotation %s of migration %s is %q, and not a number", annotationNotified, name, text)
+		return 0, true, fmt.Errorf("the annotation %s of migration %s is %q, and not a number", annotationNotified, migration.Name, text)
 	}
-	return seq, nil
+	return seq, true, nil
 }
 
 // SetNotified writes the number of the last record whose notification was sent.

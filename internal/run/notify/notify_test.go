@@ -127,11 +127,11 @@ func TestInOrder(t *testing.T) {
 	r := receive(t, 500, -1, 429)
 	var all said
 	var sent []string
-	s := target(t, r.URL).Start(t.Context(), func(_ context.Context, e Event) { sent = append(sent, e.ID) }, all.say)
+	s := target(t, r.URL).Start(t.Context(), func(_ context.Context, e Event) error { sent = append(sent, e.ID); return nil }, all.say)
 	for n := range 4 {
 		s.Add(event(n))
 	}
-	s.Close(30 * time.Second)
+	s.Close(t.Context(), 30*time.Second)
 	got, bad, _ := r.seen()
 	want := []string{"e0", "e1", "e2", "e3"}
 	if !slices.Equal(got, want) || !slices.Equal(sent, want) || len(bad) > 0 {
@@ -146,11 +146,11 @@ func TestInOrder(t *testing.T) {
 func TestFinal(t *testing.T) {
 	r := receive(t, 307, 403)
 	var all said
-	s := target(t, r.URL+"/token?key=hidden").Start(t.Context(), func(context.Context, Event) {}, all.say)
+	s := target(t, r.URL+"/token?key=hidden").Start(t.Context(), func(context.Context, Event) error { return nil }, all.say)
 	for n := range 3 {
 		s.Add(event(n))
 	}
-	s.Close(30 * time.Second)
+	s.Close(t.Context(), 30*time.Second)
 	got, _, tried := r.seen()
 	if !slices.Equal(got, []string{"e2"}) || tried != 3 {
 		t.Errorf("got %q in %d attempts", got, tried)
@@ -175,17 +175,56 @@ func TestHangs(t *testing.T) {
 	for _, address := range []string{strings.Replace(server.URL, "http://", "http://user:hidden@", 1) + "/token", "http://user:hidden@127.0.0.1:1/token"} {
 		var all said
 		began := time.Now()
-		s := target(t, address).Start(t.Context(), func(context.Context, Event) { t.Error("sent") }, all.say)
+		s := target(t, address).Start(t.Context(), func(context.Context, Event) error { t.Error("sent"); return nil }, all.say)
 		for n := range 3 {
 			s.Add(event(n))
 		}
-		s.Close(300 * time.Millisecond)
+		s.Close(t.Context(), 300*time.Millisecond)
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("%s", took)
 		}
 		if text := all.String(); !strings.Contains(text, "3 notifications were not delivered to http://127.0.0.1:") || strings.Contains(text, "hidden") || strings.Contains(text, "token") {
 			t.Errorf("said: %s", text)
 		}
+	}
+}
+
+// TestEnd: once the sending is ended, nothing that waits is sent, and nobody is told that it was not.
+func TestEnd(t *testing.T) {
+	r := receive(t, 500)
+	var all said
+	s := target(t, r.URL).Start(t.Context(), func(context.Context, Event) error { t.Error("sent"); return nil }, all.say)
+	s.Add(event(0))
+	for until := time.Now().Add(time.Minute); all.String() == "" && time.Now().Before(until); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.End()
+	s.Add(event(1))
+	s.Close(t.Context(), 30*time.Second)
+	if got, _, tried := r.seen(); len(got) > 0 || tried != 1 || strings.Contains(all.String(), "not delivered") {
+		t.Errorf("got %q in %d attempts; said: %s", got, tried, all.String())
+	}
+}
+
+// TestRecorded: what was sent is recorded again after that has failed, while nothing else is sent.
+func TestRecorded(t *testing.T) {
+	r := receive(t)
+	var all said
+	tried := make(chan string, 10)
+	s := target(t, r.URL).Start(t.Context(), func(_ context.Context, e Event) error {
+		tried <- e.ID
+		if len(tried) == 1 {
+			return fmt.Errorf("no")
+		}
+		return nil
+	}, all.say)
+	s.Add(event(0))
+	for until := time.Now().Add(time.Minute); all.String() == "" && time.Now().Before(until); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.Close(t.Context(), 30*time.Second)
+	if got, _, _ := r.seen(); len(got) != 1 || len(tried) != 2 || !strings.Contains(all.String(), "may send the notification dev.theseus.run.test again: no") {
+		t.Errorf("got %q, tried %d times; said: %s", got, len(tried), all.String())
 	}
 }
 

@@ -10,9 +10,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
+// GiveUpAfter is how long one event is retried. The events after it wait meanwhile: they come in order.
+const GiveUpAfter = 5 * time.Minute
+
 const (
-	// giveUpAfter is how long one event is retried. The events after it wait meanwhile: they come in order.
-	giveUpAfter = 5 * time.Minute
+	// recordEvery is the interval at which sent is called again after it has failed.
+	recordEvery = 5 * time.Second
 	// firstPause doubles with each attempt, up to longestPause.
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
@@ -21,19 +24,21 @@ const (
 // Sender sends events one after another, in the order in which they were added, without making anyone wait.
 type Sender struct {
 	target *Target
-	sent   func(context.Context, Event)
+	sent   func(context.Context, Event) error
 	say    func(string)
 
 	lock   sync.Mutex
 	queue  []Event
 	closed bool
+	ended  bool          // by End
 	more   chan struct{} // has a token if the queue or closed has changed
 	done   chan struct{}
 	end    context.CancelFunc
 }
 
-// Start begins to send. sent is called after each event that was delivered or given up, and say gets warnings.
-func (t *Target) Start(ctx context.Context, sent func(context.Context, Event), say func(string)) *Sender {
+// Start begins to send. sent is called after each event that was delivered or given up, and again while it fails and the event is the last
+// one. say gets warnings.
+func (t *Target) Start(ctx context.Context, sent func(context.Context, Event) error, say func(string)) *Sender {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // the end of a run is told, too
 	s := &Sender{target: t, sent: sent, say: say, more: make(chan struct{}, 1), done: make(chan struct{}), end: end}
 	go s.loop(ctx)
@@ -43,13 +48,30 @@ func (t *Target) Start(ctx context.Context, sent func(context.Context, Event), s
 // Add queues an event, and does not wait.
 func (s *Sender) Add(e Event) {
 	s.lock.Lock()
-	s.queue = append(s.queue, e)
+	if !s.ended {
+		s.queue = append(s.queue, e)
+	}
 	s.lock.Unlock()
 	s.wake()
 }
 
-// Close sends what is queued for at most so long, and says how many events remain.
-func (s *Sender) Close(within time.Duration) {
+// End ends the sending at once: another process sends what is queued.
+func (s *Sender) End() {
+	s.lock.Lock()
+	s.queue, s.closed, s.ended = nil, true, true
+	s.lock.Unlock()
+	s.end()
+}
+
+// Waiting is how many events are neither delivered nor given up.
+func (s *Sender) Waiting() int {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return len(s.queue)
+}
+
+// Close sends what is queued for at most so long, or until ctx ends, and says how many events remain.
+func (s *Sender) Close(ctx context.Context, within time.Duration) {
 	s.lock.Lock()
 	s.closed = true
 	s.lock.Unlock()
@@ -57,6 +79,7 @@ func (s *Sender) Close(within time.Duration) {
 	select {
 	case <-s.done:
 	case <-time.After(within):
+	case <-ctx.Done():
 	}
 	s.end()
 	<-s.done
@@ -86,16 +109,28 @@ func (s *Sender) next() (e Event, found, over bool) {
 
 func (s *Sender) loop(ctx context.Context) {
 	defer close(s.done)
+	var last *Event // that was sent, while this is not recorded
 	for {
 		e, found, over := s.next()
 		switch {
 		case over:
+			if last != nil {
+				_ = s.sent(ctx, *last) // the warning is out
+			}
 			return
 		case !found:
+			var again <-chan time.Time
+			if last != nil {
+				again = time.After(recordEvery)
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-s.more:
+			case <-again:
+				if s.sent(ctx, *last) == nil {
+					last = nil
+				}
 			}
 			continue
 		}
@@ -106,9 +141,17 @@ func (s *Sender) loop(ctx context.Context) {
 			s.say(fmt.Sprintf("warning: the notification %s is given up: %s: %v", e.Type, s.target, err))
 		}
 		s.lock.Lock()
+		if s.ended {
+			s.lock.Unlock()
+			return
+		}
 		s.queue = s.queue[1:]
 		s.lock.Unlock()
-		s.sent(ctx, e)
+		last = nil
+		if err := s.sent(ctx, e); err != nil && ctx.Err() == nil {
+			last = &e
+			s.say(fmt.Sprintf("warning: another process may send the notification %s again: %v", e.Type, err))
+		}
 	}
 }
 
@@ -120,7 +163,7 @@ func (s *Sender) send(ctx context.Context, e Event) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if _, final := errors.AsType[finalError](err); final || time.Since(began)+pause > giveUpAfter {
+		if _, final := errors.AsType[finalError](err); final || time.Since(began)+pause > GiveUpAfter {
 			return err
 		}
 		if !told {
