@@ -248,10 +248,14 @@ func notifies(ctx context.Context, address, secretFile string) (target func() *n
 	var found atomic.Pointer[notify.Target]
 	return found.Load, untilDone(ctx, func() error {
 		to, err := notify.New(address, secretFile)
-		if err == nil {
-			found.Store(to)
+		if err != nil {
+			return err
 		}
-		return err
+		if text := to.Exposed(); text != "" {
+			fmt.Fprintf(os.Stderr, "warning: %s\n", text)
+		}
+		found.Store(to)
+		return nil
 	})
 }
 

@@ -231,6 +231,10 @@ func cases() map[string]struct {
 			monitor, found := p.objects["PodMonitor theseus-controller"]
 			return found && strings.Contains(fmt.Sprint(monitor.Object["spec"]), "port:metrics") && strings.Contains(fmt.Sprint(monitor.Object["spec"]), "theseus-controller")
 		}},
+		"metrics.podMonitorLabels": {"metrics: {enabled: true, podMonitor: true, podMonitorLabels: {release: 'on'}}", func(p parts) bool {
+			monitor := p.objects["PodMonitor theseus-controller"]
+			return monitor.GetLabels()["release"] == "on"
+		}},
 		"notify.secretName": {"notify: {secretName: events}", func(p parts) bool {
 			spec := p.deployment.Spec.Template.Spec
 			last := spec.Volumes[len(spec.Volumes)-1]
@@ -303,7 +307,7 @@ func TestSchema(t *testing.T) {
 		"image: {digest: abc}", "image: {digest: sha256:abc}", "image: {pullPolicy: Sometimes}", "image: ghcr.io/a",
 		"imagePullSecrets: [registry]", "imagePullSecrets: [{name: \"\"}]",
 		"planning: {enabled: 'yes'}", "planning: {agentImage: 'a b'}", "planning: {on: true}", "planning: false",
-		"metrics: true", "metrics: {enabled: 'yes'}", "metrics: {port: 80}", "metrics: {port: 7111}", "metrics: {port: '9464'}", "metrics: {podMonitor: 1}",
+		"metrics: true", "metrics: {enabled: 'yes'}", "metrics: {port: 80}", "metrics: {port: 7111}", "metrics: {port: '9464'}", "metrics: {podMonitor: 1}", "metrics: {podMonitorLabels: {a: 1}}",
 		"notify: {secretName: 'A b'}", "notify: {url: 'https://a'}", "notify: true",
 		"approvals: 0", "approvals: 1.5", "approvals: '1'", "approvals: -1",
 		"apiServers: 10.0.0.1:6443", "apiServers: [10.0.0.1]", "apiServers: ['https://10.0.0.1:6443']", "apiServers: ['fd00::1:6443']", "apiServers: ['']",

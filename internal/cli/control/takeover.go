@@ -63,14 +63,16 @@ const takeOverHelp = "\nA machine that did not begin the migration must know whi
 
 // NewRollback makes the command theseus rollback.
 func NewRollback(a *app.App) *cobra.Command {
-	approvals, access := &approval.Flags{}, &mirror.Access{}
+	approvals, access, outward := &approval.Flags{}, &mirror.Access{}, &execute.Outward{}
 	command := migrations.Command(a, "rollback", "Roll a migration back, before its point of no return",
 		"Undoes every step that was done, newest first. If another process runs the migration, this command asks\n"+
 			"that process to roll back; otherwise it rolls back itself. If the controller in the cluster has the migration, this\n"+
 			"command also shows the rollback until it ends, as `theseus watch` does."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
-			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals, &execute.Outward{}, false)
+			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals, outward, false)
 		})
+	command.PreRunE = func(*cobra.Command, []string) error { return outward.Check() }
+	outward.Register(command)
 	approvals.Register(command)
 	pair.RegisterAccess(command, access)
 	return command

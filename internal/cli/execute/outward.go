@@ -68,6 +68,10 @@ func Run(ctx context.Context, a *app.App, r *run.Run, o *Outward) error {
 		}
 		fmt.Fprintf(a.Err, "metrics: http://%s/metrics\n", at)
 	}
-	r.Notify = o.target
+	if r.Notify = o.target; r.Notify != nil {
+		if text := r.Notify.Exposed(); text != "" {
+			fmt.Fprintf(a.Err, "warning: %s\n", text)
+		}
+	}
 	return carryOut(ctx, a, r)
 }

@@ -189,6 +189,18 @@ func TestHangs(t *testing.T) {
 	}
 }
 
+// TestExposed: who sends in clear text is told so, unless nothing leaves the machine.
+func TestExposed(t *testing.T) {
+	for address, says := range map[string]string{
+		"https://user:hidden@events.example.com": "", "http://localhost:8080/x": "", "http://user:hidden@127.0.0.1/": "", "http://[::1]/": "",
+		"http://events.example.com/token": "read them", "http://10.0.0.1": "read them", "http://user:hidden@events.example.com/token": "password",
+	} {
+		if got := target(t, address).Exposed(); (got == "") != (says == "") || !strings.Contains(got, says) || strings.Contains(got, "hidden") || strings.Contains(got, "token") {
+			t.Errorf("%s: %q", address, got)
+		}
+	}
+}
+
 // TestEnd: once the sending is ended, nothing that waits is sent, and nobody is told that it was not.
 func TestEnd(t *testing.T) {
 	r := receive(t, 500)

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -92,6 +93,19 @@ func readSecret(file string) ([]byte, error) {
 
 // String is the scheme and the host of the target: credentials may be in every other part of its URL.
 func (t *Target) String() string { return t.url.Scheme + "://" + t.url.Host }
+
+// Exposed says what others can read on the way to the target; "" if nothing.
+func (t *Target) Exposed() string {
+	host := t.url.Hostname()
+	address := net.ParseIP(host)
+	switch {
+	case t.url.Scheme != "http", host == "localhost", address != nil && address.IsLoopback():
+		return ""
+	case t.url.User != nil:
+		return t.String() + " gets notifications without encryption: everyone on the way can read them, and the password of the URL"
+	}
+	return t.String() + " gets notifications without encryption: everyone on the way can read them"
+}
 
 // finalError is an answer that another attempt does not change.
 type finalError struct{ error }
