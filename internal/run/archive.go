@@ -28,6 +28,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
 const (
@@ -335,6 +336,19 @@ func (r *Run) archiving(ctx context.Context, evidence *kube.Evidence) (stop func
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), archiveEnd)
 		defer cancel()
 		a.keep(last, true)
+	}
+}
+
+// resume adds the evidence of earlier processes of the run, which may have been on other machines: what is counted goes on from there. If it
+// cannot be read now, the first write adds it, and says why it could not.
+func (r *Run) resume(ctx context.Context, evidence *kube.Evidence, past []engine.Record) {
+	if len(past) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, archiveCall)
+	defer cancel()
+	if before, err := newArchive(r.Client.Dynamic, r.Plan.Name).load(ctx); err == nil {
+		evidence.Merge(before)
 	}
 }
 

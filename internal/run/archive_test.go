@@ -22,6 +22,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
 // archiveCluster is a cluster with the Migration m.
@@ -291,5 +292,19 @@ func TestArchiving(t *testing.T) {
 	stop()
 	if got := mustLoad(t, client); len(got.Results) != 1 || got.Results[0].Sent != 2 || said.Len() != 0 {
 		t.Errorf("%+v, said %q", got, said.String())
+	}
+}
+
+// TestResume: a process on another machine counts on from what is in the cluster.
+func TestResume(t *testing.T) {
+	client := archiveCluster(t)
+	want := mustSave(t, newArchive(client, "m"), measured(10, "a/x"))
+	r := &Run{Client: &kube.Client{Dynamic: client}, Plan: &plan.Plan{Name: "m"}}
+	for _, past := range [][]engine.Record{nil, {{Seq: 1}}} {
+		evidence := kube.NewEvidence(kube.Collected{})
+		r.resume(t.Context(), evidence, past)
+		if got := evidence.Document(); len(got.Paths) != len(past) || len(past) > 0 && !cmp.Equal(got, want, cmpopts.EquateEmpty()) {
+			t.Errorf("after %d records: %+v", len(past), got)
+		}
 	}
 }

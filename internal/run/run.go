@@ -214,6 +214,7 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	}
 	deps := engine.Deps{Actor: r.withPool(actor), Gate: gate}
 	if r.Plan.OnNodes() {
+		r.resume(ctx, evidence, past)
 		defer r.archiving(ctx, evidence)()
 		defer r.collect(ctx, actor, evidence)()
 	}

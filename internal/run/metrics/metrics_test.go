@@ -572,7 +572,39 @@ func TestUndoneAgain(t *testing.T) {
 	}
 }
 
-// TestSlowReaders: readers that do not read keep nobody from being answered, and connections are bounded.
+// TestConnections: connections that send nothing are bounded, and what is beyond is answered once one of them has ended.
+func TestConnections(t *testing.T) {
+	address, stop, err := New("v0").Serve("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	var idle []net.Conn
+	for range mostConnections {
+		one, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer one.Close()
+		idle = append(idle, one)
+	}
+	for _, test := range []struct {
+		within   time.Duration
+		answered bool
+	}{{500 * time.Millisecond, false}, {10 * time.Second, true}} {
+		answer, err := (&http.Client{Timeout: test.within}).Get("http://" + address + "/metrics")
+		if err == nil {
+			answer.Body.Close()
+		}
+		if (err == nil) != test.answered {
+			t.Errorf("within %s: %v", test.within, err)
+		}
+		idle[0].Close()
+		idle[1].Close()
+	}
+}
+
+// TestSlowReaders: readers that do not read keep nobody from being answered.
 func TestSlowReaders(t *testing.T) {
 	m := New("v0")
 	m.Begin(&plan.Plan{Name: "p"}, nil)
