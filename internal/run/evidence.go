@@ -28,8 +28,8 @@ import (
 )
 
 // collect gathers evidence once a second until stopped, shows it, and keeps it on disk: at once if it has losses, restarts or paths
-// that are new, and else as often as its size allows. What a process that is killed has not kept are answered probes, which the reports
-// in the cluster still count.
+// that are new, and else as often as its size allows (pace). If the process is killed, what it has not kept is still in the reports in
+// the cluster, until their agents restart.
 func (r *Run) collect(ctx context.Context, actor *kube.Actor, evidence *kube.Evidence) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -39,31 +39,39 @@ func (r *Run) collect(ctx context.Context, actor *kube.Actor, evidence *kube.Evi
 		for Clock.Sleep(Clock{}, ctx, time.Second) == nil {
 			_ = evidence.Collect(ctx, actor) // it is tried again; the engine reports outages
 			if begun := time.Now(); pace.due(begun, evidence) {
-				document := evidence.Document()
-				account := accountOf(document)
-				r.View.Evidence(seenIn(account))
-				r.Metrics.Measured(account, evidence.Planned(), time.Now())
-				pace.did(begun, time.Now(), r.save(document))
+				seen, kept := r.keep(evidence)
+				pace.did(begun, time.Now(), kept)
+				r.View.Evidence(seen) // a terminal may block: that is not what looks cost
 			}
 		}
 	}()
 	return func() {
 		cancel()
 		<-done
-		r.save(evidence.Document())
+		seen, _ := r.keep(evidence)
+		r.View.Evidence(seen)
 	}
 }
 
+// keep counts all of the evidence, and keeps it on this machine.
+func (r *Run) keep(evidence *kube.Evidence) (seen Seen, kept bool) {
+	document := evidence.Document()
+	account := accountOf(document)
+	r.Metrics.Measured(account, evidence.Planned(), time.Now())
+	return seenIn(account), r.save(document)
+}
+
 // pace says when all of the evidence is looked at and kept again: after the longer, the longer it took, so that it takes a third of
-// a processor at most while there is news, and a twentieth else.
+// a processor at most while there is news, and a twentieth else. The time to the next look is bounded, as a look also takes long
+// when this process or the disk was stopped.
 type pace struct {
 	next, nextNews time.Time
 	grown, news    bool
 }
 
 const (
-	newsRest  = 2
-	usualRest = 20
+	newsRest, mostNewsRest   = 2, 10 * time.Second
+	usualRest, mostUsualRest = 20, time.Minute
 )
 
 // due reports whether the evidence is to be looked at now.
@@ -76,7 +84,8 @@ func (p *pace) due(now time.Time, evidence *kube.Evidence) bool {
 // did records a look from one time to another. If its evidence is not kept, the next look is not bound to changes.
 func (p *pace) did(from, to time.Time, kept bool) {
 	p.grown, p.news = !kept, !kept
-	p.nextNews, p.next = to.Add(newsRest*to.Sub(from)), to.Add(usualRest*to.Sub(from))
+	took := to.Sub(from)
+	p.nextNews, p.next = to.Add(min(newsRest*took, mostNewsRest)), to.Add(min(usualRest*took, mostUsualRest))
 }
 
 // EvidenceFile holds the probes' results, in the folder of a run.

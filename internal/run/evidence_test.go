@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -106,6 +107,55 @@ func TestPace(t *testing.T) {
 	if p.due(second(20), evidence) || !p.due(second(21), evidence) {
 		t.Error("what was only answered is not looked at after 20 s")
 	}
+	p = pace{}
+	p.did(second(0), second(600), true)
+	if p.grown = true; p.due(second(659), evidence) || !p.due(second(660), evidence) {
+		t.Error("after a look of 10 min, what was only answered is not looked at after 1 min")
+	}
+	p.did(second(0), second(600), true)
+	if p.news = true; p.due(second(609), evidence) || !p.due(second(610), evidence) {
+		t.Error("after a look of 10 min, news is not looked at after 10 s")
+	}
+}
+
+// shown is a view that blocks for a while at its first figures, as a terminal that is stopped does.
+type shown struct {
+	listener
+	blocks time.Duration
+	last   Seen
+}
+
+func (s *shown) Evidence(now Seen) {
+	time.Sleep(s.blocks)
+	s.blocks, s.last = 0, now
+}
+
+// TestCollect: a view that blocks does not delay the next look, and a run ends with the figures that it keeps.
+func TestCollect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream(t, false)
+		s.next()
+		view := &shown{blocks: 10 * time.Minute}
+		r := &Run{Dir: t.TempDir(), View: view}
+		evidence := kube.NewEvidence(kube.Collected{})
+		stop := r.collect(t.Context(), s.actor, evidence)
+		time.Sleep(5 * time.Minute)
+		s.next()
+		time.Sleep(5*time.Minute + 4*time.Second)
+		now, err := kept(r.Dir)
+		if want := SeenIn(s.evidence.Document()); err != nil || SeenIn(now) != want {
+			t.Errorf("after the block %+v is kept, not %+v (%v)", SeenIn(now), want, err)
+		}
+		s.next()
+		if err := evidence.Collect(t.Context(), s.actor); err != nil { // and no time is left for a look
+			t.Fatal(err)
+		}
+		stop()
+		now, err = kept(r.Dir)
+		if want := SeenIn(now); err != nil || view.last != want || want.Sent == 0 {
+			t.Errorf("the view ends with %+v, and %+v is kept (%v)", view.last, want, err)
+		}
+	})
 }
 
 // TestCompares: gates compare nodes where they are asked to, in plans of any version.
