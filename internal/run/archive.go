@@ -281,7 +281,7 @@ type bounded struct {
 
 func (b *bounded) Write(data []byte) (int, error) {
 	if b.left -= len(data); b.left < 0 {
-		return 0, fmt.Errorf("it has more than %d bytes", document.MaxInput)
+		return 0, fmt.Errorf("it has more than %d MiB, which could not be read again", document.MaxInput>>20)
 	}
 	return b.to.Write(data)
 }

@@ -1,17 +1,11 @@
 package run
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -23,54 +17,6 @@ type listener struct {
 }
 
 func (l *listener) Say(text string) { l.WriteString(text + "\n") }
-
-// TestEvidenceThatCannotBeKept is said once, and once more when it has come back.
-func TestEvidenceThatCannotBeKept(t *testing.T) {
-	said := &listener{}
-	r := &Run{View: said, Dir: filepath.Join(t.TempDir(), "absent")}
-	save := func() { r.save(kube.Collected{}) }
-	warned := func() int { return strings.Count(said.String(), "warning: the evidence for the report cannot be kept") }
-	save()
-	save()
-	if warned() != 1 {
-		t.Errorf("said %q", said.String())
-	}
-	if err := os.Mkdir(r.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	save()
-	if _, err := os.Stat(filepath.Join(r.Dir, EvidenceFile)); err != nil || warned() != 1 {
-		t.Errorf("%v, said %q", err, said.String())
-	}
-	if err := os.RemoveAll(r.Dir); err != nil {
-		t.Fatal(err)
-	}
-	if save(); warned() != 2 {
-		t.Errorf("said %q", said.String())
-	}
-}
-
-// TestEncode: evidence is written as json.Marshal writes it.
-func TestEncode(t *testing.T) {
-	one := manyReports(2)
-	one.Foreign = map[string]string{"a": "<b>"}
-	for _, document := range []kube.Collected{{}, {Paths: []v1alpha1.Path{}, Results: []v1alpha1.PathResult{}}, {Paths: one.Paths[:1]}, one} {
-		want, err := json.Marshal(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got bytes.Buffer
-		if err := encode(&got, document); err != nil || got.String() != string(want) {
-			t.Errorf("%v: %.200s, not %.200s", err, got.String(), want)
-		}
-		if err := encode(&bounded{to: io.Discard, left: len(want)}, document); err != nil {
-			t.Error(err)
-		}
-		if err := encode(&bounded{to: io.Discard, left: len(want) - 1}, document); err == nil {
-			t.Error("more was written than is allowed")
-		}
-	}
-}
 
 // TestPace: evidence is looked at at once where it has news, and after twenty times as long as a look took where probes were only
 // answered. What could not be kept is kept as soon as it can be.
@@ -167,31 +113,5 @@ func TestCompares(t *testing.T) {
 		if got := compares(step.Step{Gate: test.gate}); got != test.want {
 			t.Errorf("%+v: %v", test.gate, got)
 		}
-	}
-}
-
-// TestWatcher: what another process measured before is in what a watcher shows and keeps, and a folder that it cannot write to is said.
-func TestWatcher(t *testing.T) {
-	s := newStream(t, false)
-	s.next()
-	s.next()
-	dir := t.TempDir()
-	if err := Keep(dir, manyReports(1)); err != nil {
-		t.Fatal(err)
-	}
-	w := Watcher{Dir: dir}
-	seen, looked, err := w.Look(t.Context(), s.actor)
-	if err != nil || !looked || seen.Paths <= manyPaths || seen.Sent < manyPaths*9000 {
-		t.Errorf("%+v, looked %v, %v", seen, looked, err)
-	}
-	if now, err := kept(dir); err != nil || SeenIn(now) != seen {
-		t.Errorf("kept is %+v, %v", SeenIn(now), err)
-	}
-	if seen, looked, err = w.Look(t.Context(), s.actor); looked && seen.Sent == 0 || err != nil {
-		t.Errorf("again: %+v, %v", seen, err)
-	}
-	without := Watcher{Dir: filepath.Join(dir, "absent")}
-	if _, looked, err := without.Look(t.Context(), s.actor); err == nil || !looked {
-		t.Errorf("looked %v, and nothing is said of a folder that is not there (%v)", looked, err)
 	}
 }

@@ -43,7 +43,7 @@ func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir str
 // inputOf is the input of a report on evidence that was gathered.
 func inputOf(ctx context.Context, client *kube.Client, p *plan.Plan, dir string, records []engine.Record, document kube.Collected) (report.Input, error) {
 	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: Reports(document), Foreign: Foreign(document),
-		Events: document.Events, EventsDropped: document.EventsDropped, At: time.Now()}
+		Unread: unreadIn(dir), Events: document.Events, EventsDropped: document.EventsDropped, At: time.Now()}
 	for _, looks := range document.Looks {
 		input.Looks = append(input.Looks, report.Span{From: looks.From, To: looks.To})
 	}

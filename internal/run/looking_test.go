@@ -8,7 +8,9 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -275,9 +277,13 @@ func TestLookAtAnEndedGuard(t *testing.T) {
 		if wrote := s.wrote(""); len(wrote) > 0 {
 			t.Errorf("it wrote %q", wrote)
 		}
+		unread := filepath.Join(l.Dir, WatchedFile+".unread")
+		if err := os.WriteFile(unread, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		input, err := ReportInput(t.Context(), client, p, l.Dir, func(text string) { t.Error(text) })
-		if err != nil || len(input.Paths) != 1 {
-			t.Errorf("the report has the paths %+v, %v", input.Paths, err)
+		if err != nil || len(input.Paths) != 1 || !slices.Equal(input.Unread, []string{unread}) {
+			t.Errorf("the report has the paths %+v, and %q was not read, %v", input.Paths, input.Unread, err)
 		}
 	})
 	t.Run("while it waits for the lock", func(t *testing.T) {

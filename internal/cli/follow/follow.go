@@ -35,6 +35,8 @@ const (
 	recheck = 75 * time.Second
 	// adviceWithin is how long the controller's advice is waited for after the last record.
 	adviceWithin = 5 * time.Second
+	// A run that has ended writes its last results within 20 s, and releases the lock then. After writtenWithin, they are not waited for.
+	writtenWithin = 30 * time.Second
 )
 
 // follower watches one migration.
@@ -108,15 +110,21 @@ func (f *follower) watch(ctx context.Context, past []engine.Record) error {
 	fmt.Fprintf(f.a.Err, "watching %s: %s -> %s, %d of %d steps done; Ctrl-C ends the watching, not the migration\n",
 		f.plan.Name, f.plan.From(), f.plan.To(), state.DoneSteps(), len(f.plan.Steps))
 	f.view = view.Watching(f.a, f.plan, state.StartedAt)
+	f.probes.View = f.view
 	f.view.Past(past)
 	end, err := f.poll(watching)
+	f.probes.Close()
+	written := err != nil || f.written(watching)
 	f.view.Close()
-	if watching.Err() != nil {
+	if err != nil && watching.Err() != nil {
 		return exit.Fail(exit.Interrupted, fmt.Sprintf("`theseus watch %s` shows it again; `theseus pause %[1]s` pauses the migration itself", f.plan.Name),
 			"stopped watching %s; the migration itself was not interrupted", f.plan.Name)
 	}
 	if err != nil {
 		return err
+	}
+	if !written {
+		fmt.Fprintln(f.a.Err, "warning: the last results may be missing: it is not known whether the process that ran it has written them")
 	}
 	f.summary(ctx)
 	return end
@@ -199,20 +207,14 @@ func (f *follower) showConditions() {
 	}
 }
 
-// evidence shows what the probes' reports say, and keeps it. Users who may not read them watch without.
+// evidence shows what the probes' reports say, and keeps it. Users who may not read them watch without. After the end of a migration,
+// the reports are of whatever runs next.
 func (f *follower) evidence(ctx context.Context) {
-	if !f.plan.OnNodes() || f.tail.State().Seq == 0 || time.Since(f.looked) < evidenceEvery {
+	if state := f.tail.State(); !f.plan.OnNodes() || state.Seq == 0 || state.Over() || time.Since(f.looked) < evidenceEvery {
 		return
 	}
 	f.looked = time.Now()
-	seen, looked, err := f.probes.Look(ctx, f.actor)
-	if looked {
-		f.view.Evidence(seen)
-	}
-	if err != nil {
-		f.probes.Dir = ""
-		f.view.Say("warning: the measurements are not kept on this machine for theseus report: " + err.Error())
-	}
+	f.probes.Look(ctx, f.actor)
 }
 
 // ended says whether the migration has ended, or the controller does not run it as it is, and how.
@@ -299,9 +301,36 @@ func (f *follower) lock(ctx context.Context) error {
 	return nil
 }
 
+// written waits until the process that ran the migration to its end has written its last results: it releases the lock then. It is
+// false if that is not known.
+func (f *follower) written(ctx context.Context) bool {
+	state := f.tail.State()
+	if _, over := engine.Ended(f.plan, state); !over || !f.summarizes() {
+		return true
+	}
+	for begun, said := time.Now(), false; ; {
+		holder, err := journal.HeldBy(ctx, run.Leases(f.client))
+		if err == nil && (holder == nil || holder.Since.After(state.At)) { // that one runs something else
+			return true
+		}
+		if holder != nil && !said {
+			said = true
+			f.view.Say("waiting for its last results: " + holder.Error())
+		}
+		if time.Since(begun) >= writtenWithin || outage.Sleep(ctx, readEvery) != nil {
+			return false
+		}
+	}
+}
+
+// summarizes reports whether a summary is printed at the end.
+func (f *follower) summarizes() bool {
+	return f.a.Output != "json" && f.plan.OnNodes() && f.tail.State().Seq > 0
+}
+
 // summary prints the summary of the report, as a run does at its end.
 func (f *follower) summary(ctx context.Context) {
-	if f.a.Output == "json" || !f.plan.OnNodes() || f.tail.State().Seq == 0 {
+	if !f.summarizes() {
 		return
 	}
 	if err := f.a.Patiently(ctx, app.Glance, func(ctx context.Context) error {

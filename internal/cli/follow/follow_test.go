@@ -10,8 +10,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,12 +21,14 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
+	"github.com/theseus-cni/theseus/internal/cli/view"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
@@ -221,6 +225,55 @@ func TestInterrupt(t *testing.T) {
 	}
 	if migration, err := journal.Get(context.WithoutCancel(ctx), client.Dynamic, p.Name); err != nil || !migration.Spec.InCluster || migration.Spec.Desire != v1alpha1.DesireRun {
 		t.Errorf("%+v, %v", migration, err)
+	}
+}
+
+// TestLastResults: at the end, a watch waits for the process that ran the migration to release the lock, but not for the next run.
+func TestLastResults(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := samplePlan(t)
+	records := chained(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultDone})
+	end := records[len(records)-1].At
+	for name, test := range map[string]struct {
+		since   time.Time // when the holder took the lock
+		held    time.Duration
+		written bool
+		within  time.Duration
+		says    bool
+	}{
+		"released":      {end.Add(-time.Minute), 0, true, 0, false},
+		"released soon": {end.Add(-time.Minute), 5 * time.Second, true, 6 * time.Second, true},
+		"never":         {end.Add(-time.Minute), time.Hour, false, writtenWithin, true},
+		"the next run":  {end.Add(time.Minute), time.Hour, true, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, out, begun := holding(t, p), &safe{}, time.Now()
+				typed := fake.NewClientset()
+				typed.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+					lease := &coordinationv1.Lease{}
+					if time.Since(begun) < test.held {
+						lease.Spec.HolderIdentity, lease.Spec.AcquireTime = new("ada@bastion"), &metav1.MicroTime{Time: test.since}
+					}
+					return true, lease, nil
+				})
+				client.Typed = typed
+				if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), records...); err != nil {
+					t.Fatal(err)
+				}
+				f := &follower{a: watcher(out, ""), client: client, plan: p, view: view.Watching(watcher(out, ""), p, end), tail: journal.NewTail(client.Dynamic, p.Name)}
+				if _, err := f.tail.Next(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if f.evidence(t.Context()); !f.looked.IsZero() {
+					t.Error("reports are read after the end")
+				}
+				written, says := f.written(t.Context()), strings.Contains(out.String(), "waiting for its last results: ada@bastion ")
+				if took := time.Since(begun); written != test.written || took > test.within || says != test.says {
+					t.Errorf("written: %v after %s, said: %s", written, took, out)
+				}
+			})
+		})
 	}
 }
 

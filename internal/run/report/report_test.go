@@ -183,6 +183,7 @@ func TestEmpty(t *testing.T) {
 func TestNoDataIsNoPass(t *testing.T) {
 	tests := map[string]func(*Input){
 		"no reports":            func(in *Input) { in.Reports = nil },
+		"results not read":      func(in *Input) { in.Unread = []string{"evidence.json.unread"} },
 		"one node silent":       func(in *Input) { in.Reports = in.Reports[1:] },
 		"a path without result": func(in *Input) { in.Paths = append(in.Paths, v1alpha1.Path{ID: "x>y/udp", Class: "pod-pod"}) },
 		"no workloads":          func(in *Input) { in.Workloads = nil },

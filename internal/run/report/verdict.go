@@ -201,6 +201,7 @@ func missing(in Input, m *Model) []string {
 	t, foreign := m.Totals, in.Plan != nil && in.Plan.Foreign() // whose network may have no policy: the gate decides what was measured
 	say(len(in.Records) == 0, "There is no journal, so the course of the run is unknown.")
 	say(t.Sent == 0, "No path was measured, so losses are unknown.")
+	say(len(in.Unread) > 0, "Some results of earlier processes could not be read: %s.", some(in.Unread))
 	if t.Sent > 0 {
 		say(t.Unmeasured > 0, "%s have no result.", countOf(int64(t.Unmeasured), "planned path"))
 		say(t.DeniedSent == 0 && !foreign, "No path that policy denies was measured.")

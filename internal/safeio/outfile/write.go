@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Write replaces a file with data.
@@ -31,13 +32,11 @@ func WriteJSON(name string, value any) error {
 // WriteBy replaces a file with the output of a function. Until the output is on disk, the former file remains
 // unchanged. If a name leads to something other than a file, such as /dev/stdout, it is written directly.
 func WriteBy(name string, write func(io.Writer) error) error {
-	if real, err := filepath.EvalSymlinks(name); err == nil {
-		name = real // keep symbolic links
-	}
+	name = followed(name)
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return direct(name, write)
 	}
-	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600
+	file, err := os.CreateTemp(filepath.Dir(name), temporary(name)+"*") // 0600
 	if err != nil {
 		return failed(name, err)
 	}
@@ -46,6 +45,32 @@ func WriteBy(name string, write func(io.Writer) error) error {
 		return failed(name, err)
 	}
 	return syncFolder(filepath.Dir(name))
+}
+
+// followed is the file that symbolic links lead to: they stay as they are.
+func followed(name string) string {
+	if real, err := filepath.EvalSymlinks(name); err == nil {
+		return real
+	}
+	return name
+}
+
+// temporary is how the names of a file's temporary files begin.
+func temporary(name string) string { return "." + filepath.Base(name) + "." }
+
+// Sweep removes the temporary files of writes that were killed. No process may be writing the file meanwhile.
+func Sweep(name string) error {
+	name = followed(name)
+	entries, err := os.ReadDir(filepath.Dir(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), temporary(name)) {
+			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(name), entry.Name())))
+		}
+	}
+	return err
 }
 
 // fill writes the temporary file, and renames it.

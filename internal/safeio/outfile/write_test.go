@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 )
@@ -40,6 +41,28 @@ func TestFailure(t *testing.T) {
 	expect(t, name, "old")
 	if left, _ := os.ReadDir(filepath.Dir(name)); len(left) != 1 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestSweep: what killed writes have left is removed, and nothing else.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".a.json.1", ".a.json.22", "a.json", ".a.jsonl.1", ".b.json.1", "a.json.1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.Symlink(filepath.Join(dir, "a.json"), link), Sweep(link), Sweep(filepath.Join(dir, "absent", "a"))); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	var left []string
+	for _, entry := range entries {
+		left = append(left, entry.Name())
+	}
+	if want := []string{".a.jsonl.1", ".b.json.1", "a.json", "a.json.1"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("left: %q, not %q (%v)", left, want, err)
 	}
 }
 
