@@ -78,7 +78,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 			g.canary.Look(paths, now, gate.Changed, g.Actor.Clock.Now())
 		}
 		if len(gate.Changed) > 0 {
-			g.compare(&verdict, over)
+			g.compare(&verdict, func() loss.Verdict { return watch.Judge(now) }, over)
 		}
 		if gate.Sessions != nil && !verdict.Waiting {
 			if err := g.whole(ctx, *gate.Sessions, now, &verdict); err != nil {
@@ -168,10 +168,11 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 }
 
 // compare passes a verdict only if changed nodes are not worse than the others. While that is uncertain, it keeps watching
-// until the time is over.
-func (g *Gate) compare(verdict *loss.Verdict, over bool) {
+// until the time is over. If it stops the gate, the counts are those of all.
+func (g *Gate) compare(verdict *loss.Verdict, all func() loss.Verdict, over bool) {
 	stop, why := g.canary.Stop()
 	if stop {
+		*verdict = all() // a verdict that waits may lack them
 		verdict.Pass, verdict.Waiting, verdict.Reason = false, false, why
 		return
 	}

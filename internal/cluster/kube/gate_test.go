@@ -91,6 +91,45 @@ func TestGateWatchesOn(t *testing.T) {
 	}
 }
 
+// A gate that the comparison stops has counts, also while a report is missing.
+func TestGateStopsWhileItWaits(t *testing.T) {
+	w := newWorld(t, nil)
+	nodes, slow, silent := []string{"a", "b", "c", "d"}, "", ""
+	reports := map[string]*v1alpha1.ProbeReport{}
+	for i, node := range nodes {
+		id, next := node+"/host>"+nodes[(i+1)%len(nodes)]+"/host", nodes[(i+1)%len(nodes)]
+		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: v1alpha1.ProbePlanSpec{Generation: 1, Paths: []v1alpha1.Path{
+			{ID: id, Source: v1alpha1.Endpoint{Node: node}, Target: v1alpha1.Endpoint{Node: next}, IntervalMillis: 100}}}})
+		reports[node] = &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: v1alpha1.ProbeReportStatus{Generation: 1,
+			Paths: []v1alpha1.PathResult{{ID: id, Since: w.now, RTTCounts: make([]int64, 20)}}}}
+	}
+	w.slept = func(int) {
+		for node, report := range reports {
+			if node == silent {
+				continue
+			}
+			report.Status.Seq, report.Status.At = report.Status.Seq+1, w.now
+			result, takes := &report.Status.Paths[0], 9
+			if node == slow {
+				takes = 19
+			}
+			result.Sent, result.Answered, result.Last = result.Sent+5, result.Answered+5, w.now
+			result.RTTCounts[takes] += 5
+			w.put("ProbeReport", report)
+		}
+	}
+	w.slept(0)
+	gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}
+	if verdict, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(25 * time.Second)}, goOn); err != nil || !verdict.Pass {
+		t.Fatalf("%+v, %v", verdict, err)
+	}
+	slow, silent = "a", "d"
+	verdict, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(time.Minute), Changed: []string{"a"}}, goOn)
+	if err != nil || verdict.Pass || !strings.Contains(verdict.Reason, "stop, because of a") || verdict.Sent == 0 {
+		t.Errorf("%+v, %v", verdict, err)
+	}
+}
+
 // A gate that is to compare nodes and is not told which does not pass.
 func TestGateComparesKnownNodes(t *testing.T) {
 	w := newWorld(t, nil)
