@@ -252,7 +252,17 @@ func grewWell(denied bool, before, now *v1alpha1.PathResult) bool {
 		well = answered == 0
 	}
 	return well && now.Excused == before.Excused && now.Dropped == before.Dropped && before.Open == nil && now.Open == nil &&
-		len(now.Gaps) == len(before.Gaps) && len(now.Stalls) == len(before.Stalls)
+		len(now.Gaps) == len(before.Gaps) && len(now.Stalls) == len(before.Stalls) && newest(now.Stalls).Equal(newest(before.Stalls))
+}
+
+// newest is when the newest of some gaps began. Reports hold a bounded number, so a new one may have replaced another.
+func newest(gaps []v1alpha1.Gap) (from time.Time) {
+	for _, gap := range gaps {
+		if gap.From.After(from) {
+			from = gap.From
+		}
+	}
+	return from
 }
 
 // mostGaps bounds the gaps that are kept of one counter. Reports hold fewer (loss.DefaultMaxGaps).

@@ -154,6 +154,7 @@ func TestEvidenceChanged(t *testing.T) {
 		{"a gap begins", func() { open.Open = &v1alpha1.Gap{From: start, Probes: 1} }, true, true},
 		{"a gap ends", func() { open.Open, open.Gaps = nil, []v1alpha1.Gap{*open.Open} }, true, true},
 		{"a stall", func() { open.Stalls = []v1alpha1.Gap{{From: start}} }, true, true},
+		{"as many stalls as fit, and other ones", func() { open.Stalls = []v1alpha1.Gap{{From: start.Add(time.Second)}} }, true, true},
 		{"a prober restarts", func() { report.Status.Parts[0].Since = start.Add(time.Second) }, true, true},
 		{"a prober was gone", func() { report.Status.Parts[0].Gone = []v1alpha1.Absence{{From: start}} }, true, true},
 		{"a count begins", func() { open.Since = start.Add(time.Second) }, true, true},
