@@ -450,14 +450,12 @@ func wrongs(deltas []delta, leaks bool) string {
 			worst = d
 		}
 	}
-	text := "%s of %s probes lost on %s, longest gap %s on %s"
-	if at := suspect(deltas); at != "" && !leaks {
-		text = "%s of %s probes lost on %s" + at + ", longest gap %s on %s"
-	}
 	if leaks {
-		text = "%s of %s probes got through on %s that policy must block, longest for %s on %s"
+		return fmt.Sprintf("%s of %s probes got through on %s that policy must block, longest for %s on %s",
+			count(wrong), count(sent), plural(paths, "path"), ms(worst.longest), worst.ID)
 	}
-	return fmt.Sprintf(text, count(wrong), count(sent), plural(paths, "path"), ms(worst.longest), worst.ID)
+	return fmt.Sprintf("%s of %s probes lost on %s%s, longest gap %s on %s",
+		count(wrong), count(sent), plural(paths, "path"), suspect(deltas), ms(worst.longest), worst.ID)
 }
 
 // suspect names the node that every path with losses between two nodes begins or ends on, and counts these; empty if there is no such

@@ -259,4 +259,8 @@ func TestSuspect(t *testing.T) {
 			t.Errorf("%q, not %q", got, test.want)
 		}
 	}
+	want := "2 of 20 probes lost on 2 paths, 2 of them from or to 100%s, longest gap 0 ms on a>100%s"
+	if got := wrongs([]delta{lost("a", "100%s", 1, false), lost("100%s", "b", 1, false)}, false); got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
 }

@@ -19,7 +19,23 @@ func TestWatch(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 23))
 		w := healthy()
-		limits := Limits{Bake: time.Duration(random.IntN(3)) * time.Second, MaxLost: int64(random.IntN(2) * random.IntN(20))}
+		limits := Limits{Bake: time.Duration(random.IntN(3)) * time.Second, MaxLost: int64(random.IntN(2) * random.IntN(20)),
+			MaxGap: time.Duration(random.IntN(2)*random.IntN(60)) * time.Millisecond, Whole: random.IntN(2) == 0, Timeout: time.Duration(random.IntN(3)) * time.Second}
+		if random.IntN(3) == 0 {
+			limits.Changed = []string{"a"}
+		}
+		for i := range w.evidence.Paths {
+			w.evidence.Paths[i].Source.Network = "old"
+			if random.IntN(3) == 0 {
+				w.evidence.Paths[i].Second = "10.9.0.1:1"
+			}
+		}
+		for i := range w.evidence.Asked {
+			w.evidence.Asked[i].Status.Parts = []v1alpha1.Part{{Name: "old", Since: start}}
+		}
+		if random.IntN(2) == 0 {
+			w.evidence.Since = older(random, w.evidence.Asked)
+		}
 		now := make([]v1alpha1.ProbeReport, len(w.evidence.Asked))
 		for i, r := range w.evidence.Asked {
 			now[i] = r
@@ -38,11 +54,17 @@ func TestWatch(t *testing.T) {
 			if random.IntN(10) == 0 {
 				seen = now[:1]
 			}
+			if random.IntN(10) == 0 { // as a list without versions
+				seen = slices.Clone(seen)
+				for i := range seen {
+					seen[i].ResourceVersion = ""
+				}
+			}
 			asked.Now = seen
 			got, want := watch.Look(seen), Judge(limits, asked)
 			if got.Waiting && got.Sent == 0 && want.Lost+want.Leaked == 0 {
 				quick++
-				got.Counts, got.LongestGap, got.Restarted = want.Counts, want.LongestGap, want.Restarted
+				got.Counts = want.Counts
 			}
 			if want.Pass {
 				passed++
@@ -62,15 +84,43 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// grown is the next report of a node: usually well, sometimes with a loss, a leak, a count that began anew, or a dropped gap.
+// older are reports from before the gate was asked: with fewer probes, or losses that the later ones do not have, or without a path.
+func older(random *rand.Rand, asked []v1alpha1.ProbeReport) []v1alpha1.ProbeReport {
+	since := slices.Clone(asked)
+	for i := range since {
+		since[i].Status.Paths = slices.Clone(since[i].Status.Paths)
+		for j := range since[i].Status.Paths {
+			r := &since[i].Status.Paths[j]
+			fewer := int64(random.IntN(50))
+			r.Sent, r.Last = r.Sent-fewer, r.Last.Add(-time.Second)
+			if r.Answered > 0 {
+				r.Answered -= fewer - int64(random.IntN(20)/19)
+			}
+			if random.IntN(20) == 0 {
+				r.ID = "other"
+			}
+		}
+	}
+	return since
+}
+
+// grown is the next report of a node: usually well, sometimes with a loss, a leak, a count that began anew, a gap that is open or
+// was dropped, a stall, or a prober that restarted or was away; or the first one after the report was deleted.
 func grown(random *rand.Rand, before v1alpha1.ProbeReport, look int) v1alpha1.ProbeReport {
 	next := before
 	next.Status.Paths = slices.Clone(before.Status.Paths)
 	next.ResourceVersion = fmt.Sprint(look + 2)
 	next.Status.Seq++
 	next.Status.At = next.Status.At.Add(time.Second)
-	if random.IntN(20) == 0 {
+	switch random.IntN(40) {
+	case 0, 1:
 		next.Status.Generation = 2
+	case 2:
+		next.Status.Seq = 1
+	case 3:
+		next.Status.Parts = []v1alpha1.Part{{Name: "old", Since: next.Status.At}}
+	case 4:
+		next.Status.Parts = []v1alpha1.Part{{Name: "old", Since: start, Gone: []v1alpha1.Absence{{From: next.Status.At.Add(-2 * time.Second), To: next.Status.At}}}}
 	}
 	for i := range next.Status.Paths {
 		r := &next.Status.Paths[i]
@@ -86,7 +136,15 @@ func grown(random *rand.Rand, before v1alpha1.ProbeReport, look int) v1alpha1.Pr
 			r.Answered += lost
 		}
 		if lost > 0 {
-			r.Gaps = append(slices.Clone(r.Gaps), v1alpha1.Gap{From: r.Last.Add(-time.Second / 2), Millis: float64(lost * 10), Probes: lost})
+			gap := v1alpha1.Gap{From: r.Last.Add(-time.Second / 2), Millis: float64(lost * 10), Probes: lost}
+			if random.IntN(2) == 0 {
+				gap.Second = v1alpha1.Second{Answered: 3, SilentMillis: 5}
+			}
+			if r.Open = nil; random.IntN(3) == 0 {
+				r.Open = &gap
+			} else {
+				r.Gaps = append(slices.Clone(r.Gaps), gap)
+			}
 		}
 		switch random.IntN(60) {
 		case 0:
@@ -95,6 +153,10 @@ func grown(random *rand.Rand, before v1alpha1.ProbeReport, look int) v1alpha1.Pr
 			r.Dropped++
 		case 2:
 			r.ID = "other"
+		case 3:
+			r.Stalls = append(slices.Clone(r.Stalls), v1alpha1.Gap{From: r.Last.Add(-time.Second), Millis: float64(random.IntN(8000))})
+		case 4: // the prober restarted
+			*r = v1alpha1.PathResult{ID: r.ID, Since: r.Last}
 		}
 	}
 	return next
