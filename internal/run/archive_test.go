@@ -138,14 +138,14 @@ func TestReportElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	actor := &kube.Actor{Dynamic: cluster, Mapper: fixedMapper{meta.NewDefaultRESTMapper(nil)}, Clock: s} // without the probes' kinds
-	got, err := Gather(t.Context(), actor, "m", t.TempDir())
+	got, err := Gather(t.Context(), actor, "m", t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(s.evidence.Document(), got, cmpopts.EquateEmpty()); diff != "" || len(got.Paths) != 7 {
 		t.Errorf("%d paths (-want +got):\n%s", len(got.Paths), diff)
 	}
-	if got, err := Gather(t.Context(), actor, "other", t.TempDir()); err != nil || len(got.Paths) != 0 {
+	if got, err := Gather(t.Context(), actor, "other", t.TempDir(), false); err != nil || len(got.Paths) != 0 {
 		t.Errorf("another migration has %d paths, %v", len(got.Paths), err)
 	}
 }

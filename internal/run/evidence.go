@@ -84,15 +84,15 @@ func (p *pace) did(from, to time.Time, kept bool) {
 }
 
 // Gather combines the evidence in the folder of a run with what the run keeps in the cluster, and with the current reports of
-// the probes there. If the cluster cannot be read, Gather returns what it could read, and an error that says why.
-func Gather(ctx context.Context, actor *kube.Actor, migration, dir string) (kube.Collected, error) {
-	all, unread, err := gather(ctx, actor, migration, dir, true)
+// the probes there. Of a run that has ended (over), it leaves these out: they are of whatever runs now. If the cluster cannot be read,
+// Gather returns what it could read, and an error that says why.
+func Gather(ctx context.Context, actor *kube.Actor, migration, dir string, over bool) (kube.Collected, error) {
+	all, unread, err := gather(ctx, actor, migration, dir, over)
 	return all, cmp.Or(err, unread)
 }
 
-// gather is Gather; without running, it leaves out the current reports, which are another's. unread says why the evidence that the run
-// keeps in the cluster is not complete, and err what else failed.
-func gather(ctx context.Context, actor *kube.Actor, migration, dir string, running bool) (all kube.Collected, unread, err error) {
+// gather is Gather. unread says why the evidence that the run keeps in the cluster is not complete, and err what else failed.
+func gather(ctx context.Context, actor *kube.Actor, migration, dir string, over bool) (all kube.Collected, unread, err error) {
 	before, err := kept(dir)
 	if err != nil {
 		return before, nil, err
@@ -100,7 +100,7 @@ func gather(ctx context.Context, actor *kube.Actor, migration, dir string, runni
 	evidence := kube.NewEvidence(before)
 	archived, unread := newArchive(actor.Dynamic, migration).load(ctx)
 	evidence.Merge(archived)
-	if running {
+	if !over {
 		err = evidence.Collect(ctx, actor)
 	}
 	return evidence.Document(), unread, err

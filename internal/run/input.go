@@ -27,7 +27,7 @@ func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir str
 		return report.Input{}, err
 	}
 	actor := NewActor(client)
-	document, unread, err := gather(ctx, actor, p.Name, dir, !over(records))
+	document, unread, err := gather(ctx, actor, p.Name, dir, over(records))
 	var damaged *damagedError
 	switch {
 	case err != nil:

@@ -201,9 +201,12 @@ func oneAccount(t *testing.T, s *stream) (verdicts []string) {
 func (s *stream) sameInStatus(live Seen) {
 	r := &Run{Dir: s.t.TempDir(), View: &listener{}}
 	r.save(s.evidence.Document())
-	evidence, err := Gather(s.t.Context(), s.actor, "m", r.Dir)
+	evidence, err := Gather(s.t.Context(), s.actor, "m", r.Dir, false)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if of, err := Gather(s.t.Context(), s.actor, "m", s.t.TempDir(), true); err != nil || len(of.Paths) > 0 {
+		s.t.Errorf("status of a run that has ended has the paths of another: %d, %v", len(of.Paths), err)
 	}
 	if got := SeenIn(evidence); got != live {
 		s.t.Errorf("status says %+v, and the view showed %+v", got, live)

@@ -58,7 +58,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		return err
 	}
 	stand := engine.Judge(p.Steps, state, holder != nil)
-	seen, unread := seen(ctx, client, p)
+	seen, unread := seen(ctx, client, p, state.Over())
 	times := incluster.Times{}
 	if !state.Over() {
 		times = incluster.TimesOf(ctx, client, migration, time.Now())
@@ -145,9 +145,9 @@ func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *
 	}
 }
 
-// seen summarizes a migration's probes, from the evidence on this machine and in the cluster. If a part of the evidence
-// cannot be read, the error says why, and the summary covers the rest.
-func seen(ctx context.Context, client *kube.Client, p *plan.Plan) (run.Seen, error) {
+// seen summarizes a migration's probes, from the evidence on this machine and in the cluster; over is true if it has ended. If a part of
+// the evidence cannot be read, the error says why, and the summary covers the rest.
+func seen(ctx context.Context, client *kube.Client, p *plan.Plan, over bool) (run.Seen, error) {
 	if !p.OnNodes() {
 		return run.Seen{}, nil
 	}
@@ -156,6 +156,6 @@ func seen(ctx context.Context, client *kube.Client, p *plan.Plan) (run.Seen, err
 		return run.Seen{}, err
 	}
 	actor := run.NewActor(client)
-	evidence, err := run.Gather(ctx, actor, p.Name, dir)
+	evidence, err := run.Gather(ctx, actor, p.Name, dir, over)
 	return run.SeenIn(evidence), err
 }

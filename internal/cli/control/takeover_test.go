@@ -351,7 +351,8 @@ func TestStatusSaysHead(t *testing.T) {
 	}
 }
 
-// TestStatusSaysWhatProbesSaw: status shows the figures of the view, from the evidence that the run keeps.
+// TestStatusSaysWhatProbesSaw: status shows the figures of the view, from the evidence that the run keeps. After the end it does not read
+// what the probes report now: that is of another run.
 func TestStatusSaysWhatProbesSaw(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := hookedPlan(t, "true")
@@ -374,5 +375,13 @@ func TestStatusSaysWhatProbesSaw(t *testing.T) {
 		if err := status(t.Context(), a, client, p.Name); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%v, %q is not in:\n%s", err, want, out.String())
 		}
+	}
+	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), chained(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultDone})...); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}}
+	if err := status(t.Context(), a, client, p.Name); err != nil || !strings.Contains(out.String(), "longest gap 20 ms\n") {
+		t.Errorf("after the end: %v, %s", err, out.String())
 	}
 }

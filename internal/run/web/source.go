@@ -208,7 +208,7 @@ func (s *Source) count(ctx context.Context, state engine.State) (results *kube.C
 	}
 	last := state.Over() && (s.released || time.Since(s.ended) >= endWithin)
 	if s.evidence == nil || state.Over() || s.ungathered != nil && time.Since(s.gathered) >= gatherEvery {
-		if err := s.gather(ctx); err != nil {
+		if err := s.gather(ctx, state.Over()); err != nil {
 			return nil, false, err
 		}
 		rebase = true
@@ -237,8 +237,8 @@ func (s *Source) count(ctx context.Context, state engine.State) (results *kube.C
 }
 
 // gather adds what the run keeps in the cluster and on this machine.
-func (s *Source) gather(ctx context.Context) error {
-	before, err := run.Gather(ctx, s.actor, s.Name, s.Dir)
+func (s *Source) gather(ctx context.Context, over bool) error {
+	before, err := run.Gather(ctx, s.actor, s.Name, s.Dir, over)
 	if err != nil && (outage.Passes(err) || errors.Is(err, engine.ErrUnavailable) || ctx.Err() != nil) {
 		return err
 	}
