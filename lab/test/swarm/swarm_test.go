@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/swarm"
 )
 
@@ -29,6 +30,9 @@ func TestFaults(t *testing.T) {
 	} {
 		kind, _, _ := strings.Cut(test.fault, ":")
 		t.Run(kind, func(t *testing.T) {
+			if kind == "lose" {
+				rigtest.Full(t, "a node of a swarm that loses half of its packets")
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
 			cluster := start(ctx, t, swarm.Options{Nodes: 20, Pods: 6, Strategy: "adopt", Times: 0.1, Faults: []string{faulty + "=" + test.fault, slow}})
