@@ -19,7 +19,7 @@ import (
 // fails for longer, or for another reason, is missing.
 func TestSnapshot(t *testing.T) {
 	before := journal.Patience
-	journal.Patience = outage.Limits{Away: 2 * time.Second, Refused: time.Second}
+	journal.Patience = outage.Limits{Away: 3 * time.Second, Refused: 2 * time.Second}
 	defer func() { journal.Patience = before }()
 	for _, test := range []struct {
 		name string
@@ -55,7 +55,7 @@ func TestSnapshot(t *testing.T) {
 			if err != nil || !slices.Equal(snapshot.Away(), test.away) {
 				t.Fatalf("%v, %+v", err, snapshot)
 			}
-			if want := min(test.bad, 3); lists.Load() < want && test.code != http.StatusForbidden {
+			if lists.Load() < 2 && test.code != http.StatusForbidden {
 				t.Errorf("read %d times", lists.Load())
 			}
 		})
