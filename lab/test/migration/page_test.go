@@ -90,9 +90,9 @@ func (p *page) close(t *testing.T, nodes int) {
 	over := func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.now.Over
+		return p.now.Over && p.now.Tone != "none" // the last results are read after the last record
 	}
-	for deadline := time.Now().Add(time.Minute); !over() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Minute); !over() && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
 	}
 	p.process.Kill()
