@@ -94,8 +94,8 @@ contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {
 clusters: [{name: c, cluster: {server: "https://192.0.2.1:443", insecure-skip-tls-verify: true}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	health := free(t)
-	scraped := free(t)
+	health := clustertest.Free(t)
+	scraped := clustertest.Free(t)
 	reach := []string{"--kubeconfig=" + kubeconfig, "--api-server=" + strings.TrimPrefix(config.Host, "https://")}
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
@@ -126,17 +126,6 @@ clusters: [{name: c, cluster: {server: "https://192.0.2.1:443", insecure-skip-tl
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-}
-
-// free is an address of loopback whose port is free.
-func free(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func get(t *testing.T, url string) string {

@@ -53,7 +53,7 @@ func ControlPlane(t testing.TB, kube string, options Options) *rest.Config {
 	for _, user := range options.Users {
 		tokens += strings.Join([]string{user, user, user}, ",") + "\n"
 	}
-	etcd, peer, api := "http://"+free(t), "http://"+free(t), free(t)
+	etcd, peer, api := "http://"+Free(t), "http://"+Free(t), Free(t)
 	_, port, _ := net.SplitHostPort(api)
 	keep(t, dir, kube, "etcd", "--data-dir="+filepath.Join(dir, "etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer, "--log-level=warn")
@@ -91,8 +91,8 @@ func ready(t testing.TB, config *rest.Config) {
 	t.Fatal("the API server is not ready within 5 min")
 }
 
-// free is an address on loopback that no process uses.
-func free(t testing.TB) string {
+// Free is an address, host:port, on loopback that no process uses.
+func Free(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
