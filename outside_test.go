@@ -199,6 +199,7 @@ var unfuzzed = map[string]string{
 	"internal/cluster/kube":              "objects that the API server has validated against Theseus' own schemas",
 	"internal/mirror/dns":                "answers of name servers and metrics that the user names, bounded",
 	"internal/mirror/replica":            "objects of an API server",
+	"internal/mirror/scratch":            "objects of an API server",
 	"internal/network/cnitest":           "fixtures of tests",
 	"internal/network/joint":             "what it made itself",
 	"internal/node/agent":                "objects that the API server has validated against Theseus' own schemas",

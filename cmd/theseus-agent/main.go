@@ -1,5 +1,6 @@
 // Command theseus-agent is the part of Theseus that runs on nodes. `run` (the default) is the agent of a node; `probe`
-// is a prober, in a probe pod or for a node's host; `answer` is the second responder in the same pod.
+// is a prober, in a probe pod or for a node's host; `answer` is the second responder in the same pod. `stand-in` takes the
+// place of users' programs in a copy of a cluster on which a change is rehearsed.
 package main
 
 import (
@@ -21,6 +22,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cli/version"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/mirror/standin"
 	"github.com/theseus-cni/theseus/internal/node"
 	"github.com/theseus-cni/theseus/internal/node/agent"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
@@ -42,7 +44,7 @@ type usage struct{ error }
 
 func hint(err error) string {
 	if _, wrong := errors.AsType[usage](err); wrong {
-		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host | theseus-agent --version"
+		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host | theseus-agent stand-in --tcp PORT,... --udp PORT,... | theseus-agent --version"
 	}
 	return "the agent is started by its DaemonSet; `kubectl -n theseus-system describe pods` shows how"
 }
@@ -59,6 +61,8 @@ func start(ctx context.Context, log *slog.Logger, args []string) error {
 		return runProbe(ctx, log, args)
 	case "answer":
 		return runAnswer(ctx, log, args)
+	case "stand-in":
+		return runStandIn(ctx, log, args)
 	case "--version", "-version", "version":
 		fmt.Println(version.Read().Line("theseus-agent"))
 		return nil
@@ -164,4 +168,28 @@ func runAnswer(ctx context.Context, log *slog.Logger, args []string) error {
 	defer stop()
 	context.AfterFunc(ctx, func() { time.AfterFunc(linger, stop) })
 	return probe.Serve(serving, at, ports.Second())
+}
+
+// runStandIn answers on ports in place of a user's program.
+func runStandIn(ctx context.Context, log *slog.Logger, args []string) error {
+	flags := flag.NewFlagSet("stand-in", flag.ContinueOnError)
+	tcp := flags.String("tcp", "", "TCP ports on which HTTP requests are answered, such as 80,8080")
+	udp := flags.String("udp", "", "UDP ports on which datagrams are sent back")
+	if err := flags.Parse(args); err != nil {
+		return usage{err}
+	}
+	streams, err := standin.Ports(*tcp)
+	if err != nil {
+		return usage{err}
+	}
+	datagrams, err := standin.Ports(*udp)
+	if err != nil {
+		return usage{err}
+	}
+	open, err := standin.Listen(streams, datagrams)
+	if err != nil {
+		return err
+	}
+	log.Info("stand-in serves", "tcp", *tcp, "udp", *udp)
+	return open.Serve(ctx)
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/network/calico"
 	"github.com/theseus-cni/theseus/internal/network/policy"
-	checkpolicy "github.com/theseus-cni/theseus/internal/preflight/check/policy"
 )
 
 func main() {
@@ -46,7 +45,7 @@ func run(files []string, in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(io.LimitReader(in, 1<<24)).Decode(&questions); err != nil {
 		return err
 	}
-	profile := checkpolicy.ProfileOf(installation)
+	profile := policy.ProfileOf(installation)
 	model := policy.Build(snapshot, profile, profile)
 	answers := make([]policy.Verdict, len(questions))
 	for i, q := range questions {

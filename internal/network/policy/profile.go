@@ -1,10 +1,13 @@
 package policy
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/theseus-cni/theseus/internal/network/cni"
 )
 
 // Dialect says which policies a network enforces, and how.
@@ -29,6 +32,21 @@ type Profile struct {
 	Pods []netip.Prefix
 	// Tunnelled is true if a node may use an address of Pods, instead of its own, as the source of traffic to pods on other nodes.
 	Tunnelled bool
+}
+
+// ProfileOf returns how an installation interprets policies. An unknown dialect counts as none.
+func ProfileOf(installation *cni.Installation) Profile {
+	capabilities := installation.Capabilities
+	p := Profile{
+		CNI: installation.CNI, Version: installation.Version, Dialect: cmp.Or(Dialect(capabilities.Policy), None),
+		Tunnelled: capabilities.Encapsulation != "" && capabilities.Encapsulation != "none",
+	}
+	for _, text := range installation.PodCIDRs {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			p.Pods = append(p.Pods, prefix.Masked())
+		}
+	}
+	return p
 }
 
 // IDs of the deviations that change verdicts.

@@ -61,27 +61,13 @@ func groups(dialect cni.PolicyDialect) []string {
 	return []string{"cilium.io"}
 }
 
-// ProfileOf returns how an installation interprets policies. An unknown dialect counts as none.
-func ProfileOf(installation *cni.Installation) policy.Profile {
-	capabilities := installation.Capabilities
-	p := policy.Profile{
-		CNI: installation.CNI, Version: installation.Version, Dialect: policy.Dialect(capabilities.Policy),
-		Pods:      check.Prefixes(installation.PodCIDRs...),
-		Tunnelled: capabilities.Encapsulation != "" && capabilities.Encapsulation != "none",
-	}
-	if p.Dialect == "" {
-		p.Dialect = policy.None
-	}
-	return p
-}
-
 func verdicts(pass *check.Pass) []finding.Finding {
 	source, target := pass.Source, pass.Target
 	same := pass.InPlace() && source.Capabilities.Encapsulation == target.Capabilities.Encapsulation
 	if same && source.Version == target.Version {
 		return nil // the same agents apply the same policies to the same pods
 	}
-	model := policy.Build(pass.Snapshot, ProfileOf(source), ProfileOf(target))
+	model := policy.Build(pass.Snapshot, policy.ProfileOf(source), policy.ProfileOf(target))
 	differences := model.Differences()
 	witnesses := make([]policy.Witness, len(differences))
 	probes := model.Probes()
@@ -148,7 +134,7 @@ func fix(pass *check.Pass, d *policy.Difference) string {
 	switch {
 	case d.Only == policy.After:
 		return describe(d.Policy) + ": delete it if it is not intended, or accept this finding if it is correct"
-	case d.Only == policy.Before && ProfileOf(pass.Target).Dialect == policy.None:
+	case d.Only == policy.Before && policy.ProfileOf(pass.Target).Dialect == policy.None:
 		return "choose a target that enforces NetworkPolicy, or run an additional policy agent"
 	case d.Only == policy.Before:
 		return describe(d.Policy) + ": before the change, rewrite it as a policy that " + pass.Target.CNI + " enforces"

@@ -1,0 +1,84 @@
+package standin
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+)
+
+// TestServe: every HTTP path is answered with 200, a datagram with itself, and a connection is held; the end of the context ends all.
+func TestServe(t *testing.T) {
+	open, err := Listen([]int{0}, []int{0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- open.Serve(ctx) }()
+	_, port, _ := net.SplitHostPort(open.tcp[0].Addr().String())
+	held, err := net.Dial("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	for range 2 {
+		answer, err := http.Get("http://127.0.0.1:" + port + "/any/path")
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%v, %v", answer, err)
+		}
+		answer.Body.Close()
+	}
+	_, port, _ = net.SplitHostPort(open.udp[0].LocalAddr().String())
+	packets, err := net.Dial("udp", "127.0.0.1:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	buffer := make([]byte, 10)
+	if _, err := packets.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := packets.Read(buffer); err != nil || string(buffer[:n]) != "hello" {
+		t.Errorf("%q, %v", buffer, err)
+	}
+	if _, err := io.WriteString(held, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+		t.Errorf("the held connection: %v", err)
+	}
+	if n, err := held.Read(buffer); err != nil || string(buffer[:n])[:4] != "HTTP" {
+		t.Errorf("the held connection: %q, %v", buffer[:n], err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if again, err := net.Dial("tcp", open.tcp[0].Addr().String()); err == nil {
+		again.Close()
+		t.Error("it still listens")
+	}
+}
+
+// TestTaken: a port that is taken is an error, and the others are closed again.
+func TestTaken(t *testing.T) {
+	first, err := Listen([]int{0}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if second, err := Listen([]int{0, first.tcp[0].Addr().(*net.TCPAddr).Port}, nil); err == nil {
+		second.Close()
+		t.Error("a port is opened twice")
+	}
+}
+
+func TestPorts(t *testing.T) {
+	if ports, err := Ports("80,443"); err != nil || len(ports) != 2 || ports[1] != 443 {
+		t.Errorf("%v, %v", ports, err)
+	}
+	for _, bad := range []string{"0", "65536", "http", "-1"} {
+		if _, err := Ports(bad); err == nil {
+			t.Errorf("%q is a port", bad)
+		}
+	}
+}
