@@ -25,6 +25,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/mirror"
 	"github.com/theseus-cni/theseus/internal/cli/plan"
 	"github.com/theseus-cni/theseus/internal/cli/probe"
+	"github.com/theseus-cni/theseus/internal/cli/rehearse"
 	"github.com/theseus-cni/theseus/internal/cli/report"
 	"github.com/theseus-cni/theseus/internal/cli/rights"
 	"github.com/theseus-cni/theseus/internal/cli/sign"
@@ -120,6 +121,7 @@ func commands(a *app.App) []*cobra.Command {
 		apply.NewCommand(a),
 		approve.NewCommand(a),
 		guard.NewCommand(a),
+		rehearse.NewCommand(a),
 		watch.NewCommand(a),
 		web.NewCommand(a),
 		control.NewStatus(a),

@@ -34,12 +34,27 @@ type Flags struct {
 
 // Make reads the cluster, or the files from, plans a change, and prints or writes the plan.
 func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, with Flags) error {
+	p, checked, err := Propose(ctx, a, from, change, with)
+	if err != nil {
+		return err
+	}
+	if n := checked.Result.Summary.NotChecked; n > 0 {
+		fmt.Fprintf(a.Err, "note: %s could not run: theseus check with the same flags says why\n", cluster.Count(n, "check"))
+	}
+	if p.Cluster.UID == "" {
+		fmt.Fprintln(a.Err, "note: the input does not identify its cluster (by the UID of Namespace kube-system), so theseus apply will refuse this plan")
+	}
+	return planfile.Write(a, p, with.SignKey)
+}
+
+// Propose reads the cluster, or the files from, and plans a change. It refuses a change that findings block, and prints those.
+func Propose(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, with Flags) (*plan.Plan, propose.Checked, error) {
 	others := change
 	if change.Strategy == surge.Name {
 		others.ReplaceNodes = "" // for plans, it selects the nodes to replace
 	}
 	if whatif.Asked(others) {
-		return exit.Fail(exit.Usage, "use kubernetesTo, removeLabels, addLabels and replaceNodes only with theseus check", "a plan only changes the network")
+		return nil, propose.Checked{}, exit.Fail(exit.Usage, "use kubernetesTo, removeLabels, addLabels and replaceNodes only with theseus check", "a plan only changes the network")
 	}
 	options := plan.Options{Version: a.Version, Now: time.Now()}
 	if with.Origin != "" {
@@ -47,10 +62,10 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 	}
 	checked, err := survey.Check(ctx, a, from, change, survey.Options(change))
 	if err != nil {
-		return err
+		return nil, checked, err
 	}
 	if err := survey.MustNotBlock(a, checked.Result, survey.AcceptHint); err != nil {
-		return err
+		return nil, checked, err
 	}
 	pass := checked.Pass
 	if with.Origin != "" {
@@ -63,28 +78,22 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 		options.Flags, err = origin.Resolve(ctx, a, pass.Snapshot, with.Sources)
 	}
 	if err != nil {
-		return err
+		return nil, checked, err
 	}
 	change.AgentImage = Pinned(ctx, a, pass.Served, change.AgentImage)
 	p, err := propose.Plan(checked, change, options)
 	if err != nil {
-		return err
+		return nil, checked, err
 	}
 	if err := maintained(ctx, a, from, &checked, p); err != nil {
-		return err
+		return nil, checked, err
 	}
 	if len(from) == 0 {
 		if err := MayCarryOut(ctx, a, pass, p, "ask for the rights, or accept the finding: --accept api/rights=REASON"); err != nil {
-			return err
+			return nil, checked, err
 		}
 	}
-	if n := checked.Result.Summary.NotChecked; n > 0 {
-		fmt.Fprintf(a.Err, "note: %s could not run: theseus check with the same flags says why\n", cluster.Count(n, "check"))
-	}
-	if p.Cluster.UID == "" {
-		fmt.Fprintln(a.Err, "note: the input does not identify its cluster (by the UID of Namespace kube-system), so theseus apply will refuse this plan")
-	}
-	return planfile.Write(a, p, with.SignKey)
+	return p, checked, nil
 }
 
 // Pinned is the agent's image by its digest in the registry, so that no one can replace it once the plan was read. If

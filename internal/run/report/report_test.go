@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/change/rollout"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -177,6 +178,28 @@ func TestEmpty(t *testing.T) {
 		t.Error(err)
 	}
 	golden(t, "empty.txt", []byte(Text(m)))
+}
+
+// Where neither network enforces policies there is no denied path: that it was not measured is said, and spoils nothing.
+func TestUnpoliced(t *testing.T) {
+	for name, level := range map[string]Level{"neither": Good, "policy agent": Unknown} {
+		in := samples()["good"].input()
+		in.Plan.Source.Capabilities.Policy, in.Plan.Target.Capabilities.Policy = cni.PolicyNone, cni.PolicyNone
+		if name == "policy agent" {
+			in.Plan.Target.PolicyAgent = &step.Ref{Kind: "DaemonSet", Name: "kube-router"}
+		}
+		for _, path := range in.Paths {
+			if path.Denied {
+				dropPath(&in, path.ID)
+			}
+		}
+		in.Paths = slices.DeleteFunc(in.Paths, func(p v1alpha1.Path) bool { return p.Denied })
+		v := Build(in).Verdict
+		said := slices.Contains(v.Uncovered, "paths that a policy denies: neither network enforces policies")
+		if v.Level != level || said != (level == Good) {
+			t.Errorf("%s: level %s, missing %q, uncovered %q", name, v.Level, v.Missing, v.Uncovered)
+		}
+	}
 }
 
 // One thing that is not measured must keep a good run from being called good.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 	paths "github.com/theseus-cni/theseus/internal/proof/path"
 )
@@ -17,6 +19,9 @@ func judge(in Input, m *Model, all loss.Account, h *history) Verdict {
 	if m.Totals.Sent > 0 {
 		tested, unknown := paths.Unmeasured()
 		v.Uncovered = append(unknown, tested...)
+		if unpoliced(in.Plan) {
+			v.Uncovered = append(v.Uncovered, "paths that a policy denies: neither network enforces policies")
+		}
 	}
 	v.Line = line(m)
 	if in.Plan != nil && in.Plan.Foreign() {
@@ -204,7 +209,7 @@ func missing(in Input, m *Model) []string {
 	say(len(in.Unread) > 0, "Some results of earlier processes could not be read: %s.", some(in.Unread))
 	if t.Sent > 0 {
 		say(t.Unmeasured > 0, "%s have no result.", countOf(int64(t.Unmeasured), "planned path"))
-		say(t.DeniedSent == 0 && !foreign, "No path that policy denies was measured.")
+		say(t.DeniedSent == 0 && !foreign && !unpoliced(in.Plan), "No path that policy denies was measured.")
 		silent := silentNodes(m)
 		say(len(silent) > 0, "No probe report came from %s: %s.", countOf(int64(len(silent)), "node"), some(silent))
 	}
@@ -222,6 +227,12 @@ func missing(in Input, m *Model) []string {
 		say(len(m.Residue.NodesWithout) > 0, "No inventory after the clean-up from: %s.", some(m.Residue.NodesWithout))
 	}
 	return list
+}
+
+// unpoliced reports whether no network of a plan enforces policies, so that it has no denied paths.
+func unpoliced(p *plan.Plan) bool {
+	none := func(i *cni.Installation) bool { return i.Capabilities.Policy == cni.PolicyNone && i.PolicyAgent == nil }
+	return p != nil && none(&p.Source) && (p.InPlace() || none(&p.Target))
 }
 
 func silentNodes(m *Model) []string {

@@ -1,0 +1,437 @@
+package rehearse
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/changeflags"
+	"github.com/theseus-cni/theseus/internal/cli/execute"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/incluster"
+	"github.com/theseus-cni/theseus/internal/cli/planning"
+	"github.com/theseus-cni/theseus/internal/cli/statedir"
+	"github.com/theseus-cni/theseus/internal/cli/survey"
+	"github.com/theseus-cni/theseus/internal/cli/usage"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/mirror/rehearsal"
+	"github.com/theseus-cni/theseus/internal/mirror/scratch"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/admission"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/propose"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
+	"github.com/theseus-cni/theseus/internal/safeio/printable"
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
+)
+
+// options are the flags of the command.
+type options struct {
+	change         changeflags.Flags
+	from           []string
+	ignore         []string
+	wait           time.Duration
+	keep, dry, yes bool
+}
+
+// NewCommand makes the command theseus rehearse.
+func NewCommand(a *app.App) *cobra.Command {
+	o := &options{}
+	command := &cobra.Command{
+		Use:   "rehearse --from SNAPSHOT",
+		Short: "Run a change on a small copy of the cluster, on a scratch cluster",
+		Long: "Makes a small copy of the cluster of a snapshot on an empty scratch cluster (--context), runs the very change on the\n" +
+			"copy as theseus apply would, and reports: would it have passed, what broke, how much of the original the copy\n" +
+			"covers, and how long the change of the original would take. The cluster of the snapshot is not contacted.\n\n" +
+			"The scratch cluster must have the same network as the original, and at least one node for each class of nodes:\n" +
+			"nodes that are alike in role, labels, taints, capacity and kernel. Its nodes get the labels and taints of their class\n" +
+			"until the copy is removed. Namespaces, workloads, Services, policies and budgets are copied; the containers run a\n" +
+			"stand-in program from the agent's image, which opens the same ports and answers probes. Images, commands, data and\n" +
+			"the contents of Secrets and ConfigMaps are not copied. What the copy cannot have is printed first.\n\n" +
+			"At the end, the copy is removed, unless the run has not ended (interrupted, paused); the scratch cluster keeps the\n" +
+			"network that the change left. With --keep the copy stays until theseus rehearse remove. --dry-run only prints it.",
+		Example: "  theseus snapshot --context production -o snapshot.json\n" +
+			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch",
+		Args: usage.None,
+		RunE: func(command *cobra.Command, _ []string) error {
+			spec, err := o.read(command, a)
+			if err != nil {
+				return err
+			}
+			return o.rehearse(command.Context(), a, spec)
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&o.from, "from", nil, "snapshot of the original, or files or folders of Kubernetes YAML or JSON")
+	flags.StringSliceVar(&o.ignore, "ignore", nil, "KEY of a label or taint, or kernel or capacity: does not tell classes of nodes apart (repeatable)")
+	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the pods of the copy are ready")
+	flags.BoolVar(&o.keep, "keep", false, "leave the copy on the scratch cluster at the end")
+	flags.BoolVar(&o.dry, "dry-run", false, "print the copy, and change nothing")
+	flags.BoolVar(&o.yes, "yes", false, "do not ask (required when the input is not a terminal)")
+	flags.StringVar(&o.change.Spec.Reflectors, "reflectors", "", "SELECTOR: make these nodes BGP route reflectors; a Calico selector such as has(reflector); none makes a full mesh")
+	o.change.Register(command)
+	command.AddCommand(newRemove(a))
+	return command
+}
+
+// read checks the flags.
+func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.ChangeSpec, err error) {
+	if spec, err = o.change.Resolve(command); err != nil {
+		return spec, err
+	}
+	switch {
+	case len(o.from) == 0:
+		return spec, exit.Fail(exit.Usage, "theseus snapshot -o snapshot.json, with the original's context; then --from snapshot.json", "--from is missing: it names the snapshot of the original")
+	case spec.Strategy == surge.Name || spec.Strategy == mirror.Name:
+		return spec, exit.Fail(exit.Usage, "rehearse the strategy recreate or adopt", "--strategy %s cannot be rehearsed yet: it needs other nodes, or another cluster, beside the scratch cluster", spec.Strategy)
+	case spec.AgentImage == "":
+		return spec, exit.Fail(exit.Usage, "name one that the nodes can pull: --agent-image IMAGE", "no image of the agent is named, and this build of theseus is no release, which would know its own")
+	case o.wait < time.Second:
+		return spec, exit.Fail(exit.Usage, "give 1s or more", "--wait %s is too short", o.wait)
+	}
+	switch {
+	case a.Output == "" || a.Output == "text" || strings.HasSuffix(a.Output, ".json"):
+	case a.Output == "json" && !o.dry:
+		return spec, exit.Fail(exit.Usage, "-o rehearsal.json writes the result to a file, beside the output of the run", "-o json is only for --dry-run")
+	case a.Output != "json":
+		return spec, exit.Fail(exit.Usage, "-o rehearsal.json; theseus report -o report.html then makes the page of the run", "a rehearsal cannot be written to %q", a.Output)
+	}
+	if slices.Contains(o.from, "-") {
+		return spec, exit.Fail(exit.Usage, "save the snapshot to a file, and name that", "--from - cannot be rehearsed: the snapshot is read more than once")
+	}
+	if err := scratchNamed(a); err != nil {
+		return spec, err
+	}
+	if _, ok := a.Terminal(); !o.yes && !o.dry && !ok {
+		return spec, exit.Fail(exit.Usage, "look at it with --dry-run, then add --yes", "rehearse asks before it changes the scratch cluster, and the input is not a terminal")
+	}
+	return spec, nil
+}
+
+// scratchNamed demands that the user names the scratch cluster: the current context of a kubeconfig is often the original's.
+func scratchNamed(a *app.App) error {
+	if *a.Kubeconfig.Context == "" {
+		return exit.Fail(exit.Usage, "--context SCRATCH; kubectl config get-contexts lists the contexts", "--context is missing: it names the scratch cluster, and the current context of the kubeconfig is not taken for it")
+	}
+	return nil
+}
+
+// original is the cluster of the snapshot, with the change planned on it.
+type original struct {
+	rehearsal.Side
+	plan *plan.Plan
+}
+
+// rehearse makes the copy, runs the change on it, and removes it.
+func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpec) error {
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	s := &scratch.Scratch{Client: client, Note: func(text string) { fmt.Fprintln(a.Err, text) }}
+	from, made, err := o.look(ctx, a, s, spec)
+	if err != nil {
+		return err
+	}
+	if err := s.May(ctx, made); err != nil {
+		return err
+	}
+	if o.dry && a.Output != "" && a.Output != "text" {
+		write := func(to io.Writer) error {
+			encoder := json.NewEncoder(to)
+			encoder.SetIndent("", "  ")
+			return encoder.Encode(made)
+		}
+		if a.Output == "json" {
+			return write(a.Out)
+		}
+		if err := outfile.WriteBy(a.Output, write); err != nil {
+			return err
+		}
+	}
+	if err := a.Printed(made.Text); err != nil || o.dry {
+		return err
+	}
+	if !o.yes {
+		fmt.Fprintf(a.Err, "\nThe copy is made on %s, and its network is changed: %s -> %s.\n", where(a, client), from.plan.From(), from.plan.To())
+		if err := a.Typed(ctx, *a.Kubeconfig.Context); err != nil {
+			return err
+		}
+	}
+	if _, _, err := free(ctx, a, s, from.Side.Snapshot, []*cni.Installation{from.Network}); err != nil { // it may have changed since
+		return err
+	}
+	result, end := o.onCopy(ctx, a, s, spec, from, made)
+	kept, end := o.removed(ctx, a, s, end)
+	if result == nil {
+		return end
+	}
+	result.Kept = kept
+	return result.show(a, end)
+}
+
+// where names the scratch cluster.
+func where(a *app.App, client *kube.Client) string {
+	return fmt.Sprintf("%s (%s)", *a.Kubeconfig.Context, client.Config.Host)
+}
+
+// free reads the scratch cluster, and refuses one that is the original, has another network, is not empty, or is being changed.
+func free(ctx context.Context, a *app.App, s *scratch.Scratch, before *cluster.Snapshot, ours []*cni.Installation) (now *cluster.Snapshot, theirs []*cni.Installation, err error) {
+	if now, err = kube.Snapshot(ctx, s.Client, a.Version, time.Now()); err != nil {
+		return nil, nil, err
+	}
+	theirs = drivers.All().Detect(now)
+	if err := rehearsal.Same(before, now, ours, theirs); err != nil {
+		return nil, nil, err
+	}
+	if err := rehearsal.Empty(now, theirs); err != nil {
+		return nil, nil, err
+	}
+	if err := s.Empty(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := incluster.NotFrozen(ctx, a, s.Client); err != nil {
+		return nil, nil, err
+	}
+	return now, theirs, ended(ctx, a, s.Client)
+}
+
+// ended refuses while a migration of the scratch cluster has not ended, or where that cannot be read.
+func ended(ctx context.Context, a *app.App, client *kube.Client) error {
+	return a.Patiently(ctx, app.Glance, func(ctx context.Context) error {
+		if _, err := journal.List(ctx, client.Dynamic); err != nil { // Alone lets users begin who may not list them
+			return err
+		}
+		return admission.Alone(ctx, admission.Request{Client: client, Plan: &plan.Plan{}, Version: a.Version, Waiting: a.Waiting})
+	})
+}
+
+// look reads both clusters, refuses what cannot be rehearsed, plans the change on the original, and decides on the copy.
+func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec v1alpha1.ChangeSpec) (from original, made *rehearsal.Copy, err error) {
+	before, err := survey.See(ctx, a, o.from)
+	if err != nil {
+		return from, nil, err
+	}
+	if err := rehearsal.Usable(before); err != nil {
+		return from, nil, err
+	}
+	ours := drivers.All().Detect(before)
+	now, theirs, err := free(ctx, a, s, before, ours)
+	if err != nil {
+		return from, nil, err
+	}
+	quiet := *a
+	quiet.Err = blocking{a.Err}
+	p, checked, err := planning.Propose(ctx, &quiet, o.from, spec, planning.Flags{})
+	if err != nil {
+		return from, nil, fmt.Errorf("on the original: %w", err)
+	}
+	from = original{rehearsal.Side{Snapshot: before, Network: ours[0], Findings: checked.Result}, p}
+	made, err = rehearsal.Make(before, now, ours, theirs, rehearsal.Options{Image: p.Change.AgentImage, Ignore: o.ignore})
+	return from, made, err
+}
+
+// blocking lets findings through, and no notes: those are about a plan that nobody applies.
+type blocking struct{ io.Writer }
+
+func (b blocking) Write(data []byte) (int, error) {
+	if strings.HasPrefix(string(data), "note: ") {
+		return len(data), nil
+	}
+	return b.Writer.Write(data)
+}
+
+// onCopy makes the copy and runs the change on it. The result is nil if the change did not begin; the error is how it ended.
+func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, spec v1alpha1.ChangeSpec, from original, made *rehearsal.Copy) (*result, error) {
+	fmt.Fprintf(a.Err, "making the copy: %s\n", cluster.Count(len(made.Objects), "object"))
+	if err := s.Make(ctx, made); err != nil {
+		return nil, fmt.Errorf("the copy: %w", err)
+	}
+	r := &result{APIVersion: v1alpha1.APIVersion, Kind: "Rehearsal", Original: from.Snapshot.UID, From: from.plan.From(), To: from.plan.To(), Strategy: from.plan.Strategy, Copy: made}
+	failed := func(err error) (*result, error) { // a person's interrupt is no result
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		r.Why = exit.OneLine(err.Error())
+		return r, err
+	}
+	unplaced, err := s.Ready(ctx, made, o.wait)
+	if err != nil {
+		return failed(err)
+	}
+	p, checked, err := planning.Propose(ctx, a, nil, spec, planning.Flags{})
+	if err != nil {
+		return failed(fmt.Errorf("on the copy: %w", err))
+	}
+	copied := rehearsal.Side{Snapshot: checked.Pass.Snapshot, Network: checked.Pass.Source, Findings: checked.Result}
+	if copied.Network == nil {
+		return failed(exit.Fail(exit.Failed, "theseus check shows what is found", "the network of the scratch cluster is gone"))
+	}
+	r.Migration, r.From, r.To, r.Strategy = p.Name, p.From(), p.To(), p.Strategy
+	r.Coverage = made.Covered(from.Side, copied, checks(checked), unplaced)
+	r.Uncovered = uncovered(made, unplaced, r.Coverage, from.plan, p)
+	if _, err := statedir.Make(p.Name); err != nil {
+		return nil, err
+	}
+	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return run.Prepare(ctx, s.Client) }); err != nil {
+		return nil, err
+	}
+	if err := approval.Keep(p); err != nil {
+		return nil, err
+	}
+	end := execute.Run(ctx, a, execute.New(a, s.Client, mirror.Access{}, p, true), &execute.Outward{})
+	unread := a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error { return r.judge(ctx, s.Client, p, from.plan) })
+	if end == nil && unread == nil {
+		after, err := s.Ready(ctx, made, o.wait)
+		r.after(unplaced, after, err)
+	}
+	r.Covered = len(r.Uncovered) == 0
+	return r, cmp.Or(end, unread)
+}
+
+// checks are the IDs of all checks, except that of the permissions, which are the user's and not the cluster's.
+func checks(propose.Checked) []string {
+	var ids []string
+	for _, check := range preflight.All() {
+		if check.ID != propose.CheckOfRights {
+			ids = append(ids, check.ID)
+		}
+	}
+	return ids
+}
+
+// removed removes the copy, or says how to, and whether it is kept: under a migration that has not ended it stays, since the migration
+// is about its nodes and pods. end is how the rehearsal ended; it stays the error.
+func (o *options) removed(ctx context.Context, a *app.App, s *scratch.Scratch, end error) (kept bool, _ error) {
+	how := "theseus rehearse remove --context " + shell.Word(*a.Kubeconfig.Context) + " removes it"
+	if o.keep {
+		fmt.Fprintln(a.Err, "the copy stays: "+how)
+		return true, end
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := ended(ctx, a, s.Client); err != nil {
+		fmt.Fprintf(a.Err, "warning: the copy stays: %v; %s; then %s\n", err, exit.HintOf(err), how)
+		return true, cmp.Or(end, err)
+	}
+	fmt.Fprintln(a.Err, "removing the copy")
+	parts, err := s.Find(ctx)
+	var done scratch.Removed
+	if err == nil {
+		done, err = s.Remove(ctx, parts)
+	}
+	if err != nil {
+		fmt.Fprintf(a.Err, "warning: parts of the copy are left: %v; %s\n", err, how)
+		return true, errors.Join(end, exit.Fail(exit.Failed, how, "the copy is not removed: %w", err))
+	}
+	fmt.Fprintln(a.Err, said(done))
+	return false, end
+}
+
+func said(done scratch.Removed) string {
+	return fmt.Sprintf("the copy is removed: %s and %s, and %s as before", cluster.Count(done.Namespaces, "namespace"), cluster.Count(done.Objects, "other object"), cluster.Count(done.Nodes, "node"))
+}
+
+// newRemove makes the command theseus rehearse remove.
+func newRemove(a *app.App) *cobra.Command {
+	yes := false
+	command := &cobra.Command{
+		Use:   "remove",
+		Short: "Remove the copy that a rehearsal left on a scratch cluster",
+		Long: "Deletes the objects that rehearsals made on the scratch cluster (--context), and takes back what they gave its nodes.\n" +
+			"It lists them, and asks before it deletes anything. Objects on which something else put the label\n" +
+			rehearsal.MarkLabel + " stay. It refuses while a migration of the scratch cluster has not ended.",
+		Args: usage.None,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := scratchNamed(a); err != nil {
+				return err
+			}
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			return remove(command.Context(), a, &scratch.Scratch{Client: client, Note: func(text string) { fmt.Fprintln(a.Err, text) }}, yes)
+		},
+	}
+	command.Flags().BoolVar(&yes, "yes", false, "do not ask (required when the input is not a terminal)")
+	return usage.Takes(command)
+}
+
+// remove removes what rehearsals left.
+func remove(ctx context.Context, a *app.App, s *scratch.Scratch, yes bool) error {
+	if err := a.Patiently(ctx, app.Glance, func(context.Context) error {
+		_, err := s.Client.Typed.Discovery().ServerVersion()
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := ended(ctx, a, s.Client); err != nil {
+		return err
+	}
+	parts, err := s.Find(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range parts.Others {
+		fmt.Fprintf(a.Err, "note: %s stays: it has the label %s, and no rehearsal put it there\n", other, rehearsal.MarkLabel)
+	}
+	if parts.None() {
+		if len(parts.Unread) == 0 {
+			fmt.Fprintln(a.Out, "there is no copy on this cluster")
+			return nil
+		}
+		_, err := s.Remove(ctx, parts)
+		return err
+	}
+	if !yes {
+		if err := a.Printed(func(to io.Writer) error { return listed(to, parts) }); err != nil {
+			return err
+		}
+		if _, ok := a.Terminal(); !ok {
+			return exit.Fail(exit.Usage, "add --yes", "remove asks before it deletes, and the input is not a terminal")
+		}
+		fmt.Fprintf(a.Err, "\nThey are on %s.\n", where(a, s.Client))
+		if err := a.Typed(ctx, *a.Kubeconfig.Context); err != nil {
+			return err
+		}
+	}
+	done, err := s.Remove(ctx, parts)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Out, said(done))
+	return nil
+}
+
+// listed prints the parts of a copy.
+func listed(to io.Writer, parts scratch.Parts) error {
+	var b strings.Builder
+	for _, namespace := range parts.Namespaces {
+		fmt.Fprintf(&b, "delete   %s, with everything in it\n", printable.Line(namespace.String()))
+	}
+	for _, object := range parts.Objects {
+		fmt.Fprintf(&b, "delete   %s\n", printable.Line(object.String()))
+	}
+	for _, node := range parts.Nodes {
+		fmt.Fprintf(&b, "restore  Node %s: its labels and taints\n", printable.Line(node))
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}

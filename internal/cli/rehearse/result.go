@@ -1,0 +1,218 @@
+package rehearse
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/statedir"
+	"github.com/theseus-cni/theseus/internal/cli/view"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/mirror/rehearsal"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/report"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
+	"github.com/theseus-cni/theseus/internal/safeio/printable"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/step/estimate"
+)
+
+// result is what a rehearsal showed.
+type result struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Original is the UID of the original's namespace kube-system.
+	Original  string `json:"original"`
+	Migration string `json:"migration"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	Strategy  string `json:"strategy"`
+	// Passed says that the change ran to its end, and that no path lost more than the change allows.
+	Passed bool `json:"passed"`
+	// Covered is false if the copy lacks something that the change of the original meets; Uncovered says what.
+	Covered   bool                 `json:"covered"`
+	Uncovered []string             `json:"uncovered,omitempty"`
+	Why       string               `json:"why"`
+	Copy      *rehearsal.Copy      `json:"copy"`
+	Coverage  []rehearsal.Coverage `json:"coverage"`
+	// Planned is the estimate for the original, and Learnt the same with the pace of the copy, if the run there came to its end.
+	Planned step.Duration `json:"planned,omitempty"`
+	Learnt  step.Duration `json:"learnt,omitempty"`
+	Kept    bool          `json:"kept,omitempty"`
+	Report  *report.Model `json:"report,omitempty"`
+}
+
+// judge reads the journal and the measurements of the run on the copy. original is the plan for the original.
+func (r *result) judge(ctx context.Context, client *kube.Client, p, original *plan.Plan) error {
+	dir, err := statedir.Of(p.Name)
+	if err != nil {
+		return err
+	}
+	input, err := run.ReportInput(ctx, client, p, dir, func(string) {})
+	if err != nil {
+		return err
+	}
+	model := report.Build(input)
+	r.Report = &model
+	r.Passed, r.Why = passed(&model)
+	r.Planned = original.Estimate
+	if model.Run.Outcome == report.Done {
+		r.Learnt = learnt(original, p, input.Records)
+	}
+	return nil
+}
+
+// passed judges the run: every level at which a gate would let the change go on, and that was measured.
+func passed(model *report.Model) (bool, string) {
+	switch model.Verdict.Level {
+	case report.Good, report.Partial, report.Fair:
+		return true, model.Verdict.Title
+	}
+	why := model.Verdict.Title
+	if model.Verdict.Why != "" {
+		why += ": " + model.Verdict.Why
+	}
+	return false, why
+}
+
+// uncovered says what the change of the original meets, and that of the copy does not.
+func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Coverage, original, copied *plan.Plan) (all []string) {
+	if len(made.Workloads) == 0 {
+		all = append(all, "the original has no workloads of users")
+	}
+	if len(unplaced) > 0 {
+		all = append(all, fmt.Sprintf("%s found no node: %s", cluster.Count(len(unplaced), "workload"), strings.Join(names(unplaced), ", ")))
+	}
+	for _, area := range coverage {
+		if area.Area == "settings" && area.Alike < area.All {
+			all = append(all, "settings differ: "+strings.Join(area.Not, "; "))
+		}
+	}
+	has := kinds(copied)
+	for _, kind := range slices.Sorted(maps.Keys(kinds(original))) {
+		if !has[kind] {
+			all = append(all, "the plan of the original has steps that the copy's lacks: "+kind)
+		}
+	}
+	return all
+}
+
+// kinds are what the actions of a plan do: operations, and the verbs of agents.
+func kinds(p *plan.Plan) map[string]bool {
+	all := map[string]bool{}
+	for i := range p.Steps {
+		for _, action := range p.Steps[i].Actions {
+			all[strings.TrimSpace(string(action.Op)+" "+action.Verb)] = true
+		}
+	}
+	return all
+}
+
+// names are the workloads of lines such as "Deployment shop/web: why".
+func names(lines []string) (all []string) {
+	for _, line := range lines {
+		name, _, _ := strings.Cut(line, ": ")
+		all = append(all, name)
+	}
+	return all
+}
+
+// after judges how ready the copy's workloads are after the change: those that were not placed before need not be now.
+func (r *result) after(before, now []string, err error) {
+	lost := slices.DeleteFunc(names(now), func(name string) bool { return slices.Contains(names(before), name) })
+	switch {
+	case err != nil:
+		r.Passed, r.Why = false, "after the change: "+exit.OneLine(err.Error())
+	case len(lost) > 0:
+		r.Passed, r.Why = false, "after the change these find no node: "+strings.Join(lost, ", ")
+	}
+}
+
+// learnt is how long the original's plan takes, if its steps differ from their estimates as those of the copy's did.
+func learnt(original, copied *plan.Plan, records []engine.Record) step.Duration {
+	steps := map[string]*step.Step{}
+	for i := range copied.Steps {
+		steps[copied.Steps[i].ID] = &copied.Steps[i]
+	}
+	var pace estimate.Pace
+	var since time.Time
+	for _, record := range records {
+		switch record.Event {
+		case engine.StepBegan:
+			since = record.At
+		case engine.StepDone:
+			if done := steps[record.Step]; done != nil && !since.IsZero() {
+				pace.Learn(done, record.At.Sub(since))
+			}
+		}
+	}
+	var all time.Duration
+	for i := range original.Steps {
+		all += pace.Takes(&original.Steps[i])
+	}
+	return step.Duration(all)
+}
+
+// show prints the rehearsal's part of the report, below that of the migration, and writes the file that -o names. end is how the run
+// ended; it stays the error.
+func (r *result) show(a *app.App, end error) error {
+	if strings.HasSuffix(a.Output, ".json") {
+		if err := outfile.WriteBy(a.Output, func(to io.Writer) error {
+			encoder := json.NewEncoder(to)
+			encoder.SetIndent("", "  ")
+			return encoder.Encode(r)
+		}); err != nil {
+			return err
+		}
+	}
+	if err := a.Printed(r.text); err != nil {
+		return err
+	}
+	switch {
+	case end != nil:
+		return end
+	case !r.Passed:
+		return exit.Fail(exit.Failed, "theseus report -o report.html, with the scratch cluster's --context, shows every path", "the change did not pass on the copy: %s", printable.Line(r.Why))
+	}
+	return nil
+}
+
+// text is the rehearsal's part of the report.
+func (r *result) text(to io.Writer) error {
+	var b strings.Builder
+	word := "DID NOT PASS"
+	switch {
+	case r.Passed && r.Covered:
+		word = "PASSED"
+	case r.Passed:
+		word = "PASSED IN PART"
+	}
+	fmt.Fprintf(&b, "\nREHEARSAL %s: %s -> %s by %s on a copy: %s\n", word, r.From, r.To, r.Strategy, r.Why)
+	fmt.Fprintf(&b, "not rehearsed: %s that the copy cannot have, which are listed first, with what follows\n", cluster.Count(len(r.Copy.Lacks), "thing"))
+	for _, what := range r.Uncovered {
+		fmt.Fprintf(&b, "not covered: %s\n", printable.Line(what))
+	}
+	if r.Passed {
+		fmt.Fprintf(&b, "time for the original: %s at the pace of the copy (the plan says %s)\n", view.About(time.Duration(r.Learnt)), view.About(time.Duration(r.Planned)))
+	}
+	if r.Migration == "" {
+		_, err := io.WriteString(to, b.String())
+		return err
+	}
+	fmt.Fprintf(&b, "`theseus report %s -o report.html` makes the page of the run; the scratch cluster keeps the network that the run left\n\n", r.Migration)
+	if err := rehearsal.CoverageText(&b, r.Coverage); err != nil {
+		return err
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}

@@ -1,0 +1,122 @@
+package rehearse
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/mirror/rehearsal"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/report"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// TestLearnt: steps that do the same on other nodes take as long as those of the copy did; others as long as their estimate.
+func TestLearnt(t *testing.T) {
+	of := func(wave, id string) step.Step {
+		return step.Step{ID: id, Wave: wave, Group: wave, Does: "move pods", Estimate: step.Duration(10 * time.Second)}
+	}
+	original := &plan.Plan{Steps: []step.Step{of("", "install"), of("", "check"), of("wave-1", "a"), of("wave-2", "b"), of("wave-3", "c")}}
+	copied := &plan.Plan{Steps: []step.Step{of("", "install"), of("wave-1", "a")}}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	records := []engine.Record{
+		{Event: engine.StepBegan, Step: "install", At: at}, {Event: engine.StepDone, Step: "install", At: at.Add(5 * time.Second)},
+		{Event: engine.StepBegan, Step: "a", At: at.Add(5 * time.Second)}, {Event: engine.StepDone, Step: "a", At: at.Add(25 * time.Second)},
+	}
+	if got, want := time.Duration(learnt(original, copied, records)), (5+10+3*20)*time.Second; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestShow: a rehearsal that did not pass is an error, whatever the run returned, and the run's own error stays.
+func TestShow(t *testing.T) {
+	for name, test := range map[string]struct {
+		level report.Level
+		end   error
+		code  int
+		says  string
+		not   []string // covered
+	}{
+		"good":        {report.Good, nil, exit.Done, "REHEARSAL PASSED: flannel -> calico by adopt on a copy: title", nil},
+		"in part":     {report.Good, nil, exit.Done, "REHEARSAL PASSED IN PART: flannel -> calico", []string{"settings differ: MTU"}},
+		"fair":        {report.Fair, nil, exit.Done, "REHEARSAL PASSED:", nil},
+		"bad":         {report.Bad, nil, exit.Failed, "REHEARSAL DID NOT PASS: flannel -> calico by adopt on a copy: title: why", nil},
+		"unknown":     {report.Unknown, nil, exit.Failed, "error: the change did not pass on the copy: title: why", nil},
+		"rolled back": {report.Stopped, exit.Fail(4, "h", "rolled-back: a gate failed"), 4, "error: rolled-back: a gate failed", nil},
+	} {
+		r := &result{From: "flannel", To: "calico", Strategy: "adopt", Migration: "m", Covered: len(test.not) == 0, Uncovered: test.not, Copy: &rehearsal.Copy{Lacks: make([]rehearsal.Lack, 2)},
+			Coverage: []rehearsal.Coverage{{Area: "checks", Alike: 3, All: 4, Not: []string{"a: warn on the original, nothing on the copy"}}}}
+		r.Passed, r.Why = passed(&report.Model{Verdict: report.Verdict{Level: test.level, Title: "title", Why: "why"}})
+		var out bytes.Buffer
+		code := exit.Code(&out, r.show(&app.App{Streams: app.Streams{Out: &out, Err: &out}}, test.end))
+		for _, says := range []string{test.says, "not rehearsed: 2 things that the copy cannot have", "checks  3 of 4", "not alike: a: warn on the original"} {
+			if !strings.Contains(out.String(), says) {
+				t.Errorf("%s: %q is missing:\n%s", name, says, out.String())
+			}
+		}
+		if code != test.code {
+			t.Errorf("%s: exit %d, want %d", name, code, test.code)
+		}
+	}
+}
+
+// TestBeforeTheRun: a change that does not begin on the copy did not pass, and the file says why.
+func TestBeforeTheRun(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rehearsal.json")
+	r := &result{From: "flannel", To: "calico", Strategy: "adopt", Why: "the copy is not ready after 1m0s", Copy: &rehearsal.Copy{}}
+	var out bytes.Buffer
+	code := exit.Code(&out, r.show(&app.App{Streams: app.Streams{Out: &out, Err: &out}, Output: file}, exit.Fail(exit.Blocked, "h", "findings block this change: 1")))
+	data, err := os.ReadFile(file)
+	if err != nil || code != exit.Blocked || !strings.Contains(out.String(), "REHEARSAL DID NOT PASS: flannel -> calico by adopt on a copy: the copy is not ready") ||
+		strings.Contains(out.String(), "theseus report") || !strings.Contains(string(data), `"passed": false`) || strings.Contains(string(data), "learnt") {
+		t.Errorf("%v: exit %d:\n%s%s", err, code, out.String(), data)
+	}
+}
+
+// TestUncovered: what the change of the original meets and that of the copy does not is named; nothing is if there is no such thing.
+func TestUncovered(t *testing.T) {
+	of := func(ops ...step.Op) *plan.Plan {
+		p := &plan.Plan{Steps: make([]step.Step, 1)}
+		for _, op := range ops {
+			p.Steps[0].Actions = append(p.Steps[0].Actions, step.Action{Op: op})
+		}
+		return p
+	}
+	made := &rehearsal.Copy{Workloads: make([]rehearsal.Workload, 1)}
+	alike := []rehearsal.Coverage{{Area: "settings", Alike: 2, All: 2}, {Area: "checks", Alike: 1, All: 2}}
+	if got := uncovered(made, nil, alike, of(step.Apply), of(step.Apply, step.Evict)); got != nil {
+		t.Errorf("all is covered: %q", got)
+	}
+	got := strings.Join(uncovered(&rehearsal.Copy{}, []string{"Deployment shop/web: 0/2 nodes"}, []rehearsal.Coverage{{Area: "settings", All: 1, Not: []string{"MTU"}}},
+		of(step.Apply, step.Evict), of(step.Apply)), "\n")
+	for _, want := range []string{"no workloads", "1 workload found no node: Deployment shop/web", "settings differ: MTU", "steps that the copy's lacks: evict"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing: %s", want, got)
+		}
+	}
+}
+
+// TestAfter: workloads that are not ready after the change are a change that did not pass, unless they found no node before.
+func TestAfter(t *testing.T) {
+	before := []string{"Deployment shop/gpu: no node"}
+	for name, test := range map[string]struct {
+		now    []string
+		err    error
+		passed bool
+	}{
+		"all ready": {nil, nil, true}, "as before": {[]string{"Deployment shop/gpu: another reason"}, nil, true},
+		"no node": {[]string{"Deployment shop/web: cordoned"}, nil, false}, "not ready": {nil, errors.New("web is not ready"), false},
+	} {
+		r := &result{Passed: true}
+		if r.after(before, test.now, test.err); r.Passed != test.passed || (r.Why == "") != test.passed {
+			t.Errorf("%s: %v, %s", name, r.Passed, r.Why)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+// Package rehearse runs theseus rehearse: a copy of one lab's cluster in another lab.
+package rehearse
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// bin holds the built programs: `make build` makes them.
+const bin = "../../../bin"
+
+//go:embed odd.yaml
+var odd []byte
+
+// kubectl runs kubectl and demands that it succeeds.
+func kubectl(t *testing.T, rig *scenario.Rig, stdin []byte, args ...string) string {
+	t.Helper()
+	out, err := rig.Kubectl(t.Context(), bytes.NewReader(stdin), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// context is the name of the one context of a lab's kubeconfig.
+func context(rig *scenario.Rig) string { return "theseus-lab-" + rig.Name }
+
+// marks are the labels and taints of a cluster's nodes, by node; those of Theseus itself, which the change leaves, are not among them.
+func marks(t *testing.T, rig *scenario.Rig) map[string]string {
+	t.Helper()
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name                string
+				Labels, Annotations map[string]string
+			}
+			Spec struct{ Taints []map[string]any }
+		}
+	}
+	if err := json.Unmarshal([]byte(kubectl(t, rig, nil, "get", "nodes", "-o", "json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, node := range list.Items {
+		maps.DeleteFunc(node.Metadata.Labels, func(key, _ string) bool { return strings.HasPrefix(key, "theseus.dev/") })
+		if node.Metadata.Annotations["rehearsal.theseus.dev/before"] != "" {
+			t.Errorf("%s has the annotation of a rehearsal", node.Metadata.Name)
+		}
+		all[node.Metadata.Name] = fmt.Sprint(node.Metadata.Labels, node.Spec.Taints)
+	}
+	return all
+}
+
+// original makes a cluster with odd workloads and two classes of nodes, and returns its snapshot. The cluster is gone then.
+func original(t *testing.T) string {
+	t.Helper()
+	rig := rigtest.New(t, bin, "ro", 3, "flannel")
+	special := rig.NodeNames()[2]
+	kubectl(t, rig, nil, "label", "node", special, "disk=ssd")
+	kubectl(t, rig, nil, "taint", "node", special, "dedicated=db:NoSchedule")
+	kubectl(t, rig, odd, "apply", "-f", "-")
+	for _, workload := range []string{"deployment/web", "daemonset/log", "statefulset/db"} {
+		kubectl(t, rig, nil, "-n", "odd", "rollout", "status", workload, "--timeout=120s")
+	}
+	file := filepath.Join(t.TempDir(), "snapshot.json")
+	rigtest.Run(t, rig, "here", 0, nil, "snapshot", "-o", file)
+	rigtest.Run(t, rig, "here", 1, []string{"error: the scratch cluster is the original itself"},
+		"rehearse", "--from", file, "--to", "calico", "--agent-image", scenario.AgentImage, "--context", context(rig), "--dry-run")
+	rigtest.Run(t, rig, "here", 2, []string{"error: --context is missing"}, "rehearse", "--from", file, "--to", "calico", "--agent-image", scenario.AgentImage, "--dry-run")
+	if err := rig.Down(); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestRehearse: a cluster that is gone is copied from its snapshot to another lab; the change from flannel to Calico runs there, and
+// passes; the copy is removed. A copy that is kept is there, with no secret of the original, until it is removed, and nodes are as before.
+func TestRehearse(t *testing.T) {
+	rigtest.Full(t, "a change rehearsed on a copy, from the snapshot of a cluster that is gone")
+	snapshot := original(t)
+	rig := rigtest.New(t, bin, "rs", 2, "flannel")
+	before := marks(t, rig)
+	manifest, err := rig.ManifestFile(t.Context(), "calico")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"rehearse", "--from", snapshot, "--to", "calico", "--manifest", manifest, "--agent-image", scenario.AgentImage, "--context", context(rig),
+		"--probe-interval", "60ms", "--max-lost", "50", "--max-gap", "10s", "--bake", "2s"}
+	rigtest.Run(t, rig, "here", 0, []string{"class-1  worker", "dedicated=db:NoSchedule", "odd/web"}, append(args, "--dry-run")...)
+	rigtest.Run(t, rig, "here", 2, []string{"add --yes"}, args...)
+
+	file := filepath.Join(rig.Dir, "rehearsal.json")
+	rigtest.Run(t, rig, "here", 0, []string{"REHEARSAL PASSED: flannel", "policy verdicts", "the copy stays"}, append(args, "--yes", "--keep", "-o", file)...)
+	if secret := kubectl(t, rig, nil, "-n", "odd", "get", "secret", "token", "-o", "jsonpath={.data.value}"); secret == "" || strings.Contains(secret, "dGhpcy1tdXN0") {
+		t.Errorf("the copy's secret: %q", secret)
+	}
+	if on := kubectl(t, rig, nil, "-n", "odd", "get", "pod", "db-0", "-o", "jsonpath={.spec.nodeName}"); on == "" {
+		t.Error("db-0 is on no node")
+	}
+	result(t, file)
+	rigtest.Run(t, rig, "here", 1, []string{"error: the scratch cluster has calico"}, append(args, "--dry-run")...)
+	remove := []string{"rehearse", "remove", "--context", context(rig)}
+	rigtest.Run(t, rig, "here", 2, []string{"Namespace odd, with everything in it", "hint: add --yes"}, remove...)
+	rigtest.Run(t, rig, "here", 0, []string{"the copy is removed: 1 namespace"}, append(remove, "--yes")...)
+	rigtest.Run(t, rig, "here", 0, []string{"there is no copy"}, remove...)
+	if after := marks(t, rig); !maps.Equal(before, after) {
+		t.Errorf("nodes were %v, and are %v", before, after)
+	}
+	if left := kubectl(t, rig, nil, "get", "namespaces", "-l", "rehearsal.theseus.dev/of", "-o", "name"); left != "" {
+		t.Errorf("left behind: %s", left)
+	}
+}
+
+// result demands that the file of a rehearsal says what its text says, with a report of measured paths.
+func result(t *testing.T, file string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said struct {
+		Passed   bool
+		Learnt   string
+		Coverage []struct {
+			Area       string
+			Alike, All int
+			Not        []string
+		}
+		Report struct{ Totals struct{ Sent int } }
+	}
+	if err := json.Unmarshal(data, &said); err != nil {
+		t.Fatal(err)
+	}
+	if !said.Passed || said.Report.Totals.Sent == 0 || len(said.Coverage) != 5 {
+		t.Errorf("%+v", said)
+	}
+	for _, area := range said.Coverage {
+		if area.All == 0 || area.Area == "policy verdicts" && area.Alike != area.All {
+			t.Errorf("%+v", area)
+		}
+	}
+}
