@@ -101,7 +101,7 @@ func table[T any](b *strings.Builder, head [][]string, rows []T, cells func(T) [
 		fmt.Fprintln(w, "  "+strings.Join(row, "\t"))
 	}
 	for _, row := range rows {
-		fmt.Fprintln(w, "  "+strings.Join(cells(row), "\t"))
+		fmt.Fprintln(w, strings.TrimRight("  "+strings.Join(cells(row), "\t"), "\t"))
 	}
 	w.Flush() //nolint:errcheck // a builder takes everything
 }
