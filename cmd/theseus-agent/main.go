@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -175,21 +176,34 @@ func runStandIn(ctx context.Context, log *slog.Logger, args []string) error {
 	flags := flag.NewFlagSet("stand-in", flag.ContinueOnError)
 	tcp := flags.String("tcp", "", "TCP ports on which HTTP requests are answered, such as 80,8080")
 	udp := flags.String("udp", "", "UDP ports on which datagrams are sent back")
+	secure := flags.String("tls", "", "TCP ports on which HTTPS requests are answered, and admission reviews allowed")
+	variable := flags.String("certificate", "", "environment variable with the certificate and the key of the TLS ports, as PEM")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}
-	streams, err := standin.Ports(*tcp)
-	if err != nil {
-		return usage{err}
+	var sockets standin.Sockets
+	for _, one := range []struct {
+		list  string
+		ports *[]int
+	}{{*tcp, &sockets.TCP}, {*udp, &sockets.UDP}, {*secure, &sockets.TLS}} {
+		ports, err := standin.Ports(one.list)
+		if err != nil {
+			return usage{err}
+		}
+		*one.ports = ports
 	}
-	datagrams, err := standin.Ports(*udp)
-	if err != nil {
-		return usage{err}
+	if len(sockets.TLS) > 0 {
+		pem := []byte(os.Getenv(*variable))
+		pair, err := tls.X509KeyPair(pem, pem)
+		if err != nil {
+			return fmt.Errorf("the certificate in the variable %q: %w", *variable, err)
+		}
+		sockets.Certificate = &pair
 	}
-	open, err := standin.Listen(streams, datagrams)
+	open, err := standin.Listen(sockets)
 	if err != nil {
 		return err
 	}
-	log.Info("stand-in serves", "tcp", *tcp, "udp", *udp)
+	log.Info("stand-in serves", "tcp", *tcp, "udp", *udp, "tls", *secure)
 	return open.Serve(ctx)
 }

@@ -63,9 +63,9 @@ func NewCommand(a *app.App) *cobra.Command {
 			"covers, and how long the change of the original would take. The cluster of the snapshot is not contacted.\n\n" +
 			"The scratch cluster must have the same network as the original, and at least one node for each class of nodes:\n" +
 			"nodes that are alike in role, labels, taints, capacity and kernel. Its nodes get the labels and taints of their class\n" +
-			"until the copy is removed. Namespaces, workloads, Services, policies and budgets are copied; the containers run a\n" +
-			"stand-in program from the agent's image, which opens the same ports and answers probes. Images, commands, data and\n" +
-			"the contents of Secrets and ConfigMaps are not copied. What the copy cannot have is printed first.\n\n" +
+			"until the copy is removed. Namespaces, workloads, Services, policies, budgets and webhooks are copied; the containers\n" +
+			"run a stand-in program from the agent's image, which opens the same ports and answers probes. Images, commands, data\n" +
+			"and the contents of Secrets and ConfigMaps are not copied. What the copy cannot have is printed first.\n\n" +
 			"At the end, the copy is removed, unless the run has not ended (interrupted, paused); the scratch cluster keeps the\n" +
 			"network that the change left. With --keep the copy stays until theseus rehearse remove. --dry-run only prints it.",
 		Example: "  theseus snapshot --context production -o snapshot.json\n" +
@@ -245,7 +245,7 @@ func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec
 		return from, nil, fmt.Errorf("on the original: %w", err)
 	}
 	from = original{rehearsal.Side{Snapshot: before, Network: ours[0], Findings: checked.Result}, p}
-	made, err = rehearsal.Make(before, now, ours, theirs, rehearsal.Options{Image: p.Change.AgentImage, Ignore: o.ignore})
+	made, err = rehearsal.Make(before, now, ours, theirs, rehearsal.Options{Image: p.Change.AgentImage, Ignore: o.ignore, Certify: scratch.Certify})
 	return from, made, err
 }
 
@@ -276,6 +276,9 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	unplaced, err := s.Ready(ctx, made, o.wait)
 	if err != nil {
 		return failed(err)
+	}
+	if err := s.Hook(ctx, made); err != nil {
+		return failed(fmt.Errorf("the webhooks of the copy: %w", err))
 	}
 	p, checked, err := planning.Propose(ctx, a, nil, spec, planning.Flags{})
 	if err != nil {

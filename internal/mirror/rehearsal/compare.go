@@ -60,7 +60,7 @@ func (c *Copy) nodes() Coverage {
 // placed are the objects of users that are in the copy; workloads whose pods found no node are not.
 func (c *Copy) placed(unplaced []string) Coverage {
 	copied := 0
-	for _, object := range c.Objects {
+	for _, object := range c.All() {
 		if !slices.Contains([]string{"Secret", "ConfigMap", "PriorityClass"}, object.GetKind()) { // made up, from what pods refer to
 			copied++
 		}

@@ -39,7 +39,7 @@ func FuzzMake(f *testing.F) {
 		if json.Unmarshal(data, &original) != nil {
 			return
 		}
-		if made, err := Make(&original, scratch, nil, nil, Options{}); err == nil {
+		if made, err := Make(&original, scratch, nil, nil, Options{Certify: certified}); err == nil {
 			if err := made.Text(io.Discard); err != nil {
 				t.Error(err)
 			}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -44,6 +45,8 @@ type Options struct {
 	Image string
 	// Ignore are what does not tell classes of nodes apart: keys of labels and taints, or "kernel" or "capacity".
 	Ignore []string
+	// Certify makes a certificate that is valid for these DNS names.
+	Certify func(names []string) (Certificate, error)
 }
 
 // Copy is a small copy of a cluster.
@@ -54,7 +57,9 @@ type Copy struct {
 	// Nodes are the changes of the scratch cluster's nodes.
 	Nodes []NodeChange `json:"-"`
 	// Objects are in the order in which they are made.
-	Objects   []*unstructured.Unstructured `json:"-"`
+	Objects []*unstructured.Unstructured `json:"-"`
+	// Webhooks are the webhook configurations: they are made when the pods that answer for them are ready.
+	Webhooks  []*unstructured.Unstructured `json:"-"`
 	Workloads []Workload                   `json:"workloads"`
 	Budgets   []Budget                     `json:"budgets,omitempty"`
 	// Lacks say what the copy cannot have.
@@ -66,6 +71,9 @@ type Copy struct {
 	// Share is how many nodes the copy has for one of the original's, at most 1.
 	Share float64 `json:"share"`
 }
+
+// All are the objects and the webhook configurations.
+func (c *Copy) All() []*unstructured.Unstructured { return slices.Concat(c.Objects, c.Webhooks) }
 
 // Workload is a workload of users, with its pods in the original and in the copy. DaemonSets have one on every node that they select.
 type Workload struct {
@@ -261,13 +269,17 @@ func name(object *unstructured.Unstructured) string {
 func Make(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation, options Options) (*Copy, error) {
 	m := &maker{
 		Copy: &Copy{Of: Mark(original.UID)}, original: original, scratch: scratch, networks: ours, system: slices.Concat(ours, theirs), options: options,
-		contents: map[contentKey]map[string]bool{}, users: map[string]bool{corev1.NamespaceDefault: true}, classOf: map[string]string{}, notes: notes{evicting: map[string]bool{}},
+		contents: map[contentKey]map[string]bool{}, answers: map[service][]intstr.IntOrString{}, serving: map[string]bool{}, users: map[string]bool{corev1.NamespaceDefault: true}, classOf: map[string]string{}, notes: notes{evicting: map[string]bool{}},
 	}
 	if err := m.classes(); err != nil {
 		return nil, err
 	}
 	m.namespaces()
+	m.webhooks()
 	if err := m.workloads(); err != nil {
+		return nil, err
+	}
+	if err := m.certify(); err != nil {
 		return nil, err
 	}
 	m.services()
@@ -298,8 +310,11 @@ type maker struct {
 	users map[string]bool
 	// contents are the keys of the Secrets and ConfigMaps that pods refer to.
 	contents map[contentKey]map[string]bool
-	pods     []podOf
-	notes    notes
+	// answers are the Services of webhooks, with the ports of their pods; serving are the namespaces of stand-ins for webhooks.
+	answers map[service][]intstr.IntOrString
+	serving map[string]bool
+	pods    []podOf
+	notes   notes
 }
 
 // keptAnnotations are those that the copy of a pod's template has: only the network reads them, and they name nothing of the original.
@@ -321,8 +336,13 @@ func (m *maker) annotations(object *unstructured.Unstructured, path ...string) {
 	}
 }
 
-// add puts an object into the copy, marked, and cleaned from what belongs to the original.
+// add puts an object into the copy.
 func (m *maker) add(object *unstructured.Unstructured) {
+	m.Objects = append(m.Objects, m.clean(object))
+}
+
+// clean is an object as the copy has it: marked, and cleaned from what belongs to the original.
+func (m *maker) clean(object *unstructured.Unstructured) *unstructured.Unstructured {
 	clean := objects.Clean(object)
 	m.annotations(clean)
 	if _, templated, _ := unstructured.NestedMap(clean.Object, "spec", "template"); templated {
@@ -336,7 +356,7 @@ func (m *maker) add(object *unstructured.Unstructured) {
 	clean.SetLabels(labels)
 	unstructured.RemoveNestedField(clean.Object, "metadata", "ownerReferences")
 	unstructured.RemoveNestedField(clean.Object, "metadata", "creationTimestamp")
-	m.Objects = append(m.Objects, clean)
+	return clean
 }
 
 // leave notes an object that is not copied.

@@ -59,7 +59,7 @@ func same(t *testing.T, name string, got []byte) {
 // TestGolden: the whole copy of an odd cluster, as text and as objects. Nothing of the original's images, commands, secrets, host
 // folders and claims is in it.
 func TestGolden(t *testing.T) {
-	made, err := Make(read(t, "odd.yaml"), read(t, "scratch.yaml"), nil, nil, Options{Image: "registry.example.com/agent:1"})
+	made, err := Make(read(t, "odd.yaml"), read(t, "scratch.yaml"), nil, nil, Options{Image: "registry.example.com/agent:1", Certify: certified})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestGolden(t *testing.T) {
 	for _, node := range made.Nodes {
 		fmt.Fprintf(&out, "# Node %s: %v %v\n", node.Name, node.Labels, node.Taints)
 	}
-	for _, object := range made.Objects {
+	for _, object := range made.All() {
 		text, err := yaml.Marshal(object.Object)
 		if err != nil {
 			t.Fatal(err)
@@ -118,7 +118,7 @@ func patched(t *testing.T, node *corev1.Node, patch []byte, labels ...string) *c
 // believed.
 func TestRestore(t *testing.T) {
 	scratch := read(t, "scratch.yaml")
-	made, err := Make(read(t, "odd.yaml"), scratch, nil, nil, Options{})
+	made, err := Make(read(t, "odd.yaml"), scratch, nil, nil, Options{Certify: certified})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestEvictingTaints(t *testing.T) {
 	}
 	tolerations := &original.DaemonSets[0].Spec.Template.Spec.Tolerations
 	*tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
-	made, err := Make(original, read(t, "scratch.yaml"), nil, nil, Options{})
+	made, err := Make(original, read(t, "scratch.yaml"), nil, nil, Options{Certify: certified})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,12 +250,12 @@ func TestRefused(t *testing.T) {
 			return Empty(s, nil)
 		}, "is not known: these could not be read: services"},
 		"mistyped key": {func(o, s *cluster.Snapshot) error {
-			_, err := Make(o, s, nil, nil, Options{Ignore: []string{"gpus"}})
+			_, err := Make(o, s, nil, nil, Options{Certify: certified, Ignore: []string{"gpus"}})
 			return err
 		}, "--ignore gpus: no node of the original has such a label or taint"},
 		"no control-plane node": {func(o, s *cluster.Snapshot) error {
 			s.Nodes = s.Nodes[1:]
-			_, err := Make(o, s, nil, nil, Options{})
+			_, err := Make(o, s, nil, nil, Options{Certify: certified})
 			return err
 		}, "it has 0 ready, schedulable control-plane nodes"},
 		"kept": {func(_, s *cluster.Snapshot) error {
@@ -265,14 +265,14 @@ func TestRefused(t *testing.T) {
 		}, "a copy of an earlier rehearsal: shop"},
 		"too few nodes": {func(o, s *cluster.Snapshot) error {
 			s.Nodes = s.Nodes[:3]
-			_, err := Make(o, s, nil, nil, Options{})
+			_, err := Make(o, s, nil, nil, Options{Certify: certified})
 			return err
 		}, "it has 2 ready, schedulable workers, and the original has 3 classes of workers"},
 		"no room": {func(o, s *cluster.Snapshot) error {
 			for i := range s.Nodes {
 				s.Nodes[i].Status.Allocatable[corev1.ResourcePods] = *s.Nodes[i].Status.Allocatable.Cpu()
 			}
-			_, err := Make(o, s, nil, nil, Options{})
+			_, err := Make(o, s, nil, nil, Options{Certify: certified})
 			return err
 		}, "too small: the copy has"},
 	} {
@@ -298,7 +298,7 @@ func TestNamespacesLeft(t *testing.T) {
 			now := metav1.Now()
 			original.Namespaces[1].DeletionTimestamp = &now
 		}
-		made, err := Make(original, read(t, "scratch.yaml"), nil, network, Options{})
+		made, err := Make(original, read(t, "scratch.yaml"), nil, network, Options{Certify: certified})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func TestNamespacesLeft(t *testing.T) {
 func TestIgnore(t *testing.T) {
 	scratch := read(t, "scratch.yaml")
 	scratch.Nodes = scratch.Nodes[:2]
-	made, err := Make(read(t, "odd.yaml"), scratch, nil, nil, Options{Ignore: []string{"gpu", "capacity", "topology.kubernetes.io/zone"}})
+	made, err := Make(read(t, "odd.yaml"), scratch, nil, nil, Options{Certify: certified, Ignore: []string{"gpu", "capacity", "topology.kubernetes.io/zone"}})
 	if err != nil || len(made.Classes) != 2 || len(made.Classes[0].Nodes)+len(made.Classes[1].Nodes) != 7 {
 		t.Errorf("%v: %+v", err, made.Classes)
 	}
@@ -349,7 +349,7 @@ func TestBudgets(t *testing.T) {
 // TestCovered: what is alike is counted, and what is not is named.
 func TestCovered(t *testing.T) {
 	original, scratch := read(t, "odd.yaml"), read(t, "scratch.yaml")
-	made, err := Make(original, scratch, nil, nil, Options{})
+	made, err := Make(original, scratch, nil, nil, Options{Certify: certified})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +400,7 @@ func TestTiers(t *testing.T) {
 			network.Written = append(network.Written, step.RefOf(&original.Other[i]))
 		}
 	}
-	made, err := Make(original, read(t, "scratch.yaml"), []*cni.Installation{network}, nil, Options{})
+	made, err := Make(original, read(t, "scratch.yaml"), []*cni.Installation{network}, nil, Options{Certify: certified})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +425,7 @@ func TestNothingToCompare(t *testing.T) {
 func TestPlatform(t *testing.T) {
 	original := read(t, "odd.yaml")
 	original.Nodes[1].Status.NodeInfo.OperatingSystem, original.Nodes[1].Status.NodeInfo.Architecture = "linux", "arm64"
-	made, err := Make(original, read(t, "scratch.yaml"), nil, nil, Options{})
+	made, err := Make(original, read(t, "scratch.yaml"), nil, nil, Options{Certify: certified})
 	if err != nil || !slices.ContainsFunc(made.Lacks, func(l Lack) bool { return l.What == "nodes of linux/arm64" }) {
 		t.Errorf("%v: %v", err, made.Lacks)
 	}
@@ -443,4 +443,9 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%d: %s, want %s", i, all[i].GetKind(), want)
 		}
 	}
+}
+
+// certified is a certificate whose only content is the names that it would be for.
+func certified(names []string) (Certificate, error) {
+	return Certificate{Authority: []byte("authority of " + strings.Join(names, ",")), Serving: []byte("certificate of " + strings.Join(names, ","))}, nil
 }

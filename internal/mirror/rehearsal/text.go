@@ -55,14 +55,14 @@ func (c *Copy) Text(to io.Writer) error {
 		more(&b, len(c.Left))
 	}
 	kinds := map[string]int{}
-	for _, object := range c.Objects {
+	for _, object := range c.All() {
 		kinds[object.GetKind()]++
 	}
 	var counts []string
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		counts = append(counts, fmt.Sprintf("%s %d", kind, kinds[kind]))
 	}
-	fmt.Fprintf(&b, "\nThe copy has %s: %s.\n", cluster.Count(len(c.Objects), "object"), strings.Join(counts, ", "))
+	fmt.Fprintf(&b, "\nThe copy has %s: %s.\n", cluster.Count(len(c.All()), "object"), strings.Join(counts, ", "))
 	_, err := io.WriteString(to, b.String())
 	return err
 }

@@ -177,14 +177,23 @@ func (m *maker) standIn(namespace string, set map[string]string, spec *corev1.Po
 	for i := range old.Containers {
 		count(&m.notes.limits, len(old.Containers[i].Resources.Limits) > 0)
 	}
-	ports := m.servicePorts(namespace, set, &old)
-	taken := map[string]bool{}
-	spec.InitContainers = m.containers(namespace, old.InitContainers, nil, taken, true)
-	spec.Containers = m.containers(namespace, old.Containers, ports, taken, false)
+	ports := &podPorts{extra: m.servicePorts(namespace, set, &old), admits: m.admitting(namespace, set, &old), taken: map[string]bool{}}
+	spec.InitContainers = m.containers(namespace, old.InitContainers, ports, true)
+	spec.Containers = m.containers(namespace, old.Containers, ports, false)
 }
 
-// containers turns containers into stand-ins. extra are ports that the first one opens, although it does not declare them.
-func (m *maker) containers(namespace string, old []corev1.Container, extra []corev1.ContainerPort, taken map[string]bool, first bool) []corev1.Container {
+// podPorts are the ports that the stand-ins of a pod open.
+type podPorts struct {
+	// extra are ports that the first container opens, although it does not declare them.
+	extra []corev1.ContainerPort
+	// admits are those on which admission reviews are answered.
+	admits map[int32]bool
+	// taken are those that a container has opened, by protocol and number.
+	taken map[string]bool
+}
+
+// containers turns containers into stand-ins.
+func (m *maker) containers(namespace string, old []corev1.Container, ports *podPorts, first bool) []corev1.Container {
 	var all []corev1.Container
 	for i := range old {
 		from := &old[i]
@@ -216,7 +225,7 @@ func (m *maker) containers(namespace string, old []corev1.Container, extra []cor
 				m.notes.hooks++
 			}
 		}
-		one.StartupProbe, one.ReadinessProbe, one.LivenessProbe = m.probe(from.StartupProbe), m.probe(from.ReadinessProbe), m.probe(from.LivenessProbe)
+		one.StartupProbe, one.ReadinessProbe, one.LivenessProbe = m.probe(from, from.StartupProbe, ports), m.probe(from, from.ReadinessProbe, ports), m.probe(from, from.LivenessProbe, ports)
 		opens := slices.Clone(from.Ports)
 		for _, probe := range []*corev1.Probe{one.StartupProbe, one.ReadinessProbe, one.LivenessProbe} {
 			if probe == nil {
@@ -233,48 +242,57 @@ func (m *maker) containers(namespace string, old []corev1.Container, extra []cor
 			}
 		}
 		if i == 0 {
-			opens = append(opens, extra...)
+			opens = append(opens, ports.extra...)
 		}
-		one.Args = m.arguments(opens, taken)
+		m.opens(&one, namespace, opens, ports)
 		all = append(all, one)
 	}
 	return all
 }
 
-// arguments are those of the stand-in program that opens these ports; each port is opened once in a pod.
-func (m *maker) arguments(ports []corev1.ContainerPort, taken map[string]bool) []string {
-	var tcp, udp []string
-	for _, port := range ports {
+// opens has the stand-in program open ports; each port is opened once in a pod.
+func (m *maker) opens(container *corev1.Container, namespace string, wanted []corev1.ContainerPort, ports *podPorts) {
+	var tcp, udp, admits []string
+	for _, port := range wanted {
 		protocol := port.Protocol
 		if protocol == "" {
 			protocol = corev1.ProtocolTCP
 		}
 		key := string(protocol) + strconv.Itoa(int(port.ContainerPort))
-		if taken[key] || port.ContainerPort == 0 {
+		if ports.taken[key] || port.ContainerPort == 0 {
 			continue
 		}
-		taken[key] = true
-		switch protocol {
-		case corev1.ProtocolTCP:
-			tcp = append(tcp, strconv.Itoa(int(port.ContainerPort)))
-		case corev1.ProtocolUDP:
-			udp = append(udp, strconv.Itoa(int(port.ContainerPort)))
+		ports.taken[key] = true
+		number := strconv.Itoa(int(port.ContainerPort))
+		switch {
+		case protocol == corev1.ProtocolTCP && ports.admits[port.ContainerPort]:
+			admits = append(admits, number)
+		case protocol == corev1.ProtocolTCP:
+			tcp = append(tcp, number)
+		case protocol == corev1.ProtocolUDP:
+			udp = append(udp, number)
 		default:
 			m.notes.sctp++
 		}
 	}
-	args := []string{"stand-in"}
+	container.Args = []string{"stand-in"}
 	if len(tcp) > 0 {
-		args = append(args, "--tcp="+strings.Join(tcp, ","))
+		container.Args = append(container.Args, "--tcp="+strings.Join(tcp, ","))
 	}
 	if len(udp) > 0 {
-		args = append(args, "--udp="+strings.Join(udp, ","))
+		container.Args = append(container.Args, "--udp="+strings.Join(udp, ","))
 	}
-	return args
+	if len(admits) > 0 {
+		container.Args = append(container.Args, "--tls="+strings.Join(admits, ","), "--certificate="+servingVariable)
+		container.Env = append(container.Env, corev1.EnvVar{Name: servingVariable, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: servingSecret}, Key: servingKey}}})
+		m.serving[namespace] = true
+	}
 }
 
-// probe is a probe as the stand-in can answer it: HTTPS is asked as HTTP, gRPC by a connection, and a command not at all.
-func (m *maker) probe(old *corev1.Probe) *corev1.Probe {
+// probe is a probe as the stand-in can answer it: HTTPS is asked as HTTP, except where admission reviews are answered; gRPC by a
+// connection, and a command not at all.
+func (m *maker) probe(of *corev1.Container, old *corev1.Probe, ports *podPorts) *corev1.Probe {
 	if old == nil {
 		return nil
 	}
@@ -289,6 +307,9 @@ func (m *maker) probe(old *corev1.Probe) *corev1.Probe {
 	case old.HTTPGet != nil:
 		get := *old.HTTPGet
 		get.Scheme, get.Host = corev1.URISchemeHTTP, ""
+		if ports.admits[portNumber(of, get.Port)] {
+			get.Scheme = corev1.URISchemeHTTPS
+		}
 		get.HTTPHeaders = nil // they may have tokens
 		probe.HTTPGet = &get
 	}

@@ -33,7 +33,7 @@ func odd(t *testing.T) (*cluster.Snapshot, *rehearsal.Copy) {
 		}
 		both = append(both, cnitest.Snapshot(t, cnitest.Documents(t, data)))
 	}
-	made, err := rehearsal.Make(both[0], both[1], nil, nil, rehearsal.Options{Image: "registry.example.com/agent:1"})
+	made, err := rehearsal.Make(both[0], both[1], nil, nil, rehearsal.Options{Image: "registry.example.com/agent:1", Certify: Certify})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +113,19 @@ func TestAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for range 2 {
+		if err := s.Hook(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := s.Client.Typed.CoreV1().ServiceAccounts("shop").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "asked", Namespace: "shop"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	if _, err := s.Client.Typed.CoreV1().Pods("shop").Create(t.Context(), pod, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), `failed calling webhook "shop.example.com"`) {
+		t.Errorf("a pod that a webhook is asked about, which nothing answers: %v", err)
+	}
 	later := []byte(`{"spec":{"taints":[{"key":"later","effect":"NoSchedule"},{"key":"gpu","value":"yes","effect":"NoSchedule"}]}}`)
 	if _, err := nodes.Patch(t.Context(), "s-2", types.MergePatchType, later, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
 		t.Fatal(err)
@@ -134,7 +147,7 @@ func TestAPIServer(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "still there") {
 		t.Errorf("a namespace that nothing ends: %v", err)
 	}
-	if want := (Removed{Objects: 2, Namespaces: 1, Nodes: 4}); done != want {
+	if want := (Removed{Objects: 3, Namespaces: 1, Nodes: 4}); done != want {
 		t.Errorf("removed %+v, want %+v", done, want)
 	}
 	for i := range before.Nodes {

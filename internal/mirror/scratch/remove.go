@@ -1,6 +1,7 @@
 package scratch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,14 @@ type Part struct {
 
 	resource schema.GroupVersionResource
 	uid      types.UID
+}
+
+// asks is 1 for a webhook configuration, and 0 for others.
+func (p Part) asks() int {
+	if strings.HasSuffix(p.Kind, "WebhookConfiguration") {
+		return 1
+	}
+	return 0
 }
 
 func (p Part) String() string { return named(p.Kind, p.Namespace, p.Name) }
@@ -98,6 +107,7 @@ func (s *Scratch) Find(ctx context.Context) (Parts, error) {
 // what is known, and returns an error.
 func (s *Scratch) Remove(ctx context.Context, parts Parts) (done Removed, err error) {
 	var deleted []Part
+	slices.SortStableFunc(parts.Objects, func(a, b Part) int { return cmp.Compare(b.asks(), a.asks()) }) // pods of webhooks end below
 	for _, object := range slices.Concat(parts.Objects, parts.Namespaces) {
 		if err := s.delete(ctx, object); err != nil {
 			return done, fmt.Errorf("%s: %w", object, err)

@@ -50,7 +50,7 @@ func (s *Scratch) call(ctx context.Context, do func(context.Context) error) erro
 // May refuses a user who lacks permissions to make the copy or to remove it, and names them.
 func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy) error {
 	var all step.Step
-	for _, object := range made.Objects {
+	for _, object := range made.All() {
 		all.Actions = append(all.Actions, step.Action{Op: step.Apply, Object: object})
 	}
 	for _, node := range made.Nodes {
@@ -114,7 +114,16 @@ func (s *Scratch) Make(ctx context.Context, made *rehearsal.Copy) error {
 			return fmt.Errorf("Node %s: %w", node.Name, err)
 		}
 	}
-	for _, object := range made.Objects {
+	return s.create(ctx, made.Of, made.Objects)
+}
+
+// Hook makes the webhook configurations of a copy whose pods are ready: from then on, the API server asks them.
+func (s *Scratch) Hook(ctx context.Context, made *rehearsal.Copy) error {
+	return s.create(ctx, made.Of, made.Webhooks)
+}
+
+func (s *Scratch) create(ctx context.Context, of string, all []*unstructured.Unstructured) error {
+	for _, object := range all {
 		resource, err := s.resource(object)
 		if err != nil {
 			return err
@@ -130,7 +139,7 @@ func (s *Scratch) Make(ctx context.Context, made *rehearsal.Copy) error {
 			err = create()
 		}
 		if apierrors.IsAlreadyExists(err) {
-			err = s.taken(ctx, resource, object, made.Of)
+			err = s.taken(ctx, resource, object, of)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", named(object.GetKind(), object.GetNamespace(), object.GetName()), err)

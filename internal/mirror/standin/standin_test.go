@@ -2,15 +2,20 @@ package standin
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
+
+	"github.com/theseus-cni/theseus/internal/mirror/scratch"
 )
 
 // TestServe: every HTTP path is answered with 200, a datagram with itself, and a connection is held; the end of the context ends all.
 func TestServe(t *testing.T) {
-	open, err := Listen([]int{0}, []int{0})
+	open, err := Listen(Sockets{TCP: []int{0}, UDP: []int{0}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,12 +66,12 @@ func TestServe(t *testing.T) {
 
 // TestTaken: a port that is taken is an error, and the others are closed again.
 func TestTaken(t *testing.T) {
-	first, err := Listen([]int{0}, nil)
+	first, err := Listen(Sockets{TCP: []int{0}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	if second, err := Listen([]int{0, first.tcp[0].Addr().(*net.TCPAddr).Port}, nil); err == nil {
+	if second, err := Listen(Sockets{TCP: []int{0, first.tcp[0].Addr().(*net.TCPAddr).Port}}); err == nil {
 		second.Close()
 		t.Error("a port is opened twice")
 	}
@@ -80,5 +85,55 @@ func TestPorts(t *testing.T) {
 		if _, err := Ports(bad); err == nil {
 			t.Errorf("%q is a port", bad)
 		}
+	}
+}
+
+// TestAdmission: an admission review is allowed, by HTTPS with a certificate that the API server can verify; other requests have the
+// answer that they have everywhere.
+func TestAdmission(t *testing.T) {
+	made, err := scratch.Certify([]string{"hook.shop.svc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(made.Serving, made.Serving)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := Listen(Sockets{TLS: []int{0}, Certificate: &pair})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- open.Serve(ctx) }()
+	_, port, _ := net.SplitHostPort(open.tls[0].Addr().String())
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(made.Authority) {
+		t.Fatal("no authority")
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "hook.shop.svc"}}}
+	defer client.CloseIdleConnections()
+	for body, want := range map[string]string{
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"7"}}`: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"allowed":true,"uid":"7"}}`,
+		`{"kind":"AdmissionReview"}`: "a stand-in of theseus rehearse",
+		`no JSON`:                    "a stand-in of theseus rehearse",
+	} {
+		answer, err := client.Post("https://127.0.0.1:"+port+"/validate", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("%s is answered by %q, %v", body, got, err)
+		}
+	}
+	client.CloseIdleConnections()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := Listen(Sockets{TLS: []int{0}}); err == nil {
+		t.Error("a TLS port is opened without a certificate")
 	}
 }

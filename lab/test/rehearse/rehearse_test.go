@@ -69,7 +69,7 @@ func original(t *testing.T, file string) {
 	kubectl(t, rig, nil, "label", "node", special, "disk=ssd")
 	kubectl(t, rig, nil, "taint", "node", special, "dedicated=db:NoSchedule")
 	kubectl(t, rig, odd, "apply", "-f", "-")
-	for _, workload := range []string{"deployment/web", "daemonset/log", "statefulset/db"} {
+	for _, workload := range []string{"deployment/web", "daemonset/log", "statefulset/db", "deployment/hook"} {
 		kubectl(t, rig, nil, "-n", "odd", "rollout", "status", workload, "--timeout=120s")
 	}
 	rigtest.Run(t, rig, "here", 0, nil, "snapshot", "-o", file)
@@ -105,6 +105,7 @@ func TestRehearse(t *testing.T) {
 	if on := kubectl(t, rig, nil, "-n", "odd", "get", "pod", "db-0", "-o", "jsonpath={.spec.nodeName}"); on == "" {
 		t.Error("db-0 is on no node")
 	}
+	admission(t, rig)
 	result(t, file)
 	rigtest.Run(t, rig, "here", 1, []string{"error: the scratch cluster has calico"}, append(args, "--dry-run")...)
 	remove := []string{"rehearse", "remove", "--context", context(rig)}
@@ -117,6 +118,18 @@ func TestRehearse(t *testing.T) {
 	if left := kubectl(t, rig, nil, "get", "namespaces", "-l", "rehearsal.theseus.dev/of", "-o", "name"); left != "" {
 		t.Errorf("left behind: %s", left)
 	}
+}
+
+// admission demands that the API server asks the stand-in for the webhook: it is allowed what it asks about, and nothing is allowed when
+// the stand-in is gone.
+func admission(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	kubectl(t, rig, nil, "-n", "odd", "create", "configmap", "asked")
+	kubectl(t, rig, nil, "-n", "odd", "scale", "deployment", "hook", "--replicas=0")
+	rigtest.Until(t, "the webhook that must answer is missed", func() bool {
+		out, err := rig.Kubectl(t.Context(), nil, "-n", "odd", "create", "configmap", "refused", "--dry-run=server")
+		return err != nil && strings.Contains(out+err.Error(), `failed calling webhook "odd.example.com"`)
+	})
 }
 
 // result demands that the file of a rehearsal says what its text says, with a report of measured paths.
