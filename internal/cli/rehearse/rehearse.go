@@ -50,6 +50,7 @@ type options struct {
 	ignore         []string
 	wait           time.Duration
 	keep, dry, yes bool
+	once           bool
 }
 
 // NewCommand makes the command theseus rehearse.
@@ -59,8 +60,9 @@ func NewCommand(a *app.App) *cobra.Command {
 		Use:   "rehearse --from SNAPSHOT",
 		Short: "Run a change on a small copy of the cluster, on a scratch cluster",
 		Long: "Makes a small copy of the cluster of a snapshot on an empty scratch cluster (--context), runs the very change on the\n" +
-			"copy as theseus apply would, and reports: would it have passed, what broke, how much of the original the copy\n" +
-			"covers, and how long the change of the original would take. The cluster of the snapshot is not contacted.\n\n" +
+			"copy as theseus apply would, rolls it back from its middle, runs it again to its end, and reports: would it have\n" +
+			"passed, what broke, how much of the original the copy covers, and how long the change of the original would take.\n" +
+			"The cluster of the snapshot is not contacted.\n\n" +
 			"The scratch cluster must have the same network as the original, and at least one node for each class of nodes:\n" +
 			"nodes that are alike in role, labels, taints, capacity and kernel. Its nodes get the labels and taints of their class\n" +
 			"until the copy is removed. Namespaces, workloads, Services, policies, budgets and webhooks are copied; the containers\n" +
@@ -84,6 +86,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	flags.StringSliceVar(&o.ignore, "ignore", nil, "KEY of a label or taint, or kernel or capacity: does not tell classes of nodes apart (repeatable)")
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the pods of the copy are ready")
 	flags.BoolVar(&o.keep, "keep", false, "leave the copy on the scratch cluster at the end")
+	flags.BoolVar(&o.once, "once", false, "run the change once to its end, without rolling it back from its middle before")
 	flags.BoolVar(&o.dry, "dry-run", false, "print the copy, and change nothing")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask (required when the input is not a terminal)")
 	flags.StringVar(&o.change.Spec.Reflectors, "reflectors", "", "SELECTOR: make these nodes BGP route reflectors; a Calico selector such as has(reflector); none makes a full mesh")
@@ -288,26 +291,48 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	if copied.Network == nil {
 		return failed(exit.Fail(exit.Failed, "theseus check shows what is found", "the network of the scratch cluster is gone"))
 	}
-	r.Migration, r.From, r.To, r.Strategy = p.Name, p.From(), p.To(), p.Strategy
+	r.From, r.To, r.Strategy = p.From(), p.To(), p.Strategy
 	r.Coverage = made.Covered(from.Side, copied, checks(checked), unplaced)
 	r.Uncovered = uncovered(made, unplaced, r.Coverage, from.plan, p)
-	if _, err := statedir.Make(p.Name); err != nil {
-		return nil, err
+	if !o.once {
+		fmt.Fprintf(a.Err, "the change begins, and is rolled back from its middle\n")
+		if r.Back, err = thereAndBack(ctx, a, s.Client, p); err != nil {
+			return failed(err)
+		}
+		if _, err = s.Ready(ctx, made, o.wait); err != nil {
+			return failed(fmt.Errorf("after the rollback: %w", err))
+		}
+		if p, _, err = planning.Propose(ctx, a, nil, spec, planning.Flags{}); err != nil {
+			return failed(fmt.Errorf("after the rollback: %w", err))
+		}
+		fmt.Fprintf(a.Err, "the change begins again, and runs to its end\n")
 	}
-	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return run.Prepare(ctx, s.Client) }); err != nil {
-		return nil, err
-	}
-	if err := approval.Keep(p); err != nil {
-		return nil, err
-	}
-	end := execute.Run(ctx, a, execute.New(a, s.Client, mirror.Access{}, p, true), &execute.Outward{})
+	r.Migration = p.Name
+	end := carryOut(ctx, a, s.Client, p)
 	unread := a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error { return r.judge(ctx, s.Client, p, from.plan) })
+	if r.Report == nil {
+		r.Why = exit.OneLine(cmp.Or(end, unread).Error())
+	}
 	if end == nil && unread == nil {
 		after, err := s.Ready(ctx, made, o.wait)
 		r.after(unplaced, after, err)
 	}
 	r.Covered = len(r.Uncovered) == 0
 	return r, cmp.Or(end, unread)
+}
+
+// carryOut runs a plan on the copy, as theseus apply does.
+func carryOut(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
+	if _, err := statedir.Make(p.Name); err != nil {
+		return err
+	}
+	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
+		return err
+	}
+	if err := approval.Keep(p); err != nil {
+		return err
+	}
+	return execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true), &execute.Outward{})
 }
 
 // checks are the IDs of all checks, except that of the permissions, which are the user's and not the cluster's.

@@ -49,7 +49,9 @@ type result struct {
 	Planned step.Duration `json:"planned,omitempty"`
 	Learnt  step.Duration `json:"learnt,omitempty"`
 	Kept    bool          `json:"kept,omitempty"`
-	Report  *report.Model `json:"report,omitempty"`
+	// Back is how the change was rolled back from its middle, before it ran to its end; nil if it was not.
+	Back   *back         `json:"back,omitempty"`
+	Report *report.Model `json:"report,omitempty"`
 }
 
 // judge reads the journal and the measurements of the run on the copy. original is the plan for the original.
@@ -199,19 +201,25 @@ func (r *result) text(to io.Writer) error {
 	}
 	fmt.Fprintf(&b, "\nREHEARSAL %s: %s -> %s by %s on a copy: %s\n", word, r.From, r.To, r.Strategy, r.Why)
 	fmt.Fprintf(&b, "not rehearsed: %s that the copy cannot have, which are listed first, with what follows\n", cluster.Count(len(r.Copy.Lacks), "thing"))
+	if r.Back != nil {
+		if err := r.Back.text(&b); err != nil {
+			return err
+		}
+	}
 	for _, what := range r.Uncovered {
 		fmt.Fprintf(&b, "not covered: %s\n", printable.Line(what))
 	}
 	if r.Passed {
 		fmt.Fprintf(&b, "time for the original: %s at the pace of the copy (the plan says %s)\n", view.About(time.Duration(r.Learnt)), view.About(time.Duration(r.Planned)))
 	}
-	if r.Migration == "" {
-		_, err := io.WriteString(to, b.String())
-		return err
+	if r.Migration != "" {
+		fmt.Fprintf(&b, "`theseus report %s -o report.html` makes the page of the run; the scratch cluster keeps the network that the run left\n", r.Migration)
 	}
-	fmt.Fprintf(&b, "`theseus report %s -o report.html` makes the page of the run; the scratch cluster keeps the network that the run left\n\n", r.Migration)
-	if err := rehearsal.CoverageText(&b, r.Coverage); err != nil {
-		return err
+	if len(r.Coverage) > 0 {
+		b.WriteString("\n")
+		if err := rehearsal.CoverageText(&b, r.Coverage); err != nil {
+			return err
+		}
 	}
 	_, err := io.WriteString(to, b.String())
 	return err

@@ -120,3 +120,30 @@ func TestAfter(t *testing.T) {
 		}
 	}
 }
+
+// TestTurn: a change is rolled back when half of the steps before its point of no return are done, or half of all if it has none; one with
+// too few steps is not.
+func TestTurn(t *testing.T) {
+	for _, c := range []struct{ steps, noReturn, want int }{{27, 20, 10}, {27, -1, 13}, {3, 1, 0}, {1, -1, 0}, {4, 2, 1}} {
+		p := &plan.Plan{Steps: make([]step.Step, c.steps)}
+		if c.noReturn >= 0 {
+			p.Steps[c.noReturn].NoReturn = true
+		}
+		if got := turn(p); got != c.want {
+			t.Errorf("%+v: after %d steps", c, got)
+		}
+	}
+}
+
+// TestBackText: the way back is a line of the result.
+func TestBackText(t *testing.T) {
+	var out strings.Builder
+	r := &result{From: "flannel", To: "calico", Strategy: "adopt", Passed: true, Covered: true, Why: "Nothing was lost", Copy: &rehearsal.Copy{},
+		Back: &back{Migration: "first", From: "Move pods of node-1", Done: 10, Steps: 27, Passed: true, Why: "Rolled back; nothing was lost"}}
+	if err := r.text(&out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "rolled back from its middle, after step 10 of 27 (Move pods of node-1): Rolled back; nothing was lost; `theseus report first` shows that run\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("%s", out.String())
+	}
+}
