@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -23,33 +24,48 @@ import (
 // back is what rolling the change back from its middle showed.
 type back struct {
 	Migration string `json:"migration"`
-	// From is the title of the last step before the rollback, the Done-th of all Steps.
+	// From is the title of the last step that was done before the rollback, the Done-th of all Steps.
 	From   string `json:"from"`
 	Done   int    `json:"done"`
 	Steps  int    `json:"steps"`
 	Passed bool   `json:"passed"`
 	Why    string `json:"why"`
+
+	// asked says that the run was rolled back, and because it was asked to.
+	asked   bool
+	records []engine.Record
 }
 
-// turn is how many steps of a plan are done before it is rolled back: half of those before the point of no return.
+// turn is how many steps of a plan are done before it is rolled back: until the wave with which half of the waves before the point of no
+// return are done. It is 0 if there is no wave before, or nothing between it and the point of no return.
 func turn(p *plan.Plan) int {
 	before := len(p.Steps)
+	last := map[string]int{} // by wave, how many steps are done when it is
+	var waves []string
 	for i := range p.Steps {
 		if p.Steps[i].NoReturn {
 			before = i
 			break
 		}
+		if wave := p.Steps[i].Wave; wave != "" {
+			if last[wave] == 0 {
+				waves = append(waves, wave)
+			}
+			last[wave] = i + 1
+		}
 	}
-	return before / 2
+	if len(waves) == 0 {
+		return 0
+	}
+	if n := last[waves[(len(waves)-1)/2]]; n < before {
+		return n
+	}
+	return 0
 }
 
-// thereAndBack runs a plan on the copy, and has it rolled back when its middle is reached. An error is of a run that did not end so;
-// the result is nil if the run did not begin.
-func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) (*back, error) {
-	n := turn(p)
-	if n == 0 {
-		return nil, nil
-	}
+// thereAndBack runs a plan on the copy, and has it rolled back after n steps. An error is of a run that did not end so; the result is nil
+// if the run did not begin.
+func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, n int) (*back, error) {
 	watching, stop := context.WithCancel(ctx)
 	asked := make(chan struct{})
 	go func() {
@@ -59,7 +75,7 @@ func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.
 	end := carryOut(ctx, a, client, p)
 	stop()
 	<-asked
-	b := &back{Migration: p.Name, From: p.Steps[n-1].Title, Done: n, Steps: len(p.Steps)}
+	b := &back{Migration: p.Name, Steps: len(p.Steps)}
 	dir, err := statedir.Of(p.Name)
 	if err == nil {
 		err = a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error { return b.judge(ctx, client, p, dir) })
@@ -71,15 +87,15 @@ func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.
 		return nil, err
 	case b.Passed:
 		return b, nil
-	case end == nil:
-		end = exit.Fail(exit.Failed, "rehearse it without: --once", "%s", b.Why)
+	case b.asked || end == nil:
+		end = exit.Fail(exit.Failed, "`theseus report "+p.Name+" -o report.html`, with the scratch cluster's --context, shows every path", "the rollback half way did not pass: %s", b.Why)
 	}
 	return b, end
 }
 
 // askBack asks for the rollback of a migration when a step is done. It ends with ctx.
 func askBack(ctx context.Context, client *kube.Client, name, step string) {
-	for outage.Sleep(ctx, time.Second/2) == nil {
+	for outage.Sleep(ctx, time.Second/5) == nil {
 		records, err := journal.NewCluster(client.Dynamic, name).Records(ctx)
 		if err != nil {
 			continue // not begun yet, or the API server is away
@@ -105,22 +121,40 @@ func (b *back) judge(ctx context.Context, client *kube.Client, p *plan.Plan, dir
 		return err
 	}
 	model := report.Build(input)
-	b.Why = model.Verdict.Title
+	b.records = input.Records
+	b.decide(p, state, &model)
+	return nil
+}
+
+// decide says whether a run was rolled back as it was asked to, without a loss over the limit, and measured.
+func (b *back) decide(p *plan.Plan, state engine.State, model *report.Model) {
+	for i := range p.Steps { // in the order of the plan: those that are undone were done
+		if at := state.Find(p.Steps[i].ID); at != nil && at.Done {
+			b.From, b.Done = p.Steps[i].Title, i+1
+		}
+	}
+	b.Why, b.asked = model.Verdict.Title, state.Phase == engine.PhaseRolledBack && state.Asked
 	switch {
 	case state.Phase == engine.PhaseDone:
-		b.Why = "the change was done before it could be rolled back from its middle: " + b.Why
-	case state.Phase != engine.PhaseRolledBack || !state.Asked:
+		b.Why = "the change was done before it could be rolled back: " + b.Why
+	case !b.asked:
 		if model.Verdict.Why != "" {
 			b.Why += ": " + model.Verdict.Why
 		}
-	default: // a loss makes the level worse
-		b.Passed = model.Verdict.Level == report.Stopped
+	case model.Totals.Sent == 0 || len(model.Verdict.Missing) > 0:
+		b.Why += "; not measured: " + strings.Join(model.Verdict.Missing, ", ")
+	case model.Totals.Restarts > 0: // the title has them
+	default:
+		b.Passed = model.Verdict.Level == report.Stopped // a loss over the limit makes it worse
 	}
-	return nil
 }
 
 // text is the way back in a line.
 func (b *back) text(to io.Writer) error {
-	_, err := fmt.Fprintf(to, "rolled back from its middle, after step %d of %d (%s): %s; `theseus report %s` shows that run\n", b.Done, b.Steps, printable.Line(b.From), printable.Line(b.Why), b.Migration)
+	what := "the rollback half way"
+	if b.asked {
+		what = fmt.Sprintf("rolled back after step %d of %d (%s)", b.Done, b.Steps, printable.Line(b.From))
+	}
+	_, err := fmt.Fprintf(to, "%s: %s; `theseus report %s` shows that run\n", what, printable.Line(b.Why), b.Migration)
 	return err
 }

@@ -60,7 +60,7 @@ func NewCommand(a *app.App) *cobra.Command {
 		Use:   "rehearse --from SNAPSHOT",
 		Short: "Run a change on a small copy of the cluster, on a scratch cluster",
 		Long: "Makes a small copy of the cluster of a snapshot on an empty scratch cluster (--context), runs the very change on the\n" +
-			"copy as theseus apply would, rolls it back from its middle, runs it again to its end, and reports: would it have\n" +
+			"copy as theseus apply would, rolls it back half way, runs it again to its end, and reports: would it have\n" +
 			"passed, what broke, how much of the original the copy covers, and how long the change of the original would take.\n" +
 			"The cluster of the snapshot is not contacted.\n\n" +
 			"The scratch cluster must have the same network as the original, and at least one node for each class of nodes:\n" +
@@ -86,7 +86,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	flags.StringSliceVar(&o.ignore, "ignore", nil, "KEY of a label or taint, or kernel or capacity: does not tell classes of nodes apart (repeatable)")
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the pods of the copy are ready")
 	flags.BoolVar(&o.keep, "keep", false, "leave the copy on the scratch cluster at the end")
-	flags.BoolVar(&o.once, "once", false, "run the change once to its end, without rolling it back from its middle before")
+	flags.BoolVar(&o.once, "once", false, "run the change once to its end, without rolling it back half way before")
 	flags.BoolVar(&o.dry, "dry-run", false, "print the copy, and change nothing")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask (required when the input is not a terminal)")
 	flags.StringVar(&o.change.Spec.Reflectors, "reflectors", "", "SELECTOR: make these nodes BGP route reflectors; a Calico selector such as has(reflector); none makes a full mesh")
@@ -280,7 +280,11 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	if err != nil {
 		return failed(err)
 	}
-	if err := s.Hook(ctx, made); err != nil {
+	late := made.Unanswered(names(unplaced))
+	if len(late) == 0 {
+		err = s.Hook(ctx, made)
+	}
+	if err != nil {
 		return failed(fmt.Errorf("the webhooks of the copy: %w", err))
 	}
 	p, checked, err := planning.Propose(ctx, a, nil, spec, planning.Flags{})
@@ -294,13 +298,22 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	r.From, r.To, r.Strategy = p.From(), p.To(), p.Strategy
 	r.Coverage = made.Covered(from.Side, copied, checks(checked), unplaced)
 	r.Uncovered = uncovered(made, unplaced, r.Coverage, from.plan, p)
-	if !o.once {
-		fmt.Fprintf(a.Err, "the change begins, and is rolled back from its middle\n")
-		if r.Back, err = thereAndBack(ctx, a, s.Client, p); err != nil {
+	if len(late) > 0 {
+		r.Uncovered = append(r.Uncovered, "webhooks: they are left out, since these find no node: "+strings.Join(late, ", "))
+	}
+	n := turn(p)
+	if o.once {
+		n = 0
+	}
+	if n == 0 {
+		r.Uncovered = append(r.Uncovered, "the way back: no run was rolled back")
+	} else {
+		fmt.Fprintf(a.Err, "the change begins, and is rolled back after step %d of %d\n", n, len(p.Steps))
+		if r.Back, err = thereAndBack(ctx, a, s.Client, p, n); err != nil {
 			return failed(err)
 		}
-		if _, err = s.Ready(ctx, made, o.wait); err != nil {
-			return failed(fmt.Errorf("after the rollback: %w", err))
+		if err := r.Back.still(unplaced, func() ([]string, error) { return s.Ready(ctx, made, o.wait) }); err != nil {
+			return failed(err)
 		}
 		if p, _, err = planning.Propose(ctx, a, nil, spec, planning.Flags{}); err != nil {
 			return failed(fmt.Errorf("after the rollback: %w", err))

@@ -69,7 +69,11 @@ func (r *result) judge(ctx context.Context, client *kube.Client, p, original *pl
 	r.Passed, r.Why = passed(&model)
 	r.Planned = original.Estimate
 	if model.Run.Outcome == report.Done {
-		r.Learnt = learnt(original, p, input.Records)
+		runs := [][]engine.Record{input.Records}
+		if r.Back != nil { // the images were on the nodes when the second run began
+			runs = [][]engine.Record{r.Back.records, input.Records}
+		}
+		r.Learnt = learnt(original, p, runs...)
 	}
 	return nil
 }
@@ -94,6 +98,9 @@ func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Cov
 	}
 	if len(unplaced) > 0 {
 		all = append(all, fmt.Sprintf("%s found no node: %s", cluster.Count(len(unplaced), "workload"), strings.Join(names(unplaced), ", ")))
+	}
+	if len(made.Unasked) > 0 {
+		all = append(all, "webhooks that must answer are not in the copy: "+strings.Join(made.Unasked, ", "))
 	}
 	for _, area := range coverage {
 		if area.Area == "settings" && area.Alike < area.All {
@@ -129,32 +136,54 @@ func names(lines []string) (all []string) {
 	return all
 }
 
-// after judges how ready the copy's workloads are after the change: those that were not placed before need not be now.
-func (r *result) after(before, now []string, err error) {
+// unready says why the copy's workloads are less ready than before; "" if they are not. Those that were not placed before need not be now.
+func unready(before, now []string, err error) string {
 	lost := slices.DeleteFunc(names(now), func(name string) bool { return slices.Contains(names(before), name) })
 	switch {
 	case err != nil:
-		r.Passed, r.Why = false, "after the change: "+exit.OneLine(err.Error())
+		return exit.OneLine(err.Error())
 	case len(lost) > 0:
-		r.Passed, r.Why = false, "after the change these find no node: "+strings.Join(lost, ", ")
+		return "these find no node: " + strings.Join(lost, ", ")
+	}
+	return ""
+}
+
+// after judges how ready the copy's workloads are after the change.
+func (r *result) after(before, now []string, err error) {
+	if why := unready(before, now, err); why != "" {
+		r.Passed, r.Why = false, "after the change: "+why
 	}
 }
 
-// learnt is how long the original's plan takes, if its steps differ from their estimates as those of the copy's did.
-func learnt(original, copied *plan.Plan, records []engine.Record) step.Duration {
+// still demands that the copy's workloads are ready after the rollback, too.
+func (b *back) still(before []string, ready func() ([]string, error)) error {
+	now, err := ready()
+	if why := unready(before, now, err); why != "" {
+		b.Passed, b.Why = false, "after the rollback: "+why
+		return exit.Fail(exit.Failed, "kubectl describe pods says why", "%s", b.Why)
+	}
+	return nil
+}
+
+// learnt is how long the original's plan takes, if its steps differ from their estimates as those of the copy's did. Of each step, the
+// first run in which it was done counts.
+func learnt(original, copied *plan.Plan, runs ...[]engine.Record) step.Duration {
 	steps := map[string]*step.Step{}
 	for i := range copied.Steps {
 		steps[copied.Steps[i].ID] = &copied.Steps[i]
 	}
 	var pace estimate.Pace
-	var since time.Time
-	for _, record := range records {
-		switch record.Event {
-		case engine.StepBegan:
-			since = record.At
-		case engine.StepDone:
-			if done := steps[record.Step]; done != nil && !since.IsZero() {
-				pace.Learn(done, record.At.Sub(since))
+	for _, records := range runs {
+		var since time.Time
+		for _, record := range records {
+			switch record.Event {
+			case engine.StepBegan:
+				since = record.At
+			case engine.StepDone:
+				if done := steps[record.Step]; done != nil && !since.IsZero() {
+					pace.Learn(done, record.At.Sub(since))
+					delete(steps, record.Step)
+				}
 			}
 		}
 	}

@@ -121,17 +121,77 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// TestTurn: a change is rolled back when half of the steps before its point of no return are done, or half of all if it has none; one with
-// too few steps is not.
+// TestTurn: a change is rolled back when half of the waves before its point of no return are done; one without such a wave is not.
 func TestTurn(t *testing.T) {
-	for _, c := range []struct{ steps, noReturn, want int }{{27, 20, 10}, {27, -1, 13}, {3, 1, 0}, {1, -1, 0}, {4, 2, 1}} {
-		p := &plan.Plan{Steps: make([]step.Step, c.steps)}
-		if c.noReturn >= 0 {
-			p.Steps[c.noReturn].NoReturn = true
+	for _, c := range []struct {
+		waves string // a step each: - is in no wave, ! is the point of no return
+		want  int
+		why   string
+	}{
+		{"---11-22-33--!-", 8, "three waves: with the second"},
+		{"--11-22-!33", 4, "waves after the point of no return do not count"},
+		{"-1-", 2, "one wave, and no point of no return"},
+		{"-1!-", 0, "nothing between the wave and the point of no return"},
+		{"---!1", 0, "no wave before"},
+		{"", 0, "no steps"},
+	} {
+		p := &plan.Plan{}
+		for _, one := range c.waves {
+			switch one {
+			case '-':
+				p.Steps = append(p.Steps, step.Step{})
+			case '!':
+				p.Steps = append(p.Steps, step.Step{NoReturn: true})
+			default:
+				p.Steps = append(p.Steps, step.Step{Wave: string(one)})
+			}
 		}
 		if got := turn(p); got != c.want {
-			t.Errorf("%+v: after %d steps", c, got)
+			t.Errorf("%s: after %d steps, want %d", c.why, got, c.want)
 		}
+	}
+}
+
+// TestDecide: only a rollback that was asked for, that lost no more than the change allows, and that was measured, passes.
+func TestDecide(t *testing.T) {
+	p := &plan.Plan{Steps: []step.Step{{ID: "a", Title: "A"}, {ID: "b", Title: "B"}, {ID: "c", Title: "C"}}}
+	steps := []engine.StepState{{ID: "a", Done: true, Undone: true}, {ID: "b", Done: true, Undone: true}, {ID: "c", Undone: true}}
+	model := func(level report.Level, sent int64, restarts int, missing ...string) *report.Model {
+		return &report.Model{Verdict: report.Verdict{Level: level, Title: "title", Why: "why", Missing: missing}, Totals: report.Totals{Sent: sent, Restarts: restarts}}
+	}
+	for name, c := range map[string]struct {
+		state  engine.State
+		model  *report.Model
+		passed bool
+		why    string
+	}{
+		"asked":        {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Stopped, 1, 0), true, "title"},
+		"failed":       {engine.State{Phase: engine.PhaseRolledBack}, model(report.Stopped, 1, 0), false, "title: why"},
+		"lost":         {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Bad, 1, 0), false, "title"},
+		"not measured": {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Stopped, 1, 0, "node-1"), false, "title; not measured: node-1"},
+		"nothing sent": {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Stopped, 0, 0), false, "title; not measured: "},
+		"restarts":     {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Stopped, 1, 2), false, "title"},
+		"stuck":        {engine.State{Phase: engine.PhaseNeedsPerson, Asked: true}, model(report.Bad, 1, 0), false, "title: why"},
+		"too late":     {engine.State{Phase: engine.PhaseDone}, model(report.Good, 1, 0), false, "the change was done before it could be rolled back: title"},
+	} {
+		c.state.Steps = steps
+		b := &back{Migration: "m", Steps: 3}
+		b.decide(p, c.state, c.model)
+		if b.Passed != c.passed || b.Why != c.why || b.Done != 2 || b.From != "B" {
+			t.Errorf("%s: %+v", name, b)
+		}
+	}
+}
+
+// TestStill: workloads that find no node after the rollback, and did before, are its fault.
+func TestStill(t *testing.T) {
+	b := &back{Passed: true}
+	now := []string{"Deployment shop/web: no node", "Deployment shop/db: no node"}
+	if err := b.still(now, func() ([]string, error) { return now, nil }); err != nil || !b.Passed {
+		t.Errorf("%v, %+v", err, b)
+	}
+	if err := b.still(now[:1], func() ([]string, error) { return now, nil }); err == nil || b.Passed || b.Why != "after the rollback: these find no node: Deployment shop/db" {
+		t.Errorf("%v, %+v", err, b)
 	}
 }
 
@@ -139,11 +199,11 @@ func TestTurn(t *testing.T) {
 func TestBackText(t *testing.T) {
 	var out strings.Builder
 	r := &result{From: "flannel", To: "calico", Strategy: "adopt", Passed: true, Covered: true, Why: "Nothing was lost", Copy: &rehearsal.Copy{},
-		Back: &back{Migration: "first", From: "Move pods of node-1", Done: 10, Steps: 27, Passed: true, Why: "Rolled back; nothing was lost"}}
+		Back: &back{Migration: "first", From: "Move pods of node-1", Done: 10, Steps: 27, Passed: true, Why: "Rolled back; nothing was lost", asked: true}}
 	if err := r.text(&out); err != nil {
 		t.Fatal(err)
 	}
-	if want := "rolled back from its middle, after step 10 of 27 (Move pods of node-1): Rolled back; nothing was lost; `theseus report first` shows that run\n"; !strings.Contains(out.String(), want) {
+	if want := "rolled back after step 10 of 27 (Move pods of node-1): Rolled back; nothing was lost; `theseus report first` shows that run\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("%s", out.String())
 	}
 }

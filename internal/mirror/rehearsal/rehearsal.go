@@ -64,16 +64,26 @@ type Copy struct {
 	Budgets   []Budget                     `json:"budgets,omitempty"`
 	// Lacks say what the copy cannot have.
 	Lacks []Lack `json:"lacks"`
+	// Unasked are webhooks that must answer, and that the copy lacks.
+	Unasked []string `json:"unasked,omitempty"`
 	// Left are objects of users that are not in the copy.
 	Left []Left `json:"left,omitempty"`
 	// Pods is how many pods the copy has at least, without those of DaemonSets.
 	Pods int `json:"pods"`
 	// Share is how many nodes the copy has for one of the original's, at most 1.
 	Share float64 `json:"share"`
+
+	// answering are the workloads whose pods answer for webhooks.
+	answering map[string]bool
 }
 
 // All are the objects and the webhook configurations.
 func (c *Copy) All() []*unstructured.Unstructured { return slices.Concat(c.Objects, c.Webhooks) }
+
+// Unanswered are those of these workloads, such as Deployment shop/web, whose pods answer for webhooks of the copy.
+func (c *Copy) Unanswered(workloads []string) []string {
+	return slices.DeleteFunc(slices.Clone(workloads), func(name string) bool { return !c.answering[name] })
+}
 
 // Workload is a workload of users, with its pods in the original and in the copy. DaemonSets have one on every node that they select.
 type Workload struct {
@@ -268,7 +278,7 @@ func name(object *unstructured.Unstructured) string {
 // Make decides on the copy. ours are the networks of the original, theirs those of the scratch cluster.
 func Make(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation, options Options) (*Copy, error) {
 	m := &maker{
-		Copy: &Copy{Of: Mark(original.UID)}, original: original, scratch: scratch, networks: ours, system: slices.Concat(ours, theirs), options: options,
+		Copy: &Copy{Of: Mark(original.UID), answering: map[string]bool{}}, original: original, scratch: scratch, networks: ours, system: slices.Concat(ours, theirs), options: options,
 		contents: map[contentKey]map[string]bool{}, answers: map[service][]intstr.IntOrString{}, serving: map[string]bool{}, users: map[string]bool{corev1.NamespaceDefault: true}, classOf: map[string]string{}, notes: notes{evicting: map[string]bool{}},
 	}
 	if err := m.classes(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +37,7 @@ func read(t *testing.T, name string) *cluster.Snapshot {
 		t.Fatal(err)
 	}
 	s := cnitest.Snapshot(t, cnitest.Documents(t, data))
-	for _, resource := range needed() {
+	for _, resource := range slices.AppendSeq(needed(), maps.Values(hookKinds())) {
 		s.Sources = append(s.Sources, cluster.Source{Resource: resource, From: "test"})
 	}
 	cluster.Trim(s)
@@ -448,4 +450,61 @@ func TestOrder(t *testing.T) {
 // certified is a certificate whose only content is the names that it would be for.
 func certified(names []string) (Certificate, error) {
 	return Certificate{Authority: []byte("authority of " + strings.Join(names, ",")), Serving: []byte("certificate of " + strings.Join(names, ","))}, nil
+}
+
+// TestWebhooksLeft: webhooks that the copy cannot have are named, and those that must answer are told as not rehearsed.
+func TestWebhooksLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(original, scratch *cluster.Snapshot)
+		kept    int
+		unasked string
+		why     string
+	}{
+		"as it is": {func(*cluster.Snapshot, *cluster.Snapshot) {}, 1, "outside.example.com system.example.com", "it is outside of the cluster"},
+		"name taken": {func(original, scratch *cluster.Snapshot) {
+			scratch.Other = append(scratch.Other, original.OtherOf("admissionregistration.k8s.io", "ValidatingWebhookConfiguration")...)
+		}, 0, "shop.example.com outside.example.com system.example.com", "the scratch cluster has a configuration of this name"},
+		"no pods": {func(original, _ *cluster.Snapshot) {
+			original.Deployments = slices.DeleteFunc(original.Deployments, func(d appsv1.Deployment) bool { return d.Namespace == "shop" && d.Name == "web" })
+		}, 0, "outside.example.com system.example.com shop.example.com", "the copy has no pods behind port 443 of its Service shop/web"},
+		"scope": {func(original, scratch *cluster.Snapshot) {
+			for i := range original.Other {
+				if hooks, found, _ := unstructured.NestedSlice(original.Other[i].Object, "webhooks"); found {
+					hooks[0].(map[string]any)["namespaceSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": "policy", "operator": "DoesNotExist"}}}
+					original.Other[i].Object["webhooks"] = hooks
+				}
+			}
+			system := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}
+			scratch.Namespaces = append(scratch.Namespaces, system)
+			system.Labels = map[string]string{"policy": "ignore"}
+			original.Namespaces = append(original.Namespaces, system)
+		}, 0, "shop.example.com outside.example.com system.example.com", "its namespaceSelector reads labels of the namespace kube-system, which the scratch cluster's has not"},
+		"not read": {func(original, _ *cluster.Snapshot) {
+			original.Sources = slices.DeleteFunc(original.Sources, func(s cluster.Source) bool { return s.Resource == "mutatingwebhookconfigurations" })
+		}, 1, "those of MutatingWebhookConfigurations (not in the input) outside.example.com system.example.com", ""},
+	} {
+		original, scratch := read(t, "odd.yaml"), read(t, "scratch.yaml")
+		c.change(original, scratch)
+		made, err := Make(original, scratch, nil, nil, Options{Certify: certified})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		said := c.why == "" || slices.ContainsFunc(made.Left, func(l Left) bool {
+			return strings.HasPrefix(l.Object, "ValidatingWebhookConfiguration guard: ") && l.Why == c.why
+		})
+		if len(made.Webhooks) != c.kept || strings.Join(made.Unasked, " ") != c.unasked || !said {
+			t.Errorf("%s: %d kept, unasked %q, left %v", name, len(made.Webhooks), made.Unasked, made.Left)
+		}
+		if secret := slices.ContainsFunc(made.Objects, func(o *unstructured.Unstructured) bool { return o.GetName() == servingSecret }); secret != (c.kept > 0) {
+			t.Errorf("%s: the Secret of the stand-ins: %v", name, secret)
+		}
+	}
+	made, err := Make(read(t, "odd.yaml"), read(t, "scratch.yaml"), nil, nil, Options{Certify: certified})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if late := made.Unanswered([]string{"Deployment shop/web", "StatefulSet shop/db"}); !slices.Equal(late, []string{"Deployment shop/web"}) {
+		t.Errorf("%q answer for webhooks", late)
+	}
 }

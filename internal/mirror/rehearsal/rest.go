@@ -235,7 +235,8 @@ func (m *maker) lacks() {
 	}
 	say(balanced > 0, fmt.Sprintf("the load balancers of %s", cluster.Count(balanced, "Service")), "they become NodePort, without the ranges of clients that they allow; traffic from outside is not rehearsed")
 	say(external > 0, cluster.Count(external, "external IP"), "they are left out: they are addresses of the original's surroundings")
-	say(len(m.Webhooks) > 0, "the decisions of "+m.hooks(), "stand-ins allow everything at once: what a webhook would refuse, change or delay is not rehearsed; that the API server reaches it is")
+	say(len(m.Webhooks) > 0, "the decisions of "+m.hooks(), "stand-ins allow everything at once: what a webhook would refuse, change or delay is not rehearsed")
+	say(len(m.Unasked) > 0, "webhooks that must answer: "+few(m.Unasked), "they are not in the copy: a request that they refuse, or that waits for them, is not rehearsed")
 	say(true, "ResourceQuotas, LimitRanges and autoscalers", "a snapshot does not have them; a pod that they would refuse or add is not rehearsed")
 	say(m.notes.volumes > 0, cluster.Count(m.notes.volumes, "volume"), "claims, host folders and claim templates are left out: pods that wait for a volume to move are not rehearsed")
 	say(m.notes.execProbes > 0, cluster.Count(m.notes.execProbes, "probe")+" by a command", "stand-ins have no such command: these containers are ready at once")

@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -31,57 +33,83 @@ type Certificate struct {
 // service names a Service whose pods answer admission reviews.
 type service struct{ namespace, name string }
 
+// hookKinds are the kinds of webhook configurations, each with its resource.
+func hookKinds() map[string]string {
+	return map[string]string{"ValidatingWebhookConfiguration": "validatingwebhookconfigurations", "MutatingWebhookConfiguration": "mutatingwebhookconfigurations"}
+}
+
 // webhooks copies the webhook configurations, with the webhooks whose Services are in the copy. It comes before the workloads: their
-// stand-ins answer. The authority is entered later, by certify.
+// stand-ins answer. What depends on the pods is entered later, by certify.
 func (m *maker) webhooks() {
-	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
+	for _, kind := range slices.Sorted(maps.Keys(hookKinds())) {
+		if ok, why := m.original.Has(hookKinds()[kind]); !ok {
+			m.Unasked = append(m.Unasked, fmt.Sprintf("those of %ss (%s)", kind, why))
+		}
 		for _, object := range m.original.OtherOf("admissionregistration.k8s.io", kind) {
 			configured, _, err := unstructured.NestedSlice(object.Object, "webhooks")
 			if err != nil {
+				m.Unasked = append(m.Unasked, object.GetName())
 				m.leave(kind, "", object.GetName(), "it cannot be read")
 				continue
 			}
+			taken := m.has(kind, object.GetName())
 			var kept []any
 			for _, one := range configured {
 				hook, _ := one.(map[string]any)
-				if why := m.answered(hook); why != "" {
-					name, _, _ := unstructured.NestedString(hook, "name")
-					m.leave(kind, "", object.GetName()+": "+name, why)
+				why := "the scratch cluster has a configuration of this name"
+				if !taken {
+					why = m.answered(hook)
+				}
+				if why != "" {
+					m.unasked(kind, object.GetName(), hook, why)
 					continue
 				}
 				kept = append(kept, hook)
 			}
-			switch {
-			case len(kept) == 0:
-				continue
-			case m.has(kind, object.GetName()):
-				m.leave(kind, "", object.GetName(), "the scratch cluster has one of this name")
-				continue
+			if len(kept) > 0 {
+				clean := m.clean(&object)
+				clean.Object["webhooks"] = kept
+				m.Webhooks = append(m.Webhooks, clean)
 			}
-			clean := m.clean(&object)
-			clean.Object["webhooks"] = kept
-			m.Webhooks = append(m.Webhooks, clean)
 		}
 	}
 }
 
-// answered notes the Service of a webhook; why says why the copy cannot have the webhook.
-func (m *maker) answered(hook map[string]any) (why string) {
-	namespace, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "namespace")
-	name, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "name")
+// unasked notes a webhook that is not in the copy.
+func (m *maker) unasked(kind, configuration string, hook map[string]any, why string) {
+	name, _, _ := unstructured.NestedString(hook, "name")
+	m.leave(kind, "", configuration+": "+name, why)
+	if policy, _, _ := unstructured.NestedString(hook, "failurePolicy"); policy != "Ignore" {
+		m.Unasked = append(m.Unasked, name)
+	}
+}
+
+// serviceOf is the Service of a webhook, with the port; the name is "" for a webhook outside of the cluster.
+func serviceOf(hook map[string]any) (of service, port int64) {
+	of.namespace, _, _ = unstructured.NestedString(hook, "clientConfig", "service", "namespace")
+	of.name, _, _ = unstructured.NestedString(hook, "clientConfig", "service", "name")
 	port, found, _ := unstructured.NestedInt64(hook, "clientConfig", "service", "port")
 	if !found {
 		port = 443 // as Kubernetes has it
 	}
+	return of, port
+}
+
+// answered notes the Service of a webhook; why says why the copy cannot have the webhook.
+func (m *maker) answered(hook map[string]any) (why string) {
+	of, port := serviceOf(hook)
 	switch {
-	case name == "":
+	case of.name == "":
 		return "it is outside of the cluster"
-	case !m.copied(namespace):
-		return fmt.Sprintf("its Service %s/%s is not copied", namespace, name)
+	case !m.copied(of.namespace):
+		return fmt.Sprintf("its Service %s/%s is not copied", of.namespace, of.name)
+	}
+	if namespace := m.scopeDiffers(hook); namespace != "" {
+		return fmt.Sprintf("its namespaceSelector reads labels of the namespace %s, which the scratch cluster's has not", namespace)
 	}
 	for i := range m.original.Services {
 		one := &m.original.Services[i]
-		if one.Namespace != namespace || one.Name != name {
+		if one.Namespace != of.namespace || one.Name != of.name {
 			continue
 		}
 		for _, listed := range one.Spec.Ports {
@@ -90,13 +118,46 @@ func (m *maker) answered(hook map[string]any) (why string) {
 				if target == (intstr.IntOrString{}) {
 					target = intstr.FromInt32(listed.Port)
 				}
-				of := service{namespace, name}
 				m.answers[of] = append(m.answers[of], target)
 				return ""
 			}
 		}
 	}
-	return fmt.Sprintf("no pods are behind port %d of its Service %s/%s", port, namespace, name)
+	return noPods(of, port)
+}
+
+func noPods(of service, port int64) string {
+	return fmt.Sprintf("the copy has no pods behind port %d of its Service %s/%s", port, of.namespace, of.name)
+}
+
+// scopeDiffers is a namespace that is not copied, and that a webhook's namespaceSelector selects in one of the clusters only; "" if there
+// is none.
+func (m *maker) scopeDiffers(hook map[string]any) string {
+	fields, _, _ := unstructured.NestedMap(hook, "namespaceSelector")
+	var selector metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &selector); err != nil {
+		return corev1.NamespaceDefault // it cannot be compared
+	}
+	selects, err := metav1.LabelSelectorAsSelector(&selector)
+	if err != nil {
+		return corev1.NamespaceDefault
+	}
+	theirs := map[string]labels.Set{}
+	for i := range m.scratch.Namespaces {
+		theirs[m.scratch.Namespaces[i].Name] = m.scratch.Namespaces[i].Labels
+	}
+	for i := range m.original.Namespaces {
+		one := &m.original.Namespaces[i]
+		if labels, both := theirs[one.Name]; both && (one.Name == corev1.NamespaceDefault || !m.copied(one.Name)) && selects.Matches(labelsOf(one.Name, one.Labels)) != selects.Matches(labelsOf(one.Name, labels)) {
+			return one.Name
+		}
+	}
+	return ""
+}
+
+// labelsOf are the labels of a namespace, with the name that the API server puts there.
+func labelsOf(namespace string, set labels.Set) labels.Set {
+	return labels.Merge(set, labels.Set{corev1.LabelMetadataName: namespace})
 }
 
 // has reports whether the scratch cluster has a webhook configuration of this name.
@@ -114,8 +175,8 @@ func (m *maker) admitting(namespace string, set map[string]string, spec *corev1.
 			continue
 		}
 		for _, target := range targets {
-			for j := range spec.Containers {
-				if number := portNumber(&spec.Containers[j], target); number != 0 {
+			for _, container := range slices.Concat(spec.Containers, spec.InitContainers) {
+				if number := portNumber(&container, target); number != 0 {
 					ports[number] = true
 				}
 			}
@@ -137,14 +198,41 @@ func portNumber(container *corev1.Container, port intstr.IntOrString) int32 {
 	return 0
 }
 
-// certify gives the stand-ins for webhooks a certificate for the names of their Services, and has the API server trust it.
+// certify leaves webhooks out that no pods of the copy answer for. It gives the stand-ins for the others a certificate for the names of
+// their Services, and has the API server trust it.
 func (m *maker) certify() error {
-	if len(m.Webhooks) == 0 {
-		return nil
+	behind := map[service]bool{}
+	for i := range m.original.Services {
+		one := &m.original.Services[i]
+		of := service{one.Namespace, one.Name}
+		if len(m.answers[of]) == 0 {
+			continue
+		}
+		for _, pods := range m.pods {
+			if pods.namespace == of.namespace && (pods.copy > 0 || pods.daemon) && labels.SelectorFromSet(one.Spec.Selector).Matches(labels.Set(pods.labels)) {
+				behind[of], m.answering[pods.workload] = true, true
+			}
+		}
 	}
+	m.Webhooks = slices.DeleteFunc(m.Webhooks, func(object *unstructured.Unstructured) bool {
+		hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+		hooks = slices.DeleteFunc(hooks, func(one any) bool {
+			hook, _ := one.(map[string]any)
+			of, port := serviceOf(hook)
+			if !behind[of] {
+				m.unasked(object.GetKind(), object.GetName(), hook, noPods(of, port))
+			}
+			return !behind[of]
+		})
+		object.Object["webhooks"] = hooks
+		return len(hooks) == 0
+	})
 	var names []string
-	for one := range m.answers {
+	for one := range behind {
 		names = append(names, one.name+"."+one.namespace+".svc")
+	}
+	if len(names) == 0 {
+		return nil
 	}
 	slices.Sort(names)
 	made, err := m.options.Certify(names)

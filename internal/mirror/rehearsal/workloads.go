@@ -23,6 +23,7 @@ import (
 
 // podOf is the pods of one workload.
 type podOf struct {
+	workload       string // such as Deployment shop/web
 	namespace      string
 	labels         map[string]string
 	spec           *corev1.PodSpec // the copy's
@@ -77,7 +78,7 @@ func (m *maker) workloads() error {
 		if one := m.original.DaemonSets[i].DeepCopy(); m.copied(one.Namespace) && one.DeletionTimestamp == nil {
 			m.Workloads = append(m.Workloads, Workload{"DaemonSet", one.Namespace, one.Name, one.Status.DesiredNumberScheduled, 0})
 			m.standIn(one.Namespace, one.Spec.Template.Labels, &one.Spec.Template.Spec)
-			m.pods = append(m.pods, podOf{one.Namespace, one.Spec.Template.Labels, &one.Spec.Template.Spec, one.Status.DesiredNumberScheduled, 0, true})
+			m.pods = append(m.pods, podOf{"DaemonSet " + one.Namespace + "/" + one.Name, one.Namespace, one.Spec.Template.Labels, &one.Spec.Template.Spec, one.Status.DesiredNumberScheduled, 0, true})
 			m.add(encode(one, appsv1.SchemeGroupVersion.WithKind("DaemonSet")))
 		}
 	}
@@ -102,7 +103,7 @@ func (m *maker) count(kind, namespace, name string, original int32, set map[stri
 	n := m.scaled(original)
 	m.Workloads = append(m.Workloads, Workload{kind, namespace, name, original, n})
 	m.standIn(namespace, set, spec)
-	m.pods = append(m.pods, podOf{namespace, set, spec, original, n, false})
+	m.pods = append(m.pods, podOf{kind + " " + namespace + "/" + name, namespace, set, spec, original, n, false})
 	m.Pods += int(n)
 }
 

@@ -98,7 +98,7 @@ func TestRehearse(t *testing.T) {
 	rigtest.Run(t, rig, "here", 2, []string{"add --yes"}, args...)
 
 	file := filepath.Join(rig.Dir, "rehearsal.json")
-	rigtest.Run(t, rig, "here", 0, []string{"rolled back from its middle, after step", "REHEARSAL PASSED: flannel", "policy verdicts", "the copy stays"}, append(args, "--yes", "--keep", "-o", file)...)
+	rigtest.Run(t, rig, "here", 0, []string{"rolled back after step", "REHEARSAL PASSED: flannel", "policy verdicts", "the copy stays"}, append(args, "--yes", "--keep", "-o", file)...)
 	if secret := kubectl(t, rig, nil, "-n", "odd", "get", "secret", "token", "-o", "jsonpath={.data.value}"); secret == "" || strings.Contains(secret, "dGhpcy1tdXN0") {
 		t.Errorf("the copy's secret: %q", secret)
 	}
