@@ -51,7 +51,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		if records, state, err = migrations.Standing(ctx, client, name); err != nil {
 			return err
 		}
-		holder, err = journal.HeldBy(ctx, run.Leases(client))
+		holder, err = journal.HeldUntil(ctx, run.Leases(client), state.End())
 		return err
 	})
 	if err != nil {

@@ -309,8 +309,8 @@ func (f *follower) written(ctx context.Context) bool {
 		return true
 	}
 	for begun, said := time.Now(), false; ; {
-		holder, err := journal.HeldBy(ctx, run.Leases(f.client))
-		if err == nil && (holder == nil || holder.Since.After(state.At)) { // that one runs something else
+		holder, err := journal.HeldUntil(ctx, run.Leases(f.client), state.At)
+		if err == nil && holder == nil {
 			return true
 		}
 		if holder != nil && !said {

@@ -86,6 +86,14 @@ type ActionState struct {
 // Over is true if the run has ended.
 func (s State) Over() bool { return s.Phase == PhaseDone || s.Phase == PhaseRolledBack }
 
+// End is when the run ended; zero before.
+func (s State) End() time.Time {
+	if !s.Over() {
+		return time.Time{}
+	}
+	return s.At
+}
+
 // Measures is true while the run stands between two steps, and measures changes that others make.
 func (s State) Measures() bool { return s.Phase == PhasePaused && s.Held == ResultMeasuring }
 

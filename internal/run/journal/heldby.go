@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"time"
 
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
@@ -14,4 +15,14 @@ func HeldBy(ctx context.Context, leases coordination.LeaseInterface) (*HeldError
 		return nil, err
 	}
 	return held(seen), nil
+}
+
+// HeldUntil is HeldBy for a migration that ended at a time, or has not ended if that is zero. A process that took the lock
+// after the end runs another migration, and is not returned.
+func HeldUntil(ctx context.Context, leases coordination.LeaseInterface, end time.Time) (*HeldError, error) {
+	holder, err := HeldBy(ctx, leases)
+	if holder != nil && !end.IsZero() && holder.Since.After(end) {
+		return nil, err
+	}
+	return holder, err
 }

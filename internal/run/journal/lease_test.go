@@ -288,6 +288,30 @@ func TestLeaseOfAKilledProcess(t *testing.T) {
 	}
 }
 
+// TestHeldUntil: the process that took the lock before a migration's end is the one that runs it, and a later one is not.
+func TestHeldUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		before := time.Now()
+		time.Sleep(time.Second)
+		lease, _ := acquire(t, l, "ann@one/1")
+		for name, test := range map[string]struct {
+			end  time.Time
+			held bool
+		}{"it has not ended": {time.Time{}, true}, "it ended before": {before, false}, "it ended since": {time.Now().Add(time.Second), true}} {
+			if holder, err := HeldUntil(t.Context(), l, test.end); (holder != nil) != test.held || err != nil {
+				t.Errorf("%s: held by %v, %v", name, holder, err)
+			}
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if holder, err := HeldUntil(t.Context(), l, time.Time{}); holder != nil || err != nil {
+			t.Errorf("released, and held by %v, %v", holder, err)
+		}
+	})
+}
+
 // TestLeaseOfAnOnlooker: who only looks is waited for, and is never taken for the process that runs a migration. Who can do without the
 // lock waits for no one, and is refused at once.
 func TestLeaseOfAnOnlooker(t *testing.T) {

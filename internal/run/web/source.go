@@ -178,16 +178,15 @@ func (s *Source) lock(ctx context.Context, state engine.State, migration *v1alph
 	if s.about.Final || time.Since(s.asked) < lockEvery {
 		return nil
 	}
-	holder, err := journal.HeldBy(ctx, run.Leases(s.Client))
+	holder, err := journal.HeldUntil(ctx, run.Leases(s.Client), state.End())
 	hidden := apierrors.IsForbidden(err) // who may not read it sees the rest
 	if err != nil && !hidden {
 		return err
 	}
-	next := state.Over() && holder != nil && holder.Since.After(state.At) // it runs another migration
-	s.asked, s.about.Held, s.about.Runner = time.Now(), hidden || holder != nil && !next, ""
+	s.asked, s.about.Held, s.about.Runner = time.Now(), hidden || holder != nil, ""
 	s.released = state.Over() && !s.about.Held
 	switch {
-	case holder != nil && !next:
+	case holder != nil:
 		s.about.Runner = holder.Error()
 	case state.Over():
 	case hidden:
