@@ -147,24 +147,29 @@ func (a *archive) readSet(ctx context.Context, set int64) (write int64, digest s
 	return write, digest, packed, nil
 }
 
-// save writes evidence, unless the last complete write has the same. Before its first write it reads what is there, and
-// adds it to the evidence. A *damagedError is about that; the evidence is written all the same.
+// addTo adds what is there to evidence, once: it does nothing after a load. With a *damagedError, it has added the write
+// before.
+func (a *archive) addTo(ctx context.Context, evidence *kube.Evidence) error {
+	if a.read {
+		return nil
+	}
+	before, err := a.load(ctx)
+	evidence.Merge(before) // empty if it cannot be read
+	return err
+}
+
+// save writes evidence, unless the last complete write has the same. Before its first write it adds what is there to the
+// evidence. A *damagedError is about that; the evidence is written all the same.
 func (a *archive) save(ctx context.Context, evidence *kube.Evidence) error {
+	added := a.addTo(ctx, evidence)
 	var damaged *damagedError
-	if !a.read {
-		before, err := a.load(ctx)
-		if err != nil && !errors.As(err, &damaged) {
-			return err
-		}
-		evidence.Merge(before)
+	if added != nil && !errors.As(added, &damaged) {
+		return added
 	}
 	if err := a.put(ctx, evidence.Document()); err != nil {
 		return err
 	}
-	if damaged != nil {
-		return damaged
-	}
-	return nil
+	return added
 }
 
 func (a *archive) put(ctx context.Context, collected kube.Collected) error {
@@ -317,8 +322,8 @@ type archiver struct {
 }
 
 // archiving writes evidence to the cluster once a minute, while it changes, and when it is stopped.
-func (r *Run) archiving(ctx context.Context, evidence *kube.Evidence) (stop func()) {
-	a := &archiver{archive: newArchive(r.Client.Dynamic, r.Plan.Name), evidence: evidence, say: r.View.Say}
+func (r *Run) archiving(ctx context.Context, archive *archive, evidence *kube.Evidence) (stop func()) {
+	a := &archiver{archive: archive, evidence: evidence, say: r.View.Say}
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -339,16 +344,17 @@ func (r *Run) archiving(ctx context.Context, evidence *kube.Evidence) (stop func
 	}
 }
 
-// resume adds the evidence of earlier processes of the run, which may have been on other machines: what is counted goes on from there. If it
-// cannot be read now, the first write adds it, and says why it could not.
-func (r *Run) resume(ctx context.Context, evidence *kube.Evidence, past []engine.Record) {
+// resume adds the evidence of earlier processes of the run, which may have been on other machines: its counts go on from there.
+// If it cannot be read now, the first write adds it, and says why it could not.
+func (r *Run) resume(ctx context.Context, archive *archive, evidence *kube.Evidence, past []engine.Record) {
 	if len(past) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, archiveCall)
 	defer cancel()
-	if before, err := newArchive(r.Client.Dynamic, r.Plan.Name).load(ctx); err == nil {
-		evidence.Merge(before)
+	var damaged *damagedError
+	if err := archive.addTo(ctx, evidence); errors.As(err, &damaged) {
+		r.View.Say("warning: " + err.Error())
 	}
 }
 

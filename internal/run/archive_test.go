@@ -287,11 +287,42 @@ func TestArchiving(t *testing.T) {
 	said := &listener{}
 	r := &Run{Client: &kube.Client{Dynamic: client}, Plan: &plan.Plan{Name: "m"}, View: said}
 	evidence := kube.NewEvidence(measured(1, "a/old>b"))
-	stop := r.archiving(t.Context(), evidence)
+	stop := r.archiving(t.Context(), newArchive(client, "m"), evidence)
 	evidence.Merge(measured(2, "a/old>b"))
 	stop()
 	if got := mustLoad(t, client); len(got.Results) != 1 || got.Results[0].Sent != 2 || said.Len() != 0 {
 		t.Errorf("%+v, said %q", got, said.String())
+	}
+}
+
+// TestResumeReadsOnce: the first write of a process that continues a run does not read the archive again, and a damaged one is
+// said once.
+func TestResumeReadsOnce(t *testing.T) {
+	client := archiveCluster(t)
+	mustSave(t, newArchive(client, "m"), measured(10, "a/x"))
+	one := &stored(t, client)[0]
+	one.SetAnnotations(nil)
+	if err := client.Tracker().Update(configMaps, one, v1alpha1.Namespace); err != nil {
+		t.Fatal(err)
+	}
+	said, reads := &listener{}, 0
+	client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		reads++
+		return false, nil, nil
+	})
+	r := &Run{Client: &kube.Client{Dynamic: client}, Plan: &plan.Plan{Name: "m"}, View: said}
+	archive, evidence := newArchive(client, "m"), kube.NewEvidence(measured(1, "a/old>b"))
+	r.resume(t.Context(), archive, evidence, []engine.Record{{Seq: 1}})
+	before := reads
+	if before == 0 || strings.Count(said.String(), "warning: the evidence in the cluster is damaged") != 1 {
+		t.Errorf("%d reads, said %q", before, said.String())
+	}
+	r.archiving(t.Context(), archive, evidence)()
+	if reads != before || strings.Count(said.String(), "damaged") != 1 {
+		t.Errorf("%d more reads, said %q", reads-before, said.String())
+	}
+	if got := mustLoad(t, client); len(got.Results) != 1 || got.Results[0].Sent != 1 {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -302,7 +333,7 @@ func TestResume(t *testing.T) {
 	r := &Run{Client: &kube.Client{Dynamic: client}, Plan: &plan.Plan{Name: "m"}}
 	for _, past := range [][]engine.Record{nil, {{Seq: 1}}} {
 		evidence := kube.NewEvidence(kube.Collected{})
-		r.resume(t.Context(), evidence, past)
+		r.resume(t.Context(), newArchive(client, "m"), evidence, past)
 		if got := evidence.Document(); len(got.Paths) != len(past) || len(past) > 0 && !cmp.Equal(got, want, cmpopts.EquateEmpty()) {
 			t.Errorf("after %d records: %+v", len(past), got)
 		}

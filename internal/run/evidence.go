@@ -98,8 +98,7 @@ func gather(ctx context.Context, actor *kube.Actor, migration, dir string, over 
 		return before, nil, err
 	}
 	evidence := kube.NewEvidence(before)
-	archived, unread := newArchive(actor.Dynamic, migration).load(ctx)
-	evidence.Merge(archived)
+	unread = newArchive(actor.Dynamic, migration).addTo(ctx, evidence)
 	if !over {
 		err = evidence.Collect(ctx, actor)
 	}

@@ -64,7 +64,9 @@ func (r *Run) observing(ctx context.Context, evidence *kube.Evidence) (stop func
 }
 
 // recall adds to the evidence what earlier processes kept in the cluster, and lets the gate count from their baseline.
-func (r *Run) recall(ctx context.Context, evidence *kube.Evidence, gate *kube.Gate, past []engine.Record) error {
+func (r *Run) recall(
+	ctx context.Context, archive *archive, evidence *kube.Evidence, gate *kube.Gate, past []engine.Record,
+) error {
 	state, err := engine.Replay(past)
 	if err != nil {
 		return err
@@ -74,13 +76,12 @@ func (r *Run) recall(ctx context.Context, evidence *kube.Evidence, gate *kube.Ga
 		return nil
 	}
 	err = r.patiently(ctx, func(ctx context.Context) error {
-		archived, err := newArchive(r.Client.Dynamic, r.Plan.Name).load(ctx)
+		err := archive.addTo(ctx, evidence)
 		var damaged *damagedError
 		if errors.As(err, &damaged) || apierrors.IsForbidden(err) {
 			r.View.Say("warning: " + err.Error())
 			err = nil
 		}
-		evidence.Merge(archived)
 		return err
 	})
 	if err != nil {
@@ -236,7 +237,7 @@ func (l *Looking) look(ctx context.Context, client *kube.Client, keeps bool) (ku
 		return before, err
 	}
 	evidence, archive := kube.NewEvidence(before), newArchive(client.Dynamic, l.Plan.Name)
-	archived, err := archive.load(ctx)
+	err = archive.addTo(ctx, evidence)
 	var damaged *damagedError
 	if errors.As(err, &damaged) || apierrors.IsForbidden(err) {
 		l.Say("warning: the evidence that is kept in the cluster is not complete: " + err.Error())
@@ -245,7 +246,6 @@ func (l *Looking) look(ctx context.Context, client *kube.Client, keeps bool) (ku
 	if err != nil {
 		return before, err
 	}
-	evidence.Merge(archived)
 	if over, err := ended(ctx, client, l.Plan); err != nil || over {
 		return evidence.Document(), err
 	}

@@ -117,13 +117,13 @@ func TestAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	next, gate := &Run{Client: client, Plan: p, Ended: true, View: &Lines{Out: &strings.Builder{}, Script: NewScript(p)}}, &kube.Gate{Since: []v1alpha1.ProbeReport{}}
-	if err := next.recall(t.Context(), kube.NewEvidence(kube.Collected{}), gate, past); err != nil || len(gate.Since) != 1 || gate.Since[0].Status.Seq != 7 || gate.Lacks != "" {
+	if err := next.recall(t.Context(), newArchive(client.Dynamic, next.Plan.Name), kube.NewEvidence(kube.Collected{}), gate, past); err != nil || len(gate.Since) != 1 || gate.Since[0].Status.Seq != 7 || gate.Lacks != "" {
 		t.Errorf("it counts from %+v, lacks %q, %v", gate.Since, gate.Lacks, err)
 	}
 	empty := &plan.Plan{Name: "other", Steps: p.Steps}
 	lacking := &kube.Gate{Since: []v1alpha1.ProbeReport{}}
 	next.Plan = empty
-	if err := next.recall(t.Context(), kube.NewEvidence(kube.Collected{}), lacking, past); err != nil || lacking.Lacks == "" {
+	if err := next.recall(t.Context(), newArchive(client.Dynamic, next.Plan.Name), kube.NewEvidence(kube.Collected{}), lacking, past); err != nil || lacking.Lacks == "" {
 		t.Errorf("without the counts of the baseline: %+v, %v", lacking, err)
 	}
 }

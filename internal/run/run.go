@@ -206,16 +206,16 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 			return engine.Outcome{}, err
 		}
 	}
-	evidence := r.evidence()
+	evidence, archive := r.evidence(), newArchive(r.Client.Dynamic, r.Plan.Name)
 	if r.Plan.Foreign() {
-		if err := r.recall(ctx, evidence, gate, past); err != nil {
+		if err := r.recall(ctx, archive, evidence, gate, past); err != nil {
 			return engine.Outcome{}, err
 		}
 	}
 	deps := engine.Deps{Actor: r.withPool(actor), Gate: gate}
 	if r.Plan.OnNodes() {
-		r.resume(ctx, evidence, past)
-		defer r.archiving(ctx, evidence)()
+		r.resume(ctx, archive, evidence, past)
+		defer r.archiving(ctx, archive, evidence)()
 		defer r.collect(ctx, actor, evidence)()
 	}
 	if r.Plan.Foreign() {
