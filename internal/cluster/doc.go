@@ -11,5 +11,5 @@
 //
 // Door: cluster, document, finding, kube, manifest, observe, outage, owner, selector, selector/nodes, whatif.
 // Hands: kube, outage.
-// Tests: clustertest.
+// Tests: clustertest, kube/kubetest.
 package cluster

@@ -15,11 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
@@ -31,16 +31,7 @@ func TestArchiveAPIServer(t *testing.T) {
 		t.Skip("NOT TESTED: evidence in a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"runs", "looks", "eve"}, Collects: true})
-	as := func(user string) *kube.Client {
-		t.Helper()
-		config := rest.CopyConfig(config)
-		config.BearerToken = user
-		client, err := kube.New(config, "test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
-	}
+	as := kubetest.Users(t, config)
 	admin := as("token")
 	if err := Prepare(t.Context(), admin); err != nil {
 		t.Fatal(err)

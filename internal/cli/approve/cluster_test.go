@@ -10,7 +10,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -20,6 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
@@ -38,16 +38,7 @@ func TestAPIServer(t *testing.T) {
 	}
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"ann", "eve"}})
-	as := func(user string) *kube.Client {
-		t.Helper()
-		config := rest.CopyConfig(config)
-		config.BearerToken = user
-		client, err := kube.New(config, "test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
-	}
+	as := kubetest.Users(t, config)
 	admin := as("token")
 	if err := run.Prepare(t.Context(), admin); err != nil {
 		t.Fatal(err)

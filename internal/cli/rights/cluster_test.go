@@ -12,13 +12,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run"
@@ -32,16 +32,7 @@ func TestAPIServer(t *testing.T) {
 		t.Skip("NOT TESTED: the role operate with a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"op"}})
-	as := func(user string) *kube.Client {
-		t.Helper()
-		config := rest.CopyConfig(config)
-		config.BearerToken = user
-		client, err := kube.New(config, "test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
-	}
+	as := kubetest.Users(t, config)
 	admin, op := as("token"), as("op")
 	if err := run.Prepare(t.Context(), admin); err != nil {
 		t.Fatal(err)

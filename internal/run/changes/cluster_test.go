@@ -19,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/run"
@@ -50,15 +50,7 @@ func TestAPIServer(t *testing.T) {
 	}
 	const account = "system:serviceaccount:theseus-system:theseus-controller"
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{account}})
-	as := func(token string) *kube.Client {
-		config := rest.CopyConfig(config)
-		config.BearerToken = token
-		client, err := kube.New(config, "test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
-	}
+	as := kubetest.Users(t, config)
 	r := &rig{T: t, admin: as("token"), snapshot: cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))}
 	if err := run.Prepare(t.Context(), r.admin); err != nil {
 		t.Fatal(err)

@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
@@ -35,7 +35,8 @@ func TestAPIServer(t *testing.T) {
 	}
 	const controls = "system:serviceaccount:theseus-system:theseus-controller"
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"ann", "bob", "eve", controls}, Collects: true})
-	admin := as(t, config, "token")
+	as := kubetest.Users(t, config)
+	admin := as("token")
 	if err := run.Prepare(t.Context(), admin); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestAPIServer(t *testing.T) {
 			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "eve"},
 			"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve"}}}})
 
-	c := &Controller{Client: as(t, config, controls), Holder: HolderPrefix + "test", Approvals: 1, Dir: t.TempDir(), Version: "v0", Out: os.Stderr,
+	c := &Controller{Client: as(controls), Holder: HolderPrefix + "test", Approvals: 1, Dir: t.TempDir(), Version: "v0", Out: os.Stderr,
 		plans: map[string]*loaded{}, again: map[string]*pause{}}
 	create(t, admin)
 
@@ -67,7 +68,7 @@ func TestAPIServer(t *testing.T) {
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonPolicyMissing)
 	apply(t, admin, manifest.ApprovalPolicy()...)
 	awaited(t, "the policy is in force", func() bool {
-		err := approve(t, as(t, config, "eve"), "probe", "eve")
+		err := approve(t, as("eve"), "probe", "eve")
 		if err == nil { // a new policy takes the API server a moment
 			if err := admin.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Delete(t.Context(), manifest.Approval("probe", "hash", "eve").GetName(),
 				metav1.DeleteOptions{}); err != nil {
@@ -86,13 +87,13 @@ func TestAPIServer(t *testing.T) {
 		{"ann", "ann", ""},
 		{controls, controls, "forbidden"},
 	} {
-		err := approve(t, as(t, config, test.user), "m", test.name)
+		err := approve(t, as(test.user), "m", test.name)
 		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s approves as %s: %v, want %q", test.user, test.name, err, test.says)
 		}
 	}
 	approvals := admin.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace)
-	for _, client := range []*kube.Client{admin, as(t, config, "eve")} {
+	for _, client := range []*kube.Client{admin, as("eve")} {
 		_, err := client.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Patch(t.Context(), manifest.Approval("m", "hash", "ann").GetName(),
 			types.MergePatchType, []byte(`{"spec":{"planHash":"other"}}`), metav1.PatchOptions{})
 		if err == nil || !strings.Contains(err.Error(), "the spec of an approval never changes") {
@@ -124,7 +125,7 @@ func TestAPIServer(t *testing.T) {
 	if err := Removable(t.Context(), c.Client); err != nil {
 		t.Error(err)
 	}
-	lacksRights(t, admin, c, as(t, config, "ann"))
+	lacksRights(t, admin, c, as("ann"))
 	pausesWhenTakenBack(t, admin)
 	unbind := manifest.ApprovalPolicy()[1]
 	if err := unstructured.SetNestedStringSlice(unbind.Object, []string{"Warn"}, "spec", "validationActions"); err != nil {
@@ -186,18 +187,6 @@ func keepsConditions(t *testing.T, admin *kube.Client) {
 	if m := read(t, admin); m.Status.Phase != "running" || len(m.Status.Conditions) != 5 {
 		t.Errorf("%+v", m.Status)
 	}
-}
-
-// as is a client with a user's token.
-func as(t *testing.T, config *rest.Config, token string) *kube.Client {
-	t.Helper()
-	config = rest.CopyConfig(config)
-	config.BearerToken = token
-	client, err := kube.New(config, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
 }
 
 func apply(t *testing.T, client *kube.Client, objects ...unstructured.Unstructured) {
