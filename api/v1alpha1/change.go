@@ -43,8 +43,8 @@ type ChangeSpec struct {
 	// MaxParallel is the number of nodes that are changed at the same time, from 1 to 64. 0 means a twentieth of the cluster's
 	// nodes, at least 4 and at most 64.
 	MaxParallel int `json:"maxParallel,omitempty"`
-	// DomainLabel is the label that names a node's failure domain; empty means topology.kubernetes.io/zone. If nodes are in
-	// several domains, a wave has nodes of one domain only.
+	// DomainLabel is the label that names a node's failure domain; empty means topology.kubernetes.io/zone. Nodes of
+	// different domains are never changed at the same time. Without Waves, each wave has nodes of one domain only.
 	DomainLabel string `json:"domainLabel,omitempty"`
 	// MaxGapMillis is the longest gap, in ms, that a gate tolerates on any path. 0 means the default.
 	MaxGapMillis int `json:"maxGapMillis,omitempty"`

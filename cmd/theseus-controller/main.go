@@ -152,8 +152,8 @@ func run(ctx context.Context, args []string) error {
 	registry := flags.String("image-registry", "", "`registry`, and folder in it, that has the images of Theseus' releases; empty: that of the release")
 	health := flags.String("health", net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortController)), "`address` that serves /healthz")
 	scraped := flags.String("metrics", "", "`address` that serves /metrics, without encryption and to everyone who reaches it; empty: none")
-	notified := flags.String("notify", "", "`URL`, or @FILE with the URL, that gets a CloudEvent when a run begins, pauses, fails or ends, and after each wave")
-	secretFile := flags.String("notify-secret-file", "", "`file` with the secret that signs these events")
+	notified := flags.String("notify", "", "`URL`, or @FILE with the URL, that "+notify.Gets)
+	secretFile := flags.String("notify-secret-file", "", "`file` with "+notify.Signs)
 	if err := parse(flags, args); err != nil {
 		return err
 	}

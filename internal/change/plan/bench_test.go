@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -156,6 +157,7 @@ func BenchmarkScale(b *testing.B) {
 				for b.Loop() {
 					p := mustMake(b, r)
 					b.ReportMetric(float64(len(p.Steps)), "steps")
+					b.ReportMetric(float64(strings.Count(plan.Runbook(p), "\n")), "runbook-lines")
 					b.ReportMetric(time.Duration(p.Estimate).Hours(), "estimated-h")
 				}
 				after, peak := used(b)

@@ -95,7 +95,10 @@ func onlyPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 	case err != nil:
 		return nil, err
 	case Text(old, "ipipMode") != "" && Text(old, "ipipMode") != "Never":
-		return nil, kind.Refuse("Calico's documentation has a procedure by hand: migrate from one IP pool to another (its objects are "+snapshot.CalicoResource("ippools")+" for kubectl)", "IPPool %s encapsulates by IPIP, which was never tried with two pools", old.GetName())
+		return nil, kind.Refuse(
+			"Calico's documentation has a procedure by hand: migrate from one IP pool to another (its objects are "+
+				snapshot.CalicoResource("ippools")+" for kubectl)",
+			"IPPool %s encapsulates by IPIP, which was never tried with two pools", old.GetName())
 	case Text(old, "namespaceSelector") != "":
 		return nil, kind.Refuse("take its namespaceSelector away first", "IPPool %s is for some namespaces alone", old.GetName())
 	}

@@ -74,7 +74,10 @@ func (r *relay) read() error {
 	case !r.in.Started():
 		return kind.Refuse("there is nothing to reflect", "BIRD does not run here")
 	case r.in.Guessed || len(r.snapshot.Calico("Node")) > 0:
-		return kind.Refuse("where Kubernetes is Calico's datastore, let calico-node run, which writes "+bgp.AnnotationAddress+" on Nodes; in etcd only calicoctl changes them", "the nodes' part in BGP is not kept in Kubernetes' Nodes, which is where it would be changed")
+		return kind.Refuse(
+			"where Kubernetes is Calico's datastore, let calico-node run, which writes "+bgp.AnnotationAddress+
+				" on Nodes; in etcd only calicoctl changes them",
+			"the nodes' part in BGP is not kept in Kubernetes' Nodes, which is where it would be changed")
 	case r.in.Speaks(true):
 		return kind.Refuse("change them by hand, and look with: theseus check --only bgp", "IPv6 routes, which cannot be retained yet")
 	}

@@ -48,7 +48,10 @@ func (c *Flags) Register(command *cobra.Command) {
 	flags.StringVar(&c.Spec.CNIVersion, "cni-version", "", "version of the new network; empty means the version that the manifest installs")
 	flags.StringVar(&c.Spec.Manifest, "manifest", "", "file with the manifests of the new network, as one would apply them to a new cluster")
 	flags.StringVar(&c.Spec.PodCIDR, "pod-cidr", "", "address range for recreated pods, separate from the present network's; adopted pods need none")
-	flags.StringVar(&c.Spec.Strategy, "strategy", "", "recreate (pods are recreated, node by node), adopt (pods keep running), surge (nodes are replaced), upgrade (another version of the same network) or mirror (a second cluster serves meanwhile); empty: adopt if pods can be adopted and no --pod-cidr is given, else recreate; adopt with --pod-cidr recreates the pods that cannot be adopted")
+	flags.StringVar(&c.Spec.Strategy, "strategy", "", "recreate (pods are recreated, node by node), adopt (pods keep running), "+
+		"surge (nodes are replaced), upgrade (another version of the same network) or mirror (a second cluster serves meanwhile); "+
+		"empty: adopt if pods can be adopted and no --pod-cidr is given, else recreate; "+
+		"adopt with --pod-cidr recreates the pods that cannot be adopted")
 	flags.StringVar(&c.Spec.Dataplane, "dataplane", "", "switch the network in place to this data plane, node by node: iptables or nftables")
 	flags.StringVar(&c.Spec.Pool, "pool", "", "CIDR: move Calico's pods to a new IPPool with this range, instead of the present one")
 	flags.StringVar(&c.Spec.Encapsulation, "encapsulation", "", "change the encapsulation of Calico's pod traffic between nodes: none, vxlan or vxlan-cross-subnet (VXLAN only between subnets)")
@@ -67,7 +70,9 @@ func (c *Flags) Register(command *cobra.Command) {
 func (c *Flags) RegisterMeasuring(command *cobra.Command) {
 	flags := command.Flags()
 	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
-	flags.StringArrayVar(&c.Spec.Outside, "outside", nil, "a server outside of the cluster, to which pods and nodes send probes: tcp:HOST:PORT (a handshake is an answer), udp:HOST:PORT (a name server on port 53, else an echo server) or dns:NAME (looked up through the cluster's DNS); repeatable; empty: the addresses of other nodes and of the API server")
+	flags.StringArrayVar(&c.Spec.Outside, "outside", nil, "a server outside of the cluster, to which pods and nodes send probes: "+
+		"tcp:HOST:PORT (a handshake is an answer), udp:HOST:PORT (a name server on port 53, else an echo server) "+
+		"or dns:NAME (looked up through the cluster's DNS); repeatable; empty: the addresses of other nodes and of the API server")
 	flags.IntVar(&c.Spec.OutsideRate, "outside-rate", 0, "probes per second from each node and each probe pod to each server outside (default "+strconv.Itoa(path.DefaultOutsideRate)+")")
 	c.agent.Register(flags)
 }

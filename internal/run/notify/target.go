@@ -41,6 +41,12 @@ type Event struct {
 	Data    any       `json:"data"`
 }
 
+// What the address and the secret of notifications are for, in help texts.
+const (
+	Gets  = "gets a CloudEvent by HTTP POST when the run begins, pauses, fails or ends, and after each wave"
+	Signs = "the secret that signs these events (HMAC-SHA256, Standard Webhooks)"
+)
+
 // Target is where events go.
 type Target struct {
 	url    *url.URL

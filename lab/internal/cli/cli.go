@@ -52,9 +52,11 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "theseus-lab",
-		Short:         "Real Kubernetes clusters in namespaces of one machine",
-		Long:          "theseus-lab runs a real Kubernetes (etcd, API server, kubelets, containerd, CNI) in namespaces of this machine.\nIt does not touch the host's network, and `down` removes everything.\n\nExit codes: 0 done; 1 error; 2 usage; exec, node exec and kubectl end with the code of their command.",
+		Use:   "theseus-lab",
+		Short: "Real Kubernetes clusters in namespaces of one machine",
+		Long: "theseus-lab runs a real Kubernetes (etcd, API server, kubelets, containerd, CNI) in namespaces of this machine.\n" +
+			"It does not touch the host's network, and `down` removes everything.\n\n" +
+			"Exit codes: 0 done; 1 error; 2 usage; exec, node exec and kubectl end with the code of their command.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
