@@ -53,8 +53,8 @@ type MigrationStatus struct {
 	Step  string `json:"step,omitempty"`
 	Done  int    `json:"done,omitempty"`
 	Total int    `json:"total,omitempty"`
-	// Held is why the run has paused between two steps until that is over by itself: outside-window or frozen; empty if a
-	// person or the cluster has paused it.
+	// Held is why the run has paused between two steps until that is over by itself: outside-window or frozen; or window-ended,
+	// at the end of a window of its plan, until a person continues it; empty if a person or the cluster has paused it.
 	Held string `json:"held,omitempty"`
 	// Pages is the number of the journal's pages.
 	Pages int `json:"pages,omitempty"`
@@ -109,7 +109,9 @@ const (
 	ReasonNotPaused = "NotPaused"
 	// Both Progressing and Paused have these until a window opens, or the freeze ends. Then the run continues by itself.
 	ReasonOutsideWindow = "OutsideWindow"
-	ReasonFrozen        = "Frozen"
+	// The run stands at the end of a window of its plan until a person continues it.
+	ReasonWindowEnded = "WindowEnded"
+	ReasonFrozen      = "Frozen"
 	// Both have this one while a guard measures what others change. `theseus guard stop` ends it.
 	ReasonMeasuring = "Measuring"
 	// Degraded is true because the run needs a person, or the preconditions of its start do not hold.

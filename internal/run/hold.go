@@ -2,9 +2,12 @@ package run
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/window"
@@ -45,6 +48,18 @@ func held(records []engine.Record) (waited bool) {
 	return waited
 }
 
+// stood says whether a run has stood between two steps since the last one was done, as before says of the records before r: at the
+// end of a window of the plan, or until a window of the Migration opens.
+func stood(before bool, r engine.Record) bool {
+	switch {
+	case r.Event == engine.StepDone:
+		return false
+	case r.Event == engine.Paused && (r.Result == engine.ResultWindowEnded || r.Result == engine.ResultOutsideWindow):
+		return true
+	}
+	return before
+}
+
 // measuring lets the step that awaits the end of changes of others begin when the user has said so.
 func (r *Run) measuring(_ context.Context, next *step.Step) (engine.Hold, error) {
 	if next.Awaits() && !r.Ended {
@@ -53,7 +68,9 @@ func (r *Run) measuring(_ context.Context, next *step.Step) (engine.Hold, error)
 	return engine.Hold{}, nil
 }
 
-// hold asks whether the next step may begin. Windows that are not valid let none begin.
+// hold asks whether the next step may begin: not while the cluster is frozen, or outside of the Migration's windows. If the Migration
+// has none, a run stops at the end of each window of its plan, until somebody continues it. Windows that are not valid let no step
+// begin.
 func (r *Run) hold(ctx context.Context, next *step.Step) (engine.Hold, error) {
 	freeze, err := journal.Freeze(ctx, r.Client.Dynamic)
 	if err != nil {
@@ -67,9 +84,15 @@ func (r *Run) hold(ctx context.Context, next *step.Step) (engine.Hold, error) {
 		}
 		windows = migration.Spec.Windows
 	}
-	hold, err := Held(windows, freeze, time.Now(), time.Duration(next.Estimate))
-	if err != nil {
+	hold, err := Held(windows, freeze, time.Now(), r.Plan.Takes(next))
+	switch {
+	case err != nil:
 		return engine.Hold{Result: engine.ResultOutsideWindow, Cause: err.Error()}, nil
+	case hold != engine.Hold{} || !next.Stop || len(windows) > 0 || r.stood:
+		return hold, nil
 	}
-	return hold, nil
+	legs := r.Plan.Legs()
+	window := slices.IndexFunc(legs, func(leg plan.Leg) bool { return r.Plan.Steps[leg.From].ID == next.ID })
+	return engine.Hold{Result: engine.ResultWindowEnded, Cause: fmt.Sprintf("window %d of %d of the plan ends here, with both networks joined; "+
+		"`theseus resume` checks the cluster and begins window %d", window, len(legs), window+1)}, nil
 }

@@ -17,6 +17,31 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// holding is a cluster with the Migration m and its windows, and with annotations of Theseus' namespace.
+func holding(t *testing.T, windows []v1alpha1.Window, annotations map[string]any) *kube.Client {
+	migration := &v1alpha1.Migration{Spec: v1alpha1.MigrationSpec{Windows: windows}}
+	migration.APIVersion, migration.Kind, migration.Name, migration.Namespace = v1alpha1.APIVersion, "Migration", "m", v1alpha1.Namespace
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(migration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	for _, object := range []struct {
+		of        schema.GroupVersionResource
+		namespace string
+		fields    map[string]any
+	}{
+		{schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}, v1alpha1.Namespace, fields},
+		{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", map[string]any{"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": v1alpha1.Namespace, "annotations": annotations}}},
+	} {
+		if err := client.Tracker().Create(object.of, &unstructured.Unstructured{Object: object.fields}, object.namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &kube.Client{Dynamic: client}
+}
+
 // TestHold: what a run reads before each step: the freeze of the cluster, and the windows of its Migration as they are then.
 func TestHold(t *testing.T) {
 	day := func(t time.Time) string { return t.UTC().Format("Mon") }
@@ -43,27 +68,7 @@ func TestHold(t *testing.T) {
 		{"no window is long enough", nil, []v1alpha1.Window{today}, false, 72 * time.Hour, engine.ResultOutsideWindow, "no window is long enough"},
 		{"an unknown zone", nil, []v1alpha1.Window{{From: "22:00", To: "05:00", TimeZone: "Mars"}}, false, 0, engine.ResultOutsideWindow, `unknown time zone "Mars"`},
 	} {
-		migration := &v1alpha1.Migration{Spec: v1alpha1.MigrationSpec{Windows: test.windows}}
-		migration.APIVersion, migration.Kind, migration.Name, migration.Namespace = v1alpha1.APIVersion, "Migration", "m", v1alpha1.Namespace
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(migration)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
-		for _, object := range []struct {
-			of        schema.GroupVersionResource
-			namespace string
-			fields    map[string]any
-		}{
-			{schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}, v1alpha1.Namespace, fields},
-			{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", map[string]any{"apiVersion": "v1", "kind": "Namespace",
-				"metadata": map[string]any{"name": v1alpha1.Namespace, "annotations": test.annotations}}},
-		} {
-			if err := client.Tracker().Create(object.of, &unstructured.Unstructured{Object: object.fields}, object.namespace); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r := &Run{Client: &kube.Client{Dynamic: client}, Plan: &plan.Plan{Name: "m"}, AnyTime: test.anyTime}
+		r := &Run{Client: holding(t, test.windows, test.annotations), Plan: &plan.Plan{Name: "m"}, AnyTime: test.anyTime}
 		hold, err := r.hold(t.Context(), &step.Step{Estimate: step.Duration(test.takes)})
 		if err != nil || hold.Result != test.result || !strings.Contains(hold.Cause, test.says) {
 			t.Errorf("%s: %+v, %v; want %s, %q", test.name, hold, err, test.result, test.says)
@@ -84,6 +89,48 @@ func TestHold(t *testing.T) {
 	r := &Run{Client: &kube.Client{Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())}, Plan: &plan.Plan{Name: "m"}, AnyTime: true}
 	if hold, err := r.hold(t.Context(), &step.Step{}); err != nil || hold != (engine.Hold{}) {
 		t.Errorf("without the namespace: %+v, %v", hold, err)
+	}
+}
+
+// TestWindowEnds: a run stops at the end of each window of its plan until somebody continues it. Windows of the Migration decide instead
+// where it has any, and want room for all steps up to the next stop.
+func TestWindowEnds(t *testing.T) {
+	stop := step.Step{ID: "check", Stop: true, Estimate: step.Duration(time.Minute)}
+	p := &plan.Plan{Name: "m", Window: step.Duration(72 * time.Hour), Steps: []step.Step{{ID: "a"}, stop, {ID: "b", Estimate: step.Duration(71 * time.Hour)}}}
+	day := time.Now().UTC().Format("Mon")
+	today := []v1alpha1.Window{{Days: []string{day, time.Now().UTC().Add(24 * time.Hour).Format("Mon")}, From: "00:00", To: "24:00", TimeZone: "UTC"}}
+	for _, test := range []struct {
+		name    string
+		next    int
+		windows []v1alpha1.Window
+		stood   bool
+		result  string
+		says    string
+	}{
+		{"within a window", 2, nil, false, "", ""},
+		{"at its end", 1, nil, false, engine.ResultWindowEnded, "window 1 of 2 of the plan ends here"},
+		{"continued", 1, nil, true, "", ""},
+		{"a window of the Migration is too short for the next steps", 1, today, true, engine.ResultOutsideWindow, "no window is long enough"},
+	} {
+		r := &Run{Client: holding(t, test.windows, nil), Plan: p, stood: test.stood}
+		hold, err := r.hold(t.Context(), &p.Steps[test.next])
+		if err != nil || hold.Result != test.result || !strings.Contains(hold.Cause, test.says) {
+			t.Errorf("%s: %+v, %v; want %s, %q", test.name, hold, err, test.result, test.says)
+		}
+	}
+	ended, resumed := engine.Record{Event: engine.Paused, Result: engine.ResultWindowEnded}, engine.Record{Event: engine.Resumed}
+	failed := engine.Record{Event: engine.Finished, Result: engine.ResultNeedsPerson}
+	for want, records := range map[bool][]engine.Record{
+		true:  {{Event: engine.StepDone}, ended, resumed, {Event: engine.StepBegan}, {Event: engine.TakingBack}, {Event: engine.StepUndone}, failed, resumed},
+		false: {ended, resumed, {Event: engine.StepBegan}, {Event: engine.StepDone}, {Event: engine.Paused, Result: engine.ResultFrozen}, resumed, {Event: engine.Paused}, resumed},
+	} {
+		got := false
+		for _, r := range records {
+			got = stood(got, r)
+		}
+		if got != want {
+			t.Errorf("%v: stood is %t", records, got)
+		}
 	}
 }
 

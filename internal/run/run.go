@@ -74,6 +74,8 @@ type Run struct {
 	// Continues is true if this process, or another one like it, carries on with what the run leaves undone.
 	Continues bool
 
+	// stood is true if a person or the controller has continued a run that stood before the step that begins next.
+	stood bool
 	// unfenced is the Client without the lock.
 	unfenced dynamic.Interface
 	// unkept is the last warning that the evidence cannot be kept on this machine.
@@ -182,6 +184,9 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 			return engine.Outcome{}, err
 		}
 	}
+	for _, record := range past {
+		r.stood = stood(r.stood, record)
+	}
 	r.View.Past(past)
 	r.flight.script.Learn(past)
 	defer r.Metrics.Begin(r.Plan, past)()
@@ -251,6 +256,7 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 		Note: r.View.Note,
 		Notify: func(record engine.Record) {
 			r.flight.Record(record)
+			r.stood = stood(r.stood, record)
 			r.Metrics.Record(record)
 			telling.Record(record)
 			reverts.Learn(record)

@@ -299,7 +299,10 @@ type Step struct {
 	// is asked then.
 	Alone bool `json:"alone,omitempty"`
 	// NoReturn marks the first step after which there is no way back.
-	NoReturn bool     `json:"noReturn,omitempty"`
+	NoReturn bool `json:"noReturn,omitempty"`
+	// Stop makes the run pause before the step until a person, or the next window, continues it. The step only checks that the
+	// cluster is as the run left it.
+	Stop     bool     `json:"stop,omitempty"`
 	Estimate Duration `json:"estimate,omitempty"`
 }
 

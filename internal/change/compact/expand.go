@@ -184,7 +184,7 @@ func (e *expander) named(name string, in scope) ([]string, error) {
 // build makes the step of a shape.
 func (e *expander) build(s *shape, in scope, into *step.Step) (err error) {
 	*into = step.Step{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why, Wave: s.Wave, Node: s.Node, Gate: s.Gate,
-		Alone: s.Alone, NoReturn: s.NoReturn, Estimate: s.Estimate}
+		Alone: s.Alone, NoReturn: s.NoReturn, Stop: s.Stop, Estimate: s.Estimate}
 	if into.Before, err = expand[step.Condition](e, s.Before, in, nil); err != nil {
 		return err
 	}

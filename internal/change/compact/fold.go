@@ -150,7 +150,7 @@ func (f *folder) fold(s *step.Step) (*parts, error) {
 
 // shape is a step with folded lists; name names lists of nodes.
 func (p *parts) shape(s *step.Step, name func([]string) string) (shape, error) {
-	of := shape{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why, Gate: s.Gate, Alone: s.Alone, NoReturn: s.NoReturn}
+	of := shape{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why, Gate: s.Gate, Alone: s.Alone, NoReturn: s.NoReturn, Stop: s.Stop}
 	if s.Actions != nil {
 		of.Actions = []json.RawMessage{}
 	}

@@ -32,6 +32,7 @@ type shape struct {
 	Undo     []json.RawMessage `json:"undo,omitempty"`
 	Alone    bool              `json:"alone,omitempty"`
 	NoReturn bool              `json:"noReturn,omitempty"`
+	Stop     bool              `json:"stop,omitempty"`
 	Estimate step.Duration     `json:"estimate,omitempty"`
 }
 

@@ -37,6 +37,9 @@ type Kind struct {
 	Rules func(*Plan) ([]Rule, error)
 	// Retains is set where these rules say themselves which routes nodes retain, and when.
 	Retains bool
+	// Stops are the stopping places of a plan, in its order: where a run may be left for hours, until the next window. nil if plans
+	// of this kind have none.
+	Stops func(*Plan) []Stop
 	// Within is the plan of another kind that a plan of this one carries out; nil for none.
 	Within func(*Plan) *Plan
 	// Of says whether a plan is of this kind.
@@ -91,6 +94,8 @@ type Options struct {
 	Name string
 	// Flags are the values of flags on nodes, as resolved for this plan; the algorithm is filled in where it is not said.
 	Flags Flags
+	// Window is how long each window of the change is; 0 plans it in one go.
+	Window step.Duration
 	// Decided is where a flag set says what every node gets of the flag that is rolled out; nil where the change does.
 	Decided *Decided
 }

@@ -30,7 +30,7 @@ func Begin(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, options Optio
 	return &Plan{
 		APIVersion: v1alpha1.APIVersion, Kind: Document,
 		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)), Flags: options.resolved(),
-		Cluster: describe(snapshot), Change: change, Strategy: strategy, Reason: reason,
+		Cluster: describe(snapshot), Change: change, Strategy: strategy, Reason: reason, Window: options.Window,
 	}
 }
 

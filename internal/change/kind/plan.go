@@ -55,6 +55,9 @@ type Plan struct {
 	// Target nothing.
 	Mirror   *setup.Setup  `json:"mirror,omitempty"`
 	Estimate step.Duration `json:"estimate"`
+	// Window is how long each window of the change is; the steps that it begins in one take no longer, by their estimates. 0 if
+	// the change is made in one go.
+	Window step.Duration `json:"window,omitempty"`
 	// Retain are the ranges whose routes BIRD carries and which nodes retain while agents restart.
 	Retain []string `json:"retain,omitempty"`
 	Flags  Flags    `json:"flags,omitzero"`

@@ -156,6 +156,9 @@ func (d *describer) body(s *step.Step) {
 	if s.Why != "" {
 		fmt.Fprintf(d, "   Why: %s\n", s.Why)
 	}
+	if s.Stop {
+		d.WriteString("   Stop: the run pauses here until `theseus resume`, or until the controller's next window in which the steps up to the next stop fit\n")
+	}
 	for _, condition := range d.phrases(s.Before) {
 		fmt.Fprintf(d, "   Before: %s\n", condition)
 	}
@@ -197,6 +200,10 @@ func demand(g *step.Gate) string {
 func (d *describer) undo(s *step.Step) {
 	for _, line := range d.titles(s.Undo, s.ID+"/undo-") {
 		fmt.Fprintf(d, "   Undo: %s\n", line)
+	}
+	if s.Stop {
+		d.WriteString("   On failure: Theseus leaves the cluster as it is, and stops for a decision\n")
+		return
 	}
 	if d.past && s.Alone {
 		d.WriteString("   On failure: Theseus undoes this step only, and stops for a decision\n")

@@ -40,10 +40,15 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 func Seal(snapshot *cluster.Snapshot, draft *kind.Draft) (*Plan, error) {
 	p := draft.Plan
 	if !of(p).Complete {
+		estimate.Steps(p.Steps, len(p.Cluster.Nodes), draft.Pods)
+	}
+	if err := divide(p); err != nil {
+		return nil, err
+	}
+	if !of(p).Complete {
 		if err := holdSessions(snapshot, p); err != nil {
 			return nil, err
 		}
-		estimate.Steps(p.Steps, len(p.Cluster.Nodes), draft.Pods)
 	}
 	if p.Parallel.Nodes == 0 {
 		p.Parallel = parallel(snapshot, p, draft.Pods)

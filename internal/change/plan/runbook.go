@@ -76,6 +76,7 @@ func summary(b *strings.Builder, p *Plan) {
 	}
 	fmt.Fprintf(b, "%s, %s, about %s (estimated from lab runs). Created %s by theseus %s.\n", p.Size(), cluster.Count(len(p.Steps), "step"),
 		p.Estimate.About(), made, p.Theseus)
+	b.WriteString(stoppingPlaces(p))
 	words(b, p, k.Words.Pods)
 	policyGoes(b, p)
 	neverRun(b, p)
@@ -209,6 +210,9 @@ func chapters() map[string]string {
 func chapterOf(titles map[string]string, s *step.Step) string {
 	if title, known := titles[s.Group]; known {
 		return title
+	}
+	if s.Stop {
+		return "Window " + strings.TrimPrefix(s.Group, "window-")
 	}
 	for _, k := range kinds() {
 		if k.Words.Chapter == nil {

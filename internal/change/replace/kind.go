@@ -28,6 +28,7 @@ func Kind() kind.Kind {
 		ByName:   true,
 		Comes:    comes,
 		Rules:    rules,
+		Stops:    stops,
 		Reach:    surge.Reach,
 		Words: kind.Words{Chapters: map[string]string{"carry": "Route between nodes over the new network"}, Pods: fates, Nodes: surge.Describe, Summary: func(p *kind.Plan) string {
 			return fmt.Sprintf("From %s to %s, strategy %s: %s.\n", kind.Named(p.Source), kind.Named(p.Target), p.Strategy, p.Reason)

@@ -55,11 +55,11 @@ func MayContinue(ctx context.Context, a *app.App, client *kube.Client, p *plan.P
 	return nil
 }
 
-// next is how long the step takes that begins next; 0 if none does.
+// next is how much of a window the step needs that begins next; 0 if none does.
 func next(p *plan.Plan, state engine.State) time.Duration {
 	for i := range p.Steps {
 		if state.Find(p.Steps[i].ID) == nil {
-			return time.Duration(p.Steps[i].Estimate)
+			return p.Takes(&p.Steps[i])
 		}
 	}
 	return 0

@@ -21,6 +21,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/propose"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Flags are the feature flags of a plan: sources, whose values are all stored, or one flag that decides what is rolled
@@ -30,6 +31,8 @@ type Flags struct {
 	Origin, Key string
 	// SignKey is the file of the SSH key for the signature of the plan's file; "" for none.
 	SignKey string
+	// Window is how long each window of the change is; 0 plans it in one go.
+	Window time.Duration
 }
 
 // Make reads the cluster, or the files from, plans a change, and prints or writes the plan.
@@ -56,7 +59,7 @@ func Propose(ctx context.Context, a *app.App, from []string, change v1alpha1.Cha
 	if whatif.Asked(others) {
 		return nil, propose.Checked{}, exit.Fail(exit.Usage, "use kubernetesTo, removeLabels, addLabels and replaceNodes only with theseus check", "a plan only changes the network")
 	}
-	options := plan.Options{Version: a.Version, Now: time.Now()}
+	options := plan.Options{Version: a.Version, Now: time.Now(), Window: step.Duration(with.Window)}
 	if with.Origin != "" {
 		change.Flag = with.Origin // its setting is read below; for checks it is a rollout
 	}

@@ -94,22 +94,27 @@ func (b *Builder) Stand(waves []Wave) {
 // Nodes returns all nodes in the order of the waves.
 func (b *Builder) Nodes() []string { return b.all }
 
+// Gate is that of the change.
+func (b *Builder) Gate(title string, baked bool) *step.Gate { return Gate(b.Change, title, baked) }
+
 // Gate requires that no path had a gap; a baked gate watches the paths for the bake time of the change.
-func (b *Builder) Gate(title string, baked bool) *step.Gate {
-	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: b.Change.MaxLost}
-	if b.Change.MaxGapMillis > 0 {
-		gate.MaxGap = step.Duration(time.Duration(b.Change.MaxGapMillis) * time.Millisecond)
+func Gate(change v1alpha1.ChangeSpec, title string, baked bool) *step.Gate {
+	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: change.MaxLost}
+	if change.MaxGapMillis > 0 {
+		gate.MaxGap = step.Duration(time.Duration(change.MaxGapMillis) * time.Millisecond)
 	}
 	if baked {
-		gate.Bake = step.Duration(b.Bake())
+		gate.Bake = step.Duration(bake(change))
 	}
 	return gate
 }
 
 // Bake is how long baked gates watch.
-func (b *Builder) Bake() time.Duration {
-	if b.Change.BakeSeconds > 0 {
-		return time.Duration(b.Change.BakeSeconds) * time.Second
+func (b *Builder) Bake() time.Duration { return bake(b.Change) }
+
+func bake(change v1alpha1.ChangeSpec) time.Duration {
+	if change.BakeSeconds > 0 {
+		return time.Duration(change.BakeSeconds) * time.Second
 	}
 	return DefaultBake
 }

@@ -70,7 +70,7 @@ type Controller struct {
 type loaded struct {
 	hash  string
 	unfit *Obstacle       // why the controller does not run it, or nil
-	takes []time.Duration // the estimates of its steps
+	takes []time.Duration // how much of a window each of its steps needs
 }
 
 // pause is how long the controller leaves a Migration alone after failures in a row.
@@ -160,7 +160,7 @@ func (c *Controller) turn(ctx context.Context) error {
 	return errors.Join(append(failures, c.choose(ctx, ready, decided))...)
 }
 
-// next is the estimate of the step that a Migration begins next; 0 if its plan has not been read.
+// next is how much of a window the step needs that a Migration begins next; 0 if its plan has not been read.
 func (c *Controller) next(m *v1alpha1.Migration) time.Duration {
 	if known := c.plans[m.Name]; known != nil && m.Status.Done < len(known.takes) {
 		return known.takes[m.Status.Done]
@@ -297,8 +297,8 @@ func (c *Controller) unfit(ctx context.Context, m *v1alpha1.Migration) (*Obstacl
 		return nil, fmt.Errorf("the plan of %s was changed while it was read: it has the hash %s, not %s", m.Name, p.Hash, m.Spec.PlanHash)
 	default:
 		c.plan = p
-		for _, st := range p.Steps {
-			found.takes = append(found.takes, time.Duration(st.Estimate))
+		for i := range p.Steps {
+			found.takes = append(found.takes, p.Takes(&p.Steps[i]))
 		}
 		var refusal *admission.Refusal
 		if errors.As(admission.InCluster(p), &refusal) {

@@ -119,7 +119,7 @@ func handedOver(m *v1alpha1.Migration) Conditions {
 // field; the condition says it too.
 func held(m *v1alpha1.Migration) bool {
 	return engine.Phase(m.Status.Phase) == engine.PhasePaused &&
-		(m.Status.Held != "" || has(m.Status.Conditions, v1alpha1.ConditionPaused, v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonFrozen))
+		(m.Status.Held != "" && m.Status.Held != engine.ResultWindowEnded || has(m.Status.Conditions, v1alpha1.ConditionPaused, v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonFrozen))
 }
 
 // closed are the conditions of a migration whose next step must not begin now, and true. A run that is under way is no such
@@ -141,13 +141,16 @@ func closed(s Situation) (Conditions, bool) {
 	return until(hold, m.Status.Conditions), true
 }
 
-// until are the conditions of a migration that continues by itself once its hold has passed, or of a guard that measures.
+// until are the conditions of a migration that continues by itself once its hold has passed, that stands at the end of a window, or
+// of a guard that measures.
 func until(hold engine.Hold, before []metav1.Condition) Conditions {
 	reason := v1alpha1.ReasonOutsideWindow
 	goesOn := "the migration is paused, and continues by itself"
 	switch hold.Result {
 	case engine.ResultFrozen:
 		reason = v1alpha1.ReasonFrozen
+	case engine.ResultWindowEnded:
+		reason, goesOn = v1alpha1.ReasonWindowEnded, "the migration is paused until a person continues it: `theseus resume --in-cluster`"
 	case engine.ResultMeasuring:
 		reason, goesOn = v1alpha1.ReasonMeasuring, "no process needs to run while the probes measure"
 	}

@@ -79,7 +79,7 @@ func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.P
 	}
 	if len(past) > 0 {
 		state, err := engine.Replay(past)
-		if err == nil && (state.Phase == engine.PhaseNeedsPerson || state.Phase == engine.PhasePaused && state.Held == "") && answered(m) {
+		if err == nil && state.Waits() && answered(m) {
 			return errSettled
 		}
 		return nil

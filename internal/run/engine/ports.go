@@ -44,8 +44,8 @@ type Journal interface {
 	Records(context.Context) ([]Record, error)
 }
 
-// Hold is why the next step of a run must not begin now: Result is ResultOutsideWindow, ResultFrozen or ResultMeasuring, and Cause
-// says until when. The zero Hold lets it begin.
+// Hold is why the next step of a run must not begin now: Result is ResultOutsideWindow, ResultFrozen,
+// ResultWindowEnded or ResultMeasuring, and Cause says until when. The zero Hold lets it begin.
 type Hold struct{ Result, Cause string }
 
 // Control reads what the operator asks for, between actions, and while the run waits for a gate or a condition.

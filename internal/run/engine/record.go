@@ -44,6 +44,8 @@ const (
 	// ResultOutsideWindow and ResultFrozen mark a pause between two steps that ends by itself.
 	ResultOutsideWindow = "outside-window"
 	ResultFrozen        = "frozen"
+	// ResultWindowEnded marks the pause at the end of a window of the plan (step.Step.Stop). It ends when a person continues the run.
+	ResultWindowEnded = "window-ended"
 	// ResultMeasuring marks a pause in which paths are measured until the user says that the changes of others have ended. Other
 	// pauses have no result.
 	ResultMeasuring = "measuring"
@@ -62,7 +64,8 @@ type Record struct {
 	Action string    `json:"action,omitempty"`
 	// Undo is true for the actions of a rollback.
 	Undo bool `json:"undo,omitempty"`
-	// Result is "done", "already" (nothing to do) or "failed"; of a pause, why it ends by itself, or ResultMeasuring.
+	// Result is "done", "already" (nothing to do) or "failed"; of a pause, why it ends by itself, ResultWindowEnded or
+	// ResultMeasuring.
 	Result  string          `json:"result,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	Before  json.RawMessage `json:"before,omitempty"`

@@ -35,8 +35,8 @@ type State struct {
 	Back string
 	// Asked is true if the operator requested the rollback, false if a failure caused it.
 	Asked bool
-	// Held is why a paused run continues by itself: ResultOutsideWindow or ResultFrozen; or ResultMeasuring; "" if a person or the
-	// cluster has paused it.
+	// Held is why a paused run continues by itself: ResultOutsideWindow or ResultFrozen; or ResultWindowEnded or ResultMeasuring; ""
+	// if a person or the cluster has paused it.
 	Held string
 	// Cause says why the run does not continue, or else why it rolls back.
 	Cause string
@@ -96,6 +96,11 @@ func (s State) End() time.Time {
 
 // Measures is true while the run stands between two steps, and measures changes that others make.
 func (s State) Measures() bool { return s.Phase == PhasePaused && s.Held == ResultMeasuring }
+
+// Waits is true while the run stands until a person continues it.
+func (s State) Waits() bool {
+	return s.Phase == PhaseNeedsPerson || s.Phase == PhasePaused && (s.Held == "" || s.Held == ResultWindowEnded)
+}
 
 // DoneSteps counts the steps that are done and not undone.
 func (s State) DoneSteps() int {
