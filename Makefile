@@ -120,7 +120,7 @@ else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption to its end with pods that are parked, taken back from its end, harmed, and from a bridge, recreation that is killed ten times, and taken back from its first steps,"
 	@echo "   policy verdicts against a real Calico, the certificates of a real cert-manager, rollouts of data planes, of the environment and of Cilium's flags, labels of BGP that go in the middle, a BIRD that hangs, route reflectors,"
 	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, and from Calico to flannel, agents that do not start, second and unknown networks, labs on Cilium, alone and next to flannel (its build takes fifteen minutes of CPU time), on Weave Net and on a plain bridge, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, plans for 5,000 nodes in a real API server,"
-	@echo "   a Change that is edited before and during its run, a node of a swarm that loses packets, a change that is rehearsed on a copy of a cluster,"
+	@echo "   a Change that is edited before and during its run, a node of a swarm that loses packets, a change that is rehearsed on a copy of a cluster, one that is divided into windows,"
 	@echo "   and the upgrades of Calico, back by another plan, and with a stand-in for its operator, by which it comes too"
 endif
 	cd lab && go test -timeout 120m -p 1 -count 1 -v ./test/... 2>&1 | tee ../$(BIN)/lab-test.log || { echo "== FAILED (all of it: $(BIN)/lab-test.log)"; \

@@ -144,6 +144,9 @@ func (r *Rig) Plan(ctx context.Context) (string, error) {
 		return "", err
 	}
 	plan := filepath.Join(r.Dir, "plan.yaml")
+	if r.Window != "" {
+		change = append(change, "--window", r.Window)
+	}
 	_, err = r.Run(ctx, append([]string{"plan", "-o", plan}, change...)...)
 	return plan, err
 }

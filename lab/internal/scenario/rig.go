@@ -39,8 +39,9 @@ type Rig struct {
 	Proxy   string    // mode of kube-proxy; empty means iptables
 	Flags   []string  // more flags of the change, such as --bake 2s
 
-	Rate      int // requests a second that each client sends inside the cluster; 0 is that of the demos
-	WorldRate int // requests a second, of each kind, that each client sends out of the cluster; 0 is the clients' default
+	Rate      int    // requests a second that each client sends inside the cluster; 0 is that of the demos
+	Window    string // how long the windows are into which the plan is divided; "" does not divide it
+	WorldRate int    // requests a second, of each kind, that each client sends out of the cluster; 0 is the clients' default
 
 	Registry string // that has the images of a release of theseus, and folder in it; empty means that the nodes hold the lab's own
 
