@@ -10,7 +10,7 @@ import (
 // while it stands there, and resume goes on after its check.
 func TestWindow(t *testing.T) {
 	rigtest.Full(t, "a change that is divided into windows")
-	rig := newRig(t, "windows", 3)
+	rig := newRig(t, "win", 3)
 	rig.Window = "2m"
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
