@@ -3,7 +3,6 @@ package rehearse
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +25,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/planning"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cli/survey"
+	"github.com/theseus-cni/theseus/internal/cli/terminal"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -158,15 +158,10 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 		return err
 	}
 	if o.dry && a.Output != "" && a.Output != "text" {
-		write := func(to io.Writer) error {
-			encoder := json.NewEncoder(to)
-			encoder.SetIndent("", "  ")
-			return encoder.Encode(made)
-		}
 		if a.Output == "json" {
-			return write(a.Out)
+			return terminal.WriteJSON(a.Out, made)
 		}
-		if err := outfile.WriteBy(a.Output, write); err != nil {
+		if err := outfile.WriteBy(a.Output, func(to io.Writer) error { return terminal.WriteJSON(to, made) }); err != nil {
 			return err
 		}
 	}

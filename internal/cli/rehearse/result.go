@@ -2,7 +2,6 @@ package rehearse
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
+	"github.com/theseus-cni/theseus/internal/cli/terminal"
 	"github.com/theseus-cni/theseus/internal/cli/view"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -198,11 +198,7 @@ func learnt(original, copied *plan.Plan, runs ...[]engine.Record) step.Duration 
 // ended; it stays the error.
 func (r *result) show(a *app.App, end error) error {
 	if strings.HasSuffix(a.Output, ".json") {
-		if err := outfile.WriteBy(a.Output, func(to io.Writer) error {
-			encoder := json.NewEncoder(to)
-			encoder.SetIndent("", "  ")
-			return encoder.Encode(r)
-		}); err != nil {
+		if err := outfile.WriteBy(a.Output, func(to io.Writer) error { return terminal.WriteJSON(to, r) }); err != nil {
 			return err
 		}
 	}

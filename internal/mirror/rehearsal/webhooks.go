@@ -171,7 +171,7 @@ func (m *maker) admitting(namespace string, set map[string]string, spec *corev1.
 	for i := range m.original.Services {
 		one := &m.original.Services[i]
 		targets := m.answers[service{one.Namespace, one.Name}]
-		if one.Namespace != namespace || len(targets) == 0 || !labels.SelectorFromSet(one.Spec.Selector).Matches(labels.Set(set)) {
+		if len(targets) == 0 || !behind(one, namespace, set) {
 			continue
 		}
 		for _, target := range targets {
@@ -201,7 +201,7 @@ func portNumber(container *corev1.Container, port intstr.IntOrString) int32 {
 // certify leaves webhooks out that no pods of the copy answer for. It gives the stand-ins for the others a certificate for the names of
 // their Services, and has the API server trust it.
 func (m *maker) certify() error {
-	behind := map[service]bool{}
+	answered := map[service]bool{}
 	for i := range m.original.Services {
 		one := &m.original.Services[i]
 		of := service{one.Namespace, one.Name}
@@ -209,8 +209,8 @@ func (m *maker) certify() error {
 			continue
 		}
 		for _, pods := range m.pods {
-			if pods.namespace == of.namespace && (pods.copy > 0 || pods.daemon) && labels.SelectorFromSet(one.Spec.Selector).Matches(labels.Set(pods.labels)) {
-				behind[of], m.answering[pods.workload] = true, true
+			if (pods.copy > 0 || pods.daemon) && behind(one, pods.namespace, pods.labels) {
+				answered[of], m.answering[pods.workload] = true, true
 			}
 		}
 	}
@@ -219,16 +219,16 @@ func (m *maker) certify() error {
 		hooks = slices.DeleteFunc(hooks, func(one any) bool {
 			hook, _ := one.(map[string]any)
 			of, port := serviceOf(hook)
-			if !behind[of] {
+			if !answered[of] {
 				m.unasked(object.GetKind(), object.GetName(), hook, noPods(of, port))
 			}
-			return !behind[of]
+			return !answered[of]
 		})
 		object.Object["webhooks"] = hooks
 		return len(hooks) == 0
 	})
 	var names []string
-	for one := range behind {
+	for one := range answered {
 		names = append(names, one.name+"."+one.namespace+".svc")
 	}
 	if len(names) == 0 {

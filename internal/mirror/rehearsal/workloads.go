@@ -317,12 +317,17 @@ func (m *maker) probe(of *corev1.Container, old *corev1.Probe, ports *podPorts) 
 	return &probe
 }
 
+// behind reports whether pods of a namespace with these labels are behind a Service.
+func behind(service *corev1.Service, namespace string, set map[string]string) bool {
+	return service.Namespace == namespace && len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(set))
+}
+
 // servicePorts are the numbers of the ports that Services send to these pods.
 func (m *maker) servicePorts(namespace string, set map[string]string, spec *corev1.PodSpec) []corev1.ContainerPort {
 	var all []corev1.ContainerPort
 	for i := range m.original.Services {
 		service := &m.original.Services[i]
-		if service.Namespace != namespace || len(service.Spec.Selector) == 0 || !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(set)) {
+		if !behind(service, namespace, set) {
 			continue
 		}
 		for _, port := range service.Spec.Ports {

@@ -13,11 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
-	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/mirror/rehearsal"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 )
@@ -49,14 +48,9 @@ func TestAPIServer(t *testing.T) {
 		t.Skip("NOT TESTED: a rehearsal's copy with a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"nobody"}})
+	user := kubetest.Users(t, config)
 	as := func(token string) *Scratch {
-		config := rest.CopyConfig(config)
-		config.BearerToken = token
-		client, err := kube.New(config, "test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &Scratch{Client: client, Note: func(text string) { t.Log(text) }}
+		return &Scratch{Client: user(token), Note: func(text string) { t.Log(text) }}
 	}
 	s := as("token")
 	before, made := odd(t)
