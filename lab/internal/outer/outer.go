@@ -132,7 +132,9 @@ func (o *outer) startControlPlane() error {
 	if err := c.WritePKI(o.Secrets); err != nil {
 		return err
 	}
-	child := child{name: "controlplane", stage: controlplane.Stage, flags: CloneFlags, port: o.Lab.Name + "-cp", config: c}
+	// It weighs what a node does. Outside of the lab's cgroup, etcd, the API server and the server outside of the cluster would each weigh as
+	// much as a compiler, and a sixteenth of all nodes together: they stand still when nodes are busy.
+	child := child{name: "controlplane", stage: controlplane.Stage, flags: CloneFlags, port: o.Lab.Name + "-cp", cgroup: o.Lab.Cgroup() + "/controlplane", config: c}
 	_, _, err := o.spawn(child)
 	return err
 }
@@ -156,7 +158,7 @@ type child struct {
 	name, stage string
 	flags       uintptr
 	port        string // its port on the fabric
-	cgroup      string // empty: that of the outer process
+	cgroup      string
 	config      any
 }
 
@@ -193,10 +195,8 @@ func (o *outer) spawn(c child) (int, <-chan syscall.WaitStatus, error) {
 }
 
 func (o *outer) furnish(c child, pid int, w io.Writer) error {
-	if c.cgroup != "" {
-		if err := cgroup.Make(o.Hierarchies, c.cgroup, pid); err != nil {
-			return err
-		}
+	if err := cgroup.Make(o.Hierarchies, c.cgroup, pid); err != nil {
+		return err
 	}
 	if err := fabric.Plug(c.port, pid); err != nil {
 		return err
