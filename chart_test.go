@@ -62,11 +62,12 @@ func templates(t *testing.T) map[string]string {
 	change.SetAnnotations(map[string]string{"helm.sh/resource-policy": "keep"})
 	planning := append([]unstructured.Unstructured{change}, roles(t, kube.Changes, account)...)
 	return map[string]string{
-		"planning.yaml": "{{- if .Values.planning.enabled }}\n" + documents(t, planning) + "{{- end }}\n",
-		"crds.yaml":     documents(t, crds),
-		"approval.yaml": documents(t, manifest.ApprovalPolicy()),
-		"rights.yaml":   documents(t, controller),
-		"roles.yaml":    "{{- if .Values.roles.create }}\n" + documents(t, users) + "{{- end }}\n",
+		"planning.yaml":  "{{- if .Values.planning.enabled }}\n" + documents(t, planning) + "{{- end }}\n",
+		"crds.yaml":      documents(t, crds),
+		"approval.yaml":  documents(t, manifest.ApprovalPolicy()),
+		"webrights.yaml": "{{- if .Values.web.enabled }}\n" + documents(t, roles(t, kube.Page, kube.Subject{Kind: "ServiceAccount", Namespace: v1alpha1.Namespace, Name: "theseus-web"})) + "{{- end }}\n",
+		"rights.yaml":    documents(t, controller),
+		"roles.yaml":     "{{- if .Values.roles.create }}\n" + documents(t, users) + "{{- end }}\n",
 	}
 }
 
@@ -107,10 +108,10 @@ func TestChartFits(t *testing.T) {
 		return string(text)
 	}
 	for name, words := range map[string][]string{
-		"deployment.yaml":     {"name: " + manifest.ControllerName, v1alpha1.LabelManaged + `: "true"`},
+		"deployment.yaml":     {"name: " + manifest.ControllerName, "serviceAccountName: " + manifest.ControllerName, v1alpha1.LabelManaged + `: "true"`},
 		"serviceaccount.yaml": {"name: " + manifest.ControllerName, `ne .Release.Namespace "` + v1alpha1.Namespace + `"`},
-		"uninstall.yaml":      {"uninstall-check", v1alpha1.LabelManaged + `: "true"`},
-		"_helpers.tpl":        {"serviceAccountName: " + manifest.ControllerName},
+		"web.yaml":            {v1alpha1.LabelManaged + `: "true"`},
+		"uninstall.yaml":      {"uninstall-check", "serviceAccountName: " + manifest.ControllerName, v1alpha1.LabelManaged + `: "true"`},
 		"NOTES.txt":           {"serviceaccount:" + v1alpha1.Namespace + "/" + manifest.ControllerName},
 	} {
 		for _, word := range words {

@@ -1,5 +1,5 @@
 // Command theseus-controller runs approved plans in the cluster. `run` (the default) is the controller of the Deployment;
-// `uninstall-check` fails while a migration that it runs has not ended.
+// `web` serves the live page; `uninstall-check` fails while a migration that it runs has not ended.
 package main
 
 import (
@@ -58,7 +58,7 @@ type usage struct{ error }
 
 func hint(err error) string {
 	if _, wrong := errors.AsType[usage](err); wrong {
-		return "theseus-controller [run] [flags] | theseus-controller uninstall-check [flags] | theseus-controller --version; -h lists the flags"
+		return "theseus-controller [run] [flags] | theseus-controller web [flags] | theseus-controller uninstall-check [flags] | theseus-controller --version; -h lists the flags"
 	}
 	return cmp.Or(engine.HintOf(err), "the controller is started by its Deployment; `kubectl -n theseus-system describe pods` shows how")
 }
@@ -71,6 +71,8 @@ func start(ctx context.Context, args []string) error {
 	switch command {
 	case "run":
 		return run(ctx, args)
+	case "web":
+		return page(ctx, args)
 	case "uninstall-check":
 		return uninstallCheck(ctx, args)
 	case "--version", "-version", "version":

@@ -59,7 +59,8 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 
 func newRoot(streams Streams, name string, signals *interrupt.Signals) *cobra.Command {
 	build := version.Read()
-	a := &app.App{Streams: streams, Signals: signals, Kubeconfig: genericclioptions.NewConfigFlags(true), Version: build.Version}
+	cluster := genericclioptions.NewConfigFlags(true)
+	a := &app.App{Streams: streams, Signals: signals, Kubeconfig: cluster, Context: cluster.Context, Version: build.Version}
 	use := "theseus"
 	if strings.HasPrefix(name, "kubectl-") {
 		use = "kubectl theseus"
@@ -88,8 +89,8 @@ func newRoot(streams Streams, name string, signals *interrupt.Signals) *cobra.Co
 		return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%v", err)
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(a.Kubeconfig.KubeConfig, "kubeconfig", os.Getenv("THESEUS_KUBECONFIG"), "kubeconfig file (else KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(a.Kubeconfig.Context, "context", os.Getenv("THESEUS_CONTEXT"), "context of the kubeconfig")
+	flags.StringVar(cluster.KubeConfig, "kubeconfig", os.Getenv("THESEUS_KUBECONFIG"), "kubeconfig file (else KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(cluster.Context, "context", os.Getenv("THESEUS_CONTEXT"), "context of the kubeconfig")
 	flags.StringVarP(&a.Output, "output", "o", "", "output: text, json or another format of the command, or a file to write")
 	root.AddCommand(commands(a)...)
 	for _, command := range root.Commands() {

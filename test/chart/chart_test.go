@@ -48,7 +48,10 @@ func TestObjects(t *testing.T) {
 	}
 	roles := []string{"ClusterRole theseus-approve", "ClusterRole theseus-look", "ClusterRole theseus-plan",
 		"Role theseus-approve", "Role theseus-look", "Role theseus-plan"}
-	for text, want := range map[string][]string{"": always, "roles: {create: true}": slices.Sorted(slices.Values(slices.Concat(always, roles)))} {
+	page := []string{"ClusterRole theseus-web", "ClusterRoleBinding theseus-web", "Deployment theseus-web", "Role theseus-web", "Role theseus-web in default",
+		"RoleBinding theseus-web", "RoleBinding theseus-web in default", "ServiceAccount theseus-web"}
+	for text, want := range map[string][]string{"": always, "web: {enabled: true}": slices.Sorted(slices.Values(slices.Concat(always, page))),
+		"web: {enabled: true, tls: {secretName: page}}": slices.Sorted(slices.Values(append(slices.Concat(always, page), "Service theseus-web"))), "roles: {create: true}": slices.Sorted(slices.Values(slices.Concat(always, roles)))} {
 		if got := slices.Sorted(maps.Keys(objects(t, render(t, text)))); !slices.Equal(got, want) {
 			t.Errorf("%q renders %q\nwant %q", text, got, want)
 		}
@@ -67,7 +70,7 @@ func TestKept(t *testing.T) {
 
 // TestRights: the controller has no right to everything of anything.
 func TestRights(t *testing.T) {
-	for name, object := range objects(t, render(t, "")) {
+	for name, object := range objects(t, render(t, "web: {enabled: true}")) {
 		if !strings.HasPrefix(name, "ClusterRole ") && !strings.HasPrefix(name, "Role ") {
 			continue
 		}
@@ -82,6 +85,9 @@ func TestRights(t *testing.T) {
 			t.Fatalf("%s: %v, %d rules", name, err, len(role.Rules))
 		}
 		for _, rule := range role.Rules {
+			if strings.HasSuffix(name, "Role theseus-web") && slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }) {
+				t.Errorf("%s: the page acts with the permissions of people, and has %+v", name, rule)
+			}
 			writes := !slices.Equal(rule.Verbs, []string{"list"}) && !slices.Equal(rule.Verbs, []string{"get", "list"})
 			if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.APIGroups, "*") || writes && slices.Contains(rule.Resources, "*") {
 				t.Errorf("%s: %+v", name, rule)
@@ -114,13 +120,52 @@ func TestConfined(t *testing.T) {
 		if template.Labels["theseus.dev/managed"] != "true" {
 			t.Errorf("%s: the pods have no label of Theseus: %v", name, template.Labels)
 		}
-		confined(t, name, template.Spec)
+		confined(t, name, template.Spec, "theseus-controller")
+	}
+	confined(t, "page", webOf(t, partsOf(t, render(t, "web: {enabled: true}"))).Spec.Template.Spec, "theseus-web")
+}
+
+// webOf is the Deployment of the page. Its pods are none of the controller's.
+func webOf(t *testing.T, p parts) appsv1.Deployment {
+	t.Helper()
+	var page appsv1.Deployment
+	into(t, p.objects, "Deployment theseus-web", &page)
+	if page.Spec.Selector.MatchLabels["app.kubernetes.io/name"] != "theseus-web" || page.Spec.Template.Labels["app.kubernetes.io/name"] != "theseus-web" || page.Spec.Template.Labels["theseus.dev/managed"] != "true" {
+		t.Errorf("the page selects %v, and its pods have %v", page.Spec.Selector, page.Spec.Template.Labels)
+	}
+	return page
+}
+
+// TestPage: without a certificate, the page is on loopback alone, and no Service leads to it. With one, both addresses have TLS.
+func TestPage(t *testing.T) {
+	for text, want := range map[string]struct {
+		args   []string
+		host   string
+		scheme corev1.URIScheme
+	}{
+		"web: {enabled: true}": {[]string{"web", "--state-dir=/var/lib/theseus", "--listen=127.0.0.1:7113"}, "127.0.0.1", corev1.URISchemeHTTP},
+		"web: {enabled: true, port: 8443, tls: {secretName: page}}": {[]string{"web", "--state-dir=/var/lib/theseus", "--listen=127.0.0.1:8443", "--listen=[$(HOST_IP)]:8443", "--tls=/etc/theseus/tls"},
+			"", corev1.URISchemeHTTPS},
+	} {
+		p := partsOf(t, render(t, text))
+		container := webOf(t, p).Spec.Template.Spec.Containers[0]
+		if !slices.Equal(container.Args, want.args) || container.Ports[0].HostIP != want.host || container.Ports[0].HostPort != container.Ports[0].ContainerPort {
+			t.Errorf("%s: %q, %+v", text, container.Args, container.Ports)
+		}
+		for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
+			if get := probe.HTTPGet; get.Host != "127.0.0.1" || get.Scheme != want.scheme {
+				t.Errorf("%s: probe %+v", text, get)
+			}
+		}
+		if want := fmt.Sprintf("%s://localhost:%d/", strings.ToLower(string(want.scheme)), container.Ports[0].ContainerPort); !strings.Contains(p.notes, want) {
+			t.Errorf("the notes lack %s: %s", want, p.notes)
+		}
 	}
 }
 
-func confined(t *testing.T, name string, spec corev1.PodSpec) {
+func confined(t *testing.T, name string, spec corev1.PodSpec, account string) {
 	t.Helper()
-	if !spec.HostNetwork || spec.DNSPolicy != corev1.DNSDefault || spec.HostPID || spec.HostIPC || spec.ServiceAccountName != "theseus-controller" {
+	if !spec.HostNetwork || spec.DNSPolicy != corev1.DNSDefault || spec.HostPID || spec.HostIPC || spec.ServiceAccountName != account {
 		t.Errorf("%s: the pod: %+v", name, spec)
 	}
 	pod := spec.SecurityContext
@@ -240,6 +285,17 @@ func cases() map[string]struct {
 			last := spec.Volumes[len(spec.Volumes)-1]
 			return args(p, "--notify=@/etc/theseus/notify/url") && args(p, "--notify-secret-file=/etc/theseus/notify/secret") && last.Secret != nil && last.Secret.SecretName == "events"
 		}},
+		"web.enabled": {"web: {enabled: true}", func(p parts) bool { _, found := p.objects["Deployment theseus-web"]; return found }},
+		"web.port": {"web: {enabled: true, port: 8443}", func(p parts) bool {
+			return strings.Contains(fmt.Sprint(p.objects["Deployment theseus-web"].Object), "--listen=127.0.0.1:8443")
+		}},
+		"web.tls.secretName": {"web: {enabled: true, tls: {secretName: page}}", func(p parts) bool {
+			_, found := p.objects["Service theseus-web"]
+			return found && strings.Contains(fmt.Sprint(p.objects["Deployment theseus-web"].Object), "secretName:page")
+		}},
+		"web.resources": {"web: {enabled: true, resources: {limits: {memory: 3Gi}}}", func(p parts) bool {
+			return strings.Contains(fmt.Sprint(p.objects["Deployment theseus-web"].Object), "memory:3Gi")
+		}},
 		"replicas": {"replicas: 2", func(p parts) bool { return *p.deployment.Spec.Replicas == 2 }},
 		"resources.requests": {"resources: {requests: {cpu: 1}}", func(p parts) bool {
 			of := p.deployment.Spec.Template.Spec.Containers[0].Resources.Requests
@@ -308,6 +364,7 @@ func TestSchema(t *testing.T) {
 		"imagePullSecrets: [registry]", "imagePullSecrets: [{name: \"\"}]",
 		"planning: {enabled: 'yes'}", "planning: {agentImage: 'a b'}", "planning: {on: true}", "planning: false",
 		"metrics: true", "metrics: {enabled: 'yes'}", "metrics: {port: 80}", "metrics: {port: 7111}", "metrics: {port: '9464'}", "metrics: {podMonitor: 1}", "metrics: {podMonitorLabels: {a: 1}}",
+		"web: true", "web: {enabled: 'yes'}", "web: {port: 443}", "web: {port: 7111}", "web: {tls: {secretName: 'A b'}}", "web: {tls: page}", "web: {host: a}", "web: {resources: {claims: []}}",
 		"notify: {secretName: 'A b'}", "notify: {url: 'https://a'}", "notify: true",
 		"approvals: 0", "approvals: 1.5", "approvals: '1'", "approvals: -1",
 		"apiServers: 10.0.0.1:6443", "apiServers: [10.0.0.1]", "apiServers: ['https://10.0.0.1:6443']", "apiServers: ['fd00::1:6443']", "apiServers: ['']",

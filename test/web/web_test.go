@@ -353,3 +353,119 @@ func TestKeyboard(t *testing.T) {
 	press(kb.Enter)
 	until(t, ctx, "document.querySelector('#plan details').open && document.querySelectorAll('#plan details li').length > 0")
 }
+
+// people is a gate with the tokens of people, as the API server would know them.
+type people struct {
+	lock  sync.Mutex
+	knows map[string]string // users by their tokens
+	feeds map[string]*web.Feed
+	names []string // newest first
+	did   *acts
+}
+
+func (*people) Ours(*http.Request) *web.Refused { return nil }
+
+func (p *people) View(r *http.Request, migration string) (*web.View, error) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	user := p.knows[token]
+	switch {
+	case token == "":
+		return nil, &web.Refused{Code: http.StatusUnauthorized, Text: "Sign in.", SignIn: true}
+	case user == "":
+		return nil, &web.Refused{Code: http.StatusUnauthorized, Text: "The API server does not accept this token.", SignIn: true}
+	case user == "eve":
+		return nil, &web.Refused{Code: http.StatusForbidden, Text: "eve may not get migrations.\nAn administrator grants it: theseus rights look", SignIn: true}
+	}
+	if migration == "" {
+		migration = p.names[0]
+	}
+	return &web.View{Feed: p.feeds[migration], User: user, Others: p.names, Actions: approves{p.did}}, nil
+}
+
+// approves are the actions of a person who may approve.
+type approves struct{ *acts }
+
+func (approves) Names() []string { return []string{"approve"} }
+
+func (a approves) Question(context.Context, string) (web.Question, error) {
+	return web.Question{Text: "plan:    sha256-of-the-plan\nIt deletes:\n  nothing", Word: "calico", Plan: "hash"}, nil
+}
+
+// TestSignIn: without a mouse, a person signs in, reads the plan's hash, approves, looks at another migration, and signs out. The token
+// stays in the tab's memory, and is asked for again once it has expired.
+func TestSignIn(t *testing.T) {
+	ctx, r := browser(t), webtest.New(t, 5)
+	gate := &people{knows: map[string]string{"good": "ann", "poor": "eve"}, feeds: map[string]*web.Feed{r.Plan.Name: web.NewFeed(r.Plan)}, names: []string{r.Plan.Name}, did: &acts{}}
+	older := *r.Plan
+	older.Name = "an-older-one"
+	gate.feeds[older.Name], gate.names = web.NewFeed(&older), append(gate.names, older.Name)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: web.Serve(gate, nil)}
+	go server.Serve(listener)          //nolint:errcheck // ends with the test
+	t.Cleanup(func() { server.Close() }) //nolint:errcheck
+	shown := r.Show(gate.feeds[r.Plan.Name], 0, r.Begin.Add(30*time.Second))
+	press := func(keys string) { t.Helper(); do(t, ctx, chromedp.KeyEvent(keys)) }
+	at := "http://" + listener.Addr().String() + "/"
+	// A token of Kubernetes in an address would be in the browser's history: it is not taken.
+	do(t, ctx, chromedp.Navigate(at+"#good"))
+	until(t, ctx, "!document.getElementById('signin').hidden && document.activeElement.id === 'token'")
+	until(t, ctx, "!document.getElementById('verdict').checkVisibility() && document.getElementById('refused').textContent === ''")
+	picture(t, ctx, "8-sign-in")
+	for token, says := range map[string]string{"bad": "does not accept this token", "poor": "eve may not get migrations", "not a token": "it has spaces"} {
+		press(token)
+		press(kb.Enter)
+		until(t, ctx, has("refused", says)+" && document.activeElement.id === 'token' && document.getElementById('token').value === ''")
+	}
+	press("Bearer good")
+	press(kb.Enter)
+	until(t, ctx, has("user", "Signed in as ann")+" && document.getElementById('signin').hidden && "+has("now", "Nothing is being lost"))
+	until(t, ctx, "document.cookie === '' && sessionStorage.length === 0 && localStorage.length === 0 && document.querySelectorAll('#others option').length === 2")
+	picture(t, ctx, "9-signed-in")
+	focus := func(want string) {
+		t.Helper()
+		for range 12 {
+			if get(t, ctx, chromedp.Evaluate[bool](fmt.Sprintf("(document.activeElement.id || document.activeElement.textContent) === %q", want))) {
+				return
+			}
+			press(kb.Tab)
+		}
+		t.Fatalf("Tab does not come to %s", want)
+	}
+	focus("Approve")
+	press(kb.Enter)
+	until(t, ctx, "document.activeElement.id === 'word' && "+has("dialoghead", "Approve "+r.Plan.Name+"?")+" && "+has("detail", "sha256-of-the-plan"))
+	picture(t, ctx, "10-approve")
+	press("calic")
+	press(kb.Enter)
+	until(t, ctx, "document.querySelector('#detail button').disabled && document.getElementById('dialog').open")
+	press("o")
+	press(kb.Enter)
+	until(t, ctx, has("said", "to approve"))
+	if gate.did.String() != "approve" {
+		t.Errorf("did %s", gate.did)
+	}
+	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.getElementById('others').focus()"))
+	press(kb.ArrowDown)
+	until(t, ctx, has("name", "an-older-one")+" && "+has("now", "Nothing is measured yet")+" && location.search === '?migration=an-older-one' && document.querySelectorAll('#buttons button').length === 1")
+	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.getElementById('others').focus()"))
+	press(kb.ArrowUp)
+	until(t, ctx, has("name", r.Plan.Name)+" && document.querySelectorAll('#waves button').length === 5")
+	gate.lock.Lock()
+	delete(gate.knows, "good") // it expires
+	gate.knows["later"] = "ann"
+	gate.lock.Unlock()
+	r.Show(gate.feeds[r.Plan.Name], shown, r.Begin.Add(31*time.Second))
+	do(t, ctx, chromedp.Reload())
+	until(t, ctx, "document.activeElement.id === 'token' && !document.getElementById('waves').checkVisibility()")
+	press("later")
+	press(kb.Enter)
+	until(t, ctx, has("user", "Signed in as ann")+" && document.querySelectorAll('#waves button').length === 5")
+	focus("signout")
+	press(kb.Enter)
+	until(t, ctx, "document.activeElement.id === 'token' && document.getElementById('waves').textContent === '' && document.getElementById('refused').textContent === ''")
+}

@@ -7,6 +7,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{/* The labels of an object of the page. */}}
+{{- define "theseus.web.labels" -}}
+{{ include "theseus.labels" . | replace "app.kubernetes.io/name: theseus-controller" "app.kubernetes.io/name: theseus-web" }}
+{{- end }}
+
 {{/* The image, by its digest if there is one. */}}
 {{- define "theseus.image" -}}
 {{ .Values.image.registry }}/{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
@@ -37,7 +42,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* What all pods of the chart have: they use the network of their node, and no Service and no DNS of the cluster. */}}
 {{- define "theseus.pod" -}}
-serviceAccountName: theseus-controller
 hostNetwork: true
 dnsPolicy: Default
 enableServiceLinks: false

@@ -5,7 +5,8 @@ import (
 	"os"
 	"strings"
 
-	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
@@ -19,10 +20,17 @@ type Streams struct {
 	Err io.Writer
 }
 
+// Kubeconfig leads to the cluster. The command line's is its flags: what only asks (asking) does without those.
+type Kubeconfig interface {
+	ToRawKubeConfigLoader() clientcmd.ClientConfig
+	ToRESTConfig() (*rest.Config, error)
+}
+
 // App holds the streams and settings that all commands share.
 type App struct {
 	Streams
-	Kubeconfig *genericclioptions.ConfigFlags
+	Kubeconfig Kubeconfig
+	Context    *string // value of --context; "" for the current one
 	Signals    *interrupt.Signals
 	Output     string // value of -o: text, json or another form, or a file; "" for the command's own
 	Version    string // of this program

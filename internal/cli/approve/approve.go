@@ -7,16 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/engine"
-	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
 // NewCommand makes the command theseus approve.
@@ -38,27 +37,11 @@ func approve(ctx context.Context, a *app.App, client *kube.Client, name string, 
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	var p *plan.Plan
-	var migration *v1alpha1.Migration
-	var records []engine.Record
-	var state engine.State
-	err := a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
-		if p, migration, err = journal.Load(ctx, client.Dynamic, name); err != nil {
-			return err
-		}
-		records, state, err = migrations.Standing(ctx, client, name)
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case state.Over():
-		return migrations.Over(name, state)
+	p, migration, records, err := asking.Load(ctx, a, client, name)
+	if err == nil {
+		err = asking.Approvable(ctx, a, client, p, records)
 	}
-	if err := plan.Verify(p); err != nil {
-		return engine.NeedsPerson("do not approve it: find out who wrote it, and with which version of theseus", "the plan of %s is invalid: %w", name, err)
-	}
-	if err := approval.SameCluster(ctx, a, client, p); err != nil {
+	if err != nil {
 		return err
 	}
 	if err := read(ctx, a, p, records, f); err != nil {

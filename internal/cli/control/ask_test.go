@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
@@ -33,20 +34,20 @@ func TestAskController(t *testing.T) {
 	patchMigration(t, client, p.Name, map[string]any{"spec": map[string]any{"desire": "Pause"}})
 	var out bytes.Buffer
 	a := quietApp(&out, "")
-	if code := exit.Code(&out, Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, "another")); code != exit.NeedsPerson || desired(t, client, p.Name) != v1alpha1.DesirePause {
+	if code := exit.Code(&out, asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, "another", true)); code != exit.NeedsPerson || desired(t, client, p.Name) != v1alpha1.DesirePause {
 		t.Errorf("another plan: exit %d\n%s", code, out.String())
 	}
-	if err := Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, p.Hash); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRun {
+	if err := asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, p.Hash, true); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRun {
 		t.Errorf("resume: %v\n%s", err, out.String())
 	}
 	approvals, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash)
 	if err != nil || len(approvals) != 1 || approvals[0].Spec.User != "alice" {
 		t.Errorf("approvals %+v, %v", approvals, err)
 	}
-	if err := Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, p.Hash); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRollback {
+	if err := asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, p.Hash, true); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRollback {
 		t.Errorf("rollback: %v\n%s", err, out.String())
 	}
-	text, described, err := Describe(t.Context(), a, client, p.Name, v1alpha1.DesireRollback)
+	text, described, err := asking.Describe(t.Context(), a, client, p.Name, v1alpha1.DesireRollback)
 	if err != nil || described.Hash != p.Hash || !strings.HasPrefix(text, "Undoes every step that was done, newest first.\nheld: ") {
 		t.Errorf("%v: %s", err, text)
 	}
@@ -64,11 +65,11 @@ func TestAskNoOnlooker(t *testing.T) {
 	defer lease.Release(t.Context()) //nolint:errcheck
 	var out bytes.Buffer
 	a := quietApp(&out, "")
-	if code := exit.Code(&out, Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash)); code != exit.Failed || !strings.Contains(out.String(), "no process runs held") {
+	if code := exit.Code(&out, asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash, true)); code != exit.Failed || !strings.Contains(out.String(), "no process runs held") {
 		t.Errorf("exit %d\n%s", code, out.String())
 	}
 	out.Reset()
-	if err := Pause(ctx, a, client, p.Name); err != nil || !strings.Contains(out.String(), "no process runs held") {
+	if err := asking.Pause(ctx, a, client, p.Name); err != nil || !strings.Contains(out.String(), "no process runs held") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	out.Reset()
@@ -99,7 +100,7 @@ func TestAskHolder(t *testing.T) {
 	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})...)
 	for desire, hint := range map[v1alpha1.Desire]string{v1alpha1.DesireRun: "theseus resume held\n", v1alpha1.DesireRollback: "theseus rollback held\n"} {
 		var out bytes.Buffer
-		code := exit.Code(&out, Ask(t.Context(), quietApp(&out, ""), client, p.Name, desire, p.Hash))
+		code := exit.Code(&out, asking.Ask(t.Context(), quietApp(&out, ""), client, p.Name, desire, p.Hash, true))
 		if code != exit.Failed || !strings.HasPrefix(out.String(), "error: no process runs held that could be asked\nhint: ") || !strings.HasSuffix(out.String(), hint) {
 			t.Errorf("%s: exit %d\n%s", desire, code, out.String())
 		}
@@ -111,16 +112,16 @@ func TestAskHolder(t *testing.T) {
 	defer lease.Release(t.Context()) //nolint:errcheck
 	var out bytes.Buffer
 	a := quietApp(&out, "")
-	if code := exit.Code(&out, Ask(ctx, a, client, p.Name, v1alpha1.DesireRun, p.Hash)); code != exit.Failed || !strings.Contains(out.String(), "ada@bastion-1/7 runs held already") {
+	if code := exit.Code(&out, asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRun, p.Hash, true)); code != exit.Failed || !strings.Contains(out.String(), "ada@bastion-1/7 runs held already") {
 		t.Errorf("it runs: exit %d\n%s", code, out.String())
 	}
-	if err := Pause(ctx, a, client, p.Name); err != nil || desired(t, client, p.Name) != v1alpha1.DesirePause {
+	if err := asking.Pause(ctx, a, client, p.Name); err != nil || desired(t, client, p.Name) != v1alpha1.DesirePause {
 		t.Error(err)
 	}
-	if err := Ask(ctx, a, client, p.Name, v1alpha1.DesireRun, p.Hash); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRun {
+	if err := asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRun, p.Hash, true); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRun {
 		t.Errorf("before it has paused: %v", err)
 	}
-	if err := Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRollback {
+	if err := asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash, true); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRollback {
 		t.Error(err)
 	}
 	if want := "asked ada@bastion-1/7, which runs held, to roll back; "; !strings.Contains(out.String(), want) {

@@ -22,6 +22,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
@@ -230,7 +231,7 @@ func TestPauseWaiting(t *testing.T) {
 	client := controlled(t, p)
 	inCluster(t, client, p.Name)
 	var out bytes.Buffer
-	if err := Pause(t.Context(), quietApp(&out, ""), client, p.Name); err != nil || !strings.Contains(out.String(), "asked the controller in the cluster, which runs held, to pause") {
+	if err := asking.Pause(t.Context(), quietApp(&out, ""), client, p.Name); err != nil || !strings.Contains(out.String(), "asked the controller in the cluster, which runs held, to pause") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	if migration, err := journal.Get(t.Context(), client.Dynamic, p.Name); err != nil || migration.Spec.Desire != v1alpha1.DesirePause {

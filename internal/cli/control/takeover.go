@@ -9,9 +9,9 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
-	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
@@ -84,9 +84,9 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	if err := f.Validate(); err != nil {
 		return err
 	}
-	p, migration, records, err := load(ctx, a, client, name)
+	p, migration, records, err := asking.Load(ctx, a, client, name)
 	if err == nil {
-		err = mayTakeOver(p, records, desire)
+		err = asking.MayTakeOver(p, records, desire)
 	}
 	if err != nil {
 		return err
@@ -128,47 +128,5 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) || held.Looks() { // who looks cannot roll back
 		return err
 	}
-	return askHolder(ctx, a, client, name, held)
-}
-
-// askHolder asks the process that runs a migration to roll it back.
-func askHolder(ctx context.Context, a *app.App, client *kube.Client, name string, held *journal.HeldError) error {
-	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error {
-		return journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesireRollback)
-	}); err != nil {
-		return err
-	}
-	if a.Output == "json" {
-		return asked(a, name, held.Holder)
-	}
-	fmt.Fprintf(a.Out, "asked %s, which runs %s, to roll back; `theseus status` shows how far it is\n", held.Holder, name)
-	return nil
-}
-
-// load reads a migration, its plan and its journal.
-func load(ctx context.Context, a *app.App, client *kube.Client, name string) (p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, err error) {
-	err = a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
-		if p, migration, err = journal.Load(ctx, client.Dynamic, name); err != nil {
-			return err
-		}
-		records, err = journal.NewCluster(client.Dynamic, name).Records(ctx)
-		return err
-	})
-	return p, migration, records, err
-}
-
-// mayTakeOver refuses to take over a migration that has ended, or to roll back past the point of no return.
-func mayTakeOver(p *plan.Plan, records []engine.Record, desire v1alpha1.Desire) error {
-	state, err := engine.Replay(records)
-	if err == nil && state.Over() {
-		return migrations.Over(p.Name, state)
-	}
-	if state, err = engine.Admit(p, records); err != nil {
-		return err
-	}
-	if desire == v1alpha1.DesireRollback && state.PastReturn(p.Steps) {
-		return exit.Fail(exit.NeedsPerson, "`theseus resume` finishes it; to go back, plan the change in the other direction",
-			"%s is past its point of no return", p.Name)
-	}
-	return nil
+	return asking.AskHolder(ctx, a, client, name, held)
 }

@@ -43,11 +43,11 @@ func (r *Refused) Unwrap() error { return r.err }
 
 // Hint says what to do about it.
 func (r *Refused) Hint() string {
-	return "grant the right: theseus rights approve --for " + subject(r.User) + " | kubectl apply -f -; or let another person run theseus approve"
+	return "grant the right: theseus rights approve --for " + Subject(r.User) + " | kubectl apply -f -; or let another person run theseus approve"
 }
 
-// subject is a user as `theseus rights --for` takes it.
-func subject(user string) string {
+// Subject is a user as `theseus rights --for` takes it.
+func Subject(user string) string {
 	if name, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
 		return "serviceaccount:" + shell.Word(strings.Replace(name, ":", "/", 1))
 	}

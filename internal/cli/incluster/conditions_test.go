@@ -79,7 +79,7 @@ func TestSubject(t *testing.T) {
 	for user, want := range map[string]string{
 		"alice": "user:alice", "it's me": `user:'it'\''s me'`, "system:serviceaccount:ops:theseus": "serviceaccount:ops/theseus",
 	} {
-		if got := subject(user); got != want {
+		if got := Subject(user); got != want {
 			t.Errorf("%s: %s, not %s", user, got, want)
 		}
 	}

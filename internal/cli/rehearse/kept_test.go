@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -36,8 +35,7 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	a := &app.App{Streams: app.Streams{Out: &out, Err: &out}, Kubeconfig: genericclioptions.NewConfigFlags(false)}
-	*a.Kubeconfig.Context = "scratch"
+	a := &app.App{Streams: app.Streams{Out: &out, Err: &out}, Context: new("scratch")}
 	s := &scratch.Scratch{Client: &kube.Client{Typed: fake.NewClientset(), Dynamic: dynamic}, Note: func(string) {}}
 	interrupted := errors.New("interrupted")
 	kept, err := (&options{}).removed(t.Context(), a, s, interrupted)

@@ -131,7 +131,7 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 
 // scratchNamed demands that the user names the scratch cluster: the current context of a kubeconfig is often the original's.
 func scratchNamed(a *app.App) error {
-	if *a.Kubeconfig.Context == "" {
+	if *a.Context == "" {
 		return exit.Fail(exit.Usage, "--context SCRATCH; kubectl config get-contexts lists the contexts", "--context is missing: it names the scratch cluster, and the current context of the kubeconfig is not taken for it")
 	}
 	return nil
@@ -170,7 +170,7 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 	}
 	if !o.yes {
 		fmt.Fprintf(a.Err, "\nThe copy is made on %s, and its network is changed: %s -> %s.\n", where(a, client), from.plan.From(), from.plan.To())
-		if err := a.Typed(ctx, *a.Kubeconfig.Context); err != nil {
+		if err := a.Typed(ctx, *a.Context); err != nil {
 			return err
 		}
 	}
@@ -188,7 +188,7 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 
 // where names the scratch cluster.
 func where(a *app.App, client *kube.Client) string {
-	return fmt.Sprintf("%s (%s)", *a.Kubeconfig.Context, client.Config.Host)
+	return fmt.Sprintf("%s (%s)", *a.Context, client.Config.Host)
 }
 
 // free reads the scratch cluster, and refuses one that is the original, has another network, is not empty, or is being changed.
@@ -357,7 +357,7 @@ func checks(propose.Checked) []string {
 // removed removes the copy, or says how to, and whether it is kept: under a migration that has not ended it stays, since the migration
 // is about its nodes and pods. end is how the rehearsal ended; it stays the error.
 func (o *options) removed(ctx context.Context, a *app.App, s *scratch.Scratch, end error) (kept bool, _ error) {
-	how := "theseus rehearse remove --context " + shell.Word(*a.Kubeconfig.Context) + " removes it"
+	how := "theseus rehearse remove --context " + shell.Word(*a.Context) + " removes it"
 	if o.keep {
 		fmt.Fprintln(a.Err, "the copy stays: "+how)
 		return true, end
@@ -444,7 +444,7 @@ func remove(ctx context.Context, a *app.App, s *scratch.Scratch, yes bool) error
 			return exit.Fail(exit.Usage, "add --yes", "remove asks before it deletes, and the input is not a terminal")
 		}
 		fmt.Fprintf(a.Err, "\nThey are on %s.\n", where(a, s.Client))
-		if err := a.Typed(ctx, *a.Kubeconfig.Context); err != nil {
+		if err := a.Typed(ctx, *a.Context); err != nil {
 			return err
 		}
 	}

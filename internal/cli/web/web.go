@@ -1,22 +1,19 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
-	"github.com/theseus-cni/theseus/internal/cli/control"
+	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
@@ -35,7 +32,7 @@ func NewCommand(a *app.App) *cobra.Command {
 			"being lost now, every node, the step under way and its gate, the journal and the plan. It reads the cluster with your\n"+
 			"kubeconfig, as `theseus watch` does, and goes on when the API server or the browser was away for a while.\n\n"+
 			"The address ends in a secret: whoever has it sees the page. By default the page only shows. With --allow-actions,\n"+
-			"everyone with the address can also pause, resume and roll back in your name, after typing what the page asks for. The\n"+
+			"everyone with the address can also pause, resume, roll back and approve in your name, after typing what the page asks for. The\n"+
 			"page asks the process that runs the migration, or the controller; it runs no part of a plan itself. Where no process\n"+
 			"can be asked, it says which command to run.\n\n"+
 			"An interrupt ends the page, not the migration.",
@@ -43,7 +40,7 @@ func NewCommand(a *app.App) *cobra.Command {
 			return serve(ctx, a, client, name, listen, act)
 		})
 	command.Flags().StringVar(&listen, "listen", listen, "loopback address and port; 0 is any free port")
-	command.Flags().BoolVar(&act, "allow-actions", false, "let the page pause, resume and roll back")
+	command.Flags().BoolVar(&act, "allow-actions", false, "let the page pause, resume, roll back and approve")
 	return command
 }
 
@@ -82,7 +79,7 @@ func serve(ctx context.Context, a *app.App, client *kube.Client, name, listen st
 	feed := web.NewFeed(p)
 	var actions web.Actions
 	if act {
-		actions = &asker{a, client, name}
+		actions = &asking.Actions{Client: client, Name: name, Here: true}
 	}
 	page := web.NewServer(feed, listener.Addr().String(), actions, exit.HintOf)
 	return show(ctx, a, listener, page, func(ctx context.Context) {
@@ -123,53 +120,4 @@ func show(ctx context.Context, a *app.App, listener net.Listener, page *web.Serv
 		err = exit.Fail(exit.Interrupted, "`theseus web` shows it again", "stopped showing the page; the migration itself was not interrupted")
 	}
 	return err
-}
-
-// asker carries out the page's actions with the code of the commands of the same names.
-type asker struct {
-	a      *app.App
-	client *kube.Client
-	name   string
-}
-
-// desires are the actions besides pause.
-var desires = map[string]v1alpha1.Desire{"resume": v1alpha1.DesireRun, "rollback": v1alpha1.DesireRollback}
-
-// Names implements web.Actions.
-func (*asker) Names() []string { return []string{"pause", "resume", "rollback"} }
-
-// Question implements web.Actions. The commands ask for the name of the target network, too.
-func (k *asker) Question(ctx context.Context, action string) (web.Question, error) {
-	a, _ := k.silent()
-	desire := desires[action]
-	if action == "pause" {
-		desire = v1alpha1.DesirePause
-	}
-	text, p, err := control.Describe(ctx, a, k.client, k.name, desire)
-	if err != nil {
-		return web.Question{}, err
-	}
-	if action == "pause" {
-		return web.Question{Text: "The run stops after its current action. All pods stay connected.", Plan: p.Hash}, nil
-	}
-	return web.Question{Text: text, Word: p.To(), Plan: p.Hash}, nil
-}
-
-// Do implements web.Actions.
-func (k *asker) Do(ctx context.Context, action, hash string) (string, error) {
-	a, said := k.silent()
-	var err error
-	if action == "pause" {
-		err = control.Pause(ctx, a, k.client, k.name)
-	} else {
-		err = control.Ask(ctx, a, k.client, k.name, desires[action], hash)
-	}
-	return strings.TrimSpace(said.String()), err
-}
-
-// silent is the app of a command without a viewer: it has no terminal, and its words are kept.
-func (k *asker) silent() (*app.App, *bytes.Buffer) {
-	said, a := &bytes.Buffer{}, *k.a
-	a.In, a.Out, a.Err, a.Output = &bytes.Buffer{}, said, said, ""
-	return &a, said
 }

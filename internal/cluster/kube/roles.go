@@ -39,6 +39,8 @@ const (
 	// Changes: what the controller needs in addition to make plans for Changes. It contains no other duty, and no permission to
 	// change a network: a plan runs only when a user has approved it.
 	Changes Duty = "changes"
+	// Page: what the live page in the cluster needs. It has the permissions of Look; people act with their own.
+	Page Duty = "web"
 )
 
 // Duties lists the duties of which each has the permissions of the previous ones.
@@ -139,6 +141,9 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	if duty == Approve {
 		return append(all, approves()...)
 	}
+	if duty == Page {
+		return append(all, findsServers)
+	}
 	all = append(all, reads()...)
 	if duty == Plan {
 		return all
@@ -149,7 +154,7 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	all = append(all, needs()...)
 	// A role may only contain permissions that its writer has, unless the writer has these two verbs.
 	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"}, keepsEvidence, seesEvents,
-		need{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"}) // the API server's own address, the target of measured paths
+		findsServers) // the API server's own address, the target of measured paths
 	if steps == nil {
 		return append(append(all, grantsIn("")...), ofAnyChange()...)
 	}
@@ -187,6 +192,9 @@ func grantsIn(namespace string) []need {
 	return []need{{rbacv1.GroupName, "roles", namespace, "get create patch delete escalate bind"}, {rbacv1.GroupName, "rolebindings", namespace, "get create patch delete"}}
 }
 
+// findsServers lets a process find the addresses of the API servers.
+var findsServers = need{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"}
+
 // keepsEvidence lets a run keep what the probes measured in the cluster. A run goes on without it.
 var keepsEvidence = need{"", "configmaps", v1alpha1.Namespace, "get create update"}
 
@@ -204,7 +212,7 @@ func controls() []need {
 		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "patch"}, {"", "events", v1alpha1.Namespace, "create patch"}, keepsEvidence,
 		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},
-		{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"},
+		findsServers,
 	}
 }
 

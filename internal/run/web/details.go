@@ -21,6 +21,9 @@ type Plan struct {
 	Steps       []PlanStep `json:"steps"`
 	// Actions are what this page may ask for; empty if it only shows.
 	Actions []string `json:"actions,omitempty"`
+	// User is who has signed in, and Others are the migrations to choose from, newest first; empty for a page of one migration.
+	User   string   `json:"user,omitempty"`
+	Others []string `json:"others,omitempty"`
 }
 
 // PlanStep is a step in the runbook. Its details are served one by one.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run/report"
 )
 
@@ -29,6 +30,8 @@ const (
 	heartbeat = 5 * time.Second
 	// writeWithin bounds how long a viewer may take for one delta.
 	writeWithin = 20 * time.Second
+	// checkEvery is how often it is asked whether a viewer may still look.
+	checkEvery = 30 * time.Second
 	// maxAsked bounds the body of a request, in bytes.
 	maxAsked = 4096
 )
@@ -52,15 +55,48 @@ type Actions interface {
 	Do(ctx context.Context, action, plan string) (string, error)
 }
 
-// Server is the HTTP handler of the page. It answers only on its own address, and data only to who has the token.
+// Server is the HTTP handler of the page. It answers data only to whom its gate lets through.
 type Server struct {
-	feed    *Feed
-	token   string
-	address string  // host:port
-	actions Actions // nil: the page only shows
-	hint    func(error) string
-	mux     *http.ServeMux
+	gate Gate
+	hint func(error) string
+	mux  *http.ServeMux
+	url  string // of the page; empty if the browser's address is not known
 }
+
+// Gate says who sends a request, and what that person sees. Its error is a *Refused, or one of reading the cluster.
+type Gate interface {
+	// Ours refuses requests that pages of other sites let a browser send.
+	Ours(*http.Request) *Refused
+	// View is what the person may see of a migration; an empty name means the latest one. The caller calls its Close.
+	View(r *http.Request, migration string) (*View, error)
+}
+
+// View is what a person sees.
+type View struct {
+	Feed *Feed
+	// Actions are what this person may do; nil means that the page only shows.
+	Actions Actions
+	// Lacks says what is missing for the other actions.
+	Lacks string
+	// User is the name of the person for the API server; empty if the page need not know it.
+	User string
+	// Others are the names of all migrations that can be chosen, newest first; empty if the page has only one.
+	Others []string
+	// Check says whether the person may still look. It may be nil.
+	Check func(context.Context) error
+	// Close says that the person does not look any more. It may be nil.
+	Close func()
+}
+
+// Refused says why a request gets no answer.
+type Refused struct {
+	Code int // of HTTP
+	Text string
+	// SignIn means that another token may help.
+	SignIn bool
+}
+
+func (r *Refused) Error() string { return r.Text }
 
 // Listen opens a port for the page. It refuses addresses that other machines could reach.
 func Listen(address string) (net.Listener, error) {
@@ -77,9 +113,18 @@ func Listen(address string) (net.Listener, error) {
 // ErrNotLoopback is the error for an address that is not one of this machine alone.
 var ErrNotLoopback = errors.New("the page is served on a loopback address only: it shows the cluster to everyone who has its address, without encryption")
 
-// NewServer makes the handler for an address. It has a new token. hint may be nil; it says what to do about an error.
+// NewServer makes the handler for an address of this machine. It has a new token. hint may be nil; it says what to do about an error.
 func NewServer(feed *Feed, address string, actions Actions, hint func(error) string) *Server {
-	s := &Server{feed: feed, token: rand.Text(), address: address, actions: actions, hint: hint, mux: http.NewServeMux()}
+	l := &loopback{address: address, token: rand.Text(), view: View{Feed: feed, Actions: actions,
+		Lacks: "this page only shows: theseus web --allow-actions lets it act"}}
+	s := Serve(l, hint)
+	s.url = "http://" + address + "/#" + l.token // browsers do not send a fragment
+	return s
+}
+
+// Serve makes the handler for whom a gate lets through. hint may be nil; it says what to do about an error.
+func Serve(gate Gate, hint func(error) string) *Server {
+	s := &Server{gate: gate, hint: hint, mux: http.NewServeMux()}
 	s.mux.HandleFunc("GET /{$}", static("page/page.html", "text/html; charset=utf-8"))
 	s.mux.HandleFunc("GET /page.js", static("page/page.js", "text/javascript; charset=utf-8"))
 	s.mux.HandleFunc("GET /page.css", static("page/page.css", "text/css; charset=utf-8"))
@@ -87,55 +132,95 @@ func NewServer(feed *Feed, address string, actions Actions, hint func(error) str
 		w.Header().Set("Content-Type", "text/css; charset=utf-8")
 		w.Write([]byte(report.Style())) //nolint:errcheck // the viewer has gone
 	})
-	s.mux.HandleFunc("GET /plan", s.secret(s.plan))
-	s.mux.HandleFunc("GET /feed", s.secret(s.stream))
-	s.mux.HandleFunc("GET /step", s.secret(s.step))
-	s.mux.HandleFunc("GET /node", s.secret(s.node))
-	s.mux.HandleFunc("GET /question", s.secret(s.question))
-	s.mux.HandleFunc("POST /do", s.secret(s.do))
+	for path, answer := range map[string]func(*View, http.ResponseWriter, *http.Request){"GET /plan": s.plan, "GET /feed": s.stream, "GET /step": s.step,
+		"GET /node": s.node, "GET /question": s.question, "POST /do": s.do} {
+		s.mux.HandleFunc(path, s.through(answer))
+	}
 	return s
 }
 
-// URL is the address for a browser. The token is in its fragment, which browsers do not send.
-func (s *Server) URL() string { return "http://" + s.address + "/#" + s.token }
+// URL is the address for a browser, with the token of the page; empty if the page was made by Serve.
+func (s *Server) URL() string { return s.url }
 
-// ServeHTTP implements http.Handler. A page of another site may make a browser send requests here, by a name that it lets
-// point to this machine: such a request has another Host, or another Origin.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
 		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store"} {
 		w.Header().Set(name, value)
 	}
-	site := r.Header.Get("Sec-Fetch-Site")
+	if refused := s.gate.Ours(r); refused != nil {
+		refuse(w, refused)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// through answers only those whom the gate lets through.
+func (s *Server) through(answer func(*View, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		view, err := s.gate.View(r, r.URL.Query().Get("migration"))
+		if refused, ok := errors.AsType[*Refused](err); ok {
+			refuse(w, refused)
+			return
+		}
+		if err != nil {
+			s.fail(w, err)
+			return
+		}
+		if view.Close != nil {
+			defer view.Close()
+		}
+		answer(view, w, r)
+	}
+}
+
+func refuse(w http.ResponseWriter, refused *Refused) {
+	if refused.SignIn {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="Kubernetes"`)
+	}
+	http.Error(w, refused.Text, refused.Code)
+}
+
+// loopback lets those through who have its token, which only the printed address has. A page of another site may make a browser send
+// requests here, by a name that it lets point to this machine: such a request has another Host, or another Origin.
+type loopback struct {
+	address string // host:port
+	token   string
+	view    View
+}
+
+// Ours implements Gate.
+func (l *loopback) Ours(r *http.Request) *Refused {
 	origin := r.Header.Get("Origin")
 	switch {
-	case !s.ours(r.Host):
-		http.Error(w, "this address is not the one that theseus web printed", http.StatusMisdirectedRequest)
-	case origin != "" && !s.ours(strings.TrimPrefix(origin, "http://")), site == "cross-site" && r.URL.Path != "/":
-		http.Error(w, "requests from other sites are refused", http.StatusForbidden)
-	default:
-		s.mux.ServeHTTP(w, r)
+	case !l.ours(r.Host):
+		return &Refused{Code: http.StatusMisdirectedRequest, Text: "this address is not the one that theseus web printed"}
+	case origin != "" && !l.ours(strings.TrimPrefix(origin, "http://")), crossSite(r):
+		return &Refused{Code: http.StatusForbidden, Text: "requests from other sites are refused"}
 	}
+	return nil
+}
+
+// crossSite says whether a page of another site asks for more than this page itself, to which it may link.
+func crossSite(r *http.Request) bool {
+	return r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.URL.Path != "/"
 }
 
 // ours says whether a host:port is the page's own. The port decides: localhost is this machine as well. Browsers leave out port 80.
-func (s *Server) ours(host string) bool {
-	_, port, _ := net.SplitHostPort(s.address)
-	if port == "80" && (host == "localhost" || host == strings.TrimSuffix(s.address, ":80")) {
+func (l *loopback) ours(host string) bool {
+	_, port, _ := net.SplitHostPort(l.address)
+	if port == "80" && (host == "localhost" || host == strings.TrimSuffix(l.address, ":80")) {
 		return true
 	}
-	return host == s.address || host == net.JoinHostPort("localhost", port)
+	return host == l.address || host == net.JoinHostPort("localhost", port)
 }
 
-// secret lets only those through who have the token.
-func (s *Server) secret(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.token)) != 1 {
-			http.Error(w, "the token is missing or wrong: use the whole address that theseus web printed", http.StatusUnauthorized)
-			return
-		}
-		next(w, r)
+// View implements Gate.
+func (l *loopback) View(r *http.Request, _ string) (*View, error) {
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+l.token)) != 1 {
+		return nil, &Refused{Code: http.StatusUnauthorized, Text: "the token is missing or wrong: use the whole address that theseus web printed"}
 	}
+	return &l.view, nil
 }
 
 func static(name, kind string) http.HandlerFunc {
@@ -154,23 +239,31 @@ func reply(w http.ResponseWriter, value any) {
 	json.NewEncoder(w).Encode(value) //nolint:errcheck // the viewer has gone
 }
 
-func (s *Server) plan(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) plan(v *View, w http.ResponseWriter, _ *http.Request) {
 	var p Plan
-	s.feed.On(func(b *Board) { p = b.Plan() })
-	if s.actions != nil {
-		p.Actions = s.actions.Names()
+	v.Feed.On(func(b *Board) { p = b.Plan() })
+	p.User, p.Others = v.User, v.Others
+	if v.Actions != nil {
+		p.Actions = v.Actions.Names()
 	}
 	reply(w, p)
 }
 
 // stream sends deltas as server-sent events until the viewer goes.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+func (s *Server) stream(v *View, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
 	var last *State
+	checked := time.Now()
 	for {
+		if v.Check != nil && time.Since(checked) >= checkEvery {
+			if err := v.Check(r.Context()); err != nil {
+				return // the page asks anew, and gets the error
+			}
+			checked = time.Now()
+		}
 		waiting, cancel := context.WithTimeout(r.Context(), heartbeat)
-		delta, state, err := s.feed.Next(waiting, last)
+		delta, state, err := v.Feed.Next(waiting, last)
 		cancel()
 		text := []byte(": still here\n\n")
 		switch {
@@ -192,12 +285,12 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) step(w http.ResponseWriter, r *http.Request) {
+func (s *Server) step(v *View, w http.ResponseWriter, r *http.Request) {
 	i, err := strconv.Atoi(r.FormValue("i"))
 	var one report.Step
 	known := false
 	if err == nil {
-		s.feed.On(func(b *Board) { one, known = b.Step(i) })
+		v.Feed.On(func(b *Board) { one, known = b.Step(i) })
 	}
 	if !known {
 		http.Error(w, "the plan has no such step", http.StatusNotFound)
@@ -206,10 +299,10 @@ func (s *Server) step(w http.ResponseWriter, r *http.Request) {
 	reply(w, one)
 }
 
-func (s *Server) node(w http.ResponseWriter, r *http.Request) {
+func (s *Server) node(v *View, w http.ResponseWriter, r *http.Request) {
 	var one NodeDetail
 	known := false
-	s.feed.On(func(b *Board) { one, known = b.Node(r.FormValue("name")) })
+	v.Feed.On(func(b *Board) { one, known = b.Node(r.FormValue("name")) })
 	if !known {
 		http.Error(w, "the plan has no such node", http.StatusNotFound)
 		return
@@ -218,20 +311,20 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 }
 
 // allowed says whether the page may ask for an action.
-func (s *Server) allowed(w http.ResponseWriter, action string) bool {
-	if s.actions != nil && slices.Contains(s.actions.Names(), action) {
+func (v *View) allowed(w http.ResponseWriter, action string) bool {
+	if v.Actions != nil && slices.Contains(v.Actions.Names(), action) {
 		return true
 	}
-	http.Error(w, "this page only shows: theseus web --allow-actions lets it act", http.StatusForbidden)
+	http.Error(w, v.Lacks, http.StatusForbidden)
 	return false
 }
 
-func (s *Server) question(w http.ResponseWriter, r *http.Request) {
+func (s *Server) question(v *View, w http.ResponseWriter, r *http.Request) {
 	action := r.FormValue("action")
-	if !s.allowed(w, action) {
+	if !v.allowed(w, action) {
 		return
 	}
-	q, err := s.actions.Question(r.Context(), action)
+	q, err := v.Actions.Question(r.Context(), action)
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -240,7 +333,7 @@ func (s *Server) question(w http.ResponseWriter, r *http.Request) {
 }
 
 // do asks for an action, once the word of its question was typed.
-func (s *Server) do(w http.ResponseWriter, r *http.Request) {
+func (s *Server) do(v *View, w http.ResponseWriter, r *http.Request) {
 	var asked struct{ Action, Word, Plan string }
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxAsked)).Decode(&asked); err != nil {
 		http.Error(w, "the request is not valid JSON", http.StatusBadRequest)
@@ -250,10 +343,10 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only the page itself may ask for actions", http.StatusForbidden)
 		return
 	}
-	if !s.allowed(w, asked.Action) {
+	if !v.allowed(w, asked.Action) {
 		return
 	}
-	q, err := s.actions.Question(r.Context(), asked.Action)
+	q, err := v.Actions.Question(r.Context(), asked.Action)
 	switch {
 	case err != nil:
 		s.fail(w, err)
@@ -265,7 +358,7 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("not confirmed: type %q. Nothing was changed", q.Word), http.StatusBadRequest)
 		return
 	}
-	said, err := s.actions.Do(r.Context(), asked.Action, asked.Plan)
+	said, err := v.Actions.Do(r.Context(), asked.Action, asked.Plan)
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -275,9 +368,13 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 
 // fail tells an error as the command line does.
 func (s *Server) fail(w http.ResponseWriter, err error) {
+	code := http.StatusConflict
+	if outage.Passes(err) {
+		code = http.StatusServiceUnavailable
+	}
 	text := "error: " + strings.Join(strings.Fields(err.Error()), " ")
 	if s.hint != nil && s.hint(err) != "" {
 		text += "\nhint: " + s.hint(err)
 	}
-	http.Error(w, text, http.StatusConflict)
+	http.Error(w, text, code)
 }

@@ -37,8 +37,8 @@ func (m *Clusters) MirrorClient() (*kube.Client, error) {
 	if *m.Other.KubeConfig == "" && *m.Other.Context == "" {
 		return nil, exit.Fail(exit.Usage, "name it with --mirror-context or --mirror-kubeconfig", "no mirror is named")
 	}
-	if *m.Other.KubeConfig == "" {
-		m.Other.KubeConfig = m.Kubeconfig.KubeConfig
+	if flags, same := m.Kubeconfig.(*genericclioptions.ConfigFlags); same && *m.Other.KubeConfig == "" {
+		m.Other.KubeConfig = flags.KubeConfig
 	}
 	config, err := m.Other.ToRESTConfig()
 	if err != nil {

@@ -3,23 +3,30 @@
 // from the cluster is set as text, never as markup.
 (function () {
   var $ = function (id) { return document.getElementById(id); };
-  var token = location.hash.slice(1) || sessionStorage.getItem("token") || "";
-  if (location.hash) { // the address bar is in pictures of the screen
+  var printed = /^#[A-Z2-7]{26}$/.test(location.hash); // by theseus web; a token of Kubernetes never comes by an address
+  var token = printed ? location.hash.slice(1) : sessionStorage.getItem("token") || "", server = token ? "theseus web" : "the server of this page";
+  if (printed) { // the address bar is in pictures of the screen
     sessionStorage.setItem("token", token);
     history.replaceState(null, "", location.pathname);
   }
+  var migration = new URLSearchParams(location.search).get("migration") || "", following = null, signIn = null;
   var plan = null, nodes = [], steps = [], lines = [], strip = { classes: [] }, cells = new Map(), now = null;
   var lastEvent = 0, cutSince = 0, why = "";
   var words = { todo: "to do", moving: "moving", watched: "watched", done: "done", failed: "failed", undone: "undone" };
 
   function ask(path, options) {
     options = Object.assign({ headers: {}, cache: "no-store" }, options);
-    options.headers = Object.assign({ Authorization: "Bearer " + token }, options.headers);
-    return fetch(path, options);
+    options.headers = Object.assign(token ? { Authorization: "Bearer " + token } : {}, options.headers);
+    return fetch(path + (migration ? (path.indexOf("?") < 0 ? "?" : "&") + "migration=" + encodeURIComponent(migration) : ""), options);
+  }
+  async function refusal(answer) {
+    var error = new Error((await answer.text()).trim());
+    error.signIn = answer.headers.has("WWW-Authenticate");
+    return error;
   }
   async function get(path) {
     var answer = await ask(path);
-    if (!answer.ok) { throw new Error((await answer.text()).trim()); }
+    if (!answer.ok) { throw await refusal(answer); }
     return answer.json();
   }
   function make(tag, className, text) {
@@ -45,7 +52,7 @@
 
   async function follow() {
     for (var wait = 500; ; wait = Math.min(wait * 2, 5000)) {
-      var stop = new AbortController(), reader = null, watchdog;
+      var stop = following = new AbortController(), reader = null, watchdog;
       var alive = function () {
         lastEvent = Date.now();
         clearTimeout(watchdog);
@@ -53,14 +60,19 @@
       };
       try {
         alive();
-        if (!plan) { plan = await get("plan"); begin(); }
+        if (!plan) {
+          var found = await get("plan");
+          if (stop.chosen) { continue; } // another one, meanwhile
+          plan = found;
+          begin();
+        }
         var answer = await ask("feed", { signal: stop.signal });
-        if (!answer.ok) { throw new Error((await answer.text()).trim()); }
+        if (!answer.ok) { throw await refusal(answer); }
         var decoder = new TextDecoder(), rest = "";
         reader = answer.body.getReader();
         for (;;) {
           var part = await reader.read();
-          if (part.done) { throw new Error("theseus web closed the connection"); }
+          if (part.done) { throw new Error(server + " closed the connection"); }
           alive();
           rest += decoder.decode(part.value, { stream: true });
           var events = rest.split("\n\n");
@@ -74,8 +86,14 @@
         clearTimeout(watchdog);
         stop.abort(); // whatever failed, the next connection is the only one
         if (reader) { reader.cancel().catch(function () {}); }
+        if (stop.chosen) { wait = 250; continue; }
+        if (error.signIn) {
+          await signedIn(token ? error.message : "");
+          wait = 250;
+          continue;
+        }
         cutSince = cutSince || lastEvent;
-        why = error.name === "AbortError" ? "theseus web does not answer" : error.name === "TypeError" ? "theseus web cannot be reached" : error.message;
+        why = error.name === "AbortError" ? server + " does not answer" : error.name === "TypeError" ? server + " cannot be reached" : error.message;
         stale();
       }
       await new Promise(function (resume) { setTimeout(resume, wait); });
@@ -96,6 +114,66 @@
     if (redo.now) { drawNow(); }
     if (redo.strip) { requestAnimationFrame(drawStrip); }
     document.body.setAttribute("data-updates", Number(document.body.getAttribute("data-updates") || 0) + 1);
+  }
+
+  // --- who looks, where the page asks for a token. It stays in this variable: a cookie or the browser's storage would outlive the tab,
+  // and a cookie would go to other ports of this machine as well.
+
+  function signedIn(refused) { // ends when the person has given a token
+    token = "";
+    forget();
+    document.body.classList.add("locked");
+    document.title = "Sign in · Theseus";
+    set("refused", refused);
+    $("refused").className = "bad";
+    if ($("dialog").open) { $("dialog").close(); }
+    $("signin").hidden = false;
+    $("token").focus();
+    return new Promise(function (resume) { signIn = resume; });
+  }
+  $("signin").addEventListener("submit", function (event) {
+    event.preventDefault();
+    token = $("token").value.trim().replace(/^Bearer\s+/i, "");
+    $("token").value = "";
+    set("refused", "");
+    if (!/^[\x21-\x7e]+$/.test(token)) { token = ""; set("refused", "This is no token: it has spaces, or other characters than a token has."); return; }
+    $("signin").hidden = true;
+    document.body.classList.remove("locked");
+    set("now", "Connecting");
+    $("now").focus();
+    if (signIn) { signIn(); signIn = null; }
+  });
+  function forget() { // what is known of a migration
+    plan = now = stepDetail = null;
+    stepShown = -2;
+    nodes = []; steps = []; lines = []; strip = { classes: [] }; cells = new Map(); buttonsOf = []; chapters = []; chapterOf = []; items = [];
+    cutSince = 0;
+    ["waves", "lines", "plan", "buttons", "step", "figures", "remarks", "name", "change", "line", "stand", "said", "foot", "plannote", "stripnote", "detail"].forEach(function (id) { $(id).textContent = ""; });
+    $("classes").tBodies[0].textContent = "";
+    $("stale").hidden = $("who").hidden = true;
+    $("verdict").className = "verdict";
+    set("now", "Connecting");
+    drawStrip();
+  }
+  function again() { following.chosen = true; following.abort(); }
+  $("signout").addEventListener("click", function () { token = ""; forget(); again(); });
+  $("others").addEventListener("change", function () {
+    migration = $("others").value;
+    history.replaceState(null, "", "?migration=" + encodeURIComponent(migration));
+    forget();
+    again();
+  });
+  function drawWho() {
+    $("who").hidden = !plan.user;
+    set("user", plan.user ? "Signed in as " + plan.user : "");
+    var all = plan.others || [];
+    $("chooser").hidden = all.length < 2;
+    $("others").replaceChildren.apply($("others"), all.map(function (name) {
+      var option = make("option", "", name);
+      option.value = name;
+      option.selected = name === plan.name;
+      return option;
+    }));
   }
 
   // --- at one look
@@ -167,7 +245,7 @@
       parts.push(head);
       if (stepShown !== now.step) {
         stepShown = now.step; stepDetail = null;
-        get("step?i=" + now.step).then(function (detail) { if (stepShown === now.step) { stepDetail = detail; drawStep(); } }, function () { stepShown = -2; });
+        get("step?i=" + now.step).then(function (detail) { if (now && stepShown === now.step) { stepDetail = detail; drawStep(); } }, function () { stepShown = -2; });
       }
       if (stepDetail && stepDetail.why) { parts.push(make("p", "soft", stepDetail.why)); }
       if (now.action) { parts.push(make("p", "", "Now: " + now.action)); }
@@ -317,8 +395,10 @@
 
   // --- actions
 
-  var labels = { pause: "Pause", resume: "Resume", rollback: "Roll back" };
+  var labels = { pause: "Pause", resume: "Resume", rollback: "Roll back", approve: "Approve" };
   function begin() {
+    if (plan.user) { migration = plan.name; } // the next request is about this one, even if a later one begins
+    drawWho();
     set("name", "· " + plan.name);
     set("change", plan.from + " → " + plan.to + (plan.strategy ? " · " + plan.strategy : ""));
     (plan.actions || []).forEach(function (action) {

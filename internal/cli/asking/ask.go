@@ -1,4 +1,4 @@
-package control
+package asking
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 // Describe says what a person confirms before Ask: what the plan in the cluster does, and its hash. It is an error if the
 // migration cannot go that way any more.
 func Describe(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire) (text string, p *plan.Plan, err error) {
-	p, _, records, err := load(ctx, a, client, name)
+	p, _, records, err := Load(ctx, a, client, name)
 	if err == nil {
-		err = mayTakeOver(p, records, desire)
+		err = MayTakeOver(p, records, desire)
 	}
 	if err != nil {
 		return "", nil, err
@@ -35,11 +35,12 @@ func Describe(ctx context.Context, a *app.App, client *kube.Client, name string,
 }
 
 // Ask asks the process that runs a migration, or the controller in the cluster, to continue it or to roll it back. Nothing of the
-// plan runs on this machine. hash is that of the plan that a person has confirmed.
-func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, hash string) error {
-	p, migration, records, err := load(ctx, a, client, name)
+// plan runs on this machine. hash is that of the plan that a person has confirmed. here is true on that person's own machine: what
+// this machine knows of the run must not contradict the cluster.
+func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, hash string, here bool) error {
+	p, migration, records, err := Load(ctx, a, client, name)
 	if err == nil {
-		err = mayTakeOver(p, records, desire)
+		err = MayTakeOver(p, records, desire)
 	}
 	if err != nil {
 		return err
@@ -49,9 +50,17 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 		return err
 	}
 	if migration.Spec.InCluster {
-		return askInCluster(ctx, a, client, p, migration, records, desire, f)
+		known := func(approved bool) error {
+			if !here {
+				return approval.SameCluster(ctx, a, client, p)
+			}
+			f.Held, f.Approved = true, approved
+			_, err := approval.Approve(ctx, a, client, p, records, f)
+			return err
+		}
+		return askInCluster(ctx, a, client, p, migration, records, desire, known)
 	}
-	holder, err := heldBy(ctx, a, client)
+	holder, err := HeldBy(ctx, a, client)
 	switch {
 	case err != nil:
 		return err
@@ -62,7 +71,7 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 		}
 		return exit.Fail(exit.Failed, "run it on the machine that shall carry the migration out: "+command+name, "no process runs %s that could be asked", name)
 	case desire == v1alpha1.DesireRollback:
-		return askHolder(ctx, a, client, name, holder)
+		return AskHolder(ctx, a, client, name, holder)
 	case migration.Spec.Desire == v1alpha1.DesireRun:
 		return exit.Fail(exit.Failed, "", "%s runs %s already", holder.Holder, name)
 	}
@@ -74,9 +83,9 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 }
 
 // askInCluster asks the controller, which has the migration.
-func askInCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, desire v1alpha1.Desire, f *approval.Flags) error {
+func askInCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, desire v1alpha1.Desire, known func(approved bool) error) error {
 	if desire == v1alpha1.DesireRun {
-		return letController(ctx, a, client, p, migration, records, f)
+		return LetController(ctx, a, client, p, migration, records, known)
 	}
 	if len(records) == 0 {
 		return exit.Fail(exit.Failed, "theseus rollback "+p.Name+" ends the migration", "%s has not begun: there is nothing to undo", p.Name)
@@ -88,5 +97,5 @@ func askInCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.
 	if err != nil {
 		return exit.Fail(exit.Failed, "roll it back from this machine: theseus rollback "+p.Name, "the controller cannot roll %s back: %w", p.Name, err)
 	}
-	return askController(ctx, a, client, p.Name, records)
+	return AskController(ctx, a, client, p.Name, records)
 }

@@ -1,0 +1,337 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	clusterrun "github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// signed writes tls.crt and tls.key for 127.0.0.1 to a folder, with a serial number.
+func signed(t *testing.T, dir string, serial int64) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "page"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"tls.key": {Type: "EC PRIVATE KEY", Bytes: private}, "tls.crt": {Type: "CERTIFICATE", Bytes: der}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPageListens: the page is not served to other machines in plain text, and a renewed certificate is used without a restart.
+func TestPageListens(t *testing.T) {
+	for listen, says := range map[string]string{"0.0.0.0:0": "Add --tls", "192.0.2.7:0": "Add --tls"} {
+		if err := servePage(t.Context(), []string{listen}, "", http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", listen, err)
+		}
+	}
+	if err := servePage(t.Context(), []string{"127.0.0.1:0"}, t.TempDir(), http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "tls.crt") {
+		t.Errorf("without a certificate: %v", err)
+	}
+	dir, address := t.TempDir(), clustertest.Free(t)
+	signed(t, dir, 1)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- servePage(ctx, []string{address}, dir, http.NotFoundHandler()) }()
+	serial := func() int64 {
+		conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return 0
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+	}
+	awaited(t, "the first certificate", func() bool { return serial() == 1 })
+	signed(t, dir, 2)
+	later := time.Now().Add(time.Second)
+	if err := os.Chtimes(filepath.Join(dir, "tls.crt"), later, later); err != nil {
+		t.Fatal(err)
+	}
+	awaited(t, "the renewed certificate", func() bool { return serial() == 2 })
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func awaited(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for until := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// cluster is a real API server with a migration for the controller, and the ServiceAccounts of people.
+type cluster struct {
+	config *rest.Config
+	admin  *kube.Client
+	plan   *plan.Plan
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	program := os.Getenv("THESEUS_KUBE")
+	if program == "" {
+		t.Skip("NOT TESTED: the page with a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+	}
+	c := &cluster{config: clustertest.ControlPlane(t, program, clustertest.Options{})}
+	var err error
+	if c.admin, err = kube.New(c.config, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := clusterrun.Prepare(t.Context(), c.admin); err != nil {
+		t.Fatal(err)
+	}
+	c.apply(t, manifest.ApprovalPolicy()...)
+	c.person(t, v1alpha1.Namespace, "theseus-web", kube.Page)
+	c.person(t, metav1.NamespaceDefault, "ann", kube.Look)
+	c.person(t, metav1.NamespaceDefault, "bob", kube.Approve)
+	c.person(t, metav1.NamespaceDefault, "op", kube.Operate)
+	c.person(t, metav1.NamespaceDefault, "eve", "")
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
+	system, err := c.admin.Typed.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot.UID = string(system.UID)
+	if c.plan, err = plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
+		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := journal.CreateInCluster(t.Context(), c.admin.Dynamic, c.plan); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *cluster) apply(t *testing.T, objects ...unstructured.Unstructured) {
+	t.Helper()
+	actor := clusterrun.NewActor(c.admin)
+	for i := range objects {
+		if _, err := actor.Do(t.Context(), step.Action{Op: step.Apply, Object: &objects[i], Title: "apply"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// person makes a ServiceAccount with the rights of a duty, or none.
+func (c *cluster) person(t *testing.T, namespace, name string, duty kube.Duty) {
+	t.Helper()
+	accounts := c.admin.Typed.CoreV1().ServiceAccounts(namespace)
+	awaited(t, "namespace "+namespace, func() bool {
+		_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		return err == nil
+	})
+	if duty == "" {
+		return
+	}
+	roles, err := kube.Roles(duty, "", nil, []kube.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.apply(t, roles...)
+}
+
+// token is what `kubectl create token` prints.
+func (c *cluster) token(t *testing.T, namespace, name string, audiences ...string) string {
+	t.Helper()
+	request, err := c.admin.Typed.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+// serve runs the program with the permissions of its own ServiceAccount, and returns the address of the page.
+func (c *cluster) serve(t *testing.T) string {
+	t.Helper()
+	kubeconfig, address := filepath.Join(t.TempDir(), "kubeconfig"), clustertest.Free(t)
+	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c,
+contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: %q}}],
+clusters: [{name: c, cluster: {server: "https://192.0.2.1:443", insecure-skip-tls-verify: true}}]}`, c.token(t, v1alpha1.Namespace, "theseus-web")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- start(ctx, []string{"web", "--kubeconfig=" + kubeconfig, "--api-server=" + strings.TrimPrefix(c.config.Host, "https://"), "--listen=" + address, "--state-dir=" + t.TempDir()})
+	}()
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	awaited(t, "the page", func() bool {
+		answer, err := http.Get("http://" + address + "/healthz")
+		if err != nil {
+			return false
+		}
+		answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
+	return "http://" + address
+}
+
+// asks sends a request as the page does.
+func asks(t *testing.T, url, path, token string, body any) (int, string, http.Header) {
+	t.Helper()
+	method, data := http.MethodGet, []byte(nil)
+	if body != nil {
+		method = http.MethodPost
+		data, _ = json.Marshal(body)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, url+path, bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != nil {
+		r.Header.Set("Origin", url)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text), answer.Header
+}
+
+// TestPage: with a real API server and its own tokens, the page shows a migration to those who may look, and says to others what they
+// lack. People act with their own rights, in their own name.
+func TestPage(t *testing.T) {
+	c := newCluster(t)
+	url := c.serve(t)
+	const of = "system:serviceaccount:default:"
+	token := func(name string) string { return c.token(t, metav1.NamespaceDefault, name) }
+	for _, test := range []struct {
+		token, says string
+		code        int
+		signIn      bool
+	}{
+		{"", "Sign in", http.StatusUnauthorized, true},
+		{"garbage", "does not accept this token", http.StatusUnauthorized, true},
+		{token("ann")[1:], "does not accept this token", http.StatusUnauthorized, true},
+		{c.token(t, metav1.NamespaceDefault, "ann", "vault.example"), "does not accept this token", http.StatusUnauthorized, true},
+		{token("eve"), of + "eve may not list migrations in the namespace theseus-system.\nAn administrator grants it: theseus rights look --for serviceaccount:default/eve | kubectl apply -f -", http.StatusForbidden, true},
+		{token("ann"), `"name":"held"`, http.StatusOK, false},
+	} {
+		for _, path := range []string{"/plan", "/plan?migration=held"} {
+			code, text, header := asks(t, url, path, test.token, nil)
+			says := strings.Replace(test.says, "list migrations", "get migrations", strings.Count(path, "?"))
+			if code != test.code || !strings.Contains(text, says) || (header.Get("WWW-Authenticate") != "") != test.signIn {
+				t.Errorf("%s with %.12s: %d %s", path, test.token, code, text)
+			}
+			if code != http.StatusOK && strings.Contains(text, c.plan.Hash) {
+				t.Errorf("it tells of the cluster: %s", text)
+			}
+		}
+	}
+	for name, want := range map[string][]string{"ann": nil, "bob": {"approve"}, "op": {"pause", "resume", "rollback"}} {
+		_, text, _ := asks(t, url, "/plan", token(name), nil)
+		var got struct {
+			User            string
+			Actions, Others []string
+		}
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got.User != of+name || !slices.Equal(got.Actions, want) || !slices.Equal(got.Others, []string{"held"}) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if code, text, _ := asks(t, url, "/plan?migration=none", token("ann"), nil); code != http.StatusNotFound || !strings.Contains(text, "no migration none") {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, _, _ := asks(t, url, "/", "", nil); code != http.StatusOK { // the page itself knows nothing
+		t.Errorf("the page: %d", code)
+	}
+
+	do := func(name, action, word string) (int, string) {
+		code, text, _ := asks(t, url, "/do?migration=held", token(name), map[string]string{"action": action, "word": word, "plan": c.plan.Hash})
+		return code, text
+	}
+	for _, test := range []struct {
+		name, action, word string
+		code               int
+		says               string
+	}{
+		{"ann", "approve", c.plan.To(), http.StatusForbidden, of + "ann lacks the rights"},
+		{"ann", "pause", "", http.StatusForbidden, of + "ann lacks the rights"},
+		{"bob", "pause", "", http.StatusForbidden, of + "bob lacks the rights"},
+		{"op", "approve", c.plan.To(), http.StatusForbidden, of + "op lacks the rights"},
+		{"eve", "approve", c.plan.To(), http.StatusForbidden, of + "eve may not get migrations"},
+		{"bob", "approve", "yes", http.StatusBadRequest, "not confirmed"},
+		{"bob", "approve", c.plan.To(), http.StatusOK, of + "bob has approved it"},
+		{"op", "pause", "", http.StatusOK, "asked the controller in the cluster"},
+	} {
+		if code, text := do(test.name, test.action, test.word); code != test.code || !strings.Contains(text, test.says) {
+			t.Errorf("%s asks to %s: %d %s", test.name, test.action, code, text)
+		}
+	}
+	approvals, err := journal.Approvals(t.Context(), c.admin.Dynamic, "held", c.plan.Hash)
+	if err != nil || len(approvals) != 1 || approvals[0].Spec.User != of+"bob" {
+		t.Errorf("%+v, %v", approvals, err)
+	}
+	if m, err := journal.Get(t.Context(), c.admin.Dynamic, "held"); err != nil || m.Spec.Desire != v1alpha1.DesirePause {
+		t.Errorf("%+v, %v", m.Spec, err)
+	}
+	_, text, _ := asks(t, url, "/question?migration=held&action=approve", token("bob"), nil)
+	if !strings.Contains(text, c.plan.Hash) || !strings.Contains(text, "It deletes:") {
+		t.Errorf("the question does not show the plan: %s", text)
+	}
+}
