@@ -64,7 +64,7 @@ func templates(t *testing.T) map[string]string {
 	return map[string]string{
 		"planning.yaml":  "{{- if .Values.planning.enabled }}\n" + documents(t, planning) + "{{- end }}\n",
 		"crds.yaml":      documents(t, crds),
-		"approval.yaml":  documents(t, manifest.ApprovalPolicy()),
+		"approval.yaml":  documents(t, append(manifest.ApprovalPolicy(), manifest.AskedPolicy()...)),
 		"webrights.yaml": "{{- if .Values.web.enabled }}\n" + documents(t, roles(t, kube.Page, kube.Subject{Kind: "ServiceAccount", Namespace: v1alpha1.Namespace, Name: "theseus-web"})) + "{{- end }}\n",
 		"rights.yaml":    documents(t, controller),
 		"roles.yaml":     "{{- if .Values.roles.create }}\n" + documents(t, users) + "{{- end }}\n",

@@ -39,7 +39,7 @@ func TestSecurityTable(t *testing.T) {
 }
 
 // named is a test with its package and, after slashes, its subtests.
-var named = regexp.MustCompile("`([a-z0-9]+)\\.((?:Test|Fuzz)\\w+)((?:/[^`/]+)*)`")
+var named = regexp.MustCompile("`([a-z0-9-]+)\\.((?:Test|Fuzz)\\w+)((?:/[^`/]+)*)`")
 
 // testFiles are the texts of the test files, by folder.
 type testFiles map[string]string

@@ -27,6 +27,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -131,7 +133,7 @@ func newCluster(t *testing.T) *cluster {
 	if err := clusterrun.Prepare(t.Context(), c.admin); err != nil {
 		t.Fatal(err)
 	}
-	c.apply(t, manifest.ApprovalPolicy()...)
+	c.apply(t, append(manifest.ApprovalPolicy(), manifest.AskedPolicy()...)...)
 	c.person(t, v1alpha1.Namespace, "theseus-web", kube.Page)
 	c.person(t, metav1.NamespaceDefault, "ann", kube.Look)
 	c.person(t, metav1.NamespaceDefault, "bob", kube.Approve)
@@ -327,11 +329,52 @@ func TestPage(t *testing.T) {
 	if err != nil || len(approvals) != 1 || approvals[0].Spec.User != of+"bob" {
 		t.Errorf("%+v, %v", approvals, err)
 	}
-	if m, err := journal.Get(t.Context(), c.admin.Dynamic, "held"); err != nil || m.Spec.Desire != v1alpha1.DesirePause {
-		t.Errorf("%+v, %v", m.Spec, err)
+	if m, err := journal.Get(t.Context(), c.admin.Dynamic, "held"); err != nil || m.Spec.Desire != v1alpha1.DesirePause || journal.AskedBy(m) != of+"op" {
+		t.Errorf("%+v, %v", m, err)
 	}
 	_, text, _ := asks(t, url, "/question?migration=held&action=approve", token("bob"), nil)
 	if !strings.Contains(text, c.plan.Hash) || !strings.Contains(text, "It deletes:") {
 		t.Errorf("the question does not show the plan: %s", text)
+	}
+	c.asked(t)
+}
+
+// asked: a user who asks for something names no one else as the person who did, by hand either.
+func (c *cluster) asked(t *testing.T) {
+	t.Helper()
+	patch := func(data string) error {
+		_, err := c.admin.Dynamic.Resource(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}).Namespace(v1alpha1.Namespace).
+			Patch(t.Context(), "held", types.MergePatchType, []byte(data), metav1.PatchOptions{})
+		return err
+	}
+	by := func(text string) string { return `"metadata":{"annotations":{"theseus.dev/asked-by":` + text + `}}` }
+	awaited(t, "the policy is in force", func() bool { return patch("{"+by(`"Pause ann"`)+"}") != nil })
+	for _, test := range []struct {
+		patch string
+		by    string // empty: it is refused
+	}{
+		{`{"spec":{"desire":"Rollback"},` + by(`"Rollback ann"`) + `}`, ""},
+		{`{"spec":{"desire":""}}`, "-"}, // the name is about the pause
+		{`{"spec":{"desire":"Pause"}}`, ""},
+		{`{"spec":{"desire":"Pause"},` + by(`null`) + `}`, "-"},
+		{`{"spec":{"desire":"Rollback"},` + by(`"Rollback admin"`) + `}`, "admin"},
+		{`{"spec":{"attempt":3}}`, "admin"},
+		{`{"spec":{"desire":""},` + by(`"Run admin"`) + `}`, "admin"},
+		{`{` + by(`"Run eve"`) + `}`, ""},
+	} {
+		err := patch(test.patch)
+		if (err == nil) != (test.by != "") || err != nil && !strings.Contains(err.Error(), "names who asked for the desired state") {
+			t.Errorf("%s: %v", test.patch, err)
+		}
+		if m, err := journal.Get(t.Context(), c.admin.Dynamic, "held"); err != nil || test.by != "" && journal.AskedBy(m) != strings.Trim(test.by, "-") {
+			t.Errorf("%s: asked by %q, %v", test.patch, journal.AskedBy(m), err)
+		}
+	}
+	if err := journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesirePause); err != nil {
+		t.Error(err)
+	}
+	control := journal.NewControl(c.admin.Dynamic, "held")
+	if desire, err := control.Desire(t.Context()); err != nil || desire != v1alpha1.DesirePause || control.AskedBy() != "admin" {
+		t.Errorf("%s, asked by %q, %v", desire, control.AskedBy(), err)
 	}
 }

@@ -62,19 +62,27 @@ func (s *Script) Describe(r engine.Record) string {
 		default: // it ends by itself
 			return "paused: " + r.Error
 		}
-		return "paused: all pods stay connected; theseus status says how to continue"
+		return "paused" + asked(r) + ": all pods stay connected; theseus status says how to continue"
 	case engine.Marked:
 		return "mark: " + engine.MarkOf(r)
 	case engine.Resumed:
-		return "resumed by " + r.By
+		return "resumed by " + r.By + asked(r)
 	case engine.RollingBack:
-		return "rolling back: " + r.Error
+		return "rolling back" + asked(r) + ": " + r.Error
 	case engine.TakingBack:
 		return "undoing only this step: " + r.Error
 	case engine.StepUndone:
 		return "        undone: " + title
 	case engine.Finished:
 		return "finished: " + r.Result
+	}
+	return ""
+}
+
+// asked says who asked for what a record does; empty if that is not known.
+func asked(r engine.Record) string {
+	if user := engine.AskedBy(r); user != "" {
+		return ", asked by " + user
 	}
 	return ""
 }

@@ -44,7 +44,8 @@ func TestObjects(t *testing.T) {
 		"Deployment theseus-controller", "Job theseus-uninstall-check", "PodDisruptionBudget theseus-controller",
 		"Role theseus-changes", "Role theseus-changes in default", "Role theseus-controller", "Role theseus-controller in default",
 		"RoleBinding theseus-changes", "RoleBinding theseus-changes in default", "RoleBinding theseus-controller", "RoleBinding theseus-controller in default", "ServiceAccount theseus-controller",
-		"ValidatingAdmissionPolicy theseus-approvals", "ValidatingAdmissionPolicyBinding theseus-approvals",
+		"ValidatingAdmissionPolicy theseus-approvals", "ValidatingAdmissionPolicy theseus-asked",
+		"ValidatingAdmissionPolicyBinding theseus-approvals", "ValidatingAdmissionPolicyBinding theseus-asked",
 	}
 	roles := []string{"ClusterRole theseus-approve", "ClusterRole theseus-look", "ClusterRole theseus-plan",
 		"Role theseus-approve", "Role theseus-look", "Role theseus-plan"}

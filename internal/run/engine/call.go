@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -156,7 +157,10 @@ func (m *machine) followDesire(ctx context.Context) error {
 	case desire == v1alpha1.DesireRun:
 		return m.hindered(ctx)
 	case desire == v1alpha1.DesirePause:
-		return m.pause(ctx, "")
+		if err := m.append(ctx, Record{Event: Paused, Data: m.asked(), By: m.deps.By}); err != nil {
+			return err
+		}
+		return errPaused
 	case desire != v1alpha1.DesireRollback:
 		return WithHint(fmt.Errorf("the migration's desired state is %q, which is unknown", desire),
 			"use `theseus pause`, `theseus resume` or `theseus rollback`")
@@ -166,10 +170,34 @@ func (m *machine) followDesire(ctx context.Context) error {
 		return m.pause(ctx, "a rollback was requested after the point of no return, where it is not possible")
 	}
 	if err := m.append(ctx, Record{Event: RollingBack, Result: ResultAsked, Error: "the operator requested it",
-		By: m.deps.By}); err != nil {
+		Data: m.asked(), By: m.deps.By}); err != nil {
 		return err
 	}
 	return errTurn
+}
+
+// Asked is the data of records of what a person asked for.
+type Asked struct {
+	By string `json:"askedBy"`
+}
+
+// asked is the data that says who asked for the desired state; nil if that is not known.
+func (m *machine) asked() json.RawMessage {
+	asker, ok := m.deps.Control.(Asker)
+	if !ok || asker.AskedBy() == "" {
+		return nil
+	}
+	data, _ := json.Marshal(Asked{asker.AskedBy()}) // a string always can be written
+	return data
+}
+
+// AskedBy is the user who asked for the pause, the rollback or the continuation of a record; empty if that is not known.
+func AskedBy(r Record) string {
+	var asked Asked
+	if r.Event == Paused || r.Event == RollingBack || r.Event == Resumed {
+		_ = json.Unmarshal(r.Data, &asked) // records of earlier versions have none
+	}
+	return asked.By
 }
 
 func (m *machine) pause(ctx context.Context, cause string) error {

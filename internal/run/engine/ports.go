@@ -53,6 +53,9 @@ type Control interface {
 	Desire(context.Context) (v1alpha1.Desire, error)
 }
 
+// Asker is a Control that knows who asked for the state that Desire returned last; empty if that is not known.
+type Asker interface{ AskedBy() string }
+
 // Clock tells the time and sleeps.
 type Clock interface {
 	Now() time.Time

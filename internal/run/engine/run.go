@@ -162,7 +162,7 @@ func (m *machine) enter(ctx context.Context) error {
 	if m.state.Phase == PhasePaused && desire == v1alpha1.DesirePause {
 		return errPaused
 	}
-	return m.append(ctx, Record{Event: Resumed, By: m.deps.By})
+	return m.append(ctx, Record{Event: Resumed, Data: m.asked(), By: m.deps.By})
 }
 
 // walk continues in the direction of the run until it ends.

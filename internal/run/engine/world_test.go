@@ -32,6 +32,7 @@ type world struct {
 	broken  map[string]bool
 	hook    func(point string) error
 	desire  v1alpha1.Desire
+	askedBy string
 	hinders string // what speaks against going on
 	closed  bool   // no step may begin
 	bake    int    // how often a gate looks, with a second in between
@@ -332,6 +333,9 @@ func (w *world) Ask(ctx context.Context, g step.Gate, heed func(context.Context)
 func (w *world) Desire(context.Context) (v1alpha1.Desire, error) {
 	return w.desire, w.hook("reading the desire")
 }
+
+// AskedBy implements engine.Asker.
+func (w *world) AskedBy() string { return w.askedBy }
 
 // disk is a journal that keeps bytes, as a real one does.
 type disk struct {

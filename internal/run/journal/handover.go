@@ -36,8 +36,8 @@ func HandOver(ctx context.Context, client dynamic.Interface, name string, desire
 	if err != nil {
 		return err
 	}
-	return patch(ctx, client, migrationResource, name, map[string]any{"spec": map[string]any{
-		"inCluster": true, "attempt": migration.Spec.Attempt + 1, "desire": string(desire)}})
+	return patch(ctx, client, migrationResource, name, asking(ctx, client, desire, map[string]any{
+		"inCluster": true, "attempt": migration.Spec.Attempt + 1}))
 }
 
 // TakeBack makes the controller in the cluster stop a migration after the current action, and release the Lease.

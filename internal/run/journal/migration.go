@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -229,19 +230,22 @@ func List(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Migration, 
 	return all, nil
 }
 
-// SetDesire sets the desired state of a migration, and changes nothing else.
+// SetDesire sets the desired state of a migration, with the user who asks for it.
 func SetDesire(ctx context.Context, client dynamic.Interface, name string, desire v1alpha1.Desire) error {
-	return patch(ctx, client, migrationResource, name, map[string]any{"spec": map[string]any{"desire": string(desire)}})
+	return patch(ctx, client, migrationResource, name, asking(ctx, client, desire, map[string]any{}))
 }
 
 // Control reads what operators ask of a migration.
 type Control struct {
 	client dynamic.Interface
 	name   string
+	asked  atomic.Value // string
 }
 
 // NewControl returns the control of the Migration with this name.
-func NewControl(client dynamic.Interface, name string) *Control { return &Control{client, name} }
+func NewControl(client dynamic.Interface, name string) *Control {
+	return &Control{client: client, name: name}
+}
 
 // Desire implements engine.Control.
 func (c *Control) Desire(ctx context.Context) (v1alpha1.Desire, error) {
@@ -249,7 +253,14 @@ func (c *Control) Desire(ctx context.Context) (v1alpha1.Desire, error) {
 	if err != nil {
 		return "", err
 	}
+	c.asked.Store(AskedBy(migration))
 	return migration.Spec.Desire, nil
+}
+
+// AskedBy implements engine.Asker.
+func (c *Control) AskedBy() string {
+	user, _ := c.asked.Load().(string)
+	return user
 }
 
 func get(ctx context.Context, client dynamic.Interface, name string) (*v1alpha1.Migration, error) {

@@ -1,5 +1,5 @@
 // Package web is the live page of a run: what it shows (State), how viewers get it (Delta, by the one Feed of the process), and
-// the HTTP handler on loopback that serves it.
+// the HTTP handler that serves it: on loopback to who has its address, or in the cluster to who signs in (Cluster).
 //
 // Belongs here: what the page shows and in which words, its files, its handler, and reading the run from the cluster for it.
 //
