@@ -431,7 +431,7 @@ func TestSignIn(t *testing.T) {
 	picture(t, ctx, "9-signed-in")
 	focus := func(want string) {
 		t.Helper()
-		for range 12 {
+		for range 60 { // past the end of the page
 			if get(t, ctx, chromedp.Evaluate[bool](fmt.Sprintf("(document.activeElement.id || document.activeElement.textContent) === %q", want))) {
 				return
 			}

@@ -26,7 +26,7 @@ import (
 // Right is a permission in the namespace of Theseus, on its own kinds. Name may be empty.
 type Right struct{ Verb, Resource, Name string }
 
-// Cluster is the Gate of a page in the cluster. People sign in with a token of Kubernetes, which their browser sends with each request.
+// Cluster is the Gate of a page in the cluster. People sign in with a Kubernetes token, which their browser sends with each request.
 // The API server says, to a client with that token, who that is and what that person may do. So the process of the page needs no
 // permission to review tokens, and acts with none of its own.
 type Cluster struct {

@@ -257,8 +257,8 @@ func (s *Server) stream(v *View, w http.ResponseWriter, r *http.Request) {
 	checked := time.Now()
 	for {
 		if v.Check != nil && time.Since(checked) >= checkEvery {
-			if err := v.Check(r.Context()); err != nil {
-				return // the page asks anew, and gets the error
+			if refused, ok := errors.AsType[*Refused](v.Check(r.Context())); ok && refused != nil {
+				return // the page asks anew, and is told why; while the API server is away, it sees that on the page
 			}
 			checked = time.Now()
 		}
