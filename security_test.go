@@ -1,15 +1,21 @@
 package theseus
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // TestSecurityTable: every line of the tables of defences in docs/security.md names tests, each with its package, and they are there.
+// make runs the tests that need a real API server, too.
 func TestSecurityTable(t *testing.T) {
 	page, err := os.ReadFile("docs/security.md")
 	if err != nil {
@@ -31,6 +37,13 @@ func TestSecurityTable(t *testing.T) {
 		t.Errorf("without their packages: %s", bare)
 	}
 	packages := testsByPackage(t)
+	for folder, text := range packages {
+		for _, test := range needsKube(t, text) {
+			if !madeWithKube(t, folder, test) {
+				t.Errorf("make lab-test runs no %s of %s, which is skipped elsewhere: it needs THESEUS_KUBE", test, folder)
+			}
+		}
+	}
 	for _, name := range named.FindAllStringSubmatch(string(page), -1) {
 		if problem := packages.lack(name[1], name[2], name[3]); problem != "" {
 			t.Errorf("%s: %s", name[0], problem)
@@ -40,6 +53,79 @@ func TestSecurityTable(t *testing.T) {
 
 // named is a test with its package and, after slashes, its subtests.
 var named = regexp.MustCompile("`([a-z0-9-]+)\\.((?:Test|Fuzz)\\w+)((?:/[^`/]+)*)`")
+
+// needsKube are the tests of a package that are skipped without THESEUS_KUBE, by themselves or by a function of the package.
+func needsKube(t *testing.T, text string) []string {
+	t.Helper()
+	if !strings.Contains(text, kubeLiteral) {
+		return nil
+	}
+	uses := map[string]map[string]bool{} // what functions, and methods, mention
+	for _, file := range strings.Split(text, fileEnd) {
+		if file == "" {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), "", file, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range parsed.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if uses[f.Name.Name] == nil {
+				uses[f.Name.Name] = map[string]bool{}
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.Ident:
+					uses[f.Name.Name][n.Name] = true
+				case *ast.BasicLit:
+					uses[f.Name.Name][n.Value] = true
+				}
+				return true
+			})
+		}
+	}
+	var tests []string
+	for name := range uses {
+		reached, next := map[string]bool{}, []string{name}
+		for len(next) > 0 {
+			one := next[0]
+			next = next[1:]
+			if reached[one] {
+				continue
+			}
+			reached[one] = true
+			next = slices.AppendSeq(next, maps.Keys(uses[one]))
+		}
+		if strings.HasPrefix(name, "Test") && name != "TestMain" && reached[kubeLiteral] {
+			tests = append(tests, name)
+		}
+	}
+	return tests
+}
+
+const kubeLiteral = `"THESEUS_KUBE"`
+
+// madeWithKube says whether a line of the Makefile runs a test with THESEUS_KUBE.
+func madeWithKube(t *testing.T, folder, test string) bool {
+	t.Helper()
+	text, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range regexp.MustCompile(`(?m)^\tTHESEUS_KUBE=\S+ go test .*-run '([^']+)'(.*)$`).FindAllStringSubmatch(string(text), -1) {
+		if regexp.MustCompile(strings.ReplaceAll(line[1], "$$", "$")).MatchString(test) && slices.Contains(strings.Fields(line[2]), "./"+filepath.ToSlash(folder)) {
+			return true
+		}
+	}
+	return false
+}
+
+// fileEnd separates the files of a package.
+const fileEnd = "\x00"
 
 // testFiles are the texts of the test files, by folder.
 type testFiles map[string]string
@@ -55,7 +141,7 @@ func testsByPackage(t *testing.T) testFiles {
 			return err
 		}
 		text, err := os.ReadFile(file)
-		all[filepath.Dir(file)] += string(text)
+		all[filepath.Dir(file)] += string(text) + fileEnd
 		return err
 	}); err != nil {
 		t.Fatal(err)
