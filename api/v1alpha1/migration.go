@@ -47,8 +47,8 @@ type MigrationSpec struct {
 	Windows []Window `json:"windows,omitempty"`
 }
 
-// AnnotationAsked of a Migration names the user who asked for its desired state: "Pause alice", "Rollback alice" or "Run alice". A
-// policy of the chart lets users name only themselves.
+// AnnotationAsked of a Migration names the user who asked for its current spec, after the metadata.generation that this has: "7 alice".
+// With another generation, it is about an earlier spec. A policy of the chart lets users name only themselves.
 const AnnotationAsked = "theseus.dev/asked-by"
 
 // MigrationStatus is the progress, for people and `kubectl get`. The journal's pages are authoritative.

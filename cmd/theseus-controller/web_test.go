@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -339,42 +340,74 @@ func TestPage(t *testing.T) {
 	c.asked(t)
 }
 
-// asked: a user who asks for something names no one else as the person who did, by hand either.
+// asked: the name of who asked holds for one change of the spec alone, and no user can give another's, by hand either. Nobody is kept from
+// asking by a name that is there.
 func (c *cluster) asked(t *testing.T) {
 	t.Helper()
-	patch := func(data string) error {
+	held := func() *v1alpha1.Migration {
+		t.Helper()
+		m, err := journal.Get(t.Context(), c.admin.Dynamic, "held")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	patch := func(spec, by string) error {
+		var parts []string
+		if spec != "" {
+			parts = append(parts, `"spec":{`+spec+`}`)
+		}
+		if by != "" {
+			parts = append(parts, `"metadata":{"annotations":{"theseus.dev/asked-by":`+by+`}}`)
+		}
 		_, err := c.admin.Dynamic.Resource(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}).Namespace(v1alpha1.Namespace).
-			Patch(t.Context(), "held", types.MergePatchType, []byte(data), metav1.PatchOptions{})
+			Patch(t.Context(), "held", types.MergePatchType, []byte("{"+strings.Join(parts, ",")+"}"), metav1.PatchOptions{})
 		return err
 	}
-	by := func(text string) string { return `"metadata":{"annotations":{"theseus.dev/asked-by":` + text + `}}` }
-	awaited(t, "the policy is in force", func() bool { return patch("{"+by(`"Pause ann"`)+"}") != nil })
-	for _, test := range []struct {
-		patch string
-		by    string // empty: it is refused
-	}{
-		{`{"spec":{"desire":"Rollback"},` + by(`"Rollback ann"`) + `}`, ""},
-		{`{"spec":{"desire":""}}`, "-"}, // the name is about the pause
-		{`{"spec":{"desire":"Pause"}}`, ""},
-		{`{"spec":{"desire":"Pause"},` + by(`null`) + `}`, "-"},
-		{`{"spec":{"desire":"Rollback"},` + by(`"Rollback admin"`) + `}`, "admin"},
-		{`{"spec":{"attempt":3}}`, "admin"},
-		{`{"spec":{"desire":""},` + by(`"Run admin"`) + `}`, "admin"},
-		{`{` + by(`"Run eve"`) + `}`, ""},
-	} {
-		err := patch(test.patch)
-		if (err == nil) != (test.by != "") || err != nil && !strings.Contains(err.Error(), "names who asked for the desired state") {
-			t.Errorf("%s: %v", test.patch, err)
-		}
-		if m, err := journal.Get(t.Context(), c.admin.Dynamic, "held"); err != nil || test.by != "" && journal.AskedBy(m) != strings.Trim(test.by, "-") {
-			t.Errorf("%s: asked by %q, %v", test.patch, journal.AskedBy(m), err)
-		}
+	by := func(later int64, user string) string {
+		return strconv.Quote(manifest.Asked(held().Generation+later, user))
 	}
-	if err := journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesirePause); err != nil {
-		t.Error(err)
+	awaited(t, "the policy is in force", func() bool { return patch("", by(0, "ann")) != nil })
+	for _, test := range []struct {
+		what, spec, by string
+		refused        bool
+		want           string // who asked, as the journal would have it
+	}{
+		{"another's name", `"desire":"Rollback"`, by(1, "ann"), true, ""},
+		{"a name for a spec to come", "", by(1, "admin"), true, ""},
+		{"a name for a spec to come, with a change", `"desire":"Rollback"`, by(2, "admin"), true, ""},
+		{"one's own name", `"desire":"Rollback"`, by(1, "admin"), false, "admin"},
+		{"another attempt, without a name", `"attempt":8`, "", false, ""}, // who asked before has not asked for this
+		{"a pause, without a name", `"desire":"Pause"`, "", false, ""},
+		{"back, without a name", `"desire":null`, "", false, ""},
+		{"the same again", `"desire":"Pause"`, "", false, ""},
+		{"no name at all", "", "null", false, ""},
+	} {
+		err := patch(test.spec, test.by)
+		if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), "names who asked for this spec") {
+			t.Errorf("%s: %v", test.what, err)
+		}
+		if got := journal.AskedBy(held()); !test.refused && got != test.want {
+			t.Errorf("%s: asked by %q", test.what, got)
+		}
 	}
 	control := journal.NewControl(c.admin.Dynamic, "held")
-	if desire, err := control.Desire(t.Context()); err != nil || desire != v1alpha1.DesirePause || control.AskedBy() != "admin" {
-		t.Errorf("%s, asked by %q, %v", desire, control.AskedBy(), err)
+	for _, ask := range []struct {
+		what string
+		of   func() error
+		want v1alpha1.Desire
+	}{
+		{"pause", func() error { return journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesirePause) }, v1alpha1.DesirePause},
+		{"pause again", func() error { return journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesirePause) }, v1alpha1.DesirePause},
+		{"continue", func() error { return journal.HandOver(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesireRun) }, v1alpha1.DesireRun},
+		{"not pause", func() error { return journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesireRun) }, v1alpha1.DesireRun},
+		{"go back", func() error { return journal.HandOver(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesireRollback) }, v1alpha1.DesireRollback},
+	} {
+		if err := ask.of(); err != nil {
+			t.Errorf("%s: %v", ask.what, err)
+		}
+		if desire, err := control.Desire(t.Context()); err != nil || desire != ask.want || control.AskedBy() != "admin" {
+			t.Errorf("%s: %q, asked by %q, %v", ask.what, desire, control.AskedBy(), err)
+		}
 	}
 }

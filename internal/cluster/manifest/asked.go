@@ -1,7 +1,7 @@
 package manifest
 
 import (
-	"cmp"
+	"strconv"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,27 +10,20 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-const (
-	// AskedPolicyName is the name of the ValidatingAdmissionPolicy for v1alpha1.AnnotationAsked, and of its binding.
-	AskedPolicyName = "theseus-asked"
-	// AskedRun stands for DesireRun in that annotation.
-	AskedRun v1alpha1.Desire = "Run"
-)
+// AskedPolicyName is the name of the ValidatingAdmissionPolicy for v1alpha1.AnnotationAsked, and of its binding.
+const AskedPolicyName = "theseus-asked"
 
-// Asked is the value of v1alpha1.AnnotationAsked with which a user asks for a desired state.
-func Asked(desire v1alpha1.Desire, user string) string {
-	return string(cmp.Or(desire, AskedRun)) + " " + user
+// Asked is the value of v1alpha1.AnnotationAsked with which a user asks for the spec of a generation.
+func Asked(generation int64, user string) string {
+	return strconv.FormatInt(generation, 10) + " " + user
 }
 
-// AskedPolicy allows a user to name no one else as the person who asked for a Migration's desired state. So a change of that state
-// must name its user, or no one, or leave a name that is visibly about another state.
+// AskedPolicy lets a user who sets v1alpha1.AnnotationAsked name no one else, and no spec but the one that the same request leaves. It
+// asks nothing of requests that do not touch the annotation: whatever of the spec they change, an earlier name is not about it.
 func AskedPolicy() []unstructured.Unstructured {
 	fail, equivalent, forbidden, scope := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden, admissionv1.NamespacedScope
 	asked := func(of string) string {
 		return "has(" + of + ".metadata.annotations) && '" + v1alpha1.AnnotationAsked + "' in " + of + ".metadata.annotations ? " + of + ".metadata.annotations['" + v1alpha1.AnnotationAsked + "'] : ''"
-	}
-	desire := func(of string) string {
-		return "has(" + of + ".spec.desire) && " + of + ".spec.desire != '' ? " + of + ".spec.desire : '" + string(AskedRun) + "'"
 	}
 	return policy(AskedPolicyName, admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: &fail,
@@ -46,15 +39,13 @@ func AskedPolicy() []unstructured.Unstructured {
 		},
 		Variables: []admissionv1.Variable{
 			{Name: "asked", Expression: asked("object")},
-			{Name: "desire", Expression: desire("object")},
 			{Name: "before", Expression: "oldObject == null ? '' : (" + asked("oldObject") + ")"},
-			{Name: "was", Expression: "oldObject == null ? '' : (" + desire("oldObject") + ")"},
+			{Name: "own", Expression: "string(object.metadata.generation) + ' ' + request.userInfo.username"},
 		},
 		Validations: []admissionv1.Validation{{
-			Expression: "variables.asked == '' || variables.asked == variables.desire + ' ' + request.userInfo.username || " +
-				"variables.asked == variables.before && (variables.desire == variables.was || !variables.asked.startsWith(variables.desire + ' '))",
+			Expression:        "variables.asked == '' || variables.asked == variables.before || variables.asked == variables.own",
 			Reason:            &forbidden,
-			MessageExpression: "'the annotation " + v1alpha1.AnnotationAsked + " names who asked for the desired state: set it to \"' + variables.desire + ' ' + request.userInfo.username + '\", or remove it'",
+			MessageExpression: "'the annotation " + v1alpha1.AnnotationAsked + " names who asked for this spec: set it to \"' + variables.own + '\", or remove it'",
 		}},
 	})
 }

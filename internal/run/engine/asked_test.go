@@ -7,7 +7,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// TestAskedBy: the journal has who asked for a pause, for the continuation and for a rollback, where that is known.
+// TestAskedBy: the journal has who asked for a pause, for the continuation and for a rollback, where that is known. It names no one for
+// a restart, and for a window that opens.
 func TestAskedBy(t *testing.T) {
 	for _, known := range []string{"ann", ""} {
 		b, _ := outageInGroup(t, 0)
@@ -32,5 +33,40 @@ func TestAskedBy(t *testing.T) {
 		if len(seen) != 3 {
 			t.Errorf("the journal has %v", seen)
 		}
+	}
+	b, _ := outageInGroup(t, 0)
+	b.world.askedBy, b.world.closed = "ann", true // she asked for something earlier
+	run := func(stop <-chan struct{}) engine.Outcome {
+		t.Helper()
+		outcome, err := engine.Run(t.Context(), b.plan, engine.Deps{Actor: b.world, Gate: b.world, Journal: b.disk, Control: b.world, Clock: b.clock,
+			Hold: b.world.hold, Stop: stop, By: "the controller", Theseus: "v0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return outcome
+	}
+	if outcome := run(nil); outcome.State.Held != engine.ResultOutsideWindow {
+		t.Fatalf("%+v", outcome)
+	}
+	b.world.closed = false // the window opens
+	stopped := make(chan struct{})
+	close(stopped)
+	if outcome := run(stopped); outcome.End != engine.EndInterrupted {
+		t.Fatalf("%+v", outcome)
+	}
+	if outcome := run(nil); outcome.End != engine.EndDone { // the process has been restarted
+		t.Fatalf("%+v", outcome)
+	}
+	resumed := 0
+	for _, r := range b.disk.records {
+		if r.Event == engine.Resumed {
+			resumed++
+		}
+		if by := engine.AskedBy(r); by != "" {
+			t.Errorf("%s is asked by %q", r.Event, by)
+		}
+	}
+	if resumed != 2 {
+		t.Errorf("it continued %d times", resumed)
 	}
 }

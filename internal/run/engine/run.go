@@ -162,7 +162,11 @@ func (m *machine) enter(ctx context.Context) error {
 	if m.state.Phase == PhasePaused && desire == v1alpha1.DesirePause {
 		return errPaused
 	}
-	return m.append(ctx, Record{Event: Resumed, Data: m.asked(), By: m.deps.By})
+	resumed := Record{Event: Resumed, By: m.deps.By}
+	if m.state.Waits() { // else a restart, a window or the end of a freeze continues the run, whoever asked for what before
+		resumed.Data = m.asked()
+	}
+	return m.append(ctx, resumed)
 }
 
 // walk continues in the direction of the run until it ends.

@@ -1,10 +1,11 @@
 package journal
 
 import (
-	"cmp"
 	"context"
+	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -30,21 +31,41 @@ func self(ctx context.Context, client dynamic.Interface) string {
 	return name
 }
 
-// asking is the change of a Migration with which the client's user asks for a desired state (manifest.AskedPolicy).
-func asking(ctx context.Context, client dynamic.Interface, desire v1alpha1.Desire, spec map[string]any) map[string]any {
-	var by any // null takes an earlier one away
-	if user := self(ctx, client); user != "" {
-		by = manifest.Asked(desire, user)
+// request asks for a desired state of a Migration, in the name of the client's user (manifest.AskedPolicy). again also hands it over to
+// the controller, which tries again.
+func request(ctx context.Context, client dynamic.Interface, name string, desire v1alpha1.Desire, again bool) error {
+	migration, err := get(ctx, client, name)
+	if err != nil {
+		return err
 	}
-	spec["desire"] = string(desire)
-	return map[string]any{"spec": spec, "metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationAsked: by}}}
+	spec := map[string]any{"desire": string(desire)}
+	if desire == v1alpha1.DesireRun {
+		spec["desire"] = nil // it is kept as no field, so an equal one does not make another generation
+	}
+	if again {
+		spec["inCluster"], spec["attempt"] = true, migration.Spec.Attempt+1
+	}
+	generation := migration.Generation // that the spec will have
+	if again || desire != migration.Spec.Desire {
+		generation++
+	}
+	set := func(by any) error {
+		return patch(ctx, client, migrationResource, name, map[string]any{"spec": spec,
+			"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationAsked: by}}})
+	}
+	if user := self(ctx, client); user != "" {
+		if err = set(manifest.Asked(generation, user)); !apierrors.IsForbidden(err) {
+			return err
+		}
+	}
+	return set(nil) // another request was faster, and the spec gets another generation: what is asked for matters more than the name
 }
 
-// AskedBy is the user who asked for a Migration's desired state; empty if that is not known.
+// AskedBy is the user who asked for a Migration's spec as it is; empty if that is not known.
 func AskedBy(m *v1alpha1.Migration) string {
-	desire, user, _ := strings.Cut(m.Annotations[v1alpha1.AnnotationAsked], " ")
-	if desire != string(cmp.Or(m.Spec.Desire, manifest.AskedRun)) {
-		return "" // it is about an earlier state
+	generation, user, _ := strings.Cut(m.Annotations[v1alpha1.AnnotationAsked], " ")
+	if generation != strconv.FormatInt(m.Generation, 10) {
+		return "" // it is about an earlier spec
 	}
 	return user
 }

@@ -32,12 +32,7 @@ func Get(ctx context.Context, client dynamic.Interface, name string) (*v1alpha1.
 
 // HandOver lets the controller in the cluster run a migration, or try again, towards the desired state.
 func HandOver(ctx context.Context, client dynamic.Interface, name string, desire v1alpha1.Desire) error {
-	migration, err := get(ctx, client, name)
-	if err != nil {
-		return err
-	}
-	return patch(ctx, client, migrationResource, name, asking(ctx, client, desire, map[string]any{
-		"inCluster": true, "attempt": migration.Spec.Attempt + 1}))
+	return request(ctx, client, name, desire, true)
 }
 
 // TakeBack makes the controller in the cluster stop a migration after the current action, and release the Lease.

@@ -232,7 +232,7 @@ func List(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Migration, 
 
 // SetDesire sets the desired state of a migration, with the user who asks for it.
 func SetDesire(ctx context.Context, client dynamic.Interface, name string, desire v1alpha1.Desire) error {
-	return patch(ctx, client, migrationResource, name, asking(ctx, client, desire, map[string]any{}))
+	return request(ctx, client, name, desire, false)
 }
 
 // Control reads what operators ask of a migration.
