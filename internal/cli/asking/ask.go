@@ -35,8 +35,8 @@ func Describe(ctx context.Context, a *app.App, client *kube.Client, name string,
 }
 
 // Ask asks the process that runs a migration, or the controller in the cluster, to continue it or to roll it back. Nothing of the
-// plan runs on this machine. hash is that of the plan that a person has confirmed. here is true on that person's own machine: what
-// this machine knows of the run must not contradict the cluster.
+// plan runs on this machine, and nothing is approved. hash is that of the plan that a person has confirmed. here is true on that
+// person's own machine: what this machine knows of the run must not contradict the cluster.
 func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, hash string, here bool) error {
 	p, migration, records, err := Load(ctx, a, client, name)
 	if err == nil {
@@ -50,15 +50,18 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 		return err
 	}
 	if migration.Spec.InCluster {
-		known := func(approved bool) error {
+		ready := func() error {
+			if lacks := incluster.Unapproved(migration); lacks != nil {
+				return exit.Fail(exit.NeedsPerson, "approve it first, with Approve on this page or with theseus approve "+name, "the plan of %s is not approved: %s", name, lacks.Message)
+			}
 			if !here {
 				return approval.SameCluster(ctx, a, client, p)
 			}
-			f.Held, f.Approved = true, approved
+			f.Held = true
 			_, err := approval.Approve(ctx, a, client, p, records, f)
 			return err
 		}
-		return askInCluster(ctx, a, client, p, migration, records, desire, known)
+		return askInCluster(ctx, a, client, p, migration, records, desire, ready)
 	}
 	holder, err := HeldBy(ctx, a, client)
 	switch {
@@ -83,9 +86,9 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 }
 
 // askInCluster asks the controller, which has the migration.
-func askInCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, desire v1alpha1.Desire, known func(approved bool) error) error {
+func askInCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, desire v1alpha1.Desire, ready func() error) error {
 	if desire == v1alpha1.DesireRun {
-		return LetController(ctx, a, client, p, migration, records, known)
+		return LetController(ctx, a, client, p, migration, records, ready)
 	}
 	if len(records) == 0 {
 		return exit.Fail(exit.Failed, "theseus rollback "+p.Name+" ends the migration", "%s has not begun: there is nothing to undo", p.Name)

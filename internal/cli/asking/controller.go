@@ -16,9 +16,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// LetController asks the controller in the cluster to continue a migration. The current user approves the plan, unless that user
-// has. known makes sure that a person has read that plan; approved says whether this user has approved it before.
-func LetController(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, known func(approved bool) error) error {
+// LetController asks the controller in the cluster to continue a migration, once ready returns no error: a person knows that plan, and
+// it is approved.
+func LetController(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, ready func() error) error {
 	err := admission.InCluster(p)
 	if err == nil {
 		err = incluster.Available(ctx, a, client)
@@ -37,17 +37,8 @@ func LetController(ctx context.Context, a *app.App, client *kube.Client, p *plan
 		fmt.Fprintf(a.Err, "%s runs %s already\n", holder.Holder, p.Name)
 		return nil
 	}
-	approved, err := incluster.Mine(ctx, a, client, p)
-	if err == nil {
-		err = known(approved)
-	}
-	if err != nil {
+	if err := ready(); err != nil {
 		return err
-	}
-	if !approved {
-		if err := incluster.ApproveAndSay(ctx, a, client, p); err != nil {
-			return err
-		}
 	}
 	if err := request(ctx, a, client, p.Name, v1alpha1.DesireRun, holder); err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
@@ -24,7 +26,8 @@ func desired(t *testing.T, client *kube.Client, name string) v1alpha1.Desire {
 	return migration.Spec.Desire
 }
 
-// TestAskController: the controller is asked, in the name of the user, and only for the plan that the person has seen.
+// TestAskController: the controller is asked, and only for the plan that the person has seen. To continue approves nothing: that is an
+// act of its own.
 func TestAskController(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := quietPlan(t)
@@ -37,11 +40,25 @@ func TestAskController(t *testing.T) {
 	if code := exit.Code(&out, asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, "another", true)); code != exit.NeedsPerson || desired(t, client, p.Name) != v1alpha1.DesirePause {
 		t.Errorf("another plan: exit %d\n%s", code, out.String())
 	}
-	if err := asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, p.Hash, true); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRun {
-		t.Errorf("resume: %v\n%s", err, out.String())
+	status := func(approved metav1.ConditionStatus) {
+		t.Helper()
+		patchMigration(t, client, p.Name, map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+			"type": v1alpha1.ConditionApproved, "status": string(approved), "reason": v1alpha1.ReasonTooFewApprovals, "message": "1 of 2 approvals"}}}})
 	}
-	approvals, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash)
-	if err != nil || len(approvals) != 1 || approvals[0].Spec.User != "alice" {
+	for _, here := range []bool{true, false} {
+		patchMigration(t, client, p.Name, map[string]any{"spec": map[string]any{"desire": "Pause"}})
+		status(metav1.ConditionFalse)
+		out.Reset()
+		if code := exit.Code(&out, asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, p.Hash, here)); code != exit.NeedsPerson || desired(t, client, p.Name) != v1alpha1.DesirePause ||
+			!strings.HasPrefix(out.String(), "error: the plan of held is not approved: 1 of 2 approvals\nhint: approve it first") {
+			t.Errorf("without an approval: exit %d\n%s", code, out.String())
+		}
+		status(metav1.ConditionTrue)
+		if err := asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, p.Hash, here); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRun {
+			t.Errorf("resume: %v\n%s", err, out.String())
+		}
+	}
+	if approvals, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash); err != nil || len(approvals) != 0 {
 		t.Errorf("approvals %+v, %v", approvals, err)
 	}
 	if err := asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, p.Hash, true); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRollback {

@@ -11,6 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/follow"
+	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -29,10 +30,14 @@ func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name 
 	}
 	if err == nil {
 		f.Held = migration.Spec.InCluster
-		err = asking.LetController(ctx, a, client, p, migration, records, func(approved bool) error {
-			f.Approved = approved
-			_, err := approval.Approve(ctx, a, client, p, records, f)
-			return err
+		err = asking.LetController(ctx, a, client, p, migration, records, func() (err error) {
+			if f.Approved, err = incluster.Mine(ctx, a, client, p); err != nil {
+				return err
+			}
+			if _, err = approval.Approve(ctx, a, client, p, records, f); err != nil || f.Approved {
+				return err
+			}
+			return incluster.ApproveAndSay(ctx, a, client, p)
 		})
 	}
 	if err != nil {

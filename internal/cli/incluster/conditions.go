@@ -58,15 +58,24 @@ func Obstacle(migration *v1alpha1.Migration) *metav1.Condition {
 	return degraded
 }
 
+// Unapproved is the condition that says which approvals of a migration are missing; nil if none are, or if the controller has not
+// looked yet.
+func Unapproved(migration *v1alpha1.Migration) *metav1.Condition {
+	if c := meta.FindStatusCondition(migration.Status.Conditions, v1alpha1.ConditionApproved); c != nil && c.Status == metav1.ConditionFalse {
+		return c
+	}
+	return nil
+}
+
 // Able returns why the controller cannot act on a migration that it has, such as approvals that are missing; nil if it can, also
 // if it waits for a person to ask for something.
 func Able(migration *v1alpha1.Migration) error {
-	for _, c := range migration.Status.Conditions {
-		lacks := c.Type == v1alpha1.ConditionApproved && c.Status == metav1.ConditionFalse
-		stopped := c.Type == v1alpha1.ConditionDegraded && c.Status == metav1.ConditionTrue && c.Reason != v1alpha1.ReasonNeedsPerson
-		if lacks || stopped {
-			return errors.New(Line(c))
-		}
+	if lacks := Unapproved(migration); lacks != nil {
+		return errors.New(Line(*lacks))
+	}
+	c := meta.FindStatusCondition(migration.Status.Conditions, v1alpha1.ConditionDegraded)
+	if c != nil && c.Status == metav1.ConditionTrue && c.Reason != v1alpha1.ReasonNeedsPerson {
+		return errors.New(Line(*c))
 	}
 	return nil
 }
