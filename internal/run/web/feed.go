@@ -21,6 +21,8 @@ type Feed struct {
 	since   time.Time // read, while it cannot be read any more
 	why     string
 	changed chan struct{} // closed at the next change
+
+	withdrawn bool
 }
 
 // NewFeed makes the feed of a plan's run.
@@ -81,6 +83,10 @@ func (f *Feed) Stale(why string, at time.Time) {
 }
 
 func (f *Feed) show(state *State) {
+	if now := &state.Now; f.withdrawn {
+		now.Withdrawn, now.Over, now.Stand, now.Cause = true, true, "withdrawn", "the plan is not in the cluster any more"
+		now.Since, now.Why, now.Runner, now.Ways, now.Asked, now.Waits = time.Time{}, "", "", "", "", nil
+	}
 	f.state = state
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -110,6 +116,22 @@ func (f *Feed) Next(ctx context.Context, before *State) (Delta, *State, error) {
 		case <-changed:
 		}
 	}
+}
+
+// Read is when the cluster was last read; zero if it was not.
+func (f *Feed) Read() time.Time {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return f.read
+}
+
+// Withdraw says that the migration is not in the cluster any more.
+func (f *Feed) Withdraw() {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	state := *f.state
+	f.withdrawn = true
+	f.show(&state)
 }
 
 // On calls a function with the board, which it must only read.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -43,6 +45,8 @@ type Source struct {
 	Client *kube.Client
 	Feed   *Feed
 	Name   string
+	// UID is that of the Migration; empty means that of the one that is read first.
+	UID types.UID
 	// Dir is the folder of the run's evidence on this machine.
 	Dir string
 	// Waits says what a migration waits for, one a line.
@@ -66,7 +70,7 @@ type Source struct {
 	reading atomic.Pointer[time.Time] // when the read under way began; nil if there is none
 }
 
-// Run reads until the context ends. It goes on through every outage: the page says since when it is stale.
+// Run reads until the context ends, or the migration is withdrawn. It goes on through every outage: the page says since when it is stale.
 func (s *Source) Run(ctx context.Context) {
 	var stop func()
 	defer func() {
@@ -74,6 +78,8 @@ func (s *Source) Run(ctx context.Context) {
 			stop()
 		}
 	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	go s.watch(ctx) // ends with the context
 	for ctx.Err() == nil {
 		if s.actor == nil {
@@ -90,6 +96,10 @@ func (s *Source) Run(ctx context.Context) {
 			err := s.look(bounded)
 			cancel()
 			s.read(false)
+			if errors.Is(err, errWithdrawn) {
+				s.Feed.Withdraw()
+				return
+			}
 			if err != nil && ctx.Err() == nil {
 				s.Feed.Stale(outage.Steady(err).Error(), time.Now())
 			}
@@ -123,6 +133,11 @@ func (s *Source) read(begins bool) {
 func (s *Source) look(ctx context.Context) error {
 	s.read(true)
 	records, err := s.tail.Next(ctx)
+	if err != nil && !outage.Passes(err) { // it has no journal if it was deleted
+		if _, gone := s.migration(ctx); errors.Is(gone, errWithdrawn) {
+			err = gone
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -134,7 +149,7 @@ func (s *Source) look(ctx context.Context) error {
 		s.ended, s.asked, s.counted, s.released = time.Now(), time.Time{}, time.Time{}, false
 	}
 	s.read(true)
-	migration, err := journal.Get(ctx, s.Client.Dynamic, s.Name)
+	migration, err := s.migration(ctx)
 	if err != nil {
 		return err
 	}
@@ -171,6 +186,24 @@ func (s *Source) look(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// errWithdrawn says that the migration is not in the cluster any more.
+var errWithdrawn = errors.New("the migration was withdrawn")
+
+// migration reads the Migration. It returns errWithdrawn if the API server says that there is none, or another one of this name.
+func (s *Source) migration(ctx context.Context) (*v1alpha1.Migration, error) {
+	migration, err := journal.Get(ctx, s.Client.Dynamic, s.Name)
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // else it does not know the kind, or not yet
+		return nil, errWithdrawn
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.UID = cmp.Or(s.UID, migration.UID); s.UID != migration.UID {
+		return nil, errWithdrawn
+	}
+	return migration, nil
 }
 
 // lock finds out which process runs the migration.

@@ -300,3 +300,36 @@ func late(w *world) {
 	}
 	w.holder = ""
 }
+
+// TestWithdrawn: the page says that a migration was withdrawn, and reads no more. An API server that does not know the kind just now says
+// nothing about it.
+func TestWithdrawn(t *testing.T) {
+	migrations := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
+	for name, change := range map[string]func(*world) error{
+		"deleted": func(w *world) error { return w.dynamic.Tracker().Delete(migrations, v1alpha1.Namespace, w.Name) },
+		"another": func(w *world) error { w.UID = "earlier"; return nil },
+		"with its journal": func(w *world) error {
+			w.fail["journalpages"] = apierrors.NewNotFound(schema.GroupResource{Resource: "journalpages"}, "x")
+			return w.dynamic.Tracker().Delete(migrations, v1alpha1.Namespace, w.Name)
+		},
+	} {
+		w := follow(t, webtest.New(t, 3), 3*time.Second)
+		if err := w.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.fail["migrations"] = apierrors.NewGenericServerResponse(404, "get", migrations.GroupResource(), w.Name, "", 0, true)
+		if err := w.Look(t.Context()); err == nil || strings.Contains(err.Error(), "withdrawn") {
+			t.Errorf("%s, by an API server that does not know the kind: %v", name, err)
+		}
+		delete(w.fail, "migrations")
+		if err := change(w); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		w.Run(ctx)
+		if now := w.Feed.State().Now; ctx.Err() != nil || !now.Withdrawn || !now.Over || now.Stand != "withdrawn" {
+			t.Errorf("%s: %+v, %v", name, now, ctx.Err())
+		}
+		cancel()
+	}
+}

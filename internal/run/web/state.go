@@ -71,6 +71,8 @@ type Now struct {
 	Cause string `json:"cause,omitempty"`
 	Ways  string `json:"ways,omitempty"`
 	Over  bool   `json:"over,omitempty"`
+	// Withdrawn is true once the migration is not in the cluster any more.
+	Withdrawn bool `json:"withdrawn,omitempty"`
 	// Runner says which process runs it, Asked what a person has asked it to do, and Waits what it waits for.
 	Runner string   `json:"runner,omitempty"`
 	Asked  string   `json:"asked,omitempty"`
