@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
@@ -56,17 +58,28 @@ func page(ctx context.Context, args []string) error {
 	gate.Acts, gate.Missing = acts, func(user string) string {
 		return "An administrator grants it: theseus rights look --for " + incluster.Subject(user) + " | kubectl apply -f -"
 	}
-	return servePage(ctx, listen, *certificate, web.Serve(gate, exit.HintOf))
+	server := web.Serve(gate, exit.HintOf)
+	server.CheckEvery = checkEvery
+	return servePage(ctx, listen, *certificate, server)
 }
+
+// checkEvery is web.Server.CheckEvery, for tests.
+var checkEvery time.Duration
+
+const (
+	// mostConnections bounds the connections of one address, and mostStreams the requests under way on one of HTTP/2: anyone may open some.
+	mostConnections = 256
+	mostStreams     = 32
+)
 
 // starter reads migrations with the permissions of this process.
 func starter(client *kube.Client, dir string) func(context.Context, string) (*web.Feed, func(context.Context), error) {
 	return func(ctx context.Context, migration string) (*web.Feed, func(context.Context), error) {
-		p, _, err := journal.Load(ctx, client.Dynamic, migration)
+		p, m, err := journal.Load(ctx, client.Dynamic, migration)
 		if err != nil {
 			return nil, nil, err
 		}
-		source := &web.Source{Client: client, Feed: web.NewFeed(p), Name: migration, Dir: filepath.Join(dir, "none"), Waits: incluster.Waits}
+		source := &web.Source{Client: client, Feed: web.NewFeed(p), Name: migration, UID: m.UID, Dir: filepath.Join(dir, "none"), Waits: incluster.Waits}
 		return source.Feed, source.Run, nil
 	}
 }
@@ -98,6 +111,7 @@ func servePage(ctx context.Context, addresses []string, certificate string, hand
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.Handle("/", handler)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: mostStreams},
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	open := func(address string) (net.Listener, error) {
 		listener, err := web.Listen(address)
@@ -121,6 +135,8 @@ func servePage(ctx context.Context, addresses []string, certificate string, hand
 		if err != nil {
 			return err
 		}
+		at := listener.Addr()
+		listener = netutil.LimitListener(listener, mostConnections)
 		go func() { // ends with server.Close
 			if certificate != "" {
 				ended <- server.ServeTLS(listener, "", "")
@@ -128,7 +144,7 @@ func servePage(ctx context.Context, addresses []string, certificate string, hand
 				ended <- server.Serve(listener)
 			}
 		}()
-		fmt.Fprintf(os.Stdout, "the page is served at %s\n", listener.Addr())
+		fmt.Fprintf(os.Stdout, "the page is served at %s\n", at)
 	}
 	select {
 	case err := <-ended:

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -98,6 +99,45 @@ func TestPageListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaited(t, "the renewed certificate", func() bool { return serial() == 2 })
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPageConnections: who opens many connections keeps no memory but theirs, and other addresses of the page answer.
+func TestPageConnections(t *testing.T) {
+	address, other := clustertest.Free(t), clustertest.Free(t)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- servePage(ctx, []string{address, other}, "", http.NotFoundHandler()) }()
+	healthy := func(at string, within time.Duration) bool {
+		answer, err := (&http.Client{Timeout: within, Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + at + "/healthz")
+		if err != nil {
+			return false
+		}
+		answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	}
+	awaited(t, "the page", func() bool { return healthy(address, time.Second) && healthy(other, time.Second) })
+	var idle []net.Conn
+	for range mostConnections {
+		one, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer one.Close()
+		idle = append(idle, one)
+	}
+	if healthy(address, 500*time.Millisecond) {
+		t.Errorf("more than %d connections", mostConnections)
+	}
+	if !healthy(other, 10*time.Second) {
+		t.Error("the other address does not answer")
+	}
+	idle[0].Close()
+	idle[1].Close()
+	awaited(t, "it answers again", func() bool { return healthy(address, 10*time.Second) })
 	end()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -261,6 +301,8 @@ func asks(t *testing.T, url, path, token string, body any) (int, string, http.He
 // lack. People act with their own rights, in their own name.
 func TestPage(t *testing.T) {
 	c := newCluster(t)
+	checkEvery = 200 * time.Millisecond
+	t.Cleanup(func() { checkEvery = 0 })
 	url := c.serve(t)
 	const of = "system:serviceaccount:default:"
 	token := func(name string) string { return c.token(t, metav1.NamespaceDefault, name) }
@@ -337,7 +379,62 @@ func TestPage(t *testing.T) {
 	if !strings.Contains(text, c.plan.Hash) || !strings.Contains(text, "It deletes:") {
 		t.Errorf("the question does not show the plan: %s", text)
 	}
+	if code, text := do("op", "resume", c.plan.To()); code != http.StatusConflict || !strings.Contains(text, "approved") && !strings.Contains(text, "controller") {
+		t.Errorf("resume: %d %s", code, text)
+	}
+	if approvals, err := journal.Approvals(t.Context(), c.admin.Dynamic, "held", c.plan.Hash); err != nil || len(approvals) != 1 {
+		t.Errorf("resume approves: %+v, %v", approvals, err)
+	}
 	c.asked(t)
+	c.revoked(t, url, token("ann"))
+}
+
+// revoked: a stream ends once the person may not look any more.
+func (c *cluster) revoked(t *testing.T, url, token string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/feed?migration=held", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, answer.Body)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended, and ann may look: %v", err)
+	case <-time.After(time.Second):
+	}
+	bindings := c.admin.Typed.RbacV1().ClusterRoleBindings()
+	all, err := bindings.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all.Items {
+		if slices.ContainsFunc(one.Subjects, func(s rbacv1.Subject) bool { return s.Name == "ann" }) {
+			if err := bindings.Delete(t.Context(), one.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on, and ann may not look")
+	}
+	if code, text, _ := asks(t, url, "/feed?migration=held", token, nil); code != http.StatusForbidden || !strings.Contains(text, "ann may not") {
+		t.Errorf("%d %s", code, text)
+	}
 }
 
 // asked: the name of who asked holds for one change of the spec alone, and no user can give another's, by hand either. Nobody is kept from

@@ -3,10 +3,11 @@ package web
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,12 +41,21 @@ type Cluster struct {
 	version string
 	host    string
 	next    http.RoundTripper
-	limit   chan struct{}
 	origins *http.CrossOriginProtection
+
+	reviews, strangers chan struct{} // a place for each review under way
+	lock               sync.Mutex
+	known              map[[sha256.Size]byte]string // users by the hashes of their tokens
 }
 
-// maxReviews bounds how many requests are reviewed at once, as anyone may send some.
-const maxReviews = 16
+const (
+	// maxReviews bounds how many reviews are under way at once for people that the API server knows, and maxStrangers for all others:
+	// anyone may send tokens, and keeps nobody waiting who has signed in.
+	maxReviews   = 16
+	maxStrangers = 4
+	// maxKnown bounds how many tokens are known.
+	maxKnown = 1000
+)
 
 // looks are the rights of which a person needs all, to see a migration.
 func looks(migration string) []Right {
@@ -64,7 +74,8 @@ func NewCluster(config *rest.Config, version string, feeds *Feeds) (*Cluster, er
 	if err != nil {
 		return nil, fmt.Errorf("the API server %s: %w", bare.Host, err)
 	}
-	return &Cluster{Feeds: feeds, version: version, host: address.String(), next: next, limit: make(chan struct{}, maxReviews), origins: http.NewCrossOriginProtection()}, nil
+	return &Cluster{Feeds: feeds, version: version, host: address.String(), next: next, origins: http.NewCrossOriginProtection(),
+		reviews: make(chan struct{}, maxReviews), strangers: make(chan struct{}, maxStrangers), known: map[[sha256.Size]byte]string{}}, nil
 }
 
 // Ours implements Gate. The browser sends no credentials by itself. But a proxy before the page may add them.
@@ -87,8 +98,8 @@ func (c *Cluster) View(r *http.Request, migration string) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	person := &person{client: client, limit: c.limit}
-	if person.name, err = person.who(r.Context()); err != nil {
+	person, err := c.person(r.Context(), client, sha256.Sum256([]byte(token)))
+	if err != nil {
 		return nil, err
 	}
 	all, err := c.choice(r, person, migration)
@@ -102,15 +113,22 @@ func (c *Cluster) View(r *http.Request, migration string) (*View, error) {
 	if err := check(r.Context()); err != nil {
 		return nil, err
 	}
-	v := &View{User: person.name, Others: all, Check: check, Lacks: person.name + " lacks the rights for this: `theseus rights` prints them"}
-	if slices.Contains([]string{"/plan", "/question", "/do"}, r.URL.Path) {
+	v := &View{Name: migration, User: person.name, Others: all, Check: check, Lacks: person.name + " lacks the rights for this: `theseus rights` prints them"}
+	acts := r.URL.Path == "/question" || r.URL.Path == "/do"
+	if acts || r.URL.Path == "/plan" {
 		if v.Actions, err = c.Acts(client, migration, func(rights ...Right) (bool, error) { return person.may(r.Context(), rights...) }); err != nil {
 			return nil, err
 		}
 	}
+	if acts { // what others look at does not keep a person from acting
+		return v, nil
+	}
 	v.Feed, v.Close, err = c.Feeds.Open(r.Context(), migration)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		err = &Refused{Code: http.StatusNotFound, Text: "There is no migration " + migration + " in this cluster."}
+	case errors.Is(err, errFull) && r.URL.Path == "/plan": // the page has the actions, and waits for the feed
+		err = nil
 	}
 	return v, err
 }
@@ -122,6 +140,8 @@ func (c *Cluster) choice(r *http.Request, p *person, migration string) ([]string
 	}
 	all, err := journal.List(r.Context(), p.client.Dynamic)
 	switch {
+	case apierrors.IsUnauthorized(err):
+		return nil, p.refused()
 	case apierrors.IsForbidden(err) && migration != "":
 		return nil, nil // some may read one migration, and not list them
 	case apierrors.IsForbidden(err):
@@ -163,6 +183,35 @@ type person struct {
 	client *kube.Client
 	name   string
 	limit  chan struct{}
+	// unknown forgets whose token it is.
+	unknown func()
+}
+
+// person asks the API server whose token has a hash, unless it has said so before: then each request with that token, of which View makes
+// some in any case, says whether it still holds.
+func (c *Cluster) person(ctx context.Context, client *kube.Client, hash [sha256.Size]byte) (*person, error) {
+	p := &person{client: client, limit: c.strangers, unknown: func() {
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		delete(c.known, hash)
+	}}
+	c.lock.Lock()
+	p.name = c.known[hash]
+	c.lock.Unlock()
+	if p.name == "" {
+		var err error
+		if p.name, err = p.who(ctx); err != nil {
+			return nil, err
+		}
+		c.lock.Lock()
+		if len(c.known) >= maxKnown {
+			clear(c.known)
+		}
+		c.known[hash] = p.name
+		c.lock.Unlock()
+	}
+	p.limit = c.reviews
+	return p, nil
 }
 
 // ask waits for its turn, and bounds the request.
@@ -177,9 +226,15 @@ func (p *person) ask(ctx context.Context, request func(context.Context) error) e
 	}
 	err := request(ctx)
 	if apierrors.IsUnauthorized(err) {
-		return &Refused{Code: http.StatusUnauthorized, Text: "The API server does not accept this token: it is wrong, or has expired.", SignIn: true}
+		return p.refused()
 	}
 	return err
+}
+
+// refused says that the API server does not accept the token, nor any more.
+func (p *person) refused() *Refused {
+	p.unknown()
+	return &Refused{Code: http.StatusUnauthorized, Text: "The API server does not accept this token: it is wrong, or has expired.", SignIn: true}
 }
 
 // who asks the API server for the name of the user.
@@ -224,65 +279,126 @@ const (
 	keepFeed = 2 * time.Minute
 	// maxFeeds bounds how many migrations are read at once: each needs memory for its plan and its paths.
 	maxFeeds = 3
+	// loadWithin bounds how long a migration may take to be read the first time.
+	loadWithin = time.Minute
 )
 
 // Feeds are the feeds of the migrations that people look at. Each is read while someone looks, and some time longer.
 type Feeds struct {
-	// Start makes the feed of a migration, and the function that reads the cluster for it until its context ends.
+	// Start makes the feed of a migration, and the function that reads the cluster for it until its context ends, or until there is
+	// nothing more to read.
 	Start func(ctx context.Context, migration string) (*Feed, func(context.Context), error)
 	// Keep is how long a feed is read after its last viewer has gone; 0 means two minutes.
 	Keep time.Duration
 
-	lock sync.Mutex
+	lock sync.Mutex // never held while the cluster is read
 	all  map[string]*shown
 }
 
 type shown struct {
+	ready   chan struct{} // closed once there is a feed, or an error
 	feed    *Feed
+	err     error
 	viewers int
-	left    int // how often the last viewer has gone
+	idle    time.Time // since when nobody looks; zero while someone does
 	stop    func()
 }
 
-// Open is the feed of a migration, for a viewer until it calls gone.
+// errFull is the error for a migration that cannot be shown beside those that people look at.
+var errFull = &Refused{Code: http.StatusServiceUnavailable, Text: fmt.Sprintf("People look at %d other migrations, and the page has memory for no more.", maxFeeds)}
+
+// Open is the feed of a migration, for a viewer until it calls gone. Of feeds that nobody looks at, the one that has been idle longest
+// makes room.
 func (f *Feeds) Open(ctx context.Context, migration string) (feed *Feed, gone func(), err error) {
+	one, err := f.enter(migration)
+	if err != nil {
+		return nil, nil, err
+	}
+	gone = sync.OnceFunc(func() { f.gone(migration, one) })
+	select {
+	case <-one.ready:
+		err = one.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		gone()
+		return nil, nil, err
+	}
+	return one.feed, gone, nil
+}
+
+func (f *Feeds) enter(migration string) (*shown, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	one := f.all[migration]
 	if one == nil {
 		if len(f.all) >= maxFeeds {
-			return nil, nil, &Refused{Code: http.StatusServiceUnavailable, Text: fmt.Sprintf("People look at %d other migrations, and the page has memory for no more. Try again in a few minutes.", maxFeeds)}
-		}
-		feed, read, err := f.Start(ctx, migration)
-		if err != nil {
-			return nil, nil, err
+			oldest := ""
+			for name, other := range f.all {
+				if other.viewers == 0 && (oldest == "" || other.idle.Before(f.all[oldest].idle)) {
+					oldest = name
+				}
+			}
+			if oldest == "" {
+				return nil, errFull
+			}
+			f.end(oldest, f.all[oldest])
 		}
 		reading, cancel := context.WithCancel(context.Background())
-		go read(reading) // ends with stop
-		one = &shown{feed: feed, stop: cancel}
+		one = &shown{ready: make(chan struct{}), stop: cancel}
 		if f.all == nil {
 			f.all = map[string]*shown{}
 		}
 		f.all[migration] = one
+		go f.read(reading, migration, one) // ends with stop
 	}
-	one.viewers++
-	return one.feed, sync.OnceFunc(func() { f.gone(migration, one) }), nil
+	one.viewers, one.idle = one.viewers+1, time.Time{}
+	return one, nil
+}
+
+// read makes the feed of a migration, and reads for it.
+func (f *Feeds) read(ctx context.Context, migration string, one *shown) {
+	loading, cancel := context.WithTimeout(ctx, loadWithin)
+	feed, read, err := f.Start(loading, migration)
+	cancel()
+	one.feed, one.err = feed, err
+	if err != nil { // the next viewer tries again
+		f.lock.Lock()
+		f.end(migration, one)
+		f.lock.Unlock()
+	}
+	close(one.ready)
+	if err == nil {
+		read(ctx)
+		f.lock.Lock()
+		defer f.lock.Unlock()
+		f.end(migration, one)
+	}
+}
+
+// end stops a feed and forgets it. The lock is held.
+func (f *Feeds) end(migration string, one *shown) {
+	one.stop()
+	if f.all[migration] == one {
+		delete(f.all, migration)
+	}
 }
 
 // gone lets a feed end some time after its last viewer has gone.
 func (f *Feeds) gone(migration string, one *shown) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	one.viewers--
-	one.left++
-	if left := one.left; one.viewers == 0 {
-		time.AfterFunc(cmp.Or(f.Keep, keepFeed), func() {
-			f.lock.Lock()
-			defer f.lock.Unlock()
-			if one.viewers == 0 && one.left == left && f.all[migration] == one {
-				one.stop()
-				delete(f.all, migration)
-			}
-		})
+	if one.viewers--; one.viewers > 0 {
+		return
 	}
+	idle := time.Now()
+	one.idle = idle
+	time.AfterFunc(cmp.Or(f.Keep, keepFeed), func() {
+		f.lock.Lock()
+		defer f.lock.Unlock()
+		if one.idle.Equal(idle) {
+			f.end(migration, one)
+		}
+	})
 }

@@ -2,6 +2,8 @@ package web_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/web"
 	"github.com/theseus-cni/theseus/internal/run/web/webtest"
 )
@@ -45,6 +48,96 @@ func TestClusterOrigins(t *testing.T) {
 		code, body, header := answer(page, r)
 		if code != test.want || header.Get("Access-Control-Allow-Origin") != "" || !strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'; ") {
 			t.Errorf("%s: %d, want %d: %s %v", name, code, test.want, body, header)
+		}
+	}
+}
+
+// apiServer answers the requests of people by their tokens. "hangs..." has no answer until the test ends.
+func apiServer(t *testing.T, refuses *atomic.Bool, hanging *atomic.Int32) *httptest.Server {
+	t.Helper()
+	end := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.HasPrefix(token, "hangs"):
+			hanging.Add(1)
+			<-end
+		case refuses.Load():
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401}`)
+		case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
+			fmt.Fprintf(w, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":%q}}}`, token)
+		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
+			fmt.Fprint(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
+		case strings.HasSuffix(r.URL.Path, "/migrations"):
+			fmt.Fprint(w, `{"kind":"MigrationList","apiVersion":"theseus.dev/v1alpha1","items":[{"kind":"Migration","apiVersion":"theseus.dev/v1alpha1","metadata":{"name":"d"}}]}`)
+		default:
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(end) })
+	return server
+}
+
+// TestActs: a person acts whatever others look at, and however many strangers send tokens. A token that does not hold any more is not
+// known either.
+func TestActs(t *testing.T) {
+	var refuses atomic.Bool
+	var hanging atomic.Int32
+	server := apiServer(t, &refuses, &hanging)
+	p := webtest.New(t, 3).Plan
+	feeds := &web.Feeds{Start: func(context.Context, string) (*web.Feed, func(context.Context), error) {
+		return web.NewFeed(p), func(ctx context.Context) { <-ctx.Done() }, nil
+	}}
+	gate, err := web.NewCluster(&rest.Config{Host: server.URL}, "v0", feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate.Acts = func(*kube.Client, string, func(...web.Right) (bool, error)) (web.Actions, error) { return &acts{}, nil }
+	page := web.Serve(gate, nil)
+	ask := func(path, token string) (int, string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://page.example"+path, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		code, body, _ := answer(page, r)
+		return code, body
+	}
+	for _, name := range []string{"a", "b", "c"} { // others look at these
+		if _, _, err := feeds.Open(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, body := ask("/plan?migration=d", "ada"); code != http.StatusOK || !strings.Contains(body, `"name":"d"`) || !strings.Contains(body, `"waits":true`) || !strings.Contains(body, `"actions":["pause"`) {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body := ask("/feed?migration=d", "ada"); code != http.StatusServiceUnavailable || !strings.Contains(body, "3 other migrations") {
+		t.Errorf("%d %s", code, body)
+	}
+	for _, path := range []string{"/plan", "/question?migration=d&action=pause"} {
+		refuses.Store(false)
+		if code, body := ask(path, "bea"); code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+		refuses.Store(true)
+		for range 2 {
+			if code, body := ask(path, "bea"); code != http.StatusUnauthorized || !strings.Contains(body, "does not accept this token") {
+				t.Errorf("%s, expired: %d %s", path, code, body)
+			}
+		}
+	}
+	refuses.Store(false)
+	for i := range 40 {
+		go ask("/plan", fmt.Sprint("hangs", i)) // ends with the test
+	}
+	for until := time.Now().Add(time.Minute); hanging.Load() < 4; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the API server is not asked")
+		}
+	}
+	for range 3 {
+		if code, body := ask("/question?migration=d&action=pause", "ada"); code != http.StatusOK {
+			t.Errorf("beside strangers: %d %s", code, body)
 		}
 	}
 }
@@ -91,4 +184,79 @@ func TestFeeds(t *testing.T) {
 	c()
 	is("none is read", func() bool { return reading.Load() == 0 })
 	open("d")()
+}
+
+// TestFeedsMakeRoom: a feed that nobody looks at makes room, the one that has been idle longest first. A migration that is slow to read
+// delays only those who look at it, and one that cannot be read, or has nothing more to read, is not kept.
+func TestFeedsMakeRoom(t *testing.T) {
+	p := webtest.New(t, 3).Plan
+	stopped, loading, withdrawn := make(chan string, 9), make(chan struct{}), make(chan struct{})
+	fails := errors.New("no such migration")
+	feeds := &web.Feeds{Keep: time.Hour, Start: func(ctx context.Context, name string) (*web.Feed, func(context.Context), error) {
+		switch name {
+		case "slow":
+			<-loading
+		case "fails":
+			return nil, nil, fails
+		}
+		return web.NewFeed(p), func(ctx context.Context) {
+			select {
+			case <-ctx.Done():
+			case <-map[string]chan struct{}{"e": withdrawn}[name]:
+			}
+			stopped <- name
+		}, nil
+	}}
+	open := func(name string) func() {
+		t.Helper()
+		_, gone, err := feeds.Open(t.Context(), name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return gone
+	}
+	open("a")
+	open("b")()
+	open("c")()
+	gone := open("d")
+	if first := <-stopped; first != "b" {
+		t.Errorf("%s made room", first)
+	}
+	gone()
+	if _, _, err := feeds.Open(t.Context(), "fails"); !errors.Is(err, fails) {
+		t.Errorf("%v", err)
+	}
+	if first := <-stopped; first != "c" {
+		t.Errorf("%s made room", first)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := feeds.Open(ctx, "slow"); !errors.Is(err, context.Canceled) {
+		t.Errorf("who has gone waits: %v", err)
+	}
+	open("a")() // while slow is read
+	slow := make(chan error, 1)
+	go func() {
+		_, _, err := feeds.Open(t.Context(), "slow")
+		slow <- err
+	}()
+	close(loading)
+	if err := <-slow; err != nil {
+		t.Error(err)
+	}
+	open("e") // d makes room
+	if first := <-stopped; first != "d" {
+		t.Errorf("%s made room", first)
+	}
+	close(withdrawn)
+	if last := <-stopped; last != "e" {
+		t.Errorf("%s ended", last)
+	}
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // there is room again, though a viewer of e is left
+		if _, _, err := feeds.Open(t.Context(), "f"); err == nil {
+			break
+		} else if time.Now().After(until) {
+			t.Fatal(err)
+		}
+	}
 }

@@ -24,6 +24,8 @@ type Plan struct {
 	// User is who has signed in, and Others are the migrations to choose from, newest first; empty for a page of one migration.
 	User   string   `json:"user,omitempty"`
 	Others []string `json:"others,omitempty"`
+	// Waits is true if the page cannot show the plan yet: there is nothing of it but its name, and what may be asked for.
+	Waits bool `json:"waits,omitempty"`
 }
 
 // PlanStep is a step in the runbook. Its details are served one by one.

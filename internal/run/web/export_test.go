@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"time"
 
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/journal"
@@ -12,6 +13,9 @@ func (s *Source) Unwatched() *Source {
 	s.actor, s.tail = run.NewActor(s.Client), journal.NewTail(s.Client.Dynamic, s.Name)
 	return s
 }
+
+// Hurry sets how long a viewer looks on while no check succeeds, and how long the body of a request may take.
+func (s *Server) Hurry(unproven, body time.Duration) { s.unproven, s.body = unproven, body }
 
 // Look reads everything once.
 func (s *Source) Look(ctx context.Context) error { return s.look(ctx) }

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -8,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run/report"
+	"github.com/theseus-cni/theseus/internal/safeio/bounded"
 )
 
 //go:embed page
@@ -30,10 +34,16 @@ const (
 	heartbeat = 5 * time.Second
 	// writeWithin bounds how long a viewer may take for one delta.
 	writeWithin = 20 * time.Second
-	// checkEvery is how often it is asked whether a viewer may still look.
-	checkEvery = 30 * time.Second
-	// maxAsked bounds the body of a request, in bytes.
-	maxAsked = 4096
+	// checkEvery is how often it is asked whether a viewer may still look, and checkWithin how long the answer may take. Where the
+	// cluster can be read, but no check succeeds, the viewer looks on for unprovenFor.
+	checkEvery  = 30 * time.Second
+	checkWithin = 10 * time.Second
+	unprovenFor = 2 * time.Minute
+	// maxAsked bounds the body of a request, in bytes, and bodyWithin how long it may take to come. An answer must be read within
+	// answerWithin.
+	maxAsked     = 4096
+	bodyWithin   = 10 * time.Second
+	answerWithin = 2 * time.Minute
 )
 
 // Question is what a person confirms before an action.
@@ -57,10 +67,15 @@ type Actions interface {
 
 // Server is the HTTP handler of the page. It answers data only to whom its gate lets through.
 type Server struct {
+	// CheckEvery is how often it is asked whether a viewer may still look; 0 means every 30 s.
+	CheckEvery time.Duration
+
 	gate Gate
 	hint func(error) string
 	mux  *http.ServeMux
 	url  string // of the page; empty if the browser's address is not known
+
+	unproven, body time.Duration // unprovenFor and bodyWithin, but for tests
 }
 
 // Gate says who sends a request, and what that person sees. Its error is a *Refused, or one of reading the cluster.
@@ -73,7 +88,10 @@ type Gate interface {
 
 // View is what a person sees.
 type View struct {
+	// Feed is nil where there is room for no more of them; the page then has only the actions.
 	Feed *Feed
+	// Name is that of the migration; empty if the page has only one.
+	Name string
 	// Actions are what this person may do; nil means that the page only shows.
 	Actions Actions
 	// Lacks says what is missing for the other actions.
@@ -124,7 +142,7 @@ func NewServer(feed *Feed, address string, actions Actions, hint func(error) str
 
 // Serve makes the handler for whom a gate lets through. hint may be nil; it says what to do about an error.
 func Serve(gate Gate, hint func(error) string) *Server {
-	s := &Server{gate: gate, hint: hint, mux: http.NewServeMux()}
+	s := &Server{gate: gate, hint: hint, mux: http.NewServeMux(), unproven: unprovenFor, body: bodyWithin}
 	s.mux.HandleFunc("GET /{$}", static("page/page.html", "text/html; charset=utf-8"))
 	s.mux.HandleFunc("GET /page.js", static("page/page.js", "text/javascript; charset=utf-8"))
 	s.mux.HandleFunc("GET /page.css", static("page/page.css", "text/css; charset=utf-8"))
@@ -148,11 +166,34 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store"} {
 		w.Header().Set(name, value)
 	}
+	if err := s.receive(w, r); err != nil {
+		w.Header().Set("Connection", "close")
+		http.Error(w, "the request is too long, or too slow", http.StatusBadRequest)
+		return
+	}
 	if refused := s.gate.Ours(r); refused != nil {
 		refuse(w, refused)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
+}
+
+// receive reads the body before anything else is done for a request, and bounds how long the answer may take to be read: anyone may send
+// requests, and never finish them.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
+	control := http.NewResponseController(w)
+	control.SetWriteDeadline(time.Now().Add(answerWithin)) //nolint:errcheck // tests have writers without deadlines
+	if r.ContentLength == 0 {
+		return nil
+	}
+	control.SetReadDeadline(time.Now().Add(s.body)) //nolint:errcheck
+	body, err := bounded.ReadAll(r.Body, maxAsked)
+	if err != nil {
+		return err
+	}
+	control.SetReadDeadline(time.Time{}) //nolint:errcheck // what net/http reads on, to see that the client goes, has none
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
 }
 
 // through answers only those whom the gate lets through.
@@ -240,8 +281,10 @@ func reply(w http.ResponseWriter, value any) {
 }
 
 func (s *Server) plan(v *View, w http.ResponseWriter, _ *http.Request) {
-	var p Plan
-	v.Feed.On(func(b *Board) { p = b.Plan() })
+	p := Plan{Name: v.Name, Steps: []PlanStep{}, Waits: true}
+	if v.Feed != nil {
+		v.Feed.On(func(b *Board) { p = b.Plan() })
+	}
 	p.User, p.Others = v.User, v.Others
 	if v.Actions != nil {
 		p.Actions = v.Actions.Names()
@@ -253,21 +296,19 @@ func (s *Server) plan(v *View, w http.ResponseWriter, _ *http.Request) {
 func (s *Server) stream(v *View, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
+	if v.Check != nil {
+		go s.watch(ctx, v, end) // ends with ctx
+	}
 	var last *State
-	checked := time.Now()
 	for {
-		if v.Check != nil && time.Since(checked) >= checkEvery {
-			if refused, ok := errors.AsType[*Refused](v.Check(r.Context())); ok && refused != nil {
-				return // the page asks anew, and is told why; while the API server is away, it sees that on the page
-			}
-			checked = time.Now()
-		}
-		waiting, cancel := context.WithTimeout(r.Context(), heartbeat)
+		waiting, cancel := context.WithTimeout(ctx, heartbeat)
 		delta, state, err := v.Feed.Next(waiting, last)
 		cancel()
 		text := []byte(": still here\n\n")
 		switch {
-		case r.Context().Err() != nil:
+		case ctx.Err() != nil:
 			return
 		case err == nil:
 			data, err := json.Marshal(delta)
@@ -280,6 +321,24 @@ func (s *Server) stream(v *View, w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if _, err := w.Write(text); err != nil || control.Flush() != nil {
+			return
+		}
+	}
+}
+
+// watch asks again and again whether a viewer may still look, and ends the stream if not: the page asks anew, and is told why. While the
+// cluster cannot be read, no check succeeds either: the page says so, and shows nothing new.
+func (s *Server) watch(ctx context.Context, v *View, end func()) {
+	defer end()
+	proven := time.Now()
+	for outage.Sleep(ctx, cmp.Or(s.CheckEvery, checkEvery)) == nil {
+		asked := time.Now()
+		within, cancel := context.WithTimeout(ctx, checkWithin)
+		err := v.Check(within)
+		cancel()
+		if err == nil {
+			proven = asked
+		} else if _, refused := errors.AsType[*Refused](err); refused || v.Feed.Read().Sub(proven) >= s.unproven {
 			return
 		}
 	}

@@ -5,9 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,7 +159,7 @@ func TestDo(t *testing.T) {
 		{page, `{"action":"rollback","plan":"other","word":"calico"}`, http.StatusConflict, "not the one that was shown"},
 		{page, `{"action":"delete","plan":"hash"}`, http.StatusForbidden, "only shows"},
 		{page, `pause`, http.StatusBadRequest, "is not valid JSON"},
-		{page, `{"action":"` + strings.Repeat("x", 5000) + `"}`, http.StatusBadRequest, "is not valid JSON"},
+		{page, `{"action":"` + strings.Repeat("x", 5000) + `"}`, http.StatusBadRequest, "the request is too long"},
 		{silent, `{"action":"pause","plan":"hash"}`, http.StatusForbidden, "--allow-actions"},
 		{page, `{"action":"pause","plan":"hash"}`, http.StatusOK, "asked"},
 		{page, `{"action":"pause","plan":"hash"}`, http.StatusConflict, "error: it is over\nhint: look"},
@@ -240,6 +244,100 @@ func TestStream(t *testing.T) {
 	}
 	if line := next(); line != ": still here\n" {
 		t.Errorf("sign of life: %q", line)
+	}
+}
+
+// anyone is a gate that shows everyone the same.
+type anyone struct{ view web.View }
+
+func (*anyone) Ours(*http.Request) *web.Refused { return nil }
+
+func (o *anyone) View(*http.Request, string) (*web.View, error) { return &o.view, nil }
+
+// TestStreamEnds: a stream ends once the person may not look any more, and when that cannot be found out for long although the cluster can
+// be read. It outlives an outage.
+func TestStreamEnds(t *testing.T) {
+	r := webtest.New(t, 3)
+	for name, test := range map[string]struct {
+		answer func(i int32) error // to check i
+		read   bool                // the cluster is
+		ends   bool
+	}{
+		"may look": {func(int32) error { return nil }, true, false},
+		"not any more": {func(i int32) error {
+			if i < 3 {
+				return nil
+			}
+			return fmt.Errorf("checked: %w", &web.Refused{Code: http.StatusForbidden})
+		}, true, true},
+		"an outage":  {func(int32) error { return errors.New("no answer") }, false, false},
+		"not proven": {func(int32) error { return errors.New("no answer") }, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			feed, checks := web.NewFeed(r.Plan), atomic.Int32{}
+			page := web.Serve(&anyone{web.View{Feed: feed, Check: func(ctx context.Context) error {
+				if _, bounded := ctx.Deadline(); !bounded {
+					t.Error("a check may take for ever")
+				}
+				if test.read {
+					feed.Publish(web.About{}, time.Now(), nil)
+				}
+				return test.answer(checks.Add(1))
+			}}}, nil)
+			page.CheckEvery = time.Millisecond
+			page.Hurry(50*time.Millisecond, time.Second)
+			server := httptest.NewServer(page)
+			defer server.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ask, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/feed", nil)
+			reply, err := http.DefaultClient.Do(ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reply.Body.Close() //nolint:errcheck
+			ended := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(io.Discard, reply.Body)
+				ended <- err
+			}()
+			if test.ends {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			for checks.Load() < 200 {
+				select {
+				case err := <-ended:
+					t.Fatalf("it ended: %v", err)
+				case <-time.After(time.Millisecond):
+				}
+			}
+		})
+	}
+}
+
+// TestSlowBody: who begins a request and never ends it keeps no connection.
+func TestSlowBody(t *testing.T) {
+	page := web.Serve(&anyone{}, nil)
+	page.Hurry(time.Minute, 20*time.Millisecond)
+	server := httptest.NewServer(page)
+	defer server.Close()
+	for name, head := range map[string]string{"no body": "POST /do HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "to read": "GET /plan HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n",
+		"no end": "POST /do HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(20 * time.Second)) //nolint:errcheck
+		if _, err := conn.Write([]byte(head)); err != nil {
+			t.Fatal(err)
+		}
+		if said, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 400 ") {
+			t.Errorf("%s: %v %q", name, err, said)
+		}
 	}
 }
 
