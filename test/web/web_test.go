@@ -361,6 +361,8 @@ type people struct {
 	feeds map[string]*web.Feed
 	names []string // newest first
 	did   *acts
+	slow  chan struct{} // nodes are told of once it is closed
+	full  bool          // others look at so many migrations that this one has no feed
 }
 
 func (*people) Ours(*http.Request) *web.Refused { return nil }
@@ -368,6 +370,11 @@ func (*people) Ours(*http.Request) *web.Refused { return nil }
 func (p *people) View(r *http.Request, migration string) (*web.View, error) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
+	if slow := p.slow; slow != nil && r.URL.Path == "/node" {
+		p.lock.Unlock()
+		<-slow
+		p.lock.Lock()
+	}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	user := p.knows[token]
 	switch {
@@ -381,7 +388,23 @@ func (p *people) View(r *http.Request, migration string) (*web.View, error) {
 	if migration == "" {
 		migration = p.names[0]
 	}
-	return &web.View{Feed: p.feeds[migration], User: user, Others: p.names, Actions: approves{p.did}}, nil
+	if p.feeds[migration] == nil {
+		return nil, &web.Refused{Code: http.StatusNotFound, Text: "There is no migration " + migration + " in this cluster."}
+	}
+	if p.full && r.URL.Path == "/plan" {
+		return &web.View{Name: migration, User: user, Others: p.names, Actions: approves{p.did}}, nil
+	} else if p.full {
+		return nil, &web.Refused{Code: http.StatusServiceUnavailable, Text: "People look at 3 other migrations."}
+	}
+	check := func(context.Context) error {
+		p.lock.Lock()
+		defer p.lock.Unlock()
+		if p.knows[token] == "" {
+			return &web.Refused{Code: http.StatusUnauthorized, Text: "The API server does not accept this token.", SignIn: true}
+		}
+		return nil
+	}
+	return &web.View{Feed: p.feeds[migration], User: user, Others: p.names, Actions: approves{p.did}, Check: check}, nil
 }
 
 // approves are the actions of a person who may approve.
@@ -393,8 +416,8 @@ func (a approves) Question(context.Context, string) (web.Question, error) {
 	return web.Question{Text: "plan:    sha256-of-the-plan\nIt deletes:\n  nothing", Word: "calico", Plan: "hash"}, nil
 }
 
-// TestSignIn: without a mouse, a person signs in, reads the plan's hash, approves, looks at another migration, and signs out. The token
-// stays in the tab's memory, and is asked for again once it has expired.
+// TestSignIn: without a mouse, a person signs in, reads the plan's hash, approves, looks at another migration, which is withdrawn, and
+// signs out. The token stays in the tab's memory, and is asked for again once it has expired. What was asked for before shows no more.
 func TestSignIn(t *testing.T) {
 	ctx, r := browser(t), webtest.New(t, 5)
 	gate := &people{knows: map[string]string{"good": "ann", "poor": "eve"}, feeds: map[string]*web.Feed{r.Plan.Name: web.NewFeed(r.Plan)}, names: []string{r.Plan.Name}, did: &acts{}}
@@ -405,7 +428,9 @@ func TestSignIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: web.Serve(gate, nil)}
+	page := web.Serve(gate, nil)
+	page.CheckEvery = 100 * time.Millisecond
+	server := &http.Server{Handler: page}
 	go server.Serve(listener)            //nolint:errcheck // ends with the test
 	t.Cleanup(func() { server.Close() }) //nolint:errcheck
 	shown := 0
@@ -424,8 +449,16 @@ func TestSignIn(t *testing.T) {
 		press(kb.Enter)
 		until(t, ctx, has("refused", says)+" && document.activeElement.id === 'token' && document.getElementById('token').value === ''")
 	}
+	gate.lock.Lock()
+	gate.full = true
+	gate.lock.Unlock()
 	press("Bearer good")
 	press(kb.Enter)
+	until(t, ctx, has("stale", "People look at 3 other migrations.")+" && "+has("name", r.Plan.Name)+" && document.querySelectorAll('#buttons button').length === 1 && !document.querySelector('#buttons button').disabled")
+	gate.lock.Lock()
+	gate.full = false
+	gate.lock.Unlock()
+	until(t, ctx, "document.querySelectorAll('#buttons button').length === 1 && document.querySelectorAll('#plan details').length > 0")
 	until(t, ctx, has("user", "Signed in as ann")+" && document.getElementById('signin').hidden && "+has("now", "Nothing is being lost"))
 	until(t, ctx, "document.cookie === '' && sessionStorage.length === 0 && localStorage.length === 0 && document.querySelectorAll('#others option').length === 2")
 	picture(t, ctx, "9-signed-in")
@@ -455,6 +488,12 @@ func TestSignIn(t *testing.T) {
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.getElementById('others').focus()"))
 	press(kb.ArrowDown)
 	until(t, ctx, has("name", "an-older-one")+" && "+has("now", "Nothing is measured yet")+" && location.search === '?migration=an-older-one' && document.querySelectorAll('#buttons button').length === 1")
+	gate.lock.Lock()
+	gate.feeds[older.Name].Withdraw()
+	delete(gate.feeds, older.Name)
+	gate.names = gate.names[:1]
+	gate.lock.Unlock()
+	until(t, ctx, has("stand", "withdrawn")+" && document.querySelector('#buttons button').disabled && document.querySelectorAll('#others option').length === 2")
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.getElementById('others').focus()"))
 	press(kb.ArrowUp)
 	until(t, ctx, has("name", r.Plan.Name)+" && document.querySelectorAll('#waves button').length === 5")
@@ -462,13 +501,24 @@ func TestSignIn(t *testing.T) {
 	delete(gate.knows, "good") // it expires
 	gate.knows["later"] = "ann"
 	gate.lock.Unlock()
-	r.Show(gate.feeds[r.Plan.Name], shown, r.Begin.Add(31*time.Second))
-	do(t, ctx, chromedp.Reload())
-	until(t, ctx, "document.activeElement.id === 'token' && !document.getElementById('waves').checkVisibility()")
+	until(t, ctx, has("refused", "does not accept this token")+" && document.activeElement.id === 'token' && !document.getElementById('waves').checkVisibility()")
+	do(t, ctx, chromedp.Navigate(at+"?migration=an-older-one"))
+	until(t, ctx, "document.activeElement.id === 'token' && document.getElementById('refused').textContent === ''")
 	press("later")
 	press(kb.Enter)
 	until(t, ctx, has("user", "Signed in as ann")+" && document.querySelectorAll('#waves button').length === 5")
+	until(t, ctx, has("said", "There is no migration an-older-one in this cluster. This is the latest one.")+" && "+has("name", r.Plan.Name)+" && location.search === ''")
+	slow := make(chan struct{})
+	gate.lock.Lock()
+	gate.slow = slow
+	gate.lock.Unlock()
+	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.querySelector('#waves button').click()"))
 	focus("signout")
 	press(kb.Enter)
+	until(t, ctx, "document.activeElement.id === 'token'")
+	close(slow)
+	until(t, ctx, "performance.getEntriesByType('resource').some(function (one) { return one.name.includes('/node?') && one.responseEnd > 0; })")
+	do(t, ctx, chromedp.Evaluate[chromedp.Void]("setTimeout(function () { window.later = true; }, 200)"))
+	until(t, ctx, "window.later && !document.getElementById('dialog').open")
 	until(t, ctx, "document.activeElement.id === 'token' && document.getElementById('waves').textContent === '' && document.getElementById('refused').textContent === ''")
 }

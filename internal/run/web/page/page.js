@@ -11,7 +11,8 @@
   }
   var migration = new URLSearchParams(location.search).get("migration") || "", following = null, signIn = null;
   var plan = null, nodes = [], steps = [], lines = [], strip = { classes: [] }, cells = new Map(), now = null;
-  var lastEvent = 0, cutSince = 0, why = "";
+  var lastEvent = 0, cutSince = 0, why = "", notice = "";
+  var epoch = 0, old = new Error("for what is not on the page any more");
   var words = { todo: "to do", moving: "moving", watched: "watched", done: "done", failed: "failed", undone: "undone" };
 
   function ask(path, options) {
@@ -22,12 +23,18 @@
   async function refusal(answer) {
     var error = new Error((await answer.text()).trim());
     error.signIn = answer.headers.has("WWW-Authenticate");
+    error.code = answer.status;
     return error;
   }
-  async function get(path) {
-    var answer = await ask(path);
-    if (!answer.ok) { throw await refusal(answer); }
-    return answer.json();
+  async function get(path) { // throws old if the person has signed out meanwhile, or has chosen another migration
+    var since = epoch, found = null, failed = null;
+    try {
+      var answer = await ask(path);
+      if (answer.ok) { found = await answer.json(); } else { failed = await refusal(answer); }
+    } catch (error) { failed = error; }
+    if (since !== epoch) { throw old; }
+    if (failed) { throw failed; }
+    return found;
   }
   function make(tag, className, text) {
     var element = document.createElement(tag);
@@ -60,11 +67,13 @@
       };
       try {
         alive();
-        if (!plan) {
+        if (!plan || plan.waits) {
           var found = await get("plan");
           if (stop.chosen) { continue; } // another one, meanwhile
-          plan = found;
-          begin();
+          if (!plan || !found.waits) {
+            plan = found;
+            begin();
+          }
         }
         var answer = await ask("feed", { signal: stop.signal });
         if (!answer.ok) { throw await refusal(answer); }
@@ -92,6 +101,13 @@
           wait = 250;
           continue;
         }
+        if (error.code === 404 && migration && !plan) { // it was withdrawn
+          migration = "";
+          history.replaceState(null, "", location.pathname);
+          notice = error.message + " This is the latest one.";
+          wait = 250;
+          continue;
+        }
         cutSince = cutSince || lastEvent;
         why = error.name === "AbortError" ? server + " does not answer" : error.name === "TypeError" ? server + " cannot be reached" : error.message;
         stale();
@@ -112,6 +128,7 @@
     if (redo.steps.length) { drawPlan(redo.steps); }
     if (redo.lines.length) { drawLines(redo.lines); }
     if (redo.now) { drawNow(); }
+    if (d.now && d.now.withdrawn && plan.user) { lookAround(); }
     if (redo.strip) { requestAnimationFrame(drawStrip); }
     document.body.setAttribute("data-updates", Number(document.body.getAttribute("data-updates") || 0) + 1);
   }
@@ -126,7 +143,6 @@
     document.title = "Sign in · Theseus";
     set("refused", refused);
     $("refused").className = "bad";
-    if ($("dialog").open) { $("dialog").close(); }
     $("signin").hidden = false;
     $("token").focus();
     return new Promise(function (resume) { signIn = resume; });
@@ -143,7 +159,10 @@
     $("now").focus();
     if (signIn) { signIn(); signIn = null; }
   });
-  function forget() { // what is known of a migration
+  function forget() { // what is known of a migration, and what is still asked of it
+    epoch++;
+    opener = null;
+    if ($("dialog").open) { $("dialog").close(); }
     plan = now = stepDetail = null;
     stepShown = -2;
     nodes = []; steps = []; lines = []; strip = { classes: [] }; cells = new Map(); buttonsOf = []; chapters = []; chapterOf = []; items = [];
@@ -167,6 +186,7 @@
     $("who").hidden = !plan.user;
     set("user", plan.user ? "Signed in as " + plan.user : "");
     var all = plan.others || [];
+    if (all.indexOf(plan.name) < 0) { all = all.concat([plan.name]); } // it was withdrawn, or the person may not list them
     $("chooser").hidden = all.length < 2;
     $("others").replaceChildren.apply($("others"), all.map(function (name) {
       var option = make("option", "", name);
@@ -174,6 +194,17 @@
       option.selected = name === plan.name;
       return option;
     }));
+  }
+
+  function lookAround() { // what there is instead of a migration that was withdrawn
+    var name = migration;
+    migration = "";
+    get("plan").then(function (found) {
+      if ((found.others || []).indexOf(name) >= 0) { forget(); again(); return; } // another one of its name
+      plan.others = found.others;
+      drawWho();
+    }, function () {}); // the chooser stays as it is
+    migration = name;
   }
 
   // --- at one look
@@ -379,7 +410,7 @@
       });
       parts.push(all);
       open(name, parts, from);
-    } catch (error) { open(name, failed(error), from); }
+    } catch (error) { if (error !== old) { open(name, failed(error), from); } }
   }
   async function showStep(i, from) {
     try {
@@ -390,7 +421,7 @@
       (d.actions || []).forEach(function (a) { all.append(make("li", a.result === "failed" ? "bad-text" : "", a.title + (a.result ? ": " + a.result : "") + (a.error ? ": " + a.error : ""))); });
       parts.push(all);
       open(d.title, parts, from);
-    } catch (error) { open(plan.steps[i].t, failed(error), from); }
+    } catch (error) { if (error !== old) { open(plan.steps[i].t, failed(error), from); } }
   }
 
   // --- actions
@@ -400,7 +431,9 @@
     if (plan.user) { migration = plan.name; } // the next request is about this one, even if a later one begins
     drawWho();
     set("name", "· " + plan.name);
-    set("change", plan.from + " → " + plan.to + (plan.strategy ? " · " + plan.strategy : ""));
+    set("change", plan.waits ? "" : plan.from + " → " + plan.to + (plan.strategy ? " · " + plan.strategy : ""));
+    if (notice) { $("said").className = "bad"; set("said", notice); notice = ""; }
+    $("buttons").textContent = "";
     (plan.actions || []).forEach(function (action) {
       var button = make("button", "", labels[action]);
       button.type = "button";
@@ -425,14 +458,16 @@
       form.addEventListener("submit", async function (event) {
         event.preventDefault();
         yes.disabled = true;
-        var answer = await ask("do", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ action: action, word: input.value.trim(), plan: q.plan }) }).catch(function (error) { return { ok: false, text: async function () { return error.message; } }; });
+        var since = epoch, answer = await ask("do", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ action: action, word: input.value.trim(), plan: q.plan }) }).catch(function (error) { return { ok: false, text: async function () { return error.message; } }; });
+        var said = answer.ok ? (await answer.json()).said : (await answer.text()).trim();
+        if (since !== epoch) { return; }
         $("said").className = answer.ok ? "" : "bad";
-        $("said").textContent = answer.ok ? (await answer.json()).said : (await answer.text()).trim();
+        $("said").textContent = said;
         $("dialog").close();
       });
       open(labels[action] + " " + plan.name + "?", parts, from);
       (q.word ? input : yes).focus();
-    } catch (error) { $("said").className = "bad"; $("said").textContent = error.message; }
+    } catch (error) { if (error !== old) { $("said").className = "bad"; $("said").textContent = error.message; } }
   }
 
   // --- the journal
