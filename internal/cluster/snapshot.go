@@ -160,6 +160,27 @@ type Host struct {
 	Sysctls map[string]string `json:"sysctls,omitempty"`
 	// Traces are rules and routes of networks in the kernel; nil if an older agent reported.
 	Traces *Traces `json:"traces,omitempty"`
+	// Load is how busy the kernel's part of the network is; nil if an older agent reported.
+	Load *Load `json:"load,omitempty"`
+}
+
+// Load are counters of the kernel's part of a node's network.
+type Load struct {
+	// Seconds is how long the sample took.
+	Seconds float64 `json:"seconds"`
+	// Conntrack is how many connections the kernel tracks, and Most how many it can; 0 if conntrack is not loaded.
+	Conntrack int64 `json:"conntrack,omitempty"`
+	Most      int64 `json:"most,omitempty"`
+	// Counters have names such as conntrack.insert_failed, softnet.dropped, udp.RcvbufErrors, tcp.RetransSegs and
+	// link.eth0.rx_dropped: a part, and the kernel's own name.
+	Counters map[string]Counter `json:"counters,omitempty"`
+}
+
+// Counter is a counter of the kernel.
+type Counter struct {
+	// Boot counts since the node started, Sample during the sample.
+	Boot   int64 `json:"boot"`
+	Sample int64 `json:"sample"`
 }
 
 // Traces are rules and routes by the network that made them. Lists of routes and rules have at most 100 entries.

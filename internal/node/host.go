@@ -26,7 +26,10 @@ func modules() []string {
 
 // host looks at what is neither links nor rules.
 func (n *Node) host(ctx context.Context, host *cluster.Host, kernel string, peers []string) error {
-	var err error
+	sampled, err := n.load()
+	if err != nil {
+		return err
+	}
 	if host.Modules, err = n.modules(kernel); err != nil {
 		return err
 	}
@@ -42,6 +45,9 @@ func (n *Node) host(ctx context.Context, host *cluster.Host, kernel string, peer
 		return err
 	}
 	host.Paths = measure(ctx, peers)
+	if host.Load, err = sampled(ctx); err != nil {
+		return err
+	}
 	host.Clock, err = now()
 	return err
 }

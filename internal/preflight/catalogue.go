@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check/ipam"
 	"github.com/theseus-cni/theseus/internal/preflight/check/kubeproxy"
 	"github.com/theseus-cni/theseus/internal/preflight/check/labels"
+	"github.com/theseus-cni/theseus/internal/preflight/check/load"
 	"github.com/theseus-cni/theseus/internal/preflight/check/mtu"
 	"github.com/theseus-cni/theseus/internal/preflight/check/node"
 	"github.com/theseus-cni/theseus/internal/preflight/check/pdb"
@@ -63,6 +64,8 @@ func All() []check.Check {
 		kubeproxy.ClusterCIDR(),
 		labels.NodeNamed(),
 		labels.RemovedInUse(),
+		load.Conntrack(),
+		load.Drops(),
 		mtu.Path(),
 		mtu.TooBig(),
 		node.Capacity(),

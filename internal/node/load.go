@@ -1,0 +1,186 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+)
+
+// sample is how long the counters of a node are watched at least.
+const sample = time.Second
+
+// load begins to sample the counters of the kernel's part of the network; the returned function ends the sample.
+func (n *Node) load() (end func(context.Context) (*cluster.Load, error), err error) {
+	began := time.Now()
+	before, err := n.counters()
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (*cluster.Load, error) {
+		if err := outage.Sleep(ctx, sample-time.Since(began)); err != nil {
+			return nil, err
+		}
+		after, err := n.counters()
+		if err != nil {
+			return nil, err
+		}
+		load := &cluster.Load{Seconds: time.Since(began).Seconds(), Counters: map[string]cluster.Counter{}}
+		for name, boot := range after {
+			load.Counters[name] = cluster.Counter{Boot: boot, Sample: max(0, boot-before[name])}
+		}
+		if load.Conntrack, err = n.number("net/netfilter/nf_conntrack_count"); err != nil {
+			return nil, err
+		}
+		load.Most, err = n.number("net/netfilter/nf_conntrack_max")
+		return load, err
+	}, nil
+}
+
+// number reads a sysctl; 0 if the kernel lacks it.
+func (n *Node) number(name string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(n.Sys, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}
+
+// counters reads the kernel's counters. Files that the kernel lacks have none.
+// Their formats: Linux, Documentation/networking/{nf_conntrack-sysctl,snmp_counter}.rst, net/core/net-procfs.c, net/netfilter/nf_conntrack_standalone.c.
+func (n *Node) counters() (map[string]int64, error) {
+	all := map[string]int64{}
+	for _, source := range []struct {
+		file  string
+		parse func(lines []string, all map[string]int64) error
+	}{
+		{"net/stat/nf_conntrack", perProcessor},
+		{"net/softnet_stat", softnet},
+		{"net/snmp", protocols},
+		{"net/netstat", protocols},
+		{"net/dev", devices},
+	} {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(n.Sys), source.file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = source.parse(strings.Split(strings.TrimSpace(string(text)), "\n"), all)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", source.file, err)
+		}
+	}
+	return all, nil
+}
+
+// perProcessor adds up conntrack's lines, one for each processor, below a line of names. Numbers are hexadecimal.
+func perProcessor(lines []string, all map[string]int64) error {
+	names := strings.Fields(lines[0])
+	for _, line := range lines[1:] {
+		for i, field := range strings.Fields(line) {
+			if i >= len(names) {
+				break
+			}
+			switch names[i] {
+			case "insert_failed", "drop", "early_drop":
+				value, err := strconv.ParseInt(field, 16, 64)
+				if err != nil {
+					return err
+				}
+				all["conntrack."+names[i]] += value
+			}
+		}
+	}
+	return nil
+}
+
+// softnet adds up the lines of the backlog, one for each processor: packets, dropped, and times that a processor had more to do than
+// its budget allowed. Numbers are hexadecimal.
+func softnet(lines []string, all map[string]int64) error {
+	for _, line := range lines {
+		fields := strings.Fields(line)
+		for i, name := range []string{"processed", "dropped", "time_squeeze"} {
+			if i >= len(fields) {
+				break
+			}
+			value, err := strconv.ParseInt(fields[i], 16, 64)
+			if err != nil {
+				return err
+			}
+			all["softnet."+name] += value
+		}
+	}
+	return nil
+}
+
+// wanted are the counters of protocols that are read, by the kernel's names.
+var wanted = map[string]string{
+	"Udp InDatagrams": "udp.InDatagrams", "Udp RcvbufErrors": "udp.RcvbufErrors", "Udp SndbufErrors": "udp.SndbufErrors",
+	"Tcp OutSegs": "tcp.OutSegs", "Tcp RetransSegs": "tcp.RetransSegs", "TcpExt ListenDrops": "tcp.ListenDrops",
+}
+
+// protocols reads pairs of lines: the names of counters, and their values.
+func protocols(lines []string, all map[string]int64) error {
+	for i := 0; i+1 < len(lines); i += 2 {
+		protocol, names, _ := strings.Cut(lines[i], ":")
+		_, values, _ := strings.Cut(lines[i+1], ":")
+		fields := strings.Fields(values)
+		for j, name := range strings.Fields(names) {
+			to := wanted[protocol+" "+name]
+			if to == "" || j >= len(fields) {
+				continue
+			}
+			value, err := strconv.ParseInt(fields[j], 10, 64)
+			if err != nil {
+				return err
+			}
+			all[to] = value
+		}
+	}
+	return nil
+}
+
+// devices reads what the interfaces dropped, except those of pods and the loopback.
+func devices(lines []string, all map[string]int64) error {
+	for _, line := range lines {
+		name, values, found := strings.Cut(line, ":")
+		name = strings.TrimSpace(name)
+		if !found || name == "lo" || ofPod(name) {
+			continue
+		}
+		fields := strings.Fields(values)
+		for column, counter := range map[int]string{3: "rx_dropped", 11: "tx_dropped"} {
+			if column >= len(fields) {
+				continue
+			}
+			value, err := strconv.ParseInt(fields[column], 10, 64)
+			if err != nil {
+				return err
+			}
+			all["link."+name+"."+counter] = value
+		}
+	}
+	return nil
+}
+
+// ofPod reports whether an interface is the node's end of a pod's, by the names that networks give them.
+func ofPod(name string) bool {
+	for _, prefix := range []string{"veth", "cali", "lxc", "eni", "tap", "gke"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,11 @@
+package load
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/preflight/check/checktest"
+)
+
+func TestConntrack(t *testing.T) { checktest.Run(t, Conntrack()) }
+
+func TestDrops(t *testing.T) { checktest.Run(t, Drops()) }
