@@ -116,6 +116,10 @@ func (n *Node) remove(names []string) error {
 	defer root.Close()
 	var errs []error
 	for _, name := range names {
+		if err := n.unmount(name); err != nil {
+			errs = append(errs, err) // and nothing in it is removed
+			continue
+		}
 		err := root.RemoveAll(strings.TrimPrefix(name, "/"))
 		if err != nil && !n.emptyMount(name) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", name, err))

@@ -100,6 +100,11 @@ func (n *Node) ensure(ctx context.Context, in *order) (string, error) {
 		if mended, err = n.spare(ctx, in.Args); err != nil {
 			return "", err
 		}
+		marked, err := n.mark(ctx, in.Args.Marks)
+		if err != nil {
+			return "", err
+		}
+		mended = append(mended, marked...)
 	}
 	for f, rules := range wanted {
 		for _, b := range n.joint.chosen[f] {
@@ -174,6 +179,11 @@ func (n *Node) part(ctx context.Context, _ step.JoinArgs) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
+	marked, err := n.mark(ctx, nil)
+	if err != nil {
+		return Answer{}, err
+	}
+	done = append(done, marked...)
 	for _, b := range backends() {
 		tables, err := n.save(ctx, b)
 		if err != nil {

@@ -25,6 +25,8 @@ type Node struct {
 	// Park moves pods by way of a temporary pair of interfaces, as it is done where the kernel renames no interface in
 	// use, on any kernel.
 	Park bool
+	// Mounts is the mount namespace of the node itself, such as "/proc/1/ns/mnt"; empty for the one of this process.
+	Mounts string
 
 	trial
 
@@ -32,6 +34,7 @@ type Node struct {
 	rtnl     sync.Mutex // and do not get in each other's way in the kernel at the wrong moment
 
 	ports  string // the script of the table that keeps connections off a port; empty where it is not known
+	marks  string // the same of the table that changes marks of packets
 	retied bool   // no connection is left in the middle by a former process
 	outran bool   // the node's routes have a generation of their own (guarded by rtnl)
 

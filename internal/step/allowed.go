@@ -23,7 +23,7 @@ var known = Residue{
 	Binaries: []string{"calico", "calico-ipam", "flannel", "weave-net", "weave-ipam", "weave-plugin-*", "cilium-cni"},
 	Paths: []string{"/run/flannel", "/run/calico", "/run/nodeagent", "/run/cilium", "/var/lib/calico", "/var/lib/weave", "/var/lib/cilium",
 		"/var/log/calico", "/var/lib/cni/flannel*", "/var/lib/cni/networks/*", "/var/lib/cni/results/*", "/sys/fs/bpf/cilium",
-		"/sys/fs/bpf/tc/globals/cilium_*", "/etc/cni/net.d/theseus"},
+		"/sys/fs/bpf/tc/globals/cilium_*", "/etc/sysctl.d/99-zzz-override_cilium.conf", "/etc/cni/net.d/theseus"},
 }
 
 // others are interfaces of the host and of other programs, whatever pattern covers them.

@@ -1,6 +1,9 @@
 package step
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // The verbs of the joint phase.
 const (
@@ -24,6 +27,47 @@ type JoinArgs struct {
 	Keep []string `json:"keep,omitempty"`
 	// Untracked is the port of tunnels that no connection may be masqueraded with; nil for none.
 	Untracked *Untracked `json:"untracked,omitempty"`
+	// Marks are changes of packet marks, in the order in which they apply.
+	Marks []Mark `json:"marks,omitempty"`
+}
+
+// Mark changes bits of the marks of some packets, before the filter rules of networks are asked.
+type Mark struct {
+	Hook Hooked `json:"hook"`
+	// Is and IsNot choose packets by their marks: all of them must hold.
+	Is    []Bits `json:"is,omitempty"`
+	IsNot []Bits `json:"isNot,omitempty"`
+	// Set replaces the bits of its mask by its value.
+	Set Bits `json:"set"`
+}
+
+// Hooked are the packets of a node that a Mark is about.
+type Hooked string
+
+// The packets that a node forwards, and those that it sends itself.
+const (
+	Forwarded Hooked = "forward"
+	Sent      Hooked = "output"
+)
+
+// Bits are some bits of a packet's mark: those of Mask, with a value.
+type Bits struct {
+	Value uint32 `json:"value"`
+	Mask  uint32 `json:"mask"`
+}
+
+func (b Bits) allowed() bool { return b.Mask != 0 && b.Value&^b.Mask == 0 }
+
+func (m Mark) allowed() error {
+	if m.Hook != Forwarded && m.Hook != Sent {
+		return fmt.Errorf("%q is no packets of a node", m.Hook)
+	}
+	for _, bits := range slices.Concat(m.Is, m.IsNot, []Bits{m.Set}) {
+		if !bits.allowed() {
+			return fmt.Errorf("%#x is no value of the bits %#x of a mark", bits.Value, bits.Mask)
+		}
+	}
+	return nil
 }
 
 // Untracked is a UDP port of a network's tunnels, whose interface is Link, that its agent exempts from connection tracking.
@@ -36,4 +80,10 @@ type Untracked struct {
 	Except []string `json:"except,omitempty"`
 }
 
-func (a JoinArgs) allowed() error { return ranges(slices.Concat(a.Old, a.New)) }
+func (a JoinArgs) allowed() error {
+	errs := []error{ranges(slices.Concat(a.Old, a.New))}
+	for _, mark := range a.Marks {
+		errs = append(errs, mark.allowed())
+	}
+	return first(errs...)
+}
