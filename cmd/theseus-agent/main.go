@@ -1,6 +1,7 @@
 // Command theseus-agent is the part of Theseus that runs on nodes. `run` (the default) is the agent of a node; `probe`
 // is a prober, in a probe pod or for a node's host; `answer` is the second responder in the same pod. `stand-in` takes the
-// place of users' programs in a copy of a cluster on which a change is rehearsed.
+// place of users' programs in a copy of a cluster on which a change is rehearsed. `introduce` makes pods of one network known to the
+// agents of another.
 package main
 
 import (
@@ -11,9 +12,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,8 +27,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/version"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/mirror/standin"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/node"
 	"github.com/theseus-cni/theseus/internal/node/agent"
+	"github.com/theseus-cni/theseus/internal/node/introduce"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 )
@@ -45,7 +51,8 @@ type usage struct{ error }
 
 func hint(err error) string {
 	if _, wrong := errors.AsType[usage](err); wrong {
-		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host | theseus-agent stand-in --tcp PORT,... --udp PORT,... | theseus-agent --version"
+		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host | theseus-agent stand-in --tcp PORT,... --udp PORT,... | " +
+			"theseus-agent introduce --to NETWORK --pods CIDR,... | theseus-agent --version"
 	}
 	return "the agent is started by its DaemonSet; `kubectl -n theseus-system describe pods` shows how"
 }
@@ -64,6 +71,8 @@ func start(ctx context.Context, log *slog.Logger, args []string) error {
 		return runAnswer(ctx, log, args)
 	case "stand-in":
 		return runStandIn(ctx, log, args)
+	case "introduce":
+		return runIntroduce(ctx, log, args)
 	case "--version", "-version", "version":
 		fmt.Println(version.Read().Line("theseus-agent"))
 		return nil
@@ -91,7 +100,7 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	a := &agent.Agent{
 		Name: *name,
 		Node: &node.Node{
-			Name: *name, Root: *root, Sys: "/proc/sys", Park: *park,
+			Name: *name, Root: *root, Sys: "/proc/sys", Park: *park, Mounts: "/proc/1/ns/mnt",
 			Commands: node.NewCommands(4, 30*time.Second),
 		},
 		Client: client, Log: log, Pod: os.Getenv("POD_UID"), Probers: agent.Folder(manifest.ProbeDir),
@@ -115,6 +124,38 @@ func connect(kubeconfig string) (dynamic.Interface, error) {
 		return nil, fmt.Errorf("reach the API: %w", err)
 	}
 	return client, nil
+}
+
+// runIntroduce listens on its port of loopback when all pods are known.
+func runIntroduce(ctx context.Context, log *slog.Logger, args []string) error {
+	flags := flag.NewFlagSet("introduce", flag.ContinueOnError)
+	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file; empty means the pod's own credentials")
+	to := flags.String("to", "", "the network whose agents learn about the pods")
+	pods := flags.String("pods", "", "the ranges of the pods' addresses, separated by commas")
+	if err := flags.Parse(args); err != nil {
+		return usage{err}
+	}
+	driver, _ := drivers.All().Get(*to)
+	network, ok := driver.(cni.Introducer)
+	if !ok {
+		return usage{fmt.Errorf("%q is no network to whose agents pods can be introduced", *to)}
+	}
+	var ranges []netip.Prefix
+	for _, cidr := range strings.Split(*pods, ",") {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return usage{fmt.Errorf("--pods: %w", err)}
+		}
+		ranges = append(ranges, prefix)
+	}
+	client, err := connect(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	log.Info("introducing pods", "to", *to, "pods", *pods)
+	writer := &introduce.Writer{Client: client, Network: network, Ranges: ranges, Log: log,
+		Ready: net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortIntroduce))}
+	return writer.Run(ctx)
 }
 
 // linger is how long a prober answers after it was told to stop: longer than kube-proxy takes to route its Service

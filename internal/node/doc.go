@@ -7,12 +7,13 @@
 // through netlink; iptables, nft and ipset are programs of the agent's own image, because only they write
 // what other users of the same tables understand.
 //
-// Belongs here: the work of every verb on the node itself, and agent (the process that takes tasks and
-// publishes what probers measured).
+// Belongs here: the work of every verb on the node itself, agent (the process that takes tasks and
+// publishes what probers measured), and introduce (the process that makes pods of one network known to the
+// agents of another).
 //
 // Does not belong here: which verbs there are and what they may name (step), and when they run (change,
 // run).
 //
-// Door: node, agent.
-// Hands: node, agent.
+// Door: node, agent, introduce.
+// Hands: node, agent, introduce.
 package node

@@ -41,6 +41,8 @@ const (
 	PortAlive    = 7110 // the agent accepts connections here, on loopback, while it runs
 	// PortController serves /healthz of the controller, on loopback.
 	PortController = 7111
+	// PortIntroduce accepts connections on loopback when all pods are introduced to the other network's agents.
+	PortIntroduce = 7112
 )
 
 // Folders on a node, mounted under the same path in the containers.

@@ -45,9 +45,10 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"agent":     Agent(image, "v1.35.0"),
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
-		"task":     {task(t)},
-		"hold":     Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
-		"approval": append(ApprovalPolicy(), *Approval("flannel-to-calico-1", "9f86d081", "ann@example.com")),
+		"task":      {task(t)},
+		"hold":      Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
+		"introduce": Introduce(image, "cilium", []string{"10.244.0.0/16"}, []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}),
+		"approval":  append(ApprovalPolicy(), *Approval("flannel-to-calico-1", "9f86d081", "ann@example.com")),
 	}
 }
 
@@ -85,7 +86,7 @@ func TestShape(t *testing.T) {
 		"Role": func() any { return new(rbacv1.Role) }, "RoleBinding": func() any { return new(rbacv1.RoleBinding) },
 		"ClusterRole": func() any { return new(rbacv1.ClusterRole) }, "ClusterRoleBinding": func() any { return new(rbacv1.ClusterRoleBinding) },
 		"DaemonSet": func() any { return new(appsv1.DaemonSet) }, "Pod": func() any { return new(corev1.Pod) },
-		"Service": func() any { return new(corev1.Service) }, "NetworkPolicy": func() any { return new(networkingv1.NetworkPolicy) },
+		"Service": func() any { return new(corev1.Service) }, "Deployment": func() any { return new(appsv1.Deployment) }, "NetworkPolicy": func() any { return new(networkingv1.NetworkPolicy) },
 		"NodeTask":                         func() any { return new(v1alpha1.NodeTask) },
 		"Approval":                         func() any { return new(v1alpha1.Approval) },
 		"ValidatingAdmissionPolicy":        func() any { return new(admissionv1.ValidatingAdmissionPolicy) },
@@ -153,6 +154,34 @@ func TestProbersAreConfined(t *testing.T) {
 		}
 		if spec.HostPID || spec.HostIPC || spec.HostNetwork != (network == "host") {
 			t.Errorf("%s is in namespaces of the node", network)
+		}
+	}
+}
+
+// TestIntroducerIsConfined: the program that introduces pods has no more of its node than a network and a port of loopback, and no more
+// rights than to read pods and namespaces, and those that it is given.
+func TestIntroducerIsConfined(t *testing.T) {
+	rights := []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}
+	for _, object := range Introduce(image, "cilium", []string{"10.244.0.0/16"}, rights) {
+		switch object.GetKind() {
+		case "ClusterRole":
+			var role rbacv1.ClusterRole
+			into(t, &object, &role)
+			reads := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "pods"}, Verbs: []string{"get", "list", "watch"}}
+			if diff := cmp.Diff(append([]rbacv1.PolicyRule{reads}, rights...), role.Rules); diff != "" {
+				t.Errorf("its rights:\n%s", diff)
+			}
+		case "Deployment":
+			var deployment appsv1.Deployment
+			into(t, &object, &deployment)
+			spec := deployment.Spec.Template.Spec
+			if security := spec.SecurityContext; !*security.RunAsNonRoot || *security.RunAsUser != ProberUser || security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+				t.Errorf("the pod: %+v", security)
+			}
+			if spec.HostPID || spec.HostIPC || len(spec.Volumes) > 0 || len(spec.Containers) != 1 {
+				t.Errorf("it has more of its node than the network: %+v", spec)
+			}
+			mustBeConfined(t, "introduce", spec.Containers[0])
 		}
 	}
 }

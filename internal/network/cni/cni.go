@@ -46,11 +46,15 @@ type Installation struct {
 	Capabilities Capabilities `json:"capabilities"`
 	// Parts are all its API objects, in the order in which they can be deleted.
 	Parts []step.Ref `json:"parts,omitempty"`
+	// Defines are CRDs that it creates itself when it is installed. The cluster has none of them before.
+	Defines []step.Ref `json:"defines,omitempty"`
 	// Written are objects written by users that only this network reads, such as policies of its own kinds. They have no effect
 	// without it, and some are deleted with it.
 	Written []step.Ref `json:"written,omitempty"`
 	// Untried says why Theseus makes no plan with this network: what was never tested with it; empty if it was tested.
 	Untried string `json:"untried,omitempty"`
+	// NeverRun are settings with which it was never run as the target of a change, such as "with Hubble (enable-hubble)".
+	NeverRun []string `json:"neverRun,omitempty"`
 	// Data are the folders of a node in which it stores its state, if they depend on the installation.
 	Data []string `json:"data,omitempty"`
 	// PolicyAgent is a separate DaemonSet that enforces NetworkPolicy for it (kube-router), if there is one.
@@ -156,6 +160,15 @@ type Capabilities struct {
 	Flat bool `json:"flat,omitempty"`
 	// Sessions is true if its agents may distribute routes by BGP, in sessions configured by the cluster's objects (internal/network/bgp).
 	Sessions bool `json:"sessions,omitempty"`
+	// PolicyMarks are the bits of packet marks in which its policy agent notes that policy allows a packet; 0 if it uses none, or if
+	// they are not known.
+	PolicyMarks uint32 `json:"policyMarks,omitempty"`
+	// Marks are changes of packet marks that keep its agent and the source's policy agent from misunderstanding each other's marks.
+	Marks []step.Mark `json:"marks,omitempty"`
+	// Introduction is set if its agents learn about pods of another network from objects, which a program of Theseus writes.
+	Introduction *Introduction `json:"introduction,omitempty"`
+	// Kernel is the oldest kernel, such as "6.6", from whose nodes Theseus can remove it completely; empty for any.
+	Kernel string `json:"kernel,omitempty"`
 	// Orders are annotations with which pods request individual settings; nil if it reads none.
 	Orders *step.Orders `json:"orders,omitempty"`
 	// Attachment describes how its pods are attached to a node, for moving a running pod from or to this network; nil if that
