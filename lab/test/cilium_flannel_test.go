@@ -3,18 +3,13 @@ package test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/theseus-cni/theseus/lab/internal/build"
-	"github.com/theseus-cni/theseus/lab/internal/image"
-	"github.com/theseus-cni/theseus/lab/internal/network"
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/workload/knock"
 )
@@ -25,7 +20,7 @@ import (
 // of Cilium is left in the kernel, while the nodes run on.
 func TestCiliumNextToFlannel(t *testing.T) {
 	rigtest.Full(t, "Cilium next to flannel, by hand: two minutes, and Cilium's build")
-	loaded := inKernel(t)
+	loaded := rigtest.InKernel(t)
 	c := up(t, "t9", "--network", "flannel")
 	t.Cleanup(c.tellCilium)
 	c.loadCilium()
@@ -64,7 +59,7 @@ func TestCiliumNextToFlannel(t *testing.T) {
 	c.kubectl("-n", "kube-system", "rollout", "status", "daemonset/cilium", "--timeout=150s")
 	c.opens("after all agents have restarted", friends)
 
-	if len(newer(inKernel(t), loaded)) == 0 {
+	if len(rigtest.NewInKernel(t, loaded)) == 0 {
 		t.Error("a running Cilium shows no new program or map: the comparison is blind")
 	}
 	c.kubectl("-n", "smoke", "delete", "pods", "-l", "network=c")
@@ -72,33 +67,15 @@ func TestCiliumNextToFlannel(t *testing.T) {
 	c.kubectl("-n", "kube-system", "wait", "--for=delete", "pod", "-l", "k8s-app=cilium", "--timeout=60s")
 	c.onNodes("ip link del cilium_vxlan; ip link del cilium_host; rm -rf /sys/fs/bpf/cilium /sys/fs/bpf/tc/globals/cilium_*; " +
 		"umount /run/cilium/cgroupv2; rm -rf /run/cilium; rm /etc/cni/net.d/05-cilium.* /opt/cni/bin/cilium-cni")
-	rigtest.Until(t, "no program, map or link of Cilium is in the kernel", func() bool { return len(newer(inKernel(t), loaded)) == 0 })
+	rigtest.Until(t, "no program, map or link of Cilium is in the kernel", func() bool { return len(rigtest.NewInKernel(t, loaded)) == 0 })
 	c.opens("without Cilium", friends)
 }
 
 // loadCilium gives the nodes Cilium's images, which nodes of flannel do not have.
 func (c cluster) loadCilium() {
 	c.t.Helper()
-	source, err := filepath.Abs("../..")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	cache := os.Getenv("THESEUS_LAB_CACHE")
-	if cache == "" {
-		home, err := os.UserCacheDir()
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		cache = filepath.Join(home, "theseus-lab")
-	}
-	images, err := image.All(c.t.Context(), build.New(source, cache, os.Stderr), network.Cilium, "")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for _, i := range images {
-		if strings.HasPrefix(i.Name, "quay.io/cilium/") {
-			c.do("image", "load", "--name", c.name, i.Tar)
-		}
+	for _, file := range rigtest.CiliumImages(c.t, "../..") {
+		c.do("image", "load", "--name", c.name, file)
 	}
 }
 

@@ -1,14 +1,8 @@
 package test
 
 import (
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
@@ -24,10 +18,10 @@ func TestCilium(t *testing.T) {
 		"no-proxy":     {"--kube-proxy", "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before, loaded := lookAround(t), inKernel(t)
+			before, loaded := lookAround(t), rigtest.InKernel(t)
 			c := up(t, "t8", append([]string{"--network", "cilium"}, flags...)...)
 			t.Cleanup(c.tellCilium)
-			if len(newer(inKernel(t), loaded)) == 0 {
+			if len(rigtest.NewInKernel(t, loaded)) == 0 {
 				t.Error("a running lab shows no new program or map: the comparison is blind")
 			}
 			c.deploy()
@@ -40,7 +34,7 @@ func TestCilium(t *testing.T) {
 			c.do("down", "--name", c.name)
 			compare(t, before, lookAround(t))
 			rigtest.Until(t, "the kernel has freed the programs and maps", func() bool { // it does so a moment later
-				return len(newer(inKernel(t), loaded)) == 0
+				return len(rigtest.NewInKernel(t, loaded)) == 0
 			})
 		})
 	}
@@ -72,32 +66,4 @@ func (c cluster) tellCilium() {
 			c.t.Log(strings.TrimSuffix(line, "\n"))
 		}
 	}
-}
-
-// inKernel lists the BPF programs, maps and links of the machine by their numbers, which the kernel does not use twice.
-func inKernel(t *testing.T) map[string]bool {
-	t.Helper()
-	found := map[string]bool{}
-	for kind, command := range map[string]uintptr{
-		"program": unix.BPF_PROG_GET_NEXT_ID, "map": unix.BPF_MAP_GET_NEXT_ID, "link": unix.BPF_LINK_GET_NEXT_ID,
-	} {
-		var attr struct{ start, next, flags uint32 }
-		for {
-			_, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
-			if errno == unix.ENOENT {
-				break
-			}
-			if errno != 0 {
-				t.Fatalf("list every BPF %s: %v", kind, errno)
-			}
-			found[fmt.Sprintf("%s %d", kind, attr.next)] = true
-			attr.start = attr.next
-		}
-	}
-	return found
-}
-
-// newer are those that were not there before.
-func newer(now, before map[string]bool) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(now)), func(id string) bool { return before[id] })
 }

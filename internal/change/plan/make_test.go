@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 	"github.com/theseus-cni/theseus/internal/network/calico"
+	"github.com/theseus-cni/theseus/internal/network/cilium"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/flannel"
@@ -22,7 +23,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-func drivers() cni.Registry { return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}} }
+func drivers() cni.Registry {
+	return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}, cilium.Driver{}}
+}
 
 // request is everything that a plan is made of.
 type request struct {

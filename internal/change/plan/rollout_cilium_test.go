@@ -15,7 +15,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/change/rollout"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
-	"github.com/theseus-cni/theseus/internal/network/cilium"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -25,7 +24,7 @@ func onCilium(t testing.TB) *request {
 	return &request{
 		snapshot: cnitest.Snapshot(t, cnitest.Cilium(t, "v1.16.5")),
 		change:   v1alpha1.ChangeSpec{Flag: "bpf-lb-acceleration=native", AgentImage: "theseus.dev/agent:dev", Waves: []int{1, 0}},
-		drivers:  append(drivers(), cilium.Driver{}),
+		drivers:  drivers(),
 		options:  plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	}
 }

@@ -120,6 +120,11 @@ func (m *machine) applyAgent(object *unstructured.Unstructured, at ...string) er
 	gated := selector[v1alpha1.LabelTarget] == "true"
 	m.set("gated", gated)
 	if gated {
+		for _, ref := range m.plan.Target.Defines {
+			if !m.facts[absent(ref)] {
+				return fmt.Errorf("it is not known that %s is not there, which the target creates and a rollback deletes", ref)
+			}
+		}
 		return nil
 	}
 	if !m.noReturn || m.tally.sourceResidue > 0 {
@@ -151,6 +156,10 @@ func (m *machine) makeProbe(object *unstructured.Unstructured, network string) e
 }
 
 func (m *machine) remove(ref step.Ref) error {
+	if m.undoing && m.facts[absent(ref)] { // the target may have created it since
+		m.set(absent(ref), false)
+		return nil
+	}
 	if !m.facts[exists(ref)] {
 		return fmt.Errorf("%s is not there", ref)
 	}

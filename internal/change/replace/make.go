@@ -123,7 +123,7 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 	if change.Strategy == adopt.Name && (target.Adoption == nil || target.Installation.Capabilities.Attachment == nil) {
 		return nil, outlook, unadoptable(joint.RecreateHint(snapshot, *source, target.Installation), "it was never tried to give running pods to "+change.To)
 	}
-	for _, clash := range append(joint.Unranged(snapshot, target.Installation), joint.Clashes(*source, target.Installation)...) {
+	for _, clash := range slices.Concat(joint.Unranged(snapshot, target.Installation), joint.Clashes(*source, target.Installation), joint.TooOld(snapshot, target.Installation)) {
 		if change.Strategy == adopt.Name && clash.ID == "overlap" {
 			continue // the range is the same on purpose
 		}

@@ -233,6 +233,9 @@ func (m *machine) define(a *step.Action) {
 
 func exists(ref step.Ref) string { return "exists " + ref.String() }
 
+// absent: before the target, an object was not there that the target creates itself. To take that back, the object is deleted.
+func absent(ref step.Ref) string { return "absent " + ref.String() }
+
 // left says that an object is Theseus' no more.
 func left(ref step.Ref) string { return "left " + ref.String() }
 

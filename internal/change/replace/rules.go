@@ -94,6 +94,8 @@ func (m *machine) sound() error {
 		return errors.New("there may be pods on the target, which does not run everywhere")
 	case t.podsOld > 0 && t.podsNew > 0 && t.joined < all:
 		return errors.New("there may be pods on both networks, which are not joined everywhere")
+	case t.podsOld > 0 && t.podsNew > 0 && !m.undoing && m.plan.Target.Capabilities.Introduction != nil && !m.facts[rolledOut(introducer())]:
+		return errors.New("there may be pods on both networks, and nothing is known to introduce those of the source to the target's agents")
 	case len(t.half) > 1 && !m.undoing:
 		return errors.New("nodes of more than one wave are switched and not moved")
 	}
@@ -105,6 +107,11 @@ func (m *machine) sound() error {
 		}
 	}
 	return nil
+}
+
+// introducer is the Deployment that introduces pods of the source to the target's agents.
+func introducer() step.Ref {
+	return step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: v1alpha1.Namespace, Name: manifest.IntroduceName}
 }
 
 // gate demands one after every step that changes what traffic crosses, and evidence for it.

@@ -2,9 +2,12 @@ package replace
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/verify"
@@ -62,6 +65,9 @@ func (m *machine) join(i int, a *step.Action) error {
 	}
 	if !slices.Equal(args.Old, m.plan.Source.PodCIDRs) || !slices.Equal(args.New, m.plan.Target.PodCIDRs) {
 		return fmt.Errorf("joins %v and %v, which are not the ranges of the two networks", args.Old, args.New)
+	}
+	if a.Verb == step.VerbJoin && !equality.Semantic.DeepEqual(args.Marks, m.plan.Target.Capabilities.Marks) {
+		return fmt.Errorf("joins without the changes of marks that keep the agents of both networks apart")
 	}
 	if a.Verb == step.VerbJoin && !m.facts["baseline"] {
 		return fmt.Errorf("no node may be changed before measuring is proven")
@@ -177,6 +183,16 @@ func (m *machine) reach(c step.Condition) error {
 		return m.reachEmpty(c, never)
 	case step.Has, step.Reports:
 		return m.reachMade(c, never)
+	case step.Gone:
+		if !m.holds(c) {
+			return never
+		}
+		if slices.Contains(m.plan.Target.Defines, *c.Ref) && !m.facts[exists(m.plan.Target.Agent)] {
+			if !m.facts["baseline"] {
+				return errors.New("nothing is prepared for the target before measuring is proven")
+			}
+			m.set(absent(*c.Ref), true)
+		}
 	default:
 		if !m.holds(c) {
 			return never

@@ -1,11 +1,15 @@
 // Package cilium is the driver of Cilium as its Helm chart deploys it (releases 1.12 to 1.20): the DaemonSet cilium, its settings
 // in the ConfigMap cilium-config, and settings of individual nodes in CiliumNodeConfigs. The facts come from the project's
-// publications and from runs in the lab, where it was also joined to another network by hand (docs/networks.md#cilium). Checks and
-// rollouts of single flags use them, but Theseus makes no plan from or to Cilium.
+// publications and from runs in the lab (docs/networks.md#cilium). As a target it replaces a network with VXLAN whose policy agent is
+// known by its marks; as a source it is not supported.
 package cilium
 
 import (
+	"fmt"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -28,9 +32,77 @@ const (
 	installScript = "/cni-install.sh"
 )
 
-// untried says why Theseus makes no plan.
-const untried = "Theseus does not change the network of a cluster from or to Cilium yet: in the lab, Cilium was joined to another one by hand only, " +
-	"and some of what that needs (docs/networks.md#cilium) is not built"
+// untried says why Theseus makes no plan from Cilium.
+const untried = "Theseus does not change the network of a cluster from Cilium yet: that was never run (docs/networks.md#cilium)"
+
+// untriedFrom says why Theseus makes no plan from a network to Cilium; empty if such a plan was run.
+func untriedFrom(source *cni.Installation) string {
+	if source == nil {
+		return ""
+	}
+	if c := source.Capabilities; c.Encapsulation == "vxlan" && c.PolicyMarks != 0 && c.Policy == cni.PolicyKubernetes {
+		return ""
+	}
+	return "Theseus changes a cluster to Cilium only from a network with VXLAN, next to which an agent enforces NetworkPolicy whose marks of packets are known " +
+		"(docs/networks.md#cilium): a change from " + source.Title() + " as it is here was never run"
+}
+
+// operatorName is the container and the Deployment of Cilium's operator.
+const operatorName = "cilium-operator"
+
+// definitions are the CRDs that the operator creates (releases 1.14 to 1.20, pkg/k8s/apis/cilium.io/client).
+var definitions = []string{"ciliumbgpadvertisements", "ciliumbgpclusterconfigs", "ciliumbgpnodeconfigoverrides", "ciliumbgpnodeconfigs",
+	"ciliumbgppeerconfigs", "ciliumbgppeeringpolicies", "ciliumcidrgroups", "ciliumclusterwideenvoyconfigs", "ciliumclusterwidenetworkpolicies",
+	"ciliumdatapathplugins", "ciliumegressgatewaypolicies", "ciliumendpoints", "ciliumendpointslices", "ciliumenvoyconfigs", "ciliumexternalworkloads",
+	"ciliumgatewayclassconfigs", "ciliumidentities", "ciliuml2announcementpolicies", "ciliumloadbalancerippools", "ciliumlocalredirectpolicies",
+	"ciliumnetworkpolicies", "ciliumnodeconfigs", "ciliumnodes", "ciliumpodippools"}
+
+// defines are those that are not in a manifest.
+func defines(given []unstructured.Unstructured) []step.Ref {
+	var all []step.Ref
+	for _, name := range definitions {
+		name += "." + group
+		if !slices.ContainsFunc(given, func(o unstructured.Unstructured) bool { return o.GetName() == name }) {
+			all = append(all, step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: name})
+		}
+	}
+	return all
+}
+
+// undefined refuses a cluster that has CRDs of Cilium: a rollback would delete what is in them.
+func undefined(defined []string) error {
+	var found []string
+	for _, name := range defined {
+		if strings.HasSuffix(name, "."+group) {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return refuse(fmt.Sprintf("the cluster already has %d CRDs of Cilium (%s, ...): it was installed before, and a rollback would delete the objects in them", len(found), found[0]),
+		"keep the objects that you need in a file, then kubectl delete crd "+strings.Join(found, " "))
+}
+
+// Marks that Cilium gives packets (bpf/lib/common.h): the upper 16 bits of one with identity are the identity of its sender.
+const (
+	markMask     = 0xf00
+	markIdentity = 0xf00
+	markHost     = 0xc00
+)
+
+// marks keep the source's policy agent from taking a part of an identity for its own mark, and Cilium from taking packets of the node
+// for those of strangers where that agent has accepted them before Cilium's own rule is asked (CILIUM_OUTPUT, in a later table).
+func marks(source *cni.Installation) []step.Mark {
+	if source == nil || source.Capabilities.PolicyMarks == 0 {
+		return nil
+	}
+	return []step.Mark{
+		{Hook: step.Forwarded, Is: []step.Bits{{Value: markIdentity, Mask: markMask}}, Set: step.Bits{Mask: source.Capabilities.PolicyMarks}},
+		{Hook: step.Sent, IsNot: []step.Bits{{Value: 0xd00, Mask: markMask}, {Value: 0xe00, Mask: markMask}, {Value: 0x400, Mask: markMask},
+			{Value: 0xa00, Mask: 0xe00}, {Value: 0x800, Mask: 0xe00}}, Set: step.Bits{Value: markHost, Mask: markMask}},
+	}
+}
 
 // tables are Cilium's routing tables for packets to and from its proxy (pkg/datapath/linux/linux_defaults); 200 is for IPsec.
 var tables = []int{2004, 2005}
@@ -44,11 +116,6 @@ var _ cni.Driver = Driver{}
 
 // Name implements cni.Driver.
 func (Driver) Name() string { return "cilium" }
-
-// NeverComes implements cni.Outgoing. Only checks use the result of Install.
-func (Driver) NeverComes() *cni.Refusal {
-	return &cni.Refusal{Message: untried, Hint: "docs/networks.md says what was run and what was not; " + cni.Elsewhere}
-}
 
 // Detect implements cni.Driver.
 func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
@@ -79,8 +146,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 }
 
 // Residue implements cni.Driver. Programs that Cilium attaches to the node's own interfaces end with the links that are pinned below
-// /sys/fs/bpf/cilium, on kernels with TCX (Linux 6.6 and later); on older kernels they stay. /run/cilium/cgroupv2 is a view of all cgroups
-// of the machine, which must be unmounted before /run/cilium is deleted. Nothing does that yet, which is one reason why Theseus makes no plan.
+// /sys/fs/bpf/cilium, on kernels with TCX (Linux 6.6 and later); on older kernels they stay.
 func (Driver) Residue(found *cni.Installation) step.Residue {
 	conf := found.Capabilities.ConfName
 	return step.Residue{

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -171,21 +173,24 @@ func TestDetectOddities(t *testing.T) {
 
 // apart are settings with which Cilium was never run next to another network, and what the refusal names.
 var apart = map[string]string{
-	"routing-mode: native":              "without tunnels",
-	"tunnel-protocol: geneve":           "Geneve",
-	`enable-ipv6: "true"`:               "IPv6",
-	`enable-ipsec: "true"`:              "IPsec",
-	`enable-wireguard: "true"`:          "WireGuard",
-	`enable-ztunnel: "true"`:            "ztunnel",
-	`cluster-id: "3"`:                   "cluster mesh",
-	`enable-host-firewall: "true"`:      "on the nodes themselves",
-	`enable-gateway-api: "true"`:        "serves Gateways",
-	`enable-ingress-controller: "true"`: "serves Ingresses",
-	`enable-bpf-masquerade: "true"`:     "masquerades in BPF",
-	`enable-endpoint-routes: "true"`:    "routes to each pod",
-	"datapath-mode: netkit-l2":          "netkit",
-	"identity-allocation-mode: kvstore": "etcd",
-	"enable-policy: never":              "enforces no policy",
+	"routing-mode: native":                 "without tunnels",
+	"tunnel-protocol: geneve":              "Geneve",
+	`enable-ipv6: "true"`:                  "IPv6",
+	`enable-ipsec: "true"`:                 "IPsec",
+	`enable-wireguard: "true"`:             "WireGuard",
+	`enable-ztunnel: "true"`:               "ztunnel",
+	`cluster-id: "3"`:                      "cluster mesh",
+	`enable-host-firewall: "true"`:         "on the nodes themselves",
+	`enable-gateway-api: "true"`:           "serves Gateways",
+	`enable-ingress-controller: "true"`:    "serves Ingresses",
+	`enable-bpf-masquerade: "true"`:        "masquerades in BPF",
+	`enable-endpoint-routes: "true"`:       "routes to each pod",
+	"datapath-mode: netkit-l2":             "netkit",
+	"identity-allocation-mode: kvstore":    "etcd",
+	"enable-policy: never":                 "enforces no policy",
+	`enable-cilium-endpoint-slice: "true"`: "CiliumEndpointSlices",
+	"labels: k8s:app":                      "labels of the user's choice",
+	"cluster-name: east":                   "a name of its own",
 }
 
 // TestApart: each is refused in a manifest, by its name and with the chart's value to change, and named in a live Cilium.
@@ -266,6 +271,7 @@ func TestInstallRefuses(t *testing.T) {
 		{"no range", func(r *cni.Request) { r.PodCIDR = "10.0.0.0" }, "is not an IPv4 CIDR"},
 		{"an IPv6 range", func(r *cni.Request) { r.PodCIDR = "fd00::/104" }, "is not an IPv4 CIDR"},
 		{"adoption", func(r *cni.Request) { r.Takeover = &cni.Takeover{NodeBits: 24} }, "cannot take over running pods"},
+		{"definitions of a former Cilium", func(r *cni.Request) { r.Defined = []string{"nodes.example.org", "ciliumnodes.cilium.io"} }, "already has 1 CRDs of Cilium"},
 		{"no settings", func(r *cni.Request) {
 			r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool { return o.GetName() == "cilium-config" })
 		}, "no ConfigMap cilium-config"},
@@ -290,5 +296,96 @@ func TestInstallRefuses(t *testing.T) {
 				t.Errorf("the answer is %v, not a refusal with %q and a hint", err, test.want)
 			}
 		})
+	}
+}
+
+// TestIdentify: the labels of a pod's identity are those that Cilium's agent (v1.20.2) would give it.
+func TestIdentify(t *testing.T) {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Spec.ServiceAccountName = "shop", "robot"
+	pod.Labels = map[string]string{"app": "web", "app.kubernetes.io/name": "web", "pod-template-hash": "x", "controller-uid": "x", "kubernetes.io/os": "x",
+		"batch.kubernetes.io/controller-uid": "x", "apps.kubernetes.io/pod-index": "0", "statefulset.kubernetes.io/pod-name": "x", "my.beta.kubernetes.io/x": "x",
+		"topology.kubernetes.io/zone": "a", "io.cilium.k8s.policy.cluster": "other", "io.cilium.k8s.namespace.labels.team": "forged", "k8s.io/x": "x",
+		"batch.kubernetes.io/job-name": "report"}
+	want := map[string]string{"k8s:app": "web", "k8s:app.kubernetes.io/name": "web", "k8s:batch.kubernetes.io/job-name": "report",
+		"k8s:io.cilium.k8s.namespace.labels.team": "red", "k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name": "shop",
+		"k8s:io.cilium.k8s.policy.cluster": "default", "k8s:io.cilium.k8s.policy.serviceaccount": "robot", "k8s:io.kubernetes.pod.namespace": "shop"}
+	got := cilium.Driver{}.Identify(pod, map[string]string{"team": "red", "kubernetes.io/metadata.name": "shop"})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the labels of the identity:\n%s", diff)
+	}
+}
+
+// TestFinal: the final form is the user's manifest, but for the range and the port of the tunnels, and the operator restarts with it.
+func TestFinal(t *testing.T) {
+	r := request(t)
+	target, err := cilium.Driver{}.Install(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := slices.IndexFunc(target.Final, func(a step.Action) bool { return a.Op == step.Wait && a.Condition.Ref.Name == "cilium-operator" })
+	if waits != len(target.Final)-1 {
+		t.Errorf("the operator is waited for by action %d of %d", waits+1, len(target.Final))
+	}
+	names := []string{}
+	for _, a := range target.Final[:waits] {
+		names = append(names, a.Object.GetKind()+" "+a.Object.GetName())
+		switch a.Object.GetKind() {
+		case "ConfigMap":
+			own := map[string]string{}
+			for i := range r.Manifest {
+				if r.Manifest[i].GetName() == "cilium-config" && r.Manifest[i].GetKind() == "ConfigMap" {
+					own, _, _ = unstructured.NestedStringMap(r.Manifest[i].Object, "data")
+				}
+			}
+			own["cluster-pool-ipv4-cidr"], own["tunnel-port"] = "10.96.0.0/16", "8473"
+			data, _, _ := unstructured.NestedStringMap(a.Object.Object, "data")
+			if diff := cmp.Diff(own, data); diff != "" {
+				t.Errorf("the settings at the end:\n%s", diff)
+			}
+		case "Deployment":
+			if notes, _, _ := unstructured.NestedStringMap(a.Object.Object, "spec", "template", "metadata", "annotations"); notes["theseus.dev/form"] != "" {
+				t.Errorf("the operator's pods keep the mark of the joint form: %v", notes)
+			}
+		}
+	}
+	if want := []string{"ConfigMap cilium-config", "DaemonSet cilium", "DaemonSet cilium-envoy", "Deployment cilium-operator"}; !slices.Equal(names, want) {
+		t.Errorf("the last form applies %s", names)
+	}
+	for i := range target.Objects {
+		if target.Objects[i].GetKind() == "Deployment" {
+			if notes, _, _ := unstructured.NestedStringMap(target.Objects[i].Object, "spec", "template", "metadata", "annotations"); notes["theseus.dev/form"] != "joint" {
+				t.Errorf("nothing marks the operator's pods in the joint form: %v", notes)
+			}
+		}
+	}
+}
+
+// TestSources: a source with VXLAN and a policy agent of known marks was run, and no other.
+func TestSources(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*cni.Installation)
+		run    bool
+	}{
+		{"flannel with kube-router", func(i *cni.Installation) {
+			i.Capabilities.Policy, i.Capabilities.PolicyMarks = cni.PolicyKubernetes, 0x30000
+		}, true},
+		{"without a policy agent", func(i *cni.Installation) { i.Capabilities.Policy, i.Capabilities.PolicyMarks = cni.PolicyNone, 0 }, false},
+		{"a policy agent of unknown marks", func(i *cni.Installation) { i.Capabilities.Policy, i.Capabilities.PolicyMarks = cni.PolicyKubernetes, 0 }, false},
+		{"with policies of its own", func(i *cni.Installation) { i.Capabilities.Policy = cni.PolicyCalico }, false},
+		{"without tunnels", func(i *cni.Installation) {
+			i.Capabilities.Policy, i.Capabilities.PolicyMarks, i.Capabilities.Encapsulation = cni.PolicyKubernetes, 0x30000, "none"
+		}, false},
+	} {
+		r := request(t)
+		test.change(r.Source)
+		target, err := cilium.Driver{}.Install(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if untried := target.Installation.Untried; (untried == "") != test.run {
+			t.Errorf("%s: %q", test.name, untried)
+		}
 	}
 }

@@ -1,9 +1,9 @@
 package cilium
 
 import (
-	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -12,9 +12,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Install implements cni.Driver: it describes, for checks, how Cilium would run together with the source. The user's manifest
-// is the output of `helm template`. The joint form runs the agent only on labelled nodes and on its own port. The agent
-// writes its CNI configuration under a name that no runtime reads, and leaves other configurations alone.
+// Install implements cni.Driver. The user's manifest is the output of `helm template`. The joint form runs the agent only on labelled
+// nodes. It writes its CNI configuration under a name that no runtime reads, and leaves other configurations alone. The final form is the
+// user's own, but for the range and the port of its tunnels.
 func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	if _, err := cni.PodRange("Cilium", request.PodCIDR); err != nil {
 		return nil, err
@@ -22,38 +22,49 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	if request.Takeover != nil {
 		return nil, cni.Unadoptable("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods")
 	}
-	m, err := understand(request.Manifest)
+	if len(request.Defined) > 0 {
+		if err := undefined(request.Defined); err != nil {
+			return nil, err
+		}
+	}
+	final, err := understand(request.Manifest)
 	if err != nil {
 		return nil, err
 	}
-	conf := m.fit(request)
-	cni.Label(m.definitions)
-	cni.Label(m.objects)
-	s := m.settings()
-	image, _ := cni.FindContainer(m.agent, "containers", container)["image"].(string)
-	version := cluster.ImageOf(image).Tag
+	final.fit(request)
+	joint, err := understand(append(final.definitions, final.objects...))
+	if err != nil {
+		return nil, err
+	}
+	conf := cni.Staged(final.settings().confName(), "00-cilium.conflist", request.Source)
+	joint.stage(request, conf)
+	cni.Label(joint.definitions)
+	cni.Label(joint.objects)
+	cni.Label(final.objects)
+	image, _ := cni.FindContainer(joint.agent, "containers", container)["image"].(string)
 	target := &cni.Target{
-		Definitions: m.definitions,
-		Objects:     m.objects,
+		Definitions: joint.definitions,
+		Objects:     joint.objects,
 		Conf:        conf,
 		Installation: cni.Installation{
-			CNI: "cilium", Version: version, Agent: step.RefOf(m.agent), Selector: cni.SelectorText(m.agent),
-			PodCIDRs: []string{request.PodCIDR}, Capabilities: s.capabilities(), Untried: untried,
+			CNI: "cilium", Version: cluster.ImageOf(image).Tag, Agent: step.RefOf(joint.agent), Selector: cni.SelectorText(joint.agent),
+			PodCIDRs: []string{request.PodCIDR}, Capabilities: joint.settings().capabilities(), Parts: cni.Parts(joint.objects, joint.definitions),
+			Defines: defines(joint.definitions), Untried: untriedFrom(request.Source), NeverRun: final.settings().neverRun(),
 		},
+		Final:    append(cni.Finish(joint.objects, final.objects), joint.restarted()...),
+		HandOver: cni.HandOver(joint.definitions, final.objects),
 	}
-	target.Installation.Capabilities.ConfName = conf.Active
-	for _, list := range [][]unstructured.Unstructured{m.objects, m.definitions} {
-		for i := range slices.Backward(list) {
-			target.Installation.Parts = append(target.Installation.Parts, step.RefOf(&list[i]))
-		}
-	}
+	caps := &target.Installation.Capabilities
+	caps.ConfName, caps.Introduction, caps.Marks = final.settings().confName(), &cni.Introduction{Rights: Introducing()}, marks(request.Source)
+	caps.Kernel = "6.6" // before, programs on the node's own interfaces outlive the folder in which Cilium pins them
 	return target, nil
 }
 
 // manifest is the parsed manifest of the user. Everything in it is a copy.
 type manifest struct {
 	definitions, objects []unstructured.Unstructured
-	agent, config        *unstructured.Unstructured // in objects
+	// agent, config and operator are in objects; operator may be nil.
+	agent, config, operator *unstructured.Unstructured
 }
 
 func understand(documents []unstructured.Unstructured) (*manifest, error) {
@@ -72,6 +83,8 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 			m.agent = object
 		case object.GetKind() == "ConfigMap" && object.GetName() == configName:
 			m.config = object
+		case object.GetKind() == "Deployment" && cni.FindContainer(object, "containers", operatorName) != nil:
+			m.operator = object
 		}
 	}
 	if m.agent == nil || m.config == nil {
@@ -104,23 +117,28 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 
 func (m *manifest) settings() settings {
 	data, _, _ := unstructured.NestedStringMap(m.config.Object, "data")
+	if data == nil {
+		return settings{}
+	}
 	return data
 }
 
-// fit makes the joint form, and returns the name of its CNI configuration.
-func (m *manifest) fit(request cni.Request) step.ConfArgs {
+// fit makes the permanent changes that keep the two networks apart: its range, and the port of its tunnels.
+func (m *manifest) fit(request cni.Request) {
 	s := m.settings()
-	if s == nil {
-		s = settings{}
-	}
 	if source := request.Source; source != nil {
 		if c := source.Capabilities; c.Encapsulation == s.mode() && c.Port == s.port() {
-			s["tunnel-port"] = strconv.Itoa(c.Port + 1)
+			s["tunnel-port"] = strconv.Itoa(c.Port + 1) // for good, since agents with different ports do not reach each other
 		}
 	}
-	conf := cni.Staged(s.confName(), "00-cilium.conflist", request.Source)
 	s["cluster-pool-ipv4-cidr"] = request.PodCIDR
-	s["custom-cni-conf"], s["cni-exclusive"] = "false", "false"
+	m.set(s)
+}
+
+// stage makes the joint form.
+func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
+	s := m.settings()
+	s["cni-exclusive"] = "false"
 	s["write-cni-conf-when-ready"] = confDir + conf.Staged
 	s["unmanaged-pod-watcher-interval"] = "0" // otherwise the operator deletes pods of the source
 	s["set-cilium-node-taints"] = "false"     // otherwise the operator keeps pods of the source off a node whose agent is not ready
@@ -132,19 +150,38 @@ func (m *manifest) fit(request cni.Request) step.ConfArgs {
 		// Otherwise the agent takes the smallest MTU of all links, and the source's tunnel is one of them.
 		s["mtu"] = strconv.Itoa(source.Capabilities.MTU + source.Capabilities.Overhead)
 	}
-	// understand has checked that the paths lead through maps.
-	_ = unstructured.SetNestedStringMap(m.config.Object, s, "data")
+	m.set(s)
 	for i := range m.objects {
 		if m.objects[i].GetKind() == "DaemonSet" { // its proxy needs the agent of its node
 			only(&m.objects[i], request.NodeLabel)
 		}
+	}
+	if m.operator != nil { // it reads its settings only when it starts: without this mark, the final form starts it again
+		_ = unstructured.SetNestedField(m.operator.Object, "joint", "spec", "template", "metadata", "annotations", formKey)
 	}
 	agent := cni.FindContainer(m.agent, "containers", container)
 	unstructured.RemoveNestedField(agent, "lifecycle", "preStop") // it deletes the CNI configuration
 	if lifecycle, ok := agent["lifecycle"].(map[string]any); ok && len(lifecycle) == 0 {
 		delete(agent, "lifecycle")
 	}
-	return conf
+}
+
+// formKey is an annotation of the operator's pods in the joint form.
+const formKey = "theseus.dev/form"
+
+// restarted waits for the operator in its final form, before the agents restart.
+func (m *manifest) restarted() []step.Action {
+	if m.operator == nil {
+		return nil
+	}
+	ref := step.RefOf(m.operator)
+	return []step.Action{{ID: "final-operator", Op: step.Wait, Title: "wait until " + ref.String() + " runs with your settings",
+		Condition: &step.Condition{Kind: step.Rolled, Ref: &ref}, Timeout: step.Duration(5 * time.Minute)}}
+}
+
+// set replaces the settings. understand has checked that the path leads through maps.
+func (m *manifest) set(s settings) {
+	_ = unstructured.SetNestedStringMap(m.config.Object, s, "data")
 }
 
 func refuse(message, hint string) error { return &cni.Refusal{Message: message, Hint: hint} }

@@ -42,6 +42,9 @@ func traits() []trait {
 		{"datapath-mode", func(s settings) bool { return strings.HasPrefix(s["datapath-mode"], "netkit") }, "attaches pods by netkit", "bpf.datapathMode=veth"},
 		{"identity-allocation-mode", value("identity-allocation-mode", "kvstore"), "stores identities in etcd", "identityAllocationMode=crd"},
 		{"enable-policy", value("enable-policy", "never"), "enforces no policy", "policyEnforcementMode=default"},
+		on("enable-cilium-endpoint-slice", "groups its endpoints in CiliumEndpointSlices", "ciliumEndpointSlice.enabled=false"),
+		{"labels", func(s settings) bool { return s["labels"] != "" }, "identifies pods by labels of the user's choice", "labels="},
+		{"cluster-name", func(s settings) bool { return s["cluster-name"] != "" && s["cluster-name"] != clusterName }, "has a name of its own", "cluster.name=" + clusterName},
 	}
 }
 
@@ -68,6 +71,20 @@ func (s settings) unfit() error {
 		}
 	}
 	return nil
+}
+
+// neverRun are settings of the chart's own that the lab's Cilium does not have.
+func (s settings) neverRun() []string {
+	var all []string
+	for _, of := range []struct{ key, what string }{
+		{"enable-hubble", "with Hubble"}, {"enable-l7-proxy", "with L7 policies"}, {"external-envoy-proxy", "with Envoy as a DaemonSet of its own"},
+		{"enable-health-checking", "with health checks between its nodes"},
+	} {
+		if s.on(of.key) {
+			all = append(all, of.what+" ("+of.key+")")
+		}
+	}
+	return all
 }
 
 // proxyName is the DaemonSet of Cilium's L7 proxy.

@@ -48,8 +48,13 @@ func BesideFirewall(snapshot *cluster.Snapshot, router *appsv1.DaemonSet, found 
 	ref := DaemonSetRef(router)
 	found.PolicyAgent = &ref
 	found.Capabilities.Policy = PolicyKubernetes
+	found.Capabilities.PolicyMarks = firewallMarks
 	found.Problems = append(found.Problems, NotReady(snapshot, router)...)
 }
+
+// firewallMarks are the marks of kube-router: 0x10000 for packets that policy allows, 0x20000 for those that it rejects
+// (pkg/controllers/netpol of v1.5.1).
+const firewallMarks = 0x30000
 
 // FirewallParts returns the objects of a Firewall: the DaemonSet and its RBAC objects; none for nil.
 func FirewallParts(router *appsv1.DaemonSet) (runs, rights []step.Ref) {

@@ -61,6 +61,10 @@ func ownForm(t *testing.T, joint []unstructured.Unstructured, target *cni.Target
 				t.Fatal(err)
 			}
 			now[*action.Ref] = after
+		case step.Wait: // for a workload of the target in its own form
+			if _, there := now[*action.Condition.Ref]; !there {
+				t.Errorf("%s: it is not there", action.Title)
+			}
 		default:
 			t.Fatalf("%s: %s ends no joint form", action.Title, action.Op)
 		}

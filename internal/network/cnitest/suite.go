@@ -195,7 +195,7 @@ func halves(t *testing.T, c Case) {
 }
 
 // theRest are the fields that another network in the cluster, or a part that is gone, may change.
-var theRest = cmpopts.IgnoreFields(cni.Installation{}, "Problems", "Parts", "PolicyAgent", "Capabilities.Policy")
+var theRest = cmpopts.IgnoreFields(cni.Installation{}, "Problems", "Parts", "PolicyAgent", "Capabilities.Policy", "Capabilities.PolicyMarks")
 
 // without gives a snapshot again and again, each time without one of its objects.
 func without(t *testing.T, s *cluster.Snapshot, try func(name string, half *cluster.Snapshot)) {

@@ -88,6 +88,7 @@ func (b *Builder) acceptEither() {
 }
 
 func (b *Builder) defineTarget() {
+	b.leaveDefining()
 	if len(b.Target.Definitions) == 0 {
 		return
 	}
@@ -96,6 +97,27 @@ func (b *Builder) defineTarget() {
 		Title:   "Create the CRDs of " + b.TargetName(),
 		Why:     b.TargetName() + "'s agents store their data in these resources.",
 		Actions: Define(b.Target.Definitions),
+	})
+}
+
+// leaveDefining does nothing but make sure that the CRDs are not there which the target creates itself, so that a rollback deletes only
+// what the target has created.
+func (b *Builder) leaveDefining() {
+	if len(b.Target.Installation.Defines) == 0 {
+		return
+	}
+	var actions, undo []step.Action
+	for _, ref := range b.Target.Installation.Defines {
+		actions = append(actions, Wait("make sure that "+Name(ref)+" does not exist", Gone(ref), time.Minute))
+		undo = append(undo, Remove(ref))
+	}
+	b.Add(step.Step{
+		Group: "joint", Does: "own-definitions",
+		Title: "Let " + b.TargetName() + " create its own CRDs",
+		Why: b.TargetName() + " creates them when it runs, so no manifest has them, and they outlive it. None of them exists yet. " +
+			"To undo this, Theseus deletes them all, with everything in them.",
+		Actions: Beside(actions),
+		Undo:    Beside(undo),
 	})
 }
 
@@ -219,11 +241,11 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 	})
 }
 
-// targetWhole waits for the target's agents and its other workloads, such as controllers.
+// targetWhole waits for the target's agents and for other workloads, such as controllers.
 func (b *Builder) targetWhole() []step.Action {
 	actions := []step.Action{b.AgentsReady()}
-	for i := range b.Target.Objects {
-		ref := step.RefOf(&b.Target.Objects[i])
+	for _, object := range slices.Concat(b.Target.Objects, b.Target.Extras) {
+		ref := step.RefOf(&object)
 		if ref.Kind == "Deployment" || ref.Kind == "StatefulSet" {
 			actions = append(actions, Wait("wait until "+Name(ref)+" is ready", Rolled(ref), 5*time.Minute))
 		}

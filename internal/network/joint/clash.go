@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -15,7 +17,8 @@ import (
 // JoinArgs are the two networks as arguments of the agent's verb "join": traffic between them keeps its addresses, and
 // its return path may be different, because each network only routes to its own pods.
 func JoinArgs(source, target cni.Installation) step.JoinArgs {
-	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs), Untracked: Unused(source, target)}
+	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs), Untracked: Unused(source, target),
+		Marks: slices.Clone(target.Capabilities.Marks)}
 }
 
 // Unused returns the UDP port that must not be used for masquerading while some networks are installed, and the pod traffic to
@@ -60,7 +63,7 @@ func distinct(ranges []string) []string {
 
 // Clash is a reason why two networks cannot run on the same nodes.
 type Clash struct {
-	// ID is stable: "overlap", "ranges", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy", "family", "untried".
+	// ID is stable: "overlap", "ranges", "kernel", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy", "family", "untried".
 	ID string
 	// Check is the ID of the check that reports it; empty if only plans do.
 	Check   string
@@ -205,6 +208,23 @@ func Unranged(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
 		}
 		return []Clash{{"ranges", "", message + fmt.Sprintf("that of node %s, %s, is not within %s", node.Name, own, strings.Join(target.PodCIDRs, ", ")),
 			whichRange(snapshot, target)}}
+	}
+	return nil
+}
+
+// TooOld returns the first node from whose kernel a network could not be removed again, as a rollback does.
+func TooOld(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
+	oldest, err := version.ParseGeneric(target.Capabilities.Kernel)
+	if err != nil {
+		return nil // any kernel will do
+	}
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		kernel := node.Status.NodeInfo.KernelVersion
+		if found, err := version.ParseGeneric(kernel); err != nil || found.LessThan(oldest) {
+			return []Clash{{"kernel", "", fmt.Sprintf("node %s has Linux %s, from which a rollback could not remove %s completely", node.Name, cmp.Or(kernel, "of an unknown version"), target.Title()),
+				"update its kernel to Linux " + target.Capabilities.Kernel + " or later"}}
+		}
 	}
 	return nil
 }

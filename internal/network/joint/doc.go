@@ -12,6 +12,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -56,6 +57,12 @@ type Builder struct {
 // New makes a builder without steps.
 func New(in Input) *Builder {
 	b := &Builder{Input: in, Limits: LimitsOf(in.Snapshot, in.Change), Join: JoinArgs(*in.Source, in.Target.Installation)}
+	if introduction := in.Target.Installation.Capabilities.Introduction; introduction != nil {
+		target := *in.Target
+		target.Extras = append(slices.Clip(target.Extras),
+			manifest.Introduce(in.Change.AgentImage, target.Installation.CNI, in.Source.PodCIDRs, introduction.Rights)...)
+		b.Target = &target
+	}
 	for _, name := range []string{in.Target.Conf.Staged, in.Target.Conf.Active} { // which may be renamed, to sort first
 		if name != "" && !slices.Contains(b.TargetResidue.ConfFiles, name) {
 			b.TargetResidue.ConfFiles = append(slices.Clip(b.TargetResidue.ConfFiles), name)

@@ -36,6 +36,7 @@ func Never() check.Check {
 // seen are the oldest and the newest minor release with which Theseus was run in the lab (docs/networks.md).
 var seen = map[string][2]string{
 	"calico": {"v3.28", "v3.31"}, "flannel": {"v0.28", "v0.28"}, "weave": {"v2.6", "v2.6"},
+	"cilium": {"v1.20", "v1.20"},
 }
 
 func never(pass *check.Pass) []finding.Finding {
@@ -60,6 +61,11 @@ func never(pass *check.Pass) []finding.Finding {
 		if key := network.CNI + network.Version; known && minor != nil && !told[key] && beyond(minor, bounds) {
 			told[key] = true
 			add(network, "Theseus was never run with %s %s, only with %s", network.CNI, network.Version, strings.Join(slices.Compact(bounds[:]), " to "))
+		}
+	}
+	if pass.Target != nil {
+		for _, setting := range pass.Target.NeverRun {
+			add(pass.Target, "no change to %s %s was ever run", pass.Target.Title(), setting)
 		}
 	}
 	source, upgraded := pass.Source, pass.InPlace() && pass.Change.To != ""

@@ -1,0 +1,106 @@
+package migration
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// ciliumTraces finds the residue of Cilium on a node.
+const ciliumTraces = `ip -o link show | grep -E 'cilium|lxc'; iptables-save | grep -v theseus-system/ | grep -E 'CILIUM|theseus'; nft list tables | grep theseus;
+	ls /etc/cni/net.d | grep -E 'cilium|theseus'; ls -d /run/cilium /var/lib/cilium /sys/fs/bpf/cilium 2>/dev/null; ls /opt/cni/bin | grep cilium;
+	grep -E 'cgroup2 .*cilium|/run/cilium' /proc/1/mountinfo; ls /etc/sysctl.d | grep cilium; true`
+
+// TestToCilium leaves flannel for Cilium under traffic, with policy enforced throughout. In the end nothing of flannel is left, and Cilium
+// has the settings of its manifest.
+func TestToCilium(t *testing.T) {
+	rigtest.Full(t, "flannel to Cilium: six minutes, and Cilium's build")
+	rig, plan := besideCilium(t, "toci")
+	if _, err := rig.Run(t.Context(), "apply", plan, "--yes"); err != nil {
+		t.Fatal(err)
+	}
+	mustLoseNothing(t, rig, "after the change")
+	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
+	rigtest.NothingOn(t, rig, "the joint phase", `nft list tables | grep theseus; ls /etc/cni/net.d | grep -v '^05-cilium.conflist$'; true`)
+	mustHaveNoneOf(t, rig, "flannel", "kube-router", "theseus-introduce")
+	if config := kubectl(t, rig, "", "-n", "kube-system", "get", "configmap", "cilium-config", "-o", "yaml"); strings.Contains(config, "theseus") || strings.Contains(config, "enable-stale") {
+		t.Errorf("the settings are not those of the manifest:\n%s", config)
+	}
+	rigtest.Finds(t, rig, "cilium")
+}
+
+// TestToCiliumBack kills the command line in the middle of that change, and takes it back from another machine. Nothing of Cilium is
+// left: no CRD, nothing on a node, and no BPF program in the kernel.
+func TestToCiliumBack(t *testing.T) {
+	rigtest.Full(t, "flannel to Cilium, taken back: seven minutes, and Cilium's build")
+	loaded := rigtest.InKernel(t)
+	rig, plan := besideCilium(t, "bkci")
+	killAt(t, rig, "here", "Move the pods of bkci-node-2", nil, "apply", plan, "--yes")
+	if len(rigtest.NewInKernel(t, loaded)) == 0 {
+		t.Error("a running Cilium shows no new program or map: the comparison is blind")
+	}
+	if code, out := theseus(t, rig, "there", "rollback"); code != 5 {
+		t.Fatalf("rollback ended with %d:\n%s", code, out)
+	}
+	mustLoseNothing(t, rig, "after the rollback")
+	rigtest.NothingOn(t, rig, "Cilium", ciliumTraces)
+	mustHaveNoneOf(t, rig, "cilium", "theseus-introduce")
+	rigtest.Finds(t, rig, "flannel")
+	rigtest.Until(t, "no program, map or link of Cilium is in the kernel", func() bool { return len(rigtest.NewInKernel(t, loaded)) == 0 })
+}
+
+// besideCilium starts a cluster on flannel with traffic, whose nodes have Cilium's images, and plans the change to what its chart makes.
+func besideCilium(t *testing.T, name string) (*scenario.Rig, string) {
+	t.Helper()
+	rig := newRig(t, name, 3)
+	for _, file := range rigtest.CiliumImages(t, "../../..") {
+		if _, err := rig.InLab(t.Context(), "image", "load", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	change, err := ciliumFlags(t.Context(), rig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := filepath.Join(rig.Dir, "plan.yaml")
+	if _, err := rig.Run(t.Context(), slices.Concat([]string{"plan", "-o", plan}, change, rig.Flags)...); err != nil {
+		t.Fatal(err)
+	}
+	return rig, plan
+}
+
+// mustHaveNoneOf demands that no object of the cluster that a network leaves has one of some words in its name.
+func mustHaveNoneOf(t *testing.T, rig *scenario.Rig, words ...string) {
+	t.Helper()
+	all := kubectl(t, rig, "", "get", "crd,clusterrole,clusterrolebinding,namespaces", "-o", "name") +
+		kubectl(t, rig, "", "get", "daemonsets,deployments,configmaps,serviceaccounts,roles,rolebindings", "-A", "-o", "name")
+	for _, word := range words {
+		for line := range strings.Lines(all) {
+			if strings.Contains(line, word) && !strings.Contains(line, "theseus-evidence-") { // whose names have the plan's
+				t.Errorf("of %s there is: %s", word, line)
+			}
+		}
+	}
+}
+
+// ciliumFlags writes what Cilium's chart makes, as for a new cluster, and returns the flags of the change to it.
+func ciliumFlags(ctx context.Context, rig *scenario.Rig) ([]string, error) {
+	file, err := rig.ManifestFile(ctx, "cilium")
+	if err != nil {
+		return nil, err
+	}
+	lab, err := rig.Spec(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []string{"--to", "cilium", "--manifest", file, "--pod-cidr", lab.NewPodCIDR().String(),
+		"--agent-image", scenario.AgentImage, "--probe-interval", "20ms"}, nil
+}
