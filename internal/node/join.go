@@ -100,11 +100,13 @@ func (n *Node) ensure(ctx context.Context, in *order) (string, error) {
 		if mended, err = n.spare(ctx, in.Args); err != nil {
 			return "", err
 		}
-		marked, err := n.mark(ctx, in.Args.Marks)
+	}
+	if len(in.Args.Marks) > 0 || n.marks != (markTable{}) { // without it, what policy denies gets through
+		done, err := n.mark(ctx, in.Args.Marks)
 		if err != nil {
 			return "", err
 		}
-		mended = append(mended, marked...)
+		mended = append(mended, done...)
 	}
 	for f, rules := range wanted {
 		for _, b := range n.joint.chosen[f] {

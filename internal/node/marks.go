@@ -51,27 +51,45 @@ func markRule(mark step.Mark) string {
 	return rule.String() + "\n"
 }
 
+// markTable is the table as this process has written it, and what nft lists of it since.
+type markTable struct{ script, listed string }
+
 // mark puts the table as a joint phase wants it, and takes it away where none does; it says what it did. A table of a former process is
-// written once more, as it may be of an order before this one.
+// written once more, as it may be of an order before this one; so is one whose rules somebody has changed.
 func (n *Node) mark(ctx context.Context, marks []step.Mark) ([]string, error) {
-	all, err := n.nftables(ctx, true)
-	if err != nil {
-		return nil, err
+	if len(marks) == 0 {
+		return n.unmark(ctx)
 	}
-	present, script := slices.Contains(all, "ip "+marksTable), marksScript(marks)
-	if present == (len(marks) > 0) && (!present || n.marks == script) {
+	script := marksScript(marks)
+	list := []string{"list", "table", "ip", marksTable}
+	before, err := n.Commands.run(ctx, "", "nft", list...)
+	present, known := err == nil, n.marks.script != ""
+	if present && n.marks == (markTable{script, before}) {
 		return nil, nil
 	}
 	if _, err := n.Commands.run(ctx, script, "nft", "-f", "-"); err != nil {
 		return nil, fmt.Errorf("change marks of packets: %w", err)
 	}
-	known := n.marks != ""
-	n.marks = script
-	switch {
-	case len(marks) == 0:
-		return []string{"marks as before"}, nil
-	case present && !known:
+	after, err := n.Commands.run(ctx, "", "nft", list...)
+	if err != nil {
+		return nil, fmt.Errorf("change marks of packets: %w", err)
+	}
+	n.marks = markTable{script, after}
+	if before == after && !known {
 		return nil, nil
 	}
 	return []string{fmt.Sprintf("%d rules for marks of packets", len(marks))}, nil
+}
+
+// unmark takes the table away.
+func (n *Node) unmark(ctx context.Context) ([]string, error) {
+	n.marks = markTable{}
+	all, err := n.nftables(ctx, true)
+	if err != nil || !slices.Contains(all, "ip "+marksTable) {
+		return nil, err
+	}
+	if _, err := n.Commands.run(ctx, marksScript(nil), "nft", "-f", "-"); err != nil {
+		return nil, fmt.Errorf("change marks of packets: %w", err)
+	}
+	return []string{"marks as before"}, nil
 }

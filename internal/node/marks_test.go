@@ -63,12 +63,16 @@ func TestMarks(t *testing.T) {
 		seen(when, 0xd00, "proxy")
 		seen(when, 0xb00, "other") // 0xa00 of 0xe00
 	}
-	sh(t, "", "nft", "delete", "table", "ip", marksTable)
-	for range rechoose + 1 {
-		_, err := n.Keep(t.Context())
-		must(t, err)
+	for what, harm := range map[string][]string{"deleted": {"delete", "table", "ip", marksTable}, "emptied": {"flush", "table", "ip", marksTable}} {
+		sh(t, "", append([]string{"nft"}, harm...)...)
+		seen("when somebody has "+what+" the table", 0, "")
+		for _, want := range []string{"2 rules for marks of packets", ""} {
+			if said, err := n.Keep(t.Context()); err != nil || said != want {
+				t.Errorf("%s: the agent says %q, %v, not %q", what, said, err, want)
+			}
+		}
+		seen("when the agent has looked", 0, "host")
 	}
-	seen("when somebody deleted the table", 0, "host")
 	other := newNode(t)
 	other.Root = n.Root
 	for range 2 {

@@ -33,10 +33,10 @@ type Node struct {
 	bridgeMu sync.Mutex // pods that are moved at the same time prepare the host
 	rtnl     sync.Mutex // and do not get in each other's way in the kernel at the wrong moment
 
-	ports  string // the script of the table that keeps connections off a port; empty where it is not known
-	marks  string // the same of the table that changes marks of packets
-	retied bool   // no connection is left in the middle by a former process
-	outran bool   // the node's routes have a generation of their own (guarded by rtnl)
+	ports  string    // the script of the table that keeps connections off a port; empty where it is not known
+	marks  markTable // the table that changes marks of packets; empty where it is not known
+	retied bool      // no connection is left in the middle by a former process
+	outran bool      // the node's routes have a generation of their own (guarded by rtnl)
 
 	spell outage.Spell  // in which the API server is away, as plugins say
 	bears time.Duration // how long the verb at hand bears that; 0 outside of verbs
