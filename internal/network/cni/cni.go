@@ -167,6 +167,8 @@ type Capabilities struct {
 	Marks []step.Mark `json:"marks,omitempty"`
 	// Introduction is set if its agents learn about pods of another network from objects, which a program of Theseus writes.
 	Introduction *Introduction `json:"introduction,omitempty"`
+	// NoHostPorts is true if pods get no ports of their nodes (hostPort).
+	NoHostPorts bool `json:"noHostPorts,omitempty"`
 	// Kernel is the oldest kernel, such as "6.6", from whose nodes Theseus can remove it completely; empty for any.
 	Kernel string `json:"kernel,omitempty"`
 	// Orders are annotations with which pods request individual settings; nil if it reads none.

@@ -52,6 +52,11 @@ func hostPorts(pass *check.Pass) []finding.Finding {
 			Fix:      "check that the target's CNI configuration has \"type\": \"portmap\"; if users cannot wait, put a Service in front of it",
 		}
 		switch {
+		case pass.Target != nil && pass.Target.Capabilities.NoHostPorts:
+			f.Severity = finding.Block
+			f.Message = fmt.Sprintf("its pods use the node port %s (hostPort): %s as in your manifest opens none, so the port stays closed after the change",
+				list, pass.Target.Title())
+			f.Fix = "let its pods use the node's network (hostNetwork: true), or direct clients to a Service of type NodePort or LoadBalancer, before the change"
 		case pass.Recreates(pod) && leaves(pass, pod.Spec.NodeName):
 			f.Message = fmt.Sprintf("its pods use the node port %s (hostPort), and their nodes are replaced: afterwards the port is on the addresses of "+
 				"other nodes, and closed there if the target's configuration lacks the plugin portmap", list)
