@@ -330,6 +330,9 @@ func TestFinal(t *testing.T) {
 	}
 	waits := slices.IndexFunc(target.Final, func(a step.Action) bool { return a.Op == step.Wait && a.Condition.Ref.Name == "cilium-operator" })
 	if waits != len(target.Final)-1 {
+	if want := []string{"tunnelPort: 8473", "ipam.operator.clusterPoolIPv4PodCIDRList: [" + r.PodCIDR + "]"}; !slices.Equal(target.Kept, want) {
+		t.Errorf("it keeps %q, not %q", target.Kept, want)
+	}
 		t.Errorf("the operator is waited for by action %d of %d", waits+1, len(target.Final))
 	}
 	names := []string{}

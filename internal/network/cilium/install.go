@@ -31,7 +31,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	final.fit(request)
+	kept := final.fit(request)
 	joint, err := understand(append(final.definitions, final.objects...))
 	if err != nil {
 		return nil, err
@@ -45,6 +45,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	target := &cni.Target{
 		Definitions: joint.definitions,
 		Objects:     joint.objects,
+		Kept:        kept,
 		Conf:        conf,
 		Installation: cni.Installation{
 			CNI: "cilium", Version: cluster.ImageOf(image).Tag, Agent: step.RefOf(joint.agent), Selector: cni.SelectorText(joint.agent),
@@ -123,16 +124,22 @@ func (m *manifest) settings() settings {
 	return data
 }
 
-// fit makes the permanent changes that keep the two networks apart: its range, and the port of its tunnels.
-func (m *manifest) fit(request cni.Request) {
+// fit makes the permanent changes that keep the two networks apart: its range, and the port of its tunnels. It returns them as values of
+// the chart.
+func (m *manifest) fit(request cni.Request) (kept []string) {
 	s := m.settings()
 	if source := request.Source; source != nil {
 		if c := source.Capabilities; c.Encapsulation == s.mode() && c.Port == s.port() {
 			s["tunnel-port"] = strconv.Itoa(c.Port + 1) // for good, since agents with different ports do not reach each other
+			kept = append(kept, "tunnelPort: "+s["tunnel-port"])
 		}
 	}
-	s["cluster-pool-ipv4-cidr"] = request.PodCIDR
+	if s["cluster-pool-ipv4-cidr"] != request.PodCIDR {
+		s["cluster-pool-ipv4-cidr"] = request.PodCIDR
+		kept = append(kept, "ipam.operator.clusterPoolIPv4PodCIDRList: ["+request.PodCIDR+"]")
+	}
 	m.set(s)
+	return kept
 }
 
 // stage makes the joint form.

@@ -222,6 +222,8 @@ type Target struct {
 	Final    []step.Action
 	HandOver []step.Action
 	Discard  []step.Ref
+	// Kept are the settings of the user's own form that are not those of the manifest, as YAML of the chart's values.
+	Kept []string
 	// Made is set if the Installation has a Maker, which is the last of Objects.
 	Made *Made
 	// Guard is set if the agent's own form stores its rules in another place than the joint form: then denied traffic must be

@@ -2,9 +2,11 @@ package joint
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -128,7 +130,13 @@ func (b *Builder) finalForm() {
 		return
 	}
 	agent := b.Target.Installation.Agent
-	why := "Until now " + b.TargetName() + " ran with Theseus' node selector and staged file names. From here on it matches your manifest. " +
+	title, matches := "Apply your manifest of "+b.TargetName()+" as it is", "From here on it matches your manifest. "
+	if kept := b.Target.Kept; len(kept) > 0 {
+		title = "Apply your manifest of " + b.TargetName() + ", except for " + cluster.Count(len(kept), "setting")
+		matches = "From here on it matches your manifest, except for " + strings.Join(kept, " and ") + ". Put that into the values from which you " +
+			"make the manifest before you apply them again: agents with the former values would be cut off from the others. "
+	}
+	why := "Until now " + b.TargetName() + " ran with Theseus' node selector and staged file names. " + matches +
 		"Its agents restart a few at a time; their rules and routes stay in place."
 	if b.Target.Made != nil {
 		why += " The operator restarts them."
@@ -147,7 +155,7 @@ func (b *Builder) finalForm() {
 	}
 	b.Add(step.Step{
 		Group: "finish", Does: "form",
-		Title:   "Apply your manifest of " + b.TargetName() + " as it is",
+		Title:   title,
 		Why:     why,
 		Before:  b.SourceGone(),
 		Actions: actions,
