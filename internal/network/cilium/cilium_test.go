@@ -312,7 +312,9 @@ func TestIdentify(t *testing.T) {
 		"batch.kubernetes.io/controller-uid": "x", "apps.kubernetes.io/pod-index": "0", "statefulset.kubernetes.io/pod-name": "x", "my.beta.kubernetes.io/x": "x",
 		"topology.kubernetes.io/zone": "a", "io.cilium.k8s.policy.cluster": "other", "io.cilium.k8s.namespace.labels.team": "forged", "k8s.io/x": "x",
 		"batch.kubernetes.io/job-name": "report"}
-	want := map[string]string{"k8s:app": "web", "k8s:app.kubernetes.io/name": "web", "k8s:batch.kubernetes.io/job-name": "report",
+	pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9090, Protocol: corev1.ProtocolTCP}, {ContainerPort: 1}}},
+		{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}, {Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}, {Name: "fifteen-letters", ContainerPort: 65000}}}}
+	want := map[string]string{"gen:io.cilium.k8s.named-ports": "dns.UDP.53_fifteen-letters.TCP.65000_http.TCP.8080", "gen:io.cilium.k8s.named-ports-1": "metrics.TCP.9090", "k8s:app": "web", "k8s:app.kubernetes.io/name": "web", "k8s:batch.kubernetes.io/job-name": "report",
 		"k8s:io.cilium.k8s.namespace.labels.team": "red", "k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name": "shop",
 		"k8s:io.cilium.k8s.policy.cluster": "default", "k8s:io.cilium.k8s.policy.serviceaccount": "robot", "k8s:io.kubernetes.pod.namespace": "shop"}
 	got := cilium.Driver{}.Identify(pod, map[string]string{"team": "red", "kubernetes.io/metadata.name": "shop"})

@@ -1,6 +1,7 @@
 package cilium
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -48,6 +50,7 @@ const (
 	namespaceLabels = "io.cilium.k8s.namespace.labels."
 	policyCluster   = "io.cilium.k8s.policy.cluster"
 	policyAccount   = "io.cilium.k8s.policy.serviceaccount"
+	namedPorts      = "io.cilium.k8s.named-ports"
 )
 
 // filters are the default filters of labels (pkg/labelsfilter), which match at the beginning of a label.
@@ -105,7 +108,37 @@ func (Driver) Identify(pod *corev1.Pod, namespace map[string]string) map[string]
 			known["k8s:"+key] = value
 		}
 	}
+	for i, value := range portLabels(pod) {
+		key := namedPorts
+		if i > 0 {
+			key += "-" + strconv.Itoa(i)
+		}
+		known["gen:"+key] = value
+	}
 	return known
+}
+
+// portLabels are the values of the labels that Cilium makes of a pod's named ports since v1.20 (NamedPortsIdentityLabels in pkg/k8s). A
+// name with different numbers in one identity would be no port at all. Older releases take them for labels that no policy selects.
+func portLabels(pod *corev1.Pod) []string {
+	ports := map[string]string{}
+	for _, c := range pod.Spec.Containers {
+		for _, port := range c.Ports {
+			if port.Name != "" {
+				ports[port.Name] = fmt.Sprintf("%s.%s.%d", port.Name, cmp.Or(port.Protocol, corev1.ProtocolTCP), port.ContainerPort)
+			}
+		}
+	}
+	var values []string
+	for _, name := range slices.Sorted(maps.Keys(ports)) {
+		last := len(values) - 1
+		if last < 0 || len(values[last])+1+len(ports[name]) > content.LabelValueMaxLength {
+			values = append(values, ports[name])
+			continue
+		}
+		values[last] += "_" + ports[name]
+	}
+	return values
 }
 
 // Labels implements cni.Introducer.
@@ -154,11 +187,7 @@ func named(pod *corev1.Pod) []any {
 			if port.Name == "" {
 				continue
 			}
-			protocol := port.Protocol
-			if protocol == "" {
-				protocol = corev1.ProtocolTCP
-			}
-			ports = append(ports, map[string]any{"name": port.Name, "port": int64(port.ContainerPort), "protocol": string(protocol)})
+			ports = append(ports, map[string]any{"name": port.Name, "port": int64(port.ContainerPort), "protocol": string(cmp.Or(port.Protocol, corev1.ProtocolTCP))})
 		}
 	}
 	slices.SortFunc(ports, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })

@@ -199,6 +199,7 @@ func TestAPIServer(t *testing.T) {
 	if _, other, _ := says(same); other != identity || identity < 256 || identity > 65535 {
 		t.Errorf("pods with the same labels have the identities %d and %d", identity, other)
 	}
+	want = append([]string{"gen:io.cilium.k8s.named-ports=http.TCP.80"}, want...)
 	if owners := one.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != first.GetUID() || owners[0].Kind != "Pod" {
 		t.Errorf("the owner is %+v", owners)
 	}
