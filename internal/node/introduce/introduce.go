@@ -37,6 +37,8 @@ const (
 	workers = 4
 	// A pod that could not be introduced is tried again after this, at first and at most.
 	firstRetry, lastRetry = 50 * time.Millisecond, 2 * time.Second
+	// patience is how long a pod may wait before the writer is not ready any more.
+	patience = 5 * time.Second
 )
 
 // Writer introduces pods.
@@ -46,14 +48,16 @@ type Writer struct {
 	// Ranges are those of the addresses of the pods.
 	Ranges []netip.Prefix
 	Log    *slog.Logger
-	// Ready is an address (host:port) that accepts connections when all pods that were there at the start are introduced.
+	// Ready is an address (host:port) that accepts connections from when all pods that were there at the start are introduced, except
+	// while a pod waits for too long.
 	Ready string
 
 	pods, namespaces, identities, endpoints cache.SharedIndexInformer
 	queue                                   workqueue.TypedRateLimitingInterface[string]
 
 	mu    sync.Mutex
-	first map[string]bool // the pods of the start that are not yet introduced
+	first map[string]bool      // the pods of the start that are not yet introduced
+	since map[string]time.Time // when pods were first tried that are not yet introduced
 }
 
 // Run introduces pods until the context ends.
@@ -61,7 +65,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	if err := w.watch(ctx); err != nil {
 		return err
 	}
-	w.first = map[string]bool{}
+	w.first, w.since = map[string]bool{}, map[string]time.Time{}
 	for _, key := range w.pods.GetStore().ListKeys() {
 		w.first[key] = true
 		w.queue.Add(key)
@@ -190,6 +194,7 @@ func (w *Writer) next(ctx context.Context) bool {
 		if ctx.Err() == nil && !expected(err) {
 			w.Log.Warn("a pod is not introduced yet", "pod", key, "error", err)
 		}
+		w.failed(key)
 		w.queue.AddRateLimited(key)
 		return true
 	}
@@ -208,47 +213,90 @@ func (w *Writer) done(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.first, key)
+	delete(w.since, key)
 }
 
-func (w *Writer) waiting() int {
+func (w *Writer) failed(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.first)
+	if _, known := w.since[key]; !known {
+		w.since[key] = time.Now()
+	}
 }
 
-// serve accepts connections from the time when all pods of the start are introduced.
+// behind reports whether pods of the start are not introduced, or a pod has waited for longer than the writer's patience.
+func (w *Writer) behind() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.first) > 0 {
+		return true
+	}
+	for _, since := range w.since {
+		if time.Since(since) > patience {
+			return true
+		}
+	}
+	return false
+}
+
+// serve accepts connections while the writer is not behind.
 func (w *Writer) serve(ctx context.Context) error {
-	for w.waiting() > 0 {
+	var listener net.Listener
+	defer func() {
+		if listener != nil {
+			_ = listener.Close()
+		}
+	}()
+	for {
+		switch behind := w.behind(); {
+		case behind && listener != nil:
+			w.Log.Warn("a pod waits to be introduced")
+			_ = listener.Close()
+			listener = nil
+		case !behind && listener == nil:
+			w.Log.Info("all pods are introduced")
+			var err error
+			if listener, err = new(net.ListenConfig).Listen(ctx, "tcp", w.Ready); err != nil {
+				return fmt.Errorf("listen for the kubelet: %w", err)
+			}
+			go accept(listener)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	w.Log.Info("all pods are introduced")
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", w.Ready)
-	if err != nil {
-		return fmt.Errorf("listen for the kubelet: %w", err)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
-	defer stop()
+}
+
+// accept ends when the listener is closed.
+func accept(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			return err
+			return
 		}
 		_ = conn.Close()
 	}
 }
 
-// introduce makes the endpoint of a pod what it should be. The endpoint of a pod that is gone goes with it, by its owner reference.
+// introduce makes the endpoint of a pod what it should be. The endpoint of a pod that is gone goes at once: otherwise an agent may take
+// it for that of a new pod with this name, and lose it when the former pod's garbage is collected.
 func (w *Writer) introduce(ctx context.Context, key string) error {
 	pod, endpoint := stored[*corev1.Pod](w.pods, key), stored[*unstructured.Unstructured](w.endpoints, key)
 	switch {
 	case pod == nil:
+		if endpoint != nil && mine(endpoint) {
+			return w.bury(ctx, endpoint)
+		}
 		return nil
 	case !w.ours(pod):
-		if ended(pod) && endpoint != nil && mine(endpoint) && owner(endpoint) == string(pod.UID) {
+		switch {
+		case endpoint == nil || !mine(endpoint):
+			return nil
+		case owner(endpoint) != string(pod.UID):
+			return w.yield(ctx, pod, endpoint)
+		case ended(pod):
 			return w.remove(ctx, endpoint) // another pod may get its address
 		}
 		return nil
@@ -308,15 +356,20 @@ func owner(endpoint *unstructured.Unstructured) string {
 	return ""
 }
 
-// displace removes the endpoint of a former pod with the same name. The API server is asked which of both pods is there, as the
-// store of pods may be behind that of endpoints.
-func (w *Writer) displace(ctx context.Context, pod *corev1.Pod, endpoint *unstructured.Unstructured) error {
+// there asks the API server whether a pod is there, as the store of pods may be behind that of endpoints. If another one is, its own event
+// comes.
+func (w *Writer) there(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	now, err := w.Client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return false, err
 	}
-	if now.GetUID() != pod.UID {
-		return nil // the pod's own event comes
+	return now.GetUID() == pod.UID, nil
+}
+
+// displace removes the endpoint of a former pod with the same name.
+func (w *Writer) displace(ctx context.Context, pod *corev1.Pod, endpoint *unstructured.Unstructured) error {
+	if there, err := w.there(ctx, pod); err != nil || !there {
+		return err
 	}
 	if err := w.remove(ctx, endpoint); err != nil {
 		return err
@@ -324,11 +377,38 @@ func (w *Writer) displace(ctx context.Context, pod *corev1.Pod, endpoint *unstru
 	return fmt.Errorf("its endpoint was of another pod with its name")
 }
 
+// bury removes the endpoint of a pod that is gone. The API server is asked, as the store of pods may be behind that of endpoints.
+func (w *Writer) bury(ctx context.Context, endpoint *unstructured.Unstructured) error {
+	_, err := w.Client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(endpoint.GetNamespace()).Get(ctx, endpoint.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return w.remove(ctx, endpoint)
+	}
+	return err // or the pod's own event comes
+}
+
+// yield gives the endpoint of a former pod to the pod with its name that is the agents' own: they have taken it over already, or will.
+func (w *Writer) yield(ctx context.Context, pod *corev1.Pod, endpoint *unstructured.Unstructured) error {
+	if pod.Status.PodIP == "" || ended(pod) {
+		return nil // its address says whose it is
+	}
+	if there, err := w.there(ctx, pod); err != nil || !there {
+		return err
+	}
+	given := endpoint.DeepCopy()
+	given.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}})
+	labels := given.GetLabels()
+	delete(labels, v1alpha1.LabelManaged)
+	given.SetLabels(labels)
+	_, resource := w.Network.Known()
+	_, err := w.Client.Resource(resource).Namespace(pod.Namespace).Update(ctx, given, metav1.UpdateOptions{})
+	return err
+}
+
 func (w *Writer) remove(ctx context.Context, endpoint *unstructured.Unstructured) error {
 	_, resource := w.Network.Known()
-	uid := endpoint.GetUID()
+	uid, version := endpoint.GetUID(), endpoint.GetResourceVersion()
 	err := w.Client.Resource(resource).Namespace(endpoint.GetNamespace()).Delete(ctx, endpoint.GetName(),
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
