@@ -140,6 +140,12 @@ func Stale(p *Plan, snapshot *cluster.Snapshot) []string {
 		}
 		changed = append(changed, words)
 	}
+	defined := snapshot.Definitions()
+	for _, ref := range p.Target.Defines {
+		if slices.Contains(defined, ref.Name) {
+			changed = append(changed, ref.String()+" was created, which "+p.Target.Title()+" creates itself and a rollback deletes")
+		}
+	}
 	if trace, _ := halfMigrated(snapshot); trace != "" {
 		changed = append(changed, "a migration began: "+trace)
 	}

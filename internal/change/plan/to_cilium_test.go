@@ -1,14 +1,18 @@
 package plan_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -27,7 +31,7 @@ func flannelToCilium(t testing.TB) *request {
 func TestToCilium(t *testing.T) {
 	p := mustMake(t, flannelToCilium(t))
 	golden(t, "to-cilium-runbook.txt", []byte(plan.Runbook(p)))
-	if p.Strategy != "recreate" || p.Target.Capabilities.Introduction == nil || len(p.Target.Capabilities.Marks) != 2 {
+	if p.Strategy != "recreate" || len(p.Target.Capabilities.Marks) != 2 {
 		t.Errorf("strategy %s to %+v", p.Strategy, p.Target)
 	}
 }
@@ -48,7 +52,8 @@ func TestVerifyToCiliumOrder(t *testing.T) {
 	}
 }
 
-// TestVerifyToCilium: nodes are joined with the changes of marks, and every CRD of Cilium is looked for, and deleted by a rollback.
+// TestVerifyToCilium: nodes are joined with the changes of marks, pods are introduced by Theseus' own program, and every CRD of Cilium is
+// looked for, and deleted by a rollback.
 func TestVerifyToCilium(t *testing.T) {
 	for name, harm := range map[string]func(s *step.Step, a *step.Action) bool{
 		"marks": func(_ *step.Step, a *step.Action) bool {
@@ -58,18 +63,44 @@ func TestVerifyToCilium(t *testing.T) {
 			a.Args = []byte(`{"old": ["10.244.0.0/16"], "new": ["10.96.0.0/16"]}`)
 			return true
 		},
-		"a CRD that is not looked for": func(s *step.Step, a *step.Action) bool {
-			if a.Op != step.Wait || a.Condition.Kind != step.Gone {
+		"a writer of other pods": writer(func(o map[string]any) error {
+			return unstructured.SetNestedStringSlice(o, []string{"introduce", "--to", "cilium", "--pods", "10.99.0.0/16"}, "args")
+		}),
+		"no writer at all": applied("Deployment", func(o map[string]any) error { return unstructured.SetNestedField(o, int64(0), "spec", "replicas") }),
+		"a writer with all rights": applied("ClusterRole", func(o map[string]any) error {
+			return unstructured.SetNestedSlice(o, []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}, "rules")
+		}),
+		"a writer that is somebody else": applied("ClusterRoleBinding", func(o map[string]any) error {
+			return unstructured.SetNestedField(o, "cluster-admin", "roleRef", "name")
+		}),
+		"a CRD that is not looked for": func(s *step.Step, _ *step.Action) bool {
+			if s.Does != "own-definitions" {
 				return false
 			}
-			s.Actions, s.Undo = s.Actions[1:], s.Undo[1:]
+			s.Before, s.Undo = s.Before[1:], s.Undo[1:]
 			return true
 		},
-		"a CRD that stays": func(s *step.Step, a *step.Action) bool {
-			if a.Op != step.Wait || a.Condition.Kind != step.Gone {
+		"a CRD that is looked for when the step has an undo already": func(s *step.Step, _ *step.Action) bool {
+			if s.Does != "own-definitions" {
+				return false
+			}
+			s.Actions = append(s.Actions, joint.Wait("wait", s.Before[0], time.Minute))
+			s.Before = s.Before[1:]
+			s.Number()
+			return true
+		},
+		"a CRD that stays": func(s *step.Step, _ *step.Action) bool {
+			if s.Does != "own-definitions" {
 				return false
 			}
 			s.Undo = s.Undo[1:]
+			return true
+		},
+		"an undo that has no action before it": func(s *step.Step, _ *step.Action) bool {
+			if s.Does != "own-definitions" {
+				return false
+			}
+			s.Actions = nil
 			return true
 		},
 	} {
@@ -90,6 +121,29 @@ func TestVerifyToCilium(t *testing.T) {
 	}
 }
 
+// applied harms an object that introduces pods.
+func applied(kind string, harm func(object map[string]any) error) func(*step.Step, *step.Action) bool {
+	return func(_ *step.Step, a *step.Action) bool {
+		if a.Op != step.Apply || a.Object.GetKind() != kind || a.Object.GetName() != "theseus-introduce" {
+			return false
+		}
+		a.Object = a.Object.DeepCopy()
+		return harm(a.Object.Object) == nil
+	}
+}
+
+// writer harms the container that introduces pods.
+func writer(harm func(container map[string]any) error) func(*step.Step, *step.Action) bool {
+	return applied("Deployment", func(o map[string]any) error {
+		at := []string{"spec", "template", "spec", "containers"}
+		all, _, err := unstructured.NestedSlice(o, at...)
+		if err != nil {
+			return err
+		}
+		return errors.Join(harm(all[0].(map[string]any)), unstructured.SetNestedSlice(o, all, at...))
+	})
+}
+
 // TestToCiliumRefuses: which sources were never run, and what would be lost.
 func TestToCiliumRefuses(t *testing.T) {
 	for _, test := range []struct {
@@ -105,17 +159,35 @@ func TestToCiliumRefuses(t *testing.T) {
 		{"an old kernel", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.KernelVersion = "5.15.0-91-generic" },
 			"node node-2 has Linux 5.15.0-91-generic", "6.6"},
 		{"CRDs of a former Cilium", func(r *request) {
-			r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: ciliumnodes.cilium.io}\n"))...)
-		}, "already has 1 CRDs of Cilium", "kubectl delete crd ciliumnodes.cilium.io"},
+			r.snapshot.Other = append(r.snapshot.Other, definition(t, "tracingpolicies.cilium.io"), definition(t, "ciliumnodes.cilium.io"))
+		}, "already has 1 CRD of Cilium (ciliumnodes.cilium.io)", "kubectl delete crd ciliumnodes.cilium.io"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := flannelToCilium(t)
 			test.change(r)
-			if hint := mustRefuse(t, r, test.words); !strings.Contains(hint, test.hint) {
-				t.Errorf("the hint is %q, without %q", hint, test.hint)
+			if hint := mustRefuse(t, r, test.words); !strings.Contains(hint, test.hint) || strings.Contains(hint, "tracingpolicies") {
+				t.Errorf("the hint is %q, want %q", hint, test.hint)
 			}
 		})
 	}
+}
+
+// TestToCiliumStale: what a team installs between plan and apply must survive a rollback.
+func TestToCiliumStale(t *testing.T) {
+	p, r := mustMake(t, flannelToCilium(t)), flannelToCilium(t)
+	r.snapshot.Other = append(r.snapshot.Other, definition(t, "tracingpolicies.cilium.io"))
+	if changed := plan.Stale(p, r.snapshot); len(changed) > 0 {
+		t.Errorf("with another project's CRD: %q", changed)
+	}
+	r.snapshot.Other = append(r.snapshot.Other, definition(t, "ciliumnetworkpolicies.cilium.io"))
+	changed := strings.Join(plan.Stale(p, r.snapshot), "; ")
+	if !strings.Contains(changed, "CustomResourceDefinition/ciliumnetworkpolicies.cilium.io was created") {
+		t.Errorf("with one of Cilium's CRDs: %q", changed)
+	}
+}
+
+func definition(t testing.TB, name string) unstructured.Unstructured {
+	return cnitest.Documents(t, []byte("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: "+name+"}\n"))[0]
 }
 
 // TestToCiliumUndoes: a rollback deletes the CRDs that Cilium's operator has made, and stops the program that introduces pods.

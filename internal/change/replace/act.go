@@ -1,6 +1,7 @@
 package replace
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/verify"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -60,6 +62,9 @@ func (m *machine) apply(object *unstructured.Unstructured) error {
 	ref := step.RefOf(object)
 	if err := m.appliable(ref, object); err != nil {
 		return err
+	}
+	if wanted := m.introducing[ref]; wanted != nil && !bytes.Equal(joint.Canonical(wanted), joint.Canonical(object)) {
+		return fmt.Errorf("%s is not the one that introduces the source's pods to the target's agents", ref)
 	}
 	m.set(exists(ref), true)
 	m.set(rolledOut(ref), false)

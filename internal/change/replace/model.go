@@ -5,6 +5,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -174,6 +175,8 @@ type machine struct {
 	extras []step.Ref
 	// ranges are the target's objects that stand for the source's ranges, as far as one was changed.
 	ranges []step.Ref
+	// introducing are the objects that introduce the source's pods to the target's agents.
+	introducing map[step.Ref]*unstructured.Unstructured
 	// source parts by reference.
 	parts map[step.Ref]bool
 	// guards is true when the plan guards what the target denies while its agents restart.
@@ -192,7 +195,7 @@ type change struct {
 }
 
 func newMachine(p *kind.Plan) *machine {
-	m := &machine{plan: p, index: map[string]int{}, facts: map[string]bool{}, kinds: map[string]step.Ref{},
+	m := &machine{plan: p, index: map[string]int{}, facts: map[string]bool{}, kinds: map[string]step.Ref{}, introducing: map[step.Ref]*unstructured.Unstructured{},
 		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: perWave{}, moving: perWave{}}}
 	for w, wave := range p.Waves {
 		for _, name := range wave.Nodes {
@@ -205,6 +208,10 @@ func newMachine(p *kind.Plan) *machine {
 		m.facts[exists(part)] = true
 	}
 	m.extras = extrasOf(p)
+	objects := joint.Introducing(&p.Source, &p.Target, p.Change.AgentImage, len(p.Cluster.Nodes))
+	for i := range objects {
+		m.introducing[step.RefOf(&objects[i])] = &objects[i]
+	}
 	for i := range p.Steps {
 		for j := range p.Steps[i].Actions {
 			a := &p.Steps[i].Actions[j]

@@ -11,6 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/verify"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -58,6 +59,10 @@ func (m *machine) begin(s *step.Step) error {
 		if !m.holds(condition) {
 			return fmt.Errorf("not known before it: %s", verify.Phrase(condition))
 		}
+		// A step that has acted is undone, also after a failure. So the CRDs are looked for before it acts.
+		if condition.Kind == step.Gone && len(s.Actions) > 0 && slices.Contains(m.plan.Target.Defines, *condition.Ref) && !m.facts[exists(m.plan.Target.Agent)] {
+			m.set(absent(*condition.Ref), true)
+		}
 	}
 	m.noReturn = m.noReturn || s.NoReturn
 	return nil
@@ -94,7 +99,7 @@ func (m *machine) sound() error {
 		return errors.New("there may be pods on the target, which does not run everywhere")
 	case t.podsOld > 0 && t.podsNew > 0 && t.joined < all:
 		return errors.New("there may be pods on both networks, which are not joined everywhere")
-	case t.podsOld > 0 && t.podsNew > 0 && !m.undoing && m.plan.Target.Capabilities.Introduction != nil && !m.facts[rolledOut(introducer())]:
+	case t.podsOld > 0 && t.podsNew > 0 && len(m.introducing) > 0 && !m.facts[rolledOut(joint.IntroducerRef())]:
 		return errors.New("there may be pods on both networks, and nothing is known to introduce those of the source to the target's agents")
 	case len(t.half) > 1 && !m.undoing:
 		return errors.New("nodes of more than one wave are switched and not moved")
@@ -107,11 +112,6 @@ func (m *machine) sound() error {
 		}
 	}
 	return nil
-}
-
-// introducer is the Deployment that introduces pods of the source to the target's agents.
-func introducer() step.Ref {
-	return step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: v1alpha1.Namespace, Name: manifest.IntroduceName}
 }
 
 // gate demands one after every step that changes what traffic crosses, and evidence for it.

@@ -187,11 +187,8 @@ func (m *machine) reach(c step.Condition) error {
 		if !m.holds(c) {
 			return never
 		}
-		if slices.Contains(m.plan.Target.Defines, *c.Ref) && !m.facts[exists(m.plan.Target.Agent)] {
-			if !m.facts["baseline"] {
-				return errors.New("nothing is prepared for the target before measuring is proven")
-			}
-			m.set(absent(*c.Ref), true)
+		if *c.Ref == m.plan.Target.Agent && !m.facts["baseline"] {
+			return errors.New("nothing is prepared for the target before measuring is proven")
 		}
 	default:
 		if !m.holds(c) {

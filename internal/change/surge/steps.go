@@ -52,6 +52,7 @@ func (b *builder) add(wave Wave) {
 	for _, node := range wave.Old {
 		before = append(before, b.Running(node)...)
 	}
+	before = append(before, b.Introduced()...)
 	stop := everything()
 	stop.Leaving = wave.New
 	undo := slices.Concat(

@@ -16,8 +16,9 @@ import (
 const IntroduceName = "theseus-introduce"
 
 // Introduce returns the Deployment that introduces the pods with addresses in some ranges to the agents of a network, and its RBAC objects,
-// in the order in which to apply them. rights are what it may do in addition to reading pods and namespaces.
-func Introduce(image, network string, pods []string, rights []rbacv1.PolicyRule) []unstructured.Unstructured {
+// in the order in which to apply them. rights are what it may do in addition to reading pods and namespaces; replicas, each on a node of
+// its own, do the same work.
+func Introduce(image, network string, pods []string, rights []rbacv1.PolicyRule, replicas int) []unstructured.Unstructured {
 	kind := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 	}
@@ -30,18 +31,21 @@ func Introduce(image, network string, pods []string, rights []rbacv1.PolicyRule)
 		*convert(&rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: everywhere,
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: IntroduceName, Namespace: v1alpha1.Namespace}},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: IntroduceName}}),
-		*convert(introducer(image, network, pods)),
+		*convert(introducer(image, network, pods, replicas)),
 	}
 }
 
 // introducer runs on any node, in the host's network, so that it depends on neither pod network. It needs no privileges.
-func introducer(image, network string, pods []string) *appsv1.Deployment {
+func introducer(image, network string, pods []string, replicas int) *appsv1.Deployment {
 	labels := map[string]string{LabelApp: IntroduceName}
+	soon := func(taint string) corev1.Toleration {
+		return corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(10))}
+	}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: meta(IntroduceName, LabelApp, IntroduceName),
 		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(1)),
+			Replicas: new(int32(replicas)),
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}, // its port is one of the node
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -52,7 +56,8 @@ func introducer(image, network string, pods []string) *appsv1.Deployment {
 					DNSPolicy:                     corev1.DNSDefault,
 					PriorityClassName:             "system-cluster-critical",
 					TerminationGracePeriodSeconds: new(int64(5)),
-					Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					// It runs elsewhere soon when its node is lost. The first toleration of a taint counts.
+					Tolerations: []corev1.Toleration{soon(corev1.TaintNodeUnreachable), soon(corev1.TaintNodeNotReady), {Operator: corev1.TolerationOpExists}},
 					SecurityContext: &corev1.PodSecurityContext{
 						RunAsNonRoot: new(true), RunAsUser: new(int64(ProberUser)), RunAsGroup: new(int64(ProberUser)),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -64,7 +69,9 @@ func introducer(image, network string, pods []string) *appsv1.Deployment {
 						Args:            []string{"introduce", "--to", network, "--pods", strings.Join(pods, ",")},
 						SecurityContext: unprivileged(),
 						Resources:       bounded(requests("20m", "64Mi"), "2", "2Gi"),
-						ReadinessProbe:  onLoopback(listens(PortIntroduce)),
+						// The scheduler keeps pods with the same port of a node on different nodes.
+						Ports:          []corev1.ContainerPort{{ContainerPort: PortIntroduce, HostPort: PortIntroduce, HostIP: "127.0.0.1", Protocol: corev1.ProtocolTCP}},
+						ReadinessProbe: onLoopback(listens(PortIntroduce)),
 					}},
 				},
 			},

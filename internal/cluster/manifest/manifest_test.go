@@ -47,7 +47,7 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 			ProbeServices()...),
 		"task":      {task(t)},
 		"hold":      Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
-		"introduce": Introduce(image, "cilium", []string{"10.244.0.0/16"}, []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}),
+		"introduce": Introduce(image, "cilium", []string{"10.244.0.0/16"}, []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}, 2),
 		"approval":  append(ApprovalPolicy(), *Approval("flannel-to-calico-1", "9f86d081", "ann@example.com")),
 	}
 }
@@ -162,7 +162,7 @@ func TestProbersAreConfined(t *testing.T) {
 // rights than to read pods and namespaces, and those that it is given.
 func TestIntroducerIsConfined(t *testing.T) {
 	rights := []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}
-	for _, object := range Introduce(image, "cilium", []string{"10.244.0.0/16"}, rights) {
+	for _, object := range Introduce(image, "cilium", []string{"10.244.0.0/16"}, rights, 2) {
 		switch object.GetKind() {
 		case "ClusterRole":
 			var role rbacv1.ClusterRole
@@ -177,6 +177,12 @@ func TestIntroducerIsConfined(t *testing.T) {
 			spec := deployment.Spec.Template.Spec
 			if security := spec.SecurityContext; !*security.RunAsNonRoot || *security.RunAsUser != ProberUser || security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 				t.Errorf("the pod: %+v", security)
+			}
+			if first := spec.Tolerations[0]; first.TolerationSeconds == nil || first.Key != corev1.TaintNodeUnreachable {
+				t.Errorf("it stays on a node that is lost: %+v", spec.Tolerations)
+			}
+			if port := spec.Containers[0].Ports; *deployment.Spec.Replicas != 2 || len(port) != 1 || port[0].HostPort != PortIntroduce {
+				t.Errorf("its replicas may run on one node: %+v", port)
 			}
 			if spec.HostPID || spec.HostIPC || len(spec.Volumes) > 0 || len(spec.Containers) != 1 {
 				t.Errorf("it has more of its node than the network: %+v", spec)

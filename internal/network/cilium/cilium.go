@@ -69,18 +69,20 @@ func defines(given []unstructured.Unstructured) []step.Ref {
 	return all
 }
 
-// undefined refuses a cluster that has CRDs of Cilium: a rollback would delete what is in them.
-func undefined(defined []string) error {
+// undefined refuses a cluster that has CRDs that Cilium creates: a rollback would delete what is in them. Other projects have CRDs of
+// the same group, such as Tetragon.
+func undefined(defined []string, created []step.Ref) error {
 	var found []string
 	for _, name := range defined {
-		if strings.HasSuffix(name, "."+group) {
+		if slices.ContainsFunc(created, func(ref step.Ref) bool { return ref.Name == name }) {
 			found = append(found, name)
 		}
 	}
 	if len(found) == 0 {
 		return nil
 	}
-	return refuse(fmt.Sprintf("the cluster already has %d CRDs of Cilium (%s, ...): it was installed before, and a rollback would delete the objects in them", len(found), found[0]),
+	return refuse(fmt.Sprintf("the cluster already has %s of Cilium (%s): it was installed before, and a rollback would delete the objects in them",
+		cluster.Count(len(found), "CRD"), strings.Join(found[:min(len(found), 3)], ", ")),
 		"keep the objects that you need in a file, then kubectl delete crd "+strings.Join(found, " "))
 }
 

@@ -276,7 +276,7 @@ func TestInstallRefuses(t *testing.T) {
 		{"no range", func(r *cni.Request) { r.PodCIDR = "10.0.0.0" }, "is not an IPv4 CIDR"},
 		{"an IPv6 range", func(r *cni.Request) { r.PodCIDR = "fd00::/104" }, "is not an IPv4 CIDR"},
 		{"adoption", func(r *cni.Request) { r.Takeover = &cni.Takeover{NodeBits: 24} }, "cannot take over running pods"},
-		{"definitions of a former Cilium", func(r *cni.Request) { r.Defined = []string{"nodes.example.org", "ciliumnodes.cilium.io"} }, "already has 1 CRDs of Cilium"},
+		{"definitions of a former Cilium", func(r *cni.Request) { r.Defined = []string{"nodes.example.org", "ciliumnodes.cilium.io"} }, "already has 1 CRD of Cilium (ciliumnodes.cilium.io)"},
 		{"no settings", func(r *cni.Request) {
 			r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool { return o.GetName() == "cilium-config" })
 		}, "no ConfigMap cilium-config"},
@@ -314,7 +314,8 @@ func TestIdentify(t *testing.T) {
 		"batch.kubernetes.io/job-name": "report"}
 	pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9090, Protocol: corev1.ProtocolTCP}, {ContainerPort: 1}}},
 		{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}, {Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}, {Name: "fifteen-letters", ContainerPort: 65000}}}}
-	want := map[string]string{"gen:io.cilium.k8s.named-ports": "dns.UDP.53_fifteen-letters.TCP.65000_http.TCP.8080", "gen:io.cilium.k8s.named-ports-1": "metrics.TCP.9090", "k8s:app": "web", "k8s:app.kubernetes.io/name": "web", "k8s:batch.kubernetes.io/job-name": "report",
+	want := map[string]string{"gen:io.cilium.k8s.named-ports": "dns.UDP.53_fifteen-letters.TCP.65000_http.TCP.8080",
+		"gen:io.cilium.k8s.named-ports-1": "metrics.TCP.9090", "k8s:app": "web", "k8s:app.kubernetes.io/name": "web", "k8s:batch.kubernetes.io/job-name": "report",
 		"k8s:io.cilium.k8s.namespace.labels.team": "red", "k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name": "shop",
 		"k8s:io.cilium.k8s.policy.cluster": "default", "k8s:io.cilium.k8s.policy.serviceaccount": "robot", "k8s:io.kubernetes.pod.namespace": "shop"}
 	got := cilium.Driver{}.Identify(pod, map[string]string{"team": "red", "kubernetes.io/metadata.name": "shop"})
@@ -330,11 +331,11 @@ func TestFinal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := slices.IndexFunc(target.Final, func(a step.Action) bool { return a.Op == step.Wait && a.Condition.Ref.Name == "cilium-operator" })
-	if waits != len(target.Final)-1 {
 	if want := []string{"tunnelPort: 8473", "ipam.operator.clusterPoolIPv4PodCIDRList: [" + r.PodCIDR + "]"}; !slices.Equal(target.Kept, want) {
 		t.Errorf("it keeps %q, not %q", target.Kept, want)
 	}
+	waits := slices.IndexFunc(target.Final, func(a step.Action) bool { return a.Op == step.Wait && a.Condition.Ref.Name == "cilium-operator" })
+	if waits != len(target.Final)-1 {
 		t.Errorf("the operator is waited for by action %d of %d", waits+1, len(target.Final))
 	}
 	names := []string{}

@@ -22,10 +22,9 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	if request.Takeover != nil {
 		return nil, cni.Unadoptable("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods")
 	}
-	if len(request.Defined) > 0 {
-		if err := undefined(request.Defined); err != nil {
-			return nil, err
-		}
+	created := defines(request.Manifest)
+	if err := undefined(request.Defined, created); err != nil {
+		return nil, err
 	}
 	final, err := understand(request.Manifest)
 	if err != nil {
@@ -45,19 +44,20 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	target := &cni.Target{
 		Definitions: joint.definitions,
 		Objects:     joint.objects,
-		Kept:        kept,
 		Conf:        conf,
+		Kept:        kept,
 		Installation: cni.Installation{
 			CNI: "cilium", Version: cluster.ImageOf(image).Tag, Agent: step.RefOf(joint.agent), Selector: cni.SelectorText(joint.agent),
 			PodCIDRs: []string{request.PodCIDR}, Capabilities: joint.settings().capabilities(), Parts: cni.Parts(joint.objects, joint.definitions),
-			Defines: defines(joint.definitions), Untried: untriedFrom(request.Source), NeverRun: final.settings().neverRun(),
+			Defines: created, Untried: untriedFrom(request.Source), NeverRun: final.settings().neverRun(),
 		},
 		Final:    append(cni.Finish(joint.objects, final.objects), joint.restarted()...),
 		HandOver: cni.HandOver(joint.definitions, final.objects),
 	}
 	caps := &target.Installation.Capabilities
-	caps.ConfName, caps.Introduction, caps.Marks = final.settings().confName(), &cni.Introduction{Rights: Introducing()}, marks(request.Source)
-	caps.Kernel = "6.6" // before, programs on the node's own interfaces outlive the folder in which Cilium pins them
+	caps.ConfName, caps.Marks = final.settings().confName(), marks(request.Source)
+	caps.NoHostPorts = true // its agent serves them only in place of kube-proxy
+	caps.Kernel = "6.6"     // before, programs on the node's own interfaces outlive the folder in which Cilium pins them
 	return target, nil
 }
 

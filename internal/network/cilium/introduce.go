@@ -35,9 +35,9 @@ func (Driver) Known() (identities, endpoints schema.GroupVersionResource) {
 	return v2.WithResource("ciliumidentities"), v2.WithResource("ciliumendpoints")
 }
 
-// Introducing are the rights to write what introduces pods.
-func Introducing() []rbacv1.PolicyRule {
-	identities, endpoints := Driver{}.Known()
+// Rights implements cni.Introducer.
+func (d Driver) Rights() []rbacv1.PolicyRule {
+	identities, endpoints := d.Known()
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{group}, Resources: []string{identities.Resource}, Verbs: []string{"get", "list", "watch", "create"}},
 		{APIGroups: []string{group}, Resources: []string{endpoints.Resource}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},

@@ -165,8 +165,6 @@ type Capabilities struct {
 	PolicyMarks uint32 `json:"policyMarks,omitempty"`
 	// Marks are changes of packet marks that keep its agent and the source's policy agent from misunderstanding each other's marks.
 	Marks []step.Mark `json:"marks,omitempty"`
-	// Introduction is set if its agents learn about pods of another network from objects, which a program of Theseus writes.
-	Introduction *Introduction `json:"introduction,omitempty"`
 	// NoHostPorts is true if pods get no ports of their nodes (hostPort).
 	NoHostPorts bool `json:"noHostPorts,omitempty"`
 	// Kernel is the oldest kernel, such as "6.6", from whose nodes Theseus can remove it completely; empty for any.

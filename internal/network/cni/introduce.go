@@ -7,15 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Introduction is what introducing pods of another network to a network's agents needs.
-type Introduction struct {
-	// Rights are what the program that introduces them may do, in addition to reading pods and namespaces.
-	Rights []rbacv1.PolicyRule `json:"rights"`
-}
-
 // Introducer is a driver of a network whose agents learn about pods from objects: an identity for each set of labels, and an endpoint
 // for each pod. While there are two networks, a program of Theseus writes them for the pods of the other one.
 type Introducer interface {
+	// Rights are what the program may do, in addition to reading pods and namespaces.
+	Rights() []rbacv1.PolicyRule
 	// Known are the resources of identities, which have no namespace, and of endpoints, which have a pod's name and namespace.
 	Known() (identities, endpoints schema.GroupVersionResource)
 	// Numbers are the first and the last number that an identity may have.

@@ -100,23 +100,26 @@ func (b *Builder) defineTarget() {
 	})
 }
 
-// leaveDefining does nothing but make sure that the CRDs are not there which the target creates itself, so that a rollback deletes only
-// what the target has created.
+// leaveDefining makes sure that the CRDs are not there which the target creates itself, so that a rollback deletes only what the target
+// has created. That they are not there is demanded before the step's actions: when an action fails, the step is undone.
 func (b *Builder) leaveDefining() {
 	if len(b.Target.Installation.Defines) == 0 {
 		return
 	}
-	var actions, undo []step.Action
+	var before []step.Condition
+	var undo []step.Action
 	for _, ref := range b.Target.Installation.Defines {
-		actions = append(actions, Wait("make sure that "+Name(ref)+" does not exist", Gone(ref), time.Minute))
+		before = append(before, Gone(ref))
 		undo = append(undo, Remove(ref))
 	}
+	agent := b.Target.Installation.Agent
 	b.Add(step.Step{
 		Group: "joint", Does: "own-definitions",
 		Title: "Let " + b.TargetName() + " create its own CRDs",
 		Why: b.TargetName() + " creates them when it runs, so no manifest has them, and they outlive it. None of them exists yet. " +
 			"To undo this, Theseus deletes them all, with everything in them.",
-		Actions: Beside(actions),
+		Before:  before,
+		Actions: []step.Action{Wait("make sure that "+Name(agent)+" does not exist", Gone(agent), time.Minute)},
 		Undo:    Beside(undo),
 	})
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -57,10 +56,9 @@ type Builder struct {
 // New makes a builder without steps.
 func New(in Input) *Builder {
 	b := &Builder{Input: in, Limits: LimitsOf(in.Snapshot, in.Change), Join: JoinArgs(*in.Source, in.Target.Installation)}
-	if introduction := in.Target.Installation.Capabilities.Introduction; introduction != nil {
+	if objects := Introducing(in.Source, &in.Target.Installation, in.Change.AgentImage, len(in.Snapshot.Nodes)); len(objects) > 0 {
 		target := *in.Target
-		target.Extras = append(slices.Clip(target.Extras),
-			manifest.Introduce(in.Change.AgentImage, target.Installation.CNI, in.Source.PodCIDRs, introduction.Rights)...)
+		target.Extras = append(slices.Clip(target.Extras), objects...)
 		b.Target = &target
 	}
 	for _, name := range []string{in.Target.Conf.Staged, in.Target.Conf.Active} { // which may be renamed, to sort first

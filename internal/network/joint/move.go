@@ -35,6 +35,7 @@ func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, l
 		s.Before = append(s.Before, ProbePodReady(node, "new"))
 		s.After = append(s.After, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old, LeaveEnding: true})
 	}
+	s.Before = append(s.Before, b.Introduced()...)
 	switch {
 	case lastOfWave && lastWave:
 		s.Why += " At the end, Theseus waits for the last terminating pods."

@@ -42,6 +42,7 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 	for _, node := range wave.Nodes {
 		before = append(before, b.Running(node)...)
 	}
+	before = append(before, b.Introduced()...)
 	nodes := List(wave.Nodes)
 	b.Add(step.Step{
 		Group: wave.Name, Does: "switch",

@@ -34,6 +34,7 @@ versions: [{name: v2, served: true, storage: true, schema: {openAPIV3Schema: {ty
 var (
 	podResource         = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	endpoints           = schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumendpoints"}
+	bindings            = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}
 	identities          = schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumidentities"}
 	flannelPods         = netip.MustParsePrefix("10.244.0.0/16")
 	serviceAccount      = "system:serviceaccount:theseus-system:" + manifest.IntroduceName
@@ -61,22 +62,27 @@ func newWorld(t *testing.T) *world {
 	w.apply("", "v1", "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {team: red}}}")
 	w.apply("", "v1", "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: theseus-system}}")
 	w.apply("", "v1", "serviceaccounts", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: shop}}")
-	kinds := map[string][2]string{"ServiceAccount": {"", "serviceaccounts"}, "ClusterRole": {"rbac.authorization.k8s.io", "clusterroles"},
-		"ClusterRoleBinding": {"rbac.authorization.k8s.io", "clusterrolebindings"}}
-	rights := cilium.Introducing()
-	for _, object := range manifest.Introduce("image", "cilium", []string{flannelPods.String()}, rights) {
-		if kind, ok := kinds[object.GetKind()]; ok {
-			text, err := yaml.Marshal(object.Object)
-			w.must(err)
-			w.apply(kind[0], "v1", kind[1], string(text))
-		}
-	}
+	w.grant()
 	w.until("the CRDs are served", func() bool {
 		_, err := w.admin.Resource(endpoints).List(t.Context(), metav1.ListOptions{})
 		_, other := w.admin.Resource(identities).List(t.Context(), metav1.ListOptions{})
 		return err == nil && other == nil
 	})
 	return w
+}
+
+// grant makes the writer's account and its rights.
+func (w *world) grant() {
+	w.Helper()
+	kinds := map[string][2]string{"ServiceAccount": {"", "serviceaccounts"}, "ClusterRole": {"rbac.authorization.k8s.io", "clusterroles"},
+		"ClusterRoleBinding": {"rbac.authorization.k8s.io", "clusterrolebindings"}}
+	for _, object := range manifest.Introduce("image", "cilium", []string{flannelPods.String()}, introducerOfCilium.Rights(), 2) {
+		if kind, ok := kinds[object.GetKind()]; ok {
+			text, err := yaml.Marshal(object.Object)
+			w.must(err)
+			w.apply(kind[0], "v1", kind[1], string(text))
+		}
+	}
 }
 
 func (w *world) must(err error) {
@@ -193,13 +199,13 @@ func TestAPIServer(t *testing.T) {
 	labels, identity, address := says(one)
 	want := []string{"k8s:app=web", "k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name=shop", "k8s:io.cilium.k8s.namespace.labels.team=red",
 		"k8s:io.cilium.k8s.policy.cluster=default", "k8s:io.cilium.k8s.policy.serviceaccount=default", "k8s:io.kubernetes.pod.namespace=shop"}
+	want = append([]string{"gen:io.cilium.k8s.named-ports=http.TCP.80"}, want...)
 	if !slices.Equal(labels, want) || address != "10.244.1.5" {
 		t.Errorf("of the first pod it is said: %s at %s", labels, address)
 	}
 	if _, other, _ := says(same); other != identity || identity < 256 || identity > 65535 {
 		t.Errorf("pods with the same labels have the identities %d and %d", identity, other)
 	}
-	want = append([]string{"gen:io.cilium.k8s.named-ports=http.TCP.80"}, want...)
 	if owners := one.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != first.GetUID() || owners[0].Kind != "Pod" {
 		t.Errorf("the owner is %+v", owners)
 	}
@@ -227,6 +233,16 @@ func TestAPIServer(t *testing.T) {
 	w.status("same", "Failed", "10.244.2.5")
 	w.until("an ended pod, whose address another may get, has no endpoint", func() bool { return w.endpoint("same") == nil })
 
+	w.must(w.admin.Resource(bindings).Delete(t.Context(), manifest.IntroduceName, metav1.DeleteOptions{}))
+	w.pod("late", "10.244.1.8", "")
+	w.until("a writer that cannot introduce a pod is not ready", func() bool { return !ready() })
+	w.grant()
+	w.until("it is ready again", func() bool { return w.endpoint("late") != nil && ready() })
+
+	gone := int64(0)
+	w.must(w.admin.Resource(podResource).Namespace("shop").Delete(t.Context(), "late", metav1.DeleteOptions{GracePeriodSeconds: &gone}))
+	w.until("the endpoint of a pod that is gone is gone, without a garbage collector", func() bool { return w.endpoint("late") == nil })
+
 	otherReady, otherStop := w.start()
 	w.until("a second writer is ready", otherReady)
 	stop()
@@ -242,6 +258,14 @@ func TestAPIServer(t *testing.T) {
 		return endpoint.GetOwnerReferences()[0].UID == again.GetUID() && address == "10.244.2.9"
 	})
 	otherStop()
+	w.must(w.admin.Resource(podResource).Namespace("shop").Delete(t.Context(), "first", metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	moved := w.pod("first", "10.96.0.9", "")
+	_, thirdStop := w.start()
+	w.until("the endpoint that an agent has taken over is its pod's", func() bool {
+		endpoint := w.endpoint("first")
+		return endpoint != nil && endpoint.GetOwnerReferences()[0].UID == moved.GetUID() && len(endpoint.GetLabels()) == 0
+	})
+	thirdStop()
 	all, err := w.admin.Resource(identities).List(t.Context(), metav1.ListOptions{})
 	w.must(err)
 	seen := map[string]string{}
