@@ -16,8 +16,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// keysWait is how long to retry the removal of keys from a Node object: a terminating agent of the network may write them
-// once more.
+// keysWait is how long after their removal keys may return to a Node object, and are removed again: a terminating agent of the
+// network may write them once more. The time that requests take does not count: a slow API server is no writer.
 const keysWait = 20 * time.Second
 
 // nodeVerb runs a verb on a node. Its agent does the work, except for the keys on the Node object that a residue names.
@@ -53,8 +53,10 @@ func (a *Actor) nodeVerb(ctx context.Context, action step.Action) (json.RawMessa
 
 // keysLeft finds a residue on the Node object, and removes it if requested.
 func (a *Actor) keysLeft(ctx context.Context, action step.Action, residue step.Residue) (step.Residue, error) {
-	for deadline := a.Clock.Now().Add(keysWait); ; {
+	var removed time.Time // when the first removal was done
+	for {
 		var found step.Residue
+		looked := a.Clock.Now()
 		err := a.persist(ctx, func() (err error) {
 			node, err := a.Typed.CoreV1().Nodes().Get(ctx, action.NodeName, metav1.GetOptions{})
 			if err != nil {
@@ -70,7 +72,9 @@ func (a *Actor) keysLeft(ctx context.Context, action step.Action, residue step.R
 			return step.Residue{}, nil // the node left the cluster, and its keys with it
 		case err != nil || action.Verb == step.VerbInventory || found.Count() == 0:
 			return found, err
-		case a.Clock.Now().After(deadline):
+		case removed.IsZero():
+			removed = a.Clock.Now()
+		case looked.After(removed.Add(keysWait)):
 			return found, fmt.Errorf("something writes to Node %s again: %s", action.NodeName,
 				strings.Join(slices.Concat(found.Annotations, found.NodeLabels, found.Taints, found.Farewells), ", "))
 		}

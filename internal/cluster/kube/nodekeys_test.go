@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -93,4 +94,24 @@ func TestKeysWrittenAgain(t *testing.T) {
 	}
 	_, err := w.do(step.Action{ID: "c", Op: step.Node, NodeName: "a", Verb: step.VerbClean, Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})})
 	wantError(t, err, "something writes to Node a again: flannel/a")
+}
+
+// TestKeysOnSlowServer: each request takes longer than keys may return, and nobody writes them. They are gone, and nobody is blamed.
+func TestKeysOnSlowServer(t *testing.T) {
+	w := newWorld(t, []runtime.Object{networked()})
+	w.answer(map[string]any{"phase": "Done", "result": map[string]any{"node": "a", "found": map[string]any{}}})
+	w.typed.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.now = w.now.Add(2 * keysWait)
+		return false, nil, nil
+	})
+	answer, err := w.do(step.Action{ID: "c", Op: step.Node, NodeName: "a", Verb: step.VerbClean, Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})})
+	var inventory step.Inventory
+	if err == nil {
+		err = json.Unmarshal(answer, &inventory)
+	}
+	if err != nil || inventory.Found.Count() != 0 {
+		t.Errorf("found %+v: %v", inventory.Found, err)
+	}
 }
