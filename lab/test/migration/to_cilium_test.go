@@ -141,5 +141,5 @@ func ciliumFlags(ctx context.Context, rig *scenario.Rig) ([]string, error) {
 		return nil, err
 	}
 	return []string{"--to", "cilium", "--manifest", file, "--pod-cidr", lab.NewPodCIDR().String(),
-		"--agent-image", scenario.AgentImage, "--probe-interval", "20ms"}, nil
+		"--accept", "cni/never-run=this is the test of it", "--agent-image", scenario.AgentImage, "--probe-interval", "20ms"}, nil
 }
