@@ -19,22 +19,16 @@ const maxDepth = 1000
 
 // JSON is the canonical form of a value that can be marshaled, without a line break at the end.
 func JSON(value any) ([]byte, error) {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	tree, err := parse(data)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(tree)
+	var f former
+	return f.form(value)
 }
 
 // Hash is the SHA-256, in hex, of the canonical forms of values, each on a line of its own.
 func Hash(values ...any) (string, error) {
+	var f former
 	sum := sha256.New()
 	for _, value := range values {
-		data, err := JSON(value)
+		data, err := f.form(value)
 		if err != nil {
 			return "", err
 		}
@@ -103,68 +97,6 @@ func end(decoder *json.Decoder) error {
 		return errors.New("data after the end of the JSON document")
 	}
 	return nil
-}
-
-func parse(data []byte) (any, error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	tree, err := next(decoder, 0)
-	if err != nil {
-		return nil, err
-	}
-	return tree, end(decoder)
-}
-
-func next(decoder *json.Decoder, depth int) (any, error) {
-	if depth > maxDepth {
-		return nil, fmt.Errorf("JSON nested deeper than %d levels", maxDepth)
-	}
-	token, err := decoder.Token()
-	if err != nil {
-		return nil, err
-	}
-	switch token := token.(type) {
-	case json.Delim:
-		if token == '{' {
-			return object(decoder, depth)
-		}
-		return array(decoder, depth)
-	case json.Number:
-		return number(token), nil
-	}
-	return token, nil
-}
-
-func object(decoder *json.Decoder, depth int) (any, error) {
-	fields := map[string]any{}
-	for decoder.More() {
-		token, err := decoder.Token()
-		if err != nil {
-			return nil, err
-		}
-		key := token.(string) // the decoder accepts nothing else here
-		if _, known := fields[key]; known {
-			return nil, twice(key)
-		}
-		if fields[key], err = next(decoder, depth+1); err != nil {
-			return nil, err
-		}
-	}
-	_, err := decoder.Token()
-	return fields, err
-}
-
-func array(decoder *json.Decoder, depth int) (any, error) {
-	items := []any{}
-	for decoder.More() {
-		item, err := next(decoder, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, item)
-	}
-	_, err := decoder.Token()
-	return items, err
 }
 
 // number reads a number as Kubernetes does: as int64 if it is one, else as float64. So a document has the same form
