@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	faster "github.com/go-json-experiment/json"
+
 	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -56,8 +58,16 @@ func newExpander(c Cluster) *expander {
 	return &expander{cluster: c, all: every, procedures: map[string]*shape{}, left: maxExpanded, most: maxExpanded}
 }
 
-// strict reads JSON in which every field must be known.
-func strict(data []byte, into any) error {
+// fieldsKnown is an option by which every field must be known.
+var fieldsKnown = faster.RejectUnknownMembers(true)
+
+// strict reads JSON in which every field must be known. The first decoder takes a third of the time; what it refuses, the second
+// one reads or refuses.
+func strict[T any](data []byte, into *T) error {
+	if faster.Unmarshal(data, into, fieldsKnown) == nil {
+		return nil
+	}
+	*into = *new(T)
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(into)
