@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -297,15 +296,7 @@ func unpack(packed []byte, most int64) (collected kube.Collected, err error) {
 	if err != nil {
 		return collected, err
 	}
-	text, err := io.ReadAll(io.LimitReader(zip, most+1))
-	if err != nil {
-		return collected, err
-	}
-	if int64(len(text)) > most {
-		return collected, fmt.Errorf("it has more than %d bytes", most)
-	}
-	err = json.Unmarshal(text, &collected)
-	return collected, err
+	return decode(zip, most)
 }
 
 func digestOf(data []byte) string {

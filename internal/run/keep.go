@@ -14,7 +14,6 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster/document"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/safeio/infile"
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
@@ -170,10 +169,17 @@ func kept(dir string) (kube.Collected, error) {
 
 // read reads the evidence in a file; it is empty if there is no file.
 func read(name string) (kube.Collected, error) {
-	var before kube.Collected
-	err := infile.ReadJSON(name, document.MaxInput, &before)
+	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+		return kube.Collected{}, nil
 	}
-	return before, err
+	if err != nil {
+		return kube.Collected{}, err
+	}
+	defer file.Close()
+	collected, err := decode(file, document.MaxInput)
+	if err != nil {
+		err = &fs.PathError{Op: "read", Path: name, Err: err}
+	}
+	return collected, err
 }

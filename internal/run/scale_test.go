@@ -2,12 +2,15 @@ package run
 
 import (
 	"fmt"
+	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
 )
 
 // manyPaths is how many paths of a node are measured while two networks are joined.
@@ -39,6 +42,13 @@ func BenchmarkManyNodes(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {
 		evidence, dir := kube.NewEvidence(manyReports(nodes)), b.TempDir()
 		document := evidence.Document()
+		packed := sync.OnceValue(func() []byte {
+			text, err := pack(document)
+			if err != nil {
+				b.Error(err)
+			}
+			return text
+		})
 		for _, part := range []struct {
 			name string
 			do   func() error
@@ -47,7 +57,12 @@ func BenchmarkManyNodes(b *testing.B) {
 			{"seen", func() error { SeenIn(document); return nil }},
 			{"keep", func() error { return Keep(dir, document) }},
 			{"read", func() error { _, err := kept(dir); return err }},
+			{"read-whole", func() error { // by the standard library, to compare with
+				var all kube.Collected
+				return infile.ReadJSON(filepath.Join(dir, EvidenceFile), 1<<29, &all)
+			}},
 			{"pack", func() error { _, err := pack(document); return err }},
+			{"unpack", func() error { _, err := unpack(packed(), 1<<29); return err }},
 		} {
 			b.Run(fmt.Sprintf("%s/%d", part.name, nodes), func(b *testing.B) {
 				begun := processor(b)
