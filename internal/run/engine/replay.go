@@ -175,9 +175,9 @@ func (s *StepState) intend(r Record) error {
 	known := s.action(r.Action, r.Undo)
 	switch {
 	case known == nil && r.Undo:
-		s.Undo = append(s.Undo, ActionState{ID: r.Action, Seq: r.Seq, Before: r.Before})
+		s.add(ActionState{ID: r.Action, Seq: r.Seq, Before: r.Before}, true)
 	case known == nil:
-		s.Actions = append(s.Actions, ActionState{ID: r.Action, Seq: r.Seq, Inverse: r.Inverse, Before: r.Before})
+		s.add(ActionState{ID: r.Action, Seq: r.Seq, Inverse: r.Inverse, Before: r.Before}, false)
 	case known.Result == ResultFailed:
 		known.Result, known.Error = "", "" // tried again; the first observation stays
 	default:

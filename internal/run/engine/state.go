@@ -67,6 +67,8 @@ type StepState struct {
 	GateAsked bool
 	// Verdict is the gate's last answer.
 	Verdict *Verdict
+
+	places map[place]int // of all actions
 }
 
 // ActionState is what was journaled about one action.
@@ -147,15 +149,35 @@ func (a *ActionState) settled() bool {
 // open is true between an intent and its outcome.
 func (a *ActionState) open() bool { return a != nil && a.Result == "" }
 
+// action is what was journaled about an action, or nil. It does not look through the list: a step has as many actions as a large
+// cluster has nodes, or several times as many, and each is asked for with every record.
 func (s *StepState) action(id string, undo bool) *ActionState {
 	list := s.Actions
 	if undo {
 		list = s.Undo
 	}
-	for i := range list {
-		if list[i].ID == id {
-			return &list[i]
-		}
+	at, known := s.places[place{id, undo}]
+	if !known || at >= len(list) || list[at].ID != id { // a copy of the state was dropped together with what was added to it
+		return nil
 	}
-	return nil
+	return &list[at]
+}
+
+// add adds an action to a list.
+func (s *StepState) add(action ActionState, undo bool) {
+	list := &s.Actions
+	if undo {
+		list = &s.Undo
+	}
+	if s.places == nil {
+		s.places = map[place]int{}
+	}
+	s.places[place{action.ID, undo}] = len(*list)
+	*list = append(*list, action)
+}
+
+// place is what an index in a list of actions is known by.
+type place struct {
+	id   string
+	undo bool
 }
