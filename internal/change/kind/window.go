@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -38,12 +39,12 @@ func (p *Plan) Legs() []Leg {
 // Takes is how much of a window must be left when a step begins: its estimate, or that of all steps of a window if
 // it is the first of them.
 func (p *Plan) Takes(s *step.Step) time.Duration {
-	if p.Window > 0 {
-		for _, leg := range p.Legs() {
-			if p.Steps[leg.From].ID == s.ID {
-				return time.Duration(leg.Takes)
-			}
+	takes := s.Estimate
+	if p.Window > 0 && (s.Stop || s.ID == p.Steps[0].ID) {
+		first := slices.IndexFunc(p.Steps, func(one step.Step) bool { return one.ID == s.ID })
+		for i := first + 1; i < len(p.Steps) && !p.Steps[i].Stop; i++ {
+			takes += p.Steps[i].Estimate
 		}
 	}
-	return time.Duration(s.Estimate)
+	return time.Duration(takes)
 }

@@ -211,6 +211,46 @@ func BenchmarkFile(b *testing.B) {
 	}
 }
 
+// BenchmarkWindows: what a plan's stopping places cost, and the windows that end at them.
+func BenchmarkWindows(b *testing.B) {
+	for _, nodes := range []int{mostNodes / 10, mostNodes} {
+		r := scaled[slices.IndexFunc(scaled, func(s scale) bool { return s.name == "flannel-to-calico-adopt" })].on(b, nodes, 20)
+		whole := mustMake(b, r)
+		r.options.Window = whole.Estimate / 2
+		divided := mustMake(b, r)
+		for _, part := range []struct {
+			name string
+			do   func() error
+		}{
+			{"make", func() error { r.options.Window = 0; _, err := r.make(); return err }},
+			{"make-windows", func() error { r.options.Window = whole.Estimate / 2; _, err := r.make(); return err }},
+			{"verify", func() error { return plan.Verify(whole) }},
+			{"verify-windows", func() error { return plan.Verify(divided) }},
+			{"summary", func() error { plan.Summary(whole); return nil }},
+			{"runbook", func() error { plan.Runbook(whole); return nil }},
+			{"takes", func() error {
+				for i := range divided.Steps {
+					divided.Takes(&divided.Steps[i])
+				}
+				return nil
+			}},
+		} {
+			b.Run(fmt.Sprintf("%s/%d", part.name, nodes), func(b *testing.B) {
+				before, _ := used(b)
+				for b.Loop() {
+					if err := part.do(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				after, _ := used(b)
+				b.ReportMetric((after-before)*1000/float64(b.N), "cpu-ms/op")
+				b.ReportMetric(float64(len(divided.Legs())), "windows")
+				b.ReportMetric(float64(len(divided.Steps)), "steps")
+			})
+		}
+	}
+}
+
 // used is the time that this process had on all cores, and the most memory at any time. The clock on the wall depends on
 // who else is on the machine.
 func used(b *testing.B) (seconds, peakMiB float64) {
