@@ -13,7 +13,8 @@ import (
 )
 
 // decode reads evidence of at most so many bytes, path by path: its text is never in memory as a whole. It reads what encode
-// writes, and refuses duplicate names and invalid UTF-8, which encode does not write.
+// writes. What encode does not write is another matter: duplicate names, invalid UTF-8 and another number of quantiles are
+// refused, and a name in another case is an unknown one, which is left out.
 func decode(from io.Reader, most int64) (kube.Collected, error) {
 	within := &io.LimitedReader{R: from, N: most + 1}
 	in := jsontext.NewDecoder(within)
@@ -49,6 +50,10 @@ func decodeObject(in *jsontext.Decoder) (collected kube.Collected, err error) {
 			collected.Paths, err = decodeList[v1alpha1.Path](in)
 		case "results":
 			collected.Results, err = decodeList[v1alpha1.PathResult](in)
+		case "parts":
+			collected.Parts, err = decodeList[kube.PartRun](in)
+		case "baseline":
+			collected.Baseline, err = decodeList[v1alpha1.ProbeReport](in)
 		default:
 			rest, err = decodeMember(in, rest, name)
 		}

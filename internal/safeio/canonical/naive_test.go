@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -170,4 +171,38 @@ func BenchmarkHash(b *testing.B) {
 			}
 		}
 	})
+}
+
+// spaced marshals itself with spaces, and odd makes a key that must be escaped.
+type (
+	spaced struct{}
+	odd    string
+)
+
+func (spaced) MarshalJSON() ([]byte, error) { return []byte(` { "b" : 1 , "a" : [ 1 , 2 ] } `), nil }
+func (o odd) MarshalText() ([]byte, error)  { return []byte("<" + string(o) + "\xff\u2028>"), nil }
+
+// TestNaiveEdges: the same of values at the edges of what JSON and Go have, alone and within others, and at the greatest depth.
+func TestNaiveEdges(t *testing.T) {
+	nested := func(depth int, open, inner, end string) any {
+		return json.RawMessage(strings.Repeat(open, depth) + inner + strings.Repeat(end, depth))
+	}
+	values := []any{nil, map[string]any(nil), []string(nil), map[string]any{}, []any{}, struct{}{}, json.RawMessage(nil), json.RawMessage(" null "), spaced{},
+		map[odd]int{"a": 1, "b": 2}, map[int]int{-1: 2, 10: 1, 9: 0}, map[string]int{"\xff": 1, "\xfe": 2}, "\u2028\u2029", []byte("abc"),
+		1e21, -1e21, 1e20, 1e-7, math.Copysign(0, -1), float32(0.1), math.MaxFloat64, math.SmallestNonzeroFloat64, uint64(math.MaxUint64), int64(math.MinInt64),
+		json.Number("1E400"), json.Number("-0.0"), json.Number("9007199254740993.0"), json.Number("-9223372036854775808"), json.Number("-9223372036854775809")}
+	for depth := maxDepth - 1; depth <= maxDepth+1; depth++ {
+		for _, inner := range []string{"1", "{}", "[]"} {
+			values = append(values, nested(depth, "[", inner, "]"), nested(depth, `{"b":1,"a":`, inner, "}"))
+		}
+	}
+	for _, value := range values {
+		for _, whole := range []any{value, []any{value, value}, map[string]any{"z": value, "<": value, "a": value}} {
+			want, wantErr := naive(whole)
+			got, err := JSON(whole)
+			if !bytes.Equal(got, want) || (err == nil) != (wantErr == nil) {
+				t.Errorf("%.80v\nhas the form %.200s, %v\nand by its tree %.200s, %v", whole, got, err, want, wantErr)
+			}
+		}
+	}
 }
