@@ -99,6 +99,9 @@ func (h *hook) late(what string) error {
 		h.stop()
 		return h.hung()
 	}
+	if h.err != nil { // the timeout has ended it
+		return h.hung()
+	}
 	hint := "find out why no node joined, or raise --hook-timeout; remove a node that still joins yourself"
 	if h.verb == step.VerbRemove {
 		hint = "remove the machine, or, if it is gone, the Node object: kubectl delete node"
