@@ -130,6 +130,19 @@ func (c *connection) config(known []string) (*rest.Config, *kube.Servers, error)
 	return kube.Direct(config, append(known, c.first...), false)
 }
 
+// client reaches the API servers. Their addresses are to be learnt from the cluster; nil if flags give them, or if one is enough.
+func (c *connection) client(known []string) (*kube.Client, *kube.Servers, error) {
+	config, learnt, err := c.config(known)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(c.servers) > 0 {
+		learnt = nil
+	}
+	client, err := kube.New(config, version.Read().Version)
+	return client, learnt, err
+}
+
 func parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return err // the flags are printed
@@ -184,11 +197,7 @@ func run(ctx context.Context, args []string) error {
 	if err := os.MkdirAll(*dir, 0o700); err != nil {
 		return err
 	}
-	config, servers, err := reach.config(known(*dir))
-	if err != nil {
-		return err
-	}
-	client, err := kube.New(config, version.Read().Version)
+	client, servers, err := reach.client(known(*dir))
 	if err != nil {
 		return err
 	}
@@ -199,7 +208,7 @@ func run(ctx context.Context, args []string) error {
 	defer stopServing()
 	target, stopReading := notifies(ctx, *notified, *secretFile)
 	defer stopReading()
-	if servers != nil && len(reach.servers) == 0 {
+	if servers != nil {
 		defer learn(ctx, client.Typed, servers, *dir)()
 	}
 	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx))) // a run that is under way outlives the signal
@@ -374,11 +383,7 @@ func uninstallCheck(ctx context.Context, args []string) error {
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	config, _, err := reach.config(nil)
-	if err != nil {
-		return err
-	}
-	client, err := kube.New(config, version.Read().Version)
+	client, _, err := reach.client(nil)
 	if err != nil {
 		return err
 	}

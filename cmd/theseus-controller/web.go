@@ -40,15 +40,11 @@ func page(ctx context.Context, args []string) error {
 	if len(listen) == 0 {
 		return usage{errors.New("--listen is missing")}
 	}
-	config, servers, err := reach.config(known(*dir))
+	client, servers, err := reach.client(known(*dir))
 	if err != nil {
 		return err
 	}
-	client, err := kube.New(config, version.Read().Version)
-	if err != nil {
-		return err
-	}
-	if servers != nil && len(reach.servers) == 0 {
+	if servers != nil {
 		defer learn(ctx, client.Typed, servers, *dir)()
 	}
 	gate, err := web.NewCluster(client.Config, version.Read().Version, &web.Feeds{Start: starter(client, *dir)})

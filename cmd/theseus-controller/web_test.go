@@ -437,8 +437,8 @@ func (c *cluster) revoked(t *testing.T, url, token string) {
 	}
 }
 
-// asked: the name of who asked holds for one change of the spec alone, and no user can give another's, by hand either. Nobody is kept from
-// asking by a name that is there.
+// asked: the name of who asked holds for one change of the spec alone, and no user can give another's, by hand either. A name
+// that is set already keeps no one from asking.
 func (c *cluster) asked(t *testing.T) {
 	t.Helper()
 	held := func() *v1alpha1.Migration {

@@ -55,7 +55,7 @@ func markRule(mark step.Mark) string {
 type markTable struct{ script, listed string }
 
 // mark puts the table as a joint phase wants it, and takes it away where none does; it says what it did. A table of a former process is
-// written once more, as it may be of an order before this one; so is one whose rules somebody has changed.
+// written once more, as it may be of an order before this one; so is one whose rules have been changed.
 func (n *Node) mark(ctx context.Context, marks []step.Mark) ([]string, error) {
 	if len(marks) == 0 {
 		return n.unmark(ctx)

@@ -21,7 +21,7 @@ func someMarks() []step.Mark {
 }
 
 // TestMarks: while networks are joined, packets that the node sends get the mark before the filter rules see them, and the others keep
-// theirs; a table that somebody deletes comes back, and in the end there is none.
+// theirs; a deleted table comes back, and in the end there is none.
 func TestMarks(t *testing.T) {
 	if !alone(t) {
 		return

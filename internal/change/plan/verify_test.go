@@ -18,6 +18,25 @@ func mutant(p *plan.Plan, steps []step.Step) *plan.Plan {
 	return &changed
 }
 
+// mustNeedOrder demands that no step can be left out, or stand in another place, unless two steps may change places.
+func mustNeedOrder(t *testing.T, p *plan.Plan, mayChange func(one, other string) bool) {
+	t.Helper()
+	for from := range p.Steps {
+		rest := slices.Delete(slices.Clone(p.Steps), from, from+1)
+		if plan.Verify(mutant(p, rest)) == nil {
+			t.Errorf("a plan without %s passes", p.Steps[from].ID)
+		}
+		for to := range p.Steps {
+			if from == to || mayChange != nil && mayChange(p.Steps[from].ID, p.Steps[to].ID) {
+				continue
+			}
+			if plan.Verify(mutant(p, slices.Insert(slices.Clone(rest), to, p.Steps[from]))) == nil {
+				t.Errorf("a plan with %s as step %d (not %d) passes", p.Steps[from].ID, to+1, from+1)
+			}
+		}
+	}
+}
+
 func TestVerifyHoldsForThePlan(t *testing.T) {
 	if err := plan.Verify(mustMake(t, flannelToCalico(t))); err != nil {
 		t.Error(err)

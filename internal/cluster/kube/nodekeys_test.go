@@ -96,7 +96,8 @@ func TestKeysWrittenAgain(t *testing.T) {
 	wantError(t, err, "something writes to Node a again: flannel/a")
 }
 
-// TestKeysOnSlowServer: each request takes longer than keys may return, and nobody writes them. They are gone, and nobody is blamed.
+// TestKeysOnSlowServer: each request takes longer than keys may return, and no one writes them. They are gone, and no writer is
+// reported.
 func TestKeysOnSlowServer(t *testing.T) {
 	w := newWorld(t, []runtime.Object{networked()})
 	w.answer(map[string]any{"phase": "Done", "result": map[string]any{"node": "a", "found": map[string]any{}}})

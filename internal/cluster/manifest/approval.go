@@ -35,20 +35,10 @@ func Approval(migration, planHash, user string) *unstructured.Unstructured {
 // approve on that Migration. So an Approval proves who approved, without a signature. It returns a
 // ValidatingAdmissionPolicy and its binding (Kubernetes v1.30), both called ApprovalPolicyName.
 func ApprovalPolicy() []unstructured.Unstructured {
-	fail, equivalent, forbidden := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden
-	scope := admissionv1.NamespacedScope
+	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden
 	return policy(ApprovalPolicyName, admissionv1.ValidatingAdmissionPolicySpec{
-		FailurePolicy: &fail,
-		MatchConstraints: &admissionv1.MatchResources{
-			MatchPolicy:       &equivalent,
-			NamespaceSelector: &metav1.LabelSelector{},
-			ObjectSelector:    &metav1.LabelSelector{},
-			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-				Rule: admissionv1.Rule{APIGroups: []string{v1alpha1.Group}, APIVersions: []string{v1alpha1.Version},
-					Resources: []string{Plural("Approval")}, Scope: &scope},
-			}}},
-		},
+		FailurePolicy:    &fail,
+		MatchConstraints: written("Approval"),
 		Validations: []admissionv1.Validation{{
 			Expression: "request.operation == 'CREATE' || object.spec == oldObject.spec",
 			Reason:     &forbidden,

@@ -21,22 +21,13 @@ func Asked(generation int64, user string) string {
 // AskedPolicy lets a user who sets v1alpha1.AnnotationAsked name no one else, and no spec but the one that the same request leaves. It
 // asks nothing of requests that do not touch the annotation: whatever of the spec they change, an earlier name is not about it.
 func AskedPolicy() []unstructured.Unstructured {
-	fail, equivalent, forbidden, scope := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden, admissionv1.NamespacedScope
+	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden
 	asked := func(of string) string {
 		return "has(" + of + ".metadata.annotations) && '" + v1alpha1.AnnotationAsked + "' in " + of + ".metadata.annotations ? " + of + ".metadata.annotations['" + v1alpha1.AnnotationAsked + "'] : ''"
 	}
 	return policy(AskedPolicyName, admissionv1.ValidatingAdmissionPolicySpec{
-		FailurePolicy: &fail,
-		MatchConstraints: &admissionv1.MatchResources{
-			MatchPolicy:       &equivalent,
-			NamespaceSelector: &metav1.LabelSelector{},
-			ObjectSelector:    &metav1.LabelSelector{},
-			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-				Rule: admissionv1.Rule{APIGroups: []string{v1alpha1.Group}, APIVersions: []string{v1alpha1.Version},
-					Resources: []string{Plural("Migration")}, Scope: &scope},
-			}}},
-		},
+		FailurePolicy:    &fail,
+		MatchConstraints: written("Migration"),
 		Variables: []admissionv1.Variable{
 			{Name: "asked", Expression: asked("object")},
 			{Name: "before", Expression: "oldObject == null ? '' : (" + asked("oldObject") + ")"},

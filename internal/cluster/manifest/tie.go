@@ -40,6 +40,21 @@ func tie() []unstructured.Unstructured {
 	})
 }
 
+// written matches the objects of a kind of Theseus' own that a request creates or updates.
+func written(kind string) *admissionv1.MatchResources {
+	equivalent, scope := admissionv1.Equivalent, admissionv1.NamespacedScope
+	return &admissionv1.MatchResources{
+		MatchPolicy:       &equivalent,
+		NamespaceSelector: &metav1.LabelSelector{},
+		ObjectSelector:    &metav1.LabelSelector{},
+		ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+			Rule: admissionv1.Rule{APIGroups: []string{v1alpha1.Group}, APIVersions: []string{v1alpha1.Version},
+				Resources: []string{Plural(kind)}, Scope: &scope},
+		}}},
+	}
+}
+
 // policy returns a ValidatingAdmissionPolicy and the binding that enforces it everywhere, both with this name.
 func policy(name string, spec admissionv1.ValidatingAdmissionPolicySpec) []unstructured.Unstructured {
 	about := meta(name)

@@ -180,7 +180,7 @@ func says(endpoint *unstructured.Unstructured) (labels []string, identity int64,
 }
 
 // TestAPIServer: pods of the other network are introduced, those of the start before the writer is ready, and later ones while it
-// runs; it follows labels of pods and namespaces, ended pods, and names that come again; and it makes again what somebody deletes.
+// runs; it follows labels of pods and namespaces, ended pods, and names that are used again; and it makes again what is deleted.
 // Two writers at once, as after a node that was lost, agree. It has no other rights than those of its role.
 func TestAPIServer(t *testing.T) {
 	w := newWorld(t)
@@ -218,7 +218,7 @@ func TestAPIServer(t *testing.T) {
 	w.pod("later", "10.244.1.7", "")
 	w.until("a later pod is introduced", func() bool { return w.endpoint("later") != nil })
 	w.must(w.admin.Resource(endpoints).Namespace("shop").Delete(t.Context(), "later", metav1.DeleteOptions{}))
-	w.until("what somebody deleted is there again", func() bool { return w.endpoint("later") != nil })
+	w.until("what was deleted is there again", func() bool { return w.endpoint("later") != nil })
 	_, err := w.admin.Resource(podResource).Namespace("shop").Patch(t.Context(), "later", types.MergePatchType, []byte(`{"metadata": {"labels": {"app": "db"}}}`), metav1.PatchOptions{})
 	w.must(err)
 	w.until("a pod's labels are followed", func() bool {

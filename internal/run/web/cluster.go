@@ -50,7 +50,7 @@ type Cluster struct {
 
 const (
 	// maxReviews bounds how many reviews are under way at once for people that the API server knows, and maxStrangers for all others:
-	// anyone may send tokens, and keeps nobody waiting who has signed in.
+	// anyone may send tokens, but delays no one who has signed in.
 	maxReviews   = 16
 	maxStrangers = 4
 	// maxKnown bounds how many tokens are known.
@@ -300,14 +300,14 @@ type shown struct {
 	feed    *Feed
 	err     error
 	viewers int
-	idle    time.Time // since when nobody looks; zero while someone does
+	idle    time.Time // since when it has no viewers; zero while it has some
 	stop    func()
 }
 
-// errFull is the error for a migration that cannot be shown beside those that people look at.
+// errFull is the error for a migration that cannot be shown in addition to those that people look at.
 var errFull = &Refused{Code: http.StatusServiceUnavailable, Text: fmt.Sprintf("People look at %d other migrations, and the page has memory for no more.", maxFeeds)}
 
-// Open is the feed of a migration, for a viewer until it calls gone. Of feeds that nobody looks at, the one that has been idle longest
+// Open is the feed of a migration, for a viewer until it calls gone. Of feeds without viewers, the one that has been idle longest
 // makes room.
 func (f *Feeds) Open(ctx context.Context, migration string) (feed *Feed, gone func(), err error) {
 	one, err := f.enter(migration)

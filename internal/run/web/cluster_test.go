@@ -137,7 +137,7 @@ func TestActs(t *testing.T) {
 	}
 	for range 3 {
 		if code, body := ask("/question?migration=d&action=pause", "ada"); code != http.StatusOK {
-			t.Errorf("beside strangers: %d %s", code, body)
+			t.Errorf("while strangers ask: %d %s", code, body)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestFeeds(t *testing.T) {
 	open("d")()
 }
 
-// TestFeedsMakeRoom: a feed that nobody looks at makes room, the one that has been idle longest first. A migration that is slow to read
+// TestFeedsMakeRoom: a feed without viewers makes room, the one that has been idle longest first. A migration that is slow to read
 // delays only those who look at it, and one that cannot be read, or has nothing more to read, is not kept.
 func TestFeedsMakeRoom(t *testing.T) {
 	p := webtest.New(t, 3).Plan

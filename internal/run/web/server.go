@@ -326,7 +326,7 @@ func (s *Server) stream(v *View, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch asks again and again whether a viewer may still look, and ends the stream if not: the page asks anew, and is told why. While the
+// watch asks again and again whether a viewer may still look, and ends the stream if not: the page asks again, and is told why. While the
 // cluster cannot be read, no check succeeds either: the page says so, and shows nothing new.
 func (s *Server) watch(ctx context.Context, v *View, end func()) {
 	defer end()
