@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -112,6 +114,42 @@ func TestTail(t *testing.T) {
 	}
 	if head, err := engine.Chained(got); err != nil || head != tail.State().Head {
 		t.Errorf("head %q, not %q, %v", tail.State().Head, head, err)
+	}
+}
+
+// TestTailBetweenReads: the writer fills a page and begins others between any two reads of the reader, which gets each record once.
+func TestTailBetweenReads(t *testing.T) {
+	for between := range 4 {
+		s, c := newCluster(t)
+		tail, records := NewTail(s, "flannel-to-calico-1"), sample(4*perPage)
+		add(t, c, records[:perPage-1]...)
+		got, err := tail.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := between
+		s.got = func(kind schema.GroupVersionResource) {
+			if kind != pageResource {
+				return
+			}
+			if left--; left < 0 {
+				s.got = nil
+				add(t, c, records[perPage-1:]...)
+			}
+		}
+		for range 3 {
+			fresh, err := tail.Next(t.Context())
+			if err != nil {
+				t.Fatalf("with the writer after read %d: %v", between+1, err)
+			}
+			got = append(got, fresh...)
+		}
+		if diff := cmp.Diff(plain(t, records[:len(got)]), plain(t, got)); diff != "" {
+			t.Errorf("with the writer after read %d (-want +got):\n%s", between+1, diff)
+		}
+		if s.got == nil && len(got) != len(records) {
+			t.Errorf("with the writer after read %d: %d of %d records", between+1, len(got), len(records))
+		}
 	}
 }
 

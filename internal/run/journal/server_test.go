@@ -23,8 +23,9 @@ type server struct {
 	version int
 	fail    error // of one write, once skip others went through
 	skip    int
-	lost    bool // the failing write has its effect
-	prune   bool // a definition of an older version is in force
+	lost    bool                                   // the failing write has its effect
+	prune   bool                                   // a definition of an older version is in force
+	got     func(kind schema.GroupVersionResource) // is called after an object was read; nil for nothing
 }
 
 func newServer() *server {
@@ -94,6 +95,15 @@ func (n namespaced) Create(ctx context.Context, o *unstructured.Unstructured, op
 		}
 		return n.ResourceInterface.Create(ctx, o, options, sub...)
 	})
+}
+
+// Get implements dynamic.ResourceInterface.
+func (n namespaced) Get(ctx context.Context, name string, options metav1.GetOptions, sub ...string) (*unstructured.Unstructured, error) {
+	o, err := n.ResourceInterface.Get(ctx, name, options, sub...)
+	if n.server.got != nil {
+		n.server.got(n.name)
+	}
+	return o, err
 }
 
 // Update implements dynamic.ResourceInterface.

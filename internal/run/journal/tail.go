@@ -36,26 +36,37 @@ func (t *Tail) Next(ctx context.Context) ([]engine.Record, error) {
 		return t.first(ctx)
 	}
 	var all []engine.Record
-	for number := t.page; ; number++ {
-		page, err := t.read(ctx, number)
-		if apierrors.IsNotFound(err) && number > t.page {
-			return all, nil
+	for {
+		// The next page is read before its predecessor. Once it exists, nothing is added to the one before, so that one is read whole.
+		_, missing := t.read(ctx, t.page+1)
+		if missing != nil && !apierrors.IsNotFound(missing) {
+			return later(all, missing)
 		}
+		page, err := t.read(ctx, t.page)
 		if apierrors.IsNotFound(err) {
-			return nil, engine.NeedsPerson(lostPage, "page %d of the journal of %s is missing", number, t.name)
-		}
-		if err != nil && len(all) > 0 {
-			return all, nil // the next call meets the error again
+			return nil, engine.NeedsPerson(lostPage, "page %d of the journal of %s is missing", t.page, t.name)
 		}
 		if err != nil {
-			return nil, err
+			return later(all, err)
 		}
 		records, err := t.take(page)
 		if err != nil {
 			return nil, err
 		}
-		all, t.page = append(all, records...), number
+		all = append(all, records...)
+		if missing != nil {
+			return all, nil
+		}
+		t.page++
 	}
+}
+
+// later leaves an error to the next call, which meets it again, if this one has records to return.
+func later(all []engine.Record, err error) ([]engine.Record, error) {
+	if len(all) > 0 {
+		return all, nil
+	}
+	return nil, err
 }
 
 // first reads the whole journal.
