@@ -3,8 +3,8 @@
 //
 // Belongs here: small packages that know nothing of clusters, and guard a boundary of the program: bounded
 // (YAML and JSON within limits), infile and outfile (files of the user's), printable (no control
-// characters), shell (quoted words of a command line), signed (SSH signatures), canonical (one form of
-// JSON, and its hash), fault (where in an input an error is).
+// characters), shell (quotes and splits the words of a command line), signed (SSH signatures), canonical (one
+// form of JSON, and its hash), fault (where in an input an error is).
 //
 // Does not belong here: what a file means. Snapshots and manifests are read in cluster, flag sets in flags,
 // plans in change.

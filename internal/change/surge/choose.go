@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/selector/nodes"
 	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -70,7 +71,7 @@ func hooksOf(change v1alpha1.ChangeSpec) (*kind.Surge, error) {
 			return nil, kind.Refuse(fmt.Sprintf("say %s with a command that %s one node, such as one of kops, of Cluster API or of your cloud", hook.flag, hook.does),
 				"the strategy %s replaces nodes, and no command that %s one is given", Name, hook.does)
 		}
-		words, err := Words(hook.text)
+		words, err := shell.Split(hook.text)
 		if err != nil {
 			return nil, kind.Refuse("Theseus splits it at blanks, quotes and backslashes, without a shell; for a shell, use sh -c '...'", "%s %q: %v", hook.flag, hook.text, err)
 		}

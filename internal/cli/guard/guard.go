@@ -15,7 +15,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
-	"github.com/theseus-cni/theseus/internal/change/surge"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/changeflags"
@@ -32,6 +31,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -136,7 +136,7 @@ func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.Cha
 	case o.onLoss == "kill":
 		guarded.Kill = true
 	default:
-		if guarded.OnLoss, err = surge.Words(o.onLoss); err != nil {
+		if guarded.OnLoss, err = shell.Split(o.onLoss); err != nil {
 			return spec, guarded, exit.Fail(exit.Usage, "write it as --on-loss 'helm rollback cilium -n kube-system'", "--on-loss: %w", err)
 		}
 	}

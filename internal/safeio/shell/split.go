@@ -1,13 +1,13 @@
-package surge
+package shell
 
 import (
 	"errors"
 	"strings"
 )
 
-// Words splits a command as a POSIX shell does it, by blanks, with 'quotes', "quotes" and backslashes, and does nothing
+// Split divides a command as a POSIX shell does it, by blanks, with 'quotes', "quotes" and backslashes, and does nothing
 // else that a shell does: $, *, ~, | and > stand for themselves.
-func Words(command string) ([]string, error) {
+func Split(command string) ([]string, error) {
 	s := splitter{rest: command}
 	for s.rest != "" {
 		if err := s.next(); err != nil {

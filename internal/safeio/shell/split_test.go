@@ -1,14 +1,14 @@
-package surge_test
+package shell_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
 )
 
-func TestWords(t *testing.T) {
+func TestSplit(t *testing.T) {
 	for _, test := range []struct {
 		command string
 		want    []string
@@ -28,19 +28,19 @@ func TestWords(t *testing.T) {
 		{"a\x00b", nil, "byte 0"},
 		{"'a\x00b'", nil, "byte 0"},
 	} {
-		got, err := surge.Words(test.command)
+		got, err := shell.Split(test.command)
 		if !slices.Equal(got, test.want) || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%q: %q, %v", test.command, got, err)
 		}
 	}
 }
 
-// FuzzWords: what is split and quoted again is split into the same.
-func FuzzWords(f *testing.F) {
+// FuzzSplit: what is split and quoted again is split into the same.
+func FuzzSplit(f *testing.F) {
 	f.Add(`sh -c "a \"b\"" 'c d' e\ f`)
 	f.Add("a '")
 	f.Fuzz(func(t *testing.T, command string) {
-		words, err := surge.Words(command)
+		words, err := shell.Split(command)
 		if err != nil {
 			return
 		}
@@ -48,7 +48,7 @@ func FuzzWords(f *testing.F) {
 		for _, word := range words {
 			quoted = append(quoted, "'"+strings.ReplaceAll(word, "'", `'\''`)+"'")
 		}
-		again, err := surge.Words(strings.Join(quoted, " "))
+		again, err := shell.Split(strings.Join(quoted, " "))
 		if err != nil || !slices.Equal(again, words) {
 			t.Errorf("%q is %q, and quoted again %q (%v)", command, words, again, err)
 		}
