@@ -61,6 +61,10 @@ type ChangeSpec struct {
 	Outside []string `json:"outside,omitempty"`
 	// OutsideRate is the number of probes per second from each source to each responder in Outside; 0 means 2.
 	OutsideRate int `json:"outsideRate,omitempty"`
+	// SLO are signals of the user that every gate asks, too. They are, as text, a query of a Prometheus with a comparison
+	// ("http://prometheus:9090 sum(rate(errors[1m])) < 0.01"), an address that must answer with an HTTP status of 200 to
+	// 299, or "command: PROGRAM ARG...", which the controller does not run.
+	SLO []string `json:"slo,omitempty"`
 	// AgentImage is the image of theseus-agent.
 	AgentImage string `json:"agentImage,omitempty"`
 	// KubernetesTo is the version to which Kubernetes will be upgraded, such as "v1.24.0". KubernetesTo, RemoveLabels,
@@ -94,6 +98,12 @@ type ChangeSpec struct {
 	// Accepted are findings that the user accepts until a given day.
 	Accepted []AcceptedFinding `json:"accepted,omitempty"`
 }
+
+// MaxSLO is how many signals a change may have, and MaxSLOLength how many bytes each.
+const (
+	MaxSLO       = 20
+	MaxSLOLength = 2048
+)
 
 // ManifestSource is where the target's manifests are. One of ConfigMap and Inline is set.
 type ManifestSource struct {

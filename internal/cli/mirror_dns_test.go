@@ -192,12 +192,12 @@ func TestMirrorDNSPlan(t *testing.T) {
 	}
 	plan(0, []string{"note: api.shop.example.org moves as a whole", "move 1 name to the mirror", "move 1 name 1 % to the mirror", "10 % to the mirror", "50 % to the mirror", "100 % to the mirror"}, "--weights", "1,10,50,100")
 	plan(2, []string{"weights must grow"}, "--weights", "10,1,100")
-	with := []string{"--error-rate", "errors", "--prometheus"}
-	plan(0, []string{"error rate holds"}, append(with, prometheus.URL, "--max-error-rate", "0.05")...)
-	plan(3, []string{"the error rate is 0.02 before any name moves, but at most 0 is allowed", "--max-error-rate"}, append(with, prometheus.URL)...)
+	with := []string{"--slo", "errors <= 0.05", "--prometheus"}
+	plan(0, []string{"errors must be <= 0.05, asked at " + prometheus.URL, "answer; and every signal holds"}, append(with, prometheus.URL)...)
+	plan(3, []string{"before any name moves, errors is 0.02, and must be < 0.02", "hint: fix the services"}, "--slo", prometheus.URL+" errors < 0.02")
 	rate = `{"status":"success","data":{"resultType":"vector","result":[]}}`
-	plan(1, []string{"no error rate: the query yields no data", "hint: try the query there"}, append(with, prometheus.URL)...)
-	plan(2, []string{"is not an address"}, append(with, "prometheus:9090")...)
+	plan(1, []string{"no answer to errors: the query yields no data", "hint: ask the signal from this machine"}, append(with, prometheus.URL)...)
+	plan(2, []string{"--prometheus prometheus:9090 is not an address"}, append(with, "prometheus:9090")...)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("HOME", dir)

@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/metrics"
@@ -234,6 +235,9 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	if origin := r.Plan.Origin(); r.Follow != nil && origin != nil {
 		defer r.Follow(ctx, origin)()
 	}
+	if deps.Gate, err = Asking(deps.Gate, r.Plan); err != nil {
+		return engine.Outcome{}, err
+	}
 	if r.Command != nil {
 		deps.Actor = r.Command(deps.Actor, gate)
 	}
@@ -303,10 +307,17 @@ func (r *Run) withPool(actor *kube.Actor) engine.Actor {
 		Migration: r.Plan.Name, Note: actor.Note}
 }
 
-// HooksRun demands that the hooks of a plan can run on this machine.
+// HooksRun demands that the user's commands of a plan can run on this machine: its hooks, and its signals.
 func HooksRun(p *plan.Plan) error {
 	if err := nodepool.Runnable(p.Hooks()...); err != nil {
 		return engine.WithHint(err, "install it here, or continue on a machine that has it; --add-hook and --remove-hook of theseus plan name it")
+	}
+	signals, err := signal.ParseAll(p.Change.SLO)
+	if err != nil {
+		return err
+	}
+	if err := nodepool.Runnable(signal.Commands(signals)...); err != nil {
+		return engine.WithHint(err, "install it here, or continue on a machine that has it; --slo of theseus plan or theseus guard names it")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/compact"
 	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -169,7 +170,7 @@ func (d *describer) body(s *step.Step) {
 		fmt.Fprintf(d, "   After: %s\n", condition)
 	}
 	if s.Gate != nil {
-		fmt.Fprintf(d, "   Gate: %s; %s\n", s.Gate.Title, demand(s.Gate))
+		fmt.Fprintf(d, "   Gate: %s; %s%s\n", s.Gate.Title, demand(s.Gate), signal.AtGate(d.plan.Change.SLO))
 	}
 	d.undo(s)
 }

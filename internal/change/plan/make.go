@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
 	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
@@ -20,6 +21,9 @@ import (
 // Make plans a change, or returns a *Refusal. Findings are kept in the plan for the reader; whether they
 // stop the change is decided before a plan is asked for.
 func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
+	if _, err := signal.ParseAll(change.SLO); err != nil {
+		return nil, kind.Refuse("write it as "+signal.Form, "a signal of slo cannot be used: %v", err)
+	}
 	request := &kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers, Findings: findings, Options: options}
 	draft, err := asked(request).Make(request)
 	if err != nil {

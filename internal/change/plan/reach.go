@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -12,6 +13,13 @@ func ReachOf(p *Plan) Reach {
 	r := Reach{}
 	if k := of(p); k.Reach != nil {
 		k.Reach(p, &r)
+	}
+	signals, _ := signal.ParseAll(p.Change.SLO) // Verify refuses a plan without valid ones
+	for _, one := range signals {
+		r.Command(one.Command)
+		if one.Address != "" {
+			kind.Once(&r.Uses, one.Address+" (the gates ask it, without credentials)")
+		}
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]

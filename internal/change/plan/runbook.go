@@ -9,6 +9,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -17,6 +18,7 @@ import (
 func Runbook(p *Plan) string {
 	b := &strings.Builder{}
 	summary(b, p)
+	b.WriteString(signal.Demands(p.Change.SLO))
 	words(b, p, of(p).Words.Scope)
 	if p.OnNodes() {
 		nodeWaves(b, p)
@@ -31,6 +33,7 @@ func Runbook(p *Plan) string {
 func Summary(p *Plan) string {
 	b := &strings.Builder{}
 	summary(b, p)
+	b.WriteString(signal.Demands(p.Change.SLO))
 	return b.String()
 }
 

@@ -1,13 +1,19 @@
 package plan
 
 import (
+	"fmt"
+
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 )
 
 // Verify proves a plan on every prefix: by the rules for all plans, by those of every kind of change that it concerns, and so the plan
 // within it, where one is. The error names the step.
 func Verify(p *Plan) error {
+	if _, err := signal.ParseAll(p.Change.SLO); err != nil {
+		return fmt.Errorf("signal %w", err)
+	}
 	rules, err := rulesOf(p)
 	if err != nil {
 		return err

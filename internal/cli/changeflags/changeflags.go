@@ -17,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/surge"
 	"github.com/theseus-cni/theseus/internal/cli/agentimage"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/slo"
 	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/proof/path"
@@ -35,6 +36,7 @@ type Flags struct {
 	hook   time.Duration
 	waves  []string
 	agent  agentimage.Flags
+	slo    slo.Flags
 	accept []string
 	// accepted is a file of accepted findings.
 	accepted string
@@ -75,6 +77,14 @@ func (c *Flags) RegisterMeasuring(command *cobra.Command) {
 		"or dns:NAME (looked up through the cluster's DNS); repeatable; empty: the addresses of other nodes and of the API server")
 	flags.IntVar(&c.Spec.OutsideRate, "outside-rate", 0, "probes per second from each node and each probe pod to each server outside (default "+strconv.Itoa(path.DefaultOutsideRate)+")")
 	c.agent.Register(flags)
+}
+
+// ByGates says when the gates of a plan ask signals (RegisterSignals).
+const ByGates = "by every gate, where the plan runs"
+
+// RegisterSignals adds the flags for the user's own signals.
+func (c *Flags) RegisterSignals(command *cobra.Command, when string) {
+	c.slo.Register(command.Flags(), when)
 }
 
 // RegisterSurge adds the flags of the strategy surge.
@@ -159,6 +169,10 @@ func (c *Flags) Resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
 		if _, err := netip.ParsePrefix(cidr); err != nil || name == "" {
 			return spec, exit.Fail(exit.Usage, "write it as mirror=10.50.0.0/16", "--peered %s is not NAME=RANGE", text)
 		}
+	}
+	var err error
+	if spec.SLO, err = c.slo.Resolve(spec.SLO); err != nil {
+		return spec, err
 	}
 	accepted, err := Reasons("accept", c.accept)
 	if err != nil {

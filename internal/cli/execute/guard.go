@@ -18,6 +18,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cli/view"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
+	"github.com/theseus-cni/theseus/internal/proof/signal/ask"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded"
@@ -46,12 +48,16 @@ func (t told) Record(r engine.Record) {
 // guarding lets a run carry out here what its plan guards: the actor that runs the command takes the signals that are for it. A
 // terminal is no input for the command: it shows the run. stopped says whether the user has stopped the run: it may end as interrupted
 // for other reasons too, such as a lost lock.
-func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool) {
+func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool, err error) {
+	signals, err := signal.ParseAll(r.Plan.Change.SLO)
+	if err != nil {
+		return nil, err
+	}
 	var in io.Reader
 	if _, terminal := a.Terminal(); !terminal {
 		in = a.In
 	}
-	actor := &guarded.Actor{Guard: *r.Plan.Guarded, MaxLost: r.Plan.Change.MaxLost, Clock: run.Clock{}, Result: guardplan.StepWatch,
+	actor := &guarded.Actor{Guard: *r.Plan.Guarded, MaxLost: r.Plan.Change.MaxLost, Clock: run.Clock{}, Result: guardplan.StepWatch, Signals: signals, Questions: ask.Asker{}.All,
 		Start: guarded.Here(in, shown.Output), Say: shown.Say}
 	r.View = told{shown, actor.Learn}
 	r.Command = func(own engine.Actor, gate *kube.Gate) engine.Actor {
@@ -70,7 +76,7 @@ func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool) {
 		default:
 			return false
 		}
-	}
+	}, nil
 }
 
 // stands reports whether a guard that was interrupted is left as it is: others change the cluster, the baseline is taken, and there is
@@ -89,7 +95,11 @@ func guard(ctx context.Context, a *app.App, r *run.Run) error {
 	}
 	view := view.New(a, r.Plan)
 	r.Dir = dir
-	stop, client := guarding(a, r, view), r.Client
+	stop, err := guarding(a, r, view)
+	if err != nil {
+		return err
+	}
+	client := r.Client
 	outcome, err := r.Execute(ctx)
 	interrupted := err == nil && outcome.End == engine.EndInterrupted && stop()
 	if interrupted && r.Desire == v1alpha1.DesireRun && stands(r.Plan, outcome.State) {
@@ -156,12 +166,16 @@ func unknown(outcome engine.Outcome, unread error) error {
 // seen says where the measurements are.
 const seen = "theseus report -o report.html shows every path, with times"
 
-// proven is the error of a proven loss; nil if none is proven. wrong says what went wrong with the run itself, if anything did, and
+// proven is the error of a proven loss, or of a signal that failed; nil if there is none. wrong says what went wrong with the run itself, if anything did, and
 // hint what to do about it.
 func proven(r result.Result, wrong, hint string) error {
 	proof, why := r.Judge()
-	if proof != result.Lost {
+	if proof != result.Lost && proof != result.Broken {
 		return nil
+	}
+	what := "a loss is proven"
+	if proof == result.Broken {
+		what = "a signal failed since the baseline"
 	}
 	if r.Ran != nil && r.Ran.Failed() != "" {
 		why += "; and the command failed: " + r.Ran.Failed()
@@ -171,7 +185,7 @@ func proven(r result.Result, wrong, hint string) error {
 		why += "; and what Theseus installed may still be there: " + wrong
 		advice = strings.TrimPrefix(hint+"; ", "; ") + advice
 	}
-	return exit.Fail(exit.Lost, advice, "a loss is proven: %s", why)
+	return exit.Fail(exit.Lost, advice, "%s: %s", what, why)
 }
 
 // verdict prints the result of a guard, and is its error: a proven loss counts more than all else, then that the run did not end,
@@ -235,6 +249,9 @@ func worst(v *engine.Verdict) string {
 
 // notBegun says what to do when the command was not run.
 func notBegun(g *kind.Guard, r result.Result) string {
+	if r.Before != nil && !r.Before.Pass && len(signal.Not(r.Before.Signals)) > 0 {
+		return "a signal that does not hold before the change proves nothing: repair that first, or change the comparison of --slo"
+	}
 	if r.Before != nil && !r.Before.Pass && r.Before.Lost > 0 && !g.LossyBefore {
 		return "the network loses probes without the change: repair it first, or accept that with --baseline-loss-ok"
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/view"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
@@ -58,6 +59,8 @@ func TestVerdict(t *testing.T) {
 	good := engine.Verdict{Pass: true, Sent: 100, Reason: "100 probes on 4 paths, none lost"}
 	lost := engine.Verdict{Sent: 100, Lost: 7, LongestGapMillis: 3000, Reason: "7 of 100 probes lost", Bad: []string{"a>b: 7 of 50 lost"}}
 	flaky := engine.Verdict{Pass: true, Sent: 100, Lost: 2, LongestGapMillis: 40, Reason: "2 lost, which is allowed"}
+	broken := engine.Verdict{Reason: "errors is 9", Signals: []signal.Answer{{Signal: "s", State: signal.Fails, Says: "errors is 9"}}}
+	silent := []signal.Answer{{Signal: "s", State: signal.Unknown, Says: "no answer to errors"}}
 	quiet := result.Watched{Quiet: true}
 	done, stopped := engine.Outcome{End: engine.EndDone}, engine.Outcome{End: engine.EndStopped}
 	stuck := engine.Outcome{End: engine.EndNeedsPerson, Cause: "a webhook; it is down", Hint: "repair it"}
@@ -72,7 +75,11 @@ func TestVerdict(t *testing.T) {
 		code          int
 		says          string
 	}{
-		"good":                 {outcome: done, before: good, after: good, watched: quiet, says: "good: the command succeeded"},
+		"good":            {outcome: done, before: good, after: good, watched: quiet, says: "good: the command succeeded"},
+		"a user's signal": {outcome: done, before: good, after: broken, watched: quiet, code: exit.Lost, says: "a signal failed since the baseline: errors is 9\n"},
+		"a user's signal meanwhile": {outcome: done, before: good, after: good, ran: result.Ran{Code: 3, Signals: broken.Signals}, watched: quiet, code: exit.Lost,
+			says: "a signal failed since the baseline: errors is 9; and the command failed: it ended with exit code 3"},
+		"a silent signal":      {outcome: done, before: good, after: good, watched: result.Watched{Quiet: true, Signals: silent}, code: exit.Unproven, says: "not proven: no answer to errors"},
 		"failed":               {outcome: done, before: good, after: good, ran: result.Ran{Code: 3}, watched: quiet, code: exit.Failed, says: "exit code 3"},
 		"a signal":             {outcome: done, before: good, after: good, ran: result.Ran{Code: -1, Signal: "killed"}, watched: quiet, code: exit.Failed, says: "(killed)"},
 		"lost":                 {outcome: done, before: good, after: lost, watched: quiet, code: exit.Lost, says: "a>b: 7 of 50 lost"},
@@ -130,6 +137,12 @@ func TestVerdict(t *testing.T) {
 		[]engine.Record{{Event: engine.GateAnswer, Step: guardplan.StepProbes, Verdict: &before}})
 	if code := exit.Code(&out, err); code != exit.Unproven || !strings.Contains(out.String(), "--baseline-loss-ok") {
 		t.Errorf("a baseline that loses: exit %d: %s", code, out.String())
+	}
+	out.Reset()
+	err = verdict(&app.App{}, planOf(kind.Guard{}), engine.Outcome{End: engine.EndRolledBack, Cause: "the gate failed"}, false,
+		[]engine.Record{{Event: engine.GateAnswer, Step: guardplan.StepProbes, Verdict: &broken}})
+	if code := exit.Code(&out, err); code != exit.Unproven || !strings.Contains(out.String(), "change the comparison of --slo") {
+		t.Errorf("a baseline with a signal that fails: exit %d: %s", code, out.String())
 	}
 }
 
@@ -200,7 +213,10 @@ func TestGuardingInterrupted(t *testing.T) {
 		a := &app.App{Streams: app.Streams{Out: out, Err: out}, Signals: &interrupt.Signals{Err: out}}
 		p := planOf(kind.Guard{Others: true})
 		r := New(a, nil, mirror.Access{}, p, false)
-		stopped := guarding(a, r, view.New(a, p))
+		stopped, err := guarding(a, r, view.New(a, p))
+		if err != nil {
+			t.Fatal(err)
+		}
 		r.View.Past(test.past)
 		ctx, release := a.Signals.Catch(t.Context())
 		_, done := r.Stoppable(run.NewFlight(p))

@@ -23,12 +23,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/planning"
 	"github.com/theseus-cni/theseus/internal/cli/report"
+	"github.com/theseus-cni/theseus/internal/cli/slo"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cli/survey"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
@@ -58,10 +60,12 @@ func NewCommand(a *app.App) *cobra.Command {
 			"Ctrl-C ends the command (SIGINT; a second one kills it), and the verdict follows. Ctrl-C before or after the command\n" +
 			"ends the measuring; once the watching has begun, the verdict still follows. Then everything that was installed\n" +
 			"is removed. Ctrl-C during the removal stops it, and theseus resume finishes it.\n\n" +
-			"Of several results, the exit code is that of the first of these: a loss is proven (7), Theseus could not finish\n" +
-			"(6; 5 if another process stopped it), interrupted (130), the command failed (1), not proven (8). If the baseline\n" +
-			"loses probes, or probes do not run, nothing is proven (8), and the command is not run.",
+			"Of several results, the exit code is that of the first of these: a loss is proven, or a signal of --slo failed (7),\n" +
+			"Theseus could not finish (6; 5 if another process stopped it), interrupted (130), the command failed (1), not\n" +
+			"proven (8). If the baseline loses probes, probes do not run, or a signal does not hold before the change, nothing is\n" +
+			"proven (8), and the command is not run.",
 		Example: "  theseus guard -- helm upgrade cilium cilium/cilium --version 1.18.0 -n kube-system\n" +
+			"  theseus guard --slo 'http://prometheus:9090 sum(rate(errors[1m])) < 0.01' -- kubectl apply -f network.yaml\n" +
 			"  theseus guard --on-loss 'helm rollback cilium -n kube-system' -- helm upgrade cilium ./chart -n kube-system",
 		Args: func(command *cobra.Command, args []string) error {
 			if command.ArgsLenAtDash() != 0 || len(args) == 0 {
@@ -80,15 +84,16 @@ func NewCommand(a *app.App) *cobra.Command {
 			return o.guard(command.Context(), a, spec, guarded)
 		},
 	}
-	o.register(command, "the command", "the command")
+	o.register(command, "the command", "the command", "from the baseline to the verdict, from this machine")
 	flags := command.Flags()
 	flags.StringVar(&o.onLoss, "on-loss", "", "COMMAND to run once, at once, when a loss is proven, split at blanks outside of quotes and run without a shell; kill: end the guarded command; empty: say so and go on")
 	command.AddCommand(newStart(a), newStatus(a), newMark(a), newReport(a), newStop(a))
 	return command
 }
 
-// register adds the flags of both forms of a guard. before names what the baseline comes before, and after what the watching follows.
-func (o *options) register(command *cobra.Command, before, after string) {
+// register adds the flags of both forms of a guard. before names what the baseline comes before, after what the watching follows, and
+// asked when the user's signals are asked.
+func (o *options) register(command *cobra.Command, before, after, asked string) {
 	flags := command.Flags()
 	o.change.RegisterMeasuring(command)
 	flags.Int64Var(&o.change.Spec.MaxLost, "max-lost", 0, "lost probes that are not a loss yet, over all paths; a gap longer than 1 s and an answer on a denied path always are")
@@ -96,6 +101,7 @@ func (o *options) register(command *cobra.Command, before, after string) {
 	flags.DurationVar(&o.quiet, "quiet", guardplan.DefaultQuiet, "how long no probe may be lost after "+after+" until the watching ends")
 	flags.DurationVar(&o.atMost, "watch-at-most", guardplan.DefaultAtMost, "how long the network is watched after "+after+" at most")
 	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "go on although the baseline lost probes; then a loss is proven only if a gap exceeds the longest gap of the baseline by more than 1 s")
+	o.change.RegisterSignals(command, asked)
 	o.outward.Register(command)
 	flags.BoolVar(&o.dry, "dry-run", false, "print what would be installed and measured, and change nothing")
 }
@@ -152,6 +158,23 @@ func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.Cha
 	return spec, guarded, err
 }
 
+// signalled asks the user's signals before anything is installed. What fails already proves nothing about the change.
+func signalled(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpec, guarded kind.Guard) error {
+	state, said, err := slo.Ask(ctx, spec.SLO)
+	switch {
+	case err != nil:
+		return err
+	case state == signal.Unknown:
+		return exit.Fail(exit.Unproven, "ask the signal from this machine; a signal without an answer proves nothing", "%s; nothing was installed", said)
+	case state == signal.Fails && !guarded.LossyBefore:
+		return exit.Fail(exit.Unproven, "repair that first, change the comparison, or accept it with --baseline-loss-ok: then that signal proves nothing",
+			"a signal fails already before the change, and nothing was installed: %s", said)
+	case state == signal.Fails:
+		fmt.Fprintf(a.Err, "note: a signal fails already before the change: %s\n", said)
+	}
+	return nil
+}
+
 // written refuses an output that a report does not have.
 func written(output string) error {
 	if slices.Contains([]string{"", "text", "json"}, output) || strings.HasSuffix(output, ".html") || strings.HasSuffix(output, ".json") {
@@ -166,6 +189,9 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 		return err
 	}
 	if err := incluster.NotFrozen(ctx, a, client); err != nil {
+		return err
+	}
+	if err := signalled(ctx, a, spec, guarded); err != nil {
 		return err
 	}
 	p, pass, err := o.propose(ctx, a, client, spec, guarded)

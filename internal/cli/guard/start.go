@@ -53,7 +53,7 @@ func newStart(a *app.App) *cobra.Command {
 			return o.guard(command.Context(), a, spec, guarded)
 		},
 	}
-	o.register(command, "the changes", "theseus guard stop")
+	o.register(command, "the changes", "theseus guard stop", "at the baseline from this machine, and by theseus guard stop from the machine that runs it")
 	return usage.Takes(command, "json")
 }
 

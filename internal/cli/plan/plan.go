@@ -69,6 +69,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	command.Flags().StringVar(&key, "sign", "", "sign the file that -o names with this SSH key; theseus sign can do it later")
 	command.Flags().DurationVar(&window, "window", 0, "how long each change window is, such as 4h: divide the change into as many windows as it needs, at places where both networks can stay joined")
 	change.Register(command)
+	change.RegisterSignals(command, changeflags.ByGates)
 	usage.OfStrategy(surge.Name, command.Flags(), func() { change.RegisterSurge(command) })
 	usage.OfStrategy(mirror.Name, command.Flags(), func() { mirrored.register(command) })
 	command.AddCommand(show.NewCommand(a))

@@ -14,11 +14,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/flags/origin"
 	"github.com/theseus-cni/theseus/internal/cli/planfile"
+	"github.com/theseus-cni/theseus/internal/cli/slo"
 	"github.com/theseus-cni/theseus/internal/cli/survey"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/whatif"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/propose"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -46,6 +48,14 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 	}
 	if p.Cluster.UID == "" {
 		fmt.Fprintln(a.Err, "note: the input does not identify its cluster (by the UID of Namespace kube-system), so theseus apply will refuse this plan")
+	}
+	switch state, said, err := slo.Ask(ctx, slo.WithoutCommands(p.Change.SLO)); {
+	case err != nil:
+		return err
+	case state == signal.Unknown:
+		fmt.Fprintf(a.Err, "note: %s; the gates ask from where the plan runs, and fail without an answer\n", said)
+	case state == signal.Fails:
+		fmt.Fprintf(a.Err, "note: a signal of --slo fails already: %s; the baseline of the plan will fail\n", said)
 	}
 	return planfile.Write(a, p, with.SignKey)
 }

@@ -100,6 +100,10 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 	if spec, err = o.change.Resolve(command); err != nil {
 		return spec, err
 	}
+	if len(spec.SLO) > 0 {
+		fmt.Fprintln(a.Err, "note: the signals of slo are the original's, and are not asked while the copy is changed")
+		spec.SLO = nil
+	}
 	switch {
 	case len(o.from) == 0:
 		return spec, exit.Fail(exit.Usage, "theseus snapshot -o snapshot.json, with the original's context; then --from snapshot.json", "--from is missing: it names the snapshot of the original")

@@ -27,7 +27,12 @@ func ChangeCRD() unstructured.Unstructured {
 	schema["required"] = []any{"spec"}
 	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)
 	spec["x-kubernetes-validations"] = changeRules()
-	delete(spec["properties"].(map[string]any)["manifestFrom"].(map[string]any), "nullable") // rules would have to allow null, too
+	properties := spec["properties"].(map[string]any)
+	delete(properties["manifestFrom"].(map[string]any), "nullable") // rules would have to allow null, too
+	slo := properties["slo"].(map[string]any)
+	delete(slo, "nullable")
+	slo["maxItems"] = int64(v1alpha1.MaxSLO) // rules over lists must be bounded
+	slo["items"].(map[string]any)["maxLength"] = int64(v1alpha1.MaxSLOLength)
 	return crd
 }
 
@@ -56,6 +61,8 @@ func changeRules() []any {
 	for _, field := range []string{"addHook", "removeHook", "hookSeconds", "surge"} {
 		all = append(all, absent(field, field+" is for commands, which the controller does not run"+fromHere))
 	}
+	all = append(all, map[string]any{"rule": "!has(self.slo) || self.slo.all(one, !one.startsWith('command:'))",
+		"message": "slo has a signal that is a command, which the controller does not run" + fromHere})
 	for _, field := range []string{"kubernetesTo", "removeLabels", "addLabels", "labelNodes", "clusterIDs", "replaceNodes"} {
 		all = append(all, absent(field, field+" is for `theseus check` only: a plan only changes the network"))
 	}

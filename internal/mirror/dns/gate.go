@@ -17,8 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Gate implements engine.Gate for names: during the bake time it sends requests to the services by their names, and checks
-// their error rate if it is measured.
+// Gate implements engine.Gate for names: during the bake time it sends requests to the services by their names.
 type Gate struct {
 	Prober *Prober
 	Clock  Clock
@@ -67,20 +66,10 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 		}
 	}
 	v := tally.verdict
-	v.Pass = v.Lost <= gate.MaxLost && (v.Sent > 0 || args.Query != "" || len(args.Probes) == 0)
+	v.Pass = v.Lost <= gate.MaxLost && (v.Sent > 0 || len(args.Probes) == 0)
 	v.Reason = fmt.Sprintf("%d requests to %d names' services, %d failed", v.Sent, v.Paths, v.Lost)
 	if len(v.Bad) > 0 {
 		v.Reason += ": " + strings.Join(v.Bad[:min(3, len(v.Bad))], "; ")
-	}
-	if v.Pass && args.Query != "" {
-		rate, err := ErrorRate(ctx, args.Prometheus, args.Query)
-		switch {
-		case err != nil:
-			v.Pass, v.Reason = false, v.Reason+"; no error rate: "+err.Error()
-		default:
-			v.Pass = rate <= args.MaxErrorRate
-			v.Reason += fmt.Sprintf("; error rate %g of at most %g", rate, args.MaxErrorRate)
-		}
 	}
 	return v, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -19,6 +20,9 @@ const fromHere = "apply it without --in-cluster, from a machine that stays conne
 // InCluster returns a *Refusal if the controller in the cluster does not run plans like this one. It asks nothing of the
 // cluster.
 func InCluster(p *plan.Plan) error {
+	if signals, err := signal.ParseAll(p.Change.SLO); err != nil || len(signal.Commands(signals)) > 0 {
+		return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s has a signal that is a command of its user's machine, which the controller does not run", p.Name)
+	}
 	for i := range p.Steps {
 		for _, action := range slices.Concat(p.Steps[i].Actions, p.Steps[i].Undo) {
 			switch action.Op {

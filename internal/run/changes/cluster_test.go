@@ -84,6 +84,7 @@ func (r *rig) refusesInvalid() {
 	r.Helper()
 	for spec, says := range map[string]string{
 		"{}": "say what is changed",
+		"{to: calico, slo: ['command: ./check.sh']}":                          "slo has a signal that is a command, which the controller does not run",
 		"{to: calico, addHook: 'sh -c id', removeHook: x}":                    "addHook is for commands, which the controller does not run",
 		"{to: calico, strategy: mirror}":                                      "does not run plans of the strategies surge and mirror",
 		"{to: calico, strategy: surge}":                                       "does not run plans of the strategies surge and mirror",

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -102,4 +103,6 @@ type Verdict struct {
 	LongestGapMillis float64 `json:"longestGapMillis"`
 	// Bad names the worst paths, at most ten.
 	Bad []string `json:"bad,omitempty"`
+	// Signals are what the user's own signals said: of one that did not hold, why, and of any other its last answer.
+	Signals []signal.Answer `json:"signals,omitempty"`
 }

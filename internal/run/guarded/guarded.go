@@ -11,6 +11,8 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
+	"github.com/theseus-cni/theseus/internal/proof/signal/ask"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -33,6 +35,9 @@ type Actor struct {
 	Gate    Gate
 	Clock   engine.Clock
 	Start   Starter
+	// Signals are the user's own signals, and Questions asks them, as ask.Asker.All does.
+	Signals   []signal.Signal
+	Questions func(context.Context, []signal.Signal) []signal.Answer
 	// Say gets messages that a person must not miss.
 	Say func(string)
 	// Result is the step that watches, and whose gate is the result.
@@ -131,6 +136,9 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 	defer a.set(nil, nil)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
+	questions, cut := context.WithCancel(ctx)
+	defer cut()
+	watch, answers, asking := ask.NewWatch(a.Signals, a.Clock.Now()), make(chan []signal.Answer, 1), false
 	for {
 		select {
 		case <-process.Ended():
@@ -138,22 +146,47 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 			a.lock.Lock()
 			ran.Interrupted, ran.Killed, ran.OnLoss = one.interrupted, one.killed, a.onLoss
 			a.lock.Unlock()
+			ran.Signals = watch.Broken()
 			return json.Marshal(ran)
+		case round := <-answers:
+			asking = false
+			if ctx.Err() == nil { // else missing answers prove nothing
+				watch.Take(a.Clock.Now(), round)
+				a.failing(watch.Broken())
+			}
 		case <-tick.C:
 			if glance, err := a.Gate.Look(ctx, a.MaxLost); err == nil { // an outage of the API server ends no command
 				a.heed(glance)
+			}
+			if !asking && watch.Due(a.Clock.Now()) {
+				asking = true
+				go func() { answers <- a.Questions(questions, a.Signals) }() // ends with the command at the latest
 			}
 		}
 	}
 }
 
-// heed reacts to a loss, once. After a resume it only says the loss: the command of --on-loss must not run twice.
+// failing reacts to signals that have failed, as to a loss. One without an answer proves nothing.
+func (a *Actor) failing(broken []signal.Answer) {
+	if len(broken) > 0 && broken[0].State == signal.Fails {
+		a.react("SIGNAL FAILED: " + broken[0].Says)
+	}
+}
+
+// heed reacts to a loss.
 func (a *Actor) heed(glance kube.Glance) {
-	if !glance.Proven || a.reacted || a.Guard.LossyBefore {
+	if glance.Proven {
+		a.react("LOSS: " + glance.Reason)
+	}
+}
+
+// react reacts to the first loss, or signal that fails. After a resume it only says it: the command of --on-loss must not run twice.
+func (a *Actor) react(said string) {
+	if a.reacted || a.Guard.LossyBefore {
 		return
 	}
 	a.reacted = true
-	a.Say("LOSS: " + glance.Reason)
+	a.Say(said)
 	switch {
 	case !a.here:
 		if len(a.Guard.OnLoss) > 0 {
@@ -207,28 +240,43 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 	}
 	defer a.set(nil, nil)
 	w := watcher{since: a.Clock.Now(), heard: map[string]heard{}}
-	for end := w.since.Add(time.Duration(a.Guard.AtMost)); ; {
+	signals, now, end := ask.NewWatch(a.Signals, w.since), w.since, w.since.Add(time.Duration(a.Guard.AtMost))
+	reacting := func(react func()) {
+		begun := a.Clock.Now()
+		react()
+		if took := a.Clock.Now().Sub(begun); took > look { // the command of --on-loss ran: the watching begins after it
+			now, end = now.Add(took), end.Add(took)
+			w.since = now
+		}
+	}
+	for {
 		glance, err := a.Gate.Look(ctx, a.MaxLost)
-		now := a.Clock.Now()
+		now = a.Clock.Now()
 		if err != nil {
 			w.disturbed(now, "the reports cannot be read: "+err.Error())
 		} else {
 			w.see(now, glance)
-			a.heed(glance)
-			if took := a.Clock.Now().Sub(now); took > look { // the command of --on-loss ran: the watching begins after it
-				now, end = now.Add(took), end.Add(took)
-				w.since = now
+			reacting(func() { a.heed(glance) })
+		}
+		if signals.Due(now) {
+			round := a.Questions(ctx, a.Signals)
+			if ctx.Err() == nil { // else missing answers prove nothing
+				signals.Take(a.Clock.Now(), round)
+				reacting(func() { a.failing(signals.Broken()) })
+			}
+			if wrong := signal.Not(round); len(wrong) > 0 && (!a.Guard.LossyBefore || signal.Worst(wrong) != signal.Fails) {
+				w.disturbed(now, signal.Say(wrong))
 			}
 		}
 		quiet := now.Sub(w.since) >= time.Duration(a.Guard.Quiet)
 		if quiet || !now.Before(end) {
-			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss})
+			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss, Signals: signals.Broken()})
 		}
 		if err := a.Clock.Sleep(ctx, look); err != nil {
 			a.lock.Lock()
 			defer a.lock.Unlock()
 			if a.ended {
-				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss})
+				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss, Signals: signals.Broken()})
 			}
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -108,7 +109,7 @@ func TestCommand(t *testing.T) {
 		`read -r _ _ _ _ _ session _ </proc/$$/stat; [ "$session" = $$ ] || exit 5`: {},
 	} {
 		a, out, _ := bench(kind.Guard{Command: []string{"sh", "-c", script}})
-		if got := do[result.Ran](t, a, step.Command); got != want {
+		if got := do[result.Ran](t, a, step.Command); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", script, got, want)
 		}
 		if strings.HasPrefix(script, "echo one") && !slices.Equal(out.lines, []string{"one", "two", "three"}) {
@@ -138,7 +139,7 @@ func TestCommandOnce(t *testing.T) {
 func TestOnLoss(t *testing.T) {
 	hangs := []string{"sh", "-c", "trap 'exit 9' TERM; sleep 60 & wait"}
 	a, out, _ := bench(kind.Guard{Command: hangs, Kill: true}, loses(2))
-	if got := do[result.Ran](t, a, step.Command); got != (result.Ran{Code: 9, Killed: true}) || !out.has("LOSS: lost") {
+	if got := do[result.Ran](t, a, step.Command); !reflect.DeepEqual(got, result.Ran{Code: 9, Killed: true}) || !out.has("LOSS: lost") {
 		t.Errorf("kill: %+v, said %q", got, out.lines)
 	}
 	file := filepath.Join(t.TempDir(), "back")
@@ -199,7 +200,7 @@ func TestInterrupt(t *testing.T) {
 		clock.now = clock.now.Add(bounce)
 		a.Interrupt()
 	}()
-	if got := do[result.Ran](t, a, step.Command); got != (result.Ran{Code: -1, Signal: "killed", Interrupted: true}) {
+	if got := do[result.Ran](t, a, step.Command); !reflect.DeepEqual(got, result.Ran{Code: -1, Signal: "killed", Interrupted: true}) {
 		t.Errorf("%+v", got)
 	}
 	clock.now = clock.now.Add(bounce)
@@ -244,7 +245,7 @@ func TestInterruptResult(t *testing.T) {
 	if !interrupt() || !out.has("the watching ends here, and the verdict follows") {
 		t.Errorf("said %q", out.lines)
 	}
-	if got := do[result.Watched](t, a, step.Watch); got != (result.Watched{Interrupted: true}) {
+	if got := do[result.Watched](t, a, step.Watch); !reflect.DeepEqual(got, result.Watched{Interrupted: true}) {
 		t.Errorf("%+v", got)
 	}
 	a.Learn(engine.Record{Event: engine.Acted, Step: "watch"})

@@ -2,11 +2,9 @@ package metrics
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,30 +13,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/internal/proof/signal/promtest"
 )
 
-const (
-	// programs is where lab/install.sh unpacks Debian's prometheus.
-	programs = "/usr/local/lib/theseus-lab/prometheus/usr/bin"
-	examples = "../../../docs/examples/prometheus"
-)
-
-func program(t *testing.T, name string) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("a real Prometheus: not with -short")
-	}
-	path := filepath.Join(programs, name)
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no %s: %v (lab/install.sh unpacks it)", name, err)
-	}
-	return path
-}
+const examples = "../../../docs/examples/prometheus"
 
 func run(t *testing.T, dir string, in io.Reader, program string, args ...string) {
 	t.Helper()
@@ -51,7 +34,7 @@ func run(t *testing.T, dir string, in io.Reader, program string, args ...string)
 
 // TestRules: the alert rules are valid, and each fires when it should and not otherwise.
 func TestRules(t *testing.T) {
-	promtool := program(t, "promtool")
+	promtool := promtest.Program(t, "promtool")
 	run(t, examples, nil, promtool, "check", "rules", "--lint-fatal", "rules.yaml")
 	run(t, examples, nil, promtool, "test", "rules", "rules_test.yaml")
 	text, err := os.ReadFile(filepath.Join(examples, "rules_test.yaml"))
@@ -69,7 +52,7 @@ func TestRules(t *testing.T) {
 func TestExposition(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	full(t).Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	run(t, ".", bytes.NewReader(recorder.Body.Bytes()), program(t, "promtool"), "check", "metrics")
+	run(t, ".", bytes.NewReader(recorder.Body.Bytes()), promtest.Program(t, "promtool"), "check", "metrics")
 }
 
 // TestPrometheus: a real Prometheus scrapes the real handler. It knows every metric of the rules and the dashboard, evaluates every rule,
@@ -166,44 +149,12 @@ func panels(t *testing.T) (all []panel) {
 // scraping starts a Prometheus that scrapes a target once a second, and returns the URL of its API once it has scraped twice.
 func scraping(t *testing.T, target string) string {
 	t.Helper()
-	dir := t.TempDir()
-	rulesFile, err := filepath.Abs(filepath.Join(examples, "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\nscrape_configs: [{job_name: theseus, static_configs: [{targets: [%q]}]}]\n", rulesFile, target)
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
-	var out bytes.Buffer
-	ctx, cancel := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, program(t, "prometheus"), "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+address, "--log.level=warn")
-	command.Stdout, command.Stderr = &out, &out
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	command.WaitDelay = 10 * time.Second
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = command.Wait()
-		if t.Failed() {
-			t.Logf("prometheus: %s", out.String())
-		}
-	})
-	api := "http://" + address + "/api/v1/query"
+	api := promtest.Start(t, target, filepath.Join(examples, "rules.yaml")) + "/api/v1/query"
 	for until := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		if n, err := query(t, api, "count_over_time(theseus_build_info[1m]) >= 2"); err == nil && n == 1 {
 			return api
 		} else if time.Now().After(until) {
-			t.Fatalf("Prometheus has not scraped twice within a minute: %v\n%s", err, out.String())
+			t.Fatalf("Prometheus has not scraped twice within a minute: %v", err)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 	r, t, measured := result.Of(in.Plan, in.Records), m.Totals, len(v.Missing) == 0
 	proof, why := r.Judge()
-	lost := r.After != nil && proof == result.Lost
+	lost := r.After != nil && (proof == result.Lost || proof == result.Broken)
 	if r.After == nil {
 		sure := t.Lost
 		for _, path := range all {
@@ -22,7 +22,7 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 	if m.Run.Outcome == Done && proof == result.Unproven {
 		v.Missing = append(v.Missing, "The result is not proven: "+why+".")
 	}
-	if v.Why == "" && r.After != nil && (proof == result.Lost || proof == result.Failed || proof == result.Interrupted) {
+	if v.Why == "" && r.After != nil && (proof == result.Lost || proof == result.Broken || proof == result.Failed || proof == result.Interrupted) {
 		v.Why = why
 	}
 	v.Level = v.levelOf(m, proof, lost, measured)
@@ -48,6 +48,8 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 		switch proof {
 		case result.Lost:
 			v.Title = "A loss is proven: " + seen
+		case result.Broken:
+			v.Title = "A signal failed since the baseline; " + seen
 		case result.Failed:
 			v.Title = "The command failed; " + seen
 		case result.Interrupted:

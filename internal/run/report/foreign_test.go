@@ -10,6 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -87,6 +88,10 @@ func TestForeign(t *testing.T) {
 		"one lost probe in a short gap": {before: good, watched: quiet, after: &one, lost: 1, level: Bad, word: "failed", title: "A loss is proven: 1 probe lost"},
 		"a prober restarted": {before: good, watched: quiet, after: &engine.Verdict{Reason: "a prober restarted, so 1 path was not measured for a moment"},
 			level: Unknown, word: "not proven", title: "Not proven; no loss was seen", missing: "a prober restarted"},
+		"a signal failed": {before: good, watched: quiet, after: &engine.Verdict{Reason: "errors is 9", Signals: []signal.Answer{{Signal: "s", State: signal.Fails, Says: "errors is 9"}}},
+			level: Bad, word: "failed", title: "A signal failed since the baseline; no loss was seen"},
+		"a silent signal": {before: good, watched: quiet, after: &engine.Verdict{Signals: []signal.Answer{{Signal: "s", State: signal.Unknown, Says: "no answer to errors"}}},
+			level: Unknown, word: "not proven", title: "Not proven; no loss was seen", missing: "no answer to errors"},
 		"not quiet":   {before: good, watched: result.Watched{Why: "b was silent"}, after: &good, level: Unknown, word: "not proven", title: "Not proven; no loss was seen", missing: "b was silent"},
 		"interrupted": {before: good, watched: result.Watched{Interrupted: true}, after: &good, level: Unknown, word: "not proven", title: "Interrupted; until then no loss was seen"},
 		"failed":      {before: good, ran: result.Ran{Code: 3}, watched: quiet, after: &good, level: Bad, word: "failed", title: "The command failed; no loss was seen"},

@@ -53,5 +53,6 @@ func NewCommand(a *app.App) *cobra.Command {
 	command.Flags().StringVar(&source, "flags", "", "flag set that decides the value of every node")
 	command.Flags().StringVar(&key, "flag", "", "key of the flag there; optional if only one controls a setting of the network")
 	change.Register(command)
+	change.RegisterSignals(command, changeflags.ByGates)
 	return command
 }

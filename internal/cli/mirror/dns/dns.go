@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/mirror/clusters"
 	"github.com/theseus-cni/theseus/internal/cli/mirror/zonefile"
+	"github.com/theseus-cni/theseus/internal/cli/slo"
 	"github.com/theseus-cni/theseus/internal/cli/terminal"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 	"github.com/theseus-cni/theseus/internal/cli/view"
@@ -26,6 +26,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/dns/names"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
@@ -111,7 +112,7 @@ type PlanFlags struct {
 	names     []string
 	options   shift.Options
 	Bake      time.Duration
-	rate      shift.ErrorRate
+	slo       slo.Flags
 	weights   []int64
 	yesReally bool
 }
@@ -135,6 +136,7 @@ func newPlan(m *clusters.Clusters) *cobra.Command {
 	}
 	f.Register(command)
 	f.RegisterMoves(command)
+	f.slo.Register(command.Flags(), "by the gate after each wave, where theseus mirror dns move runs")
 	command.Flags().DurationVar(&f.Bake, "bake", 0, "how long each wave is watched (default twice the TTL, at least 30 s)")
 	return command
 }
@@ -149,19 +151,14 @@ func (f *PlanFlags) RegisterMoves(command *cobra.Command) {
 	flags.IntVar(&f.options.Batch, "batch", 32, "number of names that one transaction changes")
 	flags.Int64SliceVar(&f.weights, "weights", nil, "successive shares of the mirror in per cent, such as 1,10,50, if the provider supports weights")
 	flags.Int64Var(&f.options.MaxFailed, "max-failed", 0, "number of a gate's own requests that may fail")
-	flags.StringVar(&f.rate.Prometheus, "prometheus", "", "address of a Prometheus with the services' error rate")
-	flags.StringVar(&f.rate.Query, "error-rate", "", "query for the services' error rate, for --prometheus")
-	flags.Float64Var(&f.rate.Max, "max-error-rate", 0, "highest allowed value of the query of --error-rate")
 	flags.BoolVar(&f.yesReally, "yes-really", false, "allow changing more than 30 % of a zone")
 }
 
 // MakePlan makes the plan of the moves of names that the flags choose.
 func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Plan, error) {
-	if (f.rate.Prometheus == "") != (f.rate.Query == "") {
-		return nil, exit.Fail(exit.Usage, "give both or neither", "--prometheus and --error-rate go together")
-	}
-	if at, err := url.Parse(f.rate.Prometheus); f.rate.Prometheus != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "") {
-		return nil, exit.Fail(exit.Usage, "such as --prometheus http://prometheus.example.org:9090", "--prometheus %s is not an address", f.rate.Prometheus)
+	var err error
+	if f.options.SLO, err = f.slo.Resolve(nil); err != nil {
+		return nil, err
 	}
 	if n := len(f.weights); n > 1 && f.weights[n-1] == 100 {
 		f.weights = f.weights[:n-1] // the last share always is
@@ -177,14 +174,11 @@ func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Pl
 		return nil, exit.Fail(exit.Usage, "theseus mirror dns plan --help", "--ttl, --first, --growth and --batch are at least 1, --bake and --max-failed not negative")
 	}
 	f.options.Weights, f.options.Bake = f.weights, step.Duration(f.Bake)
-	if f.rate.Query != "" {
-		f.options.ErrorRate = &f.rate
-	}
 	entries, zones, err := zonefile.Inventory(ctx, m, f.Sources)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.rehearseRate(ctx); err != nil {
+	if err := mustHold(ctx, f.options.SLO); err != nil {
 		return nil, err
 	}
 	moves, err := choose(entries, f.names)
@@ -218,17 +212,16 @@ func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Pl
 	return shift.New(used, moves, f.options, m.Version, time.Now()), nil
 }
 
-// rehearseRate queries the error rate as the gates will: an error in the query would roll back the first wave.
-func (f *PlanFlags) rehearseRate(ctx context.Context) error {
-	if f.rate.Query == "" {
-		return nil
-	}
-	rate, err := dns.ErrorRate(ctx, f.rate.Prometheus, f.rate.Query)
+// mustHold asks the signals as the gates will: one that does not hold would roll back the first wave.
+func mustHold(ctx context.Context, texts []string) error {
+	state, said, err := slo.Ask(ctx, texts)
 	switch {
 	case err != nil:
-		return exit.Fail(exit.Failed, "try the query there; a gate that gets no data fails", "no error rate: %w", err)
-	case rate > f.rate.Max:
-		return exit.Fail(exit.Blocked, "fix the services, or raise --max-error-rate", "the error rate is %g before any name moves, but at most %g is allowed", rate, f.rate.Max)
+		return err
+	case state == signal.Unknown:
+		return exit.Fail(exit.Failed, "ask the signal from this machine; a gate without an answer fails", "%s", said)
+	case state == signal.Fails:
+		return exit.Fail(exit.Blocked, "fix the services, or change the comparison of --slo", "before any name moves, %s", said)
 	}
 	return nil
 }

@@ -126,11 +126,15 @@ func carryOut(ctx context.Context, m *clusters.Clusters, p *shift.Plan, file, zo
 		return err
 	}
 	view.Past(past)
+	gate, err := run.Asking(&dns.Gate{Prober: prober, Clock: run.Clock{}}, whole)
+	if err != nil {
+		return err
+	}
 	stopping := &interrupt.Run{Stop: make(chan struct{}), Say: view.Say, Flight: flight.String}
 	defer m.Signals.During(stopping)()
 	outcome, err := engine.Run(ctx, whole, engine.Deps{
 		Actor: &dns.Actor{Zones: opened, Resolvers: config.Resolvers, Prober: prober, Clock: run.Clock{}, Note: view.Note},
-		Gate:  &dns.Gate{Prober: prober, Clock: run.Clock{}}, Journal: records, Control: dns.Wish(desire), Clock: run.Clock{},
+		Gate:  gate, Journal: records, Control: dns.Wish(desire), Clock: run.Clock{},
 		Stop: stopping.Stop, By: journal.Holder(), Theseus: m.Version, Note: view.Note,
 		Notify: func(r engine.Record) { flight.Record(r); view.Record(r) },
 	})

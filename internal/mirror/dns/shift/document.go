@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/safeio/bounded"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -41,7 +42,7 @@ type Plan struct {
 	Hash string `json:"hash"`
 }
 
-const format = 2
+const format = 3
 
 // New makes a plan.
 func New(zones []*zone.Zone, moves []zone.Move, o Options, theseus string, now time.Time) *Plan {
@@ -167,6 +168,9 @@ func (p *Plan) valid() error {
 		}
 		seen[m.Name] = true
 	}
+	if _, err := signal.ParseAll(p.Options.SLO); err != nil {
+		return fmt.Errorf("signal %w", err)
+	}
 	last := int64(0)
 	for _, w := range p.Options.Weights {
 		if w <= last || w >= 100 {
@@ -189,9 +193,10 @@ func Runbook(p *Plan) string {
 			fmt.Fprintf(&b, "     %s\n", a.Title)
 		}
 		if s.Gate != nil {
-			fmt.Fprintf(&b, "     gate, %s: %s\n", time.Duration(s.Gate.Bake), s.Gate.Title)
+			fmt.Fprintf(&b, "     gate, %s: %s%s\n", time.Duration(s.Gate.Bake), s.Gate.Title, signal.AtGate(p.Options.SLO))
 		}
 	}
+	b.WriteString(signal.Demands(p.Options.SLO))
 	fmt.Fprintf(&b, "\nEvery step can be taken back. Nothing that cannot be (taking the original's load balancers down) may be\ndone before \"settle\" has passed. At least %s in all.\n", total)
 	for _, m := range p.Moves {
 		gone, come := m.Changes()

@@ -27,17 +27,10 @@ type Options struct {
 	Bake step.Duration `json:"bake"`
 	// SeeWithin bounds the wait for servers and resolvers to show a change; default TTL and 5 minutes.
 	SeeWithin step.Duration `json:"seeWithin"`
-	// ErrorRate is asked in each gate; nil for none.
-	ErrorRate *ErrorRate `json:"errorRate,omitempty"`
+	// SLO are signals that each gate asks, too, as text (signal.Parse).
+	SLO []string `json:"slo,omitempty"`
 	// MaxFailed is how many of the gate's own requests may fail; default none.
 	MaxFailed int64 `json:"maxFailed,omitempty"`
-}
-
-// ErrorRate is the services' own error rate, as a Prometheus query that yields one number or series of them.
-type ErrorRate struct {
-	Prometheus string  `json:"prometheus"`
-	Query      string  `json:"query"`
-	Max        float64 `json:"max"`
 }
 
 // WithDefaults fills what is not set.
@@ -339,13 +332,10 @@ func (p *planner) shift(id, wave, where string, units []unit, both bool) {
 		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See, "see it at every server and resolver of "+args.Zone, args, p.options.SeeWithin))
 	}
 	gate := GateArgs{Probes: probes, Direct: both}
-	if rate := p.options.ErrorRate; rate != nil {
-		gate.Prometheus, gate.Query, gate.MaxErrorRate = rate.Prometheus, rate.Query, rate.Max
-	}
 	p.steps = append(p.steps, step.Step{ID: id, Group: wave, Does: "move", Wave: wave, Title: "move " + cluster.Count(len(units), "name") + " " + where,
 		Why:      "each service must answer there before its record changes; the record and its ownership change together, or not at all",
 		Actions:  actions,
-		Gate:     &step.Gate{Title: "the services' names answer, and their error rate holds", Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},
+		Gate:     &step.Gate{Title: "the services' names answer", Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},
 		Estimate: p.options.Bake})
 }
 

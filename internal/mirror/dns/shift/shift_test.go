@@ -136,7 +136,7 @@ func TestPlan(t *testing.T) {
 		"other":     "kind: Plan\napiVersion: theseus.dev/v1alpha1",
 		"empty":     "",
 		"a field":   string(data) + "\nmore: yes\n",
-		"no format": strings.Replace(string(data), "format: 2", "format: 1", 1),
+		"no format": strings.Replace(string(data), "format: 3", "format: 1", 1),
 	} {
 		var refused *shift.Error
 		if _, err := shift.Read([]byte(text)); err == nil || !asError(err, &refused) || refused.Hint() == "" {

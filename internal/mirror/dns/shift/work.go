@@ -59,11 +59,6 @@ type GateArgs struct {
 	Probes []zone.Probe `json:"probes"`
 	// Direct also asks the addresses to which a share of the requests goes: by name, hardly one would come there.
 	Direct bool `json:"direct,omitempty"`
-	// Query is a Prometheus query of the services' own error rate, asked at Prometheus; it must stay at or below
-	// MaxErrorRate. Both empty for none.
-	Prometheus   string  `json:"prometheus,omitempty"`
-	Query        string  `json:"query,omitempty"`
-	MaxErrorRate float64 `json:"maxErrorRate,omitempty"`
 }
 
 func action(id, verb, title string, args any, timeout step.Duration) step.Action {

@@ -3,12 +3,15 @@
 package result
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -27,6 +30,8 @@ type Ran struct {
 	OnLoss *Ran `json:"onLoss,omitempty"`
 	// Error says why the command could not be started.
 	Error string `json:"error,omitempty"`
+	// Signals are the user's signals that did not hold while the command ran.
+	Signals []signal.Answer `json:"signals,omitempty"`
 }
 
 // Failed says how a command failed; empty if it did not.
@@ -53,6 +58,8 @@ type Watched struct {
 	// Why says what was not quiet.
 	Why    string `json:"why,omitempty"`
 	OnLoss *Ran   `json:"onLoss,omitempty"`
+	// Signals are the user's signals that did not hold while the network was watched.
+	Signals []signal.Answer `json:"signals,omitempty"`
 }
 
 // Result is what the journal says of a guarded change. A field is nil while the journal does not have it.
@@ -115,6 +122,8 @@ type Proof string
 const (
 	// Lost: a loss is proven.
 	Lost Proof = "lost"
+	// Broken: a signal of the user failed since the baseline, in which it held.
+	Broken Proof = "signal failed"
 	// Interrupted: the user ended the command or the watching.
 	Interrupted Proof = "interrupted"
 	// Failed: the command failed.
@@ -134,6 +143,11 @@ func (r Result) Judge() (proof Proof, why string) {
 	if lost {
 		return Lost, why
 	}
+	broken, unproven := r.signals()
+	if broken != "" {
+		return Broken, broken
+	}
+	why = cmp.Or(unproven, why)
 	if r.Ran == nil {
 		return Unproven, "the journal does not have the result"
 	}
@@ -153,6 +167,41 @@ func (r Result) Judge() (proof Proof, why string) {
 		return Unproven, why
 	}
 	return Good, ""
+}
+
+// signals says which of the user's signals failed since the baseline, in which it held, and else which prove nothing; both are empty if
+// all hold.
+func (r Result) signals() (broken, unproven string) {
+	var all []signal.Answer
+	if r.Ran != nil {
+		all = append(all, r.Ran.Signals...)
+	}
+	if r.Watched != nil {
+		all = append(all, r.Watched.Signals...)
+	}
+	var failed, silent, already []signal.Answer
+	for _, one := range signal.Not(append(all, r.After.Signals...)) {
+		same := func(other signal.Answer) bool { return other.Signal == one.Signal }
+		before := r.Before != nil && slices.ContainsFunc(r.Before.Signals, func(a signal.Answer) bool { return same(a) && a.State == signal.Fails })
+		switch {
+		case slices.ContainsFunc(slices.Concat(failed, silent, already), same): // the first answer of each says it
+		case before:
+			already = append(already, one)
+		case one.State == signal.Fails:
+			failed = append(failed, one)
+		default:
+			silent = append(silent, one)
+		}
+	}
+	switch {
+	case len(failed) > 0:
+		return signal.Say(failed), ""
+	case len(silent) > 0:
+		return "", signal.Say(silent)
+	case len(already) > 0:
+		return "", "a signal failed already before the change, and proves nothing: " + signal.Say(already)
+	}
+	return "", ""
 }
 
 // longer is how much longer than any gap of a baseline with losses a gap must be, to be the command's.

@@ -1,0 +1,130 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/proof/signal"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// again is the time until a signal without an answer is asked again at the end of a gate.
+const again = time.Second
+
+// Gate is a gate that asks the user's signals, too: every few seconds while the gate that it wraps measures, and once more at its end.
+// It passes only if all of them hold. It stops at once when a signal is broken, unless its answer is the result of the plan.
+type Gate struct {
+	engine.Gate
+	Signals []signal.Signal
+	Clock   engine.Clock
+	// Questions asks the signals, as Asker.All does.
+	Questions func(context.Context, []signal.Signal) []signal.Answer
+	// FailingBefore lets a baseline pass although signals fail. A signal without an answer fails it all the same.
+	FailingBefore bool
+}
+
+// errBroken ends the measuring of a gate whose signals are broken.
+var errBroken = errors.New("a signal is broken")
+
+// Ask implements engine.Gate.
+func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (engine.Verdict, error) {
+	if len(g.Signals) == 0 {
+		return g.Gate.Ask(ctx, gate, heed)
+	}
+	watch := NewWatch(g.Signals, g.Clock.Now())
+	verdict, err := g.Gate.Ask(ctx, gate, func(ctx context.Context) error {
+		if err := heed(ctx); err != nil {
+			return err
+		}
+		if err := g.look(ctx, watch); err != nil {
+			return err
+		}
+		if !gate.Result && len(g.against(gate, watch.Broken())) > 0 {
+			return errBroken
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errBroken):
+		verdict.Pass, verdict.Reason = false, "the paths were not watched to the end"
+	case err != nil:
+		return verdict, err
+	case verdict.Pass || gate.Result:
+		if err := g.end(ctx, watch, heed); err != nil {
+			return engine.Verdict{}, err
+		}
+	}
+	g.join(&verdict, gate, watch.Answers())
+	return verdict, nil
+}
+
+// look asks the signals if they are due. The error is that of the context.
+func (g *Gate) look(ctx context.Context, watch *Watch) error {
+	if !watch.Due(g.Clock.Now()) {
+		return nil
+	}
+	return g.round(ctx, watch)
+}
+
+func (g *Gate) round(ctx context.Context, watch *Watch) error {
+	answers := g.Questions(ctx, g.Signals)
+	if err := ctx.Err(); err != nil { // then missing answers prove nothing
+		return err
+	}
+	watch.Take(g.Clock.Now(), answers)
+	return nil
+}
+
+// end asks the signals until all have answered, or some have been silent for too long.
+func (g *Gate) end(ctx context.Context, watch *Watch, heed func(context.Context) error) error {
+	for {
+		if err := g.round(ctx, watch); err != nil {
+			return err
+		}
+		if watch.answered() || len(watch.Broken()) > 0 {
+			return nil
+		}
+		if err := heed(ctx); err != nil {
+			return err
+		}
+		if err := g.Clock.Sleep(ctx, again); err != nil {
+			return err
+		}
+	}
+}
+
+// against are the answers that a gate does not pass with.
+func (g *Gate) against(gate step.Gate, broken []signal.Answer) []signal.Answer {
+	if !gate.Baseline || !g.FailingBefore {
+		return broken
+	}
+	var all []signal.Answer
+	for _, one := range broken {
+		if one.State != signal.Fails {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// join adds the answers to a verdict.
+func (g *Gate) join(verdict *engine.Verdict, gate step.Gate, answers []signal.Answer) {
+	verdict.Signals = answers
+	broken := signal.Not(answers)
+	against := g.against(gate, broken)
+	already := ""
+	if gate.Baseline && len(broken) > 0 {
+		already = "already before the change: "
+	}
+	switch {
+	case len(against) > 0:
+		if verdict.Pass {
+			verdict.Reason = "apart from that " + verdict.Reason
+		}
+		verdict.Pass, verdict.Reason = false, already+signal.Say(broken)+"; "+verdict.Reason
+	case len(answers) > 0:
+		verdict.Reason += "; " + already + signal.Say(answers)
+	}
+}
