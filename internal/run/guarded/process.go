@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
+	"github.com/theseus-cni/theseus/internal/safeio/group"
 )
 
 // Process is a command that was started.
@@ -43,7 +44,7 @@ func Here(in io.Reader, line func(string)) Starter {
 		out := &lines{to: line}
 		p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, out
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		p.cmd.WaitDelay = lingers
+		group.Own(p.cmd, syscall.SIGKILL, lingers)
 		if file, ok := in.(*os.File); ok {
 			p.cmd.Stdin = file // without a copy, which would wait for the end of the input
 		}
@@ -89,10 +90,7 @@ func (p *process) signal(s syscall.Signal) error {
 		return nil
 	default:
 	}
-	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return err
-	}
-	return nil
+	return group.Send(p.cmd, s)
 }
 
 // longestLine bounds a line of output, in bytes.

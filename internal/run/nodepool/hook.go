@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/safeio/group"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -36,9 +37,7 @@ func start(ctx context.Context, verb string, command, environment []string) *hoo
 	h := &hook{verb: verb, cmd: exec.CommandContext(ctx, command[0], command[1:]...), ended: make(chan struct{})}
 	h.cmd.Env = append(os.Environ(), environment...)
 	h.cmd.Stdout, h.cmd.Stderr = &h.output, &h.output
-	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not reach it
-	h.cmd.Cancel = func() error { return syscall.Kill(-h.cmd.Process.Pid, syscall.SIGTERM) }
-	h.cmd.WaitDelay = grace
+	group.Own(h.cmd, syscall.SIGTERM, grace) // Ctrl-C must not reach it
 	if h.err = h.cmd.Start(); h.err != nil {
 		close(h.ended)
 		return h
@@ -47,7 +46,7 @@ func start(ctx context.Context, verb string, command, environment []string) *hoo
 		defer close(h.ended)
 		h.err = h.cmd.Wait()
 		if ctx.Err() != nil || errors.Is(h.err, exec.ErrWaitDelay) {
-			_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL) // processes that it left behind
+			_ = group.Send(h.cmd, syscall.SIGKILL) // processes that it left behind
 		}
 	}()
 	return h
@@ -72,7 +71,7 @@ func (h *hook) stop() {
 	select {
 	case <-h.ended:
 	case <-time.After(grace):
-		_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
+		_ = group.Send(h.cmd, syscall.SIGKILL)
 		<-h.ended
 	}
 }
