@@ -11,8 +11,8 @@ import (
 func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 	r, t, measured := result.Of(in.Plan, in.Records), m.Totals, len(v.Missing) == 0
 	proof, why := r.Judge()
-	lost := r.After != nil && (proof == result.Lost || proof == result.Broken)
-	if r.After == nil {
+	lost := proof == result.Lost || proof == result.Broken
+	if r.After == nil && !lost {
 		sure := t.Lost
 		for _, path := range all {
 			sure -= path.Displaced()
@@ -22,7 +22,7 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 	if m.Run.Outcome == Done && proof == result.Unproven {
 		v.Missing = append(v.Missing, "The result is not proven: "+why+".")
 	}
-	if v.Why == "" && r.After != nil && (proof == result.Lost || proof == result.Broken || proof == result.Failed || proof == result.Interrupted) {
+	if v.Why == "" && (proof == result.Broken || r.After != nil && (proof == result.Lost || proof == result.Failed || proof == result.Interrupted)) {
 		v.Why = why
 	}
 	v.Level = v.levelOf(m, proof, lost, measured)
@@ -37,6 +37,8 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 		v.Title = begin + "; until now " + seen
 		switch {
 		case r.After != nil:
+		case proof == result.Broken:
+			v.Word = "until now: a signal failed"
 		case lost:
 			v.Word = "until now: a loss beyond the limit"
 		default:
@@ -44,6 +46,9 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 		}
 	case RollingBack, RolledBack, NeedsPerson:
 		v.Title = begin + "; " + seen
+		if proof == result.Broken {
+			v.Title = begin + "; a signal failed since the baseline; " + seen
+		}
 	case Done:
 		switch proof {
 		case result.Lost:

@@ -44,6 +44,10 @@ func guarded(t *testing.T, g kind.Guard, before engine.Verdict, ran result.Ran, 
 		w.add(time.Second, engine.Record{Event: engine.Paused, Result: engine.ResultMeasuring, Error: "measures"})
 	case after == nil:
 		w.add(time.Second, engine.Record{Event: engine.StepBegan, Step: change.ID})
+		if len(ran.Signals) > 0 {
+			w.add(time.Second, engine.Record{Event: engine.Intended, Step: change.ID, Action: "c"})
+			w.add(time.Second, engine.Record{Event: engine.Acted, Step: change.ID, Action: "c", Result: engine.ResultDone, Data: raw(ran)})
+		}
 	default:
 		for _, r := range []engine.Record{{Event: engine.StepBegan, Step: change.ID}, {Event: engine.Intended, Step: change.ID, Action: "c"},
 			{Event: engine.Acted, Step: change.ID, Action: "c", Result: engine.ResultDone, Data: raw(ran)}, {Event: engine.StepDone, Step: change.ID},
@@ -100,6 +104,7 @@ func TestForeign(t *testing.T) {
 		"measuring":            {guard: kind.Guard{Others: true}, before: good, level: Stopped, word: "until now: no loss beyond the limit", title: "Measuring; until now no loss was seen"},
 		"measuring, a loss":    {guard: kind.Guard{Others: true}, before: good, lost: 1, level: Bad, word: "until now: a loss beyond the limit", title: "Measuring; until now 1 probe lost"},
 		"measuring, allowed":   {guard: kind.Guard{Others: true}, before: good, lost: 1, maxLost: 1, level: Stopped, word: "until now: no loss beyond the limit", title: "Measuring; until now 1 probe lost"},
+		"measuring, a signal":  {ran: result.Ran{Signals: []signal.Answer{{Signal: "s", State: signal.Fails, Says: "errors is 9"}}}, before: good, level: Bad, word: "until now: a signal failed", title: "Not finished; until now no loss was seen"},
 		"the command runs":     {before: good, level: Stopped, word: "until now: no loss beyond the limit", title: "Not finished; until now no loss was seen"},
 		"measuring, as before": {guard: kind.Guard{Others: true, LossyBefore: true}, before: noisy, lost: 90, level: Stopped, word: "until now: no loss beyond the limit", title: "Measuring; until now 90 probes lost"},
 	} {

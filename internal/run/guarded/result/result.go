@@ -136,16 +136,18 @@ const (
 
 // Judge says what the result proves, and why; empty if it is good.
 func (r Result) Judge() (proof Proof, why string) {
-	if r.After == nil {
-		return Unproven, "the journal does not have the result"
-	}
-	lost, why := r.loss()
-	if lost {
-		return Lost, why
-	}
 	broken, unproven := r.signals()
-	if broken != "" {
+	lost := false
+	if r.After != nil {
+		lost, why = r.loss()
+	}
+	switch {
+	case lost:
+		return Lost, why
+	case broken != "":
 		return Broken, broken
+	case r.After == nil:
+		return Unproven, "the journal does not have the result"
 	}
 	why = cmp.Or(unproven, why)
 	if r.Ran == nil {
@@ -179,8 +181,11 @@ func (r Result) signals() (broken, unproven string) {
 	if r.Watched != nil {
 		all = append(all, r.Watched.Signals...)
 	}
+	if r.After != nil {
+		all = append(all, r.After.Signals...)
+	}
 	var failed, silent, already []signal.Answer
-	for _, one := range signal.Not(append(all, r.After.Signals...)) {
+	for _, one := range signal.Not(all) {
 		same := func(other signal.Answer) bool { return other.Signal == one.Signal }
 		before := r.Before != nil && slices.ContainsFunc(r.Before.Signals, func(a signal.Answer) bool { return same(a) && a.State == signal.Fails })
 		switch {

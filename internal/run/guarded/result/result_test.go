@@ -47,3 +47,23 @@ func TestSignals(t *testing.T) {
 		}
 	}
 }
+
+// TestSignalsWithoutResult: a failure that the journal has is proven, also if the result gate never answered.
+func TestSignalsWithoutResult(t *testing.T) {
+	fails, silent := signal.Answer{Signal: "a", State: signal.Fails, Says: "a is 9"}, signal.Answer{Signal: "b", State: signal.Unknown, Says: "no answer to b"}
+	before := &engine.Verdict{Pass: true, Signals: []signal.Answer{{Signal: "a", State: signal.Holds}}}
+	for name, test := range map[string]struct {
+		r     Result
+		proof Proof
+		why   string
+	}{
+		"during":  {Result{Before: before, Ran: &Ran{Signals: []signal.Answer{fails}}}, Broken, "a is 9"},
+		"watched": {Result{Before: before, Ran: &Ran{Code: 3}, Watched: &Watched{Signals: []signal.Answer{silent, fails}}}, Broken, "a is 9"},
+		"silent":  {Result{Before: before, Ran: &Ran{Signals: []signal.Answer{silent}}}, Unproven, "does not have the result"},
+		"nothing": {Result{}, Unproven, "does not have the result"},
+	} {
+		if proof, why := test.r.Judge(); proof != test.proof || !strings.Contains(why, test.why) {
+			t.Errorf("%s: %s, %q", name, proof, why)
+		}
+	}
+}
