@@ -42,7 +42,7 @@ type Plan struct {
 	Hash string `json:"hash"`
 }
 
-const format = 3
+const format = 2
 
 // New makes a plan.
 func New(zones []*zone.Zone, moves []zone.Move, o Options, theseus string, now time.Time) *Plan {
@@ -86,6 +86,7 @@ func (p *Plan) Steps() []step.Step {
 func (p *Plan) Back() *Plan {
 	back := *p
 	back.Moves, back.Home = nil, !p.Home
+	back.Options.SLO = nil // that they fail is a reason to go back
 	for _, m := range p.Moves {
 		m.Before, m.After = m.After, m.Before
 		probes := m.Probes
@@ -133,6 +134,16 @@ func Read(data []byte) (*Plan, error) {
 	const again = "make the plan again: theseus mirror dns plan -o FILE"
 	var p Plan
 	if err := bounded.UnmarshalStrict(data, &p); err != nil {
+		var old struct {
+			Theseus string `json:"theseus"`
+			Options struct {
+				ErrorRate any `json:"errorRate"`
+			} `json:"options"`
+		}
+		if bounded.Unmarshal(data, &old) == nil && old.Options.ErrorRate != nil {
+			return nil, &Error{"the plan of moves is of theseus " + old.Theseus + ", and asks an error rate, in whose place this version has signals (--slo)",
+				"if its names have begun to move, go on or back with theseus " + old.Theseus + "; else make the plan again, with --slo"}
+		}
 		return nil, &Error{"this is no plan of moves: " + err.Error(), again}
 	}
 	if p.Kind != Kind || p.APIVersion != v1alpha1.APIVersion {
@@ -196,7 +207,9 @@ func Runbook(p *Plan) string {
 			fmt.Fprintf(&b, "     gate, %s: %s%s\n", time.Duration(s.Gate.Bake), s.Gate.Title, signal.AtGate(p.Options.SLO))
 		}
 	}
-	b.WriteString(signal.Demands(p.Options.SLO))
+	if demands := signal.Demands(p.Options.SLO); demands != "" {
+		b.WriteString(demands + "The way back asks no signals: that they fail is a reason to go back.\n")
+	}
 	fmt.Fprintf(&b, "\nEvery step can be taken back. Nothing that cannot be (taking the original's load balancers down) may be\ndone before \"settle\" has passed. At least %s in all.\n", total)
 	for _, m := range p.Moves {
 		gone, come := m.Changes()

@@ -335,7 +335,7 @@ func (p *planner) shift(id, wave, where string, units []unit, both bool) {
 	p.steps = append(p.steps, step.Step{ID: id, Group: wave, Does: "move", Wave: wave, Title: "move " + cluster.Count(len(units), "name") + " " + where,
 		Why:      "each service must answer there before its record changes; the record and its ownership change together, or not at all",
 		Actions:  actions,
-		Gate:     &step.Gate{Title: "the services' names answer", Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},
+		Gate:     &step.Gate{Title: "the services' names answer, and their error rate holds", Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},
 		Estimate: p.options.Bake})
 }
 

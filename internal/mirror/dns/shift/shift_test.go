@@ -1,8 +1,10 @@
 package shift_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -136,7 +138,7 @@ func TestPlan(t *testing.T) {
 		"other":     "kind: Plan\napiVersion: theseus.dev/v1alpha1",
 		"empty":     "",
 		"a field":   string(data) + "\nmore: yes\n",
-		"no format": strings.Replace(string(data), "format: 3", "format: 1", 1),
+		"no format": strings.Replace(string(data), "format: 2", "format: 1", 1),
 	} {
 		var refused *shift.Error
 		if _, err := shift.Read([]byte(text)); err == nil || !asError(err, &refused) || refused.Hint() == "" {
@@ -144,6 +146,43 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	if book := shift.Runbook(p); !strings.Contains(book, "- s1.example.org. 60 A 192.0.2.1\n  + s1.example.org. 60 A 192.0.2.2") || !strings.Contains(book, "lower the TTL") {
+		t.Errorf("the runbook:\n%s", book)
+	}
+}
+
+// TestPlanOfBefore: a plan of the release before signals goes on, and back, as it began; one with an error rate names the version that
+// finishes it.
+func TestPlanOfBefore(t *testing.T) {
+	data, err := os.ReadFile("testdata/format2.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := shift.Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back := p.Back(); back.Check() != nil || back.Name != "dns-95faefc0-back-0695703c" || back.Hash != "35d06f2a06eaf7e8c1e184d59d36d8364b118c81fdd6a8e7cfe85cde6742841b" {
+		t.Errorf("the way back is another: %s %s", back.Name, back.Hash)
+	}
+	if steps, err := json.Marshal(p.Steps()); err != nil || fmt.Sprintf("%x", sha256.Sum256(steps)) != "80cb2206b80b215ca5c98b45cfd7426302d8d60bd9eec58bea9b4bf441066463" {
+		t.Errorf("its steps are others, %v: %s", err, steps)
+	}
+	if data, err = os.ReadFile("testdata/errorrate.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	var refused *shift.Error
+	if _, err := shift.Read(data); err == nil || !asError(err, &refused) || !strings.Contains(refused.Error(), "asks an error rate") || !strings.Contains(refused.Hint(), "with theseus v1;") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestSignalsHome: the gates of the way there ask the signals of a plan, and those of the way back do not.
+func TestSignalsHome(t *testing.T) {
+	p := shift.New([]*zone.Zone{{Name: origin, Negative: 60}}, []zone.Move{move(1, 60)}, shift.Options{SLO: []string{"http://p a < 1"}}, "v1", time.Unix(1, 0))
+	if back := p.Back(); len(back.Options.SLO) != 0 || len(p.Options.SLO) != 1 || back.Check() != nil {
+		t.Errorf("%q, and there %q", back.Options.SLO, p.Options.SLO)
+	}
+	if book := shift.Runbook(p); !strings.Contains(book, "The way back asks no signals") || strings.Contains(shift.Runbook(p.Back()), "signal") {
 		t.Errorf("the runbook:\n%s", book)
 	}
 }
