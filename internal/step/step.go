@@ -259,6 +259,8 @@ type Gate struct {
 	// Result makes the answer the result of the plan: the steps go on, whatever it is. Then every path must have been measured
 	// without a break since the gate before.
 	Result bool `json:"result,omitempty"`
+	// Step is the ID of the step that the gate is of. The engine fills it in when it asks.
+	Step string `json:"-"`
 }
 
 // Compares says whether changed nodes are compared with the others.

@@ -310,6 +310,7 @@ func (m *machine) gate(ctx context.Context, st step.Step) error {
 		return err
 	}
 	asked := *st.Gate
+	asked.Step = st.ID
 	if asked.Compare {
 		asked.Changed = m.changed(st.ID)
 	}
