@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,6 +86,27 @@ func TestMirrorDNS(t *testing.T) {
 	must(0, "12 already moved", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
 	must(0, "finished: done", "mirror", "dns", "back", "move.yaml", "--zones", "zones.yaml", "--yes")
 	must(0, "12 move,", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
+
+	// A signal that fails when the move begins, or whose program is not here, moves no name.
+	var down atomic.Bool
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if down.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(shop.Close)
+	check := filepath.Join(dir, "check.sh")
+	if err := os.WriteFile(check, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	must(0, "written to move.yaml", append(plan, "--yes-really", "--slo", shop.URL, "--slo", "command: ./check.sh")...)
+	down.Store(true)
+	must(3, "no name has moved: "+shop.URL+": HTTP status 503", "mirror", "dns", "move", "move.yaml", "--zones", "zones.yaml", "--yes")
+	if err := os.Remove(check); err != nil {
+		t.Fatal(err)
+	}
+	must(1, check, "mirror", "dns", "move", "move.yaml", "--zones", "zones.yaml", "--yes")
+	must(1, "no name of dns-", "mirror", "dns", "back", "move.yaml", "--zones", "zones.yaml", "--yes")
 
 	// From a place that reaches nobody, as a pod whose policy lets it go nowhere, and from one where there is no theseus.
 	for place, says := range map[string]string{
@@ -161,7 +183,7 @@ func TestMirrorDNSPlan(t *testing.T) {
 		sets = append(sets, dnstest.R53(host+"."+dnsOrigin, "A", 60, "192.0.2.1"))
 	}
 	fake := dnstest.NewRoute53(t, dnsOrigin, sets...)
-	rate := `{"status":"success","data":{"resultType":"scalar","result":[1,"0.02"]}}`
+	rate := fmt.Sprintf(`{"status":"success","data":{"resultType":"scalar","result":[%d,"0.02"]}}`, time.Now().Unix())
 	prometheus := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, rate) }))
 	t.Cleanup(prometheus.Close)
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "fake", "AWS_SECRET_ACCESS_KEY": "fake", "AWS_REGION": "us-east-1"} {
@@ -193,11 +215,11 @@ func TestMirrorDNSPlan(t *testing.T) {
 	plan(0, []string{"note: api.shop.example.org moves as a whole", "move 1 name to the mirror", "move 1 name 1 % to the mirror", "10 % to the mirror", "50 % to the mirror", "100 % to the mirror"}, "--weights", "1,10,50,100")
 	plan(2, []string{"weights must grow"}, "--weights", "10,1,100")
 	with := []string{"--slo", "errors <= 0.05", "--prometheus"}
-	plan(0, []string{"errors must be <= 0.05, asked at " + prometheus.URL, "answer; and every signal holds"}, append(with, prometheus.URL)...)
-	plan(3, []string{"before any name moves, errors is 0.02, and must be < 0.02", "hint: fix the services"}, "--slo", prometheus.URL+" errors < 0.02")
+	plan(0, []string{"errors must be <= 0.05, asked at " + prometheus.URL, "holds; and every signal holds"}, append(with, prometheus.URL)...)
+	plan(3, []string{"a signal fails already before the change, and no name has moved: errors is 0.02, and must be < 0.02", "hint: fix the services"}, "--slo", prometheus.URL+" errors < 0.02")
 	rate = `{"status":"success","data":{"resultType":"vector","result":[]}}`
 	plan(1, []string{"no answer to errors: the query yields no data", "hint: ask the signal from this machine"}, append(with, prometheus.URL)...)
-	plan(2, []string{"--prometheus prometheus:9090 is not an address"}, append(with, "prometheus:9090")...)
+	plan(2, []string{"the text of --prometheus is not an address"}, append(with, "prometheus:9090")...)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("HOME", dir)

@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
-	"github.com/theseus-cni/theseus/internal/proof/signal"
+	"github.com/theseus-cni/theseus/internal/proof/signal/ask"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/metrics"
@@ -62,9 +62,9 @@ type Run struct {
 	// Mirrored returns the actor and the gate of a plan with a mirror; own are those for the original's nodes. It is nil
 	// for other plans.
 	Mirrored func(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor, engine.Gate, error)
-	// Command returns the actor of a plan that guards a command; own is the actor for everything else, and gate has the measurements.
-	// It is nil for other plans.
-	Command func(own engine.Actor, gate *kube.Gate) engine.Actor
+	// Command returns the actor of a plan that guards a command; own is the actor for everything else, gate has the measurements, and
+	// signals watches the user's own signals (nil for none). It is nil for other plans.
+	Command func(own engine.Actor, gate *kube.Gate, signals *ask.Watch) engine.Actor
 	// Metrics count what happens; they may be nil.
 	Metrics *metrics.Metrics
 	// Notify gets what happens; it may be nil.
@@ -147,6 +147,11 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	if err := HooksRun(r.Plan); err != nil {
 		return engine.Outcome{}, err
 	}
+	if r.Begins {
+		if err := SignalsRun(r.Plan, r.Desire, nil); err != nil { // before the cluster has the plan
+			return engine.Outcome{}, err
+		}
+	}
 	if r.Begins && r.MayBegin != nil {
 		if err := r.patiently(ctx, r.MayBegin); err != nil {
 			return engine.Outcome{}, err
@@ -170,6 +175,9 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 		return engine.Outcome{}, err
 	}
 	if err := MustBeHead(r.Plan.Name, past, r.Head); err != nil {
+		return engine.Outcome{}, err
+	}
+	if err := SignalsRun(r.Plan, r.Desire, past); err != nil {
 		return engine.Outcome{}, err
 	}
 	if n := len(past); n > 0 {
@@ -235,11 +243,15 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	if origin := r.Plan.Origin(); r.Follow != nil && origin != nil {
 		defer r.Follow(ctx, origin)()
 	}
-	if deps.Gate, err = Asking(deps.Gate, r.Plan); err != nil {
+	asking, cut := context.WithCancel(ctx)
+	defer cut()
+	signals, err := Watch(asking, r.Plan, past)
+	if err != nil {
 		return engine.Outcome{}, err
 	}
+	deps.Gate = Asking(deps.Gate, r.Plan, signals)
 	if r.Command != nil {
-		deps.Actor = r.Command(deps.Actor, gate)
+		deps.Actor = r.Command(deps.Actor, gate, signals)
 	}
 	reverts := &kube.Reverts{Actor: actor, Steps: r.Plan.Steps}
 	if r.Mirrored == nil && !r.Plan.Foreign() { // with a mirror, the original is idle during the change
@@ -307,17 +319,10 @@ func (r *Run) withPool(actor *kube.Actor) engine.Actor {
 		Migration: r.Plan.Name, Note: actor.Note}
 }
 
-// HooksRun demands that the user's commands of a plan can run on this machine: its hooks, and its signals.
+// HooksRun demands that the hooks of a plan can run on this machine.
 func HooksRun(p *plan.Plan) error {
 	if err := nodepool.Runnable(p.Hooks()...); err != nil {
 		return engine.WithHint(err, "install it here, or continue on a machine that has it; --add-hook and --remove-hook of theseus plan name it")
-	}
-	signals, err := signal.ParseAll(p.Change.SLO)
-	if err != nil {
-		return err
-	}
-	if err := nodepool.Runnable(signal.Commands(signals)...); err != nil {
-		return engine.WithHint(err, "install it here, or continue on a machine that has it; --slo of theseus plan or theseus guard names it")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 func TestSignals(t *testing.T) {
 	r := carried(t, "Always", "none")
 	bare := mustMake(t, r)
-	r.change.SLO = []string{"http://prometheus:9090 sum(rate(errors[1m])) < 0.01", "command: ./check.sh a 'b c'"}
+	r.change.SLO = []string{"http://prometheus:9090 sum(rate(errors[1m])) < 0.01", "command: /opt/check.sh a 'b c'"}
 	p := mustMake(t, r)
 	if p.Hash == bare.Hash || p.Name != bare.Name {
 		t.Errorf("%s %s, without signals %s %s", p.Name, p.Hash, bare.Name, bare.Hash)
@@ -31,7 +31,7 @@ func TestSignals(t *testing.T) {
 	}
 	book := plan.Runbook(p)
 	for _, want := range []string{"\nSignals that every gate asks, too, from where the plan runs; no answer is a failure:\n" +
-		"  sum(rate(errors[1m])) must be < 0.01, asked at http://prometheus:9090\n  the command ./check.sh a 'b c' must end with exit code 0\n", "; and every signal holds\n"} {
+		"  sum(rate(errors[1m])) must be < 0.01, asked at http://prometheus:9090\n  the command /opt/check.sh a 'b c' must end with exit code 0\n", "; and every signal holds\n"} {
 		if !strings.Contains(book, want) || !strings.Contains(plan.Summary(p)+"; and every signal holds\n", want) || strings.Contains(plan.Runbook(bare), want) {
 			t.Errorf("no %q in the runbook:\n%s", want, book)
 		}
@@ -40,10 +40,10 @@ func TestSignals(t *testing.T) {
 		t.Errorf("%d gates, and not each asks the signals", gates)
 	}
 	reach := plan.ReachOf(p)
-	if !slices.Contains(reach.Commands, "./check.sh a 'b c'") || !slices.Contains(reach.Uses, "http://prometheus:9090 (the gates ask it, without credentials)") {
+	if !slices.Contains(reach.Commands, "/opt/check.sh a 'b c'") || !slices.Contains(reach.Uses, "http://prometheus:9090 (the gates ask it, without credentials)") {
 		t.Errorf("%+v", reach)
 	}
-	for _, text := range []string{"sum(errors) < 1", "http://u:p@prometheus a < 1", ""} {
+	for _, text := range []string{"sum(errors) < 1", "http://u:p@prometheus a < 1", "", "command: ./check.sh"} {
 		r.change.SLO = []string{text}
 		_, err := plan.Make(r.snapshot, r.change, drivers(), nil, plan.Options{Now: r.options.Now})
 		var refused *kind.Refusal

@@ -173,7 +173,10 @@ func (o options) runs(p *plan.Plan) error {
 	if o.inCluster {
 		return admission.InCluster(p)
 	}
-	return run.HooksRun(p)
+	if err := run.HooksRun(p); err != nil {
+		return err
+	}
+	return run.SignalsRun(p, v1alpha1.DesireRun, nil)
 }
 
 // admit refuses a plan that may not begin, and prints the findings that block it.

@@ -87,6 +87,9 @@ func (c *Flags) RegisterSignals(command *cobra.Command, when string) {
 	c.slo.Register(command.Flags(), when)
 }
 
+// SignalsGiven reports whether flags name the user's signals, and not a document.
+func (c *Flags) SignalsGiven() bool { return c.slo.Given() }
+
 // RegisterSurge adds the flags of the strategy surge.
 func (c *Flags) RegisterSurge(command *cobra.Command) {
 	flags := command.Flags()

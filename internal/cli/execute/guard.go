@@ -48,20 +48,16 @@ func (t told) Record(r engine.Record) {
 // guarding lets a run carry out here what its plan guards: the actor that runs the command takes the signals that are for it. A
 // terminal is no input for the command: it shows the run. stopped says whether the user has stopped the run: it may end as interrupted
 // for other reasons too, such as a lost lock.
-func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool, err error) {
-	signals, err := signal.ParseAll(r.Plan.Change.SLO)
-	if err != nil {
-		return nil, err
-	}
+func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool) {
 	var in io.Reader
 	if _, terminal := a.Terminal(); !terminal {
 		in = a.In
 	}
-	actor := &guarded.Actor{Guard: *r.Plan.Guarded, MaxLost: r.Plan.Change.MaxLost, Clock: run.Clock{}, Result: guardplan.StepWatch, Signals: signals, Questions: ask.Asker{}.All,
+	actor := &guarded.Actor{Guard: *r.Plan.Guarded, MaxLost: r.Plan.Change.MaxLost, Clock: run.Clock{}, Result: guardplan.StepWatch,
 		Start: guarded.Here(in, shown.Output), Say: shown.Say}
 	r.View = told{shown, actor.Learn}
-	r.Command = func(own engine.Actor, gate *kube.Gate) engine.Actor {
-		actor.Actor, actor.Gate = own, gate
+	r.Command = func(own engine.Actor, gate *kube.Gate, signals *ask.Watch) engine.Actor {
+		actor.Actor, actor.Gate, actor.Signals = own, gate, signals
 		return actor
 	}
 	var stop chan struct{}
@@ -76,7 +72,7 @@ func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool, err 
 		default:
 			return false
 		}
-	}, nil
+	}
 }
 
 // stands reports whether a guard that was interrupted is left as it is: others change the cluster, the baseline is taken, and there is
@@ -95,10 +91,7 @@ func guard(ctx context.Context, a *app.App, r *run.Run) error {
 	}
 	view := view.New(a, r.Plan)
 	r.Dir = dir
-	stop, err := guarding(a, r, view)
-	if err != nil {
-		return err
-	}
+	stop := guarding(a, r, view)
 	client := r.Client
 	outcome, err := r.Execute(ctx)
 	interrupted := err == nil && outcome.End == engine.EndInterrupted && stop()
@@ -241,7 +234,7 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 
 // worst names the paths that lost most.
 func worst(v *engine.Verdict) string {
-	if len(v.Bad) == 0 {
+	if v == nil || len(v.Bad) == 0 {
 		return ""
 	}
 	return "; the worst: " + strings.Join(v.Bad[:min(len(v.Bad), 3)], "; ")

@@ -213,10 +213,7 @@ func TestGuardingInterrupted(t *testing.T) {
 		a := &app.App{Streams: app.Streams{Out: out, Err: out}, Signals: &interrupt.Signals{Err: out}}
 		p := planOf(kind.Guard{Others: true})
 		r := New(a, nil, mirror.Access{}, p, false)
-		stopped, err := guarding(a, r, view.New(a, p))
-		if err != nil {
-			t.Fatal(err)
-		}
+		stopped := guarding(a, r, view.New(a, p))
 		r.View.Past(test.past)
 		ctx, release := a.Signals.Catch(t.Context())
 		_, done := r.Stoppable(run.NewFlight(p))

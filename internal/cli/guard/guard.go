@@ -30,7 +30,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
-	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
@@ -159,20 +158,13 @@ func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.Cha
 }
 
 // signalled asks the user's signals before anything is installed. What fails already proves nothing about the change.
-func signalled(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpec, guarded kind.Guard) error {
-	state, said, err := slo.Ask(ctx, spec.SLO)
-	switch {
-	case err != nil:
-		return err
-	case state == signal.Unknown:
-		return exit.Fail(exit.Unproven, "ask the signal from this machine; a signal without an answer proves nothing", "%s; nothing was installed", said)
-	case state == signal.Fails && !guarded.LossyBefore:
-		return exit.Fail(exit.Unproven, "repair that first, change the comparison, or accept it with --baseline-loss-ok: then that signal proves nothing",
-			"a signal fails already before the change, and nothing was installed: %s", said)
-	case state == signal.Fails:
-		fmt.Fprintf(a.Err, "note: a signal fails already before the change: %s\n", said)
+// A dry run asks nothing.
+func (o *options) signalled(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpec, guarded kind.Guard) error {
+	if o.dry {
+		return nil
 	}
-	return nil
+	return slo.MustHold(ctx, a.Err, spec.SLO, slo.Before{Nothing: "nothing was installed", Accept: guarded.LossyBefore, Silent: exit.Unproven, Fails: exit.Unproven,
+		Hint: "repair that first, change the comparison, or accept it with --baseline-loss-ok: then that signal proves nothing"})
 }
 
 // written refuses an output that a report does not have.
@@ -191,7 +183,7 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 	if err := incluster.NotFrozen(ctx, a, client); err != nil {
 		return err
 	}
-	if err := signalled(ctx, a, spec, guarded); err != nil {
+	if err := o.signalled(ctx, a, spec, guarded); err != nil {
 		return err
 	}
 	p, pass, err := o.propose(ctx, a, client, spec, guarded)

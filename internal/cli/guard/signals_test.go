@@ -33,7 +33,7 @@ func TestSignalled(t *testing.T) {
 		status.Store(test.status)
 		var out bytes.Buffer
 		a := &app.App{Streams: app.Streams{Out: &out, Err: &out}}
-		code := exit.Code(&out, signalled(t.Context(), a, spec, kind.Guard{LossyBefore: test.lossy}))
+		code := exit.Code(&out, (&options{}).signalled(t.Context(), a, spec, kind.Guard{LossyBefore: test.lossy}))
 		if code != test.code || !strings.Contains(out.String(), test.says) || (out.Len() > 0) != (test.says != "") {
 			t.Errorf("%d, lossy %t: exit %d: %s", test.status, test.lossy, code, out.String())
 		}
@@ -41,8 +41,16 @@ func TestSignalled(t *testing.T) {
 	server.Close()
 	var out bytes.Buffer
 	a := &app.App{Streams: app.Streams{Out: &out, Err: &out}}
-	if code := exit.Code(&out, signalled(t.Context(), a, spec, kind.Guard{LossyBefore: true})); code != exit.Unproven || !strings.Contains(out.String(), "no answer to "+server.URL) ||
+	if code := exit.Code(&out, (&options{}).signalled(t.Context(), a, spec, kind.Guard{})); code != exit.Unproven || !strings.Contains(out.String(), "a signal fails already before the change, and nothing was installed: "+server.URL+"/healthz: no answer: ") ||
 		!strings.Contains(out.String(), "hint: ") {
 		t.Errorf("nobody answers: exit %d: %s", code, out.String())
+	}
+	if err := (&options{dry: true}).signalled(t.Context(), a, v1alpha1.ChangeSpec{SLO: []string{"command: /bin/touch " + t.TempDir() + "/ran", server.URL}}, kind.Guard{}); err != nil {
+		t.Errorf("a dry run asks: %v", err)
+	}
+	out.Reset()
+	query := v1alpha1.ChangeSpec{SLO: []string{server.URL + " errors < 1"}}
+	if code := exit.Code(&out, (&options{}).signalled(t.Context(), a, query, kind.Guard{LossyBefore: true})); code != exit.Unproven || !strings.Contains(out.String(), "no answer to errors") {
+		t.Errorf("a Prometheus does not answer: exit %d: %s", code, out.String())
 	}
 }

@@ -60,7 +60,7 @@ func NewCommand(a *app.App) *cobra.Command {
 			if command.Flags().Changed("window") && window <= 0 {
 				return exit.Fail(exit.Usage, "give how long a window is, such as --window 4h or --window 90m", "--window %s is not longer than 0", window)
 			}
-			return planning.Make(command.Context(), a, from, spec, planning.Flags{Sources: sources, SignKey: key, Window: window})
+			return planning.Make(command.Context(), a, from, spec, planning.Flags{Sources: sources, SignKey: key, Window: window, AskSignals: change.SignalsGiven()})
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")

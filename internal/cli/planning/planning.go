@@ -20,7 +20,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/whatif"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
-	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/propose"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -35,6 +34,17 @@ type Flags struct {
 	SignKey string
 	// Window is how long each window of the change is; 0 plans it in one go.
 	Window time.Duration
+	// AskSignals says that the signals of the change are of the user's own flags: they are asked once, unless the cluster is read from files.
+	// Those of a document may be of someone else.
+	AskSignals bool
+}
+
+// toAsk are the signals that planning asks.
+func (f Flags) toAsk(from []string, change v1alpha1.ChangeSpec) []string {
+	if !f.AskSignals || len(from) > 0 {
+		return nil
+	}
+	return change.SLO
 }
 
 // Make reads the cluster, or the files from, plans a change, and prints or writes the plan.
@@ -49,13 +59,8 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 	if p.Cluster.UID == "" {
 		fmt.Fprintln(a.Err, "note: the input does not identify its cluster (by the UID of Namespace kube-system), so theseus apply will refuse this plan")
 	}
-	switch state, said, err := slo.Ask(ctx, slo.WithoutCommands(p.Change.SLO)); {
-	case err != nil:
+	if err := slo.Note(ctx, a.Err, with.toAsk(from, p.Change)); err != nil {
 		return err
-	case state == signal.Unknown:
-		fmt.Fprintf(a.Err, "note: %s; the gates ask from where the plan runs, and fail without an answer\n", said)
-	case state == signal.Fails:
-		fmt.Fprintf(a.Err, "note: a signal of --slo fails already: %s; the baseline of the plan will fail\n", said)
 	}
 	return planfile.Write(a, p, with.SignKey)
 }

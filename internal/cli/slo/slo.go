@@ -3,6 +3,9 @@ package slo
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"os"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -36,35 +39,83 @@ func (f *Flags) Resolve(given []string) ([]string, error) {
 			return nil, exit.Fail(exit.Usage, "add --slo 'sum(rate(errors[1m])) < 0.01'", "--prometheus is given, and no signal of --slo")
 		}
 		if one, err := signal.Parse(f.prometheus); err != nil || one.Address == "" || one.Query != "" {
-			return nil, exit.Fail(exit.Usage, "such as --prometheus http://prometheus.example.org:9090", "--prometheus %s is not an address", f.prometheus)
+			return nil, exit.Fail(exit.Usage, "such as --prometheus http://prometheus.example.org:9090, without a password", "the text of --prometheus is not an address")
 		}
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, err
 	}
 	var all []string
 	for _, text := range texts {
-		all = append(all, signal.At(f.prometheus, text))
+		all = append(all, signal.Absolute(here, signal.At(f.prometheus, text)))
 	}
 	if _, err := signal.ParseAll(all); err != nil {
-		return nil, exit.Fail(exit.Usage, "write it as "+signal.Form, "--slo %w", err)
+		return nil, exit.Fail(exit.Usage, "write it as "+signal.Form, "--slo: %w", err)
 	}
 	return all, nil
 }
 
-// WithoutCommands are the signals that are no commands: a Change document may be of someone else, and planning runs nothing of it.
-func WithoutCommands(texts []string) []string {
+// Given reports whether the flags name signals: those of a document may be of someone else.
+func (f *Flags) Given() bool { return len(f.texts) > 0 }
+
+// withoutCommands are the signals that are no commands.
+func withoutCommands(texts []string) []string {
 	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
 		one, err := signal.Parse(text)
 		return err == nil && len(one.Command) > 0
 	})
 }
 
-// Ask asks signals once, from this machine, and returns the least that they prove, and what those said that do not hold. Without
+// Before says what happens if signals do not hold before a change.
+type Before struct {
+	// Nothing says what was not begun, such as "nothing was installed".
+	Nothing string
+	// Accept goes on, with a note, if a signal fails; Hint says what to do about it.
+	Accept bool
+	Hint   string
+	// Silent and Fails are the exit codes if a signal has no answer, or fails.
+	Silent, Fails int
+}
+
+// MustHold asks signals once, from this machine, before anything is changed. Notes go to w.
+func MustHold(ctx context.Context, w io.Writer, texts []string, before Before) error {
+	state, said, err := put(ctx, texts)
+	switch {
+	case err != nil:
+		return err
+	case state == signal.Unknown:
+		return exit.Fail(before.Silent, "ask the signal from this machine; a signal without an answer proves nothing", "%s; %s", said, before.Nothing)
+	case state == signal.Fails && !before.Accept:
+		return exit.Fail(before.Fails, before.Hint, "a signal fails already before the change, and %s: %s", before.Nothing, said)
+	case state == signal.Fails:
+		fmt.Fprintf(w, "note: a signal fails already before the change: %s\n", said)
+	}
+	return nil
+}
+
+// Note asks signals once, from this machine, where a plan is made that may run elsewhere. It runs no commands.
+func Note(ctx context.Context, w io.Writer, texts []string) error {
+	state, said, err := put(ctx, withoutCommands(texts))
+	switch {
+	case err != nil:
+		return err
+	case state == signal.Unknown:
+		fmt.Fprintf(w, "note: %s; the gates ask from where the plan runs, and fail without an answer\n", said)
+	case state == signal.Fails:
+		fmt.Fprintf(w, "note: a signal of --slo fails already: %s; the first gate of the plan will fail\n", said)
+	}
+	return nil
+}
+
+// put asks signals once, from this machine, and returns the least that they prove, and what those said that do not hold. Without
 // signals it is signal.Holds.
-func Ask(ctx context.Context, texts []string) (signal.State, string, error) {
+func put(ctx context.Context, texts []string) (signal.State, string, error) {
 	signals, err := signal.ParseAll(texts)
 	if err != nil || len(signals) == 0 {
 		return signal.Holds, "", err
 	}
-	answers := ask.Asker{}.All(ctx, signals)
+	answers := (&ask.Asker{}).All(ctx, signals)
 	if err := ctx.Err(); err != nil {
 		return signal.Unknown, "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/theseus-cni/theseus/internal/mirror/dns"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/dnstest"
@@ -25,17 +26,19 @@ func TestSignals(t *testing.T) {
 		if moved.Load() {
 			rate = "0.2"
 		}
-		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,%q]}]}}`, rate)
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,%q]}]}}`, time.Now().Unix(), rate)
 	}))
 	t.Cleanup(server.Close)
 	w.actor.Zones[0].Provider = &whenever{Provider: w.server.Primary(), at: 3, do: func() { moved.Store(true) }}
 	o := quick()
 	o.First, o.Bake = 2, 1
 	deps := func() engine.Deps {
-		deps, err := w.deps(&journal.Memory{}), error(nil)
-		if deps.Gate, err = run.Asking(w.gate, dns.Plan(newPlan(moves(n), o))); err != nil {
+		deps, p := w.deps(&journal.Memory{}), dns.Plan(newPlan(moves(n), o))
+		signals, err := run.Watch(t.Context(), p, nil)
+		if err != nil {
 			t.Fatal(err)
 		}
+		deps.Gate = run.Asking(w.gate, p, signals)
 		return deps
 	}
 	o.SLO = []string{server.URL + " errors / requests <= 0.05"}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 )
@@ -21,7 +22,8 @@ const (
 	Holds State = "holds"
 	// Fails: it was measured, and is not as demanded.
 	Fails State = "fails"
-	// Unknown: there is no answer, or none that is a measurement. It is never a pass.
+	// Unknown: there is no answer, or none that is a measurement. It is never a pass. For an HTTP check or a command that was asked, no
+	// answer is the measurement: it Fails.
 	Unknown State = "unknown"
 )
 
@@ -69,11 +71,25 @@ func (s Signal) Checked(ok bool, said string) Answer {
 	return Answer{s.text, state, s.Name() + ": " + said}
 }
 
+// NoAnswer is the answer of a signal that was asked, and gave none. A service that does not answer its check is down, and so is one
+// whose command hangs; a Prometheus without an answer says nothing about what it measures.
+func (s Signal) NoAnswer(why error) Answer {
+	if s.Query != "" {
+		return s.Silent(why)
+	}
+	return s.Checked(false, "no answer: "+short(why))
+}
+
 // Silent is the answer of a signal that could not be asked, or whose answer is no measurement.
 func (s Signal) Silent(why error) Answer {
-	const longestWhy = 300
+	return Answer{s.text, Unknown, "no answer to " + s.Name() + ": " + short(why)}
+}
+
+// short is an error in one line of bounded length.
+func short(why error) string {
+	const longest = 300
 	text := []rune(printable.Line(why.Error()))
-	return Answer{s.text, Unknown, "no answer to " + s.Name() + ": " + string(text[:min(len(text), longestWhy)])}
+	return string(text[:min(len(text), longest)])
 }
 
 // Worst is the least that the answers prove: Fails before Unknown before Holds. Without answers it is Unknown.
@@ -103,13 +119,21 @@ func Say(answers []Answer) string {
 	return strings.Join(said, "; ")
 }
 
+// oldest is how far the time of an answer may be from this machine's.
+const oldest = time.Minute
+
+// info begins what a Prometheus remarks about a query, and not about its data. Some versions put that among the warnings.
+const info = "PromQL info:"
+
 // ReadAnswer reads the numbers of an answer of Prometheus' HTTP API (/api/v1/query): those of a scalar, or of all series of a vector,
-// each of which is finite. An error says why the answer is no measurement.
-func ReadAnswer(body []byte) ([]float64, error) {
+// each of which is finite. An error says why the answer is no measurement: one with warnings may lack series, and one of another time than
+// now comes from a cache or from a clock that is wrong.
+func ReadAnswer(body []byte, now time.Time) ([]float64, error) {
 	var answer struct {
-		Status string `json:"status"`
-		Error  string `json:"error"`
-		Data   struct {
+		Status   string   `json:"status"`
+		Error    string   `json:"error"`
+		Warnings []string `json:"warnings"`
+		Data     struct {
 			Type   string          `json:"resultType"`
 			Result json.RawMessage `json:"result"`
 		} `json:"data"`
@@ -122,6 +146,11 @@ func ReadAnswer(body []byte) ([]float64, error) {
 			return nil, errors.New("it is no JSON of a Prometheus: it has no status")
 		}
 		return nil, fmt.Errorf("the query fails: %s", answer.Error)
+	}
+	for _, one := range answer.Warnings {
+		if !strings.HasPrefix(one, info) {
+			return nil, fmt.Errorf("it comes with a warning, and may be partial: %s", one)
+		}
 	}
 	var samples []sample
 	var err error
@@ -148,6 +177,10 @@ func ReadAnswer(body []byte) ([]float64, error) {
 	}
 	values := make([]float64, len(samples))
 	for i, one := range samples {
+		at, timed := one[0].(float64)
+		if apart := math.Abs(at - float64(now.UnixMilli())/1000); !timed || apart > oldest.Seconds() {
+			return nil, fmt.Errorf("its time is %.0f s from this machine's: it is old, or a clock is wrong", apart)
+		}
 		text, _ := one[1].(string)
 		values[i], err = strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(values[i]) || math.IsInf(values[i], 0) {

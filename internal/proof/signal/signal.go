@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -73,15 +74,18 @@ func Parse(text string) (Signal, error) {
 	}
 	if command, is := strings.CutPrefix(s.text, commandPrefix); is {
 		var err error
-		s.Command, err = shell.Split(command)
+		if s.Command, err = shell.Split(command); err == nil && strings.Contains(s.Command[0], "/") && !filepath.IsAbs(s.Command[0]) {
+			err = errors.New("its program has a relative path, and the plan may run in another directory: give the absolute one")
+		}
 		return s, err
 	}
 	address, query, _ := strings.Cut(s.text, " ")
-	if err := checkAddress(address); err != nil {
+	query = strings.TrimSpace(query)
+	if err := checkAddress(address, query != ""); err != nil {
 		return s, err
 	}
 	s.Address = address
-	if query = strings.TrimSpace(query); query == "" {
+	if query == "" {
 		return s, nil
 	}
 	parts := comparison.FindStringSubmatch(query)
@@ -96,35 +100,70 @@ func Parse(text string) (Signal, error) {
 	return s, nil
 }
 
-// checkAddress demands a URL without credentials: a plan is readable for many.
-func checkAddress(address string) error {
+// secretive are the parameters of an address that hold credentials, and ours those that Theseus sets itself, or that ask for another
+// time than now. Both are in lower case.
+var (
+	secretive = regexp.MustCompile(`token|passw|pwd|secret|credential|^auth|api[-_]?key|^key$|signature|^sig$|^pass$`)
+	ours      = []string{"query", "time", "lookback_delta"}
+)
+
+// checkAddress demands a URL without credentials: a plan is readable for many. The errors do not have the address, which may hold some.
+func checkAddress(address string, query bool) error {
+	const held = "its address holds credentials, which would be stored in the plan: use a command that reads them from a file"
 	at, err := url.Parse(address)
+	if err != nil {
+		return errors.New("its address is no URL")
+	}
+	parameters, err := url.ParseQuery(at.RawQuery)
 	switch {
-	case err != nil:
-		return errors.New("its address is no URL") // the error may hold a password
-	case at.Host == "" || at.Hostname() == "":
-		return fmt.Errorf("the address %s names no host", address)
 	case at.User != nil:
-		return errors.New("its address holds credentials, which would be stored in the plan: use a command that reads them from a file")
+		return errors.New(held)
+	case at.Hostname() == "":
+		return errors.New("its address names no host")
 	case at.Fragment != "":
-		return fmt.Errorf("the address %s has a fragment", address)
+		return errors.New("its address has a fragment")
+	case err != nil:
+		return errors.New("the part of its address after ? cannot be read")
+	}
+	for name := range parameters {
+		switch name = strings.ToLower(name); {
+		case secretive.MatchString(name):
+			return errors.New(held)
+		case query && slices.Contains(ours, name):
+			return fmt.Errorf("its address sets %s, which Theseus does itself", name)
+		}
 	}
 	return nil
 }
 
-// ParseAll reads the signals of a change: each once, and not too many.
+// Absolute makes the program of a signal that is a command absolute, if it is a path relative to dir. Other texts stay as they are.
+func Absolute(dir, text string) string {
+	command, is := strings.CutPrefix(strings.TrimSpace(text), commandPrefix)
+	if !is {
+		return text
+	}
+	words, err := shell.Split(command)
+	if err != nil || !strings.Contains(words[0], "/") || filepath.IsAbs(words[0]) {
+		return text
+	}
+	words[0] = filepath.Join(dir, words[0])
+	return commandPrefix + " " + shell.Words(words...)
+}
+
+// ParseAll reads the signals of a change: each once, and not too many. An error says which one is wrong by its number, as a text may
+// hold credentials.
 func ParseAll(texts []string) ([]Signal, error) {
 	if len(texts) > v1alpha1.MaxSLO {
 		return nil, fmt.Errorf("there are %d signals, and at most %d are allowed", len(texts), v1alpha1.MaxSLO)
 	}
 	var all []Signal
-	for _, text := range texts {
+	for i, text := range texts {
 		one, err := Parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("%.100q: %w", text, err)
+			return nil, fmt.Errorf("signal %d of %d: %w", i+1, len(texts), err)
 		}
-		if slices.ContainsFunc(all, func(other Signal) bool { return other.text == one.text }) {
-			return nil, fmt.Errorf("%s is given twice", one)
+		if first := slices.IndexFunc(all, func(other Signal) bool { return other.text == one.text }); first >= 0 {
+			return nil, fmt.Errorf("signal %d of %d: it is the same as signal %d", i+1, len(texts), first+1)
 		}
 		all = append(all, one)
 	}
@@ -180,7 +219,8 @@ func (s Signal) Name() string {
 	case len(s.Command) > 0:
 		return "the command " + shell.Words(s.Command...)
 	case s.Query == "":
-		return s.Address
+		address, _, _ := strings.Cut(s.Address, "?") // the plan has the whole
+		return address
 	}
 	return s.Query
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
@@ -19,7 +20,9 @@ func TestParse(t *testing.T) {
 		"http://p a == 3.":                                     "a must be == 3, asked at http://p",
 		"http://p a<=2":                                        "a must be <= 2, asked at http://p",
 		"https://shop.example.org/healthz?deep=1":              "https://shop.example.org/healthz?deep=1 must answer with an HTTP status of 200 to 299",
-		"command: ./check.sh --zone 'a b'":                     "the command ./check.sh --zone 'a b' must end with exit code 0",
+		"command: /opt/check.sh --zone 'a b'":                  "the command /opt/check.sh --zone 'a b' must end with exit code 0",
+		"command: check.sh":                                    "the command check.sh must end with exit code 0",
+		"https://shop.example.org/?time=1":                     "https://shop.example.org/?time=1 must answer with an HTTP status of 200 to 299",
 		"http://p http_requests_total{code=\"<5\"} offset < 9": "http_requests_total{code=\"<5\"} offset must be < 9, asked at http://p",
 	} {
 		one, err := Parse(text)
@@ -28,23 +31,35 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                        "it is empty",
-		"sum(errors) < 1":         "does not say where to ask",
-		"http://p sum(errors)":    "does not end with a comparison",
-		"http://p sum(errors) <":  "does not end with a comparison",
-		"http://p errors < 1%":    "does not end with a comparison",
-		"http://p errors < NaN":   "does not end with a comparison",
-		"http://p errors < 1e999": "out of the range of numbers",
-		"http://p < 1":            "does not end with a comparison",
-		"http:// errors < 1":      "names no host",
-		"http://:9090 a < 1":      "names no host",
-		"http://u:secret@p a < 1": "holds credentials",
-		"http://p/%zz a < 1":      "is no URL",
-		"http://p#x":              "has a fragment",
-		"ftp://p a < 1":           "does not say where to ask",
-		"command:":                "names no program",
-		"command: 'a":             "not closed",
-		"http://p a\n< 1":         "cannot be printed",
+		"":                                               "it is empty",
+		"sum(errors) < 1":                                "does not say where to ask",
+		"http://p sum(errors)":                           "does not end with a comparison",
+		"http://p sum(errors) <":                         "does not end with a comparison",
+		"http://p errors < 1%":                           "does not end with a comparison",
+		"http://p errors < NaN":                          "does not end with a comparison",
+		"http://p errors < 1e999":                        "out of the range of numbers",
+		"http://p < 1":                                   "does not end with a comparison",
+		"http:// errors < 1":                             "names no host",
+		"http://:9090 a < 1":                             "names no host",
+		"http://u:secret@p a < 1":                        "holds credentials",
+		"http://p/%zz a < 1":                             "is no URL",
+		"http://p#x":                                     "has a fragment",
+		"ftp://p a < 1":                                  "does not say where to ask",
+		"http://u:secret@ a < 1":                         "holds credentials",
+		"http://u:secret@p#x":                            "holds credentials",
+		"http://p/?access_token=secret a < 1":            "holds credentials",
+		"https://p/healthz?TOKEN=secret":                 "holds credentials",
+		"https://p/healthz?a=1&api_key=secret":           "holds credentials",
+		"https://p/healthz?x-goog-signature=s":           "holds credentials",
+		"https://p/?a;b=secret":                          "cannot be read",
+		"http://p?time=1700000000 a < 1":                 "sets time, which Theseus does itself",
+		"http://p?Query=up a < 1":                        "sets query",
+		"http://p?lookback_delta=1h a < 1":               "sets lookback_delta",
+		"command: ./check.sh":                            "has a relative path",
+		"command: bin/check.sh":                          "has a relative path",
+		"command:":                                       "names no program",
+		"command: 'a":                                    "not closed",
+		"http://p a\n< 1":                                "cannot be printed",
 		"http://p " + strings.Repeat("a", 3000) + " < 1": "it has 3013 bytes",
 	} {
 		if one, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
@@ -54,8 +69,13 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseAll(t *testing.T) {
-	if _, err := ParseAll([]string{"http://a", " http://a "}); err == nil || !strings.Contains(err.Error(), "given twice") {
+	if _, err := ParseAll([]string{"http://a", " http://a "}); err == nil || err.Error() != "signal 2 of 2: it is the same as signal 1" {
 		t.Error(err)
+	}
+	for _, text := range []string{"http://u:secret@p a < 1", "http://u:secret@ a", "http://p/%zz?k=secret", "https://p?password=secret", "http://p#secret"} {
+		if _, err := ParseAll([]string{"http://a", text}); err == nil || !strings.HasPrefix(err.Error(), "signal 2 of 2: ") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 	many := make([]string, v1alpha1.MaxSLO+1)
 	for i := range many {
@@ -66,6 +86,31 @@ func TestParseAll(t *testing.T) {
 	}
 	if all, err := ParseAll(many[1:]); err != nil || len(all) != v1alpha1.MaxSLO {
 		t.Errorf("%d, %v", len(all), err)
+	}
+}
+
+// TestAbsolute: a plan does not depend on the directory that it runs in.
+func TestAbsolute(t *testing.T) {
+	for text, want := range map[string]string{
+		"command: ./check.sh a": "command: /home/me/check.sh a", " command:../b/c 'd e'": "command: /home/b/c 'd e'", "command: '/x y/z' a": "command: '/x y/z' a",
+		"command: check.sh": "command: check.sh", "http://p a / b < 1": "http://p a / b < 1", "command: 'a": "command: 'a", "command:": "command:",
+	} {
+		if got := Absolute("/home/me", text); got != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+// TestNoAnswer: for a check and a command, no answer is a failure; for a query, it says nothing.
+func TestNoAnswer(t *testing.T) {
+	for text, want := range map[string]Answer{
+		"https://a/b?c=d": {State: Fails, Says: "https://a/b: no answer: refused"},
+		"command: x":      {State: Fails, Says: "the command x: no answer: refused"},
+		"http://p a < 1":  {State: Unknown, Says: "no answer to a: refused"},
+	} {
+		if got := must(t, text).NoAnswer(errors.New("refused")); got.State != want.State || got.Says != want.Says {
+			t.Errorf("%s: %+v", text, got)
+		}
 	}
 }
 
@@ -115,19 +160,25 @@ func TestMeasured(t *testing.T) {
 
 func TestReadAnswer(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"0.25"]}]}}`:          "[0.25]",
-		`{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"0.1"]},{"value":[1,"-5e-1"]}]}}`: "[0.1 -0.5]",
-		`{"status":"success","data":{"resultType":"scalar","result":[1,"0.75"]}}`:                                  "[0.75]",
-		`{"status":"success","data":{"resultType":"vector","result":[]}}`:                                          "the query yields no data",
-		`{"status":"success","data":{"resultType":"vector","result":null}}`:                                        "the query yields no data",
-		`{"status":"success","data":{"resultType":"matrix","result":[]}}`:                                          "a scalar or a vector is needed",
-		`{"status":"success","data":{"resultType":"string","result":[1,"a"]}}`:                                     "a scalar or a vector is needed",
-		`{"status":"success","data":{"resultType":"vector","result":[{"histogram":[1,{}]}]}}`:                      "no measurement",
-		`{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"1"]},{"value":[1,"NaN"]}]}}`:     `"NaN", which is no measurement`,
-		`{"status":"success","data":{"resultType":"scalar","result":[1,"+Inf"]}}`:                                  "no measurement",
-		`{"status":"success","data":{"resultType":"scalar","result":[1,2]}}`:                                       "no measurement",
-		`{"status":"success","data":{"resultType":"scalar"}}`:                                                      "its result cannot be read",
-		`{"status":"success","data":{"resultType":"vector","result":{"a":1}}}`:                                     "its result cannot be read",
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"0.25"]}]}}`:                              "[0.25]",
+		`{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"0.1"]},{"value":[1,"-5e-1"]}]}}`:                     "[0.1 -0.5]",
+		`{"status":"success","data":{"resultType":"scalar","result":[1,"0.75"]}}`:                                                      "[0.75]",
+		`{"status":"success","data":{"resultType":"vector","result":[]}}`:                                                              "the query yields no data",
+		`{"status":"success","data":{"resultType":"vector","result":null}}`:                                                            "the query yields no data",
+		`{"status":"success","data":{"resultType":"matrix","result":[]}}`:                                                              "a scalar or a vector is needed",
+		`{"status":"success","warnings":["partial response: store a is away"],"data":{"resultType":"scalar","result":[1,"0"]}}`:        "may be partial: partial response: store a is away",
+		`{"status":"success","warnings":["PromQL info: not a counter"],"infos":["a"],"data":{"resultType":"scalar","result":[1,"0"]}}`: "[0]",
+		`{"status":"success","data":{"resultType":"scalar","result":[50,"0"]}}`:                                                        "[0]",
+		`{"status":"success","data":{"resultType":"scalar","result":[-70,"0"]}}`:                                                       "its time is 71 s from this machine's",
+		`{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"0"]},{"value":[1e300,"0"]}]}}`:                       "from this machine's",
+		`{"status":"success","data":{"resultType":"vector","result":[{"value":["1","0"]}]}}`:                                           "from this machine's",
+		`{"status":"success","data":{"resultType":"string","result":[1,"a"]}}`:                                                         "a scalar or a vector is needed",
+		`{"status":"success","data":{"resultType":"vector","result":[{"histogram":[1,{}]}]}}`:                                          "from this machine's",
+		`{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"1"]},{"value":[1,"NaN"]}]}}`:                         `"NaN", which is no measurement`,
+		`{"status":"success","data":{"resultType":"scalar","result":[1,"+Inf"]}}`:                                                      "no measurement",
+		`{"status":"success","data":{"resultType":"scalar","result":[1,2]}}`:                                                           "no measurement",
+		`{"status":"success","data":{"resultType":"scalar"}}`:                                                                          "its result cannot be read",
+		`{"status":"success","data":{"resultType":"vector","result":{"a":1}}}`:                                                         "its result cannot be read",
 		`{"status":"success"}`:                     "a scalar or a vector is needed",
 		`{"status":"error","error":"parse error"}`: "the query fails: parse error",
 		`{}`:                   "it has no status",
@@ -136,7 +187,7 @@ func TestReadAnswer(t *testing.T) {
 		`<html>sign in</html>`: "no JSON of a Prometheus",
 		``:                     "no JSON of a Prometheus",
 	} {
-		values, err := ReadAnswer([]byte(body))
+		values, err := ReadAnswer([]byte(body), time.Unix(1, 0))
 		if got := fmt.Sprint(values); err != nil && !strings.Contains(err.Error(), want) || err == nil && got != want {
 			t.Errorf("%.80s: %s, %v, want %q", body, got, err, want)
 		}
@@ -193,7 +244,7 @@ func FuzzReadAnswer(f *testing.F) {
 	}
 	always := Signal{Query: "a", Compare: "!=", Bound: 0.123, text: "t"}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		values, err := ReadAnswer(body)
+		values, err := ReadAnswer(body, time.Unix(1, 0))
 		if (err == nil) != (len(values) > 0) {
 			t.Errorf("%q: %v, %v", body, values, err)
 		}

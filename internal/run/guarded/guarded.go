@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,9 +36,8 @@ type Actor struct {
 	Gate    Gate
 	Clock   engine.Clock
 	Start   Starter
-	// Signals are the user's own signals, and Questions asks them, as ask.Asker.All does.
-	Signals   []signal.Signal
-	Questions func(context.Context, []signal.Signal) []signal.Answer
+	// Signals watches the user's own signals, here and in the gates (ask.Gate); nil for none.
+	Signals *ask.Watch
 	// Say gets messages that a person must not miss.
 	Say func(string)
 	// Result is the step that watches, and whose gate is the result.
@@ -57,6 +57,8 @@ type Actor struct {
 	here bool
 	// reacted is true once a loss was said.
 	reacted bool
+	// already are the texts of the signals that failed in the baseline, and so prove nothing.
+	already []string
 	onLoss  *result.Ran
 }
 
@@ -73,6 +75,9 @@ const (
 func (a *Actor) Learn(r engine.Record) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
+	if r.Event == engine.GateAnswer && r.Step != a.Result && r.Verdict != nil {
+		a.baseline(*r.Verdict)
+	}
 	switch {
 	case r.Event == engine.RollingBack, r.Event == engine.GateAnswer:
 		a.stage = elsewhere
@@ -82,6 +87,28 @@ func (a *Actor) Learn(r engine.Record) {
 	case r.Event == engine.Acted && a.stage == watching:
 		a.stage = measuring
 	}
+}
+
+// baseline takes the answer of the baseline.
+func (a *Actor) baseline(verdict engine.Verdict) {
+	a.already = nil
+	for _, one := range verdict.Signals {
+		if one.State == signal.Fails {
+			a.already = append(a.already, one.Signal)
+			if verdict.Pass {
+				a.Say("note: a signal failed in the baseline, and proves nothing: " + one.Says)
+			}
+		}
+	}
+}
+
+// counts are the answers but those of signals that fail as they did in the baseline.
+func (a *Actor) counts(answers []signal.Answer) []signal.Answer {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return slices.DeleteFunc(answers, func(one signal.Answer) bool {
+		return one.State == signal.Fails && slices.Contains(a.already, one.Signal)
+	})
 }
 
 // running is a command with what was done to end it.
@@ -136,9 +163,6 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 	defer a.set(nil, nil)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	questions, cut := context.WithCancel(ctx)
-	defer cut()
-	watch, answers, asking := ask.NewWatch(a.Signals, a.Clock.Now()), make(chan []signal.Answer, 1), false
 	for {
 		select {
 		case <-process.Ended():
@@ -146,43 +170,36 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 			a.lock.Lock()
 			ran.Interrupted, ran.Killed, ran.OnLoss = one.interrupted, one.killed, a.onLoss
 			a.lock.Unlock()
-			ran.Signals = watch.Broken()
+			a.Signals.Look(a.Clock.Now()) // what comes later counts while the network is watched
+			ran.Signals = a.Signals.Broken()
 			return json.Marshal(ran)
-		case round := <-answers:
-			asking = false
-			if ctx.Err() == nil { // else missing answers prove nothing
-				watch.Take(a.Clock.Now(), round)
-				a.failing(watch.Broken())
-			}
 		case <-tick.C:
 			if glance, err := a.Gate.Look(ctx, a.MaxLost); err == nil { // an outage of the API server ends no command
 				a.heed(glance)
 			}
-			if !asking && watch.Due(a.Clock.Now()) {
-				asking = true
-				go func() { answers <- a.Questions(questions, a.Signals) }() // ends with the command at the latest
-			}
+			a.Signals.Look(a.Clock.Now())
+			a.failing()
 		}
 	}
 }
 
-// failing reacts to signals that have failed, as to a loss. One without an answer proves nothing.
-func (a *Actor) failing(broken []signal.Answer) {
-	if len(broken) > 0 && broken[0].State == signal.Fails {
+// failing reacts to signals that have failed, as to a loss. One without an answer proves nothing, and neither does one that failed before.
+func (a *Actor) failing() {
+	if broken := a.counts(a.Signals.Broken()); len(broken) > 0 && broken[0].State == signal.Fails {
 		a.react("SIGNAL FAILED: " + broken[0].Says)
 	}
 }
 
-// heed reacts to a loss.
+// heed reacts to a loss, unless the baseline may have had losses too.
 func (a *Actor) heed(glance kube.Glance) {
-	if glance.Proven {
+	if glance.Proven && !a.Guard.LossyBefore {
 		a.react("LOSS: " + glance.Reason)
 	}
 }
 
 // react reacts to the first loss, or signal that fails. After a resume it only says it: the command of --on-loss must not run twice.
 func (a *Actor) react(said string) {
-	if a.reacted || a.Guard.LossyBefore {
+	if a.reacted {
 		return
 	}
 	a.reacted = true
@@ -240,7 +257,7 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 	}
 	defer a.set(nil, nil)
 	w := watcher{since: a.Clock.Now(), heard: map[string]heard{}}
-	signals, now, end := ask.NewWatch(a.Signals, w.since), w.since, w.since.Add(time.Duration(a.Guard.AtMost))
+	now, end := w.since, w.since.Add(time.Duration(a.Guard.AtMost))
 	reacting := func(react func()) {
 		begun := a.Clock.Now()
 		react()
@@ -258,25 +275,20 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 			w.see(now, glance)
 			reacting(func() { a.heed(glance) })
 		}
-		if signals.Due(now) {
-			round := a.Questions(ctx, a.Signals)
-			if ctx.Err() == nil { // else missing answers prove nothing
-				signals.Take(a.Clock.Now(), round)
-				reacting(func() { a.failing(signals.Broken()) })
-			}
-			if wrong := signal.Not(round); len(wrong) > 0 && (!a.Guard.LossyBefore || signal.Worst(wrong) != signal.Fails) {
-				w.disturbed(now, signal.Say(wrong))
-			}
+		came := a.Signals.Look(now)
+		reacting(a.failing)
+		if wrong := a.counts(signal.Not(a.Signals.Last())); came && len(wrong) > 0 {
+			w.disturbed(now, signal.Say(wrong))
 		}
 		quiet := now.Sub(w.since) >= time.Duration(a.Guard.Quiet)
 		if quiet || !now.Before(end) {
-			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss, Signals: signals.Broken()})
+			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss, Signals: a.Signals.Broken()})
 		}
 		if err := a.Clock.Sleep(ctx, look); err != nil {
 			a.lock.Lock()
 			defer a.lock.Unlock()
 			if a.ended {
-				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss, Signals: signals.Broken()})
+				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss, Signals: a.Signals.Broken()})
 			}
 			return nil, err
 		}

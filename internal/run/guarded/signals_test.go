@@ -23,19 +23,27 @@ import (
 // answers gives an actor one signal, whose answers are values one after another, and the last one again and again. No value is no answer.
 func answers(t *testing.T, a *Actor, values ...*float64) (rounds *atomic.Int64) {
 	t.Helper()
-	var err error
-	if a.Signals, err = signal.ParseAll([]string{"http://p errors < 1"}); err != nil {
+	rounds = &atomic.Int64{}
+	a.Signals = ask.NewWatch(t.Context(), errorsBelow1(t), func(_ context.Context, all []signal.Signal) <-chan []signal.Answer {
+		i := min(int(rounds.Add(1)), len(values)) - 1
+		round := make(chan []signal.Answer, 1)
+		if values[i] == nil {
+			round <- []signal.Answer{all[0].Silent(errors.New("it hangs"))}
+		} else {
+			round <- []signal.Answer{all[0].Measured([]float64{*values[i]})}
+		}
+		return round
+	})
+	return rounds
+}
+
+func errorsBelow1(t *testing.T) []signal.Signal {
+	t.Helper()
+	all, err := signal.ParseAll([]string{"http://p errors < 1"})
+	if err != nil {
 		t.Fatal(err)
 	}
-	rounds = &atomic.Int64{}
-	a.Questions = func(_ context.Context, all []signal.Signal) []signal.Answer {
-		i := min(int(rounds.Add(1)), len(values)) - 1
-		if values[i] == nil {
-			return []signal.Answer{all[0].Silent(errors.New("it hangs"))}
-		}
-		return []signal.Answer{all[0].Measured([]float64{*values[i]})}
-	}
-	return rounds
+	return all
 }
 
 func at(value float64) *float64 { return &value }
@@ -56,15 +64,46 @@ func TestSignalOnLoss(t *testing.T) {
 			t.Errorf("no answer: %+v, said %q, in %d rounds", got, out.lines, rounds.Load())
 		}
 	}
-	a, _, _ = bench(kind.Guard{Command: []string{"sleep", "1.5"}})
-	answers(t, a, at(0))
-	a.Questions = func(ctx context.Context, _ []signal.Signal) []signal.Answer {
-		<-ctx.Done() // a server that hangs holds no command up
-		return []signal.Answer{a.Signals[0].Silent(ctx.Err())}
-	}
-	begun := time.Now()
-	if got := do[result.Ran](t, a, step.Command); got.Code != 0 || len(got.Signals) != 0 || time.Since(begun) > 30*time.Second {
+	// A server that hangs holds no command up. What it says when the command has ended is not lost.
+	a, _, _ = bench(kind.Guard{Command: []string{"sleep", "1.5"}, Quiet: step.Duration(time.Second), AtMost: step.Duration(time.Minute)})
+	round := make(chan []signal.Answer, 1)
+	a.Signals = ask.NewWatch(t.Context(), errorsBelow1(t), func(context.Context, []signal.Signal) <-chan []signal.Answer { return round })
+	if got := do[result.Ran](t, a, step.Command); got.Code != 0 || len(got.Signals) != 0 {
 		t.Errorf("a hanging server: %+v", got)
+	}
+	round <- []signal.Answer{errorsBelow1(t)[0].Measured([]float64{7})}
+	if got := do[result.Watched](t, a, step.Watch); len(got.Signals) != 1 || got.Signals[0].State != signal.Fails {
+		t.Errorf("an answer after the command is lost: %+v", got)
+	}
+}
+
+// TestSignalAtEnd: an answer that has come when the command ends counts, whatever is seen first.
+func TestSignalAtEnd(t *testing.T) {
+	for range 20 {
+		a, _, _ := bench(kind.Guard{Command: []string{"true"}})
+		round := make(chan []signal.Answer, 1)
+		a.Signals = ask.NewWatch(t.Context(), errorsBelow1(t), func(context.Context, []signal.Signal) <-chan []signal.Answer { return round })
+		a.Signals.Look(a.Clock.Now()) // on the way since the baseline
+		round <- []signal.Answer{errorsBelow1(t)[0].Measured([]float64{7})}
+		if got := do[result.Ran](t, a, step.Command); len(got.Signals) != 1 {
+			t.Fatalf("%+v", got)
+		}
+	}
+}
+
+// TestSignalAcceptedBefore: --baseline-loss-ok excepts the signals that failed in the baseline, and no others.
+func TestSignalAcceptedBefore(t *testing.T) {
+	hangs := []string{"sh", "-c", "trap 'exit 9' TERM; sleep 3 & wait"}
+	for name, state := range map[string]signal.State{"errors": signal.Fails, "others": signal.Holds} {
+		a, out, _ := bench(kind.Guard{Command: hangs, Kill: true, LossyBefore: true})
+		answers(t, a, at(7))
+		a.Learn(engine.Record{Event: engine.GateAnswer, Step: "probes", Verdict: &engine.Verdict{Pass: true,
+			Signals: []signal.Answer{{Signal: errorsBelow1(t)[0].String(), State: state, Says: "errors is 7"}}}})
+		excepted := state == signal.Fails
+		got := do[result.Ran](t, a, step.Command)
+		if got.Killed == excepted || out.has("SIGNAL FAILED") == excepted || out.has("note: a signal failed in the baseline, and proves nothing: errors is 7") != excepted {
+			t.Errorf("%s: %+v, said %q", name, got, out.lines)
+		}
 	}
 }
 
@@ -91,6 +130,7 @@ func TestSignalWatch(t *testing.T) {
 	}
 	a, out, _ = bench(kind.Guard{Quiet: guard.Quiet, AtMost: guard.AtMost, LossyBefore: true})
 	answers(t, a, at(5))
+	a.already = []string{"http://p errors < 1"}
 	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || len(got.Signals) != 1 || out.has("SIGNAL FAILED") {
 		t.Errorf("accepted: %+v, said %q", got, out.lines)
 	}
@@ -109,6 +149,7 @@ func TestRunSignals(t *testing.T) {
 	}{
 		"holds":  {"200", "204", 1, engine.EndDone, result.Good, ""},
 		"fails":  {"200", "503", 1, engine.EndDone, result.Broken, "HTTP status 503"},
+		"down":   {"200", "none", 1, engine.EndDone, result.Broken, "no answer: "},
 		"before": {"503", "503", 0, engine.EndRolledBack, result.Unproven, "the journal does not have the result"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,18 +159,21 @@ func TestRunSignals(t *testing.T) {
 				if times() > 0 {
 					now = test.after
 				}
+				if now == "none" {
+					panic(http.ErrAbortHandler) // as a service that is down
+				}
 				status, _ := strconv.Atoi(now)
 				w.WriteHeader(status)
 			}))
 			defer server.Close()
 			a, _, clock := bench(*p.Guarded)
-			a.Actor, a.Questions = done{}, ask.Asker{}.All
-			var err error
-			if a.Signals, err = signal.ParseAll([]string{server.URL}); err != nil {
+			signals, err := signal.ParseAll([]string{server.URL})
+			if err != nil {
 				t.Fatal(err)
 			}
+			a.Actor, a.Signals = done{}, ask.NewWatch(t.Context(), signals, (&ask.Asker{}).Begin)
 			records := &journal.Memory{}
-			gate := &ask.Gate{Gate: asks{good, good}, Signals: a.Signals, Clock: clock, Questions: a.Questions}
+			gate := &ask.Gate{Gate: asks{good, good}, Watch: a.Signals, Clock: clock, Throughout: true}
 			outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: a, Gate: gate, Journal: records, Control: runs{}, Clock: clock})
 			if err != nil || outcome.End != test.end || times() != test.times {
 				t.Fatalf("%+v, %v; the command ran %d times", outcome, err, times())

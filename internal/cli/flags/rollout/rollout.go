@@ -44,9 +44,9 @@ func NewCommand(a *app.App) *cobra.Command {
 			}
 			if source == "" {
 				spec.Flag = args[0]
-				return planning.Make(command.Context(), a, from, spec, planning.Flags{})
+				return planning.Make(command.Context(), a, from, spec, planning.Flags{AskSignals: change.SignalsGiven()})
 			}
-			return planning.Make(command.Context(), a, from, spec, planning.Flags{Origin: source, Key: key})
+			return planning.Make(command.Context(), a, from, spec, planning.Flags{Origin: source, Key: key, AskSignals: change.SignalsGiven()})
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")

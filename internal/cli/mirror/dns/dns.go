@@ -26,7 +26,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/dns/names"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
-	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
@@ -178,7 +177,7 @@ func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Pl
 	if err != nil {
 		return nil, err
 	}
-	if err := mustHold(ctx, f.options.SLO); err != nil {
+	if err := mustHold(ctx, m.Err, f.options.SLO); err != nil {
 		return nil, err
 	}
 	moves, err := choose(entries, f.names)
@@ -213,17 +212,8 @@ func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Pl
 }
 
 // mustHold asks the signals as the gates will: one that does not hold would roll back the first wave.
-func mustHold(ctx context.Context, texts []string) error {
-	state, said, err := slo.Ask(ctx, texts)
-	switch {
-	case err != nil:
-		return err
-	case state == signal.Unknown:
-		return exit.Fail(exit.Failed, "ask the signal from this machine; a gate without an answer fails", "%s", said)
-	case state == signal.Fails:
-		return exit.Fail(exit.Blocked, "fix the services, or change the comparison of --slo", "before any name moves, %s", said)
-	}
-	return nil
+func mustHold(ctx context.Context, w io.Writer, texts []string) error {
+	return slo.MustHold(ctx, w, texts, slo.Before{Nothing: "no name has moved", Hint: "fix the services, or change the comparison of --slo", Silent: exit.Failed, Fails: exit.Blocked})
 }
 
 // newAsk is the command that runs at a place that a zones file names.

@@ -126,10 +126,21 @@ func carryOut(ctx context.Context, m *clusters.Clusters, p *shift.Plan, file, zo
 		return err
 	}
 	view.Past(past)
-	gate, err := run.Asking(&dns.Gate{Prober: prober, Clock: run.Clock{}}, whole)
+	if err := run.SignalsRun(whole, desire, past); err != nil {
+		return err
+	}
+	if len(past) == 0 && desire == v1alpha1.DesireRun {
+		if err := mustHold(ctx, m.Err, whole.Change.SLO); err != nil {
+			return err
+		}
+	}
+	asking, cut := context.WithCancel(ctx)
+	defer cut()
+	signals, err := run.Watch(asking, whole, past)
 	if err != nil {
 		return err
 	}
+	gate := run.Asking(&dns.Gate{Prober: prober, Clock: run.Clock{}}, whole, signals)
 	stopping := &interrupt.Run{Stop: make(chan struct{}), Say: view.Say, Flight: flight.String}
 	defer m.Signals.During(stopping)()
 	outcome, err := engine.Run(ctx, whole, engine.Deps{
@@ -178,6 +189,9 @@ func stateOf(ctx context.Context, p *shift.Plan) (engine.State, error) {
 			return engine.State{}, fmt.Errorf("the journal of %s: record %d: %w", p.Name, len(records)+1, err)
 		}
 		records = append(records, r)
+	}
+	if len(records) == 0 { // a move was refused
+		return engine.State{Phase: engine.PhaseNew}, errNotBegun
 	}
 	return engine.Replay(records)
 }

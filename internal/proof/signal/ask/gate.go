@@ -14,15 +14,21 @@ import (
 const again = time.Second
 
 // Gate is a gate that asks the user's signals, too: every few seconds while the gate that it wraps measures, and once more at its end.
-// It passes only if all of them hold. It stops at once when a signal is broken, unless its answer is the result of the plan.
+// It passes only if all of them hold. It stops at once when a signal is broken, unless its answer is the result of the plan. A gate that is
+// asked again because it could not answer, as when the API server was away, remembers what the signals said before.
 type Gate struct {
 	engine.Gate
-	Signals []signal.Signal
-	Clock   engine.Clock
-	// Questions asks the signals, as Asker.All does.
-	Questions func(context.Context, []signal.Signal) []signal.Answer
+	Watch *Watch
+	Clock engine.Clock
+	// Throughout says that the signals are watched from the baseline to the result, between the gates too: nothing is forgotten meanwhile.
+	Throughout bool
 	// FailingBefore lets a baseline pass although signals fail. A signal without an answer fails it all the same.
 	FailingBefore bool
+	// Exempt names gates that ask no signals, and Waits those during which silence is expected, and breaks nothing. Both may be nil.
+	Exempt, Waits func(step.Gate) bool
+
+	// unanswered is true if the last question had no verdict.
+	unanswered bool
 }
 
 // errBroken ends the measuring of a gate whose signals are broken.
@@ -30,60 +36,49 @@ var errBroken = errors.New("a signal is broken")
 
 // Ask implements engine.Gate.
 func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (engine.Verdict, error) {
-	if len(g.Signals) == 0 {
+	if g.Exempt != nil && g.Exempt(gate) {
 		return g.Gate.Ask(ctx, gate, heed)
 	}
-	watch := NewWatch(g.Signals, g.Clock.Now())
+	if !g.unanswered && (!g.Throughout || gate.Baseline) {
+		g.Watch.Restart()
+	}
+	g.unanswered, g.Watch.Waits = true, g.Waits != nil && g.Waits(gate)
 	verdict, err := g.Gate.Ask(ctx, gate, func(ctx context.Context) error {
 		if err := heed(ctx); err != nil {
 			return err
 		}
-		if err := g.look(ctx, watch); err != nil {
-			return err
-		}
-		if !gate.Result && len(g.against(gate, watch.Broken())) > 0 {
+		g.Watch.Look(g.Clock.Now())
+		if !gate.Result && len(g.against(gate, g.Watch.Broken())) > 0 {
 			return errBroken
 		}
 		return nil
 	})
+	g.Watch.Waits = false
 	switch {
 	case errors.Is(err, errBroken):
 		verdict.Pass, verdict.Reason = false, "the paths were not watched to the end"
 	case err != nil:
 		return verdict, err
 	case verdict.Pass || gate.Result:
-		if err := g.end(ctx, watch, heed); err != nil {
+		if err := g.end(ctx, heed); err != nil {
 			return engine.Verdict{}, err
 		}
 	}
-	g.join(&verdict, gate, watch.Answers())
+	g.join(&verdict, gate, g.Watch.Answers())
+	g.unanswered = false
+	if gate.Baseline && g.Throughout {
+		g.Watch.Forgive()
+	}
 	return verdict, nil
 }
 
-// look asks the signals if they are due. The error is that of the context.
-func (g *Gate) look(ctx context.Context, watch *Watch) error {
-	if !watch.Due(g.Clock.Now()) {
-		return nil
-	}
-	return g.round(ctx, watch)
-}
-
-func (g *Gate) round(ctx context.Context, watch *Watch) error {
-	answers := g.Questions(ctx, g.Signals)
-	if err := ctx.Err(); err != nil { // then missing answers prove nothing
-		return err
-	}
-	watch.Take(g.Clock.Now(), answers)
-	return nil
-}
-
 // end asks the signals until all have answered, or some have been silent for too long.
-func (g *Gate) end(ctx context.Context, watch *Watch, heed func(context.Context) error) error {
+func (g *Gate) end(ctx context.Context, heed func(context.Context) error) error {
 	for {
-		if err := g.round(ctx, watch); err != nil {
+		if err := g.Watch.Fresh(ctx, g.Clock.Now, heed); err != nil {
 			return err
 		}
-		if watch.answered() || len(watch.Broken()) > 0 {
+		if g.Watch.answered() || len(g.Watch.Broken()) > 0 {
 			return nil
 		}
 		if err := heed(ctx); err != nil {

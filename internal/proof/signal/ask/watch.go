@@ -1,6 +1,8 @@
 package ask
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -14,40 +16,130 @@ const (
 	MostSilence = 30 * time.Second
 )
 
-// Watch follows signals for a while. A signal that fails once is broken, also if it holds again later; so is one that is not answered
-// for MostSilence. A Watch is used by one goroutine.
+// Watch asks signals again and again, and follows what they say. A signal that fails once is broken, also if it holds again later; so is
+// one that is not answered for MostSilence. Time in which nobody asks is no silence. Questions are on the way while others go on: who
+// watches never waits for them, but in Fresh. A Watch is used by one goroutine. A nil one has no signals.
 type Watch struct {
+	// Waits says that silence breaks no signal for now.
+	Waits bool
+
+	ctx     context.Context // that of the run, which outlives steps and gates
+	begin   Begin
 	signals []signal.Signal
-	next    time.Time
-	// last is the latest answer of each signal, heard when it last had one, and broken why it is broken; State is empty if it is not.
+	// round is on the way since asked; nil if none is. The next one is due at next.
+	round       <-chan []signal.Answer
+	asked, next time.Time
+	// last is the latest answer of each signal, heard when it was asked for the last time that it answered, and broken why it is broken;
+	// State is empty if it is not.
 	last, broken []signal.Answer
 	heard        []time.Time
 }
 
-// NewWatch begins to watch signals.
-func NewWatch(signals []signal.Signal, now time.Time) *Watch {
-	n := len(signals)
-	return &Watch{signals: signals, next: now, last: make([]signal.Answer, n), broken: make([]signal.Answer, n),
-		heard: slices.Repeat([]time.Time{now}, n)}
+// NewWatch returns a watch of signals that lasts as long as the context, and asks by begin.
+func NewWatch(ctx context.Context, signals []signal.Signal, begin Begin) *Watch {
+	w := &Watch{ctx: ctx, begin: begin, signals: signals}
+	w.Restart()
+	return w
 }
 
-// Due reports whether the signals are to be asked again.
-func (w *Watch) Due(now time.Time) bool { return len(w.signals) > 0 && !now.Before(w.next) }
+// Restart forgets what the signals have said.
+func (w *Watch) Restart() {
+	n := len(w.signals)
+	w.round, w.asked, w.next, w.Waits = nil, time.Time{}, time.Time{}, false
+	w.last, w.broken, w.heard = make([]signal.Answer, n), make([]signal.Answer, n), make([]time.Time, n)
+}
 
-// Take records a round of answers.
-func (w *Watch) Take(now time.Time, answers []signal.Answer) {
-	w.next = now.Add(every)
-	for i, one := range answers {
-		w.last[i] = one
-		if one.State != signal.Unknown {
-			w.heard[i] = now
+// Forgive forgets how signals were broken until now, which was before the change.
+func (w *Watch) Forgive() { clear(w.broken) }
+
+// Interrupted says that signals were asked before, and that their answers are not known: that they held is not proven any more.
+func (w *Watch) Interrupted() {
+	for i, one := range w.signals {
+		w.broken[i] = one.Silent(errors.New("an earlier process asked it, and ended without keeping what it said"))
+	}
+}
+
+// Look takes the answers that have come, and asks again if that is due. It does not wait. It reports whether answers came.
+func (w *Watch) Look(now time.Time) (came bool) {
+	if w == nil {
+		return false
+	}
+	came = w.take()
+	if w.round == nil && !now.Before(w.next) {
+		w.ask(now)
+		came = w.take() || came
+	}
+	return came
+}
+
+// Fresh asks once more, and waits for the answers. It calls heed meanwhile, whose error ends it.
+func (w *Watch) Fresh(ctx context.Context, now func() time.Time, heed func(context.Context) error) error {
+	for fresh := false; ; {
+		if w.round == nil {
+			if fresh {
+				return nil
+			}
+			w.ask(now())
+			fresh = true
 		}
-		quiet := now.Sub(w.heard[i])
+		select {
+		case answers := <-w.round:
+			w.hear(answers)
+		case <-ctx.Done():
+		case <-time.After(again):
+			if err := heed(ctx); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *Watch) ask(now time.Time) {
+	unasked := now.Sub(w.asked)
+	for i := range w.heard {
+		switch {
+		case w.asked.IsZero():
+			w.heard[i] = now
+		case unasked > MostSilence:
+			w.heard[i] = w.heard[i].Add(unasked)
+		}
+	}
+	w.round, w.asked, w.next = w.begin(w.ctx, w.signals), now, now.Add(every)
+}
+
+func (w *Watch) take() bool {
+	if w.round == nil {
+		return false
+	}
+	select {
+	case answers := <-w.round:
+		w.hear(answers)
+		return true
+	default:
+		return false
+	}
+}
+
+// hear records a round of answers.
+func (w *Watch) hear(answers []signal.Answer) {
+	w.round = nil
+	for i, one := range answers {
+		if one.State == signal.Unknown && w.ctx.Err() != nil {
+			continue // the question was cut off, which proves nothing
+		}
+		w.last[i] = one
+		if one.State != signal.Unknown || w.Waits {
+			w.heard[i] = w.asked
+		}
+		quiet := w.asked.Sub(w.heard[i])
 		switch {
 		case w.broken[i].State == signal.Fails:
 		case one.State == signal.Fails:
 			w.broken[i] = one
-		case one.State == signal.Unknown && quiet > MostSilence && w.broken[i].State == "":
+		case quiet > MostSilence && w.broken[i].State == "":
 			one.Says += ", for " + quiet.Round(time.Second).String()
 			w.broken[i] = one
 		}
@@ -56,7 +148,18 @@ func (w *Watch) Take(now time.Time, answers []signal.Answer) {
 
 // Broken are the answers by which signals are broken, failures first.
 func (w *Watch) Broken() []signal.Answer {
+	if w == nil {
+		return nil
+	}
 	return signal.Not(slices.DeleteFunc(slices.Clone(w.broken), func(a signal.Answer) bool { return a.State == "" }))
+}
+
+// Last are the latest answers.
+func (w *Watch) Last() []signal.Answer {
+	if w == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(w.last), func(a signal.Answer) bool { return a.State == "" })
 }
 
 // answered reports whether the last round answered every signal.
