@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/proof/signal/ask"
@@ -38,7 +38,7 @@ func asksYet(p *plan.Plan, past []engine.Record) bool {
 		return false
 	}
 	for i := range p.Steps {
-		if one := &p.Steps[i]; one.Gate != nil && (p.Mirror == nil || !mirror.Homeward(one)) {
+		if one := &p.Steps[i]; one.Gate != nil && plan.SignalsAt(p, one) != kind.SignalsLeft {
 			if known := state.Find(one.ID); known == nil || known.Verdict == nil {
 				return true
 			}
@@ -87,12 +87,12 @@ func Asking(gate engine.Gate, p *plan.Plan, signals *ask.Watch) engine.Gate {
 	if signals == nil {
 		return gate
 	}
-	exempt, waits := map[string]bool{}, map[string]bool{}
+	at := map[string]kind.Signals{}
 	for i := range p.Steps {
-		if one := &p.Steps[i]; p.Mirror != nil {
-			exempt[one.ID], waits[one.ID] = mirror.Homeward(one), mirror.Holds(one)
+		if how := plan.SignalsAt(p, &p.Steps[i]); how != kind.SignalsHold {
+			at[p.Steps[i].ID] = how
 		}
 	}
 	return &ask.Gate{Gate: gate, Watch: signals, Clock: Clock{}, Throughout: p.Foreign(), FailingBefore: p.LossyBefore(),
-		Exempt: func(g step.Gate) bool { return exempt[g.Step] }, Waits: func(g step.Gate) bool { return waits[g.Step] }}
+		Exempt: func(g step.Gate) bool { return at[g.Step] == kind.SignalsLeft }, Waits: func(g step.Gate) bool { return at[g.Step] == kind.SignalsWait }}
 }

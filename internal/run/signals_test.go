@@ -99,6 +99,9 @@ func TestAskingHomeward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if how := plan.SignalsAt(p, &step.Step{ID: "change", Group: "change"}); how != kind.SignalsWait {
+		t.Errorf("while the original is changed: %d", how)
+	}
 	gate := Asking(passes{}, p, watch)
 	heed := func(context.Context) error { return nil }
 	if got, err := gate.Ask(t.Context(), step.Gate{Step: "home/1"}, heed); err != nil || !got.Pass || rounds.Load() != 0 {

@@ -52,7 +52,22 @@ type Kind struct {
 	TakesBack func(a, inverse step.Action) bool
 	// Reach adds what its plans do beyond objects that are applied.
 	Reach func(*Plan, *Reach)
+	// Signals says how the gate of a step takes the user's own signals; nil where every gate asks them.
+	Signals func(*step.Step) Signals
 }
+
+// Signals is how a gate takes the user's own signals.
+type Signals int
+
+// How gates take them.
+const (
+	// SignalsHold asks them; all must hold.
+	SignalsHold Signals = iota
+	// SignalsWait asks them, and silence breaks nothing until the gate ends: what they measure may be away while it waits.
+	SignalsWait
+	// SignalsLeft does not ask them.
+	SignalsLeft
+)
 
 // Words are the part of a runbook that is a kind's own. Texts are whole lines.
 type Words struct {

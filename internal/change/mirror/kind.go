@@ -24,6 +24,7 @@ func Kind() kind.Kind {
 		Within:    within,
 		Reach:     reach,
 		TakesBack: takesBack,
+		Signals:   signals,
 		Words: kind.Words{
 			Summary: summary,
 			Scope: func(p *kind.Plan) string {
@@ -41,6 +42,18 @@ func Kind() kind.Kind {
 			Nodes: surge.Describe,
 		},
 	}
+}
+
+// signals leaves them out on the way home: that they fail is a reason to go home. While the original is changed, what measures there may
+// be away.
+func signals(s *step.Step) kind.Signals {
+	switch {
+	case s.Group == home:
+		return kind.SignalsLeft
+	case s.ID == changeID:
+		return kind.SignalsWait
+	}
+	return kind.SignalsHold
 }
 
 // within is the plan of the strategy that changes the original; nil where a command or a person does.

@@ -192,12 +192,6 @@ const (
 	home = "home"
 )
 
-// Homeward says whether a step moves names home. The user's signals are not asked there: that they fail is a reason to go home.
-func Homeward(s *step.Step) bool { return s.Group == home }
-
-// Holds says whether the gate of a step waits while the original is changed, when what measures there may be away.
-func Holds(s *step.Step) bool { return s.ID == changeID }
-
 // changeID is the step that changes the original, or sees that it was changed.
 const changeID = "change"
 

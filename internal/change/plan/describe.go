@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/change/compact"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/verify"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -170,7 +171,11 @@ func (d *describer) body(s *step.Step) {
 		fmt.Fprintf(d, "   After: %s\n", condition)
 	}
 	if s.Gate != nil {
-		fmt.Fprintf(d, "   Gate: %s; %s%s\n", s.Gate.Title, demand(s.Gate), signal.AtGate(d.plan.Change.SLO))
+		signals := d.plan.Change.SLO
+		if SignalsAt(d.plan, s) == kind.SignalsLeft {
+			signals = nil
+		}
+		fmt.Fprintf(d, "   Gate: %s; %s%s\n", s.Gate.Title, demand(s.Gate), signal.AtGate(signals))
 	}
 	d.undo(s)
 }

@@ -8,6 +8,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// SignalsAt says how the gate of a step takes the user's own signals.
+func SignalsAt(p *Plan, s *step.Step) kind.Signals {
+	if k := of(p); k.Signals != nil {
+		return k.Signals(s)
+	}
+	return kind.SignalsHold
+}
+
 // ReachOf lists what a plan does beyond objects that it applies, each once, in the order of the steps.
 func ReachOf(p *Plan) Reach {
 	r := Reach{}

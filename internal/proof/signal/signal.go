@@ -198,7 +198,7 @@ func Demands(texts []string) string {
 		return ""
 	}
 	b := &strings.Builder{}
-	b.WriteString("\nSignals that every gate asks, too, from where the plan runs; no answer is a failure:\n")
+	b.WriteString("\nSignals that the gates ask, too, from where the plan runs; no answer is no pass:\n")
 	for _, one := range signals {
 		fmt.Fprintf(b, "  %s\n", one.Demand())
 	}
