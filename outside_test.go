@@ -192,6 +192,7 @@ var parsers = []string{"json.Unmarshal", "json.NewDecoder", "bounded.Unmarshal",
 
 // unfuzzed are the packages that parse without a fuzz target of their own, each with its reason; "/..." stands for all below.
 var unfuzzed = map[string]string{
+	"cmd/theseus-agent":                  "the plan of a benchmark, of its own pod",
 	"cmd/theseus-controller":             "addresses that it wrote itself",
 	"internal/change/...":                "plans, which FuzzRead of change/plan tries",
 	"internal/cli/...":                   "a change, in the bounds that FuzzToJSON tries; journals and answers, which other rooms have",
@@ -214,6 +215,7 @@ var unfuzzed = map[string]string{
 	"internal/run/mirrored":              "plans, which FuzzRead of change/plan tries",
 	"internal/run/report":                "the journal's records, which run/journal has",
 	"internal/run/web/webtest":           "steps that it made itself, for tests",
+	"internal/proof/load":                "tasks and answers of its own pods, bounded",
 	"internal/safeio/infile":             "JSON into a type of the caller's",
 	"internal/step/adoption":             "files that FuzzParseConf of node tries",
 	"internal/step/estimate":             "plans, which FuzzRead of change/plan tries",

@@ -1,7 +1,7 @@
 // Command theseus-agent is the part of Theseus that runs on nodes. `run` (the default) is the agent of a node; `probe`
 // is a prober, in a probe pod or for a node's host; `answer` is the second responder in the same pod. `stand-in` takes the
 // place of users' programs in a copy of a cluster on which a change is rehearsed. `introduce` makes pods of one network known to the
-// agents of another.
+// agents of another. `bench` is a container of a benchmark.
 package main
 
 import (
@@ -52,7 +52,7 @@ type usage struct{ error }
 func hint(err error) string {
 	if _, wrong := errors.AsType[usage](err); wrong {
 		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host | theseus-agent stand-in --tcp PORT,... --udp PORT,... | " +
-			"theseus-agent introduce --to NETWORK --pods CIDR,... | theseus-agent --version"
+			"theseus-agent introduce --to NETWORK --pods CIDR,... | theseus-agent bench serve|work|conduct | theseus-agent --version"
 	}
 	return "the agent is started by its DaemonSet; `kubectl -n theseus-system describe pods` shows how"
 }
@@ -73,6 +73,8 @@ func start(ctx context.Context, log *slog.Logger, args []string) error {
 		return runStandIn(ctx, log, args)
 	case "introduce":
 		return runIntroduce(ctx, log, args)
+	case "bench":
+		return runBench(ctx, log, args)
 	case "--version", "-version", "version":
 		fmt.Println(version.Read().Line("theseus-agent"))
 		return nil

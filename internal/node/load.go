@@ -21,7 +21,7 @@ const sample = time.Second
 // load begins to sample the counters of the kernel's part of the network; the returned function ends the sample.
 func (n *Node) load() (end func(context.Context) (*cluster.Load, error), err error) {
 	began := time.Now()
-	before, err := n.counters()
+	before, err := n.Counters()
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (n *Node) load() (end func(context.Context) (*cluster.Load, error), err err
 		if err := outage.Sleep(ctx, sample-time.Since(began)); err != nil {
 			return nil, err
 		}
-		after, err := n.counters()
+		after, err := n.Counters()
 		if err != nil {
 			return nil, err
 		}
@@ -57,9 +57,9 @@ func (n *Node) number(name string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// counters reads the kernel's counters. Files that the kernel lacks have none.
+// Counters reads the kernel's counters. Files that the kernel lacks have none.
 // Their formats: Linux, Documentation/networking/{nf_conntrack-sysctl,snmp_counter}.rst, net/core/net-procfs.c, net/netfilter/nf_conntrack_standalone.c.
-func (n *Node) counters() (map[string]int64, error) {
+func (n *Node) Counters() (map[string]int64, error) {
 	all := map[string]int64{}
 	for _, source := range []struct {
 		file  string

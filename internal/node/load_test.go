@@ -51,7 +51,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, n.Root, map[string]string{"proc/net/softnet_stat": "no numbers\n"})
-	if _, err := n.counters(); err == nil {
+	if _, err := n.Counters(); err == nil {
 		t.Error("a file that is no table of numbers is read")
 	}
 }
@@ -59,7 +59,7 @@ func TestLoad(t *testing.T) {
 // TestLoadHere: this kernel's own files are read.
 func TestLoadHere(t *testing.T) {
 	n := &Node{Sys: "/proc/sys"}
-	all, err := n.counters()
+	all, err := n.Counters()
 	if err != nil || all["softnet.processed"] == 0 || all["udp.InDatagrams"] < 0 {
 		t.Errorf("%v, %v", all, err)
 	}

@@ -28,6 +28,10 @@ const (
 	LabelNode = "theseus.dev/node"
 	// PolicyName is the name of the NetworkPolicy that blocks the denied ports of probe pods.
 	PolicyName = "theseus-probe-deny"
+	// BenchName is the name of a benchmark's Service, and begins the names of its pods.
+	BenchName = "theseus-bench"
+	// LabelBench marks the pods of a benchmark; its value is the pod's part in it.
+	LabelBench = "theseus.dev/bench"
 )
 
 // Ports of the probe servers. The prober of a node's host serves on the node's own address at these plus HostOffset.
@@ -43,6 +47,10 @@ const (
 	PortController = 7111
 	// PortIntroduce accepts connections on loopback when all pods are introduced to the other network's agents.
 	PortIntroduce = 7112
+	PortSink      = 7005 // of a benchmark: reads streams to their end
+	PortHTTP      = 7006 // of a benchmark
+	// PortWork is where the client of a benchmark puts load on a path, on its pod's loopback.
+	PortWork = 7113
 )
 
 // Folders on a node, mounted under the same path in the containers.

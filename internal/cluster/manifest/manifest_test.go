@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -45,6 +46,8 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"agent":     Agent(image, "v1.35.0"),
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
+		"bench": {*BenchResponder(image, "node-1", BenchNear, time.Minute), *BenchResponder(image, "node-2", BenchFarHost, time.Minute), *BenchService(BenchNear),
+			*BenchPod(image, "node-1", "{}", time.Minute)},
 		"task":      {task(t)},
 		"hold":      Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
 		"introduce": Introduce(image, "cilium", []string{"10.244.0.0/16"}, []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}, 2),
@@ -188,6 +191,32 @@ func TestIntroducerIsConfined(t *testing.T) {
 				t.Errorf("it has more of its node than the network: %+v", spec)
 			}
 			mustBeConfined(t, "introduce", spec.Containers[0])
+		}
+	}
+}
+
+// TestBenchIsConfined: the pods of a benchmark have no more of their node than the network, no token, and an end; only those on the host
+// network use that.
+func TestBenchIsConfined(t *testing.T) {
+	pods := map[string]*unstructured.Unstructured{BenchClient: BenchPod(image, "node-1", "{}", time.Minute)}
+	for _, part := range []string{BenchNear, BenchFar, BenchNearHost, BenchFarHost} {
+		pods[part] = BenchResponder(image, "node-1", part, time.Minute)
+	}
+	for part, object := range pods {
+		var pod corev1.Pod
+		into(t, object, &pod)
+		spec := pod.Spec
+		if security := spec.SecurityContext; !*security.RunAsNonRoot || *security.RunAsUser != ProberUser || security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: %+v", part, security)
+		}
+		if spec.HostNetwork != strings.HasSuffix(part, "-host") || spec.HostPID || spec.HostIPC || len(spec.Volumes) > 0 || *spec.AutomountServiceAccountToken || spec.PriorityClassName != "" {
+			t.Errorf("%s has more of its node, or of the cluster: %+v", part, spec)
+		}
+		if *spec.ActiveDeadlineSeconds != 60 || spec.RestartPolicy != corev1.RestartPolicyNever {
+			t.Errorf("%s has no end: %+v", part, spec)
+		}
+		for _, container := range spec.Containers {
+			mustBeConfined(t, part, container)
 		}
 	}
 }

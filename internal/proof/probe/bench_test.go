@@ -27,12 +27,12 @@ func BenchmarkUDP(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer client.Close()
-	p := newPayload(64, 1, time.Now())
+	p := NewPayload(64, 1, time.Now())
 	buffer := make([]byte, 65)
 
 	b.Run("bare", func(b *testing.B) {
 		b.ReportAllocs()
-		data := p.fill(0, time.Now())
+		data := p.Fill(0, time.Now())
 		before := processorTime(b)
 		defer func() { reportProcessor(b, before) }()
 		for b.Loop() {
@@ -57,7 +57,7 @@ func BenchmarkUDP(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			seq, ok := p.seq(buffer[:n])
+			seq, ok := p.Seq(buffer[:n])
 			if !ok {
 				b.Fatal("not an answer")
 			}

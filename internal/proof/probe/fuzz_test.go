@@ -32,12 +32,12 @@ func FuzzParseTarget(f *testing.F) {
 
 // FuzzSeq: whatever a stranger sends, an answer counts for no probe but the one that has its number.
 func FuzzSeq(f *testing.F) {
-	p := newPayload(64, 7, time.Unix(0, 0))
-	f.Add(p.fill(7, time.Unix(1, 0)))
+	p := NewPayload(64, 7, time.Unix(0, 0))
+	f.Add(p.Fill(7, time.Unix(1, 0)))
 	f.Add([]byte("short"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		isQuestion(data)
-		if seq, ok := newPayload(64, 7, time.Unix(0, 0)).seq(data); ok && len(data) < 8 {
+		if seq, ok := NewPayload(64, 7, time.Unix(0, 0)).Seq(data); ok && len(data) < 8 {
 			t.Errorf("%q is an answer to %d", data, seq)
 		}
 	})

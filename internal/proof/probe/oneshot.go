@@ -72,21 +72,21 @@ func (b bound) Close() error {
 
 // tcpExchange connects, sends a payload and reads it back. It resets the connection at the end, as tens of
 // connections a second would otherwise stay in TIME_WAIT for a minute.
-func tcpExchange(address string, p *payload, from *sourcePorts) exchange {
+func tcpExchange(address string, p *Payload, from *sourcePorts) exchange {
 	return func(ctx context.Context, seq uint64, at time.Time) error {
 		conn, err := from.dial(ctx, "tcp", address)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		own := payload{data: slices.Clone(p.data), run: p.run, base: p.base}
-		if _, err := conn.Write(own.fill(seq, at)); err != nil {
+		own := Payload{data: slices.Clone(p.data), run: p.run, base: p.base}
+		if _, err := conn.Write(own.Fill(seq, at)); err != nil {
 			return err
 		}
 		if _, err := io.ReadFull(conn, own.data); err != nil {
 			return err
 		}
-		if got, ok := own.seq(own.data); !ok || got != seq {
+		if got, ok := own.Seq(own.data); !ok || got != seq {
 			return errGarbled
 		}
 		return conn.(bound).Conn.(*net.TCPConn).SetLinger(0)
@@ -94,7 +94,7 @@ func tcpExchange(address string, p *payload, from *sourcePorts) exchange {
 }
 
 // udpExchange sends a payload from a socket of its own and waits for its echo.
-func udpExchange(address string, p *payload, from *sourcePorts) exchange {
+func udpExchange(address string, p *Payload, from *sourcePorts) exchange {
 	return func(ctx context.Context, seq uint64, at time.Time) error {
 		conn, err := from.dial(ctx, "udp", address)
 		if err != nil {
@@ -104,8 +104,8 @@ func udpExchange(address string, p *payload, from *sourcePorts) exchange {
 		if len(p.data) >= fullSize {
 			neverFragment(conn.(bound).Conn.(*net.UDPConn))
 		}
-		own := payload{data: slices.Clone(p.data), run: p.run, base: p.base}
-		if _, err := conn.Write(own.fill(seq, at)); err != nil {
+		own := Payload{data: slices.Clone(p.data), run: p.run, base: p.base}
+		if _, err := conn.Write(own.Fill(seq, at)); err != nil {
 			return err
 		}
 		buffer := make([]byte, len(own.data)+1)
@@ -114,7 +114,7 @@ func udpExchange(address string, p *payload, from *sourcePorts) exchange {
 			if err != nil {
 				return err
 			}
-			if got, ok := own.seq(buffer[:n]); ok && got == seq {
+			if got, ok := own.Seq(buffer[:n]); ok && got == seq {
 				return nil
 			}
 		}

@@ -19,31 +19,31 @@ const (
 	maxSize = 65507
 )
 
-// payload is one path's buffer, filled again for each probe.
-type payload struct {
+// Payload is one path's buffer, filled again for each probe.
+type Payload struct {
 	data []byte
 	run  uint32
 	base time.Time
 }
 
-// newPayload makes a buffer of size bytes (at least a header).
-func newPayload(size int, run uint32, base time.Time) *payload {
-	p := &payload{data: make([]byte, min(max(size, minSize), maxSize)), run: run, base: base}
+// NewPayload makes a buffer of size bytes (at least a header).
+func NewPayload(size int, run uint32, base time.Time) *Payload {
+	p := &Payload{data: make([]byte, min(max(size, minSize), maxSize)), run: run, base: base}
 	copy(p.data, question)
 	binary.BigEndian.PutUint32(p.data[4:], run)
 	return p
 }
 
-// fill writes the number and send time of a probe and returns the bytes to send.
-func (p *payload) fill(seq uint64, at time.Time) []byte {
+// Fill writes the number and send time of a probe and returns the bytes to send.
+func (p *Payload) Fill(seq uint64, at time.Time) []byte {
 	binary.BigEndian.PutUint64(p.data[8:], seq)
 	binary.BigEndian.PutUint64(p.data[16:], uint64(at.Sub(p.base)))
 	return p.data
 }
 
-// seq reads the number of a probe from its answer; plain echo servers do not change the mark. Answers
+// Seq reads the number of a probe from its answer; plain echo servers do not change the mark. Answers
 // of another run or length are not this path's.
-func (p *payload) seq(data []byte) (uint64, bool) {
+func (p *Payload) Seq(data []byte) (uint64, bool) {
 	if len(data) != len(p.data) || binary.BigEndian.Uint32(data[4:]) != p.run {
 		return 0, false
 	}

@@ -199,7 +199,7 @@ func (r *Runner) warmUp(one v1alpha1.Path) int {
 
 // open makes the wire of a line's protocol. The lock is held.
 func (r *Runner) open(l *line) wire {
-	payload := newPayload(l.path.Size, r.run, r.base)
+	payload := NewPayload(l.path.Size, r.run, r.base)
 	switch l.path.Protocol {
 	case v1alpha1.TCP:
 		return r.newTCP(l, payload)

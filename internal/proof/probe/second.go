@@ -19,7 +19,7 @@ const (
 // openSecond is an exchange with a path's second responder, like the path's own but from other ports; nil if it has
 // none.
 func (r *Runner) openSecond(l *line) exchange {
-	payload, ports := newPayload(l.path.Size, r.run, r.base), new(sourcePorts)
+	payload, ports := NewPayload(l.path.Size, r.run, r.base), new(sourcePorts)
 	switch {
 	case l.path.Second == "":
 		return nil

@@ -27,7 +27,7 @@ type tcpWire struct {
 	runner  *Runner
 	line    *line
 	target  string
-	payload *payload
+	payload *Payload
 
 	mu      sync.Mutex
 	conn    net.Conn
@@ -39,7 +39,7 @@ type tcpWire struct {
 }
 
 // newTCP connects in the background; the line's schedule starts once the attempt has succeeded or failed.
-func (r *Runner) newTCP(l *line, p *payload) *tcpWire {
+func (r *Runner) newTCP(l *line, p *Payload) *tcpWire {
 	w := &tcpWire{runner: r, line: l, target: l.path.Target.Address, payload: p, cause: errConnecting}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +60,7 @@ func (w *tcpWire) send(seq uint64, at time.Time) {
 		return
 	}
 	w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // not from at: this process may have been stalled since
-	if _, err := w.conn.Write(w.payload.fill(seq, at)); err != nil {
+	if _, err := w.conn.Write(w.payload.Fill(seq, at)); err != nil {
 		w.line.failed(seq, err)
 		w.drop(w.conn, err)
 		w.broken = false
@@ -107,7 +107,7 @@ func (w *tcpWire) receive(conn net.Conn) {
 		if _, cause = io.ReadFull(conn, buffer); cause != nil {
 			break
 		}
-		seq, ok := w.payload.seq(buffer)
+		seq, ok := w.payload.Seq(buffer)
 		if !ok {
 			cause = errGarbled
 			break

@@ -21,14 +21,14 @@ type udpWire struct {
 	runner  *Runner
 	line    *line
 	target  string
-	payload *payload
+	payload *Payload
 
 	mu     sync.Mutex
 	conn   *net.UDPConn // nil while it cannot be opened, for example without a route
 	closed bool
 }
 
-func (r *Runner) newUDP(l *line, p *payload) *udpWire {
+func (r *Runner) newUDP(l *line, p *Payload) *udpWire {
 	w := &udpWire{runner: r, line: l, target: l.path.Target.Address, payload: p}
 	w.dial() //nolint:errcheck // the first send retries, and records the error
 	return w
@@ -67,7 +67,7 @@ func (w *udpWire) send(seq uint64, at time.Time) {
 		w.line.failed(seq, err)
 		return
 	}
-	data := w.payload.fill(seq, at)
+	data := w.payload.Fill(seq, at)
 	_, err = conn.Write(data)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		// The error is an ICMP answer to an earlier probe; this one was not sent yet.
@@ -90,7 +90,7 @@ func (w *udpWire) receive(conn *net.UDPConn) {
 		if err != nil {
 			continue
 		}
-		if seq, ok := w.payload.seq(buffer[:n]); ok {
+		if seq, ok := w.payload.Seq(buffer[:n]); ok {
 			w.line.answered(seq)
 		}
 	}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/node"
+	"github.com/theseus-cni/theseus/internal/proof/bench"
+	"github.com/theseus-cni/theseus/internal/proof/load"
+)
+
+// runBench is a container of a benchmark's pods.
+func runBench(ctx context.Context, log *slog.Logger, args []string) error {
+	part := ""
+	if len(args) > 0 {
+		part, args = args[0], args[1:]
+	}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	host := flags.Bool("host", false, "serve on the node's own address, and its kernel's counters too")
+	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address")
+	if err := flags.Parse(args); err != nil {
+		return usage{err}
+	}
+	worker := net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortWork))
+	switch part {
+	case "serve":
+		return serveBench(ctx, log, *host, *address)
+	case "work":
+		return load.Work(ctx, worker)
+	case "conduct":
+		var plan bench.Plan
+		if err := json.Unmarshal([]byte(os.Getenv("THESEUS_BENCH")), &plan); err != nil {
+			return usage{fmt.Errorf("the plan of THESEUS_BENCH: %w", err)}
+		}
+		out := json.NewEncoder(os.Stdout)
+		var failed error
+		load.Conduct(ctx, plan, worker, func(line bench.Line) { failed = errors.Join(failed, out.Encode(line)) })
+		return failed
+	}
+	return usage{fmt.Errorf("a benchmark has no part %q", part)}
+}
+
+func serveBench(ctx context.Context, log *slog.Logger, host bool, address string) error {
+	ports := load.Ports{Echo: manifest.PortUDP, Accept: manifest.PortTCP, Sink: manifest.PortSink, HTTP: manifest.PortHTTP}
+	if !host {
+		log.Info("the responder of a benchmark starts")
+		return load.Serve(ctx, "", ports, nil)
+	}
+	if address == "" {
+		return usage{errors.New("the node's address is missing (set HOST_IP or --address)")}
+	}
+	for _, port := range []*int{&ports.Echo, &ports.Accept, &ports.Sink, &ports.HTTP} {
+		*port += manifest.HostOffset
+	}
+	log.Info("the responder of a benchmark starts", "address", address)
+	return load.Serve(ctx, address, ports, (&node.Node{Sys: "/proc/sys"}).Counters)
+}

@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"maps"
+	"slices"
+)
+
+// Latency is the distribution of the latencies of one measurement, in microseconds. Each is counted from the time at which the
+// operation was to be sent, so that a stalled sender or responder cannot hide the operations that it delays.
+type Latency struct {
+	P50  int64 `json:"p50Micros"`
+	P99  int64 `json:"p99Micros"`
+	P999 int64 `json:"p999Micros"`
+	Max  int64 `json:"maxMicros"`
+	// Offered is the number of operations that were to be sent, Answered of those that were answered in time.
+	Offered  int64 `json:"offered"`
+	Answered int64 `json:"answered"`
+	// SenderP99 is how late the sender itself was, in microseconds: that part of the latency is not the network's.
+	SenderP99 int64 `json:"senderP99Micros"`
+}
+
+// Lost is the number of operations without an answer in time.
+func (l Latency) Lost() int64 { return l.Offered - l.Answered }
+
+// NewLatency sums up latencies and the delays of the sender, both in microseconds and in any order; it sorts them.
+func NewLatency(offered int64, micros, late []int64) Latency {
+	slices.Sort(micros)
+	slices.Sort(late)
+	return Latency{quantile(micros, 0.5), quantile(micros, 0.99), quantile(micros, 0.999), quantile(micros, 1),
+		offered, int64(len(micros)), quantile(late, 0.99)}
+}
+
+// quantile is the smallest value that the share q of the sorted values does not exceed; 0 if there is none.
+func quantile(sorted []int64, q float64) int64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(q*float64(len(sorted)) + 0.999999)
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+// Sample is one measurement of a task in one run.
+type Sample struct {
+	Task int `json:"task"`
+	Run  int `json:"run"`
+	// Value is the result: operations answered a second, or Mbit/s received. It is 0 for the round trip.
+	Value float64 `json:"value"`
+	// Latency is of the operations; nil for streams.
+	Latency *Latency `json:"latency,omitempty"`
+	// Retransmits are the segments that the senders of streams sent again.
+	Retransmits int64 `json:"retransmits,omitempty"`
+	// Beside is the round trip of the probes that ran beside the load; nil if there was no load.
+	Beside *Latency `json:"beside,omitempty"`
+	// Error is why there is no result, or why operations failed (the last one).
+	Error string `json:"error,omitempty"`
+}
+
+// Line is a line of the client's output: one of its fields is set.
+type Line struct {
+	Sample *Sample `json:"sample,omitempty"`
+	// Counters are what the kernel's counters of a node rose by during the benchmark, by the node's name.
+	Counters map[string]map[string]int64 `json:"counters,omitempty"`
+	// Note is what could not be done.
+	Note string `json:"note,omitempty"`
+	// Stopped is why the client stopped the load.
+	Stopped string `json:"stopped,omitempty"`
+	Done    bool   `json:"done,omitempty"`
+}
+
+// Spread is the median of several runs, with the least and the greatest.
+type Spread struct {
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+}
+
+// SpreadOf sums values up; zero if there are none.
+func SpreadOf(values []float64) Spread {
+	if len(values) == 0 {
+		return Spread{}
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	median := sorted[middle]
+	if len(sorted)%2 == 0 {
+		median = (sorted[middle-1] + sorted[middle]) / 2
+	}
+	return Spread{median, sorted[0], sorted[len(sorted)-1]}
+}
+
+// Row is the result of a task over all runs.
+type Row struct {
+	Path string `json:"path"`
+	Name string `json:"name"`
+	// Unit of Value: "Mbit/s", or "/s".
+	Unit    string `json:"unit"`
+	Offered int    `json:"offered"`
+	Runs    int    `json:"runs"`
+	Value   Spread `json:"value"`
+	// P50, P99 and P999 are latencies of the operations, in microseconds.
+	P50  Spread `json:"p50Micros"`
+	P99  Spread `json:"p99Micros"`
+	P999 Spread `json:"p999Micros"`
+	// BesideP50, BesideP99 and BesideP999 are round trips of probes beside the load, in microseconds.
+	BesideP50  Spread `json:"besideP50Micros"`
+	BesideP99  Spread `json:"besideP99Micros"`
+	BesideP999 Spread `json:"besideP999Micros"`
+	// Sent and Lost are operations of all runs, BesideSent and BesideLost probes beside them.
+	Sent        int64 `json:"sent"`
+	Lost        int64 `json:"lost"`
+	BesideSent  int64 `json:"besideSent"`
+	BesideLost  int64 `json:"besideLost"`
+	Retransmits int64 `json:"retransmits"`
+	// Short is set if less was carried than was offered: then Value is what the path carried, and not the bound.
+	Short bool `json:"short"`
+	// Error is the last one of all runs.
+	Error string `json:"error,omitempty"`
+}
+
+// Result is a benchmark's result.
+type Result struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Theseus    string   `json:"theseus"`
+	Began      string   `json:"began"`
+	Client     string   `json:"clientNode"`
+	Other      string   `json:"otherNode,omitempty"`
+	Bounds     Bounds   `json:"bounds"`
+	Cost       Cost     `json:"cost"`
+	Rows       []Row    `json:"rows"`
+	Says       []string `json:"says"`
+	// Stopped is why the benchmark ended early; empty if it did not.
+	Stopped  string                      `json:"stopped,omitempty"`
+	Counters map[string]map[string]int64 `json:"counters"`
+	Tasks    []Task                      `json:"tasks"`
+	Samples  []Sample                    `json:"samples"`
+	Notes    []string                    `json:"notes,omitempty"`
+}
+
+// shortBy is the share of what was offered that may be missing before a path counts as short.
+const shortBy = 0.03
+
+// Rows sums samples up, a row for each task that was measured.
+func Rows(tasks []Task, samples []Sample) []Row {
+	var rows []Row
+	for i, task := range tasks {
+		of := slices.DeleteFunc(slices.Clone(samples), func(s Sample) bool { return s.Task != i })
+		if len(of) == 0 {
+			continue
+		}
+		rows = append(rows, rowOf(task, of))
+	}
+	return rows
+}
+
+func rowOf(task Task, samples []Sample) Row {
+	row := Row{Path: task.Path, Name: task.Name(), Unit: "/s", Offered: task.Rate}
+	if task.Kind == Stream {
+		row.Unit = "Mbit/s"
+	}
+	var values []float64
+	var own, beside [3][]float64
+	add := func(to *[3][]float64, l *Latency) {
+		for i, micros := range []int64{l.P50, l.P99, l.P999} {
+			to[i] = append(to[i], float64(micros))
+		}
+	}
+	for _, s := range samples {
+		if s.Error != "" {
+			row.Error = s.Error
+		}
+		row.Retransmits += s.Retransmits
+		if s.Latency != nil {
+			row.Sent, row.Lost = row.Sent+s.Latency.Offered, row.Lost+s.Latency.Lost()
+			if s.Latency.Answered > 0 {
+				add(&own, s.Latency)
+			}
+		}
+		if s.Beside != nil {
+			row.BesideSent, row.BesideLost = row.BesideSent+s.Beside.Offered, row.BesideLost+s.Beside.Lost()
+			if s.Beside.Answered > 0 {
+				add(&beside, s.Beside)
+			}
+		}
+		if s.Value > 0 || s.Latency != nil {
+			row.Runs++
+			values = append(values, s.Value)
+		}
+	}
+	row.Value = SpreadOf(values)
+	row.P50, row.P99, row.P999 = SpreadOf(own[0]), SpreadOf(own[1]), SpreadOf(own[2])
+	row.BesideP50, row.BesideP99, row.BesideP999 = SpreadOf(beside[0]), SpreadOf(beside[1]), SpreadOf(beside[2])
+	row.Short = task.Kind != RoundTrip && len(values) > 0 && row.Value.Median < float64(task.Rate)*(1-shortBy)
+	return row
+}
+
+// Rises are the counters that are higher than before, per node. A counter that is not in before counts from 0.
+func Rises(before, after map[string]int64) map[string]int64 {
+	rises := maps.Clone(after)
+	for name, value := range before {
+		rises[name] -= value
+	}
+	maps.DeleteFunc(rises, func(_ string, rise int64) bool { return rise <= 0 })
+	return rises
+}

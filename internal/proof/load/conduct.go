@@ -1,0 +1,193 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/proof/bench"
+	"github.com/theseus-cni/theseus/internal/safeio/bounded"
+)
+
+// conductor carries out a plan.
+type conductor struct {
+	plan   bench.Plan
+	worker string // URL
+	client http.Client
+	emit   func(bench.Line)
+}
+
+// Conduct carries out a plan with the worker at an address, and emits a line for each result. The last one says that it is done, or why it
+// was stopped. It ends early with ctx, without such a line.
+func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(bench.Line)) {
+	c := &conductor{plan: plan, worker: "http://" + worker + pathMeasure, emit: emit}
+	before := c.counters(ctx)
+	silent := c.reachAll(ctx)
+	for run := 1; run <= plan.Runs; run++ {
+		for i, task := range plan.Tasks {
+			if ctx.Err() != nil {
+				return
+			}
+			sample, stopped := bench.Sample{Error: silent[i]}, ""
+			if sample.Error == "" {
+				sample, stopped = c.measure(ctx, task)
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			sample.Task, sample.Run = i, run
+			if stopped != "" { // what was cut short is no result
+				c.rises(ctx, before)
+				emit(bench.Line{Stopped: fmt.Sprintf("%s, %s, run %d: %s", task.Path, task.Name(), run, stopped)})
+				return
+			}
+			emit(bench.Line{Sample: &sample})
+			if silent[i] == "" {
+				pause(ctx, bench.Settle)
+			}
+		}
+	}
+	c.rises(ctx, before)
+	if ctx.Err() == nil {
+		emit(bench.Line{Done: true})
+	}
+}
+
+// measure carries out one task, with probes beside it if it is load. stopped says why it was cut short.
+func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sample, stopped string) {
+	if task.Kind == bench.RoundTrip {
+		return Measure(ctx, task), ""
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	// Work that goes on for longer, such as full queues that drain, is watched, too.
+	beside, end, err := startEchoes(watching, task.Beside, c.plan.ProbeRate, task.Duration+timeout+drained)
+	if err != nil {
+		return bench.Sample{Error: "the probes under load: " + failure(err)}, ""
+	}
+	working, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		for ; working.Err() == nil; pause(working, 100*time.Millisecond) {
+			if beside.slow(time.Now(), c.plan.MaxRoundTrip) {
+				cancel(fmt.Errorf("more than half of a second's probes under load took longer than %s, or were not answered", c.plan.MaxRoundTrip))
+			}
+		}
+	}()
+	s, err = c.work(working, task)
+	loaded := int(beside.sent.Load())
+	stop()
+	end()
+	if why := context.Cause(working); why != nil && ctx.Err() == nil {
+		return s, why.Error()
+	}
+	if err != nil {
+		return bench.Sample{Error: failure(err)}, ""
+	}
+	latency, _ := beside.sum(loaded)
+	s.Beside = &latency
+	return s, ""
+}
+
+// work has the worker carry out a task.
+func (c *conductor) work(ctx context.Context, task bench.Task) (s bench.Sample, err error) {
+	text, err := json.Marshal(task)
+	if err != nil {
+		return s, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.worker, bytes.NewReader(text))
+	if err != nil {
+		return s, err
+	}
+	return s, c.get(r, &s)
+}
+
+// get sends a request and decodes the answer.
+func (c *conductor) get(r *http.Request, into any) error {
+	answer, err := c.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := bounded.ReadAll(answer.Body, 1<<20)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", answer.Status, bytes.TrimSpace(text))
+	}
+	return json.Unmarshal(text, into)
+}
+
+// counters reads the counters of the nodes that answer.
+func (c *conductor) counters(ctx context.Context) map[string]map[string]int64 {
+	all := map[string]map[string]int64{}
+	for node, address := range c.plan.Counters {
+		within, cancel := context.WithTimeout(ctx, 5*time.Second)
+		var counters map[string]int64
+		r, err := http.NewRequestWithContext(within, http.MethodGet, "http://"+address+pathCounters, nil)
+		if err == nil {
+			err = c.get(r, &counters)
+		}
+		cancel()
+		if err == nil {
+			all[node] = counters
+		} else if ctx.Err() == nil {
+			c.emit(bench.Line{Note: fmt.Sprintf("the kernel's counters of node %s could not be read: %s", node, failure(err))})
+		}
+	}
+	return all
+}
+
+// rises emits what the counters rose by.
+func (c *conductor) rises(ctx context.Context, before map[string]map[string]int64) {
+	rises := map[string]map[string]int64{}
+	for node, after := range c.counters(ctx) {
+		if from, ok := before[node]; ok {
+			rises[node] = bench.Rises(from, after)
+		}
+	}
+	c.emit(bench.Line{Counters: rises})
+}
+
+// reachAll waits until every target has answered once. It returns why a target does not answer, by the task's number.
+func (c *conductor) reachAll(ctx context.Context) []string {
+	silent := make([]string, len(c.plan.Tasks))
+	until := time.Now().Add(c.plan.Reach)
+	for i, task := range c.plan.Tasks {
+		for {
+			silent[i] = Reaches(ctx, task)
+			if silent[i] == "" || ctx.Err() != nil || time.Now().After(until) {
+				break
+			}
+			pause(ctx, 250*time.Millisecond)
+		}
+	}
+	return silent
+}
+
+// Reaches tries a task once; it returns why there is no answer.
+func Reaches(ctx context.Context, task bench.Task) string {
+	once := task
+	once.Rate, once.Duration = 1, time.Second
+	if task.Kind == bench.Stream {
+		once.Streams, once.Duration = 1, 10*time.Millisecond
+	}
+	s := Measure(ctx, once)
+	if s.Error == "" && s.Latency != nil && s.Latency.Answered == 0 {
+		return fmt.Sprintf("%s does not answer", task.Target)
+	}
+	return s.Error
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,347 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/proof/bench"
+)
+
+// free finds ports that nothing uses, of an address of loopback that tests of other packages do not use.
+func free(t *testing.T) Ports {
+	t.Helper()
+	one := func() int {
+		for range 50 {
+			listener, err := net.Listen("tcp", "127.0.7.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			port := listener.Addr().(*net.TCPAddr).Port
+			if packet, err := net.ListenPacket("udp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+				packet.Close()
+				return port
+			}
+		}
+		t.Fatal("no free port")
+		return 0
+	}
+	return Ports{one(), one(), one(), one()}
+}
+
+// responder serves on loopback until the test ends.
+func responder(t *testing.T, counters func() (map[string]int64, error)) bench.Host {
+	t.Helper()
+	ports := free(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, "127.0.7.1", ports, counters) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the responder: %v", err)
+		}
+	})
+	at := func(port int) string { return "127.0.7.1:" + strconv.Itoa(port) }
+	host := bench.Host{Echo: at(ports.Echo), Accept: at(ports.Accept), Sink: at(ports.Sink), HTTP: at(ports.HTTP)}
+	for range 200 {
+		if why := Reaches(t.Context(), bench.Task{Kind: bench.Requests, Target: host.HTTP}); why == "" {
+			if why = Reaches(t.Context(), bench.Task{Kind: bench.Datagrams, Target: host.Echo}); why == "" {
+				return host
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the responder does not answer")
+	return host
+}
+
+// again tries a few times what a busy machine may spoil; try says what was wrong, or nothing.
+func again(t *testing.T, try func() string) {
+	t.Helper()
+	wrong := ""
+	for range 5 {
+		if wrong = try(); wrong == "" {
+			return
+		}
+	}
+	t.Error(wrong)
+}
+
+// TestMeasure: every kind of measurement has a result on loopback, of as many operations as were offered, and TCP keeps its bound.
+func TestMeasure(t *testing.T) {
+	host := responder(t, nil)
+	for _, task := range []bench.Task{
+		{Kind: bench.RoundTrip, Target: host.Echo, Rate: 200},
+		{Kind: bench.Datagrams, Target: host.Echo, Rate: 500},
+		{Kind: bench.Connections, Target: host.Accept, Rate: 100},
+		{Kind: bench.Requests, Target: host.HTTP, Rate: 200},
+	} {
+		task.Duration = 500 * time.Millisecond
+		again(t, func() string {
+			s := Measure(t.Context(), task)
+			if s.Value > float64(task.Rate) || s.Latency == nil || s.Latency.Offered != int64(task.Rate/2) {
+				t.Errorf("%s: %+v %+v", task.Name(), s, s.Latency)
+			}
+			if s.Error != "" || s.Latency.Answered == 0 || s.Value == 0 {
+				return fmt.Sprintf("%s: %+v %+v", task.Name(), s, s.Latency)
+			}
+			return ""
+		})
+	}
+	for _, streams := range []int{1, 8} {
+		again(t, func() string {
+			s := Measure(t.Context(), bench.Task{Kind: bench.Stream, Target: host.Sink, Streams: streams, Rate: 40, Duration: time.Second})
+			// What a stream may catch up, and its last write, come on top of the rate.
+			if most := 40*(1+credit.Seconds()) + float64(streams)*chunk*8/1e6; s.Value > most {
+				t.Errorf("%d streams: %+v, the bound is 40 Mbit/s, and %.1f with all that may come on top", streams, s, most)
+			}
+			if s.Error != "" || s.Value == 0 {
+				return fmt.Sprintf("%d streams: %+v", streams, s)
+			}
+			return ""
+		})
+	}
+	for _, task := range []bench.Task{
+		{Kind: bench.Stream, Target: "127.0.0.1:1", Streams: 1, Rate: 1, Duration: time.Second},
+		{Kind: bench.Connections, Target: "127.0.0.1:1", Rate: 10, Duration: time.Second / 5},
+		{Kind: bench.Datagrams, Target: "127.0.0.1:1", Rate: 10, Duration: time.Second / 5},
+	} {
+		again(t, func() string {
+			if s := Measure(t.Context(), task); !strings.Contains(s.Error, "refused") || s.Value != 0 {
+				return fmt.Sprintf("%s to a port that is closed: %+v", task.Name(), s)
+			}
+			return ""
+		})
+	}
+}
+
+// TestStalled: a responder that stalls for 300 ms of a second delays the operations of that time, and they all count: each from its own
+// time. A generator that waits for an answer before it asks again would have counted one slow answer.
+func TestStalled(t *testing.T) {
+	const rate, lasts, stall = 200, time.Second, 300 * time.Millisecond
+	begin := time.Now()
+	var stalls atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if since := time.Since(begin); since > 300*time.Millisecond && since < 300*time.Millisecond+stall {
+			stalls.Store(true)
+			time.Sleep(300*time.Millisecond + stall - since)
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
+	defer server.Close()
+	f := newFlow(rate, lasts)
+	begin = f.begin
+	do, end := request(strings.TrimPrefix(server.URL, "http://"))
+	defer end()
+	operate(t.Context(), f, do)
+	slow := 0
+	for i := range f.micros {
+		if f.micros[i].Load() > 50_000 {
+			slow++
+		}
+	}
+	// 60 requests are due in the stall, and the first 50 of them wait for more than 50 ms: a quarter of all.
+	if !stalls.Load() || slow < 40 {
+		t.Errorf("%d of %d requests took more than 50 ms beside a stall of %s", slow, len(f.micros), stall)
+	}
+	if l, _ := f.sum(len(f.micros)); l.P99 < 200_000 {
+		t.Errorf("p99 is %d us; a quarter of the requests waited, some for 300 ms", l.P99)
+	}
+}
+
+// TestLateSender: what a sender could not send in time counts from when it was due.
+func TestLateSender(t *testing.T) {
+	f := newFlow(100, 500*time.Millisecond)
+	stalled := false
+	f.send(t.Context(), func(i int) {
+		if i == 10 && !stalled {
+			stalled = true
+			time.Sleep(200 * time.Millisecond)
+		}
+		f.answered(i)
+	})
+	l, _ := f.sum(len(f.micros))
+	if l.Answered != 50 || l.P99 < 150_000 || l.SenderP99 < 150_000 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestDelayed: a delay that a responder adds is in all quantiles, and what it does not answer is lost.
+func TestDelayed(t *testing.T) {
+	conn, err := net.ListenPacket("udp", "127.0.7.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() { // ends with the socket
+		for n := 0; ; n++ {
+			data := make([]byte, 2*small)
+			size, from, err := conn.ReadFrom(data)
+			if err != nil {
+				return
+			}
+			if n%4 == 3 {
+				continue
+			}
+			time.AfterFunc(40*time.Millisecond, func() { conn.WriteTo(data[:size], from) }) //nolint:errcheck // the test has ended
+		}
+	}()
+	again(t, func() string {
+		s := Measure(t.Context(), bench.Task{Kind: bench.Datagrams, Target: conn.LocalAddr().String(), Rate: 200, Duration: time.Second})
+		if l := s.Latency; l.P50 < 40_000 || l.Offered != 200 || l.Lost() < 50 || l.Answered == 0 || s.Value > 150 {
+			return fmt.Sprintf("with 40 ms, and every fourth lost: %+v, %+v", s, l)
+		}
+		return ""
+	})
+}
+
+// conducted is what the client emits for a plan, with a worker on loopback.
+func conducted(t *testing.T, ctx context.Context, plan bench.Plan) (lines []bench.Line) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.7.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := listener.Addr().String()
+	listener.Close()
+	working, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Work(working, worker) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the worker: %v", err)
+		}
+	}()
+	for range 200 {
+		conn, err := net.Dial("tcp", worker)
+		if err == nil {
+			conn.Close()
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	Conduct(ctx, plan, worker, func(line bench.Line) {
+		text, _ := json.Marshal(line)
+		t.Logf("%s", text)
+		lines = append(lines, line)
+	})
+	return lines
+}
+
+// TestConduct: runs are interleaved, every load has a round trip beside it, counters are compared, and what does not answer is not
+// measured but named.
+func TestConduct(t *testing.T) {
+	reads := int64(0)
+	host := responder(t, func() (map[string]int64, error) {
+		reads++
+		return map[string]int64{"softnet.dropped": 5 * reads, "udp.RcvbufErrors": 7}, nil
+	})
+	bounds := bench.Bounds{Runs: 2, Duration: 300 * time.Millisecond, Rate: 100, Megabits: 10, MaxRoundTrip: 500 * time.Millisecond}
+	tasks := bounds.Tasks([]bench.Paths{{Name: bench.SameNode, Host: host}}, host.HTTP)
+	tasks = slices.DeleteFunc(tasks, func(t bench.Task) bool { return t.Kind == bench.Datagrams || t.Streams == 1 })
+	plan := bounds.Plan(tasks, map[string]string{"node-1": host.HTTP})
+	plan.Reach = 0
+	lines := conducted(t, t.Context(), plan)
+	var samples []bench.Sample
+	counters := map[string]map[string]int64{}
+	done := false
+	for _, line := range lines {
+		switch {
+		case line.Sample != nil:
+			samples = append(samples, *line.Sample)
+		case line.Counters != nil:
+			counters = line.Counters
+		case line.Done:
+			done = true
+		}
+	}
+	if !done || len(samples) != 2*len(tasks) || counters["node-1"]["softnet.dropped"] != 5 || len(counters["node-1"]) != 1 {
+		t.Fatalf("done: %v, %d samples, counters %v", done, len(samples), counters)
+	}
+	for i, s := range samples {
+		task := tasks[s.Task]
+		if s.Task != i%len(tasks) || s.Run != 1+i/len(tasks) {
+			t.Errorf("sample %d is task %d of run %d", i, s.Task, s.Run)
+		}
+		if task.Kind != bench.Questions && task.Kind != bench.RoundTrip && (s.Beside == nil || s.Beside.Offered == 0) {
+			t.Errorf("%s: %+v", task.Name(), s)
+		}
+	}
+}
+
+// TestStops: the client stops the load when the probes beside it are not answered any more, and says so; what was cut short is no result.
+func TestStops(t *testing.T) {
+	host := responder(t, nil)
+	silent, err := net.ListenPacket("udp", "127.0.7.1:0") // takes probes, and answers none
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	plan := bench.Plan{Runs: 1, MaxRoundTrip: 50 * time.Millisecond, ProbeRate: 100,
+		Tasks: []bench.Task{{Kind: bench.Stream, Path: bench.TwoNodes, Target: host.Sink, Streams: 1, Rate: 8, Beside: silent.LocalAddr().String(), Duration: 30 * time.Second}}}
+	begin := time.Now()
+	lines := conducted(t, t.Context(), plan)
+	if len(lines) != 2 || !strings.Contains(lines[1].Stopped, "pod to pod, two nodes, TCP, 1 stream, run 1: more than half of a second's probes under load") || lines[0].Counters == nil {
+		t.Errorf("%+v", lines)
+	}
+	if took := time.Since(begin); took > 25*time.Second {
+		t.Errorf("the load went on for %s", took)
+	}
+}
+
+// TestEnds: an end from outside, as of the pod, ends the load.
+func TestEnds(t *testing.T) {
+	host := responder(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(300*time.Millisecond, cancel)
+	plan := bench.Plan{Runs: 1, MaxRoundTrip: time.Second, ProbeRate: 100,
+		Tasks: []bench.Task{{Kind: bench.Stream, Target: host.Sink, Streams: 8, Rate: 8, Beside: host.Echo, Duration: 60 * time.Second}}}
+	begin := time.Now()
+	for _, line := range conducted(t, ctx, plan) {
+		if line.Done || line.Sample != nil {
+			t.Errorf("%+v", line)
+		}
+	}
+	if took := time.Since(begin); took > 25*time.Second {
+		t.Errorf("the load went on for %s", took)
+	}
+}
+
+// TestResolve: names of the cluster are asked for by the domain of its Services; a pod without one is refused.
+func TestResolve(t *testing.T) {
+	for text, want := range map[string]string{
+		"nameserver 10.96.0.10\nsearch theseus-system.svc.example.org svc.example.org example.org\n": "",
+		"nameserver 192.0.2.1\nsearch example.org\n":                                                 "has no name server of the cluster",
+		"search theseus-system.svc.example.org\n":                                                    "",
+	} {
+		file := t.TempDir() + "/resolv.conf"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := resolve(file)
+		if strings.HasPrefix(text, "search theseus") {
+			want = "has no name server of the cluster"
+		}
+		if got := ""; err != nil {
+			got = err.Error()
+			if want == "" || !strings.Contains(got, want) {
+				t.Errorf("%q: %s", text, got)
+			}
+		} else if want != "" {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}
