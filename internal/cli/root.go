@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/apply"
 	"github.com/theseus-cni/theseus/internal/cli/approve"
+	"github.com/theseus-cni/theseus/internal/cli/bench"
 	"github.com/theseus-cni/theseus/internal/cli/check"
 	"github.com/theseus-cni/theseus/internal/cli/control"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
@@ -131,6 +132,7 @@ func commands(a *app.App) []*cobra.Command {
 		control.NewRollback(a),
 		report.NewCommand(a),
 		probe.NewCommand(a),
+		bench.NewCommand(a),
 		flags.NewCommand(a),
 		mirror.NewCommand(a),
 		image.NewCommand(a),

@@ -17,11 +17,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// With installs agents outside of any migration, calls look, and removes them. The name is for the agents' tasks. With
-// holds the lock meanwhile. It refuses to begin while a migration has not ended: its image would replace that of the
-// migration's agents.
-func With(ctx context.Context, a *app.App, client *kube.Client, name string, look func(context.Context, *kube.Actor) error) (err error) {
-	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) error { return noneUnfinished(ctx, client) }); err != nil {
+// Inspecting is why agents are not installed beside a migration: their image would replace that of the migration's agents.
+const Inspecting = "inspecting the nodes would replace its agents"
+
+// With makes Theseus' namespace outside of any migration, calls look, which may install agents or other objects there, and removes the
+// namespace. The name is for the agents' tasks. With holds the lock meanwhile. It refuses to begin while a migration has not ended, for
+// the reason why.
+func With(ctx context.Context, a *app.App, client *kube.Client, name, why string, look func(context.Context, *kube.Actor) error) (err error) {
+	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) error { return noneUnfinished(ctx, client, why) }); err != nil {
 		return err
 	}
 	back, err := looker(a, client, name, 0).Install(ctx, []step.Action{joint.Apply(*manifest.Namespace())}) // the lock is there
@@ -34,7 +37,7 @@ func With(ctx context.Context, a *app.App, client *kube.Client, name string, loo
 	}
 	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not released expires
 	defer func() { err = errors.Join(err, back(ctx)) }()
-	if err := noneUnfinished(held, client); err != nil { // a migration may have begun in the meantime
+	if err := noneUnfinished(held, client, why); err != nil { // a migration may have begun in the meantime
 		return err
 	}
 	fenced, err := client.Fenced(lease.Check)
@@ -45,7 +48,7 @@ func With(ctx context.Context, a *app.App, client *kube.Client, name string, loo
 }
 
 // noneUnfinished refuses while a migration has not ended.
-func noneUnfinished(ctx context.Context, client *kube.Client) error {
+func noneUnfinished(ctx context.Context, client *kube.Client, why string) error {
 	known, err := journal.List(ctx, client.Dynamic)
 	if err != nil {
 		return err
@@ -55,7 +58,7 @@ func noneUnfinished(ctx context.Context, client *kube.Client) error {
 		case engine.PhaseDone, engine.PhaseRolledBack:
 		default:
 			return exit.Fail(exit.Failed, "wait until it ends (`theseus status`), or finish it with `theseus resume` or `theseus rollback`",
-				"migration %s has not ended: inspecting the nodes would replace its agents", migration.Name)
+				"migration %s has not ended: %s", migration.Name, why)
 		}
 	}
 	return nil

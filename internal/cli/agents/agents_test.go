@@ -28,7 +28,7 @@ func TestWithAgentsInTheMiddle(t *testing.T) {
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{migrations: "MigrationList"}, migration)
 		a := &app.App{Streams: app.Streams{Err: io.Discard}}
-		err := With(t.Context(), a, &kube.Client{Dynamic: client}, "look", func(context.Context, *kube.Actor) error {
+		err := With(t.Context(), a, &kube.Client{Dynamic: client}, "look", Inspecting, func(context.Context, *kube.Actor) error {
 			return errors.New("it looked")
 		})
 		if err == nil || err.Error() != "migration m has not ended: inspecting the nodes would replace its agents" || !strings.Contains(exit.HintOf(err), "theseus status") {

@@ -87,7 +87,7 @@ func lookAtNodes(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, im
 	}
 	ctx, cancel := context.WithTimeout(ctx, agents.Timeout)
 	defer cancel()
-	err = agents.With(ctx, a, client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano), func(ctx context.Context, actor *kube.Actor) error {
+	err = agents.With(ctx, a, client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano), agents.Inspecting, func(ctx context.Context, actor *kube.Actor) error {
 		facts, err = actor.Look(ctx, joint.InstallAgent(image, snapshot.Kubernetes, agents.Timeout), sights(snapshot.Nodes))
 		return err
 	})

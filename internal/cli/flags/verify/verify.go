@@ -120,7 +120,7 @@ func inKernel(ctx context.Context, a *app.App, client *kube.Client, all []rollou
 	if len(install) == 0 {
 		return nil, nil, exit.Fail(exit.Usage, "theseus flags verify --agent-image IMAGE, or name flags that do not affect the kernel", "verify inspects the nodes, with the agent of --agent-image")
 	}
-	return seen, facts, agents.With(ctx, a, client, task, func(ctx context.Context, actor *kube.Actor) error {
+	return seen, facts, agents.With(ctx, a, client, task, agents.Inspecting, func(ctx context.Context, actor *kube.Actor) error {
 		if len(rules) > 0 {
 			answers, err := kube.Ask[step.Attestation](ctx, actor, install, rules)
 			if err != nil {

@@ -1,0 +1,187 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cli/agentimage"
+	"github.com/theseus-cni/theseus/internal/cli/agents"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/terminal"
+	"github.com/theseus-cni/theseus/internal/cli/usage"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/proof/bench"
+	"github.com/theseus-cni/theseus/internal/run/benched"
+)
+
+// NewCommand makes the command theseus bench.
+func NewCommand(a *app.App) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what the network of a live cluster carries",
+		Args:  usage.None,
+		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(newNetwork(a))
+	return command
+}
+
+// options are the flags of theseus bench network.
+type options struct {
+	bounds   bench.Bounds
+	nodes    []string
+	agent    agentimage.Flags
+	dry, yes bool
+}
+
+func newNetwork(a *app.App) *cobra.Command {
+	o := &options{bounds: bench.Defaults()}
+	command := &cobra.Command{
+		Use:   "network",
+		Short: "Put a bounded load on the network of a live cluster, and measure throughput, rates and latencies",
+		Long: "Makes a client and responders in pods and on the host network of two nodes, and measures, one after another: the round\n" +
+			"trip at rest, TCP with 1 and 8 streams, small datagrams and new connections, from pod to pod on one node and on two\n" +
+			"nodes and from pod to host; requests through a Service; and DNS questions. Probes run during every load: their round trip\n" +
+			"is that under load. All measurements are repeated --runs times, in turn, and the medians are printed with their spread.\n" +
+			"Latencies are counted from the time at which an operation was to be sent, so that a stall delays all that it covers.\n\n" +
+			"It is real load on a live network, within the bounds --rate, --throughput and --duration. What it costs is printed first.\n" +
+			"It stops at once, with exit code 5, when a node under load is not Ready, or when over half of a second's probes under\n" +
+			"load take longer than --max-round-trip. At the end, and on Ctrl-C, everything that was made is removed. It does not\n" +
+			"run during a migration.",
+		Example: "  theseus bench network --dry-run\n  theseus bench network --nodes node-a,node-b --throughput 2000 -o json > before.json",
+		Args:    usage.None,
+		RunE: func(command *cobra.Command, _ []string) error {
+			image, err := o.read(a)
+			if err != nil {
+				return err
+			}
+			return o.network(command.Context(), a, image)
+		},
+	}
+	flags := command.Flags()
+	flags.IntVar(&o.bounds.Runs, "runs", o.bounds.Runs, "how often every measurement is repeated, in turn with the others")
+	flags.DurationVar(&o.bounds.Duration, "duration", o.bounds.Duration, "how long each measurement takes")
+	flags.IntVar(&o.bounds.Rate, "rate", o.bounds.Rate, "datagrams and requests a second, at most; new connections are a quarter of it, DNS questions a tenth")
+	flags.IntVar(&o.bounds.Megabits, "throughput", o.bounds.Megabits, "Mbit/s of all TCP streams together, at most")
+	flags.DurationVar(&o.bounds.MaxRoundTrip, "max-round-trip", o.bounds.MaxRoundTrip, "stop when over half of a second's probes under load take longer")
+	flags.StringSliceVar(&o.nodes, "nodes", nil, "NODE,NODE: the client's node, and the other one (default: the first two that are Ready and have no taints)")
+	flags.BoolVar(&o.dry, "dry-run", false, "print what it would cost, and make nothing")
+	flags.BoolVar(&o.yes, "yes", false, "do not ask (required when the input is not a terminal)")
+	o.agent.Register(flags)
+	return usage.Takes(command, "text", "json")
+}
+
+// read checks the flags.
+func (o *options) read(a *app.App) (image string, err error) {
+	if err := o.bounds.Validate(); err != nil {
+		return "", exit.Fail(exit.Usage, "theseus bench network --help shows the bounds", "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	if image, err = o.agent.Must("theseus bench network --agent-image IMAGE"); err != nil {
+		return "", err
+	}
+	if _, ok := a.Terminal(); !o.yes && !o.dry && !ok {
+		return "", exit.Fail(exit.Usage, "look at it with --dry-run, then add --yes", "bench network asks before it puts load on the cluster, and the input is not a terminal")
+	}
+	return image, nil
+}
+
+func (o *options) network(ctx context.Context, a *app.App, image string) error {
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	var nodes *corev1.NodeList
+	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
+		nodes, err = client.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		return err
+	}); err != nil {
+		return fmt.Errorf("nodes: %w", err)
+	}
+	chosen, err := benched.Choose(nodes.Items, o.nodes)
+	if err != nil {
+		return exit.Fail(exit.Usage, exit.HintOf(err), "%w", err)
+	}
+	b := &benched.Bench{Image: image, Bounds: o.bounds, Nodes: chosen, Note: func(text string) { fmt.Fprintln(a.Err, text) }}
+	to := a.Err // the cost; the result goes to the output
+	if o.dry {
+		to = a.Out
+	}
+	if err := o.cost(to, a, b, client.Config.Host); err != nil || o.dry {
+		return err
+	}
+	if !o.yes {
+		if err := a.Typed(ctx, "bench"); err != nil {
+			return err
+		}
+	}
+	var result *bench.Result
+	err = agents.With(ctx, a, client, "bench", "a benchmark would disturb its measurements", func(ctx context.Context, actor *kube.Actor) (err error) {
+		b.Actor = actor
+		result, err = b.Run(ctx)
+		return err
+	})
+	if result == nil {
+		return err
+	}
+	result.Theseus = a.Version
+	if len(result.Rows) > 0 {
+		if shown := show(a, result); shown != nil {
+			return errors.Join(shown, err)
+		}
+	}
+	if err == nil && result.Stopped != "" {
+		return exit.Fail(exit.Stopped, "what was measured before is above; lower --rate or --throughput, or look at the node first", "the load was stopped: %s", result.Stopped)
+	}
+	return err
+}
+
+// cost prints what a benchmark costs.
+func (o *options) cost(to io.Writer, a *app.App, b *benched.Bench, host string) error {
+	cost := b.Plan().Cost()
+	if o.dry && a.Output == "json" {
+		return terminal.WriteJSON(to, map[string]any{"bounds": o.bounds, "cost": cost, "pods": b.Pods(), "nodes": names(b.Nodes)})
+	}
+	fmt.Fprintf(to, "theseus bench network puts load on the network of the cluster %s:\n", host)
+	fmt.Fprintf(to, "  pods     %d, and a Service, in %s, on %s; every container is bounded by %d processors and 256 MiB\n",
+		b.Pods(), v1alpha1.Namespace, strings.Join(names(b.Nodes), " and "), manifest.BenchProcessors)
+	for _, line := range cost.Text(o.bounds) {
+		fmt.Fprintln(to, "  "+line)
+	}
+	if len(b.Nodes) == 1 {
+		fmt.Fprintln(to, "There is one node: no path between two nodes is measured.")
+	}
+	return nil
+}
+
+func names(nodes []corev1.Node) []string {
+	var all []string
+	for i := range nodes {
+		all = append(all, nodes[i].Name)
+	}
+	return all
+}
+
+// show prints a result.
+func show(a *app.App, result *bench.Result) error {
+	if a.Output == "json" {
+		return terminal.WriteJSON(a.Out, result)
+	}
+	where := result.Client
+	if result.Other != "" {
+		where += " and " + result.Other
+	}
+	return a.Printed(func(to io.Writer) error {
+		fmt.Fprintf(to, "The network between pods on %s, %s\n\n", where, result.Began)
+		return result.WriteTable(to)
+	})
+}

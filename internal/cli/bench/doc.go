@@ -1,0 +1,2 @@
+// Package bench has the command `theseus bench network`.
+package bench

@@ -1,0 +1,193 @@
+package benched
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
+	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/proof/bench"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+// TestAPIServer: with a real API server, what the cluster's rules refuse is named with a hint; the client gets a plan with the addresses of
+// the responders; a node that is not Ready any more stops the benchmark, as does an interrupt; and nothing is left each time, nor is what an
+// earlier benchmark left.
+func TestAPIServer(t *testing.T) {
+	program := os.Getenv("THESEUS_KUBE")
+	if program == "" {
+		t.Skip("NOT TESTED: the pods of a benchmark with a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+	}
+	client := kubetest.Users(t, clustertest.ControlPlane(t, program, clustertest.Options{Collects: true}))("token")
+	core := client.Typed.CoreV1()
+	for _, name := range []string{"a", "b"} {
+		one := node(name)
+		if _, err := core.Nodes().Create(t.Context(), &one, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready := func(name string, status corev1.ConditionStatus) {
+		t.Helper()
+		live, err := core.Nodes().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		live.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		if _, err := core.Nodes().UpdateStatus(t.Context(), live, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready("a", corev1.ConditionTrue)
+	ready("b", corev1.ConditionTrue)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}}}
+	if _, err := core.Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(time.Second, func() { // as the controller does, a while after the namespace is there
+		core.ServiceAccounts(v1alpha1.Namespace).Create(context.Background(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}) //nolint:errcheck // the pods would fail
+	})
+	kubelets, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); actAsKubelets(kubelets, client.Typed) }()
+	t.Cleanup(func() { cancel(); <-ended })
+
+	b := &Bench{Actor: run.NewActor(client), Image: "registry.example.com/agent:1", Bounds: bench.Defaults(), Nodes: []corev1.Node{node("a"), node("b")},
+		Note: func(text string) { t.Log(text) }}
+	nothingLeft := func(when string) {
+		t.Helper()
+		pods, err := core.Pods(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
+		services, also := core.Services(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil || also != nil || len(pods.Items) != 0 || len(services.Items) != 0 {
+			t.Errorf("%s: %v, %v: %d pods, %d services", when, err, also, len(pods.Items), len(services.Items))
+		}
+	}
+	refuses := func(why, hint string) {
+		t.Helper()
+		result, err := b.Run(t.Context())
+		if result != nil || err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(engine.HintOf(err), hint) {
+			t.Errorf("%+v, %v; hint: %s; want %s", result, err, engine.HintOf(err), why)
+		}
+		nothingLeft(why)
+	}
+	refuses("violates PodSecurity", "kubectl label --overwrite namespace "+v1alpha1.Namespace)
+	if _, err := core.Namespaces().Update(t.Context(), relabelled(t, client.Typed), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("2")}}}
+	quota, err := core.ResourceQuotas(v1alpha1.Namespace).Create(t.Context(), quota, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"pods": resource.MustParse("0")}}
+	if _, err := core.ResourceQuotas(v1alpha1.Namespace).UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	refuses("exceeded quota: few", "raise the ResourceQuota")
+	if err := core.ResourceQuotas(v1alpha1.Namespace).Delete(t.Context(), "few", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	// What a killed process left is replaced.
+	left := manifest.BenchResponder("registry.example.com/agent:old", "b", manifest.BenchNear, time.Minute)
+	pods, err := b.Actor.Mapper.RESTMapping(left.GroupVersionKind().GroupKind(), "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Dynamic.Resource(pods.Resource).Namespace(v1alpha1.Namespace).Create(t.Context(), left, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	begun := func(then func(*corev1.Pod)) { // when the client runs
+		for t.Context().Err() == nil {
+			pod, err := core.Pods(v1alpha1.Namespace).Get(t.Context(), manifest.BenchPodName(manifest.BenchClient), metav1.GetOptions{})
+			if err == nil && pod.Status.Phase == corev1.PodRunning {
+				then(pod)
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	plan, read := bench.Plan{}, make(chan struct{})
+	go begun(func(pod *corev1.Pod) {
+		for _, one := range pod.Spec.Containers[0].Env {
+			if one.Name == "THESEUS_BENCH" {
+				json.Unmarshal([]byte(one.Value), &plan) //nolint:errcheck // it is compared below
+			}
+		}
+		close(read)
+		ready("b", corev1.ConditionUnknown)
+	})
+	result, err := b.Run(t.Context())
+	if err != nil || result == nil || result.Stopped != "node b is not Ready any more" {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	<-read
+	if len(plan.Tasks) != 17 || plan.Tasks[0].Target != "10.1.0.1:7001" || plan.Tasks[1].Target != "10.1.0.1:7005" || plan.Tasks[10].Target != "192.0.2.2:7101" ||
+		!strings.HasSuffix(plan.Tasks[15].Target, ":7006") || plan.Counters["b"] != "192.0.2.2:7106" {
+		t.Errorf("the client's plan: %+v", plan)
+	}
+	nothingLeft("after a node was lost")
+	ready("b", corev1.ConditionTrue)
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	go begun(func(*corev1.Pod) { interrupt() })
+	if _, err := b.Run(ctx); !isCanceled(err) {
+		t.Errorf("interrupted: %v", err)
+	}
+	nothingLeft("after an interrupt")
+}
+
+func isCanceled(err error) bool {
+	return err != nil && strings.Contains(err.Error(), context.Canceled.Error())
+}
+
+func relabelled(t *testing.T, client kubernetes.Interface) *corev1.Namespace {
+	t.Helper()
+	live, err := client.CoreV1().Namespaces().Get(t.Context(), v1alpha1.Namespace, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live.Labels["pod-security.kubernetes.io/enforce"] = "privileged"
+	return live
+}
+
+// actAsKubelets says of every pod that it is ready, and ends those that are deleted, as their nodes would.
+func actAsKubelets(ctx context.Context, client kubernetes.Interface) {
+	addresses := map[string]string{"a": "1", "b": "2"}
+	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		pods, err := client.CoreV1().Pods(v1alpha1.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if pod.DeletionTimestamp != nil {
+				err := client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
+				if err != nil && !apierrors.IsNotFound(err) {
+					continue
+				}
+			}
+			if pod.Status.Phase == corev1.PodRunning {
+				continue
+			}
+			host := "192.0.2." + addresses[pod.Spec.NodeName]
+			pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, HostIP: host, PodIP: "10.1.0." + addresses[pod.Spec.NodeName],
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+			pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
+			client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}) //nolint:errcheck // it is tried again
+		}
+	}
+}
