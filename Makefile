@@ -109,7 +109,7 @@ lab_kube = $$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/k
 lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_FULL=1)
 	@echo "== lab tests"
 	$(LAB) build
-	THESEUS_KUBE=$(lab_kube) go test -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun)$$' ./internal/run ./internal/run/changes ./internal/run/controller ./internal/cli/approve ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller
+	THESEUS_KUBE=$(lab_kube) go test -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun)$$' ./internal/run ./internal/run/benched ./internal/run/changes ./internal/run/controller ./internal/cli/approve ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
@@ -121,7 +121,7 @@ else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption to its end with pods that are parked, taken back from its end, harmed, and from a bridge, recreation that is killed ten times, and taken back from its first steps,"
 	@echo "   policy verdicts against a real Calico, the certificates of a real cert-manager, rollouts of data planes, of the environment and of Cilium's flags, labels of BGP that go in the middle, a BIRD that hangs, route reflectors,"
 	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, from Calico to flannel and from flannel to Cilium, there and back, agents that do not start, second and unknown networks, labs on Cilium, alone and next to flannel (its build takes fifteen minutes of CPU time), on Weave Net and on a plain bridge, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, plans for 5,000 nodes in a real API server,"
-	@echo "   a Change that is edited before and during its run, a node of a swarm that loses packets, a change that is rehearsed on a copy of a cluster, one that is divided into windows,"
+	@echo "   a Change that is edited before and during its run, a node of a swarm that loses packets, a change that is rehearsed on a copy of a cluster, one that is divided into windows, a benchmark of a network,"
 	@echo "   and the upgrades of Calico, back by another plan, and with a stand-in for its operator, by which it comes too"
 endif
 	cd lab && go test -timeout 120m -p 1 -count 1 -v ./test/... 2>&1 | tee ../$(BIN)/lab-test.log || { echo "== FAILED (all of it: $(BIN)/lab-test.log)"; \

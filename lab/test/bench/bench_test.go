@@ -1,0 +1,91 @@
+// Package bench runs theseus bench network on a real cluster.
+package bench
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// bin holds the built programs: `make build` makes them.
+const bin = "../../../bin"
+
+// result is what the test reads of the output.
+type result struct {
+	Rows []struct {
+		Path, Name, Error string
+		Runs              int
+		Sent, Lost        int64
+		BesideSent        int64
+		Value             struct{ Median float64 }
+	}
+	Counters map[string]map[string]int64
+	Stopped  string
+}
+
+// TestBench: every measurement has a result on a real network; a node that is not Ready stops the load at once, and so does an interrupt;
+// a benchmark whose process was killed does not prevent the next one. Nothing is left, each time.
+func TestBench(t *testing.T) {
+	rigtest.Full(t, "a benchmark of a network")
+	rig := rigtest.New(t, bin, "bn", 2, "flannel")
+	nodes := strings.Join(rig.NodeNames(), ",")
+	command := func(more ...string) []string {
+		return append([]string{"bench", "network", "--agent-image", scenario.AgentImage, "--max-round-trip", "1s"}, more...)
+	}
+	load := func(more ...string) []string { return append(command("--yes", "--nodes", nodes), more...) }
+	rigtest.Run(t, rig, "here", 0, []string{"5, and a Service", "1 and 8 streams"}, command("--dry-run", "--nodes", nodes)...)
+	rigtest.Run(t, rig, "here", 2, []string{`error: there is no node "nowhere"`}, command("--yes", "--nodes", "nowhere,other")...)
+
+	// A process that is killed leaves its pods to the next one.
+	killed := rigtest.Start(t, rig, "here", load("--runs", "20")...)
+	killed.Until("run 1 of 20: ")
+	killed.Kill()
+
+	out, err := rig.Run(t.Context(), load("--runs", "2", "--duration", "2s", "-o", "json")...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var got result
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if len(got.Rows) != 17 || got.Stopped != "" || len(got.Counters) != 2 {
+		t.Errorf("%+v", got)
+	}
+	for _, row := range got.Rows {
+		if row.Runs != 2 || row.Error != "" || row.Name != "round trip at rest" && (row.Value.Median <= 0 || row.BesideSent == 0) {
+			t.Errorf("%+v", row)
+		}
+	}
+	nothingLeft(t, rig)
+
+	interrupted := rigtest.Start(t, rig, "here", load("--runs", "20")...)
+	interrupted.Until("run 1 of 20: ")
+	interrupted.Signal(syscall.SIGINT)
+	interrupted.Ends(130, "removing the pods")
+	nothingLeft(t, rig)
+
+	stopped := rigtest.Start(t, rig, "here", load("--runs", "20")...)
+	stopped.Until("run 1 of 20: ")
+	node := rig.NodeNames()[1]
+	if out, err := rig.Kubectl(t.Context(), nil, "patch", "node", node, "--subresource", "status", "-p",
+		`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Test","message":"for a test"}]}}`); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	stopped.Ends(5, "error: the load was stopped: node "+node+" is not Ready any more", "hint: ")
+	nothingLeft(t, rig)
+}
+
+// nothingLeft waits until no object of the benchmark is left.
+func nothingLeft(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	rigtest.Within(t, time.Minute, "no pod, Service or namespace of the benchmark is left", func() bool {
+		left, err := rig.Kubectl(t.Context(), nil, "get", "pods,services,namespaces", "-A", "-o", "name", "-l", "theseus.dev/managed")
+		return err == nil && strings.TrimSpace(left) == ""
+	})
+}
