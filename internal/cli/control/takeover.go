@@ -125,7 +125,7 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 		err = execute.Run(ctx, a, next, outward)
 	}
 	var held *journal.HeldError
-	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) || held.Looks() { // who looks cannot roll back
+	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) || !held.Runs() { // who only looks cannot roll back
 		return err
 	}
 	return asking.AskHolder(ctx, a, client, name, held)

@@ -7,11 +7,11 @@ import (
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// HeldBy says which process runs a migration, from the lock, without changing it; nil if none does, or if the holder only looks. A
+// HeldBy says which process runs a migration, from the lock, without changing it; nil if none does, or if the holder does something else. A
 // holder on another machine that ended without releasing the lock is still named: only watching the lock would show that.
 func HeldBy(ctx context.Context, leases coordination.LeaseInterface) (*HeldError, error) {
 	seen, err := (&Lease{leases: leases}).look(ctx)
-	if err != nil || seen == nil || holderOf(seen) == "" || gone(seen.Annotations[annotationProcess]) || held(seen).Looks() {
+	if err != nil || seen == nil || holderOf(seen) == "" || gone(seen.Annotations[annotationProcess]) || !held(seen).Runs() {
 		return nil, err
 	}
 	return held(seen), nil

@@ -45,6 +45,8 @@ func (e *HeldError) Error() string {
 		who, does = name, "is inspecting the nodes of"
 	} else if name, ok := strings.CutSuffix(e.Holder, marks); ok {
 		who, does = name, "is looking at a guard on"
+	} else if name, ok := strings.CutSuffix(e.Holder, benches); ok {
+		who, does = name, "is benchmarking the network of"
 	}
 	return fmt.Sprintf("%s %s this cluster, since %s", who, does, e.Since.UTC().Format(time.RFC3339))
 }
@@ -54,13 +56,21 @@ func (e *HeldError) Hint() string {
 	if e.Looks() {
 		return "wait until it ends, then retry"
 	}
+	if e.benches() {
+		return "wait until it ends, which may take some minutes, or stop that process; then retry"
+	}
 	if strings.HasPrefix(e.Holder, manifest.ControllerName+"@") {
 		return "`theseus watch` shows how far it is; wait for it, or take it over with `theseus resume`"
 	}
 	return "`theseus status` shows how far it is; wait for it, or stop that process and retry"
 }
 
-// Looks is true if the holder runs no migration, and has the lock only to look. It cannot be asked for anything.
+// Runs is true if the holder runs a migration, as far as its name says. Another one cannot be asked for anything.
+func (e *HeldError) Runs() bool { return !e.Looks() && !e.benches() }
+
+func (e *HeldError) benches() bool { return strings.HasSuffix(e.Holder, benches) }
+
+// Looks is true if the holder runs no migration, and has the lock only for the seconds of a look.
 func (e *HeldError) Looks() bool {
 	return strings.HasSuffix(e.Holder, looks) || strings.HasSuffix(e.Holder, marks)
 }

@@ -312,6 +312,28 @@ func TestHeldUntil(t *testing.T) {
 	})
 }
 
+// TestLeaseOfABencher: a benchmark has the lock for minutes. So nobody waits for it, it is named as what it is, and never taken for the
+// process that runs a migration.
+func TestLeaseOfABencher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		first, _ := acquire(t, l, "ann@one/1"+benches)
+		if holder, err := HeldBy(t.Context(), l); holder != nil || err != nil {
+			t.Errorf("%v runs a migration, %v", holder, err)
+		}
+		var held *HeldError
+		begun := time.Now()
+		_, _, err := Acquire(t.Context(), l, "bob@two/2")
+		if !errors.As(err, &held) || held.Looks() || held.Runs() || time.Since(begun) > 2*renewEvery ||
+			!strings.HasPrefix(err.Error(), "ann@one/1 is benchmarking the network of this cluster, since ") || !strings.Contains(held.Hint(), "stop that process") {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+		if err := first.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // TestLeaseOfAnOnlooker: who only looks is waited for, and is never taken for the process that runs a migration. Who can do without the
 // lock waits for no one, and is refused at once.
 func TestLeaseOfAnOnlooker(t *testing.T) {

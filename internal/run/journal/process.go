@@ -24,14 +24,19 @@ func Holder() string {
 	return fmt.Sprintf("%s@%s/%d", name, host, os.Getpid())
 }
 
-// looks and marks end the name of a holder of the lock that runs no migration: one inspects nodes, the other looks at a guard, or marks it.
+// looks, marks and benches end the name of a holder of the lock that runs no migration: one inspects nodes, one looks at a guard, or marks
+// it, and one puts load on the network for a benchmark.
 const (
-	looks = " (looks at nodes)"
-	marks = " (looks at a guard)"
+	looks   = " (looks at nodes)"
+	marks   = " (looks at a guard)"
+	benches = " (benchmarks the network)"
 )
 
 // Looker is Holder for a process that only inspects nodes.
 func Looker() string { return Holder() + looks }
+
+// Bencher is Holder for a process that benchmarks the network.
+func Bencher() string { return Holder() + benches }
 
 // Onlooker is the name for the lock of a holder who looks at a guard, or marks it.
 func Onlooker(holder string) string { return holder + marks }
