@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,12 +39,46 @@ func (n *Node) load() (end func(context.Context) (*cluster.Load, error), err err
 		for name, boot := range after {
 			load.Counters[name] = cluster.Counter{Boot: boot, Sample: max(0, boot-before[name])}
 		}
-		if load.Conntrack, err = n.number("net/netfilter/nf_conntrack_count"); err != nil {
-			return nil, err
-		}
-		load.Most, err = n.number("net/netfilter/nf_conntrack_max")
+		load.Conntrack, load.Most, err = n.Conntrack()
 		return load, err
 	}, nil
+}
+
+// Conntrack is how many connections the node tracks, and how many it can; 0 if the kernel tracks none.
+func (n *Node) Conntrack() (count, most int64, err error) {
+	if count, err = n.number("net/netfilter/nf_conntrack_count"); err != nil {
+		return 0, 0, err
+	}
+	most, err = n.number("net/netfilter/nf_conntrack_max")
+	return count, most, err
+}
+
+// LinkSpeed is the speed in Mbit/s of the interface that has an address of this network namespace; 0 if it is not known, as of most virtual
+// interfaces. class is /sys/class/net. Source: Linux, Documentation/ABI/testing/sysfs-class-net, "speed".
+func LinkSpeed(class, address string) int64 {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return 0
+	}
+	for _, one := range interfaces {
+		addresses, err := one.Addrs()
+		if err != nil || !slices.ContainsFunc(addresses, func(a net.Addr) bool {
+			own, ok := a.(*net.IPNet)
+			return ok && own.IP.Equal(net.ParseIP(address))
+		}) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(class, one.Name, "speed"))
+		if err != nil {
+			return 0
+		}
+		speed, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil {
+			return 0
+		}
+		return max(0, speed)
+	}
+	return 0
 }
 
 // number reads a sysctl; 0 if the kernel lacks it.
