@@ -26,9 +26,15 @@ func runBench(ctx context.Context, log *slog.Logger, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	host := flags.Bool("host", false, "serve on the node's own address, and its kernel's counters too")
 	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address")
+	within := flags.Duration("within", 0, "end after so long, whoever still uses it")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}
+	if *within <= 0 {
+		return usage{errors.New("--within is missing: load has an end")}
+	}
+	ctx, cancel := context.WithTimeout(ctx, *within)
+	defer cancel()
 	worker := net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortWork))
 	switch part {
 	case "serve":
@@ -61,5 +67,18 @@ func serveBench(ctx context.Context, log *slog.Logger, host bool, address string
 		*port += manifest.HostOffset
 	}
 	log.Info("the responder of a benchmark starts", "address", address)
-	return load.Serve(ctx, address, ports, (&node.Node{Sys: "/proc/sys"}).Counters)
+	return load.Serve(ctx, address, ports, kernel{&node.Node{Sys: "/proc/sys"}, address})
+}
+
+// kernel is that of the node that has an address.
+type kernel struct {
+	*node.Node
+	address string
+}
+
+// Limits implements load.Kernel.
+func (k kernel) Limits() (limits bench.Limits, err error) {
+	limits.Conntrack, limits.ConntrackMost, err = k.Conntrack()
+	limits.Link = node.LinkSpeed("/sys/class/net", k.address)
+	return limits, err
 }

@@ -6,6 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -17,27 +22,42 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Inspecting is why agents are not installed beside a migration: their image would replace that of the migration's agents.
-const Inspecting = "inspecting the nodes would replace its agents"
+// Purpose is what a command uses Theseus' namespace for, outside of any migration.
+type Purpose struct {
+	// Refuses says why it does not begin during a migration.
+	Refuses string
+	// Holder is the name for the lock.
+	Holder func() string
+}
+
+var (
+	// Inspecting installs agents: their image would replace that of the migration's agents.
+	Inspecting = Purpose{"inspecting the nodes would replace its agents", journal.Looker}
+	// Benchmarking puts load on the network.
+	Benchmarking = Purpose{"a benchmark would disturb its measurements", journal.Bencher}
+)
 
 // With makes Theseus' namespace outside of any migration, calls look, which may install agents or other objects there, and removes the
-// namespace. The name is for the agents' tasks. With holds the lock meanwhile. It refuses to begin while a migration has not ended, for
-// the reason why.
-func With(ctx context.Context, a *app.App, client *kube.Client, name, why string, look func(context.Context, *kube.Actor) error) (err error) {
-	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) error { return noneUnfinished(ctx, client, why) }); err != nil {
+// namespace. The name is for the agents' tasks. With holds the lock meanwhile. It refuses to begin while a migration has not ended.
+func With(ctx context.Context, a *app.App, client *kube.Client, name string, purpose Purpose, look func(context.Context, *kube.Actor) error) (err error) {
+	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) error { return noneUnfinished(ctx, client, purpose.Refuses) }); err != nil {
 		return err
 	}
-	back, err := looker(a, client, name, 0).Install(ctx, []step.Action{joint.Apply(*manifest.Namespace())}) // the lock is there
+	namespace, err := namespace(ctx, client)
+	if err != nil {
+		return err
+	}
+	back, err := looker(a, client, name, 0).Install(ctx, []step.Action{joint.Apply(*namespace)}) // the lock is there
 	if err != nil {
 		return errors.Join(err, back(ctx))
 	}
-	lease, held, err := journal.Acquire(ctx, run.Leases(client), journal.Looker())
+	lease, held, err := journal.Acquire(ctx, run.Leases(client), purpose.Holder())
 	if err != nil {
 		return err // the namespace stays: it may be in use
 	}
 	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not released expires
 	defer func() { err = errors.Join(err, back(ctx)) }()
-	if err := noneUnfinished(held, client, why); err != nil { // a migration may have begun in the meantime
+	if err := noneUnfinished(held, client, purpose.Refuses); err != nil { // a migration may have begun in the meantime
 		return err
 	}
 	fenced, err := client.Fenced(lease.Check)
@@ -45,6 +65,16 @@ func With(ctx context.Context, a *app.App, client *kube.Client, name, why string
 		return err
 	}
 	return look(held, looker(a, fenced, name, lease.Epoch()))
+}
+
+// namespace is Theseus' namespace, marked as temporary if it is not there, or if it was so when the process ended that had made it.
+func namespace(ctx context.Context, client *kube.Client) (*unstructured.Unstructured, error) {
+	namespace := manifest.Namespace()
+	live, err := client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && manifest.Temporary(live) {
+		return manifest.NamespaceForNow(), nil
+	}
+	return namespace, err
 }
 
 // noneUnfinished refuses while a migration has not ended.

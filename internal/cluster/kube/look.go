@@ -114,6 +114,10 @@ func (a *Actor) Install(ctx context.Context, actions []step.Action) (back func(c
 			return back, fmt.Errorf("%s: %w", action.Title, err)
 		}
 		if seen.Done {
+			if a.leftover(ctx, action) {
+				ref := step.RefOf(action.Object)
+				inverses = append(inverses, step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + ref.String()})
+			}
 			continue
 		}
 		if seen.Inverse != nil {
@@ -124,6 +128,16 @@ func (a *Actor) Install(ctx context.Context, actions []step.Action) (back func(c
 		}
 	}
 	return back, nil
+}
+
+// leftover reports whether an action, which is done already, was done by a process that was killed before it could revert it: it made the
+// namespace, and nothing was deployed there since.
+func (a *Actor) leftover(ctx context.Context, action step.Action) bool {
+	if action.Op != step.Apply || !manifest.Temporary(action.Object) {
+		return false
+	}
+	deployed, err := a.Typed.AppsV1().Deployments(action.Object.GetName()).List(ctx, metav1.ListOptions{Limit: 1})
+	return err == nil && len(deployed.Items) == 0
 }
 
 func (a *Actor) takeBack(ctx context.Context, inverse step.Action) error {

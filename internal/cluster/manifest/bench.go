@@ -25,10 +25,13 @@ const BenchConductor = "conduct"
 // BenchPodName is the name of a benchmark's pod.
 func BenchPodName(part string) string { return BenchName + "-" + part }
 
-// BenchResponder answers the load of a benchmark on a node. The kubelet ends it when it has lasted for so long, whatever becomes of the
-// process that made it.
-func BenchResponder(image, node, part string, atMost time.Duration) *unstructured.Unstructured {
-	args, port := []string{"bench", "serve"}, PortTCP
+// BenchClientName is the name of the client of a run, from 1.
+func BenchClientName(run int) string { return BenchPodName(BenchClient) + "-" + strconv.Itoa(run) }
+
+// BenchResponder answers the load of a benchmark on a node; id tells the benchmark from others. It ends by itself when it has lasted for so
+// long, and the kubelet ends it as well, whatever becomes of the process that made it.
+func BenchResponder(image, node, part, id string, atMost time.Duration) *unstructured.Unstructured {
+	args, port := []string{"bench", "serve", "--within", atMost.String()}, PortTCP
 	host := part == BenchNearHost || part == BenchFarHost
 	if host {
 		args, port = append(args, "--host"), port+HostOffset
@@ -39,26 +42,26 @@ func BenchResponder(image, node, part string, atMost time.Duration) *unstructure
 	spec := benchSpec(node, atMost, container)
 	spec.HostNetwork = host
 	spec.DNSPolicy = corev1.DNSDefault
-	return benchPod(part, spec)
+	return benchPod(BenchPodName(part), part, id, spec)
 }
 
-// BenchPod is the client of a benchmark on a node: one container carries out the plan and sends probes, the other puts load on the paths.
-// They are two, so that load that is throttled does not delay the probes.
-func BenchPod(image, node, plan string, atMost time.Duration) *unstructured.Unstructured {
-	conduct := benchContainer(BenchConductor, image, []string{"bench", "conduct"})
+// BenchPod is the client of one run of a benchmark on a node: one container carries out the plan and sends probes, the other puts load on
+// the paths. They are two, so that load that is throttled does not delay the probes. Both end by themselves, as responders do.
+func BenchPod(image, node, plan, id string, run int, atMost time.Duration) *unstructured.Unstructured {
+	conduct := benchContainer(BenchConductor, image, []string{"bench", "conduct", "--within", atMost.String()})
 	conduct.Env = append(conduct.Env, corev1.EnvVar{Name: "THESEUS_BENCH", Value: plan})
-	return benchPod(BenchClient, benchSpec(node, atMost, conduct, benchContainer("work", image, []string{"bench", "work"})))
+	work := benchContainer("work", image, []string{"bench", "work", "--within", atMost.String()})
+	return benchPod(BenchClientName(run), BenchClient, id, benchSpec(node, atMost, conduct, work))
 }
 
-func benchPod(part string, spec corev1.PodSpec) *unstructured.Unstructured {
-	return convert(&corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: meta(BenchPodName(part), LabelBench, part, LabelApp, BenchName),
-		Spec:       spec,
-	})
+func benchPod(name, part, id string, spec corev1.PodSpec) *unstructured.Unstructured {
+	about := meta(name, LabelBench, part, LabelBenchID, id, LabelApp, BenchName)
+	about.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"} // a bare pod would keep its node
+	return convert(&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: about, Spec: spec})
 }
 
-// benchSpec is a pod that runs once. Like a probe pod, it has a fixed node and no priority: nobody's pod is evicted for it.
+// benchSpec is a pod that runs once. Like a probe pod, it has a fixed node and no priority: nobody's pod is evicted for it. It tolerates no
+// taint: one that evicts pods ends the load as well.
 func benchSpec(node string, atMost time.Duration, containers ...corev1.Container) corev1.PodSpec {
 	return corev1.PodSpec{
 		NodeName:                      node,
@@ -67,12 +70,8 @@ func benchSpec(node string, atMost time.Duration, containers ...corev1.Container
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		TerminationGracePeriodSeconds: new(int64(1)),
-		Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(ProberUser)), RunAsGroup: new(int64(ProberUser)),
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		Containers: containers,
+		SecurityContext:               asProber(),
+		Containers:                    containers,
 	}
 }
 
@@ -86,14 +85,16 @@ func benchContainer(name, image string, args []string) corev1.Container {
 		Env:             []corev1.EnvVar{{Name: "GOMAXPROCS", Value: processors}},
 		Resources:       bounded(requests("20m", "32Mi"), processors, "256Mi"),
 		SecurityContext: unprivileged(),
+		// why it ended
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
 }
 
 // BenchService is in front of a benchmark's responder on the other node, or on the client's if there is no other.
-func BenchService(part string) *unstructured.Unstructured {
+func BenchService(part, id string) *unstructured.Unstructured {
 	return convert(&corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: meta(BenchName, LabelApp, BenchName),
+		ObjectMeta: meta(BenchName, LabelBench, "service", LabelBenchID, id, LabelApp, BenchName),
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: map[string]string{LabelBench: part},
 			Ports: []corev1.ServicePort{servicePort("http", corev1.ProtocolTCP, PortHTTP)}},
 	})

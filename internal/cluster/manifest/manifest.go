@@ -30,15 +30,21 @@ const (
 	PolicyName = "theseus-probe-deny"
 	// BenchName is the name of a benchmark's Service, and begins the names of its pods.
 	BenchName = "theseus-bench"
-	// LabelBench marks the pods of a benchmark; its value is the pod's part in it.
+	// LabelBench marks the pods of a benchmark and its Service; its value is the part in it.
 	LabelBench = "theseus.dev/bench"
+	// LabelBenchID tells the objects of one benchmark from those of another.
+	LabelBenchID = "theseus.dev/bench-id"
 )
 
 // Ports of the probe servers. The prober of a node's host serves on the node's own address at these plus HostOffset.
 const (
 	PortUDP    = 7001 // echoes datagrams
 	PortTCP    = 7002 // echoes on connections, long-lived or new
+	PortSink   = 7005 // of a benchmark: reads streams to their end
+	PortHTTP   = 7006 // of a benchmark
 	PortDenied = 7009 // served for UDP and TCP, blocked by policy
+	// PortWork is where the client of a benchmark puts load on a path, on its pod's loopback.
+	PortWork   = 7007
 	HostOffset = 100
 	// SecondOffset is added to the UDP and TCP ports for the second responder of a prober's pod.
 	SecondOffset = 2
@@ -47,10 +53,6 @@ const (
 	PortController = 7111
 	// PortIntroduce accepts connections on loopback when all pods are introduced to the other network's agents.
 	PortIntroduce = 7112
-	PortSink      = 7005 // of a benchmark: reads streams to their end
-	PortHTTP      = 7006 // of a benchmark
-	// PortWork is where the client of a benchmark puts load on a path, on its pod's loopback.
-	PortWork = 7113
 )
 
 // Folders on a node, mounted under the same path in the containers.
@@ -74,6 +76,22 @@ func Namespace() *unstructured.Unstructured {
 	labels[enforce] = "privileged"
 	namespace.SetLabels(labels)
 	return namespace
+}
+
+// annotationTemporary marks a namespace that was made for a look or a benchmark, and goes with it.
+const annotationTemporary = "theseus.dev/temporary"
+
+// NamespaceForNow is Namespace for a look at the nodes or a benchmark, where there was none. If the process that made it is killed, the
+// next one knows by the mark that nobody else made it.
+func NamespaceForNow() *unstructured.Unstructured {
+	namespace := Namespace()
+	namespace.SetAnnotations(map[string]string{annotationTemporary: "true"})
+	return namespace
+}
+
+// Temporary reports whether an object is a NamespaceForNow.
+func Temporary(object *unstructured.Unstructured) bool {
+	return object.GetAnnotations()[annotationTemporary] == "true"
 }
 
 // NamespaceAtRest is the namespace when only the journal is left in it: applying it removes the label that allows privileged

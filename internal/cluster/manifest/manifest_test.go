@@ -46,8 +46,8 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"agent":     Agent(image, "v1.35.0"),
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
-		"bench": {*BenchResponder(image, "node-1", BenchNear, time.Minute), *BenchResponder(image, "node-2", BenchFarHost, time.Minute), *BenchService(BenchNear),
-			*BenchPod(image, "node-1", "{}", time.Minute)},
+		"bench": {*BenchResponder(image, "node-1", BenchNear, "id", time.Minute), *BenchResponder(image, "node-2", BenchFarHost, "id", time.Minute), *BenchService(BenchNear, "id"),
+			*BenchPod(image, "node-1", "{}", "id", 2, time.Minute)},
 		"task":      {task(t)},
 		"hold":      Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
 		"introduce": Introduce(image, "cilium", []string{"10.244.0.0/16"}, []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}, 2),
@@ -198,9 +198,9 @@ func TestIntroducerIsConfined(t *testing.T) {
 // TestBenchIsConfined: the pods of a benchmark have no more of their node than the network, no token, and an end; only those on the host
 // network use that.
 func TestBenchIsConfined(t *testing.T) {
-	pods := map[string]*unstructured.Unstructured{BenchClient: BenchPod(image, "node-1", "{}", time.Minute)}
+	pods := map[string]*unstructured.Unstructured{BenchClient: BenchPod(image, "node-1", "{}", "id", 1, time.Minute)}
 	for _, part := range []string{BenchNear, BenchFar, BenchNearHost, BenchFarHost} {
-		pods[part] = BenchResponder(image, "node-1", part, time.Minute)
+		pods[part] = BenchResponder(image, "node-1", part, "id", time.Minute)
 	}
 	for part, object := range pods {
 		var pod corev1.Pod
@@ -215,8 +215,15 @@ func TestBenchIsConfined(t *testing.T) {
 		if *spec.ActiveDeadlineSeconds != 60 || spec.RestartPolicy != corev1.RestartPolicyNever {
 			t.Errorf("%s has no end: %+v", part, spec)
 		}
+		if len(spec.Tolerations) > 0 {
+			t.Errorf("%s stays on a node that pods are evicted from: %+v", part, spec.Tolerations)
+		}
 		for _, container := range spec.Containers {
 			mustBeConfined(t, part, container)
+			// The kubelet of a lost node ends nothing: the program does.
+			if at := slices.Index(container.Args, "--within"); at < 0 || container.Args[at+1] != "1m0s" {
+				t.Errorf("%s, %s has no end of its own: %v", part, container.Name, container.Args)
+			}
 		}
 	}
 }

@@ -56,10 +56,7 @@ func prober(image, network string) corev1.PodSpec {
 		DNSPolicy:                     corev1.DNSDefault,
 		TerminationGracePeriodSeconds: new(int64(10)), // it keeps answering for two seconds
 		Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(ProberUser)), RunAsGroup: new(int64(ProberUser)),
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
+		SecurityContext:               asProber(),
 		Containers: []corev1.Container{
 			{
 				Name:            "probe",
@@ -85,6 +82,14 @@ func prober(image, network string) corev1.PodSpec {
 			},
 		},
 		Volumes: []corev1.Volume{hostPath("probe", dir, corev1.HostPathDirectoryOrCreate)},
+	}
+}
+
+// asProber runs a pod as the user of probers.
+func asProber() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: new(int64(ProberUser)), RunAsGroup: new(int64(ProberUser)),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }
 

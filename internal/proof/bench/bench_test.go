@@ -2,8 +2,10 @@ package bench
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,21 +15,112 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestQuantiles: exact ones, of known values in any order.
+// TestQuantiles: exact ones, of known values in any order, over all operations: those without an answer are the slowest.
 func TestQuantiles(t *testing.T) {
 	var micros []int64
 	for i := range int64(1000) {
 		micros = append(micros, (i*7919)%1000+1) // 1 to 1000, shuffled
 	}
-	got := NewLatency(1010, micros, []int64{3, 1, 2})
-	if want := (Latency{500, 990, 999, 1000, 1010, 1000, 3}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
+	for _, c := range []struct {
+		offered  int64
+		micros   []int64
+		want     Latency
+		answered string
+	}{
+		{1000, micros, Latency{P50: 500, P99: 990, P999: 999, Max: 1000, Offered: 1000, Answered: 1000, SenderP99: 3}, "all"},
+		{1010, micros, Latency{P50: 505, P99: 1000, P999: Over, Max: Over, Offered: 1010, Answered: 1000, SenderP99: 3}, "one percent is lost"},
+		{1053, micros, Latency{P50: 527, P99: Over, P999: Over, Max: Over, Offered: 1053, Answered: 1000, SenderP99: 3}, "five percent are lost"},
+		{5000, micros, Latency{P50: Over, P99: Over, P999: Over, Max: Over, Offered: 5000, Answered: 1000, SenderP99: 3}, "most are lost"},
+		{4, []int64{4, 3, 2, 1}, Latency{P50: 2, P99: few, P999: few, Max: 4, Offered: 4, Answered: 4, SenderP99: 3}, "four in all"},
+		{200, micros[:200:200], Latency{P999: few, Offered: 200, Answered: 200, SenderP99: 3}, "200 in all"},
+	} {
+		got := NewLatency(c.offered, c.micros, []int64{3, 1, 2})
+		if c.offered == 200 { // sorted by NewLatency
+			c.want.P50, c.want.P99, c.want.Max = Micros(c.micros[99]), Micros(c.micros[197]), Micros(c.micros[199])
+		}
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.answered, got, c.want)
+		}
+		if got.Lost() != c.offered-int64(len(c.micros)) {
+			t.Errorf("%s: %d lost", c.answered, got.Lost())
+		}
 	}
-	if got.Lost() != 10 {
-		t.Errorf("%d lost", got.Lost())
-	}
-	if none := NewLatency(7, nil, nil); none != (Latency{Offered: 7}) {
+	if none := NewLatency(7, nil, nil); none != (Latency{P50: Over, P99: few, P999: few, Max: Over, Offered: 7}) {
 		t.Errorf("%+v", none)
+	}
+}
+
+// TestUnknownInJSON: what is not known is null, and a row made of it knows why: too few operations, or answers that came too late.
+func TestUnknownInJSON(t *testing.T) {
+	task := Task{Kind: Requests, Path: Service, Rate: 100, Duration: time.Second}
+	row := func(offered int64, micros []int64) Row {
+		l := NewLatency(offered, micros, nil)
+		text, err := json.Marshal(Sample{Run: 1, Value: 1, Latency: &l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s Sample
+		if err := json.Unmarshal(text, &s); err != nil {
+			t.Fatal(err)
+		}
+		return Rows([]Task{task}, []Sample{s})[0]
+	}
+	lossy, small := row(100, make([]int64, 95)), row(50, make([]int64, 50))
+	if lossy.P99.millis() != ">1000" || lossy.P50.millis() != "0.00" || small.P99.millis() != "-" || lossy.P999.millis() != "-" {
+		t.Errorf("%+v, %+v", lossy, small)
+	}
+	text, err := json.Marshal(lossy)
+	if err != nil || !strings.Contains(string(text), `"p99Micros":{"median":null,"least":null,"most":null}`) || !strings.Contains(string(text), `"lost":5`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	if !lossy.Short || small.Short {
+		t.Errorf("short: %v with 5%% lost, %v with none", lossy.Short, small.Short)
+	}
+}
+
+// TestFailedStreams: of a run in which a stream failed, what arrived is not known: it is no value, and the row says that a run is missing.
+func TestFailedStreams(t *testing.T) {
+	tasks := []Task{{Kind: Stream, Path: SameNode, Streams: 8, Rate: 100}}
+	rows := Rows(tasks, []Sample{{Run: 1, Value: 99}, {Run: 2, Value: 12, Error: "write tcp: broken pipe"}, {Run: 3, Value: 100}})
+	if rows[0].Runs != 2 || rows[0].Value != (Spread{99.5, 99, 100}) || rows[0].Short {
+		t.Errorf("%+v", rows[0])
+	}
+	b := Defaults()
+	r := Result{Bounds: b, Tasks: tasks, Rows: rows, Stopped: "run 3: node b is not Ready"}
+	r.Says = r.Words()
+	var text bytes.Buffer
+	if err := r.WriteTable(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"STOPPED: run 3: node b is not Ready\n", "(2 of 3 runs)", "stopped before its end"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is missing:\n%s", want, text.String())
+		}
+	}
+}
+
+// TestLeash: the load of one run ends soon, whatever happens to who began it, and all of it is bounded.
+func TestLeash(t *testing.T) {
+	for _, c := range []struct {
+		bounds Bounds
+		most   time.Duration
+	}{
+		{Defaults(), 3 * time.Minute},
+		{Bounds{Runs: 4, Duration: mostDuration, Rate: mostRate, Megabits: mostMegabits, MaxRoundTrip: time.Second, LinkShare: 100}, 6 * time.Minute},
+	} {
+		if err := c.bounds.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		p := c.bounds.Plan(c.bounds.Tasks([]Paths{{Name: SameNode}, {Name: TwoNodes}, {Name: ToHost}}, ""), nil)
+		if got := p.Leash(); got > c.most || got < p.Cost().Time/time.Duration(p.Runs)+p.Reach {
+			t.Errorf("%+v: a run's client lives for %s", c.bounds, got)
+		}
+		if got := p.Cost().Time; got > 20*time.Minute {
+			t.Errorf("%+v: the load lasts for %s", c.bounds, got)
+		}
+	}
+	if got := Defaults().Plan(Defaults().Tasks([]Paths{{Name: SameNode}}, ""), nil).Entries(); got != 250*5+100*5 {
+		t.Errorf("%d entries", got)
 	}
 }
 
@@ -36,11 +129,14 @@ func TestSpread(t *testing.T) {
 		values []float64
 		want   Spread
 	}{
-		{nil, Spread{}}, {[]float64{4}, Spread{4, 4, 4}}, {[]float64{9, 1, 4}, Spread{4, 1, 9}}, {[]float64{9, 1, 4, 6}, Spread{5, 1, 9}},
+		{[]float64{4}, Spread{4, 4, 4}}, {[]float64{9, 1, 4}, Spread{4, 1, 9}}, {[]float64{9, 1, 4, 6}, Spread{5, 1, 9}},
 	} {
-		if got := SpreadOf(c.values); got != c.want {
+		if got := SpreadOf(c.values); got != c.want || !got.known() {
 			t.Errorf("%v: %+v", c.values, got)
 		}
+	}
+	if got := SpreadOf(nil); got.known() {
+		t.Errorf("of nothing: %+v", got)
 	}
 }
 
@@ -50,9 +146,21 @@ func TestValidate(t *testing.T) {
 	}
 	bad := Bounds{Runs: 0, Duration: time.Hour, Rate: 1e6, Megabits: -1, MaxRoundTrip: time.Hour}
 	err := bad.Validate()
-	for _, want := range []string{"--runs 0 is not between 1 and 20", "--duration 1h0m0s is not between 1s and 1m0s", "--rate 1000000 is not", "--throughput -1 is not", "--max-round-trip"} {
+	for _, want := range []string{"--runs 0 is not between 1 and 10", "--duration 1h0m0s is not between 1s and 15s", "--rate 1000000 is not", "--throughput -1 is not",
+		"--max-round-trip", "--link-share 0 is not"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+	for want, change := range map[string]func(*Bounds){
+		"--runs 10 of --duration 15s are 2m30s, and at most 1m0s are allowed": func(b *Bounds) { b.Runs, b.Duration = 10, 15*time.Second },
+		"--max-round-trip 600ms is not between 1ms and 500ms":                 func(b *Bounds) { b.Duration, b.MaxRoundTrip = time.Second, 600*time.Millisecond },
+		"--max-round-trip 1.1s is not between 1ms and 1s":                     func(b *Bounds) { b.MaxRoundTrip = 1100 * time.Millisecond },
+	} {
+		b := Defaults()
+		change(&b)
+		if err := b.Validate(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }
@@ -63,7 +171,7 @@ func TestCost(t *testing.T) {
 	plan := b.Plan(b.Tasks([]Paths{{Name: SameNode}}, "10.96.0.1:80"), nil)
 	// Two measurements of TCP at 10 MB/s for 10 s, twice.
 	want := Cost{Time: 2 * 7 * (10*time.Second + Settle), Bytes: 400e6, Connects: 5000, Questions: 2000,
-		Operations: 2*(5000+10000+2500+10000+1000) + 2*6*5000} // and probes beside six of them
+		Operations: 2*(5000+10000+2500+10000+1000) + 2*6*500*21} // and probes beside six of them, which may go on for 11 s more
 	if got := plan.Cost(); got != want {
 		t.Errorf("%s", cmp.Diff(want, got))
 	}
@@ -80,22 +188,26 @@ func TestRises(t *testing.T) {
 func TestTable(t *testing.T) {
 	b := Defaults()
 	tasks := b.Tasks([]Paths{{Name: SameNode}}, "10.96.0.1:80")
-	latency := func(p50, answered int64) *Latency {
+	latency := func(p50 Micros, answered int64) *Latency {
 		return &Latency{P50: p50, P99: p50 * 4, P999: p50 * 20, Max: p50 * 30, Offered: 2500, Answered: answered, SenderP99: 80}
 	}
 	r := Result{Client: "node-1", Other: "node-2", Bounds: b, Tasks: tasks}
 	for run := 1; run <= b.Runs; run++ {
 		n := float64(run)
 		for i, task := range tasks {
-			s := Sample{Task: i, Run: run, Value: float64(task.Rate) - n, Latency: latency(100+int64(run), 2500), Beside: latency(200*int64(run), 2499)}
+			s := Sample{Task: i, Run: run, Value: float64(task.Rate) - n, Latency: latency(100+Micros(run), 2500), Beside: latency(200*Micros(run), 2499)}
 			switch {
 			case task.Kind == RoundTrip:
 				s.Beside, s.Value = nil, 0
 			case task.Kind == Stream:
 				s.Latency, s.Retransmits = nil, int64(run*(task.Streams-1))
 			case task.Kind == Datagrams:
-				s.Value, s.Latency = 1500+n, latency(1500, 1900)
-				s.Latency.SenderP99 = 1500
+				s.Value, s.Latency = 760+n, latency(1500, 1900)
+				s.Latency.SenderP99, s.Latency.P99, s.Latency.P999 = 1500, Over, Over
+			case task.Kind == Connections:
+				l := NewLatency(120, slices.Repeat([]int64{int64(500 + run)}, 120), nil)
+				l.Queued = 5
+				s.Latency = &l
 			case task.Kind == Questions:
 				s = Sample{Task: i, Run: run, Error: "the pod's /etc/resolv.conf has no name server of the cluster"}
 			}
@@ -106,7 +218,7 @@ func TestTable(t *testing.T) {
 	r.Notes = []string{"a note"}
 	r.Says = r.Words()
 	var got bytes.Buffer
-	for _, line := range b.Plan(tasks, nil).Cost().Text(b) {
+	for _, line := range b.Plan(tasks, nil).Cost().Text(b, 2) {
 		got.WriteString(line + "\n")
 	}
 	got.WriteString("\n")

@@ -38,20 +38,29 @@ type Bounds struct {
 	Megabits int `json:"megabitsPerSecond"`
 	// MaxRoundTrip stops the benchmark when more than half of a second's probes beside the load take longer.
 	MaxRoundTrip time.Duration `json:"maxRoundTripNanos"`
+	// LinkShare is how much of a node's link Megabits may be at most, in percent, if the node knows the speed of its link.
+	LinkShare int `json:"linkSharePercent"`
 }
 
-// Defaults are modest: a few percent of a link of 10 Gbit/s.
+// Defaults are modest: a tenth of a link of 1 Gbit/s.
 func Defaults() Bounds {
-	return Bounds{Runs: 3, Duration: 5 * time.Second, Rate: 2000, Megabits: 500, MaxRoundTrip: 100 * time.Millisecond}
+	return Bounds{Runs: 3, Duration: 5 * time.Second, Rate: 1000, Megabits: 100, MaxRoundTrip: 100 * time.Millisecond, LinkShare: 20}
 }
 
-// The limits of the bounds.
+// The limits of the bounds. mostLoad bounds the runs' durations together: about 17 measurements of a run take that long.
 const (
-	mostRuns     = 20
-	mostDuration = time.Minute
+	mostRuns     = 10
+	mostDuration = 15 * time.Second
+	mostLoad     = time.Minute
 	mostRate     = 20000
-	mostMegabits = 100000
+	mostMegabits = 10000
 )
+
+// Timeout is how long an answer may take, counted from when its question was to be sent. Later ones are lost.
+const Timeout = time.Second
+
+// Drained is how long the receiver of a stream may take for what is on its way when the stream's time is over.
+const Drained = 10 * time.Second
 
 // Validate refuses bounds that are none.
 func (b Bounds) Validate() error {
@@ -66,7 +75,22 @@ func (b Bounds) Validate() error {
 		between("duration", b.Duration, time.Second, mostDuration, b.Duration < time.Second || b.Duration > mostDuration),
 		between("rate", b.Rate, 40, mostRate, b.Rate < 40 || b.Rate > mostRate),
 		between("throughput", b.Megabits, 1, mostMegabits, b.Megabits < 1 || b.Megabits > mostMegabits),
-		between("max-round-trip", b.MaxRoundTrip, time.Millisecond, 5*time.Second, b.MaxRoundTrip < time.Millisecond || b.MaxRoundTrip > 5*time.Second))
+		between("link-share", b.LinkShare, 1, 100, b.LinkShare < 1 || b.LinkShare > 100),
+		between("max-round-trip", b.MaxRoundTrip, time.Millisecond, b.mostRoundTrip(), b.MaxRoundTrip < time.Millisecond || b.MaxRoundTrip > b.mostRoundTrip()),
+		b.load())
+}
+
+// mostRoundTrip is the greatest bound on a round trip that can stop a measurement: probes that are younger are not judged, and those that
+// are older than Timeout have no round trip.
+func (b Bounds) mostRoundTrip() time.Duration {
+	return max(time.Millisecond, min(Timeout, min(max(b.Duration, time.Second), mostDuration)/2))
+}
+
+func (b Bounds) load() error {
+	if b.Runs < 1 || b.Runs > mostRuns || b.Duration < time.Second || b.Duration > mostDuration || time.Duration(b.Runs)*b.Duration <= mostLoad {
+		return nil
+	}
+	return fmt.Errorf("--runs %d of --duration %s are %s, and at most %s are allowed", b.Runs, b.Duration, time.Duration(b.Runs)*b.Duration, mostLoad)
 }
 
 // connectionShare and questionShare are the parts of the rate of new connections and of DNS questions.
@@ -94,6 +118,9 @@ type Task struct {
 	// Beside is the responder of the probes that watch the load, as host:port.
 	Beside   string        `json:"beside"`
 	Duration time.Duration `json:"durationNanos"`
+	// Most stops operations whose own answers are slow or missing, as MaxRoundTrip does for probes: the probes do not see the name server,
+	// nor what stands behind a Service. It is 0 for what has probes on its own path.
+	Most time.Duration `json:"mostNanos,omitempty"`
 }
 
 // Name is the measurement's name in tables.
@@ -107,16 +134,21 @@ func (t Task) Name() string {
 	return string(t.Kind)
 }
 
-// Plan is what the client carries out: all tasks in order, and all of them again for every run.
+// Plan is what the client of one run carries out: all tasks in order.
 type Plan struct {
-	Runs         int           `json:"runs"`
+	// Run is the number of the run that this client carries out, from 1, and Runs how many there are.
+	Run  int `json:"run"`
+	Runs int `json:"runs"`
+	// Megabits and LinkShare are those of the bounds.
+	Megabits     int           `json:"megabitsPerSecond"`
+	LinkShare    int           `json:"linkSharePercent"`
 	MaxRoundTrip time.Duration `json:"maxRoundTripNanos"`
 	// ProbeRate is the number of probes a second beside the load.
 	ProbeRate int `json:"probeRate"`
 	// Reach is how long a target may take to answer for the first time: the rules for a new Service take a while.
 	Reach time.Duration `json:"reachNanos"`
 	Tasks []Task        `json:"tasks"`
-	// Counters are where the kernel's counters of nodes are read, as host:port, by the node's name.
+	// Counters are where the kernel's counters and limits of nodes are read, as host:port, by the node's name.
 	Counters map[string]string `json:"counters"`
 }
 
@@ -144,7 +176,7 @@ func (b Bounds) Tasks(paths []Paths, service string) []Task {
 	var tasks []Task
 	for _, path := range paths {
 		add := func(kind Kind, target string, streams, rate int) {
-			tasks = append(tasks, Task{kind, path.Name, target, streams, rate, path.Host.Echo, b.Duration})
+			tasks = append(tasks, Task{kind, path.Name, target, streams, rate, path.Host.Echo, b.Duration, 0})
 		}
 		add(RoundTrip, path.Host.Echo, 0, b.probes())
 		add(Stream, path.Host.Sink, 1, b.Megabits)
@@ -154,15 +186,15 @@ func (b Bounds) Tasks(paths []Paths, service string) []Task {
 	}
 	last := paths[min(1, len(paths)-1)].Host.Echo // on the other node, if there is one
 	return append(tasks,
-		Task{Requests, Service, service, 0, b.Rate, last, b.Duration},
-		Task{Questions, DNS, "", 0, b.Rate / questionShare, last, b.Duration})
+		Task{Requests, Service, service, 0, b.Rate, last, b.Duration, b.MaxRoundTrip},
+		Task{Questions, DNS, "", 0, b.Rate / questionShare, last, b.Duration, b.MaxRoundTrip})
 }
 
 func (b Bounds) probes() int { return min(b.Rate, probeRate) }
 
 // Plan is the plan with tasks.
 func (b Bounds) Plan(tasks []Task, counters map[string]string) Plan {
-	return Plan{Runs: b.Runs, MaxRoundTrip: b.MaxRoundTrip, ProbeRate: b.probes(), Reach: reach, Tasks: tasks, Counters: counters}
+	return Plan{Run: 1, Runs: b.Runs, Megabits: b.Megabits, LinkShare: b.LinkShare, MaxRoundTrip: b.MaxRoundTrip, ProbeRate: b.probes(), Reach: reach, Tasks: tasks, Counters: counters}
 }
 
 // reach is Plan.Reach.
@@ -170,6 +202,52 @@ const reach = 20 * time.Second
 
 // Settle is how long the client rests after a measurement, so that queues are empty before the next one.
 const Settle = 500 * time.Millisecond
+
+// spare is how long a run may take longer than its measurements.
+const spare = 30 * time.Second
+
+// Leash is how long the client of one run may live. The load then ends, whatever became of the process that made it.
+func (p Plan) Leash() time.Duration {
+	lasts := p.Reach + spare
+	for _, task := range p.Tasks {
+		lasts += task.Duration + Settle
+	}
+	return lasts
+}
+
+// Entries are what a run adds at most to the connection tracking of a node.
+func (p Plan) Entries() int64 {
+	var n float64
+	for _, task := range p.Tasks {
+		if task.Kind == Connections || task.Kind == Questions {
+			n += float64(task.Rate) * task.Duration.Seconds()
+		}
+	}
+	return int64(n)
+}
+
+// Limits are what a node can carry, as far as it is known: 0 is unknown.
+type Limits struct {
+	// Link is the speed of the node's link in Mbit/s.
+	Link int64 `json:"linkMegabits"`
+	// Conntrack is how many connections the node tracks, and ConntrackMost how many it can.
+	Conntrack     int64 `json:"conntrack"`
+	ConntrackMost int64 `json:"conntrackMost"`
+}
+
+// full is the share of a node's table of connections, in percent, from which on there is no load: a full one drops other connections.
+const full = 70
+
+// Exceeded says why a node with such limits must not have the load, or more of it: adds is how many connections more it would track.
+func (l Limits) Exceeded(p Plan, adds int64) string {
+	switch {
+	case l.Link > 0 && int64(p.Megabits)*100 > l.Link*int64(p.LinkShare):
+		return fmt.Sprintf("--throughput %d is more than %d%% of its link of %d Mbit/s (--link-share)", p.Megabits, p.LinkShare, l.Link)
+	case l.ConntrackMost > 0 && (l.Conntrack+adds)*100 > l.ConntrackMost*full:
+		return fmt.Sprintf("its table of connections has %d of %d, and %d more would fill over %d%%", l.Conntrack, l.ConntrackMost, adds, full)
+	}
+	return ""
+}
 
 // Cost is what a benchmark costs.
 type Cost struct {
@@ -201,7 +279,7 @@ func (p Plan) Cost() Cost {
 			c.Operations += n
 		}
 		if task.Kind != RoundTrip {
-			c.Operations += int64(float64(p.Runs*p.ProbeRate) * task.Duration.Seconds())
+			c.Operations += int64(float64(p.Runs*p.ProbeRate) * (task.Duration + Timeout + Drained).Seconds()) // as long as the work may last
 		}
 	}
 	return c

@@ -1,42 +1,87 @@
 package bench
 
 import (
+	"encoding/json"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 )
 
-// Latency is the distribution of the latencies of one measurement, in microseconds. Each is counted from the time at which the
-// operation was to be sent, so that a stalled sender or responder cannot hide the operations that it delays.
+// Micros is a latency in microseconds. A negative one is not known, and null in JSON.
+type Micros int64
+
+const (
+	// Over is a latency longer than Timeout: so many operations were not answered in time that one of them is at this rank.
+	Over Micros = -1
+	// few is a latency of too few operations.
+	few Micros = -2
+)
+
+// MarshalJSON writes null for what is not known.
+func (m Micros) MarshalJSON() ([]byte, error) {
+	if m < 0 {
+		return []byte("null"), nil
+	}
+	return strconv.AppendInt(nil, int64(m), 10), nil
+}
+
+// UnmarshalJSON reads null as Over; the number of operations shows if there were too few.
+func (m *Micros) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*m = Over
+		return nil
+	}
+	return json.Unmarshal(text, (*int64)(m))
+}
+
+// Latency is the distribution of the latencies of one measurement, over all operations that were to be sent: those without an answer are
+// the slowest. Each is counted from the time at which the operation was to be sent, so that a stalled sender or responder cannot hide the
+// operations that it delays.
 type Latency struct {
-	P50  int64 `json:"p50Micros"`
-	P99  int64 `json:"p99Micros"`
-	P999 int64 `json:"p999Micros"`
-	Max  int64 `json:"maxMicros"`
+	P50  Micros `json:"p50Micros"`
+	P99  Micros `json:"p99Micros"`
+	P999 Micros `json:"p999Micros"`
+	Max  Micros `json:"maxMicros"`
 	// Offered is the number of operations that were to be sent, Answered of those that were answered in time.
 	Offered  int64 `json:"offered"`
 	Answered int64 `json:"answered"`
 	// SenderP99 is how late the sender itself was, in microseconds: that part of the latency is not the network's.
 	SenderP99 int64 `json:"senderP99Micros"`
+	// Queued is the number of operations that waited in the client because too many were in progress: their latency is its own in part.
+	Queued int64 `json:"queued,omitempty"`
 }
 
 // Lost is the number of operations without an answer in time.
 func (l Latency) Lost() int64 { return l.Offered - l.Answered }
 
+// shares are those of P50, P99 and P999, each with the number of operations below which it is not known: it would be the slowest one.
+var shares = [3]struct {
+	share float64
+	least int64
+}{{0.5, 1}, {0.99, 100}, {0.999, 1000}}
+
 // NewLatency sums up latencies and the delays of the sender, both in microseconds and in any order; it sorts them.
 func NewLatency(offered int64, micros, late []int64) Latency {
 	slices.Sort(micros)
 	slices.Sort(late)
-	return Latency{quantile(micros, 0.5), quantile(micros, 0.99), quantile(micros, 0.999), quantile(micros, 1),
-		offered, int64(len(micros)), quantile(late, 0.99)}
+	var at [3]Micros
+	for i, s := range shares {
+		if at[i] = few; offered >= s.least {
+			at[i] = quantile(micros, int(offered), s.share)
+		}
+	}
+	return Latency{P50: at[0], P99: at[1], P999: at[2], Max: quantile(micros, int(offered), 1), Offered: offered, Answered: int64(len(micros)),
+		SenderP99: int64(max(0, quantile(late, len(late), 0.99)))}
 }
 
-// quantile is the smallest value that the share q of the sorted values does not exceed; 0 if there is none.
-func quantile(sorted []int64, q float64) int64 {
-	if len(sorted) == 0 {
-		return 0
+// quantile is the smallest value that the share q of n operations does not exceed, of which those without a sorted value are the slowest.
+func quantile(sorted []int64, n int, q float64) Micros {
+	rank := max(1, int(q*float64(n)+0.999999))
+	if rank > len(sorted) {
+		return Over
 	}
-	rank := int(q*float64(len(sorted)) + 0.999999)
-	return sorted[min(max(rank, 1), len(sorted))-1]
+	return Micros(sorted[rank-1])
 }
 
 // Sample is one measurement of a task in one run.
@@ -53,6 +98,8 @@ type Sample struct {
 	Beside *Latency `json:"beside,omitempty"`
 	// Error is why there is no result, or why operations failed (the last one).
 	Error string `json:"error,omitempty"`
+	// Stopped is why the worker stopped the load; then this is no result.
+	Stopped string `json:"stopped,omitempty"`
 }
 
 // Line is a line of the client's output: one of its fields is set.
@@ -67,17 +114,29 @@ type Line struct {
 	Done    bool   `json:"done,omitempty"`
 }
 
-// Spread is the median of several runs, with the least and the greatest.
-type Spread struct {
-	Median float64 `json:"median"`
-	Least  float64 `json:"least"`
-	Most   float64 `json:"most"`
+// Figure is a number that may not be known (NaN), or be beyond what is measured (infinite): both are null in JSON.
+type Figure float64
+
+// MarshalJSON writes null for what is no number.
+func (f Figure) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(f)) || math.IsInf(float64(f), 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(f))
 }
 
-// SpreadOf sums values up; zero if there are none.
+// Spread is the median of several runs, with the least and the greatest.
+type Spread struct {
+	Median Figure `json:"median"`
+	Least  Figure `json:"least"`
+	Most   Figure `json:"most"`
+}
+
+// SpreadOf sums values up; not known if there are none.
 func SpreadOf(values []float64) Spread {
 	if len(values) == 0 {
-		return Spread{}
+		none := Figure(math.NaN())
+		return Spread{none, none, none}
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2
@@ -85,8 +144,11 @@ func SpreadOf(values []float64) Spread {
 	if len(sorted)%2 == 0 {
 		median = (sorted[middle-1] + sorted[middle]) / 2
 	}
-	return Spread{median, sorted[0], sorted[len(sorted)-1]}
+	return Spread{Figure(median), Figure(sorted[0]), Figure(sorted[len(sorted)-1])}
 }
+
+// known reports whether there was a value.
+func (s Spread) known() bool { return !math.IsNaN(float64(s.Median)) }
 
 // Row is the result of a task over all runs.
 type Row struct {
@@ -95,9 +157,10 @@ type Row struct {
 	// Unit of Value: "Mbit/s", or "/s".
 	Unit    string `json:"unit"`
 	Offered int    `json:"offered"`
-	Runs    int    `json:"runs"`
-	Value   Spread `json:"value"`
-	// P50, P99 and P999 are latencies of the operations, in microseconds.
+	// Runs is how many have a result.
+	Runs  int    `json:"runs"`
+	Value Spread `json:"value"`
+	// P50, P99 and P999 are latencies of the operations, in microseconds; null if they are above Timeout, or of too few operations.
 	P50  Spread `json:"p50Micros"`
 	P99  Spread `json:"p99Micros"`
 	P999 Spread `json:"p999Micros"`
@@ -106,12 +169,14 @@ type Row struct {
 	BesideP99  Spread `json:"besideP99Micros"`
 	BesideP999 Spread `json:"besideP999Micros"`
 	// Sent and Lost are operations of all runs, BesideSent and BesideLost probes beside them.
-	Sent        int64 `json:"sent"`
-	Lost        int64 `json:"lost"`
-	BesideSent  int64 `json:"besideSent"`
-	BesideLost  int64 `json:"besideLost"`
+	Sent       int64 `json:"sent"`
+	Lost       int64 `json:"lost"`
+	BesideSent int64 `json:"besideSent"`
+	BesideLost int64 `json:"besideLost"`
+	// Queued is how many operations waited in the client.
+	Queued      int64 `json:"queued"`
 	Retransmits int64 `json:"retransmits"`
-	// Short is set if less was carried than was offered: then Value is what the path carried, and not the bound.
+	// Short is set if less was carried than was offered: then Value is what was carried, and not the bound.
 	Short bool `json:"short"`
 	// Error is the last one of all runs.
 	Error string `json:"error,omitempty"`
@@ -130,7 +195,9 @@ type Result struct {
 	Rows       []Row    `json:"rows"`
 	Says       []string `json:"says"`
 	// Stopped is why the benchmark ended early; empty if it did not.
-	Stopped  string                      `json:"stopped,omitempty"`
+	Stopped string `json:"stopped,omitempty"`
+	// Harmed is set if that was the load: it exceeded, or harmed, what it was put on.
+	Harmed   bool                        `json:"harmed,omitempty"`
 	Counters map[string]map[string]int64 `json:"counters"`
 	Tasks    []Task                      `json:"tasks"`
 	Samples  []Sample                    `json:"samples"`
@@ -161,8 +228,14 @@ func rowOf(task Task, samples []Sample) Row {
 	var values []float64
 	var own, beside [3][]float64
 	add := func(to *[3][]float64, l *Latency) {
-		for i, micros := range []int64{l.P50, l.P99, l.P999} {
-			to[i] = append(to[i], float64(micros))
+		for i, micros := range []Micros{l.P50, l.P99, l.P999} {
+			switch {
+			case l.Offered < shares[i].least:
+			case micros < 0:
+				to[i] = append(to[i], math.Inf(1))
+			default:
+				to[i] = append(to[i], float64(micros))
+			}
 		}
 	}
 	for _, s := range samples {
@@ -171,18 +244,14 @@ func rowOf(task Task, samples []Sample) Row {
 		}
 		row.Retransmits += s.Retransmits
 		if s.Latency != nil {
-			row.Sent, row.Lost = row.Sent+s.Latency.Offered, row.Lost+s.Latency.Lost()
-			if s.Latency.Answered > 0 {
-				add(&own, s.Latency)
-			}
+			row.Sent, row.Lost, row.Queued = row.Sent+s.Latency.Offered, row.Lost+s.Latency.Lost(), row.Queued+s.Latency.Queued
+			add(&own, s.Latency)
 		}
 		if s.Beside != nil {
 			row.BesideSent, row.BesideLost = row.BesideSent+s.Beside.Offered, row.BesideLost+s.Beside.Lost()
-			if s.Beside.Answered > 0 {
-				add(&beside, s.Beside)
-			}
+			add(&beside, s.Beside)
 		}
-		if s.Value > 0 || s.Latency != nil {
+		if s.Latency != nil || s.Value > 0 && s.Error == "" { // of streams of which one failed, what arrived is not known
 			row.Runs++
 			values = append(values, s.Value)
 		}
@@ -190,7 +259,13 @@ func rowOf(task Task, samples []Sample) Row {
 	row.Value = SpreadOf(values)
 	row.P50, row.P99, row.P999 = SpreadOf(own[0]), SpreadOf(own[1]), SpreadOf(own[2])
 	row.BesideP50, row.BesideP99, row.BesideP999 = SpreadOf(beside[0]), SpreadOf(beside[1]), SpreadOf(beside[2])
-	row.Short = task.Kind != RoundTrip && len(values) > 0 && row.Value.Median < float64(task.Rate)*(1-shortBy)
+	switch task.Kind {
+	case RoundTrip:
+	case Stream:
+		row.Short = len(values) > 0 && float64(row.Value.Median) < float64(task.Rate)*(1-shortBy)
+	default:
+		row.Short = float64(row.Lost) > float64(row.Sent)*shortBy
+	}
 	return row
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,21 +17,37 @@ const busy = 1000
 // Words are what the result says and what it does not, in sentences.
 func (r *Result) Words() []string {
 	var words []string
-	short := slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Short })
-	if short {
-		words = append(words, "Rows marked * carried less than was offered: that is what the path, or the processors at its ends, could carry.")
+	if r.Stopped != "" {
+		words = append(words, "The benchmark was stopped before its end: what it had not measured is missing.")
 	}
-	if slices.ContainsFunc(r.Rows, func(row Row) bool { return !row.Short && row.Runs > 0 }) {
+	any := func(is func(Row) bool) bool { return slices.ContainsFunc(r.Rows, is) }
+	if any(func(row Row) bool { return row.Short }) {
+		words = append(words, "Rows marked * carried less than was offered. The limit may be the path, the processors at its ends, or the client.")
+	}
+	if any(func(row Row) bool { return !row.Short && row.Runs > 0 }) {
 		words = append(words, "The other rates are those that were offered (--rate, --throughput): the path may carry more.")
 	}
-	words = append(words, "Latencies are counted from the time at which an operation was to be sent, and include the delays of the client and of the responder.")
+	if any(func(row Row) bool { return strings.HasPrefix(row.Name, string(Stream)) }) {
+		words = append(words, "TCP includes the time in which connections are opened and their rates grow.")
+	}
+	words = append(words, fmt.Sprintf("Latencies are counted from the time at which an operation was to be sent, and include the delays of the client and of the responder. "+
+		"What was not answered within %s counts as slower than that.", Timeout))
 	if r.Bounds.Runs == 1 {
 		words = append(words, "One run has no spread: whether another run would differ is not known.")
 	} else {
-		words = append(words, fmt.Sprintf("Values are medians of %d runs, with the least and the greatest in brackets. A difference between two results that is within these is no difference.", r.Bounds.Runs))
+		words = append(words, fmt.Sprintf("Values are medians of the runs (%d, unless a row says less), with the least and the greatest in brackets. A difference between two "+
+			"results within these is none; a larger one may be by chance, so repeat both.", r.Bounds.Runs))
 	}
-	if n := int(float64(min(r.Bounds.Rate, probeRate)) * r.Bounds.Duration.Seconds()); n < 10000 {
-		words = append(words, fmt.Sprintf("The p99.9 of a round trip rests on the %s slowest of %d probes in each run.", count(max(1, n/1000)), n))
+	if any(func(row Row) bool {
+		return row.Sent > 0 && !row.P999.known() || row.BesideSent > 0 && !row.BesideP999.known()
+	}) {
+		words = append(words, fmt.Sprintf("-: too few operations in a run. P99 needs %d, P99.9 needs %d.", shares[1].least, shares[2].least))
+	}
+	for _, row := range r.Rows {
+		if row.Queued > 0 {
+			words = append(words, fmt.Sprintf("%s, %s: %d operations waited in the client, as too many others were in progress: their latencies are its own in part.",
+				row.Path, row.Name, row.Queued))
+		}
 	}
 	where := "one node"
 	if r.Other != "" {
@@ -51,16 +68,12 @@ func (r *Result) Words() []string {
 	return words
 }
 
-func count(n int) string {
-	if n == 1 {
-		return "one"
-	}
-	return fmt.Sprint(n)
-}
-
 // WriteTable writes the result for people.
 func (r *Result) WriteTable(w io.Writer) error {
 	var text strings.Builder
+	if r.Stopped != "" {
+		fmt.Fprintf(&text, "STOPPED: %s\n\n", r.Stopped)
+	}
 	table := tabwriter.NewWriter(&text, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "MEASURED\tRATE\tLOST\tP50 ms\tP99 ms\tP99.9 ms")
 	for i, row := range r.Rows {
@@ -72,10 +85,10 @@ func (r *Result) WriteTable(w io.Writer) error {
 			continue
 		}
 		latency := "-\t-\t-"
-		if row.P50.Median > 0 {
+		if row.Sent > 0 {
 			latency = row.P50.millis() + "\t" + row.P99.millis() + "\t" + row.P999.millis()
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", row.Name, row.rate(), row.lost(), latency)
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", row.Name, row.rate(r.Bounds.Runs), row.lost(), latency)
 		if row.BesideSent > 0 {
 			fmt.Fprintf(table, "    round trip under it\t\t%s\t%s\t%s\t%s\n", of(row.BesideLost, row.BesideSent), row.BesideP50.millis(), row.BesideP99.millis(), row.BesideP999.millis())
 		}
@@ -122,9 +135,13 @@ func drops(counters map[string]int64) string {
 	return strings.Join(all, ", ")
 }
 
-func (row Row) rate() string {
+func (row Row) rate(runs int) string {
+	few := ""
+	if row.Runs < runs {
+		few = fmt.Sprintf(" (%d of %d runs)", row.Runs, runs)
+	}
 	if row.Name == string(RoundTrip) {
-		return fmt.Sprintf("%d/s", row.Offered)
+		return fmt.Sprintf("%d/s", row.Offered) + few
 	}
 	text := fmt.Sprintf("%.0f", row.Value.Median)
 	if row.Runs > 1 {
@@ -137,7 +154,7 @@ func (row Row) rate() string {
 	if row.Short {
 		text += " *"
 	}
-	return text
+	return text + few
 }
 
 func (row Row) lost() string {
@@ -158,17 +175,33 @@ func of(lost, sent int64) string {
 }
 
 func (s Spread) millis() string {
-	if s.Least == s.Most {
-		return bare(s.Median)
+	if !s.known() {
+		return "-"
 	}
-	return fmt.Sprintf("%s [%s-%s]", bare(s.Median), bare(s.Least), bare(s.Most))
+	if s.Least == s.Most {
+		return bare(float64(s.Median))
+	}
+	return fmt.Sprintf("%s [%s-%s]", bare(float64(s.Median)), bare(float64(s.Least)), bare(float64(s.Most)))
 }
 
 // Millis writes microseconds as milliseconds with the significant digits.
 func Millis(micros float64) string { return bare(micros) + "ms" }
 
+// String writes a latency as milliseconds.
+func (m Micros) String() string {
+	switch m {
+	case Over:
+		return Millis(math.Inf(1))
+	case few:
+		return "-"
+	}
+	return Millis(float64(m))
+}
+
 func bare(micros float64) string {
 	switch millis := micros / 1000; {
+	case math.IsInf(millis, 1):
+		return fmt.Sprintf(">%d", Timeout.Milliseconds())
 	case millis < 10:
 		return fmt.Sprintf("%.2f", millis)
 	case millis < 100:
@@ -178,13 +211,22 @@ func bare(micros float64) string {
 	}
 }
 
-// Text is what a benchmark costs, for a person who is asked to agree.
-func (c Cost) Text(b Bounds) []string {
+// Text is what a benchmark costs, for a person who is asked to agree. processors is how many a container may use.
+func (c Cost) Text(b Bounds, processors int) []string {
 	return []string{
 		fmt.Sprintf("load     one measurement at a time: TCP at up to %d Mbit/s (1 and %d streams), up to %d datagrams or requests a second,", b.Megabits, many, b.Rate),
-		fmt.Sprintf("         %d new connections a second, %d DNS questions a second to the cluster's name server, and %d probes a second", b.Rate/connectionShare, b.Rate/questionShare, b.probes()),
+		fmt.Sprintf("         %d new connections a second, %d DNS questions a second to the cluster's name server, and %d probes a second;", b.Rate/connectionShare, b.Rate/questionShare, b.probes()),
+		"         every datagram and probe is echoed, so that the network carries it twice",
+		fmt.Sprintf("nodes    up to %d processors of the client's node, %d of the other one; each new connection and DNS question leaves an entry", 4*processors, 2*processors),
+		"         in their tables of connections for a while. The pods have no controller: kubectl drain of these nodes needs --force",
 		fmt.Sprintf("in all   at most %.1f GB by TCP, %d datagrams, requests and probes, %d connections, %d DNS questions", float64(c.Bytes)/1e9, c.Operations-c.Connects-c.Questions, c.Connects, c.Questions),
+		"         (between zones, a cloud's provider charges for them)",
 		fmt.Sprintf("time     %s for %d runs of %s each, and about a minute to make and remove the pods", c.Time.Round(time.Second), b.Runs, b.Duration),
-		fmt.Sprintf("stops    when a node under load is not Ready, or over half of a second's probes under load take over %s", b.MaxRoundTrip),
+		fmt.Sprintf("bound    TCP is at most %d%% of the nodes' links, and their tables of connections at most %d%% full, where nodes know that", b.LinkShare, full),
+		"stops    when a node under load is not Ready, cordoned, tainted, under pressure or deleted; when the client's node is overloaded;",
+		fmt.Sprintf("         when over half of a second's probes, requests or DNS questions take over %s, or over %d%% have no answer", b.MaxRoundTrip, LostShare),
 	}
 }
+
+// LostShare is the share of a second's probes without an answer from which on the load stops, in percent. At rest, none are lost.
+const LostShare = 5

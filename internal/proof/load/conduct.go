@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 	"github.com/theseus-cni/theseus/internal/safeio/bounded"
 )
@@ -21,33 +26,35 @@ type conductor struct {
 }
 
 // Conduct carries out a plan with the worker at an address, and emits a line for each result. The last one says that it is done, or why it
-// was stopped. It ends early with ctx, without such a line.
+// was stopped. It ends early with ctx, without such a line. It puts no load on a node whose limits the plan exceeds.
 func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(bench.Line)) {
 	c := &conductor{plan: plan, worker: "http://" + worker + pathMeasure, emit: emit}
 	before := c.counters(ctx)
+	if why := c.exceeded(ctx, plan.Entries(), emit); why != "" {
+		emit(bench.Line{Stopped: "no load was begun: " + why})
+		return
+	}
 	silent := c.reachAll(ctx)
-	for run := 1; run <= plan.Runs; run++ {
-		for i, task := range plan.Tasks {
-			if ctx.Err() != nil {
-				return
-			}
-			sample, stopped := bench.Sample{Error: silent[i]}, ""
-			if sample.Error == "" {
-				sample, stopped = c.measure(ctx, task)
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			sample.Task, sample.Run = i, run
-			if stopped != "" { // what was cut short is no result
-				c.rises(ctx, before)
-				emit(bench.Line{Stopped: fmt.Sprintf("%s, %s, run %d: %s", task.Path, task.Name(), run, stopped)})
-				return
-			}
-			emit(bench.Line{Sample: &sample})
-			if silent[i] == "" {
-				pause(ctx, bench.Settle)
-			}
+	for i, task := range plan.Tasks {
+		if ctx.Err() != nil {
+			return
+		}
+		sample, stopped := bench.Sample{Error: silent[i]}, ""
+		if sample.Error == "" {
+			sample, stopped = c.measure(ctx, task)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		sample.Task, sample.Run = i, plan.Run
+		if stopped != "" { // what was cut short is no result
+			c.rises(ctx, before)
+			emit(bench.Line{Stopped: fmt.Sprintf("%s, %s, run %d: %s", task.Path, task.Name(), plan.Run, stopped)})
+			return
+		}
+		emit(bench.Line{Sample: &sample})
+		if silent[i] == "" {
+			outage.Sleep(ctx, bench.Settle) //nolint:errcheck // the loop sees it
 		}
 	}
 	c.rises(ctx, before)
@@ -70,18 +77,21 @@ func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sampl
 	}
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	go beside.watch(working, c.plan.MaxRoundTrip, "probes under load", cancel)
 	go func() {
-		for ; working.Err() == nil; pause(working, 100*time.Millisecond) {
-			if beside.slow(time.Now(), c.plan.MaxRoundTrip) {
-				cancel(fmt.Errorf("more than half of a second's probes under load took longer than %s, or were not answered", c.plan.MaxRoundTrip))
+		for outage.Sleep(working, limitsEvery) == nil {
+			if why := c.exceeded(working, 0, nil); why != "" {
+				cancel(errors.New(why))
 			}
 		}
 	}()
 	s, err = c.work(working, task)
+	why := context.Cause(working)
+	cancel(nil) // probes that are not sent any more are not late
 	loaded := int(beside.sent.Load())
 	stop()
 	end()
-	if why := context.Cause(working); why != nil && ctx.Err() == nil {
+	if why != nil && ctx.Err() == nil {
 		return s, why.Error()
 	}
 	if err != nil {
@@ -89,7 +99,43 @@ func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sampl
 	}
 	latency, _ := beside.sum(loaded)
 	s.Beside = &latency
-	return s, ""
+	return s, s.Stopped
+}
+
+// limitsEvery is the time between two looks at the nodes' limits.
+const limitsEvery = time.Second
+
+// exceeded says which node's limits the plan exceeds, if it adds so many connections; empty if none. With note, it says whose limits are
+// not known.
+func (c *conductor) exceeded(ctx context.Context, adds int64, note func(bench.Line)) string {
+	for _, node := range slices.Sorted(maps.Keys(c.plan.Counters)) {
+		var limits bench.Limits
+		err := c.read(ctx, c.plan.Counters[node]+pathLimits, &limits)
+		if why := limits.Exceeded(c.plan, adds); err == nil && why != "" {
+			return fmt.Sprintf("node %s: %s", node, why)
+		}
+		if note == nil || ctx.Err() != nil {
+			continue
+		}
+		if err != nil || limits.Link == 0 {
+			note(bench.Line{Note: fmt.Sprintf("the speed of node %s's link is not known, so --throughput was not compared with it", node)})
+		}
+		if err != nil || limits.ConntrackMost == 0 {
+			note(bench.Line{Note: fmt.Sprintf("how full node %s's table of connections is, is not known, so it was not watched", node)})
+		}
+	}
+	return ""
+}
+
+// read gets the JSON of a responder, at an address with a path.
+func (c *conductor) read(ctx context.Context, at string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at, nil)
+	if err != nil {
+		return err
+	}
+	return c.get(r, into)
 }
 
 // work has the worker carry out a task.
@@ -126,14 +172,8 @@ func (c *conductor) get(r *http.Request, into any) error {
 func (c *conductor) counters(ctx context.Context) map[string]map[string]int64 {
 	all := map[string]map[string]int64{}
 	for node, address := range c.plan.Counters {
-		within, cancel := context.WithTimeout(ctx, 5*time.Second)
 		var counters map[string]int64
-		r, err := http.NewRequestWithContext(within, http.MethodGet, "http://"+address+pathCounters, nil)
-		if err == nil {
-			err = c.get(r, &counters)
-		}
-		cancel()
-		if err == nil {
+		if err := c.read(ctx, address+pathCounters, &counters); err == nil {
 			all[node] = counters
 		} else if ctx.Err() == nil {
 			c.emit(bench.Line{Note: fmt.Sprintf("the kernel's counters of node %s could not be read: %s", node, failure(err))})
@@ -153,26 +193,30 @@ func (c *conductor) rises(ctx context.Context, before map[string]map[string]int6
 	c.emit(bench.Line{Counters: rises})
 }
 
-// reachAll waits until every target has answered once. It returns why a target does not answer, by the task's number.
+// reachAll waits until every target has answered once, each for as long as the plan allows. It returns why a target does not answer, by
+// the task's number.
 func (c *conductor) reachAll(ctx context.Context) []string {
 	silent := make([]string, len(c.plan.Tasks))
+	var all sync.WaitGroup
 	until := time.Now().Add(c.plan.Reach)
 	for i, task := range c.plan.Tasks {
-		for {
-			silent[i] = Reaches(ctx, task)
-			if silent[i] == "" || ctx.Err() != nil || time.Now().After(until) {
-				break
+		all.Go(func() {
+			for {
+				silent[i] = Reaches(ctx, task)
+				if silent[i] == "" || time.Now().After(until) || outage.Sleep(ctx, 250*time.Millisecond) != nil {
+					return
+				}
 			}
-			pause(ctx, 250*time.Millisecond)
-		}
+		})
 	}
+	all.Wait()
 	return silent
 }
 
 // Reaches tries a task once; it returns why there is no answer.
 func Reaches(ctx context.Context, task bench.Task) string {
 	once := task
-	once.Rate, once.Duration = 1, time.Second
+	once.Rate, once.Duration, once.Most = 1, time.Second, 0
 	if task.Kind == bench.Stream {
 		once.Streams, once.Duration = 1, 10*time.Millisecond
 	}
@@ -181,13 +225,4 @@ func Reaches(ctx context.Context, task bench.Task) string {
 		return fmt.Sprintf("%s does not answer", task.Target)
 	}
 	return s.Error
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

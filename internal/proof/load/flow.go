@@ -2,6 +2,8 @@ package load
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -9,11 +11,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 )
 
 // timeout is how long an answer may take, counted from when its question was to be sent.
-const timeout = time.Second
+const timeout = bench.Timeout
 
 // flow is operations at a constant rate. Their times follow from the rate and from the begin alone.
 type flow struct {
@@ -22,8 +25,8 @@ type flow struct {
 	// micros has the latency of each operation, and of one without an answer -1; late how late each was sent.
 	micros []atomic.Int64
 	late   []int64
-	// sent is the number of operations that were sent.
-	sent atomic.Int64
+	// sent is the number of operations that were sent, queued of those that waited in the client.
+	sent, queued atomic.Int64
 
 	mu   sync.Mutex
 	last error
@@ -101,35 +104,78 @@ func (f *flow) complete() bool {
 	return true
 }
 
-// sum is the distribution of the operations that were to be sent, those that were not included, and how many were answered a second. If
-// answers came after the last send, the time until the last one counts.
+// sum is the distribution of the operations that were to be sent, those that were not included, and how many were answered for each second
+// in which they were to be sent.
 func (f *flow) sum(offered int) (bench.Latency, float64) {
 	var micros []int64
-	took := time.Duration(offered) * f.every
 	for i := range offered {
 		if m := f.micros[i].Load(); m >= 0 {
 			micros = append(micros, m)
-			took = max(took, time.Duration(i)*f.every+time.Duration(m)*time.Microsecond)
 		}
 	}
 	late := append([]int64{}, f.late[:min(offered, int(f.sent.Load()))]...)
-	return bench.NewLatency(int64(offered), micros, late), float64(len(micros)) / took.Seconds()
+	latency := bench.NewLatency(int64(offered), micros, late)
+	latency.Queued = f.queued.Load()
+	return latency, float64(len(micros)) / max(f.every, time.Duration(offered)*f.every).Seconds()
 }
 
-// slow reports whether more than half of the operations that were due in the second before now took longer than most, or were not
-// answered. Those that are younger than most are not judged. A sender that was late itself does not count.
-func (f *flow) slow(now time.Time, most time.Duration) bool {
-	end := min(int(now.Add(-most).Sub(f.begin)/f.every), int(f.sent.Load()))
-	begin := max(0, end-int(time.Second/f.every))
-	n, bad := 0, 0
+// leastLost is how many operations must be lost for the load to stop.
+const leastLost = 5
+
+// harm says why the load must stop; empty if it need not. what names the operations. It judges the operations of a second: those that were due before now, less the
+// time that they had. Over half of them were sent late by over most/2, or took over most, or bench.LostShare of them were not answered.
+func (f *flow) harm(now time.Time, most time.Duration, what string) string {
+	second := max(1, int(time.Second/f.every))
+	sent := int(f.sent.Load())
+	window := func(age time.Duration) (begin, end int) {
+		end = min(max(0, int(now.Add(-age).Sub(f.begin)/f.every)), len(f.micros))
+		return max(0, end-second), end
+	}
+	tardy := func(i int) bool { return i >= sent || f.late[i] > most.Microseconds()/2 }
+	begin, end := window(most)
+	late, bad := 0, 0
 	for i := begin; i < end; i++ {
-		if f.late[i] > most.Microseconds()/2 {
-			continue
+		m := int64(0)
+		if i < sent {
+			m = f.micros[i].Load()
 		}
-		n++
-		if m := f.micros[i].Load(); m < 0 || m > most.Microseconds() {
+		switch {
+		case tardy(i):
+			late++
+		case m < 0 || m > most.Microseconds():
 			bad++
 		}
 	}
-	return n >= int(time.Second/f.every)/2 && bad*2 > n
+	if n := end - begin; n >= (second+1)/2 {
+		if late*2 > n {
+			return fmt.Sprintf("the client's node is overloaded: over half of a second's %s were sent late by over %s", what, most/2)
+		}
+		if bad*2 > n-late {
+			return fmt.Sprintf("more than half of a second's %s took longer than %s, or were not answered", what, most)
+		}
+	}
+	begin, end = window(timeout)
+	lost, n := 0, 0
+	for i := begin; i < end; i++ {
+		if tardy(i) {
+			continue
+		}
+		n++
+		if f.micros[i].Load() < 0 {
+			lost++
+		}
+	}
+	if lost >= leastLost && lost*100 > n*bench.LostShare {
+		return fmt.Sprintf("%d of a second's %d %s were not answered", lost, n, what)
+	}
+	return ""
+}
+
+// watch looks for harm until ctx ends, and calls stop with it.
+func (f *flow) watch(ctx context.Context, most time.Duration, what string, stop context.CancelCauseFunc) {
+	for ; ctx.Err() == nil; outage.Sleep(ctx, 100*time.Millisecond) { //nolint:errcheck // the loop sees it
+		if why := f.harm(time.Now(), most, what); why != "" {
+			stop(errors.New(why))
+		}
+	}
 }

@@ -15,16 +15,31 @@ import (
 	"github.com/miekg/dns"
 )
 
-// workers is how many operations are in progress at most: more wait in a queue, and their latency grows.
-const workers = 64
+// leastWorkers and mostWorkers bound how many operations are in progress: more wait in a queue, and their latency grows. A responder takes
+// 1,024 connections from one source.
+const (
+	leastWorkers = 64
+	mostWorkers  = 1000
+)
+
+// workers is how many operations of a flow are in progress at most: enough for answers that take a quarter of the timeout.
+func (f *flow) workers() int {
+	return min(max(leastWorkers, int(timeout/f.every)/4), mostWorkers)
+}
+
+// waits is how long an operation may wait for its worker, beyond the delay of the sender, before it counts as queued.
+const waits = time.Millisecond
 
 // operate calls do for every operation of a flow. An operation that has not begun when its time is over is not done any more.
 func operate(ctx context.Context, f *flow, do func(ctx context.Context, i int) error) {
 	queue := make(chan int, len(f.micros))
 	var working sync.WaitGroup
-	for range workers {
+	for range f.workers() {
 		working.Go(func() {
 			for i := range queue {
+				if time.Since(f.due(i))-time.Duration(f.late[i])*time.Microsecond > waits {
+					f.queued.Add(1)
+				}
 				until := f.due(i).Add(timeout)
 				if ctx.Err() != nil || time.Now().After(until) {
 					continue
@@ -69,7 +84,7 @@ func connect(target string) func(context.Context, int) error {
 
 // request sends an HTTP request on a kept connection. close closes the connections.
 func request(target string) (do func(context.Context, int) error, end func()) {
-	transport := &http.Transport{MaxIdleConns: workers, MaxIdleConnsPerHost: workers, MaxConnsPerHost: workers, DisableCompression: true}
+	transport := &http.Transport{MaxIdleConns: mostWorkers, MaxIdleConnsPerHost: mostWorkers, MaxConnsPerHost: mostWorkers, DisableCompression: true}
 	client := &http.Client{Transport: transport}
 	return func(ctx context.Context, _ int) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+pathPage, nil)

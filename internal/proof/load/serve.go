@@ -12,16 +12,24 @@ import (
 	"sync"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/proof/bench"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
 )
 
 // Ports are where a responder listens.
 type Ports struct{ Echo, Accept, Sink, HTTP int }
 
+// Kernel reads what the kernel of a responder's node counts, and what the node can carry.
+type Kernel interface {
+	Counters() (map[string]int64, error)
+	Limits() (bench.Limits, error)
+}
+
 // Paths of a responder's HTTP server.
 const (
 	pathPage     = "/"
 	pathCounters = "/counters"
+	pathLimits   = "/limits"
 	pathMeasure  = "/measure"
 )
 
@@ -31,9 +39,9 @@ const (
 	mostStreams = 64
 )
 
-// Serve answers on an address (empty for all) until ctx ends, which is no error. counters reads the kernel's counters of the node, if this
-// is a responder on the host network; else it is nil.
-func Serve(ctx context.Context, address string, ports Ports, counters func() (map[string]int64, error)) error {
+// Serve answers on an address (empty for all) until ctx ends, which is no error. The kernel is that of the node, if this is a responder
+// on the host network; else it is nil.
+func Serve(ctx context.Context, address string, ports Ports, kernel Kernel) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	at := func(port int) string { return net.JoinHostPort(address, strconv.Itoa(port)) }
@@ -49,10 +57,14 @@ func Serve(ctx context.Context, address string, ports Ports, counters func() (ma
 	mux := http.NewServeMux()
 	page := bytes.Repeat([]byte{'.'}, pageSize)
 	mux.HandleFunc("GET "+pathPage, func(w http.ResponseWriter, _ *http.Request) { w.Write(page) }) //nolint:errcheck // the client has gone
-	if counters != nil {
+	if kernel != nil {
 		mux.HandleFunc("GET "+pathCounters, func(w http.ResponseWriter, _ *http.Request) {
-			all, err := counters()
+			all, err := kernel.Counters()
 			answer(w, all, err)
+		})
+		mux.HandleFunc("GET "+pathLimits, func(w http.ResponseWriter, _ *http.Request) {
+			limits, err := kernel.Limits()
+			answer(w, limits, err)
 		})
 	}
 	ended := make(chan error, 3)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theseus-cni/theseus/internal/proof/bench"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 	// credit is how far a stream that could not send catches up: a bound on the rate must hold over short times too.
 	credit = 10 * time.Millisecond
 	// drained is how long the receiver may take for what is on its way when the time is over.
-	drained = 10 * time.Second
+	drained = bench.Drained
 )
 
 // flood sends on several streams for a while, together at most megabits a second, and returns how many bytes arrived, in how long, and how

@@ -65,12 +65,20 @@ func Measure(ctx context.Context, task bench.Task) (s bench.Sample) {
 
 func operated(ctx context.Context, task bench.Task, do func(context.Context, int) error) bench.Sample {
 	f := newFlow(task.Rate, task.Duration)
-	operate(ctx, f, do)
-	return sampleOf(f)
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if task.Most > 0 {
+		go f.watch(working, task.Most, string(task.Kind), stop)
+	}
+	operate(working, f, do)
+	s := sampleOf(f)
+	if why := context.Cause(working); why != nil && ctx.Err() == nil {
+		s.Stopped = why.Error()
+	}
+	return s
 }
 
 func sampleOf(f *flow) bench.Sample {
 	latency, rate := f.sum(len(f.micros))
-	s := bench.Sample{Value: rate, Latency: &latency, Error: f.lastError()}
-	return s
+	return bench.Sample{Value: rate, Latency: &latency, Error: f.lastError()}
 }

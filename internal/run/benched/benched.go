@@ -6,11 +6,13 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -27,28 +30,40 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 	"github.com/theseus-cni/theseus/internal/run/engine"
-	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Bench is a benchmark of a cluster.
 type Bench struct {
-	Actor  *kube.Actor
+	// Actor makes what is made, while this process has the lock on the cluster.
+	Actor *kube.Actor
+	// Client removes it, and reads. It must not need the lock: who has lost it must still be able to stop the load.
+	Client *kube.Client
 	Image  string
 	Bounds bench.Bounds
 	// Nodes are the client's, and another one if there is one.
 	Nodes []corev1.Node
 	// Note is called with what is done and measured, a line each.
 	Note func(string)
+
+	// id tells what this benchmark made from what others did.
+	id string
+	// leash is when the load ends by itself; zero before there is any.
+	leash time.Time
 }
 
 const (
-	// ready bounds the wait for a pod: a node may have to pull the image.
+	// ready bounds the wait for the pods: a node may have to pull the image.
 	ready = 3 * time.Minute
+	// removal bounds how long it is tried to remove everything.
+	removal = 2 * time.Minute
 	// accountWithin bounds the wait for the ServiceAccount that a controller makes in a new namespace.
 	accountWithin = 30 * time.Second
-	// lookEvery is the time between two looks at the nodes, and blind how long they may be impossible.
-	lookEvery = time.Second
-	blind     = 10 * time.Second
+	// lookEvery is the time between two looks at a node, lookWithin how long one may take, and blind how long they may fail.
+	lookEvery  = time.Second
+	lookWithin = 2 * time.Second
+	blind      = 10 * time.Second
+	// unread is how long the client's log may be unreadable beyond the duration of a measurement.
+	unread = time.Minute
 )
 
 // Plan is what would be measured, with the cost, before any pod exists: addresses are missing.
@@ -70,59 +85,183 @@ func (b *Bench) parts() []part {
 // Pods is how many pods there are, the client included.
 func (b *Bench) Pods() int { return len(b.parts()) + 1 }
 
-// atMost is how long the kubelets let the pods live.
-func (b *Bench) atMost() time.Duration { return 3*ready + 2*b.Plan().Cost().Time }
+// atMost is how long the responders may live.
+func (b *Bench) atMost() time.Duration {
+	return ready + time.Duration(b.Bounds.Runs)*(b.Plan().Leash()+clientWithin) + removal
+}
+
+// clientWithin is how long a run's client may take to come up and to be removed, on average.
+const clientWithin = 30 * time.Second
 
 // Run makes everything, measures, and removes everything, even if ctx ends. If the benchmark was stopped, by its watch or by an error, the
 // result has what was measured until then, and why.
 func (b *Bench) Run(ctx context.Context) (result *bench.Result, err error) {
-	if err := b.clear(ctx); err != nil {
-		return nil, err
+	b.id = rand.Text()
+	left, err := b.Client.RemoveBench(ctx, manifest.LabelBench, removal, b.waiting)
+	if err != nil {
+		return nil, engine.WithHint(fmt.Errorf("removing the pods of a benchmark that did not end: %w", err), removeHint)
+	}
+	if left > 0 {
+		b.Note(fmt.Sprintf("removed %s of a benchmark that did not end", cluster.Count(left, "pod")))
 	}
 	if err := b.account(ctx); err != nil {
 		return nil, err
 	}
 	b.Note(fmt.Sprintf("making %s and a Service in %s", cluster.Count(b.Pods(), "pod"), v1alpha1.Namespace))
-	var responders []step.Action
-	for _, part := range b.parts() {
-		responders = append(responders, joint.Apply(*manifest.BenchResponder(b.Image, part.node, part.name, b.atMost())))
-	}
+	defer func() {
+		b.Note("removing the pods and the Service")
+		err = errors.Join(err, b.remove(ctx, manifest.LabelBenchID+"="+b.id))
+	}()
 	behind := manifest.BenchNear
 	if len(b.Nodes) > 1 {
 		behind = manifest.BenchFar
 	}
-	responders = append(responders, joint.Apply(*manifest.BenchService(behind)))
+	objects, names := []*unstructured.Unstructured{manifest.BenchService(behind, b.id)}, []string{}
 	for _, part := range b.parts() {
-		responders = append(responders, waitFor(part))
+		objects = append(objects, manifest.BenchResponder(b.Image, part.node, part.name, b.id, b.atMost()))
+		names = append(names, manifest.BenchPodName(part.name))
 	}
-	back, err := b.Actor.Install(ctx, responders)
-	defer func() {
-		b.Note("removing the pods and the Service")
-		err = errors.Join(err, back(ctx))
-	}()
-	if err != nil {
-		return nil, refused(err)
+	if err := b.make(ctx, objects...); err != nil {
+		return nil, err
 	}
-	plan, err := b.addressed(ctx)
+	pods, err := b.up(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(plan)
+	plan, err := b.addressed(ctx, pods)
 	if err != nil {
 		return nil, err
-	}
-	client, err := b.Actor.Install(ctx, []step.Action{joint.Apply(*manifest.BenchPod(b.Image, b.Nodes[0].Name, string(text), b.atMost())),
-		waitFor(part{manifest.BenchClient, b.Nodes[0].Name})})
-	defer func() { err = errors.Join(err, client(ctx)) }() // before the responders
-	if err != nil {
-		return nil, refused(err)
 	}
 	return b.measure(ctx, plan)
 }
 
-func waitFor(p part) step.Action {
-	return joint.Wait("wait until pod "+manifest.BenchPodName(p.name)+" is ready on "+p.node,
-		step.Condition{Kind: step.PodReady, Namespace: v1alpha1.Namespace, Selector: manifest.LabelBench + "=" + p.name, Node: p.node}, ready)
+// make creates objects.
+func (b *Bench) make(ctx context.Context, objects ...*unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, ready)
+	defer cancel()
+	for _, object := range objects {
+		action := joint.Apply(*object)
+		if err := outage.Retry(ctx, outage.Limits{Away: blind, Refused: blind}, b.waiting, func(ctx context.Context) error {
+			_, err := b.Actor.Do(ctx, action, nil)
+			return err
+		}); err != nil {
+			return refused(fmt.Errorf("%s: %w", action.Title, err))
+		}
+	}
+	return nil
+}
+
+// remove removes what a selector matches, even if ctx has ended.
+func (b *Bench) remove(ctx context.Context, selector string) error {
+	_, err := b.Client.RemoveBench(context.WithoutCancel(ctx), selector, removal, b.waiting)
+	if err == nil {
+		return nil
+	}
+	goes := "they put no load on the network"
+	if time.Now().Before(b.leash) {
+		goes = "the load ends by itself, at " + b.leash.UTC().Format(time.TimeOnly) + " UTC at the latest"
+	}
+	return engine.WithHint(fmt.Errorf("the pods of the benchmark could not be removed; %s: %w", goes, err), removeHint)
+}
+
+// removeHint is how a person removes what a benchmark left.
+const removeHint = "kubectl -n " + v1alpha1.Namespace + " delete pods,services -l " + manifest.LabelBench
+
+func (b *Bench) waiting(err error) { b.Note(fmt.Sprintf("waiting for the API server: %v", err)) }
+
+// up waits until this benchmark's pods are ready, or have done their work, and returns them by their parts. One that has failed, or is not
+// there any more, is an error.
+func (b *Bench) up(ctx context.Context, names ...string) (map[string]*corev1.Pod, error) {
+	within, cancel := context.WithTimeout(ctx, ready)
+	defer cancel()
+	for {
+		why := ""
+		found, err := b.list(within)
+		switch {
+		case err == nil:
+			parts := map[string]*corev1.Pod{}
+			for _, name := range names {
+				pod := found[name]
+				waits, err := standing(name, pod)
+				if err != nil {
+					return nil, err
+				}
+				if why = waits; why != "" {
+					break
+				}
+				parts[pod.Labels[manifest.LabelBench]] = pod
+			}
+			if why == "" {
+				return parts, nil
+			}
+		case outage.Passes(err), outage.Refused(err), errors.Is(err, context.DeadlineExceeded):
+			why = err.Error()
+		default:
+			return nil, fmt.Errorf("pods of the benchmark: %w", err)
+		}
+		if outage.Sleep(within, lookEvery/2) != nil {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return nil, engine.WithHint(fmt.Errorf("the pods of the benchmark are not ready after %s: %s", ready, why),
+				"kubectl get events -n "+v1alpha1.Namespace+" says more; --nodes chooses other nodes")
+		}
+	}
+}
+
+// list returns this benchmark's pods by name.
+func (b *Bench) list(ctx context.Context) (map[string]*corev1.Pod, error) {
+	ctx, cancel := b.Client.Call(ctx)
+	defer cancel()
+	pods, err := b.Client.Typed.CoreV1().Pods(v1alpha1.Namespace).List(ctx, metav1.ListOptions{LabelSelector: manifest.LabelBenchID + "=" + b.id})
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*corev1.Pod{}
+	for i := range pods.Items {
+		all[pods.Items[i].Name] = &pods.Items[i]
+	}
+	return all, nil
+}
+
+// standing says what a pod waits for, empty if for nothing; or why it will never be ready. A pod that has done its work is ready.
+func standing(name string, pod *corev1.Pod) (waits string, err error) {
+	switch {
+	case pod == nil || pod.DeletionTimestamp != nil:
+		return "", fmt.Errorf("pod %s was deleted by someone else", name)
+	case pod.Status.Phase == corev1.PodSucceeded && pod.Labels[manifest.LabelBench] == manifest.BenchClient:
+		return "", nil
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		hint := "kubectl get events -n " + v1alpha1.Namespace + " says more; --nodes chooses other nodes"
+		if pod.Spec.HostNetwork {
+			hint = fmt.Sprintf("choose another node with --nodes, or free the ports %d, %d, %d and %d of node %s", manifest.PortUDP+manifest.HostOffset, manifest.PortTCP+manifest.HostOffset,
+				manifest.PortSink+manifest.HostOffset, manifest.PortHTTP+manifest.HostOffset, pod.Spec.NodeName)
+		}
+		return "", engine.WithHint(fmt.Errorf("pod %s ended on node %s: %s", name, pod.Spec.NodeName, ended(pod)), hint)
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return "", nil
+		}
+	}
+	waits = fmt.Sprintf("pod %s is not ready on node %s", name, pod.Spec.NodeName)
+	for _, status := range pod.Status.ContainerStatuses {
+		if waiting := status.State.Waiting; waiting != nil {
+			waits += strings.TrimRight(fmt.Sprintf(": %s %s", waiting.Reason, waiting.Message), " ")
+		}
+	}
+	return waits, nil
+}
+
+// ended says how a pod ended.
+func ended(pod *corev1.Pod) string {
+	text := strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
+	for _, status := range pod.Status.ContainerStatuses {
+		if end := status.State.Terminated; end != nil && end.ExitCode != 0 {
+			text += strings.TrimRight(fmt.Sprintf(" %s: exit code %d, %s %s", status.Name, end.ExitCode, end.Reason, end.Message), " \n")
+		}
+	}
+	return cmp.Or(strings.TrimSpace(text), string(pod.Status.Phase))
 }
 
 // refused adds what to do to the error of an object that the cluster's rules refuse.
@@ -133,32 +272,12 @@ func refused(err error) error {
 	return err
 }
 
-// clear removes the pods that a benchmark left whose process was killed.
-func (b *Bench) clear(ctx context.Context) error {
-	pods, err := b.Actor.Typed.CoreV1().Pods(v1alpha1.Namespace).List(ctx, metav1.ListOptions{LabelSelector: manifest.LabelBench})
-	if err != nil {
-		return err
-	}
-	var left []step.Action
-	for i := range pods.Items {
-		left = append(left, joint.Remove(step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: pods.Items[i].Name}))
-	}
-	if len(left) > 0 {
-		b.Note(fmt.Sprintf("removing %s of a benchmark that did not end", cluster.Count(len(left), "pod")))
-	}
-	left = append(left, joint.Remove(step.Ref{APIVersion: "v1", Kind: "Service", Namespace: v1alpha1.Namespace, Name: manifest.BenchName}))
-	for _, action := range left {
-		if _, err := b.Actor.Do(ctx, action, nil); err != nil {
-			return fmt.Errorf("%s: %w", action.Title, err)
-		}
-	}
-	return nil
-}
-
 // account waits for the namespace's ServiceAccount, without which no pod is admitted.
 func (b *Bench) account(ctx context.Context) error {
 	for end := time.Now().Add(accountWithin); ; {
-		_, err := b.Actor.Typed.CoreV1().ServiceAccounts(v1alpha1.Namespace).Get(ctx, "default", metav1.GetOptions{})
+		within, cancel := b.Client.Call(ctx)
+		_, err := b.Client.Typed.CoreV1().ServiceAccounts(v1alpha1.Namespace).Get(within, "default", metav1.GetOptions{})
+		cancel()
 		if !apierrors.IsNotFound(err) || time.Now().After(end) { // without the right to look, the pods say what is missing
 			return nil
 		}
@@ -189,17 +308,11 @@ func (b *Bench) paths(pods map[string]*corev1.Pod) []bench.Paths {
 	return append(paths, bench.Paths{Name: bench.OwnHost, Host: at(manifest.BenchNearHost)})
 }
 
-// addressed is the plan with the addresses of the pods and of the Service.
-func (b *Bench) addressed(ctx context.Context) (bench.Plan, error) {
-	pods := map[string]*corev1.Pod{}
-	for _, part := range b.parts() {
-		pod, err := b.Actor.Typed.CoreV1().Pods(v1alpha1.Namespace).Get(ctx, manifest.BenchPodName(part.name), metav1.GetOptions{})
-		if err != nil {
-			return bench.Plan{}, err
-		}
-		pods[part.name] = pod
-	}
-	service, err := b.Actor.Typed.CoreV1().Services(v1alpha1.Namespace).Get(ctx, manifest.BenchName, metav1.GetOptions{})
+// addressed is the plan with the addresses of the pods, by their parts, and of the Service.
+func (b *Bench) addressed(ctx context.Context, pods map[string]*corev1.Pod) (bench.Plan, error) {
+	ctx, cancel := b.Client.Call(ctx)
+	defer cancel()
+	service, err := b.Client.Typed.CoreV1().Services(v1alpha1.Namespace).Get(ctx, manifest.BenchName, metav1.GetOptions{})
 	if err != nil {
 		return bench.Plan{}, err
 	}
@@ -212,7 +325,7 @@ func (b *Bench) addressed(ctx context.Context) (bench.Plan, error) {
 	return b.Bounds.Plan(b.Bounds.Tasks(b.paths(pods), net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(manifest.PortHTTP))), counters), nil
 }
 
-// measure follows the client until it is done, or the watch on the nodes stops it.
+// measure carries out all runs, until the last one is done or the watch on the nodes stops the load.
 func (b *Bench) measure(ctx context.Context, plan bench.Plan) (*bench.Result, error) {
 	result := &bench.Result{APIVersion: v1alpha1.APIVersion, Kind: "NetworkBench", Began: time.Now().UTC().Format(time.RFC3339), Bounds: b.Bounds,
 		Cost: plan.Cost(), Client: b.Nodes[0].Name, Tasks: plan.Tasks, Counters: map[string]map[string]int64{}}
@@ -228,22 +341,55 @@ func (b *Bench) measure(ctx context.Context, plan bench.Plan) (*bench.Result, er
 			stop(why)
 		}
 	}()
-	err := b.follow(following, func(line bench.Line) { b.take(result, line) })
+	var err error
+	for plan.Run = 1; plan.Run <= plan.Runs && err == nil && result.Stopped == "" && following.Err() == nil; plan.Run++ {
+		err = b.once(following, plan, result)
+	}
 	var hurt hurting
 	if errors.As(context.Cause(following), &hurt) {
-		result.Stopped, err = hurt.Error(), nil
+		result.Stopped, result.Harmed, err = hurt.Error(), true, nil
 	}
 	stop(nil)
 	<-watched
 	switch {
 	case ctx.Err() != nil:
-		result.Stopped = "it was interrupted"
+		result.Stopped, err = "it was interrupted", context.Cause(ctx)
 	case err != nil:
 		result.Stopped = err.Error()
 	}
 	result.Rows = bench.Rows(plan.Tasks, result.Samples)
 	result.Says = result.Words()
 	return result, err
+}
+
+// once carries out one run, with a client of its own, which is removed again. It lives no longer than the run: if this process ends, or
+// loses the API server, the load ends soon.
+func (b *Bench) once(ctx context.Context, plan bench.Plan, result *bench.Result) (err error) {
+	text, err := json.Marshal(plan)
+	if err != nil {
+		return err
+	}
+	name, lasts := manifest.BenchClientName(plan.Run), plan.Leash()
+	defer func() {
+		if ctx.Err() == nil { // else all are removed together
+			err = errors.Join(err, b.remove(ctx, manifest.LabelBenchID+"="+b.id+","+manifest.LabelBench+"="+manifest.BenchClient))
+		}
+	}()
+	b.leash = time.Now().Add(lasts + clientWithin)
+	if err := b.make(ctx, manifest.BenchPod(b.Image, b.Nodes[0].Name, string(text), b.id, plan.Run, lasts)); err != nil {
+		return err
+	}
+	if _, err := b.up(ctx, name); err != nil {
+		return err
+	}
+	b.leash = time.Now().Add(lasts)
+	within, cancel := context.WithTimeoutCause(ctx, lasts+lookWithin, fmt.Errorf("run %d did not end within %s", plan.Run, lasts))
+	defer cancel()
+	err = b.follow(within, name, func(line bench.Line) { b.take(result, line) })
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return context.Cause(within)
+	}
+	return err
 }
 
 // take adds a line of the client's to the result.
@@ -256,12 +402,21 @@ func (b *Bench) take(result *bench.Result, line bench.Line) {
 		}
 		result.Samples = append(result.Samples, s)
 		b.Note(said(result.Tasks[s.Task], s, b.Bounds.Runs))
-	case line.Counters != nil:
-		result.Counters = line.Counters
+	case line.Counters != nil: // of one run
+		for node, rises := range line.Counters {
+			if result.Counters[node] == nil {
+				result.Counters[node] = map[string]int64{}
+			}
+			for name, rise := range rises {
+				result.Counters[node][name] += rise
+			}
+		}
 	case line.Note != "":
-		result.Notes = append(result.Notes, line.Note)
+		if !slices.Contains(result.Notes, line.Note) { // each run says it
+			result.Notes = append(result.Notes, line.Note)
+		}
 	case line.Stopped != "":
-		result.Stopped = line.Stopped
+		result.Stopped, result.Harmed = line.Stopped, true
 	}
 }
 
@@ -276,7 +431,7 @@ func said(task bench.Task, s bench.Sample, runs int) string {
 	case s.Latency == nil:
 		return text + fmt.Sprintf("%.0f/s", s.Value)
 	}
-	return text + fmt.Sprintf("%.0f/s, %d lost, p99 %s", s.Value, s.Latency.Lost(), bench.Millis(float64(s.Latency.P99)))
+	return text + fmt.Sprintf("%.0f/s, %d lost, p99 %s", s.Value, s.Latency.Lost(), s.Latency.P99)
 }
 
 // hurting is why the watch stops the load.
@@ -284,26 +439,40 @@ type hurting struct{ error }
 
 // watch looks at the nodes under load until ctx ends. It returns why the load must stop.
 func (b *Bench) watch(ctx context.Context) error {
-	seen := time.Now()
-	for outage.Sleep(ctx, lookEvery) == nil {
-		for _, node := range b.Nodes {
-			within, cancel := context.WithTimeout(ctx, blind/2)
-			live, err := b.Actor.Typed.CoreV1().Nodes().Get(within, node.Name, metav1.GetOptions{})
-			cancel()
-			switch {
-			case ctx.Err() != nil:
-				return nil
-			case apierrors.IsNotFound(err):
-				return hurting{fmt.Errorf("node %s was removed", node.Name)}
-			case err != nil && time.Since(seen) > blind:
-				return hurting{fmt.Errorf("node %s could not be watched for %s: %w", node.Name, blind, err)}
-			case err != nil:
-			case !cluster.NodeReady(live):
-				return hurting{fmt.Errorf("node %s is not Ready any more", node.Name)}
-			default:
-				seen = time.Now()
-			}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ends := make(chan error, len(b.Nodes))
+	for i := range b.Nodes {
+		go func() { ends <- b.watchNode(ctx, b.Nodes[i].Name) }()
+	}
+	for range b.Nodes {
+		if why := <-ends; why != nil {
+			return why
 		}
+	}
+	return nil
+}
+
+// watchNode looks at one node.
+func (b *Bench) watchNode(ctx context.Context, name string) error {
+	for seen := time.Now(); outage.Sleep(ctx, lookEvery) == nil; {
+		within, cancel := context.WithTimeout(ctx, lookWithin)
+		live, err := b.Client.Typed.CoreV1().Nodes().Get(within, name, metav1.GetOptions{})
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case apierrors.IsNotFound(err):
+			return hurting{fmt.Errorf("node %s was removed", name)}
+		case err != nil && time.Since(seen) > blind-lookWithin:
+			return hurting{fmt.Errorf("node %s could not be watched for %s: %w", name, blind, err)}
+		case err != nil:
+			continue
+		}
+		if why := unfit(live); why != "" {
+			return hurting{fmt.Errorf("node %s %s", name, why)}
+		}
+		seen = time.Now()
 	}
 	return nil
 }
@@ -312,11 +481,11 @@ func (b *Bench) watch(ctx context.Context) error {
 var errNoEnd = errors.New("it ends without a result")
 
 // follow passes the client's lines on until the last one. A log that breaks off is read again, without the lines that are known.
-func (b *Bench) follow(ctx context.Context, take func(bench.Line)) error {
+func (b *Bench) follow(ctx context.Context, name string, take func(bench.Line)) error {
 	known := 0
 	for broken := time.Now(); ; {
 		before := known
-		last, err := b.read(ctx, &known, take)
+		last, err := b.read(ctx, name, &known, take)
 		if last {
 			return nil
 		}
@@ -326,11 +495,11 @@ func (b *Bench) follow(ctx context.Context, take func(bench.Line)) error {
 		if known > before {
 			broken = time.Now()
 		}
-		if why := b.ended(ctx); why != nil {
+		if why := b.over(ctx, name); why != nil {
 			return why
 		}
-		if time.Since(broken) > b.Bounds.Duration+ready/3 {
-			return engine.WithHint(fmt.Errorf("the log of pod %s cannot be read: %w", manifest.BenchPodName(manifest.BenchClient), cmp.Or(err, errNoEnd)),
+		if time.Since(broken) > b.Bounds.Duration+unread {
+			return engine.WithHint(fmt.Errorf("the log of pod %s cannot be read: %w", name, cmp.Or(err, errNoEnd)),
 				"the API server must reach the kubelet, as for kubectl logs, and the user needs get on pods/log")
 		}
 		if err := outage.Sleep(ctx, lookEvery/2); err != nil {
@@ -340,8 +509,8 @@ func (b *Bench) follow(ctx context.Context, take func(bench.Line)) error {
 }
 
 // read reads the log from its begin. last is true if the client's last line was read.
-func (b *Bench) read(ctx context.Context, known *int, take func(bench.Line)) (last bool, err error) {
-	log, err := b.Actor.Typed.CoreV1().Pods(v1alpha1.Namespace).GetLogs(manifest.BenchPodName(manifest.BenchClient),
+func (b *Bench) read(ctx context.Context, name string, known *int, take func(bench.Line)) (last bool, err error) {
+	log, err := b.Client.Typed.CoreV1().Pods(v1alpha1.Namespace).GetLogs(name,
 		&corev1.PodLogOptions{Container: manifest.BenchConductor, Follow: true}).Stream(ctx)
 	if err != nil {
 		return false, err
@@ -366,9 +535,11 @@ func (b *Bench) read(ctx context.Context, known *int, take func(bench.Line)) (la
 	return false, lines.Err()
 }
 
-// ended is the error of a client that ended without its last line; nil while it runs.
-func (b *Bench) ended(ctx context.Context) error {
-	pod, err := b.Actor.Typed.CoreV1().Pods(v1alpha1.Namespace).Get(ctx, manifest.BenchPodName(manifest.BenchClient), metav1.GetOptions{})
+// over is the error of a client that ended without its last line; nil while it runs.
+func (b *Bench) over(ctx context.Context, name string) error {
+	ctx, cancel := b.Client.Call(ctx)
+	defer cancel()
+	pod, err := b.Client.Typed.CoreV1().Pods(v1alpha1.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return errors.New("the client's pod was deleted before the benchmark was done")
@@ -377,6 +548,6 @@ func (b *Bench) ended(ctx context.Context) error {
 	case pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded:
 		return nil
 	}
-	return engine.WithHint(fmt.Errorf("the client's pod ended before the benchmark was done: %s %s", pod.Status.Phase, strings.TrimSpace(pod.Status.Reason+" "+pod.Status.Message)),
+	return engine.WithHint(fmt.Errorf("the client's pod ended before the benchmark was done: %s", ended(pod)),
 		"run it again; a pod that was evicted, or ran out of memory, is in kubectl get events -n "+v1alpha1.Namespace)
 }

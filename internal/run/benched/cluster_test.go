@@ -3,8 +3,10 @@ package benched
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,7 +67,18 @@ func TestAPIServer(t *testing.T) {
 	go func() { defer close(ended); actAsKubelets(kubelets, client.Typed) }()
 	t.Cleanup(func() { cancel(); <-ended })
 
-	b := &Bench{Actor: run.NewActor(client), Image: "registry.example.com/agent:1", Bounds: bench.Defaults(), Nodes: []corev1.Node{node("a"), node("b")},
+	// As when the lock is held, and when it was lost: then only Client can do anything.
+	var lost atomic.Bool
+	fenced, err := client.Fenced(func(context.Context) error {
+		if lost.Load() {
+			return errors.New("the lock was lost")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Bench{Actor: run.NewActor(fenced), Client: client, Image: "registry.example.com/agent:1", Bounds: bench.Defaults(), Nodes: []corev1.Node{node("a"), node("b")},
 		Note: func(text string) { t.Log(text) }}
 	nothingLeft := func(when string) {
 		t.Helper()
@@ -88,7 +101,7 @@ func TestAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("2")}}}
-	quota, err := core.ResourceQuotas(v1alpha1.Namespace).Create(t.Context(), quota, metav1.CreateOptions{})
+	quota, err = core.ResourceQuotas(v1alpha1.Namespace).Create(t.Context(), quota, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +115,7 @@ func TestAPIServer(t *testing.T) {
 	}
 
 	// What a killed process left is replaced.
-	left := manifest.BenchResponder("registry.example.com/agent:old", "b", manifest.BenchNear, time.Minute)
+	left := manifest.BenchResponder("registry.example.com/agent:old", "b", manifest.BenchNear, "old", time.Minute)
 	pods, err := b.Actor.Mapper.RESTMapping(left.GroupVersionKind().GroupKind(), "v1")
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +125,7 @@ func TestAPIServer(t *testing.T) {
 	}
 	begun := func(then func(*corev1.Pod)) { // when the client runs
 		for t.Context().Err() == nil {
-			pod, err := core.Pods(v1alpha1.Namespace).Get(t.Context(), manifest.BenchPodName(manifest.BenchClient), metav1.GetOptions{})
+			pod, err := core.Pods(v1alpha1.Namespace).Get(t.Context(), manifest.BenchClientName(1), metav1.GetOptions{})
 			if err == nil && pod.Status.Phase == corev1.PodRunning {
 				then(pod)
 				return
@@ -120,22 +133,23 @@ func TestAPIServer(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
-	plan, read := bench.Plan{}, make(chan struct{})
+	plan, leash, read := bench.Plan{}, int64(0), make(chan struct{})
 	go begun(func(pod *corev1.Pod) {
 		for _, one := range pod.Spec.Containers[0].Env {
 			if one.Name == "THESEUS_BENCH" {
 				json.Unmarshal([]byte(one.Value), &plan) //nolint:errcheck // it is compared below
 			}
 		}
+		leash = *pod.Spec.ActiveDeadlineSeconds
 		close(read)
 		ready("b", corev1.ConditionUnknown)
 	})
 	result, err := b.Run(t.Context())
-	if err != nil || result == nil || result.Stopped != "node b is not Ready any more" {
+	if err != nil || result == nil || result.Stopped != "node b is not Ready" || !result.Harmed {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	<-read
-	if len(plan.Tasks) != 17 || plan.Tasks[0].Target != "10.1.0.1:7001" || plan.Tasks[1].Target != "10.1.0.1:7005" || plan.Tasks[10].Target != "192.0.2.2:7101" ||
+	if leash > 180 || plan.Run != 1 || len(plan.Tasks) != 17 || plan.Tasks[0].Target != "10.1.0.1:7001" || plan.Tasks[1].Target != "10.1.0.1:7005" || plan.Tasks[10].Target != "192.0.2.2:7101" ||
 		!strings.HasSuffix(plan.Tasks[15].Target, ":7006") || plan.Counters["b"] != "192.0.2.2:7106" {
 		t.Errorf("the client's plan: %+v", plan)
 	}
@@ -148,7 +162,23 @@ func TestAPIServer(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 	nothingLeft("after an interrupt")
+
+	// Whoever has lost the lock can still stop the load.
+	ctx, interrupt = context.WithCancel(t.Context())
+	go begun(func(*corev1.Pod) { lost.Store(true); interrupt() })
+	if _, err := b.Run(ctx); !isCanceled(err) {
+		t.Errorf("the lock was lost: %v", err)
+	}
+	nothingLeft("after the lock was lost")
+	lost.Store(false)
+
+	// A pod that ends at once, as one whose port is in use, is no reason to wait.
+	fails.Store(true)
+	refuses("pod theseus-bench-near-host ended on node a: serve: exit code 1, Error listen tcp: address in use", "free the ports 7101, 7102, 7105 and 7106 of node a")
 }
+
+// fails makes the kubelets' responders on the host network fail.
+var fails atomic.Bool
 
 func isCanceled(err error) bool {
 	return err != nil && strings.Contains(err.Error(), context.Canceled.Error())
@@ -180,12 +210,17 @@ func actAsKubelets(ctx context.Context, client kubernetes.Interface) {
 					continue
 				}
 			}
-			if pod.Status.Phase == corev1.PodRunning {
+			if pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == corev1.PodFailed {
 				continue
 			}
 			host := "192.0.2." + addresses[pod.Spec.NodeName]
 			pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, HostIP: host, PodIP: "10.1.0." + addresses[pod.Spec.NodeName],
 				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+			if fails.Load() && pod.Spec.HostNetwork {
+				pod.Status.Phase, pod.Status.Conditions = corev1.PodFailed, nil
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "serve", State: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "listen tcp: address in use\n"}}}}
+			}
 			pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
 			client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}) //nolint:errcheck // it is tried again
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// node is a node that is Ready unless text says "down"; "cordoned" and "tainted" are what they say.
+// node is a node that is Ready, with what is said of it.
 func node(name string, is ...string) corev1.Node {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	ready := corev1.ConditionTrue
@@ -22,24 +22,44 @@ func node(name string, is ...string) corev1.Node {
 			n.Spec.Unschedulable = true
 		case "tainted":
 			n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+		case "windows":
+			n.Labels = map[string]string{corev1.LabelOSStable: what}
+		case "control":
+			n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+		case "going":
+			n.DeletionTimestamp = &metav1.Time{}
+		case "full":
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue})
+		case "apart":
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue})
 		}
 	}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: ready},
+		corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse})
 	return n
 }
 
 func TestChoose(t *testing.T) {
-	nodes := []corev1.Node{node("e"), node("a", "tainted"), node("b", "down"), node("c", "cordoned"), node("d"), node("f")}
+	nodes := []corev1.Node{node("e"), node("a", "tainted"), node("b", "down"), node("c", "cordoned"), node("d"), node("f"),
+		node("g", "windows"), node("h", "going"), node("i", "full"), node("j", "apart")}
+	control := []corev1.Node{node("a", "control"), node("m"), node("z")}
 	for _, c := range []struct {
 		nodes       []corev1.Node
 		names       []string
 		want, error string
 	}{
 		{nodes, nil, "d,e", ""},
-		{nodes, []string{"f", "a"}, "f,a", ""},
-		{nodes, []string{"c"}, "c", ""},
+		{control, nil, "m,z", ""},
+		{control[:2], nil, "m,a", ""},
+		{nodes, []string{"f", "d"}, "f,d", ""},
+		{nodes, []string{"f", "a"}, "", "node a has the taint gpu:NoSchedule"},
+		{nodes, []string{"c"}, "", "node c is cordoned"},
+		{nodes, []string{"g"}, "", "node g runs windows"},
+		{nodes, []string{"h"}, "", "node h is being deleted"},
+		{nodes, []string{"i"}, "", "node i has the condition DiskPressure"},
+		{nodes, []string{"j"}, "", "node j has the condition NetworkUnavailable"},
 		{nodes[:1], nil, "e", ""},
-		{nodes[1:4], nil, "", "none of 3 nodes is Ready, schedulable and without taints"},
+		{nodes[1:4], nil, "", "none of 3 nodes is Ready, schedulable, without taints"},
 		{nil, nil, "", "none of 0 nodes"},
 		{nodes, []string{"x"}, "", `there is no node "x"`},
 		{nodes, []string{"b", "a"}, "", "node b is not Ready"},

@@ -1,0 +1,133 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+)
+
+const (
+	// benchRefused bounds the retries while the API server refuses, as one that has just started does.
+	benchRefused = 20 * time.Second
+	// benchPoll is the time between two looks at what is left.
+	benchPoll = 500 * time.Millisecond
+)
+
+// RemoveBench removes the pods and the Services of benchmarks that a label selector matches, and waits until they are gone, but not longer
+// than within; then the error says what is left. It retries while the API server is away, and calls note with each new error (it may be
+// nil). It deletes an object only as the one that it has listed. removed is how many pods there were.
+func (c *Client) RemoveBench(ctx context.Context, selector string, within time.Duration, note func(error)) (removed int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	began := time.Now()
+	pods := map[string]bool{}
+	for {
+		var left []string
+		err := outage.Retry(ctx, outage.Limits{Away: within, Refused: benchRefused}, note, func(ctx context.Context) (err error) {
+			left, err = c.removeBench(ctx, selector, pods)
+			return err
+		})
+		if err != nil {
+			return len(pods), err
+		}
+		if len(left) == 0 {
+			return len(pods), nil
+		}
+		if outage.Sleep(ctx, benchPoll) != nil {
+			return len(pods), fmt.Errorf("%s left after %s: %s", cluster.Count(len(left), "object"), time.Since(began).Round(time.Second), left[0])
+		}
+	}
+}
+
+// removeBench deletes what is there, and returns what is left. It adds the pods to known.
+func (c *Client) removeBench(ctx context.Context, selector string, known map[string]bool) (left []string, err error) {
+	options := metav1.ListOptions{LabelSelector: selector}
+	pods := c.Typed.CoreV1().Pods(v1alpha1.Namespace)
+	var found *corev1.PodList
+	if err := c.brief(ctx, func(ctx context.Context) (err error) { found, err = pods.List(ctx, options); return err }); err != nil {
+		return nil, err
+	}
+	for i := range found.Items {
+		pod := &found.Items[i]
+		known[string(pod.UID)+pod.Name] = true
+		left = append(left, "pod "+pod.Name)
+		grace := int64(1)
+		lost, err := c.lost(ctx, pod.Spec.NodeName)
+		switch {
+		case err != nil:
+			return nil, err
+		case lost: // no kubelet says that it has ended; the programs of a benchmark end by themselves
+			grace = 0
+		case pod.DeletionTimestamp != nil:
+			continue
+		}
+		if err := c.delete(ctx, &pod.ObjectMeta, func(ctx context.Context, as metav1.DeleteOptions) error {
+			as.GracePeriodSeconds = &grace
+			return pods.Delete(ctx, pod.Name, as)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	services := c.Typed.CoreV1().Services(v1alpha1.Namespace)
+	var serving *corev1.ServiceList
+	if err := c.brief(ctx, func(ctx context.Context) (err error) { serving, err = services.List(ctx, options); return err }); err != nil {
+		return nil, err
+	}
+	for i := range serving.Items {
+		service := &serving.Items[i]
+		left = append(left, "Service "+service.Name)
+		if err := c.delete(ctx, &service.ObjectMeta, func(ctx context.Context, as metav1.DeleteOptions) error {
+			return services.Delete(ctx, service.Name, as)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
+}
+
+// delete deletes an object as the one that was seen; it is no error if that is gone, or replaced.
+func (c *Client) delete(ctx context.Context, seen *metav1.ObjectMeta, call func(context.Context, metav1.DeleteOptions) error) error {
+	err := c.brief(ctx, func(ctx context.Context) error {
+		return call(ctx, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &seen.UID}})
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// lost reports whether nothing is heard of a node, or it is not there.
+func (c *Client) lost(ctx context.Context, name string) (lost bool, err error) {
+	if name == "" {
+		return false, nil
+	}
+	err = c.brief(ctx, func(ctx context.Context) error {
+		node, err := c.Typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		lost = apierrors.IsNotFound(err) || err == nil && !cluster.NodeReady(node)
+		return err
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return lost, nil
+	}
+	return lost, err
+}
+
+// brief bounds one request; one that had no answer in time may be repeated.
+func (c *Client) brief(ctx context.Context, call func(context.Context) error) error {
+	one, cancel := c.Call(ctx)
+	defer cancel()
+	err := call(one)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return apierrors.NewTimeoutError(err.Error(), 0)
+	}
+	return err
+}

@@ -1,0 +1,67 @@
+package kube
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+)
+
+func benchNode(name string, ready corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}}
+}
+
+func benchPod(name, id, node string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: v1alpha1.Namespace, UID: "uid-of-x",
+		Labels: map[string]string{manifest.LabelBench: "near", manifest.LabelBenchID: id}}, Spec: corev1.PodSpec{NodeName: node}}
+}
+
+// TestRemoveBench: an API server that is away in the middle is asked again; other benchmarks' pods stay, and those of a lost node are deleted
+// without its kubelet. Pods are deleted as those that were listed.
+func TestRemoveBench(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: manifest.BenchName, Namespace: v1alpha1.Namespace,
+		Labels: map[string]string{manifest.LabelBench: "service", manifest.LabelBenchID: "mine"}}}
+	client := fake.NewClientset(benchNode("a", corev1.ConditionTrue), benchNode("b", corev1.ConditionUnknown),
+		benchPod("near", "mine", "a"), benchPod("far", "mine", "b"), benchPod("other", "another", "a"), service)
+	away, graces := 3, map[string]int64{}
+	client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if away--; away >= 0 {
+			return true, nil, syscall.ECONNREFUSED // nobody accepts connections
+		}
+		one := action.(clienttesting.DeleteAction)
+		if p := one.GetDeleteOptions().Preconditions; p == nil || p.UID == nil || *p.UID != "uid-of-x" {
+			t.Errorf("%s is deleted whichever it is: %+v", one.GetName(), p)
+		}
+		graces[one.GetName()] = *one.GetDeleteOptions().GracePeriodSeconds
+		return false, nil, nil
+	})
+	noted := 0
+	n, err := (&Client{Typed: client}).RemoveBench(t.Context(), manifest.LabelBenchID+"=mine", time.Minute, func(error) { noted++ })
+	if n != 2 || err != nil || noted == 0 || graces["near"] != 1 || graces["far"] != 0 {
+		t.Errorf("%d removed, %v, noted %d times, %v", n, err, noted, graces)
+	}
+	pods, _ := client.CoreV1().Pods(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
+	services, _ := client.CoreV1().Services(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
+	if len(pods.Items) != 1 || pods.Items[0].Name != "other" || len(services.Items) != 0 {
+		t.Errorf("left: %v, %v", pods.Items, services.Items)
+	}
+}
+
+// TestRemoveBenchEnds: a pod that does not go is named, in a bounded time.
+func TestRemoveBenchEnds(t *testing.T) {
+	client := fake.NewClientset(benchNode("a", corev1.ConditionTrue), benchPod("near", "mine", "a"))
+	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	if _, err := (&Client{Typed: client}).RemoveBench(t.Context(), manifest.LabelBench, time.Second, nil); err == nil || !strings.Contains(err.Error(), "pod near") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,138 @@
+package benched
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/proof/bench"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+// TestWatch: everything that makes a node unfit for load stops it, on either node; so does one node that cannot be read, while the other
+// can.
+func TestWatch(t *testing.T) {
+	for _, c := range []struct {
+		is, want string
+	}{
+		{"down", "node b is not Ready"}, {"cordoned", "node b is cordoned"}, {"tainted", "node b has the taint gpu:NoSchedule"}, {"going", "node b is being deleted"},
+		{"full", "node b has the condition DiskPressure"}, {"apart", "node b has the condition NetworkUnavailable"},
+		{"away", "node b could not be watched for 10s"}, {"", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := node("a"), node("b", c.is)
+			client := fake.NewClientset(&a, &b)
+			client.PrependReactor("get", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if c.is == "away" && action.(clienttesting.GetAction).GetName() == "b" {
+					return true, nil, errors.New("the API server is away")
+				}
+				return false, nil, nil
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			begun := time.Now()
+			err := (&Bench{Client: &kube.Client{Typed: client}, Nodes: []corev1.Node{a, b}}).watch(ctx)
+			took := time.Since(begun)
+			if got := errorText(err); !strings.HasPrefix(got, c.want) || (c.want == "") != (err == nil) || err != nil && took > blind {
+				t.Errorf("%s: after %s: %v", c.is, took, err)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestUp: a pod that will never be ready ends the wait with what to do; one that waits for too long does so too, and says for what.
+func TestUp(t *testing.T) {
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "far-host", Namespace: v1alpha1.Namespace,
+			Labels: map[string]string{manifest.LabelBenchID: "id", manifest.LabelBench: manifest.BenchFarHost}}, Spec: corev1.PodSpec{NodeName: "b", HostNetwork: true}}
+		change(p)
+		return p
+	}
+	for name, c := range map[string]struct {
+		pod         *corev1.Pod
+		want, hint  string
+		least, most time.Duration
+	}{
+		"refused by the kubelet": {pod(func(p *corev1.Pod) {
+			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "too many pods"}
+		}), "pod far-host ended on node b: OutOfpods too many pods", "--nodes", 0, time.Second},
+		"its port is in use": {pod(func(p *corev1.Pod) {
+			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{Name: "serve",
+				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "listen: in use"}}}}}
+		}), "serve: exit code 1, Error listen: in use", "7101, 7102, 7105 and 7106 of node b", 0, time.Second},
+		"no image": {pod(func(p *corev1.Pod) {
+			p.Status = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "serve",
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}}
+		}), "not ready after 3m0s: pod far-host is not ready on node b: ImagePullBackOff no such image", "get events", ready, ready + time.Second},
+		"nothing heard": {pod(func(*corev1.Pod) {}), "pod far-host is not ready on node b", "get events", ready, ready + time.Second},
+		"ready": {pod(func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}), "", "", 0, time.Second},
+		"deleted": {nil, "pod far-host was deleted by someone else", "", 0, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			client := fake.NewClientset()
+			if c.pod != nil {
+				client = fake.NewClientset(c.pod)
+			}
+			begun := time.Now()
+			pods, err := (&Bench{Client: &kube.Client{Typed: client}, id: "id"}).up(t.Context(), "far-host")
+			took := time.Since(begun)
+			if got := errorText(err); !strings.Contains(got, c.want) || (c.want == "") != (err == nil) || !strings.Contains(engine.HintOf(err), c.hint) || took < c.least || took > c.most {
+				t.Errorf("%s: after %s: %v; hint: %s", name, took, err, engine.HintOf(err))
+			}
+			if err == nil && pods[manifest.BenchFarHost] == nil {
+				t.Errorf("%s: %v", name, pods)
+			}
+		})
+	}
+}
+
+// TestNotRemoved: if nothing can be removed, a person is told until when the load goes on, and how to end it.
+func TestNotRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: v1alpha1.Namespace, Labels: map[string]string{manifest.LabelBenchID: "id"}}})
+		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+		b := &Bench{Client: &kube.Client{Typed: client}, Note: func(string) {}, leash: time.Now().Add(time.Hour)}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		begun := time.Now()
+		err := b.remove(ended, manifest.LabelBenchID+"=id")
+		if took := time.Since(begun); took > removal+time.Second || err == nil || !strings.Contains(err.Error(), "the load ends by itself, at "+b.leash.UTC().Format(time.TimeOnly)) ||
+			!strings.Contains(engine.HintOf(err), "kubectl -n theseus-system delete pods,services -l theseus.dev/bench") {
+			t.Errorf("after %s: %v; hint: %s", took, err, engine.HintOf(err))
+		}
+	})
+}
+
+// TestCountersOfRuns: each run has a client of its own, and the kernel's counters of all runs add up; a note that each client makes is one.
+func TestCountersOfRuns(t *testing.T) {
+	b := &Bench{Note: func(string) {}}
+	result := &bench.Result{Counters: map[string]map[string]int64{}}
+	for range 3 {
+		b.take(result, bench.Line{Counters: map[string]map[string]int64{"a": {"drops": 2}}})
+		b.take(result, bench.Line{Note: "not known"})
+	}
+	if result.Counters["a"]["drops"] != 6 || len(result.Notes) != 1 {
+		t.Errorf("%v, %v", result.Counters, result.Notes)
+	}
+}
