@@ -48,7 +48,7 @@ type store struct {
 }
 
 // kinds are the kinds that a store has, by their resources.
-var kinds = map[string]string{"nodes": "Node", "pods": "Pod", "events": "Event", "daemonsets": "DaemonSet", "leases": "Lease", "configmaps": "ConfigMap",
+var kinds = map[string]string{"nodes": "Node", "pods": "Pod", "services": "Service", "events": "Event", "daemonsets": "DaemonSet", "leases": "Lease", "configmaps": "ConfigMap",
 	"migrations": "Migration", "planpages": "PlanPage", "journalpages": "JournalPage", "probeplans": "ProbePlan", "probereports": "ProbeReport"}
 
 const (
@@ -132,8 +132,8 @@ func (s *store) answer(r *http.Request) (int, any) {
 		items, label := []any{}, r.URL.Query().Get("labelSelector")
 		for _, one := range slices.Sorted(maps.Keys(s.objects)) {
 			labels, _ := s.objects[one]["metadata"].(map[string]any)["labels"].(map[string]any)
-			key, value, _ := strings.Cut(label, "=")
-			if path.Dir(one) == at && (label == "" || labels[key] == value) {
+			key, value, valued := strings.Cut(label, "=")
+			if path.Dir(one) == at && (label == "" || labels[key] == value || !valued && labels[key] != nil) {
 				items = append(items, s.objects[one])
 			}
 		}
@@ -141,6 +141,9 @@ func (s *store) answer(r *http.Request) (int, any) {
 		return http.StatusOK, map[string]any{"apiVersion": version, "kind": resource + "List", "metadata": map[string]any{}, "items": items}
 	case known == nil:
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, at)
+	case r.Method == http.MethodDelete:
+		delete(s.objects, at)
+		return http.StatusOK, known
 	case r.Method == http.MethodPut:
 		return http.StatusOK, s.put(at, body)
 	case r.Method == http.MethodPatch:

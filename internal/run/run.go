@@ -157,6 +157,9 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 			return engine.Outcome{}, err
 		}
 	}
+	if err := r.endBenchmarks(ctx); err != nil {
+		return engine.Outcome{}, err
+	}
 	if err := r.patiently(ctx, r.enter); err != nil {
 		return engine.Outcome{}, err
 	}
