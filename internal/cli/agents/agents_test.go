@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
@@ -38,6 +39,24 @@ func TestWithAgentsInTheMiddle(t *testing.T) {
 			if action.GetVerb() != "list" {
 				t.Errorf("in phase %q it did %s %s", phase, action.GetVerb(), action.GetResource().Resource)
 			}
+		}
+	}
+}
+
+// TestNamespace: where there is no namespace, it is marked as temporary, also by the process that comes after one that was killed. One that
+// others made is not.
+func TestNamespace(t *testing.T) {
+	for name, c := range map[string]struct {
+		live      *unstructured.Unstructured
+		temporary bool
+	}{"none": {nil, true}, "of a killed process": {manifest.NamespaceForNow(), true}, "of a chart": {manifest.Namespace(), false}, "at rest": {manifest.NamespaceAtRest(), false}} {
+		client := fake.NewSimpleDynamicClient(runtime.NewScheme())
+		if c.live != nil {
+			client = fake.NewSimpleDynamicClient(runtime.NewScheme(), c.live)
+		}
+		got, err := namespace(t.Context(), &kube.Client{Dynamic: client})
+		if err != nil || manifest.Temporary(got) != c.temporary || !manifest.AdmitsPrivileged(got) {
+			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 }

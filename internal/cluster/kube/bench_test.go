@@ -6,14 +6,17 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 func benchNode(name string, ready corev1.ConditionStatus) *corev1.Node {
@@ -63,5 +66,24 @@ func TestRemoveBenchEnds(t *testing.T) {
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 	if _, err := (&Client{Typed: client}).RemoveBench(t.Context(), manifest.LabelBench, time.Second, nil); err == nil || !strings.Contains(err.Error(), "pod near") {
 		t.Error(err)
+	}
+}
+
+// TestLeftover: the namespace that a killed process made is taken back by the next one, unless something was deployed there since, or
+// somebody else made it.
+func TestLeftover(t *testing.T) {
+	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: manifest.ControllerName, Namespace: v1alpha1.Namespace}}
+	for name, c := range map[string]struct {
+		client *fake.Clientset
+		object *unstructured.Unstructured
+		want   bool
+	}{
+		"left":     {fake.NewClientset(), manifest.NamespaceForNow(), true},
+		"deployed": {fake.NewClientset(controller), manifest.NamespaceForNow(), false},
+		"others'":  {fake.NewClientset(), manifest.Namespace(), false},
+	} {
+		if got := (&Actor{Typed: c.client}).leftover(t.Context(), step.Action{Op: step.Apply, Object: c.object}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

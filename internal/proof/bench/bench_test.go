@@ -92,6 +92,14 @@ func TestFailedStreams(t *testing.T) {
 	if err := r.WriteTable(&text); err != nil {
 		t.Fatal(err)
 	}
+	// With one node, and with a name server, it says what may have crossed no network.
+	r = Result{Bounds: b, Rows: []Row{{Path: Service}}, Samples: []Sample{{Server: "10.96.0.10:53"}}}
+	words := strings.Join(r.Words(), "\n")
+	for _, want := range []string{"went to 10.96.0.10:53", "The pod behind the Service is on the client's node"} {
+		if !strings.Contains(words, want) {
+			t.Errorf("%q is missing:\n%s", want, words)
+		}
+	}
 	for _, want := range []string{"STOPPED: run 3: node b is not Ready\n", "(2 of 3 runs)", "stopped before its end"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, text.String())

@@ -98,6 +98,8 @@ type Sample struct {
 	Beside *Latency `json:"beside,omitempty"`
 	// Error is why there is no result, or why operations failed (the last one).
 	Error string `json:"error,omitempty"`
+	// Server is the name server that was asked, as host:port.
+	Server string `json:"server,omitempty"`
 	// Stopped is why the worker stopped the load; then this is no result.
 	Stopped string `json:"stopped,omitempty"`
 }

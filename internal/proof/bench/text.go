@@ -49,6 +49,15 @@ func (r *Result) Words() []string {
 				row.Path, row.Name, row.Queued))
 		}
 	}
+	for _, s := range r.Samples {
+		if s.Server != "" {
+			words = append(words, fmt.Sprintf("DNS questions are of one name, and went to %s. If that is on the client's node, or a cache is, they crossed no network.", s.Server))
+			break
+		}
+	}
+	if r.Other == "" && any(func(row Row) bool { return row.Path == Service }) {
+		words = append(words, "The pod behind the Service is on the client's node: its requests crossed no network.")
+	}
 	where := "one node"
 	if r.Other != "" {
 		where = "one pair of nodes"

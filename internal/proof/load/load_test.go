@@ -472,7 +472,10 @@ func TestResolve(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := resolve(file)
+		_, server, err := resolve(file)
+		if err == nil && server != "10.96.0.10:53" {
+			t.Errorf("%q: the name server is %s", text, server)
+		}
 		if strings.HasPrefix(text, "search theseus") {
 			want = "has no name server of the cluster"
 		}

@@ -106,11 +106,12 @@ func request(target string) (do func(context.Context, int) error, end func()) {
 	}, transport.CloseIdleConnections
 }
 
-// resolve asks the name server of this pod for the address of the Service kubernetes, whose name every cluster has.
-func resolve(file string) (func(context.Context, int) error, error) {
+// resolve asks the name server of this pod, which it returns as host:port, for the address of the Service kubernetes, whose name every
+// cluster has.
+func resolve(file string) (do func(context.Context, int) error, server string, err error) {
 	config, err := dns.ClientConfigFromFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("the pod's name server is not known: %w", err)
+		return nil, "", fmt.Errorf("the pod's name server is not known: %w", err)
 	}
 	name := ""
 	for _, domain := range config.Search { // NAMESPACE.svc.DOMAIN
@@ -120,9 +121,9 @@ func resolve(file string) (func(context.Context, int) error, error) {
 		}
 	}
 	if name == "" || len(config.Servers) == 0 {
-		return nil, fmt.Errorf("the pod's %s has no name server of the cluster", file)
+		return nil, "", fmt.Errorf("the pod's %s has no name server of the cluster", file)
 	}
-	server := net.JoinHostPort(config.Servers[0], config.Port)
+	server = net.JoinHostPort(config.Servers[0], config.Port)
 	return func(ctx context.Context, _ int) error {
 		question := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA)
 		answer, _, err := (&dns.Client{}).ExchangeContext(ctx, question, server)
@@ -135,7 +136,7 @@ func resolve(file string) (func(context.Context, int) error, error) {
 			return fmt.Errorf("the name server's answer for %s is empty", name)
 		}
 		return nil
-	}, nil
+	}, server, nil
 }
 
 // resolvConf is the pod's configuration of DNS.

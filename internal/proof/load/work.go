@@ -54,11 +54,13 @@ func Measure(ctx context.Context, task bench.Task) (s bench.Sample) {
 		defer end()
 		return operated(ctx, task, do)
 	case bench.Questions:
-		do, err := resolve(resolvConf)
+		do, server, err := resolve(resolvConf)
 		if err != nil {
 			return bench.Sample{Error: err.Error()}
 		}
-		return operated(ctx, task, do)
+		s = operated(ctx, task, do)
+		s.Server = server
+		return s
 	}
 	return bench.Sample{Error: "unknown kind of measurement: " + string(task.Kind)}
 }

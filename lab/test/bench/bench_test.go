@@ -42,8 +42,8 @@ func TestBench(t *testing.T) {
 	rigtest.Run(t, rig, "here", 2, []string{`error: there is no node "nowhere"`}, command("--yes", "--nodes", "nowhere,other")...)
 
 	// A process that is killed leaves its pods to the next one.
-	killed := rigtest.Start(t, rig, "here", load("--runs", "20")...)
-	killed.Until("run 1 of 20: ")
+	killed := rigtest.Start(t, rig, "here", load("--runs", "10")...)
+	killed.Until("run 1 of 10: ")
 	killed.Kill()
 
 	out, err := rig.Run(t.Context(), load("--runs", "2", "--duration", "2s", "-o", "json")...)
@@ -64,20 +64,20 @@ func TestBench(t *testing.T) {
 	}
 	nothingLeft(t, rig)
 
-	interrupted := rigtest.Start(t, rig, "here", load("--runs", "20")...)
-	interrupted.Until("run 1 of 20: ")
+	interrupted := rigtest.Start(t, rig, "here", load("--runs", "10")...)
+	interrupted.Until("run 1 of 10: ")
 	interrupted.Signal(syscall.SIGINT)
 	interrupted.Ends(130, "removing the pods")
 	nothingLeft(t, rig)
 
-	stopped := rigtest.Start(t, rig, "here", load("--runs", "20")...)
-	stopped.Until("run 1 of 20: ")
+	stopped := rigtest.Start(t, rig, "here", load("--runs", "10")...)
+	stopped.Until("run 1 of 10: ")
 	node := rig.NodeNames()[1]
 	if out, err := rig.Kubectl(t.Context(), nil, "patch", "node", node, "--subresource", "status", "-p",
 		`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Test","message":"for a test"}]}}`); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	stopped.Ends(5, "error: the load was stopped: node "+node+" is not Ready any more", "hint: ")
+	stopped.Ends(5, "error: the load was stopped: node "+node+" is not Ready", "hint: ")
 	nothingLeft(t, rig)
 }
 
