@@ -1,2 +1,2 @@
-// Package agents lets a command run Theseus' agents on the nodes while no migration is running.
+// Package agents lets a command use Theseus' namespace while no migration is running: for its agents on the nodes, or for a benchmark.
 package agents

@@ -4,8 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,6 +54,7 @@ func TestAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	logs := kubelet(t)
 	ready := func(name string, status corev1.ConditionStatus) {
 		t.Helper()
 		live, err := core.Nodes().Get(t.Context(), name, metav1.GetOptions{})
@@ -54,6 +62,8 @@ func TestAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		live.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		live.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+		live.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(logs.port)
 		if _, err := core.Nodes().UpdateStatus(t.Context(), live, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -177,9 +187,66 @@ func TestAPIServer(t *testing.T) {
 	nothingLeft("after the lock was lost")
 	lost.Store(false)
 
+	// Each run has a client of its own, which is gone when the next one comes; the figures of all are one result.
+	logs.serve.Store(true)
+	b.Bounds.Runs = 3
+	result, err = b.Run(t.Context())
+	if err != nil || result.Stopped != "" || len(result.Samples) != 3 || result.Samples[2].Run != 3 || result.Counters["a"]["drops"] != 3 || result.Rows[0].Runs != 3 ||
+		!slices.Equal(logs.of(), []string{manifest.BenchClientName(1), manifest.BenchClientName(2), manifest.BenchClientName(3)}) {
+		t.Errorf("%+v, %v; clients: %v", result, err, logs.of())
+	}
+	nothingLeft("after three runs")
+	logs.serve.Store(false)
+
 	// A pod that ends at once, as one whose port is in use, is no reason to wait.
 	fails.Store(true)
 	refuses("pod theseus-bench-near-host ended on node a: serve: exit code 1, Error listen tcp: address in use", "free the ports 7101, 7102, 7105 and 7106 of node a")
+}
+
+// reader serves the logs of clients, as kubelets do.
+type reader struct {
+	port  int
+	serve atomic.Bool // else a log has no lines yet
+
+	lock sync.Mutex
+	pods []string
+}
+
+// kubelet serves until the test ends.
+func kubelet(t *testing.T) *reader {
+	t.Helper()
+	r := &reader{}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		pod := path.Base(path.Dir(request.URL.Path)) // /containerLogs/NAMESPACE/POD/CONTAINER
+		if !r.serve.Load() {
+			w.WriteHeader(http.StatusOK)
+			http.NewResponseController(w).Flush() //nolint:errcheck // the reader has gone
+			<-request.Context().Done()
+			return
+		}
+		r.lock.Lock()
+		defer r.lock.Unlock()
+		r.pods = append(r.pods, pod)
+		run, out := strings.TrimPrefix(pod, manifest.BenchPodName(manifest.BenchClient)+"-"), json.NewEncoder(w)
+		number, _ := strconv.Atoi(run)
+		for _, line := range []bench.Line{{Sample: &bench.Sample{Run: number, Latency: &bench.Latency{P50: 1, P99: 2, P999: 3, Max: 4, Offered: 2500, Answered: 2500}}},
+			{Counters: map[string]map[string]int64{"a": {"drops": 1}}}, {Done: true}} {
+			out.Encode(line) //nolint:errcheck // the reader has gone
+		}
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	r.port = server.Listener.Addr().(*net.TCPAddr).Port
+	return r
+}
+
+// of are the pods whose logs were read.
+func (r *reader) of() []string {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return slices.Clone(r.pods)
 }
 
 // fails makes the kubelets' responders on the host network fail.
