@@ -123,7 +123,7 @@ func (o *options) network(ctx context.Context, a *app.App, image string) error {
 			return err
 		}
 		if _, err := choose(ctx, a, client, names(b.Nodes)); err != nil { // the question may have stood for hours
-			return err
+			return exit.Fail(exit.Failed, exit.HintOf(err), "%s", err.Error())
 		}
 	}
 	var result *bench.Result
@@ -185,7 +185,7 @@ func (o *options) cost(to io.Writer, a *app.App, b *benched.Bench, host string) 
 	fmt.Fprintf(to, "theseus bench network puts load on the network of the cluster %s:\n", host)
 	fmt.Fprintf(to, "  pods     %d, and a Service, in %s, on %s; each run has a client of its own\n",
 		b.Pods(), v1alpha1.Namespace, strings.Join(names(b.Nodes), " and "))
-	for _, line := range cost.Text(o.bounds, manifest.BenchProcessors) {
+	for _, line := range cost.Text(o.bounds, manifest.BenchProcessors, manifest.BenchMemory) {
 		fmt.Fprintln(to, "  "+line)
 	}
 	if len(b.Nodes) == 1 {

@@ -75,15 +75,18 @@ func benchSpec(node string, atMost time.Duration, containers ...corev1.Container
 	}
 }
 
-// BenchProcessors is how many processors a container of a benchmark uses at most.
-const BenchProcessors = 2
+// BenchProcessors is how many processors a container of a benchmark uses at most, and BenchMemory how many MiB.
+const (
+	BenchProcessors = 2
+	BenchMemory     = 256
+)
 
 func benchContainer(name, image string, args []string) corev1.Container {
 	processors := strconv.Itoa(BenchProcessors)
 	return corev1.Container{
 		Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Args: args,
 		Env:             []corev1.EnvVar{{Name: "GOMAXPROCS", Value: processors}},
-		Resources:       bounded(requests("20m", "32Mi"), processors, "256Mi"),
+		Resources:       bounded(requests("20m", "32Mi"), processors, strconv.Itoa(BenchMemory)+"Mi"),
 		SecurityContext: unprivileged(),
 		// why it ended
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,

@@ -226,7 +226,7 @@ func TestTable(t *testing.T) {
 	r.Notes = []string{"a note"}
 	r.Says = r.Words()
 	var got bytes.Buffer
-	for _, line := range b.Plan(tasks, nil).Cost().Text(b, 2) {
+	for _, line := range b.Plan(tasks, nil).Cost().Text(b, 2, 256) {
 		got.WriteString(line + "\n")
 	}
 	got.WriteString("\n")

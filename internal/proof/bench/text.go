@@ -220,14 +220,16 @@ func bare(micros float64) string {
 	}
 }
 
-// Text is what a benchmark costs, for a person who is asked to agree. processors is how many a container may use.
-func (c Cost) Text(b Bounds, processors int) []string {
+// Text is what a benchmark costs, for a person who is asked to agree. A container may use so many
+// processors and MiB.
+func (c Cost) Text(b Bounds, processors, memory int) []string {
 	return []string{
 		fmt.Sprintf("load     one measurement at a time: TCP at up to %d Mbit/s (1 and %d streams), up to %d datagrams or requests a second,", b.Megabits, many, b.Rate),
 		fmt.Sprintf("         %d new connections a second, %d DNS questions a second to the cluster's name server, and %d probes a second;", b.Rate/connectionShare, b.Rate/questionShare, b.probes()),
 		"         every datagram and probe is echoed, so that the network carries it twice",
-		fmt.Sprintf("nodes    up to %d processors of the client's node, %d of the other one; each new connection and DNS question leaves an entry", 4*processors, 2*processors),
-		"         in their tables of connections for a while. The pods have no controller: kubectl drain of these nodes needs --force",
+		fmt.Sprintf("nodes    up to %d processors and %d MiB of the client's node, half of that of the other one; each new connection and DNS", 4*processors, 4*memory),
+		"         question leaves an entry in their tables of connections for a while. The pods have no controller: kubectl drain of",
+		"         these nodes refuses at first, but it cordons the node, which stops the load",
 		fmt.Sprintf("in all   at most %.1f GB by TCP, %d datagrams, requests and probes, %d connections, %d DNS questions", float64(c.Bytes)/1e9, c.Operations-c.Connects-c.Questions, c.Connects, c.Questions),
 		"         (between zones, a cloud's provider charges for them)",
 		fmt.Sprintf("time     %s for %d runs of %s each, and about a minute to make and remove the pods", c.Time.Round(time.Second), b.Runs, b.Duration),
