@@ -11,7 +11,8 @@ import (
 // bomb is a text whose aliases repeat one long value: 349 kB that were 3.4 GB.
 func bomb() []byte {
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: b\ndata:\n  a: &a %s\n", strings.Repeat("x", 100_000))
+	fmt.Fprintf(&text, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: b\ndata:\n  a: &a %s\n",
+		strings.Repeat("x", 100_000))
 	for i := range 34_000 / 4 {
 		fmt.Fprintf(&text, "  k%d: *a\n", i)
 	}
@@ -21,17 +22,20 @@ func bomb() []byte {
 func TestBounds(t *testing.T) {
 	laughs := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
 	for i := range 9 {
-		laughs += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), ", "))
+		laughs += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), ", "))
 	}
 	for name, c := range map[string]struct{ text, want string }{
 		"one long value":   {string(bomb()), "aliases add more than 4 MiB"},
 		"values of values": {laughs, "aliases add more than 4 MiB"},
-		"many aliases":     {"a: &a x\nb: [" + strings.Repeat("*a, ", MaxAliases+1) + "x]\n", "more than 10000 aliases"},
-		"itself":           {"a: &a [*a]\n", "contains itself"},
-		"depth":            {strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1), "nested more than 1000 deep"},
-		"values":           {"a: [" + strings.Repeat(",x", MaxValues)[1:] + "]\n", "more than 2000000 values"},
-		"bytes":            {"a: " + strings.Repeat("x", MaxBytes), "larger than 64 MiB"},
-		"merged":           {"a: &a {k: " + strings.Repeat("x", 1<<20) + "}\nb: [" + strings.Repeat("{<<: *a}, ", 9) + "]\n", "aliases add more than 4 MiB"},
+		"many aliases": {"a: &a x\nb: [" + strings.Repeat("*a, ", MaxAliases+1) + "x]\n",
+			"more than 10000 aliases"},
+		"itself": {"a: &a [*a]\n", "contains itself"},
+		"depth":  {strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1), "nested more than 1000 deep"},
+		"values": {"a: [" + strings.Repeat(",x", MaxValues)[1:] + "]\n", "more than 2000000 values"},
+		"bytes":  {"a: " + strings.Repeat("x", MaxBytes), "larger than 64 MiB"},
+		"merged": {"a: &a {k: " + strings.Repeat("x", 1<<20) + "}\nb: [" + strings.Repeat("{<<: *a}, ", 9) +
+			"]\n", "aliases add more than 4 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := new(Budget).ToJSON([]byte(c.text))

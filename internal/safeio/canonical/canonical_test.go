@@ -11,11 +11,12 @@ import (
 // TestSame: what means the same has one form.
 func TestSame(t *testing.T) {
 	for form, texts := range map[string][]string{
-		`{"a":[1,null,true,"<"],"b":{}}`: {`{"a":[1,null,true,"<"],"b":{}}`, ` { "b" : { } , "a" : [ 1.0 , null , true , "\u003c" ] } `},
-		`9007199254740993`:               {`9007199254740993`},
-		`1000`:                           {`1000`, `1e3`, `1000.0`, `1.0e+3`},
-		`0.1`:                            {`0.1`, `0.10`, `1e-1`},
-		`0`:                              {`0`, `-0`, `0.0`},
+		`{"a":[1,null,true,"<"],"b":{}}`: {`{"a":[1,null,true,"<"],"b":{}}`,
+			` { "b" : { } , "a" : [ 1.0 , null , true , "\u003c" ] } `},
+		`9007199254740993`: {`9007199254740993`},
+		`1000`:             {`1000`, `1e3`, `1000.0`, `1.0e+3`},
+		`0.1`:              {`0.1`, `0.10`, `1e-1`},
+		`0`:                {`0`, `-0`, `0.0`},
 	} {
 		for _, text := range texts {
 			got, err := canonical.JSON(json.RawMessage(text))

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// former writes canonical forms. It copies what it reads, and sorts the members of each object in place: no tree of the document is
-// built, since the plan of a large cluster, and every record of a journal, is hashed whenever it is read.
+// former writes canonical forms. It copies what it reads, and sorts the members of each object in place: no tree of the
+// document is built, since the plan of a large cluster, and every record of a journal, is hashed whenever it is read.
 type former struct {
 	in, out []byte
 	at      int // in in

@@ -119,8 +119,9 @@ func randomValue(random *rand.Rand, depth int) string {
 	case 0:
 		return gap + []string{"true", "false", "null"}[random.IntN(3)]
 	case 1:
-		return []string{"0", "-0", "1.0", "1e3", "-12", "9007199254740993", "9223372036854775807", "9223372036854775808", "123456789012345678",
-			"1234567890123456789", "1e400", "0.1", "-1.5e-7", "1E2", "12.0"}[random.IntN(15)]
+		return []string{"0", "-0", "1.0", "1e3", "-12", "9007199254740993", "9223372036854775807",
+			"9223372036854775808", "123456789012345678", "1234567890123456789", "1e400", "0.1", "-1.5e-7",
+			"1E2", "12.0"}[random.IntN(15)]
 	case 2, 3, 4:
 		return randomText(random)
 	case 5:
@@ -138,7 +139,8 @@ func randomValue(random *rand.Rand, depth int) string {
 }
 
 func randomText(random *rand.Rand) string {
-	parts := []string{"a", "b", "Z", "1", "-", ".", "<", ">", "&", "\u00e4", "\xff", "\u2028", "\ufffd", `\n`, `\u0061`, `\u003c`, `\ud800`, `\ud83d\ude00`, `\\`, `\"`, `\/`, "\U0001F600"}
+	parts := []string{"a", "b", "Z", "1", "-", ".", "<", ">", "&", "\u00e4", "\xff", "\u2028", "\ufffd", `\n`, `\u0061`,
+		`\u003c`, `\ud800`, `\ud83d\ude00`, `\\`, `\"`, `\/`, "\U0001F600"}
 	var text strings.Builder
 	for range random.IntN(4) {
 		text.WriteString(parts[random.IntN(len(parts))])
@@ -155,7 +157,9 @@ func BenchmarkHash(b *testing.B) {
 	}
 	var document []action
 	for i := range 1000 {
-		document = append(document, action{fmt.Sprintf("wave-1/a/%d", i), "task", "move the pods of node-1 to Calico, and -> wait", map[string]any{"node": "node-1", "pods": []string{"a", "b"}}, i})
+		document = append(document, action{fmt.Sprintf("wave-1/a/%d", i), "task",
+			"move the pods of node-1 to Calico, and -> wait",
+			map[string]any{"node": "node-1", "pods": []string{"a", "b"}}, i})
 	}
 	b.Run("form", func(b *testing.B) {
 		for b.Loop() {
@@ -182,15 +186,18 @@ type (
 func (spaced) MarshalJSON() ([]byte, error) { return []byte(` { "b" : 1 , "a" : [ 1 , 2 ] } `), nil }
 func (o odd) MarshalText() ([]byte, error)  { return []byte("<" + string(o) + "\xff\u2028>"), nil }
 
-// TestNaiveEdges: the same of values at the edges of what JSON and Go have, alone and within others, and at the greatest depth.
+// TestNaiveEdges: the same of values at the edges of what JSON and Go have, alone and within others, and at the
+// greatest depth.
 func TestNaiveEdges(t *testing.T) {
 	nested := func(depth int, open, inner, end string) any {
 		return json.RawMessage(strings.Repeat(open, depth) + inner + strings.Repeat(end, depth))
 	}
-	values := []any{nil, map[string]any(nil), []string(nil), map[string]any{}, []any{}, struct{}{}, json.RawMessage(nil), json.RawMessage(" null "), spaced{},
-		map[odd]int{"a": 1, "b": 2}, map[int]int{-1: 2, 10: 1, 9: 0}, map[string]int{"\xff": 1, "\xfe": 2}, "\u2028\u2029", []byte("abc"),
-		1e21, -1e21, 1e20, 1e-7, math.Copysign(0, -1), float32(0.1), math.MaxFloat64, math.SmallestNonzeroFloat64, uint64(math.MaxUint64), int64(math.MinInt64),
-		json.Number("1E400"), json.Number("-0.0"), json.Number("9007199254740993.0"), json.Number("-9223372036854775808"), json.Number("-9223372036854775809")}
+	values := []any{nil, map[string]any(nil), []string(nil), map[string]any{}, []any{}, struct{}{},
+		json.RawMessage(nil), json.RawMessage(" null "), spaced{}, map[odd]int{"a": 1, "b": 2},
+		map[int]int{-1: 2, 10: 1, 9: 0}, map[string]int{"\xff": 1, "\xfe": 2}, "\u2028\u2029", []byte("abc"), 1e21,
+		-1e21, 1e20, 1e-7, math.Copysign(0, -1), float32(0.1), math.MaxFloat64, math.SmallestNonzeroFloat64,
+		uint64(math.MaxUint64), int64(math.MinInt64), json.Number("1E400"), json.Number("-0.0"),
+		json.Number("9007199254740993.0"), json.Number("-9223372036854775808"), json.Number("-9223372036854775809")}
 	for depth := maxDepth - 1; depth <= maxDepth+1; depth++ {
 		for _, inner := range []string{"1", "{}", "[]"} {
 			values = append(values, nested(depth, "[", inner, "]"), nested(depth, `{"b":1,"a":`, inner, "}"))

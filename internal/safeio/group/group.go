@@ -1,5 +1,5 @@
-// Package group runs programs in process groups of their own, so that a signal reaches a program and all that it started, and a Ctrl-C
-// of the terminal none of them.
+// Package group runs programs in process groups of their own, so that a signal reaches a program and all that it
+// started, and a Ctrl-C of the terminal none of them.
 package group
 
 import (
@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Own gives a command that has not been started a group of its own, unless it has a session of its own, which is one. When the context
-// of the command ends, the group gets the signal end. lingers is how long the command may take then, and how long processes that it leaves
-// behind may keep its output open.
+// Own gives a command that has not been started a group of its own, unless it has a session of its own, which is one.
+// When the context of the command ends, the group gets the signal end. lingers is how long the command may take then,
+// and how long processes that it leaves behind may keep its output open.
 func Own(command *exec.Cmd, end syscall.Signal, lingers time.Duration) {
 	if command.SysProcAttr == nil {
 		command.SysProcAttr = &syscall.SysProcAttr{}

@@ -53,7 +53,8 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	link := filepath.Join(t.TempDir(), "link")
-	if err := errors.Join(os.Symlink(filepath.Join(dir, "a.json"), link), Sweep(link), Sweep(filepath.Join(dir, "absent", "a"))); err != nil {
+	if err := errors.Join(os.Symlink(filepath.Join(dir, "a.json"), link), Sweep(link),
+		Sweep(filepath.Join(dir, "absent", "a"))); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)

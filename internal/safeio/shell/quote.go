@@ -1,6 +1,6 @@
 // Package shell writes words of command lines, so that a command that is shown to a person does exactly that when it is
-// pasted: names and values from a cluster are words, and no part of the command. It splits commands that run without a shell. It
-// runs nothing.
+// pasted: names and values from a cluster are words, and no part of the command. It splits commands that run without a
+// shell. It runs nothing.
 package shell
 
 import (

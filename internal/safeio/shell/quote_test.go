@@ -8,8 +8,9 @@ import (
 
 func TestWord(t *testing.T) {
 	for text, want := range map[string]string{
-		"node-1": "node-1", "kube-system/a.b": "kube-system/a.b", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$(id)": "'$(id)'", "~": "'~'",
-		"key=value": "key=value", "*": "'*'", "a\nb": "'a\nb'", "!x": "'!x'", "ü": "'ü'",
+		"node-1": "node-1", "kube-system/a.b": "kube-system/a.b", "": "''", "a b": "'a b'", "it's": `'it'\''s'`,
+		"$(id)": "'$(id)'", "~": "'~'", "key=value": "key=value", "*": "'*'",
+		"a\nb": "'a\nb'", "!x": "'!x'", "ü": "'ü'",
 	} {
 		if got := Word(text); got != want {
 			t.Errorf("%q became %s, want %s", text, got, want)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Split divides a command as a POSIX shell does it, by blanks, with 'quotes', "quotes" and backslashes, and does nothing
-// else that a shell does: $, *, ~, | and > stand for themselves.
+// Split divides a command as a POSIX shell does it, by blanks, with 'quotes', "quotes" and backslashes, and does
+// nothing else that a shell does: $, *, ~, | and > stand for themselves.
 func Split(command string) ([]string, error) {
 	s := splitter{rest: command}
 	for s.rest != "" {

@@ -29,7 +29,8 @@ func TestSplit(t *testing.T) {
 		{"'a\x00b'", nil, "byte 0"},
 	} {
 		got, err := shell.Split(test.command)
-		if !slices.Equal(got, test.want) || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+		if !slices.Equal(got, test.want) || (err == nil) != (test.err == "") ||
+			err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%q: %q, %v", test.command, got, err)
 		}
 	}

@@ -81,7 +81,8 @@ func signerOf(file string, passphrase func() ([]byte, error)) (ssh.Signer, error
 func fromAgent(file string, public ssh.PublicKey) (ssh.Signer, error) {
 	socket := os.Getenv("SSH_AUTH_SOCK")
 	if socket == "" {
-		return nil, wrong("start one and add the key (ssh-add), or name the file of the private key", "%s is a public key, and there is no SSH agent (SSH_AUTH_SOCK)", file)
+		return nil, wrong("start one and add the key (ssh-add), or name the file of the private key",
+			"%s is a public key, and there is no SSH agent (SSH_AUTH_SOCK)", file)
 	}
 	connection, err := net.Dial("unix", socket)
 	if err != nil {
@@ -189,12 +190,14 @@ func Check(message []byte, signatures map[string][]byte, signers []Signer, now t
 	for _, name := range sorted(signatures) {
 		blocks, err := split(signatures[name])
 		if err != nil {
-			return nil, wrong("sign the file again: theseus sign PLAN --key KEY, or ssh-keygen -Y sign -n "+Namespace+" -f KEY PLAN", "%s: %w", name, err)
+			return nil, wrong("sign the file again: theseus sign PLAN --key KEY, or ssh-keygen -Y sign -n "+Namespace+
+				" -f KEY PLAN", "%s: %w", name, err)
 		}
 		for _, block := range blocks {
 			signer, err := check(message, block, signers, now)
 			if err != nil {
-				return nil, wrong("nothing was done: have the plan signed by people on the list, with the namespace "+Namespace, "%s: %w", name, err)
+				return nil, wrong("nothing was done: have the plan signed by people on the list, with the namespace "+
+					Namespace, "%s: %w", name, err)
 			}
 			who[signer] = true
 		}
@@ -216,8 +219,10 @@ func check(message []byte, signature *sshsig.Signature, signers []Signer, now ti
 			err = fmt.Errorf("the key of %s is not valid at this time", s.Principals)
 			continue
 		}
-		if err := sshsig.Verify(bytes.NewReader(message), signature, s.Key, signature.HashAlgorithm, Namespace); err != nil {
-			return "", fmt.Errorf("the signature of %s is not for this file, or not for %s: %w", s.Principals, Namespace, err)
+		if err := sshsig.Verify(bytes.NewReader(message), signature, s.Key, signature.HashAlgorithm,
+			Namespace); err != nil {
+			return "", fmt.Errorf("the signature of %s is not for this file, or not for %s: %w",
+				s.Principals, Namespace, err)
 		}
 		return s.Principals, nil
 	}

@@ -55,7 +55,8 @@ func TestBothWays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			run(t, message, "ssh-keygen", "-Y", "verify", "-f", list, "-I", "alice@example.com", "-n", signed.Namespace, "-s", write(t, "sig", string(ours)))
+			run(t, message, "ssh-keygen", "-Y", "verify", "-f", list, "-I", "alice@example.com", "-n", signed.Namespace,
+				"-s", write(t, "sig", string(ours)))
 
 			file := write(t, "plan.yaml", message)
 			run(t, "", "ssh-keygen", "-q", "-Y", "sign", "-n", signed.Namespace, "-f", bob, file)
@@ -67,7 +68,8 @@ func TestBothWays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			who, err := signed.Check([]byte(message), map[string][]byte{"a": append(append(ours, '\n'), theirs...), "b": theirs}, signers, time.Now())
+			who, err := signed.Check([]byte(message),
+				map[string][]byte{"a": append(append(ours, '\n'), theirs...), "b": theirs}, signers, time.Now())
 			if err != nil || strings.Join(who, " ") != "alice@example.com bob@example.com" {
 				t.Errorf("%v signed: %v", who, err)
 			}
@@ -110,14 +112,17 @@ func TestRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			who, err := signed.Check([]byte(test.message), map[string][]byte{"plan.yaml.sig": []byte(test.signature)}, signers, time.Now())
-			if err == nil || !strings.Contains(err.Error(), test.words) || !strings.Contains(err.Error(), "plan.yaml.sig") {
+			who, err := signed.Check([]byte(test.message), map[string][]byte{"plan.yaml.sig": []byte(test.signature)},
+				signers, time.Now())
+			if err == nil || !strings.Contains(err.Error(), test.words) ||
+				!strings.Contains(err.Error(), "plan.yaml.sig") {
 				t.Errorf("%v signed: %v", who, err)
 			}
 		})
 	}
 	for name, list := range map[string]string{
-		"nobody": "# none\n", "no key": "alice@example.com\n", "an authority": option("cert-authority"), "a bad time": option(`valid-after="soon"`),
+		"nobody": "# none\n", "no key": "alice@example.com\n", "an authority": option("cert-authority"),
+		"a bad time": option(`valid-after="soon"`),
 	} {
 		if signers, err := signed.ReadSigners(write(t, "signers", list)); err == nil {
 			t.Errorf("%s: %v", name, signers)
@@ -129,7 +134,8 @@ func TestRefused(t *testing.T) {
 func TestPassphrase(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locked")
 	run(t, "", "ssh-keygen", "-q", "-t", "ed25519", "-N", "open sesame", "-f", file)
-	if _, err := signed.Sign([]byte("x"), file, func() ([]byte, error) { return []byte("open sesame"), nil }); err != nil {
+	if _, err := signed.Sign([]byte("x"), file,
+		func() ([]byte, error) { return []byte("open sesame"), nil }); err != nil {
 		t.Error(err)
 	}
 	if _, err := signed.Sign([]byte("x"), file, func() ([]byte, error) { return []byte("wrong"), nil }); err == nil {
