@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// API versions of Calico's objects. calicoctl and Calico's API server use CalicoServed, and from v3.32 on Calico can also be
-// installed with CRDs of that group. All other CRDs use CalicoStored.
+// API versions of Calico's objects. calicoctl and Calico's API server use CalicoServed, and from v3.32 on Calico can
+// also be installed with CRDs of that group. All other CRDs use CalicoStored.
 const (
 	CalicoServed = "projectcalico.org/v3"
 	CalicoStored = "crd.projectcalico.org/v1"
@@ -25,8 +25,8 @@ func groupOf(apiVersion string) string {
 // IsCalico reports whether an API group is one of Calico's two.
 func IsCalico(group string) bool { return slices.Contains(calicoGroups, group) }
 
-// shown are the name prefixes under which older releases show Kubernetes' own policies as Calico's; no user's policy can have
-// such a name (libcalico-go/lib/names of v3.31).
+// shown are the name prefixes under which older releases show Kubernetes' own policies as Calico's; no user's policy
+// can have such a name (libcalico-go/lib/names of v3.31).
 var shown = []string{"knp.default.", "kanp.adminnetworkpolicy.", "kbanp.baselineadminnetworkpolicy."}
 
 // Calico returns Calico's objects of a kind, each once, from either of its API groups.
@@ -48,7 +48,9 @@ func (s *Snapshot) Calico(kind string) []unstructured.Unstructured {
 }
 
 func isShown(object *unstructured.Unstructured) bool {
-	return isPolicy(object) && slices.ContainsFunc(shown, func(prefix string) bool { return strings.HasPrefix(object.GetName(), prefix) })
+	return isPolicy(object) && slices.ContainsFunc(shown, func(prefix string) bool {
+		return strings.HasPrefix(object.GetName(), prefix)
+	})
 }
 
 func isPolicy(object *unstructured.Unstructured) bool {
@@ -63,8 +65,8 @@ func servedName(object *unstructured.Unstructured) string {
 	return strings.TrimPrefix(object.GetName(), "default.")
 }
 
-// CalicoAPI is the API version for writing Calico's objects: the version in which they were read, else the version that the
-// cluster has CRDs for. If there are no objects and the cluster has CRDs for both versions or for neither, it is
+// CalicoAPI is the API version for writing Calico's objects: the version in which they were read, else the version that
+// the cluster has CRDs for. If there are no objects and the cluster has CRDs for both versions or for neither, it is
 // CalicoStored, the same as Calico's own choice.
 func (s *Snapshot) CalicoAPI() string {
 	have := map[string]bool{}

@@ -11,14 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Redacted replaces secret values in a snapshot. No plan may write it: Verify in internal/change/plan refuses such a plan.
+// Redacted replaces secret values in a snapshot. No plan may write it: Verify in internal/change/plan refuses such a
+// plan.
 const Redacted = "(redacted by theseus)"
 
-// secretEndings are the suffixes of names whose values are secrets, in lower case and without separators. A name that ends
-// in FILE, PATH, NAME or REF refers to a secret, but its value is not one.
+// secretEndings are the suffixes of names whose values are secrets, in lower case and without separators. A name that
+// ends in FILE, PATH, NAME or REF refers to a secret, but its value is not one.
 func secretEndings() []string {
-	return []string{"password", "passwd", "passphrase", "token", "secret", "secretkey", "privatekey", "apikey", "accesskey", "authkey",
-		"encryptionkey", "credentials", "psk", "bearer"}
+	return []string{"password", "passwd", "passphrase", "token", "secret", "secretkey", "privatekey",
+		"apikey", "accesskey", "authkey", "encryptionkey", "credentials", "psk", "bearer"}
 }
 
 // listed matches the paths of environment variables and command-line arguments by their index.
@@ -42,7 +43,8 @@ func SecretName(name string) bool {
 // redactText returns a value with its secret parts redacted.
 func redactText(name, value string) string {
 	switch {
-	case value == "", value == "true", value == "false": // a boolean option that concerns a secret, not the secret itself
+	case value == "", value == "true", value == "false":
+		// a boolean option that concerns a secret, not the secret itself
 		return value
 	case SecretName(name):
 		return Redacted
@@ -75,8 +77,8 @@ func redactContainers(containers []corev1.Container) {
 	}
 }
 
-// Redact redacts the secrets in an object: in fields with secret-sounding names, environment variables, command-line flags,
-// and URLs. It modifies the object.
+// Redact redacts the secrets in an object: in fields with secret-sounding names, environment variables, command-line
+// flags, and URLs. It modifies the object.
 func Redact(object map[string]any) { redaction{edit: true}.mapping(object, "") }
 
 // Secrets returns the paths of the values that Redact would redact in an object.
@@ -156,7 +158,8 @@ func (r redaction) item(list string, value any, path string) any {
 // text is redactText, but also looks into objects embedded as text, as in a NetworkAttachmentDefinition.
 func (r redaction) text(name, value string) string {
 	var inner map[string]any
-	if SecretName(name) || !strings.HasPrefix(strings.TrimSpace(value), "{") || json.Unmarshal([]byte(value), &inner) != nil || len(Secrets(inner)) == 0 {
+	if SecretName(name) || !strings.HasPrefix(strings.TrimSpace(value), "{") ||
+		json.Unmarshal([]byte(value), &inner) != nil || len(Secrets(inner)) == 0 {
 		return redactText(name, value)
 	}
 	Redact(inner)

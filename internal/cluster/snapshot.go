@@ -43,7 +43,8 @@ type Snapshot struct {
 	NetworkPolicies []networkingv1.NetworkPolicy   `json:"networkPolicies,omitempty"`
 	// Other holds everything else that was read: CNI objects, CRDs, webhooks.
 	Other []unstructured.Unstructured `json:"other,omitempty"`
-	// Written is the metadata of objects that a plan writes or deletes, if there is a plan. managedFields have no fields.
+	// Written is the metadata of objects that a plan writes or deletes, if there is a plan. managedFields have no
+	// fields.
 	Written []metav1.PartialObjectMetadata `json:"written,omitempty"`
 
 	// Facts are the facts that agents reported about their nodes, if agents were installed.
@@ -99,7 +100,8 @@ type NodeFacts struct {
 	RPFilter map[string]int `json:"rpFilter,omitempty"`
 	// ConfFiles are the files of the CNI configuration folder, sorted as the runtime sorts them.
 	ConfFiles []string `json:"confFiles,omitempty"`
-	// Confs are their contents, in the same order; the runtime uses the first valid one. Nil if an older agent reported.
+	// Confs are their contents, in the same order; the runtime uses the first valid one. Nil if an older agent
+	// reported.
 	Confs []Conf `json:"confs,omitempty"`
 	// ForwardPolicy is the policy of iptables' FORWARD chain: ACCEPT or DROP.
 	ForwardPolicy string `json:"forwardPolicy,omitempty"`
@@ -122,7 +124,8 @@ type Conf struct {
 	MTU     int      `json:"mtu,omitempty"`
 	IPAM    string   `json:"ipam,omitempty"`
 	Subnets []string `json:"subnets,omitempty"`
-	// DataDir is where its IPAM stores addresses, if specified; IPMasq is whether the plugin itself masquerades each pod.
+	// DataDir is where its IPAM stores addresses, if specified; IPMasq is whether the plugin itself masquerades each
+	// pod.
 	DataDir string `json:"dataDir,omitempty"`
 	IPMasq  bool   `json:"ipMasq,omitempty"`
 	// Problem says why the file cannot be read; a runtime skips such a file.
@@ -147,16 +150,18 @@ type Host struct {
 	Modules map[string]string `json:"modules,omitempty"`
 	// Managers are daemons that manage links and routes.
 	Managers []LinkManager `json:"managers,omitempty"`
-	// Filters lists the firewall rules that drop packets to the node itself, such as "the policy of INPUT is DROP (iptables-nft)".
+	// Filters lists the firewall rules that drop packets to the node itself, such as "the policy of INPUT is DROP
+	// (iptables-nft)".
 	Filters []string `json:"filters,omitempty"`
 	// IPTables counts the rules by the implementation that holds them: "nft" or "legacy".
 	IPTables map[string]int `json:"iptables,omitempty"`
-	// Forward has an entry for each iptables backend (IPv4) whose chain FORWARD drops by default: the chains (by name) and rules
-	// (as in iptables-save) that may accept a new connection there. Nil if an older agent reported.
+	// Forward has an entry for each iptables backend (IPv4) whose chain FORWARD drops by default: the chains (by name)
+	// and rules (as in iptables-save) that may accept a new connection there. Nil if an older agent reported.
 	Forward map[string][]string `json:"forward,omitempty"`
 	// Paths are the path MTUs to some other nodes.
 	Paths []PathMTU `json:"paths,omitempty"`
-	// Sysctls are the sysctls that networks set, by name, such as net.ipv4.ip_forward; those that the kernel lacks are left out.
+	// Sysctls are the sysctls that networks set, by name, such as net.ipv4.ip_forward; those that the kernel lacks are
+	// left out.
 	Sysctls map[string]string `json:"sysctls,omitempty"`
 	// Traces are rules and routes of networks in the kernel; nil if an older agent reported.
 	Traces *Traces `json:"traces,omitempty"`
@@ -317,7 +322,8 @@ func (s *Snapshot) OtherOf(group, kind string) []unstructured.Unstructured {
 	return found
 }
 
-// Definitions returns the names of the CustomResourceDefinitions that were read, such as "ippools.crd.projectcalico.org".
+// Definitions returns the names of the CustomResourceDefinitions that were read, such as
+// "ippools.crd.projectcalico.org".
 func (s *Snapshot) Definitions() []string {
 	var names []string
 	for _, definition := range s.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {

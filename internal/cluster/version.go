@@ -2,8 +2,9 @@ package cluster
 
 import "k8s.io/apimachinery/pkg/util/version"
 
-// AdmissionPolicies reports whether an API server of this version has ValidatingAdmissionPolicies (v1.30 and later); such a
-// server also knows the node of the pod that a token was issued for (ServiceAccountTokenPodNodeInfo). False for an unknown version.
+// AdmissionPolicies reports whether an API server of this version has ValidatingAdmissionPolicies (v1.30 and later);
+// such a server also knows the node of the pod that a token was issued for (ServiceAccountTokenPodNodeInfo). False for
+// an unknown version.
 func AdmissionPolicies(kubernetes string) bool {
 	v, err := version.ParseGeneric(kubernetes)
 	return err == nil && v.AtLeast(version.MajorMinor(1, 30))

@@ -43,7 +43,8 @@ type entry struct {
 
 // NewAPIServer serves until the test ends.
 func NewAPIServer(t testing.TB) *APIServer {
-	s := &APIServer{objects: map[string]map[string]entry{}, changed: make(chan struct{}), cut: make(chan struct{}), version: 9}
+	s := &APIServer{objects: map[string]map[string]entry{}, changed: make(chan struct{}),
+		cut: make(chan struct{}), version: 9}
 	server := httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.Cut()
@@ -78,7 +79,8 @@ func (s *APIServer) Put(t testing.TB, kind, name string, object any) {
 	if metadata == nil {
 		metadata = map[string]any{}
 	}
-	metadata["name"], metadata["namespace"], metadata["resourceVersion"] = name, v1alpha1.Namespace, strconv.FormatInt(s.version, 10)
+	metadata["name"], metadata["namespace"], metadata["resourceVersion"] = name, v1alpha1.Namespace,
+		strconv.FormatInt(s.version, 10)
 	fields["metadata"], fields["apiVersion"], fields["kind"] = metadata, v1alpha1.APIVersion, kind
 	if s.objects[resource] == nil {
 		s.objects[resource] = map[string]entry{}
@@ -182,18 +184,22 @@ func (s *APIServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, code int, reason string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"refused: %s","code":%d}`, reason, reason, code)
+	fmt.Fprintf(w,
+		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"refused: %s","code":%d}`,
+		reason, reason, code)
 }
 
 func (s *APIServer) list(w http.ResponseWriter, r *http.Request) {
 	resource := path.Base(r.URL.Path)
 	bare := strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList")
 	s.lock.Lock()
-	list := map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "List", "metadata": map[string]any{"resourceVersion": strconv.FormatInt(s.version, 10)}}
+	list := map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "List",
+		"metadata": map[string]any{"resourceVersion": strconv.FormatInt(s.version, 10)}}
 	items := []any{}
 	for _, name := range slices.Sorted(maps.Keys(s.objects[resource])) {
 		object := s.objects[resource][name].object
-		if only, selects := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="); selects && only != name {
+		if only, selects := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="); selects &&
+			only != name {
 			continue
 		}
 		if list["kind"] = object["kind"].(string) + "List"; bare {

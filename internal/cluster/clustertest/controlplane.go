@@ -27,8 +27,8 @@ type Options struct {
 	Collects bool
 }
 
-// ControlPlane starts etcd and an API server on loopback until the test ends, and waits until the server is ready. kube is a
-// program with all components of Kubernetes. The configuration is that of a cluster administrator.
+// ControlPlane starts etcd and an API server on loopback until the test ends, and waits until the server is ready. kube
+// is a program with all components of Kubernetes. The configuration is that of a cluster administrator.
 func ControlPlane(t testing.TB, kube string, options Options) *rest.Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,15 +55,20 @@ func ControlPlane(t testing.TB, kube string, options Options) *rest.Config {
 	}
 	etcd, peer, api := "http://"+Free(t), "http://"+Free(t), Free(t)
 	_, port, _ := net.SplitHostPort(api)
-	keep(t, dir, kube, "etcd", "--data-dir="+filepath.Join(dir, "etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer, "--log-level=warn")
-	keep(t, dir, kube, "kube-apiserver", "--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
-		"--cert-dir="+dir, "--token-auth-file="+file("tokens", tokens), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
-		"--service-account-issuer=https://plans.test", "--service-account-key-file="+account, "--service-account-signing-key-file="+account)
-	config := &rest.Config{Host: "https://" + api, BearerToken: "token", TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 100, Burst: 200}
+	keep(t, dir, kube, "etcd", "--data-dir="+filepath.Join(dir, "etcd"), "--listen-client-urls="+etcd,
+		"--advertise-client-urls="+etcd, "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
+		"--initial-cluster=default="+peer, "--log-level=warn")
+	keep(t, dir, kube, "kube-apiserver", "--etcd-servers="+etcd, "--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
+		"--token-auth-file="+file("tokens", tokens), "--authorization-mode=RBAC",
+		"--service-cluster-ip-range=10.96.0.0/16", "--service-account-issuer=https://plans.test",
+		"--service-account-key-file="+account, "--service-account-signing-key-file="+account)
+	config := &rest.Config{Host: "https://" + api, BearerToken: "token",
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 100, Burst: 200}
 	ready(t, config)
 	if options.Collects {
-		keep(t, dir, kube, "kube-controller-manager", "--controllers=garbage-collector-controller", "--leader-elect=false", "--secure-port=0",
+		keep(t, dir, kube, "kube-controller-manager", "--controllers=garbage-collector-controller",
+			"--leader-elect=false", "--secure-port=0",
 			"--kubeconfig="+file("kubeconfig", fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
 contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: token}}],
 clusters: [{name: c, cluster: {server: "https://%s", insecure-skip-tls-verify: true}}]}`, api)))
@@ -102,7 +107,8 @@ func Free(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// keep runs a program of Kubernetes until the test ends; what it says is in a file, which is shown where the test failed.
+// keep runs a program of Kubernetes until the test ends; what it says is in a file, which is shown where the test
+// failed.
 func keep(t testing.TB, dir, kube string, args ...string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(dir, args[0]+".log"))

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// block converts YAML as kubectl prints it into JSON: mappings and lists in block style, plain and quoted scalars, literal
-// text. It needs a single pass over the text and is hundreds of times faster than a full YAML parser. If it is not sure of the
-// meaning of any part, it gives up and returns nothing; then the full parser reads the text.
+// block converts YAML as kubectl prints it into JSON: mappings and lists in block style, plain and quoted scalars,
+// literal text. It needs a single pass over the text and is hundreds of times faster than a full YAML parser. If it is
+// not sure of the meaning of any part, it gives up and returns nothing; then the full parser reads the text.
 type block struct {
 	text    []byte // the text after the current line
 	raw     []byte // the current line, unchanged; nil at the end
@@ -29,8 +29,8 @@ const (
 	maxKnown = 4096 // scalars
 )
 
-// JSON converts YAML as kubectl and Theseus print it into JSON. It is not ok if the text has another form or is invalid; then
-// use a full YAML parser.
+// JSON converts YAML as kubectl and Theseus print it into JSON. It is not ok if the text has another form or is
+// invalid; then use a full YAML parser.
 func JSON(text []byte) (json []byte, ok bool) {
 	return new(block).json(make([]byte, 0, len(text)), text)
 }
@@ -47,7 +47,8 @@ func (b *block) json(out, text []byte) (json []byte, ok bool) {
 	return b.out, true
 }
 
-// next moves to the next line that is not blank; raw is nil if there is none. It fails on lines that need the full parser.
+// next moves to the next line that is not blank; raw is nil if there is none. It fails on lines that need the full
+// parser.
 func (b *block) next() bool {
 	for {
 		if !b.line() {
@@ -62,8 +63,8 @@ func (b *block) next() bool {
 	}
 }
 
-// plain reports whether the rest of the line is not a document marker and has only simple characters. It may be a comment,
-// which is neither a node nor an entry, or text if it is quoted.
+// plain reports whether the rest of the line is not a document marker and has only simple characters. It may be a
+// comment, which is neither a node nor an entry, or text if it is quoted.
 func (b *block) plain() bool {
 	marker := b.indent == 0 && (bytes.HasPrefix(b.content, []byte("---")) || bytes.HasPrefix(b.content, []byte("...")))
 	return !marker && simple(b.content, false)
@@ -165,7 +166,8 @@ func (b *block) mapping(indent int) bool {
 			return false
 		}
 		key = b.out[from:]
-		if many == nil && slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) }) || many[string(key)] {
+		if many == nil && slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) }) ||
+			many[string(key)] {
 			return false
 		}
 		if keys = append(keys, key); len(keys) > len(few) {
@@ -210,8 +212,8 @@ func (b *block) sequence(indent int) bool {
 	return b.indent <= indent
 }
 
-// value reads the text after a key or a dash: on the same line, and on the following lines that are deeper than parent; a
-// list may begin at the depth list.
+// value reads the text after a key or a dash: on the same line, and on the following lines that are deeper than parent;
+// a list may begin at the depth list.
 func (b *block) value(rest []byte, parent, list int) bool {
 	switch {
 	case len(rest) == 0:
@@ -302,7 +304,8 @@ func (b *block) scalar(parent int) bool {
 		// A blank line would be a line break in the text.
 		if rest := bytes.TrimLeft(b.text, " "); len(rest) > 0 && rest[0] == '\n' {
 			after := bytes.TrimLeft(rest, " \n")
-			if len(after) > 0 && len(rest)-len(after)-bytes.LastIndexByte(rest[:len(rest)-len(after)], '\n')-1 > parent {
+			if len(after) > 0 && len(rest)-len(after)-bytes.LastIndexByte(rest[:len(rest)-len(after)],
+				'\n')-1 > parent {
 				return false
 			}
 		}
@@ -396,8 +399,8 @@ const (
 	isJSON // the same in JSON
 )
 
-// IsText says whether YAML certainly takes a plain scalar for text: not for a number, a truth, a time or nothing. It is not certain of all
-// that YAML does take for text.
+// IsText says whether YAML certainly takes a plain scalar for text: not for a number, a truth, a time or nothing. It is
+// not certain of all that YAML does take for text.
 func IsText(scalar string) bool { return scalar != "" && kindOf([]byte(scalar)) == isText }
 
 // kindOf returns the type of a plain scalar in YAML 1.1, if that is certain.
@@ -463,7 +466,8 @@ func (b *block) ask(text []byte) bool {
 	return true
 }
 
-// double reads "text". It keeps escapes that JSON also has; for other escapes that kubectl prints it uses the full parser.
+// double reads "text". It keeps escapes that JSON also has; for other escapes that kubectl prints it uses the full
+// parser.
 func (b *block) double(text []byte) bool {
 	if len(text) < 2 || text[len(text)-1] != '"' {
 		return false

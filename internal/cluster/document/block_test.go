@@ -41,20 +41,30 @@ func agree(t *testing.T, text string) bool {
 
 func TestBlock(t *testing.T) {
 	for _, text := range []string{
-		"a: b\n", "a:\n- b\n- c: d\n  e:\n  - f\ng: 1\n", "a:\n  - b\n  -\n    c: d\n", "- - a\n  - b\n- {}\n- []\n", "a: {b: 1, c: [x, y]}\n",
-		"a: |\n  b\n\n    c \n\td: e\n", "a: |\n  b\n\n    c \n  \td: e\n\nf: g\n", "a: |-\n  b\n\n\nc: |+\n  d\n\n\n", "a: |\n  #!/bin/sh\n  x\n\n", "- |\n  x\n- y\n",
-		"a: 'it''s'\nb: \"q\\\"\\n\"\n", "a: \"x: y\"\nb: 'x\n  y'\n", "a: x\n  y\n  z\nb: c\n", "a:\n\n  b\nc:\nd:\n", "a: https://x.y:1/z\nb: 10.0.0.0/8\nc: 1.2.3.4\nd: a#b\n",
-		"a: 1\nb: -1\nc: 0x1f\nd: 010\ne: 1e3\nf: .5\ng: 1_000\nh: 0.5\ni: 123456789012345678901\nj: 5e9\n", "a: true\nb: True\nc: yes\nd: no\ne: y\nf: ~\ng: null\nh: NULL\n",
-		"a: 100m\nb: 16Gi\nc: 2024-01-02T03:04:05Z\nd: 2024-01-02\ne: 5b9c7d8f6\nf: v1.2\n", "f:metadata:\n  .: {}\n  k:{\"type\":\"Ready\"}:\n    f:x: {}\n", "a: \u00e4\u4e2d\n", "  a: b\n  c:\n    - d\n",
-		"a: =\nb: -x\n", "a: \"\"\nb: ''\n", "a: \"b\n  \\ \\ c\"\n", "a: \"b\\\\\n  c\"\n", "a: \"\\U0001F600\"\n", "a: \"\\u0041\\ \"\n",
+		"a: b\n", "a:\n- b\n- c: d\n  e:\n  - f\ng: 1\n",
+		"a:\n  - b\n  -\n    c: d\n", "- - a\n  - b\n- {}\n- []\n", "a: {b: 1, c: [x, y]}\n",
+		"a: |\n  b\n\n    c \n\td: e\n", "a: |\n  b\n\n    c \n  \td: e\n\nf: g\n",
+		"a: |-\n  b\n\n\nc: |+\n  d\n\n\n", "a: |\n  #!/bin/sh\n  x\n\n", "- |\n  x\n- y\n",
+		"a: 'it''s'\nb: \"q\\\"\\n\"\n", "a: \"x: y\"\nb: 'x\n  y'\n", "a: x\n  y\n  z\nb: c\n", "a:\n\n  b\nc:\nd:\n",
+		"a: https://x.y:1/z\nb: 10.0.0.0/8\nc: 1.2.3.4\nd: a#b\n",
+		"a: 1\nb: -1\nc: 0x1f\nd: 010\ne: 1e3\nf: .5\ng: 1_000\nh: 0.5\ni: 123456789012345678901\nj: 5e9\n",
+		"a: true\nb: True\nc: yes\nd: no\ne: y\nf: ~\ng: null\nh: NULL\n",
+		"a: 100m\nb: 16Gi\nc: 2024-01-02T03:04:05Z\nd: 2024-01-02\ne: 5b9c7d8f6\nf: v1.2\n", "f:metadata:\n  .: {}\n" +
+			"  k:{\"type\":\"Ready\"}:\n    f:x: {}\n", "a: \u00e4\u4e2d\n", "  a: b\n  c:\n    - d\n",
+		"a: =\nb: -x\n", "a: \"\"\nb: ''\n", "a: \"b\n  \\ \\ c\"\n", "a: \"b\\\\\n  c\"\n",
+		"a: \"\\U0001F600\"\n", "a: \"\\u0041\\ \"\n",
 	} {
 		if !agree(t, text) {
 			t.Logf("left to the whole parser: %q", text)
 		}
 	}
 	for _, text := range []string{
-		"", "a", "a: b", "a: &x b\nc: *x\n", "<<: {a: b}\n", "a: b\na: c\n", "a: b # c\n", "# a\nb: c\n", "a: >\n  b\n", "a: !!str 1\n", "? a\n: b\n", "a: b: c\n", "a\tb: c\n", "a: [b,\n  c]\n",
-		"a: |2\n   b\n", "a: 'b\n\n  c'\n", "a:\n    b: c\n  d: e\n", "a: \"b\\x41\"\n", "a: \"b\\\n  c\"\n", "a: \"b\\ \n  c\"\n", "a: \"\\ \\\"\n", "a: \"\\ \" \"b\"\n", "a: \"\\u12\"\n", "a: b\n  # c\n", "a: 'b'\n  # 'c'\n", "a:\n# b\n- c\n", "a:\n- b\n# c\n", "- b\n# c\n", "a: |\n  b\n # c\n", "1: a\n", "yes: a\n", "---\na: b\n", "a: b\n...\nc: d\n", "a: \u2028\n", "a: \x01\n", "a: \xff\n", "a : b\n: c\n", "- a\nb: c\n",
+		"", "a", "a: b", "a: &x b\nc: *x\n", "<<: {a: b}\n", "a: b\na: c\n", "a: b # c\n", "# a\nb: c\n", "a: >\n  b\n",
+		"a: !!str 1\n", "? a\n: b\n", "a: b: c\n", "a\tb: c\n", "a: [b,\n  c]\n", "a: |2\n   b\n", "a: 'b\n\n  c'\n",
+		"a:\n    b: c\n  d: e\n", "a: \"b\\x41\"\n", "a: \"b\\\n  c\"\n", "a: \"b\\ \n  c\"\n", "a: \"\\ \\\"\n",
+		"a: \"\\ \" \"b\"\n", "a: \"\\u12\"\n", "a: b\n  # c\n", "a: 'b'\n" +
+			"  # 'c'\n", "a:\n# b\n- c\n", "a:\n- b\n# c\n", "- b\n# c\n", "a: |\n  b\n # c\n", "1: a\n", "yes: a\n",
+		"---\na: b\n", "a: b\n...\nc: d\n", "a: \u2028\n", "a: \x01\n", "a: \xff\n", "a : b\n: c\n", "- a\nb: c\n",
 	} {
 		if agree(t, text) && text != "a\n" {
 			t.Errorf("%q is not as kubectl prints it", text)
@@ -91,10 +101,12 @@ func TestBlockReadsClusters(t *testing.T) {
 func TestBlockReadsFolds(t *testing.T) {
 	for length := range 100 {
 		for _, rest := range []string{
-			"type:\n\n\t    // Known are: \"Available\"\n\t    //  +list", "a \\ b  \\  c\n\td \\\\ e", "it's  two: 'spaces'", "# a: b # c", "- a --- b - c", "smile \U0001F600  \U0001F600 \ufeff",
+			"type:\n\n\t    // Known are: \"Available\"\n\t    //  +list", "a \\ b  \\  c\n\td \\\\ e",
+			"it's  two: 'spaces'", "# a: b # c", "- a --- b - c", "smile \U0001F600  \U0001F600 \ufeff",
 		} {
 			text := strings.Repeat("x", length) + " " + rest + strings.Repeat(" "+rest, 3)
-			printed, err := yaml.Marshal(map[string]any{"a": []string{text}, "b": map[string]string{"c": text}, "d": text})
+			printed, err := yaml.Marshal(map[string]any{"a": []string{text},
+				"b": map[string]string{"c": text}, "d": text})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -76,25 +76,33 @@ func TestForms(t *testing.T) {
 	}
 	node := "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
 	for name, test := range map[string]struct{ input, want string }{
-		"yaml list":              {podList, "pod/a pod/b"},
-		"one object":             {node, "node/n1"},
-		"comments and markers":   {"# c\n---\n# c\n---\n" + node + "---\n\n...\n---\n" + podList, "node/n1 pod/a pod/b"},
+		"yaml list":  {podList, "pod/a pod/b"},
+		"one object": {node, "node/n1"},
+		"comments and markers": {"# c\n---\n# c\n---\n" + node + "---\n\n...\n---\n" + podList,
+			"node/n1 pod/a pod/b"},
 		"windows line ends, bom": {"\ufeff" + strings.ReplaceAll(podList, "\n", "\r\n"), "pod/a pod/b"},
-		"indented items":         {"kind: List\napiVersion: v1\nitems:\n  - apiVersion: v1\n    kind: Node\n    metadata:\n      name: n1\n\n  # c\n  - apiVersion: v1\n    kind: Node\n    metadata:\n      name: m\n", "node/n1 node/m"},
-		"flow items":             {"kind: List\napiVersion: v1\nitems: [" + pod("a") + ", " + pod("b") + "]\n", "pod/a pod/b"},
-		"typed list, kind last":  {"apiVersion: v1\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\nkind: PodList\n", "pod/a pod/b"},
-		"list in a list":         {`{"kind":"List","apiVersion":"v1","items":[{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}]}`, "pod/a"},
-		"json list":              {`{"apiVersion":"v1","items":[` + pod("a") + `,` + pod("b") + `],"kind":"List"}`, "pod/a pod/b"},
-		"json objects in a row":  {pod("a") + pod("b") + "\n" + pod("c"), "pod/a pod/b pod/c"},
-		"json array":             {"[" + pod("a") + "," + pod("b") + "]", "pod/a pod/b"},
-		"null items":             {`{"apiVersion":"v1","items":null,"kind":"PodList"}`, ""},
-		"unknown kinds":          {"apiVersion: x.io/v9\nkind: Odd\nmetadata: {name: o}\n", "Odd/o"},
-		"old budget":             {"apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: o}\n", "budget/o"},
-		"secrets are left out":   {"apiVersion: v1\nkind: Secret\nmetadata: {name: o}\n", ""},
-		"others' config maps":    {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: o, namespace: shop}\n", ""},
-		"the system's":           {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: o, namespace: kube-system}\n", "configmap/o"},
-		"empty":                  {"", ""},
-		"only comments":          {"# nothing\n", ""},
+		"indented items": {"kind: List\napiVersion: v1\nitems:\n  - apiVersion: v1\n    kind: Node\n" +
+			"    metadata:\n      name: n1\n\n  # c\n  - apiVersion: v1\n    kind: Node\n    metadata:\n" +
+			"      name: m\n", "node/n1 node/m"},
+		"flow items": {"kind: List\napiVersion: v1\nitems: [" + pod("a") + ", " + pod("b") + "]\n", "pod/a pod/b"},
+		"typed list, kind last": {"apiVersion: v1\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n" +
+			"kind: PodList\n", "pod/a pod/b"},
+		"list in a list": {
+			`{"kind":"List","apiVersion":"v1","items":[{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}]}`,
+			"pod/a"},
+		"json list":             {`{"apiVersion":"v1","items":[` + pod("a") + `,` + pod("b") + `],"kind":"List"}`, "pod/a pod/b"},
+		"json objects in a row": {pod("a") + pod("b") + "\n" + pod("c"), "pod/a pod/b pod/c"},
+		"json array":            {"[" + pod("a") + "," + pod("b") + "]", "pod/a pod/b"},
+		"null items":            {`{"apiVersion":"v1","items":null,"kind":"PodList"}`, ""},
+		"unknown kinds":         {"apiVersion: x.io/v9\nkind: Odd\nmetadata: {name: o}\n", "Odd/o"},
+		"old budget": {"apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: o}\n",
+			"budget/o"},
+		"secrets are left out": {"apiVersion: v1\nkind: Secret\nmetadata: {name: o}\n", ""},
+		"others' config maps":  {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: o, namespace: shop}\n", ""},
+		"the system's": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: o, namespace: kube-system}\n",
+			"configmap/o"},
+		"empty":         {"", ""},
+		"only comments": {"# nothing\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := read(t, "in", test.input)
@@ -108,27 +116,36 @@ func TestForms(t *testing.T) {
 func TestErrors(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 20000)
 	for name, test := range map[string]struct{ input, want string }{
-		"truncated json":     {"{\"apiVersion\": \"v1\",\n\"items\": [\n{\"kind\":", "in:3: bad JSON: it is truncated"},
-		"broken json":        {"{\"apiVersion\": \"v1\",\n\"kind\" \"Pod\"}", "in:2: bad JSON: expected colon"},
-		"deep json":          {deep, "nested more than 1000 deep"},
-		"bad item":           {strings.Replace(podList, "    name: b", "    name: b: c", 1), "in:21: bad YAML: mapping values"},
-		"tab":                {"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: x\n", "in:4: bad YAML: found character"},
-		"no object":          {"hello: world\n", "in:1: not a Kubernetes object"},
-		"text":               {"hello\n", "in:1: not a Kubernetes object"},
-		"list without kind":  {"items:\n- {a: b}\n", "in:1: a List without a kind"},
-		"truncated list":     {podList[:strings.Index(podList, "kind: List")], "in:1: a List without a kind: the file is truncated"},
-		"truncated item":     {podList[:strings.LastIndex(podList, "op")], "in:1: a List without a kind: the file is truncated"},
-		"items not a list":   {"kind: List\napiVersion: v1\nitems:\n  a: b\n", "in:4: items must be a list"},
-		"items elsewhere":    {"kind: Odd\napiVersion: v1\nitems:\n- {a: b}\n", "in:1: a Odd with items"},
-		"wrong type":         {"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 3}\n", "in:1: Pod: spec.containers: a number is not a valid"},
-		"no name":            {"---\napiVersion: v1\nkind: Pod\n", "in:2: Pod without metadata.name"},
-		"newer snapshot":     {`{"apiVersion":"theseus.dev/v1beta1","kind":"Snapshot","pods":"in a way of its own"}`, "in:1: a snapshot of version theseus.dev/v1beta1: this theseus reads theseus.dev/v1alpha1"},
-		"snapshot of rubble": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","pods":"x"}`, "in:1: expected a list"},
-		"a plan":             {"apiVersion: theseus.dev/v1alpha1\nkind: Plan\nsteps: []\n", "in:1: a Plan does not describe a cluster: it is for theseus apply"},
-		"a plan as json":     {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Plan","steps":[]}`, "in:1: a Plan does not describe a cluster"},
-		"a change":           {podList + "---\napiVersion: theseus.dev/v1alpha1\nkind: Change\n", "a Change does not describe a cluster: it is for --change"},
-		"number":             {`["a"]`, "in:1: not a Kubernetes object"},
-		"binary":             {"\x00\x01\x02", "in: not text"},
+		"truncated json": {"{\"apiVersion\": \"v1\",\n\"items\": [\n{\"kind\":", "in:3: bad JSON: it is truncated"},
+		"broken json":    {"{\"apiVersion\": \"v1\",\n\"kind\" \"Pod\"}", "in:2: bad JSON: expected colon"},
+		"deep json":      {deep, "nested more than 1000 deep"},
+		"bad item": {strings.Replace(podList, "    name: b", "    name: b: c", 1),
+			"in:21: bad YAML: mapping values"},
+		"tab":               {"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: x\n", "in:4: bad YAML: found character"},
+		"no object":         {"hello: world\n", "in:1: not a Kubernetes object"},
+		"text":              {"hello\n", "in:1: not a Kubernetes object"},
+		"list without kind": {"items:\n- {a: b}\n", "in:1: a List without a kind"},
+		"truncated list": {podList[:strings.Index(podList, "kind: List")],
+			"in:1: a List without a kind: the file is truncated"},
+		"truncated item": {podList[:strings.LastIndex(podList, "op")],
+			"in:1: a List without a kind: the file is truncated"},
+		"items not a list": {"kind: List\napiVersion: v1\nitems:\n  a: b\n", "in:4: items must be a list"},
+		"items elsewhere":  {"kind: Odd\napiVersion: v1\nitems:\n- {a: b}\n", "in:1: a Odd with items"},
+		"wrong type": {"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 3}\n",
+			"in:1: Pod: spec.containers: a number is not a valid"},
+		"no name": {"---\napiVersion: v1\nkind: Pod\n", "in:2: Pod without metadata.name"},
+		"newer snapshot": {`{"apiVersion":"theseus.dev/v1beta1","kind":"Snapshot","pods":"in a way of its own"}`,
+			"in:1: a snapshot of version theseus.dev/v1beta1: this theseus reads theseus.dev/v1alpha1"},
+		"snapshot of rubble": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","pods":"x"}`,
+			"in:1: expected a list"},
+		"a plan": {"apiVersion: theseus.dev/v1alpha1\nkind: Plan\nsteps: []\n",
+			"in:1: a Plan does not describe a cluster: it is for theseus apply"},
+		"a plan as json": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Plan","steps":[]}`,
+			"in:1: a Plan does not describe a cluster"},
+		"a change": {podList + "---\napiVersion: theseus.dev/v1alpha1\nkind: Change\n",
+			"a Change does not describe a cluster: it is for --change"},
+		"number": {`["a"]`, "in:1: not a Kubernetes object"},
+		"binary": {"\x00\x01\x02", "in: not text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := New("test").Add("in", strings.NewReader(test.input), false)
@@ -178,9 +195,11 @@ func TestManyDuplicatesMakeFewNotes(t *testing.T) {
 
 func TestNotesOfOddInput(t *testing.T) {
 	for name, test := range map[string]struct{ input, want string }{
-		"no namespace":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", "in:1: Pod p has no namespace: using default, like kubectl"},
-		"newer snapshot": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","theseus":"v9","weather":"fine"}`, `in:1: ignoring the unknown field "weather" of the snapshot: a newer theseus (v9) wrote it`},
-		"empty":          {"", "in: empty"},
+		"no namespace": {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n",
+			"in:1: Pod p has no namespace: using default, like kubectl"},
+		"newer snapshot": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","theseus":"v9","weather":"fine"}`,
+			`in:1: ignoring the unknown field "weather" of the snapshot: a newer theseus (v9) wrote it`},
+		"empty": {"", "in: empty"},
 	} {
 		_, notes := read(t, "in", test.input)
 		if diff := cmp.Diff([]string{test.want}, notes); diff != "" {
@@ -191,7 +210,8 @@ func TestNotesOfOddInput(t *testing.T) {
 
 func TestLenientSkipsWhatIsNoObject(t *testing.T) {
 	b := New("test")
-	if err := b.Add("in", strings.NewReader("replicas: 3\n---\napiVersion: theseus.dev/v1alpha1\nkind: Plan\n---\n"+podList), true); err != nil {
+	if err := b.Add("in", strings.NewReader("replicas: 3\n---\napiVersion: theseus.dev/v1alpha1\nkind: Plan\n---\n"+
+		podList), true); err != nil {
 		t.Fatal(err)
 	}
 	if s, notes := b.Snapshot(); names(s) != "pod/a pod/b" || len(notes) != 2 {
@@ -231,10 +251,12 @@ func FuzzAdd(f *testing.F) {
 // An item of a List may refer to an anchor of an item before it, and to one above the items.
 func TestAnchorsAcrossItems(t *testing.T) {
 	for name, text := range map[string]string{
-		"of an item": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: a}\n" +
+		"of an item": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Namespace\n" +
+			"  metadata: {name: a}\n" +
 			"- apiVersion: v1\n  kind: Namespace\n  metadata:\n    name: b\n    labels: &l\n      k: v\n" +
 			"- apiVersion: v1\n  kind: Namespace\n  metadata:\n    name: c\n    labels: *l\n",
-		"of the head": "metadata:\n  labels: &l {k: v}\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: a}\n" +
+		"of the head": "metadata:\n  labels: &l {k: v}\napiVersion: v1\nitems:\n- apiVersion: v1\n" +
+			"  kind: Namespace\n  metadata: {name: a}\n" +
 			"- apiVersion: v1\n  kind: Namespace\n  metadata: {name: b, labels: *l}\n" +
 			"- apiVersion: v1\n  kind: Namespace\n  metadata: {name: c, labels: *l}\nkind: List\n",
 	} {
@@ -253,7 +275,8 @@ func TestAnchorsAcrossItems(t *testing.T) {
 
 // What aliases add is bounded for a whole input, also where each of its documents adds little.
 func TestAliasesAreBounded(t *testing.T) {
-	one := "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    a: &a " + strings.Repeat("x", 100_000) +
+	one := "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    a: &a " +
+		strings.Repeat("x", 100_000) +
 		strings.Repeat("\n    %: *a", 10) + "\n---\n"
 	for i := range 10 {
 		one = strings.Replace(one, "%", string(rune('b'+i)), 1)
@@ -268,7 +291,8 @@ func TestAliasesAreBounded(t *testing.T) {
 func TestNestedInput(t *testing.T) {
 	lists, end := strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 500), strings.Repeat("]}", 500)
 	for name, text := range map[string]string{
-		"JSON":           `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"x":` + strings.Repeat("[", 1<<20),
+		"JSON": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"x":` +
+			strings.Repeat("[", 1<<20),
 		"YAML":           "a: " + strings.Repeat("[", 20_000),
 		"Lists of Lists": lists + end,
 	} {
@@ -281,16 +305,21 @@ func TestNestedInput(t *testing.T) {
 	}
 }
 
-// TestEmptyLists: an empty typed list says of what there is nothing, whatever its file is called; of an empty List the file's name says it.
+// TestEmptyLists: an empty typed list says of what there is nothing, whatever its file is called; of an empty List the
+// file's name says it.
 func TestEmptyLists(t *testing.T) {
 	for _, test := range []struct{ file, text, resource string }{
-		{"a.yaml", "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfigurationList\nitems: []\n", "mutatingwebhookconfigurations"},
+		{"a.yaml", "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfigurationList\nitems: []\n",
+			"mutatingwebhookconfigurations"},
 		{"a.json", `{"apiVersion":"v1","kind":"PersistentVolumeList","items":[]}`, "persistentvolumes"},
-		{"a.yaml", "apiVersion: crd.projectcalico.org/v1\nkind: BGPPeerList\nitems: []\n", "bgppeers.crd.projectcalico.org"},
+		{"a.yaml", "apiVersion: crd.projectcalico.org/v1\nkind: BGPPeerList\nitems: []\n",
+			"bgppeers.crd.projectcalico.org"},
 		{"networkpolicies.yaml", "apiVersion: v1\nkind: List\nitems: []\n", "networkpolicies"},
-		{"dir/mutatingwebhookconfigurations.yaml", "apiVersion: v1\nkind: List\nitems: []\n", "mutatingwebhookconfigurations"},
+		{"dir/mutatingwebhookconfigurations.yaml", "apiVersion: v1\nkind: List\nitems: []\n",
+			"mutatingwebhookconfigurations"},
 		{"PersistentVolumes.json", `{"apiVersion":"v1","kind":"List","items":[]}`, "persistentvolumes"},
-		{"ippools.crd.projectcalico.org.yaml", "apiVersion: v1\nkind: List\nitems: []\n", "ippools.crd.projectcalico.org"},
+		{"ippools.crd.projectcalico.org.yaml", "apiVersion: v1\nkind: List\nitems: []\n",
+			"ippools.crd.projectcalico.org"},
 	} {
 		b := New("test")
 		if err := b.Add(test.file, strings.NewReader(test.text), false); err != nil {

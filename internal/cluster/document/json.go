@@ -57,7 +57,8 @@ func (r *jsonReader) fail(in *lines, err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return at.fail("the file is truncated: write it again", errors.New("bad JSON: it is truncated"))
 	}
-	return at.fail("it must be YAML or JSON as `kubectl get -o json` prints it", fmt.Errorf("bad JSON: %w", plainJSON(err)))
+	return at.fail("it must be YAML or JSON as `kubectl get -o json` prints it",
+		fmt.Errorf("bad JSON: %w", plainJSON(err)))
 }
 
 // document reads one value; io.EOF if there is none.
@@ -151,7 +152,8 @@ func invalid(raw []byte, at place) error {
 	if errors.As(err, &wrong) {
 		at.line += bytes.Count(raw[:min(wrong.Offset, int64(len(raw)))], []byte("\n"))
 	}
-	return at.fail("it must be YAML or JSON as `kubectl get -o json` prints it", fmt.Errorf("bad JSON: %w", plainJSON(err)))
+	return at.fail("it must be YAML or JSON as `kubectl get -o json` prints it",
+		fmt.Errorf("bad JSON: %w", plainJSON(err)))
 }
 
 // textOf decodes a JSON string; empty for anything else.
@@ -325,5 +327,6 @@ func (s *splitter) scan(chunk []byte) (int, bool) {
 
 // isSnapshot reports whether the fields read so far identify a snapshot of a supported version.
 func isSnapshot(fields map[string]json.RawMessage) bool {
-	return string(fields["kind"]) == `"Snapshot"` && strings.Contains(string(fields["apiVersion"]), "theseus.dev/v1alpha1")
+	return string(fields["kind"]) == `"Snapshot"` &&
+		strings.Contains(string(fields["apiVersion"]), "theseus.dev/v1alpha1")
 }

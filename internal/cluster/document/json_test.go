@@ -11,7 +11,8 @@ import (
 
 // FuzzValue holds the cutting of JSON to what encoding/json takes for one value, in pieces of any size.
 func FuzzValue(f *testing.F) {
-	for _, seed := range []string{`{"a":[1,"]\"}",{}],"b":null}`, `"\\"`, `-1.5e9`, `[[],{}]`, `true`, ` {"x" : "\u00e9"} `} {
+	for _, seed := range []string{`{"a":[1,"]\"}",{}],"b":null}`, `"\\"`, `-1.5e9`, `[[],{}]`,
+		`true`, ` {"x" : "\u00e9"} `} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

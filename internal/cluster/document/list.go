@@ -67,7 +67,8 @@ func (l *list) end(raw []byte, at place) error {
 	}
 	kind, isList := strings.CutSuffix(head.Kind, "List")
 	if !isList && head.Kind == "" && l.count > 0 && !l.builder.lenient {
-		return at.fail("kubectl ends a List with its kind: write the file again", errors.New("a List without a kind: the file is truncated"))
+		return at.fail("kubectl ends a List with its kind: write the file again",
+			errors.New("a List without a kind: the file is truncated"))
 	}
 	if !isList {
 		return l.builder.noObject(head, at)
@@ -128,8 +129,8 @@ func (l *list) close(head header, at place) error {
 	return l.end(raw, at)
 }
 
-// empty records that the cluster has no object of a resource. An empty PodList, as the API server returns it, names its kind; for
-// an empty List, as kubectl prints it, only the file name can tell (networkpolicies.yaml).
+// empty records that the cluster has no object of a resource. An empty PodList, as the API server returns it, names its
+// kind; for an empty List, as kubectl prints it, only the file name can tell (networkpolicies.yaml).
 func (b *Builder) empty(apiVersion, kind, file string) {
 	if kind != "" {
 		resource := b.sinkFor(apiVersion, kind).resource
@@ -160,13 +161,14 @@ func (b *Builder) empty(apiVersion, kind, file string) {
 			return
 		}
 	}
-	b.note("%s: an empty List does not name its resource; name the file after the resource, as in networkpolicies.yaml, or "+
-		"print it so that it says so: kubectl get --raw PATH, as in /apis/networking.k8s.io/v1/networkpolicies", file)
+	b.note("%s: an empty List does not name its resource; name the file after the resource, as "+
+		"in networkpolicies.yaml, or print it so that it says so: kubectl get --raw PATH, as in "+
+		"/apis/networking.k8s.io/v1/networkpolicies", file)
 }
 
 // registrations are resources without their own field in a snapshot, by the short names that checks use.
-var registrations = []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "customresourcedefinitions", "apiservices",
-	"persistentvolumes", "servicecidrs"}
+var registrations = []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+	"customresourcedefinitions", "apiservices", "persistentvolumes", "servicecidrs"}
 
 func withKind(raw []byte, apiVersion, kind string) ([]byte, error) {
 	var fields map[string]json.RawMessage

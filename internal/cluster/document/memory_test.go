@@ -22,12 +22,15 @@ func newLongList(form string, size int64) *longList {
 	l := &longList{left: size, every: size / 8, next: size}
 	switch form {
 	case "json":
-		l.rest = `{"apiVersion":"v1","kind":"List","items":[` + `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"first"}}`
-		l.item = `,{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"n"},"data":{"a":"` + padding + `"}}` + "\n"
+		l.rest = `{"apiVersion":"v1","kind":"List","items":[` +
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"first"}}`
+		l.item = `,{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"n"},"data":{"a":"` +
+			padding + `"}}` + "\n"
 		l.tail = `]}`
 	default:
 		l.rest = "apiVersion: v1\nitems:\n"
-		l.item = "- apiVersion: v1\n  kind: Secret\n  metadata: {name: s, namespace: n}\n  data:\n    a: " + padding + "\n"
+		l.item = "- apiVersion: v1\n  kind: Secret\n  metadata: {name: s, namespace: n}\n" +
+			"  data:\n    a: " + padding + "\n"
 		l.tail = "kind: List\n"
 	}
 	return l

@@ -84,7 +84,8 @@ func into[T any, P object[T]](b *Builder, resource, kind string, field *[]T, ver
 		}
 		if o.GetNamespace() == "" && !where.silent && kind != "Node" && kind != "Namespace" {
 			o.SetNamespace(metav1.NamespaceDefault)
-			b.note("%s:%d: %s %s has no namespace: using default, like kubectl", where.file, where.line, kind, o.GetName())
+			b.note("%s:%d: %s %s has no namespace: using default, like kubectl",
+				where.file, where.line, kind, o.GetName())
 		}
 		cluster.TrimObject(o)
 		alike.share(o)
@@ -98,7 +99,9 @@ func into[T any, P object[T]](b *Builder, resource, kind string, field *[]T, ver
 		kept.keep()
 		return nil
 	}
-	return sink{resource: resource, kind: kind, versions: versions, add: add, end: func() { *field, at = kept.all(), map[string]*T{} }}
+	return sink{resource: resource, kind: kind, versions: versions, add: add, end: func() {
+		*field, at = kept.all(), map[string]*T{}
+	}}
 }
 
 // chunks collects values, which may be large, without copying them when it grows.
@@ -156,8 +159,8 @@ func (b *Builder) otherSink() sink {
 	}}
 }
 
-// resourceName guesses the plural of a kind as Kubernetes does by default. Well-known registrations have short names, as
-// in a live snapshot.
+// resourceName guesses the plural of a kind as Kubernetes does by default. Well-known registrations have short names,
+// as in a live snapshot.
 func resourceName(kind schema.GroupVersionKind) string {
 	plural := strings.ToLower(kind.Kind)
 	switch {

@@ -60,8 +60,10 @@ func (b *Builder) addSnapshot(raw []byte, at place) error {
 		version = " (" + text + ")"
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if !slices.Contains([]string{"apiVersion", "kind", "theseus", "takenAt", "uid", "kubernetes", "facts", "rights", "sources"}, name) {
-			b.note("%s:%d: ignoring the unknown field %q of the snapshot: a newer theseus%s wrote it", at.file, at.line, name, version)
+		if !slices.Contains([]string{"apiVersion", "kind", "theseus", "takenAt", "uid", "kubernetes", "facts",
+			"rights", "sources"}, name) {
+			b.note("%s:%d: ignoring the unknown field %q of the snapshot: a newer theseus%s wrote it",
+				at.file, at.line, name, version)
 		}
 	}
 	rest, err := json.Marshal(fields)
@@ -70,7 +72,8 @@ func (b *Builder) addSnapshot(raw []byte, at place) error {
 	}
 	var taken cluster.Snapshot
 	if err := decode(rest, &taken); err != nil {
-		return at.fail("take the snapshot again with: theseus snapshot -o FILE", fmt.Errorf("Snapshot: %w", plainJSON(err)))
+		return at.fail("take the snapshot again with: theseus snapshot -o FILE",
+			fmt.Errorf("Snapshot: %w", plainJSON(err)))
 	}
 	b.takeOver(&taken)
 	return nil
@@ -87,7 +90,8 @@ func (b *Builder) takeOver(taken *cluster.Snapshot) {
 
 // checkOwn refuses Theseus documents of an unsupported version.
 func checkOwn(head header, at place) error {
-	if head.Kind != cluster.Kind || head.APIVersion == v1alpha1.APIVersion || !strings.HasPrefix(head.APIVersion, v1alpha1.Group+"/") {
+	if head.Kind != cluster.Kind || head.APIVersion == v1alpha1.APIVersion ||
+		!strings.HasPrefix(head.APIVersion, v1alpha1.Group+"/") {
 		return nil
 	}
 	return at.fail("use the version of theseus that wrote it, or take the snapshot again with this one",

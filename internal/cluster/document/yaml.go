@@ -41,7 +41,8 @@ type yamlDocument struct {
 	indent   int // of the dash before each item; -1 before the first
 	item     bytes.Buffer
 	itemLine int // where item starts; 0 while there is none
-	// whole is set once an item has an anchor, to which any later item may refer: the rest is read as one text, in head.
+	// whole is set once an item has an anchor, to which any later item may refer: the rest is read as one text, in
+	// head.
 	whole bool
 }
 
@@ -148,7 +149,8 @@ func (d *yamlDocument) join() error {
 	d.headLine = d.itemLine - bytes.Count(d.head.Bytes(), []byte("\n"))
 	d.whole, d.inItems = true, false
 	if d.head.Len()+d.item.Len() > MaxObject {
-		return place{file: d.file, line: d.itemLine}.fail("", fmt.Errorf("one object is larger than %d MiB", MaxObject>>20))
+		return place{file: d.file, line: d.itemLine}.fail("",
+			fmt.Errorf("one object is larger than %d MiB", MaxObject>>20))
 	}
 	d.head.Write(d.item.Bytes())
 	return nil

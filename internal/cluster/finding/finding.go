@@ -41,7 +41,8 @@ type Finding struct {
 	URL string `json:"url,omitempty"`
 	// Accepted is the user's reason for accepting a finding that would block.
 	Accepted string `json:"accepted,omitempty"`
-	// Expired is the day until which the user had accepted the finding, if that day has passed; the finding blocks again.
+	// Expired is the day until which the user had accepted the finding, if that day has passed; the finding blocks
+	// again.
 	Expired string `json:"expired,omitempty"`
 }
 
@@ -60,8 +61,8 @@ type Result struct {
 	Networks []Network `json:"networks,omitempty"`
 }
 
-// Network is an installed network, as far as it is known. Agent is empty if no workload in the cluster runs it. Problems
-// describe errors and incomplete changes.
+// Network is an installed network, as far as it is known. Agent is empty if no workload in the cluster runs it.
+// Problems describe errors and incomplete changes.
 type Network struct {
 	Name     string   `json:"name"`
 	Version  string   `json:"version,omitempty"`

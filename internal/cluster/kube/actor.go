@@ -28,8 +28,8 @@ const FieldManager = "theseus"
 // poll is how often a condition is checked.
 const poll = 250 * time.Millisecond
 
-// lookApart is the time between two looks of all actions that wait at the same time: together they ask the API server 50 times a
-// second, half of what a client may ask.
+// lookApart is the time between two looks of all actions that wait at the same time: together they ask the API server
+// 50 times a second, half of what a client may ask.
 const lookApart = 20 * time.Millisecond
 
 // pause sleeps between two looks of an action that waits: at least for d, and longer if many actions wait.
@@ -61,14 +61,16 @@ type Actor struct {
 	// acting is the number of actions that are being carried out.
 	acting atomic.Int64
 	looks  looks
-	// foreign are the nodes whose reports contained results of paths that start on other nodes, with one such path each.
+	// foreign are the nodes whose reports contained results of paths that start on other nodes, with one such path
+	// each.
 	foreign sync.Map
 }
 
 // Observe implements engine.Actor.
 func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
 	if gone, err := a.nodeGone(ctx, action); gone || err != nil {
-		return engine.Observation{Done: gone, Before: jsonOf(map[string]string{"node": "not in the cluster any more"})}, classify(err)
+		return engine.Observation{Done: gone,
+			Before: jsonOf(map[string]string{"node": "not in the cluster any more"})}, classify(err)
 	}
 	var seen engine.Observation
 	var err error
@@ -145,7 +147,8 @@ func (a *Actor) nodeGone(ctx context.Context, action step.Action) (bool, error) 
 	return false, err
 }
 
-// resource finds the client for an object's kind. If the kind is unknown, it refreshes discovery, since the CRD may be new.
+// resource finds the client for an object's kind. If the kind is unknown, it refreshes discovery, since the CRD may be
+// new.
 func (a *Actor) resource(apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
@@ -188,7 +191,8 @@ func (a *Actor) observeApply(ctx context.Context, action step.Action) (engine.Ob
 		return engine.Observation{}, err
 	}
 	if present == nil {
-		return engine.Observation{Inverse: inverse(action, step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + ref.String()})}, nil
+		return engine.Observation{Inverse: inverse(action,
+			step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + ref.String()})}, nil
 	}
 	wanted, err := a.apply(ctx, action.Object, true)
 	if err != nil {
@@ -205,7 +209,8 @@ func (a *Actor) observeApply(ctx context.Context, action step.Action) (engine.Ob
 	}, nil
 }
 
-func (a *Actor) apply(ctx context.Context, object *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
+func (a *Actor) apply(ctx context.Context, object *unstructured.Unstructured,
+	dry bool) (*unstructured.Unstructured, error) {
 	client, err := a.resource(object.GetAPIVersion(), object.GetKind(), object.GetNamespace())
 	if err != nil {
 		return nil, err
@@ -278,9 +283,10 @@ func (a *Actor) observePatch(ctx context.Context, action step.Action) (engine.Ob
 		return engine.Observation{}, err
 	}
 	return engine.Observation{
-		Done:    jsonpatch.Equal(now, after),
-		Before:  back,
-		Inverse: inverse(action, step.Action{Op: step.Patch, Ref: action.Ref, Patch: back, Title: "restore " + action.Ref.String()}),
+		Done:   jsonpatch.Equal(now, after),
+		Before: back,
+		Inverse: inverse(action, step.Action{Op: step.Patch, Ref: action.Ref, Patch: back,
+			Title: "restore " + action.Ref.String()}),
 	}, nil
 }
 
@@ -290,7 +296,8 @@ func (a *Actor) patch(ctx context.Context, action step.Action) error {
 		return err
 	}
 	return a.persist(ctx, func() error {
-		_, err := client.Patch(ctx, action.Ref.Name, types.MergePatchType, action.Patch, metav1.PatchOptions{FieldManager: FieldManager})
+		_, err := client.Patch(ctx, action.Ref.Name, types.MergePatchType, action.Patch,
+			metav1.PatchOptions{FieldManager: FieldManager})
 		return err
 	})
 }
@@ -317,7 +324,8 @@ func inverse(of, back step.Action) *step.Action {
 // stripped is an object without the fields that the server sets, so that it can be compared and applied again.
 func stripped(object *unstructured.Unstructured) *unstructured.Unstructured {
 	bare := object.DeepCopy()
-	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"} {
+	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp",
+		"generation", "selfLink"} {
 		unstructured.RemoveNestedField(bare.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(bare.Object, "status")

@@ -53,12 +53,14 @@ func newWorld(t *testing.T, typed []runtime.Object, documents ...string) *world 
 	mapper := meta.NewDefaultRESTMapper(nil)
 	lists := map[schema.GroupVersionResource]string{}
 	for _, kind := range []struct{ group, version, kind string }{
-		{"", "v1", "ConfigMap"}, {"apps", "v1", "Deployment"}, {"apps", "v1", "ReplicaSet"}, {"apps", "v1", "StatefulSet"},
-		{"apps", "v1", "DaemonSet"}, {"batch", "v1", "Job"}, {"example.org", "v1", "Database"},
-		{"apiextensions.k8s.io", "v1", "CustomResourceDefinition"}, {"theseus.dev", "v1alpha1", "NodeTask"},
-		{"theseus.dev", "v1alpha1", "Migration"}, {"theseus.dev", "v1alpha1", "PlanPage"}, {"theseus.dev", "v1alpha1", "JournalPage"},
-		{"crd.projectcalico.org", "v1", "BGPConfiguration"}, {"crd.projectcalico.org", "v1", "BGPPeer"}, {"crd.projectcalico.org", "v1", "IPPool"},
-		{"crd.projectcalico.org", "v1", "FelixConfiguration"}, {"crd.projectcalico.org", "v1", "BlockAffinity"},
+		{"", "v1", "ConfigMap"}, {"apps", "v1", "Deployment"}, {"apps", "v1", "ReplicaSet"},
+		{"apps", "v1", "StatefulSet"}, {"apps", "v1", "DaemonSet"}, {"batch", "v1", "Job"},
+		{"example.org", "v1", "Database"}, {"apiextensions.k8s.io", "v1", "CustomResourceDefinition"},
+		{"theseus.dev", "v1alpha1", "NodeTask"}, {"theseus.dev", "v1alpha1", "Migration"},
+		{"theseus.dev", "v1alpha1", "PlanPage"}, {"theseus.dev", "v1alpha1", "JournalPage"},
+		{"crd.projectcalico.org", "v1", "BGPConfiguration"}, {"crd.projectcalico.org", "v1", "BGPPeer"},
+		{"crd.projectcalico.org", "v1", "IPPool"}, {"crd.projectcalico.org", "v1", "FelixConfiguration"},
+		{"crd.projectcalico.org", "v1", "BlockAffinity"},
 		{"theseus.dev", "v1alpha1", "ProbePlan"}, {"theseus.dev", "v1alpha1", "ProbeReport"},
 	} {
 		gvk := schema.GroupVersionKind{Group: kind.group, Version: kind.version, Kind: kind.kind}
@@ -82,7 +84,8 @@ func newWorld(t *testing.T, typed []runtime.Object, documents ...string) *world 
 // listPods adds what the fake leaves out: selecting by node.
 func (w *world) listPods(action clienttesting.Action) (bool, runtime.Object, error) {
 	list := action.(clienttesting.ListAction)
-	all, err := w.typed.Tracker().List(list.GetResource(), corev1.SchemeGroupVersion.WithKind("Pod"), list.GetNamespace())
+	all, err := w.typed.Tracker().List(list.GetResource(), corev1.SchemeGroupVersion.WithKind("Pod"),
+		list.GetNamespace())
 	if err != nil {
 		return true, nil, err
 	}
@@ -231,7 +234,8 @@ func TestPatchAndItsInverse(t *testing.T) {
 
 func TestPatchOfNothing(t *testing.T) {
 	w := newWorld(t, nil)
-	_, err := w.Observe(context.Background(), step.Action{Op: step.Patch, Ref: &configRef, Patch: json.RawMessage(`{}`)}, nil)
+	_, err := w.Observe(context.Background(),
+		step.Action{Op: step.Patch, Ref: &configRef, Patch: json.RawMessage(`{}`)}, nil)
 	wantError(t, err, "ConfigMap/ns/c does not exist")
 }
 
@@ -248,7 +252,8 @@ func TestApplyAndDelete(t *testing.T) {
 	if seen := w.see(create); !seen.Done {
 		t.Errorf("it exists as wanted: %+v", seen)
 	}
-	change := step.Action{ID: "b", Op: step.Apply, Object: parse(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: ns}, data: {x: "7"}}`)}
+	change := step.Action{ID: "b", Op: step.Apply,
+		Object: parse(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: ns}, data: {x: "7"}}`)}
 	changed := w.see(change)
 	if changed.Done || changed.Inverse.Op != step.Apply {
 		t.Fatalf("before the change: %+v", changed)
@@ -289,7 +294,8 @@ func TestKindsThatDoNotExist(t *testing.T) {
 }
 
 func TestStripped(t *testing.T) {
-	object := parse(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, uid: u, resourceVersion: "3", generation: 2,
+	object := parse(t,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: c, uid: u, resourceVersion: "3", generation: 2,
 		creationTimestamp: "2026-01-01T00:00:00Z", managedFields: [{manager: m}]}, status: {a: b}, data: {x: "1"}}`)
 	want := parse(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {x: "1"}}`)
 	if got := stripped(object); !jsonpatch.Equal(jsonOf(got), jsonOf(want)) {

@@ -17,7 +17,8 @@ const (
 	// crashes is the number of restarts of a crashing container that a wait tolerates: the kubelet backs off 10, 20 and
 	// 40 s in between, so a container that only started too early has had time to recover.
 	crashes = 3
-	// lastLines is the number of lines of a container's last output that are reported, lineLength the characters of each.
+	// lastLines is the number of lines of a container's last output that are reported, lineLength the characters of
+	// each.
 	lastLines, lineLength = 3, 300
 	// lastBytes is how much of the log is read, for at most lastWithin.
 	lastBytes, lastWithin = 16 << 10, 5 * time.Second
@@ -45,13 +46,15 @@ func (a *Actor) ailing(ctx context.Context, p *patience, pods []corev1.Pod) trou
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			key := string(pod.UID) + "/" + status.Name
 			if first {
-				p.seen[key] = seenContainer{status.RestartCount, unmade(&status) != nil || looping(&status, status.RestartCount)}
+				p.seen[key] = seenContainer{status.RestartCount, unmade(&status) != nil ||
+					looping(&status, status.RestartCount)}
 			}
 			seen := p.seen[key]
 			if podReady(pod) || pod.DeletionTimestamp != nil || p.others && seen.ailing {
 				continue
 			}
-			if found := a.ailment(ctx, p.others, pod, &status, seen.restarts); found.why != "" && (worst.why == "" || found.bears < worst.bears) {
+			if found := a.ailment(ctx, p.others, pod, &status, seen.restarts); found.why != "" &&
+				(worst.why == "" || found.bears < worst.bears) {
 				worst = found
 			}
 		}
@@ -59,11 +62,12 @@ func (a *Actor) ailing(ctx context.Context, p *patience, pods []corev1.Pod) trou
 	return worst
 }
 
-// unscheduled returns the scheduler's message why a pod is unschedulable, without the part about preemption; empty if the pod
-// is scheduled, or the scheduler has not tried yet.
+// unscheduled returns the scheduler's message why a pod is unschedulable, without the part about preemption; empty if
+// the pod is scheduled, or the scheduler has not tried yet.
 func unscheduled(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable && pod.DeletionTimestamp == nil {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
+			c.Reason == corev1.PodReasonUnschedulable && pod.DeletionTimestamp == nil {
 			why, _, _ := strings.Cut(c.Message, ". ")
 			return fmt.Sprintf("no node takes pod %s/%s: %s", pod.Namespace, pod.Name, printable(why))
 		}
@@ -71,19 +75,23 @@ func unscheduled(pod *corev1.Pod) string {
 	return ""
 }
 
-// ailment returns what keeps one container from running; zero if it runs, or may still start. restarts is its restart count at
-// the beginning of the wait.
-func (a *Actor) ailment(ctx context.Context, others bool, pod *corev1.Pod, status *corev1.ContainerStatus, restarts int32) trouble {
+// ailment returns what keeps one container from running; zero if it runs, or may still start. restarts is its restart
+// count at the beginning of the wait.
+func (a *Actor) ailment(ctx context.Context, others bool, pod *corev1.Pod, status *corev1.ContainerStatus,
+	restarts int32) trouble {
 	name := pod.Namespace + "/" + pod.Name
 	if w := unmade(status); w != nil {
 		found := trouble{bears: stuckFor}
 		if others {
 			found.bears = stuckForOthers
 		}
-		found.why = fmt.Sprintf("node %s cannot make container %s of pod %s: %s", pod.Spec.NodeName, status.Name, name, w.Reason)
+		found.why = fmt.Sprintf("node %s cannot make container %s of pod %s: %s",
+			pod.Spec.NodeName, status.Name, name, w.Reason)
 		if strings.Contains(w.Reason, "Image") {
-			found.why = fmt.Sprintf("node %s cannot get the image %s of pod %s: %s", pod.Spec.NodeName, status.Image, name, w.Reason)
-			found.hint = "let the nodes get the image " + printable(status.Image) + ": look at the registry, the credentials (imagePullSecrets) and the name"
+			found.why = fmt.Sprintf("node %s cannot get the image %s of pod %s: %s",
+				pod.Spec.NodeName, status.Image, name, w.Reason)
+			found.hint = "let the nodes get the image " + printable(status.Image) +
+				": look at the registry, the credentials (imagePullSecrets) and the name"
 		}
 		if w.Message != "" {
 			found.why += ": " + printable(w.Message)
@@ -98,7 +106,8 @@ func (a *Actor) ailment(ctx context.Context, others bool, pod *corev1.Pod, statu
 		often++
 		ended = cmp.Or(status.State.Terminated, ended)
 	}
-	found := trouble{bears: forever, why: fmt.Sprintf("container %s of pod %s on node %s does not stay up: it ended", status.Name, name, pod.Spec.NodeName)}
+	found := trouble{bears: forever, why: fmt.Sprintf("container %s of pod %s on node %s does not stay up: it ended",
+		status.Name, name, pod.Spec.NodeName)}
 	if often > 1 {
 		found.why += fmt.Sprintf(" %d times, the last", often)
 	}
@@ -117,23 +126,27 @@ func (a *Actor) ailment(ctx context.Context, others bool, pod *corev1.Pod, statu
 // unmade returns why a container cannot be created, if only a person can fix that; nil otherwise.
 func unmade(status *corev1.ContainerStatus) *corev1.ContainerStateWaiting {
 	w := status.State.Waiting
-	if w != nil && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+	if w != nil && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName",
+		"ErrImageNeverPull", "ImageInspectError",
 		"CreateContainerConfigError", "CreateContainerError"}, w.Reason) {
 		return w
 	}
 	return nil
 }
 
-// looping reports whether a container that is not running has terminated by itself: just now, or since the given restart count.
+// looping reports whether a container that is not running has terminated by itself: just now, or since the given
+// restart count.
 func looping(status *corev1.ContainerStatus, restarts int32) bool {
 	now := status.State
-	return !status.Ready && (now.Waiting != nil && now.Waiting.Reason == "CrashLoopBackOff" || now.Terminated != nil && now.Terminated.ExitCode != 0 ||
+	return !status.Ready && (now.Waiting != nil && now.Waiting.Reason == "CrashLoopBackOff" ||
+		now.Terminated != nil && now.Terminated.ExitCode != 0 ||
 		status.RestartCount > restarts)
 }
 
-// lastWords returns the last output of a container before it terminated: its termination message, or else the end of its log.
-// It is reported because it is lost when the pod is gone. It is empty if nothing can be read.
-func (a *Actor) lastWords(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) string {
+// lastWords returns the last output of a container before it terminated: its termination message, or else the end of
+// its log. It is reported because it is lost when the pod is gone. It is empty if nothing can be read.
+func (a *Actor) lastWords(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus,
+	ended *corev1.ContainerStateTerminated) string {
 	text := ""
 	if ended != nil {
 		text = ended.Message

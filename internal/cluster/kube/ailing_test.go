@@ -18,7 +18,8 @@ func crashing(restarts int32, words string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		unready(p)
 		ended := &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: words}
-		status := corev1.ContainerStatus{Name: "agent", RestartCount: restarts, State: corev1.ContainerState{Terminated: ended}}
+		status := corev1.ContainerStatus{Name: "agent", RestartCount: restarts,
+			State: corev1.ContainerState{Terminated: ended}}
 		if restarts > 0 {
 			status.LastTerminationState.Terminated = ended
 			status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
@@ -64,18 +65,21 @@ func crashLoop(w *world, words string, up int32) {
 }
 
 func newCrashWorld(t *testing.T) *world {
-	return newWorld(t, []runtime.Object{nodeThatIs("True"), pod("theseus-system", "agent-1", "a", "", label("app", "agent"), waiting("ContainerCreating", ""))}, agentSet)
+	return newWorld(t, []runtime.Object{nodeThatIs("True"),
+		pod("theseus-system", "agent-1", "a", "", label("app", "agent"), waiting("ContainerCreating", ""))}, agentSet)
 }
 
 func agentWait() step.Action {
-	return step.Action{ID: "w", Op: step.Wait, Condition: &step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}}
+	return step.Action{ID: "w", Op: step.Wait,
+		Condition: &step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}}
 }
 
-// TestCrashLoop: what ends again and again is said as soon as it is seen, and given up when it was seen to be started again
-// three times, long before the time is over.
+// TestCrashLoop: what ends again and again is said as soon as it is seen, and given up when it was seen to be started
+// again three times, long before the time is over.
 func TestCrashLoop(t *testing.T) {
 	for _, test := range []struct{ words, told string }{
-		{"first\nof all\n\nno route to\tthe \x1b[31mAPI server\nterminating\n", "of all | no route to the [31mAPI server | terminating"},
+		{"first\nof all\n\nno route to\tthe \x1b[31mAPI server\nterminating\n",
+			"of all | no route to the [31mAPI server | terminating"},
 		{"", "fake logs"}, // of client-go's fake
 	} {
 		w := newCrashWorld(t)
@@ -83,21 +87,24 @@ func TestCrashLoop(t *testing.T) {
 		begun := w.Now()
 		_, err := w.do(agentWait())
 		took := w.Now().Sub(begun)
-		wantError(t, err, "pod theseus-system/agent-1 on a is not Ready: container agent of pod theseus-system/agent-1 on node a does not stay up: "+
-			"it ended 4 times, the last with code 2 (Error): "+test.told)
+		wantError(t, err, "pod theseus-system/agent-1 on a is not Ready: container agent of pod "+
+			"theseus-system/agent-1 on node a does not stay up: it ended 4 times, the last with code 2 (Error): "+
+			test.told)
 		if temporary(err) || took < 30*time.Second || took > time.Minute {
 			t.Errorf("after %s, temporary %v", took, temporary(err))
 		}
-		if at := slices.IndexFunc(w.notes, func(note string) bool { return strings.Contains(note, "does not stay up") }); at < 0 {
+		if at := slices.IndexFunc(w.notes,
+			func(note string) bool { return strings.Contains(note, "does not stay up") }); at < 0 {
 			t.Errorf("nobody was told: %q", w.notes)
 		}
 	}
 }
 
-// TestCrashBetweenSteps: what the engine waits for before a step is told and given up in the same way, but for a node that may
-// come back.
+// TestCrashBetweenSteps: what the engine waits for before a step is told and given up in the same way, but for a node
+// that may come back.
 func TestCrashBetweenSteps(t *testing.T) {
-	rolled := step.Condition{Kind: step.Rolled, Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}}
+	rolled := step.Condition{Kind: step.Rolled,
+		Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}}
 	const crashes = "container agent of pod theseus-system/agent-1 on node a does not stay up: it ended "
 	ask := func(w *world, c step.Condition) (all []string, err error) {
 		for range 300 {
@@ -123,7 +130,8 @@ func TestCrashBetweenSteps(t *testing.T) {
 		if took := w.Now().Sub(begun); took < 30*time.Second || took > time.Minute {
 			t.Errorf("%s: after %s", c.Kind, took)
 		}
-		if !slices.ContainsFunc(told, func(line string) bool { return strings.Contains(line, crashes+"2 times") }) || len(w.notes) > 0 {
+		if !slices.ContainsFunc(told, func(line string) bool { return strings.Contains(line, crashes+"2 times") }) ||
+			len(w.notes) > 0 {
 			t.Errorf("%s: told %q, noted %q", c.Kind, told, w.notes)
 		}
 	}
@@ -140,7 +148,8 @@ func TestCrashBetweenSteps(t *testing.T) {
 		t.Errorf("told %q, %v", told, err)
 	}
 
-	w = newWorld(t, []runtime.Object{nodeThatIs("Unknown"), pod("theseus-system", "agent-1", "a", "", label("app", "agent"), unready)}, agentSet)
+	w = newWorld(t, []runtime.Object{nodeThatIs("Unknown"),
+		pod("theseus-system", "agent-1", "a", "", label("app", "agent"), unready)}, agentSet)
 	if _, err := ask(w, rolled); err != nil {
 		t.Errorf("a node that is down: %v", err)
 	}
@@ -158,14 +167,17 @@ func TestCrashThatHeals(t *testing.T) {
 	}
 }
 
-// TestCrashesOfBefore: a wait that begins beside an agent that has crashed for long, as after an outage, sees it tried anew.
+// TestCrashesOfBefore: a wait that begins beside an agent that has crashed for long, as after an outage, sees it tried
+// anew.
 func TestCrashesOfBefore(t *testing.T) {
-	w := newWorld(t, []runtime.Object{nodeThatIs("True"), pod("theseus-system", "agent-1", "a", "", label("app", "agent"), crashing(7, ""))}, agentSet)
+	w := newWorld(t, []runtime.Object{nodeThatIs("True"),
+		pod("theseus-system", "agent-1", "a", "", label("app", "agent"), crashing(7, ""))}, agentSet)
 	_, err := w.Do(w.end(400), agentWait(), nil)
 	wantError(t, err, "it ended 8 times, the last with code 2 (Error)")
 }
 
-// TestRestartThatFails: an agent of a new version that does not start is not waited for to the end, as its node has none meanwhile.
+// TestRestartThatFails: an agent of a new version that does not start is not waited for to the end, as its node has
+// none meanwhile.
 func TestRestartThatFails(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -173,12 +185,14 @@ func TestRestartThatFails(t *testing.T) {
 		ails  func(*corev1.Pod)
 		words string
 	}{
-		{"no image", "True", waiting("ErrImagePull", "not found"), "pod agent-a-new is not Ready: node a cannot get the image registry.test/agent:v9 of pod net/agent-a-new: ErrImagePull: not found"},
+		{"no image", "True", waiting("ErrImagePull", "not found"), "pod agent-a-new is not Ready: node a cannot get " +
+			"the image registry.test/agent:v9 of pod net/agent-a-new: ErrImagePull: not found"},
 		{"a dead node", "Unknown", unready, "pod agent-a-new is not Ready: node a is down"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			set, revision, of := daemonSet()
-			w := newWorld(t, []runtime.Object{nodeThatIs(test.node), set, revision(2, "new"), of("a", "new", test.ails)})
+			w := newWorld(t, []runtime.Object{nodeThatIs(test.node), set, revision(2, "new"),
+				of("a", "new", test.ails)})
 			begun := w.Now()
 			_, err := w.Do(w.end(400), restartOnA, nil)
 			wantError(t, err, test.words)
@@ -193,12 +207,14 @@ func TestRestartThatFails(t *testing.T) {
 func unschedulable(p *corev1.Pod) {
 	unready(p)
 	p.Spec.NodeName = ""
-	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-		Message: "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."})
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled,
+		Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. no new claims to " +
+			"deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."})
 }
 
-// TestEvictedPodThatDoesNotStart: of what the change only moves, an image that does not come is borne for longer, a crash and
-// nodes without room are told and left to the limit of the action, and what ailed before is no matter.
+// TestEvictedPodThatDoesNotStart: of what the change only moves, an image that does not come is borne for longer, a
+// crash and nodes without room are told and left to the limit of the action, and what ailed before is no matter.
 func TestEvictedPodThatDoesNotStart(t *testing.T) {
 	like := ownedBy("ReplicaSet", "web-1")
 	for _, test := range []struct {
@@ -207,13 +223,19 @@ func TestEvictedPodThatDoesNotStart(t *testing.T) {
 		words       string
 		least, most time.Duration
 	}{
-		{"no image", waiting("ErrImagePull", "not found"), nil, "Deployment/shop/web has 0 of 1 pods ready: node b cannot get the image registry.test/agent:v9 of " +
-			"pod shop/p1-again: ErrImagePull: not found", stuckForOthers, stuckForOthers + stuckFor},
-		{"it crashes", crashing(5, "no database"), nil, "Deployment/shop/web has 0 of 1 pods ready: container agent of pod shop/p1-again on node b does not stay up: " +
-			"it ended 6 times, the last with code 2 (Error): no database (context canceled)", 140 * time.Second, 200 * time.Second},
-		{"no node has room", unschedulable, nil, "Deployment/shop/web has 0 of 1 pods ready: no node takes pod shop/p1-again: " +
-			"0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable (context canceled)", 140 * time.Second, 200 * time.Second},
-		{"a slow start beside one that ailed before", unready, waiting("ErrImagePull", "not found"), "has 0 of 1 pods ready (context canceled)", 140 * time.Second, 200 * time.Second},
+		{"no image", waiting("ErrImagePull", "not found"), nil,
+			"Deployment/shop/web has 0 of 1 pods ready: node b cannot get the image registry.test/agent:v9 of " +
+				"pod shop/p1-again: ErrImagePull: not found", stuckForOthers, stuckForOthers + stuckFor},
+		{"it crashes", crashing(5, "no database"), nil, "Deployment/shop/web has 0 of 1 pods ready: container agent " +
+			"of pod shop/p1-again on node b does not stay up: it ended 6 times, the last with code 2 (Error): no " +
+			"database (context canceled)",
+			140 * time.Second, 200 * time.Second},
+		{"no node has room", unschedulable, nil,
+			"Deployment/shop/web has 0 of 1 pods ready: no node takes pod shop/p1-again: " +
+				"0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable (context canceled)",
+			140 * time.Second, 200 * time.Second},
+		{"a slow start beside one that ailed before", unready, waiting("ErrImagePull", "not found"),
+			"has 0 of 1 pods ready (context canceled)", 140 * time.Second, 200 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			objects := []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like)}

@@ -22,20 +22,23 @@ const (
 	benchPoll = 500 * time.Millisecond
 )
 
-// RemoveBench removes the pods and the Services of benchmarks that a label selector matches, and waits until they are gone, but not longer
-// than within; then the error says what is left. It retries while the API server is away, and calls note with each new error (it may be
-// nil). It deletes an object only as the one that it has listed. removed is how many pods there were.
-func (c *Client) RemoveBench(ctx context.Context, selector string, within time.Duration, note func(error)) (removed int, err error) {
+// RemoveBench removes the pods and the Services of benchmarks that a label selector matches, and waits until they are
+// gone, but not longer than within; then the error says what is left. It retries while the API server is away, and
+// calls note with each new error (it may be nil). It deletes an object only as the one that it has listed. removed is
+// how many pods there were.
+func (c *Client) RemoveBench(ctx context.Context, selector string, within time.Duration,
+	note func(error)) (removed int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	began := time.Now()
 	pods := map[string]bool{}
 	for {
 		var left []string
-		err := outage.Retry(ctx, outage.Limits{Away: within, Refused: benchRefused}, note, func(ctx context.Context) (err error) {
-			left, err = c.removeBench(ctx, selector, pods)
-			return err
-		})
+		err := outage.Retry(ctx, outage.Limits{Away: within, Refused: benchRefused}, note,
+			func(ctx context.Context) (err error) {
+				left, err = c.removeBench(ctx, selector, pods)
+				return err
+			})
 		if err != nil {
 			return len(pods), err
 		}
@@ -43,7 +46,8 @@ func (c *Client) RemoveBench(ctx context.Context, selector string, within time.D
 			return len(pods), nil
 		}
 		if outage.Sleep(ctx, benchPoll) != nil {
-			return len(pods), fmt.Errorf("%s left after %s: %s", cluster.Count(len(left), "object"), time.Since(began).Round(time.Second), left[0])
+			return len(pods), fmt.Errorf("%s left after %s: %s", cluster.Count(len(left), "object"),
+				time.Since(began).Round(time.Second), left[0])
 		}
 	}
 }
@@ -53,7 +57,10 @@ func (c *Client) removeBench(ctx context.Context, selector string, known map[str
 	options := metav1.ListOptions{LabelSelector: selector}
 	pods := c.Typed.CoreV1().Pods(v1alpha1.Namespace)
 	var found *corev1.PodList
-	if err := c.brief(ctx, func(ctx context.Context) (err error) { found, err = pods.List(ctx, options); return err }); err != nil {
+	if err := c.brief(ctx, func(ctx context.Context) (err error) {
+		found, err = pods.List(ctx, options)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	for i := range found.Items {
@@ -79,7 +86,10 @@ func (c *Client) removeBench(ctx context.Context, selector string, known map[str
 	}
 	services := c.Typed.CoreV1().Services(v1alpha1.Namespace)
 	var serving *corev1.ServiceList
-	if err := c.brief(ctx, func(ctx context.Context) (err error) { serving, err = services.List(ctx, options); return err }); err != nil {
+	if err := c.brief(ctx, func(ctx context.Context) (err error) {
+		serving, err = services.List(ctx, options)
+		return err
+	}); err != nil {
 		if apierrors.IsForbidden(err) { // a Service without pods carries nothing
 			return left, nil
 		}
@@ -98,7 +108,8 @@ func (c *Client) removeBench(ctx context.Context, selector string, known map[str
 }
 
 // delete deletes an object as the one that was seen; it is no error if that is gone, or replaced.
-func (c *Client) delete(ctx context.Context, seen *metav1.ObjectMeta, call func(context.Context, metav1.DeleteOptions) error) error {
+func (c *Client) delete(ctx context.Context, seen *metav1.ObjectMeta,
+	call func(context.Context, metav1.DeleteOptions) error) error {
 	err := c.brief(ctx, func(ctx context.Context) error {
 		return call(ctx, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &seen.UID}})
 	})

@@ -26,11 +26,12 @@ func benchNode(name string, ready corev1.ConditionStatus) *corev1.Node {
 
 func benchPod(name, id, node string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: v1alpha1.Namespace, UID: "uid-of-x",
-		Labels: map[string]string{manifest.LabelBench: "near", manifest.LabelBenchID: id}}, Spec: corev1.PodSpec{NodeName: node}}
+		Labels: map[string]string{manifest.LabelBench: "near", manifest.LabelBenchID: id}},
+		Spec: corev1.PodSpec{NodeName: node}}
 }
 
-// TestRemoveBench: an API server that is away in the middle is asked again; other benchmarks' pods stay, and those of a lost node are deleted
-// without its kubelet. Pods are deleted as those that were listed.
+// TestRemoveBench: an API server that is away in the middle is asked again; other benchmarks' pods stay, and those of a
+// lost node are deleted without its kubelet. Pods are deleted as those that were listed.
 func TestRemoveBench(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: manifest.BenchName, Namespace: v1alpha1.Namespace,
 		Labels: map[string]string{manifest.LabelBench: "service", manifest.LabelBenchID: "mine"}}}
@@ -49,7 +50,8 @@ func TestRemoveBench(t *testing.T) {
 		return false, nil, nil
 	})
 	noted := 0
-	n, err := (&Client{Typed: client}).RemoveBench(t.Context(), manifest.LabelBenchID+"=mine", time.Minute, func(error) { noted++ })
+	n, err := (&Client{Typed: client}).RemoveBench(t.Context(), manifest.LabelBenchID+"=mine",
+		time.Minute, func(error) { noted++ })
 	if n != 2 || err != nil || noted == 0 || graces["near"] != 1 || graces["far"] != 0 {
 		t.Errorf("%d removed, %v, noted %d times, %v", n, err, noted, graces)
 	}
@@ -63,16 +65,19 @@ func TestRemoveBench(t *testing.T) {
 // TestRemoveBenchEnds: a pod that does not go is named, in a bounded time.
 func TestRemoveBenchEnds(t *testing.T) {
 	client := fake.NewClientset(benchNode("a", corev1.ConditionTrue), benchPod("near", "mine", "a"))
-	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-	if _, err := (&Client{Typed: client}).RemoveBench(t.Context(), manifest.LabelBench, time.Second, nil); err == nil || !strings.Contains(err.Error(), "pod near") {
+	client.PrependReactor("delete", "pods",
+		func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	if _, err := (&Client{Typed: client}).RemoveBench(t.Context(), manifest.LabelBench, time.Second, nil); err == nil ||
+		!strings.Contains(err.Error(), "pod near") {
 		t.Error(err)
 	}
 }
 
-// TestLeftover: the namespace that a killed process made is taken back by the next one, unless something was deployed there since, or
-// somebody else made it.
+// TestLeftover: the namespace that a killed process made is taken back by the next one, unless something was deployed
+// there since, or somebody else made it.
 func TestLeftover(t *testing.T) {
-	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: manifest.ControllerName, Namespace: v1alpha1.Namespace}}
+	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: manifest.ControllerName,
+		Namespace: v1alpha1.Namespace}}
 	for name, c := range map[string]struct {
 		client *fake.Clientset
 		object *unstructured.Unstructured
@@ -82,7 +87,8 @@ func TestLeftover(t *testing.T) {
 		"deployed": {fake.NewClientset(controller), manifest.NamespaceForNow(), false},
 		"others'":  {fake.NewClientset(), manifest.Namespace(), false},
 	} {
-		if got := (&Actor{Typed: c.client}).leftover(t.Context(), step.Action{Op: step.Apply, Object: c.object}); got != c.want {
+		if got := (&Actor{Typed: c.client}).leftover(t.Context(),
+			step.Action{Op: step.Apply, Object: c.object}); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -51,8 +51,8 @@ func New(config *rest.Config, version string) (*Client, error) {
 	return connect(config)
 }
 
-// Fenced returns a client of the same cluster that calls check before each request that may change something, and sends the
-// request only if check returns nil.
+// Fenced returns a client of the same cluster that calls check before each request that may change something, and sends
+// the request only if check returns nil.
 func (c *Client) Fenced(check func(context.Context) error) (*Client, error) {
 	return c.Through(func(next http.RoundTripper) http.RoundTripper { return fence{next, check} })
 }

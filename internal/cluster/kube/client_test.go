@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestFenced: a client whose process has lost the lock reads, and changes nothing more, also in the middle of an action.
+// TestFenced: a client whose process has lost the lock reads, and changes nothing more, also in the middle of an
+// action.
 func TestFenced(t *testing.T) {
 	var seen []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,15 +40,18 @@ func TestFenced(t *testing.T) {
 			return err
 		},
 		"POST": func() error {
-			_, err := client.Typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{}, metav1.CreateOptions{})
+			_, err := client.Typed.CoreV1().Namespaces().Create(t.Context(),
+				&corev1.Namespace{}, metav1.CreateOptions{})
 			return err
 		},
 		"PUT": func() error {
-			_, err := client.Typed.CoreV1().Namespaces().Update(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.UpdateOptions{})
+			_, err := client.Typed.CoreV1().Namespaces().Update(t.Context(),
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.UpdateOptions{})
 			return err
 		},
 		"PATCH": func() error {
-			_, err := client.Dynamic.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Patch(t.Context(), "a", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+			_, err := client.Dynamic.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Patch(t.Context(),
+				"a", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 			return err
 		},
 		"DELETE": func() error {
@@ -58,7 +62,8 @@ func TestFenced(t *testing.T) {
 		for method, call := range all {
 			seen = nil
 			err := call()
-			if refused := check != nil && method != "GET"; refused != errors.Is(err, lost) || refused == slices.Contains(seen, method) {
+			if refused := check != nil && method != "GET"; refused != errors.Is(err, lost) ||
+				refused == slices.Contains(seen, method) {
 				t.Errorf("%s, and the check says %v: the server saw %q; %v", method, check, seen, err)
 			}
 		}

@@ -25,8 +25,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Holds implements engine.Actor. If a condition is polled, missing also reports problems of its pods, and a problem that
-// does not resolve by itself is an error.
+// Holds implements engine.Actor. If a condition is polled, missing also reports problems of its pods, and a problem
+// that does not resolve by itself is an error.
 func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, error) {
 	holds, missing, err := a.holds(ctx, c)
 	bearing := a.looks.of(c, a.Clock.Now(), holds)
@@ -67,7 +67,8 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 			return false, c.Ref.String() + " does not exist", err
 		}
 		tags := imageTags(object)
-		return slices.Contains(tags, c.Version), fmt.Sprintf("new pods of %s are made from %s, not %s", c.Ref, strings.Join(tags, ", "), c.Version) + writtenBy(object), nil
+		return slices.Contains(tags, c.Version), fmt.Sprintf("new pods of %s are made from %s, not %s",
+			c.Ref, strings.Join(tags, ", "), c.Version) + writtenBy(object), nil
 	case step.Reports:
 		object, err := a.get(ctx, *c.Ref)
 		if err != nil || object == nil {
@@ -89,13 +90,15 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		return cluster.NodeReady(node), "node " + c.Node + " is not Ready" + unreadyFor(node), nil
 	case step.PodGone:
 		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
-		return len(pods) == 0 && err == nil, fmt.Sprintf("still there: %s of %s", cluster.Count(len(pods), "pod"), c.Selector), err
+		return len(pods) == 0 && err == nil, fmt.Sprintf("still there: %s of %s",
+			cluster.Count(len(pods), "pod"), c.Selector), err
 	case step.NoPods:
 		return a.noPods(ctx, c)
 	case step.AgentSays:
 		said, _, err := Said(ctx, a.Typed, c.Namespace, c.Selector, c.Node, *c.Says)
 		return err == nil && strings.EqualFold(said, c.Says.Value),
-			fmt.Sprintf("the agent of %s says %s=%s, not %s", c.Node, c.Says.Parameter, cmp.Or(said, "?"), c.Says.Value), err
+			fmt.Sprintf("the agent of %s says %s=%s, not %s",
+				c.Node, c.Says.Parameter, cmp.Or(said, "?"), c.Says.Value), err
 	case step.NodesAmong:
 		return a.nodesAmong(ctx, c.Nodes)
 	}
@@ -124,8 +127,8 @@ func (a *Actor) has(ctx context.Context, c step.Condition) (bool, string, error)
 	return part(fields, object.Object), fmt.Sprintf("%s does not have %s", c.Ref, c.Fields) + writtenBy(object), nil
 }
 
-// writtenBy names the manager that wrote an object last, and when, if that is not Theseus: it may have taken back what a plan wrote. It
-// is empty for an object that is ending, and if managedFields do not say it.
+// writtenBy names the manager that wrote an object last, and when, if that is not Theseus: it may have taken back what
+// a plan wrote. It is empty for an object that is ending, and if managedFields do not say it.
 func writtenBy(object *unstructured.Unstructured) string {
 	by, at := lastWriter(object)
 	if by == "" {
@@ -141,7 +144,8 @@ func lastWriter(object *unstructured.Unstructured) (manager string, at time.Time
 	}
 	var last metav1.ManagedFieldsEntry
 	for _, entry := range object.GetManagedFields() {
-		if entry.Time != nil && entry.Subresource == "" && (last.Time == nil || last.Time.Before(entry.Time) || last.Manager == FieldManager && last.Time.Equal(entry.Time)) {
+		if entry.Time != nil && entry.Subresource == "" && (last.Time == nil || last.Time.Before(entry.Time) ||
+			last.Manager == FieldManager && last.Time.Equal(entry.Time)) {
 			last = entry
 		}
 	}
@@ -151,7 +155,8 @@ func lastWriter(object *unstructured.Unstructured) (manager string, at time.Time
 	return printable(last.Manager), last.Time.Time
 }
 
-// part reports whether one tree is part of another: each item of a list must be part of an item of the other list, and null means absent.
+// part reports whether one tree is part of another: each item of a list must be part of an item of the other list, and
+// null means absent.
 func part(one, whole any) bool {
 	switch one := one.(type) {
 	case map[string]any:
@@ -227,7 +232,8 @@ func (a *Actor) held(ctx context.Context, c step.Condition) (bool, string, error
 		if marked || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		err := a.Typed.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		err := a.Typed.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
+			metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		switch {
 		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'"+c.Ref.Name+"'"):
 			return true, "", nil
@@ -260,8 +266,8 @@ func strayPod(pods []corev1.Pod, cidrs []string) (string, error) {
 	}
 	for i := range pods {
 		if pod := &pods[i]; pod.Status.PodIP != "" && !within(prefixes, pod.Status.PodIP) {
-			return fmt.Sprintf("pod %s/%s on %s has the address %s, which is not of %s", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.PodIP,
-				strings.Join(cidrs, ", ")), nil
+			return fmt.Sprintf("pod %s/%s on %s has the address %s, which is not of %s",
+				pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.PodIP, strings.Join(cidrs, ", ")), nil
 		}
 	}
 	return "", nil
@@ -279,7 +285,8 @@ func (a *Actor) noPods(ctx context.Context, c step.Condition) (bool, string, err
 	if err != nil || len(left) == 0 {
 		return err == nil, "", err
 	}
-	return false, fmt.Sprintf("still with an address in %s: %s, such as %s/%s", strings.Join(c.CIDRs, ", "), cluster.Count(len(left), "pod"), left[0].Namespace, left[0].Name), nil
+	return false, fmt.Sprintf("still with an address in %s: %s, such as %s/%s",
+		strings.Join(c.CIDRs, ", "), cluster.Count(len(left), "pod"), left[0].Namespace, left[0].Name), nil
 }
 
 // nodesAmong finds nodes that joined since a list was made.
@@ -377,7 +384,8 @@ func unreported(object *unstructured.Unstructured, want map[string]string) strin
 		case c == nil:
 			return "does not report whether it is " + kind
 		case string(c.Status) != want[kind]:
-			return strings.TrimSuffix(fmt.Sprintf("reports %s=%s (%s): %s", kind, c.Status, c.Reason, printable(c.Message)), ": ")
+			return strings.TrimSuffix(fmt.Sprintf("reports %s=%s (%s): %s", kind, c.Status,
+				c.Reason, printable(c.Message)), ": ")
 		}
 	}
 	return ""
@@ -392,7 +400,8 @@ func unrolled(object *unstructured.Unstructured) string {
 	if number("status", "observedGeneration") < object.GetGeneration() {
 		return "its controller has not observed the latest change"
 	}
-	wanted, updated, ready := number("spec", "replicas"), number("status", "updatedReplicas"), number("status", "readyReplicas")
+	wanted, updated, ready := number("spec", "replicas"), number("status", "updatedReplicas"),
+		number("status", "readyReplicas")
 	if object.GetKind() == "DaemonSet" {
 		wanted = number("status", "desiredNumberScheduled")
 		updated, ready = number("status", "updatedNumberScheduled"), number("status", "numberReady")

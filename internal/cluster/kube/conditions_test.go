@@ -37,16 +37,21 @@ func TestHeld(t *testing.T) {
 		failure string
 	}{
 		{"denied", []runtime.Object{pod("ns", "p", "a", "", app)},
-			apierrors.NewForbidden(pods, "p", errors.New("ValidatingAdmissionPolicy 'mine' with binding 'mine' denied request: no")), "", ""},
-		{"let through", []runtime.Object{pod("ns", "p", "a", "", app)}, nil, "is not in force yet: pod p could be deleted", ""},
-		{"no right to delete", []runtime.Object{pod("ns", "p", "a", "", app)}, apierrors.NewForbidden(pods, "p", errors.New("you may not")), "", "you may not"},
-		{"no pod to try it on", []runtime.Object{pod("ns", "p", "a", "", app, marked), pod("ns", "q", "a", "", app, ending), pod("ns", "r", "a", "", app, waiting),
-			pod("ns", "s", "a", "")}, nil, "could be tried", ""},
+			apierrors.NewForbidden(pods, "p",
+				errors.New("ValidatingAdmissionPolicy 'mine' with binding 'mine' denied request: no")), "", ""},
+		{"let through", []runtime.Object{pod("ns", "p", "a", "", app)}, nil,
+			"is not in force yet: pod p could be deleted", ""},
+		{"no right to delete", []runtime.Object{pod("ns", "p", "a", "", app)},
+			apierrors.NewForbidden(pods, "p", errors.New("you may not")), "", "you may not"},
+		{"no pod to try it on", []runtime.Object{pod("ns", "p", "a", "", app, marked),
+			pod("ns", "q", "a", "", app, ending), pod("ns", "r", "a", "", app, waiting), pod("ns", "s", "a", "")},
+			nil, "could be tried", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, test.pods)
 			w.typed.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-				if options := action.(clienttesting.DeleteAction).GetDeleteOptions(); !slices.Equal(options.DryRun, []string{metav1.DryRunAll}) {
+				if options := action.(clienttesting.DeleteAction).GetDeleteOptions(); !slices.Equal(options.DryRun,
+					[]string{metav1.DryRunAll}) {
 					t.Errorf("it is no trial: %+v", options)
 				}
 				return true, nil, test.answer
@@ -74,7 +79,8 @@ func TestConditions(t *testing.T) {
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
 	}
 	noNetwork := node(corev1.ConditionFalse)
-	noNetwork.Status.Conditions[0].Reason, noNetwork.Status.Conditions[0].Message = "KubeletNotReady", "cni plugin not initialized"
+	noNetwork.Status.Conditions[0].Reason, noNetwork.Status.Conditions[0].Message = "KubeletNotReady",
+		"cni plugin not initialized"
 	app := label("app", "x")
 	podReady := step.Condition{Kind: step.PodReady, Node: "a", Namespace: "ns", Selector: "app=x"}
 	podGone := step.Condition{Kind: step.PodGone, Node: "a", Namespace: "ns", Selector: "app=x"}
@@ -87,9 +93,11 @@ func TestConditions(t *testing.T) {
 	}
 	daemons := noPods
 	daemons.LeaveDaemons = true
-	whole := step.Condition{Kind: step.Reports, Ref: ref("apps/v1", "DaemonSet"), Reports: map[string]string{"Available": "True", "Degraded": "False"}}
+	whole := step.Condition{Kind: step.Reports, Ref: ref("apps/v1", "DaemonSet"),
+		Reports: map[string]string{"Available": "True", "Degraded": "False"}}
 	status := func(available, degraded string) string {
-		return fmt.Sprintf(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, status: {conditions: [
+		return fmt.Sprintf(
+			`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, status: {conditions: [
 			{type: Available, status: %q, reason: Slow, message: 2 of 3 nodes, observedGeneration: 2}, {type: Degraded, status: %q, reason: ResourceReadError}]}}`, available, degraded)
 	}
 	for _, test := range []struct {
@@ -100,50 +108,76 @@ func TestConditions(t *testing.T) {
 		missing   string // empty: it holds
 	}{
 		{"gone", step.Condition{Kind: step.Gone, Ref: &configRef}, nil, nil, ""},
-		{"not gone", step.Condition{Kind: step.Gone, Ref: &configRef}, nil, []string{configMap}, "ConfigMap/ns/c still exists"},
-		{"established", step.Condition{Kind: step.Established, Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil,
+		{"not gone", step.Condition{Kind: step.Gone, Ref: &configRef}, nil, []string{configMap},
+			"ConfigMap/ns/c still exists"},
+		{"established", step.Condition{Kind: step.Established,
+			Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil,
 			[]string{strings.Replace(crd, "%", "True", 1)}, ""},
-		{"not established", step.Condition{Kind: step.Established, Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil,
+		{"not established", step.Condition{Kind: step.Established,
+			Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil,
 			[]string{strings.Replace(crd, "%", "False", 1)}, "CustomResourceDefinition/ns/c is not established"},
-		{"no definition", step.Condition{Kind: step.Established, Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil, nil,
+		{"no definition", step.Condition{Kind: step.Established,
+			Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil, nil,
 			"CustomResourceDefinition/ns/c does not exist"},
-		{"rolled: no object", step.Condition{Kind: step.Rolled, Ref: ref("apps/v1", "DaemonSet")}, nil, nil, "DaemonSet/ns/c does not exist"},
+		{"rolled: no object", step.Condition{Kind: step.Rolled, Ref: ref("apps/v1", "DaemonSet")}, nil, nil,
+			"DaemonSet/ns/c does not exist"},
 		{"renders", step.Condition{Kind: step.Renders, Ref: ref("apps/v1", "DaemonSet"), Version: "v2"}, nil,
-			[]string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {template: {spec: {containers: [{image: "a:v1"}, {image: "b:v2@sha256:c"}]}}}}`}, ""},
+			[]string{
+				`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {template: {spec: {containers: [{image: "a:v1"}, {image: "b:v2@sha256:c"}]}}}}`},
+			""},
 		{"renders another", step.Condition{Kind: step.Renders, Ref: ref("apps/v1", "DaemonSet"), Version: "v3"}, nil,
-			[]string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {template: {spec: {containers: [{image: "a:v1"}, {image: "b:v1"}]}}}}`},
+			[]string{
+				`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {template: {spec: {containers: [{image: "a:v1"}, {image: "b:v1"}]}}}}`},
 			"new pods of DaemonSet/ns/c are made from v1, not v3"},
 		{"reports", whole, nil, []string{status("True", "False")}, ""},
-		{"reports nothing yet", whole, nil, []string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}}`}, "DaemonSet/ns/c does not report whether it is Available"},
-		{"reports that it is not there", whole, nil, []string{status("False", "False")}, "DaemonSet/ns/c reports Available=False (Slow): 2 of 3 nodes"},
-		{"reports a failure", whole, nil, []string{status("True", "True")}, "DaemonSet/ns/c reports Degraded=True (ResourceReadError)"},
+		{"reports nothing yet", whole, nil,
+			[]string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}}`},
+			"DaemonSet/ns/c does not report whether it is Available"},
+		{"reports that it is not there", whole, nil, []string{status("False", "False")},
+			"DaemonSet/ns/c reports Available=False (Slow): 2 of 3 nodes"},
+		{"reports a failure", whole, nil, []string{status("True", "True")},
+			"DaemonSet/ns/c reports Degraded=True (ResourceReadError)"},
 		{"nobody reports", whole, nil, nil, "DaemonSet/ns/c does not exist"},
 		{"has", has(`{"spec":{"selector":{"a":"b"},"volumes":[{"hostPath":{"path":"/x"}}]}}`), nil, []string{made}, ""},
 		{"has not, as asked", has(`{"spec":{"selector":{"c":null},"affinity":{"x":null}}}`), nil, []string{made}, ""},
-		{"has what should not be", has(`{"spec":{"selector":{"a":null}}}`), nil, []string{made}, `DaemonSet/ns/c does not have {"spec":{"selector":{"a":null}}}`},
-		{"has another in a list", has(`{"spec":{"volumes":[{"hostPath":{"path":"/y"}}]}}`), nil, []string{made}, `DaemonSet/ns/c does not have {"spec":{"volumes":[{"hostPath":{"path":"/y"}}]}}`},
+		{"has what should not be", has(`{"spec":{"selector":{"a":null}}}`), nil, []string{made},
+			`DaemonSet/ns/c does not have {"spec":{"selector":{"a":null}}}`},
+		{"has another in a list", has(`{"spec":{"volumes":[{"hostPath":{"path":"/y"}}]}}`), nil, []string{made},
+			`DaemonSet/ns/c does not have {"spec":{"volumes":[{"hostPath":{"path":"/y"}}]}}`},
 		{"has, and is not there", has(`{"spec":{}}`), nil, nil, "DaemonSet/ns/c does not exist"},
-		{"pod ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "b", "", app, unready)}, nil, ""},
-		{"no pod", podReady, []runtime.Object{pod("ns", "p", "b", "", app), pod("ns", "q", "a", "")}, nil, "no pod of app=x on a"},
-		{"pod not ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "a", "", app, unready)}, nil, "pod ns/q on a is not Ready"},
-		{"pod on its way out", podReady, []runtime.Object{pod("ns", "p", "a", "", app, ending)}, nil, "pod ns/p on a is not Ready"},
+		{"pod ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "b", "", app, unready)},
+			nil, ""},
+		{"no pod", podReady, []runtime.Object{pod("ns", "p", "b", "", app), pod("ns", "q", "a", "")},
+			nil, "no pod of app=x on a"},
+		{"pod not ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app),
+			pod("ns", "q", "a", "", app, unready)}, nil, "pod ns/q on a is not Ready"},
+		{"pod on its way out", podReady, []runtime.Object{pod("ns", "p", "a", "", app, ending)}, nil,
+			"pod ns/p on a is not Ready"},
 		{"pod of the network", inRange, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", app)}, nil, ""},
-		{"pod of another network", inRange, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", app), pod("ns", "q", "a", "10.96.0.1", app)}, nil,
+		{"pod of another network", inRange,
+			[]runtime.Object{pod("ns", "p", "a", "10.244.0.1", app), pod("ns", "q", "a", "10.96.0.1", app)}, nil,
 			"pod ns/q on a has the address 10.96.0.1, which is not of 10.244.0.0/16"},
-		{"node ready", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
-		{"node not ready", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{node(corev1.ConditionUnknown)}, nil, "node a is not Ready"},
-		{"node not ready, for a reason", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{noNetwork}, nil,
+		{"node ready", step.Condition{Kind: step.NodeReady, Node: "a"},
+			[]runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
+		{"node not ready", step.Condition{Kind: step.NodeReady, Node: "a"},
+			[]runtime.Object{node(corev1.ConditionUnknown)}, nil, "node a is not Ready"},
+		{"node not ready, for a reason", step.Condition{Kind: step.NodeReady, Node: "a"},
+			[]runtime.Object{noNetwork}, nil,
 			"node a is not Ready: KubeletNotReady cni plugin not initialized"},
-		{"no node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"a", "b"}}, []runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
-		{"a node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"b"}}, []runtime.Object{node(corev1.ConditionTrue)}, nil,
+		{"no node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"a", "b"}},
+			[]runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
+		{"a node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"b"}},
+			[]runtime.Object{node(corev1.ConditionTrue)}, nil,
 			"node a joined since the plan was made: the plan has no step for it"},
 		{"pods gone", podGone, []runtime.Object{pod("ns", "p", "b", "", app)}, nil, ""},
 		{"pods not gone", podGone, []runtime.Object{pod("ns", "p", "a", "", app)}, nil, "still there: 1 pod of app=x"},
 		{"no pods", noPods, []runtime.Object{pod("ns", "p", "a", "10.96.0.1")}, nil, ""},
 		{"pods", noPods, []runtime.Object{pod("ns", "p", "a", "10.244.0.1"), pod("ns", "q", "b", "10.244.0.2")}, nil,
 			"still with an address in 10.244.0.0/16: 2 pods, such as ns/p"},
-		{"pods of DaemonSets", daemons, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", ownedBy("DaemonSet", "log"))}, nil, ""},
-		{"pods beside those of DaemonSets", daemons, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", ownedBy("DaemonSet", "log")), pod("ns", "q", "a", "10.244.0.2", ending)}, nil,
+		{"pods of DaemonSets", daemons,
+			[]runtime.Object{pod("ns", "p", "a", "10.244.0.1", ownedBy("DaemonSet", "log"))}, nil, ""},
+		{"pods beside those of DaemonSets", daemons, []runtime.Object{pod("ns", "p", "a", "10.244.0.1",
+			ownedBy("DaemonSet", "log")), pod("ns", "q", "a", "10.244.0.2", ending)}, nil,
 			"still with an address in 10.244.0.0/16: 1 pod, such as ns/q"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -165,7 +199,8 @@ func TestConditionsThatCannotBeTold(t *testing.T) {
 		{step.Condition{Kind: "dancing"}, `unknown condition "dancing"`},
 		{step.Condition{Kind: step.NodeReady, Node: "a"}, "not found"},
 		{step.Condition{Kind: step.NoPods, CIDRs: []string{"10.244"}}, "10.244"},
-		{step.Condition{Kind: step.PodReady, Node: "a", Namespace: "ns", Selector: "app=x", CIDRs: []string{"10.244"}}, "10.244"},
+		{step.Condition{Kind: step.PodReady, Node: "a", Namespace: "ns", Selector: "app=x", CIDRs: []string{"10.244"}},
+			"10.244"},
 	} {
 		holds, _, err := w.Holds(context.Background(), test.condition)
 		if holds {
@@ -192,15 +227,28 @@ func TestWait(t *testing.T) {
 
 func TestUnrolled(t *testing.T) {
 	for _, test := range []struct{ name, object, missing string }{
-		{"daemons", `{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 3}}`, ""},
-		{"unseen", `{kind: DaemonSet, status: {observedGeneration: 1}}`, "its controller has not observed the latest change"},
-		{"daemons of old", `{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 1, numberReady: 3}}`, "1 of 3 pods are updated"},
-		{"daemons not ready", `{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2}}`, "2 of 3 pods are ready"},
+		{"daemons",
+			`{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 3}}`,
+			""},
+		{"unseen", `{kind: DaemonSet, status: {observedGeneration: 1}}`,
+			"its controller has not observed the latest change"},
+		{"daemons of old",
+			`{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 1, numberReady: 3}}`,
+			"1 of 3 pods are updated"},
+		{"daemons not ready",
+			`{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2}}`,
+			"2 of 3 pods are ready"},
 		{"daemons for no node", `{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 0}}`, ""},
-		{"deployment", `{kind: Deployment, spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 2}}`, ""},
-		{"only the old pod is ready", `{kind: Deployment, spec: {replicas: 1}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 1, readyReplicas: 1}}`, "still there: 1 old pod"},
+		{"deployment",
+			`{kind: Deployment, spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 2}}`,
+			""},
+		{"only the old pod is ready",
+			`{kind: Deployment, spec: {replicas: 1}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 1, readyReplicas: 1}}`,
+			"still there: 1 old pod"},
 		{"scaled to nothing", `{kind: Deployment, spec: {replicas: 0}, status: {observedGeneration: 2}}`, ""},
-		{"stateful", `{kind: StatefulSet, spec: {replicas: 2}, status: {observedGeneration: 2, updatedReplicas: 2, readyReplicas: 1}}`, "1 of 2 pods are ready"},
+		{"stateful",
+			`{kind: StatefulSet, spec: {replicas: 2}, status: {observedGeneration: 2, updatedReplicas: 2, readyReplicas: 1}}`,
+			"1 of 2 pods are ready"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			object := parse(t, test.object)
@@ -217,17 +265,21 @@ func TestWrittenBy(t *testing.T) {
 	entry := func(manager, subresource, at string) any {
 		return map[string]any{"manager": manager, "subresource": subresource, "time": at, "operation": "Update"}
 	}
-	own, theirs := entry(FieldManager, "", "2026-01-01T00:00:02Z"), entry("argocd-controller", "", "2026-01-01T00:00:01Z")
+	own, theirs := entry(FieldManager, "", "2026-01-01T00:00:02Z"),
+		entry("argocd-controller", "", "2026-01-01T00:00:01Z")
 	for name, test := range map[string]struct {
 		metadata map[string]any
 		want     string
 	}{
-		"theirs":            {map[string]any{"managedFields": []any{theirs, entry("kube-controller-manager", "status", "2026-01-01T00:00:03Z")}}, "; argocd-controller wrote it last, at 2026-01-01T00:00:01Z"},
+		"theirs": {map[string]any{"managedFields": []any{theirs, entry("kube-controller-manager", "status",
+			"2026-01-01T00:00:03Z")}}, "; argocd-controller wrote it last, at 2026-01-01T00:00:01Z"},
 		"ours after theirs": {map[string]any{"managedFields": []any{own, theirs}}, ""},
-		"ending":            {map[string]any{"managedFields": []any{theirs}, "deletionTimestamp": "2026-01-01T00:00:05Z"}, ""},
-		"not said":          {map[string]any{}, ""},
+		"ending": {map[string]any{"managedFields": []any{theirs},
+			"deletionTimestamp": "2026-01-01T00:00:05Z"}, ""},
+		"not said": {map[string]any{}, ""},
 	} {
-		if got := writtenBy(&unstructured.Unstructured{Object: map[string]any{"metadata": test.metadata}}); got != test.want {
+		if got := writtenBy(
+			&unstructured.Unstructured{Object: map[string]any{"metadata": test.metadata}}); got != test.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

@@ -46,8 +46,8 @@ func Passing(err error) error {
 	return err
 }
 
-// ignoreNoKind turns "no such kind" into nil: before Theseus is set up, and after it was removed, its kinds do not exist.
-// If a kind was deleted while its mapping was cached, the API server answers "not found".
+// ignoreNoKind turns "no such kind" into nil: before Theseus is set up, and after it was removed, its kinds do not
+// exist. If a kind was deleted while its mapping was cached, the API server answers "not found".
 func ignoreNoKind(err error) error {
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil

@@ -71,14 +71,16 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestClassifyRefusals: what a server says that has not read its roles yet is tried again, and what a policy forbids is not.
+// TestClassifyRefusals: what a server says that has not read its roles yet is tried again, and what a policy forbids is
+// not.
 func TestClassifyRefusals(t *testing.T) {
 	resource := schema.GroupResource{Resource: "pods"}
 	for _, test := range []struct {
 		err     error
 		refused bool
 	}{
-		{apierrors.NewForbidden(resource, "p", errors.New(`User "ann" cannot get resource "pods" in API group "" in the namespace "x"`)), true},
+		{apierrors.NewForbidden(resource, "p",
+			errors.New(`User "ann" cannot get resource "pods" in API group "" in the namespace "x"`)), true},
 		{apierrors.NewForbidden(resource, "p", errors.New("not yet ready to handle request")), true},
 		{apierrors.NewUnauthorized("Unauthorized"), true},
 		{apierrors.NewForbidden(resource, "p", errors.New("exceeded quota: small")), false},

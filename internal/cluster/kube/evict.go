@@ -70,8 +70,8 @@ func (b beforeEviction) ready(owner workload) int {
 	return 0
 }
 
-// observeEvict reports an eviction as done if no pod is left to move and the workloads of pods moved by an earlier process have
-// all their ready pods again.
+// observeEvict reports an eviction as done if no pod is left to move and the workloads of pods moved by an earlier
+// process have all their ready pods again.
 func (a *Actor) observeEvict(ctx context.Context, set step.PodSet, seen json.RawMessage) (engine.Observation, error) {
 	before, err := readBefore(seen)
 	if err != nil {
@@ -112,7 +112,8 @@ func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, erro
 	}
 	pods, err = inNetworks(pods, set.CIDRs)
 	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
-		return len(set.Names) > 0 && !slices.Contains(set.Names, pod.Namespace+"/"+pod.Name) || set.LeaveEnding && pod.DeletionTimestamp != nil ||
+		return len(set.Names) > 0 && !slices.Contains(set.Names, pod.Namespace+"/"+pod.Name) ||
+			set.LeaveEnding && pod.DeletionTimestamp != nil ||
 			set.LeaveDaemons && ofDaemonSet(&pod)
 	}), err
 }
@@ -122,10 +123,10 @@ func ofDaemonSet(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// evict moves pods through the eviction API: pods of different workloads in parallel, pods of one workload one after another,
-// each only when the workload has all its ready pods again. A pod that takes long to terminate does not delay others if
-// its workload is complete without it. Replacements on the old network of this node would be evicted again; there are none
-// after the node's CNI configuration was switched.
+// evict moves pods through the eviction API: pods of different workloads in parallel, pods of one workload one after
+// another, each only when the workload has all its ready pods again. A pod that takes long to terminate does not delay
+// others if its workload is complete without it. Replacements on the old network of this node would be evicted again;
+// there are none after the node's CNI configuration was switched.
 func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage) (json.RawMessage, error) {
 	before, err := readBefore(seen)
 	if err != nil {
@@ -168,7 +169,9 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage
 			failed = a.awaitWhole(ctx, workloadAt(w.Ref), w.Ready)
 		}
 	}
-	slices.SortFunc(done.Pods, func(x, y EvictedPod) int { return cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name) })
+	slices.SortFunc(done.Pods, func(x, y EvictedPod) int {
+		return cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name)
+	})
 	return jsonOf(done), failed
 }
 
@@ -185,21 +188,23 @@ func (a *Actor) byWorkload(ctx context.Context, pods []corev1.Pod) (map[workload
 	return groups, nil
 }
 
-// refuseBare refuses pods that no controller would recreate, before any other is moved. It ignores pods that are already
-// terminating.
+// refuseBare refuses pods that no controller would recreate, before any other is moved. It ignores pods that are
+// already terminating.
 func refuseBare(groups map[workload][]corev1.Pod) error {
 	for owner, pods := range groups {
 		if owner.kind == "Pod" && pods[0].DeletionTimestamp == nil {
-			return fmt.Errorf("pod %s/%s: nothing would create it again: it is not part of a workload", owner.namespace, owner.name)
+			return fmt.Errorf("pod %s/%s: nothing would create it again: it is not part of a workload",
+				owner.namespace, owner.name)
 		}
 	}
 	return nil
 }
 
-// moveAll moves the pods of one workload one by one, each in its turn. It waits until all have terminated, unless the action does
-// not wait for that, and returns the moved pods even if it fails. After each move, as many pods must be ready as before the first
-// move (least), also after a retry because of an outage or of the end of a process.
-func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod, turn *turn, leaveEnding bool) ([]EvictedPod, error) {
+// moveAll moves the pods of one workload one by one, each in its turn. It waits until all have terminated, unless the
+// action does not wait for that, and returns the moved pods even if it fails. After each move, as many pods must be
+// ready as before the first move (least), also after a retry because of an outage or of the end of a process.
+func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod, turn *turn,
+	leaveEnding bool) ([]EvictedPod, error) {
 	slices.SortFunc(pods, func(x, y corev1.Pod) int { return cmp.Compare(x.Name, y.Name) })
 	var moved []EvictedPod
 	for i := range pods {
@@ -236,8 +241,8 @@ func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []c
 	return moved, nil
 }
 
-// wholeAt returns how many pods of a workload must be ready after each move: the number that is ready now, or was before the
-// first move. It waits for them, because an earlier try may have been interrupted.
+// wholeAt returns how many pods of a workload must be ready after each move: the number that is ready now, or was
+// before the first move. It waits for them, because an earlier try may have been interrupted.
 func (a *Actor) wholeAt(ctx context.Context, owner workload, least int) (int, error) {
 	now, err := a.count(ctx, owner)
 	if err != nil {
@@ -247,15 +252,16 @@ func (a *Actor) wholeAt(ctx context.Context, owner workload, least int) (int, er
 	return least, a.awaitWhole(ctx, owner, least)
 }
 
-// move evicts a pod and waits until its workload has all its ready pods without it; if that is unknown for the workload, until
-// the pod is gone.
+// move evicts a pod and waits until its workload has all its ready pods without it; if that is unknown for the
+// workload, until the pod is gone.
 func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev1.Pod) (*EvictedPod, error) {
 	began := a.Clock.Now()
 	if err := a.askToGo(ctx, pod); err != nil {
 		return nil, err
 	}
 	evicted := a.Clock.Now()
-	moved := &EvictedPod{Namespace: pod.Namespace, Name: pod.Name, Workload: owner.String(), HeldMillis: evicted.Sub(began).Milliseconds()}
+	moved := &EvictedPod{Namespace: pod.Namespace, Name: pod.Name, Workload: owner.String(),
+		HeldMillis: evicted.Sub(began).Milliseconds()}
 	now, err := a.count(ctx, owner)
 	switch {
 	case err != nil:
@@ -283,7 +289,8 @@ func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 		if !said && a.Note != nil {
-			a.Note(fmt.Sprintf("waiting: a disruption budget holds pod %s/%s%s", pod.Namespace, pod.Name, budgetIn(err)))
+			a.Note(fmt.Sprintf("waiting: a disruption budget holds pod %s/%s%s",
+				pod.Namespace, pod.Name, budgetIn(err)))
 		}
 		if wait := a.pause(ctx, poll); wait != nil {
 			return fmt.Errorf("held by its disruption budget%s: %w", budgetIn(err), err)
@@ -291,7 +298,8 @@ func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
 	}
 }
 
-// budgetIn returns the API server's message about the PDB that blocks an eviction, after a colon: its name and what it lacks; empty if there is none.
+// budgetIn returns the API server's message about the PDB that blocks an eviction, after a colon: its name and what it
+// lacks; empty if there is none.
 func budgetIn(err error) string {
 	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
 		return ": " + printable(cause.Message)
@@ -309,7 +317,9 @@ func (a *Actor) awaitGone(ctx context.Context, pod *corev1.Pod) error {
 		if err != nil {
 			return err
 		}
-		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, pod.Spec.NodeName)) })
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) {
+			return lasting(a.down(ctx, pod.Spec.NodeName))
+		})
 		if err != nil {
 			return fmt.Errorf("it does not terminate: %w", err)
 		}
@@ -335,8 +345,8 @@ func (w workload) ref() step.Ref {
 	return step.Ref{APIVersion: w.apiVersion, Kind: w.kind, Namespace: w.namespace, Name: w.name}
 }
 
-// workloadOf returns a pod's controller, or that of its ReplicaSet. It ignores owners above, such as an operator's own kind,
-// because they do not tell when the pods are complete; plans name workloads in the same way (cluster.Owners).
+// workloadOf returns a pod's controller, or that of its ReplicaSet. It ignores owners above, such as an operator's own
+// kind, because they do not tell when the pods are complete; plans name workloads in the same way (cluster.Owners).
 func (a *Actor) workloadOf(ctx context.Context, pod *corev1.Pod) (workload, error) {
 	owner := controllerOf(pod.OwnerReferences)
 	if owner == nil {
@@ -375,7 +385,8 @@ type tally struct {
 	wanted int
 }
 
-// whole reports whether as many pods are ready as before, or as are wanted now, since the workload may have been scaled down.
+// whole reports whether as many pods are ready as before, or as are wanted now, since the workload may have been scaled
+// down.
 func (t tally) whole(before int) bool {
 	return !t.known || t.ready >= before || t.wanted >= 0 && t.ready >= t.wanted
 }
@@ -441,7 +452,9 @@ func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) erro
 			a.Note("waiting: " + missing)
 			said = now.ready
 		}
-		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return a.stuckWorkload(ctx, &bearing, owner.ref()) })
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) {
+			return a.stuckWorkload(ctx, &bearing, owner.ref())
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", missing, err)
 		}

@@ -77,7 +77,8 @@ func (w *world) recreate(name string, like func(*corev1.Pod)) {
 func ownedBy(kind, name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		yes := true
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "u", Controller: &yes}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name,
+			UID: "u", Controller: &yes}}
 		label("app", strings.SplitN(name, "-", 2)[0])(p)
 	}
 }
@@ -111,7 +112,8 @@ func (w *world) evictedSince(before json.RawMessage) (Evicted, error) {
 }
 
 func TestEvictHeldByItsBudget(t *testing.T) {
-	w := newWorld(t, []runtime.Object{pod("shop", "web-a", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1"))}, webSet, webDeployment)
+	w := newWorld(t, []runtime.Object{pod("shop", "web-a", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1"))},
+		webSet, webDeployment)
 	w.evictions(func(_ string, n int) error {
 		if n <= 4 {
 			return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
@@ -124,7 +126,8 @@ func TestEvictHeldByItsBudget(t *testing.T) {
 		}
 	}
 	done, err := w.evicted()
-	want := EvictedPod{Namespace: "shop", Name: "web-a", Workload: "Deployment/shop/web", HeldMillis: 1000, WholeMillis: 500}
+	want := EvictedPod{Namespace: "shop", Name: "web-a", Workload: "Deployment/shop/web",
+		HeldMillis: 1000, WholeMillis: 500}
 	if err != nil || !slices.Equal(done.Pods, []EvictedPod{want}) {
 		t.Errorf("%+v, %v", done.Pods, err)
 	}
@@ -140,7 +143,8 @@ func TestEvictOneAfterAnother(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			like := ownedBy(test.kind, test.owner)
-			w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like), pod("shop", "p2", "a", "10.244.1.6", like)},
+			w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like),
+				pod("shop", "p2", "a", "10.244.1.6", like)},
 				webSet, webDeployment, ownedStateful, database)
 			e := w.evictions(always)
 			w.slept = func(n int) {
@@ -168,7 +172,8 @@ func TestEvictOneAfterAnother(t *testing.T) {
 // less.
 func TestEvictAfterAnOutage(t *testing.T) {
 	like := ownedBy("ReplicaSet", "web-1")
-	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like), pod("shop", "p2", "a", "10.244.1.6", like)}, webSet, webDeployment)
+	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like),
+		pod("shop", "p2", "a", "10.244.1.6", like)}, webSet, webDeployment)
 	e := w.evictions(always)
 	away := false
 	w.typed.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -222,9 +227,11 @@ func TestEvictOfSeveralNodes(t *testing.T) {
 	for i := range workloads {
 		name := fmt.Sprintf("w%d", i)
 		like := func(p *corev1.Pod) { ownedBy("ReplicaSet", name+"-1")(p); p.Labels = map[string]string{"app": name} }
-		documents = append(documents, strings.ReplaceAll(webSet, "web", name), strings.NewReplacer("web", name, "replicas: 2", "replicas: 4").Replace(webDeployment))
+		documents = append(documents, strings.ReplaceAll(webSet, "web", name),
+			strings.NewReplacer("web", name, "replicas: 2", "replicas: 4").Replace(webDeployment))
 		for j, node := range []string{"a", "a", "b", "b"} {
-			objects = append(objects, pod("shop", fmt.Sprintf("%s-%d", name, j), node, fmt.Sprintf("10.244.%d.%d", i, j), like))
+			objects = append(objects,
+				pod("shop", fmt.Sprintf("%s-%d", name, j), node, fmt.Sprintf("10.244.%d.%d", i, j), like))
 		}
 	}
 	w := newWorld(t, objects, documents...)
@@ -232,7 +239,9 @@ func TestEvictOfSeveralNodes(t *testing.T) {
 	w.slept = func(int) { // what went comes again
 		for _, name := range e.order {
 			app, _, _ := strings.Cut(name, "-")
-			again := pod("shop", name+"-again", "c", "10.96.0.9", ownedBy("ReplicaSet", app+"-1"), func(p *corev1.Pod) { p.Labels = map[string]string{"app": app} })
+			again := pod("shop", name+"-again", "c", "10.96.0.9", ownedBy("ReplicaSet", app+"-1"), func(p *corev1.Pod) {
+				p.Labels = map[string]string{"app": app}
+			})
 			if err := w.typed.Tracker().Add(again); err != nil {
 				t.Error(err)
 			}
@@ -242,12 +251,14 @@ func TestEvictOfSeveralNodes(t *testing.T) {
 	var both sync.WaitGroup
 	before := map[string]json.RawMessage{}
 	for _, node := range []string{"a", "b"} {
-		before[node] = w.see(step.Action{ID: node, Op: step.Evict, Pods: &step.PodSet{Node: node, CIDRs: []string{"10.244.0.0/16"}}}).Before
+		before[node] = w.see(step.Action{ID: node, Op: step.Evict,
+			Pods: &step.PodSet{Node: node, CIDRs: []string{"10.244.0.0/16"}}}).Before
 	}
 	var moved [2]Evicted
 	for i, node := range []string{"a", "b"} {
 		both.Go(func() {
-			answer, err := w.Do(t.Context(), step.Action{ID: node, Op: step.Evict, Pods: &step.PodSet{Node: node, CIDRs: []string{"10.244.0.0/16"}}}, before[node])
+			answer, err := w.Do(t.Context(), step.Action{ID: node, Op: step.Evict,
+				Pods: &step.PodSet{Node: node, CIDRs: []string{"10.244.0.0/16"}}}, before[node])
 			if err != nil || json.Unmarshal(answer, &moved[i]) != nil {
 				t.Errorf("node %s: %v", node, err)
 			}
@@ -266,14 +277,16 @@ func TestEvictOfSeveralNodes(t *testing.T) {
 }
 
 func TestEvictScaledDownMeanwhile(t *testing.T) {
-	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1"))}, webSet, webDeployment)
+	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1"))},
+		webSet, webDeployment)
 	w.evictions(always)
 	w.slept = func(n int) {
 		if n != 2 {
 			return
 		}
 		scaled := parse(t, strings.Replace(webDeployment, "replicas: 2", "replicas: 0", 1))
-		if err := w.dynamic.Tracker().Update(scaled.GroupVersionKind().GroupVersion().WithResource("deployments"), scaled, "shop"); err != nil {
+		if err := w.dynamic.Tracker().Update(scaled.GroupVersionKind().GroupVersion().WithResource("deployments"),
+			scaled, "shop"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -321,7 +334,8 @@ func TestEvictLeavesAlone(t *testing.T) {
 // byBudget is how the API server refuses an eviction (pkg/registry/core/pod/storage/eviction.go).
 func byBudget(message string) error {
 	held := apierrors.NewTooManyRequests("no", 0)
-	held.ErrStatus.Details.Causes = append(held.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: message})
+	held.ErrStatus.Details.Causes = append(held.ErrStatus.Details.Causes,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: message})
 	return held
 }
 
@@ -333,12 +347,14 @@ func TestEvictionThatDoesNotEnd(t *testing.T) {
 	}{
 		{"budget", apierrors.NewTooManyRequests("no", 0), "pod shop/p1: held by its disruption budget"},
 		{"a budget by its name", byBudget("The disruption budget web needs 2 healthy pods and has 2 currently"),
-			"pod shop/p1: held by its disruption budget: The disruption budget web needs 2 healthy pods and has 2 currently: no"},
+			"pod shop/p1: held by its disruption budget: The disruption budget web needs 2 healthy " +
+				"pods and has 2 currently: no"},
 		{"forbidden", apierrors.NewForbidden(podResource.GroupResource(), "p1", fmt.Errorf("no right")), "no right"},
 		{"never whole", nil, "Deployment/shop/web has 0 of 1 pods ready"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1"))}, webSet, webDeployment)
+			w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1"))},
+				webSet, webDeployment)
 			w.evictions(func(string, int) error { return test.allow })
 			_, err := w.Do(w.end(20), onA, nil)
 			wantError(t, err, test.words)
@@ -349,7 +365,8 @@ func TestEvictionThatDoesNotEnd(t *testing.T) {
 // A process that was killed after its last eviction leaves a workload that is not whole: the next one waits.
 func TestEvictDoneIsWhole(t *testing.T) {
 	like := ownedBy("ReplicaSet", "web-1")
-	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like), pod("shop", "p2", "b", "10.96.0.6", like)}, webSet, webDeployment)
+	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like),
+		pod("shop", "p2", "b", "10.96.0.6", like)}, webSet, webDeployment)
 	before := w.see(onA).Before
 	if err := w.typed.Tracker().Delete(podResource, "shop", "p1"); err != nil {
 		t.Fatal(err)
@@ -378,7 +395,8 @@ func TestEvictDoneIsWhole(t *testing.T) {
 // over when it has ended.
 func TestEvictDoesNotWaitForTheEnd(t *testing.T) {
 	like := ownedBy("ReplicaSet", "web-1")
-	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like), pod("shop", "p2", "a", "10.244.1.6", like)}, webSet, webDeployment)
+	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like),
+		pod("shop", "p2", "a", "10.244.1.6", like)}, webSet, webDeployment)
 	var order []string
 	w.typed.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != "eviction" {
@@ -387,7 +405,9 @@ func TestEvictDoesNotWaitForTheEnd(t *testing.T) {
 		name := action.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction).Name
 		order = append(order, name)
 		now := metav1.Now()
-		ending := pod("shop", name, "a", "10.244.1.5", like, func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &now, []string{"x"} })
+		ending := pod("shop", name, "a", "10.244.1.5", like, func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &now, []string{"x"}
+		})
 		if err := w.typed.Tracker().Update(podResource, ending, "shop"); err != nil {
 			t.Error(err)
 		}

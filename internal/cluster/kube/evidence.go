@@ -17,8 +17,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
-// Evidence collects the results of the probes over a whole run. Reports in the cluster begin when a path is first probed, and
-// are lost with the agent that wrote them; evidence outlives both.
+// Evidence collects the results of the probes over a whole run. Reports in the cluster begin when a path is first
+// probed, and are lost with the agent that wrote them; evidence outlives both.
 type Evidence struct {
 	lock    sync.Mutex
 	paths   map[string]v1alpha1.Path
@@ -58,8 +58,8 @@ type counter struct {
 	since int64 // Unix time in ns
 }
 
-// Collected is evidence as a document: all paths ever measured, the last state of each counter, and all runs of Theseus' own
-// parts.
+// Collected is evidence as a document: all paths ever measured, the last state of each counter, and all runs of
+// Theseus' own parts.
 type Collected struct {
 	Paths   []v1alpha1.Path       `json:"paths"`
 	Results []v1alpha1.PathResult `json:"results"`
@@ -68,8 +68,8 @@ type Collected struct {
 	Foreign map[string]string `json:"foreign,omitempty"`
 	// Baseline are the counts from which the result of a plan counts (loss.Baseline), for a process that continues.
 	Baseline []v1alpha1.ProbeReport `json:"baseline,omitempty"`
-	// Events are what happened in the cluster, as far as it was looked at (Looks), State is the last look, and EventsDropped counts the
-	// oldest events, which are not kept.
+	// Events are what happened in the cluster, as far as it was looked at (Looks), State is the last look, and
+	// EventsDropped counts the oldest events, which are not kept.
 	Events        []observe.Event `json:"events,omitempty"`
 	EventsDropped int             `json:"eventsDropped,omitempty"`
 	Looks         []Looks         `json:"looks,omitempty"`
@@ -78,7 +78,8 @@ type Collected struct {
 
 // NewEvidence continues from earlier evidence, which may be empty.
 func NewEvidence(before Collected) *Evidence {
-	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]*v1alpha1.PathResult{}, parts: map[process]PartRun{}, foreign: map[string]string{}}
+	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]*v1alpha1.PathResult{},
+		parts: map[process]PartRun{}, foreign: map[string]string{}}
 	e.Merge(before)
 	return e
 }
@@ -108,10 +109,11 @@ func (e *Evidence) Merge(other Collected) {
 	}
 }
 
-// Collect reads the probe plans and all reports, and adds new results of the planned paths. It is cheap enough to call once a
-// second.
+// Collect reads the probe plans and all reports, and adds new results of the planned paths. It is cheap enough to call
+// once a second.
 func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
-	plans, err := a.plansWithin(ctx, time.Minute) // a path that is missed counts from the next call on, with all its results
+	// a path that is missed counts from the next call on, with all its results
+	plans, err := a.plansWithin(ctx, time.Minute)
 	if err != nil {
 		return err
 	}
@@ -127,7 +129,8 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 		return true
 	})
 	if versions := versionsOf(plans); !known(e.plans, versions) {
-		e.plans, e.reports, e.news = versions, map[string]string{}, true // a path that is new may be in reports that were read before
+		// a path that is new may be in reports that were read before
+		e.plans, e.reports, e.news = versions, map[string]string{}, true
 		e.planned = pathsOf(plans)
 		for _, one := range e.planned {
 			e.paths[one.ID] = one
@@ -169,8 +172,8 @@ func known(before, now map[string]string) bool {
 	return before != nil && len(before) == len(now)
 }
 
-// Changed says what the evidence has got since the last call: grown is true if it has anything, and news if that is more than
-// answered probes on paths without a fault.
+// Changed says what the evidence has got since the last call: grown is true if it has anything, and news if that is
+// more than answered probes on paths without a fault.
 func (e *Evidence) Changed() (grown, news bool) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
@@ -244,15 +247,18 @@ func (e *Evidence) add(result v1alpha1.PathResult) {
 	e.results[key] = &result
 }
 
-// grewWell reports whether a counter has only counted probes that had the expected result, since an earlier result of it.
+// grewWell reports whether a counter has only counted probes that had the expected result, since an earlier result of
+// it.
 func grewWell(denied bool, before, now *v1alpha1.PathResult) bool {
 	sent, answered := now.Sent-before.Sent, now.Answered-before.Answered
 	well := answered == sent
 	if denied {
 		well = answered == 0
 	}
-	return well && now.Excused == before.Excused && now.Dropped == before.Dropped && before.Open == nil && now.Open == nil &&
-		len(now.Gaps) == len(before.Gaps) && len(now.Stalls) == len(before.Stalls) && newest(now.Stalls).Equal(newest(before.Stalls))
+	return well && now.Excused == before.Excused && now.Dropped == before.Dropped &&
+		before.Open == nil && now.Open == nil &&
+		len(now.Gaps) == len(before.Gaps) && len(now.Stalls) == len(before.Stalls) &&
+		newest(now.Stalls).Equal(newest(before.Stalls))
 }
 
 // newest is when the newest of some gaps began. Reports hold a bounded number, so a new one may have replaced another.
@@ -268,7 +274,8 @@ func newest(gaps []v1alpha1.Gap) (from time.Time) {
 // mostGaps bounds the gaps that are kept of one counter. Reports hold fewer (loss.DefaultMaxGaps).
 const mostGaps = 256
 
-// remember adds to a result the gaps that a former one of the same counter had, and that have been dropped since for longer ones.
+// remember adds to a result the gaps that a former one of the same counter had, and that have been dropped since for
+// longer ones.
 func remember(before, now v1alpha1.PathResult) v1alpha1.PathResult {
 	has := map[int64]bool{}
 	for _, gap := range now.Gaps {
@@ -319,7 +326,8 @@ func (a *Actor) probePlans(ctx context.Context) ([]v1alpha1.ProbePlan, error) {
 
 // plansWithin is probePlans. If the plans are watched, the proof that they are current may be as old as age.
 func (a *Actor) plansWithin(ctx context.Context, age time.Duration) ([]v1alpha1.ProbePlan, error) {
-	plans, _, err := kept(ctx, a, a.plans, "ProbePlan", age, func(o *planObject) v1alpha1.ProbePlan { return o.ProbePlan })
+	plans, _, err := kept(ctx, a, a.plans, "ProbePlan", age,
+		func(o *planObject) v1alpha1.ProbePlan { return o.ProbePlan })
 	slices.SortFunc(plans, func(a, b v1alpha1.ProbePlan) int { return cmp.Compare(a.Name, b.Name) })
 	return plans, err
 }
@@ -333,17 +341,19 @@ func pathsOf(plans []v1alpha1.ProbePlan) []v1alpha1.Path {
 	return paths
 }
 
-// probeReports reads the reports of all nodes. Callers must not change them: if they are watched, all readers have the same.
+// probeReports reads the reports of all nodes. Callers must not change them: if they are watched, all readers have the
+// same.
 func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
-	reports, listed, err := kept(ctx, a, a.reports, "ProbeReport", 0, func(o *reportObject) v1alpha1.ProbeReport { return o.ProbeReport })
+	reports, listed, err := kept(ctx, a, a.reports, "ProbeReport", 0,
+		func(o *reportObject) v1alpha1.ProbeReport { return o.ProbeReport })
 	for i := 0; listed && i < len(reports); i++ {
 		a.ownResults(&reports[i])
 	}
 	return reports, err
 }
 
-// ownResults removes from a report the results of paths that start on other nodes: a node may only report on its own. It warns
-// once for each node.
+// ownResults removes from a report the results of paths that start on other nodes: a node may only report on its own.
+// It warns once for each node.
 func (a *Actor) ownResults(report *v1alpha1.ProbeReport) {
 	foreign := dropForeign(report)
 	if foreign == "" {

@@ -25,7 +25,8 @@ func TestEvidence(t *testing.T) {
 		w := newWorld(t, nil)
 		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.ProbePlanSpec{
 			Paths: []v1alpha1.Path{{ID: "n/old>b"}, {ID: "n/old>a"}}}})
-		w.put("ProbeReport", &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1alpha1.ProbeReportStatus{Paths: results}})
+		w.put("ProbeReport", &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "n"},
+			Status: v1alpha1.ProbeReportStatus{Paths: results}})
 		if err := e.Collect(context.Background(), w.Actor); err != nil {
 			t.Fatal(err)
 		}
@@ -35,13 +36,16 @@ func TestEvidence(t *testing.T) {
 		reports [][]v1alpha1.PathResult
 		want    []v1alpha1.PathResult
 	}{
-		{"a counter grows", [][]v1alpha1.PathResult{{result("a", start, 1)}, {result("a", start, 9)}}, []v1alpha1.PathResult{result("a", start, 9)}},
-		{"a report comes late", [][]v1alpha1.PathResult{{result("a", start, 9)}, {result("a", start, 1)}}, []v1alpha1.PathResult{result("a", start, 9)}},
+		{"a counter grows", [][]v1alpha1.PathResult{{result("a", start, 1)}, {result("a", start, 9)}},
+			[]v1alpha1.PathResult{result("a", start, 9)}},
+		{"a report comes late", [][]v1alpha1.PathResult{{result("a", start, 9)}, {result("a", start, 1)}},
+			[]v1alpha1.PathResult{result("a", start, 9)}},
 		{"a counter restarts", [][]v1alpha1.PathResult{{result("a", start, 9)}, {result("a", later, 2)}},
 			[]v1alpha1.PathResult{result("a", start, 9), result("a", later, 2)}},
 		{"in order", [][]v1alpha1.PathResult{{result("b", start, 1), result("a", later, 2)}, {result("a", start, 3)}},
 			[]v1alpha1.PathResult{result("a", start, 3), result("a", later, 2), result("b", start, 1)}},
-		{"a path ends", [][]v1alpha1.PathResult{{result("a", start, 3)}, nil}, []v1alpha1.PathResult{result("a", start, 3)}},
+		{"a path ends", [][]v1alpha1.PathResult{{result("a", start, 3)}, nil},
+			[]v1alpha1.PathResult{result("a", start, 3)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := NewEvidence(Collected{})
@@ -75,8 +79,8 @@ func TestEvidenceOfNothing(t *testing.T) {
 	}
 }
 
-// TestEvidenceOfStrangers: a node says what it measured itself, of paths that it was asked for. A line of its report about
-// another node's path, or about a path that no plan has, is no evidence, and is told once.
+// TestEvidenceOfStrangers: a node says what it measured itself, of paths that it was asked for. A line of its report
+// about another node's path, or about a path that no plan has, is no evidence, and is told once.
 func TestEvidenceOfStrangers(t *testing.T) {
 	w := newWorld(t, nil)
 	var said []string
@@ -105,7 +109,8 @@ func TestEvidenceOfStrangers(t *testing.T) {
 	if want := []string{"m/old>x/old:udp", "n/old>x/old:udp"}; !reflect.DeepEqual(counted, want) {
 		t.Errorf("counted %q", counted)
 	}
-	if len(said) != 2 || !strings.Contains(said[0], "the report of m ") || !strings.Contains(said[1], "the report of n ") {
+	if len(said) != 2 || !strings.Contains(said[0], "the report of m ") ||
+		!strings.Contains(said[1], "the report of n ") {
 		t.Errorf("said %q", said)
 	}
 	// What was kept on disk says so too, for the report.
@@ -126,13 +131,14 @@ func TestEvidenceOfStrangers(t *testing.T) {
 	}
 }
 
-// TestEvidenceChanged: news is all that is more than probes with the expected result, and a report of a version that was read is not
-// read again.
+// TestEvidenceChanged: news is all that is more than probes with the expected result, and a report of a version that
+// was read is not read again.
 func TestEvidenceChanged(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0).UTC()
 	w := newWorld(t, nil)
-	w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}, Spec: v1alpha1.ProbePlanSpec{
-		Paths: []v1alpha1.Path{{ID: "n/old>a"}, {ID: "n/old>b", Denied: true}}}})
+	w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"},
+		Spec: v1alpha1.ProbePlanSpec{
+			Paths: []v1alpha1.Path{{ID: "n/old>a"}, {ID: "n/old>b", Denied: true}}}})
 	e := NewEvidence(Collected{})
 	e.Changed()
 	version := 1
@@ -154,7 +160,8 @@ func TestEvidenceChanged(t *testing.T) {
 		{"a gap begins", func() { open.Open = &v1alpha1.Gap{From: start, Probes: 1} }, true, true},
 		{"a gap ends", func() { open.Open, open.Gaps = nil, []v1alpha1.Gap{*open.Open} }, true, true},
 		{"a stall", func() { open.Stalls = []v1alpha1.Gap{{From: start}} }, true, true},
-		{"as many stalls as fit, and other ones", func() { open.Stalls = []v1alpha1.Gap{{From: start.Add(time.Second)}} }, true, true},
+		{"as many stalls as fit, and other ones",
+			func() { open.Stalls = []v1alpha1.Gap{{From: start.Add(time.Second)}} }, true, true},
 		{"a prober restarts", func() { report.Status.Parts[0].Since = start.Add(time.Second) }, true, true},
 		{"a prober was gone", func() { report.Status.Parts[0].Gone = []v1alpha1.Absence{{From: start}} }, true, true},
 		{"a count begins", func() { open.Since = start.Add(time.Second) }, true, true},

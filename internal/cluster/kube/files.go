@@ -23,8 +23,8 @@ import (
 const Stdin = "-"
 
 // ReadFiles makes a snapshot from files: a Theseus snapshot, or plain Kubernetes YAML or JSON. A path is a
-// file, a folder (all .yaml, .yml and .json files below it, including links), or Stdin. The notes are for people, one line
-// each. Invalid content, or files without any object, return a *document.Error, which has a hint.
+// file, a folder (all .yaml, .yml and .json files below it, including links), or Stdin. The notes are for people, one
+// line each. Invalid content, or files without any object, return a *document.Error, which has a hint.
 func ReadFiles(version string, stdin io.Reader, paths ...string) (*cluster.Snapshot, []string, error) {
 	if len(paths) == 0 {
 		return nil, nil, errors.New("no file to read")
@@ -38,8 +38,9 @@ func ReadFiles(version string, stdin io.Reader, paths ...string) (*cluster.Snaps
 	snapshot, notes := builder.Snapshot()
 	answered := func(s cluster.Source) bool { return s.Missing == "" }
 	if len(snapshot.Nodes)+len(snapshot.Other) == 0 && !slices.ContainsFunc(snapshot.Sources, answered) {
-		return nil, nil, &document.Error{File: strings.Join(paths, ", "), Err: errors.New("it contains no objects of a cluster"),
-			Advice: "check whether the command that wrote it failed, such as: kubectl get nodes,pods,... -A -o yaml"}
+		return nil, nil, &document.Error{File: strings.Join(paths, ", "),
+			Err: errors.New("it contains no objects of a cluster"), Advice: "check whether the command that wrote it " +
+				"failed, such as: kubectl get nodes,pods,... -A -o yaml"}
 	}
 	return snapshot, notes, nil
 }
@@ -72,7 +73,8 @@ func readPath(builder *document.Builder, stdin io.Reader, path string) error {
 	})
 	if err == nil && found == 0 {
 		return &document.Error{File: path, Err: errors.New("no .yaml, .yml or .json file in this folder"),
-			Advice: "fill it with: kubectl get nodes,pods,... -A -o yaml > " + shell.Word(filepath.Join(path, "cluster.yaml"))}
+			Advice: "fill it with: kubectl get nodes,pods,... -A -o yaml > " +
+				shell.Word(filepath.Join(path, "cluster.yaml"))}
 	}
 	return err
 }
@@ -130,8 +132,8 @@ func DecodeObjects(name string, text io.Reader) ([]unstructured.Unstructured, er
 	return objects, err
 }
 
-// WriteSnapshot writes a snapshot as JSON with one object per line. ReadFiles reads it back unchanged, and other tools can search
-// it line by line.
+// WriteSnapshot writes a snapshot as JSON with one object per line. ReadFiles reads it back unchanged, and other tools
+// can search it line by line.
 func WriteSnapshot(output io.Writer, snapshot *cluster.Snapshot) error {
 	raw, err := json.Marshal(snapshot)
 	if err != nil {

@@ -33,7 +33,8 @@ func BenchmarkReadYAML(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		text.WriteString("- " + string(bytes.TrimSuffix(bytes.ReplaceAll(one, []byte("\n"), []byte("\n  ")), []byte("  "))))
+		text.WriteString("- " +
+			string(bytes.TrimSuffix(bytes.ReplaceAll(one, []byte("\n"), []byte("\n  ")), []byte("  "))))
 	}
 	text.WriteString("kind: List\n")
 	benchmarkRead(b, text.Bytes())

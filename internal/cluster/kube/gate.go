@@ -22,22 +22,24 @@ const gatePatience = 90 * time.Second
 type Gate struct {
 	Actor *Actor
 	// Since are the reports after which losses count: those of the previous gate. If empty, losses count from the first
-	// answer of each path; if nil, from the beginning of this gate, for a run that is resumed after losses that a person
-	// has accepted.
+	// answer of each path; if nil, from the beginning of this gate, for a run that is resumed after losses that a
+	// person has accepted.
 	Since []v1alpha1.ProbeReport
 	// Lacks says what is missing for the result of a plan (step.Gate.Result), which then is no pass; "" if nothing is.
 	Lacks string
-	// NoneCompares is true if no gate of the plan compares nodes (step.Gate.Compares): nothing is kept for a comparison then.
+	// NoneCompares is true if no gate of the plan compares nodes (step.Gate.Compares): nothing is kept for a comparison
+	// then.
 	NoneCompares bool
 	// canary compares changed nodes with the others, from the first gate on.
 	canary loss.Canary
 }
 
-// Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails immediately on a loss
-// or a leak.
+// Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails immediately
+// on a loss or a leak.
 func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (engine.Verdict, error) {
 	if gate.Compare && len(gate.Changed) == 0 {
-		return engine.Verdict{Reason: "it is not known which nodes have the change, to compare them with the others"}, nil
+		return engine.Verdict{Reason: "it is not known which nodes have the change, to compare them with the others"},
+			nil
 	}
 	plans, asked, err := g.read(ctx)
 	if err != nil {
@@ -64,7 +66,8 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 	for i := range plans {
 		generations[plans[i].Name] = plans[i].Spec.Generation
 	}
-	watch := loss.NewWatch(limits, loss.Evidence{Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked})
+	watch := loss.NewWatch(limits,
+		loss.Evidence{Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked})
 	for {
 		now, err := g.Actor.probeReports(ctx)
 		if err != nil {
@@ -101,7 +104,8 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 	}
 }
 
-// unmeasured says which paths of former reports are not among the paths; "" if all are. What those have lost is unknown.
+// unmeasured says which paths of former reports are not among the paths; "" if all are. What those have lost is
+// unknown.
 func unmeasured(reports []v1alpha1.ProbeReport, paths []v1alpha1.Path) string {
 	planned := map[string]bool{}
 	for i := range paths {
@@ -119,7 +123,8 @@ func unmeasured(reports []v1alpha1.ProbeReport, paths []v1alpha1.Path) string {
 	if gone == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of the baseline are no longer measured, such as %s: find out who changed or deleted the ProbePlans", cluster.Count(gone, "path"), first)
+	return fmt.Sprintf("%s of the baseline are no longer measured, such as %s: find out who changed or deleted the "+
+		"ProbePlans", cluster.Count(gone, "path"), first)
 }
 
 // Glance is what the reports say at one moment, without a demand on how fresh they are.
@@ -155,7 +160,8 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 	for i := range plans {
 		generations[plans[i].Name] = plans[i].Spec.Generation
 	}
-	verdict := loss.Judge(loss.Limits{MaxLost: maxLost}, loss.Evidence{Generations: generations, Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now})
+	verdict := loss.Judge(loss.Limits{MaxLost: maxLost},
+		loss.Evidence{Generations: generations, Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now})
 	glance := Glance{Verdict: convert(verdict), Reports: map[string]int64{}, Every: path.ReportEvery(len(plans)),
 		Proven: !verdict.Pass && !verdict.Waiting && (verdict.Lost > maxLost || verdict.Leaked > 0)}
 	for _, node := range loss.Sources(pathsOf(plans)) {
@@ -167,8 +173,8 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 	return glance, nil
 }
 
-// compare passes a verdict only if changed nodes are not worse than the others. While that is uncertain, it keeps watching
-// until the time is over. If it stops the gate, the counts are those of all.
+// compare passes a verdict only if changed nodes are not worse than the others. While that is uncertain, it keeps
+// watching until the time is over. If it stops the gate, the counts are those of all.
 func (g *Gate) compare(verdict *loss.Verdict, all func() loss.Verdict, over bool) {
 	stop, why := g.canary.Stop()
 	if stop {

@@ -19,7 +19,8 @@ import (
 // onePath stores a plan of one path, a to b.
 func (w *world) onePath() {
 	w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.ProbePlanSpec{
-		Generation: 1, Paths: []v1alpha1.Path{{ID: "a/host>b/host", Source: v1alpha1.Endpoint{Node: "a"}, IntervalMillis: 100}}}})
+		Generation: 1,
+		Paths:      []v1alpha1.Path{{ID: "a/host>b/host", Source: v1alpha1.Endpoint{Node: "a"}, IntervalMillis: 100}}}})
 }
 
 func TestGate(t *testing.T) {
@@ -30,7 +31,8 @@ func TestGate(t *testing.T) {
 		reason string
 		within time.Duration
 	}{
-		{"fresh evidence", func(w *world, n int) { w.report(int64(n+1), int64(5*n+5), int64(5*n+5), w.now) }, true, "", 4 * time.Second},
+		{"fresh evidence", func(w *world, n int) { w.report(int64(n+1), int64(5*n+5), int64(5*n+5), w.now) },
+			true, "", 4 * time.Second},
 		{"silence", func(*world, int) {}, false, "a has", 100 * time.Second},
 		{"a loss", func(w *world, n int) {
 			answered := int64(5*n + 5)
@@ -47,9 +49,11 @@ func TestGate(t *testing.T) {
 			w.slept = func(n int) { test.report(w, n) }
 			gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}
 			begun := w.Now()
-			verdict, err := gate.Ask(context.Background(), step.Gate{Title: "t", Bake: step.Duration(2 * time.Second)}, goOn)
+			verdict, err := gate.Ask(context.Background(),
+				step.Gate{Title: "t", Bake: step.Duration(2 * time.Second)}, goOn)
 			took := w.Now().Sub(begun)
-			if err != nil || verdict.Pass != test.pass || !strings.Contains(verdict.Reason, test.reason) || took > test.within {
+			if err != nil || verdict.Pass != test.pass || !strings.Contains(verdict.Reason, test.reason) ||
+				took > test.within {
 				t.Errorf("after %s: %+v, %v", took, verdict, err)
 			}
 			if len(gate.Since) != 1 {
@@ -76,7 +80,8 @@ func TestGateWatchesOn(t *testing.T) {
 	ask := func(changed ...string) time.Duration {
 		t.Helper()
 		begun := w.Now()
-		verdict, err := gate.Ask(context.Background(), step.Gate{Title: "t", Bake: step.Duration(4 * time.Second), Changed: changed}, goOn)
+		verdict, err := gate.Ask(context.Background(),
+			step.Gate{Title: "t", Bake: step.Duration(4 * time.Second), Changed: changed}, goOn)
 		if err != nil || !verdict.Pass {
 			t.Fatalf("%+v, %v", verdict, err)
 		}
@@ -98,10 +103,13 @@ func TestGateStopsWhileItWaits(t *testing.T) {
 	reports := map[string]*v1alpha1.ProbeReport{}
 	for i, node := range nodes {
 		id, next := node+"/host>"+nodes[(i+1)%len(nodes)]+"/host", nodes[(i+1)%len(nodes)]
-		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: v1alpha1.ProbePlanSpec{Generation: 1, Paths: []v1alpha1.Path{
-			{ID: id, Source: v1alpha1.Endpoint{Node: node}, Target: v1alpha1.Endpoint{Node: next}, IntervalMillis: 100}}}})
-		reports[node] = &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: v1alpha1.ProbeReportStatus{Generation: 1,
-			Paths: []v1alpha1.PathResult{{ID: id, Since: w.now, RTTCounts: make([]int64, 20)}}}}
+		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: node},
+			Spec: v1alpha1.ProbePlanSpec{Generation: 1, Paths: []v1alpha1.Path{
+				{ID: id, Source: v1alpha1.Endpoint{Node: node}, Target: v1alpha1.Endpoint{Node: next},
+					IntervalMillis: 100}}}})
+		reports[node] = &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: node},
+			Status: v1alpha1.ProbeReportStatus{Generation: 1,
+				Paths: []v1alpha1.PathResult{{ID: id, Since: w.now, RTTCounts: make([]int64, 20)}}}}
 	}
 	w.slept = func(int) {
 		for node, report := range reports {
@@ -120,7 +128,8 @@ func TestGateStopsWhileItWaits(t *testing.T) {
 	}
 	w.slept(0)
 	gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}
-	if verdict, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(25 * time.Second)}, goOn); err != nil || !verdict.Pass {
+	if verdict, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(25 * time.Second)}, goOn); err != nil ||
+		!verdict.Pass {
 		t.Fatalf("%+v, %v", verdict, err)
 	}
 	slow, silent = "a", "d"
@@ -151,7 +160,8 @@ func TestGateLearns(t *testing.T) {
 		w.report(1, 5, 5, w.now)
 		w.slept = func(n int) { w.report(int64(n+1), int64(5*n+5), int64(5*n+5), w.now) }
 		gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}, NoneCompares: test.none}
-		if _, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(2 * time.Second), Changed: test.changed}, goOn); err != nil {
+		if _, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(2 * time.Second), Changed: test.changed},
+			goOn); err != nil {
 			t.Fatal(err)
 		}
 		if learns := !reflect.DeepEqual(gate.canary, loss.Canary{}); learns != test.learns {
@@ -220,12 +230,14 @@ func TestGateLook(t *testing.T) {
 	w.onePath()
 	w.report(1, 100, 100, w.now)
 	gate := &Gate{Actor: w.Actor}
-	if glance, err := gate.Look(context.Background(), 0); err != nil || glance.Proven || glance.Reports["a"] != 1 || glance.Every <= 0 {
+	if glance, err := gate.Look(context.Background(), 0); err != nil || glance.Proven ||
+		glance.Reports["a"] != 1 || glance.Every <= 0 {
 		t.Errorf("at first: %+v, %v", glance, err)
 	}
 	w.report(2, 120, 117, w.now)
 	begun := w.Now()
-	if glance, err := gate.Look(context.Background(), 0); err != nil || !glance.Proven || glance.Lost != 3 || glance.Reports["a"] != 2 || w.Now() != begun {
+	if glance, err := gate.Look(context.Background(), 0); err != nil || !glance.Proven || glance.Lost != 3 ||
+		glance.Reports["a"] != 2 || w.Now() != begun {
 		t.Errorf("after losses: %+v, %v", glance, err)
 	}
 	if glance, err := gate.Look(context.Background(), 3); err != nil || glance.Proven {
@@ -245,7 +257,8 @@ func TestGateMissesAPath(t *testing.T) {
 		gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
 			Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{{ID: id}}}}}}
 		verdict, err := gate.Ask(t.Context(), step.Gate{Result: true, Bake: step.Duration(time.Second)}, goOn)
-		if err != nil || verdict.Pass != pass || strings.Contains(verdict.Reason, "1 path of the baseline are no longer measured, such as "+id) == pass {
+		if err != nil || verdict.Pass != pass ||
+			strings.Contains(verdict.Reason, "1 path of the baseline are no longer measured, such as "+id) == pass {
 			t.Errorf("%s: %+v, %v", id, verdict, err)
 		}
 	}

@@ -10,14 +10,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// grants returns the permissions in the roles that steps write: an API server only allows users to write or bind a role if they
-// have all its permissions themselves, or may escalate and bind. In the latter case there is nothing to check. Rules for named
-// objects and for URLs are not checked.
+// grants returns the permissions in the roles that steps write: an API server only allows users to write or bind a role
+// if they have all its permissions themselves, or may escalate and bind. In the latter case there is nothing to check.
+// Rules for named objects and for URLs are not checked.
 func (r reader) grants(ctx context.Context, steps []step.Step) ([]need, error) {
 	var needs, free []need
 	for i := range steps {
 		for _, action := range slices.Concat(steps[i].Actions, steps[i].Undo) {
-			if o := action.Object; o != nil && o.GroupVersionKind().Group == rbacv1.GroupName && (o.GetKind() == "ClusterRole" || o.GetKind() == "Role") {
+			if o := action.Object; o != nil && o.GroupVersionKind().Group == rbacv1.GroupName &&
+				(o.GetKind() == "ClusterRole" || o.GetKind() == "Role") {
 				all := need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}
 				if o.GetKind() == "Role" {
 					all.resource, all.namespace = "roles", o.GetNamespace()

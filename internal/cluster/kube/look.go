@@ -33,8 +33,8 @@ type Sight struct {
 	Peers []string
 }
 
-// Look asks the agent of every node for the node's facts, and returns them in the order of the nodes. It removes the objects of
-// install that did not exist before, even if a query failed or was interrupted.
+// Look asks the agent of every node for the node's facts, and returns them in the order of the nodes. It removes the
+// objects of install that did not exist before, even if a query failed or was interrupted.
 func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []Sight) ([]cluster.NodeFacts, error) {
 	questions := make([]Question, len(nodes))
 	for i, node := range nodes {
@@ -68,7 +68,8 @@ type Answer[T any] struct {
 }
 
 // Ask queries agents, and removes what it installed for that, like Look. Answers are in the order of the questions.
-func Ask[T any](ctx context.Context, a *Actor, install []step.Action, questions []Question) (answers []Answer[T], err error) {
+func Ask[T any](ctx context.Context, a *Actor, install []step.Action,
+	questions []Question) (answers []Answer[T], err error) {
 	back, err := a.Install(ctx, install)
 	defer func() { err = errors.Join(err, back(ctx)) }()
 	if err != nil {
@@ -80,7 +81,8 @@ func Ask[T any](ctx context.Context, a *Actor, install []step.Action, questions 
 	for i, q := range questions {
 		group.Go(func() error {
 			answers[i].Asked = a.Clock.Now().UTC()
-			answer, err := a.Do(inner, step.Action{ID: "look/" + q.Node, Op: step.Node, NodeName: q.Node, Verb: q.Verb, Args: q.Args}, nil)
+			answer, err := a.Do(inner,
+				step.Action{ID: "look/" + q.Node, Op: step.Node, NodeName: q.Node, Verb: q.Verb, Args: q.Args}, nil)
 			answers[i].Answered = a.Clock.Now().UTC()
 			if err == nil {
 				err = json.Unmarshal(answer, &answers[i].Value)
@@ -94,8 +96,8 @@ func Ask[T any](ctx context.Context, a *Actor, install []step.Action, questions 
 	return answers, group.Wait()
 }
 
-// Install executes actions, and returns the actions that revert them in reverse order, even if one failed or ctx has ended. If the
-// cluster has a journal, its CRDs and its namespace stay.
+// Install executes actions, and returns the actions that revert them in reverse order, even if one failed or ctx has
+// ended. If the cluster has a journal, its CRDs and its namespace stay.
 func (a *Actor) Install(ctx context.Context, actions []step.Action) (back func(context.Context) error, err error) {
 	var inverses []step.Action
 	back = func(ctx context.Context) (err error) {
@@ -130,8 +132,8 @@ func (a *Actor) Install(ctx context.Context, actions []step.Action) (back func(c
 	return back, nil
 }
 
-// leftover reports whether an action, which is done already, was done by a process that was killed before it could revert it: it made the
-// namespace, and nothing was deployed there since.
+// leftover reports whether an action, which is done already, was done by a process that was killed before it could
+// revert it: it made the namespace, and nothing was deployed there since.
 func (a *Actor) leftover(ctx context.Context, action step.Action) bool {
 	if action.Op != step.Apply || !manifest.Temporary(action.Object) {
 		return false

@@ -16,8 +16,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// keysWait is how long after their removal keys may return to a Node object, and are removed again: a terminating agent of the
-// network may write them once more. The time that requests take does not count: a slow API server is no writer.
+// keysWait is how long after their removal keys may return to a Node object, and are removed again: a terminating agent
+// of the network may write them once more. The time that requests take does not count: a slow API server is no writer.
 const keysWait = 20 * time.Second
 
 // nodeVerb runs a verb on a node. Its agent does the work, except for the keys on the Node object that a residue names.
@@ -111,16 +111,19 @@ func keys(of map[string]string) []string {
 	return all
 }
 
-// removeKeys removes the found keys from a Node object, and marks its network as available; Kubernetes then removes the taint that
-// repels new pods. Other writers also change the list of taints, so the patch only applies to the version that was read.
+// removeKeys removes the found keys from a Node object, and marks its network as available; Kubernetes then removes the
+// taint that repels new pods. Other writers also change the list of taints, so the patch only applies to the version
+// that was read.
 func (a *Actor) removeKeys(ctx context.Context, node *corev1.Node, found step.Residue) error {
 	nodes := a.Typed.CoreV1().Nodes()
 	if len(found.Farewells) > 0 {
 		now := metav1.Now()
-		condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, LastHeartbeatTime: now,
-			LastTransitionTime: now, Reason: "OtherNetworkIsUp", Message: "The agent that said otherwise is gone, and another network serves this node"}
+		condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable,
+			Status: corev1.ConditionFalse, LastHeartbeatTime: now, LastTransitionTime: now, Reason: "OtherNetworkIsUp",
+			Message: "The agent that said otherwise is gone, and another network serves this node"}
 		patch := jsonOf(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}})
-		if _, err := nodes.Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager}, "status"); err != nil {
+		if _, err := nodes.Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{FieldManager: FieldManager}, "status"); err != nil {
 			return err
 		}
 		found.Farewells = nil
@@ -129,7 +132,8 @@ func (a *Actor) removeKeys(ctx context.Context, node *corev1.Node, found step.Re
 		}
 		return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, nil) // read again: the version has changed
 	}
-	_, err := nodes.Patch(ctx, node.Name, types.MergePatchType, jsonOf(without(node, found)), metav1.PatchOptions{FieldManager: FieldManager})
+	_, err := nodes.Patch(ctx, node.Name, types.MergePatchType, jsonOf(without(node, found)),
+		metav1.PatchOptions{FieldManager: FieldManager})
 	return err
 }
 
@@ -143,11 +147,13 @@ func without(node *corev1.Node, gone step.Residue) map[string]any {
 		return nulls
 	}
 	patch := map[string]any{"metadata": map[string]any{
-		"resourceVersion": node.ResourceVersion, "annotations": null(gone.Annotations), "labels": null(gone.NodeLabels)}}
+		"resourceVersion": node.ResourceVersion, "annotations": null(gone.Annotations),
+		"labels": null(gone.NodeLabels)}}
 	if len(gone.Taints) > 0 {
-		patch["spec"] = map[string]any{"taints": slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool {
-			return slices.Contains(gone.Taints, taint.Key)
-		})}
+		patch["spec"] = map[string]any{"taints": slices.DeleteFunc(slices.Clone(node.Spec.Taints),
+			func(taint corev1.Taint) bool {
+				return slices.Contains(gone.Taints, taint.Key)
+			})}
 	}
 	return patch
 }

@@ -18,27 +18,31 @@ import (
 
 func networked() *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"flannel/a": "1", "mine": "2"}, Labels: map[string]string{"flannel": "", "l": "1"}},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gone", Effect: "NoSchedule"}, {Key: "kept", Effect: "NoSchedule"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"flannel/a": "1", "mine": "2"},
+			Labels: map[string]string{"flannel": "", "l": "1"}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gone", Effect: "NoSchedule"},
+			{Key: "kept", Effect: "NoSchedule"}}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "R"},
 			{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "FlannelIsDown"}}},
 	}
 }
 
-// TestKeysOfNode: agents are never told of annotations, labels and taints of Nodes; the engine finds and removes them, and the
-// answer says so as if one had done it all.
+// TestKeysOfNode: agents are never told of annotations, labels and taints of Nodes; the engine finds and removes them,
+// and the answer says so as if one had done it all.
 func TestKeysOfNode(t *testing.T) {
-	residue := step.Residue{Links: []string{"cni0"}, Annotations: []string{"flannel/*"}, NodeLabels: []string{"flannel"},
-		Taints: []string{"gone", "absent"}, Farewells: []string{"FlannelIsDown"}}
-	there := step.Residue{Annotations: []string{"flannel/a"}, NodeLabels: []string{"flannel"}, Taints: []string{"gone"}, Farewells: []string{"FlannelIsDown"}}
+	residue := step.Residue{Links: []string{"cni0"}, Annotations: []string{"flannel/*"},
+		NodeLabels: []string{"flannel"}, Taints: []string{"gone", "absent"}, Farewells: []string{"FlannelIsDown"}}
+	there := step.Residue{Annotations: []string{"flannel/a"}, NodeLabels: []string{"flannel"}, Taints: []string{"gone"},
+		Farewells: []string{"FlannelIsDown"}}
 	for _, test := range []struct {
 		verb string
 		want step.Residue // beside the link that the agent tells of
 	}{{step.VerbInventory, there}, {step.VerbClean, step.Residue{}}} {
 		t.Run(test.verb, func(t *testing.T) {
 			w := newWorld(t, []runtime.Object{networked()})
-			w.answer(map[string]any{"phase": "Done", "result": map[string]any{"node": "a", "found": map[string]any{"links": []any{"cni0"}}}})
+			w.answer(map[string]any{"phase": "Done",
+				"result": map[string]any{"node": "a", "found": map[string]any{"links": []any{"cni0"}}}})
 			action := step.Action{ID: "c", Op: step.Node, NodeName: "a", Verb: test.verb, Args: jsonOf(residue)}
 			answer, err := w.do(action)
 			if err != nil {
@@ -53,7 +57,8 @@ func TestKeysOfNode(t *testing.T) {
 			if diff := cmp.Diff(step.Inventory{Node: "a", Found: want}, inventory); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
-			task := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask", Namespace: v1alpha1.Namespace, Name: w.taskName(action)})))
+			task := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask",
+				Namespace: v1alpha1.Namespace, Name: w.taskName(action)})))
 			args, _, _ := unstructured.NestedMap(task.Object, "spec", "args")
 			if len(args) != 1 || args["links"] == nil {
 				t.Errorf("the agent was asked with %v", args)
@@ -88,16 +93,18 @@ func TestKeysWrittenAgain(t *testing.T) {
 			agent(n)
 			return
 		}
-		if _, err := w.typed.CoreV1().Nodes().Update(context.Background(), networked(), metav1.UpdateOptions{}); err != nil {
+		if _, err := w.typed.CoreV1().Nodes().Update(context.Background(), networked(),
+			metav1.UpdateOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
-	_, err := w.do(step.Action{ID: "c", Op: step.Node, NodeName: "a", Verb: step.VerbClean, Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})})
+	_, err := w.do(step.Action{ID: "c", Op: step.Node, NodeName: "a", Verb: step.VerbClean,
+		Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})})
 	wantError(t, err, "something writes to Node a again: flannel/a")
 }
 
-// TestKeysOnSlowServer: each request takes longer than keys may return, and no one writes them. They are gone, and no writer is
-// reported.
+// TestKeysOnSlowServer: each request takes longer than keys may return, and no one writes them. They are gone, and no
+// writer is reported.
 func TestKeysOnSlowServer(t *testing.T) {
 	w := newWorld(t, []runtime.Object{networked()})
 	w.answer(map[string]any{"phase": "Done", "result": map[string]any{"node": "a", "found": map[string]any{}}})
@@ -107,7 +114,8 @@ func TestKeysOnSlowServer(t *testing.T) {
 		w.now = w.now.Add(2 * keysWait)
 		return false, nil, nil
 	})
-	answer, err := w.do(step.Action{ID: "c", Op: step.Node, NodeName: "a", Verb: step.VerbClean, Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})})
+	answer, err := w.do(step.Action{ID: "c", Op: step.Node, NodeName: "a", Verb: step.VerbClean,
+		Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})})
 	var inventory step.Inventory
 	if err == nil {
 		err = json.Unmarshal(answer, &inventory)

@@ -18,9 +18,10 @@ import (
 // seesEvents is what an observer needs beyond the permissions of a snapshot. A run goes on without it.
 var seesEvents = need{"", "events", "", "list"}
 
-// Observe looks once at what package observe compares, and adds what has happened since the look before to the evidence. pods is false
-// for a look that leaves out what is expensive to read: the pods and the Events of Kubernetes. The first look only sees how things
-// are. unseen says which kinds this user may not read; they stay as an earlier look has seen them.
+// Observe looks once at what package observe compares, and adds what has happened since the look before to the
+// evidence. pods is false for a look that leaves out what is expensive to read: the pods and the Events of Kubernetes.
+// The first look only sees how things are. unseen says which kinds this user may not read; they stay as an earlier look
+// has seen them.
 func (e *Evidence) Observe(ctx context.Context, client *Client, now time.Time, pods bool) (unseen string, err error) {
 	before, since := e.observed()
 	var o observe.Objects
@@ -39,7 +40,8 @@ func (e *Evidence) Observe(ctx context.Context, client *Client, now time.Time, p
 	if err = read("nodes", err); err != nil {
 		return "", err
 	}
-	o.DaemonSets, err = cached(ctx, func(ctx context.Context, options metav1.ListOptions) ([]appsv1.DaemonSet, string, error) {
+	o.DaemonSets, err = cached(ctx, func(ctx context.Context,
+		options metav1.ListOptions) ([]appsv1.DaemonSet, string, error) {
 		list, err := client.Typed.AppsV1().DaemonSets("").List(ctx, options)
 		return list.Items, list.Continue, err
 	})
@@ -83,8 +85,8 @@ func (e *Evidence) Observe(ctx context.Context, client *Client, now time.Time, p
 	return strings.Join(refused, ", "), nil
 }
 
-// both are the objects of two looks that can be compared. Those that this look has not read stay as they were, and those that no look
-// before has read, which are nil, were as they are now.
+// both are the objects of two looks that can be compared. Those that this look has not read stay as they were, and
+// those that no look before has read, which are nil, were as they are now.
 func both[T any](before, now map[string]T, read bool) (from, to map[string]T) {
 	switch {
 	case !read:
@@ -96,7 +98,8 @@ func both[T any](before, now map[string]T, read bool) (from, to map[string]T) {
 }
 
 // cached lists all objects from the API server's cache, in pages. What it has may be a moment old.
-func cached[T any](ctx context.Context, list func(context.Context, metav1.ListOptions) ([]T, string, error)) (all []T, err error) {
+func cached[T any](ctx context.Context, list func(context.Context, metav1.ListOptions) ([]T, string, error)) (all []T,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	options := metav1.ListOptions{ResourceVersion: "0", Limit: pageSize}

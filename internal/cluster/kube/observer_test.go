@@ -17,8 +17,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestObserveByUsers: users with other permissions look at the same cluster, one after another. That one of them may not list a kind is
-// no event of its objects.
+// TestObserveByUsers: users with other permissions look at the same cluster, one after another. That one of them may
+// not list a kind is no event of its objects.
 func TestObserveByUsers(t *testing.T) {
 	for name, looks := range map[string][]string{ // what each may not list
 		"in between": {"", "daemonsets", "nodes", ""},
@@ -31,7 +31,8 @@ func TestObserveByUsers(t *testing.T) {
 			denied := ""
 			client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				if resource := action.GetResource().Resource; resource == denied {
-					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no"))
+					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource},
+						"", errors.New("no"))
 				}
 				return false, nil, nil
 			})
@@ -39,7 +40,8 @@ func TestObserveByUsers(t *testing.T) {
 			for i, one := range looks {
 				denied = one
 				evidence := NewEvidence(kept)
-				unseen, err := evidence.Observe(t.Context(), &Client{Typed: client}, time.Unix(int64(1000*(i+1)), 0), true)
+				unseen, err := evidence.Observe(t.Context(), &Client{Typed: client},
+					time.Unix(int64(1000*(i+1)), 0), true)
 				if err != nil || unseen != one {
 					t.Errorf("unseen are %q, %v", unseen, err)
 				}
@@ -55,7 +57,8 @@ func TestObserveByUsers(t *testing.T) {
 			if len(kept.Events) > 0 {
 				t.Errorf("nothing has happened, and it says %+v", kept.Events)
 			}
-			if err := client.AppsV1().DaemonSets("kube-system").Delete(t.Context(), "net", metav1.DeleteOptions{}); err != nil {
+			if err := client.AppsV1().DaemonSets("kube-system").Delete(t.Context(), "net",
+				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			last := NewEvidence(kept)

@@ -35,8 +35,8 @@ func (a *Actor) responders(ctx context.Context) ([]path.Responder, error) {
 	return known, nil
 }
 
-// addressOf returns the lowest address of a host, IPv4 before IPv6. It is the same on every machine with the same DNS answer, so
-// another machine can take over a run.
+// addressOf returns the lowest address of a host, IPv4 before IPv6. It is the same on every machine with the same DNS
+// answer, so another machine can take over a run.
 func addressOf(ctx context.Context, host string) (string, error) {
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
@@ -48,8 +48,8 @@ func addressOf(ctx context.Context, host string) (string, error) {
 	return slices.MinFunc(found, netip.Addr.Compare).String(), nil
 }
 
-// apiServerOutside returns the API server at its own address, which is not a pod's. If this user may not read that address, or
-// no EndpointSlice has it, there is no such path.
+// apiServerOutside returns the API server at its own address, which is not a pod's. If this user may not read that
+// address, or no EndpointSlice has it, there is no such path.
 func (a *Actor) apiServerOutside(ctx context.Context) ([]path.Responder, error) {
 	found, err := apiServers(ctx, a.Typed)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
@@ -58,5 +58,6 @@ func (a *Actor) apiServerOutside(ctx context.Context) ([]path.Responder, error) 
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	return []path.Responder{{Name: apiServerName, Protocol: v1alpha1.TCPReach, Host: apiServerName, Address: found[0]}}, nil
+	return []path.Responder{{Name: apiServerName, Protocol: v1alpha1.TCPReach,
+		Host: apiServerName, Address: found[0]}}, nil
 }

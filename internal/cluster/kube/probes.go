@@ -34,12 +34,14 @@ type Measured struct {
 	Outside []path.Responder
 	// OutsideEvery is the time between two probes that leave the cluster; 0 means the default.
 	OutsideEvery time.Duration
-	// NodesOutside names the networks that treat traffic from pods to other nodes' addresses like traffic that leaves the cluster.
+	// NodesOutside names the networks that treat traffic from pods to other nodes' addresses like traffic that leaves
+	// the cluster.
 	NodesOutside map[string]bool
 }
 
-// setPaths waits until the Services have the existing probe pods as endpoints, updates the probe plans accordingly, and waits
-// until every path is established: its source reports on its current plan, and has received answers if any are expected.
+// setPaths waits until the Services have the existing probe pods as endpoints, updates the probe plans accordingly, and
+// waits until every path is established: its source reports on its current plan, and has received answers if any are
+// expected.
 func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage, error) {
 	topology, err := a.topology(ctx, set)
 	if err != nil {
@@ -80,8 +82,9 @@ func (a *Actor) waitOut(ctx context.Context, asks func() (missing string, err er
 	}
 }
 
-// unserved names a probe pod that is not yet an endpoint of its Services; empty if there is none. kube-proxies follow later:
-// the warm-up of the paths through Services covers that. If the API server has no EndpointSlices, it is not checked.
+// unserved names a probe pod that is not yet an endpoint of its Services; empty if there is none. kube-proxies follow
+// later: the warm-up of the paths through Services covers that. If the API server has no EndpointSlices, it is not
+// checked.
 func (a *Actor) unserved(ctx context.Context, t *path.Topology) (string, error) {
 	for _, network := range []string{path.Old, path.New} {
 		if t.Services[network] == "" {
@@ -92,7 +95,8 @@ func (a *Actor) unserved(ctx context.Context, t *path.Topology) (string, error) 
 			names = append(names, manifest.ProbeNodePortName(network))
 		}
 		for _, name := range names {
-			missing, err := a.unservedBy(ctx, name, map[string]map[string]string{path.Old: t.Old, path.New: t.New}[network])
+			missing, err := a.unservedBy(ctx, name,
+				map[string]map[string]string{path.Old: t.Old, path.New: t.New}[network])
 			if missing != "" || apierrors.IsNotFound(err) {
 				return missing, nil
 			}
@@ -106,7 +110,8 @@ func (a *Actor) unserved(ctx context.Context, t *path.Topology) (string, error) 
 
 // unservedBy names the node of a network's probe pod that is not an endpoint of a Service.
 func (a *Actor) unservedBy(ctx context.Context, service string, pods map[string]string) (string, error) {
-	found, err := a.Typed.DiscoveryV1().EndpointSlices(v1alpha1.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	found, err := a.Typed.DiscoveryV1().EndpointSlices(v1alpha1.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
 	if err != nil {
 		return "", err
 	}
@@ -126,12 +131,12 @@ func (a *Actor) unservedBy(ctx context.Context, service string, pods map[string]
 	return "", nil
 }
 
-// stopWait is how long to wait for sources that must stop measuring, because their targets may be removed then. A node that
-// is down does not report that it has stopped.
+// stopWait is how long to wait for sources that must stop measuring, because their targets may be removed then. A node
+// that is down does not report that it has stopped.
 const stopWait = 10 * time.Second
 
-// unestablished names a path that has not been answered yet although it should be, a missing report, and, if requested, a
-// source that still measures paths that were removed. Empty if there is none.
+// unestablished names a path that has not been answered yet although it should be, a missing report, and, if requested,
+// a source that still measures paths that were removed. Empty if there is none.
 func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport, stopping bool) string {
 	status := map[string]v1alpha1.ProbeReportStatus{}
 	for _, report := range reports {
@@ -148,7 +153,8 @@ func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport, s
 		case !reported:
 			silent = "; " + plan.Name + " has reported nothing"
 		case report.Generation != plan.Spec.Generation:
-			silent = fmt.Sprintf("; %s reports on plan %d instead of %d", plan.Name, report.Generation, plan.Spec.Generation)
+			silent = fmt.Sprintf("; %s reports on plan %d instead of %d",
+				plan.Name, report.Generation, plan.Spec.Generation)
 			report.Paths = nil
 		}
 		counted := map[string]bool{}
@@ -166,7 +172,8 @@ func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport, s
 	if missing == 0 {
 		return busy
 	}
-	return fmt.Sprintf("%d of %d paths have not answered yet, such as %s%s", missing, len(pathsOf(plans)), example, silent)
+	return fmt.Sprintf("%d of %d paths have not answered yet, such as %s%s",
+		missing, len(pathsOf(plans)), example, silent)
 }
 
 // writePaths stores each node's paths under a new generation, unless they are unchanged, and returns the plans of all
@@ -197,8 +204,9 @@ func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) ([]v1alph
 	return plans, err
 }
 
-// keepPace keeps paths unchanged that differ from the previous ones only in their interval: when nodes join or leave, a path
-// may move to another ring, and a new interval would restart its count, so a gate could not compare it with earlier reports.
+// keepPace keeps paths unchanged that differ from the previous ones only in their interval: when nodes join or leave, a
+// path may move to another ring, and a new interval would restart its count, so a gate could not compare it with
+// earlier reports.
 func keepPace(paths, before []v1alpha1.Path) []v1alpha1.Path {
 	measured := make(map[string]v1alpha1.Path, len(before))
 	for _, one := range before {
@@ -217,9 +225,11 @@ func keepPace(paths, before []v1alpha1.Path) []v1alpha1.Path {
 
 func planOf(node string, generation int64, paths []v1alpha1.Path, every time.Duration) v1alpha1.ProbePlan {
 	return v1alpha1.ProbePlan{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan"},
-		ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: v1alpha1.Namespace, Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
-		Spec:       v1alpha1.ProbePlanSpec{Generation: generation, Paths: append([]v1alpha1.Path{}, paths...), ReportMillis: every.Milliseconds()},
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan"},
+		ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: v1alpha1.Namespace,
+			Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
+		Spec: v1alpha1.ProbePlanSpec{Generation: generation, Paths: append([]v1alpha1.Path{}, paths...),
+			ReportMillis: every.Milliseconds()},
 	}
 }
 
@@ -237,11 +247,12 @@ func (a *Actor) writePlan(ctx context.Context, plan v1alpha1.ProbePlan) error {
 // topology reads the endpoints between which to measure.
 func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, error) {
 	t := path.Topology{
-		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{}, SecondNodePorts: map[string]int{},
-		Leaving: map[string]bool{path.New: len(set.WithoutNew) > 0}, FullSize: a.Measured.FullSize, Denied: a.Measured.Denied, NodesOutside: a.Measured.NodesOutside,
+		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{},
+		SecondNodePorts: map[string]int{}, Leaving: map[string]bool{path.New: len(set.WithoutNew) > 0},
+		FullSize: a.Measured.FullSize, Denied: a.Measured.Denied, NodesOutside: a.Measured.NodesOutside,
 		Intervals: path.Intervals{Fast: a.Measured.Interval, Outside: a.Measured.OutsideEvery},
-		Ports: path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied, HostOffset: manifest.HostOffset,
-			SecondOffset: manifest.SecondOffset},
+		Ports: path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied,
+			HostOffset: manifest.HostOffset, SecondOffset: manifest.SecondOffset},
 	}
 	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -24,13 +24,15 @@ func probed(t *testing.T, more ...runtime.Object) *world {
 	objects := append(more, probePod("old", "a", "10.244.1.2"), probePod("old", "b", "10.244.2.2"))
 	for name, address := range map[string]string{"a": "198.18.0.11", "b": "198.18.0.12"} {
 		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}})
+			Status: corev1.NodeStatus{
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}})
 	}
 	return newWorld(t, objects)
 }
 
 func probePod(network, node, address string, change ...func(*corev1.Pod)) *corev1.Pod {
-	return pod(v1alpha1.Namespace, "theseus-probe-"+network+"-"+node, node, address, append(change, label(v1alpha1.LabelProbe, network))...)
+	return pod(v1alpha1.Namespace, "theseus-probe-"+network+"-"+node, node, address,
+		append(change, label(v1alpha1.LabelProbe, network))...)
 }
 
 // put stores an object of Theseus' own as it is.
@@ -59,8 +61,9 @@ func (w *world) report(seq, sent, answered int64, at time.Time) {
 		report := &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: plan.Name},
 			Status: v1alpha1.ProbeReportStatus{Generation: plan.Spec.Generation, Seq: seq, At: at}}
 		for _, path := range plan.Spec.Paths {
-			report.Status.Paths = append(report.Status.Paths, v1alpha1.PathResult{ID: path.ID, Sent: sent, Answered: answered,
-				Since: time.Unix(1_800_000_000, 0).UTC(), Last: at})
+			report.Status.Paths = append(report.Status.Paths,
+				v1alpha1.PathResult{ID: path.ID, Sent: sent, Answered: answered,
+					Since: time.Unix(1_800_000_000, 0).UTC(), Last: at})
 		}
 		w.put("ProbeReport", report)
 	}
@@ -123,7 +126,8 @@ func TestSetPaths(t *testing.T) {
 	}
 	plans, err = w.probePlans(context.Background())
 	for _, one := range pathsOf(plans) {
-		if one.Target.Node == "" && one.Target.Network == "new" || one.Class == "node-port" && one.Target.Network == "new" {
+		if one.Target.Node == "" && one.Target.Network == "new" ||
+			one.Class == "node-port" && one.Target.Network == "new" {
 			t.Errorf("with a about to go, %s is measured (%v)", one.ID, err)
 		}
 	}
@@ -148,15 +152,18 @@ func TestSetPathsWaitsForEveryPath(t *testing.T) {
 	wantError(t, err, "paths have not answered yet, such as")
 }
 
-// TestSetPathsWaitsForEndpoints: nothing is measured before the Service leads to every probe pod, as it changes when one comes.
+// TestSetPathsWaitsForEndpoints: nothing is measured before the Service leads to every probe pod, as it changes when
+// one comes.
 func TestSetPathsWaitsForEndpoints(t *testing.T) {
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old"}, Spec: corev1.ServiceSpec{ClusterIP: "10.97.0.9"}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old"},
+		Spec: corev1.ServiceSpec{ClusterIP: "10.97.0.9"}}
 	leads := func(ready ...bool) *discoveryv1.EndpointSlice {
-		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-x",
-			Labels: map[string]string{discoveryv1.LabelServiceName: "theseus-probe-old"}}}
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace,
+			Name: "theseus-probe-old-x", Labels: map[string]string{discoveryv1.LabelServiceName: "theseus-probe-old"}}}
 		for i := range ready {
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.244.%d.2", i+1)},
-				Conditions: discoveryv1.EndpointConditions{Ready: &ready[i]}})
+			slice.Endpoints = append(slice.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.244.%d.2", i+1)},
+					Conditions: discoveryv1.EndpointConditions{Ready: &ready[i]}})
 		}
 		return slice
 	}
@@ -169,9 +176,11 @@ func TestSetPathsWaitsForEndpoints(t *testing.T) {
 		}
 		switch n {
 		case 2:
-			err = w.typed.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), leads(true, false), v1alpha1.Namespace)
+			err = w.typed.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
+				leads(true, false), v1alpha1.Namespace)
 		case 4:
-			err = w.typed.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), leads(true, true), v1alpha1.Namespace)
+			err = w.typed.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
+				leads(true, true), v1alpha1.Namespace)
 		case 5:
 			w.report(1, 1, 1, w.now)
 		}
@@ -182,7 +191,8 @@ func TestSetPathsWaitsForEndpoints(t *testing.T) {
 	if _, err := w.do(step.Action{ID: "p", Op: step.Probe, Paths: &set}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "waiting: the probe pod of b is not an endpoint of the Service theseus-probe-old yet"; len(w.notes) == 0 || w.notes[0] != want {
+	if want := "waiting: the probe pod of b is not an endpoint of the Service theseus-probe-old yet"; len(
+		w.notes) == 0 || w.notes[0] != want {
 		t.Errorf("%q", w.notes)
 	}
 }
@@ -211,9 +221,11 @@ func TestDeniedNeedNoAnswer(t *testing.T) {
 	}{
 		{4, []v1alpha1.PathResult{{ID: "open", Sent: 1}, {ID: "shut"}}, ""},
 		{4, []v1alpha1.PathResult{{ID: "open"}, {ID: "shut"}}, "1 of 2 paths have not answered yet, such as open"},
-		{3, []v1alpha1.PathResult{{ID: "open", Sent: 1}, {ID: "shut", Sent: 1}}, "2 of 2 paths have not answered yet, such as shut; a reports on plan 3 instead of 4"},
+		{3, []v1alpha1.PathResult{{ID: "open", Sent: 1}, {ID: "shut", Sent: 1}},
+			"2 of 2 paths have not answered yet, such as shut; a reports on plan 3 instead of 4"},
 	} {
-		reports := []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{Generation: test.generation, Paths: test.results}}}
+		reports := []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Status: v1alpha1.ProbeReportStatus{Generation: test.generation, Paths: test.results}}}
 		if got := unestablished(plans, reports, true); got != test.want {
 			t.Errorf("%q, not %q", got, test.want)
 		}
@@ -225,7 +237,8 @@ func TestDeniedNeedNoAnswer(t *testing.T) {
 func TestStopped(t *testing.T) {
 	plans := []v1alpha1.ProbePlan{planOf("a", 4, nil, 0)}
 	report := func(generation int64) []v1alpha1.ProbeReport {
-		return []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{Generation: generation}}}
+		return []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Status: v1alpha1.ProbeReportStatus{Generation: generation}}}
 	}
 	for name, test := range map[string]struct {
 		reports  []v1alpha1.ProbeReport
@@ -251,7 +264,8 @@ func TestKeepPace(t *testing.T) {
 		return v1alpha1.Path{ID: id, Target: v1alpha1.Endpoint{Address: address}, IntervalMillis: interval}
 	}
 	before := []v1alpha1.Path{path("same", "1", 10), path("ring", "1", 10), path("moved", "1", 10)}
-	got := keepPace([]v1alpha1.Path{path("same", "1", 10), path("ring", "1", 50), path("moved", "2", 50), path("new", "1", 50)}, before)
+	got := keepPace([]v1alpha1.Path{path("same", "1", 10), path("ring", "1", 50), path("moved", "2", 50),
+		path("new", "1", 50)}, before)
 	want := []v1alpha1.Path{path("same", "1", 10), path("ring", "1", 10), path("moved", "2", 50), path("new", "1", 50)}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)

@@ -22,9 +22,10 @@ type podsBefore struct {
 	Pods []types.UID `json:"pods"`
 }
 
-// observeRestart reports a restart as done if the node has a Ready pod of the DaemonSet's current template. If the pod must be
-// recreated, it must not be one that existed at the first observation.
-func (a *Actor) observeRestart(ctx context.Context, action step.Action, seen json.RawMessage) (engine.Observation, error) {
+// observeRestart reports a restart as done if the node has a Ready pod of the DaemonSet's current template. If the pod
+// must be recreated, it must not be one that existed at the first observation.
+func (a *Actor) observeRestart(ctx context.Context, action step.Action,
+	seen json.RawMessage) (engine.Observation, error) {
 	before, first, err := readPods(action, seen)
 	if err != nil {
 		return engine.Observation{}, err
@@ -36,7 +37,8 @@ func (a *Actor) observeRestart(ctx context.Context, action step.Action, seen jso
 	return engine.Observation{Done: now.missing == "" && !first, Before: jsonOf(podsBefore{now.all})}, nil
 }
 
-// readPods returns the pods that a restart must replace regardless of their template; first is true at the first observation.
+// readPods returns the pods that a restart must replace regardless of their template; first is true at the first
+// observation.
 func readPods(action step.Action, seen json.RawMessage) (before []types.UID, first bool, err error) {
 	if !action.Anew || len(seen) == 0 {
 		return nil, action.Anew, nil
@@ -48,8 +50,8 @@ func readPods(action step.Action, seen json.RawMessage) (before []types.UID, fir
 	return known.Pods, false, nil
 }
 
-// restart deletes the pods of earlier templates, and, if the pod must be recreated, all pods that existed before. Then it waits for
-// the replacement.
+// restart deletes the pods of earlier templates, and, if the pod must be recreated, all pods that existed before. Then
+// it waits for the replacement.
 func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMessage) error {
 	before, first, err := readPods(action, seen)
 	if err != nil {
@@ -114,9 +116,9 @@ func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMe
 // nudgeEvery is the number of polls between two nudges.
 const nudgeEvery = 5
 
-// nudge makes the kubelet run a pod's readiness probe now instead of at the end of its period, by changing an annotation: the
-// kubelet probes a pod that is not ready whenever the pod changes (UpdatePodStatus in pkg/kubelet/prober). Readiness is still
-// the kubelet's decision. A nil value removes the annotation.
+// nudge makes the kubelet run a pod's readiness probe now instead of at the end of its period, by changing an
+// annotation: the kubelet probes a pod that is not ready whenever the pod changes (UpdatePodStatus in
+// pkg/kubelet/prober). Readiness is still the kubelet's decision. A nil value removes the annotation.
 func (a *Actor) nudge(ctx context.Context, pod *corev1.Pod, mark any) error {
 	err := a.annotate(ctx, pod, v1alpha1.AnnotationAwaited, mark)
 	if apierrors.IsForbidden(err) { // optional: the kubelet probes later by itself
@@ -127,8 +129,10 @@ func (a *Actor) nudge(ctx context.Context, pod *corev1.Pod, mark any) error {
 
 // annotate sets a pod's annotation, or removes it if value is nil. A pod that no longer exists is not an error.
 func (a *Actor) annotate(ctx context.Context, pod *corev1.Pod, key string, value any) error {
-	patch := jsonOf(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{key: value}}})
-	_, err := a.Typed.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	patch := jsonOf(map[string]any{"metadata": map[string]any{"uid": pod.UID,
+		"annotations": map[string]any{key: value}}})
+	_, err := a.Typed.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: FieldManager})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -162,7 +166,8 @@ func (a *Actor) outdated(ctx context.Context, action step.Action, before []types
 	}
 	revision, err := a.newestRevision(ctx, set)
 	if err != nil || revision == "" {
-		return rollout{all: now.all, missing: "the controller of " + action.Ref.String() + " has not observed it yet"}, err
+		return rollout{all: now.all, missing: "the controller of " + action.Ref.String() +
+			" has not observed it yet"}, err
 	}
 	for _, pod := range pods {
 		switch {

@@ -18,7 +18,8 @@ var restartOnA = step.Action{ID: "r", Op: step.Restart, NodeName: "a",
 	Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}
 
 // daemonSet is that one, at its second generation, with what makes revisions and pods of it.
-func daemonSet() (*appsv1.DaemonSet, func(number int64, hash string) *appsv1.ControllerRevision, func(node, hash string, change ...func(*corev1.Pod)) *corev1.Pod) {
+func daemonSet() (*appsv1.DaemonSet, func(number int64, hash string) *appsv1.ControllerRevision,
+	func(node, hash string, change ...func(*corev1.Pod)) *corev1.Pod) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent", UID: "set", Generation: 2},
 		Spec: appsv1.DaemonSetSpec{Selector: selector}, Status: appsv1.DaemonSetStatus{ObservedGeneration: 2}}
@@ -28,7 +29,8 @@ func daemonSet() (*appsv1.DaemonSet, func(number int64, hash string) *appsv1.Con
 	}
 	revision := func(number int64, hash string) *appsv1.ControllerRevision {
 		return &appsv1.ControllerRevision{Revision: number,
-			ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent-" + hash, Labels: labels(hash), OwnerReferences: owned}}
+			ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent-" + hash,
+				Labels: labels(hash), OwnerReferences: owned}}
 	}
 	of := func(node, hash string, change ...func(*corev1.Pod)) *corev1.Pod {
 		made := pod("net", "agent-"+node+"-"+hash, node, "", change...)
@@ -69,7 +71,8 @@ func TestRestart(t *testing.T) {
 			set.Status.ObservedGeneration = 2
 			_, err := w.typed.AppsV1().DaemonSets("net").UpdateStatus(t.Context(), set, metav1.UpdateOptions{})
 			must(err)
-			_, err = w.typed.AppsV1().ControllerRevisions("net").Create(t.Context(), revision(2, "new"), metav1.CreateOptions{})
+			_, err = w.typed.AppsV1().ControllerRevisions("net").Create(t.Context(),
+				revision(2, "new"), metav1.CreateOptions{})
 			must(err)
 		case n > 4 && deleted() && !made:
 			made = true
@@ -95,14 +98,16 @@ func TestRestart(t *testing.T) {
 	}
 	successor, err := pods.Get(t.Context(), "agent-a-new", metav1.GetOptions{})
 	if err != nil || nudged < 2 || len(successor.Annotations) > 0 {
-		t.Errorf("the kubelet was asked to look anew by %d patches, which left %v, %v", nudged, successor.Annotations, err)
+		t.Errorf("the kubelet was asked to look anew by %d patches, which left %v, %v",
+			nudged, successor.Annotations, err)
 	}
 	if _, err := pods.Get(t.Context(), "agent-b-old", metav1.GetOptions{}); err != nil {
 		t.Errorf("the pod of another node: %v", err)
 	}
 }
 
-// TestRestartMarked: where a hold denies the deletion of pods without a mark, the one whose turn it is has it, and no other.
+// TestRestartMarked: where a hold denies the deletion of pods without a mark, the one whose turn it is has it, and no
+// other.
 func TestRestartMarked(t *testing.T) {
 	set, revision, pod := daemonSet()
 	w := newWorld(t, []runtime.Object{nodeThatIs("True"), set, revision(2, "new"), pod("a", "old"), pod("b", "old")})
@@ -126,24 +131,29 @@ func TestRestartMarked(t *testing.T) {
 			done = append(done, action.GetName()+" deleted")
 		}
 	}
-	want := []string{`agent-a-old {"metadata":{"annotations":{"mark":"true"},"uid":"agent-a-old-uid"}}`, "agent-a-old deleted"}
+	want := []string{`agent-a-old {"metadata":{"annotations":{"mark":"true"},"uid":"agent-a-old-uid"}}`,
+		"agent-a-old deleted"}
 	if !slices.Equal(done, want) {
 		t.Errorf("got %q, want %q", done, want)
 	}
 }
 
-// TestRestartAnew: a pod of the current template is replaced, once, by whichever process; and never by one that does not know which
-// pod was there before.
+// TestRestartAnew: a pod of the current template is replaced, once, by whichever process; and never by one that does
+// not know which pod was there before.
 func TestRestartAnew(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent", UID: "set", Generation: 1}, Spec: appsv1.DaemonSetSpec{Selector: selector}}
-	owned := metav1.ObjectMeta{Namespace: "net", Labels: map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: "new"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent", UID: "set", Generation: 1},
+		Spec: appsv1.DaemonSetSpec{Selector: selector}}
+	owned := metav1.ObjectMeta{Namespace: "net",
+		Labels: map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: "new"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set,
+			appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}}
 	pod := func(node, name string) *corev1.Pod {
 		meta := *owned.DeepCopy()
 		meta.Name, meta.UID = name, types.UID("uid-"+name)
 		return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: node},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
+			Status: corev1.PodStatus{Phase: corev1.PodRunning,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
 	}
 	revision := &appsv1.ControllerRevision{ObjectMeta: *owned.DeepCopy(), Revision: 1}
 	revision.Name = "agent-new"

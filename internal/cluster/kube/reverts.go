@@ -18,9 +18,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Reverts detects that another manager takes back what a run has written, such as a deployment tool that was not suspended. It compares
-// objects with what was there before the run's last write to each; objects that are gone have no manager, and are left to the
-// conditions of the steps. It is not safe for concurrent use.
+// Reverts detects that another manager takes back what a run has written, such as a deployment tool that was not
+// suspended. It compares objects with what was there before the run's last write to each; objects that are gone have no
+// manager, and are left to the conditions of the steps. It is not safe for concurrent use.
 type Reverts struct {
 	Actor *Actor
 	Steps []step.Step
@@ -37,14 +37,15 @@ type Reverts struct {
 type change struct{ does, inverse step.Action }
 
 const (
-	// revertsEvery is the interval at which objects are compared, at most revertsMost of them, and for at most revertsWithin.
+	// revertsEvery is the interval at which objects are compared, at most revertsMost of them, and for at most
+	// revertsWithin.
 	revertsEvery  = 10 * time.Second
 	revertsMost   = 20
 	revertsWithin = 5 * time.Second
 )
 
-// definitions is the group of CustomResourceDefinitions. They are not watched: an operator writes its own again until the plan
-// has upgraded it (tigera/operator with -manage-crds), and a run that continues brings the right ones.
+// definitions is the group of CustomResourceDefinitions. They are not watched: an operator writes its own again until
+// the plan has upgraded it (tigera/operator with -manage-crds), and a run that continues brings the right ones.
 const definitions = "apiextensions.k8s.io"
 
 // Learn takes records of the journal, in their order.
@@ -77,9 +78,9 @@ func (r *Reverts) Learn(records ...engine.Record) {
 	}
 }
 
-// Found says which object is again as it was before the run wrote it, who wrote it, and what to do; "" if none is. It compares a
-// few objects every ten seconds, one after another. What cannot be read is compared later: an API server that does not answer must
-// not keep the run from hearing a pause. A run that goes back is not watched.
+// Found says which object is again as it was before the run wrote it, who wrote it, and what to do; "" if none is. It
+// compares a few objects every ten seconds, one after another. What cannot be read is compared later: an API server
+// that does not answer must not keep the run from hearing a pause. A run that goes back is not watched.
 func (r *Reverts) Found(ctx context.Context) string {
 	if r.back || len(r.last) == 0 || r.Actor.Clock.Now().Before(r.next) {
 		return ""
@@ -108,8 +109,9 @@ func (r *Reverts) Found(ctx context.Context) string {
 		}
 		if by, at := lastWriter(object); by != "" && r.reverted(ctx, r.last[ref], object) {
 			r.after = "" // the next run begins with the first
-			return fmt.Sprintf("%s took back what this run wrote: %s is again as it was before (written at %s); suspend %s, then put the change back: %s; "+
-				"after that, resume", by, ref, at.UTC().Format(time.RFC3339), by, r.last[ref].again())
+			return fmt.Sprintf("%s took back what this run wrote: %s is again as it was before (written at %s); "+
+				"suspend %s, then put the change back: %s; after that, resume",
+				by, ref, at.UTC().Format(time.RFC3339), by, r.last[ref].again())
 		}
 	}
 	return ""

@@ -46,7 +46,8 @@ func Rights(ctx context.Context, client *Client, known []cluster.Right, steps []
 
 // answered reports whether a right covers a need.
 func (n need) answered(r cluster.Right) bool {
-	return n.group == r.Group && n.resource == r.Resource && n.verbs == r.Verb && (n.namespace == r.Namespace || r.Namespace == "" && r.Allowed)
+	return n.group == r.Group && n.resource == r.Resource && n.verbs == r.Verb &&
+		(n.namespace == r.Namespace || r.Namespace == "" && r.Allowed)
 }
 
 // want is the use of a kind of objects. The name is ignored.
@@ -55,7 +56,8 @@ type want struct {
 	sub, verbs string
 }
 
-// wantsOf returns what steps do through the API, without duplicates, and without Theseus' own objects, which every change has.
+// wantsOf returns what steps do through the API, without duplicates, and without Theseus' own objects, which every
+// change has.
 func wantsOf(steps []step.Step) []want {
 	seen := map[want]bool{}
 	var all []want
@@ -104,13 +106,15 @@ func ofAction(a *step.Action) []want {
 		return []want{{*a.Ref, "", "get patch"}}
 	case step.Evict:
 		return []want{core("Pod", "", "", "get list"), core("Pod", "", "eviction", "create"),
-			apps("ReplicaSet", "", "get"), apps("Deployment", "", "get"), apps("StatefulSet", "", "get"), apps("DaemonSet", "", "get")}
+			apps("ReplicaSet", "", "get"), apps("Deployment", "", "get"), apps("StatefulSet", "", "get"),
+			apps("DaemonSet", "", "get")}
 	case step.Restart:
 		verbs := "list delete"
 		if a.Mark != "" {
 			verbs += " patch"
 		}
-		return []want{apps("DaemonSet", a.Ref.Namespace, "get"), apps("ControllerRevision", a.Ref.Namespace, "list"), core("Pod", a.Ref.Namespace, "", verbs)}
+		return []want{apps("DaemonSet", a.Ref.Namespace, "get"), apps("ControllerRevision", a.Ref.Namespace, "list"),
+			core("Pod", a.Ref.Namespace, "", verbs)}
 	case step.Wait:
 		return ofCondition(a.Condition)
 	case step.Taint, step.Untaint:

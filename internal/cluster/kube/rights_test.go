@@ -17,10 +17,13 @@ import (
 func TestGrants(t *testing.T) {
 	server, client := serve(t, nil, nil)
 	server.answers, server.codes = aCluster()
-	role := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "x"},
+	role := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1",
+		"kind": "ClusterRole", "metadata": map[string]any{"name": "x"},
 		"rules": []any{
-			map[string]any{"apiGroups": []any{"", "apps"}, "resources": []any{"pods/eviction", "*"}, "verbs": []any{"create"}},
-			map[string]any{"apiGroups": []any{""}, "resources": []any{"secrets"}, "resourceNames": []any{"mine"}, "verbs": []any{"get"}},
+			map[string]any{"apiGroups": []any{"", "apps"}, "resources": []any{"pods/eviction", "*"},
+				"verbs": []any{"create"}},
+			map[string]any{"apiGroups": []any{""}, "resources": []any{"secrets"},
+				"resourceNames": []any{"mine"}, "verbs": []any{"get"}},
 			map[string]any{"nonResourceURLs": []any{"/metrics"}, "verbs": []any{"get"}},
 		}}}
 	steps := []step.Step{{Actions: []step.Action{{Op: step.Apply, Object: role}}}}
@@ -40,7 +43,8 @@ func TestGrants(t *testing.T) {
 		t.Errorf("who may grant everything is asked about %q", got)
 	}
 	server.denied = "bind"
-	want := []string{"create /pods/eviction false", "create /* true", "create apps/pods/eviction false", "create apps/* true"}
+	want := []string{"create /pods/eviction false", "create /* true", "create apps/pods/eviction false",
+		"create apps/* true"}
 	if diff := cmp.Diff(want, asked()); diff != "" {
 		t.Error(diff)
 	}
@@ -55,7 +59,8 @@ func TestRights(t *testing.T) {
 			"metadata": map[string]any{"name": "x", "namespace": namespace}}}
 	}
 	definition := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "")
-	definition.Object["spec"] = map[string]any{"group": "example.org", "names": map[string]any{"kind": "Index", "plural": "indices"}}
+	definition.Object["spec"] = map[string]any{"group": "example.org",
+		"names": map[string]any{"kind": "Index", "plural": "indices"}}
 	set := &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "calico-system", Name: "calico-node"}
 	steps := []step.Step{
 		{Actions: []step.Action{
@@ -66,7 +71,8 @@ func TestRights(t *testing.T) {
 			{Op: step.Patch, Ref: &step.Ref{APIVersion: "crd.projectcalico.org/v1", Kind: "IPPool", Name: "b"}},
 			{Op: step.Evict}, {Op: step.Taint}, {Op: step.Node}, {Op: step.Probe},
 			{Op: step.Restart, Ref: set, Mark: "theseus.dev/replace"},
-		}, After: []step.Condition{{Kind: step.Rolled, Ref: set}, {Kind: step.AgentSays, Namespace: "calico-system"}, {Kind: step.Held, Namespace: "calico-system"}},
+		}, After: []step.Condition{{Kind: step.Rolled, Ref: set}, {Kind: step.AgentSays, Namespace: "calico-system"},
+			{Kind: step.Held, Namespace: "calico-system"}},
 			Gate: &step.Gate{Sessions: &step.Sessions{}}},
 		{Undo: []step.Action{{Op: step.Hook}}},
 	}
@@ -125,7 +131,8 @@ func TestRights(t *testing.T) {
 func TestRightsInFewCalls(t *testing.T) {
 	server, client := serve(t, nil, nil)
 	server.answers, server.codes = aCluster()
-	const reviews, lists = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+	const reviews, lists = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+		"/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 	for _, test := range []struct {
 		rules string
 		few   bool
@@ -141,7 +148,8 @@ func TestRightsInFewCalls(t *testing.T) {
 			t.Fatalf("%d rights: %v", len(rights), err)
 		}
 		if few := server.asked[reviews] == 0; few != test.few || server.asked[lists] > 5 {
-			t.Errorf("%s: %d reviews, %d lists, of %d rights", test.rules, server.asked[reviews], server.asked[lists], len(rights))
+			t.Errorf("%s: %d reviews, %d lists, of %d rights",
+				test.rules, server.asked[reviews], server.asked[lists], len(rights))
 		}
 	}
 }

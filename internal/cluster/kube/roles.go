@@ -27,17 +27,18 @@ const (
 	Look Duty = "look"
 	// Plan: snapshot, check and plan, which write nothing.
 	Plan Duty = "plan"
-	// Operate: apply, resume, pause, rollback, and snapshot --nodes. A user who may install a privileged DaemonSet and grant it
-	// permissions can do anything in the end, so these are effectively the permissions of a cluster administrator.
+	// Operate: apply, resume, pause, rollback, and snapshot --nodes. A user who may install a privileged DaemonSet and
+	// grant it permissions can do anything in the end, so these are effectively the permissions of a cluster
+	// administrator.
 	Operate Duty = "operate"
-	// Approve: approve, which lets the controller in the cluster run a plan, and watch. It has the permissions of Look, and not
-	// those of Plan and Operate.
+	// Approve: approve, which lets the controller in the cluster run a plan, and watch. It has the permissions of Look,
+	// and not those of Plan and Operate.
 	Approve Duty = "approve"
-	// Controller: what the controller in the cluster needs before it runs a plan. It has the permissions of Plan. Those for a
-	// plan are granted to its ServiceAccount for each plan, with Operate.
+	// Controller: what the controller in the cluster needs before it runs a plan. It has the permissions of Plan. Those
+	// for a plan are granted to its ServiceAccount for each plan, with Operate.
 	Controller Duty = "controller"
-	// Changes: what the controller needs in addition to make plans for Changes. It contains no other duty, and no permission to
-	// change a network: a plan runs only when a user has approved it.
+	// Changes: what the controller needs in addition to make plans for Changes. It contains no other duty, and no
+	// permission to change a network: a plan runs only when a user has approved it.
 	Changes Duty = "changes"
 	// Page: what the live page in the cluster needs. It has the permissions of Look; people act with their own.
 	Page Duty = "web"
@@ -49,9 +50,9 @@ var Duties = []Duty{Look, Plan, Operate}
 // Subject is the user, group or ServiceAccount that gets the permissions.
 type Subject struct{ Kind, Namespace, Name string }
 
-// Roles returns the RBAC objects that grant the permissions of a duty, and bind them to the subjects, if any. plan and steps are the
-// name and the steps of the plan to execute; without them, Operate has the permissions for all changes that Theseus plans. The names
-// of a plan's roles end in its name, so that they replace no others.
+// Roles returns the RBAC objects that grant the permissions of a duty, and bind them to the subjects, if any. plan and
+// steps are the name and the steps of the plan to execute; without them, Operate has the permissions for all changes
+// that Theseus plans. The names of a plan's roles end in its name, so that they replace no others.
 func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject) ([]unstructured.Unstructured, error) {
 	name := "theseus-" + string(duty)
 	if plan != "" {
@@ -76,7 +77,8 @@ func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject) ([]uns
 	}
 	slices.Sort(within)
 	for _, namespace := range append([]string{""}, within...) {
-		role := rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels}, Rules: rules(everywhere[namespace])}
+		role := rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels},
+			Rules: rules(everywhere[namespace])}
 		kind := "ClusterRole"
 		if namespace != "" {
 			kind = "Role"
@@ -93,8 +95,10 @@ func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject) ([]uns
 		if len(subjects) == 0 {
 			continue
 		}
-		binding := rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind + "Binding"}, ObjectMeta: metav1.ObjectMeta{Name: role.Name, Namespace: namespace, Labels: labels},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role.Name}}
+		binding := rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(),
+			Kind: kind + "Binding"},
+			ObjectMeta: metav1.ObjectMeta{Name: role.Name, Namespace: namespace, Labels: labels},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role.Name}}
 		for _, s := range subjects {
 			subject := rbacv1.Subject{Kind: s.Kind, Name: s.Name, Namespace: s.Namespace}
 			if s.Kind != rbacv1.ServiceAccountKind {
@@ -124,15 +128,19 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	const own = v1alpha1.Group
 	if duty == Changes {
 		return []need{
-			{own, "changes", "", "get list"}, {own, "changes/status", "", "update"}, {"", "events", metav1.NamespaceDefault, "create patch"},
-			{own, "migrations", v1alpha1.Namespace, "create delete patch"}, {own, "planpages", v1alpha1.Namespace, "create delete patch"},
+			{own, "changes", "", "get list"}, {own, "changes/status", "", "update"},
+			{"", "events", metav1.NamespaceDefault, "create patch"},
+			{own, "migrations", v1alpha1.Namespace, "create delete patch"},
+			{own, "planpages", v1alpha1.Namespace, "create delete patch"},
 		}
 	}
 	all := []need{
 		{own, "changes", "", "get list"},
 		{own, "migrations", "", "get list"}, {own, "planpages", "", "get list"}, {own, "journalpages", "", "get list"},
-		{own, "probeplans", "", "get list watch"}, {own, "probereports", "", "get list watch"}, {own, "approvals", "", "get list"},
-		{"coordination.k8s.io", "leases", "", "get"}, {"", "namespaces", "", "get"}, {"", "pods", "", "list"}, {"apps", "replicasets", "", "get"},
+		{own, "probeplans", "", "get list watch"}, {own, "probereports", "", "get list watch"},
+		{own, "approvals", "", "get list"}, {"coordination.k8s.io", "leases", "", "get"},
+		{"", "namespaces", "", "get"}, {"", "pods", "", "list"},
+		{"apps", "replicasets", "", "get"},
 		{"", "configmaps", v1alpha1.Namespace, "get"}, // the evidence that runs keep
 	}
 	if duty == Look {
@@ -153,13 +161,15 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	}
 	all = append(all, needs()...)
 	// A role may only contain permissions that its writer has, unless the writer has these two verbs.
-	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"}, keepsEvidence, seesEvents,
+	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"},
+		need{own, "nodetasks", v1alpha1.Namespace, "patch"}, keepsEvidence, seesEvents,
 		findsServers) // the API server's own address, the target of measured paths
 	if steps == nil {
 		return append(append(all, grantsIn("")...), ofAnyChange()...)
 	}
 	all = append(all, grantsIn(v1alpha1.Namespace)...) // those of the agents
-	// A Role cannot exist before its namespace: permissions in a namespace that the plan creates or deletes are cluster-wide.
+	// A Role cannot exist before its namespace: permissions in a namespace that the plan creates or deletes are
+	// cluster-wide.
 	fleeting := map[string]bool{}
 	for i := range steps {
 		for _, action := range steps[i].Actions {
@@ -189,7 +199,8 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 
 // grantsIn lets a plan write and bind roles in a namespace; "" stands for all.
 func grantsIn(namespace string) []need {
-	return []need{{rbacv1.GroupName, "roles", namespace, "get create patch delete escalate bind"}, {rbacv1.GroupName, "rolebindings", namespace, "get create patch delete"}}
+	return []need{{rbacv1.GroupName, "roles", namespace, "get create patch delete escalate bind"},
+		{rbacv1.GroupName, "rolebindings", namespace, "get create patch delete"}}
 }
 
 // findsServers lets a process find the addresses of the API servers.
@@ -201,15 +212,17 @@ var keepsEvidence = need{"", "configmaps", v1alpha1.Namespace, "get create updat
 // approves returns what a user needs to approve a plan. The API server admits an approval only with the verb approve
 // (manifest.ApprovalPolicy).
 func approves() []need {
-	return []need{{v1alpha1.Group, "migrations", v1alpha1.Namespace, v1alpha1.VerbApprove}, {v1alpha1.Group, "approvals", v1alpha1.Namespace, "create"}}
+	return []need{{v1alpha1.Group, "migrations", v1alpha1.Namespace, v1alpha1.VerbApprove},
+		{v1alpha1.Group, "approvals", v1alpha1.Namespace, "create"}}
 }
 
-// controls returns what the controller needs in addition to reading: to take the lock, to write conditions and events, to check the
-// policy that proves who approved, and to find the addresses of the API servers.
+// controls returns what the controller needs in addition to reading: to take the lock, to write conditions and events,
+// to check the policy that proves who approved, and to find the addresses of the API servers.
 func controls() []need {
 	return []need{
 		{"coordination.k8s.io", "leases", v1alpha1.Namespace, "create update"},
-		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "patch"}, {"", "events", v1alpha1.Namespace, "create patch"}, keepsEvidence,
+		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "patch"},
+		{"", "events", v1alpha1.Namespace, "create patch"}, keepsEvidence,
 		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},
 		findsServers,
@@ -219,11 +232,15 @@ func controls() []need {
 // reads returns the resources that a snapshot lists.
 func reads() []need {
 	all := []need{
-		{"", "nodes", "", "list"}, {"", "namespaces", "", "list"}, {"", "services", "", "list"}, {"", "configmaps", "", "list"}, {"", "persistentvolumes", "", "list"},
-		{"apps", "daemonsets", "", "list"}, {"apps", "deployments", "", "list"}, {"apps", "replicasets", "", "list"}, {"apps", "statefulsets", "", "list"},
-		{"batch", "jobs", "", "list"}, {"policy", "poddisruptionbudgets", "", "list"}, {"networking.k8s.io", "networkpolicies", "", "list"},
-		{"networking.k8s.io", "servicecidrs", "", "list"}, {"apiextensions.k8s.io", "customresourcedefinitions", "", "list"},
-		{"admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "list"}, {"admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "list"},
+		{"", "nodes", "", "list"}, {"", "namespaces", "", "list"}, {"", "services", "", "list"},
+		{"", "configmaps", "", "list"}, {"", "persistentvolumes", "", "list"}, {"apps", "daemonsets", "", "list"},
+		{"apps", "deployments", "", "list"}, {"apps", "replicasets", "", "list"}, {"apps", "statefulsets", "", "list"},
+		{"batch", "jobs", "", "list"}, {"policy", "poddisruptionbudgets", "", "list"},
+		{"networking.k8s.io", "networkpolicies", "", "list"},
+		{"networking.k8s.io", "servicecidrs", "", "list"},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "", "list"},
+		{"admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "list"},
+		{"admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "list"},
 		{"apiregistration.k8s.io", "apiservices", "", "list"},
 	}
 	for _, group := range networkGroups() {
@@ -238,10 +255,12 @@ func reads() []need {
 // readsWritten returns what AddWritten reads of any plan: who maintains the objects that it writes.
 func readsWritten() []need {
 	all := []need{
-		{"", "namespaces", "", "get"}, {"", "services", "", "get"}, {"", "configmaps", "", "get"}, {"", "serviceaccounts", "", "get"},
-		{"apps", "daemonsets", "", "get"}, {"apps", "deployments", "", "get"}, {"policy", "poddisruptionbudgets", "", "get"},
-		{"networking.k8s.io", "networkpolicies", "", "get"}, {"scheduling.k8s.io", "priorityclasses", "", "get"},
-		{"apiextensions.k8s.io", "customresourcedefinitions", "", "get"}, {"apiregistration.k8s.io", "apiservices", "", "get"},
+		{"", "namespaces", "", "get"}, {"", "services", "", "get"}, {"", "configmaps", "", "get"},
+		{"", "serviceaccounts", "", "get"}, {"apps", "daemonsets", "", "get"}, {"apps", "deployments", "", "get"},
+		{"policy", "poddisruptionbudgets", "", "get"}, {"networking.k8s.io", "networkpolicies", "", "get"},
+		{"scheduling.k8s.io", "priorityclasses", "", "get"},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "", "get"},
+		{"apiregistration.k8s.io", "apiservices", "", "get"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},
 	}
@@ -258,10 +277,14 @@ func readsWritten() []need {
 func ofAnyChange() []need {
 	const write = "get create patch delete"
 	all := []need{
-		{"", "nodes", "", "update delete"}, {"", "pods/log", "", "get"}, {"", "configmaps", "", write}, {"", "serviceaccounts", "", write},
-		{"apps", "daemonsets", "", write + " watch"}, {"apps", "deployments", "", write + " watch"}, {"apps", "statefulsets", "", "get"}, {"apps", "replicasets", "", "get"},
-		{"apps", "controllerrevisions", "", "list"}, {"policy", "poddisruptionbudgets", "", write}, {"scheduling.k8s.io", "priorityclasses", "", write},
-		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", write}, {"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", write},
+		{"", "nodes", "", "update delete"}, {"", "pods/log", "", "get"}, {"", "configmaps", "", write},
+		{"", "serviceaccounts", "", write}, {"apps", "daemonsets", "", write + " watch"},
+		{"apps", "deployments", "", write + " watch"}, {"apps", "statefulsets", "", "get"},
+		{"apps", "replicasets", "", "get"}, {"apps", "controllerrevisions", "", "list"},
+		{"policy", "poddisruptionbudgets", "", write},
+		{"scheduling.k8s.io", "priorityclasses", "", write},
+		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", write},
+		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", write},
 	}
 	for _, group := range changedGroups() {
 		all = append(all, need{group, "*", "", write + " list watch"})
@@ -289,7 +312,8 @@ func rules(needs []need) []rbacv1.PolicyRule {
 	var all []rbacv1.PolicyRule
 	for key, names := range resources {
 		slices.Sort(names)
-		all = append(all, rbacv1.PolicyRule{APIGroups: []string{key[0]}, Resources: names, Verbs: strings.Fields(key[1])})
+		all = append(all, rbacv1.PolicyRule{APIGroups: []string{key[0]}, Resources: names,
+			Verbs: strings.Fields(key[1])})
 	}
 	slices.SortFunc(all, func(a, b rbacv1.PolicyRule) int {
 		return cmp.Or(strings.Compare(a.APIGroups[0], b.APIGroups[0]), slices.Compare(a.Resources, b.Resources))
@@ -320,5 +344,6 @@ func ReadSubject(text string) (Subject, error) {
 			return Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}, nil
 		}
 	}
-	return Subject{}, fmt.Errorf("%q is not a subject: use user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME", text)
+	return Subject{}, fmt.Errorf("%q is not a subject: use user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME",
+		text)
 }

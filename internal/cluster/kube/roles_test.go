@@ -16,7 +16,8 @@ import (
 func given(t *testing.T, roles []unstructured.Unstructured, verb, group, resource, namespace string) bool {
 	t.Helper()
 	for i := range roles {
-		if !strings.HasSuffix(roles[i].GetKind(), "Role") || roles[i].GetNamespace() != "" && roles[i].GetNamespace() != namespace {
+		if !strings.HasSuffix(roles[i].GetKind(), "Role") ||
+			roles[i].GetNamespace() != "" && roles[i].GetNamespace() != namespace {
 			continue
 		}
 		var role rbacv1.ClusterRole
@@ -24,7 +25,8 @@ func given(t *testing.T, roles []unstructured.Unstructured, verb, group, resourc
 			t.Fatal(err)
 		}
 		for _, rule := range role.Rules {
-			if slices.Contains(rule.APIGroups, group) && (slices.Contains(rule.Resources, resource) || slices.Contains(rule.Resources, "*")) && slices.Contains(rule.Verbs, verb) {
+			if slices.Contains(rule.APIGroups, group) && (slices.Contains(rule.Resources, resource) ||
+				slices.Contains(rule.Resources, "*")) && slices.Contains(rule.Verbs, verb) {
 				return true
 			}
 		}
@@ -32,7 +34,8 @@ func given(t *testing.T, roles []unstructured.Unstructured, verb, group, resourc
 	return false
 }
 
-// TestRoles: each duty has its rights and those of the ones before it, and no others; a plan's are within the namespaces that stay.
+// TestRoles: each duty has its rights and those of the ones before it, and no others; a plan's are within the
+// namespaces that stay.
 func TestRoles(t *testing.T) {
 	roles := func(duty Duty, steps []step.Step) []unstructured.Unstructured {
 		t.Helper()
@@ -56,7 +59,8 @@ func TestRoles(t *testing.T) {
 	}
 	for _, n := range rightsOf(Plan, nil) {
 		for _, verb := range strings.Fields(n.verbs) {
-			if !slices.Contains([]string{"get", "list", "watch"}, verb) || !given(t, plan, verb, n.group, n.resource, n.namespace) || !given(t, operate, verb, n.group, n.resource, n.namespace) {
+			if !slices.Contains([]string{"get", "list", "watch"}, verb) || !given(t, plan, verb, n.group, n.resource,
+				n.namespace) || !given(t, operate, verb, n.group, n.resource, n.namespace) {
 				t.Errorf("who plans may %s %s", verb, n.resource)
 			}
 		}
@@ -70,12 +74,15 @@ func TestRoles(t *testing.T) {
 	}
 	const own = "theseus.dev"
 	for _, all := range [][]unstructured.Unstructured{look, plan, operate, roles(Controller, nil)} {
-		if given(t, all, "approve", own, "migrations", "theseus-system") || given(t, all, "create", own, "approvals", "theseus-system") {
+		if given(t, all, "approve", own, "migrations", "theseus-system") ||
+			given(t, all, "create", own, "approvals", "theseus-system") {
 			t.Errorf("%s includes approving", all[0].GetName())
 		}
 	}
-	if approves := roles(Approve, nil); !given(t, approves, "approve", own, "migrations", "theseus-system") || !given(t, approves, "create", own, "approvals", "theseus-system") ||
-		given(t, approves, "patch", own, "migrations", "theseus-system") || given(t, approves, "list", "", "nodes", "") {
+	if approves := roles(Approve, nil); !given(t, approves, "approve", own, "migrations", "theseus-system") ||
+		!given(t, approves, "create", own, "approvals", "theseus-system") ||
+		given(t, approves, "patch", own, "migrations", "theseus-system") ||
+		given(t, approves, "list", "", "nodes", "") {
 		t.Errorf("approve: %v", approves)
 	}
 	const aggregated = "rbac.authorization.k8s.io/aggregate-to-view"
@@ -84,17 +91,20 @@ func TestRoles(t *testing.T) {
 	}) {
 		t.Errorf("look: %v", look)
 	}
-	for duty, verbs := range map[Duty]string{Look: "get", Plan: "get", Approve: "get", Controller: "get create update", Operate: "get create update"} {
+	for duty, verbs := range map[Duty]string{Look: "get", Plan: "get", Approve: "get", Controller: "get create update",
+		Operate: "get create update"} {
 		all := roles(duty, []step.Step{})
 		for _, verb := range strings.Fields("get create update") {
-			if given(t, all, verb, "", "configmaps", "theseus-system") != slices.Contains(strings.Fields(verbs), verb) || verb != "get" && given(t, all, verb, "", "configmaps", "shop") {
+			if given(t, all, verb, "", "configmaps", "theseus-system") != slices.Contains(strings.Fields(verbs),
+				verb) || verb != "get" && given(t, all, verb, "", "configmaps", "shop") {
 				t.Errorf("%s: %s of the evidence of runs, want %s there alone", duty, verb, verbs)
 			}
 		}
 	}
 
 	object := func(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}}}
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind,
+			"metadata": map[string]any{"name": name, "namespace": namespace}}}
 	}
 	ref := func(apiVersion, kind, namespace, name string) *step.Ref {
 		return &step.Ref{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}
@@ -110,16 +120,20 @@ func TestRoles(t *testing.T) {
 		verb, group, resource, namespace string
 		given                            bool
 	}{
-		{"create", "apps", "daemonsets", "comes", true}, {"get", "apps", "daemonsets", "goes", true}, {"delete", "batch", "jobs", "stays", true},
-		{"delete", "batch", "jobs", "elsewhere", false}, {"create", "crd.projectcalico.org", "ippools", "", false}, {"update", "theseus.dev", "journalpages", "theseus-system", true},
+		{"create", "apps", "daemonsets", "comes", true}, {"get", "apps", "daemonsets", "goes", true},
+		{"delete", "batch", "jobs", "stays", true}, {"delete", "batch", "jobs", "elsewhere", false},
+		{"create", "crd.projectcalico.org", "ippools", "", false},
+		{"update", "theseus.dev", "journalpages", "theseus-system", true},
 	} {
 		if got := given(t, exact, want.verb, want.group, want.resource, want.namespace); got != want.given {
 			t.Errorf("%v: %v", want, got)
 		}
 	}
 	for i := range exact {
-		if kind := exact[i].GetKind(); kind != "Namespace" && (exact[i].GetName() != "theseus-operate-a-plan" || exact[i].GetLabels()["theseus.dev/migration"] != "a-plan") {
-			t.Errorf("%s %s would replace that of another plan, or of all, or cannot be deleted by its label", kind, exact[i].GetName())
+		if kind := exact[i].GetKind(); kind != "Namespace" && (exact[i].GetName() != "theseus-operate-a-plan" ||
+			exact[i].GetLabels()["theseus.dev/migration"] != "a-plan") {
+			t.Errorf("%s %s would replace that of another plan, or of all, or cannot be deleted by its label",
+				kind, exact[i].GetName())
 		}
 		if namespace := exact[i].GetNamespace(); namespace == "comes" || namespace == "goes" {
 			t.Errorf("%s %s is in a namespace that comes or goes", exact[i].GetKind(), namespace)
@@ -128,7 +142,8 @@ func TestRoles(t *testing.T) {
 }
 
 func TestReadSubject(t *testing.T) {
-	for text, want := range map[string]Subject{"user:a:b": {Kind: "User", Name: "a:b"}, "group:sre": {Kind: "Group", Name: "sre"}, "serviceaccount:ops/x": {Kind: "ServiceAccount", Namespace: "ops", Name: "x"}} {
+	for text, want := range map[string]Subject{"user:a:b": {Kind: "User", Name: "a:b"}, "group:sre": {Kind: "Group",
+		Name: "sre"}, "serviceaccount:ops/x": {Kind: "ServiceAccount", Namespace: "ops", Name: "x"}} {
 		if got, err := ReadSubject(text); err != nil || got != want {
 			t.Errorf("%s: %v %v", text, got, err)
 		}

@@ -15,9 +15,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Said returns the last value of a parameter in the log of an agent on a node, and its time. Both are empty if the log of the pod
-// that the selector matches there does not have it.
-func Said(ctx context.Context, client kubernetes.Interface, namespace, selector, node string, what step.Saying) (value, at string, err error) {
+// Said returns the last value of a parameter in the log of an agent on a node, and its time. Both are empty if the log
+// of the pod that the selector matches there does not have it.
+func Said(ctx context.Context, client kubernetes.Interface, namespace, selector, node string,
+	what step.Saying) (value, at string, err error) {
 	words, err := SaidOf(ctx, client, namespace, selector, node, what.Container, []string{what.Parameter})
 	return words[what.Parameter].Value, words[what.Parameter].At, err
 }
@@ -26,7 +27,8 @@ func Said(ctx context.Context, client kubernetes.Interface, namespace, selector,
 type Word struct{ Value, At string }
 
 // SaidOf is Said for several parameters at once; the result has no entry for a parameter that is not in the log.
-func SaidOf(ctx context.Context, client kubernetes.Interface, namespace, selector, node, container string, parameters []string) (map[string]Word, error) {
+func SaidOf(ctx context.Context, client kubernetes.Interface, namespace, selector, node, container string,
+	parameters []string) (map[string]Word, error) {
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector,
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
 	if err != nil {
@@ -35,7 +37,8 @@ func SaidOf(ctx context.Context, client kubernetes.Interface, namespace, selecto
 	if len(pods.Items) == 0 {
 		return nil, fmt.Errorf("no pod of %s is on %s", selector, node)
 	}
-	log, err := client.CoreV1().Pods(namespace).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{Container: container}).Stream(ctx)
+	log, err := client.CoreV1().Pods(namespace).GetLogs(pods.Items[0].Name,
+		&corev1.PodLogOptions{Container: container}).Stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the log of %s on %s: %w", container, node, err)
 	}

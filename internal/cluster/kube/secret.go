@@ -8,8 +8,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// keepsSecret refuses to record the object that an action replaces if it contains a secret: the record goes into the journal,
-// which is not protected like Secrets. Plans are refused for the same reason, so here the object was changed after planning.
+// keepsSecret refuses to record the object that an action replaces if it contains a secret: the record goes into the
+// journal, which is not protected like Secrets. Plans are refused for the same reason, so here the object was changed
+// after planning.
 func keepsSecret(ref step.Ref, replaced map[string]any) error {
 	where := ""
 	if found := cluster.Secrets(replaced); len(found) > 0 {

@@ -34,7 +34,8 @@ func TestObservationHoldsNoSecret(t *testing.T) {
 		})
 	}
 	w := newWorld(t, nil, paidDatabase)
-	seen, err := w.Observe(context.Background(), step.Action{Op: step.Patch, Ref: ref, Patch: json.RawMessage(`{"spec":{"size":5}}`)}, nil)
+	seen, err := w.Observe(context.Background(),
+		step.Action{Op: step.Patch, Ref: ref, Patch: json.RawMessage(`{"spec":{"size":5}}`)}, nil)
 	if err != nil || strings.Contains(string(seen.Before), "hunter2") {
 		t.Errorf("a patch of another field: %s, %v", seen.Before, err)
 	}

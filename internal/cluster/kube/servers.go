@@ -32,15 +32,16 @@ type Servers struct {
 // apiServerDNS is the name in the certificate of every API server of a cluster, whatever its address.
 const apiServerDNS = "kubernetes.default.svc"
 
-// Direct returns a configuration that connects by Servers, and these. addresses are tried in their order. If fixed is true,
-// they are complete; else the address of the configuration is tried after them.
+// Direct returns a configuration that connects by Servers, and these. addresses are tried in their order. If fixed is
+// true, they are complete; else the address of the configuration is tried after them.
 func Direct(config *rest.Config, addresses []string, fixed bool) (*rest.Config, *Servers, error) {
 	config = rest.CopyConfig(config)
 	url, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the API server %s: %w", config.Host, err)
 	}
-	s := &Servers{addresses: slices.Clone(addresses), dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}}
+	s := &Servers{addresses: slices.Clone(addresses),
+		dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}}
 	if !fixed {
 		port := url.Port()
 		if port == "" {
@@ -55,8 +56,8 @@ func Direct(config *rest.Config, addresses []string, fixed bool) (*rest.Config, 
 	return config, s, nil
 }
 
-// Dial connects to the first address that accepts, regardless of the one that is asked for, and tries that one first from
-// then on.
+// Dial connects to the first address that accepts, regardless of the one that is asked for, and tries that one first
+// from then on.
 func (s *Servers) Dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	var failures []error
 	for _, address := range s.known() {
@@ -106,8 +107,8 @@ func (s *Servers) prefer(address string) {
 	}
 }
 
-// Learn reads the addresses of the API servers from the cluster, and returns them sorted. From then on, Dial tries these. An
-// empty answer changes nothing.
+// Learn reads the addresses of the API servers from the cluster, and returns them sorted. From then on, Dial tries
+// these. An empty answer changes nothing.
 func (s *Servers) Learn(ctx context.Context, client kubernetes.Interface) ([]string, error) {
 	found, err := apiServers(ctx, client)
 	if err != nil || len(found) == 0 {

@@ -37,15 +37,16 @@ func versionServer(t *testing.T, key *ecdsa.PrivateKey, certificate []byte, mino
 	return server.Listener.Addr().String()
 }
 
-// TestDirect: the client reaches the API servers at their own addresses, though that of the configuration does not answer, changes over
-// when one ends, and verifies their certificates by the name that all have.
+// TestDirect: the client reaches the API servers at their own addresses, though that of the configuration does not
+// answer, changes over when one ends, and verifies their certificates by the name that all have.
 func TestDirect(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{apiServerDNS}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{apiServerDNS},
+		IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +61,8 @@ func TestDirect(t *testing.T) {
 	trusted := rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})}
 	version := func(host string, addresses []string, fixed bool, change func(*rest.Config)) (string, *Servers, error) {
 		t.Helper()
-		config, servers, err := Direct(&rest.Config{Host: "https://" + host, TLSClientConfig: trusted, Timeout: 10 * time.Second}, addresses, fixed)
+		config, servers, err := Direct(&rest.Config{Host: "https://" + host, TLSClientConfig: trusted,
+			Timeout: 10 * time.Second}, addresses, fixed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,19 +111,23 @@ func TestLearn(t *testing.T) {
 	slice := func(name, service string, addresses ...string) *discoveryv1.EndpointSlice {
 		port := int32(6443)
 		return &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-			Ports:      []discoveryv1.EndpointPort{{Port: &port}}, Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}}}
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
+				Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+			Ports:     []discoveryv1.EndpointPort{{Port: &port}},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}}}
 	}
 	s := &Servers{addresses: []string{"10.0.0.2:6443"}, last: "10.96.0.1:443"}
 	found, err := s.Learn(t.Context(), fake.NewSimpleClientset(slice("other", "other", "10.0.0.9")))
 	if err != nil || found != nil || !slices.Equal(s.known(), []string{"10.0.0.2:6443", "10.96.0.1:443"}) {
 		t.Errorf("%v, %v, %v", found, s.known(), err)
 	}
-	found, err = s.Learn(t.Context(), fake.NewSimpleClientset(slice("b", "kubernetes", "10.0.0.3", "10.0.0.2"), slice("a", "kubernetes", "10.0.0.1")))
+	found, err = s.Learn(t.Context(), fake.NewSimpleClientset(slice("b", "kubernetes", "10.0.0.3", "10.0.0.2"),
+		slice("a", "kubernetes", "10.0.0.1")))
 	if err != nil || !slices.Equal(found, []string{"10.0.0.1:6443", "10.0.0.2:6443", "10.0.0.3:6443"}) {
 		t.Errorf("%v, %v", found, err)
 	}
-	if want := []string{"10.0.0.2:6443", "10.0.0.1:6443", "10.0.0.3:6443", "10.96.0.1:443"}; !slices.Equal(s.known(), want) {
+	if want := []string{"10.0.0.2:6443", "10.0.0.1:6443", "10.0.0.3:6443",
+		"10.96.0.1:443"}; !slices.Equal(s.known(), want) {
 		t.Errorf("%v, want %v", s.known(), want)
 	}
 }

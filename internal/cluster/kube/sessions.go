@@ -20,9 +20,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// whole also checks BGP before it returns a verdict: it waits for missing sessions, and fails immediately if the cluster's
-// objects no longer produce the required routes. It adds these problems to an earlier failure.
-func (g *Gate) whole(ctx context.Context, want step.Sessions, reports []v1alpha1.ProbeReport, verdict *loss.Verdict) error {
+// whole also checks BGP before it returns a verdict: it waits for missing sessions, and fails immediately if the
+// cluster's objects no longer produce the required routes. It adds these problems to an earlier failure.
+func (g *Gate) whole(ctx context.Context, want step.Sessions, reports []v1alpha1.ProbeReport,
+	verdict *loss.Verdict) error {
 	objects, err := g.Actor.BGPObjects(ctx)
 	if err != nil {
 		return err
@@ -38,7 +39,8 @@ func (g *Gate) whole(ctx context.Context, want step.Sessions, reports []v1alpha1
 	return nil
 }
 
-// incomplete returns what BGP lacks on the nodes that report, and whether waiting does not help; empty if BGP is complete.
+// incomplete returns what BGP lacks on the nodes that report, and whether waiting does not help; empty if BGP is
+// complete.
 func incomplete(in *bgp.Input, want step.Sessions, reports []v1alpha1.ProbeReport) (lacking string, final bool) {
 	in.Backend = "bird" // the backend at planning time; whatever it is now, a missing session is a failure
 	seen := map[string]bgp.Seen{}
@@ -65,11 +67,13 @@ func incomplete(in *bgp.Input, want step.Sessions, reports []v1alpha1.ProbeRepor
 	}
 	lacks = slices.Compact(lacks)
 	if n := len(lacks); n > 0 {
-		lacking = fmt.Sprintf("BGP is not whole on %s: %s", cluster.Count(n, "node"), strings.Join(lacks[:min(n, 3)], "; "))
+		lacking = fmt.Sprintf("BGP is not whole on %s: %s", cluster.Count(n, "node"),
+			strings.Join(lacks[:min(n, 3)], "; "))
 	}
 	if unreached > want.Unreached {
-		lacking = strings.TrimSuffix(fmt.Sprintf("by labels and BGPPeers as they are now, %d of %d pairs of nodes have no route to each other (%d when the plan was made): "+
-			"theseus check --only bgp says why; %s", unreached, pairs, want.Unreached, lacking), "; ")
+		lacking = strings.TrimSuffix(fmt.Sprintf("by labels and BGPPeers as they are now, %d of %d pairs of nodes "+
+			"have no route to each other (%d when the plan was made): theseus check --only bgp says why; %s",
+			unreached, pairs, want.Unreached, lacking), "; ")
 		return lacking, true
 	}
 	return lacking, false
@@ -97,9 +101,12 @@ func (a *Actor) BGPObjects(ctx context.Context) (*cluster.Snapshot, error) {
 	}
 	for i := range nodes.Items {
 		if n := &nodes.Items[i]; n.DeletionTimestamp == nil {
-			maps.DeleteFunc(n.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, bgp.AnnotationPrefix) })
-			s.Nodes = append(s.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations},
-				Status: corev1.NodeStatus{Addresses: n.Status.Addresses}})
+			maps.DeleteFunc(n.Annotations, func(key, _ string) bool {
+				return !strings.HasPrefix(key, bgp.AnnotationPrefix)
+			})
+			s.Nodes = append(s.Nodes,
+				corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations},
+					Status: corev1.NodeStatus{Addresses: n.Status.Addresses}})
 		}
 	}
 	for _, kind := range bgp.Kinds {

@@ -16,7 +16,8 @@ import (
 
 // speaker is a node that speaks BGP; one with the label rr is a route reflector.
 func speaker(name, address string, labels map[string]string) runtime.Object {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: map[string]string{"projectcalico.org/IPv4Address": address + "/24"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels,
+		Annotations: map[string]string{"projectcalico.org/IPv4Address": address + "/24"}}}
 	if _, reflects := labels["rr"]; reflects {
 		node.Annotations["projectcalico.org/RouteReflectorClusterID"] = "244.0.0.1"
 	}
@@ -48,17 +49,26 @@ func TestGateHoldsSessions(t *testing.T) {
 			return whole()
 		}, pass: true, within: 30 * time.Second},
 		{name: "nobody", said: func(int) *v1alpha1.BGP { return &v1alpha1.BGP{Up: []string{}} },
-			reason: "BGP is not whole on 1 node: a has no session that is up, and 0 routes from BIRD", within: 100 * time.Second},
+			reason: "BGP is not whole on 1 node: a has no session that is up, and 0 routes from BIRD",
+			within: 100 * time.Second},
 		{name: "mute", said: func(int) *v1alpha1.BGP { return &v1alpha1.BGP{Down: "bird.ctl: i/o timeout", Routes: 1} },
 			reason: "a says: bird.ctl: i/o timeout", within: 100 * time.Second},
-		{name: "an agent that knows nothing of it", said: func(int) *v1alpha1.BGP { return nil }, reason: "no BIRD was ever there", within: 100 * time.Second},
-		{name: "the wrong neighbour", said: func(int) *v1alpha1.BGP { return &v1alpha1.BGP{Up: []string{"192.0.2.1"}, Routes: 1} },
+		{name: "an agent that knows nothing of it", said: func(int) *v1alpha1.BGP { return nil },
+			reason: "no BIRD was ever there", within: 100 * time.Second},
+		{name: "the wrong neighbour", said: func(int) *v1alpha1.BGP {
+			return &v1alpha1.BGP{Up: []string{"192.0.2.1"}, Routes: 1}
+		},
 			reason: "a has no session with rr", within: 100 * time.Second},
-		{name: "no route in the kernel", said: func(int) *v1alpha1.BGP { return &v1alpha1.BGP{Up: []string{"172.16.0.9"}} },
+		{name: "no route in the kernel", said: func(int) *v1alpha1.BGP {
+			return &v1alpha1.BGP{Up: []string{"172.16.0.9"}}
+		},
 			reason: "a has 0 routes from BIRD of at least 1", within: 100 * time.Second},
 		{name: "a label goes", said: func(int) *v1alpha1.BGP { return whole() }, labels: map[string]string{},
-			reason: "2 of 2 pairs of nodes have no route to each other (0 when the plan was made)", within: 5 * time.Second},
-		{name: "a label goes, and probes with it", said: func(int) *v1alpha1.BGP { return &v1alpha1.BGP{Up: []string{}} }, labels: map[string]string{}, lost: true,
+			reason: "2 of 2 pairs of nodes have no route to each other (0 when the plan was made)",
+			within: 5 * time.Second},
+		{name: "a label goes, and probes with it", said: func(int) *v1alpha1.BGP {
+			return &v1alpha1.BGP{Up: []string{}}
+		}, labels: map[string]string{}, lost: true,
 			reason: "2 of 2 pairs of nodes have no route", within: 5 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -66,7 +76,8 @@ func TestGateHoldsSessions(t *testing.T) {
 			if test.labels != nil {
 				labels = test.labels
 			}
-			w := newWorld(t, []runtime.Object{speaker("a", "172.16.0.1", nil), speaker("rr", "172.16.0.9", labels)}, reflected, meshOff, plainPool, blockOfRR)
+			w := newWorld(t, []runtime.Object{speaker("a", "172.16.0.1", nil), speaker("rr", "172.16.0.9", labels)},
+				reflected, meshOff, plainPool, blockOfRR)
 			w.onePath()
 			say := func(n int) {
 				sent := int64(5*n + 5)
@@ -83,7 +94,8 @@ func TestGateHoldsSessions(t *testing.T) {
 			verdict, err := (&Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}).Ask(context.Background(),
 				step.Gate{Title: "t", Bake: step.Duration(2 * time.Second), Sessions: &step.Sessions{}}, goOn)
 			took := w.Now().Sub(begun)
-			if err != nil || verdict.Pass != test.pass || !strings.Contains(verdict.Reason, test.reason) || took > test.within {
+			if err != nil || verdict.Pass != test.pass || !strings.Contains(verdict.Reason, test.reason) ||
+				took > test.within {
 				t.Errorf("after %s: %+v, %v", took, verdict, err)
 			}
 		})

@@ -103,17 +103,26 @@ func (r reader) coreTasks(s *cluster.Snapshot) []task {
 	all := metav1.NamespaceAll
 	return []task{
 		read(r, "nodes", &s.Nodes, core.Nodes().List, func(l *corev1.NodeList) []corev1.Node { return l.Items }),
-		read(r, "namespaces", &s.Namespaces, core.Namespaces().List, func(l *corev1.NamespaceList) []corev1.Namespace { return l.Items }),
+		read(r, "namespaces", &s.Namespaces, core.Namespaces().List,
+			func(l *corev1.NamespaceList) []corev1.Namespace { return l.Items }),
 		read(r, "pods", &s.Pods, core.Pods(all).List, func(l *corev1.PodList) []corev1.Pod { return l.Items }),
-		read(r, "services", &s.Services, core.Services(all).List, func(l *corev1.ServiceList) []corev1.Service { return l.Items }),
+		read(r, "services", &s.Services, core.Services(all).List,
+			func(l *corev1.ServiceList) []corev1.Service { return l.Items }),
 		r.configMaps(&s.ConfigMaps),
-		read(r, "daemonsets", &s.DaemonSets, apps.DaemonSets(all).List, func(l *appsv1.DaemonSetList) []appsv1.DaemonSet { return l.Items }),
-		read(r, "deployments", &s.Deployments, apps.Deployments(all).List, func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items }),
-		read(r, "replicasets", &s.ReplicaSets, apps.ReplicaSets(all).List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }),
-		read(r, "statefulsets", &s.StatefulSets, apps.StatefulSets(all).List, func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items }),
-		read(r, "jobs", &s.Jobs, r.client.Typed.BatchV1().Jobs(all).List, func(l *batchv1.JobList) []batchv1.Job { return l.Items }),
-		read(r, "poddisruptionbudgets", &s.Budgets, r.client.Typed.PolicyV1().PodDisruptionBudgets(all).List, func(l *policyv1.PodDisruptionBudgetList) []policyv1.PodDisruptionBudget { return l.Items }),
-		read(r, "networkpolicies", &s.NetworkPolicies, r.client.Typed.NetworkingV1().NetworkPolicies(all).List, func(l *networkingv1.NetworkPolicyList) []networkingv1.NetworkPolicy { return l.Items }),
+		read(r, "daemonsets", &s.DaemonSets, apps.DaemonSets(all).List,
+			func(l *appsv1.DaemonSetList) []appsv1.DaemonSet { return l.Items }),
+		read(r, "deployments", &s.Deployments, apps.Deployments(all).List,
+			func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items }),
+		read(r, "replicasets", &s.ReplicaSets, apps.ReplicaSets(all).List,
+			func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }),
+		read(r, "statefulsets", &s.StatefulSets, apps.StatefulSets(all).List,
+			func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items }),
+		read(r, "jobs", &s.Jobs, r.client.Typed.BatchV1().Jobs(all).List,
+			func(l *batchv1.JobList) []batchv1.Job { return l.Items }),
+		read(r, "poddisruptionbudgets", &s.Budgets, r.client.Typed.PolicyV1().PodDisruptionBudgets(all).List,
+			func(l *policyv1.PodDisruptionBudgetList) []policyv1.PodDisruptionBudget { return l.Items }),
+		read(r, "networkpolicies", &s.NetworkPolicies, r.client.Typed.NetworkingV1().NetworkPolicies(all).List,
+			func(l *networkingv1.NetworkPolicyList) []networkingv1.NetworkPolicy { return l.Items }),
 	}
 }
 
@@ -140,7 +149,8 @@ func (r reader) configMaps(into *[]corev1.ConfigMap) task {
 type listFunc[L any] func(context.Context, metav1.ListOptions) (L, error)
 
 // read returns the task that lists one resource into a field of the snapshot.
-func read[T any, L metav1.ListInterface](r reader, resource string, into *[]T, list listFunc[L], items func(L) []T) task {
+func read[T any, L metav1.ListInterface](r reader, resource string, into *[]T,
+	list listFunc[L], items func(L) []T) task {
 	return func(ctx context.Context) cluster.Source {
 		found, version, err := pages(ctx, r.client, list, items)
 		if err != nil {
@@ -153,7 +163,8 @@ func read[T any, L metav1.ListInterface](r reader, resource string, into *[]T, l
 
 // pages lists page by page. If the continue token expires (410, a compaction), it requests the whole list
 // once without pages.
-func pages[T any, L metav1.ListInterface](ctx context.Context, client *Client, list listFunc[L], items func(L) []T) ([]T, string, error) {
+func pages[T any, L metav1.ListInterface](ctx context.Context, client *Client, list listFunc[L],
+	items func(L) []T) ([]T, string, error) {
 	var found []T
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
@@ -181,7 +192,8 @@ func listPage[L any](ctx context.Context, client *Client, list listFunc[L], opti
 
 // unread is the source of a resource that could not be read.
 func unread(resource string, err error) cluster.Source {
-	return cluster.Source{Resource: resource, Missing: reason(err), Away: outage.Passes(err) || errors.Is(err, context.DeadlineExceeded)}
+	return cluster.Source{Resource: resource, Missing: reason(err), Away: outage.Passes(err) ||
+		errors.Is(err, context.DeadlineExceeded)}
 }
 
 // reason returns a short reason why a resource was not read.

@@ -21,7 +21,8 @@ func AddNames(ctx context.Context, client *Client, s *cluster.Snapshot) error {
 		defer lock.Unlock()
 		s.Other = append(s.Other, objects...)
 	}
-	tasks := []task{r.other("ingresses.networking.k8s.io", schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, keep)}
+	tasks := []task{r.other("ingresses.networking.k8s.io",
+		schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, keep)}
 	served, err := client.Discovery.ServerGroups()
 	for group, wanted := range map[string][]string{
 		"gateway.networking.k8s.io": {"gateways", "httproutes", "grpcroutes", "tlsroutes"},

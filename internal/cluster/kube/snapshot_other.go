@@ -16,7 +16,8 @@ import (
 
 // networkGroups are the API groups of networks and load balancers of which all resources are read.
 func networkGroups() []string {
-	return []string{"crd.projectcalico.org", "projectcalico.org", "operator.tigera.io", "cilium.io", "metallb.io", "k8s.cni.cncf.io", "sriovnetwork.openshift.io"}
+	return []string{"crd.projectcalico.org", "projectcalico.org", "operator.tigera.io", "cilium.io", "metallb.io",
+		"k8s.cni.cncf.io", "sriovnetwork.openshift.io"}
 }
 
 // changedGroups are the network groups in which changes write objects.
@@ -33,14 +34,19 @@ type keepFunc func([]unstructured.Unstructured)
 // Services, and volumes.
 func (r reader) registrationTasks(keep keepFunc) []task {
 	return []task{
-		r.other("customresourcedefinitions", schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, func(found []unstructured.Unstructured) {
+		r.other("customresourcedefinitions", schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+			Resource: "customresourcedefinitions"}, func(found []unstructured.Unstructured) {
 			keep(networkDefinitions(found))
 		}),
-		r.other("validatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}, keep),
-		r.other("mutatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}, keep),
+		r.other("validatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io",
+			Version: "v1", Resource: "validatingwebhookconfigurations"}, keep),
+		r.other("mutatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io",
+			Version: "v1", Resource: "mutatingwebhookconfigurations"}, keep),
 		r.other("persistentvolumes", schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, keep),
-		r.other("servicecidrs", schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"}, keep),
-		r.other("apiservices", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}, func(found []unstructured.Unstructured) {
+		r.other("servicecidrs", schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1",
+			Resource: "servicecidrs"}, keep),
+		r.other("apiservices", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",
+			Resource: "apiservices"}, func(found []unstructured.Unstructured) {
 			keep(aggregated(found))
 		}),
 	}
@@ -94,7 +100,8 @@ func (r reader) networkTasks(keep keepFunc) ([]task, []cluster.Source) {
 		for _, resource := range resources {
 			name := resource.Resource + "." + resource.Group
 			if slices.Contains(onePerPod(), resource.Resource) {
-				sources = append(sources, cluster.Source{Resource: name, Missing: "not read: there is one for each pod"})
+				sources = append(sources,
+					cluster.Source{Resource: name, Missing: "not read: there is one for each pod"})
 				continue
 			}
 			tasks = append(tasks, r.other(name, resource, keep))
@@ -103,8 +110,8 @@ func (r reader) networkTasks(keep keepFunc) ([]task, []cluster.Source) {
 	return tasks, sources
 }
 
-// deployerTasks read the objects by which Argo CD and Flux deploy, of groups that the API server has. The sources say for each group
-// whether discovery answered.
+// deployerTasks read the objects by which Argo CD and Flux deploy, of groups that the API server has. The sources say
+// for each group whether discovery answered.
 func (r reader) deployerTasks(keep keepFunc) ([]task, []cluster.Source) {
 	var tasks []task
 	var sources []cluster.Source
@@ -122,12 +129,13 @@ func (r reader) deployerTasks(keep keepFunc) ([]task, []cluster.Source) {
 		sources = append(sources, cluster.Source{Resource: kind.Group, From: FromLive})
 		for _, resource := range resources {
 			if resource.Resource == kind.Resource {
-				tasks = append(tasks, r.other(kind.Resource+"."+kind.Group, resource, func(found []unstructured.Unstructured) {
-					for i := range found {
-						owner.Trim(&found[i])
-					}
-					keep(found)
-				}))
+				tasks = append(tasks,
+					r.other(kind.Resource+"."+kind.Group, resource, func(found []unstructured.Unstructured) {
+						for i := range found {
+							owner.Trim(&found[i])
+						}
+						keep(found)
+					}))
 			}
 		}
 	}
@@ -153,7 +161,8 @@ func (r reader) resourcesOf(served *metav1.APIGroupList, group string) ([]schema
 		if strings.Contains(resource.Name, "/") || !slices.Contains(resource.Verbs, "list") {
 			continue
 		}
-		found = append(found, schema.GroupVersionResource{Group: group, Version: preferred.Version, Resource: resource.Name})
+		found = append(found,
+			schema.GroupVersionResource{Group: group, Version: preferred.Version, Resource: resource.Name})
 	}
 	return found, nil
 }

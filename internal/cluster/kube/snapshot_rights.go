@@ -72,7 +72,8 @@ func (r reader) ask(ctx context.Context, needs []need) ([]cluster.Right, error) 
 	failures := make([]error, len(reviews))
 	var tasks []task
 	for i := range reviews {
-		if slices.ContainsFunc(known[reviews[i].Namespace], func(rule authorizationv1.ResourceRule) bool { return covers(rule, reviews[i]) }) {
+		if slices.ContainsFunc(known[reviews[i].Namespace],
+			func(rule authorizationv1.ResourceRule) bool { return covers(rule, reviews[i]) }) {
 			answers[i] = answer(reviews[i], authorizationv1.SubjectAccessReviewStatus{Allowed: true})
 			continue
 		}
@@ -90,18 +91,20 @@ func (r reader) ask(ctx context.Context, needs []need) ([]cluster.Right, error) 
 // anyNamespace is a namespace that does not exist: what is allowed there is allowed in all namespaces.
 const anyNamespace = "theseus-any-namespace"
 
-// known are the permissions that the API server lists for this user, by namespace: one call instead of one per permission. What
-// it does not or cannot list, as with a webhook authorizer, is checked one by one.
-func (r reader) known(ctx context.Context, reviews []authorizationv1.ResourceAttributes) (map[string][]authorizationv1.ResourceRule, error) {
+// known are the permissions that the API server lists for this user, by namespace: one call instead of one per
+// permission. What it does not or cannot list, as with a webhook authorizer, is checked one by one.
+func (r reader) known(ctx context.Context,
+	reviews []authorizationv1.ResourceAttributes) (map[string][]authorizationv1.ResourceRule, error) {
 	found := map[string][]authorizationv1.ResourceRule{}
 	for _, review := range reviews {
 		if _, asked := found[review.Namespace]; asked {
 			continue
 		}
 		ctx, cancel := r.client.Call(ctx)
-		answer, err := r.client.Typed.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
-			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: cmp.Or(review.Namespace, anyNamespace)},
-		}, metav1.CreateOptions{})
+		answer, err := r.client.Typed.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx,
+			&authorizationv1.SelfSubjectRulesReview{
+				Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: cmp.Or(review.Namespace, anyNamespace)},
+			}, metav1.CreateOptions{})
 		cancel()
 		found[review.Namespace] = nil
 		switch {
@@ -125,7 +128,8 @@ func covers(rule authorizationv1.ResourceRule, asked authorizationv1.ResourceAtt
 		return slices.Contains(list, "*") || slices.Contains(list, what)
 	}
 	return len(rule.ResourceNames) == 0 && has(rule.Verbs, asked.Verb) && has(rule.APIGroups, asked.Group) &&
-		(has(rule.Resources, resource) || asked.Subresource != "" && slices.Contains(rule.Resources, "*/"+asked.Subresource))
+		(has(rule.Resources, resource) ||
+			asked.Subresource != "" && slices.Contains(rule.Resources, "*/"+asked.Subresource))
 }
 
 func (r reader) mayI(ctx context.Context, attributes authorizationv1.ResourceAttributes) (cluster.Right, error) {
@@ -141,7 +145,8 @@ func (r reader) mayI(ctx context.Context, attributes authorizationv1.ResourceAtt
 	return answer(attributes, said.Status), nil
 }
 
-func answer(attributes authorizationv1.ResourceAttributes, said authorizationv1.SubjectAccessReviewStatus) cluster.Right {
+func answer(attributes authorizationv1.ResourceAttributes,
+	said authorizationv1.SubjectAccessReviewStatus) cluster.Right {
 	resource := attributes.Resource
 	if attributes.Subresource != "" {
 		resource += "/" + attributes.Subresource

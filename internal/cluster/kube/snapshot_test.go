@@ -44,8 +44,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if code := s.codes[key]; code != 0 {
 		w.WriteHeader(code)
-		reason := map[int]string{403: "Forbidden", 404: "NotFound", 410: "Expired", 401: "Unauthorized", 500: "InternalError"}[code]
-		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"no"}`, reason, code)
+		reason := map[int]string{403: "Forbidden", 404: "NotFound", 410: "Expired", 401: "Unauthorized",
+			500: "InternalError"}[code]
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"no"}`,
+			reason, code)
 		return
 	}
 	if r.Method == http.MethodPost { // an access review: everything but eviction, and one verb, is allowed
@@ -61,7 +63,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		attributes := review["spec"].(map[string]any)["resourceAttributes"].(map[string]any)
-		review["status"] = map[string]any{"allowed": attributes["subresource"] != "eviction" && attributes["verb"] != s.denied, "reason": "said so"}
+		review["status"] = map[string]any{"allowed": attributes["subresource"] != "eviction" &&
+			attributes["verb"] != s.denied, "reason": "said so"}
 		_ = json.NewEncoder(w).Encode(review)
 		return
 	}
@@ -85,7 +88,8 @@ func serve(t *testing.T, answers map[string]string, codes map[string]int) (*apiS
 	s := &apiServer{answers: answers, codes: codes, agents: map[string]bool{}, asked: map[string]int{}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	client, err := New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "v9")
+	client, err := New(&rest.Config{Host: server.URL,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "v9")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,11 +98,14 @@ func serve(t *testing.T, answers map[string]string, codes map[string]int) (*apiS
 
 // listOf is a page of objects named name...; each is JSON without its braces.
 func listOf(kind, next string, items ...string) string {
-	return fmt.Sprintf(`{"kind":%q,"apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q},"items":[%s]}`, kind, next, strings.Join(items, ","))
+	return fmt.Sprintf(`{"kind":%q,"apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q},"items":[%s]}`,
+		kind, next, strings.Join(items, ","))
 }
 
 func named(name, more string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop","managedFields":[{"manager":"x"}],"annotations":{%q:"{}","keep":"1"}}%s}`, name, "kubectl.kubernetes.io/last-applied-configuration", more)
+	return fmt.Sprintf(
+		`{"metadata":{"name":%q,"namespace":"shop","managedFields":[{"manager":"x"}],"annotations":{%q:"{}","keep":"1"}}%s}`,
+		name, "kubectl.kubernetes.io/last-applied-configuration", more)
 }
 
 func aCluster() (map[string]string, map[string]int) {
@@ -126,7 +133,8 @@ func aCluster() (map[string]string, map[string]int) {
 			{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ippools.crd.projectcalico.org"},"spec":{"group":"crd.projectcalico.org","versions":[{"name":"v1","schema":{"long":"text"}}]}},
 			{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"odd.example.org"},"spec":{"group":"example.org"}}]}`,
 	}
-	answers["/apis/apiregistration.k8s.io/v1/apiservices"] = `{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1","metadata":{},"items":[
+	answers["/apis/apiregistration.k8s.io/v1/apiservices"] =
+		`{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1","metadata":{},"items":[
 		{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.apps"},"spec":{"service":null}},
 		{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.metrics"},"spec":{"service":{"name":"metrics"}}}]}`
 	codes := map[string]int{
@@ -158,7 +166,8 @@ func TestSnapshot(t *testing.T) {
 	if diff := cmp.Diff([]string{"x", "y"}, services); diff != "" {
 		t.Error("a list that was compacted away:", diff)
 	}
-	if s.UID != "uid-1" || s.Kubernetes != "v1.36.3" || s.Theseus != "v9" || !server.agents["theseus/v9"] || len(server.agents) != 1 {
+	if s.UID != "uid-1" || s.Kubernetes != "v1.36.3" || s.Theseus != "v9" || !server.agents["theseus/v9"] ||
+		len(server.agents) != 1 {
 		t.Errorf("uid %q, kubernetes %q, theseus %q, agents %v", s.UID, s.Kubernetes, s.Theseus, server.agents)
 	}
 	if o := s.Pods[0]; o.ManagedFields != nil || len(o.Annotations) != 1 || o.Spec.Containers[0].Env[0].Value != "" {
@@ -207,7 +216,8 @@ func TestSnapshotSaysWhatIsMissing(t *testing.T) {
 			denied = append(denied, right)
 		}
 	}
-	if diff := cmp.Diff([]cluster.Right{{Verb: "create", Resource: "pods/eviction", Reason: "said so"}}, denied); diff != "" {
+	if diff := cmp.Diff([]cluster.Right{{Verb: "create", Resource: "pods/eviction", Reason: "said so"}},
+		denied); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -220,11 +230,13 @@ func TestSnapshotOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var unreachable *UnreachableError
-	if _, err := Snapshot(context.Background(), client, "v9", time.Time{}); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "cannot be reached") || unreachable.Hint() == "" {
+	if _, err := Snapshot(context.Background(), client, "v9", time.Time{}); !errors.As(err, &unreachable) ||
+		!strings.Contains(err.Error(), "cannot be reached") || unreachable.Hint() == "" {
 		t.Errorf("got %v", err)
 	}
 	_, client = serve(t, nil, map[string]int{"/version": 401})
-	if _, err := Snapshot(context.Background(), client, "v9", time.Time{}); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "credentials") {
+	if _, err := Snapshot(context.Background(), client, "v9", time.Time{}); !errors.As(err, &unreachable) ||
+		!strings.Contains(err.Error(), "credentials") {
 		t.Errorf("got %v", err)
 	}
 	answers, codes := aCluster()

@@ -19,12 +19,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// While it waits for a condition, Theseus also looks for problems that prevent it. These constants say how often, and how
-// long it tolerates them: a registry may be unavailable for a moment, and a node is down only after some time without contact.
+// While it waits for a condition, Theseus also looks for problems that prevent it. These constants say how often, and
+// how long it tolerates them: a registry may be unavailable for a moment, and a node is down only after some time
+// without contact.
 const (
 	stuckEvery = 5 * time.Second
 	stuckFor   = 30 * time.Second
-	// stuckForOthers is the tolerance for workloads that the change only moves, because a rollback would move them again.
+	// stuckForOthers is the tolerance for workloads that the change only moves, because a rollback would move them
+	// again.
 	stuckForOthers = 2 * time.Minute
 	// stuckPods is how many of the pods that block a wait are inspected: when a rollout hangs, few are left.
 	stuckPods = 10
@@ -46,8 +48,8 @@ func lasting(why string, err error) (trouble, error) { return trouble{why: why, 
 type patience struct {
 	looked, since time.Time
 	why           string
-	// others is true if the pods are not those of a network: earlier problems of theirs are ignored, and crash loops are
-	// reported but do not end the wait.
+	// others is true if the pods are not those of a network: earlier problems of theirs are ignored, and crash loops
+	// are reported but do not end the wait.
 	others bool
 	// silent is true if the caller reports the problems.
 	silent bool
@@ -118,7 +120,8 @@ func (p *patience) late(missing string, err error) error {
 	return fmt.Errorf("%s (%w)", missing, err)
 }
 
-// stuck returns a problem that keeps a condition from becoming true and that only a person can fix; zero if none is known.
+// stuck returns a problem that keeps a condition from becoming true and that only a person can fix; zero if none is
+// known.
 func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (trouble, error) {
 	switch {
 	case c.Kind == step.PodReady:
@@ -130,7 +133,8 @@ func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (troub
 			return found, nil
 		}
 		if stray, err := strayPod(pods, c.CIDRs); stray != "" || err != nil {
-			return lasting("another network serves new pods of "+c.Node+": theseus snapshot --nodes shows which file in /etc/cni/net.d, and theseus check --from what to do", err)
+			return lasting("another network serves new pods of "+c.Node+": theseus snapshot --nodes shows which file "+
+				"in /etc/cni/net.d, and theseus check --from what to do", err)
 		}
 		return lasting(a.down(ctx, c.Node))
 	case c.Kind == step.PodGone:
@@ -192,8 +196,8 @@ func (a *Actor) stuckWorkload(ctx context.Context, p *patience, ref step.Ref) (t
 	return lasting(a.downUnder(ctx, pods))
 }
 
-// downUnder reports a node of one of the pods that is down; empty if none is. It ignores nodes that were removed from the
-// cluster: pod garbage collection deletes their pods within two minutes.
+// downUnder reports a node of one of the pods that is down; empty if none is. It ignores nodes that were removed from
+// the cluster: pod garbage collection deletes their pods within two minutes.
 func (a *Actor) downUnder(ctx context.Context, pods []corev1.Pod) (string, error) {
 	for i := range pods[:min(len(pods), stuckPods)] {
 		node, err := a.node(ctx, pods[i].Spec.NodeName)
@@ -232,5 +236,6 @@ func notReady(node *corev1.Node) string {
 	if node == nil || cluster.NodeReady(node) {
 		return ""
 	}
-	return fmt.Sprintf("node %s is down (not Ready): bring it back, or remove it for good (kubectl delete node %s)", node.Name, shell.Word(node.Name))
+	return fmt.Sprintf("node %s is down (not Ready): bring it back, or remove it for good (kubectl delete node %s)",
+		node.Name, shell.Word(node.Name))
 }

@@ -43,21 +43,34 @@ func TestWaitsThatArePointless(t *testing.T) {
 		action step.Action
 		words  string // empty: it is waited for until the context ends
 	}{
-		{"an image that no node can get", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ImagePullBackOff", "Back-off pulling image:\n no such host")), rolled,
-			"1 of 2 pods are ready: node a cannot get the image registry.test/agent:v9 of pod theseus-system/agent-1: ImagePullBackOff: Back-off pulling image:  no such host"},
-		{"the same of a probe pod", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ErrImagePull", "")),
-			wait(step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}), "cannot get the image"},
-		{"a container that cannot be made", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("CreateContainerConfigError", "secret \"key\" not found")), rolled,
-			"node a cannot make container  of pod theseus-system/agent-1: CreateContainerConfigError: secret \"key\" not found"},
-		{"a node that is down", "Unknown", pod("theseus-system", "agent-1", "a", "", mine, unready), rolled, "node a is down (not Ready): bring it back, or remove it for good (kubectl delete node a)"},
+		{"an image that no node can get", "True", pod("theseus-system", "agent-1", "a", "", mine,
+			waiting("ImagePullBackOff", "Back-off pulling image:\n no such host")), rolled,
+			"1 of 2 pods are ready: node a cannot get the image registry.test/agent:v9 of pod " +
+				"theseus-system/agent-1: ImagePullBackOff: Back-off pulling image:  no such host"},
+		{"the same of a probe pod", "True",
+			pod("theseus-system", "agent-1", "a", "", mine, waiting("ErrImagePull", "")),
+			wait(step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}),
+			"cannot get the image"},
+		{"a container that cannot be made", "True", pod("theseus-system", "agent-1", "a", "", mine,
+			waiting("CreateContainerConfigError", "secret \"key\" not found")), rolled,
+			"node a cannot make container  of pod theseus-system/agent-1: CreateContainerConfigError: " +
+				"secret \"key\" not found"},
+		{"a node that is down", "Unknown", pod("theseus-system", "agent-1", "a", "", mine, unready), rolled,
+			"node a is down (not Ready): bring it back, or remove it for good (kubectl delete node a)"},
 		{"a pod that cannot end on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine),
-			wait(step.Condition{Kind: step.PodGone, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}), "still there: 1 pod of app=agent: node a is down"},
-		{"an agent on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine), joins, "no answer from the agent of a: node a is down"},
+			wait(step.Condition{Kind: step.PodGone, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}),
+			"still there: 1 pod of app=agent: node a is down"},
+		{"an agent on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine), joins,
+			"no answer from the agent of a: node a is down"},
 		{"a pod that another network serves", "True", pod("theseus-system", "agent-1", "a", "10.96.0.1", mine),
-			wait(step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent", CIDRs: []string{"10.244.0.0/16"}}),
-			"has the address 10.96.0.1, which is not of 10.244.0.0/16: another network serves new pods of a: theseus snapshot --nodes"},
-		{"a pod of a node that is gone", "True", pod("theseus-system", "agent-1", "gone", "", mine, unready), rolled, ""},
-		{"a slow start", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ContainerCreating", "")), rolled, ""},
+			wait(step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent",
+				CIDRs: []string{"10.244.0.0/16"}}),
+			"has the address 10.96.0.1, which is not of 10.244.0.0/16: another network serves new pods of " +
+				"a: theseus snapshot --nodes"},
+		{"a pod of a node that is gone", "True", pod("theseus-system", "agent-1", "gone", "", mine, unready),
+			rolled, ""},
+		{"a slow start", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ContainerCreating", "")),
+			rolled, ""},
 		{"a slow agent", "True", pod("theseus-system", "agent-1", "a", "", mine), joins, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -77,7 +90,8 @@ func TestWaitsThatArePointless(t *testing.T) {
 	}
 }
 
-// TestWorkloadOfAnOperator: that it is not there yet is no trouble; when it has come, what ails its pods is told, and not borne for long.
+// TestWorkloadOfAnOperator: that it is not there yet is no trouble; when it has come, what ails its pods is told, and
+// not borne for long.
 func TestWorkloadOfAnOperator(t *testing.T) {
 	w := newWorld(t, []runtime.Object{nodeThatIs("True")})
 	typha := step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "calico-system", Name: "calico-typha"}
@@ -87,17 +101,21 @@ func TestWorkloadOfAnOperator(t *testing.T) {
 			return
 		}
 		came = w.now
-		made := parse(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: calico-typha, namespace: calico-system, generation: 1},
+		made := parse(t,
+			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: calico-typha, namespace: calico-system, generation: 1},
   spec: {replicas: 1, selector: {matchLabels: {app: typha}}}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1}}`)
-		if err := w.dynamic.Tracker().Create(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, made, "calico-system"); err != nil {
+		if err := w.dynamic.Tracker().Create(schema.GroupVersionResource{Group: "apps", Version: "v1",
+			Resource: "deployments"}, made, "calico-system"); err != nil {
 			t.Error(err)
 		}
-		if err := w.typed.Tracker().Add(pod("calico-system", "typha-1", "a", "", label("app", "typha"), waiting("ErrImagePull", "no such host"))); err != nil {
+		if err := w.typed.Tracker().Add(pod("calico-system", "typha-1", "a", "", label("app", "typha"),
+			waiting("ErrImagePull", "no such host"))); err != nil {
 			t.Error(err)
 		}
 	}
 	_, err := w.do(step.Action{ID: "w", Op: step.Wait, Condition: &step.Condition{Kind: step.Rolled, Ref: &typha}})
-	wantError(t, err, "Deployment/calico-system/calico-typha: 0 of 1 pods are ready: node a cannot get the image registry.test/agent:v9 of pod calico-system/typha-1: ErrImagePull: no such host")
+	wantError(t, err, "Deployment/calico-system/calico-typha: 0 of 1 pods are ready: node a cannot get the image "+
+		"registry.test/agent:v9 of pod calico-system/typha-1: ErrImagePull: no such host")
 	if took := w.Now().Sub(came); came.IsZero() || took < stuckFor || took > 2*stuckFor {
 		t.Errorf("given up %s after it came", took)
 	}

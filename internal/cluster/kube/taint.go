@@ -40,7 +40,9 @@ func (a *Actor) taint(ctx context.Context, action step.Action) error {
 		if err != nil {
 			return err
 		}
-		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return sameTaint(t, *action.Taint) })
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+			return sameTaint(t, *action.Taint)
+		})
 		if action.Op == step.Taint {
 			node.Spec.Taints = append(node.Spec.Taints, *action.Taint)
 		}

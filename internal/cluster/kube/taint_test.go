@@ -29,13 +29,17 @@ func TestTaints(t *testing.T) {
 	}{
 		{"taint", step.Taint, []corev1.Taint{control}, []corev1.Taint{control, ours}, false, step.Untaint},
 		{"taint again", step.Taint, []corev1.Taint{ours, control}, []corev1.Taint{control, ours}, true, step.Taint},
-		{"taint with another value", step.Taint, []corev1.Taint{valued, control}, []corev1.Taint{control, ours}, false, step.Taint},
-		{"taint of another effect", step.Taint, []corev1.Taint{sameKey}, []corev1.Taint{sameKey, ours}, false, step.Untaint},
-		{"untaint", step.Untaint, []corev1.Taint{control, ours, sameKey}, []corev1.Taint{control, sameKey}, false, step.Taint},
+		{"taint with another value", step.Taint, []corev1.Taint{valued, control},
+			[]corev1.Taint{control, ours}, false, step.Taint},
+		{"taint of another effect", step.Taint, []corev1.Taint{sameKey},
+			[]corev1.Taint{sameKey, ours}, false, step.Untaint},
+		{"untaint", step.Untaint, []corev1.Taint{control, ours, sameKey},
+			[]corev1.Taint{control, sameKey}, false, step.Taint},
 		{"untaint again", step.Untaint, []corev1.Taint{control}, []corev1.Taint{control}, true, step.Untaint},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t, []runtime.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{Taints: test.before}}})
+			w := newWorld(t, []runtime.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+				Spec: corev1.NodeSpec{Taints: test.before}}})
 			action := step.Action{ID: "t", Op: test.op, NodeName: "a", Taint: &ours}
 			seen := w.see(action)
 			if seen.Done != test.done || seen.Inverse.Op != test.back {
@@ -113,7 +117,8 @@ func TestConflictsArePersistedThrough(t *testing.T) {
 			left := 30
 			conflict := func(action clienttesting.Action) (bool, runtime.Object, error) {
 				left--
-				return left >= 0, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "x", errors.New("it was written"))
+				return left >= 0, nil, apierrors.NewConflict(action.GetResource().GroupResource(),
+					"x", errors.New("it was written"))
 			}
 			w.typed.PrependReactor(test.verb, "*", conflict)
 			w.dynamic.PrependReactor(test.verb, "*", conflict)

@@ -44,8 +44,9 @@ func inverseOf(action step.Action) *step.Action {
 		Title: fmt.Sprintf("%s on %s", verb, action.NodeName)})
 }
 
-// runTask creates a task for a node's agent and waits for the answer. It replaces a finished task, and a task of an older epoch
-// that no agent has begun, which the agent would refuse. It waits for a task that an agent has begun, whoever created it.
+// runTask creates a task for a node's agent and waits for the answer. It replaces a finished task, and a task of an
+// older epoch that no agent has begun, which the agent would refuse. It waits for a task that an agent has begun,
+// whoever created it.
 func (a *Actor) runTask(ctx context.Context, action step.Action) (json.RawMessage, error) {
 	client, err := a.tasks()
 	if err != nil {
@@ -68,7 +69,8 @@ func (a *Actor) runTask(ctx context.Context, action step.Action) (json.RawMessag
 }
 
 // replaceTask replaces the task of this name, if there is one, and waits for the answer.
-func (a *Actor) replaceTask(ctx context.Context, client dynamic.ResourceInterface, name string, action step.Action) (json.RawMessage, error) {
+func (a *Actor) replaceTask(ctx context.Context, client dynamic.ResourceInterface, name string,
+	action step.Action) (json.RawMessage, error) {
 	if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
@@ -76,7 +78,8 @@ func (a *Actor) replaceTask(ctx context.Context, client dynamic.ResourceInterfac
 	if err != nil {
 		return nil, err
 	}
-	if _, err := client.Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := client.Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	return a.awaitTask(ctx, client, name, action.NodeName)
@@ -87,7 +90,8 @@ type taskFailed struct{ node, message string }
 
 func (t taskFailed) Error() string { return fmt.Sprintf("the agent of %s says: %s", t.node, t.message) }
 
-func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface, name, node string) (json.RawMessage, error) {
+func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface, name,
+	node string) (json.RawMessage, error) {
 	var bearing patience
 	for {
 		task, err := a.readTask(ctx, client, name)
@@ -106,12 +110,14 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 			return nil, fmt.Errorf("no answer from the agent of %s: %w", node, err)
 		}
 		if err := a.pause(ctx, poll/2); err != nil {
-			return nil, fmt.Errorf("no answer from the agent of %s, task %s is %q: %w", node, name, task.Status.Phase, err)
+			return nil, fmt.Errorf("no answer from the agent of %s, task %s is %q: %w",
+				node, name, task.Status.Phase, err)
 		}
 	}
 }
 
-func (a *Actor) readTask(ctx context.Context, client dynamic.ResourceInterface, name string) (*v1alpha1.NodeTask, error) {
+func (a *Actor) readTask(ctx context.Context, client dynamic.ResourceInterface,
+	name string) (*v1alpha1.NodeTask, error) {
 	object, err := client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil

@@ -40,11 +40,13 @@ func (w *world) answer(statuses ...map[string]any) (asked func() int) {
 	return func() int { return given }
 }
 
-var joins = step.Action{ID: "j", Op: step.Node, NodeName: "a", Verb: step.VerbJoin, Args: json.RawMessage(`{"old":["10.244.0.0/16"]}`)}
+var joins = step.Action{ID: "j", Op: step.Node, NodeName: "a", Verb: step.VerbJoin,
+	Args: json.RawMessage(`{"old":["10.244.0.0/16"]}`)}
 
 func TestTask(t *testing.T) {
 	w := newWorld(t, nil)
-	asked := w.answer(map[string]any{"phase": "Running"}, map[string]any{"phase": "Failed", "message": "no iptables here"},
+	asked := w.answer(map[string]any{"phase": "Running"},
+		map[string]any{"phase": "Failed", "message": "no iptables here"},
 		map[string]any{"phase": "Done", "result": map[string]any{"n": int64(3)}})
 	_, err := w.do(joins)
 	wantError(t, err, "the agent of a says: no iptables here")
@@ -55,8 +57,10 @@ func TestTask(t *testing.T) {
 	if err != nil || string(answer) != `{"n":3}` || asked() != 3 {
 		t.Errorf("asked anew after a failure: %s, %v, asked %d times", answer, err, asked())
 	}
-	object := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask", Namespace: v1alpha1.Namespace, Name: w.taskName(joins)})))
-	if old, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "args", "old"); len(old) != 1 || old[0] != "10.244.0.0/16" {
+	object := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask",
+		Namespace: v1alpha1.Namespace, Name: w.taskName(joins)})))
+	if old, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "args", "old"); len(old) != 1 ||
+		old[0] != "10.244.0.0/16" {
 		t.Errorf("the agent was asked with %v", object.Object["spec"])
 	}
 }
@@ -90,9 +94,10 @@ func TestTaskOfAnOlderEpoch(t *testing.T) {
 		answers []map[string]any
 		made    int // by the new holder
 	}{
-		"no agent began it":            {"", []map[string]any{done}, 1},
-		"an agent does it":             {"Running", []map[string]any{done}, 0},
-		"its agent restarts meanwhile": {"Running", []map[string]any{{"phase": "Failed", "message": "outdated"}, done}, 1},
+		"no agent began it": {"", []map[string]any{done}, 1},
+		"an agent does it":  {"Running", []map[string]any{done}, 0},
+		"its agent restarts meanwhile": {"Running",
+			[]map[string]any{{"phase": "Failed", "message": "outdated"}, done}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
@@ -116,7 +121,8 @@ func TestTaskOfAnOlderEpoch(t *testing.T) {
 					made++
 				}
 			}
-			object := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask", Namespace: v1alpha1.Namespace, Name: w.taskName(joins)})))
+			object := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask",
+				Namespace: v1alpha1.Namespace, Name: w.taskName(joins)})))
 			epoch, _, _ := unstructured.NestedInt64(object.Object, "spec", "epoch")
 			if made != test.made || epoch != int64(1+test.made) {
 				t.Errorf("the new holder created %d tasks, the last is of epoch %d", made, epoch)
@@ -154,7 +160,8 @@ func TestTaskNames(t *testing.T) {
 func TestTaskInverses(t *testing.T) {
 	w := newWorld(t, []runtime.Object{nodeThatIs("True")})
 	for verb, back := range map[string]string{step.VerbJoin: step.VerbPart, step.VerbPart: step.VerbJoin,
-		step.VerbActivate: step.VerbDeactivate, step.VerbDeactivate: step.VerbActivate, step.VerbClean: "", step.VerbInventory: ""} {
+		step.VerbActivate: step.VerbDeactivate, step.VerbDeactivate: step.VerbActivate,
+		step.VerbClean: "", step.VerbInventory: ""} {
 		action := joins
 		action.Verb = verb
 		seen := w.see(action)
@@ -164,7 +171,8 @@ func TestTaskInverses(t *testing.T) {
 		switch {
 		case back == "" && seen.Inverse != nil:
 			t.Errorf("%s can be taken back by %s", verb, seen.Inverse.Verb)
-		case back != "" && (seen.Inverse == nil || seen.Inverse.Verb != back || seen.Inverse.NodeName != "a" || string(seen.Inverse.Args) != string(joins.Args)):
+		case back != "" && (seen.Inverse == nil || seen.Inverse.Verb != back || seen.Inverse.NodeName != "a" ||
+			string(seen.Inverse.Args) != string(joins.Args)):
 			t.Errorf("%s: %+v", verb, seen.Inverse)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// turns limits concurrent evictions on several nodes: one pod of a workload at a time, and in total as many pods as there are nodes,
-// or step.SideBySide of few nodes. The zero value is ready to use.
+// turns limits concurrent evictions on several nodes: one pod of a workload at a time, and in total as many pods as
+// there are nodes, or step.SideBySide of few nodes. The zero value is ready to use.
 type turns struct {
 	lock    sync.Mutex
 	nodes   int
@@ -59,7 +59,8 @@ func (t *turns) queue(owner workload) *turn {
 	place := &turn{of: t, owner: owner, come: make(chan struct{})}
 	at := len(t.waiting)
 	if step.EndsFirst(owner.kind) {
-		if other := slices.IndexFunc(t.waiting, func(w *turn) bool { return !step.EndsFirst(w.owner.kind) }); other >= 0 {
+		if other := slices.IndexFunc(t.waiting,
+			func(w *turn) bool { return !step.EndsFirst(w.owner.kind) }); other >= 0 {
 			at = other
 		}
 	}

@@ -32,7 +32,8 @@ func TestTurns(t *testing.T) {
 			t.Errorf("workload %d has to wait", i)
 		}
 	}
-	for name, p := range map[string]*turn{"a workload that moves": again, "one too many": other, "a StatefulSet that is one too many": first} {
+	for name, p := range map[string]*turn{"a workload that moves": again, "one too many": other,
+		"a StatefulSet that is one too many": first} {
 		if come(p) {
 			t.Errorf("%s moves", name)
 		}
@@ -90,7 +91,8 @@ func TestTurnsOfManyNodes(t *testing.T) {
 }
 
 func TestSlowestFirst(t *testing.T) {
-	groups := map[workload]int{{kind: "Deployment", name: "a"}: 1, {kind: "StatefulSet", name: "z"}: 1, {kind: "DaemonSet", name: "d"}: 1}
+	groups := map[workload]int{{kind: "Deployment", name: "a"}: 1, {kind: "StatefulSet", name: "z"}: 1,
+		{kind: "DaemonSet", name: "d"}: 1}
 	var kinds []string
 	for _, w := range inOrder(groups) {
 		kinds = append(kinds, w.kind)

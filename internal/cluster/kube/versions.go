@@ -10,8 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// Versions detects an upgrade of Kubernetes during a run: an upgrade drains and restarts nodes in its own order, and the losses
-// that it causes would be attributed to the change. It is not safe for concurrent use.
+// Versions detects an upgrade of Kubernetes during a run: an upgrade drains and restarts nodes in its own order, and
+// the losses that it causes would be attributed to the change. It is not safe for concurrent use.
 type Versions struct {
 	Client *Client
 	Clock  engine.Clock
@@ -22,7 +22,8 @@ type Versions struct {
 }
 
 // Changed reports a version that has changed since it was first seen; "" if none has. It checks every ten seconds, and
-// less often with more than 500 nodes. Nodes that join or leave are not an upgrade. If reading fails, it tries again next time.
+// less often with more than 500 nodes. Nodes that join or leave are not an upgrade. If reading fails, it tries again
+// next time.
 func (v *Versions) Changed(ctx context.Context) string {
 	if v.Clock.Now().Before(v.next) {
 		return ""
@@ -55,6 +56,6 @@ func (v *Versions) Changed(ctx context.Context) string {
 }
 
 func upgraded(who, was, now string) string {
-	return fmt.Sprintf("Kubernetes is being upgraded: %s was %s when this run began, and is %s now; finish that first, as it moves pods and restarts nodes "+
-		"by itself", who, was, now)
+	return fmt.Sprintf("Kubernetes is being upgraded: %s was %s when this run began, and is %s now; finish that "+
+		"first, as it moves pods and restarts nodes by itself", who, was, now)
 }

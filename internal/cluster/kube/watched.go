@@ -41,9 +41,9 @@ const (
 	glance = 10 * time.Millisecond
 )
 
-// Follow keeps the probe plans and the reports of the probes by a watch, from their first use until stop is called. A look
-// at them then costs what has changed since the one before; without Follow, each look lists all of them. Looks return
-// the same as a list by the API server would, or fail like that.
+// Follow keeps the probe plans and the reports of the probes by a watch, from their first use until stop is called. A
+// look at them then costs what has changed since the one before; without Follow, each look lists all of them. Looks
+// return the same as a list by the API server would, or fail like that.
 func (a *Actor) Follow(ctx context.Context, client *Client) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	running := &sync.WaitGroup{}
@@ -92,7 +92,8 @@ type watched struct {
 	proven time.Time // when the store was last known to be current
 }
 
-func newWatched(config *rest.Config, kind string, list, example runtime.Object, keep cache.TransformFunc) (*watched, error) {
+func newWatched(config *rest.Config, kind string, list, example runtime.Object,
+	keep cache.TransformFunc) (*watched, error) {
 	gv := schema.GroupVersion{Group: v1alpha1.Group, Version: v1alpha1.Version}
 	known := runtime.NewScheme()
 	known.AddKnownTypeWithName(gv.WithKind(kind), example)
@@ -112,7 +113,8 @@ func newWatched(config *rest.Config, kind string, list, example runtime.Object, 
 		return w, err
 	}
 	get := func(options metav1.ListOptions) *rest.Request {
-		return client.Get().Namespace(v1alpha1.Namespace).Resource(manifest.Plural(kind)).VersionedParams(&options, metav1.ParameterCodec)
+		return client.Get().Namespace(v1alpha1.Namespace).Resource(manifest.Plural(kind)).VersionedParams(&options,
+			metav1.ParameterCodec)
 	}
 	w.reflector = cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -143,9 +145,9 @@ func (w *watched) refused(err error) {
 	}
 }
 
-// current returns all objects as they are now: everything that was written before the call is in them. ok is false if the
-// watch does not bring it in time; the reader must list then. The proof may be as old as age; what has changed since is
-// then in the objects only if the watch has brought it.
+// current returns all objects as they are now: everything that was written before the call is in them. ok is false if
+// the watch does not bring it in time; the reader must list then. The proof may be as old as age; what has changed
+// since is then in the objects only if the watch has brought it.
 //
 // The proof is the revision of the API server at the time of the call: events come in order, so one of that revision or
 // later says that the watch has brought all before it. While no events come, the versions of all objects are compared.
@@ -159,7 +161,8 @@ func (w *watched) current(ctx context.Context, age time.Duration) (objects []any
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	latest, err := w.heads.List(call, metav1.ListOptions{FieldSelector: "metadata.name=-"}) // no object: the revision only
+	// no object: the revision only
+	latest, err := w.heads.List(call, metav1.ListOptions{FieldSelector: "metadata.name=-"})
 	if err != nil {
 		return nil, false, err
 	}
@@ -195,7 +198,8 @@ func (w *watched) tell(why string) {
 		return
 	}
 	w.told = true
-	w.say(fmt.Sprintf("warning: the watch of %ss does not work (%s): they are listed instead, which costs the API server more", w.kind, why))
+	w.say(fmt.Sprintf("warning: the watch of %ss does not work (%s): they are listed instead, which costs the "+
+		"API server more", w.kind, why))
 }
 
 // compared waits until the store has the versions of all objects that the API server has now.
@@ -260,9 +264,10 @@ func until(ctx context.Context, patience time.Duration, holds func() bool) (bool
 	}
 }
 
-// kept reads all objects of one of Theseus' own kinds from its watch, or, if there is none that is current, by a list. They are in
-// the order of their names. There are none if the kind is not defined. listed is true if a list was read.
-func kept[T any, O metav1.Object](ctx context.Context, a *Actor, w *watched, kind string, age time.Duration, value func(O) T) (all []T, listed bool, err error) {
+// kept reads all objects of one of Theseus' own kinds from its watch, or, if there is none that is current, by a list.
+// They are in the order of their names. There are none if the kind is not defined. listed is true if a list was read.
+func kept[T any, O metav1.Object](ctx context.Context, a *Actor, w *watched, kind string, age time.Duration,
+	value func(O) T) (all []T, listed bool, err error) {
 	if w == nil {
 		all, err = allOf[T](ctx, a, kind)
 		return all, true, err

@@ -44,7 +44,8 @@ func newFollower(t *testing.T) (f *follower, lists *Actor) {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"ProbePlan", "ProbeReport"} {
-		mapper.Add(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: kind}, meta.RESTScopeNamespace)
+		mapper.Add(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: kind},
+			meta.RESTScopeNamespace)
 	}
 	actor := func() *Actor {
 		return &Actor{Dynamic: client.Dynamic, Mapper: fixedMapper{mapper}, Clock: f, Note: func(text string) {
@@ -75,16 +76,19 @@ func (f *follower) put(t *testing.T, node string, sent, lost int64) {
 	id := node + "/old>x/old:udp"
 	if sent == 0 {
 		f.server.Put(t, "ProbePlan", node, &v1alpha1.ProbePlan{Spec: v1alpha1.ProbePlanSpec{Generation: 1,
-			Paths: []v1alpha1.Path{{ID: id, Source: v1alpha1.Endpoint{Node: node, Network: "old"}, IntervalMillis: 100}}}})
+			Paths: []v1alpha1.Path{{ID: id, Source: v1alpha1.Endpoint{Node: node, Network: "old"},
+				IntervalMillis: 100}}}})
 	}
 	start := time.Unix(1_800_000_000, 0).UTC()
 	at := start.Add(time.Duration(sent) * 100 * time.Millisecond)
-	f.server.Put(t, "ProbeReport", node, &v1alpha1.ProbeReport{Status: v1alpha1.ProbeReportStatus{Generation: 1, Seq: sent + 1, At: at,
-		Paths: []v1alpha1.PathResult{{ID: id, Sent: sent, Answered: sent - lost, Since: start, Last: at, RTTCounts: []int64{sent}}}}})
+	f.server.Put(t, "ProbeReport", node,
+		&v1alpha1.ProbeReport{Status: v1alpha1.ProbeReportStatus{Generation: 1, Seq: sent + 1, At: at,
+			Paths: []v1alpha1.PathResult{{ID: id, Sent: sent, Answered: sent - lost, Since: start, Last: at,
+				RTTCounts: []int64{sent}}}}})
 }
 
-// TestFollow: while reports change at random, and the watch is cut off and refused a hundred times, every look sees at least
-// what was written before it, and in the end the evidence is that of lists.
+// TestFollow: while reports change at random, and the watch is cut off and refused a hundred times, every look sees at
+// least what was written before it, and in the end the evidence is that of lists.
 func TestFollow(t *testing.T) {
 	f, lists := newFollower(t)
 	var written [5]atomic.Int64
@@ -160,7 +164,8 @@ func TestFollowIsAList(t *testing.T) {
 		}
 		wantPlans, _ := lists.probePlans(t.Context())
 		plans, err := f.probePlans(t.Context())
-		if diff := cmp.Diff(wantPlans, plans, cmpopts.IgnoreFields(metav1.TypeMeta{}, "Kind", "APIVersion")); diff != "" || err != nil {
+		if diff := cmp.Diff(wantPlans, plans,
+			cmpopts.IgnoreFields(metav1.TypeMeta{}, "Kind", "APIVersion")); diff != "" || err != nil {
 			t.Errorf("%v (-list +watch):\n%s", err, diff)
 		}
 	}
@@ -203,7 +208,8 @@ func TestFollowOutage(t *testing.T) {
 	}
 }
 
-// A watch that brings nothing, or is not allowed, is not believed: reports are listed until it has caught up, which is said once.
+// A watch that brings nothing, or is not allowed, is not believed: reports are listed until it has caught up, which is
+// said once.
 func TestFollowBehind(t *testing.T) {
 	for name, test := range map[string]struct {
 		hinder func(*clustertest.APIServer, bool)
@@ -236,7 +242,8 @@ func TestFollowBehind(t *testing.T) {
 			for end := time.Now().Add(10 * time.Second); f.said() == "measuring: t" && time.Now().Before(end); {
 				time.Sleep(10 * time.Millisecond)
 			}
-			if said := f.said(); strings.Count(said, "the watch of ProbeReports does not work") != 1 || !strings.Contains(said, test.why) {
+			if said := f.said(); strings.Count(said, "the watch of ProbeReports does not work") != 1 ||
+				!strings.Contains(said, test.why) {
 				t.Errorf("said %q", said)
 			}
 			test.hinder(f.server, false)

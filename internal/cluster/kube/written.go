@@ -18,8 +18,9 @@ import (
 // mostOfKind is how many objects of a kind AddWritten reads: a plan may write one object for each node.
 const mostOfKind = 100
 
-// AddWritten reads the metadata of the objects that steps write or delete into the snapshot's Written, so that the checks can tell who
-// maintains them. Sources says for each kind whether it was read. It is an error if the context ends.
+// AddWritten reads the metadata of the objects that steps write or delete into the snapshot's Written, so that the
+// checks can tell who maintains them. Sources says for each kind whether it was read. It is an error if the context
+// ends.
 func AddWritten(ctx context.Context, client *Client, s *cluster.Snapshot, steps []step.Step) error {
 	reader, err := metadata.NewForConfig(client.Config)
 	if err != nil {
@@ -65,7 +66,8 @@ func AddWritten(ctx context.Context, client *Client, s *cluster.Snapshot, steps 
 }
 
 // written reads the metadata of one object; nil if it, or its kind, does not exist.
-func written(ctx context.Context, client *Client, reader metadata.Interface, w step.Write) (*metav1.PartialObjectMetadata, error) {
+func written(ctx context.Context, client *Client, reader metadata.Interface,
+	w step.Write) (*metav1.PartialObjectMetadata, error) {
 	gv, err := schema.ParseGroupVersion(w.APIVersion)
 	if err != nil {
 		return nil, err

@@ -16,9 +16,9 @@ import (
 // HostRoot is where the node's root filesystem is mounted in the agent.
 const HostRoot = "/host"
 
-// Agent returns the node agent and its RBAC objects, in the order in which to apply them. The namespace and the CRDs must
-// exist. The image's entry point must be theseus-agent. kubernetes is the API server's version: if it supports that, the API
-// server restricts each agent to its own node.
+// Agent returns the node agent and its RBAC objects, in the order in which to apply them. The namespace and the CRDs
+// must exist. The image's entry point must be theseus-agent. kubernetes is the API server's version: if it supports
+// that, the API server restricts each agent to its own node.
 func Agent(image, kubernetes string) []unstructured.Unstructured {
 	account := &corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
@@ -32,8 +32,8 @@ func Agent(image, kubernetes string) []unstructured.Unstructured {
 	return append(all, *convert(everywhere(AgentName, agentPod(image))))
 }
 
-// rights are the minimum that the agent needs: to read and answer its tasks, to read the lock and the probe plan, and to write
-// its report. RBAC cannot restrict them to one node; tie does that.
+// rights are the minimum that the agent needs: to read and answer its tasks, to read the lock and the probe plan, and
+// to write its report. RBAC cannot restrict them to one node; tie does that.
 func rights() []unstructured.Unstructured {
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Name: AgentName, Namespace: v1alpha1.Namespace}}
 	reference := func(kind string) rbacv1.RoleRef {
@@ -48,7 +48,8 @@ func rights() []unstructured.Unstructured {
 			{APIGroups: own, Resources: []string{"nodetasks"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: own, Resources: []string{"nodetasks/status"}, Verbs: []string{"patch"}},
 			{APIGroups: own, Resources: []string{"probeplans"}, Verbs: []string{"get", "list", "watch"}},
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{Lease}, Verbs: []string{"get"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+				ResourceNames: []string{Lease}, Verbs: []string{"get"}},
 			{APIGroups: own, Resources: []string{"probereports"}, Verbs: []string{"get", "create", "patch"}},
 		}}),
 		*convert(&rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: meta(AgentName),
@@ -56,8 +57,8 @@ func rights() []unstructured.Unstructured {
 	}
 }
 
-// everywhere is a DaemonSet whose pods are all replaced at once and have a label with its name. Its hostNetwork pods run on
-// every node, regardless of taints, and depend on neither pod network.
+// everywhere is a DaemonSet whose pods are all replaced at once and have a label with its name. Its hostNetwork pods
+// run on every node, regardless of taints, and depend on neither pod network.
 func everywhere(name string, spec corev1.PodSpec) *appsv1.DaemonSet {
 	labels := map[string]string{LabelApp: name}
 	everything := intstr.FromString("100%")
@@ -81,9 +82,10 @@ func everywhere(name string, spec corev1.PodSpec) *appsv1.DaemonSet {
 func agentPod(image string) corev1.PodSpec {
 	fromHost := corev1.MountPropagationHostToContainer
 	return corev1.PodSpec{
-		ServiceAccountName:            AgentName,
-		HostNetwork:                   true,
-		HostPID:                       true, // CNI plugins run in the node's root filesystem and look up their own process in its /proc
+		ServiceAccountName: AgentName,
+		HostNetwork:        true,
+		// CNI plugins run in the node's root filesystem and look up their own process in its /proc
+		HostPID:                       true,
 		DNSPolicy:                     corev1.DNSDefault,
 		PriorityClassName:             "system-node-critical",
 		TerminationGracePeriodSeconds: new(int64(5)),
@@ -129,7 +131,8 @@ func requests(cpu, memory string) corev1.ResourceRequirements {
 
 // bounded returns resource requests with limits.
 func bounded(resources corev1.ResourceRequirements, cpu, memory string) corev1.ResourceRequirements {
-	resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory)}
 	return resources
 }
 

@@ -20,8 +20,8 @@ const (
 	LabelMigration = "theseus.dev/migration"
 )
 
-// Approval makes the approval of a migration's plan by a user. Its name follows from them, so that a user approves a plan
-// once.
+// Approval makes the approval of a migration's plan by a user. Its name follows from them, so that a user approves a
+// plan once.
 func Approval(migration, planHash, user string) *unstructured.Unstructured {
 	sum := sha256.Sum256([]byte(user + planHash))
 	return convert(&v1alpha1.Approval{
@@ -31,8 +31,8 @@ func Approval(migration, planHash, user string) *unstructured.Unstructured {
 	})
 }
 
-// ApprovalPolicy allows a user to create an Approval only in the user's own name, and only with the permission for the verb
-// approve on that Migration. So an Approval proves who approved, without a signature. It returns a
+// ApprovalPolicy allows a user to create an Approval only in the user's own name, and only with the permission for the
+// verb approve on that Migration. So an Approval proves who approved, without a signature. It returns a
 // ValidatingAdmissionPolicy and its binding (Kubernetes v1.30), both called ApprovalPolicyName.
 func ApprovalPolicy() []unstructured.Unstructured {
 	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden
@@ -44,14 +44,18 @@ func ApprovalPolicy() []unstructured.Unstructured {
 			Reason:     &forbidden,
 			Message:    "the spec of an approval never changes",
 		}, {
-			Expression:        "request.operation != 'CREATE' || object.spec.user == request.userInfo.username",
-			Reason:            &forbidden,
-			MessageExpression: "'user \"' + request.userInfo.username + '\" may not approve in the name of \"' + object.spec.user + '\"'",
+			Expression: "request.operation != 'CREATE' || object.spec.user == request.userInfo.username",
+			Reason:     &forbidden,
+			MessageExpression: "'user \"' + request.userInfo.username + '\" may not approve in the name of " +
+				"\"' + object.spec.user + '\"'",
 		}, {
-			Expression: "request.operation != 'CREATE' || authorizer.group('" + v1alpha1.Group + "').resource('" + Plural("Migration") +
-				"').namespace('" + v1alpha1.Namespace + "').name(object.spec.migration).check('" + v1alpha1.VerbApprove + "').allowed()",
+			Expression: "request.operation != 'CREATE' || authorizer.group('" + v1alpha1.Group +
+				"').resource('" + Plural("Migration") +
+				"').namespace('" + v1alpha1.Namespace + "').name(object.spec.migration).check('" +
+				v1alpha1.VerbApprove + "').allowed()",
 			Reason: &forbidden,
-			MessageExpression: "'user \"' + request.userInfo.username + '\" has no permission for the verb " + v1alpha1.VerbApprove +
+			MessageExpression: "'user \"' + request.userInfo.username + '\" has no permission for the verb " +
+				v1alpha1.VerbApprove +
 				" on migration \"' + object.spec.migration + '\": theseus rights approve prints a role'",
 		}},
 	})

@@ -28,8 +28,8 @@ func BenchPodName(part string) string { return BenchName + "-" + part }
 // BenchClientName is the name of the client of a run, from 1.
 func BenchClientName(run int) string { return BenchPodName(BenchClient) + "-" + strconv.Itoa(run) }
 
-// BenchResponder answers the load of a benchmark on a node; id tells the benchmark from others. It ends by itself when it has lasted for so
-// long, and the kubelet ends it as well, whatever becomes of the process that made it.
+// BenchResponder answers the load of a benchmark on a node; id tells the benchmark from others. It ends by itself when
+// it has lasted for so long, and the kubelet ends it as well, whatever becomes of the process that made it.
 func BenchResponder(image, node, part, id string, atMost time.Duration) *unstructured.Unstructured {
 	args, port := []string{"bench", "serve", "--within", atMost.String()}, PortTCP
 	host := part == BenchNearHost || part == BenchFarHost
@@ -45,8 +45,9 @@ func BenchResponder(image, node, part, id string, atMost time.Duration) *unstruc
 	return benchPod(BenchPodName(part), part, id, spec)
 }
 
-// BenchPod is the client of one run of a benchmark on a node: one container carries out the plan and sends probes, the other puts load on
-// the paths. They are two, so that load that is throttled does not delay the probes. Both end by themselves, as responders do.
+// BenchPod is the client of one run of a benchmark on a node: one container carries out the plan and sends probes, the
+// other puts load on the paths. They are two, so that load that is throttled does not delay the probes. Both end by
+// themselves, as responders do.
 func BenchPod(image, node, plan, id string, run int, atMost time.Duration) *unstructured.Unstructured {
 	conduct := benchContainer(BenchConductor, image, []string{"bench", "conduct", "--within", atMost.String()})
 	conduct.Env = append(conduct.Env, corev1.EnvVar{Name: "THESEUS_BENCH", Value: plan})
@@ -56,12 +57,13 @@ func BenchPod(image, node, plan, id string, run int, atMost time.Duration) *unst
 
 func benchPod(name, part, id string, spec corev1.PodSpec) *unstructured.Unstructured {
 	about := meta(name, LabelBench, part, LabelBenchID, id, LabelApp, BenchName)
-	about.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"} // a bare pod would keep its node
+	// a bare pod would keep its node
+	about.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 	return convert(&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: about, Spec: spec})
 }
 
-// benchSpec is a pod that runs once. Like a probe pod, it has a fixed node and no priority: nobody's pod is evicted for it. It tolerates no
-// taint: one that evicts pods ends the load as well.
+// benchSpec is a pod that runs once. Like a probe pod, it has a fixed node and no priority: nobody's pod is evicted for
+// it. It tolerates no taint: one that evicts pods ends the load as well.
 func benchSpec(node string, atMost time.Duration, containers ...corev1.Container) corev1.PodSpec {
 	return corev1.PodSpec{
 		NodeName:                      node,

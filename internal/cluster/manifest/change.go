@@ -6,8 +6,8 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// ChangeCRD returns the CRD of Changes. It is not among CRDs, which every run installs: only the controller reads Changes, so
-// the chart has it. A Change has no namespace, because it is about the whole cluster.
+// ChangeCRD returns the CRD of Changes. It is not among CRDs, which every run installs: only the controller reads
+// Changes, so the chart has it. A Change has no namespace, because it is about the whole cluster.
 func ChangeCRD() unstructured.Unstructured {
 	crd := definition{
 		kind: "Change", object: v1alpha1.Change{}, answered: true,
@@ -23,7 +23,8 @@ func ChangeCRD() unstructured.Unstructured {
 	}.build()
 	fields := crd.Object["spec"].(map[string]any)
 	fields["scope"] = "Cluster"
-	schema := fields["versions"].([]any)[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+	schema :=
+		fields["versions"].([]any)[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
 	schema["required"] = []any{"spec"}
 	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)
 	spec["x-kubernetes-validations"] = changeRules()
@@ -44,18 +45,23 @@ func changeRules() []any {
 		return map[string]any{"rule": "!has(self." + field + ")", "message": message}
 	}
 	atLeast := func(field, least string) map[string]any {
-		return map[string]any{"rule": "!has(self." + field + ") || self." + field + " >= " + least, "message": field + " is at least " + least}
+		return map[string]any{"rule": "!has(self." + field + ") || self." + field + " >= " + least,
+			"message": field + " is at least " + least}
 	}
 	all := []any{
-		map[string]any{"rule": "has(self.to) || has(self.dataplane) || has(self.flag) || has(self.reflectors) || has(self.pool) || has(self.encapsulation)",
+		map[string]any{"rule": "has(self.to) || has(self.dataplane) || has(self.flag) || has(self.reflectors) || " +
+			"has(self.pool) || has(self.encapsulation)",
 			"message": "say what is changed: to, dataplane, flag, reflectors, pool or encapsulation"},
 		map[string]any{"rule": "!has(self.strategy) || self.strategy in ['', 'adopt', 'recreate', 'upgrade']",
-			"message": "strategy is adopt, recreate or upgrade, or absent; the controller does not run plans of the strategies surge and mirror" + fromHere},
-		absent("manifest", "manifest names a file, which the controller does not have: use manifestFrom.configMap or manifestFrom.inline"),
-		map[string]any{"rule": "!has(self.manifestFrom) || (has(self.manifestFrom.configMap) && self.manifestFrom.configMap != '') != " +
-			"(has(self.manifestFrom.inline) && self.manifestFrom.inline != '')",
+			"message": "strategy is adopt, recreate or upgrade, or absent; the controller does not run plans of the " +
+				"strategies surge and mirror" + fromHere},
+		absent("manifest", "manifest names a file, which the controller does not have: use "+
+			"manifestFrom.configMap or manifestFrom.inline"),
+		map[string]any{"rule": "!has(self.manifestFrom) || (has(self.manifestFrom.configMap) && " +
+			"self.manifestFrom.configMap != '') != (has(self.manifestFrom.inline) && self.manifestFrom.inline != '')",
 			"message": "manifestFrom has either configMap or inline"},
-		map[string]any{"rule": "!has(self.manifestFrom) || !has(self.manifestFrom.key) || has(self.manifestFrom.configMap)",
+		map[string]any{"rule": "!has(self.manifestFrom) || !has(self.manifestFrom.key) || " +
+			"has(self.manifestFrom.configMap)",
 			"message": "manifestFrom.key is a key of manifestFrom.configMap, which is missing"},
 	}
 	for _, field := range []string{"addHook", "removeHook", "hookSeconds", "surge"} {
@@ -63,7 +69,8 @@ func changeRules() []any {
 	}
 	all = append(all, map[string]any{"rule": "!has(self.slo) || self.slo.all(one, !one.startsWith('command:'))",
 		"message": "slo has a signal that is a command, which the controller does not run" + fromHere})
-	for _, field := range []string{"kubernetesTo", "removeLabels", "addLabels", "labelNodes", "clusterIDs", "replaceNodes"} {
+	for _, field := range []string{"kubernetesTo", "removeLabels", "addLabels", "labelNodes",
+		"clusterIDs", "replaceNodes"} {
 		all = append(all, absent(field, field+" is for `theseus check` only: a plan only changes the network"))
 	}
 	for _, field := range []string{"maxGapMillis", "maxLost", "bakeSeconds", "probeIntervalMillis", "outsideRate"} {

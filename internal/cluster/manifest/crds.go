@@ -29,7 +29,8 @@ func definitions() []definition {
 		{"Migration", v1alpha1.Migration{}, []column{
 			{"Phase", "string", ".status.phase"}, {"Step", "string", ".status.step"},
 			{"Done", "integer", ".status.done"}, {"Total", "integer", ".status.total"},
-			{"Approved", "string", status(v1alpha1.ConditionApproved)}, {"Degraded", "string", status(v1alpha1.ConditionDegraded)},
+			{"Approved", "string", status(v1alpha1.ConditionApproved)},
+			{"Degraded", "string", status(v1alpha1.ConditionDegraded)},
 			{"Complete", "string", status(v1alpha1.ConditionComplete)}}, false, ""},
 		{"Approval", v1alpha1.Approval{}, []column{
 			{"Migration", "string", ".spec.migration"}, {"User", "string", ".spec.user"},
@@ -40,7 +41,8 @@ func definitions() []definition {
 			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}, false, ""},
 		{"NodeTask", v1alpha1.NodeTask{}, []column{
 			{"Node", "string", ".spec.node"}, {"Verb", "string", ".spec.verb"},
-			{"Phase", "string", ".status.phase"}, {"Message", "string", ".status.message"}}, true, "the spec of a task never changes"},
+			{"Phase", "string", ".status.phase"}, {"Message", "string", ".status.message"}}, true,
+			"the spec of a task never changes"},
 		{"ProbePlan", v1alpha1.ProbePlan{}, []column{{"Generation", "integer", ".spec.generation"}}, false, ""},
 		{"ProbeReport", v1alpha1.ProbeReport{}, []column{
 			{"Generation", "integer", ".status.generation"}, {"Seq", "integer", ".status.seq"},
@@ -53,10 +55,10 @@ func status(condition string) string {
 	return ".status.conditions[?(@.type=='" + condition + "')].status"
 }
 
-// CRDs returns the CRDs of Theseus' kinds. A NodeTask has two writers: the engine writes the spec, which never changes, and
-// the node's agent writes the status, which is a subresource. The status of other kinds is part of the object, so that both
-// are read and written in one request. That of a Migration stays so although a controller writes conditions to it: a run that
-// an earlier version began writes its progress there.
+// CRDs returns the CRDs of Theseus' kinds. A NodeTask has two writers: the engine writes the spec, which never changes,
+// and the node's agent writes the status, which is a subresource. The status of other kinds is part of the object, so
+// that both are read and written in one request. That of a Migration stays so although a controller writes conditions
+// to it: a run that an earlier version began writes its progress there.
 func CRDs() []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for _, d := range definitions() {
@@ -119,8 +121,8 @@ func (d definition) build() unstructured.Unstructured {
 	}}
 }
 
-// freeze makes the API server refuse every change of a kind's spec: a task with another node, verb or arguments must be a new
-// object with a new UID, and so must an approval of another plan.
+// freeze makes the API server refuse every change of a kind's spec: a task with another node, verb or arguments must be
+// a new object with a new UID, and so must an approval of another plan.
 func freeze(schema map[string]any, message string) {
 	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)
 	spec["x-kubernetes-validations"] = []any{map[string]any{"rule": "self == oldSelf", "message": message}}

@@ -81,8 +81,8 @@ func Namespace() *unstructured.Unstructured {
 // annotationTemporary marks a namespace that was made for a look or a benchmark, and goes with it.
 const annotationTemporary = "theseus.dev/temporary"
 
-// NamespaceForNow is Namespace for a look at the nodes or a benchmark, where there was none. If the process that made it is killed, the
-// next one knows by the mark that nobody else made it.
+// NamespaceForNow is Namespace for a look at the nodes or a benchmark, where there was none. If the process that made
+// it is killed, the next one knows by the mark that nobody else made it.
 func NamespaceForNow() *unstructured.Unstructured {
 	namespace := Namespace()
 	namespace.SetAnnotations(map[string]string{annotationTemporary: "true"})
@@ -94,12 +94,13 @@ func Temporary(object *unstructured.Unstructured) bool {
 	return object.GetAnnotations()[annotationTemporary] == "true"
 }
 
-// NamespaceAtRest is the namespace when only the journal is left in it: applying it removes the label that allows privileged
-// pods.
+// NamespaceAtRest is the namespace when only the journal is left in it: applying it removes the label that allows
+// privileged pods.
 func NamespaceAtRest() *unstructured.Unstructured {
 	return convert(&corev1.Namespace{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace, Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace,
+			Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
 	})
 }
 

@@ -30,7 +30,8 @@ const image = "theseus.dev/agent:test"
 
 func task(t *testing.T) unstructured.Unstructured {
 	t.Helper()
-	object, err := Task("wave-1-join", "node-1", "join", json.RawMessage(`{"old":["10.0.0.0/16"],"new":["10.1.0.0/16"]}`), 3)
+	object, err := Task("wave-1-join", "node-1", "join",
+		json.RawMessage(`{"old":["10.0.0.0/16"],"new":["10.1.0.0/16"]}`), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +45,17 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"crds":      CRDs(),
 		"change":    {ChangeCRD()},
 		"agent":     Agent(image, "v1.35.0"),
-		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
+		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"),
+			*ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
-		"bench": {*BenchResponder(image, "node-1", BenchNear, "id", time.Minute), *BenchResponder(image, "node-2", BenchFarHost, "id", time.Minute), *BenchService(BenchNear, "id"),
+		"bench": {*BenchResponder(image, "node-1", BenchNear, "id", time.Minute),
+			*BenchResponder(image, "node-2", BenchFarHost, "id", time.Minute), *BenchService(BenchNear, "id"),
 			*BenchPod(image, "node-1", "{}", "id", 2, time.Minute)},
-		"task":      {task(t)},
-		"hold":      Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
-		"introduce": Introduce(image, "cilium", []string{"10.244.0.0/16"}, []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}, 2),
-		"approval":  append(ApprovalPolicy(), *Approval("flannel-to-calico-1", "9f86d081", "ann@example.com")),
+		"task": {task(t)},
+		"hold": Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
+		"introduce": Introduce(image, "cilium", []string{"10.244.0.0/16"}, []rbacv1.PolicyRule{
+			{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}, 2),
+		"approval": append(ApprovalPolicy(), *Approval("flannel-to-calico-1", "9f86d081", "ann@example.com")),
 	}
 }
 
@@ -85,11 +89,17 @@ func TestGolden(t *testing.T) {
 // TestShape decodes every object strictly into its own type, and checks what all must carry.
 func TestShape(t *testing.T) {
 	types := map[string]func() any{
-		"Namespace": func() any { return new(corev1.Namespace) }, "ServiceAccount": func() any { return new(corev1.ServiceAccount) },
+		"Namespace": func() any { return new(corev1.Namespace) }, "ServiceAccount": func() any {
+			return new(corev1.ServiceAccount)
+		},
 		"Role": func() any { return new(rbacv1.Role) }, "RoleBinding": func() any { return new(rbacv1.RoleBinding) },
-		"ClusterRole": func() any { return new(rbacv1.ClusterRole) }, "ClusterRoleBinding": func() any { return new(rbacv1.ClusterRoleBinding) },
+		"ClusterRole": func() any { return new(rbacv1.ClusterRole) }, "ClusterRoleBinding": func() any {
+			return new(rbacv1.ClusterRoleBinding)
+		},
 		"DaemonSet": func() any { return new(appsv1.DaemonSet) }, "Pod": func() any { return new(corev1.Pod) },
-		"Service": func() any { return new(corev1.Service) }, "Deployment": func() any { return new(appsv1.Deployment) }, "NetworkPolicy": func() any { return new(networkingv1.NetworkPolicy) },
+		"Service": func() any { return new(corev1.Service) }, "Deployment": func() any {
+			return new(appsv1.Deployment)
+		}, "NetworkPolicy": func() any { return new(networkingv1.NetworkPolicy) },
 		"NodeTask":                         func() any { return new(v1alpha1.NodeTask) },
 		"Approval":                         func() any { return new(v1alpha1.Approval) },
 		"ValidatingAdmissionPolicy":        func() any { return new(admissionv1.ValidatingAdmissionPolicy) },
@@ -123,8 +133,8 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// TestProbersAreConfined: a prober is any user but root, without a capability, and without a right to the API or to more of the
-// node than one folder of its own.
+// TestProbersAreConfined: a prober is any user but root, without a capability, and without a right to the API or to
+// more of the node than one folder of its own.
 func TestProbersAreConfined(t *testing.T) {
 	var daemons appsv1.DaemonSet
 	pods := map[string]*corev1.PodSpec{"host": &daemons.Spec.Template.Spec}
@@ -133,7 +143,8 @@ func TestProbersAreConfined(t *testing.T) {
 		var pod corev1.Pod
 		into(t, ProbePod(image, "node-1", network), &pod)
 		if pod.Spec.PriorityClassName != "" {
-			t.Errorf("the probe pod has the priority %s, for which a kubelet ends users' pods", pod.Spec.PriorityClassName)
+			t.Errorf("the probe pod has the priority %s, for which a kubelet ends users' pods",
+				pod.Spec.PriorityClassName)
 		}
 		pods[network] = &pod.Spec
 	}
@@ -161,16 +172,18 @@ func TestProbersAreConfined(t *testing.T) {
 	}
 }
 
-// TestIntroducerIsConfined: the program that introduces pods has no more of its node than a network and a port of loopback, and no more
-// rights than to read pods and namespaces, and those that it is given.
+// TestIntroducerIsConfined: the program that introduces pods has no more of its node than a network and a port of
+// loopback, and no more rights than to read pods and namespaces, and those that it is given.
 func TestIntroducerIsConfined(t *testing.T) {
-	rights := []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}
+	rights := []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"},
+		Verbs: []string{"create"}}}
 	for _, object := range Introduce(image, "cilium", []string{"10.244.0.0/16"}, rights, 2) {
 		switch object.GetKind() {
 		case "ClusterRole":
 			var role rbacv1.ClusterRole
 			into(t, &object, &role)
-			reads := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "pods"}, Verbs: []string{"get", "list", "watch"}}
+			reads := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "pods"},
+				Verbs: []string{"get", "list", "watch"}}
 			if diff := cmp.Diff(append([]rbacv1.PolicyRule{reads}, rights...), role.Rules); diff != "" {
 				t.Errorf("its rights:\n%s", diff)
 			}
@@ -178,13 +191,16 @@ func TestIntroducerIsConfined(t *testing.T) {
 			var deployment appsv1.Deployment
 			into(t, &object, &deployment)
 			spec := deployment.Spec.Template.Spec
-			if security := spec.SecurityContext; !*security.RunAsNonRoot || *security.RunAsUser != ProberUser || security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			if security := spec.SecurityContext; !*security.RunAsNonRoot || *security.RunAsUser != ProberUser ||
+				security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 				t.Errorf("the pod: %+v", security)
 			}
-			if first := spec.Tolerations[0]; first.TolerationSeconds == nil || first.Key != corev1.TaintNodeUnreachable {
+			if first := spec.Tolerations[0]; first.TolerationSeconds == nil ||
+				first.Key != corev1.TaintNodeUnreachable {
 				t.Errorf("it stays on a node that is lost: %+v", spec.Tolerations)
 			}
-			if port := spec.Containers[0].Ports; *deployment.Spec.Replicas != 2 || len(port) != 1 || port[0].HostPort != PortIntroduce {
+			if port := spec.Containers[0].Ports; *deployment.Spec.Replicas != 2 || len(port) != 1 ||
+				port[0].HostPort != PortIntroduce {
 				t.Errorf("its replicas may run on one node: %+v", port)
 			}
 			if spec.HostPID || spec.HostIPC || len(spec.Volumes) > 0 || len(spec.Containers) != 1 {
@@ -195,8 +211,8 @@ func TestIntroducerIsConfined(t *testing.T) {
 	}
 }
 
-// TestBenchIsConfined: the pods of a benchmark have no more of their node than the network, no token, and an end; only those on the host
-// network use that.
+// TestBenchIsConfined: the pods of a benchmark have no more of their node than the network, no token, and an end; only
+// those on the host network use that.
 func TestBenchIsConfined(t *testing.T) {
 	pods := map[string]*unstructured.Unstructured{BenchClient: BenchPod(image, "node-1", "{}", "id", 1, time.Minute)}
 	for _, part := range []string{BenchNear, BenchFar, BenchNearHost, BenchFarHost} {
@@ -206,10 +222,12 @@ func TestBenchIsConfined(t *testing.T) {
 		var pod corev1.Pod
 		into(t, object, &pod)
 		spec := pod.Spec
-		if security := spec.SecurityContext; !*security.RunAsNonRoot || *security.RunAsUser != ProberUser || security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		if security := spec.SecurityContext; !*security.RunAsNonRoot || *security.RunAsUser != ProberUser ||
+			security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s: %+v", part, security)
 		}
-		if spec.HostNetwork != strings.HasSuffix(part, "-host") || spec.HostPID || spec.HostIPC || len(spec.Volumes) > 0 || *spec.AutomountServiceAccountToken || spec.PriorityClassName != "" {
+		if spec.HostNetwork != strings.HasSuffix(part, "-host") || spec.HostPID || spec.HostIPC ||
+			len(spec.Volumes) > 0 || *spec.AutomountServiceAccountToken || spec.PriorityClassName != "" {
 			t.Errorf("%s has more of its node, or of the cluster: %+v", part, spec)
 		}
 		if *spec.ActiveDeadlineSeconds != 60 || spec.RestartPolicy != corev1.RestartPolicyNever {
@@ -232,7 +250,8 @@ func TestBenchIsConfined(t *testing.T) {
 func mustBeConfined(t *testing.T, name string, container corev1.Container) {
 	t.Helper()
 	own := container.SecurityContext
-	if own.Privileged != nil || *own.AllowPrivilegeEscalation || !*own.ReadOnlyRootFilesystem || len(own.Capabilities.Add) > 0 ||
+	if own.Privileged != nil || *own.AllowPrivilegeEscalation || !*own.ReadOnlyRootFilesystem ||
+		len(own.Capabilities.Add) > 0 ||
 		!slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		t.Errorf("%s: %+v", name, own)
 	}
@@ -252,7 +271,8 @@ func into(t *testing.T, object *unstructured.Unstructured, typed any) {
 	}
 }
 
-// TestNodePortsAreTCP: nothing that answers by UDP is at a port of a node, where a false sender's address costs nothing.
+// TestNodePortsAreTCP: nothing that answers by UDP is at a port of a node, where a false sender's address costs
+// nothing.
 func TestNodePortsAreTCP(t *testing.T) {
 	ports := 0
 	for _, object := range ProbeServices() {
@@ -335,7 +355,8 @@ func TestNodeValue(t *testing.T) {
 	}
 }
 
-// TestAgentOfOldKubernetes: an API server that has no admission policies is given none; it would refuse the whole installation.
+// TestAgentOfOldKubernetes: an API server that has no admission policies is given none; it would refuse the whole
+// installation.
 func TestAgentOfOldKubernetes(t *testing.T) {
 	kinds := func(version string) (all []string) {
 		for _, object := range Agent(image, version) {

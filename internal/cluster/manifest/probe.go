@@ -19,9 +19,9 @@ func ProbeServiceName(network string) string { return "theseus-probe-" + network
 // ProbeNodePortName is the name of the NodePort Service in front of the probe pods of a network.
 func ProbeNodePortName(network string) string { return ProbeServiceName(network) + "-port" }
 
-// ProbePod serves and sends probes on one network of one node. It is a bare pod with a fixed nodeName, because only Theseus may
-// create, move or delete it: a pod's network is determined when the pod is created. It has no priority, because a kubelet
-// evicts other pods, the user's, to make room for a critical pod.
+// ProbePod serves and sends probes on one network of one node. It is a bare pod with a fixed nodeName, because only
+// Theseus may create, move or delete it: a pod's network is determined when the pod is created. It has no priority,
+// because a kubelet evicts other pods, the user's, to make room for a critical pod.
 func ProbePod(image, node, network string) *unstructured.Unstructured {
 	spec := prober(image, network)
 	spec.NodeName = node
@@ -33,8 +33,8 @@ func ProbePod(image, node, network string) *unstructured.Unstructured {
 	})
 }
 
-// HostProber serves and sends probes on the address of every node, as a probe pod does on its own address. It is independent of
-// the agent, so no probe is lost if the agent ends (out of memory, evicted, or deleted by a person).
+// HostProber serves and sends probes on the address of every node, as a probe pod does on its own address. It is
+// independent of the agent, so no probe is lost if the agent ends (out of memory, evicted, or deleted by a person).
 func HostProber(image string) *unstructured.Unstructured {
 	spec := prober(image, "host")
 	spec.HostNetwork = true
@@ -64,7 +64,8 @@ func prober(image, network string) corev1.PodSpec {
 				ImagePullPolicy: corev1.PullIfNotPresent,
 				Args:            []string{"probe", "--network", network},
 				// with one processor a probe costs 20% to 40% less (BenchmarkNode in internal/proof/probe, -cpu 1,2)
-				Env: []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("HOST_IP", "status.hostIP"), field("POD_UID", "metadata.uid"),
+				Env: []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("HOST_IP", "status.hostIP"),
+					field("POD_UID", "metadata.uid"),
 					{Name: "GOMAXPROCS", Value: "1"}},
 				Resources:       bounded(requests("10m", "32Mi"), "1", "128Mi"),
 				ReadinessProbe:  listens(port),
@@ -100,26 +101,30 @@ func unprivileged() *corev1.SecurityContext {
 	}
 }
 
-// ProbeServices are the Services in front of the probe pods, two for each network: one with a cluster IP, and one with a node
-// port, only for TCP. Anyone who can reach a node can send to its node ports with a spoofed source address, and UDP would answer
-// to that address.
+// ProbeServices are the Services in front of the probe pods, two for each network: one with a cluster IP, and one with
+// a node port, only for TCP. Anyone who can reach a node can send to its node ports with a spoofed source address, and
+// UDP would answer to that address.
 func ProbeServices() []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for _, network := range []string{"old", "new"} {
-		tcp, second := servicePort("tcp", corev1.ProtocolTCP, PortTCP), servicePort("tcp-second", corev1.ProtocolTCP, PortTCP+SecondOffset)
+		tcp, second := servicePort("tcp", corev1.ProtocolTCP, PortTCP),
+			servicePort("tcp-second", corev1.ProtocolTCP, PortTCP+SecondOffset)
 		all = append(all,
-			probeService(ProbeServiceName(network), network, corev1.ServiceTypeClusterIP, servicePort("udp", corev1.ProtocolUDP, PortUDP), tcp,
+			probeService(ProbeServiceName(network), network, corev1.ServiceTypeClusterIP,
+				servicePort("udp", corev1.ProtocolUDP, PortUDP), tcp,
 				servicePort("udp-second", corev1.ProtocolUDP, PortUDP+SecondOffset), second),
 			probeService(ProbeNodePortName(network), network, corev1.ServiceTypeNodePort, tcp, second))
 	}
 	return all
 }
 
-func probeService(name, network string, kind corev1.ServiceType, ports ...corev1.ServicePort) unstructured.Unstructured {
+func probeService(name, network string, kind corev1.ServiceType,
+	ports ...corev1.ServicePort) unstructured.Unstructured {
 	return *convert(&corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: meta(name),
-		Spec:       corev1.ServiceSpec{Type: kind, Selector: map[string]string{v1alpha1.LabelProbe: network}, Ports: ports},
+		Spec: corev1.ServiceSpec{Type: kind, Selector: map[string]string{v1alpha1.LabelProbe: network},
+			Ports: ports},
 	})
 }
 

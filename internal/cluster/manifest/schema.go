@@ -21,8 +21,8 @@ func schemaOf(object any) map[string]any {
 	return s
 }
 
-// schema follows encoding/json. Slices, maps and pointers are nullable, because Go encodes nil ones as null; raw JSON may
-// have any form. It panics on types that no kind here uses.
+// schema follows encoding/json. Slices, maps and pointers are nullable, because Go encodes nil ones as null; raw JSON
+// may have any form. It panics on types that no kind here uses.
 func schema(t reflect.Type) map[string]any {
 	switch t {
 	case reflect.TypeFor[time.Time](), reflect.TypeFor[metav1.Time]():

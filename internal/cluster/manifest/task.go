@@ -18,7 +18,8 @@ const Lease = "theseus"
 // maxLabel is the maximum length of a label's value.
 const maxLabel = 63
 
-// Task makes the task that asks a node's agent to run a verb, in an epoch of the lock. It fails if the arguments are not JSON.
+// Task makes the task that asks a node's agent to run a verb, in an epoch of the lock. It fails if the arguments are
+// not JSON.
 func Task(name, node, verb string, args json.RawMessage, epoch int64) (*unstructured.Unstructured, error) {
 	if len(args) > 0 && !json.Valid(args) {
 		return nil, fmt.Errorf("the arguments of task %s (%s) are not JSON", name, verb)

@@ -8,11 +8,12 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// tie allows an agent to write only the status of its own node's tasks, and its own node's report. RBAC cannot express that,
-// because all agents share one ServiceAccount. The API server knows the node from the pod to which the token is bound, which the
-// node cannot change. It returns a ValidatingAdmissionPolicy and its binding, both called AgentName.
+// tie allows an agent to write only the status of its own node's tasks, and its own node's report. RBAC cannot express
+// that, because all agents share one ServiceAccount. The API server knows the node from the pod to which the token is
+// bound, which the node cannot change. It returns a ValidatingAdmissionPolicy and its binding, both called AgentName.
 //
-// The name of the claim: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#additional-metadata-in-pod-bound-tokens
+// The name of the claim:
+// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#additional-metadata-in-pod-bound-tokens
 func tie() []unstructured.Unstructured {
 	fail, exact, forbidden := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden
 	scope := admissionv1.NamespacedScope
@@ -27,15 +28,19 @@ func tie() []unstructured.Unstructured {
 			}}},
 		},
 		MatchConditions: []admissionv1.MatchCondition{{Name: "agents",
-			Expression: "request.userInfo.username == 'system:serviceaccount:" + v1alpha1.Namespace + ":" + AgentName + "'"}},
+			Expression: "request.userInfo.username == 'system:serviceaccount:" +
+				v1alpha1.Namespace + ":" + AgentName + "'"}},
 		Variables: []admissionv1.Variable{
-			{Name: "node", Expression: "request.userInfo.extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')"},
-			{Name: "of", Expression: "request.resource.resource == 'nodetasks' ? object.spec.node : object.metadata.name"},
+			{Name: "node",
+				Expression: "request.userInfo.extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')"},
+			{Name: "of",
+				Expression: "request.resource.resource == 'nodetasks' ? object.spec.node : object.metadata.name"},
 		},
 		Validations: []admissionv1.Validation{{
-			Expression:        "variables.node != '' && variables.node == variables.of",
-			Reason:            &forbidden,
-			MessageExpression: "'the agent of node \"' + variables.node + '\" may not write for node \"' + variables.of + '\"'",
+			Expression: "variables.node != '' && variables.node == variables.of",
+			Reason:     &forbidden,
+			MessageExpression: "'the agent of node \"' + variables.node + '\" may not write for " +
+				"node \"' + variables.of + '\"'",
 		}},
 	})
 }
@@ -63,7 +68,8 @@ func policy(name string, spec admissionv1.ValidatingAdmissionPolicySpec) []unstr
 		return metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: kind}
 	}
 	return []unstructured.Unstructured{
-		*convert(&admissionv1.ValidatingAdmissionPolicy{TypeMeta: kind("ValidatingAdmissionPolicy"), ObjectMeta: about, Spec: spec}),
+		*convert(&admissionv1.ValidatingAdmissionPolicy{TypeMeta: kind("ValidatingAdmissionPolicy"),
+			ObjectMeta: about, Spec: spec}),
 		*convert(&admissionv1.ValidatingAdmissionPolicyBinding{
 			TypeMeta: kind("ValidatingAdmissionPolicyBinding"), ObjectMeta: about,
 			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{

@@ -2,8 +2,8 @@ package manifest
 
 import "github.com/theseus-cni/theseus/api/v1alpha1"
 
-// limitWindows makes the API server refuse windows that package window cannot read. It does not know which time zones there are:
-// a controller with newer data may know more than the API server.
+// limitWindows makes the API server refuse windows that package window cannot read. It does not know which time zones
+// there are: a controller with newer data may know more than the API server.
 func limitWindows(schema map[string]any) {
 	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)["properties"].(map[string]any)
 	windows := spec["windows"].(map[string]any)
@@ -16,7 +16,8 @@ func limitWindows(schema map[string]any) {
 	days := of["days"].(map[string]any)
 	days["maxItems"] = int64(7)
 	days["items"].(map[string]any)["enum"] = []any{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
-	limit := func(field string, length int64, pattern string) { // without a length, the rule would cost the API server too much
+	// without a length, the rule would cost the API server too much
+	limit := func(field string, length int64, pattern string) {
 		text := of[field].(map[string]any)
 		text["maxLength"], text["pattern"] = length, pattern
 	}

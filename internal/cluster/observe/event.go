@@ -33,7 +33,8 @@ func (e Event) String() string {
 
 // same says whether two events are one, of which Kubernetes has counted more meanwhile.
 func (e Event) same(o Event) bool {
-	return e.Object == o.Object && e.What == o.What && (e.Count > 0) == (o.Count > 0) && e.At.Truncate(time.Minute).Equal(o.At.Truncate(time.Minute))
+	return e.Object == o.Object && e.What == o.What && (e.Count > 0) == (o.Count > 0) &&
+		e.At.Truncate(time.Minute).Equal(o.At.Truncate(time.Minute))
 }
 
 // Most is how many events are kept: the latest.
@@ -59,7 +60,9 @@ func Union(a, b []Event) (all []Event, dropped int) {
 			one.At = event.At
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Object, b.Object)) })
+	slices.SortStableFunc(all, func(a, b Event) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Object, b.Object))
+	})
 	dropped = max(0, len(all)-Most)
 	return all[dropped:], dropped
 }

@@ -13,14 +13,19 @@ import (
 
 // told are the reasons of Kubernetes' Events that may explain a loss, and the words for them.
 var told = map[string]string{
-	"NodeNotReady": "is not Ready", "NodeReady": "is Ready", "Rebooted": "was restarted", "RegisteredNode": "was registered", "RemovingNode": "was removed",
-	"NodeNotSchedulable": "was cordoned", "NodeSchedulable": "was uncordoned", "Starting": "started its kubelet", "SystemOOM": "ran out of memory",
-	"NodeHasDiskPressure": "has too little disk space", "NodeHasInsufficientMemory": "has too little memory", "NodeHasInsufficientPID": "has too few process IDs",
-	"Evicted": "were evicted", "TaintManagerEviction": "were evicted because of a taint", "Preempted": "were preempted",
-	"FailedCreatePodSandBox": "could not be connected or started (FailedCreatePodSandBox)", "NetworkNotReady": "had no network (NetworkNotReady)",
-	"SandboxChanged": "were started again with another sandbox", "BackOff": "crashed again and again", "Unhealthy": "failed a probe of their kubelet",
-	"FailedDaemonPod": "had failed pods deleted", "SuccessfulCreate": "made pods", "SuccessfulDelete": "deleted pods", "FailedCreate": "could not make pods",
-	"ScalingReplicaSet": "scaled a ReplicaSet", "LeaderElection": "has another leader",
+	"NodeNotReady": "is not Ready", "NodeReady": "is Ready", "Rebooted": "was restarted",
+	"RegisteredNode": "was registered", "RemovingNode": "was removed", "NodeNotSchedulable": "was cordoned",
+	"NodeSchedulable": "was uncordoned", "Starting": "started its kubelet", "SystemOOM": "ran out of memory",
+	"NodeHasDiskPressure": "has too little disk space", "NodeHasInsufficientMemory": "has too little memory",
+	"NodeHasInsufficientPID": "has too few process IDs", "Evicted": "were evicted",
+	"TaintManagerEviction": "were evicted because of a taint", "Preempted": "were preempted",
+	"FailedCreatePodSandBox": "could not be connected or started (FailedCreatePodSandBox)",
+	"NetworkNotReady":        "had no network (NetworkNotReady)",
+	"SandboxChanged":         "were started again with another sandbox",
+	"BackOff":                "crashed again and again", "Unhealthy": "failed a probe of their kubelet",
+	"FailedDaemonPod": "had failed pods deleted", "SuccessfulCreate": "made pods", "SuccessfulDelete": "deleted pods",
+	"FailedCreate": "could not make pods", "ScalingReplicaSet": "scaled a ReplicaSet",
+	"LeaderElection": "has another leader",
 }
 
 // named are the kinds whose events name the object. Events of others, such as pods, are summed up by their namespace.
@@ -42,7 +47,8 @@ func FromKubernetes(list []corev1.Event, since time.Time) []Event {
 		what := told[e.Reason]
 		first, last, count := times(e)
 		of := e.InvolvedObject
-		if what == "" || last.Before(since) || of.Namespace == v1alpha1.Namespace || e.Reason == "Starting" && cmp.Or(e.Source.Component, e.ReportingController) != "kubelet" {
+		if what == "" || last.Before(since) || of.Namespace == v1alpha1.Namespace ||
+			e.Reason == "Starting" && cmp.Or(e.Source.Component, e.ReportingController) != "kubelet" {
 			continue
 		}
 		if first.Before(since) {
@@ -59,7 +65,9 @@ func FromKubernetes(list []corev1.Event, since time.Time) []Event {
 		}
 		seen = append(seen, occurrence{group{object, what}, first, count})
 	}
-	slices.SortStableFunc(seen, func(a, b occurrence) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.object, b.object)) })
+	slices.SortStableFunc(seen, func(a, b occurrence) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.object, b.object))
+	})
 	var events []Event
 	open := map[group]int{}
 	for _, o := range seen {

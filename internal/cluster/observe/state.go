@@ -20,11 +20,12 @@ type Objects struct {
 	NoPods bool
 }
 
-// State is the part of a cluster that is compared, at one moment. It is small, so that it can be kept for a look on another machine.
+// State is the part of a cluster that is compared, at one moment. It is small, so that it can be kept for a look on
+// another machine.
 type State struct {
 	At time.Time `json:"at"`
-	// Nodes are by name, DaemonSets by namespace/name, and Pods by their workload. Theseus' own are left out. Nodes and DaemonSets are nil
-	// if no look has read them.
+	// Nodes are by name, DaemonSets by namespace/name, and Pods by their workload. Theseus' own are left out. Nodes and
+	// DaemonSets are nil if no look has read them.
 	Nodes      map[string]Node      `json:"nodes"`
 	DaemonSets map[string]DaemonSet `json:"daemonSets"`
 	Pods       map[string]Pods      `json:"pods,omitempty"`
@@ -75,8 +76,9 @@ func StateOf(o Objects, at time.Time, before *State) State {
 		if d.Namespace == v1alpha1.Namespace {
 			continue
 		}
-		s.DaemonSets[d.Namespace+"/"+d.Name] = DaemonSet{Generation: d.Generation, Stale: d.Status.ObservedGeneration < d.Generation,
-			Desired: d.Status.DesiredNumberScheduled, Updated: d.Status.UpdatedNumberScheduled, Ready: d.Status.NumberReady}
+		s.DaemonSets[d.Namespace+"/"+d.Name] = DaemonSet{Generation: d.Generation,
+			Stale: d.Status.ObservedGeneration < d.Generation, Desired: d.Status.DesiredNumberScheduled,
+			Updated: d.Status.UpdatedNumberScheduled, Ready: d.Status.NumberReady}
 	}
 	if o.NoPods {
 		if before != nil {
@@ -98,7 +100,8 @@ func StateOf(o Objects, at time.Time, before *State) State {
 }
 
 func nodeOf(node *corev1.Node) Node {
-	n := Node{Kubelet: node.Status.NodeInfo.KubeletVersion, Boot: node.Status.NodeInfo.BootID, Cordoned: node.Spec.Unschedulable}
+	n := Node{Kubelet: node.Status.NodeInfo.KubeletVersion, Boot: node.Status.NodeInfo.BootID,
+		Cordoned: node.Spec.Unschedulable}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			n.Ready, n.Since, n.Why = condition.Status, condition.LastTransitionTime.Time, condition.Message
@@ -127,7 +130,8 @@ func workload(pod *corev1.Pod) string {
 	if owner == nil {
 		return "Pod " + pod.Namespace + "/" + pod.Name
 	}
-	if name, ok := strings.CutSuffix(owner.Name, "-"+pod.Labels["pod-template-hash"]); ok && owner.Kind == "ReplicaSet" {
+	if name, ok := strings.CutSuffix(owner.Name, "-"+pod.Labels["pod-template-hash"]); ok &&
+		owner.Kind == "ReplicaSet" {
 		return "Deployment " + pod.Namespace + "/" + name
 	}
 	return owner.Kind + " " + pod.Namespace + "/" + owner.Name

@@ -16,8 +16,8 @@ var (
 	policy  = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)' with binding '[^']+' denied request`)
 )
 
-// Denied says which rule of the cluster has refused a write, as a reason for a condition, and what a person can do about it. Both
-// are empty for other errors, a missing permission included.
+// Denied says which rule of the cluster has refused a write, as a reason for a condition, and what a person can do
+// about it. Both are empty for other errors, a missing permission included.
 func Denied(err error) (reason, hint string) {
 	status, ok := asStatus(err)
 	if !ok {
@@ -25,11 +25,13 @@ func Denied(err error) (reason, hint string) {
 	}
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return v1alpha1.ReasonNamespaceTerminating, "wait until the namespace is gone, create it again, and install what was in it; kubectl get namespace NAME -o yaml says what keeps it"
+		return v1alpha1.ReasonNamespaceTerminating, "wait until the namespace is gone, create it again, and install " +
+			"what was in it; kubectl get namespace NAME -o yaml says what keeps it"
 	case strings.Contains(status.Message, "exceeded quota"):
 		return v1alpha1.ReasonQuotaExceeded, "raise the ResourceQuota that the message names, or delete what uses it up"
 	case strings.Contains(status.Message, "violates PodSecurity"):
-		return v1alpha1.ReasonPodSecurity, "let the namespace run such pods: kubectl label --overwrite namespace NAME pod-security.kubernetes.io/enforce=privileged"
+		return v1alpha1.ReasonPodSecurity, "let the namespace run such pods: kubectl label --overwrite namespace " +
+			"NAME pod-security.kubernetes.io/enforce=privileged"
 	}
 	for _, by := range []struct {
 		named *regexp.Regexp

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestDenied: what a cluster's own rules refuse has a reason and a hint, and is no missing permission. changes.TestAPIServer has the
-// answers of a real API server.
+// TestDenied: what a cluster's own rules refuse has a reason and a hint, and is no missing permission.
+// changes.TestAPIServer has the answers of a real API server.
 func TestDenied(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	forbidden := func(text string) error { return apierrors.NewForbidden(pods, "p", errors.New(text)) }
@@ -26,10 +26,14 @@ func TestDenied(t *testing.T) {
 		{nil, "", ""}, {errors.New("exceeded quota"), "", ""},
 		{forbidden(`User "a" cannot create resource "pods"`), "", ""},
 		{fmt.Errorf("writing: %w", ending), "NamespaceTerminating", "create it again"},
-		{forbidden("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"), "QuotaExceeded", "ResourceQuota"},
-		{forbidden(`violates PodSecurity "restricted:latest": privileged`), "PodSecurity", "pod-security.kubernetes.io/enforce"},
-		{forbidden(`admission webhook "validate.kyverno.svc" denied the request: no`), "AdmissionDenied", "validate.kyverno.svc"},
-		{apierrors.NewForbidden(pods, "p", errors.New("ValidatingAdmissionPolicy 'images' with binding 'all' denied request: no")), "AdmissionDenied", "images"},
+		{forbidden("exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"),
+			"QuotaExceeded", "ResourceQuota"},
+		{forbidden(`violates PodSecurity "restricted:latest": privileged`), "PodSecurity",
+			"pod-security.kubernetes.io/enforce"},
+		{forbidden(`admission webhook "validate.kyverno.svc" denied the request: no`),
+			"AdmissionDenied", "validate.kyverno.svc"},
+		{apierrors.NewForbidden(pods, "p", errors.New(
+			"ValidatingAdmissionPolicy 'images' with binding 'all' denied request: no")), "AdmissionDenied", "images"},
 	} {
 		reason, hint := Denied(test.err)
 		if reason != test.reason || !strings.Contains(hint, test.hint) || (hint == "") != (reason == "") {

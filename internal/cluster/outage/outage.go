@@ -15,15 +15,16 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// Passes reports whether an error is transient: the API server could not be reached or was not ready. An expired deadline of
-// the caller is not transient.
+// Passes reports whether an error is transient: the API server could not be reached or was not ready. An expired
+// deadline of the caller is not transient.
 func Passes(err error) bool {
 	if Untrusted(err) {
 		return false
 	}
 	var network net.Error // every *url.Error implements it, whatever it wraps
 	if status, ok := asStatus(err); ok {
-		return status.Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
+		return status.Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err) ||
+			apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
 			apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)
 	}
 	return errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsHTTP2ConnectionLost(err) ||
@@ -40,16 +41,18 @@ func Untrusted(err error) bool {
 	var invalid x509.CertificateInvalidError
 	var plain tls.RecordHeaderError
 	var alert *net.OpError
-	return errors.As(err, &rejected) || errors.As(err, &authority) || errors.As(err, &name) || errors.As(err, &invalid) ||
+	return errors.As(err, &rejected) || errors.As(err, &authority) || errors.As(err, &name) ||
+		errors.As(err, &invalid) ||
 		errors.As(err, &plain) || errors.Is(err, http.ErrSchemeMismatch) ||
 		errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate")
 }
 
 // UntrustedHint is the hint for such an error.
-const UntrustedHint = "check certificate-authority, client-certificate and server of the current context, and this machine's clock: kubectl config view --minify"
+const UntrustedHint = "check certificate-authority, client-certificate and server of the current context, and this " +
+	"machine's clock: kubectl config view --minify"
 
-// Steady returns a network error with a message that is the same for every retry, without the random local port. It returns
-// other errors unchanged.
+// Steady returns a network error with a message that is the same for every retry, without the random local port. It
+// returns other errors unchanged.
 func Steady(err error) error {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Source == nil || op.Addr == nil {

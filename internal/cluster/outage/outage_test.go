@@ -40,7 +40,9 @@ func TestErrorsOfRealConnections(t *testing.T) {
 	closed := start(false, leave)
 	closed.Close()
 	hangsUp := start(false, func(s *httptest.Server) {
-		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) })
+		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			panic(http.ErrAbortHandler)
+		})
 	})
 	silent := start(false, func(s *httptest.Server) {
 		s.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

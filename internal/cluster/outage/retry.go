@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Bound is how long to retry a refusal, or a plugin's error about an unavailable API server. An API server that was killed is
-// back within 20 to 60 seconds, and its authorizer some seconds later.
+// Bound is how long to retry a refusal, or a plugin's error about an unavailable API server. An API server that was
+// killed is back within 20 to 60 seconds, and its authorizer some seconds later.
 const Bound = 2 * time.Minute
 
 // The backoff between retries: short at first, because most outages are short.
@@ -36,8 +36,8 @@ func (l Limits) of(err error) time.Duration {
 	return 0
 }
 
-// Retry repeats a call until it succeeds, fails with an error that is not transient, or reaches its limit; then the error says
-// for how long it was retried. note is called with each new error; it may be nil.
+// Retry repeats a call until it succeeds, fails with an error that is not transient, or reaches its limit; then the
+// error says for how long it was retried. note is called with each new error; it may be nil.
 func Retry(ctx context.Context, limits Limits, note func(error), call func(context.Context) error) error {
 	begun, refused := time.Now(), time.Time{}
 	said := ""

@@ -23,12 +23,14 @@ import (
 // coldAnswers are what a client gets of an API server that was killed, in the order in which it comes back.
 var coldAnswers = []func(http.ResponseWriter){
 	func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
-	status(http.StatusServiceUnavailable, "", "the request has been made before all known HTTP paths have been installed, please try again later"),
+	status(http.StatusServiceUnavailable, "",
+		"the request has been made before all known HTTP paths have been installed, please try again later"),
 	status(http.StatusInternalServerError, "", "etcdserver: leader changed"),
 	status(http.StatusBadGateway, "", "bad gateway"),
 	status(http.StatusTooManyRequests, "TooManyRequests", "too many requests"),
 	status(http.StatusUnauthorized, "Unauthorized", "Unauthorized"),
-	status(http.StatusForbidden, "Forbidden", `pods is forbidden: User "ann" cannot list resource "pods" in API group "" at the cluster scope`),
+	status(http.StatusForbidden, "Forbidden",
+		`pods is forbidden: User "ann" cannot list resource "pods" in API group "" at the cluster scope`),
 	status(http.StatusForbidden, "Forbidden", `pods is forbidden: not yet ready to handle request`),
 }
 
@@ -36,7 +38,8 @@ func status(code int, reason, message string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`, code, reason, message)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`,
+			code, reason, message)
 	}
 }
 
@@ -57,10 +60,11 @@ func TestRetryUntilWarm(t *testing.T) {
 	var pods *corev1.PodList
 	var heard []string
 	limits := Limits{Away: time.Minute, Refused: time.Minute}
-	err := Retry(t.Context(), limits, func(err error) { heard = append(heard, err.Error()) }, func(ctx context.Context) (err error) {
-		pods, err = client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-		return err
-	})
+	err := Retry(t.Context(), limits, func(err error) { heard = append(heard, err.Error()) },
+		func(ctx context.Context) (err error) {
+			pods, err = client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+			return err
+		})
 	if err != nil || pods == nil || int(calls.Load()) != len(coldAnswers)+1 {
 		t.Errorf("after %d calls: %v; it heard %q", calls.Load(), err, heard)
 	}
@@ -69,9 +73,11 @@ func TestRetryUntilWarm(t *testing.T) {
 	}
 }
 
-// TestRetryEnds: what does not pass is final at once, and what could pass is final when the limit is used up, which it says.
+// TestRetryEnds: what does not pass is final at once, and what could pass is final when the limit is used up, which it
+// says.
 func TestRetryEnds(t *testing.T) {
-	cold := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New(`User "ann" cannot get resource "pods"`))
+	cold := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x",
+		errors.New(`User "ann" cannot get resource "pods"`))
 	limits := Limits{Away: time.Minute, Refused: 10 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
@@ -82,7 +88,8 @@ func TestRetryEnds(t *testing.T) {
 			{[]error{errors.New("broken")}, 0, "broken"},
 			{[]error{cold}, limits.Refused, "(tried again for "},
 			{[]error{apierrors.NewServiceUnavailable("away")}, limits.Away, "(tried again for "},
-			{[]error{apierrors.NewServiceUnavailable("away"), apierrors.NewServiceUnavailable("away"), cold}, limits.Refused + time.Second, "(tried again for "},
+			{[]error{apierrors.NewServiceUnavailable("away"), apierrors.NewServiceUnavailable("away"), cold},
+				limits.Refused + time.Second, "(tried again for "},
 		} {
 			begun, calls := time.Now(), 0
 			err := Retry(t.Context(), limits, nil, func(context.Context) error {
@@ -100,7 +107,8 @@ func TestRetryEnds(t *testing.T) {
 	})
 }
 
-// TestSaid: what programs on nodes print when the API server is away or cold, in their own words, and what they print otherwise.
+// TestSaid: what programs on nodes print when the API server is away or cold, in their own words, and what they print
+// otherwise.
 func TestSaid(t *testing.T) {
 	for text, passes := range map[string]bool{
 		`calico: error getting ClusterInformation: connection is unauthorized: clusterinformations.crd.projectcalico.org "default" is forbidden: User "system:serviceaccount:kube-system:calico-cni-plugin" cannot get resource "clusterinformations" in API group "crd.projectcalico.org" at the cluster scope`: true,

@@ -39,8 +39,8 @@ func kindOf(key Key) (Kind, bool) {
 	return kinds[at], true
 }
 
-// Suspends returns the field that suspends an object of Argo CD or Flux, and its value then; nil means that the field is absent. known
-// is false for other kinds.
+// Suspends returns the field that suspends an object of Argo CD or Flux, and its value then; nil means that the field
+// is absent. known is false for other kinds.
 func Suspends(object *unstructured.Unstructured) (path []string, value any, known bool) {
 	kind, known := kindOf(KeyOf(object))
 	return kind.path, kind.value, known
@@ -64,7 +64,8 @@ func Reconciles(object *unstructured.Unstructured) (when string, by bool) {
 		if suspended, _ := spec["suspend"].(bool); suspended {
 			return "", false
 		}
-		if mode, _, _ := unstructured.NestedString(spec, "driftDetection", "mode"); object.GetKind() == "HelmRelease" && mode != "enabled" {
+		if mode, _, _ := unstructured.NestedString(spec, "driftDetection", "mode"); object.GetKind() == "HelmRelease" &&
+			mode != "enabled" {
 			return "at its next upgrade", true
 		}
 		return "at its next interval", true
@@ -106,7 +107,8 @@ func Inventory(object *unstructured.Unstructured) []Key {
 	return found
 }
 
-// entryOf parses an entry of Flux' inventory, NAMESPACE_NAME_GROUP_KIND; a colon in the name is written as two underscores.
+// entryOf parses an entry of Flux' inventory, NAMESPACE_NAME_GROUP_KIND; a colon in the name is written as two
+// underscores.
 func entryOf(id string) (Key, bool) {
 	namespace, rest, ok := strings.Cut(id, "_")
 	last := strings.LastIndex(rest, "_")
@@ -148,7 +150,8 @@ func Deploying(objects []unstructured.Unstructured) *Deployers {
 // Find returns the object of Argo CD or Flux with a name, or nil.
 func (d *Deployers) Find(key Key) *unstructured.Unstructured { return d.known[key] }
 
-// Of returns the owners of an object: those that its metadata names, and those that list it. The object may be nil if there is none.
+// Of returns the owners of an object: those that its metadata names, and those that list it. The object may be nil if
+// there is none.
 func (d *Deployers) Of(key Key, object metav1.Object) []Owner {
 	var all []Owner
 	if object != nil {
@@ -173,8 +176,8 @@ func (d *Deployers) Of(key Key, object metav1.Object) []Owner {
 	return once
 }
 
-// instanceOf returns the Application that the label app.kubernetes.io/instance of an object names. Charts set this label too, so it
-// is Argo CD's only if such an Application deploys the object, and no other mark of Argo CD says more.
+// instanceOf returns the Application that the label app.kubernetes.io/instance of an object names. Charts set this
+// label too, so it is Argo CD's only if such an Application deploys the object, and no other mark of Argo CD says more.
 func (d *Deployers) instanceOf(key Key, object metav1.Object) (Key, bool) {
 	named := application(object.GetLabels()[instance])
 	if _, tracked := tracked(key, object.GetAnnotations()[trackingID]); tracked || named.Name == "" {
@@ -182,7 +185,8 @@ func (d *Deployers) instanceOf(key Key, object metav1.Object) (Key, bool) {
 	}
 	var found []Key
 	for app, by := range d.known {
-		if app.Kind == named.Kind && app.Name == named.Name && (named.Namespace == "" || app.Namespace == named.Namespace) && deploys(by, key) {
+		if app.Kind == named.Kind && app.Name == named.Name &&
+			(named.Namespace == "" || app.Namespace == named.Namespace) && deploys(by, key) {
 			found = append(found, app)
 		}
 	}
@@ -192,7 +196,8 @@ func (d *Deployers) instanceOf(key Key, object metav1.Object) (Key, bool) {
 	return slices.MinFunc(found, func(a, b Key) int { return cmp.Compare(a.Namespace, b.Namespace) }), true
 }
 
-// deploys reports whether an Application deploys an object: it lists it; or it lists nothing, and its destination has the object.
+// deploys reports whether an Application deploys an object: it lists it; or it lists nothing, and its destination has
+// the object.
 func deploys(app *unstructured.Unstructured, key Key) bool {
 	if listed := Inventory(app); len(listed) > 0 {
 		return slices.Contains(listed, key)
@@ -207,7 +212,8 @@ func (d *Deployers) complete(key Key) Key {
 		return key
 	}
 	for known := range d.known {
-		if known.Kind == key.Kind && known.Group == key.Group && known.Name == key.Name && (key.Namespace == "" || known.Namespace < key.Namespace) {
+		if known.Kind == key.Kind && known.Group == key.Group && known.Name == key.Name &&
+			(key.Namespace == "" || known.Namespace < key.Namespace) {
 			key.Namespace = known.Namespace
 		}
 	}
@@ -234,7 +240,8 @@ func (d *Deployers) suspend(key Key, seen map[Key]bool) []Command {
 	for _, by := range d.Of(key, object) {
 		if by.Key.Kind == "ApplicationSet" {
 			field := []string{"spec", "syncPolicy", "applicationsSync"}
-			commands = append(commands, Command{patch("applicationsets.argoproj.io", by.Key, field, "create-only"), patch("applicationsets.argoproj.io", by.Key, field, nil), true})
+			commands = append(commands, Command{patch("applicationsets.argoproj.io", by.Key, field, "create-only"),
+				patch("applicationsets.argoproj.io", by.Key, field, nil), true})
 		}
 		commands = append(commands, d.suspend(by.Key, seen)...)
 	}
@@ -242,7 +249,8 @@ func (d *Deployers) suspend(key Key, seen map[Key]bool) []Command {
 		kind, _ := kindOf(key)
 		before, _, _ := unstructured.NestedFieldNoCopy(object.Object, kind.path...) // nil if it is absent
 		resource := kind.Resource + "." + kind.Group
-		commands = append(commands, Command{patch(resource, key, kind.path, kind.value), patch(resource, key, kind.path, before), false})
+		commands = append(commands,
+			Command{patch(resource, key, kind.path, kind.value), patch(resource, key, kind.path, before), false})
 	}
 	return commands
 }
@@ -256,11 +264,12 @@ func patch(resource string, key Key, path []string, value any) string {
 	if err != nil {
 		panic(fmt.Sprintf("encoding plain data: %v", err))
 	}
-	return "kubectl -n " + shell.Words(key.Namespace, "patch", resource, key.Name, "--type", "merge", "-p", string(merge))
+	return "kubectl -n " + shell.Words(key.Namespace, "patch", resource, key.Name, "--type",
+		"merge", "-p", string(merge))
 }
 
-// Trim removes everything from an object of Argo CD or Flux that this package does not read: values of charts and parameters may be
-// secret. Other objects stay as they are.
+// Trim removes everything from an object of Argo CD or Flux that this package does not read: values of charts and
+// parameters may be secret. Other objects stay as they are.
 func Trim(object *unstructured.Unstructured) {
 	if _, known := kindOf(KeyOf(object)); !known {
 		return
@@ -270,7 +279,8 @@ func Trim(object *unstructured.Unstructured) {
 		kept["metadata"] = metadata
 	}
 	bare := &unstructured.Unstructured{Object: kept}
-	for _, path := range [][]string{{"spec", "syncPolicy", "automated"}, {"spec", "destination"}, {"spec", "suspend"}, {"spec", "targetNamespace"},
+	for _, path := range [][]string{{"spec", "syncPolicy", "automated"}, {"spec", "destination"}, {"spec", "suspend"},
+		{"spec", "targetNamespace"},
 		{"spec", "driftDetection", "mode"}} {
 		if value, found, err := unstructured.NestedFieldNoCopy(object.Object, path...); found && err == nil {
 			_ = unstructured.SetNestedField(bare.Object, value, path...) // the path is new

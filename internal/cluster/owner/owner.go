@@ -1,5 +1,6 @@
-// Package owner finds what maintains an object of a cluster: Argo CD, Flux, Helm, the addon-manager, an operator. Its evidence is the
-// object's metadata, and the objects by which Argo CD and Flux deploy. How those are suspended belongs here too.
+// Package owner finds what maintains an object of a cluster: Argo CD, Flux, Helm, the addon-manager, an operator. Its
+// evidence is the object's metadata, and the objects by which Argo CD and Flux deploy. How those are suspended belongs
+// here too.
 package owner
 
 import (
@@ -61,8 +62,8 @@ func (k Key) String() string {
 // Owner is what maintains an object.
 type Owner struct {
 	Tool Tool
-	// Key names the object by which the tool does so: an Application, Kustomization or HelmRelease, the owner in ownerReferences. Of
-	// Helm it names the release, of the addon-manager and of other tools nothing.
+	// Key names the object by which the tool does so: an Application, Kustomization or HelmRelease, the owner in
+	// ownerReferences. Of Helm it names the release, of the addon-manager and of other tools nothing.
 	Key Key
 	// Mode is the addon-manager's.
 	Mode string
@@ -75,13 +76,14 @@ var others = []struct {
 	prefix string
 	tool   Tool
 }{
-	{"fleet.cattle.io/", "Rancher Fleet"}, {"configsync.gke.io/", "Config Sync"}, {"configmanagement.gke.io/", "Config Sync"},
-	{"objectset.rio.cattle.io/", "Rancher or K3s"}, {"addon.kops.k8s.io/", "kOps"}, {"kapp.k14s.io/", "kapp"},
+	{"fleet.cattle.io/", "Rancher Fleet"}, {"configsync.gke.io/", "Config Sync"},
+	{"configmanagement.gke.io/", "Config Sync"}, {"objectset.rio.cattle.io/", "Rancher or K3s"},
+	{"addon.kops.k8s.io/", "kOps"}, {"kapp.k14s.io/", "kapp"},
 }
 
 // marked are further keys by which tools mark what they keep; nothing reconciles by these alone.
-var marked = []string{"argocd.argoproj.io/", kustomized, helmed, "meta.helm.sh/", managedBy, "operator.tigera.io/", "applyset.kubernetes.io/",
-	"addonmanager.kubernetes.io/"}
+var marked = []string{"argocd.argoproj.io/", kustomized, helmed, "meta.helm.sh/", managedBy,
+	"operator.tigera.io/", "applyset.kubernetes.io/", "addonmanager.kubernetes.io/"}
 
 // Marked reports whether a tool maintains an object, and so would restore it.
 func Marked(object metav1.Object) bool {
@@ -90,7 +92,8 @@ func Marked(object metav1.Object) bool {
 	}
 	for _, set := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
 		for key := range set {
-			if slices.ContainsFunc(marked, func(mark string) bool { return strings.HasPrefix(key, mark) }) || other(key) != "" {
+			if slices.ContainsFunc(marked, func(mark string) bool { return strings.HasPrefix(key, mark) }) ||
+				other(key) != "" {
 				return true
 			}
 		}
@@ -117,24 +120,29 @@ func Marks(key Key, object metav1.Object) []Owner {
 		all = append(all, Owner{Tool: ArgoCD, Key: application(app), Mark: "label " + argoInstance})
 	}
 	for _, flux := range []struct{ prefix, kind string }{{kustomized, "Kustomization"}, {helmed, "HelmRelease"}} {
-		if name := labels[flux.prefix+"name"]; name != "" && labels[flux.prefix+"reconcile"] != "disabled" && annotations[flux.prefix+"reconcile"] != "disabled" {
-			all = append(all, Owner{Tool: Flux, Key: Key{strings.TrimSuffix(flux.prefix, "/"), flux.kind, labels[flux.prefix+"namespace"], name},
+		if name := labels[flux.prefix+"name"]; name != "" && labels[flux.prefix+"reconcile"] != "disabled" &&
+			annotations[flux.prefix+"reconcile"] != "disabled" {
+			all = append(all, Owner{Tool: Flux,
+				Key:  Key{strings.TrimSuffix(flux.prefix, "/"), flux.kind, labels[flux.prefix+"namespace"], name},
 				Mark: "label " + flux.prefix + "name"})
 		}
 	}
 	if release := annotations[helmRelease]; release != "" && labels[helmed+"name"] == "" {
-		all = append(all, Owner{Tool: Helm, Key: Key{Kind: "release", Namespace: annotations[helmSpace], Name: release}, Mark: "annotation " + helmRelease})
+		all = append(all, Owner{Tool: Helm, Key: Key{Kind: "release", Namespace: annotations[helmSpace], Name: release},
+			Mark: "annotation " + helmRelease})
 	}
 	if mode := labels[addonMode]; mode != "" {
 		all = append(all, Owner{Tool: AddonManager, Mode: mode, Mark: "label " + addonMode})
 	}
 	if by := metav1.GetControllerOfNoCopy(object); by != nil {
 		gv, _ := schema.ParseGroupVersion(by.APIVersion) // the API server admits no invalid one
-		all = append(all, Owner{Tool: Operator, Key: Key{gv.Group, by.Kind, key.Namespace, by.Name}, Mark: "ownerReferences"})
+		all = append(all, Owner{Tool: Operator, Key: Key{gv.Group, by.Kind, key.Namespace, by.Name},
+			Mark: "ownerReferences"})
 	}
 	for _, set := range []map[string]string{labels, annotations} {
 		for name := range set {
-			if tool := other(name); tool != "" && !slices.ContainsFunc(all, func(o Owner) bool { return o.Tool == tool }) {
+			if tool := other(name); tool != "" &&
+				!slices.ContainsFunc(all, func(o Owner) bool { return o.Tool == tool }) {
 				all = append(all, Owner{Tool: tool, Mark: name})
 			}
 		}
@@ -142,7 +150,8 @@ func Marks(key Key, object metav1.Object) []Owner {
 	return all
 }
 
-// tracked parses Argo CD's tracking ID, APPLICATION:GROUP/KIND:NAMESPACE/NAME. Argo CD ignores one that a copy of an object carries.
+// tracked parses Argo CD's tracking ID, APPLICATION:GROUP/KIND:NAMESPACE/NAME. Argo CD ignores one that a copy of an
+// object carries.
 func tracked(key Key, id string) (app string, ok bool) {
 	parts := strings.SplitN(id, ":", 3)
 	if len(parts) != 3 || parts[1] != key.Group+"/"+key.Kind {
@@ -161,8 +170,8 @@ func application(text string) Key {
 	return key
 }
 
-// Writer returns the tool that wrote an object by its managedFields, where no mark says so; ok is false if none is known. It looks at
-// the last write of each manager, but of none to a subresource.
+// Writer returns the tool that wrote an object by its managedFields, where no mark says so; ok is false if none is
+// known. It looks at the last write of each manager, but of none to a subresource.
 func Writer(object metav1.Object) (tool Tool, last metav1.ManagedFieldsEntry, ok bool) {
 	for _, entry := range object.GetManagedFields() {
 		by := writerOf(entry.Manager)

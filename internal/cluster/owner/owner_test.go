@@ -39,13 +39,15 @@ func TestSuspend(t *testing.T) {
 		{Key{"argoproj.io", "Application", "argocd", "net"}, []string{
 			`kubectl -n argocd patch applicationsets.argoproj.io set --type merge -p '{"spec":{"syncPolicy":{"applicationsSync":"create-only"}}}'`,
 			`kubectl -n argocd patch applications.argoproj.io root --type merge -p '{"spec":{"syncPolicy":{"automated":null}}}'`,
-			`kubectl -n argocd patch applications.argoproj.io net --type merge -p '{"spec":{"syncPolicy":{"automated":null}}}'`}, []string{
-			`kubectl -n argocd patch applicationsets.argoproj.io set --type merge -p '{"spec":{"syncPolicy":{"applicationsSync":null}}}'`,
-			`kubectl -n argocd patch applications.argoproj.io root --type merge -p '{"spec":{"syncPolicy":{"automated":{}}}}'`,
-			`kubectl -n argocd patch applications.argoproj.io net --type merge -p '{"spec":{"syncPolicy":{"automated":{"prune":false,"selfHeal":true}}}}'`}},
+			`kubectl -n argocd patch applications.argoproj.io net --type merge -p '{"spec":{"syncPolicy":{"automated":null}}}'`},
+			[]string{
+				`kubectl -n argocd patch applicationsets.argoproj.io set --type merge -p '{"spec":{"syncPolicy":{"applicationsSync":null}}}'`,
+				`kubectl -n argocd patch applications.argoproj.io root --type merge -p '{"spec":{"syncPolicy":{"automated":{}}}}'`,
+				`kubectl -n argocd patch applications.argoproj.io net --type merge -p '{"spec":{"syncPolicy":{"automated":{"prune":false,"selfHeal":true}}}}'`}},
 		{Key{"helm.toolkit.fluxcd.io", "HelmRelease", "net", "flannel"}, []string{
-			`kubectl -n net patch helmreleases.helm.toolkit.fluxcd.io flannel --type merge -p '{"spec":{"suspend":true}}'`}, []string{
-			`kubectl -n net patch helmreleases.helm.toolkit.fluxcd.io flannel --type merge -p '{"spec":{"suspend":null}}'`}},
+			`kubectl -n net patch helmreleases.helm.toolkit.fluxcd.io flannel --type merge -p '{"spec":{"suspend":true}}'`},
+			[]string{
+				`kubectl -n net patch helmreleases.helm.toolkit.fluxcd.io flannel --type merge -p '{"spec":{"suspend":null}}'`}},
 		{Key{"argoproj.io", "Application", "argocd", "absent"}, nil, nil},
 	} {
 		var do, back []string
@@ -58,8 +60,9 @@ func TestSuspend(t *testing.T) {
 	}
 }
 
-// TestInstance: the label app.kubernetes.io/instance names an Application only if that deploys the object, and not if a chart set it,
-// the Application deploys elsewhere, or another mark names another one. A parent that tracks its Applications by it counts.
+// TestInstance: the label app.kubernetes.io/instance names an Application only if that deploys the object, and not if a
+// chart set it, the Application deploys elsewhere, or another mark names another one. A parent that tracks its
+// Applications by it counts.
 func TestInstance(t *testing.T) {
 	d := Deploying(objects(t, `
 {apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: net, namespace: argocd, labels: {app.kubernetes.io/instance: root}}, spec: {destination: {namespace: kube-flannel, server: "https://kubernetes.default.svc"}, syncPolicy: {automated: {}}}}
@@ -74,9 +77,11 @@ func TestInstance(t *testing.T) {
 		{"{app.kubernetes.io/instance: far}", "{}", "kube-flannel", ""},
 		{"{app.kubernetes.io/instance: lists}", "{}", "kube-flannel", ""},
 		{"{app.kubernetes.io/instance: absent}", "{}", "kube-flannel", ""},
-		{"{app.kubernetes.io/instance: net}", `{argocd.argoproj.io/tracking-id: "root:apps/DaemonSet:kube-flannel/ds"}`, "kube-flannel", "root"},
+		{"{app.kubernetes.io/instance: net}", `{argocd.argoproj.io/tracking-id: "root:apps/DaemonSet:kube-flannel/ds"}`,
+			"kube-flannel", "root"},
 	} {
-		object := objects(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: ds, namespace: "+test.namespace+", labels: "+test.labels+", annotations: "+test.annotations+"}}")[0]
+		object := objects(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: ds, namespace: "+test.namespace+
+			", labels: "+test.labels+", annotations: "+test.annotations+"}}")[0]
 		var got []string
 		for _, by := range d.Of(KeyOf(&object), &object) {
 			got = append(got, by.Key.Name)
@@ -102,7 +107,8 @@ func TestTrim(t *testing.T) {
 		var words []string
 		for i := range all {
 			when, by := Reconciles(&all[i])
-			words = append(words, fmt.Sprintf("%s: %q %v %v %v", all[i].GetName(), when, by, Here(&all[i]), Inventory(&all[i])))
+			words = append(words,
+				fmt.Sprintf("%s: %q %v %v %v", all[i].GetName(), when, by, Here(&all[i]), Inventory(&all[i])))
 		}
 		return words
 	}
@@ -116,7 +122,8 @@ func TestTrim(t *testing.T) {
 	if diff := cmp.Diff(before, say()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{`a: "within seconds (selfHeal)" true true [DaemonSet/net/d]`, `k: "" false false [DaemonSet/net/d]`, `h: "at its next interval" true true []`}, before); diff != "" {
+	if diff := cmp.Diff([]string{`a: "within seconds (selfHeal)" true true [DaemonSet/net/d]`,
+		`k: "" false false [DaemonSet/net/d]`, `h: "at its next interval" true true []`}, before); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -124,8 +131,10 @@ func TestTrim(t *testing.T) {
 // TestEntries: entries of Flux' inventory, of the core group and with a colon in the name too.
 func TestEntries(t *testing.T) {
 	for id, want := range map[string]Key{
-		"shop_web_apps_Deployment": {"apps", "Deployment", "shop", "web"}, "shop_config__ConfigMap": {"", "ConfigMap", "shop", "config"},
-		"_system__net_rbac.authorization.k8s.io_ClusterRole": {"rbac.authorization.k8s.io", "ClusterRole", "", "system:net"}, "a_b": {}, "": {}, "a_b_c": {},
+		"shop_web_apps_Deployment": {"apps", "Deployment", "shop", "web"},
+		"shop_config__ConfigMap":   {"", "ConfigMap", "shop", "config"},
+		"_system__net_rbac.authorization.k8s.io_ClusterRole": {"rbac.authorization.k8s.io", "ClusterRole", "",
+			"system:net"}, "a_b": {}, "": {}, "a_b_c": {},
 	} {
 		if got, ok := entryOf(id); got != want || ok != (want != Key{}) {
 			t.Errorf("%s: %v %v", id, got, ok)

@@ -50,9 +50,10 @@ func TestMatches(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	for text, offset := range map[string]int{
-		"has(": 4, "has (a)": 4, "a": 1, "a = 'b'": 2, "a == b": 5, "a == 'b": 5, "a == 'b' &": 9, "(all()": 6, "all())": 5,
-		"a in 'b'": 5, "a in {,}": 6, "a in {'b' 'c'}": 10, "a starts with b": 2, "a contains b": 11, "a containsb": 2,
-		"a\n== 'b'": 1, "&& all()": 0, strings.Repeat("x", 513) + " == 'b'": 513, strings.Repeat("(", 6000): 5001,
+		"has(": 4, "has (a)": 4, "a": 1, "a = 'b'": 2, "a == b": 5, "a == 'b": 5,
+		"a == 'b' &": 9, "(all()": 6, "all())": 5, "a in 'b'": 5, "a in {,}": 6, "a in {'b' 'c'}": 10,
+		"a starts with b": 2, "a contains b": 11, "a containsb": 2, "a\n== 'b'": 1, "&& all()": 0,
+		strings.Repeat("x", 513) + " == 'b'": 513, strings.Repeat("(", 6000): 5001,
 	} {
 		_, err := Parse(text)
 		if e, ok := err.(*Error); !ok || e.Offset != offset {
@@ -64,7 +65,8 @@ func TestErrors(t *testing.T) {
 }
 
 func TestKeysAndRename(t *testing.T) {
-	s, err := Parse("has(node-role/master) &&  (b=='node-role/master' || node-role/master in {'x'}) && !has(node-role/master2)")
+	s, err := Parse("has(node-role/master) &&  (b=='node-role/master' || node-role/master in {'x'}) " +
+		"&& !has(node-role/master2)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,8 @@ func TestKeysAndRename(t *testing.T) {
 		t.Error(keys)
 	}
 	want := "has(cp) &&  (b=='node-role/master' || cp in {'x'}) && !has(node-role/master2)"
-	if got := s.Rename(map[string]string{"node-role/master": "cp", "other": "x"}); got.Text() != want || !got.Matches(map[string]string{"cp": "x"}) {
+	if got := s.Rename(map[string]string{"node-role/master": "cp", "other": "x"}); got.Text() != want ||
+		!got.Matches(map[string]string{"cp": "x"}) {
 		t.Error(got.Text())
 	}
 	if got := s.Rename(map[string]string{"b": "no label"}); got != s {
@@ -82,7 +85,8 @@ func TestKeysAndRename(t *testing.T) {
 
 // FuzzParse holds that what parses prints to something that parses to the same.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"", "has(a)", "!a in {'b', \"c\"}", "(a == 'b' || all()) && a starts with 'x'", "a notin{}", "global("} {
+	for _, seed := range []string{"", "has(a)", "!a in {'b', \"c\"}", "(a == 'b' || all()) && a starts with 'x'",
+		"a notin{}", "global("} {
 		f.Add(seed, "a", "b")
 	}
 	f.Fuzz(func(t *testing.T, text, key, value string) {
@@ -106,8 +110,9 @@ func FuzzParse(f *testing.F) {
 
 func TestRequired(t *testing.T) {
 	for text, want := range map[string]string{
-		"a == 'x'": "a=x", "a in {'x'}": "a=x", "has(b) && a == 'x' && c == 'y'": "a=x", "(b != 'q' && (a == 'x'))": "a=x",
-		"": "", "all()": "", "a != 'x'": "", "a in {'x','y'}": "a=x,y", "a not in {'x'}": "", "a == 'x' || b == 'y'": "", "!(a == 'x')": "",
+		"a == 'x'": "a=x", "a in {'x'}": "a=x", "has(b) && a == 'x' && c == 'y'": "a=x",
+		"(b != 'q' && (a == 'x'))": "a=x", "": "", "all()": "", "a != 'x'": "",
+		"a in {'x','y'}": "a=x,y", "a not in {'x'}": "", "a == 'x' || b == 'y'": "", "!(a == 'x')": "",
 	} {
 		s, err := Parse(text)
 		if err != nil {

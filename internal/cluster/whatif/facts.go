@@ -51,10 +51,12 @@ func facts() []fact {
 			why:    "kubeadm gives every node that has the old label the new one too",
 			source: "https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-1.20.md (KEP-2067)"},
 		{minor: 24, distributions: []string{Kubeadm}, label: labelChange{remove: Master},
-			why:    "kubeadm takes it from ALL control-plane nodes within the first `kubeadm upgrade apply`: upgrading one node first protects nothing",
+			why: "kubeadm takes it from ALL control-plane nodes within the first `kubeadm upgrade apply`: " +
+				"upgrading one node first protects nothing",
 			source: kubeadmSource},
 		{minor: 24, distributions: []string{Kubeadm}, taint: taintChange{add: ControlPlane, where: Master},
-			why:    "kubeadm gives every node that has the old taint the new one too, within the first `kubeadm upgrade apply`",
+			why: "kubeadm gives every node that has the old taint the new one too, within the " +
+				"first `kubeadm upgrade apply`",
 			source: kubeadmSource},
 		{minor: 25, distributions: []string{Kubeadm}, taint: taintChange{remove: Master},
 			why:    "kubeadm takes it from all control-plane nodes within the first `kubeadm upgrade apply`",
@@ -95,8 +97,8 @@ var kept = []string{
 	corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable,
 	corev1.LabelWindowsBuild, "beta.kubernetes.io/", "topology.", "failure-domain.beta.kubernetes.io/",
 	ControlPlane, Master, "kubernetes.io/role",
-	"eks.amazonaws.com/", "alpha.eksctl.io/", "karpenter.sh/", "karpenter.k8s.aws/", "cloud.google.com/", "kubernetes.azure.com/",
-	"agentpool", "kops.k8s.io/", "node.openshift.io/",
+	"eks.amazonaws.com/", "alpha.eksctl.io/", "karpenter.sh/", "karpenter.k8s.aws/",
+	"cloud.google.com/", "kubernetes.azure.com/", "agentpool", "kops.k8s.io/", "node.openshift.io/",
 }
 
 // keptTaints are those that a new node has again.

@@ -55,7 +55,8 @@ const replaced = "the node is replaced, and nobody puts it on the new one"
 
 // Asked reports whether a change has any what-if in it.
 func Asked(change v1alpha1.ChangeSpec) bool {
-	return change.KubernetesTo != "" || len(change.RemoveLabels)+len(change.AddLabels)+len(change.ClusterIDs) > 0 || change.LabelNodes != "" || change.ReplaceNodes != ""
+	return change.KubernetesTo != "" || len(change.RemoveLabels)+len(change.AddLabels)+len(change.ClusterIDs) > 0 ||
+		change.LabelNodes != "" || change.ReplaceNodes != ""
 }
 
 // Validate finds what is wrong with the what-ifs of a change, whatever the cluster.
@@ -87,7 +88,8 @@ func Validate(change v1alpha1.ChangeSpec) error {
 }
 
 // Apply makes the cluster as it would be. It is nil when nothing is asked, and an error when Validate has
-// one, when the version is older than the cluster's, when a selector of nodes picks none, and when a label to take away is on none.
+// one, when the version is older than the cluster's, when a selector of nodes picks none, and when a label to take away
+// is on none.
 func Apply(s *cluster.Snapshot, change v1alpha1.ChangeSpec) (*Result, error) {
 	if !Asked(change) {
 		return nil, nil
@@ -157,10 +159,12 @@ func (r *Result) upgrade(to string) error {
 	}
 	r.After.Kubernetes = to
 	if target.AtLeast(version.MajorMinor(1, newest+1)) {
-		r.Beyond = fmt.Sprintf("what Kubernetes after v1.%d does to the labels and taints of nodes is not known here", newest)
+		r.Beyond = fmt.Sprintf("what Kubernetes after v1.%d does to the labels and taints of nodes is not known here",
+			newest)
 	}
 	for _, f := range facts() {
-		crossed := target.AtLeast(version.MajorMinor(1, uint(f.minor))) && (now == nil || !now.AtLeast(version.MajorMinor(1, uint(f.minor))))
+		crossed := target.AtLeast(version.MajorMinor(1, uint(f.minor))) &&
+			(now == nil || !now.AtLeast(version.MajorMinor(1, uint(f.minor))))
 		if !crossed || f.onlyNew || !slices.Contains(f.distributions, r.Distribution) {
 			continue
 		}
@@ -193,19 +197,20 @@ func (r *Result) reflect(ids map[string]string) error {
 			return fmt.Errorf("there is no node %q to get a cluster id", name)
 		}
 		id := ids[name]
-		r.each(Effect{What: Annotation, Key: clusterID, Value: id, Removed: id == "", Why: "asked for"}, func(n *corev1.Node) bool {
-			if n.Name != name || n.Annotations[clusterID] == id {
-				return false
-			}
-			n.Annotations = maps.Clone(n.Annotations)
-			if n.Annotations == nil {
-				n.Annotations = map[string]string{}
-			}
-			if n.Annotations[clusterID] = id; id == "" {
-				delete(n.Annotations, clusterID)
-			}
-			return true
-		})
+		r.each(Effect{What: Annotation, Key: clusterID, Value: id, Removed: id == "", Why: "asked for"},
+			func(n *corev1.Node) bool {
+				if n.Name != name || n.Annotations[clusterID] == id {
+					return false
+				}
+				n.Annotations = maps.Clone(n.Annotations)
+				if n.Annotations == nil {
+					n.Annotations = map[string]string{}
+				}
+				if n.Annotations[clusterID] = id; id == "" {
+					delete(n.Annotations, clusterID)
+				}
+				return true
+			})
 	}
 	return nil
 }
@@ -222,7 +227,8 @@ func (r *Result) relabel(change v1alpha1.ChangeSpec) error {
 		return err
 	}
 	for _, key := range change.RemoveLabels {
-		if len(r.Before.Nodes) > 0 && !slices.ContainsFunc(r.Before.Nodes, func(n corev1.Node) bool { return which(&n) && has(n.Labels, key) }) {
+		if len(r.Before.Nodes) > 0 && !slices.ContainsFunc(r.Before.Nodes,
+			func(n corev1.Node) bool { return which(&n) && has(n.Labels, key) }) {
 			return fmt.Errorf("none of the nodes has the label %q, which they are to lose", key)
 		}
 		r.removeLabel(key, "asked for", "", which)
@@ -287,7 +293,8 @@ func (r *Result) replace(text string) error {
 func (r *Result) noLongerGiven(key string) bool {
 	v := Version(r.After)
 	return slices.ContainsFunc(facts(), func(f fact) bool {
-		return f.label.remove == key && slices.Contains(f.distributions, r.Distribution) && v != nil && v.AtLeast(version.MajorMinor(1, uint(f.minor)))
+		return f.label.remove == key && slices.Contains(f.distributions, r.Distribution) && v != nil &&
+			v.AtLeast(version.MajorMinor(1, uint(f.minor)))
 	})
 }
 
@@ -342,7 +349,8 @@ func (r *Result) removeTaint(key, why, source string, which func(*corev1.Node) b
 		if !which(n) || taintAt(n, key) < 0 {
 			return false
 		}
-		n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == key })
+		n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints),
+			func(t corev1.Taint) bool { return t.Key == key })
 		return true
 	})
 }
@@ -353,7 +361,8 @@ func (r *Result) addTaint(key, why, source string, which func(*corev1.Node) bool
 		if !which(n) || taintAt(n, key) >= 0 {
 			return false
 		}
-		n.Spec.Taints = append(slices.Clone(n.Spec.Taints), corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+		n.Spec.Taints = append(slices.Clone(n.Spec.Taints),
+			corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
 		return true
 	})
 }

@@ -62,21 +62,28 @@ func TestApply(t *testing.T) {
 			"!" + Master + " !" + ControlPlane + " @kubeadm.alpha.kubernetes.io/cri-socket"},
 		"kubeadm 1.25, short": {kubeadmNode, v1alpha1.ChangeSpec{KubernetesTo: "1.25"},
 			"!" + ControlPlane + " @kubeadm.alpha.kubernetes.io/cri-socket"},
-		"kubeadm from 1.19 gets the new label first": {"m v1.19.16 " + Master + " @kubeadm.alpha.kubernetes.io/cri-socket=x",
+		"kubeadm from 1.19 gets the new label first": {"m v1.19.16 " + Master +
+			" @kubeadm.alpha.kubernetes.io/cri-socket=x",
 			v1alpha1.ChangeSpec{KubernetesTo: "v1.24.0"}, ControlPlane + " @kubeadm.alpha.kubernetes.io/cri-socket"},
 		"nothing tells: kubeadm":   {"m v1.23.4 " + Master, v1alpha1.ChangeSpec{KubernetesTo: "v1.24.0"}, ""},
 		"the version is not known": {"m ? " + Master, v1alpha1.ChangeSpec{KubernetesTo: "v1.27.0"}, ControlPlane},
 		"kOps": {"m v1.23.4 kops.k8s.io/instancegroup=m kubernetes.io/role=master " + Master + " !" + Master,
-			v1alpha1.ChangeSpec{KubernetesTo: "v1.24.0"}, "kops.k8s.io/instancegroup=m " + ControlPlane + " !" + ControlPlane},
-		"k3s keeps it":                  {"m v1.33.1+k3s1 " + Master, v1alpha1.ChangeSpec{KubernetesTo: "v1.34.0"}, Master},
-		"k3s, and the node is replaced": {"m v1.33.1+k3s1 a=b " + Master, v1alpha1.ChangeSpec{KubernetesTo: "v1.34.0", ReplaceNodes: "a=b"}, ""},
+			v1alpha1.ChangeSpec{KubernetesTo: "v1.24.0"},
+			"kops.k8s.io/instancegroup=m " + ControlPlane + " !" + ControlPlane},
+		"k3s keeps it": {"m v1.33.1+k3s1 " + Master, v1alpha1.ChangeSpec{KubernetesTo: "v1.34.0"}, Master},
+		"k3s, and the node is replaced": {"m v1.33.1+k3s1 a=b " + Master,
+			v1alpha1.ChangeSpec{KubernetesTo: "v1.34.0", ReplaceNodes: "a=b"}, ""},
 		"OpenShift": {"m v1.23.4 node.openshift.io/os_id=rhcos " + Master, v1alpha1.ChangeSpec{KubernetesTo: "v1.24.0"},
 			"node-role.kubernetes.io/master node.openshift.io/os_id=rhcos"},
-		"labels": {"a v1.30.0 x=1 y=2", v1alpha1.ChangeSpec{RemoveLabels: []string{"x"}, AddLabels: map[string]string{"y": "3", "z": ""}}, "y=3 z"},
-		"replaced": {"a v1.30.0 kubernetes.io/hostname=a topology.kubernetes.io/zone=z eks.amazonaws.com/nodegroup=g mine=1 " +
-			"node-role.kubernetes.io/worker !dedicated !node.kubernetes.io/unschedulable @projectcalico.org/RouteReflectorClusterID=1 @projectcalico.org/IPv4Address=1",
+		"labels": {"a v1.30.0 x=1 y=2",
+			v1alpha1.ChangeSpec{RemoveLabels: []string{"x"}, AddLabels: map[string]string{"y": "3", "z": ""}}, "y=3 z"},
+		"replaced": {"a v1.30.0 kubernetes.io/hostname=a topology.kubernetes.io/zone=z " +
+			"eks.amazonaws.com/nodegroup=g mine=1 node-role.kubernetes.io/worker !dedicated " +
+			"!node.kubernetes.io/unschedulable @projectcalico.org/RouteReflectorClusterID=1 " +
+			"@projectcalico.org/IPv4Address=1",
 			v1alpha1.ChangeSpec{ReplaceNodes: "mine"},
-			"eks.amazonaws.com/nodegroup=g kubernetes.io/hostname=a topology.kubernetes.io/zone=z !node.kubernetes.io/unschedulable @projectcalico.org/IPv4Address"},
+			"eks.amazonaws.com/nodegroup=g kubernetes.io/hostname=a topology.kubernetes.io/zone=z " +
+				"!node.kubernetes.io/unschedulable @projectcalico.org/IPv4Address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &cluster.Snapshot{Nodes: []corev1.Node{node(test.node)}}
@@ -92,7 +99,8 @@ func TestApply(t *testing.T) {
 				t.Error("the snapshot was changed")
 			}
 			for _, e := range r.Effects {
-				if len(e.Nodes) == 0 || e.Why == "" || e.Why != replaced && e.Why != "asked for" && !strings.HasPrefix(e.Source, "https://") {
+				if len(e.Nodes) == 0 || e.Why == "" ||
+					e.Why != replaced && e.Why != "asked for" && !strings.HasPrefix(e.Source, "https://") {
 					t.Errorf("an effect without nodes, reason or source: %+v", e)
 				}
 			}
@@ -155,12 +163,17 @@ func TestRepair(t *testing.T) {
 	}{
 		"its successor is on the same nodes": {[]string{"m v1.23.4 " + Master + " " + ControlPlane, "w v1.23.4"},
 			v1alpha1.ChangeSpec{KubernetesTo: "v1.24.0"}, Master, fmt.Sprintf("map[%s:%s] []", Master, ControlPlane)},
-		"its successor is on another node too": {[]string{"m v1.23.4 " + Master + " " + ControlPlane, "w v1.23.4 " + ControlPlane},
-			v1alpha1.ChangeSpec{KubernetesTo: "v1.24.0"}, Master, fmt.Sprintf("map[%s:own] [kubectl label node m own=]", Master)},
+		"its successor is on another node too": {[]string{"m v1.23.4 " + Master + " " + ControlPlane,
+			"w v1.23.4 " + ControlPlane},
+			v1alpha1.ChangeSpec{KubernetesTo: "v1.24.0"}, Master,
+			fmt.Sprintf("map[%s:own] [kubectl label node m own=]", Master)},
 		"there is no successor": {[]string{"a v1.30.0 x=1", "b v1.30.0 x=2", "c v1.30.0"},
-			v1alpha1.ChangeSpec{RemoveLabels: []string{"x"}}, "x", "map[x:own] [kubectl label node a own=1 kubectl label node b own=2]"},
-		"the node is replaced": {[]string{"a v1.30.0 x=1"}, v1alpha1.ChangeSpec{ReplaceNodes: "x"}, "x", "map[] [kubectl label node a x=1]"},
-		"the label stays":      {[]string{"a v1.30.0 x=1 y=1"}, v1alpha1.ChangeSpec{RemoveLabels: []string{"x"}}, "y", "nil"},
+			v1alpha1.ChangeSpec{RemoveLabels: []string{"x"}}, "x",
+			"map[x:own] [kubectl label node a own=1 kubectl label node b own=2]"},
+		"the node is replaced": {[]string{"a v1.30.0 x=1"}, v1alpha1.ChangeSpec{ReplaceNodes: "x"}, "x",
+			"map[] [kubectl label node a x=1]"},
+		"the label stays": {[]string{"a v1.30.0 x=1 y=1"},
+			v1alpha1.ChangeSpec{RemoveLabels: []string{"x"}}, "y", "nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &cluster.Snapshot{}

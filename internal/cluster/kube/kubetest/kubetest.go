@@ -1,4 +1,5 @@
-// Package kubetest makes clients for tests with a real API server (clustertest.ControlPlane). Servers belong into clustertest.
+// Package kubetest makes clients for tests with a real API server (clustertest.ControlPlane). Servers belong into
+// clustertest.
 package kubetest
 
 import (
@@ -9,7 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
-// Users returns a function that makes a client of the user with a token. The token of clustertest's administrator is "token".
+// Users returns a function that makes a client of the user with a token. The token of clustertest's administrator is
+// "token".
 func Users(t testing.TB, config *rest.Config) func(token string) *kube.Client {
 	return func(token string) *kube.Client {
 		t.Helper()

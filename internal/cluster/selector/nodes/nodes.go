@@ -1,5 +1,5 @@
-// Package nodes evaluates how Kubernetes' own objects select nodes (nodeSelector, node affinity and label selectors), and
-// how nodes repel pods (taints).
+// Package nodes evaluates how Kubernetes' own objects select nodes (nodeSelector, node affinity and label selectors),
+// and how nodes repel pods (taints).
 package nodes
 
 import (
@@ -27,7 +27,8 @@ type Selector struct {
 // spec.
 func OfPod(spec *corev1.PodSpec, pointer string) *Selector {
 	n := OfMap(spec.NodeSelector, pointer+"/nodeSelector")
-	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		required := OfAffinity(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
 			pointer+"/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution")
 		n.terms, n.oneOf = required.terms, true
@@ -205,7 +206,8 @@ func operatorOf(text string) selection.Operator {
 func ofLabels(s metav1.LabelSelector, at string) []requirement {
 	all := exactly(s.MatchLabels, at+"/matchLabels")
 	for i, e := range s.MatchExpressions {
-		all = append(all, requirement{e.Key, operatorOf(string(e.Operator)), e.Values, fmt.Sprintf("%s/matchExpressions/%d", at, i), false})
+		all = append(all, requirement{e.Key, operatorOf(string(e.Operator)), e.Values,
+			fmt.Sprintf("%s/matchExpressions/%d", at, i), false})
 	}
 	return all
 }
