@@ -15,7 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestQuantiles: exact ones, of known values in any order, over all operations: those without an answer are the slowest.
+// TestQuantiles: exact ones, of known values in any order, over all operations: those without an answer are the
+// slowest.
 func TestQuantiles(t *testing.T) {
 	var micros []int64
 	for i := range int64(1000) {
@@ -27,11 +28,16 @@ func TestQuantiles(t *testing.T) {
 		want     Latency
 		answered string
 	}{
-		{1000, micros, Latency{P50: 500, P99: 990, P999: 999, Max: 1000, Offered: 1000, Answered: 1000, SenderP99: 3}, "all"},
-		{1010, micros, Latency{P50: 505, P99: 1000, P999: Over, Max: Over, Offered: 1010, Answered: 1000, SenderP99: 3}, "one percent is lost"},
-		{1053, micros, Latency{P50: 527, P99: Over, P999: Over, Max: Over, Offered: 1053, Answered: 1000, SenderP99: 3}, "five percent are lost"},
-		{5000, micros, Latency{P50: Over, P99: Over, P999: Over, Max: Over, Offered: 5000, Answered: 1000, SenderP99: 3}, "most are lost"},
-		{4, []int64{4, 3, 2, 1}, Latency{P50: 2, P99: few, P999: few, Max: 4, Offered: 4, Answered: 4, SenderP99: 3}, "four in all"},
+		{1000, micros, Latency{P50: 500, P99: 990, P999: 999, Max: 1000, Offered: 1000, Answered: 1000, SenderP99: 3},
+			"all"},
+		{1010, micros, Latency{P50: 505, P99: 1000, P999: Over, Max: Over, Offered: 1010, Answered: 1000, SenderP99: 3},
+			"one percent is lost"},
+		{1053, micros, Latency{P50: 527, P99: Over, P999: Over, Max: Over, Offered: 1053, Answered: 1000, SenderP99: 3},
+			"five percent are lost"},
+		{5000, micros, Latency{P50: Over, P99: Over, P999: Over, Max: Over, Offered: 5000, Answered: 1000,
+			SenderP99: 3}, "most are lost"},
+		{4, []int64{4, 3, 2, 1}, Latency{P50: 2, P99: few, P999: few, Max: 4, Offered: 4, Answered: 4, SenderP99: 3},
+			"four in all"},
 		{200, micros[:200:200], Latency{P999: few, Offered: 200, Answered: 200, SenderP99: 3}, "200 in all"},
 	} {
 		got := NewLatency(c.offered, c.micros, []int64{3, 1, 2})
@@ -50,7 +56,8 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// TestUnknownInJSON: what is not known is null, and a row made of it knows why: too few operations, or answers that came too late.
+// TestUnknownInJSON: what is not known is null, and a row made of it knows why: too few operations, or answers that
+// came too late.
 func TestUnknownInJSON(t *testing.T) {
 	task := Task{Kind: Requests, Path: Service, Rate: 100, Duration: time.Second}
 	row := func(offered int64, micros []int64) Row {
@@ -66,11 +73,13 @@ func TestUnknownInJSON(t *testing.T) {
 		return Rows([]Task{task}, []Sample{s})[0]
 	}
 	lossy, small := row(100, make([]int64, 95)), row(50, make([]int64, 50))
-	if lossy.P99.millis() != ">1000" || lossy.P50.millis() != "0.00" || small.P99.millis() != "-" || lossy.P999.millis() != "-" {
+	if lossy.P99.millis() != ">1000" || lossy.P50.millis() != "0.00" || small.P99.millis() != "-" ||
+		lossy.P999.millis() != "-" {
 		t.Errorf("%+v, %+v", lossy, small)
 	}
 	text, err := json.Marshal(lossy)
-	if err != nil || !strings.Contains(string(text), `"p99Micros":{"median":null,"least":null,"most":null}`) || !strings.Contains(string(text), `"lost":5`) {
+	if err != nil || !strings.Contains(string(text), `"p99Micros":{"median":null,"least":null,"most":null}`) ||
+		!strings.Contains(string(text), `"lost":5`) {
 		t.Errorf("%s, %v", text, err)
 	}
 	if !lossy.Short || small.Short {
@@ -78,10 +87,12 @@ func TestUnknownInJSON(t *testing.T) {
 	}
 }
 
-// TestFailedStreams: of a run in which a stream failed, what arrived is not known: it is no value, and the row says that a run is missing.
+// TestFailedStreams: of a run in which a stream failed, what arrived is not known: it is no value, and the row says
+// that a run is missing.
 func TestFailedStreams(t *testing.T) {
 	tasks := []Task{{Kind: Stream, Path: SameNode, Streams: 8, Rate: 100}}
-	rows := Rows(tasks, []Sample{{Run: 1, Value: 99}, {Run: 2, Value: 12, Error: "write tcp: broken pipe"}, {Run: 3, Value: 100}})
+	rows := Rows(tasks, []Sample{{Run: 1, Value: 99}, {Run: 2, Value: 12, Error: "write tcp: broken pipe"},
+		{Run: 3, Value: 100}})
 	if rows[0].Runs != 2 || rows[0].Value != (Spread{99.5, 99, 100}) || rows[0].Short {
 		t.Errorf("%+v", rows[0])
 	}
@@ -114,7 +125,8 @@ func TestLeash(t *testing.T) {
 		most   time.Duration
 	}{
 		{Defaults(), 3 * time.Minute},
-		{Bounds{Runs: 4, Duration: mostDuration, Rate: mostRate, Megabits: mostMegabits, MaxRoundTrip: time.Second, LinkShare: 100}, 6 * time.Minute},
+		{Bounds{Runs: 4, Duration: mostDuration, Rate: mostRate, Megabits: mostMegabits, MaxRoundTrip: time.Second,
+			LinkShare: 100}, 6 * time.Minute},
 	} {
 		if err := c.bounds.Validate(); err != nil {
 			t.Fatal(err)
@@ -137,7 +149,8 @@ func TestSpread(t *testing.T) {
 		values []float64
 		want   Spread
 	}{
-		{[]float64{4}, Spread{4, 4, 4}}, {[]float64{9, 1, 4}, Spread{4, 1, 9}}, {[]float64{9, 1, 4, 6}, Spread{5, 1, 9}},
+		{[]float64{4}, Spread{4, 4, 4}}, {[]float64{9, 1, 4}, Spread{4, 1, 9}},
+		{[]float64{9, 1, 4, 6}, Spread{5, 1, 9}},
 	} {
 		if got := SpreadOf(c.values); got != c.want || !got.known() {
 			t.Errorf("%v: %+v", c.values, got)
@@ -154,16 +167,23 @@ func TestValidate(t *testing.T) {
 	}
 	bad := Bounds{Runs: 0, Duration: time.Hour, Rate: 1e6, Megabits: -1, MaxRoundTrip: time.Hour}
 	err := bad.Validate()
-	for _, want := range []string{"--runs 0 is not between 1 and 10", "--duration 1h0m0s is not between 1s and 15s", "--rate 1000000 is not", "--throughput -1 is not",
+	for _, want := range []string{"--runs 0 is not between 1 and 10", "--duration 1h0m0s is not between 1s and 15s",
+		"--rate 1000000 is not", "--throughput -1 is not",
 		"--max-round-trip", "--link-share 0 is not"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}
 	}
 	for want, change := range map[string]func(*Bounds){
-		"--runs 10 of --duration 15s are 2m30s, and at most 1m0s are allowed": func(b *Bounds) { b.Runs, b.Duration = 10, 15*time.Second },
-		"--max-round-trip 600ms is not between 1ms and 500ms":                 func(b *Bounds) { b.Duration, b.MaxRoundTrip = time.Second, 600*time.Millisecond },
-		"--max-round-trip 1.1s is not between 1ms and 1s":                     func(b *Bounds) { b.MaxRoundTrip = 1100 * time.Millisecond },
+		"--runs 10 of --duration 15s are 2m30s, and at most 1m0s are allowed": func(b *Bounds) {
+			b.Runs, b.Duration = 10, 15*time.Second
+		},
+		"--max-round-trip 600ms is not between 1ms and 500ms": func(b *Bounds) {
+			b.Duration, b.MaxRoundTrip = time.Second, 600*time.Millisecond
+		},
+		"--max-round-trip 1.1s is not between 1ms and 1s": func(b *Bounds) {
+			b.MaxRoundTrip = 1100 * time.Millisecond
+		},
 	} {
 		b := Defaults()
 		change(&b)
@@ -179,7 +199,8 @@ func TestCost(t *testing.T) {
 	plan := b.Plan(b.Tasks([]Paths{{Name: SameNode}}, "10.96.0.1:80"), nil)
 	// Two measurements of TCP at 10 MB/s for 10 s, twice.
 	want := Cost{Time: 2 * 7 * (10*time.Second + Settle), Bytes: 400e6, Connects: 5000, Questions: 2000,
-		Operations: 2*(5000+10000+2500+10000+1000) + 2*6*500*21} // and probes beside six of them, which may go on for 11 s more
+		// and probes beside six of them, which may go on for 11 s more
+		Operations: 2*(5000+10000+2500+10000+1000) + 2*6*500*21}
 	if got := plan.Cost(); got != want {
 		t.Errorf("%s", cmp.Diff(want, got))
 	}
@@ -197,13 +218,15 @@ func TestTable(t *testing.T) {
 	b := Defaults()
 	tasks := b.Tasks([]Paths{{Name: SameNode}}, "10.96.0.1:80")
 	latency := func(p50 Micros, answered int64) *Latency {
-		return &Latency{P50: p50, P99: p50 * 4, P999: p50 * 20, Max: p50 * 30, Offered: 2500, Answered: answered, SenderP99: 80}
+		return &Latency{P50: p50, P99: p50 * 4, P999: p50 * 20, Max: p50 * 30, Offered: 2500,
+			Answered: answered, SenderP99: 80}
 	}
 	r := Result{Client: "node-1", Other: "node-2", Bounds: b, Tasks: tasks}
 	for run := 1; run <= b.Runs; run++ {
 		n := float64(run)
 		for i, task := range tasks {
-			s := Sample{Task: i, Run: run, Value: float64(task.Rate) - n, Latency: latency(100+Micros(run), 2500), Beside: latency(200*Micros(run), 2499)}
+			s := Sample{Task: i, Run: run, Value: float64(task.Rate) - n, Latency: latency(100+Micros(run), 2500),
+				Beside: latency(200*Micros(run), 2499)}
 			switch {
 			case task.Kind == RoundTrip:
 				s.Beside, s.Value = nil, 0
@@ -222,7 +245,8 @@ func TestTable(t *testing.T) {
 			r.Samples = append(r.Samples, s)
 		}
 	}
-	r.Rows, r.Counters = Rows(tasks, r.Samples), map[string]map[string]int64{"node-2": {"softnet.processed": 9, "udp.RcvbufErrors": 4}, "node-1": {"tcp.OutSegs": 3}}
+	r.Rows, r.Counters = Rows(tasks, r.Samples), map[string]map[string]int64{"node-2": {"softnet.processed": 9,
+		"udp.RcvbufErrors": 4}, "node-1": {"tcp.OutSegs": 3}}
 	r.Notes = []string{"a note"}
 	r.Says = r.Words()
 	var got bytes.Buffer

@@ -31,23 +31,26 @@ type Bounds struct {
 	Runs int `json:"runs"`
 	// Duration of one measurement.
 	Duration time.Duration `json:"durationNanos"`
-	// Rate is the number of datagrams a second, and of requests. New connections are a quarter of that, DNS questions a tenth, as each
-	// leaves an entry in the connection tracking of nodes, and name servers serve others.
+	// Rate is the number of datagrams a second, and of requests. New connections are a quarter of that, DNS questions a
+	// tenth, as each leaves an entry in the connection tracking of nodes, and name servers serve others.
 	Rate int `json:"ratePerSecond"`
 	// Megabits is the throughput of all TCP streams together, in Mbit/s.
 	Megabits int `json:"megabitsPerSecond"`
 	// MaxRoundTrip stops the benchmark when more than half of a second's probes beside the load take longer.
 	MaxRoundTrip time.Duration `json:"maxRoundTripNanos"`
-	// LinkShare is how much of a node's link Megabits may be at most, in percent, if the node knows the speed of its link.
+	// LinkShare is how much of a node's link Megabits may be at most, in percent, if the node knows the speed of its
+	// link.
 	LinkShare int `json:"linkSharePercent"`
 }
 
 // Defaults are modest: a tenth of a link of 1 Gbit/s.
 func Defaults() Bounds {
-	return Bounds{Runs: 3, Duration: 5 * time.Second, Rate: 1000, Megabits: 100, MaxRoundTrip: 100 * time.Millisecond, LinkShare: 20}
+	return Bounds{Runs: 3, Duration: 5 * time.Second, Rate: 1000, Megabits: 100,
+		MaxRoundTrip: 100 * time.Millisecond, LinkShare: 20}
 }
 
-// The limits of the bounds. mostLoad bounds the runs' durations together: about 17 measurements of a run take that long.
+// The limits of the bounds. mostLoad bounds the runs' durations together: about 17 measurements of a run take that
+// long.
 const (
 	mostRuns     = 10
 	mostDuration = 15 * time.Second
@@ -72,25 +75,29 @@ func (b Bounds) Validate() error {
 	}
 	return errors.Join(
 		between("runs", b.Runs, 1, mostRuns, b.Runs < 1 || b.Runs > mostRuns),
-		between("duration", b.Duration, time.Second, mostDuration, b.Duration < time.Second || b.Duration > mostDuration),
+		between("duration", b.Duration, time.Second, mostDuration, b.Duration < time.Second ||
+			b.Duration > mostDuration),
 		between("rate", b.Rate, 40, mostRate, b.Rate < 40 || b.Rate > mostRate),
 		between("throughput", b.Megabits, 1, mostMegabits, b.Megabits < 1 || b.Megabits > mostMegabits),
 		between("link-share", b.LinkShare, 1, 100, b.LinkShare < 1 || b.LinkShare > 100),
-		between("max-round-trip", b.MaxRoundTrip, time.Millisecond, b.mostRoundTrip(), b.MaxRoundTrip < time.Millisecond || b.MaxRoundTrip > b.mostRoundTrip()),
+		between("max-round-trip", b.MaxRoundTrip, time.Millisecond, b.mostRoundTrip(),
+			b.MaxRoundTrip < time.Millisecond || b.MaxRoundTrip > b.mostRoundTrip()),
 		b.load())
 }
 
-// mostRoundTrip is the greatest bound on a round trip that can stop a measurement: probes that are younger are not judged, and those that
-// are older than Timeout have no round trip.
+// mostRoundTrip is the greatest bound on a round trip that can stop a measurement: probes that are younger are not
+// judged, and those that are older than Timeout have no round trip.
 func (b Bounds) mostRoundTrip() time.Duration {
 	return max(time.Millisecond, min(Timeout, min(max(b.Duration, time.Second), mostDuration)/2))
 }
 
 func (b Bounds) load() error {
-	if b.Runs < 1 || b.Runs > mostRuns || b.Duration < time.Second || b.Duration > mostDuration || time.Duration(b.Runs)*b.Duration <= mostLoad {
+	if b.Runs < 1 || b.Runs > mostRuns || b.Duration < time.Second || b.Duration > mostDuration ||
+		time.Duration(b.Runs)*b.Duration <= mostLoad {
 		return nil
 	}
-	return fmt.Errorf("--runs %d of --duration %s are %s, and at most %s are allowed", b.Runs, b.Duration, time.Duration(b.Runs)*b.Duration, mostLoad)
+	return fmt.Errorf("--runs %d of --duration %s are %s, and at most %s are allowed",
+		b.Runs, b.Duration, time.Duration(b.Runs)*b.Duration, mostLoad)
 }
 
 // connectionShare and questionShare are the parts of the rate of new connections and of DNS questions.
@@ -118,8 +125,8 @@ type Task struct {
 	// Beside is the responder of the probes that watch the load, as host:port.
 	Beside   string        `json:"beside"`
 	Duration time.Duration `json:"durationNanos"`
-	// Most stops operations whose own answers are slow or missing, as MaxRoundTrip does for probes: the probes do not see the name server,
-	// nor what stands behind a Service. It is 0 for what has probes on its own path.
+	// Most stops operations whose own answers are slow or missing, as MaxRoundTrip does for probes: the probes do not
+	// see the name server, nor what stands behind a Service. It is 0 for what has probes on its own path.
 	Most time.Duration `json:"mostNanos,omitempty"`
 }
 
@@ -152,7 +159,8 @@ type Plan struct {
 	Counters map[string]string `json:"counters"`
 }
 
-// Host is a responder: where it echoes datagrams, accepts connections, takes streams and serves HTTP, each as host:port.
+// Host is a responder: where it echoes datagrams, accepts connections, takes streams and serves HTTP, each as
+// host:port.
 type Host struct{ Echo, Accept, Sink, HTTP string }
 
 // Paths are the ends of what is measured, by the names of the paths, in the order of the table.
@@ -194,7 +202,8 @@ func (b Bounds) probes() int { return min(b.Rate, probeRate) }
 
 // Plan is the plan with tasks.
 func (b Bounds) Plan(tasks []Task, counters map[string]string) Plan {
-	return Plan{Run: 1, Runs: b.Runs, Megabits: b.Megabits, LinkShare: b.LinkShare, MaxRoundTrip: b.MaxRoundTrip, ProbeRate: b.probes(), Reach: reach, Tasks: tasks, Counters: counters}
+	return Plan{Run: 1, Runs: b.Runs, Megabits: b.Megabits, LinkShare: b.LinkShare, MaxRoundTrip: b.MaxRoundTrip,
+		ProbeRate: b.probes(), Reach: reach, Tasks: tasks, Counters: counters}
 }
 
 // reach is Plan.Reach.
@@ -235,16 +244,20 @@ type Limits struct {
 	ConntrackMost int64 `json:"conntrackMost"`
 }
 
-// full is the share of a node's table of connections, in percent, from which on there is no load: a full one drops other connections.
+// full is the share of a node's table of connections, in percent, from which on there is no load: a full one drops
+// other connections.
 const full = 70
 
-// Exceeded says why a node with such limits must not have the load, or more of it: adds is how many connections more it would track.
+// Exceeded says why a node with such limits must not have the load, or more of it: adds is how many connections more it
+// would track.
 func (l Limits) Exceeded(p Plan, adds int64) string {
 	switch {
 	case l.Link > 0 && int64(p.Megabits)*100 > l.Link*int64(p.LinkShare):
-		return fmt.Sprintf("--throughput %d is more than %d%% of its link of %d Mbit/s (--link-share)", p.Megabits, p.LinkShare, l.Link)
+		return fmt.Sprintf("--throughput %d is more than %d%% of its link of %d Mbit/s (--link-share)",
+			p.Megabits, p.LinkShare, l.Link)
 	case l.ConntrackMost > 0 && (l.Conntrack+adds)*100 > l.ConntrackMost*full:
-		return fmt.Sprintf("its table of connections has %d of %d, and %d more would fill over %d%%", l.Conntrack, l.ConntrackMost, adds, full)
+		return fmt.Sprintf("its table of connections has %d of %d, and %d more would fill over %d%%",
+			l.Conntrack, l.ConntrackMost, adds, full)
 	}
 	return ""
 }
@@ -279,7 +292,8 @@ func (p Plan) Cost() Cost {
 			c.Operations += n
 		}
 		if task.Kind != RoundTrip {
-			c.Operations += int64(float64(p.Runs*p.ProbeRate) * (task.Duration + Timeout + Drained).Seconds()) // as long as the work may last
+			// as long as the work may last
+			c.Operations += int64(float64(p.Runs*p.ProbeRate) * (task.Duration + Timeout + Drained).Seconds())
 		}
 	}
 	return c

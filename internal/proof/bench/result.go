@@ -12,7 +12,8 @@ import (
 type Micros int64
 
 const (
-	// Over is a latency longer than Timeout: so many operations were not answered in time that one of them is at this rank.
+	// Over is a latency longer than Timeout: so many operations were not answered in time that one of them is at this
+	// rank.
 	Over Micros = -1
 	// few is a latency of too few operations.
 	few Micros = -2
@@ -35,9 +36,9 @@ func (m *Micros) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*int64)(m))
 }
 
-// Latency is the distribution of the latencies of one measurement, over all operations that were to be sent: those without an answer are
-// the slowest. Each is counted from the time at which the operation was to be sent, so that a stalled sender or responder cannot hide the
-// operations that it delays.
+// Latency is the distribution of the latencies of one measurement, over all operations that were to be sent: those
+// without an answer are the slowest. Each is counted from the time at which the operation was to be sent, so that a
+// stalled sender or responder cannot hide the operations that it delays.
 type Latency struct {
 	P50  Micros `json:"p50Micros"`
 	P99  Micros `json:"p99Micros"`
@@ -48,14 +49,16 @@ type Latency struct {
 	Answered int64 `json:"answered"`
 	// SenderP99 is how late the sender itself was, in microseconds: that part of the latency is not the network's.
 	SenderP99 int64 `json:"senderP99Micros"`
-	// Queued is the number of operations that waited in the client because too many were in progress: their latency is its own in part.
+	// Queued is the number of operations that waited in the client because too many were in progress: their latency is
+	// its own in part.
 	Queued int64 `json:"queued,omitempty"`
 }
 
 // Lost is the number of operations without an answer in time.
 func (l Latency) Lost() int64 { return l.Offered - l.Answered }
 
-// shares are those of P50, P99 and P999, each with the number of operations below which it is not known: it would be the slowest one.
+// shares are those of P50, P99 and P999, each with the number of operations below which it is not known: it would be
+// the slowest one.
 var shares = [3]struct {
 	share float64
 	least int64
@@ -71,11 +74,12 @@ func NewLatency(offered int64, micros, late []int64) Latency {
 			at[i] = quantile(micros, int(offered), s.share)
 		}
 	}
-	return Latency{P50: at[0], P99: at[1], P999: at[2], Max: quantile(micros, int(offered), 1), Offered: offered, Answered: int64(len(micros)),
-		SenderP99: int64(max(0, quantile(late, len(late), 0.99)))}
+	return Latency{P50: at[0], P99: at[1], P999: at[2], Max: quantile(micros, int(offered), 1), Offered: offered,
+		Answered: int64(len(micros)), SenderP99: int64(max(0, quantile(late, len(late), 0.99)))}
 }
 
-// quantile is the smallest value that the share q of n operations does not exceed, of which those without a sorted value are the slowest.
+// quantile is the smallest value that the share q of n operations does not exceed, of which those without a sorted
+// value are the slowest.
 func quantile(sorted []int64, n int, q float64) Micros {
 	rank := max(1, int(q*float64(n)+0.999999))
 	if rank > len(sorted) {
@@ -162,7 +166,8 @@ type Row struct {
 	// Runs is how many have a result.
 	Runs  int    `json:"runs"`
 	Value Spread `json:"value"`
-	// P50, P99 and P999 are latencies of the operations, in microseconds; null if they are above Timeout, or of too few operations.
+	// P50, P99 and P999 are latencies of the operations, in microseconds; null if they are above Timeout, or of too few
+	// operations.
 	P50  Spread `json:"p50Micros"`
 	P99  Spread `json:"p99Micros"`
 	P999 Spread `json:"p999Micros"`
@@ -246,14 +251,16 @@ func rowOf(task Task, samples []Sample) Row {
 		}
 		row.Retransmits += s.Retransmits
 		if s.Latency != nil {
-			row.Sent, row.Lost, row.Queued = row.Sent+s.Latency.Offered, row.Lost+s.Latency.Lost(), row.Queued+s.Latency.Queued
+			row.Sent, row.Lost, row.Queued = row.Sent+s.Latency.Offered, row.Lost+s.Latency.Lost(),
+				row.Queued+s.Latency.Queued
 			add(&own, s.Latency)
 		}
 		if s.Beside != nil {
 			row.BesideSent, row.BesideLost = row.BesideSent+s.Beside.Offered, row.BesideLost+s.Beside.Lost()
 			add(&beside, s.Beside)
 		}
-		if s.Latency != nil || s.Value > 0 && s.Error == "" { // of streams of which one failed, what arrived is not known
+		// of streams of which one failed, what arrived is not known
+		if s.Latency != nil || s.Value > 0 && s.Error == "" {
 			row.Runs++
 			values = append(values, s.Value)
 		}

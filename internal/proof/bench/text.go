@@ -22,36 +22,43 @@ func (r *Result) Words() []string {
 	}
 	any := func(is func(Row) bool) bool { return slices.ContainsFunc(r.Rows, is) }
 	if any(func(row Row) bool { return row.Short }) {
-		words = append(words, "Rows marked * carried less than was offered. The limit may be the path, the processors at its ends, or the client.")
+		words = append(words, "Rows marked * carried less than was offered. The limit may be the path, the "+
+			"processors at its ends, or the client.")
 	}
 	if any(func(row Row) bool { return !row.Short && row.Runs > 0 }) {
-		words = append(words, "The other rates are those that were offered (--rate, --throughput): the path may carry more.")
+		words = append(words,
+			"The other rates are those that were offered (--rate, --throughput): the path may carry more.")
 	}
 	if any(func(row Row) bool { return strings.HasPrefix(row.Name, string(Stream)) }) {
 		words = append(words, "TCP includes the time in which connections are opened and their rates grow.")
 	}
-	words = append(words, fmt.Sprintf("Latencies are counted from the time at which an operation was to be sent, and include the delays of the client and of the responder. "+
-		"What was not answered within %s counts as slower than that.", Timeout))
+	words = append(words, fmt.Sprintf("Latencies are counted from the time at which an operation was to be sent, and "+
+		"include the delays of the client and of the responder. What was not answered within %s counts as "+
+		"slower than that.", Timeout))
 	if r.Bounds.Runs == 1 {
 		words = append(words, "One run has no spread: whether another run would differ is not known.")
 	} else {
-		words = append(words, fmt.Sprintf("Values are medians of the runs (%d, unless a row says less), with the least and the greatest in brackets. A difference between two "+
-			"results within these is none; a larger one may be by chance, so repeat both.", r.Bounds.Runs))
+		words = append(words, fmt.Sprintf("Values are medians of the runs (%d, unless a row says less), with the "+
+			"least and the greatest in brackets. A difference between two results within these is none; a larger one "+
+			"may be by chance, so repeat both.", r.Bounds.Runs))
 	}
 	if any(func(row Row) bool {
 		return row.Sent > 0 && !row.P999.known() || row.BesideSent > 0 && !row.BesideP999.known()
 	}) {
-		words = append(words, fmt.Sprintf("-: too few operations in a run. P99 needs %d, P99.9 needs %d.", shares[1].least, shares[2].least))
+		words = append(words, fmt.Sprintf("-: too few operations in a run. P99 needs %d, P99.9 needs %d.",
+			shares[1].least, shares[2].least))
 	}
 	for _, row := range r.Rows {
 		if row.Queued > 0 {
-			words = append(words, fmt.Sprintf("%s, %s: %d operations waited in the client, as too many others were in progress: their latencies are its own in part.",
+			words = append(words, fmt.Sprintf("%s, %s: %d operations waited in the client, as too many others were "+
+				"in progress: their latencies are its own in part.",
 				row.Path, row.Name, row.Queued))
 		}
 	}
 	for _, s := range r.Samples {
 		if s.Server != "" {
-			words = append(words, fmt.Sprintf("DNS questions are of one name, and went to %s. If that is on the client's node, or a cache is, they crossed no network.", s.Server))
+			words = append(words, fmt.Sprintf("DNS questions are of one name, and went to %s. If that is on the "+
+				"client's node, or a cache is, they crossed no network.", s.Server))
 			break
 		}
 	}
@@ -62,7 +69,8 @@ func (r *Result) Words() []string {
 	if r.Other != "" {
 		where = "one pair of nodes"
 	}
-	words = append(words, "All rows are of "+where+", with the cluster's other traffic at that time. Other nodes, and other hours, may differ.")
+	words = append(words, "All rows are of "+where+
+		", with the cluster's other traffic at that time. Other nodes, and other hours, may differ.")
 	late := int64(0)
 	for _, s := range r.Samples {
 		for _, l := range []*Latency{s.Latency, s.Beside} {
@@ -72,7 +80,8 @@ func (r *Result) Words() []string {
 		}
 	}
 	if late > busy {
-		words = append(words, fmt.Sprintf("The client itself was late by %s (p99 of the worst measurement): node %s was busy, and latencies are its own in part.", Millis(float64(late)), r.Client))
+		words = append(words, fmt.Sprintf("The client itself was late by %s (p99 of the worst measurement): node %s "+
+			"was busy, and latencies are its own in part.", Millis(float64(late)), r.Client))
 	}
 	return words
 }
@@ -99,7 +108,8 @@ func (r *Result) WriteTable(w io.Writer) error {
 		}
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", row.Name, row.rate(r.Bounds.Runs), row.lost(), latency)
 		if row.BesideSent > 0 {
-			fmt.Fprintf(table, "    round trip under it\t\t%s\t%s\t%s\t%s\n", of(row.BesideLost, row.BesideSent), row.BesideP50.millis(), row.BesideP99.millis(), row.BesideP999.millis())
+			fmt.Fprintf(table, "    round trip under it\t\t%s\t%s\t%s\t%s\n", of(row.BesideLost, row.BesideSent),
+				row.BesideP50.millis(), row.BesideP99.millis(), row.BesideP999.millis())
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -224,20 +234,30 @@ func bare(micros float64) string {
 // processors and MiB.
 func (c Cost) Text(b Bounds, processors, memory int) []string {
 	return []string{
-		fmt.Sprintf("load     one measurement at a time: TCP at up to %d Mbit/s (1 and %d streams), up to %d datagrams or requests a second,", b.Megabits, many, b.Rate),
-		fmt.Sprintf("         %d new connections a second, %d DNS questions a second to the cluster's name server, and %d probes a second;", b.Rate/connectionShare, b.Rate/questionShare, b.probes()),
+		fmt.Sprintf("load     one measurement at a time: TCP at up to %d Mbit/s (1 and %d streams), up to %d "+
+			"datagrams or requests a second,", b.Megabits, many, b.Rate),
+		fmt.Sprintf("         %d new connections a second, %d DNS questions a second to the cluster's name server, "+
+			"and %d probes a second;", b.Rate/connectionShare, b.Rate/questionShare, b.probes()),
 		"         every datagram and probe is echoed, so that the network carries it twice",
-		fmt.Sprintf("nodes    up to %d processors and %d MiB of the client's node, half of that of the other one; each new connection and DNS", 4*processors, 4*memory),
-		"         question leaves an entry in their tables of connections for a while. The pods have no controller: kubectl drain of",
+		fmt.Sprintf("nodes    up to %d processors and %d MiB of the client's node, half of that of the other one; "+
+			"each new connection and DNS", 4*processors, 4*memory),
+		"         question leaves an entry in their tables of connections for a while. The pods have no " +
+			"controller: kubectl drain of",
 		"         these nodes refuses at first, but it cordons the node, which stops the load",
-		fmt.Sprintf("in all   at most %.1f GB by TCP, %d datagrams, requests and probes, %d connections, %d DNS questions", float64(c.Bytes)/1e9, c.Operations-c.Connects-c.Questions, c.Connects, c.Questions),
+		fmt.Sprintf("in all   at most %.1f GB by TCP, %d datagrams, requests and probes, %d connections, %d DNS "+
+			"questions", float64(c.Bytes)/1e9, c.Operations-c.Connects-c.Questions, c.Connects, c.Questions),
 		"         (between zones, a cloud's provider charges for them)",
-		fmt.Sprintf("time     %s for %d runs of %s each, and about a minute to make and remove the pods", c.Time.Round(time.Second), b.Runs, b.Duration),
-		fmt.Sprintf("bound    TCP is at most %d%% of the nodes' links, and their tables of connections at most %d%% full, where nodes know that", b.LinkShare, full),
-		"stops    when a node under load is not Ready, cordoned, tainted, under pressure or deleted; when the client's node is overloaded;",
-		fmt.Sprintf("         when over half of a second's probes, requests or DNS questions take over %s, or over %d%% have no answer", b.MaxRoundTrip, LostShare),
+		fmt.Sprintf("time     %s for %d runs of %s each, and about a minute to make and remove the pods",
+			c.Time.Round(time.Second), b.Runs, b.Duration),
+		fmt.Sprintf("bound    TCP is at most %d%% of the nodes' links, and their tables of connections at most %d%% "+
+			"full, where nodes know that", b.LinkShare, full),
+		"stops    when a node under load is not Ready, cordoned, tainted, under pressure or deleted; when the " +
+			"client's node is overloaded;",
+		fmt.Sprintf("         when over half of a second's probes, requests or DNS questions take over %s, or over "+
+			"%d%% have no answer", b.MaxRoundTrip, LostShare),
 	}
 }
 
-// LostShare is the share of a second's probes without an answer from which on the load stops, in percent. At rest, none are lost.
+// LostShare is the share of a second's probes without an answer from which on the load stops, in percent. At rest, none
+// are lost.
 const LostShare = 5

@@ -25,8 +25,9 @@ type conductor struct {
 	emit   func(bench.Line)
 }
 
-// Conduct carries out a plan with the worker at an address, and emits a line for each result. The last one says that it is done, or why it
-// was stopped. It ends early with ctx, without such a line. It puts no load on a node whose limits the plan exceeds.
+// Conduct carries out a plan with the worker at an address, and emits a line for each result. The last one says that it
+// is done, or why it was stopped. It ends early with ctx, without such a line. It puts no load on a node whose limits
+// the plan exceeds.
 func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(bench.Line)) {
 	c := &conductor{plan: plan, worker: "http://" + worker + pathMeasure, emit: emit}
 	before := c.counters(ctx)
@@ -105,8 +106,8 @@ func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sampl
 // limitsEvery is the time between two looks at the nodes' limits.
 const limitsEvery = time.Second
 
-// exceeded says which node's limits the plan exceeds, if it adds so many connections; empty if none. With note, it says whose limits are
-// not known.
+// exceeded says which node's limits the plan exceeds, if it adds so many connections; empty if none. With note, it says
+// whose limits are not known.
 func (c *conductor) exceeded(ctx context.Context, adds int64, note func(bench.Line)) string {
 	for _, node := range slices.Sorted(maps.Keys(c.plan.Counters)) {
 		var limits bench.Limits
@@ -118,10 +119,12 @@ func (c *conductor) exceeded(ctx context.Context, adds int64, note func(bench.Li
 			continue
 		}
 		if err != nil || limits.Link == 0 {
-			note(bench.Line{Note: fmt.Sprintf("the speed of node %s's link is not known, so --throughput was not compared with it", node)})
+			note(bench.Line{Note: fmt.Sprintf(
+				"the speed of node %s's link is not known, so --throughput was not compared with it", node)})
 		}
 		if err != nil || limits.ConntrackMost == 0 {
-			note(bench.Line{Note: fmt.Sprintf("how full node %s's table of connections is, is not known, so it was not watched", node)})
+			note(bench.Line{Note: fmt.Sprintf(
+				"how full node %s's table of connections is, is not known, so it was not watched", node)})
 		}
 	}
 	return ""
@@ -176,7 +179,8 @@ func (c *conductor) counters(ctx context.Context) map[string]map[string]int64 {
 		if err := c.read(ctx, address+pathCounters, &counters); err == nil {
 			all[node] = counters
 		} else if ctx.Err() == nil {
-			c.emit(bench.Line{Note: fmt.Sprintf("the kernel's counters of node %s could not be read: %s", node, failure(err))})
+			c.emit(bench.Line{Note: fmt.Sprintf("the kernel's counters of node %s could not be read: %s",
+				node, failure(err))})
 		}
 	}
 	return all
@@ -193,8 +197,8 @@ func (c *conductor) rises(ctx context.Context, before map[string]map[string]int6
 	c.emit(bench.Line{Counters: rises})
 }
 
-// reachAll waits until every target has answered once, each for as long as the plan allows. It returns why a target does not answer, by
-// the task's number.
+// reachAll waits until every target has answered once, each for as long as the plan allows. It returns why a target
+// does not answer, by the task's number.
 func (c *conductor) reachAll(ctx context.Context) []string {
 	silent := make([]string, len(c.plan.Tasks))
 	var all sync.WaitGroup

@@ -35,7 +35,8 @@ type flow struct {
 // newFlow is a flow of rate operations a second that lasts so long.
 func newFlow(rate int, lasts time.Duration) *flow {
 	n := max(1, int(float64(rate)*lasts.Seconds()))
-	f := &flow{begin: time.Now(), every: time.Second / time.Duration(rate), micros: make([]atomic.Int64, n), late: make([]int64, n)}
+	f := &flow{begin: time.Now(), every: time.Second / time.Duration(rate), micros: make([]atomic.Int64, n),
+		late: make([]int64, n)}
 	for i := range f.micros {
 		f.micros[i].Store(-1)
 	}
@@ -45,8 +46,8 @@ func newFlow(rate int, lasts time.Duration) *flow {
 // due is when an operation is to be sent.
 func (f *flow) due(i int) time.Time { return f.begin.Add(time.Duration(i) * f.every) }
 
-// send calls send for every operation at its time, or at once if that has passed. It keeps a thread to itself, because timers of the
-// runtime are late by up to a millisecond. It ends with ctx.
+// send calls send for every operation at its time, or at once if that has passed. It keeps a thread to itself, because
+// timers of the runtime are late by up to a millisecond. It ends with ctx.
 func (f *flow) send(ctx context.Context, send func(i int)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -104,8 +105,8 @@ func (f *flow) complete() bool {
 	return true
 }
 
-// sum is the distribution of the operations that were to be sent, those that were not included, and how many were answered for each second
-// in which they were to be sent.
+// sum is the distribution of the operations that were to be sent, those that were not included, and how many were
+// answered for each second in which they were to be sent.
 func (f *flow) sum(offered int) (bench.Latency, float64) {
 	var micros []int64
 	for i := range offered {
@@ -122,8 +123,9 @@ func (f *flow) sum(offered int) (bench.Latency, float64) {
 // leastLost is how many operations must be lost for the load to stop.
 const leastLost = 5
 
-// harm says why the load must stop; empty if it need not. what names the operations. It judges the operations of a second: those that were due before now, less the
-// time that they had. Over half of them were sent late by over most/2, or took over most, or bench.LostShare of them were not answered.
+// harm says why the load must stop; empty if it need not. what names the operations. It judges the operations of a
+// second: those that were due before now, less the time that they had. Over half of them were sent late by over most/2,
+// or took over most, or bench.LostShare of them were not answered.
 func (f *flow) harm(now time.Time, most time.Duration, what string) string {
 	second := max(1, int(time.Second/f.every))
 	sent := int(f.sent.Load())
@@ -148,7 +150,8 @@ func (f *flow) harm(now time.Time, most time.Duration, what string) string {
 	}
 	if n := end - begin; n >= (second+1)/2 {
 		if late*2 > n {
-			return fmt.Sprintf("the client's node is overloaded: over half of a second's %s were sent late by over %s", what, most/2)
+			return fmt.Sprintf("the client's node is overloaded: over half of a second's %s were sent late by over %s",
+				what, most/2)
 		}
 		if bad*2 > n-late {
 			return fmt.Sprintf("more than half of a second's %s took longer than %s, or were not answered", what, most)

@@ -96,7 +96,8 @@ func again(t *testing.T, try func() string) {
 	t.Error(wrong)
 }
 
-// TestMeasure: every kind of measurement has a result on loopback, of as many operations as were offered, and TCP keeps its bound.
+// TestMeasure: every kind of measurement has a result on loopback, of as many operations as were offered, and TCP keeps
+// its bound.
 func TestMeasure(t *testing.T) {
 	host := responder(t, nil)
 	for _, task := range []bench.Task{
@@ -119,10 +120,12 @@ func TestMeasure(t *testing.T) {
 	}
 	for _, streams := range []int{1, 8} {
 		again(t, func() string {
-			s := Measure(t.Context(), bench.Task{Kind: bench.Stream, Target: host.Sink, Streams: streams, Rate: 40, Duration: time.Second})
+			s := Measure(t.Context(),
+				bench.Task{Kind: bench.Stream, Target: host.Sink, Streams: streams, Rate: 40, Duration: time.Second})
 			// What a stream may catch up, and its last write, come on top of the rate.
 			if most := 40*(1+credit.Seconds()) + float64(streams)*chunk*8/1e6; s.Value > most {
-				t.Errorf("%d streams: %+v, the bound is 40 Mbit/s, and %.1f with all that may come on top", streams, s, most)
+				t.Errorf("%d streams: %+v, the bound is 40 Mbit/s, and %.1f with all that may come on top",
+					streams, s, most)
 			}
 			if s.Error != "" || s.Value == 0 {
 				return fmt.Sprintf("%d streams: %+v", streams, s)
@@ -144,8 +147,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestStalled: a responder that stalls for 300 ms of a second delays the operations of that time, and they all count: each from its own
-// time. A generator that waits for an answer before it asks again would have counted one slow answer.
+// TestStalled: a responder that stalls for 300 ms of a second delays the operations of that time, and they all count:
+// each from its own time. A generator that waits for an answer before it asks again would have counted one slow answer.
 func TestStalled(t *testing.T) {
 	const rate, lasts, stall = 200, time.Second, 300 * time.Millisecond
 	begin := time.Now()
@@ -212,11 +215,14 @@ func TestDelayed(t *testing.T) {
 			if n%4 == 3 {
 				continue
 			}
-			time.AfterFunc(40*time.Millisecond, func() { conn.WriteTo(data[:size], from) }) //nolint:errcheck // the test has ended
+			time.AfterFunc(40*time.Millisecond, func() {
+				conn.WriteTo(data[:size], from) //nolint:errcheck // the test has ended
+			})
 		}
 	}()
 	again(t, func() string {
-		s := Measure(t.Context(), bench.Task{Kind: bench.Datagrams, Target: conn.LocalAddr().String(), Rate: 200, Duration: time.Second})
+		s := Measure(t.Context(), bench.Task{Kind: bench.Datagrams, Target: conn.LocalAddr().String(),
+			Rate: 200, Duration: time.Second})
 		if l := s.Latency; l.P50 < 40_000 || l.Offered != 200 || l.Lost() < 50 || l.Answered == 0 || s.Value > 150 {
 			return fmt.Sprintf("with 40 ms, and every fourth lost: %+v, %+v", s, l)
 		}
@@ -258,11 +264,12 @@ func conducted(t *testing.T, ctx context.Context, plan bench.Plan) (lines []benc
 	return lines
 }
 
-// TestConduct: a client carries out its run, every load has a round trip beside it, counters are compared, what does not answer is not
-// measured but named, and so are limits that are not known.
+// TestConduct: a client carries out its run, every load has a round trip beside it, counters are compared, what does
+// not answer is not measured but named, and so are limits that are not known.
 func TestConduct(t *testing.T) {
 	host := responder(t, &counted{})
-	bounds := bench.Bounds{Runs: 3, LinkShare: 10, Duration: 300 * time.Millisecond, Rate: 100, Megabits: 10, MaxRoundTrip: 500 * time.Millisecond}
+	bounds := bench.Bounds{Runs: 3, LinkShare: 10, Duration: 300 * time.Millisecond, Rate: 100, Megabits: 10,
+		MaxRoundTrip: 500 * time.Millisecond}
 	tasks := bounds.Tasks([]bench.Paths{{Name: bench.SameNode, Host: host}}, host.HTTP)
 	tasks = slices.DeleteFunc(tasks, func(t bench.Task) bool { return t.Kind == bench.Datagrams || t.Streams == 1 })
 	plan := bounds.Plan(tasks, map[string]string{"node-1": host.HTTP})
@@ -283,7 +290,8 @@ func TestConduct(t *testing.T) {
 			done = true
 		}
 	}
-	if !done || len(samples) != len(tasks) || notes != 2 || counters["node-1"]["softnet.dropped"] != 5 || len(counters["node-1"]) != 1 {
+	if !done || len(samples) != len(tasks) || notes != 2 || counters["node-1"]["softnet.dropped"] != 5 ||
+		len(counters["node-1"]) != 1 {
 		t.Fatalf("done: %v, %d samples, counters %v", done, len(samples), counters)
 	}
 	for i, s := range samples {
@@ -297,7 +305,8 @@ func TestConduct(t *testing.T) {
 	}
 }
 
-// TestStops: the client stops the load when the probes beside it are not answered any more, and says so; what was cut short is no result.
+// TestStops: the client stops the load when the probes beside it are not answered any more, and says so; what was cut
+// short is no result.
 func TestStops(t *testing.T) {
 	host := responder(t, nil)
 	silent, err := net.ListenPacket("udp", "127.0.7.1:0") // takes probes, and answers none
@@ -306,10 +315,13 @@ func TestStops(t *testing.T) {
 	}
 	defer silent.Close()
 	plan := bench.Plan{Run: 1, Runs: 1, MaxRoundTrip: 50 * time.Millisecond, ProbeRate: 100,
-		Tasks: []bench.Task{{Kind: bench.Stream, Path: bench.TwoNodes, Target: host.Sink, Streams: 1, Rate: 8, Beside: silent.LocalAddr().String(), Duration: 30 * time.Second}}}
+		Tasks: []bench.Task{{Kind: bench.Stream, Path: bench.TwoNodes, Target: host.Sink, Streams: 1, Rate: 8,
+			Beside: silent.LocalAddr().String(), Duration: 30 * time.Second}}}
 	begin := time.Now()
 	lines := conducted(t, t.Context(), plan)
-	if len(lines) != 2 || !strings.Contains(lines[1].Stopped, "pod to pod, two nodes, TCP, 1 stream, run 1: more than half of a second's probes under load") || lines[0].Counters == nil {
+	if len(lines) != 2 || !strings.Contains(lines[1].Stopped,
+		"pod to pod, two nodes, TCP, 1 stream, run 1: more than half of a second's probes under load") ||
+		lines[0].Counters == nil {
 		t.Errorf("%+v", lines)
 	}
 	if took := time.Since(begin); took > 25*time.Second {
@@ -317,16 +329,20 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestLimits: there is no load on a node whose limits the plan exceeds, nor any more when its table of connections fills meanwhile.
+// TestLimits: there is no load on a node whose limits the plan exceeds, nor any more when its table of connections
+// fills meanwhile.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		first, then bench.Limits
 		want        string
 		lines       int
 	}{
-		{bench.Limits{Link: 100}, bench.Limits{}, "no load was begun: node a: --throughput 11 is more than 10% of its link of 100 Mbit/s", 1},
-		{bench.Limits{Conntrack: 80, ConntrackMost: 100}, bench.Limits{}, "no load was begun: node a: its table of connections has 80 of 100", 1},
-		{bench.Limits{Link: 110, Conntrack: 1, ConntrackMost: 100}, bench.Limits{Conntrack: 71, ConntrackMost: 100}, "run 1: node a: its table of connections has 71 of 100", 2},
+		{bench.Limits{Link: 100}, bench.Limits{},
+			"no load was begun: node a: --throughput 11 is more than 10% of its link of 100 Mbit/s", 1},
+		{bench.Limits{Conntrack: 80, ConntrackMost: 100}, bench.Limits{},
+			"no load was begun: node a: its table of connections has 80 of 100", 1},
+		{bench.Limits{Link: 110, Conntrack: 1, ConntrackMost: 100}, bench.Limits{Conntrack: 71, ConntrackMost: 100},
+			"run 1: node a: its table of connections has 71 of 100", 2},
 	} {
 		reads := atomic.Int64{}
 		host := responder(t, &counted{limits: func() bench.Limits {
@@ -335,8 +351,10 @@ func TestLimits(t *testing.T) {
 			}
 			return c.then
 		}})
-		plan := bench.Plan{Run: 1, Runs: 1, MaxRoundTrip: time.Second, ProbeRate: 100, Megabits: 11, LinkShare: 10, Counters: map[string]string{"a": host.HTTP},
-			Tasks: []bench.Task{{Kind: bench.Stream, Target: host.Sink, Streams: 1, Rate: 1, Beside: host.Echo, Duration: 60 * time.Second}}}
+		plan := bench.Plan{Run: 1, Runs: 1, MaxRoundTrip: time.Second, ProbeRate: 100, Megabits: 11, LinkShare: 10,
+			Counters: map[string]string{"a": host.HTTP},
+			Tasks: []bench.Task{{Kind: bench.Stream, Target: host.Sink, Streams: 1, Rate: 1, Beside: host.Echo,
+				Duration: 60 * time.Second}}}
 		begin := time.Now()
 		lines := conducted(t, t.Context(), plan)
 		if last := lines[len(lines)-1].Stopped; !strings.Contains(last, c.want) {
@@ -367,13 +385,18 @@ func TestHarm(t *testing.T) {
 		of   func(i int) (late, micros int64)
 		want string
 	}{
-		"all is well":                      {func(int) (int64, int64) { return 0, fast }, ""},
-		"a few are slow":                   {func(i int) (int64, int64) { return 0, int64(fast + i%3/2*slow) }, ""},
-		"most are slow":                    {func(i int) (int64, int64) { return 0, int64(fast + min(i%3, 1)*slow) }, "more than half of a second's probes took longer than 50ms"},
-		"two are lost":                     {func(i int) (int64, int64) { return 0, int64(fast - lostAt(i, 50)) }, ""},
-		"a tenth is lost":                  {func(i int) (int64, int64) { return 0, int64(fast - lostAt(i, 10)) }, "10 of a second's 100 probes were not answered"},
-		"the sender is late":               {func(int) (int64, int64) { return 26_000, fast }, "the client's node is overloaded: over half of a second's probes were sent late by over 25ms"},
-		"a third of the sender's are late": {func(i int) (int64, int64) { return int64(lostAt(i, 3)) * 200, int64(fast) }, ""},
+		"all is well":    {func(int) (int64, int64) { return 0, fast }, ""},
+		"a few are slow": {func(i int) (int64, int64) { return 0, int64(fast + i%3/2*slow) }, ""},
+		"most are slow": {func(i int) (int64, int64) { return 0, int64(fast + min(i%3, 1)*slow) },
+			"more than half of a second's probes took longer than 50ms"},
+		"two are lost": {func(i int) (int64, int64) { return 0, int64(fast - lostAt(i, 50)) }, ""},
+		"a tenth is lost": {func(i int) (int64, int64) { return 0, int64(fast - lostAt(i, 10)) },
+			"10 of a second's 100 probes were not answered"},
+		"the sender is late": {func(int) (int64, int64) { return 26_000, fast },
+			"the client's node is overloaded: over half of a second's probes were sent late by over 25ms"},
+		"a third of the sender's are late": {func(i int) (int64, int64) {
+			return int64(lostAt(i, 3)) * 200, int64(fast)
+		}, ""},
 	} {
 		f, now := flowOf(c.of)
 		if got := f.harm(now, most, "probes"); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
@@ -395,19 +418,24 @@ func lostAt(i, n int) int {
 	return 0
 }
 
-// TestOwnAnswers: requests and DNS questions stop when their own answers are missing: no probe sees the name server, or what is behind a
-// Service.
+// TestOwnAnswers: requests and DNS questions stop when their own answers are missing: no probe sees the name server, or
+// what is behind a Service.
 func TestOwnAnswers(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+	}))
 	defer server.Close()
 	begin := time.Now()
-	s := Measure(t.Context(), bench.Task{Kind: bench.Requests, Target: strings.TrimPrefix(server.URL, "http://"), Rate: 100, Duration: 30 * time.Second, Most: 100 * time.Millisecond})
-	if took := time.Since(begin); took > 25*time.Second || !strings.Contains(s.Stopped, "more than half of a second's requests took longer than 100ms") {
+	s := Measure(t.Context(), bench.Task{Kind: bench.Requests, Target: strings.TrimPrefix(server.URL, "http://"),
+		Rate: 100, Duration: 30 * time.Second, Most: 100 * time.Millisecond})
+	if took := time.Since(begin); took > 25*time.Second ||
+		!strings.Contains(s.Stopped, "more than half of a second's requests took longer than 100ms") {
 		t.Errorf("after %s: %+v", took, s)
 	}
 	bounds := bench.Defaults()
 	for _, task := range bounds.Tasks([]bench.Paths{{Name: bench.SameNode}}, "") {
-		if own := task.Kind == bench.Requests || task.Kind == bench.Questions; own != (task.Most == bounds.MaxRoundTrip) {
+		if own := task.Kind == bench.Requests ||
+			task.Kind == bench.Questions; own != (task.Most == bounds.MaxRoundTrip) {
 			t.Errorf("%+v", task)
 		}
 	}
@@ -449,7 +477,8 @@ func TestEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
 	plan := bench.Plan{Run: 1, Runs: 1, MaxRoundTrip: time.Second, ProbeRate: 100,
-		Tasks: []bench.Task{{Kind: bench.Stream, Target: host.Sink, Streams: 8, Rate: 8, Beside: host.Echo, Duration: 60 * time.Second}}}
+		Tasks: []bench.Task{{Kind: bench.Stream, Target: host.Sink, Streams: 8, Rate: 8, Beside: host.Echo,
+			Duration: 60 * time.Second}}}
 	begin := time.Now()
 	for _, line := range conducted(t, ctx, plan) {
 		if line.Done || line.Sample != nil {
@@ -465,8 +494,9 @@ func TestEnds(t *testing.T) {
 func TestResolve(t *testing.T) {
 	for text, want := range map[string]string{
 		"nameserver 10.96.0.10\nsearch theseus-system.svc.example.org svc.example.org example.org\n": "",
-		"nameserver 192.0.2.1\nsearch example.org\n":                                                 "has no name server of the cluster",
-		"search theseus-system.svc.example.org\n":                                                    "",
+		"nameserver 192.0.2.1\n" +
+			"search example.org\n": "has no name server of the cluster",
+		"search theseus-system.svc.example.org\n": "",
 	} {
 		file := t.TempDir() + "/resolv.conf"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -15,14 +15,15 @@ import (
 	"github.com/miekg/dns"
 )
 
-// leastWorkers and mostWorkers bound how many operations are in progress: more wait in a queue, and their latency grows. A responder takes
-// 1,024 connections from one source.
+// leastWorkers and mostWorkers bound how many operations are in progress: more wait in a queue, and their latency
+// grows. A responder takes 1,024 connections from one source.
 const (
 	leastWorkers = 64
 	mostWorkers  = 1000
 )
 
-// workers is how many operations of a flow are in progress at most: enough for answers that take a quarter of the timeout.
+// workers is how many operations of a flow are in progress at most: enough for answers that take a quarter of the
+// timeout.
 func (f *flow) workers() int {
 	return min(max(leastWorkers, int(timeout/f.every)/4), mostWorkers)
 }
@@ -30,7 +31,8 @@ func (f *flow) workers() int {
 // waits is how long an operation may wait for its worker, beyond the delay of the sender, before it counts as queued.
 const waits = time.Millisecond
 
-// operate calls do for every operation of a flow. An operation that has not begun when its time is over is not done any more.
+// operate calls do for every operation of a flow. An operation that has not begun when its time is over is not done any
+// more.
 func operate(ctx context.Context, f *flow, do func(ctx context.Context, i int) error) {
 	queue := make(chan int, len(f.micros))
 	var working sync.WaitGroup
@@ -60,7 +62,8 @@ func operate(ctx context.Context, f *flow, do func(ctx context.Context, i int) e
 	working.Wait()
 }
 
-// connect opens a connection, has a byte echoed, and resets the connection: otherwise connection tracking keeps it for two minutes.
+// connect opens a connection, has a byte echoed, and resets the connection: otherwise connection tracking keeps it for
+// two minutes.
 func connect(target string) func(context.Context, int) error {
 	dialer := net.Dialer{KeepAlive: -1}
 	return func(ctx context.Context, _ int) error {
@@ -84,7 +87,8 @@ func connect(target string) func(context.Context, int) error {
 
 // request sends an HTTP request on a kept connection. close closes the connections.
 func request(target string) (do func(context.Context, int) error, end func()) {
-	transport := &http.Transport{MaxIdleConns: mostWorkers, MaxIdleConnsPerHost: mostWorkers, MaxConnsPerHost: mostWorkers, DisableCompression: true}
+	transport := &http.Transport{MaxIdleConns: mostWorkers, MaxIdleConnsPerHost: mostWorkers,
+		MaxConnsPerHost: mostWorkers, DisableCompression: true}
 	client := &http.Client{Transport: transport}
 	return func(ctx context.Context, _ int) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+pathPage, nil)
@@ -106,8 +110,8 @@ func request(target string) (do func(context.Context, int) error, end func()) {
 	}, transport.CloseIdleConnections
 }
 
-// resolve asks the name server of this pod, which it returns as host:port, for the address of the Service kubernetes, whose name every
-// cluster has.
+// resolve asks the name server of this pod, which it returns as host:port, for the address of the Service kubernetes,
+// whose name every cluster has.
 func resolve(file string) (do func(context.Context, int) error, server string, err error) {
 	config, err := dns.ClientConfigFromFile(file)
 	if err != nil {

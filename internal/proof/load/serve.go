@@ -39,8 +39,8 @@ const (
 	mostStreams = 64
 )
 
-// Serve answers on an address (empty for all) until ctx ends, which is no error. The kernel is that of the node, if this is a responder
-// on the host network; else it is nil.
+// Serve answers on an address (empty for all) until ctx ends, which is no error. The kernel is that of the node, if
+// this is a responder on the host network; else it is nil.
 func Serve(ctx context.Context, address string, ports Ports, kernel Kernel) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -56,7 +56,9 @@ func Serve(ctx context.Context, address string, ports Ports, kernel Kernel) erro
 	}
 	mux := http.NewServeMux()
 	page := bytes.Repeat([]byte{'.'}, pageSize)
-	mux.HandleFunc("GET "+pathPage, func(w http.ResponseWriter, _ *http.Request) { w.Write(page) }) //nolint:errcheck // the client has gone
+	mux.HandleFunc("GET "+pathPage, func(w http.ResponseWriter, _ *http.Request) {
+		w.Write(page) //nolint:errcheck // the client has gone
+	})
 	if kernel != nil {
 		mux.HandleFunc("GET "+pathCounters, func(w http.ResponseWriter, _ *http.Request) {
 			all, err := kernel.Counters()
@@ -109,8 +111,8 @@ func takeStreams(listener net.Listener) error {
 
 // serveHTTP serves until ctx ends.
 func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: timeout, IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: timeout, IdleTimeout: 30 * time.Second,
+		MaxHeaderBytes: 8 << 10, BaseContext: func(net.Listener) context.Context { return ctx }}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err

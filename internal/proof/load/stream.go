@@ -24,9 +24,10 @@ const (
 	drained = bench.Drained
 )
 
-// flood sends on several streams for a while, together at most megabits a second, and returns how many bytes arrived, in how long, and how
-// many segments were sent again. It counts what the receiver has read.
-func flood(ctx context.Context, target string, streams, megabits int, lasts time.Duration) (bytes int64, took time.Duration, again int64, err error) {
+// flood sends on several streams for a while, together at most megabits a second, and returns how many bytes arrived,
+// in how long, and how many segments were sent again. It counts what the receiver has read.
+func flood(ctx context.Context, target string, streams, megabits int, lasts time.Duration) (bytes int64,
+	took time.Duration, again int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begin := time.Now()

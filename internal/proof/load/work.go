@@ -9,7 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 )
 
-// Work listens on a port of loopback and carries out the tasks that Conduct sends, until ctx ends. A task ends early if its request does.
+// Work listens on a port of loopback and carries out the tasks that Conduct sends, until ctx ends. A task ends early if
+// its request does.
 func Work(ctx context.Context, address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

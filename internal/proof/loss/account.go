@@ -50,8 +50,8 @@ type PathAccount struct {
 	reported []time.Time // when the latest report with each of Results was written; zero if that is unknown
 }
 
-// Displaced is how many of Lost are in none of Gaps, since their gaps were dropped from all reports: it is unknown whether the
-// responders were stalled.
+// Displaced is how many of Lost are in none of Gaps, since their gaps were dropped from all reports: it is unknown
+// whether the responders were stalled.
 func (p *PathAccount) Displaced() int64 {
 	if p.Hidden == 0 {
 		return 0
@@ -147,7 +147,8 @@ func (a Account) stalls(reports []v1alpha1.ProbeReport, timeout time.Duration) *
 	return stalls
 }
 
-// restarted reports whether the source of a result had lost its earlier counts. Its clock may have been set back meanwhile.
+// restarted reports whether the source of a result had lost its earlier counts. Its clock may have been set back
+// meanwhile.
 func restarted(before, after v1alpha1.PathResult) bool {
 	return before.Sent > 0 && (after.Sent < before.Sent || !after.Since.Equal(before.Since))
 }

@@ -99,8 +99,8 @@ func lossy(nodes map[string]nodeSum) bool {
 
 // Stop reports whether the evidence against the change is enough to stop, and why in plain words.
 func (c *Canary) Stop() (stop bool, why string) {
-	figures := fmt.Sprintf("%s of %s probes lost on changed nodes, %s of %s on the others", count(c.changed.Lost), count(c.changed.Sent),
-		count(c.others.Lost), count(c.others.Sent))
+	figures := fmt.Sprintf("%s of %s probes lost on changed nodes, %s of %s on the others",
+		count(c.changed.Lost), count(c.changed.Sent), count(c.others.Lost), count(c.others.Sent))
 	if stop, because, _ := c.lost.stop(Alpha); stop {
 		return true, figures + because
 	}

@@ -25,7 +25,8 @@ func newFleet(seed uint64, nodes ...string) *fleet {
 	f := &fleet{nodes: nodes, results: map[string]*v1alpha1.PathResult{}, random: rand.New(rand.NewPCG(seed, 0))}
 	for i, name := range nodes {
 		for _, target := range []string{nodes[(i+1)%len(nodes)], name, ""} {
-			path := v1alpha1.Path{ID: name + ">" + target, Source: v1alpha1.Endpoint{Node: name}, Target: v1alpha1.Endpoint{Node: target}}
+			path := v1alpha1.Path{ID: name + ">" + target, Source: v1alpha1.Endpoint{Node: name},
+				Target: v1alpha1.Endpoint{Node: target}}
 			f.paths = append(f.paths, path)
 			f.results[path.ID] = &v1alpha1.PathResult{ID: path.ID, Since: start}
 		}
@@ -87,7 +88,8 @@ func TestCanary(t *testing.T) {
 		stops bool
 		words string
 	}{
-		{"nothing was seen", func(*fleet, *Canary) {}, false, "0 of 0 probes lost on changed nodes, 0 of 0 on the others"},
+		{"nothing was seen", func(*fleet, *Canary) {}, false,
+			"0 of 0 probes lost on changed nodes, 0 of 0 on the others"},
 		{"a fleet of three loses nothing", func(f *fleet, c *Canary) {
 			f.seconds(11, c, nil, all(0))
 			for i := range abc {

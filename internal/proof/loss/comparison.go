@@ -83,7 +83,8 @@ func (c *comparison) stop(alpha float64) (stop bool, because string, names []str
 	switch {
 	case bad > 0:
 		names = names[:bad]
-		return true, fmt.Sprintf(": stop, because of %s (evidence %s to 1)", strings.Join(names, ", "), stake(values[0])), names
+		return true, fmt.Sprintf(": stop, because of %s (evidence %s to 1)",
+			strings.Join(names, ", "), stake(values[0])), names
 	case c.pooled.Value() >= 1/alpha:
 		return true, fmt.Sprintf(": stop (evidence %s to 1)", stake(c.pooled.Value())), nil
 	}

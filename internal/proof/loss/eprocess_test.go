@@ -9,11 +9,13 @@ import (
 
 // TestSlotIsADistribution: the likelihoods of all splits add up to 1, and a fair bet is expected not to grow.
 func TestSlotIsADistribution(t *testing.T) {
-	for _, s := range []struct{ changed, control, bad int }{{1, 2, 1}, {1, 99, 3}, {50, 50, 20}, {3, 1, 2}, {7, 5, 11}} {
+	for _, s := range []struct{ changed, control, bad int }{{1, 2, 1}, {1, 99, 3},
+		{50, 50, 20}, {3, 1, 2}, {7, 5, 11}} {
 		for _, exposure := range []float64{1, 0.3, 4} {
 			sum, grows := 0.0, 0.0
 			for x := max(0, s.bad-s.control); x <= min(s.bad, s.changed); x++ {
-				slot := Slot{Changed: s.changed, ChangedBad: x, Control: s.control, ControlBad: s.bad - x, Exposure: exposure}
+				slot := Slot{Changed: s.changed, ChangedBad: x, Control: s.control,
+					ControlBad: s.bad - x, Exposure: exposure}
 				likely := math.Exp(slot.logLikelihood(tolerated * exposure))
 				var p Process
 				p.Add(slot)
@@ -21,7 +23,8 @@ func TestSlotIsADistribution(t *testing.T) {
 				grows += likely * p.Value()
 			}
 			if math.Abs(sum-1) > 1e-9 || math.Abs(grows-1) > 1e-9 {
-				t.Errorf("%+v, exposure %g: the chances add up to %g, the stake is expected to become %g", s, exposure, sum, grows)
+				t.Errorf("%+v, exposure %g: the chances add up to %g, the stake is expected to become %g",
+					s, exposure, sum, grows)
 			}
 		}
 	}
@@ -61,7 +64,8 @@ func TestWorst(t *testing.T) {
 		values []float64
 		want   int
 	}{
-		{nil, 0}, {[]float64{999}, 0}, {[]float64{1000}, 1}, {[]float64{1999, 1}, 0}, {[]float64{2000, 1}, 1}, {[]float64{1500, 1200}, 2}, {[]float64{5000, 1000, 1}, 1},
+		{nil, 0}, {[]float64{999}, 0}, {[]float64{1000}, 1}, {[]float64{1999, 1}, 0}, {[]float64{2000, 1}, 1},
+		{[]float64{1500, 1200}, 2}, {[]float64{5000, 1000, 1}, 1},
 	} {
 		if got := worst(test.values, 0.001); got != test.want {
 			t.Errorf("%v: %d, want %d", test.values, got, test.want)

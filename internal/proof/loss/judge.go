@@ -25,7 +25,8 @@ type Limits struct {
 	Changed []string
 	// Bake is how long every source must have measured since the gate was asked, on its own clock.
 	Bake time.Duration
-	// Whole demands that every path was measured without a break: that no prober restarted, or was stalled for more than longestHole.
+	// Whole demands that every path was measured without a break: that no prober restarted, or was stalled for more
+	// than longestHole.
 	Whole bool
 	// Timeout is the probes' timeout; evidence about denied paths is that much older than its report.
 	// 0 means DefaultTimeout.
@@ -60,8 +61,8 @@ type Verdict struct {
 	Paths int
 	Counts
 	LongestGap time.Duration
-	// Displaced are lost probes that are not in Lost: with them, more were lost than is allowed, but they are in gaps that no report
-	// holds, so it is not known whether they are excused. Then the gate does not pass.
+	// Displaced are lost probes that are not in Lost: with them, more were lost than is allowed, but they are in gaps
+	// that no report holds, so it is not known whether they are excused. Then the gate does not pass.
 	Displaced int64
 	// Restarted counts paths whose prober restarted: its losses since are known, but not those of the moment before.
 	Restarted int
@@ -121,9 +122,9 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 	return verdict
 }
 
-// longestHole is how long a prober may be stalled where paths must be measured without a break. A busy machine stalls every
-// process for a moment, and a change of the network that is shorter than this is still seen by other paths. All stalls of shortHole or
-// more together may last longestHole, and one part in holesOf of the time that was measured.
+// longestHole is how long a prober may be stalled where paths must be measured without a break. A busy machine stalls
+// every process for a moment, and a change of the network that is shorter than this is still seen by other paths. All
+// stalls of shortHole or more together may last longestHole, and one part in holesOf of the time that was measured.
 const (
 	longestHole = 5 * time.Second
 	shortHole   = time.Second
@@ -153,8 +154,8 @@ func (d *delta) stalled(before, after v1alpha1.PathResult) {
 	d.more = kept >= DefaultMaxGaps && shortest >= millis(shortHole) // those that were dropped may be as long
 }
 
-// holes names the longest time in which a path was not measured, or the longest sum of such times, and counts such paths; empty if
-// there is none.
+// holes names the longest time in which a path was not measured, or the longest sum of such times, and counts such
+// paths; empty if there is none.
 func holes(deltas []delta) string {
 	var longest, torn delta
 	paths, restarts, often := 0, 0, 0
@@ -176,15 +177,18 @@ func holes(deltas []delta) string {
 	}
 	switch {
 	case restarts > 0:
-		return fmt.Sprintf("a prober restarted, so %s not measured for a moment", plural(restarts, "path")+was(restarts))
+		return fmt.Sprintf("a prober restarted, so %s not measured for a moment",
+			plural(restarts, "path")+was(restarts))
 	case paths > 0:
-		return fmt.Sprintf("%s not measured for up to %s, such as %s, since a prober did not run", plural(paths, "path")+was(paths), ms(longest.hole), longest.ID)
+		return fmt.Sprintf("%s not measured for up to %s, such as %s, since a prober did not run",
+			plural(paths, "path")+was(paths), ms(longest.hole), longest.ID)
 	case often > 0:
 		least := ""
 		if torn.more {
 			least = "at least "
 		}
-		return fmt.Sprintf("%s not measured for %s%s in all, such as %s, since a prober did not run again and again", plural(often, "path")+was(often), least, ms(torn.holes), torn.ID)
+		return fmt.Sprintf("%s not measured for %s%s in all, such as %s, since a prober did not run again and again",
+			plural(often, "path")+was(often), least, ms(torn.holes), torn.ID)
 	}
 	return ""
 }
@@ -208,11 +212,14 @@ func staleNodes(limits Limits, evidence Evidence, sources []string) []string {
 		case !ok:
 			stale = append(stale, node+" has not reported")
 		case report.Generation != evidence.Generations[node]:
-			stale = append(stale, fmt.Sprintf("%s reports on plan %d instead of %d", node, report.Generation, evidence.Generations[node]))
+			stale = append(stale, fmt.Sprintf("%s reports on plan %d instead of %d",
+				node, report.Generation, evidence.Generations[node]))
 		case report.Seq-before.Seq < 2:
-			stale = append(stale, fmt.Sprintf("%s has published %d of 2 fresh reports", node, max(report.Seq-before.Seq, 0)))
+			stale = append(stale, fmt.Sprintf("%s has published %d of 2 fresh reports",
+				node, max(report.Seq-before.Seq, 0)))
 		case had && watched < limits.watch():
-			stale = append(stale, fmt.Sprintf("%s has measured for %s of %s", node, watched.Round(100*time.Millisecond), limits.watch()))
+			stale = append(stale,
+				fmt.Sprintf("%s has measured for %s of %s", node, watched.Round(100*time.Millisecond), limits.watch()))
 		}
 	}
 	return stale
@@ -273,7 +280,8 @@ func (d *delta) doubt(maxGap time.Duration, before, after v1alpha1.PathResult, k
 	case known && (after.Sent == 0 || after.Since.After(before.Last)):
 		d.recount = true
 	default:
-		d.unknown = d.ID + " restarted its count at " + after.Since.UTC().Format("15:04:05") + ": earlier losses are unknown"
+		d.unknown = d.ID + " restarted its count at " + after.Since.UTC().Format("15:04:05") +
+			": earlier losses are unknown"
 	}
 	allowed := func(gap v1alpha1.Gap) bool { return maxGap == 0 || gap.Millis <= millis(maxGap) }
 	if d.Hidden > 0 && !slices.ContainsFunc(after.Gaps, allowed) {
@@ -332,7 +340,9 @@ func restartedProbers(evidence Evidence) map[v1alpha1.Endpoint]bool {
 	before, probers := byNode(evidence.Since), map[v1alpha1.Endpoint]bool{}
 	for node, now := range byNode(evidence.Now) {
 		for _, part := range now.Parts {
-			i := slices.IndexFunc(before[node].Parts, func(former v1alpha1.Part) bool { return former.Name == part.Name })
+			i := slices.IndexFunc(before[node].Parts, func(former v1alpha1.Part) bool {
+				return former.Name == part.Name
+			})
 			if i >= 0 && !part.Since.Equal(before[node].Parts[i].Since) {
 				probers[v1alpha1.Endpoint{Node: node, Network: part.Name}] = true
 			}
@@ -404,7 +414,8 @@ func failure(limits Limits, verdict *Verdict, deltas []delta) string {
 		reasons = append(reasons, reason)
 	}
 	if verdict.Displaced > 0 {
-		reasons = append(reasons, fmt.Sprintf("%s lost probes are in gaps that the reports do not hold, as they had too many: it is not known whether their responders were stalled",
+		reasons = append(reasons, fmt.Sprintf("%s lost probes are in gaps that the reports do not hold, as they had "+
+			"too many: it is not known whether their responders were stalled",
 			count(verdict.Displaced)))
 	}
 	for _, d := range deltas {
@@ -458,12 +469,13 @@ func wrongs(deltas []delta, leaks bool) string {
 		count(wrong), count(sent), plural(paths, "path"), suspect(deltas), ms(worst.longest), worst.ID)
 }
 
-// suspect names the node that every path with losses between two nodes begins or ends on, and counts these; empty if there is no such
-// node, or more than one.
+// suspect names the node that every path with losses between two nodes begins or ends on, and counts these; empty if
+// there is no such node, or more than one.
 func suspect(deltas []delta) string {
 	paths, on := 0, map[string]int{}
 	for _, d := range deltas {
-		if from, to := d.Source.Node, d.Target.Node; !d.Denied && d.wrong() > 0 && from != "" && to != "" && from != to {
+		if from, to := d.Source.Node, d.Target.Node; !d.Denied && d.wrong() > 0 &&
+			from != "" && to != "" && from != to {
 			paths++
 			on[from]++
 			on[to]++
@@ -503,10 +515,12 @@ func pass(verdict Verdict) string {
 	if verdict.Lost == 0 {
 		text += "none lost"
 	} else {
-		text += fmt.Sprintf("%s lost, which is allowed, longest gap %s", count(verdict.Lost), ms(float64(verdict.LongestGap)/float64(time.Millisecond)))
+		text += fmt.Sprintf("%s lost, which is allowed, longest gap %s",
+			count(verdict.Lost), ms(float64(verdict.LongestGap)/float64(time.Millisecond)))
 	}
 	if verdict.Excused > 0 {
-		text += fmt.Sprintf("; %s more were unanswered while all possible responders were stalled (not counted)", count(verdict.Excused))
+		text += fmt.Sprintf("; %s more were unanswered while all possible responders were stalled (not counted)",
+			count(verdict.Excused))
 	}
 	if verdict.Restarted > 0 {
 		text += fmt.Sprintf("; a prober restarted, and with it the count of %s", plural(verdict.Restarted, "path"))

@@ -58,20 +58,33 @@ func TestJudge(t *testing.T) {
 		waiting bool
 		reason  string
 	}{
-		{name: "all is well", limits: bake, change: func(*world) {}, pass: true, reason: "1,500 probes on 3 paths, none lost"},
-		{name: "no paths", change: func(w *world) { w.evidence.Paths = nil }, waiting: true, reason: "no paths are measured: no data is no pass"},
-		{name: "no reports", change: func(w *world) { w.evidence.Now = nil }, waiting: true, reason: "no fresh evidence: a has not reported (and 1 node more)"},
-		{name: "one node is silent", change: func(w *world) { w.evidence.Now = w.evidence.Now[:1] }, waiting: true, reason: "no fresh evidence: b has not reported"},
-		{name: "another plan", change: func(w *world) { w.evidence.Generations = map[string]int64{"a": 4, "b": 4} }, waiting: true, reason: "no fresh evidence: a reports on plan 3 instead of 4 (and 1 node more)"},
-		{name: "one publication is not enough", change: func(w *world) { w.evidence.Now[1].Status.Seq = 21 }, waiting: true, reason: "no fresh evidence: b has published 1 of 2 fresh reports"},
-		{name: "an old report again", change: func(w *world) { w.evidence.Now[1].Status.Seq = 19 }, waiting: true, reason: "b has published 0 of 2"},
-		{name: "not baked yet", limits: Limits{Bake: 10 * time.Second}, change: func(*world) {}, waiting: true, reason: "no fresh evidence: a has measured for 5s of 10s (and 1 node more)"},
-		{name: "a path without a result", change: func(w *world) { w.now(1, 0).ID = "other" }, waiting: true, reason: "not enough evidence: b>a has no result"},
-		{name: "a path that hardly sends", limits: bake, change: func(w *world) { w.now(1, 0).Sent, w.now(1, 0).Answered = 1010, 1010 }, waiting: true, reason: "not enough evidence: b>a sent 10 of at least 200 new probes"},
-		{name: "a path that stopped", change: func(w *world) { w.now(1, 0).Sent, w.now(1, 0).Answered = 1000, 1000 }, waiting: true, reason: "not enough evidence: b>a sent 0 of at least 1 new probes"},
+		{name: "all is well", limits: bake, change: func(*world) {}, pass: true,
+			reason: "1,500 probes on 3 paths, none lost"},
+		{name: "no paths", change: func(w *world) { w.evidence.Paths = nil }, waiting: true,
+			reason: "no paths are measured: no data is no pass"},
+		{name: "no reports", change: func(w *world) { w.evidence.Now = nil }, waiting: true,
+			reason: "no fresh evidence: a has not reported (and 1 node more)"},
+		{name: "one node is silent", change: func(w *world) { w.evidence.Now = w.evidence.Now[:1] }, waiting: true,
+			reason: "no fresh evidence: b has not reported"},
+		{name: "another plan", change: func(w *world) { w.evidence.Generations = map[string]int64{"a": 4, "b": 4} },
+			waiting: true, reason: "no fresh evidence: a reports on plan 3 instead of 4 (and 1 node more)"},
+		{name: "one publication is not enough", change: func(w *world) { w.evidence.Now[1].Status.Seq = 21 },
+			waiting: true, reason: "no fresh evidence: b has published 1 of 2 fresh reports"},
+		{name: "an old report again", change: func(w *world) { w.evidence.Now[1].Status.Seq = 19 }, waiting: true,
+			reason: "b has published 0 of 2"},
+		{name: "not baked yet", limits: Limits{Bake: 10 * time.Second}, change: func(*world) {}, waiting: true,
+			reason: "no fresh evidence: a has measured for 5s of 10s (and 1 node more)"},
+		{name: "a path without a result", change: func(w *world) { w.now(1, 0).ID = "other" }, waiting: true,
+			reason: "not enough evidence: b>a has no result"},
+		{name: "a path that hardly sends", limits: bake, change: func(w *world) {
+			w.now(1, 0).Sent, w.now(1, 0).Answered = 1010, 1010
+		}, waiting: true, reason: "not enough evidence: b>a sent 10 of at least 200 new probes"},
+		{name: "a path that stopped", change: func(w *world) { w.now(1, 0).Sent, w.now(1, 0).Answered = 1000, 1000 },
+			waiting: true, reason: "not enough evidence: b>a sent 0 of at least 1 new probes"},
 		{
 			name:   "no answer is no pass even where loss is allowed",
-			limits: Limits{MaxLost: 1000}, change: func(w *world) { w.now(1, 0).Answered = 1000 }, waiting: true, reason: "not enough evidence: b>a got no answer at all",
+			limits: Limits{MaxLost: 1000}, change: func(w *world) { w.now(1, 0).Answered = 1000 }, waiting: true,
+			reason: "not enough evidence: b>a got no answer at all",
 		}, {
 			name: "loss", change: func(w *world) {
 				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1488, []v1alpha1.Gap{gap(12000, 120, 12)}
@@ -79,10 +92,12 @@ func TestJudge(t *testing.T) {
 			}, reason: "13 of 1,000 probes lost on 2 paths, longest gap 120 ms on a>b",
 		}, {
 			name: "loss tells before the evidence is whole", limits: Limits{Bake: time.Hour},
-			change: func(w *world) { w.now(0, 0).Answered-- }, reason: "1 of 1,000 probes lost on 1 path, longest gap 0 ms on a>b",
+			change: func(w *world) { w.now(0, 0).Answered-- },
+			reason: "1 of 1,000 probes lost on 1 path, longest gap 0 ms on a>b",
 		}, {
 			name: "loss that is going on", change: func(w *world) {
-				w.now(0, 0).Answered, w.now(0, 0).Open = 1400, &v1alpha1.Gap{From: after(14000), Millis: 990, Probes: 100}
+				w.now(0, 0).Answered, w.now(0, 0).Open = 1400,
+					&v1alpha1.Gap{From: after(14000), Millis: 990, Probes: 100}
 			}, reason: "100 of 1,000 probes lost on 1 path, longest gap 990 ms on a>b",
 		}, {
 			name: "old gaps do not count again", change: func(w *world) {
@@ -95,16 +110,18 @@ func TestJudge(t *testing.T) {
 				w.now(0, 0).Gaps = []v1alpha1.Gap{gap(9000, 1500, 150)}
 			}, reason: "50 of 1,000 probes lost on 1 path, longest gap 1.5 s on a>b",
 		}, {
-			name: "within what is allowed", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond}, change: func(w *world) {
+			name: "within what is allowed", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond},
+			change: func(w *world) {
 				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1498, []v1alpha1.Gap{gap(12000, 20, 2)}
 			}, pass: true, reason: "1,500 probes on 3 paths, 2 lost, which is allowed, longest gap 20 ms",
 		}, {
-			name: "few lost in too long a gap", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond}, change: func(w *world) {
+			name: "few lost in too long a gap", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond},
+			change: func(w *world) {
 				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1498, []v1alpha1.Gap{gap(12000, 60, 2)}
 			}, reason: "2 of 1,000 probes lost on 1 path, longest gap 60 ms on a>b; at most 50 ms is allowed",
 		}, {
-			name: "a short gap excuses no loss", limits: Limits{MaxGap: time.Hour}, change: func(w *world) { w.now(0, 0).Answered-- },
-			reason: "1 of 1,000 probes lost",
+			name: "a short gap excuses no loss", limits: Limits{MaxGap: time.Hour},
+			change: func(w *world) { w.now(0, 0).Answered-- }, reason: "1 of 1,000 probes lost",
 		}, {
 			name: "a leak", limits: Limits{MaxLost: 1000}, change: func(w *world) {
 				w.now(0, 1).Answered, w.now(0, 1).Open = 7, &v1alpha1.Gap{From: after(13930), Millis: 70, Probes: 7}
@@ -121,12 +138,14 @@ func TestJudge(t *testing.T) {
 			name: "more gaps than the report holds", change: func(w *world) { w.now(0, 0).Dropped = 2 },
 			reason: "a>b had 2 more gaps than its report holds",
 		}, {
-			name: "more gaps than the report holds, all of them short", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond}, change: func(w *world) {
+			name:   "more gaps than the report holds, all of them short",
+			limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond}, change: func(w *world) {
 				w.now(0, 0).Answered, w.now(0, 0).Dropped, w.now(0, 0).Gaps = 1495, 2, []v1alpha1.Gap{gap(12000, 30, 3)}
 			}, pass: true, reason: "5 lost, which is allowed",
 		}, {
 			name: "losses count since the gate before", change: func(w *world) {
-				w.evidence.Since = []v1alpha1.ProbeReport{report("a", 1, 5000, result("a>b", 500, 500, 5000), result("a>b/denied", 0, 0, 0)), report("b", 1, 5000, result("b>a", 500, 500, 5000))}
+				w.evidence.Since = []v1alpha1.ProbeReport{report("a", 1, 5000, result("a>b", 500, 500, 5000),
+					result("a>b/denied", 0, 0, 0)), report("b", 1, 5000, result("b>a", 500, 500, 5000))}
 				w.evidence.Asked[0].Status.Paths[0].Answered = 990
 				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1490, []v1alpha1.Gap{gap(7000, 100, 10)}
 			}, reason: "10 of 2,000 probes lost on 1 path, longest gap 100 ms on a>b",
@@ -142,13 +161,16 @@ func TestJudge(t *testing.T) {
 			w := healthy()
 			test.change(w)
 			verdict := Judge(test.limits, w.evidence)
-			if verdict.Pass != test.pass || verdict.Waiting != test.waiting || !strings.Contains(verdict.Reason, test.reason) {
-				t.Errorf("got pass %v, waiting %v: %s\nwant pass %v, waiting %v: ...%s", verdict.Pass, verdict.Waiting, verdict.Reason, test.pass, test.waiting, test.reason)
+			if verdict.Pass != test.pass || verdict.Waiting != test.waiting ||
+				!strings.Contains(verdict.Reason, test.reason) {
+				t.Errorf("got pass %v, waiting %v: %s\nwant pass %v, waiting %v: ...%s",
+					verdict.Pass, verdict.Waiting, verdict.Reason, test.pass, test.waiting, test.reason)
 			}
 			if verdict.Pass && verdict.Waiting {
 				t.Error("passes while it waits")
 			}
-			if (verdict.Lost > 0 || verdict.Leaked > 0) != (len(verdict.Bad) > 0) && !strings.Contains(test.name, "anew") && !strings.Contains(test.name, "holds") {
+			if (verdict.Lost > 0 || verdict.Leaked > 0) != (len(verdict.Bad) > 0) &&
+				!strings.Contains(test.name, "anew") && !strings.Contains(test.name, "holds") {
 				t.Errorf("%d lost, %d leaked, bad paths %q", verdict.Lost, verdict.Leaked, verdict.Bad)
 			}
 		})
@@ -156,14 +178,16 @@ func TestJudge(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 41200: "41,200", 1234567: "1,234,567", -1000: "-1,000"} {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 41200: "41,200",
+		1234567: "1,234,567", -1000: "-1,000"} {
 		if got := count(n); got != want {
 			t.Errorf("count(%d) = %q, want %q", n, got, want)
 		}
 	}
 }
 
-// TestJudgeWhole: where paths must be measured without a break, a prober that restarted or did not run is no pass, and no loss.
+// TestJudgeWhole: where paths must be measured without a break, a prober that restarted or did not run is no pass, and
+// no loss.
 func TestJudgeWhole(t *testing.T) {
 	stalled := func(from int, millis float64) func(*world) {
 		return func(w *world) { w.now(1, 0).Stalls = []v1alpha1.Gap{{From: after(from), Millis: millis}} }
@@ -188,7 +212,8 @@ func TestJudgeWhole(t *testing.T) {
 		{"a short stall", stalled(10500, 900), true, true, "none lost"},
 		{"a stall of before", stalled(500, 6000), true, true, "none lost"},
 		{"two stalls", often(2, 10500, 2000), true, true, "none lost"},
-		{"many stalls", often(3, 10500, 2000), true, false, "1 path was not measured for 6.0 s in all, such as b>a, since a prober did not run again and again"},
+		{"many stalls", often(3, 10500, 2000), true, false,
+			"1 path was not measured for 6.0 s in all, such as b>a, since a prober did not run again and again"},
 		{"many short stalls", often(31, 10500, 900), true, true, "none lost"},
 		{"more stalls than a report holds", often(DefaultMaxGaps, 10500, 1000), true, false, "at least 32.0 s in all"},
 		{"many stalls of before", often(31, 500, 2000), true, true, "none lost"},
@@ -202,13 +227,15 @@ func TestJudgeWhole(t *testing.T) {
 			w.evidence.Paths[1].Source.Network = "old"
 			w.evidence.Since = Baseline(w.evidence.Since)
 			w.evidence.Now[1].Status.Parts = []v1alpha1.Part{{Name: "old", Since: after(11000)}}
-			*w.now(1, 0) = v1alpha1.PathResult{ID: "b>a", Sent: 300, Answered: 300, Since: after(12000), Last: after(15000)}
+			*w.now(1, 0) = v1alpha1.PathResult{ID: "b>a", Sent: 300, Answered: 300,
+				Since: after(12000), Last: after(15000)}
 		}, true, false, "a prober restarted, so 1 path was not measured for a moment"},
 	} {
 		w := healthy()
 		test.change(w)
 		verdict := Judge(Limits{Whole: test.whole}, w.evidence)
-		if verdict.Pass != test.pass || verdict.Waiting || verdict.Lost > 0 || !strings.Contains(verdict.Reason, test.reason) {
+		if verdict.Pass != test.pass || verdict.Waiting || verdict.Lost > 0 ||
+			!strings.Contains(verdict.Reason, test.reason) {
 			t.Errorf("%s: %+v", test.name, verdict)
 		}
 	}
@@ -231,8 +258,10 @@ func TestJudgeDisplaced(t *testing.T) {
 		w := healthy()
 		w.now(0, 0).Answered, w.now(0, 0).Gaps, w.now(0, 0).Dropped = test.answered, test.gaps, 3
 		verdict := Judge(Limits{MaxLost: test.maxLost}, w.evidence)
-		if verdict.Lost != test.lost || verdict.Displaced != test.displaced || verdict.Pass != test.pass || verdict.Waiting ||
-			strings.Contains(verdict.Reason, "10 lost probes are in gaps that the reports do not hold") != (test.displaced > 0) {
+		if verdict.Lost != test.lost || verdict.Displaced != test.displaced ||
+			verdict.Pass != test.pass || verdict.Waiting ||
+			strings.Contains(verdict.Reason,
+				"10 lost probes are in gaps that the reports do not hold") != (test.displaced > 0) {
 			t.Errorf("%s: %+v", name, verdict)
 		}
 	}
@@ -241,7 +270,8 @@ func TestJudgeDisplaced(t *testing.T) {
 // TestSuspect: the node that all paths with losses have in common is named, if it is one.
 func TestSuspect(t *testing.T) {
 	lost := func(from, to string, lost int64, denied bool) delta {
-		return delta{PathAccount: &PathAccount{Path: v1alpha1.Path{ID: from + ">" + to, Denied: denied, Source: v1alpha1.Endpoint{Node: from}, Target: v1alpha1.Endpoint{Node: to}},
+		return delta{PathAccount: &PathAccount{Path: v1alpha1.Path{ID: from + ">" + to, Denied: denied,
+			Source: v1alpha1.Endpoint{Node: from}, Target: v1alpha1.Endpoint{Node: to}},
 			Counts: Counts{Sent: 10, Lost: lost}}}
 	}
 	for _, test := range []struct {
@@ -251,9 +281,11 @@ func TestSuspect(t *testing.T) {
 		{nil, ""},
 		{[]delta{lost("a", "b", 1, false)}, ""},
 		{[]delta{lost("a", "b", 1, false), lost("b", "a", 1, false)}, ""},
-		{[]delta{lost("a", "b", 1, false), lost("b", "c", 1, false), lost("c", "a", 0, false)}, ", 2 of them from or to b"},
+		{[]delta{lost("a", "b", 1, false), lost("b", "c", 1, false), lost("c", "a", 0, false)},
+			", 2 of them from or to b"},
 		{[]delta{lost("a", "b", 1, false), lost("b", "c", 1, false), lost("c", "a", 1, false)}, ""},
-		{[]delta{lost("a", "b", 1, false), lost("c", "b", 1, false), lost("a", "", 1, false), lost("c", "a", 1, true)}, ", 2 of them from or to b"},
+		{[]delta{lost("a", "b", 1, false), lost("c", "b", 1, false), lost("a", "", 1, false), lost("c", "a", 1, true)},
+			", 2 of them from or to b"},
 	} {
 		if got := suspect(test.deltas); got != test.want {
 			t.Errorf("%q, not %q", got, test.want)

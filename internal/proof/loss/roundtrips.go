@@ -36,7 +36,8 @@ func (r RoundTrips) Within(micros int64) (n int64) {
 	return n
 }
 
-// Total is how many values there are, and an estimate of their sum in microseconds: each counts as the middle of its range.
+// Total is how many values there are, and an estimate of their sum in microseconds: each counts as the middle of its
+// range.
 func (r RoundTrips) Total() (n, micros int64) {
 	begin := int64(0)
 	for i, count := range r {

@@ -42,8 +42,8 @@ type slowness struct {
 	rest map[string]int
 }
 
-// paceSum is how many answers of a node came in a slot, and how many of them later than twice the median, and than twice
-// the ninth decile, of before.
+// paceSum is how many answers of a node came in a slot, and how many of them later than twice the median, and than
+// twice the ninth decile, of before.
 type paceSum struct{ answers, median, tail int64 }
 
 func (p paceSum) slow() bool { return 2*p.median > p.answers || 10*p.tail > p.answers }
@@ -54,7 +54,8 @@ func (s *slowness) look(paths []v1alpha1.Path, results map[string]v1alpha1.PathR
 		return
 	}
 	if s.before == nil {
-		s.before, s.was, s.is, s.rest = map[string][]int64{}, map[string][]int64{}, map[string][]int64{}, map[string]int{}
+		s.before, s.was, s.is, s.rest = map[string][]int64{}, map[string][]int64{},
+			map[string][]int64{}, map[string]int{}
 	}
 	fresh, old, turns := map[string]paceSum{}, map[string]paceSum{}, turnsOf(changed)
 	for _, path := range paths {
@@ -174,7 +175,8 @@ func (s *slowness) figures(names []string) string {
 	within := func(counts []int64, q float64) string {
 		return ms(float64(rangeEnd(quantileRange(counts, q))) / 1000)
 	}
-	return fmt.Sprintf("half of the answers take up to %s, and nine tenths up to %s, where it was %s and %s; slow in %s of %s looks on changed nodes, %s of %s on the others",
+	return fmt.Sprintf("half of the answers take up to %s, and nine tenths up to %s, where it was %s and %s; slow in "+
+		"%s of %s looks on changed nodes, %s of %s on the others",
 		within(is, 0.5), within(is, 0.9), within(was, 0.5), within(was, 0.9),
 		count(s.changed.Lost), count(s.changed.Sent), count(s.others.Lost), count(s.others.Sent))
 }

@@ -105,8 +105,8 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// TestDoubtWhileLosing: a gate does not pass in the middle of a loss, be it its first second; not so when others lose too, or a node
-// that was changed before.
+// TestDoubtWhileLosing: a gate does not pass in the middle of a loss, be it its first second; not so when others lose
+// too, or a node that was changed before.
 func TestDoubtWhileLosing(t *testing.T) {
 	for name, test := range map[string]struct {
 		loses  func(v1alpha1.Path) float64
@@ -123,8 +123,8 @@ func TestDoubtWhileLosing(t *testing.T) {
 	}
 }
 
-// rolloutSlow changes ten nodes, one every 12 s; now and then half of all nodes are slow for 10 s, or one. It says by how many
-// changed nodes it was stopped; 0 when it was not.
+// rolloutSlow changes ten nodes, one every 12 s; now and then half of all nodes are slow for 10 s, or one. It says by
+// how many changed nodes it was stopped; 0 when it was not.
 func rolloutSlow(seed uint64, times float64) int {
 	nodes := strings.Split("abcdefghij", "")
 	f := newFleet(seed, nodes...)
@@ -180,7 +180,8 @@ func TestSlownessOfARollout(t *testing.T) {
 	}
 }
 
-// BenchmarkSlownessOfARollout: how often a rollout that slows nothing down is stopped, and after how many nodes one that does.
+// BenchmarkSlownessOfARollout: how often a rollout that slows nothing down is stopped, and after how many nodes one
+// that does.
 func BenchmarkSlownessOfARollout(b *testing.B) {
 	for b.Loop() {
 		stops, _ := slowRollouts(1000, 1)

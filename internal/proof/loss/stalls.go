@@ -31,7 +31,8 @@ func NewStalls(timeout time.Duration) *Stalls {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
-	return &Stalls{timeout: timeout, senders: map[v1alpha1.Endpoint][]sender{}, absent: map[v1alpha1.Endpoint][]v1alpha1.Absence{}, members: map[string][]v1alpha1.Endpoint{}}
+	return &Stalls{timeout: timeout, senders: map[v1alpha1.Endpoint][]sender{},
+		absent: map[v1alpha1.Endpoint][]v1alpha1.Absence{}, members: map[string][]v1alpha1.Endpoint{}}
 }
 
 // Add adds what a path, measured from since to last, reports about its source. A path with a long interval is ignored:
@@ -73,14 +74,17 @@ func (s *Stalls) Excused(p v1alpha1.Path, gap v1alpha1.Gap) (probes int64) {
 	answering := s.answering(p)
 	need := len(answering)
 	if p.Second != "" {
-		need = min(need, 1) // behind a Service any of them may have been asked, and the others' second responders answered
+		// behind a Service any of them may have been asked, and the others' second responders answered
+		need = min(need, 1)
 	}
 	slack := opens
-	if p.Protocol == v1alpha1.TCP { // the first probe after an absence finds the connection broken, and the next may be too early for a new one
+	// the first probe after an absence finds the connection broken, and the next may be too early for a new one
+	if p.Protocol == v1alpha1.TCP {
 		slack += 2 * time.Duration(p.IntervalMillis) * time.Millisecond
 	}
 	for n := range gap.Probes {
-		if need > 0 && s.stalledOf(answering, gap.From.Add(time.Duration(n)*time.Duration(p.IntervalMillis)*time.Millisecond), slack) >= need {
+		if need > 0 && s.stalledOf(answering,
+			gap.From.Add(time.Duration(n)*time.Duration(p.IntervalMillis)*time.Millisecond), slack) >= need {
 			probes++
 		}
 	}

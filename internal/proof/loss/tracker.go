@@ -282,7 +282,8 @@ func (t *Tracker) grow() {
 // until is the gap that is open, as if it ended at a moment.
 func (t *Tracker) until(end time.Time) v1alpha1.Gap {
 	g := t.open
-	return v1alpha1.Gap{From: g.from, Millis: millis(end.Sub(g.from)), Probes: g.probes, Cause: g.cause, Second: t.second(g.from, end)}
+	return v1alpha1.Gap{From: g.from, Millis: millis(end.Sub(g.from)), Probes: g.probes, Cause: g.cause,
+		Second: t.second(g.from, end)}
 }
 
 // second has the second responder's answers between two moments.

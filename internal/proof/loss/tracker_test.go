@@ -54,7 +54,8 @@ func naive(config Config, events []event, now int) v1alpha1.PathResult {
 		case e.kind == "send":
 			probes = append(probes, fate{at: e.at})
 			if late := e.at - e.due; late > 2*interval {
-				result.Stalls = append(result.Stalls, v1alpha1.Gap{From: after(e.due), Millis: float64(late), Probes: int64(late / interval)})
+				result.Stalls = append(result.Stalls,
+					v1alpha1.Gap{From: after(e.due), Millis: float64(late), Probes: int64(late / interval)})
 			}
 		case int(e.seq) >= len(probes) || probes[e.seq].decided:
 		case e.kind == "answer":
@@ -119,7 +120,8 @@ func TestTrackerAgainstNaive(t *testing.T) {
 		for range 200 {
 			config, events, now := history(t)
 			got, want := play(config, events, now), naive(config, events, now)
-			want.RTTMicros[0], want.RTTMicros[1], want.RTTCounts = got.RTTMicros[0], got.RTTMicros[1], got.RTTCounts // the histogram has its own test
+			// the histogram has its own test
+			want.RTTMicros[0], want.RTTMicros[1], want.RTTCounts = got.RTTMicros[0], got.RTTMicros[1], got.RTTCounts
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%+v\n%+v\nnow %d\n(-naive +tracker)\n%s", config, events, now, diff)
 			}
@@ -215,7 +217,8 @@ func TestTrackerTable(t *testing.T) {
 		}, {
 			name:   "an answer past the timeout comes too late",
 			events: append(sends(1), answers(101, 0)...), now: 101,
-			want: v1alpha1.PathResult{ID: "a>b", Sent: 1, Since: after(0), Last: after(0), Open: &v1alpha1.Gap{From: after(0), Probes: 1}},
+			want: v1alpha1.PathResult{ID: "a>b", Sent: 1, Since: after(0), Last: after(0),
+				Open: &v1alpha1.Gap{From: after(0), Probes: 1}},
 		}, {
 			name:   "an answer at the timeout counts",
 			events: append(sends(1), answers(100, 0)...), now: 101,
@@ -229,9 +232,10 @@ func TestTrackerTable(t *testing.T) {
 			want: v1alpha1.PathResult{ID: "a>b", Sent: 4, Answered: 2, Since: after(0), Last: after(30),
 				Gaps: []v1alpha1.Gap{{From: after(10), Millis: 20, Probes: 2}}},
 		}, {
-			name:   "a late sender is a stall, and no gap",
-			events: []event{{at: 0, due: 0, kind: "send"}, {at: 1, kind: "answer", seq: 0}, {at: 45, due: 10, kind: "send"}, {at: 46, kind: "answer", seq: 1}},
-			now:    500,
+			name: "a late sender is a stall, and no gap",
+			events: []event{{at: 0, due: 0, kind: "send"}, {at: 1, kind: "answer", seq: 0},
+				{at: 45, due: 10, kind: "send"}, {at: 46, kind: "answer", seq: 1}},
+			now: 500,
 			want: v1alpha1.PathResult{ID: "a>b", Sent: 2, Answered: 2, Since: after(0), Last: after(45),
 				Stalls: []v1alpha1.Gap{{From: after(10), Millis: 35, Probes: 3}}},
 		},
@@ -364,7 +368,8 @@ func TestAwake(t *testing.T) {
 		return ran
 	}
 	for _, denied := range []bool{false, true} {
-		tracker := New(Config{ID: "a", Interval: 10 * time.Millisecond, Timeout: time.Second, Awake: awake, Denied: denied})
+		tracker := New(Config{ID: "a", Interval: 10 * time.Millisecond, Timeout: time.Second,
+			Awake: awake, Denied: denied})
 		for i := range 5 {
 			tracker.Send(after(1000+10*i), after(1000+10*i))
 		}

@@ -4,8 +4,8 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// Watch judges one gate at every look, as Judge does. While reports are still missing and nothing is wrong, which is nearly always, a
-// look costs as much as the reports that have changed since the look before.
+// Watch judges one gate at every look, as Judge does. While reports are still missing and nothing is wrong, which is
+// nearly always, a look costs as much as the reports that have changed since the look before.
 type Watch struct {
 	limits   Limits
 	evidence Evidence
@@ -28,11 +28,13 @@ func NewWatch(limits Limits, evidence Evidence) *Watch {
 	if evidence.Since == nil {
 		evidence.Since = evidence.Asked
 	}
-	w := &Watch{limits: limits, evidence: evidence, sources: Sources(evidence.Paths), paths: make(map[string]watched, len(evidence.Paths)), clean: map[string]string{}}
+	w := &Watch{limits: limits, evidence: evidence, sources: Sources(evidence.Paths),
+		paths: make(map[string]watched, len(evidence.Paths)), clean: map[string]string{}}
 	since := byPath(evidence.Since)
 	for _, path := range evidence.Paths {
 		before := since[path.ID]
-		w.paths[path.ID] = watched{path.Denied, v1alpha1.PathResult{Sent: before.Sent, Answered: before.Answered, Since: before.Since, Dropped: before.Dropped}}
+		w.paths[path.ID] = watched{path.Denied, v1alpha1.PathResult{Sent: before.Sent, Answered: before.Answered,
+			Since: before.Since, Dropped: before.Dropped}}
 	}
 	return w
 }
@@ -43,7 +45,8 @@ func (w *Watch) Judge(now []v1alpha1.ProbeReport) Verdict {
 	return Judge(w.limits, w.evidence)
 }
 
-// Look judges the latest reports too, but it leaves the counts out of a verdict that waits for reports while nothing is wrong.
+// Look judges the latest reports too, but it leaves the counts out of a verdict that waits for reports while nothing is
+// wrong.
 func (w *Watch) Look(now []v1alpha1.ProbeReport) Verdict {
 	w.evidence.Now = now
 	for i := range now {
@@ -60,8 +63,8 @@ func (w *Watch) Look(now []v1alpha1.ProbeReport) Verdict {
 	return w.Judge(now)
 }
 
-// well reports whether nothing in a report can make the gate fail: since the gate counts, no probe was lost or leaked, no count began
-// anew, and no gap was dropped.
+// well reports whether nothing in a report can make the gate fail: since the gate counts, no probe was lost or leaked,
+// no count began anew, and no gap was dropped.
 func (w *Watch) well(report *v1alpha1.ProbeReport) bool {
 	if version, known := w.clean[report.Name]; known && version == report.ResourceVersion && version != "" {
 		return true
@@ -73,7 +76,8 @@ func (w *Watch) well(report *v1alpha1.ProbeReport) bool {
 		if !planned {
 			continue
 		}
-		if restarted(path.since, *after) || after.Dropped > path.since.Dropped || between(path.denied, path.since, *after).wrong() != 0 {
+		if restarted(path.since, *after) || after.Dropped > path.since.Dropped ||
+			between(path.denied, path.since, *after).wrong() != 0 {
 			return false
 		}
 	}

@@ -19,8 +19,10 @@ func TestWatch(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 23))
 		w := healthy()
-		limits := Limits{Bake: time.Duration(random.IntN(3)) * time.Second, MaxLost: int64(random.IntN(2) * random.IntN(20)),
-			MaxGap: time.Duration(random.IntN(2)*random.IntN(60)) * time.Millisecond, Whole: random.IntN(2) == 0, Timeout: time.Duration(random.IntN(3)) * time.Second}
+		limits := Limits{Bake: time.Duration(random.IntN(3)) * time.Second,
+			MaxLost: int64(random.IntN(2) * random.IntN(20)),
+			MaxGap:  time.Duration(random.IntN(2)*random.IntN(60)) * time.Millisecond, Whole: random.IntN(2) == 0,
+			Timeout: time.Duration(random.IntN(3)) * time.Second}
 		if random.IntN(3) == 0 {
 			limits.Changed = []string{"a"}
 		}
@@ -80,11 +82,13 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	if quick < 150 || failed < 100 || passed < 30 {
-		t.Errorf("%d verdicts without counts, %d that failed, %d that passed: too few to compare", quick, failed, passed)
+		t.Errorf("%d verdicts without counts, %d that failed, %d that passed: too few to compare",
+			quick, failed, passed)
 	}
 }
 
-// older are reports from before the gate was asked: with fewer probes, or losses that the later ones do not have, or without a path.
+// older are reports from before the gate was asked: with fewer probes, or losses that the later ones do not have, or
+// without a path.
 func older(random *rand.Rand, asked []v1alpha1.ProbeReport) []v1alpha1.ProbeReport {
 	since := slices.Clone(asked)
 	for i := range since {
@@ -104,8 +108,9 @@ func older(random *rand.Rand, asked []v1alpha1.ProbeReport) []v1alpha1.ProbeRepo
 	return since
 }
 
-// grown is the next report of a node: usually well, sometimes with a loss, a leak, a count that began anew, a gap that is open or
-// was dropped, a stall, or a prober that restarted or was away; or the first one after the report was deleted.
+// grown is the next report of a node: usually well, sometimes with a loss, a leak, a count that began anew, a gap that
+// is open or was dropped, a stall, or a prober that restarted or was away; or the first one after the report was
+// deleted.
 func grown(random *rand.Rand, before v1alpha1.ProbeReport, look int) v1alpha1.ProbeReport {
 	next := before
 	next.Status.Paths = slices.Clone(before.Status.Paths)
@@ -120,7 +125,8 @@ func grown(random *rand.Rand, before v1alpha1.ProbeReport, look int) v1alpha1.Pr
 	case 3:
 		next.Status.Parts = []v1alpha1.Part{{Name: "old", Since: next.Status.At}}
 	case 4:
-		next.Status.Parts = []v1alpha1.Part{{Name: "old", Since: start, Gone: []v1alpha1.Absence{{From: next.Status.At.Add(-2 * time.Second), To: next.Status.At}}}}
+		next.Status.Parts = []v1alpha1.Part{{Name: "old", Since: start,
+			Gone: []v1alpha1.Absence{{From: next.Status.At.Add(-2 * time.Second), To: next.Status.At}}}}
 	}
 	for i := range next.Status.Paths {
 		r := &next.Status.Paths[i]
@@ -154,7 +160,8 @@ func grown(random *rand.Rand, before v1alpha1.ProbeReport, look int) v1alpha1.Pr
 		case 2:
 			r.ID = "other"
 		case 3:
-			r.Stalls = append(slices.Clone(r.Stalls), v1alpha1.Gap{From: r.Last.Add(-time.Second), Millis: float64(random.IntN(8000))})
+			r.Stalls = append(slices.Clone(r.Stalls),
+				v1alpha1.Gap{From: r.Last.Add(-time.Second), Millis: float64(random.IntN(8000))})
 		case 4: // the prober restarted
 			*r = v1alpha1.PathResult{ID: r.ID, Since: r.Last}
 		}
@@ -162,7 +169,8 @@ func grown(random *rand.Rand, before v1alpha1.ProbeReport, look int) v1alpha1.Pr
 	return next
 }
 
-// BenchmarkWatch: a look of a gate while one in ten nodes has reported since the look before, and one in a hundred has not twice.
+// BenchmarkWatch: a look of a gate while one in ten nodes has reported since the look before, and one in a hundred has
+// not twice.
 func BenchmarkWatch(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {
 		asked, now := many(nodes, 1), many(nodes, 3)
@@ -175,7 +183,8 @@ func BenchmarkWatch(b *testing.B) {
 		for _, report := range asked {
 			evidence.Generations[report.Name] = 0
 			for _, r := range report.Status.Paths {
-				evidence.Paths = append(evidence.Paths, v1alpha1.Path{ID: r.ID, Source: v1alpha1.Endpoint{Node: report.Name, Network: "old"}, IntervalMillis: 200})
+				evidence.Paths = append(evidence.Paths, v1alpha1.Path{ID: r.ID,
+					Source: v1alpha1.Endpoint{Node: report.Name, Network: "old"}, IntervalMillis: 200})
 			}
 		}
 		watch := NewWatch(Limits{Bake: 5 * time.Second}, evidence)
@@ -210,11 +219,14 @@ func BenchmarkWatch(b *testing.B) {
 func many(nodes int, seq int64) []v1alpha1.ProbeReport {
 	reports := make([]v1alpha1.ProbeReport, nodes)
 	for n := range reports {
-		reports[n] = v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", n), ResourceVersion: fmt.Sprint(seq)},
+		reports[n] = v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", n),
+			ResourceVersion: fmt.Sprint(seq)},
 			Status: v1alpha1.ProbeReportStatus{Seq: seq, At: start.Add(time.Duration(seq) * 10 * time.Second)}}
 		for i := range 54 {
-			reports[n].Status.Paths = append(reports[n].Status.Paths, v1alpha1.PathResult{ID: fmt.Sprintf("node-%d/old>node-%d/old/udp-%d", n, n+1, i),
-				Sent: 50 * seq, Answered: 50 * seq, Since: start, Last: start.Add(time.Duration(seq) * 10 * time.Second)})
+			reports[n].Status.Paths = append(reports[n].Status.Paths,
+				v1alpha1.PathResult{ID: fmt.Sprintf("node-%d/old>node-%d/old/udp-%d", n, n+1, i),
+					Sent: 50 * seq, Answered: 50 * seq, Since: start,
+					Last: start.Add(time.Duration(seq) * 10 * time.Second)})
 		}
 	}
 	return reports

@@ -25,14 +25,18 @@ func (k Kind) Known() string {
 	return "not known"
 }
 
-// Kinds are all kinds of paths that a workload may have. docs/paths.md shows them, and a report names those that no run measures.
+// Kinds are all kinds of paths that a workload may have. docs/paths.md shows them, and a report names those that no run
+// measures.
 func Kinds() []Kind {
-	measured := func(name, note string, classes ...string) Kind { return Kind{Name: name, Classes: classes, Note: note} }
+	measured := func(name, note string, classes ...string) Kind {
+		return Kind{Name: name, Classes: classes, Note: note}
+	}
 	tested := func(name, note string, tests ...string) Kind { return Kind{Name: name, Tests: tests, Note: note} }
 	unknown := func(name, note string) Kind { return Kind{Name: name, Note: note} }
 	return []Kind{
 		measured("pod to pod on another node: UDP, kept TCP", "", ClassPodPod),
-		measured("pod to pod on another node: new TCP", "through Services; direct connections where policy denies them", ClassPodService, ClassDenied),
+		measured("pod to pod on another node: new TCP", "through Services; direct connections where policy denies them",
+			ClassPodService, ClassDenied),
 		measured("pod to pod on the same node: UDP", "while two networks are there", ClassSameNode),
 		measured("pod to pod: datagrams that fill the MTU", "", ClassFullSize),
 		measured("pod to pod that a policy denies: UDP, new TCP", "where policies are enforced", ClassDenied),
@@ -41,20 +45,29 @@ func Kinds() []Kind {
 		measured("pod to a Service's cluster IP: UDP, new TCP", "", ClassPodService),
 		measured("node to a Service's cluster IP: kept TCP, new TCP", "", ClassHostService),
 		measured("DNS by UDP", "", ClassDNS),
-		measured("another machine to a node port, externalTrafficPolicy Cluster: new TCP", "from the next node's own network", ClassNodePort),
-		measured("pod to the outside, masqueraded: new TCP, kept TCP, UDP from a new port", "towards the next node's address, where the network treats that as outside", ClassOutside),
-		measured("pod to the outside, to responders of the user's: new TCP, UDP, DNS", "with --outside; without it, new TCP to the API server alone", ClassOutside),
+		measured("another machine to a node port, externalTrafficPolicy Cluster: new TCP",
+			"from the next node's own network", ClassNodePort),
+		measured("pod to the outside, masqueraded: new TCP, kept TCP, UDP from a new port",
+			"towards the next node's address, where the network treats that as outside", ClassOutside),
+		measured("pod to the outside, to responders of the user's: new TCP, UDP, DNS",
+			"with --outside; without it, new TCP to the API server alone", ClassOutside),
 		measured("node to the outside: new TCP, UDP", "", ClassOutside),
 
-		tested("pod to the outside, not masqueraded: kept and new TCP, UDP", "on a bridge network without ipMasq", "TestAdoptBridge"),
-		tested("connections of all kinds in mid-stream while the pod is moved", "by adoption", "TestAdopt", "TestAdoptBridge"),
+		tested("pod to the outside, not masqueraded: kept and new TCP, UDP",
+			"on a bridge network without ipMasq", "TestAdoptBridge"),
+		tested("connections of all kinds in mid-stream while the pod is moved",
+			"by adoption", "TestAdopt", "TestAdoptBridge"),
 		tested("pod to itself through its Service (hairpin): kept TCP", "", "TestAdopt", "TestAdoptBridge"),
 		tested("outside to a hostPort: kept and new TCP, UDP", "", "TestAdopt", "TestAdoptBridge"),
-		tested("outside to a node port, externalTrafficPolicy Cluster: kept TCP, UDP", "", "TestAdopt", "TestAdoptBridge"),
-		tested("outside to a node port, externalTrafficPolicy Local: kept and new TCP", "the client's address is kept", "TestAdopt", "TestAdoptBridge"),
+		tested("outside to a node port, externalTrafficPolicy Cluster: kept TCP, UDP",
+			"", "TestAdopt", "TestAdoptBridge"),
+		tested("outside to a node port, externalTrafficPolicy Local: kept and new TCP",
+			"the client's address is kept", "TestAdopt", "TestAdoptBridge"),
 		tested("members of a headless Service, by name: new TCP", "", "TestKilledAndResumed", "TestRollback"),
-		tested("kubelet to pod: readiness and liveness probes", "with failureThreshold 1", "TestAdopt", "TestAdoptBridge"),
-		tested("node's path MTU: packets between nodes that must not be fragmented", "before a plan is made", "TestKernelPathMTU"),
+		tested("kubelet to pod: readiness and liveness probes",
+			"with failureThreshold 1", "TestAdopt", "TestAdoptBridge"),
+		tested("node's path MTU: packets between nodes that must not be fragmented",
+			"before a plan is made", "TestKernelPathMTU"),
 		tested("routes that BGP announces: pod ranges", "", "TestReflectors", "TestPiDay"),
 		tested("new connections to the outside in a switch of data planes, 50 a second", "", "TestGuardMasquerades"),
 

@@ -21,8 +21,8 @@ func TestKindsDocumented(t *testing.T) {
 	}
 }
 
-// TestKindsKnown: what is said to be measured is measured where everything is there, no class is left out, and each test
-// that is named is there.
+// TestKindsKnown: what is said to be measured is measured where everything is there, no class is left out, and each
+// test that is named is there.
 func TestKindsKnown(t *testing.T) {
 	built, named := map[string]bool{}, map[string]bool{}
 	for _, path := range Build(whole(3)) {

@@ -33,10 +33,11 @@ type Responder struct {
 }
 
 // dnsName is a name in DNS: letters, digits and hyphens between dots.
-var dnsName = regexp.MustCompile(`^([a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.)*[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.?$`)
+var dnsName = regexp.MustCompile(
+	`^([a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.)*[a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.?$`)
 
-// ParseResponder reads tcp:HOST:PORT, udp:HOST:PORT or dns:NAME. Of TCP, a completed handshake counts as an answer. By UDP
-// a name server answers on port 53, and an echo server on every other port.
+// ParseResponder reads tcp:HOST:PORT, udp:HOST:PORT or dns:NAME. Of TCP, a completed handshake counts as an answer. By
+// UDP a name server answers on port 53, and an echo server on every other port.
 func ParseResponder(text string) (Responder, error) {
 	r := Responder{Name: text}
 	kind, rest, _ := strings.Cut(text, ":")
@@ -100,8 +101,9 @@ func (b *builder) outside(node Node) {
 			}
 			source := v1alpha1.Endpoint{Node: node.Name, Network: network}
 			b.paths = append(b.paths, v1alpha1.Path{
-				ID: source.Node + "/" + network + ">outside/" + responder.Name, Class: ClassOutside, Source: source, Target: target,
-				Protocol: responder.Protocol, Size: defaultSize, IntervalMillis: int(b.Intervals.Outside.Milliseconds()), Query: responder.Query,
+				ID: source.Node + "/" + network + ">outside/" + responder.Name, Class: ClassOutside,
+				Source: source, Target: target, Protocol: responder.Protocol, Size: defaultSize,
+				IntervalMillis: int(b.Intervals.Outside.Milliseconds()), Query: responder.Query,
 			})
 		}
 	}
@@ -115,7 +117,8 @@ func (b *builder) nodeOutside(from, to Node) {
 		if !b.NodesOutside[network] || b.pod(from.Name, network) == "" {
 			continue
 		}
-		source, target := v1alpha1.Endpoint{Node: from.Name, Network: network}, v1alpha1.Endpoint{Node: to.Name, Network: Host, Address: to.Address}
+		source, target := v1alpha1.Endpoint{Node: from.Name, Network: network},
+			v1alpha1.Endpoint{Node: to.Name, Network: Host, Address: to.Address}
 		b.add(ClassOutside, v1alpha1.TCPNew, source, at(target, b.Ports.TCP+b.Ports.HostOffset), b.Intervals.Slow)
 		b.add(ClassOutside, v1alpha1.TCP, source, at(target, b.Ports.TCP+b.Ports.HostOffset), b.Intervals.Outside)
 		b.add(ClassOutside, v1alpha1.UDPNew, source, at(target, b.Ports.UDP+b.Ports.HostOffset), b.Intervals.Slow)

@@ -46,12 +46,14 @@ func TestParseResponder(t *testing.T) {
 }
 
 // TestOutside: every probe pod and every host sends to each responder at the rate of the outside, whatever the other
-// paths' interval; a name is asked of the cluster's DNS by pods alone, and no host is dialled whose address is not known.
+// paths' interval; a name is asked of the cluster's DNS by pods alone, and no host is dialled whose address is not
+// known.
 func TestOutside(t *testing.T) {
 	topology := whole(2)
 	topology.NodesOutside, topology.Intervals.Fast = nil, 20e6
 	topology.Outside = []Responder{
-		{Name: "tcp:www.example.org:443", Protocol: v1alpha1.TCPConnect, Host: "www.example.org", Address: "192.0.2.1:443"},
+		{Name: "tcp:www.example.org:443", Protocol: v1alpha1.TCPConnect, Host: "www.example.org",
+			Address: "192.0.2.1:443"},
 		{Name: "dns:example.org", Protocol: v1alpha1.DNS, Query: "example.org"},
 		{Name: "tcp:unknown:443", Protocol: v1alpha1.TCPConnect, Host: "unknown"},
 	}
@@ -67,7 +69,8 @@ func TestOutside(t *testing.T) {
 	if len(got) != 10 {
 		t.Errorf("%d paths: %v", len(got), got)
 	}
-	if p := got["node-1/host>outside/tcp:www.example.org:443"]; p.Target.Address != "192.0.2.1:443" || p.Protocol != v1alpha1.TCPConnect {
+	if p := got["node-1/host>outside/tcp:www.example.org:443"]; p.Target.Address != "192.0.2.1:443" ||
+		p.Protocol != v1alpha1.TCPConnect {
 		t.Errorf("%+v", p)
 	}
 	if p := got["node-0/new>outside/dns:example.org"]; p.Target.Address != topology.DNS || p.Query != "example.org" {

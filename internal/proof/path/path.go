@@ -33,8 +33,8 @@ const (
 
 // Classes are all of them.
 func Classes() []string {
-	return []string{ClassPodPod, ClassSameNode, ClassFullSize, ClassHostPod, ClassPodHost, ClassPodService, ClassHostService, ClassDNS, ClassNodePort,
-		ClassDenied, ClassOutside}
+	return []string{ClassPodPod, ClassSameNode, ClassFullSize, ClassHostPod, ClassPodHost, ClassPodService,
+		ClassHostService, ClassDNS, ClassNodePort, ClassDenied, ClassOutside}
 }
 
 // Denies reports, from a path's id alone, whether policy denies it: the id then ends in the class.
@@ -60,8 +60,8 @@ type Node struct {
 	Address string
 }
 
-// Ports are where the servers of probe pods listen; hosts listen HostOffset above, and second responders SecondOffset above
-// either. A SecondOffset of 0 means that there are none.
+// Ports are where the servers of probe pods listen; hosts listen HostOffset above, and second responders SecondOffset
+// above either. A SecondOffset of 0 means that there are none.
 type Ports struct {
 	UDP, TCP, Denied, HostOffset, SecondOffset int
 }
@@ -157,7 +157,8 @@ func (b *builder) pairs(from, to Node, f func(source, target v1alpha1.Endpoint))
 			if b.pod(from.Name, source) == "" || address == "" {
 				continue
 			}
-			f(v1alpha1.Endpoint{Node: from.Name, Network: source}, v1alpha1.Endpoint{Node: to.Name, Network: target, Address: address})
+			f(v1alpha1.Endpoint{Node: from.Name, Network: source},
+				v1alpha1.Endpoint{Node: to.Name, Network: target, Address: address})
 		}
 	}
 }
@@ -190,7 +191,8 @@ func (b *builder) neighbour(e edge) {
 	for _, network := range []string{Old, New} {
 		if port := b.NodePorts[network]; port > 0 && !b.Leaving[network] {
 			target := v1alpha1.Endpoint{Node: e.to.Name, Network: network, Address: e.to.Address}
-			b.add(ClassNodePort, v1alpha1.TCPNew, v1alpha1.Endpoint{Node: e.from.Name, Network: Host}, at(target, port), b.Intervals.Slow)
+			b.add(ClassNodePort, v1alpha1.TCPNew, v1alpha1.Endpoint{Node: e.from.Name, Network: Host},
+				at(target, port), b.Intervals.Slow)
 		}
 	}
 }
@@ -210,11 +212,13 @@ func (b *builder) hosts(from, to Node) {
 	for _, network := range []string{Old, New} {
 		if address := b.pod(to.Name, network); address != "" {
 			target := v1alpha1.Endpoint{Node: to.Name, Network: network, Address: address}
-			b.add(ClassHostPod, v1alpha1.UDP, v1alpha1.Endpoint{Node: from.Name, Network: Host}, at(target, b.Ports.UDP), b.Intervals.Medium)
+			b.add(ClassHostPod, v1alpha1.UDP, v1alpha1.Endpoint{Node: from.Name, Network: Host},
+				at(target, b.Ports.UDP), b.Intervals.Medium)
 		}
 		if b.pod(from.Name, network) != "" {
 			target := v1alpha1.Endpoint{Node: to.Name, Network: Host, Address: to.Address}
-			b.add(ClassPodHost, v1alpha1.UDP, v1alpha1.Endpoint{Node: from.Name, Network: network}, at(target, b.Ports.UDP+b.Ports.HostOffset), b.Intervals.Medium)
+			b.add(ClassPodHost, v1alpha1.UDP, v1alpha1.Endpoint{Node: from.Name, Network: network},
+				at(target, b.Ports.UDP+b.Ports.HostOffset), b.Intervals.Medium)
 		}
 	}
 }
@@ -241,12 +245,14 @@ func (b *builder) services(node Node) {
 	}
 	for _, source := range []string{Old, New} {
 		if b.DNS != "" && b.pod(node.Name, source) != "" {
-			b.add(ClassDNS, v1alpha1.DNS, v1alpha1.Endpoint{Node: node.Name, Network: source}, v1alpha1.Endpoint{Address: b.DNS}, b.Intervals.Slow)
+			b.add(ClassDNS, v1alpha1.DNS, v1alpha1.Endpoint{Node: node.Name, Network: source},
+				v1alpha1.Endpoint{Address: b.DNS}, b.Intervals.Slow)
 		}
 	}
 }
 
-func (b *builder) add(class string, protocol v1alpha1.Protocol, source, target v1alpha1.Endpoint, interval time.Duration) {
+func (b *builder) add(class string, protocol v1alpha1.Protocol, source, target v1alpha1.Endpoint,
+	interval time.Duration) {
 	path := v1alpha1.Path{
 		ID: id(class, protocol, source, target), Class: class, Source: source, Target: target,
 		Protocol: protocol, Size: defaultSize, IntervalMillis: int(interval.Milliseconds()),

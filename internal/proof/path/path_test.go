@@ -21,8 +21,9 @@ func whole(n int) Topology {
 		DNS:       "198.18.96.10:53", Query: "kubernetes.default.svc.cluster.local", FullSize: 1422,
 		Denied:       map[string]bool{Old: true, New: true},
 		NodesOutside: map[string]bool{Old: true, New: true},
-		Outside:      []Responder{{Name: "api-server", Protocol: v1alpha1.TCPReach, Host: "api-server", Address: "198.18.0.10:6443"}},
-		Ports:        Ports{UDP: 7001, TCP: 7002, Denied: 7009, HostOffset: 100},
+		Outside: []Responder{{Name: "api-server", Protocol: v1alpha1.TCPReach, Host: "api-server",
+			Address: "198.18.0.10:6443"}},
+		Ports: Ports{UDP: 7001, TCP: 7002, Denied: 7009, HostOffset: 100},
 	}
 	for i := range n {
 		topology.add(fmt.Sprintf("node-%d", i))
@@ -41,7 +42,8 @@ func (t *Topology) add(name string) {
 func TestArithmetic(t *testing.T) {
 	one := func(n int) Topology {
 		topology := whole(n)
-		topology.New, topology.Services, topology.NodePorts = nil, map[string]string{Old: "198.18.96.1"}, map[string]int{Old: 30001}
+		topology.New, topology.Services, topology.NodePorts = nil, map[string]string{Old: "198.18.96.1"},
+			map[string]int{Old: 30001}
 		return topology
 	}
 	for _, test := range []struct {
@@ -63,8 +65,10 @@ func TestArithmetic(t *testing.T) {
 		for _, path := range paths {
 			rate += 1000 / float64(path.IntervalMillis)
 		}
-		if len(paths) > test.paths || len(paths) < test.paths-4*test.less || int(rate+0.5) > test.rate || int(rate+0.5) < test.rate-80*test.less {
-			t.Errorf("%s: %d paths, %.0f probes a second; the text says %d and %d", test.name, len(paths), rate, test.paths, test.rate)
+		if len(paths) > test.paths || len(paths) < test.paths-4*test.less || int(rate+0.5) > test.rate ||
+			int(rate+0.5) < test.rate-80*test.less {
+			t.Errorf("%s: %d paths, %.0f probes a second; the text says %d and %d",
+				test.name, len(paths), rate, test.paths, test.rate)
 		}
 		t.Logf("%s: %d paths, %.0f probes a second", test.name, len(paths), rate)
 	}
@@ -72,7 +76,8 @@ func TestArithmetic(t *testing.T) {
 
 func draw(t *rapid.T) Topology {
 	topology := whole(0)
-	names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]{1,4}-[0-9]{1,3}`), 2, 60, rapid.ID[string]).Draw(t, "names")
+	names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]{1,4}-[0-9]{1,3}`), 2, 60,
+		rapid.ID[string]).Draw(t, "names")
 	for _, name := range names {
 		topology.add(name)
 	}
@@ -101,10 +106,12 @@ func TestEveryNodeBothWays(t *testing.T) {
 		for _, node := range topology.Nodes {
 			for _, kind := range kinds() {
 				if !out[kind+" "+node.Name] || !in[kind+" "+node.Name] {
-					t.Fatalf("%s: %s: a source %v, a target %v", node.Name, kind, out[kind+" "+node.Name], in[kind+" "+node.Name])
+					t.Fatalf("%s: %s: a source %v, a target %v", node.Name, kind,
+						out[kind+" "+node.Name], in[kind+" "+node.Name])
 				}
 			}
-			for _, kind := range []string{"pod-service old old udp", "pod-service new old tcp-new", "host-service host new tcp-new", "host-service host old tcp", "dns old  dns", "dns new  dns"} {
+			for _, kind := range []string{"pod-service old old udp", "pod-service new old tcp-new",
+				"host-service host new tcp-new", "host-service host old tcp", "dns old  dns", "dns new  dns"} {
 				if !out[kind+" "+node.Name] {
 					t.Fatalf("%s: no source of %s", node.Name, kind)
 				}
@@ -133,7 +140,8 @@ func kinds() (all []string) {
 	for _, source := range []string{Old, New} {
 		for _, target := range []string{Old, New} {
 			pair := " " + source + " " + target
-			all = append(all, ClassPodPod+pair+" udp", ClassPodPod+pair+" tcp", ClassFullSize+pair+" udp", ClassDenied+pair+" udp", ClassDenied+pair+" tcp-new")
+			all = append(all, ClassPodPod+pair+" udp", ClassPodPod+pair+" tcp", ClassFullSize+pair+" udp",
+				ClassDenied+pair+" udp", ClassDenied+pair+" tcp-new")
 			if source != target {
 				all = append(all, ClassSameNode+pair+" udp")
 			}
@@ -141,7 +149,8 @@ func kinds() (all []string) {
 		for _, protocol := range []v1alpha1.Protocol{v1alpha1.TCP, v1alpha1.TCPNew, v1alpha1.UDPNew} {
 			all = append(all, ClassOutside+" "+source+" host "+string(protocol))
 		}
-		all = append(all, ClassHostPod+" host "+source+" udp", ClassPodHost+" "+source+" host udp", ClassNodePort+" host "+source+" tcp-new")
+		all = append(all, ClassHostPod+" host "+source+" udp", ClassPodHost+" "+source+" host udp",
+			ClassNodePort+" host "+source+" tcp-new")
 	}
 	return all
 }
@@ -249,12 +258,13 @@ func ids(paths []v1alpha1.Path) map[string]bool {
 	return all
 }
 
-// TestSecond: every path to a prober has the second responder beside it, on the same address; those to others, and those that policy
-// shuts, have none.
+// TestSecond: every path to a prober has the second responder beside it, on the same address; those to others, and
+// those that policy shuts, have none.
 func TestSecond(t *testing.T) {
 	topology := whole(2)
 	topology.Ports.SecondOffset, topology.SecondNodePorts = 2, map[string]int{Old: 30011, New: 30012}
-	beside := map[string]string{"7001": "7003", "7002": "7004", "7101": "7103", "7102": "7104", "30001": "30011", "30002": "30012"}
+	beside := map[string]string{"7001": "7003", "7002": "7004", "7101": "7103", "7102": "7104",
+		"30001": "30011", "30002": "30012"}
 	seen := map[string]int{}
 	for _, path := range Build(topology) {
 		host, port, err := net.SplitHostPort(path.Target.Address)
@@ -294,7 +304,8 @@ func TestWhatIsThere(t *testing.T) {
 				t.Errorf("%s: no probe pod is there", path.ID)
 			}
 		}
-		if path.Denied != (path.Class == ClassDenied) || path.Denied != Denies(path.ID) || path.Denied && path.Target.Network != New {
+		if path.Denied != (path.Class == ClassDenied) || path.Denied != Denies(path.ID) ||
+			path.Denied && path.Target.Network != New {
 			t.Errorf("%s: denied %v", path.ID, path.Denied)
 		}
 	}

@@ -75,7 +75,8 @@ func BenchmarkResults(b *testing.B) {
 	defer r.Close()
 	var paths []v1alpha1.Path
 	for i := range 54 {
-		paths = append(paths, v1alpha1.Path{ID: string(rune('a' + i)), Protocol: v1alpha1.TCPNew, IntervalMillis: 3600000, Target: v1alpha1.Endpoint{Address: "127.0.0.1:1"}})
+		paths = append(paths, v1alpha1.Path{ID: string(rune('a' + i)), Protocol: v1alpha1.TCPNew,
+			IntervalMillis: 3600000, Target: v1alpha1.Endpoint{Address: "127.0.0.1:1"}})
 	}
 	r.SetPaths(paths)
 	b.ReportAllocs()
@@ -99,7 +100,8 @@ func BenchmarkNode(b *testing.B) {
 		r := NewRunner(Options{})
 		var paths []v1alpha1.Path
 		for i := range 24 {
-			path := v1alpha1.Path{ID: string(rune('a' + i)), Protocol: v1alpha1.UDP, Size: 64, Target: v1alpha1.Endpoint{Address: conn.LocalAddr().String()}}
+			path := v1alpha1.Path{ID: string(rune('a' + i)), Protocol: v1alpha1.UDP, Size: 64,
+				Target: v1alpha1.Endpoint{Address: conn.LocalAddr().String()}}
 			path.IntervalMillis = []int{10, 50, 50, 50, 100, 100}[i/4]
 			paths = append(paths, path)
 		}

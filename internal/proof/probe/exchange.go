@@ -66,9 +66,9 @@ func (r *results) UnmarshalJSON(data []byte) error {
 // ProberUser is the user and group that probers run as, also on the node.
 const ProberUser = manifest.ProberUser
 
-// MakeFolders makes the folders that the agent and the probers of its node exchange files in, and repairs their owners. Each
-// prober has a folder of its own in dir. It belongs to root, and so do the paths in it; the prober may write into the folder
-// "out" in it, and nowhere else.
+// MakeFolders makes the folders that the agent and the probers of its node exchange files in, and repairs their owners.
+// Each prober has a folder of its own in dir. It belongs to root, and so do the paths in it; the prober may write into
+// the folder "out" in it, and nowhere else.
 func MakeFolders(dir string, networks []string) error {
 	for _, network := range networks {
 		out := filepath.Dir(ResultsPath(dir, network))
@@ -177,7 +177,8 @@ func Watch(ctx context.Context, file string, changed func()) {
 	var last os.FileInfo
 	for ctx.Err() == nil {
 		if info, err := os.Stat(file); err == nil {
-			if last == nil || !os.SameFile(last, info) || !last.ModTime().Equal(info.ModTime()) || last.Size() != info.Size() {
+			if last == nil || !os.SameFile(last, info) || !last.ModTime().Equal(info.ModTime()) ||
+				last.Size() != info.Size() {
 				last = info
 				changed()
 			}

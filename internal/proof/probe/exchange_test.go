@@ -69,7 +69,8 @@ func TestServeTakenPort(t *testing.T) {
 	if err := Serve(t.Context(), "127.0.0.1", Ports{UDP: free, TCP: port(t, taken.Addr().String())}); err == nil {
 		t.Fatal("no error")
 	}
-	if err := RunPod(t.Context(), Pod{Dir: t.TempDir(), Network: "new", Ports: Ports{TCP: port(t, taken.Addr().String())}}); err == nil {
+	if err := RunPod(t.Context(),
+		Pod{Dir: t.TempDir(), Network: "new", Ports: Ports{TCP: port(t, taken.Addr().String())}}); err == nil {
 		t.Fatal("a pod that cannot serve goes on")
 	}
 }
@@ -105,7 +106,8 @@ func folders(t *testing.T, network string) string {
 	return dir
 }
 
-// TestPodLingers: a prober that is to end sends no more, but answers until it has ended, and what it sent is decided then.
+// TestPodLingers: a prober that is to end sends no more, but answers until it has ended, and what it sent is decided
+// then.
 func TestPodLingers(t *testing.T) {
 	t.Parallel()
 	udp, _ := echoServer(t)
@@ -114,9 +116,11 @@ func TestPodLingers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- RunPod(ctx, Pod{Dir: dir, Network: "old", Address: "127.0.0.1", UID: "u", Ports: Ports{UDP: port(t, own)}, Linger: time.Second})
+		ended <- RunPod(ctx, Pod{Dir: dir, Network: "old", Address: "127.0.0.1", UID: "u",
+			Ports: Ports{UDP: port(t, own)}, Linger: time.Second})
 	}()
-	if err := WritePaths(PathsPath(dir, "old"), PathsFile{7, []v1alpha1.Path{pathTo("a", v1alpha1.UDP, udp)}}); err != nil {
+	if err := WritePaths(PathsPath(dir, "old"),
+		PathsFile{7, []v1alpha1.Path{pathTo("a", v1alpha1.UDP, udp)}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it measures", func() bool {
@@ -187,7 +191,8 @@ func TestReadHostileFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"generation":7,"paths":[{"id":"a"},{"id":"b"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ReadResults(file); err != nil || got.Generation != 7 || len(got.Paths) != 2 || got.Paths[1].ID != "b" {
+	if got, err := ReadResults(file); err != nil || got.Generation != 7 || len(got.Paths) != 2 ||
+		got.Paths[1].ID != "b" {
 		t.Errorf("a good file: %+v, %v", got, err)
 	}
 }
@@ -205,7 +210,8 @@ func TestFolders(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "old", "out"), 0o755); err != nil { // as a former agent, or kubelet, may have
+	// as a former agent, or kubelet, may have
+	if err := os.MkdirAll(filepath.Join(dir, "old", "out"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -217,8 +223,9 @@ func TestFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for script, may := range map[string]bool{
-		"cat old/paths.json": true, "echo {} > old/out/results.json": true, "mv old/out/results.json old/out/again": true,
-		"echo {} > old/paths.json": false, "mv old/out old/in": false, "mkdir old/more": false, "rm -f old/paths.json": false, "mkdir more": false,
+		"cat old/paths.json": true, "echo {} > old/out/results.json": true,
+		"mv old/out/results.json old/out/again": true, "echo {} > old/paths.json": false,
+		"mv old/out old/in": false, "mkdir old/more": false, "rm -f old/paths.json": false, "mkdir more": false,
 	} {
 		command := exec.Command("sh", "-c", script)
 		command.Dir = dir

@@ -22,8 +22,8 @@ func crowd(t *testing.T, server, from string, connections int) {
 	}
 }
 
-// TestStranger: 10,000 idle connections of a stranger cost nobody else a probe, on connections that are there or new, not even
-// of the stranger's own address.
+// TestStranger: 10,000 idle connections of a stranger cost nobody else a probe, on connections that are there or new,
+// not even of the stranger's own address.
 func TestStranger(t *testing.T) {
 	_, tcp := echoServer(t)
 	runner := NewRunner(Options{})
@@ -38,13 +38,14 @@ func TestStranger(t *testing.T) {
 		before := resultOf(runner, id).Answered
 		eventually(t, "probes are answered beside a stranger", func() bool { return answered(id, before+100) })
 		if got := resultOf(runner, id); got.Sent != got.Answered {
-			t.Errorf("%s: %d of %d probes were lost beside 10,000 idle connections: %+v %+v", id, got.Sent-got.Answered, got.Sent, got.Gaps, got.Open)
+			t.Errorf("%s: %d of %d probes were lost beside 10,000 idle connections: %+v %+v",
+				id, got.Sent-got.Answered, got.Sent, got.Gaps, got.Open)
 		}
 	}
 }
 
-// TestGuests: one too many of a source, or of all, ends a connection of that source, or of the largest: the one that has been silent
-// for longest.
+// TestGuests: one too many of a source, or of all, ends a connection of that source, or of the largest: the one that
+// has been silent for longest.
 func TestGuests(t *testing.T) {
 	g := newGuests(5, 3)
 	come := func(address string) *guest {

@@ -18,9 +18,12 @@ func TestParseTarget(t *testing.T) {
 		want    v1alpha1.Path
 		problem string
 	}{
-		{target: "udp://192.0.2.7:7001", want: v1alpha1.Path{Protocol: v1alpha1.UDP, Size: 64, IntervalMillis: 20, Target: v1alpha1.Endpoint{Address: "192.0.2.7:7001"}}},
-		{target: "tcp-new://[::1]:80?interval=1s&denied=true&size=100", want: v1alpha1.Path{Protocol: v1alpha1.TCPNew, Size: 100, IntervalMillis: 1000, Denied: true, Target: v1alpha1.Endpoint{Address: "[::1]:80"}}},
-		{target: "dns://192.0.2.1/example.org", want: v1alpha1.Path{Protocol: v1alpha1.DNS, Size: 64, IntervalMillis: 20, Query: "example.org", Target: v1alpha1.Endpoint{Address: "192.0.2.1:53"}}},
+		{target: "udp://192.0.2.7:7001", want: v1alpha1.Path{Protocol: v1alpha1.UDP, Size: 64, IntervalMillis: 20,
+			Target: v1alpha1.Endpoint{Address: "192.0.2.7:7001"}}},
+		{target: "tcp-new://[::1]:80?interval=1s&denied=true&size=100", want: v1alpha1.Path{Protocol: v1alpha1.TCPNew,
+			Size: 100, IntervalMillis: 1000, Denied: true, Target: v1alpha1.Endpoint{Address: "[::1]:80"}}},
+		{target: "dns://192.0.2.1/example.org", want: v1alpha1.Path{Protocol: v1alpha1.DNS, Size: 64,
+			IntervalMillis: 20, Query: "example.org", Target: v1alpha1.Endpoint{Address: "192.0.2.1:53"}}},
 		{target: "192.0.2.7:7001", problem: "192.0.2.7"},
 		{target: "udp://192.0.2.7", problem: "host and port are needed"},
 		{target: "dns://192.0.2.1", problem: "server and name are needed"},
@@ -50,7 +53,8 @@ func TestRunLocal(t *testing.T) {
 	udp, _ := echoServer(t)
 	shut := pathTo("shut", v1alpha1.UDP, closedPort(t))
 	shut.Denied = true
-	local := Local{Paths: []v1alpha1.Path{pathTo("open", v1alpha1.UDP, udp), shut}, For: 300 * time.Millisecond, Name: "here"}
+	local := Local{Paths: []v1alpha1.Path{pathTo("open", v1alpha1.UDP, udp), shut},
+		For: 300 * time.Millisecond, Name: "here"}
 	document, err := RunLocal(t.Context(), local)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +90,9 @@ func TestTable(t *testing.T) {
 	documents := []Document{{
 		Spec: DocumentSpec{Paths: []v1alpha1.Path{{ID: "a>c/denied", Denied: true}}},
 		Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{
-			{ID: "a>b", Sent: 1000, Answered: 987, RTTMicros: [3]int64{110, 2500, 31000}, Gaps: []v1alpha1.Gap{{From: from, Millis: 120, Probes: 12}}, Open: &v1alpha1.Gap{From: from, Probes: 1}},
+			{ID: "a>b", Sent: 1000, Answered: 987, RTTMicros: [3]int64{110, 2500, 31000},
+				Gaps: []v1alpha1.Gap{{From: from, Millis: 120, Probes: 12}},
+				Open: &v1alpha1.Gap{From: from, Probes: 1}},
 			{ID: "a>c/denied", Sent: 500, Answered: 2, Dropped: 1},
 			{ID: "a>d", Sent: 10},
 		}},

@@ -252,7 +252,8 @@ func (r *tcpRelay) connections() int {
 
 // pathTo is a path to an address.
 func pathTo(id string, protocol v1alpha1.Protocol, address string) v1alpha1.Path {
-	return v1alpha1.Path{ID: id, Protocol: protocol, Size: 64, IntervalMillis: 5, Target: v1alpha1.Endpoint{Address: address}}
+	return v1alpha1.Path{ID: id, Protocol: protocol, Size: 64, IntervalMillis: 5,
+		Target: v1alpha1.Endpoint{Address: address}}
 }
 
 // resultOf is the result of one path.

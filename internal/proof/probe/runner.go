@@ -176,7 +176,8 @@ func (r *Runner) ensure(path v1alpha1.Path) *line {
 		r.retire(old)
 	}
 	if l.tracker == nil {
-		l.tracker = loss.New(loss.Config{ID: path.ID, Interval: l.interval(), Timeout: r.options.Timeout, Awake: r.pulse.awake, Denied: path.Denied, MaxGaps: r.options.MaxGaps, WarmUp: r.warmUp(path)})
+		l.tracker = loss.New(loss.Config{ID: path.ID, Interval: l.interval(), Timeout: r.options.Timeout,
+			Awake: r.pulse.awake, Denied: path.Denied, MaxGaps: r.options.MaxGaps, WarmUp: r.warmUp(path)})
 	}
 	r.lines[path.ID] = l
 	l.wire, l.second = r.open(l), r.openSecond(l)

@@ -26,7 +26,8 @@ func answeredMore(t *testing.T, r *Runner, id string, more int64) {
 	eventually(t, id+" goes on answering", func() bool { return resultOf(r, id).Answered >= before+more })
 }
 
-// TestWarmUp: a path through a Service counts when it has answered for two seconds, any other after its tenth good answer.
+// TestWarmUp: a path through a Service counts when it has answered for two seconds, any other after its tenth good
+// answer.
 func TestWarmUp(t *testing.T) {
 	r := &Runner{options: Options{WarmUp: WarmUp}}
 	for _, test := range []struct {
@@ -35,11 +36,13 @@ func TestWarmUp(t *testing.T) {
 		denied   bool
 		want     int
 	}{
-		{path.ClassHostService, 100, false, 20}, {path.ClassPodService, 50, false, 40}, {path.ClassNodePort, 1000, false, 10},
-		{path.ClassOutside, 500, false, 3}, {path.ClassOutside, 200, false, 5}, {path.ClassOutside, 50, false, 10},
-		{path.ClassPodPod, 10, false, 10}, {path.ClassDNS, 100, false, 10}, {path.ClassDenied, 100, true, 0},
+		{path.ClassHostService, 100, false, 20}, {path.ClassPodService, 50, false, 40},
+		{path.ClassNodePort, 1000, false, 10}, {path.ClassOutside, 500, false, 3}, {path.ClassOutside, 200, false, 5},
+		{path.ClassOutside, 50, false, 10}, {path.ClassPodPod, 10, false, 10}, {path.ClassDNS, 100, false, 10},
+		{path.ClassDenied, 100, true, 0},
 	} {
-		if got := r.warmUp(v1alpha1.Path{Class: test.class, IntervalMillis: test.interval, Denied: test.denied}); got != test.want {
+		if got := r.warmUp(v1alpha1.Path{Class: test.class, IntervalMillis: test.interval,
+			Denied: test.denied}); got != test.want {
 			t.Errorf("%s every %d ms: %d, want %d", test.class, test.interval, got, test.want)
 		}
 	}
@@ -95,7 +98,9 @@ func TestLateAnswers(t *testing.T) {
 			between := newRelay(t, udp)
 			r := newTestRunner(t, test.timeout, pathTo("a", v1alpha1.UDP, between.address()))
 			between.set(false, test.delay)
-			eventually(t, "20 delayed and decided", func() bool { return len(between.touched()) >= 20 && resultOf(r, "a").Sent >= 20 })
+			eventually(t, "20 delayed and decided", func() bool {
+				return len(between.touched()) >= 20 && resultOf(r, "a").Sent >= 20
+			})
 			result := resultOf(r, "a")
 			if test.lost && result.Answered > 0 {
 				t.Errorf("%d of %d counted as answered", result.Answered, result.Sent)
@@ -137,7 +142,10 @@ func TestKeptTCPStartsUnserved(t *testing.T) {
 	address := listener.Addr().String()
 	listener.Close()
 	r := newTestRunner(t, 2*time.Second, pathTo("a", v1alpha1.TCP, address))
-	eventually(t, "probes are lost", func() bool { result := resultOf(r, "a"); return result.Open != nil && result.Open.Probes >= 5 })
+	eventually(t, "probes are lost", func() bool {
+		result := resultOf(r, "a")
+		return result.Open != nil && result.Open.Probes >= 5
+	})
 	if listener, err = net.Listen("tcp", address); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +170,8 @@ func TestEveryProtocolAnswers(t *testing.T) {
 		pathTo("tcp-new", v1alpha1.TCPNew, tcp), large, good, bad)
 	for _, id := range []string{"udp", "tcp", "tcp-new", "large", "dns"} {
 		answeredMore(t, r, id, 20)
-		if result := resultOf(r, id); result.Sent != result.Answered || result.RTTMicros[2] == 0 || result.Since.IsZero() {
+		if result := resultOf(r, id); result.Sent != result.Answered || result.RTTMicros[2] == 0 ||
+			result.Since.IsZero() {
 			t.Errorf("%s: %+v", id, result)
 		}
 	}
@@ -184,7 +193,8 @@ func dnsServer(t *testing.T) string {
 		reply.SetRcode(query, dns.RcodeNameError)
 		if query.Question[0].Name == "there.example." {
 			reply.SetReply(query)
-			reply.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: "there.example.", Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.IPv4(198, 18, 0, 1)}}
+			reply.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: "there.example.", Rrtype: dns.TypeA,
+				Class: dns.ClassINET}, A: net.IPv4(198, 18, 0, 1)}}
 		}
 		w.WriteMsg(reply)
 	})}
@@ -209,9 +219,13 @@ func TestDeniedPaths(t *testing.T) {
 		return path
 	}
 	r := newTestRunner(t, time.Second, denied("leak-udp", v1alpha1.UDP, udp), denied("leak-tcp", v1alpha1.TCPNew, tcp),
-		denied("refused-udp", v1alpha1.UDP, closedPort(t)), denied("refused-tcp", v1alpha1.TCPNew, closedPort(t)), denied("silent", v1alpha1.UDP, silent.address()))
+		denied("refused-udp", v1alpha1.UDP, closedPort(t)), denied("refused-tcp", v1alpha1.TCPNew, closedPort(t)),
+		denied("silent", v1alpha1.UDP, silent.address()))
 	for _, id := range []string{"leak-udp", "leak-tcp"} {
-		eventually(t, id+" leaks", func() bool { result := resultOf(r, id); return result.Open != nil && result.Open.Probes >= 10 })
+		eventually(t, id+" leaks", func() bool {
+			result := resultOf(r, id)
+			return result.Open != nil && result.Open.Probes >= 10
+		})
 	}
 	for _, id := range []string{"refused-udp", "refused-tcp", "silent"} {
 		eventually(t, id+" is decided", func() bool { return resultOf(r, id).Sent >= 10 })
@@ -235,7 +249,8 @@ func TestSetPaths(t *testing.T) {
 	r.SetPaths([]v1alpha1.Path{other, kept})
 	answeredMore(t, r, "kept", 20)
 	answeredMore(t, r, "other", 20)
-	if result := resultOf(r, "kept"); between.clients() != 1 || !result.Since.Equal(since) || result.Sent != result.Answered {
+	if result := resultOf(r, "kept"); between.clients() != 1 || !result.Since.Equal(since) ||
+		result.Sent != result.Answered {
 		t.Errorf("%d sockets, %+v", between.clients(), result)
 	}
 

@@ -10,8 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// TestSecondResponder: while a target is silent the second responder is asked, and what it answers stands in the gap; where it is
-// silent too the gap says nothing of it. A path that is answered asks nobody else.
+// TestSecondResponder: while a target is silent the second responder is asked, and what it answers stands in the gap;
+// where it is silent too the gap says nothing of it. A path that is answered asks nobody else.
 func TestSecondResponder(t *testing.T) {
 	for _, protocol := range []v1alpha1.Protocol{v1alpha1.UDP, v1alpha1.UDPNew, v1alpha1.TCP, v1alpha1.TCPNew} {
 		for _, answers := range []bool{true, false} {
@@ -36,9 +36,14 @@ func TestSecondResponder(t *testing.T) {
 				result := func() v1alpha1.PathResult { return runner.Results()[0] }
 				eventually(t, "answers", func() bool { return result().Answered >= 10 })
 				stop()
-				eventually(t, "a gap of two seconds", func() bool { return result().Open != nil && result().Open.Millis > 2000 })
+				eventually(t, "a gap of two seconds", func() bool {
+					return result().Open != nil && result().Open.Millis > 2000
+				})
 				defer serving(t, first)()
-				eventually(t, "the end of the gap", func() bool { r := result(); return r.Open == nil && len(r.Gaps) > 0 })
+				eventually(t, "the end of the gap", func() bool {
+					r := result()
+					return r.Open == nil && len(r.Gaps) > 0
+				})
 				longest := result().Gaps[0]
 				for _, gap := range result().Gaps {
 					if gap.Millis > longest.Millis {

@@ -61,7 +61,8 @@ func TestQuestionsComeFromNewPorts(t *testing.T) {
 	defer server.Close()
 	var from sourcePorts
 	from.next.Store(allPorts / 2)
-	ask := dnsExchange(v1alpha1.Path{Query: "there.example", Target: v1alpha1.Endpoint{Address: server.LocalAddr().String()}}, &from)
+	ask := dnsExchange(v1alpha1.Path{Query: "there.example",
+		Target: v1alpha1.Endpoint{Address: server.LocalAddr().String()}}, &from)
 	buffer, last := make([]byte, 512), 0
 	for i := range 50 {
 		ctx, cancel := context.WithCancel(t.Context())

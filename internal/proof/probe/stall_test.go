@@ -58,8 +58,8 @@ func TestStoppedSender(t *testing.T) {
 	// A second connection is tried each 20 ms: some are under way at any time.
 	fresh := pathTo("tcp-new", v1alpha1.TCPNew, slowTCP)
 	fresh.IntervalMillis = 20
-	paths := []v1alpha1.Path{pathTo("udp", v1alpha1.UDP, udp), pathTo("tcp", v1alpha1.TCP, tcp), pathTo("slow", v1alpha1.UDP, slow.address()),
-		fresh, pathTo("silent", v1alpha1.UDP, silent.address())}
+	paths := []v1alpha1.Path{pathTo("udp", v1alpha1.UDP, udp), pathTo("tcp", v1alpha1.TCP, tcp),
+		pathTo("slow", v1alpha1.UDP, slow.address()), fresh, pathTo("silent", v1alpha1.UDP, silent.address())}
 
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), "THESEUS_TEST_SENDER=1")
@@ -103,7 +103,8 @@ func TestStoppedSender(t *testing.T) {
 			}
 		case "slow", "tcp-new":
 			if lost != 0 || result.Excused == 0 {
-				t.Errorf("%s: %d of %d lost, %d excused, gaps %+v", result.ID, lost, result.Sent, result.Excused, result.Gaps)
+				t.Errorf("%s: %d of %d lost, %d excused, gaps %+v",
+					result.ID, lost, result.Sent, result.Excused, result.Gaps)
 			}
 		default:
 			if lost != 0 {

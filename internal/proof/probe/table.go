@@ -101,7 +101,8 @@ func WriteTable(w io.Writer, documents []Document) error {
 		return err
 	}
 	sum := Summarise(documents)
-	_, err := fmt.Fprintf(w, "\n%s, %s, %d lost, %d leaked, longest gap %s\n", cluster.Count(sum.Paths, "path"), cluster.Count(int(sum.Sent), "probe"), sum.Lost, sum.Leaked, millis(sum.LongestGapMillis))
+	_, err := fmt.Fprintf(w, "\n%s, %s, %d lost, %d leaked, longest gap %s\n", cluster.Count(sum.Paths, "path"),
+		cluster.Count(int(sum.Sent), "probe"), sum.Lost, sum.Leaked, millis(sum.LongestGapMillis))
 	return err
 }
 

@@ -22,8 +22,8 @@ const (
 	Holds State = "holds"
 	// Fails: it was measured, and is not as demanded.
 	Fails State = "fails"
-	// Unknown: there is no answer, or none that is a measurement. It is never a pass. For an HTTP check or a command that was asked, no
-	// answer is the measurement: it Fails.
+	// Unknown: there is no answer, or none that is a measurement. It is never a pass. For an HTTP check or a command
+	// that was asked, no answer is the measurement: it Fails.
 	Unknown State = "unknown"
 )
 
@@ -49,7 +49,8 @@ func (s Signal) Measured(values []float64) Answer {
 	if len(values) > 1 {
 		of = fmt.Sprintf(" in %d of %d series", len(bad), len(values))
 	}
-	return Answer{s.text, Fails, fmt.Sprintf("%s is %s%s, and must be %s %s", s.Query, span(bad), of, s.Compare, number(s.Bound))}
+	return Answer{s.text, Fails, fmt.Sprintf("%s is %s%s, and must be %s %s", s.Query, span(bad),
+		of, s.Compare, number(s.Bound))}
 }
 
 // span says one number, or from which to which they are.
@@ -61,8 +62,8 @@ func span(values []float64) string {
 	return number(least) + " to " + number(greatest)
 }
 
-// Checked is the answer of an HTTP check, or of a command: ok says whether it is as demanded, and said what it was, such as "HTTP
-// status 503".
+// Checked is the answer of an HTTP check, or of a command: ok says whether it is as demanded, and said what it was,
+// such as "HTTP status 503".
 func (s Signal) Checked(ok bool, said string) Answer {
 	state := Fails
 	if ok {
@@ -71,8 +72,8 @@ func (s Signal) Checked(ok bool, said string) Answer {
 	return Answer{s.text, state, s.Name() + ": " + said}
 }
 
-// NoAnswer is the answer of a signal that was asked, and gave none. A service that does not answer its check is down, and so is one
-// whose command hangs; a Prometheus without an answer says nothing about what it measures.
+// NoAnswer is the answer of a signal that was asked, and gave none. A service that does not answer its check is down,
+// and so is one whose command hangs; a Prometheus without an answer says nothing about what it measures.
 func (s Signal) NoAnswer(why error) Answer {
 	if s.Query != "" {
 		return s.Silent(why)
@@ -122,12 +123,13 @@ func Say(answers []Answer) string {
 // oldest is how far the time of an answer may be from this machine's.
 const oldest = time.Minute
 
-// info begins what a Prometheus remarks about a query, and not about its data. Some versions put that among the warnings.
+// info begins what a Prometheus remarks about a query, and not about its data. Some versions put that among the
+// warnings.
 const info = "PromQL info:"
 
-// ReadAnswer reads the numbers of an answer of Prometheus' HTTP API (/api/v1/query): those of a scalar, or of all series of a vector,
-// each of which is finite. An error says why the answer is no measurement: one with warnings may lack series, and one of another time than
-// now comes from a cache or from a clock that is wrong.
+// ReadAnswer reads the numbers of an answer of Prometheus' HTTP API (/api/v1/query): those of a scalar, or of all
+// series of a vector, each of which is finite. An error says why the answer is no measurement: one with warnings may
+// lack series, and one of another time than now comes from a cache or from a clock that is wrong.
 func ReadAnswer(body []byte, now time.Time) ([]float64, error) {
 	var answer struct {
 		Status   string   `json:"status"`

@@ -1,6 +1,6 @@
-// Package signal says what a signal of the user's is: a query of a Prometheus with a comparison, an HTTP check, or a command. The
-// text that a user writes is also how plans keep it. The package reads such texts, reads the answers of a Prometheus, and judges
-// them. It is pure: its package ask does the asking.
+// Package signal says what a signal of the user's is: a query of a Prometheus with a comparison, an HTTP check, or a
+// command. The text that a user writes is also how plans keep it. The package reads such texts, reads the answers of a
+// Prometheus, and judges them. It is pure: its package ask does the asking.
 package signal
 
 import (
@@ -20,7 +20,8 @@ import (
 
 // Signal is one of the user's own measurements, and what it has to be.
 type Signal struct {
-	// Address is that of a Prometheus if Query is set, and else the one of an HTTP check, which must answer with a status of 200 to
+	// Address is that of a Prometheus if Query is set, and else the one of an HTTP check, which must answer with a
+	// status of 200 to
 	// 299. It is empty for a command.
 	Address string
 	// Query is an instant query. Every number that it yields must compare to Bound by Compare: <, <=, >, >=, == or !=.
@@ -37,10 +38,12 @@ type Signal struct {
 const commandPrefix = "command:"
 
 // Form is how a signal is written, for hints.
-const Form = "'http://prometheus:9090 sum(rate(errors[1m])) < 0.01', https://shop.example.org/healthz or 'command: ./check.sh'"
+const Form = "'http://prometheus:9090 sum(rate(errors[1m])) < 0.01', https://shop.example.org/healthz " +
+	"or 'command: ./check.sh'"
 
 // comparison is the end of a text with a query.
-var comparison = regexp.MustCompile(`(?s)^(.*\S)\s*(<=|>=|==|!=|<|>)\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)$`)
+var comparison = regexp.MustCompile(
+	`(?s)^(.*\S)\s*(<=|>=|==|!=|<|>)\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)$`)
 
 // String is the text that the signal was read from.
 func (s Signal) String() string { return s.text }
@@ -56,7 +59,8 @@ func At(prometheus, text string) string {
 
 // sourced says whether a text says where the signal comes from.
 func sourced(text string) bool {
-	return strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") || strings.HasPrefix(text, commandPrefix)
+	return strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") ||
+		strings.HasPrefix(text, commandPrefix)
 }
 
 // Parse reads the text of a signal.
@@ -70,12 +74,15 @@ func Parse(text string) (Signal, error) {
 	case s.text != printable.Line(s.text):
 		return s, errors.New("it has characters that cannot be printed, or several lines")
 	case !sourced(s.text):
-		return s, errors.New("it does not say where to ask: begin with the address of a Prometheus, or give that with --prometheus")
+		return s, errors.New("it does not say where to ask: begin with the address of a Prometheus, or " +
+			"give that with --prometheus")
 	}
 	if command, is := strings.CutPrefix(s.text, commandPrefix); is {
 		var err error
-		if s.Command, err = shell.Split(command); err == nil && strings.Contains(s.Command[0], "/") && !filepath.IsAbs(s.Command[0]) {
-			err = errors.New("its program has a relative path, and the plan may run in another directory: give the absolute one")
+		if s.Command, err = shell.Split(command); err == nil && strings.Contains(s.Command[0], "/") &&
+			!filepath.IsAbs(s.Command[0]) {
+			err = errors.New("its program has a relative path, and the plan may run in another " +
+				"directory: give the absolute one")
 		}
 		return s, err
 	}
@@ -100,16 +107,18 @@ func Parse(text string) (Signal, error) {
 	return s, nil
 }
 
-// secretive are the parameters of an address that hold credentials, and ours those that Theseus sets itself, or that ask for another
-// time than now. Both are in lower case.
+// secretive are the parameters of an address that hold credentials, and ours those that Theseus sets itself, or that
+// ask for another time than now. Both are in lower case.
 var (
 	secretive = regexp.MustCompile(`token|passw|pwd|secret|credential|^auth|api[-_]?key|^key$|signature|^sig$|^pass$`)
 	ours      = []string{"query", "time", "lookback_delta"}
 )
 
-// checkAddress demands a URL without credentials: a plan is readable for many. The errors do not have the address, which may hold some.
+// checkAddress demands a URL without credentials: a plan is readable for many. The errors do not have the address,
+// which may hold some.
 func checkAddress(address string, query bool) error {
-	const held = "its address holds credentials, which would be stored in the plan: use a command that reads them from a file"
+	const held = "its address holds credentials, which would be stored in the plan: use a command " +
+		"that reads them from a file"
 	at, err := url.Parse(address)
 	if err != nil {
 		return errors.New("its address is no URL")
@@ -136,7 +145,8 @@ func checkAddress(address string, query bool) error {
 	return nil
 }
 
-// Absolute makes the program of a signal that is a command absolute, if it is a path relative to dir. Other texts stay as they are.
+// Absolute makes the program of a signal that is a command absolute, if it is a path relative to dir. Other texts stay
+// as they are.
 func Absolute(dir, text string) string {
 	command, is := strings.CutPrefix(strings.TrimSpace(text), commandPrefix)
 	if !is {
@@ -150,8 +160,8 @@ func Absolute(dir, text string) string {
 	return commandPrefix + " " + shell.Words(words...)
 }
 
-// ParseAll reads the signals of a change: each once, and not too many. An error says which one is wrong by its number, as a text may
-// hold credentials.
+// ParseAll reads the signals of a change: each once, and not too many. An error says which one is wrong by its number,
+// as a text may hold credentials.
 func ParseAll(texts []string) ([]Signal, error) {
 	if len(texts) > v1alpha1.MaxSLO {
 		return nil, fmt.Errorf("there are %d signals, and at most %d are allowed", len(texts), v1alpha1.MaxSLO)

@@ -13,17 +13,21 @@ import (
 
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
-		"http://p:9090 sum(rate(errors[1m])) < 0.01":           "sum(rate(errors[1m])) must be < 0.01, asked at http://p:9090",
-		" https://p/prom?tenant=a   up{job=\"a b\"}>=1 ":       "up{job=\"a b\"} must be >= 1, asked at https://p/prom?tenant=a",
-		"http://p a / b != -1.5e-3":                            "a / b must be != -0.0015, asked at http://p",
-		"http://p a < 1 or b > .5":                             "a < 1 or b must be > 0.5, asked at http://p",
-		"http://p a == 3.":                                     "a must be == 3, asked at http://p",
-		"http://p a<=2":                                        "a must be <= 2, asked at http://p",
-		"https://shop.example.org/healthz?deep=1":              "https://shop.example.org/healthz?deep=1 must answer with an HTTP status of 200 to 299",
-		"command: /opt/check.sh --zone 'a b'":                  "the command /opt/check.sh --zone 'a b' must end with exit code 0",
-		"command: check.sh":                                    "the command check.sh must end with exit code 0",
-		"https://shop.example.org/?time=1":                     "https://shop.example.org/?time=1 must answer with an HTTP status of 200 to 299",
-		"http://p http_requests_total{code=\"<5\"} offset < 9": "http_requests_total{code=\"<5\"} offset must be < 9, asked at http://p",
+		"http://p:9090 sum(rate(errors[1m])) < 0.01": "sum(rate(errors[1m])) must be < 0.01, asked at http://p:9090",
+		" https://p/prom?tenant=a   up{job=\"a b\"}>=1 ": "up{job=\"a b\"} must be >= 1, " +
+			"asked at https://p/prom?tenant=a",
+		"http://p a / b != -1.5e-3": "a / b must be != -0.0015, asked at http://p",
+		"http://p a < 1 or b > .5":  "a < 1 or b must be > 0.5, asked at http://p",
+		"http://p a == 3.":          "a must be == 3, asked at http://p",
+		"http://p a<=2":             "a must be <= 2, asked at http://p",
+		"https://shop.example.org/healthz?deep=1": "https://shop.example.org/healthz?deep=1 must answer " +
+			"with an HTTP status of 200 to 299",
+		"command: /opt/check.sh --zone 'a b'": "the command /opt/check.sh --zone 'a b' must end with exit code 0",
+		"command: check.sh":                   "the command check.sh must end with exit code 0",
+		"https://shop.example.org/?time=1": "https://shop.example.org/?time=1 must answer with " +
+			"an HTTP status of 200 to 299",
+		"http://p http_requests_total{code=\"<5\"} offset < 9": "http_requests_total{code=\"<5\"} offset " +
+			"must be < 9, asked at http://p",
 	} {
 		one, err := Parse(text)
 		if err != nil || one.Demand() != want || one.String() != strings.TrimSpace(text) {
@@ -62,18 +66,22 @@ func TestParse(t *testing.T) {
 		"http://p a\n< 1":                                "cannot be printed",
 		"http://p " + strings.Repeat("a", 3000) + " < 1": "it has 3013 bytes",
 	} {
-		if one, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if one, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%.60q: %+v, %v, want %q", text, one, err, want)
 		}
 	}
 }
 
 func TestParseAll(t *testing.T) {
-	if _, err := ParseAll([]string{"http://a", " http://a "}); err == nil || err.Error() != "signal 2 of 2: it is the same as signal 1" {
+	if _, err := ParseAll([]string{"http://a", " http://a "}); err == nil ||
+		err.Error() != "signal 2 of 2: it is the same as signal 1" {
 		t.Error(err)
 	}
-	for _, text := range []string{"http://u:secret@p a < 1", "http://u:secret@ a", "http://p/%zz?k=secret", "https://p?password=secret", "http://p#secret"} {
-		if _, err := ParseAll([]string{"http://a", text}); err == nil || !strings.HasPrefix(err.Error(), "signal 2 of 2: ") || strings.Contains(err.Error(), "secret") {
+	for _, text := range []string{"http://u:secret@p a < 1", "http://u:secret@ a", "http://p/%zz?k=secret",
+		"https://p?password=secret", "http://p#secret"} {
+		if _, err := ParseAll([]string{"http://a", text}); err == nil ||
+			!strings.HasPrefix(err.Error(), "signal 2 of 2: ") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -92,8 +100,9 @@ func TestParseAll(t *testing.T) {
 // TestAbsolute: a plan does not depend on the directory that it runs in.
 func TestAbsolute(t *testing.T) {
 	for text, want := range map[string]string{
-		"command: ./check.sh a": "command: /home/me/check.sh a", " command:../b/c 'd e'": "command: /home/b/c 'd e'", "command: '/x y/z' a": "command: '/x y/z' a",
-		"command: check.sh": "command: check.sh", "http://p a / b < 1": "http://p a / b < 1", "command: 'a": "command: 'a", "command:": "command:",
+		"command: ./check.sh a": "command: /home/me/check.sh a", " command:../b/c 'd e'": "command: /home/b/c 'd e'",
+		"command: '/x y/z' a": "command: '/x y/z' a", "command: check.sh": "command: check.sh",
+		"http://p a / b < 1": "http://p a / b < 1", "command: 'a": "command: 'a", "command:": "command:",
 	} {
 		if got := Absolute("/home/me", text); got != want {
 			t.Errorf("%q: %q", text, got)
@@ -115,7 +124,8 @@ func TestNoAnswer(t *testing.T) {
 }
 
 func TestAt(t *testing.T) {
-	for text, want := range map[string]string{" a < 1": "http://p a < 1", "https://q a < 1": "https://q a < 1", "command: x": "command: x", "": ""} {
+	for text, want := range map[string]string{" a < 1": "http://p a < 1", "https://q a < 1": "https://q a < 1",
+		"command: x": "command: x", "": ""} {
 		if got := At("http://p", text); got != want {
 			t.Errorf("%q: %q", text, got)
 		}
@@ -152,7 +162,8 @@ func TestMeasured(t *testing.T) {
 		{"!= 0", []float64{0}, Fails, "a is 0, and must be != 0"},
 		{"< 1", nil, Unknown, "no answer to a: the query yields no data"},
 	} {
-		if got := must(t, "http://p a "+test.compare).Measured(test.values); got.State != test.state || got.Says != test.says {
+		if got := must(t, "http://p a "+test.compare).Measured(test.values); got.State != test.state ||
+			got.Says != test.says {
 			t.Errorf("%v %s: %+v", test.values, test.compare, got)
 		}
 	}
@@ -200,7 +211,8 @@ func TestWorst(t *testing.T) {
 		answers []Answer
 		want    State
 	}{
-		{nil, Unknown}, {[]Answer{holds, holds}, Holds}, {[]Answer{holds, unknown}, Unknown}, {[]Answer{fails, unknown}, Fails},
+		{nil, Unknown}, {[]Answer{holds, holds}, Holds}, {[]Answer{holds, unknown}, Unknown},
+		{[]Answer{fails, unknown}, Fails},
 		{[]Answer{unknown, holds, fails}, Fails},
 	} {
 		if got := Worst(test.answers); got != test.want {
@@ -218,7 +230,8 @@ func TestWorst(t *testing.T) {
 
 // FuzzParse: what is read once is read again alike, and says what it demands in one line.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"http://p:9090 sum(rate(errors[1m])) < 0.01", "https://a/b?c=d", "command: sh -c 'exit 1'", "http://p a < 1 or b > -.5e3", "http://p a=<2"} {
+	for _, seed := range []string{"http://p:9090 sum(rate(errors[1m])) < 0.01",
+		"https://a/b?c=d", "command: sh -c 'exit 1'", "http://p a < 1 or b > -.5e3", "http://p a=<2"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -238,7 +251,8 @@ func FuzzParse(f *testing.F) {
 
 // FuzzReadAnswer: whatever a server answers, a signal holds only by finite numbers.
 func FuzzReadAnswer(f *testing.F) {
-	for _, seed := range []string{`{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"0.1"]},{"value":[1,"NaN"]}]}}`,
+	for _, seed := range []string{
+		`{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"0.1"]},{"value":[1,"NaN"]}]}}`,
 		`{"status":"success","data":{"resultType":"scalar","result":[1,"0.75"]}}`, `{"status":"error"}`, `[`} {
 		f.Add([]byte(seed))
 	}

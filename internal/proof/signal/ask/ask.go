@@ -1,5 +1,5 @@
-// Package ask asks the user's signals: a Prometheus by its HTTP API, an address by HTTP, or a command of this machine. Gate lets every
-// gate of a run ask them, too. What a signal is and what its answers prove is in package signal.
+// Package ask asks the user's signals: a Prometheus by its HTTP API, an address by HTTP, or a command of this machine.
+// Gate lets every gate of a run ask them, too. What a signal is and what its answers prove is in package signal.
 package ask
 
 import (
@@ -24,11 +24,12 @@ const (
 	// mostBody bounds an answer of a Prometheus, in bytes, and mostHeader the headers of any.
 	mostBody   = 1 << 20
 	mostHeader = 64 << 10
-	// lingers is how long processes that a command leaves behind may keep it from ending, and how long a question may take to end when
-	// its time is over. Some do not even then: SIGKILL ends no process that waits for a dead file system.
+	// lingers is how long processes that a command leaves behind may keep it from ending, and how long a question may
+	// take to end when its time is over. Some do not even then: SIGKILL ends no process that waits for a dead file
+	// system.
 	lingers = time.Second
-	// lookback is how old a sample may be that a query finds, in Prometheus' notation. Prometheus' own limit is 5m: longer than most
-	// gates measure.
+	// lookback is how old a sample may be that a query finds, in Prometheus' notation. Prometheus' own limit is 5m:
+	// longer than most gates measure.
 	lookback = "2m"
 )
 
@@ -57,8 +58,8 @@ func (a *Asker) Begin(ctx context.Context, signals []signal.Signal) <-chan []sig
 	return round
 }
 
-// All asks all signals at once, and returns their answers in the same order, soon after the patience is over at the latest. When the
-// context ends, those that have not answered are signal.Unknown.
+// All asks all signals at once, and returns their answers in the same order, soon after the patience is over at the
+// latest. When the context ends, those that have not answered are signal.Unknown.
 func (a *Asker) All(ctx context.Context, signals []signal.Signal) []signal.Answer {
 	limit := a.Patience
 	if limit <= 0 {
@@ -126,16 +127,19 @@ func (a *Asker) ask(ctx context.Context, s signal.Signal) (signal.Answer, error)
 	return query(ctx, s)
 }
 
-// get asks an address by a connection of its own: a kept one may be of a network that has just been replaced. Redirects are not
-// followed: a plan asks the addresses that it names.
+// get asks an address by a connection of its own: a kept one may be of a network that has just been replaced. Redirects
+// are not followed: a plan asks the addresses that it names.
 func get(ctx context.Context, address string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Cache-Control", "no-cache")
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: mostHeader}
-	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+		MaxResponseHeaderBytes: mostHeader}
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	answer, err := client.Do(request)
 	var failed *url.Error
 	if errors.As(err, &failed) {
@@ -182,11 +186,12 @@ func check(ctx context.Context, s signal.Signal) (signal.Answer, error) {
 		return signal.Answer{}, err
 	}
 	answer.Body.Close()
-	return s.Checked(answer.StatusCode >= 200 && answer.StatusCode <= 299, fmt.Sprintf("HTTP status %d", answer.StatusCode)), nil
+	return s.Checked(answer.StatusCode >= 200 && answer.StatusCode <= 299,
+		fmt.Sprintf("HTTP status %d", answer.StatusCode)), nil
 }
 
-// run runs a command, and kills it when the time is over. Nothing that it started outlives it. Its output is not read: it may hold
-// credentials. A command whose last run has not ended is not run again.
+// run runs a command, and kills it when the time is over. Nothing that it started outlives it. Its output is not read:
+// it may hold credentials. A command whose last run has not ended is not run again.
 func (a *Asker) run(ctx context.Context, s signal.Signal) (signal.Answer, error) {
 	if !a.enter(s.String()) {
 		return signal.Answer{}, errors.New("its last run has not ended")

@@ -38,20 +38,28 @@ func TestQuery(t *testing.T) {
 		says  string
 	}{
 		"holds": {now(200, vector, `{"value":[NOW,"0.01"]}`), signal.Holds, "errors / requests is 0.01"},
-		"old":   {text(200, fmt.Sprintf(vector, `{"value":[1700000000,"0.01"]}`)), signal.Unknown, "it is old, or a clock is wrong"},
-		"partial": {now(200, `{"status":"success","warnings":["store b is away"],"data":{"resultType":"vector","result":[%s]}}`, `{"value":[NOW,"0.01"]}`), signal.Unknown,
+		"old": {text(200, fmt.Sprintf(vector, `{"value":[1700000000,"0.01"]}`)), signal.Unknown,
+			"it is old, or a clock is wrong"},
+		"partial": {now(200,
+			`{"status":"success","warnings":["store b is away"],"data":{"resultType":"vector","result":[%s]}}`,
+			`{"value":[NOW,"0.01"]}`), signal.Unknown,
 			"may be partial: store b is away"},
-		"fails": {now(200, vector, `{"value":[NOW,"0.2"]}`), signal.Fails, "errors / requests is 0.2, and must be < 0.05"},
+		"fails": {now(200, vector, `{"value":[NOW,"0.2"]}`), signal.Fails,
+			"errors / requests is 0.2, and must be < 0.05"},
 		"two series": {now(200, vector, `{"value":[NOW,"0.01"]},{"value":[NOW,"0.2"]}`), signal.Fails,
 			"errors / requests is 0.2 in 1 of 2 series, and must be < 0.05"},
-		"empty":     {text(200, fmt.Sprintf(vector, "")), signal.Unknown, "the query yields no data"},
-		"NaN":       {now(200, vector, `{"value":[NOW,"NaN"]}`), signal.Unknown, "which is no measurement"},
-		"status":    {text(500, "oops"), signal.Unknown, "HTTP status 500: it is no JSON of a Prometheus"},
-		"odd":       {now(503, vector, `{"value":[NOW,"0.01"]}`), signal.Unknown, "HTTP status 503: it is no answer to a query"},
-		"bad query": {text(400, `{"status":"error","error":"parse error"}`), signal.Unknown, "HTTP status 400: the query fails: parse error"},
-		"JSON":      {text(200, `{"status":"success","data":`), signal.Unknown, "it is no JSON of a Prometheus"},
-		"page":      {text(200, "<html>sign in</html>"), signal.Unknown, "it is no JSON of a Prometheus"},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) }, signal.Unknown,
+		"empty":  {text(200, fmt.Sprintf(vector, "")), signal.Unknown, "the query yields no data"},
+		"NaN":    {now(200, vector, `{"value":[NOW,"NaN"]}`), signal.Unknown, "which is no measurement"},
+		"status": {text(500, "oops"), signal.Unknown, "HTTP status 500: it is no JSON of a Prometheus"},
+		"odd": {now(503, vector, `{"value":[NOW,"0.01"]}`), signal.Unknown,
+			"HTTP status 503: it is no answer to a query"},
+		"bad query": {text(400, `{"status":"error","error":"parse error"}`), signal.Unknown,
+			"HTTP status 400: the query fails: parse error"},
+		"JSON": {text(200, `{"status":"success","data":`), signal.Unknown, "it is no JSON of a Prometheus"},
+		"page": {text(200, "<html>sign in</html>"), signal.Unknown, "it is no JSON of a Prometheus"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		}, signal.Unknown,
 			"HTTP status 302"},
 		"long":  {text(200, strings.Repeat(" ", mostBody+1)), signal.Unknown, "larger than 1048576 bytes"},
 		"hangs": {func(http.ResponseWriter, *http.Request) { <-stop }, signal.Unknown, "nothing came within 300ms"},
@@ -64,15 +72,18 @@ func TestQuery(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/prom/api/v1/query" || r.URL.Query().Get("query") != "errors / requests" || r.URL.Query().Get("tenant") != "a" ||
+				if r.URL.Path != "/prom/api/v1/query" || r.URL.Query().Get("query") != "errors / requests" ||
+					r.URL.Query().Get("tenant") != "a" ||
 					r.URL.Query().Get("lookback_delta") != "2m" {
 					t.Errorf("asked for %s", r.URL)
 				}
 				test.serve(w, r)
 			}))
 			t.Cleanup(server.CloseClientConnections)
-			got := (&Asker{Patience: 300 * time.Millisecond}).All(t.Context(), signals(t, server.URL+"/prom/?tenant=a errors / requests < 0.05"))
-			if len(got) != 1 || got[0].State != test.state || !strings.Contains(got[0].Says, test.says) || len(got[0].Says) > 500 {
+			got := (&Asker{Patience: 300 * time.Millisecond}).All(t.Context(),
+				signals(t, server.URL+"/prom/?tenant=a errors / requests < 0.05"))
+			if len(got) != 1 || got[0].State != test.state || !strings.Contains(got[0].Says, test.says) ||
+				len(got[0].Says) > 500 {
 				t.Errorf("%+v, want %s, %q", got, test.state, test.says)
 			}
 		})
@@ -121,14 +132,17 @@ func TestCheck(t *testing.T) {
 	stop := make(chan struct{})
 	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stop }))
 	t.Cleanup(func() { close(stop); hangs.Close() })
-	got := (&Asker{Patience: 3 * time.Second}).All(t.Context(), signals(t, server.URL+"/ok", server.URL+"/moved", server.URL+"/broken", "http://"+nobody(t),
-		hangs.URL+"/?user=someone", "http://no-such-host.invalid/"))
-	for i, want := range []signal.State{signal.Holds, signal.Fails, signal.Fails, signal.Fails, signal.Fails, signal.Fails} {
+	got := (&Asker{Patience: 3 * time.Second}).All(t.Context(),
+		signals(t, server.URL+"/ok", server.URL+"/moved", server.URL+"/broken", "http://"+nobody(t),
+			hangs.URL+"/?user=someone", "http://no-such-host.invalid/"))
+	for i, want := range []signal.State{signal.Holds, signal.Fails, signal.Fails, signal.Fails,
+		signal.Fails, signal.Fails} {
 		if got[i].State != want {
 			t.Errorf("%+v, want %s", got[i], want)
 		}
 	}
-	if !strings.HasSuffix(got[2].Says, "HTTP status 503") || !strings.Contains(got[3].Says, "no answer: ") || got[4].Says != hangs.URL+"/: no answer: nothing came within 3s" {
+	if !strings.HasSuffix(got[2].Says, "HTTP status 503") || !strings.Contains(got[3].Says, "no answer: ") ||
+		got[4].Says != hangs.URL+"/: no answer: nothing came within 3s" {
 		t.Errorf("%+v", got[2:])
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -138,14 +152,17 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestProxy: no answer has the password of a proxy. A process reads the variables of proxies once, so each is one of its own.
+// TestProxy: no answer has the password of a proxy. A process reads the variables of proxies once, so each is one of
+// its own.
 func TestProxy(t *testing.T) {
 	const inner = "THESEUS_TEST_PROXY"
 	if os.Getenv(inner) != "" {
-		fmt.Println((&Asker{Patience: time.Second}).All(t.Context(), signals(t, "http://192.0.2.1/a", "http://192.0.2.1 b < 1")))
+		fmt.Println((&Asker{Patience: time.Second}).All(t.Context(),
+			signals(t, "http://192.0.2.1/a", "http://192.0.2.1 b < 1")))
 		return
 	}
-	for _, address := range []string{"http://user:secret@127.0.0.1:1", "http://user:secret%zz@127.0.0.1:1", "ftp://user:secret@127.0.0.1:1", "socks5://user:secret@127.0.0.1:1"} {
+	for _, address := range []string{"http://user:secret@127.0.0.1:1", "http://user:secret%zz@127.0.0.1:1",
+		"ftp://user:secret@127.0.0.1:1", "socks5://user:secret@127.0.0.1:1"} {
 		command := exec.Command(os.Args[0], "-test.run=^TestProxy$")
 		command.Env = append(os.Environ(), inner+"=1", "HTTP_PROXY="+address)
 		out, err := command.CombinedOutput()
@@ -158,15 +175,18 @@ func TestProxy(t *testing.T) {
 // TestCommand: the exit code decides; a command that does not end is killed with all that it started, and is no answer.
 func TestCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "left")
-	all := signals(t, "command: true", "command: sh -c 'echo secret; exit 3'", "command: sh -c 'kill -9 $$'", "command: /no/such/program",
-		"command: sh -c '(sleep 2; touch "+file+") & wait'", "command: sh -c '(sleep 2; touch "+file+") & exit 0'")
+	all := signals(t, "command: true", "command: sh -c 'echo secret; exit 3'",
+		"command: sh -c 'kill -9 $$'", "command: /no/such/program", "command: sh -c '(sleep 2; touch "+file+") & wait'",
+		"command: sh -c '(sleep 2; touch "+file+") & exit 0'")
 	got := (&Asker{Patience: time.Second}).All(t.Context(), all)
 	for i, want := range []struct {
 		state signal.State
 		says  string
-	}{{signal.Holds, "exit code 0"}, {signal.Fails, "exit code 3"}, {signal.Fails, "killed"}, {signal.Unknown, "no such file"},
+	}{{signal.Holds, "exit code 0"}, {signal.Fails, "exit code 3"}, {signal.Fails, "killed"},
+		{signal.Unknown, "no such file"},
 		{signal.Fails, "nothing came within 1s"}, {signal.Holds, "exit code 0"}} {
-		if got[i].State != want.state || !strings.Contains(got[i].Says, want.says) || strings.Contains(strings.TrimPrefix(got[i].Says, all[i].Name()), "secret") {
+		if got[i].State != want.state || !strings.Contains(got[i].Says, want.says) ||
+			strings.Contains(strings.TrimPrefix(got[i].Says, all[i].Name()), "secret") {
 			t.Errorf("%+v, want %s, %s", got[i], want.state, want.says)
 		}
 	}
@@ -186,7 +206,8 @@ func TestHangs(t *testing.T) {
 	all := signals(t, "command: true", "http://"+nobody(t))
 	a := &Asker{Patience: 100 * time.Millisecond}
 	a.enter("command: true") // as if the last run had not ended
-	if got := a.All(t.Context(), all); got[0].State != signal.Fails || !strings.Contains(got[0].Says, "its last run has not ended") {
+	if got := a.All(t.Context(), all); got[0].State != signal.Fails ||
+		!strings.Contains(got[0].Says, "its last run has not ended") {
 		t.Errorf("%+v", got)
 	}
 	a.leave("command: true")
@@ -195,14 +216,19 @@ func TestHangs(t *testing.T) {
 	}
 	stuck := make(chan struct{})
 	defer close(stuck)
-	got := asking(t, a, func(context.Context, signal.Signal) (signal.Answer, error) { <-stuck; return signal.Answer{}, nil }, all)
-	if got[0].State != signal.Fails || !strings.Contains(got[0].Says, "nothing came within 100ms") || got[1].State != signal.Fails {
+	got := asking(t, a, func(context.Context, signal.Signal) (signal.Answer, error) {
+		<-stuck
+		return signal.Answer{}, nil
+	}, all)
+	if got[0].State != signal.Fails || !strings.Contains(got[0].Says, "nothing came within 100ms") ||
+		got[1].State != signal.Fails {
 		t.Errorf("%+v", got)
 	}
 }
 
 // asking asks with a question of its own.
-func asking(t *testing.T, a *Asker, ask func(context.Context, signal.Signal) (signal.Answer, error), all []signal.Signal) []signal.Answer {
+func asking(t *testing.T, a *Asker, ask func(context.Context, signal.Signal) (signal.Answer, error),
+	all []signal.Signal) []signal.Answer {
 	t.Helper()
 	a.question = ask
 	defer func() { a.question = nil }()
@@ -212,7 +238,8 @@ func asking(t *testing.T, a *Asker, ask func(context.Context, signal.Signal) (si
 // TestPrometheus asks a real Prometheus, which scrapes a real target.
 func TestPrometheus(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "shop_errors_total{zone=\"a\"} 1\nshop_errors_total{zone=\"b\"} 7\nshop_requests_total 100\nshop_odd NaN\n")
+		fmt.Fprint(w, "shop_errors_total{zone=\"a\"} 1\nshop_errors_total{zone=\"b\"} 7\n"+
+			"shop_requests_total 100\nshop_odd NaN\n")
 	}))
 	t.Cleanup(target.Close)
 	address := promtest.Start(t, strings.TrimPrefix(target.URL, "http://"))

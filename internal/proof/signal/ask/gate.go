@@ -13,18 +13,21 @@ import (
 // again is the time until a signal without an answer is asked again at the end of a gate.
 const again = time.Second
 
-// Gate is a gate that asks the user's signals, too: every few seconds while the gate that it wraps measures, and once more at its end.
-// It passes only if all of them hold. It stops at once when a signal is broken, unless its answer is the result of the plan. A gate that is
-// asked again because it could not answer, as when the API server was away, remembers what the signals said before.
+// Gate is a gate that asks the user's signals, too: every few seconds while the gate that it wraps measures, and once
+// more at its end. It passes only if all of them hold. It stops at once when a signal is broken, unless its answer is
+// the result of the plan. A gate that is asked again because it could not answer, as when the API server was away,
+// remembers what the signals said before.
 type Gate struct {
 	engine.Gate
 	Watch *Watch
 	Clock engine.Clock
-	// Throughout says that the signals are watched from the baseline to the result, between the gates too: nothing is forgotten meanwhile.
+	// Throughout says that the signals are watched from the baseline to the result, between the gates too: nothing is
+	// forgotten meanwhile.
 	Throughout bool
 	// FailingBefore lets a baseline pass although signals fail. A signal without an answer fails it all the same.
 	FailingBefore bool
-	// Exempt names gates that ask no signals, and Waits those during which silence is expected, and breaks nothing. Both may be nil.
+	// Exempt names gates that ask no signals, and Waits those during which silence is expected, and breaks nothing.
+	// Both may be nil.
 	Exempt, Waits func(step.Gate) bool
 
 	// unanswered is true if the last question had no verdict.

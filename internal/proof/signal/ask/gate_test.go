@@ -80,35 +80,53 @@ func TestGate(t *testing.T) {
 		polls   int
 		reason  string
 	}{
-		"holds":                      {gate: bake(20 * time.Second), rounds: "h", pass: true, polls: 20, reason: "0 of 10 probes lost; a is 0"},
-		"no bake":                    {gate: bake(0), rounds: "h", pass: true, reason: "a is 0"},
-		"fails at once":              {gate: bake(time.Hour), rounds: "f", polls: 1, reason: "a is 9, and must be < 1; the paths were not watched to the end"},
-		"fails in the middle":        {gate: bake(time.Hour), rounds: "hhhfh", polls: 16, reason: "a is 9, and must be < 1"},
-		"fails at the end":           {gate: bake(4 * time.Second), rounds: "hf", polls: 4, reason: "a is 9, and must be < 1; apart from that 0 of 10 probes lost"},
-		"silent for a while":         {gate: bake(20 * time.Second), rounds: "--h", pass: true, polls: 20, reason: "a is 0"},
-		"silent for too long":        {gate: bake(time.Hour), rounds: "-", polls: 36, reason: "no answer to a: it hangs, for 35s"},
-		"silent at the end":          {gate: bake(4 * time.Second), rounds: "h-----h", pass: true, polls: 4, reason: "a is 0"},
-		"silent to the end":          {gate: bake(4 * time.Second), rounds: "h-", polls: 4, reason: "no answer to a: it hangs, for 31s; apart from that 0 of 10"},
-		"probes lost":                {gate: bake(20 * time.Second), rounds: "h", lost: true, polls: 20, reason: "0 of 10 probes lost; a is 0"},
-		"probes lost, and silent":    {gate: bake(4 * time.Second), rounds: "-", lost: true, polls: 4, reason: "no answer to a: it hangs; 0 of 10 probes lost"},
-		"baseline":                   {gate: step.Gate{Baseline: true}, rounds: "f", reason: "already before the change: a is 9"},
-		"baseline that is accepted":  {gate: step.Gate{Baseline: true}, rounds: "f", failing: true, pass: true, reason: "already before the change: a is 9"},
-		"accepted, but silent":       {gate: step.Gate{Baseline: true}, rounds: "-", failing: true, reason: "no answer to a"},
+		"holds": {gate: bake(20 * time.Second), rounds: "h", pass: true, polls: 20,
+			reason: "0 of 10 probes lost; a is 0"},
+		"no bake": {gate: bake(0), rounds: "h", pass: true, reason: "a is 0"},
+		"fails at once": {gate: bake(time.Hour), rounds: "f", polls: 1,
+			reason: "a is 9, and must be < 1; the paths were not watched to the end"},
+		"fails in the middle": {gate: bake(time.Hour), rounds: "hhhfh", polls: 16, reason: "a is 9, and must be < 1"},
+		"fails at the end": {gate: bake(4 * time.Second), rounds: "hf", polls: 4,
+			reason: "a is 9, and must be < 1; apart from that 0 of 10 probes lost"},
+		"silent for a while": {gate: bake(20 * time.Second), rounds: "--h", pass: true, polls: 20, reason: "a is 0"},
+		"silent for too long": {gate: bake(time.Hour), rounds: "-", polls: 36,
+			reason: "no answer to a: it hangs, for 35s"},
+		"silent at the end": {gate: bake(4 * time.Second), rounds: "h-----h", pass: true, polls: 4, reason: "a is 0"},
+		"silent to the end": {gate: bake(4 * time.Second), rounds: "h-", polls: 4,
+			reason: "no answer to a: it hangs, for 31s; apart from that 0 of 10"},
+		"probes lost": {gate: bake(20 * time.Second), rounds: "h", lost: true, polls: 20,
+			reason: "0 of 10 probes lost; a is 0"},
+		"probes lost, and silent": {gate: bake(4 * time.Second), rounds: "-", lost: true, polls: 4,
+			reason: "no answer to a: it hangs; 0 of 10 probes lost"},
+		"baseline": {gate: step.Gate{Baseline: true}, rounds: "f", reason: "already before the change: a is 9"},
+		"baseline that is accepted": {gate: step.Gate{Baseline: true}, rounds: "f", failing: true, pass: true,
+			reason: "already before the change: a is 9"},
+		"accepted, but silent": {gate: step.Gate{Baseline: true}, rounds: "-",
+			failing: true, reason: "no answer to a"},
 		"accepted, but not baseline": {gate: bake(0), rounds: "f", failing: true, reason: "a is 9"},
-		"result":                     {gate: step.Gate{Bake: step.Duration(20 * time.Second), Result: true}, rounds: "hfh", polls: 20, reason: "a is 9"},
-		"silent during a hold":       {gate: step.Gate{Title: "hold", Bake: step.Duration(5 * time.Minute)}, rounds: "h" + strings.Repeat("-", 50) + "h", pass: true, polls: 300, reason: "a is 0"},
-		"silent after a hold":        {gate: step.Gate{Title: "hold", Bake: step.Duration(5 * time.Minute)}, rounds: "h-", polls: 300, reason: "no answer to a: it hangs, for 31s"},
-		"fails during a hold":        {gate: step.Gate{Title: "hold", Bake: step.Duration(time.Hour)}, rounds: "h---f", polls: 21, reason: "a is 9"},
-		"the way home":               {gate: step.Gate{Title: "home", Bake: step.Duration(time.Minute)}, rounds: "f", pass: true, polls: 60, reason: "0 of 10 probes lost"},
-		"result of lost probes":      {gate: step.Gate{Result: true}, rounds: "h", lost: true, reason: "0 of 10 probes lost; a is 0"},
+		"result": {gate: step.Gate{Bake: step.Duration(20 * time.Second), Result: true},
+			rounds: "hfh", polls: 20, reason: "a is 9"},
+		"silent during a hold": {gate: step.Gate{Title: "hold", Bake: step.Duration(5 * time.Minute)},
+			rounds: "h" + strings.Repeat("-", 50) + "h", pass: true, polls: 300, reason: "a is 0"},
+		"silent after a hold": {gate: step.Gate{Title: "hold", Bake: step.Duration(5 * time.Minute)},
+			rounds: "h-", polls: 300, reason: "no answer to a: it hangs, for 31s"},
+		"fails during a hold": {gate: step.Gate{Title: "hold", Bake: step.Duration(time.Hour)}, rounds: "h---f",
+			polls: 21, reason: "a is 9"},
+		"the way home": {gate: step.Gate{Title: "home", Bake: step.Duration(time.Minute)}, rounds: "f",
+			pass: true, polls: 60, reason: "0 of 10 probes lost"},
+		"result of lost probes": {gate: step.Gate{Result: true}, rounds: "h", lost: true,
+			reason: "0 of 10 probes lost; a is 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &quick{time.Unix(1000, 0)}
 			inner := &bakes{clock: clock, pass: !test.lost}
 			gate := &Gate{Gate: inner, Watch: watching(t, says(test.rounds)), Clock: clock, FailingBefore: test.failing,
-				Waits: func(gate step.Gate) bool { return gate.Title == "hold" }, Exempt: func(gate step.Gate) bool { return gate.Title == "home" }}
+				Waits: func(gate step.Gate) bool { return gate.Title == "hold" }, Exempt: func(gate step.Gate) bool {
+					return gate.Title == "home"
+				}}
 			got, err := gate.Ask(t.Context(), test.gate, func(context.Context) error { return nil })
-			if err != nil || got.Pass != test.pass || inner.polls != test.polls || !strings.Contains(got.Reason, test.reason) || len(got.Signals) != 1 && test.gate.Title != "home" {
+			if err != nil || got.Pass != test.pass || inner.polls != test.polls ||
+				!strings.Contains(got.Reason, test.reason) || len(got.Signals) != 1 && test.gate.Title != "home" {
 				t.Errorf("after %d polls: %+v, %v", inner.polls, got, err)
 			}
 			if got.Pass && !test.failing && test.gate.Title != "home" && signal.Worst(got.Signals) != signal.Holds {
@@ -125,7 +143,8 @@ func TestGateLeft(t *testing.T) {
 	gate := &Gate{Gate: &bakes{clock: clock, pass: true}, Watch: watching(t, says("-")), Clock: clock}
 	heard := 0
 	for _, bake := range []time.Duration{time.Hour, 0} { // while it measures, and at the end
-		if _, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(bake)}, func(context.Context) error { heard++; return left }); !errors.Is(err, left) || heard == 0 {
+		if _, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(bake)},
+			func(context.Context) error { heard++; return left }); !errors.Is(err, left) || heard == 0 {
 			t.Errorf("%v, heard %d times", err, heard)
 		}
 	}
@@ -136,7 +155,8 @@ func TestGateLeft(t *testing.T) {
 		return ask(ctx, all)
 	})
 	for _, bake := range []time.Duration{time.Hour, 0} {
-		if _, err := gate.Ask(ctx, step.Gate{Bake: step.Duration(bake)}, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
+		if _, err := gate.Ask(ctx, step.Gate{Bake: step.Duration(bake)},
+			func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -161,7 +181,8 @@ func (f *flaky) Ask(ctx context.Context, gate step.Gate, heed func(context.Conte
 	return verdict, err
 }
 
-// TestGateRetried: what a signal said before a question failed is not forgotten when it is asked again; the next gate begins anew.
+// TestGateRetried: what a signal said before a question failed is not forgotten when it is asked again; the next gate
+// begins anew.
 func TestGateRetried(t *testing.T) {
 	away := errors.New("the API server is away")
 	clock := &quick{time.Unix(1000, 0)}
@@ -171,7 +192,8 @@ func TestGateRetried(t *testing.T) {
 	if _, err := gate.Ask(t.Context(), result, heed); !errors.Is(err, away) {
 		t.Fatal(err)
 	}
-	if got, err := gate.Ask(t.Context(), result, heed); err != nil || got.Pass || !strings.Contains(got.Reason, "a is 9") {
+	if got, err := gate.Ask(t.Context(), result, heed); err != nil || got.Pass ||
+		!strings.Contains(got.Reason, "a is 9") {
 		t.Errorf("the failure before is forgotten: %+v, %v", got, err)
 	}
 	if got, err := gate.Ask(t.Context(), result, heed); err != nil || !got.Pass {
@@ -179,15 +201,18 @@ func TestGateRetried(t *testing.T) {
 	}
 }
 
-// TestGateThroughout: where signals are watched from the baseline to the result, a failure between two gates fails the result, and silence
-// goes on from one to the other; what failed before the change is forgotten with the baseline.
+// TestGateThroughout: where signals are watched from the baseline to the result, a failure between two gates fails the
+// result, and silence goes on from one to the other; what failed before the change is forgotten with the baseline.
 func TestGateThroughout(t *testing.T) {
 	heed := func(context.Context) error { return nil }
-	for rounds, want := range map[string]string{"hhfh": "a is 9", "ffhh": "", "hh---------h": "it hangs, for 35s", "hhh": ""} {
+	for rounds, want := range map[string]string{"hhfh": "a is 9", "ffhh": "",
+		"hh---------h": "it hangs, for 35s", "hhh": ""} {
 		clock := &quick{time.Unix(1000, 0)}
 		watch := watching(t, says(rounds))
-		gate := &Gate{Gate: &bakes{clock: clock, pass: true}, Watch: watch, Clock: clock, Throughout: true, FailingBefore: true}
-		if got, err := gate.Ask(t.Context(), step.Gate{Baseline: true, Bake: step.Duration(time.Second)}, heed); err != nil || !got.Pass {
+		gate := &Gate{Gate: &bakes{clock: clock, pass: true}, Watch: watch, Clock: clock,
+			Throughout: true, FailingBefore: true}
+		if got, err := gate.Ask(t.Context(), step.Gate{Baseline: true, Bake: step.Duration(time.Second)},
+			heed); err != nil || !got.Pass {
 			t.Fatalf("%s: %+v, %v", rounds, got, err)
 		}
 		for range 25 { // the change
@@ -201,7 +226,8 @@ func TestGateThroughout(t *testing.T) {
 	}
 }
 
-// TestWatch: nobody waits for an answer, an answer that comes later counts, and time in which nobody asks is no silence.
+// TestWatch: nobody waits for an answer, an answer that comes later counts, and time in which nobody asks is no
+// silence.
 func TestWatch(t *testing.T) {
 	round := make(chan []signal.Answer, 1)
 	watch := watching(t, func(context.Context, []signal.Signal) <-chan []signal.Answer { return round })
@@ -229,7 +255,8 @@ func TestWatch(t *testing.T) {
 	}
 	watch.Restart()
 	watch.Interrupted()
-	if got := watch.Broken(); len(got) != 1 || got[0].State != signal.Unknown || !strings.Contains(got[0].Says, "an earlier process asked it") {
+	if got := watch.Broken(); len(got) != 1 || got[0].State != signal.Unknown ||
+		!strings.Contains(got[0].Says, "an earlier process asked it") {
 		t.Errorf("%+v", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -249,12 +276,15 @@ func TestGateNotHeldUp(t *testing.T) {
 	never := func(context.Context, []signal.Signal) <-chan []signal.Answer { return make(chan []signal.Answer) }
 	clock := &quick{time.Unix(1000, 0)}
 	gate := &Gate{Gate: &bakes{clock: clock}, Watch: watching(t, never), Clock: clock}
-	if got, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(time.Second)}, func(context.Context) error { return nil }); err != nil || got.Pass {
+	if got, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(time.Second)},
+		func(context.Context) error { return nil }); err != nil || got.Pass {
 		t.Errorf("lost probes: %+v, %v", got, err)
 	}
 	left := errors.New("paused")
 	gate = &Gate{Gate: &bakes{clock: clock, pass: true}, Watch: watching(t, never), Clock: clock}
-	if _, err := gate.Ask(t.Context(), step.Gate{}, func(context.Context) error { return left }); !errors.Is(err, left) { // while it waits at its end
+	// while it waits at its end
+	if _, err := gate.Ask(t.Context(), step.Gate{},
+		func(context.Context) error { return left }); !errors.Is(err, left) {
 		t.Error(err)
 	}
 }

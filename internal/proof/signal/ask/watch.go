@@ -16,9 +16,10 @@ const (
 	MostSilence = 30 * time.Second
 )
 
-// Watch asks signals again and again, and follows what they say. A signal that fails once is broken, also if it holds again later; so is
-// one that is not answered for MostSilence. Time in which nobody asks is no silence. Questions are on the way while others go on: who
-// watches never waits for them, but in Fresh. A Watch is used by one goroutine. A nil one has no signals.
+// Watch asks signals again and again, and follows what they say. A signal that fails once is broken, also if it holds
+// again later; so is one that is not answered for MostSilence. Time in which nobody asks is no silence. Questions are
+// on the way while others go on: who watches never waits for them, but in Fresh. A Watch is used by one goroutine. A
+// nil one has no signals.
 type Watch struct {
 	// Waits says that silence breaks no signal for now.
 	Waits bool
@@ -29,8 +30,8 @@ type Watch struct {
 	// round is on the way since asked; nil if none is. The next one is due at next.
 	round       <-chan []signal.Answer
 	asked, next time.Time
-	// last is the latest answer of each signal, heard when it was asked for the last time that it answered, and broken why it is broken;
-	// State is empty if it is not.
+	// last is the latest answer of each signal, heard when it was asked for the last time that it answered, and broken
+	// why it is broken; State is empty if it is not.
 	last, broken []signal.Answer
 	heard        []time.Time
 }
@@ -52,14 +53,16 @@ func (w *Watch) Restart() {
 // Forgive forgets how signals were broken until now, which was before the change.
 func (w *Watch) Forgive() { clear(w.broken) }
 
-// Interrupted says that signals were asked before, and that their answers are not known: that they held is not proven any more.
+// Interrupted says that signals were asked before, and that their answers are not known: that they held is not proven
+// any more.
 func (w *Watch) Interrupted() {
 	for i, one := range w.signals {
 		w.broken[i] = one.Silent(errors.New("an earlier process asked it, and ended without keeping what it said"))
 	}
 }
 
-// Look takes the answers that have come, and asks again if that is due. It does not wait. It reports whether answers came.
+// Look takes the answers that have come, and asks again if that is due. It does not wait. It reports whether answers
+// came.
 func (w *Watch) Look(now time.Time) (came bool) {
 	if w == nil {
 		return false
@@ -164,7 +167,9 @@ func (w *Watch) Last() []signal.Answer {
 
 // answered reports whether the last round answered every signal.
 func (w *Watch) answered() bool {
-	return !slices.ContainsFunc(w.last, func(a signal.Answer) bool { return a.State == signal.Unknown || a.State == "" })
+	return !slices.ContainsFunc(w.last, func(a signal.Answer) bool {
+		return a.State == signal.Unknown || a.State == ""
+	})
 }
 
 // Answers are what the watch proves of each signal: how it is broken, or else its latest answer.

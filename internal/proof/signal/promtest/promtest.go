@@ -31,12 +31,13 @@ func Program(t *testing.T, name string) string {
 	return path
 }
 
-// Start starts a Prometheus that scrapes a target (HOST:PORT) once a second and evaluates the rules of the given files. It returns the
-// address (http://HOST:PORT) when the Prometheus is ready.
+// Start starts a Prometheus that scrapes a target (HOST:PORT) once a second and evaluates the rules of the given files.
+// It returns the address (http://HOST:PORT) when the Prometheus is ready.
 func Start(t *testing.T, target string, rules ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nscrape_configs: [{job_name: theseus, static_configs: [{targets: [%q]}]}]\n", target)
+	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\n"+
+		"scrape_configs: [{job_name: theseus, static_configs: [{targets: [%q]}]}]\n", target)
 	for i, file := range rules {
 		path, err := filepath.Abs(file)
 		if err != nil {
@@ -58,8 +59,8 @@ func Start(t *testing.T, target string, rules ...string) string {
 	listener.Close()
 	var out bytes.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, Program(t, "prometheus"), "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+address, "--log.level=warn")
+	command := exec.CommandContext(ctx, Program(t, "prometheus"), "--config.file="+filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
 	command.Stdout, command.Stderr = &out, &out
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = 10 * time.Second
