@@ -49,15 +49,16 @@ type Attachment struct {
 	// Restore are files that its plugin rewrites when a pod comes back, and that must stay as they were before
 	// it left; {id} stands for the sandbox, as in "/var/lib/cni/flannel/{id}".
 	Restore []string `json:"restore,omitempty"`
-	// Claim is where the node's own agent of this network takes it (PUT) that a sandbox has an address, which its plugin
-	// then gets; {id} and {address} stand for them. Empty where the plugin takes the address with its arguments.
+	// Claim is where the node's own agent of this network takes it (PUT) that a sandbox has an address, which its
+	// plugin then gets; {id} and {address} stand for them. Empty where the plugin takes the address with its arguments.
 	Claim string `json:"claim,omitempty"`
-	// Asks is true when the plugin asks the node's own agent for everything, so that nothing can be given back without it.
+	// Asks is true when the plugin asks the node's own agent for everything, so that nothing can be given back without
+	// it.
 	Asks bool `json:"asks,omitempty"`
 }
 
-// Orders are the annotations that begin with Prefix, by which pods ask a network for something of their own. Notes, which are
-// named without it, are those in which it says what it did for them.
+// Orders are the annotations that begin with Prefix, by which pods ask a network for something of their own. Notes,
+// which are named without it, are those in which it says what it did for them.
 type Orders struct {
 	Network string   `json:"network"`
 	Prefix  string   `json:"prefix"`

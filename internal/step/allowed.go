@@ -8,26 +8,30 @@ import (
 	"strings"
 )
 
-// known is all that the networks which Theseus can take away leave on a node. An agent removes, copies or watches nothing else,
-// whoever wrote its task. Two kinds of names are the user's own, and only the node itself can tell what they are: a bridge
-// (Residue.OwnLinks) and the folder in which host-local keeps addresses (Residue.OwnPaths).
+// known is all that the networks which Theseus can take away leave on a node. An agent removes, copies or watches
+// nothing else, whoever wrote its task. Two kinds of names are the user's own, and only the node itself can tell what
+// they are: a bridge (Residue.OwnLinks) and the folder in which host-local keeps addresses (Residue.OwnPaths).
 var known = Residue{
-	Links: []string{"cali*", "vxlan.calico", "vxlan-v6.calico", "flannel*", "cni0", "cbr0", "kube-bridge", "weave", "datapath",
-		"vethwe*", "vxlan-6784", "cilium_*", "lxc*"},
-	Chains:       []string{"cali-*", "FLANNEL-*", "WEAVE", "WEAVE-*", "CILIUM_*", "OLD_CILIUM_*", "KUBE-ROUTER-*", "KUBE-POD-FW-*", "KUBE-NWPLCY-*"},
-	RuleComments: []string{"cali:*", "flanneld masq", "flanneld forward", "Block non-local access to Weave Net control port"},
-	RuleLinks:    []string{"weave"},
-	NFTables:     []string{"ip calico", "ip6 calico", "ip flannel-ipv4", "ip6 flannel-ipv6"},
-	IPSets: []string{"cali*", "weave-*", "weaver-*", "cilium_*", "kube-router-*", "KUBE-SRC-*", "KUBE-DST-*", "inet6:KUBE-SRC-*",
-		"inet6:KUBE-DST-*"},
+	Links: []string{"cali*", "vxlan.calico", "vxlan-v6.calico", "flannel*", "cni0", "cbr0",
+		"kube-bridge", "weave", "datapath", "vethwe*", "vxlan-6784", "cilium_*", "lxc*"},
+	Chains: []string{"cali-*", "FLANNEL-*", "WEAVE", "WEAVE-*", "CILIUM_*", "OLD_CILIUM_*", "KUBE-ROUTER-*",
+		"KUBE-POD-FW-*", "KUBE-NWPLCY-*"},
+	RuleComments: []string{"cali:*", "flanneld masq", "flanneld forward",
+		"Block non-local access to Weave Net control port"},
+	RuleLinks: []string{"weave"},
+	NFTables:  []string{"ip calico", "ip6 calico", "ip flannel-ipv4", "ip6 flannel-ipv6"},
+	IPSets: []string{"cali*", "weave-*", "weaver-*", "cilium_*", "kube-router-*", "KUBE-SRC-*",
+		"KUBE-DST-*", "inet6:KUBE-SRC-*", "inet6:KUBE-DST-*"},
 	Binaries: []string{"calico", "calico-ipam", "flannel", "weave-net", "weave-ipam", "weave-plugin-*", "cilium-cni"},
-	Paths: []string{"/run/flannel", "/run/calico", "/run/nodeagent", "/run/cilium", "/var/lib/calico", "/var/lib/weave", "/var/lib/cilium",
-		"/var/log/calico", "/var/lib/cni/flannel*", "/var/lib/cni/networks/*", "/var/lib/cni/results/*", "/sys/fs/bpf/cilium",
-		"/sys/fs/bpf/tc/globals/cilium_*", "/etc/sysctl.d/99-zzz-override_cilium.conf", "/etc/cni/net.d/theseus"},
+	Paths: []string{"/run/flannel", "/run/calico", "/run/nodeagent", "/run/cilium", "/var/lib/calico",
+		"/var/lib/weave", "/var/lib/cilium", "/var/log/calico", "/var/lib/cni/flannel*", "/var/lib/cni/networks/*",
+		"/var/lib/cni/results/*", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals/cilium_*",
+		"/etc/sysctl.d/99-zzz-override_cilium.conf", "/etc/cni/net.d/theseus"},
 }
 
 // others are interfaces of the host and of other programs, whatever pattern covers them.
-var others = []string{"lo", "docker*", "br-*", "virbr*", "lxcbr*", "lxdbr*", "podman*", "cni-podman*", "kube-ipvs0", "nodelocaldns"}
+var others = []string{"lo", "docker*", "br-*", "virbr*", "lxcbr*", "lxdbr*", "podman*", "cni-podman*",
+	"kube-ipvs0", "nodelocaldns"}
 
 // first is the first error.
 func first(errs ...error) error {
@@ -55,7 +59,8 @@ func (r Residue) allowed() error {
 		}
 	}
 	for _, name := range r.Paths {
-		if !path.IsAbs(name) || path.Clean(name) != name || strings.Count(name, "/") < 2 || strings.Contains(path.Dir(name), "*") {
+		if !path.IsAbs(name) || path.Clean(name) != name || strings.Count(name, "/") < 2 ||
+			strings.Contains(path.Dir(name), "*") {
 			return foreign("path", name)
 		}
 	}
@@ -68,8 +73,10 @@ func (r Residue) named() error {
 		what         string
 		allow, asked []string
 	}{
-		{"chain", known.Chains, r.Chains}, {"comment of a rule", known.RuleComments, r.RuleComments}, {"nft table", known.NFTables, r.NFTables},
-		{"ipset", known.IPSets, r.IPSets}, {"plugin", known.Binaries, r.Binaries}, {"interface of a rule", known.RuleLinks, r.RuleLinks},
+		{"chain", known.Chains, r.Chains}, {"comment of a rule", known.RuleComments, r.RuleComments},
+		{"nft table", known.NFTables, r.NFTables}, {"ipset", known.IPSets, r.IPSets},
+		{"plugin", known.Binaries, r.Binaries},
+		{"interface of a rule", known.RuleLinks, r.RuleLinks},
 	} {
 		for _, name := range kind.asked {
 			if !openIn(kind.allow, name) {
@@ -83,7 +90,8 @@ func (r Residue) named() error {
 // OwnLinks are the interfaces of a residue whose names no network has by itself. Only a bridge may have such a name.
 func (r Residue) OwnLinks() []string { return without(known.Links, r.Links) }
 
-// OwnPaths are the paths of a residue that no network has by itself. Only a folder of host-local's may be at such a path.
+// OwnPaths are the paths of a residue that no network has by itself. Only a folder of host-local's may be at such a
+// path.
 func (r Residue) OwnPaths() []string { return without(known.Paths, r.Paths) }
 
 func without(allow, asked []string) []string {

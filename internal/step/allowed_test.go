@@ -16,7 +16,8 @@ func TestAllowed(t *testing.T) {
 		args any
 		ok   bool
 	}{
-		"flannel's":                  {step.VerbClean, step.Residue{Links: []string{"flannel.1", "cni0"}, Chains: []string{"FLANNEL-*"}, Paths: []string{"/run/flannel"}}, true},
+		"flannel's": {step.VerbClean, step.Residue{Links: []string{"flannel.1", "cni0"},
+			Chains: []string{"FLANNEL-*"}, Paths: []string{"/run/flannel"}}, true},
 		"pods' interfaces":           {step.VerbClean, links("cali*"), true},
 		"some of them":               {step.VerbClean, links("cali0*"), true},
 		"a bridge of the user's":     {step.VerbClean, links("mybridge"), true}, // the node looks at it
@@ -42,25 +43,33 @@ func TestAllowed(t *testing.T) {
 		"kube-proxy's sets":          {step.VerbClean, step.Residue{IPSets: []string{"KUBE-*"}}, false},
 		"every plugin":               {step.VerbClean, step.Residue{Binaries: []string{"*"}}, false},
 		"a plugin of many networks":  {step.VerbClean, step.Residue{Binaries: []string{"portmap"}}, false},
-		"a program elsewhere":        {step.VerbClean, step.Residue{Binaries: []string{"../../../usr/bin/kubelet"}}, false},
-		"a configuration elsewhere":  {step.VerbClean, step.Residue{ConfFiles: []string{"../../kubernetes/admin.conf"}}, false},
-		"every configuration":        {step.VerbClean, step.Residue{ConfFiles: []string{"*"}}, false},
-		"one that is staged":         {step.VerbClean, step.Residue{ConfFiles: []string{"theseus/10-calico.conflist"}}, true},
-		"half of all routes":         {step.VerbClean, step.Residue{Routes: []string{"0.0.0.0/1"}}, false},
-		"keys of a Node":             {step.VerbClean, step.Residue{NodeLabels: []string{"kubernetes.io/os"}}, false},
-		"taints of a Node":           {step.VerbClean, step.Residue{Taints: []string{"node-role.kubernetes.io/control-plane"}}, false},
-		"to copy others' rules":      {step.VerbGuard, step.Guard{Tables: []string{"inet firewalld"}}, false},
-		"to copy Calico's":           {step.VerbGuard, step.Guard{Tables: []string{"ip calico"}, Chains: []string{"cali-*"}, Sets: []string{"cali*"}}, true},
-		"to watch others' rules":     {step.VerbDataplane, step.Dataplane{Chains: []string{"KUBE-*"}}, false},
-		"to exempt all from NAT":     {step.VerbJoin, step.JoinArgs{Old: []string{"0.0.0.0/0"}}, false},
-		"to pin all routes":          {step.VerbPin, step.PinArgs{Within: []string{"0.0.0.0/2"}}, false},
-		"to hold all routes":         {step.VerbHold, step.HoldArgs{Within: []string{"::/0"}}, false},
-		"to keep no range":           {step.VerbRetain, step.RetainArgs{Within: []string{"all"}}, false},
-		"to keep pods' routes":       {step.VerbRetain, step.RetainArgs{Within: []string{"198.19.0.0/20"}}, true},
-		"to rewrite another's file":  {step.VerbAdopt, step.AdoptArgs{To: step.Attachment{Restore: []string{"/etc/kubernetes/{id}"}}}, false},
-		"to rewrite flannel's":       {step.VerbAdopt, step.AdoptArgs{To: step.Attachment{Restore: []string{"/var/lib/cni/flannel/{id}"}}}, true},
-		"to read a file elsewhere":   {step.VerbAdoptable, step.AdoptArgs{From: step.Attachment{Conf: []string{"../../shadow"}}}, false},
-		"to settle by one elsewhere": {step.VerbSettle, step.SettleArgs{Network: step.Attachment{Conf: []string{"/etc/shadow"}}}, false},
+		"a program elsewhere": {step.VerbClean,
+			step.Residue{Binaries: []string{"../../../usr/bin/kubelet"}}, false},
+		"a configuration elsewhere": {step.VerbClean,
+			step.Residue{ConfFiles: []string{"../../kubernetes/admin.conf"}}, false},
+		"every configuration": {step.VerbClean, step.Residue{ConfFiles: []string{"*"}}, false},
+		"one that is staged":  {step.VerbClean, step.Residue{ConfFiles: []string{"theseus/10-calico.conflist"}}, true},
+		"half of all routes":  {step.VerbClean, step.Residue{Routes: []string{"0.0.0.0/1"}}, false},
+		"keys of a Node":      {step.VerbClean, step.Residue{NodeLabels: []string{"kubernetes.io/os"}}, false},
+		"taints of a Node": {step.VerbClean,
+			step.Residue{Taints: []string{"node-role.kubernetes.io/control-plane"}}, false},
+		"to copy others' rules": {step.VerbGuard, step.Guard{Tables: []string{"inet firewalld"}}, false},
+		"to copy Calico's": {step.VerbGuard,
+			step.Guard{Tables: []string{"ip calico"}, Chains: []string{"cali-*"}, Sets: []string{"cali*"}}, true},
+		"to watch others' rules": {step.VerbDataplane, step.Dataplane{Chains: []string{"KUBE-*"}}, false},
+		"to exempt all from NAT": {step.VerbJoin, step.JoinArgs{Old: []string{"0.0.0.0/0"}}, false},
+		"to pin all routes":      {step.VerbPin, step.PinArgs{Within: []string{"0.0.0.0/2"}}, false},
+		"to hold all routes":     {step.VerbHold, step.HoldArgs{Within: []string{"::/0"}}, false},
+		"to keep no range":       {step.VerbRetain, step.RetainArgs{Within: []string{"all"}}, false},
+		"to keep pods' routes":   {step.VerbRetain, step.RetainArgs{Within: []string{"198.19.0.0/20"}}, true},
+		"to rewrite another's file": {step.VerbAdopt,
+			step.AdoptArgs{To: step.Attachment{Restore: []string{"/etc/kubernetes/{id}"}}}, false},
+		"to rewrite flannel's": {step.VerbAdopt,
+			step.AdoptArgs{To: step.Attachment{Restore: []string{"/var/lib/cni/flannel/{id}"}}}, true},
+		"to read a file elsewhere": {step.VerbAdoptable,
+			step.AdoptArgs{From: step.Attachment{Conf: []string{"../../shadow"}}}, false},
+		"to settle by one elsewhere": {step.VerbSettle,
+			step.SettleArgs{Network: step.Attachment{Conf: []string{"/etc/shadow"}}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args, err := json.Marshal(test.args)
@@ -78,7 +87,8 @@ func TestAllowed(t *testing.T) {
 func TestOwn(t *testing.T) {
 	residue := step.Residue{
 		Links: []string{"cni0", "mybridge", "eth0", "cali*"},
-		Paths: []string{"/run/flannel", "/etc/kubernetes", "/var/lib/cni/networks/*", "/var/lib/cni/networks/cbr0", "/var/lib/kubelet/pki", "/run/flannel/x"},
+		Paths: []string{"/run/flannel", "/etc/kubernetes", "/var/lib/cni/networks/*", "/var/lib/cni/networks/cbr0",
+			"/var/lib/kubelet/pki", "/run/flannel/x"},
 	}
 	if got := residue.OwnLinks(); len(got) != 2 || got[0] != "mybridge" || got[1] != "eth0" {
 		t.Errorf("interfaces: %q", got)

@@ -16,7 +16,8 @@ var choosing = []Verb{
 
 // ConfArgs names files in /etc/cni/net.d.
 type ConfArgs struct {
-	// Staged is a name that no runtime reads, such as "10-calico.conflist.theseus", or a file in a folder, which none reads either.
+	// Staged is a name that no runtime reads, such as "10-calico.conflist.theseus", or a file in a folder, which none
+	// reads either.
 	Staged string `json:"staged"`
 	// Active is the name under which it serves; it must sort before the other network's.
 	Active string `json:"active"`

@@ -21,8 +21,8 @@ type Dataplane struct {
 	Tables []string `json:"tables"`
 	Chains []string `json:"chains"`
 	Sets   []string `json:"sets,omitempty"`
-	// Links are the interfaces of pods, such as "cali*"; PerLink the beginnings of the chains that each of them has, such
-	// as "cali-tw-", with or without something before them.
+	// Links are the interfaces of pods, such as "cali*"; PerLink the beginnings of the chains that each of them has,
+	// such as "cali-tw-", with or without something before them.
 	Links   []string `json:"links"`
 	PerLink []string `json:"perLink"`
 	// Passed and Refused demand that, while it is watched, packets were let through and were dropped by those chains.

@@ -32,11 +32,12 @@ type HoldArgs struct {
 	// Source and Target are interfaces; a trailing * is a prefix. What is one of Target's is none of Source's.
 	Source []string `json:"source"`
 	Target []string `json:"target"`
-	// Bits, where it is not 0, is the length of the prefix of each node's range, of which Within are exactly made up: then what
-	// goes to any but the node's own is pinned, such as to a router that alone knows the way.
+	// Bits, where it is not 0, is the length of the prefix of each node's range, of which Within are exactly made up:
+	// then what goes to any but the node's own is pinned, such as to a router that alone knows the way.
 	Bits int `json:"bits,omitempty"`
-	// Others, where it is not 0, says that all nodes' pods are neighbours by the source's own interfaces, and how many other
-	// nodes there are: then the route to the whole range is pinned, and the target has what it needs when it reaches so many.
+	// Others, where it is not 0, says that all nodes' pods are neighbours by the source's own interfaces, and how many
+	// other nodes there are: then the route to the whole range is pinned, and the target has what it needs when it
+	// reaches so many.
 	Others int `json:"others,omitempty"`
 }
 

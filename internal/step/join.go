@@ -23,7 +23,8 @@ var joining = []Verb{
 type JoinArgs struct {
 	Old []string `json:"old"` // pod CIDRs of the source
 	New []string `json:"new"` // pod CIDRs of the target
-	// Keep are interfaces of the source, as patterns. If a program removes their routes within Old, the agent puts them back.
+	// Keep are interfaces of the source, as patterns. If a program removes their routes within Old, the agent puts them
+	// back.
 	Keep []string `json:"keep,omitempty"`
 	// Untracked is the port of tunnels that no connection may be masqueraded with; nil for none.
 	Untracked *Untracked `json:"untracked,omitempty"`
@@ -70,12 +71,13 @@ func (m Mark) allowed() error {
 	return nil
 }
 
-// Untracked is a UDP port of a network's tunnels, whose interface is Link, that its agent exempts from connection tracking.
+// Untracked is a UDP port of a network's tunnels, whose interface is Link, that its agent exempts from connection
+// tracking.
 type Untracked struct {
 	Port int    `json:"port"`
 	Link string `json:"link"`
-	// From are ranges of pods that the agent masquerades when they send to anything but Except. Both are empty where it does not,
-	// or does it in another way than to the address of the interface.
+	// From are ranges of pods that the agent masquerades when they send to anything but Except. Both are empty where it
+	// does not, or does it in another way than to the address of the interface.
 	From   []string `json:"from,omitempty"`
 	Except []string `json:"except,omitempty"`
 }

@@ -2,14 +2,14 @@ package step
 
 // The verbs that carry the packets between nodes while a network changes how it does that itself.
 const (
-	// VerbPin takes PinArgs: packets to other nodes within the ranges go straight to the node that the network's own routes
-	// lead to now, whatever becomes of those. What leads through a tunnel is found by the tunnel's neighbours.
+	// VerbPin takes PinArgs: packets to other nodes within the ranges go straight to the node that the network's own
+	// routes lead to now, whatever becomes of those. What leads through a tunnel is found by the tunnel's neighbours.
 	VerbPin = "pin"
 	// VerbRouted takes PinArgs: it waits until all that is pinned, and all else within the ranges, has a route of the
 	// network's own by Way, and fails when that does not come. It changes nothing.
 	VerbRouted = "routed"
-	// VerbFollow takes PinArgs: as VerbRouted, and then what is pinned goes by the network's own routes, but from the node's own
-	// address where it goes into a tunnel: no new connection gets that of the tunnel. VerbPin takes it back.
+	// VerbFollow takes PinArgs: as VerbRouted, and then what is pinned goes by the network's own routes, but from the
+	// node's own address where it goes into a tunnel: no new connection gets that of the tunnel. VerbPin takes it back.
 	VerbFollow = "follow"
 	// VerbUnpin takes PinArgs and takes VerbPin back, when the network's own routes are there, as with VerbRouted.
 	VerbUnpin = "unpin"
@@ -31,7 +31,8 @@ const (
 	WayBGP Way = "bgp"
 	// WayTunnel: they lead through the tunnel, which knows the other end.
 	WayTunnel Way = "tunnel"
-	// WayCross: they lead to nodes of the same subnet without a tunnel and to others through it, and BIRD has made none.
+	// WayCross: they lead to nodes of the same subnet without a tunnel and to others through it, and BIRD has made
+	// none.
 	WayCross Way = "cross-subnet"
 )
 

@@ -50,8 +50,8 @@ func (r Residue) Count() int {
 	return n
 }
 
-// Split parts what is on the node itself, of which its agent takes care, from what is on its Node object in the API, of which the
-// engine does: an agent that could write a Node could write all of them.
+// Split parts what is on the node itself, of which its agent takes care, from what is on its Node object in the API, of
+// which the engine does: an agent that could write a Node could write all of them.
 func (r Residue) Split() (host, object Residue) {
 	object = Residue{Annotations: r.Annotations, NodeLabels: r.NodeLabels, Taints: r.Taints, Farewells: r.Farewells}
 	host = r

@@ -65,10 +65,11 @@ const (
 	// Hook runs the user's command of Args (HookArgs) that adds or removes (Verb) the node NodeName, and waits until
 	// that is in the cluster, or is not any more.
 	Hook Op = "hook"
-	// Command runs the user's command that a plan guards, once, on the machine that runs the plan. How the command ends is its
-	// answer, and never its failure.
+	// Command runs the user's command that a plan guards, once, on the machine that runs the plan. How the command ends
+	// is its answer, and never its failure.
 	Command Op = "command"
-	// Await stands for changes that others make while paths are measured: its step begins when the user says that they have ended.
+	// Await stands for changes that others make while paths are measured: its step begins when the user says that they
+	// have ended.
 	Await Op = "await"
 	// Watch waits until no measured path has lost a probe for a while, and for a bounded time at most.
 	Watch Op = "watch"
@@ -78,15 +79,17 @@ const (
 	Mirror Op = "mirror"
 )
 
-// SideBySide is how many pods may be missing at once by the evictions of a step on up to so many nodes, of different workloads: enough that one
-// slow start does not hold up a node, and few enough that starting pods leave the others on the node their time. On more nodes it is one pod
-// for each node.
+// SideBySide is how many pods may be missing at once by the evictions of a step on up to so many nodes, of different
+// workloads: enough that one slow start does not hold up a node, and few enough that starting pods leave the others on
+// the node their time. On more nodes it is one pod for each node.
 const SideBySide = 5
 
-// MostAtOnce is how many independent actions of a step are carried out at once, and so the most nodes that a plan may change at once.
+// MostAtOnce is how many independent actions of a step are carried out at once, and so the most nodes that a plan may
+// change at once.
 const MostAtOnce = 64
 
-// FewAtOnce is how many nodes a plan changes at once in a cluster of up to 80 nodes, unless the user asks for another number.
+// FewAtOnce is how many nodes a plan changes at once in a cluster of up to 80 nodes, unless the user asks for another
+// number.
 const FewAtOnce = 4
 
 // EndsFirst says that workloads of a kind make a pod anew only when the old one has ended, which takes the longest.
@@ -116,7 +119,8 @@ type Action struct {
 	LeaveEnding bool `json:"leaveEnding,omitempty"`
 	// Anew lets a Restart replace a pod that is of the current template: what it reads when it starts is another now.
 	Anew bool `json:"anew,omitempty"`
-	// Mark is an annotation that a Restart gives a pod before it deletes it, where a hold denies the deletion of pods without it.
+	// Mark is an annotation that a Restart gives a pod before it deletes it, where a hold denies the deletion of pods
+	// without it.
 	Mark string `json:"mark,omitempty"`
 	// Timeout bounds the action; past it the action has failed. 0 means the engine's default.
 	Timeout Duration `json:"timeout,omitempty"`
@@ -153,7 +157,8 @@ type Condition struct {
 	Version string `json:"version,omitempty"`
 	// Reports are conditions of an object's status, by their types: True, False or Unknown.
 	Reports map[string]string `json:"reports,omitempty"`
-	// Fields are part of an object: of a list in them each item is part of one in the object's, and null is a field that it has not.
+	// Fields are part of an object: of a list in them each item is part of one in the object's, and null is a field
+	// that it has not.
 	Fields json.RawMessage `json:"fields,omitempty"`
 	// LeaveEnding does not count pods that are ending, LeaveDaemons those of DaemonSets.
 	LeaveEnding  bool `json:"leaveEnding,omitempty"`
@@ -169,8 +174,8 @@ const (
 	Established ConditionKind = "established"
 	// Rolled: a workload (Ref) has all its pods updated and ready.
 	Rolled ConditionKind = "rolled"
-	// PodReady: exactly the pods of Selector in Namespace on Node are Ready, and there is at least one; where CIDRs are given,
-	// each has its address in one of them.
+	// PodReady: exactly the pods of Selector in Namespace on Node are Ready, and there is at least one; where CIDRs are
+	// given, each has its address in one of them.
 	PodReady ConditionKind = "pod-ready"
 	// NodeReady: Node is Ready.
 	NodeReady ConditionKind = "node-ready"
@@ -189,7 +194,8 @@ const (
 	Reports ConditionKind = "reports"
 	// Has: Ref exists and has Fields.
 	Has ConditionKind = "has"
-	// Held: the ValidatingAdmissionPolicy Ref denies the deletion of pods of Selector in Namespace, as a trial (a dry run) shows.
+	// Held: the ValidatingAdmissionPolicy Ref denies the deletion of pods of Selector in Namespace, as a trial (a dry
+	// run) shows.
 	Held ConditionKind = "held"
 	// AgentSays: the pod of Selector in Namespace on Node said last, in its log, that it runs with Says.
 	AgentSays ConditionKind = "agent-says"
@@ -198,8 +204,8 @@ const (
 // Saying is what the agent of Calico or Cilium says of one of its parameters when it starts, in the log of Container.
 type Saying struct {
 	Container string `json:"container"`
-	// Parameter is its name as the agent has it, such as Felix' NFTablesMode or Cilium's bpf-lb-acceleration, and Value as the
-	// agent writes it: Cilium's puts it between apostrophes.
+	// Parameter is its name as the agent has it, such as Felix' NFTablesMode or Cilium's bpf-lb-acceleration, and Value
+	// as the agent writes it: Cilium's puts it between apostrophes.
 	Parameter string `json:"parameter"`
 	Value     string `json:"value"`
 }
@@ -248,16 +254,16 @@ type Gate struct {
 	// Args are for whoever measures something else than paths.
 	Args json.RawMessage `json:"args,omitempty"`
 	// Compare says that the nodes of this step and of those before it have the change by now. Then single losses do not
-	// decide, but whether changed nodes lose more than the others (loss.Process); MaxGap holds for every path, and MaxLost
-	// where it is not 0.
+	// decide, but whether changed nodes lose more than the others (loss.Process); MaxGap holds for every path, and
+	// MaxLost where it is not 0.
 	Compare bool `json:"compare,omitempty"`
-	// Changed are the names of these nodes, for whoever is asked. Where Compare is set, a plan leaves them to the engine, as it would
-	// grow with the square of the nodes; plans of older versions name them, without Compare.
+	// Changed are the names of these nodes, for whoever is asked. Where Compare is set, a plan leaves them to the
+	// engine, as it would grow with the square of the nodes; plans of older versions name them, without Compare.
 	Changed []string `json:"changed,omitempty"`
 	// Sessions is set where Calico's BGP carries routes, which must be whole too.
 	Sessions *Sessions `json:"sessions,omitempty"`
-	// Result makes the answer the result of the plan: the steps go on, whatever it is. Then every path must have been measured
-	// without a break since the gate before.
+	// Result makes the answer the result of the plan: the steps go on, whatever it is. Then every path must have been
+	// measured without a break since the gate before.
 	Result bool `json:"result,omitempty"`
 	// Step is the ID of the step that the gate is of. The engine fills it in when it asks.
 	Step string `json:"-"`
@@ -278,7 +284,8 @@ type Sessions struct {
 type Step struct {
 	// ID is unique in its plan and reads like a path: "wave-1/a-node-1/switch".
 	ID string `json:"id"`
-	// Group is the run of steps that it is of, such as "prepare" or "wave-1": a chapter of the runbook, a row of the timeline.
+	// Group is the run of steps that it is of, such as "prepare" or "wave-1": a chapter of the runbook, a row of the
+	// timeline.
 	Group string `json:"group,omitempty"`
 	// Does says what kind of step it is: steps of a group and of a kind do the same on other nodes.
 	Does  string `json:"does,omitempty"`
@@ -297,13 +304,13 @@ type Step struct {
 	// Undo takes the step back, in the order given. Where it is empty, the inverses of the actions as
 	// observed before each was done are walked backwards.
 	Undo []Action `json:"undo,omitempty"`
-	// Alone marks a step whose failure takes back nothing but the step itself, after the point of no return too; a person
-	// is asked then.
+	// Alone marks a step whose failure takes back nothing but the step itself, after the point of no return too; a
+	// person is asked then.
 	Alone bool `json:"alone,omitempty"`
 	// NoReturn marks the first step after which there is no way back.
 	NoReturn bool `json:"noReturn,omitempty"`
-	// Stop makes the run pause before the step until a person, or the next window, continues it. The step only checks that the
-	// cluster is as the run left it.
+	// Stop makes the run pause before the step until a person, or the next window, continues it. The step only checks
+	// that the cluster is as the run left it.
 	Stop     bool     `json:"stop,omitempty"`
 	Estimate Duration `json:"estimate,omitempty"`
 }
@@ -331,7 +338,8 @@ func (s *Step) Number() {
 	}
 }
 
-// Alike is the same for steps that do the same on other nodes, in this wave or another. A step of no wave is like no other.
+// Alike is the same for steps that do the same on other nodes, in this wave or another. A step of no wave is like no
+// other.
 func (s *Step) Alike() string {
 	switch s.Wave {
 	case "":
@@ -342,7 +350,8 @@ func (s *Step) Alike() string {
 	return s.Group + "/" + s.Does
 }
 
-// Nodes are those that a step is about in particular: its own, those whose pods it moves, or those on which a step of a wave acts.
+// Nodes are those that a step is about in particular: its own, those whose pods it moves, or those on which a step of a
+// wave acts.
 func (s *Step) Nodes() []string {
 	if s.Node != "" {
 		return []string{s.Node}
@@ -367,7 +376,8 @@ func (s *Step) Nodes() []string {
 // Duration is a time.Duration that reads and writes as "1m30s".
 type Duration time.Duration
 
-// About is a duration as a person says it, no finer than an estimate is known: "9 h", "1 h 40 min", "25 min", "1 min 30 s", "4 s".
+// About is a duration as a person says it, no finer than an estimate is known: "9 h", "1 h 40 min", "25 min", "1 min 30
+// s", "4 s".
 func (d Duration) About() string {
 	all := max(time.Duration(d), time.Second)
 	finest := time.Second

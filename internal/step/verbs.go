@@ -65,8 +65,8 @@ func InverseVerb(verb string) (string, bool) {
 	return v.Back, v.Back != ""
 }
 
-// Allowed refuses the arguments of a verb that name what no network leaves on a node, or what is not the agent's to write. It is
-// asked by the agent before every verb, since a task is only as good as whoever could write it.
+// Allowed refuses the arguments of a verb that name what no network leaves on a node, or what is not the agent's to
+// write. It is asked by the agent before every verb, since a task is only as good as whoever could write it.
 func Allowed(verb string, args json.RawMessage) error {
 	v, known := VerbNamed(verb)
 	if !known {

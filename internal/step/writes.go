@@ -22,8 +22,8 @@ func (w Write) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: gv.Group, Kind: w.Kind}
 }
 
-// Writes returns the objects that steps, or their undo, apply, patch or delete, each once, in the order of the steps. It leaves out
-// nodes, pods, and Theseus' own objects.
+// Writes returns the objects that steps, or their undo, apply, patch or delete, each once, in the order of the steps.
+// It leaves out nodes, pods, and Theseus' own objects.
 func Writes(steps []Step) []Write {
 	var all []Write
 	at := map[Ref]int{}
@@ -58,6 +58,7 @@ func WriteOf(a Action) (Write, bool) {
 }
 
 func own(ref Ref, group string) bool {
-	return group == v1alpha1.Group || ref.Namespace == v1alpha1.Namespace || ref.Kind == "Namespace" && ref.Name == v1alpha1.Namespace ||
+	return group == v1alpha1.Group || ref.Namespace == v1alpha1.Namespace ||
+		ref.Kind == "Namespace" && ref.Name == v1alpha1.Namespace ||
 		strings.HasSuffix(ref.Name, "."+v1alpha1.Group) || strings.HasPrefix(ref.Name, "theseus-")
 }

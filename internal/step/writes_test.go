@@ -18,20 +18,24 @@ func TestWrites(t *testing.T) {
 	steps := []Step{
 		{Actions: []Action{
 			{Op: Apply, Object: object("apps/v1", "DaemonSet", "net", "new", "a")},
-			{Op: Apply, Object: object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "mine", "theseus.dev/managed")},
+			{Op: Apply, Object: object("rbac.authorization.k8s.io/v1", "ClusterRole", "",
+				"mine", "theseus.dev/managed")},
 			{Op: Apply, Object: object("apps/v1", "DaemonSet", "theseus-system", "agent", "a")},
 			{Op: Patch, Ref: ref("v1", "Node", "", "node-1")},
 			{Op: Patch, Ref: ref("v1", "Pod", "net", "p")},
 			{Op: Restart, Ref: ref("apps/v1", "DaemonSet", "net", "restarted")},
 		}},
-		{Actions: []Action{{Op: Patch, Ref: ref("apps/v1", "DaemonSet", "net", "old")}}, Undo: []Action{{Op: Patch, Ref: ref("v1", "ConfigMap", "net", "undone")}}},
-		{Actions: []Action{{Op: Delete, Ref: ref("apps/v1", "DaemonSet", "net", "old")}, {Op: Delete, Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "migrations.theseus.dev")}}},
+		{Actions: []Action{{Op: Patch, Ref: ref("apps/v1", "DaemonSet", "net", "old")}},
+			Undo: []Action{{Op: Patch, Ref: ref("v1", "ConfigMap", "net", "undone")}}},
+		{Actions: []Action{{Op: Delete, Ref: ref("apps/v1", "DaemonSet", "net", "old")}, {Op: Delete,
+			Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "migrations.theseus.dev")}}},
 	}
 	var got []string
 	for _, w := range Writes(steps) {
 		got = append(got, fmt.Sprint(w, " ", w.Deletes))
 	}
-	if diff := cmp.Diff([]string{"DaemonSet/net/new false", "DaemonSet/net/old true", "ConfigMap/net/undone false"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"DaemonSet/net/new false", "DaemonSet/net/old true", "ConfigMap/net/undone false"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -280,7 +280,8 @@ func TestMove(t *testing.T) {
 			if state != c.state || (err == nil) != (state == step.AdoptMoved || state == step.AdoptGone) {
 				t.Errorf("state %s, %v", state, err)
 			}
-			on := fmt.Sprintf("%s%s", map[bool]string{true: "old"}[m.old && m.host == "old"], map[bool]string{true: "new"}[m.new && m.host == "new"])
+			on := fmt.Sprintf("%s%s", map[bool]string{true: "old"}[m.old && m.host == "old"],
+				map[bool]string{true: "new"}[m.new && m.host == "new"])
 			if on != c.on {
 				t.Errorf("it is on %q", on)
 			}
@@ -316,8 +317,8 @@ func TestDecide(t *testing.T) {
 		want  Course
 	}{
 		{Pinning, old, Back}, {Adding, old, Back}, {Adding, both, Back}, {Waiting, both, Back}, {Flip, both, Back},
-		{Flip, none, Back}, {Flipped, both, Onward}, {Flipped, fresh, Onward}, {Flipped, none, Onward}, {Flipped, old, Back},
-		{Moved, fresh, Finished}, {Moved, none, Finished},
+		{Flip, none, Back}, {Flipped, both, Onward}, {Flipped, fresh, Onward},
+		{Flipped, none, Onward}, {Flipped, old, Back}, {Moved, fresh, Finished}, {Moved, none, Finished},
 		{Pinning, gone, Bury}, {Flip, gone, Bury}, {Flipped, gone, Bury}, {Moved, gone, Bury},
 	} {
 		if got := Decide(c.phase, c.seen); got != c.want {

@@ -34,7 +34,8 @@ type Pod struct {
 func Refusals(pod Pod, from, to Side) []string {
 	var why []string
 	add := func(format string, values ...any) { why = append(why, fmt.Sprintf(format, values...)) }
-	if others := slices.DeleteFunc(slices.Clone(pod.Links), func(name string) bool { return name == pod.Interface }); len(others) > 0 {
+	if others := slices.DeleteFunc(slices.Clone(pod.Links),
+		func(name string) bool { return name == pod.Interface }); len(others) > 0 {
 		add("it has several interfaces: %s", strings.Join(append([]string{pod.Interface}, others...), ", "))
 	}
 	if pod.Kind != "veth" {

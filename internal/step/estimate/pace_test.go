@@ -11,7 +11,8 @@ import (
 // TestPace: what is left is said by what the same took before, on other nodes of this run.
 func TestPace(t *testing.T) {
 	said := func(group, does, wave string, seconds int) *step.Step {
-		return &step.Step{ID: group + "/" + does + " of " + wave, Group: group, Does: does, Wave: wave, Estimate: step.Duration(time.Duration(seconds) * time.Second)}
+		return &step.Step{ID: group + "/" + does + " of " + wave, Group: group, Does: does, Wave: wave,
+			Estimate: step.Duration(time.Duration(seconds) * time.Second)}
 	}
 	var pace estimate.Pace
 	next := said("wave-2", "move", "wave-2", 30)

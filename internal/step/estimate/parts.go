@@ -19,14 +19,14 @@ import (
 type Part struct {
 	// Kind says what: an operation with what it is about, such as "node/join", or "gate".
 	Kind string `json:"kind"`
-	// N is how many actions there are; of a gate and of what changes the measured paths, how many nodes measure, or of more
-	// paths how many nodes they are added for.
+	// N is how many actions there are; of a gate and of what changes the measured paths, how many nodes measure, or of
+	// more paths how many nodes they are added for.
 	N int `json:"n"`
 	// Pods are moved by them on all nodes, Most of them on one node.
 	Pods int `json:"pods,omitempty"`
 	Most int `json:"most,omitempty"`
-	// Chain is how many of those that are evicted are of one workload at most: they go one after another. Ending is the same of workloads
-	// that make a pod anew only when the old one has ended, and Ended are all pods of such.
+	// Chain is how many of those that are evicted are of one workload at most: they go one after another. Ending is the
+	// same of workloads that make a pod anew only when the old one has ended, and Ended are all pods of such.
 	Chain  int `json:"chain,omitempty"`
 	Ending int `json:"ending,omitempty"`
 	Ended  int `json:"ended,omitempty"`
@@ -43,7 +43,8 @@ type Pod struct {
 // named says whether it is one of these, namespace/name.
 func (p Pod) named(names []string) bool { return slices.Contains(names, p.Owner.Namespace+"/"+p.Name) }
 
-// Steps sets the estimates of a plan's steps, in a cluster of so many nodes. pods are those of each node that are moved.
+// Steps sets the estimates of a plan's steps, in a cluster of so many nodes. pods are those of each node that are
+// moved.
 func Steps(steps []step.Step, nodes int, pods map[string][]Pod) {
 	for i, parts := range Parts(steps, nodes, pods) {
 		var sum time.Duration
@@ -114,8 +115,8 @@ func (p *Part) chain(moved []Pod, chains map[cluster.Owner]int) {
 	}
 }
 
-// moves are the pods that an action moves. All pods of a node are moved once, by the first action that can; those that an adoption names
-// are probe pods, which are none of them.
+// moves are the pods that an action moves. All pods of a node are moved once, by the first action that can; those that
+// an adoption names are probe pods, which are none of them.
 func (m *meter) moves(a *step.Action) []Pod {
 	node, moves := a.NodeName, func(Pod) bool { return true }
 	switch {

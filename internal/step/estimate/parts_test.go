@@ -31,7 +31,8 @@ func beside(a step.Action) step.Action {
 func running(n int, kind, name string) []estimate.Pod {
 	pods := make([]estimate.Pod, n)
 	for i := range pods {
-		pods[i] = estimate.Pod{Name: fmt.Sprint(name, "-", i), Owner: cluster.Owner{Kind: kind, Namespace: "shop", Name: name}}
+		pods[i] = estimate.Pod{Name: fmt.Sprint(name, "-", i),
+			Owner: cluster.Owner{Kind: kind, Namespace: "shop", Name: name}}
 	}
 	return pods
 }
@@ -40,8 +41,10 @@ func running(n int, kind, name string) []estimate.Pod {
 func TestParts(t *testing.T) {
 	every := step.PathSet{Old: []string{step.EveryNode}, New: []string{step.EveryNode}}
 	steps := []step.Step{
-		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Pods: []string{"own/probe"}}), {Op: step.Probe, Paths: &every}}},
-		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Skip: []string{"shop/apart-0"}}), beside(adopt(t, "b", step.AdoptArgs{}))},
+		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Pods: []string{"own/probe"}}),
+			{Op: step.Probe, Paths: &every}}},
+		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Skip: []string{"shop/apart-0"}}),
+			beside(adopt(t, "b", step.AdoptArgs{}))},
 			Gate: &step.Gate{Bake: step.Duration(5 * time.Second)}},
 		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Skip: []string{"shop/apart-0"}})}},
 		{Actions: []step.Action{{Op: step.Evict, Pods: &step.PodSet{Node: "a", Names: []string{"shop/apart-0"}}},
@@ -51,9 +54,11 @@ func TestParts(t *testing.T) {
 		{{Kind: "node/adopt", N: 1, Pods: 1, Most: 1}, {Kind: "probe", N: 3}},
 		{{Kind: "node/adopt", N: 2, Pods: 9, Most: 5}, {Kind: "gate", N: 3, Bake: step.Duration(5 * time.Second)}},
 		{{Kind: "node/adopt", N: 1}},
-		{{Kind: "evict", N: 1, Pods: 1, Most: 1, Chain: 1, Ending: 1, Ended: 1}, {Kind: "evict/rest", N: 1}, {Kind: "probe/fewer", N: 3}},
+		{{Kind: "evict", N: 1, Pods: 1, Most: 1, Chain: 1, Ending: 1, Ended: 1}, {Kind: "evict/rest", N: 1},
+			{Kind: "probe/fewer", N: 3}},
 	}
-	pods := map[string][]estimate.Pod{"a": append(running(4, "Deployment", "web"), running(1, "StatefulSet", "apart")...), "b": running(5, "Deployment", "web")}
+	pods := map[string][]estimate.Pod{"a": append(running(4, "Deployment", "web"),
+		running(1, "StatefulSet", "apart")...), "b": running(5, "Deployment", "web")}
 	for i, got := range estimate.Parts(steps, 3, pods) {
 		if !slices.Equal(got, want[i]) {
 			t.Errorf("step %d:\n%+v, want\n%+v", i+1, got, want[i])
@@ -71,11 +76,14 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestChains: the pods of one workload are a chain over all nodes of a part; those of a DaemonSet that are left are in none.
+// TestChains: the pods of one workload are a chain over all nodes of a part; those of a DaemonSet that are left are in
+// none.
 func TestChains(t *testing.T) {
 	pods := map[string][]estimate.Pod{
-		"a": slices.Concat(running(2, "Deployment", "web"), running(1, "StatefulSet", "db"), running(1, "DaemonSet", "log")),
-		"b": slices.Concat(running(1, "Deployment", "web"), running(1, "StatefulSet", "db"), running(1, "StatefulSet", "queue")),
+		"a": slices.Concat(running(2, "Deployment", "web"), running(1, "StatefulSet", "db"),
+			running(1, "DaemonSet", "log")),
+		"b": slices.Concat(running(1, "Deployment", "web"), running(1, "StatefulSet", "db"),
+			running(1, "StatefulSet", "queue")),
 	}
 	evict := func(node string) step.Action {
 		return step.Action{Op: step.Evict, Pods: &step.PodSet{Node: node, LeaveEnding: true, LeaveDaemons: true}}
@@ -90,7 +98,8 @@ func TestChains(t *testing.T) {
 // TestEvictions: they take what the longest chain does, or what all do that are moved five at a time.
 func TestEvictions(t *testing.T) {
 	takes := func(pods, chain, ending, ended int) time.Duration {
-		return estimate.Part{Kind: "evict", N: 1, Pods: pods, Most: pods, Chain: chain, Ending: ending, Ended: ended}.Takes()
+		return estimate.Part{Kind: "evict", N: 1, Pods: pods, Most: pods, Chain: chain,
+			Ending: ending, Ended: ended}.Takes()
 	}
 	for _, c := range []struct {
 		name             string
@@ -98,8 +107,10 @@ func TestEvictions(t *testing.T) {
 	}{
 		{"one pod of each of 20 workloads, and four of one", takes(19, 1, 0, 0), takes(20, 1, 0, 0), takes(4, 4, 0, 0)},
 		{"pods of others beside a chain", takes(3, 3, 0, 0), takes(20, 4, 0, 0), takes(4, 4, 0, 0)},
-		{"a chain of a StatefulSet, and the same beside a shorter one", takes(3, 3, 0, 0), takes(3, 3, 3, 3), takes(5, 3, 3, 5)},
-		{"one pod of each of 10 StatefulSets, and two of one", takes(10, 1, 0, 0), takes(10, 1, 1, 10), takes(2, 2, 2, 2)},
+		{"a chain of a StatefulSet, and the same beside a shorter one",
+			takes(3, 3, 0, 0), takes(3, 3, 3, 3), takes(5, 3, 3, 5)},
+		{"one pod of each of 10 StatefulSets, and two of one",
+			takes(10, 1, 0, 0), takes(10, 1, 1, 10), takes(2, 2, 2, 2)},
 	} {
 		if c.as != c.one || c.quicker >= c.as {
 			t.Errorf("%s: %s and %s, and fewer %s", c.name, c.as, c.one, c.quicker)

@@ -24,14 +24,16 @@ import (
 )
 
 var (
-	journals = flag.String("journals", "", "folder with journals of runs (journal.jsonl) and their plans: compare these instead of those that are kept")
-	update   = flag.Bool("update", false, "keep what is compared, beside runs of other plans")
+	journals = flag.String("journals", "",
+		"folder with journals of runs (journal.jsonl) and their plans: compare these instead of those that are kept")
+	update = flag.Bool("update", false, "keep what is compared, beside runs of other plans")
 )
 
-// kept has the parts of runs by their journals. Three runs with evictions were kept before chains were, and their journals are gone:
-// calico-to-flannel-1f58b5, weave-to-calico-1c8d3e and weave-to-calico-93008d. Their chains follow from the lab's workload: of each of the two
-// nodes 10 pods were evicted, of which three are web's, whose six are spread. The three members of db drain for 10 s, one after another: a part
-// that took less than 20 s moved one of them, and none took the 30 s of three, so the other node had two.
+// kept has the parts of runs by their journals. Three runs with evictions were kept before chains were, and their
+// journals are gone: calico-to-flannel-1f58b5, weave-to-calico-1c8d3e and weave-to-calico-93008d. Their chains follow
+// from the lab's workload: of each of the two nodes 10 pods were evicted, of which three are web's, whose six are
+// spread. The three members of db drain for 10 s, one after another: a part that took less than 20 s moved one of them,
+// and none took the 30 s of three, so the other node had two.
 const kept = "testdata/runs.json"
 
 // run is what is kept of a run that went through.
@@ -118,7 +120,8 @@ func read(t *testing.T, dir string) []run {
 		p, known := plans[start.Plan]
 		last := records[len(records)-1]
 		if !known || last.Event != "finished" || last.Result != "done" {
-			t.Logf("%s: left out: %d records, the last is %q %s; its plan is there: %t", file, len(records), last.Event, last.Result, known)
+			t.Logf("%s: left out: %d records, the last is %q %s; its plan is there: %t",
+				file, len(records), last.Event, last.Result, known)
 			continue
 		}
 		runs = append(runs, timed(p, records))
@@ -127,7 +130,8 @@ func read(t *testing.T, dir string) []run {
 	return runs
 }
 
-// timed is what the parts of a run's steps took. A part ends with its last action, and begins where the one before it ended.
+// timed is what the parts of a run's steps took. A part ends with its last action, and begins where the one before it
+// ended.
 func timed(p planned, records []record) run {
 	done, pods := map[string]time.Time{}, map[string][]estimate.Pod{}
 	type times struct{ began, asked, answered, done time.Time }
@@ -158,9 +162,11 @@ func timed(p planned, records []record) run {
 		if r.Event == "acted" && json.Unmarshal(r.Data, &did) == nil {
 			for _, pod := range did.Pods {
 				if of := strings.Split(pod.Workload, "/"); len(of) == 3 { // evicted
-					moved[r.Action] = append(moved[r.Action], estimate.Pod{Name: pod.Name, Owner: cluster.Owner{Kind: of[0], Namespace: of[1], Name: of[2]}})
+					moved[r.Action] = append(moved[r.Action],
+						estimate.Pod{Name: pod.Name, Owner: cluster.Owner{Kind: of[0], Namespace: of[1], Name: of[2]}})
 				} else if pod.State == "moved" { // adopted
-					moved[r.Action] = append(moved[r.Action], estimate.Pod{Name: pod.Name, Owner: cluster.Owner{Namespace: pod.Namespace}})
+					moved[r.Action] = append(moved[r.Action],
+						estimate.Pod{Name: pod.Name, Owner: cluster.Owner{Namespace: pod.Namespace}})
 				}
 			}
 		}
@@ -168,7 +174,8 @@ func timed(p planned, records []record) run {
 	for _, s := range p.Steps {
 		for _, a := range s.Actions {
 			switch {
-			case a.Op == step.Evict && (a.Pods.LeaveEnding || len(a.Pods.Names) > 0): // the others wait for those that are ending
+			case a.Op == step.Evict && (a.Pods.LeaveEnding || len(a.Pods.Names) > 0):
+				// the others wait for those that are ending
 				pods[a.Pods.Node] = append(pods[a.Pods.Node], moved[a.ID]...)
 			case a.Op == step.Node && a.Verb == step.VerbAdopt && len(moved[a.ID]) > len(pods[a.NodeName]):
 				pods[a.NodeName] = moved[a.ID]
@@ -183,7 +190,8 @@ func timed(p planned, records []record) run {
 		before, n := when.began, 0
 		for _, part := range parts {
 			end := when.answered
-			for first := true; part.Kind != "gate" && n < len(s.Actions) && (first || s.Actions[n].Beside); n, first = n+1, false {
+			for first := true; part.Kind != "gate" && n < len(s.Actions) &&
+				(first || s.Actions[n].Beside); n, first = n+1, false {
 				if t := done[s.Actions[n].ID]; first || t.After(end) {
 					end = t
 				}
@@ -196,8 +204,8 @@ func timed(p planned, records []record) run {
 	return r
 }
 
-// The most by which an estimate may be wrong: of a run, of a step that takes longer than long, and of all parts of a kind
-// together where those take longer.
+// The most by which an estimate may be wrong: of a run, of a step that takes longer than long, and of all parts of a
+// kind together where those take longer.
 const (
 	ofRun, ofStep, ofKind = 1.5, 2, 1.5
 	long                  = 20 * time.Second

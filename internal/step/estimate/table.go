@@ -10,8 +10,8 @@ import (
 // cost is what a part takes: Once, and More for each action or pod beyond the first.
 type cost struct{ once, more time.Duration }
 
-// usual is the cost of what the table does not name. Every action asks the API server for some things, and a run asks for 100 a
-// second at most.
+// usual is the cost of what the table does not name. Every action asks the API server for some things, and a run asks
+// for 100 a second at most.
 var usual = cost{400 * time.Millisecond, 40 * time.Millisecond}
 
 // table has what parts took in the lab (testdata/runs.json, and TestRuns compares): all nodes on one machine of two
@@ -26,8 +26,9 @@ var table = map[string]cost{
 	"delete/runs": {1500 * time.Millisecond, 300 * time.Millisecond}, // until the pods have ended
 	"restart":     {8 * time.Second, time.Second},
 
-	"wait/established":          {200 * time.Millisecond, 10 * time.Millisecond},
-	"wait/pod-ready":            {6 * time.Second, 500 * time.Millisecond}, // an agent of a network, with its init containers
+	"wait/established": {200 * time.Millisecond, 10 * time.Millisecond},
+	// an agent of a network, with its init containers
+	"wait/pod-ready":            {6 * time.Second, 500 * time.Millisecond},
 	"wait/pod-ready/own":        {1500 * time.Millisecond, 500 * time.Millisecond},
 	"wait/pod-gone":             {100 * time.Millisecond, 0}, // its DaemonSet was deleted with them
 	"wait/rolled/DaemonSet":     {200 * time.Millisecond, 0}, // its pods were waited for before
@@ -42,7 +43,8 @@ var table = map[string]cost{
 	"evict/rest": {4 * time.Second, 0},                              // until the last have ended
 	"node/adopt": {1500 * time.Millisecond, 700 * time.Millisecond}, // per pod of the node that has the most
 
-	"node/carried": {5500 * time.Millisecond, 40 * time.Millisecond}, // until agents have told each other of a range, and made routes
+	// until agents have told each other of a range, and made routes
+	"node/carried": {5500 * time.Millisecond, 40 * time.Millisecond},
 	"node/hold":    {3 * time.Second, 40 * time.Millisecond},
 	"node/yield":   {1500 * time.Millisecond, 100 * time.Millisecond},
 	"node/settle":  {1500 * time.Millisecond, 100 * time.Millisecond},
@@ -73,9 +75,10 @@ func (p Part) Takes() time.Duration {
 	return c.once + time.Duration(crowded)*c.more + time.Duration(more-crowded)*min(c.more, usual.more)
 }
 
-// ends is how long pods of workloads that wait for it take to end: those of the lab serve on for as long. How long they may take says nothing
-// of how long they do.
+// ends is how long pods of workloads that wait for it take to end: those of the lab serve on for as long. How long they
+// may take says nothing of how long they do.
 const ends = 10 * time.Second
 
-// crowd is how many nodes are in each other's way: those of the lab share two processors, those of others have their own.
+// crowd is how many nodes are in each other's way: those of the lab share two processors, those of others have their
+// own.
 const crowd = 8
