@@ -70,8 +70,8 @@ func (i *Input) Reflecting() []string {
 	return names
 }
 
-// spare reports whether a family has pools and Felix programs the routes of all of them. Disabled pools count too, because
-// pods may still have addresses from them.
+// spare reports whether a family has pools and Felix programs the routes of all of them. Disabled pools count too,
+// because pods may still have addresses from them.
 func (i *Input) spare(six bool) bool {
 	pools := 0
 	for _, pool := range i.Pools {
@@ -87,7 +87,9 @@ func (i *Input) spare(six bool) bool {
 
 // Speaks reports whether any node has an address of a family.
 func (i *Input) Speaks(six bool) bool {
-	return slices.ContainsFunc(i.Nodes, func(n Node) bool { return six && n.IPv6.IsValid() || !six && n.IPv4.IsValid() })
+	return slices.ContainsFunc(i.Nodes, func(n Node) bool {
+		return six && n.IPv6.IsValid() || !six && n.IPv4.IsValid()
+	})
 }
 
 // Node is a node's part in BGP.

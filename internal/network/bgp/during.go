@@ -10,15 +10,18 @@ import (
 // becomes a client, and waits before it reconnects.
 func (g *Graph) Kept(after *Graph) *Graph {
 	n := len(after.Nodes)
-	kept := &Graph{Nodes: after.Nodes, Six: after.Six, Started: g.Started && after.Started, Spare: g.Spare && after.Spare, speaks: make([]bool, n),
-		mesh: make([]uint32, n), edges: make([][]edge, n), out: make([][]Outer, n), local: after.local}
+	kept := &Graph{Nodes: after.Nodes, Six: after.Six, Started: g.Started && after.Started,
+		Spare: g.Spare && after.Spare, speaks: make([]bool, n), mesh: make([]uint32, n), edges: make([][]edge, n),
+		out: make([][]Outer, n), local: after.local}
 	for i := range after.Nodes {
 		kept.speaks[i] = g.speaks[i] && after.speaks[i]
 		if g.mesh[i] == after.mesh[i] {
 			kept.mesh[i] = after.mesh[i]
 		}
 		for _, e := range g.edges[i] {
-			at, there := slices.BinarySearchFunc(after.edges[i], e.to, func(x edge, to int32) int { return cmp.Compare(x.to, to) })
+			at, there := slices.BinarySearchFunc(after.edges[i], e.to, func(x edge, to int32) int {
+				return cmp.Compare(x.to, to)
+			})
 			if there && after.edges[i][at] == e {
 				kept.edges[i] = append(kept.edges[i], e)
 			}
@@ -32,8 +35,8 @@ func (g *Graph) Kept(after *Graph) *Graph {
 	return kept
 }
 
-// Interrupted counts the ordered pairs of nodes where the first has the second's routes before and after the change, but
-// not during it, and names some of the first.
+// Interrupted counts the ordered pairs of nodes where the first has the second's routes before and after the change,
+// but not during it, and names some of the first.
 func Interrupted(before, during, after *Routes) (pairs int, nodes []int) {
 	groups := map[[3]int32][]int{}
 	for i := range before.class {

@@ -23,7 +23,8 @@ func TestInterrupted(t *testing.T) {
 		g, after := Build(in, false), Build(&changed, false)
 		kept := g.Kept(after)
 		if kept.Sessions() > min(g.Sessions(), after.Sessions()) {
-			t.Fatalf("topology %d: %d sessions are kept of %d, and there are %d then", i, kept.Sessions(), g.Sessions(), after.Sessions())
+			t.Fatalf("topology %d: %d sessions are kept of %d, and there are %d then",
+				i, kept.Sessions(), g.Sessions(), after.Sessions())
 		}
 		now, during, then := g.Routes(), kept.Routes(), after.Routes()
 		want := 0
@@ -36,7 +37,8 @@ func TestInterrupted(t *testing.T) {
 		}
 		pairs, nodes := Interrupted(now, during, then)
 		if pairs != want || (want > 0) != (len(nodes) > 0) {
-			t.Fatalf("topology %d: %d pairs on %v are interrupted, and one by one %d\n%s", i, pairs, nodes, want, describe(in))
+			t.Fatalf("topology %d: %d pairs on %v are interrupted, and one by one %d\n%s",
+				i, pairs, nodes, want, describe(in))
 		}
 		if unchanged, _ := Interrupted(now, g.Kept(g).Routes(), now); unchanged > 0 {
 			t.Fatalf("topology %d: nothing changes, and %d pairs are interrupted", i, unchanged)

@@ -112,7 +112,8 @@ func (g *Graph) connect(all [][]peering) {
 			theirs := with(all[p.node], own)
 			fit := slices.IndexFunc(theirs, func(t peering) bool { return t.remote == p.local && t.local == p.remote })
 			if fit >= 0 {
-				g.edges[i] = append(g.edges[i], edge{p.node, p.local, p.remote, p.client, theirs[fit].client, theirs[fit].allow})
+				g.edges[i] = append(g.edges[i],
+					edge{p.node, p.local, p.remote, p.client, theirs[fit].client, theirs[fit].allow})
 			} else {
 				g.wait = append(g.wait, Half{i, int(p.node), len(theirs) > 0})
 			}

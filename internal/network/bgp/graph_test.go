@@ -55,26 +55,37 @@ func TestGraphs(t *testing.T) {
 		in   *Input
 		want string
 	}{
-		"full mesh":                        {mesh(made("a", "b", "c")), " mesh 3 missing 0"},
-		"a cluster id leaves the mesh":     {mesh(made("a", "b", "c::1.1.1.1")), " mesh 2 missing 4"},
-		"mesh and reflector":               {mesh(made("a", "b", "c:rr:1.1.1.1")).peer("p", "!has(rr)", "has(rr)"), "ac bc mesh 2 missing 0"},
-		"one reflector":                    {made("a", "b", "r:rr:1.1.1.1").peer("p", "!has(rr)", "has(rr)"), "ar br mesh 0 missing 0"},
-		"without its id":                   {made("a", "b", "r:rr").peer("p", "!has(rr)", "has(rr)"), "ar br mesh 0 missing 2"},
-		"reflectors apart":                 {made("a", "q:rr:1.1.1.1", "r:rr:1.1.1.2").peer("p", "!has(rr)", "has(rr)"), "aq ar mesh 0 missing 2"},
-		"a global peer reaches reflectors": {made("a", "q:rr:1.1.1.1", "r:rr:1.1.1.2").peer("p", "", "has(rr)"), "aq ar qr mesh 0 missing 0"},
-		"nobody matches":                   {made("a", "b").peer("p", "has(x)", "all()").peer("q", "all()", "has(x)"), " mesh 0 missing 2"},
-		"by address, with the way back":    {byIP(made("a", "b", "c::1.1.1.1"), Peer{Name: "p", IP: ip("10.0.0.3"), AS: DefaultAS}), "ac bc mesh 0 missing 0"},
-		"by address, of another AS":        {byIP(made("a", "b"), Peer{Name: "p", IP: ip("10.0.0.2"), AS: 64600}), " mesh 0 missing 2"},
-		"manual reverse":                   {byIP(made("a", "b"), Peer{Name: "p", Node: "a", IP: ip("10.0.0.2"), AS: DefaultAS, ManualReverse: true}), " mesh 0 missing 2"},
-		"two AS":                           {made("a:::64600", "b:::64601", "h:hub").peer("p", "!has(hub)", "has(hub)"), "ah bh mesh 0 missing 0"},
-		"AS loops":                         {made("a:::64600", "b:::64600", "h:hub").peer("p", "!has(hub)", "has(hub)"), "ah bh mesh 0 missing 2"},
+		"full mesh":                    {mesh(made("a", "b", "c")), " mesh 3 missing 0"},
+		"a cluster id leaves the mesh": {mesh(made("a", "b", "c::1.1.1.1")), " mesh 2 missing 4"},
+		"mesh and reflector": {mesh(made("a", "b", "c:rr:1.1.1.1")).peer("p", "!has(rr)", "has(rr)"),
+			"ac bc mesh 2 missing 0"},
+		"one reflector":  {made("a", "b", "r:rr:1.1.1.1").peer("p", "!has(rr)", "has(rr)"), "ar br mesh 0 missing 0"},
+		"without its id": {made("a", "b", "r:rr").peer("p", "!has(rr)", "has(rr)"), "ar br mesh 0 missing 2"},
+		"reflectors apart": {made("a", "q:rr:1.1.1.1", "r:rr:1.1.1.2").peer("p", "!has(rr)", "has(rr)"),
+			"aq ar mesh 0 missing 2"},
+		"a global peer reaches reflectors": {made("a", "q:rr:1.1.1.1", "r:rr:1.1.1.2").peer("p", "", "has(rr)"),
+			"aq ar qr mesh 0 missing 0"},
+		"nobody matches": {made("a", "b").peer("p", "has(x)", "all()").peer("q", "all()", "has(x)"),
+			" mesh 0 missing 2"},
+		"by address, with the way back": {byIP(made("a", "b", "c::1.1.1.1"),
+			Peer{Name: "p", IP: ip("10.0.0.3"), AS: DefaultAS}), "ac bc mesh 0 missing 0"},
+		"by address, of another AS": {byIP(made("a", "b"), Peer{Name: "p", IP: ip("10.0.0.2"), AS: 64600}),
+			" mesh 0 missing 2"},
+		"manual reverse": {byIP(made("a", "b"),
+			Peer{Name: "p", Node: "a", IP: ip("10.0.0.2"), AS: DefaultAS, ManualReverse: true}), " mesh 0 missing 2"},
+		"two AS": {made("a:::64600", "b:::64601", "h:hub").peer("p", "!has(hub)", "has(hub)"),
+			"ah bh mesh 0 missing 0"},
+		"AS loops": {made("a:::64600", "b:::64600", "h:hub").peer("p", "!has(hub)", "has(hub)"),
+			"ah bh mesh 0 missing 2"},
 		// RFC 4456 would have the second reflector drop what the first one reflected; BIRD 1.6 takes it from
 		// one that is no client, and still does not give it to its own clients.
 		"one id, clients apart": {made("a:x", "b:y", "q:rr,x:1.1.1.1", "r:rr,y:1.1.1.1").
-			peer("rr", "has(rr)", "has(rr)").peer("x", "has(x) && !has(rr)", "has(rr) && has(x)").peer("y", "has(y) && !has(rr)", "has(rr) && has(y)"),
+			peer("rr", "has(rr)", "has(rr)").peer("x", "has(x) && !has(rr)", "has(rr) && has(x)").peer("y",
+			"has(y) && !has(rr)", "has(rr) && has(y)"),
 			"aq br qr mesh 0 missing 2"},
 		"an id each": {made("a:x", "b:y", "q:rr,x:1.1.1.1", "r:rr,y:1.1.1.2").
-			peer("rr", "has(rr)", "has(rr)").peer("x", "has(x) && !has(rr)", "has(rr) && has(x)").peer("y", "has(y) && !has(rr)", "has(rr) && has(y)"),
+			peer("rr", "has(rr)", "has(rr)").peer("x", "has(x) && !has(rr)", "has(rr) && has(x)").peer("y",
+			"has(y) && !has(rr)", "has(rr) && has(y)"),
 			"aq br qr mesh 0 missing 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +134,8 @@ func TestLosses(t *testing.T) {
 func TestTooMany(t *testing.T) {
 	in := &Input{AS: DefaultAS, Peers: []Peer{{Name: "p", PeerSelector: mustParse("all()")}}}
 	for i := range 2200 {
-		in.Nodes = append(in.Nodes, Node{Name: fmt.Sprint(i), IPv4: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})})
+		in.Nodes = append(in.Nodes,
+			Node{Name: fmt.Sprint(i), IPv4: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})})
 	}
 	if g := Build(in, false); g != nil {
 		t.Error("it was built")
@@ -136,11 +148,15 @@ func TestCarriers(t *testing.T) {
 		in   *Input
 		want string
 	}{
-		"one":             {made("a", "b", "c:"+rr).peer("p", "!has(rr)", "has(rr)"), "[2]"},
-		"three":           {made("a", "b", "c:"+rr, "d:"+rr, "e:"+rr).peer("p", "!has(rr)", "has(rr)").peer("q", "has(rr)", "has(rr)"), "[2 3 4]"},
-		"more than asked": {made("a", "b", "c:"+rr, "d:"+rr, "e:"+rr, "f:"+rr).peer("p", "!has(rr)", "has(rr)").peer("q", "has(rr)", "has(rr)"), "[]"},
-		"a mesh":          {&Input{AS: DefaultAS, Mesh: true, Nodes: made("a", "b", "c").Nodes}, "[]"},
-		"two halves":      {made("a:x", "b:x", "c:rr,x:1.1.1.1", "d:y", "e:y", "f:rr,y:2.2.2.2").peer("p", "has(x) && !has(rr)", "has(x) && has(rr)").peer("q", "has(y) && !has(rr)", "has(y) && has(rr)").peer("r", "has(rr)", "has(rr)"), "[2 5]"},
+		"one": {made("a", "b", "c:"+rr).peer("p", "!has(rr)", "has(rr)"), "[2]"},
+		"three": {made("a", "b", "c:"+rr, "d:"+rr, "e:"+rr).peer("p", "!has(rr)", "has(rr)").peer("q",
+			"has(rr)", "has(rr)"), "[2 3 4]"},
+		"more than asked": {made("a", "b", "c:"+rr, "d:"+rr, "e:"+rr, "f:"+rr).peer("p", "!has(rr)",
+			"has(rr)").peer("q", "has(rr)", "has(rr)"), "[]"},
+		"a mesh": {&Input{AS: DefaultAS, Mesh: true, Nodes: made("a", "b", "c").Nodes}, "[]"},
+		"two halves": {made("a:x", "b:x", "c:rr,x:1.1.1.1", "d:y", "e:y", "f:rr,y:2.2.2.2").peer("p",
+			"has(x) && !has(rr)", "has(x) && has(rr)").peer("q", "has(y) && !has(rr)", "has(y) && has(rr)").peer("r",
+			"has(rr)", "has(rr)"), "[2 5]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := fmt.Sprint(Build(test.in, false).Carriers(3)); got != test.want {

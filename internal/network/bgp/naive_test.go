@@ -36,7 +36,8 @@ type naive struct {
 }
 
 func newNaive(in *Input, down ...string) *naive {
-	n := &naive{in: in, nodes: map[string]Node{}, conf: map[string][]naiveNeighbor{}, rib: map[string]map[string]map[naiveRoute]bool{}}
+	n := &naive{in: in, nodes: map[string]Node{}, conf: map[string][]naiveNeighbor{},
+		rib: map[string]map[string]map[naiveRoute]bool{}}
 	for _, node := range in.Nodes {
 		if node.IPv4.IsValid() {
 			n.names = append(n.names, node.Name)
@@ -166,8 +167,10 @@ func (n *naive) sessions() []session {
 			}
 			for _, there := range n.conf[from] {
 				for _, back := range n.conf[to] {
-					if there.ip == b.IPv4 && back.ip == a.IPv4 && there.remote == back.local && there.local == back.remote {
-						all = append(all, session{from, to, there.local, there.remote, there.client, back.client, back.allow})
+					if there.ip == b.IPv4 && back.ip == a.IPv4 && there.remote == back.local &&
+						there.local == back.remote {
+						all = append(all,
+							session{from, to, there.local, there.remote, there.client, back.client, back.allow})
 					}
 				}
 			}
@@ -287,11 +290,13 @@ func TestAgainstNaive(t *testing.T) {
 				mine := naiveShard(t, rand.New(rand.NewPCG(7, uint64(shard))), topologies)
 				total.Lock()
 				defer total.Unlock()
-				total.whole, total.broken, total.harmed = total.whole+mine.whole, total.broken+mine.broken, total.harmed+mine.harmed
+				total.whole, total.broken, total.harmed = total.whole+mine.whole,
+					total.broken+mine.broken, total.harmed+mine.harmed
 			})
 		}
 	})
-	t.Logf("%d topologies where everybody learns every route, %d where not; losing reflectors took routes in %d", total.whole, total.broken, total.harmed)
+	t.Logf("%d topologies where everybody learns every route, %d where not; losing reflectors took routes in %d",
+		total.whole, total.broken, total.harmed)
 	if all := shards * topologies; total.whole < all/10 || total.broken < all/10 || total.harmed < all/50 {
 		t.Error("the topologies are too much alike to say anything")
 	}
@@ -370,7 +375,8 @@ func describe(in *Input) string {
 		text += fmt.Sprintf("%s %s AS %d cluster %q %v\n", n.Name, n.IPv4, n.AS, n.ClusterID, n.Labels)
 	}
 	for _, p := range in.Peers {
-		text += fmt.Sprintf("%s node %q %v -> %v %s AS %d local %d manual %v\n", p.Name, p.Node, p.NodeSelector, p.PeerSelector, p.IP, p.AS, p.LocalAS, p.ManualReverse)
+		text += fmt.Sprintf("%s node %q %v -> %v %s AS %d local %d manual %v\n",
+			p.Name, p.Node, p.NodeSelector, p.PeerSelector, p.IP, p.AS, p.LocalAS, p.ManualReverse)
 	}
 	return text
 }
@@ -394,7 +400,8 @@ func randomInput(random *rand.Rand) *Input {
 	in := &Input{Mesh: chance(30), AS: DefaultAS}
 	oneID, systems := chance(30), chance(25)
 	for i := range 2 + random.IntN(7) {
-		node := Node{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{}, IPv4: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
+		node := Node{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{},
+			IPv4: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
 		if chance(80) {
 			node.Labels["rack"] = fmt.Sprint(1 + random.IntN(2))
 		}

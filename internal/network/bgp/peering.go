@@ -49,8 +49,8 @@ func (b *builder) peerings() [][]peering {
 	return all
 }
 
-// inOrder returns the BGPPeers in the order in which they apply. Calico's own order within one pass is random; by name is
-// one of the possible orders.
+// inOrder returns the BGPPeers in the order in which they apply. Calico's own order within one pass is random; by name
+// is one of the possible orders.
 func (b *builder) inOrder() []int {
 	order := make([]int, len(b.in.Peers))
 	for i := range order {

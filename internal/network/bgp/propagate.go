@@ -139,8 +139,8 @@ func (q *quotient) link(to int32, e edge) link {
 		left: q.bits.systems[e.local], entered: q.bits.systems[e.remote], allow: e.allow}
 }
 
-// from propagates the routes of one member of a class. It returns the other classes that learn them, and whether the other
-// members of the same class do.
+// from propagates the routes of one member of a class. It returns the other classes that learn them, and whether the
+// other members of the same class do.
 func (q *quotient) from(origin int) (reached []bool, twins bool) {
 	reached = make([]bool, len(q.size))
 	// at[c] are the paths known at class c; none of them subsumes another.

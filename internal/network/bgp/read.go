@@ -18,12 +18,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/selector"
 )
 
-// Kinds are the kinds of Calico's objects that FromSnapshot reads. It also reads nodes, of which it uses the annotations that
-// begin with AnnotationPrefix.
+// Kinds are the kinds of Calico's objects that FromSnapshot reads. It also reads nodes, of which it uses the
+// annotations that begin with AnnotationPrefix.
 var Kinds = []string{"BGPConfiguration", "BGPPeer", "IPPool", "FelixConfiguration", "BlockAffinity"}
 
 // Versions are the API versions in which an API server may serve these kinds; the first one that it serves is used.
-var Versions = []schema.GroupVersion{{Group: "crd.projectcalico.org", Version: "v1"}, {Group: "projectcalico.org", Version: "v3"}}
+var Versions = []schema.GroupVersion{{Group: "crd.projectcalico.org", Version: "v1"},
+	{Group: "projectcalico.org", Version: "v3"}}
 
 // AnnotationPrefix is the prefix of Calico's annotations on nodes.
 const AnnotationPrefix = "projectcalico.org/"
@@ -71,7 +72,8 @@ func readNodes(s *cluster.Snapshot) []Node {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		node := Node{Name: n.Name, Labels: n.Labels}
-		node.set(n.Annotations[annotationIPv4], n.Annotations[annotationIPv6], n.Annotations[annotationAS], n.Annotations[AnnotationClusterID])
+		node.set(n.Annotations[annotationIPv4], n.Annotations[annotationIPv6], n.Annotations[annotationAS],
+			n.Annotations[AnnotationClusterID])
 		at[node.Name] = len(nodes)
 		nodes = append(nodes, node)
 	}
@@ -146,8 +148,9 @@ func (in *Input) configure(object unstructured.Unstructured) {
 
 func readPeer(object unstructured.Unstructured) Peer {
 	text := func(field string) string { return scalar(object.Object, "spec", field) }
-	p := Peer{Name: object.GetName(), Node: text("node"), AS: parseAS(text("asNumber")), LocalAS: parseAS(text("localASNumber")),
-		ManualReverse: text("reversePeering") == "Manual", Bad: map[string]error{}}
+	p := Peer{Name: object.GetName(), Node: text("node"), AS: parseAS(text("asNumber")),
+		LocalAS: parseAS(text("localASNumber")), ManualReverse: text("reversePeering") == "Manual",
+		Bad: map[string]error{}}
 	own, _ := strconv.Atoi(text("numAllowedLocalASNumbers"))
 	p.AllowOwnAS = own > 0
 	for field, target := range map[string]**selector.Selector{
@@ -219,8 +222,8 @@ func readPool(object unstructured.Unstructured, felix bool) Pool {
 	return pool
 }
 
-// backend returns the setting that decides whether calico-node starts BIRD (node/filesystem/etc/rc.local); why says which
-// input is missing if it is unknown.
+// backend returns the setting that decides whether calico-node starts BIRD (node/filesystem/etc/rc.local); why says
+// which input is missing if it is unknown.
 func backend(s *cluster.Snapshot) (value, why string) {
 	for i := range s.DaemonSets {
 		set := &s.DaemonSets[i]
@@ -256,7 +259,8 @@ func variable(s *cluster.Snapshot, set *appsv1.DaemonSet, name string) (value, w
 			if stored := s.ConfigMap(set.Namespace, ref.Name); stored != nil {
 				return stored.Data[ref.Key], ""
 			}
-			return "", fmt.Sprintf("%s of calico-node is in the ConfigMap %s/%s, which is not in the input", name, set.Namespace, ref.Name)
+			return "", fmt.Sprintf("%s of calico-node is in the ConfigMap %s/%s, which is not in the input",
+				name, set.Namespace, ref.Name)
 		}
 	}
 	return "", ""

@@ -83,12 +83,16 @@ spec: {ipipMode: Always, disabled: true}
 `)
 	var lines []string
 	for _, n := range in.Nodes {
-		lines = append(lines, fmt.Sprintf("node %s %v %v %d %q %q %v", n.Name, n.IPv4, n.IPv6, n.AS, n.ClusterID, n.BadClusterID, n.Labels))
+		lines = append(lines, fmt.Sprintf("node %s %v %v %d %q %q %v", n.Name, n.IPv4, n.IPv6, n.AS,
+			n.ClusterID, n.BadClusterID, n.Labels))
 	}
-	lines = append(lines, fmt.Sprintf("mesh %v AS %d port %d %v backend %q: %s, guessed %v", in.Mesh, in.AS, in.Port, in.NodePorts, in.Backend, in.Unknown, in.Guessed))
+	lines = append(lines, fmt.Sprintf("mesh %v AS %d port %d %v backend %q: %s, guessed %v",
+		in.Mesh, in.AS, in.Port, in.NodePorts, in.Backend, in.Unknown, in.Guessed))
 	for _, p := range in.Peers {
-		lines = append(lines, fmt.Sprintf("peer %s node %q %v %v ip %v port %d AS %d local %d manual %v own %v global %v bad %v", p.Name, p.Node,
-			p.NodeSelector, p.PeerSelector, p.IP, p.Port, p.AS, p.LocalAS, p.ManualReverse, p.AllowOwnAS, p.Global(), p.Bad))
+		lines = append(lines, fmt.Sprintf(
+			"peer %s node %q %v %v ip %v port %d AS %d local %d manual %v own %v global %v bad %v", p.Name, p.Node,
+			p.NodeSelector, p.PeerSelector, p.IP, p.Port, p.AS, p.LocalAS, p.ManualReverse,
+			p.AllowOwnAS, p.Global(), p.Bad))
 	}
 	lines = append(lines, fmt.Sprint(in.Pools))
 	want := `node a 10.0.0.1 fd00::1 65546 "244.0.0.1" "" map[rack:1]
@@ -104,8 +108,10 @@ peer bad node "" <nil> rack == "1" ip invalid IP port 0 AS 0 local 0 manual fals
 }
 
 func TestGuessedAddresses(t *testing.T) {
-	in := read(t, "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {addresses: [{type: InternalIP, address: 10.0.0.1}, {type: InternalIP, address: 'fd00::1'}, {type: ExternalIP, address: 192.0.2.1}]}\n")
-	if n := in.Nodes[0]; !in.Guessed || n.IPv4.String() != "10.0.0.1" || n.IPv6.String() != "fd00::1" || !in.Speaks(true) {
+	in := read(t, "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {addresses: [{type: InternalIP, address: "+
+		"10.0.0.1}, {type: InternalIP, address: 'fd00::1'}, {type: ExternalIP, address: 192.0.2.1}]}\n")
+	if n := in.Nodes[0]; !in.Guessed || n.IPv4.String() != "10.0.0.1" ||
+		n.IPv6.String() != "fd00::1" || !in.Speaks(true) {
 		t.Errorf("%+v", in)
 	}
 }

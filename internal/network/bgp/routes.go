@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Routes says which node learns which routes. Nodes that have the same neighbours with the same settings are combined into
-// a class, so that thousands of clients of three reflectors cost as much as one.
+// Routes says which node learns which routes. Nodes that have the same neighbours with the same settings are combined
+// into a class, so that thousands of clients of three reflectors cost as much as one.
 type Routes struct {
 	graph *Graph
 	// class of each node, -1 for nodes that are down or do not run BGP.
@@ -17,8 +17,8 @@ type Routes struct {
 	twins []bool
 }
 
-// Routes propagates every node's routes until nothing changes. It assumes that routers outside of the cluster pass routes to
-// each other and back, as far as the rules of the sessions allow.
+// Routes propagates every node's routes until nothing changes. It assumes that routers outside of the cluster pass
+// routes to each other and back, as far as the rules of the sessions allow.
 func (g *Graph) Routes() *Routes { return g.routes(nil) }
 
 // routes propagates without the nodes that are down.

@@ -136,7 +136,8 @@ func fromStatus(object unstructured.Unstructured, now time.Time) (string, Seen, 
 			}
 		}
 	}
-	if state, _, _ := unstructured.NestedString(object.Object, "status", "agent", "birdV4", "state"); state == "NotReady" {
+	if state, _, _ := unstructured.NestedString(object.Object, "status", "agent", "birdV4",
+		"state"); state == "NotReady" {
 		one.Down = "calico-node says that it is not ready"
 	}
 	if slices.Contains(classes, "Routes") {
@@ -145,8 +146,8 @@ func fromStatus(object unstructured.Unstructured, now time.Time) (string, Seen, 
 	return node, one, true
 }
 
-// outdated reports whether a status was last written much longer ago than its period. If the current time is unknown, it
-// returns false.
+// outdated reports whether a status was last written much longer ago than its period. If the current time is unknown,
+// it returns false.
 func outdated(object unstructured.Unstructured, now time.Time) bool {
 	text, _, _ := unstructured.NestedString(object.Object, "status", "lastUpdated")
 	at, err := time.Parse(time.RFC3339, text)
@@ -251,7 +252,9 @@ func (g *Graph) Missing(i int, seen Seen) []int {
 		}
 	}
 	slices.Sort(expected)
-	return slices.DeleteFunc(slices.Compact(expected), func(j int) bool { return seen.Peers[g.address(j)] == established })
+	return slices.DeleteFunc(slices.Compact(expected), func(j int) bool {
+		return seen.Peers[g.address(j)] == established
+	})
 }
 
 // Up counts the established sessions of the graph's family, with any neighbour.

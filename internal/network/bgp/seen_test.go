@@ -65,11 +65,13 @@ func TestWatch(t *testing.T) {
 	taken := time.Date(2026, 3, 14, 19, 0, 0, 0, time.UTC)
 	status := func(node string, age time.Duration, classes ...any) unstructured.Unstructured {
 		return unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "crd.projectcalico.org/v1", "kind": "CalicoNodeStatus", "metadata": map[string]any{"name": node},
-			"spec": map[string]any{"node": node, "classes": classes, "updatePeriodSeconds": int64(10)},
+			"apiVersion": "crd.projectcalico.org/v1", "kind": "CalicoNodeStatus",
+			"metadata": map[string]any{"name": node},
+			"spec":     map[string]any{"node": node, "classes": classes, "updatePeriodSeconds": int64(10)},
 			"status": map[string]any{
 				"lastUpdated": taken.Add(-age).Format(time.RFC3339),
-				"bgp":         map[string]any{"peersV4": []any{map[string]any{"peerIP": "10.0.0.1", "state": "Established"}}},
+				"bgp": map[string]any{"peersV4": []any{map[string]any{"peerIP": "10.0.0.1",
+					"state": "Established"}}},
 				"routes": map[string]any{"routesV4": []any{
 					map[string]any{"type": "FIB", "learnedFrom": map[string]any{"sourceType": "BGPPeer"}},
 					map[string]any{"type": "RIB", "learnedFrom": map[string]any{"sourceType": "BGPPeer"}},
@@ -84,15 +86,17 @@ func TestWatch(t *testing.T) {
 			status("silent", 0, "Agent"), status("asked", 0, "BGP"),
 		},
 		Facts: []cluster.NodeFacts{
-			{Node: "asked", Routes: map[string]int{"bird": 3, "kernel": 9}, BIRD: &cluster.BIRD{Sessions: []cluster.BGPSession{
-				{Peer: "10.0.0.2", State: "Active"}, {Peer: "fd00::2", State: "Established"},
-			}}},
+			{Node: "asked", Routes: map[string]int{"bird": 3, "kernel": 9},
+				BIRD: &cluster.BIRD{Sessions: []cluster.BGPSession{
+					{Peer: "10.0.0.2", State: "Active"}, {Peer: "fd00::2", State: "Established"},
+				}}},
 			{Node: "none"},
 		},
 	}
 	want := map[string]Seen{
 		"fresh": {Peers: map[netip.Addr]string{netip.MustParseAddr("10.0.0.1"): "Established"}, Routes: 1},
-		"asked": {Peers: map[netip.Addr]string{netip.MustParseAddr("10.0.0.2"): "Active", netip.MustParseAddr("fd00::2"): "Established"}, Routes: 3},
+		"asked": {Peers: map[netip.Addr]string{netip.MustParseAddr("10.0.0.2"): "Active",
+			netip.MustParseAddr("fd00::2"): "Established"}, Routes: 3},
 	}
 	if diff := cmp.Diff(want, Watch(s), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -120,8 +124,9 @@ func TestCompare(t *testing.T) {
 		"routes lost":   {said(2, "10.0.0.2", "10.0.0.3"), []Lack{{Node: "a", Up: 2, Owed: 3}}},
 		"one reflector": {said(3, "10.0.0.3"), []Lack{{Node: "a", Up: 1, Missing: []string{"rr"}}}},
 		"nothing":       {said(0), []Lack{{Node: "a", Missing: []string{"rr", "s"}, Owed: 3}}},
-		"mute":          {&v1alpha1.BGP{Down: "i/o timeout", Routes: 3}, []Lack{{Node: "a", Missing: []string{"rr", "s"}}}},
-		"no BIRD":       {nil, []Lack{{Node: "a", Missing: []string{"rr", "s"}}}},
+		"mute": {&v1alpha1.BGP{Down: "i/o timeout", Routes: 3},
+			[]Lack{{Node: "a", Missing: []string{"rr", "s"}}}},
+		"no BIRD": {nil, []Lack{{Node: "a", Missing: []string{"rr", "s"}}}},
 	} {
 		got := g.Compare(in, map[string]Seen{"a": Reported(test.said)})
 		if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(Lack{}, "Seen")); diff != "" {
@@ -133,22 +138,28 @@ func TestCompare(t *testing.T) {
 // TestReadBlocks: only blocks whose routes BIRD carries are owed.
 func TestReadBlocks(t *testing.T) {
 	affinity := func(node, cidr, state string) string {
-		return "---\napiVersion: crd.projectcalico.org/v1\nkind: BlockAffinity\nmetadata: {name: " + strings.NewReplacer(".", "-", "/", "-").Replace(node+"-"+cidr) +
+		return "---\napiVersion: crd.projectcalico.org/v1\nkind: BlockAffinity\nmetadata: {name: " +
+			strings.NewReplacer(".", "-", "/", "-").Replace(node+"-"+cidr) +
 			"}\nspec: {node: " + node + ", cidr: " + cidr + ", state: " + state + ", deleted: \"false\"}\n"
 	}
 	pool := func(name, cidr, more string) string {
-		return "---\napiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: " + name + "}\nspec: {cidr: " + cidr + more + "}\n"
+		return "---\napiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: " + name +
+			"}\nspec: {cidr: " + cidr + more + "}\n"
 	}
-	text := pool("plain", "10.1.0.0/16", "") + pool("tunnel", "10.2.0.0/16", ", vxlanMode: Always") + pool("hidden", "10.3.0.0/16", ", disableBGPExport: true") +
-		affinity("a", "10.1.0.0/26", "confirmed") + affinity("b", "10.1.0.64/26", "pending") + affinity("a", "10.2.0.0/26", "confirmed") +
+	text := pool("plain", "10.1.0.0/16", "") + pool("tunnel", "10.2.0.0/16", ", vxlanMode: Always") +
+		pool("hidden", "10.3.0.0/16", ", disableBGPExport: true") +
+		affinity("a", "10.1.0.0/26", "confirmed") + affinity("b", "10.1.0.64/26", "pending") +
+		affinity("a", "10.2.0.0/26", "confirmed") +
 		affinity("a", "10.3.0.0/26", "confirmed") + affinity("a", "10.4.0.0/26", "confirmed") +
 		// as definitions of projectcalico.org have it
-		"---\napiVersion: projectcalico.org/v3\nkind: BlockAffinity\nmetadata: {name: going}\nspec: {node: a, cidr: 10.1.0.128/26, state: confirmed, deleted: true}\n"
+		"---\napiVersion: projectcalico.org/v3\nkind: BlockAffinity\nmetadata: {name: going}\n" +
+		"spec: {node: a, cidr: 10.1.0.128/26, state: confirmed, deleted: true}\n"
 	want := []Block{{"a", netip.MustParsePrefix("10.1.0.0/26")}}
 	if got := read(t, text).Blocks; !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
-	const filtered = "---\napiVersion: crd.projectcalico.org/v1\nkind: BGPPeer\nmetadata: {name: p}\nspec: {filters: [f]}\n"
+	const filtered = "---\napiVersion: crd.projectcalico.org/v1\nkind: BGPPeer\n" +
+		"metadata: {name: p}\nspec: {filters: [f]}\n"
 	if got := read(t, text+filtered).Blocks; got != nil {
 		t.Errorf("a filter decides, and %v are owed", got)
 	}
@@ -169,12 +180,14 @@ func TestMissing(t *testing.T) {
 		up      int
 	}{
 		{nil, []int{1, 2}, 0},
-		{map[netip.Addr]string{ip("10.0.0.2"): "Established", ip("10.0.0.3"): "Idle", ip("fd00::3"): "Established"}, []int{2}, 1},
+		{map[netip.Addr]string{ip("10.0.0.2"): "Established", ip("10.0.0.3"): "Idle", ip("fd00::3"): "Established"},
+			[]int{2}, 1},
 		{map[netip.Addr]string{ip("10.0.0.2"): "Established", ip("10.0.0.3"): "Established"}, []int{}, 2},
 	} {
 		seen := Seen{Peers: test.seen}
 		if got := g.Missing(0, seen); !cmp.Equal(got, test.missing) || g.Up(seen) != test.up {
-			t.Errorf("%v: %v are missing and %d are up; want %v and %d", test.seen, got, g.Up(seen), test.missing, test.up)
+			t.Errorf("%v: %v are missing and %d are up; want %v and %d",
+				test.seen, got, g.Up(seen), test.missing, test.up)
 		}
 	}
 }

@@ -1,8 +1,8 @@
-// Package bridge is the driver of the plain bridge network: on every node, a static CNI configuration (from a cloud's image,
-// or written by hand; old kubelets called it "kubenet") makes the plugins bridge and host-local attach pods to a bridge
-// with addresses from Node.spec.podCIDR. It runs no workload in the cluster, so the API does not show it: Detect needs the
-// facts that agents report about nodes. Routes between the nodes belong to a cloud's route controller or a person, and
-// are left in place. It is supported as a source only; Install refuses.
+// Package bridge is the driver of the plain bridge network: on every node, a static CNI configuration (from a cloud's
+// image, or written by hand; old kubelets called it "kubenet") makes the plugins bridge and host-local attach pods to a
+// bridge with addresses from Node.spec.podCIDR. It runs no workload in the cluster, so the API does not show it: Detect
+// needs the facts that agents report about nodes. Routes between the nodes belong to a cloud's route controller or a
+// person, and are left in place. It is supported as a source only; Install refuses.
 package bridge
 
 import (
@@ -55,9 +55,11 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	found.Capabilities.Attachment, found.Capabilities.Unattached = attachment(nodes)
 	found.PodCIDRs, found.Problems = ranges(snapshot, nodes)
 	for _, node := range nodes[1:] {
-		if c := node.conf; c.File != first.File || c.Network != first.Network || linkOf(c) != linkOf(first) || addressesOf(c) != addressesOf(first) {
-			found.Problems = append(found.Problems, fmt.Sprintf("node %s has %s with the network %q on %s, and node %s has %s with %q on %s",
-				nodes[0].Node, first.File, first.Network, linkOf(first), node.Node, c.File, c.Network, linkOf(c)))
+		if c := node.conf; c.File != first.File || c.Network != first.Network || linkOf(c) != linkOf(first) ||
+			addressesOf(c) != addressesOf(first) {
+			found.Problems = append(found.Problems,
+				fmt.Sprintf("node %s has %s with the network %q on %s, and node %s has %s with %q on %s",
+					nodes[0].Node, first.File, first.Network, linkOf(first), node.Node, c.File, c.Network, linkOf(c)))
 		}
 	}
 	router := cni.Firewall(snapshot)
@@ -69,14 +71,16 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 			continue // regardless of its file
 		}
 		found.Problems = append(found.Problems, "DaemonSet "+set.Namespace+"/"+set.Name+
-			" writes into the folder of CNI configurations, so "+first.File+" may be its work, and it may write it again")
+			" writes into the folder of CNI configurations, so "+first.File+
+			" may be its work, and it may write it again")
 	}
 	return found
 }
 
 // Residue implements cni.Driver. Many networks share the plugins themselves, so they stay.
 func (Driver) Residue(found *cni.Installation) step.Residue {
-	residue := step.Residue{Links: found.Capabilities.HostLinks, ConfFiles: []string{found.Capabilities.ConfName}, Paths: slices.Clone(found.Data)}
+	residue := step.Residue{Links: found.Capabilities.HostLinks, ConfFiles: []string{found.Capabilities.ConfName},
+		Paths: slices.Clone(found.Data)}
 	for _, addresses := range found.Data {
 		residue.Paths = append(residue.Paths, cni.Remembered(path.Base(addresses)))
 	}
@@ -119,11 +123,13 @@ func attachment(nodes []served) (how *step.Attachment, why string) {
 	for _, n := range nodes {
 		for _, plugin := range n.conf.Plugins[1:] {
 			if plugin != "portmap" {
-				return nil, n.conf.File + " of node " + n.Node + " chains the plugin " + plugin + ", and what that did for a pod no other network takes over"
+				return nil, n.conf.File + " of node " + n.Node + " chains the plugin " + plugin +
+					", and what that did for a pod no other network takes over"
 			}
 		}
 		if n.conf.IPMasq {
-			return nil, n.conf.File + " of node " + n.Node + " masquerades each pod by rules of its own (ipMasq), which would go on to do so on another network"
+			return nil, n.conf.File + " of node " + n.Node +
+				" masquerades each pod by rules of its own (ipMasq), which would go on to do so on another network"
 		}
 	}
 	first := nodes[0].conf
@@ -144,12 +150,13 @@ func ranges(snapshot *cluster.Snapshot, nodes []served) (cidrs, problems []strin
 		case !ok:
 			others = append(others, node.Name)
 		case !slices.Equal(conf.Subnets, cni.RangesOf(node)):
-			problems = append(problems, fmt.Sprintf("%s of node %s gives out %s, and the API says %s (spec.podCIDRs)", conf.File, node.Name,
-				list(conf.Subnets), list(cni.RangesOf(node))))
+			problems = append(problems, fmt.Sprintf("%s of node %s gives out %s, and the API says %s (spec.podCIDRs)",
+				conf.File, node.Name, list(conf.Subnets), list(cni.RangesOf(node))))
 		}
 	}
 	if len(others) > 0 {
-		problems = append(problems, fmt.Sprintf("%d of %d nodes are served by something else, or nobody looked at them: %s", len(others), len(snapshot.Nodes),
+		problems = append(problems, fmt.Sprintf("%d of %d nodes are served by something else, or nobody looked at "+
+			"them: %s", len(others), len(snapshot.Nodes),
 			strings.Join(others[:min(len(others), 5)], ", ")))
 	}
 	return cni.NodeRanges(snapshot), problems

@@ -27,15 +27,18 @@ func TestDetect(t *testing.T) {
 		t.Errorf("pod CIDRs are %q, not %q", got, want)
 	}
 	caps := found.Capabilities
-	if caps.ConfName != "10-bridge.conflist" || !slices.Equal(caps.HostLinks, []string{"cni0"}) || caps.MTU != 1500 || caps.Policy != cni.PolicyKubernetes {
+	if caps.ConfName != "10-bridge.conflist" || !slices.Equal(caps.HostLinks, []string{"cni0"}) || caps.MTU != 1500 ||
+		caps.Policy != cni.PolicyKubernetes {
 		t.Errorf("capabilities: %+v", caps)
 	}
-	if found.HasAgent() || found.PolicyAgent == nil || !slices.Equal(found.Data, []string{"/var/lib/cni/networks/bridge"}) {
+	if found.HasAgent() || found.PolicyAgent == nil ||
+		!slices.Equal(found.Data, []string{"/var/lib/cni/networks/bridge"}) {
 		t.Errorf("found %+v", found)
 	}
 }
 
-// TestAttachment: pods can be taken from the bridge where its configuration did nothing for them that would be left behind.
+// TestAttachment: pods can be taken from the bridge where its configuration did nothing for them that would be left
+// behind.
 func TestAttachment(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -45,10 +48,12 @@ func TestAttachment(t *testing.T) {
 		keeps  bool
 	}{
 		{"as it is", func(*cluster.Conf) {}, "/var/lib/cni/networks/bridge", "", true},
-		{"no port mappings", func(c *cluster.Conf) { c.Plugins = c.Plugins[:1] }, "/var/lib/cni/networks/bridge", "", true},
+		{"no port mappings", func(c *cluster.Conf) { c.Plugins = c.Plugins[:1] },
+			"/var/lib/cni/networks/bridge", "", true},
 		{"addresses elsewhere", func(c *cluster.Conf) { c.DataDir = "/run/ipam/" }, "/run/ipam/bridge", "", true},
 		{"masquerade", func(c *cluster.Conf) { c.IPMasq = true }, "", "masquerades each pod", false},
-		{"tuning", func(c *cluster.Conf) { c.Plugins = append(c.Plugins, "tuning") }, "", "chains the plugin tuning", true},
+		{"tuning", func(c *cluster.Conf) { c.Plugins = append(c.Plugins, "tuning") }, "",
+			"chains the plugin tuning", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			snapshot := present(t)
@@ -59,11 +64,13 @@ func TestAttachment(t *testing.T) {
 			caps, data := found.Capabilities, ""
 			if caps.Attachment != nil {
 				data = caps.Attachment.Reservations
-				if caps.Attachment.Bridge != "cni0" || !slices.Equal(caps.Attachment.Conf, []string{"10-bridge.conflist"}) || !slices.Equal(found.Data, []string{data}) {
+				if caps.Attachment.Bridge != "cni0" || !slices.Equal(caps.Attachment.Conf,
+					[]string{"10-bridge.conflist"}) || !slices.Equal(found.Data, []string{data}) {
 					t.Errorf("pods hang by %+v, and its files are %v", caps.Attachment, found.Data)
 				}
 			}
-			if data != test.from || !strings.Contains(caps.Unattached, test.why) || (caps.Unattached == "") != (data != "") || caps.KeepsSources != test.keeps || len(found.Problems) > 0 {
+			if data != test.from || !strings.Contains(caps.Unattached, test.why) ||
+				(caps.Unattached == "") != (data != "") || caps.KeepsSources != test.keeps || len(found.Problems) > 0 {
 				t.Errorf("%+v of %+v", caps.Attachment, found)
 			}
 		})
@@ -85,17 +92,23 @@ func TestDetectOddities(t *testing.T) {
 		}, ""},
 		{"another plugin serves", func(s *cluster.Snapshot) {
 			for i := range s.Facts {
-				s.Facts[i].Confs = append([]cluster.Conf{{File: "05-x.conflist", Plugins: []string{"x"}}}, s.Facts[i].Confs...)
+				s.Facts[i].Confs = append([]cluster.Conf{{File: "05-x.conflist", Plugins: []string{"x"}}},
+					s.Facts[i].Confs...)
 			}
 		}, ""},
 		{"a file before it that no runtime can read", func(s *cluster.Snapshot) {
-			s.Facts[0].Confs = append([]cluster.Conf{{File: "05-x.conflist", Problem: "unexpected end of JSON input"}}, s.Facts[0].Confs...)
+			s.Facts[0].Confs = append([]cluster.Conf{{File: "05-x.conflist", Problem: "unexpected end of JSON input"}},
+				s.Facts[0].Confs...)
 			s.Facts[1].Confs[0].Network = "other"
 		}, `with "other" on cni0`},
-		{"another plugin serves one node", func(s *cluster.Snapshot) { s.Facts[1].Confs[0].Plugins[0] = "ptp" }, "1 of 3 nodes are served by something else"},
-		{"one node unseen", func(s *cluster.Snapshot) { s.Facts = s.Facts[:2] }, "1 of 3 nodes are served by something else, or nobody looked at them: node-3"},
-		{"podman's bridge", func(s *cluster.Snapshot) { s.Facts[0].Confs[0].Subnets = []string{"10.88.0.0/16"} }, "gives out 10.88.0.0/16, and the API says 198.19.0.0/24"},
-		{"addresses in two places", func(s *cluster.Snapshot) { s.Facts[0].Confs[0].DataDir = "/run/ipam" }, "node node-2 has 10-bridge.conflist"},
+		{"another plugin serves one node", func(s *cluster.Snapshot) { s.Facts[1].Confs[0].Plugins[0] = "ptp" },
+			"1 of 3 nodes are served by something else"},
+		{"one node unseen", func(s *cluster.Snapshot) { s.Facts = s.Facts[:2] },
+			"1 of 3 nodes are served by something else, or nobody looked at them: node-3"},
+		{"podman's bridge", func(s *cluster.Snapshot) { s.Facts[0].Confs[0].Subnets = []string{"10.88.0.0/16"} },
+			"gives out 10.88.0.0/16, and the API says 198.19.0.0/24"},
+		{"addresses in two places", func(s *cluster.Snapshot) { s.Facts[0].Confs[0].DataDir = "/run/ipam" },
+			"node node-2 has 10-bridge.conflist"},
 		{"two bridges", func(s *cluster.Snapshot) { s.Facts[0].Confs[0].Bridge = "cbr0" }, "on cbr0"},
 		{"a DaemonSet writes it", func(s *cluster.Snapshot) {
 			s.DaemonSets = append(s.DaemonSets, cnitest.Snapshot(t, cnitest.Documents(t, []byte(`
@@ -131,7 +144,8 @@ spec:
 // TestRanges: ranges that are halves of one become it, and nothing else is added.
 func TestRanges(t *testing.T) {
 	snapshot := present(t)
-	ranges := []string{"10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24", "10.0.5.0/24", "10.0.6.0/24", "10.0.5.0/24"}
+	ranges := []string{"10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24", "10.0.5.0/24",
+		"10.0.6.0/24", "10.0.5.0/24"}
 	node, facts := snapshot.Nodes[0], snapshot.Facts[0]
 	snapshot.Nodes, snapshot.Facts = nil, nil
 	for i, cidr := range ranges {

@@ -21,8 +21,8 @@ const (
 	reservationName = "theseus-reserved"
 )
 
-// attachment says how pods are attached with Calico: by a veth pair without a bridge. Felix drops its packets until the chains
-// of that interface exist, in iptables and in nftables.
+// attachment says how pods are attached with Calico: by a veth pair without a bridge. Felix drops its packets until the
+// chains of that interface exist, in iptables and in nftables.
 func attachment(conf string) *step.Attachment {
 	return &step.Attachment{
 		Conf:   []string{conf + cni.StagedSuffix, conf},
@@ -31,23 +31,28 @@ func attachment(conf string) *step.Attachment {
 	}
 }
 
-// takeOver refuses ranges that Calico cannot take over. Its address blocks have 1 to 4096 addresses, and a pool has at least one block.
+// takeOver refuses ranges that Calico cannot take over. Its address blocks have 1 to 4096 addresses, and a pool has at
+// least one block.
 func (m *manifest) takeOver(request cni.Request) error {
 	bits := request.Takeover.NodeBits
 	if bits < 20 || bits > 32 {
-		return cni.Unadoptable(fmt.Sprintf("each node's range has a prefix of %d bits, and Calico's blocks of addresses have 20 to 32", bits))
+		return cni.Unadoptable(fmt.Sprintf(
+			"each node's range has a prefix of %d bits, and Calico's blocks of addresses have 20 to 32", bits))
 	}
 	for _, cidr := range rangesOf(request) {
 		if prefix, err := netip.ParsePrefix(cidr); err != nil || !prefix.Addr().Is4() || prefix.Bits() > bits {
-			return cni.Unadoptable(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own", cidr, request.Source.CNI))
+			return cni.Unadoptable(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own",
+				cidr, request.Source.CNI))
 		}
 	}
 	if !slices.ContainsFunc(m.definitions, func(d unstructured.Unstructured) bool {
 		resource, group, _ := strings.Cut(d.GetName(), ".")
 		return resource == "ipreservations" && cluster.IsCalico(group)
 	}) {
-		return refuse("the manifest does not define IPReservations, without which new pods could get an address of the node itself",
-			"Calico v3.22 and later define them; where its definitions are a file of their own, give both in one: cat crds.yaml calico.yaml > all.yaml")
+		return refuse("the manifest does not define IPReservations, without which new pods could get "+
+			"an address of the node itself",
+			"Calico v3.22 and later define them; where its definitions are a file of their own, give both in one: "+
+				"cat crds.yaml calico.yaml > all.yaml")
 	}
 	return nil
 }
@@ -60,9 +65,9 @@ func rangesOf(request cni.Request) []string {
 	return []string{request.PodCIDR}
 }
 
-// pools are the IPPools for the ranges that are taken over. Their blocks are the nodes' ranges, so the first address that is
-// taken over on a node claims the node's range for it. Each pool selects only nodes whose range is within it, because
-// calico-node takes the tunnel address from the first pool with a tunnel that selects its node.
+// pools are the IPPools for the ranges that are taken over. Their blocks are the nodes' ranges, so the first address
+// that is taken over on a node claims the node's range for it. Each pool selects only nodes whose range is within it,
+// because calico-node takes the tunnel address from the first pool with a tunnel that selects its node.
 func pools(request cni.Request, api string) []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for i, cidr := range rangesOf(request) {
@@ -71,8 +76,10 @@ func pools(request cni.Request, api string) []unstructured.Unstructured {
 			"kind":       "IPPool",
 			"metadata":   map[string]any{"name": poolNameOf(i)},
 			"spec": map[string]any{
-				"cidr": cidr, "blockSize": int64(request.Takeover.NodeBits), "natOutgoing": !request.Source.Capabilities.KeepsSources,
-				"vxlanMode": "Never", "ipipMode": "Never", "nodeSelector": v1alpha1.LabelAdopted + ` == "` + cni.AdoptedValue(cidr) + `"`,
+				"cidr": cidr, "blockSize": int64(request.Takeover.NodeBits),
+				"natOutgoing": !request.Source.Capabilities.KeepsSources, "vxlanMode": "Never", "ipipMode": "Never",
+				"nodeSelector": v1alpha1.LabelAdopted + ` == "` +
+					cni.AdoptedValue(cidr) + `"`,
 			},
 		}})
 	}
@@ -102,22 +109,25 @@ func reservation(takeover *cni.Takeover, api string) []unstructured.Unstructured
 	return all
 }
 
-// adoption has an action for each pool. Two pools must not get their tunnels at once: the allocator of tunnel addresses drops a
-// change that arrives while it handles the previous one, and the node never gets a tunnel address (seen with v3.31.0;
-// reconciler.OnUpdates of node/pkg/allocateip does not wait for its reader).
+// adoption has an action for each pool. Two pools must not get their tunnels at once: the allocator of tunnel addresses
+// drops a change that arrives while it handles the previous one, and the node never gets a tunnel address (seen with
+// v3.31.0; reconciler.OnUpdates of node/pkg/allocateip does not wait for its reader).
 func adoption(request cni.Request, api string) *cni.Adoption {
 	made := pools(request, api)
 	patches := func(title string, value any) []step.Action {
 		var all []step.Action
 		for i, cidr := range rangesOf(request) {
 			ref := step.RefOf(&made[i])
-			all = append(all, step.Action{Op: step.Patch, Title: fmt.Sprintf(title, cidr), Ref: &ref, Patch: cni.Raw(value)})
+			all = append(all, step.Action{Op: step.Patch, Title: fmt.Sprintf(title, cidr),
+				Ref: &ref, Patch: cni.Raw(value)})
 		}
 		return all
 	}
 	reserved := step.Ref{APIVersion: api, Kind: "IPReservation", Name: reservationName}
-	stays := step.Action{Op: step.Patch, Title: "keep the reservation of the nodes' former addresses, which connections may still use", Ref: &reserved,
-		Patch: cni.Raw(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}})}
+	stays := step.Action{Op: step.Patch,
+		Title: "keep the reservation of the nodes' former addresses, which connections may still use",
+		Ref:   &reserved, Patch: cni.Raw(
+			map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}})}
 	mode := func(mode string) any { return map[string]any{"spec": map[string]any{"vxlanMode": mode}} }
 	return &cni.Adoption{
 		Pools: made,
@@ -132,11 +142,12 @@ func adoption(request cni.Request, api string) *cni.Adoption {
 
 // fitTakeover makes calico-node's own settings for the range equal to those made here.
 func (m *manifest) fitTakeover(takeover *cni.Takeover) {
-	setEnv(cni.FindContainer(m.agent, "containers", agentName), "CALICO_IPV4POOL_BLOCK_SIZE", strconv.Itoa(takeover.NodeBits))
+	setEnv(cni.FindContainer(m.agent, "containers", agentName), "CALICO_IPV4POOL_BLOCK_SIZE",
+		strconv.Itoa(takeover.NodeBits))
 }
 
-// keepName names the objects that keep Felix from deleting conntrack entries, and keepPath is a path that shells and programs
-// search first for an executable.
+// keepName names the objects that keep Felix from deleting conntrack entries, and keepPath is a path that shells and
+// programs search first for an executable.
 const (
 	keepName = "theseus-keep-connections"
 	keepPath = "/usr/local/sbin/conntrack"
@@ -149,9 +160,9 @@ const keepScript = `#!/bin/sh
 exit 0
 `
 
-// keepConnections prevents Felix from deleting conntrack entries. Felix deletes the entries of a pod's address as soon as it
-// removes its own route to the pod (felix/routetable, ConntrackCleanupManager). That is right for a deleted pod, but resets
-// all connections through a Service to a pod that was moved away. Felix has no setting for it.
+// keepConnections prevents Felix from deleting conntrack entries. Felix deletes the entries of a pod's address as soon
+// as it removes its own route to the pod (felix/routetable, ConntrackCleanupManager). That is right for a deleted pod,
+// but resets all connections through a Service to a pod that was moved away. Felix has no setting for it.
 func (m *manifest) keepConnections() {
 	keep := unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1",

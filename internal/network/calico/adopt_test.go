@@ -18,7 +18,8 @@ func takeover(t *testing.T) cni.Request {
 	r.PodCIDR = r.Source.PodCIDRs[0]
 	r.Takeover = &cni.Takeover{NodeBits: 24}
 	r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte(
-		"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: ipreservations.crd.projectcalico.org}\n"))...)
+		"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"+
+			"metadata: {name: ipreservations.crd.projectcalico.org}\n"))...)
 	return r
 }
 
@@ -44,7 +45,9 @@ func TestTakeoverOfRanges(t *testing.T) {
 				t.Errorf("pool %d is %v", i, pool.Object)
 			}
 			for _, list := range [][]step.Action{a.Carry, a.Drop, a.Settle} {
-				if ref := step.RefOf(&pool); !slices.ContainsFunc(list, func(a step.Action) bool { return *a.Ref == ref }) || !slices.Contains(target.Installation.Parts, ref) {
+				if ref := step.RefOf(&pool); !slices.ContainsFunc(list,
+					func(a step.Action) bool { return *a.Ref == ref }) ||
+					!slices.Contains(target.Installation.Parts, ref) {
 					t.Errorf("%s is left out of %+v", ref, list)
 				}
 			}
@@ -57,14 +60,19 @@ func TestTakeoverOfRanges(t *testing.T) {
 
 func TestTakeoverRefuses(t *testing.T) {
 	for words, change := range map[string]func(*cni.Request){
-		"prefix of 19 bits":                       func(r *cni.Request) { r.Takeover.NodeBits = 19 },
-		"10.1.4.0/25 of flannel is no IPv4 range": func(r *cni.Request) { r.Source.PodCIDRs = []string{"10.1.0.0/23", "10.1.4.0/25"} },
-		"fd00::/64 of flannel is no IPv4 range":   func(r *cni.Request) { r.Source.PodCIDRs = append(r.Source.PodCIDRs, "fd00::/64") },
+		"prefix of 19 bits": func(r *cni.Request) { r.Takeover.NodeBits = 19 },
+		"10.1.4.0/25 of flannel is no IPv4 range": func(r *cni.Request) {
+			r.Source.PodCIDRs = []string{"10.1.0.0/23", "10.1.4.0/25"}
+		},
+		"fd00::/64 of flannel is no IPv4 range": func(r *cni.Request) {
+			r.Source.PodCIDRs = append(r.Source.PodCIDRs, "fd00::/64")
+		},
 	} {
 		r := takeover(t)
 		change(&r)
 		var refused *cni.Refusal
-		if _, err := (calico.Driver{}).Install(r); !errors.As(err, &refused) || !strings.Contains(refused.Message, words) {
+		if _, err := (calico.Driver{}).Install(r); !errors.As(err, &refused) ||
+			!strings.Contains(refused.Message, words) {
 			t.Errorf("not refused as %q: %v", words, err)
 		}
 	}
@@ -88,7 +96,9 @@ func TestTakeoverKeepsConnections(t *testing.T) {
 		}
 	}
 	object := find(t, target.Objects[len(target.Objects)-1:], "ConfigMap")
-	if !slices.Equal(target.Discard, []step.Ref{step.RefOf(object)}) || object.GetLabels()["theseus.dev/managed"] != "true" || !strings.HasPrefix(text(t, object.Object["data"]), `{"conntrack":"#!/bin/sh\n`) {
+	if !slices.Equal(target.Discard, []step.Ref{step.RefOf(object)}) ||
+		object.GetLabels()["theseus.dev/managed"] != "true" ||
+		!strings.HasPrefix(text(t, object.Object["data"]), `{"conntrack":"#!/bin/sh\n`) {
 		t.Errorf("%v are deleted, and this was made: %s", target.Discard, text(t, object))
 	}
 	for _, action := range slices.Concat(target.Final, target.HandOver) {

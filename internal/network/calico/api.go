@@ -21,11 +21,15 @@ func (m *manifest) api(defined []string) (string, error) {
 	said := m.env(cni.FindContainer(m.agent, "containers", agentName), apiVar)
 	switch {
 	case said == "" && servedHere && !storedHere && stored:
-		return "", refuse("the manifest keeps Calico's objects in "+cluster.CalicoServed+", and the cluster has definitions of "+cluster.CalicoStored+", which agents prefer where nothing tells them",
-			"delete the definitions that are left, if nobody needs them (kubectl get crd -o name | grep crd.projectcalico.org); or give the manifest of the release that keeps them there, such as manifests/calico-vxlan.yaml")
+		return "", refuse("the manifest keeps Calico's objects in "+cluster.CalicoServed+", and the cluster has "+
+			"definitions of "+cluster.CalicoStored+", which agents prefer where nothing tells them",
+			"delete the definitions that are left, if nobody needs them (kubectl get crd -o name | grep "+
+				"crd.projectcalico.org); or give the manifest of the release that keeps them there, such as "+
+				"manifests/calico-vxlan.yaml")
 	case strings.EqualFold(said, cluster.CalicoServed), said == "" && (served || servedHere) && !stored && !storedHere:
 		if (stored || storedHere) && !served && !servedHere {
-			return "", refuse("agents are told to keep their objects in "+cluster.CalicoServed+" ("+apiVar+"), of which neither the manifest nor the cluster has definitions",
+			return "", refuse("agents are told to keep their objects in "+cluster.CalicoServed+" ("+apiVar+
+				"), of which neither the manifest nor the cluster has definitions",
 				"give the manifest with its definitions, such as manifests/calico-v3-crds.yaml of the release")
 		}
 		return cluster.CalicoServed, nil
@@ -37,7 +41,10 @@ func (m *manifest) api(defined []string) (string, error) {
 func groupsOf(definitions []string) (stored, served bool) {
 	of := func(version string) bool {
 		group, _, _ := strings.Cut(version, "/")
-		return slices.ContainsFunc(definitions, func(name string) bool { _, own, _ := strings.Cut(name, "."); return own == group })
+		return slices.ContainsFunc(definitions, func(name string) bool {
+			_, own, _ := strings.Cut(name, ".")
+			return own == group
+		})
 	}
 	return of(cluster.CalicoStored), of(cluster.CalicoServed)
 }
@@ -50,7 +57,8 @@ func definitionsOf(m *manifest) []string {
 	return names
 }
 
-// sameAPI refuses a version that would store its objects in another group than the running agents: it would start without any.
+// sameAPI refuses a version that would store its objects in another group than the running agents: it would start
+// without any.
 func sameAPI(snapshot *cluster.Snapshot, live, wanted *manifest) error {
 	defined := snapshot.Definitions()
 	if len(defined) == 0 {
@@ -66,13 +74,14 @@ func sameAPI(snapshot *cluster.Snapshot, live, wanted *manifest) error {
 	}
 	if from != to {
 		return refuse("the agents keep their objects in "+from+", and those of the manifest would look for them in "+to,
-			"set "+apiVar+" in the manifest as it is in the cluster, and move the objects afterwards: Calico has a controller for that (DatastoreMigration)")
+			"set "+apiVar+" in the manifest as it is in the cluster, and move the objects afterwards: Calico has a "+
+				"controller for that (DatastoreMigration)")
 	}
 	return nil
 }
 
-// webhookParts are the objects of calico-webhooks that are not in a snapshot, in the order of deletion; the names are those of
-// manifests/calico-v3-crds.yaml. Its admission policies stay; they have no effect without the CRDs.
+// webhookParts are the objects of calico-webhooks that are not in a snapshot, in the order of deletion; the names are
+// those of manifests/calico-v3-crds.yaml. Its admission policies stay; they have no effect without the CRDs.
 func webhookParts(namespace string) []step.Ref {
 	const rbac = "rbac.authorization.k8s.io/v1"
 	return []step.Ref{

@@ -7,7 +7,8 @@ const AnnotationIPv4Pools = "cni.projectcalico.org/ipv4pools"
 type Ask struct {
 	Annotation string
 	What       string // what is requested
-	// Namespaces is true if the annotation on a namespace applies to all its pods (cni-plugin/pkg/k8s/k8s.go of Calico).
+	// Namespaces is true if the annotation on a namespace applies to all its pods (cni-plugin/pkg/k8s/k8s.go of
+	// Calico).
 	Namespaces bool
 	// Left says what happens to such pods if pods get another IPv4 pool; empty if the request still works.
 	Left string
@@ -21,7 +22,8 @@ func Asks() []Ask {
 			"the pool in place gives pods none any more, and a pod that asks for one of it does not start again"},
 		{"cni.projectcalico.org/ipv6pools", pool, true, ""},
 		{"cni.projectcalico.org/ipAddrs", fixed, false,
-			"the pool that it is of gives pods none any more: they do not start again, or keep it, and the change does not end"},
+			"the pool that it is of gives pods none any more: they do not start again, or keep it, " +
+				"and the change does not end"},
 		{"cni.projectcalico.org/ipAddrsNoIpam", fixed, false, "they come back with it, and its pool never gets empty"},
 		{"cni.projectcalico.org/floatingIPs", "a floating address", false, ""},
 	}

@@ -1,7 +1,7 @@
-// Package calico is the driver of Calico as its own manifests deploy it (calico.yaml, calico-vxlan.yaml, calico-typha.yaml),
-// with the Kubernetes datastore: the DaemonSet calico-node, the ConfigMap calico-config and IPPools as custom resources;
-// and of Calico installed by its operator, as far as the operator's own object has the necessary settings. Installations
-// with etcd or the BPF data plane are detected and refused.
+// Package calico is the driver of Calico as its own manifests deploy it (calico.yaml, calico-vxlan.yaml,
+// calico-typha.yaml), with the Kubernetes datastore: the DaemonSet calico-node, the ConfigMap calico-config and IPPools
+// as custom resources; and of Calico installed by its operator, as far as the operator's own object has the necessary
+// settings. Installations with etcd or the BPF data plane are detected and refused.
 package calico
 
 import (
@@ -15,8 +15,8 @@ const (
 	agentName  = "calico-node"
 	configName = "calico-config"
 	typhaName  = "calico-typha"
-	// controllersName is the Deployment of the controllers; webhooksName is another Deployment, if the objects are stored
-	// with the CRDs of projectcalico.org.
+	// controllersName is the Deployment of the controllers; webhooksName is another Deployment, if the objects are
+	// stored with the CRDs of projectcalico.org.
 	controllersName = "calico-kube-controllers"
 	webhooksName    = "calico-webhooks"
 	defaultConf     = "10-calico.conflist"
@@ -72,7 +72,8 @@ func capabilities(confName string) cni.Capabilities {
 		SwitchedPerNode:   true,
 		Sessions:          true,
 		// Its notes stay on a pod that has left it.
-		Orders: &step.Orders{Network: "Calico", Prefix: "cni.projectcalico.org/", Notes: []string{"containerID", "podIP", "podIPs"}},
+		Orders: &step.Orders{Network: "Calico", Prefix: "cni.projectcalico.org/",
+			Notes: []string{"containerID", "podIP", "podIPs"}},
 	}
 }
 
@@ -88,8 +89,9 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		Routes:       found.PodCIDRs,
 		ConfFiles:    []string{conf, conf + cni.StagedSuffix, "calico-kubeconfig", "calico-tls"},
 		Binaries:     []string{"calico", "calico-ipam"},
-		Paths:        []string{"/var/lib/calico", "/run/calico", "/run/nodeagent", "/var/log/calico", cni.Remembered("k8s-pod-network")},
-		Annotations:  []string{"projectcalico.org/*"},
-		Farewells:    []string{"CalicoIsDown"}, // node/pkg/lifecycle/utils/utils.go of projectcalico/calico
+		Paths: []string{"/var/lib/calico", "/run/calico", "/run/nodeagent", "/var/log/calico",
+			cni.Remembered("k8s-pod-network")},
+		Annotations: []string{"projectcalico.org/*"},
+		Farewells:   []string{"CalicoIsDown"}, // node/pkg/lifecycle/utils/utils.go of projectcalico/calico
 	}
 }

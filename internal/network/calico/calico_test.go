@@ -82,9 +82,11 @@ func TestInstallJoint(t *testing.T) {
 	agent := text(t, find(t, target.Objects, "DaemonSet"))
 	for _, want := range []string{
 		`{"name":"CALICO_IPV4POOL_CIDR","value":"10.96.0.0/16"}`, `{"name":"CALICO_IPV4POOL_VXLAN","value":"Always"}`,
-		`{"name":"CALICO_IPV4POOL_IPIP","value":"Never"}`, `{"name":"IP_AUTODETECTION_METHOD","value":"kubernetes-internal-ip"}`,
-		`{"name":"CNI_CONF_NAME","value":"10-calico.conflist.theseus"}`, `"theseus.dev/target":"true"`, `"maxUnavailable":1`,
-		`["/bin/calico-node","-felix-ready"]`, `"terminationGracePeriodSeconds":10`,
+		`{"name":"CALICO_IPV4POOL_IPIP","value":"Never"}`,
+		`{"name":"IP_AUTODETECTION_METHOD","value":"kubernetes-internal-ip"}`,
+		`{"name":"CNI_CONF_NAME","value":"10-calico.conflist.theseus"}`,
+		`"theseus.dev/target":"true"`, `"maxUnavailable":1`, `["/bin/calico-node","-felix-ready"]`,
+		`"terminationGracePeriodSeconds":10`,
 		`"startupProbe":{"exec":{"command":["/bin/calico-node","-felix-ready"]},"failureThreshold":150,"periodSeconds":2`,
 	} {
 		if !strings.Contains(agent, want) {
@@ -100,11 +102,13 @@ func TestInstallJoint(t *testing.T) {
 		t.Errorf("the ConfigMap is %s", config)
 	}
 	pool := text(t, target.Extras)
-	if len(target.Extras) != 1 || !strings.Contains(pool, `"cidr":"10.244.0.0/16"`) || !strings.Contains(pool, `"disabled":true`) ||
+	if len(target.Extras) != 1 || !strings.Contains(pool, `"cidr":"10.244.0.0/16"`) ||
+		!strings.Contains(pool, `"disabled":true`) ||
 		!strings.Contains(pool, `"natOutgoing":false`) || !strings.Contains(pool, `"vxlanMode":"Never"`) {
 		t.Errorf("the pool of the old range is %s", pool)
 	}
-	if want := (step.ConfArgs{Staged: "10-calico.conflist.theseus", Active: "10-calico.conflist"}); target.Conf != want {
+	if want := (step.ConfArgs{Staged: "10-calico.conflist.theseus",
+		Active: "10-calico.conflist"}); target.Conf != want {
 		t.Errorf("the configuration is %+v", target.Conf)
 	}
 	if target.Installation.Version != "v3.31.0" || target.Installation.Selector != "k8s-app=calico-node" {
@@ -124,7 +128,8 @@ func TestInstallFinal(t *testing.T) {
 		t.Fatalf("%d actions, the first is %s %q", len(target.Final), first.Op, first.Title)
 	}
 	agent := text(t, first.Object)
-	for _, want := range []string{`{"name":"CNI_CONF_NAME","value":"10-calico.conflist"}`, `"preStop"`, `"type":"OnDelete"`,
+	for _, want := range []string{`{"name":"CNI_CONF_NAME","value":"10-calico.conflist"}`,
+		`"preStop"`, `"type":"OnDelete"`,
 		`"terminationGracePeriodSeconds":0`, `{"name":"CALICO_IPV4POOL_CIDR","value":"10.96.0.0/16"}`} {
 		if !strings.Contains(agent, want) {
 			t.Errorf("the final form lacks %s:\n%s", want, agent)
@@ -163,26 +168,31 @@ func TestSharedTables(t *testing.T) {
 		{"nothing that enforces policy", cni.PolicyNone, "quay.io/calico/node:v3.31.0", "", false, false},
 		{"a Calico without the mode", cni.PolicyKubernetes, "quay.io/calico/node:v3.28.2", "", false, false},
 		{"a version that is not known", cni.PolicyKubernetes, "registry.example/node@sha256:0", "", true, true},
-		{"nftables are the user's own choice", cni.PolicyKubernetes, "quay.io/calico/node:v3.31.0", "Enabled", true, false},
+		{"nftables are the user's own choice", cni.PolicyKubernetes, "quay.io/calico/node:v3.31.0",
+			"Enabled", true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := request(t)
 			r.Source.Capabilities.Policy = test.policy
-			containers, _, _ := unstructured.NestedSlice(find(t, r.Manifest, "DaemonSet").Object, "spec", "template", "spec", "containers")
+			containers, _, _ := unstructured.NestedSlice(find(t, r.Manifest, "DaemonSet").Object, "spec",
+				"template", "spec", "containers")
 			containers[0].(map[string]any)["image"] = test.image
-			if err := unstructured.SetNestedSlice(find(t, r.Manifest, "DaemonSet").Object, containers, "spec", "template", "spec", "containers"); err != nil {
+			if err := unstructured.SetNestedSlice(find(t, r.Manifest, "DaemonSet").Object, containers, "spec",
+				"template", "spec", "containers"); err != nil {
 				t.Fatal(err)
 			}
 			if test.mode != "" {
-				r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\n"+
-					"metadata: {name: default}\nspec: {nftablesMode: "+test.mode+"}\n"))...)
+				r.Manifest = append(r.Manifest,
+					cnitest.Documents(t, []byte("apiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\n"+
+						"metadata: {name: default}\nspec: {nftablesMode: "+test.mode+"}\n"))...)
 			}
 			target, err := calico.Driver{}.Install(r)
 			if err != nil {
 				t.Fatal(err)
 			}
 			joint, final := text(t, find(t, target.Objects, "DaemonSet")), text(t, target.Final[0].Object)
-			if got := strings.Contains(joint, `{"name":"FELIX_NFTABLESMODE","value":"Enabled"}`); got != test.inNFTables {
+			if got := strings.Contains(joint,
+				`{"name":"FELIX_NFTABLESMODE","value":"Enabled"}`); got != test.inNFTables {
 				t.Errorf("the joint form is in nftables: %t", got)
 			}
 			if strings.Contains(final, "FELIX_NFTABLES") {
@@ -260,18 +270,23 @@ func TestInstallRefuses(t *testing.T) {
 		change func(*testing.T, *cni.Request)
 		words  string
 	}{
-		{"no agent", func(t *testing.T, r *cni.Request) { find(t, r.Manifest, "DaemonSet").SetName("canal") }, "no DaemonSet calico-node"},
+		{"no agent", func(t *testing.T, r *cni.Request) { find(t, r.Manifest, "DaemonSet").SetName("canal") },
+			"no DaemonSet calico-node"},
 		{"operator", func(t *testing.T, r *cni.Request) {
-			r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\n"))...)
+			r.Manifest = append(r.Manifest, cnitest.Documents(t,
+				[]byte("apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\n"))...)
 		}, "operator"},
 		{"BPF by variable", func(t *testing.T, r *cni.Request) { env(t, r, "FELIX_BPFENABLED", "true") }, "BPF"},
 		{"BPF by configuration", func(t *testing.T, r *cni.Request) {
-			r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\nmetadata: {name: default}\nspec: {bpfEnabled: true}\n"))...)
+			r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: crd.projectcalico.org/v1\n"+
+				"kind: FelixConfiguration\nmetadata: {name: default}\nspec: {bpfEnabled: true}\n"))...)
 		}, "BPF"},
 		{"etcd", func(t *testing.T, r *cni.Request) { env(t, r, "DATASTORE_TYPE", "etcdv3") }, "etcd"},
-		{"policy only", func(t *testing.T, r *cni.Request) { env(t, r, "CALICO_NETWORKING_BACKEND", "none") }, "policy only"},
+		{"policy only", func(t *testing.T, r *cni.Request) { env(t, r, "CALICO_NETWORKING_BACKEND", "none") },
+			"policy only"},
 		{"no installer", func(t *testing.T, r *cni.Request) {
-			unstructured.RemoveNestedField(find(t, r.Manifest, "DaemonSet").Object, "spec", "template", "spec", "initContainers")
+			unstructured.RemoveNestedField(find(t, r.Manifest, "DaemonSet").Object, "spec",
+				"template", "spec", "initContainers")
 		}, "init container"},
 		{"no CIDR", func(_ *testing.T, r *cni.Request) { r.PodCIDR = "10.96.0.0" }, "is not an IPv4 CIDR"},
 		{"IPv6", func(_ *testing.T, r *cni.Request) { r.PodCIDR = "fd00::/64" }, "is not an IPv4 CIDR"},
@@ -296,7 +311,8 @@ func TestDetectOddities(t *testing.T) {
 		name, from, to, problem string
 	}{
 		{"staged", "10-calico.conflist}", "10-calico.conflist.theseus}", "not finished"},
-		{"no agent", "kind: DaemonSet\nmetadata: {name: calico-node", "kind: DaemonSet\nmetadata: {name: other", "no DaemonSet calico-node"},
+		{"no agent", "kind: DaemonSet\nmetadata: {name: calico-node", "kind: DaemonSet\nmetadata: {name: other",
+			"no DaemonSet calico-node"},
 		{"not ready", "numberReady: 1", "numberReady: 0", "ready on 0 of 1"},
 		{"no pool", "kind: IPPool", "kind: Other", "no enabled IPPool"},
 	} {
@@ -312,15 +328,20 @@ func TestDetectOddities(t *testing.T) {
 
 // TestMasqueraded: it is known which pods Calico masquerades and whither, unless it does so in a way of its own.
 func TestMasqueraded(t *testing.T) {
-	const pool, excluded = "---\napiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: other}\nspec: {cidr: 10.97.0.0/16, disabled: true}\n",
-		"---\napiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\nmetadata: {name: node.a}\nspec: {natOutgoingExclusions: IPPoolsAndHostIPs}\n"
+	const pool, excluded = "---\napiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: other}\n" +
+		"spec: {cidr: 10.97.0.0/16, disabled: true}\n",
+		"---\napiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\nmetadata: {name: node.a}\n" +
+			"spec: {natOutgoingExclusions: IPPoolsAndHostIPs}\n"
 	found := func(more string) *cni.Masquerade {
 		t.Helper()
-		fixture := strings.Replace(string(cnitest.Text(t, "calico.yaml")), "natOutgoing: true", "natOutgoing: true, nodeSelector: all()", 1)
-		return calico.Driver{}.Detect(cnitest.Snapshot(t, cnitest.Documents(t, []byte(fixture+more)))).Capabilities.Masquerade
+		fixture := strings.Replace(string(cnitest.Text(t, "calico.yaml")), "natOutgoing: true",
+			"natOutgoing: true, nodeSelector: all()", 1)
+		return calico.Driver{}.Detect(cnitest.Snapshot(t,
+			cnitest.Documents(t, []byte(fixture+more)))).Capabilities.Masquerade
 	}
 	plain := found(pool)
-	if plain == nil || !slices.Equal(plain.From, []string{"10.96.0.0/16"}) || !slices.Equal(plain.Except, []string{"10.96.0.0/16", "10.97.0.0/16"}) {
+	if plain == nil || !slices.Equal(plain.From, []string{"10.96.0.0/16"}) ||
+		!slices.Equal(plain.Except, []string{"10.96.0.0/16", "10.97.0.0/16"}) {
 		t.Errorf("%+v", plain)
 	}
 	if other := found(pool + excluded); other != nil {

@@ -31,12 +31,13 @@ func agentIn(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
 }
 
 // usersKinds are the kinds of objects that only users create.
-var usersKinds = []string{"BGPFilter", "BGPPeer", "GlobalNetworkPolicy", "GlobalNetworkSet", "HostEndpoint", "NetworkPolicy", "NetworkSet",
-	"StagedGlobalNetworkPolicy", "StagedKubernetesNetworkPolicy", "StagedNetworkPolicy"}
+var usersKinds = []string{"BGPFilter", "BGPPeer", "GlobalNetworkPolicy", "GlobalNetworkSet", "HostEndpoint",
+	"NetworkPolicy", "NetworkSet", "StagedGlobalNetworkPolicy", "StagedKubernetesNetworkPolicy", "StagedNetworkPolicy"}
 
 // unattached: both effects were seen with v3.31.0. When pods are adopted from another network, or back, the joint form
 // prevents them.
-const unattached = "in its own form its agent puts a blackhole in the place of another network's route to a node's range, and forgets the connections of a pod that leaves it"
+const unattached = "in its own form its agent puts a blackhole in the place of another network's route to a node's " +
+	"range, and forgets the connections of a pod that leaves it"
 
 func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
 	template := agent.Spec.Template.Spec
@@ -52,7 +53,8 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	found.Capabilities.Unattached = unattached
 	found.Problems = append(found.Problems, cni.Unfinished(agent, conf)...)
 	if valueOf(template.Containers, "CALICO_NETWORKING_BACKEND") == "none" {
-		found.Untried = "DaemonSet " + agent.Namespace + "/" + agent.Name + " only enforces policy, beside another network that gives pods their addresses: Theseus changes neither of the two"
+		found.Untried = "DaemonSet " + agent.Namespace + "/" + agent.Name + " only enforces policy, beside another " +
+			"network that gives pods their addresses: Theseus changes neither of the two"
 		return found
 	}
 	applyPools(found, readPools(snapshot))
@@ -107,7 +109,8 @@ func applyPools(found *cni.Installation, pools []pool) {
 		}
 	}
 	if len(found.PodCIDRs) == 0 {
-		found.Problems = append(found.Problems, "no enabled IPPool is known, so Calico's pod addresses are not known either")
+		found.Problems = append(found.Problems,
+			"no enabled IPPool is known, so Calico's pod addresses are not known either")
 	}
 }
 
@@ -126,10 +129,11 @@ func applyFelix(caps *cni.Capabilities, configurations []unstructured.Unstructur
 	}
 }
 
-// untracked: since v3.29 Felix exempts VXLAN from connection tracking (https://github.com/projectcalico/calico/pull/8977).
-// An unknown version counts as one of those.
+// untracked: since v3.29 Felix exempts VXLAN from connection tracking
+// (https://github.com/projectcalico/calico/pull/8977). An unknown version counts as one of those.
 func untracked(of string, caps cni.Capabilities) *step.Untracked {
-	if now, err := version.ParseSemantic(of); caps.Encapsulation != "vxlan" || err == nil && now.LessThan(version.MajorMinor(3, 29)) {
+	if now, err := version.ParseSemantic(of); caps.Encapsulation != "vxlan" ||
+		err == nil && now.LessThan(version.MajorMinor(3, 29)) {
 		return nil
 	}
 	return &step.Untracked{Port: caps.Port, Link: vxlanLink}
@@ -170,14 +174,15 @@ func notReady(set *appsv1.DaemonSet) []string {
 		set.Status.NumberReady, set.Status.DesiredNumberScheduled)}
 }
 
-// partsIn lists Calico's objects in the order in which they can be deleted. RBAC objects are not in a snapshot; their names are
-// upstream's, and deleting an object that does not exist is harmless. The CRDs are last; deleting them deletes all custom
-// resources.
+// partsIn lists Calico's objects in the order in which they can be deleted. RBAC objects are not in a snapshot; their
+// names are upstream's, and deleting an object that does not exist is harmless. The CRDs are last; deleting them
+// deletes all custom resources.
 func partsIn(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	var all []step.Ref
 	webhooks := false
 	for _, d := range snapshot.Deployments {
-		if d.Namespace == agent.Namespace && slices.Contains([]string{controllersName, typhaName, webhooksName}, d.Name) {
+		if d.Namespace == agent.Namespace &&
+			slices.Contains([]string{controllersName, typhaName, webhooksName}, d.Name) {
 			webhooks = webhooks || d.Name == webhooksName
 			all = append(all, step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name})
 		}
@@ -187,16 +192,20 @@ func partsIn(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 		all = append(all, step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: config.Namespace, Name: config.Name})
 	}
 	for _, name := range []string{controllersName, typhaName, webhooksName} {
-		if slices.ContainsFunc(snapshot.Services, func(s corev1.Service) bool { return s.Namespace == agent.Namespace && s.Name == name }) {
+		if slices.ContainsFunc(snapshot.Services,
+			func(s corev1.Service) bool { return s.Namespace == agent.Namespace && s.Name == name }) {
 			all = append(all, step.Ref{APIVersion: "v1", Kind: "Service", Namespace: agent.Namespace, Name: name})
 		}
-		if slices.ContainsFunc(snapshot.Budgets, func(b policyv1.PodDisruptionBudget) bool { return b.Namespace == agent.Namespace && b.Name == name }) {
-			all = append(all, step.Ref{APIVersion: "policy/v1", Kind: "PodDisruptionBudget", Namespace: agent.Namespace, Name: name})
+		if slices.ContainsFunc(snapshot.Budgets,
+			func(b policyv1.PodDisruptionBudget) bool { return b.Namespace == agent.Namespace && b.Name == name }) {
+			all = append(all, step.Ref{APIVersion: "policy/v1", Kind: "PodDisruptionBudget",
+				Namespace: agent.Namespace, Name: name})
 		}
 	}
 	const rbac = "rbac.authorization.k8s.io/v1"
 	for _, name := range []string{agentName, "calico-cni-plugin", controllersName, "calico-tier-getter"} {
-		all = append(all, step.Ref{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: name}, step.Ref{APIVersion: rbac, Kind: "ClusterRole", Name: name})
+		all = append(all, step.Ref{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: name},
+			step.Ref{APIVersion: rbac, Kind: "ClusterRole", Name: name})
 	}
 	for _, name := range []string{agentName, "calico-cni-plugin", controllersName} {
 		all = append(all, step.Ref{APIVersion: "v1", Kind: "ServiceAccount", Namespace: agent.Namespace, Name: name})

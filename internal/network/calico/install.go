@@ -16,9 +16,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Install implements cni.Driver. It makes two forms of the user's manifest. The joint form runs calico-node only on labelled
-// nodes and writes its CNI configuration under a name that no runtime reads. The final form is the user's own, except for
-// the settings that make the two networks compatible (address range, VXLAN).
+// Install implements cni.Driver. It makes two forms of the user's manifest. The joint form runs calico-node only on
+// labelled nodes and writes its CNI configuration under a name that no runtime reads. The final form is the user's own,
+// except for the settings that make the two networks compatible (address range, VXLAN).
 func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 	if _, err := cni.PodRange("Calico", request.PodCIDR); err != nil {
 		return nil, err
@@ -114,7 +114,8 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 		_ = unstructured.SetNestedField(m.agent.Object, value, fields...)
 	}
 	set("true", append(slices.Clone(spec), "nodeSelector", request.NodeLabel)...)
-	set(map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(1)}}, "spec", "updateStrategy")
+	set(map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(1)}},
+		"spec", "updateStrategy")
 	// A rollback removes the agent from a node and then cleans the node, so the process must have ended when the pod
 	// is gone. The agent's shutdown command would mark the node's network as unavailable.
 	set(int64(10), append(slices.Clone(spec), "terminationGracePeriodSeconds")...)
@@ -139,8 +140,8 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 	}
 }
 
-// askOften shortens the time until a container is known to be ready: it adds a startup probe that runs the same check as the
-// readiness probe every two seconds until it succeeds, instead of waiting for the readiness probe's long period.
+// askOften shortens the time until a container is known to be ready: it adds a startup probe that runs the same check
+// as the readiness probe every two seconds until it succeeds, instead of waiting for the readiness probe's long period.
 func askOften(container map[string]any) {
 	ready, ok, _ := unstructured.NestedMap(container, "readinessProbe")
 	if _, own := container["startupProbe"]; own || !ok {
@@ -152,11 +153,12 @@ func askOften(container map[string]any) {
 	container["startupProbe"] = ready
 }
 
-// sharesTables reports whether an agent of the source (kube-router, weave-npc) enforces policy in iptables. Such an agent accepts
-// packets before Felix's rules if its own rules come first (weaver inserts them when it starts). It also uses mark bits of Felix's
-// default mask: 0x10000 and 0x20000 (kube-router v1.5.1, pkg/controllers/netpol), and 0x40000 for traffic that egress policy allows
-// (Weave Net 2.6.5, npc/constants.go), which Felix leaves set on packets that a rule with many CIDRs or ports allows
-// (felix/rules/policy.go). With its own nftables tables and other bits, Felix can deny what the other agent accepts, and vice versa.
+// sharesTables reports whether an agent of the source (kube-router, weave-npc) enforces policy in iptables. Such an
+// agent accepts packets before Felix's rules if its own rules come first (weaver inserts them when it starts). It also
+// uses mark bits of Felix's default mask: 0x10000 and 0x20000 (kube-router v1.5.1, pkg/controllers/netpol), and 0x40000
+// for traffic that egress policy allows (Weave Net 2.6.5, npc/constants.go), which Felix leaves set on packets that a
+// rule with many CIDRs or ports allows (felix/rules/policy.go). With its own nftables tables and other bits, Felix can
+// deny what the other agent accepts, and vice versa.
 func sharesTables(source *cni.Installation) bool {
 	return source != nil && source.Capabilities.Policy == cni.PolicyKubernetes
 }
@@ -208,8 +210,8 @@ func (m *manifest) confName() string {
 	return strings.TrimSuffix(orDefault(m.env(m.installer(), confNameVar), defaultConf), cni.StagedSuffix)
 }
 
-// oldPools are disabled pools that tell Calico that the old addresses also belong to pods, so that it does not masquerade
-// traffic to them. Disabled pools allocate no addresses.
+// oldPools are disabled pools that tell Calico that the old addresses also belong to pods, so that it does not
+// masquerade traffic to them. Disabled pools allocate no addresses.
 func oldPools(source *cni.Installation, api string) []unstructured.Unstructured {
 	if source == nil {
 		return nil

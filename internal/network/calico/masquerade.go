@@ -9,9 +9,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/cni"
 )
 
-// natKnobs are settings that change Felix's default masquerading, which is a plain MASQUERADE of traffic from a pool with
-// natOutgoing to addresses outside of all pools.
-var natKnobs = []string{"natOutgoingAddress", "natPortRange", "natOutgoingExclusions", "iptablesNATOutgoingInterfaceFilter"}
+// natKnobs are settings that change Felix's default masquerading, which is a plain MASQUERADE of traffic from a pool
+// with natOutgoing to addresses outside of all pools.
+var natKnobs = []string{"natOutgoingAddress", "natPortRange", "natOutgoingExclusions",
+	"iptablesNATOutgoingInterfaceFilter"}
 
 // plainNAT reports whether Felix uses its default masquerading on every node. env is the agent's environment.
 func plainNAT(configurations []unstructured.Unstructured, env func(name string) string) bool {
@@ -28,8 +29,8 @@ func plainNAT(configurations []unstructured.Unstructured, env func(name string) 
 	return true
 }
 
-// masqueraded is the traffic from IPv4 pools with natOutgoing to addresses outside of all pools. Felix includes disabled pools
-// in both.
+// masqueraded is the traffic from IPv4 pools with natOutgoing to addresses outside of all pools. Felix includes
+// disabled pools in both.
 func masqueraded(pools, configurations []unstructured.Unstructured, env func(name string) string) *cni.Masquerade {
 	var plain cni.Masquerade
 	for _, object := range pools {
@@ -50,7 +51,8 @@ func masqueraded(pools, configurations []unstructured.Unstructured, env func(nam
 }
 
 // willMasquerade is masqueraded for a target: its own ranges, if its pools will have natOutgoing.
-func willMasquerade(request cni.Request, outgoing bool, configurations []unstructured.Unstructured, env func(name string) string) *cni.Masquerade {
+func willMasquerade(request cni.Request, outgoing bool, configurations []unstructured.Unstructured,
+	env func(name string) string) *cni.Masquerade {
 	if request.Takeover != nil {
 		outgoing = !request.Source.Capabilities.KeepsSources
 	}

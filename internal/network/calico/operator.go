@@ -22,8 +22,8 @@ const (
 	operatorNamespace = "calico-system"
 )
 
-// rendered are the patch releases of Calico that releases of the operator install, by the operator's minor and patch release:
-// v1.34 installs v3.28, v1.36 v3.29 and so on (config/calico_versions.yml of tigera/operator, at its tags).
+// rendered are the patch releases of Calico that releases of the operator install, by the operator's minor and patch
+// release: v1.34 installs v3.28, v1.36 v3.29 and so on (config/calico_versions.yml of tigera/operator, at its tags).
 var rendered = map[uint][]uint{
 	34: {0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 5},
 	36: {0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 6, 7},
@@ -31,8 +31,8 @@ var rendered = map[uint][]uint{
 	40: {0, 1, 2, 3, 3, 3, 3, 4, 5, 5, 5, 5, 5, 6, 6, 7},
 }
 
-// Rendered is the version of Calico that the operator in a manifest installs; empty if the manifest has no operator, or one of
-// an unknown release.
+// Rendered is the version of Calico that the operator in a manifest installs; empty if the manifest has no operator, or
+// one of an unknown release.
 func Rendered(documents []unstructured.Unstructured) string {
 	deployment := operatorIn(documents)
 	if deployment == nil {
@@ -56,9 +56,9 @@ func operatorIn(documents []unstructured.Unstructured) *unstructured.Unstructure
 	return &documents[i]
 }
 
-// reported is the condition on the operator's TigeraStatus calico, which covers all of Calico. It is not Available while pods of
-// the DaemonSet have an older template (pkg/controller/status of tigera/operator), and Degraded if a workload fails or the
-// operator itself cannot continue.
+// reported is the condition on the operator's TigeraStatus calico, which covers all of Calico. It is not Available
+// while pods of the DaemonSet have an older template (pkg/controller/status of tigera/operator), and Degraded if a
+// workload fails or the operator itself cannot continue.
 func reported(conditions map[string]string) *step.Condition {
 	return &step.Condition{Kind: step.Reports, Reports: conditions,
 		Ref: &step.Ref{APIVersion: operatorGroup + "/v1", Kind: "TigeraStatus", Name: "calico"}}
@@ -81,10 +81,11 @@ func whole() *step.Condition {
 
 func sound() *step.Condition { return reported(map[string]string{"Degraded": "False"}) }
 
-// operated upgrades a Calico that is installed by its operator: the plan changes the operator's own Deployment, and the operator
-// changes the rest. says is the version of Calico that the operator installs, according to the user; it may be empty if that
-// is known.
-func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation *unstructured.Unstructured, documents []unstructured.Unstructured,
+// operated upgrades a Calico that is installed by its operator: the plan changes the operator's own Deployment, and the
+// operator changes the rest. says is the version of Calico that the operator installs, according to the user; it may be
+// empty if that is known.
+func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation *unstructured.Unstructured,
+	documents []unstructured.Unstructured,
 	says string) (*cni.Upgrade, error) {
 	if err := stageable(snapshot, found, installation); err != nil {
 		return nil, err
@@ -98,7 +99,8 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 		to = known // if the user wants another version, the plan reports that
 	}
 	if to == "" {
-		return nil, refuse(fmt.Sprintf("which version of Calico the operator %s makes is not known", workloadVersion(wanted)),
+		return nil, refuse(fmt.Sprintf("which version of Calico the operator %s makes is not known",
+			workloadVersion(wanted)),
 			"say it: --cni-version, as config/calico_versions.yml of that release of tigera/operator has it")
 	}
 	if err := versions(found.Version, to, "--cni-version"); err != nil {
@@ -108,14 +110,18 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 	next.Version = to
 	o := &cni.Owner{Ref: step.RefOf(wanted), From: workloadVersion(live), To: workloadVersion(wanted),
 		Form: form(live, wanted, workloadVersion(live), workloadVersion(wanted)),
-		Why: "It updates everything cluster-wide to " + to + " at once, and no setting prevents that: permissions and settings of the agents, " + typhaName + " and the controllers. " +
-			"Their pods are replaced now. It also updates the agents' DaemonSet to " + to + ", but the agents' pods are held."}
+		Why: "It updates everything cluster-wide to " + to + " at once, and no setting prevents that: permissions " +
+			"and settings of the agents, " + typhaName + " and the controllers. " +
+			"Their pods are replaced now. It also updates the agents' DaemonSet to " + to +
+			", but the agents' pods are held."}
 	if o.From == o.To {
 		return nil, cni.OfManifest(refuse("the operator "+o.To+" runs already", "give the manifest of another version"))
 	}
 	for i := range snapshot.Deployments {
-		if d := &snapshot.Deployments[i]; d.Namespace == operatorNamespace && (d.Name == typhaName || d.Name == controllersName) {
-			o.Rolls = append(o.Rolls, step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name})
+		if d := &snapshot.Deployments[i]; d.Namespace == operatorNamespace &&
+			(d.Name == typhaName || d.Name == controllersName) {
+			o.Rolls = append(o.Rolls,
+				step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name})
 		}
 	}
 	if status(snapshot) != nil {
@@ -137,55 +143,69 @@ func stageable(snapshot *cluster.Snapshot, found *cni.Installation, installation
 	} {
 		value, _, _ := unstructured.NestedString(installation.Object, setting.fields...)
 		if !slices.Contains(setting.known, value) {
-			return refuse(fmt.Sprintf("the Installation %s has %s: %s, whose upgrade node by node was not thought through", installation.GetName(), strings.Join(setting.fields, "."), value),
+			return refuse(fmt.Sprintf("the Installation %s has %s: %s, whose upgrade node by node was not thought "+
+				"through", installation.GetName(), strings.Join(setting.fields, "."), value),
 				"upgrade the operator itself, and watch it: theseus probe run")
 		}
 	}
 	set := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
 	if set == nil || set.Namespace != operatorNamespace {
-		return refuse(fmt.Sprintf("there is an Installation, and the agents are %s: the operator has not taken them over, or not yet all", found.Agent),
+		return refuse(fmt.Sprintf("there is an Installation, and the agents are %s: the operator has not taken them "+
+			"over, or not yet all", found.Agent),
 			"let it end first: kubectl get tigerastatus calico")
 	}
-	if roll := set.Spec.UpdateStrategy.RollingUpdate; roll != nil && roll.MaxSurge != nil && roll.MaxSurge.String() != "0" && roll.MaxSurge.String() != "0%" {
-		return refuse(fmt.Sprintf("%s makes new pods beside old ones (maxSurge %s), which nothing holds back", found.Agent, roll.MaxSurge),
+	if roll := set.Spec.UpdateStrategy.RollingUpdate; roll != nil && roll.MaxSurge != nil &&
+		roll.MaxSurge.String() != "0" && roll.MaxSurge.String() != "0%" {
+		return refuse(fmt.Sprintf("%s makes new pods beside old ones (maxSurge %s), which nothing holds back",
+			found.Agent, roll.MaxSurge),
 			"take spec.nodeUpdateStrategy.rollingUpdate.maxSurge out of the Installation first")
 	}
 	if now := status(snapshot); now != nil {
 		conditions, _, _ := unstructured.NestedSlice(now.Object, "status", "conditions")
-		if !slices.ContainsFunc(conditions, func(c any) bool { return partOf(map[string]any{"type": "Available", "status": "True"}, c) }) {
-			return refuse("the operator does not say now that Calico is Available", "let it end, or mend what it names: kubectl get tigerastatus calico -o yaml")
+		if !slices.ContainsFunc(conditions,
+			func(c any) bool { return partOf(map[string]any{"type": "Available", "status": "True"}, c) }) {
+			return refuse("the operator does not say now that Calico is Available",
+				"let it end, or mend what it names: kubectl get tigerastatus calico -o yaml")
 		}
 	}
 	if !cluster.AdmissionPolicies(snapshot.Kubernetes) {
-		return refuse(fmt.Sprintf("the operator lets its DaemonSet replace pods by itself, and only an API server of Kubernetes v1.30 or later can be asked to deny that "+
-			"(ValidatingAdmissionPolicy); this one is %q", snapshot.Kubernetes),
-			"upgrade Kubernetes first, or upgrade the operator itself and watch it: theseus explain calico/operator, theseus probe run")
+		return refuse(fmt.Sprintf("the operator lets its DaemonSet replace pods by itself, and only an API server of "+
+			"Kubernetes v1.30 or later can be asked to deny that (ValidatingAdmissionPolicy); this one is %q",
+			snapshot.Kubernetes),
+			"upgrade Kubernetes first, or upgrade the operator itself and watch it: theseus explain "+
+				"calico/operator, theseus probe run")
 	}
 	return nil
 }
 
 // operators returns the operator's Deployment in the manifest, and the running one.
-func operators(snapshot *cluster.Snapshot, documents []unstructured.Unstructured) (wanted, live *unstructured.Unstructured, err error) {
+func operators(snapshot *cluster.Snapshot, documents []unstructured.Unstructured) (wanted,
+	live *unstructured.Unstructured, err error) {
 	if wanted = operatorIn(documents); wanted == nil {
 		return nil, nil, refuse("Calico belongs to its operator, and the manifest has no Deployment "+operatorName,
-			"give the operator's manifest of the other version, such as manifests/tigera-operator.yaml of Calico's release")
+			"give the operator's manifest of the other version, such as "+
+				"manifests/tigera-operator.yaml of Calico's release")
 	}
 	at := slices.IndexFunc(snapshot.Deployments, func(d appsv1.Deployment) bool {
-		return d.Name == wanted.GetName() && d.Namespace == wanted.GetNamespace() && cluster.IsSystemNamespace(d.Namespace)
+		return d.Name == wanted.GetName() && d.Namespace == wanted.GetNamespace() &&
+			cluster.IsSystemNamespace(d.Namespace)
 	})
 	if at < 0 {
-		return nil, nil, refuse(fmt.Sprintf("the manifest's operator is Deployment %s/%s, which does not run here", wanted.GetNamespace(), wanted.GetName()),
+		return nil, nil, refuse(fmt.Sprintf("the manifest's operator is Deployment %s/%s, which does not run here",
+			wanted.GetNamespace(), wanted.GetName()),
 			"give the manifest that this cluster's operator was installed with, of the other version")
 	}
 	if replicas := snapshot.Deployments[at].Spec.Replicas; replicas != nil && *replicas == 0 {
-		return nil, nil, refuse("the operator is scaled to 0, and makes nothing", "kubectl -n "+operatorName+" scale deployment "+operatorName+" --replicas=1")
+		return nil, nil, refuse("the operator is scaled to 0, and makes nothing",
+			"kubectl -n "+operatorName+" scale deployment "+operatorName+" --replicas=1")
 	}
 	live, err = plain(&snapshot.Deployments[at])
 	return wanted, live, err
 }
 
 // operatorParts sorts the rest of the operator's manifest; from is the version of Calico that runs.
-func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstructured, u *cni.Upgrade, from string) (*cni.Upgrade, error) {
+func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstructured, u *cni.Upgrade,
+	from string) (*cni.Upgrade, error) {
 	var roles []unstructured.Unstructured
 	for i := range documents {
 		object := documents[i].DeepCopy()
@@ -196,13 +216,15 @@ func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstruct
 			roles = append(roles, *object)
 		case "Deployment", "DaemonSet", "StatefulSet":
 			if step.RefOf(object) != u.Owner.Ref {
-				return nil, refuse(fmt.Sprintf("the manifest holds %s %s beside the operator", object.GetKind(), object.GetName()), "give the operator's own manifest, unchanged where it can be")
+				return nil, refuse(fmt.Sprintf("the manifest holds %s %s beside the operator",
+					object.GetKind(), object.GetName()), "give the operator's own manifest, unchanged where it can be")
 			}
 		default:
 			if err := inForce(snapshot, object); err != nil {
 				return nil, err
 			}
-			if !strings.HasSuffix(object.GroupVersionKind().Group, "projectcalico.org") && object.GroupVersionKind().Group != operatorGroup {
+			if !strings.HasSuffix(object.GroupVersionKind().Group, "projectcalico.org") &&
+				object.GroupVersionKind().Group != operatorGroup {
 				u.Objects = append(u.Objects, *object)
 			}
 		}
@@ -223,8 +245,9 @@ func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstruct
 	return u, nil
 }
 
-// inForce refuses an object of the operator's kinds with settings that differ from the cluster's: the operator would apply them
-// on all nodes at once. The cluster's object may have more fields, because the operator writes its defaults into it.
+// inForce refuses an object of the operator's kinds with settings that differ from the cluster's: the operator would
+// apply them on all nodes at once. The cluster's object may have more fields, because the operator writes its defaults
+// into it.
 func inForce(snapshot *cluster.Snapshot, object *unstructured.Unstructured) error {
 	if object.GroupVersionKind().Group != operatorGroup {
 		return settled(snapshot, object)
@@ -234,7 +257,8 @@ func inForce(snapshot *cluster.Snapshot, object *unstructured.Unstructured) erro
 			return nil
 		}
 	}
-	return refuse(fmt.Sprintf("the manifest holds %s %s, which is not so in the cluster, and on which the operator would act everywhere at once", object.GetKind(), object.GetName()),
+	return refuse(fmt.Sprintf("the manifest holds %s %s, which is not so in the cluster, and on which the operator "+
+		"would act everywhere at once", object.GetKind(), object.GetName()),
 		"take it out of the manifest, and change it afterwards")
 }
 

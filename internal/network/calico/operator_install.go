@@ -16,8 +16,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// The facts about the operator in this file are from v1.40 (tigera/operator: api/v1/installation_types.go, pkg/render/node.go,
-// pkg/controller/ippool, pkg/controller/installation).
+// The facts about the operator in this file are from v1.40 (tigera/operator: api/v1/installation_types.go,
+// pkg/render/node.go, pkg/controller/ippool, pkg/controller/installation).
 const (
 	operatorCRDs = "installations." + operatorGroup
 	poolCRDs     = "ippools.crd.projectcalico.org"
@@ -27,7 +27,8 @@ const (
 	// managedBy is the label that marks pools as managed by the operator.
 	managedBy = "app.kubernetes.io/managed-by"
 	allFiles  = "give operator-crds.yaml, tigera-operator.yaml and custom-resources.yaml of one release, in one file"
-	withoutIt = "give the release's manifest without the operator, such as manifests/calico-vxlan.yaml; the operator can take that over afterwards"
+	withoutIt = "give the release's manifest without the operator, such as manifests/calico-vxlan.yaml; the operator " +
+		"can take that over afterwards"
 )
 
 // operation is the parsed manifest of the user, with the operator. Everything in it is a copy.
@@ -41,11 +42,13 @@ type operation struct {
 
 // byOperator reports whether a manifest installs Calico through its operator.
 func byOperator(documents []unstructured.Unstructured) bool {
-	return operatorIn(documents) != nil || slices.ContainsFunc(documents, func(o unstructured.Unstructured) bool { return o.GroupVersionKind().Group == operatorGroup })
+	return operatorIn(documents) != nil || slices.ContainsFunc(documents, func(o unstructured.Unstructured) bool {
+		return o.GroupVersionKind().Group == operatorGroup
+	})
 }
 
-// operate makes a target that the operator installs. The operator reverts changes to its objects, so all settings for the joint
-// phase are in its Installation: the node label, and another folder for the CNI configuration.
+// operate makes a target that the operator installs. The operator reverts changes to its objects, so all settings for
+// the joint phase are in its Installation: the node label, and another folder for the CNI configuration.
 func operate(request cni.Request) (*cni.Target, error) {
 	own, err := understandOperator(request)
 	if err != nil {
@@ -79,7 +82,8 @@ func operate(request cni.Request) (*cni.Target, error) {
 		Final:        own.final(objects[at].GetLabels()),
 		HandOver:     append(cni.HandOver(own.definitions, own.objects), own.handOver(ref)),
 		Conf:         conf,
-		Made:         &cni.Made{Joint: made(request.NodeLabel, "true", confFolder+"/"+stagedFolder), Own: made(request.NodeLabel, nil, confFolder)},
+		Made: &cni.Made{Joint: made(request.NodeLabel, "true", confFolder+"/"+stagedFolder),
+			Own: made(request.NodeLabel, nil, confFolder)},
 	}, nil
 }
 
@@ -100,17 +104,22 @@ func understandOperator(request cni.Request) (*operation, error) {
 		switch {
 		case gvk.Kind == "CustomResourceDefinition":
 			o.definitions = append(o.definitions, *object)
-		case gvk.Group == operatorGroup && gvk.Kind == "Installation" && object.GetName() == "default" && o.installation == nil:
+		case gvk.Group == operatorGroup && gvk.Kind == "Installation" && object.GetName() == "default" &&
+			o.installation == nil:
 			o.installation = object
 		case gvk.Group == operatorGroup && gvk.Kind == "Installation":
-			return nil, refuse("the manifest has an Installation "+object.GetName()+" besides, which changes what the other says", "say all in the Installation default")
+			return nil, refuse("the manifest has an Installation "+object.GetName()+
+				" besides, which changes what the other says", "say all in the Installation default")
 		case gvk.Group == operatorGroup && gvk.Kind != "ImageSet":
 			o.later = append(o.later, *object)
 		case gvk.Kind == "IPPool" && object.GetLabels()[managedBy] == operatorName: // made anew
 		case gvk.Kind == "IPPool":
-			return nil, refuse("the manifest has an IPPool "+object.GetName()+" beside the operator", "say it in spec.calicoNetwork.ipPools of the Installation")
-		case slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet"}, gvk.Kind) && object.GetName() != operatorName:
-			return nil, refuse(fmt.Sprintf("the manifest holds %s %s beside the operator", gvk.Kind, object.GetName()), allFiles+", unchanged where it can be")
+			return nil, refuse("the manifest has an IPPool "+object.GetName()+" beside the operator",
+				"say it in spec.calicoNetwork.ipPools of the Installation")
+		case slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet"}, gvk.Kind) &&
+			object.GetName() != operatorName:
+			return nil, refuse(fmt.Sprintf("the manifest holds %s %s beside the operator", gvk.Kind, object.GetName()),
+				allFiles+", unchanged where it can be")
 		default:
 			o.objects = append(o.objects, *object)
 		}
@@ -124,14 +133,19 @@ func understandOperator(request cni.Request) (*operation, error) {
 	case release == "":
 		return nil, refuse("the manifest has objects of Calico's operator, and no Deployment "+operatorName, allFiles)
 	case o.installation == nil:
-		return nil, refuse("the manifest has Calico's operator, and no Installation default of which that would make Calico", allFiles)
+		return nil, refuse(
+			"the manifest has Calico's operator, and no Installation default of which that would make Calico", allFiles)
 	case o.version == "":
-		return nil, refuse("which version of Calico the operator "+release+" makes is not known", "give the manifests of a release that is: Calico v3.31")
+		return nil, refuse("which version of Calico the operator "+release+" makes is not known",
+			"give the manifests of a release that is: Calico v3.31")
 	case !o.stages(release):
-		return nil, refuse("the operator "+release+" lets its agents write "+defaultConf+" into "+confFolder+", from when on new pods of a node are on Calico, and has no setting "+
-			"that would hold that back (Installation: spec.cni.confDir)", "give the manifests of the operator v1.40 (Calico v3.31) or later; or "+withoutIt)
+		return nil, refuse("the operator "+release+" lets its agents write "+defaultConf+" into "+confFolder+
+			", from when on new pods of a node are on Calico, and has no setting "+
+			"that would hold that back (Installation: spec.cni.confDir)",
+			"give the manifests of the operator v1.40 (Calico v3.31) or later; or "+withoutIt)
 	case !slices.Contains(defined, operatorCRDs) || !slices.Contains(defined, poolCRDs):
-		return nil, refuse("neither the manifest nor the cluster defines Installations and IPPools, which must be there before the operator is", allFiles)
+		return nil, refuse("neither the manifest nor the cluster defines Installations and IPPools, which must be "+
+			"there before the operator is", allFiles)
 	}
 	o.unstage(request.NodeLabel)
 	return o, o.understood(request.Source)
@@ -148,8 +162,8 @@ func (o *operation) unstage(label string) {
 	}
 }
 
-// stages reports whether the operator has a setting for the folder of the agents' CNI configuration, according to the CRD of the
-// Installation, if the manifest has it, and to the operator's release.
+// stages reports whether the operator has a setting for the folder of the agents' CNI configuration, according to the
+// CRD of the Installation, if the manifest has it, and to the operator's release.
 func (o *operation) stages(release string) bool {
 	for i := range o.definitions {
 		versions, _, _ := unstructured.NestedSlice(o.definitions[i].Object, "spec", "versions")
@@ -157,7 +171,8 @@ func (o *operation) stages(release string) bool {
 			continue
 		}
 		one, _ := versions[0].(map[string]any)
-		fields, described, _ := unstructured.NestedMap(one, "schema", "openAPIV3Schema", "properties", "spec", "properties", "cni", "properties")
+		fields, described, _ := unstructured.NestedMap(one, "schema", "openAPIV3Schema", "properties", "spec",
+			"properties", "cni", "properties")
 		if _, known := fields["confDir"]; described && !known {
 			return false
 		}
@@ -183,24 +198,29 @@ func (o *operation) understood(source *cni.Installation) error {
 	} {
 		value := o.setting(setting.field)
 		if !slices.Contains(setting.known, value) {
-			return refuse(fmt.Sprintf("the Installation has spec.%s: %s, with which a joint phase was not thought through", setting.field, value), "leave it out, or change it afterwards")
+			return refuse(fmt.Sprintf("the Installation has spec.%s: %s, with which a joint phase was not thought "+
+				"through", setting.field, value), "leave it out, or change it afterwards")
 		}
 	}
 	for i := range o.objects {
-		if on, _, _ := unstructured.NestedBool(o.objects[i].Object, "spec", "bpfEnabled"); on && o.objects[i].GetKind() == "FelixConfiguration" {
-			return refuse("the manifest turns on Calico's BPF data plane, which takes over kube-proxy's work on every node at once",
+		if on, _, _ := unstructured.NestedBool(o.objects[i].Object, "spec", "bpfEnabled"); on &&
+			o.objects[i].GetKind() == "FelixConfiguration" {
+			return refuse("the manifest turns on Calico's BPF data plane, which takes over kube-proxy's "+
+				"work on every node at once",
 				"migrate with the standard data plane, and switch the data plane afterwards")
 		}
 	}
 	if sharesTables(source) && o.setting("calicoNetwork.linuxDataplane") != "Nftables" {
-		return refuse("something enforces policy in iptables beside "+source.CNI+", so Felix must keep its rules in nftables while both networks are there, and the operator would take that back on all nodes at once",
+		return refuse("something enforces policy in iptables beside "+source.CNI+", so Felix must keep its rules in "+
+			"nftables while both networks are there, and the operator would take that back on all nodes at once",
 			"say spec.calicoNetwork.linuxDataplane: Nftables in the Installation, if that may stay; or "+withoutIt)
 	}
 	return nil
 }
 
 func (o *operation) setting(field string) string {
-	value, _, _ := unstructured.NestedString(o.installation.Object, append([]string{"spec"}, strings.Split(field, ".")...)...)
+	value, _, _ := unstructured.NestedString(o.installation.Object,
+		append([]string{"spec"}, strings.Split(field, ".")...)...)
 	return value
 }
 
@@ -212,14 +232,17 @@ func number(object *unstructured.Unstructured, fields ...string) string {
 	return ""
 }
 
-// fit makes the permanent changes that keep the two networks from conflicting. It creates the pool as the operator would: the
-// operator adopts pools with its label, and creates none if a cluster already has pools, or if kubeadm has another range.
+// fit makes the permanent changes that keep the two networks from conflicting. It creates the pool as the operator
+// would: the operator adopts pools with its label, and creates none if a cluster already has pools, or if kubeadm has
+// another range.
 func (o *operation) fit(request cni.Request) error {
-	pool := map[string]any{"name": "default-ipv4-ippool", "blockSize": int64(26), "natOutgoing": "Enabled", "nodeSelector": "all()", "disableBGPExport": false,
-		"allowedUses": []any{"Workload", "Tunnel"}, "assignmentMode": "Automatic"}
+	pool := map[string]any{"name": "default-ipv4-ippool", "blockSize": int64(26), "natOutgoing": "Enabled",
+		"nodeSelector": "all()", "disableBGPExport": false, "allowedUses": []any{"Workload", "Tunnel"},
+		"assignmentMode": "Automatic"}
 	pools, _, _ := unstructured.NestedSlice(o.installation.Object, "spec", "calicoNetwork", "ipPools")
 	if len(pools) > 1 {
-		return refuse(fmt.Sprintf("the Installation has %d pools, and the change is for one range", len(pools)), "leave one in spec.calicoNetwork.ipPools, and add the others afterwards")
+		return refuse(fmt.Sprintf("the Installation has %d pools, and the change is for one range", len(pools)),
+			"leave one in spec.calicoNetwork.ipPools, and add the others afterwards")
 	}
 	if len(pools) == 1 {
 		said, _ := pools[0].(map[string]any)
@@ -234,29 +257,35 @@ func (o *operation) fit(request cni.Request) error {
 	o.set("Calico", "cni", "type")
 	o.set(confFolder, "cni", "confDir")
 	// The first interface found may be the other network's; the node's own address in the API cannot be.
-	detection, _, _ := unstructured.NestedMap(o.installation.Object, "spec", "calicoNetwork", "nodeAddressAutodetectionV4")
+	detection, _, _ := unstructured.NestedMap(o.installation.Object, "spec", "calicoNetwork",
+		"nodeAddressAutodetectionV4")
 	if first, _ := detection["firstFound"].(bool); first || len(detection) == 0 {
 		o.set(map[string]any{"kubernetes": "NodeInternalIP"}, "calicoNetwork", "nodeAddressAutodetectionV4")
 	}
 	if !slices.ContainsFunc(o.objects, func(u unstructured.Unstructured) bool {
 		return u.GetKind() == "Namespace" && u.GetName() == operatorNamespace
 	}) {
-		o.objects = append(o.objects, unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": operatorNamespace,
-			"labels": map[string]any{"name": operatorNamespace, "pod-security.kubernetes.io/enforce": "privileged", "pod-security.kubernetes.io/enforce-version": "latest"}}}})
+		o.objects = append(o.objects, unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
+			"kind": "Namespace", "metadata": map[string]any{"name": operatorNamespace,
+				"labels": map[string]any{"name": operatorNamespace, "pod-security.kubernetes.io/enforce": "privileged",
+					"pod-security.kubernetes.io/enforce-version": "latest"}}}})
 	}
 	if sharesTables(request.Source) {
 		o.otherMarks()
 	}
-	o.objects = append(o.objects, unstructured.Unstructured{Object: map[string]any{"apiVersion": cluster.CalicoStored, "kind": "IPPool",
-		"metadata": map[string]any{"name": pool["name"], "labels": map[string]any{managedBy: operatorName}},
-		"spec": map[string]any{"cidr": request.PodCIDR, "vxlanMode": "Always", "ipipMode": "Never", "natOutgoing": pool["natOutgoing"] == "Enabled", "blockSize": pool["blockSize"],
-			"nodeSelector": pool["nodeSelector"], "disabled": false, "disableBGPExport": pool["disableBGPExport"], "allowedUses": pool["allowedUses"], "assignmentMode": pool["assignmentMode"]}}})
+	o.objects = append(o.objects,
+		unstructured.Unstructured{Object: map[string]any{"apiVersion": cluster.CalicoStored, "kind": "IPPool",
+			"metadata": map[string]any{"name": pool["name"], "labels": map[string]any{managedBy: operatorName}},
+			"spec": map[string]any{"cidr": request.PodCIDR, "vxlanMode": "Always", "ipipMode": "Never",
+				"natOutgoing": pool["natOutgoing"] == "Enabled", "blockSize": pool["blockSize"],
+				"nodeSelector": pool["nodeSelector"], "disabled": false, "disableBGPExport": pool["disableBGPExport"],
+				"allowedUses": pool["allowedUses"], "assignmentMode": pool["assignmentMode"]}}})
 	cni.SortForApply(o.objects)
 	return nil
 }
 
-// otherMarks gives Felix mark bits that the other policy agent does not use (sharesTables). The CRD allows at most 31 bits in the
-// field.
+// otherMarks gives Felix mark bits that the other policy agent does not use (sharesTables). The CRD allows at most 31
+// bits in the field.
 func (o *operation) otherMarks() {
 	const mask = 0x7ff80000
 	at := slices.IndexFunc(o.objects, func(u unstructured.Unstructured) bool {
@@ -264,7 +293,8 @@ func (o *operation) otherMarks() {
 	})
 	if at < 0 {
 		o.objects = append(o.objects, unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": cluster.CalicoStored, "kind": "FelixConfiguration", "metadata": map[string]any{"name": "default"}}})
+			"apiVersion": cluster.CalicoStored, "kind": "FelixConfiguration",
+			"metadata": map[string]any{"name": "default"}}})
 		at = len(o.objects) - 1
 	}
 	_ = unstructured.SetNestedField(o.objects[at].Object, int64(mask), "spec", "nftablesMarkMask")
@@ -285,7 +315,8 @@ const (
 	driverOverride = "csiNodeDriverDaemonSet"
 )
 
-// stageOperator turns the Installation into its joint form. The CSI driver, which the operator runs on all nodes at once, comes at the end.
+// stageOperator turns the Installation into its joint form. The CSI driver, which the operator runs on all nodes at
+// once, comes at the end.
 func stageOperator(installation *unstructured.Unstructured, label string, mtu int) {
 	set := func(value any, fields ...string) {
 		_ = unstructured.SetNestedField(installation.Object, value, fields...)
@@ -303,8 +334,8 @@ func oneByOne() map[string]any {
 	return map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(1)}}
 }
 
-// final returns the actions that give the Installation its own form, after which the operator recreates the agents one by one,
-// and then creates the other objects.
+// final returns the actions that give the Installation its own form, after which the operator recreates the agents one
+// by one, and then creates the other objects.
 func (o *operation) final(labels map[string]string) []step.Action {
 	own := o.installation.DeepCopy()
 	own.SetLabels(labels)
@@ -312,7 +343,8 @@ func (o *operation) final(labels map[string]string) []step.Action {
 	actions := []step.Action{{Op: step.Apply, Object: own, Title: "apply Installation default as in your manifest"}}
 	for i := range o.later {
 		object := &o.later[i]
-		actions = append(actions, step.Action{Op: step.Apply, Object: object, Title: "create " + object.GetKind() + " " + object.GetName()})
+		actions = append(actions,
+			step.Action{Op: step.Apply, Object: object, Title: "create " + object.GetKind() + " " + object.GetName()})
 	}
 	return actions
 }
@@ -322,7 +354,8 @@ func (o *operation) handOver(ref step.Ref) step.Action {
 	actions := cni.HandOver([]unstructured.Unstructured{*o.installation})
 	strategy, _, _ := unstructured.NestedFieldNoCopy(o.installation.Object, "spec", "nodeUpdateStrategy")
 	action := actions[0]
-	action.Patch = cni.Raw(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}, "spec": map[string]any{"nodeUpdateStrategy": strategy}})
+	action.Patch = cni.Raw(map[string]any{"metadata": map[string]any{
+		"labels": map[string]any{v1alpha1.LabelManaged: nil}}, "spec": map[string]any{"nodeUpdateStrategy": strategy}})
 	action.Ref = &ref
 	return action
 }
@@ -356,9 +389,11 @@ func (o *operation) described(request cni.Request, ref step.Ref) cni.Installatio
 	}
 	ready := *whole()
 	return cni.Installation{
-		CNI: "calico", Version: o.version, Agent: agent, Selector: "k8s-app=" + agentName, PodCIDRs: rangesOf(request), Capabilities: caps,
+		CNI: "calico", Version: o.version, Agent: agent, Selector: "k8s-app=" + agentName,
+		PodCIDRs: rangesOf(request), Capabilities: caps,
 		Maker: &cni.Maker{
-			Ref: ref, Makes: []step.Ref{agent, deployment(typhaName), deployment(controllersName), *ready.Ref}, NodeSelector: nodeSelectorOf(agentOverride), Ready: ready,
+			Ref: ref, Makes: []step.Ref{agent, deployment(typhaName), deployment(controllersName), *ready.Ref},
+			NodeSelector: nodeSelectorOf(agentOverride), Ready: ready,
 		},
 	}
 }

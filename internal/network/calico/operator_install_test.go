@@ -16,10 +16,12 @@ import (
 // byOperator is a request with the manifests of an operator's release and an Installation with these settings.
 func byOperator(t *testing.T, release string, settings map[string]any) cni.Request {
 	r := request(t)
-	r.Manifest = slices.Concat(cnitest.Fixture(t, "operator-crds.yaml"), cnitest.Fixture(t, "tigera-operator-"+release+".yaml"), cnitest.Fixture(t, "tigera-custom-resources.yaml"))
+	r.Manifest = slices.Concat(cnitest.Fixture(t, "operator-crds.yaml"),
+		cnitest.Fixture(t, "tigera-operator-"+release+".yaml"), cnitest.Fixture(t, "tigera-custom-resources.yaml"))
 	installation := find(t, r.Manifest, "Installation")
 	for path, value := range settings {
-		if err := unstructured.SetNestedField(installation.Object, value, append([]string{"spec"}, strings.Split(path, ".")...)...); err != nil {
+		if err := unstructured.SetNestedField(installation.Object, value,
+			append([]string{"spec"}, strings.Split(path, ".")...)...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,7 +65,9 @@ func TestOperatorRefused(t *testing.T) {
 		{"v1.40.0", with("calicoNetwork.ipPools", []any{pool("10.1.0.0/16"), pool("10.2.0.0/16")}), "", "2 pools"},
 	} {
 		r := byOperator(t, c.release, c.settings)
-		r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool { return o.GetKind() == c.without })
+		r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool {
+			return o.GetKind() == c.without
+		})
 		_, err := calico.Driver{}.Install(r)
 		var refused *cni.Refusal
 		if !errors.As(err, &refused) || !strings.Contains(refused.Message, c.want) || refused.Hint == "" {
@@ -79,7 +83,9 @@ func TestOperatorRefused(t *testing.T) {
 			r.Defined = append(r.Defined, r.Manifest[i].GetName())
 		}
 	}
-	r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" })
+	r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "CustomResourceDefinition"
+	})
 	if _, err := (calico.Driver{}).Install(r); err != nil {
 		t.Errorf("with the cluster's definitions: %v", err)
 	}
@@ -96,9 +102,11 @@ func TestOperatorRefused(t *testing.T) {
 // TestOperatorKeeps: what the user says in the Installation is kept where it fits.
 func TestOperatorKeeps(t *testing.T) {
 	r := byOperator(t, "v1.40.0", map[string]any{
-		"calicoNetwork.linuxDataplane": "Nftables", "calicoNetwork.mtu": int64(1300), "calicoNetwork.nodeAddressAutodetectionV4": map[string]any{"interface": "eth1"},
-		"calicoNetwork.ipPools": []any{map[string]any{"cidr": "192.168.0.0/16", "name": "pods", "blockSize": int64(24), "natOutgoing": "Disabled"}},
-		"nodeUpdateStrategy":    map[string]any{"rollingUpdate": map[string]any{"maxUnavailable": "25%"}},
+		"calicoNetwork.linuxDataplane": "Nftables", "calicoNetwork.mtu": int64(1300),
+		"calicoNetwork.nodeAddressAutodetectionV4": map[string]any{"interface": "eth1"},
+		"calicoNetwork.ipPools": []any{map[string]any{"cidr": "192.168.0.0/16", "name": "pods", "blockSize": int64(24),
+			"natOutgoing": "Disabled"}},
+		"nodeUpdateStrategy": map[string]any{"rollingUpdate": map[string]any{"maxUnavailable": "25%"}},
 	})
 	target, err := calico.Driver{}.Install(r)
 	if err != nil {
@@ -106,17 +114,20 @@ func TestOperatorKeeps(t *testing.T) {
 	}
 	joint := text(t, find(t, target.Objects, "Installation"))
 	for _, want := range []string{
-		`"mtu":1300`, `"nodeAddressAutodetectionV4":{"interface":"eth1"}`, `"name":"pods"`, `"cidr":"10.96.0.0/16"`, `"blockSize":24`, `"natOutgoing":"Disabled"`,
-		`"maxUnavailable":1`, `"confDir":"/etc/cni/net.d/theseus"`,
+		`"mtu":1300`, `"nodeAddressAutodetectionV4":{"interface":"eth1"}`,
+		`"name":"pods"`, `"cidr":"10.96.0.0/16"`, `"blockSize":24`, `"natOutgoing":"Disabled"`, `"maxUnavailable":1`,
+		`"confDir":"/etc/cni/net.d/theseus"`,
 	} {
 		if !strings.Contains(joint, want) {
 			t.Errorf("the joint form lacks %s:\n%s", want, joint)
 		}
 	}
-	if pool := text(t, find(t, target.Objects, "IPPool")); !strings.Contains(pool, `"name":"pods"`) || !strings.Contains(pool, `"natOutgoing":false`) || !strings.Contains(pool, `"blockSize":24`) {
+	if pool := text(t, find(t, target.Objects, "IPPool")); !strings.Contains(pool, `"name":"pods"`) ||
+		!strings.Contains(pool, `"natOutgoing":false`) || !strings.Contains(pool, `"blockSize":24`) {
 		t.Errorf("the pool is %s", pool)
 	}
-	if last := string(target.HandOver[len(target.HandOver)-1].Patch); !strings.Contains(last, `"maxUnavailable":"25%"`) {
+	if last := string(target.HandOver[len(target.HandOver)-1].Patch); !strings.Contains(last,
+		`"maxUnavailable":"25%"`) {
 		t.Errorf("handed over with %s", last)
 	}
 }

@@ -17,29 +17,33 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestServed: of a cluster whose definitions keep Calico's objects as projectcalico.org/v3 the same is found, but for the names
-// of those. The snapshots are derived from real ones (cnitest.Served).
+// TestServed: of a cluster whose definitions keep Calico's objects as projectcalico.org/v3 the same is found, but for
+// the names of those. The snapshots are derived from real ones (cnitest.Served).
 func TestServed(t *testing.T) {
 	for _, name := range []string{"calico", "calico-v3.30.1", "calico-typha-v3.28.5", "calico-bgp"} {
 		t.Run(name, func(t *testing.T) {
 			stored := calico.Driver{}.Detect(cnitest.Golden(t, name))
 			served := cnitest.Served(t, cnitest.Golden(t, name))
 			found := calico.Driver{}.Detect(served)
-			if diff := cmp.Diff(stored, found, cmpopts.IgnoreFields(cni.Installation{}, "Parts", "Written")); diff != "" {
+			if diff := cmp.Diff(stored, found,
+				cmpopts.IgnoreFields(cni.Installation{}, "Parts", "Written")); diff != "" {
 				t.Errorf("something else is found:\n%s", diff)
 			}
 			if len(stored.Written) != len(found.Written) || len(stored.Parts) != len(found.Parts) {
-				t.Errorf("%d objects of users and %d parts, not %d and %d", len(found.Written), len(found.Parts), len(stored.Written), len(stored.Parts))
+				t.Errorf("%d objects of users and %d parts, not %d and %d",
+					len(found.Written), len(found.Parts), len(stored.Written), len(stored.Parts))
 			}
 			for _, ref := range slices.Concat(found.Written, found.Parts) {
 				if strings.Contains(ref.APIVersion+ref.Name, "crd.projectcalico.org") {
 					t.Errorf("%s %s is not in this cluster", ref.APIVersion, ref)
 				}
 			}
-			if ref := (step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: "ippools.projectcalico.org"}); !slices.Contains(found.Parts, ref) {
+			if ref := (step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition",
+				Name: "ippools.projectcalico.org"}); !slices.Contains(found.Parts, ref) {
 				t.Errorf("%s is no part of it", ref)
 			}
-			cnitest.Detects(t, cnitest.Case{Driver: calico.Driver{}, Present: served, Other: cnitest.Golden(t, "flannel")})
+			cnitest.Detects(t, cnitest.Case{Driver: calico.Driver{}, Present: served,
+				Other: cnitest.Golden(t, "flannel")})
 		})
 	}
 }
@@ -122,7 +126,9 @@ func written(target *cni.Target) []string {
 // TestInstallAPI: what is written of Calico's own kinds is where the agents of the manifest will look for it.
 func TestInstallAPI(t *testing.T) {
 	bare := func(r cni.Request) cni.Request { // its definitions came on their own
-		r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" })
+		r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool {
+			return o.GetKind() == "CustomResourceDefinition"
+		})
 		return r
 	}
 	told := func(r cni.Request, group string) cni.Request {
@@ -149,9 +155,12 @@ func TestInstallAPI(t *testing.T) {
 		{"none, and v3 in the cluster", defined(bare(request(t)), served), cluster.CalicoServed, ""},
 		{"none, and both in the cluster", defined(bare(request(t)), served, stored), cluster.CalicoStored, ""},
 		{"definitions of old, and v3 in the cluster", defined(request(t), served), cluster.CalicoStored, ""},
-		{"v3, where the old are left", defined(servedBy(request(t)), stored), "", "which agents prefer where nothing tells them"},
-		{"v3, where the old are left, and agents are told", told(defined(servedBy(request(t)), stored), "projectcalico.org/v3"), cluster.CalicoServed, ""},
-		{"told v3, and nothing defines it", told(request(t), "projectcalico.org/v3"), "", "neither the manifest nor the cluster has definitions"},
+		{"v3, where the old are left", defined(servedBy(request(t)), stored), "",
+			"which agents prefer where nothing tells them"},
+		{"v3, where the old are left, and agents are told",
+			told(defined(servedBy(request(t)), stored), "projectcalico.org/v3"), cluster.CalicoServed, ""},
+		{"told v3, and nothing defines it", told(request(t), "projectcalico.org/v3"), "",
+			"neither the manifest nor the cluster has definitions"},
 		{"told the old", told(defined(request(t), served), "crd.projectcalico.org/v1"), cluster.CalicoStored, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -176,13 +185,15 @@ func TestInstallAPI(t *testing.T) {
 // TestProbesWithoutBIRD: however a release writes it, nobody asks for BIRD where it does not run.
 func TestProbesWithoutBIRD(t *testing.T) {
 	r := request(t)
-	newer := strings.NewReplacer("-bird-", "--bird-", "-felix-", "--felix-").Replace(string(cnitest.Text(t, "calico-manifest.yaml")))
+	newer := strings.NewReplacer("-bird-", "--bird-", "-felix-",
+		"--felix-").Replace(string(cnitest.Text(t, "calico-manifest.yaml")))
 	r.Manifest = cnitest.Documents(t, []byte(newer))
 	target, err := calico.Driver{}.Install(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if agent := text(t, find(t, target.Objects, "DaemonSet")); strings.Contains(agent, "bird-") || !strings.Contains(agent, "--felix-ready") {
+	if agent := text(t, find(t, target.Objects, "DaemonSet")); strings.Contains(agent, "bird-") ||
+		!strings.Contains(agent, "--felix-ready") {
 		t.Errorf("the agent's probes: %s", agent)
 	}
 }

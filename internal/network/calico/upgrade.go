@@ -26,7 +26,8 @@ const furthest = 3
 const rightsPrefix = "theseus-upgrade-"
 
 // Upgrade implements cni.Upgrader.
-func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, documents []unstructured.Unstructured, says string) (*cni.Upgrade, error) {
+func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, documents []unstructured.Unstructured,
+	says string) (*cni.Upgrade, error) {
 	if installations := snapshot.OtherOf(operatorGroup, "Installation"); len(installations) > 0 {
 		return operated(snapshot, found, &installations[0], documents, says)
 	}
@@ -35,10 +36,12 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	}
 	agent := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
 	if agent == nil {
-		return nil, refuse("the DaemonSet "+agentName+" is not there", "install Calico anew; there is nothing to upgrade")
+		return nil, refuse("the DaemonSet "+agentName+" is not there",
+			"install Calico anew; there is nothing to upgrade")
 	}
 	if !cluster.IsSystemNamespace(agent.Namespace) {
-		return nil, refuse(fmt.Sprintf("Calico runs in namespace %s, of which a snapshot does not keep everything that the way back needs", agent.Namespace),
+		return nil, refuse(fmt.Sprintf("Calico runs in namespace %s, of which a snapshot does not keep everything "+
+			"that the way back needs", agent.Namespace),
 			"upgrade it as it was installed")
 	}
 	wanted, err := understand(documents)
@@ -50,7 +53,8 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 		return nil, err
 	}
 	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
-	if err := versions(found.Version, cluster.ImageOf(image).Tag, "the image of "+agentName+" in the manifest"); err != nil {
+	if err := versions(found.Version, cluster.ImageOf(image).Tag,
+		"the image of "+agentName+" in the manifest"); err != nil {
 		return nil, cni.OfManifest(err)
 	}
 	if err := sameNetwork(live, wanted, found); err != nil {
@@ -75,7 +79,8 @@ func owned(snapshot *cluster.Snapshot, found *cni.Installation) error {
 		return nil
 	}
 	if owner := metav1.GetControllerOf(set); owner != nil {
-		return refuse(fmt.Sprintf("%s belongs to %s %s, which writes back what others change", found.Agent, owner.Kind, owner.Name),
+		return refuse(fmt.Sprintf("%s belongs to %s %s, which writes back what others change",
+			found.Agent, owner.Kind, owner.Name),
 			"upgrade it by its owner, and watch that: theseus probe run")
 	}
 	return nil
@@ -119,40 +124,47 @@ func prune(tree map[string]any) map[string]any {
 func versions(from, to, source string) error {
 	then, err := version.ParseSemantic(from)
 	if err != nil {
-		return refuse(fmt.Sprintf("the image of %s does not say which version runs: %q", agentName, from), "give images tags that are versions, such as v3.28.5")
+		return refuse(fmt.Sprintf("the image of %s does not say which version runs: %q", agentName, from),
+			"give images tags that are versions, such as v3.28.5")
 	}
 	now, err := version.ParseSemantic(to)
 	if err != nil {
-		return refuse(fmt.Sprintf("%s does not say which version it is: %q", source, to), "give images tags that are versions, such as v3.31.0")
+		return refuse(fmt.Sprintf("%s does not say which version it is: %q", source, to),
+			"give images tags that are versions, such as v3.31.0")
 	}
 	apart := int(now.Minor()) - int(then.Minor())
 	switch {
 	case from == to:
 		return refuse("Calico "+to+" runs already", "give the manifest of another version")
 	case then.Major() != now.Major() || max(apart, -apart) > furthest:
-		return refuse(fmt.Sprintf("from %s to %s is more than %d minor releases, and both would run side by side for a while", from, to, furthest),
+		return refuse(fmt.Sprintf("from %s to %s is more than %d minor releases, and both would run side by side for "+
+			"a while", from, to, furthest),
 			fmt.Sprintf("go in several plans, at most %d minor releases each", furthest))
 	}
 	return nil
 }
 
-// lacking returns the CRDs that a cluster is known not to have. An older Calico works with newer CRDs, but with older CRDs, fields
-// that newer agents write would be lost.
+// lacking returns the CRDs that a cluster is known not to have. An older Calico works with newer CRDs, but with older
+// CRDs, fields that newer agents write would be lost.
 func lacking(snapshot *cluster.Snapshot, definitions []unstructured.Unstructured) []unstructured.Unstructured {
 	if known, _ := snapshot.Has("customresourcedefinitions"); !known {
 		return nil
 	}
 	there := snapshot.Definitions()
-	return slices.DeleteFunc(definitions, func(d unstructured.Unstructured) bool { return slices.Contains(there, d.GetName()) })
+	return slices.DeleteFunc(definitions, func(d unstructured.Unstructured) bool {
+		return slices.Contains(there, d.GetName())
+	})
 }
 
 // sameNetwork refuses manifests that change more than the version.
 func sameNetwork(live, wanted *manifest, found *cni.Installation) error {
 	if ref := step.RefOf(wanted.agent); ref != found.Agent {
-		return refuse(fmt.Sprintf("the manifest's agent is %s, and %s runs", ref, found.Agent), "give the manifest that this cluster was installed with, of the other version")
+		return refuse(fmt.Sprintf("the manifest's agent is %s, and %s runs", ref, found.Agent),
+			"give the manifest that this cluster was installed with, of the other version")
 	}
 	if labels := cni.SelectorText(wanted.agent); labels != found.Selector {
-		return refuse(fmt.Sprintf("the manifest's agents have the labels %s, and those that run have %s", labels, found.Selector), "the labels of a DaemonSet cannot be changed")
+		return refuse(fmt.Sprintf("the manifest's agents have the labels %s, and those that run have %s",
+			labels, found.Selector), "the labels of a DaemonSet cannot be changed")
 	}
 	for _, setting := range []struct {
 		name    string
@@ -166,7 +178,8 @@ func sameNetwork(live, wanted *manifest, found *cni.Installation) error {
 	} {
 		one, other := live.agentEnv(setting.name, setting.install), wanted.agentEnv(setting.name, setting.install)
 		if one != other {
-			return refuse(fmt.Sprintf("the manifest changes more than the version: %s is %q and would be %q, which says %s", setting.name, one, other, setting.words),
+			return refuse(fmt.Sprintf("the manifest changes more than the version: %s is %q and would be %q, which "+
+				"says %s", setting.name, one, other, setting.words),
 				"set it in the manifest as it is in the cluster; no plan of Theseus changes it")
 		}
 	}
@@ -241,8 +254,10 @@ func complete(snapshot *cluster.Snapshot, u *cni.Upgrade) error {
 	for i := range snapshot.Deployments {
 		d := &snapshot.Deployments[i]
 		ours := d.Name == typhaName || d.Name == controllersName
-		if ours && d.Namespace == u.Installation.Agent.Namespace && !slices.ContainsFunc(u.Followers, func(f cni.Follower) bool { return f.Ref.Name == d.Name }) {
-			return refuse(fmt.Sprintf("Deployment %s/%s runs, and the manifest lacks it", d.Namespace, d.Name), "give the whole manifest of the version")
+		if ours && d.Namespace == u.Installation.Agent.Namespace &&
+			!slices.ContainsFunc(u.Followers, func(f cni.Follower) bool { return f.Ref.Name == d.Name }) {
+			return refuse(fmt.Sprintf("Deployment %s/%s runs, and the manifest lacks it", d.Namespace, d.Name),
+				"give the whole manifest of the version")
 		}
 	}
 	return nil
@@ -258,7 +273,8 @@ func form(live, wanted *unstructured.Unstructured, from, to string) cni.Form {
 	}
 	return cni.Form{
 		New: []step.Action{patch(ref, "set the pod template of "+ref.String()+" to "+to, template(wanted, live))},
-		Old: []step.Action{patch(ref, "set the pod template of "+ref.String()+" back to "+from, template(live, wanted))},
+		Old: []step.Action{patch(ref, "set the pod template of "+ref.String()+" back to "+from,
+			template(live, wanted))},
 	}
 }
 
@@ -311,18 +327,20 @@ func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down 
 		if err != nil {
 			return nil, err
 		}
-		f := &cni.Follower{Ref: step.RefOf(wanted), Form: form(live, wanted, workloadVersion(live), workloadVersion(wanted)),
-			Why: "It keeps Calico's data in step with the cluster. Traffic between pods does not depend on it."}
+		f := &cni.Follower{Ref: step.RefOf(wanted),
+			Form: form(live, wanted, workloadVersion(live), workloadVersion(wanted)),
+			Why:  "It keeps Calico's data in step with the cluster. Traffic between pods does not depend on it."}
 		if d.Name == typhaName {
-			f.Why = "Some versions of Typha refuse older agents, but none refuses newer ones. An older Typha leaves out what it does not know, " +
-				"and a newer agent then works like an older one."
+			f.Why = "Some versions of Typha refuse older agents, but none refuses newer ones. An older Typha leaves " +
+				"out what it does not know, and a newer agent then works like an older one."
 		}
 		if d.Name == typhaName && down {
 			f.Why += " So a downgrade starts with Typha."
 		}
 		return f, nil
 	}
-	return nil, refuse(fmt.Sprintf("the manifest brings Deployment %s/%s, which does not run here", wanted.GetNamespace(), wanted.GetName()),
+	return nil, refuse(fmt.Sprintf("the manifest brings Deployment %s/%s, which does not run here",
+		wanted.GetNamespace(), wanted.GetName()),
 		"take it out of the manifest, or add it first with the version that runs")
 }
 
@@ -359,19 +377,22 @@ func config(u *cni.Upgrade, snapshot *cluster.Snapshot, wanted *unstructured.Uns
 	u.Agent.Old = slices.Insert(u.Agent.Old, 0, set("restore "+ref.String(), live, next))
 }
 
-// beside copies a role, or its binding, under a name of Theseus, so that both versions have their permissions while both run.
+// beside copies a role, or its binding, under a name of Theseus, so that both versions have their permissions while
+// both run.
 func beside(object *unstructured.Unstructured, all []unstructured.Unstructured) unstructured.Unstructured {
 	copied := *object.DeepCopy()
 	copied.SetName(rightsPrefix + object.GetName())
 	kind, _, _ := unstructured.NestedString(object.Object, "roleRef", "kind")
 	name, bound, _ := unstructured.NestedString(object.Object, "roleRef", "name")
-	if bound && slices.ContainsFunc(all, func(o unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name }) {
+	if bound && slices.ContainsFunc(all,
+		func(o unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name }) {
 		_ = unstructured.SetNestedField(copied.Object, rightsPrefix+name, "roleRef", "name")
 	}
 	return copied
 }
 
-// settled refuses configuration of Calico's own kinds that differs from the cluster's: it would take effect on all nodes at once.
+// settled refuses configuration of Calico's own kinds that differs from the cluster's: it would take effect on all
+// nodes at once.
 func settled(snapshot *cluster.Snapshot, object *unstructured.Unstructured) error {
 	group := object.GroupVersionKind().Group
 	if !strings.HasSuffix(group, "projectcalico.org") {
@@ -382,7 +403,8 @@ func settled(snapshot *cluster.Snapshot, object *unstructured.Unstructured) erro
 			return nil
 		}
 	}
-	return refuse(fmt.Sprintf("the manifest holds %s %s, which is not so in the cluster, and would act on every node at once", object.GetKind(), object.GetName()),
+	return refuse(fmt.Sprintf("the manifest holds %s %s, which is not so in the cluster, and would act on every node "+
+		"at once", object.GetKind(), object.GetName()),
 		"take it out of the manifest, and change it with a plan of its own")
 }
 
@@ -402,7 +424,8 @@ func lossless(definitions, objects []unstructured.Unstructured) error {
 			if lost == "" {
 				continue
 			}
-			return refuse(fmt.Sprintf("the manifest's definition of %s does not know %s, which %s %s has: it would be lost", kind, lost, kind, objects[j].GetName()),
+			return refuse(fmt.Sprintf("the manifest's definition of %s does not know %s, which %s %s has: it would "+
+				"be lost", kind, lost, kind, objects[j].GetName()),
 				"take the CustomResourceDefinitions out of the manifest: older agents work with newer definitions")
 		}
 	}

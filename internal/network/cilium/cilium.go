@@ -1,7 +1,7 @@
-// Package cilium is the driver of Cilium as its Helm chart deploys it (releases 1.12 to 1.20): the DaemonSet cilium, its settings
-// in the ConfigMap cilium-config, and settings of individual nodes in CiliumNodeConfigs. The facts come from the project's
-// publications and from runs in the lab (docs/networks.md#cilium). As a target it replaces a network with VXLAN whose policy agent is
-// known by its marks; as a source it is not supported.
+// Package cilium is the driver of Cilium as its Helm chart deploys it (releases 1.12 to 1.20): the DaemonSet cilium,
+// its settings in the ConfigMap cilium-config, and settings of individual nodes in CiliumNodeConfigs. The facts come
+// from the project's publications and from runs in the lab (docs/networks.md#cilium). As a target it replaces a network
+// with VXLAN whose policy agent is known by its marks; as a source it is not supported.
 package cilium
 
 import (
@@ -33,7 +33,8 @@ const (
 )
 
 // untried says why Theseus makes no plan from Cilium.
-const untried = "Theseus does not change the network of a cluster from Cilium yet: that was never run (docs/networks.md#cilium)"
+const untried = "Theseus does not change the network of a cluster from Cilium yet: that was never " +
+	"run (docs/networks.md#cilium)"
 
 // untriedFrom says why Theseus makes no plan from a network to Cilium; empty if such a plan was run.
 func untriedFrom(source *cni.Installation) string {
@@ -43,19 +44,22 @@ func untriedFrom(source *cni.Installation) string {
 	if c := source.Capabilities; c.Encapsulation == "vxlan" && c.PolicyMarks != 0 && c.Policy == cni.PolicyKubernetes {
 		return ""
 	}
-	return "Theseus changes a cluster to Cilium only from a network with VXLAN, next to which an agent enforces NetworkPolicy whose marks of packets are known " +
-		"(docs/networks.md#cilium): a change from " + source.Title() + " as it is here was never run"
+	return "Theseus changes a cluster to Cilium only from a network with VXLAN, next to which an agent enforces " +
+		"NetworkPolicy whose marks of packets are known (docs/networks.md#cilium): a change from " + source.Title() +
+		" as it is here was never run"
 }
 
 // operatorName is the container and the Deployment of Cilium's operator.
 const operatorName = "cilium-operator"
 
 // definitions are the CRDs that the operator creates (releases 1.14 to 1.20, pkg/k8s/apis/cilium.io/client).
-var definitions = []string{"ciliumbgpadvertisements", "ciliumbgpclusterconfigs", "ciliumbgpnodeconfigoverrides", "ciliumbgpnodeconfigs",
-	"ciliumbgppeerconfigs", "ciliumbgppeeringpolicies", "ciliumcidrgroups", "ciliumclusterwideenvoyconfigs", "ciliumclusterwidenetworkpolicies",
-	"ciliumdatapathplugins", "ciliumegressgatewaypolicies", "ciliumendpoints", "ciliumendpointslices", "ciliumenvoyconfigs", "ciliumexternalworkloads",
-	"ciliumgatewayclassconfigs", "ciliumidentities", "ciliuml2announcementpolicies", "ciliumloadbalancerippools", "ciliumlocalredirectpolicies",
-	"ciliumnetworkpolicies", "ciliumnodeconfigs", "ciliumnodes", "ciliumpodippools"}
+var definitions = []string{"ciliumbgpadvertisements", "ciliumbgpclusterconfigs",
+	"ciliumbgpnodeconfigoverrides", "ciliumbgpnodeconfigs", "ciliumbgppeerconfigs", "ciliumbgppeeringpolicies",
+	"ciliumcidrgroups", "ciliumclusterwideenvoyconfigs", "ciliumclusterwidenetworkpolicies",
+	"ciliumdatapathplugins", "ciliumegressgatewaypolicies", "ciliumendpoints", "ciliumendpointslices",
+	"ciliumenvoyconfigs", "ciliumexternalworkloads", "ciliumgatewayclassconfigs", "ciliumidentities",
+	"ciliuml2announcementpolicies", "ciliumloadbalancerippools", "ciliumlocalredirectpolicies", "ciliumnetworkpolicies",
+	"ciliumnodeconfigs", "ciliumnodes", "ciliumpodippools"}
 
 // defines are those that are not in a manifest.
 func defines(given []unstructured.Unstructured) []step.Ref {
@@ -63,14 +67,15 @@ func defines(given []unstructured.Unstructured) []step.Ref {
 	for _, name := range definitions {
 		name += "." + group
 		if !slices.ContainsFunc(given, func(o unstructured.Unstructured) bool { return o.GetName() == name }) {
-			all = append(all, step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: name})
+			all = append(all,
+				step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: name})
 		}
 	}
 	return all
 }
 
-// undefined refuses a cluster that has CRDs that Cilium creates: a rollback would delete what is in them. Other projects have CRDs of
-// the same group, such as Tetragon.
+// undefined refuses a cluster that has CRDs that Cilium creates: a rollback would delete what is in them. Other
+// projects have CRDs of the same group, such as Tetragon.
 func undefined(defined []string, created []step.Ref) error {
 	var found []string
 	for _, name := range defined {
@@ -81,32 +86,38 @@ func undefined(defined []string, created []step.Ref) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return refuse(fmt.Sprintf("the cluster already has %s of Cilium (%s): it was installed before, and a rollback would delete the objects in them",
+	return refuse(fmt.Sprintf("the cluster already has %s of Cilium (%s): it was installed before, and a rollback "+
+		"would delete the objects in them",
 		cluster.Count(len(found), "CRD"), strings.Join(found[:min(len(found), 3)], ", ")),
 		"keep the objects that you need in a file, then kubectl delete crd "+strings.Join(found, " "))
 }
 
-// Marks that Cilium gives packets (bpf/lib/common.h): the upper 16 bits of one with identity are the identity of its sender.
+// Marks that Cilium gives packets (bpf/lib/common.h): the upper 16 bits of one with identity are the identity of its
+// sender.
 const (
 	markMask     = 0xf00
 	markIdentity = 0xf00
 	markHost     = 0xc00
 )
 
-// marks keep the source's policy agent from taking a part of an identity for its own mark, and Cilium from taking packets of the node
-// for those of strangers where that agent has accepted them before Cilium's own rule is asked (CILIUM_OUTPUT, in a later table).
+// marks keep the source's policy agent from taking a part of an identity for its own mark, and Cilium from taking
+// packets of the node for those of strangers where that agent has accepted them before Cilium's own rule is asked
+// (CILIUM_OUTPUT, in a later table).
 func marks(source *cni.Installation) []step.Mark {
 	if source == nil || source.Capabilities.PolicyMarks == 0 {
 		return nil
 	}
 	return []step.Mark{
-		{Hook: step.Forwarded, Is: []step.Bits{{Value: markIdentity, Mask: markMask}}, Set: step.Bits{Mask: source.Capabilities.PolicyMarks}},
-		{Hook: step.Sent, IsNot: []step.Bits{{Value: 0xd00, Mask: markMask}, {Value: 0xe00, Mask: markMask}, {Value: 0x400, Mask: markMask},
+		{Hook: step.Forwarded, Is: []step.Bits{{Value: markIdentity, Mask: markMask}},
+			Set: step.Bits{Mask: source.Capabilities.PolicyMarks}},
+		{Hook: step.Sent, IsNot: []step.Bits{{Value: 0xd00, Mask: markMask}, {Value: 0xe00, Mask: markMask},
+			{Value: 0x400, Mask: markMask},
 			{Value: 0xa00, Mask: 0xe00}, {Value: 0x800, Mask: 0xe00}}, Set: step.Bits{Value: markHost, Mask: markMask}},
 	}
 }
 
-// tables are Cilium's routing tables for packets to and from its proxy (pkg/datapath/linux/linux_defaults); 200 is for IPsec.
+// tables are Cilium's routing tables for packets to and from its proxy (pkg/datapath/linux/linux_defaults); 200 is for
+// IPsec.
 var tables = []int{2004, 2005}
 
 const tableIPsec = 200
@@ -129,9 +140,11 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	problem := ""
 	switch {
 	case config != nil:
-		problem = "ConfigMap kube-system/" + configName + " is there, but no DaemonSet runs Cilium: it was removed, or only half installed"
+		problem = "ConfigMap kube-system/" + configName +
+			" is there, but no DaemonSet runs Cilium: it was removed, or only half installed"
 	case len(nodes) > 0:
-		problem = "CiliumNode " + nodes[0].GetName() + " is there, but no DaemonSet runs Cilium: it was removed, or only half installed"
+		problem = "CiliumNode " + nodes[0].GetName() +
+			" is there, but no DaemonSet runs Cilium: it was removed, or only half installed"
 	default:
 		return nil
 	}
@@ -147,18 +160,19 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	}
 }
 
-// Residue implements cni.Driver. Programs that Cilium attaches to the node's own interfaces end with the links that are pinned below
-// /sys/fs/bpf/cilium, on kernels with TCX (Linux 6.6 and later); on older kernels they stay.
+// Residue implements cni.Driver. Programs that Cilium attaches to the node's own interfaces end with the links that are
+// pinned below /sys/fs/bpf/cilium, on kernels with TCX (Linux 6.6 and later); on older kernels they stay.
 func (Driver) Residue(found *cni.Installation) step.Residue {
 	conf := found.Capabilities.ConfName
 	return step.Residue{
-		Links:       found.Capabilities.HostLinks,
-		Chains:      []string{"CILIUM_*", "OLD_CILIUM_*"},
-		IPSets:      []string{"cilium_*"},
-		Routes:      found.PodCIDRs,
-		ConfFiles:   slices.Compact([]string{conf, conf + cni.StagedSuffix, "05-cilium.conf"}),
-		Binaries:    []string{"cilium-cni"},
-		Paths:       []string{"/run/cilium", "/var/lib/cilium", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals/cilium_*", "/etc/sysctl.d/99-zzz-override_cilium.conf"},
+		Links:     found.Capabilities.HostLinks,
+		Chains:    []string{"CILIUM_*", "OLD_CILIUM_*"},
+		IPSets:    []string{"cilium_*"},
+		Routes:    found.PodCIDRs,
+		ConfFiles: slices.Compact([]string{conf, conf + cni.StagedSuffix, "05-cilium.conf"}),
+		Binaries:  []string{"cilium-cni"},
+		Paths: []string{"/run/cilium", "/var/lib/cilium", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals/cilium_*",
+			"/etc/sysctl.d/99-zzz-override_cilium.conf"},
 		Annotations: []string{"network.cilium.io/*", "io.cilium.network.*"},
 		Taints:      []string{"node.cilium.io/agent-not-ready"},
 	}

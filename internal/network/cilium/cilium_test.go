@@ -40,7 +40,8 @@ func request(t *testing.T) cni.Request {
 	}
 }
 
-// TestAcceptance is of what the charts of three releases make, of which the oldest cannot be brought beside another network.
+// TestAcceptance is of what the charts of three releases make, of which the oldest cannot be brought beside another
+// network.
 func TestAcceptance(t *testing.T) {
 	for _, version := range []string{"v1.12.19", "v1.16.5", "v1.19.0"} {
 		t.Run(version, func(t *testing.T) {
@@ -57,7 +58,8 @@ func TestAcceptance(t *testing.T) {
 	}
 }
 
-// TestWholeChart: everything that a chart makes is a part of the network that is found there, or is in a namespace that is one.
+// TestWholeChart: everything that a chart makes is a part of the network that is found there, or is in a namespace that
+// is one.
 func TestWholeChart(t *testing.T) {
 	for _, version := range []string{"v1.12.19", "v1.16.5", "v1.19.0"} {
 		parts := map[step.Ref]bool{}
@@ -78,14 +80,17 @@ func config(s *cluster.Snapshot) map[string]string {
 }
 
 func TestDetect(t *testing.T) {
-	for version, conf := range map[string]string{"v1.12.19": "05-cilium.conf", "v1.16.5": "05-cilium.conflist", "v1.19.0": "05-cilium.conflist"} {
+	for version, conf := range map[string]string{"v1.12.19": "05-cilium.conf", "v1.16.5": "05-cilium.conflist",
+		"v1.19.0": "05-cilium.conflist"} {
 		found := cilium.Driver{}.Detect(cnitest.Snapshot(t, cnitest.Cilium(t, version)))
 		caps := found.Capabilities
 		if found.Version != version || !slices.Equal(found.PodCIDRs, []string{"10.0.0.0/16"}) || found.Untried == "" {
 			t.Errorf("found %+v", found)
 		}
-		if caps.Encapsulation != "vxlan" || caps.Port != 8472 || !caps.WholePort || caps.ReplacesKubeProxy || caps.SwitchedPerNode ||
-			!slices.Equal(caps.RouteTables, []int{2004, 2005}) || !slices.Contains(caps.HostLinks, "cilium_vxlan") || caps.ConfName != conf {
+		if caps.Encapsulation != "vxlan" || caps.Port != 8472 || !caps.WholePort ||
+			caps.ReplacesKubeProxy || caps.SwitchedPerNode ||
+			!slices.Equal(caps.RouteTables, []int{2004, 2005}) || !slices.Contains(caps.HostLinks, "cilium_vxlan") ||
+			caps.ConfName != conf {
 			t.Errorf("%s: capabilities: %+v", version, caps)
 		}
 	}
@@ -93,7 +98,8 @@ func TestDetect(t *testing.T) {
 
 // TestScript: a release before 1.14 says to its script alone whether it renames the configurations of others.
 func TestScript(t *testing.T) {
-	objects := cnitest.Documents(t, []byte(strings.ReplaceAll(chart(t, "v1.12.19"), "--cni-exclusive=true", "--cni-exclusive=false")))
+	objects := cnitest.Documents(t,
+		[]byte(strings.ReplaceAll(chart(t, "v1.12.19"), "--cni-exclusive=true", "--cni-exclusive=false")))
 	objects = slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
 		return o.GetKind() != "DaemonSet" && o.GetKind() != "ConfigMap"
 	})
@@ -103,7 +109,8 @@ func TestScript(t *testing.T) {
 }
 
 func nodeConfig(labels, defaults string) string {
-	return "apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\nmetadata: {name: cilium-default, namespace: kube-system}\n" +
+	return "apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\n" +
+		"metadata: {name: cilium-default, namespace: kube-system}\n" +
 		"spec: {nodeSelector: {matchLabels: {" + labels + "}}, defaults: {" + defaults + "}}\n"
 }
 
@@ -127,41 +134,62 @@ func TestDetectOddities(t *testing.T) {
 		{"no tunnels", set("routing-mode", "native"), "", func(i *cni.Installation) bool {
 			return i.Capabilities.Encapsulation == "none" && i.Capabilities.Port == 0
 		}},
-		{"no tunnels, of old", set("tunnel", "disabled"), "", func(i *cni.Installation) bool { return i.Capabilities.Encapsulation == "none" }},
+		{"no tunnels, of old", set("tunnel", "disabled"), "", func(i *cni.Installation) bool {
+			return i.Capabilities.Encapsulation == "none"
+		}},
 		{"Geneve", set("tunnel-protocol", "geneve"), "", func(i *cni.Installation) bool {
 			return i.Capabilities.Encapsulation == "geneve" && i.Capabilities.Port == 6081 && !i.Capabilities.WholePort
 		}},
-		{"another port", set("tunnel-port", "8473"), "", func(i *cni.Installation) bool { return i.Capabilities.Port == 8473 }},
-		{"a port that is none", set("tunnel-port", "x"), "", func(i *cni.Installation) bool { return i.Capabilities.Port == 8472 }},
-		{"replaces kube-proxy", set("kube-proxy-replacement", "true"), "", func(i *cni.Installation) bool { return i.Capabilities.ReplacesKubeProxy }},
-		{"replaces it in part", set("kube-proxy-replacement", "partial"), "", func(i *cni.Installation) bool { return i.Capabilities.ReplacesKubeProxy }},
-		{"leaves others alone", set("cni-exclusive", "false"), "", func(i *cni.Installation) bool { return i.Capabilities.SwitchedPerNode }},
-		{"no policy", set("enable-policy", "never"), "", func(i *cni.Installation) bool { return i.Capabilities.Policy == cni.PolicyNone }},
-		{"IPsec", set("enable-ipsec", "true"), "", func(i *cni.Installation) bool { return slices.Contains(i.Capabilities.RouteTables, 200) }},
+		{"another port", set("tunnel-port", "8473"), "", func(i *cni.Installation) bool {
+			return i.Capabilities.Port == 8473
+		}},
+		{"a port that is none", set("tunnel-port", "x"), "", func(i *cni.Installation) bool {
+			return i.Capabilities.Port == 8472
+		}},
+		{"replaces kube-proxy", set("kube-proxy-replacement", "true"), "",
+			func(i *cni.Installation) bool { return i.Capabilities.ReplacesKubeProxy }},
+		{"replaces it in part", set("kube-proxy-replacement", "partial"), "",
+			func(i *cni.Installation) bool { return i.Capabilities.ReplacesKubeProxy }},
+		{"leaves others alone", set("cni-exclusive", "false"), "",
+			func(i *cni.Installation) bool { return i.Capabilities.SwitchedPerNode }},
+		{"no policy", set("enable-policy", "never"), "", func(i *cni.Installation) bool {
+			return i.Capabilities.Policy == cni.PolicyNone
+		}},
+		{"IPsec", set("enable-ipsec", "true"), "", func(i *cni.Installation) bool {
+			return slices.Contains(i.Capabilities.RouteTables, 200)
+		}},
 		{"ranges of nodes", set("ipam", "kubernetes"), "", func(i *cni.Installation) bool {
 			return slices.Equal(i.PodCIDRs, []string{"10.244.0.0/23"}) && i.Capabilities.CIDRSource == "node"
 		}},
-		{"several ranges", set("cluster-pool-ipv4-cidr", "10.0.0.0/16 10.1.0.0/16,10.2.0.0/16"), "", func(i *cni.Installation) bool { return len(i.PodCIDRs) == 3 }},
-		{"dual stack", set("enable-ipv6", "true", "cluster-pool-ipv6-cidr", "fd00::/104"), "", func(i *cni.Installation) bool { return len(i.PodCIDRs) == 2 }},
+		{"several ranges", set("cluster-pool-ipv4-cidr", "10.0.0.0/16 10.1.0.0/16,10.2.0.0/16"), "",
+			func(i *cni.Installation) bool { return len(i.PodCIDRs) == 3 }},
+		{"dual stack", set("enable-ipv6", "true", "cluster-pool-ipv6-cidr", "fd00::/104"), "",
+			func(i *cni.Installation) bool { return len(i.PodCIDRs) == 2 }},
 		{"MTU", set("mtu", "9000"), "", func(i *cni.Installation) bool { return i.Capabilities.MTU == 8950 }},
 		{"a cloud's addresses", set("ipam", "eni"), "ipam eni", nil},
 		{"no range", set("cluster-pool-ipv4-cidr", "10.0.0.0"), "names no range", nil},
 		{"chained", set("cni-chaining-mode", "aws-cni"), "chained behind another network", nil},
 		{"secondary", set("custom-cni-conf", "true"), "serves no new pod", nil},
-		{"no settings", func(s *cluster.Snapshot) { s.ConfigMaps = nil }, "is not there, so Cilium's settings are not known", nil},
+		{"no settings", func(s *cluster.Snapshot) { s.ConfigMaps = nil },
+			"is not there, so Cilium's settings are not known", nil},
 		{"no operator", func(s *cluster.Snapshot) { s.Deployments = nil }, "no Deployment cilium-operator", nil},
-		{"no agent", func(s *cluster.Snapshot) { s.DaemonSets, s.ConfigMaps = nil, nil }, "CiliumNode node-1 is there, but no DaemonSet", nil},
+		{"no agent", func(s *cluster.Snapshot) { s.DaemonSets, s.ConfigMaps = nil, nil },
+			"CiliumNode node-1 is there, but no DaemonSet", nil},
 		{"half-way by nodes", func(s *cluster.Snapshot) {
 			s.Nodes[1].Labels["io.cilium.migration/cilium-default"] = "true"
 			with(nodeConfig(`io.cilium.migration/cilium-default: "true"`, `custom-cni-conf: "true", debug: "true"`))(s)
 		}, "gives 1 of 2 nodes custom-cni-conf=true: a migration was begun", nil},
 		{"for no node", with(nodeConfig("a: b", `custom-cni-conf: "true"`)), "", nil},
 		{"of no weight", with(nodeConfig("kubernetes.io/os: linux", `debug: "true"`)), "", nil},
-		{"a selector that is none", with("apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\nmetadata: {name: x, namespace: kube-system}\n" +
-			"spec: {nodeSelector: {matchExpressions: [{key: a, operator: Odd}]}}\n"), "nodeSelector that cannot be read", nil},
+		{"a selector that is none",
+			with("apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\nmetadata: {name: x, namespace: kube-system}\n" +
+				"spec: {nodeSelector: {matchExpressions: [{key: a, operator: Odd}]}}\n"),
+			"nodeSelector that cannot be read", nil},
 		{"staged", func(s *cluster.Snapshot) {
 			config(s)["write-cni-conf-when-ready"] += ".theseus"
-		}, "begun here and is not finished", func(i *cni.Installation) bool { return i.Capabilities.ConfName == "05-cilium.conflist" }},
+		}, "begun here and is not finished", func(i *cni.Installation) bool {
+			return i.Capabilities.ConfName == "05-cilium.conflist"
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			snapshot := present(t)
@@ -198,7 +226,8 @@ var apart = map[string]string{
 	"cluster-name: east":                   "a name of its own",
 }
 
-// TestApart: each is refused in a manifest, by its name and with the chart's value to change, and named in a live Cilium.
+// TestApart: each is refused in a manifest, by its name and with the chart's value to change, and named in a live
+// Cilium.
 func TestApart(t *testing.T) {
 	if live := (cilium.Driver{}).Detect(present(t)).Untried; strings.Contains(live, "This one") {
 		t.Errorf("a Cilium of the chart's own values has: %s", live)
@@ -220,7 +249,8 @@ func TestApart(t *testing.T) {
 			}
 			_, err := cilium.Driver{}.Install(r)
 			var refused *cni.Refusal
-			if !errors.As(err, &refused) || !strings.Contains(refused.Message, want) || !strings.Contains(refused.Message, key) || !strings.Contains(refused.Hint, "--set ") {
+			if !errors.As(err, &refused) || !strings.Contains(refused.Message, want) ||
+				!strings.Contains(refused.Message, key) || !strings.Contains(refused.Hint, "--set ") {
 				t.Errorf("the answer is %v, not a refusal with %q", err, want)
 			}
 			former, had := config(snapshot)[key]
@@ -237,7 +267,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestJoint: next to flannel, Cilium's agent keeps its chains behind those of the source's policy agent, and its links have the MTU of the nodes' links.
+// TestJoint: next to flannel, Cilium's agent keeps its chains behind those of the source's policy agent, and its links
+// have the MTU of the nodes' links.
 func TestJoint(t *testing.T) {
 	r := request(t)
 	r.Source.Capabilities.MTU, r.Source.Capabilities.Overhead = 1450, 50
@@ -248,7 +279,8 @@ func TestJoint(t *testing.T) {
 	for i := range target.Objects {
 		if target.Objects[i].GetName() == "cilium-config" && target.Objects[i].GetKind() == "ConfigMap" {
 			data, _, _ := unstructured.NestedStringMap(target.Objects[i].Object, "data")
-			for key, want := range map[string]string{"mtu": "1500", "prepend-iptables-chains": "false", "set-cilium-node-taints": "false",
+			for key, want := range map[string]string{"mtu": "1500", "prepend-iptables-chains": "false",
+				"set-cilium-node-taints":               "false",
 				"enable-stale-cilium-endpoint-cleanup": "false", "tunnel-port": "8473"} {
 				if data[key] != want {
 					t.Errorf("%s is %q, not %q", key, data[key], want)
@@ -275,22 +307,33 @@ func TestInstallRefuses(t *testing.T) {
 	}{
 		{"no range", func(r *cni.Request) { r.PodCIDR = "10.0.0.0" }, "is not an IPv4 CIDR"},
 		{"an IPv6 range", func(r *cni.Request) { r.PodCIDR = "fd00::/104" }, "is not an IPv4 CIDR"},
-		{"adoption", func(r *cni.Request) { r.Takeover = &cni.Takeover{NodeBits: 24} }, "cannot take over running pods"},
-		{"definitions of a former Cilium", func(r *cni.Request) { r.Defined = []string{"nodes.example.org", "ciliumnodes.cilium.io"} }, "already has 1 CRD of Cilium (ciliumnodes.cilium.io)"},
+		{"adoption", func(r *cni.Request) { r.Takeover = &cni.Takeover{NodeBits: 24} },
+			"cannot take over running pods"},
+		{"definitions of a former Cilium", func(r *cni.Request) {
+			r.Defined = []string{"nodes.example.org", "ciliumnodes.cilium.io"}
+		}, "already has 1 CRD of Cilium (ciliumnodes.cilium.io)"},
 		{"no settings", func(r *cni.Request) {
-			r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool { return o.GetName() == "cilium-config" })
+			r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool {
+				return o.GetName() == "cilium-config"
+			})
 		}, "no ConfigMap cilium-config"},
 		{"nothing", func(r *cni.Request) { r.Manifest = nil }, "no DaemonSet with a container cilium-agent"},
 		{"addresses from elsewhere", edit(`ipam: "cluster-pool"`, "ipam: kubernetes"), "ipam kubernetes"},
-		{"kube-proxy", edit(`kube-proxy-replacement: "false"`, `kube-proxy-replacement: "true"`), "take over kube-proxy's work"},
-		{"chained", edit(`ipam: "cluster-pool"`, "ipam: cluster-pool\n  cni-chaining-mode: generic-veth"), "chained behind another network"},
+		{"kube-proxy", edit(`kube-proxy-replacement: "false"`, `kube-proxy-replacement: "true"`),
+			"take over kube-proxy's work"},
+		{"chained", edit(`ipam: "cluster-pool"`, "ipam: cluster-pool\n  cni-chaining-mode: generic-veth"),
+			"chained behind another network"},
 		{"a DaemonSet of its chart for every node", func(r *cni.Request) {
-			r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: cilium-node-init, namespace: kube-system}\n"))...)
+			r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: apps/v1\nkind: DaemonSet\n"+
+				"metadata: {name: cilium-node-init, namespace: kube-system}\n"))...)
 		}, "cilium-node-init changes the container runtime"},
 		{"another DaemonSet", func(r *cni.Request) {
-			r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: router, namespace: net}\n"))...)
+			r.Manifest = append(r.Manifest, cnitest.Documents(t,
+				[]byte("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: router, namespace: net}\n"))...)
 		}, "DaemonSet net/router"},
-		{"a script that takes the node", func(r *cni.Request) { r.Manifest = cnitest.Documents(t, []byte(chart(t, "v1.12.19"))) }, "before 1.14 takes a node as soon as"},
+		{"a script that takes the node", func(r *cni.Request) {
+			r.Manifest = cnitest.Documents(t, []byte(chart(t, "v1.12.19")))
+		}, "before 1.14 takes a node as soon as"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := request(t)
@@ -308,33 +351,43 @@ func TestInstallRefuses(t *testing.T) {
 func TestIdentify(t *testing.T) {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Spec.ServiceAccountName = "shop", "robot"
-	pod.Labels = map[string]string{"app": "web", "app.kubernetes.io/name": "web", "pod-template-hash": "x", "controller-uid": "x", "kubernetes.io/os": "x",
-		"batch.kubernetes.io/controller-uid": "x", "apps.kubernetes.io/pod-index": "0", "statefulset.kubernetes.io/pod-name": "x", "my.beta.kubernetes.io/x": "x",
-		"topology.kubernetes.io/zone": "a", "io.cilium.k8s.policy.cluster": "other", "io.cilium.k8s.namespace.labels.team": "forged", "k8s.io/x": "x",
-		"batch.kubernetes.io/job-name": "report"}
-	pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9090, Protocol: corev1.ProtocolTCP}, {ContainerPort: 1}}},
-		{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}, {Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}, {Name: "fifteen-letters", ContainerPort: 65000}}}}
+	pod.Labels = map[string]string{"app": "web", "app.kubernetes.io/name": "web", "pod-template-hash": "x",
+		"controller-uid": "x", "kubernetes.io/os": "x", "batch.kubernetes.io/controller-uid": "x",
+		"apps.kubernetes.io/pod-index": "0", "statefulset.kubernetes.io/pod-name": "x", "my.beta.kubernetes.io/x": "x",
+		"topology.kubernetes.io/zone": "a", "io.cilium.k8s.policy.cluster": "other",
+		"io.cilium.k8s.namespace.labels.team": "forged", "k8s.io/x": "x", "batch.kubernetes.io/job-name": "report"}
+	pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9090,
+		Protocol: corev1.ProtocolTCP}, {ContainerPort: 1}}},
+		{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}, {Name: "dns", ContainerPort: 53,
+			Protocol: corev1.ProtocolUDP}, {Name: "fifteen-letters", ContainerPort: 65000}}}}
 	want := map[string]string{"gen:io.cilium.k8s.named-ports": "dns.UDP.53_fifteen-letters.TCP.65000_http.TCP.8080",
-		"gen:io.cilium.k8s.named-ports-1": "metrics.TCP.9090", "k8s:app": "web", "k8s:app.kubernetes.io/name": "web", "k8s:batch.kubernetes.io/job-name": "report",
-		"k8s:io.cilium.k8s.namespace.labels.team": "red", "k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name": "shop",
-		"k8s:io.cilium.k8s.policy.cluster": "default", "k8s:io.cilium.k8s.policy.serviceaccount": "robot", "k8s:io.kubernetes.pod.namespace": "shop"}
+		"gen:io.cilium.k8s.named-ports-1": "metrics.TCP.9090", "k8s:app": "web", "k8s:app.kubernetes.io/name": "web",
+		"k8s:batch.kubernetes.io/job-name": "report", "k8s:io.cilium.k8s.namespace.labels.team": "red",
+		"k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name": "shop",
+		"k8s:io.cilium.k8s.policy.cluster":                               "default",
+		"k8s:io.cilium.k8s.policy.serviceaccount":                        "robot",
+		"k8s:io.kubernetes.pod.namespace":                                "shop"}
 	got := cilium.Driver{}.Identify(pod, map[string]string{"team": "red", "kubernetes.io/metadata.name": "shop"})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the labels of the identity:\n%s", diff)
 	}
 }
 
-// TestFinal: the final form is the user's manifest, but for the range and the port of the tunnels, and the operator restarts with it.
+// TestFinal: the final form is the user's manifest, but for the range and the port of the tunnels, and the operator
+// restarts with it.
 func TestFinal(t *testing.T) {
 	r := request(t)
 	target, err := cilium.Driver{}.Install(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"tunnelPort: 8473", "ipam.operator.clusterPoolIPv4PodCIDRList: [" + r.PodCIDR + "]"}; !slices.Equal(target.Kept, want) {
+	if want := []string{"tunnelPort: 8473", "ipam.operator.clusterPoolIPv4PodCIDRList: [" + r.PodCIDR +
+		"]"}; !slices.Equal(target.Kept, want) {
 		t.Errorf("it keeps %q, not %q", target.Kept, want)
 	}
-	waits := slices.IndexFunc(target.Final, func(a step.Action) bool { return a.Op == step.Wait && a.Condition.Ref.Name == "cilium-operator" })
+	waits := slices.IndexFunc(target.Final, func(a step.Action) bool {
+		return a.Op == step.Wait && a.Condition.Ref.Name == "cilium-operator"
+	})
 	if waits != len(target.Final)-1 {
 		t.Errorf("the operator is waited for by action %d of %d", waits+1, len(target.Final))
 	}
@@ -355,17 +408,20 @@ func TestFinal(t *testing.T) {
 				t.Errorf("the settings at the end:\n%s", diff)
 			}
 		case "Deployment":
-			if notes, _, _ := unstructured.NestedStringMap(a.Object.Object, "spec", "template", "metadata", "annotations"); notes["theseus.dev/form"] != "" {
+			if notes, _, _ := unstructured.NestedStringMap(a.Object.Object, "spec", "template", "metadata",
+				"annotations"); notes["theseus.dev/form"] != "" {
 				t.Errorf("the operator's pods keep the mark of the joint form: %v", notes)
 			}
 		}
 	}
-	if want := []string{"ConfigMap cilium-config", "DaemonSet cilium", "DaemonSet cilium-envoy", "Deployment cilium-operator"}; !slices.Equal(names, want) {
+	if want := []string{"ConfigMap cilium-config", "DaemonSet cilium", "DaemonSet cilium-envoy",
+		"Deployment cilium-operator"}; !slices.Equal(names, want) {
 		t.Errorf("the last form applies %s", names)
 	}
 	for i := range target.Objects {
 		if target.Objects[i].GetKind() == "Deployment" {
-			if notes, _, _ := unstructured.NestedStringMap(target.Objects[i].Object, "spec", "template", "metadata", "annotations"); notes["theseus.dev/form"] != "joint" {
+			if notes, _, _ := unstructured.NestedStringMap(target.Objects[i].Object, "spec", "template", "metadata",
+				"annotations"); notes["theseus.dev/form"] != "joint" {
 				t.Errorf("nothing marks the operator's pods in the joint form: %v", notes)
 			}
 		}
@@ -382,11 +438,16 @@ func TestSources(t *testing.T) {
 		{"flannel with kube-router", func(i *cni.Installation) {
 			i.Capabilities.Policy, i.Capabilities.PolicyMarks = cni.PolicyKubernetes, 0x30000
 		}, true},
-		{"without a policy agent", func(i *cni.Installation) { i.Capabilities.Policy, i.Capabilities.PolicyMarks = cni.PolicyNone, 0 }, false},
-		{"a policy agent of unknown marks", func(i *cni.Installation) { i.Capabilities.Policy, i.Capabilities.PolicyMarks = cni.PolicyKubernetes, 0 }, false},
+		{"without a policy agent",
+			func(i *cni.Installation) { i.Capabilities.Policy, i.Capabilities.PolicyMarks = cni.PolicyNone, 0 }, false},
+		{"a policy agent of unknown marks", func(i *cni.Installation) {
+			i.Capabilities.Policy,
+				i.Capabilities.PolicyMarks = cni.PolicyKubernetes, 0
+		}, false},
 		{"with policies of its own", func(i *cni.Installation) { i.Capabilities.Policy = cni.PolicyCalico }, false},
 		{"without tunnels", func(i *cni.Installation) {
-			i.Capabilities.Policy, i.Capabilities.PolicyMarks, i.Capabilities.Encapsulation = cni.PolicyKubernetes, 0x30000, "none"
+			i.Capabilities.Policy, i.Capabilities.PolicyMarks, i.Capabilities.Encapsulation = cni.PolicyKubernetes,
+				0x30000, "none"
 		}, false},
 	} {
 		r := request(t)

@@ -63,12 +63,15 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		found.PodCIDRs = cni.NodeRanges(snapshot)
 	}
 	if config == nil {
-		found.Problems = append(found.Problems, "ConfigMap "+agent.Namespace+"/"+configName+" is not there, so Cilium's settings are not known")
+		found.Problems = append(found.Problems, "ConfigMap "+agent.Namespace+"/"+configName+
+			" is not there, so Cilium's settings are not known")
 	} else {
 		found.Problems = append(found.Problems, s.odd()...)
 	}
-	if !slices.ContainsFunc(snapshot.Deployments, func(d appsv1.Deployment) bool { return d.Namespace == agent.Namespace && d.Name == "cilium-operator" }) {
-		found.Problems = append(found.Problems, "there is no Deployment cilium-operator, which gives new nodes their range: Cilium was removed in part, or only half installed")
+	if !slices.ContainsFunc(snapshot.Deployments,
+		func(d appsv1.Deployment) bool { return d.Namespace == agent.Namespace && d.Name == "cilium-operator" }) {
+		found.Problems = append(found.Problems, "there is no Deployment cilium-operator, which gives new nodes their "+
+			"range: Cilium was removed in part, or only half installed")
 	}
 	found.Problems = append(found.Problems, cni.Unfinished(agent, s["write-cni-conf-when-ready"])...)
 	found.Problems = append(found.Problems, perNode(snapshot, s)...)
@@ -76,10 +79,11 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	return found
 }
 
-// telling are the keys that must be equal on all nodes: nodes with different values are effectively on different networks.
+// telling are the keys that must be equal on all nodes: nodes with different values are effectively on different
+// networks.
 func telling() []string {
-	return []string{"cni-chaining-mode", "cni-exclusive", "custom-cni-conf", "kube-proxy-replacement", "routing-mode", "tunnel-port", "tunnel-protocol",
-		"write-cni-conf-when-ready"}
+	return []string{"cni-chaining-mode", "cni-exclusive", "custom-cni-conf", "kube-proxy-replacement", "routing-mode",
+		"tunnel-port", "tunnel-protocol", "write-cni-conf-when-ready"}
 }
 
 // perNode reports CiliumNodeConfigs that make the agents of some nodes differ from the others.
@@ -95,7 +99,8 @@ func perNode(snapshot *cluster.Snapshot, s settings) []string {
 			chosen, err = metav1.LabelSelectorAsSelector(&wanted)
 		}
 		if err != nil {
-			problems = append(problems, fmt.Sprintf("%s has a nodeSelector that cannot be read (%v), so it is not known which nodes it is for", who, err))
+			problems = append(problems, fmt.Sprintf(
+				"%s has a nodeSelector that cannot be read (%v), so it is not known which nodes it is for", who, err))
 			continue
 		}
 		nodes := 0
@@ -112,15 +117,16 @@ func perNode(snapshot *cluster.Snapshot, s settings) []string {
 			}
 		}
 		if nodes > 0 && len(differ) > 0 {
-			problems = append(problems, fmt.Sprintf("%s gives %d of %d nodes %s: a migration was begun here and is not finished, or is to be made permanent in %s",
+			problems = append(problems, fmt.Sprintf("%s gives %d of %d nodes %s: a migration was begun here and is "+
+				"not finished, or is to be made permanent in %s",
 				who, nodes, len(snapshot.Nodes), strings.Join(differ, ", "), configName))
 		}
 	}
 	return problems
 }
 
-// parts lists Cilium's objects in the order in which they can be deleted. Roles and ServiceAccounts are not in a snapshot;
-// their names are the chart's, and deleting an object that does not exist is harmless.
+// parts lists Cilium's objects in the order in which they can be deleted. Roles and ServiceAccounts are not in a
+// snapshot; their names are the chart's, and deleting an object that does not exist is harmless.
 func parts(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	var all []step.Ref
 	add := func(apiVersion, kind string, names ...string) {
@@ -129,7 +135,8 @@ func parts(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 		}
 	}
 	for _, d := range snapshot.Deployments {
-		if d.Namespace == agent.Namespace && slices.Contains([]string{"cilium-operator", "hubble-relay", "hubble-ui"}, d.Name) {
+		if d.Namespace == agent.Namespace &&
+			slices.Contains([]string{"cilium-operator", "hubble-relay", "hubble-ui"}, d.Name) {
 			add("apps/v1", "Deployment", d.Name)
 		}
 	}
@@ -140,7 +147,8 @@ func parts(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 		}
 	}
 	for _, s := range snapshot.Services {
-		if s.Namespace == agent.Namespace && slices.Contains([]string{"cilium-agent", "cilium-envoy", "hubble-metrics", "hubble-peer", "hubble-relay", "hubble-ui"}, s.Name) {
+		if s.Namespace == agent.Namespace && slices.Contains([]string{"cilium-agent", "cilium-envoy", "hubble-metrics",
+			"hubble-peer", "hubble-relay", "hubble-ui"}, s.Name) {
 			add("v1", "Service", s.Name)
 		}
 	}
@@ -154,7 +162,8 @@ func parts(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 		add(rbac, "Role", name)
 	}
 	all = append(all, cni.Rights(agent, agentName)...)
-	all = append(all, step.Ref{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: "cilium-operator"}, step.Ref{APIVersion: rbac, Kind: "ClusterRole", Name: "cilium-operator"})
+	all = append(all, step.Ref{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: "cilium-operator"},
+		step.Ref{APIVersion: rbac, Kind: "ClusterRole", Name: "cilium-operator"})
 	add("v1", "ServiceAccount", "cilium-operator", "cilium-envoy")
 	for _, n := range snapshot.Namespaces {
 		if n.Name == secretsName && n.Labels["app.kubernetes.io/part-of"] == agentName {

@@ -12,15 +12,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Install implements cni.Driver. The user's manifest is the output of `helm template`. The joint form runs the agent only on labelled
-// nodes. It writes its CNI configuration under a name that no runtime reads, and leaves other configurations alone. The final form is the
-// user's own, but for the range and the port of its tunnels.
+// Install implements cni.Driver. The user's manifest is the output of `helm template`. The joint form runs the agent
+// only on labelled nodes. It writes its CNI configuration under a name that no runtime reads, and leaves other
+// configurations alone. The final form is the user's own, but for the range and the port of its tunnels.
 func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	if _, err := cni.PodRange("Cilium", request.PodCIDR); err != nil {
 		return nil, err
 	}
 	if request.Takeover != nil {
-		return nil, cni.Unadoptable("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods")
+		return nil, cni.Unadoptable(
+			"Cilium gives no pod an address of the pod's choice, so it cannot take over running pods")
 	}
 	created := defines(request.Manifest)
 	if err := undefined(request.Defined, created); err != nil {
@@ -47,8 +48,9 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 		Conf:        conf,
 		Kept:        kept,
 		Installation: cni.Installation{
-			CNI: "cilium", Version: cluster.ImageOf(image).Tag, Agent: step.RefOf(joint.agent), Selector: cni.SelectorText(joint.agent),
-			PodCIDRs: []string{request.PodCIDR}, Capabilities: joint.settings().capabilities(), Parts: cni.Parts(joint.objects, joint.definitions),
+			CNI: "cilium", Version: cluster.ImageOf(image).Tag, Agent: step.RefOf(joint.agent),
+			Selector: cni.SelectorText(joint.agent), PodCIDRs: []string{request.PodCIDR},
+			Capabilities: joint.settings().capabilities(), Parts: cni.Parts(joint.objects, joint.definitions),
 			Defines: created, Untried: untriedFrom(request.Source), NeverRun: final.settings().neverRun(),
 		},
 		Final:    append(cni.Finish(joint.objects, final.objects), joint.restarted()...),
@@ -57,7 +59,8 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	caps := &target.Installation.Capabilities
 	caps.ConfName, caps.Marks = final.settings().confName(), marks(request.Source)
 	caps.NoHostPorts = true // its agent serves them only in place of kube-proxy
-	caps.Kernel = "6.6"     // before, programs on the node's own interfaces outlive the folder in which Cilium pins them
+	// before, programs on the node's own interfaces outlive the folder in which Cilium pins them
+	caps.Kernel = "6.6"
 	return target, nil
 }
 
@@ -89,23 +92,29 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 		}
 	}
 	if m.agent == nil || m.config == nil {
-		return nil, refuse("the manifest holds no DaemonSet with a container "+container+", or no ConfigMap "+configName,
+		return nil, refuse("the manifest holds no DaemonSet with a container "+container+
+			", or no ConfigMap "+configName,
 			"give what the chart makes: helm template cilium cilium/cilium -n kube-system --values VALUES")
 	}
 	s := m.settings()
-	hook, _, _ := unstructured.NestedStringSlice(cni.FindContainer(m.agent, "containers", container), "lifecycle", "postStart", "exec", "command")
+	hook, _, _ := unstructured.NestedStringSlice(cni.FindContainer(m.agent, "containers", container), "lifecycle",
+		"postStart", "exec", "command")
 	switch ipam := s["ipam"]; {
 	case strings.Contains(strings.Join(hook, " "), installScript):
-		return nil, refuse("Cilium before 1.14 takes a node as soon as its agent starts there: a script ("+installScript+") writes the CNI configuration, and deletes or renames others, staged or not",
+		return nil, refuse("Cilium before 1.14 takes a node as soon as its agent starts there: a script ("+
+			installScript+") writes the CNI configuration, and deletes or renames others, staged or not",
 			"give the manifest of a newer release")
 	case ipam != "" && ipam != "cluster-pool":
-		return nil, refuse("Cilium would take its addresses from elsewhere (ipam "+ipam+"), where the source's pods may have theirs",
+		return nil, refuse("Cilium would take its addresses from elsewhere (ipam "+ipam+
+			"), where the source's pods may have theirs",
 			"set ipam.mode=cluster-pool and a range that is free: --set ipam.mode=cluster-pool")
 	case s.replaces():
-		return nil, refuse("Cilium would take over kube-proxy's work on a node as soon as its agent starts there (kube-proxy-replacement "+s["kube-proxy-replacement"]+")",
+		return nil, refuse("Cilium would take over kube-proxy's work on a node as soon as its agent starts there "+
+			"(kube-proxy-replacement "+s["kube-proxy-replacement"]+")",
 			"set kubeProxyReplacement=false for the change of networks, and replace kube-proxy afterwards")
 	case s["cni-chaining-mode"] != "" && s["cni-chaining-mode"] != "none":
-		return nil, refuse("Cilium would be chained behind another network (cni-chaining-mode "+s["cni-chaining-mode"]+"), and replace none", "set cni.chainingMode=none")
+		return nil, refuse("Cilium would be chained behind another network (cni-chaining-mode "+s["cni-chaining-mode"]+
+			"), and replace none", "set cni.chainingMode=none")
 	}
 	if err := s.unfit(); err != nil {
 		return nil, err
@@ -124,13 +133,14 @@ func (m *manifest) settings() settings {
 	return data
 }
 
-// fit makes the permanent changes that keep the two networks apart: its range, and the port of its tunnels. It returns them as values of
-// the chart.
+// fit makes the permanent changes that keep the two networks apart: its range, and the port of its tunnels. It returns
+// them as values of the chart.
 func (m *manifest) fit(request cni.Request) (kept []string) {
 	s := m.settings()
 	if source := request.Source; source != nil {
 		if c := source.Capabilities; c.Encapsulation == s.mode() && c.Port == s.port() {
-			s["tunnel-port"] = strconv.Itoa(c.Port + 1) // for good, since agents with different ports do not reach each other
+			// for good, since agents with different ports do not reach each other
+			s["tunnel-port"] = strconv.Itoa(c.Port + 1)
 			kept = append(kept, "tunnelPort: "+s["tunnel-port"])
 		}
 	}
@@ -148,7 +158,8 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 	s["cni-exclusive"] = "false"
 	s["write-cni-conf-when-ready"] = confDir + conf.Staged
 	s["unmanaged-pod-watcher-interval"] = "0" // otherwise the operator deletes pods of the source
-	s["set-cilium-node-taints"] = "false"     // otherwise the operator keeps pods of the source off a node whose agent is not ready
+	// otherwise the operator keeps pods of the source off a node whose agent is not ready
+	s["set-cilium-node-taints"] = "false"
 	// Otherwise its chains come first, and accept traffic before the source's policy agent sees it.
 	s["prepend-iptables-chains"] = "false"
 	// Otherwise an agent that starts deletes what makes the source's pods known to it.
@@ -163,8 +174,10 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 			only(&m.objects[i], request.NodeLabel)
 		}
 	}
-	if m.operator != nil { // it reads its settings only when it starts: without this mark, the final form starts it again
-		_ = unstructured.SetNestedField(m.operator.Object, "joint", "spec", "template", "metadata", "annotations", formKey)
+	// it reads its settings only when it starts: without this mark, the final form starts it again
+	if m.operator != nil {
+		_ = unstructured.SetNestedField(m.operator.Object, "joint", "spec", "template",
+			"metadata", "annotations", formKey)
 	}
 	agent := cni.FindContainer(m.agent, "containers", container)
 	unstructured.RemoveNestedField(agent, "lifecycle", "preStop") // it deletes the CNI configuration
@@ -182,7 +195,8 @@ func (m *manifest) restarted() []step.Action {
 		return nil
 	}
 	ref := step.RefOf(m.operator)
-	return []step.Action{{ID: "final-operator", Op: step.Wait, Title: "wait until " + ref.String() + " runs with your settings",
+	return []step.Action{{ID: "final-operator", Op: step.Wait,
+		Title:     "wait until " + ref.String() + " runs with your settings",
 		Condition: &step.Condition{Kind: step.Rolled, Ref: &ref}, Timeout: step.Duration(5 * time.Minute)}}
 }
 

@@ -20,13 +20,15 @@ import (
 
 var _ cni.Introducer = Driver{}
 
-// Cilium's agents take a pod of another network for a stranger (world), whose packets no podSelector allows. With a CiliumEndpoint,
-// whose CiliumIdentity has the pod's labels, they know it as if it were their own, and its node, to which they send through their tunnel.
+// Cilium's agents take a pod of another network for a stranger (world), whose packets no podSelector allows. With a
+// CiliumEndpoint, whose CiliumIdentity has the pod's labels, they know it as if it were their own, and its node, to
+// which they send through their tunnel.
 
 // clusterName is the one that the chart gives a cluster without a name.
 const clusterName = "default"
 
-// Numbers implements cni.Introducer: those below are reserved (pkg/identity), those above belong to other clusters of a mesh.
+// Numbers implements cni.Introducer: those below are reserved (pkg/identity), those above belong to other clusters of a
+// mesh.
 func (Driver) Numbers() (first, last int) { return 256, 65535 }
 
 // Known implements cni.Introducer.
@@ -39,8 +41,10 @@ func (Driver) Known() (identities, endpoints schema.GroupVersionResource) {
 func (d Driver) Rights() []rbacv1.PolicyRule {
 	identities, endpoints := d.Known()
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{group}, Resources: []string{identities.Resource}, Verbs: []string{"get", "list", "watch", "create"}},
-		{APIGroups: []string{group}, Resources: []string{endpoints.Resource}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
+		{APIGroups: []string{group}, Resources: []string{identities.Resource},
+			Verbs: []string{"get", "list", "watch", "create"}},
+		{APIGroups: []string{group}, Resources: []string{endpoints.Resource},
+			Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
 	}
 }
 
@@ -58,14 +62,19 @@ var filters = []struct {
 	expr *regexp.Regexp
 	keep bool
 }{
-	{regexp.MustCompile(`io\.kubernetes\.pod\.namespace`), true}, {regexp.MustCompile(`io\.cilium\.k8s\.namespace\.labels`), true},
-	{regexp.MustCompile(`app\.kubernetes\.io`), true}, {regexp.MustCompile(`io\.cilium\.k8s\.policy\.cluster`), true},
-	{regexp.MustCompile(`io\.cilium\.k8s\.policy\.serviceaccount`), true}, {regexp.MustCompile(`io\.kubernetes`), false},
-	{regexp.MustCompile(`kubernetes\.io`), false}, {regexp.MustCompile(`statefulset\.kubernetes\.io/pod-name`), false},
-	{regexp.MustCompile(`apps\.kubernetes\.io/pod-index`), false}, {regexp.MustCompile(`batch\.kubernetes\.io/job-completion-index`), false},
-	{regexp.MustCompile(`batch\.kubernetes\.io/controller-uid`), false}, {regexp.MustCompile(`.*beta\.kubernetes\.io`), false},
-	{regexp.MustCompile(`k8s\.io`), false}, {regexp.MustCompile(`pod-template-generation`), false}, {regexp.MustCompile(`pod-template-hash`), false},
-	{regexp.MustCompile(`controller-revision-hash`), false}, {regexp.MustCompile(`controller-uid`), false}, {regexp.MustCompile(`annotation.*`), false},
+	{regexp.MustCompile(`io\.kubernetes\.pod\.namespace`), true},
+	{regexp.MustCompile(`io\.cilium\.k8s\.namespace\.labels`), true}, {regexp.MustCompile(`app\.kubernetes\.io`), true},
+	{regexp.MustCompile(`io\.cilium\.k8s\.policy\.cluster`), true},
+	{regexp.MustCompile(`io\.cilium\.k8s\.policy\.serviceaccount`), true},
+	{regexp.MustCompile(`io\.kubernetes`), false}, {regexp.MustCompile(`kubernetes\.io`), false},
+	{regexp.MustCompile(`statefulset\.kubernetes\.io/pod-name`), false},
+	{regexp.MustCompile(`apps\.kubernetes\.io/pod-index`), false},
+	{regexp.MustCompile(`batch\.kubernetes\.io/job-completion-index`), false},
+	{regexp.MustCompile(`batch\.kubernetes\.io/controller-uid`), false},
+	{regexp.MustCompile(`.*beta\.kubernetes\.io`), false}, {regexp.MustCompile(`k8s\.io`), false},
+	{regexp.MustCompile(`pod-template-generation`), false}, {regexp.MustCompile(`pod-template-hash`), false},
+	{regexp.MustCompile(`controller-revision-hash`), false}, {regexp.MustCompile(`controller-uid`), false},
+	{regexp.MustCompile(`annotation.*`), false},
 	{regexp.MustCompile(`etcd_node`), false}, {regexp.MustCompile(`topology\.kubernetes\.io`), false},
 }
 
@@ -118,14 +127,16 @@ func (Driver) Identify(pod *corev1.Pod, namespace map[string]string) map[string]
 	return known
 }
 
-// portLabels are the values of the labels that Cilium makes of a pod's named ports since v1.20 (NamedPortsIdentityLabels in pkg/k8s). A
-// name with different numbers in one identity would be no port at all. Older releases take them for labels that no policy selects.
+// portLabels are the values of the labels that Cilium makes of a pod's named ports since v1.20
+// (NamedPortsIdentityLabels in pkg/k8s). A name with different numbers in one identity would be no port at all. Older
+// releases take them for labels that no policy selects.
 func portLabels(pod *corev1.Pod) []string {
 	ports := map[string]string{}
 	for _, c := range pod.Spec.Containers {
 		for _, port := range c.Ports {
 			if port.Name != "" {
-				ports[port.Name] = fmt.Sprintf("%s.%s.%d", port.Name, cmp.Or(port.Protocol, corev1.ProtocolTCP), port.ContainerPort)
+				ports[port.Name] = fmt.Sprintf("%s.%s.%d", port.Name,
+					cmp.Or(port.Protocol, corev1.ProtocolTCP), port.ContainerPort)
 			}
 		}
 	}
@@ -165,8 +176,9 @@ func (Driver) Endpoint(pod *corev1.Pod, number int, labels map[string]string) *u
 	}
 	status := map[string]any{
 		"id": int64(0), "state": "ready",
-		"identity":   map[string]any{"id": int64(number), "labels": names},
-		"networking": map[string]any{"addressing": []any{map[string]any{"ipv4": pod.Status.PodIP}}, "node": pod.Status.HostIP},
+		"identity": map[string]any{"id": int64(number), "labels": names},
+		"networking": map[string]any{"addressing": []any{map[string]any{"ipv4": pod.Status.PodIP}},
+			"node": pod.Status.HostIP},
 	}
 	if ports := named(pod); len(ports) > 0 {
 		status["named-ports"] = ports
@@ -187,7 +199,8 @@ func named(pod *corev1.Pod) []any {
 			if port.Name == "" {
 				continue
 			}
-			ports = append(ports, map[string]any{"name": port.Name, "port": int64(port.ContainerPort), "protocol": string(cmp.Or(port.Protocol, corev1.ProtocolTCP))})
+			ports = append(ports, map[string]any{"name": port.Name, "port": int64(port.ContainerPort),
+				"protocol": string(cmp.Or(port.Protocol, corev1.ProtocolTCP))})
 		}
 	}
 	slices.SortFunc(ports, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })

@@ -25,8 +25,8 @@ func read(config *corev1.ConfigMap) settings {
 	return config.Data
 }
 
-// scripted adds the settings that releases before 1.14 pass to their script instead: the name of the CNI configuration, and
-// whether it renames other configurations.
+// scripted adds the settings that releases before 1.14 pass to their script instead: the name of the CNI configuration,
+// and whether it renames other configurations.
 func (s settings) scripted(hook []string) settings {
 	text := strings.Join(hook, " ")
 	if !strings.Contains(text, installScript) {
@@ -76,7 +76,8 @@ func (s settings) pools() []string {
 		if family == "ipv6" && !s.on("enable-ipv6") {
 			continue
 		}
-		for _, cidr := range strings.FieldsFunc(s["cluster-pool-"+family+"-cidr"], func(r rune) bool { return r == ' ' || r == ',' }) {
+		for _, cidr := range strings.FieldsFunc(s["cluster-pool-"+family+"-cidr"],
+			func(r rune) bool { return r == ' ' || r == ',' }) {
 			if prefix, err := netip.ParsePrefix(cidr); err == nil {
 				all = append(all, prefix.Masked().String())
 			}
@@ -120,7 +121,8 @@ func (s settings) capabilities() cni.Capabilities {
 			caps.VNI, caps.WholePort = 2, true
 		}
 	}
-	if mtu, err := strconv.Atoi(s["mtu"]); err == nil && mtu > caps.Overhead { // the setting is the MTU of the links between nodes
+	// the setting is the MTU of the links between nodes
+	if mtu, err := strconv.Atoi(s["mtu"]); err == nil && mtu > caps.Overhead {
 		caps.MTU = mtu - caps.Overhead
 	}
 	return caps
@@ -130,19 +132,23 @@ func (s settings) capabilities() cni.Capabilities {
 func (s settings) odd() []string {
 	var problems []string
 	if mode := s["cni-chaining-mode"]; mode != "" && mode != "none" {
-		problems = append(problems, fmt.Sprintf("Cilium is chained behind another network here (cni-chaining-mode %s), which gives pods their addresses", mode))
+		problems = append(problems, fmt.Sprintf("Cilium is chained behind another network here (cni-chaining-mode "+
+			"%s), which gives pods their addresses", mode))
 	}
 	if s.on("custom-cni-conf") {
-		problems = append(problems, "Cilium writes no CNI configuration (custom-cni-conf), so it serves no new pod: somebody began to move to it, or writes one by other means")
+		problems = append(problems, "Cilium writes no CNI configuration (custom-cni-conf), so it serves no new pod: "+
+			"somebody began to move to it, or writes one by other means")
 	}
 	switch mode := cmp.Or(s["ipam"], "cluster-pool"); mode {
 	case "cluster-pool":
 		if len(s.pools()) == 0 {
-			problems = append(problems, "cluster-pool-ipv4-cidr of "+configName+" names no range, so Cilium's pod addresses are not known")
+			problems = append(problems, "cluster-pool-ipv4-cidr of "+configName+
+				" names no range, so Cilium's pod addresses are not known")
 		}
 	case "kubernetes":
 	default:
-		problems = append(problems, fmt.Sprintf("Cilium's addresses come from elsewhere (ipam %s), so their ranges are not known", mode))
+		problems = append(problems,
+			fmt.Sprintf("Cilium's addresses come from elsewhere (ipam %s), so their ranges are not known", mode))
 	}
 	return problems
 }

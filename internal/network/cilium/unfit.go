@@ -27,29 +27,42 @@ func value(key string, values ...string) func(settings) bool {
 func traits() []trait {
 	on := func(key, what, hint string) trait { return trait{key, value(key, "true"), what, hint} }
 	return []trait{
-		{"routing-mode", func(s settings) bool { return s.mode() == "none" }, "sends pods' packets without tunnels", "routingMode=tunnel"},
-		{"tunnel-protocol", func(s settings) bool { return s.mode() == "geneve" }, "uses Geneve", "tunnelProtocol=vxlan"},
+		{"routing-mode", func(s settings) bool { return s.mode() == "none" }, "sends pods' packets without tunnels",
+			"routingMode=tunnel"},
+		{"tunnel-protocol", func(s settings) bool { return s.mode() == "geneve" },
+			"uses Geneve", "tunnelProtocol=vxlan"},
 		on("enable-ipv6", "gives pods IPv6 addresses", "ipv6.enabled=false"),
 		on("enable-ipsec", "encrypts traffic between its nodes by IPsec", "encryption.enabled=false"),
 		on("enable-wireguard", "encrypts traffic between its nodes by WireGuard", "encryption.enabled=false"),
 		on("enable-ztunnel", "encrypts traffic between its pods by ztunnel", "encryption.enabled=false"),
-		{"cluster-id", func(s settings) bool { return s["cluster-id"] != "" && s["cluster-id"] != "0" }, "is a member of a cluster mesh", "cluster.id=0"},
+		{"cluster-id", func(s settings) bool { return s["cluster-id"] != "" && s["cluster-id"] != "0" },
+			"is a member of a cluster mesh", "cluster.id=0"},
 		on("enable-host-firewall", "enforces policy on the nodes themselves", "hostFirewall.enabled=false"),
 		on("enable-gateway-api", "serves Gateways", "gatewayAPI.enabled=false"),
 		on("enable-ingress-controller", "serves Ingresses", "ingressController.enabled=false"),
-		on("enable-bpf-masquerade", "masquerades in BPF, where no rule exempts traffic to the other network", "bpf.masquerade=false"),
+		on("enable-bpf-masquerade", "masquerades in BPF, where no rule exempts traffic to the other network",
+			"bpf.masquerade=false"),
 		on("enable-endpoint-routes", "routes to each pod separately", "endpointRoutes.enabled=false"),
-		{"datapath-mode", func(s settings) bool { return strings.HasPrefix(s["datapath-mode"], "netkit") }, "attaches pods by netkit", "bpf.datapathMode=veth"},
-		{"identity-allocation-mode", value("identity-allocation-mode", "kvstore"), "stores identities in etcd", "identityAllocationMode=crd"},
+		{"datapath-mode", func(s settings) bool { return strings.HasPrefix(s["datapath-mode"], "netkit") },
+			"attaches pods by netkit", "bpf.datapathMode=veth"},
+		{"identity-allocation-mode", value("identity-allocation-mode", "kvstore"), "stores identities in etcd",
+			"identityAllocationMode=crd"},
 		{"enable-policy", value("enable-policy", "never"), "enforces no policy", "policyEnforcementMode=default"},
-		{"enable-policy", value("enable-policy", "always"), "denies pods without policies everything", "policyEnforcementMode=default"},
+		{"enable-policy", value("enable-policy", "always"), "denies pods without policies everything",
+			"policyEnforcementMode=default"},
 		on("policy-audit-mode", "only logs what policy denies", "policyAuditMode=false"),
-		{"enable-k8s-networkpolicy", value("enable-k8s-networkpolicy", "false"), "ignores NetworkPolicies", "k8sNetworkPolicy.enabled=true"},
-		{"enable-ipv4-masquerade", value("enable-ipv4-masquerade", "false"), "masquerades nothing", "enableIPv4Masquerade=true"},
-		on("bpf-lb-sock", "translates Services in all pods' sockets, also in those of the other network", "socketLB.enabled=false"),
-		on("enable-cilium-endpoint-slice", "groups its endpoints in CiliumEndpointSlices", "ciliumEndpointSlice.enabled=false"),
-		{"labels", func(s settings) bool { return s["labels"] != "" }, "identifies pods by labels of the user's choice", "labels="},
-		{"cluster-name", func(s settings) bool { return s["cluster-name"] != "" && s["cluster-name"] != clusterName }, "has a name of its own", "cluster.name=" + clusterName},
+		{"enable-k8s-networkpolicy", value("enable-k8s-networkpolicy", "false"), "ignores NetworkPolicies",
+			"k8sNetworkPolicy.enabled=true"},
+		{"enable-ipv4-masquerade", value("enable-ipv4-masquerade", "false"), "masquerades nothing",
+			"enableIPv4Masquerade=true"},
+		on("bpf-lb-sock", "translates Services in all pods' sockets, also in those of the other network",
+			"socketLB.enabled=false"),
+		on("enable-cilium-endpoint-slice", "groups its endpoints in CiliumEndpointSlices",
+			"ciliumEndpointSlice.enabled=false"),
+		{"labels", func(s settings) bool { return s["labels"] != "" }, "identifies pods by labels of the user's choice",
+			"labels="},
+		{"cluster-name", func(s settings) bool { return s["cluster-name"] != "" && s["cluster-name"] != clusterName },
+			"has a name of its own", "cluster.name=" + clusterName},
 	}
 }
 
@@ -71,7 +84,8 @@ func (s settings) alsoUntried() string {
 func (s settings) unfit() error {
 	for _, t := range traits() {
 		if t.has(s) {
-			return refuse(fmt.Sprintf("Cilium %s with %s in %s, and was never run next to another network so", t.what, t.key, configName),
+			return refuse(fmt.Sprintf("Cilium %s with %s in %s, and was never run next to another network so",
+				t.what, t.key, configName),
 				"render the chart for the change of networks with --set "+t.hint+", and change the setting afterwards")
 		}
 	}
@@ -82,7 +96,8 @@ func (s settings) unfit() error {
 func (s settings) neverRun() []string {
 	var all []string
 	for _, of := range []struct{ key, what string }{
-		{"enable-hubble", "with Hubble"}, {"enable-l7-proxy", "with L7 policies"}, {"external-envoy-proxy", "with Envoy as a DaemonSet of its own"},
+		{"enable-hubble", "with Hubble"}, {"enable-l7-proxy", "with L7 policies"},
+		{"external-envoy-proxy", "with Envoy as a DaemonSet of its own"},
 		{"enable-health-checking", "with health checks between its nodes"},
 	} {
 		if s.on(of.key) {
@@ -100,11 +115,14 @@ func (m *manifest) strangers() error {
 	for i := range m.objects {
 		object := &m.objects[i]
 		switch {
-		case object.GetKind() != "DaemonSet" || cni.FindContainer(object, "containers", container) != nil || object.GetName() == proxyName:
+		case object.GetKind() != "DaemonSet" || cni.FindContainer(object, "containers", container) != nil ||
+			object.GetName() == proxyName:
 		case object.GetName() == "cilium-node-init":
-			return refuse("DaemonSet cilium-node-init changes the container runtime's configuration on every node at once", "render the chart with --set nodeinit.enabled=false")
+			return refuse("DaemonSet cilium-node-init changes the container runtime's configuration on every node "+
+				"at once", "render the chart with --set nodeinit.enabled=false")
 		default:
-			return refuse(fmt.Sprintf("the manifest contains DaemonSet %s/%s, and its effect on pods of another network is unknown", object.GetNamespace(), object.GetName()),
+			return refuse(fmt.Sprintf("the manifest contains DaemonSet %s/%s, and its effect on pods of another "+
+				"network is unknown", object.GetNamespace(), object.GetName()),
 				"give only the output of Cilium's chart")
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestUnfitInDocs: docs/networks.md lists the values of the chart with which Cilium was run next to another network, and each other
-// value is refused.
+// TestUnfitInDocs: docs/networks.md lists the values of the chart with which Cilium was run next to another network,
+// and each other value is refused.
 func TestUnfitInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/networks.md")
 	if err != nil {
@@ -21,7 +21,8 @@ func TestUnfitInDocs(t *testing.T) {
 	for _, match := range regexp.MustCompile("`([^`]+=[^`]+)`").FindAllStringSubmatch(table, -1) {
 		listed = append(listed, match[1])
 	}
-	refused := []string{"ipam.mode=cluster-pool", "cni.chainingMode=none", "kubeProxyReplacement=false", "nodeinit.enabled=false"}
+	refused := []string{"ipam.mode=cluster-pool", "cni.chainingMode=none", "kubeProxyReplacement=false",
+		"nodeinit.enabled=false"}
 	for _, trait := range traits() {
 		if trait.hint != "labels=" {
 			refused = append(refused, trait.hint)

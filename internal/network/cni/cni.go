@@ -13,7 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Hints for pods that cannot be adopted: CreateAgain, followed by the range that recreated pods need, such as FreeRange.
+// Hints for pods that cannot be adopted: CreateAgain, followed by the range that recreated pods need, such as
+// FreeRange.
 const (
 	CreateAgain = "let pods be created again instead: "
 	FreeRange   = "say --pod-cidr with a free range, such as 10.96.0.0/16"
@@ -26,8 +27,8 @@ type Driver interface {
 	// Detect finds this CNI in a snapshot; nil if there is no trace of it. It also finds an incomplete or damaged
 	// installation, with Problems.
 	Detect(*cluster.Snapshot) *Installation
-	// Install adapts the user's manifests so that the CNI can be installed next to another network without running on any
-	// node: the agent's DaemonSet waits for a label on each node, and its CNI configuration gets a staged name.
+	// Install adapts the user's manifests so that the CNI can be installed next to another network without running on
+	// any node: the agent's DaemonSet waits for a label on each node, and its CNI configuration gets a staged name.
 	Install(Request) (*Target, error)
 	// Residue is what this CNI leaves on nodes and in the API.
 	Residue(*Installation) step.Residue
@@ -37,8 +38,8 @@ type Driver interface {
 type Installation struct {
 	CNI     string `json:"cni"`
 	Version string `json:"version,omitempty"`
-	// Agent is the DaemonSet that runs on nodes, Selector (k=v,k=v) its pods' labels; both are empty if the CNI consists
-	// only of files on the nodes.
+	// Agent is the DaemonSet that runs on nodes, Selector (k=v,k=v) its pods' labels; both are empty if the CNI
+	// consists only of files on the nodes.
 	Agent    step.Ref `json:"agent"`
 	Selector string   `json:"selector"`
 	// PodCIDRs are the ranges from which pods get their addresses.
@@ -48,12 +49,13 @@ type Installation struct {
 	Parts []step.Ref `json:"parts,omitempty"`
 	// Defines are CRDs that it creates itself when it is installed. The cluster has none of them before.
 	Defines []step.Ref `json:"defines,omitempty"`
-	// Written are objects written by users that only this network reads, such as policies of its own kinds. They have no effect
-	// without it, and some are deleted with it.
+	// Written are objects written by users that only this network reads, such as policies of its own kinds. They have
+	// no effect without it, and some are deleted with it.
 	Written []step.Ref `json:"written,omitempty"`
 	// Untried says why Theseus makes no plan with this network: what was never tested with it; empty if it was tested.
 	Untried string `json:"untried,omitempty"`
-	// NeverRun are settings with which it was never run as the target of a change, such as "with Hubble (enable-hubble)".
+	// NeverRun are settings with which it was never run as the target of a change, such as "with Hubble
+	// (enable-hubble)".
 	NeverRun []string `json:"neverRun,omitempty"`
 	// Data are the folders of a node in which it stores its state, if they depend on the installation.
 	Data []string `json:"data,omitempty"`
@@ -65,10 +67,12 @@ type Installation struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Maker is an object from which an operator creates a network's workloads; the operator reverts changes to these by others.
+// Maker is an object from which an operator creates a network's workloads; the operator reverts changes to these by
+// others.
 type Maker struct {
 	Ref step.Ref `json:"ref"`
-	// Makes are the workloads that the operator creates from it and that steps wait for, including the agents' DaemonSet.
+	// Makes are the workloads that the operator creates from it and that steps wait for, including the agents'
+	// DaemonSet.
 	Makes []step.Ref `json:"makes"`
 	// NodeSelector is the path in Ref to the node selector of the agents.
 	NodeSelector []string `json:"nodeSelector"`
@@ -95,8 +99,8 @@ func (i *Installation) Versioned() string {
 	return i.CNI + " " + i.Version
 }
 
-// Masquerade describes traffic that leaves a node with the node's address: traffic from one of From to none of Except. Both
-// are IPv4 CIDRs.
+// Masquerade describes traffic that leaves a node with the node's address: traffic from one of From to none of Except.
+// Both are IPv4 CIDRs.
 type Masquerade struct {
 	From   []string `json:"from"`
 	Except []string `json:"except"`
@@ -120,23 +124,24 @@ const (
 type Capabilities struct {
 	// CIDRSource is where a pod's range comes from: "node" (Node.spec.podCIDR) or "pool".
 	CIDRSource string `json:"cidrSource"`
-	// KeptFirst and KeptLast are the numbers of addresses at the start and the end of each node's range that pods do not get:
-	// the network address, the bridge's address and the broadcast address. They apply if CIDRSource is "node".
+	// KeptFirst and KeptLast are the numbers of addresses at the start and the end of each node's range that pods do
+	// not get: the network address, the bridge's address and the broadcast address. They apply if CIDRSource is "node".
 	KeptFirst int `json:"keptFirst,omitempty"`
 	KeptLast  int `json:"keptLast,omitempty"`
-	// Encapsulation is "vxlan", "ipip", "none", ...; VNI and Port (UDP) are for VXLAN. WholePort is set if the network uses the
-	// VNI for something else, so that no other VXLAN can use the same port.
+	// Encapsulation is "vxlan", "ipip", "none", ...; VNI and Port (UDP) are for VXLAN. WholePort is set if the network
+	// uses the VNI for something else, so that no other VXLAN can use the same port.
 	Encapsulation string `json:"encapsulation"`
 	VNI           int    `json:"vni,omitempty"`
 	Port          int    `json:"port,omitempty"`
 	WholePort     bool   `json:"wholePort,omitempty"`
-	// Untracked is set if the agent exempts Port from connection tracking: a connection that a node masquerades with that
-	// source port gets no answer.
+	// Untracked is set if the agent exempts Port from connection tracking: a connection that a node masquerades with
+	// that source port gets no answer.
 	Untracked *step.Untracked `json:"untracked,omitempty"`
-	// Masquerade is the traffic of its pods that it masquerades to the address of the outgoing interface, if that is known.
+	// Masquerade is the traffic of its pods that it masquerades to the address of the outgoing interface, if that is
+	// known.
 	Masquerade *Masquerade `json:"masquerade,omitempty"`
-	// Overhead is the size of the encapsulation headers in bytes. MTU is the pods' MTU if it is fixed, else 0. LinkMTU is the
-	// MTU of the pods' own interfaces, if it is larger than the packets that can reach other nodes.
+	// Overhead is the size of the encapsulation headers in bytes. MTU is the pods' MTU if it is fixed, else 0. LinkMTU
+	// is the MTU of the pods' own interfaces, if it is larger than the packets that can reach other nodes.
 	Overhead int `json:"overhead"`
 	MTU      int `json:"mtu,omitempty"`
 	LinkMTU  int `json:"linkMTU,omitempty"`
@@ -151,19 +156,22 @@ type Capabilities struct {
 	Policy   PolicyDialect `json:"policy"`
 	// CanRequestAddress is true if a given address can be requested for a pod (needed to adopt).
 	CanRequestAddress bool `json:"canRequestAddress"`
-	// SwitchedPerNode is true if the CNI configuration selects the network on each node, which recreate needs. It is false if
-	// the agent removes other networks' configurations.
+	// SwitchedPerNode is true if the CNI configuration selects the network on each node, which recreate needs. It is
+	// false if the agent removes other networks' configurations.
 	SwitchedPerNode bool `json:"switchedPerNode"`
-	// KeepsSources is true if it masquerades nothing: packets leave with the pods' own addresses, whatever their destination.
+	// KeepsSources is true if it masquerades nothing: packets leave with the pods' own addresses, whatever their
+	// destination.
 	KeepsSources bool `json:"keepsSources,omitempty"`
 	// Flat is true if all pods are in one layer 2 network with one range of addresses that is not divided by node.
 	Flat bool `json:"flat,omitempty"`
-	// Sessions is true if its agents may distribute routes by BGP, in sessions configured by the cluster's objects (internal/network/bgp).
+	// Sessions is true if its agents may distribute routes by BGP, in sessions configured by the cluster's objects
+	// (internal/network/bgp).
 	Sessions bool `json:"sessions,omitempty"`
-	// PolicyMarks are the bits of packet marks in which its policy agent notes that policy allows a packet; 0 if it uses none, or if
-	// they are not known.
+	// PolicyMarks are the bits of packet marks in which its policy agent notes that policy allows a packet; 0 if it
+	// uses none, or if they are not known.
 	PolicyMarks uint32 `json:"policyMarks,omitempty"`
-	// Marks are changes of packet marks that keep its agent and the source's policy agent from misunderstanding each other's marks.
+	// Marks are changes of packet marks that keep its agent and the source's policy agent from misunderstanding each
+	// other's marks.
 	Marks []step.Mark `json:"marks,omitempty"`
 	// NoHostPorts is true if pods get no ports of their nodes (hostPort).
 	NoHostPorts bool `json:"noHostPorts,omitempty"`
@@ -171,16 +179,16 @@ type Capabilities struct {
 	Kernel string `json:"kernel,omitempty"`
 	// Orders are annotations with which pods request individual settings; nil if it reads none.
 	Orders *step.Orders `json:"orders,omitempty"`
-	// Attachment describes how its pods are attached to a node, for moving a running pod from or to this network; nil if that
-	// is impossible or untested. Unattached says why it is nil, if there is a specific reason.
+	// Attachment describes how its pods are attached to a node, for moving a running pod from or to this network; nil
+	// if that is impossible or untested. Unattached says why it is nil, if there is a specific reason.
 	Attachment *step.Attachment `json:"attachment,omitempty"`
 	Unattached string           `json:"unattached,omitempty"`
 	// OnRequest says why its pods are adopted only if the user requests it; empty if the planner may choose it.
 	OnRequest string `json:"onRequest,omitempty"`
 }
 
-// RoutesBy returns patterns of the interfaces that routes to its pods may use: its own, and, if it has no tunnel, any other,
-// because traffic between nodes then uses the nodes' interfaces.
+// RoutesBy returns patterns of the interfaces that routes to its pods may use: its own, and, if it has no tunnel, any
+// other, because traffic between nodes then uses the nodes' interfaces.
 func (c Capabilities) RoutesBy() []string {
 	if c.Encapsulation == "none" {
 		return []string{"*"}
@@ -195,8 +203,8 @@ type Request struct {
 	// PodCIDR is the range for the target's pods.
 	PodCIDR string
 	Source  *Installation
-	// Takeover requests a target that takes over the running pods of Source with their addresses; PodCIDR is then the range
-	// of Source.
+	// Takeover requests a target that takes over the running pods of Source with their addresses; PodCIDR is then the
+	// range of Source.
 	Takeover *Takeover
 	// NodeLabel (a key; value "true") selects the nodes that run the agent.
 	NodeLabel string
@@ -207,16 +215,16 @@ type Request struct {
 // Target is a target network as data.
 type Target struct {
 	Installation Installation
-	// Definitions (CRDs) are applied first, then Objects, in order. They have the joint form: the agent waits for the node
-	// label, and its configuration is staged.
+	// Definitions (CRDs) are applied first, then Objects, in order. They have the joint form: the agent waits for the
+	// node label, and its configuration is staged.
 	Definitions []unstructured.Unstructured
 	Objects     []unstructured.Unstructured
-	// Extras are applied when the CRDs are served and one agent runs: for example a disabled pool with the old range, so that
-	// traffic to its addresses is not masqueraded.
+	// Extras are applied when the CRDs are served and one agent runs: for example a disabled pool with the old range,
+	// so that traffic to its addresses is not masqueraded.
 	Extras []unstructured.Unstructured
-	// Final turns the joint form into the user's own manifest. It does not restart the agent's pods: they are restarted after it,
-	// node by node. HandOver follows when all of them run their own form; then objects that only the joint form has are
-	// deleted.
+	// Final turns the joint form into the user's own manifest. It does not restart the agent's pods: they are restarted
+	// after it, node by node. HandOver follows when all of them run their own form; then objects that only the joint
+	// form has are deleted.
 	Final    []step.Action
 	HandOver []step.Action
 	Discard  []step.Ref
@@ -224,16 +232,16 @@ type Target struct {
 	Kept []string
 	// Made is set if the Installation has a Maker, which is the last of Objects.
 	Made *Made
-	// Guard is set if the agent's own form stores its rules in another place than the joint form: then denied traffic must be
-	// blocked separately while the agent restarts.
+	// Guard is set if the agent's own form stores its rules in another place than the joint form: then denied traffic
+	// must be blocked separately while the agent restarts.
 	Guard *step.Guard
 	Conf  step.ConfArgs
 	// Adoption is set if a Takeover was requested.
 	Adoption *Adoption
 }
 
-// Made are fields of the agents' DaemonSet that show that the operator has applied the joint form or the user's own form: a
-// change of the operator's object has taken effect only when they are observed.
+// Made are fields of the agents' DaemonSet that show that the operator has applied the joint form or the user's own
+// form: a change of the operator's object has taken effect only when they are observed.
 type Made struct {
 	Joint, Own json.RawMessage
 }
@@ -242,8 +250,8 @@ type Made struct {
 type Takeover struct {
 	// NodeBits is the prefix length of each node's range, such as 24.
 	NodeBits int
-	// Reserved are addresses (as CIDRs) that no new pod may get while the source is installed: those of its own interfaces, and
-	// of pods that stay on it for now.
+	// Reserved are addresses (as CIDRs) that no new pod may get while the source is installed: those of its own
+	// interfaces, and of pods that stay on it for now.
 	Reserved []string
 }
 
@@ -251,19 +259,22 @@ type Takeover struct {
 // "10.244.0.0-16".
 func AdoptedValue(cidr string) string { return strings.ReplaceAll(cidr, "/", "-") }
 
-// Adoption has the actions that a target needs, in addition to its installation, to take over running pods with their addresses.
+// Adoption has the actions that a target needs, in addition to its installation, to take over running pods with their
+// addresses.
 type Adoption struct {
-	// Pools are applied when the CRDs are served, before the first agent runs, and stay: the source's range, from which a pod
-	// gets an address only if it requests that address, or on nodes whose LabelAdopted names the range.
+	// Pools are applied when the CRDs are served, before the first agent runs, and stay: the source's range, from which
+	// a pod gets an address only if it requests that address, or on nodes whose LabelAdopted names the range.
 	Pools []unstructured.Unstructured
-	// Carry makes the target route the source's ranges between nodes, with one action per range, in order; Drop reverts it.
+	// Carry makes the target route the source's ranges between nodes, with one action per range, in order; Drop reverts
+	// it.
 	Carry, Drop []step.Action
 	// Settle allows the ranges on every node, with one action per range, when the source is removed completely.
 	Settle []step.Action
 }
 
-// Remembered is the pattern of the files in which a runtime caches a network's CNI results for each pod. When a pod ends, the runtime
-// calls the plugins of the current network and deletes their cached result; the previous network's result for the pod stays.
+// Remembered is the pattern of the files in which a runtime caches a network's CNI results for each pod. When a pod
+// ends, the runtime calls the plugins of the current network and deletes their cached result; the previous network's
+// result for the pod stays.
 func Remembered(network string) string { return "/var/lib/cni/results/" + network + "-*" }
 
 // Registry is the set of drivers, in order.
@@ -299,15 +310,16 @@ func (r Registry) Detect(snapshot *cluster.Snapshot) []*Installation {
 	return found
 }
 
-// Refusal says why Theseus refuses something, such as a manifest that it does not understand, before anything was changed.
+// Refusal says why Theseus refuses something, such as a manifest that it does not understand, before anything was
+// changed.
 type Refusal struct {
 	Message string
 	// Hint says what the user can do.
 	Hint string
 	// Recreate is set if only adopting pods is refused; Hint then says whether they can be recreated instead.
 	Recreate bool
-	// OfManifest is set if the reason is only the manifest, or the version that it installs: no change in the cluster would
-	// help.
+	// OfManifest is set if the reason is only the manifest, or the version that it installs: no change in the cluster
+	// would help.
 	OfManifest bool
 }
 

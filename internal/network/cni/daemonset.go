@@ -67,23 +67,24 @@ func Rights(set *appsv1.DaemonSet, role string) []step.Ref {
 	return refs
 }
 
-// Writers returns the DaemonSets that can write to the folder of CNI configurations on nodes: networks, and plugins that hook
-// into them. It leaves out Theseus' own.
+// Writers returns the DaemonSets that can write to the folder of CNI configurations on nodes: networks, and plugins
+// that hook into them. It leaves out Theseus' own.
 func Writers(snapshot *cluster.Snapshot) []*appsv1.DaemonSet {
 	var found []*appsv1.DaemonSet
 	for i := range snapshot.DaemonSets {
 		set := &snapshot.DaemonSets[i]
-		if set.Namespace != v1alpha1.Namespace && slices.ContainsFunc(set.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.HostPath != nil && strings.HasPrefix(v.HostPath.Path+"/", "/etc/cni/")
-		}) {
+		if set.Namespace != v1alpha1.Namespace &&
+			slices.ContainsFunc(set.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+				return v.HostPath != nil && strings.HasPrefix(v.HostPath.Path+"/", "/etc/cni/")
+			}) {
 			found = append(found, set)
 		}
 	}
 	return found
 }
 
-// Strangers describes DaemonSets that write CNI configurations, and CNI configurations that runtimes use, which belong to none
-// of the detected networks.
+// Strangers describes DaemonSets that write CNI configurations, and CNI configurations that runtimes use, which belong
+// to none of the detected networks.
 func Strangers(snapshot *cluster.Snapshot, found []*Installation) []string {
 	var all []string
 	writers := Writers(snapshot)
@@ -104,7 +105,8 @@ func Strangers(snapshot *cluster.Snapshot, found []*Installation) []string {
 	nodes := map[string]int{}
 	for i := range snapshot.Facts {
 		conf, ok := snapshot.Facts[i].Serving()
-		if ok && !slices.ContainsFunc(found, func(i *Installation) bool { return i.Capabilities.ConfName == conf.File }) {
+		if ok && !slices.ContainsFunc(found,
+			func(i *Installation) bool { return i.Capabilities.ConfName == conf.File }) {
 			nodes[fmt.Sprintf("%s (network %q, plugin %s)", conf.File, conf.Network, conf.Plugins[0])]++
 		}
 	}
@@ -114,8 +116,8 @@ func Strangers(snapshot *cluster.Snapshot, found []*Installation) []string {
 	return all
 }
 
-// NotReady says on how many nodes a DaemonSet's pod is not ready, by its status, and names the nodes that are known from
-// the snapshot's pods.
+// NotReady says on how many nodes a DaemonSet's pod is not ready, by its status, and names the nodes that are known
+// from the snapshot's pods.
 func NotReady(snapshot *cluster.Snapshot, set *appsv1.DaemonSet) []string {
 	status := set.Status
 	if status.NumberReady >= status.DesiredNumberScheduled {
@@ -150,5 +152,6 @@ func Unfinished(agent *appsv1.DaemonSet, conf string) []string {
 	if agent.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget] == "" && !strings.HasSuffix(conf, StagedSuffix) {
 		return nil
 	}
-	return []string{"DaemonSet " + agent.Namespace + "/" + agent.Name + " is in the form that a migration gives it: one was begun here and is not finished"}
+	return []string{"DaemonSet " + agent.Namespace + "/" + agent.Name +
+		" is in the form that a migration gives it: one was begun here and is not finished"}
 }

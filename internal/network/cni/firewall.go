@@ -10,8 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Firewall finds a kube-router that only enforces NetworkPolicy, next to a network that enforces none, without routing or
-// proxying; nil if there is none.
+// Firewall finds a kube-router that only enforces NetworkPolicy, next to a network that enforces none, without routing
+// or proxying; nil if there is none.
 func Firewall(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
 	for i := range snapshot.DaemonSets {
 		set := &snapshot.DaemonSets[i]
@@ -70,5 +70,6 @@ func FirewallResidue(found *Installation, residue *step.Residue) {
 		return
 	}
 	residue.Chains = append(residue.Chains, "KUBE-ROUTER-*", "KUBE-POD-FW-*", "KUBE-NWPLCY-*")
-	residue.IPSets = append(residue.IPSets, "KUBE-SRC-*", "KUBE-DST-*", "kube-router-*", "inet6:KUBE-SRC-*", "inet6:KUBE-DST-*")
+	residue.IPSets = append(residue.IPSets, "KUBE-SRC-*", "KUBE-DST-*", "kube-router-*",
+		"inet6:KUBE-SRC-*", "inet6:KUBE-DST-*")
 }

@@ -34,8 +34,8 @@ func Parts(lists ...[]unstructured.Unstructured) []step.Ref {
 	return all
 }
 
-// Finish makes the actions that turn the joint form into the user's own: they apply the differences, which affect pods created
-// from then on. Objects that only the joint form has must come last.
+// Finish makes the actions that turn the joint form into the user's own: they apply the differences, which affect pods
+// created from then on. Objects that only the joint form has must come last.
 func Finish(joint, final []unstructured.Unstructured) []step.Action {
 	var actions []step.Action
 	for i := range final {

@@ -5,12 +5,13 @@ import (
 )
 
 // Elsewhere is the hint for networks that Theseus cannot replace in place.
-const Elsewhere = "move its workloads and their names to a second cluster with the network that you want: docs/strategies/mirror.md"
+const Elsewhere = "move its workloads and their names to a second cluster with the network that you " +
+	"want: docs/strategies/mirror.md"
 
-// named are networks, and components of networks, that Theseus recognises but does not change, by the name of a DaemonSet or
-// by the last part of an image name. First the DaemonSets of the providers, as in their own manifests: amazon-vpc-cni-k8s
-// (config/master/aws-k8s-cni.yaml), ovn-kubernetes (dist/templates), kind (images/kindnetd), antrea (build/yamls),
-// azure-container-networking (cns/azure-cns.yaml), GKE (netd; anetd is its Dataplane V2), OpenShift.
+// named are networks, and components of networks, that Theseus recognises but does not change, by the name of a
+// DaemonSet or by the last part of an image name. First the DaemonSets of the providers, as in their own manifests:
+// amazon-vpc-cni-k8s (config/master/aws-k8s-cni.yaml), ovn-kubernetes (dist/templates), kind (images/kindnetd), antrea
+// (build/yamls), azure-container-networking (cns/azure-cns.yaml), GKE (netd; anetd is its Dataplane V2), OpenShift.
 var named = []struct{ network, set, image string }{
 	{"Amazon VPC CNI", "aws-node", "amazon-k8s-cni"},
 	{"OVN-Kubernetes", "ovnkube-node", "ovn-kubernetes"},
@@ -24,9 +25,11 @@ var named = []struct{ network, set, image string }{
 }
 
 // titles are the names of networks in texts, if they differ from the drivers' names.
-var titles = map[string]string{"bridge": "the bridge plugin", "calico": "Calico", "cilium": "Cilium", "weave": "Weave Net"}
+var titles = map[string]string{"bridge": "the bridge plugin", "calico": "Calico",
+	"cilium": "Cilium", "weave": "Weave Net"}
 
-// NamedBy returns the common name of a DaemonSet's network, such as "Amazon VPC CNI"; empty if Theseus does not recognise it.
+// NamedBy returns the common name of a DaemonSet's network, such as "Amazon VPC CNI"; empty if Theseus does not
+// recognise it.
 func NamedBy(set *appsv1.DaemonSet) string {
 	for _, n := range named {
 		if set.Name == n.set || ImageOf(set.Spec.Template.Spec.Containers, n.image) != "" {

@@ -29,8 +29,8 @@ func RangesOf(node *corev1.Node) []string {
 	return node.Spec.PodCIDRs
 }
 
-// mergeRanges merges ranges that are the two halves of a larger one, so that few remain. The result contains exactly the same
-// addresses.
+// mergeRanges merges ranges that are the two halves of a larger one, so that few remain. The result contains exactly
+// the same addresses.
 func mergeRanges(cidrs []string) []string {
 	var all []netip.Prefix
 	for _, cidr := range cidrs {
@@ -62,8 +62,8 @@ func mergeRanges(cidrs []string) []string {
 	return texts
 }
 
-// PodRange parses the range for the pods of a network, or returns a *Refusal: it is not an IPv4 CIDR, it has host bits set, or
-// its addresses cannot be used for hosts.
+// PodRange parses the range for the pods of a network, or returns a *Refusal: it is not an IPv4 CIDR, it has host bits
+// set, or its addresses cannot be used for hosts.
 func PodRange(network, text string) (netip.Prefix, error) {
 	refuse := func(why, hint string) error {
 		return &Refusal{Message: "the range for " + network + "'s pods, " + why, Hint: hint}
@@ -74,7 +74,8 @@ func PodRange(network, text string) (netip.Prefix, error) {
 		return prefix, refuse(strconv.Quote(text)+", is not an IPv4 CIDR", hint)
 	}
 	if prefix != prefix.Masked() {
-		return prefix, refuse(text+", has host bits set: its network is "+prefix.Masked().String(), "set --pod-cidr "+prefix.Masked().String()+" if that is meant")
+		return prefix, refuse(text+", has host bits set: its network is "+prefix.Masked().String(),
+			"set --pod-cidr "+prefix.Masked().String()+" if that is meant")
 	}
 	if why := Unusable(prefix); why != "" {
 		return prefix, refuse(text+", "+why, hint)

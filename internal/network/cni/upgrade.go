@@ -12,10 +12,11 @@ import (
 // Upgrader is a driver whose network can be upgraded node by node, while two versions run side by side.
 type Upgrader interface {
 	Driver
-	// Upgrade compares the user's manifests of another version with the installed network. It returns a *Refusal if the two
-	// versions cannot run side by side, or if more than the version would change. version is the version that the manifests
-	// install, according to the user; it may be empty if the manifests contain it.
-	Upgrade(snapshot *cluster.Snapshot, found *Installation, manifest []unstructured.Unstructured, version string) (*Upgrade, error)
+	// Upgrade compares the user's manifests of another version with the installed network. It returns a *Refusal if the
+	// two versions cannot run side by side, or if more than the version would change. version is the version that the
+	// manifests install, according to the user; it may be empty if the manifests contain it.
+	Upgrade(snapshot *cluster.Snapshot, found *Installation, manifest []unstructured.Unstructured,
+		version string) (*Upgrade, error)
 }
 
 // Older reports whether one version of a network is older than another; false if either is not a version.
@@ -34,23 +35,24 @@ func Upgrades(found []*Installation, change v1alpha1.ChangeSpec) bool {
 type Upgrade struct {
 	// Installation is the network after the upgrade.
 	Installation Installation
-	// Definitions are applied first, and stay after a rollback: an older agent ignores fields that it does not know, and removing
-	// a CRD would delete its objects. For a downgrade they are only those that the cluster does not have.
+	// Definitions are applied first, and stay after a rollback: an older agent ignores fields that it does not know,
+	// and removing a CRD would delete its objects. For a downgrade they are only those that the cluster does not have.
 	Definitions []unstructured.Unstructured
 	// Objects are new, or do not affect the running agents: they are applied before the first node.
 	Objects []unstructured.Unstructured
-	// Rights let agents of both versions work: they are the new version's permissions in separate objects of Theseus, next to
-	// the current ones (Named). Those get their final form (Roles) when no agent of the old version is left.
+	// Rights let agents of both versions work: they are the new version's permissions in separate objects of Theseus,
+	// next to the current ones (Named). Those get their final form (Roles) when no agent of the old version is left.
 	Rights, Roles []unstructured.Unstructured
 	// Agent is the form of the agents' DaemonSet and of the objects that it reads, for pods created from then on.
 	Agent Form
-	// Hold prevents the DaemonSet from replacing pods by itself, Unhold reverts that, and Resume sets its final strategy.
+	// Hold prevents the DaemonSet from replacing pods by itself, Unhold reverts that, and Resume sets its final
+	// strategy.
 	Hold, Unhold, Resume step.Action
-	// Owner is the program that writes the agents' DaemonSet; nil if the change writes it. If it is set, Agent, Hold, Unhold,
-	// Resume, Leaders and Followers are empty.
+	// Owner is the program that writes the agents' DaemonSet; nil if the change writes it. If it is set, Agent, Hold,
+	// Unhold, Resume, Leaders and Followers are empty.
 	Owner *Owner
-	// Leaders are Deployments that are changed before the first agent, and Followers those that are changed after the last agent,
-	// each in order.
+	// Leaders are Deployments that are changed before the first agent, and Followers those that are changed after the
+	// last agent, each in order.
 	Leaders, Followers []Follower
 }
 
@@ -68,8 +70,8 @@ type Owner struct {
 	From, To string
 	// Rolls are Deployments that it upgrades immediately, independent of the agents.
 	Rolls []step.Ref
-	// Sound is what it reports while no workload fails, even while the agents' pods are held, and Whole when all workloads
-	// are complete; nil if it reports nothing.
+	// Sound is what it reports while no workload fails, even while the agents' pods are held, and Whole when all
+	// workloads are complete; nil if it reports nothing.
 	Sound, Whole *step.Condition
 	// Why describes what it does by itself.
 	Why string

@@ -45,15 +45,17 @@ func Documents(t testing.TB, text []byte) []unstructured.Unstructured {
 
 // Fixture reads one of the files of this package: "flannel.yaml" (a cluster of three nodes on flannel with
 // kube-router), "calico.yaml" (one on Calico), "weave.yaml" (one on Weave Net), "calico-manifest.yaml" and
-// "flannel-manifest.yaml" (what installs them, cut down), "charts/cilium-VERSION.yaml" (what Cilium's chart makes, of v1.12.19,
-// v1.16.5 and v1.19.0), "charts/flannel-v0.28.4.yaml" (what flannel's makes), "tigera-operator-v1.38.1.yaml" and
-// "tigera-operator-v1.40.0.yaml" (what installs Calico's operator), "tigera-custom-resources.yaml" (what the operator acts on) and "operator-crds.yaml" (what defines that, cut down).
+// "flannel-manifest.yaml" (what installs them, cut down), "charts/cilium-VERSION.yaml" (what Cilium's chart makes, of
+// v1.12.19, v1.16.5 and v1.19.0), "charts/flannel-v0.28.4.yaml" (what flannel's makes), "tigera-operator-v1.38.1.yaml"
+// and "tigera-operator-v1.40.0.yaml" (what installs Calico's operator), "tigera-custom-resources.yaml" (what the
+// operator acts on) and "operator-crds.yaml" (what defines that, cut down).
 func Fixture(t testing.TB, name string) []unstructured.Unstructured {
 	t.Helper()
 	return Documents(t, Text(t, name))
 }
 
-// Cilium is a cluster of two nodes with what the chart of a release makes, but for roles and accounts, which no snapshot holds.
+// Cilium is a cluster of two nodes with what the chart of a release makes, but for roles and accounts, which no
+// snapshot holds.
 func Cilium(t testing.TB, version string) []unstructured.Unstructured {
 	t.Helper()
 	objects := slices.DeleteFunc(Fixture(t, "charts/cilium-"+version+".yaml"), func(o unstructured.Unstructured) bool {
@@ -66,7 +68,8 @@ func Cilium(t testing.TB, version string) []unstructured.Unstructured {
 func Ready(objects []unstructured.Unstructured) []unstructured.Unstructured {
 	for i := range objects {
 		if objects[i].GetKind() == "DaemonSet" {
-			objects[i].Object["status"] = map[string]any{"currentNumberScheduled": int64(2), "desiredNumberScheduled": int64(2), "numberMisscheduled": int64(0), "numberReady": int64(2)}
+			objects[i].Object["status"] = map[string]any{"currentNumberScheduled": int64(2),
+				"desiredNumberScheduled": int64(2), "numberMisscheduled": int64(0), "numberReady": int64(2)}
 		}
 	}
 	return objects
@@ -138,7 +141,8 @@ func add(s *cluster.Snapshot, object *unstructured.Unstructured) error {
 
 func into[T any](list *[]T, object *unstructured.Unstructured) error {
 	var typed T
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &typed, true); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object,
+		&typed, true); err != nil {
 		return fmt.Errorf("decode: %w", err)
 	}
 	*list = append(*list, typed)

@@ -20,10 +20,12 @@ import (
 
 var cutting = flag.String("cut", "", "NAME=FILE: make testdata/golden/NAME.json of a snapshot of a lab called golden")
 
-// TestCut holds that what is in testdata/golden was cut, and with -cut cuts a snapshot down to what networks are about. A new one is made by
+// TestCut holds that what is in testdata/golden was cut, and with -cut cuts a snapshot down to what networks are about.
+// A new one is made by
 //
 //	theseus-lab up --name golden --nodes 2 --network calico-typha --calico v3.28.5
-//	KUBECONFIG=$(theseus-lab kubeconfig --name golden) theseus snapshot --nodes --agent-image theseus.dev/agent:dev -o typha.json
+//	KUBECONFIG=$(theseus-lab kubeconfig --name golden) \
+//	  theseus snapshot --nodes --agent-image theseus.dev/agent:dev -o typha.json
 //	go test ./internal/network/cnitest -run TestCut -cut calico-typha-v3.28.5=typha.json
 //	theseus-lab down --name golden
 func TestCut(t *testing.T) {
@@ -67,19 +69,23 @@ func cut(s *cluster.Snapshot) {
 	s.UID, s.Theseus, s.TakenAt, s.Rights = "cluster-a", "lab", metav1.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), nil
 	s.Namespaces = slices.DeleteFunc(s.Namespaces, func(n corev1.Namespace) bool { return n.Name == "theseus-system" })
 	s.ConfigMaps = slices.DeleteFunc(s.ConfigMaps, func(c corev1.ConfigMap) bool {
-		return !slices.Contains([]string{"calico-config", "kube-flannel-cfg", "kube-proxy", "kubeadm-config", "weave-net"}, c.Name)
+		return !slices.Contains([]string{"calico-config", "kube-flannel-cfg", "kube-proxy",
+			"kubeadm-config", "weave-net"}, c.Name)
 	})
 	s.Other = slices.DeleteFunc(s.Other, func(o unstructured.Unstructured) bool {
-		return o.GetKind() != "CustomResourceDefinition" && !strings.HasSuffix(o.GroupVersionKind().Group, "projectcalico.org") || o.GetKind() == "IPAMBlock"
+		return o.GetKind() != "CustomResourceDefinition" && !strings.HasSuffix(o.GroupVersionKind().Group,
+			"projectcalico.org") || o.GetKind() == "IPAMBlock"
 	})
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		info := n.Status.NodeInfo
 		n.ObjectMeta = named(n.ObjectMeta)
-		n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses, Conditions: n.Status.Conditions, NodeInfo: corev1.NodeSystemInfo{
-			KernelVersion: info.KernelVersion, KubeletVersion: info.KubeletVersion, ContainerRuntimeVersion: info.ContainerRuntimeVersion,
-			OperatingSystem: info.OperatingSystem, Architecture: info.Architecture,
-		}}
+		n.Status = corev1.NodeStatus{Addresses: n.Status.Addresses, Conditions: n.Status.Conditions,
+			NodeInfo: corev1.NodeSystemInfo{
+				KernelVersion: info.KernelVersion, KubeletVersion: info.KubeletVersion,
+				ContainerRuntimeVersion: info.ContainerRuntimeVersion, OperatingSystem: info.OperatingSystem,
+				Architecture: info.Architecture,
+			}}
 		n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type != corev1.NodeReady && c.Type != corev1.NodeNetworkUnavailable
 		})
@@ -92,13 +98,16 @@ func cut(s *cluster.Snapshot) {
 	}
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		ready := slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.PodReady })
+		ready := slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type != corev1.PodReady
+		})
 		for j, c := range ready {
 			ready[j] = corev1.PodCondition{Type: c.Type, Status: c.Status}
 		}
 		p.ObjectMeta = named(p.ObjectMeta)
-		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, ServiceAccountName: p.Spec.ServiceAccountName,
-			NodeSelector: p.Spec.NodeSelector, Containers: containers(p.Spec.Containers, false)}
+		p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork,
+			ServiceAccountName: p.Spec.ServiceAccountName, NodeSelector: p.Spec.NodeSelector,
+			Containers: containers(p.Spec.Containers, false)}
 		p.Status = corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, Conditions: ready}
 	}
 	for i := range s.Services {
@@ -126,7 +135,8 @@ func cut(s *cluster.Snapshot) {
 	}
 	for i := range s.Other {
 		o := &s.Other[i]
-		kept := named(metav1.ObjectMeta{Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(), Annotations: o.GetAnnotations()})
+		kept := named(metav1.ObjectMeta{Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(),
+			Annotations: o.GetAnnotations()})
 		if o.GetKind() == "CustomResourceDefinition" {
 			o.Object = map[string]any{"apiVersion": o.GetAPIVersion(), "kind": o.GetKind()}
 			kept.Annotations = nil
@@ -148,11 +158,13 @@ func cut(s *cluster.Snapshot) {
 // named is what of an object's metadata people wrote, or a network.
 func named(m metav1.ObjectMeta) metav1.ObjectMeta {
 	kept := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, Labels: m.Labels, Annotations: m.Annotations}
-	for _, key := range []string{"kubectl.kubernetes.io/last-applied-configuration", "deprecated.daemonset.template.generation"} {
+	for _, key := range []string{"kubectl.kubernetes.io/last-applied-configuration",
+		"deprecated.daemonset.template.generation"} {
 		delete(kept.Annotations, key)
 	}
 	for _, owner := range m.OwnerReferences {
-		kept.OwnerReferences = append(kept.OwnerReferences, metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: "u", Controller: owner.Controller})
+		kept.OwnerReferences = append(kept.OwnerReferences, metav1.OwnerReference{APIVersion: owner.APIVersion,
+			Kind: owner.Kind, Name: owner.Name, UID: "u", Controller: owner.Controller})
 	}
 	return kept
 }
@@ -160,8 +172,9 @@ func named(m metav1.ObjectMeta) metav1.ObjectMeta {
 func template(of corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	s := of.Spec
 	return corev1.PodTemplateSpec{ObjectMeta: named(of.ObjectMeta), Spec: corev1.PodSpec{
-		HostNetwork: s.HostNetwork, ServiceAccountName: s.ServiceAccountName, NodeSelector: s.NodeSelector, Volumes: s.Volumes,
-		InitContainers: containers(s.InitContainers, true), Containers: containers(s.Containers, true),
+		HostNetwork: s.HostNetwork, ServiceAccountName: s.ServiceAccountName,
+		NodeSelector: s.NodeSelector, Volumes: s.Volumes, InitContainers: containers(s.InitContainers, true),
+		Containers: containers(s.Containers, true),
 	}}
 }
 

@@ -24,11 +24,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestGolden: what all drivers together say of clusters as they were: on each network, and on one over which somebody had
-// installed another. A change in what is found shows as a change of these lines.
+// TestGolden: what all drivers together say of clusters as they were: on each network, and on one over which somebody
+// had installed another. A change in what is found shows as a change of these lines.
 func TestGolden(t *testing.T) {
 	var seen strings.Builder
-	for _, name := range []string{"flannel", "calico", "calico-v3.30.1", "calico-typha-v3.28.5", "calico-bgp", "weave", "bridge", "mixed"} {
+	for _, name := range []string{"flannel", "calico", "calico-v3.30.1", "calico-typha-v3.28.5", "calico-bgp",
+		"weave", "bridge", "mixed"} {
 		tell(&seen, name, cnitest.Golden(t, name))
 	}
 	mixed := cnitest.Golden(t, "mixed")
@@ -42,7 +43,8 @@ func tell(to *strings.Builder, name string, snapshot *cluster.Snapshot) {
 	for _, found := range drivers.All().Detect(snapshot) {
 		c := found.Capabilities
 		fmt.Fprintf(to, "%s %s\n  agent %s, pods in %v\n", found.CNI, found.Version, found.Agent, found.PodCIDRs)
-		fmt.Fprintf(to, "  %s vni %d port %d, mtu %d, links %v, %s, policy %s\n", c.Encapsulation, c.VNI, c.Port, c.MTU, c.HostLinks, c.ConfName, c.Policy)
+		fmt.Fprintf(to, "  %s vni %d port %d, mtu %d, links %v, %s, policy %s\n",
+			c.Encapsulation, c.VNI, c.Port, c.MTU, c.HostLinks, c.ConfName, c.Policy)
 		for _, part := range found.Parts {
 			if part.Kind != "CustomResourceDefinition" {
 				fmt.Fprintf(to, "  part %s\n", part)
@@ -65,12 +67,16 @@ func TestGoldenAcceptance(t *testing.T) {
 		present string
 		other   string
 	}{
-		{flannel.Driver{}, "flannel", "calico"}, {flannel.Driver{}, "flannel", "weave"}, {calico.Driver{}, "calico", "weave"},
-		{calico.Driver{}, "calico", "flannel"}, {calico.Driver{}, "calico-v3.30.1", "bridge"}, {calico.Driver{}, "calico-typha-v3.28.5", "flannel"},
-		{calico.Driver{}, "calico-bgp", "weave"}, {bridge.Driver{}, "bridge", "calico-bgp"}, {weave.Driver{}, "weave", "flannel"}, {weave.Driver{}, "weave", "bridge"},
+		{flannel.Driver{}, "flannel", "calico"}, {flannel.Driver{}, "flannel", "weave"},
+		{calico.Driver{}, "calico", "weave"}, {calico.Driver{}, "calico", "flannel"},
+		{calico.Driver{}, "calico-v3.30.1", "bridge"}, {calico.Driver{}, "calico-typha-v3.28.5", "flannel"},
+		{calico.Driver{}, "calico-bgp", "weave"}, {bridge.Driver{}, "bridge", "calico-bgp"},
+		{weave.Driver{}, "weave", "flannel"},
+		{weave.Driver{}, "weave", "bridge"},
 	} {
 		t.Run(c.present+" beside "+c.other, func(t *testing.T) {
-			cnitest.Detects(t, cnitest.Case{Driver: c.driver, Present: cnitest.Golden(t, c.present), Other: cnitest.Golden(t, c.other)})
+			cnitest.Detects(t, cnitest.Case{Driver: c.driver, Present: cnitest.Golden(t, c.present),
+				Other: cnitest.Golden(t, c.other)})
 		})
 	}
 }
@@ -78,8 +84,10 @@ func TestGoldenAcceptance(t *testing.T) {
 // TestRefusals: what every driver answers to a manifest that it makes nothing of.
 func TestRefusals(t *testing.T) {
 	var seen strings.Builder
-	operator, objects := cnitest.Fixture(t, "tigera-operator-v1.40.0.yaml"), cnitest.Fixture(t, "tigera-custom-resources.yaml")
-	manifests := map[string][]unstructured.Unstructured{"nothing": nil, "the operator": slices.Concat(operator, objects), "the operator's own objects": objects}
+	operator, objects := cnitest.Fixture(t, "tigera-operator-v1.40.0.yaml"),
+		cnitest.Fixture(t, "tigera-custom-resources.yaml")
+	manifests := map[string][]unstructured.Unstructured{"nothing": nil,
+		"the operator": slices.Concat(operator, objects), "the operator's own objects": objects}
 	for _, driver := range drivers.All() {
 		var last string
 		for _, name := range slices.Sorted(maps.Keys(manifests)) {

@@ -15,14 +15,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// installed tells what a target is, for people: how its joint form and its own form differ from the user's manifest, and
-// what comes besides.
+// installed tells what a target is, for people: how its joint form and its own form differ from the user's manifest,
+// and what comes besides.
 func installed(t *testing.T, manifest []unstructured.Unstructured, target *cni.Target) string {
 	t.Helper()
 	var to strings.Builder
 	joint := slices.Concat(target.Definitions, target.Objects)
 	fmt.Fprintf(&to, "# beside another network, against the manifest\n%s", differences(t, manifest, joint))
-	fmt.Fprintf(&to, "\n# in its own form, against the manifest\n%s\n", differences(t, manifest, ownForm(t, joint, target)))
+	fmt.Fprintf(&to, "\n# in its own form, against the manifest\n%s\n",
+		differences(t, manifest, ownForm(t, joint, target)))
 	for i := range target.Extras {
 		fmt.Fprintf(&to, "extra %s\n", line(t, target.Extras[i].Object))
 	}
@@ -120,7 +121,8 @@ func differences(t *testing.T, before, after []unstructured.Unstructured) string
 	return strings.Join(groups, "")
 }
 
-// flatten writes the fields of a value by their paths. What is in a list goes by its name, where all that is in it has one.
+// flatten writes the fields of a value by their paths. What is in a list goes by its name, where all that is in it has
+// one.
 func flatten(t *testing.T, to map[string]string, path string, value any) {
 	switch value := value.(type) {
 	case map[string]any:

@@ -9,10 +9,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// Served is a snapshot with Calico's objects where definitions of projectcalico.org/v3 keep them, as manifests/calico-v3-crds.yaml
-// of Calico does. It is derived from one of a cluster that keeps them in crd.projectcalico.org/v1: no cluster of that kind was ever
-// looked at. What is known to differ is changed: the groups of objects, definitions and sources, the kind IPAMConfig, the type of
-// BlockAffinity's deleted, and the annotation in which the stored form keeps metadata.
+// Served is a snapshot with Calico's objects where definitions of projectcalico.org/v3 keep them, as
+// manifests/calico-v3-crds.yaml of Calico does. It is derived from one of a cluster that keeps them in
+// crd.projectcalico.org/v1: no cluster of that kind was ever looked at. What is known to differ is changed: the groups
+// of objects, definitions and sources, the kind IPAMConfig, the type of BlockAffinity's deleted, and the annotation in
+// which the stored form keeps metadata.
 func Served(t testing.TB, snapshot *cluster.Snapshot) *cluster.Snapshot {
 	t.Helper()
 	served := *snapshot
@@ -64,5 +65,6 @@ func ServedObject(object *unstructured.Unstructured) *unstructured.Unstructured 
 }
 
 func servedText(text string) string {
-	return strings.NewReplacer("crd.projectcalico.org", "projectcalico.org", "ipamconfigs", "ipamconfigurations", "IPAMConfig", "IPAMConfiguration").Replace(text)
+	return strings.NewReplacer("crd.projectcalico.org", "projectcalico.org", "ipamconfigs", "ipamconfigurations",
+		"IPAMConfig", "IPAMConfiguration").Replace(text)
 }

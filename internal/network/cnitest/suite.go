@@ -33,9 +33,10 @@ type Case struct {
 	Update bool
 }
 
-// Understood demands that a driver finds its network in a changed cluster, with a part of one problem or of what was never run with it, or with none where
-// that is empty; check may demand more, or be nil.
-func Understood(t *testing.T, driver cni.Driver, snapshot *cluster.Snapshot, problem string, check func(*cni.Installation) bool) {
+// Understood demands that a driver finds its network in a changed cluster, with a part of one problem or of what was
+// never run with it, or with none where that is empty; check may demand more, or be nil.
+func Understood(t *testing.T, driver cni.Driver, snapshot *cluster.Snapshot, problem string,
+	check func(*cni.Installation) bool) {
 	t.Helper()
 	found := driver.Detect(snapshot)
 	if found == nil {
@@ -112,19 +113,22 @@ func described(t *testing.T, found *cni.Installation) {
 		}
 	}
 	caps := found.Capabilities
-	if caps.ConfName == "" || len(caps.HostLinks) == 0 || caps.Policy == "" || caps.CIDRSource == "" || caps.Encapsulation == "" {
+	if caps.ConfName == "" || len(caps.HostLinks) == 0 || caps.Policy == "" || caps.CIDRSource == "" ||
+		caps.Encapsulation == "" {
 		t.Errorf("capabilities lack something: %+v", caps)
 	}
 	if caps.Encapsulation == "vxlan" && (caps.VNI == 0 || caps.Port == 0 || caps.Overhead == 0) {
 		t.Errorf("VXLAN without VNI, port or overhead: %+v", caps)
 	}
-	if caps.Encapsulation == "none" && (caps.VNI != 0 || caps.Port != 0 || caps.Overhead != 0) || caps.WholePort && caps.Encapsulation != "vxlan" {
+	if caps.Encapsulation == "none" && (caps.VNI != 0 || caps.Port != 0 || caps.Overhead != 0) ||
+		caps.WholePort && caps.Encapsulation != "vxlan" {
 		t.Errorf("capabilities contradict each other: %+v", caps)
 	}
 	if caps.Port < 0 || caps.Port > 65535 || caps.MTU < 0 || caps.MTU > 65535 {
 		t.Errorf("no packet has such a port or length: %+v", caps)
 	}
-	if strings.ContainsAny(caps.ConfName, "/*") || !slices.Contains([]string{".conf", ".conflist", ".json"}, path.Ext(caps.ConfName)) {
+	if strings.ContainsAny(caps.ConfName, "/*") ||
+		!slices.Contains([]string{".conf", ".conflist", ".json"}, path.Ext(caps.ConfName)) {
 		t.Errorf("a runtime does not read %q", caps.ConfName)
 	}
 }
@@ -170,7 +174,9 @@ func ails(t *testing.T, c Case) {
 		t.Errorf("the agent is ready nowhere, and this is what is found: %+v", got)
 	}
 	gone := clone(t, c.Present)
-	gone.DaemonSets = slices.DeleteFunc(gone.DaemonSets, func(d appsv1.DaemonSet) bool { return d.Name == found.Agent.Name })
+	gone.DaemonSets = slices.DeleteFunc(gone.DaemonSets, func(d appsv1.DaemonSet) bool {
+		return d.Name == found.Agent.Name
+	})
 	switch got := c.Driver.Detect(gone); {
 	case got == nil:
 		t.Error("the agent was deleted, and nobody says that the rest of it is there")
@@ -179,7 +185,8 @@ func ails(t *testing.T, c Case) {
 	}
 }
 
-// halves: where one object is missing, whichever that is, the network is still found, and either the same is said of it or there is a problem.
+// halves: where one object is missing, whichever that is, the network is still found, and either the same is said of it
+// or there is a problem.
 func halves(t *testing.T, c Case) {
 	whole := c.Driver.Detect(c.Present)
 	without(t, c.Present, func(name string, half *cluster.Snapshot) {
@@ -188,14 +195,16 @@ func halves(t *testing.T, c Case) {
 			t.Errorf("without %s it is not found", name)
 			return
 		}
-		if diff := cmp.Diff(whole, found, theRest, cmpopts.IgnoreFields(cni.Installation{}, "Written")); diff != "" && len(found.Problems) == 0 {
+		if diff := cmp.Diff(whole, found, theRest, cmpopts.IgnoreFields(cni.Installation{}, "Written")); diff != "" &&
+			len(found.Problems) == 0 {
 			t.Errorf("without %s something else is said, and no problem:\n%s", name, diff)
 		}
 	})
 }
 
 // theRest are the fields that another network in the cluster, or a part that is gone, may change.
-var theRest = cmpopts.IgnoreFields(cni.Installation{}, "Problems", "Parts", "PolicyAgent", "Capabilities.Policy", "Capabilities.PolicyMarks")
+var theRest = cmpopts.IgnoreFields(cni.Installation{}, "Problems", "Parts", "PolicyAgent", "Capabilities.Policy",
+	"Capabilities.PolicyMarks")
 
 // without gives a snapshot again and again, each time without one of its objects.
 func without(t *testing.T, s *cluster.Snapshot, try func(name string, half *cluster.Snapshot)) {
@@ -344,7 +353,8 @@ func idempotent(t *testing.T, c Case, target *cni.Target) {
 func cleans(t *testing.T, residue step.Residue, target *cni.Target) {
 	t.Helper()
 	own := target.Installation.Capabilities.ConfName // another name, to sort first, is the strategy's to clean
-	made := step.Residue{Links: target.Installation.Capabilities.HostLinks, ConfFiles: []string{own, own + cni.StagedSuffix}, Routes: target.Installation.PodCIDRs}
+	made := step.Residue{Links: target.Installation.Capabilities.HostLinks,
+		ConfFiles: []string{own, own + cni.StagedSuffix}, Routes: target.Installation.PodCIDRs}
 	named := lists(residue)
 	for kind, names := range lists(made) {
 		for _, name := range names {
@@ -371,7 +381,8 @@ func staged(t *testing.T, c Case, target *cni.Target) {
 		t.Errorf("configuration is not staged: %+v", target.Conf)
 	}
 	for _, suffix := range []string{".conf", ".conflist", ".json"} {
-		if strings.HasSuffix(target.Conf.Staged, suffix) && !strings.Contains(target.Conf.Staged, "/") { // nor one in a folder
+		// nor one in a folder
+		if strings.HasSuffix(target.Conf.Staged, suffix) && !strings.Contains(target.Conf.Staged, "/") {
 			t.Errorf("a runtime would read the staged configuration %s", target.Conf.Staged)
 		}
 	}

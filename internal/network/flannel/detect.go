@@ -32,12 +32,13 @@ func configOf(snapshot *cluster.Snapshot, namespaces ...string) *corev1.ConfigMa
 	return nil
 }
 
-// embeddedOn names a node on which k3s runs flannel within its own process. Annotations alone are no proof, because they
-// outlive flannel.
+// embeddedOn names a node on which k3s runs flannel within its own process. Annotations alone are no proof, because
+// they outlive flannel.
 func embeddedOn(snapshot *cluster.Snapshot) string {
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
-		if node.Annotations[annotations+"backend-type"] != "" && strings.Contains(node.Status.NodeInfo.KubeletVersion, "+k3s") {
+		if node.Annotations[annotations+"backend-type"] != "" &&
+			strings.Contains(node.Status.NodeInfo.KubeletVersion, "+k3s") {
 			return node.Name
 		}
 	}
@@ -70,8 +71,10 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	found.Capabilities = capabilities(conf, pods.bridge(), strings.TrimSuffix(file, cni.StagedSuffix))
 	found.Capabilities.Masquerade = masqueraded(agents, conf)
 	found.Capabilities.MTU = podMTU(snapshot, conf, pods.bridge())
-	if found.Capabilities.Attachment = pods.attachment(found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
-		found.Capabilities.Unattached = "its CNI configuration chains plugins other than portmap, or cannot be read, and what such a plugin did for a pod no other network takes over"
+	if found.Capabilities.Attachment = pods.attachment(
+		found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
+		found.Capabilities.Unattached = "its CNI configuration chains plugins other than portmap, or cannot be read, " +
+			"and what such a plugin did for a pod no other network takes over"
 	}
 	found.Problems = append(found.Problems, cni.Unfinished(agent, file)...)
 	for _, set := range agents {
@@ -100,16 +103,20 @@ func masqueraded(agents []*appsv1.DaemonSet, conf netConf) *cni.Masquerade {
 	return &cni.Masquerade{From: []string{conf.Network}, Except: []string{conf.Network, cni.Multicast}}
 }
 
-// joined describes a second agent in flannel's pods that makes it a different network, such as Canal; empty if there is none.
+// joined describes a second agent in flannel's pods that makes it a different network, such as Canal; empty if there is
+// none.
 func joined(agent *appsv1.DaemonSet) string {
 	containers := agent.Spec.Template.Spec.Containers
 	name := "DaemonSet " + agent.Namespace + "/" + agent.Name
 	switch {
 	case slices.ContainsFunc(containers, func(c corev1.Container) bool { return strings.Contains(c.Image, "calico") }):
-		return name + " runs Calico beside flannel in one pod: this is Canal, which Theseus was never run with and does not change"
+		return name + " runs Calico beside flannel in one pod: this is Canal, which Theseus was never " +
+			"run with and does not change"
 	case cni.ImageOf(containers, policies) != "":
-		return name + " runs " + policies + " beside flannel in one pod (netpol of flannel's chart), which enforces NetworkPolicy: " +
-			"Theseus was never run with it, and does not know how it does that beside another network, nor what it leaves on nodes"
+		return name + " runs " + policies +
+			" beside flannel in one pod (netpol of flannel's chart), which enforces NetworkPolicy: " +
+			"Theseus was never run with it, and does not know how it does that beside another network, " +
+			"nor what it leaves on nodes"
 	}
 	return ""
 }

@@ -1,5 +1,5 @@
-// Package flannel is the driver of flannel as its own manifest and its Helm chart deploy it: one DaemonSet that reads its
-// network from the ConfigMap kube-flannel-cfg and each node's range from Node.spec.podCIDR, often together with a
+// Package flannel is the driver of flannel as its own manifest and its Helm chart deploy it: one DaemonSet that reads
+// its network from the ConfigMap kube-flannel-cfg and each node's range from Node.spec.podCIDR, often together with a
 // kube-router that only enforces NetworkPolicy. As a target, it is supported only with VXLAN.
 package flannel
 
@@ -50,7 +50,8 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 func embedded(node string) *cni.Installation {
 	found := leftover("", "")
 	found.Problems = nil
-	found.Untried = "flannel runs inside the process of k3s (node " + node + "), where nothing in the cluster can start it or take it away: Theseus does not change it"
+	found.Untried = "flannel runs inside the process of k3s (node " + node +
+		"), where nothing in the cluster can start it or take it away: Theseus does not change it"
 	return found
 }
 
@@ -76,10 +77,11 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		RuleComments: []string{"flanneld masq", "flanneld forward"},
 		NFTables:     []string{"ip flannel-ipv4", "ip6 flannel-ipv6"},
 		Routes:       found.PodCIDRs,
-		ConfFiles:    []string{"10-flannel.conf", found.Capabilities.ConfName, found.Capabilities.ConfName + cni.StagedSuffix},
-		Binaries:     []string{"flannel"},
-		Paths:        []string{"/run/flannel", "/var/lib/cni/flannel", data, cni.Remembered(path.Base(data))},
-		Annotations:  []string{annotations + "*"},
+		ConfFiles: []string{"10-flannel.conf", found.Capabilities.ConfName,
+			found.Capabilities.ConfName + cni.StagedSuffix},
+		Binaries:    []string{"flannel"},
+		Paths:       []string{"/run/flannel", "/var/lib/cni/flannel", data, cni.Remembered(path.Base(data))},
+		Annotations: []string{annotations + "*"},
 	}
 	cni.FirewallResidue(found, &residue)
 	return residue

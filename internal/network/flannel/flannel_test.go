@@ -36,8 +36,10 @@ func TestChart(t *testing.T) {
 	r := request(t)
 	r.Manifest = chart
 	cnitest.Run(t, cnitest.Case{
-		Driver: flannel.Driver{}, Present: cnitest.Snapshot(t, cnitest.Ready(cnitest.Fixture(t, "charts/flannel-v0.28.4.yaml"))), Other: cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
-		Request: r, Golden: "testdata/install-chart.txt", Update: *update,
+		Driver:  flannel.Driver{},
+		Present: cnitest.Snapshot(t, cnitest.Ready(cnitest.Fixture(t, "charts/flannel-v0.28.4.yaml"))),
+		Other:   cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")), Request: r,
+		Golden: "testdata/install-chart.txt", Update: *update,
 	})
 	parts := flannel.Driver{}.Detect(cnitest.Snapshot(t, chart)).Parts
 	for i := range chart {
@@ -56,7 +58,8 @@ func TestDetect(t *testing.T) {
 		t.Errorf("version %q, selector %q", found.Version, found.Selector)
 	}
 	caps := found.Capabilities
-	if caps.VNI != 1 || caps.Port != 8472 || caps.Policy != cni.PolicyKubernetes || caps.ConfName != "10-flannel.conflist" {
+	if caps.VNI != 1 || caps.Port != 8472 || caps.Policy != cni.PolicyKubernetes ||
+		caps.ConfName != "10-flannel.conflist" {
 		t.Errorf("capabilities: %+v", caps)
 	}
 	if found.PolicyAgent == nil || found.PolicyAgent.Name != "kube-router" {
@@ -67,9 +70,10 @@ func TestDetect(t *testing.T) {
 		order = append(order, part.String())
 	}
 	want := []string{
-		"DaemonSet/kube-system/kube-router", "DaemonSet/kube-flannel/kube-flannel-ds", "ConfigMap/kube-flannel/kube-flannel-cfg",
-		"ClusterRoleBinding/flannel", "ClusterRole/flannel", "ServiceAccount/kube-flannel/flannel",
-		"ClusterRoleBinding/kube-router", "ClusterRole/kube-router", "ServiceAccount/kube-system/kube-router", "Namespace/kube-flannel",
+		"DaemonSet/kube-system/kube-router", "DaemonSet/kube-flannel/kube-flannel-ds",
+		"ConfigMap/kube-flannel/kube-flannel-cfg", "ClusterRoleBinding/flannel", "ClusterRole/flannel",
+		"ServiceAccount/kube-flannel/flannel", "ClusterRoleBinding/kube-router", "ClusterRole/kube-router",
+		"ServiceAccount/kube-system/kube-router", "Namespace/kube-flannel",
 	}
 	if !slices.Equal(order, want) {
 		t.Errorf("parts are\n%s\nnot\n%s", strings.Join(order, "\n"), strings.Join(want, "\n"))
@@ -90,33 +94,45 @@ func TestDetectOddities(t *testing.T) {
 			c := i.Capabilities
 			return c.VNI == 7 && c.Port == 4790 && c.MTU == 1350 && slices.Contains(c.HostLinks, "flannel.7")
 		}},
-		{"host-gw", func(s *cluster.Snapshot) { config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"host-gw"}}`) }, "",
+		{"host-gw", func(s *cluster.Snapshot) { config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"host-gw"}}`) },
+			"",
 			func(i *cni.Installation) bool { return i.Capabilities.Encapsulation == "none" }},
 		{"mtu as measured", func(s *cluster.Snapshot) {
-			s.Facts = []cluster.NodeFacts{{Node: "node-1", Links: []cluster.Link{{Name: "cni0", MTU: 1450}}}, {Node: "node-2", Links: []cluster.Link{{Name: "cni0", MTU: 1400}}}}
+			s.Facts = []cluster.NodeFacts{{Node: "node-1", Links: []cluster.Link{{Name: "cni0", MTU: 1450}}},
+				{Node: "node-2", Links: []cluster.Link{{Name: "cni0", MTU: 1400}}}}
 		}, "", func(i *cni.Installation) bool { return i.Capabilities.MTU == 1400 }},
 		{"dual stack", func(s *cluster.Snapshot) {
-			config(s, `{"Network":"10.1.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}`)
+			config(s,
+				`{"Network":"10.1.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}`)
 		}, "", func(i *cni.Installation) bool { return len(i.PodCIDRs) == 2 }},
 		{"own bridge and name", func(s *cluster.Snapshot) {
-			s.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"pods","plugins":[{"type":"flannel","delegate":{"bridge":"br-pods"}},{"type":"portmap"}]}`
-			s.Facts = []cluster.NodeFacts{{Node: "node-1", Links: []cluster.Link{{Name: "br-pods", MTU: 1400}, {Name: "cni0", MTU: 1500}}}}
+			s.ConfigMaps[0].Data["cni-conf.json"] =
+				`{"name":"pods","plugins":[{"type":"flannel","delegate":{"bridge":"br-pods"}},{"type":"portmap"}]}`
+			s.Facts = []cluster.NodeFacts{{Node: "node-1",
+				Links: []cluster.Link{{Name: "br-pods", MTU: 1400}, {Name: "cni0", MTU: 1500}}}}
 		}, "", func(i *cni.Installation) bool {
 			left := flannel.Driver{}.Residue(i)
-			return i.Capabilities.MTU == 1400 && slices.Equal(i.Capabilities.HostLinks, []string{"flannel.1", "br-pods"}) &&
-				i.Capabilities.Attachment.Bridge == "br-pods" && slices.Equal(left.Links, []string{"br-pods", "flannel.1"}) &&
-				slices.Contains(left.Paths, "/var/lib/cni/networks/pods") && !slices.Contains(left.Paths, "/var/lib/cni/networks/cbr0")
+			return i.Capabilities.MTU == 1400 &&
+				slices.Equal(i.Capabilities.HostLinks, []string{"flannel.1", "br-pods"}) &&
+				i.Capabilities.Attachment.Bridge == "br-pods" &&
+				slices.Equal(left.Links, []string{"br-pods", "flannel.1"}) &&
+				slices.Contains(left.Paths, "/var/lib/cni/networks/pods") &&
+				!slices.Contains(left.Paths, "/var/lib/cni/networks/cbr0")
 		}},
 		{"a bridge that would mean every link", func(s *cluster.Snapshot) {
-			s.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"cbr0","plugins":[{"type":"flannel","delegate":{"bridge":"*"}}]}`
+			s.ConfigMaps[0].Data["cni-conf.json"] =
+				`{"name":"cbr0","plugins":[{"type":"flannel","delegate":{"bridge":"*"}}]}`
 		}, `the bridge "*"`, func(i *cni.Installation) bool { return !slices.Contains(i.Capabilities.HostLinks, "*") }},
 		{"a name that is another folder", func(s *cluster.Snapshot) {
 			s.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"../..","plugins":[{"type":"flannel"}]}`
 		}, `the name "../.."`, func(i *cni.Installation) bool {
 			return slices.Contains(flannel.Driver{}.Residue(i).Paths, "/var/lib/cni/networks/cbr0")
 		}},
-		{"broken CNI configuration", func(s *cluster.Snapshot) { s.ConfigMaps[0].Data["cni-conf.json"] = "{" }, "cni-conf.json of ConfigMap kube-flannel/kube-flannel-cfg cannot be read", nil},
-		{"backend that is not understood", func(s *cluster.Snapshot) { config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"udp"}}`) }, `backend "udp"`, nil},
+		{"broken CNI configuration", func(s *cluster.Snapshot) { s.ConfigMaps[0].Data["cni-conf.json"] = "{" },
+			"cni-conf.json of ConfigMap kube-flannel/kube-flannel-cfg cannot be read", nil},
+		{"backend that is not understood", func(s *cluster.Snapshot) {
+			config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"udp"}}`)
+		}, `backend "udp"`, nil},
 		{"broken configuration", func(s *cluster.Snapshot) { config(s, `{`) }, "cannot be read", nil},
 		{"no network", func(s *cluster.Snapshot) { config(s, `{}`) }, "names no network", nil},
 		{"no configuration", func(s *cluster.Snapshot) { s.ConfigMaps = nil }, "not there", nil},
@@ -141,7 +157,9 @@ func TestDetectOddities(t *testing.T) {
 		}, "k3s", nil},
 		{"kube-router that routes is no policy agent", func(s *cluster.Snapshot) {
 			s.DaemonSets[1].Spec.Template.Spec.Containers[0].Args = []string{"--run-firewall=true"}
-		}, "", func(i *cni.Installation) bool { return i.PolicyAgent == nil && i.Capabilities.Policy == cni.PolicyNone }},
+		}, "", func(i *cni.Installation) bool {
+			return i.PolicyAgent == nil && i.Capabilities.Policy == cni.PolicyNone
+		}},
 		{"namespace shared with others", func(s *cluster.Snapshot) {
 			s.Deployments = append(s.Deployments, appsv1.Deployment{})
 			s.Deployments[0].Name, s.Deployments[0].Namespace = "mine", "kube-flannel"

@@ -17,17 +17,20 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Install implements cni.Driver. It makes two forms of the user's manifest. The joint form runs flannel only on labelled nodes
-// and copies its CNI configuration to a name that no runtime reads. The final form is the user's own, with the range of
-// the pods. Pods always get addresses of their node's own range, so the caller must check that those are within the range.
+// Install implements cni.Driver. It makes two forms of the user's manifest. The joint form runs flannel only on
+// labelled nodes and copies its CNI configuration to a name that no runtime reads. The final form is the user's own,
+// with the range of the pods. Pods always get addresses of their node's own range, so the caller must check that those
+// are within the range.
 func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	if prefix, err := netip.ParsePrefix(request.PodCIDR); err != nil || !prefix.Addr().Is4() {
 		return nil, refuse(fmt.Sprintf("the range for flannel's pods, %q, is not an IPv4 CIDR", request.PodCIDR),
 			"set --pod-cidr to the range that the nodes' own (spec.podCIDR) are of, such as 10.244.0.0/16")
 	}
 	if source := request.Source; source != nil && source.Capabilities.Encapsulation != "vxlan" {
-		return nil, refuse(fmt.Sprintf("flannel was only brought up beside networks that carry packets by VXLAN, and not as %s does here (%s)",
-			source.CNI, source.Capabilities.Encapsulation), "on Calico, change that first: theseus plan --encapsulation vxlan")
+		return nil, refuse(fmt.Sprintf("flannel was only brought up beside networks that carry packets by VXLAN, "+
+			"and not as %s does here (%s)",
+			source.CNI, source.Capabilities.Encapsulation),
+			"on Calico, change that first: theseus plan --encapsulation vxlan")
 	}
 	final, err := understand(request.Manifest)
 	if err != nil {
@@ -59,7 +62,8 @@ type manifest struct {
 	agent, config *unstructured.Unstructured // in objects
 }
 
-const useUpstream = "give flannel's own manifest alone: kube-flannel.yml of its release, or what helm template makes of its chart"
+const useUpstream = "give flannel's own manifest alone: kube-flannel.yml of its release, or what " +
+	"helm template makes of its chart"
 
 // understand parses a manifest, or refuses it with a reason.
 func understand(documents []unstructured.Unstructured) (*manifest, error) {
@@ -72,7 +76,8 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 		switch object := &m.objects[i]; object.GetKind() {
 		case "DaemonSet":
 			if m.agent != nil || imageOf(object) == "" {
-				return nil, refuse(fmt.Sprintf("the manifest brings DaemonSet %s/%s besides one of flannel's, and what it does beside another network was never tried",
+				return nil, refuse(fmt.Sprintf("the manifest brings DaemonSet %s/%s besides one of flannel's, and "+
+					"what it does beside another network was never tried",
 					object.GetNamespace(), object.GetName()), useUpstream)
 			}
 			m.agent = object
@@ -86,10 +91,12 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 	case m.agent == nil || m.config == nil:
 		return nil, refuse("the manifest holds no DaemonSet that runs flannel, or no ConfigMap "+configMap, useUpstream)
 	case imageNamed(m.agent, policies) != "":
-		return nil, refuse(fmt.Sprintf("DaemonSet %s runs %s beside flannel, and what it does to pods of another network was never tried", m.agent.GetName(), policies),
+		return nil, refuse(fmt.Sprintf("DaemonSet %s runs %s beside flannel, and what it does to pods of another "+
+			"network was never tried", m.agent.GetName(), policies),
 			"leave it out: --set netpol.enabled=false")
 	case m.installer() == nil:
-		return nil, refuse("no init container of DaemonSet "+m.agent.GetName()+" copies the CNI configuration to "+confDir, useUpstream)
+		return nil, refuse("no init container of DaemonSet "+m.agent.GetName()+
+			" copies the CNI configuration to "+confDir, useUpstream)
 	}
 	return m, nil
 }
@@ -152,11 +159,14 @@ func (m *manifest) fit(cidr string) error {
 	case len(problems) > 0:
 		return refuse(problems[0], useUpstream)
 	case read.Backend.Type != "vxlan":
-		return refuse("flannel beside another network was tried with the backend vxlan alone, not with "+read.Backend.Type, `set "Backend": {"Type": "vxlan"} in net-conf.json`)
+		return refuse("flannel beside another network was tried with the backend vxlan alone, not with "+
+			read.Backend.Type, `set "Backend": {"Type": "vxlan"} in net-conf.json`)
 	case read.EnableIPv6:
-		return refuse("two networks are joined for IPv4 only, and net-conf.json has EnableIPv6", `set "EnableIPv6": false in net-conf.json`)
+		return refuse("two networks are joined for IPv4 only, and net-conf.json has EnableIPv6",
+			`set "EnableIPv6": false in net-conf.json`)
 	case nft:
-		return refuse("with EnableNFTables flannel masquerades in tables of its own, where packets to the other network cannot be exempted",
+		return refuse("with EnableNFTables flannel masquerades in tables of its own, where packets to the "+
+			"other network cannot be exempted",
 			`set "EnableNFTables": false in net-conf.json; it can be turned on after the change`)
 	}
 	return nil

@@ -40,7 +40,8 @@ func TestInstallConf(t *testing.T) {
 			t.Fatal(err)
 		}
 		if target.Conf != want || target.Installation.Capabilities.ConfName != "10-flannel.conflist" {
-			t.Errorf("beside %s it is %+v, and at the end %s", source, target.Conf, target.Installation.Capabilities.ConfName)
+			t.Errorf("beside %s it is %+v, and at the end %s",
+				source, target.Conf, target.Installation.Capabilities.ConfName)
 		}
 	}
 }
@@ -49,7 +50,8 @@ func TestInstallConf(t *testing.T) {
 func TestInstallBeside(t *testing.T) {
 	r := request(t)
 	r.Source.Capabilities.Encapsulation = "ipip"
-	if _, err := (flannel.Driver{}).Install(r); err == nil || !strings.Contains(err.Error(), "not as calico does here (ipip)") {
+	if _, err := (flannel.Driver{}).Install(r); err == nil ||
+		!strings.Contains(err.Error(), "not as calico does here (ipip)") {
 		t.Errorf("beside IPIP: %v", err)
 	}
 	r.Source = nil
@@ -65,7 +67,8 @@ func TestInstallDetected(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := flannel.Driver{}.Detect(cnitest.Snapshot(t, target.Objects))
-	if begun == nil || len(begun.Problems) == 0 || !strings.Contains(begun.Problems[0], "one was begun here") || begun.Capabilities.ConfName != "00-flannel.conflist" {
+	if begun == nil || len(begun.Problems) == 0 || !strings.Contains(begun.Problems[0], "one was begun here") ||
+		begun.Capabilities.ConfName != "00-flannel.conflist" {
 		t.Errorf("in the joint form: %+v", begun)
 	}
 	found := flannel.Driver{}.Detect(cnitest.Snapshot(t, cnitest.Fixture(t, "flannel-manifest.yaml")))
@@ -73,7 +76,8 @@ func TestInstallDetected(t *testing.T) {
 		t.Fatalf("as the manifest has it: %+v", found)
 	}
 	found.PodCIDRs = target.Installation.PodCIDRs
-	if masquerade := found.Capabilities.Masquerade; masquerade == nil || !slices.Equal(masquerade.From, []string{"10.244.0.0/16"}) {
+	if masquerade := found.Capabilities.Masquerade; masquerade == nil ||
+		!slices.Equal(masquerade.From, []string{"10.244.0.0/16"}) {
 		t.Errorf("of the manifest's own range it masquerades %+v", masquerade)
 	}
 	found.Capabilities.Masquerade = target.Installation.Capabilities.Masquerade // the ranges differ
@@ -94,7 +98,8 @@ func text(t *testing.T, value any) string {
 }
 
 func TestInstallRefuses(t *testing.T) {
-	set := func(kind string, value any, fields ...string) func([]unstructured.Unstructured) []unstructured.Unstructured {
+	set := func(kind string, value any,
+		fields ...string) func([]unstructured.Unstructured) []unstructured.Unstructured {
 		return func(all []unstructured.Unstructured) []unstructured.Unstructured {
 			for i := range all {
 				if all[i].GetKind() != kind {
@@ -123,16 +128,26 @@ func TestInstallRefuses(t *testing.T) {
 		change func([]unstructured.Unstructured) []unstructured.Unstructured
 		words  string
 	}{
-		{"nothing", func([]unstructured.Unstructured) []unstructured.Unstructured { return nil }, "holds no DaemonSet that runs flannel"},
+		{"nothing", func([]unstructured.Unstructured) []unstructured.Unstructured { return nil },
+			"holds no DaemonSet that runs flannel"},
 		{"no configuration", without("ConfigMap"), "or no ConfigMap kube-flannel-cfg"},
-		{"nobody installs it", set("DaemonSet", []any{}, "spec", "template", "spec", "initContainers"), "no init container of DaemonSet kube-flannel-ds"},
-		{"a policy agent", more("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: kube-router, namespace: kube-system}\n"), "brings DaemonSet kube-system/kube-router besides"},
+		{"nobody installs it", set("DaemonSet", []any{}, "spec", "template", "spec", "initContainers"),
+			"no init container of DaemonSet kube-flannel-ds"},
+		{"a policy agent",
+			more("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: kube-router, namespace: kube-system}\n"),
+			"brings DaemonSet kube-system/kube-router besides"},
 		{"garbage", netConf("{"), "cannot be read"},
-		{"a bridge that no node can have", set("ConfigMap", `{"plugins": [{"type": "flannel", "delegate": {"bridge": "a b"}}]}`, "data", "cni-conf.json"), "which no node can have"},
+		{"a bridge that no node can have",
+			set("ConfigMap", `{"plugins": [{"type": "flannel", "delegate": {"bridge": "a b"}}]}`,
+				"data", "cni-conf.json"), "which no node can have"},
 		{"host-gw", netConf(`{"Backend": {"Type": "host-gw"}}`), "not with host-gw"},
-		{"IPv6", netConf(`{"EnableIPv6": true, "IPv6Network": "fd00::/48", "Backend": {"Type": "vxlan"}}`), "IPv4 only"},
-		{"policies in the same pod", set("DaemonSet", []any{map[string]any{"name": "kube-flannel", "image": "ghcr.io/flannel-io/flannel:v0.28.4"},
-			map[string]any{"name": "kube-network-policies", "image": "registry.k8s.io/networking/kube-network-policies:v1.0.0"}}, "spec", "template", "spec", "containers"), "kube-network-policies beside flannel"},
+		{"IPv6", netConf(`{"EnableIPv6": true, "IPv6Network": "fd00::/48", "Backend": {"Type": "vxlan"}}`),
+			"IPv4 only"},
+		{"policies in the same pod", set("DaemonSet",
+			[]any{map[string]any{"name": "kube-flannel", "image": "ghcr.io/flannel-io/flannel:v0.28.4"},
+				map[string]any{"name": "kube-network-policies",
+					"image": "registry.k8s.io/networking/kube-network-policies:v1.0.0"}}, "spec", "template", "spec",
+			"containers"), "kube-network-policies beside flannel"},
 		{"tables of its own", netConf(`{"EnableNFTables": true, "Backend": {"Type": "vxlan"}}`), "EnableNFTables"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

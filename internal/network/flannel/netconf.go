@@ -58,7 +58,8 @@ func readNetConf(config *corev1.ConfigMap) (netConf, []string) {
 		problems = append(problems, where+" names no network")
 	}
 	if kind := conf.Backend.Type; kind != "vxlan" && kind != "host-gw" {
-		problems = append(problems, fmt.Sprintf("%s has the backend %q; only vxlan and host-gw are understood", where, kind))
+		problems = append(problems,
+			fmt.Sprintf("%s has the backend %q; only vxlan and host-gw are understood", where, kind))
 	}
 	return conf, problems
 }
@@ -89,7 +90,8 @@ func readPodConf(config *corev1.ConfigMap) (podConf, []string) {
 		return usual, []string{fmt.Sprintf("%s cannot be read: %v", where, err)}
 	}
 	if !plainName.MatchString(conf.Name) || !plainName.MatchString(conf.bridge()) {
-		return usual, []string{fmt.Sprintf("%s has the name %q and the bridge %q, which no node can have", where, conf.Name, conf.bridge())}
+		return usual, []string{fmt.Sprintf("%s has the name %q and the bridge %q, which no node can have",
+			where, conf.Name, conf.bridge())}
 	}
 	return conf, nil
 }
@@ -115,7 +117,8 @@ func (c podConf) data() []string {
 	return []string{reservations(c.Name)}
 }
 
-// attachment says how pods are attached to flannel's bridge; nil with chained plugins for which adoption was never tested.
+// attachment says how pods are attached to flannel's bridge; nil with chained plugins for which adoption was never
+// tested.
 func (c podConf) attachment(confName string) *step.Attachment {
 	for i, plugin := range c.Plugins {
 		if i == 0 && plugin.Type != "flannel" || i > 0 && plugin.Type != "portmap" {
@@ -126,7 +129,8 @@ func (c podConf) attachment(confName string) *step.Attachment {
 		return nil
 	}
 	return &step.Attachment{
-		Conf: []string{confName}, Bridge: c.bridge(), Reservations: reservations(c.Name), Restore: []string{"/var/lib/cni/flannel/{id}"},
+		Conf: []string{confName}, Bridge: c.bridge(), Reservations: reservations(c.Name),
+		Restore: []string{"/var/lib/cni/flannel/{id}"},
 	}
 }
 

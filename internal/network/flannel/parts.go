@@ -29,8 +29,8 @@ func parts(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet, router *appsv
 	return all
 }
 
-// onlyFlannel reports whether the namespace is flannel's own and has no other objects. A snapshot does not contain all kinds
-// (such as Secrets), which is why only flannel's own namespace is considered.
+// onlyFlannel reports whether the namespace is flannel's own and has no other objects. A snapshot does not contain all
+// kinds (such as Secrets), which is why only flannel's own namespace is considered.
 func onlyFlannel(snapshot *cluster.Snapshot, namespace string, own []step.Ref) bool {
 	if namespace != ownSpace {
 		return false

@@ -100,7 +100,8 @@ func pending() *corev1.Taint {
 
 // Taint makes new pods prefer other nodes.
 func Taint(node string) step.Action {
-	return step.Action{Op: step.Taint, NodeName: node, Taint: pending(), Title: "taint " + node + " so that new pods prefer other nodes"}
+	return step.Action{Op: step.Taint, NodeName: node, Taint: pending(),
+		Title: "taint " + node + " so that new pods prefer other nodes"}
 }
 
 // Untaint reverts Taint.
@@ -115,7 +116,8 @@ func shut() *corev1.Taint {
 
 // Shut repels new pods from a node.
 func Shut(node string) step.Action {
-	return step.Action{Op: step.Taint, NodeName: node, Taint: shut(), Title: "taint " + node + " so that no new pod is scheduled there"}
+	return step.Action{Op: step.Taint, NodeName: node, Taint: shut(),
+		Title: "taint " + node + " so that no new pod is scheduled there"}
 }
 
 // Open reverts Shut.
@@ -139,8 +141,8 @@ func Probe(title string, set step.PathSet) step.Action {
 
 // Restart replaces the pod of a DaemonSet on a node by one of its current template.
 func Restart(agent step.Ref, node string) step.Action {
-	return step.Action{Op: step.Restart, Ref: &agent, NodeName: node, Title: "restart the agent of " + Name(agent) + " on " + node,
-		Timeout: step.Duration(5 * time.Minute)}
+	return step.Action{Op: step.Restart, Ref: &agent, NodeName: node,
+		Title: "restart the agent of " + Name(agent) + " on " + node, Timeout: step.Duration(5 * time.Minute)}
 }
 
 // Every means every node in a set of paths.
@@ -148,21 +150,24 @@ func Every() []string { return []string{step.EveryNode} }
 
 // ProbePod names the probe pod of a node on a network.
 func ProbePod(node, network string) step.Ref {
-	return step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: manifest.ProbePodName(node, network)}
+	return step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace,
+		Name: manifest.ProbePodName(node, network)}
 }
 
 // RemoveProbeServices deletes the Services in front of the probe pods of a network.
 func RemoveProbeServices(network string) []step.Action {
 	var actions []step.Action
 	for _, name := range []string{manifest.ProbeServiceName(network), manifest.ProbeNodePortName(network)} {
-		actions = append(actions, Remove(step.Ref{APIVersion: "v1", Kind: "Service", Namespace: v1alpha1.Namespace, Name: name}))
+		actions = append(actions,
+			Remove(step.Ref{APIVersion: "v1", Kind: "Service", Namespace: v1alpha1.Namespace, Name: name}))
 	}
 	return actions
 }
 
 // HostProber names the DaemonSet that probes from and to the addresses of nodes.
 func HostProber() step.Ref {
-	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace, Name: manifest.HostProberName}
+	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace,
+		Name: manifest.HostProberName}
 }
 
 // ProbePodReady is the condition that a probe pod is ready.
@@ -173,7 +178,8 @@ func ProbePodReady(node, network string) step.Condition {
 	}
 }
 
-// ProbePodIn is the condition that a probe pod is ready with an address of its network, because a node's files may select another network.
+// ProbePodIn is the condition that a probe pod is ready with an address of its network, because a node's files may
+// select another network.
 func ProbePodIn(node, network string, cidrs []string) step.Condition {
 	ready := ProbePodReady(node, network)
 	ready.CIDRs = cidrs

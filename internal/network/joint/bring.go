@@ -79,8 +79,9 @@ func (b *Builder) acceptEither() {
 	actions, undo := b.joinOn(b.Nodes())
 	b.Add(step.Step{
 		Group: "joint", Does: "join",
-		Title:   "Accept packets from either network on every node",
-		Why:     "While pods and routes move, a packet can arrive over one network and its reply leave over the other. A strict rp_filter would drop it.",
+		Title: "Accept packets from either network on every node",
+		Why: "While pods and routes move, a packet can arrive over one network and its reply leave over the " +
+			"other. A strict rp_filter would drop it.",
 		Actions: actions,
 		Undo:    undo,
 		Gate:    b.Gate("traffic is unaffected by the rules that join both networks", false),
@@ -100,8 +101,9 @@ func (b *Builder) defineTarget() {
 	})
 }
 
-// leaveDefining makes sure that the CRDs are not there which the target creates itself, so that a rollback deletes only what the target
-// has created. That they are not there is demanded before the step's actions: when an action fails, the step is undone.
+// leaveDefining makes sure that the CRDs are not there which the target creates itself, so that a rollback deletes only
+// what the target has created. That they are not there is demanded before the step's actions: when an action fails, the
+// step is undone.
 func (b *Builder) leaveDefining() {
 	if len(b.Target.Installation.Defines) == 0 {
 		return
@@ -116,8 +118,8 @@ func (b *Builder) leaveDefining() {
 	b.Add(step.Step{
 		Group: "joint", Does: "own-definitions",
 		Title: "Let " + b.TargetName() + " create its own CRDs",
-		Why: b.TargetName() + " creates them when it runs, so no manifest has them, and they outlive it. None of them exists yet. " +
-			"To undo this, Theseus deletes them all, with everything in them.",
+		Why: b.TargetName() + " creates them when it runs, so no manifest has them, and they outlive " +
+			"it. None of them exists yet. To undo this, Theseus deletes them all, with everything in them.",
 		Before:  before,
 		Actions: []step.Action{Wait("make sure that "+Name(agent)+" does not exist", Gone(agent), time.Minute)},
 		Undo:    Beside(undo),
@@ -141,10 +143,13 @@ func (b *Builder) applyTarget() {
 			rest = append(rest, Apply(object))
 		}
 	}
-	why := "Its DaemonSet runs only on nodes with the label " + v1alpha1.LabelTarget + ", and its CNI configuration gets a file name that container runtimes ignore."
+	why := "Its DaemonSet runs only on nodes with the label " + v1alpha1.LabelTarget +
+		", and its CNI configuration gets a file name that container runtimes ignore."
 	if maker != nil {
-		why += " The operator creates the agents from " + Name(maker.Ref) + ", which contains both settings. To undo the step, Theseus deletes that object, and the operator " +
-			"removes what it created. The operator's other workloads must be ready before the first agent starts, because agents may depend on them."
+		why += " The operator creates the agents from " + Name(maker.Ref) +
+			", which contains both settings. To undo the step, Theseus deletes that object, and the operator " +
+			"removes what it created. The operator's other workloads must be ready before the first agent starts, " +
+			"because agents may depend on them."
 		last = append(last, Beside(b.madeReady())...)
 	}
 	b.Add(step.Step{
@@ -159,10 +164,12 @@ func (b *Builder) applyTarget() {
 // made waits until an operator has given the agents' DaemonSet certain fields.
 func (b *Builder) made(how string, fields json.RawMessage) step.Action {
 	agent := b.Target.Installation.Agent
-	return Wait("wait until the operator has created "+Name(agent)+" "+how, step.Condition{Kind: step.Has, Ref: &agent, Fields: fields}, 5*time.Minute)
+	return Wait("wait until the operator has created "+Name(agent)+" "+how,
+		step.Condition{Kind: step.Has, Ref: &agent, Fields: fields}, 5*time.Minute)
 }
 
-// madeReady waits for the Deployments that an operator creates, such as the one that its agents query; none of them needs an agent.
+// madeReady waits for the Deployments that an operator creates, such as the one that its agents query; none of them
+// needs an agent.
 func (b *Builder) madeReady() []step.Action {
 	var actions []step.Action
 	for _, ref := range b.Target.Installation.Maker.Makes {
@@ -182,7 +189,8 @@ func (b *Builder) definePools() {
 	b.Add(step.Step{
 		Group: "joint", Does: "pools",
 		Title: "Create " + b.TargetName() + "'s IP pool for the range of " + b.SourceName(),
-		Why: "Running pods keep their addresses, so " + b.TargetName() + " needs a pool for their range. It assigns no address from the pool yet, " +
+		Why: "Running pods keep their addresses, so " + b.TargetName() +
+			" needs a pool for their range. It assigns no address from the pool yet, " +
 			"because it does not know which ones are in use.",
 		Actions: actions,
 	})
@@ -201,7 +209,8 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
 			return Wait("wait until "+b.TargetName()+" has stopped on "+node, step.Condition{
-				Kind: step.PodGone, Node: node, Namespace: agent.Namespace, Selector: b.Target.Installation.Selector}, 2*time.Minute)
+				Kind: step.PodGone, Node: node, Namespace: agent.Namespace, Selector: b.Target.Installation.Selector},
+				2*time.Minute)
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
 			return OnNode(node, step.VerbClean, "remove the residue of "+b.TargetName()+" from "+node, b.TargetResidue)
@@ -211,8 +220,8 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 	if b.Target.Adoption == nil {
 		joins, parts := b.joinOn(wave.Nodes)
 		actions, undo = joins, append(undo, parts...)
-		why = "The join rules come first. They keep the real source addresses of traffic between the two networks, which NetworkPolicy needs, and " +
-			"a connection keeps the address translation that it starts with. " + why
+		why = "The join rules come first. They keep the real source addresses of traffic between the two networks, " +
+			"which NetworkPolicy needs, and a connection keeps the address translation that it starts with. " + why
 	}
 	actions = slices.Concat(actions,
 		OnEach(wave.Nodes, func(node string) step.Action {
@@ -255,7 +264,8 @@ func (b *Builder) targetWhole() []step.Action {
 	}
 	if maker := b.Target.Installation.Maker; maker != nil {
 		actions = append(actions, b.madeReady()...)
-		actions = append(actions, Wait("wait until the operator reports that all its components are available", maker.Ready, 5*time.Minute))
+		actions = append(actions, Wait("wait until the operator reports that all its components are available",
+			maker.Ready, 5*time.Minute))
 	}
 	return Beside(actions)
 }

@@ -17,12 +17,13 @@ import (
 // JoinArgs are the two networks as arguments of the agent's verb "join": traffic between them keeps its addresses, and
 // its return path may be different, because each network only routes to its own pods.
 func JoinArgs(source, target cni.Installation) step.JoinArgs {
-	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs), Untracked: Unused(source, target),
-		Marks: slices.Clone(target.Capabilities.Marks)}
+	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs),
+		Untracked: Unused(source, target), Marks: slices.Clone(target.Capabilities.Marks)}
 }
 
-// Unused returns the UDP port that must not be used for masquerading while some networks are installed, and the pod traffic to
-// which that applies; nil if none of the networks exempts a port. Traffic between the networks is not included.
+// Unused returns the UDP port that must not be used for masquerading while some networks are installed, and the pod
+// traffic to which that applies; nil if none of the networks exempts a port. Traffic between the networks is not
+// included.
 func Unused(networks ...cni.Installation) *step.Untracked {
 	var port *step.Untracked
 	var from, except []string
@@ -44,8 +45,8 @@ func Unused(networks ...cni.Installation) *step.Untracked {
 	return &unused
 }
 
-// distinct returns the IPv4 ranges, sorted, without duplicates and without ranges inside of others, because an nft set accepts no
-// overlapping ranges.
+// distinct returns the IPv4 ranges, sorted, without duplicates and without ranges inside of others, because an nft set
+// accepts no overlapping ranges.
 func distinct(ranges []string) []string {
 	all := prefixes(ranges)
 	slices.SortFunc(all, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
@@ -63,7 +64,8 @@ func distinct(ranges []string) []string {
 
 // Clash is a reason why two networks cannot run on the same nodes.
 type Clash struct {
-	// ID is stable: "overlap", "ranges", "kernel", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy", "family", "untried".
+	// ID is stable: "overlap", "ranges", "kernel", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy",
+	// "family", "untried".
 	ID string
 	// Check is the ID of the check that reports it; empty if only plans do.
 	Check   string
@@ -92,7 +94,8 @@ func overlaps(source, target cni.Installation) []Clash {
 				if target.Capabilities.CIDRSource == "node" {
 					hint = sameRanges(target)
 				}
-				return []Clash{{"overlap", "cidr/overlap", fmt.Sprintf("the target's range %s overlaps the source's range %s", wanted, old), hint}}
+				return []Clash{{"overlap", "cidr/overlap",
+					fmt.Sprintf("the target's range %s overlaps the source's range %s", wanted, old), hint}}
 			}
 		}
 	}
@@ -103,7 +106,8 @@ func overlaps(source, target cni.Installation) []Clash {
 func families(source, _ cni.Installation) []Clash {
 	for _, old := range source.PodCIDRs {
 		if prefix, err := netip.ParsePrefix(old); err == nil && !prefix.Addr().Is4() {
-			return []Clash{{"family", "cidr/family", fmt.Sprintf("%s gives pods IPv6 addresses (%s), and two networks are joined for IPv4 only", source.CNI, old),
+			return []Clash{{"family", "cidr/family", fmt.Sprintf(
+				"%s gives pods IPv6 addresses (%s), and two networks are joined for IPv4 only", source.CNI, old),
 				"this cluster cannot be changed by this version"}}
 		}
 	}
@@ -117,14 +121,16 @@ func sameTunnel(source, target cni.Installation) []Clash {
 	}
 	for _, whole := range []cni.Installation{source, target} {
 		if whole.Capabilities.WholePort {
-			return []Clash{{"vxlan", "vxlan/clash", fmt.Sprintf("both networks would use VXLAN on UDP port %d, and %s takes every packet of it, whatever its VNI", a.Port, whole.CNI),
+			return []Clash{{"vxlan", "vxlan/clash", fmt.Sprintf("both networks would use VXLAN on UDP port %d, and "+
+				"%s takes every packet of it, whatever its VNI", a.Port, whole.CNI),
 				"give the target another port in its manifest"}}
 		}
 	}
 	if a.VNI != b.VNI {
 		return nil
 	}
-	return []Clash{{"vxlan", "vxlan/clash", fmt.Sprintf("both networks would use VXLAN %d on UDP port %d", a.VNI, a.Port),
+	return []Clash{{"vxlan", "vxlan/clash",
+		fmt.Sprintf("both networks would use VXLAN %d on UDP port %d", a.VNI, a.Port),
 		"give the target another VNI in its manifest"}}
 }
 
@@ -133,7 +139,8 @@ func sameLinks(source, target cni.Installation) []Clash {
 		for _, b := range target.Capabilities.HostLinks {
 			if step.Matches([]string{a}, b) || step.Matches([]string{b}, a) {
 				return []Clash{{"links", "cni/clash", fmt.Sprintf("both networks would own the interface %s", b),
-					"give the target's another name in its manifest, where that has a setting for it; or let a cluster beside this one take its work over (theseus mirror)"}}
+					"give the target's another name in its manifest, where that has a setting for it; or let a " +
+						"cluster beside this one take its work over (theseus mirror)"}}
 			}
 		}
 	}
@@ -143,7 +150,8 @@ func sameLinks(source, target cni.Installation) []Clash {
 func sameTables(source, target cni.Installation) []Clash {
 	for _, table := range source.Capabilities.RouteTables {
 		if slices.Contains(target.Capabilities.RouteTables, table) {
-			return []Clash{{"tables", "cni/clash", fmt.Sprintf("both networks would own the routing table %d", table), "give the target other tables in its manifest"}}
+			return []Clash{{"tables", "cni/clash", fmt.Sprintf("both networks would own the routing table %d", table),
+				"give the target other tables in its manifest"}}
 		}
 	}
 	return nil
@@ -152,7 +160,8 @@ func sameTables(source, target cni.Installation) []Clash {
 // unnamedConf: the runtime uses the first file by name, so both names must be known.
 func unnamedConf(source, target cni.Installation) []Clash {
 	if source.Capabilities.ConfName == "" || target.Capabilities.ConfName == "" {
-		return []Clash{{"conf", "cni/clash", "the name of a network's CNI configuration is not known", "give the network's own manifest"}}
+		return []Clash{{"conf", "cni/clash", "the name of a network's CNI configuration is not known",
+			"give the network's own manifest"}}
 	}
 	return nil
 }
@@ -160,7 +169,9 @@ func unnamedConf(source, target cni.Installation) []Clash {
 func notSwitched(source, target cni.Installation) []Clash {
 	for _, network := range []cni.Installation{source, target} {
 		if !network.Capabilities.SwitchedPerNode {
-			return []Clash{{"not-switched", "cni/clash", network.CNI + " is not chosen per node by its CNI configuration", "let its agent leave the configurations of other networks in /etc/cni/net.d alone, as a change of its own"}}
+			return []Clash{{"not-switched", "cni/clash",
+				network.CNI + " is not chosen per node by its CNI configuration", "let its agent leave the " +
+					"configurations of other networks in /etc/cni/net.d alone, as a change of its own"}}
 		}
 	}
 	return nil
@@ -170,10 +181,12 @@ func notSwitched(source, target cni.Installation) []Clash {
 func kubeProxy(source, target cni.Installation) []Clash {
 	switch {
 	case source.Capabilities.ReplacesKubeProxy:
-		return []Clash{{"kube-proxy", "cni/clash", source.CNI + " does kube-proxy's work, so every Service would end with it",
+		return []Clash{{"kube-proxy", "cni/clash",
+			source.CNI + " does kube-proxy's work, so every Service would end with it",
 			"run kube-proxy again and turn the replacement off first, as a change of its own"}}
 	case target.Capabilities.ReplacesKubeProxy:
-		return []Clash{{"kube-proxy", "cni/clash", target.CNI + " would take over kube-proxy's work on a node as soon as its agent starts there",
+		return []Clash{{"kube-proxy", "cni/clash",
+			target.CNI + " would take over kube-proxy's work on a node as soon as its agent starts there",
 			"install it without the replacement, and turn that on afterwards, as a change of its own"}}
 	}
 	return nil
@@ -183,14 +196,15 @@ func kubeProxy(source, target cni.Installation) []Clash {
 func untried(source, target cni.Installation) []Clash {
 	for _, network := range []cni.Installation{source, target} {
 		if network.Untried != "" {
-			return []Clash{{"untried", "cni/clash", network.Untried, "docs/networks.md says what was run and what was not"}}
+			return []Clash{{"untried", "cni/clash", network.Untried,
+				"docs/networks.md says what was run and what was not"}}
 		}
 	}
 	return nil
 }
 
-// Unranged returns reasons why a network that allocates pod addresses from each node's own range (spec.podCIDR) cannot use the
-// range that it routes.
+// Unranged returns reasons why a network that allocates pod addresses from each node's own range (spec.podCIDR) cannot
+// use the range that it routes.
 func Unranged(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
 	if target.Capabilities.CIDRSource != "node" {
 		return nil
@@ -199,14 +213,18 @@ func Unranged(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
 		own, err := netip.ParsePrefix(node.Spec.PodCIDR)
-		if err == nil && slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(own.Addr()) && p.Bits() <= own.Bits() }) {
+		if err == nil && slices.ContainsFunc(ranges,
+			func(p netip.Prefix) bool { return p.Contains(own.Addr()) && p.Bits() <= own.Bits() }) {
 			continue
 		}
-		message := fmt.Sprintf("%s gives the pods of each node addresses of that node's own range (spec.podCIDR), and ", target.CNI)
+		message := fmt.Sprintf("%s gives the pods of each node addresses of that node's own range (spec.podCIDR), and ",
+			target.CNI)
 		if err != nil {
-			return []Clash{{"ranges", "", message + "node " + node.Name + " has none", "let kube-controller-manager give each node a range: --allocate-node-cidrs, --cluster-cidr"}}
+			return []Clash{{"ranges", "", message + "node " + node.Name + " has none",
+				"let kube-controller-manager give each node a range: --allocate-node-cidrs, --cluster-cidr"}}
 		}
-		return []Clash{{"ranges", "", message + fmt.Sprintf("that of node %s, %s, is not within %s", node.Name, own, strings.Join(target.PodCIDRs, ", ")),
+		return []Clash{{"ranges", "", message + fmt.Sprintf("that of node %s, %s, is not within %s",
+			node.Name, own, strings.Join(target.PodCIDRs, ", ")),
 			whichRange(snapshot, target)}}
 	}
 	return nil
@@ -222,7 +240,8 @@ func TooOld(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
 		node := &snapshot.Nodes[i]
 		kernel := node.Status.NodeInfo.KernelVersion
 		if found, err := version.ParseGeneric(kernel); err != nil || found.LessThan(oldest) {
-			return []Clash{{"kernel", "", fmt.Sprintf("node %s has Linux %s, from which a rollback could not remove %s completely", node.Name, cmp.Or(kernel, "of an unknown version"), target.Title()),
+			return []Clash{{"kernel", "", fmt.Sprintf("node %s has Linux %s, from which a rollback could not remove "+
+				"%s completely", node.Name, cmp.Or(kernel, "of an unknown version"), target.Title()),
 				"update its kernel to Linux " + target.Capabilities.Kernel + " or later"}}
 		}
 	}
@@ -240,7 +259,8 @@ func RecreateHint(snapshot *cluster.Snapshot, source, target cni.Installation) s
 }
 
 func sameRanges(target cni.Installation) string {
-	return "the nodes' own ranges are " + target.CNI + "'s, and the network in place has them; a cluster beside this one can take its work over (theseus mirror)"
+	return "the nodes' own ranges are " + target.CNI +
+		"'s, and the network in place has them; a cluster beside this one can take its work over (theseus mirror)"
 }
 
 // whichRange is the hint which pod range a network can use.

@@ -55,8 +55,10 @@ type Builder struct {
 
 // New makes a builder without steps.
 func New(in Input) *Builder {
-	b := &Builder{Input: in, Limits: LimitsOf(in.Snapshot, in.Change), Join: JoinArgs(*in.Source, in.Target.Installation)}
-	if objects := Introducing(in.Source, &in.Target.Installation, in.Change.AgentImage, len(in.Snapshot.Nodes)); len(objects) > 0 {
+	b := &Builder{Input: in, Limits: LimitsOf(in.Snapshot, in.Change),
+		Join: JoinArgs(*in.Source, in.Target.Installation)}
+	if objects := Introducing(in.Source, &in.Target.Installation, in.Change.AgentImage,
+		len(in.Snapshot.Nodes)); len(objects) > 0 {
 		target := *in.Target
 		target.Extras = append(slices.Clip(target.Extras), objects...)
 		b.Target = &target
@@ -73,7 +75,8 @@ func New(in Input) *Builder {
 	return b
 }
 
-// stagedIn is the separate folder in which the target's configuration is staged; empty if it is staged in the runtime's own folder.
+// stagedIn is the separate folder in which the target's configuration is staged; empty if it is staged in the runtime's
+// own folder.
 func (b *Builder) stagedIn() string {
 	folder, _, deeper := strings.Cut(b.Target.Conf.Staged, "/")
 	if !deeper {

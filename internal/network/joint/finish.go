@@ -12,8 +12,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// RemoveParts deletes the source: first its workloads, together with other given objects, then the rest, so that workloads keep
-// their permissions while they terminate. A namespace takes seconds to terminate; CleanSource checks that it is gone.
+// RemoveParts deletes the source: first its workloads, together with other given objects, then the rest, so that
+// workloads keep their permissions while they terminate. A namespace takes seconds to terminate; CleanSource checks
+// that it is gone.
 func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
 	var actions []step.Action
 	running := func(part step.Ref) bool { return part.Kind == "DaemonSet" || part.Kind == "Deployment" }
@@ -100,8 +101,9 @@ func (b *Builder) cleanNodes(wave Wave, after []step.Condition) {
 		}))
 	b.Add(step.Step{
 		ID: "remove/clean/" + wave.Name, Group: "remove", Does: "clean",
-		Title:   "Remove the residue of " + b.SourceName() + " from " + List(wave.Nodes),
-		Why:     "Leftover interfaces, rules, routes and files can break the network that stays. The clean-up needs no reboot.",
+		Title: "Remove the residue of " + b.SourceName() + " from " + List(wave.Nodes),
+		Why: "Leftover interfaces, rules, routes and files can break the network that stays. " +
+			"The clean-up needs no reboot.",
 		Wave:    wave.Name,
 		Before:  b.SourceGone(),
 		Actions: actions,
@@ -133,8 +135,10 @@ func (b *Builder) finalForm() {
 	title, matches := "Apply your manifest of "+b.TargetName()+" as it is", "From here on it matches your manifest. "
 	if kept := b.Target.Kept; len(kept) > 0 {
 		title = "Apply your manifest of " + b.TargetName() + ", except for " + cluster.Count(len(kept), "setting")
-		matches = "From here on it matches your manifest, except for " + strings.Join(kept, " and ") + ". Put that into the values from which you " +
-			"make the manifest before you apply them again: agents with the former values would be cut off from the others. "
+		matches = "From here on it matches your manifest, except for " + strings.Join(kept, " and ") +
+			". Put that into the values from which you " +
+			"make the manifest before you apply them again: agents with the former values would " +
+			"be cut off from the others. "
 	}
 	why := "Until now " + b.TargetName() + " ran with Theseus' node selector and staged file names. " + matches +
 		"Its agents restart a few at a time; their rules and routes stay in place."
@@ -148,7 +152,8 @@ func (b *Builder) finalForm() {
 			}
 		}
 	}
-	actions = append(actions, Wait("wait until "+Name(agent)+" runs as in your manifest on every node", Rolled(agent), b.Fleet(5*time.Minute)))
+	actions = append(actions, Wait("wait until "+Name(agent)+" runs as in your manifest on every node",
+		Rolled(agent), b.Fleet(5*time.Minute)))
 	actions = append(actions, Beside(slices.Clone(b.Target.HandOver))...)
 	for _, ref := range b.Target.Discard {
 		actions = append(actions, Remove(ref))
@@ -160,12 +165,13 @@ func (b *Builder) finalForm() {
 		Before:  b.SourceGone(),
 		Actions: actions,
 		After:   []step.Condition{Rolled(b.Target.Installation.Agent)},
-		Gate:    b.Gate("traffic is unaffected by your manifest of "+b.TargetName(), false), // it counts since the first restart
+		// it counts since the first restart
+		Gate: b.Gate("traffic is unaffected by your manifest of "+b.TargetName(), false),
 	})
 }
 
-// restartOn restarts the agents of some nodes, with a guard on each node if the rules move to another place. During a restart,
-// new pods on the node have to wait; the guards must outlast the restarts, whatever the size of the wave.
+// restartOn restarts the agents of some nodes, with a guard on each node if the rules move to another place. During a
+// restart, new pods on the node have to wait; the guards must outlast the restarts, whatever the size of the wave.
 func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
 	restarts := OnEach(nodes, func(node string) step.Action { return Restart(agent, node) })
 	guard := b.Target.Guard
@@ -174,7 +180,8 @@ func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
 	}
 	return slices.Concat(
 		OnEach(nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbGuard, "copy the deny rules of "+b.TargetName()+" on "+node+", so that they stay in force while it restarts", guard)
+			return OnNode(node, step.VerbGuard, "copy the deny rules of "+b.TargetName()+" on "+node+
+				", so that they stay in force while it restarts", guard)
 		}),
 		restarts,
 		OnEach(nodes, func(node string) step.Action {
@@ -250,7 +257,8 @@ func (b *Builder) stopProbes(pods, services []string) {
 
 func (b *Builder) leave() {
 	actions := Leave(InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, 0))
-	Beside(actions[1 : len(actions)-1]) // the first are the agents, which use all the others; the last changes the namespace
+	// the first are the agents, which use all the others; the last changes the namespace
+	Beside(actions[1 : len(actions)-1])
 	if b.portReserved {
 		actions = append(UseAnyPort(b.Nodes()), actions...)
 	}

@@ -14,8 +14,8 @@ import (
 
 // Limits bound which nodes of a wave are changed at once.
 //
-// Budgets are no limit here: evictions that run at once, on whatever nodes, move one pod of a workload at a time (kube.Actor), and
-// the eviction API holds those that a PodDisruptionBudget does not allow yet.
+// Budgets are no limit here: evictions that run at once, on whatever nodes, move one pod of a workload at a time
+// (kube.Actor), and the eviction API holds those that a PodDisruptionBudget does not allow yet.
 type Limits struct {
 	// Most is the largest number of nodes.
 	Most int
@@ -37,7 +37,8 @@ func LimitsOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec) Limits {
 // DomainLabel is the label that names failure domains, unless the change names another.
 func DomainLabel(label string) string { return cmp.Or(label, corev1.LabelTopologyZone) }
 
-// Domains returns the failure domain of each node by a label, empty for nodes without the label; nil if all nodes are in one domain.
+// Domains returns the failure domain of each node by a label, empty for nodes without the label; nil if all nodes are
+// in one domain.
 func Domains(snapshot *cluster.Snapshot, label string) map[string]string {
 	domains, several := map[string]string{}, false
 	for i := range snapshot.Nodes {
@@ -51,8 +52,8 @@ func Domains(snapshot *cluster.Snapshot, label string) map[string]string {
 	return domains
 }
 
-// Groups divides nodes, in their order, into those that are changed at once: at most Most nodes, all of one failure domain, with at
-// most one reflector.
+// Groups divides nodes, in their order, into those that are changed at once: at most Most nodes, all of one failure
+// domain, with at most one reflector.
 func (l Limits) Groups(nodes []string) [][]string {
 	var groups [][]string
 	start, reflects := 0, false

@@ -30,8 +30,10 @@ func zoned(workers, control int, zones ...string) *cluster.Snapshot {
 func TestLimits(t *testing.T) {
 	for _, test := range []struct {
 		nodes, asked, want int
-	}{{1, 0, 4}, {80, 0, 4}, {99, 0, 4}, {100, 0, 5}, {500, 0, 25}, {1280, 0, 64}, {5000, 0, 64}, {5000, 7, 7}, {3, 64, 64}} {
-		if got := joint.LimitsOf(nodes(test.nodes, 0), v1alpha1.ChangeSpec{MaxParallel: test.asked}).Most; got != test.want {
+	}{{1, 0, 4}, {80, 0, 4}, {99, 0, 4}, {100, 0, 5}, {500, 0, 25}, {1280, 0, 64}, {5000, 0, 64},
+		{5000, 7, 7}, {3, 64, 64}} {
+		if got := joint.LimitsOf(nodes(test.nodes, 0),
+			v1alpha1.ChangeSpec{MaxParallel: test.asked}).Most; got != test.want {
 			t.Errorf("%d nodes, --max-parallel %d: %d at once, want %d", test.nodes, test.asked, got, test.want)
 		}
 	}
@@ -97,8 +99,8 @@ func TestZonesOfWaves(t *testing.T) {
 	}
 }
 
-// TestGroupsOfAnyCluster: whatever the nodes, their zones, the waves and the reflectors, every node is in one group, in the order
-// of the waves, and no group exceeds the bound, crosses a zone or has two reflectors.
+// TestGroupsOfAnyCluster: whatever the nodes, their zones, the waves and the reflectors, every node is in one group, in
+// the order of the waves, and no group exceeds the bound, crosses a zone or has two reflectors.
 func TestGroupsOfAnyCluster(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zones := rapid.SliceOfN(rapid.SampledFrom([]string{"", "a", "b", "c"}), 1, 7).Draw(t, "zones")

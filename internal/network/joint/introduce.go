@@ -10,8 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Introducing returns the program that introduces the source's pods to the target's agents while there are both networks, in a cluster
-// of some nodes; nil if those agents need none.
+// Introducing returns the program that introduces the source's pods to the target's agents while there are both
+// networks, in a cluster of some nodes; nil if those agents need none.
 func Introducing(source, target *cni.Installation, image string, nodes int) []unstructured.Unstructured {
 	driver, _ := drivers.All().Get(target.CNI)
 	network, ok := driver.(cni.Introducer)
@@ -23,10 +23,12 @@ func Introducing(source, target *cni.Installation, image string, nodes int) []un
 
 // IntroducerRef is the Deployment of that program.
 func IntroducerRef() step.Ref {
-	return step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: v1alpha1.Namespace, Name: manifest.IntroduceName}
+	return step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: v1alpha1.Namespace,
+		Name: manifest.IntroduceName}
 }
 
-// Introduced is the condition that all pods of the source are introduced to the target's agents; none if those need it not.
+// Introduced is the condition that all pods of the source are introduced to the target's agents; none if those need it
+// not.
 func (b *Builder) Introduced() []step.Condition {
 	for i := range b.Target.Extras {
 		if ref := step.RefOf(&b.Target.Extras[i]); ref == IntroducerRef() {

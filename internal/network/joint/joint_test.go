@@ -73,7 +73,8 @@ func TestWaves(t *testing.T) {
 
 func network(change func(*cni.Installation)) cni.Installation {
 	n := cni.Installation{CNI: "a", PodCIDRs: []string{"10.1.0.0/16"}, Capabilities: cni.Capabilities{
-		Encapsulation: "vxlan", VNI: 1, Port: 8472, HostLinks: []string{"a.1", "abr0"}, ConfName: "20-a.conf", SwitchedPerNode: true}}
+		Encapsulation: "vxlan", VNI: 1, Port: 8472, HostLinks: []string{"a.1", "abr0"},
+		ConfName: "20-a.conf", SwitchedPerNode: true}}
 	change(&n)
 	return n
 }
@@ -93,23 +94,33 @@ func TestClashes(t *testing.T) {
 		want           string
 	}{
 		{"fits", network(same), other(same), ""},
-		{"same range", network(same), other(func(n *cni.Installation) { n.PodCIDRs = []string{"10.1.128.0/17"} }), "overlap"},
+		{"same range", network(same), other(func(n *cni.Installation) { n.PodCIDRs = []string{"10.1.128.0/17"} }),
+			"overlap"},
 		{"same tunnel", network(same), other(func(n *cni.Installation) { n.Capabilities.VNI = 1 }), "vxlan"},
 		{"same port, other VNI", network(same), other(func(n *cni.Installation) { n.Capabilities.VNI = 3 }), ""},
 		{"same VNI without VXLAN", network(func(n *cni.Installation) { n.Capabilities.Encapsulation = "none" }),
 			other(func(n *cni.Installation) { n.Capabilities.VNI = 1 }), ""},
-		{"same link", network(same), other(func(n *cni.Installation) { n.Capabilities.HostLinks = []string{"abr0"} }), "links"},
-		{"link in a pattern", network(same), other(func(n *cni.Installation) { n.Capabilities.HostLinks = []string{"a*"} }), "links"},
-		{"no name of the configuration", network(same), other(func(n *cni.Installation) { n.Capabilities.ConfName = "" }), "conf"},
-		{"not switched per node", network(func(n *cni.Installation) { n.Capabilities.SwitchedPerNode = false }), other(same), "not-switched"},
-		{"a port of one's own", network(func(n *cni.Installation) { n.Capabilities.WholePort = true }), other(same), "vxlan"},
-		{"a port that one wants alone", network(same), other(func(n *cni.Installation) { n.Capabilities.WholePort = true }), "vxlan"},
+		{"same link", network(same), other(func(n *cni.Installation) { n.Capabilities.HostLinks = []string{"abr0"} }),
+			"links"},
+		{"link in a pattern", network(same),
+			other(func(n *cni.Installation) { n.Capabilities.HostLinks = []string{"a*"} }), "links"},
+		{"no name of the configuration", network(same),
+			other(func(n *cni.Installation) { n.Capabilities.ConfName = "" }), "conf"},
+		{"not switched per node", network(func(n *cni.Installation) { n.Capabilities.SwitchedPerNode = false }),
+			other(same), "not-switched"},
+		{"a port of one's own", network(func(n *cni.Installation) { n.Capabilities.WholePort = true }),
+			other(same), "vxlan"},
+		{"a port that one wants alone", network(same),
+			other(func(n *cni.Installation) { n.Capabilities.WholePort = true }), "vxlan"},
 		{"same routing table", network(func(n *cni.Installation) { n.Capabilities.RouteTables = []int{200, 2004} }),
 			other(func(n *cni.Installation) { n.Capabilities.RouteTables = []int{2004} }), "tables"},
-		{"Services go with the source", network(func(n *cni.Installation) { n.Capabilities.ReplacesKubeProxy = true }), other(same), "kube-proxy"},
-		{"Services come with the target", network(same), other(func(n *cni.Installation) { n.Capabilities.ReplacesKubeProxy = true }), "kube-proxy"},
+		{"Services go with the source", network(func(n *cni.Installation) { n.Capabilities.ReplacesKubeProxy = true }),
+			other(same), "kube-proxy"},
+		{"Services come with the target", network(same),
+			other(func(n *cni.Installation) { n.Capabilities.ReplacesKubeProxy = true }), "kube-proxy"},
 		{"untried", network(func(n *cni.Installation) { n.Untried = "nobody ran it" }), other(same), "untried"},
-		{"IPv6", network(func(n *cni.Installation) { n.PodCIDRs = append(n.PodCIDRs, "fd00::/48") }), other(same), "family"},
+		{"IPv6", network(func(n *cni.Installation) { n.PodCIDRs = append(n.PodCIDRs, "fd00::/48") }),
+			other(same), "family"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
@@ -159,18 +170,22 @@ func TestSurvey(t *testing.T) {
 func TestResidueOfRenamed(t *testing.T) {
 	target := &cni.Target{Conf: step.ConfArgs{Staged: "00-calico.conflist.theseus", Active: "00-calico.conflist"}}
 	own := step.Residue{ConfFiles: []string{"10-calico.conflist"}}
-	b := joint.New(joint.Input{Snapshot: &cluster.Snapshot{}, Source: &cni.Installation{}, Target: target, TargetResidue: own})
-	if got := strings.Join(b.TargetResidue.ConfFiles, " "); got != "10-calico.conflist 00-calico.conflist.theseus 00-calico.conflist" || len(own.ConfFiles) != 1 {
+	b := joint.New(joint.Input{Snapshot: &cluster.Snapshot{}, Source: &cni.Installation{},
+		Target: target, TargetResidue: own})
+	if got := strings.Join(b.TargetResidue.ConfFiles,
+		" "); got != "10-calico.conflist 00-calico.conflist.theseus 00-calico.conflist" || len(own.ConfFiles) != 1 {
 		t.Errorf("it leaves %s", got)
 	}
 }
 
-// TestUnused: the port is said with what pods of every network that masquerades in the plain way send to neither network.
+// TestUnused: the port is said with what pods of every network that masquerades in the plain way send to neither
+// network.
 func TestUnused(t *testing.T) {
 	flat := func(ranges []string, port *step.Untracked, masquerades bool) cni.Installation {
 		in := cni.Installation{PodCIDRs: ranges, Capabilities: cni.Capabilities{Untracked: port}}
 		if masquerades {
-			in.Capabilities.Masquerade = &cni.Masquerade{From: ranges, Except: append(slices.Clone(ranges), cni.Multicast)}
+			in.Capabilities.Masquerade = &cni.Masquerade{From: ranges,
+				Except: append(slices.Clone(ranges), cni.Multicast)}
 		}
 		return in
 	}
@@ -184,11 +199,14 @@ func TestUnused(t *testing.T) {
 		{"no port", []cni.Installation{flat(old, nil, true), flat(fresh, nil, true)}, nil},
 		{"nobody masquerades", []cni.Installation{flat(old, nil, false), flat(fresh, port, false)}, port},
 		{"the old one alone does", []cni.Installation{flat(old, nil, true), flat(fresh, port, false)},
-			&step.Untracked{Port: 4789, Link: "vxlan.calico", From: old, Except: []string{old[0], fresh[0], cni.Multicast}}},
+			&step.Untracked{Port: 4789, Link: "vxlan.calico", From: old,
+				Except: []string{old[0], fresh[0], cni.Multicast}}},
 		{"both", []cni.Installation{flat(old, nil, true), flat(fresh, port, true)},
-			&step.Untracked{Port: 4789, Link: "vxlan.calico", From: []string{old[0], fresh[0]}, Except: []string{old[0], fresh[0], cni.Multicast}}},
+			&step.Untracked{Port: 4789, Link: "vxlan.calico", From: []string{old[0], fresh[0]},
+				Except: []string{old[0], fresh[0], cni.Multicast}}},
 		{"one range within another, and IPv6", []cni.Installation{flat(old, nil, true), flat(wide, port, true)},
-			&step.Untracked{Port: 4789, Link: "vxlan.calico", From: wide[:1], Except: []string{wide[0], cni.Multicast}}},
+			&step.Untracked{Port: 4789, Link: "vxlan.calico", From: wide[:1],
+				Except: []string{wide[0], cni.Multicast}}},
 	} {
 		if got := joint.Unused(test.networks...); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)

@@ -5,11 +5,12 @@ import (
 )
 
 // Evicted says how pods are evicted.
-const Evicted = "Pods are evicted within their PodDisruptionBudgets, one at a time per workload. The next pod goes when the workload is fully ready again."
+const Evicted = "Pods are evicted within their PodDisruptionBudgets, one at a time per workload. The next pod goes " +
+	"when the workload is fully ready again."
 
-// Move evicts the pods of some nodes of a wave, so that they are recreated; from and to name the networks. It does not wait for
-// terminating pods, because both networks still carry their traffic; only after the very last node it waits for all pods that
-// are still terminating. The actions in then come before the gate.
+// Move evicts the pods of some nodes of a wave, so that they are recreated; from and to name the networks. It does not
+// wait for terminating pods, because both networks still carry their traffic; only after the very last node it waits
+// for all pods that are still terminating. The actions in then come before the gate.
 func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, lastWave bool, then ...step.Action) {
 	pods := 0
 	for _, node := range nodes {

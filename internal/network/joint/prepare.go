@@ -23,8 +23,9 @@ func (b *Builder) installTheseus() {
 	install := InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, b.Fleet(5*time.Minute))
 	b.Add(step.Step{
 		Group: "prepare", Does: "theseus",
-		Title:   "Install Theseus' agent on every node",
-		Why:     "Theseus changes nodes only through its agent, which uses the host network and so depends on neither pod network.",
+		Title: "Install Theseus' agent on every node",
+		Why: "Theseus changes nodes only through its agent, which uses the host network and so " +
+			"depends on neither pod network.",
 		Actions: install,
 		Undo:    Leave(install),
 	})
@@ -52,8 +53,8 @@ func Define(definitions []unstructured.Unstructured) []step.Action {
 	return slices.Concat(Beside(applies), Beside(waits))
 }
 
-// Leave removes the objects of InstallAgent in reverse order, except the journal, its CRDs and its namespace, which no longer
-// allows privileged pods.
+// Leave removes the objects of InstallAgent in reverse order, except the journal, its CRDs and its namespace, which no
+// longer allows privileged pods.
 func Leave(install []step.Action) []step.Action {
 	kept := append(manifest.Kept(), v1alpha1.Namespace)
 	var actions []step.Action
@@ -67,7 +68,8 @@ func Leave(install []step.Action) []step.Action {
 	return append(actions, rest)
 }
 
-// Shared returns the objects that measuring needs in addition to the probe pods. policy says whether the network enforces NetworkPolicy.
+// Shared returns the objects that measuring needs in addition to the probe pods. policy says whether the network
+// enforces NetworkPolicy.
 func Shared(image string, policy bool) []unstructured.Unstructured {
 	shared := append(manifest.ProbeServices(), *manifest.HostProber(image))
 	if policy {
@@ -82,32 +84,39 @@ func ApplyShared(shared []unstructured.Unstructured, timeout time.Duration) []st
 	for _, object := range shared {
 		actions = append(actions, Apply(object))
 	}
-	return append(actions, Wait("wait until "+Name(HostProber())+" is ready on every node", Rolled(HostProber()), timeout))
+	return append(actions, Wait("wait until "+Name(HostProber())+" is ready on every node",
+		Rolled(HostProber()), timeout))
 }
 
 func (b *Builder) startProbes() {
 	shared := Shared(b.Change.AgentImage, b.Source.Capabilities.Policy != cni.PolicyNone)
 	actions := slices.Concat(ApplyShared(shared, b.Fleet(2*time.Minute)),
-		OnEach(b.Nodes(), func(node string) step.Action { return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")) }),
 		OnEach(b.Nodes(), func(node string) step.Action {
-			return Wait("wait until the probe pod of "+node+" is ready", ProbePodIn(node, "old", b.Source.PodCIDRs), b.Fleet(2*time.Minute))
+			return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old"))
+		}),
+		OnEach(b.Nodes(), func(node string) step.Action {
+			return Wait("wait until the probe pod of "+node+" is ready", ProbePodIn(node, "old", b.Source.PodCIDRs),
+				b.Fleet(2*time.Minute))
 		}))
-	actions = append(actions, Probe("measure the paths between all nodes over "+b.SourceName(), step.PathSet{Old: Every()}))
+	actions = append(actions, Probe("measure the paths between all nodes over "+b.SourceName(),
+		step.PathSet{Old: Every()}))
 	gate := b.Gate("the probes work, and "+b.SourceName()+" loses none before the change", true)
 	gate.Baseline = true
 	b.Add(step.Step{
 		Group: "prepare", Does: "probes",
-		Title:   "Measure the network before the change",
-		Why:     "The measurements are the baseline for the report and for every gate. A gate without measurements never passes.",
+		Title: "Measure the network before the change",
+		Why: "The measurements are the baseline for the report and for every gate. A gate without " +
+			"measurements never passes.",
 		Actions: actions,
 		Undo: slices.Concat([]step.Action{Probe("stop measuring", step.PathSet{})},
-			OnEach(b.Nodes(), func(node string) step.Action { return Remove(ProbePod(node, "old")) }), Backwards(shared)),
+			OnEach(b.Nodes(), func(node string) step.Action { return Remove(ProbePod(node, "old")) }),
+			Backwards(shared)),
 		Gate: gate,
 	})
 }
 
-// SparePort prevents, until End, that a network which stays masquerades traffic with its tunnel port as source port, if its
-// agent exempts that port from connection tracking. If two networks are joined, the join rules do the same.
+// SparePort prevents, until End, that a network which stays masquerades traffic with its tunnel port as source port, if
+// its agent exempts that port from connection tracking. If two networks are joined, the join rules do the same.
 func (b *Builder) SparePort() {
 	if spare := SparePort(b.Nodes(), b.Join.Untracked); spare != nil {
 		spare.Gate = b.Gate("traffic is unaffected by the reserved port", false)
@@ -124,10 +133,11 @@ func SparePort(nodes []string, port *step.Untracked) *step.Step {
 	return &step.Step{
 		Group: "prepare", Does: "port",
 		Title: fmt.Sprintf("Keep masqueraded connections off UDP port %d", port.Port),
-		Why: "The network's agent exempts this port from connection tracking. A masqueraded connection that gets it as source port (1 in 64,512) never " +
-			"receives an answer, and a gate would count that as a loss.",
+		Why: "The network's agent exempts this port from connection tracking. A masqueraded connection that gets it " +
+			"as source port (1 in 64,512) never receives an answer, and a gate would count that as a loss.",
 		Actions: OnEach(nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbJoin, fmt.Sprintf("keep masqueraded connections off UDP port %d on %s", port.Port, node), step.JoinArgs{Untracked: port})
+			return OnNode(node, step.VerbJoin, fmt.Sprintf("keep masqueraded connections off UDP port %d on %s",
+				port.Port, node), step.JoinArgs{Untracked: port})
 		}),
 		Undo: UseAnyPort(nodes),
 	}
@@ -136,7 +146,8 @@ func SparePort(nodes []string, port *step.Untracked) *step.Step {
 // UseAnyPort reverts SparePort.
 func UseAnyPort(nodes []string) []step.Action {
 	return OnEach(nodes, func(node string) step.Action {
-		return OnNode(node, step.VerbPart, "let masqueraded connections use any port on "+node+" again", step.JoinArgs{})
+		return OnNode(node, step.VerbPart, "let masqueraded connections use any port on "+node+" again",
+			step.JoinArgs{})
 	})
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Retain is the step in which every node retains BIRD's routes within some ranges, without its gate; why is the step's reason.
+// Retain is the step in which every node retains BIRD's routes within some ranges, without its gate; why is the step's
+// reason.
 func Retain(nodes, within []string, why string) step.Step {
 	retain, letGo := retaining(nodes, within)
 	return step.Step{
@@ -43,8 +44,8 @@ func (b *Builder) LetGo(within []string) {
 }
 
 // BIRDRestarts is why routes are retained while agents restart.
-const BIRDRestarts = "BIRD restarts with the agent. Its neighbours keep its routes, but remove each one for a moment when they replace it. In that moment, " +
-	"packets take the retained route."
+const BIRDRestarts = "BIRD restarts with the agent. Its neighbours keep its routes, but remove each one for a moment " +
+	"when they replace it. In that moment, packets take the retained route."
 
 func retaining(nodes, within []string) (retain, letGo []step.Action) {
 	args := step.RetainArgs{Within: slices.Clone(within)}

@@ -17,9 +17,9 @@ type Wave struct {
 	Nodes []string
 }
 
-// Waves divides the nodes: a canary, then 2, 4, 8 and so on, each of one failure domain, or as given by counts (0: all remaining
-// nodes). Control-plane nodes come last, in separate waves unless counts are given. label names failure domains as in a change.
-// The error is for the user.
+// Waves divides the nodes: a canary, then 2, 4, 8 and so on, each of one failure domain, or as given by counts (0: all
+// remaining nodes). Control-plane nodes come last, in separate waves unless counts are given. label names failure
+// domains as in a change. The error is for the user.
 func Waves(snapshot *cluster.Snapshot, counts []int, label string) ([]Wave, error) {
 	nodes := inOrder(snapshot, Domains(snapshot, label))
 	if len(counts) > 0 {

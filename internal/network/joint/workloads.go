@@ -55,11 +55,12 @@ type Outlook struct {
 // Pod is a pod (namespace/name) and its address, which may be unknown.
 type Pod struct{ Name, Address string }
 
-// Survey says what happens to every workload on networks with these ranges. unfit returns why a pod cannot be adopted, empty
-// if it can; if unfit is nil, all pods are moved.
+// Survey says what happens to every workload on networks with these ranges. unfit returns why a pod cannot be adopted,
+// empty if it can; if unfit is nil, all pods are moved.
 func Survey(snapshot *cluster.Snapshot, cidrs []string, waves []Wave, unfit func(*corev1.Pod) string) Outlook {
 	s := surveyor{snapshot: snapshot, networks: prefixes(cidrs), waveOf: map[string]string{}, unfit: unfit,
-		owners: ownersOf(snapshot), found: map[treated]*Workload{}, Outlook: Outlook{PerNode: map[string][]estimate.Pod{}, Apart: map[string][]Pod{}}}
+		owners: ownersOf(snapshot), found: map[treated]*Workload{},
+		Outlook: Outlook{PerNode: map[string][]estimate.Pod{}, Apart: map[string][]Pod{}}}
 	for _, wave := range waves {
 		for _, node := range wave.Nodes {
 			s.waveOf[node] = wave.Name
@@ -96,7 +97,8 @@ func ownersOf(snapshot *cluster.Snapshot) map[string]cluster.Owner {
 	for i := range snapshot.ReplicaSets {
 		set := &snapshot.ReplicaSets[i]
 		if parent := metav1.GetControllerOf(set); parent != nil {
-			owners[set.Namespace+"/"+set.Name] = cluster.Owner{Kind: parent.Kind, Namespace: set.Namespace, Name: parent.Name}
+			owners[set.Namespace+"/"+set.Name] = cluster.Owner{Kind: parent.Kind,
+				Namespace: set.Namespace, Name: parent.Name}
 		}
 	}
 	return owners
@@ -114,7 +116,8 @@ func (s *surveyor) ownerOf(pod *corev1.Pod) cluster.Owner {
 }
 
 func (s *surveyor) pod(pod *corev1.Pod) {
-	if pod.Namespace == v1alpha1.Namespace || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if pod.Namespace == v1alpha1.Namespace || pod.Status.Phase == corev1.PodSucceeded ||
+		pod.Status.Phase == corev1.PodFailed {
 		return
 	}
 	owner := s.ownerOf(pod)
@@ -134,7 +137,8 @@ func (s *surveyor) pod(pod *corev1.Pod) {
 		if as.reason = s.unfit(pod); as.reason == "" {
 			as.treatment = Adopt
 		} else {
-			s.Apart[pod.Spec.NodeName] = append(s.Apart[pod.Spec.NodeName], Pod{pod.Namespace + "/" + pod.Name, pod.Status.PodIP})
+			s.Apart[pod.Spec.NodeName] = append(s.Apart[pod.Spec.NodeName],
+				Pod{pod.Namespace + "/" + pod.Name, pod.Status.PodIP})
 		}
 	}
 	w := s.line(as)
@@ -177,7 +181,8 @@ func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 func (s *surveyor) result() []Workload {
 	var all []Workload
 	for as, w := range s.found {
-		if as.treatment == Stay && (s.found[treated{as.owner, Move, ""}] != nil || s.found[treated{as.owner, Adopt, ""}] != nil) {
+		if as.treatment == Stay && (s.found[treated{as.owner, Move, ""}] != nil ||
+			s.found[treated{as.owner, Adopt, ""}] != nil) {
 			continue // some of its pods are not scheduled yet
 		}
 		for _, pods := range w.Pods {

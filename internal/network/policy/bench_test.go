@@ -67,7 +67,8 @@ func cpu(b *testing.B) time.Duration {
 // withBlocks lets every policy take a range of addresses too, half of them ranges of pods.
 func withBlocks(s *cluster.Snapshot) *cluster.Snapshot {
 	for i := range s.NetworkPolicies {
-		block := networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: []string{fmt.Sprintf("10.%d.%d.0/24", 128+i>>8&127, i&255)}}
+		block := networkingv1.IPBlock{CIDR: "0.0.0.0/0",
+			Except: []string{fmt.Sprintf("10.%d.%d.0/24", 128+i>>8&127, i&255)}}
 		rule := &s.NetworkPolicies[i].Spec.Ingress[0]
 		rule.From = append(rule.From, networkingv1.NetworkPolicyPeer{IPBlock: &block})
 	}
@@ -97,9 +98,11 @@ func closed(s *cluster.Snapshot) *cluster.Snapshot {
 // withGlobals adds a tenth as many policies of Calico's that are about pods by label, wherever they are.
 func withGlobals(s *cluster.Snapshot) *cluster.Snapshot {
 	for i := range len(s.Nodes) / 10 {
-		s.Other = append(s.Other, object("projectcalico.org/v3", "GlobalNetworkPolicy", "", fmt.Sprint(i), map[string]any{
-			"order": i, "selector": fmt.Sprintf("app in {'app-%d', 'app-%d'}", i, 2*i), "types": []any{"Ingress"},
-			"ingress": []any{map[string]any{"action": "Pass", "source": map[string]any{"selector": "has(app) && app != 'app-1'"}}}}))
+		s.Other = append(s.Other,
+			object("projectcalico.org/v3", "GlobalNetworkPolicy", "", fmt.Sprint(i), map[string]any{
+				"order": i, "selector": fmt.Sprintf("app in {'app-%d', 'app-%d'}", i, 2*i), "types": []any{"Ingress"},
+				"ingress": []any{map[string]any{"action": "Pass",
+					"source": map[string]any{"selector": "has(app) && app != 'app-1'"}}}}))
 	}
 	return s
 }

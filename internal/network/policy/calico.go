@@ -71,7 +71,8 @@ type calicoTier struct {
 	DefaultAction string   `json:"defaultAction"`
 }
 
-// readCalico reads Calico's own policies, and NetworkPolicies as Calico treats them: in the default tier, at order 1000.
+// readCalico reads Calico's own policies, and NetworkPolicies as Calico treats them: in the default tier, at order
+// 1000.
 func (m *Model) readCalico(r *reading, snapshot *cluster.Snapshot) {
 	tiers := m.calicoTiers(r, snapshot)
 	m.networkPolicies(r, snapshot, tiers[defaultTier])
@@ -84,7 +85,8 @@ func (m *Model) readCalico(r *reading, snapshot *cluster.Snapshot) {
 		}
 	}
 	for kind, what := range map[string]string{
-		"HostEndpoint":     "host endpoints are not modelled: nodes and pods on the host network count as reached by no selector",
+		"HostEndpoint": "host endpoints are not modelled: nodes and pods on the host network " +
+			"count as reached by no selector",
 		"GlobalNetworkSet": "network sets are not modelled: a selector that selects one matches pods only",
 		"NetworkSet":       "network sets are not modelled: a selector that selects one matches pods only",
 	} {
@@ -106,7 +108,8 @@ func (m *Model) calicoTiers(r *reading, snapshot *cluster.Snapshot) map[string]i
 		if err := decode(object, "spec", &spec); err != nil {
 			m.gap(finding.Subject{Kind: "Tier", Name: object.GetName()}, "it cannot be read: "+err.Error())
 		}
-		all[object.GetName()] = ordered{tier{name: object.GetName(), passes: spec.DefaultAction == "Pass"}, orInfinite(spec.Order)}
+		all[object.GetName()] = ordered{tier{name: object.GetName(), passes: spec.DefaultAction == "Pass"},
+			orInfinite(spec.Order)}
 	}
 	for _, kind := range []string{"GlobalNetworkPolicy", "NetworkPolicy"} {
 		for _, object := range snapshot.Calico(kind) {
@@ -120,7 +123,9 @@ func (m *Model) calicoTiers(r *reading, snapshot *cluster.Snapshot) map[string]i
 	for _, t := range all {
 		list = append(list, t)
 	}
-	slices.SortFunc(list, func(a, b ordered) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(list, func(a, b ordered) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name))
+	})
 	at := map[string]int{}
 	for i, t := range list {
 		at[t.name] = i
@@ -146,7 +151,8 @@ func decode(object unstructured.Unstructured, field string, into any) error {
 
 // calicoPolicy parses a policy; nil if it does not apply to pods.
 func (m *Model) calicoPolicy(kind string, object unstructured.Unstructured) (*policy, string) {
-	c := calico{m, finding.Subject{Kind: kind + "." + calicoServed, Namespace: object.GetNamespace(), Name: object.GetName()}}
+	c := calico{m, finding.Subject{Kind: kind + "." + calicoServed, Namespace: object.GetNamespace(),
+		Name: object.GetName()}}
 	var spec calicoSpec
 	if err := decode(object, "spec", &spec); err != nil {
 		c.gap(c.ref, "it cannot be read, so it is left out: "+err.Error())
@@ -157,7 +163,8 @@ func (m *Model) calicoPolicy(kind string, object unstructured.Unstructured) (*po
 		return nil, ""
 	}
 	tier := cmp.Or(spec.Tier, defaultTier)
-	p := &policy{ref: c.ref, order: orInfinite(spec.Order), key: tier + "." + strings.TrimPrefix(object.GetName(), tier+".")}
+	p := &policy{ref: c.ref, order: orInfinite(spec.Order),
+		key: tier + "." + strings.TrimPrefix(object.GetName(), tier+".")}
 	if c.ref.Namespace != "" {
 		p.key = c.ref.Namespace + "/" + p.key
 	}
@@ -328,7 +335,8 @@ func (c calico) rulePorts(r *rule, protocols []int, to *calicoEntity) (err error
 	return nil
 }
 
-func (c calico) addPorts(numbers spans, names []namedPort, protocol int, ports []intstr.IntOrString) (spans, []namedPort, error) {
+func (c calico) addPorts(numbers spans, names []namedPort, protocol int,
+	ports []intstr.IntOrString) (spans, []namedPort, error) {
 	for _, port := range ports {
 		first, last, name, err := calicoPort(port)
 		switch {
@@ -361,15 +369,16 @@ func calicoPort(port intstr.IntOrString) (first, last int, name string, err erro
 	return 0, 0, text, nil
 }
 
-// entity is one end of a rule. In a namespaced policy a selector only applies to that namespace, unless it names others;
-// so does notSelector without a selector (libcalico-go/lib/backend/syncersv1/updateprocessors/rules.go).
+// entity is one end of a rule. In a namespaced policy a selector only applies to that namespace, unless it names
+// others; so does notSelector without a selector (libcalico-go/lib/backend/syncersv1/updateprocessors/rules.go).
 func (c calico) entity(e *calicoEntity) (p peer, err error) {
 	accounts := ""
 	var names []string
 	if e.ServiceAccounts != nil {
 		accounts, names = e.ServiceAccounts.Selector, e.ServiceAccounts.Names
 	}
-	if e.Selector != "" || e.NamespaceSelector != "" || accounts != "" || len(names) > 0 || e.NotSelector != "" && c.ref.Namespace != "" {
+	if e.Selector != "" || e.NamespaceSelector != "" || accounts != "" || len(names) > 0 ||
+		e.NotSelector != "" && c.ref.Namespace != "" {
 		namespace := c.ref.Namespace
 		if e.NamespaceSelector != "" {
 			namespace = ""
@@ -401,7 +410,8 @@ func (c calico) selected(own, namespaces, pods, accounts string, names []string)
 	s := scope{namespace: own}
 	if namespaces != "" {
 		// As in Calico, all() matches every namespace, and global() matches objects without a namespace.
-		text := strings.NewReplacer("all()", "has("+calicoNamespaceLabel+")", "global()", "!has("+calicoNamespaceLabel+")").Replace(namespaces)
+		text := strings.NewReplacer("all()", "has("+calicoNamespaceLabel+")", "global()",
+			"!has("+calicoNamespaceLabel+")").Replace(namespaces)
 		parsed, err := selector.Parse(text)
 		if err != nil {
 			return nil, err
@@ -444,5 +454,6 @@ func (c calico) selected(own, namespaces, pods, accounts string, names []string)
 			return !slices.ContainsFunc(conditions, func(holds func(*class) bool) bool { return !holds(k) })
 		}
 	}
-	return c.set(strings.Join([]string{"calico", own, namespaces, pods, accounts, strings.Join(names, "\x01")}, "\x00"), s), nil
+	return c.set(strings.Join([]string{"calico", own, namespaces, pods, accounts, strings.Join(names, "\x01")}, "\x00"),
+		s), nil
 }

@@ -148,8 +148,8 @@ func (c cilium) policy(spec *ciliumSpec) (*policy, error) {
 	return p, nil
 }
 
-// rules makes a rule for each kind of peer. A rule with neither peers nor ports allows nothing (it only isolates); a rule
-// with only ports allows all peers.
+// rules makes a rule for each kind of peer. A rule with neither peers nor ports allows nothing (it only isolates); a
+// rule with only ports allows all peers.
 func (c cilium) rules(from *ciliumRule, a action) ([]rule, error) {
 	bases, err := c.ports(from, a)
 	if err != nil {
@@ -209,7 +209,8 @@ func (c cilium) peers(from *ciliumRule) (peers []ciliumPeer, named bool, err err
 			peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.entity(entity)}}})
 		}
 	}
-	for what, lists := range map[string][2][]json.RawMessage{"groups": {from.FromGroups, from.ToGroups}, "toFQDNs": {from.ToFQDNs}} {
+	for what, lists := range map[string][2][]json.RawMessage{"groups": {from.FromGroups, from.ToGroups},
+		"toFQDNs": {from.ToFQDNs}} {
 		if lists[0] != nil || lists[1] != nil {
 			named = true
 			c.gap(c.ref, what+" are not modelled: they are taken for addresses outside of the cluster")
@@ -300,8 +301,8 @@ func ciliumProtocols(name string) []int {
 	return nil
 }
 
-// endpoints is the set of pods of a selector. In a namespaced policy it only applies to that namespace, unless a peer names
-// another namespace by label.
+// endpoints is the set of pods of a selector. In a namespaced policy it only applies to that namespace, unless a peer
+// names another namespace by label.
 func (c cilium) endpoints(from *metav1.LabelSelector, subject bool) (*set, error) {
 	plain, err := ciliumSelector(from)
 	if err != nil {
@@ -329,8 +330,8 @@ func ofNamespace(label string) bool {
 	return label == ciliumNamespace || strings.HasPrefix(label, ciliumOfNamespace)
 }
 
-// ciliumSelector removes the source prefixes from a selector's labels (k8s:app becomes app). It is nil for a selector that
-// selects no pod, such as reserved:host.
+// ciliumSelector removes the source prefixes from a selector's labels (k8s:app becomes app). It is nil for a selector
+// that selects no pod, such as reserved:host.
 func ciliumSelector(from *metav1.LabelSelector) (labels.Selector, error) {
 	plain := from.DeepCopy()
 	plain.MatchLabels = map[string]string{}

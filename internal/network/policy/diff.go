@@ -199,7 +199,8 @@ func (c *comparison) region(s *subject, r *region, v [2]verdict) {
 				if len(wanted) == 0 {
 					return
 				}
-				if other := c.subjectOf(alike[0], s.direction.other()); other != nil && len(other.most.intersect(wanted)) == 0 {
+				if other := c.subjectOf(alike[0], s.direction.other()); other != nil &&
+					len(other.most.intersect(wanted)) == 0 {
 					continue
 				}
 				if shown := c.sample(s, mine, alike, r, v); len(shown) > 0 {
@@ -251,7 +252,8 @@ func (c *comparison) subjectOf(e *endpoint, direction Direction) *subject {
 
 // record adds a difference, or more evidence to a known one, and a candidate for a probe. The differences of the other
 // end's policies are recorded separately.
-func (c *comparison) record(s *subject, change Change, ports spans, r *region, causes []cause, port uint32, witness Witness) {
+func (c *comparison) record(s *subject, change Change, ports spans, r *region, causes []cause,
+	port uint32, witness Witness) {
 	t := try{witness: witness}
 	for _, cause := range causes {
 		if !cause.differs.contains(port) {
@@ -267,7 +269,8 @@ func (c *comparison) record(s *subject, change Change, ports spans, r *region, c
 			if !known {
 				i = len(c.found)
 				c.at[key] = i
-				c.found = append(c.found, Difference{Policy: b.ref, Direction: key.direction, Change: change, Only: b.only, Witness: witness})
+				c.found = append(c.found,
+					Difference{Policy: b.ref, Direction: key.direction, Change: change, Only: b.only, Witness: witness})
 			}
 			c.widen(&c.found[i], s, ports, r, b)
 		}

@@ -23,25 +23,36 @@ func TestDifferences(t *testing.T) {
 		policies      []string
 		want          []string
 	}{
-		{"the rule that matched, not the policies beside it", moved(kubeRouter, "10.0.0.0/16"), moved(calicoNow, "10.9.0.0/16"), []string{
-			named(kubernetesText("{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}"), "labels"),
-			named(kubernetesText("{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 10.0.1.0/24}}]}]}"), "range")},
+		{"the rule that matched, not the policies beside it",
+			moved(kubeRouter, "10.0.0.0/16"), moved(calicoNow, "10.9.0.0/16"), []string{
+				named(kubernetesText("{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}"), "labels"),
+				named(kubernetesText("{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: "+
+					"10.0.1.0/24}}]}]}"), "range")},
 			[]string{"range ingress closes 1 1 every port addresses"}},
 		{"a policy that is in force on one side, not the one whose rule matched", kubeRouter, calicoNow, []string{
 			kubernetesText("{podSelector: {matchLabels: {app: web}}, ingress: [{}]}"),
-			calicoText("GlobalNetworkPolicy", "g", "{order: 1, selector: app == 'web', types: [Ingress], ingress: [{action: Deny, source: {selector: app == 'client'}, protocol: TCP, destination: {ports: [80]}}, {action: Pass}]}")},
+			calicoText("GlobalNetworkPolicy", "g",
+				"{order: 1, selector: app == 'web', types: [Ingress], ingress: [{action: Deny, source: {selector: "+
+					"app == 'client'}, protocol: TCP, destination: {ports: [80]}}, {action: Pass}]}")},
 			[]string{"g ingress closes 1 1 TCP 80 after"}},
 		{"named ports differ by the pod that listens", nothing, kubeRouter, []string{
-			"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: out, namespace: other}\nspec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: {}}], ports: [{port: http}]}]}"},
+			"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: out, namespace: other}\n" +
+				"spec: {podSelector: {}, policyTypes: [Egress], egress: [{to: [{namespaceSelector: " +
+				"{}}], ports: [{port: http}]}]}"},
 			[]string{"out egress closes 1 3 every port after"}},
 		{"the other end hides it", kubeRouter, calicoNow, []string{
-			kubernetesText("{podSelector: {}}"), calicoText("GlobalNetworkPolicy", "g", "{selector: app == 'client', types: [Egress], egress: [{action: Deny, destination: {namespaceSelector: team == 'shop'}}, {action: Allow}]}")}, nil},
+			kubernetesText("{podSelector: {}}"),
+			calicoText("GlobalNetworkPolicy", "g", "{selector: app == 'client', types: [Egress], egress: "+
+				"[{action: Deny, destination: {namespaceSelector: team == 'shop'}}, {action: Allow}]}")}, nil},
 		{"half a range", kubeRouter, moved(kubeRouter, "10.9.0.0/16"), []string{
-			kubernetesText("{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 10.9.0.0/17}}, {ipBlock: {cidr: 10.0.1.0/24}}]}]}")},
+			kubernetesText("{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: " +
+				"10.9.0.0/17}}, {ipBlock: {cidr: 10.0.1.0/24}}]}]}")},
 			[]string{"k ingress may close 1 1 every port addresses", "k ingress may open 1 2 every port addresses"}},
-		{"a deviation by its name", calicoNow, ciliumOld, []string{kubernetesText("{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 80, endPort: 81}]}]}")},
+		{"a deviation by its name", calicoNow, ciliumOld, []string{kubernetesText(
+			"{podSelector: {matchLabels: {app: web}}, ingress: [{ports: [{port: 80, endPort: 81}]}]}")},
 			[]string{"k ingress closes 1 4 TCP 81 " + deviatesEndPort}},
-		{"weave leaves it out", weave, calicoNow, []string{kubernetesText("{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: [{ports: [{port: http}]}]}")},
+		{"weave leaves it out", weave, calicoNow, []string{kubernetesText(
+			"{podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: [{ports: [{port: http}]}]}")},
 			[]string{"k ingress closes 1 4 TCP 1-8079, 8081-65535; all UDP; all SCTP after"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -40,8 +40,8 @@ func (m *Model) flow(side Side, direction Direction, subject *class, other *endp
 	return f
 }
 
-// evaluate evaluates all ports at once. policies are those that select the subject, in order of evaluation; note is called
-// for each decision, and may be nil.
+// evaluate evaluates all ports at once. policies are those that select the subject, in order of evaluation; note is
+// called for each decision, and may be nil.
 func (f flow) evaluate(policies []*policy, note func(outcome)) verdict {
 	if note == nil {
 		note = func(outcome) {}

@@ -247,7 +247,8 @@ func labelsOf(selector labels.Selector) (keys []string, label string, values []s
 	requirements, _ := selector.Requirements()
 	for _, r := range requirements {
 		keys = append(keys, r.Key())
-		demands := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals || r.Operator() == selection.In
+		demands := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals ||
+			r.Operator() == selection.In
 		if allowed := r.Values(); demands && (label == "" || allowed.Len() < len(values)) {
 			label, values = r.Key(), allowed.UnsortedList()
 		}

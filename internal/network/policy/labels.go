@@ -26,7 +26,8 @@ const (
 
 // derived reports whether a label is not the pod's own.
 func derived(label string) bool {
-	for _, prefix := range []string{calicoPrefix, calicoOfNamespace, calicoOfAccount, ciliumNamespace, "io.cilium.k8s."} {
+	for _, prefix := range []string{calicoPrefix, calicoOfNamespace, calicoOfAccount,
+		ciliumNamespace, "io.cilium.k8s."} {
 		if strings.HasPrefix(label, prefix) {
 			return true
 		}

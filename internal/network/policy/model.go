@@ -112,7 +112,8 @@ func Build(snapshot *cluster.Snapshot, before, after Profile) *Model {
 		accountOf: map[string]map[string]string{},
 	}
 	for i := range snapshot.Namespaces {
-		m.namespaces[snapshot.Namespaces[i].Name] = &namespace{snapshot.Namespaces[i].Name, snapshot.Namespaces[i].Labels}
+		m.namespaces[snapshot.Namespaces[i].Name] = &namespace{snapshot.Namespaces[i].Name,
+			snapshot.Namespaces[i].Labels}
 	}
 	for _, object := range snapshot.OtherOf("", "ServiceAccount") {
 		m.accountOf[object.GetNamespace()+"/"+object.GetName()] = object.GetLabels()
@@ -274,7 +275,8 @@ func (m *Model) classify(snapshot *cluster.Snapshot) {
 	var key []byte
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Labels[v1alpha1.LabelManaged] != "" {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+			pod.Labels[v1alpha1.LabelManaged] != "" {
 			continue
 		}
 		m.pods = append(m.pods, pod)
@@ -303,7 +305,8 @@ func (m *Model) classify(snapshot *cluster.Snapshot) {
 }
 
 func (m *Model) newClass(pod *corev1.Pod) *class {
-	c := &class{index: int32(len(m.classes)), labels: pod.Labels, account: pod.Spec.ServiceAccountName, names: m.namesOf(pod)}
+	c := &class{index: int32(len(m.classes)), labels: pod.Labels, account: pod.Spec.ServiceAccountName,
+		names: m.namesOf(pod)}
 	c.namespace = m.namespaces[pod.Namespace]
 	if c.namespace == nil {
 		c.namespace = &namespace{name: pod.Namespace}
@@ -365,7 +368,8 @@ func (m *Model) namesOf(pod *corev1.Pod) map[namedPort]spans {
 			if names == nil {
 				names = map[namedPort]spans{}
 			}
-			names[name] = names[name].union(protocolPorts(name.protocol, int(port.ContainerPort), int(port.ContainerPort)))
+			names[name] = names[name].union(protocolPorts(name.protocol, int(port.ContainerPort),
+				int(port.ContainerPort)))
 		}
 	}
 	return names

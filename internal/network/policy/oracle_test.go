@@ -61,12 +61,14 @@ func (o oracle) networkPolicies(d Direction, subject, other, listener *corev1.Po
 	return selected, allowed
 }
 
-func (o oracle) networkPolicy(np *networkingv1.NetworkPolicy, d Direction, subject, other, listener *corev1.Pod, port Port) (selected, allowed bool) {
+func (o oracle) networkPolicy(np *networkingv1.NetworkPolicy, d Direction, subject, other, listener *corev1.Pod,
+	port Port) (selected, allowed bool) {
 	kind := networkingv1.PolicyTypeIngress
 	if d == Egress {
 		kind = networkingv1.PolicyTypeEgress
 	}
-	if np.Namespace != subject.Namespace || !selects(&np.Spec.PodSelector, subject.Labels) || !slices.Contains(np.Spec.PolicyTypes, kind) {
+	if np.Namespace != subject.Namespace || !selects(&np.Spec.PodSelector, subject.Labels) ||
+		!slices.Contains(np.Spec.PolicyTypes, kind) {
 		return false, false
 	}
 	if d == Ingress {
@@ -193,7 +195,9 @@ func (o oracle) calico(d Direction, subject, other, listener *corev1.Pod, port P
 				panic(err)
 			}
 			ns := object.GetNamespace()
-			one := ordered{"default", object.GetName(), math.Inf(1), func() (bool, hit) { return o.calicoPolicy(spec, ns, d, subject, other, listener, port) }}
+			one := ordered{"default", object.GetName(), math.Inf(1), func() (bool, hit) {
+				return o.calicoPolicy(spec, ns, d, subject, other, listener, port)
+			}}
 			if spec.Order != nil {
 				one.order = *spec.Order
 			}
@@ -302,8 +306,10 @@ func (o oracle) calicoMatches(text string, pod *corev1.Pod) bool {
 	return !pod.Spec.HostNetwork && must(selector.Parse(text)).Matches(o.seenByCalico(pod))
 }
 
-func (o oracle) calicoPolicy(spec calicoSpec, ns string, d Direction, subject, other, listener *corev1.Pod, port Port) (bool, hit) {
-	if !slices.Contains(spec.Types, []string{"Ingress", "Egress"}[d]) || !o.calicoMatches(combined(spec.NamespaceSelector, spec.Selector, "", ns), subject) {
+func (o oracle) calicoPolicy(spec calicoSpec, ns string, d Direction, subject, other,
+	listener *corev1.Pod, port Port) (bool, hit) {
+	if !slices.Contains(spec.Types, []string{"Ingress", "Egress"}[d]) ||
+		!o.calicoMatches(combined(spec.NamespaceSelector, spec.Selector, "", ns), subject) {
 		return false, ""
 	}
 	rules, source, target := spec.Ingress, other, subject
@@ -311,7 +317,8 @@ func (o oracle) calicoPolicy(spec calicoSpec, ns string, d Direction, subject, o
 		rules, source, target = spec.Egress, subject, other
 	}
 	for _, r := range rules {
-		if r.Action != "Log" && o.calicoEntity(r.Source, ns, source) && o.calicoEntity(r.Destination, ns, target) && calicoPorts(r, listener, port) {
+		if r.Action != "Log" && o.calicoEntity(r.Source, ns, source) && o.calicoEntity(r.Destination, ns, target) &&
+			calicoPorts(r, listener, port) {
 			return true, hit(r.Action)
 		}
 	}
@@ -331,7 +338,9 @@ func (o oracle) calicoEntity(e calicoEntity, ns string, pod *corev1.Pod) bool {
 		return false
 	}
 	in := func(nets []string) bool {
-		return slices.ContainsFunc(nets, func(n string) bool { return netip.MustParsePrefix(n).Contains(o.address(pod)) })
+		return slices.ContainsFunc(nets, func(n string) bool {
+			return netip.MustParsePrefix(n).Contains(o.address(pod))
+		})
 	}
 	return (len(e.Nets) == 0 || in(e.Nets)) && (len(e.NotNets) == 0 || !in(e.NotNets))
 }
@@ -417,7 +426,8 @@ func (o oracle) ciliumRule(r ciliumRule, ns string, other *corev1.Pod) bool {
 			for key := range s.MatchLabels {
 				named = named || strings.HasPrefix(key, "io.")
 			}
-			if !other.Spec.HostNetwork && (ns == "" || named || other.Namespace == ns) && selects(&s, o.seenByCilium(other)) {
+			if !other.Spec.HostNetwork && (ns == "" || named || other.Namespace == ns) &&
+				selects(&s, o.seenByCilium(other)) {
 				return true
 			}
 		}
@@ -443,7 +453,8 @@ func ciliumRulePorts(r ciliumRule, listener *corev1.Pod, port Port) bool {
 				continue
 			}
 			first, err := strconv.Atoi(p.Port.String())
-			if err != nil && isNamed(listener, p.Port.String(), port) || err == nil && first <= port.Number && port.Number <= max(first, p.EndPort) {
+			if err != nil && isNamed(listener, p.Port.String(), port) ||
+				err == nil && first <= port.Number && port.Number <= max(first, p.EndPort) {
 				return true
 			}
 		}

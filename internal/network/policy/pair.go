@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pair compares two endpoints: mine is the one that the subject's policies select. It returns the ports whose difference
-// is not hidden by the other end's policies, and false if there are no two pods.
+// pair compares two endpoints: mine is the one that the subject's policies select. It returns the ports whose
+// difference is not hidden by the other end's policies, and false if there are no two pods.
 func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, r *region) (seen spans, ok bool) {
 	from, to := e, mine
 	if s.direction == Egress {
@@ -84,7 +84,8 @@ func likely(ports spans, pod *corev1.Pod) uint32 {
 			}
 		}
 	}
-	for _, usual := range []Port{{corev1.ProtocolTCP, 80}, {corev1.ProtocolTCP, 443}, {corev1.ProtocolTCP, 8080}, {corev1.ProtocolUDP, 53}} {
+	for _, usual := range []Port{{corev1.ProtocolTCP, 80}, {corev1.ProtocolTCP, 443}, {corev1.ProtocolTCP, 8080},
+		{corev1.ProtocolUDP, 53}} {
 		if ports.contains(usual.code()) {
 			return usual.code()
 		}

@@ -72,11 +72,13 @@ var (
 )
 
 func calicoText(kind, name, spec string) string {
-	return "apiVersion: projectcalico.org/v3\nkind: " + kind + "\nmetadata: {name: " + name + ", namespace: " + map[string]string{"NetworkPolicy": "shop"}[kind] + "}\nspec: " + spec
+	return "apiVersion: projectcalico.org/v3\nkind: " + kind + "\nmetadata: {name: " + name + ", namespace: " +
+		map[string]string{"NetworkPolicy": "shop"}[kind] + "}\nspec: " + spec
 }
 
 func ciliumText(kind, spec string) string {
-	return "apiVersion: cilium.io/v2\nkind: " + kind + "\nmetadata: {name: c, namespace: " + map[string]string{"CiliumNetworkPolicy": "shop"}[kind] + "}\nspec: " + spec
+	return "apiVersion: cilium.io/v2\nkind: " + kind + "\nmetadata: {name: c, namespace: " +
+		map[string]string{"CiliumNetworkPolicy": "shop"}[kind] + "}\nspec: " + spec
 }
 
 func kubernetesText(spec string) string {
@@ -92,87 +94,142 @@ func TestVerdict(t *testing.T) {
 		policies []string
 		want     map[string]Verdict
 	}{
-		{"nothing enforces nothing", Profile{CNI: "flannel", Dialect: None}, []string{kubernetesText("{podSelector: {}}")},
-			map[string]Verdict{client + " " + web + " TCP 80": Allow}},
+		{"nothing enforces nothing", Profile{CNI: "flannel", Dialect: None},
+			[]string{kubernetesText("{podSelector: {}}")}, map[string]Verdict{client + " " + web + " TCP 80": Allow}},
 		{"no types: ingress", kubeRouter, []string{kubernetesText("{podSelector: {}}")},
-			map[string]Verdict{client + " " + web + " TCP 80": Deny, web + " " + client + " TCP 80": Allow, web + " " + web + " TCP 80": Allow}},
-		{"no types, rules for egress: both", kubeRouter, []string{kubernetesText("{podSelector: {}, egress: [{ports: [{port: 53, protocol: UDP}]}]}")},
-			map[string]Verdict{client + " " + web + " TCP 80": Deny, web + " " + client + " TCP 80": Deny, web + " " + client + " UDP 53": Allow}},
-		{"a named port is the listener's", kubeRouter, []string{kubernetesText("{podSelector: {}, ingress: [{ports: [{port: http}]}]}")},
-			map[string]Verdict{client + " " + web + " TCP 8080": Allow, client + " " + db + " TCP 8080": Deny, client + " " + db + " TCP 9090": Allow, client + " " + db + " UDP 9090": Deny}},
-		{"a named port out", kubeRouter, []string{"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: k, namespace: other}\nspec: {podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: http}]}]}"},
-			map[string]Verdict{client + " " + web + " TCP 8080": Allow, client + " " + db + " TCP 8080": Deny, client + " " + db + " TCP 9090": Allow}},
-		{"a host is no pod, but its address", kubeRouter, []string{kubernetesText("{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {}}]}]}"),
-			strings.Replace(kubernetesText("{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{ipBlock: {cidr: 192.168.0.0/24}}]}]}"), "name: k", "name: k2", 1)},
-			map[string]Verdict{agent + " " + web + " TCP 80": Deny, client + " " + web + " TCP 80": Allow, agent + " " + db + " TCP 80": Allow, client + " " + db + " TCP 80": Deny}},
-		{"an address that is no address", kubeRouter, []string{kubernetesText("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: nonsense}}]}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Deny, web + " " + client + " TCP 80": Allow,
+				web + " " + web + " TCP 80": Allow}},
+		{"no types, rules for egress: both", kubeRouter,
+			[]string{kubernetesText("{podSelector: {}, egress: [{ports: [{port: 53, protocol: UDP}]}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Deny, web + " " + client + " TCP 80": Deny,
+				web + " " + client + " UDP 53": Allow}},
+		{"a named port is the listener's", kubeRouter,
+			[]string{kubernetesText("{podSelector: {}, ingress: [{ports: [{port: http}]}]}")},
+			map[string]Verdict{client + " " + web + " TCP 8080": Allow, client + " " + db + " TCP 8080": Deny,
+				client + " " + db + " TCP 9090": Allow, client + " " + db + " UDP 9090": Deny}},
+		{"a named port out", kubeRouter,
+			[]string{"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: k, namespace: other}\n" +
+				"spec: {podSelector: {}, policyTypes: [Egress], egress: [{ports: [{port: http}]}]}"},
+			map[string]Verdict{client + " " + web + " TCP 8080": Allow, client + " " + db + " TCP 8080": Deny,
+				client + " " + db + " TCP 9090": Allow}},
+		{"a host is no pod, but its address", kubeRouter, []string{kubernetesText(
+			"{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {}}]}]}"),
+			strings.Replace(kubernetesText("{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{ipBlock: "+
+				"{cidr: 192.168.0.0/24}}]}]}"), "name: k", "name: k2", 1)},
+			map[string]Verdict{agent + " " + web + " TCP 80": Deny, client + " " + web + " TCP 80": Allow,
+				agent + " " + db + " TCP 80": Allow, client + " " + db + " TCP 80": Deny}},
+		{"an address that is no address", kubeRouter,
+			[]string{kubernetesText("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: nonsense}}]}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Deny}},
-		{"except", kubeRouter, []string{kubernetesText("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/16, except: [10.0.1.0/24]}}]}]}")},
+		{"except", kubeRouter, []string{kubernetesText(
+			"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/16, except: [10.0.1.0/24]}}]}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow}},
-		{"Cilium never selects pods by address", ciliumNow, []string{kubernetesText("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0}}]}]}")},
+		{"Cilium never selects pods by address",
+			ciliumNow, []string{kubernetesText("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 0.0.0.0/0}}]}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Deny, agent + " " + web + " TCP 80": Deny}},
-		{"endPort on Cilium", ciliumNow, []string{kubernetesText("{podSelector: {}, ingress: [{ports: [{port: 80, endPort: 90}]}]}")},
+		{"endPort on Cilium", ciliumNow,
+			[]string{kubernetesText("{podSelector: {}, ingress: [{ports: [{port: 80, endPort: 90}]}]}")},
 			map[string]Verdict{client + " " + web + " TCP 85": Allow, client + " " + web + " TCP 91": Deny}},
-		{"endPort on an older Cilium", ciliumOld, []string{kubernetesText("{podSelector: {}, ingress: [{ports: [{port: 80, endPort: 90}]}]}")},
+		{"endPort on an older Cilium", ciliumOld,
+			[]string{kubernetesText("{podSelector: {}, ingress: [{ports: [{port: 80, endPort: 90}]}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Allow, client + " " + web + " TCP 85": Deny}},
-		{"weave leaves out a policy with a named port", weave, []string{kubernetesText("{podSelector: {}, ingress: [{ports: [{port: http}]}]}")},
+		{"weave leaves out a policy with a named port",
+			weave, []string{kubernetesText("{podSelector: {}, ingress: [{ports: [{port: http}]}]}")},
 			map[string]Verdict{client + " " + web + " TCP 81": Allow}},
 		{"the first of Calico's rules decides", calicoNow, []string{calicoText("GlobalNetworkPolicy", "g",
-			"{order: 1, types: [Ingress], ingress: [{action: Log}, {action: Deny, source: {selector: app == 'client'}}, {action: Allow}]}")},
+			"{order: 1, types: [Ingress], ingress: [{action: Log}, {action: Deny, source: {selector: app == "+
+				"'client'}}, {action: Allow}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow}},
 		{"a NetworkPolicy stands at order 1000", calicoNow, []string{kubernetesText("{podSelector: {}}"),
-			calicoText("GlobalNetworkPolicy", "early", "{order: 999, selector: app == 'web', types: [Ingress], ingress: [{action: Allow}]}"),
-			calicoText("GlobalNetworkPolicy", "late", "{order: 1001, selector: app == 'db', types: [Ingress], ingress: [{action: Allow}]}")},
+			calicoText("GlobalNetworkPolicy", "early",
+				"{order: 999, selector: app == 'web', types: [Ingress], ingress: [{action: Allow}]}"),
+			calicoText("GlobalNetworkPolicy", "late",
+				"{order: 1001, selector: app == 'db', types: [Ingress], ingress: [{action: Allow}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Allow, client + " " + db + " TCP 80": Allow}},
 		{"a tier that passes", calicoNow, []string{
-			"apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {name: first}\nspec: {order: 1, defaultAction: Pass}",
-			calicoText("GlobalNetworkPolicy", "g", "{tier: first, types: [Ingress], ingress: [{action: Deny, source: {namespaceSelector: team == 'other'}}]}"),
+			"apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {name: first}\n" +
+				"spec: {order: 1, defaultAction: Pass}",
+			calicoText("GlobalNetworkPolicy", "g", "{tier: first, types: [Ingress], ingress: [{action: Deny, source: "+
+				"{namespaceSelector: team == 'other'}}]}"),
 			kubernetesText("{podSelector: {}, ingress: [{ports: [{port: 80}]}]}")},
-			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow, db + " " + web + " TCP 81": Deny}},
+			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow,
+				db + " " + web + " TCP 81": Deny}},
 		{"a tier that denies", calicoNow, []string{
 			"apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {name: first}\nspec: {order: 1}",
-			calicoText("GlobalNetworkPolicy", "g", "{tier: first, types: [Ingress], ingress: [{action: Pass, source: {selector: app == 'db'}}]}")},
+			calicoText("GlobalNetworkPolicy", "g",
+				"{tier: first, types: [Ingress], ingress: [{action: Pass, source: {selector: app == 'db'}}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow}},
-		{"selectors of a namespaced policy stay in it", calicoNow, []string{calicoText("NetworkPolicy", "c", "{types: [Ingress], ingress: [{action: Allow, source: {selector: has(app)}}]}")},
+		{"selectors of a namespaced policy stay in it", calicoNow, []string{calicoText("NetworkPolicy", "c",
+			"{types: [Ingress], ingress: [{action: Allow, source: {selector: has(app)}}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow}},
-		{"global() is nobody in a namespace", calicoNow, []string{calicoText("NetworkPolicy", "c", "{types: [Ingress], ingress: [{action: Allow, source: {namespaceSelector: global()}}]}")},
+		{"global() is nobody in a namespace", calicoNow, []string{calicoText("NetworkPolicy", "c",
+			"{types: [Ingress], ingress: [{action: Allow, source: {namespaceSelector: global()}}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Deny}},
-		{"service accounts", calicoNow, []string{calicoText("NetworkPolicy", "c", "{types: [Ingress], serviceAccountSelector: projectcalico.org/name == 'web', ingress: [{action: Allow, source: {serviceAccounts: {names: [db]}}}]}")},
-			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow, client + " " + db + " TCP 80": Allow}},
-		{"labels of service accounts", calicoNow, []string{"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: db, namespace: shop, labels: {role: x}}",
-			calicoText("GlobalNetworkPolicy", "g", "{types: [Ingress], serviceAccountSelector: role == 'x'}")},
+		{"service accounts", calicoNow,
+			[]string{calicoText("NetworkPolicy", "c", "{types: [Ingress], serviceAccountSelector: "+
+				"projectcalico.org/name == 'web', ingress: [{action: Allow, source: "+
+				"{serviceAccounts: {names: [db]}}}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow,
+				client + " " + db + " TCP 80": Allow}},
+		{"labels of service accounts", calicoNow,
+			[]string{"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: db, namespace: shop, labels: {role: x}}",
+				calicoText("GlobalNetworkPolicy", "g", "{types: [Ingress], serviceAccountSelector: role == 'x'}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Allow, client + " " + db + " TCP 80": Deny}},
-		{"what a rule says of the subject itself", calicoNow, []string{calicoText("GlobalNetworkPolicy", "g", "{types: [Ingress], ingress: [{action: Allow, destination: {selector: app == 'web'}}]}")},
+		{"what a rule says of the subject itself", calicoNow, []string{calicoText("GlobalNetworkPolicy", "g",
+			"{types: [Ingress], ingress: [{action: Allow, destination: {selector: app == 'web'}}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Allow, client + " " + db + " TCP 80": Deny}},
 		{"ports, ranges, names, protocols", calicoNow, []string{calicoText("NetworkPolicy", "c",
-			"{ingress: [{action: Deny, protocol: ICMP}, {action: Allow, protocol: 6, destination: {ports: [80, '90:95', http], notPorts: [93]}}, {action: Allow, notProtocol: TCP}]}")},
-			map[string]Verdict{client + " " + web + " TCP 80": Allow, client + " " + web + " TCP 92": Allow, client + " " + web + " TCP 93": Deny, client + " " + web + " TCP 8080": Allow,
+			"{ingress: [{action: Deny, protocol: ICMP}, {action: Allow, protocol: 6, destination: {ports: [80, "+
+				"'90:95', http], notPorts: [93]}}, {action: Allow, notProtocol: TCP}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Allow, client + " " + web + " TCP 92": Allow,
+				client + " " + web + " TCP 93": Deny, client + " " + web + " TCP 8080": Allow,
 				client + " " + web + " TCP 81": Deny, client + " " + web + " UDP 81": Allow}},
-		{"nets and the version of IP", calicoNow, []string{calicoText("NetworkPolicy", "c", "{ingress: [{action: Deny, ipVersion: 6}, {action: Allow, source: {nets: [10.0.0.0/8], notNets: [10.0.1.0/24]}}]}")},
+		{"nets and the version of IP", calicoNow, []string{calicoText("NetworkPolicy", "c", "{ingress: [{action: "+
+			"Deny, ipVersion: 6}, {action: Allow, source: {nets: [10.0.0.0/8], notNets: [10.0.1.0/24]}}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow}},
-		{"source ports are not modelled", calicoNow, []string{calicoText("NetworkPolicy", "c", "{ingress: [{action: Allow, protocol: TCP, source: {ports: [123]}}]}")},
+		{"source ports are not modelled", calicoNow, []string{calicoText("NetworkPolicy", "c",
+			"{ingress: [{action: Allow, protocol: TCP, source: {ports: [123]}}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Depends, client + " " + web + " UDP 80": Deny}},
-		{"stored and served are one", calicoNow, []string{calicoText("GlobalNetworkPolicy", "g", "{types: [Ingress], ingress: [{action: Allow}]}"),
-			"apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: default.g}\nspec: {order: 1, types: [Ingress]}"},
+		{"stored and served are one", calicoNow,
+			[]string{calicoText("GlobalNetworkPolicy", "g", "{types: [Ingress], ingress: [{action: Allow}]}"),
+				"apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: default.g}\n" +
+					"spec: {order: 1, types: [Ingress]}"},
 			map[string]Verdict{client + " " + web + " TCP 80": Allow}},
-		{"what Cilium denies is denied first", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{fromEntities: [all]}], ingressDeny: [{fromEndpoints: [{matchLabels: {k8s:app: db}}], toPorts: [{ports: [{port: '80'}]}]}]}")},
-			map[string]Verdict{client + " " + web + " TCP 80": Allow, db + " " + web + " TCP 80": Deny, db + " " + web + " TCP 81": Allow, agent + " " + web + " TCP 1": Allow}},
-		{"an empty rule isolates", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{}]}")},
+		{"what Cilium denies is denied first", ciliumNow,
+			[]string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{fromEntities: [all]}], "+
+				"ingressDeny: [{fromEndpoints: [{matchLabels: {k8s:app: db}}], toPorts: [{ports: [{port: '80'}]}]}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Allow, db + " " + web + " TCP 80": Deny,
+				db + " " + web + " TCP 81": Allow, agent + " " + web + " TCP 1": Allow}},
+		{"an empty rule isolates", ciliumNow,
+			[]string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{}]}")},
 			map[string]Verdict{db + " " + web + " TCP 80": Deny, web + " " + client + " TCP 80": Allow}},
-		{"an empty list selects nobody", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{fromEndpoints: [], toPorts: [{ports: [{port: '80'}]}]}]}")},
+		{"an empty list selects nobody", ciliumNow, []string{ciliumText("CiliumNetworkPolicy",
+			"{endpointSelector: {}, ingress: [{fromEndpoints: [], toPorts: [{ports: [{port: '80'}]}]}]}")},
 			map[string]Verdict{db + " " + web + " TCP 80": Deny}},
-		{"only ports: everybody", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{toPorts: [{ports: [{port: '80', endPort: 82, protocol: TCP}, {port: dns, protocol: ANY}]}]}]}")},
-			map[string]Verdict{client + " " + web + " TCP 82": Allow, client + " " + web + " TCP 83": Deny, agent + " " + web + " TCP 80": Allow, client + " " + db + " UDP 53": Allow, client + " " + db + " TCP 53": Deny}},
-		{"no default deny", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, enableDefaultDeny: {ingress: false}, ingressDeny: [{fromEndpoints: [{matchLabels: {app: db}}]}]}")},
+		{"only ports: everybody", ciliumNow,
+			[]string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{toPorts: [{ports: [{port: "+
+				"'80', endPort: 82, protocol: TCP}, {port: dns, protocol: ANY}]}]}]}")},
+			map[string]Verdict{client + " " + web + " TCP 82": Allow, client + " " + web + " TCP 83": Deny,
+				agent + " " + web + " TCP 80": Allow, client + " " + db + " UDP 53": Allow,
+				client + " " + db + " TCP 53": Deny}},
+		{"no default deny", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, "+
+			"enableDefaultDeny: {ingress: false}, ingressDeny: [{fromEndpoints: [{matchLabels: {app: db}}]}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Allow, db + " " + web + " TCP 80": Deny}},
 		{"namespaces by label, and accounts", ciliumNow, []string{ciliumText("CiliumClusterwideNetworkPolicy",
-			"{endpointSelector: {matchLabels: {io.cilium.k8s.policy.serviceaccount: web}}, ingress: [{fromEndpoints: [{matchLabels: {'k8s:io.cilium.k8s.namespace.labels.team': other}}]}]}")},
-			map[string]Verdict{client + " " + web + " TCP 80": Allow, db + " " + web + " TCP 80": Deny, client + " " + db + " TCP 80": Allow}},
-		{"layer 7 and names outside", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{toPorts: [{ports: [{port: '80', protocol: TCP}], rules: {http: [{}]}}]}], egress: [{toFQDNs: [{matchName: example.org}]}, {toServices: [{}], toPorts: [{ports: [{port: '9', protocol: TCP}]}]}]}")},
-			map[string]Verdict{client + " " + web + " TCP 80": Depends, client + " " + web + " TCP 81": Deny, web + " " + client + " TCP 80": Deny, web + " " + client + " TCP 9": Depends}},
-		{"only ICMP", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{fromEntities: [cluster], icmps: [{fields: [{type: 8}]}]}]}")},
+			"{endpointSelector: {matchLabels: {io.cilium.k8s.policy.serviceaccount: web}}, ingress: [{fromEndpoints: "+
+				"[{matchLabels: {'k8s:io.cilium.k8s.namespace.labels.team': other}}]}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Allow, db + " " + web + " TCP 80": Deny,
+				client + " " + db + " TCP 80": Allow}},
+		{"layer 7 and names outside", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, "+
+			"ingress: [{toPorts: [{ports: [{port: '80', protocol: TCP}], rules: {http: [{}]}}]}], egress: [{toFQDNs: "+
+			"[{matchName: example.org}]}, {toServices: [{}], toPorts: [{ports: [{port: '9', protocol: TCP}]}]}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Depends, client + " " + web + " TCP 81": Deny,
+				web + " " + client + " TCP 80": Deny, web + " " + client + " TCP 9": Depends}},
+		{"only ICMP", ciliumNow, []string{ciliumText("CiliumNetworkPolicy",
+			"{endpointSelector: {}, ingress: [{fromEntities: [cluster], icmps: [{fields: [{type: 8}]}]}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Deny}},
-		{"nodes", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{fromEntities: [remote-node]}]}")},
+		{"nodes", ciliumNow, []string{ciliumText("CiliumNetworkPolicy",
+			"{endpointSelector: {}, ingress: [{fromEntities: [remote-node]}]}")},
 			map[string]Verdict{agent + " " + web + " TCP 80": Allow, client + " " + web + " TCP 80": Deny}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -216,8 +273,10 @@ func TestVerdictOfNothing(t *testing.T) {
 	for _, bad := range []struct {
 		from, to string
 		port     Port
-	}{{"shop/web", "shop/none", Port{"TCP", 80}}, {"none", "shop/web", Port{"TCP", 80}}, {"shop/web", "shop/done", Port{"TCP", 80}},
-		{"shop/web", "shop/db", Port{"ICMP", 80}}, {"shop/web", "shop/db", Port{"TCP", 0}}, {"shop/web", "shop/db", Port{"UDP", 65536}}} {
+	}{{"shop/web", "shop/none", Port{"TCP", 80}}, {"none", "shop/web", Port{"TCP", 80}},
+		{"shop/web", "shop/done", Port{"TCP", 80}},
+		{"shop/web", "shop/db", Port{"ICMP", 80}}, {"shop/web", "shop/db", Port{"TCP", 0}},
+		{"shop/web", "shop/db", Port{"UDP", 65536}}} {
 		if v, err := model.Verdict(Before, bad.from, bad.to, bad.port); err == nil {
 			t.Errorf("%v: %s", bad, v)
 		}
@@ -226,40 +285,56 @@ func TestVerdictOfNothing(t *testing.T) {
 
 // TestGaps holds that what is not modelled is said.
 func TestGaps(t *testing.T) {
-	for text, want := range map[string]string{
-		kubernetesText("{podSelector: {matchExpressions: [{key: a, operator: Odd}]}}"):                                        "its podSelector cannot be read",
-		kubernetesText("{podSelector: {}, ingress: [{from: [{podSelector: {matchExpressions: [{key: a, operator: In}]}}]}]}"): "a peer's selector cannot be read",
-		kubernetesText("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0}}]}]}"):                                   "the address range 10.0.0 cannot be read",
-		calicoText("NetworkPolicy", "c", "{selector: 'a =='}"):                                                                "its selector cannot be read",
-		calicoText("NetworkPolicy", "c", "{ingress: [{action: Maybe}]}"):                                                      "ingress rule 1 cannot be read, so it is left out: the action",
-		calicoText("NetworkPolicy", "c", "{ingress: [{action: Allow, protocol: X}]}"):                                         "ingress rule 1 cannot be read, so it is left out: the protocol",
-		calicoText("NetworkPolicy", "c", "{ingress: [{action: Allow, protocol: TCP, destination: {ports: ['9:1']}}]}"):        "ingress rule 1 cannot be read, so it is left out: the port",
-		calicoText("NetworkPolicy", "c", "{egress: [{action: Allow, source: {selector: '('}}]}"):                              "egress rule 1 cannot be read",
-		calicoText("NetworkPolicy", "c", "{egress: [{action: Allow, destination: {services: {name: x}}, http: {}}]}"):         "http, services: not modelled",
-		calicoText("NetworkPolicy", "c", "{serviceAccountSelector: role == 'x'}"):                                             "labels of service accounts are not in the snapshot",
-		calicoText("NetworkPolicy", "c", "{order: first}"):                                                                    "it cannot be read, so it is left out",
-		calicoText("GlobalNetworkPolicy", "g", "{doNotTrack: true}"):                                                          "doNotTrack and preDNAT are not modelled",
-		calicoText("GlobalNetworkSet", "g", "{nets: [10.0.0.0/8]}"):                                                           "network sets are not modelled",
-		calicoText("HostEndpoint", "g", "{node: n1}"):                                                                         "host endpoints are not modelled",
-		ciliumText("CiliumClusterwideNetworkPolicy", "{nodeSelector: {}}"):                                                    "policies of nodes are not modelled",
-		ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{fromRequires: [{}]}]}"):                          "fromRequires and toRequires are not modelled",
-		ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{fromGroups: [{}]}]}"):                            "groups are not modelled",
-		ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, egress: [{toNodes: [{}]}]}"):                                "fromNodes and toNodes are not modelled",
-		ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, egress: [{toEntities: [kube-apiserver]}]}"):                 "the entity kube-apiserver is not modelled",
-		ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, egress: [{toPorts: [{ports: [{port: '8x:9'}]}]}]}"):         "it cannot be read, so it is left out: the port",
-		ciliumText("CiliumNetworkPolicy", "{endpointSelector: []}"):                                                           "it cannot be read, so it is left out",
-		"apiVersion: policy.networking.k8s.io/v1alpha1\nkind: AdminNetworkPolicy\nmetadata: {name: a}":                        "this kind is not modelled",
+	for _, test := range []struct{ policy, says string }{
+		{kubernetesText("{podSelector: {matchExpressions: [{key: a, operator: Odd}]}}"),
+			"its podSelector cannot be read"},
+		{kubernetesText("{podSelector: {}, ingress: [{from: [{podSelector: {matchExpressions: [{key: a, operator: " +
+			"In}]}}]}]}"), "a peer's selector cannot be read"},
+		{kubernetesText("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0}}]}]}"),
+			"the address range 10.0.0 cannot be read"},
+		{calicoText("NetworkPolicy", "c", "{selector: 'a =='}"), "its selector cannot be read"},
+		{calicoText("NetworkPolicy", "c", "{ingress: [{action: Maybe}]}"),
+			"ingress rule 1 cannot be read, so it is left out: the action"},
+		{calicoText("NetworkPolicy", "c", "{ingress: [{action: Allow, protocol: X}]}"),
+			"ingress rule 1 cannot be read, so it is left out: the protocol"},
+		{calicoText("NetworkPolicy", "c", "{ingress: [{action: Allow, protocol: TCP, destination: {ports: ['9:1']}}]}"),
+			"ingress rule 1 cannot be read, so it is left out: the port"},
+		{calicoText("NetworkPolicy", "c", "{egress: [{action: Allow, source: {selector: '('}}]}"),
+			"egress rule 1 cannot be read"},
+		{calicoText("NetworkPolicy", "c", "{egress: [{action: Allow, destination: {services: {name: x}}, http: {}}]}"),
+			"http, services: not modelled"},
+		{calicoText("NetworkPolicy", "c", "{serviceAccountSelector: role == 'x'}"),
+			"labels of service accounts are not in the snapshot"},
+		{calicoText("NetworkPolicy", "c", "{order: first}"), "it cannot be read, so it is left out"},
+		{calicoText("GlobalNetworkPolicy", "g", "{doNotTrack: true}"), "doNotTrack and preDNAT are not modelled"},
+		{calicoText("GlobalNetworkSet", "g", "{nets: [10.0.0.0/8]}"), "network sets are not modelled"},
+		{calicoText("HostEndpoint", "g", "{node: n1}"), "host endpoints are not modelled"},
+		{ciliumText("CiliumClusterwideNetworkPolicy", "{nodeSelector: {}}"), "policies of nodes are not modelled"},
+		{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{fromRequires: [{}]}]}"),
+			"fromRequires and toRequires are not modelled"},
+		{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{fromGroups: [{}]}]}"),
+			"groups are not modelled"},
+		{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, egress: [{toNodes: [{}]}]}"),
+			"fromNodes and toNodes are not modelled"},
+		{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, egress: [{toEntities: [kube-apiserver]}]}"),
+			"the entity kube-apiserver is not modelled"},
+		{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, egress: [{toPorts: [{ports: [{port: '8x:9'}]}]}]}"),
+			"it cannot be read, so it is left out: the port"},
+		{ciliumText("CiliumNetworkPolicy", "{endpointSelector: []}"), "it cannot be read, so it is left out"},
+		{"apiVersion: policy.networking.k8s.io/v1alpha1\nkind: AdminNetworkPolicy\nmetadata: {name: a}",
+			"this kind is not modelled"},
 	} {
-		gaps := Build(snapshotOf(t, town, text), calicoNow, ciliumNow).Gaps()
-		if len(gaps) != 1 || !strings.HasPrefix(gaps[0].What, want) {
-			t.Errorf("%s\nwant %q, got %+v", text, want, gaps)
+		gaps := Build(snapshotOf(t, town, test.policy), calicoNow, ciliumNow).Gaps()
+		if len(gaps) != 1 || !strings.HasPrefix(gaps[0].What, test.says) {
+			t.Errorf("%s\nwant %q, got %+v", test.policy, test.says, gaps)
 		}
 	}
 }
 
 // TestDifference holds what is said of a difference, and that one probe may show several.
 func TestDifference(t *testing.T) {
-	closed := kubernetesText("{podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{ports: [{port: 80, endPort: 90}]}]}")
+	closed := kubernetesText(
+		"{podSelector: {}, policyTypes: [Ingress, Egress], ingress: [{ports: [{port: 80, endPort: 90}]}]}")
 	twice := strings.Replace(closed, "name: k", "name: again", 1)
 	model := Build(snapshotOf(t, town, closed, twice), Profile{CNI: "flannel", Dialect: None}, calicoNow)
 	var got []string
@@ -267,7 +342,8 @@ func TestDifference(t *testing.T) {
 		if d.Only != After || d.Pods != 2 || d.Witness.Before != Allow || d.Witness.After != Deny {
 			t.Errorf("%+v", d)
 		}
-		got = append(got, strings.Join([]string{d.Policy.Name, d.Direction.String(), string(d.Change), d.Ports.String()}, " "))
+		got = append(got,
+			strings.Join([]string{d.Policy.Name, d.Direction.String(), string(d.Change), d.Ports.String()}, " "))
 	}
 	want := []string{"again ingress closes TCP 1-79, 91-65535; all UDP; all SCTP", "again egress closes every port",
 		"k ingress closes TCP 1-79, 91-65535; all UDP; all SCTP", "k egress closes every port"}
@@ -288,7 +364,8 @@ func TestAddresses(t *testing.T) {
 		}
 		return found
 	}
-	block := kubernetesText("{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/16, except: [10.0.128.0/17]}}]}]}")
+	block := kubernetesText(
+		"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/16, except: [10.0.128.0/17]}}]}]}")
 	for _, test := range []struct {
 		profile Profile
 		flow    string
@@ -298,10 +375,13 @@ func TestAddresses(t *testing.T) {
 		{Profile{Dialect: Kubernetes, Pods: ranges("10.0.0.0/16")}, "other/client shop/web TCP 80", Allow},
 		{Profile{Dialect: Kubernetes, Pods: ranges("10.9.0.0/16")}, "other/client shop/web TCP 80", Deny},
 		{Profile{Dialect: Kubernetes, Pods: ranges("10.0.64.0/18")}, "other/client shop/web TCP 80", Allow},
-		{Profile{Dialect: Kubernetes, Pods: ranges("10.0.192.0/18", "fd00::/64")}, "other/client shop/web TCP 80", Deny},
-		{Profile{Dialect: Kubernetes, Pods: ranges("10.0.64.0/18", "10.9.0.0/16")}, "other/client shop/web TCP 80", Depends},
+		{Profile{Dialect: Kubernetes, Pods: ranges("10.0.192.0/18", "fd00::/64")},
+			"other/client shop/web TCP 80", Deny},
+		{Profile{Dialect: Kubernetes, Pods: ranges("10.0.64.0/18", "10.9.0.0/16")},
+			"other/client shop/web TCP 80", Depends},
 		{Profile{Dialect: Kubernetes, Pods: ranges("10.0.0.0/24")}, "host/agent shop/web TCP 80", Deny},
-		{Profile{Dialect: Kubernetes, Pods: ranges("10.0.0.0/24"), Tunnelled: true}, "host/agent shop/web TCP 80", Depends},
+		{Profile{Dialect: Kubernetes, Pods: ranges("10.0.0.0/24"), Tunnelled: true},
+			"host/agent shop/web TCP 80", Depends},
 	} {
 		model := Build(snapshotOf(t, town, block), kubeRouter, test.profile)
 		if got := verdictOf(t, model, After, test.flow); got != test.want {
@@ -314,7 +394,8 @@ func TestAddresses(t *testing.T) {
 func TestDeviations(t *testing.T) {
 	seen := map[string]bool{}
 	for _, d := range Deviations() {
-		if seen[d.ID] || !strings.HasPrefix(d.ID, d.CNI+"/") || d.Says == "" || !strings.HasPrefix(d.Source, "https://") {
+		if seen[d.ID] || !strings.HasPrefix(d.ID, d.CNI+"/") || d.Says == "" ||
+			!strings.HasPrefix(d.Source, "https://") {
 			t.Errorf("%+v", d)
 		}
 		seen[d.ID] = true
@@ -327,7 +408,8 @@ func TestDeviations(t *testing.T) {
 			t.Errorf("%s is not in the data", id)
 		}
 	}
-	for version, want := range map[string]bool{"v1.15.9": true, "1.9": true, "1.16.0": false, "2.0": false, "": false, "latest": false, "1.x": false} {
+	for version, want := range map[string]bool{"v1.15.9": true, "1.9": true, "1.16.0": false, "2.0": false, "": false,
+		"latest": false, "1.x": false} {
 		if got := (Profile{CNI: "cilium", Version: version}).deviates(deviatesEndPort); got != want {
 			t.Errorf("%q: %v", version, got)
 		}
@@ -336,9 +418,10 @@ func TestDeviations(t *testing.T) {
 
 func TestPorts(t *testing.T) {
 	for text, set := range map[string]spans{
-		"no port": nil, "every port": allPorts, "TCP 80": protocolPorts(0, 80, 80), "all UDP": protocolPorts(1, 0, 70000),
-		"TCP 1-2; SCTP 5":                   protocolPorts(0, 1, 2).union(protocolPorts(2, 5, 5)),
-		"TCP 1, 3, 5, 7, 9, 11, and 2 more": makeSpans(span{1, 1}, span{3, 3}, span{5, 5}, span{7, 7}, span{9, 9}, span{11, 11}, span{13, 13}, span{15, 15}),
+		"no port": nil, "every port": allPorts, "TCP 80": protocolPorts(0, 80, 80),
+		"all UDP": protocolPorts(1, 0, 70000), "TCP 1-2; SCTP 5": protocolPorts(0, 1, 2).union(protocolPorts(2, 5, 5)),
+		"TCP 1, 3, 5, 7, 9, 11, and 2 more": makeSpans(span{1, 1}, span{3, 3}, span{5, 5}, span{7, 7}, span{9, 9},
+			span{11, 11}, span{13, 13}, span{15, 15}),
 	} {
 		if got := (Ports{set}).String(); got != text {
 			t.Errorf("%q, want %q", got, text)
@@ -373,7 +456,8 @@ func TestSpans(t *testing.T) {
 	for a := range 1 << size {
 		for b := range 1 << size {
 			for name, got := range map[string][2]spans{
-				"union": {set(a).union(set(b)), set(a | b)}, "intersect": {set(a).intersect(set(b)), set(a & b)}, "subtract": {set(a).subtract(set(b)), set(a &^ b)}} {
+				"union": {set(a).union(set(b)), set(a | b)}, "intersect": {set(a).intersect(set(b)), set(a & b)},
+				"subtract": {set(a).subtract(set(b)), set(a &^ b)}} {
 				if !slices.Equal(members(got[0]), members(got[1])) {
 					t.Fatalf("%s of %v and %v: %v", name, set(a), set(b), got[0])
 				}
@@ -386,7 +470,8 @@ func TestSpans(t *testing.T) {
 		}
 	}
 	top := spans{{5, ^uint32(0)}}
-	if got := top.subtract(spans{{7, ^uint32(0)}}); !slices.Equal(got, spans{{5, 6}}) || len(top.subtract(top)) > 0 || !slices.Equal(top.union(spans{{6, 9}}), top) {
+	if got := top.subtract(spans{{7, ^uint32(0)}}); !slices.Equal(got, spans{{5, 6}}) || len(top.subtract(top)) > 0 ||
+		!slices.Equal(top.union(spans{{6, 9}}), top) {
 		t.Errorf("at the upper end: %v", got)
 	}
 }

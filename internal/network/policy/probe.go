@@ -6,9 +6,9 @@ type Probe struct {
 	Shows []int
 }
 
-// Probes returns connections whose verdicts show every difference. Finding the smallest set is a set cover problem, which is
-// NP-hard; this is the greedy solution, at most 1+ln(differences) times as large, from a few candidates for each region
-// that differs.
+// Probes returns connections whose verdicts show every difference. Finding the smallest set is a set cover problem,
+// which is NP-hard; this is the greedy solution, at most 1+ln(differences) times as large, from a few candidates for
+// each region that differs.
 func (m *Model) Probes() []Probe {
 	m.compare()
 	widest := 0

@@ -27,10 +27,11 @@ type Profile struct {
 	CNI     string
 	Version string
 	Dialect Dialect
-	// Pods are the ranges from which pods get addresses. A pod whose address is in none of them is assumed to get a new one.
-	// Without ranges, pods keep the addresses of the snapshot.
+	// Pods are the ranges from which pods get addresses. A pod whose address is in none of them is assumed to get a new
+	// one. Without ranges, pods keep the addresses of the snapshot.
 	Pods []netip.Prefix
-	// Tunnelled is true if a node may use an address of Pods, instead of its own, as the source of traffic to pods on other nodes.
+	// Tunnelled is true if a node may use an address of Pods, instead of its own, as the source of traffic to pods on
+	// other nodes.
 	Tunnelled bool
 }
 
@@ -73,26 +74,33 @@ type Deviation struct {
 func Deviations() []Deviation {
 	return []Deviation{
 		{ID: "any/host-to-own-pods", CNI: "any", Modelled: true,
-			Says:   "a node always reaches the pods on it (the kubelet's probes), and pods on the host network do so with it",
+			Says: "a node always reaches the pods on it (the kubelet's probes), and pods on " +
+				"the host network do so with it",
 			Source: "https://kubernetes.io/docs/concepts/services-networking/network-policies/"},
 		{ID: "any/host-network-pods", CNI: "any", Modelled: true,
-			Says:   "no policy selects a pod on the host network, neither as its subject nor by labels as a peer: it is its node",
+			Says: "no policy selects a pod on the host network, neither as its subject nor by " +
+				"labels as a peer: it is its node",
 			Source: "https://github.com/projectcalico/felix/issues/1361"},
 		{ID: "any/source-is-translated", CNI: "any",
-			Says:   "traffic through a node port or from outside may come from a node's address, which ipBlock then does not know",
+			Says: "traffic through a node port or from outside may come from a node's address, " +
+				"which ipBlock then does not know",
 			Source: "https://github.com/projectcalico/calico/issues/9869"},
 		{ID: "flannel/enforces-nothing", CNI: "flannel", Modelled: true,
 			Says:   "flannel enforces no policy at all, unless another agent does so beside it",
 			Source: "https://github.com/flannel-io/flannel#networking-details"},
 		{ID: "calico/nodes-by-ebpf", CNI: "calico",
-			Says:   "with the eBPF data plane, traffic from a pod to its own node is not seen as the iptables data plane sees it",
+			Says: "with the eBPF data plane, traffic from a pod to its own node is not seen as the " +
+				"iptables data plane sees it",
 			Source: "https://github.com/projectcalico/calico/issues/7056"},
 		{ID: "calico/service-address", CNI: "calico",
-			Says:   "policy is applied behind the translation of Service addresses: a rule that names a ClusterIP matches nothing",
+			Says: "policy is applied behind the translation of Service addresses: a rule that names " +
+				"a ClusterIP matches nothing",
 			Source: "https://github.com/projectcalico/calico/issues/3393"},
 		{ID: deviatesCIDR, CNI: "cilium", Modelled: true,
-			Says:   "an address range (ipBlock, fromCIDR, toCIDR) never selects pods, nor nodes unless policy-cidr-match-mode says so",
-			Source: "https://github.com/cilium/cilium/issues/9209 https://github.com/cilium/cilium/issues/12277 https://docs.cilium.io/en/stable/security/policy/layer3/"},
+			Says: "an address range (ipBlock, fromCIDR, toCIDR) never selects pods, nor nodes unless " +
+				"policy-cidr-match-mode says so",
+			Source: "https://github.com/cilium/cilium/issues/9209 https://github.com/cilium/cilium/issues/12277 " +
+				"https://docs.cilium.io/en/stable/security/policy/layer3/"},
 		{ID: deviatesEndPort, CNI: "cilium", Until: "1.16", Modelled: true,
 			Says:   "endPort is ignored: only the first port of a range counts",
 			Source: "https://github.com/cilium/cilium/issues/28684"},
@@ -141,8 +149,8 @@ func (p Profile) sameAddresses(other Profile) bool {
 	return slices.Equal(p.Pods, other.Pods) && p.Tunnelled == other.Tunnelled
 }
 
-// rangesLike returns the ranges of a pod's address family; all ranges if the pod has no address yet, or if there are none
-// of its family.
+// rangesLike returns the ranges of a pod's address family; all ranges if the pod has no address yet, or if there are
+// none of its family.
 func (p Profile) rangesLike(address netip.Addr, known bool) []netip.Prefix {
 	var found []netip.Prefix
 	for _, prefix := range p.Pods {

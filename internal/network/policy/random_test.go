@@ -36,16 +36,19 @@ func (d dice) labels() map[string]string {
 func (d dice) cluster() *cluster.Snapshot {
 	s := &cluster.Snapshot{}
 	for i := range 3 {
-		s.Namespaces = append(s.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: d.labels()}})
+		s.Namespaces = append(s.Namespaces,
+			corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: d.labels()}})
 	}
 	for i := range 4 + d.IntN(6) {
-		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.one("n0", "n1", "n2"), Name: fmt.Sprintf("p%d", i), Labels: d.labels()}}
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.one("n0", "n1", "n2"),
+			Name: fmt.Sprintf("p%d", i), Labels: d.labels()}}
 		pod.Labels["unseen"] = fmt.Sprint(i)
 		pod.Spec.NodeName = d.one("node-a", "node-b")
 		pod.Spec.ServiceAccountName = d.one("sa", "sb")
 		pod.Status.PodIP = fmt.Sprintf("10.0.%d.%d", d.IntN(3), i+1)
 		if d.often(15) {
-			pod.Spec.HostNetwork, pod.Status.PodIP = true, map[string]string{"node-a": "192.168.0.1", "node-b": "192.168.0.2"}[pod.Spec.NodeName]
+			pod.Spec.HostNetwork, pod.Status.PodIP = true, map[string]string{"node-a": "192.168.0.1",
+				"node-b": "192.168.0.2"}[pod.Spec.NodeName]
 		}
 		pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{
 			{Name: "web", Protocol: corev1.ProtocolTCP, ContainerPort: int32(80 + d.IntN(3))}}}}
@@ -61,7 +64,8 @@ func (d dice) cluster() *cluster.Snapshot {
 		s.Other = append(s.Other, d.ciliumPolicy(i))
 	}
 	s.Other = append(s.Other,
-		object("projectcalico.org/v3", "Tier", "", "early", map[string]any{"order": 10, "defaultAction": d.one("Deny", "Pass")}),
+		object("projectcalico.org/v3", "Tier", "", "early",
+			map[string]any{"order": 10, "defaultAction": d.one("Deny", "Pass")}),
 		object("projectcalico.org/v3", "Tier", "", "late", map[string]any{"order": 2e6}))
 	return s
 }
@@ -79,7 +83,8 @@ func (d dice) selector() metav1.LabelSelector {
 		s.MatchLabels = map[string]string{d.one("app", "tier"): d.one("a", "b", "c")}
 	}
 	if d.often(30) {
-		e := metav1.LabelSelectorRequirement{Key: d.one("app", "tier"), Operator: metav1.LabelSelectorOperator(d.one("In", "NotIn", "Exists", "DoesNotExist"))}
+		e := metav1.LabelSelectorRequirement{Key: d.one("app", "tier"),
+			Operator: metav1.LabelSelectorOperator(d.one("In", "NotIn", "Exists", "DoesNotExist"))}
 		if e.Operator == "In" || e.Operator == "NotIn" {
 			e.Values = []string{d.one("a", "b"), "c"}[:1+d.IntN(2)]
 		}
@@ -89,15 +94,18 @@ func (d dice) selector() metav1.LabelSelector {
 }
 
 func (d dice) net() string {
-	return d.one("10.0.0.0/16", "10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/30", "192.168.0.0/24", "0.0.0.0/0", "10.9.0.0/16")
+	return d.one("10.0.0.0/16", "10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/30", "192.168.0.0/24",
+		"0.0.0.0/0", "10.9.0.0/16")
 }
 
 func (d dice) networkPolicy(i int) networkingv1.NetworkPolicy {
-	np := networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: d.one("n0", "n1", "n2"), Name: fmt.Sprintf("k%d", i)}}
+	np := networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: d.one("n0", "n1", "n2"),
+		Name: fmt.Sprintf("k%d", i)}}
 	np.Spec.PodSelector = d.selector()
 	np.Spec.PolicyTypes = [][]networkingv1.PolicyType{{"Ingress"}, {"Egress"}, {"Ingress", "Egress"}}[d.IntN(3)]
 	for range d.IntN(3) {
-		np.Spec.Ingress = append(np.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: d.peers(), Ports: d.ports()})
+		np.Spec.Ingress = append(np.Spec.Ingress,
+			networkingv1.NetworkPolicyIngressRule{From: d.peers(), Ports: d.ports()})
 		np.Spec.Egress = append(np.Spec.Egress, networkingv1.NetworkPolicyEgressRule{To: d.peers(), Ports: d.ports()})
 	}
 	return np
@@ -148,12 +156,14 @@ func (d dice) ports() (ports []networkingv1.NetworkPolicyPort) {
 }
 
 func (d dice) calicoSelector() string {
-	return d.one("", "all()", "app == 'a'", "tier != 'b'", "has(app)", "!has(tier)", "app in {'a','b'} && tier == 'c'", "app == 'a' || tier == 'a'",
-		"projectcalico.org/namespace == 'n1'", "pcns.app == 'a'", "projectcalico.org/serviceaccount == 'sa'", "tier not in {'a'}")
+	return d.one("", "all()", "app == 'a'", "tier != 'b'", "has(app)", "!has(tier)", "app in {'a','b'} && tier == 'c'",
+		"app == 'a' || tier == 'a'", "projectcalico.org/namespace == 'n1'",
+		"pcns.app == 'a'", "projectcalico.org/serviceaccount == 'sa'", "tier not in {'a'}")
 }
 
 func (d dice) calicoPolicy(i int) unstructured.Unstructured {
-	spec := map[string]any{"selector": d.calicoSelector(), "types": [][]any{{"Ingress"}, {"Egress"}, {"Ingress", "Egress"}}[d.IntN(3)]}
+	spec := map[string]any{"selector": d.calicoSelector(),
+		"types": [][]any{{"Ingress"}, {"Egress"}, {"Ingress", "Egress"}}[d.IntN(3)]}
 	if d.often(70) {
 		spec["order"] = []any{5, 999.5, 1000, 1000, 2000}[d.IntN(5)]
 	}
@@ -267,7 +277,8 @@ func interesting() []Port {
 }
 
 func randomProfiles() []Profile {
-	return []Profile{{CNI: "flannel", Dialect: None}, {CNI: "kube-router", Dialect: Kubernetes}, {CNI: "calico", Dialect: Calico}, {CNI: "cilium", Dialect: Cilium}}
+	return []Profile{{CNI: "flannel", Dialect: None}, {CNI: "kube-router", Dialect: Kubernetes},
+		{CNI: "calico", Dialect: Calico}, {CNI: "cilium", Dialect: Cilium}}
 }
 
 // TestRandom holds verdicts, differences and probes to the oracle, on random clusters and pairs of profiles.
@@ -286,7 +297,8 @@ func TestRandom(t *testing.T) {
 		if gaps := model.Gaps(); len(gaps) > 0 {
 			t.Fatalf("seed %d: %v", seed, gaps)
 		}
-		w := world{t, seed, snapshot, model, [2]oracle{{snapshot: snapshot, profile: before}, {snapshot: snapshot, profile: after}}}
+		w := world{t, seed, snapshot, model,
+			[2]oracle{{snapshot: snapshot, profile: before}, {snapshot: snapshot, profile: after}}}
 		w.verdicts()
 		w.differences()
 		differences += len(model.Differences())
@@ -329,7 +341,8 @@ func (w world) verdicts() {
 				want = Allow
 			}
 			if got, err := w.model.Verdict(Side(side), name(from), name(to), port); err != nil || got != want {
-				w.Errorf("%s: %s to %s, %s: %s, want %s (%v)", o.profile.CNI, name(from), name(to), port, got, want, err)
+				w.Errorf("%s: %s to %s, %s: %s, want %s (%v)",
+					o.profile.CNI, name(from), name(to), port, got, want, err)
 			}
 		}
 	})
@@ -400,7 +413,8 @@ func TestRandomAddresses(t *testing.T) {
 				if got == Depends {
 					depends++
 				} else if allowed := o.allows(from, to, port); err != nil || allowed != (got == Allow) {
-					t.Fatalf("seed %d: %s to %s, %s: %s, the oracle says %v (%v)", seed, name(from), name(to), port, got, allowed, err)
+					t.Fatalf("seed %d: %s to %s, %s: %s, the oracle says %v (%v)",
+						seed, name(from), name(to), port, got, allowed, err)
 				}
 			})
 		}

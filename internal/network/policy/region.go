@@ -83,8 +83,8 @@ func (r *region) holdsNamed(e *endpoint) bool {
 	return named
 }
 
-// regions divides all endpoints by the questions of a subject's rules about the other end. The work depends on the number
-// of endpoints with unusual answers, not on the number of all endpoints.
+// regions divides all endpoints by the questions of a subject's rules about the other end. The work depends on the
+// number of endpoints with unusual answers, not on the number of all endpoints.
 func (m *Model) regions(s *subject) []*region {
 	type cut struct {
 		from     int32

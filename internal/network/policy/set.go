@@ -55,7 +55,8 @@ type net struct {
 	asked    [2][2]*split
 }
 
-// split is the answer to a yes-or-no question about all endpoints in a compact form: the usual answer, and the exceptions.
+// split is the answer to a yes-or-no question about all endpoints in a compact form: the usual answer, and the
+// exceptions.
 type split struct {
 	usual  match
 	except []exception

@@ -8,8 +8,8 @@ import (
 // span is a range of numbers, including both ends.
 type span struct{ first, last uint32 }
 
-// spans is a set of numbers: ranges in order that neither overlap nor touch. It is used for ports and addresses. A set is
-// immutable.
+// spans is a set of numbers: ranges in order that neither overlap nor touch. It is used for ports and addresses. A set
+// is immutable.
 type spans []span
 
 // makeSpans makes a set from ranges in any order; a range that ends before it begins is empty.

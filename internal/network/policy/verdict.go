@@ -41,10 +41,12 @@ func (m *Model) find(name string) (int, error) {
 func (m *Model) between(side Side, from, to *endpoint) verdict {
 	v := verdict{allPorts, allPorts}
 	if from.class != nil {
-		v = v.and(m.flow(side, Egress, from.class, to).evaluate(m.readings[side].selecting[Egress][from.class.index], nil))
+		v = v.and(m.flow(side, Egress, from.class,
+			to).evaluate(m.readings[side].selecting[Egress][from.class.index], nil))
 	}
 	if to.class != nil {
-		v = v.and(m.flow(side, Ingress, to.class, from).evaluate(m.readings[side].selecting[Ingress][to.class.index], nil))
+		v = v.and(m.flow(side, Ingress, to.class,
+			from).evaluate(m.readings[side].selecting[Ingress][to.class.index], nil))
 	}
 	return v
 }

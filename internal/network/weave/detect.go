@@ -84,7 +84,8 @@ func read(router *corev1.Container) (settings, []string) {
 	value := func(name, otherwise string) string {
 		for _, env := range router.Env {
 			if env.Name == name && env.ValueFrom != nil {
-				problems = append(problems, fmt.Sprintf("%s comes from elsewhere (valueFrom), so it is not known", name))
+				problems = append(problems,
+					fmt.Sprintf("%s comes from elsewhere (valueFrom), so it is not known", name))
 			} else if env.Name == name && env.Value != "" {
 				return env.Value
 			}
@@ -106,11 +107,13 @@ func read(router *corev1.Container) (settings, []string) {
 	}
 	s.pods = s.pods.Masked()
 	if strings.Contains(value("EXTRA_ARGS", ""), "--awsvpc") {
-		problems = append(problems, "Weave Net routes through the tables of the AWS VPC (--awsvpc), which is not understood")
+		problems = append(problems,
+			"Weave Net routes through the tables of the AWS VPC (--awsvpc), which is not understood")
 	}
 	if encrypts(router) {
-		problems = append(problems, "Weave Net encrypts what nodes send each other (WEAVE_PASSWORD), and after a change nothing would: "+
-			"take the password away first if that is what you want")
+		problems = append(problems,
+			"Weave Net encrypts what nodes send each other (WEAVE_PASSWORD), and after a change nothing would: "+
+				"take the password away first if that is what you want")
 	}
 	return s, problems
 }
@@ -134,8 +137,8 @@ const (
 	fastMTU                    = 1376
 )
 
-// capabilities depend on the settings. The fast data path is VXLAN, but in Open vSwitch and with a VNI for every pair of
-// peers: no other VXLAN can use its port, whatever the VNI, so it is not called "vxlan" here.
+// capabilities depend on the settings. The fast data path is VXLAN, but in Open vSwitch and with a VNI for every pair
+// of peers: no other VXLAN can use its port, whatever the VNI, so it is not called "vxlan" here.
 func capabilities(s settings) cni.Capabilities {
 	caps := cni.Capabilities{
 		CIDRSource:      "pool",
@@ -171,22 +174,25 @@ func capabilities(s settings) cni.Capabilities {
 	return caps
 }
 
-// attachment says how pods are attached to a node's bridge, or why they cannot be detached. Weave Net's plugin asks the router, which
-// gives a sandbox the address that it already has or that was claimed for it. Traffic from another node to a pod that has left the
-// bridge is routed. As soon as there is an egress policy, weave-npc drops traffic that is neither bridged nor from a pod
-// (npc/controller.go).
+// attachment says how pods are attached to a node's bridge, or why they cannot be detached. Weave Net's plugin asks the
+// router, which gives a sandbox the address that it already has or that was claimed for it. Traffic from another node
+// to a pod that has left the bridge is routed. As soon as there is an egress policy, weave-npc drops traffic that is
+// neither bridged nor from a pod (npc/controller.go).
 func attachment(snapshot *cluster.Snapshot, s settings) (how *step.Attachment, why string) {
 	for i := range snapshot.NetworkPolicies {
 		policy := &snapshot.NetworkPolicies[i]
-		if s.policy && (len(policy.Spec.Egress) > 0 || slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)) {
-			return nil, "there is a policy of egress (" + policy.Namespace + "/" + policy.Name + "), and with one weave-npc drops what other nodes themselves send to pods that are not on its bridge any more"
+		if s.policy && (len(policy.Spec.Egress) > 0 ||
+			slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)) {
+			return nil, "there is a policy of egress (" + policy.Namespace + "/" + policy.Name + "), and with one " +
+				"weave-npc drops what other nodes themselves send to pods that are not on its bridge any more"
 		}
 	}
 	return &step.Attachment{Conf: []string{confName}, Bridge: bridge, Asks: true,
 		Claim: fmt.Sprintf("http://%s/ip/{id}/{address}/%d", s.router, s.pods.Bits())}, ""
 }
 
-// measured returns the smallest MTUs of the bridges and of the links between nodes; 0 if there are no facts about nodes.
+// measured returns the smallest MTUs of the bridges and of the links between nodes; 0 if there are no facts about
+// nodes.
 func measured(snapshot *cluster.Snapshot) (bridges, links int) {
 	for i := range snapshot.Facts {
 		facts := &snapshot.Facts[i]
@@ -214,8 +220,8 @@ func smallest(a, b int) int {
 	return min(a, b)
 }
 
-// parts lists Weave Net's objects in the order in which they can be deleted. Roles are not in a snapshot; their names are
-// upstream's, and deleting an object that does not exist is harmless.
+// parts lists Weave Net's objects in the order in which they can be deleted. Roles are not in a snapshot; their names
+// are upstream's, and deleting an object that does not exist is harmless.
 func parts(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	const rbac = "rbac.authorization.k8s.io/v1"
 	all := []step.Ref{cni.DaemonSetRef(agent)}

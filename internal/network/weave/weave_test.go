@@ -43,7 +43,8 @@ func TestDetect(t *testing.T) {
 		t.Errorf("capabilities: %+v", caps)
 	}
 	how := caps.Attachment
-	if how == nil || !caps.Flat || how.Bridge != "weave" || !how.Asks || how.Claim != "http://127.0.0.1:6784/ip/{id}/{address}/16" {
+	if how == nil || !caps.Flat || how.Bridge != "weave" || !how.Asks ||
+		how.Claim != "http://127.0.0.1:6784/ip/{id}/{address}/16" {
 		t.Errorf("pods hang by %+v", how)
 	}
 	var order []string
@@ -80,7 +81,8 @@ func TestDetectOddities(t *testing.T) {
 	secret := func(s *cluster.Snapshot, name string) {
 		env(s, name, "")
 		router := &s.DaemonSets[0].Spec.Template.Spec.Containers[0]
-		router.Env = append(router.Env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k"}}})
+		router.Env = append(router.Env, corev1.EnvVar{Name: name,
+			ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k"}}})
 	}
 	mtu := func(want int) func(*cni.Installation) bool {
 		return func(i *cni.Installation) bool { return i.Capabilities.MTU == want }
@@ -97,20 +99,23 @@ func TestDetectOddities(t *testing.T) {
 			func(i *cni.Installation) bool { return slices.Equal(i.PodCIDRs, []string{"10.32.0.0/16"}) }},
 		{"broken range", func(s *cluster.Snapshot) { env(s, "IPALLOC_RANGE", "10.32.0.0") }, "no CIDR",
 			func(i *cni.Installation) bool { return len(i.PodCIDRs) == 0 }},
-		{"range from elsewhere", func(s *cluster.Snapshot) { secret(s, "IPALLOC_RANGE") }, "IPALLOC_RANGE comes from elsewhere", nil},
+		{"range from elsewhere", func(s *cluster.Snapshot) { secret(s, "IPALLOC_RANGE") },
+			"IPALLOC_RANGE comes from elsewhere", nil},
 		{"sleeve", func(s *cluster.Snapshot) { env(s, "WEAVE_NO_FASTDP", "1") }, "", func(i *cni.Installation) bool {
 			return i.Capabilities.Encapsulation == "sleeve" && i.Capabilities.Port == 6783 && i.Capabilities.MTU == 0
 		}},
-		{"sleeve as measured", func(s *cluster.Snapshot) { env(s, "WEAVE_NO_FASTDP", "1"); facts(s, 1500, 65535) }, "", func(i *cni.Installation) bool {
-			return i.Capabilities.MTU == 1400-62 && i.Capabilities.LinkMTU == 65535
-		}},
+		{"sleeve as measured", func(s *cluster.Snapshot) { env(s, "WEAVE_NO_FASTDP", "1"); facts(s, 1500, 65535) }, "",
+			func(i *cni.Installation) bool {
+				return i.Capabilities.MTU == 1400-62 && i.Capabilities.LinkMTU == 65535
+			}},
 		{"sleeve with an MTU", func(s *cluster.Snapshot) {
 			env(s, "WEAVE_NO_FASTDP", "1")
 			env(s, "WEAVE_MTU", "1300")
 			facts(s, 1500, 1300)
 		}, "", func(i *cni.Installation) bool { return i.Capabilities.MTU == 1300 && i.Capabilities.LinkMTU == 0 }},
 		{"own MTU", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "8912") }, "", mtu(8912)},
-		{"MTU as measured", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "8912"); facts(s, 9001, 1376) }, "", mtu(1376)},
+		{"MTU as measured", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "8912"); facts(s, 9001, 1376) },
+			"", mtu(1376)},
 		{"broken MTU", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "large") }, "WEAVE_MTU is no number", mtu(1376)},
 		{"password", func(s *cluster.Snapshot) { secret(s, "WEAVE_PASSWORD") }, "encrypts", nil},
 		{"AWS VPC", func(s *cluster.Snapshot) { env(s, "EXTRA_ARGS", "--log-level=debug --awsvpc") }, "VPC", nil},
@@ -140,7 +145,8 @@ func TestDetectOddities(t *testing.T) {
 // TestNamesOnly: Weave's own names on something else are no network.
 func TestNamesOnly(t *testing.T) {
 	snapshot := present(t)
-	snapshot.DaemonSets[0].Spec.Template.Spec.Containers = []corev1.Container{{Name: "weave", Image: "example.test/weave/scope:1.13"}}
+	snapshot.DaemonSets[0].Spec.Template.Spec.Containers = []corev1.Container{{Name: "weave",
+		Image: "example.test/weave/scope:1.13"}}
 	snapshot.ConfigMaps = nil
 	if found := (weave.Driver{}).Detect(snapshot); found != nil {
 		t.Errorf("found: %v", found.Problems)
@@ -154,10 +160,14 @@ func TestAttachment(t *testing.T) {
 		npc  string
 		want bool
 	}{
-		"ingress":                    {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Ingress"}}, "1", true},
-		"egress, of nothing":         {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}}, "1", false},
-		"egress, as of old":          {networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{{}}}, "1", false},
-		"egress that nobody asks of": {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}}, "0", true},
+		"ingress": {
+			networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Ingress"}}, "1", true},
+		"egress, of nothing": {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}},
+			"1", false},
+		"egress, as of old": {networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{{}}},
+			"1", false},
+		"egress that nobody asks of": {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}},
+			"0", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			snapshot := present(t)
@@ -165,7 +175,8 @@ func TestAttachment(t *testing.T) {
 			router := &snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
 			router.Env = append(router.Env, corev1.EnvVar{Name: "EXPECT_NPC", Value: test.npc})
 			caps := weave.Driver{}.Detect(snapshot).Capabilities
-			if (caps.Attachment != nil) != test.want || (caps.Unattached == "") != test.want || !test.want && !strings.Contains(caps.Unattached, "weave-npc drops") {
+			if (caps.Attachment != nil) != test.want || (caps.Unattached == "") != test.want ||
+				!test.want && !strings.Contains(caps.Unattached, "weave-npc drops") {
 				t.Errorf("%+v, %q", caps.Attachment, caps.Unattached)
 			}
 		})

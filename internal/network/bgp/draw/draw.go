@@ -38,7 +38,9 @@ func SVG(output io.Writer, rows []Row) error {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" font-family="system-ui, sans-serif" font-size="12" role="img" aria-label="BGP graph" style="max-width:100%%">`+"\n",
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" font-family="system-ui, sans-serif" font-size="12" role="img" aria-label="BGP graph" style="max-width:100%%">`+
+			"\n",
 		columns*width, len(rows)*height+40, columns*width)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#ffffff"/>`+"\n")
 	for i, r := range rows {
@@ -100,9 +102,11 @@ func panel(b *strings.Builder, g, before *bgp.Graph, all layout, title string, x
 	routes := g.Routes()
 	fmt.Fprintf(b, `<g transform="translate(%d %d)">`+"\n", x, y)
 	fmt.Fprintf(b, `<rect x="8" y="8" width="%d" height="%d" fill="none" stroke="#d5dae3"/>`+"\n", width-16, height-16)
-	fmt.Fprintf(b, `<text x="%d" y="34" font-size="16" font-weight="600" fill="%s">%s</text>`+"\n", margin, ink, escape(title))
+	fmt.Fprintf(b, `<text x="%d" y="34" font-size="16" font-weight="600" fill="%s">%s</text>`+"\n",
+		margin, ink, escape(title))
 	verdict, color := outcome(g, routes)
-	fmt.Fprintf(b, `<text x="%d" y="55" font-size="13" font-weight="600" fill="%s">%s</text>`+"\n", margin, color, verdict)
+	fmt.Fprintf(b, `<text x="%d" y="55" font-size="13" font-weight="600" fill="%s">%s</text>`+"\n",
+		margin, color, verdict)
 	fmt.Fprintf(b, `<text x="%d" y="73" fill="%s">%s</text>`+"\n", margin, ink, summary(g))
 	places := all.in(g)
 	mesh(b, g, before, all, places)
@@ -121,11 +125,13 @@ func outcome(g *bgp.Graph, r *bgp.Routes) (text, color string) {
 	case missing == 0:
 		return fmt.Sprintf("all %d pairs of nodes have routes", r.Pairs()), whole
 	case g.Spare:
-		return fmt.Sprintf("%d of %d pairs of nodes have routes by BGP, which pods do not need: Felix makes those of all pools", r.Pairs()-missing, r.Pairs()), ink
+		return fmt.Sprintf("%d of %d pairs of nodes have routes by BGP, which pods do not need: Felix makes those of "+
+			"all pools", r.Pairs()-missing, r.Pairs()), ink
 	case missing == r.Pairs():
 		return fmt.Sprintf("none of %d pairs of nodes has routes", r.Pairs()), none
 	default:
-		return fmt.Sprintf("%d of %d pairs of nodes have routes, %d have none", r.Pairs()-missing, r.Pairs(), missing), part
+		return fmt.Sprintf("%d of %d pairs of nodes have routes, %d have none",
+			r.Pairs()-missing, r.Pairs(), missing), part
 	}
 }
 
@@ -134,7 +140,8 @@ func summary(g *bgp.Graph) string {
 	for _, i := range g.Speakers() {
 		outside += len(g.Outside(i))
 	}
-	text := fmt.Sprintf("%s, %s, %s", cluster.Count(len(g.Speakers()), "node"), cluster.Count(len(g.Reflectors()), "reflector"), cluster.Count(g.Sessions(), "session"))
+	text := fmt.Sprintf("%s, %s, %s", cluster.Count(len(g.Speakers()), "node"),
+		cluster.Count(len(g.Reflectors()), "reflector"), cluster.Count(g.Sessions(), "session"))
 	if members := g.MeshSize(); members > 1 {
 		text += fmt.Sprintf("; full mesh of %d nodes", members)
 	}
@@ -163,13 +170,14 @@ func mesh(b *strings.Builder, g, before *bgp.Graph, all layout, places map[int]i
 		dx, dy := m.x-centerX, m.y-centerY
 		if far := math.Hypot(dx, dy); g.InMesh(i) && far > 1 && far < all.radius-1 && !inside[at] {
 			inside[at] = true
-			fmt.Fprintf(b, `<path d="M%.1f %.1fL%.1f %.1f" %s/>`+"\n", m.x, m.y, centerX+dx*all.radius/far, centerY+dy*all.radius/far, stroke(color))
+			fmt.Fprintf(b, `<path d="M%.1f %.1fL%.1f %.1f" %s/>`+"\n", m.x, m.y, centerX+dx*all.radius/far,
+				centerY+dy*all.radius/far, stroke(color))
 		}
 	}
 }
 
-// edges draws the sessions outside of the mesh, one line between two marks: first sessions that end, then those that stay,
-// then new ones.
+// edges draws the sessions outside of the mesh, one line between two marks: first sessions that end, then those that
+// stay, then new ones.
 func edges(b *strings.Builder, g, before *bgp.Graph, all layout, places map[int]int) {
 	now := pairs(g, places)
 	was := now
@@ -246,7 +254,8 @@ func node(b *strings.Builder, g *bgp.Graph, r *bgp.Routes, all layout, places ma
 		label, size = cluster.Count(len(m.names), "node"), 8+6*math.Log10(float64(len(m.names)))
 	}
 	const mostNamed = 20
-	tip := fmt.Sprintf("%s: lacks the routes of %d of %d nodes", strings.Join(m.names[:min(len(m.names), mostNamed)], ", "), lacks, others)
+	tip := fmt.Sprintf("%s: lacks the routes of %d of %d nodes",
+		strings.Join(m.names[:min(len(m.names), mostNamed)], ", "), lacks, others)
 	fmt.Fprintf(b, `<g><title>%s</title>`, escape(tip))
 	dot(b, m.x, m.y, size, color, reflects)
 	all.label(b, m, size, short(label))
@@ -256,12 +265,14 @@ func node(b *strings.Builder, g *bgp.Graph, r *bgp.Routes, all layout, places ma
 // dot is a node: a square for a reflector.
 func dot(b *strings.Builder, x, y, size float64, color string, reflector bool) {
 	if reflector {
-		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="%s" stroke-width="2"/>`, x-size, y-size, 2*size, 2*size, color, ink)
+		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="%s" stroke-width="2"/>`,
+			x-size, y-size, 2*size, 2*size, color, ink)
 	} else {
 		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="%.1f" fill="%s"/>`, x, y, size, color)
 	}
 	if sign[color] != "" {
-		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle" font-weight="700" fill="#ffffff">%s</text>`, x, y+4.2, sign[color])
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle" font-weight="700" fill="#ffffff">%s</text>`,
+			x, y+4.2, sign[color])
 	}
 	b.WriteByte('\n')
 }

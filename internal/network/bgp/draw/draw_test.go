@@ -33,18 +33,21 @@ func graph(t *testing.T, clients int, picks string) *bgp.Graph {
 	return bgp.Build(in, false)
 }
 
-// TestSVG holds that the picture is well-formed, names every node of a small cluster before and after, shows the sessions
-// that are gone as gone, and stays small for a large cluster.
+// TestSVG holds that the picture is well-formed, names every node of a small cluster before and after, shows the
+// sessions that are gone as gone, and stays small for a large cluster.
 func TestSVG(t *testing.T) {
 	for _, clients := range []int{0, 6, 30, 5000} {
-		row := Row{Family: "IPv4", Before: graph(t, clients, "has(rr)"), After: graph(t, clients, "has(gone)"), BeforeTitle: "today", AfterTitle: "then"}
+		row := Row{Family: "IPv4", Before: graph(t, clients, "has(rr)"), After: graph(t, clients, "has(gone)"),
+			BeforeTitle: "today", AfterTitle: "then"}
 		texts, paths, size := drawn(t, row)
 		lines := map[int]int{0: 3, 6: 21, 30: 93, 5000: 6}[clients] // those of before; after there are none
 		// the legend has one of each
 		if paths[same] != lines+1 || paths[none] != lines+1 || paths[come] != 1 {
-			t.Errorf("%d clients: %d lines stay and %d are gone, not %d each; %d are new", clients, paths[same]-1, paths[none]-1, lines, paths[come]-1)
+			t.Errorf("%d clients: %d lines stay and %d are gone, not %d each; %d are new",
+				clients, paths[same]-1, paths[none]-1, lines, paths[come]-1)
 		}
-		if clients < 60 && (strings.Count(texts, "\nworker-3\n") != 2*min(clients, 1) || strings.Count(texts, "\n<master> & 0\n") != 2) {
+		if clients < 60 && (strings.Count(texts, "\nworker-3\n") != 2*min(clients, 1) ||
+			strings.Count(texts, "\n<master> & 0\n") != 2) {
 			t.Errorf("names are missing in %s", texts)
 		}
 		if clients == 5000 && (!strings.Contains(texts, "\n5000 nodes\n") || size > 20_000) {
@@ -57,7 +60,8 @@ func TestSVG(t *testing.T) {
 func TestMesh(t *testing.T) {
 	before := &bgp.Input{AS: bgp.DefaultAS, Mesh: true}
 	for i := range 3 {
-		before.Nodes = append(before.Nodes, bgp.Node{Name: fmt.Sprintf("n%d", i), IPv4: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), Labels: map[string]string{}})
+		before.Nodes = append(before.Nodes, bgp.Node{Name: fmt.Sprintf("n%d", i),
+			IPv4: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), Labels: map[string]string{}})
 	}
 	after := *before
 	after.Mesh, after.Nodes = false, slices.Clone(before.Nodes)
@@ -66,7 +70,8 @@ func TestMesh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after.Peers = []bgp.Peer{{Name: "p", Node: "n1", PeerSelector: picks}, {Name: "q", NodeSelector: picks, IP: after.Nodes[1].IPv4}}
+	after.Peers = []bgp.Peer{{Name: "p", Node: "n1", PeerSelector: picks},
+		{Name: "q", NodeSelector: picks, IP: after.Nodes[1].IPv4}}
 	row := Row{Family: "IPv4", Before: bgp.Build(before, false), After: bgp.Build(&after, false)}
 	texts, paths, _ := drawn(t, row)
 	if !strings.Contains(texts, "full mesh of 3 nodes") || paths["circle "+none] != 1 || paths[come] != 3 {
@@ -74,10 +79,12 @@ func TestMesh(t *testing.T) {
 	}
 }
 
-// TestSpare: a node without routes by BGP is red where pods need them, and is not where Felix makes the routes of all pools.
+// TestSpare: a node without routes by BGP is red where pods need them, and is not where Felix makes the routes of all
+// pools.
 func TestSpare(t *testing.T) {
 	pool := func(encapsulation string, felix bool) bgp.Pool {
-		return bgp.Pool{Name: encapsulation, Encapsulation: encapsulation, Felix: felix, CIDR: netip.MustParsePrefix("10.96.0.0/16")}
+		return bgp.Pool{Name: encapsulation, Encapsulation: encapsulation, Felix: felix,
+			CIDR: netip.MustParsePrefix("10.96.0.0/16")}
 	}
 	for _, test := range []struct {
 		name  string
@@ -87,18 +94,21 @@ func TestSpare(t *testing.T) {
 		{"no pool is known", nil, true},
 		{"VXLAN alone", []bgp.Pool{pool("VXLAN", true)}, false},
 		{"another without encapsulation", []bgp.Pool{pool("VXLAN", true), pool("none", false)}, true},
-		{"one of the other family", []bgp.Pool{{Encapsulation: "VXLAN", Felix: true, CIDR: netip.MustParsePrefix("fd00::/64")}}, true},
+		{"one of the other family",
+			[]bgp.Pool{{Encapsulation: "VXLAN", Felix: true, CIDR: netip.MustParsePrefix("fd00::/64")}}, true},
 	} {
 		in := &bgp.Input{AS: bgp.DefaultAS, Pools: test.pools}
 		for i := range 3 {
-			in.Nodes = append(in.Nodes, bgp.Node{Name: fmt.Sprintf("n%d", i), IPv4: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})})
+			in.Nodes = append(in.Nodes,
+				bgp.Node{Name: fmt.Sprintf("n%d", i), IPv4: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})})
 		}
 		var picture bytes.Buffer
 		if err := SVG(&picture, []Row{{Family: "IPv4", Before: bgp.Build(in, false)}}); err != nil {
 			t.Fatal(err)
 		}
 		red := strings.Count(picture.String(), `fill="`+none+`"`) - 1 // the legend has one
-		if says := strings.Contains(picture.String(), "which pods do not need"); red > 0 != test.red || says == test.red {
+		if says := strings.Contains(picture.String(), "which pods do not need"); red > 0 != test.red ||
+			says == test.red {
 			t.Errorf("%s: %d are red, and it is said that pods do not need routes: %t", test.name, red, says)
 		}
 	}
@@ -106,9 +116,12 @@ func TestSpare(t *testing.T) {
 
 // FuzzSVG holds that whatever can be read is drawn as a picture that is well-formed, in bounded size.
 func FuzzSVG(f *testing.F) {
-	const nodes = "apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: a, labels: {rr: ''}}\nspec: {bgp: {ipv4Address: 10.0.0.1, routeReflectorClusterID: 1.1.1.1}}\n---\n" +
-		"apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: \"<&\\\">\"}\nspec: {bgp: {ipv4Address: 10.0.0.2}}\n---\n"
-	const peers = "apiVersion: projectcalico.org/v3\nkind: BGPConfiguration\nmetadata: {name: default}\nspec: {nodeToNodeMeshEnabled: false}\n---\n" +
+	const nodes = "apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: a, labels: {rr: ''}}\n" +
+		"spec: {bgp: {ipv4Address: 10.0.0.1, routeReflectorClusterID: 1.1.1.1}}\n---\n" +
+		"apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: \"<&\\\">\"}\n" +
+		"spec: {bgp: {ipv4Address: 10.0.0.2}}\n---\n"
+	const peers = "apiVersion: projectcalico.org/v3\nkind: BGPConfiguration\nmetadata: {name: default}\n" +
+		"spec: {nodeToNodeMeshEnabled: false}\n---\n" +
 		"apiVersion: projectcalico.org/v3\nkind: BGPPeer\nmetadata: {name: p}\nspec: {peerSelector: has(rr)}\n"
 	f.Add(nodes, nodes+peers)
 	f.Add(nodes+peers, "")
@@ -134,7 +147,8 @@ func FuzzSVG(f *testing.F) {
 	})
 }
 
-// drawn reads the picture of a row: its texts, its lines (and, as "circle", its circles) by the colour of their strokes.
+// drawn reads the picture of a row: its texts, its lines (and, as "circle", its circles) by the colour of their
+// strokes.
 func drawn(t *testing.T, row Row) (texts string, paths map[string]int, size int) {
 	t.Helper()
 	var out bytes.Buffer

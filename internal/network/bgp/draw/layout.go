@@ -95,7 +95,8 @@ func (l *layout) place(reflectors, others int) {
 		count[m.inner]++
 		of, y, radius, turn := others, float64(lowerLine), l.radius, 0.0
 		if m.inner {
-			of, y, radius, turn = reflectors, upperLine, inner, 0.35 // turned a little, so that no line runs through a name
+			// turned a little, so that no line runs through a name
+			of, y, radius, turn = reflectors, upperLine, inner, 0.35
 		}
 		if m.inner && of == 1 {
 			radius = 0
@@ -150,6 +151,7 @@ func (l *layout) label(b *strings.Builder, m mark, size float64, name string) {
 	case m.y > centerY+1:
 		y = m.y + size + 15
 	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" fill="%s" stroke="#ffffff" stroke-width="3" paint-order="stroke"%s>%s</text>`,
+	fmt.Fprintf(b,
+		`<text x="%.1f" y="%.1f" text-anchor="%s" fill="%s" stroke="#ffffff" stroke-width="3" paint-order="stroke"%s>%s</text>`,
 		x, y, anchor, ink, turn, escape(name))
 }
