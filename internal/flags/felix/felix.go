@@ -1,5 +1,5 @@
-// Package felix knows the parameters of Felix, Calico's agent: their names, their defaults, and which values Felix accepts.
-// The tables, one for each release that the module proxy has, are generated from those that Calico publishes
+// Package felix knows the parameters of Felix, Calico's agent: their names, their defaults, and which values Felix
+// accepts. The tables, one for each release that the module proxy has, are generated from those that Calico publishes
 // (felix/docs/config-params.json); newer.go adds the relevant differences of newer releases.
 //
 // Felix reads a parameter, from the weakest source to the strongest, from the FelixConfiguration "default", from those
@@ -27,10 +27,11 @@ var params []byte
 type Parameter struct {
 	// Name is the name in configuration files; the environment variable is FELIX_ and the name, in any case.
 	Name string `json:"name"`
-	// Field is the field in the spec of a FelixConfiguration; empty if only files and the environment have the parameter.
+	// Field is the field in the spec of a FelixConfiguration; empty if only files and the environment have the
+	// parameter.
 	Field string `json:"field"`
-	// Kind is the type of the field: boolean, integer, string, "integer or string", array or object. Values are all values
-	// that the API server accepts, if the field is an enum; they do not restrict the environment variable.
+	// Kind is the type of the field: boolean, integer, string, "integer or string", array or object. Values are all
+	// values that the API server accepts, if the field is an enum; they do not restrict the environment variable.
 	Kind   string   `json:"kind"`
 	Values []string `json:"values"`
 	// Schema is Calico's own description of the accepted values.
@@ -88,8 +89,8 @@ func (t *Table) indexed() *Table {
 	return t
 }
 
-// For returns the table for a version of Calico: that of its minor release, else of the newest earlier release, else the
-// oldest table. A text that is not a version gets the newest table.
+// For returns the table for a version of Calico: that of its minor release, else of the newest earlier release, else
+// the oldest table. A text that is not a version gets the newest table.
 func For(version string) *Table {
 	tables := load()
 	wanted := cluster.Minor(version)
@@ -105,8 +106,8 @@ func For(version string) *Table {
 	return found
 }
 
-// ByVariable finds the parameter of an environment variable. felix is false if the variable does not have Felix's prefix; known is
-// false if it is not one of Felix's parameters.
+// ByVariable finds the parameter of an environment variable. felix is false if the variable does not have Felix's
+// prefix; known is false if it is not one of Felix's parameters.
 func (t *Table) ByVariable(variable string) (p Parameter, known, felix bool) {
 	name, felix := strings.CutPrefix(strings.ToLower(variable), "felix_")
 	p, known = t.byName[name]
@@ -122,27 +123,28 @@ func (t *Table) ByField(field string) (Parameter, bool) {
 // Variable is the parameter's environment variable, as it is usually written.
 func (p Parameter) Variable() string { return "FELIX_" + strings.ToUpper(p.Name) }
 
-// Words returns the values of an enum parameter, as spelled in a FelixConfiguration; nil for any other parameter. It omits
-// values that the field accepts but Felix does not: in v3.31, that is nftablesMode Auto.
+// Words returns the values of an enum parameter, as spelled in a FelixConfiguration; nil for any other parameter. It
+// omits values that the field accepts but Felix does not: in v3.31, that is nftablesMode Auto.
 func (p Parameter) Words() []string {
 	if !strings.HasPrefix(p.Schema, "One of: ") {
 		return slices.Clone(p.Values)
 	}
 	words := quoted(p.Schema)
 	for i, word := range words {
-		if at := slices.IndexFunc(p.Values, func(value string) bool { return strings.EqualFold(value, word) }); at >= 0 {
+		if at := slices.IndexFunc(p.Values,
+			func(value string) bool { return strings.EqualFold(value, word) }); at >= 0 {
 			words[i] = p.Values[at]
 		}
 	}
 	return words
 }
 
-// loaded is the message with which Felix logs its whole configuration at startup. Felix restarts when nearly any parameter
-// changes, so the last such line shows the current configuration.
+// loaded is the message with which Felix logs its whole configuration at startup. Felix restarts when nearly any
+// parameter changes, so the last such line shows the current configuration.
 const loaded = "Successfully loaded configuration."
 
-// InLog finds the value of the parameter in one line of Felix's log; not ok for other lines. at is the line's own time, as
-// written there.
+// InLog finds the value of the parameter in one line of Felix's log; not ok for other lines. at is the line's own time,
+// as written there.
 func (p Parameter) InLog(line string) (value, at string, ok bool) {
 	if !strings.Contains(line, loaded) {
 		return "", "", false

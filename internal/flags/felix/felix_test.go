@@ -38,7 +38,8 @@ func TestTables(t *testing.T) {
 
 func TestFor(t *testing.T) {
 	for version, want := range map[string]string{
-		"v3.28.5": "v3.30.1", "v3.30.7": "v3.30.1", "v3.31.0": "v3.31.0", "v3.32.1": "v3.32.0", "v3.40.0": "v3.33.0", "": "v3.33.0", "latest": "v3.33.0",
+		"v3.28.5": "v3.30.1", "v3.30.7": "v3.30.1", "v3.31.0": "v3.31.0", "v3.32.1": "v3.32.0", "v3.40.0": "v3.33.0",
+		"": "v3.33.0", "latest": "v3.33.0",
 	} {
 		if have := For(version).Release; have != want {
 			t.Errorf("%q gets %s", version, have)
@@ -131,7 +132,9 @@ func TestInLog(t *testing.T) {
 	p, _ := For("v3.31.0").ByField("nftablesMode")
 	const head = "2026-11-21 08:16:56.595 [INFO][220] felix/daemon.go 354: "
 	for _, test := range []struct{ line, value, at string }{
-		{head + `Successfully loaded configuration. GOMAXPROCS=2 config=&config.Config{DataplaneDriver:"calico-iptables-plugin", NFTablesMode:"Enabled", WireguardEnabled:false}`, "Enabled", "2026-11-21 08:16:56.595"},
+		{head +
+			`Successfully loaded configuration. GOMAXPROCS=2 config=&config.Config{DataplaneDriver:"calico-iptables-plugin", NFTablesMode:"Enabled", WireguardEnabled:false}`,
+			"Enabled", "2026-11-21 08:16:56.595"},
 		{head + `Successfully loaded configuration. config=&config.Config{OtherNFTablesMode:"Enabled"}`, "", ""},
 		{head + `Parsed value for NFTablesMode: Enabled (from datastore (per-host))`, "", ""},
 		{"", "", ""},
@@ -142,7 +145,9 @@ func TestInLog(t *testing.T) {
 		}
 	}
 	other, _ := For("v3.31.0").ByField("wireguardEnabled")
-	if value, _, ok := other.InLog(head + `Successfully loaded configuration. config=&config.Config{NFTablesMode:"Enabled", WireguardEnabled:false, X:1}`); !ok || value != "false" {
+	if value, _, ok := other.InLog(head +
+		`Successfully loaded configuration. config=&config.Config{NFTablesMode:"Enabled", WireguardEnabled:false, X:1}`); !ok ||
+		value != "false" {
 		t.Errorf("%q, %t", value, ok)
 	}
 }

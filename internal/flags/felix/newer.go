@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// differences are the known relevant changes in releases that the module proxy does not have: parameters with new values or
-// defaults. From Calico's documentation of FelixConfiguration: nftablesMode Auto, the default since v3.32, follows
-// kube-proxy; since v3.33 Felix programs the routes of IPIP pools by default.
+// differences are the known relevant changes in releases that the module proxy does not have: parameters with new
+// values or defaults. From Calico's documentation of FelixConfiguration: nftablesMode Auto, the default since v3.32,
+// follows kube-proxy; since v3.33 Felix programs the routes of IPIP pools by default.
 var differences = []struct {
 	release string
 	changed []Parameter

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Check returns an error if Felix would not accept a text from the environment or from a file. It returns nil if Felix would, or if that can
-// only be determined on the node (a file that must exist).
+// Check returns an error if Felix would not accept a text from the environment or from a file. It returns nil if Felix
+// would, or if that can only be determined on the node (a file that must exist).
 func (p Parameter) Check(text string) error {
 	if strings.EqualFold(text, "none") {
 		return nil // the zero value, for every parameter
@@ -69,7 +69,8 @@ func checkList(schema, text string) error {
 	return nil
 }
 
-// CheckField returns an error if Felix would not accept the value of a field of a FelixConfiguration, as YAML decodes it.
+// CheckField returns an error if Felix would not accept the value of a field of a FelixConfiguration, as YAML decodes
+// it.
 func (p Parameter) CheckField(value any) error {
 	if _, timed := value.(string); timed && strings.Contains(p.Schema, "econds (floating point)") {
 		_, err := time.ParseDuration(value.(string))

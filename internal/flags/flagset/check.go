@@ -230,7 +230,8 @@ func (c *checker) results(f *definition, t *tree, path string, depth int) {
 		case slices.Contains(booleans, v[0].key):
 			for _, name := range []string{"true", "false"} {
 				if _, ok := f.variants[name]; !ok {
-					c.warn(v[0].line, path, "it yields %s, but there is no variant of that name: %s", name, names(f.variants))
+					c.warn(v[0].line, path, "it yields %s, but there is no variant of that name: %s",
+						name, names(f.variants))
 				}
 			}
 		}

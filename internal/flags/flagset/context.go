@@ -30,7 +30,8 @@ func NewContext(values map[string]any) (Context, error) {
 	return Context{plain}, err
 }
 
-// maxPlain is the depth up to which values are checked here; deeper ones are converted through JSON, which detects cycles.
+// maxPlain is the depth up to which values are checked here; deeper ones are converted through JSON, which detects
+// cycles.
 const maxPlain = 32
 
 // isPlain reports whether a value equals the result of decoding its JSON.

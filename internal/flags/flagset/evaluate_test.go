@@ -27,10 +27,10 @@ func mustContext(t testing.TB, values map[string]any) Context {
 // TestNetworkOperators: cidr and node_selector say on, off, or nothing when they cannot tell.
 func TestNetworkOperators(t *testing.T) {
 	node := map[string]any{
-		"ip": "10.1.2.3", "mapped": "::ffff:10.1.2.3", "six": "2001:db8::7", "block": "10.1.0.0/24", "wide": "10.0.0.0/7", "bad": "ten", "zone": "fe80::1%eth0",
-		"labels": map[string]any{"pool": "edge", "zone": "eu-1", "cpu": "16"},
-		"others": map[string]any{"pool": "core"}, "odd": map[string]any{"pool": 1.0},
-		"prefixes": []any{"192.0.2.0/24", "10.0.0.0/8"},
+		"ip": "10.1.2.3", "mapped": "::ffff:10.1.2.3", "six": "2001:db8::7", "block": "10.1.0.0/24",
+		"wide": "10.0.0.0/7", "bad": "ten", "zone": "fe80::1%eth0",
+		"labels": map[string]any{"pool": "edge", "zone": "eu-1", "cpu": "16"}, "others": map[string]any{"pool": "core"},
+		"odd": map[string]any{"pool": 1.0}, "prefixes": []any{"192.0.2.0/24", "10.0.0.0/8"},
 	}
 	for rule, want := range map[string]string{
 		`{"cidr": [{"var": "ip"}, "10.0.0.0/8"]}`:                                          "on",
@@ -61,7 +61,8 @@ func TestNetworkOperators(t *testing.T) {
 	} {
 		set := mustParse(t, flagOf(`{"if": [{"===": [`+rule+`, null]}, null, `+rule+`, "on", "off"]}`), Strict)
 		got := set.Evaluate("f", mustContext(t, node), 0)
-		want := map[string]Result{"on": {Variant: "on", Reason: TargetingMatch}, "off": {Variant: "off", Reason: TargetingMatch}, "null": {Variant: "off", Reason: Default}}[want]
+		want := map[string]Result{"on": {Variant: "on", Reason: TargetingMatch},
+			"off": {Variant: "off", Reason: TargetingMatch}, "null": {Variant: "off", Reason: Default}}[want]
 		if got.Variant != want.Variant || got.Reason != want.Reason || got.Code != "" {
 			t.Errorf("%s: %s %s %s", rule, got.Variant, got.Reason, got.Message)
 		}
@@ -72,7 +73,8 @@ func TestNetworkOperators(t *testing.T) {
 		`{"node_selector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Like"}]}]}}`:                       `there is no operator "Like"`,
 		`{"node_selector": 7}`: "text or an object",
 	} {
-		if _, err := Parse("test", []byte(flagOf(rule)), JSON, Strict); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse("test", []byte(flagOf(rule)), JSON, Strict); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v does not say %q", rule, err, want)
 		}
 	}
@@ -80,8 +82,10 @@ func TestNetworkOperators(t *testing.T) {
 
 // TestIntegers: a number is an integer only when nothing is lost.
 func TestIntegers(t *testing.T) {
-	for value, want := range map[string]any{"3": int64(3), "-0.0": int64(0), "1e3": int64(1000), "1.5": nil, "9007199254740991": int64(maxInteger), "9007199254740992": nil, "1e300": nil} {
-		set := mustParse(t, `{"flags": {"f": {"state": "ENABLED", "variants": {"v": `+value+`}, "defaultVariant": "v"}}}`, Strict)
+	for value, want := range map[string]any{"3": int64(3), "-0.0": int64(0), "1e3": int64(1000), "1.5": nil,
+		"9007199254740991": int64(maxInteger), "9007199254740992": nil, "1e300": nil} {
+		set := mustParse(t, `{"flags": {"f": {"state": "ENABLED", "variants": {"v": `+value+
+			`}, "defaultVariant": "v"}}}`, Strict)
 		got := set.Evaluate("f", Context{}, 0).As(Integer)
 		if got.Value != want || (want == nil) != (got.Code == TypeMismatch) {
 			t.Errorf("%s: %v %s", value, got.Value, got.Code)
@@ -93,8 +97,9 @@ func TestIntegers(t *testing.T) {
 func TestSticky(t *testing.T) {
 	in := map[string]bool{}
 	for percent := 0; percent <= 100; percent += 5 {
-		set := mustParse(t, strings.ReplaceAll(strings.ReplaceAll(flagOf(`{"fractional": [{"var": "targetingKey"}, ["on", IN], ["off", OUT]]}`),
-			"IN", itoa(percent)), "OUT", itoa(100-percent)), Strict)
+		set := mustParse(t, strings.ReplaceAll(
+			strings.ReplaceAll(flagOf(`{"fractional": [{"var": "targetingKey"}, ["on", IN], ["off", OUT]]}`),
+				"IN", itoa(percent)), "OUT", itoa(100-percent)), Strict)
 		count := 0
 		for i := range 2000 {
 			name := "node-" + itoa(i)
@@ -116,9 +121,12 @@ func itoa(n int) string { t, _ := text(n); return t }
 
 // TestExplain: the operators are told in their order, with the bucket.
 func TestExplain(t *testing.T) {
-	set := mustParse(t, flagOf(`{"if": [{"==": [{"var": "zone"}, "a"]}, {"fractional": [["on", 100], ["off", 0]]}]}`), Strict)
+	set := mustParse(t, flagOf(`{"if": [{"==": [{"var": "zone"}, "a"]}, {"fractional": [["on", 100], ["off", 0]]}]}`),
+		Strict)
 	var steps []Step
-	r := set.Explain("f", mustContext(t, map[string]any{"zone": "a", "targetingKey": "n1"}), 0, func(s Step) { steps = append(steps, s) })
+	r := set.Explain("f", mustContext(t, map[string]any{"zone": "a", "targetingKey": "n1"}), 0, func(s Step) {
+		steps = append(steps, s)
+	})
 	if r.Variant != "on" {
 		t.Fatal(r)
 	}
@@ -143,14 +151,16 @@ func TestWork(t *testing.T) {
 	context := mustContext(t, map[string]any{"list": list})
 	nested := `true`
 	for range 8 {
-		nested = `{"all": [{"var": "list"}, {"!!": [` + strings.ReplaceAll(nested, `{"var": "list"}`, `[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]`) + `]}]}`
+		nested = `{"all": [{"var": "list"}, {"!!": [` + strings.ReplaceAll(nested, `{"var": "list"}`,
+			`[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20]`) + `]}]}`
 	}
 	for name, rule := range map[string]string{
 		"text":  `{"reduce": [{"var": "list"}, {"cat": [{"var": "accumulator"}, {"var": "accumulator"}]}, "xxxxxxxx"]}`,
 		"loops": nested,
 	} {
 		set := mustParse(t, flagOf(`{"if": [`+rule+`, "on"]}`), Strict)
-		if r := set.Evaluate("f", context, 0); r.Code != ParseError || !strings.Contains(r.Message, errTooMuchWork.Error()) {
+		if r := set.Evaluate("f", context, 0); r.Code != ParseError ||
+			!strings.Contains(r.Message, errTooMuchWork.Error()) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
@@ -202,7 +212,8 @@ func FuzzParse(f *testing.F) {
 func FuzzEvaluate(f *testing.F) {
 	f.Add(`{"if": [{"cidr": [{"var": "ip"}, "10.0.0.0/8"]}, "on", "off"]}`, `{"ip": "10.1.1.1", "labels": {"a": "b"}}`)
 	f.Add(`{"fractional": [{"var": "a"}, ["on", 1], ["off", {"var": "n"}]]}`, `{"targetingKey": "x", "n": 3}`)
-	f.Add(`{"reduce": [{"var": "l"}, {"cat": [{"var": "accumulator"}, {"var": "accumulator"}]}, "x"]}`, `{"l": [1,1,1,1,1,1,1,1,1,1,1,1,1]}`)
+	f.Add(`{"reduce": [{"var": "l"}, {"cat": [{"var": "accumulator"}, {"var": "accumulator"}]}, "x"]}`,
+		`{"l": [1,1,1,1,1,1,1,1,1,1,1,1,1]}`)
 	f.Add(`{"some": [{"var": "l"}, {"==": [{"var": "n"}, {"substr": ["abc", -1]}]}]}`, `{"l": [{"n": "c"}]}`)
 	f.Fuzz(func(t *testing.T, rule, context string) {
 		set, err := Parse("fuzz", []byte(flagOf(rule)), JSON, Lenient)
@@ -215,7 +226,8 @@ func FuzzEvaluate(f *testing.F) {
 		}
 		object, _ := values.plain().(map[string]any)
 		first := set.Evaluate("f", mustContext(t, object), 7)
-		if second := set.Evaluate("f", mustContext(t, object), 7); first.Variant != second.Variant || first.Code != second.Code {
+		if second := set.Evaluate("f", mustContext(t, object), 7); first.Variant != second.Variant ||
+			first.Code != second.Code {
 			t.Fatalf("%+v, then %+v", first, second)
 		}
 		if first.Code == "" && first.Reason == TargetingMatch && first.Variant == "" {

@@ -181,7 +181,8 @@ func (l *loader) flag(key string, line int, t *tree, set map[string]any) *defini
 		l.refuse(line, path, "a flag is an object with state and variants")
 		return f
 	}
-	l.known(entries, path, "key", "state", "variants", "defaultVariant", "targeting", "metadata", "source", "$comment", "description")
+	l.known(entries, path, "key", "state", "variants", "defaultVariant", "targeting", "metadata",
+		"source", "$comment", "description")
 	for _, name := range []string{"key", "source"} { // they have no meaning here, but flagd reads them
 		if at := t.get(name); at != nil {
 			l.text(at, join(path, name))
@@ -247,7 +248,8 @@ func (l *loader) variants(f *definition, t *tree, path string) {
 		case kind == "":
 			l.fault(e.line, join(path, e.key), "a boolean, a string, a number or an object is expected")
 		case kind != first && first != "":
-			l.fault(e.line, join(path, e.key), "this is a %s, but %s is a %s: all variants must have the same type", kind, entries[0].key, first)
+			l.fault(e.line, join(path, e.key), "this is a %s, but %s is a %s: all variants must have the same type",
+				kind, entries[0].key, first)
 		}
 	}
 	f.variants, _ = at.plain().(map[string]any)
@@ -358,7 +360,8 @@ func (l *loader) readEvaluators(t *tree) {
 	}
 }
 
-// cyclic walks the shared rules that a rule refers to. The state is 1 while a rule is being walked, 2 when it is known to be acyclic.
+// cyclic walks the shared rules that a rule refers to. The state is 1 while a rule is being walked, 2 when it is known
+// to be acyclic.
 func (l *loader) cyclic(name string, state map[string]int) bool {
 	switch state[name] {
 	case 1:

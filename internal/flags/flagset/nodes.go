@@ -39,7 +39,8 @@ func NodeValues(node *corev1.Node) map[string]any {
 	return values
 }
 
-// FlagMetadata is the set's metadata, overridden by the flag's; nil if there is no such flag. Callers must not modify it.
+// FlagMetadata is the set's metadata, overridden by the flag's; nil if there is no such flag. Callers must not modify
+// it.
 func (s *Set) FlagMetadata(key string) map[string]any {
 	if f, ok := s.flags[key]; ok {
 		return f.metadata

@@ -9,7 +9,8 @@ import (
 
 // flagOf makes a set of one boolean flag with a rule.
 func flagOf(rule string) string {
-	return `{"flags": {"f": {"state": "ENABLED", "variants": {"on": true, "off": false}, "defaultVariant": "off", "targeting": ` + rule + `}}}`
+	return `{"flags": {"f": {"state": "ENABLED", "variants": {"on": true, "off": false}, "defaultVariant": "off", "targeting": ` +
+		rule + `}}}`
 }
 
 // TestRefused: a set with a fault is refused whole, with line and reason.
@@ -24,36 +25,52 @@ func TestRefused(t *testing.T) {
 		{"no flags", `{}`, "the key flags is missing"},
 		{"flag is text", `{"flags": {"a": "on"}}`, "flags.a: a flag is an object"},
 		{"no state", `{"flags": {"a": {"variants": {"on": true}}}}`, "flags.a: state is missing"},
-		{"bad state", `{"flags": {"a": {"state": "enabled", "variants": {"on": true}}}}`, `flags.a.state: "enabled" is neither`},
-		{"no variants", `{"flags": {"a": {"state": "ENABLED", "variants": {}}}}`, "flags.a.variants: there is no variant"},
-		{"mixed types", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": true, "x": 1}}}}`, "flags.a.variants.x: this is a number, but on is a boolean"},
-		{"list variant", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": []}}}}`, "flags.a.variants.on: a boolean, a string"},
-		{"unknown default", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": true}, "defaultVariant": "of"}}}`, `there is no variant "of": there is on`},
-		{"source", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": true}, "source": 5}}}`, "flags.a.source: a string is expected"},
+		{"bad state", `{"flags": {"a": {"state": "enabled", "variants": {"on": true}}}}`,
+			`flags.a.state: "enabled" is neither`},
+		{"no variants", `{"flags": {"a": {"state": "ENABLED", "variants": {}}}}`,
+			"flags.a.variants: there is no variant"},
+		{"mixed types", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": true, "x": 1}}}}`,
+			"flags.a.variants.x: this is a number, but on is a boolean"},
+		{"list variant", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": []}}}}`,
+			"flags.a.variants.on: a boolean, a string"},
+		{"unknown default", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": true}, "defaultVariant": "of"}}}`,
+			`there is no variant "of": there is on`},
+		{"source", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": true}, "source": 5}}}`,
+			"flags.a.source: a string is expected"},
 		{"no object in a list", `{"flags": ["a"]}`, "flags[0]: a flag is an object"},
-		{"no key in a list", `{"flags": [{"state": "ENABLED", "variants": {"on": true}}]}`, "flags[0]: the key is missing"},
+		{"no key in a list", `{"flags": [{"state": "ENABLED", "variants": {"on": true}}]}`,
+			"flags[0]: the key is missing"},
 		{"no name", `{"flags": {"": {"state": "ENABLED", "variants": {"on": true}}}}`, "flags: an empty name"},
 		{"empty shared rule", `{"flags": {}, "$evaluators": {"a": []}}`, "$evaluators.a: an empty rule"},
 		{"metadata", `{"metadata": {"a": []}, "flags": {}}`, "metadata.a: a string, a number or a boolean"},
-		{"twice", "{\"flags\": {\"a\": {\"state\": \"DISABLED\", \"variants\": {\"x\": 1}},\n\"a\": {\"state\": \"DISABLED\", \"variants\": {\"x\": 1}}}}", "s.json:2: flags.a: duplicate key: line 1"},
-		{"twice in a list", `{"flags": [{"key": "a", "state": "DISABLED", "variants": {"x": 1}}, {"key": "a", "state": "DISABLED", "variants": {"x": 1}}]}`, `flags[1]: the flag "a" is defined twice`},
-		{"operator", flagOf("{\"if\":\n[{\"=>\": [1, 2]}, \"on\"]}"), `s.json:2: flags.f.targeting.if.=>: there is no operator "=>"`},
-		{"two operators", flagOf(`{"if": [{"==": [1, 1], "!": [1]}, "on"]}`), "an object with one key, but this one has 2"},
+		{"twice", "{\"flags\": {\"a\": {\"state\": \"DISABLED\", \"variants\": {\"x\": 1}},\n" +
+			"\"a\": {\"state\": \"DISABLED\", \"variants\": {\"x\": 1}}}}", "s.json:2: flags.a: duplicate key: line 1"},
+		{"twice in a list",
+			`{"flags": [{"key": "a", "state": "DISABLED", "variants": {"x": 1}}, {"key": "a", "state": "DISABLED", "variants": {"x": 1}}]}`,
+			`flags[1]: the flag "a" is defined twice`},
+		{"operator", flagOf("{\"if\":\n[{\"=>\": [1, 2]}, \"on\"]}"),
+			`s.json:2: flags.f.targeting.if.=>: there is no operator "=>"`},
+		{"two operators", flagOf(`{"if": [{"==": [1, 1], "!": [1]}, "on"]}`),
+			"an object with one key, but this one has 2"},
 		{"arity", flagOf(`{"if": [{"==": [1]}, "on"]}`), "targeting.if.==: 2 arguments are expected, here are 1"},
 		{"unknown variant", flagOf(`{"if": [true, "onn"]}`), `there is no variant "onn": there is off, on`},
 		{"unknown variant in a bucket", flagOf(`{"fractional": [["on", 1], ["of", 1]]}`), `there is no variant "of"`},
-		{"overflow", flagOf(`{"fractional": [["on", 2147483647], ["off", 1]]}`), "the weights add up to 2147483648, the most is 2147483647"},
+		{"overflow", flagOf(`{"fractional": [["on", 2147483647], ["off", 1]]}`),
+			"the weights add up to 2147483648, the most is 2147483647"},
 		{"weight", flagOf(`{"fractional": [["on", 0.5], ["off", 1]]}`), "0.5 is not a weight"},
 		{"bucket", flagOf(`{"fractional": ["x", "on"]}`), "a bucket is a list"},
 		{"relation", flagOf(`{"if": [{"sem_ver": [{"var": "v"}, "==", "1.0.0"]}, "on"]}`), "== is not a relation"},
 		{"version", flagOf(`{"if": [{"sem_ver": [{"var": "v"}, "=", "one"]}, "on"]}`), "one is not a version"},
 		{"no text", flagOf(`{"if": [{"starts_with": [{"var": "v"}, 1]}, "on"]}`), "two strings are expected"},
 		{"property", flagOf(`{"if": [{"var": "$flagd.key"}, "on"]}`), "$flagd has flagKey and timestamp"},
-		{"prefix", flagOf(`{"if": [{"cidr": [{"var": "ip"}, "10.0.0.0/33"]}, "on"]}`), "10.0.0.0/33 is neither an address nor a prefix"},
+		{"prefix", flagOf(`{"if": [{"cidr": [{"var": "ip"}, "10.0.0.0/33"]}, "on"]}`),
+			"10.0.0.0/33 is neither an address nor a prefix"},
 		{"selector", flagOf(`{"if": [{"node_selector": "a in b"}, "on"]}`), "node_selector"},
 		{"no rule", flagOf(`"on"`), "an object is expected: a rule"},
 		{"unknown reference", flagOf(`{"if": [{"$ref": "x"}, "on"]}`), `there is no shared rule "x"`},
-		{"cycle", `{"flags": {}, "$evaluators": {` + "\n" + `"a": {"!": [{"$ref": "b"}]}, "b": {"!": [{"$ref": "a"}]}}}`, "s.json:2: $evaluators.a: its $ref leads back to itself"},
+		{"cycle", `{"flags": {}, "$evaluators": {` + "\n" +
+			`"a": {"!": [{"$ref": "b"}]}, "b": {"!": [{"$ref": "a"}]}}}`,
+			"s.json:2: $evaluators.a: its $ref leads back to itself"},
 		{"deep", flagOf(deep), "nested deeper than 200"},
 		{"explosion", explosion(), "with shared rules inserted, the rules are too large"},
 		{"many values", `{"flags": [` + strings.Repeat("1,", maxValues) + `1]}`, "more than 1048576 values"},
@@ -79,13 +96,15 @@ func explosion() string {
 	for i := range 40 {
 		fmt.Fprintf(&b, `, "r%d": {"and": [{"$ref": "r%d"}, {"$ref": "r%d"}]}`, i+1, i, i)
 	}
-	b.WriteString(`}, "flags": {"f": {"state": "ENABLED", "variants": {"on": true}, "targeting": {"if": [{"$ref": "r40"}, "on"]}}}}`)
+	b.WriteString(
+		`}, "flags": {"f": {"state": "ENABLED", "variants": {"on": true}, "targeting": {"if": [{"$ref": "r40"}, "on"]}}}}`)
 	return b.String()
 }
 
 // TestEveryProblem: all that is wrong is told, in the order of the lines.
 func TestEveryProblem(t *testing.T) {
-	_, err := Parse("s.yaml", []byte("flags:\n  a:\n    variants: {on: true}\n    defaultVariant: off\n  b: 1\n"), YAML, Strict)
+	_, err := Parse("s.yaml", []byte("flags:\n  a:\n    variants: {on: true}\n    defaultVariant: off\n  b: 1\n"),
+		YAML, Strict)
 	var refused *Error
 	if !errors.As(err, &refused) {
 		t.Fatal(err)
@@ -117,7 +136,8 @@ flags:
 	if err != nil {
 		t.Fatal(err)
 	}
-	inJSON, err := Parse("s.json", []byte(flagOf(`{"if": [{"==": [{"var": "zone"}, "a"]}, "on", {"if": ["a", "off"]}]}`)), JSON, Strict)
+	inJSON, err := Parse("s.json",
+		[]byte(flagOf(`{"if": [{"==": [{"var": "zone"}, "a"]}, "on", {"if": ["a", "off"]}]}`)), JSON, Strict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +179,8 @@ flags:
 
 // TestWarnings: what means nothing is told, and refuses nothing.
 func TestWarnings(t *testing.T) {
-	set, err := Parse("s.json", []byte(`{"flags": {"f": {"state": "ENABLED", "variants": {"on": true}, "defaultVarient": "on"}}}`), JSON, Strict)
+	set, err := Parse("s.json", []byte(
+		`{"flags": {"f": {"state": "ENABLED", "variants": {"on": true}, "defaultVarient": "on"}}}`), JSON, Strict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +192,8 @@ func TestWarnings(t *testing.T) {
 // TestMerge: sets go together unless they have a flag in common.
 func TestMerge(t *testing.T) {
 	set := func(name, key string) *Set {
-		s, err := Parse(name, []byte(`{"flags": {"`+key+`": {"state": "ENABLED", "variants": {"on": true}}}}`), JSON, Strict)
+		s, err := Parse(name, []byte(`{"flags": {"`+key+`": {"state": "ENABLED", "variants": {"on": true}}}}`),
+			JSON, Strict)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +203,8 @@ func TestMerge(t *testing.T) {
 	if err != nil || len(merged.Keys()) != 2 {
 		t.Fatal(merged, err)
 	}
-	if _, err := Merge(set("one", "a"), set("two", "a")); err == nil || !strings.Contains(err.Error(), "two:1: flags.a: one:1 has this flag too") {
+	if _, err := Merge(set("one", "a"), set("two", "a")); err == nil ||
+		!strings.Contains(err.Error(), "two:1: flags.a: one:1 has this flag too") {
 		t.Error(err)
 	}
 }

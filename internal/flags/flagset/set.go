@@ -190,7 +190,8 @@ func Changed(a, b *Set) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// Variants returns a flag's values by name, which callers must not modify, and the name of its default; false if there is no such flag.
+// Variants returns a flag's values by name, which callers must not modify, and the name of its default; false if there
+// is no such flag.
 func (s *Set) Variants(key string) (variants map[string]any, defaultVariant string, ok bool) {
 	f, ok := s.flags[key]
 	if !ok {

@@ -12,7 +12,9 @@ import (
 // oneFlag is a flag with variants a to c, a default, and a rule.
 func oneFlag(t *testing.T, rule string) *Set {
 	t.Helper()
-	set, err := Parse("s.json", []byte(`{"flags": {"f": {"state": "ENABLED", "variants": {"a": "A", "b": "B", "c": "C"}, "defaultVariant": "c", "targeting": `+rule+`}}}`), JSON, Lenient)
+	set, err := Parse("s.json", []byte(
+		`{"flags": {"f": {"state": "ENABLED", "variants": {"a": "A", "b": "B", "c": "C"}, "defaultVariant": "c", "targeting": `+
+			rule+`}}}`), JSON, Lenient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +58,21 @@ func TestFractional(t *testing.T) {
 		rule string
 		want func(key string) string
 	}{
-		{`{"fractional": [{"var": "email"}, ["a", 25], ["b", 75]]}`, func(key string) string { return expected(key, 25, 75) }},
-		{`{"fractional": [["a", 50], ["b", 50]]}`, func(key string) string { return expected("f"+key, 50, 50) }}, // the flag's key, then the subject's
-		{`{"fractional": [{"cat": ["x", {"var": "email"}]}, ["a"], ["b"]]}`, func(key string) string { return expected("x"+key, 1, 1) }},
-		{`{"fractional": [{"var": "email"}, ["a", {"var": "share"}], ["b", 90]]}`, func(key string) string { return expected(key, 10, 90) }},
+		{`{"fractional": [{"var": "email"}, ["a", 25], ["b", 75]]}`,
+			func(key string) string { return expected(key, 25, 75) }},
+		// the flag's key, then the subject's
+		{`{"fractional": [["a", 50], ["b", 50]]}`, func(key string) string { return expected("f"+key, 50, 50) }},
+		{`{"fractional": [{"cat": ["x", {"var": "email"}]}, ["a"], ["b"]]}`,
+			func(key string) string { return expected("x"+key, 1, 1) }},
+		{`{"fractional": [{"var": "email"}, ["a", {"var": "share"}], ["b", 90]]}`,
+			func(key string) string { return expected(key, 10, 90) }},
 		{`{"fractional": [{"var": "email"}, ["a", 0], ["b", 1]]}`, func(string) string { return "b" }},
-		{`{"fractional": [{"var": "email"}, ["a", -5], ["b", 1]]}`, func(string) string { return "b" }}, // less than nothing is nothing
-		{`{"fractional": [{"var": "email"}, [{"if": [{"var": "yes"}, "a", "b"]}, 1]]}`, func(string) string { return "a" }},
-		{fmt.Sprintf(`{"fractional": [{"var": "email"}, ["a", %d], ["b", 1]]}`, math.MaxInt32-1), func(key string) string { return expected(key, math.MaxInt32-1, 1) }},
+		// less than nothing is nothing
+		{`{"fractional": [{"var": "email"}, ["a", -5], ["b", 1]]}`, func(string) string { return "b" }},
+		{`{"fractional": [{"var": "email"}, [{"if": [{"var": "yes"}, "a", "b"]}, 1]]}`,
+			func(string) string { return "a" }},
+		{fmt.Sprintf(`{"fractional": [{"var": "email"}, ["a", %d], ["b", 1]]}`, math.MaxInt32-1),
+			func(key string) string { return expected(key, math.MaxInt32-1, 1) }},
 	} {
 		set := oneFlag(t, c.rule)
 		for i := range 300 {
@@ -95,23 +104,32 @@ func TestSemVer(t *testing.T) {
 		want                     any // nil: the default
 	}{
 		{"1.2.3", "=", "1.2.3", true}, {"1.2.3", "=", "1.2.4", false}, {"1.2.3", "!=", "1.2.4", true},
-		{"1.2.3", "<", "1.2.4", true}, {"1.10.0", "<", "1.9.0", false}, {"1.2.3", "<=", "1.2.3", true}, {"1.2.3", ">=", "1.2.3", true}, {"2.0.0", ">", "1.99.99", true},
-		{"1.9.9", "^", "1.0.0", true}, {"2.0.0", "^", "1.0.0", false}, {"1.2.9", "~", "1.2.0", true}, {"1.3.0", "~", "1.2.0", false},
-		{"v1.2.3", "=", "1.2.3", true}, {"V1.2.3", "=", "v1.2.3", true}, {"1", "=", "1.0.0", true}, {"1.2", "=", "1.2.0", true},
-		{"1.0.0-alpha", "<", "1.0.0", true}, {"1.0.0-alpha.2", "<", "1.0.0-alpha.10", true}, {"1.0.0-alpha.1", "<", "1.0.0-alpha.beta", true},
-		{"1.0.0-rc.1", ">", "1.0.0-beta.11", true}, {"1.0.0+one", "=", "1.0.0+two", true}, {"v1.29.3+k3s1", "=", "1.29.3", true},
+		{"1.2.3", "<", "1.2.4", true}, {"1.10.0", "<", "1.9.0", false}, {"1.2.3", "<=", "1.2.3", true},
+		{"1.2.3", ">=", "1.2.3", true}, {"2.0.0", ">", "1.99.99", true}, {"1.9.9", "^", "1.0.0", true},
+		{"2.0.0", "^", "1.0.0", false}, {"1.2.9", "~", "1.2.0", true}, {"1.3.0", "~", "1.2.0", false},
+		{"v1.2.3", "=", "1.2.3", true}, {"V1.2.3", "=", "v1.2.3", true}, {"1", "=", "1.0.0", true},
+		{"1.2", "=", "1.2.0", true}, {"1.0.0-alpha", "<", "1.0.0", true},
+		{"1.0.0-alpha.2", "<", "1.0.0-alpha.10", true}, {"1.0.0-alpha.1", "<", "1.0.0-alpha.beta", true},
+		{"1.0.0-rc.1", ">", "1.0.0-beta.11", true},
+		{"1.0.0+one", "=", "1.0.0+two", true},
+		{"v1.29.3+k3s1", "=", "1.29.3", true},
 		{"v1.30.2-eks-abc", "<", "1.30.2", true}, // what managed clusters call themselves is a version before it
-		{"one", "=", "1.0.0", nil}, {"1.0.0", "=", "one", nil}, {"1.0.0.0", "=", "1.0.0", nil}, {"01.0.0", "=", "1.0.0", nil}, {"", "=", "1.0.0", nil}, {"1.0.0", "==", "1.0.0", nil},
+		{"one", "=", "1.0.0", nil}, {"1.0.0", "=", "one", nil}, {"1.0.0.0", "=", "1.0.0", nil},
+		{"01.0.0", "=", "1.0.0", nil}, {"", "=", "1.0.0", nil}, {"1.0.0", "==", "1.0.0", nil},
 	} {
-		set := oneFlag(t, fmt.Sprintf(`{"if": [{"===": [{"sem_ver": [{"var": "v"}, %q, %q]}, true]}, "a", {"if": [{"===": [{"sem_ver": [{"var": "v"}, %q, %q]}, false]}, "b", null]}]}`,
+		set := oneFlag(t, fmt.Sprintf(
+			`{"if": [{"===": [{"sem_ver": [{"var": "v"}, %q, %q]}, true]}, "a", {"if": [{"===": [{"sem_ver": [{"var": "v"}, %q, %q]}, false]}, "b", null]}]}`,
 			c.relation, c.other, c.relation, c.other))
 		want := map[any]string{true: "a", false: "b", nil: "c"}[c.want]
 		if have := variantOf(t, set, fmt.Sprintf(`{"v": %q}`, c.version)); have != want {
 			t.Errorf("%s %s %s: %s, not %s", c.version, c.relation, c.other, have, want)
 		}
 	}
-	for v, want := range map[string]string{"1": "a", "1.2": "b", "true": "c", "null": "c", "[1]": "c"} { // a number is read as its text
-		if have := variantOf(t, oneFlag(t, `{"if": [{"sem_ver": [{"var": "v"}, "=", "1.0.0"]}, "a", {"sem_ver": [{"var": "v"}, "=", "1.2.0"]}, "b"]}`), `{"v": `+v+`}`); have != want {
+	// a number is read as its text
+	for v, want := range map[string]string{"1": "a", "1.2": "b", "true": "c", "null": "c", "[1]": "c"} {
+		if have := variantOf(t, oneFlag(t,
+			`{"if": [{"sem_ver": [{"var": "v"}, "=", "1.0.0"]}, "a", {"sem_ver": [{"var": "v"}, "=", "1.2.0"]}, "b"]}`),
+			`{"v": `+v+`}`); have != want {
 			t.Errorf("%s: %s, not %s", v, have, want)
 		}
 	}

@@ -103,7 +103,8 @@ func accept(t *testing.T, c contract) {
 		}
 	})
 
-	for name, harm := range map[string]fault{"keeps the last set when the next is invalid": c.spoil, "keeps the last set when the source is gone": c.cut} {
+	for name, harm := range map[string]fault{"keeps the last set when the next is invalid": c.spoil,
+		"keeps the last set when the source is gone": c.cut} {
 		t.Run(name, func(t *testing.T) {
 			c.put(t, setOf(20))
 			awaitGeneration(t, client, 20)
@@ -139,7 +140,8 @@ func acceptValues(t *testing.T, client *of.Client) {
 	none := of.EvaluationContext{}
 
 	on, err := client.BooleanValueDetails(ctx, "bpf", false, edge)
-	is(t, "a targeted flag", []any{on.Value, on.Variant, on.Reason, err}, []any{true, "on", of.TargetingMatchReason, nil})
+	is(t, "a targeted flag", []any{on.Value, on.Variant, on.Reason, err},
+		[]any{true, "on", of.TargetingMatchReason, nil})
 	is(t, "its metadata", pick(on.FlagMetadata, "team", "owner"), []any{"net", "jo"})
 	off, err := client.BooleanValueDetails(ctx, "bpf", true, none)
 	is(t, "its default", []any{off.Value, off.Variant, off.Reason, err}, []any{false, "off", of.DefaultReason, nil})
@@ -161,7 +163,8 @@ func acceptValues(t *testing.T, client *of.Client) {
 	open, err := client.BooleanValueDetails(ctx, "open", true, none)
 	is(t, "a flag without default", []any{open.Value, open.Reason, err}, []any{true, of.DefaultReason, nil})
 	missing, _ := client.BooleanValueDetails(ctx, "nothing", true, none)
-	is(t, "a missing flag", []any{missing.Value, missing.ErrorCode, missing.Reason}, []any{true, of.FlagNotFoundCode, of.ErrorReason})
+	is(t, "a missing flag", []any{missing.Value, missing.ErrorCode, missing.Reason},
+		[]any{true, of.FlagNotFoundCode, of.ErrorReason})
 	wrong, _ := client.IntValueDetails(ctx, "mode", 7, none)
 	is(t, "a wrong type", []any{wrong.Value, wrong.ErrorCode}, []any{int64(7), of.TypeMismatchCode})
 	lossy, _ := client.IntValueDetails(ctx, "ratio", 7, none)
@@ -228,7 +231,8 @@ func changesTo(t *testing.T, d *Database, set string) []Change {
 	for section, values := range parts {
 		for name, value := range values {
 			kind := kinds[section]
-			changes = append(changes, Change{Kind: kind, Name: name, Value: string(value), Version: versions[[2]string{kind, name}], Who: "test"})
+			changes = append(changes, Change{Kind: kind, Name: name, Value: string(value),
+				Version: versions[[2]string{kind, name}], Who: "test"})
 		}
 	}
 	return changes

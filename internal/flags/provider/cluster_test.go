@@ -13,7 +13,8 @@ import (
 // clusterVariable names a kubeconfig of an API server that has FeatureFlags and the namespace net.
 const clusterVariable = "THESEUS_FLAGS_CLUSTER"
 
-// TestObjectInCluster runs the same against a real API server. The lab's TestFlags (lab/test/flags) brings one up and builds this file.
+// TestObjectInCluster runs the same against a real API server. The lab's TestFlags (lab/test/flags) brings one up and
+// builds this file.
 func TestObjectInCluster(t *testing.T) {
 	file := os.Getenv(clusterVariable)
 	if file == "" {

@@ -18,7 +18,8 @@ import (
 )
 
 // FeatureFlags is the resource of open-feature-operator: core.openfeature.dev/v1beta1.
-var FeatureFlags = schema.GroupVersionResource{Group: "core.openfeature.dev", Version: "v1beta1", Resource: "featureflags"}
+var FeatureFlags = schema.GroupVersionResource{Group: "core.openfeature.dev", Version: "v1beta1",
+	Resource: "featureflags"}
 
 // Object is a flag set in a FeatureFlag of a cluster, at spec.flagSpec.
 type Object struct {

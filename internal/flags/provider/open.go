@@ -15,7 +15,8 @@ import (
 // OpenSource opens the source that a text names: sqlite:FILE, postgres://..., k8s:NAMESPACE/NAME, else a file or a
 // folder. It only connects to a cluster if it needs one. It creates or migrates a database's schema, but it does not
 // create a file, so a misspelt name is an error. The caller closes the source.
-func OpenSource(ctx context.Context, text string, cluster func() (dynamic.Interface, error)) (Source, func() error, error) {
+func OpenSource(ctx context.Context, text string, cluster func() (dynamic.Interface, error)) (Source,
+	func() error, error) {
 	done := func() error { return nil }
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch scheme {

@@ -61,7 +61,8 @@ var (
 
 // NewProvider makes a provider; it reads nothing before Init.
 func NewProvider(source Source) *Provider {
-	return &Provider{source: source, events: make(chan of.Event, 16), status: Status{State: of.NotReadyState, Since: time.Now()}}
+	return &Provider{source: source, events: make(chan of.Event, 16),
+		status: Status{State: of.NotReadyState, Since: time.Now()}}
 }
 
 // Metadata implements of.FeatureProvider.
@@ -183,32 +184,38 @@ func emit(events chan of.Event, event of.Event) {
 }
 
 // BooleanEvaluation implements of.FeatureProvider.
-func (p *Provider) BooleanEvaluation(_ context.Context, key string, fallback bool, values of.FlattenedContext) of.BoolResolutionDetail {
+func (p *Provider) BooleanEvaluation(_ context.Context, key string, fallback bool,
+	values of.FlattenedContext) of.BoolResolutionDetail {
 	return resolve(p, flagset.Boolean, key, fallback, values)
 }
 
 // StringEvaluation implements of.FeatureProvider.
-func (p *Provider) StringEvaluation(_ context.Context, key string, fallback string, values of.FlattenedContext) of.StringResolutionDetail {
+func (p *Provider) StringEvaluation(_ context.Context, key string, fallback string,
+	values of.FlattenedContext) of.StringResolutionDetail {
 	return resolve(p, flagset.String, key, fallback, values)
 }
 
 // FloatEvaluation implements of.FeatureProvider.
-func (p *Provider) FloatEvaluation(_ context.Context, key string, fallback float64, values of.FlattenedContext) of.FloatResolutionDetail {
+func (p *Provider) FloatEvaluation(_ context.Context, key string, fallback float64,
+	values of.FlattenedContext) of.FloatResolutionDetail {
 	return resolve(p, flagset.Float, key, fallback, values)
 }
 
 // IntEvaluation implements of.FeatureProvider.
-func (p *Provider) IntEvaluation(_ context.Context, key string, fallback int64, values of.FlattenedContext) of.IntResolutionDetail {
+func (p *Provider) IntEvaluation(_ context.Context, key string, fallback int64,
+	values of.FlattenedContext) of.IntResolutionDetail {
 	return resolve(p, flagset.Integer, key, fallback, values)
 }
 
 // ObjectEvaluation implements of.FeatureProvider.
-func (p *Provider) ObjectEvaluation(_ context.Context, key string, fallback any, values of.FlattenedContext) of.InterfaceResolutionDetail {
+func (p *Provider) ObjectEvaluation(_ context.Context, key string, fallback any,
+	values of.FlattenedContext) of.InterfaceResolutionDetail {
 	return resolve(p, flagset.Object, key, fallback, values)
 }
 
 // Evaluate evaluates a flag of any type; trace, if not nil, is called for every operator.
-func (p *Provider) Evaluate(_ context.Context, key string, values map[string]any, trace func(flagset.Step)) flagset.Result {
+func (p *Provider) Evaluate(_ context.Context, key string, values map[string]any,
+	trace func(flagset.Step)) flagset.Result {
 	set := p.set.Load()
 	if set == nil {
 		return flagset.Result{Key: key, Reason: flagset.Failed, Code: notReady, Message: p.Status().Reason}
@@ -220,10 +227,12 @@ func (p *Provider) Evaluate(_ context.Context, key string, values map[string]any
 	return set.Explain(key, prepared, time.Now().Unix(), trace)
 }
 
-func resolve[T any](p *Provider, kind flagset.Kind, key string, fallback T, values of.FlattenedContext) of.GenericResolutionDetail[T] {
+func resolve[T any](p *Provider, kind flagset.Kind, key string, fallback T,
+	values of.FlattenedContext) of.GenericResolutionDetail[T] {
 	set := p.set.Load()
 	if set == nil {
-		return failed(fallback, of.NewProviderNotReadyResolutionError(p.source.String()+": no flag set was read yet"), nil)
+		return failed(fallback, of.NewProviderNotReadyResolutionError(p.source.String()+": no flag set was read yet"),
+			nil)
 	}
 	context, err := flagset.NewContext(values)
 	if err != nil {
@@ -234,7 +243,8 @@ func resolve[T any](p *Provider, kind flagset.Kind, key string, fallback T, valu
 
 func failed[T any](fallback T, err of.ResolutionError, metadata of.FlagMetadata) of.GenericResolutionDetail[T] {
 	return of.GenericResolutionDetail[T]{Value: fallback,
-		ProviderResolutionDetail: of.ProviderResolutionDetail{Reason: of.ErrorReason, ResolutionError: err, FlagMetadata: metadata}}
+		ProviderResolutionDetail: of.ProviderResolutionDetail{Reason: of.ErrorReason,
+			ResolutionError: err, FlagMetadata: metadata}}
 }
 
 // detail converts a result into the SDK's type; the caller gets a copy that it may modify.
@@ -248,7 +258,8 @@ func detail[T any](r flagset.Result, fallback T) of.GenericResolutionDetail[T] {
 		value = fallback
 	}
 	return of.GenericResolutionDetail[T]{Value: value,
-		ProviderResolutionDetail: of.ProviderResolutionDetail{Reason: of.Reason(r.Reason), Variant: r.Variant, FlagMetadata: metadata}}
+		ProviderResolutionDetail: of.ProviderResolutionDetail{Reason: of.Reason(r.Reason),
+			Variant: r.Variant, FlagMetadata: metadata}}
 }
 
 func resolutionError(code flagset.Code, message string) of.ResolutionError {

@@ -43,7 +43,9 @@ func TestJSONFile(t *testing.T) {
 	put(t, setOf(1))
 	p := NewProvider(File{path})
 	accept(t, contract{provider: p, put: put, pair: pairOf(p),
-		spoil: fault{do: func(t *testing.T) { write(t, path, invalidSet) }}, cut: fault{do: func(t *testing.T) { remove(t, path) }}})
+		spoil: fault{do: func(t *testing.T) {
+			write(t, path, invalidSet)
+		}}, cut: fault{do: func(t *testing.T) { remove(t, path) }}})
 }
 
 // TestFileFromThePast: a file is read again whatever its time says, as after a clock that was set back, or a restored
@@ -85,7 +87,9 @@ func TestYAMLFile(t *testing.T) {
 	put(t, setOf(1))
 	p := NewProvider(File{path})
 	accept(t, contract{provider: p, put: put, pair: pairOf(p),
-		spoil: fault{do: func(t *testing.T) { write(t, path, "flags:\n\t- a") }}, cut: fault{do: func(t *testing.T) { remove(t, path) }}})
+		spoil: fault{do: func(t *testing.T) {
+			write(t, path, "flags:\n\t- a")
+		}}, cut: fault{do: func(t *testing.T) { remove(t, path) }}})
 }
 
 func TestDirectory(t *testing.T) {
@@ -152,7 +156,8 @@ func acceptDatabase(t *testing.T, d *Database, cut fault) {
 	accept(t, contract{provider: p, put: put, pair: pairOf(p), cut: cut,
 		// Written past Apply, which would refuse it.
 		spoil: fault{do: func(t *testing.T) {
-			execute(t, d, `UPDATE theseus_flag_item SET value = '{"state": "ON", "variants": {"a": 1}}' WHERE name = 'first'`)
+			execute(t, d,
+				`UPDATE theseus_flag_item SET value = '{"state": "ON", "variants": {"a": 1}}' WHERE name = 'first'`)
 			execute(t, d, `UPDATE theseus_flag_revision SET n = n + 1`)
 		}}})
 }
@@ -166,7 +171,8 @@ func execute(t *testing.T, d *Database, statement string) {
 
 // TestObject runs against client-go's fake.
 func TestObject(t *testing.T) {
-	acceptObject(t, fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{FeatureFlags: "FeatureFlagList"}))
+	acceptObject(t, fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{FeatureFlags: "FeatureFlagList"}))
 }
 
 func acceptObject(t *testing.T, client dynamic.Interface) {
@@ -176,8 +182,9 @@ func acceptObject(t *testing.T, client dynamic.Interface) {
 		if err := json.Unmarshal([]byte(set), &spec); err != nil {
 			t.Fatal(err)
 		}
-		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "core.openfeature.dev/v1beta1", "kind": "FeatureFlag",
-			"metadata": map[string]any{"namespace": "net", "name": "cni"}, "spec": map[string]any{"flagSpec": spec}}}
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "core.openfeature.dev/v1beta1",
+			"kind": "FeatureFlag", "metadata": map[string]any{"namespace": "net", "name": "cni"},
+			"spec": map[string]any{"flagSpec": spec}}}
 		there, err := flags.Get(t.Context(), "cni", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			_, err = flags.Create(t.Context(), object, metav1.CreateOptions{})

@@ -66,8 +66,9 @@ func NewRemote(base string, header http.Header, poll time.Duration) (*Remote, er
 	if parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
 		return nil, fmt.Errorf("%q is not the URL of a server", base)
 	}
-	return &Remote{base: strings.TrimRight(base, "/"), header: header, client: &http.Client{Timeout: remoteTimeout}, poll: poll,
-		events: make(chan of.Event, 16), state: of.NotReadyState, answers: map[string]ofrepResult{}}, nil
+	return &Remote{base: strings.TrimRight(base, "/"), header: header,
+		client: &http.Client{Timeout: remoteTimeout}, poll: poll, events: make(chan of.Event, 16),
+		state: of.NotReadyState, answers: map[string]ofrepResult{}}, nil
 }
 
 // Metadata implements of.FeatureProvider.
@@ -128,7 +129,8 @@ func (r *Remote) ask(ctx context.Context) error {
 func (r *Remote) learn(answer answered) ([]string, error) {
 	var all ofrepBulk
 	if answer.status != http.StatusOK {
-		return nil, fmt.Errorf("%s: it answers %d to a request for all flags: %s", r.base, answer.status, bytes.TrimSpace(answer.body))
+		return nil, fmt.Errorf("%s: it answers %d to a request for all flags: %s",
+			r.base, answer.status, bytes.TrimSpace(answer.body))
 	}
 	if err := json.Unmarshal(answer.body, &all); err != nil {
 		return nil, fmt.Errorf("%s: its answer is not valid OFREP: %w", r.base, err)
@@ -169,7 +171,8 @@ func (r *Remote) gone(err error) {
 		state, event = of.ErrorState, of.ProviderError
 	}
 	if r.become(state) {
-		emit(r.events, of.Event{ProviderName: r.base, EventType: event, ProviderEventDetails: of.ProviderEventDetails{Message: err.Error()}})
+		emit(r.events, of.Event{ProviderName: r.base, EventType: event,
+			ProviderEventDetails: of.ProviderEventDetails{Message: err.Error()}})
 	}
 }
 
@@ -217,7 +220,8 @@ func (r *Remote) post(ctx context.Context, path, tag string, question any) (answ
 		return answered{}, err
 	}
 	defer response.Body.Close()
-	answer := answered{status: response.StatusCode, tag: response.Header.Get("ETag"), source: response.Header.Get(sourceHeader)}
+	answer := answered{status: response.StatusCode, tag: response.Header.Get("ETag"),
+		source: response.Header.Get(sourceHeader)}
 	if answer.body, err = io.ReadAll(io.LimitReader(response.Body, maxBody+1)); err != nil {
 		return answered{}, err
 	}
@@ -247,7 +251,8 @@ func retryAfter(header string) time.Duration {
 }
 
 // evaluate requests one flag; stale is true if the answer is an old one.
-func (r *Remote) evaluate(ctx context.Context, key string, values of.FlattenedContext) (result ofrepResult, stale bool, err error) {
+func (r *Remote) evaluate(ctx context.Context, key string, values of.FlattenedContext) (result ofrepResult,
+	stale bool, err error) {
 	question := ofrepRequest{Context: values}
 	// The keys of a JSON object are sorted, so equal requests have equal text.
 	text, err := json.Marshal(question)
@@ -283,35 +288,40 @@ func (r *Remote) remember(question string, answer ofrepResult) {
 }
 
 // BooleanEvaluation implements of.FeatureProvider.
-func (r *Remote) BooleanEvaluation(ctx context.Context, key string, fallback bool, values of.FlattenedContext) of.BoolResolutionDetail {
+func (r *Remote) BooleanEvaluation(ctx context.Context, key string, fallback bool,
+	values of.FlattenedContext) of.BoolResolutionDetail {
 	return resolveRemote(ctx, r, flagset.Boolean, key, fallback, values)
 }
 
 // StringEvaluation implements of.FeatureProvider.
-func (r *Remote) StringEvaluation(ctx context.Context, key string, fallback string, values of.FlattenedContext) of.StringResolutionDetail {
+func (r *Remote) StringEvaluation(ctx context.Context, key string, fallback string,
+	values of.FlattenedContext) of.StringResolutionDetail {
 	return resolveRemote(ctx, r, flagset.String, key, fallback, values)
 }
 
 // FloatEvaluation implements of.FeatureProvider.
-func (r *Remote) FloatEvaluation(ctx context.Context, key string, fallback float64, values of.FlattenedContext) of.FloatResolutionDetail {
+func (r *Remote) FloatEvaluation(ctx context.Context, key string, fallback float64,
+	values of.FlattenedContext) of.FloatResolutionDetail {
 	return resolveRemote(ctx, r, flagset.Float, key, fallback, values)
 }
 
 // IntEvaluation implements of.FeatureProvider.
-func (r *Remote) IntEvaluation(ctx context.Context, key string, fallback int64, values of.FlattenedContext) of.IntResolutionDetail {
+func (r *Remote) IntEvaluation(ctx context.Context, key string, fallback int64,
+	values of.FlattenedContext) of.IntResolutionDetail {
 	return resolveRemote(ctx, r, flagset.Integer, key, fallback, values)
 }
 
 // ObjectEvaluation implements of.FeatureProvider.
-func (r *Remote) ObjectEvaluation(ctx context.Context, key string, fallback any, values of.FlattenedContext) of.InterfaceResolutionDetail {
+func (r *Remote) ObjectEvaluation(ctx context.Context, key string, fallback any,
+	values of.FlattenedContext) of.InterfaceResolutionDetail {
 	return resolveRemote(ctx, r, flagset.Object, key, fallback, values)
 }
 
 // Evaluate evaluates a flag of any type. A server does not report operators, so trace is not called.
 func (r *Remote) Evaluate(ctx context.Context, key string, values map[string]any, _ func(flagset.Step)) flagset.Result {
 	answer, stale, err := r.evaluate(ctx, key, values)
-	result := flagset.Result{Key: key, Variant: answer.Variant, Reason: flagset.Reason(answer.Reason), Metadata: answer.Metadata,
-		Code: answer.ErrorCode, Message: answer.ErrorDetails}
+	result := flagset.Result{Key: key, Variant: answer.Variant, Reason: flagset.Reason(answer.Reason),
+		Metadata: answer.Metadata, Code: answer.ErrorCode, Message: answer.ErrorDetails}
 	if err == nil && len(answer.Value) > 0 {
 		err = json.Unmarshal(answer.Value, &result.Value)
 	}
@@ -330,6 +340,7 @@ func (r *Remote) Evaluate(ctx context.Context, key string, values map[string]any
 	return result
 }
 
-func resolveRemote[T any](ctx context.Context, r *Remote, kind flagset.Kind, key string, fallback T, values of.FlattenedContext) of.GenericResolutionDetail[T] {
+func resolveRemote[T any](ctx context.Context, r *Remote, kind flagset.Kind, key string, fallback T,
+	values of.FlattenedContext) of.GenericResolutionDetail[T] {
 	return detail(r.Evaluate(ctx, key, values, nil).As(kind), fallback)
 }

@@ -69,7 +69,8 @@ func (s *server) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 // request reads a context; if it is invalid, it writes the answer and ok is false.
-func (s *server) request(w http.ResponseWriter, r *http.Request, key string) (context flagset.Context, sets []*flagset.Set, ok bool) {
+func (s *server) request(w http.ResponseWriter, r *http.Request, key string) (context flagset.Context,
+	sets []*flagset.Set, ok bool) {
 	w.Header().Set(sourceHeader, string(s.status()))
 	var asked ofrepRequest
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&asked)
@@ -77,21 +78,26 @@ func (s *server) request(w http.ResponseWriter, r *http.Request, key string) (co
 	var other *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &other):
-		reply(w, http.StatusBadRequest, ofrepResult{Key: key, ErrorCode: flagset.InvalidContext, ErrorDetails: "a request must be an object, and its context too"})
+		reply(w, http.StatusBadRequest, ofrepResult{Key: key, ErrorCode: flagset.InvalidContext,
+			ErrorDetails: "a request must be an object, and its context too"})
 		return context, nil, false
 	case errors.As(err, &large):
-		reply(w, http.StatusRequestEntityTooLarge, ofrepFailure{fmt.Sprintf("a request has at most %d bytes", large.Limit)})
+		reply(w, http.StatusRequestEntityTooLarge,
+			ofrepFailure{fmt.Sprintf("a request has at most %d bytes", large.Limit)})
 		return context, nil, false
 	case err != nil:
-		reply(w, http.StatusBadRequest, ofrepResult{Key: key, ErrorCode: flagset.ParseError, ErrorDetails: "the request is not valid JSON: " + err.Error()})
+		reply(w, http.StatusBadRequest, ofrepResult{Key: key, ErrorCode: flagset.ParseError,
+			ErrorDetails: "the request is not valid JSON: " + err.Error()})
 		return context, nil, false
 	}
 	if context, err = flagset.NewContext(asked.Context); err != nil {
-		reply(w, http.StatusBadRequest, ofrepResult{Key: key, ErrorCode: flagset.InvalidContext, ErrorDetails: err.Error()})
+		reply(w, http.StatusBadRequest,
+			ofrepResult{Key: key, ErrorCode: flagset.InvalidContext, ErrorDetails: err.Error()})
 		return context, nil, false
 	}
 	if sets = s.sets(); sets == nil {
-		reply(w, http.StatusServiceUnavailable, ofrepResult{Key: key, ErrorCode: notReady, ErrorDetails: "no flag set was read yet"})
+		reply(w, http.StatusServiceUnavailable,
+			ofrepResult{Key: key, ErrorCode: notReady, ErrorDetails: "no flag set was read yet"})
 		return context, nil, false
 	}
 	return context, sets, true

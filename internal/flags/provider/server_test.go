@@ -56,7 +56,8 @@ func TestServer(t *testing.T) {
 		status    int
 		want      map[string]any
 	}{
-		{"bpf", `{"context": {"pool": "edge"}}`, 200, map[string]any{"value": true, "variant": "on", "reason": "TARGETING_MATCH"}},
+		{"bpf", `{"context": {"pool": "edge"}}`, 200,
+			map[string]any{"value": true, "variant": "on", "reason": "TARGETING_MATCH"}},
 		{"bpf", `{"context": {}}`, 200, map[string]any{"value": false, "variant": "off", "reason": "DEFAULT"}},
 		{"bpf", `{}`, 200, map[string]any{"value": false}},
 		{"mode", `{}`, 200, map[string]any{"value": "nftables", "reason": "STATIC"}},
@@ -66,7 +67,8 @@ func TestServer(t *testing.T) {
 		{"bpf", `{"context": 7}`, 400, map[string]any{"errorCode": "INVALID_CONTEXT"}},
 		{"bpf", `[]`, 400, map[string]any{"errorCode": "INVALID_CONTEXT"}},
 		{"bpf", `no`, 400, map[string]any{"errorCode": "PARSE_ERROR"}},
-		{"bpf", `{"context": {"x": "` + strings.Repeat("x", maxBody) + `"}}`, 413, map[string]any{"errorDetails": "a request has at most 8388608 bytes"}},
+		{"bpf", `{"context": {"x": "` + strings.Repeat("x", maxBody) + `"}}`, 413,
+			map[string]any{"errorDetails": "a request has at most 8388608 bytes"}},
 	} {
 		response, answer := ask(t, server.URL+evaluatePath+"/"+c.key, c.body, "")
 		if response.StatusCode != c.status {
@@ -97,7 +99,8 @@ func TestServer(t *testing.T) {
 	eventually(t, "STALE", func() bool { return p.Status().State == of.StaleState })
 	response, answer = ask(t, server.URL+evaluatePath+"/first", `{}`, "")
 	is(t, "stale", []any{response.Header.Get(sourceHeader), answer["value"]}, []any{"STALE", 2.0})
-	if reason := p.Status().Reason; !strings.Contains(reason, `flags.json:1: flags.first.defaultVariant: there is no variant "noww"`) {
+	if reason := p.Status().Reason; !strings.Contains(reason,
+		`flags.json:1: flags.first.defaultVariant: there is no variant "noww"`) {
 		t.Errorf("the reason is %q", reason)
 	}
 }
@@ -107,7 +110,8 @@ func TestNotReady(t *testing.T) {
 	server, path, p := serve(t, invalidSet)
 	is(t, "state", p.Status().State, of.ErrorState)
 	response, answer := ask(t, server.URL+evaluatePath+"/first", `{}`, "")
-	is(t, "not ready", []any{response.StatusCode, answer["errorCode"]}, []any{http.StatusServiceUnavailable, "PROVIDER_NOT_READY"})
+	is(t, "not ready", []any{response.StatusCode, answer["errorCode"]},
+		[]any{http.StatusServiceUnavailable, "PROVIDER_NOT_READY"})
 	write(t, path, setOf(1))
 	eventually(t, "it answers", func() bool {
 		response, _ := ask(t, server.URL+evaluatePath+"/first", `{}`, "")

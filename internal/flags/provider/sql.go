@@ -84,7 +84,8 @@ type Conflict struct {
 
 func (c *Conflict) Error() string {
 	if c.Version == 0 {
-		return fmt.Sprintf("the edit of the %s %q is based on version %d, but it does not exist", c.Kind, c.Name, c.Given)
+		return fmt.Sprintf("the edit of the %s %q is based on version %d, but it does not exist",
+			c.Kind, c.Name, c.Given)
 	}
 	return fmt.Sprintf("the edit of the %s %q is based on version %d, but it is at version %d since %s, by %s",
 		c.Kind, c.Name, c.Given, c.Version, c.At.Format(time.RFC3339), c.Who)
@@ -115,7 +116,8 @@ func OpenPostgres(address string) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Database{db: db, postgres: address, name: fmt.Sprintf("postgres://%s:%d/%s", config.Host, config.Port, config.Database)}, nil
+	return &Database{db: db, postgres: address,
+		name: fmt.Sprintf("postgres://%s:%d/%s", config.Host, config.Port, config.Database)}, nil
 }
 
 // Close closes the connections.
@@ -146,15 +148,18 @@ func (d *Database) Migrate(ctx context.Context) error {
 				return err
 			}
 		}
-		if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS theseus_flag_schema (version BIGINT PRIMARY KEY, at TEXT NOT NULL)`); err != nil {
+		if _, err := tx.ExecContext(ctx,
+			`CREATE TABLE IF NOT EXISTS theseus_flag_schema (version BIGINT PRIMARY KEY, at TEXT NOT NULL)`); err != nil {
 			return err
 		}
 		var version int
-		if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(version), 0) FROM theseus_flag_schema`).Scan(&version); err != nil {
+		if err := tx.QueryRowContext(ctx,
+			`SELECT COALESCE(MAX(version), 0) FROM theseus_flag_schema`).Scan(&version); err != nil {
 			return err
 		}
 		if version > len(migrations) {
-			return fmt.Errorf("its schema has version %d, but this theseus supports at most %d: use a newer one", version, len(migrations))
+			return fmt.Errorf("its schema has version %d, but this theseus supports at most %d: use a newer one",
+				version, len(migrations))
 		}
 		for ; version < len(migrations); version++ {
 			for _, statement := range migrations[version] {
@@ -162,7 +167,8 @@ func (d *Database) Migrate(ctx context.Context) error {
 					return err
 				}
 			}
-			if _, err := tx.ExecContext(ctx, d.bind(`INSERT INTO theseus_flag_schema (version, at) VALUES (?, ?)`), version+1, now()); err != nil {
+			if _, err := tx.ExecContext(ctx, d.bind(`INSERT INTO theseus_flag_schema (version, at) VALUES (?, ?)`),
+				version+1, now()); err != nil {
 				return err
 			}
 		}
@@ -214,7 +220,8 @@ func (d *Database) Apply(ctx context.Context, changes ...Change) error {
 			if _, err := tx.ExecContext(ctx, `UPDATE theseus_flag_revision SET n = n + 1 WHERE id = 1`); err != nil {
 				return wrap(d, err)
 			}
-			if err := tx.QueryRowContext(ctx, `SELECT n FROM theseus_flag_revision WHERE id = 1`).Scan(&revision); err != nil {
+			if err := tx.QueryRowContext(ctx,
+				`SELECT n FROM theseus_flag_revision WHERE id = 1`).Scan(&revision); err != nil {
 				return wrap(d, err)
 			}
 			if err := d.edit(ctx, tx, change, revision); err != nil {
@@ -241,7 +248,8 @@ func (d *Database) edit(ctx context.Context, tx *sql.Tx, c Change, revision int6
 	}
 	conflict := &Conflict{Kind: c.Kind, Name: c.Name, Given: c.Version}
 	var at string
-	err := tx.QueryRowContext(ctx, d.bind(`SELECT version, who, at FROM theseus_flag_item WHERE kind = ? AND name = ?`), c.Kind, c.Name).
+	err := tx.QueryRowContext(ctx, d.bind(`SELECT version, who, at FROM theseus_flag_item WHERE kind = ? AND name = ?`),
+		c.Kind, c.Name).
 		Scan(&conflict.Version, &conflict.Who, &at)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
@@ -255,20 +263,24 @@ func (d *Database) edit(ctx context.Context, tx *sql.Tx, c Change, revision int6
 	}
 	// A flag that is added again after a removal continues its version numbers.
 	var version int64
-	if err := tx.QueryRowContext(ctx, d.bind(`SELECT COALESCE(MAX(version), 0) + 1 FROM theseus_flag_history WHERE kind = ? AND name = ?`), c.Kind, c.Name).
+	if err := tx.QueryRowContext(ctx, d.bind(
+		`SELECT COALESCE(MAX(version), 0) + 1 FROM theseus_flag_history WHERE kind = ? AND name = ?`), c.Kind, c.Name).
 		Scan(&version); err != nil {
 		return err
 	}
 	when := now()
-	if _, err := tx.ExecContext(ctx, d.bind(`INSERT INTO theseus_flag_history (revision, kind, name, version, value, who, at, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`),
+	if _, err := tx.ExecContext(ctx, d.bind(
+		`INSERT INTO theseus_flag_history (revision, kind, name, version, value, who, at, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`),
 		revision, c.Kind, c.Name, version, c.Value, c.Who, when, c.Note); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, d.bind(`DELETE FROM theseus_flag_item WHERE kind = ? AND name = ?`), c.Kind, c.Name); err != nil || c.Value == "" {
+	if _, err := tx.ExecContext(ctx, d.bind(`DELETE FROM theseus_flag_item WHERE kind = ? AND name = ?`), c.Kind,
+		c.Name); err != nil || c.Value == "" {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, d.bind(`INSERT INTO theseus_flag_item (kind, name, value, version, who, at) VALUES (?, ?, ?, ?, ?, ?)`),
-		c.Kind, c.Name, c.Value, version, c.Who, when)
+	_, err = tx.ExecContext(ctx,
+		d.bind(`INSERT INTO theseus_flag_item (kind, name, value, version, who, at) VALUES (?, ?, ?, ?, ?, ?)`), c.Kind,
+		c.Name, c.Value, version, c.Who, when)
 	return err
 }
 
@@ -279,7 +291,8 @@ type querier interface {
 
 // Items returns the current items, as of their last edits, sorted.
 func (d *Database) Items(ctx context.Context) ([]Entry, error) {
-	items, err := d.entries(ctx, d.db, `SELECT kind, name, version, value, who, at, '' FROM theseus_flag_item ORDER BY kind, name`)
+	items, err := d.entries(ctx, d.db,
+		`SELECT kind, name, version, value, who, at, '' FROM theseus_flag_item ORDER BY kind, name`)
 	return items, wrap(d, err)
 }
 
@@ -319,7 +332,8 @@ func (d *Database) Load(ctx context.Context) (*flagset.Set, error) {
 }
 
 func (d *Database) read(ctx context.Context, from querier) (*flagset.Set, error) {
-	items, err := d.entries(ctx, from, `SELECT kind, name, version, value, who, at, '' FROM theseus_flag_item ORDER BY kind, name`)
+	items, err := d.entries(ctx, from,
+		`SELECT kind, name, version, value, who, at, '' FROM theseus_flag_item ORDER BY kind, name`)
 	if err != nil {
 		return nil, wrap(d, err)
 	}
@@ -350,7 +364,9 @@ func (d *Database) Watch(ctx context.Context, changed func()) error {
 	var last [2]int64
 	for first := true; ; first = false {
 		var seen [2]int64 // includes the number of items, so that lost items are noticed
-		if err := d.db.QueryRowContext(ctx, `SELECT n, (SELECT COUNT(*) FROM theseus_flag_item) FROM theseus_flag_revision`).Scan(&seen[0], &seen[1]); err != nil {
+		if err := d.db.QueryRowContext(ctx,
+			`SELECT n, (SELECT COUNT(*) FROM theseus_flag_item) FROM theseus_flag_revision`).Scan(&seen[0],
+			&seen[1]); err != nil {
 			return wrap(d, err)
 		}
 		if seen != last || first {

@@ -47,7 +47,8 @@ func TestEdits(t *testing.T) {
 			t.Fatal(err)
 		}
 		edit := func(d *Database, value string, version int64, who string) error {
-			return d.Apply(ctx, Change{Kind: FlagItem, Name: "bpf", Value: value, Version: version, Who: who, Note: "as agreed"})
+			return d.Apply(ctx, Change{Kind: FlagItem, Name: "bpf", Value: value, Version: version,
+				Who: who, Note: "as agreed"})
 		}
 		if err := edit(jo, onOff, 0, "jo"); err != nil {
 			t.Fatal(err)
@@ -66,7 +67,8 @@ func TestEdits(t *testing.T) {
 		}
 		// What would not be valid is refused, and leaves nothing.
 		var invalid *flagset.Error
-		if err := edit(mel, `{"state": "ENABLED", "variants": {"on": true}, "defaultVariant": "of"}`, 2, "mel"); !errors.As(err, &invalid) || !strings.Contains(err.Error(), `there is no variant "of"`) {
+		if err := edit(mel, `{"state": "ENABLED", "variants": {"on": true}, "defaultVariant": "of"}`,
+			2, "mel"); !errors.As(err, &invalid) || !strings.Contains(err.Error(), `there is no variant "of"`) {
 			t.Errorf("an invalid flag: %v", err)
 		}
 		if err := edit(mel, `{`, 2, "mel"); err == nil {
@@ -92,7 +94,8 @@ func TestEdits(t *testing.T) {
 				t.Error("an edit without a time")
 			}
 		}
-		want := []string{"4 jo as agreed " + onOff, "3 mel as agreed ", "2 jo as agreed " + onOn, "1 jo as agreed " + onOff}
+		want := []string{"4 jo as agreed " + onOff, "3 mel as agreed ", "2 jo as agreed " + onOn,
+			"1 jo as agreed " + onOff}
 		if strings.Join(told, "\n") != strings.Join(want, "\n") {
 			t.Errorf("the history is\n%s", strings.Join(told, "\n"))
 		}
@@ -115,7 +118,8 @@ func TestClock(t *testing.T) {
 		}
 		edit := func(value string, version int64) {
 			t.Helper()
-			if err := d.Apply(t.Context(), Change{Kind: FlagItem, Name: "bpf", Value: value, Version: version, Who: "jo"}); err != nil {
+			if err := d.Apply(t.Context(),
+				Change{Kind: FlagItem, Name: "bpf", Value: value, Version: version, Who: "jo"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -128,7 +132,8 @@ func TestClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(history) != 2 || history[0].Version != 2 || history[0].Value != onOn || !history[0].At.Before(history[1].At) {
+		if len(history) != 2 || history[0].Version != 2 || history[0].Value != onOn ||
+			!history[0].At.Before(history[1].At) {
 			t.Errorf("the history is %+v", history)
 		}
 		set, err := d.Load(t.Context())
@@ -156,7 +161,8 @@ func TestRace(t *testing.T) {
 		for i := range people {
 			d := open()
 			group.Go(func() {
-				results[i] = d.Apply(t.Context(), Change{Kind: FlagItem, Name: "bpf", Value: onOff, Who: itoa(int64(i))})
+				results[i] = d.Apply(t.Context(),
+					Change{Kind: FlagItem, Name: "bpf", Value: onOff, Who: itoa(int64(i))})
 			})
 		}
 		group.Wait()
@@ -192,7 +198,8 @@ func TestMigrations(t *testing.T) {
 			t.Fatal(set, err)
 		}
 		execute(t, d, `INSERT INTO theseus_flag_schema (version, at) VALUES (99, '')`)
-		if err := d.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "version 99, but this theseus supports at most 2: use a newer one") {
+		if err := d.Migrate(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "version 99, but this theseus supports at most 2: use a newer one") {
 			t.Error(err)
 		}
 	})
@@ -203,7 +210,8 @@ func TestUpgrade(t *testing.T) {
 	databases(t, func(t *testing.T, open func() *Database) {
 		d := open()
 		execute(t, d, `CREATE TABLE theseus_flag_schema (version BIGINT PRIMARY KEY, at TEXT NOT NULL)`)
-		for _, statement := range append(migrations[0], `INSERT INTO theseus_flag_schema (version, at) VALUES (1, '')`) {
+		for _, statement := range append(migrations[0],
+			`INSERT INTO theseus_flag_schema (version, at) VALUES (1, '')`) {
 			execute(t, d, statement)
 		}
 		if err := d.Apply(t.Context(), Change{Kind: FlagItem, Name: "bpf", Value: onOff, Who: "jo"}); err != nil {

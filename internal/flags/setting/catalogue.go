@@ -29,7 +29,8 @@ type Catalogue struct {
 	notes []string
 }
 
-// New makes the catalogue for the given versions, by component. A component without a version gets the newest known one.
+// New makes the catalogue for the given versions, by component. A component without a version gets the newest known
+// one.
 func New(versions map[string]string) *Catalogue {
 	c := &Catalogue{byID: map[string]*Knob{}, names: map[string][]*Knob{}}
 	for _, component := range Components() {
@@ -49,7 +50,9 @@ func New(versions map[string]string) *Catalogue {
 			if within(k.Since, k.Before, version) {
 				own := *k // the entries read from the file are shared
 				own.Apart = apart[k.Name]
-				own.Places = slices.DeleteFunc(slices.Clone(k.Places), func(p Place) bool { return !within(p.Since, "", version) })
+				own.Places = slices.DeleteFunc(slices.Clone(k.Places), func(p Place) bool {
+					return !within(p.Since, "", version)
+				})
 				c.add(&own)
 			}
 		}
@@ -60,7 +63,8 @@ func New(versions map[string]string) *Catalogue {
 // note records that the table used is that of another release.
 func (c *Catalogue) note(component, version, release string) {
 	if minor := cluster.Minor(version); minor != nil && !minor.EqualTo(cluster.Minor(release)) {
-		c.notes = append(c.notes, fmt.Sprintf("there is no table for %s %s: using the table of %s", component, version, release))
+		c.notes = append(c.notes, fmt.Sprintf("there is no table for %s %s: using the table of %s",
+			component, version, release))
 	}
 }
 
@@ -79,10 +83,12 @@ func within(since, before, version string) bool {
 	if minor == nil {
 		return true
 	}
-	return (since == "" || minor.AtLeast(cluster.Minor(since))) && (before == "" || minor.LessThan(cluster.Minor(before)))
+	return (since == "" || minor.AtLeast(cluster.Minor(since))) &&
+		(before == "" || minor.LessThan(cluster.Minor(before)))
 }
 
-// entry is a knob in a catalogue file. It may take its places from a template of the file, in which $at and $argument are replaced.
+// entry is a knob in a catalogue file. It may take its places from a template of the file, in which $at and $argument
+// are replaced.
 type entry struct {
 	Knob     `json:",inline"`
 	Use      string `json:"use"`
@@ -167,7 +173,8 @@ func joined(generated, more []*Knob) []*Knob {
 			continue
 		}
 		k.Title, k.Refuses, k.Effect, k.Couples = m.Title, m.Refuses, m.Effect, m.Couples
-		k.Proofs, k.Rollback = append(slices.Clone(m.Proofs), k.Proofs...), append(slices.Clone(m.Rollback), k.Rollback...)
+		k.Proofs, k.Rollback = append(slices.Clone(m.Proofs), k.Proofs...),
+			append(slices.Clone(m.Rollback), k.Rollback...)
 		k.Sources, k.Aliases = append(k.Sources, m.Sources...), append(k.Aliases, m.Aliases...)
 		if m.Type != "" {
 			k.Type, k.Values, k.Takes, k.AnyCase = m.Type, m.Values, m.Takes, m.AnyCase
@@ -192,7 +199,9 @@ func (c *Catalogue) Get(id string) (*Knob, bool) {
 // Reads reports whether a setting can be set by an environment variable of that name, ignoring case.
 func (c *Catalogue) Reads(variable string) bool {
 	return slices.ContainsFunc(c.knobs, func(k *Knob) bool {
-		return slices.ContainsFunc(k.Places, func(p Place) bool { return p.Env != "" && strings.EqualFold(p.Env, variable) })
+		return slices.ContainsFunc(k.Places, func(p Place) bool {
+			return p.Env != "" && strings.EqualFold(p.Env, variable)
+		})
 	})
 }
 

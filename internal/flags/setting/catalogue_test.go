@@ -15,8 +15,9 @@ func TestComplete(t *testing.T) {
 		}
 		for _, k := range c.All() {
 			for what, missing := range map[string]bool{
-				"title": k.Title == "", "type": k.Type == "", "places": len(k.Places) == 0, "rollback": len(k.Rollback) == 0 && k.Name != "rollOutCiliumPods",
-				"proofs": len(k.Proofs) == 0 && k.Name != "rollOutCiliumPods", "sources": len(k.Sources) == 0,
+				"title": k.Title == "", "type": k.Type == "", "places": len(k.Places) == 0,
+				"rollback": len(k.Rollback) == 0 && k.Name != "rollOutCiliumPods", "proofs": len(k.Proofs) == 0 &&
+					k.Name != "rollOutCiliumPods", "sources": len(k.Sources) == 0,
 				"values of an enum": k.Type == Enum && len(k.Values) == 0,
 			} {
 				if missing && k.Title != "Unused" {
@@ -24,7 +25,8 @@ func TestComplete(t *testing.T) {
 				}
 			}
 			for _, p := range k.Places {
-				if !slices.Contains(scopes[1:], p.Scope) || !slices.Contains([]Effect{Live, Restart, Recreate, Workloads}, p.Effect) ||
+				if !slices.Contains(scopes[1:], p.Scope) ||
+					!slices.Contains([]Effect{Live, Restart, Recreate, Workloads}, p.Effect) ||
 					!slices.Contains([]Trigger{Itself, Rollout, ByHand}, p.Trigger) {
 					t.Errorf("%s: %+v", k.ID(), p)
 				}
@@ -32,11 +34,13 @@ func TestComplete(t *testing.T) {
 			for _, coupling := range k.Couples {
 				component, _, isKnob := strings.Cut(coupling.With, "/")
 				other, known := c.Get(coupling.With)
-				if isKnob && slices.Contains(Components(), component) && !known && !strings.Contains(coupling.With, "ProgramClusterRoutes") {
+				if isKnob && slices.Contains(Components(), component) && !known &&
+					!strings.Contains(coupling.With, "ProgramClusterRoutes") {
 					t.Errorf("%s goes with %s, which is not there", k.ID(), coupling.With)
 				}
 				for _, value := range append(slices.Clone(coupling.Needs), coupling.Not...) {
-					if known && other.Type == Enum && !slices.Contains(other.Values, value) && !(value == "Auto" && version < "v3.32") {
+					if known && other.Type == Enum && !slices.Contains(other.Values, value) &&
+						!(value == "Auto" && version < "v3.32") {
 						t.Errorf("%s wants %s to be %s, which it cannot be", k.ID(), coupling.With, value)
 					}
 				}
@@ -69,30 +73,39 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestCiliumSays reads lines in the formats of v1.16.0 (logrus) and v1.20.2 (slog), made by hand after their code: no agent was run.
+// TestCiliumSays reads lines in the formats of v1.16.0 (logrus) and v1.20.2 (slog), made by hand after their code: no
+// agent was run.
 func TestCiliumSays(t *testing.T) {
 	for _, test := range []struct{ line, value, at string }{
-		{`time="2026-11-21T08:16:56.595123456Z" level=info msg="  --bpf-lb-acceleration='native'" subsys=daemon`, "'native'", "2026-11-21T08:16:56.595123456Z"},
-		{`time=2026-11-21T08:16:56.595123456Z level=info msg="  --bpf-lb-acceleration='disabled'"`, "'disabled'", "2026-11-21T08:16:56.595123456Z"},
-		{`{"time":"2026-11-21T08:16:56.5+01:00","level":"info","msg":"  --bpf-lb-acceleration=''"}`, "''", "2026-11-21T08:16:56.5+01:00"},
+		{`time="2026-11-21T08:16:56.595123456Z" level=info msg="  --bpf-lb-acceleration='native'" subsys=daemon`,
+			"'native'", "2026-11-21T08:16:56.595123456Z"},
+		{`time=2026-11-21T08:16:56.595123456Z level=info msg="  --bpf-lb-acceleration='disabled'"`,
+			"'disabled'", "2026-11-21T08:16:56.595123456Z"},
+		{`{"time":"2026-11-21T08:16:56.5+01:00","level":"info","msg":"  --bpf-lb-acceleration=''"}`,
+			"''", "2026-11-21T08:16:56.5+01:00"},
 		{`level=info msg="  --bpf-lb-acceleration='native'" subsys=daemon`, "'native'", ""},
 		{`level=info msg="  --bpf-lb-acceleration-hw='native'"`, "", ""},
 		{`level=info msg="  --other-bpf-lb-acceleration='native'"`, "", ""},
 		{`level=info msg="  --bpf-lb-acceleration='nat`, "", ""},
 		{``, "", ""},
 	} {
-		if value, at, ok := ciliumSays(test.line, "bpf-lb-acceleration"); value != test.value || at != test.at || ok != (value != "") {
+		if value, at, ok := ciliumSays(test.line, "bpf-lb-acceleration"); value != test.value ||
+			at != test.at || ok != (value != "") {
 			t.Errorf("%q, %q, %t from %s", value, at, ok, test.line)
 		}
 	}
 	c := New(map[string]string{"cilium": "v1.20.2"})
 	for _, test := range []struct{ name, value, says string }{
-		{"bpf-lb-acceleration", "native", "'native'"}, {"enable-hubble", "", "'false'"}, {"conntrack-gc-interval", "", "'0s'"},
-		{"tofqdns-min-ttl", "", "'0'"}, {"monitor-aggregation-flags", "[syn,fin,rst]", "'syn,fin,rst'"}, {"monitor-aggregation-flags", "syn,ack", "'syn,ack'"},
-		{"bpf-lb-acceleration", "it's", ""}, {"log-opt", "level=info,format=json", ""}, {"cluster-pool-ipv4-mask-size", "24", ""},
+		{"bpf-lb-acceleration", "native", "'native'"}, {"enable-hubble", "", "'false'"},
+		{"conntrack-gc-interval", "", "'0s'"}, {"tofqdns-min-ttl", "", "'0'"},
+		{"monitor-aggregation-flags", "[syn,fin,rst]", "'syn,fin,rst'"},
+		{"monitor-aggregation-flags", "syn,ack", "'syn,ack'"}, {"bpf-lb-acceleration", "it's", ""},
+		{"log-opt", "level=info,format=json", ""},
+		{"cluster-pool-ipv4-mask-size", "24", ""},
 	} {
 		k, known := c.Get("cilium/" + test.name)
-		if parameter, says, ok := k.Said(test.value); !known || says != test.says || ok != (test.says != "") || ok && parameter != test.name {
+		if parameter, says, ok := k.Said(test.value); !known || says != test.says || ok != (test.says != "") ||
+			ok && parameter != test.name {
 			t.Errorf("%s=%s: %q, %t", test.name, test.value, says, ok)
 		} else if heard := k.Heard(says); ok && "'"+heard+"'" != says {
 			t.Errorf("%s: heard %s", says, heard)
@@ -104,12 +117,14 @@ func TestCiliumSays(t *testing.T) {
 func TestDocumented(t *testing.T) {
 	c := calico("v3.33.0")
 	for _, id := range []string{
-		"calico/bpfEnabled", "calico/nftablesMode", "calico/iptablesBackend", "calico/featureDetectOverride", "calico/featureGates", "calico/bgp",
-		"calico/installationBGP", "calico/routeReflectorClusterID", "calico/nodeToNodeMeshEnabled", "calico/asNumber", "calico/listenPort",
-		"calico/clusterRoutingMode", "calico/programClusterRoutes", "calico/bgpProgramClusterRoutes", "calico/ipipMode", "calico/vxlanMode",
-		"calico/linuxDataplane", "calico/windowsDataplane", "cilium/kube-proxy-replacement", "cilium/datapath-mode", "cilium/enable-bgp-control-plane",
-		"kube-proxy/mode", "kube-proxy/featureGates", "flannel/Backend.Type", "flannel/EnableNFTables", "weave/IPTABLES_BACKEND",
-		"antrea/featureGates", "antrea/controllerFeatureGates", "antrea/trafficEncapMode", "antrea/secondaryNetwork.ovsBridges",
+		"calico/bpfEnabled", "calico/nftablesMode", "calico/iptablesBackend", "calico/featureDetectOverride",
+		"calico/featureGates", "calico/bgp", "calico/installationBGP", "calico/routeReflectorClusterID",
+		"calico/nodeToNodeMeshEnabled", "calico/asNumber", "calico/listenPort", "calico/clusterRoutingMode",
+		"calico/programClusterRoutes", "calico/bgpProgramClusterRoutes", "calico/ipipMode", "calico/vxlanMode",
+		"calico/linuxDataplane", "calico/windowsDataplane", "cilium/kube-proxy-replacement", "cilium/datapath-mode",
+		"cilium/enable-bgp-control-plane", "kube-proxy/mode", "kube-proxy/featureGates",
+		"flannel/Backend.Type", "flannel/EnableNFTables", "weave/IPTABLES_BACKEND", "antrea/featureGates",
+		"antrea/controllerFeatureGates", "antrea/trafficEncapMode", "antrea/secondaryNetwork.ovsBridges",
 	} {
 		if _, ok := c.Get(id); !ok {
 			t.Errorf("%s is missing", id)
@@ -124,7 +139,8 @@ func TestDocumented(t *testing.T) {
 	if live != 1 {
 		t.Errorf("%d parameters of Felix are live, not one", live)
 	}
-	for name, refused := range map[string]bool{"iptables": false, "nftables": false, "ebpf": false, "vpp": true, "hns": true, "ipfw": true} {
+	for name, refused := range map[string]bool{"iptables": false, "nftables": false, "ebpf": false,
+		"vpp": true, "hns": true, "ipfw": true} {
 		settings, err := c.Dataplane(name)
 		if (err != nil) != refused {
 			t.Errorf("%s: %v", name, err)

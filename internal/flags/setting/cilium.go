@@ -40,8 +40,8 @@ var loadCilium = sync.OnceValue(func() ciliumTables {
 // CiliumAgent is the process, and the container, that reads nearly all of Cilium's flags.
 const CiliumAgent = "cilium-agent"
 
-// ofCilium makes a knob for every flag of a version; the flags are also the keys of cilium-config. For a version without a
-// table it uses the table of the newest earlier release.
+// ofCilium makes a knob for every flag of a version; the flags are also the keys of cilium-config. For a version
+// without a table it uses the table of the newest earlier release.
 func ofCilium(version string) (knobs []*Knob, release string) {
 	tables := loadCilium()
 	at, wanted := 0, cluster.Minor(version)
@@ -61,32 +61,41 @@ func ofCilium(version string) (knobs []*Knob, release string) {
 
 func ofFlag(f *ciliumFlag, release string) *Knob {
 	k := &Knob{
-		Component: "cilium", Name: f.Name, Title: f.About, Type: typeOfFlag(f.Kind), Default: f.Default, Process: CiliumAgent,
-		BadValue: "the agent exits if it cannot parse the value",
+		Component: "cilium", Name: f.Name, Title: f.About, Type: typeOfFlag(f.Kind),
+		Default: f.Default, Process: CiliumAgent, BadValue: "the agent exits if it cannot parse the value",
 		Proofs: []Proof{{How: "the agent's log, which lists every flag at startup: --" + f.Name + "='VALUE'"},
-			{How: "cilium_drift_checker_config_delta is 0 (since v1.17), or cilium-dbg config -a on the node", Metric: "cilium_drift_checker_config_delta"}},
-		Rollback: []string{"remove it from the CiliumNodeConfig, or set it back in cilium-config, then restart the agents node by node"},
-		Sources:  []string{"github.com/cilium/cilium " + release + " Documentation/cmdref", "github.com/cilium/cilium Documentation/configuration/per-node-config.rst"},
+			{How: "cilium_drift_checker_config_delta is 0 (since v1.17), or cilium-dbg config -a on the node",
+				Metric: "cilium_drift_checker_config_delta"}},
+		Rollback: []string{"remove it from the CiliumNodeConfig, or set it back in cilium-config, then " +
+			"restart the agents node by node"},
+		Sources: []string{"github.com/cilium/cilium " + release + " Documentation/cmdref",
+			"github.com/cilium/cilium Documentation/configuration/per-node-config.rst"},
 	}
 	if len(f.Values) > 0 {
 		k.Takes = "according to its help: " + strings.Join(f.Values, ", ") // the help does not always list all values
 	}
-	k.Places = []Place{{Name: "ConfigMap cilium-config", APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Object: "cilium-config",
-		Path: "data." + f.Name, Scope: Cluster, Effect: Recreate, Trigger: ByHand,
-		Note: "takes effect only when the agents are restarted; helm upgrade restarts them only with rollOutCiliumPods"}}
+	k.Places = []Place{{Name: "ConfigMap cilium-config", APIVersion: "v1", Kind: "ConfigMap",
+		Namespace: "kube-system", Object: "cilium-config", Path: "data." + f.Name, Scope: Cluster,
+		Effect: Recreate, Trigger: ByHand,
+		Note: "takes effect only when the agents are restarted; helm upgrade restarts them " +
+			"only with rollOutCiliumPods"}}
 	if f.Local {
 		k.Process = "cilium-operator"
 		return k
 	}
 	k.Places = append(k.Places,
-		Place{Name: "CiliumNodeConfig", APIVersion: "cilium.io/v2", Kind: "CiliumNodeConfig", Namespace: "kube-system", Path: "spec.defaults." + f.Name,
-			SelectorPath: "spec.nodeSelector", Scope: Selector, Effect: Recreate, Trigger: ByHand,
-			Note: "if several match a node, the last by name applies; keys that the agent does not allow there are ignored"},
-		Place{Name: "environment of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: CiliumAgent,
-			Env: "CILIUM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), Scope: Cluster, Effect: Recreate, Trigger: Rollout,
-			Note: "silently overrides cilium-config and every CiliumNodeConfig"},
-		Place{Name: "argument of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: CiliumAgent,
-			Argument: "--" + f.Name, Scope: Cluster, Effect: Recreate, Trigger: Rollout, Note: "silently overrides everything else"})
+		Place{Name: "CiliumNodeConfig", APIVersion: "cilium.io/v2", Kind: "CiliumNodeConfig", Namespace: "kube-system",
+			Path: "spec.defaults." + f.Name, SelectorPath: "spec.nodeSelector", Scope: Selector,
+			Effect: Recreate, Trigger: ByHand,
+			Note: "if several match a node, the last by name applies; keys that the agent does " +
+				"not allow there are ignored"},
+		Place{Name: "environment of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system",
+			Object: "cilium", Container: CiliumAgent,
+			Env: "CILIUM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), Scope: Cluster, Effect: Recreate,
+			Trigger: Rollout, Note: "silently overrides cilium-config and every CiliumNodeConfig"},
+		Place{Name: "argument of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system",
+			Object: "cilium", Container: CiliumAgent, Argument: "--" + f.Name, Scope: Cluster,
+			Effect: Recreate, Trigger: Rollout, Note: "silently overrides everything else"})
 	return k
 }
 

@@ -35,7 +35,8 @@ type Change struct {
 	Process string  `json:"process"`
 	Effect  Effect  `json:"effect"`
 	Trigger Trigger `json:"trigger"`
-	// AtOnce is the number of nodes on which it takes effect at the same time; 0 if nothing happens without a manual restart.
+	// AtOnce is the number of nodes on which it takes effect at the same time; 0 if nothing happens without a manual
+	// restart.
 	AtOnce  int    `json:"atOnce"`
 	Refuses string `json:"refuses,omitempty"`
 	// Invalid says why the component does not accept the new value.
@@ -128,8 +129,9 @@ func (d *differ) compare(old, k *Knob) {
 		if !ok {
 			at = len(d.result.Changes)
 			groups[key] = at
-			d.result.Changes = append(d.result.Changes, Change{Knob: k.ID(), From: from, To: to, Why: place.Name, Process: k.process(place.Effect),
-				Effect: place.Effect, Trigger: place.Trigger, Refuses: k.Refuses, Invalid: key.invalid, knob: k})
+			d.result.Changes = append(d.result.Changes,
+				Change{Knob: k.ID(), From: from, To: to, Why: place.Name, Process: k.process(place.Effect),
+					Effect: place.Effect, Trigger: place.Trigger, Refuses: k.Refuses, Invalid: key.invalid, knob: k})
 		}
 		c := &d.result.Changes[at]
 		c.Nodes = append(c.Nodes, d.after.nodes[pair[1]].Name)
@@ -169,11 +171,13 @@ func (k *Knob) process(effect Effect) string {
 	if k.Component == "calico" && effect == Recreate {
 		return "calico-node"
 	}
-	return cmp.Or(k.Process, map[string]string{"calico": "felix", "cilium": CiliumAgent, "antrea": "antrea-agent", "flannel": "flanneld", "weave": "weave", "kube-proxy": "kube-proxy"}[k.Component])
+	return cmp.Or(k.Process, map[string]string{"calico": "felix", "cilium": CiliumAgent, "antrea": "antrea-agent",
+		"flannel": "flanneld", "weave": "weave", "kube-proxy": "kube-proxy"}[k.Component])
 }
 
 // containers are the names of the agents' containers, by component.
-var containers = map[string]string{"calico": "calico-node", "cilium": CiliumAgent, "antrea": "antrea-agent", "flannel": "kube-flannel", "weave": "weave", "kube-proxy": "kube-proxy"}
+var containers = map[string]string{"calico": "calico-node", "cilium": CiliumAgent, "antrea": "antrea-agent",
+	"flannel": "kube-flannel", "weave": "weave", "kube-proxy": "kube-proxy"}
 
 // atOnce is the number of nodes, of those given, on which a trigger acts at the same time.
 func (f *Fleet) atOnce(component string, trigger Trigger, nodes int) int {
@@ -272,7 +276,8 @@ func (f *Fleet) written(k *Knob) []*Set {
 	return found
 }
 
-// hidden returns the value that overrides another on all nodes it applies to, and their number; nil if it is in effect somewhere.
+// hidden returns the value that overrides another on all nodes it applies to, and their number; nil if it is in effect
+// somewhere.
 func (f *Fleet) hidden(k *Knob, s *Set) (by *Set, nodes int) {
 	first, last := 0, len(f.nodes)
 	if s.on >= 0 {
@@ -315,6 +320,7 @@ func (d *differ) processes() {
 		d.result.Processes = append(d.result.Processes, p)
 	}
 	slices.SortFunc(d.result.Processes, func(a, b Process) int {
-		return cmp.Or(cmp.Compare(b.AtOnce, a.AtOnce), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Effect, b.Effect), cmp.Compare(a.Trigger, b.Trigger))
+		return cmp.Or(cmp.Compare(b.AtOnce, a.AtOnce), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Effect, b.Effect),
+			cmp.Compare(a.Trigger, b.Trigger))
 	})
 }

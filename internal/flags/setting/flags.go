@@ -43,7 +43,8 @@ func (c *Catalogue) Bind(set *flagset.Set) ([]Bound, []finding.Finding) {
 		}
 		if other, taken := owners[k]; taken {
 			found = append(found, finding.Finding{ID: "flags/conflict", Severity: finding.Block, Subject: subject,
-				Message: fmt.Sprintf("%s and %s both control %s", key, other, k.ID()), Fix: "keep one of the two flags"})
+				Message: fmt.Sprintf("%s and %s both control %s", key, other, k.ID()),
+				Fix:     "keep one of the two flags"})
 			continue
 		}
 		owners[k] = key
@@ -60,7 +61,8 @@ func variants(set *flagset.Set, key string, k *Knob) []finding.Finding {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		text := ValueText(values[name])
 		if err := k.Check(text); err != nil {
-			found = append(found, finding.Finding{ID: "flags/value", Severity: finding.Block, Subject: finding.Subject{Kind: "Flag", Name: key},
+			found = append(found, finding.Finding{ID: "flags/value", Severity: finding.Block,
+				Subject:  finding.Subject{Kind: "Flag", Name: key},
 				Message:  fmt.Sprintf("the variant %s is %q, which %s does not accept: %v", name, text, k.ID(), err),
 				Evidence: map[string]any{"knob": k.ID(), "variant": name, "value": text, "otherwise": k.BadValue},
 				Fix:      "theseus flags explain " + k.ID()})
@@ -89,8 +91,8 @@ type Evaluated struct {
 	Results [][]*flagset.Result // by flag, then by node; nodes with the same result share it
 }
 
-// Evaluate evaluates flags for every node, at a time in Unix seconds. It reuses the results in known, which must come from a
-// set in which these flags are the same.
+// Evaluate evaluates flags for every node, at a time in Unix seconds. It reuses the results in known, which must come
+// from a set in which these flags are the same.
 func (f *Fleet) Evaluate(set *flagset.Set, keys []string, now int64, known *Evaluated) *Evaluated {
 	all := &Evaluated{Flags: keys, Results: make([][]*flagset.Result, len(keys))}
 	var todo []int
@@ -163,14 +165,15 @@ func (f *Fleet) contexts() []flagset.Context {
 	f.made.Do(func() {
 		f.prepared = make([]flagset.Context, len(f.nodes))
 		for n, node := range f.nodes {
-			f.prepared[n], _ = flagset.NewContext(flagset.NodeValues(node)) // only text and numbers, which JSON can represent
+			// only text and numbers, which JSON can represent
+			f.prepared[n], _ = flagset.NewContext(flagset.NodeValues(node))
 		}
 	})
 	return f.prepared
 }
 
-// With returns the fleet with the flags applied: every value is set at the narrowest scope that its knob has. Where a flag
-// evaluates to the caller's default, the current setting stays.
+// With returns the fleet with the flags applied: every value is set at the narrowest scope that its knob has. Where a
+// flag evaluates to the caller's default, the current setting stays.
 func (f *Fleet) With(bound []Bound, values *Evaluated) (*Fleet, []finding.Finding) {
 	next := f.clone()
 	own := map[step.Ref][]step.Ref{} // the per-node objects, by the object of the place, which most knobs share
@@ -189,8 +192,9 @@ func (f *Fleet) With(bound []Bound, values *Evaluated) (*Fleet, []finding.Findin
 
 // clone copies the fields that With changes.
 func (f *Fleet) clone() *Fleet {
-	next := &Fleet{catalogue: f.catalogue, versions: f.versions, nodes: f.nodes, index: f.index, snapshot: f.snapshot, overlay: f.overlay,
-		levels: maps.Clone(f.levels), configs: f.configs, matched: f.matched, agents: f.agents, sets: f.sets, strays: f.strays, unread: f.unread,
+	next := &Fleet{catalogue: f.catalogue, versions: f.versions, nodes: f.nodes, index: f.index,
+		snapshot: f.snapshot, overlay: f.overlay, levels: maps.Clone(f.levels), configs: f.configs,
+		matched: f.matched, agents: f.agents, sets: f.sets, strays: f.strays, unread: f.unread,
 		apis: f.apis, spaces: f.spaces}
 	return next
 }
@@ -211,7 +215,8 @@ func (f *Fleet) give(b Bound, results []*flagset.Result, own map[step.Ref][]step
 		}
 		scope = Cluster
 		if place, err = b.Knob.placeFor(Cluster); err != nil {
-			return &finding.Finding{ID: "flags/scope", Severity: finding.Block, Subject: subject, Message: err.Error(), Fix: err.(*Error).Advice}
+			return &finding.Finding{ID: "flags/scope", Severity: finding.Block, Subject: subject,
+				Message: err.Error(), Fix: err.(*Error).Advice}
 		}
 	}
 	rank := slices.IndexFunc(b.Knob.Places, func(p Place) bool { return p.Name == place.Name })
@@ -268,8 +273,10 @@ func refOf(place Place, node string) step.Ref {
 func uniform(b Bound, results []*flagset.Result, why error) *finding.Finding {
 	for _, r := range results {
 		if r.Variant != results[0].Variant || r.Default() != results[0].Default() {
-			return &finding.Finding{ID: "flags/scope", Severity: finding.Block, Subject: finding.Subject{Kind: "Flag", Name: b.Flag},
-				Message: "nodes get different values, and " + why.Error(), Fix: "give all nodes the same value, or remove this flag"}
+			return &finding.Finding{ID: "flags/scope", Severity: finding.Block,
+				Subject: finding.Subject{Kind: "Flag", Name: b.Flag},
+				Message: "nodes get different values, and " + why.Error(),
+				Fix:     "give all nodes the same value, or remove this flag"}
 		}
 	}
 	return nil

@@ -40,7 +40,8 @@ type Stray struct {
 	Near string `json:"near,omitempty"`
 }
 
-// Fleet knows which values are configured for the nodes of a cluster, where, and so which value is in effect on each node.
+// Fleet knows which values are configured for the nodes of a cluster, where, and so which value is in effect on each
+// node.
 type Fleet struct {
 	catalogue *Catalogue
 	versions  map[string]string
@@ -50,7 +51,8 @@ type Fleet struct {
 	overlay   []unstructured.Unstructured
 
 	levels map[*Knob][]level
-	// configs are the objects with a selector, by kind, the weakest first; matched are the indexes of those that apply to each node.
+	// configs are the objects with a selector, by kind, the weakest first; matched are the indexes of those that apply
+	// to each node.
 	configs map[string][]config
 	matched map[string][][]int
 	agents  []agent
@@ -88,8 +90,9 @@ type agent struct {
 
 // Read reads the settings from a snapshot, with the objects of an overlay merged into it.
 func Read(snapshot *cluster.Snapshot, overlay []unstructured.Unstructured) *Fleet {
-	f := &Fleet{snapshot: snapshot, overlay: overlay, index: map[string]int{}, levels: map[*Knob][]level{}, configs: map[string][]config{},
-		matched: map[string][][]int{}, apis: map[string]string{}, spaces: map[string]string{}}
+	f := &Fleet{snapshot: snapshot, overlay: overlay, index: map[string]int{}, levels: map[*Knob][]level{},
+		configs: map[string][]config{}, matched: map[string][][]int{}, apis: map[string]string{},
+		spaces: map[string]string{}}
 	for i := range snapshot.Nodes {
 		f.index[snapshot.Nodes[i].Name] = i
 		f.nodes = append(f.nodes, &snapshot.Nodes[i])
@@ -106,7 +109,8 @@ func Read(snapshot *cluster.Snapshot, overlay []unstructured.Unstructured) *Flee
 func versionsOf(sets []*appsv1.DaemonSet, kubernetes string) map[string]string {
 	versions := map[string]string{}
 	for _, set := range sets {
-		for component, image := range map[string]string{"calico": "node", "cilium": "cilium", "flannel": "flannel", "weave": "weave-kube", "kube-proxy": "kube-proxy"} {
+		for component, image := range map[string]string{"calico": "node", "cilium": "cilium", "flannel": "flannel",
+			"weave": "weave-kube", "kube-proxy": "kube-proxy"} {
 			found := cni.ImageOf(set.Spec.Template.Spec.Containers, image)
 			if found == "" || component == "calico" && !hasContainer(set, "calico-node") {
 				continue
@@ -123,7 +127,8 @@ func versionsOf(sets []*appsv1.DaemonSet, kubernetes string) map[string]string {
 }
 
 func hasContainer(set *appsv1.DaemonSet, name string) bool {
-	return slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	return slices.ContainsFunc(set.Spec.Template.Spec.Containers,
+		func(c corev1.Container) bool { return c.Name == name })
 }
 
 // Catalogue returns the catalogue for the installed versions.
@@ -165,7 +170,8 @@ type InForce struct {
 	Hidden []*Set `json:"hidden,omitempty"`
 }
 
-// Value returns the value in effect on a node, and the values that it overrides. For an unknown node, only what applies to all nodes counts.
+// Value returns the value in effect on a node, and the values that it overrides. For an unknown node, only what applies
+// to all nodes counts.
 func (f *Fleet) Value(k *Knob, node string) InForce {
 	n, ok := f.index[node]
 	if !ok {
@@ -241,8 +247,8 @@ func (f *Fleet) Beaten(k *Knob, node string, w Write) *Set {
 	return nil
 }
 
-// Write makes an edit as Knob.Write does, in the namespaces and with the API version in which the objects were found in this
-// cluster.
+// Write makes an edit as Knob.Write does, in the namespaces and with the API version in which the objects were found in
+// this cluster.
 func (f *Fleet) Write(k *Knob, aim Aim, value string) (Write, error) {
 	if aim.CalicoAPI = cmp.Or(aim.CalicoAPI, f.apis["FelixConfiguration"]); aim.CalicoAPI == "" {
 		aim.CalicoAPI = f.snapshot.CalicoAPI()
@@ -271,7 +277,8 @@ func (f *Fleet) put(k *Knob, rank int, ref step.Ref, value string) *Set {
 	}
 	if err := k.Check(value); err != nil {
 		s.Invalid = err.Error()
-	} else if _, err := strconv.ParseFloat(value, 64); err == nil && k.felix != nil && k.Type == Duration && ref.Kind == "FelixConfiguration" {
+	} else if _, err := strconv.ParseFloat(value, 64); err == nil && k.felix != nil && k.Type == Duration &&
+		ref.Kind == "FelixConfiguration" {
 		s.Invalid = "it must be a duration such as 1m30s"
 	}
 	return s
@@ -289,5 +296,6 @@ func (f *Fleet) putOn(n int, k *Knob, rank int, ref step.Ref, value string) {
 
 // stray records a key that is not a setting.
 func (f *Fleet) stray(ref step.Ref, component, name string) {
-	f.strays = append(f.strays, Stray{ref, name, f.catalogue.Near(component + "/" + strings.TrimPrefix(name, "FELIX_"))})
+	f.strays = append(f.strays,
+		Stray{ref, name, f.catalogue.Near(component + "/" + strings.TrimPrefix(name, "FELIX_"))})
 }

@@ -124,16 +124,19 @@ func TestFleet(t *testing.T) {
 		{"calico/nftablesMode", "", "Disabled by FelixConfiguration/default"},
 		{"calico/bpfEnabled", "a", "true by FelixConfiguration/edge-new over FelixConfiguration/default"},
 		{"calico/bpfEnabled", "b", "false by FelixConfiguration/default"},
-		{"calico/ipv6Support", "c", "false by DaemonSet/calico-system/calico-node over FelixConfiguration/node.c over FelixConfiguration/default"},
+		{"calico/ipv6Support", "c", "false by DaemonSet/calico-system/calico-node over FelixConfiguration/node.c " +
+			"over FelixConfiguration/default"},
 		{"calico/natPortRange", "a", " by FelixConfiguration/default"}, // invalid: the default, which is empty
 		{"calico/vxlanPort", "a", "unknown by DaemonSet/calico-system/calico-node"},
 		{"calico/routeRefreshInterval", "a", "90s by FelixConfiguration/default"},
-		{"calico/bgp", "a", "vxlan by ConfigMap/calico-system/calico-config over ConfigMap/calico-system/calico-config"},
+		{"calico/bgp", "a",
+			"vxlan by ConfigMap/calico-system/calico-config over ConfigMap/calico-system/calico-config"},
 		{"calico/asNumber", "b", "64999 by Node/b"},
 		{"calico/asNumber", "a", "64512"},
 		{"calico/iptablesBackend", "a", "auto"},
 		{"cilium/bpf-lb-mode", "a", "dsr by CiliumNodeConfig/kube-system/one over ConfigMap/kube-system/cilium-config"},
-		{"cilium/bpf-lb-mode", "b", "hybrid by CiliumNodeConfig/kube-system/two over CiliumNodeConfig/kube-system/one over ConfigMap/kube-system/cilium-config"},
+		{"cilium/bpf-lb-mode", "b", "hybrid by CiliumNodeConfig/kube-system/two over " +
+			"CiliumNodeConfig/kube-system/one over ConfigMap/kube-system/cilium-config"},
 		{"cilium/bpf-lb-mode", "c", "snat by ConfigMap/kube-system/cilium-config"},
 		{"kube-proxy/mode", "a", "nftables by ConfigMap/kube-system/kube-proxy"},
 		{"kube-proxy/iptables.masqueradeAll", "a", "true by ConfigMap/kube-system/kube-proxy"},
@@ -160,7 +163,8 @@ func TestFleet(t *testing.T) {
 	for _, s := range f.Strays() {
 		strays = append(strays, s.Ref.Name+" "+s.Name+": "+s.Near)
 	}
-	if have, want := fmt.Sprint(strays), "[calico-node FELIX_NFTABLEMODE: calico/nftablesMode one bpf-lb-mod: cilium/bpf-lb-mode default bpfEnable: calico/bpfEnabled]"; have != want {
+	if have, want := fmt.Sprint(strays), "[calico-node FELIX_NFTABLEMODE: calico/nftablesMode one bpf-lb-mod: "+
+		"cilium/bpf-lb-mode default bpfEnable: calico/bpfEnabled]"; have != want {
 		t.Errorf("strays:\nhave %s\nwant %s", have, want)
 	}
 }
@@ -220,7 +224,8 @@ spec: {bpfEnabled: false}
 		d := Diff(before, after)
 		var lines []string
 		for _, c := range d.Changes {
-			lines = append(lines, fmt.Sprintf("%s: %s -> %s on %d, %s: %s %s, %d at once", c.Knob, c.From, c.To, len(c.Nodes), c.Why, c.Process, c.Effect, c.AtOnce))
+			lines = append(lines, fmt.Sprintf("%s: %s -> %s on %d, %s: %s %s, %d at once",
+				c.Knob, c.From, c.To, len(c.Nodes), c.Why, c.Process, c.Effect, c.AtOnce))
 		}
 		for _, i := range d.Idle {
 			lines = append(lines, fmt.Sprintf("idle %s by %s on %d", i.Knob, i.By.Ref, i.Nodes))

@@ -1,10 +1,10 @@
-// Package setting knows what the settings of Calico, Cilium, Antrea, flannel, Weave and kube-proxy do to a node. For each
-// setting it says which values it takes, where it is set and which place overrides which, what happens when it changes
-// (nothing, the agent restarts, pods must be recreated, the agent refuses), how to verify that it took effect, which other
-// settings it depends on, and in which order to revert it.
+// Package setting knows what the settings of Calico, Cilium, Antrea, flannel, Weave and kube-proxy do to a node. For
+// each setting it says which values it takes, where it is set and which place overrides which, what happens when it
+// changes (nothing, the agent restarts, pods must be recreated, the agent refuses), how to verify that it took effect,
+// which other settings it depends on, and in which order to revert it.
 //
-// Felix's parameters come from the generated table of internal/flags/felix. Everything else is in catalogue/, with the source
-// of every fact. This package only computes edits (Write); its callers apply them.
+// Felix's parameters come from the generated table of internal/flags/felix. Everything else is in catalogue/, with the
+// source of every fact. This package only computes edits (Write); its callers apply them.
 package setting
 
 import (
@@ -21,7 +21,8 @@ import (
 
 // Knob is one setting.
 type Knob struct {
-	// Component reads the setting: "calico", "cilium", "antrea", "flannel", "weave" or "kube-proxy". Name is spelled as it is there.
+	// Component reads the setting: "calico", "cilium", "antrea", "flannel", "weave" or "kube-proxy". Name is spelled as
+	// it is there.
 	Component string `json:"component"`
 	Name      string `json:"name"`
 	// Aliases are other names in use, such as the name of an environment variable.
@@ -45,8 +46,8 @@ type Knob struct {
 	Process string `json:"process,omitempty"`
 	// Effect applies to all places, if the catalogue gives one for a parameter of Felix.
 	Effect Effect `json:"effect,omitempty"`
-	// Apart says why it is safe that nodes have different values and that the value changes under running pods; empty if that
-	// is not known. Only Cilium's settings have it.
+	// Apart says why it is safe that nodes have different values and that the value changes under running pods; empty
+	// if that is not known. Only Cilium's settings have it.
 	Apart string `json:"apart,omitempty"`
 	// Refuses says when the component does not start with a new value; empty if it always starts.
 	Refuses string `json:"refuses,omitempty"`
@@ -68,8 +69,8 @@ func (k *Knob) ID() string { return k.Component + "/" + k.Name }
 // Type is the type of a knob's value.
 type Type string
 
-// The types. Unless Takes says otherwise, a List is written as comma-separated elements, a Map as comma-separated pairs k=v,
-// and a Duration as 90s.
+// The types. Unless Takes says otherwise, a List is written as comma-separated elements, a Map as comma-separated pairs
+// k=v, and a Duration as 90s.
 const (
 	Bool     Type = "bool"
 	Enum     Type = "enum"
@@ -116,7 +117,8 @@ const (
 	Itself Trigger = "itself"
 	// Rollout: the DaemonSet controller replaces pods, at most maxUnavailable at once; with OnDelete it does not.
 	Rollout Trigger = "rollout"
-	// ByHand: the agents take the value when they are restarted by hand or for another reason, which may be months later.
+	// ByHand: the agents take the value when they are restarted by hand or for another reason, which may be months
+	// later.
 	ByHand Trigger = "nobody"
 )
 
@@ -124,14 +126,15 @@ const (
 type Place struct {
 	// Name is short: "FelixConfiguration default".
 	Name string `json:"name"`
-	// APIVersion, Kind, Namespace and Object name the object. Object contains NODE if every node has its own object, and is
-	// empty if the object can have any name.
+	// APIVersion, Kind, Namespace and Object name the object. Object contains NODE if every node has its own object,
+	// and is empty if the object can have any name.
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
 	Namespace  string `json:"namespace,omitempty"`
 	Object     string `json:"object,omitempty"`
-	// Path is the field, separated by dots ("spec.nftablesMode"). If a ConfigMap's key holds a document, Inside is the field
-	// within that document. For a DaemonSet, Env is an environment variable of Container, or Argument one of its arguments.
+	// Path is the field, separated by dots ("spec.nftablesMode"). If a ConfigMap's key holds a document, Inside is the
+	// field within that document. For a DaemonSet, Env is an environment variable of Container, or Argument one of its
+	// arguments.
 	Path      string `json:"path,omitempty"`
 	Inside    string `json:"inside,omitempty"`
 	Container string `json:"container,omitempty"`
@@ -156,7 +159,8 @@ type Proof struct {
 	// Tables are nft tables ("ip calico") that must exist, NoTables those that must not.
 	Tables   []string `json:"tables,omitempty"`
 	NoTables []string `json:"noTables,omitempty"`
-	// Where lists values of other knobs under which the proof is valid; on a node with different values it proves nothing.
+	// Where lists values of other knobs under which the proof is valid; on a node with different values it proves
+	// nothing.
 	Where []Setting `json:"where,omitempty"`
 	// Chains are prefixes of iptables chains ("cali-") that must exist, NoChains those that must not.
 	Chains   []string `json:"chains,omitempty"`
@@ -205,8 +209,8 @@ func (k *Knob) ProofsOf(value string) []Proof {
 	return found
 }
 
-// Check returns an error if the component would not accept a text. It returns nil if the component would, or if that can only be
-// determined on the node. Structured fields of Felix are given as JSON.
+// Check returns an error if the component would not accept a text. It returns nil if the component would, or if that
+// can only be determined on the node. Structured fields of Felix are given as JSON.
 func (k *Knob) Check(text string) error {
 	switch {
 	case k.felix == nil:

@@ -28,7 +28,8 @@ func TestSaid(t *testing.T) {
 		if !ok {
 			t.Fatalf("there is no %s", test.id)
 		}
-		if parameter, text, ok := k.Said(test.value); ok != (test.text != "") || ok && (parameter != test.parameter || text != test.text) {
+		if parameter, text, ok := k.Said(test.value); ok != (test.text != "") ||
+			ok && (parameter != test.parameter || text != test.text) {
 			t.Errorf("%s=%s is said as %s:%s, %t", test.id, test.value, parameter, text, ok)
 		}
 	}
@@ -41,10 +42,13 @@ func TestWriteWhereDefined(t *testing.T) {
 		t.Fatal(err)
 	}
 	for definition, want := range map[string]string{
-		"felixconfigurations.projectcalico.org": "projectcalico.org/v3", "felixconfigurations.crd.projectcalico.org": "crd.projectcalico.org/v1"} {
-		crd := unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+		"felixconfigurations.projectcalico.org":     "projectcalico.org/v3",
+		"felixconfigurations.crd.projectcalico.org": "crd.projectcalico.org/v1"} {
+		crd := unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1",
+			"kind": "CustomResourceDefinition"}}
 		crd.SetName(definition)
-		w, err := Read(&cluster.Snapshot{Other: []unstructured.Unstructured{crd}}, nil).Write(k, Aim{Scope: Cluster}, "Enabled")
+		w, err := Read(&cluster.Snapshot{Other: []unstructured.Unstructured{crd}}, nil).Write(k,
+			Aim{Scope: Cluster}, "Enabled")
 		if err != nil || w.Ref.APIVersion != want {
 			t.Errorf("with %s it is written as %s: %v", definition, w.Ref.APIVersion, err)
 		}
@@ -70,17 +74,23 @@ func TestWrite(t *testing.T) {
 			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"routeRefreshInterval":"1m1s500ms"}}`},
 		{"calico/routeRefreshInterval", "0.25s", Aim{Scope: Node, Node: "a"},
 			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"routeRefreshInterval":"250ms"}}`},
-		{"calico/routeRefreshInterval", "-5", Aim{Scope: Node, Node: "a"}, `error: calico/routeRefreshInterval: "-5": the API server accepts no negative values and no fractions of a millisecond`},
-		{"calico/routeRefreshInterval", "1us", Aim{Scope: Node, Node: "a"}, `error: calico/routeRefreshInterval: "1us": the API server accepts no negative values and no fractions of a millisecond`},
-		{"calico/routeRefreshInterval", "1e300", Aim{Scope: Node, Node: "a"}, `error: calico/routeRefreshInterval: "1e300": it is longer than 292 years`},
-		{"nftablesMode", "none", Aim{Scope: Cluster}, `error: calico/nftablesMode: "none": it must be one of Disabled, Enabled`},
+		{"calico/routeRefreshInterval", "-5", Aim{Scope: Node, Node: "a"},
+			`error: calico/routeRefreshInterval: "-5": the API server accepts no negative values and no fractions of a millisecond`},
+		{"calico/routeRefreshInterval", "1us", Aim{Scope: Node, Node: "a"},
+			`error: calico/routeRefreshInterval: "1us": the API server accepts no negative values and no fractions of a millisecond`},
+		{"calico/routeRefreshInterval", "1e300", Aim{Scope: Node, Node: "a"},
+			`error: calico/routeRefreshInterval: "1e300": it is longer than 292 years`},
+		{"nftablesMode", "none", Aim{Scope: Cluster},
+			`error: calico/nftablesMode: "none": it must be one of Disabled, Enabled`},
 		{"vxlanPort", "0x12b5", Aim{Scope: Node, Node: "a"},
 			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"vxlanPort":4789}}`},
 		{"externalNodesList", "10.0.0.0/8,10.1.1.1", Aim{Scope: Cluster},
 			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"default"},"spec":{"externalNodesList":["10.0.0.0/8","10.1.1.1"]}}`},
-		{"nftablesMode", "on", Aim{Scope: Cluster}, `error: calico/nftablesMode: "on": it must be one of Disabled, Enabled`},
+		{"nftablesMode", "on", Aim{Scope: Cluster},
+			`error: calico/nftablesMode: "on": it must be one of Disabled, Enabled`},
 		{"nftablesMode", "Enabled", Aim{Scope: Node}, `error: calico/nftablesMode: no nodes are given`},
-		{"nftablesMode", "Enabled", Aim{Scope: Selector, Object: "x", Selector: "a == 'b'"}, `error: calico/nftablesMode cannot be set for one selector: its narrowest place is FelixConfiguration node.NODE (node)`},
+		{"nftablesMode", "Enabled", Aim{Scope: Selector, Object: "x", Selector: "a == 'b'"},
+			`error: calico/nftablesMode cannot be set for one selector: its narrowest place is FelixConfiguration node.NODE (node)`},
 	} {
 		k, err := c.Find(test.knob)
 		if err != nil {
@@ -110,7 +120,8 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	object, _ := w.Object()
-	if s, _, _ := unstructured.NestedString(object.Object, "spec", "nodeSelector"); s != "pool == 'edge'" || object.GetName() != "canary" {
+	if s, _, _ := unstructured.NestedString(object.Object, "spec", "nodeSelector"); s != "pool == 'edge'" ||
+		object.GetName() != "canary" {
 		t.Errorf("%v", object.Object)
 	}
 	if w.Place.Effect != Restart || w.Place.Trigger != Itself || len(k.ProofsOf("enabled")) != 2 {
@@ -137,7 +148,8 @@ func FuzzWrite(f *testing.F) {
 	c := New(nil)
 	f.Fuzz(func(t *testing.T, n uint16, text string) {
 		k := c.All()[int(n)%len(c.All())]
-		for _, aim := range []Aim{{Scope: Cluster}, {Scope: Node, Node: "a"}, {Scope: Selector, Object: "o", Selector: "a=b"}} {
+		for _, aim := range []Aim{{Scope: Cluster}, {Scope: Node, Node: "a"},
+			{Scope: Selector, Object: "o", Selector: "a=b"}} {
 			w, err := k.Write(aim, text)
 			if err != nil {
 				continue

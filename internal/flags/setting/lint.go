@@ -16,8 +16,8 @@ func subjectOf(ref step.Ref) finding.Subject {
 	return finding.Subject{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// Lint reports problems in the current settings of a cluster: unknown settings, invalid values, values that are overridden
-// everywhere, and values that conflict.
+// Lint reports problems in the current settings of a cluster: unknown settings, invalid values, values that are
+// overridden everywhere, and values that conflict.
 func (f *Fleet) Lint() []finding.Finding {
 	var found []finding.Finding
 	for _, s := range f.strays {
@@ -50,14 +50,17 @@ func sorted(found []finding.Finding) {
 	rank := map[finding.Severity]int{finding.Block: 0, finding.Warn: 1, finding.Info: 2}
 	slices.SortStableFunc(found, func(a, b finding.Finding) int {
 		return cmp.Or(cmp.Compare(rank[a.Severity], rank[b.Severity]), cmp.Compare(a.ID, b.ID),
-			cmp.Compare(a.Subject.Kind, b.Subject.Kind), cmp.Compare(a.Subject.Name, b.Subject.Name), cmp.Compare(a.Message, b.Message))
+			cmp.Compare(a.Subject.Kind, b.Subject.Kind), cmp.Compare(a.Subject.Name, b.Subject.Name),
+			cmp.Compare(a.Message, b.Message))
 	})
 }
 
 func strayFinding(s Stray) finding.Finding {
 	f := finding.Finding{ID: "flags/unknown", Severity: finding.Block, Subject: subjectOf(s.Ref),
-		Message: fmt.Sprintf("%s is not a setting: it has no effect", s.Name), Evidence: map[string]any{"setting": s.Name}}
-	if s.Near == "" { // such as a key for the Helm chart, a hidden flag, or a setting of a component without a catalogue
+		Message:  fmt.Sprintf("%s is not a setting: it has no effect", s.Name),
+		Evidence: map[string]any{"setting": s.Name}}
+	// such as a key for the Helm chart, a hidden flag, or a setting of a component without a catalogue
+	if s.Near == "" {
 		f.Message = s.Name + " is not a known setting: it may be a hidden one, or have no effect"
 		f.Severity, f.Fix = finding.Info, "remove it, unless the agent or another program reads it"
 		return f
@@ -68,8 +71,10 @@ func strayFinding(s Stray) finding.Finding {
 
 func invalidFinding(k *Knob, s *Set) finding.Finding {
 	f := finding.Finding{ID: "flags/value", Severity: finding.Block, Subject: subjectOf(s.Ref),
-		Message:  fmt.Sprintf("%s is %q, which %s does not accept: %s", k.Name, s.Value, k.process(s.Place.Effect), s.Invalid),
-		Evidence: map[string]any{"knob": k.ID(), "value": s.Value, "default": k.Default}, Fix: "theseus flags explain " + k.ID()}
+		Message: fmt.Sprintf("%s is %q, which %s does not accept: %s",
+			k.Name, s.Value, k.process(s.Place.Effect), s.Invalid),
+		Evidence: map[string]any{"knob": k.ID(), "value": s.Value, "default": k.Default},
+		Fix:      "theseus flags explain " + k.ID()}
 	if k.BadValue != "" {
 		f.Message += "; " + k.BadValue
 	}
@@ -88,10 +93,12 @@ func hiddenFinding(i Idle) finding.Finding {
 	f := finding.Finding{ID: "flags/no-effect", Severity: finding.Warn, Subject: subjectOf(s.Ref),
 		Message: fmt.Sprintf("%s is %q here and has no effect: %s overrides it with %q %s",
 			k.Name, s.Value, by.Ref, by.Value, where),
-		Evidence: map[string]any{"knob": k.ID(), "value": s.Value, "by": by.Ref.String(), "place": by.Place.Name, "counts": by.Value, "nodes": i.Nodes},
-		Fix:      fmt.Sprintf("remove it from %s, or from here", by.Ref)}
+		Evidence: map[string]any{"knob": k.ID(), "value": s.Value, "by": by.Ref.String(), "place": by.Place.Name,
+			"counts": by.Value, "nodes": i.Nodes},
+		Fix: fmt.Sprintf("remove it from %s, or from here", by.Ref)}
 	if by.Unknown {
-		f.Message = fmt.Sprintf("%s is %q here and has no effect: %s overrides it with a value from an object that is not in the input",
+		f.Message = fmt.Sprintf("%s is %q here and has no effect: %s overrides it with a value from an "+
+			"object that is not in the input",
 			k.Name, s.Value, by.Ref)
 	}
 	// A value that narrower places override on all of today's nodes still applies to a node that joins.
@@ -122,9 +129,11 @@ func (f *Fleet) overlaps() []finding.Finding {
 	for key, names := range nodes {
 		loser, winner := all[key.loser].object, all[key.winner].object
 		found = append(found, finding.Finding{ID: "flags/selectors-overlap", Severity: finding.Warn,
-			Subject:  finding.Subject{Kind: "FelixConfiguration", Name: loser.GetName()},
-			Message:  fmt.Sprintf("it has no effect on %s: FelixConfiguration %s selects the same and is older", some(names), winner.GetName()),
-			Evidence: map[string]any{"nodes": len(names), "by": winner.GetName()}, Fix: "change the selectors so that they select different nodes"})
+			Subject: finding.Subject{Kind: "FelixConfiguration", Name: loser.GetName()},
+			Message: fmt.Sprintf("it has no effect on %s: FelixConfiguration %s selects the same and is older",
+				some(names), winner.GetName()),
+			Evidence: map[string]any{"nodes": len(names), "by": winner.GetName()},
+			Fix:      "change the selectors so that they select different nodes"})
 	}
 	return found
 }
@@ -159,9 +168,12 @@ func (f *Fleet) conflicts(k *Knob) []finding.Finding {
 			}
 		}
 		for _, v := range order {
-			found = append(found, finding.Finding{ID: "flags/conflict", Severity: finding.Warn, Subject: finding.Subject{Kind: "Flag", Name: k.ID()},
-				Message:  fmt.Sprintf("%s is %s and %s is %s on %s: %s", k.ID(), v.one, other.ID(), v.two, some(nodes[v]), c.Why),
-				Evidence: map[string]any{"with": other.ID(), "nodes": len(nodes[v])}, Fix: "theseus flags explain " + k.ID()})
+			found = append(found, finding.Finding{ID: "flags/conflict", Severity: finding.Warn,
+				Subject: finding.Subject{Kind: "Flag", Name: k.ID()},
+				Message: fmt.Sprintf("%s is %s and %s is %s on %s: %s", k.ID(), v.one, other.ID(),
+					v.two, some(nodes[v]), c.Why),
+				Evidence: map[string]any{"with": other.ID(), "nodes": len(nodes[v])},
+				Fix:      "theseus flags explain " + k.ID()})
 		}
 	}
 	return found
@@ -172,7 +184,8 @@ func (c Coupling) clashes(k, other *Knob, one, two string) bool {
 		return false
 	}
 	is := func(value string) bool {
-		return strings.EqualFold(value, two) || other.Same(value, two) || other.Places[0].Scope == Pool && slices.Contains(poolValues(two), value)
+		return strings.EqualFold(value, two) || other.Same(value, two) ||
+			other.Places[0].Scope == Pool && slices.Contains(poolValues(two), value)
 	}
 	return len(c.Needs) > 0 && !slices.ContainsFunc(c.Needs, is) || slices.ContainsFunc(c.Not, is)
 }
@@ -201,8 +214,8 @@ func (f *Fleet) runs(component string) bool {
 	return false
 }
 
-// LintEdit reports consequences of an edit that its author should know: that it has no effect, that the value is invalid, or
-// that it takes effect on many nodes at the same time.
+// LintEdit reports consequences of an edit that its author should know: that it has no effect, that the value is
+// invalid, or that it takes effect on many nodes at the same time.
 func LintEdit(d Difference) []finding.Finding {
 	var found []finding.Finding
 	for _, i := range d.Idle {
@@ -216,9 +229,12 @@ func LintEdit(d Difference) []finding.Finding {
 		if p.AtOnce < 2 {
 			continue
 		}
-		found = append(found, finding.Finding{ID: "flags/restarts-all", Severity: finding.Warn, Subject: finding.Subject{Kind: "Process", Name: p.Name},
-			Message:  fmt.Sprintf("%s %s on %d of %d nodes at the same time", p.Name, p.Effect.words(), p.AtOnce, d.Nodes),
-			Evidence: map[string]any{"atOnce": p.AtOnce, "nodes": d.Nodes}, Fix: "set it for some nodes first (theseus flags explain FLAG shows the narrowest place), and for all nodes last"})
+		found = append(found, finding.Finding{ID: "flags/restarts-all", Severity: finding.Warn,
+			Subject: finding.Subject{Kind: "Process", Name: p.Name},
+			Message: fmt.Sprintf("%s %s on %d of %d nodes at the same time",
+				p.Name, p.Effect.words(), p.AtOnce, d.Nodes),
+			Evidence: map[string]any{"atOnce": p.AtOnce, "nodes": d.Nodes}, Fix: "set it for some nodes first " +
+				"(theseus flags explain FLAG shows the narrowest place), and for all nodes last"})
 	}
 	sorted(found)
 	return found

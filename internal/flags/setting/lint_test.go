@@ -35,7 +35,8 @@ info flags/no-effect default: nftablesMode is "Disabled" here and has no effect:
 
 func TestConflicts(t *testing.T) {
 	for _, test := range []struct{ felix, proxy, want string }{
-		{"nftablesMode: Disabled", "nftables", "calico/nftablesMode is Disabled and kube-proxy/mode is nftables on a, b, c: Calico supports iptables only together with a kube-proxy that is not in nftables mode"},
+		{"nftablesMode: Disabled", "nftables", "calico/nftablesMode is Disabled and kube-proxy/mode is nftables on " +
+			"a, b, c: Calico supports iptables only together with a kube-proxy that is not in nftables mode"},
 		{"nftablesMode: Enabled", "nftables", ""},
 		{"nftablesMode: Enabled", `""`, "calico/nftablesMode is Enabled and kube-proxy/mode is "},
 		{"nftablesMode: Auto", "nftables", ""},
@@ -75,18 +76,21 @@ items:
 `), nil)
 	}
 	have := lines(cluster("tunnel").Lint())
-	if want := `antrea-config: trafficEncapMode is "tunnel", which antrea-agent does not accept: it must be one of encap, noEncap, hybrid, networkPolicyOnly`; !strings.Contains(have, want) {
+	if want := `antrea-config: trafficEncapMode is "tunnel", which antrea-agent does not accept: it must be one of encap, noEncap, hybrid, networkPolicyOnly`; !strings.Contains(
+		have, want) {
 		t.Errorf("%s\nwant %s", have, want)
 	}
 	have = lines(cluster("hybrid").Lint())
-	if want := "antrea/noSNAT is true and antrea/trafficEncapMode is hybrid on a: it is only allowed with noEncap"; !strings.Contains(have, want) {
+	if want := "antrea/noSNAT is true and antrea/trafficEncapMode is hybrid on a: it is only allowed with " +
+		"noEncap"; !strings.Contains(have, want) {
 		t.Errorf("%s\nwant %s", have, want)
 	}
 	f := cluster("noEncap")
 	if have := lines(f.Lint()); have != "" {
 		t.Error(have)
 	}
-	for id, want := range map[string]string{"antrea/featureGates": `{"Egress":true}`, "antrea/controllerFeatureGates": `{"Egress":false}`} {
+	for id, want := range map[string]string{"antrea/featureGates": `{"Egress":true}`,
+		"antrea/controllerFeatureGates": `{"Egress":false}`} {
 		k, _ := f.Catalogue().Get(id)
 		if have := f.Value(k, "a").Value; have != want {
 			t.Errorf("%s is %s", id, have)
@@ -135,7 +139,8 @@ flags:
 		t.Fatalf("%v, %v", bound, found)
 	}
 	after, found := f.With(bound, f.Evaluate(set, set.Keys(), 0, nil))
-	if have := lines(found); have != `block flags/scope backend: nodes get different values, and calico/bgp cannot be set for one node: its narrowest place is environment of calico-node (cluster)` {
+	if have := lines(found); have !=
+		`block flags/scope backend: nodes get different values, and calico/bgp cannot be set for one node: its narrowest place is environment of calico-node (cluster)` {
 		t.Errorf("%s", have)
 	}
 	d := Diff(f, after)
@@ -143,10 +148,12 @@ flags:
 	for _, c := range d.Changes {
 		changes = append(changes, fmt.Sprint(c.Knob, " ", c.From, " ", c.To, " ", c.Nodes))
 	}
-	if have, want := strings.Join(changes, "; "), "calico/nftablesMode Auto Enabled [a]; calico/nftablesMode Auto Disabled [c]; cilium/bpf-lb-mode hybrid dsr [b]; cilium/bpf-lb-mode snat dsr [c]"; have != want {
+	if have, want := strings.Join(changes, "; "), "calico/nftablesMode Auto Enabled [a]; calico/nftablesMode Auto "+
+		"Disabled [c]; cilium/bpf-lb-mode hybrid dsr [b]; cilium/bpf-lb-mode snat dsr [c]"; have != want {
 		t.Errorf("have %s\nwant %s", have, want)
 	}
-	if have := lines(LintEdit(d)); !strings.Contains(have, `block flags/no-effect node.a: ipv6Support is "true" here and has no effect: DaemonSet/calico-system/calico-node overrides it with "false" here and on 1 more nodes`) ||
+	if have := lines(LintEdit(d)); !strings.Contains(have,
+		`block flags/no-effect node.a: ipv6Support is "true" here and has no effect: DaemonSet/calico-system/calico-node overrides it with "false" here and on 1 more nodes`) ||
 		!strings.Contains(have, "warn flags/restarts-all felix: felix restarts on 2 of 3 nodes at the same time") {
 		t.Errorf("%s", have)
 	}
@@ -156,7 +163,8 @@ flags:
   a: {state: ENABLED, metadata: {knob: nftableMode}, variants: {old: Disabled}, defaultVariant: old}
   b: {state: ENABLED, metadata: {knob: calico/nftablesMode}, variants: {old: Disabled}, defaultVariant: old}
 `))
-	if have, want := lines(found), `block flags/unknown a: its metadata names the knob nftableMode: there is no flag "nftableMode" in the catalogue
+	if have, want := lines(found),
+		`block flags/unknown a: its metadata names the knob nftableMode: there is no flag "nftableMode" in the catalogue
 block flags/conflict calico/nftablesMode: calico/nftablesMode and b both control calico/nftablesMode`; have != want {
 		t.Errorf("have %s\nwant %s", have, want)
 	}
@@ -167,12 +175,15 @@ func fleetOf(t testing.TB, n int) *Fleet {
 	var b strings.Builder
 	b.WriteString("apiVersion: v1\nkind: List\nitems:\n")
 	for i := range n {
-		fmt.Fprintf(&b, "- {apiVersion: v1, kind: Node, metadata: {name: node-%d, labels: {pool: p%d, zone: z%d}}}\n", i, i%7, i%3)
+		fmt.Fprintf(&b, "- {apiVersion: v1, kind: Node, metadata: {name: node-%d, labels: {pool: p%d, zone: z%d}}}\n",
+			i, i%7, i%3)
 		if i%10 == 0 {
-			fmt.Fprintf(&b, "- {apiVersion: crd.projectcalico.org/v1, kind: FelixConfiguration, metadata: {name: node.node-%d}, spec: {bpfEnabled: true}}\n", i)
+			fmt.Fprintf(&b, "- {apiVersion: crd.projectcalico.org/v1, kind: FelixConfiguration, metadata: {name: "+
+				"node.node-%d}, spec: {bpfEnabled: true}}\n", i)
 		}
 	}
-	b.WriteString(`- {apiVersion: crd.projectcalico.org/v1, kind: FelixConfiguration, metadata: {name: default}, spec: {bpfEnabled: false, ipv6Support: true}}
+	b.WriteString(
+		`- {apiVersion: crd.projectcalico.org/v1, kind: FelixConfiguration, metadata: {name: default}, spec: {bpfEnabled: false, ipv6Support: true}}
 - {apiVersion: crd.projectcalico.org/v1, kind: FelixConfiguration, metadata: {name: pool}, spec: {nodeSelector: "pool == 'p1'", nftablesMode: Enabled}}
 `)
 	return Read(read(t, b.String()), nil)
@@ -188,7 +199,9 @@ func setOf(t testing.TB, share int) *flagset.Set {
 			continue
 		}
 		count++
-		fmt.Fprintf(&b, "  %s:\n    {state: ENABLED, variants: {\"on\": true, \"off\": false}, defaultVariant: \"off\", targeting: {if: [{node_selector: \"pool in (p1, p2, p3)\"}, {fractional: [[\"on\", %d], [\"off\", %d]]}, \"off\"]}}\n",
+		fmt.Fprintf(&b, "  %s:\n    {state: ENABLED, variants: {\"on\": true, \"off\": false}, defaultVariant: "+
+			"\"off\", targeting: {if: [{node_selector: \"pool in (p1, p2, p3)\"}, {fractional: [[\"on\", %d], "+
+			"[\"off\", %d]]}, \"off\"]}}\n",
 			k.ID(), share, 100-share)
 	}
 	for _, k := range New(nil).All() {
@@ -196,7 +209,8 @@ func setOf(t testing.TB, share int) *flagset.Set {
 			continue
 		}
 		count++
-		fmt.Fprintf(&b, "  %s:\n    {state: ENABLED, variants: {a: 9010, b: 9020}, defaultVariant: a, targeting: {fractional: [[a, %d], [b, %d]]}}\n", k.ID(), share, 100-share)
+		fmt.Fprintf(&b, "  %s:\n    {state: ENABLED, variants: {a: 9010, b: 9020}, defaultVariant: a, targeting: "+
+			"{fractional: [[a, %d], [b, %d]]}}\n", k.ID(), share, 100-share)
 	}
 	if count != 50 {
 		t.Fatalf("%d flags", count)
@@ -224,7 +238,8 @@ func BenchmarkWhatIf(b *testing.B) {
 // BenchmarkEdit compares a cluster of 5,000 nodes with itself after one edit.
 func BenchmarkEdit(b *testing.B) {
 	base := fleetOf(b, 5000)
-	edit := objects(b, "apiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\nmetadata: {name: default}\nspec: {ipv6Support: false}\n")
+	edit := objects(b, "apiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\nmetadata: {name: default}\n"+
+		"spec: {ipv6Support: false}\n")
 	for b.Loop() {
 		if d := Diff(base, base.After(edit)); len(d.Changes) != 1 {
 			b.Fatal(d.Changes)

@@ -26,8 +26,8 @@ const (
 // calicoChains is the prefix of the names of Calico's chains.
 const calicoChains = "cali-"
 
-// Look compares the kernel and BIRD of a node with a value that should be in effect there. It returns the evidence that holds,
-// and the evidence that is missing or wrong. Facts that the agent does not report count as missing.
+// Look compares the kernel and BIRD of a node with a value that should be in effect there. It returns the evidence that
+// holds, and the evidence that is missing or wrong. Facts that the agent does not report count as missing.
 func (p *Proof) Look(value string, f *cluster.NodeFacts) (there, wrong []string) {
 	say := func(holds bool, yes, no string) {
 		if holds {
@@ -52,7 +52,8 @@ func (p *Proof) Look(value string, f *cluster.NodeFacts) (there, wrong []string)
 		// 0 lets the agent choose, and without the link there is no number to compare.
 		if l := link(name); name != "" && l != nil && value != "0" {
 			is := strconv.Itoa(of(l))
-			say(is == value, fmt.Sprintf("%s of %s is %s", what, name, is), fmt.Sprintf("%s of %s is %s", what, name, is))
+			say(is == value, fmt.Sprintf("%s of %s is %s", what, name, is),
+				fmt.Sprintf("%s of %s is %s", what, name, is))
 		}
 	}
 	number(p.MTU, "the MTU", func(l *cluster.Link) int { return l.MTU })
@@ -60,7 +61,8 @@ func (p *Proof) Look(value string, f *cluster.NodeFacts) (there, wrong []string)
 	number(p.VNI, "the VNI", func(l *cluster.Link) int { return l.VNI })
 	routes := func(protocol string, wanted bool) {
 		n := f.Routes[protocol]
-		say((n > 0) == wanted, fmt.Sprintf("%d routes of proto %s", n, protocol), fmt.Sprintf("%d routes of proto %s", n, protocol))
+		say((n > 0) == wanted, fmt.Sprintf("%d routes of proto %s", n, protocol),
+			fmt.Sprintf("%d routes of proto %s", n, protocol))
 	}
 	for _, protocol := range p.Routes {
 		routes(protocol, true)

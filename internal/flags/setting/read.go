@@ -85,7 +85,9 @@ func laid[T any, P interface {
 	*T
 	metav1.Object
 }](list *[]P, object unstructured.Unstructured) {
-	at := slices.IndexFunc(*list, func(o P) bool { return o.GetName() == object.GetName() && o.GetNamespace() == object.GetNamespace() })
+	at := slices.IndexFunc(*list, func(o P) bool {
+		return o.GetName() == object.GetName() && o.GetNamespace() == object.GetNamespace()
+	})
 	content := object.Object
 	if at >= 0 {
 		if under, err := runtime.DefaultUnstructuredConverter.ToUnstructured((*list)[at]); err == nil {
@@ -211,7 +213,8 @@ func (r *reader) readDaemonSet(set *appsv1.DaemonSet) {
 					found = true
 				}
 			}
-			if _, known, ours := felix.For(r.versions["calico"]).ByVariable(env.Name); !found && ours && !known && container.Name == "calico-node" {
+			if _, known, ours := felix.For(r.versions["calico"]).ByVariable(env.Name); !found && ours && !known &&
+				container.Name == "calico-node" {
 				r.stray(ref, "calico", env.Name)
 			}
 		}
@@ -243,8 +246,8 @@ func (r *reader) readArguments(set *appsv1.DaemonSet, container corev1.Container
 	}
 }
 
-// ownAgent makes an agent of a DaemonSet. If the DaemonSet does not run on every node, its settings apply only to the nodes
-// that it selects.
+// ownAgent makes an agent of a DaemonSet. If the DaemonSet does not run on every node, its settings apply only to the
+// nodes that it selects.
 func (r *reader) ownAgent(set *appsv1.DaemonSet) int {
 	a := agent{set: set}
 	choice := nodes.OfPod(&set.Spec.Template.Spec, "")
@@ -313,7 +316,9 @@ func (r *reader) readConfigMap(m *corev1.ConfigMap) {
 const ciliumConfig = "cilium-config"
 
 func (r *reader) readCustom(kind string, objects []unstructured.Unstructured) {
-	slices.SortStableFunc(objects, func(a, b unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortStableFunc(objects, func(a, b unstructured.Unstructured) int {
+		return cmp.Compare(a.GetName(), b.GetName())
+	})
 	for _, object := range objects {
 		ref := step.RefOf(&object)
 		r.apis[kind] = cmp.Or(r.apis[kind], object.GetAPIVersion())
@@ -423,8 +428,9 @@ func (r *reader) addConfig(kind string, object unstructured.Unstructured) int {
 	return len(r.configs[kind]) - 1
 }
 
-// match finds the objects with a selector that apply to each node, the weakest first. Of Calico's, only one applies to a node:
-// the oldest (the first by name if they are of the same age). Of Cilium's, all apply, and the last by name wins.
+// match finds the objects with a selector that apply to each node, the weakest first. Of Calico's, only one applies to
+// a node: the oldest (the first by name if they are of the same age). Of Cilium's, all apply, and the last by name
+// wins.
 func (r *reader) match(kind string) {
 	all := r.configs[kind]
 	if len(all) == 0 {

@@ -31,8 +31,8 @@ func (k *Knob) saidByCilium(value string) (parameter, text string, ok bool) {
 // stamped matches the time in a line of Cilium's log, which is text or JSON.
 var stamped = regexp.MustCompile(`\btime"?[=:]"?([0-9TZ:.+-]+)`)
 
-// InLog finds the value of a parameter in one line of a container's log: cilium-agent's format for that container, Felix's for any
-// other. It is not ok for other lines. at is the line's own time, empty if its format has none.
+// InLog finds the value of a parameter in one line of a container's log: cilium-agent's format for that container,
+// Felix's for any other. It is not ok for other lines. at is the line's own time, empty if its format has none.
 func InLog(container, line, parameter string) (value, at string, ok bool) {
 	if container == CiliumAgent {
 		return ciliumSays(line, parameter)

@@ -21,8 +21,8 @@ type Aim struct {
 	Scope Scope
 	// Node is the node's name, for the scope Node.
 	Node string
-	// Object names the object to create, and Selector selects the nodes, for the scope Selector: in Calico's selector syntax
-	// for Calico, and as comma-separated pairs k=v for Cilium.
+	// Object names the object to create, and Selector selects the nodes, for the scope Selector: in Calico's selector
+	// syntax for Calico, and as comma-separated pairs k=v for Cilium.
 	Object   string
 	Selector string
 	// CalicoAPI is the API version of Calico's objects; empty means crd.projectcalico.org/v1.
@@ -40,27 +40,30 @@ type Write struct {
 	Selector any `json:"selector,omitempty"`
 }
 
-// hostname is the label with a node's name. A kubelet can be configured with a different hostname; then a selector by node
-// name matches no node, and the caller, who knows the labels, must use the scope Selector.
+// hostname is the label with a node's name. A kubelet can be configured with a different hostname; then a selector by
+// node name matches no node, and the caller, who knows the labels, must use the scope Selector.
 const hostname = "kubernetes.io/hostname"
 
-// Write makes the edit that sets the knob to a value at the scope of aim. It refuses a knob that has no place of that scope, and
-// names its narrowest scope. If a scope has several places, it uses the weakest, so that the value can be overridden later;
-// Fleet.Beaten tells whether another value overrides it in a cluster.
+// Write makes the edit that sets the knob to a value at the scope of aim. It refuses a knob that has no place of that
+// scope, and names its narrowest scope. If a scope has several places, it uses the weakest, so that the value can be
+// overridden later; Fleet.Beaten tells whether another value overrides it in a cluster.
 func (k *Knob) Write(aim Aim, value string) (Write, error) {
 	if err := k.Check(value); err != nil {
-		return Write{}, fail("theseus flags explain "+k.ID()+" shows the accepted values", "%s: %q: %v", k.ID(), value, err)
+		return Write{}, fail("theseus flags explain "+k.ID()+" shows the accepted values",
+			"%s: %q: %v", k.ID(), value, err)
 	}
 	place, err := k.placeFor(aim.Scope)
 	if err != nil {
 		return Write{}, err
 	}
-	w := Write{Knob: k.ID(), Place: place, Ref: step.Ref{APIVersion: place.APIVersion, Kind: place.Kind, Namespace: place.Namespace, Name: place.Object}}
+	w := Write{Knob: k.ID(), Place: place,
+		Ref: step.Ref{APIVersion: place.APIVersion, Kind: place.Kind, Namespace: place.Namespace, Name: place.Object}}
 	if strings.Contains(place.APIVersion, "projectcalico.org") && aim.CalicoAPI != "" {
 		w.Ref.APIVersion = aim.CalicoAPI
 	}
 	if w.Value, err = k.typed(value, place); err != nil {
-		return Write{}, fail("theseus flags explain "+k.ID()+" shows the accepted values", "%s: %q: %v", k.ID(), value, err)
+		return Write{}, fail("theseus flags explain "+k.ID()+" shows the accepted values",
+			"%s: %q: %v", k.ID(), value, err)
 	}
 	switch {
 	case aim.Scope == Node && aim.Node == "", aim.Scope == Selector && (aim.Selector == "" || aim.Object == ""):
@@ -132,7 +135,8 @@ func selectorOf(place Place, text string) (any, error) {
 
 // typed converts a value into the type that a place uses.
 func (k *Knob) typed(text string, place Place) (any, error) {
-	if place.Env != "" || place.Argument != "" || place.Inside == "" && (place.Kind == "ConfigMap" || place.Kind == "CiliumNodeConfig" || place.Kind == "Node") {
+	if place.Env != "" || place.Argument != "" ||
+		place.Inside == "" && (place.Kind == "ConfigMap" || place.Kind == "CiliumNodeConfig" || place.Kind == "Node") {
 		if k.felix != nil && k.Type == Duration {
 			d, err := k.duration(text)
 			if err != nil {
@@ -225,8 +229,8 @@ func (w Write) Fields() []string {
 	return strings.Split(w.Place.Path, ".")
 }
 
-// Object returns an object that contains only the edit, for server-side apply. It is not ok if the value is inside a document
-// or an argument: then use Edit on the existing object.
+// Object returns an object that contains only the edit, for server-side apply. It is not ok if the value is inside a
+// document or an argument: then use Edit on the existing object.
 func (w Write) Object() (object *unstructured.Unstructured, ok bool) {
 	if w.Place.Inside != "" || w.Place.Argument != "" {
 		return nil, false
@@ -242,7 +246,8 @@ func (w Write) Object() (object *unstructured.Unstructured, ok bool) {
 // Edit makes the edit in an object read from the cluster.
 func (w Write) Edit(object *unstructured.Unstructured) error {
 	if w.Selector != nil {
-		if err := unstructured.SetNestedField(object.Object, w.Selector, strings.Split(w.Place.SelectorPath, ".")...); err != nil {
+		if err := unstructured.SetNestedField(object.Object, w.Selector,
+			strings.Split(w.Place.SelectorPath, ".")...); err != nil {
 			return err
 		}
 	}
@@ -288,7 +293,10 @@ func setEnv(object *unstructured.Unstructured, container, name, value string) er
 		return err
 	}
 	set := map[string]any{"name": name, "value": value}
-	at := slices.IndexFunc(containers, func(one any) bool { c, ok := one.(map[string]any); return ok && c["name"] == container })
+	at := slices.IndexFunc(containers, func(one any) bool {
+		c, ok := one.(map[string]any)
+		return ok && c["name"] == container
+	})
 	if at < 0 {
 		containers, at = append(containers, map[string]any{"name": container}), len(containers)
 	}

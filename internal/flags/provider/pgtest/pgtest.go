@@ -48,7 +48,8 @@ func Start(t *testing.T) *Server {
 	if os.Getuid() == 0 {
 		p.becomeUser(t)
 	}
-	initdb := exec.Command(filepath.Join(postgresBinaries, "initdb"), "-D", filepath.Join(folder, "data"), "-A", "trust", "-U", "theseus", "-E", "UTF8", "--locale=C", "-N")
+	initdb := exec.Command(filepath.Join(postgresBinaries, "initdb"), "-D", filepath.Join(folder, "data"), "-A",
+		"trust", "-U", "theseus", "-E", "UTF8", "--locale=C", "-N")
 	initdb.SysProcAttr, initdb.Dir = p.as, folder
 	if out, err := initdb.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
@@ -81,8 +82,9 @@ func (p *Server) Address() string {
 // Restart starts the server again with the same data.
 func (p *Server) Restart(t *testing.T) {
 	t.Helper()
-	p.process = exec.Command(filepath.Join(postgresBinaries, "postgres"), "-D", filepath.Join(p.folder, "data"), "-k", p.folder,
-		"-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=20")
+	p.process = exec.Command(filepath.Join(postgresBinaries, "postgres"), "-D",
+		filepath.Join(p.folder, "data"), "-k", p.folder, "-c", "listen_addresses=", "-c",
+		"fsync=off", "-c", "max_connections=20")
 	p.process.SysProcAttr, p.process.Dir = p.as, p.folder
 	if err := p.process.Start(); err != nil {
 		t.Fatal(err)
@@ -92,7 +94,8 @@ func (p *Server) Restart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for deadline := time.Now().Add(time.Minute); db.PingContext(context.Background()) != nil; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); db.PingContext(context.Background()) != nil; time.Sleep(
+		5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("PostgreSQL does not start")
 		}
