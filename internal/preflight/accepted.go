@@ -14,8 +14,8 @@ import (
 // AcceptedKind is the kind of a file of accepted findings.
 const AcceptedKind = "AcceptedFindings"
 
-// ParseAccepted reads a file of accepted findings (YAML or JSON). Every entry has a reason and a last day, since an entry
-// without an end would be forgotten.
+// ParseAccepted reads a file of accepted findings (YAML or JSON). Every entry has a reason and a last day, since an
+// entry without an end would be forgotten.
 func ParseAccepted(data []byte) ([]v1alpha1.AcceptedFinding, error) {
 	var file struct {
 		APIVersion string                     `json:"apiVersion"`
@@ -26,7 +26,8 @@ func ParseAccepted(data []byte) ([]v1alpha1.AcceptedFinding, error) {
 		return nil, err
 	}
 	if file.APIVersion != v1alpha1.APIVersion || file.Kind != AcceptedKind {
-		return nil, fmt.Errorf("apiVersion %q and kind %q, not %s and %s", file.APIVersion, file.Kind, v1alpha1.APIVersion, AcceptedKind)
+		return nil, fmt.Errorf("apiVersion %q and kind %q, not %s and %s",
+			file.APIVersion, file.Kind, v1alpha1.APIVersion, AcceptedKind)
 	}
 	for i, entry := range file.Accepted {
 		if err := validAcceptance(entry); err != nil {

@@ -52,12 +52,16 @@ func BenchmarkAll(b *testing.B) {
 		pass := &check.Pass{
 			Snapshot: clustertest.Cluster(nodes),
 			Change:   v1alpha1.ChangeSpec{To: "calico", AgentImage: "agent:v1"},
-			Source: &cni.Installation{CNI: "flannel", PodCIDRs: []string{"10.128.0.0/9"}, Capabilities: cni.Capabilities{
-				CIDRSource: "node", Encapsulation: "vxlan", VNI: 1, Port: 8472, Overhead: 50,
-				HostLinks: []string{"flannel.1", "cni0"}, ConfName: "10-flannel.conflist", Policy: cni.PolicyKubernetes}},
-			Target: &cni.Installation{CNI: "calico", PodCIDRs: []string{"100.64.0.0/10"}, Capabilities: cni.Capabilities{
-				CIDRSource: "pool", Encapsulation: "vxlan", VNI: 4096, Port: 4789, Overhead: 50,
-				HostLinks: []string{"vxlan.calico", "cali*"}, ConfName: "10-calico.conflist", Policy: cni.PolicyCalico}},
+			Source: &cni.Installation{CNI: "flannel", PodCIDRs: []string{"10.128.0.0/9"},
+				Capabilities: cni.Capabilities{
+					CIDRSource: "node", Encapsulation: "vxlan", VNI: 1, Port: 8472, Overhead: 50,
+					HostLinks: []string{"flannel.1", "cni0"}, ConfName: "10-flannel.conflist",
+					Policy: cni.PolicyKubernetes}},
+			Target: &cni.Installation{CNI: "calico", PodCIDRs: []string{"100.64.0.0/10"},
+				Capabilities: cni.Capabilities{
+					CIDRSource: "pool", Encapsulation: "vxlan", VNI: 4096, Port: 4789, Overhead: 50,
+					HostLinks: []string{"vxlan.calico", "cali*"}, ConfName: "10-calico.conflist",
+					Policy: cni.PolicyCalico}},
 		}
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
 			for b.Loop() {

@@ -17,12 +17,14 @@ import (
 
 // samples are results with everything in them, and with nothing.
 func samples() map[string]finding.Result {
-	return map[string]finding.Result{"all": run(Options{Accept: map[string]string{"a/one": "ticket 42"}}), "fine": run(Options{Only: []string{"c"}}), "nothing": {}}
+	return map[string]finding.Result{"all": run(Options{Accept: map[string]string{"a/one": "ticket 42"}}),
+		"fine": run(Options{Only: []string{"c"}}), "nothing": {}}
 }
 
-// sarifRules are what the specification of SARIF 2.1.0 (OASIS) says of the properties that are used, in the words of JSON Schema: of a log
-// (3.13), a run (3.14), a driver (3.19), a rule (3.49), a result (3.27), a logical location (3.33), a suppression (3.35), an invocation (3.20) and
-// a notification (3.58). A property that is not among them is refused, so that nobody adds one that SARIF does not have.
+// sarifRules are what the specification of SARIF 2.1.0 (OASIS) says of the properties that are used, in the words of
+// JSON Schema: of a log (3.13), a run (3.14), a driver (3.19), a rule (3.49), a result (3.27), a logical location
+// (3.33), a suppression (3.35), an invocation (3.20) and a notification (3.58). A property that is not among them is
+// refused, so that nobody adds one that SARIF does not have.
 const sarifRules = `{
 	"$defs": {
 		"text": {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}, "markdown": {"type": "string"}}, "additionalProperties": false},
@@ -87,8 +89,9 @@ func TestSARIFByItsRules(t *testing.T) {
 			continue
 		}
 		for what, bad := range map[string]string{
-			`"level": "error"`: `"level": "fatal"`, `"version": "2.1.0"`: `"version": "2.2.0"`, `"ruleIndex": 0`: `"ruleIndex": -2`,
-			`"informationUri": "https`: `"informationUri": "no uri: https`, `"kind": "external"`: `"kind": "elsewhere"`, `"ruleId"`: `"rule"`, `"driver"`: `"pilot"`,
+			`"level": "error"`: `"level": "fatal"`, `"version": "2.1.0"`: `"version": "2.2.0"`,
+			`"ruleIndex": 0`: `"ruleIndex": -2`, `"informationUri": "https`: `"informationUri": "no uri: https`,
+			`"kind": "external"`: `"kind": "elsewhere"`, `"ruleId"`: `"rule"`, `"driver"`: `"pilot"`,
 			`"executionSuccessful"`: `"successful"`, `"text": "it `: `"words": "it `,
 		} {
 			if !strings.Contains(text.String(), what) {
@@ -100,8 +103,8 @@ func TestSARIFByItsRules(t *testing.T) {
 	}
 }
 
-// TestSARIFHangsTogether holds what no schema can say: results and notifications name rules that are there, at their places, and once each; every result
-// says where it is, and is told from every other one by its fingerprint.
+// TestSARIFHangsTogether holds what no schema can say: results and notifications name rules that are there, at their
+// places, and once each; every result says where it is, and is told from every other one by its fingerprint.
 func TestSARIFHangsTogether(t *testing.T) {
 	for name, result := range samples() {
 		var text bytes.Buffer
@@ -125,7 +128,8 @@ func TestSARIFHangsTogether(t *testing.T) {
 				t.Errorf("%s: result %d says that rule %d is %s", name, i, one.RuleIndex, one.RuleID)
 			}
 			where := one.Locations[0].LogicalLocations[0]
-			if where.FullyQualifiedName == "" || one.Message.Text == "" || len(one.Fingerprints) != 1 || prints[fmt.Sprint(one.Fingerprints)] {
+			if where.FullyQualifiedName == "" || one.Message.Text == "" || len(one.Fingerprints) != 1 ||
+				prints[fmt.Sprint(one.Fingerprints)] {
 				t.Errorf("%s: result %d is without a place or words, or looks like another: %+v", name, i, one)
 			}
 			prints[fmt.Sprint(one.Fingerprints)] = true
@@ -134,8 +138,8 @@ func TestSARIFHangsTogether(t *testing.T) {
 			}
 		}
 		if len(r.Results) != len(result.Findings) || len(r.Invocations[0].Notifications) != len(result.NotChecked) {
-			t.Errorf("%s: %d results of %d findings, %d notifications of %d checks that were not made", name, len(r.Results), len(result.Findings),
-				len(r.Invocations[0].Notifications), len(result.NotChecked))
+			t.Errorf("%s: %d results of %d findings, %d notifications of %d checks that were not made",
+				name, len(r.Results), len(result.Findings), len(r.Invocations[0].Notifications), len(result.NotChecked))
 		}
 		for _, n := range r.Invocations[0].Notifications {
 			if !slices.Contains(ids, n.AssociatedRule.ID) {
@@ -145,7 +149,8 @@ func TestSARIFHangsTogether(t *testing.T) {
 	}
 }
 
-// TestJUnitAddsUp: counts are those of the cases, a case has one outcome and one name, and what stands in it is what XML may hold.
+// TestJUnitAddsUp: counts are those of the cases, a case has one outcome and one name, and what stands in it is what
+// XML may hold.
 func TestJUnitAddsUp(t *testing.T) {
 	all := samples()
 	odd := all["all"]
@@ -173,13 +178,16 @@ func TestJUnitAddsUp(t *testing.T) {
 			if one.Skipped != nil {
 				skipped++
 			}
-			if one.Failure != nil && one.Skipped != nil || slices.Contains(names, one.Name) || !strings.HasPrefix(one.Class, "theseus.") {
+			if one.Failure != nil && one.Skipped != nil || slices.Contains(names, one.Name) ||
+				!strings.HasPrefix(one.Class, "theseus.") {
 				t.Errorf("%s: %+v", name, one)
 			}
 			names = append(names, one.Name)
 		}
-		if len(suites.Suites) != 1 || suite.Tests != len(sample()) || len(names) != suite.Tests || suite.Failures != failures || suite.Skipped != skipped || suite.Errors != 0 {
-			t.Errorf("%s: it says %d tests, %d failures, %d skipped, and has %d, %d, %d", name, suite.Tests, suite.Failures, suite.Skipped, len(names), failures, skipped)
+		if len(suites.Suites) != 1 || suite.Tests != len(sample()) || len(names) != suite.Tests ||
+			suite.Failures != failures || suite.Skipped != skipped || suite.Errors != 0 {
+			t.Errorf("%s: it says %d tests, %d failures, %d skipped, and has %d, %d, %d",
+				name, suite.Tests, suite.Failures, suite.Skipped, len(names), failures, skipped)
 		}
 		blocks := map[string]bool{}
 		for _, f := range result.Findings {

@@ -36,8 +36,8 @@ type (
 	}
 )
 
-// JUnit writes a result as a test report. Each of the checks that were chosen is a case: it fails if it has a finding that
-// blocks, and is skipped if it was not checked. Warnings are in the case's output.
+// JUnit writes a result as a test report. Each of the checks that were chosen is a case: it fails if it has a finding
+// that blocks, and is skipped if it was not checked. Warnings are in the case's output.
 func JUnit(output io.Writer, result finding.Result, checks []check.Check) error {
 	suite := junitSuite{Name: "theseus check", Cases: []junitCase{}}
 	for _, c := range checks {
@@ -94,7 +94,8 @@ func junitOf(id string, result finding.Result) junitCase {
 		}
 	}
 	if len(blocking) > 0 {
-		one.Failure = &junitMessage{Message: fmt.Sprintf("findings that block: %d", len(blocking)), Text: strings.Join(blocking, "\n")}
+		one.Failure = &junitMessage{Message: fmt.Sprintf("findings that block: %d", len(blocking)),
+			Text: strings.Join(blocking, "\n")}
 	}
 	one.Output = strings.Join(other, "\n")
 	return one

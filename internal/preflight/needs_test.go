@@ -13,8 +13,8 @@ import (
 // parts are the needs of checks that are no resources of the API.
 var parts = []string{"source", "target", "facts", "host", "rights", "plan"}
 
-// TestNeedsAreRead: a snapshot of a live cluster lists every resource that a check needs, so no check is "not checked" there
-// for ever.
+// TestNeedsAreRead: a snapshot of a live cluster lists every resource that a check needs, so no check is "not checked"
+// there for ever.
 func TestNeedsAreRead(t *testing.T) {
 	roles, err := kube.Roles(kube.Plan, "", nil, []kube.Subject{{Kind: rbacv1.UserKind, Name: "ann"}})
 	if err != nil {
@@ -39,7 +39,8 @@ func TestNeedsAreRead(t *testing.T) {
 	for _, c := range All() {
 		for _, need := range slices.Concat(c.Needs, c.Some) {
 			if !slices.Contains(parts, need) && !slices.Contains(listed, need) {
-				t.Errorf("%s needs %q, which no snapshot reads: add it to internal/cluster/kube/snapshot.go and to reads in roles.go",
+				t.Errorf("%s needs %q, which no snapshot reads: add it to internal/cluster/kube/snapshot.go "+
+					"and to reads in roles.go",
 					c.ID, need)
 			}
 		}

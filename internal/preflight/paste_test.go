@@ -24,7 +24,8 @@ var inQuotes = regexp.MustCompile(`'[^']*'(?:\\''[^']*')*`)
 func TestPaste(t *testing.T) {
 	commands := 0
 	for _, c := range All() {
-		files, err := filepath.Glob(filepath.Join("check", filepath.Dir(c.ID), "testdata", filepath.Base(c.ID), "*.yaml"))
+		files, err := filepath.Glob(filepath.Join("check", filepath.Dir(c.ID), "testdata",
+			filepath.Base(c.ID), "*.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +86,8 @@ func hostile(t *testing.T, pass *check.Pass) {
 }
 
 // known are names that mean something to checks.
-var known = regexp.MustCompile(`^(kube-.*|calico.*|default|flannel|cilium.*|tigera.*|weave.*|coredns|aws-node|typha.*|canal|metallb.*|true|false|linux|windows|amd64|arm64|)$`)
+var known = regexp.MustCompile(
+	`^(kube-.*|calico.*|default|flannel|cilium.*|tigera.*|weave.*|coredns|aws-node|typha.*|canal|metallb.*|true|false|linux|windows|amd64|arm64|)$`)
 
 // collect gathers the names of objects.
 func collect(tree any, names map[string]bool) {

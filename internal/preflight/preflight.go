@@ -124,7 +124,8 @@ func PageName(id string) string { return strings.ReplaceAll(id, "/", "-") + ".md
 func Page(c check.Check) string {
 	needs := ""
 	if len(c.Some) > 0 {
-		needs = "\nOptional input, at least one of: " + inCode(c.Some) + ".\nThe check reports each missing one as \"not checked\".\n"
+		needs = "\nOptional input, at least one of: " + inCode(c.Some) +
+			".\nThe check reports each missing one as \"not checked\".\n"
 	}
 	if len(c.Needs) > 0 {
 		needs += "\nRequired input: " + inCode(c.Needs) + ".\nWithout it the check reports \"not checked\", and why.\n"
@@ -155,8 +156,9 @@ func inCode(names []string) string {
 
 func compare(a, b finding.Finding) int {
 	return cmp.Or(
-		cmp.Compare(rank(a.Severity), rank(b.Severity)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Subject.Kind, b.Subject.Kind),
-		cmp.Compare(a.Subject.Namespace, b.Subject.Namespace), cmp.Compare(a.Subject.Name, b.Subject.Name), cmp.Compare(a.Message, b.Message))
+		cmp.Compare(rank(a.Severity), rank(b.Severity)), cmp.Compare(a.ID, b.ID),
+		cmp.Compare(a.Subject.Kind, b.Subject.Kind), cmp.Compare(a.Subject.Namespace, b.Subject.Namespace),
+		cmp.Compare(a.Subject.Name, b.Subject.Name), cmp.Compare(a.Message, b.Message))
 }
 
 func rank(s finding.Severity) int {

@@ -16,7 +16,8 @@ func fixed(id string, found ...finding.Finding) check.Check {
 	for i := range found {
 		found[i].ID = id
 	}
-	return check.Check{ID: id, Title: "Title of " + id, Doc: "Text of " + id + ".", Run: func(*check.Pass) []finding.Finding { return found }}
+	return check.Check{ID: id, Title: "Title of " + id, Doc: "Text of " + id + ".",
+		Run: func(*check.Pass) []finding.Finding { return found }}
 }
 
 // sample are checks with every kind of outcome.
@@ -27,10 +28,14 @@ func sample() []check.Check {
 	broken.Run = func(*check.Pass) []finding.Finding { panic("oh") }
 	return []check.Check{
 		fixed("b/two",
-			finding.Finding{Severity: finding.Warn, Subject: finding.Subject{Kind: "Pod", Namespace: "z", Name: "p"}, Message: "later"},
-			finding.Finding{Severity: finding.Block, Subject: finding.Subject{Kind: "Pod", Namespace: "a", Name: "p"}, Message: "it <stands>", Fix: "kubectl fix"}),
-		fixed("a/one", finding.Finding{Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: "n"}, Message: "m", Evidence: map[string]any{"k": 1}}),
-		fixed("a/three", finding.Finding{Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: "n"}, Message: "i"}),
+			finding.Finding{Severity: finding.Warn, Subject: finding.Subject{Kind: "Pod", Namespace: "z", Name: "p"},
+				Message: "later"},
+			finding.Finding{Severity: finding.Block, Subject: finding.Subject{Kind: "Pod", Namespace: "a", Name: "p"},
+				Message: "it <stands>", Fix: "kubectl fix"}),
+		fixed("a/one", finding.Finding{Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: "n"},
+			Message: "m", Evidence: map[string]any{"k": 1}}),
+		fixed("a/three",
+			finding.Finding{Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: "n"}, Message: "i"}),
 		fixed("c/fine"), lacking, broken, also,
 	}
 }
@@ -72,7 +77,8 @@ not checked f/also-lacking: pods: forbidden
 `},
 		"only a topic": {Options{Only: []string{"a"}}, false, "warn a/one Node/n\ninfo a/three Node/n\n"},
 		"only an id":   {Options{Only: []string{"c/fine"}}, false, ""},
-		"skip":         {Options{Only: []string{"a/one"}, Skip: map[string]string{"a": "known"}}, false, "not checked a/one: skipped: known\n"},
+		"skip": {Options{Only: []string{"a/one"}, Skip: map[string]string{"a": "known"}}, false,
+			"not checked a/one: skipped: known\n"},
 		"accept": {Options{Only: []string{"b"}, Accept: map[string]string{"b/two": "read it"}}, false,
 			"block b/two Pod/a/p accepted: read it\nwarn b/two Pod/z/p accepted: read it\n"},
 	} {

@@ -42,10 +42,11 @@ func golden(t *testing.T, file string, got []byte) {
 
 func TestRenderers(t *testing.T) {
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	result := run(Options{Now: now, Accept: map[string]string{"a/one": "ticket 42"}, Accepted: []v1alpha1.AcceptedFinding{
-		{ID: "b/two", Subject: "Pod/z/*", Reason: "ticket 43", Until: "2026-11-21"},
-		{ID: "b/two", Subject: "Pod/a/p", Reason: "ticket 44", Until: "2026-11-20"},
-	}})
+	result := run(Options{Now: now, Accept: map[string]string{"a/one": "ticket 42"},
+		Accepted: []v1alpha1.AcceptedFinding{
+			{ID: "b/two", Subject: "Pod/z/*", Reason: "ticket 43", Until: "2026-11-21"},
+			{ID: "b/two", Subject: "Pod/a/p", Reason: "ticket 44", Until: "2026-11-20"},
+		}})
 	for name, write := range map[string]func(io.Writer) error{
 		"text.txt":    func(w io.Writer) error { return Text(w, result, Style{}) },
 		"color.txt":   func(w io.Writer) error { return Text(w, result, Style{Color: true}) },
@@ -89,8 +90,11 @@ func TestSchema(t *testing.T) {
 		}
 		return value
 	}
-	lapsed := Options{Accepted: []v1alpha1.AcceptedFinding{{ID: "b", Reason: "x", Until: "2026-01-01"}}, Now: time.Now()}
-	for _, result := range []finding.Result{{}, {Networks: []finding.Network{{Name: "flannel", Version: "v1", Agent: "DaemonSet/a/b", Problems: []string{"ill"}}}}, run(Options{}), run(Options{Accept: map[string]string{"b": "x"}}), run(lapsed)} {
+	lapsed := Options{Accepted: []v1alpha1.AcceptedFinding{{ID: "b", Reason: "x", Until: "2026-01-01"}},
+		Now: time.Now()}
+	for _, result := range []finding.Result{{}, {Networks: []finding.Network{{Name: "flannel", Version: "v1",
+		Agent: "DaemonSet/a/b", Problems: []string{"ill"}}}},
+		run(Options{}), run(Options{Accept: map[string]string{"b": "x"}}), run(lapsed)} {
 		var written bytes.Buffer
 		if err := JSON(&written, result); err != nil {
 			t.Fatal(err)
@@ -100,7 +104,8 @@ func TestSchema(t *testing.T) {
 		}
 	}
 	const none = `{"summary":{"block":0,"warn":0,"info":0,"notChecked":0},"findings":[`
-	for _, bad := range []string{`{}`, `{"summary":{},"findings":[],"notChecked":[]}`, none + `]}`, none + `],"notChecked":[],"more":1}`,
+	for _, bad := range []string{`{}`, `{"summary":{},"findings":[],"notChecked":[]}`,
+		none + `]}`, none + `],"notChecked":[],"more":1}`,
 		none + `{"id":"X","severity":"warn","subject":{"kind":"k","name":"n"},"message":"m"}],"notChecked":[]}`,
 		none + `{"id":"a/b","severity":"odd","subject":{"kind":"k","name":"n"},"message":"m"}],"notChecked":[]}`,
 		none + `{"id":"a/b","severity":"warn","subject":{"kind":"k"},"message":"m"}],"notChecked":[]}`} {
@@ -113,10 +118,12 @@ func TestSchema(t *testing.T) {
 // TestDocs holds docs/checks to what the checks say of themselves.
 func TestDocs(t *testing.T) {
 	const dir = "../../docs/checks"
-	index := "# The checks\n\nEach check has a page, which `theseus explain ID` prints. List the findings that you accept in a file for\n" +
+	index := "# The checks\n\nEach check has a page, which `theseus explain ID` prints. List the findings that " +
+		"you accept in a file for\n" +
 		"`--accepted FILE`. After its last day, an entry no longer applies:\n\n" +
 		"    apiVersion: theseus.dev/v1alpha1\n    kind: AcceptedFindings\n    accepted:\n" +
-		"    - {id: workload/single-replica, subject: Deployment/shop/*, reason: \"restart agreed, ticket 42\", until: 2026-12-31}\n\n"
+		"    - {id: workload/single-replica, subject: Deployment/shop/*, reason: \"restart agreed, ticket " +
+		"42\", until: 2026-12-31}\n\n"
 	pages := map[string]bool{"README.md": true}
 	for _, c := range All() {
 		line := fmt.Sprintf("- [%s](%s): %s\n", c.ID, PageName(c.ID), c.Title)

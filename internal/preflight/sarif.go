@@ -81,7 +81,8 @@ type (
 func SARIF(output io.Writer, result finding.Result, checks []check.Check, version string) error {
 	run := sarifRun{
 		Tool: sarifTool{sarifDriver{
-			Name: "theseus", Version: version, InformationURI: "https://github.com/theseus-cni/theseus", Rules: []sarifRule{},
+			Name: "theseus", Version: version, InformationURI: "https://github.com/theseus-cni/theseus",
+			Rules: []sarifRule{},
 		}},
 		Results:     []sarifResult{},
 		Invocations: []sarifInvocation{{ExecutionSuccessful: true, Notifications: []sarifNotification{}}},
@@ -98,7 +99,8 @@ func SARIF(output io.Writer, result finding.Result, checks []check.Check, versio
 	}
 	for _, n := range result.NotChecked {
 		run.Invocations[0].Notifications = append(run.Invocations[0].Notifications,
-			sarifNotification{Level: "warning", Message: sarifText{"not checked: " + n.Why}, AssociatedRule: sarifDescriptor{n.ID}})
+			sarifNotification{Level: "warning", Message: sarifText{"not checked: " + n.Why},
+				AssociatedRule: sarifDescriptor{n.ID}})
 	}
 	return encode(output, sarifLog{
 		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run},
@@ -116,9 +118,11 @@ func sarifOf(f finding.Finding, rule int) sarifResult {
 	name := f.Subject.String()
 	result := sarifResult{
 		RuleID: f.ID, RuleIndex: rule,
-		Level:        map[finding.Severity]string{finding.Block: "error", finding.Warn: "warning", finding.Info: "note"}[f.Severity],
-		Message:      sarifText{text},
-		Locations:    []sarifLocation{{[]sarifLogical{{Name: f.Subject.Name, FullyQualifiedName: name, Kind: "resource"}}}},
+		Level: map[finding.Severity]string{finding.Block: "error", finding.Warn: "warning",
+			finding.Info: "note"}[f.Severity],
+		Message: sarifText{text},
+		Locations: []sarifLocation{
+			{[]sarifLogical{{Name: f.Subject.Name, FullyQualifiedName: name, Kind: "resource"}}}},
 		Properties:   f.Evidence,
 		Fingerprints: map[string]string{"theseus/v1": f.ID + " " + name},
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
-// TestServed: where definitions keep Calico's objects as projectcalico.org/v3 the checks say what they say elsewhere, and send
-// nobody to the other group. The snapshots are derived from those of real clusters (cnitest.Served).
+// TestServed: where definitions keep Calico's objects as projectcalico.org/v3 the checks say what they say elsewhere,
+// and send nobody to the other group. The snapshots are derived from those of real clusters (cnitest.Served).
 func TestServed(t *testing.T) {
 	for _, name := range []string{"calico", "calico-v3.30.1", "calico-typha-v3.28.5", "calico-bgp"} {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +29,8 @@ func TestServed(t *testing.T) {
 				return string(text)
 			}
 			stored, served := told(cnitest.Golden(t, name)), told(cnitest.Served(t, cnitest.Golden(t, name)))
-			if diff := cmp.Diff(strings.ReplaceAll(stored, "crd.projectcalico.org", "projectcalico.org"), served); diff != "" {
+			if diff := cmp.Diff(strings.ReplaceAll(stored, "crd.projectcalico.org", "projectcalico.org"),
+				served); diff != "" {
 				t.Errorf("something else is said:\n%s", diff)
 			}
 			if name == "calico-bgp" && !strings.Contains(served, "kubectl get bgppeers.projectcalico.org -A") {

@@ -48,7 +48,8 @@ func writeFinding(w io.Writer, f finding.Finding, style Style) {
 		label += " (accepted)"
 	}
 	color := map[finding.Severity]string{finding.Block: "1;31", finding.Warn: "1;33", finding.Info: "1;36"}[f.Severity]
-	fmt.Fprintf(w, "%s %s  %s\n    %s\n", style.paint(color, label), style.paint("1", f.ID), printable.Line(f.Subject.String()), printable.Line(f.Message))
+	fmt.Fprintf(w, "%s %s  %s\n    %s\n", style.paint(color, label), style.paint("1", f.ID),
+		printable.Line(f.Subject.String()), printable.Line(f.Message))
 	if f.Accepted != "" {
 		fmt.Fprintf(w, "    accepted: %s\n", printable.Line(f.Accepted))
 	}
@@ -71,7 +72,8 @@ func writeNotChecked(w io.Writer, all []finding.NotChecked, style Style) {
 		ids[n.Why] = append(ids[n.Why], n.ID)
 	}
 	for _, why := range reasons {
-		fmt.Fprintf(w, "%s %s\n    %s\n", style.paint("2", "not checked"), strings.Join(ids[why], ", "), printable.Line(why))
+		fmt.Fprintf(w, "%s %s\n    %s\n", style.paint("2", "not checked"),
+			strings.Join(ids[why], ", "), printable.Line(why))
 	}
 }
 

@@ -20,8 +20,8 @@ type Check struct {
 	// Title is one line. Doc is the page in Markdown: what the check reads, the impact, and the fix.
 	Title string
 	Doc   string
-	// Needs are the resources of the snapshot without which the check cannot answer, as named by Snapshot.Has, and parts
-	// of the pass: "source", "target", "facts", "host" (the facts' part of that name), "rights" and "plan".
+	// Needs are the resources of the snapshot without which the check cannot answer, as named by Snapshot.Has, and
+	// parts of the pass: "source", "target", "facts", "host" (the facts' part of that name), "rights" and "plan".
 	Needs []string
 	// Some are resources of which one is enough: the findings hold for those that the snapshot has, and the others are
 	// reported as not checked.

@@ -61,7 +61,8 @@ func (p *Pass) OneNetwork() bool { return p.InPlace() || p.Change.Pool != "" }
 func (p *Pass) Meet() bool { return p.Source.CNI != p.Target.CNI && p.Change.Strategy != "mirror" }
 
 // Recreates reports whether a change recreates a pod: a change in place recreates none, and adoption only pods that
-// cannot be adopted, as far as the cluster's objects show that. Pods on nodes that are also drained are always recreated.
+// cannot be adopted, as far as the cluster's objects show that. Pods on nodes that are also drained are always
+// recreated.
 func (p *Pass) Recreates(pod *corev1.Pod) bool {
 	switch {
 	case !Moves(pod):
@@ -115,7 +116,9 @@ func (p *Pass) RecreatedPods() map[string][]*corev1.Pod {
 
 // Behind returns a Service and its pods, without ended ones; nil if there is no such Service.
 func (p *Pass) Behind(namespace, name string) (*corev1.Service, []*corev1.Pod) {
-	at := slices.IndexFunc(p.Snapshot.Services, func(s corev1.Service) bool { return s.Namespace == namespace && s.Name == name })
+	at := slices.IndexFunc(p.Snapshot.Services, func(s corev1.Service) bool {
+		return s.Namespace == namespace && s.Name == name
+	})
 	if at < 0 {
 		return nil, nil
 	}
@@ -149,7 +152,9 @@ func (p *Pass) RecreatedWorkloads() []Workload {
 	}
 	return slices.DeleteFunc(all, func(w Workload) bool {
 		selector, err := metav1.LabelSelectorAsSelector(w.Selector)
-		return err == nil && !slices.ContainsFunc(recreated[w.Meta.Namespace], func(set labels.Set) bool { return selector.Matches(set) })
+		return err == nil && !slices.ContainsFunc(recreated[w.Meta.Namespace], func(set labels.Set) bool {
+			return selector.Matches(set)
+		})
 	})
 }
 
@@ -167,24 +172,30 @@ type Workload struct {
 func (p *Pass) Workloads() []Workload {
 	s := p.Snapshot
 	var all []Workload
-	add := func(kind string, meta *metav1.ObjectMeta, pods *corev1.PodTemplateSpec, selector *metav1.LabelSelector, replicas, ready int32) {
-		all = append(all, Workload{finding.Subject{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}, meta, pods, replicas, ready, selector})
+	add := func(kind string, meta *metav1.ObjectMeta, pods *corev1.PodTemplateSpec,
+		selector *metav1.LabelSelector, replicas, ready int32) {
+		all = append(all, Workload{finding.Subject{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}, meta,
+			pods, replicas, ready, selector})
 	}
 	for i := range s.Deployments {
 		o := &s.Deployments[i]
-		add("Deployment", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector, orOne(o.Spec.Replicas), o.Status.ReadyReplicas)
+		add("Deployment", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector,
+			orOne(o.Spec.Replicas), o.Status.ReadyReplicas)
 	}
 	for i := range s.StatefulSets {
 		o := &s.StatefulSets[i]
-		add("StatefulSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector, orOne(o.Spec.Replicas), o.Status.ReadyReplicas)
+		add("StatefulSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector,
+			orOne(o.Spec.Replicas), o.Status.ReadyReplicas)
 	}
 	for i := range s.DaemonSets {
 		o := &s.DaemonSets[i]
-		add("DaemonSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector, o.Status.DesiredNumberScheduled, o.Status.NumberReady)
+		add("DaemonSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector,
+			o.Status.DesiredNumberScheduled, o.Status.NumberReady)
 	}
 	for i := range s.ReplicaSets {
 		if o := &s.ReplicaSets[i]; metav1.GetControllerOfNoCopy(o) == nil {
-			add("ReplicaSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector, orOne(o.Spec.Replicas), o.Status.ReadyReplicas)
+			add("ReplicaSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector,
+				orOne(o.Spec.Replicas), o.Status.ReadyReplicas)
 		}
 	}
 	return all

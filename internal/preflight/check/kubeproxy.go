@@ -30,12 +30,14 @@ func (p *Pass) KubeProxy() (KubeProxyConfig, error) {
 	}
 	set := p.Snapshot.DaemonSet("kube-system", "kube-proxy")
 	if set == nil {
-		return c, errors.New("the configuration of kube-proxy is unknown: there is no ConfigMap or DaemonSet kube-system/kube-proxy")
+		return c, errors.New("the configuration of kube-proxy is unknown: there is no ConfigMap or " +
+			"DaemonSet kube-system/kube-proxy")
 	}
 	for _, container := range set.Spec.Template.Spec.Containers {
 		for _, argument := range append(container.Command, container.Args...) {
 			if strings.HasPrefix(argument, "--config") {
-				return c, errors.New("the DaemonSet kube-system/kube-proxy reads its configuration from a file that is not in the input")
+				return c, errors.New("the DaemonSet kube-system/kube-proxy reads its configuration from a " +
+					"file that is not in the input")
 			}
 			if value, ok := strings.CutPrefix(argument, "--cluster-cidr="); ok {
 				c.ClusterCIDR = value

@@ -120,7 +120,8 @@ func (p *Pass) missingHost() string {
 	}
 	for i := range p.Snapshot.Facts {
 		if p.Snapshot.Facts[i].Host == nil {
-			return "the facts of node " + p.Snapshot.Facts[i].Node + " are of an older agent: run theseus snapshot --nodes again"
+			return "the facts of node " + p.Snapshot.Facts[i].Node +
+				" are of an older agent: run theseus snapshot --nodes again"
 		}
 	}
 	return ""

@@ -52,7 +52,8 @@ func image(pass *check.Pass) []finding.Finding {
 		if len(without) == 0 {
 			return nil
 		}
-		f.Message = fmt.Sprintf("the agent could not start on %s: the registry has no image %s, and these nodes do not list it",
+		f.Message = fmt.Sprintf(
+			"the agent could not start on %s: the registry has no image %s, and these nodes do not list it",
 			check.Names(without), name)
 		f.Evidence = map[string]any{"nodes": without[:min(len(without), 20)], "count": len(without)}
 		f.Fix = "push the image, or correct its name: --agent-image IMAGE; if every node gets it another way: " +

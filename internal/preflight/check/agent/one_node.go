@@ -34,7 +34,8 @@ func oneNode(pass *check.Pass) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: "agent/one-node", Severity: finding.Info, Subject: finding.Subject{Kind: "Cluster", Name: version},
-		Message: "Kubernetes " + version + " cannot restrict an agent to its node: while the change runs, an attacker who " +
+		Message: "Kubernetes " + version +
+			" cannot restrict an agent to its node: while the change runs, an attacker who " +
 			"controls one node can answer for the agents of other nodes and write their results",
 		Fix: "if you do not trust all nodes alike, upgrade Kubernetes to v1.30 or later first",
 	}}

@@ -49,7 +49,8 @@ func aggregated(pass *check.Pass) []finding.Finding {
 		}
 		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 		f := finding.Finding{
-			ID: "api/aggregated", Severity: finding.Warn, Subject: finding.Subject{Kind: "APIService", Name: object.GetName()},
+			ID: "api/aggregated", Severity: finding.Warn,
+			Subject:  finding.Subject{Kind: "APIService", Name: object.GetName()},
 			Evidence: map[string]any{"group": group, "service": namespace + "/" + name},
 		}
 		made := byOperator(&object)
@@ -66,17 +67,21 @@ func aggregated(pass *check.Pass) []finding.Finding {
 		case service != nil && len(service.Spec.Selector) == 0, len(pods) > moving && !renewed:
 			continue // a pod that does not move answers
 		case len(pods) == 0:
-			f.Message = fmt.Sprintf("its Service %s/%s has no pods: discovery of %s already fails, and so do the deletion of namespaces "+
-				"and tools that list all kinds", namespace, name, group)
-			f.Fix = "restore its pods; if the program was removed permanently: kubectl delete apiservice " + shell.Word(object.GetName())
+			f.Message = fmt.Sprintf("its Service %s/%s has no pods: discovery of %s already fails, and so do "+
+				"the deletion of namespaces and tools that list all kinds", namespace, name, group)
+			f.Fix = "restore its pods; if the program was removed permanently: kubectl delete apiservice " +
+				shell.Word(object.GetName())
 			if made {
-				f.Fix = "see why the operator does not start them (kubectl get tigerastatus apiserver -o yaml); if this API is not used: " +
-					"kubectl delete apiservers.operator.tigera.io default (while that object exists, the operator recreates the APIService)"
+				f.Fix = "see why the operator does not start them (kubectl get tigerastatus apiserver -o " +
+					"yaml); if this API is not used: kubectl delete apiservers.operator.tigera.io default " +
+					"(while that object exists, the operator recreates the APIService)"
 			}
 		case moving == 1 && recreated:
-			f.Message = fmt.Sprintf("one pod serves %s: while it is recreated, discovery of the group fails, namespaces cannot be "+
-				"deleted, and tools that list all kinds fail", group)
-			f.Fix = fmt.Sprintf("run two pods: kubectl -n %s scale deployment --replicas=2 (the one behind the Service %s)",
+			f.Message = fmt.Sprintf(
+				"one pod serves %s: while it is recreated, discovery of the group fails, namespaces cannot be "+
+					"deleted, and tools that list all kinds fail", group)
+			f.Fix = fmt.Sprintf(
+				"run two pods: kubectl -n %s scale deployment --replicas=2 (the one behind the Service %s)",
 				shell.Word(namespace), shell.Word(name))
 			if made {
 				f.Fix = `let the operator run two pods (it reverts a kubectl scale): ` +
@@ -84,12 +89,15 @@ func aggregated(pass *check.Pass) []finding.Finding {
 			}
 		case renewed:
 			f.Severity = finding.Info
-			f.Message = fmt.Sprintf("Calico's operator replaces the pods that serve %s (%d of them) in its own step of the upgrade", group, len(pods))
+			f.Message = fmt.Sprintf("Calico's operator replaces the pods that serve %s (%d of them) in its own step "+
+				"of the upgrade", group, len(pods))
 			if namespace == oldNamespace {
-				f.Message += fmt.Sprintf("; from v1.40 on it creates them in calico-system and deletes the namespace %s", oldNamespace)
+				f.Message += fmt.Sprintf(
+					"; from v1.40 on it creates them in calico-system and deletes the namespace %s", oldNamespace)
 			}
 			f.Message += ": while none is ready, discovery of the group fails"
-			f.Fix = "during the upgrade, pause everything that needs " + group + ", such as calicoctl or a tool that applies policies " +
+			f.Fix = "during the upgrade, pause everything that needs " + group +
+				", such as calicoctl or a tool that applies policies " +
 				"from a repository; kubectl get tigerastatus apiserver shows when it is available again"
 		default:
 			f.Severity = finding.Info

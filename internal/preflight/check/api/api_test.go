@@ -18,8 +18,10 @@ func TestRemoved(t *testing.T) { checktest.Run(t, Removed()) }
 // TestAggregatedFix: who is told to scale or to delete what the operator makes would see that written back.
 func TestAggregatedFix(t *testing.T) {
 	for file, want := range map[string]string{
-		"invalid-one": "scale deployment --replicas=2", "invalid-nobody": "kubectl delete apiservice v1beta1.metrics.k8s.io",
-		"invalid-operator-one": "controlPlaneReplicas", "invalid-operator-nobody": "kubectl delete apiservers.operator.tigera.io default",
+		"invalid-one":             "scale deployment --replicas=2",
+		"invalid-nobody":          "kubectl delete apiservice v1beta1.metrics.k8s.io",
+		"invalid-operator-one":    "controlPlaneReplicas",
+		"invalid-operator-nobody": "kubectl delete apiservers.operator.tigera.io default",
 	} {
 		pass, _ := checktest.Load(t, "testdata/aggregated/"+file+".yaml")
 		found := Aggregated().Run(pass)

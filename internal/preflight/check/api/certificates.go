@@ -29,7 +29,8 @@ func Certificates() check.Check {
 		ID:    "api/certificates",
 		Title: "A certificate that the API depends on has expired or expires soon",
 		Doc:   certificatesDoc,
-		Needs: []string{"configmaps", "apiservices", "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "customresourcedefinitions"},
+		Needs: []string{"configmaps", "apiservices", "validatingwebhookconfigurations", "mutatingwebhookconfigurations",
+			"customresourcedefinitions"},
 		Lacks: func(pass *check.Pass) string {
 			if pass.Snapshot.TakenAt.IsZero() {
 				return "the input does not say when it was taken (that of theseus snapshot does)"
@@ -66,7 +67,8 @@ func certificates(pass *check.Pass) []finding.Finding {
 	for i := range pass.Snapshot.ConfigMaps {
 		m := &pass.Snapshot.ConfigMaps[i]
 		for _, key := range []string{"ca.crt", "client-ca-file", "requestheader-client-ca-file"} {
-			look(finding.Subject{Kind: "ConfigMap", Namespace: m.Namespace, Name: m.Name}, "the CA in "+key, m.Data[key])
+			look(finding.Subject{Kind: "ConfigMap", Namespace: m.Namespace, Name: m.Name},
+				"the CA in "+key, m.Data[key])
 		}
 	}
 	for i := range pass.Snapshot.Other {
@@ -74,7 +76,8 @@ func certificates(pass *check.Pass) []finding.Finding {
 		for _, bundle := range bundles(object) {
 			text, err := base64.StdEncoding.DecodeString(bundle)
 			if err == nil {
-				look(finding.Subject{Kind: object.GetKind(), Name: object.GetName()}, "the CA in its caBundle", string(text))
+				look(finding.Subject{Kind: object.GetKind(), Name: object.GetName()},
+					"the CA in its caBundle", string(text))
 			}
 		}
 	}
@@ -119,7 +122,8 @@ func longest(text string) (last *x509.Certificate) {
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
-		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil && (last == nil || certificate.NotAfter.After(last.NotAfter)) {
+		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil &&
+			(last == nil || certificate.NotAfter.After(last.NotAfter)) {
 			last = certificate
 		}
 	}
@@ -138,13 +142,16 @@ func (a *authority) ends(now time.Time) (finding.Finding, bool) {
 	who += ")"
 	f := finding.Finding{
 		ID: "api/certificates", Severity: finding.Warn, Subject: a.holders[0],
-		Message:  fmt.Sprintf("%s expires on %s: failures from then on will look like faults of the network", who, end.Format(time.DateOnly)),
-		Evidence: map[string]any{"notAfter": end.Format(time.RFC3339), "certificate": a.certificate.Subject.String(), "objects": len(a.holders)},
-		Fix:      "renew it before the change",
+		Message: fmt.Sprintf("%s expires on %s: failures from then on will look like faults of the network",
+			who, end.Format(time.DateOnly)),
+		Evidence: map[string]any{"notAfter": end.Format(time.RFC3339), "certificate": a.certificate.Subject.String(),
+			"objects": len(a.holders)},
+		Fix: "renew it before the change",
 	}
 	if !end.After(now) {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("%s expired on %s: the API server or its clients refuse every connection that depends on it",
+		f.Message = fmt.Sprintf(
+			"%s expired on %s: the API server or its clients refuse every connection that depends on it",
 			who, end.Format(time.DateOnly))
 	}
 	return f, true

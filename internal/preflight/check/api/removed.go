@@ -108,16 +108,19 @@ func subjectOf(kind, namespace, name string) finding.Subject {
 func judge(r removal, after *version.Version, subject finding.Subject, manifest bool) finding.Finding {
 	f := finding.Finding{
 		ID: "api/removed", Severity: finding.Info, Subject: subject,
-		Evidence: map[string]any{"apiVersion": r.APIVersion, "removedIn": fmt.Sprintf("v1.%d", r.Minor), "instead": r.Instead, "kubernetes": after.String()},
+		Evidence: map[string]any{"apiVersion": r.APIVersion, "removedIn": fmt.Sprintf("v1.%d", r.Minor),
+			"instead": r.Instead, "kubernetes": after.String()},
 	}
 	gone := !after.LessThan(version.MajorMinor(1, uint(r.Minor)))
 	switch {
 	case gone && manifest:
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("the manifest uses %s, which Kubernetes v1.%d removed: it cannot be applied to v%s", r.APIVersion, r.Minor, after)
+		f.Message = fmt.Sprintf("the manifest uses %s, which Kubernetes v1.%d removed: it cannot be applied to v%s",
+			r.APIVersion, r.Minor, after)
 	case gone:
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("it was read as %s, which Kubernetes v1.%d removed: programs that use this version fail on v%s",
+		f.Message = fmt.Sprintf(
+			"it was read as %s, which Kubernetes v1.%d removed: programs that use this version fail on v%s",
 			r.APIVersion, r.Minor, after)
 	default:
 		f.Message = fmt.Sprintf("Kubernetes v1.%d removes %s", r.Minor, r.APIVersion)
@@ -150,9 +153,10 @@ func definition(o *unstructured.Unstructured) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: "api/removed", Severity: finding.Warn, Subject: subjectOf(o.GetKind(), "", o.GetName()),
-		Message: fmt.Sprintf("its objects may be stored as %s, which is not served: such objects cannot be read, and a newer CRD "+
-			"without that version cannot be applied", strings.Join(lost, ", ")),
+		Message: fmt.Sprintf("its objects may be stored as %s, which is not served: such objects "+
+			"cannot be read, and a newer CRD without that version cannot be applied", strings.Join(lost, ", ")),
 		Evidence: map[string]any{"stored": stored, "served": served},
-		Fix:      "rewrite every object once (kubectl get -A -o yaml, then kubectl replace), then remove the version from status.storedVersions",
+		Fix: "rewrite every object once (kubectl get -A -o yaml, then kubectl replace), then remove the " +
+			"version from status.storedVersions",
 	}}
 }

@@ -26,7 +26,8 @@ func TestRemovedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "*", "*", "zz_generated.prerelease-lifecycle.go"))
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "*", "*",
+		"zz_generated.prerelease-lifecycle.go"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no lifecycles: %v", err)
 	}

@@ -54,10 +54,12 @@ func rights(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "api/rights", Severity: finding.Block,
-			Subject:  subject,
-			Message:  fmt.Sprintf("this user may not %s %s%s: the change would stop half-way", strings.Join(verbs, ", "), subject.Name, where),
+			Subject: subject,
+			Message: fmt.Sprintf("this user may not %s %s%s: the change would stop half-way",
+				strings.Join(verbs, ", "), subject.Name, where),
 			Evidence: map[string]any{"verbs": verbs},
-			Fix:      "ask for the rights, or use a context that has them; check with: kubectl auth can-i " + shell.Words(verbs[0], subject.Name) + flag,
+			Fix: "ask for the rights, or use a context that has them; check with: kubectl auth can-i " +
+				shell.Words(verbs[0], subject.Name) + flag,
 		})
 	}
 	return found

@@ -84,8 +84,8 @@ func (g *graphs) model() {
 			f.after = bgp.Build(g.after, six)
 		}
 		if f.before == nil || f.after == nil {
-			g.unmodelled = fmt.Sprintf("the BGPPeers make more than %d peerings (%s), too many to be modelled: let nodes peer with a few "+
-				"reflectors rather than with each other", bgp.MaxPeerings, f.name)
+			g.unmodelled = fmt.Sprintf("the BGPPeers make more than %d peerings (%s), too many to be "+
+				"modelled: let nodes peer with a few reflectors rather than with each other", bgp.MaxPeerings, f.name)
 			continue
 		}
 		f.now = f.before.Routes()
@@ -204,7 +204,8 @@ func repairs(pass *check.Pass, peers ...unstructured.Unstructured) string {
 		}
 		if len(changes) > 0 {
 			group := object.GroupVersionKind().Group
-			patch = append(patch, fmt.Sprintf("kubectl patch %s --type merge -p %s", shell.Words("bgppeers."+group, object.GetName()), shell.JSON(map[string]any{"spec": changes})))
+			patch = append(patch, fmt.Sprintf("kubectl patch %s --type merge -p %s",
+				shell.Words("bgppeers."+group, object.GetName()), shell.JSON(map[string]any{"spec": changes})))
 		}
 	}
 	slices.Sort(label)

@@ -40,7 +40,8 @@ func TestTooManyPeerings(t *testing.T) {
 		}
 	}
 	found := PeerSelectorEmpty().Run(pass)
-	if len(found) != 1 || found[0].Severity != finding.Block || !strings.Contains(found[0].Message, "is unknown: the BGPPeers make more than") {
+	if len(found) != 1 || found[0].Severity != finding.Block ||
+		!strings.Contains(found[0].Message, "is unknown: the BGPPeers make more than") {
 		t.Errorf("a selector that the upgrade empties: %+v", found)
 	}
 }

@@ -38,7 +38,8 @@ func clusterID(pass *check.Pass) []finding.Finding {
 	for i := range after.Nodes {
 		if n := &after.Nodes[i]; n.BadClusterID != "" {
 			found = append(found, about(n.Name, finding.Warn, fmt.Sprintf(
-				"its cluster ID %q is not an IPv4 address: Calico ignores it, and the node reflects no routes", n.BadClusterID), ""))
+				"its cluster ID %q is not an IPv4 address: Calico ignores it, and the node reflects no routes",
+				n.BadClusterID), ""))
 		}
 	}
 	for _, f := range g.families {
@@ -58,7 +59,8 @@ func clusterID(pass *check.Pass) []finding.Finding {
 func about(node string, level finding.Severity, message, id string) finding.Finding {
 	return finding.Finding{
 		ID: clusterIDID, Severity: level, Subject: finding.Subject{Kind: "Node", Name: node}, Message: message,
-		Fix: fmt.Sprintf("kubectl annotate node %s --overwrite %s", shell.Word(node), shell.Word(bgp.AnnotationClusterID+"="+cmp.Or(id, "244.0.0.1"))),
+		Fix: fmt.Sprintf("kubectl annotate node %s --overwrite %s",
+			shell.Word(node), shell.Word(bgp.AnnotationClusterID+"="+cmp.Or(id, "244.0.0.1"))),
 	}
 }
 
@@ -71,9 +73,11 @@ func (f *family) stray(i int, level finding.Severity) []finding.Finding {
 	name, id := g.Nodes[i].Name, g.Nodes[i].ClusterID
 	return []finding.Finding{{
 		ID: clusterIDID, Severity: level, Subject: finding.Subject{Kind: "Node", Name: name},
-		Message:  fmt.Sprintf("its cluster ID %s keeps it out of the full mesh, and no BGPPeer makes a session with it: it has no %s routes", id, f.name),
+		Message: fmt.Sprintf("its cluster ID %s keeps it out of the full mesh, and no BGPPeer makes a session with "+
+			"it: it has no %s routes", id, f.name),
 		Evidence: map[string]any{"clusterID": id},
-		Fix: fmt.Sprintf("kubectl annotate node %s %s- (it rejoins the mesh), or label it so that the peerSelector of a BGPPeer matches it",
+		Fix: fmt.Sprintf("kubectl annotate node %s %s- (it rejoins the mesh), or label it so that the "+
+			"peerSelector of a BGPPeer matches it",
 			shell.Word(name), bgp.AnnotationClusterID),
 	}}
 }
@@ -91,7 +95,8 @@ func (f *family) hub(i int, level finding.Severity) []finding.Finding {
 	}
 	name := g.Nodes[i].Name
 	return []finding.Finding{about(name, level, fmt.Sprintf(
-		"%d nodes peer with it as with a route reflector, but %s: it passes no routes on, for example not those of %s to %s (%s)",
+		"%d nodes peer with it as with a route reflector, but %s: it passes no routes on, for example "+
+			"not those of %s to %s (%s)",
 		g.Degree(i), why, g.Nodes[a].Name, g.Nodes[b].Name, f.name), f.before.Nodes[i].ClusterID)}
 }
 
@@ -129,11 +134,13 @@ func (f *family) clashes(level finding.Severity) []finding.Finding {
 			}
 			found = append(found, finding.Finding{
 				ID: clusterIDID, Severity: level, Subject: finding.Subject{Kind: "Node", Name: g.Nodes[j].Name},
-				Message: fmt.Sprintf("it has the same cluster ID %s as %s, but other clients: neither reflects a route that the other "+
-					"has reflected, so %s lacks the routes of %s (%s)",
+				Message: fmt.Sprintf("it has the same cluster ID %s as %s, but other clients: neither "+
+					"reflects a route that the other has reflected, so %s lacks the routes of %s (%s)",
 					g.Nodes[i].ClusterID, g.Nodes[i].Name, g.Nodes[b].Name, g.Nodes[a].Name, f.name),
-				Evidence: map[string]any{"clusterID": g.Nodes[i].ClusterID, "reflectors": []string{g.Nodes[i].Name, g.Nodes[j].Name}},
-				Fix: "give reflectors with different clients different cluster IDs: kubectl annotate node " + shell.Word(g.Nodes[j].Name) +
+				Evidence: map[string]any{"clusterID": g.Nodes[i].ClusterID,
+					"reflectors": []string{g.Nodes[i].Name, g.Nodes[j].Name}},
+				Fix: "give reflectors with different clients different cluster IDs: kubectl annotate node " +
+					shell.Word(g.Nodes[j].Name) +
 					" --overwrite " + bgp.AnnotationClusterID + "=244.0.0.2",
 			})
 		}

@@ -18,7 +18,8 @@ import (
 // TestFixes does what the findings say, command by command, and looks again: the routes must be there before
 // the change and after.
 func TestFixes(t *testing.T) {
-	for _, name := range []string{"invalid-upgrade", "invalid-upgrade-v3", "invalid-label-removed", "invalid-vxlan-keeps-routes"} {
+	for _, name := range []string{"invalid-upgrade", "invalid-upgrade-v3", "invalid-label-removed",
+		"invalid-vxlan-keeps-routes"} {
 		t.Run(name, func(t *testing.T) {
 			pass, _ := checktest.Load(t, filepath.Join("testdata", "peer-selector-empty", name+".yaml"))
 			found := peerSelectorEmpty(pass)

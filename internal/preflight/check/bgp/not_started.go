@@ -36,7 +36,8 @@ func notStarted(pass *check.Pass) []finding.Finding {
 	base := finding.Finding{
 		ID:       "bgp/not-started",
 		Evidence: map[string]any{"CALICO_NETWORKING_BACKEND": in.Backend},
-		Fix: "set CALICO_NETWORKING_BACKEND of calico-node to bird (with the operator: kubectl patch installation default --type merge " +
+		Fix: "set CALICO_NETWORKING_BACKEND of calico-node to bird (with the operator: kubectl patch " +
+			"installation default --type merge " +
 			`-p '{"spec":{"calicoNetwork":{"bgp":"Enabled"}}}'), which restarts calico-node on every node`,
 	}
 	var found []finding.Finding
@@ -46,14 +47,17 @@ func notStarted(pass *check.Pass) []finding.Finding {
 		}
 		f := base
 		f.Severity, f.Subject = finding.Block, finding.Subject{Kind: "IPPool", Name: p.Name}
-		f.Message = fmt.Sprintf("its pods cannot reach pods on other nodes: BIRD programs the routes of this pool (encapsulation: %s), "+
-			"but BIRD runs on no node, because CALICO_NETWORKING_BACKEND is %s. CLUSTER_TYPE does not start BIRD", p.Encapsulation, in.Backend)
+		f.Message = fmt.Sprintf("its pods cannot reach pods on other nodes: BIRD programs the routes of "+
+			"this pool (encapsulation: %s), but BIRD runs on no node, because CALICO_NETWORKING_BACKEND is %s. "+
+			"CLUSTER_TYPE does not start BIRD",
+			p.Encapsulation, in.Backend)
 		found = append(found, f)
 	}
 	for _, p := range in.Peers {
 		f := base
 		f.Severity, f.Subject = finding.Warn, finding.Subject{Kind: "BGPPeer", Name: p.Name}
-		f.Message = fmt.Sprintf("it makes no session: BIRD runs on no node, because CALICO_NETWORKING_BACKEND is %s", in.Backend)
+		f.Message = fmt.Sprintf("it makes no session: BIRD runs on no node, because CALICO_NETWORKING_BACKEND is %s",
+			in.Backend)
 		found = append(found, f)
 	}
 	return found

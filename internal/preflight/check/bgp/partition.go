@@ -53,16 +53,18 @@ func filtered(pass *check.Pass, in *bgp.Input) []finding.Finding {
 		filters, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "filters")
 		at := slices.IndexFunc(in.Peers, func(p bgp.Peer) bool { return p.Name == object.GetName() })
 		peer := &in.Peers[at]
-		between := peer.PeerSelector != nil || peer.IP.IsValid() && slices.ContainsFunc(in.Nodes, func(n bgp.Node) bool { return n.IPv4 == peer.IP || n.IPv6 == peer.IP })
+		between := peer.PeerSelector != nil || peer.IP.IsValid() && slices.ContainsFunc(in.Nodes,
+			func(n bgp.Node) bool { return n.IPv4 == peer.IP || n.IPv6 == peer.IP })
 		if len(filters) == 0 || !between {
 			continue
 		}
 		found = append(found, finding.Finding{
 			ID: partitionID, Severity: finding.Info, Subject: subjectOf(object),
-			Message:  fmt.Sprintf("its filters (%s) decide which routes pass between nodes: the check ignores filters, and assumes that all routes pass", check.Names(filters)),
+			Message: fmt.Sprintf("its filters (%s) decide which routes pass between nodes: the check ignores "+
+				"filters, and assumes that all routes pass", check.Names(filters)),
 			Evidence: map[string]any{"filters": filters},
-			Fix: fmt.Sprintf("check that no rule rejects the pods' ranges: kubectl get bgpfilters.%s %s -o yaml", object.GroupVersionKind().Group,
-				shell.Words(filters...)),
+			Fix: fmt.Sprintf("check that no rule rejects the pods' ranges: kubectl get bgpfilters.%s %s -o yaml",
+				object.GroupVersionKind().Group, shell.Words(filters...)),
 		})
 	}
 	return found
@@ -86,10 +88,12 @@ func apart(pass *check.Pass, in *bgp.Input, g family) finding.Finding {
 		f.Message += fmt.Sprintf(" (today %d)", now)
 	}
 	if len(alone) > 0 {
-		f.Message += fmt.Sprintf("; %d of %d nodes have none at all (%s)", len(alone), len(g.after.Speakers()), check.Names(alone))
+		f.Message += fmt.Sprintf("; %d of %d nodes have none at all (%s)",
+			len(alone), len(g.after.Speakers()), check.Names(alone))
 	}
 	if carriers := g.before.Reflectors(); len(carriers) > 0 && missing > now {
-		f.Message += fmt.Sprintf("; today the routes depend on %s: %s", cluster.Count(len(carriers), "node"), check.Names(nodeNames(g.before, carriers)))
+		f.Message += fmt.Sprintf("; today the routes depend on %s: %s",
+			cluster.Count(len(carriers), "node"), check.Names(nodeNames(g.before, carriers)))
 	}
 	why := reasons(g.after, g.then)
 	if len(why) > 0 {
@@ -101,8 +105,8 @@ func apart(pass *check.Pass, in *bgp.Input, g family) finding.Finding {
 		f.Fix = g.identify()
 	}
 	if f.Fix == "" {
-		f.Fix = "give each node sessions with two reflectors, and the reflectors cluster IDs and sessions with each other; " +
-			"draw the graph: theseus check -o svg > bgp.svg"
+		f.Fix = "give each node sessions with two reflectors, and the reflectors cluster IDs and " +
+			"sessions with each other; draw the graph: theseus check -o svg > bgp.svg"
 	}
 	return f
 }
@@ -112,7 +116,8 @@ func (f *family) identify() string {
 	var commands []string
 	for i := range f.after.Nodes {
 		if had := f.before.Nodes[i].ClusterID; had != "" && f.after.Nodes[i].ClusterID == "" {
-			commands = append(commands, fmt.Sprintf("kubectl annotate node %s --overwrite %s", shell.Word(f.after.Nodes[i].Name), shell.Word(bgp.AnnotationClusterID+"="+had)))
+			commands = append(commands, fmt.Sprintf("kubectl annotate node %s --overwrite %s",
+				shell.Word(f.after.Nodes[i].Name), shell.Word(bgp.AnnotationClusterID+"="+had)))
 		}
 	}
 	return strings.Join(commands, " && ")
@@ -139,7 +144,8 @@ func reasons(g *bgp.Graph, r *bgp.Routes) []string {
 	for i, a := range reflectors {
 		for _, b := range reflectors[i+1:] {
 			if !g.Connected(a, b) && !r.Learns(a, b) && len(g.Peers(a)) > 0 && len(g.Peers(b)) > 0 && len(why) < 5 {
-				why = append(why, fmt.Sprintf("the reflectors %s and %s have no session with each other", g.Nodes[a].Name, g.Nodes[b].Name))
+				why = append(why, fmt.Sprintf("the reflectors %s and %s have no session with each other",
+					g.Nodes[a].Name, g.Nodes[b].Name))
 			}
 		}
 	}
@@ -149,7 +155,8 @@ func reasons(g *bgp.Graph, r *bgp.Routes) []string {
 		}
 		from, to := g.Nodes[half.From].Name, g.Nodes[half.To].Name
 		if half.Mismatch {
-			why = append(why, fmt.Sprintf("%s and %s peer, but each expects another AS number than the other has", from, to))
+			why = append(why,
+				fmt.Sprintf("%s and %s peer, but each expects another AS number than the other has", from, to))
 		} else {
 			why = append(why, fmt.Sprintf("%s peers with %s, which does not peer back", from, to))
 		}

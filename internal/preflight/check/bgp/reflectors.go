@@ -52,8 +52,9 @@ func singleReflector(pass *check.Pass) []finding.Finding {
 		}
 		if !all || !both {
 			found = append(found, finding.Finding{
-				ID: singleReflectorID, Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: "calico"},
-				Message: fmt.Sprintf("the loss of two reflectors was not simulated for every pair: there are %d reflectors (%s)",
+				ID: singleReflectorID, Severity: finding.Info,
+				Subject: finding.Subject{Kind: "Network", Name: "calico"}, Message: fmt.Sprintf(
+					"the loss of two reflectors was not simulated for every pair: there are %d reflectors (%s)",
 					len(f.after.Reflectors()), f.name),
 			})
 		}
@@ -69,8 +70,9 @@ func carried(f family, carriers []int) finding.Finding {
 	names := nodeNames(f.after, carriers)
 	return finding.Finding{
 		ID: singleReflectorID, Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: "calico"},
-		Message: fmt.Sprintf("all routes depend on %d nodes (%s): without them no other node has an %s route to another node's pods. "+
-			"Anything that affects all of them at once, such as a change of the label that selects them, ends all traffic between nodes",
+		Message: fmt.Sprintf("all routes depend on %d nodes (%s): without them no other node has an %s "+
+			"route to another node's pods. Anything that affects all of them at once, such as a change of "+
+			"the label that selects them, ends all traffic between nodes",
 			len(names), check.Names(names), f.name),
 		Evidence: map[string]any{"carriers": names},
 		Fix:      "nothing, if this is intended: never change them together",
@@ -89,9 +91,11 @@ func hangs(pass *check.Pass, f family, loss bgp.Loss, level finding.Severity) fi
 		ID: singleReflectorID, Severity: level, Subject: subject,
 		Message: fmt.Sprintf("%s, %s%d other nodes lose %s routes to each other's pods (%s), %s of nodes in all",
 			afterwards(pass), text, len(cut), f.name, check.Names(cut), cluster.Count(loss.Pairs, "pair")),
-		Evidence: map[string]any{"down": down, "nodes": cut, "pairs": loss.Pairs, "reflectors": nodeNames(f.after, f.after.Reflectors())},
-		Fix: "give these nodes a session with one more reflector: kubectl annotate node NODE " + bgp.AnnotationClusterID +
-			"=244.0.0.1, then label it so that the BGPPeers' peerSelector matches it (a node that becomes a reflector leaves the full " +
-			"mesh at once, and has no routes for about 2 seconds)",
+		Evidence: map[string]any{"down": down, "nodes": cut, "pairs": loss.Pairs,
+			"reflectors": nodeNames(f.after, f.after.Reflectors())},
+		Fix: "give these nodes a session with one more reflector: kubectl annotate node NODE " +
+			bgp.AnnotationClusterID +
+			"=244.0.0.1, then label it so that the BGPPeers' peerSelector matches it (a node that becomes a " +
+			"reflector leaves the full mesh at once, and has no routes for about 2 seconds)",
 	}
 }

@@ -125,9 +125,11 @@ func unreadable(object unstructured.Unstructured, p *bgp.Peer) []finding.Finding
 		if err := p.Bad[field]; err != nil {
 			found = append(found, finding.Finding{
 				ID: selectorEmptyID, Severity: finding.Block, Subject: subjectOf(object),
-				Message:  fmt.Sprintf("its %s cannot be parsed (%v): Calico only logs this, and makes no session", field, err),
+				Message: fmt.Sprintf("its %s cannot be parsed (%v): Calico only logs this, and makes no session",
+					field, err),
 				Evidence: map[string]any{"field": field},
-				Fix:      "correct it: kubectl edit " + shell.Words("bgppeers."+object.GroupVersionKind().Group, object.GetName()),
+				Fix: "correct it: kubectl edit " +
+					shell.Words("bgppeers."+object.GroupVersionKind().Group, object.GetName()),
 			})
 		}
 	}
@@ -141,7 +143,8 @@ func idle(object unstructured.Unstructured, never []picked) finding.Finding {
 		Message: fmt.Sprintf("its %s %s matches nothing: the BGPPeer makes no session, and Calico does not report it",
 			never[0].Field, never[0].Selector),
 		Evidence: map[string]any{"selectors": never},
-		Fix: fmt.Sprintf("if it is not needed: kubectl delete %s; otherwise compare it with the labels: kubectl get nodes --show-labels",
+		Fix: fmt.Sprintf("if it is not needed: kubectl delete %s; otherwise compare it with the labels: "+
+			"kubectl get nodes --show-labels",
 			shell.Words("bgppeers."+object.GroupVersionKind().Group, object.GetName())),
 	}
 }
@@ -175,8 +178,9 @@ func emptied(pass *check.Pass, object unstructured.Unstructured, graphs graphs, 
 			"reflectors": nodeNames(g.before, g.before.Reflectors())}
 		if pairs > 0 {
 			f.Severity = severity(graphs.before)
-			f.Message += fmt.Sprintf(". Of %d BGP sessions (%s) %d remain, and %s: %s", g.before.Sessions(), g.name, g.after.Sessions(),
-				whoLoses(some, all, len(g.after.Speakers())), meaning(graphs.before))
+			f.Message += fmt.Sprintf(". Of %d BGP sessions (%s) %d remain, and %s: %s",
+				g.before.Sessions(), g.name, g.after.Sessions(), whoLoses(some, all, len(g.after.Speakers())),
+				meaning(graphs.before))
 		}
 	}
 	if f.Fix == "" {

@@ -47,8 +47,9 @@ func unwatched(pass *check.Pass) string {
 	if len(unseen) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the input lacks the sessions of BIRD on %s (%s): run theseus snapshot --nodes, or create a CalicoNodeStatus "+
-		"for each node that is kept up to date (classes Agent, BGP and Routes)", cluster.Count(len(unseen), "node"), check.Names(unseen))
+	return fmt.Sprintf("the input lacks the sessions of BIRD on %s (%s): run theseus snapshot --nodes, "+
+		"or create a CalicoNodeStatus for each node that is kept up to date (classes Agent, BGP and Routes)",
+		cluster.Count(len(unseen), "node"), check.Names(unseen))
 }
 
 func sessionsDown(pass *check.Pass) []finding.Finding {
@@ -95,14 +96,17 @@ func compare(family string, g *bgp.Graph, in *bgp.Input, seen map[string]bgp.See
 	}
 	speakers := len(g.Speakers())
 	what := finding.Finding{
-		ID: sessionsDownID, Subject: finding.Subject{Kind: "Network", Name: "calico"}, Evidence: map[string]any{"nodes": details},
-		Fix: "ask BIRD on one of them: kubectl -n kube-system exec CALICO-NODE-POD -c calico-node -- birdcl -s /var/run/calico/bird.ctl show protocols; " +
-			"if no session is configured there, look at labels and BGPPeers: theseus check --only bgp",
+		ID: sessionsDownID, Subject: finding.Subject{Kind: "Network", Name: "calico"},
+		Evidence: map[string]any{"nodes": details},
+		Fix: "ask BIRD on one of them: kubectl -n kube-system exec CALICO-NODE-POD -c calico-node -- birdcl -s " +
+			"/var/run/calico/bird.ctl show protocols; if no session is configured there, look at labels and " +
+			"BGPPeers: theseus check --only bgp",
 	}
 	switch {
 	case len(alone) > 0:
 		what.Severity = severity(in)
-		what.Message = fmt.Sprintf("BIRD has no %s session that is up on %d of %d nodes (%s)", family, len(alone), speakers, check.Names(alone))
+		what.Message = fmt.Sprintf("BIRD has no %s session that is up on %d of %d nodes (%s)",
+			family, len(alone), speakers, check.Names(alone))
 		if counted && len(some) == 0 {
 			what.Message += fmt.Sprintf(", and the kernel has %d routes from it", routes)
 		}
@@ -112,13 +116,17 @@ func compare(family string, g *bgp.Graph, in *bgp.Input, seen map[string]bgp.See
 		what.Message += ": " + meaning(in)
 	case len(short) > 0:
 		what.Severity = severity(in)
-		what.Message = fmt.Sprintf("the %s sessions are up, but on %d of %d nodes (%s) the kernel lacks routes that they announce: "+
-			"packets to pods on other nodes follow the default route", family, len(short), speakers, check.Names(short))
-		what.Fix = "compare on one of them: ip route show proto bird, and kubectl -n kube-system exec CALICO-NODE-POD -c calico-node -- " +
-			"birdcl -s /var/run/calico/bird.ctl show route; a daemon that manages links may remove BIRD's routes (node/link-manager)"
+		what.Message = fmt.Sprintf(
+			"the %s sessions are up, but on %d of %d nodes (%s) the kernel lacks routes that they announce: "+
+				"packets to pods on other nodes follow the default route",
+			family, len(short), speakers, check.Names(short))
+		what.Fix = "compare on one of them: ip route show proto bird, and kubectl -n kube-system exec " +
+			"CALICO-NODE-POD -c calico-node -- birdcl -s /var/run/calico/bird.ctl show route; a daemon " +
+			"that manages links may remove BIRD's routes (node/link-manager)"
 	case len(some) > 0:
 		what.Severity = finding.Warn
-		what.Message = fmt.Sprintf("BIRD lacks %s sessions on %d of %d nodes (%s): the remaining sessions still carry all routes",
+		what.Message = fmt.Sprintf(
+			"BIRD lacks %s sessions on %d of %d nodes (%s): the remaining sessions still carry all routes",
 			family, len(some), speakers, check.Names(some))
 	default:
 		return nil

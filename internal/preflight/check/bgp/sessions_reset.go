@@ -49,12 +49,16 @@ func sessionsReset(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: sessionsResetID, Severity: level, Subject: finding.Subject{Kind: "Network", Name: "calico"},
-			Message: fmt.Sprintf("the change ends %d of %d %s sessions, and their replacements begin about 2 seconds later: until then, in %d "+
-				"of %d pairs of nodes the first has no route to the second's pods, on %s (%s), although it has one before and after",
-				f.before.Sessions()-kept.Sessions(), f.before.Sessions(), f.name, pairs, f.then.Pairs(), cluster.Count(len(names), "node"), check.Names(names)),
-			Evidence: map[string]any{"sessions": f.before.Sessions(), "kept": kept.Sessions(), "after": f.after.Sessions(), "pairs": pairs, "nodes": names},
-			Fix: "give every node a second path in the meantime: change one reflector at a time, begin with a drained node (kubectl drain), " +
-				"and create the BGPPeers with the new reflectors before any node leaves the mesh",
+			Message: fmt.Sprintf("the change ends %d of %d %s sessions, and their replacements begin about 2 "+
+				"seconds later: until then, in %d of %d pairs of nodes the first has no route to the second's "+
+				"pods, on %s (%s), although it has one before and after",
+				f.before.Sessions()-kept.Sessions(), f.before.Sessions(), f.name, pairs, f.then.Pairs(),
+				cluster.Count(len(names), "node"), check.Names(names)),
+			Evidence: map[string]any{"sessions": f.before.Sessions(), "kept": kept.Sessions(),
+				"after": f.after.Sessions(), "pairs": pairs, "nodes": names},
+			Fix: "give every node a second path in the meantime: change one reflector at a time, begin with a " +
+				"drained node (kubectl drain), and create the BGPPeers with the new reflectors " +
+				"before any node leaves the mesh",
 		})
 	}
 	return found

@@ -30,7 +30,8 @@ func Operator() check.Check {
 		Doc:   operatorDoc,
 		Needs: []string{"nodes"},
 		Lacks: func(pass *check.Pass) string {
-			if ok, why := pass.Snapshot.Has(operatorGroup); !ok && len(pass.Snapshot.OtherOf(operatorGroup, "Installation")) == 0 && pass.Snapshot.UsesCalico() {
+			if ok, why := pass.Snapshot.Has(operatorGroup); !ok &&
+				len(pass.Snapshot.OtherOf(operatorGroup, "Installation")) == 0 && pass.Snapshot.UsesCalico() {
 				return operatorGroup + ": " + why
 			}
 			return ""
@@ -46,7 +47,9 @@ func operator(pass *check.Pass) []finding.Finding {
 		found = append(found, inPlace(pass, installation{object}))
 	}
 	for _, object := range pass.Manifest {
-		if object.GroupVersionKind().Group == operatorGroup && object.GetKind() == "Installation" && len(installations) == 0 { // else the plan compares it
+		// else the plan compares it
+		if object.GroupVersionKind().Group == operatorGroup && object.GetKind() == "Installation" &&
+			len(installations) == 0 {
 			found = append(found, toCome(pass, installation{object}))
 		}
 	}
@@ -65,7 +68,8 @@ func (i installation) text(otherwise string, fields ...string) string {
 
 // settings returns the settings that decide the path of packets.
 func (i installation) settings() string {
-	parts := []string{"variant " + i.text("Calico", "spec", "variant"), "CNI plugin " + i.text("Calico", "spec", "cni", "type"),
+	parts := []string{"variant " + i.text("Calico", "spec", "variant"),
+		"CNI plugin " + i.text("Calico", "spec", "cni", "type"),
 		"data plane " + i.text("Iptables", "spec", "calicoNetwork", "linuxDataplane")}
 	if bgp := i.text("", "spec", "calicoNetwork", "bgp"); bgp != "" {
 		parts = append(parts, "BGP "+bgp)
@@ -83,7 +87,8 @@ func (i installation) settings() string {
 
 // atOnce returns how many of n agents may be unavailable at a time, and the value of maxUnavailable.
 func (i installation) atOnce(n int) (count int, value string) {
-	field, ok, _ := unstructured.NestedFieldNoCopy(i.object.Object, "spec", "nodeUpdateStrategy", "rollingUpdate", "maxUnavailable")
+	field, ok, _ := unstructured.NestedFieldNoCopy(i.object.Object, "spec", "nodeUpdateStrategy",
+		"rollingUpdate", "maxUnavailable")
 	if !ok || field == nil {
 		return 1, "1"
 	}
@@ -106,17 +111,21 @@ func inPlace(pass *check.Pass, i installation) finding.Finding {
 	count, value := i.atOnce(nodes)
 	f := finding.Finding{
 		ID: operatorID, Severity: finding.Info, Subject: i.subject(),
-		Message: fmt.Sprintf("the operator manages Calico (%s) and reverts what others change; when this object or the operator's version "+
-			"changes, it replaces calico-node on all %d nodes by itself, %d at a time (maxUnavailable %s), and waits only for readiness",
+		Message: fmt.Sprintf("the operator manages Calico (%s) and reverts what others change; when this "+
+			"object or the operator's version changes, it replaces calico-node on all %d nodes by itself, %d at "+
+			"a time (maxUnavailable %s), and waits only for readiness",
 			i.settings(), nodes, count, value),
 		Evidence: map[string]any{"settings": i.settings(), "nodes": nodes, "atOnce": count},
-		Fix:      "theseus explain " + operatorID + " says how to stage the change; keep the operator's own steps small: " + patch(i.object.GetName()),
+		Fix: "theseus explain " + operatorID +
+			" says how to stage the change; keep the operator's own steps small: " + patch(i.object.GetName()),
 	}
 	switch {
 	case pass.Change.To == "calico" && (len(pass.Manifest) == 0 || ofOperator(pass.Manifest)):
 		f.Severity = finding.Warn
-		f.Message += "; during a plan for another release of the operator, Theseus denies the deletion of these pods, except of the one whose turn it is"
-		f.Fix = "read in the plan what the operator does by itself, on all nodes at once: theseus plan --to calico --manifest tigera-operator.yaml"
+		f.Message += "; during a plan for another release of the operator, Theseus denies the deletion of these " +
+			"pods, except of the one whose turn it is"
+		f.Fix = "read in the plan what the operator does by itself, on all nodes at once: theseus plan --to calico " +
+			"--manifest tigera-operator.yaml"
 	case pass.Change.To != "", pass.Change.Pool != "", pass.Change.Encapsulation != "":
 		f.Severity = finding.Block
 		f.Message += "; it would revert what a plan of Theseus changes"
@@ -138,8 +147,9 @@ func toCome(pass *check.Pass, i installation) finding.Finding {
 	if pass.Target != nil && pass.Target.Maker != nil {
 		return finding.Finding{
 			ID: operatorID, Severity: finding.Info, Subject: i.subject(),
-			Message: fmt.Sprintf("the manifest leaves the installation to Calico's operator (%s), which by itself would start calico-node on all "+
-				"%d nodes at once; the plan's Installation makes it wait for each node's label, and stages the CNI configuration",
+			Message: fmt.Sprintf("the manifest leaves the installation to Calico's operator (%s), which by itself "+
+				"would start calico-node on all %d nodes at once; the plan's Installation makes it wait "+
+				"for each node's label, and stages the CNI configuration",
 				i.settings(), len(pass.Snapshot.Nodes)),
 			Evidence: map[string]any{"settings": i.settings(), "nodes": len(pass.Snapshot.Nodes)},
 			Fix:      "read in the plan how it changes your Installation: theseus plan; theseus explain " + operatorID,
@@ -147,15 +157,18 @@ func toCome(pass *check.Pass, i installation) finding.Finding {
 	}
 	return finding.Finding{
 		ID: operatorID, Severity: finding.Block, Subject: i.subject(),
-		Message: fmt.Sprintf("the manifest leaves the installation to Calico's operator (%s): it would start calico-node on all %d nodes at "+
-			"once, and each would write its CNI configuration under its real name; from then on new pods on all nodes are on Calico, unmeasured",
+		Message: fmt.Sprintf("the manifest leaves the installation to Calico's operator (%s): it would start "+
+			"calico-node on all %d nodes at once, and each would write its CNI configuration under its real name; "+
+			"from then on new pods on all nodes are on Calico, unmeasured",
 			i.settings(), len(pass.Snapshot.Nodes)),
 		Evidence: map[string]any{"settings": i.settings(), "nodes": len(pass.Snapshot.Nodes)},
-		Fix: "plan with the release's manifest without the operator (manifests/calico-vxlan.yaml) and the same pools; the operator can take " +
-			"over that installation afterwards, in a separate change: theseus explain " + operatorID,
+		Fix: "plan with the release's manifest without the operator (manifests/calico-vxlan.yaml) and the same " +
+			"pools; the operator can take over that installation afterwards, in a separate change: theseus explain " +
+			operatorID,
 	}
 }
 
 func patch(name string) string {
-	return "kubectl patch installation " + shell.Word(name) + ` --type merge -p '{"spec":{"nodeUpdateStrategy":{"rollingUpdate":{"maxUnavailable":1}}}}'`
+	return "kubectl patch installation " + shell.Word(name) +
+		` --type merge -p '{"spec":{"nodeUpdateStrategy":{"rollingUpdate":{"maxUnavailable":1}}}}'`
 }

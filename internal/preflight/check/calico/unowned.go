@@ -37,10 +37,14 @@ func Unowned() check.Check {
 // kinds returns the kinds that people write, with what their objects define.
 func kinds() [][2]string {
 	return [][2]string{
-		{"BGPConfiguration", "which nodes peer with which"}, {"BGPPeer", "which nodes peer with which"}, {"BGPFilter", "which routes are accepted"},
-		{"FelixConfiguration", "how every node treats packets"}, {"GlobalNetworkPolicy", "what is allowed"}, {"NetworkPolicy", "what is allowed"},
-		{"GlobalNetworkSet", "what is allowed"}, {"NetworkSet", "what is allowed"}, {"HostEndpoint", "what may reach the nodes"},
-		{"IPPool", "which addresses pods get"}, {"IPReservation", "which addresses pods do not get"}, {"Tier", "in which order policies apply"},
+		{"BGPConfiguration", "which nodes peer with which"}, {"BGPPeer", "which nodes peer with which"},
+		{"BGPFilter", "which routes are accepted"}, {"FelixConfiguration", "how every node treats packets"},
+		{"GlobalNetworkPolicy", "what is allowed"}, {"NetworkPolicy", "what is allowed"},
+		{"GlobalNetworkSet", "what is allowed"}, {"NetworkSet", "what is allowed"},
+		{"HostEndpoint", "what may reach the nodes"},
+		{"IPPool", "which addresses pods get"},
+		{"IPReservation", "which addresses pods do not get"},
+		{"Tier", "in which order policies apply"},
 	}
 }
 
@@ -70,10 +74,12 @@ func unowned(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "calico/unowned", Severity: finding.Warn, Subject: finding.Subject{Kind: kind[0], Name: names[0]},
-			Message: fmt.Sprintf("%d %s have no mark of a tool that would restore them (%s): they were created by hand, and they define %s",
+			Message: fmt.Sprintf("%d %s have no mark of a tool that would restore them (%s): they were created "+
+				"by hand, and they define %s",
 				len(names), plural, strings.Join(names[:min(5, len(names))], ", "), kind[1]),
 			Evidence: map[string]any{"names": names[:min(50, len(names))], "count": len(names)},
-			Fix: fmt.Sprintf("before the change: kubectl get %s -A -o yaml > %s.yaml, and put the file under version control",
+			Fix: fmt.Sprintf("before the change: kubectl get %s -A -o yaml > %s.yaml, and put "+
+				"the file under version control",
 				pass.Snapshot.CalicoResource(plural), plural),
 		})
 	}
@@ -91,7 +97,8 @@ func madeByCalico(object *unstructured.Unstructured) bool {
 	case "FelixConfiguration":
 		// Calico creates "default" with only these fields; others were written by hand.
 		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
-		for _, own := range []string{"bpfLogLevel", "floatingIPs", "logSeverityScreen", "reportingInterval", "bpfConnectTimeLoadBalancing",
+		for _, own := range []string{"bpfLogLevel", "floatingIPs", "logSeverityScreen", "reportingInterval",
+			"bpfConnectTimeLoadBalancing",
 			"bpfHostNetworkedNATWithoutCTLB", "nftablesMode", "vxlanVNI", "healthPort"} {
 			delete(spec, own)
 		}

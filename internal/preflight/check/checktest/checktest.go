@@ -148,7 +148,8 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 		snapshot.Kubernetes = c.Kubernetes
 	}
 	for _, w := range step.Writes(c.Steps) {
-		snapshot.Sources = append(snapshot.Sources, cluster.Source{Resource: cluster.MetadataOf(w.GroupKind()), From: "fixture"})
+		snapshot.Sources = append(snapshot.Sources,
+			cluster.Source{Resource: cluster.MetadataOf(w.GroupKind()), From: "fixture"})
 	}
 	for i := range snapshot.Sources {
 		snapshot.Sources[i].Missing = c.Missing[snapshot.Sources[i].Resource]
@@ -158,6 +159,7 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return &check.Pass{
-		Snapshot: snapshot, Change: c.Change, Source: c.Source, Target: c.Target, Found: c.Found, Manifest: c.Manifest, WhatIf: after, Served: c.Served, Steps: c.Steps,
+		Snapshot: snapshot, Change: c.Change, Source: c.Source, Target: c.Target, Found: c.Found, Manifest: c.Manifest,
+		WhatIf: after, Served: c.Served, Steps: c.Steps,
 	}, c.Want
 }

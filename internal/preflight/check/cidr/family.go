@@ -66,11 +66,14 @@ func family(pass *check.Pass) []finding.Finding {
 			continue
 		}
 		found = append(found, finding.Finding{
-			ID: "cidr/family", Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
-			Message: fmt.Sprintf("the target's ranges have no %s addresses: %s would lose theirs when recreated, and %d Services would "+
-				"have no endpoints at theirs", name, cluster.Count(pods, "pod"), services),
-			Evidence: map[string]any{"family": name, "pods": pods, "services": services, "target": pass.Target.PodCIDRs},
-			Fix:      "give the target a range of each family; so far Theseus plans only IPv4 ranges",
+			ID: "cidr/family", Severity: finding.Block,
+			Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
+			Message: fmt.Sprintf("the target's ranges have no %s addresses: %s would lose theirs when "+
+				"recreated, and %d Services would have no endpoints at theirs",
+				name, cluster.Count(pods, "pod"), services),
+			Evidence: map[string]any{"family": name, "pods": pods, "services": services,
+				"target": pass.Target.PodCIDRs},
+			Fix: "give the target a range of each family; so far Theseus plans only IPv4 ranges",
 		})
 	}
 	return found

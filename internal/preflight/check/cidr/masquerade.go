@@ -48,7 +48,9 @@ func masqAgent(pass *check.Pass) *appsv1.DaemonSet {
 	if pass.InPlace() {
 		return nil
 	}
-	at := slices.IndexFunc(pass.Snapshot.DaemonSets, func(set appsv1.DaemonSet) bool { return strings.Contains(set.Name, "ip-masq-agent") })
+	at := slices.IndexFunc(pass.Snapshot.DaemonSets, func(set appsv1.DaemonSet) bool {
+		return strings.Contains(set.Name, "ip-masq-agent")
+	})
 	if at < 0 {
 		return nil
 	}
@@ -61,8 +63,10 @@ func exempt(pass *check.Pass, set *appsv1.DaemonSet) ([]netip.Prefix, error) {
 	ranges := []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"}
 	for _, container := range set.Spec.Template.Spec.Containers {
 		for _, argument := range slices.Concat(container.Command, container.Args) {
-			if strings.TrimLeft(argument, "-") == "nomasq-all-reserved-ranges" || strings.TrimLeft(argument, "-") == "nomasq-all-reserved-ranges=true" {
-				ranges = append(ranges, "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4")
+			if strings.TrimLeft(argument, "-") == "nomasq-all-reserved-ranges" ||
+				strings.TrimLeft(argument, "-") == "nomasq-all-reserved-ranges=true" {
+				ranges = append(ranges, "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
+					"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4")
 			}
 		}
 	}
@@ -97,7 +101,8 @@ func masquerade(pass *check.Pass) []finding.Finding {
 	}
 	var hidden []string
 	for _, prefix := range check.Prefixes(pass.Target.PodCIDRs...) {
-		if prefix.Addr().Is4() && !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return check.Covers(r, prefix) }) {
+		if prefix.Addr().Is4() && !slices.ContainsFunc(ranges,
+			func(r netip.Prefix) bool { return check.Covers(r, prefix) }) {
 			hidden = append(hidden, prefix.String())
 		}
 	}
@@ -105,11 +110,14 @@ func masquerade(pass *check.Pass) []finding.Finding {
 		return nil
 	}
 	f := finding.Finding{
-		ID: masqueradeID, Severity: finding.Warn, Subject: finding.Subject{Kind: "DaemonSet", Namespace: set.Namespace, Name: set.Name},
-		Message: fmt.Sprintf("it masquerades traffic from pods to %s, the target's range: pods see nodes' addresses instead of each other's",
+		ID: masqueradeID, Severity: finding.Warn,
+		Subject: finding.Subject{Kind: "DaemonSet", Namespace: set.Namespace, Name: set.Name},
+		Message: fmt.Sprintf("it masquerades traffic from pods to %s, the target's range: pods see nodes' "+
+			"addresses instead of each other's",
 			strings.Join(hidden, ", ")),
 		Evidence: map[string]any{"target": hidden, "nonMasqueradeCIDRs": texts(ranges)},
-		Fix: fmt.Sprintf("add %s to nonMasqueradeCIDRs: kubectl -n %s edit configmap ip-masq-agent (the agent reads it again within a minute)",
+		Fix: fmt.Sprintf("add %s to nonMasqueradeCIDRs: kubectl -n %s edit configmap ip-masq-agent (the agent "+
+			"reads it again within a minute)",
 			strings.Join(hidden, ", "), shell.Word(set.Namespace)),
 	}
 	if n := len(pass.Snapshot.NetworkPolicies); n > 0 {

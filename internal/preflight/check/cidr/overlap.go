@@ -59,17 +59,20 @@ type use struct {
 func overlap(pass *check.Pass) []finding.Finding {
 	own, beside := uses(pass), peered(pass)
 	found := besideOwn(own, beside)
-	if pass.Target == nil || pass.Change.Strategy == "adopt" || pass.Source != nil && pass.Source.CNI == pass.Target.CNI && pass.Change.Pool == "" {
+	if pass.Target == nil || pass.Change.Strategy == "adopt" ||
+		pass.Source != nil && pass.Source.CNI == pass.Target.CNI && pass.Change.Pool == "" {
 		return found // the target takes over the range intentionally
 	}
 	type pair struct {
 		target  netip.Prefix
 		subject finding.Subject
 	}
-	fix := "theseus plan --pod-cidr RANGE (or --pool RANGE), with a private range that nothing in or around the cluster uses"
+	fix := "theseus plan --pod-cidr RANGE (or --pool RANGE), with a private range that nothing " +
+		"in or around the cluster uses"
 	if pass.Target.Capabilities.CIDRSource == "node" {
-		fix = "no other range is possible: its pods' addresses come from the nodes' own ranges (spec.podCIDR), which do not change; " +
-			"a second cluster with other ranges can take over the work of this one (theseus mirror)"
+		fix = "no other range is possible: its pods' addresses come from the nodes' own ranges " +
+			"(spec.podCIDR), which do not change; a second cluster with other ranges can take over the work " +
+			"of this one (theseus mirror)"
 	}
 	seen := map[pair]bool{} // a subject is reported once for each of the target's ranges
 	for _, target := range check.Prefixes(pass.Target.PodCIDRs...) {
@@ -96,7 +99,8 @@ func peered(pass *check.Pass) []use {
 	for _, given := range pass.Change.Peered {
 		name, cidr, _ := strings.Cut(given, "=")
 		for _, prefix := range check.Prefixes(cidr) {
-			all = append(all, use{prefix, "the network " + name + " with", finding.Subject{Kind: "PeeredNetwork", Name: name}})
+			all = append(all,
+				use{prefix, "the network " + name + " with", finding.Subject{Kind: "PeeredNetwork", Name: name}})
 		}
 	}
 	return all
@@ -120,11 +124,13 @@ func besideOwn(own, beside []use) []finding.Finding {
 		names = slices.Compact(names)
 		found = append(found, finding.Finding{
 			ID: overlapID, Severity: finding.Block, Subject: other.subject,
-			Message: fmt.Sprintf("its range %s overlaps %d ranges of this cluster (%s): %s. Such an address always leads to the caller's own "+
-				"cluster, and the other one cannot be reached", other.prefix, len(names), check.Names(names), ranges[0]),
-			Evidence: map[string]any{"range": other.prefix.String(), "subjects": names[:min(len(names), 20)], "count": len(names)},
-			Fix: "give the network that does not exist yet another range; two existing networks can be joined only through address " +
-				"translation",
+			Message: fmt.Sprintf("its range %s overlaps %d ranges of this cluster (%s): %s. Such an address "+
+				"always leads to the caller's own cluster, and the other one cannot be reached",
+				other.prefix, len(names), check.Names(names), ranges[0]),
+			Evidence: map[string]any{"range": other.prefix.String(), "subjects": names[:min(len(names), 20)],
+				"count": len(names)},
+			Fix: "give the network that does not exist yet another range; two existing networks can be " +
+				"joined only through address translation",
 		})
 	}
 	return found
@@ -145,7 +151,8 @@ func uses(pass *check.Pass) []use {
 		}
 	}
 	if pass.Source != nil {
-		add(finding.Subject{Kind: "Network", Name: pass.Source.CNI}, "the pods of the present network", pass.Source.PodCIDRs...)
+		add(finding.Subject{Kind: "Network", Name: pass.Source.CNI}, "the pods of the present network",
+			pass.Source.PodCIDRs...)
 	}
 	around(pass, add)
 	facts := pass.Facts()
@@ -168,7 +175,8 @@ func uses(pass *check.Pass) []use {
 	return all
 }
 
-func nodeUses(pass *check.Pass, node *corev1.Node, facts *cluster.NodeFacts, add func(finding.Subject, string, ...string)) {
+func nodeUses(pass *check.Pass, node *corev1.Node, facts *cluster.NodeFacts,
+	add func(finding.Subject, string, ...string)) {
 	subject := finding.Subject{Kind: "Node", Name: node.Name}
 	for _, address := range node.Status.Addresses {
 		add(subject, "the node's address", address.Address)
@@ -206,7 +214,8 @@ func around(pass *check.Pass, add func(finding.Subject, string, ...string)) {
 		case object.GetKind() == "IPPool" && strings.HasSuffix(group, "projectcalico.org"):
 			if disabled, _, _ := unstructured.NestedBool(spec, "disabled"); disabled {
 				cidr, _, _ := unstructured.NestedString(spec, "cidr")
-				add(subject, "the range of a disabled pool, which tells Calico about a network outside of the cluster,", cidr)
+				add(subject, "the range of a disabled pool, which tells Calico about a network outside of the cluster,",
+					cidr)
 			}
 		case object.GetKind() == "BGPConfiguration" && strings.HasSuffix(group, "projectcalico.org"):
 			for _, field := range []string{"serviceClusterIPs", "serviceExternalIPs", "serviceLoadBalancerIPs"} {
@@ -218,7 +227,8 @@ func around(pass *check.Pass, add func(finding.Subject, string, ...string)) {
 				add(subject, "addresses that MetalLB assigns,", ends(one)...)
 			}
 		case object.GetKind() == "CiliumLoadBalancerIPPool":
-			add(subject, "addresses that Cilium assigns to Services,", append(cidrsOf(spec, "blocks"), cidrsOf(spec, "cidrs")...)...)
+			add(subject, "addresses that Cilium assigns to Services,",
+				append(cidrsOf(spec, "blocks"), cidrsOf(spec, "cidrs")...)...)
 		}
 	}
 }

@@ -69,10 +69,12 @@ func leaving(pass *check.Pass) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: "cni/autodetection", Severity: finding.Block, Subject: m.subject,
-		Message: fmt.Sprintf("the method %q can select %s, a link of %s, when an agent of the present network restarts: "+
-			"its routes and tunnels would lead into the other network", m.text, link, pass.Target.CNI),
+		Message: fmt.Sprintf(
+			"the method %q can select %s, a link of %s, when an agent of the present network restarts: "+
+				"its routes and tunnels would lead into the other network", m.text, link, pass.Target.CNI),
 		Evidence: map[string]any{"method": m.text, "link": link},
-		Fix: "before the change, and wait for the rollout: kubectl -n " + shell.Word(m.subject.Namespace) + " set env " + shell.Word("daemonset/"+m.subject.Name) +
+		Fix: "before the change, and wait for the rollout: kubectl -n " + shell.Word(m.subject.Namespace) +
+			" set env " + shell.Word("daemonset/"+m.subject.Name) +
 			" IP_AUTODETECTION_METHOD=kubernetes-internal-ip",
 	}}
 }
@@ -88,8 +90,9 @@ func autodetection(pass *check.Pass) []finding.Finding {
 	if err := m.check(); err != nil {
 		return []finding.Finding{{
 			ID: "cni/autodetection", Severity: finding.Block, Subject: m.subject,
-			Message: fmt.Sprintf("the method %q cannot be parsed (%v): calico-node does not start with it", m.text, err),
-			Fix:     "set IP_AUTODETECTION_METHOD=kubernetes-internal-ip in the manifest",
+			Message: fmt.Sprintf("the method %q cannot be parsed (%v): calico-node does not start with it",
+				m.text, err),
+			Fix: "set IP_AUTODETECTION_METHOD=kubernetes-internal-ip in the manifest",
 		}}
 	}
 	if len(pass.Snapshot.Facts) == 0 {
@@ -114,7 +117,8 @@ func byName(pass *check.Pass, m method) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: "cni/autodetection", Severity: m.severity(), Subject: m.subject,
-		Message: fmt.Sprintf("the method %q can select %s, a link of %s: the target's tunnels would run inside the network that will be removed",
+		Message: fmt.Sprintf("the method %q can select %s, a link of %s: the target's tunnels would run inside the "+
+			"network that will be removed",
 			m.text, name, pass.Source.CNI),
 		Evidence: map[string]any{"method": m.text, "link": name},
 		Fix:      "set IP_AUTODETECTION_METHOD=kubernetes-internal-ip in the manifest",
@@ -134,11 +138,13 @@ func onNode(pass *check.Pass, m method, node *corev1.Node, facts *cluster.NodeFa
 		f.Severity = finding.Block
 		f.Message = fmt.Sprintf("the method %q finds no link on this node: calico-node does not start there", m.text)
 	case step.Matches(pass.Source.Capabilities.HostLinks, link):
-		f.Message = fmt.Sprintf("the method %q selects %s, a link of %s: the target's tunnels would run inside the network that will be removed",
+		f.Message = fmt.Sprintf("the method %q selects %s, a link of %s: the target's tunnels would run inside the "+
+			"network that will be removed",
 			m.text, link, pass.Source.CNI)
 	case !isInternal(node, address):
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("the method %q selects %s (%s), which is not the node's internal address: other nodes may not reach it",
+		f.Message = fmt.Sprintf("the method %q selects %s (%s), which is not the node's internal address: "+
+			"other nodes may not reach it",
 			m.text, link, address)
 	default:
 		return nil

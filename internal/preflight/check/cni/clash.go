@@ -31,8 +31,9 @@ func clash(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for _, c := range joint.Clashes(*pass.Source, *pass.Target) {
 		if c.Check == clashID {
-			found = append(found, finding.Finding{ID: clashID, Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
-				Message: c.Message, Evidence: map[string]any{"clash": c.ID}, Fix: c.Hint})
+			found = append(found, finding.Finding{ID: clashID, Severity: finding.Block,
+				Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI}, Message: c.Message,
+				Evidence: map[string]any{"clash": c.ID}, Fix: c.Hint})
 		}
 	}
 	return found

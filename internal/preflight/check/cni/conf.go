@@ -42,30 +42,36 @@ func confPresent(pass *check.Pass) []finding.Finding {
 
 // judgeFile reports the effect of a file in the configuration folder. A runtime uses the file that sorts first.
 func judgeFile(pass *check.Pass, facts *cluster.NodeFacts, file string) (finding.Finding, bool) {
-	own, active := pass.Source.Capabilities.ConfName, slices.ContainsFunc([]string{".conf", ".conflist", ".json"}, func(end string) bool {
-		return strings.HasSuffix(file, end)
-	})
+	own, active := pass.Source.Capabilities.ConfName,
+		slices.ContainsFunc([]string{".conf", ".conflist", ".json"}, func(end string) bool {
+			return strings.HasSuffix(file, end)
+		})
 	if file == own || !active {
 		return finding.Finding{}, false // the source's, or a name that no runtime reads
 	}
 	f := finding.Finding{
 		ID: "cni/conf-present", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
 		Evidence: map[string]any{"file": file, "serving": own},
-		Fix: "find the program that wrote it: Multus, service meshes and similar plugins keep such a file on purpose, and need it. If no program " +
-			"uses it any more, on the node: mv /etc/cni/net.d/" + file + " /etc/cni/; its pods stay on their network until they are recreated",
+		Fix: "find the program that wrote it: Multus, service meshes and similar plugins keep such a file on " +
+			"purpose, and need it. If no program uses it any more, on the node: mv /etc/cni/net.d/" + file +
+			" /etc/cni/; its pods stay on their network until they are recreated",
 	}
 	switch {
 	case file < own:
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("/etc/cni/net.d/%s sorts before %s: new pods on this node are not on %s", file, own, pass.Source.CNI)
+		f.Message = fmt.Sprintf("/etc/cni/net.d/%s sorts before %s: new pods on this node are not on %s",
+			file, own, pass.Source.CNI)
 	case file == pass.Target.Capabilities.ConfName:
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("the target's configuration %s already exists: the node would switch as soon as the source's is removed", file)
+		f.Message = fmt.Sprintf("the target's configuration %s already exists: the node would switch as soon as "+
+			"the source's is removed", file)
 	case pass.OneNetwork():
-		f.Message = fmt.Sprintf("/etc/cni/net.d/%s does not belong to %s: it would serve new pods when %s's own is removed",
+		f.Message = fmt.Sprintf(
+			"/etc/cni/net.d/%s does not belong to %s: it would serve new pods when %s's own is removed",
 			file, pass.Source.CNI, pass.Source.CNI)
 	default:
-		f.Message = fmt.Sprintf("/etc/cni/net.d/%s belongs to neither network: it would serve new pods when both others are removed", file)
+		f.Message = fmt.Sprintf("/etc/cni/net.d/%s belongs to neither network: it would serve new pods when "+
+			"both others are removed", file)
 	}
 	return f, true
 }
@@ -86,7 +92,8 @@ func strangeLinks(pass *check.Pass, facts *cluster.NodeFacts) []finding.Finding 
 		}
 		var names []string
 		for _, link := range facts.Links {
-			if step.Matches(byNetwork[name], link.Name) && !step.Matches(pass.Source.Capabilities.HostLinks, link.Name) {
+			if step.Matches(byNetwork[name], link.Name) &&
+				!step.Matches(pass.Source.Capabilities.HostLinks, link.Name) {
 				names = append(names, link.Name)
 			}
 		}
@@ -95,10 +102,12 @@ func strangeLinks(pass *check.Pass, facts *cluster.NodeFacts) []finding.Finding 
 		}
 		found = append(found, finding.Finding{
 			ID: "cni/conf-present", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
-			Message: fmt.Sprintf("the node has links of %s (%s): its routes and rules may exist too, and attract traffic",
+			Message: fmt.Sprintf(
+				"the node has links of %s (%s): its routes and rules may exist too, and attract traffic",
 				name, strings.Join(names, ", ")),
 			Evidence: map[string]any{"links": names},
-			Fix:      "check whether pods still use them: on the node, ip route show dev " + names[0] + ". If none does, drain the node and restart it",
+			Fix: "check whether pods still use them: on the node, ip route show dev " + names[0] +
+				". If none does, drain the node and restart it",
 		})
 	}
 	return found

@@ -63,7 +63,8 @@ func podsApart(pass *check.Pass) []finding.Finding {
 		}
 		whose := nobody
 		for _, network := range all { // the plain bridge, whose ranges are the nodes' own, is the last
-			if whose == nobody && slices.ContainsFunc(ranges[network.CNI], func(p netip.Prefix) bool { return p.Contains(address) }) {
+			if whose == nobody && slices.ContainsFunc(ranges[network.CNI],
+				func(p netip.Prefix) bool { return p.Contains(address) }) {
 				whose = network.CNI
 			}
 		}
@@ -78,11 +79,14 @@ func podsApart(pass *check.Pass) []finding.Finding {
 		delete(shares, nobody)
 		found = append(found, finding.Finding{
 			ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
-			Message: fmt.Sprintf("the addresses of %s belong to no detected network (%s): the network was removed, or Theseus does not know it",
+			Message: fmt.Sprintf("the addresses of %s belong to no detected network (%s): the network was removed, "+
+				"or Theseus does not know it",
 				lost, check.Names(lost.pods)),
 			Evidence: map[string]any{"pods": lost.pods[:min(len(lost.pods), 20)], "count": len(lost.pods)},
-			Fix: "make sure that " + pass.Source.CNI + " serves their nodes: on a node that has another network's file in /etc/cni/net.d, move it out first " +
-				"(theseus snapshot --nodes shows it); then restart their workloads one by one. A pod without a controller does not come back",
+			Fix: "make sure that " + pass.Source.CNI +
+				" serves their nodes: on a node that has another network's file in /etc/cni/net.d, move it out first " +
+				"(theseus snapshot --nodes shows it); then restart their workloads one by one. A pod without a " +
+				"controller does not come back",
 		})
 	}
 	if len(shares) < 2 {
@@ -111,9 +115,10 @@ func podsApart(pass *check.Pass) []finding.Finding {
 }
 
 // wayOut is the order in which a cluster returns to one network without cutting pods off.
-const wayOut = "if Theseus began it: theseus status, then theseus resume or theseus rollback. If not, return to the network that stays: " +
-	"on nodes where the other network's configuration sorts first, move it out of /etc/cni/net.d; restart the workloads with pods on the " +
-	"other network one by one; when it has no pod left, remove it, and check the nodes for its leftovers (theseus snapshot --nodes)"
+const wayOut = "if Theseus began it: theseus status, then theseus resume or theseus rollback. If not, return " +
+	"to the network that stays: on nodes where the other network's configuration sorts first, move it out of " +
+	"/etc/cni/net.d; restart the workloads with pods on the other network one by one; when it " +
+	"has no pod left, remove it, and check the nodes for its leftovers (theseus snapshot --nodes)"
 
 func blocking(pass *check.Pass) finding.Severity {
 	if pass.Change.To != "" {
@@ -135,7 +140,8 @@ func nodesApart(pass *check.Pass) []finding.Finding {
 	}
 	var parts []string
 	for _, file := range slices.Sorted(maps.Keys(serving)) {
-		parts = append(parts, fmt.Sprintf("%s on %s (%s)", file, cluster.Count(len(serving[file]), "node"), check.Names(serving[file])))
+		parts = append(parts, fmt.Sprintf("%s on %s (%s)", file, cluster.Count(len(serving[file]), "node"),
+			check.Names(serving[file])))
 	}
 	return []finding.Finding{{
 		ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
@@ -170,7 +176,8 @@ func twoFiles(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: halfWayID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-			Message: fmt.Sprintf("on %s (%s) there is more than one CNI configuration: %s serves because it sorts first, and %s would serve without it",
+			Message: fmt.Sprintf("on %s (%s) there is more than one CNI configuration: %s serves because it sorts "+
+				"first, and %s would serve without it",
 				cluster.Count(len(nodes), "node"), check.Names(nodes), first, rest),
 			Evidence: map[string]any{"files": list, "nodes": nodes[:min(len(nodes), 20)], "count": len(nodes)},
 			Fix:      fix,

@@ -40,7 +40,8 @@ func leftovers(pass *check.Pass) []finding.Finding {
 		}
 	}
 	present := func(name string) bool {
-		return slices.ContainsFunc(pass.Found, func(n *cni.Installation) bool { return n.CNI == name }) || pass.Source.CNI == name
+		return slices.ContainsFunc(pass.Found, func(n *cni.Installation) bool { return n.CNI == name }) ||
+			pass.Source.CNI == name
 	}
 	for _, trace := range traces() {
 		if !present(trace.cni) && !runs(pass.Snapshot, trace.cni) {
@@ -55,8 +56,9 @@ func problems(network *cni.Installation) []finding.Finding {
 	for _, problem := range network.Problems {
 		found = append(found, finding.Finding{
 			ID: "cni/leftover", Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: network.CNI},
-			Message: network.CNI + " is incomplete: " + problem + "; its state is unknown, so it cannot be replaced safely",
-			Fix:     "repair it, then take the snapshot again; do not remove any part of it while pods have its addresses",
+			Message: network.CNI + " is incomplete: " + problem +
+				"; its state is unknown, so it cannot be replaced safely",
+			Fix: "repair it, then take the snapshot again; do not remove any part of it while pods have its addresses",
 		})
 	}
 	return found
@@ -75,24 +77,30 @@ func second(pass *check.Pass, network *cni.Installation) finding.Finding {
 		if pass.Change.To == "" {
 			f.Severity = finding.Warn
 		}
-		f.Message = fmt.Sprintf("two networks are installed, %s and %s: %s%s", pass.Source.CNI, network.CNI, together, notWhole)
-		f.Fix = "leave both as they are, unless you know that one of them serves no pod. To change the network, " + cni.Elsewhere
+		f.Message = fmt.Sprintf("two networks are installed, %s and %s: %s%s",
+			pass.Source.CNI, network.CNI, together, notWhole)
+		f.Fix = "leave both as they are, unless you know that one of them serves no pod. To change the network, " +
+			cni.Elsewhere
 		return f
 	}
 	if network.CNI == pass.Change.To {
-		f.Message = fmt.Sprintf("%s is already installed next to %s: a change was begun and not finished%s", network.CNI, pass.Source.CNI, notWhole)
-		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, undo it. " + lastly
+		f.Message = fmt.Sprintf("%s is already installed next to %s: a change was begun and not finished%s",
+			network.CNI, pass.Source.CNI, notWhole)
+		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, undo it. " +
+			lastly
 		return f
 	}
-	f.Message = fmt.Sprintf("two networks are installed, %s and %s: which one serves a pod depends on the node%s", pass.Source.CNI, network.CNI, notWhole)
-	f.Fix = "find out which one serves each node (theseus snapshot --nodes, or ls /etc/cni/net.d there), decide which one stays, and remove the other. " + lastly
+	f.Message = fmt.Sprintf("two networks are installed, %s and %s: which one serves a pod depends on the node%s",
+		pass.Source.CNI, network.CNI, notWhole)
+	f.Fix = "find out which one serves each node (theseus snapshot --nodes, or ls /etc/cni/net.d there), decide " +
+		"which one stays, and remove the other. " + lastly
 	return f
 }
 
 // lastly is the order in which a network is removed without cutting off its pods, and without leaving nodes to a plugin
 // whose agent is gone.
-const lastly = "Move its file out of /etc/cni/net.d first, on every node; then recreate its pods, one by one (theseus check --only cni/half-way " +
-	"names them); remove its agent last"
+const lastly = "Move its file out of /etc/cni/net.d first, on every node; then recreate its pods, one by one " +
+	"(theseus check --only cni/half-way names them); remove its agent last"
 
 // trace is what a removed network leaves in the API.
 type trace struct {
@@ -115,9 +123,11 @@ func (tr trace) find(pass *check.Pass) []finding.Finding {
 	if kinds := tr.kinds(pass); len(kinds) > 0 {
 		f := finding.Finding{
 			ID: "cni/leftover", Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: tr.cni},
-			Message:  fmt.Sprintf("%s does not run, but its objects still exist (%s)", tr.cni, strings.Join(kinds, ", ")),
+			Message: fmt.Sprintf("%s does not run, but its objects still exist (%s)",
+				tr.cni, strings.Join(kinds, ", ")),
 			Evidence: map[string]any{"kinds": kinds},
-			Fix: "look at them (kubectl get crd -o name | grep " + tr.group + " names their kinds), and keep a copy. Deleting a CRD deletes all its " +
+			Fix: "look at them (kubectl get crd -o name | grep " + tr.group +
+				" names their kinds), and keep a copy. Deleting a CRD deletes all its " +
 				"objects, so delete one only if nothing in the cluster reads them",
 		}
 		if tr.cni == pass.Change.To {
@@ -128,7 +138,8 @@ func (tr trace) find(pass *check.Pass) []finding.Finding {
 	if nodes := tr.nodes(pass.Snapshot.Nodes); len(nodes) > 0 {
 		found = append(found, finding.Finding{
 			ID: "cni/leftover", Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: tr.cni},
-			Message: fmt.Sprintf("%s does not run, but its annotations (%s*) are on %s: its links and rules may still exist there too",
+			Message: fmt.Sprintf("%s does not run, but its annotations (%s*) are on %s: its links and "+
+				"rules may still exist there too",
 				tr.cni, tr.annotation, cluster.Count(len(nodes), "node")),
 			Evidence: map[string]any{"nodes": nodes},
 			Fix:      "theseus snapshot --nodes shows what is left there; draining and restarting a node removes it",
@@ -162,7 +173,8 @@ func runs(snapshot *cluster.Snapshot, network string) bool {
 func (tr trace) kinds(pass *check.Pass) []string {
 	var kinds []string
 	for _, object := range pass.Snapshot.Other {
-		if tr.group != "" && strings.HasSuffix("."+object.GroupVersionKind().Group, "."+tr.group) && !slices.Contains(kinds, object.GetKind()) {
+		if tr.group != "" && strings.HasSuffix("."+object.GroupVersionKind().Group, "."+tr.group) &&
+			!slices.Contains(kinds, object.GetKind()) {
 			kinds = append(kinds, object.GetKind())
 		}
 	}

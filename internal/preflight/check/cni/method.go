@@ -30,7 +30,8 @@ func methodOf(manifest []unstructured.Unstructured) (method, bool) {
 		if object.GetKind() != "DaemonSet" || object.GetName() != "calico-node" {
 			continue
 		}
-		m := method{text: "first-found", subject: finding.Subject{Kind: "DaemonSet", Namespace: object.GetNamespace(), Name: object.GetName()}}
+		m := method{text: "first-found",
+			subject: finding.Subject{Kind: "DaemonSet", Namespace: object.GetNamespace(), Name: object.GetName()}}
 		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
 		for _, container := range containers {
 			fields, _ := container.(map[string]any)
@@ -72,7 +73,8 @@ func ofInstallation(object *unstructured.Unstructured) method {
 }
 
 // excluded are the links that first-found ignores, as in Calico's source (node/pkg/lifecycle/startup/autodetection).
-var excluded = regexp.MustCompile(`^(docker.*|cbr.*|dummy.*|virbr.*|lxcbr.*|veth.*|lo|cali.*|tunl.*|flannel.*|kube-ipvs.*|cni.*|vxlan.calico.*|vxlan-v6.calico.*|wireguard.cali.*|wg-v6.cali.*|nodelocaldns.*|podman.*)$`)
+var excluded = regexp.MustCompile(
+	`^(docker.*|cbr.*|dummy.*|virbr.*|lxcbr.*|veth.*|lo|cali.*|tunl.*|flannel.*|kube-ipvs.*|cni.*|vxlan.calico.*|vxlan-v6.calico.*|wireguard.cali.*|wg-v6.cali.*|nodelocaldns.*|podman.*)$`)
 
 func (m method) split() (name, value string) {
 	name, value, _ = strings.Cut(m.text, "=")

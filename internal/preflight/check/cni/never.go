@@ -60,7 +60,8 @@ func never(pass *check.Pass) []finding.Finding {
 		bounds, known := seen[network.CNI]
 		if key := network.CNI + network.Version; known && minor != nil && !told[key] && beyond(minor, bounds) {
 			told[key] = true
-			add(network, "Theseus was never run with %s %s, only with %s", network.CNI, network.Version, strings.Join(slices.Compact(bounds[:]), " to "))
+			add(network, "Theseus was never run with %s %s, only with %s",
+				network.CNI, network.Version, strings.Join(slices.Compact(bounds[:]), " to "))
 		}
 	}
 	if pass.Target != nil {
@@ -68,8 +69,9 @@ func never(pass *check.Pass) []finding.Finding {
 			add(pass.Target, "no change to %s %s was ever run", pass.Target.Title(), setting)
 		}
 		if pass.Target.CNI == "cilium" {
-			add(pass.Target, "no change to cilium was free of leaks on busy nodes: in two of three such runs, one UDP packet that policy denies got through, "+
-				"and the change was rolled back (docs/explanation/cilium-next-to-flannel.md)")
+			add(pass.Target, "no change to cilium was free of leaks on busy nodes: in two of three such runs, one "+
+				"UDP packet that policy denies got through, and the change was rolled back "+
+				"(docs/explanation/cilium-next-to-flannel.md)")
 		}
 	}
 	source, upgraded := pass.Source, pass.InPlace() && pass.Change.To != ""
@@ -80,10 +82,12 @@ func never(pass *check.Pass) []finding.Finding {
 	case source.CNI == "calico" && upgraded && caps.Encapsulation == "ipip":
 		add(source, "no upgrade of a calico with IPIP encapsulation was ever run")
 	case source.CNI == "flannel" && caps.Encapsulation != "vxlan":
-		add(source, "flannel has the encapsulation %s here, and Theseus was only run with flannel over VXLAN", caps.Encapsulation)
+		add(source, "flannel has the encapsulation %s here, and Theseus was only run with flannel over VXLAN",
+			caps.Encapsulation)
 	}
 	if nodes := parked(pass); len(nodes) > 0 {
-		add(source, "running pods of %s would be moved on kernels that rename no interface in use; such a move was only run on Linux 6.18 (%s)",
+		add(source, "running pods of %s would be moved on kernels that rename no interface in use; such a move was "+
+			"only run on Linux 6.18 (%s)",
 			cluster.Count(len(nodes), "node"), check.Names(nodes))
 	}
 	if pass.Change.Strategy == "surge" && (source.CNI == "bridge" || pass.Change.To == "flannel") {
@@ -118,5 +122,7 @@ func onBPF(pass *check.Pass) bool {
 	}
 	fleet := setting.Read(pass.Snapshot, nil)
 	k, err := fleet.Catalogue().Find("calico/bpfEnabled")
-	return err == nil && slices.ContainsFunc(append(fleet.Nodes(), ""), func(node string) bool { return fleet.Value(k, node).Value == "true" })
+	return err == nil && slices.ContainsFunc(append(fleet.Nodes(), ""), func(node string) bool {
+		return fleet.Value(k, node).Value == "true"
+	})
 }

@@ -29,7 +29,8 @@ func Traces() check.Check {
 		Lacks: func(pass *check.Pass) string {
 			for i := range pass.Snapshot.Facts {
 				if pass.Snapshot.Facts[i].Host.Traces == nil {
-					return "the facts of node " + pass.Snapshot.Facts[i].Node + " are of an older agent: run theseus snapshot --nodes again"
+					return "the facts of node " + pass.Snapshot.Facts[i].Node +
+						" are of an older agent: run theseus snapshot --nodes again"
 				}
 			}
 			return ""
@@ -50,7 +51,8 @@ var marks = map[string]struct{ chains, tables []string }{
 func kernelTraces(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for _, name := range slices.Sorted(maps.Keys(marks)) {
-		if name != pass.Source.CNI && !slices.ContainsFunc(pass.Found, func(n *cni.Installation) bool { return n.CNI == name }) {
+		if name != pass.Source.CNI && !slices.ContainsFunc(pass.Found,
+			func(n *cni.Installation) bool { return n.CNI == name }) {
 			found = append(found, strange(pass, name)...)
 		}
 	}
@@ -95,11 +97,12 @@ func strange(pass *check.Pass, name string) []finding.Finding {
 	left := slices.Sorted(maps.Keys(what))
 	f := finding.Finding{
 		ID: tracesID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: name},
-		Message: fmt.Sprintf("%s does not run, but its rules are in the kernels of %s (%s): %s. Packets still traverse them, and no agent updates them",
+		Message: fmt.Sprintf("%s does not run, but its rules are in the kernels of %s (%s): %s. Packets still "+
+			"traverse them, and no agent updates them",
 			name, cluster.Count(len(nodes), "node"), check.Names(nodes), strings.Join(left, ", ")),
 		Evidence: map[string]any{"nodes": nodes[:min(len(nodes), 20)], "count": len(nodes), "left": left},
-		Fix: "if " + name + " was removed permanently, follow its own instructions for its removal, or drain the node and restart it: " +
-			"that removes the rules too",
+		Fix: "if " + name + " was removed permanently, follow its own instructions for its removal, or " +
+			"drain the node and restart it: that removes the rules too",
 	}
 	if name == pass.Change.To {
 		f.Message += ". A new agent would treat them as its own"
@@ -131,8 +134,8 @@ func blackholes(pass *check.Pass, dropped map[string][]string) []finding.Finding
 					"the route is a leftover of a former network, or intentional",
 					to, cluster.Count(len(nodes), "node"), check.Names(nodes), pass.Source.CNI),
 				Evidence: map[string]any{"nodes": nodes[:min(len(nodes), 20)], "count": len(nodes)},
-				Fix: "find the program that made the route (ip route show table all type blackhole shows its table and protocol); " +
-					"if no program on the node uses it: ip route delete blackhole " + to,
+				Fix: "find the program that made the route (ip route show table all type blackhole " +
+					"shows its table and protocol); if no program on the node uses it: ip route delete blackhole " + to,
 			}
 			if slices.ContainsFunc(check.Prefixes(target...), prefix.Overlaps) {
 				f.Severity = finding.Block
@@ -158,8 +161,9 @@ func rules(ruled map[string][]string) []finding.Finding {
 	nodes = slices.Compact(nodes)
 	return []finding.Finding{{
 		ID: tracesID, Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-		Message: fmt.Sprintf("on %s there are policy routing rules in addition to the kernel's own (%s), such as %q: packets that match them "+
-			"bypass the routes of both networks in the main table", cluster.Count(len(nodes), "node"), check.Names(nodes), texts[0]),
+		Message: fmt.Sprintf("on %s there are policy routing rules in addition to the kernel's own (%s), such as "+
+			"%q: packets that match them bypass the routes of both networks in the main table",
+			cluster.Count(len(nodes), "node"), check.Names(nodes), texts[0]),
 		Evidence: map[string]any{"rules": texts[:min(len(texts), 20)], "count": len(texts)},
 		Fix:      "find the program that made them (ip rule show), and check whether they match pods' packets",
 	}}

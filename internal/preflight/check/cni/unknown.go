@@ -41,8 +41,8 @@ func unknown(pass *check.Pass) []finding.Finding {
 		if network.Untried == "" || network == pass.Target {
 			continue
 		}
-		f := finding.Finding{ID: unknownID, Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: network.CNI}, Message: network.Untried,
-			Fix: untouched}
+		f := finding.Finding{ID: unknownID, Severity: finding.Info,
+			Subject: finding.Subject{Kind: "Network", Name: network.CNI}, Message: network.Untried, Fix: untouched}
 		if pass.Change.To != "" {
 			f.Severity = finding.Block
 		}
@@ -51,9 +51,11 @@ func unknown(pass *check.Pass) []finding.Finding {
 	for _, stranger := range strangers {
 		found = append(found, finding.Finding{
 			ID: unknownID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: known[0].CNI},
-			Message: fmt.Sprintf("in addition to %s, %s: it is a second network, or is chained to the first, and how a change would affect it is unknown",
+			Message: fmt.Sprintf("in addition to %s, %s: it is a second network, or is chained to the first, and how "+
+				"a change would affect it is unknown",
 				known[0].CNI, stranger),
-			Fix: "find out what it is, and leave it as it is; a chained plugin (Multus, a service mesh) must be set up for the new network too",
+			Fix: "find out what it is, and leave it as it is; a chained plugin (Multus, a service mesh) must be " +
+				"set up for the new network too",
 		})
 	}
 	return found
@@ -62,7 +64,8 @@ func unknown(pass *check.Pass) []finding.Finding {
 // networks returns the detected networks and the present one, since the source in a plan may not be visible in the API.
 func networks(pass *check.Pass) []*cni.Installation {
 	all := slices.Clone(pass.Found)
-	if pass.Source != nil && !slices.ContainsFunc(all, func(n *cni.Installation) bool { return n.CNI == pass.Source.CNI }) {
+	if pass.Source != nil &&
+		!slices.ContainsFunc(all, func(n *cni.Installation) bool { return n.CNI == pass.Source.CNI }) {
 		all = append(all, pass.Source)
 	}
 	return all

@@ -44,14 +44,18 @@ func envOverrides(pass *check.Pass) []finding.Finding {
 func override(s setting, v variable) finding.Finding {
 	f := finding.Finding{
 		ID: "felix/env-overrides", Severity: finding.Warn, Subject: s.subject,
-		Evidence: map[string]any{"field": s.parameter.Field, "value": shown(s.value), "variable": v.name, "in": v.subject.Namespace + "/" + v.subject.Name},
-		Fix: fmt.Sprintf("kubectl -n %s set env %s -c calico-node %s (this restarts every calico-node, one after another), or remove %s from the FelixConfiguration",
-			shell.Word(v.subject.Namespace), shell.Word("daemonset/"+v.subject.Name), shell.Word(v.name+"-"), s.parameter.Field),
+		Evidence: map[string]any{"field": s.parameter.Field, "value": shown(s.value), "variable": v.name,
+			"in": v.subject.Namespace + "/" + v.subject.Name},
+		Fix: fmt.Sprintf("kubectl -n %s set env %s -c calico-node %s (this restarts every calico-node, one after "+
+			"another), or remove %s from the FelixConfiguration",
+			shell.Word(v.subject.Namespace), shell.Word("daemonset/"+v.subject.Name),
+			shell.Word(v.name+"-"), s.parameter.Field),
 	}
 	where := fmt.Sprintf("the DaemonSet %s/%s sets %s", v.subject.Namespace, v.subject.Name, v.name)
 	switch {
 	case !v.known:
-		f.Message = fmt.Sprintf("%s is %s here, but %s from an object that is not in the input: the variable takes precedence",
+		f.Message = fmt.Sprintf(
+			"%s is %s here, but %s from an object that is not in the input: the variable takes precedence",
 			s.parameter.Field, shown(s.value), where)
 	case same(s.parameter, s.value, v.value):
 		f.Severity = finding.Info

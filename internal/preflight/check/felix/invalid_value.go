@@ -31,7 +31,8 @@ func invalidValues(pass *check.Pass) []finding.Finding {
 		case v.parameter.Name == "":
 			found = append(found, finding.Finding{
 				ID: "felix/invalid-value", Severity: finding.Info, Subject: v.subject,
-				Message:  fmt.Sprintf("%s is not a parameter of Felix %s: the variable has no effect", v.name, table(pass).Release),
+				Message: fmt.Sprintf("%s is not a parameter of Felix %s: the variable has no effect",
+					v.name, table(pass).Release),
 				Evidence: map[string]any{"variable": v.name, "table": table(pass).Release},
 				Fix:      "look up the name in Calico's list of parameters, or remove the variable",
 			})
@@ -49,17 +50,20 @@ func invalidValues(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-func invalid(pass *check.Pass, subject finding.Subject, p felix.Parameter, name, value string, why error) finding.Finding {
+func invalid(pass *check.Pass, subject finding.Subject, p felix.Parameter, name, value string,
+	why error) finding.Finding {
 	f := finding.Finding{
 		ID: "felix/invalid-value", Severity: finding.Warn, Subject: subject,
 		Message: fmt.Sprintf("%s is %q and %v: Felix uses its default (%s) instead, and reports this only in its log",
 			name, value, why, orNone(p.Default)),
-		Evidence: map[string]any{"parameter": p.Name, "value": value, "default": p.Default, "takes": p.Schema, "table": table(pass).Release},
-		Fix:      "correct the value of " + name + ", or leave it out for the default",
+		Evidence: map[string]any{"parameter": p.Name, "value": value, "default": p.Default, "takes": p.Schema,
+			"table": table(pass).Release},
+		Fix: "correct the value of " + name + ", or leave it out for the default",
 	}
 	if p.Fatal {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("%s is %q and %v: Felix exits when it reads the value, on every node to which it applies", name, value, why)
+		f.Message = fmt.Sprintf(
+			"%s is %q and %v: Felix exits when it reads the value, on every node to which it applies", name, value, why)
 	}
 	return f
 }

@@ -58,14 +58,16 @@ func proxyMode(pass *check.Pass) []finding.Finding {
 		f.Fix = "switch kube-proxy to iptables or nftables in a separate change, before this one"
 	case strings.EqualFold(mode, "Auto"):
 		f.Severity = finding.Info
-		f.Message = fmt.Sprintf("Felix' nftablesMode is Auto (%s): it follows kube-proxy, so a change of kube-proxy's mode also switches "+
-			"the data plane of every node that is restarted", where)
+		f.Message = fmt.Sprintf("Felix' nftablesMode is Auto (%s): it follows kube-proxy, so a change of "+
+			"kube-proxy's mode also switches the data plane of every node that is restarted", where)
 		f.Fix = "set nftablesMode to Enabled or Disabled before you change kube-proxy"
 	case proxy.Mode == "nftables" && !enabled:
-		f.Message = fmt.Sprintf("kube-proxy runs in nftables mode, but Felix does not (nftablesMode %s, %s): Calico supports only both or neither", mode, where)
+		f.Message = fmt.Sprintf("kube-proxy runs in nftables mode, but Felix does not (nftablesMode %s, %s): Calico "+
+			"supports only both or neither", mode, where)
 		f.Fix = "set nftablesMode: Enabled in the FelixConfiguration of the target, or run kube-proxy in iptables mode"
 	case proxy.Mode != "nftables" && enabled:
-		f.Message = fmt.Sprintf("Felix runs in nftables mode (%s), but kube-proxy in mode %s: Calico supports only both or neither", where, orIptables(proxy.Mode))
+		f.Message = fmt.Sprintf("Felix runs in nftables mode (%s), but kube-proxy in mode %s: Calico supports only "+
+			"both or neither", where, orIptables(proxy.Mode))
 		f.Fix = "run kube-proxy in nftables mode, or set nftablesMode: Disabled"
 		if brings {
 			f.Severity = finding.Block

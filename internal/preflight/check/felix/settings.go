@@ -135,7 +135,8 @@ func settings(pass *check.Pass) []setting {
 		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
 		for _, field := range slices.Sorted(maps.Keys(spec)) {
 			if parameter, ok := table(pass).ByField(field); ok {
-				found = append(found, setting{finding.Subject{Kind: "FelixConfiguration", Name: object.GetName()}, parameter, spec[field]})
+				found = append(found, setting{finding.Subject{Kind: "FelixConfiguration", Name: object.GetName()},
+					parameter, spec[field]})
 			}
 		}
 	}

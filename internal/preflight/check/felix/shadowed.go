@@ -50,7 +50,8 @@ func shadowedConfig(pass *check.Pass) []finding.Finding {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b chosen) int {
-		return cmp.Or(a.object.GetCreationTimestamp().Compare(b.object.GetCreationTimestamp().Time), strings.Compare(a.object.GetName(), b.object.GetName()))
+		return cmp.Or(a.object.GetCreationTimestamp().Compare(b.object.GetCreationTimestamp().Time),
+			strings.Compare(a.object.GetName(), b.object.GetName()))
 	})
 	nodes := pass.Snapshot.Nodes
 	if pass.WhatIf != nil {
@@ -78,11 +79,15 @@ func shadowedConfig(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for _, p := range order {
 		found = append(found, finding.Finding{
-			ID: shadowedID, Severity: finding.Warn, Subject: finding.Subject{Kind: "FelixConfiguration", Name: p.ignored},
-			Message: fmt.Sprintf("it has no effect on %s (%s): %s is older and also selects them, and Felix uses only the oldest%s",
-				cluster.Count(len(shadowed[p]), "node"), check.Names(shadowed[p]), p.counts, afterwards(pass, shadowed[p], p.ignored, all)),
+			ID: shadowedID, Severity: finding.Warn,
+			Subject: finding.Subject{Kind: "FelixConfiguration", Name: p.ignored},
+			Message: fmt.Sprintf("it has no effect on %s (%s): %s is older and also selects them, and "+
+				"Felix uses only the oldest%s",
+				cluster.Count(len(shadowed[p]), "node"), check.Names(shadowed[p]), p.counts,
+				afterwards(pass, shadowed[p], p.ignored, all)),
 			Evidence: map[string]any{"nodes": shadowed[p], "counts": p.counts},
-			Fix:      "change the selectors so that no two select the same node: kubectl edit " + shell.Words(pass.Snapshot.CalicoResource("felixconfigurations"), p.ignored),
+			Fix: "change the selectors so that no two select the same node: kubectl edit " +
+				shell.Words(pass.Snapshot.CalicoResource("felixconfigurations"), p.ignored),
 		})
 	}
 	return found

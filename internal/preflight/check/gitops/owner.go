@@ -50,7 +50,9 @@ func owners(pass *check.Pass) []finding.Finding {
 	metadata := metadataOf(pass.Snapshot, writes)
 	var groups []*group
 	add := func(o owner.Owner, w step.Write, writer *metav1.ManagedFieldsEntry) {
-		at := slices.IndexFunc(groups, func(g *group) bool { return g.Tool == o.Tool && g.Key == o.Key && g.Mode == o.Mode })
+		at := slices.IndexFunc(groups, func(g *group) bool {
+			return g.Tool == o.Tool && g.Key == o.Key && g.Mode == o.Mode
+		})
 		if at < 0 {
 			at, groups = len(groups), append(groups, &group{Owner: o, writer: writer})
 		}
@@ -150,16 +152,20 @@ func (g *group) judge(pass *check.Pass, deployers *owner.Deployers) (finding.Fin
 	case g.Tool == owner.Helm:
 		g.released(&f)
 	case g.Tool == owner.AddonManager:
-		if g.Mode != owner.Reconcile && (g.Mode != owner.EnsureExists || !slices.ContainsFunc(g.writes, func(w step.Write) bool { return w.Deletes })) {
+		if g.Mode != owner.Reconcile && (g.Mode != owner.EnsureExists ||
+			!slices.ContainsFunc(g.writes, func(w step.Write) bool { return w.Deletes })) {
 			return f, false
 		}
 		g.addon(&f)
 	case g.Tool == owner.Operator:
-		f.Message = fmt.Sprintf("%s owns %s (ownerReferences): its operator may take back what the plan changes; whether it does is not known",
+		f.Message = fmt.Sprintf("%s owns %s (ownerReferences): its operator may take back what the plan changes; "+
+			"whether it does is not known",
 			g.Key, g.words())
-		f.Fix = "ask the operator's documentation how to pause it for " + g.Key.String() + "; if it does not revert these objects, accept the finding"
+		f.Fix = "ask the operator's documentation how to pause it for " + g.Key.String() +
+			"; if it does not revert these objects, accept the finding"
 	default:
-		f.Message = fmt.Sprintf("%s maintains %s (%s): it may take back what the plan changes; whether it runs by itself is not known",
+		f.Message = fmt.Sprintf("%s maintains %s (%s): it may take back what the plan changes; whether it "+
+			"runs by itself is not known",
 			g.Tool, g.words(), g.marks[0])
 		f.Fix = fmt.Sprintf("pause %s for these objects, or accept the finding if it does not run by itself", g.Tool)
 	}
@@ -167,24 +173,29 @@ func (g *group) judge(pass *check.Pass, deployers *owner.Deployers) (finding.Fin
 }
 
 // afterwards is what must happen before an owner reconciles again.
-const afterwards = "; before you resume it after the change, put the new state into its source: it would restore the old one"
+const afterwards = "; before you resume it after the change, put the new state into its source: " +
+	"it would restore the old one"
 
 func (g *group) deployed(f *finding.Finding, pass *check.Pass, deployers *owner.Deployers) {
 	object := deployers.Find(g.Key)
 	if object == nil {
-		why := "there is no " + g.Key.String() + " in this cluster: another cluster may have it, or the mark is left over"
+		why := "there is no " + g.Key.String() +
+			" in this cluster: another cluster may have it, or the mark is left over"
 		if unread := unreadOf(pass.Snapshot, g.Key); unread != "" {
 			why = "whether it reconciles by itself is not known: " + unread
 		}
 		f.Message = fmt.Sprintf("%s of %s maintains %s (%s); %s", g.Key, g.Tool, g.words(), g.marks[0], why)
-		f.Fix = fmt.Sprintf("suspend it where %s runs, or accept the finding if nothing reconciles these objects any more", g.Tool)
+		f.Fix = fmt.Sprintf(
+			"suspend it where %s runs, or accept the finding if nothing reconciles these objects any more", g.Tool)
 		return
 	}
 	when, runs := owner.Reconciles(object)
 	if runs && !owner.Here(object) {
-		f.Message = fmt.Sprintf("%s of %s maintains %s (%s), but it deploys to another cluster, or to this one by another name: whether it reconciles these objects is not known",
+		f.Message = fmt.Sprintf("%s of %s maintains %s (%s), but it deploys to another cluster, or to this one by "+
+			"another name: whether it reconciles these objects is not known",
 			g.Key, g.Tool, g.words(), g.marks[0])
-		f.Fix = "compare its destination with this cluster: kubectl -n " + shell.Word(g.Key.Namespace) + " get " + shell.Word(strings.ToLower(g.Key.Kind)) + " " +
+		f.Fix = "compare its destination with this cluster: kubectl -n " + shell.Word(g.Key.Namespace) + " get " +
+			shell.Word(strings.ToLower(g.Key.Kind)) + " " +
 			shell.Word(g.Key.Name) + " -o yaml; suspend it if it is this cluster, otherwise accept the finding"
 		return
 	}
@@ -195,39 +206,48 @@ func (g *group) deployed(f *finding.Finding, pass *check.Pass, deployers *owner.
 		return
 	}
 	f.Severity = finding.Block
-	f.Message = fmt.Sprintf("%s of %s maintains %s, and reconciles by itself: it would take back what the plan changes %s", g.Key, g.Tool, g.words(), when)
+	f.Message = fmt.Sprintf("%s of %s maintains %s, and reconciles by itself: it would take back what the plan "+
+		"changes %s", g.Key, g.Tool, g.words(), when)
 	f.Evidence["reconciles"] = when
 	var suspend, resume []string
 	unread := ""
 	for _, command := range deployers.Suspend(g.Key) {
 		suspend, resume = append(suspend, command.Do), append([]string{command.Back}, resume...) // the last one first
 		if command.Unread {
-			unread = " (look at the ApplicationSet first: if it had spec.syncPolicy.applicationsSync, put that back instead)"
+			unread = " (look at the ApplicationSet first: if it had spec.syncPolicy.applicationsSync, " +
+				"put that back instead)"
 		}
 	}
-	f.Fix = "suspend it: " + strings.Join(suspend, " && ") + afterwards + ". These commands restore the old values: " + strings.Join(resume, " && ") + unread
+	f.Fix = "suspend it: " + strings.Join(suspend, " && ") + afterwards + ". These commands restore the old values: " +
+		strings.Join(resume, " && ") + unread
 }
 
 func (g *group) released(f *finding.Finding) {
 	f.Severity = finding.Info
-	f.Message = fmt.Sprintf("Helm's release %s/%s has %s: Helm does nothing by itself, but its next upgrade or rollback would restore the old state",
+	f.Message = fmt.Sprintf("Helm's release %s/%s has %s: Helm does nothing by itself, but its next upgrade or "+
+		"rollback would restore the old state",
 		g.Key.Namespace, g.Key.Name, g.words())
 	where := "helm -n " + shell.Word(g.Key.Namespace)
-	f.Fix = "do not upgrade it during the change; afterwards upgrade it with values that describe the new state. If the plan removes all that the " +
-		"release has (" + where + " get manifest " + shell.Word(g.Key.Name) + "), uninstall it: " + where + " uninstall " + shell.Word(g.Key.Name)
+	f.Fix = "do not upgrade it during the change; afterwards upgrade it with values that describe the new state. If " +
+		"the plan removes all that the release has (" + where + " get manifest " + shell.Word(g.Key.Name) +
+		"), uninstall it: " + where +
+		" uninstall " + shell.Word(g.Key.Name)
 }
 
 func (g *group) addon(f *finding.Finding) {
 	f.Severity = finding.Block
-	f.Message = fmt.Sprintf("the addon-manager maintains %s (%s=%s), and reconciles by itself: it would take back what the plan changes within minutes",
+	f.Message = fmt.Sprintf("the addon-manager maintains %s (%s=%s), and reconciles by itself: it would take back "+
+		"what the plan changes within minutes",
 		g.words(), strings.TrimPrefix(g.marks[0], "label "), g.Mode)
 	if g.Mode == owner.EnsureExists {
-		f.Message = fmt.Sprintf("the addon-manager makes sure that %s exist (%s=%s): it would create again what the plan deletes within minutes",
+		f.Message = fmt.Sprintf("the addon-manager makes sure that %s exist (%s=%s): it would create again what the "+
+			"plan deletes within minutes",
 			g.words(), strings.TrimPrefix(g.marks[0], "label "), g.Mode)
 	}
-	f.Fix = "stop the addon-manager during the change: move its manifest out of /etc/kubernetes/manifests on each control-plane node. Do not remove " +
-		"the files of these objects from /etc/kubernetes/addons before it has stopped: it would delete the objects. Before it starts again, put the " +
-		"new state there, or remove them. Where a provider runs the addon-manager, ask how to turn this add-on off without deleting it"
+	f.Fix = "stop the addon-manager during the change: move its manifest out of /etc/kubernetes/manifests on each " +
+		"control-plane node. Do not remove the files of these objects from /etc/kubernetes/addons before it has " +
+		"stopped: it would delete the objects. Before it starts again, put the new state there, or remove them. " +
+		"Where a provider runs the addon-manager, ask how to turn this add-on off without deleting it"
 }
 
 // byManager is for an object without a mark.
@@ -237,9 +257,10 @@ func (g *group) byManager(f *finding.Finding) {
 		last := g.writer.Time.UTC().Format(time.RFC3339)
 		at, f.Evidence["last"] = " at "+last, last
 	}
-	f.Message = fmt.Sprintf("%s has no mark of a tool, but the manager %s wrote it%s (managedFields), which is %s: it may take back what the plan "+
-		"changes; whether it does is not known", g.words(), g.writer.Manager, at, g.Tool)
-	f.Fix = "find out whether " + g.writer.Manager + " still maintains it, and pause it if so; otherwise accept the finding"
+	f.Message = fmt.Sprintf("%s has no mark of a tool, but the manager %s wrote it%s (managedFields), which is %s: "+
+		"it may take back what the plan changes; whether it does is not known", g.words(), g.writer.Manager, at, g.Tool)
+	f.Fix = "find out whether " + g.writer.Manager +
+		" still maintains it, and pause it if so; otherwise accept the finding"
 }
 
 func (g *group) subject() finding.Subject {
@@ -281,7 +302,8 @@ func unknown(pass *check.Pass) string {
 	said := map[string]bool{}
 	for _, w := range writes {
 		name := cluster.MetadataOf(w.GroupKind())
-		if ok, why := pass.Snapshot.Has(name); !ok && metadata[keyOf(w)] == nil && !said[name] && !absent(pass.Snapshot, w) {
+		if ok, why := pass.Snapshot.Has(name); !ok && metadata[keyOf(w)] == nil && !said[name] &&
+			!absent(pass.Snapshot, w) {
 			said[name] = true
 			lacks = append(lacks, name+": "+why)
 		}
@@ -292,8 +314,9 @@ func unknown(pass *check.Pass) string {
 // absent reports whether the snapshot shows that an object that is not in it does not exist.
 func absent(s *cluster.Snapshot, w step.Write) bool {
 	gk := w.GroupKind()
-	resource := map[string]string{"Namespace": "namespaces", "Service": "services", "DaemonSet.apps": "daemonsets", "Deployment.apps": "deployments",
-		"StatefulSet.apps": "statefulsets", "PodDisruptionBudget.policy": "poddisruptionbudgets", "NetworkPolicy.networking.k8s.io": "networkpolicies",
+	resource := map[string]string{"Namespace": "namespaces", "Service": "services", "DaemonSet.apps": "daemonsets",
+		"Deployment.apps": "deployments", "StatefulSet.apps": "statefulsets",
+		"PodDisruptionBudget.policy": "poddisruptionbudgets", "NetworkPolicy.networking.k8s.io": "networkpolicies",
 		"CustomResourceDefinition.apiextensions.k8s.io": "customresourcedefinitions"}[gk.String()]
 	if gk.String() == "ConfigMap" && cluster.IsSystemNamespace(w.Namespace) {
 		resource = "configmaps"
@@ -305,14 +328,16 @@ func absent(s *cluster.Snapshot, w step.Write) bool {
 	return ok
 }
 
-// unreadOf returns why the objects of Argo CD or Flux of a kind were not read; empty if they were, or if the API server has none.
+// unreadOf returns why the objects of Argo CD or Flux of a kind were not read; empty if they were, or if the API server
+// has none.
 func unreadOf(s *cluster.Snapshot, key owner.Key) string {
 	for _, kind := range owner.Kinds() {
 		if kind.Group != key.Group || kind.Kind != key.Kind {
 			continue
 		}
 		name := kind.Resource + "." + kind.Group
-		if at := slices.IndexFunc(s.Sources, func(source cluster.Source) bool { return source.Resource == name }); at >= 0 {
+		if at := slices.IndexFunc(s.Sources,
+			func(source cluster.Source) bool { return source.Resource == name }); at >= 0 {
 			return prefixed(name, s.Sources[at].Missing)
 		}
 		_, why := s.Has(kind.Group)

@@ -76,14 +76,17 @@ func onNodes(pass *check.Pass, pods map[string]int) []finding.Finding {
 			}
 			f := finding.Finding{
 				ID: id, Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: node.Name},
-				Message: fmt.Sprintf("%.0f of the %.0f addresses of its range %s are in use: new pods there may get none and hang in ContainerCreating",
+				Message: fmt.Sprintf("%.0f of the %.0f addresses of its range %s are in use: new pods there may get "+
+					"none and hang in ContainerCreating",
 					used, usable, prefix),
 				Evidence: map[string]any{"range": prefix.String(), "usable": usable, "used": used},
-				Fix:      "move some pods to other nodes: kubectl cordon " + shell.Word(node.Name) + ", restart a workload that can be restarted, then kubectl uncordon " + shell.Word(node.Name),
+				Fix: "move some pods to other nodes: kubectl cordon " + shell.Word(node.Name) +
+					", restart a workload that can be restarted, then kubectl uncordon " + shell.Word(node.Name),
 			}
 			if used+1 > usable {
 				f.Severity = finding.Block
-				f.Message = fmt.Sprintf("all %.0f addresses of its range %s are in use: the probe pod of the present network would get none", usable, prefix)
+				f.Message = fmt.Sprintf("all %.0f addresses of its range %s are in use: the probe pod of the present "+
+					"network would get none", usable, prefix)
 			}
 			found = append(found, f)
 		}
@@ -118,15 +121,18 @@ func pool(pass *check.Pass, pods map[string]int, all int) []finding.Finding {
 	}
 	switch {
 	case need > addresses:
-		f.Message = fmt.Sprintf("the target's ranges have %.0f addresses, but %s and %s need %.0f: the last pods would get none",
+		f.Message = fmt.Sprintf(
+			"the target's ranges have %.0f addresses, but %s and %s need %.0f: the last pods would get none",
 			addresses, cluster.Count(all, "pod"), cluster.Count(nodes, "node"), need)
 	case wanted > available:
-		f.Message = fmt.Sprintf("the target's ranges contain %.0f blocks of /%d, but the nodes need %.0f: nodes without a block borrow single "+
-			"addresses, each a separate route, or get none if strictAffinity is set", available, bits, wanted)
+		f.Message = fmt.Sprintf("the target's ranges contain %.0f blocks of /%d, but the nodes need %.0f: nodes "+
+			"without a block borrow single addresses, each a separate route, or get none if strictAffinity is set",
+			available, bits, wanted)
 		f.Fix += ", or a smaller block size (CALICO_IPV4POOL_BLOCK_SIZE) before the first installation"
 	case need > addresses*full || wanted > available*full:
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("the target's ranges are nearly full from the start: %.0f of %.0f addresses, %.0f of %.0f blocks", need, addresses, wanted, available)
+		f.Message = fmt.Sprintf("the target's ranges are nearly full from the start: %.0f of %.0f addresses, %.0f of "+
+			"%.0f blocks", need, addresses, wanted, available)
 	default:
 		return nil
 	}
@@ -143,7 +149,8 @@ func targetBlock(manifest []unstructured.Unstructured) int {
 			for _, variable := range variables {
 				pair, _ := variable.(map[string]any)
 				value, _ := pair["value"].(string)
-				if n, err := strconv.Atoi(value); err == nil && pair["name"] == "CALICO_IPV4POOL_BLOCK_SIZE" && n > 0 && n <= 32 {
+				if n, err := strconv.Atoi(value); err == nil && pair["name"] == "CALICO_IPV4POOL_BLOCK_SIZE" &&
+					n > 0 && n <= 32 {
 					return n
 				}
 			}
@@ -167,9 +174,11 @@ type usage struct {
 // released returns the fix for stale records: Calico's own controllers release them
 // (kube-controllers/pkg/controllers/node/ipam.go), and know better than a snapshot what is still in use.
 func released(snapshot *cluster.Snapshot) string {
-	return "let calico-kube-controllers release them: it does so 15 minutes after it first saw them unused (or after leakGracePeriod, if " +
-		"kubectl get " + snapshot.CalicoResource("kubecontrollersconfigurations") + " default -o yaml has one). Check that it runs, and its log: " +
-		"kubectl -n kube-system logs deployment/calico-kube-controllers. Only if it cannot: calicoctl ipam check -o REPORT, then calicoctl ipam release --from-report=REPORT"
+	return "let calico-kube-controllers release them: it does so 15 minutes after it first saw them unused (or " +
+		"after leakGracePeriod, if kubectl get " + snapshot.CalicoResource("kubecontrollersconfigurations") +
+		" default -o yaml has one). Check that it runs, and its log: " +
+		"kubectl -n kube-system logs deployment/calico-kube-controllers. Only if it cannot: calicoctl ipam check -o " +
+		"REPORT, then calicoctl ipam release --from-report=REPORT"
 }
 
 // blocks checks the blocks of a present Calico: how full its pools are, and which records are stale.
@@ -212,8 +221,10 @@ func blocks(pass *check.Pass) []finding.Finding {
 	for _, pool := range pools {
 		found = append(found, pool.judge()...)
 	}
-	found = append(found, stale(orphans, "blocks belong to nodes that no longer exist: their addresses are lost to the pool", released(pass.Snapshot))...)
-	return append(found, stale(leaked, "addresses are held for pods that do not have them: they are lost to the pool", released(pass.Snapshot))...)
+	found = append(found, stale(orphans, "blocks belong to nodes that no longer exist: their addresses are lost to "+
+		"the pool", released(pass.Snapshot))...)
+	return append(found, stale(leaked, "addresses are held for pods that do not have them: they are lost to the pool",
+		released(pass.Snapshot))...)
 }
 
 func stale(what []string, follows, fix string) []finding.Finding {
@@ -251,18 +262,21 @@ func (u usage) judge() []finding.Finding {
 	available := math.Exp2(float64(max(bits-u.prefix.Bits(), 0)))
 	f := finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: finding.Subject{Kind: "IPPool", Name: u.pool.GetName()},
-		Evidence: map[string]any{"range": u.prefix.String(), "addresses": size(u.prefix), "allocated": u.allocated, "blocks": available, "blocksTaken": u.blocks},
-		Fix:      "add a second IPPool with another range; a pool cannot be enlarged",
+		Evidence: map[string]any{"range": u.prefix.String(), "addresses": size(u.prefix), "allocated": u.allocated,
+			"blocks": available, "blocksTaken": u.blocks},
+		Fix: "add a second IPPool with another range; a pool cannot be enlarged",
 	}
 	switch used := float64(u.allocated) / size(u.prefix); {
 	case used >= 1:
 		f.Severity = finding.Block
 		f.Message = fmt.Sprintf("all %.0f addresses of %s are in use: no new pod gets one", size(u.prefix), u.prefix)
 	case used >= full:
-		f.Message = fmt.Sprintf("%d of %.0f addresses of %s are in use: recreated pods need new ones while the old ones are still held",
+		f.Message = fmt.Sprintf("%d of %.0f addresses of %s are in use: recreated pods need new ones while "+
+			"the old ones are still held",
 			u.allocated, size(u.prefix), u.prefix)
 	case float64(u.blocks) >= available:
-		f.Message = fmt.Sprintf("all %.0f blocks of %s are taken, with %d of %.0f addresses: a new node gets no block of its own",
+		f.Message = fmt.Sprintf(
+			"all %.0f blocks of %s are taken, with %d of %.0f addresses: a new node gets no block of its own",
 			available, u.prefix, u.allocated, size(u.prefix))
 	default:
 		return nil

@@ -77,10 +77,11 @@ func staleHandles(pass *check.Pass) []finding.Finding {
 		}
 	}
 	found := leftOver(handles, "handles hold no address in any block: IPAM's records are inconsistent",
-		"check again, since a handle that is just being created looks the same; then delete those that are reported both times: "+
-			"kubectl delete "+shell.Word("ipamhandles."+group)+" NAME")
-	return append(found, leftOver(affinities, "affinities have no block or no node: their ranges are routed to nodes that do not have them, "+
-		"or are lost to the pool", released(pass.Snapshot))...)
+		"check again, since a handle that is just being created looks the same; then delete those "+
+			"that are reported both times: kubectl delete "+shell.Word("ipamhandles."+group)+" NAME")
+	return append(found, leftOver(affinities,
+		"affinities have no block or no node: their ranges are routed to nodes that do not have them, "+
+			"or are lost to the pool", released(pass.Snapshot))...)
 }
 
 func leftOver(what []string, follows, fix string) []finding.Finding {

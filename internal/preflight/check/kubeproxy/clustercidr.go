@@ -67,7 +67,8 @@ func misjudges(c check.KubeProxyConfig, pass *check.Pass) string {
 		known := check.Prefixes(strings.Split(c.ClusterCIDR, ",")...)
 		for _, prefix := range check.Prefixes(pass.Target.PodCIDRs...) {
 			if !covered(known, prefix) {
-				return fmt.Sprintf("kube-proxy's clusterCIDR %s does not contain the target's pods (%s)", c.ClusterCIDR, prefix)
+				return fmt.Sprintf("kube-proxy's clusterCIDR %s does not contain the target's pods (%s)",
+					c.ClusterCIDR, prefix)
 			}
 		}
 	case "NodeCIDR":
@@ -76,11 +77,13 @@ func misjudges(c check.KubeProxyConfig, pass *check.Pass) string {
 		}
 	case "BridgeInterface":
 		if !step.Matches(target.HostLinks, c.DetectLocal.BridgeInterface) {
-			return "kube-proxy recognises pods by the bridge " + c.DetectLocal.BridgeInterface + ", but the target has no such bridge"
+			return "kube-proxy recognises pods by the bridge " + c.DetectLocal.BridgeInterface +
+				", but the target has no such bridge"
 		}
 	case "InterfaceNamePrefix":
 		if !step.Matches(target.HostLinks, c.DetectLocal.InterfaceNamePrefix+"*") {
-			return "kube-proxy recognises pods by links named " + c.DetectLocal.InterfaceNamePrefix + "*, but the target's links have other names"
+			return "kube-proxy recognises pods by links named " + c.DetectLocal.InterfaceNamePrefix +
+				"*, but the target's links have other names"
 		}
 	}
 	return ""

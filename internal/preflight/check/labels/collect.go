@@ -47,8 +47,8 @@ func decode[T any](object map[string]any, into *T) error {
 func ofPods(subject finding.Subject, resource string, spec *corev1.PodSpec, at string) []use {
 	var uses []use
 	if choice := nodes.OfPod(spec, at); len(choice.Keys()) > 0 {
-		u := use{subject: subject, resource: resource, field: "node selector", text: choice.String(), keys: choice.Keys(),
-			picks: choice.Picks, patch: choice.Patch,
+		u := use{subject: subject, resource: resource, field: "node selector",
+			text: choice.String(), keys: choice.Keys(), picks: choice.Picks, patch: choice.Patch,
 			loss: "its running pods stay there until they are recreated, and new ones are not scheduled there",
 			gain: "new pods may be scheduled there"}
 		if subject.Kind == "DaemonSet" {
@@ -59,7 +59,8 @@ func ofPods(subject finding.Subject, resource string, spec *corev1.PodSpec, at s
 	}
 	for i, spread := range spec.TopologySpreadConstraints {
 		if spread.WhenUnsatisfiable == corev1.DoNotSchedule {
-			uses = append(uses, topology(subject, resource, spread.TopologyKey, fmt.Sprintf("%s/topologySpreadConstraints/%d/topologyKey", at, i)))
+			uses = append(uses, topology(subject, resource, spread.TopologyKey,
+				fmt.Sprintf("%s/topologySpreadConstraints/%d/topologyKey", at, i)))
 		}
 	}
 	affinity := spec.Affinity
@@ -69,13 +70,15 @@ func ofPods(subject finding.Subject, resource string, spec *corev1.PodSpec, at s
 	if affinity.PodAffinity != nil {
 		for i, t := range affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 			uses = append(uses, topology(subject, resource, t.TopologyKey,
-				fmt.Sprintf("%s/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution/%d/topologyKey", at, i)))
+				fmt.Sprintf("%s/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution/%d/topologyKey",
+					at, i)))
 		}
 	}
 	if affinity.PodAntiAffinity != nil {
 		for i, t := range affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 			u := topology(subject, resource, t.TopologyKey,
-				fmt.Sprintf("%s/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/%d/topologyKey", at, i))
+				fmt.Sprintf("%s/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/%d/topologyKey",
+					at, i))
 			u.loss = "pods with anti-affinity may share one of these nodes"
 			uses = append(uses, u)
 		}
@@ -109,11 +112,14 @@ func calicoUses(s *cluster.Snapshot) []use {
 		always     bool
 	}{
 		{"IPPool", []string{"spec", "nodeSelector"},
-			"new pods there get addresses of other pools, or get none and do not start", "new pods there may get its addresses", true},
+			"new pods there get addresses of other pools, or get none and do not start",
+			"new pods there may get its addresses", true},
 		{"BGPPeer", []string{"spec", "nodeSelector"}, "these nodes lose their peerings", "these nodes peer too", false},
-		{"BGPPeer", []string{"spec", "peerSelector"}, "the sessions with these nodes end", "sessions with these nodes begin", false},
+		{"BGPPeer", []string{"spec", "peerSelector"}, "the sessions with these nodes end",
+			"sessions with these nodes begin", false},
 		{"FelixConfiguration", []string{"spec", "nodeSelector"},
-			"Felix falls back to the defaults there, and may restart", "Felix applies it there, and may restart", false},
+			"Felix falls back to the defaults there, and may restart",
+			"Felix applies it there, and may restart", false},
 	} {
 		for _, object := range s.Calico(place.kind) {
 			text, _, _ := unstructured.NestedString(object.Object, place.path...)
@@ -133,7 +139,8 @@ func calicoUses(s *cluster.Snapshot) []use {
 		loss, gain string
 	}{
 		{s.OtherOf("operator.tigera.io", "Installation"), []string{"spec", "calicoNetwork", "ipPools"},
-			"new pods there get addresses of other pools, or get none and do not start", "new pods there may get its addresses"},
+			"new pods there get addresses of other pools, or get none and do not start",
+			"new pods there may get its addresses"},
 		{s.Calico("KubeControllersConfiguration"), []string{"spec", "controllers", "node", "hostEndpoint", "templates"},
 			"Calico deletes their host endpoints of this template, and policies no longer apply to them",
 			"Calico creates host endpoints of this template for them"},
@@ -209,7 +216,8 @@ func hostPolicies(s *cluster.Snapshot) []use {
 				labelled.Labels[createdBy] = own
 				return onNode(rename, &labelled)
 			}
-			u.loss = "the policy no longer applies to these hosts: traffic that it allows may be denied, and traffic that it denies allowed"
+			u.loss = "the policy no longer applies to these hosts: traffic that it allows may be denied, and " +
+				"traffic that it denies allowed"
 			u.gain, u.always = "the policy applies to these hosts too", true
 			uses = append(uses, u)
 		}
@@ -249,25 +257,42 @@ func others(s *cluster.Snapshot) []use {
 		list        bool // of selectors, one of which must match
 		loss, gain  string
 	}{
-		{"cilium.io", "CiliumNodeConfig", []string{"spec", "nodeSelector"}, false, "its settings no longer apply there when the agent restarts", "its settings apply there when the agent restarts"},
-		{"cilium.io", "CiliumBGPClusterConfig", []string{"spec", "nodeSelector"}, false, "the BGP sessions of these nodes end", "these nodes peer too"},
-		{"cilium.io", "CiliumBGPPeeringPolicy", []string{"spec", "nodeSelector"}, false, "the BGP sessions of these nodes end", "these nodes peer too"},
-		{"cilium.io", "CiliumL2AnnouncementPolicy", []string{"spec", "nodeSelector"}, false, "these nodes no longer answer for the addresses of Services", "these nodes answer for addresses too"},
-		{"cilium.io", "CiliumEgressGatewayPolicy", []string{"spec", "egressGateway", "nodeSelector"}, false, "these nodes are no longer the gateway, and connections through them break", "these nodes may become the gateway"},
-		{"cilium.io", "CiliumClusterwideNetworkPolicy", []string{"spec", "nodeSelector"}, false, "the policy no longer applies to these hosts", "the policy applies to these hosts too"},
-		{"metallb.io", "L2Advertisement", []string{"spec", "nodeSelectors"}, true, "these nodes no longer announce the addresses", "these nodes announce the addresses too"},
-		{"metallb.io", "BGPAdvertisement", []string{"spec", "nodeSelectors"}, true, "these nodes no longer announce the addresses", "these nodes announce the addresses too"},
-		{"metallb.io", "BGPPeer", []string{"spec", "nodeSelectors"}, true, "the BGP sessions of these nodes end", "these nodes peer too"},
-		{"sriovnetwork.openshift.io", "SriovNetworkNodePolicy", []string{"spec", "nodeSelector"}, false, "these nodes lose their virtual functions", "the operator drains these nodes and reconfigures their network cards"},
-		{"operator.tigera.io", "Installation", []string{"spec", "controlPlaneNodeSelector"}, false, "Calico's own Deployments are no longer scheduled there", "Calico's own Deployments may be scheduled there"},
-		{"", "PersistentVolume", []string{"spec", "nodeAffinity", "required"}, false, "pods with this volume are not scheduled there", "pods with this volume may be scheduled there"},
+		{"cilium.io", "CiliumNodeConfig", []string{"spec", "nodeSelector"},
+			false, "its settings no longer apply there when the agent restarts",
+			"its settings apply there when the agent restarts"},
+		{"cilium.io", "CiliumBGPClusterConfig", []string{"spec", "nodeSelector"}, false,
+			"the BGP sessions of these nodes end", "these nodes peer too"},
+		{"cilium.io", "CiliumBGPPeeringPolicy", []string{"spec", "nodeSelector"}, false,
+			"the BGP sessions of these nodes end", "these nodes peer too"},
+		{"cilium.io", "CiliumL2AnnouncementPolicy", []string{"spec", "nodeSelector"}, false,
+			"these nodes no longer answer for the addresses of Services", "these nodes answer for addresses too"},
+		{"cilium.io", "CiliumEgressGatewayPolicy", []string{"spec", "egressGateway", "nodeSelector"},
+			false, "these nodes are no longer the gateway, and connections through them break",
+			"these nodes may become the gateway"},
+		{"cilium.io", "CiliumClusterwideNetworkPolicy", []string{"spec", "nodeSelector"}, false,
+			"the policy no longer applies to these hosts", "the policy applies to these hosts too"},
+		{"metallb.io", "L2Advertisement", []string{"spec", "nodeSelectors"}, true,
+			"these nodes no longer announce the addresses", "these nodes announce the addresses too"},
+		{"metallb.io", "BGPAdvertisement", []string{"spec", "nodeSelectors"}, true,
+			"these nodes no longer announce the addresses", "these nodes announce the addresses too"},
+		{"metallb.io", "BGPPeer", []string{"spec", "nodeSelectors"}, true, "the BGP sessions of these nodes end",
+			"these nodes peer too"},
+		{"sriovnetwork.openshift.io", "SriovNetworkNodePolicy",
+			[]string{"spec", "nodeSelector"}, false, "these nodes lose their virtual functions",
+			"the operator drains these nodes and reconfigures their network cards"},
+		{"operator.tigera.io", "Installation", []string{"spec", "controlPlaneNodeSelector"},
+			false, "Calico's own Deployments are no longer scheduled there",
+			"Calico's own Deployments may be scheduled there"},
+		{"", "PersistentVolume", []string{"spec", "nodeAffinity", "required"}, false,
+			"pods with this volume are not scheduled there", "pods with this volume may be scheduled there"},
 	} {
 		for _, object := range s.OtherOf(place.group, place.kind) {
 			choice := choiceAt(object, place.path, place.list)
 			if choice == nil || len(choice.Keys()) == 0 {
 				continue
 			}
-			u := use{text: choice.String(), keys: choice.Keys(), picks: choice.Picks, patch: choice.Patch, loss: place.loss, gain: place.gain}
+			u := use{text: choice.String(), keys: choice.Keys(), picks: choice.Picks, patch: choice.Patch,
+				loss: place.loss, gain: place.gain}
 			u.at(object, strings.Join(place.path, "."))
 			if place.kind == "PersistentVolume" {
 				u.patch = nil // immutable

@@ -28,7 +28,8 @@ func gatewayLists(s *cluster.Snapshot) []use {
 			}
 			choice := nodes.OfLabels(selector, fmt.Sprintf("/spec/egressGateways/%d/nodeSelector", i))
 			u := use{text: choice.String(), keys: choice.Keys(), picks: choice.Picks, patch: choice.Patch,
-				loss: "these nodes are no longer a gateway, and connections through them break", gain: "these nodes may become the gateway"}
+				loss: "these nodes are no longer a gateway, and connections through them break",
+				gain: "these nodes may become the gateway"}
 			u.at(object, fmt.Sprintf("spec.egressGateways[%d].nodeSelector", i))
 			uses = append(uses, u)
 		}
@@ -50,7 +51,9 @@ func attachments(s *cluster.Snapshot) []use {
 			continue
 		}
 		choice := nodes.OfMap(set, "")
-		u := use{text: text, keys: choice.Keys(), picks: choice.Picks, loss: "pods with this attachment are not scheduled there", gain: "pods with this attachment may be scheduled there"}
+		u := use{text: text, keys: choice.Keys(), picks: choice.Picks,
+			loss: "pods with this attachment are not scheduled there",
+			gain: "pods with this attachment may be scheduled there"}
 		u.at(object, "metadata.annotations["+attachmentNodes+"]")
 		uses = append(uses, u)
 	}
@@ -64,18 +67,23 @@ func serviceUses(s *cluster.Snapshot) []use {
 		service := &s.Services[i]
 		subject := finding.Subject{Kind: "Service", Namespace: service.Namespace, Name: service.Name}
 		if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
-			uses = append(uses, use{subject: subject, resource: "service", field: "load balancer", text: "not " + corev1.LabelNodeExcludeBalancers,
-				keys: []string{corev1.LabelNodeExcludeBalancers},
+			uses = append(uses, use{subject: subject, resource: "service", field: "load balancer",
+				text: "not " + corev1.LabelNodeExcludeBalancers, keys: []string{corev1.LabelNodeExcludeBalancers},
 				picks: func(_ map[string]string, n *corev1.Node) bool {
 					_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
 					return !excluded
 				},
-				loss: "the cloud's load balancer no longer sends to these nodes", gain: "the cloud's load balancer sends to these nodes too"})
+				loss: "the cloud's load balancer no longer sends to these nodes",
+				gain: "the cloud's load balancer sends to these nodes too"})
 		}
 		if byZone(service) {
-			uses = append(uses, use{subject: subject, resource: "service", field: "traffic within zones", text: corev1.LabelTopologyZone, keys: []string{corev1.LabelTopologyZone},
-				picks: func(_ map[string]string, n *corev1.Node) bool { return n.Labels[corev1.LabelTopologyZone] != "" },
-				loss:  "endpoints get no hints while a node has no zone: traffic goes to all zones", gain: "traffic there stays in its zone"})
+			uses = append(uses, use{subject: subject, resource: "service", field: "traffic within zones",
+				text: corev1.LabelTopologyZone, keys: []string{corev1.LabelTopologyZone},
+				picks: func(_ map[string]string, n *corev1.Node) bool {
+					return n.Labels[corev1.LabelTopologyZone] != ""
+				},
+				loss: "endpoints get no hints while a node has no zone: traffic goes to all zones",
+				gain: "traffic there stays in its zone"})
 		}
 	}
 	return uses
@@ -112,7 +120,8 @@ func webhookUses(s *cluster.Snapshot) []use {
 					continue
 				}
 				u := use{text: choice.String(), keys: choice.Keys(), picks: choice.Picks, patch: choice.Patch,
-					loss: "it is no longer called for changes of these nodes", gain: "it is called for every change of these nodes, and may refuse it"}
+					loss: "it is no longer called for changes of these nodes",
+					gain: "it is called for every change of these nodes, and may refuse it"}
 				u.at(object, fmt.Sprintf("webhooks[%d].objectSelector", i))
 				uses = append(uses, u)
 			}
@@ -129,6 +138,8 @@ func asksAboutNodes(hook map[string]any) bool {
 		groups, _, _ := unstructured.NestedStringSlice(fields, "apiGroups")
 		resources, _, _ := unstructured.NestedStringSlice(fields, "resources")
 		return (slices.Contains(groups, "") || slices.Contains(groups, "*")) &&
-			slices.ContainsFunc(resources, func(r string) bool { return r == "nodes" || r == "*" || r == "*/*" || r == "nodes/*" })
+			slices.ContainsFunc(resources, func(r string) bool {
+				return r == "nodes" || r == "*" || r == "*/*" || r == "nodes/*"
+			})
 	})
 }

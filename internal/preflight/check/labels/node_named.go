@@ -72,8 +72,10 @@ func nodeNamed(pass *check.Pass) []finding.Finding {
 				continue // Calico creates it for the new node too
 			}
 			found = append(found, finding.Finding{
-				ID: nodeNamedID, Severity: finding.Warn, Subject: finding.Subject{Kind: object.GetKind(), Name: object.GetName()},
-				Message:  fmt.Sprintf("it names the node %s, which is replaced: unless the new node has the same name, %s", node, one.loss),
+				ID: nodeNamedID, Severity: finding.Warn,
+				Subject: finding.Subject{Kind: object.GetKind(), Name: object.GetName()},
+				Message: fmt.Sprintf("it names the node %s, which is replaced: unless the new node has the "+
+					"same name, %s", node, one.loss),
 				Evidence: map[string]any{"node": node},
 				Fix: fmt.Sprintf("create it for the new node's name; its present form: kubectl get %s -o yaml",
 					shell.Words(plural(object.GetKind())+"."+object.GroupVersionKind().Group, object.GetName())),
@@ -100,7 +102,8 @@ func staticVolumes(pass *check.Pass, replaced map[string]bool) []finding.Finding
 	var found []finding.Finding
 	for _, object := range pass.Snapshot.OtherOf("", "PersistentVolume") {
 		var volume corev1.PersistentVolume
-		if decode(object.Object, &volume) != nil || volume.Spec.Local == nil || volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
+		if decode(object.Object, &volume) != nil || volume.Spec.Local == nil || volume.Spec.NodeAffinity == nil ||
+			volume.Spec.NodeAffinity.Required == nil {
 			continue
 		}
 		for _, term := range volume.Spec.NodeAffinity.Required.NodeSelectorTerms {
@@ -109,8 +112,10 @@ func staticVolumes(pass *check.Pass, replaced map[string]bool) []finding.Finding
 					continue
 				}
 				found = append(found, finding.Finding{
-					ID: nodeNamedID, Severity: finding.Block, Subject: finding.Subject{Kind: "PersistentVolume", Name: volume.Name},
-					Message:  fmt.Sprintf("it is a disk of the node %s, which is replaced: its data is lost, and its pod cannot be scheduled again", e.Values[0]),
+					ID: nodeNamedID, Severity: finding.Block,
+					Subject: finding.Subject{Kind: "PersistentVolume", Name: volume.Name},
+					Message: fmt.Sprintf("it is a disk of the node %s, which is replaced: its data is lost, and its "+
+						"pod cannot be scheduled again", e.Values[0]),
 					Evidence: map[string]any{"node": e.Values[0], "path": volume.Spec.Local.Path},
 					Fix:      "move the data before the change: add a replica on another node, or copy it",
 				})

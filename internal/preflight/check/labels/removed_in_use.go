@@ -120,7 +120,8 @@ func hangs(pass *check.Pass, hanging map[string][]string) []finding.Finding {
 }
 
 // compare compares the nodes that a use selects before and after the change; ok is false if they are the same.
-// elsewhere is true if bgp/peer-selector-empty reports it: a selector of a BGPPeer of Calico that no longer selects any.
+// elsewhere is true if bgp/peer-selector-empty reports it: a selector of a BGPPeer of Calico that no longer selects
+// any.
 func (u *use) compare(pass *check.Pass) (f finding.Finding, ok, elsewhere bool) {
 	var before, after, lost, gained []string
 	for i := range pass.WhatIf.Before.Nodes {
@@ -144,17 +145,20 @@ func (u *use) compare(pass *check.Pass) (f finding.Finding, ok, elsewhere bool) 
 	}
 	f = finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: u.subject,
-		Evidence: map[string]any{"field": u.field, "selector": u.text, "before": before, "after": after, "lost": lost, "gained": gained},
+		Evidence: map[string]any{"field": u.field, "selector": u.text, "before": before, "after": after,
+			"lost": lost, "gained": gained},
 	}
 	var parts []string
 	if len(lost) > 0 {
-		parts = append(parts, fmt.Sprintf("%s no longer selects %d of %s (%s): %s", u.named(), len(lost), cluster.Count(len(before), "node"), check.Names(lost), u.loss))
+		parts = append(parts, fmt.Sprintf("%s no longer selects %d of %s (%s): %s",
+			u.named(), len(lost), cluster.Count(len(before), "node"), check.Names(lost), u.loss))
 		if u.always || len(after) == 0 {
 			f.Severity = finding.Block
 		}
 	}
 	if len(gained) > 0 {
-		parts = append(parts, fmt.Sprintf("%s selects %d more (%s): %s", u.named(), len(gained), check.Names(gained), u.gain))
+		parts = append(parts, fmt.Sprintf("%s selects %d more (%s): %s", u.named(), len(gained),
+			check.Names(gained), u.gain))
 	}
 	f.Message = strings.Join(parts, "; ")
 	if because := pass.WhatIf.Because(whatif.Label, u.keys); because != nil {
@@ -174,7 +178,8 @@ func (u *use) calicoPeer() bool {
 func (u *use) unreadable() finding.Finding {
 	return finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: u.subject,
-		Message:  fmt.Sprintf("%s cannot be parsed (%v): Calico cannot parse it either, and the intended nodes are unknown", u.named(), u.bad),
+		Message: fmt.Sprintf("%s cannot be parsed (%v): Calico cannot parse it either, and the intended nodes "+
+			"are unknown", u.named(), u.bad),
 		Evidence: map[string]any{"field": u.field, "selector": u.text},
 		Fix:      fmt.Sprintf("correct it: kubectl edit %s", shell.Words(u.resource, u.subject.Name)),
 	}
@@ -196,7 +201,8 @@ func (u *use) fix(r *whatif.Result) string {
 	case repair == nil || len(repair.Rename) > 0 && u.patch == nil:
 		return "use a label that stays, or restore the label: kubectl label node NODE " + shell.Word(lost[0]+"=VALUE")
 	case len(repair.Rename) == 0:
-		return strings.Join(repair.Commands, " && ") + " (when the nodes come back; better: add the labels to the cloud's node template)"
+		return strings.Join(repair.Commands, " && ") +
+			" (when the nodes come back; better: add the labels to the cloud's node template)"
 	}
 	return strings.Join(append(repair.Commands, u.command(u.patch(repair.Rename))), " && ")
 }
@@ -210,7 +216,8 @@ func (u *use) deprecated(pass *check.Pass) (finding.Finding, bool) {
 		if to := whatif.Replacement(key); to != "" && len(pass.WhatIf.Lost([]string{key})) == 0 {
 			return finding.Finding{
 				ID: id, Severity: finding.Info, Subject: u.subject,
-				Message:  fmt.Sprintf("%s uses the deprecated label %s, which this upgrade does not remove", u.named(), key),
+				Message: fmt.Sprintf("%s uses the deprecated label %s, which this upgrade does not remove",
+					u.named(), key),
 				Evidence: map[string]any{"field": u.field, "selector": u.text, "label": key, "replacement": to},
 				Fix:      "use " + to + " if the nodes have it",
 			}, true

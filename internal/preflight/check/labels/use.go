@@ -36,7 +36,8 @@ func (u *use) command(operations []nodes.Operation) string {
 	if u.subject.Namespace != "" {
 		namespace = "-n " + shell.Word(u.subject.Namespace) + " "
 	}
-	return fmt.Sprintf("kubectl %spatch %s %s --type json -p %s", namespace, shell.Word(u.resource), shell.Word(u.subject.Name), shell.JSON(operations))
+	return fmt.Sprintf("kubectl %spatch %s %s --type json -p %s",
+		namespace, shell.Word(u.resource), shell.Word(u.subject.Name), shell.JSON(operations))
 }
 
 // calico makes a use of a selector in Calico's language; ok is false if there is none.

@@ -1,4 +1,5 @@
-// Package load checks how busy the kernel's part of the network is on each node: would a change, or a busier network, lose packets here?
+// Package load checks how busy the kernel's part of the network is on each node: would a change, or a busier network,
+// lose packets here?
 package load
 
 import (
@@ -21,11 +22,12 @@ func unsampled(pass *check.Pass) string {
 	if len(without) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the agents of %s reported no counters (%s): run theseus snapshot --nodes again with an agent of this version", cluster.Count(len(without), "node"), check.Names(without))
+	return fmt.Sprintf("the agents of %s reported no counters (%s): run theseus snapshot --nodes again with an agent "+
+		"of this version", cluster.Count(len(without), "node"), check.Names(without))
 }
 
-// dropping describes the counters of a node that grew while they were watched, each as "name +N"; and how often they grew since the
-// node started.
+// dropping describes the counters of a node that grew while they were watched, each as "name +N"; and how often they
+// grew since the node started.
 func dropping(load *cluster.Load, counters ...string) (now []string, boot int64) {
 	for _, name := range counters {
 		counter := load.Counters[name]

@@ -58,10 +58,11 @@ func paths(pass *check.Pass) []finding.Finding {
 		path := facts.Host.Paths[worst]
 		f := finding.Finding{
 			ID: "mtu/path", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
-			Message: fmt.Sprintf("its link accepts packets of %d bytes, but the path to %s only %d: programs that rely on the link's MTU "+
-				"lose large packets there", path.Link, path.To, path.MTU),
+			Message: fmt.Sprintf("its link accepts packets of %d bytes, but the path to %s only %d: programs "+
+				"that rely on the link's MTU lose large packets there", path.Link, path.To, path.MTU),
 			Evidence: map[string]any{"to": path.To, "pathMTU": path.MTU, "linkMTU": path.Link},
-			Fix:      fmt.Sprintf("find the cause between them (a tunnel, a VPN), or set the MTU of the node's link to %d", path.MTU),
+			Fix: fmt.Sprintf(
+				"find the cause between them (a tunnel, a VPN), or set the MTU of the node's link to %d", path.MTU),
 		}
 		for _, one := range []struct {
 			network *cni.Installation
@@ -74,11 +75,13 @@ func paths(pass *check.Pass) []finding.Finding {
 				continue
 			}
 			f.Severity = one.level
-			f.Message += fmt.Sprintf("; pods on %s send up to %d with encapsulation: small requests work but large responses hang, %s",
+			f.Message += fmt.Sprintf("; pods on %s send up to %d with encapsulation: small requests work "+
+				"but large responses hang, %s",
 				one.network.CNI, sent, one.when)
 			if one.network == pass.Target {
 				f.Evidence["targetSends"] = sent
-				f.Fix = fmt.Sprintf("set the target's MTU to %d or less in its manifest (Calico: veth_mtu in the ConfigMap calico-config)", path.MTU-caps.Overhead)
+				f.Fix = fmt.Sprintf("set the target's MTU to %d or less in its manifest (Calico: veth_mtu in the "+
+					"ConfigMap calico-config)", path.MTU-caps.Overhead)
 			}
 		}
 		found = append(found, f)
@@ -86,7 +89,8 @@ func paths(pass *check.Pass) []finding.Finding {
 	if len(silent) > 0 {
 		found = append(found, finding.Finding{
 			ID: "mtu/path", Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: silent[0]},
-			Message:  fmt.Sprintf("some pings between nodes were not answered, so these paths were not measured (from %s)", check.Names(silent)),
+			Message: fmt.Sprintf("some pings between nodes were not answered, so these paths were not measured "+
+				"(from %s)", check.Names(silent)),
 			Evidence: map[string]any{"nodes": silent},
 			Fix:      "allow ICMP echo between nodes: path MTU discovery needs ICMP too",
 		})

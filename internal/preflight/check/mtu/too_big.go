@@ -65,13 +65,17 @@ func node(pass *check.Pass, node *corev1.Node, link *cluster.Link) []finding.Fin
 	if most := link.MTU - target.Overhead; target.MTU > most {
 		return []finding.Finding{{
 			ID: "mtu/too-big", Severity: finding.Block, Subject: subject,
-			Message: fmt.Sprintf("the target's pods send packets of %d bytes, with encapsulation %d, but the link %s accepts only %d: "+
-				"small requests work but large responses hang", target.MTU, target.MTU+target.Overhead, link.Name, link.MTU),
-			Evidence: map[string]any{"link": link.Name, "linkMTU": link.MTU, "podMTU": target.MTU, "overhead": target.Overhead},
-			Fix:      fmt.Sprintf("set the target's MTU to %d or less in its manifest (Calico: veth_mtu in the ConfigMap calico-config)", most),
+			Message: fmt.Sprintf("the target's pods send packets of %d bytes, with encapsulation %d, but "+
+				"the link %s accepts only %d: small requests work but large responses hang",
+				target.MTU, target.MTU+target.Overhead, link.Name, link.MTU),
+			Evidence: map[string]any{"link": link.Name, "linkMTU": link.MTU, "podMTU": target.MTU,
+				"overhead": target.Overhead},
+			Fix: fmt.Sprintf("set the target's MTU to %d or less in its manifest (Calico: veth_mtu in the "+
+				"ConfigMap calico-config)", most),
 		}}
 	}
-	return differ(pass, subject, fixedOr(source.MTU, link.MTU-source.Overhead), fixedOr(target.MTU, link.MTU-target.Overhead))
+	return differ(pass, subject, fixedOr(source.MTU, link.MTU-source.Overhead),
+		fixedOr(target.MTU, link.MTU-target.Overhead))
 }
 
 func fixedOr(mtu, otherwise int) int {
@@ -91,11 +95,13 @@ func differ(pass *check.Pass, subject finding.Subject, source, target int) []fin
 		Evidence: map[string]any{"source": source, "target": target},
 	}
 	if target < source {
-		f.Message = fmt.Sprintf("pods have an MTU of %d on %s and %d on %s: large UDP packets that fit today will be fragmented or lost",
+		f.Message = fmt.Sprintf("pods have an MTU of %d on %s and %d on %s: large UDP packets that fit "+
+			"today will be fragmented or lost",
 			source, pass.Source.CNI, target, pass.Target.CNI)
 		f.Fix = "make sure that no workload sends UDP packets larger than the new MTU; TCP adapts by itself"
 	} else {
-		f.Message = fmt.Sprintf("pods have an MTU of %d on %s and %d on %s: while both networks are live, large UDP packets from new pods to old ones do not fit",
+		f.Message = fmt.Sprintf("pods have an MTU of %d on %s and %d on %s: while both networks are live, large UDP "+
+			"packets from new pods to old ones do not fit",
 			source, pass.Source.CNI, target, pass.Target.CNI)
 		f.Fix = fmt.Sprintf("set the target's MTU to %d for the duration of the change", source)
 	}
@@ -110,13 +116,15 @@ func believed(pass *check.Pass) []finding.Finding {
 	}
 	f := finding.Finding{
 		ID: "mtu/too-big", Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
-		Message:  fmt.Sprintf("the links of pods on %s have an MTU of %d bytes, but the network carries only %d between nodes", pass.Source.CNI, source.LinkMTU, source.MTU),
+		Message: fmt.Sprintf("the links of pods on %s have an MTU of %d bytes, but the network carries only %d "+
+			"between nodes", pass.Source.CNI, source.LinkMTU, source.MTU),
 		Evidence: map[string]any{"link": source.LinkMTU, "source": source.MTU, "target": target.MTU},
-		Fix: "make sure that no workload needs larger unfragmented UDP packets, which today work only between pods on the same node; " +
-			"TCP adapts by itself",
+		Fix: "make sure that no workload needs larger unfragmented UDP packets, which today work only " +
+			"between pods on the same node; TCP adapts by itself",
 	}
 	if target.MTU > 0 {
-		f.Message += fmt.Sprintf(": pods on %s get links of %d, so larger packets between pods on the same node will be fragmented or refused",
+		f.Message += fmt.Sprintf(": pods on %s get links of %d, so larger packets between pods on the same node "+
+			"will be fragmented or refused",
 			pass.Target.CNI, target.MTU)
 	}
 	return []finding.Finding{f}

@@ -129,10 +129,13 @@ func crowdedWave(pass *check.Pass, moving map[string]demand, rooms *rooms) []fin
 		fits := sort.Search(len(wave.Nodes), func(n int) bool { return of(n+1) != nil })
 		return []finding.Finding{{
 			ID: "node/capacity", Severity: finding.Info, Subject: finding.Subject{Kind: "Wave", Name: wave.Name},
-			Message: fmt.Sprintf("%s of its %s request %s, but %s free, enough for %d of these nodes: if pods terminate slowly, new ones wait",
-				short.who("the pods"), cluster.Count(len(wave.Nodes), "node"), show(short.unit, short.wanted), short.have(), fits),
+			Message: fmt.Sprintf("%s of its %s request %s, but %s free, enough for %d of these nodes: if pods "+
+				"terminate slowly, new ones wait",
+				short.who("the pods"), cluster.Count(len(wave.Nodes), "node"),
+				show(short.unit, short.wanted), short.have(), fits),
 			Evidence: short.evidence(map[string]any{"nodes": len(wave.Nodes), "fit": fits}),
-			Fix:      fmt.Sprintf("use smaller waves: --waves, with no more than %s in each", cluster.Count(fits, "node")),
+			Fix: fmt.Sprintf("use smaller waves: --waves, with no more than %s in each",
+				cluster.Count(fits, "node")),
 		}}
 	}
 	return nil
@@ -147,10 +150,12 @@ func crowded(node string, short *shortage) finding.Finding {
 		Fix:      "add a node for the duration of the change, or scale a workload down",
 	}
 	if short.room.count == 0 {
-		f.Message = fmt.Sprintf("no node can run %s, by their tolerations, node selectors and affinities: new ones stay Pending", short.who("its pods"))
+		f.Message = fmt.Sprintf("no node can run %s, by their tolerations, node selectors and affinities: new ones "+
+			"stay Pending", short.who("its pods"))
 		f.Fix = "change the tolerations or selectors of those pods, or make a node available to them"
 	} else if !short.room.all {
-		f.Fix = "add such a node for the duration of the change, make others available to these pods, or scale a workload down"
+		f.Fix = "add such a node for the duration of the change, make others available to these " +
+			"pods, or scale a workload down"
 	}
 	return f
 }

@@ -52,8 +52,9 @@ func clockSkew(pass *check.Pass) []finding.Finding {
 			}
 			found = append(found, finding.Finding{
 				ID: "node/clock-skew", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
-				Message: fmt.Sprintf("its clock is at least %s %s the other nodes': newly issued certificates and tokens are not valid there yet, "+
-					"or no longer, and its logs cannot be compared with the others'", off.Round(time.Millisecond), word),
+				Message: fmt.Sprintf("its clock is at least %s %s the other nodes': newly issued certificates and "+
+					"tokens are not valid there yet, or no longer, and its logs cannot be compared with the others'",
+					off.Round(time.Millisecond), word),
 				Evidence: map[string]any{"seconds": off.Seconds(), "unsynchronised": facts.Host.Clock.Unsynchronised},
 				Fix:      "on the node: chronyc makestep, or timedatectl set-ntp true",
 			})
@@ -64,7 +65,8 @@ func clockSkew(pass *check.Pass) []finding.Finding {
 	if len(alone) > 0 {
 		found = append(found, finding.Finding{
 			ID: "node/clock-skew", Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: alone[0]},
-			Message:  fmt.Sprintf("the clocks of %s are not synchronised (%s), but they agree today", cluster.Count(len(alone), "node"), check.Names(alone)),
+			Message: fmt.Sprintf("the clocks of %s are not synchronised (%s), but they agree today",
+				cluster.Count(len(alone), "node"), check.Names(alone)),
 			Evidence: map[string]any{"nodes": alone},
 			Fix:      "run chrony or systemd-timesyncd on every node",
 		})

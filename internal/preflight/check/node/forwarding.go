@@ -50,10 +50,13 @@ func strictFilters(pass *check.Pass) []finding.Finding {
 		if len(strict) > 0 {
 			found = append(found, finding.Finding{
 				ID: "node/forwarding", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
-				Message: fmt.Sprintf("rp_filter is strict (%s): answers that return %s are dropped. Theseus sets it to loose on the links "+
-					"that it knows, but a program that resets it during the change interrupts paths", strings.Join(strict, ", "), back),
+				Message: fmt.Sprintf("rp_filter is strict (%s): answers that return %s are dropped. Theseus "+
+					"sets it to loose on the links that it knows, but a program that resets it during "+
+					"the change interrupts paths",
+					strings.Join(strict, ", "), back),
 				Evidence: map[string]any{"strict": strict},
-				Fix:      "on the node, also in /etc/sysctl.d: net.ipv4.conf.all.rp_filter=2 and net.ipv4.conf.default.rp_filter=2",
+				Fix: "on the node, also in /etc/sysctl.d: net.ipv4.conf.all.rp_filter=2 and " +
+					"net.ipv4.conf.default.rp_filter=2",
 			})
 		}
 	}
@@ -62,7 +65,9 @@ func strictFilters(pass *check.Pass) []finding.Finding {
 
 // drops reports nodes whose iptables drop packets in FORWARD that no rule accepts.
 func drops(pass *check.Pass) []finding.Finding {
-	dropping := slices.DeleteFunc(slices.Clone(pass.Snapshot.Facts), func(f cluster.NodeFacts) bool { return f.ForwardPolicy != "DROP" })
+	dropping := slices.DeleteFunc(slices.Clone(pass.Snapshot.Facts), func(f cluster.NodeFacts) bool {
+		return f.ForwardPolicy != "DROP"
+	})
 	if len(dropping) == 0 {
 		return nil
 	}
@@ -73,15 +78,16 @@ func drops(pass *check.Pass) []finding.Finding {
 		}
 		f := finding.Finding{
 			ID: "node/forwarding", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
-			Message: "the policy of FORWARD is DROP: when the present network's rules are removed, packets are lost that the target's own " +
-				"rules do not accept",
+			Message: "the policy of FORWARD is DROP: when the present network's rules are removed, packets are " +
+				"lost that the target's own rules do not accept",
 			Evidence: map[string]any{"forward": facts.ForwardPolicy},
-			Fix: "find the program that sets it (Docker does), and on the node: iptables -P FORWARD ACCEPT, or add rules for the other " +
-				"traffic that it forwards",
+			Fix: "find the program that sets it (Docker does), and on the node: iptables -P FORWARD ACCEPT, " +
+				"or add rules for the other traffic that it forwards",
 		}
 		if pass.Target.CNI != "calico" {
 			f.Severity = finding.Block
-			f.Message = "the policy of FORWARD is DROP, and it is unknown whether " + pass.Target.CNI + " accepts its pods' packets there"
+			f.Message = "the policy of FORWARD is DROP, and it is unknown whether " + pass.Target.CNI +
+				" accepts its pods' packets there"
 		}
 		found = append(found, f)
 	}

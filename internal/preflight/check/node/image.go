@@ -55,10 +55,13 @@ func imageAbsent(pass *check.Pass) []finding.Finding {
 		}
 		f := finding.Finding{
 			ID: "node/image-absent", Severity: finding.Warn, Subject: finding.Subject{Kind: "Image", Name: image},
-			Message: fmt.Sprintf("it is missing on %s: a node pulls it in the middle of its own change, and waits for the registry",
+			Message: fmt.Sprintf("it is missing on %s: a node pulls it in the middle of its own change, "+
+				"and waits for the registry",
 				cluster.Count(len(without), "node")),
-			Evidence: map[string]any{"nodes": without[:min(len(without), 20)], "count": len(without), "notKnown": unknown},
-			Fix:      "pull it before the change, with a DaemonSet that only pulls it, or on each node: crictl pull " + image,
+			Evidence: map[string]any{"nodes": without[:min(len(without), 20)],
+				"count": len(without), "notKnown": unknown},
+			Fix: "pull it before the change, with a DaemonSet that only pulls it, or on each node: crictl pull " +
+				image,
 		}
 		found = append(found, f)
 	}

@@ -44,11 +44,13 @@ func iptablesMixed(pass *check.Pass) []finding.Finding {
 	if len(mixed) > 0 {
 		found = append(found, finding.Finding{
 			ID: "node/iptables-mixed", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: mixed[0]},
-			Message: fmt.Sprintf("on %s both implementations of iptables have rules, legacy and nft (%s): every packet traverses both, but a "+
-				"tool sees and cleans only one", cluster.Count(len(mixed), "node"), check.Names(mixed)),
+			Message: fmt.Sprintf("on %s both implementations of iptables have rules, legacy and nft (%s): every "+
+				"packet traverses both, but a tool sees and cleans only one",
+				cluster.Count(len(mixed), "node"), check.Names(mixed)),
 			Evidence: map[string]any{"rules": counts},
-			Fix: "find out which programs write which rules (iptables-legacy-save, iptables-nft-save on the node), and make all use one: " +
-				"update-alternatives --set iptables; a reboot removes rules that no program writes any more",
+			Fix: "find out which programs write which rules (iptables-legacy-save, iptables-nft-save on the " +
+				"node), and make all use one: update-alternatives --set iptables; a reboot removes rules " +
+				"that no program writes any more",
 		})
 	}
 	if len(kinds) == 2 {
@@ -59,8 +61,9 @@ func iptablesMixed(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "node/iptables-mixed", Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: few[0]},
-			Message: fmt.Sprintf("the rules on %s are in another implementation of iptables than on the rest, which use %s (%s): an agent that is "+
-				"configured for the rest fails there", cluster.Count(len(few), "node"), other, check.Names(few)),
+			Message: fmt.Sprintf("the rules on %s are in another implementation of iptables than on the rest, which "+
+				"use %s (%s): an agent that is configured for the rest fails there",
+				cluster.Count(len(few), "node"), other, check.Names(few)),
 			Evidence: map[string]any{"nodes": few},
 			Fix:      "let the agents detect it (Calico: FELIX_IPTABLESBACKEND=Auto)",
 		})

@@ -61,7 +61,8 @@ func onNFTables(pass *check.Pass) bool {
 		return to == "nftables"
 	}
 	for _, object := range slices.Concat(pass.Manifest, pass.Snapshot.Calico("FelixConfiguration")) {
-		if mode, _, _ := unstructured.NestedString(object.Object, "spec", "nftablesMode"); object.GetKind() == "FelixConfiguration" && mode == "Enabled" {
+		if mode, _, _ := unstructured.NestedString(object.Object, "spec",
+			"nftablesMode"); object.GetKind() == "FelixConfiguration" && mode == "Enabled" {
 			return true
 		}
 	}
@@ -89,11 +90,12 @@ func kernel(pass *check.Pass) []finding.Finding {
 		if nodes := lacking[module]; len(nodes) > 0 {
 			found = append(found, finding.Finding{
 				ID: "node/kernel", Severity: finding.Block, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-				Message: fmt.Sprintf("the kernels of %s lack %s, which %s needs (%s): its agent never becomes ready there",
+				Message: fmt.Sprintf(
+					"the kernels of %s lack %s, which %s needs (%s): its agent never becomes ready there",
 					cluster.Count(len(nodes), "node"), module, pass.Target.CNI, check.Names(nodes)),
 				Evidence: map[string]any{"module": module, "nodes": nodes},
-				Fix: "install the package with the module on these nodes (linux-modules-extra on Ubuntu, kernel-modules-extra on Fedora and " +
-					"RHEL), or boot a kernel that has it",
+				Fix: "install the package with the module on these nodes (linux-modules-extra on Ubuntu, " +
+					"kernel-modules-extra on Fedora and RHEL), or boot a kernel that has it",
 			})
 		}
 	}
@@ -109,7 +111,8 @@ func kernel(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// older reports whether a node's kernel is older than a version. A version that cannot be parsed does not count as older.
+// older reports whether a node's kernel is older than a version. A version that cannot be parsed does not count as
+// older.
 func older(facts *cluster.NodeFacts, least string) bool {
 	release, _, _ := strings.Cut(facts.Kernel, "-")
 	v, err := version.ParseGeneric(release)

@@ -36,7 +36,8 @@ func linkManagers(pass *check.Pass) []finding.Finding {
 			if manager.Foreign {
 				foreign = append(foreign, facts.Node)
 			}
-			if links := manages(manager.Unmanaged, pass.Target.Capabilities.HostLinks); manager.Name == "NetworkManager" && len(links) > 0 {
+			if links := manages(manager.Unmanaged,
+				pass.Target.Capabilities.HostLinks); manager.Name == "NetworkManager" && len(links) > 0 {
 				key := strings.Join(links, ", ")
 				managed[key] = append(managed[key], facts.Node)
 			}
@@ -46,21 +47,25 @@ func linkManagers(pass *check.Pass) []finding.Finding {
 	if len(foreign) > 0 {
 		found = append(found, finding.Finding{
 			ID: "node/link-manager", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: foreign[0]},
-			Message: fmt.Sprintf("systemd-networkd removes routes and rules of other programs on %s (%s): each of its restarts, for example by a "+
-				"package update, may remove the routes of pods", cluster.Count(len(foreign), "node"), check.Names(foreign)),
+			Message: fmt.Sprintf("systemd-networkd removes routes and rules of other programs on %s (%s): each of "+
+				"its restarts, for example by a package update, may remove the routes of pods",
+				cluster.Count(len(foreign), "node"), check.Names(foreign)),
 			Evidence: map[string]any{"nodes": foreign},
-			Fix: "on the nodes, in /etc/systemd/networkd.conf.d/10-foreign.conf: [Network] ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no; " +
-				"then restart systemd-networkd before the change, while the present network can still restore its routes",
+			Fix: "on the nodes, in /etc/systemd/networkd.conf.d/10-foreign.conf: [Network] ManageForeignRoutes=no " +
+				"ManageForeignRoutingPolicyRules=no; then restart systemd-networkd before the change, " +
+				"while the present network can still restore its routes",
 		})
 	}
 	for _, links := range slices.Sorted(maps.Keys(managed)) {
 		nodes := managed[links]
 		found = append(found, finding.Finding{
 			ID: "node/link-manager", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-			Message: fmt.Sprintf("NetworkManager manages the target's links %s on %s (%s): it may change their addresses and routes at any time",
+			Message: fmt.Sprintf("NetworkManager manages the target's links %s on %s (%s): it may change their "+
+				"addresses and routes at any time",
 				links, cluster.Count(len(nodes), "node"), check.Names(nodes)),
 			Evidence: map[string]any{"nodes": nodes, "links": links},
-			Fix: "on the nodes, in /etc/NetworkManager/conf.d/theseus.conf: [keyfile] unmanaged-devices+=interface-name:" +
+			Fix: "on the nodes, in /etc/NetworkManager/conf.d/theseus.conf: [keyfile] " +
+				"unmanaged-devices+=interface-name:" +
 				strings.ReplaceAll(links, ", ", ";interface-name:") + "; then: nmcli general reload",
 		})
 	}
@@ -71,7 +76,8 @@ func linkManagers(pass *check.Pass) []finding.Finding {
 func manages(unmanaged, links []string) []string {
 	return slices.DeleteFunc(slices.Clone(links), func(link string) bool {
 		return slices.ContainsFunc(unmanaged, func(pattern string) bool {
-			matched, err := path.Match(pattern, link) // a link that ends in * is a prefix, which a pattern with * matches
+			// a link that ends in * is a prefix, which a pattern with * matches
+			matched, err := path.Match(pattern, link)
 			return err == nil && matched
 		})
 	})

@@ -1,4 +1,5 @@
-// Package node checks the nodes themselves: state, capacity, versions, kernel, packet filters, clocks, images and ports.
+// Package node checks the nodes themselves: state, capacity, versions, kernel, packet filters, clocks, images and
+// ports.
 package node
 
 import (
@@ -44,23 +45,30 @@ func judge(node *corev1.Node) (finding.Finding, bool) {
 	ready := condition(node, corev1.NodeReady)
 	switch {
 	case node.DeletionTimestamp != nil:
-		return finding.Finding{Severity: finding.Block, Message: "the node is being deleted: the set of nodes must not change during a network change",
-			Fix: "wait until it is gone, then take the snapshot again"}, true
+		return finding.Finding{Severity: finding.Block,
+			Message: "the node is being deleted: the set of nodes must not change during a network change",
+			Fix:     "wait until it is gone, then take the snapshot again"}, true
 	case ready == nil || ready.Status == corev1.ConditionUnknown:
-		return finding.Finding{Severity: finding.Block, Message: "the node is down (its kubelet does not report): it cannot be changed, and would come back on a network that no longer exists",
-			Fix: "bring it back; only if its machine is permanently gone: kubectl delete node " + shell.Word(node.Name)}, true
+		return finding.Finding{Severity: finding.Block, Message: "the node is down (its kubelet does not report): it " +
+			"cannot be changed, and would come back on a network that no longer exists",
+			Fix: "bring it back; only if its machine is permanently gone: kubectl delete node " +
+				shell.Word(node.Name)}, true
 	case ready.Status != corev1.ConditionTrue:
-		return finding.Finding{Severity: finding.Block, Message: fmt.Sprintf("the node is not ready (%s): it cannot run the target's agent or new pods", text(ready)),
+		return finding.Finding{Severity: finding.Block, Message: fmt.Sprintf(
+			"the node is not ready (%s): it cannot run the target's agent or new pods", text(ready)),
 			Evidence: map[string]any{"reason": ready.Reason, "message": ready.Message}, Fix: look}, true
 	}
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeDiskPressure, corev1.NodeMemoryPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable} {
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeDiskPressure, corev1.NodeMemoryPressure,
+		corev1.NodePIDPressure, corev1.NodeNetworkUnavailable} {
 		if c := condition(node, kind); c != nil && c.Status == corev1.ConditionTrue {
-			return finding.Finding{Severity: finding.Warn, Message: fmt.Sprintf("the node reports %s (%s): new pods may not start there", kind, text(c)), Fix: look}, true
+			return finding.Finding{Severity: finding.Warn, Message: fmt.Sprintf(
+				"the node reports %s (%s): new pods may not start there", kind, text(c)), Fix: look}, true
 		}
 	}
 	if node.Spec.Unschedulable {
-		return finding.Finding{Severity: finding.Warn, Message: "the node is cordoned: pods that leave it do not come back to it",
-			Fix: "if it is not cordoned on purpose: kubectl uncordon " + shell.Word(node.Name)}, true
+		return finding.Finding{Severity: finding.Warn,
+			Message: "the node is cordoned: pods that leave it do not come back to it",
+			Fix:     "if it is not cordoned on purpose: kubectl uncordon " + shell.Word(node.Name)}, true
 	}
 	return finding.Finding{}, false
 }

@@ -60,17 +60,20 @@ func ports(pass *check.Pass) []finding.Finding {
 			today = append(today, "TCP 5473 (Typha)")
 		}
 	}
-	more := slices.DeleteFunc(wants(pass.Target, pass.Manifest), func(want string) bool { return slices.Contains(today, want) })
+	more := slices.DeleteFunc(wants(pass.Target, pass.Manifest), func(want string) bool {
+		return slices.Contains(today, want)
+	})
 	if len(more) == 0 {
 		return nil
 	}
 	f := finding.Finding{
 		ID: "node/ports", Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
-		Message: fmt.Sprintf("%s must be open between all nodes, and %s does not use it: no filter was found on the nodes, but filters "+
-			"between them (security groups, firewalls) are not visible in the cluster", strings.Join(more, " and "), pass.Source.CNI),
+		Message: fmt.Sprintf("%s must be open between all nodes, and %s does not use it: no filter was "+
+			"found on the nodes, but filters between them (security groups, firewalls) are not visible in the cluster",
+			strings.Join(more, " and "), pass.Source.CNI),
 		Evidence: map[string]any{"wanted": more},
-		Fix: "open it in all filters between nodes before the change; otherwise the measured paths of the first node fail, and that node is " +
-			"rolled back",
+		Fix: "open it in all filters between nodes before the change; otherwise the measured paths of the first " +
+			"node fail, and that node is rolled back",
 	}
 	var filtered []string
 	byFilter := map[string][]string{}
@@ -84,8 +87,9 @@ func ports(pass *check.Pass) []finding.Finding {
 	}
 	if len(filtered) > 0 {
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("%s must be open between all nodes, and %s does not use it: filters on %s (%s) drop what no rule allows, and "+
-			"whether a rule allows this is unknown", strings.Join(more, " and "), pass.Source.CNI, cluster.Count(len(filtered), "node"), check.Names(filtered))
+		f.Message = fmt.Sprintf("%s must be open between all nodes, and %s does not use it: filters on %s (%s) "+
+			"drop what no rule allows, and whether a rule allows this is unknown",
+			strings.Join(more, " and "), pass.Source.CNI, cluster.Count(len(filtered), "node"), check.Names(filtered))
 		f.Evidence["filters"] = byFilter
 	}
 	return []finding.Finding{f}

@@ -14,7 +14,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/selector/nodes"
 )
 
-// room is the set of nodes that can run some pods, by their tolerations and selectors, and the sum of its free resources.
+// room is the set of nodes that can run some pods, by their tolerations and selectors, and the sum of its free
+// resources.
 type room struct {
 	nodes *big.Int // bit i is the i-th node of the cluster
 	count int
@@ -57,7 +58,8 @@ type rooms struct {
 
 // newRooms starts from the resources in use on each node.
 func newRooms(all []corev1.Node, used map[string]amount) *rooms {
-	r := &rooms{open: make([]*corev1.Node, len(all)), free: make([]amount, len(all)), taken: map[string]*room{}, made: map[string]*room{}}
+	r := &rooms{open: make([]*corev1.Node, len(all)), free: make([]amount, len(all)),
+		taken: map[string]*room{}, made: map[string]*room{}}
 	for i := range all {
 		if all[i].Spec.Unschedulable {
 			continue
@@ -132,7 +134,9 @@ func (r *rooms) short(d demand) *shortage {
 		total.add(n)
 	}
 	candidates := append(slices.Collect(maps.Keys(d)), r.make(union))
-	slices.SortFunc(candidates, func(a, b *room) int { return cmp.Or(cmp.Compare(a.count, b.count), a.nodes.Cmp(b.nodes)) })
+	slices.SortFunc(candidates, func(a, b *room) int {
+		return cmp.Or(cmp.Compare(a.count, b.count), a.nodes.Cmp(b.nodes))
+	})
 	for _, room := range candidates {
 		wanted := d.within(room)
 		if unit, over := wanted.over(room.free); over {

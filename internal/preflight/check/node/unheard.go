@@ -25,7 +25,8 @@ type loss struct {
 }
 
 // unheard reports nodes whose iptables drop in FORWARD what no rule accepts, if Felix accepts only in nftables there: a
-// packet traverses the chains of both, and an accept in one does not end the other. judged are the nodes that it judged.
+// packet traverses the chains of both, and an accept in one does not end the other. judged are the nodes that it
+// judged.
 func unheard(pass *check.Pass, dropping []cluster.NodeFacts) (found []finding.Finding, judged []string) {
 	if pass.Target.CNI != "calico" || pass.Change.Strategy == "mirror" {
 		return nil, nil
@@ -44,7 +45,8 @@ func unheard(pass *check.Pass, dropping []cluster.NodeFacts) (found []finding.Fi
 			alike[l] = append(alike[l], facts)
 		}
 	}
-	for _, l := range slices.SortedFunc(maps.Keys(alike), func(a, b loss) int { return cmp.Compare(alike[a][0].Node, alike[b][0].Node) }) {
+	for _, l := range slices.SortedFunc(maps.Keys(alike),
+		func(a, b loss) int { return cmp.Compare(alike[a][0].Node, alike[b][0].Node) }) {
 		found = append(found, l.finding(pass.Target, alike[l]))
 	}
 	return found, judged
@@ -64,8 +66,9 @@ func (l loss) finding(target *cni.Installation, lost []*cluster.NodeFacts) findi
 	}
 	f := finding.Finding{
 		ID: "node/forwarding", Severity: finding.Block, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-		Message: fmt.Sprintf("on %s the policy of FORWARD is DROP in %s (%s), and Felix accepts nothing there while its rules are in nftables: %s, "+
-			"new connections between pods, and with other nodes and the outside, are dropped",
+		Message: fmt.Sprintf("on %s the policy of FORWARD is DROP in %s (%s), and Felix accepts nothing there while "+
+			"its rules are in nftables: %s, new connections between pods, and with other nodes "+
+			"and the outside, are dropped",
 			cluster.Count(len(nodes), "node"), l.programs, check.Names(nodes), l.when),
 		Evidence: map[string]any{"accepting": evidence},
 	}
@@ -84,16 +87,17 @@ func (l loss) finding(target *cni.Installation, lost []*cluster.NodeFacts) findi
 			allow = append(allow, program+" -A FORWARD "+rule)
 		}
 	}
-	f.Fix = fmt.Sprintf("on each of these nodes: %s; and at its source, which would set it again (Docker: \"ip-forward-no-drop\": true in "+
-		"/etc/docker/daemon.json; ufw: DEFAULT_FORWARD_POLICY=\"ACCEPT\" in /etc/default/ufw)", strings.Join(let, "; "))
+	f.Fix = fmt.Sprintf("on each of these nodes: %s; and at its source, which would set it again (Docker: "+
+		"\"ip-forward-no-drop\": true in /etc/docker/daemon.json; ufw: DEFAULT_FORWARD_POLICY=\"ACCEPT\" in "+
+		"/etc/default/ufw)", strings.Join(let, "; "))
 	if len(allow) > 0 {
 		f.Fix += ". Or, to keep it for all other traffic: " + strings.Join(allow, "; ")
 	}
 	return f
 }
 
-// deaf returns the programs whose tables drop the packets of the target's pods once Felix accepts only in nftables. It is
-// certain if one of them has no rule left that may accept.
+// deaf returns the programs whose tables drop the packets of the target's pods once Felix accepts only in nftables. It
+// is certain if one of them has no rule left that may accept.
 func deaf(facts *cluster.NodeFacts, target *cni.Installation) (programs []string, certain bool) {
 	if facts.Host == nil || len(facts.Host.Forward) == 0 {
 		return []string{"iptables"}, false // an older agent looked
@@ -108,11 +112,12 @@ func deaf(facts *cluster.NodeFacts, target *cni.Installation) (programs []string
 	return programs, certain
 }
 
-// ownRules are the chains and rules with which networks, policy agents, kube-proxy, Docker and libvirt accept only their
-// own packets. kube-proxy accepts masqueraded packets and existing connections.
-var ownRules = regexp.MustCompile(`^(cali-|KUBE-|FLANNEL-|WEAVE-|CNI-FORWARD$|LIBVIRT_|DOCKER$|DOCKER-(BRIDGE|CT|FORWARD|INGRESS|INTERNAL|ISOLATION))` +
-	`|(^|[^!] )-[io] (docker0|docker_gwbridge|br-[0-9a-f]{12}|virbr\d+|cni0|weave) ` +
-	`|--comment "?(cali:|flanneld |rule to explicitly ACCEPT traffic that comply)`)
+// ownRules are the chains and rules with which networks, policy agents, kube-proxy, Docker and libvirt accept only
+// their own packets. kube-proxy accepts masqueraded packets and existing connections.
+var ownRules = regexp.MustCompile(
+	`^(cali-|KUBE-|FLANNEL-|WEAVE-|CNI-FORWARD$|LIBVIRT_|DOCKER$|DOCKER-(BRIDGE|CT|FORWARD|INGRESS|INTERNAL|ISOLATION))` +
+		`|(^|[^!] )-[io] (docker0|docker_gwbridge|br-[0-9a-f]{12}|virbr\d+|cni0|weave) ` +
+		`|--comment "?(cali:|flanneld |rule to explicitly ACCEPT traffic that comply)`)
 
 // strangers returns other rules that may accept a new connection in FORWARD.
 func strangers(accepting []string) []string {
@@ -143,20 +148,23 @@ func leavesIPTables(pass *check.Pass) func(node string) string {
 	if pass.OneNetwork() {
 		asked := modeAsked(pass, after.Catalogue())
 		return func(node string) string {
-			if inNFTables(before, pass.Target.Version, node, "") || !inNFTables(after, pass.Target.Version, node, asked) {
+			if inNFTables(before, pass.Target.Version, node, "") ||
+				!inNFTables(after, pass.Target.Version, node, asked) {
 				return ""
 			}
 			return "from then on"
 		}
 	}
 	gone := "at the latest when the present network's rules are removed"
-	beside := pass.Source != nil && pass.Source.Capabilities.Policy == cni.PolicyKubernetes && !cni.Older(pass.Target.Version, "v3.29.0")
+	beside := pass.Source != nil && pass.Source.Capabilities.Policy == cni.PolicyKubernetes &&
+		!cni.Older(pass.Target.Version, "v3.29.0")
 	return func(node string) string {
 		switch {
 		case inNFTables(after, pass.Target.Version, node, ""):
 			return gone
 		case beside: // policy/agent-shares-tables
-			return gone + ", and until calico gets its final settings (Theseus runs Felix in nftables while another agent enforces policy in iptables)"
+			return gone + ", and until calico gets its final settings (Theseus runs Felix in nftables while another " +
+				"agent enforces policy in iptables)"
 		}
 		return ""
 	}
@@ -195,5 +203,6 @@ func inNFTables(fleet *setting.Fleet, version, node, asked string) bool {
 			mode = "Auto"
 		}
 	}
-	return strings.EqualFold(mode, "Enabled") || strings.EqualFold(mode, "Auto") && value("kube-proxy/mode").Value == "nftables"
+	return strings.EqualFold(mode, "Enabled") ||
+		strings.EqualFold(mode, "Auto") && value("kube-proxy/mode").Value == "nftables"
 }

@@ -53,12 +53,14 @@ func versions(pass *check.Pass) []finding.Finding {
 		parts = append(parts, "the API server is "+server)
 	}
 	for _, version := range kubelets {
-		parts = append(parts, fmt.Sprintf("the kubelets of %s are %s (%s)", cluster.Count(len(nodes[version]), "node"), version, check.Names(nodes[version])))
+		parts = append(parts, fmt.Sprintf("the kubelets of %s are %s (%s)", cluster.Count(len(nodes[version]), "node"),
+			version, check.Names(nodes[version])))
 	}
 	fewest := slices.MinFunc(kubelets, func(a, b string) int { return len(nodes[a]) - len(nodes[b]) })
 	return []finding.Finding{{
 		ID: "node/versions", Severity: severity, Subject: finding.Subject{Kind: "Node", Name: nodes[fewest][0]},
-		Message: strings.Join(parts, ", ") + ": an upgrade of Kubernetes in progress moves pods and restarts nodes by itself, and a run " +
+		Message: strings.Join(parts, ", ") +
+			": an upgrade of Kubernetes in progress moves pods and restarts nodes by itself, and a run " +
 			"pauses each time a version changes",
 		Evidence: map[string]any{"server": server, "kubelets": kubelets},
 		Fix:      "finish the upgrade first; if the versions differ permanently, do nothing",

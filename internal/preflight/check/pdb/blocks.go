@@ -41,7 +41,8 @@ func blocks(pass *check.Pass) []finding.Finding {
 		if err != nil {
 			found = append(found, finding.Finding{
 				ID: "pdb/blocks", Severity: finding.Warn, Subject: subject(budget),
-				Message: fmt.Sprintf("the budget's selector cannot be parsed (%v): which pods it protects is unknown", err),
+				Message: fmt.Sprintf("the budget's selector cannot be parsed (%v): which pods it protects is unknown",
+					err),
 			})
 			continue
 		}
@@ -69,21 +70,25 @@ func one(budget *policyv1.PodDisruptionBudget, pods int) []finding.Finding {
 	expected := max(int(budget.Status.ExpectedPods), pods)
 	f := finding.Finding{
 		ID: "pdb/blocks", Severity: finding.Block, Subject: subject(budget),
-		Evidence: map[string]any{"pods": pods, "expected": expected, "healthy": budget.Status.CurrentHealthy, "allowed": budget.Status.DisruptionsAllowed},
+		Evidence: map[string]any{"pods": pods, "expected": expected, "healthy": budget.Status.CurrentHealthy,
+			"allowed": budget.Status.DisruptionsAllowed},
 	}
 	spec := budget.Spec
 	switch {
 	case spec.MaxUnavailable != nil && scaled(spec.MaxUnavailable, expected) == 0:
-		f.Message = fmt.Sprintf("maxUnavailable is %s: none of its %d pods can ever be evicted, and the change would wait until its timeout", spec.MaxUnavailable, pods)
+		f.Message = fmt.Sprintf("maxUnavailable is %s: none of its %d pods can ever be evicted, and the change would "+
+			"wait until its timeout", spec.MaxUnavailable, pods)
 		f.Fix = patch(budget, `{"spec":{"maxUnavailable":1}}`)
 	case spec.MinAvailable != nil && scaled(spec.MinAvailable, expected) >= expected:
-		f.Message = fmt.Sprintf("minAvailable is %s of %d pods: none can ever be evicted, and the change would wait until its timeout", spec.MinAvailable, expected)
+		f.Message = fmt.Sprintf("minAvailable is %s of %d pods: none can ever be evicted, and the change would wait "+
+			"until its timeout", spec.MinAvailable, expected)
 		f.Fix = patch(budget, `{"spec":{"minAvailable":null,"maxUnavailable":1}}`) + ", or one more replica"
 	case budget.Status.ExpectedPods > 0 && budget.Status.DisruptionsAllowed == 0:
 		f.Severity = finding.Warn
 		f.Message = fmt.Sprintf("the budget allows no eviction now: %d of %d pods are healthy, and %d must be",
 			budget.Status.CurrentHealthy, budget.Status.ExpectedPods, budget.Status.DesiredHealthy)
-		f.Fix = "make its pods healthy first: kubectl -n " + shell.Word(budget.Namespace) + " describe pdb " + shell.Word(budget.Name)
+		f.Fix = "make its pods healthy first: kubectl -n " + shell.Word(budget.Namespace) +
+			" describe pdb " + shell.Word(budget.Name)
 	default:
 		return nil
 	}
@@ -91,7 +96,8 @@ func one(budget *policyv1.PodDisruptionBudget, pods int) []finding.Finding {
 }
 
 // twice reports pods that two budgets cover: the API server refuses to evict them at all.
-func twice(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, covered map[*corev1.Pod]*policyv1.PodDisruptionBudget) []finding.Finding {
+func twice(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod,
+	covered map[*corev1.Pod]*policyv1.PodDisruptionBudget) []finding.Finding {
 	var found []finding.Finding
 	named := map[string]bool{}
 	for _, pod := range pods {
@@ -106,9 +112,11 @@ func twice(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, covered map
 		named[other.Name] = true
 		found = append(found, finding.Finding{
 			ID: "pdb/blocks", Severity: finding.Block, Subject: subject(budget),
-			Message:  fmt.Sprintf("it covers the pod %s, and so does the budget %s: the API server evicts no pod with two budgets", pod.Name, other.Name),
+			Message: fmt.Sprintf("it covers the pod %s, and so does the budget %s: the API server evicts no pod "+
+				"with two budgets", pod.Name, other.Name),
 			Evidence: map[string]any{"pod": pod.Name, "budgets": []string{other.Name, budget.Name}},
-			Fix:      "narrow the selector of one of the two, so that every pod has one budget: kubectl -n " + shell.Word(budget.Namespace) + " edit pdb " + shell.Word(budget.Name),
+			Fix: "narrow the selector of one of the two, so that every pod has one budget: kubectl -n " +
+				shell.Word(budget.Namespace) + " edit pdb " + shell.Word(budget.Name),
 		})
 	}
 	return found
@@ -129,5 +137,6 @@ func subject(budget *policyv1.PodDisruptionBudget) finding.Subject {
 }
 
 func patch(budget *policyv1.PodDisruptionBudget, change string) string {
-	return strings.Join([]string{"kubectl -n", shell.Word(budget.Namespace), "patch pdb", shell.Word(budget.Name), "--type merge -p", shell.Quoted(change)}, " ")
+	return strings.Join([]string{"kubectl -n", shell.Word(budget.Namespace), "patch pdb", shell.Word(budget.Name),
+		"--type merge -p", shell.Quoted(change)}, " ")
 }

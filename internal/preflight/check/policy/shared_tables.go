@@ -34,8 +34,10 @@ func sharedTables(pass *check.Pass) []finding.Finding {
 	f := finding.Finding{
 		ID: "policy/agent-shares-tables", Severity: finding.Warn,
 		Subject: finding.Subject{Kind: agent.Kind, Namespace: agent.Namespace, Name: agent.Name},
-		Message: fmt.Sprintf("%s accepts packets in FORWARD before Felix sees them, and uses mark bits that Felix also uses: "+
-			"if both enforce policy in the same table, a packet that one of them would drop can get through", agent.Name),
+		Message: fmt.Sprintf(
+			"%s accepts packets in FORWARD before Felix sees them, and uses mark bits that Felix also uses: "+
+				"if both enforce policy in the same table, a packet that one of them would drop can get through",
+			agent.Name),
 		Evidence: map[string]any{"felixMarkMask": "0xffff0000"},
 		Fix: "nothing: Theseus runs Felix in nftables tables of its own while both networks are live; " +
 			"it measures denied paths during the whole change, and a gate fails if one of them leaks",

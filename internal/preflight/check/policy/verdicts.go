@@ -32,7 +32,8 @@ func VerdictChanges() check.Check {
 	}
 }
 
-// ownPolicies returns which of the source's own policies are missing in the input: without them every verdict is a guess.
+// ownPolicies returns which of the source's own policies are missing in the input: without them every verdict is a
+// guess.
 func ownPolicies(pass *check.Pass) string {
 	var kinds []string
 	switch pass.Source.Capabilities.Policy {
@@ -48,7 +49,8 @@ func ownPolicies(pass *check.Pass) string {
 			return byKind || byGroup
 		})
 		if !there {
-			return kind + groups(pass.Source.Capabilities.Policy)[0] + ": not in the input (kubectl get, or theseus snapshot, adds them)"
+			return kind + groups(pass.Source.Capabilities.Policy)[0] +
+				": not in the input (kubectl get, or theseus snapshot, adds them)"
 		}
 	}
 	return ""
@@ -90,11 +92,14 @@ func verdicts(pass *check.Pass) []finding.Finding {
 func changed(pass *check.Pass, d *policy.Difference, w policy.Witness, probes int) finding.Finding {
 	f := finding.Finding{ID: id, Severity: finding.Block, Subject: d.Policy}
 	f.Message = fmt.Sprintf("%s: %s to %s, %s, %s now and %s (%s of %s; %s at the other end at most; %s)",
-		reason(pass, d), podName(w.From), podName(w.To), w.Port, said("is ", w.Before), said("will be ", w.After), d.Direction, cluster.Count(d.Pods, "pod"), cluster.Count(d.Peers, "pod"), d.Ports)
+		reason(pass, d), podName(w.From), podName(w.To), w.Port, said("is ", w.Before), said("will be ", w.After),
+		d.Direction, cluster.Count(d.Pods, "pod"), cluster.Count(d.Peers, "pod"), d.Ports)
 	f.Evidence = map[string]any{
-		"direction": d.Direction.String(), "change": string(d.Change), "pods": d.Pods, "peers": d.Peers, "ports": d.Ports.String(),
-		"witness": map[string]any{"from": podName(w.From), "to": podName(w.To), "port": w.Port.String(), "before": string(w.Before), "after": string(w.After)},
-		"probes":  probes,
+		"direction": d.Direction.String(), "change": string(d.Change), "pods": d.Pods,
+		"peers": d.Peers, "ports": d.Ports.String(),
+		"witness": map[string]any{"from": podName(w.From), "to": podName(w.To), "port": w.Port.String(),
+			"before": string(w.Before), "after": string(w.After)},
+		"probes": probes,
 	}
 	if len(d.Deviations) > 0 {
 		f.Evidence["deviations"] = d.Deviations
@@ -150,7 +155,8 @@ func describe(subject finding.Subject) string {
 	if subject.Namespace == "" {
 		return "kubectl describe " + shell.Words(strings.ToLower(subject.Kind), subject.Name)
 	}
-	return "kubectl -n " + shell.Word(subject.Namespace) + " describe " + shell.Words(strings.ToLower(subject.Kind), subject.Name)
+	return "kubectl -n " + shell.Word(subject.Namespace) + " describe " +
+		shell.Words(strings.ToLower(subject.Kind), subject.Name)
 }
 
 func podName(pod interface {
@@ -174,8 +180,10 @@ func said(verb string, v policy.Verdict) string {
 func idle(pass *check.Pass, model *policy.Model) []finding.Finding {
 	var found []finding.Finding
 	for _, p := range model.Idle() {
-		found = append(found, finding.Finding{ID: id, Severity: finding.Info, Subject: p, Fix: describe(p) + ": delete it if it is not intended",
-			Message: fmt.Sprintf("%s does not enforce it, but %s will; it selects no pod now", pass.Source.CNI, pass.Target.CNI)})
+		found = append(found, finding.Finding{ID: id, Severity: finding.Info, Subject: p,
+			Fix: describe(p) + ": delete it if it is not intended",
+			Message: fmt.Sprintf("%s does not enforce it, but %s will; it selects no pod now",
+				pass.Source.CNI, pass.Target.CNI)})
 	}
 	return found
 }
@@ -184,8 +192,9 @@ func idle(pass *check.Pass, model *policy.Model) []finding.Finding {
 func gaps(model *policy.Model) []finding.Finding {
 	var found []finding.Finding
 	for _, g := range model.Gaps() {
-		found = append(found, finding.Finding{ID: id, Severity: finding.Warn, Subject: g.Policy, Message: "not compared in full: " + g.What,
-			Fix: "try its connections by hand on the canary node, under both networks"})
+		found = append(found, finding.Finding{ID: id, Severity: finding.Warn, Subject: g.Policy,
+			Message: "not compared in full: " + g.What,
+			Fix:     "try its connections by hand on the canary node, under both networks"})
 	}
 	return found
 }

@@ -77,10 +77,13 @@ func removedInUse(pass *check.Pass) []finding.Finding {
 	if len(newcomers) > 0 {
 		found = append(found, finding.Finding{
 			ID: id, Severity: finding.Warn, Subject: finding.Subject{Kind: "Taint", Name: keys[0]},
-			Message: fmt.Sprintf("the taint that keeps %s off %s is removed (%s): DaemonSets start pods there at once%s",
-				cluster.Count(len(newcomers), "workload"), cluster.Count(len(opened), "node"), check.Names(newcomers), because(pass.WhatIf, keys)),
+			Message: fmt.Sprintf(
+				"the taint that keeps %s off %s is removed (%s): DaemonSets start pods there at once%s",
+				cluster.Count(len(newcomers), "workload"), cluster.Count(len(opened), "node"), check.Names(newcomers),
+				because(pass.WhatIf, keys)),
 			Evidence: map[string]any{"workloads": newcomers, "nodes": len(opened)},
-			Fix:      "restore the taint if these workloads must stay off the nodes: kubectl taint node NODE KEY=VALUE:NoSchedule",
+			Fix: "restore the taint if these workloads must stay off the nodes: kubectl taint " +
+				"node NODE KEY=VALUE:NoSchedule",
 		})
 	}
 	return found
@@ -123,20 +126,23 @@ var daemonTolerations = []corev1.Toleration{
 func shut(pass *check.Pass, w check.Template, keys, closed []string) finding.Finding {
 	f := finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: w.Subject,
-		Message: fmt.Sprintf("it tolerates the present taints of %s, but not the new ones (%s): its pods there stay until they are recreated, and new ones stay Pending%s",
+		Message: fmt.Sprintf("it tolerates the present taints of %s, but not the new ones (%s): its pods there stay "+
+			"until they are recreated, and new ones stay Pending%s",
 			cluster.Count(len(closed), "node"), check.Names(closed), because(pass.WhatIf, keys)),
 		Evidence: map[string]any{"nodes": closed, "tolerations": w.Spec.Tolerations},
 	}
 	if w.Subject.Kind == "DaemonSet" {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("it tolerates the present taints of %s, but not the new ones (%s): its pods there stay, but are not replaced when they end or the DaemonSet is rolled out%s",
+		f.Message = fmt.Sprintf("it tolerates the present taints of %s, but not the new ones (%s): its pods there "+
+			"stay, but are not replaced when they end or the DaemonSet is rolled out%s",
 			cluster.Count(len(closed), "node"), check.Names(closed), because(pass.WhatIf, keys))
 	}
 	if e := pass.WhatIf.Because(whatif.Taint, keys); e != nil {
 		f.Evidence["source"] = e.Source
 	}
 	if f.Fix = fix(pass, w, closed[0]); w.Pointer == "" {
-		f.Fix = "its template is immutable: recreate it with a toleration for the new taints, or let it end before the change"
+		f.Fix = "its template is immutable: recreate it with a toleration for the new taints, or " +
+			"let it end before the change"
 	}
 	return f
 }
@@ -153,7 +159,8 @@ func fix(pass *check.Pass, w check.Template, node string) string {
 	if len(w.Spec.Tolerations) == 0 {
 		path, value = w.Pointer+"/tolerations", []any{value}
 	}
-	return fmt.Sprintf("kubectl -n %s patch %s %s --type json -p %s", shell.Word(w.Subject.Namespace), shell.Word(w.Resource), shell.Word(w.Subject.Name),
+	return fmt.Sprintf("kubectl -n %s patch %s %s --type json -p %s",
+		shell.Word(w.Subject.Namespace), shell.Word(w.Resource), shell.Word(w.Subject.Name),
 		shell.JSON([]nodes.Operation{{Op: "add", Path: path, Value: value}}))
 }
 

@@ -45,8 +45,8 @@ type boundary struct {
 
 // boundaries returns the known ones, the latest first. From v3.32 on, Typha closes the connection of agents that do not
 // announce SupportsModernPolicyKeys; no earlier agent does (typha/pkg/syncserver of v3.32.0, v3.32.1 and release-v3.33;
-// projectcalico/calico issue 13698, tigera/operator 4986 and 5110). Under Typha v3.23, agents of v3.22 lost readiness: it
-// refuses none, but they cannot read what it sends (projectcalico/calico issues 6294 and 6526).
+// projectcalico/calico issue 13698, tigera/operator 4986 and 5110). Under Typha v3.23, agents of v3.22 lost readiness:
+// it refuses none, but they cannot read what it sends (projectcalico/calico issues 6294 and 6526).
 func boundaries() []boundary {
 	return []boundary{{32, "refuses agents of %s"}, {23, "sends data that agents of %s cannot read"}}
 }
@@ -101,10 +101,12 @@ func skew(pass *check.Pass) []finding.Finding {
 func inTurn(f finding.Finding, typha, agent part) string {
 	switch {
 	case f.Severity == finding.Block:
-		return "keep Typha at its version until every calico-node is new. A plan of Theseus does that: pass --accept " + id + `="agents first". ` +
+		return "keep Typha at its version until every calico-node is new. A plan of Theseus does that: pass --accept " +
+			id + `="agents first". ` +
 			"By hand: apply only the DaemonSet, wait for its rollout, then apply Typha"
 	case typha.version != nil && agent.version != nil && typha.version.LessThan(agent.version):
-		return "upgrade both to the same version: Typha first, since it is older, then calico-node, node by node, as a plan of Theseus does"
+		return "upgrade both to the same version: Typha first, since it is older, then calico-node, node by " +
+			"node, as a plan of Theseus does"
 	}
 	return f.Fix
 }
@@ -123,8 +125,8 @@ func byOperator(pass *check.Pass, typhas, agents []part) []finding.Finding {
 	}
 	found := compare(typhas, agents, "is to run")
 	for i := range found {
-		found[i].Fix = "read the release notes of both versions; if Typha refuses the agents, use another release of the operator: it always " +
-			"replaces Typha before the agents"
+		found[i].Fix = "read the release notes of both versions; if Typha refuses the agents, use another release " +
+			"of the operator: it always replaces Typha before the agents"
 	}
 	return found
 }
@@ -133,11 +135,14 @@ func fromManifest(pass *check.Pass) (typhas, agents []part) {
 	for _, object := range pass.Manifest {
 		var d appsv1.Deployment // a DaemonSet has its template in the same place
 		if kind := object.GetKind(); kind != "Deployment" && kind != "DaemonSet" ||
-			runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"spec": map[string]any{"template": template(object.Object)}}, &d) != nil {
+			runtime.DefaultUnstructuredConverter.FromUnstructured(
+				map[string]any{"spec": map[string]any{"template": template(object.Object)}}, &d) != nil {
 			continue
 		}
-		typhas = append(typhas, parts(object.GetKind(), object.GetNamespace(), object.GetName(), "calico-typha", &d.Spec.Template.Spec)...)
-		agents = append(agents, parts(object.GetKind(), object.GetNamespace(), object.GetName(), "calico-node", &d.Spec.Template.Spec)...)
+		typhas = append(typhas, parts(object.GetKind(), object.GetNamespace(), object.GetName(),
+			"calico-typha", &d.Spec.Template.Spec)...)
+		agents = append(agents, parts(object.GetKind(), object.GetNamespace(), object.GetName(),
+			"calico-node", &d.Spec.Template.Spec)...)
 	}
 	return typhas, agents
 }
@@ -153,7 +158,8 @@ func parts(kind, namespace, name, container string, spec *corev1.PodSpec) []part
 		if spec.Containers[i].Name != container {
 			continue
 		}
-		p := part{subject: finding.Subject{Kind: kind, Namespace: namespace, Name: name}, tag: cluster.ImageOf(spec.Containers[i].Image).Tag}
+		p := part{subject: finding.Subject{Kind: kind, Namespace: namespace, Name: name},
+			tag: cluster.ImageOf(spec.Containers[i].Image).Tag}
 		p.version, _ = version.ParseSemantic(p.tag)
 		return []part{p}
 	}
@@ -175,19 +181,25 @@ func compare(typhas, agents []part, runs string) []finding.Finding {
 func differ(typha, agent part, runs string) finding.Finding {
 	f := finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: typha.subject,
-		Message:  fmt.Sprintf("Typha %s %s and the agents %s: Typha passes on only the fields that its version knows, and the two were never tested together", runs, typha.tag, agent.tag),
-		Evidence: map[string]any{"typha": typha.tag, "calicoNode": agent.tag, "agent": agent.subject.Namespace + "/" + agent.subject.Name},
-		Fix:      "upgrade both to the same version: calico-node first, node by node, and Typha after the last node",
+		Message: fmt.Sprintf("Typha %s %s and the agents %s: Typha passes on only the fields that its version "+
+			"knows, and the two were never tested together", runs, typha.tag, agent.tag),
+		Evidence: map[string]any{"typha": typha.tag, "calicoNode": agent.tag,
+			"agent": agent.subject.Namespace + "/" + agent.subject.Name},
+		Fix: "upgrade both to the same version: calico-node first, node by node, and Typha after the last node",
 	}
 	if typha.version == nil || agent.version == nil {
-		f.Message = fmt.Sprintf("Typha %s %q and the agents %q: the tags contain no version, so the two cannot be compared", runs, typha.tag, agent.tag)
+		f.Message = fmt.Sprintf("Typha %s %q and the agents %q: the tags contain no version, so the two cannot be "+
+			"compared", runs, typha.tag, agent.tag)
 		return f
 	}
 	if b := between(agent.version, typha.version); b != nil {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("Typha %s %s, which %s: they become unready within seconds of Typha's start, and pods that are already unready do "+
-			"not limit a rollout (22 of 30 nodes were lost within 33 s in an upgrade to v3.32.0)", runs, typha.tag, fmt.Sprintf(b.why, agent.tag))
-		f.Fix = "keep Typha at its version until every calico-node is new: apply only the DaemonSet, wait for its rollout, then apply Typha"
+		f.Message = fmt.Sprintf("Typha %s %s, which %s: they become unready within seconds of Typha's start, and "+
+			"pods that are already unready do not limit a rollout (22 of 30 nodes were lost within 33 "+
+			"s in an upgrade to v3.32.0)",
+			runs, typha.tag, fmt.Sprintf(b.why, agent.tag))
+		f.Fix = "keep Typha at its version until every calico-node is new: apply only the DaemonSet, wait for " +
+			"its rollout, then apply Typha"
 	}
 	return f
 }

@@ -37,28 +37,32 @@ func clash(pass *check.Pass) []finding.Finding {
 	}
 	for _, facts := range pass.Snapshot.Facts {
 		for _, link := range facts.Links {
-			known := step.Matches(target.HostLinks, link.Name) || step.Matches(pass.Source.Capabilities.HostLinks, link.Name)
+			known := step.Matches(target.HostLinks, link.Name) ||
+				step.Matches(pass.Source.Capabilities.HostLinks, link.Name)
 			if link.VNI != 0 && !known {
-				found = append(found, compare(finding.Subject{Kind: "Node", Name: facts.Node}, "the link "+link.Name, link.Port, link.VNI, false, target)...)
+				found = append(found, compare(finding.Subject{Kind: "Node", Name: facts.Node}, "the link "+link.Name,
+					link.Port, link.VNI, false, target)...)
 			}
 		}
 	}
 	return found
 }
 
-func compare(subject finding.Subject, who string, port, vni int, whole bool, target cni.Capabilities) []finding.Finding {
+func compare(subject finding.Subject, who string, port, vni int, whole bool,
+	target cni.Capabilities) []finding.Finding {
 	if port == 0 || port != target.Port {
 		return nil // the kernel identifies a VXLAN by port and VNI together
 	}
 	f := finding.Finding{
 		ID: "vxlan/clash", Subject: subject,
 		Evidence: map[string]any{"port": port, "vni": vni, "targetPort": target.Port, "targetVNI": target.VNI},
-		Fix:      "give the target another port in its manifest, such as 4790 (Calico: FelixConfiguration vxlanPort, vxlanVNI; Cilium: tunnel-port)",
+		Fix: "give the target another port in its manifest, such as 4790 (Calico: FelixConfiguration vxlanPort, " +
+			"vxlanVNI; Cilium: tunnel-port)",
 	}
 	if whole || target.WholePort {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("%s and the target both use VXLAN on UDP port %d, and one of them receives all its packets, with any VNI: "+
-			"the kernel refuses the second link", who, port)
+		f.Message = fmt.Sprintf("%s and the target both use VXLAN on UDP port %d, and one of them receives all "+
+			"its packets, with any VNI: the kernel refuses the second link", who, port)
 		return []finding.Finding{f}
 	}
 	if vni == target.VNI {

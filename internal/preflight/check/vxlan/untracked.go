@@ -30,9 +30,12 @@ func untracked(pass *check.Pass) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: "vxlan/untracked", Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
-		Message: fmt.Sprintf("%s exempts UDP port %d from connection tracking: of the UDP connections that a node masquerades, such as a host's "+
-			"queries to a DNS Service, about one in 64,512 gets that source port and no answer", pass.Target.CNI, port.Port),
+		Message: fmt.Sprintf("%s exempts UDP port %d from connection tracking: of the UDP connections that a node "+
+			"masquerades, such as a host's queries to a DNS Service, about one in 64,512 gets "+
+			"that source port and no answer",
+			pass.Target.CNI, port.Port),
 		Evidence: map[string]any{"port": port.Port, "link": port.Link},
-		Fix:      "use a version of the target that masquerades to other ports, if there is one; otherwise nothing, since resolvers retry",
+		Fix: "use a version of the target that masquerades to other ports, if there is one; otherwise " +
+			"nothing, since resolvers retry",
 	}}
 }

@@ -38,7 +38,8 @@ func Deadlock() check.Check {
 // touched returns the resources that a change creates, patches or deletes, by group.
 func touched() map[string][]string {
 	return map[string][]string{
-		"":                          {"pods", "pods/eviction", "nodes", "configmaps", "services", "serviceaccounts", "namespaces"},
+		"": {"pods", "pods/eviction", "nodes", "configmaps", "services",
+			"serviceaccounts", "namespaces"},
 		"apps":                      {"daemonsets", "deployments"},
 		"apiextensions.k8s.io":      {"customresourcedefinitions"},
 		"rbac.authorization.k8s.io": {"clusterroles", "clusterrolebindings"},
@@ -69,7 +70,8 @@ func deadlocks(pass *check.Pass) []finding.Finding {
 }
 
 func unreadable(object *unstructured.Unstructured, err error) finding.Finding {
-	return finding.Finding{ID: id, Severity: finding.Warn, Subject: finding.Subject{Kind: object.GetKind(), Name: object.GetName()},
+	return finding.Finding{ID: id, Severity: finding.Warn,
+		Subject: finding.Subject{Kind: object.GetKind(), Name: object.GetName()},
 		Message: fmt.Sprintf("it cannot be read (%v): for which requests it is called is unknown", err)}
 }
 
@@ -86,28 +88,33 @@ func judge(pass *check.Pass, hook *admissionv1.ValidatingWebhook) (finding.Findi
 	}
 	f := finding.Finding{
 		Severity: finding.Block,
-		Evidence: map[string]any{"webhook": hook.Name, "service": service.Namespace + "/" + service.Name, "askedAbout": asked, "pods": len(pods)},
-		Fix: fmt.Sprintf("exempt the namespace %s and kube-system by its namespaceSelector (key kubernetes.io/metadata.name, NotIn), or set "+
-			"failurePolicy: Ignore for the duration of the change", service.Namespace),
+		Evidence: map[string]any{"webhook": hook.Name, "service": service.Namespace + "/" + service.Name,
+			"askedAbout": asked, "pods": len(pods)},
+		Fix: fmt.Sprintf("exempt the namespace %s and kube-system by its namespaceSelector (key "+
+			"kubernetes.io/metadata.name, NotIn), or set failurePolicy: Ignore for the duration of the change",
+			service.Namespace),
 	}
 	moving := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !check.Moves(pod) })
 	nodes := nodesOf(moving)
 	switch own := asksAboutItself(pass, hook, moving); {
 	case len(pods) == 0:
-		f.Message = fmt.Sprintf("%s must answer for %s, but its Service %s/%s has no pods: the API server already refuses such requests",
+		f.Message = fmt.Sprintf("%s must answer for %s, but its Service %s/%s has no pods: the API server "+
+			"already refuses such requests",
 			hook.Name, strings.Join(asked, ", "), service.Namespace, service.Name)
 	case len(moving) < len(pods):
 		return finding.Finding{}, false // some of its pods are hostNetwork pods, which stay
 	case own && len(nodes) == 1 && slices.ContainsFunc(moving, pass.Recreates):
-		f.Message = fmt.Sprintf("%s must answer for pods of its own namespace, and all its pods are on the node %s: when they are evicted, "+
-			"their replacements cannot be created without them", hook.Name, nodes[0])
+		f.Message = fmt.Sprintf("%s must answer for pods of its own namespace, and all its pods are on the node "+
+			"%s: when they are evicted, their replacements cannot be created without them", hook.Name, nodes[0])
 	case own:
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("%s must answer for pods of its own namespace: if the API server reaches none of its %d pods for a while, new ones cannot be created",
+		f.Message = fmt.Sprintf("%s must answer for pods of its own namespace: if the API server reaches none of its "+
+			"%d pods for a while, new ones cannot be created",
 			hook.Name, len(pods))
 	default:
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("%s must answer for %s, on the network that is changed: while the API server does not reach it, the change and every rollout stop",
+		f.Message = fmt.Sprintf("%s must answer for %s, on the network that is changed: while the API server does "+
+			"not reach it, the change and every rollout stop",
 			hook.Name, strings.Join(asked, ", "))
 	}
 	return f, true
@@ -127,7 +134,8 @@ func askedAbout(rules []admissionv1.RuleWithOperations) []string {
 	var names []string
 	for group, resources := range touched() {
 		for _, resource := range resources {
-			if slices.ContainsFunc(rules, func(rule admissionv1.RuleWithOperations) bool { return ruleNames(rule, group, resource) }) {
+			if slices.ContainsFunc(rules,
+				func(rule admissionv1.RuleWithOperations) bool { return ruleNames(rule, group, resource) }) {
 				name := resource
 				if group != "" {
 					name += "." + group
@@ -153,14 +161,16 @@ func ruleNames(rule admissionv1.RuleWithOperations, group, resource string) bool
 // asksAboutItself reports whether the API server calls the webhook to admit a replacement of the webhook's own pods.
 func asksAboutItself(pass *check.Pass, hook *admissionv1.ValidatingWebhook, own []*corev1.Pod) bool {
 	creates := slices.ContainsFunc(hook.Rules, func(rule admissionv1.RuleWithOperations) bool {
-		return ruleNames(rule, "", "pods") && slices.ContainsFunc(rule.Operations, func(o admissionv1.OperationType) bool {
-			return o == admissionv1.OperationAll || o == admissionv1.Create
-		})
+		return ruleNames(rule, "", "pods") &&
+			slices.ContainsFunc(rule.Operations, func(o admissionv1.OperationType) bool {
+				return o == admissionv1.OperationAll || o == admissionv1.Create
+			})
 	})
 	if !creates || len(own) == 0 {
 		return false
 	}
-	return selects(hook.ObjectSelector, own[0].Labels) && selects(hook.NamespaceSelector, namespaceLabels(pass, own[0].Namespace))
+	return selects(hook.ObjectSelector, own[0].Labels) &&
+		selects(hook.NamespaceSelector, namespaceLabels(pass, own[0].Namespace))
 }
 
 // selects is true for an absent selector, and for one that cannot be parsed: missing data is no exemption.

@@ -35,9 +35,10 @@ type wish struct {
 
 func wishes() map[string]wish {
 	all := map[string]wish{
-		"kubernetes.io/ingress-bandwidth":  {"", "a bandwidth limit, which needs the plugin bandwidth", ""},
-		"kubernetes.io/egress-bandwidth":   {"", "a bandwidth limit, which needs the plugin bandwidth", ""},
-		"k8s.v1.cni.cncf.io/networks":      {"", "additional networks, which Multus attaches over the present configuration", ""},
+		"kubernetes.io/ingress-bandwidth": {"", "a bandwidth limit, which needs the plugin bandwidth", ""},
+		"kubernetes.io/egress-bandwidth":  {"", "a bandwidth limit, which needs the plugin bandwidth", ""},
+		"k8s.v1.cni.cncf.io/networks": {"",
+			"additional networks, which Multus attaches over the present configuration", ""},
 		"v1.multus-cni.io/default-network": {"", "another default network, by Multus", ""},
 	}
 	for _, ask := range calico.Asks() {
@@ -111,16 +112,19 @@ func unmet(pass *check.Pass, w wish, asked string) *finding.Finding {
 		return nil
 	case pass.Change.Pool != "":
 		f.Message = fmt.Sprintf("its pods request %s (%s): %s", w.what, asked, w.left)
-		f.Fix = "first change everything that relies on it (a firewall, a license, a DNS entry), and remove the annotation before you plan; after " +
-			"the change the pods can request the new pool or an address of it"
+		f.Fix = "first change everything that relies on it (a firewall, a license, a DNS entry), and remove the " +
+			"annotation before you plan; after the change the pods can request the new pool or an address of it"
 	case w.of == source:
-		f.Message = fmt.Sprintf("its pods request %s (%s), which only %s knows: on %s they get any address, and clients that rely on it fail", w.what, asked, w.of, target)
-		f.Fix = "find out what relies on it (a firewall, a license, a DNS entry), and switch that to a Service or a new address first"
+		f.Message = fmt.Sprintf("its pods request %s (%s), which only %s knows: on %s they get any address, and "+
+			"clients that rely on it fail", w.what, asked, w.of, target)
+		f.Fix = "find out what relies on it (a firewall, a license, a DNS entry), and switch that to a " +
+			"Service or a new address first"
 	default:
 		f.Severity = finding.Warn
 		f.Message = fmt.Sprintf("its pods request %s (%s): make sure that %s is set up for it", w.what, asked, target)
 		if w.of == target {
-			f.Message = fmt.Sprintf("its pods request %s (%s), which %s ignores but %s supports: it takes effect, and a pod whose request cannot be met does not start", w.what, asked, source, target)
+			f.Message = fmt.Sprintf("its pods request %s (%s), which %s ignores but %s supports: it takes effect, "+
+				"and a pod whose request cannot be met does not start", w.what, asked, source, target)
 		}
 		f.Fix = "try it with a pod on the first node that is changed, or remove the annotation"
 	}

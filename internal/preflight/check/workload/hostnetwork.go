@@ -38,14 +38,14 @@ func hostNetwork(pass *check.Pass) []finding.Finding {
 		}
 		f := finding.Finding{
 			ID: "workload/host-network", Severity: finding.Info, Subject: w.Subject,
-			Message: "its pods are hostNetwork pods: they are not recreated and keep their addresses, and their traffic with pods crosses from " +
-				"the node to either network while both are live",
+			Message: "its pods are hostNetwork pods: they are not recreated and keep their addresses, and their " +
+				"traffic with pods crosses from the node to either network while both are live",
 			Fix: "nothing, if this is intended; Theseus measures the paths from nodes to pods",
 		}
 		if n := policies[w.Meta.Namespace]; n > 0 {
 			f.Severity = finding.Warn
-			f.Message += fmt.Sprintf(". No network applies the NetworkPolicies of its namespace (%d) to it, and policies that select by pod see it as "+
-				"a node: whether they allow it depends on the network", n)
+			f.Message += fmt.Sprintf(". No network applies the NetworkPolicies of its namespace (%d) to it, and "+
+				"policies that select by pod see it as a node: whether they allow it depends on the network", n)
 			f.Evidence = map[string]any{"policies": n}
 			f.Fix = "allow the nodes' addresses (ipBlock) where it needs access, and try it on one node of the target"
 		}

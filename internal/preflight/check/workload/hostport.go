@@ -46,25 +46,30 @@ func hostPorts(pass *check.Pass) []finding.Finding {
 		f := finding.Finding{
 			ID: "workload/host-port", Severity: finding.Warn,
 			Subject: finding.Subject{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name},
-			Message: fmt.Sprintf("its pods use the node port %s (hostPort): the port is closed until the new pod on that node is ready, "+
-				"and stays closed if the target's configuration lacks the plugin portmap", list),
+			Message: fmt.Sprintf("its pods use the node port %s (hostPort): the port is closed until the new "+
+				"pod on that node is ready, and stays closed if the target's configuration lacks the plugin portmap",
+				list),
 			Evidence: map[string]any{"ports": ports, "pod": pod.Name},
-			Fix:      "check that the target's CNI configuration has \"type\": \"portmap\"; if users cannot wait, put a Service in front of it",
+			Fix: "check that the target's CNI configuration has \"type\": \"portmap\"; if users cannot wait, " +
+				"put a Service in front of it",
 		}
 		switch {
 		case pass.Target != nil && pass.Target.Capabilities.NoHostPorts:
 			f.Severity = finding.Block
-			f.Message = fmt.Sprintf("its pods use the node port %s (hostPort): %s as in your manifest opens none, so the port stays closed after the change",
+			f.Message = fmt.Sprintf("its pods use the node port %s (hostPort): %s as in your manifest opens none, so "+
+				"the port stays closed after the change",
 				list, pass.Target.Title())
-			f.Fix = "let its pods use the node's network (hostNetwork: true), or direct clients to a Service of type NodePort or LoadBalancer, before the change"
+			f.Fix = "let its pods use the node's network (hostNetwork: true), or direct clients to a Service of type " +
+				"NodePort or LoadBalancer, before the change"
 		case pass.Recreates(pod) && leaves(pass, pod.Spec.NodeName):
-			f.Message = fmt.Sprintf("its pods use the node port %s (hostPort), and their nodes are replaced: afterwards the port is on the addresses of "+
-				"other nodes, and closed there if the target's configuration lacks the plugin portmap", list)
+			f.Message = fmt.Sprintf("its pods use the node port %s (hostPort), and their nodes are replaced: "+
+				"afterwards the port is on the addresses of other nodes, and closed there if the target's "+
+				"configuration lacks the plugin portmap", list)
 			f.Fix = "direct clients to the new nodes, or put a Service in front of it"
 		case !pass.Recreates(pod):
 			f.Severity = finding.Info
-			f.Message = fmt.Sprintf("its pods use the node port %s (hostPort), which is adopted with them; if the target's configuration lacks the plugin "+
-				"portmap, they are not adopted", list)
+			f.Message = fmt.Sprintf("its pods use the node port %s (hostPort), which is adopted with them; if the "+
+				"target's configuration lacks the plugin portmap, they are not adopted", list)
 			f.Fix = "check that the target's CNI configuration has \"type\": \"portmap\""
 		}
 		found = append(found, f)

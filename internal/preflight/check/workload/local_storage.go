@@ -53,7 +53,8 @@ func localStorage(pass *check.Pass) []finding.Finding {
 			continue
 		}
 		seen[owner] = true
-		f.ID, f.Subject = "workload/local-storage", finding.Subject{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name}
+		f.ID, f.Subject = "workload/local-storage", finding.Subject{Kind: owner.Kind,
+			Namespace: owner.Namespace, Name: owner.Name}
 		found = append(found, f)
 	}
 	return found
@@ -78,12 +79,15 @@ func storageOf(pass *check.Pass, pod *corev1.Pod, pinned map[string]string, shut
 	switch {
 	case host != "" && !check.OfDaemonSet(pod):
 		return finding.Finding{Severity: finding.Warn,
-			Message:  fmt.Sprintf("its pod %s uses the folder %s of its node: if recreated on another node, it finds that node's files instead of its own", pod.Name, host),
+			Message: fmt.Sprintf("its pod %s uses the folder %s of its node: if recreated on another node, it finds "+
+				"that node's files instead of its own", pod.Name, host),
 			Evidence: map[string]any{"pod": pod.Name, "path": host, "node": pod.Spec.NodeName},
-			Fix:      "pin it to its node by a nodeSelector for the duration of the change, or give it a volume that moves with it"}, true
+			Fix: "pin it to its node by a nodeSelector for the duration of the change, or give it a " +
+				"volume that moves with it"}, true
 	case empty != "":
 		return finding.Finding{Severity: finding.Info,
-			Message:  fmt.Sprintf("its pods keep data in the volume %s (emptyDir), which is deleted when they are recreated", empty),
+			Message: fmt.Sprintf(
+				"its pods keep data in the volume %s (emptyDir), which is deleted when they are recreated", empty),
 			Evidence: map[string]any{"pod": pod.Name, "volume": empty},
 			Fix:      "nothing, if it is a cache; otherwise give it a persistent volume"}, true
 	}
@@ -92,18 +96,21 @@ func storageOf(pass *check.Pass, pod *corev1.Pod, pinned map[string]string, shut
 
 func onPinned(pass *check.Pass, pod *corev1.Pod, pv string, shut bool) finding.Finding {
 	f := finding.Finding{Severity: finding.Warn,
-		Message: fmt.Sprintf("its pod %s has its data on the node %s (volume %s): it can be recreated only there, and waits while that node is unschedulable",
+		Message: fmt.Sprintf("its pod %s has its data on the node %s (volume %s): it can be recreated only there, "+
+			"and waits while that node is unschedulable",
 			pod.Name, pod.Spec.NodeName, pv),
 		Evidence: map[string]any{"pod": pod.Name, "volume": pv, "node": pod.Spec.NodeName},
 		Fix:      "keep the node schedulable during the change"}
 	switch {
 	case pass.Change.Strategy == "mirror" || leaves(pass, pod.Spec.NodeName):
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which does not move to another cluster or to new nodes", pod.Name, pod.Spec.NodeName, pv)
+		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which does not move to another "+
+			"cluster or to new nodes", pod.Name, pod.Spec.NodeName, pv)
 		f.Fix = "move the data by the application's own means first, or choose the strategy recreate"
 	case shut:
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which is cordoned: once evicted, it cannot come back", pod.Name, pod.Spec.NodeName, pv)
+		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which is cordoned: once "+
+			"evicted, it cannot come back", pod.Name, pod.Spec.NodeName, pv)
 		f.Fix = "kubectl uncordon " + shell.Word(pod.Spec.NodeName)
 	}
 	return f

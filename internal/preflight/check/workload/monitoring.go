@@ -28,8 +28,9 @@ func Monitoring() check.Check {
 
 // watchers returns the names of images that measure, collect or alert.
 func watchers() []string {
-	return []string{"prometheus", "alertmanager", "grafana", "kube-state-metrics", "victoria-metrics", "vmagent", "vmsingle", "vmalert", "thanos", "mimir",
-		"loki", "otelcol", "opentelemetry-collector", "telegraf", "zabbix-proxy", "blackbox-exporter"}
+	return []string{"prometheus", "alertmanager", "grafana", "kube-state-metrics", "victoria-metrics", "vmagent",
+		"vmsingle", "vmalert", "thanos", "mimir", "loki", "otelcol", "opentelemetry-collector", "telegraf",
+		"zabbix-proxy", "blackbox-exporter"}
 }
 
 func monitoring(pass *check.Pass) []finding.Finding {
@@ -41,7 +42,8 @@ func monitoring(pass *check.Pass) []finding.Finding {
 		if image := watcher(&w.Pods.Spec); image != "" {
 			found = append(found, finding.Finding{
 				ID: "workload/monitoring", Severity: finding.Warn, Subject: w.Subject,
-				Message:  "it measures over the network that is changed (" + image + "): if that network fails, graphs stop and alerts do not fire",
+				Message: "it measures over the network that is changed (" + image +
+					"): if that network fails, graphs stop and alerts do not fire",
 				Evidence: map[string]any{"image": image},
 				Fix: "have one alarm outside of the cluster, such as a probe of the public address; " +
 					"Theseus' own probes report over the nodes' network and the API server",
@@ -54,7 +56,8 @@ func monitoring(pass *check.Pass) []finding.Finding {
 func watcher(spec *corev1.PodSpec) string {
 	for i := range spec.Containers {
 		name := cluster.ImageOf(spec.Containers[i].Image).Base
-		if slices.ContainsFunc(watchers(), func(known string) bool { return name == known || strings.HasPrefix(name, known+"-") }) {
+		if slices.ContainsFunc(watchers(),
+			func(known string) bool { return name == known || strings.HasPrefix(name, known+"-") }) {
 			return name
 		}
 	}

@@ -31,7 +31,8 @@ func barePods(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for i := range pass.Snapshot.Pods {
 		pod := &pass.Snapshot.Pods[i]
-		if !pass.Recreates(pod) || metav1.GetControllerOfNoCopy(pod) != nil || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+		if !pass.Recreates(pod) || metav1.GetControllerOfNoCopy(pod) != nil ||
+			pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
 			continue
 		}
 		found = append(found, finding.Finding{

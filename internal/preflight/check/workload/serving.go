@@ -54,7 +54,8 @@ func serving(pass *check.Pass, each func(check.Workload, string)) {
 	services := map[string][]service{}
 	for i := range pass.Snapshot.Services {
 		if s := &pass.Snapshot.Services[i]; len(s.Spec.Selector) > 0 {
-			services[s.Namespace] = append(services[s.Namespace], service{s.Name, labels.SelectorFromSet(s.Spec.Selector)})
+			services[s.Namespace] = append(services[s.Namespace],
+				service{s.Name, labels.SelectorFromSet(s.Spec.Selector)})
 		}
 	}
 	for _, w := range pass.RecreatedWorkloads() {
@@ -84,8 +85,9 @@ func readiness(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "workload/readiness", Severity: finding.Warn, Subject: w.Subject,
-			Message: fmt.Sprintf("the container %s has no readiness probe: each new pod gets requests of the Service %s before it can answer, and the "+
-				"next pod is evicted before this one works", strings.Join(silent, ", "), service),
+			Message: fmt.Sprintf("the container %s has no readiness probe: each new pod gets requests of the Service "+
+				"%s before it can answer, and the next pod is evicted before this one works",
+				strings.Join(silent, ", "), service),
 			Evidence: map[string]any{"containers": silent, "service": service},
 			Fix:      "give it a readinessProbe that fails until it can answer",
 		})
@@ -105,11 +107,14 @@ func gracePeriod(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "workload/grace-period", Severity: finding.Warn, Subject: w.Subject,
-			Message: fmt.Sprintf("its pods are killed %d s after their deletion: kube-proxy on a busy node may still send them requests of the Service %s",
+			Message: fmt.Sprintf("its pods are killed %d s after their deletion: kube-proxy on a busy node may still "+
+				"send them requests of the Service %s",
 				grace, service),
 			Evidence: map[string]any{"seconds": grace, "service": service},
-			Fix: fmt.Sprintf("kubectl -n %s patch %s %s -p '{\"spec\":{\"template\":{\"spec\":{\"terminationGracePeriodSeconds\":30}}}}' (restarts its pods), "+
-				"and let it continue to answer for %d s after SIGTERM (a preStop hook that sleeps is enough)", shell.Word(w.Meta.Namespace), strings.ToLower(w.Subject.Kind), shell.Word(w.Meta.Name), enough),
+			Fix: fmt.Sprintf("kubectl -n %s patch %s %s -p "+
+				"'{\"spec\":{\"template\":{\"spec\":{\"terminationGracePeriodSeconds\":30}}}}' (restarts its pods), "+
+				"and let it continue to answer for %d s after SIGTERM (a preStop hook that sleeps is enough)",
+				shell.Word(w.Meta.Namespace), strings.ToLower(w.Subject.Kind), shell.Word(w.Meta.Name), enough),
 		})
 	})
 	return found

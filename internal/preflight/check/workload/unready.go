@@ -32,14 +32,16 @@ func unready(pass *check.Pass) []finding.Finding {
 		}
 		f := finding.Finding{
 			ID: "workload/unready", Severity: finding.Warn, Subject: w.Subject,
-			Message: fmt.Sprintf("%d of its %d pods are ready: the change treats this as its normal state, so faults of the change cannot be told from "+
-				"earlier ones", w.Ready, w.Replicas),
+			Message: fmt.Sprintf("%d of its %d pods are ready: the change treats this as its normal state, so faults "+
+				"of the change cannot be told from earlier ones", w.Ready, w.Replicas),
 			Evidence: map[string]any{"ready": w.Ready, "wanted": w.Replicas},
-			Fix:      fmt.Sprintf("make them ready, or scale down: kubectl -n %s get pods -o wide", shell.Word(w.Meta.Namespace)),
+			Fix: fmt.Sprintf("make them ready, or scale down: kubectl -n %s get pods -o wide",
+				shell.Word(w.Meta.Namespace)),
 		}
 		if w.Subject.Kind == "DaemonSet" {
-			f.Message = fmt.Sprintf("%d of its %d pods are ready: a rollout does not count pods that are already unready against maxUnavailable, so "+
-				"the next one would replace the pods on these nodes together", w.Ready, w.Replicas)
+			f.Message = fmt.Sprintf("%d of its %d pods are ready: a rollout does not count pods that are already "+
+				"unready against maxUnavailable, so the next one would replace the pods on these nodes together",
+				w.Ready, w.Replicas)
 			if w.Ready == 0 && cluster.IsSystemNamespace(w.Meta.Namespace) {
 				f.Severity = finding.Block
 			}
