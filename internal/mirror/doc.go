@@ -4,8 +4,9 @@
 // Belongs here: config (of kops, Cluster API and kubeadm), splice (YAML edited in place), kopsname, objects
 // (which objects are copied) and replica (the copying), freeze (a deploy freeze), image (names of images)
 // and registry (whether they exist, and pushing), certs and certs/prover, cloud and cloud/aws, dns (its zone, names and
-// shift are data; dns itself and byrecord, rfc2136 and route53 act on name servers), rehearsal (a small copy of a cluster, on which
-// a change is rehearsed), scratch (makes that copy and removes it) and standin (the program in its containers).
+// shift are data; dns itself and byrecord, rfc2136 and route53 act on name servers), rehearsal (a small copy of a
+// cluster, on which a change is rehearsed), scratch (makes that copy and removes it) and standin (the program in its
+// containers).
 //
 // Does not belong here: the order in which a change uses all this (change/mirror).
 //

@@ -15,8 +15,8 @@ const (
 	// same write sets the annotation and adds the names, so neither exists without the other.
 	RecordAnnotation = "theseus.dev/before-mirror-certs"
 	// altNames is the annotation that adds names to the Certificate of an Ingress or Gateway (cert-manager's
-	// pkg/controller/certificate-shim). cert-manager would remove names that are only in the Certificate, and names that
-	// are hosts of the Ingress would become DNS records.
+	// pkg/controller/certificate-shim). cert-manager would remove names that are only in the Certificate, and names
+	// that are hosts of the Ingress would become DNS records.
 	altNames = "cert-manager.io/alt-names"
 )
 
@@ -62,8 +62,8 @@ func Add(object *unstructured.Unstructured, names []string) (*Edit, error) {
 	return edit(object, slices.Concat(have, names), record, names)
 }
 
-// Back makes the write that removes added names, or nil if none were added. It restores the field exactly; if another user
-// has changed the field since, it only removes the added names.
+// Back makes the write that removes added names, or nil if none were added. It restores the field exactly; if another
+// user has changed the field since, it only removes the added names.
 func Back(object *unstructured.Unstructured) (*Edit, error) {
 	record, err := recordOf(object)
 	if record == nil || err != nil {
@@ -112,7 +112,8 @@ func recordOf(object *unstructured.Unstructured) (*Record, error) {
 	}
 	var record Record
 	if err := json.Unmarshal([]byte(note), &record); err != nil || len(record.Added) == 0 || record.After == nil {
-		return nil, fmt.Errorf("%s: the annotation %s says %q, which nobody understands", Name(object), RecordAnnotation, note)
+		return nil, fmt.Errorf("%s: the annotation %s says %q, which nobody understands",
+			Name(object), RecordAnnotation, note)
 	}
 	return &record, nil
 }
@@ -159,7 +160,8 @@ func patch(object *unstructured.Unstructured, field json.RawMessage, note any) (
 		value = field
 	}
 	annotations := map[string]any{RecordAnnotation: note}
-	merge := map[string]any{"metadata": map[string]any{"resourceVersion": object.GetResourceVersion(), "annotations": annotations}}
+	merge := map[string]any{"metadata": map[string]any{"resourceVersion": object.GetResourceVersion(),
+		"annotations": annotations}}
 	if isCertificate(object) {
 		merge["spec"] = map[string]any{"dnsNames": value}
 	} else {

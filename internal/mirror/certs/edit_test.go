@@ -56,7 +56,8 @@ func TestThereAndBack(t *testing.T) {
 	for _, text := range []string{web, bare, ingress, plain} {
 		before := object(t, text)
 		now := before
-		for _, names := range [][]string{{"web.green.example.org"}, {"web.green.example.org", "two.green.example.org"}} {
+		for _, names := range [][]string{{"web.green.example.org"},
+			{"web.green.example.org", "two.green.example.org"}} {
 			edit, err := certs.Add(now, names)
 			if err != nil || edit == nil {
 				t.Fatalf("%s: %v", certs.Name(before), err)

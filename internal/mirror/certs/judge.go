@@ -38,7 +38,8 @@ func LeafOf(secret string, data map[string][]byte) (*Leaf, error) {
 // Covers returns the names that a certificate does not cover. A wildcard among the names must be in it literally.
 func Covers(certificate *x509.Certificate, names []string) (missing []string) {
 	for _, name := range names {
-		if !contains(certificate.DNSNames, name) && (strings.HasPrefix(name, "*.") || certificate.VerifyHostname(name) != nil) {
+		if !contains(certificate.DNSNames, name) &&
+			(strings.HasPrefix(name, "*.") || certificate.VerifyHostname(name) != nil) {
 			missing = append(missing, name)
 		}
 	}
@@ -87,9 +88,11 @@ func (t Trust) Judge(name string, chain []*x509.Certificate) []string {
 	for _, one := range chain[1:] {
 		between.AddCert(one)
 	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: t.Roots, Intermediates: between, CurrentTime: moment}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: t.Roots, Intermediates: between,
+		CurrentTime: moment}); err != nil {
 		text := err.Error()
-		if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) && len(chain) == 1 && !bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
+		if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) && len(chain) == 1 &&
+			!bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
 			text += " (it was served without the certificates between it and its root)"
 		}
 		wrong = append(wrong, text)
@@ -97,7 +100,8 @@ func (t Trust) Judge(name string, chain []*x509.Certificate) []string {
 	return wrong
 }
 
-// Same returns the Secret, of those that a cluster has for a name, that contains the served certificate; an error if none does.
+// Same returns the Secret, of those that a cluster has for a name, that contains the served certificate; an error if
+// none does.
 func Same(served *x509.Certificate, secrets []*Leaf) (secret string, err error) {
 	var names []string
 	for _, one := range secrets {
@@ -108,10 +112,12 @@ func Same(served *x509.Certificate, secrets []*Leaf) (secret string, err error) 
 	}
 	for _, one := range secrets {
 		if key, ok := one.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && key.Equal(served.PublicKey) {
-			return "", fmt.Errorf("an older or newer certificate of the same key is served than Secret %s has", one.Secret)
+			return "", fmt.Errorf("an older or newer certificate of the same key is served than Secret %s has",
+				one.Secret)
 		}
 	}
-	return "", fmt.Errorf("another certificate is served (serial %x, %s) than Secret %s has", served.SerialNumber, namesOf(served), strings.Join(names, " or "))
+	return "", fmt.Errorf("another certificate is served (serial %x, %s) than Secret %s has",
+		served.SerialNumber, namesOf(served), strings.Join(names, " or "))
 }
 
 func namesOf(certificate *x509.Certificate) string {

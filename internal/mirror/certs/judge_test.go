@@ -28,19 +28,26 @@ func TestJudge(t *testing.T) {
 		chain []*x509.Certificate
 		wrong []string
 	}{
-		"good":                 {"web.example.org", []*x509.Certificate{good, between.Cert}, nil},
-		"good by wildcard":     {"a.web.example.org", []*x509.Certificate{good, between.Cert}, nil},
-		"good, root too":       {"web.example.org", []*x509.Certificate{good, between.Cert, root.Cert}, nil},
-		"none":                 {"web.example.org", nil, []string{"no certificate"}},
-		"another name":         {"shop.example.org", []*x509.Certificate{good, between.Cert}, []string{"not for shop.example.org, but for web.example.org, *.web.example.org"}},
-		"two labels":           {"a.b.web.example.org", []*x509.Certificate{good, between.Cert}, []string{"not for"}},
-		"nothing between":      {"web.example.org", []*x509.Certificate{good}, []string{"without the certificates between"}},
-		"a stranger":           {"web.example.org", []*x509.Certificate{issue(stranger, -hour, 1000*hour, "web.example.org")}, []string{"unknown authority"}},
-		"expired":              {"web.example.org", []*x509.Certificate{issue(root, -5*hour, -hour, "web.example.org")}, []string{"it expired"}},
-		"soon":                 {"web.example.org", []*x509.Certificate{issue(root, -5*hour, hour, "web.example.org")}, []string{"too soon"}},
-		"not yet":              {"web.example.org", []*x509.Certificate{issue(root, hour, 1000*hour, "web.example.org")}, []string{"only from"}},
-		"expired and another":  {"a.org", []*x509.Certificate{issue(stranger, -5*hour, -hour, "web.example.org")}, []string{"not for", "expired", "unknown authority"}},
-		"the controller's own": {"web.example.org", []*x509.Certificate{issue(stranger, -hour, hour, "Kubernetes Ingress Controller Fake Certificate")}, []string{"default certificate"}},
+		"good":             {"web.example.org", []*x509.Certificate{good, between.Cert}, nil},
+		"good by wildcard": {"a.web.example.org", []*x509.Certificate{good, between.Cert}, nil},
+		"good, root too":   {"web.example.org", []*x509.Certificate{good, between.Cert, root.Cert}, nil},
+		"none":             {"web.example.org", nil, []string{"no certificate"}},
+		"another name": {"shop.example.org", []*x509.Certificate{good, between.Cert},
+			[]string{"not for shop.example.org, but for web.example.org, *.web.example.org"}},
+		"two labels":      {"a.b.web.example.org", []*x509.Certificate{good, between.Cert}, []string{"not for"}},
+		"nothing between": {"web.example.org", []*x509.Certificate{good}, []string{"without the certificates between"}},
+		"a stranger": {"web.example.org",
+			[]*x509.Certificate{issue(stranger, -hour, 1000*hour, "web.example.org")}, []string{"unknown authority"}},
+		"expired": {"web.example.org", []*x509.Certificate{issue(root, -5*hour, -hour, "web.example.org")},
+			[]string{"it expired"}},
+		"soon": {"web.example.org", []*x509.Certificate{issue(root, -5*hour, hour, "web.example.org")},
+			[]string{"too soon"}},
+		"not yet": {"web.example.org",
+			[]*x509.Certificate{issue(root, hour, 1000*hour, "web.example.org")}, []string{"only from"}},
+		"expired and another": {"a.org", []*x509.Certificate{issue(stranger, -5*hour, -hour, "web.example.org")},
+			[]string{"not for", "expired", "unknown authority"}},
+		"the controller's own": {"web.example.org", []*x509.Certificate{issue(stranger, -hour, hour,
+			"Kubernetes Ingress Controller Fake Certificate")}, []string{"default certificate"}},
 	} {
 		wrong := trust.Judge(c.name, c.chain)
 		if len(wrong) != len(c.wrong) {
@@ -64,13 +71,15 @@ func TestLeaf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if missing := certs.Covers(leaf.Certificate, []string{"web.example.org", "a.shop.example.org", "*.shop.example.org", "*.example.org", "shop.example.org"}); strings.Join(missing, " ") != "*.example.org shop.example.org" {
+	if missing := certs.Covers(leaf.Certificate, []string{"web.example.org", "a.shop.example.org", "*.shop.example.org",
+		"*.example.org", "shop.example.org"}); strings.Join(missing, " ") != "*.example.org shop.example.org" {
 		t.Errorf("it does not cover %v", missing)
 	}
 	other := root.Issue(now, now.Add(hour), "web.example.org")
 	mixed := pair.Secret(t)
 	mixed["tls.key"] = other.Secret(t)["tls.key"]
-	for what, data := range map[string]map[string][]byte{"another's key": mixed, "nothing": {}, "no PEM": {"tls.crt": []byte("x")},
+	for what, data := range map[string]map[string][]byte{"another's key": mixed, "nothing": {},
+		"no PEM":         {"tls.crt": []byte("x")},
 		"no certificate": {"tls.crt": pair.Secret(t)["tls.key"]}} {
 		if _, err := certs.LeafOf("shop/web", data); err == nil || !strings.Contains(err.Error(), "Secret shop/web") {
 			t.Errorf("%s: %v", what, err)
@@ -80,9 +89,11 @@ func TestLeaf(t *testing.T) {
 	for what, c := range map[string]struct {
 		served *x509.Certificate
 		wrong  string
-	}{"itself": {pair.Leaf, ""}, "renewed with its key": {renewed.Leaf, "of the same key"}, "another": {other.Leaf, "another certificate is served"}} {
+	}{"itself": {pair.Leaf, ""}, "renewed with its key": {renewed.Leaf, "of the same key"},
+		"another": {other.Leaf, "another certificate is served"}} {
 		secret, err := certs.Same(c.served, []*certs.Leaf{leaf})
-		if c.wrong == "" && (err != nil || secret != "shop/web") || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
+		if c.wrong == "" && (err != nil || secret != "shop/web") ||
+			c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%s: %q, %v", what, secret, err)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package certs determines which names the certificates of a cluster need for its mirror, how to add and remove them, and
-// how the authority validates each name. It also validates the certificate that an address serves for a name.
+// Package certs determines which names the certificates of a cluster need for its mirror, how to add and remove them,
+// and how the authority validates each name. It also validates the certificate that an address serves for a name.
 package certs
 
 import (

@@ -25,9 +25,9 @@ const (
 	Unknown Way = "unknown"
 )
 
-// WayOf returns how an Issuer or ClusterIssuer validates a name of a Certificate with labels. Of several ACME solvers the
-// most specific wins: a solver that selects the name, then one that selects its zone, then one that selects the labels,
-// as in cert-manager's pkg/util/solverpicker.
+// WayOf returns how an Issuer or ClusterIssuer validates a name of a Certificate with labels. Of several ACME solvers
+// the most specific wins: a solver that selects the name, then one that selects its zone, then one that selects the
+// labels, as in cert-manager's pkg/util/solverpicker.
 func WayOf(issuer *unstructured.Unstructured, labels map[string]string, name string) Way {
 	acme, found, _ := unstructured.NestedMap(issuer.Object, "spec", "acme")
 	if !found {

@@ -83,7 +83,8 @@ func ofGateway(object *unstructured.Unstructured) []Use {
 			}
 			name, _ := ref["name"].(string)
 			namespace, _ := ref["namespace"].(string)
-			use := Use{Object: Name(object), Secret: cmp.Or(namespace, object.GetNamespace()) + "/" + name, from: object}
+			use := Use{Object: Name(object), Secret: cmp.Or(namespace, object.GetNamespace()) + "/" + name,
+				from: object}
 			if host, _ := listener["hostname"].(string); host != "" {
 				use.Hosts = []string{host}
 			}
@@ -175,7 +176,8 @@ func key(object *unstructured.Unstructured) string {
 
 // certificate judges a Certificate, the most fundamental reason first.
 func (w World) certificate(object *unstructured.Unstructured, o Options) Entry {
-	e := Entry{Object: Name(object), Secret: object.GetNamespace() + "/" + text(object, "spec", "secretName"), To: Name(object), Certificate: object, Target: object}
+	e := Entry{Object: Name(object), Secret: object.GetNamespace() + "/" + text(object, "spec", "secretName"),
+		To: Name(object), Certificate: object, Target: object}
 	e.Names, _, _ = unstructured.NestedStringSlice(object.Object, "spec", "dnsNames")
 	names := e.Names
 	if common := text(object, "spec", "commonName"); common != "" && !contains(names, common) {
@@ -199,7 +201,8 @@ func (w World) certificate(object *unstructured.Unstructured, o Options) Entry {
 		e.decide(Blocked, "correct the rule", "%v", err)
 	case slices.Contains(o.Skip, key(object)) || slices.Contains(o.Skip, e.Secret):
 		e.decide(Stays, "", "it was left out")
-	case len(missing) == 0 && !slices.ContainsFunc(names, func(n string) bool { _, ok := o.Rules.Mirror(n); return ok }):
+	case len(missing) == 0 && !slices.ContainsFunc(names,
+		func(n string) bool { _, ok := o.Rules.Mirror(n); return ok }):
 		e.decide(Stays, "", "no rule is for its names")
 	case authority:
 		e.decide(Stays, "", "it is an authority's own")
@@ -208,7 +211,8 @@ func (w World) certificate(object *unstructured.Unstructured, o Options) Entry {
 	case why != "":
 		e.decide(Blocked, "mend the issuer, or leave it out with --skip "+key(object), "%s", why)
 	case problem != "" && e.Target.GetAnnotations()[RecordAnnotation] != "":
-		e.decide(Blocked, "names were added before: take them back with theseus mirror certs back, or mend that", "%s", problem)
+		e.decide(Blocked, "names were added before: take them back with theseus mirror certs back, or mend that",
+			"%s", problem)
 	case problem != "":
 		e.decide(Blocked, "mend that, or leave it out with --skip "+key(object), "%s", problem)
 	default:
@@ -243,13 +247,18 @@ func (e *Entry) ask(object *unstructured.Unstructured, o Options) {
 	total := len(e.Names) + len(e.Add)
 	switch {
 	case len(none) > 0:
-		e.decide(Blocked, "give the issuer a solver for "+none[0]+", by dns01", "%s has no solver for %s", e.Issuer, strings.Join(none, ", "))
+		e.decide(Blocked, "give the issuer a solver for "+none[0]+", by dns01", "%s has no solver for %s",
+			e.Issuer, strings.Join(none, ", "))
 	case len(byHTTP) > 0 && !o.HTTP01:
-		e.decide(Blocked, "give the issuer a dns01 solver with a selector for "+byHTTP[0]+"; or leave it out with --skip "+key(object)+
-			": its Secret is copied as it is, and serves the names that it has; or, where these names point to the original, accept it with --http01",
-			"the authority asks %s by HTTP-01: it would have to point here to get a certificate, and needs a certificate before it points anywhere", strings.Join(byHTTP, ", "))
+		e.decide(Blocked, "give the issuer a dns01 solver with a selector for "+byHTTP[0]+
+			"; or leave it out with --skip "+key(object)+
+			": its Secret is copied as it is, and serves the names that it has; or, where these names point to the "+
+			"original, accept it with --http01",
+			"the authority asks %s by HTTP-01: it would have to point here to get a certificate, and needs a "+
+				"certificate before it points anywhere", strings.Join(byHTTP, ", "))
 	case total > maxNames && len(e.by(NotAsked)) == 0:
-		e.decide(Blocked, "split it into several Certificates", "it would have %d names, and authorities allow %d", total, maxNames)
+		e.decide(Blocked, "split it into several Certificates",
+			"it would have %d names, and authorities allow %d", total, maxNames)
 	default:
 		e.decide(Adds, "", "")
 	}
@@ -273,11 +282,13 @@ func (e *Entry) renewal(object *unstructured.Unstructured, o Options) {
 		return
 	}
 	if e.Target != object {
-		e.Notes = append(e.Notes, fmt.Sprintf("it renews %s, and only in the original: %s goes over without its issuer, so copy again after that", day(at), e.To))
+		e.Notes = append(e.Notes, fmt.Sprintf("it renews %s, and only in the original: %s goes over without its "+
+			"issuer, so copy again after that", day(at), e.To))
 	}
 	for _, name := range e.Names {
 		if e.Ways[name] == HTTP01 {
-			e.Notes = append(e.Notes, fmt.Sprintf("it renews %s by HTTP-01: while %s points to the mirror the original cannot, and the mirror only once it does; renew it before, or use DNS-01",
+			e.Notes = append(e.Notes, fmt.Sprintf("it renews %s by HTTP-01: while %s points to the mirror the "+
+				"original cannot, and the mirror only once it does; renew it before, or use DNS-01",
 				day(at), name))
 			return
 		}
@@ -295,7 +306,8 @@ func (w World) issuer(object *unstructured.Unstructured) (*unstructured.Unstruct
 		return nil, ""
 	}
 	for _, issuer := range w.Issuers {
-		if issuer.GetKind() == kind && issuer.GetName() == name && (kind == "ClusterIssuer" || issuer.GetNamespace() == object.GetNamespace()) {
+		if issuer.GetKind() == kind && issuer.GetName() == name &&
+			(kind == "ClusterIssuer" || issuer.GetNamespace() == object.GetNamespace()) {
 			if condition, message := conditionOf(issuer, "Ready"); condition == "False" {
 				return issuer, fmt.Sprintf("%s %s is not ready: %s", kind, name, message)
 			}
@@ -329,14 +341,18 @@ func (w World) byHand(use Use, o Options) Entry {
 	case slices.Contains(o.Skip, use.Secret) || slices.Contains(o.Skip, key(use.from)):
 		e.decide(Stays, "", "it was left out")
 	case use.Secret == "":
-		e.decide(Blocked, "name a Secret in it, or give the mirror's controller the same default certificate and leave it out with --skip "+key(use.from), "the controller's default certificate is served: it is not an object that is copied")
+		e.decide(Blocked, "name a Secret in it, or give the mirror's controller the "+
+			"same default certificate and leave it out with --skip "+key(use.from),
+			"the controller's default certificate is served: it is not an object that is copied")
 	case w.Wrong[use.Secret] != nil:
 		e.decide(Blocked, "mend the Secret, or leave it out with --skip "+use.Secret, "%v", w.Wrong[use.Secret])
 	case leaf == nil:
 		e.decide(Blocked, "make it, or leave it out with --skip "+use.Secret, "there is no Secret %s", use.Secret)
 	case len(Covers(leaf.Certificate, missing)) > 0:
-		e.decide(Blocked, "order one that has them and put it into the Secret, or leave it out with --skip "+use.Secret+": the names that it has are served all the same",
-			"cert-manager does not make it, and it is not for %s", strings.Join(Covers(leaf.Certificate, missing), ", "))
+		e.decide(Blocked, "order one that has them and put it into the Secret, or leave it out with --skip "+use.Secret+
+			": the names that it has are served all the same",
+			"cert-manager does not make it, and it is not for %s",
+			strings.Join(Covers(leaf.Certificate, missing), ", "))
 	default:
 		e.decide(ByHand, "", copied)
 	}
@@ -368,8 +384,8 @@ func Wants(object *unstructured.Unstructured, names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !contains(wanted, name) })
 }
 
-// GivenUp reports whether cert-manager has failed to get a Certificate issued and is not retrying: it waits an hour after the first
-// failure, and longer after each further one, even if the names were removed and added again meanwhile
+// GivenUp reports whether cert-manager has failed to get a Certificate issued and is not retrying: it waits an hour
+// after the first failure, and longer after each further one, even if the names were removed and added again meanwhile
 // (pkg/controller/certificates/trigger).
 func GivenUp(object *unstructured.Unstructured) bool {
 	ready, _ := conditionOf(object, "Ready")
@@ -383,7 +399,8 @@ func GivenUp(object *unstructured.Unstructured) bool {
 func (w World) SecretsFor(name string) ([]*Leaf, error) {
 	var found []*Leaf
 	for _, use := range Uses(w.Routes) {
-		if use.Secret == "" || !use.For(name) || len(use.Hosts) == 0 && w.Leaves[use.Secret] != nil && len(Covers(w.Leaves[use.Secret].Certificate, []string{name})) > 0 {
+		if use.Secret == "" || !use.For(name) || len(use.Hosts) == 0 && w.Leaves[use.Secret] != nil &&
+			len(Covers(w.Leaves[use.Secret].Certificate, []string{name})) > 0 {
 			continue
 		}
 		switch leaf := w.Leaves[use.Secret]; {

@@ -78,7 +78,9 @@ block sg-cache: cache lets in tcp 6379 with 10.1.0.0/24 by address, of the origi
 	}
 	for _, a := range p.Actions {
 		if a.Verb == cloud.Trust {
-			for _, part := range []string{`oidc-provider/oidc.blue.example.org"`, `oidc-provider/oidc.green.example.org"`, `"oidc.green.example.org:sub":"system:serviceaccount:shop:pay"`, "legacy"} {
+			for _, part := range []string{`oidc-provider/oidc.blue.example.org"`,
+				`oidc-provider/oidc.green.example.org"`,
+				`"oidc.green.example.org:sub":"system:serviceaccount:shop:pay"`, "legacy"} {
 				if !strings.Contains(string(a.After), part) {
 					t.Errorf("the trust lacks %s: %s", part, a.After)
 				}
@@ -180,10 +182,15 @@ func TestNames(t *testing.T) {
 		pairs            []cloud.Pair
 		want             string
 	}{
-		"a part of another name": {"blue.org", "green.org", []cloud.Role{role("nodes.darkblue.org"), role("nodes.blue.org.evil.io"), role("x-blue.org")}, nil, "block blue.org: no role and no security group has its name"},
-		"the mirror's has it":    {"blue.org", "mirror.blue.org", []cloud.Role{role("nodes.blue.org"), role("nodes.mirror.blue.org")}, nil, ""},
-		"by hand":                {"blue.org", "green.org", []cloud.Role{role("eks-old"), role("eks-new")}, []cloud.Pair{{Old: "eks-old", New: "eks-new"}}, ""},
-		"by its tag": {"blue.org", "green.org", []cloud.Role{role("nodes.blue.org"), role("nodes.green.org"), {Name: "odd", Tags: map[string]string{"KubernetesCluster": "blue.org"}}}, nil,
+		"a part of another name": {"blue.org", "green.org",
+			[]cloud.Role{role("nodes.darkblue.org"), role("nodes.blue.org.evil.io"), role("x-blue.org")}, nil,
+			"block blue.org: no role and no security group has its name"},
+		"the mirror's has it": {"blue.org", "mirror.blue.org",
+			[]cloud.Role{role("nodes.blue.org"), role("nodes.mirror.blue.org")}, nil, ""},
+		"by hand": {"blue.org", "green.org", []cloud.Role{role("eks-old"), role("eks-new")},
+			[]cloud.Pair{{Old: "eks-old", New: "eks-new"}}, ""},
+		"by its tag": {"blue.org", "green.org", []cloud.Role{role("nodes.blue.org"), role("nodes.green.org"),
+			{Name: "odd", Tags: map[string]string{"KubernetesCluster": "blue.org"}}}, nil,
 			"block odd: it is the original's by its tag"},
 	} {
 		p := cloud.Compare(&cloud.Inventory{Roles: c.roles}, c.original, c.mirror, c.pairs)
@@ -206,13 +213,17 @@ func TestLines(t *testing.T) {
 		if len(verbs) != len(p.Actions) {
 			t.Errorf("%d commands for %d actions: %s", len(verbs), len(p.Actions), verbs)
 		}
-		if first := map[bool]string{false: "create-open-id-connect-provider", true: "revoke-security-group-egress"}[back]; verbs[0] != first {
+		if first := map[bool]string{false: "create-open-id-connect-provider",
+			true: "revoke-security-group-egress"}[back]; verbs[0] != first {
 			t.Errorf("the first is %s, want %s", verbs[0], first)
 		}
 	}
-	odd := &cloud.Plan{Actions: []cloud.Action{{Verb: cloud.PutPolicy, Subject: "it's; rm -rf /", Name: "$(x)", After: `{"a":"'${aws:username}'"}`, Why: "x\ny"}}}
-	out, err := exec.Command("sh", "-c", "aws() { printf '%s|' \"$@\"; }\n"+strings.Join(cloud.Lines(odd, false), "\n")).CombinedOutput()
-	if want := `iam|put-role-policy|--role-name|it's; rm -rf /|--policy-name|$(x)|--policy-document|{"a":"'${aws:username}'"}|`; err != nil || string(out) != want {
+	odd := &cloud.Plan{Actions: []cloud.Action{{Verb: cloud.PutPolicy, Subject: "it's; rm -rf /", Name: "$(x)",
+		After: `{"a":"'${aws:username}'"}`, Why: "x\ny"}}}
+	out, err := exec.Command("sh", "-c", "aws() { printf '%s|' \"$@\"; }\n"+
+		strings.Join(cloud.Lines(odd, false), "\n")).CombinedOutput()
+	if want := `iam|put-role-policy|--role-name|it's; rm -rf /|--policy-name|$(x)|--policy-document|{"a":"'${aws:username}'"}|`; err != nil ||
+		string(out) != want {
 		t.Errorf("%v: %s, want %s", err, out, want)
 	}
 }
@@ -221,8 +232,10 @@ func TestLines(t *testing.T) {
 func TestTerraform(t *testing.T) {
 	text := cloud.Terraform(cloud.Compare(read(t, inventory), original, mirror, nil))
 	for _, part := range []string{
-		`resource "aws_iam_role_policy_attachment" "mirror_2" {` + "\n" + `  role = "nodes.green.example.org"` + "\n" + `  policy_arn = "arn:aws:iam::123456789012:policy/backup"`,
-		`$${aws:username}`, `url = "https://oidc.green.example.org"`, `referenced_security_group_id = "sg-gn"`, `cidr_ipv4 = "0.0.0.0/0"`,
+		`resource "aws_iam_role_policy_attachment" "mirror_2" {` + "\n" + `  role = "nodes.green.example.org"` + "\n" +
+			`  policy_arn = "arn:aws:iam::123456789012:policy/backup"`,
+		`$${aws:username}`, `url = "https://oidc.green.example.org"`, `referenced_security_group_id = "sg-gn"`,
+		`cidr_ipv4 = "0.0.0.0/0"`,
 		"# assume_role_policy of role shop-payments becomes, where it is written:",
 	} {
 		if !strings.Contains(text, part) {
@@ -241,12 +254,14 @@ func TestBadInput(t *testing.T) {
 		"":                                     `want "theseus.dev/v1alpha1", "CloudInventory"`,
 		head + "rolls: []":                     `unknown field "rolls"`,
 		head + "roles: [{name: a, trust: no}]": "no JSON object",
-		head + "roles: [{name: a, trust: '{} {}'}]":                                                  "more than one",
-		head + "roles: [{name: a}, {name: a}, {}]":                                                   "role a is there twice\na role has no name",
-		head + "securityGroups: [{id: a, ingress: [{protocol: tcp, from: 1, to: 2}]}]":               "names 0 peers",
-		head + "securityGroups: [{id: a, ingress: [{protocol: tcp, from: 1, to: 70000, group: b}]}]": "ports 1 to 70000",
-		head + "securityGroups: [{id: a, egress: [{protocol: tcp, cidr: x}]}]":                       "x",
-		head + "vpcs: [{id: v, cidrs: [10.0.0.0]}]":                                                  "10.0.0.0",
+		head + "roles: [{name: a, trust: '{} {}'}]": "more than one",
+		head + "roles: [{name: a}, {name: a}, {}]": "role a is " +
+			"there twice\na role has no name",
+		head + "securityGroups: [{id: a, ingress: [{protocol: tcp, from: 1, to: 2}]}]": "names 0 peers",
+		head +
+			"securityGroups: [{id: a, ingress: [{protocol: tcp, from: 1, to: 70000, group: b}]}]": "ports 1 to 70000",
+		head + "securityGroups: [{id: a, egress: [{protocol: tcp, cidr: x}]}]": "x",
+		head + "vpcs: [{id: v, cidrs: [10.0.0.0]}]":                            "10.0.0.0",
 	} {
 		if _, err := cloud.ReadInventory([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
@@ -269,7 +284,8 @@ func TestBadInput(t *testing.T) {
 // FuzzInventory: whatever a file says, nothing panics, and what is done once is not to do again.
 func FuzzInventory(f *testing.F) {
 	f.Add(inventory)
-	f.Add([]byte("apiVersion: theseus.dev/v1alpha1\nkind: CloudInventory\nroles: [{name: nodes.blue.example.org, trust: {Statement: {Action: [1, {}]}}}, {name: nodes.green.example.org}]\n"))
+	f.Add([]byte("apiVersion: theseus.dev/v1alpha1\nkind: CloudInventory\nroles: [{name: nodes.blue.example.org, " +
+		"trust: {Statement: {Action: [1, {}]}}}, {name: nodes.green.example.org}]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		i, err := cloud.ReadInventory(data)
 		if err != nil {

@@ -181,7 +181,8 @@ func ReadInventory(data []byte) (*Inventory, error) {
 		return nil, err
 	}
 	if i.APIVersion != v1alpha1.APIVersion || i.Kind != InventoryKind {
-		return nil, fmt.Errorf("apiVersion %q, kind %q: want %q, %q", i.APIVersion, i.Kind, v1alpha1.APIVersion, InventoryKind)
+		return nil, fmt.Errorf("apiVersion %q, kind %q: want %q, %q",
+			i.APIVersion, i.Kind, v1alpha1.APIVersion, InventoryKind)
 	}
 	return &i, i.Check()
 }

@@ -27,7 +27,8 @@ func ParsePairs(texts []string) ([]Pair, error) {
 // names puts the mirror's names in the place of the original's, by whole parts of names.
 type names struct{ pairs []Pair }
 
-// newNames knows the clusters' names, with dots and with dashes, the names of roles that kops cuts, and what a person gave.
+// newNames knows the clusters' names, with dots and with dashes, the names of roles that kops cuts, and what a person
+// gave.
 func newNames(original, mirror string, given []Pair) *names {
 	n := &names{pairs: slices.Clone(given)}
 	n.add(original, mirror)
@@ -35,7 +36,8 @@ func newNames(original, mirror string, given []Pair) *names {
 		n.add(dashed, strings.ReplaceAll(mirror, ".", "-"))
 	}
 	for _, role := range []string{"masters.", "nodes.", "apiservers.", "bastions."} {
-		if cut := kopsname.Truncate(role+original, kopsname.MaxRole); cut != role+original || len(role+mirror) > kopsname.MaxRole {
+		if cut := kopsname.Truncate(role+original, kopsname.MaxRole); cut != role+original ||
+			len(role+mirror) > kopsname.MaxRole {
 			n.add(cut, kopsname.Truncate(role+mirror, kopsname.MaxRole))
 		}
 	}
@@ -60,7 +62,8 @@ func (n *names) mirror(text string) string {
 			return strings.HasPrefix(text[at:], name) && (at == 0 || !inName(text[at-1])) && ends(text[at+len(name):])
 		}
 		// The mirror's own name may have the original's in it.
-		if own := slices.IndexFunc(n.pairs, func(p Pair) bool { return strings.Contains(p.New, p.Old) && is(p.New) }); own >= 0 {
+		if own := slices.IndexFunc(n.pairs,
+			func(p Pair) bool { return strings.Contains(p.New, p.Old) && is(p.New) }); own >= 0 {
 			out.WriteString(n.pairs[own].New)
 			at += len(n.pairs[own].New)
 			continue

@@ -39,7 +39,8 @@ const (
 // Action is one change.
 type Action struct {
 	Verb Verb `json:"verb"`
-	// Subject is the changed resource: the name of a role or profile, the ARN of a policy, the URL of an issuer, the ID of a group.
+	// Subject is the changed resource: the name of a role or profile, the ARN of a policy, the URL of an issuer, the ID
+	// of a group.
 	Subject string `json:"subject"`
 	// Name is the policy or the role that is added to it.
 	Name string `json:"name,omitempty"`
@@ -104,7 +105,8 @@ func ReadPlan(data []byte) (*Plan, error) {
 		return nil, fmt.Errorf("this is no plan for a cloud: %w", err)
 	}
 	if p.APIVersion != v1alpha1.APIVersion || p.Kind != PlanKind {
-		return nil, fmt.Errorf("this is no plan for a cloud: apiVersion %q, kind %q: want %q, %q", p.APIVersion, p.Kind, v1alpha1.APIVersion, PlanKind)
+		return nil, fmt.Errorf("this is no plan for a cloud: apiVersion %q, kind %q: want %q, %q",
+			p.APIVersion, p.Kind, v1alpha1.APIVersion, PlanKind)
 	}
 	if p.Hash != p.hash() {
 		return nil, errors.New("the plan was changed after it was made")
@@ -127,10 +129,11 @@ type comparison struct {
 	byID          map[string]*Group
 }
 
-// Compare makes the plan with what the mirror lacks. The names are the clusters' names in kops; pairs are names that cannot be
-// derived from them.
+// Compare makes the plan with what the mirror lacks. The names are the clusters' names in kops; pairs are names that
+// cannot be derived from them.
 func Compare(i *Inventory, original, mirror string, pairs []Pair) *Plan {
-	c := &comparison{Inventory: i, names: newNames(original, mirror, pairs), roles: map[string]string{}, groups: map[string]string{}, byID: map[string]*Group{},
+	c := &comparison{Inventory: i, names: newNames(original, mirror, pairs), roles: map[string]string{},
+		groups: map[string]string{}, byID: map[string]*Group{},
 		plan: &Plan{APIVersion: v1alpha1.APIVersion, Kind: PlanKind, Original: original, Mirror: mirror}}
 	for _, text := range i.Missing {
 		c.block("inventory", "see to it that it can be read, or compare that by hand", "was not read: %s", text)
@@ -145,7 +148,8 @@ func Compare(i *Inventory, original, mirror string, pairs []Pair) *Plan {
 	c.ownGroups()
 	c.foreignGroups()
 	if len(c.roles)+len(c.groups) == 0 {
-		c.block(original, "check the name of the cluster; name what is called otherwise with --name OLD=NEW", "no role and no security group has its name")
+		c.block(original, "check the name of the cluster; name what is called otherwise with --name OLD=NEW",
+			"no role and no security group has its name")
 	}
 	c.plan.Hash = c.plan.hash()
 	return c.plan
@@ -191,9 +195,11 @@ func (c *comparison) findGroups() {
 			c.groups[g.ID] = there[0].ID
 			c.names.add(g.ID, there[0].ID)
 		case 0:
-			c.block(g.ID, "make it (kops makes its own with the cluster), then compare again", "the mirror has no security group %s as the original has %s", c.names.mirror(name), name)
+			c.block(g.ID, "make it (kops makes its own with the cluster), then compare again",
+				"the mirror has no security group %s as the original has %s", c.names.mirror(name), name)
 		default:
-			c.block(g.ID, "say which with --name "+g.ID+"=ID", "the mirror has several security groups %s", c.names.mirror(name))
+			c.block(g.ID, "say which with --name "+g.ID+"=ID", "the mirror has several security groups %s",
+				c.names.mirror(name))
 		}
 	}
 	for _, pair := range slices.Clone(c.names.pairs) {
@@ -215,7 +221,8 @@ func (c *comparison) issuers() {
 			if host(url) == host(old.URL) {
 				made.Thumbprints = old.Thumbprints
 			}
-			c.act(Action{Verb: CreateIssuer, Subject: url, Issuer: &made, Why: "the original's tokens are trusted by " + old.URL})
+			c.act(Action{Verb: CreateIssuer, Subject: url, Issuer: &made,
+				Why: "the original's tokens are trusted by " + old.URL})
 		}
 	}
 }
@@ -231,7 +238,8 @@ func (c *comparison) findRoles() {
 		if c.names.of(r.Name) {
 			c.roles[r.Name] = c.names.mirror(r.Name)
 		} else if r.Tags["KubernetesCluster"] == c.plan.Original {
-			c.block(r.Name, "say so with --name "+r.Name+"=NAME", "it is the original's by its tag, and its name does not say how the mirror's is called")
+			c.block(r.Name, "say so with --name "+r.Name+"=NAME",
+				"it is the original's by its tag, and its name does not say how the mirror's is called")
 		}
 	}
 	for old, mirror := range c.roles {
@@ -247,14 +255,16 @@ func (c *comparison) ownRoles() {
 	for _, name := range slices.Sorted(maps.Keys(c.roles)) {
 		old, mirror := c.role(name), c.role(c.roles[name])
 		if mirror == nil {
-			c.block(name, "make it (kops makes its own with the cluster), then compare again", "the mirror has no role %s", c.roles[name])
+			c.block(name, "make it (kops makes its own with the cluster), then compare again",
+				"the mirror has no role %s", c.roles[name])
 			continue
 		}
 		why := "role " + name + " has it"
 		for _, arn := range old.Attached {
 			there := c.names.mirror(arn)
 			if there != arn && !slices.ContainsFunc(c.Policies, func(p Policy) bool { return p.ARN == there }) {
-				c.block(name, "make that policy, then compare again", "the mirror has no policy %s as the original has %s", there, arn)
+				c.block(name, "make that policy, then compare again",
+					"the mirror has no policy %s as the original has %s", there, arn)
 			} else if !slices.Contains(mirror.Attached, there) {
 				c.act(Action{Verb: AttachPolicy, Subject: mirror.Name, Name: there, Why: why})
 			}
@@ -263,7 +273,8 @@ func (c *comparison) ownRoles() {
 			c.inline(old, mirror, policy, why)
 		}
 		if c.names.mirror(old.Boundary) != mirror.Boundary {
-			c.block(mirror.Name, "give both the same boundary, or none", "its permissions boundary is %q, and the original's %q", mirror.Boundary, old.Boundary)
+			c.block(mirror.Name, "give both the same boundary, or none",
+				"its permissions boundary is %q, and the original's %q", mirror.Boundary, old.Boundary)
 		}
 		c.trust(mirror, lacking(c.names.document(old.Trust), mirror.Trust), "role "+name+" trusts so")
 	}
@@ -278,10 +289,12 @@ func (c *comparison) inline(old, mirror *Role, policy, why string) {
 	}
 	if missing := lacking(want, have); len(missing) > 0 {
 		c.act(Action{Verb: PutPolicy, Subject: mirror.Name, Name: name, Before: have, After: have.with(missing),
-			Why: fmt.Sprintf("%s with %d statements that the mirror's lacks; put what is your own into the cluster's configuration too, or kops takes it away again", why, len(missing))})
+			Why: fmt.Sprintf("%s with %d statements that the mirror's lacks; put what is your own into the cluster's "+
+				"configuration too, or kops takes it away again", why, len(missing))})
 	}
 	if more := lacking(have, want); len(more) > 0 {
-		c.note(mirror.Name, "look whether the mirror is to be allowed more than the original", "its policy %s has %d statements that the original's has not", name, len(more))
+		c.note(mirror.Name, "look whether the mirror is to be allowed more than the original",
+			"its policy %s has %d statements that the original's has not", name, len(more))
 	}
 }
 
@@ -292,7 +305,8 @@ func (c *comparison) trust(r *Role, missing []map[string]any, why string) {
 	}
 	after := r.Trust.with(missing)
 	if len(after) > maxTrust {
-		c.block(r.Name, "have the quota of IAM for trust policies raised, or make a role of its own for the mirror", "its trust would have %d characters, and IAM allows %d", len(after), maxTrust)
+		c.block(r.Name, "have the quota of IAM for trust policies raised, or make a role of its own for the mirror",
+			"its trust would have %d characters, and IAM allows %d", len(after), maxTrust)
 		return
 	}
 	c.act(Action{Verb: Trust, Subject: r.Name, Before: r.Trust, After: after, Why: why})
@@ -315,9 +329,11 @@ func (c *comparison) profiles() {
 			switch want := c.names.mirror(role); {
 			case slices.Contains(have, want):
 			case len(have) > 0:
-				c.block(name, "take that one out, or leave it so", "the instance profile has role %s, and would have %s", have[0], want)
+				c.block(name, "take that one out, or leave it so",
+					"the instance profile has role %s, and would have %s", have[0], want)
 			default:
-				c.act(Action{Verb: AddToProfile, Subject: name, Name: want, Why: "instance profile " + p.Name + " has " + role})
+				c.act(Action{Verb: AddToProfile, Subject: name, Name: want,
+					Why: "instance profile " + p.Name + " has " + role})
 			}
 		}
 	}
@@ -343,7 +359,8 @@ func (c *comparison) foreignRoles() {
 			c.trust(r, c.missing(r.Trust), "it trusts the original")
 			for _, policy := range slices.Sorted(maps.Keys(r.Inline)) {
 				if have := r.Inline[policy]; len(c.missing(have)) > 0 {
-					c.act(Action{Verb: PutPolicy, Subject: r.Name, Name: policy, Before: have, After: have.with(c.missing(have)), Why: "it names what is the original's"})
+					c.act(Action{Verb: PutPolicy, Subject: r.Name, Name: policy, Before: have,
+						After: have.with(c.missing(have)), Why: "it names what is the original's"})
 				}
 			}
 		}
@@ -375,14 +392,17 @@ func (c *comparison) foreignPolicies() {
 			continue
 		}
 		if p.Versions >= maxVersions {
-			c.block(p.ARN, "delete an old version: aws iam list-policy-versions --policy-arn "+p.ARN, "it names what is the original's, and has %d versions already", p.Versions)
+			c.block(p.ARN, "delete an old version: aws iam list-policy-versions --policy-arn "+p.ARN,
+				"it names what is the original's, and has %d versions already", p.Versions)
 			continue
 		}
-		c.act(Action{Verb: NewVersion, Subject: p.ARN, Before: p.Document, After: p.Document.with(missing), Why: "it names what is the original's"})
+		c.act(Action{Verb: NewVersion, Subject: p.ARN, Before: p.Document, After: p.Document.with(missing),
+			Why: "it names what is the original's"})
 	}
 	for _, p := range c.ResourcePolicies {
 		if missing := c.missing(p.Document); len(missing) > 0 {
-			c.block(p.Resource, "add the statements for the mirror: "+string(p.Document.with(missing)), "its policy names what is the original's")
+			c.block(p.Resource, "add the statements for the mirror: "+string(p.Document.with(missing)),
+				"its policy names what is the original's")
 		}
 	}
 }
@@ -411,7 +431,8 @@ func (c *comparison) allow(verb Verb, g *Group, have []Rule, r Rule, why string)
 		return
 	}
 	if peer := c.byID[r.Group]; peer != nil && peer.VPC != g.VPC {
-		c.note(g.ID, "join the networks by peering first; else allow its addresses instead", "%s of network %s is to name %s of network %s", g.ID, g.VPC, peer.ID, peer.VPC)
+		c.note(g.ID, "join the networks by peering first; else allow its addresses instead",
+			"%s of network %s is to name %s of network %s", g.ID, g.VPC, peer.ID, peer.VPC)
 	}
 	c.act(Action{Verb: verb, Subject: g.ID, Rule: &r, Why: why})
 }
@@ -448,7 +469,8 @@ func (c *comparison) byAddress(g *Group, r Rule) {
 		for _, vpc := range c.VPCs {
 			for _, cidr := range vpc.CIDRs {
 				whole, err := netip.ParsePrefix(cidr)
-				if err == nil && whole.Overlaps(prefix) && slices.ContainsFunc(c.Groups, func(g Group) bool { return g.VPC == vpc.ID && ids(&g) }) {
+				if err == nil && whole.Overlaps(prefix) &&
+					slices.ContainsFunc(c.Groups, func(g Group) bool { return g.VPC == vpc.ID && ids(&g) }) {
 					found = true
 				}
 			}
@@ -457,6 +479,7 @@ func (c *comparison) byAddress(g *Group, r Rule) {
 	}
 	if inside(func(g *Group) bool { _, ok := c.groups[g.ID]; return ok }) &&
 		!inside(func(g *Group) bool { return slices.Contains(slices.Collect(maps.Values(c.groups)), g.ID) }) {
-		c.block(g.ID, "allow the mirror's addresses too, if the mirror's pods or nodes need it", "%s lets in %s by address, of the original's network", cmp.Or(g.Name, g.ID), r)
+		c.block(g.ID, "allow the mirror's addresses too, if the mirror's pods or nodes need it",
+			"%s lets in %s by address, of the original's network", cmp.Or(g.Name, g.ID), r)
 	}
 }

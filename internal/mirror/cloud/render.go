@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Lines formats a plan's actions as aws commands for a shell; back makes the commands that revert them, in reverse order.
+// Lines formats a plan's actions as aws commands for a shell; back makes the commands that revert them, in reverse
+// order.
 func Lines(p *Plan, back bool) []string {
 	lines := []string{"set -eu"}
 	for _, a := range p.Steps(back) {
@@ -29,36 +30,44 @@ func (p *Plan) Steps(back bool) []Action {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// line is one action as a command. What only Amazon knows once it is made (the ARN of an issuer, the id of a version) is
-// asked for.
+// line is one action as a command. What only Amazon knows once it is made (the ARN of an issuer, the id of a version)
+// is asked for.
 func (a Action) line(back bool) string {
 	q := shell
 	switch a.Verb {
 	case CreateIssuer:
 		if back {
 			find := fmt.Sprintf("OpenIDConnectProviderList[?ends_with(Arn, ':oidc-provider/%s')].Arn", a.Subject)
-			return `aws iam delete-open-id-connect-provider --open-id-connect-provider-arn "$(aws iam list-open-id-connect-providers --output text --query ` + q(find) + `)"`
+			return `aws iam delete-open-id-connect-provider --open-id-connect-provider-arn "$(aws iam list-open-id-connect-providers --output text --query ` +
+				q(find) + `)"`
 		}
-		line := "aws iam create-open-id-connect-provider --url " + q("https://"+a.Subject) + words("--client-id-list", a.Issuer.Clients)
+		line := "aws iam create-open-id-connect-provider --url " + q("https://"+a.Subject) +
+			words("--client-id-list", a.Issuer.Clients)
 		return line + words("--thumbprint-list", a.Issuer.Thumbprints)
 	case CreateProfile:
-		return choose(back, "aws iam delete-instance-profile", "aws iam create-instance-profile") + " --instance-profile-name " + q(a.Subject)
+		return choose(back, "aws iam delete-instance-profile", "aws iam create-instance-profile") +
+			" --instance-profile-name " + q(a.Subject)
 	case AddToProfile:
-		return choose(back, "aws iam remove-role-from-instance-profile", "aws iam add-role-to-instance-profile") + " --instance-profile-name " + q(a.Subject) + " --role-name " + q(a.Name)
+		return choose(back, "aws iam remove-role-from-instance-profile", "aws iam add-role-to-instance-profile") +
+			" --instance-profile-name " + q(a.Subject) + " --role-name " + q(a.Name)
 	case AttachPolicy:
-		return choose(back, "aws iam detach-role-policy", "aws iam attach-role-policy") + " --role-name " + q(a.Subject) + " --policy-arn " + q(a.Name)
+		return choose(back, "aws iam detach-role-policy", "aws iam attach-role-policy") + " --role-name " +
+			q(a.Subject) + " --policy-arn " + q(a.Name)
 	case PutPolicy:
 		if back && a.Before == "" {
 			return "aws iam delete-role-policy --role-name " + q(a.Subject) + " --policy-name " + q(a.Name)
 		}
-		return "aws iam put-role-policy --role-name " + q(a.Subject) + " --policy-name " + q(a.Name) + " --policy-document " + q(a.to(back))
+		return "aws iam put-role-policy --role-name " + q(a.Subject) + " --policy-name " + q(a.Name) +
+			" --policy-document " + q(a.to(back))
 	case Trust:
 		return "aws iam update-assume-role-policy --role-name " + q(a.Subject) + " --policy-document " + q(a.to(back))
 	case NewVersion:
-		return "aws iam create-policy-version --set-as-default --policy-arn " + q(a.Subject) + " --policy-document " + q(a.to(back))
+		return "aws iam create-policy-version --set-as-default --policy-arn " + q(a.Subject) +
+			" --policy-document " + q(a.to(back))
 	}
 	direction := choose(a.Verb == AllowIn, "ingress", "egress")
-	return "aws ec2 " + choose(back, "revoke", "authorize") + "-security-group-" + direction + " --group-id " + q(a.Subject) + " --ip-permissions " + q(a.permission())
+	return "aws ec2 " + choose(back, "revoke", "authorize") + "-security-group-" + direction + " --group-id " +
+		q(a.Subject) + " --ip-permissions " + q(a.permission())
 }
 
 func (a Action) to(back bool) string { return string(choose(back, a.Before, a.After)) }
@@ -116,8 +125,8 @@ func words(flag string, values []string) string {
 // shell quotes a word for a shell.
 func shell(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// Terraform formats a plan as resources of the provider hashicorp/aws. Parts of a resource that is defined elsewhere (the
-// trust of a role, the document of a managed policy) become comments, because two resources for it would conflict.
+// Terraform formats a plan as resources of the provider hashicorp/aws. Parts of a resource that is defined elsewhere
+// (the trust of a role, the document of a managed policy) become comments, because two resources for it would conflict.
 func Terraform(p *Plan) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# What %s lacks of %s.\n", p.Mirror, p.Original)
@@ -126,7 +135,8 @@ func Terraform(p *Plan) string {
 		name := fmt.Sprintf("mirror_%d", n+1)
 		switch a.Verb {
 		case CreateIssuer:
-			resource(&out, "aws_iam_openid_connect_provider", name, "url", hcl("https://"+a.Subject), "client_id_list", list(a.Issuer.Clients), "thumbprint_list", list(a.Issuer.Thumbprints))
+			resource(&out, "aws_iam_openid_connect_provider", name, "url", hcl("https://"+a.Subject), "client_id_list",
+				list(a.Issuer.Clients), "thumbprint_list", list(a.Issuer.Thumbprints))
 		case CreateProfile:
 			role := `""`
 			for _, b := range p.Actions {
@@ -144,7 +154,8 @@ func Terraform(p *Plan) string {
 				comment(&out, "policy "+a.Name+" of role "+a.Subject, a.After)
 				continue
 			}
-			resource(&out, "aws_iam_role_policy", name, "role", hcl(a.Subject), "name", hcl(a.Name), "policy", hcl(string(a.After)))
+			resource(&out, "aws_iam_role_policy", name, "role", hcl(a.Subject), "name", hcl(a.Name),
+				"policy", hcl(string(a.After)))
 		case Trust:
 			comment(&out, "assume_role_policy of role "+a.Subject, a.After)
 		case NewVersion:

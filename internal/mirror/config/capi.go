@@ -16,7 +16,8 @@ import (
 const (
 	capiGroup  = "cluster.x-k8s.io"
 	capiSuffix = "." + capiGroup
-	capiAdvice = "give all objects of the cluster: clusterctl move --to-directory, or kubectl get of its Cluster, control plane, MachineDeployments, templates and infrastructure"
+	capiAdvice = "give all objects of the cluster: clusterctl move --to-directory, or kubectl get of its Cluster, " +
+		"control plane, MachineDeployments, templates and infrastructure"
 )
 
 // capiJob is the conversion of a cluster of Cluster API.
@@ -32,9 +33,11 @@ func (j *job) capi(cluster *object) error {
 	if err := j.only(cluster); err != nil {
 		return err
 	}
-	c := &capiJob{job: j, cluster: cluster, spec: splice.Get(cluster.Node, "spec"), renamed: map[string]string{}, here: map[string]bool{}}
+	c := &capiJob{job: j, cluster: cluster, spec: splice.Get(cluster.Node, "spec"),
+		renamed: map[string]string{}, here: map[string]bool{}}
 	if cluster.name == "" || c.spec == nil || c.spec.Kind != yaml.MappingNode || len(c.spec.Content) == 0 {
-		return &splice.Error{File: cluster.file.Name, Line: cluster.Line, Err: fmt.Errorf("a Cluster without name or spec"), Advice: capiAdvice}
+		return &splice.Error{File: cluster.file.Name, Line: cluster.Line,
+			Err: fmt.Errorf("a Cluster without name or spec"), Advice: capiAdvice}
 	}
 	if j.Network != "" {
 		if err := c.network(); err != nil {
@@ -63,7 +66,8 @@ func (c *capiJob) mirror() error {
 	case len(problems) > 0:
 		return &Usage{fmt.Errorf("--name %s: %s", c.Name, problems[0]), "such as --name green"}
 	case c.Name == c.cluster.name:
-		return &Usage{fmt.Errorf("the mirror would have the name of the original, %s", c.Name), "give it another with --name"}
+		return &Usage{fmt.Errorf("the mirror would have the name of the original, %s", c.Name),
+			"give it another with --name"}
 	case c.State != "":
 		return &Usage{fmt.Errorf("--state: only kops has a state store"), "leave it out"}
 	}
@@ -85,7 +89,8 @@ func (c *capiJob) mirror() error {
 		c.infrastructure(c.cluster, variables, "spec.topology.variables")
 	}
 	for _, o := range c.objects {
-		for _, path := range [][]string{{"spec", "kubeadmConfigSpec"}, {"spec", "template", "spec"}, {"spec", "template", "spec", "kubeadmConfigSpec"}} {
+		for _, path := range [][]string{{"spec", "kubeadmConfigSpec"}, {"spec", "template", "spec"},
+			{"spec", "template", "spec", "kubeadmConfigSpec"}} {
 			c.kubeadmSpec(o, splice.Get(o.Node, path...), strings.Join(path, "."))
 		}
 	}
@@ -106,7 +111,8 @@ func (c *capiJob) leave() {
 		switch {
 		case o.kind == "Secret":
 			c.dropObject(o, "a key: keys are not copied")
-		case slices.Contains(ofController, o.kind), strings.HasSuffix(o.kind, "Machine") && strings.HasSuffix(o.group, capiSuffix):
+		case slices.Contains(ofController, o.kind), strings.HasSuffix(o.kind, "Machine") &&
+			strings.HasSuffix(o.group, capiSuffix):
 			c.dropObject(o, "a controller makes it")
 		case slices.Contains(shared, o.kind) || strings.HasSuffix(o.kind, "Template") && !c.ours(o.name):
 			c.dropObject(o, "both clusters use it, as it does not bear the cluster's name")
@@ -132,7 +138,8 @@ func (c *capiJob) names() {
 		to := c.Name + strings.TrimPrefix(o.name, c.cluster.name)
 		why := "named after the mirror"
 		if !c.ours(o.name) {
-			answer, ok := c.ask(o, node, "name/"+o.kind+"/"+o.name, fmt.Sprintf("%s does not bear the cluster's name: which name has the mirror's?", o), "VALUE")
+			answer, ok := c.ask(o, node, "name/"+o.kind+"/"+o.name,
+				fmt.Sprintf("%s does not bear the cluster's name: which name has the mirror's?", o), "VALUE")
 			if !ok {
 				continue
 			}
@@ -146,8 +153,11 @@ func (c *capiJob) names() {
 // references lets what names an object of the files name the mirror's.
 func (c *capiJob) references() error {
 	for _, ref := range []string{"infrastructureRef", "controlPlaneRef"} {
-		if node := splice.Get(c.spec, ref); node != nil && !c.here[splice.Text(node, "kind")+" "+splice.Text(node, "name")] {
-			return &splice.Error{File: c.cluster.file.Name, Line: node.Line, Err: fmt.Errorf("spec.%s names %s %s, which is not in the files", ref, splice.Text(node, "kind"), splice.Text(node, "name")), Advice: capiAdvice}
+		if node := splice.Get(c.spec, ref); node != nil &&
+			!c.here[splice.Text(node, "kind")+" "+splice.Text(node, "name")] {
+			return &splice.Error{File: c.cluster.file.Name, Line: node.Line,
+				Err: fmt.Errorf("spec.%s names %s %s, which is not in the files",
+					ref, splice.Text(node, "kind"), splice.Text(node, "name")), Advice: capiAdvice}
 		}
 	}
 	for _, o := range c.objects {
@@ -167,7 +177,8 @@ func (c *capiJob) references() error {
 			if key || c.done[node] {
 				return
 			}
-			if to, ok := c.renamed["MachineDeployment "+node.Value]; ok && strings.HasSuffix(path, capiGroup+"/deployment-name") {
+			if to, ok := c.renamed["MachineDeployment "+node.Value]; ok &&
+				strings.HasSuffix(path, capiGroup+"/deployment-name") {
 				c.set(o, node, path, to, "the MachineDeployment that it is of")
 			}
 			if node.Value != c.cluster.name {
@@ -199,11 +210,13 @@ func mappings(node *yaml.Node, path string, call func(node *yaml.Node, path stri
 // metadata takes out what the API server and the controllers wrote.
 func (c *capiJob) metadata(o *object) {
 	meta := splice.Get(o.Node, "metadata")
-	for _, key := range []string{"creationTimestamp", "generation", "resourceVersion", "uid", "managedFields", "ownerReferences", "finalizers", "selfLink"} {
+	for _, key := range []string{"creationTimestamp", "generation", "resourceVersion", "uid", "managedFields",
+		"ownerReferences", "finalizers", "selfLink"} {
 		c.drop(o, meta, key, "metadata."+key, "the cluster writes it")
 	}
 	annotations := splice.Get(meta, "annotations")
-	for _, key := range []string{"kubectl.kubernetes.io/last-applied-configuration", "machinedeployment.clusters.x-k8s.io/revision", "clusterctl.cluster.x-k8s.io/block-move"} {
+	for _, key := range []string{"kubectl.kubernetes.io/last-applied-configuration",
+		"machinedeployment.clusters.x-k8s.io/revision", "clusterctl.cluster.x-k8s.io/block-move"} {
 		path, why := "metadata.annotations."+key, "it tells the past of the original's object"
 		if keys := mappingKeys(orEmpty(annotations)); len(keys) == 1 && keys[0] == key {
 			c.drop(o, meta, "annotations", path, why)
@@ -223,11 +236,14 @@ func (c *capiJob) endpoint() {
 			continue
 		}
 		c.done[host] = true
-		answer, ok := c.ask(o, host, "controlPlaneEndpoint", "spec.controlPlaneEndpoint.host is "+host.Value+", the original's API server. drop: the infrastructure gives the mirror one, as clouds with load balancers do", "drop", "VALUE")
+		answer, ok := c.ask(o, host, "controlPlaneEndpoint", "spec.controlPlaneEndpoint.host is "+host.Value+
+			", the original's API server. drop: the infrastructure gives the mirror one, as clouds with load "+
+			"balancers do", "drop", "VALUE")
 		switch {
 		case !ok:
 		case answer == "drop":
-			c.drop(o, spec, "controlPlaneEndpoint", "spec.controlPlaneEndpoint", "decided: the infrastructure gives the mirror one")
+			c.drop(o, spec, "controlPlaneEndpoint", "spec.controlPlaneEndpoint",
+				"decided: the infrastructure gives the mirror one")
 		default:
 			c.set(o, host, "spec.controlPlaneEndpoint.host", answer, "decided: the mirror's API server")
 		}
@@ -235,7 +251,8 @@ func (c *capiJob) endpoint() {
 }
 
 // cloudID is what clouds name their things by.
-var cloudID = regexp.MustCompile(`^((vpc|subnet|sg|igw|eigw|rtb|nat|eni|eipalloc|pcx|tgw|acl|i|vol|vpce)-[0-9a-f]{6,}|arn:[a-z-]+:.*|/subscriptions/.*|projects/.*/.*)$`)
+var cloudID = regexp.MustCompile(
+	`^((vpc|subnet|sg|igw|eigw|rtb|nat|eni|eipalloc|pcx|tgw|acl|i|vol|vpce)-[0-9a-f]{6,}|arn:[a-z-]+:.*|/subscriptions/.*|projects/.*/.*)$`)
 
 // infrastructure asks about things and addresses of the original's place.
 func (c *capiJob) infrastructure(o *object, node *yaml.Node, path string) {
@@ -256,7 +273,8 @@ func (c *capiJob) infrastructure(o *object, node *yaml.Node, path string) {
 			case value.Kind == yaml.ScalarNode && foreign(value.Value):
 				c.outside(o, node, key, path+"."+key, "of the original's place: keep where the mirror shares it")
 			case value.Kind == yaml.SequenceNode:
-				c.outsideItems(o, node, key, path+"."+key, "of the original's place: keep where the mirror shares it", foreign)
+				c.outsideItems(o, node, key, path+"."+key, "of the original's place: keep where the mirror shares it",
+					foreign)
 			}
 		}
 	})
@@ -276,7 +294,8 @@ func (c *capiJob) podRanges() error {
 	if network == nil {
 		return nil
 	}
-	joined, ok, err := c.choose(c.cluster, network, "peering", "are pods or Services of the two clusters routed to each other, now or later (peering, BGP, a cluster mesh)?", "yes", "no")
+	joined, ok, err := c.choose(c.cluster, network, "peering", "are pods or Services of the two clusters routed to "+
+		"each other, now or later (peering, BGP, a cluster mesh)?", "yes", "no")
 	if err != nil || !ok || joined == "no" {
 		return err
 	}
@@ -294,17 +313,20 @@ func (c *capiJob) podRanges() error {
 // ownRange asks for a range that does not overlap with the original's.
 func (j *job) ownRange(o *object, node *yaml.Node, path string) error {
 	j.done[node] = true
-	answer, ok := j.ask(o, node, o.short(path), path+" is "+node.Value+": which range of its own has the mirror?", "CIDR")
+	answer, ok := j.ask(o, node, o.short(path), path+" is "+node.Value+": which range of its own has the mirror?",
+		"CIDR")
 	if !ok {
 		return nil
 	}
 	old, err := netip.ParsePrefix(node.Value)
 	if err != nil {
-		return &splice.Error{File: o.file.Name, Line: node.Line, Err: fmt.Errorf("%s: %w", path, err), Advice: "correct it"}
+		return &splice.Error{File: o.file.Name, Line: node.Line, Err: fmt.Errorf("%s: %w", path, err),
+			Advice: "correct it"}
 	}
 	prefix, err := netip.ParsePrefix(answer)
 	if err != nil || prefix != prefix.Masked() || prefix.Overlaps(old) {
-		return &Usage{fmt.Errorf("--answer %s=%s: no range, or one that overlaps with %s", o.short(path), answer, old), "give a range that is free, such as 10.64.0.0/16"}
+		return &Usage{fmt.Errorf("--answer %s=%s: no range, or one that overlaps with %s", o.short(path), answer, old),
+			"give a range that is free, such as 10.64.0.0/16"}
 	}
 	j.set(o, node, path, answer, "decided: a range of its own")
 	return nil
@@ -323,16 +345,20 @@ func (c *capiJob) network() error {
 		}
 	}
 	if len(found) != 1 {
-		return &Usage{fmt.Errorf("Cluster %s has no label, or more than one, that names its network, and Cluster API itself knows none", c.cluster.name), "leave --to out, and install the network as you installed the old one"}
+		return &Usage{fmt.Errorf("Cluster %s has no label, or more than one, that "+
+			"names its network, and Cluster API itself knows none", c.cluster.name),
+			"leave --to out, and install the network as you installed the old one"}
 	}
 	node := splice.Get(labels, found[0])
 	if node.Value == c.Network {
 		return &Usage{fmt.Errorf("the network is %s already", c.Network), "leave --to out, or name another"}
 	}
 	if c.Name == "" {
-		c.note("what the label %s=%s had installed stays until it is deleted, and every node must be replaced", found[0], node.Value)
+		c.note("what the label %s=%s had installed stays until it is deleted, and every node must be replaced",
+			found[0], node.Value)
 	}
-	c.note("something must install %s in clusters with the label %s=%s, such as a ClusterResourceSet", c.Network, found[0], c.Network)
+	c.note("something must install %s in clusters with the label %s=%s, such as a ClusterResourceSet",
+		c.Network, found[0], c.Network)
 	c.set(c.cluster, node, "metadata.labels."+found[0], c.Network, "the label by which the network is chosen")
 	return nil
 }
@@ -359,7 +385,8 @@ func (c *capiJob) surge() error {
 		c.surgeIn(c.cluster, pool, fmt.Sprintf("spec.topology.workers.machineDeployments.%d", i))
 	}
 	if !found {
-		return &Usage{fmt.Errorf("no MachineDeployment that could surge"), "give the MachineDeployments too, or leave --surge out"}
+		return &Usage{fmt.Errorf("no MachineDeployment that could surge"),
+			"give the MachineDeployments too, or leave --surge out"}
 	}
 	c.note("the control plane is replaced one machine at a time: Cluster API lets it surge by one at most")
 	return nil
@@ -372,7 +399,8 @@ func (c *capiJob) surgeIn(o *object, spec *yaml.Node, path string) {
 		if rollout := splice.Get(spec, "rollout"); rollout != nil && len(rollout.Content) > 0 {
 			spec, path = rollout, path+".rollout"
 		} else {
-			c.put(o, spec, "rollout", "strategy:\n  type: RollingUpdate\n  rollingUpdate:\n    maxSurge: 100%\n    maxUnavailable: 0", path+".rollout", why)
+			c.put(o, spec, "rollout", "strategy:\n  type: RollingUpdate\n  rollingUpdate:\n    maxSurge: 100%\n"+
+				"    maxUnavailable: 0", path+".rollout", why)
 			return
 		}
 	}
@@ -380,13 +408,16 @@ func (c *capiJob) surgeIn(o *object, spec *yaml.Node, path string) {
 	rolling := splice.Get(strategy, "rollingUpdate")
 	switch {
 	case strategy == nil || len(strategy.Content) == 0:
-		c.put(o, spec, "strategy", "type: RollingUpdate\nrollingUpdate:\n  maxSurge: 100%\n  maxUnavailable: 0", path+".strategy", why)
+		c.put(o, spec, "strategy", "type: RollingUpdate\nrollingUpdate:\n  maxSurge: 100%\n  maxUnavailable: 0",
+			path+".strategy", why)
 		return
 	case rolling == nil || len(rolling.Content) == 0:
 		c.put(o, strategy, "rollingUpdate", "maxSurge: 100%\nmaxUnavailable: 0", path+".strategy.rollingUpdate", why)
 	default:
-		for _, there := range []bool{false, true} { // what is missing first: it is added beside one that still stands in the text
-			for _, want := range [][3]string{{"maxSurge", "100%", why}, {"maxUnavailable", "0", "no old machine goes before the new ones are there"}} {
+		// what is missing first: it is added beside one that still stands in the text
+		for _, there := range []bool{false, true} {
+			for _, want := range [][3]string{{"maxSurge", "100%", why},
+				{"maxUnavailable", "0", "no old machine goes before the new ones are there"}} {
 				if (splice.Get(rolling, want[0]) != nil) == there {
 					c.put(o, rolling, want[0], want[1], path+".strategy.rollingUpdate."+want[0], want[2])
 				}

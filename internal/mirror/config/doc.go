@@ -1,6 +1,6 @@
-// Package config converts the configuration of a cluster into that of its mirror, or into one with another network. It reads
-// the formats of kops, Cluster API and kubeadm and edits them in place. It gives a reason for each changed field, and asks
-// questions about decisions that only a person can make.
+// Package config converts the configuration of a cluster into that of its mirror, or into one with another network. It
+// reads the formats of kops, Cluster API and kubeadm and edits them in place. It gives a reason for each changed field,
+// and asks questions about decisions that only a person can make.
 package config
 
 import (
@@ -75,7 +75,8 @@ func (u *Usage) Hint() string { return u.Advice }
 
 // Convert edits the files of one cluster according to the options. If questions are open, the result has no text.
 func Convert(files []*splice.File, options Options) (*Result, error) {
-	j := &job{Options: options, result: &Result{Changes: []Change{}}, asked: map[string]bool{}, done: map[*yaml.Node]bool{}}
+	j := &job{Options: options, result: &Result{Changes: []Change{}}, asked: map[string]bool{},
+		done: map[*yaml.Node]bool{}}
 	if err := j.collect(files); err != nil {
 		return nil, err
 	}
@@ -89,7 +90,9 @@ func Convert(files []*splice.File, options Options) (*Result, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(j.result.Changes, func(a, b Change) int { return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line) })
+	slices.SortStableFunc(j.result.Changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line)
+	})
 	for i, file := range files {
 		text, err := file.Bytes()
 		if err != nil {
@@ -130,7 +133,8 @@ type object struct {
 
 func (o *object) String() string { return o.kind + " " + o.name }
 
-// short is how questions name a field: those of the cluster by their path alone, those of kops' groups by group and path.
+// short is how questions name a field: those of the cluster by their path alone, those of kops' groups by group and
+// path.
 func (o *object) short(path string) string {
 	path = strings.TrimPrefix(path, "spec.")
 	switch {
@@ -146,15 +150,19 @@ func (j *job) collect(files []*splice.File) error {
 	for _, file := range files {
 		for _, root := range file.Roots() {
 			items, list := []*yaml.Node{root}, (*yaml.Node)(nil)
-			if kind := splice.Text(root, "kind"); kind == "List" || strings.HasSuffix(kind, "List") && splice.Get(root, "items") != nil {
+			if kind := splice.Text(root, "kind"); kind == "List" ||
+				strings.HasSuffix(kind, "List") && splice.Get(root, "items") != nil {
 				list = splice.Get(root, "items")
 				items = slices.Clone(splice.Items(root, "items"))
 			}
 			for _, item := range items {
-				o := &object{Node: item, file: file, list: list, kind: splice.Text(item, "kind"), name: splice.Text(item, "metadata", "name")}
+				o := &object{Node: item, file: file, list: list, kind: splice.Text(item, "kind"),
+					name: splice.Text(item, "metadata", "name")}
 				o.group, o.version, _ = strings.Cut(splice.Text(item, "apiVersion"), "/")
 				if o.kind == "" || o.group == "" {
-					return &splice.Error{File: file.Name, Line: item.Line, Err: fmt.Errorf("no kind or apiVersion: this is no object"), Advice: "give what kops get -o yaml, kubectl get -o yaml or kubeadm print"}
+					return &splice.Error{File: file.Name, Line: item.Line,
+						Err:    fmt.Errorf("no kind or apiVersion: this is no object"),
+						Advice: "give what kops get -o yaml, kubectl get -o yaml or kubeadm print"}
 				}
 				j.objects = append(j.objects, o)
 			}
@@ -174,14 +182,17 @@ func (j *job) convert() error {
 			return j.kubeadm(o)
 		}
 	}
-	return &Usage{fmt.Errorf("no Cluster of kops or Cluster API, and no ClusterConfiguration of kubeadm"), "give the output of kops get --name NAME -o yaml, of kubectl get cluster,kubeadmcontrolplane,machinedeployment,... -o yaml, or of kubeadm"}
+	return &Usage{fmt.Errorf("no Cluster of kops or Cluster API, and no ClusterConfiguration of kubeadm"),
+		"give the output of kops get --name NAME -o yaml, of kubectl get " +
+			"cluster,kubeadmcontrolplane,machinedeployment,... -o yaml, or of kubeadm"}
 }
 
 // only fails where there is a second object of a kind of which one cluster has one.
 func (j *job) only(one *object) error {
 	for _, o := range j.objects {
 		if o != one && o.kind == one.kind && o.group == one.group {
-			return &splice.Error{File: o.file.Name, Line: o.Line, Err: fmt.Errorf("a second %s", strings.TrimSpace(o.String())), Advice: "give one cluster at a time"}
+			return &splice.Error{File: o.file.Name, Line: o.Line,
+				Err: fmt.Errorf("a second %s", strings.TrimSpace(o.String())), Advice: "give one cluster at a time"}
 		}
 	}
 	return nil
@@ -195,7 +206,8 @@ func (j *job) note(format string, args ...any) {
 }
 
 func (j *job) change(o *object, node *yaml.Node, path, from, to, why string) {
-	j.result.Changes = append(j.result.Changes, Change{o.file.Name, max(node.Line, o.Line), o.String(), path, from, to, why})
+	j.result.Changes = append(j.result.Changes,
+		Change{o.file.Name, max(node.Line, o.Line), o.String(), path, from, to, why})
 }
 
 // ask returns the answer of a person, and keeps the question where there is none yet.
@@ -206,7 +218,8 @@ func (j *job) ask(o *object, node *yaml.Node, id, text string, answers ...string
 	}
 	if !j.asked[id] {
 		j.asked[id] = true
-		j.result.Questions = append(j.result.Questions, Question{id, o.file.Name, max(node.Line, o.Line), text, answers})
+		j.result.Questions = append(j.result.Questions,
+			Question{id, o.file.Name, max(node.Line, o.Line), text, answers})
 	}
 	return "", false
 }
@@ -215,7 +228,8 @@ func (j *job) ask(o *object, node *yaml.Node, id, text string, answers ...string
 func (j *job) choose(o *object, node *yaml.Node, id, text string, answers ...string) (string, bool, error) {
 	answer, ok := j.ask(o, node, id, text, answers...)
 	if ok && !slices.Contains(answers, answer) {
-		return "", false, &Usage{fmt.Errorf("--answer %s=%s: not one of %s", id, answer, strings.Join(answers, ", ")), text}
+		return "", false, &Usage{fmt.Errorf("--answer %s=%s: not one of %s", id, answer, strings.Join(answers, ", ")),
+			text}
 	}
 	return answer, ok, nil
 }
@@ -268,7 +282,8 @@ func (j *job) dropObject(o *object, why string) {
 // isKey says of a field that its value is shown to nobody.
 func isKey(path string) bool {
 	name := strings.ToLower(path[strings.LastIndexByte(path, '.')+1:])
-	return slices.Contains([]string{"secret", "token", "bootstraptokens", "tlsbootstraptoken", "certificatekey", "last-applied-configuration"}, name) ||
+	return slices.Contains([]string{"secret", "token", "bootstraptokens", "tlsbootstraptoken", "certificatekey",
+		"last-applied-configuration"}, name) ||
 		strings.HasSuffix(name, "/last-applied-configuration")
 }
 
@@ -306,7 +321,8 @@ func (j *job) outside(o *object, parent *yaml.Node, key, path, what string) {
 		return
 	}
 	j.done[node] = true
-	answer, ok := j.ask(o, node, o.short(path), fmt.Sprintf("%s is %s: %s", path, brief(node, path), what), "keep", "drop", "VALUE")
+	answer, ok := j.ask(o, node, o.short(path), fmt.Sprintf("%s is %s: %s", path, brief(node, path), what),
+		"keep", "drop", "VALUE")
 	switch {
 	case !ok || answer == "keep":
 	case answer == "drop":
@@ -326,7 +342,8 @@ func (j *job) outsideItems(o *object, parent *yaml.Node, key, path, what string,
 		}
 		j.done[item] = true
 		at := fmt.Sprintf("%s.%d", path, i)
-		answer, ok := j.ask(o, item, o.short(at), fmt.Sprintf("%s is %s: %s", at, item.Value, what), "keep", "drop", "VALUE")
+		answer, ok := j.ask(o, item, o.short(at), fmt.Sprintf("%s is %s: %s", at, item.Value, what),
+			"keep", "drop", "VALUE")
 		switch {
 		case !ok || answer == "keep":
 		case answer != "drop":

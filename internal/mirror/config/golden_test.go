@@ -49,8 +49,8 @@ func read(t testing.TB, names ...string) []*splice.File {
 	return files
 }
 
-// TestGolden holds conversions to golden files: each has the options, then what became of them: the error, or the open questions, or
-// what is made and why. test/kops, test/capi and test/kubeadm let those judge what is made for them.
+// TestGolden holds conversions to golden files: each has the options, then what became of them: the error, or the open
+// questions, or what is made and why. test/kops, test/capi and test/kubeadm let those judge what is made for them.
 func TestGolden(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) == 0 {
@@ -85,7 +85,8 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(text, want) {
-				t.Errorf("differs from the golden file (-update rewrites it):\n%s", diff.Diff("want", want, "got", text))
+				t.Errorf("differs from the golden file (-update rewrites it):\n%s",
+					diff.Diff("want", want, "got", text))
 			}
 		})
 	}
@@ -116,7 +117,8 @@ func outcome(files []*splice.File, options Options) []txtar.File {
 	return []txtar.File{{Name: "changes", Data: []byte(changes.String())}, {Name: "output.yaml", Data: result.Text}}
 }
 
-// TestNamesTable holds names that kops derives, for clusters with names of all lengths; test/kops compares them with kops' own.
+// TestNamesTable holds names that kops derives, for clusters with names of all lengths; test/kops compares them with
+// kops' own.
 func TestNamesTable(t *testing.T) {
 	var table []map[string]string
 	for n := 1; n <= 63; n++ {

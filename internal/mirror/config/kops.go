@@ -28,14 +28,16 @@ type kopsJob struct {
 
 func (j *job) kops(cluster *object) error {
 	if cluster.version != "v1alpha2" {
-		return &splice.Error{File: cluster.file.Name, Line: cluster.Line, Err: fmt.Errorf("version %s of kops' API", cluster.version), Advice: "give what kops get -o yaml prints: v1alpha2"}
+		return &splice.Error{File: cluster.file.Name, Line: cluster.Line, Err: fmt.Errorf("version %s of kops' API",
+			cluster.version), Advice: "give what kops get -o yaml prints: v1alpha2"}
 	}
 	if err := j.only(cluster); err != nil {
 		return err
 	}
 	k := &kopsJob{job: j, cluster: cluster, spec: splice.Get(cluster.Node, "spec")}
 	if cluster.name == "" || k.spec == nil || k.spec.Kind != yaml.MappingNode || len(k.spec.Content) == 0 {
-		return &splice.Error{File: cluster.file.Name, Line: cluster.Line, Err: fmt.Errorf("a Cluster without name or spec"), Advice: "give what kops get --name NAME -o yaml prints"}
+		return &splice.Error{File: cluster.file.Name, Line: cluster.Line,
+			Err: fmt.Errorf("a Cluster without name or spec"), Advice: "give what kops get --name NAME -o yaml prints"}
 	}
 	if err := k.collectGroups(); err != nil {
 		return err
@@ -62,12 +64,16 @@ func (k *kopsJob) collectGroups() error {
 			continue
 		}
 		if of := splice.Text(o.Node, "metadata", "labels", kopsLabel); of != k.cluster.name {
-			return &splice.Error{File: o.file.Name, Line: o.Line, Err: fmt.Errorf("InstanceGroup %s is of cluster %q, not of %s", o.name, of, k.cluster.name), Advice: "give one cluster and its groups: kops get --name " + k.cluster.name + " -o yaml"}
+			return &splice.Error{File: o.file.Name, Line: o.Line,
+				Err:    fmt.Errorf("InstanceGroup %s is of cluster %q, not of %s", o.name, of, k.cluster.name),
+				Advice: "give one cluster and its groups: kops get --name " + k.cluster.name + " -o yaml"}
 		}
 		k.groups = append(k.groups, o)
 	}
 	if len(k.groups) == 0 {
-		return &splice.Error{File: k.cluster.file.Name, Line: k.cluster.Line, Err: fmt.Errorf("cluster %s has no InstanceGroup here", k.cluster.name), Advice: "give them too: kops get --name " + k.cluster.name + " -o yaml prints both"}
+		return &splice.Error{File: k.cluster.file.Name, Line: k.cluster.Line,
+			Err:    fmt.Errorf("cluster %s has no InstanceGroup here", k.cluster.name),
+			Advice: "give them too: kops get --name " + k.cluster.name + " -o yaml prints both"}
 	}
 	return nil
 }
@@ -91,26 +97,36 @@ func (k *kopsJob) checkName() error {
 	case len(problems) > 0:
 		return &Usage{fmt.Errorf("--name %s: %s", name, problems[0]), "such as --name green.example.com"}
 	case name == old:
-		return &Usage{fmt.Errorf("the mirror would have the name of the original, %s", old), "give it another with --name"}
+		return &Usage{fmt.Errorf("the mirror would have the name of the original, %s", old),
+			"give it another with --name"}
 	case !strings.Contains(name, ".") && dns != "None":
-		return &Usage{fmt.Errorf("--name %s is no full name, and kops makes DNS names below it", name), "such as --name green.example.com"}
+		return &Usage{fmt.Errorf("--name %s is no full name, and kops makes DNS names below it", name),
+			"such as --name green.example.com"}
 	case dns != "None" && strings.HasSuffix(name, gossipSuffix) != strings.HasSuffix(old, gossipSuffix):
-		return &Usage{fmt.Errorf("of %s and %s one ends in %s: kops would find the API servers of the mirror another way", old, name, gossipSuffix), "let both names end alike"}
+		return &Usage{fmt.Errorf("of %s and %s one ends in %s: kops would find the API servers of the mirror "+
+			"another way", old, name, gossipSuffix), "let both names end alike"}
 	}
 	return nil
 }
 
 // named are fields that must name the cluster: where they do not, both clusters would have the same.
 var named = []struct{ path, why, shared string }{
-	{"configBase", "where the cluster's nodes read its configuration", "the two clusters would overwrite each other's configuration and keys"},
-	{"configStore", "where the cluster's configuration is kept", "the two clusters would overwrite each other's configuration"},
-	{"keyStore", "where the cluster's keys are kept: the mirror makes its own, none is copied", "the two clusters would have the same keys"},
-	{"secretStore", "where the cluster's secrets are kept: the mirror makes its own, none is copied", "the two clusters would have the same secrets"},
+	{"configBase", "where the cluster's nodes read its configuration",
+		"the two clusters would overwrite each other's configuration and keys"},
+	{"configStore", "where the cluster's configuration is kept",
+		"the two clusters would overwrite each other's configuration"},
+	{"keyStore", "where the cluster's keys are kept: the mirror makes its own, none is copied",
+		"the two clusters would have the same keys"},
+	{"secretStore", "where the cluster's secrets are kept: the mirror makes its own, none is copied",
+		"the two clusters would have the same secrets"},
 	{"masterPublicName", "the name of the API server", "both API servers would have one name"},
 	{"masterInternalName", "the name of the API server inside", "both API servers would have one name"},
-	{"serviceAccountIssuerDiscovery.discoveryStore", "where the keys of the token issuer are published", "the two clusters would publish their keys over each other, and cloud roles would trust the wrong ones"},
-	{"kubeAPIServer.serviceAccountIssuer", "who issues the tokens", "tokens of either cluster would look like the other's"},
-	{"kubeAPIServer.serviceAccountJWKSURI", "where the keys of the token issuer are read", "the keys of the other cluster would be read"},
+	{"serviceAccountIssuerDiscovery.discoveryStore", "where the keys of the token issuer are published",
+		"the two clusters would publish their keys over each other, and cloud roles would trust the wrong ones"},
+	{"kubeAPIServer.serviceAccountIssuer", "who issues the tokens",
+		"tokens of either cluster would look like the other's"},
+	{"kubeAPIServer.serviceAccountJWKSURI", "where the keys of the token issuer are read",
+		"the keys of the other cluster would be read"},
 }
 
 // mirror makes the configuration of the mirror.
@@ -124,7 +140,8 @@ func (k *kopsJob) mirror() error {
 	k.serverFields()
 	k.set(k.cluster, splice.Get(k.cluster.Node, "metadata", "name"), "metadata.name", k.Name, "the mirror's name")
 	for _, g := range k.groups {
-		k.set(g, splice.Get(g.Node, "metadata", "labels", kopsLabel), "metadata.labels."+kopsLabel, k.Name, "the cluster that the group is of")
+		k.set(g, splice.Get(g.Node, "metadata", "labels", kopsLabel), "metadata.labels."+kopsLabel, k.Name,
+			"the cluster that the group is of")
 	}
 	k.stores()
 	k.zone()
@@ -137,8 +154,10 @@ func (k *kopsJob) mirror() error {
 	}
 	k.mentions(k.cluster.name, k.id)
 	k.secrets()
-	if has := k.has(); k.Network == "" && slices.Contains([]string{"weave", "canal", "romana", "lyftvpc", "classic", "external"}, has) {
-		k.note("kops 1.31 and newer make no new cluster with %s: give the mirror another network with --to, or use the kops that made the original", has)
+	if has := k.has(); k.Network == "" &&
+		slices.Contains([]string{"weave", "canal", "romana", "lyftvpc", "classic", "external"}, has) {
+		k.note("kops 1.31 and newer make no new cluster with %s: give the mirror another network with --to, or use "+
+			"the kops that made the original", has)
 	}
 	return nil
 }
@@ -183,7 +202,9 @@ func (k *kopsJob) stores() {
 	}
 	for _, cluster := range splice.Items(k.spec, "etcdClusters") {
 		path := "spec.etcdClusters." + splice.Text(cluster, "name") + ".backups.backupStore"
-		k.mustName(splice.Get(cluster, "backups", "backupStore"), path, "where etcd is backed up to, and read from when it is empty", "the mirror would start from the original's backups, and write over them")
+		k.mustName(splice.Get(cluster, "backups", "backupStore"), path,
+			"where etcd is backed up to, and read from when it is empty",
+			"the mirror would start from the original's backups, and write over them")
 	}
 }
 
@@ -200,7 +221,8 @@ func (k *kopsJob) mustName(node *yaml.Node, path, why, shared string) {
 		to = k.inState(to)
 	}
 	if to == node.Value {
-		answer, ok := k.ask(k.cluster, node, k.cluster.short(path), fmt.Sprintf("%s is %s, which does not name the cluster: %s", path, node.Value, shared), "VALUE", "keep")
+		answer, ok := k.ask(k.cluster, node, k.cluster.short(path),
+			fmt.Sprintf("%s is %s, which does not name the cluster: %s", path, node.Value, shared), "VALUE", "keep")
 		if !ok || answer == "keep" {
 			return
 		}
@@ -247,11 +269,13 @@ func (k *kopsJob) zone() {
 	zone := strings.TrimSuffix(node.Value, ".")
 	switch {
 	case zone == k.cluster.name:
-		k.set(k.cluster, node, "spec.dnsZone", k.Name, "the zone of the cluster's own name: the mirror has its own, which must be there before it is made")
+		k.set(k.cluster, node, "spec.dnsZone", k.Name,
+			"the zone of the cluster's own name: the mirror has its own, which must be there before it is made")
 	case strings.HasSuffix(k.Name, "."+zone):
 		// one zone for both
 	default:
-		text := fmt.Sprintf("spec.dnsZone is %s, and it does not follow from the name that %s is in it", node.Value, k.Name)
+		text := fmt.Sprintf("spec.dnsZone is %s, and it does not follow from the name that %s is in it",
+			node.Value, k.Name)
 		if answer, ok := k.ask(k.cluster, node, "dnsZone", text, "keep", "VALUE"); ok && answer != "keep" {
 			k.set(k.cluster, node, "spec.dnsZone", answer, "decided: the zone that the mirror's names are in")
 		}
@@ -262,32 +286,39 @@ func (k *kopsJob) zone() {
 func (k *kopsJob) once() {
 	names := k.id.in
 	if balancer := splice.Get(k.spec, "api", "loadBalancer"); balancer != nil {
-		k.outside(k.cluster, balancer, "sslCertificate", "spec.api.loadBalancer.sslCertificate", "a certificate for the original's API server")
+		k.outside(k.cluster, balancer, "sslCertificate", "spec.api.loadBalancer.sslCertificate",
+			"a certificate for the original's API server")
 		for i, subnet := range splice.Items(balancer, "subnets") {
 			path := fmt.Sprintf("spec.api.loadBalancer.subnets.%d.", i)
-			k.outside(k.cluster, subnet, "allocationId", path+"allocationId", "an address that the original's load balancer has")
-			k.outside(k.cluster, subnet, "privateIPv4Address", path+"privateIPv4Address", "an address that the original's load balancer has")
+			k.outside(k.cluster, subnet, "allocationId", path+"allocationId",
+				"an address that the original's load balancer has")
+			k.outside(k.cluster, subnet, "privateIPv4Address", path+"privateIPv4Address",
+				"an address that the original's load balancer has")
 		}
 	}
 	for _, key := range []string{"gossipConfig", "dnsControllerGossipConfig"} {
 		for _, path := range [][]string{{key}, {key, "secondary"}} {
 			if config := splice.Get(k.spec, path...); splice.Text(config, "secret") != "" {
-				k.outside(k.cluster, config, "secret", "spec."+strings.Join(path, ".")+".secret", "a key, and keys are not copied")
+				k.outside(k.cluster, config, "secret", "spec."+strings.Join(path, ".")+".secret",
+					"a key, and keys are not copied")
 			}
 		}
 	}
 	if policies := splice.Get(k.spec, "externalPolicies"); policies != nil && policies.Kind == yaml.MappingNode {
 		for i := 0; i+1 < len(policies.Content); i += 2 {
 			role := policies.Content[i].Value
-			k.outsideItems(k.cluster, policies, role, "spec.externalPolicies."+role, "a policy that names the original", names)
+			k.outsideItems(k.cluster, policies, role, "spec.externalPolicies."+role,
+				"a policy that names the original", names)
 		}
 	}
 	if iam := splice.Get(k.spec, "iam"); names(splice.Text(iam, "permissionsBoundary")) {
-		k.outside(k.cluster, iam, "permissionsBoundary", "spec.iam.permissionsBoundary", "a policy that names the original")
+		k.outside(k.cluster, iam, "permissionsBoundary", "spec.iam.permissionsBoundary",
+			"a policy that names the original")
 	}
 	for i, permission := range splice.Items(k.spec, "iam", "serviceAccountExternalPermissions") {
 		path := fmt.Sprintf("spec.iam.serviceAccountExternalPermissions.%d.aws.policyARNs", i)
-		k.outsideItems(k.cluster, splice.Get(permission, "aws"), "policyARNs", path, "a policy that names the original", names)
+		k.outsideItems(k.cluster, splice.Get(permission, "aws"), "policyARNs", path,
+			"a policy that names the original", names)
 	}
 	if key := splice.Get(k.spec, "sshKeyName"); key != nil {
 		k.done[key] = true // a key pair may serve both
@@ -304,7 +335,8 @@ func (k *kopsJob) policy(role string) {
 		return
 	}
 	path := "spec.additionalPolicies." + role
-	text := path + " names the cluster: " + shorten(theLine(node.Value, k.id.rewrite(node.Value))) + ". keep: the mirror's nodes may use the same as the original's; rewrite: what has the mirror's name"
+	text := path + " names the cluster: " + shorten(theLine(node.Value, k.id.rewrite(node.Value))) +
+		". keep: the mirror's nodes may use the same as the original's; rewrite: what has the mirror's name"
 	if answer, ok := k.ask(k.cluster, node, k.cluster.short(path), text, "keep", "rewrite"); ok && answer == "rewrite" {
 		return // as every other mention
 	}
@@ -315,7 +347,8 @@ func (k *kopsJob) onceOfGroup(g *object) {
 	spec := splice.Get(g.Node, "spec")
 	if iam := splice.Get(spec, "iam"); iam != nil {
 		if node := splice.Get(iam, "profile"); node != nil && k.id.in(node.Value) {
-			k.set(g, node, "spec.iam.profile", k.id.rewrite(node.Value), "the instance profile of the mirror's nodes: theirs must be there before the mirror is made")
+			k.set(g, node, "spec.iam.profile", k.id.rewrite(node.Value),
+				"the instance profile of the mirror's nodes: theirs must be there before the mirror is made")
 		} else {
 			k.outside(g, iam, "profile", "spec.iam.profile", "the nodes of both clusters would have the same rights")
 		}
@@ -330,14 +363,16 @@ func (k *kopsJob) onceOfGroup(g *object) {
 			}
 			k.done[node] = true
 			path := fmt.Sprintf("spec.externalLoadBalancers.%d", i)
-			text := fmt.Sprintf("%s is %s: nodes of the mirror would take the original's traffic as soon as they are there", path, node.Value)
+			text := fmt.Sprintf("%s is %s: nodes of the mirror would take the original's traffic as soon as they "+
+				"are there", path, node.Value)
 			answer, ok := k.ask(g, node, g.short(path), text, "drop", "VALUE", "keep")
 			switch {
 			case !ok || answer == "keep":
 			case answer != "drop":
 				k.set(g, node, path+"."+key, answer, "decided: the mirror's own load balancer")
 			case kept == 1:
-				k.drop(g, spec, "externalLoadBalancers", "spec.externalLoadBalancers", "decided: "+g.short(path)+"=drop")
+				k.drop(g, spec, "externalLoadBalancers", "spec.externalLoadBalancers",
+					"decided: "+g.short(path)+"=drop")
 			default:
 				kept--
 				k.change(g, node, path, node.Value, "", "decided: "+g.short(path)+"=drop")
@@ -350,12 +385,15 @@ func (k *kopsJob) onceOfGroup(g *object) {
 // secrets says which keys the mirror needs before it is made.
 func (k *kopsJob) secrets() {
 	if splice.Text(k.spec, "encryptionConfig") == "true" {
-		k.note("the original encrypts what etcd keeps: give the mirror a key of its own with kops create secret encryptionconfig")
+		k.note("the original encrypts what etcd keeps: give the mirror a key of its own with kops " +
+			"create secret encryptionconfig")
 	}
-	if splice.Text(k.spec, "networking", "cilium", "enableEncryption") == "true" && splice.Text(k.spec, "networking", "cilium", "encryptionType") != "wireguard" {
+	if splice.Text(k.spec, "networking", "cilium", "enableEncryption") == "true" &&
+		splice.Text(k.spec, "networking", "cilium", "encryptionType") != "wireguard" {
 		k.note("cilium encrypts: give the mirror a key of its own with kops create secret ciliumpassword")
 	}
-	k.note("no keys are copied: the mirror has its own authority, and kops create sshpublickey gives it an SSH key where none is named by sshKeyName")
+	k.note("no keys are copied: the mirror has its own authority, and kops create sshpublickey gives it an SSH key " +
+		"where none is named by sshKeyName")
 }
 
 // surge lets a rolling update double the nodes before it takes the old ones away. The control plane cannot surge.

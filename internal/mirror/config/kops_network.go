@@ -16,9 +16,9 @@ var networks = []struct {
 	key    string
 	config string // the least that kops takes; empty: no cluster is given it any more
 }{
-	{"amazonvpc", "{}"}, {"calico", "{}"}, {"canal", ""}, {"cilium", "{}"}, {"classic", ""}, {"cni", "{}"}, {"external", ""},
-	{"flannel", "backend: vxlan"}, {"gce", ""}, {"kindnet", "{}"}, {"kopeio", ""}, {"kubenet", ""}, {"kuberouter", "{}"},
-	{"lyftvpc", ""}, {"romana", ""}, {"weave", ""},
+	{"amazonvpc", "{}"}, {"calico", "{}"}, {"canal", ""}, {"cilium", "{}"}, {"classic", ""},
+	{"cni", "{}"}, {"external", ""}, {"flannel", "backend: vxlan"}, {"gce", ""}, {"kindnet", "{}"}, {"kopeio", ""},
+	{"kubenet", ""}, {"kuberouter", "{}"}, {"lyftvpc", ""}, {"romana", ""}, {"weave", ""},
 }
 
 // Networks returns the networks to which a kops configuration can be changed.
@@ -49,9 +49,12 @@ func (k *kopsJob) has() string {
 
 // network changes the network.
 func (k *kopsJob) network() error {
-	at := slices.IndexFunc(networks, func(n struct{ key, config string }) bool { return n.key == k.Network && n.config != "" })
+	at := slices.IndexFunc(networks, func(n struct{ key, config string }) bool {
+		return n.key == k.Network && n.config != ""
+	})
 	if at < 0 {
-		return &Usage{fmt.Errorf("kops gives no cluster the network %q", k.Network), "one of " + strings.Join(Networks(), ", ")}
+		return &Usage{fmt.Errorf("kops gives no cluster the network %q", k.Network),
+			"one of " + strings.Join(Networks(), ", ")}
 	}
 	networking := splice.Get(k.spec, "networking")
 	old := k.has()
@@ -60,7 +63,9 @@ func (k *kopsJob) network() error {
 		if networking != nil {
 			line = networking.Line
 		}
-		return &splice.Error{File: k.cluster.file.Name, Line: line, Err: fmt.Errorf("spec.networking does not name one network that is known here"), Advice: "give what kops get -o yaml prints"}
+		return &splice.Error{File: k.cluster.file.Name, Line: line,
+			Err:    fmt.Errorf("spec.networking does not name one network that is known here"),
+			Advice: "give what kops get -o yaml prints"}
 	}
 	if old == k.Network {
 		return &Usage{fmt.Errorf("the network is %s already", old), "leave --to out, or name another"}
@@ -89,11 +94,13 @@ func (k *kopsJob) network() error {
 	k.ranges(old)
 	for i, cluster := range splice.Items(k.spec, "etcdClusters") {
 		if old == "cilium" && splice.Text(cluster, "name") == "cilium" {
-			k.note("spec.etcdClusters.%d was cilium's: kops lets no etcd cluster of a living cluster be removed, so it stays", i)
+			k.note("spec.etcdClusters.%d was cilium's: kops lets no etcd cluster of a living cluster "+
+				"be removed, so it stays", i)
 		}
 	}
 	if k.Name == "" {
-		k.note("kops leaves behind what %s installed, its DaemonSet first: it must be deleted, and every node replaced", old)
+		k.note("kops leaves behind what %s installed, its DaemonSet first: it must be deleted, and every node replaced",
+			old)
 	}
 	return nil
 }
@@ -112,7 +119,8 @@ func (k *kopsJob) suits(old string) error {
 	switch {
 	case k.Network == "amazonvpc" && cloud != "" && cloud != "aws":
 		return &Usage{fmt.Errorf("kops makes amazonvpc on AWS only, and this is %s", cloud), "name another with --to"}
-	case strings.Contains(splice.Text(k.spec, "nonMasqueradeCIDR"), ":") && slices.Contains([]string{"amazonvpc", "flannel", "kuberouter"}, k.Network):
+	case strings.Contains(splice.Text(k.spec, "nonMasqueradeCIDR"), ":") &&
+		slices.Contains([]string{"amazonvpc", "flannel", "kuberouter"}, k.Network):
 		return &Usage{fmt.Errorf("kops makes no %s where addresses are IPv6 only", k.Network), "name another with --to"}
 	}
 	return nil
@@ -124,10 +132,12 @@ func (k *kopsJob) ranges(old string) {
 	if node == nil || old != "amazonvpc" && k.Network != "amazonvpc" {
 		return
 	}
-	text := fmt.Sprintf("spec.nonMasqueradeCIDR is %s. With amazonvpc pods have addresses of the VPC, with every other network the range must not overlap with it", node.Value)
+	text := fmt.Sprintf("spec.nonMasqueradeCIDR is %s. With amazonvpc pods have addresses of the VPC, with every "+
+		"other network the range must not overlap with it", node.Value)
 	if k.Network == "amazonvpc" {
 		text += "; kops gives new clusters of amazonvpc the VPC's own range here"
-		k.note("with amazonvpc every pod takes an address of its subnet: compare the subnets' free addresses with the number of pods")
+		k.note("with amazonvpc every pod takes an address of its subnet: compare the subnets' free " +
+			"addresses with the number of pods")
 	} else {
 		text += "; kops gives new clusters 100.64.0.0/10"
 	}
@@ -146,7 +156,9 @@ func (k *kopsJob) place() error {
 	if network != nil && network.Value != "" {
 		at, text, answers = network, "the original is in the shared network "+network.Value, append(answers, "shared")
 	}
-	text += ". Where is the mirror to be? own: in a new one with the same range, which can never be connected with the original's; CIDR: in a new one with that range; ID: in the existing network of that name, which may be the original's"
+	text += ". Where is the mirror to be? own: in a new one with the same range, which can never be connected " +
+		"with the original's; CIDR: in a new one with that range; ID: in the existing network of that " +
+		"name, which may be the original's"
 	if len(answers) == 4 {
 		text += "; shared: in the same"
 	}
@@ -164,13 +176,16 @@ func (k *kopsJob) place() error {
 	case answer == "shared":
 		return &Usage{fmt.Errorf("--answer network=shared: the original names no network"), "name the network's ID"}
 	case err != nil && answer != "own":
-		if _, err := netip.ParseAddr(answer); err == nil || splice.Text(k.spec, "cloudProvider") == "aws" && !strings.HasPrefix(answer, "vpc-") {
-			return &Usage{fmt.Errorf("--answer network=%s: neither a range nor the ID of a network", answer), "such as network=10.44.0.0/16 or network=vpc-0123456789abcdef0"}
+		if _, err := netip.ParseAddr(answer); err == nil ||
+			splice.Text(k.spec, "cloudProvider") == "aws" && !strings.HasPrefix(answer, "vpc-") {
+			return &Usage{fmt.Errorf("--answer network=%s: neither a range nor the ID of a network", answer),
+				"such as network=10.44.0.0/16 or network=vpc-0123456789abcdef0"}
 		}
 		if network != nil {
 			k.set(k.cluster, network, "spec.networkID", answer, "decided: the existing network that the mirror is in")
 		} else {
-			k.put(k.cluster, k.spec, "networkID", answer, "spec.networkID", "decided: the existing network that the mirror is in")
+			k.put(k.cluster, k.spec, "networkID", answer, "spec.networkID",
+				"decided: the existing network that the mirror is in")
 		}
 		return k.inside(answer, false)
 	}
@@ -180,7 +195,8 @@ func (k *kopsJob) place() error {
 
 // peering asks whether the mirror's own network is to reach the original's.
 func (k *kopsJob) peering() (answer string, ok bool, err error) {
-	return k.choose(k.cluster, k.spec, "peering", "where the mirror has a network of its own: is it connected with the original's, now or later (peering, transit gateway, VPN), such as to reach one database?", "yes", "no")
+	return k.choose(k.cluster, k.spec, "peering", "where the mirror has a network of its own: is it connected with "+
+		"the original's, now or later (peering, transit gateway, VPN), such as to reach one database?", "yes", "no")
 }
 
 // ownNetwork gives the mirror a network of its own, with the same range or another.
@@ -192,23 +208,28 @@ func (k *kopsJob) ownNetwork(cidr *yaml.Node, prefix netip.Prefix, moved bool) e
 	subnets := splice.Items(k.spec, "subnets")
 	if moved {
 		if cidr == nil {
-			return &Usage{fmt.Errorf("--answer network=%s: the original's configuration has no networkCIDR", prefix), "answer own"}
+			return &Usage{fmt.Errorf("--answer network=%s: the original's configuration has no networkCIDR", prefix),
+				"answer own"}
 		}
 		old, err := netip.ParsePrefix(cidr.Value)
 		if err != nil {
-			return &splice.Error{File: k.cluster.file.Name, Line: cidr.Line, Err: fmt.Errorf("networkCIDR: %w", err), Advice: "correct it"}
+			return &splice.Error{File: k.cluster.file.Name, Line: cidr.Line,
+				Err: fmt.Errorf("networkCIDR: %w", err), Advice: "correct it"}
 		}
 		if prefix != prefix.Masked() || prefix.Addr().Is4() != old.Addr().Is4() {
-			return &Usage{fmt.Errorf("--answer network=%s: no range, which would begin at %s, or not of the kind of %s", prefix, prefix.Masked(), old), "give the range itself"}
+			return &Usage{fmt.Errorf("--answer network=%s: no range, which would begin at %s, or not of the kind of %s",
+				prefix, prefix.Masked(), old), "give the range itself"}
 		}
 		if err := k.move(cidr, subnets, old, prefix); err != nil {
 			return err
 		}
 		if ok && peered == "yes" && prefix.Overlaps(old) {
-			return &Usage{fmt.Errorf("peering=yes and network=%s, which overlaps with the original's %s", prefix, old), "networks that overlap cannot be connected: give another range"}
+			return &Usage{fmt.Errorf("peering=yes and network=%s, which overlaps with the original's %s", prefix, old),
+				"networks that overlap cannot be connected: give another range"}
 		}
 	} else if ok && peered == "yes" {
-		return &Usage{fmt.Errorf("peering=yes and network=own: both networks have the same range"), "networks that overlap cannot be connected: answer network with another range"}
+		return &Usage{fmt.Errorf("peering=yes and network=own: both networks have the same range"),
+			"networks that overlap cannot be connected: answer network with another range"}
 	}
 	for _, subnet := range subnets {
 		k.outsideSubnet(subnet)
@@ -232,7 +253,8 @@ func (k *kopsJob) move(cidr *yaml.Node, subnets []*yaml.Node, old, prefix netip.
 		path := fmt.Sprintf("spec.subnets.%s.cidr", splice.Text(subnet, "name"))
 		was, err := netip.ParsePrefix(node.Value)
 		if err != nil {
-			return &splice.Error{File: k.cluster.file.Name, Line: node.Line, Err: fmt.Errorf("spec.subnets.%d.cidr: %w", i, err), Advice: "correct it"}
+			return &splice.Error{File: k.cluster.file.Name, Line: node.Line,
+				Err: fmt.Errorf("spec.subnets.%d.cidr: %w", i, err), Advice: "correct it"}
 		}
 		if to, ok := rebase(was, old, prefix); ok {
 			k.set(k.cluster, node, path, to.String(), "at the same place in the new range")
@@ -254,8 +276,10 @@ func (k *kopsJob) askRange(node *yaml.Node, path, text string, inside netip.Pref
 		return nil
 	}
 	to, err := netip.ParsePrefix(answer)
-	if err != nil || to != to.Masked() || inside.IsValid() && (!inside.Contains(to.Addr()) || to.Bits() < inside.Bits()) {
-		return &Usage{fmt.Errorf("--answer %s=%s: no range of %s", k.cluster.short(path), answer, inside), "such as " + node.Value}
+	if err != nil || to != to.Masked() ||
+		inside.IsValid() && (!inside.Contains(to.Addr()) || to.Bits() < inside.Bits()) {
+		return &Usage{fmt.Errorf("--answer %s=%s: no range of %s", k.cluster.short(path), answer, inside),
+			"such as " + node.Value}
 	}
 	k.set(k.cluster, node, path, answer, "decided: "+why)
 	return nil
@@ -263,7 +287,8 @@ func (k *kopsJob) askRange(node *yaml.Node, path, text string, inside netip.Pref
 
 // rebase moves a range from one that holds it to another of the same size.
 func rebase(p, from, to netip.Prefix) (netip.Prefix, bool) {
-	if !from.Contains(p.Addr()) || p.Bits() < from.Bits() || from.Bits() != to.Bits() || from.Addr().BitLen() != to.Addr().BitLen() {
+	if !from.Contains(p.Addr()) || p.Bits() < from.Bits() || from.Bits() != to.Bits() ||
+		from.Addr().BitLen() != to.Addr().BitLen() {
 		return p, false
 	}
 	bytes, base := p.Addr().AsSlice(), to.Masked().Addr().AsSlice()
@@ -280,18 +305,21 @@ func (k *kopsJob) outsideSubnet(subnet *yaml.Node) {
 	path := "spec.subnets." + splice.Text(subnet, "name") + "."
 	k.drop(k.cluster, subnet, "id", path+"id", "a subnet of the original's network: the mirror makes its own")
 	if egress := splice.Get(subnet, "egress"); egress != nil && egress.Value != "" {
-		k.outside(k.cluster, subnet, "egress", path+"egress", "how the subnet reaches the outside, in the original's network; drop: kops makes it")
+		k.outside(k.cluster, subnet, "egress", path+"egress",
+			"how the subnet reaches the outside, in the original's network; drop: kops makes it")
 	}
 	k.outside(k.cluster, subnet, "publicIP", path+"publicIP", "an address that the original's gateway has")
 	for i, route := range splice.Items(subnet, "additionalRoutes") {
-		k.outside(k.cluster, route, "target", fmt.Sprintf("%sadditionalRoutes.%d.target", path, i), "where a route of the original's network leads")
+		k.outside(k.cluster, route, "target", fmt.Sprintf("%sadditionalRoutes.%d.target", path, i),
+			"where a route of the original's network leads")
 	}
 }
 
 // additional asks about more ranges of the network.
 func (k *kopsJob) additional(moved bool) {
 	if moved {
-		k.outsideItems(k.cluster, k.spec, "additionalNetworkCIDRs", "spec.additionalNetworkCIDRs", "a further range of the original's network", always)
+		k.outsideItems(k.cluster, k.spec, "additionalNetworkCIDRs", "spec.additionalNetworkCIDRs",
+			"a further range of the original's network", always)
 	}
 }
 
@@ -300,7 +328,8 @@ func (k *kopsJob) groupsOfNetwork() {
 	const what = "a security group belongs to one network, and this one to the original's"
 	if balancer := splice.Get(k.spec, "api", "loadBalancer"); balancer != nil {
 		k.outside(k.cluster, balancer, "securityGroupOverride", "spec.api.loadBalancer.securityGroupOverride", what)
-		k.outsideItems(k.cluster, balancer, "additionalSecurityGroups", "spec.api.loadBalancer.additionalSecurityGroups", what, always)
+		k.outsideItems(k.cluster, balancer, "additionalSecurityGroups",
+			"spec.api.loadBalancer.additionalSecurityGroups", what, always)
 	}
 	for _, g := range k.groups {
 		spec := splice.Get(g.Node, "spec")
@@ -318,7 +347,9 @@ func (k *kopsJob) inside(network string, same bool) error {
 	cidr := splice.Get(k.spec, "networkCIDR")
 	inside, _ := netip.ParsePrefix(splice.Text(k.spec, "networkCIDR"))
 	if !same && cidr != nil {
-		answer, ok := k.ask(k.cluster, cidr, "networkCIDR", fmt.Sprintf("spec.networkCIDR is %s; which range has %s? drop: kops asks the cloud", cidr.Value, network), "keep", "drop", "CIDR")
+		answer, ok := k.ask(k.cluster, cidr, "networkCIDR",
+			fmt.Sprintf("spec.networkCIDR is %s; which range has %s? drop: kops asks the cloud", cidr.Value, network),
+			"keep", "drop", "CIDR")
 		switch {
 		case !ok:
 		case answer == "drop":
@@ -337,7 +368,8 @@ func (k *kopsJob) inside(network string, same bool) error {
 		id, node := splice.Get(subnet, "id"), splice.Get(subnet, "cidr")
 		switch {
 		case id != nil && id.Value != "" && same:
-			k.note("subnet %s (%s) is used by both clusters: tag it kubernetes.io/cluster/%s=shared", name, id.Value, k.Name)
+			k.note("subnet %s (%s) is used by both clusters: tag it kubernetes.io/cluster/%s=shared",
+				name, id.Value, k.Name)
 		case id != nil && id.Value != "":
 			k.outside(k.cluster, subnet, "id", "spec.subnets."+name+".id", "a subnet of the original's network")
 		case node != nil && node.Value != "":
@@ -346,17 +378,22 @@ func (k *kopsJob) inside(network string, same bool) error {
 			if len(splice.Items(k.spec, "additionalNetworkCIDRs")) > 0 {
 				within = netip.Prefix{}
 			}
-			if err := k.askRange(node, path, fmt.Sprintf("%s is %s, which the original has: which free range of %s has the mirror's subnet?", path, node.Value, network), within, "the subnet in "+network); err != nil {
+			if err := k.askRange(node, path,
+				fmt.Sprintf("%s is %s, which the original has: which free range of %s has the mirror's subnet?",
+					path, node.Value, network), within, "the subnet in "+network); err != nil {
 				return err
 			}
 			to, err := netip.ParsePrefix(node.Value)
-			if i := slices.IndexFunc(ranges, to.Overlaps); err == nil && k.Answers[k.cluster.short(path)] != "" && i >= 0 {
-				return &Usage{fmt.Errorf("--answer %s=%s overlaps with %s, which is taken", k.cluster.short(path), to, ranges[i]), "give a free range of the network"}
+			if i := slices.IndexFunc(ranges, to.Overlaps); err == nil &&
+				k.Answers[k.cluster.short(path)] != "" && i >= 0 {
+				return &Usage{fmt.Errorf("--answer %s=%s overlaps with %s, which is taken",
+					k.cluster.short(path), to, ranges[i]), "give a free range of the network"}
 			}
 			ranges = append(ranges, to)
 		}
 		if !same {
-			k.outside(k.cluster, subnet, "egress", "spec.subnets."+name+".egress", "how the subnet reaches the outside, in the original's network")
+			k.outside(k.cluster, subnet, "egress", "spec.subnets."+name+".egress",
+				"how the subnet reaches the outside, in the original's network")
 		}
 	}
 	if !same {
@@ -377,8 +414,10 @@ func (k *kopsJob) takenRanges() []netip.Prefix {
 }
 
 // inPods are the fields with addresses out of the range of pods and Services.
-var inPods = []string{"podCIDR", "serviceClusterIPRange", "kubeAPIServer.serviceClusterIPRange", "kubeControllerManager.clusterCIDR", "kubeControllerManager.serviceClusterIPRange",
-	"kubeProxy.clusterCIDR", "kubeDNS.serverIP", "kubelet.clusterDNS", "kubelet.podCIDR", "masterKubelet.clusterDNS", "masterKubelet.podCIDR"}
+var inPods = []string{"podCIDR", "serviceClusterIPRange", "kubeAPIServer.serviceClusterIPRange",
+	"kubeControllerManager.clusterCIDR", "kubeControllerManager.serviceClusterIPRange",
+	"kubeProxy.clusterCIDR", "kubeDNS.serverIP", "kubelet.clusterDNS", "kubelet.podCIDR",
+	"masterKubelet.clusterDNS", "masterKubelet.podCIDR"}
 
 // pods asks whether pods of the two clusters may have the same addresses, where one network carries both.
 func (k *kopsJob) pods() error {
@@ -386,7 +425,9 @@ func (k *kopsJob) pods() error {
 	if node == nil || node.Value == "" {
 		return nil
 	}
-	text := fmt.Sprintf("pods and Services of both clusters would have addresses of %s. That does no harm where the network carries them in an overlay; where it routes them, or clusters are joined, the mirror needs a range of its own of the same size", node.Value)
+	text := fmt.Sprintf("pods and Services of both clusters would have addresses of %s. That does no harm where the "+
+		"network carries them in an overlay; where it routes them, or clusters are joined, the mirror needs a range "+
+		"of its own of the same size", node.Value)
 	answer, ok := k.ask(k.cluster, node, "pods", text, "same", "CIDR")
 	if !ok || answer == "same" {
 		k.done[node] = true
@@ -394,21 +435,25 @@ func (k *kopsJob) pods() error {
 	}
 	old, err := netip.ParsePrefix(node.Value)
 	if err != nil {
-		return &splice.Error{File: k.cluster.file.Name, Line: node.Line, Err: fmt.Errorf("nonMasqueradeCIDR: %w", err), Advice: "correct it"}
+		return &splice.Error{File: k.cluster.file.Name, Line: node.Line, Err: fmt.Errorf("nonMasqueradeCIDR: %w", err),
+			Advice: "correct it"}
 	}
 	prefix, err := netip.ParsePrefix(answer)
-	if err != nil || prefix != prefix.Masked() || prefix.Bits() != old.Bits() || prefix.Addr().Is4() != old.Addr().Is4() {
+	if err != nil || prefix != prefix.Masked() || prefix.Bits() != old.Bits() ||
+		prefix.Addr().Is4() != old.Addr().Is4() {
 		return &Usage{fmt.Errorf("--answer pods=%s: no range of the size of %s", answer, old), "such as 100.128.0.0/10"}
 	}
 	if machines, err := netip.ParsePrefix(splice.Text(k.spec, "networkCIDR")); err == nil && machines.Overlaps(prefix) {
-		return &Usage{fmt.Errorf("--answer pods=%s overlaps with the machines' %s", answer, machines), "give a range that is free"}
+		return &Usage{fmt.Errorf("--answer pods=%s overlaps with the machines' %s", answer, machines),
+			"give a range that is free"}
 	}
 	k.set(k.cluster, node, "spec.nonMasqueradeCIDR", answer, "decided: a range of pods and Services of its own")
 	for _, path := range inPods {
 		k.rebaseField(splice.Get(k.spec, strings.Split(path, ".")...), "spec."+path, old, prefix)
 	}
 	if splice.Text(k.spec, "serviceClusterIPRange") == "" {
-		k.note("spec.serviceClusterIPRange is not set: kops 1.31 and newer take 100.64.0.0/13 for it, whatever the pods' range is")
+		k.note("spec.serviceClusterIPRange is not set: kops 1.31 and newer take 100.64.0.0/13 for it, " +
+			"whatever the pods' range is")
 	}
 	k.note("Services that name their cluster IP, and whatever else has one written down, do not fit the mirror's range")
 	return nil

@@ -19,7 +19,8 @@ func (j *job) kubeadm(cluster *object) error {
 		return err
 	}
 	if j.Network != "" || j.Surge {
-		return &Usage{fmt.Errorf("--to and --surge: kubeadm's configuration names no network and replaces no nodes"), "install the network beside it; make the mirror's configuration with --name"}
+		return &Usage{fmt.Errorf("--to and --surge: kubeadm's configuration names no network and replaces no nodes"),
+			"install the network beside it; make the mirror's configuration with --name"}
 	}
 	if problems := validation.IsDNS1123Subdomain(j.Name); len(problems) > 0 {
 		return &Usage{fmt.Errorf("--name %s: %s", j.Name, problems[0]), "such as --name green"}
@@ -28,18 +29,23 @@ func (j *job) kubeadm(cluster *object) error {
 		return &Usage{fmt.Errorf("--state: only kops has a state store"), "leave it out"}
 	}
 	if len(cluster.Content) == 0 {
-		return &splice.Error{File: cluster.file.Name, Line: cluster.Line, Err: fmt.Errorf("an empty ClusterConfiguration"), Advice: "give what kubectl -n kube-system get configmap kubeadm-config prints below data"}
+		return &splice.Error{File: cluster.file.Name, Line: cluster.Line,
+			Err:    fmt.Errorf("an empty ClusterConfiguration"),
+			Advice: "give what kubectl -n kube-system get configmap kubeadm-config prints below data"}
 	}
 	old := splice.Text(cluster.Node, "clusterName")
 	if old == j.Name {
-		return &Usage{fmt.Errorf("the mirror would have the name of the original, %s", old), "give it another with --name"}
+		return &Usage{fmt.Errorf("the mirror would have the name of the original, %s", old),
+			"give it another with --name"}
 	}
-	j.put(cluster, cluster.Node, "clusterName", j.Name, "clusterName", "the mirror's name, by which kubeconfig files know it")
+	j.put(cluster, cluster.Node, "clusterName", j.Name, "clusterName",
+		"the mirror's name, by which kubeconfig files know it")
 	if node := splice.Get(cluster.Node, "clusterName"); node != nil {
 		j.done[node] = true
 	}
 	j.clusterConfiguration(cluster, cluster.Node, "")
-	joined, ok, err := j.choose(cluster, cluster.Node, "peering", "are pods or Services of the two clusters routed to each other, now or later (peering, BGP, a cluster mesh)?", "yes", "no")
+	joined, ok, err := j.choose(cluster, cluster.Node, "peering", "are pods or Services of the two clusters routed "+
+		"to each other, now or later (peering, BGP, a cluster mesh)?", "yes", "no")
 	if err != nil {
 		return err
 	}
@@ -50,13 +56,16 @@ func (j *job) kubeadm(cluster *object) error {
 				continue
 			}
 			if strings.Contains(node.Value, ",") {
-				return &splice.Error{File: cluster.file.Name, Line: node.Line, Err: fmt.Errorf("networking.%s has two ranges: they are not changed here yet", key), Advice: "change them by hand, and answer peering=no"}
+				return &splice.Error{File: cluster.file.Name, Line: node.Line,
+					Err:    fmt.Errorf("networking.%s has two ranges: they are not changed here yet", key),
+					Advice: "change them by hand, and answer peering=no"}
 			}
 			if err := j.ownRange(cluster, node, "networking."+key); err != nil {
 				return err
 			}
 		}
-		j.note("KubeletConfiguration.clusterDNS and KubeProxyConfiguration.clusterCIDR follow from the ranges: look at them where they are written down")
+		j.note("KubeletConfiguration.clusterDNS and KubeProxyConfiguration.clusterCIDR follow from the ranges: look " +
+			"at them where they are written down")
 	}
 	for _, o := range j.objects {
 		if o.kind == "InitConfiguration" || o.kind == "JoinConfiguration" {
@@ -85,7 +94,8 @@ func (j *job) kubeadmSpec(o *object, spec *yaml.Node, path string) {
 	}
 	for i, file := range splice.Items(spec, "files") {
 		secret := splice.Get(file, "contentFrom", "secret")
-		j.outside(o, secret, "name", fmt.Sprintf("%s.files.%d.contentFrom.secret.name", path, i), "a Secret of the original, and Secrets are not copied")
+		j.outside(o, secret, "name", fmt.Sprintf("%s.files.%d.contentFrom.secret.name", path, i),
+			"a Secret of the original, and Secrets are not copied")
 	}
 }
 
@@ -94,9 +104,11 @@ func (j *job) clusterConfiguration(o *object, node *yaml.Node, path string) {
 	if endpoint := splice.Get(node, "controlPlaneEndpoint"); endpoint != nil && endpoint.Value != "" {
 		j.done[endpoint] = true
 		from := endpoint.Value
-		text := path + "controlPlaneEndpoint is " + from + ", the original's API server: which address has the mirror's?"
+		text := path + "controlPlaneEndpoint is " + from +
+			", the original's API server: which address has the mirror's?"
 		if answer, ok := j.ask(o, endpoint, "controlPlaneEndpoint", text, "VALUE"); ok && answer == "drop" {
-			j.drop(o, node, "controlPlaneEndpoint", path+"controlPlaneEndpoint", "decided: the infrastructure gives the mirror one")
+			j.drop(o, node, "controlPlaneEndpoint", path+"controlPlaneEndpoint",
+				"decided: the infrastructure gives the mirror one")
 		} else if ok {
 			old, port := splitPort(from)
 			mirror, own := splitPort(answer)
@@ -108,12 +120,14 @@ func (j *job) clusterConfiguration(o *object, node *yaml.Node, path string) {
 		}
 	}
 	etcd := splice.Get(node, "etcd", "external")
-	j.outsideItems(o, etcd, "endpoints", path+"etcd.external.endpoints", "two clusters in one etcd would overwrite each other", always)
+	j.outsideItems(o, etcd, "endpoints", path+"etcd.external.endpoints",
+		"two clusters in one etcd would overwrite each other", always)
 }
 
 // splitPort cuts an address like host:6443 or [::1]:6443; the port keeps its colon, and is empty where there is none.
 func splitPort(address string) (host, port string) {
-	if i := strings.LastIndexByte(address, ':'); i >= 0 && (address[0] == '[' && address[i-1] == ']' || strings.Count(address, ":") == 1) {
+	if i := strings.LastIndexByte(address, ':'); i >= 0 &&
+		(address[0] == '[' && address[i-1] == ']' || strings.Count(address, ":") == 1) {
 		address, port = address[:i], address[i:]
 	}
 	return strings.Trim(address, "[]"), port
@@ -127,25 +141,34 @@ func (j *job) names509(o *object, node *yaml.Node, path, old, mirror string) {
 	}
 	for i, san := range sans {
 		if san.Value == old {
-			j.set(o, san, fmt.Sprintf("%sapiServer.certSANs.%d", path, i), mirror, "the name of the mirror's API server")
+			j.set(o, san, fmt.Sprintf("%sapiServer.certSANs.%d", path, i), mirror,
+				"the name of the mirror's API server")
 		}
 	}
 }
 
 // nodeConfiguration takes tokens and keys out, and asks about what is one node's.
 func (j *job) nodeConfiguration(o *object, node *yaml.Node, path string) {
-	j.drop(o, node, "bootstrapTokens", path+"bootstrapTokens", "a key: keys are not copied, kubeadm makes a token of its own")
+	j.drop(o, node, "bootstrapTokens", path+"bootstrapTokens",
+		"a key: keys are not copied, kubeadm makes a token of its own")
 	j.drop(o, node, "certificateKey", path+"certificateKey", "a key: keys are not copied")
-	j.drop(o, splice.Get(node, "controlPlane"), "certificateKey", path+"controlPlane.certificateKey", "a key: keys are not copied")
+	j.drop(o, splice.Get(node, "controlPlane"), "certificateKey", path+"controlPlane.certificateKey",
+		"a key: keys are not copied")
 	const one = "one machine of the original"
-	j.outside(o, splice.Get(node, "localAPIEndpoint"), "advertiseAddress", path+"localAPIEndpoint.advertiseAddress", one)
-	j.outside(o, splice.Get(node, "controlPlane", "localAPIEndpoint"), "advertiseAddress", path+"controlPlane.localAPIEndpoint.advertiseAddress", one)
+	j.outside(o, splice.Get(node, "localAPIEndpoint"), "advertiseAddress",
+		path+"localAPIEndpoint.advertiseAddress", one)
+	j.outside(o, splice.Get(node, "controlPlane", "localAPIEndpoint"), "advertiseAddress",
+		path+"controlPlane.localAPIEndpoint.advertiseAddress", one)
 	if name := splice.Text(node, "nodeRegistration", "name"); !strings.Contains(name, "{{") {
 		j.outside(o, splice.Get(node, "nodeRegistration"), "name", path+"nodeRegistration.name", one)
 	}
 	token := splice.Get(node, "discovery", "bootstrapToken")
-	j.outside(o, token, "token", path+"discovery.bootstrapToken.token", "a key of the original: kubeadm token create on the mirror prints another")
-	j.outside(o, token, "apiServerEndpoint", path+"discovery.bootstrapToken.apiServerEndpoint", "the original's API server")
-	j.outsideItems(o, token, "caCertHashes", path+"discovery.bootstrapToken.caCertHashes", "the hash of the original's authority: kubeadm token create --print-join-command prints the mirror's", always)
-	j.drop(o, splice.Get(node, "discovery"), "tlsBootstrapToken", path+"discovery.tlsBootstrapToken", "a key: keys are not copied")
+	j.outside(o, token, "token", path+"discovery.bootstrapToken.token",
+		"a key of the original: kubeadm token create on the mirror prints another")
+	j.outside(o, token, "apiServerEndpoint", path+"discovery.bootstrapToken.apiServerEndpoint",
+		"the original's API server")
+	j.outsideItems(o, token, "caCertHashes", path+"discovery.bootstrapToken.caCertHashes",
+		"the hash of the original's authority: kubeadm token create --print-join-command prints the mirror's", always)
+	j.drop(o, splice.Get(node, "discovery"), "tlsBootstrapToken", path+"discovery.tlsBootstrapToken",
+		"a key: keys are not copied")
 }

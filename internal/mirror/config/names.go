@@ -33,7 +33,8 @@ func derive(cluster string, groups []group, subnets []string, accounts [][2]stri
 		add("IAM role and instance profile", kopsname.Truncate(role+"."+cluster, kopsname.MaxRole))
 	}
 	for _, account := range accounts {
-		add("IAM role of a service account", kopsname.Truncate(account[1]+"."+strings.ReplaceAll(account[0], "*", "wildcard")+".sa."+cluster, kopsname.MaxRole))
+		add("IAM role of a service account", kopsname.Truncate(account[1]+"."+
+			strings.ReplaceAll(account[0], "*", "wildcard")+".sa."+cluster, kopsname.MaxRole))
 	}
 	for _, sg := range []string{"masters.", "nodes.", "bastion.", "api-elb.", "bastion-elb."} {
 		add("security group", sg+cluster)
@@ -79,7 +80,8 @@ func newIdentity(old, mirror string, derived []Name) *identity {
 		id.pairs = append(id.pairs, pair{old: d, new: dashed(mirror), prefix: true})
 	}
 	for _, name := range derived {
-		if !strings.Contains(name.Old, old) && !slices.ContainsFunc(id.pairs, func(p pair) bool { return p.old == name.Old }) {
+		if !strings.Contains(name.Old, old) &&
+			!slices.ContainsFunc(id.pairs, func(p pair) bool { return p.old == name.Old }) {
 			id.pairs = append(id.pairs, pair{old: name.Old, new: name.New})
 		}
 	}
@@ -94,7 +96,8 @@ func (id *identity) rewrite(text string) string {
 	for at := 0; at < len(text); {
 		matched := false
 		for _, p := range id.pairs {
-			if strings.HasPrefix(text[at:], p.old) && startsName(text[:at]) && endsName(text[at+len(p.old):], p.prefix) {
+			if strings.HasPrefix(text[at:], p.old) && startsName(text[:at]) &&
+				endsName(text[at+len(p.old):], p.prefix) {
 				out.WriteString(p.new)
 				at += len(p.old)
 				matched = true
@@ -109,7 +112,8 @@ func (id *identity) rewrite(text string) string {
 	return out.String()
 }
 
-// word is the identity of a name that is a word: blue is in api.blue.example.com and blue-nodes, not in bluebird or in deep-blue.
+// word is the identity of a name that is a word: blue is in api.blue.example.com and blue-nodes, not in bluebird or in
+// deep-blue.
 func word(old, mirror string) *identity {
 	return &identity{pairs: []pair{{old: old, new: mirror, prefix: true}}}
 }
@@ -132,8 +136,8 @@ func endsName(after string, prefix bool) bool {
 	return !nameByte(after[0])
 }
 
-// mentions puts the mirror's names wherever else the cluster's are, and asks about the first part of the name. Without names to
-// look for, as where the name is a word like any other, it asks about all.
+// mentions puts the mirror's names wherever else the cluster's are, and asks about the first part of the name. Without
+// names to look for, as where the name is a word like any other, it asks about all.
 func (j *job) mentions(name string, id *identity) {
 	short, _, _ := strings.Cut(name, ".")
 	mirrorShort, _, _ := strings.Cut(j.Name, ".")
@@ -155,7 +159,8 @@ func (j *job) mention(o *object, node *yaml.Node, path, short, mirrorShort strin
 	if path == "metadata.name" || short == mirrorShort || !words.in(node.Value) {
 		return
 	}
-	text := fmt.Sprintf("%s says %s: is %s the cluster there? keep: no", path, shorten(theLine(node.Value, words.rewrite(node.Value))), short)
+	text := fmt.Sprintf("%s says %s: is %s the cluster there? keep: no",
+		path, shorten(theLine(node.Value, words.rewrite(node.Value))), short)
 	if answer, ok := j.ask(o, node, o.short(path), text, "keep", mirrorShort, "VALUE"); ok && answer != "keep" {
 		j.rewrite(o, node, path, word(short, answer), "decided: the cluster is meant")
 	}

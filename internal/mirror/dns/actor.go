@@ -31,7 +31,8 @@ func (a *Actor) zone(name string) (*Zone, error) {
 			return z, nil
 		}
 	}
-	return nil, engine.WithHint(fmt.Errorf("zone %s is not among those given", name), "give the same --zones file as for the plan")
+	return nil, engine.WithHint(fmt.Errorf("zone %s is not among those given", name),
+		"give the same --zones file as for the plan")
 }
 
 func (a *Actor) note(format string, args ...any) {
@@ -72,7 +73,8 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 		}
 		until := due{a.Clock.Now().Add(time.Duration(args.Seconds) * time.Second)}
 		if before != nil && json.Unmarshal(before, &until) != nil {
-			return engine.Observation{}, fmt.Errorf("action %s: the journal does not say until when to wait: %s", action.ID, before)
+			return engine.Observation{}, fmt.Errorf("action %s: the journal does not say until when to wait: %s",
+				action.ID, before)
 		}
 		return engine.Observation{Done: !a.Clock.Now().Before(until.Until), Before: encode(until)}, nil
 	case shift.Prove:
@@ -134,7 +136,8 @@ func conflict(others []string) error {
 	if more := len(others) - 3; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
-	return engine.WithHint(fmt.Errorf("%w: %s", zone.ErrConflict, text), "find out who changed it, then make a new plan: nothing of theirs was overwritten")
+	return engine.WithHint(fmt.Errorf("%w: %s", zone.ErrConflict, text),
+		"find out who changed it, then make a new plan: nothing of theirs was overwritten")
 }
 
 func names(units []zone.Unit) string {

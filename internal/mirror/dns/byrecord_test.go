@@ -34,8 +34,8 @@ func (h *halting) SetRecords(ctx context.Context, zone string, records []libdns.
 	return records, nil
 }
 
-// TestPiecemeal ends a transaction after each of its records; what is half changed is taken for our own, and gone on with,
-// there and back.
+// TestPiecemeal ends a transaction after each of its records; what is half changed is taken for our own, and gone on
+// with, there and back.
 func TestPiecemeal(t *testing.T) {
 	dnstest.NotShort(t)
 	const n = 3
@@ -81,14 +81,16 @@ func (w *world) mustCommit(t zone.Transaction) {
 	}
 }
 
-// TestPiecemealRefuses refuses a change of type, which would leave a name without an address, and says what a wrong key is.
+// TestPiecemealRefuses refuses a change of type, which would leave a name without an address, and says what a wrong key
+// is.
 func TestPiecemealRefuses(t *testing.T) {
 	dnstest.NotShort(t)
 	w := newWorld(t, byRecord, 1)
 	u := moves(1)[0].Unit
 	u.After = []zone.RRSet{{Name: u.Name, Type: zone.CNAME, TTL: 2, Values: []string{"lb.example.net."}}}
 	z := piecewise(w.server)
-	if err := z.Commit(t.Context(), zone.Transaction{Zone: origin, Units: []zone.Unit{u}}); !errors.Is(err, zone.ErrRefused) || engine.HintOf(err) == "" || !strings.Contains(err.Error(), "no address") {
+	if err := z.Commit(t.Context(), zone.Transaction{Zone: origin, Units: []zone.Unit{u}}); !errors.Is(err,
+		zone.ErrRefused) || engine.HintOf(err) == "" || !strings.Contains(err.Error(), "no address") {
 		t.Errorf("%v", err)
 	}
 	w.server.Key.Secret = "d3JvbmcgYW5kIHNob3J0"

@@ -170,7 +170,8 @@ func (z *ZoneConfig) check() error {
 		return errors.New("rfc2136: key and secretFile go together")
 	}
 	r.Algorithm = dns.CanonicalName(cmp.Or(r.Algorithm, "hmac-sha256"))
-	if !slices.Contains([]string{dns.HmacSHA1, dns.HmacSHA224, dns.HmacSHA256, dns.HmacSHA384, dns.HmacSHA512}, r.Algorithm) {
+	if !slices.Contains([]string{dns.HmacSHA1, dns.HmacSHA224, dns.HmacSHA256, dns.HmacSHA384, dns.HmacSHA512},
+		r.Algorithm) {
 		return fmt.Errorf("rfc2136: algorithm %q is not known", r.Algorithm)
 	}
 	return nil
@@ -180,7 +181,8 @@ func (z *ZoneConfig) checkLibdns() error {
 	known := libdnsProviders()
 	switch {
 	case known[z.Libdns.Provider] == nil:
-		return fmt.Errorf("libdns: the provider %q is not known: %s", z.Libdns.Provider, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		return fmt.Errorf("libdns: the provider %q is not known: %s",
+			z.Libdns.Provider, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	case z.Libdns.TokenFile == "":
 		return errors.New("libdns: tokenFile is missing")
 	case len(z.Authoritative) == 0:
@@ -226,7 +228,8 @@ func (c *Config) provider(ctx context.Context, z ZoneConfig) (Provider, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the token of zone %s: %w", z.Name, err)
 		}
-		return &byrecord.Zone{Name: z.Name, Provider: libdnsProviders()[z.Libdns.Provider](strings.TrimSpace(string(token))), Servers: z.Authoritative}, nil
+		return &byrecord.Zone{Name: z.Name, Provider: libdnsProviders()[z.Libdns.Provider](
+			strings.TrimSpace(string(token))), Servers: z.Authoritative}, nil
 	}
 	return c.rfc2136(z)
 }
@@ -240,9 +243,11 @@ func (c *Config) rfc2136(z ZoneConfig) (Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the key of zone %s: %w", z.Name, err)
 	}
-	s.Key = rfc2136.Key{Name: dns.CanonicalName(z.RFC2136.Key), Algorithm: z.RFC2136.Algorithm, Secret: strings.TrimSpace(string(secret))}
+	s.Key = rfc2136.Key{Name: dns.CanonicalName(z.RFC2136.Key), Algorithm: z.RFC2136.Algorithm,
+		Secret: strings.TrimSpace(string(secret))}
 	if err := s.Key.Check(); err != nil {
-		return nil, engine.WithHint(fmt.Errorf("the key of zone %s, %s: %w", z.Name, z.RFC2136.SecretFile, err), "write the secret in base64, as tsig-keygen prints it, and nothing else into the file")
+		return nil, engine.WithHint(fmt.Errorf("the key of zone %s, %s: %w", z.Name, z.RFC2136.SecretFile, err),
+			"write the secret in base64, as tsig-keygen prints it, and nothing else into the file")
 	}
 	return s, nil
 }

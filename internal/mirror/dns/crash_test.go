@@ -76,7 +76,8 @@ func (w *world) attempt(p *shift.Plan, records *journal.Memory, points int) (out
 	clock := &leaping{}
 	actor := *w.actor
 	actor.Clock, actor.Resolvers = clock, nil // caches are another test's
-	actor.Zones = []*dns.Zone{{Name: origin, Provider: fragileZone{w.provider, f}, Authoritative: w.actor.Zones[0].Authoritative}}
+	actor.Zones = []*dns.Zone{{Name: origin, Provider: fragileZone{w.provider, f},
+		Authoritative: w.actor.Zones[0].Authoritative}}
 	gate := *w.gate
 	gate.Clock = clock
 	deps := w.deps(fragileJournal{records, f})
@@ -138,7 +139,8 @@ func TestCrash(t *testing.T) {
 func gateFails(n int) []zone.Move {
 	all := moves(n)
 	all[n-1].Probes[0].Kind = zone.ProbeTCP
-	last := zone.Probe{Kind: zone.ProbeTCP, Host: "nowhere." + strings.TrimSuffix(origin, "."), Port: 80, At: []string{green}}
+	last := zone.Probe{Kind: zone.ProbeTCP, Host: "nowhere." + strings.TrimSuffix(origin, "."),
+		Port: 80, At: []string{green}}
 	all[n-1].Probes = append(all[n-1].Probes, last)
 	return all
 }

@@ -112,7 +112,8 @@ func (t *tally) add(probe zone.Probe, err error) {
 	}
 	t.verdict.Lost++
 	const most = 10
-	if text := fmt.Sprintf("%s %s: %v", probe.Kind, probe.Host, err); len(t.verdict.Bad) < most && !slices.Contains(t.verdict.Bad, text) {
+	if text := fmt.Sprintf("%s %s: %v", probe.Kind, probe.Host, err); len(t.verdict.Bad) < most &&
+		!slices.Contains(t.verdict.Bad, text) {
 		t.verdict.Bad = append(t.verdict.Bad, text)
 	}
 }

@@ -85,7 +85,8 @@ func kinds() []string {
 }
 
 func piecewise(s *dnstest.Server) *byrecord.Zone {
-	return &byrecord.Zone{Name: s.Zone, Provider: &libdnsrfc2136.Provider{Server: s.Address, KeyName: s.Key.Name, KeyAlg: s.Key.Algorithm, Key: s.Key.Secret}}
+	return &byrecord.Zone{Name: s.Zone, Provider: &libdnsrfc2136.Provider{Server: s.Address, KeyName: s.Key.Name,
+		KeyAlg: s.Key.Algorithm, Key: s.Key.Secret}}
 }
 
 func newWorld(t testing.TB, kind string, n int) *world {
@@ -105,7 +106,8 @@ func newWorld(t testing.TB, kind string, n int) *world {
 	w.resolver = dnstest.Unbound(t, w.server)
 	w.serve()
 	prober := &dns.Prober{Resolvers: []string{w.resolver.Address}, Ports: map[int]int{80: w.port}}
-	w.actor = &dns.Actor{Zones: []*dns.Zone{{Name: origin, Provider: w.provider, Authoritative: []string{w.server.Address}}},
+	w.actor = &dns.Actor{Zones: []*dns.Zone{{Name: origin, Provider: w.provider,
+		Authoritative: []string{w.server.Address}}},
 		Resolvers: []string{w.resolver.Address}, Prober: prober, Clock: wallClock{}}
 	w.gate = &dns.Gate{Prober: prober, Clock: wallClock{}, Every: 100 * time.Millisecond}
 	return w
@@ -140,15 +142,17 @@ func moves(n int) []zone.Move {
 				{Name: "a-" + name, Type: "TXT", TTL: 2, Values: []string{owner}}}
 		}
 		all = append(all, zone.Move{Zone: origin, Services: []string{"Ingress shop/web"},
-			Unit:   zone.Unit{Name: name, Before: sets(blue, blueOwner), After: sets(green, greenOwner)},
-			Probes: []zone.Probe{{Kind: zone.ProbeHTTP, Host: strings.TrimSuffix(name, "."), Port: 80, At: []string{green}, Was: []string{blue}}}})
+			Unit: zone.Unit{Name: name, Before: sets(blue, blueOwner), After: sets(green, greenOwner)},
+			Probes: []zone.Probe{{Kind: zone.ProbeHTTP, Host: strings.TrimSuffix(name, "."), Port: 80,
+				At: []string{green}, Was: []string{blue}}}})
 	}
 	return all
 }
 
 // quick are options whose waits a test can bear.
 func quick() shift.Options {
-	return shift.Options{TTL: 1, First: 5, Growth: 20, Bake: step.Duration(300 * time.Millisecond), SeeWithin: step.Duration(30 * time.Second)}
+	return shift.Options{TTL: 1, First: 5, Growth: 20, Bake: step.Duration(300 * time.Millisecond),
+		SeeWithin: step.Duration(30 * time.Second)}
 }
 
 func newPlan(moves []zone.Move, o shift.Options) *shift.Plan {
@@ -156,8 +160,8 @@ func newPlan(moves []zone.Move, o shift.Options) *shift.Plan {
 }
 
 func (w *world) deps(records engine.Journal) engine.Deps {
-	return engine.Deps{Actor: w.actor, Gate: w.gate, Journal: records, Clock: wallClock{}, Control: dns.Wish(v1alpha1.DesireRun),
-		Theseus: "test", Options: engine.Options{Patience: 5 * time.Second}}
+	return engine.Deps{Actor: w.actor, Gate: w.gate, Journal: records, Clock: wallClock{},
+		Control: dns.Wish(v1alpha1.DesireRun), Theseus: "test", Options: engine.Options{Patience: 5 * time.Second}}
 }
 
 func (w *world) run(p *shift.Plan, deps engine.Deps) engine.Outcome {
@@ -202,8 +206,10 @@ type hammer struct {
 }
 
 func (h *hammer) String() string {
-	return fmt.Sprintf("%d answers, %d NXDOMAIN, %d empty, %d unanswered; %d requests, %d failed, %d to a wrong address",
-		h.asked.Load(), h.nxdomain.Load(), h.empty.Load(), h.unanswered.Load(), h.requests.Load(), h.failed.Load(), h.wrong.Load())
+	return fmt.Sprintf(
+		"%d answers, %d NXDOMAIN, %d empty, %d unanswered; %d requests, %d failed, %d to a wrong address",
+		h.asked.Load(), h.nxdomain.Load(), h.empty.Load(), h.unanswered.Load(), h.requests.Load(),
+		h.failed.Load(), h.wrong.Load())
 }
 
 func (h *hammer) bad() int64 {
@@ -286,7 +292,8 @@ func TestThereAndBack(t *testing.T) {
 			}
 			stop()
 			w.all(blue, blueOwner, 2)
-			t.Logf("%s: there in %s, back in %s: %s", kind, took.Round(time.Millisecond), (time.Since(begun) - took).Round(time.Millisecond), h)
+			t.Logf("%s: there in %s, back in %s: %s", kind, took.Round(time.Millisecond),
+				(time.Since(begun) - took).Round(time.Millisecond), h)
 			if h.bad() > 0 || h.asked.Load() < n || h.requests.Load() < n {
 				t.Errorf("clients noticed, or asked too little: %s", h)
 			}

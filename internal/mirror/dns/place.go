@@ -16,8 +16,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// Place is another place from which addresses are tested, such as a pod of the original: the command, as a list of words, that
-// runs theseus there. It gets the arguments `mirror dns ask` and a Question on standard input, and writes an Answer.
+// Place is another place from which addresses are tested, such as a pod of the original: the command, as a list of
+// words, that runs theseus there. It gets the arguments `mirror dns ask` and a Question on standard input, and writes
+// an Answer.
 type Place []string
 
 func (p Place) String() string { return strings.Join(p, " ") }
@@ -37,7 +38,8 @@ type Answer struct {
 }
 
 // placeHint is for a place where theseus does not run.
-const placeHint = "run the command with `mirror dns ask --help` after it: it must run theseus where addresses are to be asked from, with standard input (kubectl exec -i)"
+const placeHint = "run the command with `mirror dns ask --help` after it: it must run theseus where addresses are to " +
+	"be asked from, with standard input (kubectl exec -i)"
 
 // ask has a place ask.
 func (p Place) ask(ctx context.Context, q Question) ([]string, error) {
@@ -52,7 +54,8 @@ func (p Place) ask(ctx context.Context, q Question) ([]string, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, engine.WithHint(fmt.Errorf("nobody could ask from `%s`: %w: %s", p, err, firstLine(said.String())), placeHint)
+		return nil, engine.WithHint(fmt.Errorf("nobody could ask from `%s`: %w: %s", p, err, firstLine(said.String())),
+			placeHint)
 	}
 	var answer Answer
 	err = strictly(&out, &answer)
@@ -73,7 +76,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		err = errors.New("it asks nothing")
 	}
 	if err != nil {
-		return engine.WithHint(fmt.Errorf("standard input is no question: %w", err), "a zones file names this command as one of `from`; it is not for people")
+		return engine.WithHint(fmt.Errorf("standard input is no question: %w", err),
+			"a zones file names this command as one of `from`; it is not for people")
 	}
 	p := &Prober{Ports: q.Ports}
 	if q.CA != "" {

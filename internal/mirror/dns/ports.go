@@ -15,9 +15,10 @@ type Provider interface {
 	Load(context.Context) (*zone.Zone, error)
 	// Read returns the current record sets at places, from the authority itself.
 	Read(context.Context, []zone.Place) (zone.Current, error)
-	// Commit changes all units or none. If Provider has a method Piecemeal that returns true, Commit may stop in the middle, and
-	// resumes there when it is called again. It fails with zone.ErrConflict if a unit is not as expected, with zone.ErrRefused
-	// if the change is not allowed, and with engine.ErrUnavailable if it is unknown whether the change was made.
+	// Commit changes all units or none. If Provider has a method Piecemeal that returns true, Commit may stop in the
+	// middle, and resumes there when it is called again. It fails with zone.ErrConflict if a unit is not as expected,
+	// with zone.ErrRefused if the change is not allowed, and with engine.ErrUnavailable if it is unknown whether the
+	// change was made.
 	Commit(context.Context, zone.Transaction) error
 }
 

@@ -66,7 +66,8 @@ func unproven(ctx context.Context, failed []string, probes []zone.Probe, where s
 		return nil
 	}
 	text := strings.Join(failed[:min(3, len(failed))], "; ")
-	return engine.WithHint(fmt.Errorf("%s%d of %d probes fail at the address that the name is to get: %s", where, len(failed), len(probes), text),
+	return engine.WithHint(fmt.Errorf("%s%d of %d probes fail at the address that the name is to get: %s",
+		where, len(failed), len(probes), text),
 		"look at the service there; its names have not moved")
 }
 
@@ -161,7 +162,8 @@ func (p *Prober) Ask(ctx context.Context, probe zone.Probe, address string) (sta
 		}
 		return 0, conn.Close()
 	case zone.ProbeTLS:
-		conn, err := (&tls.Dialer{Config: &tls.Config{ServerName: probe.Host, RootCAs: p.Roots}}).DialContext(ctx, "tcp", at)
+		conn, err := (&tls.Dialer{Config: &tls.Config{ServerName: probe.Host, RootCAs: p.Roots}}).DialContext(ctx,
+			"tcp", at)
 		if err != nil {
 			return 0, fmt.Errorf("TLS with the name %s: %w", probe.Host, err)
 		}

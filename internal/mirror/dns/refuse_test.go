@@ -58,7 +58,8 @@ func (w *world) is(name, address string) {
 func rolledBack(t *testing.T, outcome engine.Outcome, reason string) {
 	t.Helper()
 	if outcome.End != engine.EndRolledBack || outcome.ExitCode() != 4 || !strings.Contains(outcome.Cause, reason) {
-		t.Fatalf("%s, exit code %d: %s; want it rolled back for %q", outcome.End, outcome.ExitCode(), outcome.Cause, reason)
+		t.Fatalf("%s, exit code %d: %s; want it rolled back for %q",
+			outcome.End, outcome.ExitCode(), outcome.Cause, reason)
 	}
 }
 
@@ -83,7 +84,8 @@ func (w *whenever) Piecemeal() bool {
 	return piecemeal
 }
 
-// TestSomebodyElse changes a record before, during and after its move. It is never overwritten; what had moved goes back.
+// TestSomebodyElse changes a record before, during and after its move. It is never overwritten; what had moved goes
+// back.
 func TestSomebodyElse(t *testing.T) {
 	dnstest.NotShort(t)
 	const n = 6
@@ -129,12 +131,15 @@ func TestGateFails(t *testing.T) {
 
 	w.sites[green].broken.Store(nil)
 	everything := ""
-	w.actor.Zones[0].Provider = &whenever{Provider: w.server.Primary(), at: 3, do: func() { w.sites[green].broken.Store(&everything) }}
+	w.actor.Zones[0].Provider = &whenever{Provider: w.server.Primary(), at: 3, do: func() {
+		w.sites[green].broken.Store(&everything)
+	}}
 	rolledBack(t, w.run(newPlan(moves(n), o), w.deps(&journal.Memory{})), "gate")
 	w.all(blue, blueOwner, 2)
 }
 
-// TestLagging leaves one of two servers behind: the wave is not done until all show it, and goes back when one never does.
+// TestLagging leaves one of two servers behind: the wave is not done until all show it, and goes back when one never
+// does.
 func TestLagging(t *testing.T) {
 	dnstest.NotShort(t)
 	w, behind := newWorld(t, "bind", 3), newWorld(t, "bind", 3)
@@ -142,7 +147,8 @@ func TestLagging(t *testing.T) {
 	w.actor.Zones[0].Authoritative = []string{w.server.Address, behind.server.Address}
 	o := quick()
 	o.SeeWithin = step.Duration(time.Second)
-	rolledBack(t, w.run(newPlan(moves(3), o), w.deps(&journal.Memory{})), "1 of 2 servers do not show it: "+behind.server.Address)
+	rolledBack(t, w.run(newPlan(moves(3), o), w.deps(&journal.Memory{})),
+		"1 of 2 servers do not show it: "+behind.server.Address)
 	w.all(blue, blueOwner, 2)
 }
 
@@ -168,14 +174,15 @@ func TestSilent(t *testing.T) {
 	silent.Close() // nobody listens there any more
 	var said []string
 	looks := &counted{}
-	actor := &dns.Actor{Zones: []*dns.Zone{{Name: origin, Authoritative: []string{silent.LocalAddr().String()}}}, Clock: looks,
-		Note: func(text string) { said = append(said, text) }}
+	actor := &dns.Actor{Zones: []*dns.Zone{{Name: origin, Authoritative: []string{silent.LocalAddr().String()}}},
+		Clock: looks, Note: func(text string) { said = append(said, text) }}
 	var sets []zone.RRSet
 	for _, m := range moves(5) {
 		sets = append(sets, m.After...)
 	}
 	err = actor.Shown(t.Context(), []shift.SeeArgs{{Zone: origin, Sets: sets}})
-	if err == nil || looks.sleeps < 5 || len(said) != 1 || !strings.Contains(said[0], "1 of 1 servers do not show it") || !strings.Contains(said[0], "refused") {
+	if err == nil || looks.sleeps < 5 || len(said) != 1 ||
+		!strings.Contains(said[0], "1 of 1 servers do not show it") || !strings.Contains(said[0], "refused") {
 		t.Errorf("%v; it said %q", err, said)
 	}
 }
@@ -190,16 +197,19 @@ func TestRefused(t *testing.T) {
 			w := newWorld(t, kind, 2)
 			w.actor.Resolvers = nil
 			for what, spoil := range map[string]func(*rfc2136.Server){
-				"the wrong secret":   func(s *rfc2136.Server) { s.Key.Secret = "d3JvbmcgYW5kIHNob3J0" },
-				"an unknown key":     func(s *rfc2136.Server) { s.Key.Name = "expired." },
-				"a clock an hour on": func(s *rfc2136.Server) { s.Now = func() time.Time { return time.Now().Add(time.Hour) } },
-				"no key":             func(s *rfc2136.Server) { s.Key = rfc2136.Key{} },
+				"the wrong secret": func(s *rfc2136.Server) { s.Key.Secret = "d3JvbmcgYW5kIHNob3J0" },
+				"an unknown key":   func(s *rfc2136.Server) { s.Key.Name = "expired." },
+				"a clock an hour on": func(s *rfc2136.Server) {
+					s.Now = func() time.Time { return time.Now().Add(time.Hour) }
+				},
+				"no key": func(s *rfc2136.Server) { s.Key = rfc2136.Key{} },
 			} {
 				primary := w.server.Primary()
 				spoil(primary)
 				w.actor.Zones[0].Provider = primary
 				outcome := w.run(newPlan(moves(2), quick()), w.deps(&journal.Memory{}))
-				if outcome.End != engine.EndRolledBack || !strings.Contains(outcome.Cause, "refused") || outcome.Advice == "" || !strings.Contains(outcome.Hint, outcome.Advice+"; then make a new plan") {
+				if outcome.End != engine.EndRolledBack || !strings.Contains(outcome.Cause, "refused") ||
+					outcome.Advice == "" || !strings.Contains(outcome.Hint, outcome.Advice+"; then make a new plan") {
 					// the server could not even take back what it never did
 					t.Errorf("%s: %s: %s", what, outcome.End, outcome.Cause)
 				}
@@ -217,8 +227,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestKeyEnds takes the key away, or the clock, when some names have moved: neither can the rest go there nor these come home, so a person is
-// asked, with every record and its owner at one of the two; with a key, the same journal goes back.
+// TestKeyEnds takes the key away, or the clock, when some names have moved: neither can the rest go there nor these
+// come home, so a person is asked, with every record and its owner at one of the two; with a key, the same journal goes
+// back.
 func TestKeyEnds(t *testing.T) {
 	dnstest.NotShort(t)
 	const n = 6
@@ -228,8 +239,10 @@ func TestKeyEnds(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			for what, spoil := range map[string]func(*rfc2136.Server){
-				"an expired key":     func(s *rfc2136.Server) { s.Key.Name = "expired." },
-				"a clock an hour on": func(s *rfc2136.Server) { s.Now = func() time.Time { return time.Now().Add(time.Hour) } },
+				"an expired key": func(s *rfc2136.Server) { s.Key.Name = "expired." },
+				"a clock an hour on": func(s *rfc2136.Server) {
+					s.Now = func() time.Time { return time.Now().Add(time.Hour) }
+				},
 			} {
 				w := newWorld(t, kind, n)
 				w.actor.Resolvers = nil
@@ -237,9 +250,12 @@ func TestKeyEnds(t *testing.T) {
 				w.actor.Zones[0].Provider = &whenever{Provider: primary, at: 3, do: func() { spoil(primary) }}
 				records := &journal.Memory{}
 				outcome := w.run(newPlan(moves(n), o), w.deps(records))
-				if outcome.End != engine.EndNeedsPerson || outcome.ExitCode() != 6 || !strings.Contains(outcome.Cause, "refused") ||
-					!strings.Contains(outcome.Hint, "; then `theseus resume` continues the rollback") || outcome.Advice == "" {
-					t.Fatalf("%s: %s, exit code %d: %s, hint %q", what, outcome.End, outcome.ExitCode(), outcome.Cause, outcome.Hint)
+				if outcome.End != engine.EndNeedsPerson || outcome.ExitCode() != 6 ||
+					!strings.Contains(outcome.Cause, "refused") ||
+					!strings.Contains(outcome.Hint, "; then `theseus resume` continues the rollback") ||
+					outcome.Advice == "" {
+					t.Fatalf("%s: %s, exit code %d: %s, hint %q", what, outcome.End, outcome.ExitCode(),
+						outcome.Cause, outcome.Hint)
 				}
 				t.Logf("%s, %s: %s; hint: %s", kind, what, outcome.Cause, outcome.Hint)
 				for i := range n {
@@ -249,7 +265,8 @@ func TestKeyEnds(t *testing.T) {
 				w.actor.Zones[0].Provider = w.server.Primary()
 				deps := w.deps(records)
 				deps.Control = dns.Wish(v1alpha1.DesireRollback)
-				if outcome = w.run(newPlan(moves(n), o), deps); outcome.End != engine.EndRolledBack && outcome.End != engine.EndStopped {
+				if outcome = w.run(newPlan(moves(n), o), deps); outcome.End != engine.EndRolledBack &&
+					outcome.End != engine.EndStopped {
 					t.Fatalf("%s: with a key: %s: %s", what, outcome.End, outcome.Cause)
 				}
 				w.all(blue, blueOwner, 2)

@@ -34,7 +34,8 @@ func newFake(t *testing.T, sets ...dnstest.R53Set) (*world, *dnstest.Route53, *r
 	w := &world{t: t, sites: map[string]*site{}}
 	w.serve()
 	prober := &dns.Prober{Ports: map[int]int{80: w.port}}
-	w.actor = &dns.Actor{Zones: []*dns.Zone{{Name: origin, Provider: z, Authoritative: []string{fake.Address}}}, Prober: prober, Clock: &leaping{}}
+	w.actor = &dns.Actor{Zones: []*dns.Zone{{Name: origin, Provider: z, Authoritative: []string{fake.Address}}},
+		Prober: prober, Clock: &leaping{}}
 	w.gate = &dns.Gate{Prober: prober, Clock: &leaping{}}
 	return w, fake, z
 }
@@ -55,7 +56,8 @@ func fakeMoves(n int) ([]zone.Move, []dnstest.R53Set) {
 func weighPlan(all []zone.Move, weights ...int64) *shift.Plan {
 	o := quick()
 	o.Weights, o.Bake = weights, 1
-	return shift.New([]*zone.Zone{{Name: origin, Negative: 1, Can: zone.Can{Swap: true, Weights: true}}}, all, o, "test", time.Unix(1, 0))
+	return shift.New([]*zone.Zone{{Name: origin, Negative: 1, Can: zone.Can{Swap: true, Weights: true}}},
+		all, o, "test", time.Unix(1, 0))
 }
 
 func (w *world) same(fake *dnstest.Route53, want []dnstest.R53Set) {
@@ -117,8 +119,8 @@ func (w *world) shares(fake *dnstest.Route53, weights []int64) {
 	fake.Shares = nil
 }
 
-// TestRoute53Share: a service that is broken at the mirror is found while hardly anybody is sent there, and its name goes back; one
-// whose records would be of other types moves as a whole.
+// TestRoute53Share: a service that is broken at the mirror is found while hardly anybody is sent there, and its name
+// goes back; one whose records would be of other types moves as a whole.
 func TestRoute53Share(t *testing.T) {
 	all, before := fakeMoves(4)
 	w, fake, z := newFake(t, before...)
@@ -127,7 +129,8 @@ func TestRoute53Share(t *testing.T) {
 		all[i].Probes = m.Probes
 	}
 	host := all[1].Probes[0].Host
-	w.actor.Zones[0].Provider = &whenever{Provider: z, at: 3, do: func() { w.sites[green].broken.Store(&host) }} // after 1 %, and the proof for 10 %
+	// after 1 %, and the proof for 10 %
+	w.actor.Zones[0].Provider = &whenever{Provider: z, at: 3, do: func() { w.sites[green].broken.Store(&host) }}
 	outcome := w.run(weighPlan(all, 1, 10, 50), w.deps(&journal.Memory{}))
 	rolledBack(t, outcome, host+": at "+green+": HTTP status 503")
 	w.same(fake, before)
@@ -145,7 +148,8 @@ func TestRoute53Share(t *testing.T) {
 	}
 }
 
-// TestRoute53Crash ends the process at every write while names are moved in shares; another one goes on to the same end.
+// TestRoute53Crash ends the process at every write while names are moved in shares; another one goes on to the same
+// end.
 func TestRoute53Crash(t *testing.T) {
 	for points, crashed := 1, true; crashed; points++ {
 		all, before := fakeMoves(3)
@@ -171,7 +175,8 @@ func TestRoute53Crash(t *testing.T) {
 // TestRoute53Alias moves an alias of one load balancer to another of its kind.
 func TestRoute53Alias(t *testing.T) {
 	alias := func(lb string) dnstest.R53Set {
-		return dnstest.R53Set{Name: "www." + origin, Type: "A", Alias: &dnstest.R53Alias{HostedZoneId: "Z35", DNSName: "dualstack." + lb + ".us-east-1.elb.amazonaws.com.", EvaluateTargetHealth: true}}
+		return dnstest.R53Set{Name: "www." + origin, Type: "A", Alias: &dnstest.R53Alias{HostedZoneId: "Z35",
+			DNSName: "dualstack." + lb + ".us-east-1.elb.amazonaws.com.", EvaluateTargetHealth: true}}
 	}
 	w, fake, z := newFake(t, alias("blue"))
 	loaded, err := z.Load(t.Context())
@@ -180,7 +185,8 @@ func TestRoute53Alias(t *testing.T) {
 	}
 	after := loaded.Sets[0]
 	after.Alias = &zone.Alias{Name: "dualstack.green.us-east-1.elb.amazonaws.com.", Zone: "Z35", Health: true}
-	p := weighPlan([]zone.Move{{Zone: origin, Unit: zone.Unit{Name: "www." + origin, Before: loaded.Sets, After: []zone.RRSet{after}}}}, 50)
+	p := weighPlan([]zone.Move{{Zone: origin,
+		Unit: zone.Unit{Name: "www." + origin, Before: loaded.Sets, After: []zone.RRSet{after}}}}, 50)
 	if outcome := w.run(p, w.deps(&journal.Memory{})); outcome.End != engine.EndDone {
 		t.Fatalf("%s: %s", outcome.End, outcome.Cause)
 	}
@@ -194,7 +200,9 @@ func TestRoute53Refuses(t *testing.T) {
 	all, before := fakeMoves(12)
 	foreign := "s11." + origin
 	w, fake, z := newFake(t, before...)
-	w.actor.Zones[0].Provider = &whenever{Provider: z, at: 3, do: func() { fake.Meddle(dnstest.R53(foreign, "A", 1, theirs)) }}
+	w.actor.Zones[0].Provider = &whenever{Provider: z, at: 3, do: func() {
+		fake.Meddle(dnstest.R53(foreign, "A", 1, theirs))
+	}}
 	outcome := w.run(weighPlan(all), w.deps(&journal.Memory{}))
 	rolledBack(t, outcome, "somebody else changed the records: "+foreign)
 	for _, set := range fake.Sets() {
@@ -202,19 +210,23 @@ func TestRoute53Refuses(t *testing.T) {
 			t.Errorf("%s is %s", set.Name, set.Values)
 		}
 	}
-	if err := z.Commit(t.Context(), zone.Transaction{Zone: origin, Units: []zone.Unit{all[11].Unit}}); !errors.Is(err, zone.ErrConflict) {
+	if err := z.Commit(t.Context(), zone.Transaction{Zone: origin, Units: []zone.Unit{all[11].Unit}}); !errors.Is(err,
+		zone.ErrConflict) {
 		t.Errorf("a record that somebody changed: %v", err)
 	}
-	for code, want := range map[string]error{"AccessDenied": zone.ErrRefused, "ExpiredToken": zone.ErrRefused, "NoSuchHostedZone": zone.ErrRefused,
-		"Throttling": engine.ErrUnavailable, "PriorRequestNotComplete": engine.ErrUnavailable, "InternalFailure": engine.ErrUnavailable} {
+	for code, want := range map[string]error{"AccessDenied": zone.ErrRefused, "ExpiredToken": zone.ErrRefused,
+		"NoSuchHostedZone": zone.ErrRefused,
+		"Throttling":       engine.ErrUnavailable, "PriorRequestNotComplete": engine.ErrUnavailable,
+		"InternalFailure": engine.ErrUnavailable} {
 		fake.Fail, fake.FailStatus = code, http.StatusBadRequest
 		_, err := z.Load(t.Context())
 		if !errors.Is(err, want) || want == zone.ErrRefused && engine.HintOf(err) == "" {
 			t.Errorf("%s: %v, hint %q", code, err, engine.HintOf(err))
 		}
 	}
-	z.Client = awsroute53.New(awsroute53.Options{BaseEndpoint: &fake.URL, Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(
-		func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errors.New("none") })})
+	z.Client = awsroute53.New(awsroute53.Options{BaseEndpoint: &fake.URL, Region: "us-east-1",
+		Credentials: aws.CredentialsProviderFunc(
+			func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errors.New("none") })})
 	if _, err := z.Load(t.Context()); !errors.Is(err, zone.ErrRefused) || engine.HintOf(err) == "" {
 		t.Errorf("without credentials: %v", err)
 	}

@@ -13,7 +13,8 @@ import (
 // Plan is what the engine carries out for a plan of moves.
 func Plan(p *shift.Plan) *plan.Plan {
 	return &plan.Plan{APIVersion: v1alpha1.APIVersion, Kind: plan.Kind, Name: p.Name, Theseus: p.Theseus,
-		MadeAt: p.MadeAt, Change: v1alpha1.ChangeSpec{SLO: p.Options.SLO}, Strategy: "mirror", Steps: p.Steps(), Hash: p.Hash}
+		MadeAt: p.MadeAt, Change: v1alpha1.ChangeSpec{SLO: p.Options.SLO}, Strategy: "mirror",
+		Steps: p.Steps(), Hash: p.Hash}
 }
 
 // Wish is an engine.Control of a run that nobody else can reach: it always asks for the same.

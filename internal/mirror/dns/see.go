@@ -61,7 +61,8 @@ func (a *Actor) see(ctx context.Context, args shift.SeeArgs) error {
 		}
 	}
 	if len(z.Authoritative) == 0 {
-		return engine.WithHint(fmt.Errorf("no authoritative server of %s is known", z.Name), "name them in the zones file")
+		return engine.WithHint(fmt.Errorf("no authoritative server of %s is known", z.Name),
+			"name them in the zones file")
 	}
 	var servers []*watched
 	places := slices.Collect(func(yield func(zone.Place) bool) {
@@ -92,13 +93,15 @@ func (a *Actor) see(ctx context.Context, args shift.SeeArgs) error {
 		if len(behind) == 0 {
 			return nil
 		}
-		text := fmt.Sprintf("%d of %d servers do not show it: %s", len(behind), len(servers), strings.Join(behind, "; "))
+		text := fmt.Sprintf("%d of %d servers do not show it: %s",
+			len(behind), len(servers), strings.Join(behind, "; "))
 		if text != said {
 			a.note("%s", text)
 			said = text
 		}
 		if err := a.Clock.Sleep(ctx, lookAgain); err != nil {
-			return engine.WithHint(fmt.Errorf("%s: %w", text, err), "look at the transfers to those servers, or leave out a resolver that is not yours")
+			return engine.WithHint(fmt.Errorf("%s: %w", text, err),
+				"look at the transfers to those servers, or leave out a resolver that is not yours")
 		}
 	}
 }
@@ -161,7 +164,9 @@ func (w *watched) shows(ctx context.Context, at zone.Place, sets []zone.RRSet) s
 	case !w.cache && !answer.Authoritative:
 		return what + ": the server has no authority"
 	}
-	found := slices.DeleteFunc(zone.FromRRs(answer.Answer), func(set zone.RRSet) bool { return set.Name != at.Name || set.Type != at.Type })
+	found := slices.DeleteFunc(zone.FromRRs(answer.Answer), func(set zone.RRSet) bool {
+		return set.Name != at.Name || set.Type != at.Type
+	})
 	if len(found) == 0 && len(sets) == 0 {
 		return ""
 	}

@@ -26,7 +26,8 @@ func TestSignals(t *testing.T) {
 		if moved.Load() {
 			rate = "0.2"
 		}
-		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,%q]}]}}`, time.Now().Unix(), rate)
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,%q]}]}}`,
+			time.Now().Unix(), rate)
 	}))
 	t.Cleanup(server.Close)
 	w.actor.Zones[0].Provider = &whenever{Provider: w.server.Primary(), at: 3, do: func() { moved.Store(true) }}

@@ -67,8 +67,8 @@ func (f Freeze) Policy() *admissionv1.ValidatingAdmissionPolicy {
 			Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: resources},
 		}}
 	}
-	// The binding's selector of namespaces lets every cluster-wide object through to the policy, so that the rules have to
-	// leave them out, all but the namespaces themselves.
+	// The binding's selector of namespaces lets every cluster-wide object through to the policy, so that the rules have
+	// to leave them out, all but the namespaces themselves.
 	writes, spaces := all("*/*"), all("namespaces", "namespaces/finalize")
 	writes.Operations = []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete}
 	writes.Scope = ptr.To(admissionv1.NamespacedScope)
@@ -86,8 +86,9 @@ func (f Freeze) Policy() *admissionv1.ValidatingAdmissionPolicy {
 				MatchPolicy:       ptr.To(admissionv1.Equivalent),
 				ResourceRules:     []admissionv1.NamedRuleWithOperations{writes, spaces},
 				ExcludeResourceRules: []admissionv1.NamedRuleWithOperations{
-					all("*/status", "*/binding", "*/token", "*/eviction", "*/exec", "*/attach", "*/portforward", "*/proxy", "*/log",
-						"*/ephemeralcontainers", "*/resize", "bindings", "events", "leases", "endpoints", "endpointslices", "localsubjectaccessreviews"),
+					all("*/status", "*/binding", "*/token", "*/eviction", "*/exec", "*/attach",
+						"*/portforward", "*/proxy", "*/log", "*/ephemeralcontainers", "*/resize",
+						"bindings", "events", "leases", "endpoints", "endpointslices", "localsubjectaccessreviews"),
 					life,
 				},
 			},
@@ -95,8 +96,9 @@ func (f Freeze) Policy() *admissionv1.ValidatingAdmissionPolicy {
 				{Name: "not-a-controller", Expression: "!(" + controllers + ")"},
 				{Name: "not-a-workloads-own-record", Expression: "!(" + ownRecord + ")"},
 				{Name: "not-allowed-by-name", Expression: "!(" + f.exempt() + ")"},
-				{Name: "not-made-by-another-object", Expression: fmt.Sprintf("!((object == null || (%s)) && (oldObject == null || (%s)))",
-					fmt.Sprintf(made, "object"), fmt.Sprintf(made, "oldObject"))},
+				{Name: "not-made-by-another-object",
+					Expression: fmt.Sprintf("!((object == null || (%s)) && (oldObject == null || (%s)))",
+						fmt.Sprintf(made, "object"), fmt.Sprintf(made, "oldObject"))},
 			},
 			Validations: []admissionv1.Validation{{
 				Expression: "false",
@@ -111,13 +113,15 @@ func (f Freeze) Policy() *admissionv1.ValidatingAdmissionPolicy {
 // kubernetes.io/metadata.name.
 func (f Freeze) Binding() *admissionv1.ValidatingAdmissionPolicyBinding {
 	return &admissionv1.ValidatingAdmissionPolicyBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"},
+		TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1",
+			Kind: "ValidatingAdmissionPolicyBinding"},
 		ObjectMeta: f.meta(),
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName:        PolicyName,
 			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny, admissionv1.Audit},
 			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
-				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: f.Namespaces}},
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName,
+					Operator: metav1.LabelSelectorOpIn, Values: f.Namespaces}},
 			}},
 		},
 	}
@@ -132,7 +136,8 @@ func (f Freeze) meta() metav1.ObjectMeta {
 
 // message is what a denied user reads. The API server sets its own words before it.
 func (f Freeze) message() string {
-	return fmt.Sprintf("frozen since %s by %s: %s. Deploys to this namespace wait until it is thawed", f.Since.UTC().Format(time.RFC3339), f.By, f.Reason)
+	return fmt.Sprintf("frozen since %s by %s: %s. Deploys to this namespace wait until it is thawed",
+		f.Since.UTC().Format(time.RFC3339), f.By, f.Reason)
 }
 
 // exempt is the condition for those who may go on.
@@ -180,10 +185,12 @@ func (f Freeze) Check() error {
 	case len(f.Namespaces) == 0:
 		return fmt.Errorf("no namespace is chosen")
 	case at >= 0:
-		return fmt.Errorf("%s is not to be frozen: what keeps the cluster going, or Theseus itself, writes there", f.Namespaces[at])
+		return fmt.Errorf("%s is not to be frozen: what keeps the cluster going, or Theseus itself, writes there",
+			f.Namespaces[at])
 	case strings.TrimSpace(f.Reason) == "" || strings.ContainsAny(f.Reason, "\r\n"):
 		return fmt.Errorf("a freeze needs a reason of one line, which everybody reads who is stopped")
-	case slices.ContainsFunc(f.Allowed, func(name string) bool { return name == "" || name == "group:" || strings.ContainsAny(name, ",\n") }):
+	case slices.ContainsFunc(f.Allowed,
+		func(name string) bool { return name == "" || name == "group:" || strings.ContainsAny(name, ",\n") }):
 		return fmt.Errorf("a user who may go on has no name")
 	}
 	return nil
@@ -230,8 +237,10 @@ func Resume(object *unstructured.Unstructured) ([]byte, error) {
 	if err := json.Unmarshal([]byte(note), &former); err != nil || len(former.Path) == 0 {
 		return nil, fmt.Errorf("the annotation %s says %q, which nobody understands", BeforeAnnotation, note)
 	}
-	if path, _, _ := owner.Suspends(object); !slices.Equal(path, former.Path) { // somebody else wrote it: it could name any field
-		return nil, fmt.Errorf("the annotation %s names the field %q, which Theseus does not suspend", BeforeAnnotation, strings.Join(former.Path, "."))
+	// somebody else wrote it: it could name any field
+	if path, _, _ := owner.Suspends(object); !slices.Equal(path, former.Path) {
+		return nil, fmt.Errorf("the annotation %s names the field %q, which Theseus does not suspend",
+			BeforeAnnotation, strings.Join(former.Path, "."))
 	}
 	var value any
 	if former.Value != nil {
@@ -301,11 +310,14 @@ func WithParents(objects []*unstructured.Unstructured, namespaces []string) []*u
 				continue
 			}
 			for _, key := range owner.Inventory(parent) {
-				if slices.ContainsFunc(objects, func(child *unstructured.Unstructured) bool { return chosen[child] && owner.KeyOf(child) == key }) {
+				if slices.ContainsFunc(objects,
+					func(child *unstructured.Unstructured) bool { return chosen[child] && owner.KeyOf(child) == key }) {
 					chosen[parent], more = true, true
 				}
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(objects), func(object *unstructured.Unstructured) bool { return !chosen[object] })
+	return slices.DeleteFunc(slices.Clone(objects), func(object *unstructured.Unstructured) bool {
+		return !chosen[object]
+	})
 }

@@ -53,7 +53,8 @@ func TestThereAndBack(t *testing.T) {
 		}
 		frozen := patched(t, before, patch)
 		path, value, _ := owner.Suspends(before)
-		if got, found, _ := unstructured.NestedFieldNoCopy(frozen.Object, path...); found != (value != nil) || found && got != value {
+		if got, found, _ := unstructured.NestedFieldNoCopy(frozen.Object, path...); found != (value != nil) ||
+			found && got != value {
 			t.Errorf("%s: suspended it has %v", text, got)
 		}
 		if again, err := Suspend(frozen); again != nil || err != nil {
@@ -102,7 +103,8 @@ func TestWhoDeploys(t *testing.T) {
 }
 
 func TestFreezeIsReadBack(t *testing.T) {
-	want := Freeze{Namespaces: []string{"a", "b"}, By: "me", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Reason: "CHG-1", Allowed: []string{"x", "group:y"}}
+	want := Freeze{Namespaces: []string{"a", "b"}, By: "me", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Reason: "CHG-1", Allowed: []string{"x", "group:y"}}
 	got, err := Read(want.Policy())
 	if err != nil {
 		t.Fatal(err)
@@ -113,8 +115,10 @@ func TestFreezeIsReadBack(t *testing.T) {
 	if err := want.Check(); err != nil {
 		t.Error(err)
 	}
-	for _, wrong := range []Freeze{{}, {Namespaces: []string{"a"}}, {Namespaces: []string{"a"}, Reason: "a\nb"}, {Namespaces: []string{"a"}, Reason: "a", Allowed: []string{"group:"}},
-		{Namespaces: []string{"a", "kube-system"}, Reason: "a"}, {Namespaces: []string{"theseus-system"}, Reason: "a"}} {
+	for _, wrong := range []Freeze{{}, {Namespaces: []string{"a"}}, {Namespaces: []string{"a"}, Reason: "a\nb"},
+		{Namespaces: []string{"a"}, Reason: "a", Allowed: []string{"group:"}},
+		{Namespaces: []string{"a", "kube-system"}, Reason: "a"},
+		{Namespaces: []string{"theseus-system"}, Reason: "a"}} {
 		if wrong.Check() == nil {
 			t.Errorf("%+v passes", wrong)
 		}

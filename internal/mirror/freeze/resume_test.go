@@ -11,13 +11,15 @@ import (
 func suspended(note string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
-		"metadata": map[string]any{"name": "shop", "resourceVersion": "7", "annotations": map[string]any{BeforeAnnotation: note}},
+		"metadata": map[string]any{"name": "shop", "resourceVersion": "7",
+			"annotations": map[string]any{BeforeAnnotation: note}},
 	}}
 }
 
 // TestResumeForeignNote: a note that somebody else wrote makes Theseus change no other field.
 func TestResumeForeignNote(t *testing.T) {
-	for _, note := range []string{`{"path":["spec","path"],"value":"./evil"}`, `{"path":["metadata","x"]}`, `{"path":["spec"]}`, `{}`, `[`} {
+	for _, note := range []string{`{"path":["spec","path"],"value":"./evil"}`,
+		`{"path":["metadata","x"]}`, `{"path":["spec"]}`, `{}`, `[`} {
 		if patch, err := Resume(suspended(note)); err == nil {
 			t.Errorf("%s became %s", note, patch)
 		}
@@ -41,7 +43,8 @@ func FuzzResume(f *testing.F) {
 			t.Fatal(err)
 		}
 		_, suspends := changed["spec"]["suspend"]
-		if len(changed) != 2 || len(changed["spec"]) != 1 || !suspends || changed["metadata"]["resourceVersion"] != "7" {
+		if len(changed) != 2 || len(changed["spec"]) != 1 || !suspends ||
+			changed["metadata"]["resourceVersion"] != "7" {
 			t.Errorf("%q became %s", note, patch)
 		}
 	})

@@ -32,14 +32,16 @@ func ParseRules(texts []string) (Rules, error) {
 	for _, text := range texts {
 		old, replacement, ok := strings.Cut(text, "=")
 		if !ok {
-			return r, fmt.Errorf("%q is no rule: give OLD=NEW, such as registry.example.com=registry-mirror.example.com", text)
+			return r, fmt.Errorf(
+				"%q is no rule: give OLD=NEW, such as registry.example.com=registry-mirror.example.com", text)
 		}
 		var places [2]string
 		for i, place := range []string{old, replacement} {
 			place = strings.TrimSuffix(place, "/")
 			named, err := reference.ParseNormalizedNamed(place + "/x/y")
 			if err != nil || named.Name() != place+"/x/y" {
-				return r, fmt.Errorf("%q in %q is no registry: give a host name with a dot or a port, and parts of a repository after it", place, text)
+				return r, fmt.Errorf("%q in %q is no registry: give a host name with a dot or a port, and parts of a "+
+					"repository after it", place, text)
 			}
 			places[i] = place
 		}
@@ -57,7 +59,8 @@ func (r *Rules) ParseFields(texts []string) error {
 	for _, text := range texts {
 		kind, path, ok := strings.Cut(text, "=")
 		if !ok || kind == "" || path == "" {
-			return fmt.Errorf("%q names no image field: give Kind.group=path, such as Database.example.com=spec.image", text)
+			return fmt.Errorf("%q names no image field: give Kind.group=path, such as Database.example.com=spec.image",
+				text)
 		}
 		r.Fields[kind] = append(r.Fields[kind], path)
 	}
@@ -137,7 +140,8 @@ func (r Rules) Doubts(object map[string]any) []Change {
 			}
 		case string:
 			last := strings.ToLower(path[strings.LastIndex(path, ".")+1:])
-			if strings.HasPrefix(path, "metadata") || !strings.Contains(last, "image") && !strings.Contains(last, "repository") {
+			if strings.HasPrefix(path, "metadata") ||
+				!strings.Contains(last, "image") && !strings.Contains(last, "repository") {
 				return
 			}
 			if rewritten, ok := r.Name(value); ok {

@@ -22,7 +22,8 @@ func rules(t testing.TB, texts ...string) Rules {
 const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 func TestNamesByTheirParts(t *testing.T) {
-	r := rules(t, "registry.example.com=registry-mirror.example.com", "registry.example.com/special/team=other.example.com:5000/x",
+	r := rules(t, "registry.example.com=registry-mirror.example.com",
+		"registry.example.com/special/team=other.example.com:5000/x",
 		"docker.io=hub.example.com", "localhost:5000=registry-mirror.example.com/local")
 	for name, want := range map[string]string{
 		"registry.example.com/team/app:1":           "registry-mirror.example.com/team/app:1",
@@ -76,7 +77,8 @@ func TestRulesThatAreNone(t *testing.T) {
 
 func TestObjects(t *testing.T) {
 	r := rules(t, "old.test=new.test")
-	if err := r.ParseFields([]string{"Database.example.com=spec.image", "Database.example.com=spec.sidecars[].from", "Database.example.com=spec.extra[]", "Database.example.com=spec.byName.*.image"}); err != nil {
+	if err := r.ParseFields([]string{"Database.example.com=spec.image", "Database.example.com=spec.sidecars[].from",
+		"Database.example.com=spec.extra[]", "Database.example.com=spec.byName.*.image"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -118,7 +120,9 @@ spec: {image: old.test/db:2, sidecars: [{from: old.test/s}], extra: [old.test/e,
 
 func TestDoubts(t *testing.T) {
 	var object map[string]any
-	if err := yaml.Unmarshal([]byte(`{metadata: {annotations: {image: old.test/a}}, spec: {image: old.test/b, image2: {repository: old.test/c}, note: old.test/d, images: [old.test/e]}}`), &object); err != nil {
+	if err := yaml.Unmarshal([]byte(
+		`{metadata: {annotations: {image: old.test/a}}, spec: {image: old.test/b, image2: {repository: old.test/c}, note: old.test/d, images: [old.test/e]}}`),
+		&object); err != nil {
 		t.Fatal(err)
 	}
 	var paths []string
@@ -136,7 +140,8 @@ func TestPullSecrets(t *testing.T) {
 			"data": map[string]any{".dockerconfigjson": base64.StdEncoding.EncodeToString([]byte(config))}}
 	}
 	r := rules(t, "old.test=new.test:5000", "docker.io=hub.test")
-	one := secret(`{"auths":{"https://old.test/v1/":{"auth":"eA=="},"https://index.docker.io/v1/":{"auth":"eQ=="}},"credHelpers":{}}`)
+	one := secret(
+		`{"auths":{"https://old.test/v1/":{"auth":"eA=="},"https://index.docker.io/v1/":{"auth":"eQ=="}},"credHelpers":{}}`)
 	if diff := cmp.Diff([]string{"hub.test", "new.test:5000"}, r.RewriteSecret(one)); diff != "" {
 		t.Error(diff)
 	}
@@ -149,7 +154,8 @@ func TestPullSecrets(t *testing.T) {
 			t.Errorf("%s is not in %s", want, raw)
 		}
 	}
-	for _, config := range []string{`{"auths":{"old.test.evil.io":{}}}`, `{"auths":{"new.test:5000":{},"old.test":{}}}`, `{`, `{"auths":7}`} {
+	for _, config := range []string{`{"auths":{"old.test.evil.io":{}}}`, `{"auths":{"new.test:5000":{},"old.test":{}}}`,
+		`{`, `{"auths":7}`} {
 		if got := r.RewriteSecret(secret(config)); got != nil {
 			t.Errorf("%s: %v", config, got)
 		}
@@ -159,7 +165,8 @@ func TestPullSecrets(t *testing.T) {
 // FuzzName: a name that was rewritten is a name, has the same tag and digest and is at a new place; a name that
 // does not start at an old place stays.
 func FuzzName(f *testing.F) {
-	for _, name := range []string{"registry.example.com/a/b:1", "registry.example.com.evil.io/a", "nginx", "a@sha256:00", "registry.example.com:80/a" + digest} {
+	for _, name := range []string{"registry.example.com/a/b:1", "registry.example.com.evil.io/a", "nginx",
+		"a@sha256:00", "registry.example.com:80/a" + digest} {
 		f.Add(name)
 	}
 	r := rules(f, "registry.example.com=new.example.com/x")

@@ -62,7 +62,9 @@ func (d *Delta) Writes() int {
 
 // Ours says whether an object of the mirror was copied there from a source.
 func Ours(live Object, source string) bool {
-	return live.GetLabels()[MarkLabel] == source && slices.ContainsFunc(writersOf(live), func(w writer) bool { return w.manager == Manager })
+	return live.GetLabels()[MarkLabel] == source && slices.ContainsFunc(writersOf(live), func(w writer) bool {
+		return w.manager == Manager
+	})
 }
 
 // Against compares the plan with what the mirror has. Only objects of the chosen namespaces are deleted, only
@@ -103,7 +105,8 @@ func (p *Plan) Against(live []Object) *Delta {
 	}
 	for _, object := range live {
 		key := KeyOf(object)
-		if p.items[key] != nil || !slices.Contains(p.World.Namespaces, key.Namespace) || slices.Contains(p.World.Unread, key.GroupKind()) ||
+		if p.items[key] != nil || !slices.Contains(p.World.Namespaces, key.Namespace) ||
+			slices.Contains(p.World.Unread, key.GroupKind()) ||
 			object.GetDeletionTimestamp() != nil || !Ours(object, p.World.Source) {
 			continue
 		}
@@ -323,7 +326,8 @@ func associative(items []any) bool {
 			return false
 		}
 		known := false
-		for _, key := range []string{"name", "key", "containerPort", "port", "mountPath", "type", "topologyKey", "uid", "ip"} {
+		for _, key := range []string{"name", "key", "containerPort", "port", "mountPath", "type",
+			"topologyKey", "uid", "ip"} {
 			_, has := fields[key]
 			known = known || has
 		}
@@ -336,7 +340,8 @@ func associative(items []any) bool {
 
 // vanishes says whether an empty map at a place is the same as none: the server drops these.
 func vanishes(where steps) bool {
-	return strings.HasPrefix(where.text, "data") || strings.HasPrefix(where.text, "stringData") || strings.HasPrefix(where.text, "metadata.")
+	return strings.HasPrefix(where.text, "data") || strings.HasPrefix(where.text, "stringData") ||
+		strings.HasPrefix(where.text, "metadata.")
 }
 
 // equal compares numbers by value: JSON has one kind of them, decoders several.

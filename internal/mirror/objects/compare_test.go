@@ -19,8 +19,10 @@ spec: {replicas: 2, selector: {matchLabels: {app: web}}, template: {spec: {conta
 func live(t *testing.T, plan *Plan, key Key, change func(Object)) Object {
 	t.Helper()
 	o := plan.items[key].Object.DeepCopy()
-	set(o, []any{map[string]any{"manager": Manager, "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
-		"fieldsV1": map[string]any{"f:spec": map[string]any{"f:replicas": map[string]any{}}}}}, "metadata", "managedFields")
+	set(o, []any{map[string]any{"manager": Manager, "operation": "Apply", "apiVersion": "apps/v1",
+		"fieldsType": "FieldsV1",
+		"fieldsV1":   map[string]any{"f:spec": map[string]any{"f:replicas": map[string]any{}}}}},
+		"metadata", "managedFields")
 	set(o, "default", "spec", "defaulted")
 	if change != nil {
 		change(o)
@@ -43,19 +45,24 @@ func TestAgainst(t *testing.T) {
 	}{
 		{"in step, defaults and all", nil, nil, ""},
 		{"an item that somebody added", func(o Object) {
-			set(o, append([]any{map[string]any{"name": "sidecar", "image": "s"}}, at(o, "spec", "template", "spec", "containers").([]any)...), "spec", "template", "spec", "containers")
+			set(o, append([]any{map[string]any{"name": "sidecar", "image": "s"}},
+				at(o, "spec", "template", "spec", "containers").([]any)...), "spec", "template", "spec", "containers")
 		}, nil, ""},
 		{"a field that somebody changed", func(o Object) {
 			container(o)["image"] = "b"
 			fields := o.Object["metadata"].(map[string]any)["managedFields"].([]any)
-			set(o, append(fields, map[string]any{"manager": "kubectl-set", "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
-				"fieldsV1": map[string]any{"f:spec": map[string]any{"f:template": map[string]any{"f:spec": map[string]any{"f:containers": map[string]any{
-					`k:{"name":"web"}`: map[string]any{"f:image": map[string]any{}}}}}}}}), "metadata", "managedFields")
+			set(o, append(fields, map[string]any{"manager": "kubectl-set", "operation": "Update",
+				"apiVersion": "apps/v1", "fieldsType": "FieldsV1",
+				"fieldsV1": map[string]any{"f:spec": map[string]any{
+					"f:template": map[string]any{"f:spec": map[string]any{"f:containers": map[string]any{
+						`k:{"name":"web"}`: map[string]any{"f:image": map[string]any{}}}}}}}}),
+				"metadata", "managedFields")
 		}, []string{"spec.template.spec.containers[0].image"}, "kubectl-set"},
 		{"a number", func(o Object) { set(o, float64(2), "spec", "replicas") }, nil, ""},
 		{"another number", func(o Object) { set(o, float64(3), "spec", "replicas") }, []string{"spec.replicas"}, ""},
 		{"an annotation of somebody else", func(o Object) { set(o, "x", "metadata", "annotations", "more") }, nil, ""},
-		{"a field that the original has no more", func(o Object) { set(o, "old", "metadata", "annotations", SumAnnotation) },
+		{"a field that the original has no more",
+			func(o Object) { set(o, "old", "metadata", "annotations", SumAnnotation) },
 			[]string{"a field that the original has no more, or an older copy"}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -83,7 +90,8 @@ func TestWhatIsNotOurs(t *testing.T) {
 	text := deployment + "\n---\n" + strings.ReplaceAll(deployment, "name: web, namespace", "name: gone, namespace")
 	both := Make(World{Source: "src", Namespaces: []string{"shop"}, Objects: objects(t, text)}, Options{})
 	one := func(unread ...schema.GroupKind) *Plan {
-		return Make(World{Source: "src", Namespaces: []string{"shop"}, Objects: objects(t, deployment), Unread: unread}, Options{})
+		return Make(World{Source: "src", Namespaces: []string{"shop"}, Objects: objects(t, deployment), Unread: unread},
+			Options{})
 	}
 	gone := Key{"apps", "Deployment", "shop", "gone"}
 	web := Key{"apps", "Deployment", "shop", "web"}
@@ -95,18 +103,22 @@ func TestWhatIsNotOurs(t *testing.T) {
 		deletes, foreign int
 	}{
 		{"it was copied", one(), live(t, both, gone, nil), 1, 0},
-		{"it was copied from elsewhere", one(), live(t, both, gone, func(o Object) { set(o, "x", "metadata", "labels", MarkLabel) }), 0, 0},
-		{"it only has the label, by its maker", one(), live(t, both, gone, func(o Object) { remove(o, "metadata", "managedFields") }), 0, 0},
+		{"it was copied from elsewhere", one(),
+			live(t, both, gone, func(o Object) { set(o, "x", "metadata", "labels", MarkLabel) }), 0, 0},
+		{"it only has the label, by its maker",
+			one(), live(t, both, gone, func(o Object) { remove(o, "metadata", "managedFields") }), 0, 0},
 		{"it is in another namespace", one(), live(t, both, gone, func(o Object) { o.SetNamespace("other") }), 0, 0},
 		{"it is cluster-wide", one(), live(t, both, gone, func(o Object) { o.SetNamespace("") }), 0, 0},
-		{"the original's could not be read", one(schema.GroupKind{Group: "apps", Kind: "Deployment"}), live(t, both, gone, nil), 0, 0},
+		{"the original's could not be read", one(schema.GroupKind{Group: "apps", Kind: "Deployment"}),
+			live(t, both, gone, nil), 0, 0},
 		{"it was not copied", one(), live(t, both, gone, unlabelled), 0, 0},
 		{"it is there already", one(), live(t, both, web, unlabelled), 0, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			delta := test.plan.Against([]Object{test.live})
 			if len(delta.Deletes) != test.deletes || len(delta.Foreign) != test.foreign {
-				t.Errorf("%d deletions and %d foreign, want %d and %d", len(delta.Deletes), len(delta.Foreign), test.deletes, test.foreign)
+				t.Errorf("%d deletions and %d foreign, want %d and %d",
+					len(delta.Deletes), len(delta.Foreign), test.deletes, test.foreign)
 			}
 		})
 	}
@@ -141,7 +153,8 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}`)}, O
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
-	if delta := plan.Against([]Object{live(t, plan, web, scaled)}); len(delta.Waves) != 1 || delta.Waves[0][0].Key == web {
+	if delta := plan.Against([]Object{live(t, plan, web, scaled)}); len(delta.Waves) != 1 ||
+		delta.Waves[0][0].Key == web {
 		t.Errorf("what the autoscaler did is taken for a difference")
 	}
 }

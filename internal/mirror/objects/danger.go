@@ -50,12 +50,15 @@ func Dangers() []Danger {
 	ask := func(kind, why string) Danger { return Danger{kind, "", Ask, why, always} }
 	const cloud = "its controller manages something in the cloud, and two controllers would manage one thing"
 	return []Danger{
-		skip("TargetGroupBinding.elbv2.k8s.aws", "the mirror's controller would take the original's pods out of the target group"),
+		skip("TargetGroupBinding.elbv2.k8s.aws",
+			"the mirror's controller would take the original's pods out of the target group"),
 		skip("DNSEndpoint.externaldns.k8s.io", "two external-dns would fight over one record"),
-		skip("Order.acme.cert-manager.io", "an ACME order belongs to the account of one cluster, and authorities count orders"),
+		skip("Order.acme.cert-manager.io",
+			"an ACME order belongs to the account of one cluster, and authorities count orders"),
 		skip("Challenge.acme.cert-manager.io", "an ACME challenge is answered by one cluster"),
 		skip("CertificateRequest.cert-manager.io", "a request is made once; the mirror makes its own"),
-		{"Certificate.cert-manager.io", "", Copy, "its Secret goes first, so the mirror's cert-manager has nothing to issue", always},
+		{"Certificate.cert-manager.io", "", Copy,
+			"its Secret goes first, so the mirror's cert-manager has nothing to issue", always},
 		suspend("Schedule.velero.io", "two clusters would write into one backup store"),
 		skip("*.velero.io", "backups and restores belong to one cluster"),
 		skip("Application.argoproj.io", "two Argo CDs, or one and this copy, would write the same objects"),
@@ -67,7 +70,8 @@ func Dangers() []Danger {
 		skip("PipelineRun.tekton.dev", "it would run a second time"),
 		skip("TaskRun.tekton.dev", "it would run a second time"),
 		suspend("ScaledJob.keda.sh", "it would take messages off the queue in both clusters"),
-		{"ScaledObject.keda.sh", "", Copy, "it scales consumers: mark the workload if two of them are one too many", always},
+		{"ScaledObject.keda.sh", "", Copy, "it scales consumers: mark the workload if two of them are one too many",
+			always},
 		ask("VolumeSnapshot.snapshot.storage.k8s.io", "the snapshot exists once, behind the original's driver"),
 		ask("*.*.crossplane.io", cloud),
 		ask("*.crossplane.io", cloud),
@@ -83,8 +87,10 @@ func Dangers() []Danger {
 		{"Deployment.apps", "it runs external-dns, cluster-autoscaler or velero", Suspend,
 			"it acts on records, nodes or backups that the original's acts on", runsActor},
 		{"Service", "it asks for an address or load balancer by name, or a DNS name", Disarm, outsideWhy, namesOutside},
-		{"Ingress.networking.k8s.io", "it asks for an address or load balancer by name, a DNS name or a certificate", Disarm, outsideWhy, namesOutside},
-		{"*.gateway.networking.k8s.io", "it asks for an address by name, or a DNS name", Disarm, outsideWhy, namesOutside},
+		{"Ingress.networking.k8s.io", "it asks for an address or load balancer by name, a DNS name or a certificate",
+			Disarm, outsideWhy, namesOutside},
+		{"*.gateway.networking.k8s.io", "it asks for an address by name, or a DNS name",
+			Disarm, outsideWhy, namesOutside},
 	}
 }
 
@@ -148,8 +154,8 @@ func outsideAnnotations() []string {
 		"kubernetes.io/ingress.regional-static-ip-name",
 		"alb.ingress.kubernetes.io/load-balancer-name",
 		"alb.ingress.kubernetes.io/group.name",
-		"metallb.universe.tf/loadBalancerIPs", "metallb.io/loadBalancerIPs", "metallb.universe.tf/allow-shared-ip", "metallb.io/allow-shared-ip",
-		"io.cilium/lb-ipam-ips", "lbipam.cilium.io/ips", "kube-vip.io/loadbalancerIPs",
+		"metallb.universe.tf/loadBalancerIPs", "metallb.io/loadBalancerIPs", "metallb.universe.tf/allow-shared-ip",
+		"metallb.io/allow-shared-ip", "io.cilium/lb-ipam-ips", "lbipam.cilium.io/ips", "kube-vip.io/loadbalancerIPs",
 		"cert-manager.io/issuer", "cert-manager.io/cluster-issuer", "kubernetes.io/tls-acme",
 	}
 }
@@ -164,7 +170,8 @@ func namesOutside(object Object) bool {
 			return true
 		}
 	}
-	return text(object, "spec", "loadBalancerIP") != "" || !isEmpty(at(object, "spec", "externalIPs")) || !isEmpty(at(object, "spec", "addresses"))
+	return text(object, "spec", "loadBalancerIP") != "" || !isEmpty(at(object, "spec", "externalIPs")) ||
+		!isEmpty(at(object, "spec", "addresses"))
 }
 
 // disarm takes away what acts outside. An annotation keeps its value under another key, where nothing acts on it.

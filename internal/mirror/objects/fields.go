@@ -14,7 +14,8 @@ import (
 func servers() []string {
 	return []string{
 		"kube-controller-manager", "kube-scheduler", "kube-apiserver", "kubelet", "cloud-controller-manager",
-		"csi-provisioner", "csi-attacher", "csi-resizer", "external-provisioner", "cainjector", "cert-manager-cainjector",
+		"csi-provisioner", "csi-attacher", "csi-resizer", "external-provisioner",
+		"cainjector", "cert-manager-cainjector",
 	}
 }
 
@@ -189,7 +190,8 @@ type writer struct {
 	fields                              map[string]any // fieldsV1
 }
 
-// writersOf reads managedFields as they are: by way of their Go type it takes longer than all else that is done with an object.
+// writersOf reads managedFields as they are: by way of their Go type it takes longer than all else that is done with an
+// object.
 func writersOf(object Object) []writer {
 	entries, _ := at(object, "metadata", "managedFields").([]any)
 	var found []writer
@@ -200,7 +202,8 @@ func writersOf(object Object) []writer {
 			return value
 		}
 		if fields, ok := entry["fieldsV1"].(map[string]any); ok {
-			found = append(found, writer{text("manager"), text("subresource"), text("apiVersion"), text("time"), fields})
+			found = append(found,
+				writer{text("manager"), text("subresource"), text("apiVersion"), text("time"), fields})
 		}
 	}
 	return found

@@ -33,7 +33,8 @@ func (p *Plan) Images() []ImageUse {
 				})
 				if i < 0 {
 					i = len(uses)
-					uses = append(uses, ImageUse{Old: change.Old, New: change.New, Namespace: key.Namespace, Secrets: secrets, Logins: p.logins(key.Namespace, secrets)})
+					uses = append(uses, ImageUse{Old: change.Old, New: change.New, Namespace: key.Namespace,
+						Secrets: secrets, Logins: p.logins(key.Namespace, secrets)})
 				}
 				if !slices.Contains(uses[i].By, key) {
 					uses[i].By = append(uses[i].By, key)
@@ -42,7 +43,8 @@ func (p *Plan) Images() []ImageUse {
 		}
 	}
 	slices.SortFunc(uses, func(a, b ImageUse) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.New, b.New), slices.Compare(a.Secrets, b.Secrets))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.New, b.New),
+			slices.Compare(a.Secrets, b.Secrets))
 	})
 	return uses
 }
@@ -73,7 +75,8 @@ func (p *Plan) pullSecrets(object Object) []string {
 	}
 	if !pods {
 		for key, item := range p.items {
-			if key.Kind == "Secret" && key.Group == "" && key.Namespace == object.GetNamespace() && text(item.Object, "type") == "kubernetes.io/dockerconfigjson" {
+			if key.Kind == "Secret" && key.Group == "" && key.Namespace == object.GetNamespace() &&
+				text(item.Object, "type") == "kubernetes.io/dockerconfigjson" {
 				names = append(names, key.Name)
 			}
 		}
@@ -110,7 +113,8 @@ func (p *Plan) logins(namespace string, names []string) [][]byte {
 		if item == nil {
 			continue
 		}
-		if document, err := base64.StdEncoding.DecodeString(text(item.Object, "data", ".dockerconfigjson")); err == nil && len(document) > 0 {
+		if document, err := base64.StdEncoding.DecodeString(text(item.Object, "data",
+			".dockerconfigjson")); err == nil && len(document) > 0 {
 			documents = append(documents, document)
 		}
 	}

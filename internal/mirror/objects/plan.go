@@ -82,10 +82,12 @@ type Plan struct {
 
 // Make decides on everything.
 func Make(world World, options Options) *Plan {
-	m := &maker{plan: &Plan{World: world, options: options, items: map[Key]*Item{}}, in: newIndex(world.Objects), fates: map[Key]fate{}}
+	m := &maker{plan: &Plan{World: world, options: options, items: map[Key]*Item{}},
+		in: newIndex(world.Objects), fates: map[Key]fate{}}
 	var chosen []Object
 	for _, object := range world.Objects {
-		if key := KeyOf(object); key.Namespace != "" || key.Kind == "Namespace" && key.Group == "" && slices.Contains(world.Namespaces, key.Name) {
+		if key := KeyOf(object); key.Namespace != "" ||
+			key.Kind == "Namespace" && key.Group == "" && slices.Contains(world.Namespaces, key.Name) {
 			chosen = append(chosen, object)
 		}
 	}
@@ -140,7 +142,8 @@ func (m *maker) choose(objects []Object) []Object {
 			m.plan.Left = append(m.plan.Left, Left{key, fate.why, fate.left || fate.own})
 		case fate.action == Ask:
 			m.plan.Questions = append(m.plan.Questions, Question{key, fate.why,
-				fmt.Sprintf("--decide '%s=skip' (or copy), for all of the kind --decide %s=skip, or the annotation %s on it", key, key.GroupKind(), DecideAnnotation)})
+				fmt.Sprintf("--decide '%s=skip' (or copy), for all of the kind --decide %s=skip, or the annotation "+
+					"%s on it", key, key.GroupKind(), DecideAnnotation)})
 		default:
 			over = append(over, object)
 		}
@@ -178,7 +181,8 @@ func (m *maker) decideFate(key Key) fate {
 			return fate{action: Skip, why: danger.Why}
 		}
 		if len(keys) == 0 {
-			return fate{action: Ask, why: fmt.Sprintf("it belongs to %s %s, which was not found", owner.Kind, owner.Name)}
+			return fate{action: Ask, why: fmt.Sprintf("it belongs to %s %s, which was not found",
+				owner.Kind, owner.Name)}
 		}
 		switch above := m.fate(keys[0]); {
 		case above.action == Skip && !above.left:
@@ -213,10 +217,11 @@ func (m *maker) decided(object Object) (action Action, by string, err error) {
 func (m *maker) clusterOwn(object Object) string {
 	key := KeyOf(object)
 	switch key.GroupKind().String() {
-	case "Event", "Event.events.k8s.io", "Lease.coordination.k8s.io", "CSIStorageCapacity.storage.k8s.io", "PodMetrics.metrics.k8s.io",
-		"Node", "PersistentVolume", "CSINode.storage.k8s.io", "CSIDriver.storage.k8s.io", "VolumeAttachment.storage.k8s.io",
-		"CertificateSigningRequest.certificates.k8s.io", "FlowSchema.flowcontrol.apiserver.k8s.io",
-		"PriorityLevelConfiguration.flowcontrol.apiserver.k8s.io", "IPAddress.networking.k8s.io", "ServiceCIDR.networking.k8s.io":
+	case "Event", "Event.events.k8s.io", "Lease.coordination.k8s.io", "CSIStorageCapacity.storage.k8s.io",
+		"PodMetrics.metrics.k8s.io", "Node", "PersistentVolume", "CSINode.storage.k8s.io", "CSIDriver.storage.k8s.io",
+		"VolumeAttachment.storage.k8s.io", "CertificateSigningRequest.certificates.k8s.io",
+		"FlowSchema.flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration.flowcontrol.apiserver.k8s.io",
+		"IPAddress.networking.k8s.io", "ServiceCIDR.networking.k8s.io":
 		return "every cluster has its own"
 	case "ConfigMap":
 		if slices.Contains([]string{"kube-root-ca.crt", "istio-ca-root-cert", "openshift-service-ca.crt"}, key.Name) {
@@ -309,11 +314,14 @@ func (m *maker) needed(over []Object) []Object {
 func speaksFor(object Object, kinds map[schema.GroupKind]bool, chosen map[Key]bool) bool {
 	switch kindOf(object) {
 	case "CustomResourceDefinition.apiextensions.k8s.io":
-		return kinds[schema.GroupKind{Group: text(object, "spec", "group"), Kind: text(object, "spec", "names", "kind")}]
+		return kinds[schema.GroupKind{Group: text(object, "spec", "group"),
+			Kind: text(object, "spec", "names", "kind")}]
 	case "ClusterRoleBinding.rbac.authorization.k8s.io", "APIService.apiregistration.k8s.io",
-		"ValidatingWebhookConfiguration.admissionregistration.k8s.io", "MutatingWebhookConfiguration.admissionregistration.k8s.io":
+		"ValidatingWebhookConfiguration.admissionregistration.k8s.io",
+		"MutatingWebhookConfiguration.admissionregistration.k8s.io":
 		return slices.ContainsFunc(referencesOf(object), func(ref reference) bool {
-			return (ref.Kind == "ServiceAccount" || ref.Kind == "Service") && chosen[Key{"", ref.Kind, ref.Namespace, ref.Name}]
+			return (ref.Kind == "ServiceAccount" || ref.Kind == "Service") &&
+				chosen[Key{"", ref.Kind, ref.Namespace, ref.Name}]
 		})
 	}
 	return false
@@ -326,11 +334,13 @@ func (m *maker) volumes(over []Object) {
 		if kindOf(object) != "PersistentVolumeClaim" {
 			continue
 		}
-		volume := Volume{Key: key, Size: text(object, "spec", "resources", "requests", "storage"), Class: text(object, "spec", "storageClassName"),
+		volume := Volume{Key: key, Size: text(object, "spec", "resources", "requests", "storage"),
+			Class:    text(object, "spec", "storageClassName"),
 			Accepted: slices.Contains(m.plan.options.EmptyVolumes, key.Namespace+"/"+key.Name)}
 		if behind := m.in.exact[Key{"", "PersistentVolume", "", text(object, "spec", "volumeName")}]; behind != nil {
-			volume.Backing = cmp.Or(text(behind, "spec", "csi", "volumeHandle"), text(behind, "spec", "hostPath", "path"),
-				text(behind, "spec", "local", "path"), text(behind, "spec", "nfs", "server"), behind.GetName())
+			volume.Backing = cmp.Or(text(behind, "spec", "csi", "volumeHandle"),
+				text(behind, "spec", "hostPath", "path"), text(behind, "spec", "local", "path"),
+				text(behind, "spec", "nfs", "server"), behind.GetName())
 		}
 		for _, user := range over {
 			if mounts(user, key) {
@@ -340,7 +350,8 @@ func (m *maker) volumes(over []Object) {
 		m.plan.Volumes = append(m.plan.Volumes, volume)
 		if !volume.Accepted {
 			m.plan.Questions = append(m.plan.Questions, Question{key, volume.why(),
-				fmt.Sprintf("--empty-volume %s/%s if it may be empty there, or --decide '%s=skip'", key.Namespace, key.Name, key)})
+				fmt.Sprintf("--empty-volume %s/%s if it may be empty there, or --decide '%s=skip'",
+					key.Namespace, key.Name, key)})
 		}
 	}
 }
@@ -406,7 +417,8 @@ func (m *maker) item(object Object) *Item {
 	switch fate.action {
 	case Suspend:
 		if err := suspend(item.Object); err != nil {
-			m.plan.Questions = append(m.plan.Questions, Question{KeyOf(object), err.Error(), "see theseus mirror copy --help"})
+			m.plan.Questions = append(m.plan.Questions,
+				Question{KeyOf(object), err.Error(), "see theseus mirror copy --help"})
 		}
 		item.Did = append(item.Did, "suspended")
 	case Disarm:

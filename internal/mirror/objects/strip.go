@@ -52,14 +52,14 @@ func isEmpty(value any) bool {
 func serverAnnotations() []string {
 	return []string{
 		"kubectl.kubernetes.io/last-applied-configuration",
-		"deployment.kubernetes.io/revision", "deprecated.deployment.rollback.to", "deprecated.daemonset.template.generation",
-		"control-plane.alpha.kubernetes.io/leader",
+		"deployment.kubernetes.io/revision", "deprecated.deployment.rollback.to",
+		"deprecated.daemonset.template.generation", "control-plane.alpha.kubernetes.io/leader",
 		"endpoints.kubernetes.io/last-change-trigger-time",
 		"batch.kubernetes.io/job-tracking", "batch.kubernetes.io/cronjob-scheduled-timestamp",
 		"autoscaling.alpha.kubernetes.io/conditions", "autoscaling.alpha.kubernetes.io/current-metrics",
 		"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller",
-		"volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner",
-		SumAnnotation, DecideAnnotation,
+		"volume.kubernetes.io/selected-node", "volume.kubernetes.io/storage-provisioner",
+		"volume.beta.kubernetes.io/storage-provisioner", SumAnnotation, DecideAnnotation,
 	}
 }
 
@@ -137,7 +137,8 @@ func stripServiceAccount(object Object, _ bool) {
 	secrets = slices.DeleteFunc(secrets, func(one any) bool {
 		fields, _ := one.(map[string]any)
 		name, _ := fields["name"].(string)
-		return strings.HasPrefix(name, object.GetName()+"-token-") || strings.HasPrefix(name, object.GetName()+"-dockercfg-")
+		return strings.HasPrefix(name, object.GetName()+"-token-") ||
+			strings.HasPrefix(name, object.GetName()+"-dockercfg-")
 	})
 	if len(secrets) > 0 {
 		set(object, secrets, "secrets")
@@ -165,7 +166,8 @@ func stripJob(object Object, _ bool) {
 		return
 	}
 	remove(object, "spec", "selector")
-	for _, label := range []string{"controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"} {
+	for _, label := range []string{"controller-uid", "job-name", "batch.kubernetes.io/controller-uid",
+		"batch.kubernetes.io/job-name"} {
 		remove(object, "spec", "template", "metadata", "labels", label)
 		remove(object, "metadata", "labels", label)
 	}
@@ -174,7 +176,8 @@ func stripJob(object Object, _ bool) {
 // stripWebhooks takes injected authorities away: those of the original sign nothing on the mirror.
 func stripWebhooks(object Object, _ bool) {
 	annotations := object.GetAnnotations()
-	if annotations["cert-manager.io/inject-ca-from"] == "" && annotations["cert-manager.io/inject-ca-from-secret"] == "" {
+	if annotations["cert-manager.io/inject-ca-from"] == "" &&
+		annotations["cert-manager.io/inject-ca-from-secret"] == "" {
 		return
 	}
 	hooks, _ := at(object, "webhooks").([]any)

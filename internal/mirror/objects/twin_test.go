@@ -425,12 +425,15 @@ func TestMake(t *testing.T) {
 	for _, one := range plan.Questions {
 		asked = append(asked, one.Key.String()+": "+one.Why)
 	}
-	if diff := cmp.Diff([]string{"Job.batch shop/done", "TargetGroupBinding.elbv2.k8s.aws shop/web"}, left); diff != "" {
+	if diff := cmp.Diff([]string{"Job.batch shop/done", "TargetGroupBinding.elbv2.k8s.aws shop/web"},
+		left); diff != "" {
 		t.Errorf("what does not (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"Bucket.s3.services.k8s.aws shop/b: its controller manages something in the cloud, and two controllers would manage one thing",
-		"PersistentVolumeClaim shop/data: its data (8Gi, class fast, vol-0abc) is not copied; it holds back Deployment web",
+		"Bucket.s3.services.k8s.aws shop/b: its controller manages something in the cloud, and two " +
+			"controllers would manage one thing",
+		"PersistentVolumeClaim shop/data: its data (8Gi, class fast, vol-0abc) is not copied; " +
+			"it holds back Deployment web",
 	}, asked); diff != "" {
 		t.Errorf("what is asked (-want +got):\n%s", diff)
 	}
@@ -442,9 +445,11 @@ func TestOwnerThatIsGone(t *testing.T) {
 apiVersion: %s
 kind: %s
 metadata: {name: web-1, namespace: shop, ownerReferences: [{apiVersion: v1, kind: Gone, name: web-1, uid: u1, controller: true}]}`
-	in := []Object{object(t, fmt.Sprintf(owned, "acme.cert-manager.io/v1", "Order")), object(t, fmt.Sprintf(owned, "v1", "ConfigMap"))}
+	in := []Object{object(t, fmt.Sprintf(owned, "acme.cert-manager.io/v1", "Order")),
+		object(t, fmt.Sprintf(owned, "v1", "ConfigMap"))}
 	plan := Make(World{Source: "src", Namespaces: []string{"shop"}, Objects: in}, Options{})
-	if len(plan.Questions) != 1 || plan.Questions[0].Key.Kind != "ConfigMap" || len(plan.Left) != 1 || plan.Left[0].Key.Kind != "Order" {
+	if len(plan.Questions) != 1 || plan.Questions[0].Key.Kind != "ConfigMap" || len(plan.Left) != 1 ||
+		plan.Left[0].Key.Kind != "Order" {
 		t.Errorf("asked are %v, left is %v", plan.Questions, plan.Left)
 	}
 }
@@ -456,7 +461,8 @@ apiVersion: batch/v1
 kind: CronJob
 metadata: {name: %s, namespace: shop, annotations: {mirror.theseus.dev/action: %s}}
 spec: {schedule: x}`
-	in := []Object{object(t, fmt.Sprintf(text, "a", "skip")), object(t, fmt.Sprintf(text, "b", "copy")), object(t, fmt.Sprintf(text, "c", "burn"))}
+	in := []Object{object(t, fmt.Sprintf(text, "a", "skip")), object(t, fmt.Sprintf(text, "b", "copy")),
+		object(t, fmt.Sprintf(text, "c", "burn"))}
 	in = append(in, objects(t, `
 apiVersion: apps/v1
 kind: Deployment
@@ -470,8 +476,9 @@ metadata: {name: data, namespace: shop}
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: x, namespace: shop, annotations: {mirror.theseus.dev/action: suspend}}`)...)
-	plan := Make(World{Source: "src", Namespaces: []string{"shop"}, Objects: in}, Options{EmptyVolumes: []string{"shop/data"},
-		Decide: map[string]Action{"CronJob.batch": Suspend, "CronJob.batch shop/b": Disarm}})
+	plan := Make(World{Source: "src", Namespaces: []string{"shop"}, Objects: in},
+		Options{EmptyVolumes: []string{"shop/data"},
+			Decide: map[string]Action{"CronJob.batch": Suspend, "CronJob.batch shop/b": Disarm}})
 	var got []string
 	for _, one := range plan.Questions {
 		got = append(got, one.Key.String()+": "+one.Why)
@@ -482,7 +489,8 @@ metadata: {name: x, namespace: shop, annotations: {mirror.theseus.dev/action: su
 	}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for _, want := range []string{"copy PersistentVolumeClaim shop/data", "suspend Deployment.apps shop/consumer suspended", "disarm CronJob.batch shop/b"} {
+	for _, want := range []string{"copy PersistentVolumeClaim shop/data",
+		"suspend Deployment.apps shop/consumer suspended", "disarm CronJob.batch shop/b"} {
 		if !slices.ContainsFunc(names(plan), func(name string) bool { return strings.HasSuffix(name, want) }) {
 			t.Errorf("%q is not in %q", want, names(plan))
 		}
@@ -504,7 +512,8 @@ func TestOrderOfRandomReferences(t *testing.T) {
 		n := 2 + random.IntN(30)
 		var in []Object
 		for i := range n {
-			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kinds[random.IntN(len(kinds))],
+			o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
+				"kind":     kinds[random.IntN(len(kinds))],
 				"metadata": map[string]any{"name": fmt.Sprint("o", i), "namespace": "n"}}}
 			if i > 0 && random.IntN(2) == 0 { // only to earlier ones: no circle
 				to := in[random.IntN(i)]

@@ -67,5 +67,6 @@ func MustBeThere(proofs []Proof) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return &Missing{fmt.Sprintf("%d of %d images cannot be pulled on the mirror: %s", len(missing), len(proofs), strings.Join(missing, "; ")), hint}
+	return &Missing{fmt.Sprintf("%d of %d images cannot be pulled on the mirror: %s",
+		len(missing), len(proofs), strings.Join(missing, "; ")), hint}
 }

@@ -30,8 +30,8 @@ type Pushed struct {
 // Reference names the image by its digest too.
 func (p Pushed) Reference() string { return p.Image + "@" + p.Digest }
 
-// Push pushes every image of an OCI layout into a registry, or a folder of one, with this machine's own logins. Each keeps
-// the name and tag that the layout says, and its digest. What was pushed before an error is returned with it.
+// Push pushes every image of an OCI layout into a registry, or a folder of one, with this machine's own logins. Each
+// keeps the name and tag that the layout says, and its digest. What was pushed before an error is returned with it.
 func Push(ctx context.Context, folder, into string) ([]Pushed, error) {
 	top, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
@@ -99,9 +99,11 @@ func refused(ctx context.Context, image string, ref name.Reference, err error) e
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return &Absent{image, "may not be pushed: " + host + " wants another login", "log this machine in: docker login " + host, err}
+		return &Absent{image, "may not be pushed: " + host + " wants another login",
+			"log this machine in: docker login " + host, err}
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
-		return &Absent{image, "cannot be pushed: " + host + " takes no images there", "name a folder that exists, as in registry.example.com/infra", err}
+		return &Absent{image, "cannot be pushed: " + host + " takes no images there",
+			"name a folder that exists, as in registry.example.com/infra", err}
 	}
 	return unreached(image, "cannot be pushed", host, err)
 }

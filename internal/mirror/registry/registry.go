@@ -1,5 +1,5 @@
-// Package registry asks image registries whether they have an image, with the logins that a pod would have, and pushes the
-// images of an OCI layout.
+// Package registry asks image registries whether they have an image, with the logins that a pod would have, and pushes
+// the images of an OCI layout.
 package registry
 
 import (
@@ -69,8 +69,8 @@ func Has(ctx context.Context, image string, logins [][]byte) error {
 // digestTimeout bounds the question for a digest: whoever asks has an answer without it too.
 const digestTimeout = 5 * time.Second
 
-// Digest is an image's name with the digest that its registry says it has now, asked for with this machine's own logins, as
-// docker and crane have them. A name that has a digest is its own answer, without a question.
+// Digest is an image's name with the digest that its registry says it has now, asked for with this machine's own
+// logins, as docker and crane have them. A name that has a digest is its own answer, without a question.
 func Digest(ctx context.Context, image string) (string, error) {
 	ref, err := name.ParseReference(image)
 	if err != nil {
@@ -89,7 +89,8 @@ func Digest(ctx context.Context, image string) (string, error) {
 	case status == http.StatusNotFound:
 		return "", &Absent{image, "does not exist", "push it, or correct the name", err}
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return "", &Absent{image, "may not be read: " + host + " wants a login", "log this machine in: docker login " + host, err}
+		return "", &Absent{image, "may not be read: " + host + " wants a login",
+			"log this machine in: docker login " + host, err}
 	}
 	return "", explain(image, ref, err, 0)
 }
@@ -110,9 +111,12 @@ func explain(image string, ref name.Reference, err error, logins int) error {
 		return &Absent{image, "does not exist", "push it, such as with crane copy, or correct the rule", err}
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		if logins == 0 {
-			return &Absent{image, "may not be pulled: " + host + " wants a login, and no pull secret has one for it", "add one to a pull secret, or accept it with --unproven " + host + " if the nodes log in by themselves", err}
+			return &Absent{image, "may not be pulled: " + host + " wants a login, and no pull secret has one for it",
+				"add one to a pull secret, or accept it with --unproven " + host + " if the nodes log in by themselves",
+				err}
 		}
-		return &Absent{image, fmt.Sprintf("may not be pulled: %s refuses the %d logins of the pull secrets", host, logins), "correct the login in the pull secret", err}
+		return &Absent{image, fmt.Sprintf("may not be pulled: %s refuses the %d logins of the pull secrets",
+			host, logins), "correct the login in the pull secret", err}
 	}
 	return unreached(image, "cannot be asked for", host, err)
 }
@@ -122,7 +126,8 @@ func unreached(image, cannot, host string, err error) error {
 	var record tls.RecordHeaderError
 	switch {
 	case outage.Untrusted(err):
-		return &Absent{image, cannot + ": the certificate of " + host + " is not trusted: " + err.Error(), "give this machine, and the nodes, the authority that signed it", err}
+		return &Absent{image, cannot + ": the certificate of " + host + " is not trusted: " + err.Error(),
+			"give this machine, and the nodes, the authority that signed it", err}
 	case errors.As(err, &record):
 		return &Absent{image, cannot + ": " + host + " does not speak TLS", "use its TLS port", err}
 	}
@@ -155,10 +160,12 @@ func Logins(image string, documents [][]byte) []authn.AuthConfig {
 				key = strings.TrimSuffix(key, version)
 			}
 			where, below, _ := strings.Cut(key, "/")
-			if !sameHost(where, host) || below != "" && repository != below && !strings.HasPrefix(repository, below+"/") {
+			if !sameHost(where, host) || below != "" && repository != below &&
+				!strings.HasPrefix(repository, below+"/") {
 				continue
 			}
-			login := authn.AuthConfig{Username: entry.Username, Password: entry.Password, IdentityToken: entry.IdentityToken, RegistryToken: entry.RegistryToken}
+			login := authn.AuthConfig{Username: entry.Username, Password: entry.Password,
+				IdentityToken: entry.IdentityToken, RegistryToken: entry.RegistryToken}
 			if decoded, err := base64.StdEncoding.DecodeString(entry.Auth); err == nil && entry.Auth != "" {
 				login.Username, login.Password, _ = strings.Cut(string(decoded), ":")
 			}

@@ -97,7 +97,8 @@ func TestDigest(t *testing.T) {
 	}))
 	defer locked.Close()
 	pinned := host + "/agent:1@" + digest.String()
-	for image, want := range map[string]string{host + "/agent:1": pinned, pinned: pinned, "127.0.0.1:1/agent@" + digest.String(): "127.0.0.1:1/agent@" + digest.String()} {
+	for image, want := range map[string]string{host + "/agent:1": pinned, pinned: pinned,
+		"127.0.0.1:1/agent@" + digest.String(): "127.0.0.1:1/agent@" + digest.String()} {
 		if got, err := Digest(t.Context(), image); got != want || err != nil {
 			t.Errorf("%s: %s, want %s (%v)", image, got, want, err)
 		}
@@ -110,7 +111,8 @@ func TestDigest(t *testing.T) {
 	} {
 		_, err := Digest(t.Context(), image)
 		var absent *Absent
-		if !errors.As(err, &absent) || !strings.Contains(absent.Error(), want) || absent.Hint() == "" || absent.Missing() != (want == "does not exist") {
+		if !errors.As(err, &absent) || !strings.Contains(absent.Error(), want) || absent.Hint() == "" ||
+			absent.Missing() != (want == "does not exist") {
 			t.Errorf("%s: %v, want %q", image, err, want)
 		}
 	}

@@ -42,10 +42,11 @@ type Side struct {
 	Findings finding.Result
 }
 
-// Covered compares the original with the copy, as it is after it was made and before the change. checks are the IDs of all checks;
-// unplaced are the workloads that found no node.
+// Covered compares the original with the copy, as it is after it was made and before the change. checks are the IDs of
+// all checks; unplaced are the workloads that found no node.
 func (c *Copy) Covered(original, copy Side, checks, unplaced []string) []Coverage {
-	return []Coverage{c.nodes(), c.placed(unplaced), settings(original, copy), evaluated(original, copy, checks), verdicts(c, original, copy)}
+	return []Coverage{c.nodes(), c.placed(unplaced), settings(original, copy), evaluated(original, copy, checks),
+		verdicts(c, original, copy)}
 }
 
 // nodes are the classes of nodes; Make refuses a copy that lacks one.
@@ -61,11 +62,13 @@ func (c *Copy) nodes() Coverage {
 func (c *Copy) placed(unplaced []string) Coverage {
 	copied := 0
 	for _, object := range c.All() {
-		if !slices.Contains([]string{"Secret", "ConfigMap", "PriorityClass"}, object.GetKind()) { // made up, from what pods refer to
+		// made up, from what pods refer to
+		if !slices.Contains([]string{"Secret", "ConfigMap", "PriorityClass"}, object.GetKind()) {
 			copied++
 		}
 	}
-	covered := Coverage{Area: "objects of users", Alike: copied - len(unplaced), All: copied + len(c.Left), Not: slices.Clone(unplaced)}
+	covered := Coverage{Area: "objects of users", Alike: copied - len(unplaced), All: copied + len(c.Left),
+		Not: slices.Clone(unplaced)}
 	for _, left := range c.Left {
 		covered.Not = append(covered.Not, left.Object+": "+left.Why)
 	}
@@ -122,13 +125,14 @@ func proxyMode(s *cluster.Snapshot) string {
 	return proxy.Mode
 }
 
-// evaluated compares the checks: one is alike if its worst finding is as severe on the copy as on the original. One that could not run
-// says nothing, and is not alike.
+// evaluated compares the checks: one is alike if its worst finding is as severe on the copy as on the original. One
+// that could not run says nothing, and is not alike.
 func evaluated(original, copy Side, checks []string) Coverage {
 	covered := Coverage{Area: "checks"}
 	for _, id := range checks {
 		before, after := said(original.Findings, id), said(copy.Findings, id)
-		covered.add(before == after && before != notChecked, fmt.Sprintf("%s: %s on the original, %s on the copy", id, before, after))
+		covered.add(before == after && before != notChecked,
+			fmt.Sprintf("%s: %s on the original, %s on the copy", id, before, after))
 	}
 	return covered
 }
@@ -156,13 +160,14 @@ func said(result finding.Result, id string) string {
 // mostPairs bounds the verdicts that are compared.
 const mostPairs = 20_000
 
-// verdicts compares what policies say about connections between workloads: from one pod of each to one of each other one, on every port
-// that the containers declare.
+// verdicts compares what policies say about connections between workloads: from one pod of each to one of each other
+// one, on every port that the containers declare.
 func verdicts(c *Copy, original, copy Side) (covered Coverage) {
 	covered.Area = "policy verdicts"
 	ours, theirs := running(original.Snapshot), running(copy.Snapshot)
 	profile, theirProfile := policy.ProfileOf(original.Network), policy.ProfileOf(copy.Network)
-	before, after := policy.Build(original.Snapshot, profile, profile), policy.Build(copy.Snapshot, theirProfile, theirProfile)
+	before, after := policy.Build(original.Snapshot, profile, profile),
+		policy.Build(copy.Snapshot, theirProfile, theirProfile)
 	var names []string
 	skipped := 0
 	defer func() {
@@ -191,7 +196,8 @@ func verdicts(c *Copy, original, copy Side) (covered Coverage) {
 					skipped++
 					continue
 				}
-				covered.add(a == b, fmt.Sprintf("%s to %s, %s: %s in the original, %s in the copy", from, to, port, a, b))
+				covered.add(a == b, fmt.Sprintf("%s to %s, %s: %s in the original, %s in the copy",
+					from, to, port, a, b))
 			}
 		}
 	}
@@ -207,7 +213,8 @@ func running(s *cluster.Snapshot) map[string]*corev1.Pod {
 		pod := &s.Pods[i]
 		by := owner(pod)
 		name := by.Kind + " " + by.Namespace + "/" + by.Name
-		if pod.Status.PodIP != "" && pod.Status.Phase == corev1.PodRunning && (all[name] == nil || pod.Name < all[name].Name) {
+		if pod.Status.PodIP != "" && pod.Status.Phase == corev1.PodRunning &&
+			(all[name] == nil || pod.Name < all[name].Name) {
 			all[name] = pod
 		}
 	}
@@ -226,5 +233,7 @@ func portsOf(pod *corev1.Pod) []policy.Port {
 			seen[policy.Port{Protocol: protocol, Number: int(port.ContainerPort)}] = true
 		}
 	}
-	return slices.SortedFunc(maps.Keys(seen), func(a, b policy.Port) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(seen), func(a, b policy.Port) int {
+		return strings.Compare(a.String(), b.String())
+	})
 }

@@ -48,8 +48,8 @@ type GivenLabel struct {
 	Before *string `json:"before,omitempty"`
 }
 
-// Patch is the merge patch that gives a node, as it is now, what it lacks of the change. It fails if the node has changed meanwhile
-// (resourceVersion). It is nil if nothing is to be done.
+// Patch is the merge patch that gives a node, as it is now, what it lacks of the change. It fails if the node has
+// changed meanwhile (resourceVersion). It is nil if nothing is to be done.
 func (c NodeChange) Patch(live *corev1.Node) ([]byte, error) {
 	given := Given{Labels: map[string]GivenLabel{}}
 	if made(live) {
@@ -85,9 +85,9 @@ func (c NodeChange) Patch(live *corev1.Node) ([]byte, error) {
 	return nodePatch(live, labels, string(text), taints)
 }
 
-// Restore is the merge patch that takes back what a rehearsal gave a node: labels that still have its value and that no other program
-// has set since, and its taints. It fails if the node has changed meanwhile. It is nil for a node that no rehearsal has changed: an
-// annotation that another program wrote is not believed.
+// Restore is the merge patch that takes back what a rehearsal gave a node: labels that still have its value and that no
+// other program has set since, and its taints. It fails if the node has changed meanwhile. It is nil for a node that no
+// rehearsal has changed: an annotation that another program wrote is not believed.
 func Restore(live *corev1.Node) ([]byte, error) {
 	if !made(live) {
 		return nil, nil
@@ -106,7 +106,9 @@ func Restore(live *corev1.Node) ([]byte, error) {
 		}
 	}
 	taints := slices.DeleteFunc(slices.Clone(live.Spec.Taints), func(t corev1.Taint) bool {
-		return slices.ContainsFunc(given.Taints, func(g corev1.Taint) bool { return t.MatchTaint(&g) && t.Value == g.Value })
+		return slices.ContainsFunc(given.Taints, func(g corev1.Taint) bool {
+			return t.MatchTaint(&g) && t.Value == g.Value
+		})
 	})
 	return nodePatch(live, labels, nil, taints)
 }
@@ -128,7 +130,8 @@ func (g *Given) read(node *corev1.Node) error {
 
 // nodePatch is a merge patch of labels, the annotation and, if they change, taints, for this version of a node.
 func nodePatch(live *corev1.Node, labels map[string]any, annotation any, taints []corev1.Taint) ([]byte, error) {
-	patch := map[string]any{"metadata": map[string]any{"resourceVersion": live.ResourceVersion, "labels": labels, "annotations": map[string]any{BeforeAnnotation: annotation}}}
+	patch := map[string]any{"metadata": map[string]any{"resourceVersion": live.ResourceVersion, "labels": labels,
+		"annotations": map[string]any{BeforeAnnotation: annotation}}}
 	if len(taints) != len(live.Spec.Taints) {
 		patch["spec"] = map[string]any{"taints": taints}
 	}
@@ -139,11 +142,13 @@ func hasTaint(all []corev1.Taint, taint corev1.Taint) bool {
 	return slices.ContainsFunc(all, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 }
 
-// ownLabels are labels whose values are a node's own, or that the kubelet or the control plane of a cluster sets from what is there.
+// ownLabels are labels whose values are a node's own, or that the kubelet or the control plane of a cluster sets from
+// what is there.
 func ownLabels() []string {
-	return []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
-		"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/controlplane",
-		"alpha.eksctl.io/instance-id", "node.kubernetes.io/exclude-from-external-load-balancers"}
+	return []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os",
+		"beta.kubernetes.io/arch", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
+		"node-role.kubernetes.io/controlplane", "alpha.eksctl.io/instance-id",
+		"node.kubernetes.io/exclude-from-external-load-balancers"}
 }
 
 // told are the labels of a node that tell classes apart: none that names the node itself.
@@ -151,7 +156,8 @@ func (m *maker) told(node *corev1.Node) map[string]string {
 	labels := map[string]string{}
 	for key, value := range node.Labels {
 		named := value != "" && (value == node.Name || value == node.Labels[corev1.LabelHostname])
-		if !named && !slices.Contains(ownLabels(), key) && !slices.Contains(m.options.Ignore, key) && !strings.HasPrefix(key, "theseus.dev/") {
+		if !named && !slices.Contains(ownLabels(), key) && !slices.Contains(m.options.Ignore, key) &&
+			!strings.HasPrefix(key, "theseus.dev/") {
 			labels[key] = value
 		}
 	}
@@ -162,12 +168,15 @@ func (m *maker) told(node *corev1.Node) map[string]string {
 func (m *maker) repels(node *corev1.Node) []corev1.Taint {
 	var taints []corev1.Taint
 	for _, taint := range node.Spec.Taints {
-		if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") && !strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/") && !slices.Contains(m.options.Ignore, taint.Key) {
+		if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") && !strings.HasPrefix(taint.Key,
+			"node.cloudprovider.kubernetes.io/") && !slices.Contains(m.options.Ignore, taint.Key) {
 			taint.TimeAdded = nil
 			taints = append(taints, taint)
 		}
 	}
-	slices.SortFunc(taints, func(a, b corev1.Taint) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect)) })
+	slices.SortFunc(taints, func(a, b corev1.Taint) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Effect, b.Effect))
+	})
 	return taints
 }
 
@@ -183,7 +192,8 @@ func gib(bytes int64) int64 {
 // capacity is a node's capacity for people.
 func capacity(node *corev1.Node) string {
 	list := node.Status.Capacity
-	text := fmt.Sprintf("%s, %d GiB, %s", cluster.Count(int(list.Cpu().Value()), "CPU"), gib(list.Memory().Value()), cluster.Count(int(list.Pods().Value()), "pod"))
+	text := fmt.Sprintf("%s, %d GiB, %s", cluster.Count(int(list.Cpu().Value()), "CPU"), gib(list.Memory().Value()),
+		cluster.Count(int(list.Pods().Value()), "pod"))
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if strings.Contains(string(name), "/") { // such as nvidia.com/gpu
 			count := list[name]
@@ -196,11 +206,13 @@ func capacity(node *corev1.Node) string {
 // classes sorts the original's nodes into classes, and gives each class nodes of the scratch cluster.
 func (m *maker) classes() error {
 	for _, key := range m.options.Ignore {
-		if !slices.Contains([]string{"kernel", "capacity"}, key) && !slices.ContainsFunc(m.original.Nodes, func(n corev1.Node) bool {
-			_, label := n.Labels[key]
-			return label || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
-		}) {
-			return refuse("--dry-run without it prints the classes, with their labels and taints", "--ignore %s: no node of the original has such a label or taint", key)
+		if !slices.Contains([]string{"kernel", "capacity"}, key) &&
+			!slices.ContainsFunc(m.original.Nodes, func(n corev1.Node) bool {
+				_, label := n.Labels[key]
+				return label || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+			}) {
+			return refuse("--dry-run without it prints the classes, with their labels and taints",
+				"--ignore %s: no node of the original has such a label or taint", key)
 		}
 	}
 	at := map[string]int{}
@@ -232,7 +244,9 @@ func (m *maker) classes() error {
 	}
 	workers, plays := 0, 0
 	for _, class := range m.Classes {
-		keepsOff := slices.ContainsFunc(class.Taints, func(t corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
+		keepsOff := slices.ContainsFunc(class.Taints, func(t corev1.Taint) bool {
+			return t.Effect != corev1.TaintEffectPreferNoSchedule
+		})
 		if !class.ControlPlane || !keepsOff { // else users' pods do not run there
 			workers, plays = workers+len(class.Nodes), plays+len(class.Plays)
 		}
@@ -253,7 +267,8 @@ func byName(nodes []corev1.Node) []*corev1.Node {
 	return all
 }
 
-// cast gives the classes of one role their nodes: one each, and each further one to the class that has the fewest for its size.
+// cast gives the classes of one role their nodes: one each, and each further one to the class that has the fewest for
+// its size.
 func (m *maker) cast(control bool) error {
 	var classes []*Class
 	var nodes []*corev1.Node
@@ -277,16 +292,20 @@ func (m *maker) cast(control bool) error {
 	if len(nodes) < len(classes) {
 		hint := "add a " + role
 		if len(classes) > 1 {
-			hint = "add nodes, or merge classes: --ignore KEY (a label, a taint, kernel or capacity) does not tell nodes apart by it; the classes differ in " + differences(classes)
+			hint = "add nodes, or merge classes: --ignore KEY (a label, a taint, kernel or capacity) does not tell " +
+				"nodes apart by it; the classes differ in " + differences(classes)
 		}
 		return refuse(hint,
-			"the scratch cluster is too small: it has %s, and the original has %s", cluster.Count(len(nodes), "ready, schedulable "+role), classCount(len(classes), role))
+			"the scratch cluster is too small: it has %s, and the original has %s",
+			cluster.Count(len(nodes), "ready, schedulable "+role), classCount(len(classes), role))
 	}
 	slices.SortStableFunc(classes, func(a, b *Class) int { return len(b.Nodes) - len(a.Nodes) })
 	for i, node := range nodes {
 		class := classes[min(i, len(classes)-1)]
 		if i >= len(classes) {
-			class = slices.MaxFunc(classes, func(a, b *Class) int { return cmp.Compare(len(a.Nodes)*len(b.Plays), len(b.Nodes)*len(a.Plays)) })
+			class = slices.MaxFunc(classes, func(a, b *Class) int {
+				return cmp.Compare(len(a.Nodes)*len(b.Plays), len(b.Nodes)*len(a.Plays))
+			})
 		}
 		class.Plays = append(class.Plays, node.Name)
 		m.change(node, class)
@@ -335,8 +354,8 @@ func differences(classes []*Class) string {
 	return few(slices.Sorted(maps.Keys(differ)))
 }
 
-// change notes what a node of the scratch cluster gets from its class. It keeps the taints that it has. A taint that evicts pods would
-// evict those of the scratch cluster, too; its copy only keeps pods off.
+// change notes what a node of the scratch cluster gets from its class. It keeps the taints that it has. A taint that
+// evicts pods would evict those of the scratch cluster, too; its copy only keeps pods off.
 func (m *maker) change(node *corev1.Node, class *Class) {
 	change := NodeChange{Name: node.Name, Labels: map[string]string{}}
 	for key, value := range class.Labels {

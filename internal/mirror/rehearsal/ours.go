@@ -7,8 +7,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Made reports whether a rehearsal made an object, of whichever original: the object has the label, and by managedFields it is a
-// rehearsal that set it. The label alone is not believed: controllers copy labels, and people write them.
+// Made reports whether a rehearsal made an object, of whichever original: the object has the label, and by
+// managedFields it is a rehearsal that set it. The label alone is not believed: controllers copy labels, and people
+// write them.
 func Made(live metav1.Object) bool {
 	return live.GetLabels()[MarkLabel] != "" && wrote(live, "labels", MarkLabel)
 }

@@ -1,6 +1,6 @@
-// Package rehearsal decides what a small copy of a cluster has, on which a change is rehearsed: which nodes of a scratch
-// cluster play which class of the original's nodes, which objects are made there, and how pods of users become pods of the
-// stand-in program. It is pure: snapshots in, a Copy out. Package scratch makes the copy, and removes it.
+// Package rehearsal decides what a small copy of a cluster has, on which a change is rehearsed: which nodes of a
+// scratch cluster play which class of the original's nodes, which objects are made there, and how pods of users become
+// pods of the stand-in program. It is pure: snapshots in, a Copy out. Package scratch makes the copy, and removes it.
 //
 // Belongs here: the copy as data, what a copy cannot have, and the comparison of the two clusters.
 //
@@ -85,7 +85,8 @@ func (c *Copy) Unanswered(workloads []string) []string {
 	return slices.DeleteFunc(slices.Clone(workloads), func(name string) bool { return !c.answering[name] })
 }
 
-// Workload is a workload of users, with its pods in the original and in the copy. DaemonSets have one on every node that they select.
+// Workload is a workload of users, with its pods in the original and in the copy. DaemonSets have one on every node
+// that they select.
 type Workload struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
@@ -114,7 +115,8 @@ func Mark(uid string) string {
 
 // needed are the resources without which a snapshot cannot be copied.
 func needed() []string {
-	return []string{"nodes", "namespaces", "pods", "services", "daemonsets", "deployments", "replicasets", "statefulsets", "jobs", "poddisruptionbudgets", "networkpolicies"}
+	return []string{"nodes", "namespaces", "pods", "services", "daemonsets", "deployments", "replicasets",
+		"statefulsets", "jobs", "poddisruptionbudgets", "networkpolicies"}
 }
 
 // unread are the needed resources that a snapshot lacks, each with the reason.
@@ -141,20 +143,24 @@ func Usable(original *cluster.Snapshot) error {
 		return refuse(again, "the snapshot has no %s: the copy needs them", strings.Join(missing, ", "))
 	case original.UID == "":
 		return refuse("take it from the live cluster: theseus snapshot -o snapshot.json",
-			"the snapshot does not identify its cluster (by the UID of Namespace kube-system), so it cannot be told from the scratch cluster")
+			"the snapshot does not identify its cluster (by the UID of Namespace kube-system), so it cannot be "+
+				"told from the scratch cluster")
 	case len(original.Nodes) == 0:
 		return refuse(again, "the snapshot has no nodes")
 	}
 	return nil
 }
 
-// System reports whether a namespace is a cluster's own: it is not copied, since the scratch cluster has its own. networks are those
-// of the cluster.
+// System reports whether a namespace is a cluster's own: it is not copied, since the scratch cluster has its own.
+// networks are those of the cluster.
 func System(name string, networks []*cni.Installation) bool {
-	if cluster.IsSystemNamespace(name) || slices.Contains([]string{"kube-node-lease", v1alpha1.Namespace, "calico-apiserver", "local-path-storage"}, name) {
+	if cluster.IsSystemNamespace(name) || slices.Contains([]string{"kube-node-lease", v1alpha1.Namespace,
+		"calico-apiserver", "local-path-storage"}, name) {
 		return true
 	}
-	return slices.ContainsFunc(networks, func(i *cni.Installation) bool { return i.HasAgent() && i.Agent.Namespace == name })
+	return slices.ContainsFunc(networks, func(i *cni.Installation) bool {
+		return i.HasAgent() && i.Agent.Namespace == name
+	})
 }
 
 // Same refuses a scratch cluster that is the original, or whose network is not the original's.
@@ -162,28 +168,35 @@ func Same(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation)
 	const prepare = "install the original's network there first; theseus rehearse does not install it yet"
 	switch {
 	case scratch.UID == "":
-		return refuse("use a user who may read namespaces", "the scratch cluster does not say which cluster it is: the UID of its Namespace kube-system cannot be read")
+		return refuse("use a user who may read namespaces",
+			"the scratch cluster does not say which cluster it is: the UID of its Namespace kube-system cannot be read")
 	case scratch.UID == original.UID:
-		return refuse("name another cluster with --context", "the scratch cluster is the original itself: the snapshot was taken there")
+		return refuse("name another cluster with --context",
+			"the scratch cluster is the original itself: the snapshot was taken there")
 	case len(ours) != 1:
-		return refuse("theseus check --from FILE says what was found", "the snapshot has %s: a rehearsal needs exactly one", cluster.Count(len(ours), "known network"))
+		return refuse("theseus check --from FILE says what was found",
+			"the snapshot has %s: a rehearsal needs exactly one", cluster.Count(len(ours), "known network"))
 	case len(theirs) == 0:
-		return refuse(prepare, "the scratch cluster has no network that Theseus knows, and the original has %s", ours[0].Versioned())
+		return refuse(prepare, "the scratch cluster has no network that Theseus knows, and the original has %s",
+			ours[0].Versioned())
 	case len(theirs) > 1 || theirs[0].CNI != ours[0].CNI:
 		var names []string
 		for _, one := range theirs {
 			names = append(names, one.Versioned())
 		}
-		return refuse(prepare, "the scratch cluster has %s, and the original has %s", strings.Join(names, " and "), ours[0].Versioned())
+		return refuse(prepare, "the scratch cluster has %s, and the original has %s",
+			strings.Join(names, " and "), ours[0].Versioned())
 	}
 	return nil
 }
 
-// Empty refuses a scratch cluster that has objects of users, or where they could not be read, and names them. A copy that was kept is
-// named as such. What a snapshot does not have is scratch.Empty's.
+// Empty refuses a scratch cluster that has objects of users, or where they could not be read, and names them. A copy
+// that was kept is named as such. What a snapshot does not have is scratch.Empty's.
 func Empty(scratch *cluster.Snapshot, networks []*cni.Installation) error {
 	if missing := unread(scratch); len(missing) > 0 {
-		return refuse("use a cluster administrator of the scratch cluster", "whether the scratch cluster is empty is not known: these could not be read: %s", strings.Join(missing, ", "))
+		return refuse("use a cluster administrator of the scratch cluster",
+			"whether the scratch cluster is empty is not known: these could not be read: %s",
+			strings.Join(missing, ", "))
 	}
 	var kept, found []string
 	for i := range scratch.Namespaces {
@@ -198,8 +211,10 @@ func Empty(scratch *cluster.Snapshot, networks []*cni.Installation) error {
 	for _, one := range inDefault(scratch) {
 		if one.GetLabels()[MarkLabel] != "" {
 			kept = append(kept, name(one))
-		} else if !slices.ContainsFunc(one.GetOwnerReferences(), func(o metav1.OwnerReference) bool { // which is listed itself
-			return slices.Contains([]string{"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node"}, o.Kind)
+		} else if !slices.ContainsFunc(one.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+			// which is listed itself
+			return slices.Contains([]string{"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node"},
+				o.Kind)
 		}) {
 			found = append(found, name(one))
 		}
@@ -212,7 +227,8 @@ func Empty(scratch *cluster.Snapshot, networks []*cni.Installation) error {
 	}
 	switch {
 	case len(kept) > 0:
-		return refuse("theseus rehearse remove, with the same --context", "the scratch cluster has a copy of an earlier rehearsal: %s", few(kept))
+		return refuse("theseus rehearse remove, with the same --context",
+			"the scratch cluster has a copy of an earlier rehearsal: %s", few(kept))
 	case len(found) > 0:
 		return NotEmpty(found)
 	}
@@ -221,10 +237,12 @@ func Empty(scratch *cluster.Snapshot, networks []*cni.Installation) error {
 
 // NotEmpty refuses a scratch cluster that has these objects of users.
 func NotEmpty(found []string) error {
-	return refuse("name an empty cluster with --context, or delete them", "the scratch cluster is not empty: it has %s", few(found))
+	return refuse("name an empty cluster with --context, or delete them",
+		"the scratch cluster is not empty: it has %s", few(found))
 }
 
-// guests are the owners of pods in system namespaces that are neither Kubernetes' nor the network's own: users run pods there, too.
+// guests are the owners of pods in system namespaces that are neither Kubernetes' nor the network's own: users run pods
+// there, too.
 func guests(s *cluster.Snapshot, networks []*cni.Installation) []string {
 	homes := []string{v1alpha1.Namespace}
 	parts := map[string]bool{}
@@ -250,8 +268,9 @@ func guests(s *cluster.Snapshot, networks []*cni.Installation) []string {
 		by := owner(pod)
 		name := by.Kind + " " + by.Namespace + "/" + by.Name
 		switch {
-		case !System(pod.Namespace, networks), slices.Contains(homes, pod.Namespace), parts[name], slices.Contains(addons, by.Name),
-			by.Kind == "Node", strings.HasPrefix(pod.Spec.PriorityClassName, "system-"):
+		case !System(pod.Namespace, networks), slices.Contains(homes, pod.Namespace), parts[name],
+			slices.Contains(addons, by.Name), by.Kind == "Node", strings.HasPrefix(pod.Spec.PriorityClassName,
+				"system-"):
 		default:
 			found[name] = true
 		}
@@ -278,8 +297,11 @@ func name(object *unstructured.Unstructured) string {
 // Make decides on the copy. ours are the networks of the original, theirs those of the scratch cluster.
 func Make(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation, options Options) (*Copy, error) {
 	m := &maker{
-		Copy: &Copy{Of: Mark(original.UID), answering: map[string]bool{}}, original: original, scratch: scratch, networks: ours, system: slices.Concat(ours, theirs), options: options,
-		contents: map[contentKey]map[string]bool{}, answers: map[service][]intstr.IntOrString{}, serving: map[string]bool{}, users: map[string]bool{corev1.NamespaceDefault: true}, classOf: map[string]string{}, notes: notes{evicting: map[string]bool{}},
+		Copy: &Copy{Of: Mark(original.UID), answering: map[string]bool{}}, original: original, scratch: scratch,
+		networks: ours, system: slices.Concat(ours, theirs), options: options,
+		contents: map[contentKey]map[string]bool{}, answers: map[service][]intstr.IntOrString{},
+		serving: map[string]bool{}, users: map[string]bool{corev1.NamespaceDefault: true}, classOf: map[string]string{},
+		notes: notes{evicting: map[string]bool{}},
 	}
 	if err := m.classes(); err != nil {
 		return nil, err
@@ -300,7 +322,8 @@ func Make(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation,
 	m.lacks()
 	order(m.Objects)
 	slices.SortFunc(m.Workloads, func(a, b Workload) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind),
+			strings.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(m.Left, func(a, b Left) int { return strings.Compare(a.Object, b.Object) })
 	m.Left = slices.Compact(m.Left)
@@ -320,20 +343,22 @@ type maker struct {
 	users map[string]bool
 	// contents are the keys of the Secrets and ConfigMaps that pods refer to.
 	contents map[contentKey]map[string]bool
-	// answers are the Services of webhooks, with the ports of their pods; serving are the namespaces of stand-ins for webhooks.
+	// answers are the Services of webhooks, with the ports of their pods; serving are the namespaces of stand-ins for
+	// webhooks.
 	answers map[service][]intstr.IntOrString
 	serving map[string]bool
 	pods    []podOf
 	notes   notes
 }
 
-// keptAnnotations are those that the copy of a pod's template has: only the network reads them, and they name nothing of the original.
+// keptAnnotations are those that the copy of a pod's template has: only the network reads them, and they name nothing
+// of the original.
 func keptAnnotations() []string {
 	return []string{"kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth"}
 }
 
-// annotations keeps what may be kept of an object's annotations. Others tell programs beside Kubernetes what to do, such as with names
-// in a zone, addresses or secrets, and those that run on the scratch cluster would do it.
+// annotations keeps what may be kept of an object's annotations. Others tell programs beside Kubernetes what to do,
+// such as with names in a zone, addresses or secrets, and those that run on the scratch cluster would do it.
 func (m *maker) annotations(object *unstructured.Unstructured, path ...string) {
 	path = append(path, "metadata", "annotations")
 	all, _, _ := unstructured.NestedMap(object.Object, path...)
@@ -407,6 +432,7 @@ func order(all []*unstructured.Unstructured) {
 		return 2
 	}
 	slices.SortStableFunc(all, func(a, b *unstructured.Unstructured) int {
-		return cmp.Or(rank(a)-rank(b), strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetKind(), b.GetKind()), strings.Compare(a.GetName(), b.GetName()))
+		return cmp.Or(rank(a)-rank(b), strings.Compare(a.GetNamespace(), b.GetNamespace()),
+			strings.Compare(a.GetKind(), b.GetKind()), strings.Compare(a.GetName(), b.GetName()))
 	})
 }

@@ -58,10 +58,11 @@ func same(t *testing.T, name string, got []byte) {
 	}
 }
 
-// TestGolden: the whole copy of an odd cluster, as text and as objects. Nothing of the original's images, commands, secrets, host
-// folders and claims is in it.
+// TestGolden: the whole copy of an odd cluster, as text and as objects. Nothing of the original's images, commands,
+// secrets, host folders and claims is in it.
 func TestGolden(t *testing.T) {
-	made, err := Make(read(t, "odd.yaml"), read(t, "scratch.yaml"), nil, nil, Options{Image: "registry.example.com/agent:1", Certify: certified})
+	made, err := Make(read(t, "odd.yaml"), read(t, "scratch.yaml"), nil, nil,
+		Options{Image: "registry.example.com/agent:1", Certify: certified})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,14 +83,16 @@ func TestGolden(t *testing.T) {
 		fmt.Fprintf(&out, "---\n%s", text)
 	}
 	same(t, "odd-copy.yaml", out.Bytes())
-	for _, private := range []string{"example.com/web", "--secret", "hostPath", "volumeClaimTemplates", "Authorization", "192.0.2.7", "imagePullSecrets", "serviceAccountName", "private", "type: LoadBalancer"} {
+	for _, private := range []string{"example.com/web", "--secret", "hostPath", "volumeClaimTemplates", "Authorization",
+		"192.0.2.7", "imagePullSecrets", "serviceAccountName", "private", "type: LoadBalancer"} {
 		if strings.Contains(strings.ReplaceAll(out.String(), "registry.example.com", ""), private) {
 			t.Errorf("the copy has %q", private)
 		}
 	}
 }
 
-// patched is a node after a merge patch, with the managedFields of a rehearsal that sets these labels and the annotation.
+// patched is a node after a merge patch, with the managedFields of a rehearsal that sets these labels and the
+// annotation.
 func patched(t *testing.T, node *corev1.Node, patch []byte, labels ...string) *corev1.Node {
 	t.Helper()
 	before, err := json.Marshal(node)
@@ -108,7 +111,8 @@ func patched(t *testing.T, node *corev1.Node, patch []byte, labels ...string) *c
 	for _, label := range labels {
 		fields["f:"+label] = map[string]any{}
 	}
-	raw, err := json.Marshal(map[string]any{"f:metadata": map[string]any{"f:labels": fields, "f:annotations": map[string]any{"f:" + BeforeAnnotation: map[string]any{}}}})
+	raw, err := json.Marshal(map[string]any{"f:metadata": map[string]any{"f:labels": fields,
+		"f:annotations": map[string]any{"f:" + BeforeAnnotation: map[string]any{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +120,8 @@ func patched(t *testing.T, node *corev1.Node, patch []byte, labels ...string) *c
 	return &made
 }
 
-// TestRestore: a node gets back what it had. What others did to it meanwhile stays, and what others wrote into the annotation is not
-// believed.
+// TestRestore: a node gets back what it had. What others did to it meanwhile stays, and what others wrote into the
+// annotation is not believed.
 func TestRestore(t *testing.T) {
 	scratch := read(t, "scratch.yaml")
 	made, err := Make(read(t, "odd.yaml"), scratch, nil, nil, Options{Certify: certified})
@@ -149,7 +153,8 @@ func TestRestore(t *testing.T) {
 	if want := []corev1.Taint{theirs, given.Spec.Taints[2]}; !slices.Equal(back.Spec.Taints, want) {
 		t.Errorf("taints are %v, want %v", back.Spec.Taints, want)
 	}
-	if _, has := back.Labels["gpu"]; has || back.Labels["topology.kubernetes.io/zone"] != "z" || back.Labels["later"] != "yes" || back.Annotations[BeforeAnnotation] != "" {
+	if _, has := back.Labels["gpu"]; has || back.Labels["topology.kubernetes.io/zone"] != "z" ||
+		back.Labels["later"] != "yes" || back.Annotations[BeforeAnnotation] != "" {
 		t.Errorf("%v %v", back.Labels, back.Annotations)
 	}
 	given.Labels["gpu"] = "no" // set by another program since
@@ -177,7 +182,8 @@ func TestEvictingTaints(t *testing.T) {
 		}
 	}
 	tolerations := &original.DaemonSets[0].Spec.Template.Spec.Tolerations
-	*tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
+	*tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists,
+		Effect: corev1.TaintEffectNoExecute}}
 	made, err := Make(original, read(t, "scratch.yaml"), nil, nil, Options{Certify: certified})
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +217,8 @@ func TestEvictingTaints(t *testing.T) {
 
 // TestRefused: clusters that no copy is made of, or on, each with what it says.
 func TestRefused(t *testing.T) {
-	flannel, calico := &cni.Installation{CNI: "flannel", Version: "v0.26"}, &cni.Installation{CNI: "calico", Version: "v3.30"}
+	flannel, calico := &cni.Installation{CNI: "flannel", Version: "v0.26"},
+		&cni.Installation{CNI: "calico", Version: "v3.30"}
 	one := []*cni.Installation{flannel}
 	for name, test := range map[string]struct {
 		run  func(original, scratch *cluster.Snapshot) error
@@ -221,10 +228,15 @@ func TestRefused(t *testing.T) {
 			original.Sources = original.Sources[3:]
 			return Usable(original)
 		}, "nodes (not in the input), namespaces (not in the input), pods"},
-		"no identity":  {func(original, _ *cluster.Snapshot) error { original.UID = ""; return Usable(original) }, "does not identify its cluster"},
-		"the original": {func(original, _ *cluster.Snapshot) error { return Same(original, original, one, one) }, "is the original itself"},
-		"two networks": {func(o, s *cluster.Snapshot) error { return Same(o, s, []*cni.Installation{flannel, calico}, one) }, "2 known networks"},
-		"no network":   {func(o, s *cluster.Snapshot) error { return Same(o, s, one, nil) }, "no network that Theseus knows, and the original has flannel"},
+		"no identity": {func(original, _ *cluster.Snapshot) error { original.UID = ""; return Usable(original) },
+			"does not identify its cluster"},
+		"the original": {func(original, _ *cluster.Snapshot) error { return Same(original, original, one, one) },
+			"is the original itself"},
+		"two networks": {func(o, s *cluster.Snapshot) error {
+			return Same(o, s, []*cni.Installation{flannel, calico}, one)
+		}, "2 known networks"},
+		"no network": {func(o, s *cluster.Snapshot) error { return Same(o, s, one, nil) },
+			"no network that Theseus knows, and the original has flannel"},
 		"another network": {func(o, s *cluster.Snapshot) error { return Same(o, s, one, []*cni.Installation{calico}) },
 			"the scratch cluster has calico v3.30, and the original has flannel v0.26"},
 		"not empty": {func(_, s *cluster.Snapshot) error {
@@ -237,7 +249,8 @@ func TestRefused(t *testing.T) {
 		}, "is not empty: it has Namespace theirs, Service default/mine"},
 		"guests of the system": {func(_, s *cluster.Snapshot) error {
 			s.Pods = append(s.Pods, corev1.Pod{}, corev1.Pod{})
-			s.Pods[0].Namespace, s.Pods[0].Name, s.Pods[0].Spec.PriorityClassName = "kube-system", "dns", "system-cluster-critical"
+			s.Pods[0].Namespace, s.Pods[0].Name, s.Pods[0].Spec.PriorityClassName = "kube-system",
+				"dns", "system-cluster-critical"
 			s.Pods[1].Namespace, s.Pods[1].Name = "kube-system", "ingress"
 			return Empty(s, nil)
 		}, "is not empty: it has Pod kube-system/ingress"},
@@ -289,11 +302,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNamespacesLeft: nothing of a namespace that is being deleted is copied, nor of one that the scratch cluster's network has.
+// TestNamespacesLeft: nothing of a namespace that is being deleted is copied, nor of one that the scratch cluster's
+// network has.
 func TestNamespacesLeft(t *testing.T) {
 	for name, network := range map[string][]*cni.Installation{
 		"it is being deleted": nil,
-		"the scratch cluster's network has a namespace of this name": {{CNI: "flannel", Agent: step.Ref{Kind: "DaemonSet", Namespace: "shop", Name: "agent"}}},
+		"the scratch cluster's network has a namespace of this name": {{CNI: "flannel",
+			Agent: step.Ref{Kind: "DaemonSet", Namespace: "shop", Name: "agent"}}},
 	} {
 		original := read(t, "odd.yaml")
 		if network == nil {
@@ -309,7 +324,8 @@ func TestNamespacesLeft(t *testing.T) {
 				t.Errorf("%s: the copy has %s %s", name, object.GetKind(), object.GetName())
 			}
 		}
-		if !slices.ContainsFunc(made.Left, func(l Left) bool { return l.Object == "Namespace shop" && strings.HasPrefix(l.Why, name) }) {
+		if !slices.ContainsFunc(made.Left,
+			func(l Left) bool { return l.Object == "Namespace shop" && strings.HasPrefix(l.Why, name) }) {
 			t.Errorf("%s: %v", name, made.Left)
 		}
 	}
@@ -319,14 +335,15 @@ func TestNamespacesLeft(t *testing.T) {
 func TestIgnore(t *testing.T) {
 	scratch := read(t, "scratch.yaml")
 	scratch.Nodes = scratch.Nodes[:2]
-	made, err := Make(read(t, "odd.yaml"), scratch, nil, nil, Options{Certify: certified, Ignore: []string{"gpu", "capacity", "topology.kubernetes.io/zone"}})
+	made, err := Make(read(t, "odd.yaml"), scratch, nil, nil,
+		Options{Certify: certified, Ignore: []string{"gpu", "capacity", "topology.kubernetes.io/zone"}})
 	if err != nil || len(made.Classes) != 2 || len(made.Classes[0].Nodes)+len(made.Classes[1].Nodes) != 7 {
 		t.Errorf("%v: %+v", err, made.Classes)
 	}
 }
 
-// TestBudgets: a budget allows nothing in the copy if it allows nothing in the original, and something if it allows something, for all
-// forms and sizes.
+// TestBudgets: a budget allows nothing in the copy if it allows nothing in the original, and something if it allows
+// something, for all forms and sizes.
 func TestBudgets(t *testing.T) {
 	for _, text := range []string{"0", "1", "3", "7", "0%", "10%", "50%", "90%", "99%", "100%"} {
 		for before := 1; before <= 30; before++ {
@@ -339,8 +356,10 @@ func TestBudgets(t *testing.T) {
 					}
 					allowed := allows(spec, before)
 					got := share(allowed, before, after)
-					if (allowed == 0) != (got == 0) || after > 1 && (allowed == before) != (got == after) || got > after {
-						t.Errorf("%s (maxUnavailable %v): %d of %d become %d of %d", text, of, allowed, before, got, after)
+					if (allowed == 0) != (got == 0) ||
+						after > 1 && (allowed == before) != (got == after) || got > after {
+						t.Errorf("%s (maxUnavailable %v): %d of %d become %d of %d",
+							text, of, allowed, before, got, after)
 					}
 				}
 			}
@@ -356,8 +375,10 @@ func TestCovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := func(s *cluster.Snapshot, kind, name, app, ip string) {
-		text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %[2]s-0, namespace: shop, labels: {app: %[3]s}, ownerReferences: [{apiVersion: apps/v1, kind: %[1]s, name: %[2]s, uid: u, controller: true}]}\n"+
-			"spec: {containers: [{name: a, image: a, ports: [{containerPort: 5432}]}]}\nstatus: {phase: Running, podIP: %[4]s, podIPs: [{ip: %[4]s}]}\n", kind, name, app, ip)
+		text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %[2]s-0, namespace: shop, labels: {app: "+
+			"%[3]s}, ownerReferences: [{apiVersion: apps/v1, kind: %[1]s, name: %[2]s, uid: u, controller: true}]}\n"+
+			"spec: {containers: [{name: a, image: a, ports: [{containerPort: 5432}]}]}\n"+
+			"status: {phase: Running, podIP: %[4]s, podIPs: [{ip: %[4]s}]}\n", kind, name, app, ip)
 		s.Pods = append(s.Pods, cnitest.Snapshot(t, cnitest.Documents(t, []byte(text))).Pods...)
 	}
 	scratch.Namespaces = append(scratch.Namespaces, original.Namespaces[1])
@@ -366,7 +387,8 @@ func TestCovered(t *testing.T) {
 		pod(s, "DaemonSet", "gpu", "gpu", fmt.Sprintf("172.%d.0.2", 16+i))
 	}
 	network := func(version string) *cni.Installation {
-		return &cni.Installation{CNI: "calico", Version: version, PodCIDRs: []string{"172.16.0.0/12"}, Capabilities: cni.Capabilities{Policy: cni.PolicyCalico}}
+		return &cni.Installation{CNI: "calico", Version: version, PodCIDRs: []string{"172.16.0.0/12"},
+			Capabilities: cni.Capabilities{Policy: cni.PolicyCalico}}
 	}
 	finds := func(ids ...string) finding.Result {
 		var all []finding.Finding
@@ -376,25 +398,33 @@ func TestCovered(t *testing.T) {
 		return finding.NewResult(all, []finding.NotChecked{{ID: "c", Why: "x"}})
 	}
 	var out bytes.Buffer
-	covered := made.Covered(Side{original, network("v3.30"), finds("a", "b")}, Side{scratch, network("v3.29"), finds("a")}, []string{"a", "b", "c"}, []string{"DaemonSet shop/gpu: no node"})
+	covered := made.Covered(Side{original, network("v3.30"), finds("a", "b")},
+		Side{scratch, network("v3.29"), finds("a")}, []string{"a", "b", "c"}, []string{"DaemonSet shop/gpu: no node"})
 	if err := CoverageText(&out, covered); err != nil {
 		t.Fatal(err)
 	}
 	// the policy of the original denies gpu to db; the copy of the test has no policies
-	for _, want := range []string{"classes of nodes  4 of 4", "not alike: DaemonSet shop/gpu: no node", "not alike: Kafka shop/kafka: the copy has no controller for its pods",
-		"not alike: version of the network: v3.30 in the original, v3.29 in the copy", "checks            1 of 3", "not alike: c: not checked on the original, not checked on the copy", "not alike: b: warn on the original, nothing on the copy",
-		"policy verdicts   1 of 2", "not alike: DaemonSet shop/gpu to StatefulSet shop/db, TCP 5432: deny in the original, allow in the copy"} {
+	for _, want := range []string{"classes of nodes  4 of 4", "not alike: DaemonSet shop/gpu: no node",
+		"not alike: Kafka shop/kafka: the copy has no controller for its pods",
+		"not alike: version of the network: v3.30 in the original, v3.29 in the copy",
+		"checks            1 of 3", "not alike: c: not checked on the original, not checked on the copy",
+		"not alike: b: warn on the original, nothing on the copy",
+		"policy verdicts   1 of 2",
+		"not alike: DaemonSet shop/gpu to StatefulSet shop/db, TCP 5432: deny in the original, allow in the copy"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, out.String())
 		}
 	}
 }
 
-// TestTiers: a policy in a tier is not copied without its tier, and both are named; nor is one of an API group that is not served.
+// TestTiers: a policy in a tier is not copied without its tier, and both are named; nor is one of an API group that is
+// not served.
 func TestTiers(t *testing.T) {
 	original := read(t, "odd.yaml")
-	text := "apiVersion: crd.projectcalico.org/v1\nkind: Tier\nmetadata: {name: safe}\n---\napiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: safe.all}\nspec: {tier: safe}\n" +
-		"---\napiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: default.all}\nspec: {tier: default}\n"
+	text := "apiVersion: crd.projectcalico.org/v1\nkind: Tier\nmetadata: {name: safe}\n---\napiVersion: " +
+		"crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: safe.all}\nspec: {tier: safe}\n" +
+		"---\napiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: default.all}\n" +
+		"spec: {tier: default}\n"
 	original.Other = append(original.Other, cnitest.Snapshot(t, cnitest.Documents(t, []byte(text))).Other...)
 	network := &cni.Installation{CNI: "calico"}
 	for i := range original.Other {
@@ -407,8 +437,10 @@ func TestTiers(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := fmt.Sprint(made.Left)
-	for _, want := range []string{"Tier safe tiers are not copied", "GlobalNetworkPolicy safe.all its tier is not copied",
-		"GlobalNetworkPolicy default.all the scratch cluster does not serve this kind in this API group (crd.projectcalico.org)"} {
+	for _, want := range []string{"Tier safe tiers are not copied",
+		"GlobalNetworkPolicy safe.all its tier is not copied",
+		"GlobalNetworkPolicy default.all the scratch cluster does not serve this kind in this API " +
+			"group (crd.projectcalico.org)"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing: %s", want, said)
 		}
@@ -418,7 +450,8 @@ func TestTiers(t *testing.T) {
 // TestNothingToCompare: an area without anything is not covered in full.
 func TestNothingToCompare(t *testing.T) {
 	var out bytes.Buffer
-	if err := CoverageText(&out, []Coverage{{Area: "policy verdicts"}}); err != nil || !strings.Contains(out.String(), "policy verdicts  nothing to compare") {
+	if err := CoverageText(&out, []Coverage{{Area: "policy verdicts"}}); err != nil ||
+		!strings.Contains(out.String(), "policy verdicts  nothing to compare") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 }
@@ -449,7 +482,8 @@ func TestOrder(t *testing.T) {
 
 // certified is a certificate whose only content is the names that it would be for.
 func certified(names []string) (Certificate, error) {
-	return Certificate{Authority: []byte("authority of " + strings.Join(names, ",")), Serving: []byte("certificate of " + strings.Join(names, ","))}, nil
+	return Certificate{Authority: []byte("authority of " + strings.Join(names, ",")),
+		Serving: []byte("certificate of " + strings.Join(names, ","))}, nil
 }
 
 // TestWebhooksLeft: webhooks that the copy cannot have are named, and those that must answer are told as not rehearsed.
@@ -460,17 +494,24 @@ func TestWebhooksLeft(t *testing.T) {
 		unasked string
 		why     string
 	}{
-		"as it is": {func(*cluster.Snapshot, *cluster.Snapshot) {}, 1, "outside.example.com system.example.com", "it is outside of the cluster"},
+		"as it is": {func(*cluster.Snapshot, *cluster.Snapshot) {}, 1, "outside.example.com system.example.com",
+			"it is outside of the cluster"},
 		"name taken": {func(original, scratch *cluster.Snapshot) {
-			scratch.Other = append(scratch.Other, original.OtherOf("admissionregistration.k8s.io", "ValidatingWebhookConfiguration")...)
-		}, 0, "shop.example.com outside.example.com system.example.com", "the scratch cluster has a configuration of this name"},
+			scratch.Other = append(scratch.Other,
+				original.OtherOf("admissionregistration.k8s.io", "ValidatingWebhookConfiguration")...)
+		}, 0, "shop.example.com outside.example.com system.example.com",
+			"the scratch cluster has a configuration of this name"},
 		"no pods": {func(original, _ *cluster.Snapshot) {
-			original.Deployments = slices.DeleteFunc(original.Deployments, func(d appsv1.Deployment) bool { return d.Namespace == "shop" && d.Name == "web" })
-		}, 0, "outside.example.com system.example.com shop.example.com", "the copy has no pods behind port 443 of its Service shop/web"},
+			original.Deployments = slices.DeleteFunc(original.Deployments, func(d appsv1.Deployment) bool {
+				return d.Namespace == "shop" && d.Name == "web"
+			})
+		}, 0, "outside.example.com system.example.com shop.example.com",
+			"the copy has no pods behind port 443 of its Service shop/web"},
 		"scope": {func(original, scratch *cluster.Snapshot) {
 			for i := range original.Other {
 				if hooks, found, _ := unstructured.NestedSlice(original.Other[i].Object, "webhooks"); found {
-					hooks[0].(map[string]any)["namespaceSelector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": "policy", "operator": "DoesNotExist"}}}
+					hooks[0].(map[string]any)["namespaceSelector"] = map[string]any{
+						"matchExpressions": []any{map[string]any{"key": "policy", "operator": "DoesNotExist"}}}
 					original.Other[i].Object["webhooks"] = hooks
 				}
 			}
@@ -478,9 +519,12 @@ func TestWebhooksLeft(t *testing.T) {
 			scratch.Namespaces = append(scratch.Namespaces, system)
 			system.Labels = map[string]string{"policy": "ignore"}
 			original.Namespaces = append(original.Namespaces, system)
-		}, 0, "shop.example.com outside.example.com system.example.com", "its namespaceSelector reads labels of the namespace kube-system, which the scratch cluster's has not"},
+		}, 0, "shop.example.com outside.example.com system.example.com",
+			"its namespaceSelector reads labels of the namespace kube-system, which the scratch cluster's has not"},
 		"not read": {func(original, _ *cluster.Snapshot) {
-			original.Sources = slices.DeleteFunc(original.Sources, func(s cluster.Source) bool { return s.Resource == "mutatingwebhookconfigurations" })
+			original.Sources = slices.DeleteFunc(original.Sources, func(s cluster.Source) bool {
+				return s.Resource == "mutatingwebhookconfigurations"
+			})
 		}, 1, "those of MutatingWebhookConfigurations (not in the input) outside.example.com system.example.com", ""},
 	} {
 		original, scratch := read(t, "odd.yaml"), read(t, "scratch.yaml")
@@ -496,7 +540,8 @@ func TestWebhooksLeft(t *testing.T) {
 		if len(made.Webhooks) != c.kept || strings.Join(made.Unasked, " ") != c.unasked || !said {
 			t.Errorf("%s: %d kept, unasked %q, left %v", name, len(made.Webhooks), made.Unasked, made.Left)
 		}
-		if secret := slices.ContainsFunc(made.Objects, func(o *unstructured.Unstructured) bool { return o.GetName() == servingSecret }); secret != (c.kept > 0) {
+		if secret := slices.ContainsFunc(made.Objects,
+			func(o *unstructured.Unstructured) bool { return o.GetName() == servingSecret }); secret != (c.kept > 0) {
 			t.Errorf("%s: the Secret of the stand-ins: %v", name, secret)
 		}
 	}
@@ -504,7 +549,8 @@ func TestWebhooksLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if late := made.Unanswered([]string{"Deployment shop/web", "StatefulSet shop/db"}); !slices.Equal(late, []string{"Deployment shop/web"}) {
+	if late := made.Unanswered([]string{"Deployment shop/web", "StatefulSet shop/db"}); !slices.Equal(late,
+		[]string{"Deployment shop/web"}) {
 		t.Errorf("%q answer for webhooks", late)
 	}
 }

@@ -28,27 +28,30 @@ type Budget struct {
 	Copy      int    `json:"copy"`
 }
 
-// namespaces copies the namespaces of users. Their labels go along, except those that would keep stand-ins out. One that is being
-// deleted takes no objects.
+// namespaces copies the namespaces of users. Their labels go along, except those that would keep stand-ins out. One
+// that is being deleted takes no objects.
 func (m *maker) namespaces() {
 	for i := range m.original.Namespaces {
 		one := m.original.Namespaces[i].DeepCopy()
 		switch {
 		case one.Name == corev1.NamespaceDefault || System(one.Name, m.networks):
 		case System(one.Name, m.system):
-			m.leave("Namespace", "", one.Name, "the scratch cluster's network has a namespace of this name; nothing in it is copied")
+			m.leave("Namespace", "", one.Name,
+				"the scratch cluster's network has a namespace of this name; nothing in it is copied")
 		case one.DeletionTimestamp != nil:
 			m.leave("Namespace", "", one.Name, "it is being deleted; nothing in it is copied")
 		default:
 			m.users[one.Name] = true
-			maps.DeleteFunc(one.Labels, func(key, _ string) bool { return strings.HasPrefix(key, "pod-security.kubernetes.io/") })
+			maps.DeleteFunc(one.Labels, func(key, _ string) bool {
+				return strings.HasPrefix(key, "pod-security.kubernetes.io/")
+			})
 			m.add(encode(one, corev1.SchemeGroupVersion.WithKind("Namespace")))
 		}
 	}
 }
 
-// services copies the Services of users without addresses of the original. None asks a load balancer for one: that of the scratch
-// cluster may be the original's.
+// services copies the Services of users without addresses of the original. None asks a load balancer for one: that of
+// the scratch cluster may be the original's.
 func (m *maker) services() {
 	for i := range m.original.Services {
 		one := m.original.Services[i].DeepCopy()
@@ -58,7 +61,8 @@ func (m *maker) services() {
 		spec := &one.Spec
 		spec.ExternalIPs, spec.LoadBalancerIP, spec.LoadBalancerClass = nil, "", nil
 		if spec.Type == corev1.ServiceTypeLoadBalancer { // its other fields are refused for other types
-			spec.Type, spec.LoadBalancerSourceRanges, spec.AllocateLoadBalancerNodePorts, spec.HealthCheckNodePort = corev1.ServiceTypeNodePort, nil, nil, 0
+			spec.Type, spec.LoadBalancerSourceRanges, spec.AllocateLoadBalancerNodePorts, spec.HealthCheckNodePort =
+				corev1.ServiceTypeNodePort, nil, nil, 0
 		}
 		m.add(encode(one, corev1.SchemeGroupVersion.WithKind("Service")))
 	}
@@ -79,7 +83,8 @@ func (m *maker) policies() {
 	}
 	tiers := map[string]bool{}
 	for _, tier := range m.original.Calico("Tier") {
-		if !slices.Contains([]string{"default", "adminnetworkpolicy", "baselineadminnetworkpolicy", "kube-admin", "kube-baseline"}, tier.GetName()) {
+		if !slices.Contains([]string{"default", "adminnetworkpolicy", "baselineadminnetworkpolicy", "kube-admin",
+			"kube-baseline"}, tier.GetName()) {
 			tiers[tier.GetName()] = true
 			m.leave("Tier", "", tier.GetName(), "tiers are not copied, nor are the policies in them")
 		}
@@ -93,24 +98,27 @@ func (m *maker) policies() {
 		kind := one.GetKind()
 		known := slices.ContainsFunc(definitions, func(name string) bool {
 			plural, group, _ := strings.Cut(name, ".")
-			return group == one.GroupVersionKind().Group && slices.Contains([]string{strings.ToLower(kind) + "s", strings.TrimSuffix(strings.ToLower(kind), "y") + "ies"}, plural)
+			return group == one.GroupVersionKind().Group && slices.Contains([]string{strings.ToLower(kind) + "s",
+				strings.TrimSuffix(strings.ToLower(kind), "y") + "ies"}, plural)
 		})
 		tier, _, _ := unstructured.NestedString(one.Object, "spec", "tier")
 		switch {
 		case tiers[tier]:
 			m.leave(kind, one.GetNamespace(), one.GetName(), "its tier is not copied")
 		case !strings.HasSuffix(kind, "Policy") && !strings.HasSuffix(kind, "NetworkSet") && kind != "Tier":
-			m.leave(kind, one.GetNamespace(), one.GetName(), "it configures the network, and the scratch cluster's network is as you installed it")
+			m.leave(kind, one.GetNamespace(), one.GetName(),
+				"it configures the network, and the scratch cluster's network is as you installed it")
 		case !known:
-			m.leave(kind, one.GetNamespace(), one.GetName(), "the scratch cluster does not serve this kind in this API group ("+one.GroupVersionKind().Group+")")
+			m.leave(kind, one.GetNamespace(), one.GetName(),
+				"the scratch cluster does not serve this kind in this API group ("+one.GroupVersionKind().Group+")")
 		default:
 			m.add(one)
 		}
 	}
 }
 
-// budgets copies PodDisruptionBudgets so that each allows as much as in the original: nothing where it allows nothing, and a share where
-// it allows a share.
+// budgets copies PodDisruptionBudgets so that each allows as much as in the original: nothing where it allows nothing,
+// and a share where it allows a share.
 func (m *maker) budgets() {
 	for i := range m.original.Budgets {
 		one := m.original.Budgets[i].DeepCopy()
@@ -132,10 +140,13 @@ func (m *maker) budgets() {
 		m.Budgets = append(m.Budgets, Budget{one.Namespace, one.Name, allowed, allows(&one.Spec, after)})
 		m.add(encode(one, policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")))
 	}
-	slices.SortFunc(m.Budgets, func(a, b Budget) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	slices.SortFunc(m.Budgets, func(a, b Budget) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
 }
 
-// allows is how many of a budget's pods may be evicted at once, if all are healthy. Percentages are rounded up, as Kubernetes does.
+// allows is how many of a budget's pods may be evicted at once, if all are healthy. Percentages are rounded up, as
+// Kubernetes does.
 func allows(spec *policyv1.PodDisruptionBudgetSpec, pods int) int {
 	switch {
 	case spec.MaxUnavailable != nil:
@@ -181,8 +192,9 @@ func (m *maker) priorities() {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		m.add(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
-			"metadata": map[string]any{"name": name}, "value": values[name], "description": "copied by theseus rehearse"}})
+		m.add(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "scheduling.k8s.io/v1",
+			"kind": "PriorityClass", "metadata": map[string]any{"name": name}, "value": values[name],
+			"description": "copied by theseus rehearse"}})
 	}
 }
 
@@ -193,7 +205,8 @@ func (m *maker) lacks() {
 			m.Lacks = append(m.Lacks, Lack{what, follows})
 		}
 	}
-	say(true, "your programs and their traffic", "stand-ins answer on the same ports; how your programs react to a lost connection is not rehearsed")
+	say(true, "your programs and their traffic",
+		"stand-ins answer on the same ports; how your programs react to a lost connection is not rehearsed")
 	kernels, runtimes := map[string]bool{}, map[string]bool{}
 	for i := range m.scratch.Nodes {
 		kernels[m.scratch.Nodes[i].Status.NodeInfo.KernelVersion] = true
@@ -209,8 +222,9 @@ func (m *maker) lacks() {
 			other[info.ContainerRuntimeVersion] = true
 		}
 	}
-	say(len(other) > 0, few(slices.Sorted(maps.Keys(other))), fmt.Sprintf("the scratch cluster has %s: what depends on kernel or runtime is not rehearsed",
-		few(slices.Concat(slices.Sorted(maps.Keys(kernels)), slices.Sorted(maps.Keys(runtimes))))))
+	say(len(other) > 0, few(slices.Sorted(maps.Keys(other))),
+		fmt.Sprintf("the scratch cluster has %s: what depends on kernel or runtime is not rehearsed",
+			few(slices.Concat(slices.Sorted(maps.Keys(kernels)), slices.Sorted(maps.Keys(runtimes))))))
 	platforms := map[string]bool{}
 	for i := range m.scratch.Nodes {
 		platforms[platform(&m.scratch.Nodes[i])] = true
@@ -221,9 +235,11 @@ func (m *maker) lacks() {
 			foreign[one] = true
 		}
 	}
-	say(len(foreign) > 0, "nodes of "+few(slices.Sorted(maps.Keys(foreign))), "nodes of another platform play them: pods that ask for theirs find no node")
-	say(m.Share < 1, "the original's size", fmt.Sprintf("%s play %s: what only shows at size (the API server's load, full tables) is not rehearsed",
-		cluster.Count(m.played(), "node"), cluster.Count(len(m.original.Nodes), "node")))
+	say(len(foreign) > 0, "nodes of "+few(slices.Sorted(maps.Keys(foreign))),
+		"nodes of another platform play them: pods that ask for theirs find no node")
+	say(m.Share < 1, "the original's size",
+		fmt.Sprintf("%s play %s: what only shows at size (the API server's load, full tables) is not rehearsed",
+			cluster.Count(m.played(), "node"), cluster.Count(len(m.original.Nodes), "node")))
 	balanced, external := 0, 0
 	for i := range m.original.Services {
 		if service := &m.original.Services[i]; m.copied(service.Namespace) {
@@ -233,25 +249,44 @@ func (m *maker) lacks() {
 			external += len(service.Spec.ExternalIPs)
 		}
 	}
-	say(balanced > 0, fmt.Sprintf("the load balancers of %s", cluster.Count(balanced, "Service")), "they become NodePort, without the ranges of clients that they allow; traffic from outside is not rehearsed")
-	say(external > 0, cluster.Count(external, "external IP"), "they are left out: they are addresses of the original's surroundings")
-	say(len(m.Webhooks) > 0, "the decisions of "+m.hooks(), "stand-ins allow everything at once: what a webhook would refuse, change or delay is not rehearsed")
-	say(len(m.Unasked) > 0, "webhooks that must answer: "+few(m.Unasked), "they are not in the copy: a request that they refuse, or that waits for them, is not rehearsed")
-	say(true, "ResourceQuotas, LimitRanges and autoscalers", "a snapshot does not have them; a pod that they would refuse or add is not rehearsed")
-	say(m.notes.volumes > 0, cluster.Count(m.notes.volumes, "volume"), "claims, host folders and claim templates are left out: pods that wait for a volume to move are not rehearsed")
-	say(m.notes.execProbes > 0, cluster.Count(m.notes.execProbes, "probe")+" by a command", "stand-ins have no such command: these containers are ready at once")
-	say(m.notes.hooks > 0, cluster.Count(m.notes.hooks, "container")+" with lifecycle hooks", "only a sleep before the stop is kept: how long they drain is not rehearsed")
-	say(m.notes.contexts > 0, cluster.Count(m.notes.contexts, "workload")+" with a security context", "stand-ins run without: what privileged pods do to their nodes is not rehearsed")
-	say(m.notes.extended > 0, cluster.Count(m.notes.extended, "request")+" for devices", "they are left out: the scratch cluster has no such devices")
-	say(m.notes.annotations > 0, cluster.Count(m.notes.annotations, "annotation"), "they are left out: what meshes, secret stores, DNS and fixed addresses make of them is not rehearsed")
-	say(m.notes.limits > 0, cluster.Count(m.notes.limits, "container")+" with limits", "they are left out: a pod that the network's change slows down or ends at its limit is not rehearsed")
-	say(m.notes.gates > 0, cluster.Count(m.notes.gates, "workload")+" with readiness gates", "they are left out: nothing sets them for stand-ins")
-	say(m.notes.schedulers > 0, cluster.Count(m.notes.schedulers, "workload")+" with a scheduler of its own", "the scratch cluster's default scheduler places stand-ins")
-	say(m.notes.runtimes > 0, cluster.Count(m.notes.runtimes, "workload")+" with a RuntimeClass", "stand-ins run in the default runtime: sandboxes and virtual machines are not rehearsed")
-	say(m.notes.host > 0, cluster.Count(m.notes.host, "workload")+" in the node's PID or IPC namespace", "stand-ins run in their own")
-	say(len(m.notes.evicting) > 0, "taints that evict pods ("+few(slices.Sorted(maps.Keys(m.notes.evicting)))+")", "they become NoSchedule: as NoExecute they would evict the scratch cluster's own pods; a pod that such a taint evicts is not rehearsed")
+	say(balanced > 0, fmt.Sprintf("the load balancers of %s", cluster.Count(balanced, "Service")),
+		"they become NodePort, without the ranges of clients that they allow; traffic from outside is not rehearsed")
+	say(external > 0, cluster.Count(external, "external IP"),
+		"they are left out: they are addresses of the original's surroundings")
+	say(len(m.Webhooks) > 0, "the decisions of "+m.hooks(),
+		"stand-ins allow everything at once: what a webhook would refuse, change or delay is not rehearsed")
+	say(len(m.Unasked) > 0, "webhooks that must answer: "+few(m.Unasked),
+		"they are not in the copy: a request that they refuse, or that waits for them, is not rehearsed")
+	say(true, "ResourceQuotas, LimitRanges and autoscalers",
+		"a snapshot does not have them; a pod that they would refuse or add is not rehearsed")
+	say(m.notes.volumes > 0, cluster.Count(m.notes.volumes, "volume"),
+		"claims, host folders and claim templates are left out: pods that wait for a volume to move are not rehearsed")
+	say(m.notes.execProbes > 0, cluster.Count(m.notes.execProbes, "probe")+" by a command",
+		"stand-ins have no such command: these containers are ready at once")
+	say(m.notes.hooks > 0, cluster.Count(m.notes.hooks, "container")+" with lifecycle hooks",
+		"only a sleep before the stop is kept: how long they drain is not rehearsed")
+	say(m.notes.contexts > 0, cluster.Count(m.notes.contexts, "workload")+" with a security context",
+		"stand-ins run without: what privileged pods do to their nodes is not rehearsed")
+	say(m.notes.extended > 0, cluster.Count(m.notes.extended, "request")+" for devices",
+		"they are left out: the scratch cluster has no such devices")
+	say(m.notes.annotations > 0, cluster.Count(m.notes.annotations, "annotation"),
+		"they are left out: what meshes, secret stores, DNS and fixed addresses make of them is not rehearsed")
+	say(m.notes.limits > 0, cluster.Count(m.notes.limits, "container")+" with limits",
+		"they are left out: a pod that the network's change slows down or ends at its limit is not rehearsed")
+	say(m.notes.gates > 0, cluster.Count(m.notes.gates, "workload")+" with readiness gates",
+		"they are left out: nothing sets them for stand-ins")
+	say(m.notes.schedulers > 0, cluster.Count(m.notes.schedulers, "workload")+" with a scheduler of its own",
+		"the scratch cluster's default scheduler places stand-ins")
+	say(m.notes.runtimes > 0, cluster.Count(m.notes.runtimes, "workload")+" with a RuntimeClass",
+		"stand-ins run in the default runtime: sandboxes and virtual machines are not rehearsed")
+	say(m.notes.host > 0, cluster.Count(m.notes.host, "workload")+" in the node's PID or IPC namespace",
+		"stand-ins run in their own")
+	say(len(m.notes.evicting) > 0, "taints that evict pods ("+few(slices.Sorted(maps.Keys(m.notes.evicting)))+")",
+		"they become NoSchedule: as NoExecute they would evict the scratch cluster's own pods; a pod that such a "+
+			"taint evicts is not rehearsed")
 	say(m.notes.sctp > 0, cluster.Count(m.notes.sctp, "SCTP port"), "stand-ins open TCP and UDP ports only")
-	say(m.ranges(), "the original's pod addresses", "policies with address ranges select other pods in the copy, where the ranges hold pod addresses")
+	say(m.ranges(), "the original's pod addresses",
+		"policies with address ranges select other pods in the copy, where the ranges hold pod addresses")
 }
 
 // platform is a node's operating system and architecture, "" if it does not say.
@@ -323,7 +358,8 @@ func inDefault(s *cluster.Snapshot) []*unstructured.Unstructured {
 		add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), s.Budgets[i].Namespace, &s.Budgets[i])
 	}
 	for i := range s.NetworkPolicies {
-		add(networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), s.NetworkPolicies[i].Namespace, &s.NetworkPolicies[i])
+		add(networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), s.NetworkPolicies[i].Namespace,
+			&s.NetworkPolicies[i])
 	}
 	return all
 }

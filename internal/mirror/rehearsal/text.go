@@ -20,16 +20,21 @@ const maxListed = 10
 func (c *Copy) Text(to io.Writer) error {
 	var b strings.Builder
 	b.WriteString("What the copy cannot have:\n")
-	table(&b, [][]string{{"NOT IN THE COPY", "WHAT FOLLOWS"}}, c.Lacks, func(l Lack) []string { return []string{l.What, l.Follows} })
-	b.WriteString("\nClasses of nodes:\n")
-	table(&b, [][]string{{"CLASS", "ROLE", "NODES", "PLAYED BY", "CAPACITY", "KERNEL", "LABELS AND TAINTS"}}, c.Classes, func(k Class) []string {
-		role := "worker"
-		if k.ControlPlane {
-			role = "control plane"
-		}
-		return []string{k.Name, role, fmt.Sprint(len(k.Nodes)), strings.Join(k.Plays, ","), k.Capacity, k.Kernel, marks(k)}
+	table(&b, [][]string{{"NOT IN THE COPY", "WHAT FOLLOWS"}}, c.Lacks, func(l Lack) []string {
+		return []string{l.What, l.Follows}
 	})
-	fmt.Fprintf(&b, "\nWorkloads (%s of the stand-in program in all, and those of DaemonSets):\n", cluster.Count(c.Pods, "pod"))
+	b.WriteString("\nClasses of nodes:\n")
+	table(&b, [][]string{{"CLASS", "ROLE", "NODES", "PLAYED BY", "CAPACITY", "KERNEL", "LABELS AND TAINTS"}},
+		c.Classes, func(k Class) []string {
+			role := "worker"
+			if k.ControlPlane {
+				role = "control plane"
+			}
+			return []string{k.Name, role, fmt.Sprint(len(k.Nodes)), strings.Join(k.Plays, ","),
+				k.Capacity, k.Kernel, marks(k)}
+		})
+	fmt.Fprintf(&b, "\nWorkloads (%s of the stand-in program in all, and those of DaemonSets):\n",
+		cluster.Count(c.Pods, "pod"))
 	if len(c.Workloads) == 0 {
 		b.WriteString("  none\n")
 	} else {

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// servingSecret has, in each namespace with stand-ins for webhooks, the certificate and the key with which they serve.
+	// servingSecret has, in each namespace with stand-ins for webhooks, the certificate and the key with which they
+	// serve.
 	servingSecret = "theseus-rehearsal-webhooks"
 	servingKey    = "serving.pem"
 	// servingVariable is the environment variable from which stand-ins read them.
@@ -35,11 +36,12 @@ type service struct{ namespace, name string }
 
 // hookKinds are the kinds of webhook configurations, each with its resource.
 func hookKinds() map[string]string {
-	return map[string]string{"ValidatingWebhookConfiguration": "validatingwebhookconfigurations", "MutatingWebhookConfiguration": "mutatingwebhookconfigurations"}
+	return map[string]string{"ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+		"MutatingWebhookConfiguration": "mutatingwebhookconfigurations"}
 }
 
-// webhooks copies the webhook configurations, with the webhooks whose Services are in the copy. It comes before the workloads: their
-// stand-ins answer. What depends on the pods is entered later, by certify.
+// webhooks copies the webhook configurations, with the webhooks whose Services are in the copy. It comes before the
+// workloads: their stand-ins answer. What depends on the pods is entered later, by certify.
 func (m *maker) webhooks() {
 	for _, kind := range slices.Sorted(maps.Keys(hookKinds())) {
 		if ok, why := m.original.Has(hookKinds()[kind]); !ok {
@@ -105,7 +107,8 @@ func (m *maker) answered(hook map[string]any) (why string) {
 		return fmt.Sprintf("its Service %s/%s is not copied", of.namespace, of.name)
 	}
 	if namespace := m.scopeDiffers(hook); namespace != "" {
-		return fmt.Sprintf("its namespaceSelector reads labels of the namespace %s, which the scratch cluster's has not", namespace)
+		return fmt.Sprintf(
+			"its namespaceSelector reads labels of the namespace %s, which the scratch cluster's has not", namespace)
 	}
 	for i := range m.original.Services {
 		one := &m.original.Services[i]
@@ -130,8 +133,8 @@ func noPods(of service, port int64) string {
 	return fmt.Sprintf("the copy has no pods behind port %d of its Service %s/%s", port, of.namespace, of.name)
 }
 
-// scopeDiffers is a namespace that is not copied, and that a webhook's namespaceSelector selects in one of the clusters only; "" if there
-// is none.
+// scopeDiffers is a namespace that is not copied, and that a webhook's namespaceSelector selects in one of the clusters
+// only; "" if there is none.
 func (m *maker) scopeDiffers(hook map[string]any) string {
 	fields, _, _ := unstructured.NestedMap(hook, "namespaceSelector")
 	var selector metav1.LabelSelector
@@ -148,7 +151,8 @@ func (m *maker) scopeDiffers(hook map[string]any) string {
 	}
 	for i := range m.original.Namespaces {
 		one := &m.original.Namespaces[i]
-		if labels, both := theirs[one.Name]; both && (one.Name == corev1.NamespaceDefault || !m.copied(one.Name)) && selects.Matches(labelsOf(one.Name, one.Labels)) != selects.Matches(labelsOf(one.Name, labels)) {
+		if labels, both := theirs[one.Name]; both && (one.Name == corev1.NamespaceDefault || !m.copied(one.Name)) &&
+			selects.Matches(labelsOf(one.Name, one.Labels)) != selects.Matches(labelsOf(one.Name, labels)) {
 			return one.Name
 		}
 	}
@@ -162,7 +166,8 @@ func labelsOf(namespace string, set labels.Set) labels.Set {
 
 // has reports whether the scratch cluster has a webhook configuration of this name.
 func (m *maker) has(kind, name string) bool {
-	return slices.ContainsFunc(m.scratch.OtherOf("admissionregistration.k8s.io", kind), func(u unstructured.Unstructured) bool { return u.GetName() == name })
+	return slices.ContainsFunc(m.scratch.OtherOf("admissionregistration.k8s.io", kind),
+		func(u unstructured.Unstructured) bool { return u.GetName() == name })
 }
 
 // admitting are the ports on which pods with these labels answer admission reviews.
@@ -198,8 +203,8 @@ func portNumber(container *corev1.Container, port intstr.IntOrString) int32 {
 	return 0
 }
 
-// certify leaves webhooks out that no pods of the copy answer for. It gives the stand-ins for the others a certificate for the names of
-// their Services, and has the API server trust it.
+// certify leaves webhooks out that no pods of the copy answer for. It gives the stand-ins for the others a certificate
+// for the names of their Services, and has the API server trust it.
 func (m *maker) certify() error {
 	answered := map[service]bool{}
 	for i := range m.original.Services {
@@ -243,7 +248,8 @@ func (m *maker) certify() error {
 		hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
 		for _, one := range hooks {
 			hook, _ := one.(map[string]any)
-			if err := unstructured.SetNestedField(hook, base64.StdEncoding.EncodeToString(made.Authority), "clientConfig", "caBundle"); err != nil {
+			if err := unstructured.SetNestedField(hook, base64.StdEncoding.EncodeToString(made.Authority),
+				"clientConfig", "caBundle"); err != nil {
 				return err
 			}
 		}
@@ -252,7 +258,8 @@ func (m *maker) certify() error {
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(m.serving)) {
-		m.add(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": servingSecret, "namespace": namespace},
+		m.add(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
+			"metadata":   map[string]any{"name": servingSecret, "namespace": namespace},
 			"stringData": map[string]any{servingKey: string(made.Serving)}}})
 	}
 	return nil

@@ -42,8 +42,8 @@ type notes struct {
 	evicting map[string]bool
 }
 
-// scaled is how many pods a workload has in the copy: in proportion, but at least two where there were two, so that a budget can be
-// met as in the original.
+// scaled is how many pods a workload has in the copy: in proportion, but at least two where there were two, so that a
+// budget can be met as in the original.
 func (m *maker) scaled(original int32) int32 {
 	if original <= 1 {
 		return original
@@ -69,16 +69,19 @@ func (m *maker) workloads() error {
 		}
 	}
 	for i := range m.original.ReplicaSets {
-		if one := m.original.ReplicaSets[i].DeepCopy(); m.copied(one.Namespace) && one.DeletionTimestamp == nil && metav1.GetControllerOfNoCopy(one) == nil {
+		if one := m.original.ReplicaSets[i].DeepCopy(); m.copied(one.Namespace) && one.DeletionTimestamp == nil &&
+			metav1.GetControllerOfNoCopy(one) == nil {
 			one.Spec.Replicas = m.workload("ReplicaSet", one, one.Spec.Replicas, &one.Spec.Template)
 			m.add(encode(one, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")))
 		}
 	}
 	for i := range m.original.DaemonSets {
 		if one := m.original.DaemonSets[i].DeepCopy(); m.copied(one.Namespace) && one.DeletionTimestamp == nil {
-			m.Workloads = append(m.Workloads, Workload{"DaemonSet", one.Namespace, one.Name, one.Status.DesiredNumberScheduled, 0})
+			m.Workloads = append(m.Workloads,
+				Workload{"DaemonSet", one.Namespace, one.Name, one.Status.DesiredNumberScheduled, 0})
 			m.standIn(one.Namespace, one.Spec.Template.Labels, &one.Spec.Template.Spec)
-			m.pods = append(m.pods, podOf{"DaemonSet " + one.Namespace + "/" + one.Name, one.Namespace, one.Spec.Template.Labels, &one.Spec.Template.Spec, one.Status.DesiredNumberScheduled, 0, true})
+			m.pods = append(m.pods, podOf{"DaemonSet " + one.Namespace + "/" + one.Name, one.Namespace,
+				one.Spec.Template.Labels, &one.Spec.Template.Spec, one.Status.DesiredNumberScheduled, 0, true})
 			m.add(encode(one, appsv1.SchemeGroupVersion.WithKind("DaemonSet")))
 		}
 	}
@@ -120,8 +123,10 @@ func (m *maker) job(one *batchv1.Job) {
 		one.Spec.Parallelism = new(m.scaled(one.Status.Active))
 		one.Spec.Completions, one.Spec.ActiveDeadlineSeconds, one.Spec.TTLSecondsAfterFinished = nil, nil, nil
 		one.Spec.Suspend, one.Spec.ManualSelector, one.Spec.CompletionMode = nil, nil, nil
-		one.Spec.PodFailurePolicy, one.Spec.SuccessPolicy, one.Spec.BackoffLimitPerIndex, one.Spec.MaxFailedIndexes = nil, nil, nil, nil
-		for _, key := range []string{"controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"} {
+		one.Spec.PodFailurePolicy, one.Spec.SuccessPolicy, one.Spec.BackoffLimitPerIndex, one.Spec.MaxFailedIndexes =
+			nil, nil, nil, nil
+		for _, key := range []string{"controller-uid", "job-name", "batch.kubernetes.io/controller-uid",
+			"batch.kubernetes.io/job-name"} {
 			delete(one.Spec.Template.Labels, key)
 		}
 		one.Spec.Selector = nil
@@ -135,11 +140,13 @@ func (m *maker) bare() {
 	owner := m.original.Owners()
 	for i := range m.original.Pods {
 		one := &m.original.Pods[i]
-		if !m.copied(one.Namespace) || one.Status.Phase == corev1.PodSucceeded || one.Status.Phase == corev1.PodFailed || one.DeletionTimestamp != nil {
+		if !m.copied(one.Namespace) || one.Status.Phase == corev1.PodSucceeded ||
+			one.Status.Phase == corev1.PodFailed || one.DeletionTimestamp != nil {
 			continue
 		}
 		switch by := owner(one); by.Kind {
-		case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node", "CronJob": // Node: the kubelet's own file
+		case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node", "CronJob":
+			// Node: the kubelet's own file
 		case "Pod":
 			one = one.DeepCopy()
 			one.Spec.NodeName = ""
@@ -151,18 +158,22 @@ func (m *maker) bare() {
 	}
 }
 
-// standIn turns the pods of a workload into pods of the stand-in program: same labels, ports, probes, places and times, nothing of what
-// the originals run, mount or know.
+// standIn turns the pods of a workload into pods of the stand-in program: same labels, ports, probes, places and times,
+// nothing of what the originals run, mount or know.
 func (m *maker) standIn(namespace string, set map[string]string, spec *corev1.PodSpec) {
 	old := *spec
 	*spec = corev1.PodSpec{
 		RestartPolicy: old.RestartPolicy, TerminationGracePeriodSeconds: old.TerminationGracePeriodSeconds,
-		DNSPolicy: old.DNSPolicy, DNSConfig: old.DNSConfig, HostAliases: old.HostAliases, Hostname: old.Hostname, Subdomain: old.Subdomain,
-		HostNetwork: old.HostNetwork, NodeSelector: m.placed(old.NodeSelector), Affinity: m.affinity(old.Affinity), Tolerations: m.tolerates(old.Tolerations),
-		TopologySpreadConstraints: old.TopologySpreadConstraints, PriorityClassName: old.PriorityClassName, ReadinessGates: nil,
-		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false), Volumes: m.volumes(namespace, &old),
+		DNSPolicy: old.DNSPolicy, DNSConfig: old.DNSConfig, HostAliases: old.HostAliases,
+		Hostname: old.Hostname, Subdomain: old.Subdomain, HostNetwork: old.HostNetwork,
+		NodeSelector: m.placed(old.NodeSelector), Affinity: m.affinity(old.Affinity),
+		Tolerations: m.tolerates(old.Tolerations), TopologySpreadConstraints: old.TopologySpreadConstraints,
+		PriorityClassName: old.PriorityClassName, ReadinessGates: nil, AutomountServiceAccountToken: new(false),
+		EnableServiceLinks: new(false), Volumes: m.volumes(namespace, &old),
 	}
-	asks := old.SecurityContext != nil && !equality.Semantic.DeepEqual(*old.SecurityContext, corev1.PodSecurityContext{}) // the server sets an empty one
+	// the server sets an empty one
+	asks := old.SecurityContext != nil && !equality.Semantic.DeepEqual(*old.SecurityContext,
+		corev1.PodSecurityContext{})
 	if asks || slices.ContainsFunc(old.Containers, func(c corev1.Container) bool { return c.SecurityContext != nil }) {
 		m.notes.contexts++
 	}
@@ -178,7 +189,8 @@ func (m *maker) standIn(namespace string, set map[string]string, spec *corev1.Po
 	for i := range old.Containers {
 		count(&m.notes.limits, len(old.Containers[i].Resources.Limits) > 0)
 	}
-	ports := &podPorts{extra: m.servicePorts(namespace, set, &old), admits: m.admitting(namespace, set, &old), taken: map[string]bool{}}
+	ports := &podPorts{extra: m.servicePorts(namespace, set, &old), admits: m.admitting(namespace, set, &old),
+		taken: map[string]bool{}}
 	spec.InitContainers = m.containers(namespace, old.InitContainers, ports, true)
 	spec.Containers = m.containers(namespace, old.Containers, ports, false)
 }
@@ -211,8 +223,8 @@ func (m *maker) containers(namespace string, old []corev1.Container, ports *podP
 				m.content("Secret", namespace, ref.Name, ref.Optional)
 			}
 		}
-		one := corev1.Container{Name: from.Name, Image: m.options.Image, ImagePullPolicy: corev1.PullIfNotPresent, RestartPolicy: from.RestartPolicy,
-			Ports: from.Ports, Resources: m.requests(from.Resources.Requests)}
+		one := corev1.Container{Name: from.Name, Image: m.options.Image, ImagePullPolicy: corev1.PullIfNotPresent,
+			RestartPolicy: from.RestartPolicy, Ports: from.Ports, Resources: m.requests(from.Resources.Requests)}
 		sidecar := from.RestartPolicy != nil && *from.RestartPolicy == corev1.ContainerRestartPolicyAlways
 		if first && !sidecar {
 			one.Args, one.Ports = []string{"--version"}, nil // ends at once, as an init container has to
@@ -226,7 +238,8 @@ func (m *maker) containers(namespace string, old []corev1.Container, ports *podP
 				m.notes.hooks++
 			}
 		}
-		one.StartupProbe, one.ReadinessProbe, one.LivenessProbe = m.probe(from, from.StartupProbe, ports), m.probe(from, from.ReadinessProbe, ports), m.probe(from, from.LivenessProbe, ports)
+		one.StartupProbe, one.ReadinessProbe, one.LivenessProbe = m.probe(from, from.StartupProbe, ports),
+			m.probe(from, from.ReadinessProbe, ports), m.probe(from, from.LivenessProbe, ports)
 		opens := slices.Clone(from.Ports)
 		for _, probe := range []*corev1.Probe{one.StartupProbe, one.ReadinessProbe, one.LivenessProbe} {
 			if probe == nil {
@@ -285,14 +298,15 @@ func (m *maker) opens(container *corev1.Container, namespace string, wanted []co
 	}
 	if len(admits) > 0 {
 		container.Args = append(container.Args, "--tls="+strings.Join(admits, ","), "--certificate="+servingVariable)
-		container.Env = append(container.Env, corev1.EnvVar{Name: servingVariable, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: servingSecret}, Key: servingKey}}})
+		container.Env = append(container.Env, corev1.EnvVar{Name: servingVariable,
+			ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: servingSecret}, Key: servingKey}}})
 		m.serving[namespace] = true
 	}
 }
 
-// probe is a probe as the stand-in can answer it: HTTPS is asked as HTTP, except where admission reviews are answered; gRPC by a
-// connection, and a command not at all.
+// probe is a probe as the stand-in can answer it: HTTPS is asked as HTTP, except where admission reviews are answered;
+// gRPC by a connection, and a command not at all.
 func (m *maker) probe(of *corev1.Container, old *corev1.Probe, ports *podPorts) *corev1.Probe {
 	if old == nil {
 		return nil
@@ -319,7 +333,8 @@ func (m *maker) probe(of *corev1.Container, old *corev1.Probe, ports *podPorts) 
 
 // behind reports whether pods of a namespace with these labels are behind a Service.
 func behind(service *corev1.Service, namespace string, set map[string]string) bool {
-	return service.Namespace == namespace && len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(set))
+	return service.Namespace == namespace && len(service.Spec.Selector) > 0 &&
+		labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(set))
 }
 
 // servicePorts are the numbers of the ports that Services send to these pods.
@@ -340,7 +355,8 @@ func (m *maker) servicePorts(namespace string, set map[string]string, spec *core
 			}
 			declared := slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
 				return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool {
-					return p.ContainerPort == number && (p.Protocol == port.Protocol || p.Protocol == "" && port.Protocol == corev1.ProtocolTCP)
+					return p.ContainerPort == number &&
+						(p.Protocol == port.Protocol || p.Protocol == "" && port.Protocol == corev1.ProtocolTCP)
 				})
 			})
 			if !declared {
@@ -369,16 +385,18 @@ func (m *maker) requests(old corev1.ResourceList) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: list}
 }
 
-// volumes keeps the volumes that have nothing of the node and no data: made-up Secrets and ConfigMaps, and empty folders. Stand-ins
-// mount none of them.
+// volumes keeps the volumes that have nothing of the node and no data: made-up Secrets and ConfigMaps, and empty
+// folders. Stand-ins mount none of them.
 func (m *maker) volumes(namespace string, spec *corev1.PodSpec) []corev1.Volume {
 	var kept []corev1.Volume
 	for _, volume := range spec.Volumes {
 		switch {
 		case volume.Secret != nil:
-			m.content("Secret", namespace, volume.Secret.SecretName, volume.Secret.Optional, keysOf(volume.Secret.Items)...)
+			m.content("Secret", namespace, volume.Secret.SecretName, volume.Secret.Optional,
+				keysOf(volume.Secret.Items)...)
 		case volume.ConfigMap != nil:
-			m.content("ConfigMap", namespace, volume.ConfigMap.Name, volume.ConfigMap.Optional, keysOf(volume.ConfigMap.Items)...)
+			m.content("ConfigMap", namespace, volume.ConfigMap.Name, volume.ConfigMap.Optional,
+				keysOf(volume.ConfigMap.Items)...)
 		case volume.EmptyDir != nil:
 			volume.EmptyDir = &corev1.EmptyDirVolumeSource{}
 		case volume.Projected != nil:
@@ -516,11 +534,12 @@ func (m *maker) affinity(old *corev1.Affinity) *corev1.Affinity {
 	return made
 }
 
-// room is the part of the scratch cluster's free processors and memory that the copy's requests may take: the change needs some, too.
+// room is the part of the scratch cluster's free processors and memory that the copy's requests may take: the change
+// needs some, too.
 const room = 0.7
 
-// shrink makes the copy's requests fit into the scratch cluster, all in the same proportion. The objects were made before, so it edits
-// them.
+// shrink makes the copy's requests fit into the scratch cluster, all in the same proportion. The objects were made
+// before, so it edits them.
 func (m *maker) shrink() error {
 	free := map[corev1.ResourceName]float64{}
 	for i := range m.scratch.Nodes {
@@ -610,7 +629,8 @@ func (m *maker) fits() error {
 	}
 	const own = 3 // pods of Theseus on each node, while the change runs
 	if want := m.Pods + own*len(m.scratch.Nodes); want > slots {
-		return refuse("add nodes to the scratch cluster", "the scratch cluster is too small: the copy has %s, with those of Theseus %d, and the nodes take %d more",
+		return refuse("add nodes to the scratch cluster",
+			"the scratch cluster is too small: the copy has %s, with those of Theseus %d, and the nodes take %d more",
 			cluster.Count(m.Pods, "pod"), want, max(0, slots))
 	}
 	return nil

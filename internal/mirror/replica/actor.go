@@ -40,7 +40,8 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, _ json.RawMessa
 	if err != nil || current != nil {
 		return engine.Observation{}, kube.Passing(err)
 	}
-	return engine.Observation{Inverse: &step.Action{Op: step.Mirror, Verb: mirror.Thaw, Title: "let deploys go on", Args: json.RawMessage("{}")}}, nil
+	return engine.Observation{Inverse: &step.Action{Op: step.Mirror, Verb: mirror.Thaw, Title: "let deploys go on",
+		Args: json.RawMessage("{}")}}, nil
 }
 
 // Do implements engine.Actor.
@@ -124,7 +125,8 @@ func (a *Actor) copy(ctx context.Context, selection mirror.Selection) (*Copied, 
 	pass, err := copier.Settle(ctx, func(_ int, pass *Pass, wrote bool) {
 		if wrote {
 			answer.Wrote += pass.Created + pass.Updated + pass.Deleted
-			a.Note(fmt.Sprintf("%d created, %d updated, %d deleted (%.1f s)", pass.Created, pass.Updated, pass.Deleted, pass.Took.Seconds()))
+			a.Note(fmt.Sprintf("%d created, %d updated, %d deleted (%.1f s)",
+				pass.Created, pass.Updated, pass.Deleted, pass.Took.Seconds()))
 		}
 	})
 	if err != nil {
@@ -148,13 +150,15 @@ func (a *Actor) ready(ctx context.Context, args mirror.ReadyArgs) error {
 		if len(missing) == 0 {
 			return nil
 		}
-		text := fmt.Sprintf("%d workloads lack pods: %s", len(missing), strings.Join(missing[:min(len(missing), 3)], ", "))
+		text := fmt.Sprintf("%d workloads lack pods: %s", len(missing),
+			strings.Join(missing[:min(len(missing), 3)], ", "))
 		if text != said {
 			a.Note(text)
 			said = text
 		}
 		if wait(ctx, lookAgain); ctx.Err() != nil {
-			return engine.WithHint(fmt.Errorf("%s: %w", text, ctx.Err()), "kubectl get pods shows why; nothing has moved to them")
+			return engine.WithHint(fmt.Errorf("%s: %w", text, ctx.Err()),
+				"kubectl get pods shows why; nothing has moved to them")
 		}
 	}
 }
@@ -182,7 +186,8 @@ func (c *Cluster) unready(ctx context.Context, namespaces []string) ([]string, e
 			return nil, err
 		}
 		for _, d := range deployments.Items {
-			lacks("Deployment", namespace, d.Name, d.Status.ObservedGeneration >= d.Generation, min(d.Status.AvailableReplicas, d.Status.UpdatedReplicas), wanted(d.Spec.Replicas))
+			lacks("Deployment", namespace, d.Name, d.Status.ObservedGeneration >= d.Generation,
+				min(d.Status.AvailableReplicas, d.Status.UpdatedReplicas), wanted(d.Spec.Replicas))
 		}
 		sets, err := retried(ctx, func(ctx context.Context) (*appsv1.StatefulSetList, error) {
 			return apps.StatefulSets(namespace).List(ctx, metav1.ListOptions{})
@@ -191,7 +196,8 @@ func (c *Cluster) unready(ctx context.Context, namespaces []string) ([]string, e
 			return nil, err
 		}
 		for _, s := range sets.Items {
-			lacks("StatefulSet", namespace, s.Name, s.Status.ObservedGeneration >= s.Generation, s.Status.AvailableReplicas, wanted(s.Spec.Replicas))
+			lacks("StatefulSet", namespace, s.Name, s.Status.ObservedGeneration >= s.Generation,
+				s.Status.AvailableReplicas, wanted(s.Spec.Replicas))
 		}
 		daemons, err := retried(ctx, func(ctx context.Context) (*appsv1.DaemonSetList, error) {
 			return apps.DaemonSets(namespace).List(ctx, metav1.ListOptions{})
@@ -200,7 +206,8 @@ func (c *Cluster) unready(ctx context.Context, namespaces []string) ([]string, e
 			return nil, err
 		}
 		for _, d := range daemons.Items {
-			lacks("DaemonSet", namespace, d.Name, d.Status.ObservedGeneration >= d.Generation, d.Status.NumberAvailable, d.Status.DesiredNumberScheduled)
+			lacks("DaemonSet", namespace, d.Name, d.Status.ObservedGeneration >= d.Generation, d.Status.NumberAvailable,
+				d.Status.DesiredNumberScheduled)
 		}
 	}
 	slices.Sort(missing)

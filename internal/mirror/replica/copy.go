@@ -69,7 +69,8 @@ func (c *Copier) Look(ctx context.Context) (*Pass, error) {
 		return nil, fmt.Errorf("the mirror: %w", err)
 	}
 	if source == mirror {
-		return nil, &Refusal{what: "the original and the mirror are one cluster", hint: "name the other one with --mirror-context or --mirror-kubeconfig"}
+		return nil, &Refusal{what: "the original and the mirror are one cluster",
+			hint: "name the other one with --mirror-context or --mirror-kubeconfig"}
 	}
 	var kinds, theirKinds []kind
 	var versions, theirVersions map[schema.GroupKind][]string
@@ -85,7 +86,8 @@ func (c *Copier) Look(ctx context.Context) (*Pass, error) {
 		return nil, err
 	}
 	if kinds, err = common(kinds, versions, theirVersions); err != nil {
-		return nil, &Refusal{what: "no version of the API is served by both clusters: " + err.Error(), hint: "bring the two clusters to neighbouring versions of Kubernetes"}
+		return nil, &Refusal{what: "no version of the API is served by both clusters: " + err.Error(),
+			hint: "bring the two clusters to neighbouring versions of Kubernetes"}
 	}
 	var here, there reading
 	pass := &Pass{}
@@ -141,7 +143,8 @@ func (c *Copier) originalKinds() ([]kind, map[schema.GroupKind][]string, error) 
 		return nil, nil, fmt.Errorf("the original: %w", err)
 	}
 	if len(unread) > 0 {
-		return nil, nil, &Refusal{what: "the original does not say what it has of " + strings.Join(unread, ", ") + ": an aggregated API does not answer",
+		return nil, nil, &Refusal{what: "the original does not say what it has of " + strings.Join(unread, ", ") +
+			": an aggregated API does not answer",
 			hint: "kubectl get apiservices shows which; mend it or delete it"}
 	}
 	return kinds, versions, nil
@@ -203,7 +206,8 @@ func (c *Copier) namespacesExist(ctx context.Context) error {
 		}
 	}
 	if len(missing) > 0 {
-		return &Refusal{what: "the original has no namespace " + strings.Join(missing, ", "), hint: "kubectl get namespaces shows those that there are"}
+		return &Refusal{what: "the original has no namespace " + strings.Join(missing, ", "),
+			hint: "kubectl get namespaces shows those that there are"}
 	}
 	return nil
 }
@@ -239,7 +243,8 @@ func (c *Copier) unknown(plan *objects.Plan, there map[schema.GroupKind][]string
 		return nil
 	}
 	slices.Sort(missing)
-	return &Refusal{what: "the mirror does not know the kinds " + strings.Join(missing, ", ") + ", and they have no CustomResourceDefinition that could be copied",
+	return &Refusal{what: "the mirror does not know the kinds " + strings.Join(missing, ", ") +
+		", and they have no CustomResourceDefinition that could be copied",
 		hint: "install what serves them on the mirror, or leave them out: --decide KIND.GROUP=skip"}
 }
 
@@ -260,7 +265,8 @@ func (c *Copier) Carry(ctx context.Context, pass *Pass) error {
 			return err
 		}
 	}
-	w := &writer{copier: c, pass: pass, uids: map[objects.Key]string{}, resources: map[schema.GroupVersionKind]*meta.RESTMapping{}}
+	w := &writer{copier: c, pass: pass, uids: map[objects.Key]string{},
+		resources: map[schema.GroupVersionKind]*meta.RESTMapping{}}
 	for _, wave := range pass.Delta.Waves {
 		if err := w.each(ctx, wave, w.apply); err != nil {
 			return err
@@ -333,9 +339,10 @@ func (w *writer) apply(ctx context.Context, step objects.Step) error {
 		return err
 	}
 	resource := w.copier.Mirror.writer.Resource(mapping.Resource).Namespace(step.Key.Namespace)
-	// An apply refuses fields that its kind does not have, whatever is asked for; to be warned of them too would have the server
-	// read each object twice.
-	options := metav1.PatchOptions{FieldManager: objects.Manager, Force: ptr.To(true), FieldValidation: metav1.FieldValidationIgnore}
+	// An apply refuses fields that its kind does not have, whatever is asked for; to be warned of them too would have
+	// the server read each object twice.
+	options := metav1.PatchOptions{FieldManager: objects.Manager, Force: ptr.To(true),
+		FieldValidation: metav1.FieldValidationIgnore}
 	applied, err := retried(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 		return resource.Patch(ctx, step.Key.Name, types.ApplyPatchType, data, options)
 	})
@@ -365,7 +372,8 @@ func (w *writer) uid(ctx context.Context, key objects.Key) (string, bool) {
 		return "", false
 	}
 	live, err := retried(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return w.copier.Mirror.writer.Resource(mapping.Resource).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+		return w.copier.Mirror.writer.Resource(mapping.Resource).Namespace(key.Namespace).Get(ctx,
+			key.Name, metav1.GetOptions{})
 	})
 	if err != nil {
 		return "", false
@@ -394,8 +402,9 @@ func (w *writer) delete(ctx context.Context, step objects.Step) error {
 	}
 	_, err = retried(ctx, func(ctx context.Context) (any, error) {
 		uid := step.Live.GetUID()
-		return nil, w.copier.Mirror.writer.Resource(mapping.Resource).Namespace(step.Key.Namespace).Delete(ctx, step.Key.Name,
-			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
+		return nil, w.copier.Mirror.writer.Resource(mapping.Resource).Namespace(step.Key.Namespace).Delete(ctx,
+			step.Key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid},
+				PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
 	})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -408,7 +417,8 @@ const definitionPatience = time.Minute
 
 // established waits until the kinds that a wave defined are served.
 func (w *writer) established(ctx context.Context, wave []objects.Step) error {
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 	waited := false
 	for _, step := range wave {
 		if step.Key.Kind != "CustomResourceDefinition" || step.Key.Group != definitions.Group || w.failed(step.Key) {

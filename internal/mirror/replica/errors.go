@@ -14,9 +14,11 @@ func Cause(err error) string {
 	text := err.Error()
 	if found := webhook.FindStringSubmatch(text); found != nil {
 		if found[1] != "" {
-			return "its admission webhook " + found[1] + " denies: " + strings.TrimSpace(after(text, "denied the request:"))
+			return "its admission webhook " + found[1] + " denies: " +
+				strings.TrimSpace(after(text, "denied the request:"))
 		}
-		return "its admission webhook " + found[2] + " cannot be called: " + strings.TrimSpace(after(text, found[2]+`":`))
+		return "its admission webhook " + found[2] + " cannot be called: " +
+			strings.TrimSpace(after(text, found[2]+`":`))
 	}
 	return text
 }
@@ -32,13 +34,16 @@ func after(text, mark string) string {
 func FailureHint(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "failed calling webhook"):
-		return "bring what serves the webhook up on the mirror, or take its configuration away there until the copy is done"
+		return "bring what serves the webhook up on the mirror, or take its configuration away " +
+			"there until the copy is done"
 	case strings.Contains(text, "admission webhook"):
-		return "exempt the field manager's user or the namespaces from the webhook on the mirror, or leave the objects out with --decide"
+		return "exempt the field manager's user or the namespaces from the webhook on the mirror, or leave " +
+			"the objects out with --decide"
 	case apierrors.IsForbidden(err):
 		return "use a context with that right; kubectl auth can-i --list shows those of this one"
 	case apierrors.IsTooManyRequests(err):
-		return "the mirror is overloaded: try fewer --workers, or later; what was written stays and is not written again"
+		return "the mirror is overloaded: try fewer --workers, or later; what was written " +
+			"stays and is not written again"
 	case apierrors.IsInvalid(err):
 		return "the mirror refuses what the original has: change it there, or leave it out with --decide"
 	}

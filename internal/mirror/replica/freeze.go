@@ -49,7 +49,8 @@ const (
 // WhoAmI is the user that the cluster takes the caller for.
 func (f *Freezer) WhoAmI(ctx context.Context) (string, error) {
 	review, err := retried(ctx, func(ctx context.Context) (*authenticationv1.SelfSubjectReview, error) {
-		return f.Typed.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		return f.Typed.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+			metav1.CreateOptions{})
 	})
 	if err != nil {
 		return "", err
@@ -60,7 +61,8 @@ func (f *Freezer) WhoAmI(ctx context.Context) (string, error) {
 // Current is the freeze that is in force, or nil.
 func (f *Freezer) Current(ctx context.Context) (*freeze.Freeze, error) {
 	policy, err := retried(ctx, func(ctx context.Context) (*admissionv1.ValidatingAdmissionPolicy, error) {
-		return f.Typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, freeze.PolicyName, metav1.GetOptions{})
+		return f.Typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx,
+			freeze.PolicyName, metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -88,7 +90,8 @@ func (f *Freezer) Freeze(ctx context.Context, want freeze.Freeze) (suspended []o
 	}
 	for _, object := range freeze.WithParents(gitops, want.Namespaces) {
 		if owner := metav1.GetControllerOf(object); owner != nil {
-			f.Note(fmt.Sprintf("%s is made by %s %s, which may set it going again; its writes are denied all the same", objects.KeyOf(object), owner.Kind, owner.Name))
+			f.Note(fmt.Sprintf("%s is made by %s %s, which may set it going again; its writes are denied all the same",
+				objects.KeyOf(object), owner.Kind, owner.Name))
 		}
 		if err := f.change(ctx, object, freeze.Suspend); err != nil {
 			return nil, err
@@ -108,12 +111,16 @@ func (f *Freezer) ready(ctx context.Context, want freeze.Freeze) (*freeze.Freeze
 	if err != nil {
 		return nil, err
 	}
-	if current != nil && (!slices.Equal(current.Namespaces, want.Namespaces) || current.By != want.By || current.Reason != want.Reason) {
-		return nil, &Refusal{fmt.Sprintf("%s are frozen since %s by %s: %s", strings.Join(current.Namespaces, ", "), current.Since.Format(time.RFC3339), current.By, current.Reason),
+	if current != nil && (!slices.Equal(current.Namespaces, want.Namespaces) || current.By != want.By ||
+		current.Reason != want.Reason) {
+		return nil, &Refusal{fmt.Sprintf("%s are frozen since %s by %s: %s", strings.Join(current.Namespaces, ", "),
+			current.Since.Format(time.RFC3339), current.By, current.Reason),
 			"theseus mirror thaw ends that freeze"}
 	}
-	if _, err := f.Mapper.RESTMapping(schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"}, "v1"); meta.IsNoMatchError(err) {
-		return nil, &Refusal{"this cluster knows no ValidatingAdmissionPolicy, which Kubernetes has since 1.30", "stop the pipelines by hand: nothing here can prove that nobody deploys"}
+	if _, err := f.Mapper.RESTMapping(schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"},
+		"v1"); meta.IsNoMatchError(err) {
+		return nil, &Refusal{"this cluster knows no ValidatingAdmissionPolicy, which Kubernetes has since 1.30",
+			"stop the pipelines by hand: nothing here can prove that nobody deploys"}
 	} else if err != nil {
 		return nil, err
 	}
@@ -126,7 +133,8 @@ func (f *Freezer) ready(ctx context.Context, want freeze.Freeze) (*freeze.Freeze
 		}
 	}
 	if len(missing) > 0 {
-		return nil, &Refusal{"there is no namespace " + strings.Join(missing, ", "), "kubectl get namespaces shows those that there are"}
+		return nil, &Refusal{"there is no namespace " + strings.Join(missing, ", "),
+			"kubectl get namespaces shows those that there are"}
 	}
 	return current, nil
 }
@@ -148,7 +156,8 @@ func (f *Freezer) apply(ctx context.Context, want freeze.Freeze) error {
 		return err
 	}
 	_, err = retried(ctx, func(ctx context.Context) (any, error) {
-		return api.ValidatingAdmissionPolicyBindings().Patch(ctx, freeze.PolicyName, types.ApplyPatchType, binding, options)
+		return api.ValidatingAdmissionPolicyBindings().Patch(ctx, freeze.PolicyName,
+			types.ApplyPatchType, binding, options)
 	})
 	return err
 }
@@ -171,10 +180,13 @@ func (f *Freezer) prove(ctx context.Context, want freeze.Freeze, frozen bool) er
 			case ctx.Err() != nil:
 				done()
 				if frozen {
-					return engine.WithHint(fmt.Errorf("not frozen: after %s writes still pass, or say nothing: %w", proofPatience, last),
-						"run it again as a user whom the freeze stops, neither a controller nor named with --allow; theseus mirror thaw takes it back")
+					return engine.WithHint(fmt.Errorf("not frozen: after %s writes still pass, or say nothing: %w",
+						proofPatience, last),
+						"run it again as a user whom the freeze stops, neither a controller nor named with --allow; "+
+							"theseus mirror thaw takes it back")
 				}
-				return engine.WithHint(fmt.Errorf("not thawed: after %s writes are still denied: %w", proofPatience, last),
+				return engine.WithHint(fmt.Errorf("not thawed: after %s writes are still denied: %w",
+					proofPatience, last),
 					"run it again: the policy is gone, and an API server behind this address has not seen it")
 			case err != nil && !denied:
 				last = err
@@ -201,7 +213,8 @@ func (f *Freezer) prove(ctx context.Context, want freeze.Freeze, frozen bool) er
 func (f *Freezer) try(ctx context.Context, client kubernetes.Interface, namespace string) (denied bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = client.CoreV1().ConfigMaps(namespace).Create(bounded, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: probeName}},
+	_, err = client.CoreV1().ConfigMaps(namespace).Create(bounded,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: probeName}},
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: freezeManager})
 	if err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+freeze.PolicyName+"'") {
 		return true, nil
@@ -233,7 +246,8 @@ func (f *Freezer) Thaw(ctx context.Context) (*freeze.Freeze, []objects.Key, erro
 		return nil, nil, err
 	}
 	api := f.Typed.AdmissionregistrationV1()
-	for _, remove := range []func(context.Context, string, metav1.DeleteOptions) error{api.ValidatingAdmissionPolicyBindings().Delete, api.ValidatingAdmissionPolicies().Delete} {
+	for _, remove := range []func(context.Context, string, metav1.DeleteOptions) error{
+		api.ValidatingAdmissionPolicyBindings().Delete, api.ValidatingAdmissionPolicies().Delete} {
 		if _, err := retried(ctx, func(ctx context.Context) (any, error) {
 			return nil, remove(ctx, freeze.PolicyName, metav1.DeleteOptions{})
 		}); err != nil && !apierrors.IsNotFound(err) {
@@ -285,7 +299,8 @@ func (f *Freezer) gitops(ctx context.Context) ([]*unstructured.Unstructured, err
 }
 
 // change patches an object, as often as somebody else is quicker.
-func (f *Freezer) change(ctx context.Context, object *unstructured.Unstructured, make func(*unstructured.Unstructured) ([]byte, error)) error {
+func (f *Freezer) change(ctx context.Context, object *unstructured.Unstructured,
+	make func(*unstructured.Unstructured) ([]byte, error)) error {
 	gvk := object.GroupVersionKind()
 	mapping, err := f.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
@@ -301,7 +316,8 @@ func (f *Freezer) change(ctx context.Context, object *unstructured.Unstructured,
 			return nil
 		}
 		_, err = retried(ctx, func(ctx context.Context) (any, error) {
-			return resource.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: freezeManager})
+			return resource.Patch(ctx, object.GetName(), types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: freezeManager})
 		})
 		if !apierrors.IsConflict(err) {
 			return err

@@ -83,10 +83,12 @@ func (c *Cluster) kinds() (all []kind, versions map[schema.GroupKind][]string, u
 			return nil, nil, nil, err
 		}
 		for _, one := range list.APIResources {
-			if strings.Contains(one.Name, "/") || !slices.Contains(one.Verbs, "list") || !slices.Contains(one.Verbs, "create") {
+			if strings.Contains(one.Name, "/") || !slices.Contains(one.Verbs, "list") ||
+				!slices.Contains(one.Verbs, "create") {
 				continue
 			}
-			all = append(all, kind{group.WithResource(one.Name), schema.GroupKind{Group: group.Group, Kind: one.Kind}, one.Namespaced})
+			all = append(all, kind{group.WithResource(one.Name),
+				schema.GroupKind{Group: group.Group, Kind: one.Kind}, one.Namespaced})
 		}
 	}
 	_, lists, err := c.Discovery.ServerGroupsAndResources()
@@ -199,7 +201,8 @@ func (c *Cluster) read(ctx context.Context, kinds []kind, namespaces []string) (
 }
 
 // list reads all pages. A list that grew too old between two pages is read anew.
-func (c *Cluster) list(ctx context.Context, k kind, namespace string) (objects []objects.Object, version string, err error) {
+func (c *Cluster) list(ctx context.Context, k kind, namespace string) (objects []objects.Object,
+	version string, err error) {
 	for next := ""; ; {
 		page, err := retried(ctx, func(ctx context.Context) (*page, error) { return c.page(ctx, k, namespace, next) })
 		if apierrors.IsResourceExpired(err) && next != "" {
@@ -235,7 +238,8 @@ func (c *Cluster) page(ctx context.Context, k kind, namespace, next string) (*pa
 	if k.group.Group == "" {
 		root = "/api"
 	}
-	result := c.lists.Get().AbsPath(root, k.resource.Group, k.resource.Version).NamespaceIfScoped(namespace, namespace != "").Resource(k.resource.Resource).
+	result := c.lists.Get().AbsPath(root, k.resource.Group, k.resource.Version).NamespaceIfScoped(namespace,
+		namespace != "").Resource(k.resource.Resource).
 		Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx)
 	if err := result.Error(); err != nil {
 		return nil, err

@@ -45,8 +45,10 @@ func answers(t *testing.T, texts ...string) (*Cluster, *[]string) {
 }
 
 var (
-	configMaps = kind{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, schema.GroupKind{Kind: "ConfigMap"}, true}
-	databases  = kind{schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "databases"}, schema.GroupKind{Group: "example.com", Kind: "Database"}, true}
+	configMaps = kind{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+		schema.GroupKind{Kind: "ConfigMap"}, true}
+	databases = kind{schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "databases"},
+		schema.GroupKind{Group: "example.com", Kind: "Database"}, true}
 )
 
 const gone = `410 {"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`
@@ -60,18 +62,22 @@ func TestList(t *testing.T) {
 	if err != nil || version != "7" || len(found) != 2 {
 		t.Fatalf("%v, version %s: %v", found, version, err)
 	}
-	if key := (objects.Key{Kind: "ConfigMap", Name: "b"}); objects.KeyOf(found[1]) != key || found[1].GetAPIVersion() != "v1" {
+	if key := (objects.Key{Kind: "ConfigMap", Name: "b"}); objects.KeyOf(found[1]) != key ||
+		found[1].GetAPIVersion() != "v1" {
 		t.Errorf("%s, of %s", objects.KeyOf(found[1]), found[1].GetAPIVersion())
 	}
-	if want := "/api/v1/namespaces/shop/configmaps?"; len(*asked) != 4 || !strings.HasPrefix((*asked)[0], want) || !strings.Contains((*asked)[1], "continue=next+page") || !strings.Contains((*asked)[0], "limit=500") {
+	if want := "/api/v1/namespaces/shop/configmaps?"; len(*asked) != 4 || !strings.HasPrefix((*asked)[0], want) ||
+		!strings.Contains((*asked)[1], "continue=next+page") || !strings.Contains((*asked)[0], "limit=500") {
 		t.Errorf("it asked %q", *asked)
 	}
 
-	c, asked = answers(t, `{"kind":"DatabaseList","metadata":{},"items":[{"apiVersion":"example.com/v2","kind":"Database","metadata":{"name":"a"},"spec":{"size":9007199254740993,"share":0.5}}]}`)
+	c, asked = answers(t,
+		`{"kind":"DatabaseList","metadata":{},"items":[{"apiVersion":"example.com/v2","kind":"Database","metadata":{"name":"a"},"spec":{"size":9007199254740993,"share":0.5}}]}`)
 	if found, _, err = c.list(t.Context(), databases, ""); err != nil || len(found) != 1 {
 		t.Fatalf("%v: %v", found, err)
 	}
-	if spec := found[0].Object["spec"].(map[string]any); spec["size"] != int64(9007199254740993) || spec["share"] != 0.5 {
+	if spec := found[0].Object["spec"].(map[string]any); spec["size"] != int64(9007199254740993) ||
+		spec["share"] != 0.5 {
 		t.Errorf("the numbers are %v", spec)
 	}
 	if !strings.HasPrefix((*asked)[0], "/apis/example.com/v2/databases?") {
@@ -89,7 +95,8 @@ func TestNoList(t *testing.T) {
 		``:                                     "unexpected end",
 	} {
 		c, _ := answers(t, text)
-		if found, _, err := c.list(t.Context(), configMaps, "shop"); err == nil || !strings.Contains(err.Error(), says) {
+		if found, _, err := c.list(t.Context(), configMaps, "shop"); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, %v, want %q", text, found, err, says)
 		}
 	}
@@ -106,32 +113,42 @@ func TestNoList(t *testing.T) {
 	}
 }
 
-// TestFailures: what a mirror says when it does not take an object, without what differs between objects, and what to try.
+// TestFailures: what a mirror says when it does not take an object, without what differs between objects, and what to
+// try.
 func TestFailures(t *testing.T) {
 	object := schema.GroupResource{Resource: "configmaps"}
 	for _, c := range []struct {
 		err         error
 		cause, hint string
 	}{
-		{apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/": dial tcp 127.0.0.1:1: connect: connection refused`)),
-			"its admission webhook a.example.com cannot be called: failed to call webhook: Post", "bring what serves the webhook up"},
-		{apierrors.NewForbidden(object, "a", fmt.Errorf(`admission webhook "a.example.com" denied the request: nothing passes here`)),
+		{apierrors.NewInternalError(fmt.Errorf(
+			`failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/": dial tcp 127.0.0.1:1: connect: connection refused`)),
+			"its admission webhook a.example.com cannot be called: failed to call webhook: Post",
+			"bring what serves the webhook up"},
+		{apierrors.NewForbidden(object, "a",
+			fmt.Errorf(`admission webhook "a.example.com" denied the request: nothing passes here`)),
 			"its admission webhook a.example.com denies: nothing passes here", "exempt the field manager's user"},
 		{apierrors.NewForbidden(object, "a", fmt.Errorf("no right")), "no right", "use a context with that right"},
 		{apierrors.NewTooManyRequests("try later", 1), "try later", "try fewer --workers"},
-		{apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "a", nil), "is invalid", "the mirror refuses what the original has"},
+		{apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "a", nil), "is invalid",
+			"the mirror refuses what the original has"},
 		{fmt.Errorf("anything"), "anything", "what was written stays"},
 	} {
-		if cause, hint := Cause(c.err), FailureHint(c.err); !strings.Contains(cause, c.cause) || !strings.Contains(hint, c.hint) {
+		if cause, hint := Cause(c.err), FailureHint(c.err); !strings.Contains(cause, c.cause) ||
+			!strings.Contains(hint, c.hint) {
 			t.Errorf("%v:\n%s\n%s", c.err, cause, hint)
 		}
 	}
-	refused := notTaken(&Pass{Failures: []Failure{{objects.Key{Name: "a"}, fmt.Errorf("its owner is not on the mirror")},
-		{objects.Key{Name: "b"}, apierrors.NewTooManyRequests("try later", 1)}, {objects.Key{Name: "c"}, apierrors.NewTooManyRequests("try later", 1)}}}).(*Refusal)
-	if !strings.HasPrefix(refused.Error(), "the mirror did not take 3 objects: 2 times try later") || !strings.Contains(refused.Hint(), "--workers") {
+	refused := notTaken(
+		&Pass{Failures: []Failure{{objects.Key{Name: "a"}, fmt.Errorf("its owner is not on the mirror")},
+			{objects.Key{Name: "b"}, apierrors.NewTooManyRequests("try later", 1)},
+			{objects.Key{Name: "c"}, apierrors.NewTooManyRequests("try later", 1)}}}).(*Refusal)
+	if !strings.HasPrefix(refused.Error(), "the mirror did not take 3 objects: 2 times try later") ||
+		!strings.Contains(refused.Hint(), "--workers") {
 		t.Errorf("%v, hint %s", refused, refused.Hint())
 	}
-	if passes(apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "a.example.com": refused`))) || !passes(apierrors.NewTooManyRequests("later", 1)) {
+	if passes(apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "a.example.com": refused`))) ||
+		!passes(apierrors.NewTooManyRequests("later", 1)) {
 		t.Error("a webhook that cannot be called is waited for, or a server that throttles is not")
 	}
 }

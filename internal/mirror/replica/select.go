@@ -57,8 +57,8 @@ func NewCopier(s mirror.Selection, note func(string)) (*Copier, error) {
 	return c, nil
 }
 
-// named refuses what a person decided about kinds that are not served, and about objects that are not there: misspelt, it
-// would let something run twice.
+// named refuses what a person decided about kinds that are not served, and about objects that are not there: misspelt,
+// it would let something run twice.
 func named(options objects.Options, kinds []kind, all []objects.Object) error {
 	there := map[string]bool{}
 	for _, k := range kinds {
@@ -73,18 +73,23 @@ func named(options objects.Options, kinds []kind, all []objects.Object) error {
 		}
 		kind, object, _ := strings.Cut(what, " ")
 		if there[kind] {
-			return &Refusal{fmt.Sprintf("--decide %s: the original has no such object", what), "kubectl get " + schema.ParseGroupKind(kind).Kind + " -n NAMESPACE shows those that there are; of an object it is namespace/name"}
+			return &Refusal{fmt.Sprintf("--decide %s: the original has no such object", what),
+				"kubectl get " + schema.ParseGroupKind(kind).Kind +
+					" -n NAMESPACE shows those that there are; of an object it is namespace/name"}
 		}
-		return &Refusal{fmt.Sprintf("--decide %s: the original does not serve the kind %q", what, kind), "name it with its group" + likely(kind, object, kinds) + "; kubectl api-resources lists them"}
+		return &Refusal{fmt.Sprintf("--decide %s: the original does not serve the kind %q", what, kind),
+			"name it with its group" + likely(kind, object, kinds) + "; kubectl api-resources lists them"}
 	}
 	for _, claim := range options.EmptyVolumes {
 		if !there["PersistentVolumeClaim "+claim] {
-			return &Refusal{fmt.Sprintf("--empty-volume %s: the original has no such claim", claim), "give namespace/name, as kubectl get pvc -A shows them"}
+			return &Refusal{fmt.Sprintf("--empty-volume %s: the original has no such claim", claim),
+				"give namespace/name, as kubectl get pvc -A shows them"}
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(options.Images.Fields)) {
 		if !there[kind] {
-			return &Refusal{fmt.Sprintf("--image-field %s: the original does not serve the kind %q", kind, kind), "name it with its group" + likely(kind, "", kinds) + "; kubectl api-resources lists them"}
+			return &Refusal{fmt.Sprintf("--image-field %s: the original does not serve the kind %q", kind, kind),
+				"name it with its group" + likely(kind, "", kinds) + "; kubectl api-resources lists them"}
 		}
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 // never gets there.
 const rounds = 5
 
-// Settle compares and writes until nothing differs. It calls tell with every comparison before writing, and with every pass after
-// it; tell may be nil.
+// Settle compares and writes until nothing differs. It calls tell with every comparison before writing, and with every
+// pass after it; tell may be nil.
 func (c *Copier) Settle(ctx context.Context, tell func(round int, pass *Pass, wrote bool)) (*Pass, error) {
 	if tell == nil {
 		tell = func(int, *Pass, bool) {}
@@ -39,7 +39,8 @@ func (c *Copier) Settle(ctx context.Context, tell func(round int, pass *Pass, wr
 			return nil, notTaken(pass)
 		}
 	}
-	return nil, &Refusal{fmt.Sprintf("after %d rounds the mirror still differs: somebody else writes there", rounds), "theseus mirror diff shows what, and who writes it"}
+	return nil, &Refusal{fmt.Sprintf("after %d rounds the mirror still differs: somebody else writes there", rounds),
+		"theseus mirror diff shows what, and who writes it"}
 }
 
 // Undecided is the error of a copy that needs a person's decision: nothing was written.
@@ -48,8 +49,10 @@ type Undecided struct{ Refusal }
 // Decided refuses a copy that needs a person's decision, with an *Undecided.
 func Decided(pass *Pass) error {
 	if foreign := pass.Delta.Foreign; len(foreign) > 0 {
-		return &Undecided{Refusal{fmt.Sprintf("the mirror has %d objects already that were not copied from here: %s", len(foreign), objects.Some(foreign)),
-			"delete them there, leave them out with --decide '" + foreign[0].String() + "=skip', or take them over with --adopt"}}
+		return &Undecided{Refusal{fmt.Sprintf("the mirror has %d objects already that were not copied from here: %s",
+			len(foreign), objects.Some(foreign)),
+			"delete them there, leave them out with --decide '" + foreign[0].String() +
+				"=skip', or take them over with --adopt"}}
 	}
 	questions := pass.Plan.Questions
 	if len(questions) == 0 {
@@ -59,7 +62,8 @@ func Decided(pass *Pass) error {
 	for _, question := range questions {
 		lines = append(lines, question.Key.String()+": "+question.Why)
 	}
-	return &Undecided{Refusal{fmt.Sprintf("%d to decide: %s", len(questions), strings.Join(lines, "; ")), questions[0].Hint}}
+	return &Undecided{Refusal{fmt.Sprintf("%d to decide: %s", len(questions), strings.Join(lines, "; ")),
+		questions[0].Hint}}
 }
 
 // notTaken groups what the mirror did not take by what it said. What most of it failed for has the hint.
@@ -78,5 +82,6 @@ func notTaken(pass *Pass) error {
 	for _, cause := range order {
 		lines = append(lines, fmt.Sprintf("%d times %s (%s)", len(groups[cause]), cause, objects.Some(groups[cause])))
 	}
-	return &Refusal{fmt.Sprintf("the mirror did not take %d objects: %s", len(pass.Failures), strings.Join(lines, "; ")), hints[order[0]]}
+	return &Refusal{fmt.Sprintf("the mirror did not take %d objects: %s",
+		len(pass.Failures), strings.Join(lines, "; ")), hints[order[0]]}
 }

@@ -27,9 +27,9 @@ type Removal struct {
 	kinds   map[objects.Key]kind
 }
 
-// Copies finds the objects on a mirror that were copied from a cluster, by the identity in their label, and that a teardown
-// would delete: objects in the namespaces, the namespaces without other objects, and cluster-scoped objects. CRDs stay,
-// because others may have objects of these kinds.
+// Copies finds the objects on a mirror that were copied from a cluster, by the identity in their label, and that a
+// teardown would delete: objects in the namespaces, the namespaces without other objects, and cluster-scoped objects.
+// CRDs stay, because others may have objects of these kinds.
 func (c *Cluster) Copies(ctx context.Context, of string, namespaces []string) (*Removal, error) {
 	kinds, _, unread, err := c.kinds()
 	if err != nil {
@@ -85,9 +85,11 @@ func (c *Cluster) Copies(ctx context.Context, of string, namespaces []string) (*
 		case key.Kind == "Namespace" && key.Group == "" && !slices.Contains(namespaces, key.Name):
 			other = append(other, key)
 		case key.Kind == "Namespace" && key.Group == "" && len(others) > 0:
-			r.Stays = append(r.Stays, objects.Left{Key: key, Why: fmt.Sprintf("it has %d objects that were not copied: %s", len(others), objects.Some(others))})
+			r.Stays = append(r.Stays, objects.Left{Key: key,
+				Why: fmt.Sprintf("it has %d objects that were not copied: %s", len(others), objects.Some(others))})
 		case key.Kind == "Namespace" && key.Group == "" && len(unread) > 0:
-			r.Stays = append(r.Stays, objects.Left{Key: key, Why: "it may have objects of others that cannot be read: " + strings.Join(unread, ", ")})
+			r.Stays = append(r.Stays, objects.Left{Key: key,
+				Why: "it may have objects of others that cannot be read: " + strings.Join(unread, ", ")})
 		case key.Kind == "Namespace" && key.Group == "":
 			spaces = append(spaces, object)
 		case key.Kind == "CustomResourceDefinition" || key.Kind == "APIService":
@@ -98,7 +100,8 @@ func (c *Cluster) Copies(ctx context.Context, of string, namespaces []string) (*
 	}
 	if len(other) > 0 {
 		for _, object := range wide {
-			r.Stays = append(r.Stays, objects.Left{Key: objects.KeyOf(object), Why: "other namespaces were copied that may need it: " + objects.Some(other)})
+			r.Stays = append(r.Stays, objects.Left{Key: objects.KeyOf(object),
+				Why: "other namespaces were copied that may need it: " + objects.Some(other)})
 		}
 		wide = nil
 	}
@@ -118,7 +121,8 @@ func claimOf(object objects.Object) objects.Key {
 
 // volume notes what becomes of a volume whose claim was copied.
 func (r *Removal) volume(object objects.Object) {
-	if policy, _, _ := unstructured.NestedString(object.Object, "spec", "persistentVolumeReclaimPolicy"); policy == "Delete" {
+	if policy, _, _ := unstructured.NestedString(object.Object, "spec",
+		"persistentVolumeReclaimPolicy"); policy == "Delete" {
 		r.volumes = append(r.volumes, object)
 		return
 	}
@@ -126,10 +130,12 @@ func (r *Removal) volume(object objects.Object) {
 	if handle, _, _ := unstructured.NestedString(object.Object, "spec", "csi", "volumeHandle"); handle != "" {
 		what = handle
 	}
-	r.Stays = append(r.Stays, objects.Left{Key: objects.KeyOf(object), Why: "its reclaim policy keeps " + what + ", which costs money until you delete both"})
+	r.Stays = append(r.Stays, objects.Left{Key: objects.KeyOf(object),
+		Why: "its reclaim policy keeps " + what + ", which costs money until you delete both"})
 }
 
-// Remove deletes the objects and waits until all are gone, including what finalizers protect, such as load balancers, and volumes.
+// Remove deletes the objects and waits until all are gone, including what finalizers protect, such as load balancers,
+// and volumes.
 func (c *Cluster) Remove(ctx context.Context, r *Removal, note func(string)) error {
 	var group errgroup.Group
 	group.SetLimit(DefaultWorkers)
@@ -158,8 +164,10 @@ func (c *Cluster) Remove(ctx context.Context, r *Removal, note func(string)) err
 func (c *Cluster) delete(ctx context.Context, r *Removal, object objects.Object) error {
 	uid := object.GetUID()
 	_, err := retried(ctx, func(ctx context.Context) (any, error) {
-		return nil, c.writer.Resource(r.kinds[objects.KeyOf(object)].resource).Namespace(object.GetNamespace()).Delete(ctx, object.GetName(),
-			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
+		return nil, c.writer.Resource(r.kinds[objects.KeyOf(object)].resource).Namespace(
+			object.GetNamespace()).Delete(ctx, object.GetName(),
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid},
+				PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or gone and made again by somebody else
 		return nil
@@ -173,7 +181,8 @@ func (c *Cluster) gone(ctx context.Context, r *Removal, wanted []objects.Object,
 		var left []objects.Key
 		for _, object := range wanted {
 			now, err := retried(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-				return c.writer.Resource(r.kinds[objects.KeyOf(object)].resource).Namespace(object.GetNamespace()).Get(ctx, object.GetName(), metav1.GetOptions{})
+				return c.writer.Resource(r.kinds[objects.KeyOf(object)].resource).Namespace(object.GetNamespace()).Get(
+					ctx, object.GetName(), metav1.GetOptions{})
 			})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return err
@@ -190,9 +199,12 @@ func (c *Cluster) gone(ctx context.Context, r *Removal, wanted []objects.Object,
 			note(text)
 			said = text
 		}
-		wanted = slices.DeleteFunc(slices.Clone(wanted), func(object objects.Object) bool { return !slices.Contains(left, objects.KeyOf(object)) })
+		wanted = slices.DeleteFunc(slices.Clone(wanted), func(object objects.Object) bool {
+			return !slices.Contains(left, objects.KeyOf(object))
+		})
 		if wait(ctx, lookAgain); ctx.Err() != nil {
-			return &Refusal{text + ": " + ctx.Err().Error(), "look at their finalizers and events: what serves them must be up on the mirror"}
+			return &Refusal{text + ": " + ctx.Err().Error(),
+				"look at their finalizers and events: what serves them must be up on the mirror"}
 		}
 	}
 }

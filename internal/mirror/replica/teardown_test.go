@@ -14,8 +14,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
-// mirrorAPI is the API server of a mirror with a namespace, three claims and their volumes. It forgets what is deleted, and a volume
-// with the policy Delete two looks after its claim. The real one is asked in lab/test/mirror.
+// mirrorAPI is the API server of a mirror with a namespace, three claims and their volumes. It forgets what is deleted,
+// and a volume with the policy Delete two looks after its claim. The real one is asked in lab/test/mirror.
 type mirrorAPI struct {
 	lock      sync.Mutex
 	gone      []string
@@ -39,7 +39,8 @@ func (m *mirrorAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(objects, name)
 	}
 	path := strings.TrimPrefix(strings.Replace(r.URL.Path, "/api/v1/namespaces/shop/", "/api/v1/", 1), "/api/v1/")
-	kind := map[string]string{"namespaces": "Namespace", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim", "secrets": "Secret"}[path]
+	kind := map[string]string{"namespaces": "Namespace", "persistentvolumes": "PersistentVolume",
+		"persistentvolumeclaims": "PersistentVolumeClaim", "secrets": "Secret"}[path]
 	w.Header().Set("Content-Type", "application/json")
 	status := func(code int, reason string) {
 		w.WriteHeader(code)
@@ -52,10 +53,14 @@ func (m *mirrorAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
 	case r.URL.Path == "/api/v1":
 		var resources []string
-		for name, kind := range map[string]string{"namespaces": "Namespace", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim", "secrets": "Secret"} {
-			resources = append(resources, fmt.Sprintf(`{"name":%q,"kind":%q,"namespaced":%v,"verbs":["list","create","get","delete"]}`, name, kind, name == "secrets" || name == "persistentvolumeclaims"))
+		for name, kind := range map[string]string{"namespaces": "Namespace", "persistentvolumes": "PersistentVolume",
+			"persistentvolumeclaims": "PersistentVolumeClaim", "secrets": "Secret"} {
+			resources = append(resources,
+				fmt.Sprintf(`{"name":%q,"kind":%q,"namespaced":%v,"verbs":["list","create","get","delete"]}`,
+					name, kind, name == "secrets" || name == "persistentvolumeclaims"))
 		}
-		fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[%s]}`, strings.Join(resources, ","))
+		fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[%s]}`,
+			strings.Join(resources, ","))
 	case kind == "Secret" && m.forbidden:
 		status(http.StatusForbidden, "Forbidden")
 	case kind != "":
@@ -65,7 +70,8 @@ func (m *mirrorAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				items = append(items, text)
 			}
 		}
-		fmt.Fprintf(w, `{"kind":"%sList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`, kind, strings.Join(items, ","))
+		fmt.Fprintf(w, `{"kind":"%sList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[%s]}`,
+			kind, strings.Join(items, ","))
 	case r.Method == http.MethodDelete && objects[path] != "":
 		m.gone = append(m.gone, path)
 		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
@@ -77,12 +83,13 @@ func (m *mirrorAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				m.gone = append(m.gone, path)
 			}
 		}
-		fmt.Fprint(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`+strings.TrimPrefix(objects[path], "{"))
+		fmt.Fprint(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`+
+			strings.TrimPrefix(objects[path], "{"))
 	}
 }
 
-// TestTeardownVolumes: what is behind the claims goes too, and is waited for; what a reclaim policy keeps is named, as it costs
-// money; and a namespace stays in which others may have something that cannot be seen.
+// TestTeardownVolumes: what is behind the claims goes too, and is waited for; what a reclaim policy keeps is named, as
+// it costs money; and a namespace stays in which others may have something that cannot be seen.
 func TestTeardownVolumes(t *testing.T) {
 	api := &mirrorAPI{}
 	server := httptest.NewServer(api)
@@ -108,7 +115,8 @@ func TestTeardownVolumes(t *testing.T) {
 	}
 	const kept = "PersistentVolume pv-kept: its reclaim policy keeps vol-0abc, which costs money until you delete both"
 	api.forbidden = true
-	if removal, left := stays(); len(left) != 2 || !slices.Contains(left, kept) || !slices.Contains(left, "Namespace shop: it may have objects of others that cannot be read: Secret") || len(removal.Delete) != 2 {
+	if removal, left := stays(); len(left) != 2 || !slices.Contains(left, kept) || !slices.Contains(left,
+		"Namespace shop: it may have objects of others that cannot be read: Secret") || len(removal.Delete) != 2 {
 		t.Errorf("with what cannot be read it keeps %q, and deletes %v", left, removal.Delete)
 	}
 	api.forbidden = false
@@ -120,10 +128,12 @@ func TestTeardownVolumes(t *testing.T) {
 	if err := c.Remove(t.Context(), removal, func(text string) { said = append(said, text) }); err != nil {
 		t.Fatal(err)
 	}
-	if api.looks < 2 || !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, "PersistentVolume pv-data") }) {
+	if api.looks < 2 || !slices.ContainsFunc(said,
+		func(text string) bool { return strings.Contains(text, "PersistentVolume pv-data") }) {
 		t.Errorf("after %d looks at the volume it said %q", api.looks, said)
 	}
-	if slices.Contains(api.gone, "persistentvolumes/pv-kept") || slices.Contains(api.gone, "persistentvolumes/pv-of-somebody") {
+	if slices.Contains(api.gone, "persistentvolumes/pv-kept") ||
+		slices.Contains(api.gone, "persistentvolumes/pv-of-somebody") {
 		t.Errorf("gone is %q", api.gone)
 	}
 }

@@ -15,10 +15,11 @@ const settle = time.Second
 // retryAfter is how soon a look that failed is made again.
 const retryAfter = 5 * time.Second
 
-// Watch keeps the mirror in sync until the context ends, which is not an error. It compares the clusters when an object of
-// either changes, and at least at the interval every. decide may refuse the result of a comparison. The first comparison must
-// succeed; later failures are reported, and the comparison is retried.
-func (c *Copier) Watch(ctx context.Context, every time.Duration, decide func(*Pass) error, tell func(*Pass, error)) error {
+// Watch keeps the mirror in sync until the context ends, which is not an error. It compares the clusters when an object
+// of either changes, and at least at the interval every. decide may refuse the result of a comparison. The first
+// comparison must succeed; later failures are reported, and the comparison is retried.
+func (c *Copier) Watch(ctx context.Context, every time.Duration, decide func(*Pass) error,
+	tell func(*Pass, error)) error {
 	for first := true; ; first = false {
 		pass, err := c.round(ctx, decide)
 		if ctx.Err() != nil {

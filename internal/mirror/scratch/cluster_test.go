@@ -32,20 +32,22 @@ func odd(t *testing.T) (*cluster.Snapshot, *rehearsal.Copy) {
 		}
 		both = append(both, cnitest.Snapshot(t, cnitest.Documents(t, data)))
 	}
-	made, err := rehearsal.Make(both[0], both[1], nil, nil, rehearsal.Options{Image: "registry.example.com/agent:1", Certify: Certify})
+	made, err := rehearsal.Make(both[0], both[1], nil, nil,
+		rehearsal.Options{Image: "registry.example.com/agent:1", Certify: Certify})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return both[1], made
 }
 
-// TestAPIServer: a real API server takes every object of the copy, twice; a user without rights is refused, and told which; everything
-// is found again and deleted, and the nodes are as before. What others made stays, even with the copy's label or a node's annotation, and
-// is not taken over.
+// TestAPIServer: a real API server takes every object of the copy, twice; a user without rights is refused, and told
+// which; everything is found again and deleted, and the nodes are as before. What others made stays, even with the
+// copy's label or a node's annotation, and is not taken over.
 func TestAPIServer(t *testing.T) {
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: a rehearsal's copy with a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: a rehearsal's copy with a real API server; THESEUS_KUBE names the lab's program of " +
+			"Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"nobody"}})
 	user := kubetest.Users(t, config)
@@ -62,7 +64,8 @@ func TestAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := as("nobody").May(t.Context(), made); err == nil || !strings.Contains(err.Error(), "create deployments.apps") || !strings.Contains(err.Error(), "patch nodes") {
+	if err := as("nobody").May(t.Context(), made); err == nil ||
+		!strings.Contains(err.Error(), "create deployments.apps") || !strings.Contains(err.Error(), "patch nodes") {
 		t.Errorf("a user without rights: %v", err)
 	}
 	if err := s.May(t.Context(), made); err != nil {
@@ -70,33 +73,41 @@ func TestAPIServer(t *testing.T) {
 	}
 	time.AfterFunc(2*time.Second, func() { // as the controller does, a while after the namespace is there
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-		if _, err := s.Client.Typed.CoreV1().ServiceAccounts("default").Create(context.Background(), account, metav1.CreateOptions{}); err != nil {
+		if _, err := s.Client.Typed.CoreV1().ServiceAccounts("default").Create(context.Background(), account,
+			metav1.CreateOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
 	// Others have an object with the label, a node with the annotation, and one that is in the way.
 	maps := s.Client.Typed.CoreV1().ConfigMaps("default")
-	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Labels: map[string]string{rehearsal.MarkLabel: made.Of}}}
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs",
+		Labels: map[string]string{rehearsal.MarkLabel: made.Of}}}
 	if _, err := maps.Create(t.Context(), theirs, metav1.CreateOptions{FieldManager: "kubectl"}); err != nil {
 		t.Fatal(err)
 	}
-	text := []byte(`{"metadata":{"labels":{"keep":"yes"},"annotations":{"` + rehearsal.BeforeAnnotation + `":"{\"labels\":{\"keep\":{\"now\":\"yes\"}}}"}}}`)
-	if _, err := nodes.Patch(t.Context(), "s-0", types.MergePatchType, text, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
+	text := []byte(`{"metadata":{"labels":{"keep":"yes"},"annotations":{"` + rehearsal.BeforeAnnotation +
+		`":"{\"labels\":{\"keep\":{\"now\":\"yes\"}}}"}}}`)
+	if _, err := nodes.Patch(t.Context(), "s-0", types.MergePatchType, text,
+		metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
 		t.Fatal(err)
 	}
 	priorities := s.Client.Typed.SchedulingV1().PriorityClasses()
-	inTheWay := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "important", Labels: map[string]string{rehearsal.MarkLabel: made.Of}}, Value: 1000}
+	inTheWay := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "important",
+		Labels: map[string]string{rehearsal.MarkLabel: made.Of}}, Value: 1000}
 	if _, err := priorities.Create(t.Context(), inTheWay, metav1.CreateOptions{FieldManager: "kubectl"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Make(t.Context(), made); err == nil || !strings.Contains(err.Error(), "PriorityClass important: the scratch cluster has such an object already") {
+	if err := s.Make(t.Context(), made); err == nil ||
+		!strings.Contains(err.Error(), "PriorityClass important: the scratch cluster has such an object already") {
 		t.Errorf("an object of others is in the way: %v", err)
 	}
 	parts, err := s.Find(t.Context())
-	if err != nil || len(parts.Others) != 2 || len(parts.Objects) != 0 || len(parts.Namespaces) != 1 || len(parts.Nodes) != 4 {
+	if err != nil || len(parts.Others) != 2 || len(parts.Objects) != 0 || len(parts.Namespaces) != 1 ||
+		len(parts.Nodes) != 4 {
 		t.Errorf("%v: %+v", err, parts)
 	}
-	if err := s.Empty(t.Context()); err == nil || !strings.Contains(err.Error(), "is not empty: it has ConfigMap default/theirs") {
+	if err := s.Empty(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "is not empty: it has ConfigMap default/theirs") {
 		t.Errorf("a ConfigMap of others: %v", err)
 	}
 	if err := priorities.Delete(t.Context(), "important", metav1.DeleteOptions{}); err != nil {
@@ -113,21 +124,28 @@ func TestAPIServer(t *testing.T) {
 		}
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := s.Client.Typed.CoreV1().ServiceAccounts("shop").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := s.Client.Typed.CoreV1().ServiceAccounts("shop").Create(t.Context(), account,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "asked", Namespace: "shop"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
-	if _, err := s.Client.Typed.CoreV1().Pods("shop").Create(t.Context(), pod, metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), `failed calling webhook "shop.example.com"`) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "asked", Namespace: "shop"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	if _, err := s.Client.Typed.CoreV1().Pods("shop").Create(t.Context(), pod, metav1.CreateOptions{}); err == nil ||
+		!strings.Contains(err.Error(), `failed calling webhook "shop.example.com"`) {
 		t.Errorf("a pod that a webhook is asked about, which nothing answers: %v", err)
 	}
-	later := []byte(`{"spec":{"taints":[{"key":"later","effect":"NoSchedule"},{"key":"gpu","value":"yes","effect":"NoSchedule"}]}}`)
-	if _, err := nodes.Patch(t.Context(), "s-2", types.MergePatchType, later, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
+	later := []byte(
+		`{"spec":{"taints":[{"key":"later","effect":"NoSchedule"},{"key":"gpu","value":"yes","effect":"NoSchedule"}]}}`)
+	if _, err := nodes.Patch(t.Context(), "s-2", types.MergePatchType, later,
+		metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
 		t.Fatal(err)
 	}
-	if node, err := nodes.Get(t.Context(), "s-2", metav1.GetOptions{}); err != nil || node.Labels["gpu"] != "yes" || node.Labels["topology.kubernetes.io/zone"] != "b" || len(node.Spec.Taints) == 0 {
+	if node, err := nodes.Get(t.Context(), "s-2", metav1.GetOptions{}); err != nil || node.Labels["gpu"] != "yes" ||
+		node.Labels["topology.kubernetes.io/zone"] != "b" || len(node.Spec.Taints) == 0 {
 		t.Errorf("s-2: %v, %v", err, node)
 	}
-	if _, err := s.Ready(t.Context(), made, time.Second); err == nil || !strings.Contains(err.Error(), "the copy is not ready after 1s") {
+	if _, err := s.Ready(t.Context(), made, time.Second); err == nil ||
+		!strings.Contains(err.Error(), "the copy is not ready after 1s") {
 		t.Errorf("no pod runs here: %v", err) // there is no scheduler and no controller
 	}
 	// Nothing ends a namespace here either, so the wait for it is cut short.
@@ -151,7 +169,8 @@ func TestAPIServer(t *testing.T) {
 			t.Errorf("%s: %v, %v", before.Nodes[i].Name, err, node.ObjectMeta)
 		}
 	}
-	if node, err := nodes.Get(t.Context(), "s-2", metav1.GetOptions{}); err != nil || len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "later" {
+	if node, err := nodes.Get(t.Context(), "s-2", metav1.GetOptions{}); err != nil || len(node.Spec.Taints) != 1 ||
+		node.Spec.Taints[0].Key != "later" {
 		t.Errorf("s-2: %v, %v", err, node.Spec.Taints)
 	}
 	if _, err := maps.Get(t.Context(), "theirs", metav1.GetOptions{}); err != nil {
@@ -160,19 +179,23 @@ func TestAPIServer(t *testing.T) {
 	if node, err := nodes.Get(t.Context(), "s-0", metav1.GetOptions{}); err != nil || node.Labels["keep"] != "yes" {
 		t.Errorf("a node of others: %v", err)
 	}
-	if _, err := s.Remove(t.Context(), Parts{Unread: parts.Unread}); err == nil || !strings.Contains(err.Error(), "objects of the copy may be left: could not be read: API group late.example.com/v1") {
+	if _, err := s.Remove(t.Context(), Parts{Unread: parts.Unread}); err == nil || !strings.Contains(err.Error(),
+		"objects of the copy may be left: could not be read: API group late.example.com/v1") {
 		t.Errorf("a group that could not be read: %v", err)
 	}
-	if shop, err := s.Client.Typed.CoreV1().Namespaces().Get(t.Context(), "shop", metav1.GetOptions{}); err == nil && shop.DeletionTimestamp == nil {
+	if shop, err := s.Client.Typed.CoreV1().Namespaces().Get(t.Context(), "shop", metav1.GetOptions{}); err == nil &&
+		shop.DeletionTimestamp == nil {
 		t.Error("the namespace is not being deleted")
 	}
 }
 
 // TestIdle: a DaemonSet that selects no node of the copy is not ready, if it has pods in the original.
 func TestIdle(t *testing.T) {
-	live := &unstructured.Unstructured{Object: map[string]any{"kind": "DaemonSet", "metadata": map[string]any{"name": "log", "namespace": "shop"}, "status": map[string]any{"desiredNumberScheduled": int64(0)}}}
+	live := &unstructured.Unstructured{Object: map[string]any{"kind": "DaemonSet", "metadata": map[string]any{
+		"name": "log", "namespace": "shop"}, "status": map[string]any{"desiredNumberScheduled": int64(0)}}}
 	for original, want := range map[int32]bool{0: false, 2: true} {
-		made := &rehearsal.Copy{Workloads: []rehearsal.Workload{{Kind: "DaemonSet", Namespace: "shop", Name: "log", Original: original}}}
+		made := &rehearsal.Copy{Workloads: []rehearsal.Workload{{Kind: "DaemonSet", Namespace: "shop",
+			Name: "log", Original: original}}}
 		if got := idle(made, live); got != want {
 			t.Errorf("%d pods in the original: %v", original, got)
 		}

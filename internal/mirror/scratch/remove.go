@@ -103,11 +103,12 @@ func (s *Scratch) Find(ctx context.Context) (Parts, error) {
 	return parts, nil
 }
 
-// Remove deletes parts and gives the nodes back what they had, and waits until all are gone. If kinds could not be read, it removes
-// what is known, and returns an error.
+// Remove deletes parts and gives the nodes back what they had, and waits until all are gone. If kinds could not be
+// read, it removes what is known, and returns an error.
 func (s *Scratch) Remove(ctx context.Context, parts Parts) (done Removed, err error) {
 	var deleted []Part
-	slices.SortStableFunc(parts.Objects, func(a, b Part) int { return cmp.Compare(b.asks(), a.asks()) }) // pods of webhooks end below
+	// pods of webhooks end below
+	slices.SortStableFunc(parts.Objects, func(a, b Part) int { return cmp.Compare(b.asks(), a.asks()) })
 	for _, object := range slices.Concat(parts.Objects, parts.Namespaces) {
 		if err := s.delete(ctx, object); err != nil {
 			return done, fmt.Errorf("%s: %w", object, err)
@@ -132,8 +133,10 @@ func (s *Scratch) Remove(ctx context.Context, parts Parts) (done Removed, err er
 		return done, err
 	}
 	if len(parts.Unread) > 0 {
-		return done, &cni.Refusal{Message: "objects of the copy may be left: could not be read: " + strings.Join(parts.Unread, "; "),
-			Hint: "when they can be read (kubectl get apiservices), run theseus rehearse remove again, with the same --context"}
+		return done, &cni.Refusal{Message: "objects of the copy may be left: could not be read: " +
+			strings.Join(parts.Unread, "; "),
+			Hint: "when they can be read (kubectl get apiservices), run theseus rehearse remove " +
+				"again, with the same --context"}
 	}
 	return done, nil
 }
@@ -144,7 +147,8 @@ type kind struct {
 	name     string
 }
 
-// kinds are those that a copy may have objects of. API groups that do not answer are unread, except metrics, which nobody makes.
+// kinds are those that a copy may have objects of. API groups that do not answer are unread, except metrics, which
+// nobody makes.
 func (s *Scratch) kinds(ctx context.Context, parts *Parts) (all []kind, err error) {
 	var lists []*metav1.APIResourceList
 	if err := s.call(ctx, func(context.Context) (err error) {
@@ -170,7 +174,8 @@ func (s *Scratch) kinds(ctx context.Context, parts *Parts) (all []kind, err erro
 			return nil, err
 		}
 		for _, one := range list.APIResources {
-			if !strings.Contains(one.Name, "/") && slices.Contains(one.Verbs, "list") && slices.Contains(one.Verbs, "delete") {
+			if !strings.Contains(one.Name, "/") && slices.Contains(one.Verbs, "list") &&
+				slices.Contains(one.Verbs, "delete") {
 				all = append(all, kind{group.WithResource(one.Name), one.Kind})
 			}
 		}
@@ -182,7 +187,8 @@ func (s *Scratch) kinds(ctx context.Context, parts *Parts) (all []kind, err erro
 func (s *Scratch) marked(ctx context.Context, kind kind, parts *Parts) (all []Part, err error) {
 	var list *unstructured.UnstructuredList
 	err = s.call(ctx, func(ctx context.Context) (err error) {
-		list, err = s.Client.Dynamic.Resource(kind.resource).List(ctx, metav1.ListOptions{LabelSelector: rehearsal.MarkLabel})
+		list, err = s.Client.Dynamic.Resource(kind.resource).List(ctx,
+			metav1.ListOptions{LabelSelector: rehearsal.MarkLabel})
 		return err
 	})
 	switch {
@@ -209,14 +215,16 @@ func (s *Scratch) marked(ctx context.Context, kind kind, parts *Parts) (all []Pa
 
 // derived reports whether a controller made an object from another one, and copied its labels.
 func derived(object metav1.Object) bool {
-	return len(object.GetOwnerReferences()) > 0 || slices.ContainsFunc(object.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "kube-controller-manager" })
+	return len(object.GetOwnerReferences()) > 0 || slices.ContainsFunc(object.GetManagedFields(),
+		func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "kube-controller-manager" })
 }
 
 // delete deletes the very object that was found, and not one that has its name now.
 func (s *Scratch) delete(ctx context.Context, object Part) error {
 	err := s.call(ctx, func(ctx context.Context) error {
 		return s.Client.Dynamic.Resource(object.resource).Namespace(object.Namespace).Delete(ctx, object.Name,
-			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &object.uid}})
+			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+				Preconditions: &metav1.Preconditions{UID: &object.uid}})
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -235,7 +243,8 @@ func (s *Scratch) gone(ctx context.Context, deleted []Part) error {
 		var left []Part
 		for _, object := range deleted {
 			err := s.call(ctx, func(ctx context.Context) error {
-				_, err := s.Client.Dynamic.Resource(object.resource).Namespace(object.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
+				_, err := s.Client.Dynamic.Resource(object.resource).Namespace(object.Namespace).Get(ctx,
+					object.Name, metav1.GetOptions{})
 				return err
 			})
 			switch {
@@ -252,7 +261,8 @@ func (s *Scratch) gone(ctx context.Context, deleted []Part) error {
 				said = len(left)
 			}
 			if outage.Sleep(ctx, lookAgain) != nil {
-				return &cni.Refusal{Message: text, Hint: "they are being deleted: look at their finalizers, then run theseus rehearse remove again, with the same --context"}
+				return &cni.Refusal{Message: text, Hint: "they are being deleted: look at their finalizers, then run " +
+					"theseus rehearse remove again, with the same --context"}
 			}
 		}
 	}

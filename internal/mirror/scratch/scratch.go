@@ -1,6 +1,8 @@
-// Package scratch makes a copy of a cluster (package rehearsal) on a scratch cluster, waits until its pods are ready, and removes it.
+// Package scratch makes a copy of a cluster (package rehearsal) on a scratch cluster, waits until its pods are ready,
+// and removes it.
 //
-// Everything can be repeated: what was made is found by its label, and what a node had before is in an annotation of the node.
+// Everything can be repeated: what was made is found by its label, and what a node had before is in an annotation of
+// the node.
 package scratch
 
 import (
@@ -40,11 +42,12 @@ var patience = outage.Limits{Away: time.Minute, Refused: 5 * time.Second}
 
 // call retries a call while the API server is unavailable.
 func (s *Scratch) call(ctx context.Context, do func(context.Context) error) error {
-	return outage.Retry(ctx, patience, func(err error) { s.Note("waiting for the API server: " + err.Error()) }, func(ctx context.Context) error {
-		ctx, cancel := s.Client.Call(ctx)
-		defer cancel()
-		return do(ctx)
-	})
+	return outage.Retry(ctx, patience, func(err error) { s.Note("waiting for the API server: " + err.Error()) },
+		func(ctx context.Context) error {
+			ctx, cancel := s.Client.Call(ctx)
+			defer cancel()
+			return do(ctx)
+		})
 }
 
 // May refuses a user who lacks permissions to make the copy or to remove it, and names them.
@@ -54,7 +57,8 @@ func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy) error {
 		all.Actions = append(all.Actions, step.Action{Op: step.Apply, Object: object})
 	}
 	for _, node := range made.Nodes {
-		all.Actions = append(all.Actions, step.Action{Op: step.Patch, Ref: &step.Ref{APIVersion: "v1", Kind: "Node", Name: node.Name}})
+		all.Actions = append(all.Actions,
+			step.Action{Op: step.Patch, Ref: &step.Ref{APIVersion: "v1", Kind: "Node", Name: node.Name}})
 	}
 	rights, err := kube.Rights(ctx, s.Client, nil, []step.Step{all})
 	if err != nil {
@@ -74,20 +78,23 @@ func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy) error {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	return &cni.Refusal{Message: "this user may not, on the scratch cluster: " + strings.Join(names, ", "), Hint: "use a cluster administrator of the scratch cluster"}
+	return &cni.Refusal{Message: "this user may not, on the scratch cluster: " + strings.Join(names, ", "),
+		Hint: "use a cluster administrator of the scratch cluster"}
 }
 
-// Empty refuses a scratch cluster that has objects of users which snapshots do not have: claims and CronJobs anywhere, and Secrets and
-// ConfigMaps in the namespace default.
+// Empty refuses a scratch cluster that has objects of users which snapshots do not have: claims and CronJobs anywhere,
+// and Secrets and ConfigMaps in the namespace default.
 func (s *Scratch) Empty(ctx context.Context) error {
 	var found []string
 	for _, one := range []struct{ group, version, resource, kind, namespace string }{
 		{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", ""}, {"batch", "v1", "cronjobs", "CronJob", ""},
-		{"", "v1", "secrets", "Secret", metav1.NamespaceDefault}, {"", "v1", "configmaps", "ConfigMap", metav1.NamespaceDefault},
+		{"", "v1", "secrets", "Secret", metav1.NamespaceDefault},
+		{"", "v1", "configmaps", "ConfigMap", metav1.NamespaceDefault},
 	} {
 		var list *unstructured.UnstructuredList
 		if err := s.call(ctx, func(ctx context.Context) (err error) {
-			resource := s.Client.Dynamic.Resource(schema.GroupVersionResource{Group: one.group, Version: one.version, Resource: one.resource})
+			resource := s.Client.Dynamic.Resource(schema.GroupVersionResource{Group: one.group,
+				Version: one.version, Resource: one.resource})
 			list, err = resource.Namespace(one.namespace).List(ctx, metav1.ListOptions{Limit: 100})
 			return err
 		}); err != nil {
@@ -95,7 +102,8 @@ func (s *Scratch) Empty(ctx context.Context) error {
 		}
 		for i := range list.Items {
 			item := &list.Items[i]
-			if kind, _, _ := unstructured.NestedString(item.Object, "type"); kind != string(corev1.SecretTypeServiceAccountToken) && item.GetName() != "kube-root-ca.crt" {
+			if kind, _, _ := unstructured.NestedString(item.Object,
+				"type"); kind != string(corev1.SecretTypeServiceAccountToken) && item.GetName() != "kube-root-ca.crt" {
 				found = append(found, named(one.kind, item.GetNamespace(), item.GetName()))
 			}
 		}
@@ -106,8 +114,8 @@ func (s *Scratch) Empty(ctx context.Context) error {
 	return nil
 }
 
-// Make changes the nodes and makes the objects. An object that is there already, and that this copy did not make, is an error: it is
-// neither changed nor removed.
+// Make changes the nodes and makes the objects. An object that is there already, and that this copy did not make, is an
+// error: it is neither changed nor removed.
 func (s *Scratch) Make(ctx context.Context, made *rehearsal.Copy) error {
 	for _, node := range made.Nodes {
 		if _, err := s.patch(ctx, node.Name, node.Patch); err != nil {
@@ -135,7 +143,8 @@ func (s *Scratch) create(ctx context.Context, of string, all []*unstructured.Uns
 			})
 		}
 		err = create()
-		for end := time.Now().Add(accountAtMost); unborn(err) && time.Now().Before(end) && outage.Sleep(ctx, lookAgain) == nil; {
+		for end := time.Now().Add(accountAtMost); unborn(err) && time.Now().Before(end) &&
+			outage.Sleep(ctx, lookAgain) == nil; {
 			err = create()
 		}
 		if apierrors.IsAlreadyExists(err) {
@@ -153,7 +162,8 @@ func named(kind, namespace, name string) string {
 }
 
 // taken is the error for an object that is there already; nil if this copy made it, when its answer was lost.
-func (s *Scratch) taken(ctx context.Context, resource dynamic.ResourceInterface, object *unstructured.Unstructured, of string) error {
+func (s *Scratch) taken(ctx context.Context, resource dynamic.ResourceInterface,
+	object *unstructured.Unstructured, of string) error {
 	var live *unstructured.Unstructured
 	if err := s.call(ctx, func(ctx context.Context) (err error) {
 		live, err = resource.Get(ctx, object.GetName(), metav1.GetOptions{})
@@ -164,11 +174,14 @@ func (s *Scratch) taken(ctx context.Context, resource dynamic.ResourceInterface,
 	if rehearsal.Made(live) && live.GetLabels()[rehearsal.MarkLabel] == of && live.GetDeletionTimestamp() == nil {
 		return nil
 	}
-	return &cni.Refusal{Message: "the scratch cluster has such an object already, which this rehearsal did not make; it stays as it is", Hint: "name another scratch cluster with --context, or delete the object there"}
+	return &cni.Refusal{Message: "the scratch cluster has such an object already, which this rehearsal did not make; " +
+		"it stays as it is", Hint: "name another scratch cluster with --context, or delete the object there"}
 }
 
-// patch changes a node by what make decides from the node as it is, again if it has changed meanwhile. It reports whether it did.
-func (s *Scratch) patch(ctx context.Context, name string, decide func(*corev1.Node) ([]byte, error)) (done bool, err error) {
+// patch changes a node by what make decides from the node as it is, again if it has changed meanwhile. It reports
+// whether it did.
+func (s *Scratch) patch(ctx context.Context, name string,
+	decide func(*corev1.Node) ([]byte, error)) (done bool, err error) {
 	nodes := s.Client.Typed.CoreV1().Nodes()
 	for tries := 0; ; tries++ {
 		var patch []byte
@@ -180,7 +193,8 @@ func (s *Scratch) patch(ctx context.Context, name string, decide func(*corev1.No
 			if patch, err = decide(live); err != nil || patch == nil {
 				return err
 			}
-			_, err = nodes.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: rehearsal.Manager})
+			_, err = nodes.Patch(ctx, name, types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: rehearsal.Manager})
 			return err
 		})
 		if !apierrors.IsConflict(err) || tries == mostConflicts || outage.Sleep(ctx, lookAgain/4) != nil {
@@ -215,12 +229,15 @@ func (s *Scratch) resource(object *unstructured.Unstructured) (dynamic.ResourceI
 // lookAgain is the time between two looks at what is waited for.
 const lookAgain = time.Second
 
-// unplacedShare is the part of the wait after which pods that find no node are taken to find none, if they are all that is missing.
+// unplacedShare is the part of the wait after which pods that find no node are taken to find none, if they are all that
+// is missing.
 const unplacedShare = 5
 
-// Ready waits until the pods of the copy are ready, at most so long. It returns the workloads whose pods find no node, with the
-// scheduler's reason: the original may be like that, too. Pods that do not start for other reasons are an error.
-func (s *Scratch) Ready(ctx context.Context, made *rehearsal.Copy, atMost time.Duration) (unplaced []string, err error) {
+// Ready waits until the pods of the copy are ready, at most so long. It returns the workloads whose pods find no node,
+// with the scheduler's reason: the original may be like that, too. Pods that do not start for other reasons are an
+// error.
+func (s *Scratch) Ready(ctx context.Context, made *rehearsal.Copy,
+	atMost time.Duration) (unplaced []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	said, since := "", time.Now()
@@ -264,8 +281,10 @@ func (s *Scratch) Ready(ctx context.Context, made *rehearsal.Copy, atMost time.D
 		}
 	}
 	if len(stuck) > 0 {
-		return nil, &cni.Refusal{Message: fmt.Sprintf("the copy is not ready after %s: %s", atMost, strings.Join(stuck[:min(3, len(stuck))], "; ")),
-			Hint: "kubectl describe pods says why; the nodes must be able to pull the agent's image, and --wait sets how long to wait"}
+		return nil, &cni.Refusal{Message: fmt.Sprintf("the copy is not ready after %s: %s",
+			atMost, strings.Join(stuck[:min(3, len(stuck))], "; ")),
+			Hint: "kubectl describe pods says why; the nodes must be able to pull the agent's image, and " +
+				"--wait sets how long to wait"}
 	}
 	return unplaced, nil
 }
@@ -280,7 +299,8 @@ type wait struct {
 func (s *Scratch) waits(ctx context.Context, made *rehearsal.Copy) ([]wait, error) {
 	var all []wait
 	for _, object := range made.Objects {
-		if !slices.Contains([]string{"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "Pod"}, object.GetKind()) {
+		if !slices.Contains([]string{"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "Pod"},
+			object.GetKind()) {
 			continue
 		}
 		resource, err := s.resource(object)
@@ -297,7 +317,8 @@ func (s *Scratch) waits(ctx context.Context, made *rehearsal.Copy) ([]wait, erro
 		switch {
 		case !ready(live):
 		case idle(made, live):
-			all = append(all, wait{named(object.GetKind(), object.GetNamespace(), object.GetName()), "it selects no node of the copy", true})
+			all = append(all, wait{named(object.GetKind(), object.GetNamespace(), object.GetName()),
+				"it selects no node of the copy", true})
 			continue
 		default:
 			continue
@@ -314,9 +335,11 @@ func (s *Scratch) waits(ctx context.Context, made *rehearsal.Copy) ([]wait, erro
 // idle reports whether a DaemonSet that has pods in the original has none in the copy.
 func idle(made *rehearsal.Copy, live *unstructured.Unstructured) bool {
 	desired, _, _ := unstructured.NestedInt64(live.Object, "status", "desiredNumberScheduled")
-	return live.GetKind() == "DaemonSet" && desired == 0 && slices.ContainsFunc(made.Workloads, func(w rehearsal.Workload) bool {
-		return w.Kind == "DaemonSet" && w.Namespace == live.GetNamespace() && w.Name == live.GetName() && w.Original > 0
-	})
+	return live.GetKind() == "DaemonSet" && desired == 0 &&
+		slices.ContainsFunc(made.Workloads, func(w rehearsal.Workload) bool {
+			return w.Kind == "DaemonSet" && w.Namespace == live.GetNamespace() &&
+				w.Name == live.GetName() && w.Original > 0
+		})
 }
 
 // ready reports whether all pods of a workload are ready, by its status.
@@ -325,7 +348,9 @@ func ready(live *unstructured.Unstructured) bool {
 		n, _, _ := unstructured.NestedInt64(live.Object, path...)
 		return n
 	}
-	if observed, ok, _ := unstructured.NestedInt64(live.Object, "status", "observedGeneration"); live.GetKind() != "Job" && live.GetKind() != "Pod" && (!ok || observed < live.GetGeneration()) {
+	if observed, ok, _ := unstructured.NestedInt64(live.Object, "status",
+		"observedGeneration"); live.GetKind() != "Job" && live.GetKind() != "Pod" &&
+		(!ok || observed < live.GetGeneration()) {
 		return false
 	}
 	switch live.GetKind() {
@@ -384,7 +409,8 @@ func (s *Scratch) why(ctx context.Context, live *unstructured.Unstructured) (why
 	for i := range pods.Items { // what does not start counts more than what has no node
 		pod := &pods.Items[i]
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" {
+			if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "" &&
+				waiting.Reason != "PodInitializing" {
 				return strings.TrimSuffix(status.Name+": "+waiting.Reason+": "+waiting.Message, ": "), false, nil
 			}
 			if !status.Ready && status.State.Running != nil {

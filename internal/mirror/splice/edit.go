@@ -96,8 +96,8 @@ func (f *File) Remove(parent *yaml.Node, key string) {
 	}
 }
 
-// Set sets a key of a mapping to a value, given as YAML: `100%`, `{}` or a block. A new entry is inserted in alphabetical order
-// if the other entries are sorted, else last.
+// Set sets a key of a mapping to a value, given as YAML: `100%`, `{}` or a block. A new entry is inserted in
+// alphabetical order if the other entries are sorted, else last.
 func (f *File) Set(parent *yaml.Node, key, value string) {
 	f.Swap(parent, key, key, value)
 }
@@ -109,7 +109,8 @@ func (f *File) Swap(parent *yaml.Node, old, key, value string) {
 	if strings.Contains(value, ": ") || strings.HasSuffix(value, ":") {
 		text = key + ":\n  " + strings.ReplaceAll(value, "\n", "\n  ")
 	}
-	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) != 1 || len(doc.Content[0].Content) != 2 {
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) != 1 ||
+		len(doc.Content[0].Content) != 2 {
 		f.refuse(parent, "%s cannot be written", key)
 		return
 	}
@@ -133,7 +134,8 @@ func forget(node *yaml.Node) {
 
 // insert adds an entry to a block mapping.
 func (f *File) insert(parent *yaml.Node, key, text string, entry []*yaml.Node) {
-	if parent == nil || parent.Kind != yaml.MappingNode || parent.Line == 0 || len(parent.Content) == 0 || parent.Style&yaml.FlowStyle != 0 {
+	if parent == nil || parent.Kind != yaml.MappingNode || parent.Line == 0 || len(parent.Content) == 0 ||
+		parent.Style&yaml.FlowStyle != 0 {
 		f.refuse(orEmpty(parent), "%s cannot be added here", key)
 		return
 	}
@@ -358,7 +360,8 @@ func (f *File) scalar(node *yaml.Node) (start, end int, ok bool) {
 	return start, end, ok
 }
 
-// plain is where a plain text ends. What is a space or a line end in its value is white space of any length in the text.
+// plain is where a plain text ends. What is a space or a line end in its value is white space of any length in the
+// text.
 func (f *File) plain(at int, value string) (end int, ok bool) {
 	space := func(b byte) bool { return b == ' ' || b == '\t' || b == '\r' || b == '\n' }
 	for i := 0; i < len(value); {
@@ -402,10 +405,12 @@ func (f *File) quoted(start int) (end int, ok bool) {
 
 // scalarText writes a text as a scalar in the style that its place had, if it can be.
 func scalarText(value string, style yaml.Style) string {
-	node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Style: style & (yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle)}
+	node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value,
+		Style: style & (yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle)}
 	data, err := yaml.Marshal(node)
 	text := strings.TrimSuffix(string(data), "\n")
-	if err != nil || strings.Contains(text, "\n") || node.Style == 0 && strings.ContainsAny(text, ",[]{}") && !strings.HasPrefix(text, "\"") {
+	if err != nil || strings.Contains(text, "\n") || node.Style == 0 && strings.ContainsAny(text, ",[]{}") &&
+		!strings.HasPrefix(text, "\"") {
 		node.Style = yaml.DoubleQuotedStyle
 		data, _ = yaml.Marshal(node) //nolint:errcheck // a string is always written; the proof catches what is not
 		text = strings.TrimSuffix(string(data), "\n")

@@ -1,9 +1,9 @@
-// Package splice edits YAML in place: it replaces only the changed parts of the text, so that comments, order, blank lines,
-// quotes and unknown fields are preserved. After the edits it parses the text again and compares it with the intended result,
-// node by node; it never returns a text that differs.
+// Package splice edits YAML in place: it replaces only the changed parts of the text, so that comments, order, blank
+// lines, quotes and unknown fields are preserved. After the edits it parses the text again and compares it with the
+// intended result, node by node; it never returns a text that differs.
 //
-// It edits block style with one field per line, as kops, kubectl and people write it. It refuses to edit other styles (braces
-// on one line, anchors, tags), and names the line.
+// It edits block style with one field per line, as kops, kubectl and people write it. It refuses to edit other styles
+// (braces on one line, anchors, tags), and names the line.
 package splice
 
 import (
@@ -55,7 +55,8 @@ const blockAdvice = "write the field as a block, one field a line, as kops get -
 func Parse(name string, text []byte) (*File, error) {
 	f := &File{Name: name, text: text, lines: []int{0}, spans: map[*yaml.Node][2]int{}}
 	if len(text) > MaxInput {
-		return nil, &Error{File: name, Err: fmt.Errorf("larger than %d MiB", MaxInput>>20), Advice: "give the configuration of one cluster alone"}
+		return nil, &Error{File: name, Err: fmt.Errorf("larger than %d MiB", MaxInput>>20),
+			Advice: "give the configuration of one cluster alone"}
 	}
 	for i, b := range text {
 		if b == '\n' {
@@ -74,7 +75,8 @@ func Parse(name string, text []byte) (*File, error) {
 		}
 		if err != nil {
 			line, what := yamlError(err)
-			return nil, &Error{File: name, Line: line, Err: errors.New(what), Advice: "the file is not YAML from this line on"}
+			return nil, &Error{File: name, Line: line, Err: errors.New(what),
+				Advice: "the file is not YAML from this line on"}
 		}
 		if len(node.Content) == 0 || node.Content[0].Kind == yaml.ScalarNode && node.Content[0].ShortTag() == "!!null" {
 			continue
@@ -96,7 +98,8 @@ func (f *File) readable() error {
 		case !utf8.Valid(body):
 			return &Error{File: f.Name, Line: i + 1, Err: errors.New("not UTF-8"), Advice: "save the file as UTF-8"}
 		case bytes.ContainsAny(body, "\r\u0085\u2028\u2029\ufeff"):
-			return &Error{File: f.Name, Line: i + 1, Err: errors.New("a line separator or byte order mark inside of the line"), Advice: "save the file with plain line ends"}
+			return &Error{File: f.Name, Line: i + 1, Err: errors.New(
+				"a line separator or byte order mark inside of the line"), Advice: "save the file with plain line ends"}
 		}
 	}
 	return nil
@@ -108,9 +111,11 @@ const maxDepth = 100
 func (f *File) plainTree(node *yaml.Node, depth int) error {
 	switch {
 	case depth > maxDepth:
-		return &Error{File: f.Name, Line: node.Line, Err: fmt.Errorf("nested deeper than %d", maxDepth), Advice: "this is no configuration of a cluster"}
+		return &Error{File: f.Name, Line: node.Line, Err: fmt.Errorf("nested deeper than %d", maxDepth),
+			Advice: "this is no configuration of a cluster"}
 	case node.Kind == yaml.AliasNode || node.Anchor != "":
-		return &Error{File: f.Name, Line: node.Line, Err: errors.New("an anchor or alias: an edit in one place would change another"), Advice: "write it out in full"}
+		return &Error{File: f.Name, Line: node.Line, Err: errors.New(
+			"an anchor or alias: an edit in one place would change another"), Advice: "write it out in full"}
 	}
 	if last := len(f.lines); node.Line > last { // a null that is left out at the end has its place behind the text
 		node.Line, node.Column = last, utf8.RuneCount(f.text[f.lines[last-1]:])+1
@@ -120,10 +125,12 @@ func (f *File) plainTree(node *yaml.Node, depth int) error {
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key := node.Content[i]
 			if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
-				return &Error{File: f.Name, Line: key.Line, Err: errors.New("a key that is not a word"), Advice: "write it out in full"}
+				return &Error{File: f.Name, Line: key.Line, Err: errors.New("a key that is not a word"),
+					Advice: "write it out in full"}
 			}
 			if seen[key.Value] {
-				return &Error{File: f.Name, Line: key.Line, Err: fmt.Errorf("%s stands here twice", key.Value), Advice: "remove one of them"}
+				return &Error{File: f.Name, Line: key.Line, Err: fmt.Errorf("%s stands here twice", key.Value),
+					Advice: "remove one of them"}
 			}
 			seen[key.Value] = true
 		}
@@ -219,7 +226,8 @@ func (f *File) Bytes() ([]byte, error) {
 	at := 0
 	for _, e := range f.edits {
 		if e.start < at {
-			return nil, &Error{File: f.Name, Line: f.lineOf(e.start), Err: errors.New("two edits of one place"), Advice: blockAdvice}
+			return nil, &Error{File: f.Name, Line: f.lineOf(e.start), Err: errors.New("two edits of one place"),
+				Advice: blockAdvice}
 		}
 		out.Write(f.text[at:e.start])
 		out.WriteString(e.with)
@@ -245,11 +253,13 @@ func (f *File) prove(text []byte) error {
 	}
 	want, got := f.Roots(), again.Roots()
 	if len(want) != len(got) {
-		return &Error{File: f.Name, Err: fmt.Errorf("cannot be edited safely: %d documents instead of %d", len(got), len(want)), Advice: blockAdvice}
+		return &Error{File: f.Name, Err: fmt.Errorf("cannot be edited safely: %d documents instead of %d",
+			len(got), len(want)), Advice: blockAdvice}
 	}
 	for i := range want {
 		if node := differs(want[i], got[i]); node != nil {
-			return &Error{File: f.Name, Line: node.Line, Err: errors.New("cannot be edited safely here"), Advice: blockAdvice}
+			return &Error{File: f.Name, Line: node.Line, Err: errors.New("cannot be edited safely here"),
+				Advice: blockAdvice}
 		}
 	}
 	return nil
@@ -257,7 +267,8 @@ func (f *File) prove(text []byte) error {
 
 // differs finds the first node of want that got has not; nil if both say the same.
 func differs(want, got *yaml.Node) *yaml.Node {
-	if want.Kind != got.Kind || want.Value != got.Value || want.ShortTag() != got.ShortTag() || len(want.Content) != len(got.Content) {
+	if want.Kind != got.Kind || want.Value != got.Value || want.ShortTag() != got.ShortTag() ||
+		len(want.Content) != len(got.Content) {
 		return want
 	}
 	for i := range want.Content {

@@ -57,9 +57,13 @@ func TestEdits(t *testing.T) {
 		change   func(f *File, root *yaml.Node)
 		old, new string
 	}{
-		{"a quoted value", func(f *File, root *yaml.Node) { f.SetText(Get(root, "metadata", "name"), "green.example.com") },
+		{"a quoted value", func(f *File, root *yaml.Node) {
+			f.SetText(Get(root, "metadata", "name"), "green.example.com")
+		},
 			`name: "blue.example.com"`, `name: "green.example.com"`},
-		{"a plain value that needs quotes", func(f *File, root *yaml.Node) { f.SetText(Get(root, "spec", "configBase"), "true") },
+		{"a plain value that needs quotes", func(f *File, root *yaml.Node) {
+			f.SetText(Get(root, "spec", "configBase"), "true")
+		},
 			"configBase: s3://state/blue.example.com", `configBase: "true"`},
 		{"a value over two lines", func(f *File, root *yaml.Node) { f.Rewrite(Get(root, "spec", "folded"), green) },
 			"this goes on\n    for blue.example.com lines", "this goes on for green.example.com lines"},
@@ -71,13 +75,19 @@ func TestEdits(t *testing.T) {
 		}, "weave:\n      mtu: 8912", "calico:\n      encapsulationMode: vxlan"},
 		{"an entry less", func(f *File, root *yaml.Node) { f.Remove(Items(root, "spec", "subnets")[0], "id") },
 			"    id: subnet-1   # shared\n", ""},
-		{"an entry less, behind a dash", func(f *File, root *yaml.Node) { f.Remove(Items(root, "spec", "subnets")[0], "cidr") },
+		{"an entry less, behind a dash", func(f *File, root *yaml.Node) {
+			f.Remove(Items(root, "spec", "subnets")[0], "cidr")
+		},
 			"- cidr: 172.20.32.0/19\n    id", "- id"},
 		{"the only entry", func(f *File, root *yaml.Node) { f.Remove(Get(root, "spec", "networking"), "weave") },
 			"weave:\n      mtu: 8912", "{}"},
-		{"an entry more", func(f *File, root *yaml.Node) { f.Set(Get(root, "spec"), "rollingUpdate", "maxSurge: 100%") },
+		{"an entry more", func(f *File, root *yaml.Node) {
+			f.Set(Get(root, "spec"), "rollingUpdate", "maxSurge: 100%")
+		},
 			"  subnets:\n", "  rollingUpdate:\n    maxSurge: 100%\n  subnets:\n"},
-		{"an entry more, in order", func(f *File, root *yaml.Node) { f.Set(Items(root, "spec", "subnets")[0], "egress", "nat-1") },
+		{"an entry more, in order", func(f *File, root *yaml.Node) {
+			f.Set(Items(root, "spec", "subnets")[0], "egress", "nat-1")
+		},
 			"19\n    id:", "19\n    egress: nat-1\n    id:"},
 		{"an item less", func(f *File, root *yaml.Node) {
 			list := Get(root, "spec", "hooks")
@@ -104,7 +114,8 @@ func TestEdits(t *testing.T) {
 			}
 			for _, end := range []string{"\n", "\r\n"} {
 				text := strings.ReplaceAll(sample, "\n", end)
-				want := strings.Replace(text, strings.ReplaceAll(test.old, "\n", end), strings.ReplaceAll(test.new, "\n", end), 1)
+				want := strings.Replace(text, strings.ReplaceAll(test.old, "\n", end),
+					strings.ReplaceAll(test.new, "\n", end), 1)
 				if got := edited(t, text, test.change); got != want {
 					t.Errorf("with line ends %q got\n%s\nwant\n%s", end, got, want)
 				}
@@ -150,8 +161,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// FuzzEdit edits whatever can be read, in every place of it, and holds the editor to its promise: it refuses, or the text
-// says what was meant, which Bytes itself proves.
+// FuzzEdit edits whatever can be read, in every place of it, and holds the editor to its promise: it refuses, or the
+// text says what was meant, which Bytes itself proves.
 func FuzzEdit(f *testing.F) {
 	f.Add([]byte(sample), uint8(3), uint8(0), "x")
 	f.Add([]byte("a:\n- b: 1\n  c: |+\n    x\n\n  d:\n  - - 1\n    - 2\n"), uint8(1), uint8(1), "- : {")

@@ -1,5 +1,5 @@
-// Package standin is the program that runs in the containers of a rehearsal's copy, in place of users' own: it opens the ports that
-// they open, and answers.
+// Package standin is the program that runs in the containers of a rehearsal's copy, in place of users' own: it opens
+// the ports that they open, and answers.
 package standin
 
 import (
@@ -97,14 +97,15 @@ func (o *Open) Close() {
 // drain is how long requests that are under way may take after the stand-in was told to stop.
 const drain = 5 * time.Second
 
-// Serve answers until the context ends: every HTTP request with 200, every datagram with itself. It holds open connections. On its TLS
-// ports, it allows what an admission review asks about.
+// Serve answers until the context ends: every HTTP request with 200, every datagram with itself. It holds open
+// connections. On its TLS ports, it allows what an admission review asks about.
 func (o *Open) Serve(ctx context.Context) error {
-	server := &http.Server{ReadHeaderTimeout: time.Hour, TLSConfig: o.config, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || !allow(w, r) {
-			fmt.Fprintln(w, "a stand-in of theseus rehearse")
-		}
-	})}
+	server := &http.Server{ReadHeaderTimeout: time.Hour, TLSConfig: o.config,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.TLS == nil || !allow(w, r) {
+				fmt.Fprintln(w, "a stand-in of theseus rehearse")
+			}
+		})}
 	failed := make(chan error, len(o.tcp)+len(o.tls)+len(o.udp))
 	for _, listener := range o.tls {
 		go func() { failed <- server.ServeTLS(listener, "", "") }() // ends when the server is shut down
@@ -129,10 +130,12 @@ func (o *Open) Serve(ctx context.Context) error {
 	return err
 }
 
-// mostReview bounds the size of an admission review: an object of etcd has at most 1.5 MiB, and a review may have it twice.
+// mostReview bounds the size of an admission review: an object of etcd has at most 1.5 MiB, and a review may have it
+// twice.
 const mostReview = 8 << 20
 
-// allow answers a request that is an admission review: it is allowed, and nothing is changed. False means that it is none.
+// allow answers a request that is an admission review: it is allowed, and nothing is changed. False means that it is
+// none.
 func allow(w http.ResponseWriter, r *http.Request) bool {
 	var review struct {
 		APIVersion string `json:"apiVersion"`
@@ -141,11 +144,13 @@ func allow(w http.ResponseWriter, r *http.Request) bool {
 			UID string `json:"uid"`
 		} `json:"request"`
 	}
-	if r.Method != http.MethodPost || json.NewDecoder(http.MaxBytesReader(w, r.Body, mostReview)).Decode(&review) != nil || review.Kind != "AdmissionReview" || review.Request == nil {
+	if r.Method != http.MethodPost || json.NewDecoder(http.MaxBytesReader(w, r.Body,
+		mostReview)).Decode(&review) != nil || review.Kind != "AdmissionReview" || review.Request == nil {
 		return false
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": review.APIVersion, "kind": review.Kind, // the client went away
+	// the client went away
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": review.APIVersion, "kind": review.Kind,
 		"response": map[string]any{"uid": review.Request.UID, "allowed": true}})
 	return true
 }

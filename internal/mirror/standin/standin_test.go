@@ -13,7 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/scratch"
 )
 
-// TestServe: every HTTP path is answered with 200, a datagram with itself, and a connection is held; the end of the context ends all.
+// TestServe: every HTTP path is answered with 200, a datagram with itself, and a connection is held; the end of the
+// context ends all.
 func TestServe(t *testing.T) {
 	open, err := Listen(Sockets{TCP: []int{0}, UDP: []int{0}})
 	if err != nil {
@@ -88,8 +89,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestAdmission: an admission review is allowed, by HTTPS with a certificate that the API server can verify; other requests have the
-// answer that they have everywhere.
+// TestAdmission: an admission review is allowed, by HTTPS with a certificate that the API server can verify; other
+// requests have the answer that they have everywhere.
 func TestAdmission(t *testing.T) {
 	made, err := scratch.Certify([]string{"hook.shop.svc"})
 	if err != nil {
@@ -111,7 +112,8 @@ func TestAdmission(t *testing.T) {
 	if !roots.AppendCertsFromPEM(made.Authority) {
 		t.Fatal("no authority")
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "hook.shop.svc"}}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots,
+		ServerName: "hook.shop.svc"}}}
 	defer client.CloseIdleConnections()
 	for body, want := range map[string]string{
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"7"}}`: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"allowed":true,"uid":"7"}}`,

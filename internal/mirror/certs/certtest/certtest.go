@@ -26,8 +26,9 @@ type Authority struct {
 func New(t testing.TB, name string, parent *Authority) *Authority {
 	t.Helper()
 	a := &Authority{t: t}
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(10 * 365 * 24 * time.Hour)}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(10 * 365 * 24 * time.Hour)}
 	a.key = newKey(t)
 	if parent == nil {
 		parent = &Authority{t: t, Cert: template, key: a.key}

@@ -12,8 +12,8 @@ import (
 // https is tested for every name, whatever its objects say, because a load balancer may serve it by itself.
 const https = 443
 
-// Asks returns the handshakes to make: for every name that an object of either cluster wants, and its name on the mirror
-// according to the rules, on port 443 and on every other TCP port of the mirror's objects.
+// Asks returns the handshakes to make: for every name that an object of either cluster wants, and its name on the
+// mirror according to the rules, on port 443 and on every other TCP port of the mirror's objects.
 func Asks(original, mirror []names.Claim, rules certs.Rules) []Ask {
 	was := map[string][]string{}
 	for _, claim := range original {
@@ -23,7 +23,9 @@ func Asks(original, mirror []names.Claim, rules certs.Rules) []Ask {
 	seen := map[string]bool{}
 	for _, claim := range mirror {
 		seen[claim.Name] = true
-		ports := slices.DeleteFunc(slices.Clone(claim.Ports), func(p names.Port) bool { return p.Kind == zone.ProbeHTTP })
+		ports := slices.DeleteFunc(slices.Clone(claim.Ports), func(p names.Port) bool {
+			return p.Kind == zone.ProbeHTTP
+		})
 		if !slices.ContainsFunc(ports, func(p names.Port) bool { return p.Port == https || p.Kind == zone.ProbeTLS }) {
 			ports = append(ports, names.Port{Kind: zone.ProbeTCP, Port: https})
 		}
@@ -41,7 +43,8 @@ func Asks(original, mirror []names.Claim, rules certs.Rules) []Ask {
 	}
 	for _, claim := range original {
 		if !seen[claim.Name] {
-			asks = add(asks, Ask{Name: strings.TrimSuffix(claim.Name, "."), Port: https, Was: claim.Targets, Object: claim.Object})
+			asks = add(asks, Ask{Name: strings.TrimSuffix(claim.Name, "."), Port: https,
+				Was: claim.Targets, Object: claim.Object})
 		}
 	}
 	return asks

@@ -14,9 +14,11 @@ import (
 // Patience is how long a certificate may take to be issued.
 const Patience = 10 * time.Minute
 
-// AddNames adds names in two waves: one object of every issuer, then the others. All certificates that cert-manager makes for one
-// Ingress or Gateway are in the same wave, because cert-manager gives each of them all names that are written there.
-func (c *Cluster) AddNames(ctx context.Context, entries []certs.Entry, patience time.Duration, note func(string)) (added int, err error) {
+// AddNames adds names in two waves: one object of every issuer, then the others. All certificates that cert-manager
+// makes for one Ingress or Gateway are in the same wave, because cert-manager gives each of them all names that are
+// written there.
+func (c *Cluster) AddNames(ctx context.Context, entries []certs.Entry, patience time.Duration,
+	note func(string)) (added int, err error) {
 	seen, early := map[string]bool{}, map[*unstructured.Unstructured]bool{}
 	for _, e := range entries {
 		if e.Verdict != certs.Adds || patience == 0 {
@@ -53,9 +55,10 @@ func (c *Cluster) AddNames(ctx context.Context, entries []certs.Entry, patience 
 		}
 		var writes []Write
 		for _, target := range order {
-			writes = append(writes, Write{Object: target, Edit: func(now *unstructured.Unstructured) (*certs.Edit, error) {
-				return certs.Add(now, targets[target])
-			}})
+			writes = append(writes,
+				Write{Object: target, Edit: func(now *unstructured.Unstructured) (*certs.Edit, error) {
+					return certs.Add(now, targets[target])
+				}})
 		}
 		if err := c.Apply(ctx, writes); err != nil {
 			return added, err

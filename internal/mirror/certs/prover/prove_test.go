@@ -45,7 +45,8 @@ func TestProve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proving := &prover.Prover{Trust: certs.Trust{Roots: root.Pool(), Now: now, Left: 72 * hour}, Ports: map[int]int{443: there, 8443: nobody, 9443: here},
+	proving := &prover.Prover{Trust: certs.Trust{Roots: root.Pool(), Now: now, Left: 72 * hour},
+		Ports: map[int]int{443: there, 8443: nobody, 9443: here},
 		Resolve: func(_ context.Context, targets []string) ([]string, error) {
 			var all []string
 			for _, target := range targets {
@@ -75,14 +76,18 @@ func TestProve(t *testing.T) {
 		where string
 	}{
 		{prover.Ask{Name: "web.example.org", Port: 443, At: []string{green}, Must: true}, "proven", "shop/web"},
-		{prover.Ask{Name: "web.example.org", Port: 443, At: []string{"lb.example.net."}, Must: true}, "proven", "shop/web"},
+		{prover.Ask{Name: "web.example.org", Port: 443, At: []string{"lb.example.net."}, Must: true},
+			"proven", "shop/web"},
 		{prover.Ask{Name: "*.wild.example.org", Port: 443, At: []string{green}, Must: true}, "proven", "shop/web"},
 		{prover.Ask{Name: "short.example.org", Port: 443, At: []string{green}, Must: true}, "too soon", ""},
-		{prover.Ask{Name: "old.example.org", Port: 443, At: []string{green}, Must: true}, "not for old.example.org|another certificate is served", ""},
-		{prover.Ask{Name: "none.example.org", Port: 443, At: []string{green}, Must: true}, "no TLS with the name none.example.org", ""},
+		{prover.Ask{Name: "old.example.org", Port: 443, At: []string{green}, Must: true},
+			"not for old.example.org|another certificate is served", ""},
+		{prover.Ask{Name: "none.example.org", Port: 443, At: []string{green}, Must: true},
+			"no TLS with the name none.example.org", ""},
 		{prover.Ask{Name: "web.example.org", Port: 8443, At: []string{green}, Must: true}, "refused", ""},
 		{prover.Ask{Name: "web.example.org", Port: 443, Must: true}, "no address", ""},
-		{prover.Ask{Name: "web.example.org", Port: 443, At: []string{"other.example.net."}, Must: true}, "no such name", ""},
+		{prover.Ask{Name: "web.example.org", Port: 443, At: []string{"other.example.net."}, Must: true},
+			"no such name", ""},
 		// What no object asks for: the original's address decides.
 		{prover.Ask{Name: "web.example.org", Port: 8443, At: []string{green}, Was: []string{blue}}, "plain", ""},
 		{prover.Ask{Name: "web.example.org", Port: 8443, At: []string{green}}, "plain", ""},
@@ -95,7 +100,8 @@ func TestProve(t *testing.T) {
 		p := proofs[0]
 		switch c.want {
 		case "proven":
-			if len(p.Wrong) > 0 || p.Plain || p.Secret != c.where || p.Issuer != "root" || !p.Until.Equal(good.Leaf.NotAfter) {
+			if len(p.Wrong) > 0 || p.Plain || p.Secret != c.where || p.Issuer != "root" ||
+				!p.Until.Equal(good.Leaf.NotAfter) {
 				t.Errorf("%+v: %+v", c.ask, p)
 			}
 		case "plain":
@@ -112,7 +118,8 @@ func TestProve(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := proving.Prove(ctx, []prover.Ask{{Name: "web.example.org", Port: 443, At: []string{green}, Must: true}}); !errors.Is(err, context.Canceled) {
+	if _, err := proving.Prove(ctx, []prover.Ask{{Name: "web.example.org", Port: 443, At: []string{green},
+		Must: true}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
@@ -125,9 +132,12 @@ func TestAsks(t *testing.T) {
 		{Name: "gone.org.", Object: "Ingress shop/gone", Targets: []string{blue}},
 	}
 	mirror := []names.Claim{
-		{Name: "web.blue.org.", Object: "Ingress shop/web", Targets: []string{green}, Ports: []names.Port{port(zone.ProbeHTTP, 80), port(zone.ProbeTLS, 443)}},
-		{Name: "web.blue.org.", Object: "Ingress shop/web2", Targets: []string{green}, Ports: []names.Port{port(zone.ProbeHTTP, 80)}},
-		{Name: "mail.org.", Object: "Service shop/mail", Targets: []string{green}, Ports: []names.Port{port(zone.ProbeTCP, 25)}},
+		{Name: "web.blue.org.", Object: "Ingress shop/web", Targets: []string{green},
+			Ports: []names.Port{port(zone.ProbeHTTP, 80), port(zone.ProbeTLS, 443)}},
+		{Name: "web.blue.org.", Object: "Ingress shop/web2", Targets: []string{green},
+			Ports: []names.Port{port(zone.ProbeHTTP, 80)}},
+		{Name: "mail.org.", Object: "Service shop/mail", Targets: []string{green},
+			Ports: []names.Port{port(zone.ProbeTCP, 25)}},
 	}
 	var got []string
 	for _, ask := range prover.Asks(original, mirror, certs.Rules{{Old: "blue.org", New: "green.org"}}) {

@@ -54,8 +54,8 @@ func sources() []source {
 	}
 }
 
-// Read reads the certificates of the given namespaces, by default of all, with their issuers and Secrets. A namespace that does
-// not exist, or missing permissions, are errors, because no certificate may be missed.
+// Read reads the certificates of the given namespaces, by default of all, with their issuers and Secrets. A namespace
+// that does not exist, or missing permissions, are errors, because no certificate may be missed.
 func (c *Cluster) Read(ctx context.Context, namespaces []string) (certs.World, error) {
 	w := certs.World{}
 	if _, err := c.Discovery.ServerVersion(); err != nil {
@@ -66,7 +66,8 @@ func (c *Cluster) Read(ctx context.Context, namespaces []string) (certs.World, e
 		_, err := c.Typed.CoreV1().Namespaces().Get(call, name, metav1.GetOptions{})
 		cancel()
 		if apierrors.IsNotFound(err) {
-			return w, engine.WithHint(fmt.Errorf("there is no namespace %s", name), "kubectl get namespaces shows those that there are")
+			return w, engine.WithHint(fmt.Errorf("there is no namespace %s", name),
+				"kubectl get namespaces shows those that there are")
 		}
 		if err != nil {
 			return w, err
@@ -85,7 +86,9 @@ func (c *Cluster) Read(ctx context.Context, namespaces []string) (certs.World, e
 			return w, fmt.Errorf("reading %s: %w", mapping.Resource.GroupResource(), err)
 		}
 		if s.into(&w) != &w.Issuers && len(namespaces) > 0 {
-			objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return !slices.Contains(namespaces, o.GetNamespace()) })
+			objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+				return !slices.Contains(namespaces, o.GetNamespace())
+			})
 		}
 		*s.into(&w) = append(*s.into(&w), objects...)
 	}
@@ -173,15 +176,17 @@ type Write struct {
 	Edit func(*unstructured.Unstructured) (*certs.Edit, error)
 }
 
-// Apply makes all writes, each as a compare-and-swap on the version that it was made from. First it makes dry runs of all
-// writes: if the API server refuses one, Apply makes none.
+// Apply makes all writes, each as a compare-and-swap on the version that it was made from. First it makes dry runs of
+// all writes: if the API server refuses one, Apply makes none.
 func (c *Cluster) Apply(ctx context.Context, writes []Write) error {
-	for _, options := range []metav1.PatchOptions{{FieldManager: manager, DryRun: []string{metav1.DryRunAll}}, {FieldManager: manager}} {
+	for _, options := range []metav1.PatchOptions{{FieldManager: manager, DryRun: []string{metav1.DryRunAll}},
+		{FieldManager: manager}} {
 		for i, w := range writes {
 			if err := c.write(ctx, w, options); err != nil {
 				done := "nothing was changed"
 				if len(options.DryRun) == 0 {
-					done = fmt.Sprintf("%d of %d were changed; run it again, or theseus mirror certs back", i, len(writes))
+					done = fmt.Sprintf("%d of %d were changed; run it again, or theseus mirror certs back",
+						i, len(writes))
 				}
 				return engine.WithHint(fmt.Errorf("%s: %w", certs.Name(w.Object), err), done)
 			}
@@ -224,11 +229,12 @@ type Issued struct {
 	Names  []string                   // that it must have
 }
 
-// surely is how long cert-manager must have stood still before it counts as having given up: it may not yet have looked.
+// surely is how long cert-manager must have stood still before it counts as having given up: it may not yet have
+// looked.
 const surely = 10 * time.Second
 
-// Wait returns when the Secret of every certificate has the expected names. After a timeout, or when cert-manager has given up on
-// all remaining certificates, it returns an error with what each of them lacks and cert-manager's messages.
+// Wait returns when the Secret of every certificate has the expected names. After a timeout, or when cert-manager has
+// given up on all remaining certificates, it returns an error with what each of them lacks and cert-manager's messages.
 func (c *Cluster) Wait(ctx context.Context, wanted []Issued, patience time.Duration, note func(string)) error {
 	start := time.Now()
 	lacks, since := map[string]string{}, map[string]time.Time{}
@@ -267,7 +273,8 @@ func (c *Cluster) Wait(ctx context.Context, wanted []Issued, patience time.Durat
 		}
 		if waited := time.Since(start); givenUp == len(wanted) || waited > patience {
 			first := wanted[0].Object
-			return notIssued(first, len(wanted), min(waited.Round(time.Second), patience), lacks[certs.Name(first)]+c.challenged(ctx, wanted[0]), givenUp == len(wanted))
+			return notIssued(first, len(wanted), min(waited.Round(time.Second), patience),
+				lacks[certs.Name(first)]+c.challenged(ctx, wanted[0]), givenUp == len(wanted))
 		}
 		select {
 		case <-ctx.Done():
@@ -281,10 +288,13 @@ func (c *Cluster) Wait(ctx context.Context, wanted []Issued, patience time.Durat
 func notIssued(first *unstructured.Unstructured, count int, waited time.Duration, lacks string, givenUp bool) error {
 	hint := "kubectl describe the Certificate's CertificateRequest, Order and Challenges"
 	if givenUp {
-		hint = fmt.Sprintf("cert-manager tries again after an hour or longer: mend what it says, have it try at once with cmctl renew -n %s %s, and run this again", first.GetNamespace(), first.GetName())
+		hint = fmt.Sprintf("cert-manager tries again after an hour or longer: mend what it says, have it try at once "+
+			"with cmctl renew -n %s %s, and run this again", first.GetNamespace(), first.GetName())
 	}
-	return engine.WithHint(fmt.Errorf("%d certificates are not issued after %s: %s: %s", count, waited, certs.Name(first), lacks),
-		"what is served is the certificate from before; "+hint+", or take the names back with theseus mirror certs back")
+	return engine.WithHint(fmt.Errorf("%d certificates are not issued after %s: %s: %s",
+		count, waited, certs.Name(first), lacks),
+		"what is served is the certificate from before; "+hint+
+			", or take the names back with theseus mirror certs back")
 }
 
 // challenged is why the authority cannot yet make sure of names of a certificate, where cert-manager says so.
@@ -302,7 +312,8 @@ func (c *Cluster) challenged(ctx context.Context, one Issued) string {
 		name, _, _ := unstructured.NestedString(challenge.Object, "spec", "dnsName")
 		state, _, _ := unstructured.NestedString(challenge.Object, "status", "state")
 		reason, _, _ := unstructured.NestedString(challenge.Object, "status", "reason")
-		if reason != "" && state != "valid" && (slices.Contains(one.Names, name) || slices.Contains(one.Names, "*."+name)) {
+		if reason != "" && state != "valid" &&
+			(slices.Contains(one.Names, name) || slices.Contains(one.Names, "*."+name)) {
 			said += "; challenge of " + name + ": " + strings.Join(strings.Fields(reason), " ")
 		}
 	}
@@ -338,7 +349,8 @@ func (c *Cluster) now(ctx context.Context, object *unstructured.Unstructured) *u
 	}
 	call, cancel := c.Call(ctx)
 	defer cancel()
-	now, err := c.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Get(call, object.GetName(), metav1.GetOptions{})
+	now, err := c.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Get(call,
+		object.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Package aws reads the data that package cloud compares from AWS, and executes the actions of its plans: each action only if
-// the resource has not changed since the plan was made.
+// Package aws reads the data that package cloud compares from AWS, and executes the actions of its plans: each action
+// only if the resource has not changed since the plan was made.
 package aws
 
 import (
@@ -28,43 +28,67 @@ import (
 type IAM interface {
 	ListRoles(context.Context, *iam.ListRolesInput, ...func(*iam.Options)) (*iam.ListRolesOutput, error)
 	GetRole(context.Context, *iam.GetRoleInput, ...func(*iam.Options)) (*iam.GetRoleOutput, error)
-	ListRolePolicies(context.Context, *iam.ListRolePoliciesInput, ...func(*iam.Options)) (*iam.ListRolePoliciesOutput, error)
+	ListRolePolicies(context.Context, *iam.ListRolePoliciesInput,
+		...func(*iam.Options)) (*iam.ListRolePoliciesOutput, error)
 	GetRolePolicy(context.Context, *iam.GetRolePolicyInput, ...func(*iam.Options)) (*iam.GetRolePolicyOutput, error)
 	PutRolePolicy(context.Context, *iam.PutRolePolicyInput, ...func(*iam.Options)) (*iam.PutRolePolicyOutput, error)
-	DeleteRolePolicy(context.Context, *iam.DeleteRolePolicyInput, ...func(*iam.Options)) (*iam.DeleteRolePolicyOutput, error)
-	ListAttachedRolePolicies(context.Context, *iam.ListAttachedRolePoliciesInput, ...func(*iam.Options)) (*iam.ListAttachedRolePoliciesOutput, error)
-	AttachRolePolicy(context.Context, *iam.AttachRolePolicyInput, ...func(*iam.Options)) (*iam.AttachRolePolicyOutput, error)
-	DetachRolePolicy(context.Context, *iam.DetachRolePolicyInput, ...func(*iam.Options)) (*iam.DetachRolePolicyOutput, error)
-	UpdateAssumeRolePolicy(context.Context, *iam.UpdateAssumeRolePolicyInput, ...func(*iam.Options)) (*iam.UpdateAssumeRolePolicyOutput, error)
-	ListInstanceProfiles(context.Context, *iam.ListInstanceProfilesInput, ...func(*iam.Options)) (*iam.ListInstanceProfilesOutput, error)
-	GetInstanceProfile(context.Context, *iam.GetInstanceProfileInput, ...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
-	CreateInstanceProfile(context.Context, *iam.CreateInstanceProfileInput, ...func(*iam.Options)) (*iam.CreateInstanceProfileOutput, error)
-	DeleteInstanceProfile(context.Context, *iam.DeleteInstanceProfileInput, ...func(*iam.Options)) (*iam.DeleteInstanceProfileOutput, error)
-	AddRoleToInstanceProfile(context.Context, *iam.AddRoleToInstanceProfileInput, ...func(*iam.Options)) (*iam.AddRoleToInstanceProfileOutput, error)
-	RemoveRoleFromInstanceProfile(context.Context, *iam.RemoveRoleFromInstanceProfileInput, ...func(*iam.Options)) (*iam.RemoveRoleFromInstanceProfileOutput, error)
-	ListOpenIDConnectProviders(context.Context, *iam.ListOpenIDConnectProvidersInput, ...func(*iam.Options)) (*iam.ListOpenIDConnectProvidersOutput, error)
-	GetOpenIDConnectProvider(context.Context, *iam.GetOpenIDConnectProviderInput, ...func(*iam.Options)) (*iam.GetOpenIDConnectProviderOutput, error)
-	CreateOpenIDConnectProvider(context.Context, *iam.CreateOpenIDConnectProviderInput, ...func(*iam.Options)) (*iam.CreateOpenIDConnectProviderOutput, error)
-	DeleteOpenIDConnectProvider(context.Context, *iam.DeleteOpenIDConnectProviderInput, ...func(*iam.Options)) (*iam.DeleteOpenIDConnectProviderOutput, error)
+	DeleteRolePolicy(context.Context, *iam.DeleteRolePolicyInput,
+		...func(*iam.Options)) (*iam.DeleteRolePolicyOutput, error)
+	ListAttachedRolePolicies(context.Context, *iam.ListAttachedRolePoliciesInput,
+		...func(*iam.Options)) (*iam.ListAttachedRolePoliciesOutput, error)
+	AttachRolePolicy(context.Context, *iam.AttachRolePolicyInput,
+		...func(*iam.Options)) (*iam.AttachRolePolicyOutput, error)
+	DetachRolePolicy(context.Context, *iam.DetachRolePolicyInput,
+		...func(*iam.Options)) (*iam.DetachRolePolicyOutput, error)
+	UpdateAssumeRolePolicy(context.Context, *iam.UpdateAssumeRolePolicyInput,
+		...func(*iam.Options)) (*iam.UpdateAssumeRolePolicyOutput, error)
+	ListInstanceProfiles(context.Context, *iam.ListInstanceProfilesInput,
+		...func(*iam.Options)) (*iam.ListInstanceProfilesOutput, error)
+	GetInstanceProfile(context.Context, *iam.GetInstanceProfileInput,
+		...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
+	CreateInstanceProfile(context.Context, *iam.CreateInstanceProfileInput,
+		...func(*iam.Options)) (*iam.CreateInstanceProfileOutput, error)
+	DeleteInstanceProfile(context.Context, *iam.DeleteInstanceProfileInput,
+		...func(*iam.Options)) (*iam.DeleteInstanceProfileOutput, error)
+	AddRoleToInstanceProfile(context.Context, *iam.AddRoleToInstanceProfileInput,
+		...func(*iam.Options)) (*iam.AddRoleToInstanceProfileOutput, error)
+	RemoveRoleFromInstanceProfile(context.Context, *iam.RemoveRoleFromInstanceProfileInput,
+		...func(*iam.Options)) (*iam.RemoveRoleFromInstanceProfileOutput, error)
+	ListOpenIDConnectProviders(context.Context, *iam.ListOpenIDConnectProvidersInput,
+		...func(*iam.Options)) (*iam.ListOpenIDConnectProvidersOutput, error)
+	GetOpenIDConnectProvider(context.Context, *iam.GetOpenIDConnectProviderInput,
+		...func(*iam.Options)) (*iam.GetOpenIDConnectProviderOutput, error)
+	CreateOpenIDConnectProvider(context.Context, *iam.CreateOpenIDConnectProviderInput,
+		...func(*iam.Options)) (*iam.CreateOpenIDConnectProviderOutput, error)
+	DeleteOpenIDConnectProvider(context.Context, *iam.DeleteOpenIDConnectProviderInput,
+		...func(*iam.Options)) (*iam.DeleteOpenIDConnectProviderOutput, error)
 }
 
 // Policies are the calls for managed policies.
 type Policies interface {
 	ListPolicies(context.Context, *iam.ListPoliciesInput, ...func(*iam.Options)) (*iam.ListPoliciesOutput, error)
 	GetPolicy(context.Context, *iam.GetPolicyInput, ...func(*iam.Options)) (*iam.GetPolicyOutput, error)
-	GetPolicyVersion(context.Context, *iam.GetPolicyVersionInput, ...func(*iam.Options)) (*iam.GetPolicyVersionOutput, error)
-	ListPolicyVersions(context.Context, *iam.ListPolicyVersionsInput, ...func(*iam.Options)) (*iam.ListPolicyVersionsOutput, error)
-	CreatePolicyVersion(context.Context, *iam.CreatePolicyVersionInput, ...func(*iam.Options)) (*iam.CreatePolicyVersionOutput, error)
+	GetPolicyVersion(context.Context, *iam.GetPolicyVersionInput,
+		...func(*iam.Options)) (*iam.GetPolicyVersionOutput, error)
+	ListPolicyVersions(context.Context, *iam.ListPolicyVersionsInput,
+		...func(*iam.Options)) (*iam.ListPolicyVersionsOutput, error)
+	CreatePolicyVersion(context.Context, *iam.CreatePolicyVersionInput,
+		...func(*iam.Options)) (*iam.CreatePolicyVersionOutput, error)
 }
 
 // EC2 are the calls for security groups.
 type EC2 interface {
-	DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput, ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
+	DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput,
+		...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
 	DescribeVpcs(context.Context, *ec2.DescribeVpcsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcsOutput, error)
-	AuthorizeSecurityGroupIngress(context.Context, *ec2.AuthorizeSecurityGroupIngressInput, ...func(*ec2.Options)) (*ec2.AuthorizeSecurityGroupIngressOutput, error)
-	AuthorizeSecurityGroupEgress(context.Context, *ec2.AuthorizeSecurityGroupEgressInput, ...func(*ec2.Options)) (*ec2.AuthorizeSecurityGroupEgressOutput, error)
-	RevokeSecurityGroupIngress(context.Context, *ec2.RevokeSecurityGroupIngressInput, ...func(*ec2.Options)) (*ec2.RevokeSecurityGroupIngressOutput, error)
-	RevokeSecurityGroupEgress(context.Context, *ec2.RevokeSecurityGroupEgressInput, ...func(*ec2.Options)) (*ec2.RevokeSecurityGroupEgressOutput, error)
+	AuthorizeSecurityGroupIngress(context.Context, *ec2.AuthorizeSecurityGroupIngressInput,
+		...func(*ec2.Options)) (*ec2.AuthorizeSecurityGroupIngressOutput, error)
+	AuthorizeSecurityGroupEgress(context.Context, *ec2.AuthorizeSecurityGroupEgressInput,
+		...func(*ec2.Options)) (*ec2.AuthorizeSecurityGroupEgressOutput, error)
+	RevokeSecurityGroupIngress(context.Context, *ec2.RevokeSecurityGroupIngressInput,
+		...func(*ec2.Options)) (*ec2.RevokeSecurityGroupIngressOutput, error)
+	RevokeSecurityGroupEgress(context.Context, *ec2.RevokeSecurityGroupEgressInput,
+		...func(*ec2.Options)) (*ec2.RevokeSecurityGroupEgressOutput, error)
 }
 
 // Cloud is an account in a region.
@@ -82,7 +106,8 @@ func Connect(ctx context.Context, endpoint string) (*Cloud, error) {
 		return nil, fmt.Errorf("configuration of AWS: %w", err)
 	}
 	if c.Region == "" {
-		return nil, engine.WithHint(errors.New("no region of AWS is known"), "set AWS_REGION, or a region in the profile")
+		return nil, engine.WithHint(errors.New("no region of AWS is known"),
+			"set AWS_REGION, or a region in the profile")
 	}
 	if endpoint != "" {
 		c.BaseEndpoint = &endpoint
@@ -94,8 +119,10 @@ func Connect(ctx context.Context, endpoint string) (*Cloud, error) {
 // Read reads the inventory. It leaves out roles of Amazon's own services.
 func (c *Cloud) Read(ctx context.Context) (*cloud.Inventory, error) {
 	i := &cloud.Inventory{APIVersion: v1alpha1.APIVersion, Kind: cloud.InventoryKind,
-		Missing: []string{"policies of buckets, keys, queues and the like (resourcePolicies): put those that name the original into an inventory file"}}
-	for _, read := range []func(context.Context, *cloud.Inventory) error{c.roles, c.profiles, c.issuers, c.policies, c.groups} {
+		Missing: []string{"policies of buckets, keys, queues and the like (resourcePolicies): put those that name " +
+			"the original into an inventory file"}}
+	for _, read := range []func(context.Context, *cloud.Inventory) error{c.roles, c.profiles,
+		c.issuers, c.policies, c.groups} {
 		if err := read(ctx, i); err != nil {
 			return nil, explain(err)
 		}
@@ -111,8 +138,10 @@ func explain(err error) error {
 	}
 	switch code := api.ErrorCode(); {
 	case strings.Contains(code, "AccessDenied") || strings.Contains(code, "Unauthorized"):
-		return engine.WithHint(err, "use credentials with that right; reading needs iam:List*, iam:Get* and ec2:Describe*")
-	case strings.Contains(code, "Token") || strings.Contains(code, "AuthFailure") || strings.Contains(code, "Signature") || strings.Contains(code, "Expired"):
+		return engine.WithHint(err,
+			"use credentials with that right; reading needs iam:List*, iam:Get* and ec2:Describe*")
+	case strings.Contains(code, "Token") || strings.Contains(code, "AuthFailure") ||
+		strings.Contains(code, "Signature") || strings.Contains(code, "Expired"):
 		return engine.WithHint(err, "check the credentials: aws sts get-caller-identity")
 	case strings.Contains(code, "LimitExceeded"):
 		return engine.WithHint(err, "have the quota raised, or remove what is not used, and run it again")
@@ -149,7 +178,8 @@ func (c *Cloud) role(ctx context.Context, name *string) (*cloud.Role, error) {
 		return nil, err
 	}
 	r := found.Role
-	role := &cloud.Role{Name: aws.ToString(r.RoleName), ARN: aws.ToString(r.Arn), ID: aws.ToString(r.RoleId), Inline: map[string]cloud.Document{}, Tags: map[string]string{}}
+	role := &cloud.Role{Name: aws.ToString(r.RoleName), ARN: aws.ToString(r.Arn), ID: aws.ToString(r.RoleId),
+		Inline: map[string]cloud.Document{}, Tags: map[string]string{}}
 	if role.Trust, err = document(r.AssumeRolePolicyDocument); err != nil {
 		return nil, err
 	}
@@ -240,12 +270,14 @@ func (c *Cloud) issuers(ctx context.Context, i *cloud.Inventory) error {
 		return err
 	}
 	for _, one := range list.OpenIDConnectProviderList {
-		found, err := c.IAM.GetOpenIDConnectProvider(ctx, &iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: one.Arn})
+		found, err := c.IAM.GetOpenIDConnectProvider(ctx,
+			&iam.GetOpenIDConnectProviderInput{OpenIDConnectProviderArn: one.Arn})
 		if err != nil {
 			return fmt.Errorf("issuer %s: %w", aws.ToString(one.Arn), err)
 		}
 		url := strings.TrimPrefix(aws.ToString(found.Url), "https://")
-		i.Issuers = append(i.Issuers, cloud.Issuer{ARN: aws.ToString(one.Arn), URL: url, Clients: found.ClientIDList, Thumbprints: found.ThumbprintList})
+		i.Issuers = append(i.Issuers, cloud.Issuer{ARN: aws.ToString(one.Arn), URL: url, Clients: found.ClientIDList,
+			Thumbprints: found.ThumbprintList})
 	}
 	return nil
 }
@@ -293,8 +325,9 @@ func (c *Cloud) groups(ctx context.Context, i *cloud.Inventory) error {
 			return err
 		}
 		for _, one := range page.SecurityGroups {
-			group := cloud.Group{ID: aws.ToString(one.GroupId), Name: aws.ToString(one.GroupName), VPC: aws.ToString(one.VpcId), Tags: map[string]string{},
-				In: rules(one.IpPermissions), Out: rules(one.IpPermissionsEgress)}
+			group := cloud.Group{ID: aws.ToString(one.GroupId), Name: aws.ToString(one.GroupName),
+				VPC: aws.ToString(one.VpcId), Tags: map[string]string{}, In: rules(one.IpPermissions),
+				Out: rules(one.IpPermissionsEgress)}
 			for _, tag := range one.Tags {
 				group.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
 			}
@@ -349,7 +382,9 @@ func rules(permissions []types.IpPermission) []cloud.Rule {
 			add(peer.Description, func(r *cloud.Rule) { r.CIDR = aws.ToString(peer.CidrIpv6) })
 		}
 		for _, peer := range p.UserIdGroupPairs {
-			add(peer.Description, func(r *cloud.Rule) { r.Group = cmp.Or(aws.ToString(peer.GroupId), aws.ToString(peer.GroupName)) })
+			add(peer.Description, func(r *cloud.Rule) {
+				r.Group = cmp.Or(aws.ToString(peer.GroupId), aws.ToString(peer.GroupName))
+			})
 		}
 		for _, peer := range p.PrefixListIds {
 			add(peer.Description, func(r *cloud.Rule) { r.PrefixList = aws.ToString(peer.PrefixListId) })

@@ -141,11 +141,14 @@ func TestRefusals(t *testing.T) {
 	if writes := fake.Writes(); len(writes) > 0 {
 		t.Errorf("written without leave: %v", writes)
 	}
-	for _, refused := range []struct{ code, action, hint string }{{"AccessDenied", "ListRoles", "iam:List*"}, {"InvalidClientTokenId", "ListPolicies", "credentials"}, {"UnauthorizedOperation", "DescribeVpcs", "ec2:Describe*"}} {
+	for _, refused := range []struct{ code, action, hint string }{{"AccessDenied", "ListRoles", "iam:List*"},
+		{"InvalidClientTokenId", "ListPolicies", "credentials"},
+		{"UnauthorizedOperation", "DescribeVpcs", "ec2:Describe*"}} {
 		fake.Fail = func(action string) string { return map[string]string{refused.action: refused.code}[action] }
 		_, err := c.Read(ctx)
 		var hinted interface{ Hint() string }
-		if err == nil || !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), refused.hint) || !strings.Contains(err.Error(), refused.code) {
+		if err == nil || !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), refused.hint) ||
+			!strings.Contains(err.Error(), refused.code) {
 			t.Errorf("%s: %v", refused.code, err)
 		}
 	}

@@ -76,13 +76,15 @@ func (c *Cloud) issuer(ctx context.Context, a cloud.Action, back bool) (bool, fu
 	at := slices.IndexFunc(i.Issuers, func(one cloud.Issuer) bool { return one.URL == a.Subject })
 	if back {
 		return at >= 0, func() error {
-			_, err := c.IAM.DeleteOpenIDConnectProvider(ctx, &iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: &i.Issuers[at].ARN})
+			_, err := c.IAM.DeleteOpenIDConnectProvider(ctx,
+				&iam.DeleteOpenIDConnectProviderInput{OpenIDConnectProviderArn: &i.Issuers[at].ARN})
 			return err
 		}, nil
 	}
 	return at < 0, func() error {
-		_, err := c.IAM.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://" + a.Subject),
-			ClientIDList: a.Issuer.Clients, ThumbprintList: a.Issuer.Thumbprints})
+		_, err := c.IAM.CreateOpenIDConnectProvider(ctx,
+			&iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://" + a.Subject),
+				ClientIDList: a.Issuer.Clients, ThumbprintList: a.Issuer.Thumbprints})
 		return err
 	}, nil
 }
@@ -96,7 +98,8 @@ func (c *Cloud) profile(ctx context.Context, a cloud.Action, back bool) (bool, f
 	if a.Verb == cloud.CreateProfile {
 		return there == back, func() error {
 			if back {
-				_, err := c.IAM.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: &a.Subject})
+				_, err := c.IAM.DeleteInstanceProfile(ctx,
+					&iam.DeleteInstanceProfileInput{InstanceProfileName: &a.Subject})
 				return err
 			}
 			_, err := c.IAM.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: &a.Subject})
@@ -106,10 +109,12 @@ func (c *Cloud) profile(ctx context.Context, a cloud.Action, back bool) (bool, f
 	has := there && slices.Contains(profile(found.InstanceProfile).Roles, a.Name)
 	return has == back, func() error {
 		if back {
-			_, err := c.IAM.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &a.Subject, RoleName: &a.Name})
+			_, err := c.IAM.RemoveRoleFromInstanceProfile(ctx,
+				&iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &a.Subject, RoleName: &a.Name})
 			return err
 		}
-		_, err := c.IAM.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &a.Subject, RoleName: &a.Name})
+		_, err := c.IAM.AddRoleToInstanceProfile(ctx,
+			&iam.AddRoleToInstanceProfileInput{InstanceProfileName: &a.Subject, RoleName: &a.Name})
 		return err
 	}, nil
 }
@@ -148,13 +153,16 @@ func (c *Cloud) policy(ctx context.Context, a cloud.Action, back bool) (bool, fu
 	return true, func() (err error) {
 		switch {
 		case a.Verb == cloud.Trust:
-			_, err = c.IAM.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: &a.Subject, PolicyDocument: text})
+			_, err = c.IAM.UpdateAssumeRolePolicy(ctx,
+				&iam.UpdateAssumeRolePolicyInput{RoleName: &a.Subject, PolicyDocument: text})
 		case a.Verb == cloud.NewVersion:
-			_, err = c.Policies.CreatePolicyVersion(ctx, &iam.CreatePolicyVersionInput{PolicyArn: &a.Subject, PolicyDocument: text, SetAsDefault: true})
+			_, err = c.Policies.CreatePolicyVersion(ctx,
+				&iam.CreatePolicyVersionInput{PolicyArn: &a.Subject, PolicyDocument: text, SetAsDefault: true})
 		case to == "":
 			_, err = c.IAM.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: &a.Subject, PolicyName: &a.Name})
 		default:
-			_, err = c.IAM.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: &a.Subject, PolicyName: &a.Name, PolicyDocument: text})
+			_, err = c.IAM.PutRolePolicy(ctx,
+				&iam.PutRolePolicyInput{RoleName: &a.Subject, PolicyName: &a.Name, PolicyDocument: text})
 		}
 		return err
 	}, nil
@@ -199,13 +207,17 @@ func (c *Cloud) rule(ctx context.Context, a cloud.Action, back bool) (bool, func
 	return there == back, func() (err error) {
 		switch {
 		case a.Verb == cloud.AllowIn && back:
-			_, err = c.EC2.RevokeSecurityGroupIngress(ctx, &ec2.RevokeSecurityGroupIngressInput{GroupId: &a.Subject, IpPermissions: permissions})
+			_, err = c.EC2.RevokeSecurityGroupIngress(ctx,
+				&ec2.RevokeSecurityGroupIngressInput{GroupId: &a.Subject, IpPermissions: permissions})
 		case a.Verb == cloud.AllowIn:
-			_, err = c.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &a.Subject, IpPermissions: permissions})
+			_, err = c.EC2.AuthorizeSecurityGroupIngress(ctx,
+				&ec2.AuthorizeSecurityGroupIngressInput{GroupId: &a.Subject, IpPermissions: permissions})
 		case back:
-			_, err = c.EC2.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{GroupId: &a.Subject, IpPermissions: permissions})
+			_, err = c.EC2.RevokeSecurityGroupEgress(ctx,
+				&ec2.RevokeSecurityGroupEgressInput{GroupId: &a.Subject, IpPermissions: permissions})
 		default:
-			_, err = c.EC2.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &a.Subject, IpPermissions: permissions})
+			_, err = c.EC2.AuthorizeSecurityGroupEgress(ctx,
+				&ec2.AuthorizeSecurityGroupEgressInput{GroupId: &a.Subject, IpPermissions: permissions})
 		}
 		return err
 	}, nil

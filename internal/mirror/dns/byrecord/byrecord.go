@@ -75,7 +75,8 @@ func (z *Zone) negative(ctx context.Context) (uint32, error) {
 		}
 		err = fmt.Errorf("%s has none", server)
 	}
-	return 0, engine.WithHint(fmt.Errorf("the SOA of %s: %w", z.Name, outage.Steady(err)), "name the zone's servers as `authoritative` in the zones file")
+	return 0, engine.WithHint(fmt.Errorf("the SOA of %s: %w", z.Name, outage.Steady(err)),
+		"name the zone's servers as `authoritative` in the zones file")
 }
 
 // records reads all records of the zone that DNS knows the type of.
@@ -97,7 +98,8 @@ func (z *Zone) records(ctx context.Context) ([]dns.RR, error) {
 	return records, nil
 }
 
-// parse makes a record of what the provider says; nil of a type that DNS does not have, such as an alias of the provider's own.
+// parse makes a record of what the provider says; nil of a type that DNS does not have, such as an alias of the
+// provider's own.
 func (z *Zone) parse(r libdns.RR) (dns.RR, error) {
 	name := dns.CanonicalName(libdns.AbsoluteName(r.Name, z.Name))
 	ttl := uint32(min(r.TTL/time.Second, math.MaxInt32))
@@ -106,13 +108,15 @@ func (z *Zone) parse(r libdns.RR) (dns.RR, error) {
 	case dns.TypeNone:
 		return nil, nil
 	case dns.TypeTXT:
-		return &dns.TXT{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: ttl}, Txt: chunks(data)}, nil
+		return &dns.TXT{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: ttl},
+			Txt: chunks(data)}, nil
 	case dns.TypeCNAME:
 		data = dns.Fqdn(data)
 	}
 	rr, err := zone.ParseRR(fmt.Sprintf("$ORIGIN %s\n%s %d IN %s %s", z.Name, name, ttl, r.Type, data))
 	if err != nil || rr == nil {
-		return nil, fmt.Errorf("%s: the provider has the record %s %s %s, which cannot be read: %w", z.Name, r.Name, r.Type, r.Data, err)
+		return nil, fmt.Errorf("%s: the provider has the record %s %s %s, which cannot be read: %w",
+			z.Name, r.Name, r.Type, r.Data, err)
 	}
 	return rr, nil
 }
@@ -198,7 +202,8 @@ func (z *Zone) Commit(ctx context.Context, t zone.Transaction) error {
 			}
 		}
 		for _, set := range left {
-			if !slices.ContainsFunc(arrived, func(o zone.RRSet) bool { return o.Name == set.Name && o.Type == set.Type }) &&
+			if !slices.ContainsFunc(arrived,
+				func(o zone.RRSet) bool { return o.Name == set.Name && o.Type == set.Type }) &&
 				len(current[zone.Place{Name: set.Name, Type: set.Type}]) > 0 {
 				gone = append(gone, set)
 			}
@@ -214,7 +219,8 @@ func (z *Zone) Commit(ctx context.Context, t zone.Transaction) error {
 		switch {
 		case u.State(current) == zone.After:
 		case u.Between(current):
-			return fmt.Errorf("%s: %w: the provider does not show what was written: %s", z.Name, engine.ErrUnavailable, u.Differs(current))
+			return fmt.Errorf("%s: %w: the provider does not show what was written: %s",
+				z.Name, engine.ErrUnavailable, u.Differs(current))
 		default:
 			return fmt.Errorf("%s: %w: %s", z.Name, zone.ErrConflict, u.Differs(current))
 		}
@@ -237,8 +243,10 @@ func replaceable(t zone.Transaction) error {
 	for _, u := range t.Units {
 		before, after := types(u.Before), types(u.After)
 		if !slices.Equal(before, after) {
-			return engine.WithHint(fmt.Errorf("%s: %w: it would go from %s to %s, and between the two it would have no address", u.Name, zone.ErrRefused,
-				strings.Join(before, " and "), strings.Join(after, " and ")), "give both clusters' load balancers addresses of one sort: this provider cannot change two sets of records together")
+			return engine.WithHint(fmt.Errorf("%s: %w: it would go from %s to %s, and between the two it would have "+
+				"no address", u.Name, zone.ErrRefused,
+				strings.Join(before, " and "), strings.Join(after, " and ")), "give both clusters' load balancers "+
+				"addresses of one sort: this provider cannot change two sets of records together")
 		}
 	}
 	return nil
@@ -280,12 +288,14 @@ func (z *Zone) record(rr dns.RR) (libdns.Record, error) {
 	if txt, ok := rr.(*dns.TXT); ok {
 		data = text(txt.Txt)
 	}
-	return libdns.RR{Name: libdns.RelativeName(head.Name, z.Name), TTL: time.Duration(head.Ttl) * time.Second, Type: dns.TypeToString[head.Rrtype], Data: data}.Parse()
+	return libdns.RR{Name: libdns.RelativeName(head.Name, z.Name), TTL: time.Duration(head.Ttl) * time.Second,
+		Type: dns.TypeToString[head.Rrtype], Data: data}.Parse()
 }
 
 func (z *Zone) failed(what string, err error) error {
 	if outage.Passes(err) {
 		return fmt.Errorf("%s %s at its provider: %w: %w", what, z.Name, engine.ErrUnavailable, outage.Steady(err))
 	}
-	return engine.WithHint(fmt.Errorf("%s %s at its provider: %w: %w", what, z.Name, zone.ErrRefused, err), "check that the credentials may read and change the zone, and are not expired")
+	return engine.WithHint(fmt.Errorf("%s %s at its provider: %w: %w", what, z.Name, zone.ErrRefused, err),
+		"check that the credentials may read and change the zone, and are not expired")
 }

@@ -17,8 +17,10 @@ func TestParse(t *testing.T) {
 	}{
 		{libdns.RR{Name: "www", Type: "A", Data: "192.0.2.1"}, "www.example.org.\t0\tIN\tA\t192.0.2.1"},
 		{libdns.RR{Name: "@", Type: "AAAA", Data: "2001:db8::1"}, "example.org.\t0\tIN\tAAAA\t2001:db8::1"},
-		{libdns.RR{Name: "*.a", Type: "CNAME", Data: "lb.example.net"}, "*.a.example.org.\t0\tIN\tCNAME\tlb.example.net."},
-		{libdns.RR{Name: "a-www", Type: "TXT", Data: `heritage=external-dns,"x" \ ` + "\x7f"}, "a-www.example.org.\t0\tIN\tTXT\t" + `"heritage=external-dns,\"x\" \\ \127"`},
+		{libdns.RR{Name: "*.a", Type: "CNAME", Data: "lb.example.net"},
+			"*.a.example.org.\t0\tIN\tCNAME\tlb.example.net."},
+		{libdns.RR{Name: "a-www", Type: "TXT", Data: `heritage=external-dns,"x" \ ` + "\x7f"},
+			"a-www.example.org.\t0\tIN\tTXT\t" + `"heritage=external-dns,\"x\" \\ \127"`},
 	} {
 		rr, err := z.parse(c.record)
 		if err != nil || rr.String() != c.want {

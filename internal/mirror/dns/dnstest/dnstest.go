@@ -56,7 +56,8 @@ func Kinds() map[string]func(t testing.TB, zone, text string) *Server {
 
 // ZoneText is a zone file: an SOA whose negative TTL is short, and the given lines.
 func ZoneText(zone string, lines ...string) string {
-	return fmt.Sprintf("$ORIGIN %s\n$TTL 2\n@ 2 IN SOA ns hostmaster 1 3600 600 86400 1\n@ 2 IN NS ns\nns 2 IN A 127.0.0.1\n%s\n", zone, strings.Join(lines, "\n"))
+	return fmt.Sprintf("$ORIGIN %s\n$TTL 2\n@ 2 IN SOA ns hostmaster 1 3600 600 86400 1\n@ 2 IN NS ns\n"+
+		"ns 2 IN A 127.0.0.1\n%s\n", zone, strings.Join(lines, "\n"))
 }
 
 // BIND runs named.
@@ -187,7 +188,8 @@ func prepare(t testing.TB, zone, text string) (*Server, string) {
 	}
 	secret := make([]byte, 32)
 	rand.Read(secret)
-	return &Server{Address: free(t), Zone: zone, Key: rfc2136.Key{Name: "cut.", Algorithm: dns.HmacSHA256, Secret: base64.StdEncoding.EncodeToString(secret)}}, dir
+	return &Server{Address: free(t), Zone: zone, Key: rfc2136.Key{Name: "cut.", Algorithm: dns.HmacSHA256,
+		Secret: base64.StdEncoding.EncodeToString(secret)}}, dir
 }
 
 // free is an address of which neither UDP's nor TCP's port is in use.
@@ -275,7 +277,8 @@ func (s *Server) start(t testing.TB, dir, program string, args ...string) {
 		}
 		if time.Now().After(deadline) {
 			said, _ := os.ReadFile(log.Name())
-			t.Fatalf("%s (pid %s) does not answer at %s: %v\n%s", program, strconv.Itoa(s.PID), s.Address, err, bytes.TrimSpace(said))
+			t.Fatalf("%s (pid %s) does not answer at %s: %v\n%s",
+				program, strconv.Itoa(s.PID), s.Address, err, bytes.TrimSpace(said))
 		}
 	}
 }

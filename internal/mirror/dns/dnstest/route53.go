@@ -16,8 +16,8 @@ import (
 
 // Route53 is a FAKE of Amazon Route 53, of which no real one can be had for a test: one hosted zone over HTTP, with
 // what its documentation says of change batches (all or nothing, DELETE only with exact values, CREATE only what is
-// not there, a weighted set not beside a simple one) and INSYNC, which comes after a number of questions. What it holds it also
-// answers over DNS once it is in sync.
+// not there, a weighted set not beside a simple one) and INSYNC, which comes after a number of questions. What it holds
+// it also answers over DNS once it is in sync.
 type Route53 struct {
 	// URL is its HTTP endpoint, Address its name server.
 	URL, Address string
@@ -33,7 +33,8 @@ type Route53 struct {
 	served  []R53Set
 	pending map[string]int
 	changes int
-	// Shares are the weights that came, each time they were others: "original/mirror" in the order of their identifiers.
+	// Shares are the weights that came, each time they were others: "original/mirror" in the order of their
+	// identifiers.
 	Shares []string
 }
 
@@ -162,10 +163,14 @@ func (f *Route53) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func fail(w http.ResponseWriter, status int, code, message string) {
 	w.WriteHeader(status)
 	if code == "InvalidChangeBatch" {
-		fmt.Fprintf(w, `<InvalidChangeBatch xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><Messages><Message>%s</Message></Messages></InvalidChangeBatch>`, message)
+		fmt.Fprintf(w,
+			`<InvalidChangeBatch xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><Messages><Message>%s</Message></Messages></InvalidChangeBatch>`,
+			message)
 		return
 	}
-	fmt.Fprintf(w, `<ErrorResponse xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><Error><Type>Sender</Type><Code>%s</Code><Message>%s</Message></Error><RequestId>1</RequestId></ErrorResponse>`, code, message)
+	fmt.Fprintf(w,
+		`<ErrorResponse xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><Error><Type>Sender</Type><Code>%s</Code><Message>%s</Message></Error><RequestId>1</RequestId></ErrorResponse>`,
+		code, message)
 }
 
 // pageSize is small, so that pages are tested.
@@ -194,7 +199,8 @@ func (f *Route53) list(w http.ResponseWriter, r *http.Request) {
 	if len(sorted) > pageSize {
 		next := sorted[pageSize]
 		answer.Sets, answer.IsTruncated = sorted[:pageSize], true
-		answer.NextRecordName, answer.NextRecordType, answer.NextRecordIdentifier = next.Name, next.Type, next.SetIdentifier
+		answer.NextRecordName, answer.NextRecordType, answer.NextRecordIdentifier = next.Name,
+			next.Type, next.SetIdentifier
 	}
 	for i := range answer.Sets {
 		answer.Sets[i].Name = strings.ReplaceAll(answer.Sets[i].Name, "*", `\052`)
@@ -218,14 +224,17 @@ func (f *Route53) batch(w http.ResponseWriter, r *http.Request) {
 		at := slices.IndexFunc(sets, c.Set.place)
 		what := fmt.Sprintf("resource record set [name='%s', type='%s']", c.Set.Name, c.Set.Type)
 		clash := slices.ContainsFunc(sets, func(o R53Set) bool {
-			return o.Name == c.Set.Name && (o.Type == c.Set.Type && (o.SetIdentifier == "") != (c.Set.SetIdentifier == "") || (o.Type == "CNAME") != (c.Set.Type == "CNAME"))
+			return o.Name == c.Set.Name &&
+				(o.Type == c.Set.Type && (o.SetIdentifier == "") != (c.Set.SetIdentifier == "") ||
+					(o.Type == "CNAME") != (c.Set.Type == "CNAME"))
 		})
 		switch {
 		case c.Action == "DELETE" && at < 0:
 			fail(w, http.StatusBadRequest, "InvalidChangeBatch", "Tried to delete "+what+" but it was not found")
 			return
 		case c.Action == "DELETE" && !sets[at].equal(c.Set):
-			fail(w, http.StatusBadRequest, "InvalidChangeBatch", "Tried to delete "+what+" but the values provided do not match the current values")
+			fail(w, http.StatusBadRequest, "InvalidChangeBatch",
+				"Tried to delete "+what+" but the values provided do not match the current values")
 			return
 		case c.Action == "DELETE":
 			sets = slices.Delete(sets, at, at+1)
@@ -233,7 +242,8 @@ func (f *Route53) batch(w http.ResponseWriter, r *http.Request) {
 			fail(w, http.StatusBadRequest, "InvalidChangeBatch", "Tried to create "+what+" but it already exists")
 			return
 		case c.Action == "CREATE" && clash:
-			fail(w, http.StatusBadRequest, "InvalidChangeBatch", "RRSet with DNS name "+c.Set.Name+" cannot be created beside what is there")
+			fail(w, http.StatusBadRequest, "InvalidChangeBatch",
+				"RRSet with DNS name "+c.Set.Name+" cannot be created beside what is there")
 			return
 		case c.Action == "CREATE":
 			sets = append(sets, c.Set)
@@ -247,7 +257,9 @@ func (f *Route53) batch(w http.ResponseWriter, r *http.Request) {
 	f.share(sets)
 	id := fmt.Sprintf("C%d", f.changes)
 	f.pending[id] = f.Lag
-	fmt.Fprintf(w, `<ChangeResourceRecordSetsResponse xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><ChangeInfo><Id>/change/%s</Id><Status>PENDING</Status><SubmittedAt>2026-01-01T00:00:00Z</SubmittedAt></ChangeInfo></ChangeResourceRecordSetsResponse>`, id)
+	fmt.Fprintf(w,
+		`<ChangeResourceRecordSetsResponse xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><ChangeInfo><Id>/change/%s</Id><Status>PENDING</Status><SubmittedAt>2026-01-01T00:00:00Z</SubmittedAt></ChangeInfo></ChangeResourceRecordSetsResponse>`,
+		id)
 }
 
 // share notes how the first name with weights is shared out.
@@ -274,7 +286,9 @@ func (f *Route53) change(w http.ResponseWriter, id string) {
 		status = "INSYNC"
 		f.served = slices.Clone(f.sets)
 	}
-	fmt.Fprintf(w, `<GetChangeResponse xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><ChangeInfo><Id>/change/%s</Id><Status>%s</Status><SubmittedAt>2026-01-01T00:00:00Z</SubmittedAt></ChangeInfo></GetChangeResponse>`, id, status)
+	fmt.Fprintf(w,
+		`<GetChangeResponse xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><ChangeInfo><Id>/change/%s</Id><Status>%s</Status><SubmittedAt>2026-01-01T00:00:00Z</SubmittedAt></ChangeInfo></GetChangeResponse>`,
+		id, status)
 }
 
 // answer speaks DNS: of weighted sets it gives the heaviest, of an alias a fixed address.
@@ -287,7 +301,8 @@ func (f *Route53) answer(w dns.ResponseWriter, m *dns.Msg) {
 	q := m.Question[0]
 	var best *R53Set
 	for i, s := range f.served {
-		if s.Name == q.Name && s.Type == dns.TypeToString[q.Qtype] && (best == nil || s.Weight != nil && *s.Weight > *best.Weight) {
+		if s.Name == q.Name && s.Type == dns.TypeToString[q.Qtype] &&
+			(best == nil || s.Weight != nil && *s.Weight > *best.Weight) {
 			best = &f.served[i]
 		}
 	}

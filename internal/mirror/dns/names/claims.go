@@ -1,5 +1,5 @@
-// Package names determines which DNS names belong to which service of a cluster, compares them with the zones and with a
-// mirror of the cluster, and decides for each name whether it can move.
+// Package names determines which DNS names belong to which service of a cluster, compares them with the zones and with
+// a mirror of the cluster, and decides for each name whether it can move.
 package names
 
 import (
@@ -128,7 +128,8 @@ func (c *collector) service(s *corev1.Service) {
 	if len(hosts) == 0 || foreign(s) {
 		return
 	}
-	claim := Claim{Object: object("Service", s), Disarmed: disarmed, TTL: s.Annotations[annotationTTL], Unready: c.ready(s.Namespace, s.Name)}
+	claim := Claim{Object: object("Service", s), Disarmed: disarmed, TTL: s.Annotations[annotationTTL],
+		Unready: c.ready(s.Namespace, s.Name)}
 	for _, port := range s.Spec.Ports {
 		if port.Protocol == corev1.ProtocolTCP || port.Protocol == "" {
 			claim.Ports = append(claim.Ports, Port{zone.ProbeTCP, int(port.Port)})
@@ -200,7 +201,8 @@ func (c *collector) gateways() {
 			more, disarmed := hostnames(&route)
 			hosts = append(hosts, more...)
 			parents, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
-			claim := Claim{Object: object(kind, &route), Disarmed: disarmed, TTL: route.GetAnnotations()[annotationTTL], Unready: c.backends(&route)}
+			claim := Claim{Object: object(kind, &route), Disarmed: disarmed, TTL: route.GetAnnotations()[annotationTTL],
+				Unready: c.backends(&route)}
 			var found []string
 			for _, parent := range parents {
 				ref, _ := parent.(map[string]any)
@@ -260,7 +262,8 @@ func listeners(gateway *unstructured.Unstructured) []Port {
 		fields, _ := entry.(map[string]any)
 		protocol, _ := fields["protocol"].(string)
 		number, _, _ := unstructured.NestedInt64(fields, "port")
-		kind := map[string]zone.ProbeKind{"HTTP": zone.ProbeHTTP, "HTTPS": zone.ProbeTLS, "TLS": zone.ProbeTLS, "TCP": zone.ProbeTCP}[protocol]
+		kind := map[string]zone.ProbeKind{"HTTP": zone.ProbeHTTP, "HTTPS": zone.ProbeTLS, "TLS": zone.ProbeTLS,
+			"TCP": zone.ProbeTCP}[protocol]
 		if port := (Port{kind, int(number)}); kind != "" && !slices.Contains(ports, port) {
 			ports = append(ports, port)
 		}

@@ -53,8 +53,8 @@ type Options struct {
 	Original, Mirror string
 }
 
-// Inventory compares the names that two clusters want with the zones: one entry for each wanted name and for each name with
-// an address, sorted. The mirror may be nil: then no name moves.
+// Inventory compares the names that two clusters want with the zones: one entry for each wanted name and for each name
+// with an address, sorted. The mirror may be nil: then no name moves.
 func Inventory(original, mirror *cluster.Snapshot, zones []*zone.Zone, options Options) []Entry {
 	entries := map[string]*Entry{}
 	at := func(name string) *Entry {
@@ -104,21 +104,26 @@ func (e *Entry) judge(zones []*zone.Zone, options Options) {
 	ours := slices.ContainsFunc(e.Owners, func(o string) bool { return o == options.Original || o == options.Mirror })
 	switch {
 	case len(e.Original)+len(e.Mirror) == 0 && ours:
-		e.block("remove the record, or bring its object back", "external-dns owns it as %q, and no object of either cluster wants it", strings.Join(e.Owners, ", "))
+		e.block("remove the record, or bring its object back",
+			"external-dns owns it as %q, and no object of either cluster wants it", strings.Join(e.Owners, ", "))
 	case len(e.Original)+len(e.Mirror) == 0:
 		e.Verdict, e.Why = Stays, "it belongs to no object of either cluster"
 	case len(e.Now) == 0:
 		e.Verdict, e.Why = Stays, "the zone has no record of it"
 	case len(e.Owners) > 1:
-		e.block("leave one owner: delete the other's TXT record", "it belongs to two: owners %s", strings.Join(e.Owners, " and "))
+		e.block("leave one owner: delete the other's TXT record",
+			"it belongs to two: owners %s", strings.Join(e.Owners, " and "))
 	case len(e.Owners) == 1 && !ours:
-		e.block("give the --txt-owner-id of your two external-dns as owners, or leave the name to its owner", "it belongs to somebody else: owner %q", e.Owners[0])
+		e.block("give the --txt-owner-id of your two external-dns as owners, or leave the name to its owner",
+			"it belongs to somebody else: owner %q", e.Owners[0])
 	case apart(e.Original):
 		e.block("leave the name to one of them", "two objects want it for different addresses: %s", objects(e.Original))
 	case apart(e.Mirror):
-		e.block("leave the name to one of them", "two objects of the mirror want it for different addresses: %s", objects(e.Mirror))
+		e.block("leave the name to one of them", "two objects of the mirror want it for different addresses: %s",
+			objects(e.Mirror))
 	case slices.ContainsFunc(e.Now, func(set zone.RRSet) bool { return set.Routing != "" || set.SetID != "" }):
-		e.block("make it a plain record, or move it by hand", "the provider routes it (%s): only plain records and aliases are moved", e.Now[0])
+		e.block("make it a plain record, or move it by hand",
+			"the provider routes it (%s): only plain records and aliases are moved", e.Now[0])
 	default:
 		e.compare(z, ownership, options)
 	}
@@ -133,7 +138,8 @@ func (e *Entry) compare(z *zone.Zone, ownership []zone.RRSet, options Options) {
 		e.block("copy its object to the mirror first", "no object of the mirror wants it")
 		return
 	case len(to) == 0 && len(e.Mirror) > 0:
-		e.block("wait until the mirror's load balancer has an address", "%s of the mirror has no address yet", e.Mirror[0].Object)
+		e.block("wait until the mirror's load balancer has an address",
+			"%s of the mirror has no address yet", e.Mirror[0].Object)
 		return
 	case slices.Equal(now, to) && !slices.Equal(to, union(e.Original)):
 		e.Verdict, e.Why = Moved, "it points to the mirror"
@@ -142,16 +148,20 @@ func (e *Entry) compare(z *zone.Zone, ownership []zone.RRSet, options Options) {
 		e.block("give the mirror an address of its own", "both clusters have the same address for it")
 		return
 	case len(e.Original) == 0:
-		e.block("copy the object to the original, or leave the name", "only the mirror wants it, and it points elsewhere: %s", strings.Join(now, ", "))
+		e.block("copy the object to the original, or leave the name",
+			"only the mirror wants it, and it points elsewhere: %s", strings.Join(now, ", "))
 		return
 	case !slices.Equal(now, union(e.Original)):
-		e.block("let it point to the original first", "it points to %s, and not to the original's %s", strings.Join(now, ", "), strings.Join(union(e.Original), ", "))
+		e.block("let it point to the original first", "it points to %s, and not to the original's %s",
+			strings.Join(now, ", "), strings.Join(union(e.Original), ", "))
 		return
 	case len(ownership) > 0 && options.Mirror == "":
-		e.block("give the mirror's --txt-owner-id as owners.mirror", "external-dns owns it, and the owner at the mirror is not known")
+		e.block("give the mirror's --txt-owner-id as owners.mirror",
+			"external-dns owns it, and the owner at the mirror is not known")
 		return
 	case len(e.Owners) == 1 && e.Owners[0] != options.Original:
-		e.block("let the original's external-dns own it, or correct owners.original", "it points to the original, and belongs to the mirror's external-dns %q", e.Owners[0])
+		e.block("let the original's external-dns own it, or correct owners.original",
+			"it points to the original, and belongs to the mirror's external-dns %q", e.Owners[0])
 		return
 	}
 	for _, claim := range e.Mirror {
@@ -167,13 +177,16 @@ func (e *Entry) compare(z *zone.Zone, ownership []zone.RRSet, options Options) {
 	}
 	e.Verdict = Moves
 	e.Move = &zone.Move{Zone: z.Name, Unit: zone.Unit{Name: e.Name, Before: slices.Concat(e.Now, ownership),
-		After: slices.Concat(after, options.Registry.HandOver(ownership, e.Name, options.Mirror, typesOf(e.Now), typesOf(after)))}}
+		After: slices.Concat(after,
+			options.Registry.HandOver(ownership, e.Name, options.Mirror, typesOf(e.Now), typesOf(after)))}}
 	for _, claim := range slices.Concat(e.Original, e.Mirror) {
 		if claim.TTL != "" && len(e.Owners) > 0 {
-			e.warn("%s asks external-dns for a TTL of %s: it puts that back when the TTL is lowered; remove the annotation first", claim.Object, claim.TTL)
+			e.warn("%s asks external-dns for a TTL of %s: it puts that back when the TTL is lowered; remove the "+
+				"annotation first", claim.Object, claim.TTL)
 		}
 		if claim.Disarmed && len(e.Owners) > 0 {
-			e.warn("%s of the mirror is a copy whose names are hidden from external-dns: one that runs on the mirror must not delete records meanwhile (--policy upsert-only, or paused)", claim.Object)
+			e.warn("%s of the mirror is a copy whose names are hidden from external-dns: one that runs on the mirror "+
+				"must not delete records meanwhile (--policy upsert-only, or paused)", claim.Object)
 		}
 		if !slices.Contains(e.Move.Services, claim.Object) {
 			e.Move.Services = append(e.Move.Services, claim.Object)
@@ -276,7 +289,8 @@ func addressed(now []zone.RRSet, targets []string) ([]zone.RRSet, error) {
 	}
 	switch {
 	case len(hosts) > 0 && len(ips) > 0, len(hosts) > 1:
-		return nil, fmt.Errorf("the mirror has %s for it: one name, or addresses, can be a record", strings.Join(targets, ", "))
+		return nil, fmt.Errorf("the mirror has %s for it: one name, or addresses, can be a record",
+			strings.Join(targets, ", "))
 	case len(hosts) == 1 && now[0].Alias != nil:
 		return aliases(now, hosts[0])
 	case len(hosts) == 1:
@@ -302,7 +316,8 @@ func aliases(now []zone.RRSet, host string) ([]zone.RRSet, error) {
 			return nil, fmt.Errorf("it is an alias for some types only")
 		}
 		if region(set.Alias.Name) != region(host) {
-			return nil, fmt.Errorf("an alias of %s cannot become one of %s: the provider's zone of that is not known", set.Alias.Name, host)
+			return nil, fmt.Errorf("an alias of %s cannot become one of %s: the provider's zone of that is not known",
+				set.Alias.Name, host)
 		}
 		target := *set.Alias
 		prefix := ""

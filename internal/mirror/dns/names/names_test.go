@@ -89,7 +89,8 @@ func zoneOf(address string, hosts []string, txt ...string) *zone.Zone {
 	}
 	for _, one := range txt {
 		name, owner, _ := strings.Cut(one, "=")
-		z.Sets = append(z.Sets, zone.RRSet{Name: name + "." + origin, Type: "TXT", TTL: 300, Values: []string{owned(owner)}})
+		z.Sets = append(z.Sets, zone.RRSet{Name: name + "." + origin, Type: "TXT", TTL: 300,
+			Values: []string{owned(owner)}})
 	}
 	zone.Sorted(z.Sets)
 	return z
@@ -111,8 +112,10 @@ func find(t *testing.T, entries []names.Entry, host string) names.Entry {
 // TestMoves finds every kind of object's names, and what must answer.
 func TestMoves(t *testing.T) {
 	z := zoneOf(blue, append([]string{"foreign"}, hosts...), "a-web=blue")
-	entries := names.Inventory(site(t, blue), site(t, green), []*zone.Zone{z}, names.Options{Original: "blue", Mirror: "green"})
-	for host, want := range map[string]string{"web": "http:80 tls:443", "mail": "tcp:25", "smtp": "tcp:25", "api": "http:80 tls:8443", "extra": ""} {
+	entries := names.Inventory(site(t, blue), site(t, green), []*zone.Zone{z},
+		names.Options{Original: "blue", Mirror: "green"})
+	for host, want := range map[string]string{"web": "http:80 tls:443", "mail": "tcp:25", "smtp": "tcp:25",
+		"api": "http:80 tls:8443", "extra": ""} {
 		e := find(t, entries, host)
 		if e.Verdict != names.Moves {
 			t.Errorf("%s: %s, %s", host, e.Verdict, e.Why)
@@ -121,7 +124,8 @@ func TestMoves(t *testing.T) {
 		var got []string
 		for _, p := range e.Move.Probes {
 			got = append(got, fmt.Sprintf("%s:%d", p.Kind, p.Port))
-			if !slices.Equal(p.At, []string{green}) || !slices.Equal(p.Was, []string{blue}) || p.Host != host+".shop.example.org" {
+			if !slices.Equal(p.At, []string{green}) || !slices.Equal(p.Was, []string{blue}) ||
+				p.Host != host+".shop.example.org" {
 				t.Errorf("%s: probe %+v", host, p)
 			}
 		}
@@ -130,7 +134,8 @@ func TestMoves(t *testing.T) {
 		}
 	}
 	web := find(t, entries, "web").Move
-	if len(web.After) != 2 || web.After[0].Values[0] != green || web.After[0].TTL != 300 || web.After[1].Values[0] != owned("green") {
+	if len(web.After) != 2 || web.After[0].Values[0] != green || web.After[0].TTL != 300 ||
+		web.After[1].Values[0] != owned("green") {
 		t.Errorf("web moves to %v", web.After)
 	}
 	if e := find(t, entries, "foreign"); e.Verdict != names.Stays {
@@ -144,7 +149,9 @@ func TestMoves(t *testing.T) {
 // TestBlocked has a case for each reason why a name does not move.
 func TestBlocked(t *testing.T) {
 	second := func(address string) string {
-		return fmt.Sprintf("---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: second, namespace: other}\nspec: {rules: [{host: web.shop.example.org}]}\nstatus: {loadBalancer: {ingress: [{ip: %q}]}}\n", address)
+		return fmt.Sprintf("---\napiVersion: networking.k8s.io/v1\nkind: Ingress\n"+
+			"metadata: {name: second, namespace: other}\nspec: {rules: [{host: web.shop.example.org}]}\n"+
+			"status: {loadBalancer: {ingress: [{ip: %q}]}}\n", address)
 	}
 	o := names.Options{Original: "blue", Mirror: "green"}
 	empty := snapshot(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n")
@@ -154,21 +161,29 @@ func TestBlocked(t *testing.T) {
 		options          names.Options
 		verdict          names.Verdict
 	}{
-		"two objects want it for different addresses": {site(t, blue, second("192.0.2.7")), site(t, green), zoneOf(blue, hosts), o, names.Blocked},
-		"two objects of the mirror":                   {site(t, blue), site(t, green, second("192.0.2.7")), zoneOf(blue, hosts), o, names.Blocked},
-		"it belongs to two":                           {site(t, blue), site(t, green), zoneOf(blue, hosts, "a-web=blue", "aaaa-web=green"), o, names.Blocked},
-		"it belongs to somebody else":                 {site(t, blue), site(t, green), zoneOf(blue, hosts, "a-web=red"), o, names.Blocked},
-		"no object of either cluster wants it":        {empty, empty, zoneOf(blue, hosts, "a-web=blue"), o, names.Blocked},
-		"no object of the mirror wants it":            {site(t, blue), empty, zoneOf(blue, hosts), o, names.Blocked},
-		"has no address yet":                          {site(t, blue), site(t, ""), zoneOf(blue, hosts), o, names.Blocked},
-		"both clusters have the same address":         {site(t, blue), site(t, blue), zoneOf(blue, hosts), o, names.Blocked},
-		"it points to 192.0.2.9":                      {site(t, blue), site(t, green), zoneOf("192.0.2.9", hosts), o, names.Blocked},
-		"no pod of Service shop/web is Ready":         {site(t, blue), snapshot(t, fmt.Sprintf(objects, green, "False")), zoneOf(blue, hosts), o, names.Blocked},
-		"the owner at the mirror is not known":        {site(t, blue), site(t, green), zoneOf(blue, hosts, "a-web=blue"), names.Options{Original: "blue"}, names.Blocked},
-		"belongs to the mirror's external-dns":        {site(t, blue), site(t, green), zoneOf(blue, hosts, "a-web=green"), o, names.Blocked},
-		"it points to the mirror":                     {site(t, blue), site(t, green), zoneOf(green, hosts, "a-web=green"), o, names.Moved},
-		"it belongs to no object":                     {empty, empty, zoneOf(blue, hosts), o, names.Stays},
-		"the zone has no record":                      {site(t, blue), site(t, green), zoneOf(blue, hosts[:2]), o, names.Stays},
+		"two objects want it for different addresses": {site(t, blue, second("192.0.2.7")), site(t, green),
+			zoneOf(blue, hosts), o, names.Blocked},
+		"two objects of the mirror": {site(t, blue), site(t, green, second("192.0.2.7")),
+			zoneOf(blue, hosts), o, names.Blocked},
+		"it belongs to two": {site(t, blue), site(t, green),
+			zoneOf(blue, hosts, "a-web=blue", "aaaa-web=green"), o, names.Blocked},
+		"it belongs to somebody else": {site(t, blue), site(t, green),
+			zoneOf(blue, hosts, "a-web=red"), o, names.Blocked},
+		"no object of either cluster wants it": {empty, empty, zoneOf(blue, hosts, "a-web=blue"), o, names.Blocked},
+		"no object of the mirror wants it":     {site(t, blue), empty, zoneOf(blue, hosts), o, names.Blocked},
+		"has no address yet":                   {site(t, blue), site(t, ""), zoneOf(blue, hosts), o, names.Blocked},
+		"both clusters have the same address":  {site(t, blue), site(t, blue), zoneOf(blue, hosts), o, names.Blocked},
+		"it points to 192.0.2.9": {site(t, blue), site(t, green),
+			zoneOf("192.0.2.9", hosts), o, names.Blocked},
+		"no pod of Service shop/web is Ready": {site(t, blue),
+			snapshot(t, fmt.Sprintf(objects, green, "False")), zoneOf(blue, hosts), o, names.Blocked},
+		"the owner at the mirror is not known": {site(t, blue), site(t, green),
+			zoneOf(blue, hosts, "a-web=blue"), names.Options{Original: "blue"}, names.Blocked},
+		"belongs to the mirror's external-dns": {site(t, blue), site(t, green),
+			zoneOf(blue, hosts, "a-web=green"), o, names.Blocked},
+		"it points to the mirror": {site(t, blue), site(t, green), zoneOf(green, hosts, "a-web=green"), o, names.Moved},
+		"it belongs to no object": {empty, empty, zoneOf(blue, hosts), o, names.Stays},
+		"the zone has no record":  {site(t, blue), site(t, green), zoneOf(blue, hosts[:2]), o, names.Stays},
 	} {
 		e := find(t, names.Inventory(c.original, c.mirror, []*zone.Zone{c.zone}, c.options), "web")
 		if e.Verdict != c.verdict || !strings.Contains(e.Why, why) || e.Verdict == names.Blocked && e.Hint == "" {
@@ -176,7 +191,8 @@ func TestBlocked(t *testing.T) {
 		}
 	}
 	// Two objects that share the load balancer share the name, too.
-	e := find(t, names.Inventory(site(t, blue, second(blue)), site(t, green, second(green)), []*zone.Zone{zoneOf(blue, hosts)}, o), "web")
+	e := find(t, names.Inventory(site(t, blue, second(blue)), site(t, green, second(green)),
+		[]*zone.Zone{zoneOf(blue, hosts)}, o), "web")
 	if e.Verdict != names.Moves || len(e.Move.Services) != 2 {
 		t.Errorf("shared: %s, %s", e.Verdict, e.Why)
 	}
@@ -187,27 +203,36 @@ func TestAlias(t *testing.T) {
 	cluster := func(host string) *cluster.Snapshot {
 		return snapshot(t, strings.ReplaceAll(fmt.Sprintf(objects, "X", "True"), `ip: "X"`, "hostname: "+host))
 	}
-	z := &zone.Zone{Name: origin, Sets: []zone.RRSet{{Name: "web." + origin, Type: "A", Alias: &zone.Alias{Name: "dualstack.blue.us-east-1.elb.amazonaws.com.", Zone: "Z35"}}}}
-	e := find(t, names.Inventory(cluster("blue.us-east-1.elb.amazonaws.com"), cluster("green.us-east-1.elb.amazonaws.com"), []*zone.Zone{z}, names.Options{}), "web")
-	if e.Move == nil || e.Move.After[0].Alias.Name != "dualstack.green.us-east-1.elb.amazonaws.com." || e.Move.After[0].Alias.Zone != "Z35" {
+	z := &zone.Zone{Name: origin, Sets: []zone.RRSet{{Name: "web." + origin, Type: "A",
+		Alias: &zone.Alias{Name: "dualstack.blue.us-east-1.elb.amazonaws.com.", Zone: "Z35"}}}}
+	e := find(t, names.Inventory(cluster("blue.us-east-1.elb.amazonaws.com"),
+		cluster("green.us-east-1.elb.amazonaws.com"), []*zone.Zone{z}, names.Options{}), "web")
+	if e.Move == nil || e.Move.After[0].Alias.Name != "dualstack.green.us-east-1.elb.amazonaws.com." ||
+		e.Move.After[0].Alias.Zone != "Z35" {
 		t.Errorf("%s: %s: %+v", e.Verdict, e.Why, e.Move)
 	}
-	e = find(t, names.Inventory(cluster("blue.us-east-1.elb.amazonaws.com"), cluster("green.elb.us-east-1.amazonaws.com"), []*zone.Zone{z}, names.Options{}), "web")
+	e = find(t, names.Inventory(cluster("blue.us-east-1.elb.amazonaws.com"),
+		cluster("green.elb.us-east-1.amazonaws.com"), []*zone.Zone{z}, names.Options{}), "web")
 	if e.Verdict != names.Blocked {
 		t.Errorf("another kind: %s", e.Verdict)
 	}
 }
 
-// TestDisarmed: a copy whose annotation was put aside still stands for its names, and it is said that nobody guards them there.
+// TestDisarmed: a copy whose annotation was put aside still stands for its names, and it is said that nobody guards
+// them there.
 func TestDisarmed(t *testing.T) {
 	z := zoneOf(blue, hosts, "a-mail=blue")
-	text := strings.ReplaceAll(fmt.Sprintf(objects, green, "True"), "external-dns.alpha.kubernetes.io/hostname: \"Mail", "disarmed.theseus.dev/hostname: \"Mail")
-	entries := names.Inventory(site(t, blue), snapshot(t, text), []*zone.Zone{z}, names.Options{Original: "blue", Mirror: "green"})
+	text := strings.ReplaceAll(fmt.Sprintf(objects, green, "True"), "external-dns.alpha.kubernetes.io/hostname: \"Mail",
+		"disarmed.theseus.dev/hostname: \"Mail")
+	entries := names.Inventory(site(t, blue), snapshot(t, text), []*zone.Zone{z},
+		names.Options{Original: "blue", Mirror: "green"})
 	mail := find(t, entries, "mail")
-	if mail.Verdict != names.Moves || !slices.ContainsFunc(mail.Warnings, func(w string) bool { return strings.Contains(w, "hidden from external-dns") }) {
+	if mail.Verdict != names.Moves || !slices.ContainsFunc(mail.Warnings,
+		func(w string) bool { return strings.Contains(w, "hidden from external-dns") }) {
 		t.Errorf("mail: %s %s %v", mail.Verdict, mail.Why, mail.Warnings)
 	}
-	if smtp := find(t, entries, "smtp"); smtp.Verdict != names.Moves || slices.ContainsFunc(smtp.Warnings, func(w string) bool { return strings.Contains(w, "hidden") }) {
+	if smtp := find(t, entries, "smtp"); smtp.Verdict != names.Moves ||
+		slices.ContainsFunc(smtp.Warnings, func(w string) bool { return strings.Contains(w, "hidden") }) {
 		t.Errorf("smtp, which external-dns does not own: %s %v", smtp.Verdict, smtp.Warnings)
 	}
 }

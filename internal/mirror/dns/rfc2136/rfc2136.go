@@ -83,7 +83,8 @@ func (s *Server) Load(ctx context.Context) (*zone.Zone, error) {
 		return nil, s.unreachable(err)
 	}
 	defer conn.Close()
-	transfer := &dns.Transfer{Conn: &dns.Conn{Conn: conn}, TsigSecret: s.secrets(), ReadTimeout: timeout, WriteTimeout: timeout}
+	transfer := &dns.Transfer{Conn: &dns.Conn{Conn: conn}, TsigSecret: s.secrets(),
+		ReadTimeout: timeout, WriteTimeout: timeout}
 	envelopes, err := transfer.In(m, s.Address)
 	if err != nil {
 		return nil, s.unreachable(err)
@@ -100,8 +101,10 @@ func (s *Server) Load(ctx context.Context) (*zone.Zone, error) {
 	case errors.As(err, &out):
 		return nil, s.unreachable(err)
 	case err != nil:
-		return nil, engine.WithHint(fmt.Errorf("transfer of %s from %s: %w: %w", s.Zone, s.Address, zone.ErrRefused, err),
-			fmt.Sprintf("allow the key %s to transfer the zone, and check its secret and this machine's clock", orNone(s.Key.Name)))
+		return nil, engine.WithHint(fmt.Errorf("transfer of %s from %s: %w: %w", s.Zone,
+			s.Address, zone.ErrRefused, err),
+			fmt.Sprintf("allow the key %s to transfer the zone, and check its secret and this machine's clock",
+				orNone(s.Key.Name)))
 	case len(records) == 0:
 		return nil, fmt.Errorf("transfer of %s from %s: the zone is empty", s.Zone, s.Address)
 	}
@@ -156,7 +159,8 @@ func (s *Server) lookup(ctx context.Context, at zone.Place) ([]zone.RRSet, error
 		return nil, s.unreachable(err)
 	}
 	if answer.Rcode != dns.RcodeSuccess && answer.Rcode != dns.RcodeNameError || !answer.Authoritative {
-		return nil, engine.WithHint(fmt.Errorf("%s %s at %s: %s, authoritative: %v", at.Name, at.Type, s.Address, dns.RcodeToString[answer.Rcode], answer.Authoritative),
+		return nil, engine.WithHint(fmt.Errorf("%s %s at %s: %s, authoritative: %v",
+			at.Name, at.Type, s.Address, dns.RcodeToString[answer.Rcode], answer.Authoritative),
 			"check that the server serves the zone "+s.Zone)
 	}
 	return slices.DeleteFunc(zone.FromRRs(answer.Answer), func(set zone.RRSet) bool {
@@ -188,7 +192,8 @@ func (s *Server) Commit(ctx context.Context, t zone.Transaction) error {
 		return err
 	}
 	if n := m.Len(); n > maxMessage {
-		return engine.WithHint(fmt.Errorf("an update of %d names has %d bytes: %d fit", len(t.Units), n, maxMessage), "plan with a smaller --batch")
+		return engine.WithHint(fmt.Errorf("an update of %d names has %d bytes: %d fit", len(t.Units), n, maxMessage),
+			"plan with a smaller --batch")
 	}
 	s.sign(m)
 	client := &dns.Client{Net: "tcp", Timeout: timeout, TsigSecret: s.secrets()}
@@ -250,11 +255,13 @@ func (s *Server) verdict(answer *dns.Msg) error {
 		return fmt.Errorf("%s: %w: the server failed (SERVFAIL)", what, engine.ErrUnavailable)
 	case dns.RcodeRefused:
 		return engine.WithHint(fmt.Errorf("%s: %w: the server does not take it (REFUSED)", what, zone.ErrRefused),
-			fmt.Sprintf("let the key %s update the zone (update-policy, acl, TSIG-ALLOW-DNSUPDATE) and send it to the primary; PowerDNS answers so to a wrong secret or clock, too", orNone(s.Key.Name)))
+			fmt.Sprintf("let the key %s update the zone (update-policy, acl, TSIG-ALLOW-DNSUPDATE) and send it to "+
+				"the primary; PowerDNS answers so to a wrong secret or clock, too", orNone(s.Key.Name)))
 	case dns.RcodeNotAuth:
 		return s.notAuth(what, signature)
 	case dns.RcodeNotImplemented:
-		return engine.WithHint(fmt.Errorf("%s: %w: the server does not know updates (NOTIMP)", what, zone.ErrRefused), "switch them on (PowerDNS: dnsupdate=yes)")
+		return engine.WithHint(fmt.Errorf("%s: %w: the server does not know updates (NOTIMP)", what, zone.ErrRefused),
+			"switch them on (PowerDNS: dnsupdate=yes)")
 	case dns.RcodeNotZone:
 		return fmt.Errorf("%s: %w: a record is outside of the zone (NOTZONE)", what, zone.ErrRefused)
 	}
@@ -269,18 +276,23 @@ func (s *Server) notAuth(what string, signature *dns.TSIG) error {
 	key := orNone(s.Key.Name)
 	switch code {
 	case dns.RcodeBadTime:
-		return engine.WithHint(fmt.Errorf("%s: %w: the signature's time is off (BADTIME)", what, zone.ErrRefused), "set the clock of this machine, or the server's")
+		return engine.WithHint(fmt.Errorf("%s: %w: the signature's time is off (BADTIME)", what, zone.ErrRefused),
+			"set the clock of this machine, or the server's")
 	case dns.RcodeBadSig:
-		return engine.WithHint(fmt.Errorf("%s: %w: the signature of key %s is wrong (BADSIG)", what, zone.ErrRefused, key), "check the key's secret and algorithm")
+		return engine.WithHint(fmt.Errorf("%s: %w: the signature of key %s is wrong (BADSIG)",
+			what, zone.ErrRefused, key), "check the key's secret and algorithm")
 	case dns.RcodeBadKey:
-		return engine.WithHint(fmt.Errorf("%s: %w: the server does not know key %s (BADKEY)", what, zone.ErrRefused, key), "check the key's name and algorithm; it may have expired")
+		return engine.WithHint(fmt.Errorf("%s: %w: the server does not know key %s (BADKEY)",
+			what, zone.ErrRefused, key), "check the key's name and algorithm; it may have expired")
 	}
-	return engine.WithHint(fmt.Errorf("%s: %w: the server does not take it from key %s (NOTAUTH)", what, zone.ErrRefused, key),
+	return engine.WithHint(fmt.Errorf("%s: %w: the server does not take it from key %s (NOTAUTH)",
+		what, zone.ErrRefused, key),
 		"check the key's name, secret and algorithm, the clock, and that the server is the zone's primary")
 }
 
 func (s *Server) unreachable(err error) error {
-	return engine.WithHint(fmt.Errorf("server %s of %s: %w: %w", s.Address, s.Zone, engine.ErrUnavailable, outage.Steady(err)), "check the server's address, and that it runs")
+	return engine.WithHint(fmt.Errorf("server %s of %s: %w: %w", s.Address, s.Zone, engine.ErrUnavailable,
+		outage.Steady(err)), "check the server's address, and that it runs")
 }
 
 func orNone(key string) string {

@@ -129,7 +129,8 @@ func (z *Zone) list(ctx context.Context, name string) ([]zone.RRSet, error) {
 		if !page.IsTruncated {
 			return all, nil
 		}
-		input.StartRecordName, input.StartRecordType, input.StartRecordIdentifier = page.NextRecordName, page.NextRecordType, page.NextRecordIdentifier
+		input.StartRecordName, input.StartRecordType, input.StartRecordIdentifier = page.NextRecordName,
+			page.NextRecordType, page.NextRecordIdentifier
 	}
 }
 
@@ -146,7 +147,8 @@ func (z *Zone) Commit(ctx context.Context, t zone.Transaction) error {
 		}
 	}
 	if n := len(away) + len(new); n > maxChanges {
-		return engine.WithHint(fmt.Errorf("a batch of %d changes: Route 53 takes %d", n, maxChanges), "plan with a smaller --batch")
+		return engine.WithHint(fmt.Errorf("a batch of %d changes: Route 53 takes %d", n, maxChanges),
+			"plan with a smaller --batch")
 	}
 	answer, err := z.Client.ChangeResourceRecordSets(ctx, &route53.ChangeResourceRecordSetsInput{HostedZoneId: &z.ID,
 		ChangeBatch: &types.ChangeBatch{Comment: aws.String("theseus mirror dns"), Changes: append(away, new...)}})
@@ -184,7 +186,8 @@ func (z *Zone) explain(what string, err error) error {
 	var batch *types.InvalidChangeBatch
 	if errors.As(err, &batch) {
 		text := strings.Join(append(batch.Messages, aws.ToString(batch.Message)), " ")
-		for _, sign := range []string{"but it was not found", "do not match the current values", "but it already exists"} {
+		for _, sign := range []string{"but it was not found", "do not match the current values",
+			"but it already exists"} {
 			if strings.Contains(text, sign) {
 				return fmt.Errorf("%s: %w: %s", what, zone.ErrConflict, text)
 			}
@@ -200,11 +203,13 @@ func (z *Zone) explain(what string, err error) error {
 	}
 	hint := ""
 	switch api.ErrorCode() {
-	case "Throttling", "ThrottlingException", "PriorRequestNotComplete", "ServiceUnavailable", "InternalFailure", "InternalError":
+	case "Throttling", "ThrottlingException", "PriorRequestNotComplete", "ServiceUnavailable",
+		"InternalFailure", "InternalError":
 		return fmt.Errorf("%s: %w: %w", what, engine.ErrUnavailable, err)
 	case "AccessDenied", "AccessDeniedException":
 		hint = "allow route53:ListResourceRecordSets, ChangeResourceRecordSets and GetChange on the zone"
-	case "ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch", "RequestExpired", "InvalidSignatureException", "UnrecognizedClientException":
+	case "ExpiredToken", "InvalidClientTokenId", "SignatureDoesNotMatch", "RequestExpired", "InvalidSignatureException",
+		"UnrecognizedClientException":
 		hint = "renew the credentials (aws sts get-caller-identity shows them), and check this machine's clock"
 	case "NoSuchHostedZone":
 		hint = "check the zone's id: aws route53 list-hosted-zones"
@@ -217,7 +222,8 @@ func noCredentials(what string, err error) error {
 	if text := err.Error(); !strings.Contains(text, "get identity") && !strings.Contains(text, "credentials") {
 		return nil
 	}
-	return engine.WithHint(fmt.Errorf("%s: %w: %w", what, zone.ErrRefused, err), "give credentials as for the aws tool: AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+	return engine.WithHint(fmt.Errorf("%s: %w: %w", what, zone.ErrRefused, err),
+		"give credentials as for the aws tool: AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 }
 
 // canonical brings a name of Route 53, which writes * as \052, into our form.
@@ -229,7 +235,8 @@ func fromRoute53(record types.ResourceRecordSet) (zone.RRSet, error) {
 	set := zone.RRSet{Name: canonical(record.Name), Type: string(record.Type), TTL: uint32(aws.ToInt64(record.TTL)),
 		SetID: aws.ToString(record.SetIdentifier), Weight: record.Weight, Routing: routing(record)}
 	if target := record.AliasTarget; target != nil {
-		set.Alias = &zone.Alias{Name: canonical(target.DNSName), Zone: aws.ToString(target.HostedZoneId), Health: target.EvaluateTargetHealth}
+		set.Alias = &zone.Alias{Name: canonical(target.DNSName), Zone: aws.ToString(target.HostedZoneId),
+			Health: target.EvaluateTargetHealth}
 	}
 	for _, one := range record.ResourceRecords {
 		value := aws.ToString(one.Value)
@@ -273,7 +280,8 @@ func toRoute53(set zone.RRSet) *types.ResourceRecordSet {
 		record.SetIdentifier = &set.SetID
 	}
 	if set.Alias != nil {
-		record.AliasTarget = &types.AliasTarget{DNSName: &set.Alias.Name, HostedZoneId: &set.Alias.Zone, EvaluateTargetHealth: set.Alias.Health}
+		record.AliasTarget = &types.AliasTarget{DNSName: &set.Alias.Name, HostedZoneId: &set.Alias.Zone,
+			EvaluateTargetHealth: set.Alias.Health}
 		return record
 	}
 	record.TTL = aws.Int64(int64(set.TTL))

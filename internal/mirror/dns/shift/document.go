@@ -46,8 +46,9 @@ const format = 2
 
 // New makes a plan.
 func New(zones []*zone.Zone, moves []zone.Move, o Options, theseus string, now time.Time) *Plan {
-	p := &Plan{APIVersion: v1alpha1.APIVersion, Kind: Kind, Theseus: theseus, MadeAt: metav1.NewTime(now.UTC().Truncate(time.Second)),
-		Format: format, Options: o.WithDefaults(), Moves: moves}
+	p := &Plan{APIVersion: v1alpha1.APIVersion, Kind: Kind, Theseus: theseus,
+		MadeAt: metav1.NewTime(now.UTC().Truncate(time.Second)), Format: format,
+		Options: o.WithDefaults(), Moves: moves}
 	for _, z := range zones {
 		p.Zones = append(p.Zones, &zone.Zone{Name: z.Name, Negative: z.Negative, Can: z.Can})
 	}
@@ -141,8 +142,10 @@ func Read(data []byte) (*Plan, error) {
 			} `json:"options"`
 		}
 		if bounded.Unmarshal(data, &old) == nil && old.Options.ErrorRate != nil {
-			return nil, &Error{"the plan of moves is of theseus " + old.Theseus + ", and asks an error rate, in whose place this version has signals (--slo)",
-				"if its names have begun to move, go on or back with theseus " + old.Theseus + "; else make the plan again, with --slo"}
+			return nil, &Error{"the plan of moves is of theseus " + old.Theseus +
+				", and asks an error rate, in whose place this version has signals (--slo)",
+				"if its names have begun to move, go on or back with theseus " + old.Theseus +
+					"; else make the plan again, with --slo"}
 		}
 		return nil, &Error{"this is no plan of moves: " + err.Error(), again}
 	}
@@ -204,13 +207,15 @@ func Runbook(p *Plan) string {
 			fmt.Fprintf(&b, "     %s\n", a.Title)
 		}
 		if s.Gate != nil {
-			fmt.Fprintf(&b, "     gate, %s: %s%s\n", time.Duration(s.Gate.Bake), s.Gate.Title, signal.AtGate(p.Options.SLO))
+			fmt.Fprintf(&b, "     gate, %s: %s%s\n", time.Duration(s.Gate.Bake), s.Gate.Title,
+				signal.AtGate(p.Options.SLO))
 		}
 	}
 	if demands := signal.Demands(p.Options.SLO); demands != "" {
 		b.WriteString(demands + "The way back asks no signals: that they fail is a reason to go back.\n")
 	}
-	fmt.Fprintf(&b, "\nEvery step can be taken back. Nothing that cannot be (taking the original's load balancers down) may be\ndone before \"settle\" has passed. At least %s in all.\n", total)
+	fmt.Fprintf(&b, "\nEvery step can be taken back. Nothing that cannot be (taking the original's load balancers "+
+		"down) may be\ndone before \"settle\" has passed. At least %s in all.\n", total)
 	for _, m := range p.Moves {
 		gone, come := m.Changes()
 		fmt.Fprintf(&b, "\n%s (%s)\n", strings.TrimSuffix(m.Name, "."), strings.Join(m.Services, ", "))

@@ -79,7 +79,8 @@ func TooMuch(zones []*zone.Zone, moves []zone.Move) string {
 			}
 		}
 		if len(names) >= MinRecords && float64(n) > MaxShare*float64(len(names)) {
-			found = append(found, fmt.Sprintf("%d of %d names of %s (%.0f %%)", n, len(names), z.Name, 100*float64(n)/float64(len(names))))
+			found = append(found, fmt.Sprintf("%d of %d names of %s (%.0f %%)", n, len(names), z.Name,
+				100*float64(n)/float64(len(names))))
 		}
 	}
 	return strings.Join(found, ", ")
@@ -235,13 +236,16 @@ func (p *planner) lower(stages []stage) {
 	const id = "lower"
 	actions := p.swaps(id, fmt.Sprintf("lower the TTL to %d s: %%s", p.options.TTL), units)
 	for i, args := range sees(units, false) {
-		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See, "see the low TTL at every server of "+args.Zone, args, p.options.SeeWithin))
+		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See,
+			"see the low TTL at every server of "+args.Zone, args, p.options.SeeWithin))
 	}
-	actions = append(actions, action(id+"/rest", Rest, fmt.Sprintf("wait %d s: caches may have the old TTL until then", old), RestArgs{old},
-		step.Duration(time.Duration(old)*time.Second+time.Minute)))
-	p.steps = append(p.steps, step.Step{ID: id, Group: id, Does: id, Title: fmt.Sprintf("lower the TTL of %s to %d s", cluster.Count(len(units), "name"), p.options.TTL),
-		Why: "caches keep a record for its TTL, so a low TTL makes a move, and its undo, take effect sooner", Actions: actions,
-		Estimate: step.Duration(time.Duration(old) * time.Second)})
+	actions = append(actions,
+		action(id+"/rest", Rest, fmt.Sprintf("wait %d s: caches may have the old TTL until then", old), RestArgs{old},
+			step.Duration(time.Duration(old)*time.Second+time.Minute)))
+	p.steps = append(p.steps, step.Step{ID: id, Group: id, Does: id,
+		Title:   fmt.Sprintf("lower the TTL of %s to %d s", cluster.Count(len(units), "name"), p.options.TTL),
+		Why:     "caches keep a record for its TTL, so a low TTL makes a move, and its undo, take effect sooner",
+		Actions: actions, Estimate: step.Duration(time.Duration(old) * time.Second)})
 }
 
 // wave proves, moves, sees and watches some names; weighted ones in parts.
@@ -279,12 +283,13 @@ func (p *planner) wave(number int, stages []stage) {
 			units = append(units, unit{s, zone.Unit{Name: s.Name, Before: before[s.Name], After: after}})
 			before[s.Name] = after
 		}
-		p.shift(fmt.Sprintf("%s/%d-percent", id, share), id, fmt.Sprintf("%d %% to %s", share, p.to), units, share < 100)
+		p.shift(fmt.Sprintf("%s/%d-percent", id, share), id, fmt.Sprintf("%d %% to %s", share, p.to),
+			units, share < 100)
 	}
 }
 
-// Weighs says whether a name can be at both clusters at once: it has the same types of addresses at each. Of a type that only one
-// has, that one would be given to everybody, whatever its weight.
+// Weighs says whether a name can be at both clusters at once: it has the same types of addresses at each. Of a type
+// that only one has, that one would be given to everybody, whatever its weight.
 func Weighs(u zone.Unit) bool {
 	types := func(sets []zone.RRSet) (all []string) {
 		for _, set := range sets {
@@ -325,17 +330,22 @@ func (p *planner) shift(id, wave, where string, units []unit, both bool) {
 	for _, u := range units {
 		probes = append(probes, u.Probes...)
 	}
-	actions := []step.Action{action(id+"/prove", Prove, fmt.Sprintf("prove that the services of %s answer at %s", cluster.Count(len(units), "name"), p.to),
+	actions := []step.Action{action(id+"/prove", Prove,
+		fmt.Sprintf("prove that the services of %s answer at %s", cluster.Count(len(units), "name"), p.to),
 		ProveArgs{Probes: probes, Back: sees(units, true)}, step.Duration(5*time.Minute))}
 	actions = append(actions, p.swaps(id, "move %s "+strings.ReplaceAll(where, "%", "%%"), units)...)
 	for i, args := range sees(units, false) {
-		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See, "see it at every server and resolver of "+args.Zone, args, p.options.SeeWithin))
+		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See,
+			"see it at every server and resolver of "+args.Zone, args, p.options.SeeWithin))
 	}
 	gate := GateArgs{Probes: probes, Direct: both}
-	p.steps = append(p.steps, step.Step{ID: id, Group: wave, Does: "move", Wave: wave, Title: "move " + cluster.Count(len(units), "name") + " " + where,
-		Why:      "each service must answer there before its record changes; the record and its ownership change together, or not at all",
-		Actions:  actions,
-		Gate:     &step.Gate{Title: "the services' names answer, and their error rate holds", Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},
+	p.steps = append(p.steps, step.Step{ID: id, Group: wave, Does: "move", Wave: wave,
+		Title: "move " + cluster.Count(len(units), "name") + " " + where,
+		Why: "each service must answer there before its record changes; the record and its ownership " +
+			"change together, or not at all",
+		Actions: actions,
+		Gate: &step.Gate{Title: "the services' names answer, and their error rate holds",
+			Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},
 		Estimate: p.options.Bake})
 }
 
@@ -358,11 +368,13 @@ func (p *planner) restore(stages []stage) {
 			}
 		}
 	}
-	p.steps = append(p.steps, step.Step{ID: Settle, Group: Settle, Does: Settle, Title: "wait until no cache remembers " + p.from,
-		Why: "no irreversible step may begin before all caches have expired",
-		Actions: []step.Action{action("settle/rest", Rest, fmt.Sprintf("wait %d s: the longest TTL and negative TTL", wait), RestArgs{wait},
-			step.Duration(time.Duration(wait)*time.Second+time.Minute))},
-		Estimate: step.Duration(time.Duration(wait) * time.Second)})
+	p.steps = append(p.steps,
+		step.Step{ID: Settle, Group: Settle, Does: Settle, Title: "wait until no cache remembers " + p.from,
+			Why: "no irreversible step may begin before all caches have expired",
+			Actions: []step.Action{action("settle/rest", Rest,
+				fmt.Sprintf("wait %d s: the longest TTL and negative TTL", wait), RestArgs{wait},
+				step.Duration(time.Duration(wait)*time.Second+time.Minute))},
+			Estimate: step.Duration(time.Duration(wait) * time.Second)})
 	var units []unit
 	for _, s := range stages {
 		units = append(units, unit{s, zone.Unit{Name: s.Name, Before: s.moved, After: s.After}})
@@ -373,7 +385,8 @@ func (p *planner) restore(stages []stage) {
 		return
 	}
 	for i, args := range sees(units, false) {
-		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See, "see the old TTL at every server of "+args.Zone, args, p.options.SeeWithin))
+		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See,
+			"see the old TTL at every server of "+args.Zone, args, p.options.SeeWithin))
 	}
 	p.steps = append(p.steps, step.Step{ID: id, Group: id, Does: id, Title: "restore the TTLs",
 		Why: "all moves are done; another move lowers the TTLs again first", Actions: actions})

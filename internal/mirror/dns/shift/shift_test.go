@@ -23,7 +23,8 @@ func move(i int, ttl uint32) zone.Move {
 	a := func(address string) []zone.RRSet {
 		return []zone.RRSet{{Name: name, Type: "A", TTL: ttl, Values: []string{address}}}
 	}
-	return zone.Move{Zone: origin, Services: []string{"Service a/b"}, Unit: zone.Unit{Name: name, Before: a("192.0.2.1"), After: a("192.0.2.2")}}
+	return zone.Move{Zone: origin, Services: []string{"Service a/b"},
+		Unit: zone.Unit{Name: name, Before: a("192.0.2.1"), After: a("192.0.2.2")}}
 }
 
 // TestSteps plays any plan on a model of the zone: each transaction finds what it expects, and the end is what was
@@ -35,8 +36,10 @@ func TestSteps(t *testing.T) {
 		for i := range rapid.IntRange(1, 40).Draw(t, "names") {
 			moves = append(moves, move(i, rapid.SampledFrom([]uint32{10, 30, 300, 3600}).Draw(t, "ttl")))
 		}
-		z := &zone.Zone{Name: origin, Negative: rapid.SampledFrom([]uint32{5, 900}).Draw(t, "negative"), Can: zone.Can{Swap: true, Weights: rapid.Bool().Draw(t, "weights")}}
-		o := shift.Options{First: rapid.IntRange(1, 9).Draw(t, "first"), Growth: rapid.IntRange(1, 4).Draw(t, "growth"), Batch: rapid.IntRange(1, 9).Draw(t, "batch"), Weights: []int64{1, 50}}
+		z := &zone.Zone{Name: origin, Negative: rapid.SampledFrom([]uint32{5, 900}).Draw(t, "negative"),
+			Can: zone.Can{Swap: true, Weights: rapid.Bool().Draw(t, "weights")}}
+		o := shift.Options{First: rapid.IntRange(1, 9).Draw(t, "first"), Growth: rapid.IntRange(1, 4).Draw(t, "growth"),
+			Batch: rapid.IntRange(1, 9).Draw(t, "batch"), Weights: []int64{1, 50}}
 		p := shift.New([]*zone.Zone{z}, moves, o, "test", time.Unix(1, 0))
 		has := map[string][]zone.RRSet{}
 		for _, m := range moves {
@@ -124,13 +127,15 @@ func TestTooMuch(t *testing.T) {
 
 // TestPlan writes and reads a plan, refuses an edited one, and finds the same way back each time.
 func TestPlan(t *testing.T) {
-	p := shift.New([]*zone.Zone{{Name: origin, Negative: 60}}, []zone.Move{move(1, 60), move(2, 60)}, shift.Options{}, "v1", time.Unix(1, 0))
+	p := shift.New([]*zone.Zone{{Name: origin, Negative: 60}}, []zone.Move{move(1, 60), move(2, 60)},
+		shift.Options{}, "v1", time.Unix(1, 0))
 	data, err := shift.Write(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, err := shift.Read(data)
-	if err != nil || again.Name != p.Name || again.Back().Hash != p.Back().Hash || p.Back().Back().Moves[0].Before[0].Values[0] != "192.0.2.1" {
+	if err != nil || again.Name != p.Name || again.Back().Hash != p.Back().Hash ||
+		p.Back().Back().Moves[0].Before[0].Values[0] != "192.0.2.1" {
 		t.Fatalf("%+v, %v", again, err)
 	}
 	for what, text := range map[string]string{
@@ -145,13 +150,14 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if book := shift.Runbook(p); !strings.Contains(book, "- s1.example.org. 60 A 192.0.2.1\n  + s1.example.org. 60 A 192.0.2.2") || !strings.Contains(book, "lower the TTL") {
+	if book := shift.Runbook(p); !strings.Contains(book, "- s1.example.org. 60 A 192.0.2.1\n"+
+		"  + s1.example.org. 60 A 192.0.2.2") || !strings.Contains(book, "lower the TTL") {
 		t.Errorf("the runbook:\n%s", book)
 	}
 }
 
-// TestPlanOfBefore: a plan of the release before signals goes on, and back, as it began; one with an error rate names the version that
-// finishes it.
+// TestPlanOfBefore: a plan of the release before signals goes on, and back, as it began; one with an error rate names
+// the version that finishes it.
 func TestPlanOfBefore(t *testing.T) {
 	data, err := os.ReadFile("testdata/format2.yaml")
 	if err != nil {
@@ -161,28 +167,33 @@ func TestPlanOfBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back := p.Back(); back.Check() != nil || back.Name != "dns-95faefc0-back-0695703c" || back.Hash != "35d06f2a06eaf7e8c1e184d59d36d8364b118c81fdd6a8e7cfe85cde6742841b" {
+	if back := p.Back(); back.Check() != nil || back.Name != "dns-95faefc0-back-0695703c" ||
+		back.Hash != "35d06f2a06eaf7e8c1e184d59d36d8364b118c81fdd6a8e7cfe85cde6742841b" {
 		t.Errorf("the way back is another: %s %s", back.Name, back.Hash)
 	}
-	if steps, err := json.Marshal(p.Steps()); err != nil || fmt.Sprintf("%x", sha256.Sum256(steps)) != "80cb2206b80b215ca5c98b45cfd7426302d8d60bd9eec58bea9b4bf441066463" {
+	if steps, err := json.Marshal(p.Steps()); err != nil ||
+		fmt.Sprintf("%x", sha256.Sum256(steps)) != "80cb2206b80b215ca5c98b45cfd7426302d8d60bd9eec58bea9b4bf441066463" {
 		t.Errorf("its steps are others, %v: %s", err, steps)
 	}
 	if data, err = os.ReadFile("testdata/errorrate.yaml"); err != nil {
 		t.Fatal(err)
 	}
 	var refused *shift.Error
-	if _, err := shift.Read(data); err == nil || !asError(err, &refused) || !strings.Contains(refused.Error(), "asks an error rate") || !strings.Contains(refused.Hint(), "with theseus v1;") {
+	if _, err := shift.Read(data); err == nil || !asError(err, &refused) || !strings.Contains(refused.Error(),
+		"asks an error rate") || !strings.Contains(refused.Hint(), "with theseus v1;") {
 		t.Errorf("%v", err)
 	}
 }
 
 // TestSignalsHome: the gates of the way there ask the signals of a plan, and those of the way back do not.
 func TestSignalsHome(t *testing.T) {
-	p := shift.New([]*zone.Zone{{Name: origin, Negative: 60}}, []zone.Move{move(1, 60)}, shift.Options{SLO: []string{"http://p a < 1"}}, "v1", time.Unix(1, 0))
+	p := shift.New([]*zone.Zone{{Name: origin, Negative: 60}}, []zone.Move{move(1, 60)},
+		shift.Options{SLO: []string{"http://p a < 1"}}, "v1", time.Unix(1, 0))
 	if back := p.Back(); len(back.Options.SLO) != 0 || len(p.Options.SLO) != 1 || back.Check() != nil {
 		t.Errorf("%q, and there %q", back.Options.SLO, p.Options.SLO)
 	}
-	if book := shift.Runbook(p); !strings.Contains(book, "The way back asks no signals") || strings.Contains(shift.Runbook(p.Back()), "signal") {
+	if book := shift.Runbook(p); !strings.Contains(book, "The way back asks no signals") ||
+		strings.Contains(shift.Runbook(p.Back()), "signal") {
 		t.Errorf("the runbook:\n%s", book)
 	}
 }
@@ -195,7 +206,8 @@ func asError(err error, into **shift.Error) bool {
 
 // FuzzRead demands that no input makes a reader panic, and that what is read can be carried out.
 func FuzzRead(f *testing.F) {
-	data, _ := shift.Write(shift.New([]*zone.Zone{{Name: origin}}, []zone.Move{move(1, 60)}, shift.Options{}, "v1", time.Unix(1, 0)))
+	data, _ := shift.Write(shift.New([]*zone.Zone{{Name: origin}}, []zone.Move{move(1, 60)},
+		shift.Options{}, "v1", time.Unix(1, 0)))
 	f.Add(data)
 	f.Add([]byte("zones: [null]"))
 	f.Fuzz(func(_ *testing.T, data []byte) {

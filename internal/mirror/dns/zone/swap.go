@@ -105,8 +105,8 @@ func (u Unit) State(current Current) State {
 	return Other
 }
 
-// Between says whether each place has what was there before the change, or what is there after: of a provider that changes
-// one set after the other, that is a change under way.
+// Between says whether each place has what was there before the change, or what is there after: of a provider that
+// changes one set after the other, that is a change under way.
 func (u Unit) Between(current Current) bool {
 	before, after := CurrentOf(u.Before), CurrentOf(u.After)
 	for _, at := range u.Places() {

@@ -151,8 +151,8 @@ func Value(rr dns.RR) string {
 	return strings.TrimPrefix(rr.String(), rr.Header().String())
 }
 
-// ParseRR reads one record as zone files have it, after lines such as $ORIGIN. Its text comes from zones and providers, so
-// $INCLUDE, which would read a file of this machine, is refused, and so is a second record.
+// ParseRR reads one record as zone files have it, after lines such as $ORIGIN. Its text comes from zones and providers,
+// so $INCLUDE, which would read a file of this machine, is refused, and so is a second record.
 func ParseRR(text string) (dns.RR, error) {
 	parser := dns.NewZoneParser(strings.NewReader(text+"\n"), ".", "")
 	parser.SetDefaultTTL(3600)
@@ -204,7 +204,9 @@ type Can struct {
 
 // At returns the sets of a name and the given types.
 func (z *Zone) At(name string, types ...string) []RRSet {
-	at, _ := slices.BinarySearchFunc(z.Sets, name, func(set RRSet, name string) int { return cmp.Compare(set.Name, name) })
+	at, _ := slices.BinarySearchFunc(z.Sets, name, func(set RRSet, name string) int {
+		return cmp.Compare(set.Name, name)
+	})
 	var found []RRSet
 	for ; at < len(z.Sets) && z.Sets[at].Name == name; at++ {
 		if slices.Contains(types, z.Sets[at].Type) {

@@ -28,15 +28,18 @@ func TestState(t *testing.T) {
 		has  []zone.RRSet
 		want zone.State
 	}{
-		"as before":         {u.Before, zone.Before},
-		"as after":          {u.After, zone.After},
-		"nothing":           {nil, zone.Other},
-		"another address":   {other(func(s *[]zone.RRSet) { (*s)[0].Values = []string{"192.0.2.9"} }), zone.Other},
-		"another TTL":       {other(func(s *[]zone.RRSet) { (*s)[0].TTL = 61 }), zone.Other},
-		"no owner":          {other(func(s *[]zone.RRSet) { *s = (*s)[:1] }), zone.Other},
-		"IPv6 besides":      {other(func(s *[]zone.RRSet) { *s = append(*s, set(name, "AAAA", 60, "2001:db8::1")) }), zone.Other},
-		"another TXT there": {other(func(s *[]zone.RRSet) { *s = append(*s, set("cname-"+name, "TXT", 60, `"z"`)) }), zone.Other},
-		"MX, not ours":      {other(func(s *[]zone.RRSet) { *s = append(*s, set(name, "MX", 60, "10 mail.")) }), zone.Before},
+		"as before":       {u.Before, zone.Before},
+		"as after":        {u.After, zone.After},
+		"nothing":         {nil, zone.Other},
+		"another address": {other(func(s *[]zone.RRSet) { (*s)[0].Values = []string{"192.0.2.9"} }), zone.Other},
+		"another TTL":     {other(func(s *[]zone.RRSet) { (*s)[0].TTL = 61 }), zone.Other},
+		"no owner":        {other(func(s *[]zone.RRSet) { *s = (*s)[:1] }), zone.Other},
+		"IPv6 besides": {other(func(s *[]zone.RRSet) { *s = append(*s, set(name, "AAAA", 60, "2001:db8::1")) }),
+			zone.Other},
+		"another TXT there": {other(func(s *[]zone.RRSet) { *s = append(*s, set("cname-"+name, "TXT", 60, `"z"`)) }),
+			zone.Other},
+		"MX, not ours": {other(func(s *[]zone.RRSet) { *s = append(*s, set(name, "MX", 60, "10 mail.")) }),
+			zone.Before},
 	} {
 		if got := u.State(zone.CurrentOf(c.has)); got != c.want {
 			t.Errorf("%s: state %d, want %d", what, got, c.want)
@@ -59,11 +62,13 @@ func TestState(t *testing.T) {
 
 // TestHandOver keeps names of ownership records where the types stay, and makes new ones where they do not.
 func TestHandOver(t *testing.T) {
-	const name, value = "www.example.org.", `"heritage=external-dns,external-dns/owner=blue,external-dns/resource=service/a/b"`
+	const name, value = "www.example.org.",
+		`"heritage=external-dns,external-dns/owner=blue,external-dns/resource=service/a/b"`
 	var r zone.Registry
 	ownership := []zone.RRSet{set("cname-"+name, "TXT", 60, value), set(name, "TXT", 60, `"v=spf1"`, value)}
 	same := r.HandOver(ownership, name, "green", []string{"A"}, []string{"A"})
-	if len(same) != 2 || same[0].Name != "cname-"+name || !strings.Contains(same[0].Values[0], "owner=green") || !slices.Contains(same[1].Values, `"v=spf1"`) {
+	if len(same) != 2 || same[0].Name != "cname-"+name || !strings.Contains(same[0].Values[0], "owner=green") ||
+		!slices.Contains(same[1].Values, `"v=spf1"`) {
 		t.Errorf("same types: %v", same)
 	}
 	both := r.HandOver(ownership[:1], name, "green", []string{"CNAME"}, []string{"A", "AAAA"})
@@ -109,12 +114,14 @@ func TestParseRR(t *testing.T) {
 	if err := os.WriteFile(file, []byte("secret.example.org. 60 IN A 192.0.2.1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"$INCLUDE " + file, "a. 60 IN A 192.0.2.1\n$INCLUDE " + file, "a. 60 IN A 192.0.2.1\nb. 60 IN A 192.0.2.1"} {
+	for _, text := range []string{"$INCLUDE " + file, "a. 60 IN A 192.0.2.1\n$INCLUDE " + file,
+		"a. 60 IN A 192.0.2.1\nb. 60 IN A 192.0.2.1"} {
 		if rr, err := zone.ParseRR(text); err == nil {
 			t.Errorf("%q became %v", text, rr)
 		}
 	}
-	if rr, err := zone.ParseRR("$ORIGIN example.org.\na 60 IN A 192.0.2.1"); err != nil || rr.Header().Name != "a.example.org." {
+	if rr, err := zone.ParseRR("$ORIGIN example.org.\na 60 IN A 192.0.2.1"); err != nil ||
+		rr.Header().Name != "a.example.org." {
 		t.Error(rr, err)
 	}
 }

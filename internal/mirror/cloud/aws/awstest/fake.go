@@ -1,6 +1,7 @@
-// Package awstest has a FAKE of Amazon's IAM and EC2 for tests, as none that is Amazon's own can be had: over HTTP, with
-// the calls that package aws makes, lists in pages of two, policies URL-encoded, and the errors that are documented for
-// what is not there or there already. It does not check rights or signatures. Every answer says that it is a fake.
+// Package awstest has a FAKE of Amazon's IAM and EC2 for tests, as none that is Amazon's own can be had: over HTTP,
+// with the calls that package aws makes, lists in pages of two, policies URL-encoded, and the errors that are
+// documented for what is not there or there already. It does not check rights or signatures. Every answer says that it
+// is a fake.
 package awstest
 
 import (
@@ -125,7 +126,8 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	if !strings.HasPrefix(action, "List") && !strings.HasPrefix(action, "Get") && !strings.HasPrefix(action, "Describe") {
+	if !strings.HasPrefix(action, "List") && !strings.HasPrefix(action, "Get") &&
+		!strings.HasPrefix(action, "Describe") {
 		f.writes = append(f.writes, action)
 	}
 	if body == "" {
@@ -163,10 +165,12 @@ func listed(action, field string, items []string, form url.Values) string {
 // call does one call. The names of fields are those of the API's reference.
 func (f *Fake) call(action string, form url.Values) (string, *refusal) {
 	switch action {
-	case "ListRoles", "ListInstanceProfiles", "ListPolicies", "ListPolicyVersions", "ListOpenIDConnectProviders", "GetOpenIDConnectProvider",
-		"CreateOpenIDConnectProvider", "DeleteOpenIDConnectProvider", "GetPolicy", "GetPolicyVersion", "CreatePolicyVersion":
+	case "ListRoles", "ListInstanceProfiles", "ListPolicies", "ListPolicyVersions", "ListOpenIDConnectProviders",
+		"GetOpenIDConnectProvider", "CreateOpenIDConnectProvider", "DeleteOpenIDConnectProvider", "GetPolicy",
+		"GetPolicyVersion", "CreatePolicyVersion":
 		return f.account(action, form)
-	case "GetInstanceProfile", "CreateInstanceProfile", "DeleteInstanceProfile", "AddRoleToInstanceProfile", "RemoveRoleFromInstanceProfile":
+	case "GetInstanceProfile", "CreateInstanceProfile", "DeleteInstanceProfile", "AddRoleToInstanceProfile",
+		"RemoveRoleFromInstanceProfile":
 		return f.profile(action, form)
 	}
 	if strings.Contains(action, "SecurityGroup") || action == "DescribeVpcs" {
@@ -177,10 +181,13 @@ func (f *Fake) call(action string, form url.Values) (string, *refusal) {
 
 func (f *Fake) account(action string, form url.Values) (string, *refusal) {
 	var items []string
-	issuer := slices.IndexFunc(f.i.Issuers, func(i cloud.Issuer) bool { return i.ARN == form.Get("OpenIDConnectProviderArn") })
+	issuer := slices.IndexFunc(f.i.Issuers, func(i cloud.Issuer) bool {
+		return i.ARN == form.Get("OpenIDConnectProviderArn")
+	})
 	policy := slices.IndexFunc(f.i.Policies, func(p cloud.Policy) bool { return p.ARN == form.Get("PolicyArn") })
 	switch {
-	case strings.Contains(action, "OpenIDConnectProvider") && issuer < 0 && !strings.HasPrefix(action, "List") && !strings.HasPrefix(action, "Create"):
+	case strings.Contains(action, "OpenIDConnectProvider") && issuer < 0 && !strings.HasPrefix(action, "List") &&
+		!strings.HasPrefix(action, "Create"):
 		return "", missing("OpenIDConnect Provider", form.Get("OpenIDConnectProviderArn"))
 	case strings.Contains(action, "Policy") && policy < 0 && action != "ListPolicies":
 		return "", missing("policy", form.Get("PolicyArn"))
@@ -208,9 +215,11 @@ func (f *Fake) account(action string, form url.Values) (string, *refusal) {
 		return raw(action+"Result", raw("Versions", strings.Join(items, ""))+el("IsTruncated", "false")), nil
 	case "GetPolicy":
 		p := f.i.Policies[policy]
-		return raw(action+"Result", raw("Policy", el("Arn", p.ARN)+el("DefaultVersionId", "v"+strconv.Itoa(p.Versions)))), nil
+		return raw(action+"Result",
+			raw("Policy", el("Arn", p.ARN)+el("DefaultVersionId", "v"+strconv.Itoa(p.Versions)))), nil
 	case "GetPolicyVersion":
-		return raw(action+"Result", raw("PolicyVersion", el("Document", url.PathEscape(string(f.i.Policies[policy].Document))))), nil
+		return raw(action+"Result",
+			raw("PolicyVersion", el("Document", url.PathEscape(string(f.i.Policies[policy].Document))))), nil
 	case "CreatePolicyVersion":
 		p := &f.i.Policies[policy]
 		if p.Versions >= 5 {
@@ -225,15 +234,18 @@ func (f *Fake) account(action string, form url.Values) (string, *refusal) {
 		return raw(action+"Result", raw("OpenIDConnectProviderList", strings.Join(items, ""))), nil
 	case "GetOpenIDConnectProvider":
 		i := f.i.Issuers[issuer]
-		return raw(action+"Result", el("Url", i.URL)+raw("ClientIDList", members(i.Clients))+raw("ThumbprintList", members(i.Thumbprints))), nil
+		return raw(action+"Result", el("Url", i.URL)+raw("ClientIDList", members(i.Clients))+
+			raw("ThumbprintList", members(i.Thumbprints))), nil
 	case "CreateOpenIDConnectProvider":
 		name := strings.TrimPrefix(form.Get("Url"), "https://")
 		if slices.ContainsFunc(f.i.Issuers, func(i cloud.Issuer) bool { return i.URL == name }) {
 			return "", &refusal{http.StatusConflict, "EntityAlreadyExists", "provider exists"}
 		}
-		f.i.Issuers = append(f.i.Issuers, cloud.Issuer{ARN: "arn:aws:iam::123456789012:oidc-provider/" + name, URL: name,
-			Clients: many(form, "ClientIDList.member."), Thumbprints: many(form, "ThumbprintList.member.")})
-		return raw(action+"Result", el("OpenIDConnectProviderArn", "arn:aws:iam::123456789012:oidc-provider/"+name)), nil
+		f.i.Issuers = append(f.i.Issuers,
+			cloud.Issuer{ARN: "arn:aws:iam::123456789012:oidc-provider/" + name, URL: name,
+				Clients: many(form, "ClientIDList.member."), Thumbprints: many(form, "ThumbprintList.member.")})
+		return raw(action+"Result",
+			el("OpenIDConnectProviderArn", "arn:aws:iam::123456789012:oidc-provider/"+name)), nil
 	}
 	f.i.Issuers = slices.Delete(f.i.Issuers, issuer, issuer+1)
 	return "", nil
@@ -308,7 +320,8 @@ func (f *Fake) role(action string, form url.Values) (string, *refusal) {
 			delete(r.Inline, name)
 			return "", nil
 		}
-		return raw(action+"Result", el("PolicyName", name)+el("RoleName", r.Name)+el("PolicyDocument", url.PathEscape(string(document)))), nil
+		return raw(action+"Result", el("PolicyName", name)+el("RoleName", r.Name)+
+			el("PolicyDocument", url.PathEscape(string(document)))), nil
 	case "PutRolePolicy":
 		if r.Inline == nil {
 			r.Inline = map[string]cloud.Document{}
@@ -435,8 +448,10 @@ func ruleOf(form url.Values) cloud.Rule {
 		rule.To, _ = strconv.Atoi(form.Get(p + "ToPort"))
 	}
 	for list, set := range map[string]func(string){
-		"IpRanges.1.CidrIp": func(v string) { rule.CIDR = v }, "Ipv6Ranges.1.CidrIpv6": func(v string) { rule.CIDR = v },
-		"Groups.1.GroupId": func(v string) { rule.Group = v }, "PrefixListIds.1.PrefixListId": func(v string) { rule.PrefixList = v },
+		"IpRanges.1.CidrIp":            func(v string) { rule.CIDR = v },
+		"Ipv6Ranges.1.CidrIpv6":        func(v string) { rule.CIDR = v },
+		"Groups.1.GroupId":             func(v string) { rule.Group = v },
+		"PrefixListIds.1.PrefixListId": func(v string) { rule.PrefixList = v },
 	} {
 		if value := form.Get(p + list); value != "" {
 			set(value)
