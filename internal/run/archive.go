@@ -51,8 +51,8 @@ var (
 	migrations = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
 )
 
-// archive keeps the evidence of a migration in the cluster, so that it outlives the process and the machine of a run. It
-// consists of ConfigMaps, and of two sets of them: each write replaces the older set, so a write that is interrupted
+// archive keeps the evidence of a migration in the cluster, so that it outlives the process and the machine of a run.
+// It consists of ConfigMaps, and of two sets of them: each write replaces the older set, so a write that is interrupted
 // leaves the other set complete. The ConfigMaps are deleted with the Migration.
 type archive struct {
 	client    dynamic.Interface
@@ -76,8 +76,8 @@ func (e *damagedError) Error() string {
 	return "the evidence in the cluster is damaged: " + e.cause + "; " + e.rest
 }
 
-// load returns the evidence of the last complete write; it is empty if there is none. With a *damagedError, the evidence is
-// of the write before.
+// load returns the evidence of the last complete write; it is empty if there is none. With a *damagedError, the
+// evidence is of the write before.
 func (a *archive) load(ctx context.Context) (kube.Collected, error) {
 	var found kube.Collected
 	var damaged *damagedError
@@ -131,23 +131,26 @@ func (a *archive) readSet(ctx context.Context, set int64) (write int64, digest s
 		number, _ := strconv.ParseInt(one.Annotations[annotationWrite], 10, 64)
 		if part == 0 {
 			if of < 1 || of > maxParts || number < 1 {
-				return 0, "", nil, &damagedError{cause: fmt.Sprintf("ConfigMap %s has the annotations %v", one.Name, one.Annotations)}
+				return 0, "", nil, &damagedError{cause: fmt.Sprintf("ConfigMap %s has the annotations %v",
+					one.Name, one.Annotations)}
 			}
 			write, parts, digest = number, of, one.Annotations[annotationDigest]
 		}
 		if number != write || of != parts || one.Annotations[annotationDigest] != digest {
-			return write, "", nil, &damagedError{cause: fmt.Sprintf("ConfigMap %s is of another write than the first", one.Name)}
+			return write, "", nil, &damagedError{cause: fmt.Sprintf("ConfigMap %s is of another write than the first",
+				one.Name)}
 		}
 		packed = append(packed, one.BinaryData[evidenceKey]...)
 	}
 	if sum := digestOf(packed); sum != digest {
-		return write, "", nil, &damagedError{cause: fmt.Sprintf("it has the digest %s, but %s was recorded", sum, digest)}
+		return write, "", nil, &damagedError{cause: fmt.Sprintf("it has the digest %s, but %s was recorded",
+			sum, digest)}
 	}
 	return write, digest, packed, nil
 }
 
-// addTo adds what is there to evidence, once: it does nothing after a load. With a *damagedError, it has added the write
-// before.
+// addTo adds what is there to evidence, once: it does nothing after a load. With a *damagedError, it has added the
+// write before.
 func (a *archive) addTo(ctx context.Context, evidence *kube.Evidence) error {
 	if a.read {
 		return nil
@@ -157,8 +160,8 @@ func (a *archive) addTo(ctx context.Context, evidence *kube.Evidence) error {
 	return err
 }
 
-// save writes evidence, unless the last complete write has the same. Before its first write it adds what is there to the
-// evidence. A *damagedError is about that; the evidence is written all the same.
+// save writes evidence, unless the last complete write has the same. Before its first write it adds what is there to
+// the evidence. A *damagedError is about that; the evidence is written all the same.
 func (a *archive) save(ctx context.Context, evidence *kube.Evidence) error {
 	added := a.addTo(ctx, evidence)
 	var damaged *damagedError
@@ -184,7 +187,8 @@ func (a *archive) put(ctx context.Context, collected kube.Collected) error {
 		return nil
 	}
 	if len(packed) > maxParts*a.perPart {
-		return fmt.Errorf("it has %d bytes packed, but at most %d fit into the cluster", len(packed), maxParts*a.perPart)
+		return fmt.Errorf("it has %d bytes packed, but at most %d fit into the cluster",
+			len(packed), maxParts*a.perPart)
 	}
 	if err := a.own(ctx); err != nil {
 		return err
@@ -199,7 +203,8 @@ func (a *archive) put(ctx context.Context, collected kube.Collected) error {
 				Labels: map[string]string{v1alpha1.LabelManaged: "true", manifest.LabelMigration: a.migration},
 				Annotations: map[string]string{annotationDigest: sum, annotationParts: strconv.Itoa(len(parts)),
 					annotationWrite: strconv.FormatInt(write, 10)},
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.APIVersion, Kind: "Migration", Name: a.migration, UID: a.uid}},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.APIVersion, Kind: "Migration",
+					Name: a.migration, UID: a.uid}},
 			},
 			BinaryData: map[string][]byte{evidenceKey: data},
 		}); err != nil {
@@ -335,8 +340,8 @@ func (r *Run) archiving(ctx context.Context, archive *archive, evidence *kube.Ev
 	}
 }
 
-// resume adds the evidence of earlier processes of the run, which may have been on other machines: its counts go on from there.
-// If it cannot be read now, the first write adds it, and says why it could not.
+// resume adds the evidence of earlier processes of the run, which may have been on other machines: its counts go on
+// from there. If it cannot be read now, the first write adds it, and says why it could not.
 func (r *Run) resume(ctx context.Context, archive *archive, evidence *kube.Evidence, past []engine.Record) {
 	if len(past) == 0 {
 		return
@@ -360,7 +365,8 @@ func (a *archiver) keep(ctx context.Context, last bool) {
 	case a.told || !last && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || outage.Passes(err)):
 	case apierrors.IsForbidden(err):
 		a.told = true
-		a.say("note: the evidence for the report is kept on this machine only: the permissions to keep it in the cluster are missing (`theseus rights operate` prints them): " + err.Error())
+		a.say("note: the evidence for the report is kept on this machine only: the permissions to keep it in the " +
+			"cluster are missing (`theseus rights operate` prints them): " + err.Error())
 	default:
 		a.told = true
 		a.say("warning: the evidence for the report cannot be kept in the cluster: " + err.Error())

@@ -23,14 +23,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
-// TestArchiveAPIServer: a real API server takes parts of full size from who has the controller's role, gives them to who may
-// look, and removes them with the Migration.
+// TestArchiveAPIServer: a real API server takes parts of full size from who has the controller's role, gives them to
+// who may look, and removes them with the Migration.
 func TestArchiveAPIServer(t *testing.T) {
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: evidence in a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: evidence in a real API server; THESEUS_KUBE names the lab's program of Kubernetes " +
+			"(bin/kube/*/kube in its cache)")
 	}
-	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"runs", "looks", "eve"}, Collects: true})
+	config := clustertest.ControlPlane(t, program,
+		clustertest.Options{Users: []string{"runs", "looks", "eve"}, Collects: true})
 	as := kubetest.Users(t, config)
 	admin := as("token")
 	if err := Prepare(t.Context(), admin); err != nil {
@@ -42,19 +44,23 @@ func TestArchiveAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range roles {
-			mapping, err := admin.Mapper.RESTMapping(roles[i].GroupVersionKind().GroupKind(), roles[i].GroupVersionKind().Version)
+			mapping, err := admin.Mapper.RESTMapping(roles[i].GroupVersionKind().GroupKind(),
+				roles[i].GroupVersionKind().Version)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := admin.Dynamic.Resource(mapping.Resource).Namespace(roles[i].GetNamespace()).Apply(t.Context(), roles[i].GetName(), &roles[i],
+			if _, err := admin.Dynamic.Resource(mapping.Resource).Namespace(roles[i].GetNamespace()).Apply(t.Context(),
+				roles[i].GetName(), &roles[i],
 				metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
-		"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace}, "spec": map[string]any{"planHash": "hash"}}}
-	if _, err := admin.Dynamic.Resource(migrations).Namespace(v1alpha1.Namespace).Create(t.Context(), migration, metav1.CreateOptions{}); err != nil {
+	migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion,
+		"kind": "Migration", "metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace},
+		"spec": map[string]any{"planHash": "hash"}}}
+	if _, err := admin.Dynamic.Resource(migrations).Namespace(v1alpha1.Namespace).Create(t.Context(), migration,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -83,12 +89,14 @@ func TestArchiveAPIServer(t *testing.T) {
 	if _, err := newArchive(as("eve").Dynamic, "m").load(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("who has no role reads it: %v", err)
 	}
-	if err := newArchive(as("looks").Dynamic, "m").save(t.Context(), kube.NewEvidence(measured(9, "n/a"))); !apierrors.IsForbidden(err) {
+	if err := newArchive(as("looks").Dynamic, "m").save(t.Context(),
+		kube.NewEvidence(measured(9, "n/a"))); !apierrors.IsForbidden(err) {
 		t.Errorf("who may look writes it: %v", err)
 	}
 	count := func() (n int) {
 		t.Helper()
-		all, err := admin.Dynamic.Resource(configMaps).Namespace(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
+		all, err := admin.Dynamic.Resource(configMaps).Namespace(v1alpha1.Namespace).List(t.Context(),
+			metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +110,8 @@ func TestArchiveAPIServer(t *testing.T) {
 	if n := count(); n < 4 {
 		t.Errorf("%d ConfigMaps in two sets", n)
 	}
-	if err := admin.Dynamic.Resource(migrations).Namespace(v1alpha1.Namespace).Delete(t.Context(), "m", metav1.DeleteOptions{}); err != nil {
+	if err := admin.Dynamic.Resource(migrations).Namespace(v1alpha1.Namespace).Delete(t.Context(), "m",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, "the evidence goes with its Migration", func() bool { return count() == 0 })

@@ -30,11 +30,13 @@ func archiveCluster(t *testing.T) *fake.FakeDynamicClient {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{configMaps: "ConfigMapList"}
 	for _, kind := range []string{"Migration", "JournalPage"} {
-		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: kind})
+		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: v1alpha1.Group,
+			Version: v1alpha1.Version, Kind: kind})
 		lists[plural] = kind + "List"
 	}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
-	migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
+	migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion,
+		"kind":     "Migration",
 		"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace, "uid": "uid-of-m"}}}
 	if err := client.Tracker().Create(migrations, migration, v1alpha1.Namespace); err != nil {
 		t.Fatal(err)
@@ -47,7 +49,8 @@ func measured(sent int64, paths ...string) kube.Collected {
 	var all kube.Collected
 	for _, id := range paths {
 		all.Paths = append(all.Paths, v1alpha1.Path{ID: id})
-		all.Results = append(all.Results, v1alpha1.PathResult{ID: id, Since: time.Unix(1, 0).UTC(), Sent: sent, Answered: sent})
+		all.Results = append(all.Results,
+			v1alpha1.PathResult{ID: id, Since: time.Unix(1, 0).UTC(), Sent: sent, Answered: sent})
 	}
 	return all
 }
@@ -101,7 +104,8 @@ func TestArchiveContinues(t *testing.T) {
 	}
 	for _, one := range stored(t, client) {
 		owners, labels := one.GetOwnerReferences(), one.GetLabels()
-		if len(owners) != 1 || owners[0].Kind != "Migration" || owners[0].UID != "uid-of-m" || labels[v1alpha1.LabelManaged] != "true" || labels["theseus.dev/migration"] != "m" ||
+		if len(owners) != 1 || owners[0].Kind != "Migration" || owners[0].UID != "uid-of-m" ||
+			labels[v1alpha1.LabelManaged] != "true" || labels["theseus.dev/migration"] != "m" ||
 			!strings.HasPrefix(one.GetName(), "theseus-evidence-m-") {
 			t.Errorf("%s: owners %v, labels %v", one.GetName(), owners, labels)
 		}
@@ -137,7 +141,8 @@ func TestReportElsewhere(t *testing.T) {
 	if err := newArchive(cluster, "m").save(t.Context(), s.evidence); err != nil {
 		t.Fatal(err)
 	}
-	actor := &kube.Actor{Dynamic: cluster, Mapper: fixedMapper{meta.NewDefaultRESTMapper(nil)}, Clock: s} // without the probes' kinds
+	// without the probes' kinds
+	actor := &kube.Actor{Dynamic: cluster, Mapper: fixedMapper{meta.NewDefaultRESTMapper(nil)}, Clock: s}
 	got, err := Gather(t.Context(), actor, "m", t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
@@ -160,8 +165,8 @@ func noisy(sent int64) kube.Collected {
 	return measured(sent, ids...)
 }
 
-// TestArchiveTorn ends the third write after each of its parts, with its effect and without. The write before it is read then,
-// with a warning, and the next write mends it.
+// TestArchiveTorn ends the third write after each of its parts, with its effect and without. The write before it is
+// read then, with a warning, and the next write mends it.
 func TestArchiveTorn(t *testing.T) {
 	for cut := range 12 {
 		client := archiveCluster(t)
@@ -193,14 +198,17 @@ func TestArchiveTorn(t *testing.T) {
 		if diff := cmp.Diff(second, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("cut after %d (-want +got):\n%s", cut, diff)
 		}
-		if cut > 0 && (err == nil || !strings.Contains(err.Error(), "the write before it is used")) || cut == 0 && err != nil {
+		if cut > 0 && (err == nil || !strings.Contains(err.Error(), "the write before it is used")) ||
+			cut == 0 && err != nil {
 			t.Errorf("cut after %d: %v", cut, err)
 		}
 		torn = false
 		said := &listener{}
-		keeper := &archiver{archive: &archive{client: client, migration: "m", perPart: a.perPart}, evidence: third, say: said.Say}
+		keeper := &archiver{archive: &archive{client: client, migration: "m", perPart: a.perPart},
+			evidence: third, say: said.Say}
 		keeper.keep(t.Context(), false)
-		if warned := strings.Contains(said.String(), "warning: the evidence in the cluster is damaged"); warned != (cut > 0) {
+		if warned := strings.Contains(said.String(),
+			"warning: the evidence in the cluster is damaged"); warned != (cut > 0) {
 			t.Errorf("cut after %d: said %q", cut, said.String())
 		}
 		if diff := cmp.Diff(third.Document(), mustLoad(t, client), cmpopts.EquateEmpty()); diff != "" {
@@ -237,7 +245,8 @@ func TestArchiveTooLarge(t *testing.T) {
 	client := archiveCluster(t)
 	a := newArchive(client, "m")
 	a.perPart = 10
-	if err := a.save(t.Context(), kube.NewEvidence(noisy(1))); err == nil || !strings.Contains(err.Error(), "at most 320 fit") || len(stored(t, client)) != 0 {
+	if err := a.save(t.Context(), kube.NewEvidence(noisy(1))); err == nil ||
+		!strings.Contains(err.Error(), "at most 320 fit") || len(stored(t, client)) != 0 {
 		t.Errorf("%v, %d ConfigMaps", err, len(stored(t, client)))
 	}
 	packed, err := pack(measured(1, strings.Repeat("a", 1000)))
@@ -263,12 +272,16 @@ func TestArchiveFails(t *testing.T) {
 		err         error
 		during, end string
 	}{
-		{forbidden, "note: ", "note: "}, {away, "", "warning: "}, {apierrors.NewBadRequest("no"), "warning: ", "warning: "},
+		{forbidden, "note: ", "note: "}, {away, "", "warning: "},
+		{apierrors.NewBadRequest("no"), "warning: ", "warning: "},
 	} {
 		client := archiveCluster(t)
-		client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
+		client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, test.err
+		})
 		said := &listener{}
-		a := &archiver{archive: newArchive(client, "m"), evidence: kube.NewEvidence(measured(1, "a/old>b")), say: said.Say}
+		a := &archiver{archive: newArchive(client, "m"),
+			evidence: kube.NewEvidence(measured(1, "a/old>b")), say: said.Say}
 		a.keep(t.Context(), false)
 		a.keep(t.Context(), false)
 		if !strings.HasPrefix(said.String(), test.during) || test.during == "" && said.Len() > 0 {
@@ -295,8 +308,8 @@ func TestArchiving(t *testing.T) {
 	}
 }
 
-// TestResumeReadsOnce: the first write of a process that continues a run does not read the archive again, and a damaged one is
-// said once.
+// TestResumeReadsOnce: the first write of a process that continues a run does not read the archive again, and a damaged
+// one is said once.
 func TestResumeReadsOnce(t *testing.T) {
 	client := archiveCluster(t)
 	mustSave(t, newArchive(client, "m"), measured(10, "a/x"))
@@ -334,7 +347,8 @@ func TestResume(t *testing.T) {
 	for _, past := range [][]engine.Record{nil, {{Seq: 1}}} {
 		evidence := kube.NewEvidence(kube.Collected{})
 		r.resume(t.Context(), newArchive(client, "m"), evidence, past)
-		if got := evidence.Document(); len(got.Paths) != len(past) || len(past) > 0 && !cmp.Equal(got, want, cmpopts.EquateEmpty()) {
+		if got := evidence.Document(); len(got.Paths) != len(past) ||
+			len(past) > 0 && !cmp.Equal(got, want, cmpopts.EquateEmpty()) {
 			t.Errorf("after %d records: %+v", len(past), got)
 		}
 	}

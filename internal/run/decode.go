@@ -12,9 +12,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
-// decode reads evidence of at most so many bytes, path by path: its text is never in memory as a whole. It reads what encode
-// writes. What encode does not write is another matter: duplicate names, invalid UTF-8 and another number of quantiles are
-// refused, and a name in another case is an unknown one, which is left out.
+// decode reads evidence of at most so many bytes, path by path: its text is never in memory as a whole. It reads what
+// encode writes. What encode does not write is another matter: duplicate names, invalid UTF-8 and another number of
+// quantiles are refused, and a name in another case is an unknown one, which is left out.
 func decode(from io.Reader, most int64) (kube.Collected, error) {
 	within := &io.LimitedReader{R: from, N: most + 1}
 	in := jsontext.NewDecoder(within)

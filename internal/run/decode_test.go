@@ -16,11 +16,14 @@ import (
 // everything is evidence with every field.
 func everything() kube.Collected {
 	all, at := manyReports(2), time.Date(2026, 11, 26, 9, 0, 0, 5000, time.UTC)
-	gap := v1alpha1.Gap{From: at, Millis: 12.5, Probes: 3, Cause: "connection \"refused\" <ä>", Second: v1alpha1.Second{Answered: 1, SilentMillis: 2}}
+	gap := v1alpha1.Gap{From: at, Millis: 12.5, Probes: 3, Cause: "connection \"refused\" <ä>",
+		Second: v1alpha1.Second{Answered: 1, SilentMillis: 2}}
 	all.Paths[0].Denied, all.Paths[0].Query, all.Paths[0].Second = true, "a.b", "10.0.0.1:1"
-	all.Results[0].Gaps, all.Results[0].Open, all.Results[0].Dropped, all.Results[0].Stalls = []v1alpha1.Gap{gap, gap}, &gap, 2, []v1alpha1.Gap{gap}
+	all.Results[0].Gaps, all.Results[0].Open, all.Results[0].Dropped, all.Results[0].Stalls = []v1alpha1.Gap{gap, gap},
+		&gap, 2, []v1alpha1.Gap{gap}
 	all.Foreign = map[string]string{"a": "<b>"}
-	all.Baseline = []v1alpha1.ProbeReport{{Status: v1alpha1.ProbeReportStatus{Paths: all.Results[:2], Parts: []v1alpha1.Part{all.Parts[0].Part}}}}
+	all.Baseline = []v1alpha1.ProbeReport{{Status: v1alpha1.ProbeReportStatus{Paths: all.Results[:2],
+		Parts: []v1alpha1.Part{all.Parts[0].Part}}}}
 	all.Baseline[0].Name = "node-1"
 	all.Events, all.EventsDropped = []observe.Event{{}}, 7
 	all.Looks, all.State = []kube.Looks{{From: at, To: at.Add(time.Minute)}}, &observe.State{At: at}
@@ -29,7 +32,8 @@ func everything() kube.Collected {
 
 // TestDecode: evidence is read as json.Unmarshal reads it, in the order in which any version has written it.
 func TestDecode(t *testing.T) {
-	for _, document := range []kube.Collected{{}, {Paths: []v1alpha1.Path{}, Results: []v1alpha1.PathResult{}}, everything()} {
+	for _, document := range []kube.Collected{{}, {Paths: []v1alpha1.Path{}, Results: []v1alpha1.PathResult{}},
+		everything()} {
 		text, err := json.Marshal(document)
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +55,8 @@ func TestDecode(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
-			if _, err := decode(strings.NewReader(text), int64(len(text))-1); err == nil || !strings.Contains(err.Error(), "more than") {
+			if _, err := decode(strings.NewReader(text), int64(len(text))-1); err == nil ||
+				!strings.Contains(err.Error(), "more than") {
 				t.Errorf("one byte too many: %v", err)
 			}
 			for n := range min(len(text)-2, 2000) {
@@ -61,12 +66,14 @@ func TestDecode(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"", "null", "[]", "{} {}", "{}x", `{"paths":{}}`, `{"paths":[1]}`, `{"paths":[],"paths":[]}`, `{"results":7}`, `{"state":[]}`} {
+	for _, text := range []string{"", "null", "[]", "{} {}", "{}x", `{"paths":{}}`, `{"paths":[1]}`,
+		`{"paths":[],"paths":[]}`, `{"results":7}`, `{"state":[]}`} {
 		if _, err := decode(strings.NewReader(text), 1<<20); err == nil {
 			t.Errorf("%q is read", text)
 		}
 	}
-	if _, err := decode(strings.NewReader(`{"a later field":{"b":[1]},"paths":[{"id":"a","later":1}]}`), 1<<20); err != nil {
+	if _, err := decode(strings.NewReader(`{"a later field":{"b":[1]},"paths":[{"id":"a","later":1}]}`),
+		1<<20); err != nil {
 		t.Errorf("evidence of a later version: %v", err)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/report"
 )
 
-// collect gathers evidence once a second until stopped, shows it, and keeps it on disk: at once if it has losses, restarts or paths
-// that are new, and else as often as its size allows (pace). If the process is killed, what it has not kept is still in the reports in
-// the cluster, until their agents restart.
+// collect gathers evidence once a second until stopped, shows it, and keeps it on disk: at once if it has losses,
+// restarts or paths that are new, and else as often as its size allows (pace). If the process is killed, what it has
+// not kept is still in the reports in the cluster, until their agents restart.
 func (r *Run) collect(ctx context.Context, actor *kube.Actor, evidence *kube.Evidence) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -50,9 +50,9 @@ func (r *Run) keep(evidence *kube.Evidence) (seen Seen, kept bool) {
 	return seenIn(account), r.save(document)
 }
 
-// pace says when all of the evidence is looked at and kept again: after the longer, the longer it took, so that it takes a third of
-// a processor at most while there is news, and a twentieth else. The time to the next look is bounded, as a look also takes long
-// when this process or the disk was stopped.
+// pace says when all of the evidence is looked at and kept again: after the longer, the longer it took, so that it
+// takes a third of a processor at most while there is news, and a twentieth else. The time to the next look is bounded,
+// as a look also takes long when this process or the disk was stopped.
 type pace struct {
 	next, nextNews time.Time
 	grown, news    bool
@@ -83,16 +83,18 @@ func (p *pace) did(from, to time.Time, kept bool) {
 	p.nextNews, p.next = to.Add(min(newsRest*took, mostNewsRest)), to.Add(min(usualRest*took, mostUsualRest))
 }
 
-// Gather combines the evidence in the folder of a run with what the run keeps in the cluster, and with the current reports of
-// the probes there. Of a run that has ended (over), it leaves these out: they are of whatever runs now. If the cluster cannot be read,
-// Gather returns what it could read, and an error that says why.
+// Gather combines the evidence in the folder of a run with what the run keeps in the cluster, and with the current
+// reports of the probes there. Of a run that has ended (over), it leaves these out: they are of whatever runs now. If
+// the cluster cannot be read, Gather returns what it could read, and an error that says why.
 func Gather(ctx context.Context, actor *kube.Actor, migration, dir string, over bool) (kube.Collected, error) {
 	all, unread, err := gather(ctx, actor, migration, dir, over)
 	return all, cmp.Or(err, unread)
 }
 
-// gather is Gather. unread says why the evidence that the run keeps in the cluster is not complete, and err what else failed.
-func gather(ctx context.Context, actor *kube.Actor, migration, dir string, over bool) (all kube.Collected, unread, err error) {
+// gather is Gather. unread says why the evidence that the run keeps in the cluster is not complete, and err what else
+// failed.
+func gather(ctx context.Context, actor *kube.Actor, migration, dir string,
+	over bool) (all kube.Collected, unread, err error) {
 	before, err := kept(dir)
 	if err != nil {
 		return before, nil, err

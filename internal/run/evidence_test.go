@@ -18,8 +18,8 @@ type listener struct {
 
 func (l *listener) Say(text string) { l.WriteString(text + "\n") }
 
-// TestPace: evidence is looked at at once where it has news, and after twenty times as long as a look took where probes were only
-// answered. What could not be kept is kept as soon as it can be.
+// TestPace: evidence is looked at at once where it has news, and after twenty times as long as a look took where probes
+// were only answered. What could not be kept is kept as soon as it can be.
 func TestPace(t *testing.T) {
 	second := func(s int) time.Time { return time.Unix(1_800_000_000+int64(s), 0) }
 	answered := manyReports(1)
@@ -36,7 +36,8 @@ func TestPace(t *testing.T) {
 		kept   bool
 	}{
 		{0, "nothing", true, true}, {2, "nothing", false, true}, // a look takes a second
-		{3, "news", true, true}, {5, "news", false, true}, {6, "nothing", true, false}, {7, "nothing", false, true}, {9, "nothing", true, true}, {60, "nothing", false, true},
+		{3, "news", true, true}, {5, "news", false, true}, {6, "nothing", true, false}, {7, "nothing", false, true},
+		{9, "nothing", true, true}, {60, "nothing", false, true},
 	} {
 		changed[at.what](evidence)
 		due := p.due(second(at.second), evidence)
@@ -109,7 +110,8 @@ func TestCompares(t *testing.T) {
 	for _, test := range []struct {
 		gate *step.Gate
 		want bool
-	}{{nil, false}, {&step.Gate{}, false}, {&step.Gate{Compare: true}, true}, {&step.Gate{Changed: []string{"a"}}, true}} {
+	}{{nil, false}, {&step.Gate{}, false}, {&step.Gate{Compare: true}, true},
+		{&step.Gate{Changed: []string{"a"}}, true}} {
 		if got := compares(step.Step{Gate: test.gate}); got != test.want {
 			t.Errorf("%+v: %v", test.gate, got)
 		}

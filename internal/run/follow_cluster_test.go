@@ -34,12 +34,13 @@ const (
 	followedPaths = 54 // of a node, as in the lab while two networks are joined
 )
 
-// TestFollowAPIServer: what gates and the view of a run read of a real API server, by lists and by a watch, and that who may look
-// may watch.
+// TestFollowAPIServer: what gates and the view of a run read of a real API server, by lists and by a watch, and that
+// who may look may watch.
 func TestFollowAPIServer(t *testing.T) {
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: a watch of reports in a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: a watch of reports in a real API server; THESEUS_KUBE names the lab's program of " +
+			"Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"looks"}})
 	admin, err := kube.New(config, "test")
@@ -54,7 +55,8 @@ func TestFollowAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range roles {
-		if _, err := NewActor(admin).Do(t.Context(), step.Action{ID: "r", Op: step.Apply, Object: &roles[i]}, nil); err != nil {
+		if _, err := NewActor(admin).Do(t.Context(), step.Action{ID: "r", Op: step.Apply, Object: &roles[i]},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +64,9 @@ func TestFollowAPIServer(t *testing.T) {
 	nodes.each(func(node string) error { return nodes.begin(node) })
 
 	for _, follows := range []bool{false, true} {
-		t.Run(map[bool]string{false: "lists", true: "follows"}[follows], func(t *testing.T) { measureReading(t, config, nodes, follows) })
+		t.Run(map[bool]string{false: "lists", true: "follows"}[follows], func(t *testing.T) {
+			measureReading(t, config, nodes, follows)
+		})
 	}
 }
 
@@ -95,7 +99,8 @@ func measureReading(t *testing.T, config *rest.Config, nodes reporters, follows 
 	}
 	begun := time.Now()
 	collect(t.Context())
-	t.Logf("first look: %s, after %s; %.0f MB on the heap after it", &traffic, time.Since(begun).Round(time.Millisecond), float64(heap()-empty)/1e6)
+	t.Logf("first look: %s, after %s; %.0f MB on the heap after it",
+		&traffic, time.Since(begun).Round(time.Millisecond), float64(heap()-empty)/1e6)
 	traffic.reset()
 	collect(t.Context())
 	t.Logf("a look while nothing changes: %s", &traffic)
@@ -112,7 +117,8 @@ func measureReading(t *testing.T, config *rest.Config, nodes reporters, follows 
 	traffic.reset()
 	begun = time.Now()
 	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
-	verdict, err := gate.Ask(ctx, step.Gate{Title: "t", Bake: step.Duration(8 * time.Second)}, func(context.Context) error { return nil })
+	verdict, err := gate.Ask(ctx, step.Gate{Title: "t", Bake: step.Duration(8 * time.Second)},
+		func(context.Context) error { return nil })
 	read, took := traffic.bytes.Load(), time.Since(begun)
 	said := traffic.String()
 	cancel()
@@ -123,8 +129,10 @@ func measureReading(t *testing.T, config *rest.Config, nodes reporters, follows 
 	if err != nil || follows && !verdict.Pass { // lists may keep the API server so busy that reports come too late
 		t.Fatalf("%+v, %v", verdict, err)
 	}
-	t.Logf("a gate of %s: %s; %.1f kB a node and gate; %s", took.Round(time.Millisecond), said, float64(read)/1e3/followedNodes, verdict.Reason)
-	if most := int64(followedNodes * followedPaths * 1000 * 8); follows && read > most { // at most so many reports of each node
+	t.Logf("a gate of %s: %s; %.1f kB a node and gate; %s", took.Round(time.Millisecond), said,
+		float64(read)/1e3/followedNodes, verdict.Reason)
+	// at most so many reports of each node
+	if most := int64(followedNodes * followedPaths * 1000 * 8); follows && read > most {
 		t.Errorf("%d bytes, more than %d", read, most)
 	}
 }
@@ -194,8 +202,10 @@ func (r reporters) each(do func(node string) error) {
 func (r reporters) paths(node string) []v1alpha1.Path {
 	paths := make([]v1alpha1.Path, followedPaths)
 	for i := range paths {
-		paths[i] = v1alpha1.Path{ID: fmt.Sprintf("%s/old>node-%04d/new:udp", node, i), Class: "pod-pod", IntervalMillis: 100, Protocol: v1alpha1.UDP, Size: 64,
-			Source: v1alpha1.Endpoint{Node: node, Network: path.Old}, Target: v1alpha1.Endpoint{Node: fmt.Sprintf("node-%04d", i), Network: path.New, Address: "10.20.30.40:9100"}}
+		paths[i] = v1alpha1.Path{ID: fmt.Sprintf("%s/old>node-%04d/new:udp", node, i), Class: "pod-pod",
+			IntervalMillis: 100, Protocol: v1alpha1.UDP, Size: 64, Source: v1alpha1.Endpoint{Node: node,
+				Network: path.Old}, Target: v1alpha1.Endpoint{Node: fmt.Sprintf("node-%04d", i), Network: path.New,
+				Address: "10.20.30.40:9100"}}
 	}
 	return paths
 }
@@ -207,12 +217,14 @@ func (r reporters) status(node string, seq int64) v1alpha1.ProbeReportStatus {
 	status := v1alpha1.ProbeReportStatus{Generation: 1, Seq: seq, At: at}
 	for _, one := range r.paths(node) {
 		sent := int64(at.Sub(start)/time.Millisecond) / int64(one.IntervalMillis)
-		result := v1alpha1.PathResult{ID: one.ID, Sent: sent, Answered: sent, Since: start, Last: at, RTTMicros: [3]int64{312, 1204, 20512}}
+		result := v1alpha1.PathResult{ID: one.ID, Sent: sent, Answered: sent, Since: start, Last: at,
+			RTTMicros: [3]int64{312, 1204, 20512}}
 		for i := range int64(20) {
 			result.RTTCounts = append(result.RTTCounts, sent*i/190)
 		}
 		for i := range 4 { // the sender of a busy machine
-			result.Stalls = append(result.Stalls, v1alpha1.Gap{From: start.Add(time.Duration(i) * time.Second), Millis: 41.373812})
+			result.Stalls = append(result.Stalls,
+				v1alpha1.Gap{From: start.Add(time.Duration(i) * time.Second), Millis: 41.373812})
 		}
 		status.Paths = append(status.Paths, result)
 	}
@@ -220,13 +232,15 @@ func (r reporters) status(node string, seq int64) v1alpha1.ProbeReportStatus {
 }
 
 func (r reporters) resource(kind string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}
+	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: manifest.Plural(kind)}
 }
 
 // begin makes the plan and the first report of a node.
 func (r reporters) begin(node string) error {
 	for kind, content := range map[string]any{
-		"ProbePlan": map[string]any{"spec": v1alpha1.ProbePlanSpec{Generation: 1, Paths: r.paths(node)}}, "ProbeReport": map[string]any{"status": r.status(node, 1)},
+		"ProbePlan":   map[string]any{"spec": v1alpha1.ProbePlanSpec{Generation: 1, Paths: r.paths(node)}},
+		"ProbeReport": map[string]any{"status": r.status(node, 1)},
 	} {
 		text, err := json.Marshal(content)
 		object := &unstructured.Unstructured{}
@@ -240,7 +254,8 @@ func (r reporters) begin(node string) error {
 		object.SetKind(kind)
 		object.SetName(node)
 		object.SetNamespace(v1alpha1.Namespace)
-		if _, err := r.client.Dynamic.Resource(r.resource(kind)).Namespace(v1alpha1.Namespace).Create(r.t.Context(), object, metav1.CreateOptions{}); err != nil {
+		if _, err := r.client.Dynamic.Resource(r.resource(kind)).Namespace(v1alpha1.Namespace).Create(r.t.Context(),
+			object, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
@@ -258,7 +273,8 @@ func (r reporters) report(ctx context.Context) {
 		for i := range r.nodes {
 			node := fmt.Sprintf("node-%04d", i)
 			patch, _ := json.Marshal(map[string]any{"status": r.status(node, seq)})
-			_, err := r.client.Dynamic.Resource(r.resource("ProbeReport")).Namespace(v1alpha1.Namespace).Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err := r.client.Dynamic.Resource(r.resource("ProbeReport")).Namespace(v1alpha1.Namespace).Patch(ctx,
+				node, types.MergePatchType, patch, metav1.PatchOptions{})
 			if err != nil && ctx.Err() == nil {
 				r.t.Error(err)
 			}

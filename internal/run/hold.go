@@ -15,10 +15,11 @@ import (
 )
 
 // Unfreeze is how a person ends a freeze.
-const Unfreeze = "kubectl annotate namespace " + v1alpha1.Namespace + " " + v1alpha1.AnnotationFreeze + "- ends the freeze"
+const Unfreeze = "kubectl annotate namespace " + v1alpha1.Namespace + " " +
+	v1alpha1.AnnotationFreeze + "- ends the freeze"
 
-// Held says why a step must not begin now: a freeze (see journal.Freeze), or the windows of its migration. takes is how long the
-// step takes; 0 if that is not known. It is an error if the windows are not valid, or if none is long enough.
+// Held says why a step must not begin now: a freeze (see journal.Freeze), or the windows of its migration. takes is how
+// long the step takes; 0 if that is not known. It is an error if the windows are not valid, or if none is long enough.
 func Held(windows []v1alpha1.Window, freeze string, now time.Time, takes time.Duration) (engine.Hold, error) {
 	if freeze != "" {
 		return engine.Hold{Result: engine.ResultFrozen, Cause: "frozen: " + freeze + "; " + Unfreeze}, nil
@@ -34,8 +35,9 @@ func Held(windows []v1alpha1.Window, freeze string, now time.Time, takes time.Du
 	return engine.Hold{Result: engine.ResultOutsideWindow, Cause: cause}, nil
 }
 
-// held reports whether a run has waited for a window, or for the end of a freeze, since a gate passed, and not to be measured. That may have lasted days, in
-// which nodes were restarted and probes lost: gates do not count those losses, and the report does.
+// held reports whether a run has waited for a window, or for the end of a freeze, since a gate passed, and not to be
+// measured. That may have lasted days, in which nodes were restarted and probes lost: gates do not count those losses,
+// and the report does.
 func held(records []engine.Record) (waited bool) {
 	for _, r := range records {
 		switch {
@@ -48,8 +50,8 @@ func held(records []engine.Record) (waited bool) {
 	return waited
 }
 
-// stood says whether a run has stood between two steps since the last one was done, as before says of the records before r: at the
-// end of a window of the plan, or until a window of the Migration opens.
+// stood says whether a run has stood between two steps since the last one was done, as before says of the records
+// before r: at the end of a window of the plan, or until a window of the Migration opens.
 func stood(before bool, r engine.Record) bool {
 	switch {
 	case r.Event == engine.StepDone:
@@ -68,9 +70,9 @@ func (r *Run) measuring(_ context.Context, next *step.Step) (engine.Hold, error)
 	return engine.Hold{}, nil
 }
 
-// hold asks whether the next step may begin: not while the cluster is frozen, or outside of the Migration's windows. If the Migration
-// has none, a run stops at the end of each window of its plan, until somebody continues it. Windows that are not valid let no step
-// begin.
+// hold asks whether the next step may begin: not while the cluster is frozen, or outside of the Migration's windows. If
+// the Migration has none, a run stops at the end of each window of its plan, until somebody continues it. Windows that
+// are not valid let no step begin.
 func (r *Run) hold(ctx context.Context, next *step.Step) (engine.Hold, error) {
 	freeze, err := journal.Freeze(ctx, r.Client.Dynamic)
 	if err != nil {
@@ -93,6 +95,7 @@ func (r *Run) hold(ctx context.Context, next *step.Step) (engine.Hold, error) {
 	}
 	legs := r.Plan.Legs()
 	window := slices.IndexFunc(legs, func(leg plan.Leg) bool { return r.Plan.Steps[leg.From].ID == next.ID })
-	return engine.Hold{Result: engine.ResultWindowEnded, Cause: fmt.Sprintf("window %d of %d of the plan ends here, with both networks joined; "+
-		"`theseus resume` checks the cluster and begins window %d", window, len(legs), window+1)}, nil
+	return engine.Hold{Result: engine.ResultWindowEnded,
+		Cause: fmt.Sprintf("window %d of %d of the plan ends here, with both networks joined; "+
+			"`theseus resume` checks the cluster and begins window %d", window, len(legs), window+1)}, nil
 }

@@ -19,9 +19,10 @@ import (
 )
 
 // ReportInput collects the input of a report: the journal from the cluster, the evidence from dir, the folder of the
-// run on this machine, and from the cluster: what the run keeps there, and unless it has ended the reports of its probes. warn
-// gets what makes the evidence incomplete.
-func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir string, warn func(string)) (report.Input, error) {
+// run on this machine, and from the cluster: what the run keeps there, and unless it has ended the reports of its
+// probes. warn gets what makes the evidence incomplete.
+func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir string,
+	warn func(string)) (report.Input, error) {
 	records, err := journal.NewCluster(client.Dynamic, p.Name).Records(ctx)
 	if err != nil {
 		return report.Input{}, err
@@ -41,9 +42,11 @@ func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir str
 }
 
 // inputOf is the input of a report on evidence that was gathered.
-func inputOf(ctx context.Context, client *kube.Client, p *plan.Plan, dir string, records []engine.Record, document kube.Collected) (report.Input, error) {
-	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: Reports(document), Foreign: Foreign(document),
-		Unread: unreadIn(dir), Events: document.Events, EventsDropped: document.EventsDropped, At: time.Now()}
+func inputOf(ctx context.Context, client *kube.Client, p *plan.Plan, dir string, records []engine.Record,
+	document kube.Collected) (report.Input, error) {
+	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: Reports(document),
+		Foreign: Foreign(document), Unread: unreadIn(dir), Events: document.Events,
+		EventsDropped: document.EventsDropped, At: time.Now()}
 	for _, looks := range document.Looks {
 		input.Looks = append(input.Looks, report.Span{From: looks.From, To: looks.To})
 	}
@@ -80,7 +83,8 @@ func inventories(p *plan.Plan, records []engine.Record) (before, after map[strin
 }
 
 // outcomes says what happened to every workload: how many pods were moved, and how many restarted since the start.
-func outcomes(ctx context.Context, client *kube.Client, p *plan.Plan, records []engine.Record) ([]report.WorkloadOutcome, error) {
+func outcomes(ctx context.Context, client *kube.Client, p *plan.Plan,
+	records []engine.Record) ([]report.WorkloadOutcome, error) {
 	moved, whole := evictions(records)
 	pods, err := client.Typed.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -104,7 +108,8 @@ func outcomes(ctx context.Context, client *kube.Client, p *plan.Plan, records []
 }
 
 // perWorkload counts each workload once: a workload whose pods are treated differently is in a plan twice.
-func perWorkload(planned []plan.Workload, count, restarts, moved map[string]int, whole map[string]int64) []report.WorkloadOutcome {
+func perWorkload(planned []plan.Workload, count, restarts, moved map[string]int,
+	whole map[string]int64) []report.WorkloadOutcome {
 	var all []report.WorkloadOutcome
 	seen := map[string]bool{}
 	for _, w := range planned {

@@ -17,8 +17,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
-// The folder of a run has the probes' results in two files. Each has one writer, so no process replaces what another one has kept:
-// EvidenceFile is written by the process that carries out the run, and WatchedFile by a process that watches it (Watcher).
+// The folder of a run has the probes' results in two files. Each has one writer, so no process replaces what another
+// one has kept: EvidenceFile is written by the process that carries out the run, and WatchedFile by a process that
+// watches it (Watcher).
 const (
 	EvidenceFile = "evidence.json"
 	WatchedFile  = "evidence.watched.json"
@@ -50,7 +51,8 @@ func Keep(dir string, collected kube.Collected) error {
 	return write(filepath.Join(dir, EvidenceFile), collected, document.MaxInput)
 }
 
-// write replaces a file with evidence. If that has more than so many bytes, the file stays as it was: it could not be read again.
+// write replaces a file with evidence. If that has more than so many bytes, the file stays as it was: it could not be
+// read again.
 func write(name string, collected kube.Collected, most int) error {
 	return outfile.WriteBy(name, func(to io.Writer) error { return encode(&bounded{to, most}, collected) })
 }
@@ -111,8 +113,8 @@ func (r *Run) evidence() *kube.Evidence {
 	return evidence
 }
 
-// takeOver is the evidence in a file that this process writes from now on. It removes what is left of writes that were killed. A file
-// that cannot be read gets another name, and is not replaced.
+// takeOver is the evidence in a file that this process writes from now on. It removes what is left of writes that were
+// killed. A file that cannot be read gets another name, and is not replaced.
 func takeOver(name string, say func(string)) kube.Collected {
 	if err := outfile.Sweep(name); err != nil {
 		say("warning: unfinished evidence cannot be removed: " + err.Error())
@@ -145,7 +147,8 @@ func setAside(name string) (string, error) {
 func unreadIn(dir string) (files []string) {
 	entries, _ := os.ReadDir(dir) // there is no folder where nothing was kept
 	for _, entry := range entries {
-		if name := entry.Name(); strings.HasPrefix(name, EvidenceFile+unreadMark) || strings.HasPrefix(name, WatchedFile+unreadMark) {
+		if name := entry.Name(); strings.HasPrefix(name, EvidenceFile+unreadMark) ||
+			strings.HasPrefix(name, WatchedFile+unreadMark) {
 			files = append(files, filepath.Join(dir, name))
 		}
 	}

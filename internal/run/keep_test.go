@@ -44,7 +44,8 @@ func TestEvidenceThatCannotBeKept(t *testing.T) {
 func TestEncode(t *testing.T) {
 	one := manyReports(2)
 	one.Foreign = map[string]string{"a": "<b>"}
-	for _, document := range []kube.Collected{{}, {Paths: []v1alpha1.Path{}, Results: []v1alpha1.PathResult{}}, {Paths: one.Paths[:1]}, one} {
+	for _, document := range []kube.Collected{{}, {Paths: []v1alpha1.Path{}, Results: []v1alpha1.PathResult{}},
+		{Paths: one.Paths[:1]}, one} {
 		want, err := json.Marshal(document)
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +80,8 @@ func TestUnreadEvidence(t *testing.T) {
 	}
 	first, second := filepath.Join(dir, EvidenceFile+".unread"), filepath.Join(dir, EvidenceFile+".unread.2")
 	for name, want := range map[string]string{first: "first", second: "second"} {
-		if text, err := os.ReadFile(name); err != nil || string(text) != want || !strings.Contains(said.String(), "; it is now "+name+"\n") {
+		if text, err := os.ReadFile(name); err != nil || string(text) != want ||
+			!strings.Contains(said.String(), "; it is now "+name+"\n") {
 			t.Errorf("%s has %q (%v); said: %s", name, text, err, said)
 		}
 	}

@@ -48,8 +48,9 @@ type store struct {
 }
 
 // kinds are the kinds that a store has, by their resources.
-var kinds = map[string]string{"nodes": "Node", "pods": "Pod", "services": "Service", "events": "Event", "daemonsets": "DaemonSet", "leases": "Lease", "configmaps": "ConfigMap",
-	"migrations": "Migration", "planpages": "PlanPage", "journalpages": "JournalPage", "probeplans": "ProbePlan", "probereports": "ProbeReport"}
+var kinds = map[string]string{"nodes": "Node", "pods": "Pod", "services": "Service", "events": "Event",
+	"daemonsets": "DaemonSet", "leases": "Lease", "configmaps": "ConfigMap", "migrations": "Migration",
+	"planpages": "PlanPage", "journalpages": "JournalPage", "probeplans": "ProbePlan", "probereports": "ProbeReport"}
 
 const (
 	ours   = "/apis/" + v1alpha1.Group + "/" + v1alpha1.Version
@@ -62,7 +63,8 @@ func newStore(t *testing.T) (*store, *kube.Client) {
 	s := &store{objects: map[string]map[string]any{}, before: map[string]func(){}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	client, err := kube.New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "test")
+	client, err := kube.New(&rest.Config{Host: server.URL,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,8 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func failure(code int, reason metav1.StatusReason, message string) (int, any) {
-	return code, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code), Reason: reason, Message: message}
+	return code, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure",
+		Code: int32(code), Reason: reason, Message: message}
 }
 
 // answer answers a request. The caller holds the lock.
@@ -98,7 +101,8 @@ func (s *store) answer(r *http.Request) (int, any) {
 	at := r.URL.Path
 	if s.refuse != nil {
 		if code, message := s.refuse(r.Method, at); code != 0 {
-			return failure(code, map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden}[code], message)
+			return failure(code, map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden}[code],
+				message)
 		}
 	}
 	var body map[string]any
@@ -121,11 +125,14 @@ func (s *store) answer(r *http.Request) (int, any) {
 	case at == "/apis":
 		version := metav1.GroupVersionForDiscovery{GroupVersion: v1alpha1.APIVersion, Version: v1alpha1.Version}
 		return http.StatusOK, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
-			Groups: []metav1.APIGroup{{Name: v1alpha1.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}}}
+			Groups: []metav1.APIGroup{{Name: v1alpha1.Group, Versions: []metav1.GroupVersionForDiscovery{version},
+				PreferredVersion: version}}}
 	case at == ours:
-		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: v1alpha1.APIVersion}
+		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: v1alpha1.APIVersion}
 		for _, kind := range []string{"ProbePlan", "ProbeReport"} {
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: manifest.Plural(kind), Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"list"}})
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: manifest.Plural(kind), Kind: kind,
+				Namespaced: true, Verbs: metav1.Verbs{"list"}})
 		}
 		return http.StatusOK, list
 	case isList:
@@ -137,8 +144,10 @@ func (s *store) answer(r *http.Request) (int, any) {
 				items = append(items, s.objects[one])
 			}
 		}
-		version, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path.Dir(at), "/apis/"), "/api/"), "/namespaces")
-		return http.StatusOK, map[string]any{"apiVersion": version, "kind": resource + "List", "metadata": map[string]any{}, "items": items}
+		version, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path.Dir(at), "/apis/"), "/api/"),
+			"/namespaces")
+		return http.StatusOK, map[string]any{"apiVersion": version, "kind": resource + "List",
+			"metadata": map[string]any{}, "items": items}
 	case known == nil:
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, at)
 	case r.Method == http.MethodDelete:
@@ -171,8 +180,9 @@ func merged(into, change map[string]any) map[string]any {
 // put keeps an object. The caller holds the lock.
 func (s *store) put(at string, object map[string]any) map[string]any {
 	s.version++
-	object["metadata"] = merged(object["metadata"].(map[string]any), map[string]any{"resourceVersion": strconv.Itoa(s.version), "uid": "u" + path.Base(at),
-		"namespace": v1alpha1.Namespace})
+	object["metadata"] = merged(object["metadata"].(map[string]any),
+		map[string]any{"resourceVersion": strconv.Itoa(s.version), "uid": "u" + path.Base(at),
+			"namespace": v1alpha1.Namespace})
 	s.objects[at] = object
 	return object
 }
@@ -210,7 +220,8 @@ func (s *store) wrote(what string) (found []string) {
 func guardPlan(t *testing.T) *plan.Plan {
 	t.Helper()
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
-	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot, Change: v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, Drivers: drivers.All(),
+	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot,
+		Change: v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, Drivers: drivers.All(),
 		Options: plan.Options{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "g"}},
 		kind.Guard{Others: true, Quiet: step.Duration(time.Second), AtMost: step.Duration(time.Minute)})
 	if err != nil {
@@ -230,8 +241,9 @@ func goesOn(t *testing.T, client *kube.Client, p *plan.Plan, ended bool) engine.
 	if err := journal.Create(t.Context(), client.Dynamic, p); err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: idle{}, Gate: idle{}, Journal: journal.NewCluster(client.Dynamic, p.Name), Clock: Clock{},
-		Control: journal.NewControl(client.Dynamic, p.Name), Hold: r.measuring, Epoch: 1})
+	outcome, err := engine.Run(t.Context(), p,
+		engine.Deps{Actor: idle{}, Gate: idle{}, Journal: journal.NewCluster(client.Dynamic, p.Name), Clock: Clock{},
+			Control: journal.NewControl(client.Dynamic, p.Name), Hold: r.measuring, Epoch: 1})
 	if err != nil || outcome.State.Over() != ended || outcome.State.Measures() == ended {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
@@ -251,10 +263,13 @@ func standing(t *testing.T) (*store, *kube.Client, *plan.Plan) {
 	}
 	in := ours + "/namespaces/" + v1alpha1.Namespace
 	meta := metav1.ObjectMeta{Name: "n"}
-	s.add(t, in+"/probeplans/n", v1alpha1.ProbePlan{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan"}, ObjectMeta: meta,
+	s.add(t, in+"/probeplans/n", v1alpha1.ProbePlan{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion,
+		Kind: "ProbePlan"}, ObjectMeta: meta,
 		Spec: v1alpha1.ProbePlanSpec{Paths: []v1alpha1.Path{{ID: "n/new>m/new"}}}})
-	s.add(t, in+"/probereports/n", v1alpha1.ProbeReport{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "ProbeReport"}, ObjectMeta: meta,
-		Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{{ID: "n/new>m/new", Sent: 5, Answered: 5, Since: time.Unix(2, 0).UTC()}}}})
+	s.add(t, in+"/probereports/n", v1alpha1.ProbeReport{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion,
+		Kind: "ProbeReport"}, ObjectMeta: meta,
+		Status: v1alpha1.ProbeReportStatus{
+			Paths: []v1alpha1.PathResult{{ID: "n/new>m/new", Sent: 5, Answered: 5, Since: time.Unix(2, 0).UTC()}}}})
 	s.wrote("")
 	return s, client, p
 }
@@ -262,11 +277,12 @@ func standing(t *testing.T) (*store, *kube.Client, *plan.Plan) {
 // onlooker looks at a guard, and keeps what it says.
 func onlooker(t *testing.T, client *kube.Client, p *plan.Plan) (*Looking, *[]string) {
 	said := &[]string{}
-	return &Looking{Client: client, Plan: p, Dir: t.TempDir(), Holder: "ann@there/1", Say: func(text string) { *said = append(*said, text) }}, said
+	return &Looking{Client: client, Plan: p, Dir: t.TempDir(), Holder: "ann@there/1",
+		Say: func(text string) { *said = append(*said, text) }}, said
 }
 
-// TestLookAtAnEndedGuard: a look at a guard that has ended takes no lock, and leaves its evidence as it is: the probes in the cluster are
-// those of another migration by then.
+// TestLookAtAnEndedGuard: a look at a guard that has ended takes no lock, and leaves its evidence as it is: the probes
+// in the cluster are those of another migration by then.
 func TestLookAtAnEndedGuard(t *testing.T) {
 	t.Run("before", func(t *testing.T) {
 		s, client, p := standing(t)
@@ -303,14 +319,16 @@ func TestLookAtAnEndedGuard(t *testing.T) {
 	})
 }
 
-// TestLook: a look keeps what it sees if it gets the lock, that of a process which has ended without releasing it too. What it cannot do
-// it says, and goes on without.
+// TestLook: a look keeps what it sees if it gets the lock, that of a process which has ended without releasing it too.
+// What it cannot do it says, and goes on without.
 func TestLook(t *testing.T) {
 	gone := func(s *store) {
 		seconds, holder := int32(1), "bob@gone/1"
-		s.add(t, leases+"/"+manifest.Lease, coordinationv1.Lease{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
-			ObjectMeta: metav1.ObjectMeta{Name: manifest.Lease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
-				RenewTime: &metav1.MicroTime{Time: time.Unix(1, 0)}}})
+		s.add(t, leases+"/"+manifest.Lease,
+			coordinationv1.Lease{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+				ObjectMeta: metav1.ObjectMeta{Name: manifest.Lease},
+				Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
+					RenewTime: &metav1.MicroTime{Time: time.Unix(1, 0)}}})
 	}
 	for name, test := range map[string]struct {
 		given  func(*store)
@@ -319,12 +337,16 @@ func TestLook(t *testing.T) {
 		says   string
 		within time.Duration
 	}{
-		"nobody has the lock":      {keeps: true},
-		"its holder is gone":       {given: gone, keeps: true},
-		"another process has it":   {runs: true, says: "note: what this look sees is not kept: bob@elsewhere/2 is running a migration on this cluster, since "},
-		"this user may only read":  {given: refusing("leases", http.StatusForbidden), says: "note: what this look sees is not kept: ", within: 10 * time.Second},
-		"nodes cannot be listed":   {given: refusing("nodes", http.StatusInternalServerError), keeps: true, says: "note: this look does not see what happens in the cluster: "},
-		"this user lists no nodes": {given: refusing("nodes", http.StatusForbidden), keeps: true, says: "this user may not list nodes"},
+		"nobody has the lock": {keeps: true},
+		"its holder is gone":  {given: gone, keeps: true},
+		"another process has it": {runs: true, says: "note: what this look sees is not kept: bob@elsewhere/2 is " +
+			"running a migration on this cluster, since "},
+		"this user may only read": {given: refusing("leases", http.StatusForbidden),
+			says: "note: what this look sees is not kept: ", within: 10 * time.Second},
+		"nodes cannot be listed": {given: refusing("nodes", http.StatusInternalServerError), keeps: true,
+			says: "note: this look does not see what happens in the cluster: "},
+		"this user lists no nodes": {given: refusing("nodes", http.StatusForbidden), keeps: true,
+			says: "this user may not list nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -374,13 +396,14 @@ func refusing(resource string, code int) func(*store) {
 func TestMayBegin(t *testing.T) {
 	s, client := newStore(t)
 	held, refusal := "", errors.New("another migration has not ended")
-	r := &Run{Client: client, Plan: guardPlan(t), Dir: t.TempDir(), Begins: true, Holder: "ann@there/1", MayBegin: func(ctx context.Context) error {
-		holder, err := journal.HeldBy(ctx, Leases(client))
-		if holder != nil {
-			held = holder.Holder
-		}
-		return errors.Join(err, refusal)
-	}}
+	r := &Run{Client: client, Plan: guardPlan(t), Dir: t.TempDir(), Begins: true, Holder: "ann@there/1",
+		MayBegin: func(ctx context.Context) error {
+			holder, err := journal.HeldBy(ctx, Leases(client))
+			if holder != nil {
+				held = holder.Holder
+			}
+			return errors.Join(err, refusal)
+		}}
 	if _, err := r.Execute(t.Context()); !errors.Is(err, refusal) || held != "ann@there/1" {
 		t.Errorf("%v, with the lock of %q", err, held)
 	}

@@ -4,7 +4,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// News is what a record says to people who do not watch. Its Reason is empty for records that say nothing: actions are too many.
+// News is what a record says to people who do not watch. Its Reason is empty for records that say nothing: actions are
+// too many.
 type News struct {
 	// Warning is true if something went wrong.
 	Warning bool

@@ -24,8 +24,9 @@ const typePrefix = "dev.theseus.run."
 var notifyEnd = 10 * time.Second
 
 // eventTypes are the types of events by the reason of the news, without typePrefix.
-var eventTypes = map[string]string{"Began": "began", "Resumed": "resumed", "GroupDone": "wave-done", "GateFailed": "gate-failed", "Paused": "paused",
-	"RollingBack": "rolling-back", "NeedsPerson": "needs-person", "Complete": "done", "RolledBack": "rolled-back"}
+var eventTypes = map[string]string{"Began": "began", "Resumed": "resumed", "GroupDone": "wave-done",
+	"GateFailed": "gate-failed", "Paused": "paused", "RollingBack": "rolling-back", "NeedsPerson": "needs-person",
+	"Complete": "done", "RolledBack": "rolled-back"}
 
 // Notified is the data of an event.
 type Notified struct {
@@ -41,7 +42,8 @@ type Notified struct {
 	Report string `json:"report"`
 }
 
-// Telling sends the news of a run that no process has sent yet. The Migration has the number of the last record whose news was sent.
+// Telling sends the news of a run that no process has sent yet. The Migration has the number of the last record whose
+// news was sent.
 type Telling struct {
 	sender   *notify.Sender
 	narrator *Narrator
@@ -50,10 +52,12 @@ type Telling struct {
 }
 
 // Tell begins to tell the news of a plan's run after the record that is numbered told. A failure is only a warning.
-func Tell(ctx context.Context, client dynamic.Interface, target *notify.Target, p *plan.Plan, told int, say func(string)) *Telling {
-	return &Telling{narrator: NewNarrator(NewScript(p)), plan: p, told: told, sender: target.Start(ctx, func(ctx context.Context, e notify.Event) error {
-		return journal.SetNotified(ctx, client, p.Name, e.Data.(Notified).Record)
-	}, say)}
+func Tell(ctx context.Context, client dynamic.Interface, target *notify.Target, p *plan.Plan,
+	told int, say func(string)) *Telling {
+	return &Telling{narrator: NewNarrator(NewScript(p)), plan: p, told: told,
+		sender: target.Start(ctx, func(ctx context.Context, e notify.Event) error {
+			return journal.SetNotified(ctx, client, p.Name, e.Data.(Notified).Record)
+		}, say)}
 }
 
 // Record tells the news of the next record of the run, if no process has. It does not wait.
@@ -77,24 +81,26 @@ func (t *Telling) End() {
 func (t *Telling) event(one engine.Record, news News, id string) notify.Event {
 	p := t.plan
 	return notify.Event{
-		ID:      fmt.Sprintf("%s/%s/%s", p.Name, p.Hash, id),
-		Source:  "/apis/" + v1alpha1.Group + "/" + v1alpha1.Version + "/namespaces/" + v1alpha1.Namespace + "/migrations/" + p.Name,
+		ID: fmt.Sprintf("%s/%s/%s", p.Name, p.Hash, id),
+		Source: "/apis/" + v1alpha1.Group + "/" + v1alpha1.Version + "/namespaces/" +
+			v1alpha1.Namespace + "/migrations/" + p.Name,
 		Type:    typePrefix + eventTypes[news.Reason],
 		Subject: one.Step, Time: one.At.UTC(),
-		Data: Notified{Migration: p.Name, Plan: p.Hash, Cluster: p.Cluster.UID, Record: one.Seq, Warning: news.Warning, Message: news.Message,
-			Report: "theseus report " + p.Name + " -o report.html"},
+		Data: Notified{Migration: p.Name, Plan: p.Hash, Cluster: p.Cluster.UID, Record: one.Seq,
+			Warning: news.Warning, Message: news.Message, Report: "theseus report " + p.Name + " -o report.html"},
 	}
 }
 
-// ToldUntil is the number of the last of a run's records whose news was sent, if noted is the number that the Migration has. A number that no
-// process can have written is not believed.
+// ToldUntil is the number of the last of a run's records whose news was sent, if noted is the number that the Migration
+// has. A number that no process can have written is not believed.
 func ToldUntil(past []engine.Record, noted int, say func(string)) int {
 	last := 0
 	if n := len(past); n > 0 {
 		last = past[n-1].Seq
 	}
 	if noted > last {
-		say(fmt.Sprintf("warning: notifications begin after record %d, the last one, as those until record %d are said to be sent", last, noted))
+		say(fmt.Sprintf("warning: notifications begin after record %d, the last one, as those until record %d are "+
+			"said to be sent", last, noted))
 		return last
 	}
 	return noted
@@ -103,11 +109,13 @@ func ToldUntil(past []engine.Record, noted int, say func(string)) int {
 // HasNews reports whether a run that has stopped has news after a record.
 func HasNews(records []engine.Record, after int) bool {
 	narrator := NewNarrator(NewScript(&plan.Plan{}))
-	return slices.ContainsFunc(records, func(one engine.Record) bool { return narrator.News(one).Reason != "" && one.Seq > after })
+	return slices.ContainsFunc(records, func(one engine.Record) bool {
+		return narrator.News(one).Reason != "" && one.Seq > after
+	})
 }
 
-// notifying tells the news of a run from now on, after the news of past records that no process has sent. If no process has sent any, the
-// past begins where the process before began. The news ends when lost does.
+// notifying tells the news of a run from now on, after the news of past records that no process has sent. If no process
+// has sent any, the past begins where the process before began. The news ends when lost does.
 func (r *Run) notifying(lost context.Context, past []engine.Record) *Telling {
 	if r.Notify == nil {
 		return nil
@@ -127,7 +135,8 @@ func (r *Run) notifying(lost context.Context, past []engine.Record) *Telling {
 				told = max(told, one.Seq-1)
 			}
 		}
-		if err := journal.SetNotified(lost, r.Client.Dynamic, r.Plan.Name, told); err != nil { // so that others know that news are sent
+		// so that others know that news are sent
+		if err := journal.SetNotified(lost, r.Client.Dynamic, r.Plan.Name, told); err != nil {
 			r.View.Say("warning: it cannot be noted in the cluster which notifications were sent: " + err.Error())
 		}
 	}
@@ -138,8 +147,9 @@ func (r *Run) notifying(lost context.Context, past []engine.Record) *Telling {
 	return t
 }
 
-// told ends the telling with the end of the run, after the lock was released: nobody waits for an endpoint. A process that does not continue
-// the run, which is of a command line, takes the time that one event may take, and tells an end of which there is no record.
+// told ends the telling with the end of the run, after the lock was released: nobody waits for an endpoint. A process
+// that does not continue the run, which is of a command line, takes the time that one event may take, and tells an end
+// of which there is no record.
 func (r *Run) told(ctx context.Context, t *Telling, outcome engine.Outcome, err error) {
 	switch {
 	case t == nil:
@@ -150,11 +160,13 @@ func (r *Run) told(ctx context.Context, t *Telling, outcome engine.Outcome, err 
 	}
 	if state := outcome.State; outcome.End == engine.EndNeedsPerson && state.Phase != engine.PhaseNeedsPerson {
 		now := engine.Record{Seq: state.Seq, Step: state.Step, At: time.Now()}
-		t.sender.Add(t.event(now, News{true, "NeedsPerson", outcome.Cause}, fmt.Sprintf("%d/stopped/%d", state.Seq, now.At.Unix())))
+		t.sender.Add(t.event(now, News{true, "NeedsPerson", outcome.Cause},
+			fmt.Sprintf("%d/stopped/%d", state.Seq, now.At.Unix())))
 	}
 	timer := time.AfterFunc(notifyEnd, func() {
 		if n := t.sender.Waiting(); n > 0 {
-			r.View.Say(fmt.Sprintf("waiting up to %s for %s, which has not taken %s; interrupt to end without it", notify.GiveUpAfter, r.Notify, cluster.Count(n, "notification")))
+			r.View.Say(fmt.Sprintf("waiting up to %s for %s, which has not taken %s; interrupt to end without it",
+				notify.GiveUpAfter, r.Notify, cluster.Count(n, "notification")))
 		}
 	})
 	t.sender.Close(ctx, notify.GiveUpAfter)

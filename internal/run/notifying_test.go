@@ -47,7 +47,8 @@ func newEndpoint(t *testing.T) *endpoint {
 			ID, Type string
 			Data     Notified
 		}
-		if err := json.NewDecoder(r.Body).Decode(&one); err != nil || one.Data.Migration != "m" || !strings.HasPrefix(one.ID+"/", fmt.Sprintf("m/hash/%d/", one.Data.Record)) ||
+		if err := json.NewDecoder(r.Body).Decode(&one); err != nil || one.Data.Migration != "m" ||
+			!strings.HasPrefix(one.ID+"/", fmt.Sprintf("m/hash/%d/", one.Data.Record)) ||
 			one.Data.Report != "theseus report m -o report.html" {
 			t.Errorf("%+v, %v", one, err)
 		}
@@ -70,10 +71,14 @@ func (e *endpoint) wants(t *testing.T, want ...string) {
 
 // notified is a cluster that has the migration m, with these annotations.
 func notified(annotations map[string]any) *dynamicfake.FakeDynamicClient {
-	migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
+	migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion,
+		"kind":     "Migration",
 		"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace, "annotations": annotations}}}
-	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural("Migration")}: "MigrationList"}, migration)
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{
+			{Group: v1alpha1.Group, Version: v1alpha1.Version,
+				Resource: manifest.Plural("Migration")}: "MigrationList"},
+		migration)
 }
 
 // numbered numbers records from 1.
@@ -84,17 +89,21 @@ func numbered(records ...engine.Record) []engine.Record {
 	return records
 }
 
-var twoWaves = &plan.Plan{Name: "m", Hash: "hash", Steps: []step.Step{{ID: "a", Wave: "wave-1"}, {ID: "b", Wave: "wave-2"}}}
+var twoWaves = &plan.Plan{Name: "m", Hash: "hash",
+	Steps: []step.Step{{ID: "a", Wave: "wave-1"}, {ID: "b", Wave: "wave-2"}}}
 
-// notifies is one process of a run, which gets the records from one to another, and then ends; the ones before are past.
-func notifies(t *testing.T, to *endpoint, client *dynamicfake.FakeDynamicClient, records []engine.Record, from int, continues bool, outcome engine.Outcome) string {
+// notifies is one process of a run, which gets the records from one to another, and then ends; the ones before are
+// past.
+func notifies(t *testing.T, to *endpoint, client *dynamicfake.FakeDynamicClient, records []engine.Record, from int,
+	continues bool, outcome engine.Outcome) string {
 	t.Helper()
 	target, err := notify.New(to.URL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	r := &Run{Client: &kube.Client{Dynamic: client}, unfenced: client, Plan: twoWaves, Notify: target, Continues: continues, View: &Lines{Out: &out, Script: NewScript(twoWaves), Begun: time.Now()}}
+	r := &Run{Client: &kube.Client{Dynamic: client}, unfenced: client, Plan: twoWaves, Notify: target,
+		Continues: continues, View: &Lines{Out: &out, Script: NewScript(twoWaves), Begun: time.Now()}}
 	telling := r.notifying(t.Context(), records[:from])
 	for _, one := range records[from:] {
 		telling.Record(one)
@@ -109,15 +118,19 @@ func shorten(t *testing.T) {
 	t.Cleanup(func() { notifyEnd = before })
 }
 
-// TestNotifying: the news of a run arrive once and in order, although its processes are killed, and although the endpoint was away.
+// TestNotifying: the news of a run arrive once and in order, although its processes are killed, and although the
+// endpoint was away.
 func TestNotifying(t *testing.T) {
 	shorten(t)
 	to := newEndpoint(t)
 	records := numbered([]engine.Record{
-		{Event: engine.Started, By: "x"}, {Event: engine.StepBegan, Step: "a"}, {Event: engine.GateAnswer, Step: "a", Verdict: &engine.Verdict{Pass: true}},
-		{Event: engine.StepDone, Step: "a"}, {Event: engine.StepBegan, Step: "b"}, {Event: engine.GateAnswer, Step: "b", Verdict: &engine.Verdict{Reason: "3 lost"}},
-		{Event: engine.Finished, Result: engine.ResultNeedsPerson, Error: "3 lost"}, {Event: engine.Resumed, By: "y"}, {Event: engine.Paused}, {Event: engine.Resumed, By: "y"},
-		{Event: engine.StepDone, Step: "b"}, {Event: engine.Finished, Result: engine.ResultDone},
+		{Event: engine.Started, By: "x"}, {Event: engine.StepBegan, Step: "a"},
+		{Event: engine.GateAnswer, Step: "a", Verdict: &engine.Verdict{Pass: true}},
+		{Event: engine.StepDone, Step: "a"}, {Event: engine.StepBegan, Step: "b"},
+		{Event: engine.GateAnswer, Step: "b", Verdict: &engine.Verdict{Reason: "3 lost"}},
+		{Event: engine.Finished, Result: engine.ResultNeedsPerson, Error: "3 lost"}, {Event: engine.Resumed, By: "y"},
+		{Event: engine.Paused}, {Event: engine.Resumed, By: "y"}, {Event: engine.StepDone, Step: "b"},
+		{Event: engine.Finished, Result: engine.ResultDone},
 	}...)
 	client := notified(nil)
 	process := func(from, to0 int) string {
@@ -129,35 +142,41 @@ func TestNotifying(t *testing.T) {
 	}
 	process(5, 7) // the process before was killed after record 5, whose news nobody sent
 	to.away.Store(true)
-	if out := process(7, 9); !strings.Contains(out, "is retried") || !strings.Contains(out, "2 notifications were not delivered") {
+	if out := process(7, 9); !strings.Contains(out, "is retried") ||
+		!strings.Contains(out, "2 notifications were not delivered") {
 		t.Errorf("said: %s", out)
 	}
 	to.away.Store(false)
 	process(9, 12)
 	process(12, 12)
-	to.wants(t, "1 began", "5 wave-done", "6 gate-failed", "7 needs-person", "8 resumed", "9 paused", "10 resumed", "12 done")
+	to.wants(t, "1 began", "5 wave-done", "6 gate-failed", "7 needs-person", "8 resumed",
+		"9 paused", "10 resumed", "12 done")
 }
 
-// TestNotifiesEnd: a command line, which no process continues, waits for an endpoint that is away at the end of the run, and tells that the
-// run gave up, of which there is no record.
+// TestNotifiesEnd: a command line, which no process continues, waits for an endpoint that is away at the end of the
+// run, and tells that the run gave up, of which there is no record.
 func TestNotifiesEnd(t *testing.T) {
 	shorten(t)
 	to := newEndpoint(t)
 	to.away.Store(true)
 	time.AfterFunc(5*notifyEnd, func() { to.away.Store(false) })
-	records := numbered(engine.Record{Event: engine.Started, By: "x"}, engine.Record{Event: engine.StepBegan, Step: "a"})
-	out := notifies(t, to, notified(nil), records, 0, false, engine.Outcome{End: engine.EndNeedsPerson, Cause: "gave up", State: engine.State{Seq: 2, Phase: engine.PhaseRunning}})
+	records := numbered(engine.Record{Event: engine.Started, By: "x"},
+		engine.Record{Event: engine.StepBegan, Step: "a"})
+	out := notifies(t, to, notified(nil), records, 0, false, engine.Outcome{End: engine.EndNeedsPerson,
+		Cause: "gave up", State: engine.State{Seq: 2, Phase: engine.PhaseRunning}})
 	to.wants(t, "1 began", "2 needs-person")
 	if !strings.Contains(out, "waiting up to 5m0s for http://127.0.0.1") {
 		t.Errorf("said: %s", out)
 	}
 }
 
-// TestNotifiesFrom: what the Migration says about earlier notifications is not believed if it cannot be, and a run of which nothing was sent
-// is not told from its beginning.
+// TestNotifiesFrom: what the Migration says about earlier notifications is not believed if it cannot be, and a run of
+// which nothing was sent is not told from its beginning.
 func TestNotifiesFrom(t *testing.T) {
-	records := numbered(engine.Record{Event: engine.Started, By: "x"}, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed, By: "y"}, engine.Record{Event: engine.Paused})
-	for noted, want := range map[string][]string{"": {"3 resumed", "4 paused"}, "2": {"3 resumed", "4 paused"}, "1000": {"4 paused"}, "x": {"4 paused"}} {
+	records := numbered(engine.Record{Event: engine.Started, By: "x"}, engine.Record{Event: engine.Paused},
+		engine.Record{Event: engine.Resumed, By: "y"}, engine.Record{Event: engine.Paused})
+	for noted, want := range map[string][]string{"": {"3 resumed", "4 paused"}, "2": {"3 resumed", "4 paused"},
+		"1000": {"4 paused"}, "x": {"4 paused"}} {
 		annotations := map[string]any{"theseus.dev/notified": noted}
 		if noted == "" {
 			annotations = nil
@@ -166,7 +185,8 @@ func TestNotifiesFrom(t *testing.T) {
 		client := notified(annotations)
 		out := notifies(t, to, client, records, 3, true, engine.Outcome{})
 		to.wants(t, want...)
-		if doubted := noted == "1000" || noted == "x"; strings.Contains(out, "warning: notifications begin") != doubted {
+		if doubted := noted == "1000" ||
+			noted == "x"; strings.Contains(out, "warning: notifications begin") != doubted {
 			t.Errorf("%q: said %s", noted, out)
 		}
 		if seq, _, err := journal.Notified(t.Context(), client, "m"); seq != 4 || err != nil {
@@ -179,9 +199,12 @@ func TestNotifiesFrom(t *testing.T) {
 func TestNeedsPersonAfterOneStep(t *testing.T) {
 	n := NewNarrator(NewScript(twoWaves))
 	var got []string
-	for _, r := range numbered(engine.Record{Event: engine.Started}, engine.Record{Event: engine.StepBegan, Step: "a"}, engine.Record{Event: engine.TakingBack, Step: "a", Error: "3 lost"},
-		engine.Record{Event: engine.StepUndone, Step: "a"}, engine.Record{Event: engine.Resumed}, engine.Record{Event: engine.StepBegan, Step: "a"},
-		engine.Record{Event: engine.TakingBack, Step: "a", Error: "3 lost"}, engine.Record{Event: engine.RollingBack}, engine.Record{Event: engine.StepUndone, Step: "a"}) {
+	for _, r := range numbered(engine.Record{Event: engine.Started}, engine.Record{Event: engine.StepBegan, Step: "a"},
+		engine.Record{Event: engine.TakingBack, Step: "a", Error: "3 lost"},
+		engine.Record{Event: engine.StepUndone, Step: "a"}, engine.Record{Event: engine.Resumed},
+		engine.Record{Event: engine.StepBegan, Step: "a"},
+		engine.Record{Event: engine.TakingBack, Step: "a", Error: "3 lost"}, engine.Record{Event: engine.RollingBack},
+		engine.Record{Event: engine.StepUndone, Step: "a"}) {
 		got = append(got, n.News(r).Reason)
 	}
 	want := []string{"Began", "", "RollingBack", "NeedsPerson", "Resumed", "", "RollingBack", "RollingBack", ""}

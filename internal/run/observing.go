@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// observeEvery is the time between two looks at nodes and DaemonSets, and at least observeNode for each node. Pods, and the Events
-	// of Kubernetes, are read every observePods.
+	// observeEvery is the time between two looks at nodes and DaemonSets, and at least observeNode for each node. Pods,
+	// and the Events of Kubernetes, are read every observePods.
 	observeEvery = 3 * time.Second
 	observeNode  = 4 * time.Millisecond
 	observePods  = 30 * time.Second
@@ -38,7 +38,8 @@ func (r *Run) observing(ctx context.Context, evidence *kube.Evidence) (stop func
 		unseen, err := evidence.Observe(ctx, r.Client, time.Now(), pods)
 		if unseen != "" && !told {
 			told = true
-			r.View.Say("note: what happens in the cluster is only told in part: this user may not list " + unseen + " (`theseus rights operate`)")
+			r.View.Say("note: what happens in the cluster is only told in part: this user may not list " + unseen +
+				" (`theseus rights operate`)")
 		}
 		return err == nil // an outage: the next look sees what has happened meanwhile
 	}
@@ -90,10 +91,13 @@ func (r *Run) recall(
 	if since := evidence.Baseline(); since != nil {
 		gate.Since = since
 	} else {
-		gate.Lacks = "the counts of the baseline are neither in the cluster nor on this machine, so restarts of probers since then cannot be seen"
+		gate.Lacks = "the counts of the baseline are neither in the cluster nor on this machine, so restarts of " +
+			"probers since then cannot be seen"
 	}
-	if last := state.Steps[len(state.Steps)-1]; last.ID == baseline.ID && !r.Ended && !state.Undoing && r.Desire == v1alpha1.DesireRun {
-		r.View.Say(fmt.Sprintf("note: the baseline of %s UTC is not taken again, and all that was lost since then counts; `theseus rollback` and a new guard take a new one",
+	if last := state.Steps[len(state.Steps)-1]; last.ID == baseline.ID && !r.Ended && !state.Undoing &&
+		r.Desire == v1alpha1.DesireRun {
+		r.View.Say(fmt.Sprintf("note: the baseline of %s UTC is not taken again, and all that was lost since then "+
+			"counts; `theseus rollback` and a new guard take a new one",
 			baseline.EndedAt.UTC().Format(time.DateTime)))
 	}
 	return nil
@@ -133,11 +137,12 @@ type Looking struct {
 	Say func(string)
 }
 
-// Mark puts a line on the timeline, and keeps in the cluster what a look sees. It returns a *journal.HeldError while a process runs the
-// plan.
+// Mark puts a line on the timeline, and keeps in the cluster what a look sees. It returns a *journal.HeldError while a
+// process runs the plan.
 func (l *Looking) Mark(ctx context.Context, text string) error {
 	return l.locked(ctx, journal.Acquire, func(ctx context.Context, client *kube.Client, lease *journal.Lease) error {
-		records := journal.NewMirrored(journal.NewCluster(client.Dynamic, l.Plan.Name), filepath.Join(l.Dir, JournalFile), l.Plan.Hash, func(err error) {
+		records := journal.NewMirrored(journal.NewCluster(client.Dynamic, l.Plan.Name), filepath.Join(l.Dir,
+			JournalFile), l.Plan.Hash, func(err error) {
 			l.Say(fmt.Sprintf("warning: the local copy of the journal: %v", err))
 		})
 		defer records.Close()
@@ -150,7 +155,8 @@ func (l *Looking) Mark(ctx context.Context, text string) error {
 				return err
 			}
 		}
-		if err := engine.Mark(ctx, l.Plan, engine.Deps{Journal: lease.GuardJournal(records), Clock: Clock{}, Epoch: lease.Epoch(), By: l.holder()}, text); err != nil {
+		if err := engine.Mark(ctx, l.Plan, engine.Deps{Journal: lease.GuardJournal(records), Clock: Clock{},
+			Epoch: lease.Epoch(), By: l.holder()}, text); err != nil {
 			return err
 		}
 		if _, err := l.look(ctx, client, true); err != nil {
@@ -160,9 +166,9 @@ func (l *Looking) Mark(ctx context.Context, text string) error {
 	})
 }
 
-// Look is everything that was measured and observed until now. It looks at the cluster, and keeps in the cluster what it sees, if this
-// user may and no other process has the lock: Kubernetes keeps its Events for an hour. Of a plan that has ended it only reads what is
-// kept: what is measured now is another's.
+// Look is everything that was measured and observed until now. It looks at the cluster, and keeps in the cluster what
+// it sees, if this user may and no other process has the lock: Kubernetes keeps its Events for an hour. Of a plan that
+// has ended it only reads what is kept: what is measured now is another's.
 func (l *Looking) Look(ctx context.Context) (all kube.Collected, err error) {
 	over, err := ended(ctx, l.Client, l.Plan)
 	if err != nil {
@@ -171,7 +177,8 @@ func (l *Looking) Look(ctx context.Context) (all kube.Collected, err error) {
 	if over {
 		return l.look(ctx, l.Client, false)
 	}
-	err = l.locked(ctx, journal.TryAcquire, func(ctx context.Context, client *kube.Client, _ *journal.Lease) (err error) {
+	err = l.locked(ctx, journal.TryAcquire, func(ctx context.Context, client *kube.Client,
+		_ *journal.Lease) (err error) {
 		all, err = l.look(ctx, client, true)
 		return err
 	})
@@ -213,7 +220,8 @@ func (l *Looking) Report(ctx context.Context) (report.Model, Seen, error) {
 }
 
 // locked does something with the lock on the cluster, which acquire takes.
-func (l *Looking) locked(ctx context.Context, acquire func(context.Context, coordination.LeaseInterface, string) (*journal.Lease, context.Context, error),
+func (l *Looking) locked(ctx context.Context,
+	acquire func(context.Context, coordination.LeaseInterface, string) (*journal.Lease, context.Context, error),
 	do func(context.Context, *kube.Client, *journal.Lease) error) error {
 	lease, ctx, err := acquire(ctx, Leases(l.Client), journal.Onlooker(l.holder()))
 	if err != nil {
@@ -229,8 +237,8 @@ func (l *Looking) locked(ctx context.Context, acquire func(context.Context, coor
 
 func (l *Looking) holder() string { return cmp.Or(l.Holder, journal.Holder()) }
 
-// look gathers what is kept and, unless the plan has ended, what the probes report, and looks at the cluster. keeps writes all of it to
-// the cluster; the caller has the lock.
+// look gathers what is kept and, unless the plan has ended, what the probes report, and looks at the cluster. keeps
+// writes all of it to the cluster; the caller has the lock.
 func (l *Looking) look(ctx context.Context, client *kube.Client, keeps bool) (kube.Collected, error) {
 	before, err := kept(l.Dir)
 	if err != nil {
@@ -257,7 +265,8 @@ func (l *Looking) look(ctx context.Context, client *kube.Client, keeps bool) (ku
 		l.Say("note: this look does not see what happens in the cluster: " + err.Error())
 	}
 	if unseen != "" {
-		l.Say("note: what happens in the cluster is only told in part: this user may not list " + unseen + " (`theseus rights operate`)")
+		l.Say("note: what happens in the cluster is only told in part: this user may not list " + unseen +
+			" (`theseus rights operate`)")
 	}
 	if keeps {
 		(&archiver{archive: archive, evidence: evidence, say: l.Say}).keep(ctx, true)

@@ -23,7 +23,8 @@ func Prepare(ctx context.Context, client *kube.Client) error {
 	}
 	for i := range objects[:len(objects)-1] {
 		ref := step.RefOf(&objects[i])
-		wait := step.Action{Op: step.Wait, Condition: &step.Condition{Kind: step.Established, Ref: &ref}, Title: "wait for " + ref.String()}
+		wait := step.Action{Op: step.Wait, Condition: &step.Condition{Kind: step.Established, Ref: &ref},
+			Title: "wait for " + ref.String()}
 		if _, err := actor.Do(ctx, wait, nil); err != nil {
 			return err
 		}

@@ -31,14 +31,15 @@ type Run struct {
 	View   View
 	// Begins is true if the cluster does not have the plan yet.
 	Begins bool
-	// MayBegin may refuse a plan that begins, once this process has the lock, and before the cluster has the plan. It may be nil.
+	// MayBegin may refuse a plan that begins, once this process has the lock, and before the cluster has the plan. It
+	// may be nil.
 	MayBegin func(context.Context) error
 	// Desire is the desired state that this process sets once it has the lock, unless KeepsDesire is true.
 	Desire v1alpha1.Desire
 	// KeepsDesire leaves the desired state as operators have set it.
 	KeepsDesire bool
-	// Admit may refuse the run, or set Fresh, once this process has the lock and has read the journal, and before it acts. It
-	// may be nil.
+	// Admit may refuse the run, or set Fresh, once this process has the lock and has read the journal, and before it
+	// acts. It may be nil.
 	Admit func(ctx context.Context, past []engine.Record) error
 	// Holder says who runs the plan, for the lock and the journal; "" means journal.Holder().
 	Holder string
@@ -59,11 +60,11 @@ type Run struct {
 	// Stoppable returns a channel whose closing ends the run after the current action, and a function to call when the
 	// run ends.
 	Stoppable func(*Flight) (stop <-chan struct{}, done func())
-	// Mirrored returns the actor and the gate of a plan with a mirror; own are those for the original's nodes. It is nil
-	// for other plans.
+	// Mirrored returns the actor and the gate of a plan with a mirror; own are those for the original's nodes. It is
+	// nil for other plans.
 	Mirrored func(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor, engine.Gate, error)
-	// Command returns the actor of a plan that guards a command; own is the actor for everything else, gate has the measurements, and
-	// signals watches the user's own signals (nil for none). It is nil for other plans.
+	// Command returns the actor of a plan that guards a command; own is the actor for everything else, gate has the
+	// measurements, and signals watches the user's own signals (nil for none). It is nil for other plans.
 	Command func(own engine.Actor, gate *kube.Gate, signals *ask.Watch) engine.Actor
 	// Metrics count what happens; they may be nil.
 	Metrics *metrics.Metrics
@@ -184,7 +185,8 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 		return engine.Outcome{}, err
 	}
 	if n := len(past); n > 0 {
-		if err := r.patiently(ctx, func(ctx context.Context) error { return lease.Exceed(ctx, past[n-1].Epoch) }); err != nil {
+		if err := r.patiently(ctx,
+			func(ctx context.Context) error { return lease.Exceed(ctx, past[n-1].Epoch) }); err != nil {
 			return engine.Outcome{}, err
 		}
 	}
@@ -215,7 +217,8 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	}
 	defer unwatch()
 	r.keepGraph(ctx, actor)
-	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}, NoneCompares: !slices.ContainsFunc(r.Plan.Steps, compares)}
+	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{},
+		NoneCompares: !slices.ContainsFunc(r.Plan.Steps, compares)}
 	if r.Fresh {
 		gate.Since = nil
 	} else if held(past) {
@@ -269,10 +272,10 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 		hold = r.measuring // neither a window nor a freeze ends what is measured
 	}
 	return engine.Run(ctx, r.Plan, engine.Deps{
-		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: r.Metrics.Journal(lease.GuardJournal(records)), Clock: Clock{},
-		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Hold: hold, Stop: stop, Together: Together(step.MostAtOnce),
-		Epoch: lease.Epoch(), By: holder, Theseus: r.Theseus,
-		Note: r.View.Note,
+		Actor: lease.Guard(deps.Actor), Gate: deps.Gate,
+		Journal: r.Metrics.Journal(lease.GuardJournal(records)), Clock: Clock{},
+		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Hold: hold, Stop: stop,
+		Together: Together(step.MostAtOnce), Epoch: lease.Epoch(), By: holder, Theseus: r.Theseus, Note: r.View.Note,
 		Notify: func(record engine.Record) {
 			r.flight.Record(record)
 			r.stood = stood(r.stood, record)
@@ -318,14 +321,15 @@ func (r *Run) withPool(actor *kube.Actor) engine.Actor {
 	if len(r.Plan.Hooks()) == 0 {
 		return actor
 	}
-	return &nodepool.Actor{Actor: actor, Typed: actor.Typed, Clock: actor.Clock, Slots: r.Plan.Slots(), Known: r.Plan.Cluster.Nodes,
-		Migration: r.Plan.Name, Note: actor.Note}
+	return &nodepool.Actor{Actor: actor, Typed: actor.Typed, Clock: actor.Clock, Slots: r.Plan.Slots(),
+		Known: r.Plan.Cluster.Nodes, Migration: r.Plan.Name, Note: actor.Note}
 }
 
 // HooksRun demands that the hooks of a plan can run on this machine.
 func HooksRun(p *plan.Plan) error {
 	if err := nodepool.Runnable(p.Hooks()...); err != nil {
-		return engine.WithHint(err, "install it here, or continue on a machine that has it; --add-hook and --remove-hook of theseus plan name it")
+		return engine.WithHint(err, "install it here, or continue on a machine that has it; --add-hook and "+
+			"--remove-hook of theseus plan name it")
 	}
 	return nil
 }
@@ -333,7 +337,8 @@ func HooksRun(p *plan.Plan) error {
 // MustBeHead demands that the journal has this head; "" accepts any.
 func MustBeHead(name string, records []engine.Record, head string) error {
 	if now := HeadOf(records); head != "" && head != now {
-		return engine.NeedsPerson("compare `theseus status` here and on the machine that ran the migration: records were added or removed",
+		return engine.NeedsPerson("compare `theseus status` here and on the machine that ran the migration: "+
+			"records were added or removed",
 			"the journal of %s has the head %s, not %s", name, now, head)
 	}
 	return nil

@@ -24,14 +24,18 @@ func manyReports(nodes int) kube.Collected {
 		name := fmt.Sprintf("node-%d", n+1)
 		for i := range manyPaths {
 			to := fmt.Sprintf("node-%d", (n+1+i/18)%nodes+1)
-			one := v1alpha1.Path{ID: fmt.Sprintf("%s/old>%s/new/udp-%d", name, to, i), Class: "pod-pod", Source: v1alpha1.Endpoint{Node: name, Network: "old"},
-				Target: v1alpha1.Endpoint{Node: to, Network: "new", Address: fmt.Sprintf("10.64.%d.%d:7946", n%250, i+1)}, Protocol: v1alpha1.UDP, Size: 64, IntervalMillis: 200}
+			one := v1alpha1.Path{ID: fmt.Sprintf("%s/old>%s/new/udp-%d", name, to, i), Class: "pod-pod",
+				Source: v1alpha1.Endpoint{Node: name, Network: "old"},
+				Target: v1alpha1.Endpoint{Node: to, Network: "new", Address: fmt.Sprintf("10.64.%d.%d:7946", n%250,
+					i+1)}, Protocol: v1alpha1.UDP, Size: 64, IntervalMillis: 200}
 			all.Paths = append(all.Paths, one)
-			all.Results = append(all.Results, v1alpha1.PathResult{ID: one.ID, Sent: 9000, Answered: 9000, Since: begun, Last: begun.Add(30 * time.Minute),
-				RTTMicros: [3]int64{310, 900, 4200}, RTTCounts: []int64{0, 0, 0, 0, 1125, 1968, 1968, 1969, 1970}})
+			all.Results = append(all.Results, v1alpha1.PathResult{ID: one.ID, Sent: 9000, Answered: 9000, Since: begun,
+				Last: begun.Add(30 * time.Minute), RTTMicros: [3]int64{310, 900, 4200},
+				RTTCounts: []int64{0, 0, 0, 0, 1125, 1968, 1968, 1969, 1970}})
 		}
 		for _, part := range []string{"agent", "host", "new", "old"} {
-			all.Parts = append(all.Parts, kube.PartRun{Node: name, Part: v1alpha1.Part{Name: part, Pod: "1f0c4c1e-0000-4000-8000-000000000000", Since: begun, At: begun}})
+			all.Parts = append(all.Parts, kube.PartRun{Node: name,
+				Part: v1alpha1.Part{Name: part, Pod: "1f0c4c1e-0000-4000-8000-000000000000", Since: begun, At: begun}})
 		}
 	}
 	return all

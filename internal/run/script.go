@@ -18,7 +18,8 @@ type Script struct {
 
 // NewScript returns the script of a plan.
 func NewScript(p *plan.Plan) *Script {
-	s := &Script{steps: map[string]*step.Step{}, index: map[string]int{}, actions: map[string]*step.Action{}, total: len(p.Steps)}
+	s := &Script{steps: map[string]*step.Step{}, index: map[string]int{},
+		actions: map[string]*step.Action{}, total: len(p.Steps)}
 	for i := range p.Steps {
 		one := &p.Steps[i]
 		s.steps[one.ID], s.index[one.ID] = one, i+1

@@ -13,7 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// SignalsRun demands that the programs of a plan's signals exist on this machine, if a gate is still to ask them. The way back asks none.
+// SignalsRun demands that the programs of a plan's signals exist on this machine, if a gate is still to ask them. The
+// way back asks none.
 func SignalsRun(p *plan.Plan, desire v1alpha1.Desire, past []engine.Record) error {
 	signals, err := signal.ParseAll(p.Change.SLO)
 	if err != nil {
@@ -23,7 +24,8 @@ func SignalsRun(p *plan.Plan, desire v1alpha1.Desire, past []engine.Record) erro
 		return nil
 	}
 	if err := nodepool.Runnable(signal.Commands(signals)...); err != nil {
-		return engine.WithHint(err, "install it here, or continue on a machine that has it; --slo names it. The way back does not need it")
+		return engine.WithHint(err,
+			"install it here, or continue on a machine that has it; --slo names it. The way back does not need it")
 	}
 	return nil
 }
@@ -60,8 +62,8 @@ func Watch(ctx context.Context, p *plan.Plan, past []engine.Record) (*ask.Watch,
 	return watch, nil
 }
 
-// unheard reports whether an earlier process asked the signals of a guard after the change, and ended before the journal had what they
-// said.
+// unheard reports whether an earlier process asked the signals of a guard after the change, and ended before the
+// journal had what they said.
 func unheard(p *plan.Plan, past []engine.Record) (open bool) {
 	result := ""
 	for i := range p.Steps {
@@ -93,6 +95,9 @@ func Asking(gate engine.Gate, p *plan.Plan, signals *ask.Watch) engine.Gate {
 			at[p.Steps[i].ID] = how
 		}
 	}
-	return &ask.Gate{Gate: gate, Watch: signals, Clock: Clock{}, Throughout: p.Foreign(), FailingBefore: p.LossyBefore(),
-		Exempt: func(g step.Gate) bool { return at[g.Step] == kind.SignalsLeft }, Waits: func(g step.Gate) bool { return at[g.Step] == kind.SignalsWait }}
+	return &ask.Gate{Gate: gate, Watch: signals, Clock: Clock{}, Throughout: p.Foreign(),
+		FailingBefore: p.LossyBefore(), Exempt: func(g step.Gate) bool { return at[g.Step] == kind.SignalsLeft },
+		Waits: func(g step.Gate) bool {
+			return at[g.Step] == kind.SignalsWait
+		}}
 }

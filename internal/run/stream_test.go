@@ -147,8 +147,8 @@ func (s *stream) Sleep(context.Context, time.Duration) error {
 	return nil
 }
 
-// TestOneAccount: gates, the view of a run, status and the report find the same in one recorded stream, by lists and by a watch
-// that is cut off at every fifth look.
+// TestOneAccount: gates, the view of a run, status and the report find the same in one recorded stream, by lists and by
+// a watch that is cut off at every fifth look.
 func TestOneAccount(t *testing.T) {
 	verdicts := map[bool][]string{}
 	for _, follows := range []bool{false, true} {
@@ -186,7 +186,8 @@ func oneAccount(t *testing.T, s *stream) (verdicts []string) {
 	if live != gates {
 		t.Errorf("the view shows %+v, and gates counted %+v", live, gates)
 	}
-	if want := (Seen{Paths: 7, Sent: gates.Sent, Lost: 7, Excused: 19, Leaked: 2, LongestGapMillis: 400}); gates != want {
+	if want := (Seen{Paths: 7, Sent: gates.Sent, Lost: 7, Excused: 19, Leaked: 2,
+		LongestGapMillis: 400}); gates != want {
 		t.Errorf("gates counted %+v, not %+v", gates, want)
 	}
 	if len(s.warned) == 0 {
@@ -217,8 +218,8 @@ func (s *stream) sameInReport(live Seen) {
 	document := s.evidence.Document()
 	m := report.Build(report.Input{Paths: document.Paths, Reports: Reports(document)})
 	t := m.Totals
-	got := Seen{Paths: t.Paths + t.Denied, Sent: t.Sent + t.DeniedSent, Lost: t.Lost, Excused: t.Excused, Leaked: t.Leaked,
-		LongestGapMillis: t.ProbeGapMillis}
+	got := Seen{Paths: t.Paths + t.Denied, Sent: t.Sent + t.DeniedSent, Lost: t.Lost,
+		Excused: t.Excused, Leaked: t.Leaked, LongestGapMillis: t.ProbeGapMillis}
 	if got != live {
 		s.t.Errorf("the report says %+v, and the view showed %+v", got, live)
 	}

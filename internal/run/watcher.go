@@ -11,8 +11,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
-// Watcher has the evidence of a run that another process carries out: what is in the folder of the run on this machine, and what the
-// probes have reported since the watching began. Of several watchers on one machine, one keeps evidence.
+// Watcher has the evidence of a run that another process carries out: what is in the folder of the run on this machine,
+// and what the probes have reported since the watching began. Of several watchers on one machine, one keeps evidence.
 type Watcher struct {
 	// Dir is the folder of the run; evidence is kept there too. Without one it is not kept.
 	Dir  string
@@ -24,8 +24,8 @@ type Watcher struct {
 	unkept   string   // the last warning that evidence cannot be kept
 }
 
-// Look reads the current reports, and counts, shows and keeps all evidence if enough has changed. It is cheap enough to call once a
-// second.
+// Look reads the current reports, and counts, shows and keeps all evidence if enough has changed. It is cheap enough to
+// call once a second.
 func (w *Watcher) Look(ctx context.Context, actor *kube.Actor) {
 	if w.evidence == nil {
 		w.begin()
@@ -67,8 +67,8 @@ func (w *Watcher) begin() {
 	w.evidence.Merge(before)
 }
 
-// keeps reports whether this process is the one that keeps evidence. It is if no other one is, and then continues with what others
-// have kept.
+// keeps reports whether this process is the one that keeps evidence. It is if no other one is, and then continues with
+// what others have kept.
 func (w *Watcher) keeps() bool {
 	if w.lock != nil {
 		return true
@@ -95,7 +95,8 @@ func (w *Watcher) show(begun time.Time) {
 	}
 	seen, kept := SeenIn(all), true
 	if keeps {
-		all.Baseline, all.State, all.Events, all.EventsDropped, all.Looks = nil, nil, nil, 0, nil // only the run has them
+		// only the run has them
+		all.Baseline, all.State, all.Events, all.EventsDropped, all.Looks = nil, nil, nil, 0, nil
 		kept = save(filepath.Join(w.Dir, WatchedFile), all, w.View.Say, &w.unkept)
 	}
 	w.pace.did(begun, time.Now(), kept)

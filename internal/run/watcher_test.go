@@ -19,8 +19,8 @@ func both(a, b kube.Collected) Seen {
 	return SeenIn(all.Document())
 }
 
-// TestWatcher: a watcher shows and keeps what the run on this machine has kept and what the reports say, at every look, and at the end
-// what it has read after the last one.
+// TestWatcher: a watcher shows and keeps what the run on this machine has kept and what the reports say, at every look,
+// and at the end what it has read after the last one.
 func TestWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, dir, view := newStream(t, false), t.TempDir(), &shown{}
@@ -82,7 +82,8 @@ func TestWatcherAndRun(t *testing.T) {
 			t.Errorf("the watcher has replaced what the run has kept (%v)", err)
 		}
 		now, err := kept(dir)
-		if want := both(ofRun, s.evidence.Document()); err != nil || SeenIn(now) != want || len(now.Baseline) != 1 || now.EventsDropped != 7 {
+		if want := both(ofRun, s.evidence.Document()); err != nil || SeenIn(now) != want ||
+			len(now.Baseline) != 1 || now.EventsDropped != 7 {
 			t.Errorf("kept is %+v, not %+v; %d, %d (%v)", SeenIn(now), want, len(now.Baseline), now.EventsDropped, err)
 		}
 		r := &Run{Dir: dir, View: view}
@@ -130,7 +131,8 @@ func TestWatcherSays(t *testing.T) {
 		dir  func(dir string) (string, error)
 		want string
 	}{
-		"no folder": {func(dir string) (string, error) { return filepath.Join(dir, "absent"), nil }, "warning: the evidence for the report cannot be kept on this machine: "},
+		"no folder": {func(dir string) (string, error) { return filepath.Join(dir, "absent"), nil },
+			"warning: the evidence for the report cannot be kept on this machine: "},
 		"damaged": {func(dir string) (string, error) {
 			return dir, os.WriteFile(filepath.Join(dir, EvidenceFile), nil, 0o600)
 		}, "warning: earlier evidence on this machine cannot be read: "},
@@ -153,7 +155,8 @@ func TestWatcherSays(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				w.Close()
-				if said := view.String(); view.last != SeenIn(s.evidence.Document()) || strings.Count(said, test.want) != 1 || strings.Count(said, "\n") != 1 {
+				if said := view.String(); view.last != SeenIn(s.evidence.Document()) ||
+					strings.Count(said, test.want) != 1 || strings.Count(said, "\n") != 1 {
 					t.Errorf("%+v is shown, and said: %s", view.last, said)
 				}
 			})

@@ -27,8 +27,8 @@ import (
 type Request struct {
 	Client *kube.Client
 	Plan   *plan.Plan
-	// Entered is true if the plan's Migration is in the cluster already, without a record: only other migrations count as
-	// unfinished then.
+	// Entered is true if the plan's Migration is in the cluster already, without a record: only other migrations count
+	// as unfinished then.
 	Entered bool
 	// Holder is the name under which this process holds the lock; "" if it does not.
 	Holder string
@@ -62,8 +62,8 @@ func Refuse(reason, hint, format string, args ...any) *Refusal {
 // newPlan is the hint where only another plan helps.
 const newPlan = "make a new plan with `theseus plan`"
 
-// Check returns a *Refusal if the plan may not begin, and another error if that cannot be determined. The plan is one of
-// this cluster's nodes (Plan.OnNodes).
+// Check returns a *Refusal if the plan may not begin, and another error if that cannot be determined. The plan is one
+// of this cluster's nodes (Plan.OnNodes).
 func Check(ctx context.Context, r Request) error {
 	snapshot, err := Snapshot(ctx, r.Client, r.Version, r.Waiting)
 	if err != nil {
@@ -84,16 +84,19 @@ func Check(ctx context.Context, r Request) error {
 	if err := kube.AddWritten(ctx, r.Client, snapshot, p.Steps); err != nil {
 		return err
 	}
-	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot), Source: &p.Source, Steps: p.Steps}
+	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot),
+		Source: &p.Source, Steps: p.Steps}
 	if !p.InPlace() {
 		pass.Target = &p.Target
 	}
-	result := preflight.Run(preflight.All(), pass, preflight.Options{Accept: p.Change.Accept, Accepted: p.Change.Accepted, Now: time.Now()})
+	result := preflight.Run(preflight.All(), pass,
+		preflight.Options{Accept: p.Change.Accept, Accepted: p.Change.Accepted, Now: time.Now()})
 	if result.Blocks() {
 		return blocked(result)
 	}
 	if stale := plan.Stale(p, snapshot); len(stale) > 0 {
-		return Refuse(v1alpha1.ReasonStalePlan, newPlan, "the cluster has changed since the plan was made: %s", strings.Join(stale, "; "))
+		return Refuse(v1alpha1.ReasonStalePlan, newPlan, "the cluster has changed since the plan was made: %s",
+			strings.Join(stale, "; "))
 	}
 	return nil
 }
@@ -115,7 +118,8 @@ func (r *Refusal) LacksRights() bool {
 
 // blocked is the refusal for findings. If only permissions are missing, its reason says so.
 func blocked(result finding.Result) *Refusal {
-	refusal := Refuse(v1alpha1.ReasonRightsMissing, "fix the findings, then apply again; or accept them in a new plan: theseus plan --accept ID=REASON",
+	refusal := Refuse(v1alpha1.ReasonRightsMissing,
+		"fix the findings, then apply again; or accept them in a new plan: theseus plan --accept ID=REASON",
 		"findings block this change: %d", result.Summary.Block)
 	refusal.Result = result
 	for _, f := range Blocking(result) {
@@ -150,10 +154,12 @@ func Alone(ctx context.Context, r Request) error {
 		return err
 	}
 	for _, migration := range known {
-		over := engine.Phase(migration.Status.Phase) == engine.PhaseDone || engine.Phase(migration.Status.Phase) == engine.PhaseRolledBack
+		over := engine.Phase(migration.Status.Phase) == engine.PhaseDone ||
+			engine.Phase(migration.Status.Phase) == engine.PhaseRolledBack
 		own := migration.Name == r.Plan.Name
 		if over && own {
-			return Refuse(v1alpha1.ReasonBlocked, "make a new plan", "migration %s has already ended (%s)", migration.Name, migration.Status.Phase)
+			return Refuse(v1alpha1.ReasonBlocked, "make a new plan", "migration %s has already ended (%s)",
+				migration.Name, migration.Status.Phase)
 		}
 		if over || own && r.Entered {
 			continue
@@ -182,7 +188,8 @@ func unfinished(ctx context.Context, r Request, migration *v1alpha1.Migration, o
 		}
 	}
 	if own {
-		return Refuse(v1alpha1.ReasonBlocked, ways, "migration %s has already begun, and no process runs it", migration.Name)
+		return Refuse(v1alpha1.ReasonBlocked, ways, "migration %s has already begun, and no process runs it",
+			migration.Name)
 	}
 	return Refuse(v1alpha1.ReasonBlocked, "`theseus status` shows it; "+ways,
 		"another migration has not ended, and no process runs it: %s", migration.Name)

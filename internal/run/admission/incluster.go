@@ -17,27 +17,34 @@ import (
 // fromHere is the hint for plans that only a command line can carry out.
 const fromHere = "apply it without --in-cluster, from a machine that stays connected"
 
-// InCluster returns a *Refusal if the controller in the cluster does not run plans like this one. It asks nothing of the
-// cluster.
+// InCluster returns a *Refusal if the controller in the cluster does not run plans like this one. It asks nothing of
+// the cluster.
 func InCluster(p *plan.Plan) error {
 	if signals, err := signal.ParseAll(p.Change.SLO); err != nil || len(signal.Commands(signals)) > 0 {
-		return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s has a signal that is a command of its user's machine, which the controller does not run", p.Name)
+		return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s has a signal that is a command of its "+
+			"user's machine, which the controller does not run", p.Name)
 	}
 	for i := range p.Steps {
 		for _, action := range slices.Concat(p.Steps[i].Actions, p.Steps[i].Undo) {
 			switch action.Op {
 			case step.Hook:
-				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s runs commands that add and remove nodes, which the controller does not have", p.Name)
+				return Refuse(v1alpha1.ReasonNotSupported, fromHere,
+					"the plan %s runs commands that add and remove nodes, which the controller does not have", p.Name)
 			case step.Command:
-				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s runs a command of its user's machine", p.Name)
+				return Refuse(v1alpha1.ReasonNotSupported, fromHere,
+					"the plan %s runs a command of its user's machine", p.Name)
 			case step.Await:
-				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s waits for the word of its user", p.Name)
+				return Refuse(v1alpha1.ReasonNotSupported, fromHere,
+					"the plan %s waits for the word of its user", p.Name)
 			case step.DNS, step.Mirror:
-				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s needs a second cluster and DNS zones, for which the controller has no credentials", p.Name)
+				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s needs a second cluster and DNS "+
+					"zones, for which the controller has no credentials", p.Name)
 			}
 			if outdated(action.Object) {
-				return Refuse(v1alpha1.ReasonUnknownFormat, newPlan+" of this release, or install the chart of release "+p.Theseus,
-					"the plan %s was made by theseus %s, whose CRD of Migrations is not the one of this release", p.Name, p.Theseus)
+				return Refuse(v1alpha1.ReasonUnknownFormat,
+					newPlan+" of this release, or install the chart of release "+p.Theseus,
+					"the plan %s was made by theseus %s, whose CRD of Migrations is not the one of this release",
+					p.Name, p.Theseus)
 			}
 		}
 	}
@@ -45,7 +52,8 @@ func InCluster(p *plan.Plan) error {
 		return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s changes no node of this cluster", p.Name)
 	}
 	if origin := p.Origin(); origin != nil {
-		return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s follows the flag %s, whose source the controller does not watch", p.Name, origin.Flag)
+		return Refuse(v1alpha1.ReasonNotSupported, fromHere,
+			"the plan %s follows the flag %s, whose source the controller does not watch", p.Name, origin.Flag)
 	}
 	return nil
 }

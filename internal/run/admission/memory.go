@@ -17,8 +17,8 @@ const (
 	baseMemory Memory = 100 << 20
 	// perNode is the memory for planning, for each node: 1.5 GiB for 5,000 (docs/results.md).
 	perNode Memory = 300 << 10
-	// perByte is the memory for reading a plan, for each byte of it with its steps written out: 1.3 to 1.8 bytes are kept, and 12
-	// allocated on the way, which the collector keeps below a half.
+	// perByte is the memory for reading a plan, for each byte of it with its steps written out: 1.3 to 1.8 bytes are
+	// kept, and 12 allocated on the way, which the collector keeps below a half.
 	perByte Memory = 6
 )
 
@@ -34,7 +34,8 @@ func (m Memory) FitsNodes(nodes int64) error {
 	if need <= m {
 		return nil
 	}
-	return Refuse(v1alpha1.ReasonTooLarge, fmt.Sprintf("set resources.limits.memory of the chart to %s, or plan with `theseus plan` at a command line", need),
+	return Refuse(v1alpha1.ReasonTooLarge, fmt.Sprintf(
+		"set resources.limits.memory of the chart to %s, or plan with `theseus plan` at a command line", need),
 		"the controller has %s of memory; a plan for %s needs about %s", m, cluster.Count(int(nodes), "node"), need)
 }
 
@@ -45,7 +46,8 @@ func (m Memory) FitsPlan(name string, bytes int) error {
 	}
 	m = cmp.Or(m, chartMemory)
 	need := baseMemory + perByte*Memory(bytes)
-	return Refuse(v1alpha1.ReasonTooLarge, fmt.Sprintf("set resources.limits.memory of the chart to %s, or run the plan with `theseus` at a command line", need),
+	return Refuse(v1alpha1.ReasonTooLarge, fmt.Sprintf(
+		"set resources.limits.memory of the chart to %s, or run the plan with `theseus` at a command line", need),
 		"the controller has %s of memory; reading the plan %s needs about %s", m, name, need)
 }
 

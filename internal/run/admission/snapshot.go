@@ -13,9 +13,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// Snapshot reads the cluster. What it cannot read because of an outage it reads again, for at most journal.Patience: the checks
-// would report it as missing evidence, which a person would have to look at. What cannot be read for longer is missing.
-func Snapshot(ctx context.Context, client *kube.Client, version string, waiting func(error)) (*cluster.Snapshot, error) {
+// Snapshot reads the cluster. What it cannot read because of an outage it reads again, for at most journal.Patience:
+// the checks would report it as missing evidence, which a person would have to look at. What cannot be read for longer
+// is missing.
+func Snapshot(ctx context.Context, client *kube.Client, version string,
+	waiting func(error)) (*cluster.Snapshot, error) {
 	var snapshot *cluster.Snapshot
 	err := outage.Retry(ctx, journal.Patience, waiting, func(ctx context.Context) (err error) {
 		if snapshot, err = kube.Snapshot(ctx, client, version, time.Now()); err != nil {

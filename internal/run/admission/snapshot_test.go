@@ -15,8 +15,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// TestSnapshot: a list that fails during an outage is read again before the checks can take it for missing evidence. One that
-// fails for longer, or for another reason, is missing.
+// TestSnapshot: a list that fails during an outage is read again before the checks can take it for missing evidence.
+// One that fails for longer, or for another reason, is missing.
 func TestSnapshot(t *testing.T) {
 	before := journal.Patience
 	journal.Patience = outage.Limits{Away: 3 * time.Second, Refused: 2 * time.Second}
@@ -37,7 +37,8 @@ func TestSnapshot(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				switch {
 				case r.URL.Path == "/api/v1/namespaces/kube-system":
-					_, _ = w.Write([]byte(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"u"}}`))
+					_, _ = w.Write(
+						[]byte(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"u"}}`))
 				case r.URL.Path == "/version":
 					_, _ = w.Write([]byte(`{"gitVersion":"v1.36.0","major":"1","minor":"36"}`))
 				case r.URL.Path == "/apis/apps/v1/statefulsets" && lists.Add(1) <= test.bad:

@@ -1,5 +1,5 @@
-// Package benched runs a benchmark (proof/bench) on a live cluster: it makes the pods and the Service, follows the client's results,
-// watches the nodes under load, and removes everything.
+// Package benched runs a benchmark (proof/bench) on a live cluster: it makes the pods and the Service, follows the
+// client's results, watches the nodes under load, and removes everything.
 package benched
 
 import (
@@ -58,7 +58,8 @@ const (
 	removal = 2 * time.Minute
 	// accountWithin bounds the wait for the ServiceAccount that a controller makes in a new namespace.
 	accountWithin = 30 * time.Second
-	// lookEvery is the time between two looks at a node, lookWithin how long one may take, and blind how long they may fail.
+	// lookEvery is the time between two looks at a node, lookWithin how long one may take, and blind how long they may
+	// fail.
 	lookEvery  = time.Second
 	lookWithin = 2 * time.Second
 	blind      = 10 * time.Second
@@ -93,13 +94,14 @@ func (b *Bench) atMost() time.Duration {
 // clientWithin is how long a run's client may take to come up and to be removed, on average.
 const clientWithin = 30 * time.Second
 
-// Run makes everything, measures, and removes everything, even if ctx ends. If the benchmark was stopped, by its watch or by an error, the
-// result has what was measured until then, and why.
+// Run makes everything, measures, and removes everything, even if ctx ends. If the benchmark was stopped, by its watch
+// or by an error, the result has what was measured until then, and why.
 func (b *Bench) Run(ctx context.Context) (result *bench.Result, err error) {
 	b.id = rand.Text()
 	left, err := b.Client.RemoveBench(ctx, manifest.LabelBench, removal, b.waiting)
 	if err != nil {
-		return nil, engine.WithHint(fmt.Errorf("removing the pods of a benchmark that did not end: %w", err), removeHint)
+		return nil, engine.WithHint(fmt.Errorf("removing the pods of a benchmark that did not end: %w", err),
+			removeHint)
 	}
 	if left > 0 {
 		b.Note(fmt.Sprintf("removed %s of a benchmark that did not end", cluster.Count(left, "pod")))
@@ -141,10 +143,11 @@ func (b *Bench) make(ctx context.Context, objects ...*unstructured.Unstructured)
 	defer cancel()
 	for _, object := range objects {
 		action := joint.Apply(*object)
-		if err := outage.Retry(ctx, outage.Limits{Away: blind, Refused: blind}, b.waiting, func(ctx context.Context) error {
-			_, err := b.Actor.Do(ctx, action, nil)
-			return err
-		}); err != nil {
+		if err := outage.Retry(ctx, outage.Limits{Away: blind, Refused: blind}, b.waiting,
+			func(ctx context.Context) error {
+				_, err := b.Actor.Do(ctx, action, nil)
+				return err
+			}); err != nil {
 			return refused(fmt.Errorf("%s: %w", action.Title, err))
 		}
 	}
@@ -169,8 +172,8 @@ const removeHint = "kubectl -n " + v1alpha1.Namespace + " delete pods,services -
 
 func (b *Bench) waiting(err error) { b.Note(fmt.Sprintf("waiting for the API server: %v", err)) }
 
-// up waits until this benchmark's pods are ready, or have done their work, and returns them by their parts. One that has failed, or is not
-// there any more, is an error.
+// up waits until this benchmark's pods are ready, or have done their work, and returns them by their parts. One that
+// has failed, or is not there any more, is an error.
 func (b *Bench) up(ctx context.Context, names ...string) (map[string]*corev1.Pod, error) {
 	within, cancel := context.WithTimeout(ctx, ready)
 	defer cancel()
@@ -213,7 +216,8 @@ func (b *Bench) up(ctx context.Context, names ...string) (map[string]*corev1.Pod
 func (b *Bench) list(ctx context.Context) (map[string]*corev1.Pod, error) {
 	ctx, cancel := b.Client.Call(ctx)
 	defer cancel()
-	pods, err := b.Client.Typed.CoreV1().Pods(v1alpha1.Namespace).List(ctx, metav1.ListOptions{LabelSelector: manifest.LabelBenchID + "=" + b.id})
+	pods, err := b.Client.Typed.CoreV1().Pods(v1alpha1.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: manifest.LabelBenchID + "=" + b.id})
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +228,8 @@ func (b *Bench) list(ctx context.Context) (map[string]*corev1.Pod, error) {
 	return all, nil
 }
 
-// standing says what a pod waits for, empty if for nothing; or why it will never be ready. A pod that has done its work is ready.
+// standing says what a pod waits for, empty if for nothing; or why it will never be ready. A pod that has done its work
+// is ready.
 func standing(name string, pod *corev1.Pod) (waits string, err error) {
 	switch {
 	case pod == nil || pod.DeletionTimestamp != nil:
@@ -234,7 +239,8 @@ func standing(name string, pod *corev1.Pod) (waits string, err error) {
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		hint := "kubectl get events -n " + v1alpha1.Namespace + " says more; --nodes chooses other nodes"
 		if pod.Spec.HostNetwork {
-			hint = fmt.Sprintf("choose another node with --nodes, or free the ports %d, %d, %d and %d of node %s", manifest.PortUDP+manifest.HostOffset, manifest.PortTCP+manifest.HostOffset,
+			hint = fmt.Sprintf("choose another node with --nodes, or free the ports %d, %d, %d and %d of node %s",
+				manifest.PortUDP+manifest.HostOffset, manifest.PortTCP+manifest.HostOffset,
 				manifest.PortSink+manifest.HostOffset, manifest.PortHTTP+manifest.HostOffset, pod.Spec.NodeName)
 		}
 		return "", engine.WithHint(fmt.Errorf("pod %s ended on node %s: %s", name, pod.Spec.NodeName, ended(pod)), hint)
@@ -258,7 +264,8 @@ func ended(pod *corev1.Pod) string {
 	text := strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
 	for _, status := range pod.Status.ContainerStatuses {
 		if end := status.State.Terminated; end != nil && end.ExitCode != 0 {
-			text += strings.TrimRight(fmt.Sprintf(" %s: exit code %d, %s %s", status.Name, end.ExitCode, end.Reason, end.Message), " \n")
+			text += strings.TrimRight(fmt.Sprintf(" %s: exit code %d, %s %s", status.Name, end.ExitCode,
+				end.Reason, end.Message), " \n")
 		}
 	}
 	return cmp.Or(strings.TrimSpace(text), string(pod.Status.Phase))
@@ -276,9 +283,11 @@ func refused(err error) error {
 func (b *Bench) account(ctx context.Context) error {
 	for end := time.Now().Add(accountWithin); ; {
 		within, cancel := b.Client.Call(ctx)
-		_, err := b.Client.Typed.CoreV1().ServiceAccounts(v1alpha1.Namespace).Get(within, "default", metav1.GetOptions{})
+		_, err := b.Client.Typed.CoreV1().ServiceAccounts(v1alpha1.Namespace).Get(within,
+			"default", metav1.GetOptions{})
 		cancel()
-		if !apierrors.IsNotFound(err) || time.Now().After(end) { // without the right to look, the pods say what is missing
+		// without the right to look, the pods say what is missing
+		if !apierrors.IsNotFound(err) || time.Now().After(end) {
 			return nil
 		}
 		if err := outage.Sleep(ctx, lookEvery/4); err != nil {
@@ -299,11 +308,13 @@ func (b *Bench) paths(pods map[string]*corev1.Pod) []bench.Paths {
 			address, offset = pod.Status.HostIP, manifest.HostOffset
 		}
 		port := func(n int) string { return net.JoinHostPort(address, strconv.Itoa(n+offset)) }
-		return bench.Host{Echo: port(manifest.PortUDP), Accept: port(manifest.PortTCP), Sink: port(manifest.PortSink), HTTP: port(manifest.PortHTTP)}
+		return bench.Host{Echo: port(manifest.PortUDP), Accept: port(manifest.PortTCP), Sink: port(manifest.PortSink),
+			HTTP: port(manifest.PortHTTP)}
 	}
 	paths := []bench.Paths{{Name: bench.SameNode, Host: at(manifest.BenchNear)}}
 	if len(b.Nodes) > 1 {
-		return append(paths, bench.Paths{Name: bench.TwoNodes, Host: at(manifest.BenchFar)}, bench.Paths{Name: bench.ToHost, Host: at(manifest.BenchFarHost)})
+		return append(paths, bench.Paths{Name: bench.TwoNodes, Host: at(manifest.BenchFar)},
+			bench.Paths{Name: bench.ToHost, Host: at(manifest.BenchFarHost)})
 	}
 	return append(paths, bench.Paths{Name: bench.OwnHost, Host: at(manifest.BenchNearHost)})
 }
@@ -312,23 +323,27 @@ func (b *Bench) paths(pods map[string]*corev1.Pod) []bench.Paths {
 func (b *Bench) addressed(ctx context.Context, pods map[string]*corev1.Pod) (bench.Plan, error) {
 	ctx, cancel := b.Client.Call(ctx)
 	defer cancel()
-	service, err := b.Client.Typed.CoreV1().Services(v1alpha1.Namespace).Get(ctx, manifest.BenchName, metav1.GetOptions{})
+	service, err := b.Client.Typed.CoreV1().Services(v1alpha1.Namespace).Get(ctx,
+		manifest.BenchName, metav1.GetOptions{})
 	if err != nil {
 		return bench.Plan{}, err
 	}
 	counters := map[string]string{}
 	for _, part := range []string{manifest.BenchNearHost, manifest.BenchFarHost} {
 		if pod := pods[part]; pod != nil {
-			counters[pod.Spec.NodeName] = net.JoinHostPort(pod.Status.HostIP, strconv.Itoa(manifest.PortHTTP+manifest.HostOffset))
+			counters[pod.Spec.NodeName] = net.JoinHostPort(pod.Status.HostIP,
+				strconv.Itoa(manifest.PortHTTP+manifest.HostOffset))
 		}
 	}
-	return b.Bounds.Plan(b.Bounds.Tasks(b.paths(pods), net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(manifest.PortHTTP))), counters), nil
+	return b.Bounds.Plan(b.Bounds.Tasks(b.paths(pods),
+		net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(manifest.PortHTTP))), counters), nil
 }
 
 // measure carries out all runs, until the last one is done or the watch on the nodes stops the load.
 func (b *Bench) measure(ctx context.Context, plan bench.Plan) (*bench.Result, error) {
-	result := &bench.Result{APIVersion: v1alpha1.APIVersion, Kind: "NetworkBench", Began: time.Now().UTC().Format(time.RFC3339), Bounds: b.Bounds,
-		Cost: plan.Cost(), Client: b.Nodes[0].Name, Tasks: plan.Tasks, Counters: map[string]map[string]int64{}}
+	result := &bench.Result{APIVersion: v1alpha1.APIVersion, Kind: "NetworkBench",
+		Began: time.Now().UTC().Format(time.RFC3339), Bounds: b.Bounds, Cost: plan.Cost(), Client: b.Nodes[0].Name,
+		Tasks: plan.Tasks, Counters: map[string]map[string]int64{}}
 	if len(b.Nodes) > 1 {
 		result.Other = b.Nodes[1].Name
 	}
@@ -342,7 +357,8 @@ func (b *Bench) measure(ctx context.Context, plan bench.Plan) (*bench.Result, er
 		}
 	}()
 	var err error
-	for plan.Run = 1; plan.Run <= plan.Runs && err == nil && result.Stopped == "" && following.Err() == nil; plan.Run++ {
+	for plan.Run = 1; plan.Run <= plan.Runs && err == nil && result.Stopped == "" &&
+		following.Err() == nil; plan.Run++ {
 		err = b.once(following, plan, result)
 	}
 	var hurt hurting
@@ -362,8 +378,8 @@ func (b *Bench) measure(ctx context.Context, plan bench.Plan) (*bench.Result, er
 	return result, err
 }
 
-// once carries out one run, with a client of its own, which is removed again. It lives no longer than the run: if this process ends, or
-// loses the API server, the load ends soon.
+// once carries out one run, with a client of its own, which is removed again. It lives no longer than the run: if this
+// process ends, or loses the API server, the load ends soon.
 func (b *Bench) once(ctx context.Context, plan bench.Plan, result *bench.Result) (err error) {
 	text, err := json.Marshal(plan)
 	if err != nil {
@@ -372,18 +388,21 @@ func (b *Bench) once(ctx context.Context, plan bench.Plan, result *bench.Result)
 	name, lasts := manifest.BenchClientName(plan.Run), plan.Leash()
 	defer func() {
 		if ctx.Err() == nil { // else all are removed together
-			err = errors.Join(err, b.remove(ctx, manifest.LabelBenchID+"="+b.id+","+manifest.LabelBench+"="+manifest.BenchClient))
+			err = errors.Join(err,
+				b.remove(ctx, manifest.LabelBenchID+"="+b.id+","+manifest.LabelBench+"="+manifest.BenchClient))
 		}
 	}()
 	b.leash = time.Now().Add(lasts + clientWithin)
-	if err := b.make(ctx, manifest.BenchPod(b.Image, b.Nodes[0].Name, string(text), b.id, plan.Run, lasts)); err != nil {
+	if err := b.make(ctx, manifest.BenchPod(b.Image, b.Nodes[0].Name, string(text), b.id,
+		plan.Run, lasts)); err != nil {
 		return err
 	}
 	if _, err := b.up(ctx, name); err != nil {
 		return err
 	}
 	b.leash = time.Now().Add(lasts)
-	within, cancel := context.WithTimeoutCause(ctx, lasts+lookWithin, fmt.Errorf("run %d did not end within %s", plan.Run, lasts))
+	within, cancel := context.WithTimeoutCause(ctx, lasts+lookWithin,
+		fmt.Errorf("run %d did not end within %s", plan.Run, lasts))
 	defer cancel()
 	err = b.follow(within, name, func(line bench.Line) { b.take(result, line) })
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
@@ -480,7 +499,8 @@ func (b *Bench) watchNode(ctx context.Context, name string) error {
 // errNoEnd is of a log that ends before the client's last line.
 var errNoEnd = errors.New("it ends without a result")
 
-// follow passes the client's lines on until the last one. A log that breaks off is read again, without the lines that are known.
+// follow passes the client's lines on until the last one. A log that breaks off is read again, without the lines that
+// are known.
 func (b *Bench) follow(ctx context.Context, name string, take func(bench.Line)) error {
 	known := 0
 	for broken := time.Now(); ; {

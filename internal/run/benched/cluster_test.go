@@ -33,13 +33,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// TestAPIServer: with a real API server, what the cluster's rules refuse is named with a hint; the client gets a plan with the addresses of
-// the responders; a node that is not Ready any more stops the benchmark, as does an interrupt; and nothing is left each time, nor is what an
-// earlier benchmark left.
+// TestAPIServer: with a real API server, what the cluster's rules refuse is named with a hint; the client gets a plan
+// with the addresses of the responders; a node that is not Ready any more stops the benchmark, as does an interrupt;
+// and nothing is left each time, nor is what an earlier benchmark left.
 func TestAPIServer(t *testing.T) {
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: the pods of a benchmark with a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: the pods of a benchmark with a real API server; THESEUS_KUBE names the lab's program of " +
+			"Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	client := kubetest.Users(t, clustertest.ControlPlane(t, program, clustertest.Options{Collects: true}))("token")
 	core := client.Typed.CoreV1()
@@ -70,12 +71,15 @@ func TestAPIServer(t *testing.T) {
 	}
 	ready("a", corev1.ConditionTrue)
 	ready("b", corev1.ConditionTrue)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace,
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}}}
 	if _, err := core.Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	time.AfterFunc(time.Second, func() { // as the controller does, a while after the namespace is there
-		core.ServiceAccounts(v1alpha1.Namespace).Create(context.Background(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}) //nolint:errcheck // the pods would fail
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+		accounts := core.ServiceAccounts(v1alpha1.Namespace)
+		accounts.Create(context.Background(), account, metav1.CreateOptions{}) //nolint:errcheck // the pods would fail
 	})
 	kubelets, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -93,8 +97,8 @@ func TestAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Bench{Actor: run.NewActor(fenced), Client: client, Image: "registry.example.com/agent:1", Bounds: bench.Defaults(), Nodes: []corev1.Node{node("a"), node("b")},
-		Note: func(text string) { t.Log(text) }}
+	b := &Bench{Actor: run.NewActor(fenced), Client: client, Image: "registry.example.com/agent:1",
+		Bounds: bench.Defaults(), Nodes: []corev1.Node{node("a"), node("b")}, Note: func(text string) { t.Log(text) }}
 	nothingLeft := func(when string) {
 		t.Helper()
 		pods, err := core.Pods(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
@@ -106,22 +110,27 @@ func TestAPIServer(t *testing.T) {
 	refuses := func(why, hint string) {
 		t.Helper()
 		result, err := b.Run(t.Context())
-		if result != nil || err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(engine.HintOf(err), hint) {
+		if result != nil || err == nil || !strings.Contains(err.Error(), why) ||
+			!strings.Contains(engine.HintOf(err), hint) {
 			t.Errorf("%+v, %v; hint: %s; want %s", result, err, engine.HintOf(err), why)
 		}
 		nothingLeft(why)
 	}
 	refuses("violates PodSecurity", "kubectl label --overwrite namespace "+v1alpha1.Namespace)
-	if _, err := core.Namespaces().Update(t.Context(), relabelled(t, client.Typed), metav1.UpdateOptions{}); err != nil {
+	if _, err := core.Namespaces().Update(t.Context(), relabelled(t, client.Typed),
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("2")}}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("2")}}}
 	quota, err = core.ResourceQuotas(v1alpha1.Namespace).Create(t.Context(), quota, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"pods": resource.MustParse("0")}}
-	if _, err := core.ResourceQuotas(v1alpha1.Namespace).UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
+	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard,
+		Used: corev1.ResourceList{"pods": resource.MustParse("0")}}
+	if _, err := core.ResourceQuotas(v1alpha1.Namespace).UpdateStatus(t.Context(), quota,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	refuses("exceeded quota: few", "raise the ResourceQuota")
@@ -135,7 +144,8 @@ func TestAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Dynamic.Resource(pods.Resource).Namespace(v1alpha1.Namespace).Create(t.Context(), left, metav1.CreateOptions{}); err != nil {
+	if _, err := client.Dynamic.Resource(pods.Resource).Namespace(v1alpha1.Namespace).Create(t.Context(), left,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	begun := func(then func(*corev1.Pod)) { // when the client runs
@@ -164,7 +174,8 @@ func TestAPIServer(t *testing.T) {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	<-read
-	if leash > 180 || plan.Run != 1 || len(plan.Tasks) != 17 || plan.Tasks[0].Target != "10.1.0.1:7001" || plan.Tasks[1].Target != "10.1.0.1:7005" || plan.Tasks[10].Target != "192.0.2.2:7101" ||
+	if leash > 180 || plan.Run != 1 || len(plan.Tasks) != 17 || plan.Tasks[0].Target != "10.1.0.1:7001" ||
+		plan.Tasks[1].Target != "10.1.0.1:7005" || plan.Tasks[10].Target != "192.0.2.2:7101" ||
 		!strings.HasSuffix(plan.Tasks[15].Target, ":7006") || plan.Counters["b"] != "192.0.2.2:7106" {
 		t.Errorf("the client's plan: %+v", plan)
 	}
@@ -191,8 +202,10 @@ func TestAPIServer(t *testing.T) {
 	logs.serve.Store(true)
 	b.Bounds.Runs = 3
 	result, err = b.Run(t.Context())
-	if err != nil || result.Stopped != "" || len(result.Samples) != 3 || result.Samples[2].Run != 3 || result.Counters["a"]["drops"] != 3 || result.Rows[0].Runs != 3 ||
-		!slices.Equal(logs.of(), []string{manifest.BenchClientName(1), manifest.BenchClientName(2), manifest.BenchClientName(3)}) {
+	if err != nil || result.Stopped != "" || len(result.Samples) != 3 || result.Samples[2].Run != 3 ||
+		result.Counters["a"]["drops"] != 3 || result.Rows[0].Runs != 3 ||
+		!slices.Equal(logs.of(), []string{manifest.BenchClientName(1), manifest.BenchClientName(2),
+			manifest.BenchClientName(3)}) {
 		t.Errorf("%+v, %v; clients: %v", result, err, logs.of())
 	}
 	nothingLeft("after three runs")
@@ -200,7 +213,8 @@ func TestAPIServer(t *testing.T) {
 
 	// A pod that ends at once, as one whose port is in use, is no reason to wait.
 	fails.Store(true)
-	refuses("pod theseus-bench-near-host ended on node a: serve: exit code 1, Error listen tcp: address in use", "free the ports 7101, 7102, 7105 and 7106 of node a")
+	refuses("pod theseus-bench-near-host ended on node a: serve: exit code 1, Error listen tcp: address in use",
+		"free the ports 7101, 7102, 7105 and 7106 of node a")
 }
 
 // reader serves the logs of clients, as kubelets do.
@@ -229,7 +243,8 @@ func kubelet(t *testing.T) *reader {
 		r.pods = append(r.pods, pod)
 		run, out := strings.TrimPrefix(pod, manifest.BenchPodName(manifest.BenchClient)+"-"), json.NewEncoder(w)
 		number, _ := strconv.Atoi(run)
-		for _, line := range []bench.Line{{Sample: &bench.Sample{Run: number, Latency: &bench.Latency{P50: 1, P99: 2, P999: 3, Max: 4, Offered: 2500, Answered: 2500}}},
+		for _, line := range []bench.Line{{Sample: &bench.Sample{Run: number,
+			Latency: &bench.Latency{P50: 1, P99: 2, P999: 3, Max: 4, Offered: 2500, Answered: 2500}}},
 			{Counters: map[string]map[string]int64{"a": {"drops": 1}}}, {Done: true}} {
 			out.Encode(line) //nolint:errcheck // the reader has gone
 		}
@@ -277,7 +292,8 @@ func actAsKubelets(ctx context.Context, client kubernetes.Interface) {
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			if pod.DeletionTimestamp != nil {
-				err := client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
+				err := client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
+					metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
 				if err != nil && !apierrors.IsNotFound(err) {
 					continue
 				}
@@ -286,15 +302,18 @@ func actAsKubelets(ctx context.Context, client kubernetes.Interface) {
 				continue
 			}
 			host := "192.0.2." + addresses[pod.Spec.NodeName]
-			pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, HostIP: host, PodIP: "10.1.0." + addresses[pod.Spec.NodeName],
+			pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, HostIP: host,
+				PodIP:      "10.1.0." + addresses[pod.Spec.NodeName],
 				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 			if fails.Load() && pod.Spec.HostNetwork {
 				pod.Status.Phase, pod.Status.Conditions = corev1.PodFailed, nil
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "serve", State: corev1.ContainerState{
-					Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "listen tcp: address in use\n"}}}}
+					Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error",
+						Message: "listen tcp: address in use\n"}}}}
 			}
 			pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
-			client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}) //nolint:errcheck // it is tried again
+			pods := client.CoreV1().Pods(pod.Namespace)
+			pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}) //nolint:errcheck // it is tried again
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// Choose returns the client's node and, if there is one, another: the named ones, or else the first two by name, those of the control plane
-// last. All are fit for load.
+// Choose returns the client's node and, if there is one, another: the named ones, or else the first two by name, those
+// of the control plane last. All are fit for load.
 func Choose(nodes []corev1.Node, names []string) ([]corev1.Node, error) {
 	if len(names) > 0 {
 		return named(nodes, names)
@@ -28,7 +28,8 @@ func Choose(nodes []corev1.Node, names []string) ([]corev1.Node, error) {
 		return strings.Compare(a.Name, b.Name)
 	})
 	if len(usable) == 0 {
-		return nil, engine.WithHint(fmt.Errorf("none of %s is Ready, schedulable, without taints and without pressure", cluster.Count(len(nodes), "node")),
+		return nil, engine.WithHint(fmt.Errorf("none of %s is Ready, schedulable, without taints and without pressure",
+			cluster.Count(len(nodes), "node")),
 			"kubectl describe nodes says what is wrong with each")
 	}
 	return usable[:min(2, len(usable))], nil
@@ -36,7 +37,8 @@ func Choose(nodes []corev1.Node, names []string) ([]corev1.Node, error) {
 
 func named(nodes []corev1.Node, names []string) (chosen []corev1.Node, err error) {
 	if len(names) > 2 || len(names) == 2 && names[0] == names[1] {
-		return nil, engine.WithHint(fmt.Errorf("%s are no pair of nodes", strings.Join(names, ",")), "name one node, or two different ones: --nodes NODE,NODE")
+		return nil, engine.WithHint(fmt.Errorf("%s are no pair of nodes", strings.Join(names, ",")),
+			"name one node, or two different ones: --nodes NODE,NODE")
 	}
 	for _, name := range names {
 		at := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == name })
@@ -44,7 +46,8 @@ func named(nodes []corev1.Node, names []string) (chosen []corev1.Node, err error
 			return nil, engine.WithHint(fmt.Errorf("there is no node %q", name), "kubectl get nodes lists them")
 		}
 		if why := unfit(&nodes[at]); why != "" {
-			return nil, engine.WithHint(fmt.Errorf("node %s %s", name, why), "name nodes that others may use: kubectl get nodes")
+			return nil, engine.WithHint(fmt.Errorf("node %s %s", name, why),
+				"name nodes that others may use: kubectl get nodes")
 		}
 		chosen = append(chosen, nodes[at])
 	}
@@ -74,7 +77,8 @@ func unfit(node *corev1.Node) string {
 		}
 	}
 	for _, condition := range node.Status.Conditions {
-		if condition.Type != corev1.NodeReady && condition.Status == corev1.ConditionTrue && slices.Contains(ills, condition.Type) {
+		if condition.Type != corev1.NodeReady && condition.Status == corev1.ConditionTrue &&
+			slices.Contains(ills, condition.Type) {
 			return "has the condition " + string(condition.Type)
 		}
 	}
@@ -85,4 +89,5 @@ func unfit(node *corev1.Node) string {
 }
 
 // ills are the conditions of a node that has too little of something.
-var ills = []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable}
+var ills = []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+	corev1.NodeNetworkUnavailable}

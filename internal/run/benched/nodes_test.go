@@ -29,9 +29,11 @@ func node(name string, is ...string) corev1.Node {
 		case "going":
 			n.DeletionTimestamp = &metav1.Time{}
 		case "full":
-			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue})
+			n.Status.Conditions = append(n.Status.Conditions,
+				corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue})
 		case "apart":
-			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue})
+			n.Status.Conditions = append(n.Status.Conditions,
+				corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue})
 		}
 	}
 	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: ready},
@@ -40,8 +42,9 @@ func node(name string, is ...string) corev1.Node {
 }
 
 func TestChoose(t *testing.T) {
-	nodes := []corev1.Node{node("e"), node("a", "tainted"), node("b", "down"), node("c", "cordoned"), node("d"), node("f"),
-		node("g", "windows"), node("h", "going"), node("i", "full"), node("j", "apart")}
+	nodes := []corev1.Node{node("e"), node("a", "tainted"), node("b", "down"),
+		node("c", "cordoned"), node("d"), node("f"), node("g", "windows"), node("h", "going"),
+		node("i", "full"), node("j", "apart")}
 	control := []corev1.Node{node("a", "control"), node("m"), node("z")}
 	for _, c := range []struct {
 		nodes       []corev1.Node

@@ -21,13 +21,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// TestWatch: everything that makes a node unfit for load stops it, on either node; so does one node that cannot be read, while the other
-// can.
+// TestWatch: everything that makes a node unfit for load stops it, on either node; so does one node that cannot be
+// read, while the other can.
 func TestWatch(t *testing.T) {
 	for _, c := range []struct {
 		is, want string
 	}{
-		{"down", "node b is not Ready"}, {"cordoned", "node b is cordoned"}, {"tainted", "node b has the taint gpu:NoSchedule"}, {"going", "node b is being deleted"},
+		{"down", "node b is not Ready"}, {"cordoned", "node b is cordoned"},
+		{"tainted", "node b has the taint gpu:NoSchedule"}, {"going", "node b is being deleted"},
 		{"full", "node b has the condition DiskPressure"}, {"apart", "node b has the condition NetworkUnavailable"},
 		{"away", "node b could not be watched for 10s"}, {"", ""},
 	} {
@@ -45,7 +46,8 @@ func TestWatch(t *testing.T) {
 			begun := time.Now()
 			err := (&Bench{Client: &kube.Client{Typed: client}, Nodes: []corev1.Node{a, b}}).watch(ctx)
 			took := time.Since(begun)
-			if got := errorText(err); !strings.HasPrefix(got, c.want) || (c.want == "") != (err == nil) || err != nil && took > blind {
+			if got := errorText(err); !strings.HasPrefix(got, c.want) || (c.want == "") != (err == nil) ||
+				err != nil && took > blind {
 				t.Errorf("%s: after %s: %v", c.is, took, err)
 			}
 		})
@@ -59,11 +61,13 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestUp: a pod that will never be ready ends the wait with what to do; one that waits for too long does so too, and says for what.
+// TestUp: a pod that will never be ready ends the wait with what to do; one that waits for too long does so too, and
+// says for what.
 func TestUp(t *testing.T) {
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "far-host", Namespace: v1alpha1.Namespace,
-			Labels: map[string]string{manifest.LabelBenchID: "id", manifest.LabelBench: manifest.BenchFarHost}}, Spec: corev1.PodSpec{NodeName: "b", HostNetwork: true}}
+			Labels: map[string]string{manifest.LabelBenchID: "id", manifest.LabelBench: manifest.BenchFarHost}},
+			Spec: corev1.PodSpec{NodeName: "b", HostNetwork: true}}
 		change(p)
 		return p
 	}
@@ -76,14 +80,20 @@ func TestUp(t *testing.T) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "too many pods"}
 		}), "pod far-host ended on node b: OutOfpods too many pods", "--nodes", 0, time.Second},
 		"its port is in use": {pod(func(p *corev1.Pod) {
-			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{Name: "serve",
-				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "listen: in use"}}}}}
+			p.Status = corev1.PodStatus{Phase: corev1.PodFailed,
+				ContainerStatuses: []corev1.ContainerStatus{{Name: "serve",
+					State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1,
+						Reason: "Error", Message: "listen: in use"}}}}}
 		}), "serve: exit code 1, Error listen: in use", "7101, 7102, 7105 and 7106 of node b", 0, time.Second},
 		"no image": {pod(func(p *corev1.Pod) {
-			p.Status = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "serve",
-				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}}
-		}), "not ready after 3m0s: pod far-host is not ready on node b: ImagePullBackOff no such image", "get events", ready, ready + time.Second},
-		"nothing heard": {pod(func(*corev1.Pod) {}), "pod far-host is not ready on node b", "get events", ready, ready + time.Second},
+			p.Status = corev1.PodStatus{Phase: corev1.PodPending,
+				ContainerStatuses: []corev1.ContainerStatus{{Name: "serve",
+					State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff",
+						Message: "no such image"}}}}}
+		}), "not ready after 3m0s: pod far-host is not ready on node b: ImagePullBackOff no such image",
+			"get events", ready, ready + time.Second},
+		"nothing heard": {pod(func(*corev1.Pod) {}), "pod far-host is not ready on node b",
+			"get events", ready, ready + time.Second},
 		"ready": {pod(func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}), "", "", 0, time.Second},
@@ -97,7 +107,8 @@ func TestUp(t *testing.T) {
 			begun := time.Now()
 			pods, err := (&Bench{Client: &kube.Client{Typed: client}, id: "id"}).up(t.Context(), "far-host")
 			took := time.Since(begun)
-			if got := errorText(err); !strings.Contains(got, c.want) || (c.want == "") != (err == nil) || !strings.Contains(engine.HintOf(err), c.hint) || took < c.least || took > c.most {
+			if got := errorText(err); !strings.Contains(got, c.want) || (c.want == "") != (err == nil) ||
+				!strings.Contains(engine.HintOf(err), c.hint) || took < c.least || took > c.most {
 				t.Errorf("%s: after %s: %v; hint: %s", name, took, err, engine.HintOf(err))
 			}
 			if err == nil && pods[manifest.BenchFarHost] == nil {
@@ -110,21 +121,26 @@ func TestUp(t *testing.T) {
 // TestNotRemoved: if nothing can be removed, a person is told until when the load goes on, and how to end it.
 func TestNotRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "client", Namespace: v1alpha1.Namespace, Labels: map[string]string{manifest.LabelBenchID: "id"}}})
-		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+		client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "client",
+			Namespace: v1alpha1.Namespace, Labels: map[string]string{manifest.LabelBenchID: "id"}}})
+		client.PrependReactor("delete", "pods",
+			func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 		b := &Bench{Client: &kube.Client{Typed: client}, Note: func(string) {}, leash: time.Now().Add(time.Hour)}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		begun := time.Now()
 		err := b.remove(ended, manifest.LabelBenchID+"=id")
-		if took := time.Since(begun); took > removal+time.Second || err == nil || !strings.Contains(err.Error(), "the load ends by itself, at "+b.leash.UTC().Format(time.TimeOnly)) ||
-			!strings.Contains(engine.HintOf(err), "kubectl -n theseus-system delete pods,services -l theseus.dev/bench") {
+		if took := time.Since(begun); took > removal+time.Second || err == nil ||
+			!strings.Contains(err.Error(), "the load ends by itself, at "+b.leash.UTC().Format(time.TimeOnly)) ||
+			!strings.Contains(engine.HintOf(err),
+				"kubectl -n theseus-system delete pods,services -l theseus.dev/bench") {
 			t.Errorf("after %s: %v; hint: %s", took, err, engine.HintOf(err))
 		}
 	})
 }
 
-// TestCountersOfRuns: each run has a client of its own, and the kernel's counters of all runs add up; a note that each client makes is one.
+// TestCountersOfRuns: each run has a client of its own, and the kernel's counters of all runs add up; a note that each
+// client makes is one.
 func TestCountersOfRuns(t *testing.T) {
 	b := &Bench{Note: func(string) {}}
 	result := &bench.Result{Counters: map[string]map[string]int64{}}

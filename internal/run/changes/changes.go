@@ -37,7 +37,8 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-var resource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural("Change")}
+var resource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+	Resource: manifest.Plural("Change")}
 
 // Planner makes plans for the Changes of a cluster, one at a time.
 type Planner struct {
@@ -130,7 +131,8 @@ func (p *Planner) forget(changes []v1alpha1.Change, migrations []v1alpha1.Migrat
 }
 
 // follow does what is to be done about a Change. acted is true if the Migrations may have changed.
-func (p *Planner) follow(ctx context.Context, change *v1alpha1.Change, migrations []v1alpha1.Migration) (acted bool, err error) {
+func (p *Planner) follow(ctx context.Context, change *v1alpha1.Change,
+	migrations []v1alpha1.Migration) (acted bool, err error) {
 	defer func() { // this process may run a migration, which a manifest of a user must not end
 		if r := recover(); r != nil {
 			p.looked[string(change.UID)] = Looked{change.Generation, "", time.Now()}
@@ -141,7 +143,8 @@ func (p *Planner) follow(ctx context.Context, change *v1alpha1.Change, migration
 	s.Own, s.Other = split(change, migrations)
 	var source source
 	waits := s.Other != nil && (s.Own == nil || over(s.Own))
-	if !waits && (s.Own == nil || over(s.Own) || !started(s.Own)) { // no manifest of a user is read while a run is under way
+	// no manifest of a user is read while a run is under way
+	if !waits && (s.Own == nil || over(s.Own) || !started(s.Own)) {
 		if source, err = p.manifest(ctx, change); err != nil {
 			return false, err
 		}
@@ -215,7 +218,8 @@ func (p *Planner) compare(ctx context.Context, own *v1alpha1.Migration) (string,
 }
 
 // replan withdraws a Migration that has not begun, and makes another plan.
-func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1alpha1.Migration, from source, why Decision) error {
+func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1alpha1.Migration,
+	from source, why Decision) error {
 	if err := p.withdraw(ctx, own, why.Why); err != nil {
 		return err
 	}
@@ -231,7 +235,8 @@ func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1al
 	return p.plan(ctx, change, from, own.Spec.Windows...)
 }
 
-// withdraw deletes a Migration that has not begun. Another process that holds the lock is no error: a later turn tries again.
+// withdraw deletes a Migration that has not begun. Another process that holds the lock is no error: a later turn tries
+// again.
 func (p *Planner) withdraw(ctx context.Context, m *v1alpha1.Migration, why string) error {
 	err := p.locked(ctx, func(ctx context.Context, client *kube.Client) error {
 		return journal.Withdraw(ctx, client.Dynamic, m)
@@ -259,7 +264,8 @@ func (p *Planner) locked(ctx context.Context, do func(context.Context, *kube.Cli
 	return do(held, fenced)
 }
 
-// list reads all Changes, of those after the first maxChanges little more than their names. A cluster without their CRD has none.
+// list reads all Changes, of those after the first maxChanges little more than their names. A cluster without their CRD
+// has none.
 func (p *Planner) list(ctx context.Context) ([]v1alpha1.Change, error) {
 	var all []v1alpha1.Change
 	options := metav1.ListOptions{Limit: listPage}
@@ -292,8 +298,8 @@ func (p *Planner) page(ctx context.Context, options metav1.ListOptions) (*unstru
 	return p.Client.Dynamic.Resource(resource).List(ctx, options)
 }
 
-// write writes the status of a Change, if it differs. The write fails if another process has written the Change since it was
-// read. The Change is updated as well.
+// write writes the status of a Change, if it differs. The write fails if another process has written the Change since
+// it was read. The Change is updated as well.
 func (p *Planner) write(ctx context.Context, change *v1alpha1.Change, d draft, own *v1alpha1.Migration) error {
 	next := d.status(change, own, time.Now())
 	if alike(next, change.Status) {
@@ -350,7 +356,8 @@ func (p *Planner) event(change *v1alpha1.Change, kind, reason, message string) {
 		return
 	}
 	const most = 1000 // the API server refuses messages of more than 1024 bytes
-	about := &corev1.ObjectReference{APIVersion: v1alpha1.APIVersion, Kind: "Change", Name: change.Name, UID: change.UID}
+	about := &corev1.ObjectReference{APIVersion: v1alpha1.APIVersion, Kind: "Change",
+		Name: change.Name, UID: change.UID}
 	p.Events.Event(about, kind, reason, cut(message, most))
 }
 

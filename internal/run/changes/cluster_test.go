@@ -33,8 +33,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// rig is a real API server with a planner that has no more than the permissions of the controller. The cluster that it plans
-// for is a fixture.
+// rig is a real API server with a planner that has no more than the permissions of the controller. The cluster that it
+// plans for is a fixture.
 type rig struct {
 	*testing.T
 	admin    *kube.Client
@@ -42,11 +42,13 @@ type rig struct {
 	snapshot *cluster.Snapshot
 }
 
-// TestAPIServer holds, against a real API server, what becomes of Changes from their creation to the end of their migrations.
+// TestAPIServer holds, against a real API server, what becomes of Changes from their creation to the end of their
+// migrations.
 func TestAPIServer(t *testing.T) {
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: Changes in a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: Changes in a real API server; THESEUS_KUBE names the lab's program of Kubernetes " +
+			"(bin/kube/*/kube in its cache)")
 	}
 	const account = "system:serviceaccount:theseus-system:theseus-controller"
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{account}})
@@ -57,14 +59,18 @@ func TestAPIServer(t *testing.T) {
 	}
 	r.apply(manifest.ChangeCRD())
 	for _, duty := range []kube.Duty{kube.Controller, kube.Changes} {
-		roles, err := kube.Roles(duty, "", nil, []kube.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: v1alpha1.Namespace, Name: manifest.ControllerName}})
+		roles, err := kube.Roles(duty, "", nil, []kube.Subject{{Kind: rbacv1.ServiceAccountKind,
+			Namespace: v1alpha1.Namespace, Name: manifest.ControllerName}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.apply(roles...)
 	}
-	r.planner = &Planner{Client: as(account), Holder: "theseus-controller@test (plans)", AgentImage: "registry.example.com/agent@sha256:" + strings.Repeat("0", 64),
-		Version: "v0.0.0-test", Out: os.Stderr, Snapshot: func(context.Context) (*cluster.Snapshot, error) { return r.snapshot, nil }}
+	r.planner = &Planner{Client: as(account), Holder: "theseus-controller@test (plans)",
+		AgentImage: "registry.example.com/agent@sha256:" + strings.Repeat("0", 64), Version: "v0.0.0-test",
+		Out: os.Stderr, Snapshot: func(context.Context) (*cluster.Snapshot, error) {
+			return r.snapshot, nil
+		}}
 	r.turn() // there is no Change, and no error
 
 	r.refusesInvalid()
@@ -84,18 +90,22 @@ func (r *rig) refusesInvalid() {
 	r.Helper()
 	for spec, says := range map[string]string{
 		"{}": "say what is changed",
-		"{to: calico, slo: ['command: ./check.sh']}":                          "slo has a signal that is a command, which the controller does not run",
-		"{to: calico, addHook: 'sh -c id', removeHook: x}":                    "addHook is for commands, which the controller does not run",
-		"{to: calico, strategy: mirror}":                                      "does not run plans of the strategies surge and mirror",
-		"{to: calico, strategy: surge}":                                       "does not run plans of the strategies surge and mirror",
-		"{to: calico, manifest: calico.yaml}":                                 "use manifestFrom.configMap or manifestFrom.inline",
-		"{to: calico, manifestFrom: {}}":                                      "manifestFrom has either configMap or inline",
-		"{to: calico, manifestFrom: {configMap: a, inline: b}}":               "manifestFrom has either configMap or inline",
-		"{to: calico, manifestFrom: {inline: b, key: c}}":                     "manifestFrom.key is a key of manifestFrom.configMap",
-		"{to: calico, maxLost: -1}":                                           "maxLost is at least 0",
-		"{to: calico, kubernetesTo: v1.36.0}":                                 "kubernetesTo is for `theseus check` only",
-		"{to: calico, waves: many}":                                           "spec.waves",
-		"{to: calico, strategy: adopt, replaceNodes: 'a=b', removeHook: 'x'}": "replaceNodes is for `theseus check` only",
+		"{to: calico, slo: ['command: ./check.sh']}": "slo has a signal that is a command, " +
+			"which the controller does not run",
+		"{to: calico, addHook: 'sh -c id', removeHook: x}": "addHook is for commands, which " +
+			"the controller does not run",
+		"{to: calico, strategy: mirror}":      "does not run plans of the strategies surge and mirror",
+		"{to: calico, strategy: surge}":       "does not run plans of the strategies surge and mirror",
+		"{to: calico, manifest: calico.yaml}": "use manifestFrom.configMap or manifestFrom.inline",
+		"{to: calico, manifestFrom: {}}":      "manifestFrom has either configMap or inline",
+		"{to: calico, manifestFrom: {configMap: a, inline: b}}": "manifestFrom " +
+			"has either configMap or inline",
+		"{to: calico, manifestFrom: {inline: b, key: c}}": "manifestFrom.key is a key of manifestFrom.configMap",
+		"{to: calico, maxLost: -1}":                       "maxLost is at least 0",
+		"{to: calico, kubernetesTo: v1.36.0}":             "kubernetesTo is for `theseus check` only",
+		"{to: calico, waves: many}":                       "spec.waves",
+		"{to: calico, strategy: adopt, replaceNodes: 'a=b', removeHook: 'x'}": "replaceNodes " +
+			"is for `theseus check` only",
 	} {
 		err := r.create("invalid", spec)
 		if err == nil || !strings.Contains(err.Error(), says) {
@@ -120,7 +130,8 @@ func (r *rig) manifests() {
 	}{
 		{map[string]string{"a": "", "b": ""}, v1alpha1.ReasonManifestMissing, "2 keys"},
 		{map[string]string{"a": "kind: ["}, v1alpha1.ReasonManifestInvalid, "the manifest"},
-		{map[string]string{"a": "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: shop\n"}, v1alpha1.ReasonManifestInvalid, "the manifest has the Secret shop/s"},
+		{map[string]string{"a": "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: shop\n"},
+			v1alpha1.ReasonManifestInvalid, "the manifest has the Secret shop/s"},
 	} {
 		r.configMap(test.data)
 		r.turn()
@@ -150,7 +161,8 @@ func (r *rig) blocks() {
 	r.turn()
 	r.wants("first", "False", v1alpha1.ReasonBlocked, "findings block this change")
 	found := r.read("first").Status.Findings
-	if len(found) == 0 || found[0].Severity != "block" || found[0].Message == "" || found[0].Subject == "" || found[0].ID == "api/rights" {
+	if len(found) == 0 || found[0].Severity != "block" || found[0].Message == "" || found[0].Subject == "" ||
+		found[0].ID == "api/rights" {
 		r.Fatalf("%+v", found)
 	}
 	r.snapshot = good
@@ -164,11 +176,13 @@ func (r *rig) plans() v1alpha1.Migration {
 	r.wants("first", "True", v1alpha1.ReasonPlanned, "has the plan")
 	status, m := r.read("first").Status, r.migrations()[0]
 	origin, made := journal.OriginOf(&m)
-	if !made || origin.Name != "first" || !m.Spec.InCluster || status.Migration != m.Name || status.PlanHash != m.Spec.PlanHash || status.ManifestDigest == "" {
+	if !made || origin.Name != "first" || !m.Spec.InCluster || status.Migration != m.Name ||
+		status.PlanHash != m.Spec.PlanHash || status.ManifestDigest == "" {
 		r.Errorf("%+v, %+v, %+v", status, origin, m.Spec)
 	}
 	text := strings.Join(status.Summary, "\n")
-	for _, part := range []string{"Plan " + m.Name, "3 nodes", "registry.example.com/agent@sha256:", "as root on every node", "The point of no return is step"} {
+	for _, part := range []string{"Plan " + m.Name, "3 nodes", "registry.example.com/agent@sha256:",
+		"as root on every node", "The point of no return is step"} {
 		if !strings.Contains(text, part) {
 			r.Errorf("%q is not in the summary:\n%s", part, text)
 		}
@@ -197,18 +211,21 @@ func (r *rig) waits(first v1alpha1.Migration) {
 	r.wants("second", "False", v1alpha1.ReasonWaiting, "Change first is first: its migration "+first.Name)
 }
 
-// plansAgain: an edit of the Change or of the manifest, and a change of the cluster make another plan, with another hash.
+// plansAgain: an edit of the Change or of the manifest, and a change of the cluster make another plan, with another
+// hash.
 func (r *rig) plansAgain(first v1alpha1.Migration) v1alpha1.Migration {
 	r.Helper()
 	seen := []string{first.Spec.PlanHash}
 	for what, disturb := range map[string]func(){
 		"the Change": func() { r.edit("first", map[string]any{"bakeSeconds": 7}) },
 		"the manifest": func() {
-			r.configMap(map[string]string{"calico.yaml": string(cnitest.Text(r.T, "calico-manifest.yaml")) + "\n# edited\n"})
+			r.configMap(map[string]string{"calico.yaml": string(cnitest.Text(r.T, "calico-manifest.yaml")) +
+				"\n# edited\n"})
 		},
 		"the cluster": func() {
 			snapshot := *r.snapshot
-			snapshot.Budgets = append(slices.Clone(snapshot.Budgets), policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "late"}})
+			snapshot.Budgets = append(slices.Clone(snapshot.Budgets),
+				policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "late"}})
 			r.snapshot = &snapshot
 			clear(r.planner.looked)
 		},
@@ -227,13 +244,16 @@ func (r *rig) plansAgain(first v1alpha1.Migration) v1alpha1.Migration {
 	return r.migrations()[0]
 }
 
-// runs: a Change has the conditions of its Migration. An edit meanwhile has no effect on it, and a plan of its own afterwards.
+// runs: a Change has the conditions of its Migration. An edit meanwhile has no effect on it, and a plan of its own
+// afterwards.
 func (r *rig) runs(first v1alpha1.Migration) {
 	r.Helper()
-	r.patchMigration(first.Name, `{"status":{"phase":"running","pages":1,"conditions":[{"type":"Approved","status":"True","reason":"EnoughApprovals","message":"approved by ann","lastTransitionTime":"2026-11-26T12:00:00Z"}]}}`)
+	r.patchMigration(first.Name,
+		`{"status":{"phase":"running","pages":1,"conditions":[{"type":"Approved","status":"True","reason":"EnoughApprovals","message":"approved by ann","lastTransitionTime":"2026-11-26T12:00:00Z"}]}}`)
 	r.turn()
 	status := r.read("first").Status
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionApproved); c == nil || c.Message != "approved by ann" || status.Phase != "running" {
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionApproved); c == nil ||
+		c.Message != "approved by ann" || status.Phase != "running" {
 		r.Errorf("%+v", status)
 	}
 	r.edit("first", map[string]any{"bakeSeconds": 8})
@@ -277,7 +297,8 @@ func (r *rig) limits() {
 	goruntime.ReadMemStats(&before)
 	const many, large = maxChanges + 15, 1 << 20
 	for i := range many {
-		if err := r.create(fmt.Sprintf("many-%02d", i), "{to: calico, manifestFrom: {inline: '"+strings.Repeat("x", large)+"'}}"); err != nil {
+		if err := r.create(fmt.Sprintf("many-%02d", i), "{to: calico, manifestFrom: {inline: '"+
+			strings.Repeat("x", large)+"'}}"); err != nil {
 			r.Fatal(err)
 		}
 	}
@@ -337,7 +358,8 @@ func (r *rig) refused() {
 	}
 	quotas := r.admin.Typed.CoreV1().ResourceQuotas(v1alpha1.Namespace)
 	hard := corev1.ResourceList{"count/migrations.theseus.dev": resourceapi.MustParse("0")}
-	quota, err := quotas.Create(r.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
+	quota, err := quotas.Create(r.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"},
+		Spec: corev1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
 	if err == nil {
 		quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: hard}
 		_, err = quotas.UpdateStatus(r.Context(), quota, metav1.UpdateOptions{})
@@ -351,15 +373,18 @@ func (r *rig) refused() {
 		r.Fatal(err)
 	}
 
-	strict := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "strict", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	strict := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "strict",
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	if _, err := r.admin.Typed.CoreV1().Namespaces().Create(r.Context(), strict, metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // no controller makes it here
-	if _, err := r.admin.Typed.CoreV1().ServiceAccounts("strict").Create(r.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := r.admin.Typed.CoreV1().ServiceAccounts("strict").Create(r.Context(), account,
+		metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "agent", Image: "agent"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent"},
+		Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "agent", Image: "agent"}}}}
 	_, err = r.admin.Typed.CoreV1().Pods("strict").Create(r.Context(), pod, metav1.CreateOptions{})
 	if reason, hint := admission.Cause(err); reason != v1alpha1.ReasonPodSecurity || hint == "" {
 		r.Errorf("a pod on the host's network: %v, %q", err, reason)
@@ -368,12 +393,14 @@ func (r *rig) refused() {
 	{
 		crds := resource.GroupVersion().WithResource("customresourcedefinitions")
 		crds.Group, crds.Version = "apiextensions.k8s.io", "v1"
-		object, err := r.admin.Dynamic.Resource(crds).Get(r.Context(), "migrations."+v1alpha1.Group, metav1.GetOptions{})
+		object, err := r.admin.Dynamic.Resource(crds).Get(r.Context(),
+			"migrations."+v1alpha1.Group, metav1.GetOptions{})
 		if err != nil {
 			r.Fatal(err)
 		}
 		versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions")
-		unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec", "properties", "planDigest")
+		unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties",
+			"spec", "properties", "planDigest")
 		_ = unstructured.SetNestedSlice(object.Object, versions, "spec", "versions")
 		if _, err = r.admin.Dynamic.Resource(crds).Update(r.Context(), object, metav1.UpdateOptions{}); err != nil {
 			r.Fatal(err)
@@ -388,7 +415,8 @@ func (r *rig) refused() {
 	}
 	time.Sleep(3 * time.Second)
 
-	if err := r.admin.Typed.CoreV1().Namespaces().Delete(r.Context(), v1alpha1.Namespace, metav1.DeleteOptions{}); err != nil {
+	if err := r.admin.Typed.CoreV1().Namespaces().Delete(r.Context(), v1alpha1.Namespace,
+		metav1.DeleteOptions{}); err != nil {
 		r.Fatal(err)
 	}
 	time.Sleep(time.Second)
@@ -405,7 +433,8 @@ func (r *rig) turn() {
 
 func (r *rig) create(name, spec string) error {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
-	if err := yaml.Unmarshal([]byte("{apiVersion: "+v1alpha1.APIVersion+", kind: Change, metadata: {name: "+name+"}, spec: "+spec+"}"), &object.Object); err != nil {
+	if err := yaml.Unmarshal([]byte("{apiVersion: "+v1alpha1.APIVersion+", kind: Change, metadata: {name: "+name+
+		"}, spec: "+spec+"}"), &object.Object); err != nil {
 		r.Fatal(err)
 	}
 	_, err := r.admin.Dynamic.Resource(resource).Create(r.Context(), object, metav1.CreateOptions{})
@@ -416,7 +445,8 @@ func (r *rig) edit(name string, spec map[string]any) {
 	r.Helper()
 	text, err := (&unstructured.Unstructured{Object: map[string]any{"kind": "Change", "spec": spec}}).MarshalJSON()
 	if err == nil {
-		_, err = r.admin.Dynamic.Resource(resource).Patch(r.Context(), name, types.MergePatchType, text, metav1.PatchOptions{})
+		_, err = r.admin.Dynamic.Resource(resource).Patch(r.Context(), name, types.MergePatchType,
+			text, metav1.PatchOptions{})
 	}
 	if err != nil {
 		r.Fatal(err)
@@ -426,7 +456,8 @@ func (r *rig) edit(name string, spec map[string]any) {
 func (r *rig) patchMigration(name, text string) {
 	r.Helper()
 	migrations := resource.GroupVersion().WithResource(manifest.Plural("Migration"))
-	if _, err := r.admin.Dynamic.Resource(migrations).Namespace(v1alpha1.Namespace).Patch(r.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
+	if _, err := r.admin.Dynamic.Resource(migrations).Namespace(v1alpha1.Namespace).Patch(r.Context(), name,
+		types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -457,7 +488,8 @@ func (r *rig) wants(name, status, reason, says string) {
 	r.Helper()
 	now := r.read(name)
 	c := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionPlanned)
-	if c == nil || string(c.Status) != status || c.Reason != reason || !strings.Contains(c.Message, says) || c.ObservedGeneration != now.Generation {
+	if c == nil || string(c.Status) != status || c.Reason != reason || !strings.Contains(c.Message, says) ||
+		c.ObservedGeneration != now.Generation {
 		r.Fatalf("%s: %+v, want %s, %s, %q", name, c, status, reason, says)
 	}
 	if len(now.Status.Next) == 0 {
@@ -482,9 +514,11 @@ func (r *rig) apply(objects ...unstructured.Unstructured) {
 	r.Helper()
 	for i := range objects {
 		object := &objects[i]
-		mapping, err := r.admin.Mapper.RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
+		mapping, err := r.admin.Mapper.RESTMapping(object.GroupVersionKind().GroupKind(),
+			object.GroupVersionKind().Version)
 		if err == nil {
-			_, err = r.admin.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Apply(r.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: "test", Force: true})
+			_, err = r.admin.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Apply(r.Context(),
+				object.GetName(), object, metav1.ApplyOptions{FieldManager: "test", Force: true})
 		}
 		if err != nil {
 			r.Fatal(err)

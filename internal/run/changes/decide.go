@@ -12,15 +12,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// againEvery is the interval at which a Change without a plan is planned again, and at which a plan that is not approved is
-// compared with the cluster. Changes of the spec or the manifest count at once.
+// againEvery is the interval at which a Change without a plan is planned again, and at which a plan that is not
+// approved is compared with the cluster. Changes of the spec or the manifest count at once.
 const againEvery = 5 * time.Minute
 
 // Situation is everything that the decision about one Change depends on.
 type Situation struct {
 	Change *v1alpha1.Change
-	// Own is the Migration that was made for the Change, in any version: the one that has not ended, else the latest. nil if
-	// there is none.
+	// Own is the Migration that was made for the Change, in any version: the one that has not ended, else the latest.
+	// nil if there is none.
 	Own *v1alpha1.Migration
 	// Other is a Migration that was not made for the Change, and has not ended; nil if there is none.
 	Other *v1alpha1.Migration
@@ -66,7 +66,8 @@ type Decision struct {
 
 // Decide decides what to do about a Change. It is a pure function of the situation.
 func Decide(s Situation) Decision {
-	recent := s.Looked.Generation == s.Change.Generation && s.Looked.ManifestDigest == s.ManifestDigest && s.Now.Sub(s.Looked.At) < againEvery
+	recent := s.Looked.Generation == s.Change.Generation && s.Looked.ManifestDigest == s.ManifestDigest &&
+		s.Now.Sub(s.Looked.At) < againEvery
 	switch {
 	case s.Own != nil && !over(s.Own):
 		return planned(s, recent)
@@ -102,7 +103,8 @@ func planned(s Situation, recent bool) Decision {
 
 // outlived reports whether a plan that does not begin for this reason never will.
 func outlived(reason string) bool {
-	return slices.Contains([]string{v1alpha1.ReasonStalePlan, v1alpha1.ReasonWrongCluster, v1alpha1.ReasonUnknownFormat}, reason)
+	return slices.Contains([]string{v1alpha1.ReasonStalePlan, v1alpha1.ReasonWrongCluster,
+		v1alpha1.ReasonUnknownFormat}, reason)
 }
 
 // started reports whether a Migration is no longer a mere plan: its run has begun, or a command line has it.
@@ -142,7 +144,8 @@ func orphans(all []v1alpha1.Migration, changes []v1alpha1.Change) []*v1alpha1.Mi
 	for i := range all {
 		origin, made := journal.OriginOf(&all[i])
 		if made && !over(&all[i]) && !started(&all[i]) &&
-			!slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return string(c.UID) == origin.UID && c.DeletionTimestamp == nil }) {
+			!slices.ContainsFunc(changes,
+				func(c v1alpha1.Change) bool { return string(c.UID) == origin.UID && c.DeletionTimestamp == nil }) {
 			found = append(found, &all[i])
 		}
 	}

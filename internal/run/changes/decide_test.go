@@ -16,7 +16,8 @@ import (
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
 func change(name string, generation int64) *v1alpha1.Change {
-	return &v1alpha1.Change{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: generation}}
+	return &v1alpha1.Change{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name),
+		Generation: generation}}
 }
 
 // made is a Migration of a version of a Change, with conditions that are true; "Degraded:REASON" gives the reason.
@@ -24,12 +25,14 @@ func made(of string, generation int64, phase string, conditions ...string) *v1al
 	m := &v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "m-" + of, CreationTimestamp: metav1.NewTime(noon)},
 		Spec: v1alpha1.MigrationSpec{InCluster: true, PlanHash: "hash"}, Status: v1alpha1.MigrationStatus{Phase: phase}}
 	if of != "" {
-		text, _ := json.Marshal(v1alpha1.ChangeOrigin{Name: of, UID: "uid-" + of, Generation: generation, ManifestDigest: "d1"})
+		text, _ := json.Marshal(v1alpha1.ChangeOrigin{Name: of, UID: "uid-" + of,
+			Generation: generation, ManifestDigest: "d1"})
 		m.Annotations = map[string]string{v1alpha1.AnnotationChange: string(text)}
 	}
 	for _, text := range conditions {
 		kind, reason, _ := strings.Cut(text, ":")
-		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: "because"})
+		m.Status.Conditions = append(m.Status.Conditions,
+			metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: "because"})
 	}
 	return m
 }
@@ -46,19 +49,24 @@ func TestDecide(t *testing.T) {
 		want       Do
 		reason     string
 	}{
-		"new":                            {want: Plan},
-		"tried a moment ago":             {looked: short, want: Leave},
-		"tried long ago":                 {looked: long, want: Plan},
-		"another migration":              {other: made("", 0, "running"), want: Wait, reason: v1alpha1.ReasonWaiting},
-		"planned":                        {own: made("a", 1, ""), looked: short, want: Tell},
-		"planned long ago":               {own: made("a", 1, ""), looked: long, want: Compare},
-		"approved long ago":              {own: made("a", 1, "", "Approved:"), looked: long, want: Tell},
-		"edited":                         {own: made("a", 1, ""), generation: 2, looked: short, want: Replan, reason: v1alpha1.ReasonPlanning},
-		"edited after the approval":      {own: made("a", 1, "new", "Approved:"), generation: 2, want: Replan, reason: v1alpha1.ReasonPlanning},
-		"manifest edited":                {own: made("a", 1, ""), digest: "d2", looked: short, want: Replan, reason: v1alpha1.ReasonPlanning},
-		"manifest cannot be read":        {own: made("a", 1, ""), digest: "-", looked: short, want: Tell},
-		"stale when it was to begin":     {own: made("a", 1, "", "Approved:", "Degraded:StalePlan"), want: Replan, reason: v1alpha1.ReasonStale},
-		"of another release":             {own: made("a", 1, "", "Approved:", "Degraded:UnknownFormat"), want: Replan, reason: v1alpha1.ReasonStale},
+		"new":                {want: Plan},
+		"tried a moment ago": {looked: short, want: Leave},
+		"tried long ago":     {looked: long, want: Plan},
+		"another migration":  {other: made("", 0, "running"), want: Wait, reason: v1alpha1.ReasonWaiting},
+		"planned":            {own: made("a", 1, ""), looked: short, want: Tell},
+		"planned long ago":   {own: made("a", 1, ""), looked: long, want: Compare},
+		"approved long ago":  {own: made("a", 1, "", "Approved:"), looked: long, want: Tell},
+		"edited": {own: made("a", 1, ""), generation: 2, looked: short, want: Replan,
+			reason: v1alpha1.ReasonPlanning},
+		"edited after the approval": {own: made("a", 1, "new", "Approved:"), generation: 2, want: Replan,
+			reason: v1alpha1.ReasonPlanning},
+		"manifest edited": {own: made("a", 1, ""), digest: "d2", looked: short, want: Replan,
+			reason: v1alpha1.ReasonPlanning},
+		"manifest cannot be read": {own: made("a", 1, ""), digest: "-", looked: short, want: Tell},
+		"stale when it was to begin": {own: made("a", 1, "", "Approved:", "Degraded:StalePlan"), want: Replan,
+			reason: v1alpha1.ReasonStale},
+		"of another release": {own: made("a", 1, "", "Approved:", "Degraded:UnknownFormat"), want: Replan,
+			reason: v1alpha1.ReasonStale},
 		"lacks permissions":              {own: made("a", 1, "", "Approved:", "Degraded:RightsMissing"), want: Tell},
 		"runs":                           {own: made("a", 1, "running"), want: Tell},
 		"runs, and the plan looks stale": {own: made("a", 1, "running", "Degraded:StalePlan"), want: Tell},
@@ -67,10 +75,12 @@ func TestDecide(t *testing.T) {
 		"done":                           {own: made("a", 1, "done"), looked: long, want: Tell},
 		"rolled back":                    {own: made("a", 1, "rolled-back"), looked: long, want: Tell},
 		"done, and edited since":         {own: made("a", 1, "done"), generation: 2, want: Plan},
-		"done, edited, and another runs": {own: made("a", 1, "done"), generation: 2, other: made("b", 1, ""), want: Wait, reason: v1alpha1.ReasonWaiting},
-		"planned beside another":         {own: made("a", 1, ""), other: made("b", 1, ""), looked: short, want: Tell},
+		"done, edited, and another runs": {own: made("a", 1, "done"), generation: 2, other: made("b", 1, ""),
+			want: Wait, reason: v1alpha1.ReasonWaiting},
+		"planned beside another": {own: made("a", 1, ""), other: made("b", 1, ""), looked: short, want: Tell},
 	} {
-		s := Situation{Change: change("a", max(test.generation, 1)), Own: test.own, Other: test.other, ManifestDigest: "d1", Now: noon}
+		s := Situation{Change: change("a", max(test.generation, 1)), Own: test.own, Other: test.other,
+			ManifestDigest: "d1", Now: noon}
 		if test.digest != "" {
 			s.ManifestDigest = strings.Trim(test.digest, "-")
 		}
@@ -96,7 +106,8 @@ func TestSplit(t *testing.T) {
 	if own == nil || own.CreationTimestamp != later.CreationTimestamp || other == nil || other.Name != foreign.Name {
 		t.Errorf("%v, %v", own, other)
 	}
-	found := orphans([]v1alpha1.Migration{*ended, *later, *foreign, *gone, *made("c", 1, "running")}, []v1alpha1.Change{*change("a", 1)})
+	found := orphans([]v1alpha1.Migration{*ended, *later, *foreign, *gone, *made("c", 1, "running")},
+		[]v1alpha1.Change{*change("a", 1)})
 	if len(found) != 1 || found[0].Name != "m-b" {
 		t.Errorf("orphans: %v", found)
 	}
@@ -106,10 +117,13 @@ func TestSplit(t *testing.T) {
 func TestStatus(t *testing.T) {
 	a := change("a", 2)
 	own := made("a", 2, "", "Approved:EnoughApprovals")
-	status := of(a, own, &facts{summary: []string{"three nodes"}, findings: []finding.Finding{{ID: "x/info", Severity: finding.Info}, {ID: "x/warn", Severity: finding.Warn}}}).status(a, own, noon)
+	status := of(a, own, &facts{summary: []string{"three nodes"}, findings: []finding.Finding{{ID: "x/info",
+		Severity: finding.Info}, {ID: "x/warn", Severity: finding.Warn}}}).status(a, own, noon)
 	text, _ := json.Marshal(status)
-	for _, part := range []string{`"migration":"m-a"`, `"planHash":"hash"`, `"manifestDigest":"d1"`, "theseus approve m-a --plan plan.yaml", "theseus rights operate --plan plan.yaml",
-		`"type":"Planned","status":"True","observedGeneration":2`, `"type":"Approved","status":"True","observedGeneration":2`, `"summary":["three nodes"]`} {
+	for _, part := range []string{`"migration":"m-a"`, `"planHash":"hash"`, `"manifestDigest":"d1"`,
+		"theseus approve m-a --plan plan.yaml", "theseus rights operate --plan plan.yaml",
+		`"type":"Planned","status":"True","observedGeneration":2`,
+		`"type":"Approved","status":"True","observedGeneration":2`, `"summary":["three nodes"]`} {
 		if !strings.Contains(string(text), part) {
 			t.Errorf("%s is not in %s", part, text)
 		}
@@ -123,15 +137,19 @@ func TestStatus(t *testing.T) {
 		t.Error("the time of a transition changed without one")
 	}
 	late := of(change("a", 3), made("a", 2, "running"), nil)
-	if !late.planned || late.reason != v1alpha1.ReasonEdited || !strings.Contains(late.message, "the edit has no effect") {
+	if !late.planned || late.reason != v1alpha1.ReasonEdited ||
+		!strings.Contains(late.message, "the edit has no effect") {
 		t.Errorf("%+v", late)
 	}
-	if d := waiting(made("b", 1, "")); !strings.Contains(d.message, "Change b is first: its migration m-b has not ended") || !strings.Contains(d.next[0], "delete Change b") {
+	if d := waiting(made("b", 1, "")); !strings.Contains(d.message,
+		"Change b is first: its migration m-b has not ended") || !strings.Contains(d.next[0], "delete Change b") {
 		t.Errorf("%+v", d)
 	}
-	block := []finding.Finding{{ID: "cidr/overlap", Severity: finding.Block, Subject: finding.Subject{Kind: "Node", Name: "n"}, Message: "overlaps", Fix: "another range"}}
+	block := []finding.Finding{{ID: "cidr/overlap", Severity: finding.Block,
+		Subject: finding.Subject{Kind: "Node", Name: "n"}, Message: "overlaps", Fix: "another range"}}
 	d := blocked(finding.NewResult(block, nil), block)
-	if got := d.status(a, nil, noon); d.planned || !strings.Contains(d.message, "cidr/overlap (Node/n): overlaps") || got.Findings[0].Fix != "another range" || got.Migration != "" || len(got.Conditions) != 1 {
+	if got := d.status(a, nil, noon); d.planned || !strings.Contains(d.message, "cidr/overlap (Node/n): overlaps") ||
+		got.Findings[0].Fix != "another range" || got.Migration != "" || len(got.Conditions) != 1 {
 		t.Errorf("%+v", got)
 	}
 	if long := cut(strings.Repeat("ä", maxText), maxText); len(long) > maxText+3 {

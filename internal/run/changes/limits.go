@@ -18,8 +18,10 @@ const (
 
 // tooMany is the status of a Change beyond maxChanges.
 func tooMany() draft {
-	return unplanned(v1alpha1.ReasonTooMany, fmt.Sprintf("this cluster has more than %d Changes, and the controller only plans the oldest %d",
-		maxChanges, maxChanges), "delete Changes whose migration has ended, which keeps the migration: kubectl get changes")
+	return unplanned(v1alpha1.ReasonTooMany,
+		fmt.Sprintf("this cluster has more than %d Changes, and the controller only plans the oldest %d",
+			maxChanges, maxChanges),
+		"delete Changes whose migration has ended, which keeps the migration: kubectl get changes")
 }
 
 // bare removes everything that may be large from the Changes after the oldest maxChanges. It sorts the list.
@@ -27,8 +29,9 @@ func bare(all []v1alpha1.Change) {
 	inOrder(all)
 	for i := range all[min(len(all), maxChanges):] {
 		c := &all[maxChanges+i]
-		kept := v1alpha1.Change{ObjectMeta: metav1.ObjectMeta{Name: c.Name, UID: c.UID, Generation: c.Generation, ResourceVersion: c.ResourceVersion,
-			CreationTimestamp: c.CreationTimestamp, DeletionTimestamp: c.DeletionTimestamp},
+		kept := v1alpha1.Change{ObjectMeta: metav1.ObjectMeta{Name: c.Name, UID: c.UID, Generation: c.Generation,
+			ResourceVersion: c.ResourceVersion, CreationTimestamp: c.CreationTimestamp,
+			DeletionTimestamp: c.DeletionTimestamp},
 			Status: v1alpha1.ChangeStatus{ObservedGeneration: c.Status.ObservedGeneration, Next: c.Status.Next}}
 		if planned := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionPlanned); planned != nil {
 			kept.Status.Conditions = []metav1.Condition{*planned}

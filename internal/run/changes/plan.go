@@ -82,14 +82,16 @@ func (p *Planner) text(ctx context.Context, from *v1alpha1.ManifestSource) (text
 	}
 	missing := func(format string, args ...any) *draft {
 		d := unplanned(v1alpha1.ReasonManifestMissing, fmt.Sprintf(format, args...),
-			fmt.Sprintf("create it: kubectl create configmap %s -n %s --from-file=FILE; the controller looks again by itself", from.ConfigMap, v1alpha1.Namespace))
+			fmt.Sprintf("create it: kubectl create configmap %s -n %s --from-file=FILE; the controller looks again "+
+				"by itself", from.ConfigMap, v1alpha1.Namespace))
 		return &d
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	found, err := p.Client.Typed.CoreV1().ConfigMaps(v1alpha1.Namespace).Get(ctx, from.ConfigMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", missing("there is no ConfigMap %s/%s, which spec.manifestFrom names", v1alpha1.Namespace, from.ConfigMap), nil
+		return "", missing("there is no ConfigMap %s/%s, which spec.manifestFrom names",
+			v1alpha1.Namespace, from.ConfigMap), nil
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("reading ConfigMap %s: %w", from.ConfigMap, err)
@@ -116,7 +118,8 @@ func (p *Planner) text(ctx context.Context, from *v1alpha1.ManifestSource) (text
 }
 
 // objects are the manifests of a Change, if they still are those of a source.
-func (p *Planner) objects(ctx context.Context, change *v1alpha1.Change, from source) ([]unstructured.Unstructured, *draft, error) {
+func (p *Planner) objects(ctx context.Context, change *v1alpha1.Change,
+	from source) ([]unstructured.Unstructured, *draft, error) {
 	if change.Spec.ManifestFrom == nil {
 		return nil, nil, nil
 	}
@@ -158,12 +161,13 @@ func hints(err error) []string {
 	return nil
 }
 
-// plan makes a plan for a Change, and writes it to the cluster as a Migration that waits for its approval; or writes why not.
-// The Migration gets the windows of the one that it replaces.
+// plan makes a plan for a Change, and writes it to the cluster as a Migration that waits for its approval; or writes
+// why not. The Migration gets the windows of the one that it replaces.
 func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source, windows ...v1alpha1.Window) error {
 	p.looked[string(change.UID)] = Looked{change.Generation, from.digest, time.Now()}
 	if change.Status.ObservedGeneration != change.Generation || len(change.Status.Conditions) == 0 {
-		if err := p.write(ctx, change, unplanned(v1alpha1.ReasonPlanning, "the controller reads the cluster and makes a plan"), nil); err != nil {
+		if err := p.write(ctx, change,
+			unplanned(v1alpha1.ReasonPlanning, "the controller reads the cluster and makes a plan"), nil); err != nil {
 			return err
 		}
 	}
@@ -190,7 +194,8 @@ func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source
 	case own == nil: // the Change was edited meanwhile
 		return nil
 	}
-	p.event(change, corev1.EventTypeNormal, v1alpha1.ReasonPlanned, "Migration "+own.Name+" has the plan "+own.Spec.PlanHash+", which waits for its approval")
+	p.event(change, corev1.EventTypeNormal, v1alpha1.ReasonPlanned,
+		"Migration "+own.Name+" has the plan "+own.Spec.PlanHash+", which waits for its approval")
 	return p.write(ctx, change, of(change, own, p.learn(own.Spec.PlanHash, known(made))), own)
 }
 
@@ -205,7 +210,8 @@ func (p *Planner) propose(ctx context.Context, change *v1alpha1.Change, from sou
 	}
 	if whatif.Asked(spec) {
 		d := unplanned(v1alpha1.ReasonInvalid, "a plan only changes the network",
-			"use kubernetesTo, removeLabels, addLabels, labelNodes, clusterIDs and replaceNodes only with `theseus check`")
+			"use kubernetesTo, removeLabels, addLabels, labelNodes, clusterIDs and replaceNodes "+
+				"only with `theseus check`")
 		return nil, &d, nil
 	}
 	nodes, err := p.nodes(ctx)
@@ -220,7 +226,8 @@ func (p *Planner) propose(ctx context.Context, change *v1alpha1.Change, from sou
 		return nil, nil, err
 	}
 	options := propose.Options(spec, time.Now())
-	options.Skip = map[string]string{propose.CheckOfRights: "the controller gets the permissions for a plan once the plan exists"}
+	options.Skip = map[string]string{propose.CheckOfRights: "the controller gets the permissions for " +
+		"a plan once the plan exists"}
 	objects, problem, err := p.objects(ctx, change, from)
 	if problem != nil || err != nil {
 		return nil, problem, err
@@ -297,8 +304,10 @@ func why(err error) *draft {
 var errTaken = errors.New("another migration has not ended")
 
 // enter writes a plan to the cluster as a Migration. It returns neither if the Change was edited meanwhile.
-func (p *Planner) enter(ctx context.Context, change *v1alpha1.Change, from source, made *plan.Plan, windows []v1alpha1.Window) (*v1alpha1.Migration, *draft, error) {
-	origin := v1alpha1.ChangeOrigin{Name: change.Name, UID: string(change.UID), Generation: change.Generation, ManifestDigest: from.digest}
+func (p *Planner) enter(ctx context.Context, change *v1alpha1.Change, from source, made *plan.Plan,
+	windows []v1alpha1.Window) (*v1alpha1.Migration, *draft, error) {
+	origin := v1alpha1.ChangeOrigin{Name: change.Name, UID: string(change.UID), Generation: change.Generation,
+		ManifestDigest: from.digest}
 	edited := false
 	err := p.locked(ctx, func(ctx context.Context, client *kube.Client) error {
 		all, err := journal.List(ctx, client.Dynamic)
@@ -353,7 +362,8 @@ func (p *Planner) snapshot(ctx context.Context) (*cluster.Snapshot, error) {
 
 // passes reports whether an error may go away by itself.
 func passes(err error) bool {
-	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrRefused) || errors.Is(err, context.Canceled) || outage.Passes(err)
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrRefused) ||
+		errors.Is(err, context.Canceled) || outage.Passes(err)
 }
 
 func joined(all []string) string { return strings.Join(all, "; ") }

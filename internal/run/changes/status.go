@@ -42,20 +42,24 @@ func unplanned(reason, message string, next ...string) draft {
 
 // status is the next status of a Change. own is its Migration, or nil.
 func (d draft) status(change *v1alpha1.Change, own *v1alpha1.Migration, now time.Time) v1alpha1.ChangeStatus {
-	next := v1alpha1.ChangeStatus{ObservedGeneration: change.Generation, Summary: d.summary, Next: d.next, Findings: listed(d.findings)}
+	next := v1alpha1.ChangeStatus{ObservedGeneration: change.Generation, Summary: d.summary, Next: d.next,
+		Findings: listed(d.findings)}
 	is := metav1.ConditionFalse
 	if d.planned {
 		is = metav1.ConditionTrue
 	}
-	all := []metav1.Condition{{Type: v1alpha1.ConditionPlanned, Status: is, Reason: d.reason, Message: cut(d.message, maxMessage)}}
+	all := []metav1.Condition{{Type: v1alpha1.ConditionPlanned, Status: is, Reason: d.reason,
+		Message: cut(d.message, maxMessage)}}
 	if own != nil {
 		origin, _ := journal.OriginOf(own)
-		next.Migration, next.PlanHash, next.Phase, next.ManifestDigest = own.Name, own.Spec.PlanHash, own.Status.Phase, origin.ManifestDigest
+		next.Migration, next.PlanHash, next.Phase, next.ManifestDigest = own.Name, own.Spec.PlanHash,
+			own.Status.Phase, origin.ManifestDigest
 		all = append(all, own.Status.Conditions...)
 	}
 	for _, condition := range all {
 		condition.ObservedGeneration, condition.LastTransitionTime = change.Generation, metav1.NewTime(now)
-		if before := meta.FindStatusCondition(change.Status.Conditions, condition.Type); before != nil && before.Status == condition.Status {
+		if before := meta.FindStatusCondition(change.Status.Conditions, condition.Type); before != nil &&
+			before.Status == condition.Status {
 			condition.LastTransitionTime = before.LastTransitionTime
 		}
 		next.Conditions = append(next.Conditions, condition)
@@ -65,7 +69,8 @@ func (d draft) status(change *v1alpha1.Change, own *v1alpha1.Migration, now time
 
 // of is the status that follows from a Migration and its plan. known is nil if the plan cannot be read.
 func of(change *v1alpha1.Change, own *v1alpha1.Migration, known *facts) draft {
-	d := draft{planned: true, reason: v1alpha1.ReasonPlanned, message: "Migration " + own.Name + " has the plan " + own.Spec.PlanHash}
+	d := draft{planned: true, reason: v1alpha1.ReasonPlanned,
+		message: "Migration " + own.Name + " has the plan " + own.Spec.PlanHash}
 	if known != nil {
 		d.summary, d.findings = known.summary, known.findings
 	}
@@ -78,7 +83,8 @@ func of(change *v1alpha1.Change, own *v1alpha1.Migration, known *facts) draft {
 		d.next = []string{"follow the run: theseus watch " + own.Name}
 		if !madeFor(own, change) {
 			d.reason = v1alpha1.ReasonEdited
-			d.message = "this Change was edited after its Migration " + own.Name + " began: the edit has no effect on that run. " +
+			d.message = "this Change was edited after its Migration " + own.Name +
+				" began: the edit has no effect on that run. " +
 				"When the run has ended, the edited Change gets a plan of its own"
 		}
 	default:
@@ -92,7 +98,8 @@ func approve(own *v1alpha1.Migration) []string {
 	account := v1alpha1.Namespace + "/" + manifest.ControllerName
 	return []string{
 		"read the whole plan: theseus plan show --migration " + own.Name + " -o plan.yaml",
-		"grant the controller the permissions for it: theseus rights operate --plan plan.yaml --for serviceaccount:" + account + " | kubectl apply -f -",
+		"grant the controller the permissions for it: theseus rights operate --plan plan.yaml --for serviceaccount:" +
+			account + " | kubectl apply -f -",
 		"approve it: theseus approve " + own.Name + " --plan plan.yaml",
 		"or withdraw it: delete this Change",
 	}
@@ -111,7 +118,8 @@ func summary(p *plan.Plan) []string {
 		treated[w.Treatment]++
 	}
 	for _, kind := range []struct{ treatment, words string }{
-		{"adopt", "whose pods go on running"}, {"move", "whose pods are created again"}, {"stay", "whose pods stay as they are"},
+		{"adopt", "whose pods go on running"}, {"move", "whose pods are created again"},
+		{"stay", "whose pods stay as they are"},
 	} {
 		if n := treated[kind.treatment]; n > 0 {
 			lines = append(lines, cluster.Count(n, "workload")+" "+kind.words)
@@ -120,7 +128,8 @@ func summary(p *plan.Plan) []string {
 	if p.Change.AgentImage != "" {
 		lines = append(lines, "It runs the image "+p.Change.AgentImage+" as root on every node.")
 		if !strings.Contains(p.Change.AgentImage, "@sha256:") {
-			lines = append(lines, "Warning: this image is named by a tag. Whoever can push to its registry decides what runs, after your approval too.")
+			lines = append(lines, "Warning: this image is named by a tag. Whoever can push to its registry decides "+
+				"what runs, after your approval too.")
 		}
 	}
 	reach := plan.ReachOf(p)
@@ -132,7 +141,8 @@ func summary(p *plan.Plan) []string {
 		lines = append(lines, cut(text, maxText))
 	}
 	if reach.NoReturn > 0 {
-		lines = append(lines, fmt.Sprintf("The point of no return is step %d of %d: %s", reach.NoReturn, len(p.Steps), reach.Title))
+		lines = append(lines, fmt.Sprintf("The point of no return is step %d of %d: %s",
+			reach.NoReturn, len(p.Steps), reach.Title))
 	}
 	return lines
 }
@@ -188,7 +198,8 @@ func blocked(result finding.Result, blocking []finding.Finding) draft {
 	if n := len(blocking) - most; n > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", n))
 	}
-	d := unplanned(v1alpha1.ReasonBlocked, fmt.Sprintf("findings block this change: %d: %s", len(blocking), strings.Join(texts, "; ")),
+	d := unplanned(v1alpha1.ReasonBlocked, fmt.Sprintf("findings block this change: %d: %s",
+		len(blocking), strings.Join(texts, "; ")),
 		"fix the findings that block: status.findings has a fix for each",
 		"or accept one: add its ID and your reason to spec.accept",
 		"the controller looks again within "+againEvery.String())

@@ -11,9 +11,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// outdated says what has become of the Change that a Migration was made for since it was planned: the plan must not begin then,
-// although it is approved. Package changes withdraws it, if this controller makes plans. "" if the Change is as it was; so it is
-// for a Migration that was made for no Change, and for one whose Changes this controller may not read.
+// outdated says what has become of the Change that a Migration was made for since it was planned: the plan must not
+// begin then, although it is approved. Package changes withdraws it, if this controller makes plans. "" if the Change
+// is as it was; so it is for a Migration that was made for no Change, and for one whose Changes this controller may not
+// read.
 func (c *Controller) outdated(ctx context.Context, m *v1alpha1.Migration) (string, error) {
 	origin, made := journal.OriginOf(m)
 	if !made {

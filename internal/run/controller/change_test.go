@@ -16,13 +16,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// TestRemovable: who uninstalls the controller is told to delete a Change whose plan has not begun, and else how to end the run.
+// TestRemovable: who uninstalls the controller is told to delete a Change whose plan has not begun, and else how to end
+// the run.
 func TestRemovable(t *testing.T) {
 	for phase, hint := range map[string]string{"": "kubectl delete change a", "running": "theseus rollback m"} {
-		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
-			"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace, "annotations": map[string]any{v1alpha1.AnnotationChange: `{"name":"a","uid":"u","generation":1}`}},
-			"spec":     map[string]any{"inCluster": true}, "status": map[string]any{"phase": phase}}}
-		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource("Migration"): "MigrationList"}, object)
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion,
+			"kind": "Migration", "metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace,
+				"annotations": map[string]any{v1alpha1.AnnotationChange: `{"name":"a","uid":"u","generation":1}`}},
+			"spec": map[string]any{"inCluster": true}, "status": map[string]any{"phase": phase}}}
+		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{resource("Migration"): "MigrationList"}, object)
 		err := Removable(t.Context(), &kube.Client{Dynamic: client})
 		if err == nil || !strings.Contains(engine.HintOf(err), hint) {
 			t.Errorf("phase %q: %v, hint %q", phase, err, engine.HintOf(err))
@@ -30,7 +33,8 @@ func TestRemovable(t *testing.T) {
 	}
 }
 
-// TestCurrent: an approved plan does not begin after its Change was edited, deleted, or replaced by another of the same name.
+// TestCurrent: an approved plan does not begin after its Change was edited, deleted, or replaced by another of the same
+// name.
 func TestCurrent(t *testing.T) {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Change",
 		"metadata": map[string]any{"name": "a", "uid": "u", "generation": int64(3)}}}
@@ -42,7 +46,8 @@ func TestCurrent(t *testing.T) {
 		`{"name":"a","uid":"other","generation":3}`: false,
 		`{"name":"b","uid":"u","generation":3}`:     false,
 	} {
-		m := &v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationChange: origin}}}
+		m := &v1alpha1.Migration{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationChange: origin}}}
 		why, err := c.outdated(t.Context(), m)
 		if err != nil || (why == "") != want {
 			t.Errorf("%q: %q, %v", origin, why, err)
@@ -50,18 +55,20 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestEditedWithoutPlanning: with planning turned off, nobody withdraws the plan of a Change that was edited: the condition says so,
-// and what to do.
+// TestEditedWithoutPlanning: with planning turned off, nobody withdraws the plan of a Change that was edited: the
+// condition says so, and what to do.
 func TestEditedWithoutPlanning(t *testing.T) {
 	c, p, m := entered(t)
 	m.Annotations = map[string]string{v1alpha1.AnnotationChange: `{"name":"a","uid":"u","generation":2}`}
 	change := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Change",
 		"metadata": map[string]any{"name": "a", "uid": "u", "generation": int64(3)}}}
-	if _, err := c.Client.Dynamic.Resource(resource("Change")).Create(t.Context(), change, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Client.Dynamic.Resource(resource("Change")).Create(t.Context(), change,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	told, _ := c.told(t.Context(), m, viewOf(new([]string)), &halt{}, engine.Outcome{}, c.admit(t.Context(), m, p, nil))
-	if told.Degraded.Reason != v1alpha1.ReasonChangeEdited || !strings.Contains(told.Degraded.Message, "the Change a was edited") || !strings.Contains(told.Degraded.Message, "planning.enabled") {
+	if told.Degraded.Reason != v1alpha1.ReasonChangeEdited || !strings.Contains(told.Degraded.Message,
+		"the Change a was edited") || !strings.Contains(told.Degraded.Message, "planning.enabled") {
 		t.Errorf("%+v", told)
 	}
 	c.Planning = true

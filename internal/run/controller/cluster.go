@@ -22,7 +22,8 @@ import (
 const callTimeout = 10 * time.Second
 
 func resource(kind string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}
+	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: manifest.Plural(kind)}
 }
 
 // listApprovals reads all approvals, the oldest first. It is never nil without an error.
@@ -44,13 +45,16 @@ func listApprovals(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Ap
 		}
 		all = append(all, one)
 	}
-	slices.SortStableFunc(all, func(a, b v1alpha1.Approval) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortStableFunc(all, func(a, b v1alpha1.Approval) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 	return all, nil
 }
 
-// write writes conditions into the status of a Migration, if they change it, and also what its spec asks for, if given. The
-// Migration is updated as well.
-func (c *Controller) write(ctx context.Context, m *v1alpha1.Migration, conditions Conditions, observed *v1alpha1.Observed) error {
+// write writes conditions into the status of a Migration, if they change it, and also what its spec asks for, if given.
+// The Migration is updated as well.
+func (c *Controller) write(ctx context.Context, m *v1alpha1.Migration, conditions Conditions,
+	observed *v1alpha1.Observed) error {
 	all, changed := conditions.onto(m.Status.Conditions, time.Now())
 	seen := m.Status.Observed
 	if observed != nil && (seen == nil || *seen != *observed) {
@@ -69,7 +73,8 @@ func (c *Controller) write(ctx context.Context, m *v1alpha1.Migration, condition
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := c.Client.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace).Patch(ctx, m.Name, types.MergePatchType, data,
+	if _, err := c.Client.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace).Patch(ctx,
+		m.Name, types.MergePatchType, data,
 		metav1.PatchOptions{FieldManager: manifest.ControllerName}); err != nil {
 		return fmt.Errorf("writing the conditions of %s: %w", m.Name, err)
 	}

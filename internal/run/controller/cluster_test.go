@@ -26,15 +26,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// TestAPIServer holds, against a real API server, who may approve, that an approval never changes, and how the controller
-// counts approvals and writes conditions with no more than its own permissions.
+// TestAPIServer holds, against a real API server, who may approve, that an approval never changes, and how the
+// controller counts approvals and writes conditions with no more than its own permissions.
 func TestAPIServer(t *testing.T) {
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: approvals in a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: approvals in a real API server; THESEUS_KUBE names the lab's program of Kubernetes " +
+			"(bin/kube/*/kube in its cache)")
 	}
 	const controls = "system:serviceaccount:theseus-system:theseus-controller"
-	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"ann", "bob", "eve", controls}, Collects: true})
+	config := clustertest.ControlPlane(t, program,
+		clustertest.Options{Users: []string{"ann", "bob", "eve", controls}, Collects: true})
 	as := kubetest.Users(t, config)
 	admin := as("token")
 	if err := run.Prepare(t.Context(), admin); err != nil {
@@ -45,7 +47,8 @@ func TestAPIServer(t *testing.T) {
 		to   []kube.Subject
 	}{
 		{kube.Approve, []kube.Subject{{Kind: rbacv1.UserKind, Name: "ann"}, {Kind: rbacv1.UserKind, Name: "bob"}}},
-		{kube.Controller, []kube.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: v1alpha1.Namespace, Name: manifest.ControllerName}}},
+		{kube.Controller, []kube.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: v1alpha1.Namespace,
+			Name: manifest.ControllerName}}},
 	} {
 		roles, err := kube.Roles(grant.duty, "", nil, grant.to)
 		if err != nil {
@@ -54,14 +57,17 @@ func TestAPIServer(t *testing.T) {
 		apply(t, admin, roles...)
 	}
 	// eve may create every Approval that the policy lets her create.
-	apply(t, admin, unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "eve"},
-		"rules": []any{map[string]any{"apiGroups": []any{v1alpha1.Group}, "resources": []any{"approvals"}, "verbs": []any{"*"}}}}},
-		unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "eve"},
+	apply(t, admin, unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1",
+		"kind": "ClusterRole", "metadata": map[string]any{"name": "eve"},
+		"rules": []any{map[string]any{"apiGroups": []any{v1alpha1.Group}, "resources": []any{"approvals"},
+			"verbs": []any{"*"}}}}},
+		unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1",
+			"kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "eve"},
 			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "eve"},
 			"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve"}}}})
 
-	c := &Controller{Client: as(controls), Holder: HolderPrefix + "test", Approvals: 1, Dir: t.TempDir(), Version: "v0", Out: os.Stderr,
-		plans: map[string]*loaded{}, again: map[string]*pause{}}
+	c := &Controller{Client: as(controls), Holder: HolderPrefix + "test", Approvals: 1, Dir: t.TempDir(),
+		Version: "v0", Out: os.Stderr, plans: map[string]*loaded{}, again: map[string]*pause{}}
 	create(t, admin)
 
 	turns(t, c)
@@ -70,7 +76,8 @@ func TestAPIServer(t *testing.T) {
 	awaited(t, "the policy is in force", func() bool {
 		err := approve(t, as("eve"), "probe", "eve")
 		if err == nil { // a new policy takes the API server a moment
-			if err := admin.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Delete(t.Context(), manifest.Approval("probe", "hash", "eve").GetName(),
+			if err := admin.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Delete(t.Context(),
+				manifest.Approval("probe", "hash", "eve").GetName(),
 				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -94,8 +101,9 @@ func TestAPIServer(t *testing.T) {
 	}
 	approvals := admin.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace)
 	for _, client := range []*kube.Client{admin, as("eve")} {
-		_, err := client.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Patch(t.Context(), manifest.Approval("m", "hash", "ann").GetName(),
-			types.MergePatchType, []byte(`{"spec":{"planHash":"other"}}`), metav1.PatchOptions{})
+		_, err := client.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Patch(t.Context(),
+			manifest.Approval("m", "hash", "ann").GetName(), types.MergePatchType,
+			[]byte(`{"spec":{"planHash":"other"}}`), metav1.PatchOptions{})
 		if err == nil || !strings.Contains(err.Error(), "the spec of an approval never changes") {
 			t.Errorf("an approval was changed: %v", err)
 		}
@@ -108,7 +116,9 @@ func TestAPIServer(t *testing.T) {
 		t.Fatalf("%d approvals, %v", len(found), err)
 	}
 	policy, err := readPolicy(t.Context(), c.Client.Dynamic)
-	if users := approvers(&v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: v1alpha1.MigrationSpec{PlanHash: "hash"}}, found, policy); err != nil || policy.Reason != "" || len(users) != 1 || users[0] != "ann" {
+	if users := approvers(&v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "m"},
+		Spec: v1alpha1.MigrationSpec{PlanHash: "hash"}}, found, policy); err != nil || policy.Reason != "" ||
+		len(users) != 1 || users[0] != "ann" {
 		t.Errorf("%v approved, %+v, %v", users, policy, err)
 	}
 	keepsConditions(t, admin)
@@ -116,7 +126,8 @@ func TestAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := Removable(t.Context(), c.Client); err == nil || !strings.Contains(err.Error(), "m (") || engine.HintOf(err) == "" {
+	if err := Removable(t.Context(), c.Client); err == nil || !strings.Contains(err.Error(), "m (") ||
+		engine.HintOf(err) == "" {
 		t.Errorf("the controller may be removed: %v", err)
 	}
 	change(t, admin, `{"spec":{"inCluster":false}}`)
@@ -128,16 +139,19 @@ func TestAPIServer(t *testing.T) {
 	lacksRights(t, admin, c, as("ann"))
 	pausesWhenTakenBack(t, admin)
 	unbind := manifest.ApprovalPolicy()[1]
-	if err := unstructured.SetNestedStringSlice(unbind.Object, []string{"Warn"}, "spec", "validationActions"); err != nil {
+	if err := unstructured.SetNestedStringSlice(unbind.Object, []string{"Warn"}, "spec",
+		"validationActions"); err != nil {
 		t.Fatal(err)
 	}
 	apply(t, admin, unbind)
-	if policy, err = readPolicy(t.Context(), c.Client.Dynamic); err != nil || policy.Reason != v1alpha1.ReasonPolicyChanged {
+	if policy, err = readPolicy(t.Context(), c.Client.Dynamic); err != nil ||
+		policy.Reason != v1alpha1.ReasonPolicyChanged {
 		t.Errorf("%+v, %v", policy, err)
 	}
 }
 
-// lacksRights: a plan that is approved does not begin without the permissions for it, and the condition says how to grant them.
+// lacksRights: a plan that is approved does not begin without the permissions for it, and the condition says how to
+// grant them.
 func lacksRights(t *testing.T, admin *kube.Client, c *Controller, ann *kube.Client) {
 	t.Helper()
 	migrations := admin.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace)
@@ -151,8 +165,10 @@ func lacksRights(t *testing.T, admin *kube.Client, c *Controller, ann *kube.Clie
 	}
 	snapshot.UID = string(system.UID)
 	p, err := plan.Make(snapshot,
-		v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16", AgentImage: "theseus.dev/agent:dev", Strategy: "recreate"}, drivers.All(), nil,
-		plan.Options{Version: "v0.0.0-test", Now: noon, Name: "m", Manifest: cnitest.Fixture(t, "calico-manifest.yaml")})
+		v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16",
+			AgentImage: "theseus.dev/agent:dev", Strategy: "recreate"}, drivers.All(), nil,
+		plan.Options{Version: "v0.0.0-test", Now: noon, Name: "m",
+			Manifest: cnitest.Fixture(t, "calico-manifest.yaml")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +179,8 @@ func lacksRights(t *testing.T, admin *kube.Client, c *Controller, ann *kube.Clie
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonTooFewApprovals)
 	wants(t, admin, v1alpha1.ConditionDegraded, "False", v1alpha1.ReasonHealthy)
-	if _, err := ann.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Create(t.Context(), manifest.Approval("m", p.Hash, "ann"), metav1.CreateOptions{}); err != nil {
+	if _, err := ann.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Create(t.Context(),
+		manifest.Approval("m", p.Hash, "ann"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	waitsForTimes(t, admin, c)
@@ -173,7 +190,8 @@ func lacksRights(t *testing.T, admin *kube.Client, c *Controller, ann *kube.Clie
 	// There is no network on this cluster either, so rights are not all that is missing.
 	wants(t, admin, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonBlocked)
 	for _, condition := range read(t, admin).Status.Conditions {
-		if condition.Type == v1alpha1.ConditionDegraded && (!strings.Contains(condition.Message, "may not") || !strings.Contains(condition.Message, "theseus rights operate --plan")) {
+		if condition.Type == v1alpha1.ConditionDegraded && (!strings.Contains(condition.Message, "may not") ||
+			!strings.Contains(condition.Message, "theseus rights operate --plan")) {
 			t.Errorf("the condition does not say how to grant the permissions: %s", condition.Message)
 		}
 	}
@@ -196,12 +214,14 @@ func apply(t *testing.T, client *kube.Client, objects ...unstructured.Unstructur
 		var mapping *meta.RESTMapping
 		awaited(t, object.GetKind()+" serves", func() (ok bool) {
 			var err error
-			if mapping, err = client.Mapper.RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version); err != nil {
+			if mapping, err = client.Mapper.RESTMapping(object.GroupVersionKind().GroupKind(),
+				object.GroupVersionKind().Version); err != nil {
 				client.Mapper.Reset()
 			}
 			return err == nil
 		})
-		if _, err := client.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Apply(t.Context(), object.GetName(), object,
+		if _, err := client.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Apply(t.Context(),
+			object.GetName(), object,
 			metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -211,20 +231,24 @@ func apply(t *testing.T, client *kube.Client, objects ...unstructured.Unstructur
 // create makes the Migration m, whose plan has the hash "hash", and no pages.
 func create(t *testing.T, client *kube.Client) {
 	t.Helper()
-	apply(t, client, unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
-		"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace}, "spec": map[string]any{"planHash": "hash", "inCluster": true}}})
+	apply(t, client,
+		unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
+			"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace},
+			"spec":     map[string]any{"planHash": "hash", "inCluster": true}}})
 }
 
 // approve creates an approval of the plan "hash" of a migration, in the name of a user.
 func approve(t *testing.T, client *kube.Client, migration, user string) error {
 	t.Helper()
-	_, err := client.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Create(t.Context(), manifest.Approval(migration, "hash", user), metav1.CreateOptions{})
+	_, err := client.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Create(t.Context(),
+		manifest.Approval(migration, "hash", user), metav1.CreateOptions{})
 	return err
 }
 
 func change(t *testing.T, client *kube.Client, patch string) {
 	t.Helper()
-	if _, err := client.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace).Patch(t.Context(), "m", types.MergePatchType, []byte(patch),
+	if _, err := client.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace).Patch(t.Context(), "m",
+		types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -37,8 +37,8 @@ var initial = Conditions{
 // message is the limit of metav1.Condition for a message, in bytes.
 const maxMessage = 32 << 10
 
-// onto returns a list of conditions with the changes, and whether they change anything. The time of a transition changes with
-// the status alone, as in all of Kubernetes.
+// onto returns a list of conditions with the changes, and whether they change anything. The time of a transition
+// changes with the status alone, as in all of Kubernetes.
 func (c Conditions) onto(all []metav1.Condition, now time.Time) ([]metav1.Condition, bool) {
 	all = append([]metav1.Condition(nil), all...)
 	changed := false
@@ -46,8 +46,10 @@ func (c Conditions) onto(all []metav1.Condition, now time.Time) ([]metav1.Condit
 		kind        string
 		value, none Condition
 	}{
-		{v1alpha1.ConditionApproved, c.Approved, initial.Approved}, {v1alpha1.ConditionProgressing, c.Progressing, initial.Progressing},
-		{v1alpha1.ConditionPaused, c.Paused, initial.Paused}, {v1alpha1.ConditionDegraded, c.Degraded, initial.Degraded},
+		{v1alpha1.ConditionApproved, c.Approved, initial.Approved},
+		{v1alpha1.ConditionProgressing, c.Progressing, initial.Progressing},
+		{v1alpha1.ConditionPaused, c.Paused, initial.Paused},
+		{v1alpha1.ConditionDegraded, c.Degraded, initial.Degraded},
 		{v1alpha1.ConditionComplete, c.Complete, initial.Complete},
 	} {
 		value := one.value
@@ -87,18 +89,21 @@ func running(state engine.State, where string) Conditions {
 	if state.Undoing || state.Back != "" {
 		reason = v1alpha1.ReasonRollingBack
 	}
-	return Conditions{Progressing: yes(reason, where), Paused: initial.Paused, Degraded: initial.Degraded, Complete: initial.Complete}
+	return Conditions{Progressing: yes(reason, where), Paused: initial.Paused, Degraded: initial.Degraded,
+		Complete: initial.Complete}
 }
 
 // retrying are the conditions after an error that may go away by itself.
 func retrying(err error, pause time.Duration) Conditions {
-	return Conditions{Progressing: no(v1alpha1.ReasonRetrying, "tries again in "+pause.String()+": "+sentence(err.Error(), engine.HintOf(err)))}
+	return Conditions{Progressing: no(v1alpha1.ReasonRetrying,
+		"tries again in "+pause.String()+": "+sentence(err.Error(), engine.HintOf(err)))}
 }
 
-// ended are the conditions of a run that has ended, paused, or needs a person, and true. It is false for a state in which the
-// engine would continue. hint says what a person can do.
+// ended are the conditions of a run that has ended, paused, or needs a person, and true. It is false for a state in
+// which the engine would continue. hint says what a person can do.
 func ended(state engine.State, hint string) (Conditions, bool) {
-	c := Conditions{Progressing: no(v1alpha1.ReasonEnded, "the migration has ended"), Paused: initial.Paused, Degraded: initial.Degraded}
+	c := Conditions{Progressing: no(v1alpha1.ReasonEnded, "the migration has ended"), Paused: initial.Paused,
+		Degraded: initial.Degraded}
 	switch state.Phase {
 	case engine.PhaseDone:
 		c.Complete = yes(v1alpha1.ReasonDone, "every step is done; `theseus report` shows what was measured")

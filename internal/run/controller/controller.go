@@ -83,7 +83,8 @@ type pause struct {
 // Run looks after Migrations until ctx ends. A run that is under way then stops after its current action.
 func (c *Controller) Run(ctx context.Context) error {
 	c.plans, c.again, c.unsaid = map[string]*loaded{}, map[string]*pause{}, map[string]*unsaid{}
-	c.say("theseus-controller %s begins as %s; a plan needs %s", c.Version, c.Holder, cluster.Count(c.Approvals, "approval"))
+	c.say("theseus-controller %s begins as %s; a plan needs %s",
+		c.Version, c.Holder, cluster.Count(c.Approvals, "approval"))
 	for {
 		err := c.turn(ctx)
 		c.turned.Store(time.Now().Unix())
@@ -209,7 +210,8 @@ func (c *Controller) take(ctx context.Context, m *v1alpha1.Migration) (*plan.Pla
 	p := c.plan
 	c.plan = nil
 	if err == nil && (unfit != nil || p == nil) {
-		err = fmt.Errorf("%w: the plan of %s is not what was read before", engine.ErrUnavailable, m.Name) // the next turn says what it is
+		// the next turn says what it is
+		err = fmt.Errorf("%w: the plan of %s is not what was read before", engine.ErrUnavailable, m.Name)
 	}
 	return p, err
 }
@@ -293,8 +295,10 @@ func (c *Controller) unfit(ctx context.Context, m *v1alpha1.Migration) (*Obstacl
 			return nil, err
 		}
 		return found.unfit, nil // read again next time: a person may restore it
-	case p.Hash != m.Spec.PlanHash: // the approvals are of the hash that was listed, and Load has read the Migration again
-		return nil, fmt.Errorf("the plan of %s was changed while it was read: it has the hash %s, not %s", m.Name, p.Hash, m.Spec.PlanHash)
+	case p.Hash != m.Spec.PlanHash:
+		// the approvals are of the hash that was listed, and Load has read the Migration again
+		return nil, fmt.Errorf("the plan of %s was changed while it was read: it has the hash %s, not %s",
+			m.Name, p.Hash, m.Spec.PlanHash)
 	default:
 		c.plan = p
 		for i := range p.Steps {
@@ -320,8 +324,9 @@ func (c *Controller) obstacle(ctx context.Context, m *v1alpha1.Migration, err er
 		return nil, failed
 	}
 	if by != "" && by != c.Version {
-		return &Obstacle{v1alpha1.ReasonUnknownFormat, sentence(fmt.Sprintf("theseus %s wrote this migration, and this is %s: %v", by, c.Version, err),
-			"continue with `theseus resume` of release "+by+", or install its chart")}, nil
+		return &Obstacle{v1alpha1.ReasonUnknownFormat,
+			sentence(fmt.Sprintf("theseus %s wrote this migration, and this is %s: %v", by, c.Version, err),
+				"continue with `theseus resume` of release "+by+", or install its chart")}, nil
 	}
 	return &Obstacle{v1alpha1.ReasonNeedsPerson, sentence(err.Error(), engine.HintOf(err))}, nil
 }
@@ -358,8 +363,8 @@ func (c *Controller) event(m *v1alpha1.Migration, kind, reason, message string) 
 	if len(message) > most {
 		message = strings.ToValidUTF8(message[:most], "") + "..."
 	}
-	c.Events.Event(&corev1.ObjectReference{APIVersion: v1alpha1.APIVersion, Kind: "Migration", Namespace: m.Namespace, Name: m.Name,
-		UID: m.UID}, kind, reason, message)
+	c.Events.Event(&corev1.ObjectReference{APIVersion: v1alpha1.APIVersion, Kind: "Migration",
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID}, kind, reason, message)
 }
 
 func over(m *v1alpha1.Migration) bool {
@@ -369,6 +374,7 @@ func over(m *v1alpha1.Migration) bool {
 
 // transient reports whether an error may go away by itself.
 func transient(err error) bool {
-	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrRefused) || errors.Is(err, context.Canceled) ||
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrRefused) ||
+		errors.Is(err, context.Canceled) ||
 		outage.Passes(err) || outage.Refused(err) || apierrors.IsForbidden(err)
 }

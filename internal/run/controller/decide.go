@@ -43,7 +43,8 @@ const (
 	Leave Do = "leave"
 	// Tell: write the conditions of the decision, and look again later.
 	Tell Do = "tell"
-	// Recount: the run has ended, paused, or needs a person, and the conditions do not say so. Derive them from the journal.
+	// Recount: the run has ended, paused, or needs a person, and the conditions do not say so. Derive them from the
+	// journal.
 	Recount Do = "recount"
 	// Execute: carry the plan out from where its journal ends.
 	Execute Do = "execute"
@@ -78,7 +79,8 @@ func Decide(s Situation) Decision {
 			return Decision{Do: Leave}
 		}
 		return Decision{Do: Recount}
-	case m.Spec.Desire == v1alpha1.DesirePause && (phase == "" || phase == engine.PhaseNew || phase == engine.PhasePaused):
+	case m.Spec.Desire == v1alpha1.DesirePause &&
+		(phase == "" || phase == engine.PhaseNew || phase == engine.PhasePaused):
 		return Decision{Tell, Conditions{
 			Progressing: no(v1alpha1.ReasonWaiting, "the migration is paused, as requested"),
 			Paused:      yes(v1alpha1.ReasonAsked, "paused as requested: "+resumes(m.Name)),
@@ -86,7 +88,8 @@ func Decide(s Situation) Decision {
 	}
 	approved := approval(s)
 	if !approved.True {
-		return Decision{Tell, Conditions{Approved: approved, Progressing: no(v1alpha1.ReasonWaiting, "waits until the plan is approved")}}
+		return Decision{Tell,
+			Conditions{Approved: approved, Progressing: no(v1alpha1.ReasonWaiting, "waits until the plan is approved")}}
 	}
 	if told, closed := closed(s); closed {
 		told.Approved = approved
@@ -95,15 +98,16 @@ func Decide(s Situation) Decision {
 	return Decision{Execute, opened(m, approved)}
 }
 
-// handedOver are the conditions of a migration that a command line runs. What the controller told before is about its own run;
-// the phase in the status is that of the command line's.
+// handedOver are the conditions of a migration that a command line runs. What the controller told before is about its
+// own run; the phase in the status is that of the command line's.
 func handedOver(m *v1alpha1.Migration) Conditions {
 	c := Conditions{Paused: initial.Paused, Degraded: initial.Degraded, Progressing: no(v1alpha1.ReasonHandedOver,
 		"a command line runs this migration; `theseus resume --in-cluster "+m.Name+"` gives it back to the controller")}
 	const says = "; `theseus status` says why"
 	switch phase := engine.Phase(m.Status.Phase); {
 	case phase == engine.PhasePaused && m.Status.Held == engine.ResultMeasuring:
-		measures := until(engine.Hold{Result: engine.ResultMeasuring, Cause: "the probes measure what others change, until `theseus guard stop`"}, nil)
+		measures := until(engine.Hold{Result: engine.ResultMeasuring,
+			Cause: "the probes measure what others change, until `theseus guard stop`"}, nil)
 		c.Progressing, c.Paused = measures.Progressing, measures.Paused
 	case phase == engine.PhasePaused && m.Status.Held != "":
 		c.Paused = until(engine.Hold{Result: m.Status.Held, Cause: "the command line has paused it" + says}, nil).Paused
@@ -115,15 +119,16 @@ func handedOver(m *v1alpha1.Migration) Conditions {
 	return c
 }
 
-// held reports whether a run has paused between two steps until that is over by itself. The CRD of an older version drops the
-// field; the condition says it too.
+// held reports whether a run has paused between two steps until that is over by itself. The CRD of an older version
+// drops the field; the condition says it too.
 func held(m *v1alpha1.Migration) bool {
 	return engine.Phase(m.Status.Phase) == engine.PhasePaused &&
-		(m.Status.Held != "" && m.Status.Held != engine.ResultWindowEnded || has(m.Status.Conditions, v1alpha1.ConditionPaused, v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonFrozen))
+		(m.Status.Held != "" && m.Status.Held != engine.ResultWindowEnded ||
+			has(m.Status.Conditions, v1alpha1.ConditionPaused, v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonFrozen))
 }
 
-// closed are the conditions of a migration whose next step must not begin now, and true. A run that is under way is no such
-// migration, as it may be in the middle of a step, nor is a rollback.
+// closed are the conditions of a migration whose next step must not begin now, and true. A run that is under way is no
+// such migration, as it may be in the middle of a step, nor is a rollback.
 func closed(s Situation) (Conditions, bool) {
 	m := s.Migration
 	phase := engine.Phase(m.Status.Phase)
@@ -132,8 +137,11 @@ func closed(s Situation) (Conditions, bool) {
 	}
 	hold, err := run.Held(m.Spec.Windows, s.Freeze, s.Now, s.Next)
 	if err != nil {
-		return Conditions{Progressing: no(v1alpha1.ReasonWaiting, "waits for a person"), Degraded: yes(v1alpha1.ReasonBadWindows,
-			sentence(err.Error(), "change spec.windows of the migration, and the controller continues by itself"))}, true
+		return Conditions{Progressing: no(v1alpha1.ReasonWaiting, "waits for a person"),
+				Degraded: yes(v1alpha1.ReasonBadWindows,
+					sentence(err.Error(),
+						"change spec.windows of the migration, and the controller continues by itself"))},
+			true
 	}
 	if hold == (engine.Hold{}) {
 		return Conditions{}, false
@@ -141,8 +149,8 @@ func closed(s Situation) (Conditions, bool) {
 	return until(hold, m.Status.Conditions), true
 }
 
-// until are the conditions of a migration that continues by itself once its hold has passed, that stands at the end of a window, or
-// of a guard that measures.
+// until are the conditions of a migration that continues by itself once its hold has passed, that stands at the end of
+// a window, or of a guard that measures.
 func until(hold engine.Hold, before []metav1.Condition) Conditions {
 	reason := v1alpha1.ReasonOutsideWindow
 	goesOn := "the migration is paused, and continues by itself"
@@ -150,7 +158,8 @@ func until(hold engine.Hold, before []metav1.Condition) Conditions {
 	case engine.ResultFrozen:
 		reason = v1alpha1.ReasonFrozen
 	case engine.ResultWindowEnded:
-		reason, goesOn = v1alpha1.ReasonWindowEnded, "the migration is paused until a person continues it: `theseus resume --in-cluster`"
+		reason, goesOn = v1alpha1.ReasonWindowEnded,
+			"the migration is paused until a person continues it: `theseus resume --in-cluster`"
 	case engine.ResultMeasuring:
 		reason, goesOn = v1alpha1.ReasonMeasuring, "no process needs to run while the probes measure"
 	}
@@ -175,7 +184,9 @@ func opened(m *v1alpha1.Migration, approved Condition) Conditions {
 
 // has reports whether a condition has one of some reasons.
 func has(conditions []metav1.Condition, kind string, reasons ...string) bool {
-	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind && slices.Contains(reasons, c.Reason) })
+	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool {
+		return c.Type == kind && slices.Contains(reasons, c.Reason)
+	})
 }
 
 // mine reports whether the controller runs a migration, or has written conditions for it, which it keeps true.
@@ -188,15 +199,18 @@ func waits(m *v1alpha1.Migration) bool {
 	phase := engine.Phase(m.Status.Phase)
 	stopped := phase == engine.PhasePaused || phase == engine.PhaseNeedsPerson ||
 		slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Type == v1alpha1.ConditionDegraded && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonNeedsPerson
+			return c.Type == v1alpha1.ConditionDegraded && c.Status == metav1.ConditionTrue &&
+				c.Reason == v1alpha1.ReasonNeedsPerson
 		})
 	return stopped && answered(m)
 }
 
-// answered reports whether the controller has acted on what the spec asks for. A pause asks nothing of a run that has stopped.
+// answered reports whether the controller has acted on what the spec asks for. A pause asks nothing of a run that has
+// stopped.
 func answered(m *v1alpha1.Migration) bool {
 	seen := m.Status.Observed
-	return seen != nil && seen.Attempt == m.Spec.Attempt && (seen.Desire == m.Spec.Desire || m.Spec.Desire == v1alpha1.DesirePause)
+	return seen != nil && seen.Attempt == m.Spec.Attempt &&
+		(seen.Desire == m.Spec.Desire || m.Spec.Desire == v1alpha1.DesirePause)
 }
 
 // asked is what the spec of a Migration asks for now.
@@ -206,7 +220,8 @@ func asked(m *v1alpha1.Migration) v1alpha1.Observed {
 
 // finished reports whether the conditions say how a migration has ended.
 func finished(conditions []metav1.Condition) bool {
-	return has(conditions, v1alpha1.ConditionComplete, v1alpha1.ReasonDone, v1alpha1.ReasonRolledBack, v1alpha1.ReasonStopped)
+	return has(conditions, v1alpha1.ConditionComplete, v1alpha1.ReasonDone,
+		v1alpha1.ReasonRolledBack, v1alpha1.ReasonStopped)
 }
 
 // told reports whether the conditions say that a run has paused, or needs a person.
@@ -215,7 +230,9 @@ func told(conditions []metav1.Condition, phase engine.Phase) bool {
 	if phase == engine.PhasePaused {
 		kind = v1alpha1.ConditionPaused
 	}
-	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind && c.Status == metav1.ConditionTrue })
+	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool {
+		return c.Type == kind && c.Status == metav1.ConditionTrue
+	})
 }
 
 // approval counts the approvals of exactly this plan.
@@ -225,18 +242,21 @@ func approval(s Situation) Condition {
 	const install = "install or upgrade the chart of Theseus, which has it; no approval counts until then"
 	switch {
 	case s.Policy.Reason == v1alpha1.ReasonPolicyMissing:
-		return no(s.Policy.Reason, s.Policy.Object+" does not exist, so the API server does not check who approves: "+install)
+		return no(s.Policy.Reason,
+			s.Policy.Object+" does not exist, so the API server does not check who approves: "+install)
 	case s.Policy.Reason != "":
 		return no(s.Policy.Reason, s.Policy.Object+" is not the one of this version: "+install)
 	case len(users) >= s.Needed:
 		return yes(v1alpha1.ReasonEnoughApprovals, "approved by "+strings.Join(users, ", "))
 	}
-	message := fmt.Sprintf("%s of %d: `theseus approve %s --plan FILE` adds one, after reading the plan with the hash %s", cluster.Count(len(users), "approval"), s.Needed, m.Name, m.Spec.PlanHash)
+	message := fmt.Sprintf("%s of %d: `theseus approve %s --plan FILE` adds one, after reading the plan with the "+
+		"hash %s", cluster.Count(len(users), "approval"), s.Needed, m.Name, m.Spec.PlanHash)
 	if len(users) > 0 {
 		message += "; approved so far by " + strings.Join(users, ", ")
 	}
 	if old := premature(m, s); len(old) > 0 {
-		message += "; older than the policy that checks who approves, or than the migration, so delete and approve again: " + strings.Join(old, ", ")
+		message += "; older than the policy that checks who approves, or than the migration, so delete and approve " +
+			"again: " + strings.Join(old, ", ")
 	}
 	return no(v1alpha1.ReasonTooFewApprovals, message)
 }
@@ -254,8 +274,8 @@ func premature(m *v1alpha1.Migration, s Situation) []string {
 
 func resumes(name string) string { return "`theseus resume --in-cluster " + name + "` continues" }
 
-// pick chooses which of several Migrations to execute: one that has begun, else the one that was created first. The others
-// wait. -1 if there is none.
+// pick chooses which of several Migrations to execute: one that has begun, else the one that was created first. The
+// others wait. -1 if there is none.
 func pick(all []v1alpha1.Migration) int {
 	best := -1
 	begun := func(m *v1alpha1.Migration) bool {
@@ -276,8 +296,8 @@ func pick(all []v1alpha1.Migration) int {
 	return best
 }
 
-// pauseAfter is how long the controller waits before it tries again after a number of failures in a row: 10 s, 20 s, 40 s,
-// and then a minute.
+// pauseAfter is how long the controller waits before it tries again after a number of failures in a row: 10 s, 20 s, 40
+// s, and then a minute.
 func pauseAfter(failures int) time.Duration {
 	return min(10*time.Second<<min(max(failures-1, 0), 3), time.Minute)
 }

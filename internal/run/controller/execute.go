@@ -44,8 +44,10 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 	})
 	c.forgetUnsaid(func(name string) bool { return name == m.Name }) // the run tells it
 	execution := &run.Run{
-		Client: c.Client, Plan: p, View: view, KeepsDesire: true, Continues: true, Holder: c.Holder, Dir: dir, Theseus: c.Version, Metrics: c.Metrics, Notify: c.target(),
-		Waiting: func(err error) { view.Say("waiting for the API server: " + err.Error()) },
+		Client: c.Client, Plan: p, View: view, KeepsDesire: true, Continues: true, Holder: c.Holder, Dir: dir,
+		Theseus: c.Version, Metrics: c.Metrics, Notify: c.target(), Waiting: func(err error) {
+			view.Say("waiting for the API server: " + err.Error())
+		},
 		Stoppable: func(*run.Flight) (<-chan struct{}, func()) {
 			halt.begin()
 			return halt.stop, func() {}
@@ -53,7 +55,8 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 	}
 	execution.Admit = func(ctx context.Context, past []engine.Record) error {
 		state, err := engine.Replay(past)
-		execution.Fresh = err == nil && state.Phase == engine.PhaseNeedsPerson // a person has seen the losses before that
+		// a person has seen the losses before that
+		execution.Fresh = err == nil && state.Phase == engine.PhaseNeedsPerson
 		return c.admit(ctx, m, p, past)
 	}
 	outcome, err := execution.Execute(running)
@@ -62,7 +65,8 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 	return c.conclude(context.WithoutCancel(ctx), m, view, halt, outcome, err)
 }
 
-// errSettled ends a run of a Migration that was withdrawn, or is about to be; or a run whose journal says that it has stopped for a person, while the summary in the status did not say so yet.
+// errSettled ends a run of a Migration that was withdrawn, or is about to be; or a run whose journal says that it has
+// stopped for a person, while the summary in the status did not say so yet.
 var errSettled = errors.New("the migration has stopped, and nobody has asked to continue")
 
 // admit checks what must hold before a run continues, and before the first record of its journal. The lock is held.
@@ -75,7 +79,8 @@ func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.P
 		return err
 	}
 	if now.UID != m.UID || now.Spec.PlanHash != p.Hash {
-		return fmt.Errorf("%s was replaced or changed: it has the plan with the hash %s, and approved is %s", m.Name, now.Spec.PlanHash, p.Hash)
+		return fmt.Errorf("%s was replaced or changed: it has the plan with the hash %s, and approved is %s",
+			m.Name, now.Spec.PlanHash, p.Hash)
 	}
 	if len(past) > 0 {
 		state, err := engine.Replay(past)
@@ -86,12 +91,15 @@ func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.P
 	}
 	if why, err := c.outdated(ctx, m); err != nil || why != "" {
 		if err == nil && !c.Planning {
-			err = admission.Refuse(v1alpha1.ReasonChangeEdited, "turn planning on again (planning.enabled of the chart), and the controller makes another plan; "+
-				"or `kubectl -n "+v1alpha1.Namespace+" delete migration "+m.Name+"`, and plan with `theseus plan`", "%s, so the plan is not the one that is wanted now; this controller makes no plans", why)
+			err = admission.Refuse(v1alpha1.ReasonChangeEdited,
+				"turn planning on again (planning.enabled of the chart), and the controller makes another plan; "+
+					"or `kubectl -n "+v1alpha1.Namespace+" delete migration "+m.Name+"`, and plan with `theseus plan`",
+				"%s, so the plan is not the one that is wanted now; this controller makes no plans", why)
 		}
 		return cmp.Or(err, errSettled)
 	}
-	return admission.Check(ctx, admission.Request{Client: c.Client, Plan: p, Entered: true, Holder: c.Holder, Version: c.Version})
+	return admission.Check(ctx, admission.Request{Client: c.Client, Plan: p, Entered: true,
+		Holder: c.Holder, Version: c.Version})
 }
 
 // halt ends a run after its current action.
@@ -150,7 +158,8 @@ func (c *Controller) watch(ctx context.Context, name string, h *halt, abandon fu
 			}
 			if all, err := journal.List(ctx, c.Client.Dynamic); err == nil {
 				c.Metrics.Migrations(all)
-				if slices.ContainsFunc(all, func(m v1alpha1.Migration) bool { return m.Name == name && !m.Spec.InCluster }) {
+				if slices.ContainsFunc(all,
+					func(m v1alpha1.Migration) bool { return m.Name == name && !m.Spec.InCluster }) {
 					end(true)
 					return
 				}
@@ -160,11 +169,13 @@ func (c *Controller) watch(ctx context.Context, name string, h *halt, abandon fu
 	return func() { close(over); <-done }
 }
 
-// tellFor is how long the controller tries to write how a run ended. If it cannot, a later turn does it from the journal.
+// tellFor is how long the controller tries to write how a run ended. If it cannot, a later turn does it from the
+// journal.
 var tellFor = outage.Limits{Away: time.Minute, Refused: 20 * time.Second}
 
 // conclude writes how a run ended into the conditions.
-func (c *Controller) conclude(ctx context.Context, m *v1alpha1.Migration, v *view, h *halt, outcome engine.Outcome, err error) error {
+func (c *Controller) conclude(ctx context.Context, m *v1alpha1.Migration, v *view, h *halt,
+	outcome engine.Outcome, err error) error {
 	told, observed := c.told(ctx, m, v, h, outcome, err)
 	if told == (Conditions{}) {
 		return nil
@@ -173,7 +184,8 @@ func (c *Controller) conclude(ctx context.Context, m *v1alpha1.Migration, v *vie
 }
 
 // told are the conditions for the end of a run. They are empty if there is nothing to tell.
-func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h *halt, outcome engine.Outcome, err error) (Conditions, *v1alpha1.Observed) {
+func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h *halt, outcome engine.Outcome,
+	err error) (Conditions, *v1alpha1.Observed) {
 	var observed *v1alpha1.Observed
 	if v.begun() {
 		followed := followed(v.attempt, outcome.State)
@@ -211,7 +223,8 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 		if strings.HasPrefix(another.Holder, HolderPrefix) {
 			return Conditions{}, nil // the other controller tells how far it is
 		}
-		return Conditions{Progressing: no(v1alpha1.ReasonHeldByAnother, sentence(another.Error(), "the controller continues when it has ended"))}, observed
+		return Conditions{Progressing: no(v1alpha1.ReasonHeldByAnother,
+			sentence(another.Error(), "the controller continues when it has ended"))}, observed
 	case err != nil && h.closed:
 		return Conditions{}, observed // stopped before it began
 	case err != nil && !transient(err):
@@ -249,13 +262,15 @@ func (c *Controller) unsettled(m *v1alpha1.Migration, h *halt, outcome engine.Ou
 	case outcome.State.Back != "": // the step that failed was undone, and the rest needs a person
 		return obstructed(Obstacle{v1alpha1.ReasonNeedsPerson, sentence(outcome.Cause, outcome.Hint)})
 	case h.closed:
-		return Conditions{Progressing: no(v1alpha1.ReasonWaiting, "the controller was stopped between two actions; the next one continues")}
+		return Conditions{Progressing: no(v1alpha1.ReasonWaiting,
+			"the controller was stopped between two actions; the next one continues")}
 	}
 	return retrying(errors.New(outcome.Cause), c.later(m))
 }
 
 // grant is how a person gives the controller the permissions for a plan.
-const grant = "grant the controller the permissions for the plan: theseus rights operate --plan PLAN --for serviceaccount:" +
+const grant = "grant the controller the permissions for the plan: theseus rights operate --plan " +
+	"PLAN --for serviceaccount:" +
 	v1alpha1.Namespace + "/" + manifest.ControllerName + " | kubectl apply -f -"
 
 // refused is the message for a plan that may not begin.
@@ -264,10 +279,12 @@ func (c *Controller) refused(m *v1alpha1.Migration, refusal *admission.Refusal) 
 		return sentence(refusal.Error()+": "+list(refusal), grant)
 	}
 	if refusal.Result.Blocks() && refusal.LacksRights() {
-		return sentence(refusal.Error()+": "+list(refusal), grant+"; and fix the others, or accept them in a new plan: theseus plan --accept ID=REASON")
+		return sentence(refusal.Error()+": "+list(refusal),
+			grant+"; and fix the others, or accept them in a new plan: theseus plan --accept ID=REASON")
 	}
 	if refusal.Result.Blocks() {
-		return sentence(refusal.Error()+": "+list(refusal), "fix them; or accept them in a new plan: theseus plan --accept ID=REASON")
+		return sentence(refusal.Error()+": "+list(refusal),
+			"fix them; or accept them in a new plan: theseus plan --accept ID=REASON")
 	}
 	return sentence(refusal.Error(), refusal.Hint())
 }

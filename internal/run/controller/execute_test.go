@@ -39,21 +39,25 @@ func holding(t *testing.T, all ...*v1alpha1.Migration) *Controller {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := client.Tracker().Create(resource("Migration"), &unstructured.Unstructured{Object: fields}, v1alpha1.Namespace); err != nil {
+		if err := client.Tracker().Create(resource("Migration"), &unstructured.Unstructured{Object: fields},
+			v1alpha1.Namespace); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return &Controller{Client: &kube.Client{Dynamic: client}, Holder: HolderPrefix + "here", Version: "v1", Out: &bytes.Buffer{},
-		plans: map[string]*loaded{}, again: map[string]*pause{}, unsaid: map[string]*unsaid{}}
+	return &Controller{Client: &kube.Client{Dynamic: client}, Holder: HolderPrefix + "here",
+		Version: "v1", Out: &bytes.Buffer{}, plans: map[string]*loaded{}, again: map[string]*pause{},
+		unsaid: map[string]*unsaid{}}
 }
 
 // twoSteps is a plan of two waves.
 func twoSteps() *plan.Plan {
-	return &plan.Plan{Name: "m", Hash: "hash", Steps: []step.Step{{ID: "a", Title: "Adopt a", Group: "wave", Wave: "wave-1"}, {ID: "b", Title: "Adopt b", Group: "wave", Wave: "wave-2"}}}
+	return &plan.Plan{Name: "m", Hash: "hash", Steps: []step.Step{{ID: "a", Title: "Adopt a", Group: "wave",
+		Wave: "wave-1"}, {ID: "b", Title: "Adopt b", Group: "wave", Wave: "wave-2"}}}
 }
 
 func viewOf(events *[]string) *view {
-	return newView(&run.Lines{Out: &bytes.Buffer{}, Script: run.NewScript(twoSteps())}, twoSteps(), v1alpha1.Observed{Attempt: 3},
+	return newView(&run.Lines{Out: &bytes.Buffer{}, Script: run.NewScript(twoSteps())}, twoSteps(),
+		v1alpha1.Observed{Attempt: 3},
 		func(kind, reason, message string) { *events = append(*events, kind+" "+reason+": "+message) })
 }
 
@@ -73,7 +77,8 @@ func TestView(t *testing.T) {
 		v.Record(r)
 	}
 	told := v.take()
-	if told == nil || told.observed.Attempt != 3 || told.conditions.Progressing != yes(v1alpha1.ReasonRollingBack, "[2/2] Adopt b") || v.take() != nil {
+	if told == nil || told.observed.Attempt != 3 || told.conditions.Progressing != yes(v1alpha1.ReasonRollingBack,
+		"[2/2] Adopt b") || v.take() != nil {
 		t.Errorf("%+v", told)
 	}
 	v.Record(engine.Record{Seq: 6, Event: engine.StepUndone, Step: "b"})
@@ -90,7 +95,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestTold: which conditions follow from how a run ended, and whether the controller leaves the migration alone for a while.
+// TestTold: which conditions follow from how a run ended, and whether the controller leaves the migration alone for a
+// while.
 func TestTold(t *testing.T) {
 	running := engine.State{Phase: engine.PhaseRunning}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "theseus", errors.New("no"))
@@ -105,23 +111,37 @@ func TestTold(t *testing.T) {
 		says    string
 		later   bool
 	}{
-		{"done", nil, engine.Outcome{End: engine.EndDone, State: engine.State{Phase: engine.PhaseDone}}, nil, Condition{true, v1alpha1.ReasonDone, ""}, "every step is done", false},
-		{"done while it was taken", handed(), engine.Outcome{End: engine.EndDone, State: engine.State{Phase: engine.PhaseDone}}, nil, Condition{true, v1alpha1.ReasonDone, ""}, "", false},
-		{"rolled back", nil, engine.Outcome{End: engine.EndRolledBack, Hint: "make a new plan", State: engine.State{Phase: engine.PhaseRolledBack, Cause: "x"}}, nil,
+		{"done", nil, engine.Outcome{End: engine.EndDone, State: engine.State{Phase: engine.PhaseDone}}, nil,
+			Condition{true, v1alpha1.ReasonDone, ""}, "every step is done", false},
+		{"done while it was taken", handed(), engine.Outcome{End: engine.EndDone,
+			State: engine.State{Phase: engine.PhaseDone}}, nil, Condition{true, v1alpha1.ReasonDone, ""}, "", false},
+		{"rolled back", nil, engine.Outcome{End: engine.EndRolledBack, Hint: "make a new plan",
+			State: engine.State{Phase: engine.PhaseRolledBack, Cause: "x"}}, nil,
 			Condition{false, v1alpha1.ReasonRolledBack, ""}, "every step was undone: x; make a new plan", false},
-		{"needs a person", nil, engine.Outcome{End: engine.EndNeedsPerson, Hint: "do y", State: engine.State{Phase: engine.PhaseNeedsPerson, Cause: "x"}}, nil,
+		{"needs a person", nil, engine.Outcome{End: engine.EndNeedsPerson, Hint: "do y",
+			State: engine.State{Phase: engine.PhaseNeedsPerson, Cause: "x"}}, nil,
 			Condition{true, v1alpha1.ReasonNeedsPerson, ""}, "x; do y", false},
-		{"needs a person after one step was undone", nil, engine.Outcome{End: engine.EndNeedsPerson, Cause: "x", Hint: "do y", State: engine.State{Phase: engine.PhaseRunning, Back: "a"}}, nil,
+		{"needs a person after one step was undone", nil, engine.Outcome{End: engine.EndNeedsPerson, Cause: "x",
+			Hint: "do y", State: engine.State{Phase: engine.PhaseRunning, Back: "a"}}, nil,
 			Condition{true, v1alpha1.ReasonNeedsPerson, ""}, "x; do y", false},
-		{"a long outage", nil, engine.Outcome{End: engine.EndNeedsPerson, Cause: "gave up", State: running}, nil, Condition{false, v1alpha1.ReasonRetrying, ""}, "tries again in 10s: gave up", true},
-		{"the lock was lost", nil, engine.Outcome{End: engine.EndInterrupted, Cause: "the lock was lost", State: running}, nil, Condition{false, v1alpha1.ReasonRetrying, ""}, "the lock was lost", true},
-		{"an outage before it began", nil, engine.Outcome{}, fmt.Errorf("x: %w", engine.ErrUnavailable), Condition{false, v1alpha1.ReasonRetrying, ""}, "", true},
-		{"stopped", stopped(), engine.Outcome{End: engine.EndInterrupted, State: running}, nil, Condition{false, v1alpha1.ReasonWaiting, ""}, "the next one continues", false},
-		{"stopped before it began", stopped(), engine.Outcome{}, errors.New("context canceled"), Condition{}, "", false},
-		{"handed over", handed(), engine.Outcome{End: engine.EndInterrupted, State: running}, nil, Condition{false, v1alpha1.ReasonHandedOver, ""}, "", false},
-		{"held by a person", nil, engine.Outcome{}, &journal.HeldError{Holder: "ann@laptop/1", Since: noon}, Condition{false, v1alpha1.ReasonHeldByAnother, ""}, "ann@laptop/1 is running", false},
-		{"held by a controller", nil, engine.Outcome{}, &journal.HeldError{Holder: HolderPrefix + "there", Since: noon}, Condition{}, "", false},
-		{"no permission for the lock", nil, engine.Outcome{}, forbidden, Condition{true, v1alpha1.ReasonRightsMissing, ""}, "serviceaccount:theseus-system/theseus-controller", true},
+		{"a long outage", nil, engine.Outcome{End: engine.EndNeedsPerson, Cause: "gave up", State: running}, nil,
+			Condition{false, v1alpha1.ReasonRetrying, ""}, "tries again in 10s: gave up", true},
+		{"the lock was lost", nil, engine.Outcome{End: engine.EndInterrupted, Cause: "the lock was lost",
+			State: running}, nil, Condition{false, v1alpha1.ReasonRetrying, ""}, "the lock was lost", true},
+		{"an outage before it began", nil, engine.Outcome{}, fmt.Errorf("x: %w", engine.ErrUnavailable),
+			Condition{false, v1alpha1.ReasonRetrying, ""}, "", true},
+		{"stopped", stopped(), engine.Outcome{End: engine.EndInterrupted, State: running}, nil,
+			Condition{false, v1alpha1.ReasonWaiting, ""}, "the next one continues", false},
+		{"stopped before it began", stopped(), engine.Outcome{}, errors.New("context canceled"),
+			Condition{}, "", false},
+		{"handed over", handed(), engine.Outcome{End: engine.EndInterrupted, State: running}, nil,
+			Condition{false, v1alpha1.ReasonHandedOver, ""}, "", false},
+		{"held by a person", nil, engine.Outcome{}, &journal.HeldError{Holder: "ann@laptop/1", Since: noon},
+			Condition{false, v1alpha1.ReasonHeldByAnother, ""}, "ann@laptop/1 is running", false},
+		{"held by a controller", nil, engine.Outcome{}, &journal.HeldError{Holder: HolderPrefix + "there", Since: noon},
+			Condition{}, "", false},
+		{"no permission for the lock", nil, engine.Outcome{}, forbidden, Condition{true, v1alpha1.ReasonRightsMissing,
+			""}, "serviceaccount:theseus-system/theseus-controller", true},
 	} {
 		m := migration()
 		c := holding(t, m)
@@ -133,7 +153,8 @@ func TestTold(t *testing.T) {
 		told, _ := c.told(t.Context(), m, viewOf(&events), h, test.outcome, test.err)
 		found := test.want == Condition{} && told == Conditions{}
 		for _, one := range []Condition{told.Approved, told.Progressing, told.Paused, told.Degraded, told.Complete} {
-			if one.Reason == test.want.Reason && one.True == test.want.True && strings.Contains(one.Message, test.says) && one.Reason != "" {
+			if one.Reason == test.want.Reason && one.True == test.want.True &&
+				strings.Contains(one.Message, test.says) && one.Reason != "" {
 				found = true
 			}
 		}
@@ -162,8 +183,8 @@ func TestFollowed(t *testing.T) {
 	}
 }
 
-// TestWatch: a run ends after its action when its Migration is taken from the controller, and when the process is asked to end; before
-// the engine runs, at once.
+// TestWatch: a run ends after its action when its Migration is taken from the controller, and when the process is asked
+// to end; before the engine runs, at once.
 func TestWatch(t *testing.T) {
 	for _, taken := range []bool{true, false} {
 		for _, engaged := range []bool{true, false} {
@@ -191,20 +212,23 @@ func TestWatch(t *testing.T) {
 					t.Error("the run goes on")
 				}
 				if h.wanted() != taken || abandoned == engaged {
-					t.Errorf("taken %t, engaged %t: handed over %t, abandoned %t", taken, engaged, h.wanted(), abandoned)
+					t.Errorf("taken %t, engaged %t: handed over %t, abandoned %t",
+						taken, engaged, h.wanted(), abandoned)
 				}
 			})
 		}
 	}
 }
 
-// TestUnread: a plan that cannot be read is told with the release that wrote it, and others are looked after all the same.
+// TestUnread: a plan that cannot be read is told with the release that wrote it, and others are looked after all the
+// same.
 func TestUnread(t *testing.T) {
 	m := migration()
 	c := holding(t, m)
 	m.Spec.PlanPages = nil
 	obstacle, err := c.obstacle(t.Context(), m, engine.NeedsPerson("restore it", "the plan was edited"))
-	if err != nil || obstacle.Reason != v1alpha1.ReasonNeedsPerson || obstacle.Message != "the plan was edited; restore it" {
+	if err != nil || obstacle.Reason != v1alpha1.ReasonNeedsPerson ||
+		obstacle.Message != "the plan was edited; restore it" {
 		t.Errorf("%+v, %v", obstacle, err)
 	}
 	if err := Removable(t.Context(), c.Client); err == nil || !strings.Contains(err.Error(), "m (not begun)") {

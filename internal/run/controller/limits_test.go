@@ -14,7 +14,8 @@ func TestTooLarge(t *testing.T) {
 	c, _, m := entered(t)
 	c.Memory = 100<<20 + 6000
 	unfit, err := c.unfit(t.Context(), m)
-	if err != nil || unfit == nil || unfit.Reason != v1alpha1.ReasonTooLarge || !strings.Contains(unfit.Message, "resources.limits.memory") || c.plan != nil {
+	if err != nil || unfit == nil || unfit.Reason != v1alpha1.ReasonTooLarge ||
+		!strings.Contains(unfit.Message, "resources.limits.memory") || c.plan != nil {
 		t.Errorf("%+v, %v, kept: %t", unfit, err, c.plan != nil)
 	}
 	c.Memory, c.plans = 0, map[string]*loaded{}

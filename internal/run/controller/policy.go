@@ -29,7 +29,8 @@ type Policy struct {
 func readPolicy(ctx context.Context, client dynamic.Interface) (Policy, error) {
 	var found []*unstructured.Unstructured
 	for _, own := range manifest.ApprovalPolicy() {
-		resource := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resourceOf[own.GetKind()]}
+		resource := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
+			Resource: resourceOf[own.GetKind()]}
 		object, err := client.Resource(resource).Get(ctx, own.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) { // also if the API server has no such policies
 			object, err = nil, nil
@@ -74,14 +75,15 @@ func alike(a, b any) bool {
 // skew is how far the clocks of two API servers may differ.
 const skew = time.Minute
 
-// tooOld reports whether an approval is from before its Migration, so that it is of an earlier one with the same name, or from
-// before the policy.
+// tooOld reports whether an approval is from before its Migration, so that it is of an earlier one with the same name,
+// or from before the policy.
 func tooOld(a v1alpha1.Approval, m *v1alpha1.Migration, policy Policy) bool {
-	return a.CreationTimestamp.Time.Before(m.CreationTimestamp.Add(-skew)) || a.CreationTimestamp.Time.Before(policy.Since)
+	return a.CreationTimestamp.Time.Before(m.CreationTimestamp.Add(-skew)) ||
+		a.CreationTimestamp.Time.Before(policy.Since)
 }
 
-// approvers returns the users who approved exactly the plan of a Migration while the policy was in place, each once, in the
-// order of the approvals.
+// approvers returns the users who approved exactly the plan of a Migration while the policy was in place, each once, in
+// the order of the approvals.
 func approvers(m *v1alpha1.Migration, approvals []v1alpha1.Approval, policy Policy) []string {
 	var users []string
 	seen := map[string]bool{}

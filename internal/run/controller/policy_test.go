@@ -30,15 +30,23 @@ func TestPolicy(t *testing.T) {
 		found  []*unstructured.Unstructured
 		reason string
 	}{
-		"as written":       {both(func(p, b *unstructured.Unstructured) { p.SetLabels(map[string]string{"helm.sh/chart": "x"}) }), ""},
-		"ignored failures": {both(func(p, b *unstructured.Unstructured) { set(p, "Ignore", "spec", "failurePolicy") }), v1alpha1.ReasonPolicyChanged},
+		"as written": {both(func(p, b *unstructured.Unstructured) {
+			p.SetLabels(map[string]string{"helm.sh/chart": "x"})
+		}), ""},
+		"ignored failures": {both(func(p, b *unstructured.Unstructured) { set(p, "Ignore", "spec", "failurePolicy") }),
+			v1alpha1.ReasonPolicyChanged},
 		"another condition": {both(func(p, b *unstructured.Unstructured) {
 			set(p, []any{map[string]any{"name": "x", "expression": "false"}}, "spec", "matchConditions")
 		}), v1alpha1.ReasonPolicyChanged},
-		"only a warning":      {both(func(p, b *unstructured.Unstructured) { set(b, []any{"Warn"}, "spec", "validationActions") }), v1alpha1.ReasonPolicyChanged},
-		"it is being deleted": {both(func(p, b *unstructured.Unstructured) { b.SetDeletionTimestamp(&now) }), v1alpha1.ReasonPolicyChanged},
-		"no policy":           {[]*unstructured.Unstructured{nil, both(func(p, b *unstructured.Unstructured) {})[1]}, v1alpha1.ReasonPolicyMissing},
-		"no binding":          {[]*unstructured.Unstructured{both(func(p, b *unstructured.Unstructured) {})[0], nil}, v1alpha1.ReasonPolicyMissing},
+		"only a warning": {both(func(p, b *unstructured.Unstructured) {
+			set(b, []any{"Warn"}, "spec", "validationActions")
+		}), v1alpha1.ReasonPolicyChanged},
+		"it is being deleted": {both(func(p, b *unstructured.Unstructured) { b.SetDeletionTimestamp(&now) }),
+			v1alpha1.ReasonPolicyChanged},
+		"no policy": {[]*unstructured.Unstructured{nil, both(func(p, b *unstructured.Unstructured) {})[1]},
+			v1alpha1.ReasonPolicyMissing},
+		"no binding": {[]*unstructured.Unstructured{both(func(p, b *unstructured.Unstructured) {})[0], nil},
+			v1alpha1.ReasonPolicyMissing},
 	} {
 		got := judgePolicy(test.found)
 		if got.Reason != test.reason || (got.Reason == "") != got.Since.Equal(noon.Add(time.Minute)) {

@@ -37,14 +37,15 @@ func (m *memory) Ask(context.Context, step.Gate, func(context.Context) error) (e
 	return engine.Verdict{Pass: true}, nil
 }
 
-// pausesWhenTakenBack: after another manager has put back what was there before the run wrote it, the run pauses and names who did
-// it. It goes on once the change is there again. Writes of others that take nothing back do not pause it.
+// pausesWhenTakenBack: after another manager has put back what was there before the run wrote it, the run pauses and
+// names who did it. It goes on once the change is there again. Writes of others that take nothing back do not pause it.
 func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 	t.Helper()
 	maps := admin.Typed.CoreV1().ConfigMaps("default")
 	patch := func(manager, name, text string) {
 		t.Helper()
-		if _, err := maps.Patch(t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: manager}); err != nil {
+		if _, err := maps.Patch(t.Context(), name, types.MergePatchType, []byte(text),
+			metav1.PatchOptions{FieldManager: manager}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,14 +53,17 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 		return &step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name}
 	}
 	object := func(name, field string, value any) *unstructured.Unstructured {
-		one := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "namespace": "default"}}
+		one := map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"name": name, "namespace": "default"}}
 		one[field] = value
 		return &unstructured.Unstructured{Object: one}
 	}
 	create := func(name string) {
 		t.Helper()
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"backend": "vxlan", "else": "a"}}
-		if _, err := maps.Create(t.Context(), object, metav1.CreateOptions{FieldManager: "argocd-application-controller"}); err != nil {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data: map[string]string{"backend": "vxlan", "else": "a"}}
+		if _, err := maps.Create(t.Context(), object,
+			metav1.CreateOptions{FieldManager: "argocd-application-controller"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,17 +74,23 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 	}{
 		{"nothing", func() {}, nil},
 		{"another field", func() { patch("someone", "patched", `{"data":{"else":"b"}}`) }, nil},
-		{"an annotation of an object that got a label", func() { patch("someone", "labelled", `{"metadata":{"annotations":{"a":"b"}}}`) }, nil},
-		{"an annotation of an object whose content the server writes otherwise", func() { patch("someone", "stubbed", `{"metadata":{"annotations":{"a":"b"}}}`) }, nil},
-		{"what was applied", func() { patch("argocd-application-controller", "applied", `{"data":{"backend":"vxlan"}}`) },
+		{"an annotation of an object that got a label",
+			func() { patch("someone", "labelled", `{"metadata":{"annotations":{"a":"b"}}}`) }, nil},
+		{"an annotation of an object whose content the server writes otherwise",
+			func() { patch("someone", "stubbed", `{"metadata":{"annotations":{"a":"b"}}}`) }, nil},
+		{"what was applied", func() {
+			patch("argocd-application-controller", "applied", `{"data":{"backend":"vxlan"}}`)
+		},
 			[]string{"ConfigMap/default/applied is again as it was", "apply the object of the action c"}},
 		{"another value", func() { patch("someone", "patched", `{"data":{"backend":"udp"}}`) }, nil},
 		{"a patch", func() {
 
 			patch("argocd-application-controller", "patched", `{"data":{"backend":"vxlan"}}`)
 		},
-			[]string{"argocd-application-controller took back what this run wrote: ConfigMap/default/patched", `kubectl -n default patch configmap/patched --type merge -p '{"data":{"backend":"none"}}'`}},
-		{"a deletion", func() { create("deleted") }, []string{"ConfigMap/default/deleted is again as it was", "kubectl -n default delete configmap/deleted"}},
+			[]string{"argocd-application-controller took back what this run wrote: ConfigMap/default/patched",
+				`kubectl -n default patch configmap/patched --type merge -p '{"data":{"backend":"none"}}'`}},
+		{"a deletion", func() { create("deleted") }, []string{"ConfigMap/default/deleted is again as it was",
+			"kubectl -n default delete configmap/deleted"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			all := []string{"patched", "deleted", "applied", "labelled", "stubbed"}
@@ -93,25 +103,30 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 				}
 			}()
 			p := &plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{
-				{ID: "one", Actions: []step.Action{{ID: "a", Op: step.Patch, Ref: ref("patched"), Patch: json.RawMessage(`{"data":{"backend":"none"}}`)},
+				{ID: "one", Actions: []step.Action{{ID: "a", Op: step.Patch, Ref: ref("patched"),
+					Patch: json.RawMessage(`{"data":{"backend":"none"}}`)},
 					{ID: "b", Op: step.Delete, Ref: ref("deleted")},
 					{ID: "c", Op: step.Apply, Object: object("applied", "data", map[string]any{"backend": "none"})},
-					{ID: "d", Op: step.Apply, Object: object("labelled", "metadata", map[string]any{"name": "labelled", "namespace": "default", "labels": map[string]any{"a": "b"}})},
-					{ID: "e", Op: step.Apply, Object: object("stubbed", "metadata", map[string]any{"name": "stubbed", "namespace": "default", "creationTimestamp": nil, "labels": map[string]any{"a": "b"}})}}},
+					{ID: "d", Op: step.Apply, Object: object("labelled", "metadata", map[string]any{"name": "labelled",
+						"namespace": "default", "labels": map[string]any{"a": "b"}})},
+					{ID: "e", Op: step.Apply, Object: object("stubbed", "metadata", map[string]any{"name": "stubbed",
+						"namespace": "default", "creationTimestamp": nil, "labels": map[string]any{"a": "b"}})}}},
 				{ID: "two"}, {ID: "three"}}}
 			m := &memory{now: time.Now()}
 			run := func(disturb func()) engine.Outcome {
 				t.Helper()
-				actor := &kube.Actor{Typed: admin.Typed, Dynamic: admin.Dynamic, Mapper: admin.Mapper, Clock: m, Migration: "p"}
+				actor := &kube.Actor{Typed: admin.Typed, Dynamic: admin.Dynamic, Mapper: admin.Mapper,
+					Clock: m, Migration: "p"}
 				reverts := &kube.Reverts{Actor: actor, Steps: p.Steps}
 				reverts.Learn(m.records...)
-				outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: actor, Gate: m, Journal: m, Control: m, Clock: m, Hindrance: reverts.Found,
-					Notify: func(r engine.Record) {
-						reverts.Learn(r)
-						if r.Event == engine.StepDone && r.Step == "one" {
-							disturb()
-						}
-					}})
+				outcome, err := engine.Run(t.Context(), p,
+					engine.Deps{Actor: actor, Gate: m, Journal: m, Control: m, Clock: m, Hindrance: reverts.Found,
+						Notify: func(r engine.Record) {
+							reverts.Learn(r)
+							if r.Event == engine.StepDone && r.Step == "one" {
+								disturb()
+							}
+						}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -134,7 +149,8 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 			}
 			patch("ann", "patched", `{"data":{"backend":"none"}}`)
 			patch("ann", "applied", `{"data":{"backend":"none"}}`)
-			if err := maps.Delete(t.Context(), "deleted", metav1.DeleteOptions{}); err != nil && test.name == "a deletion" {
+			if err := maps.Delete(t.Context(), "deleted", metav1.DeleteOptions{}); err != nil &&
+				test.name == "a deletion" {
 				t.Fatal(err)
 			}
 			if outcome = run(nil); outcome.End != engine.EndDone {

@@ -34,13 +34,14 @@ func entered(t *testing.T) (*Controller, *plan.Plan, *v1alpha1.Migration) {
 	return c, p, m
 }
 
-// TestApprovedPlanOnly: somebody who may write Migrations swaps the plan after the controller has read which hash is approved. Neither
-// is that plan kept as the approved one, nor does it run.
+// TestApprovedPlanOnly: somebody who may write Migrations swaps the plan after the controller has read which hash is
+// approved. Neither is that plan kept as the approved one, nor does it run.
 func TestApprovedPlanOnly(t *testing.T) {
 	c, p, m := entered(t)
 	approved := *m
 	approved.Spec.PlanHash = strings.Repeat("a", 64)
-	if _, err := c.unfit(t.Context(), &approved); err == nil || !strings.Contains(err.Error(), "changed while it was read") || c.plans["m"] != nil {
+	if _, err := c.unfit(t.Context(), &approved); err == nil ||
+		!strings.Contains(err.Error(), "changed while it was read") || c.plans["m"] != nil {
 		t.Errorf("%v, kept: %+v", err, c.plans["m"])
 	}
 	if unfit, err := c.unfit(t.Context(), m); err != nil || unfit != nil || c.plan.Hash != p.Hash {
@@ -54,15 +55,18 @@ func TestApprovedPlanOnly(t *testing.T) {
 		p    *plan.Plan
 	}{
 		{"another plan", *m, &other},
-		{"a Migration that was made again", func() v1alpha1.Migration { again := *m; again.UID = "another"; return again }(), p},
+		{"a Migration that was made again",
+			func() v1alpha1.Migration { again := *m; again.UID = "another"; return again }(), p},
 	} {
-		if err := c.admit(t.Context(), &test.m, test.p, nil); err == nil || !strings.Contains(err.Error(), "was replaced or changed") {
+		if err := c.admit(t.Context(), &test.m, test.p, nil); err == nil ||
+			!strings.Contains(err.Error(), "was replaced or changed") {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
 }
 
-// TestSettled: a controller that was killed after the last record, and before the summary, does not go on where a person is needed.
+// TestSettled: a controller that was killed after the last record, and before the summary, does not go on where a
+// person is needed.
 func TestSettled(t *testing.T) {
 	c, p, m := entered(t)
 	var past []engine.Record

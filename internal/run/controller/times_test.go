@@ -15,15 +15,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/window"
 )
 
-// waitsForTimes: an approved migration does not begin while the cluster is frozen, nor outside of its windows, and the API server
-// and the controller agree about which windows are valid. It ends with neither a freeze nor windows.
+// waitsForTimes: an approved migration does not begin while the cluster is frozen, nor outside of its windows, and the
+// API server and the controller agree about which windows are valid. It ends with neither a freeze nor windows.
 func waitsForTimes(t *testing.T, admin *kube.Client, c *Controller) {
 	t.Helper()
 	freeze := func(reason any) {
 		t.Helper()
-		data, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationFreeze: reason}}})
+		data, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationFreeze: reason}}})
 		if err == nil {
-			_, err = admin.Typed.CoreV1().Namespaces().Patch(t.Context(), v1alpha1.Namespace, types.MergePatchType, data, metav1.PatchOptions{})
+			_, err = admin.Typed.CoreV1().Namespaces().Patch(t.Context(), v1alpha1.Namespace, types.MergePatchType,
+				data, metav1.PatchOptions{})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -33,7 +35,8 @@ func waitsForTimes(t *testing.T, admin *kube.Client, c *Controller) {
 	windows := func(all ...v1alpha1.Window) error {
 		data, err := json.Marshal(map[string]any{"spec": map[string]any{"windows": all}})
 		if err == nil {
-			_, err = admin.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace).Patch(t.Context(), "m", types.MergePatchType, data, metav1.PatchOptions{})
+			_, err = admin.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace).Patch(t.Context(), "m",
+				types.MergePatchType, data, metav1.PatchOptions{})
 		}
 		return err
 	}
@@ -91,13 +94,15 @@ func waitsForTimes(t *testing.T, admin *kube.Client, c *Controller) {
 	}
 }
 
-// TestTimes: the controller waits while the cluster is frozen, and gives a step that follows the steps that are done its time.
+// TestTimes: the controller waits while the cluster is frozen, and gives a step that follows the steps that are done
+// its time.
 func TestTimes(t *testing.T) {
 	c, p, m := entered(t)
 	if _, err := c.unfit(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	for done, want := range map[int]time.Duration{0: time.Duration(p.Steps[0].Estimate), 1: time.Duration(p.Steps[1].Estimate), len(p.Steps): 0} {
+	for done, want := range map[int]time.Duration{0: time.Duration(p.Steps[0].Estimate),
+		1: time.Duration(p.Steps[1].Estimate), len(p.Steps): 0} {
 		m.Status.Done = done
 		if got := c.next(m); got != want || done == 0 && got == 0 {
 			t.Errorf("after %d steps, the next one takes %s, not %s", done, got, want)
@@ -108,13 +113,16 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestHeldRunContinues: a journal that ends with a pause that ends by itself may go on without a person, another one not.
+// TestHeldRunContinues: a journal that ends with a pause that ends by itself may go on without a person, another one
+// not.
 func TestHeldRunContinues(t *testing.T) {
 	c, p, m := entered(t)
 	m.Status.Observed = &v1alpha1.Observed{}
 	start := engine.Record{Seq: 1, Event: engine.Started, Data: []byte(`{"plan":"` + p.Hash + `"}`)}
-	for result, settles := range map[string]bool{"": true, engine.ResultOutsideWindow: false, engine.ResultFrozen: false} {
-		err := c.admit(t.Context(), m, p, []engine.Record{start, {Seq: 2, Event: engine.Paused, Result: result, Error: "x"}})
+	for result, settles := range map[string]bool{"": true, engine.ResultOutsideWindow: false,
+		engine.ResultFrozen: false} {
+		err := c.admit(t.Context(), m, p,
+			[]engine.Record{start, {Seq: 2, Event: engine.Paused, Result: result, Error: "x"}})
 		if (err == errSettled) != settles || err != nil && !settles {
 			t.Errorf("%q: %v", result, err)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// Removable returns an error while a Migration that the controller runs has not ended: without the controller, no process
-// would continue it.
+// Removable returns an error while a Migration that the controller runs has not ended: without the controller, no
+// process would continue it.
 func Removable(ctx context.Context, client *kube.Client) error {
 	var left []string
 	first, change := "", ""
@@ -40,9 +40,11 @@ func Removable(ctx context.Context, client *kube.Client) error {
 	}
 	err := fmt.Errorf("the controller runs migrations that have not ended: %s", strings.Join(left, ", "))
 	if change != "" {
-		return engine.WithHint(err, "`kubectl delete change "+change+"` withdraws the plan of "+first+", which has not begun; then uninstall again")
+		return engine.WithHint(err, "`kubectl delete change "+change+"` withdraws the plan of "+first+
+			", which has not begun; then uninstall again")
 	}
-	return engine.WithHint(err, "`theseus rollback "+first+"` undoes it, `theseus watch "+first+"` waits for its end, and `theseus resume "+first+
+	return engine.WithHint(err, "`theseus rollback "+first+"` undoes it, `theseus watch "+first+
+		"` waits for its end, and `theseus resume "+first+
 		"` takes it over; then uninstall again")
 }
 

@@ -28,8 +28,8 @@ func (c *Controller) target() *notify.Target {
 	return c.Notify()
 }
 
-// tellUnsaid queues the news that runs have left untold, of Migrations that no run continues by itself. It does not wait for the endpoint.
-// With several controllers, each may send it: its ID is the same.
+// tellUnsaid queues the news that runs have left untold, of Migrations that no run continues by itself. It does not
+// wait for the endpoint. With several controllers, each may send it: its ID is the same.
 func (c *Controller) tellUnsaid(ctx context.Context, all []v1alpha1.Migration) error {
 	target := c.target()
 	if target == nil {
@@ -49,7 +49,8 @@ func (c *Controller) sayRest(ctx context.Context, m *v1alpha1.Migration, target 
 	switch phase := engine.Phase(m.Status.Phase); {
 	case !m.Spec.InCluster || !found || err != nil:
 		return nil // a command line has its own endpoint, no process has sent any, or the next run begins anew
-	case phase != engine.PhaseDone && phase != engine.PhaseRolledBack && phase != engine.PhasePaused && phase != engine.PhaseNeedsPerson:
+	case phase != engine.PhaseDone && phase != engine.PhaseRolledBack && phase != engine.PhasePaused &&
+		phase != engine.PhaseNeedsPerson:
 		return nil // the run tells it
 	}
 	known := c.unsaid[m.Name]
@@ -83,7 +84,9 @@ func (c *Controller) sayRest(ctx context.Context, m *v1alpha1.Migration, target 
 		p = &plan.Plan{Name: m.Name, Hash: m.Spec.PlanHash} // the news names its steps by their IDs
 	}
 	known.telling.End()
-	known.telling = run.Tell(ctx, c.Client.Dynamic, target, p, noted, func(text string) { c.say("%s: %s", m.Name, text) })
+	known.telling = run.Tell(ctx, c.Client.Dynamic, target, p, noted, func(text string) {
+		c.say("%s: %s", m.Name, text)
+	})
 	for _, one := range records {
 		known.telling.Record(one)
 	}

@@ -19,14 +19,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/notify"
 )
 
-// TestUnsaid: a process was killed after the last record of a run. Another one sends how the run ended, once, although the endpoint is away
-// at first, and nothing of a migration of a command line.
+// TestUnsaid: a process was killed after the last record of a run. Another one sends how the run ended, once, although
+// the endpoint is away at first, and nothing of a migration of a command line.
 func TestUnsaid(t *testing.T) {
 	c, p, m := entered(t)
 	chain := p.Hash
 	var records []engine.Record
 	for i, r := range []engine.Record{
-		{Event: engine.Started, Data: json.RawMessage(`{"plan":"` + p.Hash + `"}`)}, {Event: engine.StepBegan, Step: p.Steps[0].ID},
+		{Event: engine.Started, Data: json.RawMessage(`{"plan":"` + p.Hash + `"}`)},
+		{Event: engine.StepBegan, Step: p.Steps[0].ID},
 		{Event: engine.Finished, Result: engine.ResultNeedsPerson, Error: "3 lost"},
 	} {
 		r.Seq, r.At = i+1, noon
@@ -103,7 +104,8 @@ func TestUnsaid(t *testing.T) {
 
 // TestWatchCounts: the numbers of migrations change while one of them runs.
 func TestWatchCounts(t *testing.T) {
-	c := holding(t, migration(func(m *v1alpha1.Migration) { m.Spec.InCluster = true }), migration(func(m *v1alpha1.Migration) { m.Name, m.Status.Phase = "n", "needs-person" }))
+	c := holding(t, migration(func(m *v1alpha1.Migration) { m.Spec.InCluster = true }),
+		migration(func(m *v1alpha1.Migration) { m.Name, m.Status.Phase = "n", "needs-person" }))
 	c.Metrics = metrics.New("v0")
 	stop := c.watch(t.Context(), "m", &halt{stop: make(chan struct{})}, func() {})
 	defer stop()

@@ -14,8 +14,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// view shows a run as lines, conditions and events. Its methods are called by the engine, and never wait for the API server:
-// conditions are written by publish, and events by the recorder.
+// view shows a run as lines, conditions and events. Its methods are called by the engine, and never wait for the API
+// server: conditions are written by publish, and events by the recorder.
 type view struct {
 	*run.Lines
 	script  *run.Script
@@ -37,7 +37,8 @@ type news struct {
 
 func newView(lines *run.Lines, p *plan.Plan, asked v1alpha1.Observed, event func(kind, reason, message string)) *view {
 	script := run.NewScript(p)
-	return &view{Lines: lines, script: script, news: run.NewNarrator(script), event: event, attempt: asked, state: engine.State{Phase: engine.PhaseNew}}
+	return &view{Lines: lines, script: script, news: run.NewNarrator(script), event: event, attempt: asked,
+		state: engine.State{Phase: engine.PhaseNew}}
 }
 
 // Past implements run.View.
@@ -96,8 +97,8 @@ func (v *view) begun() bool {
 	return v.observed
 }
 
-// publish writes the news of a view at most once a second, until the returned function is called. What cannot be written is
-// tried again a second later, unless there is newer news.
+// publish writes the news of a view at most once a second, until the returned function is called. What cannot be
+// written is tried again a second later, unless there is newer news.
 func (v *view) publish(ctx context.Context, write func(context.Context, news) error) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -7,8 +7,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// TestAskedBy: the journal has who asked for a pause, for the continuation and for a rollback, where that is known. It names no one for
-// a restart, and for a window that opens.
+// TestAskedBy: the journal has who asked for a pause, for the continuation and for a rollback, where that is known. It
+// names no one for a restart, and for a window that opens.
 func TestAskedBy(t *testing.T) {
 	for _, known := range []string{"ann", ""} {
 		b, _ := outageInGroup(t, 0)
@@ -38,8 +38,9 @@ func TestAskedBy(t *testing.T) {
 	b.world.askedBy, b.world.closed = "ann", true // she asked for something earlier
 	run := func(stop <-chan struct{}) engine.Outcome {
 		t.Helper()
-		outcome, err := engine.Run(t.Context(), b.plan, engine.Deps{Actor: b.world, Gate: b.world, Journal: b.disk, Control: b.world, Clock: b.clock,
-			Hold: b.world.hold, Stop: stop, By: "the controller", Theseus: "v0"})
+		outcome, err := engine.Run(t.Context(), b.plan,
+			engine.Deps{Actor: b.world, Gate: b.world, Journal: b.disk, Control: b.world, Clock: b.clock,
+				Hold: b.world.hold, Stop: stop, By: "the controller", Theseus: "v0"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -191,7 +191,8 @@ func (m *machine) asked() json.RawMessage {
 	return data
 }
 
-// AskedBy is the user who asked for the pause, the rollback or the continuation of a record; empty if that is not known.
+// AskedBy is the user who asked for the pause, the rollback or the continuation of a record; empty if that is not
+// known.
 func AskedBy(r Record) string {
 	var asked Asked
 	if r.Event == Paused || r.Event == RollingBack || r.Event == Resumed {

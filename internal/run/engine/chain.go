@@ -26,7 +26,8 @@ func (f *forPerson) Error() string        { return f.err.Error() }
 func (f *forPerson) Unwrap() error        { return f.err }
 func (f *forPerson) Is(target error) bool { return target == ErrNeedsPerson }
 
-// Link is the chain of a record: the hash of the one before it, or of the plan for the first record, and of the record itself.
+// Link is the chain of a record: the hash of the one before it, or of the plan for the first record, and of the record
+// itself.
 func Link(before string, r Record) (string, error) {
 	r.Chain = ""
 	return canonical.Hash(before, r)
@@ -52,12 +53,14 @@ func (b *Broken) Error() string {
 	} else if b.Record.Step != "" {
 		what += ", step " + b.Record.Step
 	}
-	return fmt.Sprintf("the journal was changed after it was written: record %d%s: %s: %s", b.Record.Seq, where, what, b.Why)
+	return fmt.Sprintf("the journal was changed after it was written: record %d%s: %s: %s",
+		b.Record.Seq, where, what, b.Why)
 }
 
 // Hint says what a person can do.
 func (b *Broken) Hint() string {
-	return "do not continue with this journal: compare it with journal.jsonl on the machine that ran the migration, and find out who wrote to it"
+	return "do not continue with this journal: compare it with journal.jsonl on the machine that ran the migration, " +
+		"and find out who wrote to it"
 }
 
 // Is makes it an ErrNeedsPerson.

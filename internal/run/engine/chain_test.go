@@ -17,18 +17,20 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestInverses judges inverses as somebody who may write to the journal would plant them, in a chain that holds: only what the plan's
-// step allows on the same object is done.
+// TestInverses judges inverses as somebody who may write to the journal would plant them, in a chain that holds: only
+// what the plan's step allows on the same object is done.
 func TestInverses(t *testing.T) {
 	on := func(op step.Op, kind, name string) step.Action { return step.Action{Op: op, Ref: ref(kind, name)} }
 	restore := func(kind, name string) step.Action { return step.Action{Op: step.Apply, Object: object(kind, name)} }
 	taint := func(op step.Op, node, key string) step.Action {
-		return step.Action{ID: "a", Op: op, NodeName: node, Taint: &corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+		return step.Action{ID: "a", Op: op, NodeName: node,
+			Taint: &corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}}
 	}
 	verb := func(node, verb, args string) step.Action {
 		return step.Action{ID: "a", Op: step.Node, NodeName: node, Verb: verb, Args: json.RawMessage(args)}
 	}
-	there := shift.SwapArgs{Transaction: zone.Transaction{Zone: "z", Units: []zone.Unit{{Name: "a"}, {Name: "b", After: []zone.RRSet{{Name: "b"}}}}}}
+	there := shift.SwapArgs{Transaction: zone.Transaction{Zone: "z",
+		Units: []zone.Unit{{Name: "a"}, {Name: "b", After: []zone.RRSet{{Name: "b"}}}}}}
 	back := shift.SwapArgs{Transaction: zone.Transaction{Zone: "z", Units: there.Inverse().Units[1:]}, Yield: true}
 	elsewhere := back
 	elsewhere.Units = []zone.Unit{{Name: "b", Before: back.Units[0].Before, After: []zone.RRSet{{Name: "evil"}}}}
@@ -41,39 +43,47 @@ func TestInverses(t *testing.T) {
 		inverse step.Action
 		allowed bool
 	}{
-		"delete what was made":          {apply("a", "DaemonSet", "x"), on(step.Delete, "DaemonSet", "x"), true},
-		"restore what was changed":      {apply("a", "DaemonSet", "x"), restore("DaemonSet", "x"), true},
-		"delete another":                {apply("a", "DaemonSet", "x"), on(step.Delete, "DaemonSet", "y"), false},
-		"delete another kind":           {apply("a", "DaemonSet", "x"), on(step.Delete, "Namespace", "x"), false},
-		"apply another":                 {apply("a", "DaemonSet", "x"), restore("DaemonSet", "y"), false},
-		"one object named, one applied": {apply("a", "DaemonSet", "x"), step.Action{Op: step.Apply, Ref: ref("DaemonSet", "x"), Object: object("DaemonSet", "y")}, false},
-		"restore what was deleted":      {remove("a", "ConfigMap", "x"), restore("ConfigMap", "x"), true},
-		"delete what was deleted":       {remove("a", "ConfigMap", "x"), on(step.Delete, "ConfigMap", "x"), false},
-		"patch back":                    {patch("a", "Node", "n", `{}`), on(step.Patch, "Node", "n"), true},
-		"patch another node":            {patch("a", "Node", "n", `{}`), on(step.Patch, "Node", "m"), false},
-		"untaint":                       {taint(step.Taint, "n", "k"), taint(step.Untaint, "n", "k"), true},
-		"another taint":                 {taint(step.Taint, "n", "k"), taint(step.Untaint, "n", "other"), false},
-		"a verb back":                   {verb("n", step.VerbJoin, `{"old":["a"]}`), verb("n", step.VerbPart, `{ "old": [ "a" ] }`), true},
-		"a verb elsewhere":              {verb("n", step.VerbJoin, `{}`), verb("m", step.VerbPart, `{}`), false},
-		"a verb with other arguments":   {verb("n", step.VerbActivate, `{"staged":"a"}`), verb("n", step.VerbDeactivate, `{"staged":"b"}`), false},
-		"a verb that deletes":           {verb("n", step.VerbJoin, `{}`), verb("n", step.VerbClean, `{}`), false},
-		"a hook":                        {apply("a", "DaemonSet", "x"), step.Action{Op: step.Hook, Args: json.RawMessage(`{"command":["sh"]}`)}, false},
-		"a hook for a hook":             {step.Action{ID: "a", Op: step.Hook}, step.Action{Op: step.Hook}, false},
-		"an eviction":                   {evict("a", "n", "10.0.0.0/8"), evict("", "n", "10.0.0.0/8"), false},
-		"names home":                    {names(shift.Swap, there), names(shift.Swap, back), true},
-		"names elsewhere":               {names(shift.Swap, there), names(shift.Swap, elsewhere), false},
-		"seen as before":                {names(shift.Prove, shift.ProveArgs{Back: []shift.SeeArgs{{Zone: "z"}}}), names(shift.See, []shift.SeeArgs{{Zone: "z"}}), true},
-		"a thaw":                        {act(t, step.Mirror, mirror.Freeze, mirror.FreezeArgs{}), act(t, step.Mirror, mirror.Thaw, struct{}{}), true},
-		"a command for a freeze":        {act(t, step.Mirror, mirror.Freeze, mirror.FreezeArgs{}), act(t, step.Mirror, mirror.Change, mirror.Switch{Command: "sh"}), false},
-		"the cloud back":                {cloud("aws", false), cloud("aws", true), true},
-		"the cloud, elsewhere":          {cloud("aws", false), cloud("evil", true), false},
-		"the cloud, the same way":       {cloud("aws", false), cloud("aws", false), false},
+		"delete what was made":     {apply("a", "DaemonSet", "x"), on(step.Delete, "DaemonSet", "x"), true},
+		"restore what was changed": {apply("a", "DaemonSet", "x"), restore("DaemonSet", "x"), true},
+		"delete another":           {apply("a", "DaemonSet", "x"), on(step.Delete, "DaemonSet", "y"), false},
+		"delete another kind":      {apply("a", "DaemonSet", "x"), on(step.Delete, "Namespace", "x"), false},
+		"apply another":            {apply("a", "DaemonSet", "x"), restore("DaemonSet", "y"), false},
+		"one object named, one applied": {apply("a", "DaemonSet", "x"),
+			step.Action{Op: step.Apply, Ref: ref("DaemonSet", "x"), Object: object("DaemonSet", "y")}, false},
+		"restore what was deleted": {remove("a", "ConfigMap", "x"), restore("ConfigMap", "x"), true},
+		"delete what was deleted":  {remove("a", "ConfigMap", "x"), on(step.Delete, "ConfigMap", "x"), false},
+		"patch back":               {patch("a", "Node", "n", `{}`), on(step.Patch, "Node", "n"), true},
+		"patch another node":       {patch("a", "Node", "n", `{}`), on(step.Patch, "Node", "m"), false},
+		"untaint":                  {taint(step.Taint, "n", "k"), taint(step.Untaint, "n", "k"), true},
+		"another taint":            {taint(step.Taint, "n", "k"), taint(step.Untaint, "n", "other"), false},
+		"a verb back": {verb("n", step.VerbJoin, `{"old":["a"]}`),
+			verb("n", step.VerbPart, `{ "old": [ "a" ] }`), true},
+		"a verb elsewhere": {verb("n", step.VerbJoin, `{}`), verb("m", step.VerbPart, `{}`), false},
+		"a verb with other arguments": {verb("n", step.VerbActivate, `{"staged":"a"}`),
+			verb("n", step.VerbDeactivate, `{"staged":"b"}`), false},
+		"a verb that deletes": {verb("n", step.VerbJoin, `{}`), verb("n", step.VerbClean, `{}`), false},
+		"a hook": {apply("a", "DaemonSet", "x"),
+			step.Action{Op: step.Hook, Args: json.RawMessage(`{"command":["sh"]}`)}, false},
+		"a hook for a hook": {step.Action{ID: "a", Op: step.Hook}, step.Action{Op: step.Hook}, false},
+		"an eviction":       {evict("a", "n", "10.0.0.0/8"), evict("", "n", "10.0.0.0/8"), false},
+		"names home":        {names(shift.Swap, there), names(shift.Swap, back), true},
+		"names elsewhere":   {names(shift.Swap, there), names(shift.Swap, elsewhere), false},
+		"seen as before": {names(shift.Prove, shift.ProveArgs{Back: []shift.SeeArgs{{Zone: "z"}}}),
+			names(shift.See, []shift.SeeArgs{{Zone: "z"}}), true},
+		"a thaw": {act(t, step.Mirror, mirror.Freeze, mirror.FreezeArgs{}),
+			act(t, step.Mirror, mirror.Thaw, struct{}{}), true},
+		"a command for a freeze": {act(t, step.Mirror, mirror.Freeze, mirror.FreezeArgs{}),
+			act(t, step.Mirror, mirror.Change, mirror.Switch{Command: "sh"}), false},
+		"the cloud back":          {cloud("aws", false), cloud("aws", true), true},
+		"the cloud, elsewhere":    {cloud("aws", false), cloud("evil", true), false},
+		"the cloud, the same way": {cloud("aws", false), cloud("aws", false), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &plan.Plan{Hash: "h", Steps: []step.Step{{ID: "s", Actions: []step.Action{test.action}}}}
 			test.inverse.ID = "a/undo"
 			_, err := engine.Admit(p, intended(t, "a", test.inverse))
-			if test.allowed && err != nil || !test.allowed && (!errors.Is(err, engine.ErrNeedsPerson) || engine.HintOf(err) == "" || !strings.Contains(err.Error(), "record 3")) {
+			if test.allowed && err != nil || !test.allowed && (!errors.Is(err, engine.ErrNeedsPerson) ||
+				engine.HintOf(err) == "" || !strings.Contains(err.Error(), "record 3")) {
 				t.Errorf("allowed %v: %v", test.allowed, err)
 			}
 		})
@@ -101,7 +111,8 @@ func act(t *testing.T, op step.Op, verb string, args any) step.Action {
 // intended is a journal whose chain holds, and that says how an action is taken back.
 func intended(t *testing.T, action string, inverse step.Action) []engine.Record {
 	t.Helper()
-	records := []engine.Record{{Seq: 1, Event: engine.Started, Data: json.RawMessage(`{"plan":"h"}`)}, {Seq: 2, Event: engine.StepBegan, Step: "s"},
+	records := []engine.Record{{Seq: 1, Event: engine.Started, Data: json.RawMessage(`{"plan":"h"}`)},
+		{Seq: 2, Event: engine.StepBegan, Step: "s"},
 		{Seq: 3, Event: engine.Intended, Step: "s", Action: action, Inverse: &inverse}}
 	head := ""
 	for i := range records {
@@ -112,12 +123,15 @@ func intended(t *testing.T, action string, inverse step.Action) []engine.Record 
 
 // TestInverseOfAnotherObject: a run does not even begin with such a journal, and so changes nothing.
 func TestInverseOfAnotherObject(t *testing.T) {
-	p := &plan.Plan{Hash: "h", Name: "p", Steps: []step.Step{{ID: "s", Actions: []step.Action{apply("a", "DaemonSet", "x")}}}}
+	p := &plan.Plan{Hash: "h", Name: "p",
+		Steps: []step.Step{{ID: "s", Actions: []step.Action{apply("a", "DaemonSet", "x")}}}}
 	planted := step.Action{ID: "a/undo", Op: step.Apply, Object: &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "evil"}}}}
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+		"metadata": map[string]any{"name": "evil"}}}}
 	w := newWorld()
 	w.hook = func(point string) error { t.Errorf("%s", point); return nil }
-	_, err := engine.Run(t.Context(), p, engine.Deps{Actor: w, Gate: w, Control: w, Clock: &clock{}, Journal: &disk{records: intended(t, "a", planted), hook: func(string) error { return nil }}})
+	_, err := engine.Run(t.Context(), p, engine.Deps{Actor: w, Gate: w, Control: w, Clock: &clock{},
+		Journal: &disk{records: intended(t, "a", planted), hook: func(string) error { return nil }}})
 	if !errors.Is(err, engine.ErrNeedsPerson) || !strings.Contains(err.Error(), "apply ClusterRoleBinding/evil") {
 		t.Errorf("%v", err)
 	}

@@ -180,7 +180,8 @@ func TestCrashAnywhere(t *testing.T) {
 					points++
 				}
 				if points < 3*len(calm.disk.lines) {
-					t.Errorf("only %d points for %d records: the loop does not reach everything", points, len(calm.disk.lines))
+					t.Errorf("only %d points for %d records: the loop does not reach everything",
+						points, len(calm.disk.lines))
 				}
 				t.Logf("%d points, %d records", points, len(calm.disk.lines))
 			})
@@ -379,8 +380,8 @@ func TestLongOutage(t *testing.T) {
 	}
 }
 
-// TestRefusedForGood: a call that is refused for longer than an API server needs to read its roles has failed, and the step is
-// taken back; during a rollback a person is asked. Both say for how long it was tried.
+// TestRefusedForGood: a call that is refused for longer than an API server needs to read its roles has failed, and the
+// step is taken back; during a rollback a person is asked. Both say for how long it was tried.
 func TestRefusedForGood(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		b := newBench(migration(), before())
@@ -428,7 +429,8 @@ func TestOverIsOver(t *testing.T) {
 	}
 }
 
-// TestGateComparesNodes: a gate that compares is told the nodes of its step and of those before it; one of an older plan says so itself.
+// TestGateComparesNodes: a gate that compares is told the nodes of its step and of those before it; one of an older
+// plan says so itself.
 func TestGateComparesNodes(t *testing.T) {
 	named := step.Gate{Title: "named", Changed: []string{"z"}}
 	p := &plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{

@@ -11,8 +11,9 @@ import (
 // at most Options.Patience.
 var ErrUnavailable = errors.New("unavailable")
 
-// ErrRefused says that the API server refused a call, perhaps because it has just started and has not read its roles yet. A
-// missing right gives the same error, so the engine retries the call for Options.Settling, and then takes it as failed.
+// ErrRefused says that the API server refused a call, perhaps because it has just started and has not read its roles
+// yet. A missing right gives the same error, so the engine retries the call for Options.Settling, and then takes it as
+// failed.
 var ErrRefused = errors.New("refused")
 
 // Refused marks an error as ErrRefused and leaves its text as it is.

@@ -92,7 +92,8 @@ func (m *machine) await(ctx context.Context, st step.Step, when string, conditio
 		}
 		waited := m.deps.Clock.Now().Sub(begun) - (m.away - away)
 		if waited >= m.deps.ConditionTimeout {
-			return &failure{st.ID, fmt.Sprintf("step %s: %s: %s, for %s", st.ID, when, missing, waited.Round(time.Second)), ""}
+			return &failure{st.ID,
+				fmt.Sprintf("step %s: %s: %s, for %s", st.ID, when, missing, waited.Round(time.Second)), ""}
 		}
 		m.say(fmt.Sprintf("step %s waits %s: %s", st.ID, when, missing))
 		if err := m.followDesire(ctx); err != nil {

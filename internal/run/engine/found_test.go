@@ -11,12 +11,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestFoundStays: a target creates two CRDs itself, which a rollback deletes. One of them is there when the run comes to it, with the
-// user's objects, so the run is rolled back, and it is there after that.
+// TestFoundStays: a target creates two CRDs itself, which a rollback deletes. One of them is there when the run comes
+// to it, with the user's objects, so the run is rolled back, and it is there after that.
 func TestFoundStays(t *testing.T) {
 	agent := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Name: "cilium"}
-	target := &cni.Target{Installation: cni.Installation{CNI: "cilium", Agent: agent, Defines: []step.Ref{*ref("CRD", "nodes"), *ref("CRD", "policies")}}}
-	b := joint.New(joint.Input{Snapshot: &cluster.Snapshot{}, Source: &cni.Installation{CNI: "flannel"}, Target: target})
+	target := &cni.Target{Installation: cni.Installation{CNI: "cilium", Agent: agent,
+		Defines: []step.Ref{*ref("CRD", "nodes"), *ref("CRD", "policies")}}}
+	b := joint.New(joint.Input{Snapshot: &cluster.Snapshot{},
+		Source: &cni.Installation{CNI: "flannel"}, Target: target})
 	b.Bring()
 	w := newWorld()
 	w.objects["CRD/policies"] = object("CRD", "policies").Object

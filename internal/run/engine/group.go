@@ -39,9 +39,9 @@ func (m *machine) lookTogether(ctx context.Context, attempts []attempt) {
 // errNotBegun is the error of an action that was to be done with others, of which one failed before this one began.
 var errNotBegun = errors.New("not begun, because another action of its group failed")
 
-// doTogether does several actions whose intents are written. Those that meet an outage are tried again together, for at most
-// Options.Patience. Before each further try it does what the operator asks for: the actions that have not ended keep their
-// intents, so that the next run, or the rollback, takes care of them.
+// doTogether does several actions whose intents are written. Those that meet an outage are tried again together, for at
+// most Options.Patience. Before each further try it does what the operator asks for: the actions that have not ended
+// keep their intents, so that the next run, or the rollback, takes care of them.
 func (m *machine) doTogether(ctx context.Context, st step.Step, attempts []attempt, undo bool) error {
 	g := &group{machine: m, undo: undo}
 	for i := range attempts {
@@ -82,15 +82,15 @@ type group struct {
 	settled []Record   // outcomes that are not written yet
 	open    []*attempt // not begun yet, or met an outage
 	failed  []*attempt // for good
-	// left is why the group is left before its end: a pause, a rollback or a stop that was requested, or a journal that cannot
-	// be written.
+	// left is why the group is left before its end: a pause, a rollback or a stop that was requested, or a journal that
+	// cannot be written.
 	left error
 	// again is true after the first round.
 	again bool
 }
 
-// round tries every open action once, and writes the outcomes of those that succeed. It returns the error of one that met an
-// outage.
+// round tries every open action once, and writes the outcomes of those that succeed. It returns the error of one that
+// met an outage.
 func (g *group) round(ctx context.Context) error {
 	if g.again && len(g.failed) == 0 { // after a failure, the actions under way end before the run turns back
 		if g.left = g.followDesire(ctx); g.left != nil {
@@ -122,8 +122,8 @@ func (g *group) round(ctx context.Context) error {
 	return fmt.Errorf("%s: %w", what, away[0].err)
 }
 
-// tryTogether tries each action once. When one fails for good, those that are under way end, and the others do not begin;
-// unless they take something back, which is better done on the other nodes than on none.
+// tryTogether tries each action once. When one fails for good, those that are under way end, and the others do not
+// begin; unless they take something back, which is better done on the other nodes than on none.
 func (m *machine) tryTogether(ctx context.Context, attempts []*attempt, undo bool) {
 	var calls []func()
 	var failed atomic.Bool

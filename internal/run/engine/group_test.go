@@ -12,15 +12,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// outageInGroup is a run of one group on five nodes, the first of which is done when the API server goes away for some time.
-// sizes are the numbers of actions that were tried together.
+// outageInGroup is a run of one group on five nodes, the first of which is done when the API server goes away for some
+// time. sizes are the numbers of actions that were tried together.
 func outageInGroup(t *testing.T, away time.Duration) (b *bench, sizes *[]int) {
 	t.Helper()
 	var actions []step.Action
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		actions = append(actions, node("join-"+name, name, step.VerbJoin))
 	}
-	b = newBench(&plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{{ID: "join", Actions: beside(actions...), Gate: gate("joined")}}}, newWorld())
+	b = newBench(&plan.Plan{Name: "p", Hash: "h",
+		Steps: []step.Step{{ID: "join", Actions: beside(actions...), Gate: gate("joined")}}}, newWorld())
 	sizes = &[]int{}
 	b.together = func(calls []func()) {
 		*sizes = append(*sizes, len(calls))
@@ -48,13 +49,14 @@ func TestOutageInGroup(t *testing.T) {
 	if err != nil || outcome.End != engine.EndDone {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
-	if want := []int{5, 5, 4}; !slices.Equal(*sizes, want) { // the looks, the first tries, and the tries after the outage
+	// the looks, the first tries, and the tries after the outage
+	if want := []int{5, 5, 4}; !slices.Equal(*sizes, want) {
 		t.Errorf("tried together: %v, want %v", *sizes, want)
 	}
 }
 
-// TestPauseInGroup: a pause, a rollback or a stop that is requested during the outage is followed before the rest of the group
-// begins, and the next run continues with the rest together.
+// TestPauseInGroup: a pause, a rollback or a stop that is requested during the outage is followed before the rest of
+// the group begins, and the next run continues with the rest together.
 func TestPauseInGroup(t *testing.T) {
 	for _, asked := range []struct {
 		desire v1alpha1.Desire

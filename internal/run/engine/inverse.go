@@ -12,7 +12,8 @@ import (
 // Entitled demands that the plan allows every inverse of a journal: a rollback executes inverses as they are, and
 // anyone who can write to the journal in the cluster may have added one. The error names the record.
 func Entitled(p *plan.Plan, s State) error {
-	const hint = "do not continue with this journal: the approved plan never does this; find out who wrote to the JournalPages"
+	const hint = "do not continue with this journal: the approved plan never does this; find out " +
+		"who wrote to the JournalPages"
 	for _, known := range s.Steps {
 		i := slices.IndexFunc(p.Steps, func(st step.Step) bool { return st.ID == known.ID })
 		if i < 0 {
@@ -69,7 +70,8 @@ func takesBack(p *plan.Plan, a, inverse step.Action) bool {
 		return inverse.Op == step.Patch && sameObject(p, a, inverse)
 	case step.Taint, step.Untaint:
 		return (inverse.Op == step.Taint || inverse.Op == step.Untaint) && sameNode(p, a.NodeName, inverse.NodeName) &&
-			a.Taint != nil && inverse.Taint != nil && a.Taint.Key == inverse.Taint.Key && a.Taint.Effect == inverse.Taint.Effect
+			a.Taint != nil && inverse.Taint != nil && a.Taint.Key == inverse.Taint.Key &&
+			a.Taint.Effect == inverse.Taint.Effect
 	case step.Node:
 		verb, ok := step.InverseVerb(a.Verb)
 		return ok && inverse.Op == step.Node && inverse.Verb == verb && sameNode(p, a.NodeName, inverse.NodeName) &&
@@ -83,7 +85,8 @@ func takesBack(p *plan.Plan, a, inverse step.Action) bool {
 // sameObject reports whether two actions are about one object.
 func sameObject(p *plan.Plan, a, b step.Action) bool {
 	left, right := target(a), target(b)
-	if left.Kind == "Node" && left.APIVersion == "v1" && right.Kind == left.Kind && right.APIVersion == left.APIVersion {
+	if left.Kind == "Node" && left.APIVersion == "v1" && right.Kind == left.Kind &&
+		right.APIVersion == left.APIVersion {
 		return sameNode(p, left.Name, right.Name)
 	}
 	return left == right && left.Name != ""

@@ -23,8 +23,8 @@ func MarkOf(r Record) string {
 	return mark.Text
 }
 
-// Mark writes a line of a person's into the journal of a run that goes on or stands still. It uses the journal, the clock, the epoch and
-// the name of deps. Its direction and its state stay as they are.
+// Mark writes a line of a person's into the journal of a run that goes on or stands still. It uses the journal, the
+// clock, the epoch and the name of deps. Its direction and its state stay as they are.
 func Mark(ctx context.Context, p *plan.Plan, deps Deps, text string) error {
 	deps.Options = deps.Options.withDefaults()
 	m := &machine{plan: p, deps: deps, state: State{Phase: PhaseNew}}

@@ -66,7 +66,8 @@ func (o Outcome) ExitCode() int {
 
 func (m *machine) outcome(end End, cause string) Outcome {
 	past := m.state.PastReturn(m.plan.Steps)
-	outcome := Outcome{End: end, Step: m.state.Step, Cause: cause, Hint: hintFor(end, m.plan.Steps, m.state), PastReturn: past, State: m.state}
+	outcome := Outcome{End: end, Step: m.state.Step, Cause: cause, Hint: hintFor(end, m.plan.Steps, m.state),
+		PastReturn: past, State: m.state}
 	if m.advice != "" && (end == EndNeedsPerson || end == EndRolledBack) {
 		outcome.Advice = m.advice
 		outcome.Hint = m.advice + "; then " + strings.TrimPrefix(outcome.Hint, fixCause)
@@ -85,8 +86,8 @@ func (m *machine) over() Outcome {
 	return m.outcome(EndRolledBack, m.state.Cause)
 }
 
-// Ended is how a run ended, as its journal says; false while it goes on, or can go on without a person. Only the process
-// that ran it knows the Advice.
+// Ended is how a run ended, as its journal says; false while it goes on, or can go on without a person. Only the
+// process that ran it knows the Advice.
 func Ended(p *plan.Plan, s State) (Outcome, bool) {
 	m := &machine{plan: p, state: s}
 	switch {

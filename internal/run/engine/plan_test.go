@@ -22,7 +22,8 @@ func object(kind, name string, fields ...string) *unstructured.Unstructured {
 func ref(kind, name string) *step.Ref { return &step.Ref{APIVersion: "v1", Kind: kind, Name: name} }
 
 func apply(id, kind, name string, fields ...string) step.Action {
-	return step.Action{ID: id, Op: step.Apply, Title: "apply " + kind + "/" + name, Object: object(kind, name, fields...)}
+	return step.Action{ID: id, Op: step.Apply, Title: "apply " + kind + "/" + name,
+		Object: object(kind, name, fields...)}
 }
 
 func remove(id, kind, name string) step.Action {
@@ -30,7 +31,8 @@ func remove(id, kind, name string) step.Action {
 }
 
 func patch(id, kind, name, patch string) step.Action {
-	return step.Action{ID: id, Op: step.Patch, Title: "patch " + kind + "/" + name, Ref: ref(kind, name), Patch: json.RawMessage(patch)}
+	return step.Action{ID: id, Op: step.Patch, Title: "patch " + kind + "/" + name, Ref: ref(kind, name),
+		Patch: json.RawMessage(patch)}
 }
 
 func node(id, name, verb string) step.Action {
@@ -38,7 +40,8 @@ func node(id, name, verb string) step.Action {
 }
 
 func evict(id, name, network string) step.Action {
-	return step.Action{ID: id, Op: step.Evict, Title: "move pods of " + name, Pods: &step.PodSet{Node: name, CIDRs: []string{network}}}
+	return step.Action{ID: id, Op: step.Evict, Title: "move pods of " + name,
+		Pods: &step.PodSet{Node: name, CIDRs: []string{network}}}
 }
 
 func probe(id string, old, new []string) step.Action {
@@ -63,33 +66,40 @@ func migration() *plan.Plan {
 		return []step.Condition{{Kind: step.Rolled, Ref: ref(kind, name)}}
 	}
 	steps := []step.Step{
-		{ID: "prepare", Actions: []step.Action{apply("ns", "Namespace", "theseus-system"), apply("crd", "CRD", "nodetasks"),
-			apply("agent", "DaemonSet", "theseus-agent")}, After: exists("DaemonSet", "theseus-agent")},
+		{ID: "prepare", Actions: []step.Action{apply("ns", "Namespace", "theseus-system"),
+			apply("crd", "CRD", "nodetasks"), apply("agent", "DaemonSet", "theseus-agent")},
+			After: exists("DaemonSet", "theseus-agent")},
 		{ID: "probes", Actions: []step.Action{apply("old-a", "Probe", "old-a"), apply("old-b", "Probe", "old-b"),
 			apply("old-c", "Probe", "old-c"), probe("measure", nodes, nil)}, Gate: gate("baseline")},
 		{ID: "join", Before: exists("DaemonSet", "theseus-agent"), Actions: beside(node("join-a", "a", step.VerbJoin),
 			node("join-b", "b", step.VerbJoin), node("join-c", "c", step.VerbJoin)), Gate: gate("joined"),
-			Undo: beside(node("unjoin-a", "a", step.VerbPart), node("unjoin-b", "b", step.VerbPart), node("unjoin-c", "c", step.VerbPart))},
+			Undo: beside(node("unjoin-a", "a", step.VerbPart), node("unjoin-b", "b", step.VerbPart),
+				node("unjoin-c", "c", step.VerbPart))},
 		{ID: "taint", Actions: []step.Action{patch("taint-a", "Node", "a", `{"pending":"yes"}`),
 			patch("taint-b", "Node", "b", `{"pending":"yes"}`), patch("taint-c", "Node", "c", `{"pending":"yes"}`)}},
-		{ID: "target", Actions: []step.Action{apply("target-ns", "Namespace", "calico-system"), apply("pool", "IPPool", "new"),
-			apply("target-ds", "DaemonSet", "calico-node", "staged")}, After: exists("DaemonSet", "calico-node")},
-		{ID: "label-canary", Actions: []step.Action{patch("label-a", "Node", "a", `{"labels":{"target":"true"}}`)}, Gate: gate("canary")},
+		{ID: "target", Actions: []step.Action{apply("target-ns", "Namespace", "calico-system"),
+			apply("pool", "IPPool", "new"), apply("target-ds", "DaemonSet", "calico-node", "staged")},
+			After: exists("DaemonSet", "calico-node")},
+		{ID: "label-canary", Actions: []step.Action{patch("label-a", "Node", "a", `{"labels":{"target":"true"}}`)},
+			Gate: gate("canary")},
 		{ID: "label-rest", Actions: []step.Action{patch("label-b", "Node", "b", `{"labels":{"target":"true"}}`),
 			patch("label-c", "Node", "c", `{"labels":{"target":"true"}}`)}, Gate: gate("everywhere")},
 	}
 	for i, n := range nodes {
 		steps = append(steps, step.Step{
 			ID: "wave-1/" + n + "/switch", Node: n, Before: exists("DaemonSet", "calico-node"),
-			Actions: []step.Action{patch("untaint-"+n, "Node", n, `{"pending":null}`), node("activate-"+n, n, step.VerbActivate),
-				apply("new-"+n, "Probe", "new-"+n), probe("measure-"+n, nodes, nodes[:i+1]), evict("evict-"+n, n, "old")},
+			Actions: []step.Action{patch("untaint-"+n, "Node", n, `{"pending":null}`),
+				node("activate-"+n, n, step.VerbActivate), apply("new-"+n, "Probe", "new-"+n),
+				probe("measure-"+n, nodes, nodes[:i+1]), evict("evict-"+n, n, "old")},
 			Gate: gate("switched-" + n),
 			Undo: []step.Action{node("deactivate-"+n, n, step.VerbDeactivate), probe("unmeasure-"+n, nodes, nodes[:i]),
-				remove("unnew-"+n, "Probe", "new-"+n), evict("back-"+n, n, "new"), patch("retaint-"+n, "Node", n, `{"pending":"yes"}`)},
+				remove("unnew-"+n, "Probe", "new-"+n), evict("back-"+n, n, "new"),
+				patch("retaint-"+n, "Node", n, `{"pending":"yes"}`)},
 		})
 	}
 	steps = append(steps,
-		step.Step{ID: "verify", After: []step.Condition{{Kind: step.NoPods, CIDRs: []string{"old"}}}, Gate: gate("bake")},
+		step.Step{ID: "verify", After: []step.Condition{{Kind: step.NoPods, CIDRs: []string{"old"}}},
+			Gate: gate("bake")},
 		step.Step{ID: "remove-source", NoReturn: true, Actions: []step.Action{remove("unold-a", "Probe", "old-a"),
 			remove("unold-b", "Probe", "old-b"), remove("unold-c", "Probe", "old-c"), probe("measure-new", nil, nodes),
 			remove("source", "DaemonSet", "flannel")}, Gate: gate("removed")},
@@ -97,10 +107,12 @@ func migration() *plan.Plan {
 			Actions: beside(node("clean-a", "a", step.VerbClean), node("clean-b", "b", step.VerbClean),
 				node("clean-c", "c", step.VerbClean)), Gate: gate("cleaned")},
 		step.Step{ID: "final", Actions: []step.Action{apply("target-final", "DaemonSet", "calico-node", "final"),
-			node("part-a", "a", step.VerbPart), node("part-b", "b", step.VerbPart), node("part-c", "c", step.VerbPart)}},
-		step.Step{ID: "leave", Actions: []step.Action{probe("unmeasure", nil, nil), remove("unnew-all-a", "Probe", "new-a"),
-			remove("unnew-all-b", "Probe", "new-b"), remove("unnew-all-c", "Probe", "new-c"),
-			remove("unagent", "DaemonSet", "theseus-agent")}},
+			node("part-a", "a", step.VerbPart), node("part-b", "b", step.VerbPart),
+			node("part-c", "c", step.VerbPart)}},
+		step.Step{ID: "leave",
+			Actions: []step.Action{probe("unmeasure", nil, nil), remove("unnew-all-a", "Probe", "new-a"),
+				remove("unnew-all-b", "Probe", "new-b"), remove("unnew-all-c", "Probe", "new-c"),
+				remove("unagent", "DaemonSet", "theseus-agent")}},
 	)
 	return &plan.Plan{Name: "flannel-to-calico", Hash: "h1", Steps: steps}
 }

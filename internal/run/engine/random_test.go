@@ -25,9 +25,11 @@ func randomAction(t *rapid.T, id string) step.Action {
 	case 1:
 		return remove(id, "ConfigMap", name)
 	case 2:
-		return patch(id, "ConfigMap", name, rapid.SampledFrom([]string{`{"x":"1"}`, `{"x":null}`, `{"l":{"k":"v"}}`, `{"l":{"k":null}}`}).Draw(t, "patch"))
+		return patch(id, "ConfigMap", name, rapid.SampledFrom([]string{`{"x":"1"}`, `{"x":null}`, `{"l":{"k":"v"}}`,
+			`{"l":{"k":null}}`}).Draw(t, "patch"))
 	}
-	return node(id, name, rapid.SampledFrom([]string{step.VerbJoin, step.VerbPart, step.VerbActivate, step.VerbDeactivate}).Draw(t, "verb"))
+	return node(id, name, rapid.SampledFrom([]string{step.VerbJoin, step.VerbPart, step.VerbActivate,
+		step.VerbDeactivate}).Draw(t, "verb"))
 }
 
 // randomGroup draws an action, or the same on each of several nodes, to be done at once.
@@ -35,7 +37,8 @@ func randomGroup(t *rapid.T, id string) []step.Action {
 	if rapid.Bool().Draw(t, "alone") {
 		return []step.Action{randomAction(t, id)}
 	}
-	verb := rapid.SampledFrom([]string{step.VerbJoin, step.VerbPart, step.VerbActivate, step.VerbDeactivate}).Draw(t, "verb")
+	verb := rapid.SampledFrom([]string{step.VerbJoin, step.VerbPart, step.VerbActivate, step.VerbDeactivate}).Draw(t,
+		"verb")
 	var group []step.Action
 	for _, name := range []string{"a", "b", "c"}[:rapid.IntRange(2, 3).Draw(t, "nodes")] {
 		group = append(group, node(id+name, name, verb))

@@ -45,10 +45,11 @@ const (
 	// ResultOutsideWindow and ResultFrozen mark a pause between two steps that ends by itself.
 	ResultOutsideWindow = "outside-window"
 	ResultFrozen        = "frozen"
-	// ResultWindowEnded marks the pause at the end of a window of the plan (step.Step.Stop). It ends when a person continues the run.
+	// ResultWindowEnded marks the pause at the end of a window of the plan (step.Step.Stop). It ends when a person
+	// continues the run.
 	ResultWindowEnded = "window-ended"
-	// ResultMeasuring marks a pause in which paths are measured until the user says that the changes of others have ended. Other
-	// pauses have no result.
+	// ResultMeasuring marks a pause in which paths are measured until the user says that the changes of others have
+	// ended. Other pauses have no result.
 	ResultMeasuring = "measuring"
 	// ResultRolledBack and ResultNeedsPerson are ends of a run, as is ResultDone.
 	ResultRolledBack  = "rolled-back"

@@ -49,7 +49,8 @@ func (s *State) admits(r Record) error {
 	case s.Over():
 		err = fmt.Errorf("the run has ended (%s)", s.Phase)
 	case r.Epoch < s.Epoch:
-		err = fmt.Errorf("its writer held the lock in epoch %d, but a later holder has written since (epoch %d)", r.Epoch, s.Epoch)
+		err = fmt.Errorf("its writer held the lock in epoch %d, but a later holder has written since (epoch %d)",
+			r.Epoch, s.Epoch)
 	case (s.Phase == PhasePaused || s.Phase == PhaseNeedsPerson) && r.Event != Resumed && r.Event != Marked:
 		err = fmt.Errorf("the run does not continue (%s)", s.Phase)
 	default:

@@ -22,8 +22,8 @@ type Deps struct {
 	// Hindrance says why the run should change nothing in the cluster just now, which pauses it; "" if nothing prevents
 	// it. It is called as often as Control, and may be nil.
 	Hindrance func(context.Context) string
-	// Hold says why the next step must not begin now. Then the run pauses between two steps, until that has passed. It is
-	// asked neither about a step that has begun nor in a rollback, and may be nil.
+	// Hold says why the next step must not begin now. Then the run pauses between two steps, until that has passed. It
+	// is asked neither about a step that has begun nor in a rollback, and may be nil.
 	Hold  func(ctx context.Context, next *step.Step) (Hold, error)
 	Clock Clock
 	// Together makes calls that do not depend on each other, concurrently if it likes, and returns when all have
@@ -163,7 +163,8 @@ func (m *machine) enter(ctx context.Context) error {
 		return errPaused
 	}
 	resumed := Record{Event: Resumed, By: m.deps.By}
-	if m.state.Waits() { // else a restart, a window or the end of a freeze continues the run, whoever asked for what before
+	// else a restart, a window or the end of a freeze continues the run, whoever asked for what before
+	if m.state.Waits() {
 		resumed.Data = m.asked()
 	}
 	return m.append(ctx, resumed)

@@ -8,14 +8,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestOneStory walks every state of a run, and compares what is said of it: the word, the ways, the hint of an outcome, and whether
-// a rollback is refused.
+// TestOneStory walks every state of a run, and compares what is said of it: the word, the ways, the hint of an outcome,
+// and whether a rollback is refused.
 func TestOneStory(t *testing.T) {
 	steps := []step.Step{{ID: "first"}, {ID: "last", NoReturn: true}}
 	begun := []StepState{{ID: "first", Done: true}}
 	past := append(begun, StepState{ID: "last", Actions: []ActionState{{ID: "a"}}})
-	ends := map[Phase]End{PhaseNew: EndInterrupted, PhaseRunning: EndInterrupted, PhaseRollingBack: EndInterrupted, PhasePaused: EndPaused,
-		PhaseNeedsPerson: EndNeedsPerson, PhaseDone: EndDone, PhaseRolledBack: EndRolledBack}
+	ends := map[Phase]End{PhaseNew: EndInterrupted, PhaseRunning: EndInterrupted,
+		PhaseRollingBack: EndInterrupted, PhasePaused: EndPaused, PhaseNeedsPerson: EndNeedsPerson, PhaseDone: EndDone,
+		PhaseRolledBack: EndRolledBack}
 	for phase, end := range ends {
 		for _, undoing := range []bool{false, true} {
 			for _, far := range [][]StepState{nil, begun, past} {
@@ -23,7 +24,8 @@ func TestOneStory(t *testing.T) {
 					for _, held := range []bool{false, true} {
 						s := State{Phase: phase, Undoing: undoing, Steps: far, Back: back}
 						beyond := s.PastReturn(steps)
-						if phase == PhaseRollingBack && !undoing || phase == PhaseRunning && undoing || phase == PhaseNew && far != nil ||
+						if phase == PhaseRollingBack && !undoing || phase == PhaseRunning && undoing ||
+							phase == PhaseNew && far != nil ||
 							back != "" && !beyond || undoing && beyond || phase == PhaseDone && undoing {
 							continue // no journal says so
 						}
@@ -42,7 +44,8 @@ func TestOneStory(t *testing.T) {
 							t.Errorf("%s: it offers what is refused: %q", name, said.Ways)
 						case !over && strings.Contains(said.Ways, "a rollback is not possible") != beyond:
 							t.Errorf("%s: %q", name, said.Ways)
-						case strings.HasPrefix(said.Word, "interrupted") != (!held && (phase == PhaseRunning || phase == PhaseRollingBack)):
+						case strings.HasPrefix(said.Word, "interrupted") != (!held &&
+							(phase == PhaseRunning || phase == PhaseRollingBack)):
 							t.Errorf("%s: %q", name, said.Word)
 						case back != "" && !over && !strings.Contains(said.Ways, "undoes only"):
 							t.Errorf("%s: %q", name, said.Ways)

@@ -35,8 +35,8 @@ type State struct {
 	Back string
 	// Asked is true if the operator requested the rollback, false if a failure caused it.
 	Asked bool
-	// Held is why a paused run continues by itself: ResultOutsideWindow or ResultFrozen; or ResultWindowEnded or ResultMeasuring; ""
-	// if a person or the cluster has paused it.
+	// Held is why a paused run continues by itself: ResultOutsideWindow or ResultFrozen; or ResultWindowEnded or
+	// ResultMeasuring; "" if a person or the cluster has paused it.
 	Held string
 	// Cause says why the run does not continue, or else why it rolls back.
 	Cause string
@@ -149,15 +149,16 @@ func (a *ActionState) settled() bool {
 // open is true between an intent and its outcome.
 func (a *ActionState) open() bool { return a != nil && a.Result == "" }
 
-// action is what was journaled about an action, or nil. It does not look through the list: a step has as many actions as a large
-// cluster has nodes, or several times as many, and each is asked for with every record.
+// action is what was journaled about an action, or nil. It does not look through the list: a step has as many actions
+// as a large cluster has nodes, or several times as many, and each is asked for with every record.
 func (s *StepState) action(id string, undo bool) *ActionState {
 	list := s.Actions
 	if undo {
 		list = s.Undo
 	}
 	at, known := s.places[place{id, undo}]
-	if !known || at >= len(list) || list[at].ID != id { // a copy of the state was dropped together with what was added to it
+	// a copy of the state was dropped together with what was added to it
+	if !known || at >= len(list) || list[at].ID != id {
 		return nil
 	}
 	return &list[at]

@@ -27,7 +27,8 @@ var update = flag.Bool("update", false, "write what the transcripts really say i
 // and the whole output that is expected, up to an empty line.
 //
 //	plan             one step or action per line, as parsePlan reads them; "hash X" changes the hash
-//	world            object KEY JSON | gate TITLE fail | desire NAME | bake N | open | closed | on N POINT outage|error|crash|interrupt|stop|close|Pause|Rollback
+//	world            object KEY JSON | gate TITLE fail | desire NAME | bake N | open | closed |
+//	                 on N POINT outage|error|crash|interrupt|stop|close|Pause|Rollback
 //	run [pause-on-failure]   every record as it is written, every note, and the outcome
 //	state | objects  what Replay says of the journal; what the world holds
 //	journal          replaces the journal by the records given, one JSON per line
@@ -217,14 +218,18 @@ func (s *stage) show() (text string) {
 	s.cancel = cancel
 	stop := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(stop) })
-	outcome, err := engine.Run(ctx, s.plan, engine.Deps{Actor: s.world, Hold: s.world.hold, Gate: s.world, Journal: s.disk,
-		Control: s.world, Hindrance: func(context.Context) string { return s.world.hinders }, Clock: s.clock, Stop: stop, By: "tester@here", Theseus: "v0", Options: s.options,
-		Notify: func(r engine.Record) { fmt.Fprintf(&out, "%5s %s\n", stamp(), line(r)) },
-		Note:   func(text string) { fmt.Fprintf(&out, "%5s (%s)\n", stamp(), text) }})
+	outcome, err := engine.Run(ctx, s.plan,
+		engine.Deps{Actor: s.world, Hold: s.world.hold, Gate: s.world, Journal: s.disk,
+			Control: s.world, Hindrance: func(context.Context) string { return s.world.hinders }, Clock: s.clock,
+			Stop: stop, By: "tester@here", Theseus: "v0", Options: s.options,
+			Notify: func(r engine.Record) { fmt.Fprintf(&out, "%5s %s\n", stamp(), line(r)) }, Note: func(text string) {
+				fmt.Fprintf(&out, "%5s (%s)\n", stamp(), text)
+			}})
 	if err != nil {
 		return out.String() + fmt.Sprintf("error: %v\nhint: %s\n", err, engine.HintOf(err))
 	}
-	fmt.Fprintf(&out, "= %s, exit %d, already %v, past return %v\n", outcome.End, outcome.ExitCode(), outcome.Already, outcome.PastReturn)
+	fmt.Fprintf(&out, "= %s, exit %d, already %v, past return %v\n",
+		outcome.End, outcome.ExitCode(), outcome.Already, outcome.PastReturn)
 	for _, text := range []struct{ name, value string }{{"cause", outcome.Cause}, {"hint", outcome.Hint}} {
 		if text.value != "" {
 			fmt.Fprintf(&out, "  %s: %s\n", text.name, text.value)
@@ -279,7 +284,8 @@ func (s *stage) state() string {
 		return fmt.Sprintf("error: %v\nhint: %s", err, engine.HintOf(err))
 	}
 	return fmt.Sprintf("%s, %d records, %d of %d steps done, at %q %q, undoing %v, asked %v, cause %q",
-		state.Phase, state.Seq, state.DoneSteps(), state.Start.Steps, state.Step, state.Action, state.Undoing, state.Asked, state.Cause)
+		state.Phase, state.Seq, state.DoneSteps(), state.Start.Steps, state.Step, state.Action,
+		state.Undoing, state.Asked, state.Cause)
 }
 
 // chain gives a record that was written by hand its link, and returns it.

@@ -41,7 +41,8 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{objects: map[string]map[string]any{}, changes: map[string]int{}, gates: map[string]bool{}, compared: map[string][]string{}, broken: map[string]bool{}, first: map[string]string{},
+	return &world{objects: map[string]map[string]any{}, changes: map[string]int{}, gates: map[string]bool{},
+		compared: map[string][]string{}, broken: map[string]bool{}, first: map[string]string{},
 		hook: func(string) error { return nil }}
 }
 
@@ -191,7 +192,8 @@ func (w *world) Observe(_ context.Context, a step.Action, before json.RawMessage
 			w.first[a.ID] = string(now)
 		}
 		if string(before) != "" && string(before) != w.first[a.ID] {
-			return engine.Observation{}, fmt.Errorf("at the first look %s was seen, and it is told %s", w.first[a.ID], before)
+			return engine.Observation{}, fmt.Errorf("at the first look %s was seen, and it is told %s",
+				w.first[a.ID], before)
 		}
 		return engine.Observation{Done: pods == 0, Before: now}, nil
 	case step.Wait:
@@ -275,7 +277,8 @@ func (w *world) do(a step.Action) error {
 func (w *world) pods(set *step.PodSet) []string {
 	var keys []string
 	for key, object := range w.objects {
-		if strings.HasPrefix(key, "Pod/") && object["node"] == set.Node && slices.Contains(set.CIDRs, object["network"].(string)) {
+		if strings.HasPrefix(key, "Pod/") && object["node"] == set.Node &&
+			slices.Contains(set.CIDRs, object["network"].(string)) {
 			keys = append(keys, key)
 		}
 	}

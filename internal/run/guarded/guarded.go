@@ -1,5 +1,5 @@
-// Package guarded carries out what only plans of the strategy guard have: it runs the user's command on this machine, if the plan has
-// one, reacts to a loss while the command runs, and watches until the network is quiet.
+// Package guarded carries out what only plans of the strategy guard have: it runs the user's command on this machine,
+// if the plan has one, reacts to a loss while the command runs, and watches until the network is quiet.
 package guarded
 
 import (
@@ -47,13 +47,14 @@ type Actor struct {
 	// running is the command, way that of --on-loss, and cut ends the watching; nil when there is none.
 	running, way *running
 	cut          func()
-	// stage is how far the step of the result is. ended is true once the user has ended the watching, and pressed once an interrupt
-	// was taken while the gate measured.
+	// stage is how far the step of the result is. ended is true once the user has ended the watching, and pressed once
+	// an interrupt was taken while the gate measured.
 	stage          stage
 	ended, pressed bool
 	// taken is when the last interrupt was acted on.
 	taken time.Time
-	// here is true if this process started the command. Only then it reacts to a loss: an earlier process may have done so already.
+	// here is true if this process started the command. Only then it reacts to a loss: an earlier process may have done
+	// so already.
 	here bool
 	// reacted is true once a loss was said.
 	reacted bool
@@ -122,7 +123,8 @@ type running struct {
 // begun is the first observation of the command: whoever finds it after a crash does not run the command again.
 var begun = json.RawMessage(`{"begun":true}`)
 
-// Observe implements engine.Actor. A command whose intent is in the journal has run: it is not run again, whatever came of it.
+// Observe implements engine.Actor. A command whose intent is in the journal has run: it is not run again, whatever came
+// of it.
 func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
 	switch action.Op {
 	case step.Command:
@@ -150,12 +152,13 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 	return a.Actor.Do(ctx, action, before)
 }
 
-// command runs the command to its end. The end of the context does not end the command, which may be half way through a change:
-// its outcome is kept if the journal can still be written.
+// command runs the command to its end. The end of the context does not end the command, which may be half way through a
+// change: its outcome is kept if the journal can still be written.
 func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 	process, err := a.Start(a.Guard.Command)
 	if err != nil {
-		return nil, engine.WithHint(fmt.Errorf("the command cannot be started: %w", err), "give a program of this machine after --")
+		return nil, engine.WithHint(fmt.Errorf("the command cannot be started: %w", err),
+			"give a program of this machine after --")
 	}
 	a.here = true
 	one := &running{Process: process}
@@ -183,7 +186,8 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 	}
 }
 
-// failing reacts to signals that have failed, as to a loss. One without an answer proves nothing, and neither does one that failed before.
+// failing reacts to signals that have failed, as to a loss. One without an answer proves nothing, and neither does one
+// that failed before.
 func (a *Actor) failing() {
 	if broken := a.counts(a.Signals.Broken()); len(broken) > 0 && broken[0].State == signal.Fails {
 		a.react("SIGNAL FAILED: " + broken[0].Says)
@@ -197,7 +201,8 @@ func (a *Actor) heed(glance kube.Glance) {
 	}
 }
 
-// react reacts to the first loss, or signal that fails. After a resume it only says it: the command of --on-loss must not run twice.
+// react reacts to the first loss, or signal that fails. After a resume it only says it: the command of --on-loss must
+// not run twice.
 func (a *Actor) react(said string) {
 	if a.reacted {
 		return
@@ -207,7 +212,8 @@ func (a *Actor) react(said string) {
 	switch {
 	case !a.here:
 		if len(a.Guard.OnLoss) > 0 {
-			a.Say("the command of --on-loss is not run: this process did not run the guarded command, and the process that did may have run it")
+			a.Say("the command of --on-loss is not run: this process did not run the guarded command, and the " +
+				"process that did may have run it")
 		}
 	case a.Guard.Kill:
 		a.lock.Lock()
@@ -288,7 +294,8 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 			a.lock.Lock()
 			defer a.lock.Unlock()
 			if a.ended {
-				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss, Signals: a.Signals.Broken()})
+				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss,
+					Signals: a.Signals.Broken()})
 			}
 			return nil, err
 		}
@@ -344,12 +351,13 @@ func (a *Actor) cuts(cut func()) bool {
 	return !a.ended
 }
 
-// bounce is how soon after an interrupt another one counts as the same: a shell and the kernel both send SIGHUP when a terminal closes.
+// bounce is how soon after an interrupt another one counts as the same: a shell and the kernel both send SIGHUP when a
+// terminal closes.
 const bounce = time.Second
 
-// Interrupt ends what runs here: a command at the first call, by SIGINT, and at the second by SIGKILL; the watching at once. Then the
-// gate still answers, and one more interrupt is taken until it has. It reports false if there is nothing to end, or nothing more to
-// try: then the run itself is to be interrupted.
+// Interrupt ends what runs here: a command at the first call, by SIGINT, and at the second by SIGKILL; the watching at
+// once. Then the gate still answers, and one more interrupt is taken until it has. It reports false if there is nothing
+// to end, or nothing more to try: then the run itself is to be interrupted.
 func (a *Actor) Interrupt() bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -371,7 +379,8 @@ func (a *Actor) Interrupt() bool {
 		}
 	case !a.pressed && a.stage != elsewhere:
 		a.pressed = true
-		a.Say("interrupted: the verdict follows when the gate has new measurements; interrupt again to end without a verdict")
+		a.Say("interrupted: the verdict follows when the gate has new measurements; interrupt " +
+			"again to end without a verdict")
 	default:
 		took = false
 	}
@@ -386,7 +395,8 @@ func (a *Actor) end(one *running, name string) bool {
 	switch {
 	case !one.interrupted:
 		one.interrupted = true
-		a.Say("interrupted: " + name + " gets SIGINT, and the network is watched when it has ended; interrupt again to kill " + name)
+		a.Say("interrupted: " + name +
+			" gets SIGINT, and the network is watched when it has ended; interrupt again to kill " + name)
 		a.sent(one.Interrupt())
 	case !one.shot:
 		one.shot = true

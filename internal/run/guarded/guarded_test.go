@@ -78,7 +78,8 @@ func bench(guard kind.Guard, answers ...kube.Glance) (*Actor, *said, *quick) {
 	if len(answers) == 0 {
 		answers = []kube.Glance{{}}
 	}
-	return &Actor{Guard: guard, Gate: &meter{answers: answers}, Clock: clock, Start: Here(nil, out.say), Say: out.say}, out, clock
+	return &Actor{Guard: guard, Gate: &meter{answers: answers}, Clock: clock, Start: Here(nil, out.say),
+		Say: out.say}, out, clock
 }
 
 func do[T any](t *testing.T, a *Actor, op step.Op) T {
@@ -118,7 +119,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestCommandOnce: a command that cannot be started is an error; one that was begun by an earlier process is not run again.
+// TestCommandOnce: a command that cannot be started is an error; one that was begun by an earlier process is not run
+// again.
 func TestCommandOnce(t *testing.T) {
 	a, _, _ := bench(kind.Guard{Command: []string{"/nonexistent/program"}})
 	if _, err := a.Do(t.Context(), step.Action{Op: step.Command}, begun); err == nil || engine.HintOf(err) == "" {
@@ -135,22 +137,27 @@ func TestCommandOnce(t *testing.T) {
 	}
 }
 
-// TestOnLoss: a proven loss runs the way back, or ends the command; without either it is said. A loss that may be explained is none.
+// TestOnLoss: a proven loss runs the way back, or ends the command; without either it is said. A loss that may be
+// explained is none.
 func TestOnLoss(t *testing.T) {
 	hangs := []string{"sh", "-c", "trap 'exit 9' TERM; sleep 60 & wait"}
 	a, out, _ := bench(kind.Guard{Command: hangs, Kill: true}, loses(2))
-	if got := do[result.Ran](t, a, step.Command); !reflect.DeepEqual(got, result.Ran{Code: 9, Killed: true}) || !out.has("LOSS: lost") {
+	if got := do[result.Ran](t, a, step.Command); !reflect.DeepEqual(got, result.Ran{Code: 9, Killed: true}) ||
+		!out.has("LOSS: lost") {
 		t.Errorf("kill: %+v, said %q", got, out.lines)
 	}
 	file := filepath.Join(t.TempDir(), "back")
 	waits := []string{"sh", "-c", "until [ -e " + file + " ]; do sleep 0.1; done"}
-	a, out, _ = bench(kind.Guard{Command: waits, OnLoss: []string{"sh", "-c", "echo back; touch " + file + "; exit 4"}}, loses(2))
+	a, out, _ = bench(kind.Guard{Command: waits, OnLoss: []string{"sh", "-c", "echo back; touch " + file + "; exit 4"}},
+		loses(2))
 	got := do[result.Ran](t, a, step.Command)
-	if got.OnLoss == nil || got.OnLoss.Code != 4 || got.Code != 0 || !out.has("back") || !out.has("the command of --on-loss failed") {
+	if got.OnLoss == nil || got.OnLoss.Code != 4 || got.Code != 0 || !out.has("back") ||
+		!out.has("the command of --on-loss failed") {
 		t.Errorf("way back: %+v, said %q", got, out.lines)
 	}
 	short := []string{"sleep", "1.5"}
-	a, out, _ = bench(kind.Guard{Command: short, OnLoss: []string{"false"}}, kube.Glance{Verdict: engine.Verdict{Lost: 1}})
+	a, out, _ = bench(kind.Guard{Command: short, OnLoss: []string{"false"}},
+		kube.Glance{Verdict: engine.Verdict{Lost: 1}})
 	if got := do[result.Ran](t, a, step.Command); got.OnLoss != nil || len(out.lines) > 0 {
 		t.Errorf("not proven: %+v, said %q", got, out.lines)
 	}
@@ -160,11 +167,14 @@ func TestOnLoss(t *testing.T) {
 	}
 }
 
-// TestOnLossOnce: a process that continues the run of another one says a loss, and does not run the command of --on-loss: it may have run.
+// TestOnLossOnce: a process that continues the run of another one says a loss, and does not run the command of
+// --on-loss: it may have run.
 func TestOnLossOnce(t *testing.T) {
-	guard := kind.Guard{OnLoss: []string{"echo", "back"}, Quiet: step.Duration(time.Second), AtMost: step.Duration(time.Minute)}
+	guard := kind.Guard{OnLoss: []string{"echo", "back"}, Quiet: step.Duration(time.Second),
+		AtMost: step.Duration(time.Minute)}
 	a, out, _ := bench(guard, loses(2))
-	if got := do[result.Watched](t, a, step.Watch); got.OnLoss != nil || out.has("back") || !out.has("LOSS: lost") || !out.has("is not run") {
+	if got := do[result.Watched](t, a, step.Watch); got.OnLoss != nil || out.has("back") ||
+		!out.has("LOSS: lost") || !out.has("is not run") {
 		t.Errorf("%+v, said %q", got, out.lines)
 	}
 }
@@ -175,10 +185,11 @@ type stubborn struct{ Process }
 func (stubborn) Interrupt() error { return syscall.EPERM }
 func (stubborn) Kill() error      { return syscall.EPERM }
 
-// TestInterrupt: the first interrupt ends the command, the second kills it, unless it comes at once; when nothing runs, an interrupt is
-// for the run.
+// TestInterrupt: the first interrupt ends the command, the second kills it, unless it comes at once; when nothing runs,
+// an interrupt is for the run.
 func TestInterrupt(t *testing.T) {
-	a, out, clock := bench(kind.Guard{Command: []string{"sh", "-c", "trap 'echo heard' INT; echo ready; while :; do sleep 0.1; done"}})
+	a, out, clock := bench(
+		kind.Guard{Command: []string{"sh", "-c", "trap 'echo heard' INT; echo ready; while :; do sleep 0.1; done"}})
 	if a.Interrupt() {
 		t.Error("an interrupt was taken before the command")
 	}
@@ -200,7 +211,8 @@ func TestInterrupt(t *testing.T) {
 		clock.now = clock.now.Add(bounce)
 		a.Interrupt()
 	}()
-	if got := do[result.Ran](t, a, step.Command); !reflect.DeepEqual(got, result.Ran{Code: -1, Signal: "killed", Interrupted: true}) {
+	if got := do[result.Ran](t, a, step.Command); !reflect.DeepEqual(got,
+		result.Ran{Code: -1, Signal: "killed", Interrupted: true}) {
 		t.Errorf("%+v", got)
 	}
 	clock.now = clock.now.Add(bounce)
@@ -209,7 +221,8 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestInterruptHelpless: the command, or that of --on-loss, which cannot be ended takes two interrupts, and the third is for the run.
+// TestInterruptHelpless: the command, or that of --on-loss, which cannot be ended takes two interrupts, and the third
+// is for the run.
 func TestInterruptHelpless(t *testing.T) {
 	for name, set := range map[string]func(*Actor){
 		"command": func(a *Actor) { a.running = &running{Process: stubborn{}} },
@@ -228,8 +241,8 @@ func TestInterruptHelpless(t *testing.T) {
 	}
 }
 
-// TestInterruptResult: once the watching has begun, an interrupt ends the watching, even before its first look, and another one is taken
-// while the gate measures; the next is for the run, as is one when the gate has answered.
+// TestInterruptResult: once the watching has begun, an interrupt ends the watching, even before its first look, and
+// another one is taken while the gate measures; the next is for the run, as is one when the gate has answered.
 func TestInterruptResult(t *testing.T) {
 	a, out, clock := bench(kind.Guard{Quiet: step.Duration(time.Hour), AtMost: step.Duration(time.Hour)})
 	a.Result = "watch"
@@ -263,12 +276,14 @@ func TestWatch(t *testing.T) {
 	guard := kind.Guard{Quiet: step.Duration(5 * time.Second), AtMost: step.Duration(time.Minute)}
 	a, _, clock := bench(guard, kube.Glance{}, loses(1), loses(1), loses(4))
 	begun := clock.now
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || !strings.Contains(got.Why, "3 probes were lost") || clock.now.Sub(begun) != 8*time.Second {
+	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || !strings.Contains(got.Why, "3 probes were lost") ||
+		clock.now.Sub(begun) != 8*time.Second {
 		t.Errorf("after %s: %+v", clock.now.Sub(begun), got)
 	}
 	a, _, _ = bench(guard, kube.Glance{Reports: map[string]int64{"n": 7}})
 	a.Guard.Quiet = step.Duration(20 * time.Second)
-	if got := do[result.Watched](t, a, step.Watch); got.Quiet || !strings.Contains(got.Why, "n has reported nothing for") {
+	if got := do[result.Watched](t, a, step.Watch); got.Quiet ||
+		!strings.Contains(got.Why, "n has reported nothing for") {
 		t.Errorf("a silent node: %+v", got)
 	}
 	a, _, clock = bench(guard, kube.Glance{}, loses(1))
@@ -279,7 +294,8 @@ func TestWatch(t *testing.T) {
 		return start(command)
 	}
 	begun = clock.now
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || got.OnLoss == nil || clock.now.Sub(begun) != time.Hour+6*time.Second {
+	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || got.OnLoss == nil ||
+		clock.now.Sub(begun) != time.Hour+6*time.Second {
 		t.Errorf("a long command of --on-loss: after %s: %+v", clock.now.Sub(begun), got)
 	}
 	a, _, clock = bench(guard)

@@ -19,8 +19,8 @@ type Process interface {
 	// Ended is closed when the command has ended. Then Ran says how.
 	Ended() <-chan struct{}
 	Ran() result.Ran
-	// Interrupt sends SIGINT, End SIGTERM and, after a while, SIGKILL, and Kill SIGKILL, to the command and all that it started. The
-	// error says that the signal was not sent.
+	// Interrupt sends SIGINT, End SIGTERM and, after a while, SIGKILL, and Kill SIGKILL, to the command and all that it
+	// started. The error says that the signal was not sent.
 	Interrupt() error
 	End() error
 	Kill() error
@@ -36,8 +36,9 @@ const (
 	lingers = 2 * time.Second
 )
 
-// Here starts commands on this machine, in a session of their own: a Ctrl-C of the terminal reaches theseus alone, which passes it
-// on, and a command that opens /dev/tty gets an error: in the session of theseus, the kernel would stop it without a word. Lines of the output go to line. The input is empty if in is nil.
+// Here starts commands on this machine, in a session of their own: a Ctrl-C of the terminal reaches theseus alone,
+// which passes it on, and a command that opens /dev/tty gets an error: in the session of theseus, the kernel would stop
+// it without a word. Lines of the output go to line. The input is empty if in is nil.
 func Here(in io.Reader, line func(string)) Starter {
 	return func(command []string) (Process, error) {
 		p := &process{cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})}
@@ -60,7 +61,8 @@ func Here(in io.Reader, line func(string)) Starter {
 				p.ran.Signal = status.Signal().String()
 			}
 			var exit *exec.ExitError
-			if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) { // its output could not be shown
+			// its output could not be shown
+			if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 				p.ran.Error = err.Error()
 			}
 		}()

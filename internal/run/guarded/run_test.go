@@ -69,7 +69,8 @@ func guardOf(t *testing.T, guarded kind.Guard) (p *plan.Plan, times func() int) 
 	if !guarded.Others {
 		guarded.Command = []string{"sh", "-c", "echo ran >>" + file}
 	}
-	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot, Change: v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, Drivers: drivers.All(),
+	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot,
+		Change: v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, Drivers: drivers.All(),
 		Options: plan.Options{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "g"}},
 		guarded)
 	if err != nil {
@@ -84,7 +85,8 @@ func guardOf(t *testing.T, guarded kind.Guard) (p *plan.Plan, times func() int) 
 	}
 }
 
-// TestRun: the engine carries a guard out. A lost probe does not turn it back, one in the baseline does before the command is run.
+// TestRun: the engine carries a guard out. A lost probe does not turn it back, one in the baseline does before the
+// command is run.
 func TestRun(t *testing.T) {
 	good, bad := engine.Verdict{Pass: true}, engine.Verdict{Lost: 3, Reason: "3 lost"}
 	for name, test := range map[string]struct {
@@ -102,7 +104,8 @@ func TestRun(t *testing.T) {
 			p, times := guardOf(t, kind.Guard{})
 			a, _, clock := bench(*p.Guarded)
 			a.Actor = done{}
-			outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: a, Gate: test.asks, Journal: &journal.Memory{}, Control: runs{}, Clock: clock})
+			outcome, err := engine.Run(t.Context(), p,
+				engine.Deps{Actor: a, Gate: test.asks, Journal: &journal.Memory{}, Control: runs{}, Clock: clock})
 			if err != nil || outcome.End != test.end || times() != test.times {
 				t.Fatalf("%+v, %v; the command ran %d times", outcome, err, times())
 			}
@@ -135,8 +138,8 @@ func (p presses) Ask(ctx context.Context, gate step.Gate, heed func(context.Cont
 	return p.asks.Ask(ctx, gate, heed)
 }
 
-// TestInterruptedGate: an interrupt while the gate of the result measures does not discard the verdict, in the process that watched and
-// in one that continues.
+// TestInterruptedGate: an interrupt while the gate of the result measures does not discard the verdict, in the process
+// that watched and in one that continues.
 func TestInterruptedGate(t *testing.T) {
 	lost := engine.Verdict{Lost: 3, Reason: "3 lost"}
 	p, _ := guardOf(t, kind.Guard{})
@@ -149,14 +152,16 @@ func TestInterruptedGate(t *testing.T) {
 			a.Learn(r)
 		}
 		stop := make(chan struct{})
-		outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: a, Journal: records, Control: runs{}, Clock: clock, Stop: stop, Notify: a.Learn,
-			Gate: presses{asks{engine.Verdict{Pass: true}, lost}, func() { press(a, stop) }}})
+		outcome, err := engine.Run(t.Context(), p,
+			engine.Deps{Actor: a, Journal: records, Control: runs{}, Clock: clock, Stop: stop, Notify: a.Learn,
+				Gate: presses{asks{engine.Verdict{Pass: true}, lost}, func() { press(a, stop) }}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return outcome
 	}
-	if outcome := run(func(_ *Actor, stop chan struct{}) { close(stop) }); outcome.End != engine.EndInterrupted { // as if it was killed
+	// as if it was killed
+	if outcome := run(func(_ *Actor, stop chan struct{}) { close(stop) }); outcome.End != engine.EndInterrupted {
 		t.Fatalf("%+v", outcome)
 	}
 	for range 2 {
@@ -173,8 +178,8 @@ func TestInterruptedGate(t *testing.T) {
 	}
 }
 
-// TestOthers: a run that measures what others change stands between two steps without a process, takes marks, and goes on to its
-// result when the user says so; or it is taken back without one.
+// TestOthers: a run that measures what others change stands between two steps without a process, takes marks, and goes
+// on to its result when the user says so; or it is taken back without one.
 func TestOthers(t *testing.T) {
 	for name, back := range map[string]bool{"stop": false, "rollback": true} {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +187,8 @@ func TestOthers(t *testing.T) {
 			a, _, clock := bench(*p.Guarded)
 			a.Actor = done{}
 			ended, records := false, &journal.Memory{}
-			deps := engine.Deps{Actor: a, Gate: asks{engine.Verdict{Pass: true}, engine.Verdict{Pass: true}}, Journal: records, Control: runs{}, Clock: clock,
+			deps := engine.Deps{Actor: a, Gate: asks{engine.Verdict{Pass: true}, engine.Verdict{Pass: true}},
+				Journal: records, Control: runs{}, Clock: clock,
 				Hold: func(_ context.Context, next *step.Step) (engine.Hold, error) {
 					if next.Awaits() && !ended {
 						return engine.Hold{Result: engine.ResultMeasuring, Cause: "measures"}, nil
@@ -191,14 +197,17 @@ func TestOthers(t *testing.T) {
 				}}
 			for range 2 { // a process that continues too early changes nothing
 				outcome, err := engine.Run(t.Context(), p, deps)
-				if err != nil || outcome.End != engine.EndPaused || !outcome.State.Measures() || outcome.PastReturn || outcome.State.DoneSteps() != 2 {
+				if err != nil || outcome.End != engine.EndPaused || !outcome.State.Measures() || outcome.PastReturn ||
+					outcome.State.DoneSteps() != 2 {
 					t.Fatalf("%+v, %v", outcome, err)
 				}
-				if stand := engine.Judge(p.Steps, outcome.State, false); stand.Word != "measuring" || stand.Resume != "" || !strings.Contains(stand.Ways, "theseus guard stop") {
+				if stand := engine.Judge(p.Steps, outcome.State, false); stand.Word != "measuring" ||
+					stand.Resume != "" || !strings.Contains(stand.Ways, "theseus guard stop") {
 					t.Errorf("it stands: %+v", stand)
 				}
 			}
-			if err := engine.Mark(t.Context(), p, engine.Deps{Journal: records, Clock: clock, By: "ann@laptop"}, "node pool b"); err != nil {
+			if err := engine.Mark(t.Context(), p, engine.Deps{Journal: records, Clock: clock, By: "ann@laptop"},
+				"node pool b"); err != nil {
 				t.Fatal(err)
 			}
 			want := engine.EndDone
@@ -239,7 +248,8 @@ func TestRunAgain(t *testing.T) {
 	a, _, clock := bench(*p.Guarded)
 	a.Actor = done{}
 	records := &journal.Memory{}
-	deps := engine.Deps{Actor: a, Gate: asks{engine.Verdict{Pass: true}, engine.Verdict{Pass: true}}, Journal: torn{records}, Control: runs{}, Clock: clock}
+	deps := engine.Deps{Actor: a, Gate: asks{engine.Verdict{Pass: true}, engine.Verdict{Pass: true}},
+		Journal: torn{records}, Control: runs{}, Clock: clock}
 	if _, err := engine.Run(t.Context(), p, deps); err == nil || times() != 1 {
 		t.Fatalf("%v; the command ran %d times", err, times())
 	}
@@ -255,7 +265,8 @@ func TestRunAgain(t *testing.T) {
 	unknown := 0
 	for _, r := range all {
 		var ran result.Ran
-		if r.Event == engine.Acted && r.Step == guard.StepCommand && json.Unmarshal(r.Data, &ran) == nil && ran.Unknown {
+		if r.Event == engine.Acted && r.Step == guard.StepCommand &&
+			json.Unmarshal(r.Data, &ran) == nil && ran.Unknown {
 			unknown++
 		}
 	}

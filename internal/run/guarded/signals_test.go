@@ -20,11 +20,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// answers gives an actor one signal, whose answers are values one after another, and the last one again and again. No value is no answer.
+// answers gives an actor one signal, whose answers are values one after another, and the last one again and again. No
+// value is no answer.
 func answers(t *testing.T, a *Actor, values ...*float64) (rounds *atomic.Int64) {
 	t.Helper()
 	rounds = &atomic.Int64{}
-	a.Signals = ask.NewWatch(t.Context(), errorsBelow1(t), func(_ context.Context, all []signal.Signal) <-chan []signal.Answer {
+	a.Signals = ask.NewWatch(t.Context(), errorsBelow1(t), func(_ context.Context,
+		all []signal.Signal) <-chan []signal.Answer {
 		i := min(int(rounds.Add(1)), len(values)) - 1
 		round := make(chan []signal.Answer, 1)
 		if values[i] == nil {
@@ -54,7 +56,8 @@ func TestSignalOnLoss(t *testing.T) {
 	a, out, _ := bench(kind.Guard{Command: hangs, Kill: true})
 	answers(t, a, at(7))
 	got := do[result.Ran](t, a, step.Command)
-	if !got.Killed || got.Code != 9 || len(got.Signals) != 1 || got.Signals[0].State != signal.Fails || !out.has("SIGNAL FAILED: errors is 7, and must be < 1") {
+	if !got.Killed || got.Code != 9 || len(got.Signals) != 1 || got.Signals[0].State != signal.Fails ||
+		!out.has("SIGNAL FAILED: errors is 7, and must be < 1") {
 		t.Errorf("%+v, said %q", got, out.lines)
 	}
 	a, out, _ = bench(kind.Guard{Command: []string{"sleep", "1.5"}, Kill: true})
@@ -65,9 +68,11 @@ func TestSignalOnLoss(t *testing.T) {
 		}
 	}
 	// A server that hangs holds no command up. What it says when the command has ended is not lost.
-	a, _, _ = bench(kind.Guard{Command: []string{"sleep", "1.5"}, Quiet: step.Duration(time.Second), AtMost: step.Duration(time.Minute)})
+	a, _, _ = bench(kind.Guard{Command: []string{"sleep", "1.5"}, Quiet: step.Duration(time.Second),
+		AtMost: step.Duration(time.Minute)})
 	round := make(chan []signal.Answer, 1)
-	a.Signals = ask.NewWatch(t.Context(), errorsBelow1(t), func(context.Context, []signal.Signal) <-chan []signal.Answer { return round })
+	a.Signals = ask.NewWatch(t.Context(), errorsBelow1(t),
+		func(context.Context, []signal.Signal) <-chan []signal.Answer { return round })
 	if got := do[result.Ran](t, a, step.Command); got.Code != 0 || len(got.Signals) != 0 {
 		t.Errorf("a hanging server: %+v", got)
 	}
@@ -82,7 +87,8 @@ func TestSignalAtEnd(t *testing.T) {
 	for range 20 {
 		a, _, _ := bench(kind.Guard{Command: []string{"true"}})
 		round := make(chan []signal.Answer, 1)
-		a.Signals = ask.NewWatch(t.Context(), errorsBelow1(t), func(context.Context, []signal.Signal) <-chan []signal.Answer { return round })
+		a.Signals = ask.NewWatch(t.Context(), errorsBelow1(t),
+			func(context.Context, []signal.Signal) <-chan []signal.Answer { return round })
 		a.Signals.Look(a.Clock.Now()) // on the way since the baseline
 		round <- []signal.Answer{errorsBelow1(t)[0].Measured([]float64{7})}
 		if got := do[result.Ran](t, a, step.Command); len(got.Signals) != 1 {
@@ -101,7 +107,8 @@ func TestSignalAcceptedBefore(t *testing.T) {
 			Signals: []signal.Answer{{Signal: errorsBelow1(t)[0].String(), State: state, Says: "errors is 7"}}}})
 		excepted := state == signal.Fails
 		got := do[result.Ran](t, a, step.Command)
-		if got.Killed == excepted || out.has("SIGNAL FAILED") == excepted || out.has("note: a signal failed in the baseline, and proves nothing: errors is 7") != excepted {
+		if got.Killed == excepted || out.has("SIGNAL FAILED") == excepted ||
+			out.has("note: a signal failed in the baseline, and proves nothing: errors is 7") != excepted {
 			t.Errorf("%s: %+v, said %q", name, got, out.lines)
 		}
 	}
@@ -113,19 +120,22 @@ func TestSignalWatch(t *testing.T) {
 	a, _, clock := bench(guard)
 	answers(t, a, at(0))
 	begun := clock.now
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || len(got.Signals) != 0 || clock.now.Sub(begun) != 12*time.Second {
+	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || len(got.Signals) != 0 ||
+		clock.now.Sub(begun) != 12*time.Second {
 		t.Errorf("holds: after %s: %+v", clock.now.Sub(begun), got)
 	}
 	a, out, clock := bench(guard)
 	answers(t, a, at(0), at(5), at(0))
 	begun = clock.now
 	got := do[result.Watched](t, a, step.Watch)
-	if !got.Quiet || len(got.Signals) != 1 || !strings.Contains(got.Why, "errors is 5") || clock.now.Sub(begun) != 17*time.Second || !out.has("SIGNAL FAILED") {
+	if !got.Quiet || len(got.Signals) != 1 || !strings.Contains(got.Why, "errors is 5") ||
+		clock.now.Sub(begun) != 17*time.Second || !out.has("SIGNAL FAILED") {
 		t.Errorf("failed once: after %s: %+v, said %q", clock.now.Sub(begun), got, out.lines)
 	}
 	a, _, _ = bench(guard)
 	answers(t, a, nil)
-	if got := do[result.Watched](t, a, step.Watch); got.Quiet || len(got.Signals) != 1 || got.Signals[0].State != signal.Unknown {
+	if got := do[result.Watched](t, a, step.Watch); got.Quiet || len(got.Signals) != 1 ||
+		got.Signals[0].State != signal.Unknown {
 		t.Errorf("silent: %+v", got)
 	}
 	a, out, _ = bench(kind.Guard{Quiet: guard.Quiet, AtMost: guard.AtMost, LossyBefore: true})
@@ -136,8 +146,8 @@ func TestSignalWatch(t *testing.T) {
 	}
 }
 
-// TestRunSignals: a guard whose signal leaves its bounds while the command runs, is silent at the end, or fails before. The signal is
-// what a real server answers, which the command itself changes.
+// TestRunSignals: a guard whose signal leaves its bounds while the command runs, is silent at the end, or fails before.
+// The signal is what a real server answers, which the command itself changes.
 func TestRunSignals(t *testing.T) {
 	good := engine.Verdict{Pass: true, Reason: "none lost"}
 	for name, test := range map[string]struct {
@@ -174,7 +184,8 @@ func TestRunSignals(t *testing.T) {
 			a.Actor, a.Signals = done{}, ask.NewWatch(t.Context(), signals, (&ask.Asker{}).Begin)
 			records := &journal.Memory{}
 			gate := &ask.Gate{Gate: asks{good, good}, Watch: a.Signals, Clock: clock, Throughout: true}
-			outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: a, Gate: gate, Journal: records, Control: runs{}, Clock: clock})
+			outcome, err := engine.Run(t.Context(), p,
+				engine.Deps{Actor: a, Gate: gate, Journal: records, Control: runs{}, Clock: clock})
 			if err != nil || outcome.End != test.end || times() != test.times {
 				t.Fatalf("%+v, %v; the command ran %d times", outcome, err, times())
 			}
@@ -185,7 +196,8 @@ func TestRunSignals(t *testing.T) {
 			if proof, why := result.Of(p, all).Judge(); proof != test.proof || !strings.Contains(why, test.why) {
 				t.Errorf("%s, %q", proof, why)
 			}
-			if test.end == engine.EndRolledBack && !strings.Contains(outcome.Cause, "already before the change: "+server.URL+": HTTP status 503") {
+			if test.end == engine.EndRolledBack &&
+				!strings.Contains(outcome.Cause, "already before the change: "+server.URL+": HTTP status 503") {
 				t.Error(outcome.Cause)
 			}
 		})

@@ -16,7 +16,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 )
 
-var selfResource = schema.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1", Resource: "selfsubjectreviews"}
+var selfResource = schema.GroupVersionResource{Group: "authentication.k8s.io", Version: "v1",
+	Resource: "selfsubjectreviews"}
 
 // self is the name of the client's user; empty if the API server does not say it.
 func self(ctx context.Context, client dynamic.Interface) string {
@@ -31,8 +32,8 @@ func self(ctx context.Context, client dynamic.Interface) string {
 	return name
 }
 
-// request asks for a desired state of a Migration, in the name of the client's user (manifest.AskedPolicy). again also hands it over to
-// the controller, which tries again.
+// request asks for a desired state of a Migration, in the name of the client's user (manifest.AskedPolicy). again also
+// hands it over to the controller, which tries again.
 func request(ctx context.Context, client dynamic.Interface, name string, desire v1alpha1.Desire, again bool) error {
 	migration, err := get(ctx, client, name)
 	if err != nil {
@@ -58,7 +59,8 @@ func request(ctx context.Context, client dynamic.Interface, name string, desire 
 			return err
 		}
 	}
-	return set(nil) // another request was faster, and the spec gets another generation: what is asked for matters more than the name
+	// another request was faster, and the spec gets another generation: what is asked for matters more than the name
+	return set(nil)
 }
 
 // AskedBy is the user who asked for a Migration's spec as it is; empty if that is not known.

@@ -42,7 +42,8 @@ func passing(err error) bool {
 var Patience = outage.Limits{Away: time.Minute, Refused: 20 * time.Second}
 
 // patiently retries a call within limits.
-func patiently[T any](ctx context.Context, limits outage.Limits, f func(context.Context) (T, error)) (result T, err error) {
+func patiently[T any](ctx context.Context, limits outage.Limits,
+	f func(context.Context) (T, error)) (result T, err error) {
 	err = outage.Retry(ctx, limits, nil, func(ctx context.Context) error {
 		result, err = f(ctx)
 		return err

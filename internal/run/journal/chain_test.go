@@ -17,8 +17,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// TestChainInCluster rewrites the journal's pages as somebody with the right to patch them would. What does not follow from the
-// record before is an error for a person, which names the record and its page.
+// TestChainInCluster rewrites the journal's pages as somebody with the right to patch them would. What does not follow
+// from the record before is an error for a person, which names the record and its page.
 func TestChainInCluster(t *testing.T) {
 	type pages = [][]engine.Record
 	edit := func(change func(r *engine.Record)) func(pages) pages {
@@ -31,8 +31,9 @@ func TestChainInCluster(t *testing.T) {
 		"the result": {edit(func(r *engine.Record) { r.Result = engine.ResultFailed }), []string{"record 7", "-0002"}},
 		"the inverse": {edit(func(r *engine.Record) { r.Inverse.Patch = json.RawMessage(`{"spec":{"taints":[]}}`) }),
 			[]string{"record 7 ", "-0002", "action act-3"}},
-		"what was seen before": {edit(func(r *engine.Record) { r.Before = json.RawMessage(`{}`) }), []string{"record 7 "}},
-		"the link":             {edit(func(r *engine.Record) { r.Chain = "" }), []string{"record 7 "}},
+		"what was seen before": {edit(func(r *engine.Record) { r.Before = json.RawMessage(`{}`) }),
+			[]string{"record 7 "}},
+		"the link": {edit(func(r *engine.Record) { r.Chain = "" }), []string{"record 7 "}},
 		"a record dropped": {func(all pages) pages {
 			all[0] = slices.Delete(all[0], 2, 3)
 			for _, page := range all {
@@ -48,8 +49,9 @@ func TestChainInCluster(t *testing.T) {
 			all[1][0], all[1][1] = all[1][1], all[1][0]
 			return all
 		}, []string{"-0002"}},
-		"pages reordered":         {func(all pages) pages { all[0], all[1] = all[1], all[0]; return all }, []string{"-0001"}},
-		"a page put in its place": {func(all pages) pages { all[1] = slices.Clone(all[0]); return all }, []string{"-0002"}},
+		"pages reordered": {func(all pages) pages { all[0], all[1] = all[1], all[0]; return all }, []string{"-0001"}},
+		"a page put in its place": {func(all pages) pages { all[1] = slices.Clone(all[0]); return all },
+			[]string{"-0002"}},
 		"a record put in": {func(all pages) pages {
 			more := all[2][0]
 			more.Seq = 10
@@ -65,7 +67,8 @@ func TestChainInCluster(t *testing.T) {
 			s, c := newCluster(t)
 			records := sample(2*perPage + 1)
 			add(t, c, records...)
-			all := pages{slices.Clone(records[:perPage]), slices.Clone(records[perPage : 2*perPage]), slices.Clone(records[2*perPage:])}
+			all := pages{slices.Clone(records[:perPage]), slices.Clone(records[perPage : 2*perPage]),
+				slices.Clone(records[2*perPage:])}
 			inverse := *all[1][2].Inverse
 			all[1][2].Inverse = &inverse
 			rewrite(t, s, test.damage(all))
@@ -123,7 +126,8 @@ func TestChainStrange(t *testing.T) {
 	if err := patch(t.Context(), s, pageResource, pages[0].Name, map[string]any{"records": records}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := takeOver(s).Records(t.Context()); !errors.Is(err, engine.ErrNeedsPerson) || !strings.Contains(err.Error(), "record 2") {
+	if _, err := takeOver(s).Records(t.Context()); !errors.Is(err, engine.ErrNeedsPerson) ||
+		!strings.Contains(err.Error(), "record 2") {
 		t.Errorf("%v", err)
 	}
 }
@@ -140,22 +144,25 @@ func TestChainOlder(t *testing.T) {
 	if err != nil || len(got) != 3 {
 		t.Fatalf("%d records, %v", len(got), err)
 	}
-	if _, err := engine.Admit(&plan.Plan{Hash: "h1"}, got); !errors.Is(err, engine.ErrUnchained) || engine.HintOf(err) == "" {
+	if _, err := engine.Admit(&plan.Plan{Hash: "h1"}, got); !errors.Is(err, engine.ErrUnchained) ||
+		engine.HintOf(err) == "" {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestLoadComputes rewrites the plan in the cluster, with every text that says what it should be: its identity is computed.
+// TestLoadComputes rewrites the plan in the cluster, with every text that says what it should be: its identity is
+// computed.
 func TestLoadComputes(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(p *plan.Plan)
 		hash   func(p *plan.Plan) string // that the Migration says
 	}{
-		"a step's title":             {func(p *plan.Plan) { p.Steps[0].Title = "other" }, nil},
-		"a step's title and hash":    {func(p *plan.Plan) { p.Steps[0].Title = "other"; p.Hash = plan.Hash(p) }, nil},
-		"a step dropped":             {func(p *plan.Plan) { p.Steps = p.Steps[:1]; p.Hash = plan.Hash(p) }, plan.Hash},
-		"no gate":                    {func(p *plan.Plan) { dropGates(p); p.Hash = plan.Hash(p) }, plan.Hash},
-		"the hash of another":        {func(p *plan.Plan) { p.Hash = "0000" }, func(*plan.Plan) string { return "0000" }},
+		"a step's title":          {func(p *plan.Plan) { p.Steps[0].Title = "other" }, nil},
+		"a step's title and hash": {func(p *plan.Plan) { p.Steps[0].Title = "other"; p.Hash = plan.Hash(p) }, nil},
+		"a step dropped":          {func(p *plan.Plan) { p.Steps = p.Steps[:1]; p.Hash = plan.Hash(p) }, plan.Hash},
+		"no gate":                 {func(p *plan.Plan) { dropGates(p); p.Hash = plan.Hash(p) }, plan.Hash},
+		"the hash of another": {func(p *plan.Plan) { p.Hash = "0000" },
+			func(*plan.Plan) string { return "0000" }},
 		"the plan of another's name": {func(p *plan.Plan) { p.Name = "other"; p.Hash = plan.Hash(p) }, plan.Hash},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +176,8 @@ func TestLoadComputes(t *testing.T) {
 				said = test.hash(p)
 			}
 			plant(t, s, "flannel-to-calico-1", p, said)
-			if _, _, err := Load(t.Context(), s, "flannel-to-calico-1"); !errors.Is(err, engine.ErrNeedsPerson) || engine.HintOf(err) == "" {
+			if _, _, err := Load(t.Context(), s, "flannel-to-calico-1"); !errors.Is(err, engine.ErrNeedsPerson) ||
+				engine.HintOf(err) == "" {
 				t.Errorf("not for a person, with a hint: %v", err)
 			}
 		})
@@ -193,7 +201,8 @@ func plant(t *testing.T, s *server, name string, p *plan.Plan, hash string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := patch(t.Context(), s, planPageResource, migration.Spec.PlanPages[0], map[string]any{"data": packed}); err != nil {
+	if err := patch(t.Context(), s, planPageResource, migration.Spec.PlanPages[0],
+		map[string]any{"data": packed}); err != nil {
 		t.Fatal(err)
 	}
 	spec := v1alpha1.MigrationSpec{PlanPages: migration.Spec.PlanPages, PlanDigest: digest(packed), PlanHash: hash}

@@ -13,13 +13,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// CreateForChange is CreateInCluster for a plan that the controller has made for a Change. The Migration names its origin.
-func CreateForChange(ctx context.Context, client dynamic.Interface, p *plan.Plan, origin v1alpha1.ChangeOrigin, windows ...v1alpha1.Window) error {
+// CreateForChange is CreateInCluster for a plan that the controller has made for a Change. The Migration names its
+// origin.
+func CreateForChange(ctx context.Context, client dynamic.Interface, p *plan.Plan, origin v1alpha1.ChangeOrigin,
+	windows ...v1alpha1.Window) error {
 	text, err := json.Marshal(origin)
 	if err != nil {
 		return err
 	}
-	return put(ctx, client, p, planPageBytes, entry{inCluster: true, windows: windows, annotations: map[string]string{v1alpha1.AnnotationChange: string(text)}})
+	return put(ctx, client, p, planPageBytes, entry{inCluster: true, windows: windows,
+		annotations: map[string]string{v1alpha1.AnnotationChange: string(text)}})
 }
 
 // OriginOf is the Change that a Migration was made for; false if it was made for none.
@@ -34,8 +37,9 @@ func Begun(m *v1alpha1.Migration) bool {
 	return m.Status.Pages > 0 || m.Status.Phase != "" && m.Status.Phase != string(engine.PhaseNew)
 }
 
-// Withdraw deletes a Migration whose run has not begun, and with it the pages of its plan. The caller holds the Lease, so no
-// run begins meanwhile. It returns an error if the Migration has begun, or is not the one that the caller has seen.
+// Withdraw deletes a Migration whose run has not begun, and with it the pages of its plan. The caller holds the Lease,
+// so no run begins meanwhile. It returns an error if the Migration has begun, or is not the one that the caller has
+// seen.
 func Withdraw(ctx context.Context, client dynamic.Interface, seen *v1alpha1.Migration) error {
 	now, err := get(ctx, client, seen.Name)
 	if err != nil {
@@ -50,7 +54,8 @@ func Withdraw(ctx context.Context, client dynamic.Interface, seen *v1alpha1.Migr
 	}
 	_, err = call(ctx, "withdrawing migration "+seen.Name, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Delete(ctx, seen.Name,
-			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion}})
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &now.UID,
+				ResourceVersion: &now.ResourceVersion}})
 	})
 	return err
 }

@@ -78,7 +78,8 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 		return records, nil
 	}
 	has := migration.Status
-	c.uid, c.status, c.pages = migration.UID, summary{has.Phase, has.Step, has.Held, has.Done, has.Total, has.Pages}, len(pages)
+	c.uid, c.status, c.pages = migration.UID, summary{has.Phase, has.Step, has.Held, has.Done,
+		has.Total, has.Pages}, len(pages)
 	c.page, c.last = nil, engine.Record{}
 	if len(pages) > 0 && len(records) > 0 {
 		c.page, c.last = &pages[len(pages)-1], records[len(records)-1]
@@ -89,13 +90,15 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 
 // list reads the pages in order.
 func (c *Cluster) list(ctx context.Context) ([]v1alpha1.JournalPage, error) {
-	pages, err := listAll[v1alpha1.JournalPage](ctx, c.client, pageResource, labelMigration+"="+c.name, "reading the journal of "+c.name)
+	pages, err := listAll[v1alpha1.JournalPage](ctx, c.client, pageResource, labelMigration+"="+c.name,
+		"reading the journal of "+c.name)
 	slices.SortFunc(pages, func(a, b v1alpha1.JournalPage) int { return a.Page - b.Page })
 	return pages, err
 }
 
 // listAll reads all objects of a kind that match a selector.
-func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, selector, what string) ([]T, error) {
+func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource,
+	selector, what string) ([]T, error) {
 	var all []T
 	options := metav1.ListOptions{LabelSelector: selector, Limit: 20}
 	for {
@@ -124,7 +127,8 @@ const lostPage = "do not continue with this journal: restore the page, or take t
 // join puts the pages' records into one list. A missing page is an error, never a shorter journal.
 func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Record, error) {
 	if len(pages) < atLeast {
-		return nil, engine.NeedsPerson(lostPage, "the journal of %s had %d pages, but only %d remain", name, atLeast, len(pages))
+		return nil, engine.NeedsPerson(lostPage, "the journal of %s had %d pages, but only %d remain",
+			name, atLeast, len(pages))
 	}
 	var records []engine.Record
 	for i, page := range pages {
@@ -137,7 +141,8 @@ func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Reco
 		for _, raw := range page.Records {
 			r, err := decode(raw)
 			if err != nil {
-				return nil, engine.NeedsPerson(lostPage, "JournalPage %s: record %d cannot be read: %w", page.Name, len(records)+1, err)
+				return nil, engine.NeedsPerson(lostPage, "JournalPage %s: record %d cannot be read: %w",
+					page.Name, len(records)+1, err)
 			}
 			records = append(records, r)
 		}
@@ -182,7 +187,8 @@ func (c *Cluster) Append(ctx context.Context, records ...engine.Record) error {
 			return fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 		if len(raw) > recordBytes {
-			return fmt.Errorf("record %d of action %s has %d bytes; at most %d fit", r.Seq, r.Action, len(raw), recordBytes)
+			return fmt.Errorf("record %d of action %s has %d bytes; at most %d fit",
+				r.Seq, r.Action, len(raw), recordBytes)
 		}
 		raws[i] = raw
 	}
@@ -288,8 +294,8 @@ func (c *Cluster) newPage(raws []json.RawMessage) *v1alpha1.JournalPage {
 // pageName is the name of a page of a journal; pages count from 1.
 func pageName(migration string, number int) string { return fmt.Sprintf("%s-%04d", migration, number) }
 
-// Summarise updates the Migration's status from the records that were read last. A process that was killed between a record
-// and the summary leaves an older one.
+// Summarise updates the Migration's status from the records that were read last. A process that was killed between a
+// record and the summary leaves an older one.
 func (c *Cluster) Summarise(ctx context.Context) error {
 	if !c.fresh || c.state.Seq == 0 {
 		return nil
@@ -299,12 +305,15 @@ func (c *Cluster) Summarise(ctx context.Context) error {
 
 // summarise updates the Migration's status from the journal. It leaves the conditions as they are.
 func (c *Cluster) summarise(ctx context.Context) error {
-	status := summary{string(c.state.Phase), c.state.Step, c.state.Held, c.state.DoneSteps(), c.state.Start.Steps, c.pages}
+	status := summary{string(c.state.Phase), c.state.Step, c.state.Held, c.state.DoneSteps(),
+		c.state.Start.Steps, c.pages}
 	if status == c.status {
 		return nil
 	}
-	if err := patch(ctx, c.client, migrationResource, c.name, map[string]any{"status": map[string]any{"phase": status.phase,
-		"step": status.step, "held": status.held, "done": status.done, "total": status.total, "pages": status.pages}}); err != nil {
+	if err := patch(ctx, c.client, migrationResource, c.name,
+		map[string]any{"status": map[string]any{"phase": status.phase,
+			"step": status.step, "held": status.held, "done": status.done, "total": status.total,
+			"pages": status.pages}}); err != nil {
 		return err
 	}
 	c.status = status

@@ -30,8 +30,10 @@ import (
 func samplePlan(t testing.TB) *plan.Plan {
 	t.Helper()
 	p, err := plan.Make(cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
-		v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, cni.Registry{calico.Driver{}}, nil,
-		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "flannel-to-calico-1"})
+		v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
+		cni.Registry{calico.Driver{}}, nil,
+		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			Name: "flannel-to-calico-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +99,8 @@ func TestClusterPages(t *testing.T) {
 		t.Errorf("status %+v, want %+v", migration.Status, want)
 	}
 	pages, err := c.list(t.Context())
-	if err != nil || len(pages) != 6 || len(pages[0].Records) != perPage || pages[2].OwnerReferences[0].Kind != "Migration" {
+	if err != nil || len(pages) != 6 || len(pages[0].Records) != perPage ||
+		pages[2].OwnerReferences[0].Kind != "Migration" {
 		t.Errorf("%d pages, the first with %d records, %v", len(pages), len(pages[0].Records), err)
 	}
 }
@@ -129,8 +132,8 @@ func TestClusterPageBytes(t *testing.T) {
 	}
 }
 
-// TestClusterTogether appends several records at once, over the end of pages, and lets each write fail, before it has an
-// effect and with its answer lost; the same append again adds what is missing.
+// TestClusterTogether appends several records at once, over the end of pages, and lets each write fail, before it has
+// an effect and with its answer lost; the same append again adds what is missing.
 func TestClusterTogether(t *testing.T) {
 	const many = 3*perPage - 1
 	for _, lost := range []bool{false, true} {
@@ -165,7 +168,8 @@ func TestClusterPageMissing(t *testing.T) {
 		s, c := newCluster(t)
 		add(t, c, sample(2*perPage+3)...)
 		name := fmt.Sprintf("flannel-to-calico-1-%04d", lost)
-		if err := s.Resource(pageResource).Namespace(v1alpha1.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		if err := s.Resource(pageResource).Namespace(v1alpha1.Namespace).Delete(t.Context(), name,
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := takeOver(s).Records(t.Context()); err == nil || engine.HintOf(err) == "" {
@@ -178,7 +182,8 @@ func TestClusterPageMissing(t *testing.T) {
 func TestClusterPageEmpty(t *testing.T) {
 	s, c := newCluster(t)
 	add(t, c, sample(1)...)
-	if err := patch(t.Context(), s, pageResource, "flannel-to-calico-1-0001", map[string]any{"records": []any{}}); err != nil {
+	if err := patch(t.Context(), s, pageResource, "flannel-to-calico-1-0001",
+		map[string]any{"records": []any{}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := takeOver(s).Records(t.Context()); err == nil || engine.HintOf(err) == "" {
@@ -186,7 +191,8 @@ func TestClusterPageEmpty(t *testing.T) {
 	}
 }
 
-// TestSummarise: a process that was killed between a record and the summary leaves an older summary, which the next one mends.
+// TestSummarise: a process that was killed between a record and the summary leaves an older summary, which the next one
+// mends.
 func TestSummarise(t *testing.T) {
 	s, c := newCluster(t)
 	add(t, c, sample(3)...)
@@ -194,7 +200,8 @@ func TestSummarise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := patch(t.Context(), s, migrationResource, "flannel-to-calico-1", map[string]any{"status": map[string]any{"phase": "new", "step": ""}}); err != nil {
+	if err := patch(t.Context(), s, migrationResource, "flannel-to-calico-1",
+		map[string]any{"status": map[string]any{"phase": "new", "step": ""}}); err != nil {
 		t.Fatal(err)
 	}
 	next := takeOver(s)
@@ -204,7 +211,8 @@ func TestSummarise(t *testing.T) {
 	if err := next.Summarise(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, after, err := Load(t.Context(), s, "flannel-to-calico-1"); err != nil || !reflect.DeepEqual(after.Status, before.Status) {
+	if _, after, err := Load(t.Context(), s, "flannel-to-calico-1"); err != nil ||
+		!reflect.DeepEqual(after.Status, before.Status) {
 		t.Errorf("%+v, want %+v, %v", after.Status, before.Status, err)
 	}
 }
@@ -227,7 +235,8 @@ func TestClusterAnswers(t *testing.T) {
 					add(t, c, records[:before]...)
 					s.fail, s.lost, s.skip = failure, lost, skip
 					err := c.Append(t.Context(), records[before])
-					if failed := s.fail == nil; failed != errors.Is(err, engine.ErrUnavailable) || !failed && err != nil {
+					if failed := s.fail == nil; failed != errors.Is(err, engine.ErrUnavailable) ||
+						!failed && err != nil {
 						t.Fatalf("%v is not marked as an outage", err)
 					}
 					s.fail = nil
@@ -252,7 +261,8 @@ func TestClusterRivals(t *testing.T) {
 		}
 		if before > 0 {
 			page := fmt.Sprintf("flannel-to-calico-1-%04d", (before-1)/perPage+1)
-			if _, err := s.Resource(pageResource).Namespace(v1alpha1.Namespace).Patch(t.Context(), page, types.MergePatchType,
+			if _, err := s.Resource(pageResource).Namespace(v1alpha1.Namespace).Patch(t.Context(),
+				page, types.MergePatchType,
 				[]byte(`{"metadata":{"labels":{"touched":"yes"}}}`), metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -41,10 +41,12 @@ func Contradict(path string, local, cluster []engine.Record) error {
 
 func (e *ContradictError) Error() string {
 	last := e.Lost[len(e.Lost)-1]
-	what := fmt.Sprintf("the cluster lacks records that this machine has: its journal ends before record %d, but %s continues to record %d, of %s",
+	what := fmt.Sprintf("the cluster lacks records that this machine has: its journal ends before record %d, but %s "+
+		"continues to record %d, of %s",
 		e.At, e.Path, last.Seq, last.At.Format(time.RFC3339))
 	if e.Other != nil {
-		what = fmt.Sprintf("the cluster's journal differs from this machine's copy: record %d is %q there, but %q in %s, which ends with record %d",
+		what = fmt.Sprintf("the cluster's journal differs from this machine's copy: record %d is %q there, but %q in "+
+			"%s, which ends with record %d",
 			e.At, title(*e.Other), title(e.Lost[0]), e.Path, last.Seq)
 	}
 	return what + "; only this machine has: " + e.known()
@@ -52,7 +54,8 @@ func (e *ContradictError) Error() string {
 
 // Hint says what a person can do.
 func (e *ContradictError) Hint() string {
-	return "the cluster's data may be from a backup, or was rewritten: check in the cluster each action that only this machine has; to continue with the cluster's journal, move " +
+	return "the cluster's data may be from a backup, or was rewritten: check in the cluster each action that only " +
+		"this machine has; to continue with the cluster's journal, move " +
 		e.Path + " away first"
 }
 
@@ -66,7 +69,8 @@ const maxKnown = 8
 func (e *ContradictError) known() string {
 	var outcomes []string
 	for _, r := range e.Lost {
-		if r.Event == engine.Acted || r.Event == engine.StepDone || r.Event == engine.StepUndone || r.Event == engine.Finished {
+		if r.Event == engine.Acted || r.Event == engine.StepDone || r.Event == engine.StepUndone ||
+			r.Event == engine.Finished {
 			outcomes = append(outcomes, title(r))
 		}
 	}

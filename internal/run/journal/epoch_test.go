@@ -14,8 +14,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestLeaseInSuspend: a laptop sleeps for an hour, while which Go's clock stands still, and another operator takes the lock. After
-// it has woken up it does nothing more.
+// TestLeaseInSuspend: a laptop sleeps for an hour, while which Go's clock stands still, and another operator takes the
+// lock. After it has woken up it does nothing more.
 func TestLeaseInSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}
@@ -68,8 +68,8 @@ func TestEpochs(t *testing.T) {
 	})
 }
 
-// TestJournalOfAnOlderEpoch: the holder of before writes nothing after the first record of the next one, though its record has the
-// right number. A journal in which it did is refused.
+// TestJournalOfAnOlderEpoch: the holder of before writes nothing after the first record of the next one, though its
+// record has the right number. A journal in which it did is refused.
 func TestJournalOfAnOlderEpoch(t *testing.T) {
 	s, first := newCluster(t)
 	records := sample(4)
@@ -89,7 +89,8 @@ func TestJournalOfAnOlderEpoch(t *testing.T) {
 	}
 	add(t, takeOver(s), records[2:]...) // an append whose answer was lost goes on
 	wantCluster(t, s, records)
-	if _, err := engine.Replay(append(records[:3:3], stale)); err == nil || !strings.Contains(err.Error(), "held the lock in epoch 1") {
+	if _, err := engine.Replay(append(records[:3:3], stale)); err == nil ||
+		!strings.Contains(err.Error(), "held the lock in epoch 1") {
 		t.Errorf("a journal with it was read: %v", err)
 	}
 }

@@ -32,9 +32,12 @@ func sample(n int) []engine.Record {
 		all = append(all,
 			engine.Record{Seq: len(all) + 1, At: at, Event: engine.Intended, Step: "s", Action: id,
 				Before: json.RawMessage(`{"z":1,"a":[true,null,"x<y"],"pi":3.25,"big":9007199254740993}`),
-				Inverse: &step.Action{ID: id + "/undo", Op: step.Patch, Title: "back", Patch: json.RawMessage(`{"metadata":{"labels":{"x":null}}}`),
-					Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "n": int64(3)}}}},
-			engine.Record{Seq: len(all) + 2, At: at, Event: engine.Acted, Step: "s", Action: id, Result: engine.ResultDone})
+				Inverse: &step.Action{ID: id + "/undo", Op: step.Patch, Title: "back",
+					Patch: json.RawMessage(`{"metadata":{"labels":{"x":null}}}`),
+					Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
+						"kind": "Node", "n": int64(3)}}}},
+			engine.Record{Seq: len(all) + 2, At: at, Event: engine.Acted, Step: "s",
+				Action: id, Result: engine.ResultDone})
 	}
 	return link(all[:n])
 }
@@ -163,7 +166,8 @@ func TestFileDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := OpenFile(path)
-		if !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), "line 2") && !strings.Contains(err.Error(), "line 3") || engine.HintOf(err) == "" {
+		if !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), "line 2") && !strings.Contains(err.Error(),
+			"line 3") || engine.HintOf(err) == "" {
 			t.Errorf("%s: %v, hint %q", name, err, engine.HintOf(err))
 		}
 	}

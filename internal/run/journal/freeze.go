@@ -17,9 +17,10 @@ import (
 // Freeze is why no step of any migration may begin, as the annotation of Theseus' namespace says; "" if it has none.
 func Freeze(ctx context.Context, client dynamic.Interface) (string, error) {
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	namespace, err := call(ctx, "reading namespace "+v1alpha1.Namespace, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return client.Resource(namespaces).Get(ctx, v1alpha1.Namespace, metav1.GetOptions{})
-	})
+	namespace, err := call(ctx, "reading namespace "+v1alpha1.Namespace,
+		func(ctx context.Context) (*unstructured.Unstructured, error) {
+			return client.Resource(namespaces).Get(ctx, v1alpha1.Namespace, metav1.GetOptions{})
+		})
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}

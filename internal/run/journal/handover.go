@@ -17,7 +17,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 )
 
-var approvalResource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural("Approval")}
+var approvalResource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+	Resource: manifest.Plural("Approval")}
 
 // CreateInCluster is Create for a migration that the controller in the cluster runs. It begins once enough users have
 // approved the plan, and the caller has released the Lease. Its steps begin only in the windows, if there are any.
@@ -42,11 +43,14 @@ func TakeBack(ctx context.Context, client dynamic.Interface, name string) error 
 
 // Approve creates the approval of a migration's plan by a user, who must be the user of the client. It reports whether
 // there was none.
-func Approve(ctx context.Context, client dynamic.Interface, migration, planHash, user string) (created bool, err error) {
+func Approve(ctx context.Context, client dynamic.Interface, migration, planHash,
+	user string) (created bool, err error) {
 	approval := manifest.Approval(migration, planHash, user)
-	_, err = call(ctx, "approving the plan of migration "+migration, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return client.Resource(approvalResource).Namespace(v1alpha1.Namespace).Create(ctx, approval, metav1.CreateOptions{FieldManager: fieldManager})
-	})
+	_, err = call(ctx, "approving the plan of migration "+migration,
+		func(ctx context.Context) (*unstructured.Unstructured, error) {
+			return client.Resource(approvalResource).Namespace(v1alpha1.Namespace).Create(ctx, approval,
+				metav1.CreateOptions{FieldManager: fieldManager})
+		})
 	if !apierrors.IsAlreadyExists(err) {
 		return err == nil, err
 	}
@@ -57,14 +61,17 @@ func Approve(ctx context.Context, client dynamic.Interface, migration, planHash,
 	return false, err
 }
 
-// Approvals lists the approvals of one plan of a migration, one for each user, in the order of the users' names. Whether
-// they prove anything depends on the policy in the cluster (manifest.ApprovalPolicy).
+// Approvals lists the approvals of one plan of a migration, one for each user, in the order of the users' names.
+// Whether they prove anything depends on the policy in the cluster (manifest.ApprovalPolicy).
 func Approvals(ctx context.Context, client dynamic.Interface, migration, planHash string) ([]v1alpha1.Approval, error) {
-	all, err := listAll[v1alpha1.Approval](ctx, client, approvalResource, "", "listing the approvals of migration "+migration)
+	all, err := listAll[v1alpha1.Approval](ctx, client, approvalResource, "",
+		"listing the approvals of migration "+migration)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(a v1alpha1.Approval) bool { return a.Spec.Migration != migration || a.Spec.PlanHash != planHash })
+	all = slices.DeleteFunc(all, func(a v1alpha1.Approval) bool {
+		return a.Spec.Migration != migration || a.Spec.PlanHash != planHash
+	})
 	slices.SortFunc(all, func(a, b v1alpha1.Approval) int { return cmp.Compare(a.Spec.User, b.Spec.User) })
 	return slices.CompactFunc(all, func(a, b v1alpha1.Approval) bool { return a.Spec.User == b.Spec.User }), nil
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// TestHandOver: a migration goes to the controller, back to a command line, and to the controller again, which tries again.
+// TestHandOver: a migration goes to the controller, back to a command line, and to the controller again, which tries
+// again.
 func TestHandOver(t *testing.T) {
 	s, p := newServer(), samplePlan(t)
 	if err := CreateInCluster(t.Context(), s, p); err != nil {
@@ -53,7 +54,8 @@ func TestWindows(t *testing.T) {
 	if err := CreateInCluster(t.Context(), s, p, night, night); err != nil {
 		t.Fatal(err)
 	}
-	if migration, err := Get(t.Context(), s, p.Name); err != nil || len(migration.Spec.Windows) != 2 || migration.Spec.Windows[0].TimeZone != "Europe/Berlin" {
+	if migration, err := Get(t.Context(), s, p.Name); err != nil || len(migration.Spec.Windows) != 2 ||
+		migration.Spec.Windows[0].TimeZone != "Europe/Berlin" {
 		t.Errorf("%+v, %v", migration, err)
 	}
 }
@@ -68,7 +70,8 @@ func TestApprovals(t *testing.T) {
 		{"a", "h1", "bob", true}, {"a", "h1", "alice", true}, {"a", "h1", "bob", false},
 		{"a", "h2", "carol", true}, {"b", "h1", "dave", true},
 	} {
-		if created, err := Approve(t.Context(), s, one.migration, one.hash, one.user); created != one.created || err != nil {
+		if created, err := Approve(t.Context(), s, one.migration, one.hash, one.user); created != one.created ||
+			err != nil {
 			t.Errorf("%d: created %v, %v", i, created, err)
 		}
 	}
@@ -117,7 +120,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestTailBetweenReads: the writer fills a page and begins others between any two reads of the reader, which gets each record once.
+// TestTailBetweenReads: the writer fills a page and begins others between any two reads of the reader, which gets each
+// record once.
 func TestTailBetweenReads(t *testing.T) {
 	for between := range 4 {
 		s, c := newCluster(t)
@@ -169,10 +173,12 @@ func TestTailBroken(t *testing.T) {
 	if !errors.As(err, &broken) || broken.Record.Seq != 3 || !strings.HasPrefix(broken.Place, "JournalPage ") {
 		t.Errorf("%v", err)
 	}
-	if err := s.Resource(pageResource).Namespace(v1alpha1.Namespace).Delete(t.Context(), pageName("flannel-to-calico-1", 1), metav1.DeleteOptions{}); err != nil {
+	if err := s.Resource(pageResource).Namespace(v1alpha1.Namespace).Delete(t.Context(),
+		pageName("flannel-to-calico-1", 1), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tail.Next(t.Context()); !errors.Is(err, engine.ErrNeedsPerson) || !strings.Contains(err.Error(), "page 1 of the journal") {
+	if _, err := tail.Next(t.Context()); !errors.Is(err, engine.ErrNeedsPerson) ||
+		!strings.Contains(err.Error(), "page 1 of the journal") {
 		t.Errorf("%v", err)
 	}
 }

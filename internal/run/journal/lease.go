@@ -94,20 +94,22 @@ type Lease struct {
 
 // Acquire takes the lock. If another process holds it, Acquire watches until that holder renews, and returns a
 // *HeldError; or until the holder has not renewed for the duration of the lease; or takes it at once if the holder is a
-// process of this machine that has ended. For holders that only look (HeldError.Looks), it waits up to a minute. Clocks of
-// different machines are never compared. The returned context ends, with its cause, when the lock is lost. The lock is
-// renewed until Release, even after the end of ctx.
+// process of this machine that has ended. For holders that only look (HeldError.Looks), it waits up to a minute. Clocks
+// of different machines are never compared. The returned context ends, with its cause, when the lock is lost. The lock
+// is renewed until Release, even after the end of ctx.
 func Acquire(ctx context.Context, leases coordination.LeaseInterface, holder string) (*Lease, context.Context, error) {
 	return acquireWithin(ctx, leases, holder, Patience, looksFor)
 }
 
-// TryAcquire is Acquire for a process that can do without the lock: it neither waits for holders that only look, nor retries when the
-// API server refuses.
-func TryAcquire(ctx context.Context, leases coordination.LeaseInterface, holder string) (*Lease, context.Context, error) {
+// TryAcquire is Acquire for a process that can do without the lock: it neither waits for holders that only look, nor
+// retries when the API server refuses.
+func TryAcquire(ctx context.Context, leases coordination.LeaseInterface, holder string) (*Lease,
+	context.Context, error) {
 	return acquireWithin(ctx, leases, holder, outage.Limits{Away: Patience.Away}, 0)
 }
 
-func acquireWithin(ctx context.Context, leases coordination.LeaseInterface, holder string, patience outage.Limits, wait time.Duration) (*Lease, context.Context, error) {
+func acquireWithin(ctx context.Context, leases coordination.LeaseInterface, holder string, patience outage.Limits,
+	wait time.Duration) (*Lease, context.Context, error) {
 	l := &Lease{leases: leases, holder: holder, ended: make(chan struct{}), boot: sinceBoot}
 	begun := time.Now()
 	var watched *coordinationv1.Lease
@@ -120,7 +122,9 @@ func acquireWithin(ctx context.Context, leases coordination.LeaseInterface, hold
 			return nil, nil, err
 		case seen == nil, holderOf(seen) == "", gone(seen.Annotations[annotationProcess]),
 			watched != nil && alike(watched, seen) && now.Sub(since) >= durationOf(seen):
-			_, err = patiently(ctx, patience, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.take(ctx, seen) })
+			_, err = patiently(ctx, patience, func(ctx context.Context) (struct{}, error) {
+				return struct{}{}, l.take(ctx, seen)
+			})
 			if err == nil {
 				return l, l.hold(ctx), nil
 			}

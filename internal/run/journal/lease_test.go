@@ -50,7 +50,8 @@ func (l *leases) Get(_ context.Context, name string, _ metav1.GetOptions) (*coor
 }
 
 // Create implements coordination.LeaseInterface.
-func (l *leases) Create(_ context.Context, o *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (l *leases) Create(_ context.Context, o *coordinationv1.Lease,
+	_ metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lease != nil {
@@ -60,14 +61,16 @@ func (l *leases) Create(_ context.Context, o *coordinationv1.Lease, _ metav1.Cre
 }
 
 // Update implements coordination.LeaseInterface.
-func (l *leases) Update(_ context.Context, o *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (l *leases) Update(_ context.Context, o *coordinationv1.Lease,
+	_ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.away:
 		return nil, apierrors.NewServiceUnavailable("away")
 	case l.refuses:
-		return nil, apierrors.NewForbidden(leaseResource, o.Name, errors.New(`User "eve" cannot update resource "leases"`))
+		return nil, apierrors.NewForbidden(leaseResource, o.Name,
+			errors.New(`User "eve" cannot update resource "leases"`))
 	case l.lease == nil:
 		return nil, apierrors.NewNotFound(leaseResource, o.Name)
 	case l.lease.ResourceVersion != o.ResourceVersion:
@@ -119,7 +122,8 @@ func TestLeaseKeepsASecondOperatorOut(t *testing.T) {
 		begun := time.Now()
 		_, _, err := Acquire(t.Context(), l, "bob@two/2")
 		var held *HeldError
-		if !errors.As(err, &held) || held.Holder != "ann@one/1" || !held.Since.Equal(since) || engine.HintOf(err) == "" {
+		if !errors.As(err, &held) || held.Holder != "ann@one/1" || !held.Since.Equal(since) ||
+			engine.HintOf(err) == "" {
 			t.Fatalf("the second operator got %v", err)
 		}
 		if !strings.Contains(err.Error(), "ann@one/1") || time.Since(begun) > 2*renewEvery {
@@ -145,8 +149,8 @@ func TestLeaseKeepsASecondOperatorOut(t *testing.T) {
 	})
 }
 
-// TestJournalOfALostLease: who stood still while another engine took the lock and wrote to the journal is told of the lock, whether
-// its renewal or its next record finds out first. A record of nobody's is told as it is.
+// TestJournalOfALostLease: who stood still while another engine took the lock and wrote to the journal is told of the
+// lock, whether its renewal or its next record finds out first. A record of nobody's is told as it is.
 func TestJournalOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}
@@ -262,7 +266,8 @@ func TestLeaseOfAKilledProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := process(child.Process.Pid)
-	if name == "" || gone(name) || gone(process(os.Getpid())) || gone(process(1)) || gone("") || gone("other boot 1 2") {
+	if name == "" || gone(name) || gone(process(os.Getpid())) || gone(process(1)) ||
+		gone("") || gone("other boot 1 2") {
 		t.Fatalf("%q is taken for gone while it lives", name)
 	}
 	if !gone(name + "1") {
@@ -288,7 +293,8 @@ func TestLeaseOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// TestHeldUntil: the process that took the lock before a migration's end is the one that runs it, and a later one is not.
+// TestHeldUntil: the process that took the lock before a migration's end is the one that runs it, and a later one is
+// not.
 func TestHeldUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}
@@ -298,7 +304,8 @@ func TestHeldUntil(t *testing.T) {
 		for name, test := range map[string]struct {
 			end  time.Time
 			held bool
-		}{"it has not ended": {time.Time{}, true}, "it ended before": {before, false}, "it ended since": {time.Now().Add(time.Second), true}} {
+		}{"it has not ended": {time.Time{}, true}, "it ended before": {before, false},
+			"it ended since": {time.Now().Add(time.Second), true}} {
 			if holder, err := HeldUntil(t.Context(), l, test.end); (holder != nil) != test.held || err != nil {
 				t.Errorf("%s: held by %v, %v", name, holder, err)
 			}
@@ -312,8 +319,8 @@ func TestHeldUntil(t *testing.T) {
 	})
 }
 
-// TestLeaseOfABencher: a benchmark has the lock for minutes. So nobody waits for it, it is named as what it is, and never taken for the
-// process that runs a migration.
+// TestLeaseOfABencher: a benchmark has the lock for minutes. So nobody waits for it, it is named as what it is, and
+// never taken for the process that runs a migration.
 func TestLeaseOfABencher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}
@@ -325,7 +332,8 @@ func TestLeaseOfABencher(t *testing.T) {
 		begun := time.Now()
 		_, _, err := Acquire(t.Context(), l, "bob@two/2")
 		if !errors.As(err, &held) || held.Looks() || held.Runs() || time.Since(begun) > 2*renewEvery ||
-			!strings.HasPrefix(err.Error(), "ann@one/1 is benchmarking the network of this cluster, since ") || !strings.Contains(held.Hint(), "stop that process") {
+			!strings.HasPrefix(err.Error(), "ann@one/1 is benchmarking the network of this cluster, since ") ||
+			!strings.Contains(held.Hint(), "stop that process") {
 			t.Errorf("after %s: %v", time.Since(begun), err)
 		}
 		if err := first.Release(t.Context()); err != nil {
@@ -334,8 +342,8 @@ func TestLeaseOfABencher(t *testing.T) {
 	})
 }
 
-// TestLeaseOfAnOnlooker: who only looks is waited for, and is never taken for the process that runs a migration. Who can do without the
-// lock waits for no one, and is refused at once.
+// TestLeaseOfAnOnlooker: who only looks is waited for, and is never taken for the process that runs a migration. Who
+// can do without the lock waits for no one, and is refused at once.
 func TestLeaseOfAnOnlooker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}
@@ -345,7 +353,8 @@ func TestLeaseOfAnOnlooker(t *testing.T) {
 		}
 		var held *HeldError
 		begun := time.Now()
-		if _, _, err := TryAcquire(t.Context(), l, Onlooker("bob@two/2")); !errors.As(err, &held) || !held.Looks() || time.Since(begun) > 2*renewEvery ||
+		if _, _, err := TryAcquire(t.Context(), l, Onlooker("bob@two/2")); !errors.As(err, &held) || !held.Looks() ||
+			time.Since(begun) > 2*renewEvery ||
 			!strings.HasPrefix(err.Error(), "ann@one/1 is looking at a guard on this cluster, since ") {
 			t.Errorf("after %s: %v", time.Since(begun), err)
 		}
@@ -365,7 +374,8 @@ func TestLeaseOfAnOnlooker(t *testing.T) {
 		}
 		third, _ := acquire(t, l, Looker())
 		begun = time.Now()
-		if _, _, err := Acquire(t.Context(), l, "bob@two/2"); !errors.As(err, &held) || time.Since(begun) < looksFor || time.Since(begun) > looksFor+2*renewEvery {
+		if _, _, err := Acquire(t.Context(), l, "bob@two/2"); !errors.As(err, &held) || time.Since(begun) < looksFor ||
+			time.Since(begun) > looksFor+2*renewEvery {
 			t.Errorf("after %s: %v", time.Since(begun), err)
 		}
 		if err := third.Release(t.Context()); err != nil {
@@ -373,7 +383,8 @@ func TestLeaseOfAnOnlooker(t *testing.T) {
 		}
 		l.refuses = true
 		begun = time.Now()
-		if _, _, err := TryAcquire(t.Context(), l, Onlooker("bob@two/2")); !apierrors.IsForbidden(err) || time.Since(begun) > 0 {
+		if _, _, err := TryAcquire(t.Context(), l, Onlooker("bob@two/2")); !apierrors.IsForbidden(err) ||
+			time.Since(begun) > 0 {
 			t.Errorf("after %s: %v", time.Since(begun), err)
 		}
 	})

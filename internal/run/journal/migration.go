@@ -35,9 +35,12 @@ const (
 )
 
 var (
-	migrationResource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
-	planPageResource  = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "planpages"}
-	pageResource      = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "journalpages"}
+	migrationResource = schema.GroupVersionResource{Group: v1alpha1.Group,
+		Version: v1alpha1.Version, Resource: "migrations"}
+	planPageResource = schema.GroupVersionResource{Group: v1alpha1.Group,
+		Version: v1alpha1.Version, Resource: "planpages"}
+	pageResource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: "journalpages"}
 )
 
 // Create writes a plan to the cluster as a Migration with the plan's name. The pages are written first, so a Migration
@@ -77,7 +80,8 @@ func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage in
 	}
 	if there.Hash != p.Hash {
 		return engine.WithHint(fmt.Errorf("migration %s is in the cluster with another plan (%s, not %s)",
-			p.Name, there.Hash, p.Hash), "`theseus status` shows it; `theseus resume` continues with the cluster's plan")
+			p.Name, there.Hash, p.Hash),
+			"`theseus status` shows it; `theseus resume` continues with the cluster's plan")
 	}
 	return nil
 }
@@ -95,15 +99,17 @@ func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Migration"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: v1alpha1.Namespace,
 			Labels: map[string]string{v1alpha1.LabelManaged: "true"}, Annotations: as.annotations},
-		Spec: v1alpha1.MigrationSpec{PlanPages: pages, PlanDigest: digest(packed), PlanHash: p.Hash, InCluster: as.inCluster, Windows: as.windows},
+		Spec: v1alpha1.MigrationSpec{PlanPages: pages, PlanDigest: digest(packed), PlanHash: p.Hash,
+			InCluster: as.inCluster, Windows: as.windows},
 	})
 	if err != nil {
 		return fmt.Errorf("migration %s: %w", p.Name, err)
 	}
-	stored, err := call(ctx, "creating migration "+p.Name, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Create(ctx, object,
-			metav1.CreateOptions{FieldManager: fieldManager})
-	})
+	stored, err := call(ctx, "creating migration "+p.Name,
+		func(ctx context.Context) (*unstructured.Unstructured, error) {
+			return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Create(ctx, object,
+				metav1.CreateOptions{FieldManager: fieldManager})
+		})
 	if apierrors.IsAlreadyExists(err) {
 		return nil // another process was faster, and Create checks its plan
 	}
@@ -119,7 +125,8 @@ func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage
 				metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		})
 		return errors.Join(engine.WithHint(fmt.Errorf("migration %s: %w", p.Name, ErrOldCRDs),
-			"nothing was changed: upgrade the chart of Theseus, which has the CRDs of its release; at a command line, apply the plan again"), err)
+			"nothing was changed: upgrade the chart of Theseus, which has the CRDs of its release; at a command "+
+				"line, apply the plan again"), err)
 	}
 	return nil
 }
@@ -130,9 +137,10 @@ func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Pla
 	return LoadWithin(ctx, client, name, maxPlan)
 }
 
-// LoadWithin is Load for a plan of at most so many bytes, unpacked and with its steps written out. For a larger one, the error
-// is a *plan.TooLarge.
-func LoadWithin(ctx context.Context, client dynamic.Interface, name string, most int) (*plan.Plan, *v1alpha1.Migration, error) {
+// LoadWithin is Load for a plan of at most so many bytes, unpacked and with its steps written out. For a larger one,
+// the error is a *plan.TooLarge.
+func LoadWithin(ctx context.Context, client dynamic.Interface, name string, most int) (*plan.Plan,
+	*v1alpha1.Migration, error) {
 	migration, err := get(ctx, client, name)
 	if err != nil {
 		return nil, nil, err
@@ -157,12 +165,14 @@ func LoadWithin(ctx context.Context, client dynamic.Interface, name string, most
 // belongs demands that a plan is the one that its Migration was made for. Its hash is computed: the cluster's text may
 // have been edited together with the plan.
 func belongs(p *plan.Plan, migration *v1alpha1.Migration) error {
-	const hint = "do not continue with it: restore the Migration and its PlanPages from a backup, and find out who wrote to them"
+	const hint = "do not continue with it: restore the Migration and its PlanPages from a backup, " +
+		"and find out who wrote to them"
 	if err := plan.Sound(p); err != nil {
 		return engine.NeedsPerson(hint, "the plan of migration %s is not what was applied: %w", migration.Name, err)
 	}
 	if p.Hash != migration.Spec.PlanHash {
-		return engine.NeedsPerson(hint, "migration %s: its plan has the hash %s, but %s was recorded", migration.Name, p.Hash, migration.Spec.PlanHash)
+		return engine.NeedsPerson(hint, "migration %s: its plan has the hash %s, but %s was recorded",
+			migration.Name, p.Hash, migration.Spec.PlanHash)
 	}
 	if p.Name != migration.Name {
 		return engine.NeedsPerson(hint, "migration %s: its plan is that of %s", migration.Name, p.Name)
@@ -170,8 +180,8 @@ func belongs(p *plan.Plan, migration *v1alpha1.Migration) error {
 	return nil
 }
 
-// WrittenBy returns the version of Theseus that began a migration, or else the one that made its plan. It reads neither the
-// plan nor the journal completely, so it also answers if this version cannot read them; "" if it finds no version.
+// WrittenBy returns the version of Theseus that began a migration, or else the one that made its plan. It reads neither
+// the plan nor the journal completely, so it also answers if this version cannot read them; "" if it finds no version.
 func WrittenBy(ctx context.Context, client dynamic.Interface, name string) (string, error) {
 	var head struct {
 		Theseus string `json:"theseus"`
@@ -281,15 +291,17 @@ func get(ctx context.Context, client dynamic.Interface, name string) (*v1alpha1.
 	return &migration, nil
 }
 
-func patch(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, name string, change map[string]any) error {
+func patch(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, name string,
+	change map[string]any) error {
 	data, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
-	_, err = call(ctx, "updating "+strings.TrimSuffix(kind.Resource, "s")+" "+name, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return client.Resource(kind).Namespace(v1alpha1.Namespace).Patch(ctx, name, types.MergePatchType,
-			data, metav1.PatchOptions{FieldManager: fieldManager})
-	})
+	_, err = call(ctx, "updating "+strings.TrimSuffix(kind.Resource, "s")+" "+name,
+		func(ctx context.Context) (*unstructured.Unstructured, error) {
+			return client.Resource(kind).Namespace(v1alpha1.Namespace).Patch(ctx, name, types.MergePatchType,
+				data, metav1.PatchOptions{FieldManager: fieldManager})
+		})
 	return err
 }
 
@@ -319,8 +331,9 @@ func packed(p *plan.Plan) ([]byte, int, error) {
 		return nil, 0, err
 	}
 	if packed.Len() > maxPlanPages*planPageBytes || len(text) > maxPlan {
-		return nil, 0, engine.WithHint(fmt.Errorf("plan %s: it has %d bytes, %d packed, but at most %d and %d fit into the cluster",
-			p.Name, len(text), packed.Len(), maxPlan, maxPlanPages*planPageBytes),
+		return nil, 0, engine.WithHint(
+			fmt.Errorf("plan %s: it has %d bytes, %d packed, but at most %d and %d fit into the cluster",
+				p.Name, len(text), packed.Len(), maxPlan, maxPlanPages*planPageBytes),
 			"nothing was changed; this version cannot change a cluster with so many nodes (docs/known-issues.md)")
 	}
 	return packed.Bytes(), len(text), nil

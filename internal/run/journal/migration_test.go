@@ -11,7 +11,8 @@ import (
 func TestFits(t *testing.T) {
 	s, large := newServer(), largePlan(t, "large", maxPlanPages*planPageBytes)
 	err := Create(t.Context(), s, large)
-	if err == nil || !strings.Contains(err.Error(), "but at most 536870912 and 33554432 fit") || engine.HintOf(err) == "" || len(allPages(t, s)) > 0 {
+	if err == nil || !strings.Contains(err.Error(), "but at most 536870912 and 33554432 fit") ||
+		engine.HintOf(err) == "" || len(allPages(t, s)) > 0 {
 		t.Errorf("%v", err)
 	}
 	large = largePlan(t, "large", 5*planPageBytes)

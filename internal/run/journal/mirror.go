@@ -24,8 +24,8 @@ type Mirrored struct {
 	warned  bool
 }
 
-// NewMirrored mirrors the journal of a plan, by its hash, into the file at path, which the first Records opens and repairs.
-// warn gets a fault of the file, once until the file works again; it may be nil.
+// NewMirrored mirrors the journal of a plan, by its hash, into the file at path, which the first Records opens and
+// repairs. warn gets a fault of the file, once until the file works again; it may be nil.
 func NewMirrored(primary engine.Journal, path, plan string, warn func(error)) *Mirrored {
 	if warn == nil {
 		warn = func(error) {}

@@ -76,8 +76,8 @@ func TestMirrorRepairs(t *testing.T) {
 	}
 }
 
-// TestMirrorContradicts: records of this machine that the cluster lacks, or has otherwise, stop for a person, who is told of
-// them; the file stays as it is.
+// TestMirrorContradicts: records of this machine that the cluster lacks, or has otherwise, stop for a person, who is
+// told of them; the file stays as it is.
 func TestMirrorContradicts(t *testing.T) {
 	records := sample(8)
 	rewritten := sample(6)
@@ -87,10 +87,11 @@ func TestMirrorContradicts(t *testing.T) {
 		cluster []engine.Record
 		want    string
 	}{
-		"restored from a backup": {records[:5], "the cluster lacks records that this machine has: its journal ends before record 6"},
-		"restored to its start":  {nil, "its journal ends before record 1"},
-		"rewritten":              {rewritten, `record 6 is "acted act-2 failed" there, but "acted act-2 done"`},
-		"rewritten and longer":   {append(slices.Clone(rewritten), records[6:]...), "record 6 is"},
+		"restored from a backup": {records[:5],
+			"the cluster lacks records that this machine has: its journal ends before record 6"},
+		"restored to its start": {nil, "its journal ends before record 1"},
+		"rewritten":             {rewritten, `record 6 is "acted act-2 failed" there, but "acted act-2 done"`},
+		"rewritten and longer":  {append(slices.Clone(rewritten), records[6:]...), "record 6 is"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "journal")
@@ -101,7 +102,8 @@ func TestMirrorContradicts(t *testing.T) {
 			if !errors.Is(err, engine.ErrNeedsPerson) || engine.HintOf(err) == "" {
 				t.Fatalf("not for a person, with a hint: %v", err)
 			}
-			if !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "only this machine has: ") || !strings.Contains(err.Error(), "acted act-3 done") {
+			if !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "only this machine has: ") ||
+				!strings.Contains(err.Error(), "acted act-3 done") {
 				t.Errorf("says: %v", err)
 			}
 			wantFile(t, path, records)

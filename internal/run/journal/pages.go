@@ -33,7 +33,8 @@ const (
 
 // writePages writes a packed plan into pages with new names, and returns these. The pages are loose: nothing
 // refers to them until a Migration names them.
-func writePages(ctx context.Context, client dynamic.Interface, migration string, packed []byte, perPage int) ([]string, error) {
+func writePages(ctx context.Context, client dynamic.Interface, migration string, packed []byte,
+	perPage int) ([]string, error) {
 	var names []string
 	unique := strings.ToLower(rand.Text()[:8])
 	for data := range slices.Chunk(packed, perPage) {
@@ -50,9 +51,10 @@ func writePages(ctx context.Context, client dynamic.Interface, migration string,
 		if err != nil {
 			return nil, fmt.Errorf("plan page %s: %w", page.Name, err)
 		}
-		if _, err := call(ctx, "writing the plan of "+migration, func(ctx context.Context) (*unstructured.Unstructured, error) {
-			return planPages(client).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
-		}); err != nil {
+		if _, err := call(ctx, "writing the plan of "+migration,
+			func(ctx context.Context) (*unstructured.Unstructured, error) {
+				return planPages(client).Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+			}); err != nil {
 			return nil, err
 		}
 		names = append(names, page.Name)
@@ -62,17 +64,20 @@ func writePages(ctx context.Context, client dynamic.Interface, migration string,
 
 // readPages joins the pages that a Migration names. A missing or edited page is an error, never a shorter plan.
 func readPages(ctx context.Context, client dynamic.Interface, migration *v1alpha1.Migration) ([]byte, error) {
-	const hint = "restore the page from a backup of the cluster; without it, only a person can finish or undo the migration, by the runbook"
+	const hint = "restore the page from a backup of the cluster; without it, only a person can finish or undo " +
+		"the migration, by the runbook"
 	var packed bytes.Buffer
 	for i, name := range migration.Spec.PlanPages {
 		if packed.Len() > maxPlanPages*planPageBytes {
 			return nil, &plan.TooLarge{Limit: maxPlan}
 		}
-		object, err := call(ctx, "reading the plan of "+migration.Name, func(ctx context.Context) (*unstructured.Unstructured, error) {
-			return planPages(client).Get(ctx, name, metav1.GetOptions{})
-		})
+		object, err := call(ctx, "reading the plan of "+migration.Name,
+			func(ctx context.Context) (*unstructured.Unstructured, error) {
+				return planPages(client).Get(ctx, name, metav1.GetOptions{})
+			})
 		if apierrors.IsNotFound(err) {
-			return nil, engine.WithHint(fmt.Errorf("page %d of %d is missing: PlanPage %s", i+1, len(migration.Spec.PlanPages), name), hint)
+			return nil, engine.WithHint(fmt.Errorf("page %d of %d is missing: PlanPage %s",
+				i+1, len(migration.Spec.PlanPages), name), hint)
 		}
 		if err != nil {
 			return nil, err
@@ -84,8 +89,9 @@ func readPages(ctx context.Context, client dynamic.Interface, migration *v1alpha
 		packed.Write(page.Data)
 	}
 	if got := digest(packed.Bytes()); got != migration.Spec.PlanDigest {
-		return nil, engine.WithHint(fmt.Errorf("its %d pages have the digest %s, but %s was recorded: a page was edited",
-			len(migration.Spec.PlanPages), got, migration.Spec.PlanDigest), hint)
+		return nil, engine.WithHint(
+			fmt.Errorf("its %d pages have the digest %s, but %s was recorded: a page was edited",
+				len(migration.Spec.PlanPages), got, migration.Spec.PlanDigest), hint)
 	}
 	return packed.Bytes(), nil
 }
@@ -94,7 +100,8 @@ func readPages(ctx context.Context, client dynamic.Interface, migration *v1alpha
 // deletes pages that no Migration names: their writer was killed, or failed, before it created the Migration. The
 // caller holds the Lease; otherwise Settle would delete pages that another process is writing.
 func Settle(ctx context.Context, client dynamic.Interface) error {
-	loose, err := listAll[v1alpha1.PlanPage](ctx, client, planPageResource, labelLoose+"=true", "reading the pages of plans")
+	loose, err := listAll[v1alpha1.PlanPage](ctx, client, planPageResource, labelLoose+"=true",
+		"reading the pages of plans")
 	if apierrors.IsNotFound(err) {
 		return nil // the CRDs are of an older version, which made no pages
 	}

@@ -58,15 +58,16 @@ func wantPlan(t *testing.T, s *server, want *plan.Plan) {
 		t.Errorf("there are %d pages, and the Migration names %d", len(pages), len(migration.Spec.PlanPages))
 	}
 	for _, page := range pages {
-		if owners := page.OwnerReferences; len(owners) != 1 || owners[0].Name != want.Name || owners[0].UID != migration.UID || page.Labels[labelLoose] != "" {
+		if owners := page.OwnerReferences; len(owners) != 1 || owners[0].Name != want.Name ||
+			owners[0].UID != migration.UID || page.Labels[labelLoose] != "" {
 			t.Errorf("page %s belongs to %v, with labels %v", page.Name, owners, page.Labels)
 		}
 	}
 }
 
-// TestCreateKilled lets each write of Create be the last one, with its effect and without. Then the same plan can be put there
-// again, and another one, by whoever comes next, and nothing is left of what was begun; or the migration was there already,
-// and whoever takes it over has it whole.
+// TestCreateKilled lets each write of Create be the last one, with its effect and without. Then the same plan can be
+// put there again, and another one, by whoever comes next, and nothing is left of what was begun; or the migration was
+// there already, and whoever takes it over has it whole.
 func TestCreateKilled(t *testing.T) {
 	const pages = 3
 	want, other := largePlan(t, "large", (pages-1)*smallPage), largePlan(t, "other", smallPage)
@@ -83,7 +84,8 @@ func TestCreateKilled(t *testing.T) {
 					}
 					s.fail = nil
 					_, _, err = Load(t.Context(), s, want.Name)
-					if there := skip > pages || skip == pages && lost; there != (err == nil) || err != nil && !apierrors.IsNotFound(err) {
+					if there := skip > pages || skip == pages && lost; there != (err == nil) ||
+						err != nil && !apierrors.IsNotFound(err) {
 						t.Fatalf("after write %d: %v", skip, err)
 					} else if there && then != "again" { // which is refused before Create
 						if err := Settle(t.Context(), s); err != nil {
@@ -114,17 +116,20 @@ func TestCreateTwice(t *testing.T) {
 	if err := Create(t.Context(), s, first); err != nil {
 		t.Fatal(err)
 	}
-	if err := Create(t.Context(), s, second); err == nil || engine.HintOf(err) == "" || !strings.Contains(err.Error(), "with another plan") {
+	if err := Create(t.Context(), s, second); err == nil || engine.HintOf(err) == "" ||
+		!strings.Contains(err.Error(), "with another plan") {
 		t.Errorf("%v", err)
 	}
 	wantPlan(t, s, first)
 }
 
-// TestCreatePruned: where an API server still has the definition of an older version, that is said, and no page is lost.
+// TestCreatePruned: where an API server still has the definition of an older version, that is said, and no page is
+// lost.
 func TestCreatePruned(t *testing.T) {
 	s := newServer()
 	s.prune = true
-	if err := Create(t.Context(), s, samplePlan(t)); !errors.Is(err, ErrOldCRDs) || engine.HintOf(err) == "" || len(allPages(t, s)) != 1 {
+	if err := Create(t.Context(), s, samplePlan(t)); !errors.Is(err, ErrOldCRDs) || engine.HintOf(err) == "" ||
+		len(allPages(t, s)) != 1 {
 		t.Errorf("%v, %d pages", err, len(allPages(t, s)))
 	}
 	if all, err := List(t.Context(), s); err != nil || len(all) > 0 {
@@ -159,7 +164,8 @@ func TestLoadDemandsAllPages(t *testing.T) {
 			if err := damage(s, migration.Spec.PlanPages[page]); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := Load(t.Context(), s, p.Name); err == nil || engine.HintOf(err) == "" || apierrors.IsNotFound(err) {
+			if _, _, err := Load(t.Context(), s, p.Name); err == nil || engine.HintOf(err) == "" ||
+				apierrors.IsNotFound(err) {
 				t.Errorf("page %d %s: %v", page, name, err)
 			}
 		}
@@ -168,7 +174,8 @@ func TestLoadDemandsAllPages(t *testing.T) {
 	if err := put(t.Context(), s, p, smallPage, entry{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := patch(t.Context(), s, migrationResource, p.Name, map[string]any{"spec": map[string]any{"planPages": nil}}); err != nil {
+	if err := patch(t.Context(), s, migrationResource, p.Name,
+		map[string]any{"spec": map[string]any{"planPages": nil}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := Load(t.Context(), s, p.Name); err == nil || engine.HintOf(err) == "" {
@@ -191,13 +198,15 @@ func TestLoadOlder(t *testing.T) {
 	if err := zip.Close(); err != nil {
 		t.Fatal(err)
 	}
-	object, err := toUnstructured(&v1alpha1.Migration{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Migration"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: v1alpha1.Namespace},
-		Spec:       v1alpha1.MigrationSpec{PlanGzip: packed.Bytes(), PlanHash: p.Hash}})
+	object, err := toUnstructured(
+		&v1alpha1.Migration{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Migration"},
+			ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: v1alpha1.Namespace},
+			Spec:       v1alpha1.MigrationSpec{PlanGzip: packed.Bytes(), PlanHash: p.Hash}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Resource(migrationResource).Namespace(v1alpha1.Namespace).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+	if _, err := s.Resource(migrationResource).Namespace(v1alpha1.Namespace).Create(t.Context(), object,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := put(t.Context(), s, p, smallPage, entry{}); err != nil {
@@ -206,7 +215,8 @@ func TestLoadOlder(t *testing.T) {
 	wantPlan(t, s, p)
 }
 
-// TestSettleLeavesOthers: pages that have their owner are nobody else's to touch, nor those of a Migration that is there.
+// TestSettleLeavesOthers: pages that have their owner are nobody else's to touch, nor those of a Migration that is
+// there.
 func TestSettleLeavesOthers(t *testing.T) {
 	s := newServer()
 	for _, name := range []string{"one", "two"} {
@@ -216,7 +226,8 @@ func TestSettleLeavesOthers(t *testing.T) {
 	}
 	loose := allPages(t, s)[0]
 	if _, err := planPages(s).Patch(t.Context(), loose.Name, types.MergePatchType,
-		[]byte(`{"metadata":{"labels":{"theseus.dev/loose":"true"},"ownerReferences":null}}`), metav1.PatchOptions{}); err != nil {
+		[]byte(`{"metadata":{"labels":{"theseus.dev/loose":"true"},"ownerReferences":null}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := Settle(t.Context(), s); err != nil {

@@ -24,8 +24,8 @@ func Holder() string {
 	return fmt.Sprintf("%s@%s/%d", name, host, os.Getpid())
 }
 
-// looks, marks and benches end the name of a holder of the lock that runs no migration: one inspects nodes, one looks at a guard, or marks
-// it, and one puts load on the network for a benchmark.
+// looks, marks and benches end the name of a holder of the lock that runs no migration: one inspects nodes, one looks
+// at a guard, or marks it, and one puts load on the network for a benchmark.
 const (
 	looks   = " (looks at nodes)"
 	marks   = " (looks at a guard)"

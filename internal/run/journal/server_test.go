@@ -30,8 +30,8 @@ type server struct {
 
 func newServer() *server {
 	return &server{Interface: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{migrationResource: "MigrationList", planPageResource: "PlanPageList", pageResource: "JournalPageList",
-			approvalResource: "ApprovalList"})}
+		map[schema.GroupVersionResource]string{migrationResource: "MigrationList", planPageResource: "PlanPageList",
+			pageResource: "JournalPageList", approvalResource: "ApprovalList"})}
 }
 
 // Resource implements dynamic.Interface.
@@ -71,7 +71,8 @@ func (s *server) failing() error {
 }
 
 // write stamps an object with the next version and stores it, failing where it shall.
-func (n namespaced) write(o *unstructured.Unstructured, store func(*unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+func (n namespaced) write(o *unstructured.Unstructured,
+	store func(*unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	fail := n.server.failing()
 	if fail != nil && !n.server.lost {
 		return nil, fail
@@ -87,7 +88,8 @@ func (n namespaced) write(o *unstructured.Unstructured, store func(*unstructured
 }
 
 // Create implements dynamic.ResourceInterface.
-func (n namespaced) Create(ctx context.Context, o *unstructured.Unstructured, options metav1.CreateOptions, sub ...string) (*unstructured.Unstructured, error) {
+func (n namespaced) Create(ctx context.Context, o *unstructured.Unstructured, options metav1.CreateOptions,
+	sub ...string) (*unstructured.Unstructured, error) {
 	return n.write(o, func(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		if n.server.prune {
 			unstructured.RemoveNestedField(o.Object, "spec", "planPages")
@@ -98,7 +100,8 @@ func (n namespaced) Create(ctx context.Context, o *unstructured.Unstructured, op
 }
 
 // Get implements dynamic.ResourceInterface.
-func (n namespaced) Get(ctx context.Context, name string, options metav1.GetOptions, sub ...string) (*unstructured.Unstructured, error) {
+func (n namespaced) Get(ctx context.Context, name string, options metav1.GetOptions,
+	sub ...string) (*unstructured.Unstructured, error) {
 	o, err := n.ResourceInterface.Get(ctx, name, options, sub...)
 	if n.server.got != nil {
 		n.server.got(n.name)
@@ -107,7 +110,8 @@ func (n namespaced) Get(ctx context.Context, name string, options metav1.GetOpti
 }
 
 // Update implements dynamic.ResourceInterface.
-func (n namespaced) Update(ctx context.Context, o *unstructured.Unstructured, options metav1.UpdateOptions, sub ...string) (*unstructured.Unstructured, error) {
+func (n namespaced) Update(ctx context.Context, o *unstructured.Unstructured, options metav1.UpdateOptions,
+	sub ...string) (*unstructured.Unstructured, error) {
 	stored, err := n.Get(ctx, o.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -130,7 +134,8 @@ func (n namespaced) Delete(ctx context.Context, name string, options metav1.Dele
 }
 
 // Patch implements dynamic.ResourceInterface.
-func (n namespaced) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, sub ...string) (*unstructured.Unstructured, error) {
+func (n namespaced) Patch(ctx context.Context, name string, kind types.PatchType, data []byte,
+	options metav1.PatchOptions, sub ...string) (*unstructured.Unstructured, error) {
 	old, err := n.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err

@@ -29,15 +29,16 @@ func NewTail(client dynamic.Interface, name string) *Tail {
 // State is the state after the records that Next has returned.
 func (t *Tail) State() engine.State { return t.state }
 
-// Next returns the records that were written since the last call: at the first call, all. It refuses records that do not
-// follow from those before them.
+// Next returns the records that were written since the last call: at the first call, all. It refuses records that do
+// not follow from those before them.
 func (t *Tail) Next(ctx context.Context) ([]engine.Record, error) {
 	if t.page == 0 {
 		return t.first(ctx)
 	}
 	var all []engine.Record
 	for {
-		// The next page is read before its predecessor. Once it exists, nothing is added to the one before, so that one is read whole.
+		// The next page is read before its predecessor. Once it exists, nothing is added to the one before, so that one
+		// is read whole.
 		_, missing := t.read(ctx, t.page+1)
 		if missing != nil && !apierrors.IsNotFound(missing) {
 			return later(all, missing)
@@ -85,9 +86,11 @@ func (t *Tail) first(ctx context.Context) ([]engine.Record, error) {
 }
 
 func (t *Tail) read(ctx context.Context, number int) (*v1alpha1.JournalPage, error) {
-	return asPage(call(ctx, "reading the journal of "+t.name, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return t.client.Resource(pageResource).Namespace(v1alpha1.Namespace).Get(ctx, pageName(t.name, number), metav1.GetOptions{})
-	}))
+	return asPage(call(ctx, "reading the journal of "+t.name,
+		func(ctx context.Context) (*unstructured.Unstructured, error) {
+			return t.client.Resource(pageResource).Namespace(v1alpha1.Namespace).Get(ctx,
+				pageName(t.name, number), metav1.GetOptions{})
+		}))
 }
 
 // take returns the new records of a page, and adds them to the state.
@@ -97,14 +100,16 @@ func (t *Tail) take(page *v1alpha1.JournalPage) ([]engine.Record, error) {
 	for i, raw := range page.Records {
 		r, err := decode(raw)
 		if err != nil {
-			return nil, engine.NeedsPerson(lostPage, "JournalPage %s: its record %d cannot be read: %w", page.Name, i+1, err)
+			return nil, engine.NeedsPerson(lostPage, "JournalPage %s: its record %d cannot be read: %w",
+				page.Name, i+1, err)
 		}
 		if r.Seq <= t.state.Seq {
 			continue
 		}
 		link, err := engine.Link(state.Head, r)
 		if err == nil && r.Chain != link && state.Head != "" {
-			err = &engine.Broken{Record: r, Index: r.Seq - 1, Place: "JournalPage " + page.Name, Why: "it does not follow from the record before it"}
+			err = &engine.Broken{Record: r, Index: r.Seq - 1, Place: "JournalPage " + page.Name,
+				Why: "it does not follow from the record before it"}
 		}
 		if err == nil {
 			err = state.Add(r)

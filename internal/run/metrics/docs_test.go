@@ -29,7 +29,8 @@ func TestDocs(t *testing.T) {
 		for _, label := range family.GetMetric()[0].GetLabel() {
 			labels = append(labels, "`"+label.GetName()+"`")
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", family.GetName(), strings.ToLower(family.GetType().String()), strings.Join(labels, ", "), family.GetHelp())
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", family.GetName(), strings.ToLower(family.GetType().String()),
+			strings.Join(labels, ", "), family.GetHelp())
 	}
 	const page = "../../../docs/reference/metrics.md"
 	if *update {

@@ -13,22 +13,24 @@ import (
 )
 
 const (
-	// settleAfter is how long a loss or a gap must have been in the account, by the clock of this process, before it is counted: until then,
-	// the report of a stalled responder may excuse it, and a counter must not decrease. A loss is counted at most twice as late.
+	// settleAfter is how long a loss or a gap must have been in the account, by the clock of this process, before it is
+	// counted: until then, the report of a stalled responder may excuse it, and a counter must not decrease. A loss is
+	// counted at most twice as late.
 	settleAfter = 10 * time.Second
-	// silentAfter is how long a node's count of probes must not have grown for the node to be silent. Nodes report every 10 s or
-	// more often, and with thousands of them the account is looked at once a minute.
+	// silentAfter is how long a node's count of probes must not have grown for the node to be silent. Nodes report
+	// every 10 s or more often, and with thousands of them the account is looked at once a minute.
 	silentAfter = 2 * time.Minute
 	// mostNodes is how many nodes have series of their own; further ones share the name otherNode.
 	mostNodes = 5000
-	// mostHistograms is how many nodes have histograms, and late and excused probes, of their own. With more, these have no node, for all
-	// nodes.
+	// mostHistograms is how many nodes have histograms, and late and excused probes, of their own. With more, these
+	// have no node, for all nodes.
 	mostHistograms = 250
 	// other is the class of paths, and the node, that have no series of their own.
 	other = "other"
 )
 
-// The values of the label result. On a path that should answer, a probe is one of the first four; on a denied path, one of the others.
+// The values of the label result. On a path that should answer, a probe is one of the first four; on a denied path, one
+// of the others.
 const (
 	resultAnswered       = "answered"
 	resultLate           = "late"
@@ -46,25 +48,34 @@ var tripBounds = []int64{128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65
 
 var (
 	probesDesc = prometheus.NewDesc("theseus_path_probes_total",
-		"Number of probes of the run by class of path, sending node and result: answered, late, excused or lost; of denied paths, blocked or denied_answered.",
+		"Number of probes of the run by class of path, sending node and result: answered, late, excused or lost; of "+
+			"denied paths, blocked or denied_answered.",
 		[]string{"class", "node", "result"}, nil)
 	gapsDesc = prometheus.NewDesc("theseus_path_gap_duration_seconds",
-		"Length of gaps that have ended, by class of path and sending node; of denied paths, of the time in which they were answered.", []string{"class", "node"}, nil)
+		"Length of gaps that have ended, by class of path and sending node; of denied paths, of the time in which "+
+			"they were answered.", []string{"class", "node"}, nil)
 	tripsDesc = prometheus.NewDesc("theseus_path_round_trip_seconds",
-		"Round trips of answered probes by class of path and sending node. The sum is estimated from the buckets of the agents' reports.", []string{"class", "node"}, nil)
-	pathsDesc = prometheus.NewDesc("theseus_paths", "Number of paths of the run that were ever measured, by class.", []string{"class"}, nil)
-	openDesc  = prometheus.NewDesc("theseus_path_open_gap_seconds",
-		"Length of the longest gap that has not ended, by class of path; of denied paths, of the time in which one is answered. 0 if there is none.", []string{"class"}, nil)
+		"Round trips of answered probes by class of path and sending node. The sum is estimated from the buckets of "+
+			"the agents' reports.", []string{"class", "node"}, nil)
+	pathsDesc = prometheus.NewDesc("theseus_paths", "Number of paths of the run that were ever measured, by class.",
+		[]string{"class"}, nil)
+	openDesc = prometheus.NewDesc("theseus_path_open_gap_seconds",
+		"Length of the longest gap that has not ended, by class of path; of denied paths, of the time in which one "+
+			"is answered. 0 if there is none.", []string{"class"}, nil)
 	grewDesc = prometheus.NewDesc("theseus_probes_grew_timestamp_seconds",
-		"When this process last saw the probes of a node grow, of the planned node for which that is longest ago.", nil, nil)
-	silentDesc = prometheus.NewDesc("theseus_silent_nodes", "Number of nodes whose planned probes have not grown for two minutes.", nil, nil)
-	runDesc    = prometheus.NewDesc("theseus_run_info", "1, with the migration whose probes are counted.", []string{"migration"}, nil)
+		"When this process last saw the probes of a node grow, of the planned node for which that is longest ago.",
+		nil, nil)
+	silentDesc = prometheus.NewDesc("theseus_silent_nodes",
+		"Number of nodes whose planned probes have not grown for two minutes.", nil, nil)
+	runDesc = prometheus.NewDesc("theseus_run_info", "1, with the migration whose probes are counted.",
+		[]string{"migration"}, nil)
 )
 
 // key is what a series is of.
 type key struct{ class, node string }
 
-// measured are the results of the probes of one run. It is a prometheus.Collector, which shows the numbers of the last call of add.
+// measured are the results of the probes of one run. It is a prometheus.Collector, which shows the numbers of the last
+// call of add.
 type measured struct {
 	lock      sync.Mutex
 	migration string
@@ -120,7 +131,8 @@ func newMeasured() *measured {
 func (m *measured) begin(migration string) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	m.migration, m.nodes, m.probes, m.gaps, m.trips = migration, map[string]bool{}, map[key]*probes{}, map[key]*gaps{}, map[key]*loss.RoundTrips{}
+	m.migration, m.nodes, m.probes, m.gaps, m.trips = migration, map[string]bool{}, map[key]*probes{},
+		map[key]*gaps{}, map[key]*loss.RoundTrips{}
 	m.paths, m.counted, m.seen, m.rotated = map[string]int{}, map[string]time.Time{}, map[gapOf]time.Time{}, time.Time{}
 	m.open, m.sending = nil, nil
 }
@@ -132,7 +144,8 @@ func (m *measured) end() {
 	m.open, m.sending = nil, nil
 }
 
-// add takes the account of all paths of the run, which has grown since the last call, and those of them that are planned now.
+// add takes the account of all paths of the run, which has grown since the last call, and those of them that are
+// planned now.
 func (m *measured) add(account loss.Account, planned []v1alpha1.Path, now time.Time) {
 	asked := make(map[string]bool, len(planned))
 	for i := range planned {
@@ -179,7 +192,8 @@ func (m *measured) add(account loss.Account, planned []v1alpha1.Path, now time.T
 	}
 }
 
-// keyOf is the class and the node of a path. The plans of the agents are in the cluster, so their names are bounded here.
+// keyOf is the class and the node of a path. The plans of the agents are in the cluster, so their names are bounded
+// here.
 func (m *measured) keyOf(p *loss.PathAccount) key {
 	of := key{p.Class, p.Source.Node}
 	switch {
@@ -223,8 +237,8 @@ func (m *measured) roundTrips(of key, p *loss.PathAccount) {
 	}
 }
 
-// gapsOf counts the gaps of a path that have ended and are settled, and shows the longest one that is open. A gap is no longer open if its
-// path is no longer planned, or if its sender has restarted.
+// gapsOf counts the gaps of a path that have ended and are settled, and shows the longest one that is open. A gap is no
+// longer open if its path is no longer planned, or if its sender has restarted.
 func (m *measured) gapsOf(of key, p *loss.PathAccount, planned bool, settled func(gapOf) bool) {
 	if m.gaps[of] == nil {
 		m.gaps[of] = &gaps{counts: make([]uint64, len(gapBounds))}
@@ -268,7 +282,8 @@ func (p *probes) add(now loss.Counts, first, rotates bool) {
 	p.shown.Late, p.shown.Excused = max(p.shown.Late, now.Late), max(p.shown.Excused, now.Excused)
 	p.shown.Leaked = max(p.shown.Leaked, now.Leaked)
 	settled := min(p.lost, p.older)
-	p.shown.Lost += max(0, settled-p.settled) // losses that are excused once they are counted stay, and hide no later ones
+	// losses that are excused once they are counted stay, and hide no later ones
+	p.shown.Lost += max(0, settled-p.settled)
 	p.settled = settled
 	if rotates {
 		p.older, p.old = p.old, p.lost
@@ -277,7 +292,8 @@ func (p *probes) add(now loss.Counts, first, rotates bool) {
 
 // Describe implements prometheus.Collector.
 func (m *measured) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{probesDesc, gapsDesc, tripsDesc, pathsDesc, openDesc, grewDesc, silentDesc, runDesc} {
+	for _, desc := range []*prometheus.Desc{probesDesc, gapsDesc, tripsDesc, pathsDesc, openDesc,
+		grewDesc, silentDesc, runDesc} {
 		to <- desc
 	}
 }
@@ -312,7 +328,8 @@ func (m *measured) Collect(to chan<- prometheus.Metric) {
 	rare := map[key]map[string]int64{} // late and excused
 	for of, p := range m.probes {
 		p.show(func(n int64, result string) {
-			to <- prometheus.MustNewConstMetric(probesDesc, prometheus.CounterValue, float64(n), of.class, of.node, result)
+			to <- prometheus.MustNewConstMetric(probesDesc, prometheus.CounterValue,
+				float64(n), of.class, of.node, result)
 		}, func(n int64, result string) {
 			if m.wide() {
 				of.node = ""
@@ -325,7 +342,8 @@ func (m *measured) Collect(to chan<- prometheus.Metric) {
 	}
 	for of, results := range rare {
 		for result, n := range results {
-			to <- prometheus.MustNewConstMetric(probesDesc, prometheus.CounterValue, float64(n), of.class, of.node, result)
+			to <- prometheus.MustNewConstMetric(probesDesc, prometheus.CounterValue,
+				float64(n), of.class, of.node, result)
 		}
 	}
 	for of, g := range byClass(m.gaps, m.wide(), func(a, b *gaps) {
@@ -340,13 +358,15 @@ func (m *measured) Collect(to chan<- prometheus.Metric) {
 		}
 		to <- prometheus.MustNewConstHistogram(gapsDesc, g.total, g.sum, buckets, of.class, of.node)
 	}
-	for of, t := range byClass(m.trips, m.wide(), func(a, b *loss.RoundTrips) { a.Add(*b) }, func() *loss.RoundTrips { return &loss.RoundTrips{} }) {
+	for of, t := range byClass(m.trips, m.wide(), func(a, b *loss.RoundTrips) { a.Add(*b) },
+		func() *loss.RoundTrips { return &loss.RoundTrips{} }) {
 		buckets := map[float64]uint64{}
 		for _, bound := range tripBounds {
 			buckets[float64(bound)/1e6] = uint64(t.Within(bound))
 		}
 		total, micros := t.Total()
-		to <- prometheus.MustNewConstHistogram(tripsDesc, uint64(total), float64(micros)/1e6, buckets, of.class, of.node)
+		to <- prometheus.MustNewConstHistogram(tripsDesc, uint64(total), float64(micros)/1e6,
+			buckets, of.class, of.node)
 	}
 }
 
@@ -369,7 +389,8 @@ func byClass[T any](all map[key]*T, wide bool, add func(sum, one *T), empty func
 	return sums
 }
 
-// show gives every result that a path of this kind can have. Late and excused probes are rare: they have no series while there are none.
+// show gives every result that a path of this kind can have. Late and excused probes are rare: they have no series
+// while there are none.
 func (p *probes) show(one, rare func(n int64, result string)) {
 	c := p.shown
 	if p.denied {

@@ -48,8 +48,8 @@ var (
 )
 
 // phases are those of migrations. One that no process has run yet has the phase "new".
-var phases = []engine.Phase{engine.PhaseNew, engine.PhaseRunning, engine.PhaseRollingBack, engine.PhasePaused, engine.PhaseNeedsPerson,
-	engine.PhaseDone, engine.PhaseRolledBack}
+var phases = []engine.Phase{engine.PhaseNew, engine.PhaseRunning, engine.PhaseRollingBack,
+	engine.PhasePaused, engine.PhaseNeedsPerson, engine.PhaseDone, engine.PhaseRolledBack}
 
 // New makes the metrics of a program of this version.
 func New(version string) *Metrics {
@@ -64,7 +64,8 @@ func New(version string) *Metrics {
 	}
 	m := &Metrics{
 		registry: prometheus.NewRegistry(), measured: newMeasured(),
-		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "theseus_build_info", Help: "1, with the version of the program."}, []string{"version"}),
+		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "theseus_build_info",
+			Help: "1, with the version of the program."}, []string{"version"}),
 		migrations: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "theseus_migrations",
 			Help: "Number of migrations by phase; of a command line, its own one."}, []string{"phase"}),
 		degraded: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "theseus_migrations_degraded",
@@ -72,22 +73,32 @@ func New(version string) *Metrics {
 		active: gauge("theseus_run_active", "1 while this process runs a plan, else 0."),
 		steps:  gauge("theseus_run_steps", "Number of steps of the plan that this process runs, or ran last."),
 		done:   gauge("theseus_run_steps_done", "Number of steps of that plan that are done and not undone."),
-		stepSeconds: histogram("theseus_step_duration_seconds", "Duration of steps with their gates, from the records of the journal; result is done or undone.",
+		stepSeconds: histogram("theseus_step_duration_seconds",
+			"Duration of steps with their gates, from the records of the journal; result is done or undone.",
 			stepBounds, "result"),
-		gateSeconds: histogram("theseus_gate_duration_seconds", "Duration of gates, from the question to the verdict; result is passed or failed.",
-			stepBounds, "result"),
-		actions: counter("theseus_actions_total", "Number of actions with an outcome in the journal, by operation and result (done, already, failed).", "op", "result"),
-		tasks:   counter("theseus_tasks_total", "Number of actions that are tasks of agents on nodes, by verb and result (done, already, failed).", "verb", "result"),
-		records: counter("theseus_journal_records_total", "Number of records that this process wrote to the journal, by event.", "event"),
-		journal: counter("theseus_journal_writes_total", "Number of writes to the journal; result is ok or error. A write has one record or a few.", "result"),
+		gateSeconds: histogram("theseus_gate_duration_seconds",
+			"Duration of gates, from the question to the verdict; result is passed or failed.", stepBounds, "result"),
+		actions: counter("theseus_actions_total", "Number of actions with an outcome in the journal, by operation "+
+			"and result (done, already, failed).", "op", "result"),
+		tasks: counter("theseus_tasks_total", "Number of actions that are tasks of agents on nodes, by verb and "+
+			"result (done, already, failed).", "verb", "result"),
+		records: counter("theseus_journal_records_total",
+			"Number of records that this process wrote to the journal, by event.", "event"),
+		journal: counter("theseus_journal_writes_total",
+			"Number of writes to the journal; result is ok or error. A write has one record or a few.", "result"),
 		journalSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "theseus_journal_write_duration_seconds",
 			Help: "Duration of writes to the journal.", Buckets: requestBounds}),
-		requests:       counter("theseus_api_requests_total", "Number of answers of the API server, by HTTP status code and method.", "code", "method"),
-		requestSeconds: histogram("theseus_api_request_duration_seconds", "Time until the API server's answer begins, by HTTP method.", requestBounds, "method"),
-		planned:        map[string]*step.Action{}, began: map[string]time.Time{}, phases: map[string]string{}, reasons: map[string]string{},
+		requests: counter("theseus_api_requests_total",
+			"Number of answers of the API server, by HTTP status code and method.", "code", "method"),
+		requestSeconds: histogram("theseus_api_request_duration_seconds",
+			"Time until the API server's answer begins, by HTTP method.", requestBounds, "method"),
+		planned: map[string]*step.Action{}, began: map[string]time.Time{}, phases: map[string]string{},
+		reasons: map[string]string{},
 	}
-	m.registry.MustRegister(m.measured, m.build, m.migrations, m.degraded, m.active, m.steps, m.done, m.stepSeconds, m.gateSeconds, m.actions, m.tasks, m.records,
-		m.journal, m.journalSeconds, m.requests, m.requestSeconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.measured, m.build, m.migrations, m.degraded, m.active, m.steps, m.done, m.stepSeconds,
+		m.gateSeconds, m.actions, m.tasks, m.records, m.journal, m.journalSeconds, m.requests,
+		m.requestSeconds, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.build.WithLabelValues(version).Set(1)
 	for _, result := range []string{"done", "undone"} {
 		m.stepSeconds.WithLabelValues(result)
@@ -104,8 +115,8 @@ func New(version string) *Metrics {
 // Gatherer has all metrics.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
-// Begin begins with a run: the results of probes are those of this run alone, and past are the records of earlier processes. The returned
-// function says that the run has ended in this process.
+// Begin begins with a run: the results of probes are those of this run alone, and past are the records of earlier
+// processes. The returned function says that the run has ended in this process.
 func (m *Metrics) Begin(p *plan.Plan, past []engine.Record) (end func()) {
 	if m == nil {
 		return func() {}
@@ -219,7 +230,8 @@ func since(of *prometheus.HistogramVec, result string, begin, end time.Time) {
 	}
 }
 
-// Measured takes the results of all paths so far, and the paths that are planned now, at a time of this machine's clock.
+// Measured takes the results of all paths so far, and the paths that are planned now, at a time of this machine's
+// clock.
 func (m *Metrics) Measured(account loss.Account, planned []v1alpha1.Path, now time.Time) {
 	if m != nil {
 		m.measured.add(account, planned, now)
@@ -257,7 +269,8 @@ func (m *Metrics) Migrations(all []v1alpha1.Migration) {
 
 // Transport counts the requests of a client.
 func (m *Metrics) Transport(next http.RoundTripper) http.RoundTripper {
-	return promhttp.InstrumentRoundTripperDuration(m.requestSeconds, promhttp.InstrumentRoundTripperCounter(m.requests, next))
+	return promhttp.InstrumentRoundTripperDuration(m.requestSeconds,
+		promhttp.InstrumentRoundTripperCounter(m.requests, next))
 }
 
 // Journal counts the writes to a journal.

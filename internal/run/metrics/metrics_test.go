@@ -55,7 +55,8 @@ func full(t *testing.T) *Metrics {
 	}
 	record(0, engine.Record{Event: engine.Started, Data: []byte(`{"steps":2}`)})
 	record(0, engine.Record{Event: engine.StepBegan, Step: "s"})
-	record(time.Second, engine.Record{Event: engine.Intended, Step: "s", Action: "a", Inverse: &step.Action{ID: "a.inverse", Op: step.Node, Verb: "part"}})
+	record(time.Second, engine.Record{Event: engine.Intended, Step: "s", Action: "a",
+		Inverse: &step.Action{ID: "a.inverse", Op: step.Node, Verb: "part"}})
 	record(2*time.Second, engine.Record{Event: engine.Acted, Step: "s", Action: "a", Result: engine.ResultDone})
 	record(3*time.Second, engine.Record{Event: engine.GateAsked, Step: "s"})
 	record(33*time.Second, engine.Record{Event: engine.GateAnswer, Step: "s", Verdict: &engine.Verdict{Pass: true}})
@@ -122,7 +123,8 @@ func account(nodes int, of func(v1alpha1.Path) v1alpha1.PathResult) loss.Account
 		report.Name = node
 		for _, class := range path.Classes() {
 			for k := range 2 {
-				p := v1alpha1.Path{ID: fmt.Sprintf("%s/new>%d/%s", node, k, class), Class: class, Denied: class == path.ClassDenied, Source: v1alpha1.Endpoint{Node: node}}
+				p := v1alpha1.Path{ID: fmt.Sprintf("%s/new>%d/%s", node, k, class), Class: class,
+					Denied: class == path.ClassDenied, Source: v1alpha1.Endpoint{Node: node}}
 				paths = append(paths, p)
 				report.Status.Paths = append(report.Status.Paths, of(p))
 			}
@@ -170,7 +172,8 @@ func TestAccount(t *testing.T) {
 		}
 	}
 	for _, metric := range family(t, m, "theseus_path_round_trip_seconds").GetMetric() {
-		if h, denied := metric.GetHistogram(), values(metric)[0] == path.ClassDenied; !denied && h.GetSampleCount() != 200 || denied && h.GetSampleCount() != 0 {
+		if h, denied := metric.GetHistogram(), values(metric)[0] == path.ClassDenied; !denied &&
+			h.GetSampleCount() != 200 || denied && h.GetSampleCount() != 0 {
 			t.Errorf("round trips of %v: %v", values(metric), h)
 		}
 	}
@@ -181,7 +184,8 @@ func TestNeverDecreases(t *testing.T) {
 	m := New("v0")
 	m.Begin(&plan.Plan{Name: "p"}, nil)
 	before := 0.0
-	for second, n := range []int64{0, 5, 5, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1} {
+	for second, n := range []int64{0, 5, 5, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+		1, 1, 1, 1, 1, 1, 1, 1, 1, 1} {
 		measure(m, account(1, counted(n)), start.Add(time.Duration(second)*time.Second))
 		now := lostOf(t, m)
 		if now < before || now > 20 {
@@ -204,7 +208,8 @@ const mostSeries = 125_000
 
 // TestSeries: the number of series is bounded, with many nodes, and with more than there may be.
 func TestSeries(t *testing.T) {
-	everything := func(p v1alpha1.Path) v1alpha1.PathResult { // with probes that were late, and with some that are excused
+	// with probes that were late, and with some that are excused
+	everything := func(p v1alpha1.Path) v1alpha1.PathResult {
 		r := counted(1)(p)
 		if !p.Denied {
 			r.Excused = 1
@@ -228,7 +233,8 @@ func TestSeries(t *testing.T) {
 		measure(m, all, start)
 		measure(m, all, start.Add(30*time.Second))
 		for _, result := range []string{resultLate, resultExcused} {
-			if nodes == 3 && !slices.ContainsFunc(family(t, m, "theseus_path_probes_total").GetMetric(), func(one *dto.Metric) bool { return slices.Contains(values(one), result) }) {
+			if nodes == 3 && !slices.ContainsFunc(family(t, m, "theseus_path_probes_total").GetMetric(),
+				func(one *dto.Metric) bool { return slices.Contains(values(one), result) }) {
 				t.Fatalf("no probe is %s", result)
 			}
 		}
@@ -259,12 +265,14 @@ func TestPaths(t *testing.T) {
 	var strange []v1alpha1.Path
 	report := v1alpha1.ProbeReport{}
 	for i := range 1000 {
-		p := v1alpha1.Path{ID: fmt.Sprintf("a/new>%d/x", i), Class: fmt.Sprintf("class-%d", i), Source: v1alpha1.Endpoint{Node: "a"}}
+		p := v1alpha1.Path{ID: fmt.Sprintf("a/new>%d/x", i), Class: fmt.Sprintf("class-%d", i),
+			Source: v1alpha1.Endpoint{Node: "a"}}
 		strange = append(strange, p)
 		report.Status.Paths = append(report.Status.Paths, counted(0)(p))
 	}
 	measure(m, loss.NewAccount(strange, nil, []v1alpha1.ProbeReport{report}, 0), start)
-	if metrics := family(t, m, "theseus_path_probes_total").GetMetric(); len(metrics) != 2 || values(metrics[0])[0] != other {
+	if metrics := family(t, m, "theseus_path_probes_total").GetMetric(); len(metrics) != 2 ||
+		values(metrics[0])[0] != other {
 		t.Errorf("%v", metrics)
 	}
 }
@@ -272,15 +280,18 @@ func TestPaths(t *testing.T) {
 // TestRun: durations are from the journal's own times, also of a step that an earlier process began.
 func TestRun(t *testing.T) {
 	m := full(t)
-	for name, want := range map[string]float64{"theseus_step_duration_seconds": 34, "theseus_gate_duration_seconds": 30} {
+	for name, want := range map[string]float64{"theseus_step_duration_seconds": 34,
+		"theseus_gate_duration_seconds": 30} {
 		for _, metric := range family(t, m, name).GetMetric() {
 			h := metric.GetHistogram()
-			if good := values(metric)[0] == "done" || values(metric)[0] == "passed"; good && (h.GetSampleCount() != 1 || h.GetSampleSum() != want) || !good && h.GetSampleCount() != 0 {
+			if good := values(metric)[0] == "done" || values(metric)[0] == "passed"; good &&
+				(h.GetSampleCount() != 1 || h.GetSampleSum() != want) || !good && h.GetSampleCount() != 0 {
 				t.Errorf("%s of %v: %v", name, values(metric), h)
 			}
 		}
 	}
-	if err := testutil.GatherAndCompare(m.Gatherer(), strings.NewReader(`# HELP theseus_tasks_total Number of actions that are tasks of agents on nodes, by verb and result (done, already, failed).
+	if err := testutil.GatherAndCompare(m.Gatherer(), strings.NewReader(
+		`# HELP theseus_tasks_total Number of actions that are tasks of agents on nodes, by verb and result (done, already, failed).
 # TYPE theseus_tasks_total counter
 theseus_tasks_total{result="done",verb="join"} 1
 # HELP theseus_journal_writes_total Number of writes to the journal; result is ok or error. A write has one record or a few.
@@ -300,7 +311,8 @@ theseus_run_steps_done 1
 		t.Error(err)
 	}
 	resumed := New("v0")
-	resumed.Begin(&plan.Plan{Name: "p", Steps: []step.Step{{ID: "s"}}}, []engine.Record{{Seq: 1, At: start, Event: engine.Started}, {Seq: 2, At: start, Event: engine.StepBegan, Step: "s"}})
+	resumed.Begin(&plan.Plan{Name: "p", Steps: []step.Step{{ID: "s"}}}, []engine.Record{{Seq: 1, At: start,
+		Event: engine.Started}, {Seq: 2, At: start, Event: engine.StepBegan, Step: "s"}})
 	resumed.Record(engine.Record{Seq: 3, At: start.Add(time.Minute), Event: engine.StepDone, Step: "s"})
 	for _, metric := range family(t, resumed, "theseus_step_duration_seconds").GetMetric() {
 		if values(metric)[0] == "done" && metric.GetHistogram().GetSampleSum() != 60 {
@@ -339,11 +351,13 @@ func TestServe(t *testing.T) {
 		if err != nil || answer.StatusCode != status {
 			t.Errorf("%s: %d, %v", path, answer.StatusCode, err)
 		}
-		if path == "/metrics" && !strings.Contains(string(text), `theseus_path_probes_total{class="pod-pod",node="node-0",result="lost"} 6`) {
+		if path == "/metrics" && !strings.Contains(string(text),
+			`theseus_path_probes_total{class="pod-pod",node="node-0",result="lost"} 6`) {
 			t.Errorf("%s", text)
 		}
 	}
-	if answer, err := http.Post("http://"+address+"/metrics", "", nil); err != nil || answer.StatusCode != http.StatusMethodNotAllowed {
+	if answer, err := http.Post("http://"+address+"/metrics", "", nil); err != nil ||
+		answer.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %v, %v", answer, err)
 	}
 	if _, _, err := m.Serve(address); err == nil || engine.HintOf(err) == "" {
@@ -417,7 +431,8 @@ func one(results ...v1alpha1.PathResult) loss.Account {
 	var reports []v1alpha1.ProbeReport
 	for _, result := range results {
 		result.ID = p.ID
-		reports = append(reports, v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{result}}})
+		reports = append(reports, v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{result}}})
 	}
 	return loss.NewAccount([]v1alpha1.Path{p}, nil, reports, 0)
 }
@@ -437,7 +452,8 @@ func gauge(t *testing.T, m *Metrics, name string) (value float64, found bool) {
 	return 0, false
 }
 
-// TestOpenGap: an outage that does not end shows by its length, whatever the sender's clock says, and counts when it has ended.
+// TestOpenGap: an outage that does not end shows by its length, whatever the sender's clock says, and counts when it
+// has ended.
 func TestOpenGap(t *testing.T) {
 	const name = "theseus_path_open_gap_seconds"
 	m := New("v0")
@@ -468,8 +484,10 @@ func TestOpenGap(t *testing.T) {
 	if value, _ := gauge(t, m, name); value != 30 || ended() != 0 {
 		t.Errorf("the open gap: %v s, ended %d", value, ended())
 	}
-	again := v1alpha1.PathResult{Since: ahead.Add(2 * time.Minute), Last: ahead.Add(3 * time.Minute), Sent: 10, Answered: 10}
-	for _, after := range []time.Duration{40, 45} { // the sender has restarted: nothing ends the gap of the process before
+	again := v1alpha1.PathResult{Since: ahead.Add(2 * time.Minute), Last: ahead.Add(3 * time.Minute),
+		Sent: 10, Answered: 10}
+	// the sender has restarted: nothing ends the gap of the process before
+	for _, after := range []time.Duration{40, 45} {
 		measure(m, one(result(30_000, false), again), start.Add(after*time.Second))
 		if value, _ := gauge(t, m, name); value != 0 || ended() != 0 {
 			t.Errorf("after a restart: %v s, ended %d", value, ended())
@@ -485,7 +503,8 @@ func TestOpenGap(t *testing.T) {
 	}
 }
 
-// TestSilent: a node that does not measure shows, although others do, although its clock is ahead, and although it never measured.
+// TestSilent: a node that does not measure shows, although others do, although its clock is ahead, and although it
+// never measured.
 func TestSilent(t *testing.T) {
 	m := New("v0")
 	now := start
@@ -512,7 +531,8 @@ func TestSilent(t *testing.T) {
 		}
 		measure(m, all, now)
 		silent, _ := gauge(t, m, "theseus_silent_nodes")
-		if grew, _ := gauge(t, m, "theseus_probes_grew_timestamp_seconds"); silent != test.silent || grew != float64(start.Unix()) {
+		if grew, _ := gauge(t, m, "theseus_probes_grew_timestamp_seconds"); silent != test.silent ||
+			grew != float64(start.Unix()) {
 			t.Errorf("after %s, %v nodes are silent, the first since %v", test.after, silent, grew)
 		}
 	}
@@ -545,11 +565,13 @@ func TestMigrations(t *testing.T) {
 theseus_migrations_degraded{reason="NeedsPerson"} 1
 `
 	for range 2 {
-		if err := testutil.GatherAndCompare(m.Gatherer(), strings.NewReader(want), "theseus_migrations_degraded"); err != nil {
+		if err := testutil.GatherAndCompare(m.Gatherer(), strings.NewReader(want),
+			"theseus_migrations_degraded"); err != nil {
 			t.Error(err)
 		}
 		for _, one := range family(t, m, "theseus_migrations").GetMetric() {
-			if phase := values(one)[0]; (phase == "running" || phase == "needs-person") != (one.GetGauge().GetValue() == 1) {
+			if phase := values(one)[0]; (phase == "running" ||
+				phase == "needs-person") != (one.GetGauge().GetValue() == 1) {
 				t.Errorf("%s: %v", phase, one.GetGauge().GetValue())
 			}
 		}
@@ -572,7 +594,8 @@ func TestUndoneAgain(t *testing.T) {
 	}
 }
 
-// TestConnections: connections that send nothing are bounded, and what is beyond is answered once one of them has ended.
+// TestConnections: connections that send nothing are bounded, and what is beyond is answered once one of them has
+// ended.
 func TestConnections(t *testing.T) {
 	address, stop, err := New("v0").Serve("127.0.0.1:0")
 	if err != nil {

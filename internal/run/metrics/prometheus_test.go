@@ -55,8 +55,8 @@ func TestExposition(t *testing.T) {
 	run(t, ".", bytes.NewReader(recorder.Body.Bytes()), promtest.Program(t, "promtool"), "check", "metrics")
 }
 
-// TestPrometheus: a real Prometheus scrapes the real handler. It knows every metric of the rules and the dashboard, evaluates every rule,
-// and every panel shows something.
+// TestPrometheus: a real Prometheus scrapes the real handler. It knows every metric of the rules and the dashboard,
+// evaluates every rule, and every panel shows something.
 func TestPrometheus(t *testing.T) {
 	server := httptest.NewServer(full(t).Handler())
 	defer server.Close()
@@ -100,7 +100,8 @@ func TestPrometheus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if name := family.GetName(); strings.HasPrefix(name, "theseus_") && !strings.HasSuffix(name, "_info") && !strings.Contains(strings.Join(all, " "), name) {
+		if name := family.GetName(); strings.HasPrefix(name, "theseus_") && !strings.HasSuffix(name, "_info") &&
+			!strings.Contains(strings.Join(all, " "), name) {
 			t.Errorf("neither the rules nor the dashboard use %s", name)
 		}
 	}
@@ -146,7 +147,8 @@ func panels(t *testing.T) (all []panel) {
 	return all
 }
 
-// scraping starts a Prometheus that scrapes a target once a second, and returns the URL of its API once it has scraped twice.
+// scraping starts a Prometheus that scrapes a target once a second, and returns the URL of its API once it has scraped
+// twice.
 func scraping(t *testing.T, target string) string {
 	t.Helper()
 	api := promtest.Start(t, target, filepath.Join(examples, "rules.yaml")) + "/api/v1/query"

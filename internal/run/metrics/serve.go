@@ -18,8 +18,8 @@ import (
 const (
 	// mostConnections bounds the connections; further ones wait until one of them ends.
 	mostConnections = 64
-	// mostRendered bounds the scrapes that are rendered at once, and mostAnswered those whose answers are in memory, which a slow reader
-	// can keep there for writeTimeout. Further ones get 503.
+	// mostRendered bounds the scrapes that are rendered at once, and mostAnswered those whose answers are in memory,
+	// which a slow reader can keep there for writeTimeout. Further ones get 503.
 	mostRendered = 2
 	mostAnswered = 16
 	writeTimeout = 15 * time.Second
@@ -33,24 +33,27 @@ func ValidAddress(address string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return engine.WithHint(fmt.Errorf("the address %q for metrics is not HOST:PORT", address), "for example 127.0.0.1:9464")
+		return engine.WithHint(fmt.Errorf("the address %q for metrics is not HOST:PORT", address),
+			"for example 127.0.0.1:9464")
 	}
 	return nil
 }
 
-// Serve serves /metrics, without encryption and to everyone who reaches the address, until stopped. It returns the address that it listens on.
+// Serve serves /metrics, without encryption and to everyone who reaches the address, until stopped. It returns the
+// address that it listens on.
 func (m *Metrics) Serve(address string) (at string, stop func(), err error) {
 	if err := ValidAddress(address); err != nil {
 		return "", nil, err
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return "", nil, engine.WithHint(fmt.Errorf("metrics cannot be served: %w", err), "give an address of this machine, and a port that is free")
+		return "", nil, engine.WithHint(fmt.Errorf("metrics cannot be served: %w", err),
+			"give an address of this machine, and a port that is free")
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m.Handler())
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -59,7 +62,8 @@ func (m *Metrics) Serve(address string) (at string, stop func(), err error) {
 	return listener.Addr().String(), func() { server.Close(); <-done }, nil
 }
 
-// Handler answers scrapes. An answer is complete before it is sent, so that a slow reader keeps nobody else from being answered.
+// Handler answers scrapes. An answer is complete before it is sent, so that a slow reader keeps nobody else from being
+// answered.
 func (m *Metrics) Handler() http.Handler {
 	render := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: mostRendered})
 	answers := make(chan struct{}, mostAnswered)

@@ -35,17 +35,20 @@ type Actor struct {
 	Note    func(string)
 }
 
-// New makes the actor and the gate of a plan with a mirror. own are those for the original's nodes; dir is the folder of the
-// run on this machine.
-func New(p *World, own engine.Deps, records engine.Journal, dir string, note func(string)) (engine.Actor, engine.Gate, error) {
+// New makes the actor and the gate of a plan with a mirror. own are those for the original's nodes; dir is the folder
+// of the run on this machine.
+func New(p *World, own engine.Deps, records engine.Journal, dir string,
+	note func(string)) (engine.Actor, engine.Gate, error) {
 	prober, err := p.Config.Prober()
 	if err != nil {
 		return nil, nil, err
 	}
 	h := &Actor{World: p, Own: own.Actor, Records: records, Dir: dir, Note: note,
-		Names: &dns.Actor{Zones: p.Zones, Resolvers: p.Config.Resolvers, Prober: prober, Clock: run.Clock{}, Note: note},
+		Names: &dns.Actor{Zones: p.Zones, Resolvers: p.Config.Resolvers, Prober: prober,
+			Clock: run.Clock{}, Note: note},
 		Twins: &replica.Actor{Original: p.Original, Mirror: p.Mirror, Note: note}}
-	return h, &holdGate{Gate: dns.Gate{Prober: prober, Clock: run.Clock{}}, own: own.Gate, whole: p.whole, note: note}, nil
+	return h, &holdGate{Gate: dns.Gate{Prober: prober, Clock: run.Clock{}}, own: own.Gate,
+		whole: p.whole, note: note}, nil
 }
 
 func (h *Actor) of(action step.Action) engine.Actor {
@@ -134,14 +137,16 @@ func (h *Actor) roll(ctx context.Context) error {
 			return nil
 		}
 		if left := time.Until(end); left > 0 {
-			h.Note(fmt.Sprintf("%s not Ready: %s", cluster.Count(len(sick), "node"), strings.Join(sick[:min(len(sick), 3)], ", ")))
+			h.Note(fmt.Sprintf("%s not Ready: %s", cluster.Count(len(sick), "node"),
+				strings.Join(sick[:min(len(sick), 3)], ", ")))
 			if err := (run.Clock{}).Sleep(ctx, min(left, rollLook)); err != nil {
 				return err
 			}
 			continue
 		}
 		for _, node := range sick {
-			h.Note("node " + node + " is not Ready after " + time.Duration(roll.RollAfter).String() + ": replacing it once more")
+			h.Note("node " + node + " is not Ready after " + time.Duration(roll.RollAfter).String() +
+				": replacing it once more")
 			if err := h.shell(ctx, roll.Roll, mirror.NodeVariable+"="+node); err != nil {
 				return fmt.Errorf("node %s: %w", node, err)
 			}
@@ -165,7 +170,8 @@ func (h *Actor) shell(ctx context.Context, line string, env ...string) error {
 	command.WaitDelay = 10 * time.Second
 	tail.to = file
 	if err := command.Run(); err != nil {
-		return engine.WithHint(fmt.Errorf("the command failed: %w: %s", err, tail.String()), "fix the command; its output is in "+log)
+		return engine.WithHint(fmt.Errorf("the command failed: %w: %s", err, tail.String()),
+			"fix the command; its output is in "+log)
 	}
 	return nil
 }
@@ -198,11 +204,13 @@ func (h *Actor) handshakes(ctx context.Context) error {
 	var wrong []string
 	for _, proof := range proofs {
 		if len(proof.Wrong) > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s at %s: %s", proof.Name, proof.Address, strings.Join(proof.Wrong, ", ")))
+			wrong = append(wrong,
+				fmt.Sprintf("%s at %s: %s", proof.Name, proof.Address, strings.Join(proof.Wrong, ", ")))
 		}
 	}
 	if len(wrong) > 0 {
-		return engine.WithHint(fmt.Errorf("%d of %d handshakes failed: %s", len(wrong), len(proofs), strings.Join(wrong[:min(len(wrong), 3)], "; ")),
+		return engine.WithHint(fmt.Errorf("%d of %d handshakes failed: %s", len(wrong), len(proofs),
+			strings.Join(wrong[:min(len(wrong), 3)], "; ")),
 			"theseus mirror certs prove shows all of them")
 	}
 	h.Note(cluster.Count(len(proofs), "handshake") + " proven")

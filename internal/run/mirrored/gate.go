@@ -25,7 +25,8 @@ type holdGate struct {
 }
 
 // Ask implements engine.Gate.
-func (g *holdGate) Ask(ctx context.Context, gate step.Gate, followDesire func(context.Context) error) (engine.Verdict, error) {
+func (g *holdGate) Ask(ctx context.Context, gate step.Gate,
+	followDesire func(context.Context) error) (engine.Verdict, error) {
 	if gate.Args == nil {
 		return g.own.Ask(ctx, gate, followDesire)
 	}

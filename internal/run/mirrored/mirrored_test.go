@@ -30,23 +30,29 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestCloudSteps carries out the steps about the cloud of a plan, over HTTP: a failure takes back what was done, and at the end
-// all goes but what somebody else had given before, whoever goes on with it.
+// TestCloudSteps carries out the steps about the cloud of a plan, over HTTP: a failure takes back what was done, and at
+// the end all goes but what somebody else had given before, whoever goes on with it.
 func TestCloudSteps(t *testing.T) {
 	inventory := awstest.Inventory(t, filepath.Join("..", "..", "mirror", "cloud", "testdata", "inventory.yaml"))
 	fake := awstest.Start(t, inventory)
-	given := slices.DeleteFunc(cloud.Compare(inventory, "blue.example.org", "green.example.org", nil).Actions, func(a cloud.Action) bool {
+	given := slices.DeleteFunc(cloud.Compare(inventory, "blue.example.org", "green.example.org",
+		nil).Actions, func(a cloud.Action) bool {
 		return a.Verb == cloud.NewVersion // of which IAM keeps five, and this story would make more
 	})
-	fake.Attach("nodes.green.example.org", "arn:aws:iam::123456789012:policy/backup") // by somebody else, after the plan was made
-	setup := mirror.Setup{Names: shift.New(nil, nil, shift.Options{}, "test", time.Unix(1, 0)), Cloud: &mirror.CloudSetup{Endpoint: fake.URL, Actions: given}}
-	p := &plan.Plan{Name: "test", Hash: "test", Steps: slices.DeleteFunc(mirror.Steps(setup, nil), func(s step.Step) bool { return !strings.HasSuffix(s.ID, "cloud") })}
+	// by somebody else, after the plan was made
+	fake.Attach("nodes.green.example.org", "arn:aws:iam::123456789012:policy/backup")
+	setup := mirror.Setup{Names: shift.New(nil, nil, shift.Options{}, "test", time.Unix(1, 0)),
+		Cloud: &mirror.CloudSetup{Endpoint: fake.URL, Actions: given}}
+	p := &plan.Plan{Name: "test", Hash: "test", Steps: slices.DeleteFunc(mirror.Steps(setup, nil),
+		func(s step.Step) bool { return !strings.HasSuffix(s.ID, "cloud") })}
 	if len(p.Steps) != 2 || len(given) < 3 {
 		t.Fatalf("%d steps with %d changes", len(p.Steps), len(given))
 	}
 	state := func() (text string) {
 		fake.Change(func(i *cloud.Inventory) {
-			roles := slices.SortedFunc(slices.Values(i.Roles), func(a, b cloud.Role) int { return strings.Compare(a.Name, b.Name) })
+			roles := slices.SortedFunc(slices.Values(i.Roles), func(a, b cloud.Role) int {
+				return strings.Compare(a.Name, b.Name)
+			})
 			all, err := json.Marshal([]any{roles, i.Profiles, i.Issuers, i.Groups})
 			if err != nil {
 				t.Error(err)
@@ -58,8 +64,9 @@ func TestCloudSteps(t *testing.T) {
 	before := state()
 	carry := func(records engine.Journal) engine.Outcome {
 		t.Helper()
-		outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: &Actor{Records: records, Note: func(string) {}}, Journal: records, Clock: run.Clock{},
-			Control: dns.Wish(v1alpha1.DesireRun), Theseus: "test"})
+		outcome, err := engine.Run(t.Context(), p,
+			engine.Deps{Actor: &Actor{Records: records, Note: func(string) {}}, Journal: records, Clock: run.Clock{},
+				Control: dns.Wish(v1alpha1.DesireRun), Theseus: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,8 +85,10 @@ func TestCloudSteps(t *testing.T) {
 	p.Steps = whole[:1]
 	stop := make(chan struct{})
 	close(stop) // after the first action
-	if outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: &Actor{Records: records, Note: func(string) {}}, Journal: records, Clock: run.Clock{},
-		Control: dns.Wish(v1alpha1.DesireRun), Theseus: "test", Stop: stop}); err != nil || outcome.End != engine.EndInterrupted {
+	if outcome, err := engine.Run(t.Context(), p,
+		engine.Deps{Actor: &Actor{Records: records, Note: func(string) {}}, Journal: records, Clock: run.Clock{},
+			Control: dns.Wish(v1alpha1.DesireRun), Theseus: "test", Stop: stop}); err != nil ||
+		outcome.End != engine.EndInterrupted {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
 	p.Steps = whole
@@ -94,8 +103,8 @@ func TestCloudSteps(t *testing.T) {
 	}
 }
 
-// TestRoll: a node that stays sick after the change is replaced once, and no other; nobody waits for one that gets well, and the time is
-// over for one that does not.
+// TestRoll: a node that stays sick after the change is replaced once, and no other; nobody waits for one that gets
+// well, and the time is over for one that does not.
 func TestRoll(t *testing.T) {
 	var lock sync.Mutex
 	sick, looks := []string{"b", "c"}, 0
@@ -107,14 +116,16 @@ func TestRoll(t *testing.T) {
 		}
 		var items []string
 		for _, name := range []string{"a", "b", "c"} {
-			items = append(items, fmt.Sprintf(`{"metadata":{"name":%q},"status":{"conditions":[{"type":"Ready","status":"%v"}]}}`, name,
-				map[bool]string{true: "Unknown", false: "True"}[slices.Contains(sick, name)]))
+			items = append(items,
+				fmt.Sprintf(`{"metadata":{"name":%q},"status":{"conditions":[{"type":"Ready","status":"%v"}]}}`, name,
+					map[bool]string{true: "Unknown", false: "True"}[slices.Contains(sick, name)]))
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","items":[%s]}`, strings.Join(items, ","))
 	}))
 	defer server.Close()
-	client, err := kube.New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "test")
+	client, err := kube.New(&rest.Config{Host: server.URL,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,13 +134,15 @@ func TestRoll(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	setup := mirror.Setup{Switch: mirror.Switch{Command: "true", Roll: `echo "$THESEUS_MIGRATION $THESEUS_NODE" >> ` + dir + "/rolled", RollAfter: step.Duration(100 * time.Millisecond)}}
+	setup := mirror.Setup{Switch: mirror.Switch{Command: "true", Roll: `echo "$THESEUS_MIGRATION $THESEUS_NODE" >> ` +
+		dir + "/rolled", RollAfter: step.Duration(100 * time.Millisecond)}}
 	p := &plan.Plan{Name: "test", Mirror: &setup}
 	h := &Actor{World: &World{Plan: p, Original: original}, Dir: dir, Note: func(text string) { t.Log(text) }}
 	rolled := func(want string) {
 		t.Helper()
 		action := step.Action{ID: "change/roll", Op: step.Mirror, Verb: mirror.Roll}
-		if seen, err := (&Actor{Twins: &replica.Actor{}}).Observe(t.Context(), action, nil); err != nil || seen.Done || seen.Inverse != nil {
+		if seen, err := (&Actor{Twins: &replica.Actor{}}).Observe(t.Context(), action, nil); err != nil ||
+			seen.Done || seen.Inverse != nil {
 			t.Errorf("%+v, %v", seen, err)
 		}
 		if _, err := h.Do(t.Context(), action, nil); err != nil {
@@ -143,7 +156,9 @@ func TestRoll(t *testing.T) {
 	sick = nil
 	rolled("test b\n")
 	sick, setup.Switch.Roll = []string{"a"}, "echo no room >&2; exit 7"
-	if _, err := h.Do(t.Context(), step.Action{Op: step.Mirror, Verb: mirror.Roll}, nil); err == nil || !strings.Contains(err.Error(), "node a: the command failed: exit status 7: no room") || engine.HintOf(err) == "" {
+	if _, err := h.Do(t.Context(), step.Action{Op: step.Mirror, Verb: mirror.Roll}, nil); err == nil ||
+		!strings.Contains(err.Error(), "node a: the command failed: exit status 7: no room") ||
+		engine.HintOf(err) == "" {
 		t.Errorf("a command that fails: %v", err)
 	}
 }

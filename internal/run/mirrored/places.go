@@ -67,7 +67,8 @@ func placeOf(m zone.Move, current zone.Current) Whereabouts {
 		found.At = "original"
 	case same(m.After):
 		found.At = "mirror"
-	case slices.ContainsFunc(sets, func(set zone.RRSet) bool { return set.Weight != nil && strings.HasPrefix(set.SetID, "theseus-") }):
+	case slices.ContainsFunc(sets,
+		func(set zone.RRSet) bool { return set.Weight != nil && strings.HasPrefix(set.SetID, "theseus-") }):
 		found.At = "both"
 	default:
 		found.Changed = true

@@ -22,9 +22,11 @@ func (h *Actor) certificates(ctx context.Context, action step.Action) (engine.Ob
 	if err != nil {
 		return engine.Observation{}, err
 	}
-	seen := engine.Observation{Done: true, Inverse: &step.Action{Op: step.Mirror, Verb: mirror.TakeNames, Title: "restore the former names of every certificate", Args: action.Args}}
+	seen := engine.Observation{Done: true, Inverse: &step.Action{Op: step.Mirror, Verb: mirror.TakeNames,
+		Title: "restore the former names of every certificate", Args: action.Args}}
 	for _, e := range entries {
-		seen.Done = seen.Done && e.Verdict != certs.Adds && e.Verdict != certs.Has // a certificate that has them may not be issued yet
+		// a certificate that has them may not be issued yet
+		seen.Done = seen.Done && e.Verdict != certs.Adds && e.Verdict != certs.Has
 	}
 	return seen, nil
 }
@@ -43,9 +45,11 @@ func (h *Actor) surveyed(ctx context.Context, action step.Action) (*prover.Clust
 	if err != nil {
 		return nil, nil, kube.Passing(err)
 	}
-	entries := certs.Survey(world, certs.Options{Rules: rules, Skip: args.Skip, HTTP01: args.HTTP01, Now: time.Now(), For: mirror.Serves})
+	entries := certs.Survey(world, certs.Options{Rules: rules, Skip: args.Skip, HTTP01: args.HTTP01,
+		Now: time.Now(), For: mirror.Serves})
 	if bad := certs.Blocking(entries); len(bad) > 0 {
-		return nil, nil, engine.WithHint(fmt.Errorf("%s: %s (and %d more are blocked)", bad[0].Object, bad[0].Why, len(bad)-1), bad[0].Hint)
+		return nil, nil, engine.WithHint(fmt.Errorf("%s: %s (and %d more are blocked)", bad[0].Object,
+			bad[0].Why, len(bad)-1), bad[0].Hint)
 	}
 	return cluster, entries, nil
 }

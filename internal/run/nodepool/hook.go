@@ -82,14 +82,17 @@ func (h *hook) failure(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return h.hung()
 	case errors.Is(h.err, exec.ErrWaitDelay):
-		return engine.WithHint(fmt.Errorf("the command %q succeeded, but processes that it left running kept its output open for %s more and were killed%s", h.cmd.Args, grace, h.said()),
+		return engine.WithHint(fmt.Errorf("the command %q succeeded, but processes that it left running kept its "+
+			"output open for %s more and were killed%s", h.cmd.Args, grace, h.said()),
 			"let the command of --"+h.verb+"-hook wait for what it starts")
 	}
-	return engine.WithHint(fmt.Errorf("the command %q failed: %w%s", h.cmd.Args, h.err, h.said()), "fix the command of --"+h.verb+"-hook, which runs on this machine")
+	return engine.WithHint(fmt.Errorf("the command %q failed: %w%s", h.cmd.Args, h.err, h.said()),
+		"fix the command of --"+h.verb+"-hook, which runs on this machine")
 }
 
 func (h *hook) hung() error {
-	return engine.WithHint(errors.New("the command exceeded its timeout and was terminated"+h.said()), "make the command of --"+h.verb+"-hook end in time, or raise --hook-timeout")
+	return engine.WithHint(errors.New("the command exceeded its timeout and was terminated"+h.said()),
+		"make the command of --"+h.verb+"-hook end in time, or raise --hook-timeout")
 }
 
 // late is the error when the timeout expires. It ends the command, to have all of its output.
@@ -105,11 +108,12 @@ func (h *hook) late(what string) error {
 	if h.verb == step.VerbRemove {
 		hint = "remove the machine, or, if it is gone, the Node object: kubectl delete node"
 	}
-	return engine.WithHint(fmt.Errorf("the command succeeded, but the timeout expired while waiting for %s%s", what, h.said()), hint)
+	return engine.WithHint(fmt.Errorf("the command succeeded, but the timeout expired while waiting for %s%s",
+		what, h.said()), hint)
 }
 
-// said is the end of a failed command's output, for its error: the last lines, cut and printable. The error goes into the
-// journal, so it is the only part of the output that does.
+// said is the end of a failed command's output, for its error: the last lines, cut and printable. The error goes into
+// the journal, so it is the only part of the output that does.
 func (h *hook) said() string {
 	const lines, most = 3, 500
 	text := strings.TrimSpace(h.output.String())

@@ -78,7 +78,8 @@ func (n names) action(a step.Action) step.Action {
 		a.Pods = &pods
 	}
 	if a.Paths != nil {
-		a.Paths = &step.PathSet{Old: n.all(a.Paths.Old), New: n.all(a.Paths.New), WithoutNew: n.all(a.Paths.WithoutNew), Leaving: n.all(a.Paths.Leaving)}
+		a.Paths = &step.PathSet{Old: n.all(a.Paths.Old), New: n.all(a.Paths.New), WithoutNew: n.all(a.Paths.WithoutNew),
+			Leaving: n.all(a.Paths.Leaving)}
 	}
 	if a.Object != nil && a.Object.GetKind() == "Pod" {
 		if slot, _, _ := unstructured.NestedString(a.Object.Object, "spec", "nodeName"); n.of(slot) != slot {

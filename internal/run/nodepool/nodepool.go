@@ -150,7 +150,8 @@ func (a *Actor) remove(ctx context.Context, name string, args step.HookArgs) (Ra
 		if !h.over() || cluster.NodeReady(node) {
 			return false, nil
 		}
-		err = a.Typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
+		err = a.Typed.CoreV1().Nodes().Delete(ctx, name,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}
@@ -200,7 +201,8 @@ func (a *Actor) during(ctx context.Context, h *hook, what string, look func() (b
 		switch {
 		case ctx.Err() != nil:
 			return h.late(what)
-		case err != nil && !outage.Passes(err) && (!outage.Refused(err) || refused.Lasts(a.Clock.Now()) >= outage.Bound):
+		case err != nil && !outage.Passes(err) &&
+			(!outage.Refused(err) || refused.Lasts(a.Clock.Now()) >= outage.Bound):
 			return err
 		case done && over:
 			return nil
@@ -271,7 +273,9 @@ func (a *Actor) claim(ctx context.Context, node *corev1.Node, slot string) error
 	}
 	claimed.Labels[v1alpha1.LabelSlot] = slot
 	taint := *joint.Shut(node.Name).Taint
-	claimed.Spec.Taints = slices.DeleteFunc(claimed.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+	claimed.Spec.Taints = slices.DeleteFunc(claimed.Spec.Taints, func(t corev1.Taint) bool {
+		return t.MatchTaint(&taint)
+	})
 	claimed.Spec.Taints = append(claimed.Spec.Taints, taint)
 	_, err := a.Typed.CoreV1().Nodes().Update(ctx, claimed, metav1.UpdateOptions{FieldManager: kube.FieldManager})
 	return err

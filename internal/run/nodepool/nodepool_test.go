@@ -132,7 +132,8 @@ func (c *cloud) get(name string) *corev1.Node {
 	return n
 }
 
-// TestAdd: the node that comes while the hook runs gets the slot and is shut in one write, and from then on the slot's name is its.
+// TestAdd: the node that comes while the hook runs gets the slot and is shut in one write, and from then on the slot's
+// name is its.
 func TestAdd(t *testing.T) {
 	c := newCloud(t, node("old-1"), node("old-2"))
 	file := c.when("called", func() { c.join(node("ip-10-0-0-7")) })
@@ -140,7 +141,8 @@ func TestAdd(t *testing.T) {
 		t.Fatalf("before: %+v, %v", seen, err)
 	}
 	told := filepath.Join(t.TempDir(), "told")
-	ran, err := c.do(hook(step.VerbAdd, "new-1", `echo "$THESEUS_ACTION $THESEUS_NODE $THESEUS_WAVE $THESEUS_MIGRATION $THESEUS_TAINT" >`+told+`; touch `+file))
+	ran, err := c.do(hook(step.VerbAdd, "new-1",
+		`echo "$THESEUS_ACTION $THESEUS_NODE $THESEUS_WAVE $THESEUS_MIGRATION $THESEUS_TAINT" >`+told+`; touch `+file))
 	if err != nil || ran.Node != "ip-10-0-0-7" || ran.Found {
 		t.Fatalf("%+v, %v", ran, err)
 	}
@@ -148,13 +150,16 @@ func TestAdd(t *testing.T) {
 		t.Errorf("it was told %q, %v", got, err)
 	}
 	now := c.get("ip-10-0-0-7")
-	if now.Labels[v1alpha1.LabelSlot] != "new-1" || len(now.Spec.Taints) != 1 || now.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
+	if now.Labels[v1alpha1.LabelSlot] != "new-1" || len(now.Spec.Taints) != 1 ||
+		now.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
 		t.Errorf("labels %v, taints %v", now.Labels, now.Spec.Taints)
 	}
-	if seen, err := c.Observe(t.Context(), hook(step.VerbAdd, "new-1", ""), nil); err != nil || !seen.Done || !strings.Contains(string(seen.Before), `"ip-10-0-0-7"`) {
+	if seen, err := c.Observe(t.Context(), hook(step.VerbAdd, "new-1", ""), nil); err != nil || !seen.Done ||
+		!strings.Contains(string(seen.Before), `"ip-10-0-0-7"`) {
 		t.Errorf("after: %+v, %v", seen, err)
 	}
-	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "probe-new-1"}, "spec": map[string]any{"nodeName": "new-1"}}}
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "probe-new-1"}, "spec": map[string]any{"nodeName": "new-1"}}}
 	for _, a := range []step.Action{
 		{Op: step.Taint, NodeName: "new-1"},
 		{Op: step.Apply, Object: pod},
@@ -168,13 +173,15 @@ func TestAdd(t *testing.T) {
 		}
 	}
 	got, _ := json.Marshal(c.inner.actions)
-	if n := strings.Count(string(got), `"ip-10-0-0-7"`); n != 7 || strings.Count(string(got), `"new-1"`) != 0 || !strings.Contains(string(got), `"probe-new-1"`) {
+	if n := strings.Count(string(got), `"ip-10-0-0-7"`); n != 7 || strings.Count(string(got), `"new-1"`) != 0 ||
+		!strings.Contains(string(got), `"probe-new-1"`) {
 		t.Errorf("%d of 7 names: %s", n, got)
 	}
 	if name, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName"); name != "new-1" {
 		t.Error("the plan itself was changed")
 	}
-	if _, _, err := c.Holds(t.Context(), step.Condition{Node: "new-1"}); err != nil || c.inner.conditions[0].Node != "ip-10-0-0-7" {
+	if _, _, err := c.Holds(t.Context(), step.Condition{Node: "new-1"}); err != nil ||
+		c.inner.conditions[0].Node != "ip-10-0-0-7" {
 		t.Errorf("%v, %v", c.inner.conditions, err)
 	}
 }
@@ -201,10 +208,14 @@ func TestHooksThatFail(t *testing.T) {
 		name, verb, script string
 		words              []string
 	}{
-		{"fails", step.VerbAdd, "echo one; echo quota exceeded >&2; exit 3", []string{"exit status 3", "quota exceeded", "no node has joined"}},
-		{"hangs", step.VerbAdd, "echo asking; touch $0; sleep 600", []string{"exceeded its timeout and was terminated", "asking", "no node has joined"}},
-		{"no node", step.VerbAdd, "true", []string{"succeeded, but the timeout expired while waiting for node for new-1 to join"}},
-		{"does not go", step.VerbRemove, "true", []string{"timeout expired while waiting for node old-1 to leave", "still in the cluster"}},
+		{"fails", step.VerbAdd, "echo one; echo quota exceeded >&2; exit 3",
+			[]string{"exit status 3", "quota exceeded", "no node has joined"}},
+		{"hangs", step.VerbAdd, "echo asking; touch $0; sleep 600",
+			[]string{"exceeded its timeout and was terminated", "asking", "no node has joined"}},
+		{"no node", step.VerbAdd, "true",
+			[]string{"succeeded, but the timeout expired while waiting for node for new-1 to join"}},
+		{"does not go", step.VerbRemove, "true", []string{"timeout expired while waiting for node old-1 to leave",
+			"still in the cluster"}},
 		{"removing fails", step.VerbRemove, "echo denied; exit 1", []string{"exit status 1", "denied"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -233,7 +244,8 @@ func TestHooksThatFail(t *testing.T) {
 	if _, err := c.do(action); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("no program: %v", err)
 	}
-	if err := nodepool.Runnable([]string{"sh"}, []string{"/no/such/program", "x"}); err == nil || !strings.Contains(err.Error(), "cannot be run here") {
+	if err := nodepool.Runnable([]string{"sh"}, []string{"/no/such/program", "x"}); err == nil ||
+		!strings.Contains(err.Error(), "cannot be run here") {
 		t.Errorf("Runnable: %v", err)
 	}
 }
@@ -244,14 +256,16 @@ func TestFailsWithNode(t *testing.T) {
 	file := c.when("called", func() { c.join(node("half")) })
 	go func() { // the hook fails once its node is bound
 		for t.Context().Err() == nil {
-			if n, err := c.client.CoreV1().Nodes().Get(t.Context(), "half", metav1.GetOptions{}); err == nil && n.Labels[v1alpha1.LabelSlot] != "" {
+			if n, err := c.client.CoreV1().Nodes().Get(t.Context(), "half", metav1.GetOptions{}); err == nil &&
+				n.Labels[v1alpha1.LabelSlot] != "" {
 				_ = os.WriteFile(file+".bound", nil, 0o600)
 				return
 			}
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	_, err := c.do(hook(step.VerbAdd, "new-1", "touch "+file+"; while ! test -e "+file+".bound; do sleep 0.01; done; exit 1"))
+	_, err := c.do(hook(step.VerbAdd, "new-1", "touch "+file+"; while ! test -e "+file+
+		".bound; do sleep 0.01; done; exit 1"))
 	if err == nil || !strings.Contains(err.Error(), "node half has joined") {
 		t.Fatalf("%v", err)
 	}
@@ -270,7 +284,8 @@ func TestNothingRunsOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	file := c.when("pid", cancel)
-	if _, err := c.doIn(ctx, hook(step.VerbAdd, "new-1", "sleep 600 & echo $! >"+file+".new; mv "+file+".new "+file+"; wait")); err == nil {
+	if _, err := c.doIn(ctx,
+		hook(step.VerbAdd, "new-1", "sleep 600 & echo $! >"+file+".new; mv "+file+".new "+file+"; wait")); err == nil {
 		t.Fatal("it did not fail")
 	}
 	pid, err := os.ReadFile(file)
@@ -290,11 +305,13 @@ func TestNothingRunsOn(t *testing.T) {
 	}
 }
 
-// TestRemove: a Node object that outlives its machine is deleted, with the pods that were there, and one that is gone is not asked for.
+// TestRemove: a Node object that outlives its machine is deleted, with the pods that were there, and one that is gone
+// is not asked for.
 func TestRemove(t *testing.T) {
 	c := newCloud(t, node("old-1"), node("old-2"))
 	for _, on := range []string{"old-1", "old-2"} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "on-" + on}, Spec: corev1.PodSpec{NodeName: on}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "on-" + on},
+			Spec: corev1.PodSpec{NodeName: on}}
 		if _, err := c.client.CoreV1().Pods("shop").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -322,8 +339,10 @@ func TestOutput(t *testing.T) {
 	if err != nil || strings.Contains(string(answer), "hunter2") {
 		t.Errorf("%s, %v", answer, err)
 	}
-	_, err = c.Do(t.Context(), hook(step.VerbAdd, "new-2", `head -c 3000000 /dev/zero | tr '\0' x; echo; printf '\033]0;t\007last\n'; exit 1`), nil)
-	if err == nil || len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\x1b\x07\n") || !strings.Contains(err.Error(), `\u0007last`) {
+	_, err = c.Do(t.Context(), hook(step.VerbAdd, "new-2",
+		`head -c 3000000 /dev/zero | tr '\0' x; echo; printf '\033]0;t\007last\n'; exit 1`), nil)
+	if err == nil || len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\x1b\x07\n") ||
+		!strings.Contains(err.Error(), `\u0007last`) {
 		t.Errorf("%v", err)
 	}
 }

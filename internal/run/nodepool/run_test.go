@@ -33,8 +33,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// site is where a real plan is carried out by the real engine: its commands run, and what they make comes as Nodes; nodes are waited for, shut and
-// drained, and probe pods waited for, as ever. Everything else of the plan is taken for done.
+// site is where a real plan is carried out by the real engine: its commands run, and what they make comes as Nodes;
+// nodes are waited for, shut and drained, and probe pods waited for, as ever. Everything else of the plan is taken for
+// done.
 type site struct {
 	*cloud
 	*plan.Plan
@@ -70,8 +71,8 @@ func conditions(status corev1.ConditionStatus, message string) func(*corev1.Node
 	}
 }
 
-// newSite plans to replace two workers by two new ones, with a command that adds and one that removes. Both find $DIR, in which a file of a node's name
-// makes it come or go.
+// newSite plans to replace two workers by two new ones, with a command that adds and one that removes. Both find $DIR,
+// in which a file of a node's name makes it come or go.
 func newSite(t *testing.T, add, remove string) *site {
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
 	s := &site{cloud: newCloud(t), born: conditions(corev1.ConditionTrue, ""), address: "10.96.0.9"}
@@ -79,8 +80,10 @@ func newSite(t *testing.T, add, remove string) *site {
 		s.join(&snapshot.Nodes[i])
 	}
 	command := func(script string) string { return "env 'DIR=" + s.dir + "' sh -c '" + script + "'" }
-	made, err := plan.Make(snapshot, v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16", AgentImage: "agent:dev", Strategy: "surge",
-		Waves: []int{0}, AddHook: command(add), RemoveHook: command(remove)}, cni.Registry{flannel.Driver{}, calico.Driver{}}, nil,
+	made, err := plan.Make(snapshot, v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16",
+		AgentImage: "agent:dev", Strategy: "surge", Waves: []int{0}, AddHook: command(add),
+		RemoveHook: command(remove)},
+		cni.Registry{flannel.Driver{}, calico.Driver{}}, nil,
 		plan.Options{Manifest: cnitest.Fixture(t, "calico-manifest.yaml"), Now: time.Unix(1_800_000_000, 0)})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +120,8 @@ func (s *site) provide() {
 // podsOfNode adds what the fake leaves out: selecting by node.
 func (s *site) podsOfNode(action clienttesting.Action) (bool, runtime.Object, error) {
 	list := action.(clienttesting.ListAction)
-	all, err := s.client.Tracker().List(list.GetResource(), corev1.SchemeGroupVersion.WithKind("Pod"), list.GetNamespace())
+	all, err := s.client.Tracker().List(list.GetResource(), corev1.SchemeGroupVersion.WithKind("Pod"),
+		list.GetNamespace())
 	if err != nil {
 		return true, nil, err
 	}
@@ -167,7 +171,8 @@ func (s *site) Do(ctx context.Context, a step.Action, before json.RawMessage) (j
 	if pod.Name == manifest.ProbePodName(pod.Spec.NodeName, "old") {
 		address = "10.244.0.9"
 	}
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: address, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: address,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 	_, err := s.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	return nil, err
 }
@@ -202,7 +207,8 @@ func (s *site) hurry(these func(step.Action) bool) {
 // apply carries the plan out from where it stands.
 func (s *site) apply() engine.Outcome {
 	s.t.Helper()
-	outcome, err := engine.Run(s.t.Context(), s.Plan, engine.Deps{Actor: s.cloud.Actor, Gate: s, Journal: &s.journal, Control: s, Clock: s.Actor.Clock})
+	outcome, err := engine.Run(s.t.Context(), s.Plan,
+		engine.Deps{Actor: s.cloud.Actor, Gate: s, Journal: &s.journal, Control: s, Clock: s.Actor.Clock})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -238,8 +244,8 @@ const (
 	stuck       = "control-1 PreferNoSchedule, ip-new-1 as new-1, ip-new-2 as new-2, node-2 PreferNoSchedule NoSchedule"
 )
 
-// TestCommandsAndNodesThatFail: before the first node is removed everything is taken back, every node that came is removed by the user's own command, and
-// what is said leads on; from then on a person is asked.
+// TestCommandsAndNodesThatFail: before the first node is removed everything is taken back, every node that came is
+// removed by the user's own command, and what is said leads on; from then on a person is asked.
 func TestCommandsAndNodesThatFail(t *testing.T) {
 	second := func(verb, what string) string { // of the two that come or go
 		return "case $THESEUS_NODE in *-2) " + what + ";; *) touch $DIR/" + verb + "-$THESEUS_NODE;; esac"
@@ -258,24 +264,40 @@ func TestCommandsAndNodesThatFail(t *testing.T) {
 		nodes             string
 		cause, hint       string
 	}{
-		{"the command to add fails", second("add", "echo quota exceeded; exit 3"), goes, nil, nil, engine.EndRolledBack, before,
+		{"the command to add fails", second("add", "echo quota exceeded; exit 3"), goes, nil,
+			nil, engine.EndRolledBack, before,
 			"exit status 3; its last output: quota exceeded; no node has joined", "fix the command of --add-hook"},
-		{"it hangs", second("add", "echo asking; exec sleep 600"), goes, nil, hooks(step.VerbAdd, "new-2"), engine.EndRolledBack, before,
-			"not finished within 1s: the command exceeded its timeout and was terminated; its last output: asking; no node has joined", "--hook-timeout"},
-		{"it hangs when its node has joined", second("add", comes+"; exec sleep 600"), goes, nil, hooks(step.VerbAdd, "new-2"), engine.EndRolledBack, before,
-			"was terminated; node ip-new-2 has joined", "make the command of --add-hook end in time"},
-		{"it is done, and no node comes", second("add", "true"), goes, nil, hooks(step.VerbAdd, "new-2"), engine.EndRolledBack, before,
-			"timeout expired while waiting for node for new-2 to join", "remove a node that still joins yourself"},
-		{"a new node does not become Ready", comes, goes, func(s *site) { s.born = conditions(corev1.ConditionFalse, "cni plugin not initialized") }, waits(step.NodeReady),
+		{"it hangs", second("add", "echo asking; exec sleep 600"), goes, nil, hooks(step.VerbAdd, "new-2"),
+			engine.EndRolledBack, before,
+			"not finished within 1s: the command exceeded its timeout and was terminated; its last output: asking; " +
+				"no node has joined", "--hook-timeout"},
+		{"it hangs when its node has joined", second("add", comes+"; exec sleep 600"), goes, nil,
+			hooks(step.VerbAdd, "new-2"), engine.EndRolledBack, before, "was terminated; node ip-new-2 has joined",
+			"make the command of --add-hook end in time"},
+		{"it is done, and no node comes", second("add", "true"), goes, nil, hooks(step.VerbAdd, "new-2"),
+			engine.EndRolledBack, before, "timeout expired while waiting for node for new-2 to join",
+			"remove a node that still joins yourself"},
+		{"a new node does not become Ready", comes, goes, func(s *site) {
+			s.born = conditions(corev1.ConditionFalse, "cni plugin not initialized")
+		}, waits(step.NodeReady),
 			engine.EndRolledBack, before, "node ip-new-1 is not Ready: cni plugin not initialized", "make a new plan"},
-		{"a new node has the old network's configuration first", comes, goes, func(s *site) { s.address = "10.244.9.9" }, nil, engine.EndRolledBack, before,
-			"has the address 10.244.9.9, which is not of 10.96.0.0/16: another network serves new pods of ip-new-1", "make a new plan"},
-		{"a budget lets no pod go", comes, goes, (*site).holdPod, func(a step.Action) bool { return a.Op == step.Evict && a.Pods.Node == "node-1" }, engine.EndRolledBack, before,
-			"pod shop/report: held by its disruption budget: The disruption budget report needs 1 healthy pods and has 1 currently", "make a new plan"},
-		{"the command to remove fails", comes, second("remove", "echo denied; exit 1"), nil, nil, engine.EndNeedsPerson, stuck,
-			"exit status 1; its last output: denied; node node-2 is still in the cluster", "fix the command of --remove-hook"},
-		{"the node stays, and is Ready", comes, second("remove", "true"), nil, hooks(step.VerbRemove, "node-2"), engine.EndNeedsPerson, stuck,
-			"timeout expired while waiting for node node-2 to leave; node node-2 is still in the cluster", "kubectl delete node"},
+		{"a new node has the old network's configuration first",
+			comes, goes, func(s *site) { s.address = "10.244.9.9" }, nil, engine.EndRolledBack, before,
+			"has the address 10.244.9.9, which is not of 10.96.0.0/16: another network serves new pods of ip-new-1",
+			"make a new plan"},
+		{"a budget lets no pod go", comes, goes, (*site).holdPod, func(a step.Action) bool {
+			return a.Op == step.Evict && a.Pods.Node == "node-1"
+		}, engine.EndRolledBack, before,
+			"pod shop/report: held by its disruption budget: The disruption budget report needs 1 healthy pods and " +
+				"has 1 currently", "make a new plan"},
+		{"the command to remove fails", comes, second("remove", "echo denied; exit 1"), nil, nil,
+			engine.EndNeedsPerson, stuck,
+			"exit status 1; its last output: denied; node node-2 is still in the cluster",
+			"fix the command of --remove-hook"},
+		{"the node stays, and is Ready", comes, second("remove", "true"), nil, hooks(step.VerbRemove, "node-2"),
+			engine.EndNeedsPerson, stuck,
+			"timeout expired while waiting for node node-2 to leave; node node-2 is still in the cluster",
+			"kubectl delete node"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newSite(t, test.add, test.remove)
@@ -286,8 +308,10 @@ func TestCommandsAndNodesThatFail(t *testing.T) {
 				s.hurry(test.hurry)
 			}
 			got := s.apply()
-			if got.End != test.end || !strings.Contains(got.Cause, test.cause) || !strings.Contains(got.Hint, test.hint) {
-				t.Errorf("%s: %s\nhint: %s\nwant %s: %s\nhint: %s", got.End, got.Cause, got.Hint, test.end, test.cause, test.hint)
+			if got.End != test.end || !strings.Contains(got.Cause, test.cause) ||
+				!strings.Contains(got.Hint, test.hint) {
+				t.Errorf("%s: %s\nhint: %s\nwant %s: %s\nhint: %s",
+					got.End, got.Cause, got.Hint, test.end, test.cause, test.hint)
 			}
 			if nodes := s.stand(); nodes != test.nodes {
 				t.Errorf("the nodes are %s; want %s", nodes, test.nodes)
@@ -309,9 +333,10 @@ func TestCommandsAndNodesThatFail(t *testing.T) {
 func (s *site) holdPod() {
 	yes := true
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "report", OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "report", UID: "j", Controller: &yes}}},
-		Spec:       corev1.PodSpec{NodeName: "node-1"},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.1.5"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "report", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "batch/v1", Kind: "Job", Name: "report", UID: "j", Controller: &yes}}},
+		Spec:   corev1.PodSpec{NodeName: "node-1"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.1.5"},
 	}
 	if err := s.client.Tracker().Add(pod); err != nil {
 		s.t.Fatal(err)
@@ -322,7 +347,8 @@ func (s *site) holdPod() {
 		}
 		held := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 		held.ErrStatus.Details.Causes = append(held.ErrStatus.Details.Causes,
-			metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget report needs 1 healthy pods and has 1 currently"})
+			metav1.StatusCause{Type: policyv1.DisruptionBudgetCause,
+				Message: "The disruption budget report needs 1 healthy pods and has 1 currently"})
 		return true, nil, held
 	})
 }
@@ -339,17 +365,24 @@ func TestNodeComesAtTheEnd(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	_, err := c.doIn(ctx, hook(step.VerbAdd, "new-1", fmt.Sprintf(`trap "touch %s; while ! test -e %s; do :; done; exit 1" TERM; touch %s; sleep 600 & wait`, told, joined, called)))
-	if err == nil || !strings.Contains(err.Error(), "exceeded its timeout and was terminated") || !strings.Contains(err.Error(), "; node late has joined") || c.get("late").Labels[v1alpha1.LabelSlot] != "new-1" {
+	_, err := c.doIn(ctx, hook(step.VerbAdd, "new-1",
+		fmt.Sprintf(`trap "touch %s; while ! test -e %s; do :; done; exit 1" TERM; touch %s; sleep 600 & wait`,
+			told, joined, called)))
+	if err == nil || !strings.Contains(err.Error(), "exceeded its timeout and was terminated") ||
+		!strings.Contains(err.Error(), "; node late has joined") ||
+		c.get("late").Labels[v1alpha1.LabelSlot] != "new-1" {
 		t.Errorf("%v, %v", err, c.get("late").Labels)
 	}
 }
 
-// TestCommandThatLeavesSomethingRunning: who runs on in the background with the command's output would be ended at any moment, so that it is said.
+// TestCommandThatLeavesSomethingRunning: who runs on in the background with the command's output would be ended at any
+// moment, so that it is said.
 func TestCommandThatLeavesSomethingRunning(t *testing.T) {
 	c := newCloud(t)
-	_, err := c.do(hook(step.VerbAdd, "new-1", fmt.Sprintf("echo begun; sleep 600 & touch %s", filepath.Join(c.dir, "called"))))
-	if err == nil || !strings.Contains(err.Error(), "succeeded, but processes that it left running kept its output open for 5s more and were killed; its last output: begun") ||
+	_, err := c.do(hook(step.VerbAdd, "new-1",
+		fmt.Sprintf("echo begun; sleep 600 & touch %s", filepath.Join(c.dir, "called"))))
+	if err == nil || !strings.Contains(err.Error(), "succeeded, but processes that it left running kept its output "+
+		"open for 5s more and were killed; its last output: begun") ||
 		!strings.Contains(engine.HintOf(err), "--add-hook wait for what it starts") {
 		t.Errorf("%v (%s)", err, engine.HintOf(err))
 	}

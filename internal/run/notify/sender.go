@@ -36,8 +36,8 @@ type Sender struct {
 	end    context.CancelFunc
 }
 
-// Start begins to send. sent is called after each event that was delivered or given up, and again while it fails and the event is the last
-// one. say gets warnings.
+// Start begins to send. sent is called after each event that was delivered or given up, and again while it fails and
+// the event is the last one. say gets warnings.
 func (t *Target) Start(ctx context.Context, sent func(context.Context, Event) error, say func(string)) *Sender {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx)) // the end of a run is told, too
 	s := &Sender{target: t, sent: sent, say: say, more: make(chan struct{}, 1), done: make(chan struct{}), end: end}

@@ -54,22 +54,28 @@ type Target struct {
 	client *http.Client
 }
 
-// New reads the address: a URL, or @FILE, a file that has it. secretFile has the secret that events are signed with; "" means none.
+// New reads the address: a URL, or @FILE, a file that has it. secretFile has the secret that events are signed with; ""
+// means none.
 func New(address, secretFile string) (*Target, error) {
 	if file, is := strings.CutPrefix(address, "@"); is {
 		text, err := infile.ReadUpTo(file, mostBytes)
 		if err != nil {
-			return nil, engine.WithHint(fmt.Errorf("the file with the URL for notifications: %w", err), "write the URL into that file, or give it as --notify URL")
+			return nil, engine.WithHint(fmt.Errorf("the file with the URL for notifications: %w", err),
+				"write the URL into that file, or give it as --notify URL")
 		}
 		address = strings.TrimSpace(string(text))
 	}
 	to, err := url.Parse(address)
-	if err != nil || to.Scheme != "https" && to.Scheme != "http" || to.Hostname() == "" || to.Fragment != "" { // the error would show the URL, which may have a secret
-		return nil, engine.WithHint(errors.New("the URL for notifications is not valid"), "for example --notify https://events.example.com/theseus, or --notify @FILE with a file that has the URL")
+	// the error would show the URL, which may have a secret
+	if err != nil || to.Scheme != "https" && to.Scheme != "http" || to.Hostname() == "" || to.Fragment != "" {
+		return nil, engine.WithHint(errors.New("the URL for notifications is not valid"),
+			"for example --notify https://events.example.com/theseus, or --notify @FILE with a file that has the URL")
 	}
 	t := &Target{url: to, client: &http.Client{
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: callTimeout},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // what is signed goes to the target alone
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment,
+			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: callTimeout},
+		// what is signed goes to the target alone
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if secretFile != "" {
 		if t.secret, err = readSecret(secretFile); err != nil {
@@ -83,16 +89,19 @@ func New(address, secretFile string) (*Target, error) {
 func readSecret(file string) ([]byte, error) {
 	text, err := infile.ReadUpTo(file, mostBytes)
 	if err != nil {
-		return nil, engine.WithHint(fmt.Errorf("the secret for notifications: %w", err), "make one: openssl rand -hex 32 > FILE")
+		return nil, engine.WithHint(fmt.Errorf("the secret for notifications: %w", err),
+			"make one: openssl rand -hex 32 > FILE")
 	}
 	secret := bytes.TrimSpace(text)
 	if coded, is := bytes.CutPrefix(secret, []byte("whsec_")); is {
 		if secret, err = base64.StdEncoding.DecodeString(string(coded)); err != nil {
-			return nil, engine.WithHint(fmt.Errorf("the secret in %s begins with whsec_, and the rest is not base64", file), "copy the whole secret, or make one: openssl rand -hex 32 > FILE")
+			return nil, engine.WithHint(fmt.Errorf("the secret in %s begins with whsec_, and the rest is not base64",
+				file), "copy the whole secret, or make one: openssl rand -hex 32 > FILE")
 		}
 	}
 	if len(secret) < leastSecret {
-		return nil, engine.WithHint(fmt.Errorf("the secret in %s has %d bytes, and at least %d are needed", file, len(secret), leastSecret), "make one: openssl rand -hex 32 > FILE")
+		return nil, engine.WithHint(fmt.Errorf("the secret in %s has %d bytes, and at least %d are needed",
+			file, len(secret), leastSecret), "make one: openssl rand -hex 32 > FILE")
 	}
 	return secret, nil
 }
@@ -108,7 +117,8 @@ func (t *Target) Exposed() string {
 	case t.url.Scheme != "http", host == "localhost", address != nil && address.IsLoopback():
 		return ""
 	case t.url.User != nil:
-		return t.String() + " gets notifications without encryption: everyone on the way can read them, and the password of the URL"
+		return t.String() + " gets notifications without encryption: everyone on the way can read " +
+			"them, and the password of the URL"
 	}
 	return t.String() + " gets notifications without encryption: everyone on the way can read them"
 }

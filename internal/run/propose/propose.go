@@ -1,5 +1,5 @@
-// Package propose turns a cluster and a change into findings and a plan. It is pure: the command line and the controller read
-// the cluster, the manifest and the registry, and decide what to do about findings that block.
+// Package propose turns a cluster and a change into findings and a plan. It is pure: the command line and the
+// controller read the cluster, the manifest and the registry, and decide what to do about findings that block.
 package propose
 
 import (
@@ -30,7 +30,8 @@ type Input struct {
 	Change   v1alpha1.ChangeSpec
 	// Manifest is the target's manifests, decoded.
 	Manifest []unstructured.Unstructured
-	// Served asks the registry of the agent's image; nil if nobody asks it. It is called only for a change that is possible.
+	// Served asks the registry of the agent's image; nil if nobody asks it. It is called only for a change that is
+	// possible.
 	Served func() *check.Served
 	// Options select and accept findings.
 	Options preflight.Options
@@ -54,8 +55,8 @@ func Options(change v1alpha1.ChangeSpec, now time.Time) preflight.Options {
 	return preflight.Options{Accept: change.Accept, Accepted: change.Accepted, Now: now}
 }
 
-// Check runs the checks. It returns an Invalid for options that name no check and for what-ifs that cannot be meant, and a
-// *cni.Refusal for a change that is impossible on this cluster, whatever its owner accepts.
+// Check runs the checks. It returns an Invalid for options that name no check and for what-ifs that cannot be meant,
+// and a *cni.Refusal for a change that is impossible on this cluster, whatever its owner accepts.
 func Check(in Input) (Checked, error) {
 	if err := in.Options.Validate(preflight.All()); err != nil {
 		return Checked{}, Invalid{engine.WithHint(err, "theseus check --list")}
@@ -80,7 +81,8 @@ func Check(in Input) (Checked, error) {
 
 // passOf is the evidence for checks: the snapshot, and the two networks as far as they are known. The error says why
 // the new one is not: checks do without it then.
-func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []unstructured.Unstructured) (*check.Pass, error) {
+func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec,
+	manifest []unstructured.Unstructured) (*check.Pass, error) {
 	pass := &check.Pass{Snapshot: snapshot, Change: change, Found: drivers.All().Detect(snapshot), Manifest: manifest}
 	if len(pass.Found) > 0 {
 		pass.Source = pass.Found[0]
@@ -93,16 +95,17 @@ func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []u
 	return pass, err
 }
 
-// Plan makes the plan of a change that was checked. The change is the one that was asked for: it may differ from that of the
-// checks by what was found out since, such as the digest of the agent's image. The caller has decided about findings that block.
+// Plan makes the plan of a change that was checked. The change is the one that was asked for: it may differ from that
+// of the checks by what was found out since, such as the digest of the agent's image. The caller has decided about
+// findings that block.
 func Plan(checked Checked, change v1alpha1.ChangeSpec, options plan.Options) (*plan.Plan, error) {
 	options.Manifest = checked.Pass.Manifest
 	return plan.Make(checked.Pass.Snapshot, change, drivers.All(), checked.Result.Findings, options)
 }
 
-// Planned runs the checks that look at the steps of a plan, and adds what they find to the change and to the plan. It returns
-// the findings of these checks alone; the caller decides about those that block. The evidence has to have the objects that the
-// steps write (kube.AddWritten).
+// Planned runs the checks that look at the steps of a plan, and adds what they find to the change and to the plan. It
+// returns the findings of these checks alone; the caller decides about those that block. The evidence has to have the
+// objects that the steps write (kube.AddWritten).
 func Planned(checked *Checked, p *plan.Plan, options preflight.Options) (fresh finding.Result) {
 	checked.Pass.Steps = p.Steps
 	checked.Result, fresh = preflight.Planned(checked.Result, checked.Pass, options)
@@ -113,7 +116,8 @@ func Planned(checked *Checked, p *plan.Plan, options preflight.Options) (fresh f
 	return fresh
 }
 
-// Rights is the check of permissions alone. Its evidence has to have the answers for the steps of a plan (admission.AskRights).
+// Rights is the check of permissions alone. Its evidence has to have the answers for the steps of a plan
+// (admission.AskRights).
 func Rights(pass *check.Pass, options preflight.Options) finding.Result {
 	return preflight.Run(preflight.Named(CheckOfRights), pass, options)
 }
@@ -127,15 +131,19 @@ func NoSecrets(objects []unstructured.Unstructured) error {
 	for i := range objects {
 		object := &objects[i]
 		if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
-			return engine.WithHint(fmt.Errorf("the manifest has the Secret %s/%s", object.GetNamespace(), object.GetName()),
-				"apply the Secret yourself first, and remove it from the manifest: the plan and the journal would contain its data")
+			return engine.WithHint(fmt.Errorf("the manifest has the Secret %s/%s",
+				object.GetNamespace(), object.GetName()),
+				"apply the Secret yourself first, and remove it from the manifest: the plan and the "+
+					"journal would contain its data")
 		}
 		if object.GetKind() == "CustomResourceDefinition" {
 			continue // its schema has names of fields, but no values
 		}
 		if found := cluster.Secrets(object.Object); len(found) > 0 {
-			return engine.WithHint(fmt.Errorf("the manifest: %s has a password or token in %s", step.RefOf(object), found[0]),
-				"take the value from a Secret (valueFrom.secretKeyRef, or the kind's own reference): the plan and the journal would contain it")
+			return engine.WithHint(fmt.Errorf("the manifest: %s has a password or token in %s",
+				step.RefOf(object), found[0]),
+				"take the value from a Secret (valueFrom.secretKeyRef, or the kind's own reference): the plan and "+
+					"the journal would contain it")
 		}
 	}
 	return nil

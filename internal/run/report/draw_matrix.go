@@ -75,7 +75,8 @@ func folding(m Model) (func(string) string, string) {
 	}
 	rest := fmt.Sprintf("all %s", countOf(int64(len(m.Nodes)), "node"))
 	if len(worst) == 0 {
-		return func(string) string { return rest }, "Nothing was lost on any node, so all " + number(int64(len(m.Nodes))) + " are shown as one. The JSON report holds every pair."
+		return func(string) string { return rest }, "Nothing was lost on any node, so all " +
+			number(int64(len(m.Nodes))) + " are shown as one. The JSON report holds every pair."
 	}
 	slices.SortStableFunc(worst, func(a, b Node) int {
 		return cmp.Or(cmp.Compare(b.Leaked, a.Leaked), cmp.Compare(b.Worst, a.Worst), cmp.Compare(b.Lost, a.Lost))
@@ -86,7 +87,8 @@ func folding(m Model) (func(string) string, string) {
 		shown[node.Name] = true
 	}
 	rest = fmt.Sprintf("%d other nodes", len(m.Nodes)-len(worst))
-	note := fmt.Sprintf("The %d worst of %d nodes are shown one by one; the others are summed up. The JSON report holds every pair.", len(worst), len(m.Nodes))
+	note := fmt.Sprintf("The %d worst of %d nodes are shown one by one; the others are summed up. The JSON report "+
+		"holds every pair.", len(worst), len(m.Nodes))
 	return func(node string) string {
 		if shown[node] {
 			return node
@@ -191,7 +193,8 @@ func newSquare(limit float64, cell Cell, measured bool) square {
 	if cell.Leaked > 0 {
 		s.Tone, s.Text = "leak", number(cell.Leaked)+" answered"
 	}
-	s.Title = fmt.Sprintf("%s to %s: %s, %s, %s lost", endName(cell.Source), cellTarget(cell.Target), countOf(int64(cell.Paths), "path"), countOf(cell.Sent, "probe"), number(cell.Lost))
+	s.Title = fmt.Sprintf("%s to %s: %s, %s, %s lost", endName(cell.Source), cellTarget(cell.Target),
+		countOf(int64(cell.Paths), "path"), countOf(cell.Sent, "probe"), number(cell.Lost))
 	if cell.Worst > 0 {
 		s.Title += ", longest gap " + duration(cell.Worst)
 	}

@@ -80,12 +80,14 @@ func newTimeline(m Model) *timeline {
 		return nil
 	}
 	s := scale{from, (drawWidth - drawLeft - drawRight) / to.Sub(from).Seconds()}
-	t := &timeline{Width: drawWidth, Left: drawLeft, Right: drawWidth - drawRight, Top: axisHeight, Lane: axisHeight + laneHeight}
+	t := &timeline{Width: drawWidth, Left: drawLeft, Right: drawWidth - drawRight, Top: axisHeight,
+		Lane: axisHeight + laneHeight}
 	t.Ticks = ticks(s, from, to)
 	t.gaps(s, m)
 	t.MeasuredY = t.Lane + 14
 	for _, span := range m.Run.Measured {
-		t.Measured = append(t.Measured, s.box(span.From, span.To, t.MeasuredY, 6, "measured", "measured "+clock(span.From)+" to "+clock(span.To)))
+		t.Measured = append(t.Measured,
+			s.box(span.From, span.To, t.MeasuredY, 6, "measured", "measured "+clock(span.From)+" to "+clock(span.To)))
 	}
 	y := t.MeasuredY + 18
 	for _, g := range m.Groups {
@@ -93,12 +95,14 @@ func newTimeline(m Model) *timeline {
 		y += rowHeight
 	}
 	if back := m.Run.Rollback; back != nil {
-		t.Rows = append(t.Rows, row{Y: y, TextY: y + 15, Name: "rollback", Boxes: []box{s.box(back.From, back.To, y+3, rowHeight-7, "back", "rolled back "+clock(back.From)+" to "+clock(back.To))}})
+		t.Rows = append(t.Rows, row{Y: y, TextY: y + 15, Name: "rollback", Boxes: []box{s.box(back.From, back.To, y+3,
+			rowHeight-7, "back", "rolled back "+clock(back.From)+" to "+clock(back.To))}})
 		y += rowHeight
 	}
 	t.Bottom, t.Height = y, int(y)+18
 	for _, p := range m.Run.Pauses {
-		t.Pauses = append(t.Pauses, s.box(p.From, p.To, t.Top, t.Bottom-t.Top, "pause", "paused "+clock(p.From)+" to "+clock(p.To)))
+		t.Pauses = append(t.Pauses,
+			s.box(p.From, p.To, t.Top, t.Bottom-t.Top, "pause", "paused "+clock(p.From)+" to "+clock(p.To)))
 	}
 	if !m.Run.NoReturn.IsZero() {
 		t.NoReturn = s.x(m.Run.NoReturn)
@@ -145,7 +149,8 @@ func groupRow(s scale, m Model, g Group, y float64) row {
 		if tone == "ok" && n%2 == 1 {
 			tone = "ok2"
 		}
-		text := fmt.Sprintf("%s: %s (%s to %s, %s)", st.ID, st.State, clock(st.Begin), clock(end), between(st.Begin, end))
+		text := fmt.Sprintf("%s: %s (%s to %s, %s)", st.ID, st.State, clock(st.Begin),
+			clock(end), between(st.Begin, end))
 		if st.Failure != "" {
 			text += ": " + st.Failure
 		}
@@ -157,8 +162,10 @@ func groupRow(s scale, m Model, g Group, y float64) row {
 // ticks puts about eight round moments on the axis.
 func ticks(s scale, from, to time.Time) []tick {
 	every := 24 * time.Hour
-	for _, d := range []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute,
-		5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour} {
+	for _, d := range []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+		time.Minute, 2 * time.Minute,
+		5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
+		6 * time.Hour, 12 * time.Hour} {
 		if to.Sub(from)/d <= 9 {
 			every = d
 			break
@@ -202,14 +209,17 @@ func (t *timeline) gaps(s scale, m Model) {
 }
 
 func single(s scale, lane, limit float64, gap Gap) mark {
-	text := fmt.Sprintf("%s, %s from %s to %s (%s), %s, in %s", clock(gap.From), duration(gap.Millis), gap.Source, gap.Target, gap.Class, countOf(gap.Probes, "lost probe"), gap.Step)
+	text := fmt.Sprintf("%s, %s from %s to %s (%s), %s, in %s", clock(gap.From), duration(gap.Millis), gap.Source,
+		gap.Target, gap.Class, countOf(gap.Probes, "lost probe"), gap.Step)
 	tone := gapTone(limit, gap.Millis)
 	if gap.Denied {
 		tone = "leak"
-		text = fmt.Sprintf("%s, denied but answered for %s, from %s to %s, in %s", clock(gap.From), duration(gap.Millis), gap.Source, gap.Target, gap.Step)
+		text = fmt.Sprintf("%s, denied but answered for %s, from %s to %s, in %s",
+			clock(gap.From), duration(gap.Millis), gap.Source, gap.Target, gap.Step)
 	}
 	h := height(gap.Millis)
-	return mark{box{X: s.x(gap.From), Y: round1(lane - h), W: max(2.4, round1(gap.Millis/1000*s.unit)), H: h, Tone: tone, Text: text}}
+	return mark{box{X: s.x(gap.From), Y: round1(lane - h), W: max(2.4, round1(gap.Millis/1000*s.unit)),
+		H: h, Tone: tone, Text: text}}
 }
 
 // gather makes one mark of all gaps within two units, as tall as their longest.
@@ -239,7 +249,8 @@ func (t *timeline) gather(s scale, m Model) {
 			tone = "leak"
 		}
 		h := height(b.worst)
-		text := fmt.Sprintf("%s: %s, longest %s, %s", clock(b.first), countOf(int64(b.n), "gap"), duration(b.worst), countOf(b.lost, "probe"))
+		text := fmt.Sprintf("%s: %s, longest %s, %s", clock(b.first), countOf(int64(b.n), "gap"),
+			duration(b.worst), countOf(b.lost, "probe"))
 		t.Marks = append(t.Marks, mark{box{X: float64(x), Y: round1(t.Lane - h), W: 1.8, H: h, Tone: tone, Text: text}})
 	}
 	sort.Slice(t.Marks, func(i, j int) bool { return t.Marks[i].X < t.Marks[j].X })

@@ -11,7 +11,8 @@ type figure struct {
 const noData = "no data"
 
 func figures(m Model) []figure {
-	return []figure{requestsFigure(m), probesFigure(m), deniedFigure(m), gapFigure(m), restartsFigure(m), tookFigure(m), residueFigure(m)}
+	return []figure{requestsFigure(m), probesFigure(m), deniedFigure(m), gapFigure(m), restartsFigure(m),
+		tookFigure(m), residueFigure(m)}
 }
 
 func toneOf(bad bool) string {
@@ -25,7 +26,8 @@ func requestsFigure(m Model) figure {
 	if len(m.Traffic) == 0 {
 		return figure{"Failed requests", noData, "none of your own clients was counted", "none"}
 	}
-	return figure{"Failed requests", number(m.Totals.Failed), "of " + number(m.Totals.Requests), toneOf(m.Totals.Failed > 0)}
+	return figure{"Failed requests", number(m.Totals.Failed), "of " + number(m.Totals.Requests),
+		toneOf(m.Totals.Failed > 0)}
 }
 
 func probesFigure(m Model) figure {
@@ -37,7 +39,8 @@ func probesFigure(m Model) figure {
 	if t.Lost > 0 {
 		tone = gapTone(m.Limit, max(t.ProbeGapMillis, 0.001))
 	}
-	return figure{"Lost probes", number(t.Lost), fmt.Sprintf("of %s on %s", number(t.Sent), countOf(int64(t.Paths), "path")), tone}
+	return figure{"Lost probes", number(t.Lost),
+		fmt.Sprintf("of %s on %s", number(t.Sent), countOf(int64(t.Paths), "path")), tone}
 }
 
 func deniedFigure(m Model) figure {
@@ -45,7 +48,8 @@ func deniedFigure(m Model) figure {
 	if t.DeniedSent == 0 && t.Leaked == 0 {
 		return figure{"Denied answered", noData, "no denied path was measured", "none"}
 	}
-	return figure{"Denied answered", number(t.Leaked), fmt.Sprintf("of %s on %s", number(t.DeniedSent), countOf(int64(t.Denied), "path")), toneOf(t.Leaked > 0)}
+	return figure{"Denied answered", number(t.Leaked),
+		fmt.Sprintf("of %s on %s", number(t.DeniedSent), countOf(int64(t.Denied), "path")), toneOf(t.Leaked > 0)}
 }
 
 func gapFigure(m Model) figure {
@@ -78,7 +82,8 @@ func restartsFigure(m Model) figure {
 	if len(m.Workloads) == 0 {
 		return figure{"Restarts", noData, "pods were not counted", "none"}
 	}
-	return figure{"Restarts", number(int64(t.Restarts)), fmt.Sprintf("%s, %s recreated", countOf(int64(t.Pods), "pod"), number(int64(t.Evicted))), toneOf(t.Restarts > 0)}
+	return figure{"Restarts", number(int64(t.Restarts)), fmt.Sprintf("%s, %s recreated", countOf(int64(t.Pods), "pod"),
+		number(int64(t.Evicted))), toneOf(t.Restarts > 0)}
 }
 
 func tookFigure(m Model) figure {

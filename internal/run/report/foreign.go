@@ -22,7 +22,8 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 	if m.Run.Outcome == Done && proof == result.Unproven {
 		v.Missing = append(v.Missing, "The result is not proven: "+why+".")
 	}
-	if v.Why == "" && (proof == result.Broken || r.After != nil && (proof == result.Lost || proof == result.Failed || proof == result.Interrupted)) {
+	if v.Why == "" && (proof == result.Broken ||
+		r.After != nil && (proof == result.Lost || proof == result.Failed || proof == result.Interrupted)) {
 		v.Why = why
 	}
 	v.Level = v.levelOf(m, proof, lost, measured)

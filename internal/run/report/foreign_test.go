@@ -16,8 +16,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// guarded is the input of a report on a guard: its journal, up to the removal if after is nil, and a path that lost probes in one gap.
-func guarded(t *testing.T, g kind.Guard, before engine.Verdict, ran result.Ran, watched result.Watched, after *engine.Verdict, lost int64) Input {
+// guarded is the input of a report on a guard: its journal, up to the removal if after is nil, and a path that lost
+// probes in one gap.
+func guarded(t *testing.T, g kind.Guard, before engine.Verdict, ran result.Ran, watched result.Watched,
+	after *engine.Verdict, lost int64) Input {
 	t.Helper()
 	raw := func(value any) json.RawMessage {
 		data, err := json.Marshal(value)
@@ -32,11 +34,13 @@ func guarded(t *testing.T, g kind.Guard, before engine.Verdict, ran result.Ran, 
 	}
 	in := Input{At: epoch.Add(time.Hour), Plan: &plan.Plan{Guarded: &g, Strategy: guard.Name, Steps: []step.Step{
 		{ID: guard.StepProbes, Gate: &step.Gate{Baseline: true, MaxGap: step.Duration(time.Second)}}, change,
-		{ID: guard.StepWatch, Actions: []step.Action{{ID: "w", Op: step.Watch}}, Gate: &step.Gate{Result: true, MaxGap: step.Duration(time.Second)}}}}}
+		{ID: guard.StepWatch, Actions: []step.Action{{ID: "w", Op: step.Watch}},
+			Gate: &step.Gate{Result: true, MaxGap: step.Duration(time.Second)}}}}}
 	w := &writer{at: epoch}
 	for _, r := range []engine.Record{{Event: engine.Started, Data: raw(engine.Start{})},
 		{Event: engine.StepBegan, Step: guard.StepProbes}, {Event: engine.GateAsked, Step: guard.StepProbes},
-		{Event: engine.GateAnswer, Step: guard.StepProbes, Verdict: &before}, {Event: engine.StepDone, Step: guard.StepProbes}} {
+		{Event: engine.GateAnswer, Step: guard.StepProbes, Verdict: &before},
+		{Event: engine.StepDone, Step: guard.StepProbes}} {
 		w.add(time.Second, r)
 	}
 	switch {
@@ -46,22 +50,29 @@ func guarded(t *testing.T, g kind.Guard, before engine.Verdict, ran result.Ran, 
 		w.add(time.Second, engine.Record{Event: engine.StepBegan, Step: change.ID})
 		if len(ran.Signals) > 0 {
 			w.add(time.Second, engine.Record{Event: engine.Intended, Step: change.ID, Action: "c"})
-			w.add(time.Second, engine.Record{Event: engine.Acted, Step: change.ID, Action: "c", Result: engine.ResultDone, Data: raw(ran)})
+			w.add(time.Second, engine.Record{Event: engine.Acted, Step: change.ID, Action: "c",
+				Result: engine.ResultDone, Data: raw(ran)})
 		}
 	default:
-		for _, r := range []engine.Record{{Event: engine.StepBegan, Step: change.ID}, {Event: engine.Intended, Step: change.ID, Action: "c"},
-			{Event: engine.Acted, Step: change.ID, Action: "c", Result: engine.ResultDone, Data: raw(ran)}, {Event: engine.StepDone, Step: change.ID},
-			{Event: engine.StepBegan, Step: guard.StepWatch}, {Event: engine.Intended, Step: guard.StepWatch, Action: "w"},
-			{Event: engine.Acted, Step: guard.StepWatch, Action: "w", Result: engine.ResultDone, Data: raw(watched)}, {Event: engine.GateAsked, Step: guard.StepWatch},
-			{Event: engine.GateAnswer, Step: guard.StepWatch, Verdict: after}, {Event: engine.StepDone, Step: guard.StepWatch},
+		for _, r := range []engine.Record{{Event: engine.StepBegan, Step: change.ID},
+			{Event: engine.Intended, Step: change.ID, Action: "c"},
+			{Event: engine.Acted, Step: change.ID, Action: "c", Result: engine.ResultDone, Data: raw(ran)},
+			{Event: engine.StepDone, Step: change.ID}, {Event: engine.StepBegan, Step: guard.StepWatch},
+			{Event: engine.Intended, Step: guard.StepWatch, Action: "w"},
+			{Event: engine.Acted, Step: guard.StepWatch, Action: "w", Result: engine.ResultDone, Data: raw(watched)},
+			{Event: engine.GateAsked, Step: guard.StepWatch},
+			{Event: engine.GateAnswer, Step: guard.StepWatch, Verdict: after},
+			{Event: engine.StepDone, Step: guard.StepWatch},
 			{Event: engine.Finished, Result: engine.ResultDone}} {
 			w.add(time.Second, r)
 		}
 	}
 	in.Records = w.records
-	path := v1alpha1.Path{ID: "a/old>outside/tcp:192.0.2.1:443", Class: "outside", Source: v1alpha1.Endpoint{Node: "a", Network: "old"},
-		Target: v1alpha1.Endpoint{Address: "192.0.2.1:443"}, Protocol: v1alpha1.TCPConnect, IntervalMillis: 10}
-	measured := v1alpha1.PathResult{ID: path.ID, Sent: 9000, Answered: 9000 - lost, Since: epoch, Last: epoch.Add(90 * time.Second)}
+	path := v1alpha1.Path{ID: "a/old>outside/tcp:192.0.2.1:443", Class: "outside",
+		Source: v1alpha1.Endpoint{Node: "a", Network: "old"}, Target: v1alpha1.Endpoint{Address: "192.0.2.1:443"},
+		Protocol: v1alpha1.TCPConnect, IntervalMillis: 10}
+	measured := v1alpha1.PathResult{ID: path.ID, Sent: 9000, Answered: 9000 - lost, Since: epoch,
+		Last: epoch.Add(90 * time.Second)}
 	if lost > 0 {
 		measured.Gaps = []v1alpha1.Gap{{From: epoch.Add(time.Minute), Millis: 30, Probes: lost}}
 	}
@@ -87,32 +98,49 @@ func TestForeign(t *testing.T) {
 		word, title string
 		missing     string
 	}{
-		"good":                          {before: good, watched: quiet, after: &good, level: Good, word: "passed", title: "Nothing was lost"},
-		"allowed":                       {before: good, watched: quiet, after: &engine.Verdict{Pass: true, Lost: 1}, lost: 1, maxLost: 1, level: Fair, word: "passed, with losses within the limit", title: "1 probe lost"},
-		"one lost probe in a short gap": {before: good, watched: quiet, after: &one, lost: 1, level: Bad, word: "failed", title: "A loss is proven: 1 probe lost"},
-		"a prober restarted": {before: good, watched: quiet, after: &engine.Verdict{Reason: "a prober restarted, so 1 path was not measured for a moment"},
+		"good": {before: good, watched: quiet, after: &good, level: Good, word: "passed", title: "Nothing was lost"},
+		"allowed": {before: good, watched: quiet, after: &engine.Verdict{Pass: true, Lost: 1},
+			lost: 1, maxLost: 1, level: Fair, word: "passed, with losses within the limit", title: "1 probe lost"},
+		"one lost probe in a short gap": {before: good, watched: quiet, after: &one, lost: 1, level: Bad,
+			word: "failed", title: "A loss is proven: 1 probe lost"},
+		"a prober restarted": {before: good, watched: quiet,
+			after: &engine.Verdict{Reason: "a prober restarted, so 1 path was not measured for a moment"},
 			level: Unknown, word: "not proven", title: "Not proven; no loss was seen", missing: "a prober restarted"},
-		"a signal failed": {before: good, watched: quiet, after: &engine.Verdict{Reason: "errors is 9", Signals: []signal.Answer{{Signal: "s", State: signal.Fails, Says: "errors is 9"}}},
+		"a signal failed": {before: good, watched: quiet, after: &engine.Verdict{Reason: "errors is 9",
+			Signals: []signal.Answer{{Signal: "s", State: signal.Fails, Says: "errors is 9"}}},
 			level: Bad, word: "failed", title: "A signal failed since the baseline; no loss was seen"},
-		"a silent signal": {before: good, watched: quiet, after: &engine.Verdict{Signals: []signal.Answer{{Signal: "s", State: signal.Unknown, Says: "no answer to errors"}}},
+		"a silent signal": {before: good, watched: quiet, after: &engine.Verdict{
+			Signals: []signal.Answer{{Signal: "s", State: signal.Unknown, Says: "no answer to errors"}}},
 			level: Unknown, word: "not proven", title: "Not proven; no loss was seen", missing: "no answer to errors"},
-		"not quiet":   {before: good, watched: result.Watched{Why: "b was silent"}, after: &good, level: Unknown, word: "not proven", title: "Not proven; no loss was seen", missing: "b was silent"},
-		"interrupted": {before: good, watched: result.Watched{Interrupted: true}, after: &good, level: Unknown, word: "not proven", title: "Interrupted; until then no loss was seen"},
-		"failed":      {before: good, ran: result.Ran{Code: 3}, watched: quiet, after: &good, level: Bad, word: "failed", title: "The command failed; no loss was seen"},
-		"lossy before": {guard: kind.Guard{LossyBefore: true}, before: noisy, watched: quiet, after: &one, lost: 8, level: Unknown, word: "not proven",
-			title: "Not proven; 8 probes lost", missing: "7 of 9000 probes lost before the change"},
-		"measuring":            {guard: kind.Guard{Others: true}, before: good, level: Stopped, word: "until now: no loss beyond the limit", title: "Measuring; until now no loss was seen"},
-		"measuring, a loss":    {guard: kind.Guard{Others: true}, before: good, lost: 1, level: Bad, word: "until now: a loss beyond the limit", title: "Measuring; until now 1 probe lost"},
-		"measuring, allowed":   {guard: kind.Guard{Others: true}, before: good, lost: 1, maxLost: 1, level: Stopped, word: "until now: no loss beyond the limit", title: "Measuring; until now 1 probe lost"},
-		"measuring, a signal":  {ran: result.Ran{Signals: []signal.Answer{{Signal: "s", State: signal.Fails, Says: "errors is 9"}}}, before: good, level: Bad, word: "until now: a signal failed", title: "Not finished; until now no loss was seen"},
-		"the command runs":     {before: good, level: Stopped, word: "until now: no loss beyond the limit", title: "Not finished; until now no loss was seen"},
-		"measuring, as before": {guard: kind.Guard{Others: true, LossyBefore: true}, before: noisy, lost: 90, level: Stopped, word: "until now: no loss beyond the limit", title: "Measuring; until now 90 probes lost"},
+		"not quiet": {before: good, watched: result.Watched{Why: "b was silent"}, after: &good, level: Unknown,
+			word: "not proven", title: "Not proven; no loss was seen", missing: "b was silent"},
+		"interrupted": {before: good, watched: result.Watched{Interrupted: true}, after: &good, level: Unknown,
+			word: "not proven", title: "Interrupted; until then no loss was seen"},
+		"failed": {before: good, ran: result.Ran{Code: 3}, watched: quiet, after: &good, level: Bad,
+			word: "failed", title: "The command failed; no loss was seen"},
+		"lossy before": {guard: kind.Guard{LossyBefore: true}, before: noisy, watched: quiet, after: &one, lost: 8,
+			level: Unknown, word: "not proven", title: "Not proven; 8 probes lost",
+			missing: "7 of 9000 probes lost before the change"},
+		"measuring": {guard: kind.Guard{Others: true}, before: good, level: Stopped,
+			word: "until now: no loss beyond the limit", title: "Measuring; until now no loss was seen"},
+		"measuring, a loss": {guard: kind.Guard{Others: true}, before: good, lost: 1, level: Bad,
+			word: "until now: a loss beyond the limit", title: "Measuring; until now 1 probe lost"},
+		"measuring, allowed": {guard: kind.Guard{Others: true}, before: good, lost: 1, maxLost: 1, level: Stopped,
+			word: "until now: no loss beyond the limit", title: "Measuring; until now 1 probe lost"},
+		"measuring, a signal": {ran: result.Ran{
+			Signals: []signal.Answer{{Signal: "s", State: signal.Fails, Says: "errors is 9"}}}, before: good,
+			level: Bad, word: "until now: a signal failed", title: "Not finished; until now no loss was seen"},
+		"the command runs": {before: good, level: Stopped, word: "until now: no loss beyond the limit",
+			title: "Not finished; until now no loss was seen"},
+		"measuring, as before": {guard: kind.Guard{Others: true, LossyBefore: true}, before: noisy, lost: 90,
+			level: Stopped, word: "until now: no loss beyond the limit", title: "Measuring; until now 90 probes lost"},
 	} {
 		in := guarded(t, test.guard, test.before, test.ran, test.watched, test.after, test.lost)
 		in.Plan.Change.MaxLost = test.maxLost
 		m := Build(in)
 		v := m.Verdict
-		if v.Level != test.level || v.Word != test.word || v.Title != test.title || !strings.Contains(strings.Join(v.Missing, "\n"), test.missing) ||
+		if v.Level != test.level || v.Word != test.word || v.Title != test.title ||
+			!strings.Contains(strings.Join(v.Missing, "\n"), test.missing) ||
 			(len(v.Missing) > 0) != (test.missing != "") {
 			t.Errorf("%s: %s, %q, %q, missing %q, why %q", name, v.Level, v.Word, v.Title, v.Missing, v.Why)
 		}
@@ -132,7 +160,8 @@ func TestForeignWithoutResult(t *testing.T) {
 			in.Records[i].Verdict = nil
 		}
 	}
-	if v := Build(in).Verdict; v.Level != Unknown || !strings.Contains(strings.Join(v.Missing, "\n"), "the journal does not have the result") {
+	if v := Build(in).Verdict; v.Level != Unknown ||
+		!strings.Contains(strings.Join(v.Missing, "\n"), "the journal does not have the result") {
 		t.Errorf("%+v", v)
 	}
 }

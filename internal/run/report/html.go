@@ -27,7 +27,8 @@ type page struct {
 	Matrix   *matrix
 	Networks *matrix
 	Runbook  []chapter
-	// Troubled are the steps with the worst gaps, Listed the worst gaps, Lines the journal's lines; Cut texts say what was left out.
+	// Troubled are the steps with the worst gaps, Listed the worst gaps, Lines the journal's lines; Cut texts say what
+	// was left out.
 	Troubled     []Incident
 	TroubledCut  string
 	Listed       []Gap
@@ -61,7 +62,8 @@ func HTML(m Model) ([]byte, error) {
 
 func newPage(m Model) *page {
 	p := &page{Model: m, Style: template.CSS(pageCSS), Script: template.JS(pageJS),
-		Figures: figures(m), Timeline: newTimeline(m), Matrix: newMatrix(m), Networks: newNetworks(m), Runbook: chapters(m)}
+		Figures: figures(m), Timeline: newTimeline(m), Matrix: newMatrix(m),
+		Networks: newNetworks(m), Runbook: chapters(m)}
 	p.Troubled, p.TroubledCut = worstIncidents(m.Incidents, maxIncidentRows)
 	p.Listed, p.ListedCut = worstGaps(m)
 	p.Lines, p.LinesCut = journalLines(m)

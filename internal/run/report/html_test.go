@@ -105,7 +105,8 @@ func TestHTMLEscapes(t *testing.T) {
 	for i := range in.Paths {
 		in.Paths[i].Class, in.Paths[i].Source.Network, in.Paths[i].Target.Node = evil, evil, evil
 	}
-	in.Reports[0].Status.Paths = append(in.Reports[0].Status.Paths, v1alpha1.PathResult{ID: evil, Sent: 1, Since: epoch, Last: epoch, Open: &v1alpha1.Gap{From: epoch}})
+	in.Reports[0].Status.Paths = append(in.Reports[0].Status.Paths,
+		v1alpha1.PathResult{ID: evil, Sent: 1, Since: epoch, Last: epoch, Open: &v1alpha1.Gap{From: epoch}})
 	data, err := HTML(Build(in))
 	if err != nil {
 		t.Fatal(err)
@@ -127,9 +128,11 @@ func TestHTMLDrawsBGP(t *testing.T) {
 		return bgp.Node{Name: name, Labels: map[string]string{}, IPv4: netip.MustParseAddr(address), ClusterID: id}
 	}
 	graph := func(id string) *bgp.Graph {
-		return bgp.Build(&bgp.Input{Mesh: true, Nodes: []bgp.Node{node("n1", "10.0.0.1", id), node("n2", "10.0.0.2", "")}}, false)
+		return bgp.Build(&bgp.Input{Mesh: true,
+			Nodes: []bgp.Node{node("n1", "10.0.0.1", id), node("n2", "10.0.0.2", "")}}, false)
 	}
-	m := Build(Input{BGP: []draw.Row{{Family: "IPv4", Before: graph(""), After: graph("1.2.3.4"), BeforeTitle: "before", AfterTitle: "now"}}})
+	m := Build(Input{BGP: []draw.Row{{Family: "IPv4", Before: graph(""), After: graph("1.2.3.4"),
+		BeforeTitle: "before", AfterTitle: "now"}}})
 	data, err := HTML(m)
 	if err != nil {
 		t.Fatal(err)

@@ -38,8 +38,8 @@ type Input struct {
 	Foreign []Foreign
 	// Unread are files with results of earlier processes that could not be read.
 	Unread []string
-	// Events are what happened in the cluster, as far as it was looked at, and Looks the times in which it was. EventsDropped counts
-	// those that were too many.
+	// Events are what happened in the cluster, as far as it was looked at, and Looks the times in which it was.
+	// EventsDropped counts those that were too many.
 	Events        []observe.Event
 	EventsDropped int
 	Looks         []Span

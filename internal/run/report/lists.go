@@ -40,7 +40,8 @@ func residueRows(m Model) ([]ResidueItem, string) {
 	if len(list) <= maxResidueRows {
 		return list, ""
 	}
-	return list[:maxResidueRows], fmt.Sprintf("%d of %s things; those that are left come first.", maxResidueRows, number(int64(len(list))))
+	return list[:maxResidueRows], fmt.Sprintf("%d of %s things; those that are left come first.",
+		maxResidueRows, number(int64(len(list))))
 }
 
 // journalLines are all lines, or of a long journal both ends and the failures between them.
@@ -58,7 +59,8 @@ func journalLines(m Model) ([]Entry, string) {
 		}
 	}
 	shown = append(shown, list[len(list)-edgeLines:]...)
-	return shown, fmt.Sprintf("The first and the last %d of %s lines, and the failures between them.", edgeLines, number(int64(len(list))))
+	return shown, fmt.Sprintf("The first and the last %d of %s lines, and the failures between them.",
+		edgeLines, number(int64(len(list))))
 }
 
 // chapter is a group of the runbook.
@@ -112,5 +114,6 @@ func worstIncidents(all []Incident, limit int) ([]Incident, string) {
 	})
 	few = few[:limit]
 	slices.SortStableFunc(few, func(a, b Incident) int { return a.First.Compare(b.First) })
-	return few, fmt.Sprintf("The %d steps with the longest gaps, of %s in which a gap began.", limit, countOf(int64(len(all)), "step"))
+	return few, fmt.Sprintf("The %d steps with the longest gaps, of %s in which a gap began.",
+		limit, countOf(int64(len(all)), "step"))
 }

@@ -30,7 +30,9 @@ func account(known []v1alpha1.Path, reports []v1alpha1.ProbeReport) loss.Account
 		}
 	}
 	all := slices.SortedFunc(maps.Values(found), func(a, b v1alpha1.Path) int { return cmp.Compare(a.ID, b.ID) })
-	return slices.DeleteFunc(loss.NewAccount(all, nil, reports, 0), func(p *loss.PathAccount) bool { return len(p.Results) == 0 })
+	return slices.DeleteFunc(loss.NewAccount(all, nil, reports, 0), func(p *loss.PathAccount) bool {
+		return len(p.Results) == 0
+	})
 }
 
 // describe finds a path's description, or derives it from an id such as "a/old>b/new/udp".

@@ -9,8 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// Moment is a line of the list in which losses are next to their causes: gaps that began together, a mark of a person, or what
-// happened in the cluster.
+// Moment is a line of the list in which losses are next to their causes: gaps that began together, a mark of a person,
+// or what happened in the cluster.
 type Moment struct {
 	At time.Time `json:"at"`
 	// Kind is "gap", "mark" or "event".
@@ -30,7 +30,8 @@ const (
 // together is how long after the end of one gap another one must begin to be of another moment.
 const together = 2 * time.Second
 
-// moments are in the order of their times; nil if the run observed nothing and has no marks, as then they would repeat the gaps.
+// moments are in the order of their times; nil if the run observed nothing and has no marks, as then they would repeat
+// the gaps.
 func moments(in Input, gaps []Gap) []Moment {
 	var all []Moment
 	for _, r := range in.Records {
@@ -116,11 +117,14 @@ func (m Model) When(one Moment) string {
 func looksNote(in Input) []string {
 	var list []string
 	if n := len(in.Looks); n > 1 {
-		list = append(list, fmt.Sprintf("The cluster was looked at in %s between %s and %s. Between these times, only what Kubernetes' Events still said at the next look is known.",
-			countOf(int64(n), "period"), in.Looks[0].From.UTC().Format(time.DateTime), in.Looks[n-1].To.UTC().Format(time.DateTime)))
+		list = append(list, fmt.Sprintf("The cluster was looked at in %s between %s and %s. Between these times, "+
+			"only what Kubernetes' Events still said at the next look is known.",
+			countOf(int64(n), "period"), in.Looks[0].From.UTC().Format(time.DateTime),
+			in.Looks[n-1].To.UTC().Format(time.DateTime)))
 	}
 	if in.EventsDropped > 0 {
-		list = append(list, fmt.Sprintf("%s of the cluster were too many to be kept: the oldest.", countOf(int64(in.EventsDropped), "event")))
+		list = append(list, fmt.Sprintf("%s of the cluster were too many to be kept: the oldest.",
+			countOf(int64(in.EventsDropped), "event")))
 	}
 	return list
 }

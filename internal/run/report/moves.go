@@ -119,7 +119,8 @@ func moves(p *plan.Plan, records []engine.Record) []Move {
 			was, before := back[name]
 			// Pods that an interrupted action has moved are already there when the action is repeated, and so are those
 			// that an action before it has moved.
-			moved := pod.State == step.AdoptMoved || pod.State == step.AdoptAlready && again && planned[name] && !(before && was == r.Undo)
+			moved := pod.State == step.AdoptMoved ||
+				pod.State == step.AdoptAlready && again && planned[name] && !(before && was == r.Undo)
 			if this := (once{r.Action, name, r.Undo}); moved && !told[this] {
 				told[this], back[name] = true, r.Undo
 				all = append(all, moveOf(p, r, result.Node, pod))
@@ -134,8 +135,8 @@ func moveOf(p *plan.Plan, r *engine.Record, node string, pod step.AdoptOutcome) 
 	if r.Undo {
 		network = p.Source.CNI
 	}
-	m := Move{Namespace: pod.Namespace, Name: pod.Name, Node: node, Network: network, At: r.At, Step: r.Step, Back: r.Undo,
-		FlipMicros: time.Duration(pod.Flip).Microseconds()}
+	m := Move{Namespace: pod.Namespace, Name: pod.Name, Node: node, Network: network,
+		At: r.At, Step: r.Step, Back: r.Undo, FlipMicros: time.Duration(pod.Flip).Microseconds()}
 	if n := len(pod.Marks); n > 0 {
 		m.Begin, m.End = pod.Marks[0].At, pod.Marks[n-1].At
 	}
@@ -186,7 +187,8 @@ func adopted(p *plan.Plan, all []Move) *Adopted {
 		a.Measured++
 		a.Sent += int64(m.Sent)
 		a.Lost += int64(m.Lost)
-		atFlip, longest, control = append(atFlip, m.FlipGapMillis), append(longest, m.LongestMillis), append(control, m.ControlMillis)
+		atFlip, longest, control = append(atFlip, m.FlipGapMillis), append(longest, m.LongestMillis),
+			append(control, m.ControlMillis)
 	}
 	a.Pods = len(all) - a.Back
 	a.FlipMicros, a.FlipGapMillis = spread(flips), spread(atFlip)
@@ -223,7 +225,8 @@ func movesText(m Model) string {
 		return text + ", gaps not measured"
 	}
 	return text + fmt.Sprintf(", gap around it %s, gap just before %s; %s of %s lost",
-		spreadText(a.FlipGapMillis, duration), spreadText(a.ControlMillis, duration), number(a.Lost), countOf(a.Sent, "datagram"))
+		spreadText(a.FlipGapMillis, duration), spreadText(a.ControlMillis, duration), number(a.Lost),
+		countOf(a.Sent, "datagram"))
 }
 
 func spreadText[T any](values [3]T, say func(T) string) string {
@@ -248,5 +251,6 @@ func movedRows(m Model) ([]Move, string) {
 	if len(list) <= maxMoveRows {
 		return list, ""
 	}
-	return list[:maxMoveRows], fmt.Sprintf("The %d with the longest gaps of %s moves.", maxMoveRows, number(int64(len(list))))
+	return list[:maxMoveRows], fmt.Sprintf("The %d with the longest gaps of %s moves.",
+		maxMoveRows, number(int64(len(list))))
 }

@@ -38,13 +38,17 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	say(early > 0, "%s began before the run and count in the totals.", countOf(early, "gap"))
 	say(open > 0, "%s had not ended in the last report.", countOf(open, "gap"))
 	say(hidden > 0, "%s were dropped from the reports; their probes are counted.", countOf(hidden, "gap"))
-	say(unknown > 0, "%s have no description; their class is read from their ids.", countOf(int64(unknown), "measured path"))
+	say(unknown > 0, "%s have no description; their class is read from their ids.",
+		countOf(int64(unknown), "measured path"))
 	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
-	say(m.Totals.Sent > 0 && m.Totals.DeniedSent == 0 && in.Plan != nil && in.Plan.Foreign(), "No path that policy denies was measured.")
-	say(m.Totals.Excused > 0, "Not counted as lost: %s that got no answer while all possible responders were stalled. They say nothing about the network.",
+	say(m.Totals.Sent > 0 && m.Totals.DeniedSent == 0 && in.Plan != nil && in.Plan.Foreign(),
+		"No path that policy denies was measured.")
+	say(m.Totals.Excused > 0, "Not counted as lost: %s that got no answer while all possible responders were "+
+		"stalled. They say nothing about the network.",
 		countOf(m.Totals.Excused, "probe"))
 	for _, one := range in.Foreign {
-		list = append(list, fmt.Sprintf("The report of %s had a result of a path that starts on another node, %s. Theseus ignored it. No agent writes such a result: find out who did.",
+		list = append(list, fmt.Sprintf("The report of %s had a result of a path that starts on another node, %s. "+
+			"Theseus ignored it. No agent writes such a result: find out who did.",
 			one.Node, one.Path))
 	}
 	for _, restart := range m.PartRestarts {
@@ -62,7 +66,9 @@ func shortNote(m *Model) []string {
 	if len(short) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(short, func(a, b WorkloadOutcome) int { return cmp.Compare(b.NotReadyMillis, a.NotReadyMillis) })
+	slices.SortStableFunc(short, func(a, b WorkloadOutcome) int {
+		return cmp.Compare(b.NotReadyMillis, a.NotReadyMillis)
+	})
 	var names []string
 	for _, w := range short {
 		names = append(names, fmt.Sprintf("%s/%s (%s)", w.Namespace, w.Name, duration(float64(w.NotReadyMillis))))
@@ -82,10 +88,12 @@ func stallNote(m *Model) []string {
 	if stalls == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("Probers stalled %s; the longest stall was %s on %s. A stalled prober sends nothing, so nothing was measured in that time.",
+	text := fmt.Sprintf("Probers stalled %s; the longest stall was %s on %s. A stalled prober sends nothing, so "+
+		"nothing was measured in that time.",
 		timesText(stalls), duration(longest), node)
 	if excused > 0 {
-		text += fmt.Sprintf(" %s arrived during a stall and were read after their timeout; they are not counted as lost.", countOf(excused, "answer"))
+		text += fmt.Sprintf(" %s arrived during a stall and were read after their timeout; they are not counted as "+
+			"lost.", countOf(excused, "answer"))
 	}
 	return []string{text}
 }

@@ -93,8 +93,10 @@ func TestLevels(t *testing.T) {
 // TestMoves: every pod that was moved has a row, whichever way, and pods that were found moved have none.
 func TestMoves(t *testing.T) {
 	m := Build(samples()["adopted"].input())
-	if a := m.Adopted; len(m.Moves) != 6 || a.Pods != 6 || a.Back != 0 || a.Measured != 3 || a.Sent != 1920 || a.Lost != 6 ||
-		a.FlipMicros != [3]int64{41, 1260, 1260} || a.FlipGapMillis != [3]float64{2.5, 2.5, 2.5} || a.ControlMillis[2] != 3.25 {
+	if a := m.Adopted; len(m.Moves) != 6 || a.Pods != 6 || a.Back != 0 || a.Measured != 3 ||
+		a.Sent != 1920 || a.Lost != 6 ||
+		a.FlipMicros != [3]int64{41, 1260, 1260} || a.FlipGapMillis != [3]float64{2.5, 2.5, 2.5} ||
+		a.ControlMillis[2] != 3.25 {
 		t.Errorf("%d moves, %+v", len(m.Moves), m.Adopted)
 	}
 	page, err := HTML(m)
@@ -114,27 +116,33 @@ func TestMoves(t *testing.T) {
 
 // TestMovesApart: of the pods that were moved, Theseus' own and those that the plan does not have are told apart.
 func TestMovesApart(t *testing.T) {
-	p := &plan.Plan{Workloads: []plan.Workload{{Namespace: "shop", Name: "web", Pods: map[string][]string{"wave-1": {"web-1"}, "wave-2": {"web-2"}}}}}
-	all := []Move{{Namespace: "shop", Name: "web-1"}, {Namespace: "shop", Name: "web-2"}, {Namespace: "kube-system", Name: "controllers-1"},
-		{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-a"}, {Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-a", Back: true}}
+	p := &plan.Plan{Workloads: []plan.Workload{{Namespace: "shop", Name: "web",
+		Pods: map[string][]string{"wave-1": {"web-1"}, "wave-2": {"web-2"}}}}}
+	all := []Move{{Namespace: "shop", Name: "web-1"}, {Namespace: "shop", Name: "web-2"},
+		{Namespace: "kube-system", Name: "controllers-1"},
+		{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-a"},
+		{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-a", Back: true}}
 	a := adopted(p, all)
 	if a.Pods != 4 || a.Own != 1 || a.Later != 1 || a.Back != 1 {
 		t.Errorf("%+v", a)
 	}
-	if text := movesText(Model{Adopted: a}); !strings.HasPrefix(text, "4 pods while they ran (1 of Theseus' own, 1 that started after the plan was made), 1 back;") {
+	if text := movesText(Model{Adopted: a}); !strings.HasPrefix(text,
+		"4 pods while they ran (1 of Theseus' own, 1 that started after the plan was made), 1 back;") {
 		t.Error(text)
 	}
 }
 
-// TestMovesInterrupted: a process was killed after it asked an agent to move pods, and the next one got "already" as the answer. Those
-// pods were moved all the same, once. Pods that were there before an action are not its moves, interrupted or not.
+// TestMovesInterrupted: a process was killed after it asked an agent to move pods, and the next one got "already" as
+// the answer. Those pods were moved all the same, once. Pods that were there before an action are not its moves,
+// interrupted or not.
 func TestMovesInterrupted(t *testing.T) {
 	move := func(id string) step.Action {
 		return step.Action{ID: id, Op: step.Node, Verb: step.VerbAdopt, NodeName: "a"}
 	}
 	p := &plan.Plan{
-		Workloads: []plan.Workload{{Namespace: "shop", Name: "web", Pods: map[string][]string{"wave-1": {"web-1", "web-2"}}}},
-		Steps:     []step.Step{{ID: "adopt", Actions: []step.Action{move("adopt/1"), move("rest/1")}}},
+		Workloads: []plan.Workload{{Namespace: "shop", Name: "web",
+			Pods: map[string][]string{"wave-1": {"web-1", "web-2"}}}},
+		Steps: []step.Step{{ID: "adopt", Actions: []step.Action{move("adopt/1"), move("rest/1")}}},
 	}
 	answer := func(action string, state step.AdoptState) engine.Record {
 		text, err := json.Marshal(step.AdoptResult{Node: "a", Pods: []step.AdoptOutcome{
@@ -154,9 +162,12 @@ func TestMovesInterrupted(t *testing.T) {
 		records []engine.Record
 		moved   int
 	}{
-		{"not interrupted", []engine.Record{intended("adopt/1"), answer("adopt/1", step.AdoptMoved), intended("rest/1"), answer("rest/1", step.AdoptAlready)}, 2},
-		{"interrupted", []engine.Record{intended("adopt/1"), resumed, answer("adopt/1", step.AdoptAlready), intended("rest/1"), answer("rest/1", step.AdoptAlready)}, 2},
-		{"interrupted after it", []engine.Record{intended("adopt/1"), answer("adopt/1", step.AdoptMoved), intended("rest/1"), resumed, answer("rest/1", step.AdoptAlready)}, 2},
+		{"not interrupted", []engine.Record{intended("adopt/1"), answer("adopt/1", step.AdoptMoved), intended("rest/1"),
+			answer("rest/1", step.AdoptAlready)}, 2},
+		{"interrupted", []engine.Record{intended("adopt/1"), resumed, answer("adopt/1", step.AdoptAlready),
+			intended("rest/1"), answer("rest/1", step.AdoptAlready)}, 2},
+		{"interrupted after it", []engine.Record{intended("adopt/1"), answer("adopt/1", step.AdoptMoved),
+			intended("rest/1"), resumed, answer("rest/1", step.AdoptAlready)}, 2},
 		{"there before", []engine.Record{resumed, intended("adopt/1"), answer("adopt/1", step.AdoptAlready)}, 0},
 	} {
 		if all := moves(p, test.records); len(all) != test.moved {
@@ -180,7 +191,8 @@ func TestEmpty(t *testing.T) {
 	golden(t, "empty.txt", []byte(Text(m)))
 }
 
-// Where neither network enforces policies there is no denied path: that it was not measured is said, and spoils nothing.
+// Where neither network enforces policies there is no denied path: that it was not measured is said, and spoils
+// nothing.
 func TestUnpoliced(t *testing.T) {
 	for name, level := range map[string]Level{"neither": Good, "policy agent": Unknown} {
 		in := samples()["good"].input()
@@ -205,10 +217,12 @@ func TestUnpoliced(t *testing.T) {
 // One thing that is not measured must keep a good run from being called good.
 func TestNoDataIsNoPass(t *testing.T) {
 	tests := map[string]func(*Input){
-		"no reports":            func(in *Input) { in.Reports = nil },
-		"results not read":      func(in *Input) { in.Unread = []string{"evidence.json.unread"} },
-		"one node silent":       func(in *Input) { in.Reports = in.Reports[1:] },
-		"a path without result": func(in *Input) { in.Paths = append(in.Paths, v1alpha1.Path{ID: "x>y/udp", Class: "pod-pod"}) },
+		"no reports":       func(in *Input) { in.Reports = nil },
+		"results not read": func(in *Input) { in.Unread = []string{"evidence.json.unread"} },
+		"one node silent":  func(in *Input) { in.Reports = in.Reports[1:] },
+		"a path without result": func(in *Input) {
+			in.Paths = append(in.Paths, v1alpha1.Path{ID: "x>y/udp", Class: "pod-pod"})
+		},
 		"no workloads":          func(in *Input) { in.Workloads = nil },
 		"no inventory":          func(in *Input) { in.InventoriesBefore, in.InventoriesAfter = nil, nil },
 		"one inventory missing": func(in *Input) { delete(in.InventoriesAfter, "a-node-2") },
@@ -233,7 +247,8 @@ func TestNoDataIsNoPass(t *testing.T) {
 	}
 }
 
-// A run whose paths all stay in the cluster is not good, however little it lost: that is what hid the loss of masqueraded connections.
+// A run whose paths all stay in the cluster is not good, however little it lost: that is what hid the loss of
+// masqueraded connections.
 func TestOutsideNotMeasured(t *testing.T) {
 	in := samples()["good"].input()
 	if v := Build(in).Verdict; v.Level != Good || v.Outside != "measured" {
@@ -246,7 +261,8 @@ func TestOutsideNotMeasured(t *testing.T) {
 	}
 	in.Paths = slices.DeleteFunc(in.Paths, func(path v1alpha1.Path) bool { return path.Class == "outside" })
 	m := Build(in)
-	if v := m.Verdict; v.Level != Partial || v.Outside != "not measured" || v.Title != "Nothing was lost inside the cluster; outside: not measured" ||
+	if v := m.Verdict; v.Level != Partial || v.Outside != "not measured" ||
+		v.Title != "Nothing was lost inside the cluster; outside: not measured" ||
 		!strings.Contains(v.Line, ", outside: not measured, ") {
 		t.Errorf("level %s, outside %q: %s\n%s", v.Level, v.Outside, v.Title, v.Line)
 	}
@@ -260,7 +276,8 @@ func TestNoGapIsNoGap(t *testing.T) {
 	in := samples()["good"].input()
 	in.Traffic[0].LongestGapMillis = 763
 	m := Build(in)
-	if want := ", no gap on any path, clients at most 763 ms without an answer"; !strings.HasSuffix(m.Verdict.Line, want) {
+	if want := ", no gap on any path, clients at most 763 ms without an answer"; !strings.HasSuffix(m.Verdict.Line,
+		want) {
 		t.Errorf("%q does not end in %q", m.Verdict.Line, want)
 	}
 	text := Text(m)
@@ -268,7 +285,8 @@ func TestNoGapIsNoGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(text, "longest gap") || strings.Contains(string(page), "longest gap 763") || strings.Contains(string(page), ">763 ms</dd>") {
+	if strings.Contains(text, "longest gap") || strings.Contains(string(page), "longest gap 763") ||
+		strings.Contains(string(page), ">763 ms</dd>") {
 		t.Error(text)
 	}
 	if !strings.Contains(text, "0 failed, at most 763 ms without an answer") {
@@ -292,12 +310,14 @@ func dropPath(in *Input, id string) {
 func TestMergeSeries(t *testing.T) {
 	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 	report := func(results ...v1alpha1.PathResult) v1alpha1.ProbeReport {
-		return v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{Paths: results}}
+		return v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Status: v1alpha1.ProbeReportStatus{Paths: results}}
 	}
 	early := v1alpha1.PathResult{ID: "a/old>b/new/udp", Sent: 100, Answered: 98, Since: at(0), Last: at(1000),
-		Gaps: []v1alpha1.Gap{{From: at(300), Millis: 10, Probes: 1}}, Open: &v1alpha1.Gap{From: at(990), Millis: 10, Probes: 1}}
-	late := v1alpha1.PathResult{ID: "a/old>b/new/udp", Sent: 200, Answered: 196, Since: at(0), Last: at(2000), Dropped: 2,
-		Gaps: []v1alpha1.Gap{{From: at(990), Millis: 30, Probes: 3}}}
+		Gaps: []v1alpha1.Gap{{From: at(300), Millis: 10, Probes: 1}},
+		Open: &v1alpha1.Gap{From: at(990), Millis: 10, Probes: 1}}
+	late := v1alpha1.PathResult{ID: "a/old>b/new/udp", Sent: 200, Answered: 196, Since: at(0),
+		Last: at(2000), Dropped: 2, Gaps: []v1alpha1.Gap{{From: at(990), Millis: 30, Probes: 3}}}
 	restarted := v1alpha1.PathResult{ID: "a/old>b/new/udp", Sent: 50, Answered: 49, Since: at(3000), Last: at(3500),
 		Open: &v1alpha1.Gap{From: at(3400), Millis: 100, Probes: 1}}
 	for _, reports := range [][]v1alpha1.ProbeReport{
@@ -309,8 +329,10 @@ func TestMergeSeries(t *testing.T) {
 			t.Fatalf("%d paths", len(all))
 		}
 		m := all[0]
-		if m.Sent != 250 || m.Lost != 5 || len(m.Gaps) != 3 || m.Hidden != 1 || len(measuredSpans(all)) != 1 || len(m.Results) != 2 {
-			t.Errorf("sent %d, lost %d, gaps %+v, hidden %d, spans %v", m.Sent, m.Lost, m.Gaps, m.Hidden, measuredSpans(all))
+		if m.Sent != 250 || m.Lost != 5 || len(m.Gaps) != 3 || m.Hidden != 1 ||
+			len(measuredSpans(all)) != 1 || len(m.Results) != 2 {
+			t.Errorf("sent %d, lost %d, gaps %+v, hidden %d, spans %v",
+				m.Sent, m.Lost, m.Gaps, m.Hidden, measuredSpans(all))
 		}
 		if last := m.Gaps[2]; !last.Open || last.Millis != 100 {
 			t.Errorf("the open gap lasts to the last probe: %+v", last)
@@ -321,8 +343,8 @@ func TestMergeSeries(t *testing.T) {
 	}
 }
 
-// A prober that restarts costs no verdict where the second responder beside it answered meanwhile, and hides no loss where that
-// was silent too.
+// A prober that restarts costs no verdict where the second responder beside it answered meanwhile, and hides no loss
+// where that was silent too.
 func TestRestartedProber(t *testing.T) {
 	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 	end := func(node string) v1alpha1.Endpoint { return v1alpha1.Endpoint{Node: node, Network: "host"} }
@@ -336,18 +358,23 @@ func TestRestartedProber(t *testing.T) {
 	} {
 		in := Input{
 			Paths: []v1alpha1.Path{
-				{ID: "a/host>b/host/udp", Source: end("a"), Target: end("b"), IntervalMillis: 100, Second: "192.0.2.2:7103"},
-				{ID: "b/host>a/host/udp", Source: end("b"), Target: end("a"), IntervalMillis: 100, Second: "192.0.2.1:7103"},
+				{ID: "a/host>b/host/udp", Source: end("a"), Target: end("b"), IntervalMillis: 100,
+					Second: "192.0.2.2:7103"},
+				{ID: "b/host>a/host/udp", Source: end("b"), Target: end("a"), IntervalMillis: 100,
+					Second: "192.0.2.1:7103"},
 			},
-			Reports: []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{
-				Paths: []v1alpha1.PathResult{{ID: "a/host>b/host/udp", Sent: 300, Answered: 280, Since: at(0), Last: at(30000),
-					Gaps: []v1alpha1.Gap{{From: at(10000), Millis: 2000, Probes: 20, Cause: "connection refused", Second: test.second}}}},
-				Parts: []v1alpha1.Part{{Name: "host", Since: at(-1000)}},
-			}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}, Status: v1alpha1.ProbeReportStatus{
+			Reports: []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+				Status: v1alpha1.ProbeReportStatus{
+					Paths: []v1alpha1.PathResult{{ID: "a/host>b/host/udp", Sent: 300, Answered: 280,
+						Since: at(0), Last: at(30000), Gaps: []v1alpha1.Gap{{From: at(10000), Millis: 2000, Probes: 20,
+							Cause: "connection refused", Second: test.second}}}},
+					Parts: []v1alpha1.Part{{Name: "host", Since: at(-1000)}},
+				}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}, Status: v1alpha1.ProbeReportStatus{
 				Paths: []v1alpha1.PathResult{
 					{ID: "b/host>a/host/udp", Sent: 100, Answered: 100, Since: at(0), Last: at(9950)},
 					{ID: "b/host>a/host/udp", Sent: 180, Answered: 180, Since: at(13200), Last: at(30000)}},
-				Parts: []v1alpha1.Part{{Name: "host", Since: at(12000), Gone: []v1alpha1.Absence{{From: at(9950), To: at(12000)}}}},
+				Parts: []v1alpha1.Part{{Name: "host", Since: at(12000),
+					Gone: []v1alpha1.Absence{{From: at(9950), To: at(12000)}}}},
 			}}},
 		}
 		if m := Build(in); m.Totals.Lost != test.lost || m.Totals.Excused != test.excused {
@@ -371,7 +398,8 @@ func TestExcusedNotLost(t *testing.T) {
 		},
 		Reports: []v1alpha1.ProbeReport{{Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{
 			{ID: "a/old>b/old/udp", Sent: 300, Answered: 292, Since: at(0), Last: at(30000),
-				Gaps: []v1alpha1.Gap{{From: at(10000), Millis: 700, Probes: 7}, {From: at(20000), Millis: 100, Probes: 1}}},
+				Gaps: []v1alpha1.Gap{{From: at(10000), Millis: 700, Probes: 7},
+					{From: at(20000), Millis: 100, Probes: 1}}},
 			{ID: "b/old>a/old/udp", Sent: 276, Answered: 276, Since: at(0), Last: at(30000),
 				Stalls: []v1alpha1.Gap{{From: at(10020), Millis: 2400, Probes: 24}}},
 		}}}},
@@ -380,7 +408,8 @@ func TestExcusedNotLost(t *testing.T) {
 	if m.Totals.Lost != 1 || m.Totals.Excused != 7 || m.Totals.Gaps != 1 || m.Totals.ProbeGapMillis != 100 {
 		t.Errorf("%+v", m.Totals)
 	}
-	if text := Text(m); !strings.Contains(text, "note      Not counted as lost: 7 probes that got no answer while all possible responders were stalled.") {
+	if text := Text(m); !strings.Contains(text,
+		"note      Not counted as lost: 7 probes that got no answer while all possible responders were stalled.") {
 		t.Error(text)
 	}
 }
@@ -388,9 +417,12 @@ func TestExcusedNotLost(t *testing.T) {
 // What a missing description would have said is read from the id, so that a denied path is not taken for a lost one.
 func TestDescribeFromID(t *testing.T) {
 	tests := map[string]v1alpha1.Path{
-		"a/old>b/new/udp":         {Source: v1alpha1.Endpoint{Node: "a", Network: "old"}, Target: v1alpha1.Endpoint{Node: "b", Network: "new"}},
-		"a/old>b/old/udp/denied":  {Source: v1alpha1.Endpoint{Node: "a", Network: "old"}, Target: v1alpha1.Endpoint{Node: "b", Network: "old"}, Denied: true},
-		"a/host>service/new/tcp":  {Source: v1alpha1.Endpoint{Node: "a", Network: "host"}, Target: v1alpha1.Endpoint{Network: "new"}},
+		"a/old>b/new/udp": {Source: v1alpha1.Endpoint{Node: "a", Network: "old"},
+			Target: v1alpha1.Endpoint{Node: "b", Network: "new"}},
+		"a/old>b/old/udp/denied": {Source: v1alpha1.Endpoint{Node: "a", Network: "old"},
+			Target: v1alpha1.Endpoint{Node: "b", Network: "old"}, Denied: true},
+		"a/host>service/new/tcp": {Source: v1alpha1.Endpoint{Node: "a", Network: "host"},
+			Target: v1alpha1.Endpoint{Network: "new"}},
 		"a/new>dns":               {Source: v1alpha1.Endpoint{Node: "a", Network: "new"}},
 		"made by somebody else\n": {},
 	}
@@ -413,7 +445,8 @@ func TestGapsArePlaced(t *testing.T) {
 			begins[r.Step] = r.At
 		}
 	}
-	in.Reports[0].Status.Paths[0].Gaps = []v1alpha1.Gap{gap(epoch.Add(-time.Second)), gap(begins["wave-1/a-node-1/move"].Add(time.Second)), gap(last.Add(time.Second))}
+	in.Reports[0].Status.Paths[0].Gaps = []v1alpha1.Gap{gap(epoch.Add(-time.Second)),
+		gap(begins["wave-1/a-node-1/move"].Add(time.Second)), gap(last.Add(time.Second))}
 	var steps []string
 	for _, g := range Build(in).Gaps {
 		steps = append(steps, g.Step)
@@ -424,12 +457,14 @@ func TestGapsArePlaced(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	for ms, want := range map[float64]string{0: "0 ms", 0.44: "0.4 ms", 6: "6 ms", 380: "380 ms", 999.7: "1 s", 1254: "1.25 s", 200_000: "3 min 20 s", 7_500_000: "2 h 5 min"} {
+	for ms, want := range map[float64]string{0: "0 ms", 0.44: "0.4 ms", 6: "6 ms", 380: "380 ms", 999.7: "1 s",
+		1254: "1.25 s", 200_000: "3 min 20 s", 7_500_000: "2 h 5 min"} {
 		if got := duration(ms); got != want {
 			t.Errorf("duration(%v) = %q, want %q", ms, got, want)
 		}
 	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 481203: "481,203", -1234567: "-1,234,567"} {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 481203: "481,203",
+		-1234567: "-1,234,567"} {
 		if got := number(n); got != want {
 			t.Errorf("number(%d) = %q, want %q", n, got, want)
 		}
@@ -448,8 +483,9 @@ func TestStalls(t *testing.T) {
 	path := &input.Reports[len(input.Reports)-1].Status.Paths[0]
 	path.Stalls = []v1alpha1.Gap{{From: path.Last.Add(-5 * time.Second), Millis: 3300}}
 	path.Excused = 154
-	const want = "Probers stalled once; the longest stall was 3.3 s on %s. A stalled prober sends nothing, so nothing was measured in that time. " +
-		"154 answers arrived during a stall and were read after their timeout; they are not counted as lost."
+	const want = "Probers stalled once; the longest stall was 3.3 s on %s. A stalled prober sends nothing, so " +
+		"nothing was measured in that time. 154 answers arrived during a stall and were read after their timeout; " +
+		"they are not counted as lost."
 	text := Text(Build(input))
 	node, _, _ := strings.Cut(path.ID, "/")
 	if !strings.Contains(text, strings.Replace(want, "%s", node, 1)) {

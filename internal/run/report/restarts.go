@@ -50,14 +50,16 @@ func partRestarts(reports []v1alpha1.ProbeReport) []PartRestart {
 }
 
 // whatCounts explains what a prober's restart means for the figures.
-const whatCounts = "Probes to it count as lost, unless the second responder in its pod answered the same kind of probe throughout. It sent nothing meanwhile, so those paths were not measured."
+const whatCounts = "Probes to it count as lost, unless the second responder in its pod answered the same kind of " +
+	"probe throughout. It sent nothing meanwhile, so those paths were not measured."
 
 // String describes the restart, and what it means for the figures.
 func (r PartRestart) String() string {
 	at := r.At.UTC().Format("15:04:05 MST")
 	switch r.Part {
 	case v1alpha1.PartAgent:
-		return fmt.Sprintf("Theseus' agent on %s restarted at %s. The agent sends and answers no probes, so no probe is missing or excused.", r.Node, at)
+		return fmt.Sprintf("Theseus' agent on %s restarted at %s. The agent sends and answers no probes, so no probe "+
+			"is missing or excused.", r.Node, at)
 	case "host":
 		return fmt.Sprintf("The prober of the host of %s restarted at %s. %s", r.Node, at, whatCounts)
 	}

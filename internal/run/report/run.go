@@ -91,8 +91,8 @@ func outcomeOf(state engine.State) Outcome {
 
 // plan adds a planned step, with titles for its actions and their undo.
 func (h *history) plan(s *step.Step) {
-	run := Step{ID: s.ID, Title: s.Title, Why: s.Why, Group: s.Group, Node: s.Node, Nodes: s.Nodes(), NoReturn: s.NoReturn,
-		State: StepNotReached}
+	run := Step{ID: s.ID, Title: s.Title, Why: s.Why, Group: s.Group, Node: s.Node,
+		Nodes: s.Nodes(), NoReturn: s.NoReturn, State: StepNotReached}
 	for _, action := range s.Actions {
 		h.titles[action.ID] = action.Title
 		run.Actions = append(run.Actions, Action{Title: action.Title})
@@ -124,7 +124,8 @@ func (h *history) at(id string) *Step {
 
 func (h *history) take(r *engine.Record) {
 	entry := Entry{Seq: r.Seq, At: r.At, Event: string(r.Event), Step: r.Step, Action: r.Action, Undo: r.Undo,
-		Result: r.Result, Error: r.Error, By: r.By, Text: h.titles[r.Action], Bad: r.Error != "" || r.Result == "failed"}
+		Result: r.Result, Error: r.Error, By: r.By, Text: h.titles[r.Action],
+		Bad: r.Error != "" || r.Result == "failed"}
 	if r.Inverse != nil && h.titles[r.Inverse.ID] == "" {
 		h.titles[r.Inverse.ID] = r.Inverse.Title
 	}

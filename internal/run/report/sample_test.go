@@ -66,17 +66,20 @@ func (s sample) plan() *plan.Plan {
 		APIVersion: v1alpha1.APIVersion, Kind: plan.Kind, Name: "flannel-to-calico-3f9c2a", Theseus: "v0.1.0",
 		Cluster: plan.Cluster{UID: "0b9c7a52-7f0e-4c5e-9d43-6c0e2f6a1b77", Kubernetes: "v1.36.3", Nodes: s.names()},
 		Change:  v1alpha1.ChangeSpec{To: "calico", PodCIDR: "198.19.0.0/16", MaxGapMillis: 50},
-		Source:  cni.Installation{CNI: "flannel", Version: "v0.28.4"}, Target: cni.Installation{CNI: "calico", Version: "v3.31.0"},
-		Strategy: "recreate", Reason: "calico cannot take over flannel's addresses, so pods are recreated",
-		Waves: s.waves(), Estimate: step.Duration(time.Duration(4+s.nodes) * 45 * time.Second),
+		Source:  cni.Installation{CNI: "flannel", Version: "v0.28.4"},
+		Target:  cni.Installation{CNI: "calico", Version: "v3.31.0"}, Strategy: "recreate",
+		Reason: "calico cannot take over flannel's addresses, so pods are recreated",
+		Waves:  s.waves(), Estimate: step.Duration(time.Duration(4+s.nodes) * 45 * time.Second),
 		Hash: "sha256:5c1f0e6bb4f7d0a97e1bb0a8d7c8a0b56e7b7dc4a7d9a3c06f0f0a4a0d6b1e21",
 		Findings: []finding.Finding{{ID: "workload/single-replica", Severity: finding.Warn,
 			Message:  "Deployment shop/mailer has one replica: it is away while its pod is recreated.",
 			Accepted: "mail is queued by its clients"}},
-		Workloads: []plan.Workload{{Kind: "Deployment", Namespace: "shop", Name: "web", Pods: map[string][]string{"wave-1": {"web-1"}}}},
+		Workloads: []plan.Workload{{Kind: "Deployment", Namespace: "shop", Name: "web",
+			Pods: map[string][]string{"wave-1": {"web-1"}}}},
 	}
 	gate := func(title string) *step.Gate {
-		return &step.Gate{Title: title, MaxGap: step.Duration(50 * time.Millisecond), Bake: step.Duration(20 * time.Second)}
+		return &step.Gate{Title: title, MaxGap: step.Duration(50 * time.Millisecond),
+			Bake: step.Duration(20 * time.Second)}
 	}
 	add := func(id, title, why string, g *step.Gate, actions ...string) *step.Step {
 		group, does, _ := strings.Cut(id, "/")
@@ -90,13 +93,17 @@ func (s sample) plan() *plan.Plan {
 	baseline := gate("every path answers before anything changes")
 	baseline.Baseline = true
 	add("prepare/own", "Install Theseus' own objects", "Agents measure and act on every node.", nil,
-		"create Namespace theseus-system", "create CustomResourceDefinition nodetasks.theseus.dev", "create DaemonSet theseus-system/theseus-agent", "wait for DaemonSet theseus-system/theseus-agent")
-	add("prepare/probes", "Start the probes on the old network", "What is not measured before cannot be compared.", baseline,
-		"create the old probe pods", "measure every path")
-	add("joint/routes", "Join the two networks on every node", "An old pod and a new pod must reach each other throughout.", nil,
-		"join 198.18.0.0/16 and 198.19.0.0/16 on every node", "loosen rp_filter on every node")
-	add("joint/target", "Bring calico up beside flannel", "Both agents must be ready everywhere before the first pod moves.", gate("nothing noticed the second network"),
-		"create CustomResourceDefinition ippools.crd.projectcalico.org", "create DaemonSet kube-system/calico-node", "label the nodes one by one", "wait for calico-node on every node")
+		"create Namespace theseus-system", "create CustomResourceDefinition nodetasks.theseus.dev",
+		"create DaemonSet theseus-system/theseus-agent", "wait for DaemonSet theseus-system/theseus-agent")
+	add("prepare/probes", "Start the probes on the old network",
+		"What is not measured before cannot be compared.", baseline, "create the old probe pods", "measure every path")
+	add("joint/routes", "Join the two networks on every node",
+		"An old pod and a new pod must reach each other throughout.",
+		nil, "join 198.18.0.0/16 and 198.19.0.0/16 on every node", "loosen rp_filter on every node")
+	add("joint/target", "Bring calico up beside flannel",
+		"Both agents must be ready everywhere before the first pod moves.", gate("nothing noticed the second network"),
+		"create CustomResourceDefinition ippools.crd.projectcalico.org", "create DaemonSet kube-system/calico-node",
+		"label the nodes one by one", "wait for calico-node on every node")
 	for _, wave := range p.Waves {
 		for _, node := range wave.Nodes {
 			s.nodeSteps(add, gate, wave.Name, node)
@@ -105,13 +112,19 @@ func (s sample) plan() *plan.Plan {
 			}
 		}
 	}
-	add("verify/bake", "Watch the new network", "The last moment at which everything can be taken back.", gate("the new network carries everything"), "wait until no pod has an old address")
+	add("verify/bake", "Watch the new network", "The last moment at which everything can be taken back.",
+		gate("the new network carries everything"), "wait until no pod has an old address")
 	source := add("clean/source", "Remove flannel", "Nothing uses it any more.", nil,
-		"delete the old probe pods", "delete DaemonSet kube-flannel/kube-flannel-ds", "delete ConfigMap kube-flannel/kube-flannel-cfg")
+		"delete the old probe pods", "delete DaemonSet kube-flannel/kube-flannel-ds",
+		"delete ConfigMap kube-flannel/kube-flannel-cfg")
 	source.NoReturn = true
-	add("clean/nodes", "Clean every node of flannel's residue", "A rule left behind is the fault of next year.", gate("nothing needed what was removed"), "take an inventory of every node", "clean every node", "take an inventory of every node again")
-	add("finish/target", "Give calico its final form", "It ends as its own manifest says.", gate("the final form serves"), "patch DaemonSet kube-system/calico-node", "delete IPPool theseus-old-range")
-	add("finish/own", "Remove Theseus", "It leaves only the journal.", nil, "part the two networks on every node", "delete Namespace theseus-system")
+	add("clean/nodes", "Clean every node of flannel's residue", "A rule left behind is the fault of next year.",
+		gate("nothing needed what was removed"), "take an inventory of every node", "clean every node",
+		"take an inventory of every node again")
+	add("finish/target", "Give calico its final form", "It ends as its own manifest says.",
+		gate("the final form serves"), "patch DaemonSet kube-system/calico-node", "delete IPPool theseus-old-range")
+	add("finish/own", "Remove Theseus", "It leaves only the journal.", nil, "part the two networks on every node",
+		"delete Namespace theseus-system")
 	return p
 }
 
@@ -119,12 +132,14 @@ type adder func(id, title, why string, g *step.Gate, actions ...string) *step.St
 
 func (s sample) nodeSteps(add adder, gate func(string) *step.Gate, wave, node string) {
 	at := wave + "/" + node
-	st := add(at+"/switch", "Let calico serve new pods on "+node, "From here on, a pod made on this node is on the new network.",
-		gate("the new network works on "+node),
-		"remove the taint theseus.dev/pending from "+node, "activate 10-calico.conflist on "+node, "create Pod theseus-system/theseus-probe-new-"+node, "measure every path that exists now")
+	st := add(at+"/switch", "Let calico serve new pods on "+node,
+		"From here on, a pod made on this node is on the new network.", gate("the new network works on "+node),
+		"remove the taint theseus.dev/pending from "+node, "activate 10-calico.conflist on "+node,
+		"create Pod theseus-system/theseus-probe-new-"+node, "measure every path that exists now")
 	st.Undo = []step.Action{{ID: at + "/switch/undo/1", Title: "delete Pod theseus-system/theseus-probe-new-" + node},
 		{ID: at + "/switch/undo/2", Title: "deactivate 10-calico.conflist on " + node}}
-	st = add(at+"/move", "Move the pods of "+node, "One by one, within their budgets, each whole again before the next goes.",
+	st = add(at+"/move", "Move the pods of "+node,
+		"One by one, within their budgets, each whole again before the next goes.",
 		gate("nothing was lost while the pods of "+node+" moved"), "evict the pods of "+node+" on 198.18.0.0/16")
 	st.Undo = []step.Action{{ID: at + "/move/undo/1", Title: "evict the pods of " + node + " on 198.19.0.0/16"}}
 	if s.adopt {
@@ -152,7 +167,8 @@ func (s sample) records(p *plan.Plan) []engine.Record {
 	for i := range p.Steps {
 		st := &p.Steps[i]
 		if st.ID == s.pauseAt {
-			w.add(time.Second, engine.Record{Event: engine.Paused, Error: "the operator requested it", By: "ada@bastion-1"})
+			w.add(time.Second,
+				engine.Record{Event: engine.Paused, Error: "the operator requested it", By: "ada@bastion-1"})
 			w.add(90*time.Second, engine.Record{Event: engine.Resumed, By: "grace@bastion-2"})
 		}
 		if pass := w.step(st, st.ID != s.failAt); !pass {
@@ -179,11 +195,14 @@ func (w *writer) step(st *step.Step, pass bool) bool {
 	total := took(st.ID)
 	w.add(100*time.Millisecond, engine.Record{Event: engine.StepBegan, Step: st.ID})
 	for _, action := range st.Actions {
-		w.add(50*time.Millisecond, engine.Record{Event: engine.Intended, Step: st.ID, Action: action.ID, Before: json.RawMessage(`{"secret":"not for readers"}`)})
-		w.add(total/2/time.Duration(len(st.Actions)), engine.Record{Event: engine.Acted, Step: st.ID, Action: action.ID, Result: "done", Data: w.moved(action)})
+		w.add(50*time.Millisecond, engine.Record{Event: engine.Intended, Step: st.ID, Action: action.ID,
+			Before: json.RawMessage(`{"secret":"not for readers"}`)})
+		w.add(total/2/time.Duration(len(st.Actions)),
+			engine.Record{Event: engine.Acted, Step: st.ID, Action: action.ID, Result: "done", Data: w.moved(action)})
 	}
 	if st.Gate != nil {
-		verdict := &engine.Verdict{Pass: pass, Paths: 96, Sent: 182_000, Reason: "96 paths, 182,000 probes, none lost, no gap"}
+		verdict := &engine.Verdict{Pass: pass, Paths: 96, Sent: 182_000,
+			Reason: "96 paths, 182,000 probes, none lost, no gap"}
 		if !pass {
 			verdict.Lost, verdict.LongestGapMillis = 38, 380
 			verdict.Reason = "2 of 96 paths had a gap of more than 50 ms; the longest was 380 ms"
@@ -206,27 +225,33 @@ func (w *writer) moved(action step.Action) json.RawMessage {
 	}
 	millis := func(ms float64) step.Duration { return step.Duration(ms * float64(time.Millisecond)) }
 	pod := func(name string, state step.AdoptState, micros time.Duration) step.AdoptOutcome {
-		return step.AdoptOutcome{Namespace: "shop", Name: name, State: state, Network: "k8s-pod-network", Flip: step.Duration(micros * time.Microsecond),
+		return step.AdoptOutcome{Namespace: "shop", Name: name, State: state, Network: "k8s-pod-network",
+			Flip:  step.Duration(micros * time.Microsecond),
 			Marks: []step.AdoptMark{{Phase: "adding", At: w.at}, {Phase: "flip", At: w.at.Add(time.Second)}}}
 	}
 	result := step.AdoptResult{Node: action.NodeName, Pods: []step.AdoptOutcome{
-		pod("web-1", step.AdoptMoved, 41), pod("ledger-0", step.AdoptMoved, 1260), pod("mailer-7", step.AdoptAlready, 0)}}
-	result.Pods[0].Gap = &step.AdoptGap{Interval: millis(1), Sent: 640, Lost: 2, Longest: millis(9.75), AtFlip: millis(2.5), Control: millis(3.25)}
+		pod("web-1", step.AdoptMoved, 41), pod("ledger-0", step.AdoptMoved, 1260),
+		pod("mailer-7", step.AdoptAlready, 0)}}
+	result.Pods[0].Gap = &step.AdoptGap{Interval: millis(1), Sent: 640, Lost: 2, Longest: millis(9.75),
+		AtFlip: millis(2.5), Control: millis(3.25)}
 	text, _ := json.Marshal(result)
 	return text
 }
 
 func (w *writer) back(steps []step.Step) {
 	last := steps[len(steps)-1].ID
-	w.add(time.Second, engine.Record{Event: engine.RollingBack, Step: last, Result: "failed", Error: "the gate of " + last + " failed: 2 of 96 paths had a gap of more than 50 ms; the longest was 380 ms"})
+	w.add(time.Second, engine.Record{Event: engine.RollingBack, Step: last, Result: "failed",
+		Error: "the gate of " + last + " failed: 2 of 96 paths had a gap of more than 50 ms; the longest was 380 ms"})
 	for i := len(steps) - 1; i >= 0; i-- {
 		for _, action := range steps[i].Undo {
 			w.add(time.Second, engine.Record{Event: engine.Intended, Step: steps[i].ID, Action: action.ID, Undo: true})
-			w.add(9*time.Second, engine.Record{Event: engine.Acted, Step: steps[i].ID, Action: action.ID, Undo: true, Result: "done", Data: w.moved(action)})
+			w.add(9*time.Second, engine.Record{Event: engine.Acted, Step: steps[i].ID, Action: action.ID, Undo: true,
+				Result: "done", Data: w.moved(action)})
 		}
 		w.add(2*time.Second, engine.Record{Event: engine.StepUndone, Step: steps[i].ID})
 	}
-	w.add(time.Second, engine.Record{Event: engine.Finished, Result: "rolled-back", Error: "the gate of " + last + " failed: 2 of 96 paths had a gap of more than 50 ms; the longest was 380 ms"})
+	w.add(time.Second, engine.Record{Event: engine.Finished, Result: "rolled-back",
+		Error: "the gate of " + last + " failed: 2 of 96 paths had a gap of more than 50 ms; the longest was 380 ms"})
 }
 
 // paths is a fixed-degree set: every node to itself and the next two, on both networks, and to what is no node's.
@@ -245,7 +270,8 @@ func (s sample) paths() []v1alpha1.Path {
 		case "outside":
 			id = endName(source) + ">outside/tcp:192.0.2.1:443"
 		}
-		paths = append(paths, v1alpha1.Path{ID: id, Class: class, Source: source, Target: target, Protocol: protocol, Size: 64, IntervalMillis: 10, Denied: denied})
+		paths = append(paths, v1alpha1.Path{ID: id, Class: class, Source: source, Target: target, Protocol: protocol,
+			Size: 64, IntervalMillis: 10, Denied: denied})
 	}
 	for i, name := range names {
 		end := func(node, network string) v1alpha1.Endpoint { return v1alpha1.Endpoint{Node: node, Network: network} }
@@ -259,7 +285,8 @@ func (s sample) paths() []v1alpha1.Path {
 			add("pod-host", end(name, "new"), end(other, "host"), v1alpha1.TCP, false)
 		}
 		for _, network := range []string{"old", "new"} {
-			add("pod-service", end(name, network), v1alpha1.Endpoint{Network: network, Address: "198.19.128.7:7002"}, v1alpha1.TCPNew, false)
+			add("pod-service", end(name, network), v1alpha1.Endpoint{Network: network, Address: "198.19.128.7:7002"},
+				v1alpha1.TCPNew, false)
 			add("outside", end(name, network), v1alpha1.Endpoint{Address: "192.0.2.1:443"}, v1alpha1.TCPConnect, false)
 			add("dns", end(name, network), v1alpha1.Endpoint{Address: "198.19.128.10:53"}, v1alpha1.DNS, false)
 			add("denied", end(name, network), end(names[(i+1)%len(names)], network), v1alpha1.UDP, true)
@@ -286,7 +313,8 @@ func (s sample) reports(paths []v1alpha1.Path, begin, end time.Time) []v1alpha1.
 	for i := range paths {
 		if paths[i].Denied && s.leaks > 0 {
 			results[i].Answered = s.leaks
-			results[i].Gaps = []v1alpha1.Gap{{From: begin.Add(end.Sub(begin) / 2), Millis: float64(s.leaks) * 10, Probes: s.leaks}}
+			results[i].Gaps = []v1alpha1.Gap{{From: begin.Add(end.Sub(begin) / 2),
+				Millis: float64(s.leaks) * 10, Probes: s.leaks}}
 			break
 		}
 	}
@@ -322,9 +350,11 @@ func (s sample) inventories() (before, after map[string]step.Inventory) {
 	before, after = map[string]step.Inventory{}, map[string]step.Inventory{}
 	for i, name := range s.names() {
 		before[name] = step.Inventory{Node: name, Found: step.Residue{
-			Links: []string{"flannel.1", "cni0"}, Chains: []string{"FLANNEL-FWD", "FLANNEL-POSTRTG", "KUBE-ROUTER-FORWARD", "KUBE-ROUTER-INPUT"},
+			Links:  []string{"flannel.1", "cni0"},
+			Chains: []string{"FLANNEL-FWD", "FLANNEL-POSTRTG", "KUBE-ROUTER-FORWARD", "KUBE-ROUTER-INPUT"},
 			IPSets: []string{"kube-router-local-pods"}, Routes: []string{fmt.Sprintf("198.18.%d.0/24", i)},
-			ConfFiles: []string{"10-flannel.conflist"}, Binaries: []string{"flannel"}, Paths: []string{"/run/flannel/subnet.env"},
+			ConfFiles: []string{"10-flannel.conflist"}, Binaries: []string{"flannel"},
+			Paths:       []string{"/run/flannel/subnet.env"},
 			Annotations: []string{"flannel.alpha.coreos.com/backend-data", "flannel.alpha.coreos.com/public-ip"}}}
 		after[name] = step.Inventory{Node: name}
 		if s.left && i == 1 {
@@ -344,7 +374,8 @@ func (s sample) workloads() []WorkloadOutcome {
 		{Kind: "DaemonSet", Namespace: "kube-system", Name: "kube-proxy", Pods: s.nodes},
 	}
 	for i := 0; i < s.nodes/4; i++ {
-		list = append(list, WorkloadOutcome{Kind: "Deployment", Namespace: fmt.Sprintf("team-%02d", i%9), Name: fmt.Sprintf("service-%02d", i), Pods: 4 + i%13, Evicted: 4 + i%13})
+		list = append(list, WorkloadOutcome{Kind: "Deployment", Namespace: fmt.Sprintf("team-%02d", i%9),
+			Name: fmt.Sprintf("service-%02d", i), Pods: 4 + i%13, Evicted: 4 + i%13})
 	}
 	return list
 }

@@ -25,8 +25,8 @@ var story = map[engine.Phase]struct {
 	engine.PhaseDone:        {Done, "Done, but"},
 }
 
-// TestOneStory writes every journal of two steps that the engine accepts, up to seven records, and compares the report with what
-// `theseus status` says of it: how it ended, why it stopped, and which ways lead on.
+// TestOneStory writes every journal of two steps that the engine accepts, up to seven records, and compares the report
+// with what `theseus status` says of it: how it ended, why it stopped, and which ways lead on.
 func TestOneStory(t *testing.T) {
 	p := &plan.Plan{Steps: []step.Step{{ID: "first"}, {ID: "last", NoReturn: true}}}
 	seen := map[engine.Phase]int{}
@@ -85,8 +85,8 @@ func events() []engine.Record {
 		{Event: engine.Finished, Result: engine.ResultNeedsPerson, Error: "it cannot be told"},
 	}
 	for _, id := range []string{"first", "last"} {
-		all = append(all, engine.Record{Event: engine.StepBegan, Step: id}, engine.Record{Event: engine.StepDone, Step: id},
-			engine.Record{Event: engine.StepUndone, Step: id},
+		all = append(all, engine.Record{Event: engine.StepBegan, Step: id},
+			engine.Record{Event: engine.StepDone, Step: id}, engine.Record{Event: engine.StepUndone, Step: id},
 			engine.Record{Event: engine.TakingBack, Step: id, Error: "the step failed"})
 	}
 	return all

@@ -117,7 +117,8 @@ func unseenText(m Model) string {
 		return ""
 	}
 	tested, unknown := paths.Unmeasured()
-	return fmt.Sprintf("not measured: %s; %d more kinds of paths are only covered by tests (docs/paths.md)", strings.Join(unknown, "; "), len(tested))
+	return fmt.Sprintf("not measured: %s; %d more kinds of paths are only covered by tests (docs/paths.md)",
+		strings.Join(unknown, "; "), len(tested))
 }
 
 // outsideText sums up the paths that leave the cluster; they are included in the line before.
@@ -126,7 +127,8 @@ func outsideText(m Model) string {
 	if t.OutsideSent == 0 {
 		return outsideUnmeasured
 	}
-	return fmt.Sprintf("%s, %s, %s lost", countOf(int64(t.OutsidePaths), "path"), countOf(t.OutsideSent, "probe"), number(t.OutsideLost))
+	return fmt.Sprintf("%s, %s, %s lost", countOf(int64(t.OutsidePaths), "path"),
+		countOf(t.OutsideSent, "probe"), number(t.OutsideLost))
 }
 
 func deniedText(m Model) string {
@@ -161,7 +163,8 @@ func podsText(m Model) string {
 		return "not counted"
 	}
 	text := fmt.Sprintf("%s of %s, %s recreated, %s", countOf(int64(m.Totals.Pods), "pod"),
-		countOf(int64(len(m.Workloads)), "workload"), number(int64(m.Totals.Evicted)), countOf(int64(m.Totals.Restarts), "restart"))
+		countOf(int64(len(m.Workloads)), "workload"), number(int64(m.Totals.Evicted)),
+		countOf(int64(m.Totals.Restarts), "restart"))
 	var worst WorkloadOutcome
 	for _, w := range m.Workloads {
 		if w.NotReadyMillis > worst.NotReadyMillis {
@@ -169,7 +172,8 @@ func podsText(m Model) string {
 		}
 	}
 	if worst.NotReadyMillis > 0 {
-		text += fmt.Sprintf(", longest not ready %s (%s/%s)", duration(float64(worst.NotReadyMillis)), worst.Namespace, worst.Name)
+		text += fmt.Sprintf(", longest not ready %s (%s/%s)", duration(float64(worst.NotReadyMillis)),
+			worst.Namespace, worst.Name)
 	}
 	return text
 }
@@ -210,7 +214,8 @@ func residueText(m Model) string {
 	case r.NodesBefore == 0:
 		return "not inventoried"
 	case r.NodesAfter == 0:
-		return fmt.Sprintf("%s before on %s, not inventoried after", countOf(int64(r.Before), "thing"), countOf(int64(r.NodesBefore), "node"))
+		return fmt.Sprintf("%s before on %s, not inventoried after",
+			countOf(int64(r.Before), "thing"), countOf(int64(r.NodesBefore), "node"))
 	}
 	return fmt.Sprintf("%s before on %s, %s after on %d", countOf(int64(r.Before), "thing"),
 		countOf(int64(r.NodesBefore), "node"), number(int64(r.After)), r.NodesAfter)
@@ -225,7 +230,8 @@ func incidentText(in Incident) string {
 		text += fmt.Sprintf(", %s, longest %s", countOf(in.Lost, "lost probe"), duration(in.LongestMillis))
 	}
 	if in.Leaked > 0 {
-		text += fmt.Sprintf(", %s for %s", countOf(in.Leaked, "denied probe")+" answered", duration(in.LongestLeakMillis))
+		text += fmt.Sprintf(", %s for %s", countOf(in.Leaked, "denied probe")+" answered",
+			duration(in.LongestLeakMillis))
 	}
 	return text
 }

@@ -12,7 +12,8 @@ import (
 
 // judge sums up the run in one line, and lists what was not measured.
 func judge(in Input, m *Model, all loss.Account, h *history) Verdict {
-	v := Verdict{Outside: outside(m.Totals), Why: h.why, Next: h.next, Missing: missing(in, m), Notes: notes(in, m, all)}
+	v := Verdict{Outside: outside(m.Totals), Why: h.why, Next: h.next, Missing: missing(in, m),
+		Notes: notes(in, m, all)}
 	if in.Held != "" && h.next != "" {
 		v.Next = in.Held
 	}
@@ -38,7 +39,8 @@ func level(m *Model, missing bool) Level {
 	t := m.Totals
 	over := t.ProbeGapMillis > m.Limit
 	switch {
-	case m.Run.Outcome == NeedsPerson, t.Failed > 0, t.Leaked > 0, t.Lost > 0 && over, t.Restarts > 0 && m.Run.Outcome == Done:
+	case m.Run.Outcome == NeedsPerson, t.Failed > 0, t.Leaked > 0, t.Lost > 0 && over,
+		t.Restarts > 0 && m.Run.Outcome == Done:
 		return Bad
 	case m.Run.Outcome == NotStarted:
 		return Unknown
@@ -203,7 +205,8 @@ func missing(in Input, m *Model) []string {
 			list = append(list, fmt.Sprintf(format, args...))
 		}
 	}
-	t, foreign := m.Totals, in.Plan != nil && in.Plan.Foreign() // whose network may have no policy: the gate decides what was measured
+	// whose network may have no policy: the gate decides what was measured
+	t, foreign := m.Totals, in.Plan != nil && in.Plan.Foreign()
 	say(len(in.Records) == 0, "There is no journal, so the course of the run is unknown.")
 	say(t.Sent == 0, "No path was measured, so losses are unknown.")
 	say(len(in.Unread) > 0, "Some results of earlier processes could not be read: %s.", some(in.Unread))

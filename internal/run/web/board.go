@@ -18,8 +18,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// recent is how long a loss counts as present, and a path without new results as measured: reports come every ten seconds, or more
-// often. Where results are counted less often, it is twice that time.
+// recent is how long a loss counts as present, and a path without new results as measured: reports come every ten
+// seconds, or more often. Where results are counted less often, it is twice that time.
 const recent = 15 * time.Second
 
 // Board makes the States of one run from what is read of it. It is not safe for several goroutines.
@@ -84,8 +84,9 @@ type About struct {
 
 // NewBoard makes the board of a plan's run.
 func NewBoard(p *plan.Plan) *Board {
-	b := &Board{plan: p, script: run.NewScript(p), nodes: map[string]int{}, pace: map[string]loss.RoundTrips{}, progress: map[string]*progress{}, recent: recent,
-		losing: map[string]time.Time{}, lost: map[string]int64{}, state: engine.State{Phase: engine.PhaseNew}}
+	b := &Board{plan: p, script: run.NewScript(p), nodes: map[string]int{}, pace: map[string]loss.RoundTrips{},
+		progress: map[string]*progress{}, recent: recent, losing: map[string]time.Time{}, lost: map[string]int64{},
+		state: engine.State{Phase: engine.PhaseNew}}
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			b.cell(name, wave.Name)
@@ -114,10 +115,13 @@ func (b *Board) Record(state engine.State, records ...engine.Record) {
 			b.action = b.script.Action(r)
 		}
 		if text := strings.TrimSpace(b.script.Describe(r)); text != "" {
-			failed := r.Result == engine.ResultFailed || r.Event == engine.GateAnswer && (r.Verdict == nil || !r.Verdict.Pass)
+			failed := r.Result == engine.ResultFailed ||
+				r.Event == engine.GateAnswer && (r.Verdict == nil || !r.Verdict.Pass)
 			ended := r.Event == engine.Finished && r.Result != engine.ResultDone
-			b.lines = append(b.lines, Line{Seq: r.Seq, At: r.At, Text: text, Step: r.Step, Minor: r.Event == engine.Acted && !failed,
-				Bad: failed || ended || slices.Contains([]engine.Event{engine.Paused, engine.RollingBack, engine.TakingBack}, r.Event)})
+			b.lines = append(b.lines,
+				Line{Seq: r.Seq, At: r.At, Text: text, Step: r.Step, Minor: r.Event == engine.Acted && !failed,
+					Bad: failed || ended ||
+						slices.Contains([]engine.Event{engine.Paused, engine.RollingBack, engine.TakingBack}, r.Event)})
 		}
 	}
 	b.lines = slices.Clone(newest(b.lines)) // earlier States keep theirs
@@ -173,8 +177,8 @@ func markOf(s report.State) Mark {
 // Rebase means that the next Measure has results of earlier times that were not known: what they lost is not lost now.
 func (b *Board) Rebase() { b.rebase = true }
 
-// Measure takes all evidence so far, and the paths that are to be measured now, at a time of this machine's clock. The first results
-// of a path may be old: whether it is measured now shows when they grow.
+// Measure takes all evidence so far, and the paths that are to be measured now, at a time of this machine's clock. The
+// first results of a path may be old: whether it is measured now shows when they grow.
 func (b *Board) Measure(evidence kube.Collected, planned []v1alpha1.Path, at time.Time) {
 	first := b.account == nil || b.rebase
 	b.rebase = false
@@ -238,7 +242,8 @@ func (b *Board) countClasses(first bool, newest, at time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		sum, class := sums[name], classes[name]
 		since := paces[name].Since(b.pace[name])
-		class.Paths, class.Sent, class.Lost, class.Leaked, class.Longest = sum.Paths, sum.Sent, sum.Lost, sum.Leaked, max(sum.LongestMillis, sum.LongestLeakMillis)
+		class.Paths, class.Sent, class.Lost, class.Leaked, class.Longest = sum.Paths, sum.Sent, sum.Lost, sum.Leaked,
+			max(sum.LongestMillis, sum.LongestLeakMillis)
 		class.P50, class.P99 = since.Quantile(0.5), since.Quantile(0.99)
 		b.classes = append(b.classes, class)
 		if class.P99 > 0 && !class.Denied && !newest.IsZero() {
@@ -255,8 +260,8 @@ func (b *Board) countClasses(first bool, newest, at time.Time) {
 	b.pace = paces
 }
 
-// continues says whether an open gap goes on: it is of the path's newest counter, and that grows. Gaps of a counter whose agent has
-// ended, or of a path that was removed, stay open for ever.
+// continues says whether an open gap goes on: it is of the path's newest counter, and that grows. Gaps of a counter
+// whose agent has ended, or of a path that was removed, stay open for ever.
 func (b *Board) continues(p *loss.PathAccount, gap loss.Gap, at time.Time) bool {
 	newest := p.Results[len(p.Results)-1].Open
 	return newest != nil && newest.From.Equal(gap.From) && b.fresh(b.progress[p.ID], at)
@@ -267,8 +272,8 @@ func (b *Board) fresh(p *progress, at time.Time) bool {
 	return !p.grew.IsZero() && at.Sub(p.grew) < b.recent
 }
 
-// silent counts the paths that are to be measured now, but have no new results, and names the nodes on which they start. A denied path
-// has its first result only after a timeout, unlike the others of its node.
+// silent counts the paths that are to be measured now, but have no new results, and names the nodes on which they
+// start. A denied path has its first result only after a timeout, unlike the others of its node.
 func (b *Board) silent(at time.Time) (paths int, nodes []string) {
 	reports := map[string]bool{}
 	for _, p := range b.planned {
@@ -291,9 +296,11 @@ func (b *Board) State(about About, at time.Time) *State {
 	s := &State{Nodes: b.cells, Lines: b.lines, Strip: b.strip, Steps: make([]Mark, len(b.plan.Steps))}
 	stand := engine.Judge(b.plan.Steps, b.state, about.Held)
 	gate, measures := b.pending()
-	now := Now{Stand: stand.Word, Cause: b.state.Cause, Over: b.state.Over(), Runner: about.Runner, Asked: about.Asked, Waits: about.Waits,
-		Gate: stand.Gate, Missing: stand.Waits, Action: b.action, Step: b.index(b.state.Step), Measured: b.measured, Classes: b.classes,
-		Seen: run.Seen{Paths: len(b.account), Sent: b.sum.Sent, Lost: b.sum.Lost, Excused: b.sum.Excused, Leaked: b.sum.Leaked, LongestGapMillis: b.sum.LongestMillis}}
+	now := Now{Stand: stand.Word, Cause: b.state.Cause, Over: b.state.Over(), Runner: about.Runner,
+		Asked: about.Asked, Waits: about.Waits, Gate: stand.Gate, Missing: stand.Waits,
+		Action: b.action, Step: b.index(b.state.Step), Measured: b.measured, Classes: b.classes,
+		Seen: run.Seen{Paths: len(b.account), Sent: b.sum.Sent, Lost: b.sum.Lost, Excused: b.sum.Excused,
+			Leaked: b.sum.Leaked, LongestGapMillis: b.sum.LongestMillis}}
 	if !about.Held {
 		now.Ways = stand.Ways
 	}
@@ -364,14 +371,16 @@ func (b *Board) judge(now *Now, about About, at time.Time) {
 	case !measuring:
 		now.Tone, now.Loss = "none", "Nothing is measured at the moment"
 	case silent > 0:
-		now.Tone, now.Loss = "none", fmt.Sprintf("Not known for %d of %s", silent, cluster.Count(len(b.planned), "path"))
+		now.Tone, now.Loss = "none", fmt.Sprintf("Not known for %d of %s", silent,
+			cluster.Count(len(b.planned), "path"))
 	case earlier:
 		now.Tone, now.Loss = "fair", "Nothing is being lost now, but there were losses"
 	default:
 		now.Tone, now.Loss = "good", "Nothing is being lost"
 	}
 	if len(losing) > 0 && len(leaking) > 0 {
-		now.Remarks = append(now.Remarks, "Traffic that policy denies gets through as well: "+strings.Join(leaking, ", ")+".")
+		now.Remarks = append(now.Remarks, "Traffic that policy denies gets through as well: "+
+			strings.Join(leaking, ", ")+".")
 	}
 	if measuring && silent > 0 {
 		now.Remarks = append(now.Remarks, "Paths without new results start on "+some(nodes)+".")

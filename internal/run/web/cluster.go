@@ -27,9 +27,9 @@ import (
 // Right is a permission in the namespace of Theseus, on its own kinds. Name may be empty.
 type Right struct{ Verb, Resource, Name string }
 
-// Cluster is the Gate of a page in the cluster. People sign in with a Kubernetes token, which their browser sends with each request.
-// The API server says, to a client with that token, who that is and what that person may do. So the process of the page needs no
-// permission to review tokens, and acts with none of its own.
+// Cluster is the Gate of a page in the cluster. People sign in with a Kubernetes token, which their browser sends with
+// each request. The API server says, to a client with that token, who that is and what that person may do. So the
+// process of the page needs no permission to review tokens, and acts with none of its own.
 type Cluster struct {
 	// Feeds read the cluster with the permissions of this process.
 	Feeds *Feeds
@@ -49,8 +49,8 @@ type Cluster struct {
 }
 
 const (
-	// maxReviews bounds how many reviews are under way at once for people that the API server knows, and maxStrangers for all others:
-	// anyone may send tokens, but delays no one who has signed in.
+	// maxReviews bounds how many reviews are under way at once for people that the API server knows, and maxStrangers
+	// for all others: anyone may send tokens, but delays no one who has signed in.
 	maxReviews   = 16
 	maxStrangers = 4
 	// maxKnown bounds how many tokens are known.
@@ -59,7 +59,8 @@ const (
 
 // looks are the rights of which a person needs all, to see a migration.
 func looks(migration string) []Right {
-	return []Right{{"get", "migrations", migration}, {"list", "journalpages", ""}, {"list", "planpages", ""}, {"list", "probereports", ""}}
+	return []Right{{"get", "migrations", migration}, {"list", "journalpages", ""}, {"list", "planpages", ""},
+		{"list", "probereports", ""}}
 }
 
 // NewCluster makes the gate for the API server of a configuration, of which it uses no credentials.
@@ -74,8 +75,9 @@ func NewCluster(config *rest.Config, version string, feeds *Feeds) (*Cluster, er
 	if err != nil {
 		return nil, fmt.Errorf("the API server %s: %w", bare.Host, err)
 	}
-	return &Cluster{Feeds: feeds, version: version, host: address.String(), next: next, origins: http.NewCrossOriginProtection(),
-		reviews: make(chan struct{}, maxReviews), strangers: make(chan struct{}, maxStrangers), known: map[[sha256.Size]byte]string{}}, nil
+	return &Cluster{Feeds: feeds, version: version, host: address.String(), next: next,
+		origins: http.NewCrossOriginProtection(), reviews: make(chan struct{}, maxReviews),
+		strangers: make(chan struct{}, maxStrangers), known: map[[sha256.Size]byte]string{}}, nil
 }
 
 // Ours implements Gate. The browser sends no credentials by itself. But a proxy before the page may add them.
@@ -92,9 +94,11 @@ func (c *Cluster) Ours(r *http.Request) *Refused {
 func (c *Cluster) View(r *http.Request, migration string) (*View, error) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if token == "" {
-		return nil, &Refused{Code: http.StatusUnauthorized, Text: "Sign in to see the migrations of this cluster.", SignIn: true}
+		return nil, &Refused{Code: http.StatusUnauthorized, Text: "Sign in to see the migrations of this cluster.",
+			SignIn: true}
 	}
-	client, err := kube.New(&rest.Config{Host: c.host, Transport: transport.NewBearerAuthRoundTripper(token, c.next)}, c.version)
+	client, err := kube.New(&rest.Config{Host: c.host, Transport: transport.NewBearerAuthRoundTripper(token, c.next)},
+		c.version)
 	if err != nil {
 		return nil, err
 	}
@@ -113,10 +117,12 @@ func (c *Cluster) View(r *http.Request, migration string) (*View, error) {
 	if err := check(r.Context()); err != nil {
 		return nil, err
 	}
-	v := &View{Name: migration, User: person.name, Others: all, Check: check, Lacks: person.name + " lacks the rights for this: `theseus rights` prints them"}
+	v := &View{Name: migration, User: person.name, Others: all, Check: check,
+		Lacks: person.name + " lacks the rights for this: `theseus rights` prints them"}
 	acts := r.URL.Path == "/question" || r.URL.Path == "/do"
 	if acts || r.URL.Path == "/plan" {
-		if v.Actions, err = c.Acts(client, migration, func(rights ...Right) (bool, error) { return person.may(r.Context(), rights...) }); err != nil {
+		if v.Actions, err = c.Acts(client, migration,
+			func(rights ...Right) (bool, error) { return person.may(r.Context(), rights...) }); err != nil {
 			return nil, err
 		}
 	}
@@ -187,8 +193,8 @@ type person struct {
 	unknown func()
 }
 
-// person asks the API server whose token has a hash, unless it has said so before: then each request with that token, of which View makes
-// some in any case, says whether it still holds.
+// person asks the API server whose token has a hash, unless it has said so before: then each request with that token,
+// of which View makes some in any case, says whether it still holds.
 func (c *Cluster) person(ctx context.Context, client *kube.Client, hash [sha256.Size]byte) (*person, error) {
 	p := &person{client: client, limit: c.strangers, unknown: func() {
 		c.lock.Lock()
@@ -234,13 +240,15 @@ func (p *person) ask(ctx context.Context, request func(context.Context) error) e
 // refused says that the API server does not accept the token, nor any more.
 func (p *person) refused() *Refused {
 	p.unknown()
-	return &Refused{Code: http.StatusUnauthorized, Text: "The API server does not accept this token: it is wrong, or has expired.", SignIn: true}
+	return &Refused{Code: http.StatusUnauthorized,
+		Text: "The API server does not accept this token: it is wrong, or has expired.", SignIn: true}
 }
 
 // who asks the API server for the name of the user.
 func (p *person) who(ctx context.Context) (name string, err error) {
 	err = p.ask(ctx, func(ctx context.Context) error {
-		review, err := p.client.Typed.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, err := p.client.Typed.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+			&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err == nil {
 			name = review.Status.UserInfo.Username
 		}
@@ -248,9 +256,11 @@ func (p *person) who(ctx context.Context) (name string, err error) {
 	})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", &Refused{Code: http.StatusNotImplemented, Text: "The page needs Kubernetes 1.30 or later: this API server has no SelfSubjectReview."}
+		return "", &Refused{Code: http.StatusNotImplemented,
+			Text: "The page needs Kubernetes 1.30 or later: this API server has no SelfSubjectReview."}
 	case err == nil && name == "":
-		err = &Refused{Code: http.StatusUnauthorized, Text: "The API server does not say whose token this is.", SignIn: true}
+		err = &Refused{Code: http.StatusUnauthorized, Text: "The API server does not say whose token this is.",
+			SignIn: true}
 	}
 	return name, err
 }
@@ -260,9 +270,12 @@ func (p *person) may(ctx context.Context, rights ...Right) (bool, error) {
 	for _, right := range rights {
 		allowed := false
 		err := p.ask(ctx, func(ctx context.Context) error {
-			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: v1alpha1.Group, Version: v1alpha1.Version, Namespace: v1alpha1.Namespace, Verb: right.Verb, Resource: right.Resource, Name: right.Name}}}
-			review, err := p.client.Typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Group: v1alpha1.Group, Version: v1alpha1.Version, Namespace: v1alpha1.Namespace, Verb: right.Verb,
+					Resource: right.Resource, Name: right.Name}}}
+			review, err := p.client.Typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+				review, metav1.CreateOptions{})
 			if err == nil {
 				allowed = review.Status.Allowed
 			}
@@ -285,8 +298,8 @@ const (
 
 // Feeds are the feeds of the migrations that people look at. Each is read while someone looks, and some time longer.
 type Feeds struct {
-	// Start makes the feed of a migration, and the function that reads the cluster for it until its context ends, or until there is
-	// nothing more to read.
+	// Start makes the feed of a migration, and the function that reads the cluster for it until its context ends, or
+	// until there is nothing more to read.
 	Start func(ctx context.Context, migration string) (*Feed, func(context.Context), error)
 	// Keep is how long a feed is read after its last viewer has gone; 0 means two minutes.
 	Keep time.Duration
@@ -305,10 +318,11 @@ type shown struct {
 }
 
 // errFull is the error for a migration that cannot be shown in addition to those that people look at.
-var errFull = &Refused{Code: http.StatusServiceUnavailable, Text: fmt.Sprintf("People look at %d other migrations, and the page has memory for no more.", maxFeeds)}
+var errFull = &Refused{Code: http.StatusServiceUnavailable,
+	Text: fmt.Sprintf("People look at %d other migrations, and the page has memory for no more.", maxFeeds)}
 
-// Open is the feed of a migration, for a viewer until it calls gone. Of feeds without viewers, the one that has been idle longest
-// makes room.
+// Open is the feed of a migration, for a viewer until it calls gone. Of feeds without viewers, the one that has been
+// idle longest makes room.
 func (f *Feeds) Open(ctx context.Context, migration string) (feed *Feed, gone func(), err error) {
 	one, err := f.enter(migration)
 	if err != nil {

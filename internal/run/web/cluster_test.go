@@ -18,7 +18,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/web/webtest"
 )
 
-// TestClusterOrigins: a page of another site cannot ask the page in the cluster for anything, even if a proxy adds a token.
+// TestClusterOrigins: a page of another site cannot ask the page in the cluster for anything, even if a proxy adds a
+// token.
 func TestClusterOrigins(t *testing.T) {
 	gate, err := web.NewCluster(&rest.Config{Host: "https://192.0.2.1"}, "v0", &web.Feeds{})
 	if err != nil {
@@ -46,7 +47,8 @@ func TestClusterOrigins(t *testing.T) {
 			}
 		}
 		code, body, header := answer(page, r)
-		if code != test.want || header.Get("Access-Control-Allow-Origin") != "" || !strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'; ") {
+		if code != test.want || header.Get("Access-Control-Allow-Origin") != "" ||
+			!strings.HasPrefix(header.Get("Content-Security-Policy"), "default-src 'none'; ") {
 			t.Errorf("%s: %d, want %d: %s %v", name, code, test.want, body, header)
 		}
 	}
@@ -67,11 +69,15 @@ func apiServer(t *testing.T, refuses *atomic.Bool, hanging *atomic.Int32) *httpt
 			w.WriteHeader(http.StatusUnauthorized)
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401}`)
 		case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
-			fmt.Fprintf(w, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":%q}}}`, token)
+			fmt.Fprintf(w,
+				`{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":%q}}}`,
+				token)
 		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
-			fmt.Fprint(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
+			fmt.Fprint(w,
+				`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
 		case strings.HasSuffix(r.URL.Path, "/migrations"):
-			fmt.Fprint(w, `{"kind":"MigrationList","apiVersion":"theseus.dev/v1alpha1","items":[{"kind":"Migration","apiVersion":"theseus.dev/v1alpha1","metadata":{"name":"d"}}]}`)
+			fmt.Fprint(w,
+				`{"kind":"MigrationList","apiVersion":"theseus.dev/v1alpha1","items":[{"kind":"Migration","apiVersion":"theseus.dev/v1alpha1","metadata":{"name":"d"}}]}`)
 		default:
 			t.Errorf("asked for %s", r.URL.Path)
 		}
@@ -81,8 +87,8 @@ func apiServer(t *testing.T, refuses *atomic.Bool, hanging *atomic.Int32) *httpt
 	return server
 }
 
-// TestActs: a person acts whatever others look at, and however many strangers send tokens. A token that does not hold any more is not
-// known either.
+// TestActs: a person acts whatever others look at, and however many strangers send tokens. A token that does not hold
+// any more is not known either.
 func TestActs(t *testing.T) {
 	var refuses atomic.Bool
 	var hanging atomic.Int32
@@ -95,7 +101,10 @@ func TestActs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate.Acts = func(*kube.Client, string, func(...web.Right) (bool, error)) (web.Actions, error) { return &acts{}, nil }
+	gate.Acts = func(*kube.Client, string, func(...web.Right) (bool, error)) (web.Actions,
+		error) {
+		return &acts{}, nil
+	}
 	page := web.Serve(gate, nil)
 	ask := func(path, token string) (int, string) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://page.example"+path, nil)
@@ -108,10 +117,12 @@ func TestActs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, body := ask("/plan?migration=d", "ada"); code != http.StatusOK || !strings.Contains(body, `"name":"d"`) || !strings.Contains(body, `"waits":true`) || !strings.Contains(body, `"actions":["pause"`) {
+	if code, body := ask("/plan?migration=d", "ada"); code != http.StatusOK || !strings.Contains(body, `"name":"d"`) ||
+		!strings.Contains(body, `"waits":true`) || !strings.Contains(body, `"actions":["pause"`) {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body := ask("/feed?migration=d", "ada"); code != http.StatusServiceUnavailable || !strings.Contains(body, "3 other migrations") {
+	if code, body := ask("/feed?migration=d", "ada"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "3 other migrations") {
 		t.Errorf("%d %s", code, body)
 	}
 	for _, path := range []string{"/plan", "/question?migration=d&action=pause"} {
@@ -121,7 +132,8 @@ func TestActs(t *testing.T) {
 		}
 		refuses.Store(true)
 		for range 2 {
-			if code, body := ask(path, "bea"); code != http.StatusUnauthorized || !strings.Contains(body, "does not accept this token") {
+			if code, body := ask(path, "bea"); code != http.StatusUnauthorized ||
+				!strings.Contains(body, "does not accept this token") {
 				t.Errorf("%s, expired: %d %s", path, code, body)
 			}
 		}
@@ -146,7 +158,8 @@ func TestActs(t *testing.T) {
 func TestFeeds(t *testing.T) {
 	var started, reading atomic.Int32
 	p := webtest.New(t, 3).Plan
-	feeds := &web.Feeds{Keep: 20 * time.Millisecond, Start: func(context.Context, string) (*web.Feed, func(context.Context), error) {
+	feeds := &web.Feeds{Keep: 20 * time.Millisecond, Start: func(context.Context, string) (*web.Feed,
+		func(context.Context), error) {
 		started.Add(1)
 		return web.NewFeed(p), func(ctx context.Context) {
 			reading.Add(1)
@@ -186,13 +199,14 @@ func TestFeeds(t *testing.T) {
 	open("d")()
 }
 
-// TestFeedsMakeRoom: a feed without viewers makes room, the one that has been idle longest first. A migration that is slow to read
-// delays only those who look at it, and one that cannot be read, or has nothing more to read, is not kept.
+// TestFeedsMakeRoom: a feed without viewers makes room, the one that has been idle longest first. A migration that is
+// slow to read delays only those who look at it, and one that cannot be read, or has nothing more to read, is not kept.
 func TestFeedsMakeRoom(t *testing.T) {
 	p := webtest.New(t, 3).Plan
 	stopped, loading, withdrawn := make(chan string, 9), make(chan struct{}), make(chan struct{})
 	fails := errors.New("no such migration")
-	feeds := &web.Feeds{Keep: time.Hour, Start: func(ctx context.Context, name string) (*web.Feed, func(context.Context), error) {
+	feeds := &web.Feeds{Keep: time.Hour, Start: func(ctx context.Context, name string) (*web.Feed,
+		func(context.Context), error) {
 		switch name {
 		case "slow":
 			<-loading
@@ -252,7 +266,8 @@ func TestFeedsMakeRoom(t *testing.T) {
 	if last := <-stopped; last != "e" {
 		t.Errorf("%s ended", last)
 	}
-	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // there is room again, though a viewer of e is left
+	// there is room again, though a viewer of e is left
+	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, _, err := feeds.Open(t.Context(), "f"); err == nil {
 			break
 		} else if time.Now().After(until) {

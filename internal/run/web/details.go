@@ -21,10 +21,12 @@ type Plan struct {
 	Steps       []PlanStep `json:"steps"`
 	// Actions are what this page may ask for; empty if it only shows.
 	Actions []string `json:"actions,omitempty"`
-	// User is who has signed in, and Others are the migrations to choose from, newest first; empty for a page of one migration.
+	// User is who has signed in, and Others are the migrations to choose from, newest first; empty for a page of one
+	// migration.
 	User   string   `json:"user,omitempty"`
 	Others []string `json:"others,omitempty"`
-	// Waits is true if the page cannot show the plan yet: there is nothing of it but its name, and what may be asked for.
+	// Waits is true if the page cannot show the plan yet: there is nothing of it but its name, and what may be asked
+	// for.
 	Waits bool `json:"waits,omitempty"`
 }
 
@@ -37,7 +39,8 @@ type PlanStep struct {
 
 // Plan describes the plan for the page.
 func (b *Board) Plan() Plan {
-	p := Plan{Name: b.plan.Name, From: b.plan.From(), To: b.plan.To(), Strategy: b.plan.Strategy, Reason: b.plan.Reason, Hash: b.plan.Hash, LimitMillis: b.model.Limit}
+	p := Plan{Name: b.plan.Name, From: b.plan.From(), To: b.plan.To(), Strategy: b.plan.Strategy, Reason: b.plan.Reason,
+		Hash: b.plan.Hash, LimitMillis: b.model.Limit}
 	for i := range b.plan.Steps {
 		one := &b.plan.Steps[i]
 		p.Steps = append(p.Steps, PlanStep{one.Title, one.Group, one.NoReturn})
@@ -125,7 +128,9 @@ func (b *Board) Node(name string) (NodeDetail, bool) {
 		d.Longest = max(d.Longest, worst.Longest)
 		d.Worst = append(d.Worst, worst)
 	}
-	slices.SortFunc(d.Worst, func(a, b PathDetail) int { return cmp.Or(-cmp.Compare(a.Longest, b.Longest), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(d.Worst, func(a, b PathDetail) int {
+		return cmp.Or(-cmp.Compare(a.Longest, b.Longest), cmp.Compare(a.ID, b.ID))
+	})
 	d.Worst = d.Worst[:min(len(d.Worst), maxWorst)]
 	return d, true
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 )
 
-// Feed has the newest State of a run. All viewers share it: each gets the difference from what it was sent last, so that a slow
-// viewer gets fewer and larger deltas, and delays no other.
+// Feed has the newest State of a run. All viewers share it: each gets the difference from what it was sent last, so
+// that a slow viewer gets fewer and larger deltas, and delays no other.
 type Feed struct {
-	writing sync.Mutex // held while the board changes, which takes seconds with many nodes: viewers do not wait for that
+	// held while the board changes, which takes seconds with many nodes: viewers do not wait for that
+	writing sync.Mutex
 	board   *Board
 	about   About // at the last Publish
 
@@ -66,7 +67,8 @@ func (f *Feed) Age(at time.Time) {
 	f.show(state)
 }
 
-// Stale says that the run cannot be read now, and why. What is known stays on the page, with the time of the last reading.
+// Stale says that the run cannot be read now, and why. What is known stays on the page, with the time of the last
+// reading.
 func (f *Feed) Stale(why string, at time.Time) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -84,7 +86,8 @@ func (f *Feed) Stale(why string, at time.Time) {
 
 func (f *Feed) show(state *State) {
 	if now := &state.Now; f.withdrawn {
-		now.Withdrawn, now.Over, now.Stand, now.Cause = true, true, "withdrawn", "the plan is not in the cluster any more"
+		now.Withdrawn, now.Over, now.Stand, now.Cause = true, true, "withdrawn",
+			"the plan is not in the cluster any more"
 		now.Since, now.Why, now.Runner, now.Ways, now.Asked, now.Waits = time.Time{}, "", "", "", "", nil
 	}
 	f.state = state

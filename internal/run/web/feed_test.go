@@ -34,8 +34,8 @@ func lossy(t *testing.T) (*webtest.Run, time.Time) {
 	return r, at
 }
 
-// TestDeltasCompose: a viewer that gets every delta, one that gets every fifth state, and one that comes late all have the whole
-// state, at every moment of a run.
+// TestDeltasCompose: a viewer that gets every delta, one that gets every fifth state, and one that comes late all have
+// the whole state, at every moment of a run.
 func TestDeltasCompose(t *testing.T) {
 	r, _ := lossy(t)
 	feed := web.NewFeed(r.Plan)
@@ -74,7 +74,8 @@ func TestDeltasCompose(t *testing.T) {
 	}
 }
 
-// TestSentence: the page says at every moment whether anything is being lost, and calls nothing good that is not measured.
+// TestSentence: the page says at every moment whether anything is being lost, and calls nothing good that is not
+// measured.
 func TestSentence(t *testing.T) {
 	r, lost := lossy(t)
 	feed := web.NewFeed(r.Plan)
@@ -103,7 +104,8 @@ func TestSentence(t *testing.T) {
 		}
 	}
 	now := feed.State().Now
-	if want := "The last loss ended at " + lost.Add(4*time.Second).Format(time.TimeOnly) + " UTC."; !slices.Contains(now.Remarks, want) {
+	if want := "The last loss ended at " + lost.Add(4*time.Second).Format(time.TimeOnly) +
+		" UTC."; !slices.Contains(now.Remarks, want) {
 		t.Errorf("%q is not in %q", want, now.Remarks)
 	}
 	// The reports stop: that is not good news.
@@ -137,7 +139,8 @@ func TestSilentNode(t *testing.T) {
 		}
 	}
 	now := feed.State().Now
-	if now.Tone != "none" || now.Loss != fmt.Sprintf("Not known for %d of %d paths", own, len(r.Paths)) || !slices.Contains(now.Remarks, "Paths without new results start on worker-003.") {
+	if now.Tone != "none" || now.Loss != fmt.Sprintf("Not known for %d of %d paths", own, len(r.Paths)) ||
+		!slices.Contains(now.Remarks, "Paths without new results start on worker-003.") {
 		t.Errorf("%d records: %+v", shown, now)
 	}
 }
@@ -152,7 +155,8 @@ func measure(r *webtest.Run, feed *web.Feed, at time.Time, change func(*kube.Col
 	return feed.State().Now
 }
 
-// TestOnePath: one path without results is not called good by the others of its node, nor is one whose results do not grow.
+// TestOnePath: one path without results is not called good by the others of its node, nor is one whose results do not
+// grow.
 func TestOnePath(t *testing.T) {
 	r := webtest.New(t, 3)
 	denied := slices.IndexFunc(r.Paths, func(one v1alpha1.Path) bool { return one.Denied })
@@ -162,18 +166,24 @@ func TestOnePath(t *testing.T) {
 		at     []int // seconds at which the page says that it does not know
 		good   []int
 	}{
-		"no probe was sent":        {0, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 0, 0 }, []int{12, 13, 40}, nil},
-		"it has stopped":           {0, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 7, 7 }, []int{12, 13, 40}, nil},
-		"a denied one is new":      {denied, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 0, 0 }, []int{40}, []int{12, 13}},
-		"a denied one has stopped": {denied, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 7, 0 }, []int{12, 13, 40}, nil},
-		"it began again":           {0, func(p *v1alpha1.PathResult) { p.Since = p.Last.Add(-time.Second) }, nil, []int{12, 13, 40}},
+		"no probe was sent": {0, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 0, 0 }, []int{12, 13, 40}, nil},
+		"it has stopped":    {0, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 7, 7 }, []int{12, 13, 40}, nil},
+		"a denied one is new": {denied, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 0, 0 },
+			[]int{40}, []int{12, 13}},
+		"a denied one has stopped": {denied, func(p *v1alpha1.PathResult) { p.Sent, p.Answered = 7, 0 },
+			[]int{12, 13, 40}, nil},
+		"it began again": {0, func(p *v1alpha1.PathResult) { p.Since = p.Last.Add(-time.Second) },
+			nil, []int{12, 13, 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			feed := web.NewFeed(r.Plan)
 			for second := 10; second <= 40; second++ {
-				now := measure(r, feed, r.Begin.Add(time.Duration(second)*time.Second), func(c *kube.Collected) { test.change(&c.Results[test.path]) })
+				now := measure(r, feed, r.Begin.Add(time.Duration(second)*time.Second), func(c *kube.Collected) {
+					test.change(&c.Results[test.path])
+				})
 				got := now.Tone + ": " + now.Loss
-				if slices.Contains(test.at, second) && got != fmt.Sprintf("none: Not known for 1 of %d paths", len(r.Paths)) ||
+				if slices.Contains(test.at, second) && got != fmt.Sprintf("none: Not known for 1 of %d paths",
+					len(r.Paths)) ||
 					slices.Contains(test.good, second) && got != "good: Nothing is being lost" {
 					t.Errorf("at %d s: %s %q", second, got, now.Remarks)
 				}
@@ -184,7 +194,9 @@ func TestOnePath(t *testing.T) {
 		feed := web.NewFeed(r.Plan)
 		for second := 10; second < 14; second++ {
 			measure(r, feed, r.Begin.Add(time.Duration(second)*time.Second), func(c *kube.Collected) {
-				c.Results = slices.DeleteFunc(c.Results, func(p v1alpha1.PathResult) bool { return strings.HasPrefix(p.ID, "worker-002/") })
+				c.Results = slices.DeleteFunc(c.Results, func(p v1alpha1.PathResult) bool {
+					return strings.HasPrefix(p.ID, "worker-002/")
+				})
 			})
 		}
 		if now := feed.State().Now; now.Tone != "none" || !strings.HasPrefix(now.Loss, "Not known for ") {
@@ -201,13 +213,15 @@ func TestOldResults(t *testing.T) {
 	for _, after := range []time.Duration{3 * time.Hour, 3*time.Hour + time.Minute} {
 		at := lost.Add(after)
 		feed.Publish(web.About{Held: true}, at, func(b *web.Board) { b.Measure(old, r.Paths, at) })
-		if now := feed.State().Now; now.Tone != "none" || now.Loss != "Nothing is measured at the moment" || !now.Measured.IsZero() {
+		if now := feed.State().Now; now.Tone != "none" || now.Loss != "Nothing is measured at the moment" ||
+			!now.Measured.IsZero() {
 			t.Errorf("%+v", now)
 		}
 	}
 }
 
-// TestOpenForever: a gap that was open when its agent was killed is not a loss of now, once a newer counter measures the path.
+// TestOpenForever: a gap that was open when its agent was killed is not a loss of now, once a newer counter measures
+// the path.
 func TestOpenForever(t *testing.T) {
 	r, lost := lossy(t)
 	feed := web.NewFeed(r.Plan)
@@ -232,7 +246,8 @@ func TestOpenForever(t *testing.T) {
 				}
 			}
 		})
-		if want := "fair: Nothing is being lost now, but there were losses"; second > 20 && now.Tone+": "+now.Loss != want {
+		if want := "fair: Nothing is being lost now, but there were losses"; second > 20 &&
+			now.Tone+": "+now.Loss != want {
 			t.Fatalf("after %d s: %s: %s", second, now.Tone, now.Loss)
 		}
 		if second == 2 && now.Tone != "bad" {
@@ -241,7 +256,8 @@ func TestOpenForever(t *testing.T) {
 	}
 }
 
-// TestSlowCount: where results are counted every 20 s, a path counts as measured until they should have been counted twice.
+// TestSlowCount: where results are counted every 20 s, a path counts as measured until they should have been counted
+// twice.
 func TestSlowCount(t *testing.T) {
 	r := webtest.New(t, 3)
 	feed := web.NewFeed(r.Plan)
@@ -277,7 +293,8 @@ func TestDenied(t *testing.T) {
 	}
 	feed := web.NewFeed(r.Plan)
 	r.Show(feed, r.Show(feed, 0, at), at.Add(2*time.Second))
-	if now := feed.State().Now; now.Tone != "bad" || !strings.HasPrefix(now.Loss, "Traffic that policy denies gets through now: ") || now.Seen.Leaked == 0 {
+	if now := feed.State().Now; now.Tone != "bad" ||
+		!strings.HasPrefix(now.Loss, "Traffic that policy denies gets through now: ") || now.Seen.Leaked == 0 {
 		t.Errorf("%+v", now)
 	}
 }
@@ -364,7 +381,8 @@ func TestPayload(t *testing.T) {
 	at := r.Records[len(r.Records)/2].At
 	began := time.Now()
 	shown := r.Show(feed, 0, at)
-	t.Logf("%d paths, %d records, the first state takes %s", len(r.Paths), shown, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d paths, %d records, the first state takes %s",
+		len(r.Paths), shown, time.Since(began).Round(time.Millisecond))
 	d, last, err := feed.Next(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -381,7 +399,8 @@ func TestPayload(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, _ = json.Marshal(d)
-	t.Logf("a second later: %d bytes, %d nodes, %d steps, %d lines, %d cells of the chart", len(data), len(d.Nodes), len(d.Steps), len(d.Lines), len(d.Cells))
+	t.Logf("a second later: %d bytes, %d nodes, %d steps, %d lines, %d cells of the chart",
+		len(data), len(d.Nodes), len(d.Steps), len(d.Lines), len(d.Cells))
 	if len(data) > mostASecond {
 		t.Errorf("a second of the run has %d bytes", len(data))
 	}

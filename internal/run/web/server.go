@@ -27,20 +27,21 @@ import (
 var files embed.FS
 
 // policy lets the page load its own style and script, and ask its own server. Nothing else, inline or from elsewhere.
-const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'"
 
 const (
 	// heartbeat is how often a viewer is sent something, so that it knows within seconds that the connection is cut.
 	heartbeat = 5 * time.Second
 	// writeWithin bounds how long a viewer may take for one delta.
 	writeWithin = 20 * time.Second
-	// checkEvery is how often it is asked whether a viewer may still look, and checkWithin how long the answer may take. Where the
-	// cluster can be read, but no check succeeds, the viewer looks on for unprovenFor.
+	// checkEvery is how often it is asked whether a viewer may still look, and checkWithin how long the answer may
+	// take. Where the cluster can be read, but no check succeeds, the viewer looks on for unprovenFor.
 	checkEvery  = 30 * time.Second
 	checkWithin = 10 * time.Second
 	unprovenFor = 2 * time.Minute
-	// maxAsked bounds the body of a request, in bytes, and bodyWithin how long it may take to come. An answer must be read within
-	// answerWithin.
+	// maxAsked bounds the body of a request, in bytes, and bodyWithin how long it may take to come. An answer must be
+	// read within answerWithin.
 	maxAsked     = 4096
 	bodyWithin   = 10 * time.Second
 	answerWithin = 2 * time.Minute
@@ -129,9 +130,11 @@ func Listen(address string) (net.Listener, error) {
 }
 
 // ErrNotLoopback is the error for an address that is not one of this machine alone.
-var ErrNotLoopback = errors.New("the page is served on a loopback address only: it shows the cluster to everyone who has its address, without encryption")
+var ErrNotLoopback = errors.New("the page is served on a loopback address only: it shows the cluster to everyone who " +
+	"has its address, without encryption")
 
-// NewServer makes the handler for an address of this machine. It has a new token. hint may be nil; it says what to do about an error.
+// NewServer makes the handler for an address of this machine. It has a new token. hint may be nil; it says what to do
+// about an error.
 func NewServer(feed *Feed, address string, actions Actions, hint func(error) string) *Server {
 	l := &loopback{address: address, token: rand.Text(), view: View{Feed: feed, Actions: actions,
 		Lacks: "this page only shows: theseus web --allow-actions lets it act"}}
@@ -150,7 +153,8 @@ func Serve(gate Gate, hint func(error) string) *Server {
 		w.Header().Set("Content-Type", "text/css; charset=utf-8")
 		w.Write([]byte(report.Style())) //nolint:errcheck // the viewer has gone
 	})
-	for path, answer := range map[string]func(*View, http.ResponseWriter, *http.Request){"GET /plan": s.plan, "GET /feed": s.stream, "GET /step": s.step,
+	for path, answer := range map[string]func(*View, http.ResponseWriter, *http.Request){"GET /plan": s.plan,
+		"GET /feed": s.stream, "GET /step": s.step,
 		"GET /node": s.node, "GET /question": s.question, "POST /do": s.do} {
 		s.mux.HandleFunc(path, s.through(answer))
 	}
@@ -162,8 +166,10 @@ func (s *Server) URL() string { return s.url }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	for name, value := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
-		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store"} {
+	for name, value := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff",
+		"Referrer-Policy":            "no-referrer",
+		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+		"Cache-Control": "no-store"} {
 		w.Header().Set(name, value)
 	}
 	if err := s.receive(w, r); err != nil {
@@ -178,8 +184,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// receive reads the body before anything else is done for a request, and bounds how long the answer may take to be read: anyone may send
-// requests, and never finish them.
+// receive reads the body before anything else is done for a request, and bounds how long the answer may take to be
+// read: anyone may send requests, and never finish them.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	control := http.NewResponseController(w)
 	control.SetWriteDeadline(time.Now().Add(answerWithin)) //nolint:errcheck // tests have writers without deadlines
@@ -191,7 +197,8 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	control.SetReadDeadline(time.Time{}) //nolint:errcheck // what net/http reads on, to see that the client goes, has none
+	// No deadline from here on: net/http goes on to read, to notice when the client disconnects.
+	control.SetReadDeadline(time.Time{}) //nolint:errcheck
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
 }
@@ -222,8 +229,9 @@ func refuse(w http.ResponseWriter, refused *Refused) {
 	http.Error(w, refused.Text, refused.Code)
 }
 
-// loopback lets those through who have its token, which only the printed address has. A page of another site may make a browser send
-// requests here, by a name that it lets point to this machine: such a request has another Host, or another Origin.
+// loopback lets those through who have its token, which only the printed address has. A page of another site may make a
+// browser send requests here, by a name that it lets point to this machine: such a request has another Host, or another
+// Origin.
 type loopback struct {
 	address string // host:port
 	token   string
@@ -235,7 +243,8 @@ func (l *loopback) Ours(r *http.Request) *Refused {
 	origin := r.Header.Get("Origin")
 	switch {
 	case !l.ours(r.Host):
-		return &Refused{Code: http.StatusMisdirectedRequest, Text: "this address is not the one that theseus web printed"}
+		return &Refused{Code: http.StatusMisdirectedRequest,
+			Text: "this address is not the one that theseus web printed"}
 	case origin != "" && !l.ours(strings.TrimPrefix(origin, "http://")), crossSite(r):
 		return &Refused{Code: http.StatusForbidden, Text: "requests from other sites are refused"}
 	}
@@ -247,7 +256,8 @@ func crossSite(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.URL.Path != "/"
 }
 
-// ours says whether a host:port is the page's own. The port decides: localhost is this machine as well. Browsers leave out port 80.
+// ours says whether a host:port is the page's own. The port decides: localhost is this machine as well. Browsers leave
+// out port 80.
 func (l *loopback) ours(host string) bool {
 	_, port, _ := net.SplitHostPort(l.address)
 	if port == "80" && (host == "localhost" || host == strings.TrimSuffix(l.address, ":80")) {
@@ -259,7 +269,8 @@ func (l *loopback) ours(host string) bool {
 // View implements Gate.
 func (l *loopback) View(r *http.Request, _ string) (*View, error) {
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+l.token)) != 1 {
-		return nil, &Refused{Code: http.StatusUnauthorized, Text: "the token is missing or wrong: use the whole address that theseus web printed"}
+		return nil, &Refused{Code: http.StatusUnauthorized,
+			Text: "the token is missing or wrong: use the whole address that theseus web printed"}
 	}
 	return &l.view, nil
 }
@@ -326,8 +337,8 @@ func (s *Server) stream(v *View, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watch asks again and again whether a viewer may still look, and ends the stream if not: the page asks again, and is told why. While the
-// cluster cannot be read, no check succeeds either: the page says so, and shows nothing new.
+// watch asks again and again whether a viewer may still look, and ends the stream if not: the page asks again, and is
+// told why. While the cluster cannot be read, no check succeeds either: the page says so, and shows nothing new.
 func (s *Server) watch(ctx context.Context, v *View, end func()) {
 	defer end()
 	proven := time.Now()

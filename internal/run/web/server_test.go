@@ -69,16 +69,21 @@ func TestGuards(t *testing.T) {
 		change func(*http.Request)
 		want   int
 	}{
-		"as it is":             {"/plan", func(*http.Request) {}, http.StatusOK},
-		"by localhost":         {"/plan", func(r *http.Request) { r.Host = "localhost:4321" }, http.StatusOK},
-		"by a rebound name":    {"/plan", func(r *http.Request) { r.Host = "evil.example:4321" }, http.StatusMisdirectedRequest},
-		"by another port":      {"/", func(r *http.Request) { r.Host = "127.0.0.1:80" }, http.StatusMisdirectedRequest},
-		"from another site":    {"/plan", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, http.StatusForbidden},
-		"from another port":    {"/plan", func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:80") }, http.StatusForbidden},
-		"from null":            {"/plan", func(r *http.Request) { r.Header.Set("Origin", "null") }, http.StatusForbidden},
-		"as a foreign picture": {"/page.js", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusForbidden},
-		"by a link elsewhere":  {"/", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusOK},
-		"without a token":      {"/feed", func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusUnauthorized},
+		"as it is":     {"/plan", func(*http.Request) {}, http.StatusOK},
+		"by localhost": {"/plan", func(r *http.Request) { r.Host = "localhost:4321" }, http.StatusOK},
+		"by a rebound name": {"/plan", func(r *http.Request) { r.Host = "evil.example:4321" },
+			http.StatusMisdirectedRequest},
+		"by another port": {"/", func(r *http.Request) { r.Host = "127.0.0.1:80" }, http.StatusMisdirectedRequest},
+		"from another site": {"/plan", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") },
+			http.StatusForbidden},
+		"from another port": {"/plan", func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:80") },
+			http.StatusForbidden},
+		"from null": {"/plan", func(r *http.Request) { r.Header.Set("Origin", "null") }, http.StatusForbidden},
+		"as a foreign picture": {"/page.js", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+			http.StatusForbidden},
+		"by a link elsewhere": {"/", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+			http.StatusOK},
+		"without a token": {"/feed", func(r *http.Request) { r.Header.Del("Authorization") }, http.StatusUnauthorized},
 		"with an old token": {"/node?name=worker-001", func(r *http.Request) {
 			r.Header.Set("Authorization", request(other, "GET", "/", "").Header.Get("Authorization"))
 		}, http.StatusUnauthorized},
@@ -95,7 +100,8 @@ func TestGuards(t *testing.T) {
 			if code != http.StatusOK && strings.Contains(body, "worker-") {
 				t.Errorf("it tells of the cluster: %s", body)
 			}
-			if policy := header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; ") || strings.Contains(policy, "unsafe") {
+			if policy := header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; ") ||
+				strings.Contains(policy, "unsafe") {
 				t.Errorf("policy %q", policy)
 			}
 		})
@@ -105,7 +111,8 @@ func TestGuards(t *testing.T) {
 // TestDefaultPort: browsers leave out port 80, in Host as well as in Origin. On another port, that is another server.
 func TestDefaultPort(t *testing.T) {
 	feed := web.NewFeed(webtest.New(t, 3).Plan)
-	for address, want := range map[string]int{"127.0.0.1:80": http.StatusOK, "127.0.0.1:8080": http.StatusMisdirectedRequest} {
+	for address, want := range map[string]int{"127.0.0.1:80": http.StatusOK,
+		"127.0.0.1:8080": http.StatusMisdirectedRequest} {
 		page := web.NewServer(feed, address, nil, nil)
 		for _, host := range []string{"127.0.0.1", "localhost"} {
 			r := request(page, http.MethodGet, "/plan", "")
@@ -132,7 +139,8 @@ func TestSelfContained(t *testing.T) {
 		if code != http.StatusOK || len(body) < 1000 {
 			t.Errorf("%s: %d, %d bytes", path, code, len(body))
 		}
-		for _, not := range []string{"http:", "https:", "//cdn", "innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "style=", "onclick="} {
+		for _, not := range []string{"http:", "https:", "//cdn", "innerHTML", "outerHTML", "insertAdjacentHTML",
+			"eval(", "style=", "onclick="} {
 			if strings.Contains(body, not) {
 				t.Errorf("%s has %q", path, not)
 			}
@@ -156,7 +164,8 @@ func TestDo(t *testing.T) {
 		{page, `{"action":"rollback","plan":"hash","word":" calico "}`, http.StatusOK, "asked"},
 		{page, `{"action":"rollback","plan":"hash"}`, http.StatusBadRequest, `type "calico"`},
 		{page, `{"action":"rollback","plan":"hash","word":"flannel"}`, http.StatusBadRequest, "Nothing was changed"},
-		{page, `{"action":"rollback","plan":"other","word":"calico"}`, http.StatusConflict, "not the one that was shown"},
+		{page, `{"action":"rollback","plan":"other","word":"calico"}`,
+			http.StatusConflict, "not the one that was shown"},
 		{page, `{"action":"delete","plan":"hash"}`, http.StatusForbidden, "only shows"},
 		{page, `pause`, http.StatusBadRequest, "is not valid JSON"},
 		{page, `{"action":"` + strings.Repeat("x", 5000) + `"}`, http.StatusBadRequest, "the request is too long"},
@@ -184,7 +193,8 @@ func TestDo(t *testing.T) {
 
 // FuzzDo: whatever a browser sends, an action is done only with its word and its plan.
 func FuzzDo(f *testing.F) {
-	for _, body := range []string{`{"action":"rollback","plan":"hash","word":"calico"}`, `{"action":"pause","plan":"hash"}`, `{}`, `[`, `{"Action":"pause","PLAN":"hash"}`} {
+	for _, body := range []string{`{"action":"rollback","plan":"hash","word":"calico"}`,
+		`{"action":"pause","plan":"hash"}`, `{}`, `[`, `{"Action":"pause","PLAN":"hash"}`} {
 		f.Add(body)
 	}
 	feed := web.NewFeed(webtest.New(f, 3).Plan)
@@ -194,7 +204,8 @@ func FuzzDo(f *testing.F) {
 		code, _, _ := answer(page, request(page, http.MethodPost, "/do", body))
 		var asked struct{ Action, Word, Plan string }
 		err := json.NewDecoder(strings.NewReader(body)).Decode(&asked)
-		confirmed := err == nil && asked.Plan == "hash" && (asked.Action == "pause" && strings.TrimSpace(asked.Word) == "" || asked.Action == "rollback" && strings.TrimSpace(asked.Word) == "calico")
+		confirmed := err == nil && asked.Plan == "hash" && (asked.Action == "pause" && strings.TrimSpace(
+			asked.Word) == "" || asked.Action == "rollback" && strings.TrimSpace(asked.Word) == "calico")
 		if done := len(did.did) > 0; done != (code == http.StatusOK) || done && !confirmed {
 			t.Errorf("%q: %d, did %q", body, code, did.did)
 		}
@@ -234,12 +245,14 @@ func TestStream(t *testing.T) {
 		}
 	}
 	var d web.Delta
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(next(), "data: ")), &d); err != nil || !d.Full || len(d.Nodes) != 3 {
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(next(), "data: ")), &d); err != nil ||
+		!d.Full || len(d.Nodes) != 3 {
 		t.Errorf("first: %v %+v", err, d)
 	}
 	r.Show(feed, 0, r.Begin.Add(3*time.Second))
 	d = web.Delta{}
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(next(), "data: ")), &d); err != nil || d.Full || len(d.Lines) == 0 || d.Now == nil {
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(next(), "data: ")), &d); err != nil || d.Full ||
+		len(d.Lines) == 0 || d.Now == nil {
 		t.Errorf("then: %v %+v", err, d)
 	}
 	if line := next(); line != ": still here\n" {
@@ -254,8 +267,8 @@ func (*anyone) Ours(*http.Request) *web.Refused { return nil }
 
 func (o *anyone) View(*http.Request, string) (*web.View, error) { return &o.view, nil }
 
-// TestStreamEnds: a stream ends once the person may not look any more, and when that cannot be found out for long although the cluster can
-// be read. It outlives an outage.
+// TestStreamEnds: a stream ends once the person may not look any more, and when that cannot be found out for long
+// although the cluster can be read. It outlives an outage.
 func TestStreamEnds(t *testing.T) {
 	r := webtest.New(t, 3)
 	for name, test := range map[string]struct {
@@ -324,8 +337,9 @@ func TestSlowBody(t *testing.T) {
 	page.Hurry(time.Minute, 20*time.Millisecond)
 	server := httptest.NewServer(page)
 	defer server.Close()
-	for name, head := range map[string]string{"no body": "POST /do HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", "to read": "GET /plan HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n",
-		"no end": "POST /do HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"} {
+	for name, head := range map[string]string{"no body": "POST /do HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n",
+		"to read": "GET /plan HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n",
+		"no end":  "POST /do HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"} {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -374,7 +388,8 @@ func TestDetails(t *testing.T) {
 	if node.Lost == 0 || node.Longest != 4000 || len(node.Worst) == 0 || len(node.Steps) == 0 || node.Reports.IsZero() {
 		t.Errorf("%+v", node)
 	}
-	for path, want := range map[string]int{"/node?name=nobody": 404, "/step?i=0": 200, "/step?i=9999": 404, "/step?i=x": 404, "/step?i=-1": 404} {
+	for path, want := range map[string]int{"/node?name=nobody": 404, "/step?i=0": 200, "/step?i=9999": 404,
+		"/step?i=x": 404, "/step?i=-1": 404} {
 		if code, body, _ := answer(page, request(page, http.MethodGet, path, "")); code != want {
 			t.Errorf("%s: %d %s", path, code, body)
 		}

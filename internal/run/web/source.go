@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// The journal and the Migration are read every second, the lock less often. Results are counted every two seconds, or less
-	// often if counting takes long: it uses at most a quarter of the time.
+	// The journal and the Migration are read every second, the lock less often. Results are counted every two seconds,
+	// or less often if counting takes long: it uses at most a quarter of the time.
 	readEvery  = time.Second
 	countEvery = 2 * time.Second
 	lockEvery  = 5 * time.Second
@@ -34,7 +34,8 @@ const (
 	// A read without an answer makes the page stale after the first of these times, and is given up after the second.
 	staleAfter = 5 * time.Second
 	lookWithin = time.Minute
-	// A run that has ended writes its last results within 20 s, and releases the lock then. After endWithin, they are not waited for.
+	// A run that has ended writes its last results within 20 s, and releases the lock then. After endWithin, they are
+	// not waited for.
 	endWithin = 30 * time.Second
 	// A counter that began later than this after the end of a run, by the clock of another node, is not of this run.
 	laterThan = time.Minute
@@ -70,7 +71,8 @@ type Source struct {
 	reading atomic.Pointer[time.Time] // when the read under way began; nil if there is none
 }
 
-// Run reads until the context ends, or the migration is withdrawn. It goes on through every outage: the page says since when it is stale.
+// Run reads until the context ends, or the migration is withdrawn. It goes on through every outage: the page says since
+// when it is stale.
 func (s *Source) Run(ctx context.Context) {
 	var stop func()
 	defer func() {
@@ -191,10 +193,12 @@ func (s *Source) look(ctx context.Context) error {
 // errWithdrawn says that the migration is not in the cluster any more.
 var errWithdrawn = errors.New("the migration was withdrawn")
 
-// migration reads the Migration. It returns errWithdrawn if the API server says that there is none, or another one of this name.
+// migration reads the Migration. It returns errWithdrawn if the API server says that there is none, or another one of
+// this name.
 func (s *Source) migration(ctx context.Context) (*v1alpha1.Migration, error) {
 	migration, err := journal.Get(ctx, s.Client.Dynamic, s.Name)
-	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // else it does not know the kind, or not yet
+	// else it does not know the kind, or not yet
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return nil, errWithdrawn
 	}
 	if err != nil {
@@ -232,8 +236,8 @@ func (s *Source) lock(ctx context.Context, state engine.State, migration *v1alph
 	return nil
 }
 
-// count collects the probes' results; nil if it is too early, or if there are none. With rebase, they have some of earlier times that
-// were not known before.
+// count collects the probes' results; nil if it is too early, or if there are none. With rebase, they have some of
+// earlier times that were not known before.
 func (s *Source) count(ctx context.Context, state engine.State) (results *kube.Collected, rebase bool, err error) {
 	if state.Seq == 0 || s.about.Final || time.Since(s.counted) < max(countEvery, countShare*s.takes) {
 		return nil, false, nil
@@ -256,11 +260,14 @@ func (s *Source) count(ctx context.Context, state engine.State) (results *kube.C
 	if err := cmp.Or(s.ungathered, s.uncollected); err != nil {
 		s.about.Unread = "Some results cannot be read: " + err.Error() + "."
 	} else if last && !s.released {
-		s.about.Unread = "The last results may be missing: it is not known whether the process that ran it has written them."
+		s.about.Unread = "The last results may be missing: it is not known whether the process " +
+			"that ran it has written them."
 	}
 	found := s.evidence.Document()
 	if state.Over() {
-		found.Results = slices.DeleteFunc(found.Results, func(r v1alpha1.PathResult) bool { return r.Since.After(state.At.Add(laterThan)) })
+		found.Results = slices.DeleteFunc(found.Results, func(r v1alpha1.PathResult) bool {
+			return r.Since.After(state.At.Add(laterThan))
+		})
 	}
 	if len(found.Paths) == 0 {
 		return nil, rebase, nil

@@ -33,7 +33,8 @@ type fixedMapper struct{ *meta.DefaultRESTMapper }
 
 func (fixedMapper) Reset() {}
 
-// world is a cluster of fakes in which a run goes on. Its time is that of the run, and moves with the clock of the test.
+// world is a cluster of fakes in which a run goes on. Its time is that of the run, and moves with the clock of the
+// test.
 type world struct {
 	*web.Source
 	t       *testing.T
@@ -60,16 +61,24 @@ func follow(t *testing.T, r *webtest.Run, from time.Duration) *world {
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		lists[plural] = kind + "List"
 	}
-	w := &world{t: t, run: r, dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists), typed: typedfake.NewClientset(),
-		begun: time.Now(), from: from, holder: "ada@bastion-1", since: r.Begin, fail: map[string]error{}, asked: map[string]int{}}
-	migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
-		"metadata": map[string]any{"name": r.Plan.Name, "namespace": v1alpha1.Namespace}, "spec": map[string]any{"desire": string(v1alpha1.DesireRun)}}}
-	if err := w.dynamic.Tracker().Create(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}, migration, v1alpha1.Namespace); err != nil {
+	w := &world{t: t, run: r, dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		lists), typed: typedfake.NewClientset(),
+		begun: time.Now(), from: from, holder: "ada@bastion-1", since: r.Begin,
+		fail: map[string]error{}, asked: map[string]int{}}
+	migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion,
+		"kind": "Migration", "metadata": map[string]any{"name": r.Plan.Name, "namespace": v1alpha1.Namespace},
+		"spec": map[string]any{"desire": string(v1alpha1.DesireRun)}}}
+	if err := w.dynamic.Tracker().Create(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: "migrations"}, migration, v1alpha1.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	w.write()
-	w.dynamic.PrependReactor("list", "probeplans", func(clienttesting.Action) (bool, runtime.Object, error) { return w.list("ProbePlan", w.plans()) })
-	w.dynamic.PrependReactor("list", "probereports", func(clienttesting.Action) (bool, runtime.Object, error) { return w.list("ProbeReport", w.reports()) })
+	w.dynamic.PrependReactor("list", "probeplans", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return w.list("ProbePlan", w.plans())
+	})
+	w.dynamic.PrependReactor("list", "probereports", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return w.list("ProbeReport", w.reports())
+	})
 	w.dynamic.PrependReactor("get", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if w.hang != nil && a.GetResource().Resource == "journalpages" {
 			<-w.hang
@@ -131,7 +140,8 @@ func (w *world) list(kind string, all []any) (bool, runtime.Object, error) {
 	if err := w.fail[resource]; err != nil {
 		return true, nil, err
 	}
-	found := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": kind + "List"}}
+	found := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": v1alpha1.APIVersion,
+		"kind": kind + "List"}}
 	for _, one := range all {
 		data, err := json.Marshal(one)
 		if err != nil {
@@ -167,7 +177,8 @@ func (w *world) expect(when, want string) {
 }
 
 func forbidden(resource string) error {
-	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "x", errors.New(`User "ada" cannot read it`))
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "x",
+		errors.New(`User "ada" cannot read it`))
 }
 
 // TestHang: while the API server answers nothing, the page says so within seconds, and what it knew ages.
@@ -200,7 +211,8 @@ func TestHang(t *testing.T) {
 	})
 }
 
-// TestLockFirst: nothing is shown before it is known whether a process runs the migration; and who may not see that sees the rest.
+// TestLockFirst: nothing is shown before it is known whether a process runs the migration; and who may not see that
+// sees the rest.
 func TestLockFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := follow(t, webtest.New(t, 3), 20*time.Second)
@@ -214,7 +226,8 @@ func TestLockFirst(t *testing.T) {
 		w.fail["leases"] = forbidden("leases")
 		w.look(4)
 		s := w.Feed.State()
-		if len(s.Lines) == 0 || s.Now.Stand != "running" || !strings.HasPrefix(s.Now.Runner, "which process runs it is not known: ") {
+		if len(s.Lines) == 0 || s.Now.Stand != "running" ||
+			!strings.HasPrefix(s.Now.Runner, "which process runs it is not known: ") {
 			t.Errorf("with a hidden lock: %+v", s.Now)
 		}
 		w.expect("with a hidden lock", "good: Nothing is being lost")
@@ -226,7 +239,9 @@ func TestUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := follow(t, webtest.New(t, 3), 20*time.Second)
 		unread := func() bool {
-			return slices.ContainsFunc(w.Feed.State().Now.Remarks, func(s string) bool { return strings.HasPrefix(s, "Some results cannot be read: ") })
+			return slices.ContainsFunc(w.Feed.State().Now.Remarks, func(s string) bool {
+				return strings.HasPrefix(s, "Some results cannot be read: ")
+			})
 		}
 		w.fail["probereports"] = forbidden("probereports")
 		w.look(4)
@@ -257,11 +272,13 @@ func TestEnd(t *testing.T) {
 		want   string
 		seen   string
 	}{
-		"nothing was lost":        {func(w *world) { w.holder = "" }, 8, "good: The run has ended; nothing was lost", ""},
-		"the last results lost":   {late, 8, "fair: The run has ended; there were losses", ""},
-		"the archive is hidden":   {func(w *world) { w.holder, w.fail["configmaps"] = "", forbidden("configmaps") }, 8, missing, "Some results cannot be read: "},
-		"the lock is never free":  {func(*world) {}, 25, missing, "The last results may be missing: "},
-		"the next migration runs": {func(w *world) { w.since = r.Begin.Add(lasts + time.Second) }, 8, "good: The run has ended; nothing was lost", ""},
+		"nothing was lost":      {func(w *world) { w.holder = "" }, 8, "good: The run has ended; nothing was lost", ""},
+		"the last results lost": {late, 8, "fair: The run has ended; there were losses", ""},
+		"the archive is hidden": {func(w *world) { w.holder, w.fail["configmaps"] = "", forbidden("configmaps") }, 8,
+			missing, "Some results cannot be read: "},
+		"the lock is never free": {func(*world) {}, 25, missing, "The last results may be missing: "},
+		"the next migration runs": {func(w *world) { w.since = r.Begin.Add(lasts + time.Second) }, 8,
+			"good: The run has ended; nothing was lost", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -295,14 +312,15 @@ func late(w *world) {
 	result := results.Results[0]
 	result.Since, result.Answered = result.Since.Add(-time.Second), result.Answered-5
 	result.Gaps = []v1alpha1.Gap{{From: result.Since, Millis: 50, Probes: 5}}
-	if err := run.Keep(w.Dir, kube.Collected{Paths: results.Paths, Results: []v1alpha1.PathResult{result}}); err != nil {
+	if err := run.Keep(w.Dir,
+		kube.Collected{Paths: results.Paths, Results: []v1alpha1.PathResult{result}}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.holder = ""
 }
 
-// TestWithdrawn: the page says that a migration was withdrawn, and reads no more. An API server that does not know the kind just now says
-// nothing about it.
+// TestWithdrawn: the page says that a migration was withdrawn, and reads no more. An API server that does not know the
+// kind just now says nothing about it.
 func TestWithdrawn(t *testing.T) {
 	migrations := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
 	for name, change := range map[string]func(*world) error{
@@ -317,7 +335,8 @@ func TestWithdrawn(t *testing.T) {
 		if err := w.Look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.fail["migrations"] = apierrors.NewGenericServerResponse(404, "get", migrations.GroupResource(), w.Name, "", 0, true)
+		w.fail["migrations"] = apierrors.NewGenericServerResponse(404, "get",
+			migrations.GroupResource(), w.Name, "", 0, true)
 		if err := w.Look(t.Context()); err == nil || strings.Contains(err.Error(), "withdrawn") {
 			t.Errorf("%s, by an API server that does not know the kind: %v", name, err)
 		}

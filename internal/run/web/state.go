@@ -56,7 +56,8 @@ type Line struct {
 
 // Now is what the page shows at one look.
 type Now struct {
-	// Tone is "good", "fair", "bad", or "none" where nothing is known; Loss is the sentence about losses at this moment.
+	// Tone is "good", "fair", "bad", or "none" where nothing is known; Loss is the sentence about losses at this
+	// moment.
 	Tone string `json:"tone"`
 	Loss string `json:"loss"`
 	// Remarks qualify it, one sentence each.
@@ -95,7 +96,8 @@ type Now struct {
 	Why   string    `json:"why,omitempty"`
 }
 
-// Class sums up the paths of one class and expectation. Round trips are of the time since the results before, in microseconds.
+// Class sums up the paths of one class and expectation. Round trips are of the time since the results before, in
+// microseconds.
 type Class struct {
 	Name    string  `json:"name"`
 	Denied  bool    `json:"denied,omitempty"`

@@ -53,7 +53,8 @@ func compareCells(a, b Cell) int {
 	return a.Bin - b.Bin
 }
 
-// since is what a viewer of an earlier strip lacks. Where cells have gone, such as those of a gap that is excused now, it is everything.
+// since is what a viewer of an earlier strip lacks. Where cells have gone, such as those of a gap that is excused now,
+// it is everything.
 func (s Strip) since(before Strip) (*StripHead, []Cell) {
 	var changed []Cell
 	kept := 0
@@ -66,7 +67,8 @@ func (s Strip) since(before Strip) (*StripHead, []Cell) {
 			changed = append(changed, cell)
 		}
 	}
-	if kept < len(before.Cells) || !s.Begin.Equal(before.Begin) || s.Width != before.Width || !slices.Equal(s.Classes, before.Classes) {
+	if kept < len(before.Cells) || !s.Begin.Equal(before.Begin) || s.Width != before.Width ||
+		!slices.Equal(s.Classes, before.Classes) {
 		head := s.StripHead
 		return &head, s.Cells
 	}

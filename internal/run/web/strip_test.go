@@ -32,10 +32,12 @@ func TestFarFuture(t *testing.T) {
 	}
 }
 
-// TestCellGone: a viewer does not keep a cell of the chart that is there no more, such as that of a gap that is excused now.
+// TestCellGone: a viewer does not keep a cell of the chart that is there no more, such as that of a gap that is excused
+// now.
 func TestCellGone(t *testing.T) {
 	head := web.StripHead{Width: 1000, Classes: []string{"pod-pod"}}
-	before := &web.State{Strip: web.Strip{StripHead: head, Cells: []web.Cell{{Bin: 1, P50: 3}, {Bin: 2, Lost: 7, Gap: 70}}}}
+	before := &web.State{Strip: web.Strip{StripHead: head,
+		Cells: []web.Cell{{Bin: 1, P50: 3}, {Bin: 2, Lost: 7, Gap: 70}}}}
 	after := &web.State{Strip: web.Strip{StripHead: head, Cells: []web.Cell{{Bin: 1, P50: 3}, {Bin: 3, P50: 4}}}}
 	if got := before.Apply(web.Diff(before, after)); text(t, got.Strip) != text(t, after.Strip) {
 		t.Errorf("%s", text(t, got.Strip))

@@ -1,5 +1,5 @@
-// Package window says when the steps of a migration may begin: within its windows, and only if the step fits into what is
-// left of one. What a window is belongs here, and what happens when clocks change. Callers give it the time.
+// Package window says when the steps of a migration may begin: within its windows, and only if the step fits into what
+// is left of one. What a window is belongs here, and what happens when clocks change. Callers give it the time.
 package window
 
 import (
@@ -89,8 +89,8 @@ func minutes(text string) (int, error) {
 	return 60*hour + minute, nil
 }
 
-// Parse reads a window as Text writes it: "Tue,Thu 22:00-05:00 Europe/Berlin". Days may be ranges, as Mon-Fri; without days, the
-// window opens every day.
+// Parse reads a window as Text writes it: "Tue,Thu 22:00-05:00 Europe/Berlin". Days may be ranges, as Mon-Fri; without
+// days, the window opens every day.
 func Parse(text string) (v1alpha1.Window, error) {
 	var spec v1alpha1.Window
 	words := strings.Fields(text)
@@ -193,8 +193,8 @@ func (s Set) Spans(now time.Time) []Span {
 	return slices.DeleteFunc(joined, func(one Span) bool { return !one.Until.After(now) })
 }
 
-// wall is the first moment at which the clock of a zone shows a time of a day. If the clock skips that time, it is the moment of
-// the jump. If the clock shows it twice, it is the first of both.
+// wall is the first moment at which the clock of a zone shows a time of a day. If the clock skips that time, it is the
+// moment of the jump. If the clock shows it twice, it is the first of both.
 func wall(year int, month time.Month, day, minute int, zone *time.Location) time.Time {
 	wanted := time.Date(year, month, day, 0, minute, 0, 0, time.UTC)
 	shows := func(t time.Time) time.Time {
@@ -219,8 +219,9 @@ func wall(year int, month time.Month, day, minute int, zone *time.Location) time
 	return t
 }
 
-// Admits says whether something that takes a while may begin now. until is when the windows that are open now close; it is zero
-// if none is open, or if there are no windows. next is the first later span that is long enough; it is zero if there is none.
+// Admits says whether something that takes a while may begin now. until is when the windows that are open now close; it
+// is zero if none is open, or if there are no windows. next is the first later span that is long enough; it is zero if
+// there is none.
 func (s Set) Admits(now time.Time, takes time.Duration) (ok bool, until time.Time, next Span) {
 	if len(s) == 0 {
 		return true, until, next
@@ -238,7 +239,8 @@ func (s Set) Admits(now time.Time, takes time.Duration) (ok bool, until time.Tim
 	return ok, until, next
 }
 
-// Closed says why a step that takes a while must not begin now, and when it may; "" if it may. It is an error if it never may.
+// Closed says why a step that takes a while must not begin now, and when it may; "" if it may. It is an error if it
+// never may.
 func (s Set) Closed(now time.Time, takes time.Duration) (string, error) {
 	ok, until, next := s.Admits(now, takes)
 	if ok {

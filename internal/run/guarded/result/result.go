@@ -1,5 +1,5 @@
-// Package result says what the journal of a plan that measures foreign changes proves. The exit code of the command line and the report
-// both say it, and so they say the same. It is pure.
+// Package result says what the journal of a plan that measures foreign changes proves. The exit code of the command
+// line and the report both say it, and so they say the same. It is pure.
 package result
 
 import (
@@ -171,8 +171,8 @@ func (r Result) Judge() (proof Proof, why string) {
 	return Good, ""
 }
 
-// signals says which of the user's signals failed since the baseline, in which it held, and else which prove nothing; both are empty if
-// all hold.
+// signals says which of the user's signals failed since the baseline, in which it held, and else which prove nothing;
+// both are empty if all hold.
 func (r Result) signals() (broken, unproven string) {
 	var all []signal.Answer
 	if r.Ran != nil {
@@ -187,7 +187,9 @@ func (r Result) signals() (broken, unproven string) {
 	var failed, silent, already []signal.Answer
 	for _, one := range signal.Not(all) {
 		same := func(other signal.Answer) bool { return other.Signal == one.Signal }
-		before := r.Before != nil && slices.ContainsFunc(r.Before.Signals, func(a signal.Answer) bool { return same(a) && a.State == signal.Fails })
+		before := r.Before != nil && slices.ContainsFunc(r.Before.Signals, func(a signal.Answer) bool {
+			return same(a) && a.State == signal.Fails
+		})
 		switch {
 		case slices.ContainsFunc(slices.Concat(failed, silent, already), same): // the first answer of each says it
 		case before:
@@ -212,16 +214,17 @@ func (r Result) signals() (broken, unproven string) {
 // longer is how much longer than any gap of a baseline with losses a gap must be, to be the command's.
 const longer = time.Second
 
-// loss says whether a loss is proven, and why; without a loss, why nothing is proven, empty if the measurements are good. Where the
-// baseline lost probes too, single losses prove nothing: a gap that is clearly longer than all before does, and so does an answer on a
-// denied path.
+// loss says whether a loss is proven, and why; without a loss, why nothing is proven, empty if the measurements are
+// good. Where the baseline lost probes too, single losses prove nothing: a gap that is clearly longer than all before
+// does, and so does an answer on a denied path.
 func (r Result) loss() (lost bool, why string) {
 	after := r.After
 	switch {
 	case after.Leaked > 0:
 		return true, after.Reason
 	case after.Lost > 0 && !after.Pass && r.lossyBefore && r.Before != nil && r.Before.Lost > 0:
-		figures := fmt.Sprintf("%d of %d probes lost before the change, longest gap %.0f ms; %d of %d since, longest gap %.0f ms",
+		figures := fmt.Sprintf(
+			"%d of %d probes lost before the change, longest gap %.0f ms; %d of %d since, longest gap %.0f ms",
 			r.Before.Lost, r.Before.Sent, r.Before.LongestGapMillis, after.Lost, after.Sent, after.LongestGapMillis)
 		return after.LongestGapMillis > r.Before.LongestGapMillis+float64(longer.Milliseconds()), figures
 	case beyond(after.Lost, r.maxLost, after.LongestGapMillis):
@@ -243,8 +246,9 @@ func beyond(lost, maxLost int64, longestGap float64) bool {
 	return lost > maxLost || lost > 0 && longestGap > float64(joint.DefaultMaxGap.Milliseconds())
 }
 
-// Beyond reports whether what was measured until now, with the baseline, is a loss already. The longest gap is in ms. Before a baseline
-// has passed, and where it lost probes and that was accepted, nothing is one but an answer on a denied path.
+// Beyond reports whether what was measured until now, with the baseline, is a loss already. The longest gap is in ms.
+// Before a baseline has passed, and where it lost probes and that was accepted, nothing is one but an answer on a
+// denied path.
 func (r Result) Beyond(lost, leaked int64, longestGap float64) bool {
 	switch {
 	case r.Before == nil || !r.Before.Pass:

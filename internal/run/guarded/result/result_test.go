@@ -8,10 +8,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// TestSignals: a signal that failed since a baseline in which it held is a proof; one that is silent, or failed before, proves nothing.
+// TestSignals: a signal that failed since a baseline in which it held is a proof; one that is silent, or failed before,
+// proves nothing.
 func TestSignals(t *testing.T) {
-	holds, fails, silent := signal.Answer{Signal: "a", State: signal.Holds, Says: "a is 0"}, signal.Answer{Signal: "a", State: signal.Fails, Says: "a is 9"},
-		signal.Answer{Signal: "a", State: signal.Unknown, Says: "no answer to a"}
+	holds, fails, silent := signal.Answer{Signal: "a", State: signal.Holds, Says: "a is 0"},
+		signal.Answer{Signal: "a", State: signal.Fails, Says: "a is 9"}, signal.Answer{Signal: "a",
+			State: signal.Unknown, Says: "no answer to a"}
 	other := signal.Answer{Signal: "b", State: signal.Fails, Says: "b is 9"}
 	for name, test := range map[string]struct {
 		before, ran, watched, after []signal.Answer
@@ -21,27 +23,36 @@ func TestSignals(t *testing.T) {
 		proof                       Proof
 		why                         string
 	}{
-		"holds":                    {after: []signal.Answer{holds}, proof: Good},
-		"fails at the end":         {after: []signal.Answer{fails}, proof: Broken, why: "a is 9"},
-		"failed during":            {ran: []signal.Answer{fails}, after: []signal.Answer{holds}, proof: Broken, why: "a is 9"},
-		"failed while watched":     {watched: []signal.Answer{fails}, after: []signal.Answer{fails}, proof: Broken, why: "a is 9"},
-		"silent during":            {ran: []signal.Answer{silent}, after: []signal.Answer{holds}, proof: Unproven, why: "no answer to a"},
-		"silent, and another":      {ran: []signal.Answer{silent}, after: []signal.Answer{other}, proof: Broken, why: "b is 9"},
-		"silent, then fails":       {ran: []signal.Answer{silent}, after: []signal.Answer{fails}, proof: Broken, why: "a is 9"},
-		"failed before":            {before: []signal.Answer{fails}, after: []signal.Answer{fails}, proof: Unproven, why: "already before the change"},
-		"failed before, and other": {before: []signal.Answer{fails}, after: []signal.Answer{fails, other}, proof: Broken, why: "b is 9"},
-		"a loss, too":              {after: []signal.Answer{fails}, lost: 3, proof: Lost, why: "3 lost"},
-		"the command failed, too":  {after: []signal.Answer{fails}, code: 4, proof: Broken, why: "a is 9"},
-		"the command failed":       {after: []signal.Answer{silent}, code: 4, proof: Failed, why: "exit code 4"},
-		"interrupted":              {after: []signal.Answer{silent}, interrupted: true, proof: Interrupted, why: "no answer to a"},
+		"holds":            {after: []signal.Answer{holds}, proof: Good},
+		"fails at the end": {after: []signal.Answer{fails}, proof: Broken, why: "a is 9"},
+		"failed during":    {ran: []signal.Answer{fails}, after: []signal.Answer{holds}, proof: Broken, why: "a is 9"},
+		"failed while watched": {watched: []signal.Answer{fails}, after: []signal.Answer{fails},
+			proof: Broken, why: "a is 9"},
+		"silent during": {ran: []signal.Answer{silent}, after: []signal.Answer{holds},
+			proof: Unproven, why: "no answer to a"},
+		"silent, and another": {ran: []signal.Answer{silent}, after: []signal.Answer{other},
+			proof: Broken, why: "b is 9"},
+		"silent, then fails": {ran: []signal.Answer{silent}, after: []signal.Answer{fails},
+			proof: Broken, why: "a is 9"},
+		"failed before": {before: []signal.Answer{fails}, after: []signal.Answer{fails}, proof: Unproven,
+			why: "already before the change"},
+		"failed before, and other": {before: []signal.Answer{fails}, after: []signal.Answer{fails, other},
+			proof: Broken, why: "b is 9"},
+		"a loss, too":             {after: []signal.Answer{fails}, lost: 3, proof: Lost, why: "3 lost"},
+		"the command failed, too": {after: []signal.Answer{fails}, code: 4, proof: Broken, why: "a is 9"},
+		"the command failed":      {after: []signal.Answer{silent}, code: 4, proof: Failed, why: "exit code 4"},
+		"interrupted": {after: []signal.Answer{silent}, interrupted: true,
+			proof: Interrupted, why: "no answer to a"},
 	} {
 		before := test.before
 		if before == nil {
 			before = []signal.Answer{holds}
 		}
-		after := &engine.Verdict{Pass: test.lost == 0 && signal.Worst(test.after) == signal.Holds, Lost: test.lost, Reason: "3 lost", Signals: test.after}
-		r := Result{Ran: &Ran{Code: test.code, Interrupted: test.interrupted, Signals: test.ran}, Watched: &Watched{Quiet: true, Signals: test.watched},
-			Before: &engine.Verdict{Pass: true, Signals: before}, After: after}
+		after := &engine.Verdict{Pass: test.lost == 0 && signal.Worst(test.after) == signal.Holds, Lost: test.lost,
+			Reason: "3 lost", Signals: test.after}
+		r := Result{Ran: &Ran{Code: test.code, Interrupted: test.interrupted, Signals: test.ran},
+			Watched: &Watched{Quiet: true, Signals: test.watched},
+			Before:  &engine.Verdict{Pass: true, Signals: before}, After: after}
 		if proof, why := r.Judge(); proof != test.proof || !strings.Contains(why, test.why) {
 			t.Errorf("%s: %s, %q", name, proof, why)
 		}
@@ -50,16 +61,19 @@ func TestSignals(t *testing.T) {
 
 // TestSignalsWithoutResult: a failure that the journal has is proven, also if the result gate never answered.
 func TestSignalsWithoutResult(t *testing.T) {
-	fails, silent := signal.Answer{Signal: "a", State: signal.Fails, Says: "a is 9"}, signal.Answer{Signal: "b", State: signal.Unknown, Says: "no answer to b"}
+	fails, silent := signal.Answer{Signal: "a", State: signal.Fails, Says: "a is 9"},
+		signal.Answer{Signal: "b", State: signal.Unknown, Says: "no answer to b"}
 	before := &engine.Verdict{Pass: true, Signals: []signal.Answer{{Signal: "a", State: signal.Holds}}}
 	for name, test := range map[string]struct {
 		r     Result
 		proof Proof
 		why   string
 	}{
-		"during":  {Result{Before: before, Ran: &Ran{Signals: []signal.Answer{fails}}}, Broken, "a is 9"},
-		"watched": {Result{Before: before, Ran: &Ran{Code: 3}, Watched: &Watched{Signals: []signal.Answer{silent, fails}}}, Broken, "a is 9"},
-		"silent":  {Result{Before: before, Ran: &Ran{Signals: []signal.Answer{silent}}}, Unproven, "does not have the result"},
+		"during": {Result{Before: before, Ran: &Ran{Signals: []signal.Answer{fails}}}, Broken, "a is 9"},
+		"watched": {Result{Before: before, Ran: &Ran{Code: 3},
+			Watched: &Watched{Signals: []signal.Answer{silent, fails}}}, Broken, "a is 9"},
+		"silent": {Result{Before: before, Ran: &Ran{Signals: []signal.Answer{silent}}}, Unproven,
+			"does not have the result"},
 		"nothing": {Result{}, Unproven, "does not have the result"},
 	} {
 		if proof, why := test.r.Judge(); proof != test.proof || !strings.Contains(why, test.why) {

@@ -1,4 +1,5 @@
-// Package webtest has made-up runs of real plans, second by second, as the engine and the probers would leave them in the cluster.
+// Package webtest has made-up runs of real plans, second by second, as the engine and the probers would leave them in
+// the cluster.
 package webtest
 
 import (
@@ -43,8 +44,9 @@ func New(t testing.TB, nodes int) *Run {
 	t.Helper()
 	r := &Run{Plan: planned(t, nodes), Begin: time.Date(2026, 3, 14, 2, 10, 0, 0, time.UTC)}
 	r.play()
-	topology := path.Topology{Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{path.Old: "198.19.0.7"},
-		DNS: "198.19.0.10:53", Query: "kubernetes.default.svc.cluster.local.", Denied: map[string]bool{path.Old: true, path.New: true},
+	topology := path.Topology{Old: map[string]string{}, New: map[string]string{},
+		Services: map[string]string{path.Old: "198.19.0.7"}, DNS: "198.19.0.10:53",
+		Query: "kubernetes.default.svc.cluster.local.", Denied: map[string]bool{path.Old: true, path.New: true},
 		Ports: path.Ports{UDP: 7001, TCP: 7002, Denied: 7009, HostOffset: 100}}
 	for i, name := range r.names() {
 		topology.Nodes = append(topology.Nodes, path.Node{Name: name, Address: fmt.Sprintf("192.0.2.%d", i%250)})
@@ -62,12 +64,15 @@ func (r *Run) names() (all []string) {
 	return all
 }
 
-// planned is the planner's plan for the fixture's nodes. For more nodes, the steps of its first node are repeated, in waves of 40.
+// planned is the planner's plan for the fixture's nodes. For more nodes, the steps of its first node are repeated, in
+// waves of 40.
 func planned(t testing.TB, nodes int) *plan.Plan {
 	t.Helper()
 	p, err := plan.Make(cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
-		v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
-		plan.Options{Manifest: cnitest.Fixture(t, "calico-manifest.yaml"), Version: "v0.0.0-test", Now: time.Date(2026, 3, 14, 2, 0, 0, 0, time.UTC), Name: "flannel-to-calico-3f9c2a"})
+		v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16",
+			AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
+		plan.Options{Manifest: cnitest.Fixture(t, "calico-manifest.yaml"), Version: "v0.0.0-test",
+			Now: time.Date(2026, 3, 14, 2, 0, 0, 0, time.UTC), Name: "flannel-to-calico-3f9c2a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,11 +143,13 @@ func (r *Run) play() {
 		add(100*time.Millisecond, engine.Record{Event: engine.StepBegan, Step: one.ID})
 		for _, action := range one.Actions {
 			add(20*time.Millisecond, engine.Record{Event: engine.Intended, Step: one.ID, Action: action.ID})
-			add(2*time.Second/time.Duration(len(one.Actions)), engine.Record{Event: engine.Acted, Step: one.ID, Action: action.ID, Result: "done"})
+			add(2*time.Second/time.Duration(len(one.Actions)),
+				engine.Record{Event: engine.Acted, Step: one.ID, Action: action.ID, Result: "done"})
 		}
 		if one.Gate != nil {
 			add(0, engine.Record{Event: engine.GateAsked, Step: one.ID})
-			add(1500*time.Millisecond, engine.Record{Event: engine.GateAnswer, Step: one.ID, Verdict: &engine.Verdict{Pass: true, Paths: 96, Sent: 18_200, Reason: "96 paths, 18,200 probes, none lost"}})
+			add(1500*time.Millisecond, engine.Record{Event: engine.GateAnswer, Step: one.ID, Verdict: &engine.Verdict{
+				Pass: true, Paths: 96, Sent: 18_200, Reason: "96 paths, 18,200 probes, none lost"}})
 		}
 		add(10*time.Millisecond, engine.Record{Event: engine.StepDone, Step: one.ID})
 	}
@@ -161,7 +168,9 @@ func (r *Run) Began(id string) time.Time {
 
 // Journal is what the journal holds at a time.
 func (r *Run) Journal(at time.Time) []engine.Record {
-	n, _ := slices.BinarySearchFunc(r.Records, at, func(one engine.Record, at time.Time) int { return one.At.Compare(at) })
+	n, _ := slices.BinarySearchFunc(r.Records, at, func(one engine.Record, at time.Time) int {
+		return one.At.Compare(at)
+	})
 	return r.Records[:n]
 }
 
@@ -176,12 +185,14 @@ func (r *Run) Evidence(at time.Time) kube.Collected {
 	ranges := spread(since, at)
 	for i, one := range r.Paths {
 		sent := at.Sub(since).Milliseconds() / int64(max(one.IntervalMillis, 1))
-		result := v1alpha1.PathResult{ID: one.ID, Sent: sent, Answered: sent, Since: since, Last: at, RTTMicros: [3]int64{180 + int64(i%7)*12, 900, 4200}, RTTCounts: ranges}
+		result := v1alpha1.PathResult{ID: one.ID, Sent: sent, Answered: sent, Since: since, Last: at,
+			RTTMicros: [3]int64{180 + int64(i%7)*12, 900, 4200}, RTTCounts: ranges}
 		if one.Denied {
 			result.Answered, result.RTTCounts = 0, nil
 		}
 		for _, loss := range r.Losses {
-			if loss.Node == one.Source.Node && loss.Class == one.Class && loss.From.Before(at) && (!one.Denied || loss.Class == path.ClassDenied) {
+			if loss.Node == one.Source.Node && loss.Class == one.Class && loss.From.Before(at) &&
+				(!one.Denied || loss.Class == path.ClassDenied) {
 				lose(&result, loss, at, one)
 			}
 		}
@@ -195,7 +206,8 @@ func lose(result *v1alpha1.PathResult, loss Loss, at time.Time, one v1alpha1.Pat
 	if open {
 		lasts = at.Sub(loss.From)
 	}
-	gap := v1alpha1.Gap{From: loss.From, Millis: float64(lasts.Milliseconds()), Probes: max(1, lasts.Milliseconds()/int64(max(one.IntervalMillis, 1)))}
+	gap := v1alpha1.Gap{From: loss.From, Millis: float64(lasts.Milliseconds()),
+		Probes: max(1, lasts.Milliseconds()/int64(max(one.IntervalMillis, 1)))}
 	if result.Answered -= gap.Probes; one.Denied {
 		result.Answered = gap.Probes
 	}
