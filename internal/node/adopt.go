@@ -35,8 +35,8 @@ const (
 // otherWait bounds how long another agent's moves are waited for.
 const otherWait = time.Minute
 
-// endWait bounds how long a pod that could not be moved is given to end: its object goes before its sandbox does, and then the
-// target's plugin knows no such pod.
+// endWait bounds how long a pod that could not be moved is given to end: its object goes before its sandbox does, and
+// then the target's plugin knows no such pod.
 const endWait = 15 * time.Second
 
 // defaultParallel is how many pods are moved at a time.
@@ -61,7 +61,8 @@ func (n *Node) adoptable(_ context.Context, args step.AdoptArgs) (Answer, error)
 		}
 		job.result.Pods = append(job.result.Pods, outcome)
 	}
-	message := fmt.Sprintf("%d pods can be moved from %s to %s, %d cannot", len(job.pods)-refused, job.from.Network, job.to.Network, refused)
+	message := fmt.Sprintf("%d pods can be moved from %s to %s, %d cannot",
+		len(job.pods)-refused, job.from.Network, job.to.Network, refused)
 	if job.result.Refused != "" {
 		message = job.result.Refused
 	}
@@ -112,10 +113,12 @@ func (n *Node) adopt(ctx context.Context, args step.AdoptArgs) (Answer, error) {
 	for _, outcome := range job.result.Pods {
 		count[outcome.State]++
 		if slices.Contains([]step.AdoptState{step.AdoptRefused, step.AdoptUndone, step.AdoptStuck}, outcome.State) {
-			failed = append(failed, fmt.Sprintf("%s/%s: %s (%s)", outcome.Namespace, outcome.Name, outcome.State, outcome.Reason))
+			failed = append(failed,
+				fmt.Sprintf("%s/%s: %s (%s)", outcome.Namespace, outcome.Name, outcome.State, outcome.Reason))
 		}
 	}
-	message := fmt.Sprintf("%d pods moved from %s to %s, %d were there", count[step.AdoptMoved], job.from.Network, job.to.Network, count[step.AdoptAlready])
+	message := fmt.Sprintf("%d pods moved from %s to %s, %d were there",
+		count[step.AdoptMoved], job.from.Network, job.to.Network, count[step.AdoptAlready])
 	got, err := answer(count[step.AdoptMoved] > 0, message, job.result)
 	if err == nil && len(failed) > 0 {
 		err = fmt.Errorf("%s; not moved: %s", message, strings.Join(failed, "; "))
@@ -202,8 +205,8 @@ func (n *Node) ends(ctx context.Context, s *sandbox) bool {
 
 // outcome is what is known of a pod that has no record.
 func (s *sandbox) outcome(state step.AdoptState, reason error) step.AdoptOutcome {
-	out := step.AdoptOutcome{Namespace: s.arg("K8S_POD_NAMESPACE"), Name: s.arg("K8S_POD_NAME"), UID: s.arg("K8S_POD_UID"),
-		Sandbox: s.ID, State: state, Network: s.Network}
+	out := step.AdoptOutcome{Namespace: s.arg("K8S_POD_NAMESPACE"), Name: s.arg("K8S_POD_NAME"),
+		UID: s.arg("K8S_POD_UID"), Sandbox: s.ID, State: state, Network: s.Network}
 	if reason != nil {
 		out.Reason = reason.Error()
 	}
@@ -350,7 +353,8 @@ func (n *Node) savedParameters(record *adoption.Record) error {
 	defer in.close()
 	record.Parameters = map[string]string{}
 	return in.do(func() error {
-		for _, name := range []string{"all/rp_filter", "default/rp_filter", record.Interface + "/rp_filter", "default/arp_ignore", record.Interface + "/arp_ignore"} {
+		for _, name := range []string{"all/rp_filter", "default/rp_filter", record.Interface + "/rp_filter",
+			"default/arp_ignore", record.Interface + "/arp_ignore"} {
 			value, err := readParameter(filepath.Join(n.Sys, confParameters, name))
 			if err != nil {
 				return fmt.Errorf("read the pod's kernel parameters: %w", err)
@@ -376,7 +380,8 @@ func (n *Node) Resume(ctx context.Context) ([]step.AdoptOutcome, error) {
 
 // exclusive waits until no other agent moves pods of this node, and keeps others from it until the returned function
 // is called or this process ends: what one agent is about to do, another would take for left half done. The
-// lock is on the node's root itself, so that it leaves nothing. Meanwhile the source's routes are kept, since moves take long.
+// lock is on the node's root itself, so that it leaves nothing. Meanwhile the source's routes are kept, since moves
+// take long.
 func (n *Node) exclusive(ctx context.Context) (done func(), err error) {
 	root, err := os.Open(n.Root)
 	if err != nil {
@@ -407,7 +412,9 @@ func (n *Node) resume(ctx context.Context) ([]step.AdoptOutcome, error) {
 		return nil, err
 	}
 	all := sorted(records)
-	unfinished := slices.DeleteFunc(slices.Clone(all), func(r *adoption.Record) bool { return r.Phase == adoption.Moved })
+	unfinished := slices.DeleteFunc(slices.Clone(all), func(r *adoption.Record) bool {
+		return r.Phase == adoption.Moved
+	})
 	var outcomes []step.AdoptOutcome
 	err = n.loosely(ctx, originsOf(unfinished), func() error {
 		h := &hands{n: n, ready: &chains{n: n}}
@@ -466,7 +473,8 @@ func (n *Node) settle(ctx context.Context, args step.SettleArgs) (Answer, error)
 	errs = append(errs, err, n.tidyHost())
 	kept, err := linger(args.Links)
 	errs = append(errs, err)
-	got, err := answer(len(result.Pods)+len(kept) > 0, fmt.Sprintf("%s holds nothing more for %d pods%s", side.Network, len(result.Pods), lingering(kept)), result)
+	got, err := answer(len(result.Pods)+len(kept) > 0, fmt.Sprintf("%s holds nothing more for %d pods%s",
+		side.Network, len(result.Pods), lingering(kept)), result)
 	return got, errors.Join(append(errs, err)...)
 }
 

@@ -39,10 +39,12 @@ const (
 )
 
 var (
-	bridged = step.Attachment{Conf: []string{"10-bridge.conflist"}, Bridge: "cni0", Reservations: "/var/lib/cni/networks/cbr0"}
-	routed  = step.Attachment{Conf: []string{"05-routed.conflist.theseus"}, Strict: true, Reservations: "/var/lib/cni/networks/routed"}
-	forth   = step.AdoptArgs{From: bridged, To: routed}
-	back    = step.AdoptArgs{From: routed, To: bridged, Release: true}
+	bridged = step.Attachment{Conf: []string{"10-bridge.conflist"}, Bridge: "cni0",
+		Reservations: "/var/lib/cni/networks/cbr0"}
+	routed = step.Attachment{Conf: []string{"05-routed.conflist.theseus"}, Strict: true,
+		Reservations: "/var/lib/cni/networks/routed"}
+	forth = step.AdoptArgs{From: bridged, To: routed}
+	back  = step.AdoptArgs{From: routed, To: bridged, Release: true}
 )
 
 // site is a node with both site' plugins in a root of its own.
@@ -57,7 +59,8 @@ func newSite(t *testing.T) *site {
 	root := os.Getenv(childMark)
 	must(t, unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""))
 	must(t, unix.Mount("tmpfs", root, "tmpfs", 0, "mode=755"))
-	for _, dir := range []string{"opt/cni/bin", "etc/cni/net.d", "run/netns", "var/lib/cni", "proc", "sys", "dev", "usr", "lib", "lib64", "bin", "sbin", "etc/alternatives"} {
+	for _, dir := range []string{"opt/cni/bin", "etc/cni/net.d", "run/netns", "var/lib/cni", "proc", "sys", "dev",
+		"usr", "lib", "lib64", "bin", "sbin", "etc/alternatives"} {
 		must(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	must(t, unix.Mount("proc", filepath.Join(root, "proc"), "proc", 0, ""))
@@ -72,14 +75,16 @@ func newSite(t *testing.T) *site {
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(root, binaryDir, plugin), binary, 0o755))
 	}
-	write(t, root, map[string]string{confDir + "/10-bridge.conflist": bridgeList, confDir + "/05-routed.conflist.theseus": routedList})
+	write(t, root, map[string]string{confDir + "/10-bridge.conflist": bridgeList,
+		confDir + "/05-routed.conflist.theseus": routedList})
 	sh(t, "", "ip", "link", "set", "lo", "up")
 	must(t, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644))
 	return &site{nodeAt(root), t}
 }
 
 func nodeAt(root string) *Node {
-	return &Node{Name: "node-1", Root: root, Sys: "/proc/sys", Commands: NewCommands(4, 20*time.Second), Park: os.Getenv(parkMark) != ""}
+	return &Node{Name: "node-1", Root: root, Sys: "/proc/sys", Commands: NewCommands(4, 20*time.Second),
+		Park: os.Getenv(parkMark) != ""}
 }
 
 func must(t *testing.T, err error) {
@@ -99,7 +104,8 @@ type testPod struct {
 // pod makes one on a network, as a container runtime does.
 func (w *site) pod(name, list string, capabilities map[string]any) *testPod {
 	w.t.Helper()
-	p := &testPod{name: name, id: fmt.Sprintf("%x", sha256.Sum256([]byte(name))), path: "/run/netns/cni-" + name, t: w.t, w: w}
+	p := &testPod{name: name, id: fmt.Sprintf("%x", sha256.Sum256([]byte(name))),
+		path: "/run/netns/cni-" + name, t: w.t, w: w}
 	p.makeSpace()
 	parsed, err := confList([]byte(list))
 	must(w.t, err)
@@ -125,7 +131,8 @@ func (p *testPod) makeSpace() {
 			if _, err := netns.New(); err != nil {
 				return err
 			}
-			if err := unix.Mount(fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid()), file, "", unix.MS_BIND, ""); err != nil {
+			if err := unix.Mount(fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid()), file, "",
+				unix.MS_BIND, ""); err != nil {
 				return err
 			}
 			lo, err := netlink.LinkByName("lo")
@@ -140,7 +147,8 @@ func (p *testPod) makeSpace() {
 
 func (p *testPod) conf(capabilities map[string]any) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{ContainerID: p.id, NetNS: p.path, IfName: "eth0", CapabilityArgs: capabilities,
-		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "test"}, {"K8S_POD_NAME", p.name}, {"K8S_POD_UID", "uid-" + p.name}}}
+		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "test"}, {"K8S_POD_NAME", p.name},
+			{"K8S_POD_UID", "uid-" + p.name}}}
 }
 
 // del is what the runtime does when a pod ends, with the configuration that is current then.
@@ -198,7 +206,8 @@ func (p *testPod) state() string {
 func (p *testPod) whole() string {
 	p.t.Helper()
 	state := p.state()
-	for _, left := range []string{oldName, parkName, strconv.Itoa(pinTable), strconv.Itoa(parkTable), "\n90:", "\n89:"} {
+	for _, left := range []string{oldName, parkName, strconv.Itoa(pinTable),
+		strconv.Itoa(parkTable), "\n90:", "\n89:"} {
 		if strings.Contains(state, left) {
 			p.t.Errorf("%s: %q is left of a move:\n%s", p.name, left, state)
 		}
@@ -277,10 +286,12 @@ func talkThrough(t *testing.T, w *site, name string, from, to *testPod, address,
 		}
 	}()
 	inside(from, func() (err error) {
-		if client, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.ParseIP(through), Port: server.LocalAddr().(*net.UDPAddr).Port}); err != nil {
+		if client, err = net.DialUDP("udp4", nil,
+			&net.UDPAddr{IP: net.ParseIP(through), Port: server.LocalAddr().(*net.UDPAddr).Port}); err != nil {
 			return err
 		}
-		stream, err = net.DialTimeout("tcp4", fmt.Sprintf("%s:%d", through, listener.Addr().(*net.TCPAddr).Port), 5*time.Second)
+		stream, err = net.DialTimeout("tcp4", fmt.Sprintf("%s:%d", through, listener.Addr().(*net.TCPAddr).Port),
+			5*time.Second)
 		return err
 	})
 	f.closers = []io.Closer{listener, server, client, stream}
@@ -397,7 +408,8 @@ func (f *traffic) end(t *testing.T) {
 			lost = append(lost, seq)
 		}
 	}
-	t.Logf("%s: %d datagrams, %d lost, longest gap %s, %d exchanges", f.name, f.sent, len(lost), f.longest.Round(time.Microsecond), f.exchanged)
+	t.Logf("%s: %d datagrams, %d lost, longest gap %s, %d exchanges",
+		f.name, f.sent, len(lost), f.longest.Round(time.Microsecond), f.exchanged)
 	if len(lost) > 0 || f.broken != nil || f.exchanged == 0 || f.sent < 10 {
 		t.Errorf("%s: lost %v of %d; the connection: %d exchanges, %v", f.name, lost, f.sent, f.exchanged, f.broken)
 	}
@@ -408,7 +420,8 @@ func flows(t *testing.T, w *site, pods ...*testPod) func() {
 	t.Helper()
 	var all []*traffic
 	for i, p := range pods {
-		all = append(all, talk(t, w, "host to "+p.name, nil, p, p.address), talk(t, w, p.name+" to host", p, nil, "198.19.5.1"))
+		all = append(all, talk(t, w, "host to "+p.name, nil, p, p.address),
+			talk(t, w, p.name+" to host", p, nil, "198.19.5.1"))
 		next := pods[(i+1)%len(pods)]
 		if next != p {
 			all = append(all, talk(t, w, p.name+" to "+next.name, p, next, next.address))
@@ -459,7 +472,8 @@ func testAdoptThereAndBack(t *testing.T) {
 	if on := a.whole() + b.whole() + c.whole(); on != "routedroutedrouted" {
 		t.Errorf("after all: %s", on)
 	}
-	if again := do(t, w.Node, step.VerbAdopt, forth); again.Changed || outcomes(t, again)["b"].State != step.AdoptAlready {
+	if again := do(t, w.Node, step.VerbAdopt, forth); again.Changed ||
+		outcomes(t, again)["b"].State != step.AdoptAlready {
 		t.Errorf("again: %+v", again)
 	}
 	do(t, w.Node, step.VerbAdopt, back)
@@ -501,8 +515,8 @@ func hostState(t *testing.T) string {
 	return text
 }
 
-// TestAdoptAgentDies kills the agent, a process of its own, before every single change that a move makes to the kernel or the
-// disk, both ways, with traffic on the pod all the while. The next agent leaves the pod whole on one network.
+// TestAdoptAgentDies kills the agent, a process of its own, before every single change that a move makes to the kernel
+// or the disk, both ways, with traffic on the pod all the while. The next agent leaves the pod whole on one network.
 func TestAdoptAgentDies(t *testing.T) { bothWays(t, testAdoptAgentDies) }
 
 func testAdoptAgentDies(t *testing.T) {
@@ -512,7 +526,8 @@ func testAdoptAgentDies(t *testing.T) {
 	w := newSite(t)
 	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
 	service(t, a)
-	end, throughService := flows(t, w, a, b), talkThrough(t, w, "host to a's Service", nil, a, a.address, serviceAddress)
+	end, throughService := flows(t, w, a, b), talkThrough(t, w, "host to a's Service", nil,
+		a, a.address, serviceAddress)
 	w.hasty = true
 	for _, way := range []struct {
 		args, other step.AdoptArgs
@@ -585,14 +600,19 @@ func testAdoptFaults(t *testing.T) {
 		return `out=$(/opt/cni/bin/ptp.real); code=$?; [ "$CNI_COMMAND" = ADD ] || exit $code; ` + more
 	}
 	for name, c := range map[string]struct{ script, want string }{
-		"refuses":          {`[ "$CNI_COMMAND" = ADD ] || exit 0; echo '{"cniVersion":"0.4.0","code":11,"msg":"no more of it"}'; exit 1`, "no more of it"},
+		"refuses": {
+			`[ "$CNI_COMMAND" = ADD ] || exit 0; echo '{"cniVersion":"0.4.0","code":11,"msg":"no more of it"}'; exit 1`,
+			"no more of it"},
 		"garbage":          {delegate(`echo '{"cniVersion":'`), "ptp"},
 		"answers null":     {delegate(`echo null`), "gave no address"},
 		"answers too much": {delegate(`yes | head -c 3000000`), "longer than"},
 		"fails when done":  {delegate(`exit 3`), "exit status 3"},
-		"lies":             {`[ "$CNI_COMMAND" = ADD ] || exit 0; echo '{"cniVersion":"0.4.0","ips":[{"version":"4","address":"` + a.address + `/24"}]}'`, "made no interface eth0"},
-		"gives another":    {delegate(`echo "$out" | sed s/` + strings.ReplaceAll(a.address, ".", "[.]") + `/198.19.5.77/`), "198.19.5.77"},
-		"leaves all": {`[ "$CNI_COMMAND" = ADD ] || exit 0; set -e; ip link add cali123 type veth peer name half; ip link set half netns $CNI_NETNS name eth0
+		"lies": {`[ "$CNI_COMMAND" = ADD ] || exit 0; echo '{"cniVersion":"0.4.0","ips":[{"version":"4","address":"` +
+			a.address + `/24"}]}'`, "made no interface eth0"},
+		"gives another": {delegate(`echo "$out" | sed s/` + strings.ReplaceAll(a.address, ".", "[.]") +
+			`/198.19.5.77/`), "198.19.5.77"},
+		"leaves all": {
+			`[ "$CNI_COMMAND" = ADD ] || exit 0; set -e; ip link add cali123 type veth peer name half; ip link set half netns $CNI_NETNS name eth0
 			ip link set cali123 up; ip route add ` + a.address + ` dev cali123; nsenter --net=$CNI_NETNS sh -c "ip address add ` + a.address + `/32 dev eth0; ip link set eth0 up"
 			echo '{"cniVersion":"0.4.0","code":999,"msg":"failed to add IPv4 route for 0.0.0.0/0 via 169.254.1.1: file exists"}'; exit 1`, "file exists"},
 		"dies of a signal": {delegate(`kill -9 $$`), "killed"},
@@ -623,7 +643,8 @@ func testAdoptFaults(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Dir(taken), 0o755))
 	must(t, os.WriteFile(taken, []byte("somebody\neth0"), 0o644))
 	got, err := w.Do(t.Context(), step.VerbAdopt, args(t, forth))
-	if err == nil || outcomes(t, got)["a"].State != step.AdoptRefused || !strings.Contains(err.Error(), "reserved for the sandbox somebody") ||
+	if err == nil || outcomes(t, got)["a"].State != step.AdoptRefused ||
+		!strings.Contains(err.Error(), "reserved for the sandbox somebody") ||
 		outcomes(t, got)["b"].State != step.AdoptMoved {
 		t.Errorf("a taken address: %v", err)
 	}
@@ -646,7 +667,8 @@ func testAdoptHangs(t *testing.T) {
 	w := newSite(t)
 	a := w.pod("a", bridgeList, nil)
 	end := flows(t, w, a)
-	defer w.plugin("ptp", `[ "$CNI_COMMAND" = ADD ] || exit 0; sleep 3217 & echo $! > /etc/new; mv /etc/new /etc/child; wait`)()
+	defer w.plugin("ptp",
+		`[ "$CNI_COMMAND" = ADD ] || exit 0; sleep 3217 & echo $! > /etc/new; mv /etc/new /etc/child; wait`)()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for ctx.Err() == nil { // the plugin hangs by now
@@ -696,13 +718,15 @@ func testAdoptPodDies(t *testing.T) {
 		}
 		n.hook = nil
 		if state := outcomes(t, got)[p.name].State; state != step.AdoptGone {
-			if _, err := n.Do(t.Context(), step.VerbAdopt, args(t, step.AdoptArgs{From: bridged, To: routed, Skip: []string{"test/keeper"}})); err != nil {
+			if _, err := n.Do(t.Context(), step.VerbAdopt,
+				args(t, step.AdoptArgs{From: bridged, To: routed, Skip: []string{"test/keeper"}})); err != nil {
 				t.Errorf("after %q: %v", point, err)
 			}
 		}
 		for _, dir := range []string{"var/lib/cni/networks/cbr0", "var/lib/cni/networks/routed", adoptDir, resultsDir} {
 			left, _ := names(filepath.Join(w.Root, dir))
-			if i := slices.IndexFunc(left, func(name string) bool { return name == p.address || strings.Contains(name, p.id) }); i >= 0 {
+			if i := slices.IndexFunc(left,
+				func(name string) bool { return name == p.address || strings.Contains(name, p.id) }); i >= 0 {
 				t.Errorf("the pod ended before %q: %s/%s is left", point, dir, left[i])
 			}
 		}
@@ -719,16 +743,19 @@ func TestAdoptRefused(t *testing.T) {
 		return
 	}
 	w := newSite(t)
-	several, rules, six, fine := w.pod("several", bridgeList, nil), w.pod("rules", bridgeList, nil), w.pod("six", bridgeList, nil), w.pod("fine", bridgeList, nil)
-	unknown := w.pod("unknown", strings.Replace(bridgeList, `{"type":"portmap"`, `{"type":"tuning","sysctl":{}},{"type":"portmap"`, 1), nil)
+	several, rules, six, fine := w.pod("several", bridgeList, nil), w.pod("rules", bridgeList, nil),
+		w.pod("six", bridgeList, nil), w.pod("fine", bridgeList, nil)
+	unknown := w.pod("unknown",
+		strings.Replace(bridgeList, `{"type":"portmap"`, `{"type":"tuning","sysctl":{}},{"type":"portmap"`, 1), nil)
 	several.ip("link", "add", "net1", "type", "bridge")
 	several.ip("link", "set", "net1", "up")
 	rules.ip("rule", "add", "fwmark", "7", "lookup", "77")
 	six.ip("address", "add", "fd00::2/64", "dev", "eth0")
 	before := several.state() + rules.state() + six.state() + unknown.state() + hostState(t)
 	got := outcomes(t, do(t, w.Node, step.VerbAdoptable, forth))
-	for name, want := range map[string]string{"several": "several interfaces: eth0, net1", "rules": "1 routing rules of its own",
-		"six": "IPv6", "unknown": "not known: tuning"} {
+	for name, want := range map[string]string{"several": "several interfaces: eth0, net1",
+		"rules": "1 routing rules of its own",
+		"six":   "IPv6", "unknown": "not known: tuning"} {
 		if o := got[name]; o.State != step.AdoptRefused || !strings.Contains(o.Reason, want) {
 			t.Errorf("%s: %+v", name, o)
 		}
@@ -762,7 +789,8 @@ func testAdoptBornThere(t *testing.T) {
 	if p.whole() != "bridged" {
 		t.Error("it is not on the bridge")
 	}
-	if text, err := os.ReadFile(filepath.Join(w.Root, bridged.Reservations, p.address)); err != nil || !strings.HasPrefix(string(text), p.id) {
+	if text, err := os.ReadFile(filepath.Join(w.Root, bridged.Reservations, p.address)); err != nil ||
+		!strings.HasPrefix(string(text), p.id) {
 		t.Errorf("its address is not reserved: %v %q", err, text)
 	}
 }

@@ -151,7 +151,8 @@ func (b *bounded) ReadFrom(r io.Reader) (int64, error) {
 
 // cni is the node's plugins with the runtime's own memory of what they answered.
 func (n *Node) cni() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir([]string{"/" + binaryDir}, filepath.Join(n.Root, filepath.Dir(resultsDir)), &plugins{root: n.Root, slots: pluginSlots})
+	return libcni.NewCNIConfigWithCacheDir([]string{"/" + binaryDir}, filepath.Join(n.Root, filepath.Dir(resultsDir)),
+		&plugins{root: n.Root, slots: pluginSlots})
 }
 
 // pluginSlots are the process's own: there is one node per process.

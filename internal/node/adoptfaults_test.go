@@ -37,7 +37,8 @@ func testAdoptAgentOfTarget(t *testing.T) {
 		}
 	}
 	got, err := w.Do(ctx, step.VerbAdopt, args(t, wanted))
-	if err == nil || !strings.Contains(err.Error(), "has made no chain") || outcomes(t, got)["a"].State != step.AdoptUndone {
+	if err == nil || !strings.Contains(err.Error(), "has made no chain") ||
+		outcomes(t, got)["a"].State != step.AdoptUndone {
 		t.Errorf("without the agent: %v", err)
 	}
 	if after := a.state() + hostState(t); after != before+hostBefore || a.whole() != "bridged" {
@@ -73,9 +74,11 @@ func testAdoptTargetAway(t *testing.T) {
 	a := w.pod("a", bridgeList, nil)
 	before := a.state()
 	end := flows(t, w, a)
-	restore := w.plugin("ptp", `/opt/cni/bin/ptp.real > /dev/null; echo '{"cniVersion":"0.4.0","code":11,"msg":"connection refused"}'; exit 1`)
+	restore := w.plugin("ptp",
+		`/opt/cni/bin/ptp.real > /dev/null; echo '{"cniVersion":"0.4.0","code":11,"msg":"connection refused"}'; exit 1`)
 	got, err := w.Do(t.Context(), step.VerbAdopt, args(t, forth))
-	if o := outcomes(t, got)["a"]; err == nil || o.State != step.AdoptStuck || o.Network != "cbr0" || !strings.Contains(o.Reason, "connection refused") {
+	if o := outcomes(t, got)["a"]; err == nil || o.State != step.AdoptStuck || o.Network != "cbr0" ||
+		!strings.Contains(o.Reason, "connection refused") {
 		t.Errorf("while it is away: %v, %+v", err, o)
 	}
 	restore()
@@ -125,7 +128,8 @@ func testAdoptTwoAgents(t *testing.T) {
 		}
 		working.Wait()
 		for _, p := range []*testPod{a, b} {
-			if one, other := states[0][p.name].State, states[1][p.name].State; one == other || one != step.AdoptMoved && other != step.AdoptMoved {
+			if one, other := states[0][p.name].State, states[1][p.name].State; one == other ||
+				one != step.AdoptMoved && other != step.AdoptMoved {
 				t.Errorf("%s to %s: %s and %s", p.name, way.to, one, other)
 			}
 			if p.whole() != way.to {
@@ -141,13 +145,14 @@ func testAdoptTwoAgents(t *testing.T) {
 	must(t, unix.Flock(int(root.Fd()), unix.LOCK_EX))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.Do(ctx, step.VerbAdopt, args(t, forth)); err == nil || !strings.Contains(err.Error(), "another agent") {
+	if _, err := w.Do(ctx, step.VerbAdopt, args(t, forth)); err == nil ||
+		!strings.Contains(err.Error(), "another agent") {
 		t.Errorf("beside another agent: %v", err)
 	}
 }
 
-// TestAdoptOldKernel: where the kernel renames no interface in use, the node parks the pod. Where it cannot be found out, the
-// node says so and touches nothing.
+// TestAdoptOldKernel: where the kernel renames no interface in use, the node parks the pod. Where it cannot be found
+// out, the node says so and touches nothing.
 func TestAdoptOldKernel(t *testing.T) {
 	if !alone(t) {
 		return
@@ -187,11 +192,12 @@ func TestAdoptOldKernel(t *testing.T) {
 	}
 }
 
-// TestPluginsAtATime: of many plugins that are asked for, only so many run at a time, and an order that is given up meanwhile
-// waits no longer.
+// TestPluginsAtATime: of many plugins that are asked for, only so many run at a time, and an order that is given up
+// meanwhile waits no longer.
 func TestPluginsAtATime(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"slow": "#!/bin/sh\ncd " + dir + "; echo + >> log; until [ -e go ]; do sleep 0.01; done; echo - >> log\n"})
+	write(t, dir, map[string]string{"slow": "#!/bin/sh\ncd " + dir +
+		"; echo + >> log; until [ -e go ]; do sleep 0.01; done; echo - >> log\n"})
 	slow := filepath.Join(dir, "slow")
 	must(t, os.Chmod(slow, 0o755))
 	p := &plugins{root: "/", slots: make(chan struct{}, maxPlugins)}
@@ -231,8 +237,8 @@ func TestPluginsAtATime(t *testing.T) {
 	}
 }
 
-// TestAdoptPodEnds: the target refuses a pod, as it knows none whose object is deleted, before its sandbox has ended. That is
-// no failure.
+// TestAdoptPodEnds: the target refuses a pod, as it knows none whose object is deleted, before its sandbox has ended.
+// That is no failure.
 func TestAdoptPodEnds(t *testing.T) { bothWays(t, testAdoptPodEnds) }
 
 func testAdoptPodEnds(t *testing.T) {
@@ -241,7 +247,8 @@ func testAdoptPodEnds(t *testing.T) {
 	}
 	w := newSite(t)
 	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
-	restore := w.plugin("ptp", `[ "$CNI_CONTAINERID" = `+a.id+` ] && [ "$CNI_COMMAND" = ADD ] || exec /opt/cni/bin/ptp.real
+	restore := w.plugin("ptp", `[ "$CNI_CONTAINERID" = `+a.id+
+		` ] && [ "$CNI_COMMAND" = ADD ] || exec /opt/cni/bin/ptp.real
 		echo '{"cniVersion":"0.4.0","code":999,"msg":"pods \"a\" not found"}'; exit 1`)
 	defer restore()
 	var ended sync.WaitGroup
@@ -252,13 +259,14 @@ func testAdoptPodEnds(t *testing.T) {
 	}
 	got, err := w.Do(t.Context(), step.VerbAdopt, args(t, forth))
 	ended.Wait()
-	if all := outcomes(t, got); err != nil || all["a"].State != step.AdoptGone || all["a"].Reason != "" || all["b"].State != step.AdoptMoved || b.whole() != "routed" {
+	if all := outcomes(t, got); err != nil || all["a"].State != step.AdoptGone || all["a"].Reason != "" ||
+		all["b"].State != step.AdoptMoved || b.whole() != "routed" {
 		t.Errorf("%v: %+v", err, all)
 	}
 }
 
-// TestAdoptConfChanges: somebody changes the target's configuration, or removes it, in the middle of a move. What was begun
-// with one configuration is ended, or taken back, with that one.
+// TestAdoptConfChanges: somebody changes the target's configuration, or removes it, in the middle of a move. What was
+// begun with one configuration is ended, or taken back, with that one.
 func TestAdoptConfChanges(t *testing.T) { bothWays(t, testAdoptConfChanges) }
 
 func testAdoptConfChanges(t *testing.T) {

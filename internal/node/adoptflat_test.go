@@ -9,8 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// far makes a neighbour of the pods on the bridge that is on another node: one Ethernet with them, and nobody of this node's agent
-// can look at it.
+// far makes a neighbour of the pods on the bridge that is on another node: one Ethernet with them, and nobody of this
+// node's agent can look at it.
 func (w *site) far(name, address string) *testPod {
 	w.t.Helper()
 	p := &testPod{name: name, path: "/run/netns/far-" + name, address: address, t: w.t, w: w}
@@ -19,27 +19,29 @@ func (w *site) far(name, address string) *testPod {
 		ip link set to-there master cni0; ip link set to-here master there; for l in there to-there to-here; do ip link set $l up; done
 		ip link add pod0 type veth peer name pod1; ip link set pod0 master there; ip link set pod0 up
 		ip link set pod1 netns `+filepath.Join(w.Root, p.path))
-	for _, command := range []string{"link set pod1 name eth0", "address add " + address + "/24 dev eth0", "link set eth0 up"} {
+	for _, command := range []string{"link set pod1 name eth0", "address add " + address + "/24 dev eth0",
+		"link set eth0 up"} {
 		p.ip(strings.Fields(command)...)
 	}
 	return p
 }
 
-// asks lets a pod's kernel ask a neighbour by an interface whether it is still there, as its timer does every few seconds, and
-// waits until it has, or would have.
+// asks lets a pod's kernel ask a neighbour by an interface whether it is still there, as its timer does every few
+// seconds, and waits until it has, or would have.
 func (p *testPod) asks(neighbour *testPod, link string) {
 	p.t.Helper()
 	_, mac, _ := strings.Cut(neighbour.ip("-o", "link", "show", "eth0"), "link/ether ")
 	p.ip("neigh", "replace", neighbour.address, "lladdr", strings.Fields(mac)[0], "dev", link, "nud", "probe")
-	for deadline := time.Now().Add(10 * time.Second); strings.HasSuffix(strings.TrimSpace(p.ip("-s", "neigh", "show", neighbour.address, "dev", link)), "probes 0 PROBE"); {
+	for deadline := time.Now().Add(10 * time.Second); strings.HasSuffix(
+		strings.TrimSpace(p.ip("-s", "neigh", "show", neighbour.address, "dev", link)), "probes 0 PROBE"); {
 		if time.Now().After(deadline) {
 			p.t.Fatal("the kernel asks nobody")
 		}
 	}
 }
 
-// moveBeside moves a pod that a neighbour on another node talks to, and whose kernel asks for that one just before the pod's
-// old interface goes.
+// moveBeside moves a pod that a neighbour on another node talks to, and whose kernel asks for that one just before the
+// pod's old interface goes.
 func moveBeside(t *testing.T, w *site) (there, back *traffic) {
 	t.Helper()
 	a := w.pod("a", bridgeList, nil)
@@ -60,8 +62,8 @@ func moveBeside(t *testing.T, w *site) (there, back *traffic) {
 	return there, back
 }
 
-// TestAdoptBesideFar: whoever is asked for by an interface learns from the question where the pod is, and no gratuitous ARP
-// before helps. A pod's old interface does not ask any more.
+// TestAdoptBesideFar: whoever is asked for by an interface learns from the question where the pod is, and no gratuitous
+// ARP before helps. A pod's old interface does not ask any more.
 func TestAdoptBesideFar(t *testing.T) { bothWays(t, testAdoptBesideFar) }
 
 func testAdoptBesideFar(t *testing.T) {
@@ -95,8 +97,8 @@ func (f *traffic) unanswered() int {
 	return f.sent - len(f.seen)
 }
 
-// TestAdoptFarMisses: a neighbour on another node that does not hear of the move goes on to send to the old interface, which stays
-// until it has heard.
+// TestAdoptFarMisses: a neighbour on another node that does not hear of the move goes on to send to the old interface,
+// which stays until it has heard.
 func TestAdoptFarMisses(t *testing.T) { bothWays(t, testAdoptFarMisses) }
 
 func testAdoptFarMisses(t *testing.T) {

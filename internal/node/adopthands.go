@@ -174,8 +174,8 @@ func (h *hands) pinPod(in *space, record *adoption.Record) error {
 	return addRule(in.Handle)
 }
 
-// rename gives the old interface another name: in use as it is, or by way of a pair. What an agent began by way of one, its
-// successor ends.
+// rename gives the old interface another name: in use as it is, or by way of a pair. What an agent began by way of one,
+// its successor ends.
 func (h *hands) rename(ctx context.Context, in *space, record *adoption.Record, to string) error {
 	link, err := linkAt(in.Handle, record.Old.Index)
 	if err != nil {
@@ -232,7 +232,8 @@ func (h *hands) Unpin(ctx context.Context, record *adoption.Record) error {
 		if err := h.rename(ctx, in, record, record.Interface); err != nil {
 			return err
 		}
-		if old, err := linkAt(in.Handle, record.Old.Index); err == nil && old != nil { // an earlier agent may have silenced it
+		// an earlier agent may have silenced it
+		if old, err := linkAt(in.Handle, record.Old.Index); err == nil && old != nil {
 			if err := in.LinkSetARPOn(old); err != nil {
 				return fmt.Errorf("let %s answer again: %w", record.Interface, err)
 			}
@@ -278,8 +279,8 @@ func (h *hands) flush(in *space) error {
 	return nil
 }
 
-// Add implements adoption.Hands. A plugin may fail half-way because the API server restarts, so its DEL is called before it is
-// asked again. The pod's traffic stays on the old interface meanwhile.
+// Add implements adoption.Hands. A plugin may fail half-way because the API server restarts, so its DEL is called
+// before it is asked again. The pod's traffic stays on the old interface meanwhile.
 func (h *hands) Add(ctx context.Context, record *adoption.Record) error {
 	h.at("add")
 	err := h.n.insist(ctx, func() error { return h.n.add(ctx, record) }, func() error { return h.Remove(ctx, record) })
@@ -347,7 +348,8 @@ func (h *hands) hasDefault(in *space, record *adoption.Record) error {
 // newRoutes are those that the plugin made in the pod.
 func newRoutes(in *space, record *adoption.Record) ([]adoption.Route, error) {
 	all, err := listed(func() ([]netlink.Route, error) {
-		return in.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		return in.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+			netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the new routes: %w", err)
@@ -439,14 +441,17 @@ func (h *hands) Wait(ctx context.Context, record *adoption.Record) error {
 // neighbour is a fresh entry of the neighbour table.
 func neighbour(link int, address, mac string) *netlink.Neigh {
 	hardware, _ := net.ParseMAC(mac) // it was read from the kernel
-	return &netlink.Neigh{LinkIndex: link, Family: netlink.FAMILY_V4, State: netlink.NUD_REACHABLE, IP: net.ParseIP(address).To4(), HardwareAddr: hardware}
+	return &netlink.Neigh{LinkIndex: link, Family: netlink.FAMILY_V4, State: netlink.NUD_REACHABLE,
+		IP: net.ParseIP(address).To4(), HardwareAddr: hardware}
 }
 
 // Flip implements adoption.Hands: one message to the host's namespace and one to the pod's, on sockets that are
 // open. What is strict about where packets come from must see the host's route change before the pod's own
 // traffic when it is the target, and after it when it is the source.
 func (h *hands) Flip(_ context.Context, record *adoption.Record) error {
-	return h.exchange(record, toNew, record.New.Through, !record.From.Strict, func(in *space) error { return in.RuleDel(pinRule()) })
+	return h.exchange(record, toNew, record.New.Through, !record.From.Strict, func(in *space) error {
+		return in.RuleDel(pinRule())
+	})
 }
 
 // Unflip implements adoption.Hands.
@@ -459,7 +464,9 @@ func (h *hands) Unflip(_ context.Context, record *adoption.Record) error {
 		if err != nil || there {
 			return err
 		}
-		return h.exchange(record, toNew, record.Old.Through, record.From.Strict, func(in *space) error { return in.RuleAdd(pinRule()) })
+		return h.exchange(record, toNew, record.Old.Through, record.From.Strict, func(in *space) error {
+			return in.RuleAdd(pinRule())
+		})
 	})
 	if err != nil {
 		return err
@@ -482,7 +489,8 @@ type points [3]string
 var toNew = points{"flip", "half flipped", "flipped"}
 
 // exchange changes both sides over.
-func (h *hands) exchange(record *adoption.Record, at points, through int, hostFirst bool, pod func(*space) error) error {
+func (h *hands) exchange(record *adoption.Record, at points, through int, hostFirst bool,
+	pod func(*space) error) error {
 	host, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -521,7 +529,8 @@ func (h *hands) exchange(record *adoption.Record, at points, through int, hostFi
 func urgent() (relax func()) {
 	runtime.LockOSThread()
 	former, err := unix.SchedGetAttr(0, 0)
-	if err != nil || unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0) != nil {
+	if err != nil || unix.SchedSetAttr(0,
+		&unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0) != nil {
 		return runtime.UnlockOSThread
 	}
 	return func() {
@@ -603,7 +612,8 @@ func (h *hands) unpinWhenAgreed(ctx context.Context, record *adoption.Record) er
 // agreed says whether the most specific route of the main table leads to the new interface.
 func (h *hands) agreed(record *adoption.Record) (bool, error) {
 	all, err := listed(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		return netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+			netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return false, fmt.Errorf("list the host's routes: %w", err)

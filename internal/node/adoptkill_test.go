@@ -18,7 +18,8 @@ import (
 // victimMark marks a process that is an agent to be killed; its value is a victim.
 const victimMark = "THESEUS_TEST_VICTIM"
 
-// victim is what such an agent is told, and the change before which it is killed, counted from 1, or the point; never for 0 and "".
+// victim is what such an agent is told, and the change before which it is killed, counted from 1, or the point; never
+// for 0 and "".
 type victim struct {
 	Root   string
 	Args   step.AdoptArgs
@@ -59,7 +60,8 @@ func (v victim) move(t *testing.T, p *testPod) (reached bool, point string) {
 	v.Args.Pods = []string{"test/" + p.name}
 	order, err := json.Marshal(v)
 	must(t, err)
-	agent := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
+	agent := exec.CommandContext(t.Context(), "/proc/self/exe",
+		"-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
 	agent.Env = append(os.Environ(), victimMark+"="+string(order))
 	out, err := agent.Output()
 	status := agent.ProcessState.Sys().(syscall.WaitStatus)
@@ -70,8 +72,8 @@ func (v victim) move(t *testing.T, p *testPod) (reached bool, point string) {
 	return err != nil, point
 }
 
-// TestAdoptAgentDiesInPlugin kills the agent while it waits for a plugin, before that has done anything and when it has done
-// all. The plugin, which would go on, ends with it, and the next agent leaves the pod where it was.
+// TestAdoptAgentDiesInPlugin kills the agent while it waits for a plugin, before that has done anything and when it has
+// done all. The plugin, which would go on, ends with it, and the next agent leaves the pod where it was.
 func TestAdoptAgentDiesInPlugin(t *testing.T) { bothWays(t, testAdoptAgentDiesInPlugin) }
 
 func testAdoptAgentDiesInPlugin(t *testing.T) {

@@ -26,10 +26,10 @@ var ethernetIP = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, u
 const neighbourTries = 20
 
 // tellNeighbours makes everybody on the bridge that one side uses send to the pod's new place. One gratuitous ARP
-// is not enough: the old interface goes on to answer who asks, and to ask itself whether neighbours are still there, and
-// from a question Linux learns where the one who asks is, whatever it has just heard. So the old interface is silenced, the
-// ARP is sent, and then the entries themselves are looked at, and put right, in every pod of the node, until none is
-// wrong. Neighbours on other nodes nobody can look at: unsent waits for them.
+// is not enough: the old interface goes on to answer who asks, and to ask itself whether neighbours are still there,
+// and from a question Linux learns where the one who asks is, whatever it has just heard. So the old interface is
+// silenced, the ARP is sent, and then the entries themselves are looked at, and put right, in every pod of the node,
+// until none is wrong. Neighbours on other nodes nobody can look at: unsent waits for them.
 func (n *Node) tellNeighbours(ctx context.Context, h *hands, record *adoption.Record) error {
 	bridge, err := bridgeOf(record)
 	if err != nil || bridge == nil {
@@ -117,8 +117,8 @@ func (n *Node) silence(in *space, link netlink.Link) error {
 	return nil
 }
 
-// unsent waits until nobody sends to the pod's old place any more, and tells neighbours of the new one as long as somebody
-// does: those on other nodes of the network, who may have missed what was said.
+// unsent waits until nobody sends to the pod's old place any more, and tells neighbours of the new one as long as
+// somebody does: those on other nodes of the network, who may have missed what was said.
 func (n *Node) unsent(ctx context.Context, h *hands, record *adoption.Record) error {
 	if record.From.Bridge == "" {
 		n.drain(ctx)
@@ -188,7 +188,8 @@ func arrived(socket int) bool {
 }
 
 // correctUntil puts entries right until a look finds none that is wrong.
-func (n *Node) correctUntil(ctx context.Context, record *adoption.Record, right string, wrong func(mac string) bool) error {
+func (n *Node) correctUntil(ctx context.Context, record *adoption.Record, right string,
+	wrong func(mac string) bool) error {
 	for range neighbourTries {
 		found, err := n.correct(record, right, wrong)
 		if err != nil || found == 0 {
@@ -257,7 +258,8 @@ func gratuitousARP(link int, address, mac string) error {
 	defer func() { _ = unix.Close(fd) }()
 	ip := net.ParseIP(address).To4()
 	frame := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, hardware...)
-	for _, field := range []uint16{unix.ETH_P_ARP, 1, unix.ETH_P_IP, 6<<8 | 4, 1} { // Ethernet, IPv4, their lengths, request
+	// Ethernet, IPv4, their lengths, request
+	for _, field := range []uint16{unix.ETH_P_ARP, 1, unix.ETH_P_IP, 6<<8 | 4, 1} {
 		frame = binary.BigEndian.AppendUint16(frame, field)
 	}
 	frame = append(append(frame, hardware...), ip...)

@@ -52,7 +52,8 @@ func hasRule(handle *netlink.Handle) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("list the routing rules: %w", err)
 	}
-	return slices.ContainsFunc(rules, func(r netlink.Rule) bool { return r.Priority == pinPref && r.Table == pinTable }), nil
+	return slices.ContainsFunc(rules,
+		func(r netlink.Rule) bool { return r.Priority == pinPref && r.Table == pinTable }), nil
 }
 
 // saveRoute makes a route data; false when it is of a kind that is not understood.
@@ -70,7 +71,8 @@ func saveRoute(route netlink.Route) (adoption.Route, bool) {
 	if route.Src != nil {
 		saved.Source = route.Src.String()
 	}
-	plain := route.Type == unix.RTN_UNICAST && len(route.MultiPath) == 0 && route.Encap == nil && route.Via == nil && route.Tos == 0
+	plain := route.Type == unix.RTN_UNICAST && len(route.MultiPath) == 0 && route.Encap == nil &&
+		route.Via == nil && route.Tos == 0
 	return saved, plain
 }
 
@@ -106,7 +108,8 @@ func hostNet(address string) *net.IPNet {
 // hostRoute is how the host reaches an address; nil when it does not.
 func hostRoute(address string) (*netlink.Route, error) {
 	routes, err := netlink.RouteGet(net.ParseIP(address))
-	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EINVAL) || err == nil && len(routes) == 0 {
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.EINVAL) ||
+		err == nil && len(routes) == 0 {
 		return nil, nil
 	}
 	if err != nil {

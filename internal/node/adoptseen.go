@@ -76,7 +76,8 @@ func (n *Node) sandboxes() ([]sandbox, error) {
 			return nil, fmt.Errorf("read what the runtime remembers: %w", err)
 		}
 		var s sandbox
-		if json.Unmarshal(text, &s) != nil || s.Kind != "cniCacheV1" || s.ID == "" || s.Interface == "" || s.Network == "" ||
+		if json.Unmarshal(text, &s) != nil || s.Kind != "cniCacheV1" || s.ID == "" ||
+			s.Interface == "" || s.Network == "" ||
 			strings.ContainsRune(s.ID, '/') {
 			continue
 		}
@@ -88,9 +89,9 @@ func (n *Node) sandboxes() ([]sandbox, error) {
 	return all, n.locate(all)
 }
 
-// locate finds the network namespaces of sandboxes of which the runtime remembers none: libcni before v1.2, which containerd v1 has,
-// knows them from the plugin's answer alone, and not every plugin tells. The addresses that they were given show where they are; one
-// that several sandboxes were given shows nothing.
+// locate finds the network namespaces of sandboxes of which the runtime remembers none: libcni before v1.2, which
+// containerd v1 has, knows them from the plugin's answer alone, and not every plugin tells. The addresses that they
+// were given show where they are; one that several sandboxes were given shows nothing.
 func (n *Node) locate(all []sandbox) error {
 	known := map[string]string{} // sandbox to namespace
 	given := map[string]string{} // address to the one sandbox that has it
@@ -344,12 +345,14 @@ func podRoutes(in *space, own netlink.Link, record *adoption.Record, pod *adopti
 		return fmt.Errorf("list its rules: %w", err)
 	}
 	for _, rule := range rules {
-		if !slices.Contains([]int{unix.RT_TABLE_LOCAL, unix.RT_TABLE_MAIN, unix.RT_TABLE_DEFAULT, pinTable}, rule.Table) {
+		if !slices.Contains([]int{unix.RT_TABLE_LOCAL, unix.RT_TABLE_MAIN, unix.RT_TABLE_DEFAULT, pinTable},
+			rule.Table) {
 			pod.Rules++
 		}
 	}
 	all, err := listed(func() ([]netlink.Route, error) {
-		return in.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		return in.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+			netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return fmt.Errorf("list its routes: %w", err)

@@ -11,7 +11,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// forgets lets the runtime remember no network namespaces, as libcni before v1.2 does where the plugin's answer names none.
+// forgets lets the runtime remember no network namespaces, as libcni before v1.2 does where the plugin's answer names
+// none.
 func (w *site) forgets() {
 	w.t.Helper()
 	files, err := names(filepath.Join(w.Root, resultsDir))
@@ -34,8 +35,8 @@ func (w *site) forgets() {
 	}
 }
 
-// TestAdoptForgotten: pods of which the runtime remembers no network namespace are found by their addresses, and where that could
-// be another's, the pod is refused and not left out.
+// TestAdoptForgotten: pods of which the runtime remembers no network namespace are found by their addresses, and where
+// that could be another's, the pod is refused and not left out.
 func TestAdoptForgotten(t *testing.T) {
 	if !alone(t) {
 		return
@@ -61,9 +62,11 @@ func TestAdoptForgotten(t *testing.T) {
 	mine := files[slices.IndexFunc(files, func(name string) bool { return strings.Contains(name, a.id) })]
 	text, err := os.ReadFile(filepath.Join(dir, mine))
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "of-another"), []byte(strings.ReplaceAll(string(text), a.id, "another")), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "of-another"),
+		[]byte(strings.ReplaceAll(string(text), a.id, "another")), 0o644))
 	got := outcomes(t, do(t, w.Node, step.VerbAdoptable, forth))
-	if o := got["a"]; o.State != step.AdoptRefused || !strings.Contains(o.Reason, "does not remember its network namespace") || got["b"].State != step.AdoptReady {
+	if o := got["a"]; o.State != step.AdoptRefused ||
+		!strings.Contains(o.Reason, "does not remember its network namespace") || got["b"].State != step.AdoptReady {
 		t.Errorf("two were given one address: %+v", got)
 	}
 }

@@ -26,7 +26,8 @@ import (
 const weaveList = `{"cniVersion":"0.3.0","name":"weave","plugins":[{"name":"weave","type":"weave-net","hairpinMode":true},
 	{"type":"portmap","capabilities":{"portMappings":true},"snat":true}]}`
 
-var weaving = step.Attachment{Conf: []string{"10-weave.conflist"}, Bridge: "weave", Asks: true, Claim: "http://127.0.0.1:6784/ip/{id}/{address}/24"}
+var weaving = step.Attachment{Conf: []string{"10-weave.conflist"}, Bridge: "weave", Asks: true,
+	Claim: "http://127.0.0.1:6784/ip/{id}/{address}/24"}
 
 // router starts the router of a node, which is a process of its own as in a cluster, and waits until it answers.
 func router(t *testing.T, w *site, weaver, node, name string) {
@@ -34,8 +35,9 @@ func router(t *testing.T, w *site, weaver, node, name string) {
 	dir := t.TempDir()
 	log, err := os.Create(filepath.Join(dir, "log"))
 	must(t, err)
-	command := exec.Command("nsenter", "--net="+node, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", weaver, "--port=6783", "--name="+name,
-		"--nickname="+name, "--datapath=datapath", "--no-fastdp", "--http-addr=127.0.0.1:6784", "--docker-api=", "--no-dns", "--db-prefix="+dir+"/",
+	command := exec.Command("nsenter", "--net="+node, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
+		weaver, "--port=6783", "--name="+name, "--nickname="+name, "--datapath=datapath", "--no-fastdp",
+		"--http-addr=127.0.0.1:6784", "--docker-api=", "--no-dns", "--db-prefix="+dir+"/",
 		"--ipalloc-range=198.19.5.0/24", "--ipalloc-init=consensus=2")
 	command.Dir, command.Env = dir, append(os.Environ(), "CHECKPOINT_DISABLE=1")
 	command.Stdout, command.Stderr = log, log
@@ -49,8 +51,9 @@ func router(t *testing.T, w *site, weaver, node, name string) {
 	})
 }
 
-// dropped says what the router of the thread's namespace lost, as it and the kernel count it: every frame between nodes passes its process, and
-// what comes while that does not run for longer than its buffers last is lost, whatever is done beside it.
+// dropped says what the router of the thread's namespace lost, as it and the kernel count it: every frame between nodes
+// passes its process, and what comes while that does not run for longer than its buffers last is lost, whatever is done
+// beside it.
 func dropped() (string, error) {
 	conn, err := net.Dial("tcp4", "127.0.0.1:6784") // by this thread, as http.Get would not
 	if err != nil {
@@ -75,13 +78,15 @@ func dropped() (string, error) {
 	sockets, err := os.ReadFile("/proc/thread-self/net/udp")
 	for line := range strings.Lines(string(sockets)) {
 		if f := strings.Fields(line); strings.HasSuffix(f[1], ":1A7F") { // port 6783
-			return fmt.Sprintf("%+v of frames to the other, %s datagrams from it", report.Router.CaptureStats, f[len(f)-1]), nil
+			return fmt.Sprintf("%+v of frames to the other, %s datagrams from it",
+				report.Router.CaptureStats, f[len(f)-1]), nil
 		}
 	}
 	return "", cmp.Or(err, errors.New("no socket of a router"))
 }
 
-// built is the last build of a program in the lab's cache, which has each in a folder of its name, by a hash of its source.
+// built is the last build of a program in the lab's cache, which has each in a folder of its name, by a hash of its
+// source.
 func built(t *testing.T, programs, name string) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(programs, name, "*", name))
@@ -107,7 +112,8 @@ func TestAdoptWeave(t *testing.T) { bothWays(t, testAdoptWeave) }
 func testAdoptWeave(t *testing.T) {
 	programs := os.Getenv("THESEUS_WEAVE")
 	if programs == "" {
-		t.Skip("NOT TESTED: pods of real routers of Weave Net, which make lab-test tests; THESEUS_WEAVE names the folder bin in the lab's cache")
+		t.Skip("NOT TESTED: pods of real routers of Weave Net, which make lab-test tests; THESEUS_WEAVE names the " +
+			"folder bin in the lab's cache")
 	}
 	if !alone(t) {
 		return
@@ -122,15 +128,18 @@ func testAdoptWeave(t *testing.T) {
 	other := &testPod{name: "node", path: "/run/netns/node-2", t: t, w: w}
 	other.makeSpace()
 	node := filepath.Join(w.Root, other.path)
-	sh(t, "", "sh", "-c", `set -e; ip link add eth0 type veth peer name eth1; ip link set eth1 netns `+node+`; ip address add 198.18.0.11/24 dev eth0; ip link set eth0 up`)
-	for _, command := range []string{"link set eth1 name eth0", "address add 198.18.0.12/24 dev eth0", "link set eth0 up"} {
+	sh(t, "", "sh", "-c", `set -e; ip link add eth0 type veth peer name eth1; ip link set eth1 netns `+node+
+		`; ip address add 198.18.0.11/24 dev eth0; ip link set eth0 up`)
+	for _, command := range []string{"link set eth1 name eth0", "address add 198.18.0.12/24 dev eth0",
+		"link set eth0 up"} {
 		other.ip(strings.Fields(command)...)
 	}
 	weaver := built(t, programs, "weaver")
 	router(t, w, weaver, "/proc/self/ns/net", "00:00:00:00:00:01")
 	router(t, w, weaver, node, "00:00:00:00:00:02")
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if answer, err := http.PostForm("http://127.0.0.1:6784/connect", url.Values{"peer": {"198.18.0.12"}}); err == nil {
+		if answer, err := http.PostForm("http://127.0.0.1:6784/connect",
+			url.Values{"peer": {"198.18.0.12"}}); err == nil {
 			_ = answer.Body.Close()
 		}
 		answer, err := http.Get("http://127.0.0.1:6784/status/connections")
@@ -148,15 +157,17 @@ func testAdoptWeave(t *testing.T) {
 	a, b := w.pod("a", weaveList, nil), w.pod("b", weaveList, nil)
 	c := &testPod{name: "c", path: "/run/netns/c", t: t, w: w}
 	c.makeSpace()
-	answer := sh(t, `{"cniVersion":"0.3.0","name":"weave","type":"weave-net","hairpinMode":true}`, "nsenter", "--net="+node, "env", "CNI_COMMAND=ADD",
-		"CNI_CONTAINERID=far", "CNI_NETNS="+filepath.Join(w.Root, c.path), "CNI_IFNAME=eth0", "CNI_PATH="+filepath.Join(w.Root, binaryDir),
+	answer := sh(t, `{"cniVersion":"0.3.0","name":"weave","type":"weave-net","hairpinMode":true}`,
+		"nsenter", "--net="+node, "env", "CNI_COMMAND=ADD", "CNI_CONTAINERID=far",
+		"CNI_NETNS="+filepath.Join(w.Root, c.path), "CNI_IFNAME=eth0", "CNI_PATH="+filepath.Join(w.Root, binaryDir),
 		filepath.Join(w.Root, binaryDir, "weave-net"))
 	_, rest, _ := strings.Cut(answer, `"address": "`)
 	c.address, _, _ = strings.Cut(rest, "/")
 	t.Logf("a %s, b %s, c %s", a.address, b.address, c.address)
 	w.forgets() // containerd v1
 	before := a.state()
-	all := []*traffic{talk(t, w, "c to a", c, a, a.address), talk(t, w, "a to c", a, c, c.address), talk(t, w, "b to a", b, a, a.address), talk(t, w, "host to a", nil, a, a.address)}
+	all := []*traffic{talk(t, w, "c to a", c, a, a.address), talk(t, w, "a to c", a, c, c.address),
+		talk(t, w, "b to a", b, a, a.address), talk(t, w, "host to a", nil, a, a.address)}
 	there, back := step.AdoptArgs{From: weaving, To: routed}, step.AdoptArgs{From: routed, To: weaving, Release: true}
 	for range 3 {
 		do(t, w.Node, step.VerbAdopt, there)

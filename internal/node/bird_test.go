@@ -53,15 +53,18 @@ func TestBIRD(t *testing.T) {
 		t.Errorf("no BIRD was ever here, and it says %+v", got)
 	}
 	serveBIRD(t, root, "bird.ctl", string(recorded))
-	want := &cluster.BIRD{Sessions: []cluster.BGPSession{{Peer: "198.18.0.12", State: "Established"}, {Peer: "198.18.0.13", State: "Passive"}}}
+	want := &cluster.BIRD{Sessions: []cluster.BGPSession{{Peer: "198.18.0.12", State: "Established"},
+		{Peer: "198.18.0.13", State: "Passive"}}}
 	if diff := cmp.Diff(want, n.bird(t.Context())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	serveBIRD(t, root, "bird6.ctl", "0001 BIRD 1.6.8 ready.\n9001 Access denied\n")
-	if got := n.bird(t.Context()); len(got.Sessions) != 2 || !strings.Contains(got.Down, "bird6.ctl: BIRD reports: Access denied") {
+	if got := n.bird(t.Context()); len(got.Sessions) != 2 ||
+		!strings.Contains(got.Down, "bird6.ctl: BIRD reports: Access denied") {
 		t.Errorf("got %+v", got)
 	}
-	if got := n.BGP(t.Context()); !cmp.Equal(got.Up, []string{"198.18.0.12"}) || !strings.Contains(got.Down, "Access denied") {
+	if got := n.BGP(t.Context()); !cmp.Equal(got.Up, []string{"198.18.0.12"}) ||
+		!strings.Contains(got.Down, "Access denied") {
 		t.Errorf("to the gate it says %+v", got)
 	}
 	if err := os.WriteFile(filepath.Join(root, birdDir, "dead"), nil, 0o600); err != nil {

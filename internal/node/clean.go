@@ -56,7 +56,8 @@ func (n *Node) clean(ctx context.Context, residue step.Residue) (Answer, error) 
 
 // removeUntilGone removes until nothing is found any more, or cleanWait is over: the kernel lets go of a set or
 // a link some time after the last rule that used it is gone, and an agent that is ending may write once more.
-func (n *Node) removeUntilGone(ctx context.Context, residue, found step.Residue) (left step.Residue, failed, err error) {
+func (n *Node) removeUntilGone(ctx context.Context, residue, found step.Residue) (left step.Residue,
+	failed, err error) {
 	for deadline := time.Now().Add(cmp.Or(n.patience, cleanWait)); ; {
 		failed = n.removeAll(ctx, residue, found)
 		if found, err = n.find(ctx, residue); err != nil || found.Count() == 0 || time.Now().After(deadline) {
@@ -72,8 +73,8 @@ func (n *Node) removeUntilGone(ctx context.Context, residue, found step.Residue)
 
 // named lists what is in a residue.
 func named(r step.Residue) string {
-	return strings.Join(slices.Concat(r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.NFTables, r.IPSets, r.Routes, r.ConfFiles,
-		r.Binaries, r.Paths), ", ")
+	return strings.Join(slices.Concat(r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.NFTables,
+		r.IPSets, r.Routes, r.ConfFiles, r.Binaries, r.Paths), ", ")
 }
 
 // removeAll removes in an order in which nothing is in use any more when its turn comes: configuration

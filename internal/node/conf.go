@@ -28,7 +28,8 @@ func (n *Node) activate(ctx context.Context, args step.ConfArgs) (Answer, error)
 		return n.fetch(ctx, args, staged, active)
 	}
 	if staged == nil && active == nil {
-		return Answer{}, fmt.Errorf("neither %s nor %s is in /%s: the network's agent has not written its configuration",
+		return Answer{}, fmt.Errorf(
+			"neither %s nor %s is in /%s: the network's agent has not written its configuration",
 			args.Staged, args.Active, confDir)
 	}
 	if staged == nil || active != nil && bytes.Equal(staged, active) {
@@ -40,8 +41,8 @@ func (n *Node) activate(ctx context.Context, args step.ConfArgs) (Answer, error)
 	return n.renameConf(args.Staged, args.Active)
 }
 
-// fetch activates what is staged in a folder. A runtime that watches its own folder (containerd) loads it anew when a file is renamed
-// there, and not when one is moved into it: so it gets a name there first that no runtime reads.
+// fetch activates what is staged in a folder. A runtime that watches its own folder (containerd) loads it anew when a
+// file is renamed there, and not when one is moved into it: so it gets a name there first that no runtime reads.
 func (n *Node) fetch(ctx context.Context, args step.ConfArgs, staged, active []byte) (Answer, error) {
 	beside := step.ConfArgs{Staged: args.Active + ".theseus", Active: args.Active}
 	if staged != nil && !bytes.Equal(staged, active) {

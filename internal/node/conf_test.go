@@ -74,33 +74,49 @@ func TestConf(t *testing.T) {
 		after      files // nil: as before
 		fails      string
 	}{
-		{"activate", step.VerbActivate, pair, files{staged: conf, flannels: conf}, true, files{active: conf, flannels: conf}, ""},
+		{"activate", step.VerbActivate, pair, files{staged: conf, flannels: conf}, true,
+			files{active: conf, flannels: conf}, ""},
 		{"activate again", step.VerbActivate, pair, files{active: conf, flannels: conf}, false, nil, ""},
-		{"activate with the installer's copy beside it", step.VerbActivate, pair, files{active: conf, staged: conf}, false, nil, ""},
-		{"activate a newer one", step.VerbActivate, pair, files{active: conf, staged: newer}, true, files{active: newer}, ""},
+		{"activate with the installer's copy beside it",
+			step.VerbActivate, pair, files{active: conf, staged: conf}, false, nil, ""},
+		{"activate a newer one", step.VerbActivate, pair, files{active: conf, staged: newer},
+			true, files{active: newer}, ""},
 		{"activate nothing", step.VerbActivate, pair, files{flannels: conf}, false, nil, "has not written"},
-		{"activate half a file", step.VerbActivate, pair, files{staged: `{"name":`, flannels: conf}, false, nil, "not JSON"},
+		{"activate half a file", step.VerbActivate, pair, files{staged: `{"name":`, flannels: conf},
+			false, nil, "not JSON"},
 		{"activate an empty file", step.VerbActivate, pair, files{staged: "", flannels: conf}, false, nil, "not JSON"},
-		{"activate without a plugin", step.VerbActivate, pair, files{staged: `{}`, flannels: conf}, false, nil, "no plugin"},
-		{"activate behind another", step.VerbActivate, pair, files{staged: conf, "05-other.conf": conf}, false, nil, "picks 05-other.conf"},
-		{"activate what is in a folder", step.VerbActivate, step.ConfArgs{Staged: "theseus/" + active, Active: active}, files{"theseus/" + active: conf, flannels: conf}, true,
-			files{active: conf, flannels: conf}, ""},
-		{"activate half a file in a folder", step.VerbActivate, step.ConfArgs{Staged: "theseus/" + active, Active: active}, files{"theseus/" + active: `{"name":`, flannels: conf}, false,
+		{"activate without a plugin", step.VerbActivate, pair, files{staged: `{}`, flannels: conf},
+			false, nil, "no plugin"},
+		{"activate behind another", step.VerbActivate, pair, files{staged: conf, "05-other.conf": conf},
+			false, nil, "picks 05-other.conf"},
+		{"activate what is in a folder", step.VerbActivate, step.ConfArgs{Staged: "theseus/" + active, Active: active},
+			files{"theseus/" + active: conf, flannels: conf}, true, files{active: conf, flannels: conf}, ""},
+		{"activate half a file in a folder", step.VerbActivate, step.ConfArgs{Staged: "theseus/" + active,
+			Active: active}, files{"theseus/" + active: `{"name":`, flannels: conf}, false,
 			nil, "not JSON"},
-		{"activate what is halfway out of a folder", step.VerbActivate, step.ConfArgs{Staged: "theseus/" + active, Active: active}, files{staged: conf, flannels: conf}, true,
+		{"activate what is halfway out of a folder", step.VerbActivate,
+			step.ConfArgs{Staged: "theseus/" + active, Active: active}, files{staged: conf, flannels: conf}, true,
 			files{active: conf, flannels: conf}, ""},
-		{"activate from a folder again", step.VerbActivate, step.ConfArgs{Staged: "theseus/" + active, Active: active}, files{"theseus/" + active: conf, active: conf}, false, nil, ""},
-		{"deactivate into a folder", step.VerbDeactivate, step.ConfArgs{Staged: "theseus/" + active, Active: active}, files{"theseus/" + active: newer, active: conf, flannels: conf}, true,
+		{"activate from a folder again", step.VerbActivate, step.ConfArgs{Staged: "theseus/" + active, Active: active},
+			files{"theseus/" + active: conf, active: conf}, false, nil, ""},
+		{"deactivate into a folder", step.VerbDeactivate, step.ConfArgs{Staged: "theseus/" + active, Active: active},
+			files{"theseus/" + active: newer, active: conf, flannels: conf}, true,
 			files{"theseus/" + active: conf, flannels: conf}, ""},
-		{"activate into a folder", step.VerbActivate, step.ConfArgs{Staged: staged, Active: "theseus/" + active}, files{staged: conf}, false, nil, "no file name"},
-		{"activate outside the folder, by one in it", step.VerbActivate, step.ConfArgs{Staged: "theseus/../../x", Active: active}, files{flannels: conf}, false, nil, "no file name"},
-		{"activate outside the folder", step.VerbActivate, step.ConfArgs{Staged: "../x", Active: active}, files{flannels: conf}, false, nil, "no file name"},
-		{"activate onto itself", step.VerbActivate, step.ConfArgs{Staged: active, Active: active}, files{active: conf}, false, nil, "both"},
-		{"deactivate", step.VerbDeactivate, pair, files{active: conf, flannels: conf}, true, files{staged: conf, flannels: conf}, ""},
-		{"deactivate over the installer's copy", step.VerbDeactivate, pair, files{active: newer, staged: conf, flannels: conf}, true,
-			files{staged: newer, flannels: conf}, ""},
+		{"activate into a folder", step.VerbActivate, step.ConfArgs{Staged: staged, Active: "theseus/" + active},
+			files{staged: conf}, false, nil, "no file name"},
+		{"activate outside the folder, by one in it", step.VerbActivate, step.ConfArgs{Staged: "theseus/../../x",
+			Active: active}, files{flannels: conf}, false, nil, "no file name"},
+		{"activate outside the folder", step.VerbActivate, step.ConfArgs{Staged: "../x", Active: active},
+			files{flannels: conf}, false, nil, "no file name"},
+		{"activate onto itself", step.VerbActivate, step.ConfArgs{Staged: active, Active: active},
+			files{active: conf}, false, nil, "both"},
+		{"deactivate", step.VerbDeactivate, pair, files{active: conf, flannels: conf}, true,
+			files{staged: conf, flannels: conf}, ""},
+		{"deactivate over the installer's copy", step.VerbDeactivate, pair,
+			files{active: newer, staged: conf, flannels: conf}, true, files{staged: newer, flannels: conf}, ""},
 		{"deactivate again", step.VerbDeactivate, pair, files{staged: conf, flannels: conf}, false, nil, ""},
-		{"deactivate the only one", step.VerbDeactivate, pair, files{active: conf, "README": ""}, false, nil, "the only"},
+		{"deactivate the only one", step.VerbDeactivate, pair, files{active: conf, "README": ""},
+			false, nil, "the only"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -147,7 +163,8 @@ func TestDoRefuses(t *testing.T) {
 func TestPathsOfAResidue(t *testing.T) {
 	root, outside := t.TempDir(), t.TempDir()
 	write(t, outside, map[string]string{"precious": "x"})
-	write(t, root, map[string]string{"var/lib/cni/flannel/a": "x", "var/lib/cni/flannel2/b": "x", "var/lib/cni/networks/c": "x", "run/flannel/subnet.env": "x"})
+	write(t, root, map[string]string{"var/lib/cni/flannel/a": "x", "var/lib/cni/flannel2/b": "x",
+		"var/lib/cni/networks/c": "x", "run/flannel/subnet.env": "x"})
 	if err := os.Symlink(outside, filepath.Join(root, "run/escape")); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +179,8 @@ func TestPathsOfAResidue(t *testing.T) {
 	if err := n.remove(found); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := n.existing([]string{"/var/lib/cni/*", "/run/*"}); err != nil || !cmp.Equal(left, []string{"/var/lib/cni/networks", "/run/escape"}) {
+	if left, err := n.existing([]string{"/var/lib/cni/*", "/run/*"}); err != nil ||
+		!cmp.Equal(left, []string{"/var/lib/cni/networks", "/run/escape"}) {
 		t.Errorf("left %v, %v", left, err)
 	}
 	if err := n.remove([]string{"/run/escape/precious"}); err == nil {

@@ -50,9 +50,11 @@ func TestConfs(t *testing.T) {
 	want := []cluster.Conf{
 		{File: "00-broken.conflist", Problem: "some"},
 		{File: "05-none.conflist", Problem: "some"},
-		{File: "10-bridge.conflist", Network: "pods", Plugins: []string{"bridge", "portmap"}, Bridge: "cbr0", MTU: 1460, IPAM: "host-local",
-			Subnets: []string{"10.1.0.0/24", "fd00::/64"}, DataDir: "/run/ipam", IPMasq: true},
-		{File: "20-old.conf", Network: "old", Plugins: []string{"ptp"}, IPAM: "host-local", Subnets: []string{"10.2.0.0/24"}},
+		{File: "10-bridge.conflist", Network: "pods", Plugins: []string{"bridge", "portmap"}, Bridge: "cbr0",
+			MTU: 1460, IPAM: "host-local", Subnets: []string{"10.1.0.0/24", "fd00::/64"},
+			DataDir: "/run/ipam", IPMasq: true},
+		{File: "20-old.conf", Network: "old", Plugins: []string{"ptp"}, IPAM: "host-local",
+			Subnets: []string{"10.2.0.0/24"}},
 		{File: "30-long.conf", Problem: "some"},
 		{File: "50-folder.conf", Problem: "some"},
 	}
@@ -66,7 +68,8 @@ func TestConfs(t *testing.T) {
 }
 
 func FuzzParseConf(f *testing.F) {
-	f.Add([]byte(`{"name": "a", "plugins": [{"type": "bridge", "ipam": {"ranges": [[{"subnet": "10.0.0.0/24"}]]}}]}`), true)
+	f.Add([]byte(`{"name": "a", "plugins": [{"type": "bridge", "ipam": {"ranges": [[{"subnet": "10.0.0.0/24"}]]}}]}`),
+		true)
 	f.Add([]byte(`{"type": "ptp", "ipam": {"subnet": "10.0.0.0/24"}}`), false)
 	f.Add([]byte(`{"plugins": [{}]}`), true)
 	f.Fuzz(func(t *testing.T, text []byte, list bool) {

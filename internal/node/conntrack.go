@@ -93,8 +93,8 @@ func conntrackRequest(operation, flags int) *nl.NetlinkRequest {
 	return request
 }
 
-// attributes are the parts of a message by their kind; none where one is cut short. The library's own reader panics where
-// the padding of the last one is missing.
+// attributes are the parts of a message by their kind; none where one is cut short. The library's own reader panics
+// where the padding of the last one is missing.
 func attributes(data []byte) map[uint16][]byte {
 	all := map[uint16][]byte{}
 	for len(data) >= unix.SizeofRtAttr {
@@ -162,7 +162,8 @@ func parseTuple(data []byte) (t tuple, ok bool) {
 		return t, false
 	}
 	return tuple{
-		netip.AddrPortFrom(from, binary.BigEndian.Uint16(near)), netip.AddrPortFrom(to, binary.BigEndian.Uint16(far)), number[0],
+		netip.AddrPortFrom(from, binary.BigEndian.Uint16(near)),
+		netip.AddrPortFrom(to, binary.BigEndian.Uint16(far)), number[0],
 	}, true
 }
 
@@ -176,9 +177,11 @@ func nested(kind int, parts ...*nl.RtAttr) *nl.RtAttr {
 
 func tupleAttribute(kind int, t tuple) *nl.RtAttr {
 	return nested(kind,
-		nested(nl.CTA_TUPLE_IP, nl.NewRtAttr(nl.CTA_IP_V4_SRC, t.from.Addr().AsSlice()), nl.NewRtAttr(nl.CTA_IP_V4_DST, t.to.Addr().AsSlice())),
+		nested(nl.CTA_TUPLE_IP, nl.NewRtAttr(nl.CTA_IP_V4_SRC, t.from.Addr().AsSlice()),
+			nl.NewRtAttr(nl.CTA_IP_V4_DST, t.to.Addr().AsSlice())),
 		nested(nl.CTA_TUPLE_PROTO, nl.NewRtAttr(nl.CTA_PROTO_NUM, []byte{t.protocol}),
-			nl.NewRtAttr(nl.CTA_PROTO_SRC_PORT, nl.BEUint16Attr(t.from.Port())), nl.NewRtAttr(nl.CTA_PROTO_DST_PORT, nl.BEUint16Attr(t.to.Port()))))
+			nl.NewRtAttr(nl.CTA_PROTO_SRC_PORT, nl.BEUint16Attr(t.from.Port())),
+			nl.NewRtAttr(nl.CTA_PROTO_DST_PORT, nl.BEUint16Attr(t.to.Port()))))
 }
 
 // translation asks for exactly one address and port.
@@ -209,8 +212,9 @@ func (c *connection) create(zone uint16) error {
 		parts = append(parts, translation(ctaNATDst, c.reply.from))
 	}
 	if c.tcp != nil {
-		// A connection goes on while its entry is read and made. One that was about to be established may be so by now, and an
-		// entry that expects its beginning would take all it sends for invalid; an established one ignores what is left of a beginning.
+		// A connection goes on while its entry is read and made. One that was about to be established may be so by now,
+		// and an entry that expects its beginning would take all it sends for invalid; an established one ignores what
+		// is left of a beginning.
 		state := max(c.tcp.state, nl.TCP_CONNTRACK_ESTABLISHED)
 		flags := func(of byte) []byte { return []byte{of&tcpKept | tcpLiberal, tcpKept | tcpLiberal} }
 		parts = append(parts, nested(nl.CTA_PROTOINFO, nested(nl.CTA_PROTOINFO_TCP,

@@ -11,7 +11,8 @@ import (
 // message is what the kernel tells of a connection, as far as it is read.
 func message(original, reply tuple, parts ...*nl.RtAttr) []byte {
 	bytes := make([]byte, nl.SizeofNfgenmsg)
-	for _, part := range append([]*nl.RtAttr{tupleAttribute(nl.CTA_TUPLE_ORIG, original), tupleAttribute(nl.CTA_TUPLE_REPLY, reply)}, parts...) {
+	for _, part := range append([]*nl.RtAttr{tupleAttribute(nl.CTA_TUPLE_ORIG, original),
+		tupleAttribute(nl.CTA_TUPLE_REPLY, reply)}, parts...) {
 		bytes = append(bytes, part.Serialize()...)
 	}
 	return bytes
@@ -25,12 +26,17 @@ func TestParseConnection(t *testing.T) {
 	original, reply := aTuple("198.18.0.11:40000", "198.18.96.1:80", 6), aTuple("198.19.5.2:8080", "198.19.5.1:1024", 6)
 	status := nl.NewRtAttr(nl.CTA_STATUS, nl.BEUint32Attr(ctSeenReply|ctAssured|ctSourceNAT))
 	timeout := nl.NewRtAttr(nl.CTA_TIMEOUT, nl.BEUint32Attr(300))
-	state := nested(nl.CTA_PROTOINFO, nested(nl.CTA_PROTOINFO_TCP, nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_STATE, []byte{nl.TCP_CONNTRACK_TIME_WAIT}),
-		nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_WSCALE_REPLY, []byte{7}), nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_FLAGS_ORIGINAL, []byte{3, 0})))
-	got, ok := parseConnection(message(original, reply, status, timeout, state, nl.NewRtAttr(nl.CTA_ZONE, nl.BEUint16Attr(untieZone))))
-	want := connection{original: original, reply: reply, zone: untieZone, status: ctSeenReply | ctAssured | ctSourceNAT, timeout: nl.BEUint32Attr(300),
-		tcp: &tcpState{state: nl.TCP_CONNTRACK_TIME_WAIT, scale: [2]byte{0, 7}, flags: [2]byte{3, 0}}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(connection{}, tuple{}, tcpState{}), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); !ok || diff != "" {
+	state := nested(nl.CTA_PROTOINFO,
+		nested(nl.CTA_PROTOINFO_TCP, nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_STATE, []byte{nl.TCP_CONNTRACK_TIME_WAIT}),
+			nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_WSCALE_REPLY, []byte{7}),
+			nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_FLAGS_ORIGINAL, []byte{3, 0})))
+	got, ok := parseConnection(message(original, reply, status, timeout, state,
+		nl.NewRtAttr(nl.CTA_ZONE, nl.BEUint16Attr(untieZone))))
+	want := connection{original: original, reply: reply, zone: untieZone, status: ctSeenReply | ctAssured | ctSourceNAT,
+		timeout: nl.BEUint32Attr(300),
+		tcp:     &tcpState{state: nl.TCP_CONNTRACK_TIME_WAIT, scale: [2]byte{0, 7}, flags: [2]byte{3, 0}}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(connection{}, tuple{}, tcpState{}),
+		cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); !ok || diff != "" {
 		t.Errorf("%v, %s", ok, diff)
 	}
 	if !got.masqueraded() || !got.over() {

@@ -71,7 +71,8 @@ func lacking(d step.Dataplane, seen step.Attestation) string {
 }
 
 func attested(seen step.Attestation) string {
-	return fmt.Sprintf("%s: %d pods, %d packets let through and %d refused while watched", seen.Kernel, seen.Pods, seen.Passed, seen.Refused)
+	return fmt.Sprintf("%s: %d pods, %d packets let through and %d refused while watched",
+		seen.Kernel, seen.Pods, seen.Passed, seen.Refused)
 }
 
 // ruleset is what a node has of an agent's rules.

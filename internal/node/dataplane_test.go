@@ -17,13 +17,14 @@ import (
 // testdata/dataplane holds what a node of a cluster with Calico v3.31.0 printed, in either data plane.
 
 func calicos(want string) step.Dataplane {
-	return step.Dataplane{Want: want, Tables: []string{"ip calico", "ip6 calico"}, Chains: []string{"cali-*"}, Sets: []string{"cali*"},
-		Links: []string{"cali*"}, PerLink: []string{"cali-tw-", "cali-fw-"}}
+	return step.Dataplane{Want: want, Tables: []string{"ip calico", "ip6 calico"},
+		Chains: []string{"cali-*"}, Sets: []string{"cali*"}, Links: []string{"cali*"},
+		PerLink: []string{"cali-tw-", "cali-fw-"}}
 }
 
 func calicoGuard() step.Guard {
-	return step.Guard{Tables: []string{"ip calico"}, Chains: []string{"cali-*"}, Sets: []string{"cali*"}, Without: []string{"Unknown interface"},
-		For: step.Duration(time.Minute)}
+	return step.Guard{Tables: []string{"ip calico"}, Chains: []string{"cali-*"}, Sets: []string{"cali*"},
+		Without: []string{"Unknown interface"}, For: step.Duration(time.Minute)}
 }
 
 func golden(t *testing.T, name string) string {
@@ -62,7 +63,8 @@ func TestDataplane(t *testing.T) {
 	expect := func(when, want, kernelIs string, words string) step.Attestation {
 		t.Helper()
 		seen, err := kernel(want)
-		if seen.Kernel != kernelIs || (err != nil) != (words != "") || err != nil && !strings.Contains(err.Error(), words) {
+		if seen.Kernel != kernelIs || (err != nil) != (words != "") ||
+			err != nil && !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %+v, %v; want %s and %q", when, seen, err, kernelIs, words)
 		}
 		return seen
@@ -70,7 +72,8 @@ func TestDataplane(t *testing.T) {
 	expect("nothing", "", "none", "")
 	expect("nothing", step.IPTables, "none", "rules are in none")
 	calicoInIPTables(t)
-	if seen := expect("iptables", step.IPTables, step.IPTables, ""); seen.Pods != 1 || seen.Chains != 34 || seen.Sets != 5 || len(seen.Bare) > 0 {
+	if seen := expect("iptables", step.IPTables, step.IPTables, ""); seen.Pods != 1 || seen.Chains != 34 ||
+		seen.Sets != 5 || len(seen.Bare) > 0 {
 		t.Errorf("%+v", seen)
 	}
 	expect("iptables", step.NFTables, step.IPTables, "rules are in iptables, not in nftables alone")
@@ -91,7 +94,8 @@ func TestDataplane(t *testing.T) {
 	}
 	proof := calicos(step.NFTables)
 	proof.Passed = true
-	if _, err := n.Do(t.Context(), step.VerbDataplane, args(t, proof)); err == nil || !strings.Contains(err.Error(), "no packet to or from a pod") {
+	if _, err := n.Do(t.Context(), step.VerbDataplane, args(t, proof)); err == nil ||
+		!strings.Contains(err.Error(), "no packet to or from a pod") {
 		t.Errorf("no packet crossed, and it is proven: %v", err)
 	}
 	// What is being written cannot always be read.
@@ -118,8 +122,8 @@ func TestDataplane(t *testing.T) {
 	}
 }
 
-// TestGuardIPTables: what Calico's own rules in iptables deny stays denied when they are gone, and nothing of the copy is
-// left after it.
+// TestGuardIPTables: what Calico's own rules in iptables deny stays denied when they are gone, and nothing of the copy
+// is left after it.
 func TestGuardIPTables(t *testing.T) {
 	if !alone(t) {
 		return
@@ -135,7 +139,8 @@ func TestGuardIPTables(t *testing.T) {
 	do(t, n, step.VerbGuard, order)
 	do(t, n, step.VerbGuard, order) // again, in place of the first
 	rules := sh(t, "", "iptables-nft-save", "-t", "filter")
-	for _, want := range []string{"-A FORWARD -m set --match-set theseus-armed4 src -m comment --comment theseus-guard -j thli-FORWARD",
+	for _, want := range []string{"-A FORWARD -m set --match-set theseus-armed4 src -m comment --comment " +
+		"theseus-guard -j thli-FORWARD",
 		"-A thli-to-wl-dispatch -o calif4bee9a79a0 -g thli-tw-calif4bee9a79a0", "--match-set thli40all-vxlan-net"} {
 		if strings.Count(rules, want) < 1 {
 			t.Errorf("%q is not in:\n%s", want, rules)
@@ -145,17 +150,20 @@ func TestGuardIPTables(t *testing.T) {
 		t.Errorf("want one jump in each of three chains:\n%s", rules)
 	}
 	for line := range strings.Lines(rules) {
-		if strings.Contains(line, "-A thli-") && (strings.Contains(line, "cali:") || strings.Contains(line, "cali-") || strings.Contains(line, "cali40")) ||
+		if strings.Contains(line, "-A thli-") && (strings.Contains(line, "cali:") || strings.Contains(line, "cali-") ||
+			strings.Contains(line, "cali40")) ||
 			strings.HasPrefix(line, "-A thli-to-wl-dispatch -j DROP") {
 			t.Errorf("the owner would take this for its own, or it drops what starts now: %s", line)
 		}
 	}
 	do(t, n, step.VerbRelease, order)
-	if after := sh(t, "", "sh", "-c", "iptables-nft-save -t filter | grep -v '^#'; ipset save | sort"); after != before {
+	if after := sh(t, "", "sh", "-c",
+		"iptables-nft-save -t filter | grep -v '^#'; ipset save | sort"); after != before {
 		t.Errorf("released, the rules are not as before:\n%s\nbefore:\n%s", after, before)
 	}
 
-	// A packet for the pod that its policy denies, and one that it allows: they are sent through the loopback chain OUTPUT.
+	// A packet for the pod that its policy denies, and one that it allows: they are sent through the loopback chain
+	// OUTPUT.
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {
 		err = netlink.LinkSetUp(lo)
@@ -173,7 +181,8 @@ func TestGuardIPTables(t *testing.T) {
 	}
 	ports("with Calico's rules", false)
 	do(t, n, step.VerbGuard, order)
-	sh(t, "", "iptables-nft", "-D", "OUTPUT", "-m", "comment", "--comment", "cali:tVnHkvAo15HuiPy0", "-j", "cali-OUTPUT")
+	sh(t, "", "iptables-nft", "-D", "OUTPUT", "-m", "comment", "--comment",
+		"cali:tVnHkvAo15HuiPy0", "-j", "cali-OUTPUT")
 	ports("guarded", false)
 	do(t, n, step.VerbRelease, order)
 	ports("released", true)

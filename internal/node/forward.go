@@ -17,7 +17,8 @@ func forward(tables []table) (policy string, accepting []string) {
 	return "", nil
 }
 
-// accepting names what may accept a new connection in a chain: chains that it leads to by their names, and its own rules.
+// accepting names what may accept a new connection in a chain: chains that it leads to by their names, and its own
+// rules.
 func (t *table) accepting(chain string) []string {
 	rules := map[string][]rule{}
 	for _, r := range t.rules {
@@ -46,7 +47,8 @@ func (r rule) accepts() bool {
 		return false
 	}
 	states := strings.Join(r.options("--ctstate", "--state"), ",")
-	return states == "" || strings.Contains(r.spec, "! --") || slices.ContainsFunc(strings.Split(states, ","), func(state string) bool {
-		return state != "RELATED" && state != "ESTABLISHED"
-	})
+	return states == "" || strings.Contains(r.spec, "! --") ||
+		slices.ContainsFunc(strings.Split(states, ","), func(state string) bool {
+			return state != "RELATED" && state != "ESTABLISHED"
+		})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestKernelForward: where iptables' FORWARD drops what nobody accepts, Felix' accept counts while it stands in iptables. In a
-// table of nftables' own it does not, and the commands that the check node/forwarding gives help.
+// TestKernelForward: where iptables' FORWARD drops what nobody accepts, Felix' accept counts while it stands in
+// iptables. In a table of nftables' own it does not, and the commands that the check node/forwarding gives help.
 func TestKernelForward(t *testing.T) {
 	if !alone(t) {
 		return
@@ -19,11 +19,13 @@ func TestKernelForward(t *testing.T) {
 		defer sh(t, "", "ip", "netns", "del", name)
 	}
 	for _, words := range []string{
-		"link add eth0 type veth peer name calif4bee9a79a0 netns " + router, "-n " + router + " link add eth1 type veth peer name eth0 netns " + far,
-		"address add 198.18.1.1/24 dev eth0", "link set eth0 up", "route add default via 198.18.1.2",
-		"-n " + router + " address add 198.18.1.2/24 dev calif4bee9a79a0", "-n " + router + " link set calif4bee9a79a0 up",
-		"-n " + router + " address add 198.18.2.1/24 dev eth1", "-n " + router + " link set eth1 up",
-		"-n " + far + " address add 198.18.2.2/24 dev eth0", "-n " + far + " link set eth0 up", "-n " + far + " route add default via 198.18.2.1",
+		"link add eth0 type veth peer name calif4bee9a79a0 netns " + router,
+		"-n " + router + " link add eth1 type veth peer name eth0 netns " + far, "address add 198.18.1.1/24 dev eth0",
+		"link set eth0 up", "route add default via 198.18.1.2",
+		"-n " + router + " address add 198.18.1.2/24 dev calif4bee9a79a0",
+		"-n " + router + " link set calif4bee9a79a0 up", "-n " + router + " address add 198.18.2.1/24 dev eth1",
+		"-n " + router + " link set eth1 up", "-n " + far + " address add 198.18.2.2/24 dev eth0",
+		"-n " + far + " link set eth0 up", "-n " + far + " route add default via 198.18.2.1",
 	} {
 		sh(t, "", append([]string{"ip"}, strings.Fields(words)...)...)
 	}
@@ -82,7 +84,8 @@ func TestKernelForward(t *testing.T) {
 
 		on("", iptables+" -w -A FORWARD -s 198.18.1.0/24 -j ACCEPT")
 		on("", iptables+" -w -A FORWARD -d 198.18.1.0/24 -j ACCEPT")
-		holds("the pods' range is accepted", true, "DROP", "-i docker0 ! -o docker0 -j ACCEPT", "-s 198.18.1.0/24 -j ACCEPT", "-d 198.18.1.0/24 -j ACCEPT")
+		holds("the pods' range is accepted", true, "DROP", "-i docker0 ! -o docker0 -j ACCEPT",
+			"-s 198.18.1.0/24 -j ACCEPT", "-d 198.18.1.0/24 -j ACCEPT")
 		on("", iptables+" -w -F FORWARD")
 		on("", iptables+" -w -P FORWARD ACCEPT")
 		holds("the policy is ACCEPT", true, "ACCEPT")
@@ -130,7 +133,8 @@ COMMIT
 		t.Fatal(err)
 	}
 	policy, accepting := forward(tables)
-	want := []string{"KUBE-FORWARD", "ufw-track-forward", "-m state --state NEW -s 10.0.0.0/8 -j ACCEPT", `! -p icmp -m comment --comment "-p icmp" -j ACCEPT`,
+	want := []string{"KUBE-FORWARD", "ufw-track-forward", "-m state --state NEW -s 10.0.0.0/8 -j ACCEPT",
+		`! -p icmp -m comment --comment "-p icmp" -j ACCEPT`,
 		"-m conntrack ! --ctstate ESTABLISHED -j NFQUEUE --queue-num 1"}
 	if diff := cmp.Diff(want, accepting); diff != "" || policy != "DROP" {
 		t.Errorf("policy %s, accepting (-want +got):\n%s", policy, diff)

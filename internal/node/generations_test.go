@@ -11,8 +11,8 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// TestOutrun: of sockets whose routes have as many generations as there are sockets, one falls silent when its interface
-// goes, by the kernel's error; none does once outrun has been called.
+// TestOutrun: of sockets whose routes have as many generations as there are sockets, one falls silent when its
+// interface goes, by the kernel's error; none does once outrun has been called.
 func TestOutrun(t *testing.T) {
 	n := &Node{Sys: "/proc/sys"}
 	nothing := func() {}
@@ -24,7 +24,8 @@ func TestOutrun(t *testing.T) {
 	}
 	raise(t, generations)
 	if fallen(t, from, nothing) != 0 {
-		t.Skip("NOT TESTED: this process is not in the kernel's initial network namespace, so nothing that it does there helps")
+		t.Skip("NOT TESTED: this process is not in the kernel's initial network namespace, so " +
+			"nothing that it does there helps")
 	}
 	from += generations
 	before := fallen(t, from, nothing)
@@ -47,8 +48,9 @@ func raise(t *testing.T, by int) {
 	}
 }
 
-// fallen counts the sockets that are not heard any more after another interface has taken over from theirs, and theirs went.
-// Their routes have generations from a number on. Before the interface goes, it calls, in the namespace of the test.
+// fallen counts the sockets that are not heard any more after another interface has taken over from theirs, and theirs
+// went. Their routes have generations from a number on. Before the interface goes, it calls, in the namespace of the
+// test.
 func fallen(t *testing.T, from int, call func()) int {
 	t.Helper()
 	runtime.LockOSThread()

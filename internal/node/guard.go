@@ -14,10 +14,10 @@ import (
 // guardSuffix makes the name of a table's copy.
 const guardSuffix = "-theseus"
 
-// guard copies the filter and NAT rules of nft tables, and of iptables chains, beside them. A packet passes both, so what
-// is denied stays denied while the owner of the first takes them away and writes its rules elsewhere. A new connection that
-// the owner's rules do not translate is translated by the copy: if it left without, connection tracking would keep it so, and
-// no answer would find its way back.
+// guard copies the filter and NAT rules of nft tables, and of iptables chains, beside them. A packet passes both, so
+// what is denied stays denied while the owner of the first takes them away and writes its rules elsewhere. A new
+// connection that the owner's rules do not translate is translated by the copy: if it left without, connection tracking
+// would keep it so, and no answer would find its way back.
 func (n *Node) guard(ctx context.Context, g step.Guard) (Answer, error) {
 	limit := time.Duration(g.For).Truncate(time.Second)
 	if limit <= 0 {
@@ -86,9 +86,10 @@ func (n *Node) release(ctx context.Context, g step.Guard) (Answer, error) {
 	return Answer{Changed: true, Message: "released: " + strings.Join(gone, ", ")}, nil
 }
 
-// removeTable removes an nft table, its base chains first, in a transaction of their own. While the kernel takes a whole table away,
-// a packet that is on its way through the table's rules finds its sets and maps empty already, and meets a rule that drops what
-// they would have accepted (seen on Linux 6.18: 1 datagram in 6 of 40 removals, at a thousand a second).
+// removeTable removes an nft table, its base chains first, in a transaction of their own. While the kernel takes a
+// whole table away, a packet that is on its way through the table's rules finds its sets and maps empty already, and
+// meets a rule that drops what they would have accepted (seen on Linux 6.18: 1 datagram in 6 of 40 removals, at a
+// thousand a second).
 func (n *Node) removeTable(ctx context.Context, family, table string) error {
 	text, err := n.Commands.run(ctx, "", "nft", "list", "table", family, table)
 	if err != nil {
@@ -123,7 +124,8 @@ func (n *Node) rearm(ctx context.Context, family, table string, limit time.Durat
 		return false, err
 	}
 	at, number := strings.Join([]string{family, table, armedSet}, " "), versionOf(family)
-	_, err = n.Commands.run(ctx, fmt.Sprintf("delete element %s { %d }\nadd element %s { %d timeout %ds }\n", at, number, at, number, int(limit.Seconds())), "nft", "-f", "-")
+	_, err = n.Commands.run(ctx, fmt.Sprintf("delete element %s { %d }\nadd element %s { %d timeout %ds }\n",
+		at, number, at, number, int(limit.Seconds())), "nft", "-f", "-")
 	return err == nil, err
 }
 
@@ -134,12 +136,12 @@ func versionOf(family string) int {
 	return 4
 }
 
-// guardOf turns what `nft list table` printed into two scripts that make the copy, in place of an earlier one: all of it
-// but its base chains, which nothing enters yet, and these. In one transaction, a set of intervals may still be empty
-// when the rules that match it are in force already, and what only they accept is dropped (seen on Linux 6.18: 102 of
-// 27,801 datagrams in one round of many). Of the base chains those that filter and those that translate are kept, so nothing
-// is marked twice. Those that translate come after their owner's, in either data plane: the first translation of a connection
-// is the only one. Each lets all pass once the only element of a set has timed out.
+// guardOf turns what `nft list table` printed into two scripts that make the copy, in place of an earlier one: all of
+// it but its base chains, which nothing enters yet, and these. In one transaction, a set of intervals may still be
+// empty when the rules that match it are in force already, and what only they accept is dropped (seen on Linux 6.18:
+// 102 of 27,801 datagrams in one round of many). Of the base chains those that filter and those that translate are
+// kept, so nothing is marked twice. Those that translate come after their owner's, in either data plane: the first
+// translation of a connection is the only one. Each lets all pass once the only element of a set has timed out.
 func guardOf(text, family, table string, without []string, limit time.Duration) []string {
 	copied := family + " " + table + guardSuffix
 	var rules, hooks strings.Builder
@@ -153,7 +155,8 @@ func guardOf(text, family, table string, without []string, limit time.Duration) 
 		hook, into := hookOf(block), &rules
 		if hook != "" {
 			after, translates := laterNAT(hook)
-			if !translates && (!strings.HasPrefix(hook, "type filter ") || !strings.Contains(hook, " priority filter;")) {
+			if !translates && (!strings.HasPrefix(hook, "type filter ") ||
+				!strings.Contains(hook, " priority filter;")) {
 				continue
 			}
 			if translates {
@@ -162,7 +165,8 @@ func guardOf(text, family, table string, without []string, limit time.Duration) 
 			into = &hooks
 		}
 		for line := range strings.Lines(block) {
-			if strings.Contains(line, ` comment "`) && slices.ContainsFunc(without, func(words string) bool { return strings.Contains(line, words) }) {
+			if strings.Contains(line, ` comment "`) &&
+				slices.ContainsFunc(without, func(words string) bool { return strings.Contains(line, words) }) {
 				continue
 			}
 			into.WriteString(line)
@@ -177,15 +181,16 @@ func guardOf(text, family, table string, without []string, limit time.Duration) 
 	return []string{rules.String(), hooks.String()}
 }
 
-// Where a copy's base chains translate: after those of iptables (-100 and 100), and of owners beside them (such as 110).
+// Where a copy's base chains translate: after those of iptables (-100 and 100), and of owners beside them (such as
+// 110).
 const (
 	laterPreRouting  = -40
 	laterOutput      = 160
 	laterPostRouting = 190
 )
 
-// hookNAT is the line that makes a base chain translate, in a hook whose translations matter for packets that are forwarded or
-// sent from here.
+// hookNAT is the line that makes a base chain translate, in a hook whose translations matter for packets that are
+// forwarded or sent from here.
 var hookNAT = regexp.MustCompile(`^type nat hook (prerouting|output|postrouting) priority [^;]+;`)
 
 // laterNAT is the hook of a copy of a base chain that translates; false for other hooks.
@@ -194,7 +199,8 @@ func laterNAT(hook string) (string, bool) {
 	if found == nil {
 		return "", false
 	}
-	priority := map[string]int{"prerouting": laterPreRouting, "output": laterOutput, "postrouting": laterPostRouting}[found[1]]
+	priority := map[string]int{"prerouting": laterPreRouting, "output": laterOutput,
+		"postrouting": laterPostRouting}[found[1]]
 	return fmt.Sprintf("type nat hook %s priority %d;%s", found[1], priority, strings.TrimPrefix(hook, found[0])), true
 }
 

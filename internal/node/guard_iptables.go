@@ -25,9 +25,9 @@ func copyName(name string) string { return copyPrefix + name[len(copyPrefix):] }
 // guardedTables are the tables of iptables that are copied: what denies, and what translates.
 var guardedTables = []string{"filter", "nat"}
 
-// guardIPTables copies the chains of the filter and nat tables that the patterns mean, and the sets that their rules match.
-// The jump to a copy that filters comes before everything else, and the one to a copy that translates after it: only a
-// connection that nothing else translated gets there. The owner's own rules stay as they are.
+// guardIPTables copies the chains of the filter and nat tables that the patterns mean, and the sets that their rules
+// match. The jump to a copy that filters comes before everything else, and the one to a copy that translates after it:
+// only a connection that nothing else translated gets there. The owner's own rules stay as they are.
 func (n *Node) guardIPTables(ctx context.Context, g step.Guard, limit time.Duration) ([]string, error) {
 	var made []string
 	for _, b := range backends() {
@@ -160,7 +160,8 @@ func (t table) guarded(g step.Guard, armed string) (script string, sets []string
 			// The owner knows its rules by their comments, wherever they are.
 			lines = append(lines, "-A "+copyName(r.chain)+" "+withoutComments(rename(r.spec)))
 		case slices.Contains(chains, r.target()):
-			jumps = append(jumps, t.place(r.chain)+" -m set --match-set "+armed+" src -m comment --comment "+guardComment+
+			jumps = append(jumps, t.place(r.chain)+" -m set --match-set "+armed+
+				" src -m comment --comment "+guardComment+
 				" "+withoutComments(rename(r.spec)))
 		}
 	}

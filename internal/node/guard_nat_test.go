@@ -41,9 +41,11 @@ func newMasqueraded(t *testing.T) *masqueraded {
 	sh(t, "", "sh", "-ec", "ip link set lo up")
 	echoOutside(t)
 	must(t, netns.Set(home))
-	addLink(t, &netlink.Veth{LinkAttrs: linkAttrs("calif4bee9a79a0"), PeerName: "eth0", PeerNamespace: netlink.NsFd(pod)})
+	addLink(t, &netlink.Veth{LinkAttrs: linkAttrs("calif4bee9a79a0"), PeerName: "eth0",
+		PeerNamespace: netlink.NsFd(pod)})
 	addLink(t, &netlink.Veth{LinkAttrs: linkAttrs("eth0"), PeerName: "eth0", PeerNamespace: netlink.NsFd(outside)})
-	sh(t, "", "sh", "-ec", fmt.Sprintf(`ip address add %s/24 dev eth0; ip link add vxlan.calico type bridge; ip link set vxlan.calico up
+	sh(t, "", "sh", "-ec",
+		fmt.Sprintf(`ip address add %s/24 dev eth0; ip link add vxlan.calico type bridge; ip link set vxlan.calico up
 		echo 1 >/proc/sys/net/ipv4/ip_forward; ip address add 169.254.1.1/32 dev calif4bee9a79a0; ip route add %s dev calif4bee9a79a0`, natNode, natPod))
 	must(t, netns.Set(outside))
 	sh(t, "", "sh", "-ec", fmt.Sprintf("ip address add %s/24 dev eth0; ip link set eth0 up", natOutside))
@@ -137,8 +139,8 @@ func (m *masqueraded) answered(network string) bool {
 	return <-answer
 }
 
-// through does one thing after another while clients open connections, so many by each after every one of them, and demands
-// that none is lost.
+// through does one thing after another while clients open connections, so many by each after every one of them, and
+// demands that none is lost.
 func (m *masqueraded) through(when string, each int64, do ...func()) {
 	m.t.Helper()
 	clients := []*client{{network: "tcp4"}, {network: "udp4"}}
@@ -170,8 +172,8 @@ func (m *masqueraded) through(when string, each int64, do ...func()) {
 	}
 }
 
-// TestGuardMasquerades: while Calico's rules are in neither data plane, what its pods send to the outside is masqueraded all
-// the same, by TCP and UDP, there and back; and the guard leaves nothing.
+// TestGuardMasquerades: while Calico's rules are in neither data plane, what its pods send to the outside is
+// masqueraded all the same, by TCP and UDP, there and back; and the guard leaves nothing.
 func TestGuardMasquerades(t *testing.T) {
 	if !alone(t) {
 		return
@@ -180,7 +182,8 @@ func TestGuardMasquerades(t *testing.T) {
 	m := newMasqueraded(t)
 	order := calicoGuard()
 	clean := func() string {
-		return sh(t, "", "sh", "-c", "(iptables-nft-save; ipset list -n; nft list tables) | grep -E 'theseus|thli' || true")
+		return sh(t, "", "sh", "-c",
+			"(iptables-nft-save; ipset list -n; nft list tables) | grep -E 'theseus|thli' || true")
 	}
 	guard := func() { do(t, m.node, step.VerbGuard, order) }
 	release := func() { do(t, m.node, step.VerbRelease, order) }
@@ -193,8 +196,8 @@ func TestGuardMasquerades(t *testing.T) {
 		sh(t, scrub(tables, step.Residue{Chains: []string{"cali-*"}}), "iptables-nft-restore", "-n")
 	}
 	toNFT := func() { sh(t, golden(t, "calico.nft"), "nft", "-f", "-") }
-	// Calico's agent takes its table away at once, and the kernel then drops a datagram now and then, whatever a guard does
-	// (docs/known-issues.md). Whether that happens is not what this test is for.
+	// Calico's agent takes its table away at once, and the kernel then drops a datagram now and then, whatever a guard
+	// does (docs/known-issues.md). Whether that happens is not what this test is for.
 	fromNFT := func() { must(t, m.node.removeTable(t.Context(), "ip", "calico")) }
 
 	toIPTables()

@@ -37,7 +37,8 @@ func TestGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := newNode(t)
-	order := step.Guard{Tables: []string{"ip calico", "ip6 calico"}, Without: []string{"Unknown interface"}, For: step.Duration(time.Minute)}
+	order := step.Guard{Tables: []string{"ip calico", "ip6 calico"}, Without: []string{"Unknown interface"},
+		For: step.Duration(time.Minute)}
 	if got := do(t, n, step.VerbGuard, order); got.Changed {
 		t.Errorf("there is nothing to guard: %+v", got)
 	}
@@ -48,10 +49,12 @@ func TestGuard(t *testing.T) {
 	do(t, n, step.VerbGuard, order) // again, in place of the first
 	sh(t, "", "nft", "delete", "table", "ip", "calico")
 	expect(t, "guarded", map[string]bool{"9": false, "7": true, "11": true})
-	if rules := sh(t, "", "nft", "list", "ruleset"); strings.Contains(rules, "0x1") || !strings.Contains(rules, "type nat hook postrouting priority 190;") {
+	if rules := sh(t, "", "nft", "list", "ruleset"); strings.Contains(rules, "0x1") ||
+		!strings.Contains(rules, "type nat hook postrouting priority 190;") {
 		t.Errorf("the copy marks, or does not translate after all others:\n%s", rules)
 	}
-	if got := do(t, n, step.VerbGuard, order); got.Changed || !strings.Contains(sh(t, "", "nft", "list", "tables"), "calico-theseus") {
+	if got := do(t, n, step.VerbGuard, order); got.Changed ||
+		!strings.Contains(sh(t, "", "nft", "list", "tables"), "calico-theseus") {
 		t.Errorf("a guard whose table is gone was not kept: %+v", got)
 	}
 	if got := do(t, n, step.VerbRelease, order); !got.Changed {
@@ -77,8 +80,10 @@ func TestGuard(t *testing.T) {
 
 // TestGuardHooksLast: what packets enter first comes when all that it leads to is there.
 func TestGuardHooksLast(t *testing.T) {
-	scripts := guardOf("table ip calico {\n\tset s {\n\t\ttype ipv4_addr\n\t\tflags interval\n\t}\n\n\tchain a {\n\t\tip saddr @s accept\n\t\tdrop\n\t}\n\n"+
-		"\tchain in {\n\t\ttype filter hook input priority filter; policy accept;\n\t\tjump a\n\t}\n}\n", "ip", "calico", nil, time.Minute)
+	scripts := guardOf("table ip calico {\n\tset s {\n\t\ttype ipv4_addr\n\t\tflags interval\n\t}\n\n\tchain a {\n"+
+		"\t\tip saddr @s accept\n\t\tdrop\n\t}\n\n"+
+		"\tchain in {\n\t\ttype filter hook input priority filter; policy accept;\n\t\tjump a\n\t}\n}\n",
+		"ip", "calico", nil, time.Minute)
 	if len(scripts) != 2 || strings.Contains(scripts[0], " hook ") || !strings.Contains(scripts[0], "@s accept") ||
 		!strings.Contains(scripts[1], " hook ") || strings.Contains(scripts[1], "delete") {
 		t.Errorf("%q", scripts)

@@ -149,7 +149,8 @@ func heldRule(within string) (*netlink.Rule, error) {
 	return rule, nil
 }
 
-// nearRule comes before heldRule, as it is added first: routes to single addresses serve, which are this node's own pods'.
+// nearRule comes before heldRule, as it is added first: routes to single addresses serve, which are this node's own
+// pods'.
 func nearRule(within string) (*netlink.Rule, error) {
 	rule, err := heldRule(within)
 	if err == nil {
@@ -164,7 +165,8 @@ func (n *Node) yield(ctx context.Context, args step.HoldArgs) (Answer, error) {
 
 // yield lets the target's routes serve.
 func yield(args step.HoldArgs) (Answer, error) {
-	return released(args.Within, func() (int, string, error) { return without(args) }, "packets to other nodes take the target's routes")
+	return released(args.Within, func() (int, string, error) { return without(args) },
+		"packets to other nodes take the target's routes")
 }
 
 // released takes the pin of ranges away, where a look finds that nothing is missing without it.
@@ -199,7 +201,8 @@ func (n *Node) unhold(ctx context.Context, args step.HoldArgs) (Answer, error) {
 			if err != nil {
 				return "", err
 			}
-			if len(over) > 0 && !slices.ContainsFunc(over, func(r netlink.Route) bool { return r.LinkIndex == route.LinkIndex }) {
+			if len(over) > 0 &&
+				!slices.ContainsFunc(over, func(r netlink.Route) bool { return r.LinkIndex == route.LinkIndex }) {
 				return fmt.Sprintf("%s still has a route that is not the source's", route.Dst), nil
 			}
 		}
@@ -242,7 +245,8 @@ func shift(args step.HoldArgs, from, to int) (Answer, error) {
 
 // carried waits until the target has a route for each one that is held and leads to another node.
 func (n *Node) carried(ctx context.Context, args step.HoldArgs) (Answer, error) {
-	return allThere(ctx, func() (int, string, error) { return without(args) }, "the target has %d routes to other nodes")
+	return allThere(ctx, func() (int, string, error) { return without(args) },
+		"the target has %d routes to other nodes")
 }
 
 // allThere waits until a look finds nothing missing, and says how many it counted then.
@@ -275,7 +279,8 @@ func without(args step.HoldArgs) (count int, missing string, err error) {
 		return 0, "", err
 	}
 	seen := map[netip.Prefix]bool{}
-	for _, route := range slices.Concat(slices.DeleteFunc(held, func(r netlink.Route) bool { return !leadsOn(r) }), pinned) {
+	for _, route := range slices.Concat(slices.DeleteFunc(held, func(r netlink.Route) bool { return !leadsOn(r) }),
+		pinned) {
 		to, _ := destination(route)
 		if seen[to] {
 			continue
@@ -361,7 +366,8 @@ func heldRoutes(args step.HoldArgs, metric int) ([]netlink.Route, error) {
 	}
 	many := step.Matches(args.Source, "") // routes by several interfaces at once have none themselves
 	return mainRoutes(func(r netlink.Route, to netip.Prefix) bool {
-		return r.Priority == metric && (links[r.LinkIndex] || many && len(r.MultiPath) > 0) && !others[r.LinkIndex] && inside(within, to)
+		return r.Priority == metric && (links[r.LinkIndex] || many && len(r.MultiPath) > 0) &&
+			!others[r.LinkIndex] && inside(within, to)
 	})
 }
 

@@ -16,12 +16,14 @@ func TestHold(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	sh(t, "", "sh", "-c", `ip link set lo up; ip link add cni0 type bridge; ip addr add 10.244.1.1/24 dev cni0; ip link set cni0 up
+	sh(t, "", "sh", "-c",
+		`ip link set lo up; ip link add cni0 type bridge; ip addr add 10.244.1.1/24 dev cni0; ip link set cni0 up
 		ip link add flannel.1 type bridge; ip addr add 10.244.1.0/32 dev flannel.1; ip link set flannel.1 up
 		ip link add vxlan.calico type bridge; ip addr add 10.244.1.9/32 dev vxlan.calico; ip link set vxlan.calico up
 		ip route add 10.244.2.0/24 via 10.244.2.0 dev flannel.1 onlink; ip route add 10.9.0.0/24 dev flannel.1`)
 	n := newNode(t)
-	asked := step.HoldArgs{Within: []string{"10.244.0.0/16"}, Source: []string{"flannel.1", "cni0"}, Target: []string{"vxlan.calico", "cali*"}}
+	asked := step.HoldArgs{Within: []string{"10.244.0.0/16"}, Source: []string{"flannel.1", "cni0"},
+		Target: []string{"vxlan.calico", "cali*"}}
 	encoded := args(t, asked)
 	show := func() string { return sh(t, "", "ip", "route", "show") }
 	before := show()
@@ -41,7 +43,8 @@ func TestHold(t *testing.T) {
 	if _, err := n.Do(ctx, step.VerbCarried, encoded); err == nil || !strings.Contains(err.Error(), "10.244.2.0/24") {
 		t.Errorf("without a route of the target: %v", err)
 	}
-	sh(t, "", "sh", "-c", "ip route add 10.244.2.0/24 via 10.244.2.9 dev vxlan.calico onlink proto 80; ip route add blackhole 10.244.1.0/24 proto 80")
+	sh(t, "", "sh", "-c", "ip route add 10.244.2.0/24 via 10.244.2.9 dev vxlan.calico onlink proto 80; ip route add "+
+		"blackhole 10.244.1.0/24 proto 80")
 	do(t, n, step.VerbCarried, asked)
 	if got := way(); !strings.Contains(got, "dev flannel.1") {
 		t.Errorf("before the pin goes: %s", got)
@@ -61,7 +64,8 @@ func TestHold(t *testing.T) {
 	}
 	sh(t, "", "sh", "-c", "ip route del 10.244.2.0/24 proto 80; ip route del blackhole 10.244.1.0/24 proto 80")
 	do(t, n, step.VerbUnhold, asked)
-	if rules := sh(t, "", "sh", "-c", "ip rule; ip route show table 251"); strings.Contains(rules, "251") || strings.Contains(rules, "10.244") {
+	if rules := sh(t, "", "sh", "-c", "ip rule; ip route show table 251"); strings.Contains(rules, "251") ||
+		strings.Contains(rules, "10.244") {
 		t.Errorf("left:\n%s", rules)
 	}
 	if after := show(); after != before {
@@ -72,19 +76,21 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestHoldRouted: a network without a tunnel has routes by the nodes' own interfaces, or none, where a router knows the way.
-// Both are pinned, and neither is the target's.
+// TestHoldRouted: a network without a tunnel has routes by the nodes' own interfaces, or none, where a router knows the
+// way. Both are pinned, and neither is the target's.
 func TestHoldRouted(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	sh(t, "", "sh", "-c", `ip link set lo up; ip link add cni0 type bridge; ip addr add 10.244.1.1/24 dev cni0; ip link set cni0 up
+	sh(t, "", "sh", "-c",
+		`ip link set lo up; ip link add cni0 type bridge; ip addr add 10.244.1.1/24 dev cni0; ip link set cni0 up
 		ip link add eth0 type bridge; ip addr add 192.0.2.1/24 dev eth0; ip link set eth0 up
 		ip link add vxlan.calico type bridge; ip addr add 10.244.1.9/32 dev vxlan.calico; ip link set vxlan.calico up
 		ip link add cali1 type bridge; ip link set cali1 up; ip route add 10.244.1.7 dev cali1
 		ip route add default via 192.0.2.254; ip route add 10.244.2.0/24 via 192.0.2.2; ip route add 10.9.0.0/24 via 192.0.2.9`)
 	n := newNode(t)
-	asked := step.HoldArgs{Within: []string{"10.244.0.0/23", "10.244.2.0/24"}, Bits: 24, Source: []string{"*"}, Target: []string{"vxlan.calico", "cali*"}}
+	asked := step.HoldArgs{Within: []string{"10.244.0.0/23", "10.244.2.0/24"}, Bits: 24, Source: []string{"*"},
+		Target: []string{"vxlan.calico", "cali*"}}
 	show := func() string { return sh(t, "", "ip", "route", "show") }
 	way := func(address string) string { return sh(t, "", "ip", "route", "get", address) }
 	before := show()
@@ -93,13 +99,15 @@ func TestHoldRouted(t *testing.T) {
 	if strings.Count(held, "metric 100") != 2 || !strings.Contains(held, "10.244.1.7 dev cali1 scope link") {
 		t.Errorf("held:\n%s", held)
 	}
-	if strings.Count(pinned, "10.244.") != 2 || !strings.Contains(pinned, "10.244.0.0/24 via 192.0.2.254") || !strings.Contains(pinned, "10.244.2.0/24 via 192.0.2.2 ") {
+	if strings.Count(pinned, "10.244.") != 2 || !strings.Contains(pinned, "10.244.0.0/24 via 192.0.2.254") ||
+		!strings.Contains(pinned, "10.244.2.0/24 via 192.0.2.2 ") {
 		t.Errorf("pinned:\n%s", pinned)
 	}
 	sh(t, "", "sh", "-c", "ip route add 10.244.2.0/24 via 10.244.2.9 dev vxlan.calico onlink proto 80")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	for verb, ctx := range map[string]context.Context{step.VerbCarried: ctx, step.VerbYield: t.Context()} { // the one waits, the other does not
+	// the one waits, the other does not
+	for verb, ctx := range map[string]context.Context{step.VerbCarried: ctx, step.VerbYield: t.Context()} {
 		if _, err := n.Do(ctx, verb, args(t, asked)); err == nil || !strings.Contains(err.Error(), "10.244.0.0/24") {
 			t.Errorf("%s without a route of the target to what only a router knew: %v", verb, err)
 		}
@@ -124,11 +132,13 @@ func TestHoldRouted(t *testing.T) {
 	do(t, n, step.VerbHold, asked)
 	sh(t, "", "sh", "-c", "ip route del 10.244.2.0/24 proto 80; ip route del 10.244.0.0/24 proto 80")
 	do(t, n, step.VerbUnhold, asked)
-	if rules := sh(t, "", "sh", "-c", "ip rule; ip route show table 251"); strings.Contains(rules, "251") || strings.Contains(rules, "10.244") || show() != before {
+	if rules := sh(t, "", "sh", "-c", "ip rule; ip route show table 251"); strings.Contains(rules, "251") ||
+		strings.Contains(rules, "10.244") || show() != before {
 		t.Errorf("left:\n%s\n%s\nbefore:\n%s", rules, show(), before)
 	}
 	sh(t, "", "ip", "route", "del", "default")
-	if _, err := n.Do(t.Context(), step.VerbHold, args(t, asked)); err == nil || !strings.Contains(err.Error(), "10.244.0.0/24") {
+	if _, err := n.Do(t.Context(), step.VerbHold, args(t, asked)); err == nil ||
+		!strings.Contains(err.Error(), "10.244.0.0/24") {
 		t.Errorf("where no route leads: %v", err)
 	}
 }
@@ -155,17 +165,19 @@ func TestBlocksOf(t *testing.T) {
 	}
 }
 
-// TestHoldFlat: on a flat network the bridge leads to the pods of all nodes. It goes on to, but for the node's own pods, those too that
-// come up meanwhile, until the target reaches every other node.
+// TestHoldFlat: on a flat network the bridge leads to the pods of all nodes. It goes on to, but for the node's own
+// pods, those too that come up meanwhile, until the target reaches every other node.
 func TestHoldFlat(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	sh(t, "", "sh", "-c", `ip link set lo up; ip link add weave type bridge; ip addr add 10.32.0.1/12 dev weave; ip link set weave up
+	sh(t, "", "sh", "-c",
+		`ip link set lo up; ip link add weave type bridge; ip addr add 10.32.0.1/12 dev weave; ip link set weave up
 		ip link add vxlan.calico type bridge; ip addr add 10.32.0.9/32 dev vxlan.calico; ip link set vxlan.calico up
 		ip link add cali1 type bridge; ip link set cali1 up; ip route add 10.32.0.7 dev cali1`)
 	n := newNode(t)
-	asked := step.HoldArgs{Within: []string{"10.32.0.0/12"}, Source: []string{"weave", "vethwe*"}, Target: []string{"vxlan.calico", "cali*"}, Others: 2}
+	asked := step.HoldArgs{Within: []string{"10.32.0.0/12"}, Source: []string{"weave", "vethwe*"},
+		Target: []string{"vxlan.calico", "cali*"}, Others: 2}
 	before := sh(t, "", "sh", "-c", "ip rule; ip -4 route show table main | sed s/linkdown//")
 	way := func(address, link string) {
 		t.Helper()
@@ -185,7 +197,8 @@ func TestHoldFlat(t *testing.T) {
 		t.Error("held never, or twice")
 	}
 	refuses(step.VerbCarried, "0 of 2 other nodes")
-	sh(t, "", "sh", "-c", `ip route add 10.40.0.0/26 via 10.40.0.3 dev vxlan.calico onlink; ip route add 10.40.9.64/26 via 10.40.0.3 dev vxlan.calico onlink
+	sh(t, "", "sh", "-c",
+		`ip route add 10.40.0.0/26 via 10.40.0.3 dev vxlan.calico onlink; ip route add 10.40.9.64/26 via 10.40.0.3 dev vxlan.calico onlink
 		ip route add blackhole 10.32.0.0/26 proto 80; ip route add 10.32.0.8 dev cali1`)
 	refuses(step.VerbCarried, "1 of 2 other nodes")
 	refuses(step.VerbYield, "1 of 2 other nodes")
@@ -204,7 +217,8 @@ func TestHoldFlat(t *testing.T) {
 	do(t, n, step.VerbHold, asked)
 	way("10.36.0.7", "weave")
 	refuses(step.VerbUnhold, "routes to 2 other nodes")
-	sh(t, "", "sh", "-c", `ip route del 10.40.0.0/26; ip route del 10.40.9.64/26; ip route del 10.36.0.0/26; ip route del blackhole 10.32.0.0/26 proto 80; ip route del 10.32.0.8`)
+	sh(t, "", "sh", "-c",
+		`ip route del 10.40.0.0/26; ip route del 10.40.9.64/26; ip route del 10.36.0.0/26; ip route del blackhole 10.32.0.0/26 proto 80; ip route del 10.32.0.8`)
 	do(t, n, step.VerbUnhold, asked)
 	if after := sh(t, "", "sh", "-c", "ip rule; ip -4 route show table main | sed s/linkdown//"); after != before {
 		t.Errorf("after:\n%s\nbefore:\n%s", after, before)

@@ -21,7 +21,8 @@ import (
 
 // modules are those that networks need: encapsulations, and what rules are made of.
 func modules() []string {
-	return []string{"vxlan", "ipip", "geneve", "wireguard", "br_netfilter", "ip_set", "xt_set", "ip_tables", "nf_tables", "nf_conntrack"}
+	return []string{"vxlan", "ipip", "geneve", "wireguard", "br_netfilter", "ip_set", "xt_set",
+		"ip_tables", "nf_tables", "nf_conntrack"}
 }
 
 // host looks at what is neither links nor rules.
@@ -55,7 +56,8 @@ func (n *Node) host(ctx context.Context, host *cluster.Host, kernel string, peer
 // sysctls reads those that networks set.
 func (n *Node) sysctls() (map[string]string, error) {
 	values := map[string]string{}
-	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.arp_announce",
+	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.ipv4.conf.all.arp_ignore",
+		"net.ipv4.conf.all.arp_announce",
 		"net.netfilter.nf_conntrack_tcp_be_liberal"} {
 		text, err := os.ReadFile(filepath.Join(n.Sys, strings.ReplaceAll(name, ".", "/")))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -126,7 +128,8 @@ func (n *Node) managers() ([]cluster.LinkManager, error) {
 			return nil, err
 		}
 		manager := cluster.LinkManager{Name: "NetworkManager"}
-		for entry := range strings.FieldsFuncSeq(settings["unmanaged-devices"], func(r rune) bool { return r == ';' || r == ',' }) {
+		for entry := range strings.FieldsFuncSeq(settings["unmanaged-devices"],
+			func(r rune) bool { return r == ';' || r == ',' }) {
 			if name, is := strings.CutPrefix(strings.TrimSpace(entry), "interface-name:"); is {
 				manager.Unmanaged = append(manager.Unmanaged, name)
 			}
@@ -220,8 +223,10 @@ func inputFilters(b backend, tables []table) []string {
 			}
 		}
 		for _, r := range t.rules {
-			if target := r.target(); r.chain == "INPUT" && (target == "DROP" || target == "REJECT") && strings.HasPrefix(r.spec, "-j ") {
-				found = append(found, fmt.Sprintf("a rule of INPUT takes %s for all that is left (%s)", target, b.program("")))
+			if target := r.target(); r.chain == "INPUT" && (target == "DROP" || target == "REJECT") &&
+				strings.HasPrefix(r.spec, "-j ") {
+				found = append(found, fmt.Sprintf("a rule of INPUT takes %s for all that is left (%s)",
+					target, b.program("")))
 			}
 		}
 	}
@@ -265,7 +270,8 @@ func droppingChains(text string) ([]string, error) {
 	var found []string
 	for _, entry := range ruleset.NFTables {
 		if c := entry.Chain; c != nil && c.Hook == "input" && c.Policy == "drop" && c.Name != "INPUT" {
-			found = append(found, fmt.Sprintf("the chain %s of the nft table %s %s drops by default", c.Name, c.Family, c.Table))
+			found = append(found, fmt.Sprintf("the chain %s of the nft table %s %s drops by default",
+				c.Name, c.Family, c.Table))
 		}
 	}
 	return found, nil

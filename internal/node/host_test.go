@@ -15,14 +15,17 @@ func TestModules(t *testing.T) {
 		t.Errorf("without any file: %v, %v", got, err)
 	}
 	write(t, n.Root, map[string]string{
-		"proc/modules":                     "br_netfilter 32768 0 - Live 0x0\nbridge 1 1 br_netfilter, Live 0x0\n",
-		"lib/modules/6.1/modules.dep":      "kernel/drivers/net/vxlan/vxlan.ko.zst: kernel/net/ipv4/udp_tunnel.ko.zst\nkernel/net/netfilter/ipset/ip_set.ko.xz:\nkernel/net/bridge/br_netfilter.ko: x\n",
+		"proc/modules": "br_netfilter 32768 0 - Live 0x0\nbridge 1 1 br_netfilter, Live 0x0\n",
+		"lib/modules/6.1/modules.dep": "kernel/drivers/net/vxlan/vxlan.ko.zst: " +
+			"kernel/net/ipv4/udp_tunnel.ko.zst\nkernel/net/netfilter/ipset/ip_set.ko.xz:\n" +
+			"kernel/net/bridge/br_netfilter.ko: x\n",
 		"lib/modules/6.1/modules.builtin":  "kernel/net/netfilter/nf_tables.ko\nkernel/net/netfilter/nf-conntrack.ko\n",
 		"lib/modules/5.10/modules.builtin": "kernel/net/ipv4/ipip.ko\n",
 	})
 	got, err := n.modules("6.1")
-	want := map[string]string{"vxlan": "loadable", "ip_set": "loadable", "br_netfilter": "loaded", "nf_tables": "built-in", "nf_conntrack": "built-in",
-		"ipip": "absent", "geneve": "absent", "wireguard": "absent", "xt_set": "absent", "ip_tables": "absent"}
+	want := map[string]string{"vxlan": "loadable", "ip_set": "loadable", "br_netfilter": "loaded",
+		"nf_tables": "built-in", "nf_conntrack": "built-in", "ipip": "absent", "geneve": "absent",
+		"wireguard": "absent", "xt_set": "absent", "ip_tables": "absent"}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
@@ -33,13 +36,21 @@ func TestManagers(t *testing.T) {
 		files map[string]string
 		want  []cluster.LinkManager
 	}{
-		"none":               {map[string]string{"etc/systemd/networkd.conf": "[Network]\n"}, nil},
-		"networkd as it is":  {map[string]string{"run/systemd/netif/state": ""}, []cluster.LinkManager{{Name: "systemd-networkd", Foreign: true}}},
-		"networkd, half set": {map[string]string{"run/systemd/netif/state": "", "etc/systemd/networkd.conf": "[Network]\nManageForeignRoutes=no\n"}, []cluster.LinkManager{{Name: "systemd-networkd", Foreign: true}}},
-		"networkd, set": {map[string]string{"run/systemd/netif/state": "", "usr/lib/systemd/networkd.conf.d/10-a.conf": "[Network]\nManageForeignRoutes=yes\n",
-			"etc/systemd/networkd.conf.d/10-a.conf": "[Network]\n# no\nManageForeignRoutes = no\nManageForeignRoutingPolicyRules=false\n"}, []cluster.LinkManager{{Name: "systemd-networkd"}}},
-		"NetworkManager": {map[string]string{"run/NetworkManager/x": "", "etc/NetworkManager/conf.d/calico.conf": "[keyfile]\nunmanaged-devices=interface-name:cali*;interface-name:tunl*\n",
-			"etc/NetworkManager/conf.d/more.conf": "[keyfile]\nunmanaged-devices+=mac:00:11;interface-name:vxlan.calico\n"},
+		"none": {map[string]string{"etc/systemd/networkd.conf": "[Network]\n"}, nil},
+		"networkd as it is": {map[string]string{"run/systemd/netif/state": ""},
+			[]cluster.LinkManager{{Name: "systemd-networkd", Foreign: true}}},
+		"networkd, half set": {map[string]string{"run/systemd/netif/state": "",
+			"etc/systemd/networkd.conf": "[Network]\nManageForeignRoutes=no\n"},
+			[]cluster.LinkManager{{Name: "systemd-networkd", Foreign: true}}},
+		"networkd, set": {map[string]string{"run/systemd/netif/state": "",
+			"usr/lib/systemd/networkd.conf.d/10-a.conf": "[Network]\nManageForeignRoutes=yes\n",
+			"etc/systemd/networkd.conf.d/10-a.conf": "[Network]\n# no\nManageForeignRoutes = no\n" +
+				"ManageForeignRoutingPolicyRules=false\n"}, []cluster.LinkManager{{Name: "systemd-networkd"}}},
+		"NetworkManager": {map[string]string{"run/NetworkManager/x": "",
+			"etc/NetworkManager/conf.d/calico.conf": "[keyfile]\n" +
+				"unmanaged-devices=interface-name:cali*;interface-name:tunl*\n",
+			"etc/NetworkManager/conf.d/more.conf": "[keyfile]\n" +
+				"unmanaged-devices+=mac:00:11;interface-name:vxlan.calico\n"},
 			[]cluster.LinkManager{{Name: "NetworkManager", Unmanaged: []string{"cali*", "tunl*", "vxlan.calico"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {

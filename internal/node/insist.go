@@ -14,9 +14,9 @@ const (
 	insistLast  = 5 * time.Second
 )
 
-// insist makes a call again while its error only says that the API server is away, or refuses calls as one that has just started
-// does. It gives up after n.bears, which all calls of one verb share. Before each new try, undo takes back what the last one may
-// have left; it may be nil.
+// insist makes a call again while its error only says that the API server is away, or refuses calls as one that has
+// just started does. It gives up after n.bears, which all calls of one verb share. Before each new try, undo takes back
+// what the last one may have left; it may be nil.
 func (n *Node) insist(ctx context.Context, call, undo func() error) error {
 	for wait := insistFirst; ; wait = min(2*wait, insistLast) {
 		err := call()

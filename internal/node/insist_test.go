@@ -9,11 +9,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// coldCalico is what Calico's plugin prints while the API server, that was killed a moment ago, has not read its roles yet.
+// coldCalico is what Calico's plugin prints while the API server, that was killed a moment ago, has not read its roles
+// yet.
 const coldCalico = `error getting ClusterInformation: connection is unauthorized: clusterinformations.crd.projectcalico.org \"default\" is forbidden: User \"system:serviceaccount:kube-system:calico-cni-plugin\" cannot get resource \"clusterinformations\" in API group \"crd.projectcalico.org\" at the cluster scope`
 
-// TestAdoptColdAPI: the target's plugin finds an API server that was killed: nothing listens, or it refuses. The first calls
-// fail after the plugin has done its part. The pod moves there and back all the same, and nothing of a half-made ADD is left.
+// TestAdoptColdAPI: the target's plugin finds an API server that was killed: nothing listens, or it refuses. The first
+// calls fail after the plugin has done its part. The pod moves there and back all the same, and nothing of a half-made
+// ADD is left.
 func TestAdoptColdAPI(t *testing.T) {
 	if !alone(t) {
 		return

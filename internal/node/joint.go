@@ -18,7 +18,8 @@ const (
 	rpLoose  = 2
 )
 
-// onePort is an order for a network that stays alone: connections are kept off the port of its tunnels, and that is all.
+// onePort is an order for a network that stays alone: connections are kept off the port of its tunnels, and that is
+// all.
 func onePort(args step.JoinArgs) bool {
 	return len(args.Old)+len(args.New) == 0 && args.Untracked != nil
 }
@@ -63,8 +64,8 @@ func exemption(from, to netip.Prefix) rule {
 }
 
 // putFirst is the script that makes the wanted rules the first of POSTROUTING and the only ones with their
-// comment, or takes those out when none is wanted; it is empty when all is so already. No rule before them could be harmless for sure: the first
-// masquerade that matches decides for the whole connection.
+// comment, or takes those out when none is wanted; it is empty when all is so already. No rule before them could be
+// harmless for sure: the first masquerade that matches decides for the whole connection.
 func putFirst(rules, want []rule) string {
 	var lines []string
 	mine := 0

@@ -37,20 +37,27 @@ func TestExemptions(t *testing.T) {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}
-	if got, err := exemptions(step.JoinArgs{Old: []string{"198.19.0.0/20"}, New: []string{"198.19.0.0/20"}}); err != nil || len(got) > 0 {
+	if got, err := exemptions(step.JoinArgs{Old: []string{"198.19.0.0/20"},
+		New: []string{"198.19.0.0/20"}}); err != nil || len(got) > 0 {
 		t.Errorf("within one range, where a pod may reach itself through a Service: %v, %v", got, err)
 	}
 }
 
 func TestPutFirst(t *testing.T) {
 	const (
-		out   = `-A POSTROUTING -s 198.19.0.0/20 -d 198.19.16.0/20 -m comment --comment "theseus: joint phase" -j ACCEPT` + "\n"
-		back  = `-A POSTROUTING -s 198.19.16.0/20 -d 198.19.0.0/20 -m comment --comment "theseus: joint phase" -j ACCEPT` + "\n"
-		stale = `-A POSTROUTING -s 198.19.32.0/20 -d 198.19.0.0/20 -m comment --comment "theseus: joint phase" -j ACCEPT` + "\n"
-		masq  = `-A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG` + "\n"
+		out = `-A POSTROUTING -s 198.19.0.0/20 -d 198.19.16.0/20 -m comment --comment "theseus: joint phase" -j ACCEPT` +
+			"\n"
+		back = `-A POSTROUTING -s 198.19.16.0/20 -d 198.19.0.0/20 -m comment --comment "theseus: joint phase" -j ACCEPT` +
+			"\n"
+		stale = `-A POSTROUTING -s 198.19.32.0/20 -d 198.19.0.0/20 -m comment --comment "theseus: joint phase" -j ACCEPT` +
+			"\n"
+		masq = `-A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG` + "\n"
 	)
-	insert := `-I POSTROUTING 1 -s 198.19.16.0/20 -d 198.19.0.0/20 -m comment --comment "theseus: joint phase" -j ACCEPT` + "\n" +
-		`-I POSTROUTING 1 -s 198.19.0.0/20 -d 198.19.16.0/20 -m comment --comment "theseus: joint phase" -j ACCEPT` + "\n"
+	insert :=
+		`-I POSTROUTING 1 -s 198.19.16.0/20 -d 198.19.0.0/20 -m comment --comment "theseus: joint phase" -j ACCEPT` +
+			"\n" +
+			`-I POSTROUTING 1 -s 198.19.0.0/20 -d 198.19.16.0/20 -m comment --comment "theseus: joint phase" -j ACCEPT` +
+			"\n"
 	remove := func(rules string) string { return "-D" + rules[2:] }
 	script := func(lines string) string { return "*nat\n" + lines + "COMMIT\n" }
 	wanted, err := exemptions(networks)
@@ -68,7 +75,8 @@ func TestPutFirst(t *testing.T) {
 		{"in the other order", back + out + masq, wanted[ip4], ""},
 		{"pushed down", masq + out + back, wanted[ip4], script(remove(out) + remove(back) + insert)},
 		{"one is missing", out + masq, wanted[ip4], script(remove(out) + insert)},
-		{"of other networks", out + back + stale, wanted[ip4], script(remove(out) + remove(back) + remove(stale) + insert)},
+		{"of other networks", out + back + stale, wanted[ip4],
+			script(remove(out) + remove(back) + remove(stale) + insert)},
 		{"twice", out + out + masq, wanted[ip4], script(remove(out) + remove(out) + insert)},
 		{"part", masq + out + back, nil, script(remove(out) + remove(back))},
 		{"parted", masq, nil, ""},

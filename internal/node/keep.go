@@ -89,8 +89,8 @@ func keepSource(kept []keptRoute, force bool) ([]string, error) {
 // keepEvery is how often routes are looked at beside a verb.
 const keepEvery = time.Second
 
-// keepBeside keeps the source's routes until the returned function is called. Keep itself waits for the verb at work to end, which
-// may in turn wait for such a route.
+// keepBeside keeps the source's routes until the returned function is called. Keep itself waits for the verb at work to
+// end, which may in turn wait for such a route.
 func (n *Node) keepBeside() (end func()) {
 	over := make(chan struct{})
 	var working sync.WaitGroup

@@ -22,7 +22,8 @@ func TestJoinKeepsRoutes(t *testing.T) {
 	w := newSite(t)
 	w.hasty = true
 	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
-	for _, args := range []string{"link add flannel.1 type bridge", "link add tunnel type bridge", "address add 198.19.5.0/32 dev flannel.1",
+	for _, args := range []string{"link add flannel.1 type bridge", "link add tunnel type bridge",
+		"address add 198.19.5.0/32 dev flannel.1",
 		"link set flannel.1 up", "link set tunnel up", "route add 198.19.6.0/24 via 198.19.6.0 dev flannel.1 onlink"} {
 		sh(t, "", append([]string{"ip"}, strings.Fields(args)...)...)
 	}
@@ -37,7 +38,8 @@ func TestJoinKeepsRoutes(t *testing.T) {
 		must(t, err)
 		return mended
 	}
-	do(t, w.Node, step.VerbJoin, step.JoinArgs{Old: []string{"198.19.0.0/16"}, New: []string{"198.19.0.0/16"}, Keep: []string{"cni*", "flannel.1"}})
+	do(t, w.Node, step.VerbJoin, step.JoinArgs{Old: []string{"198.19.0.0/16"}, New: []string{"198.19.0.0/16"},
+		Keep: []string{"cni*", "flannel.1"}})
 	if mended := keep(); mended != "" {
 		t.Errorf("nothing was taken, and mended: %s", mended)
 	}
@@ -73,12 +75,13 @@ func mustBeReached(t *testing.T, when string, p *testPod, want bool) {
 	t.Helper()
 	_, err := net.DialTimeout("tcp4", p.address+":9", 2*time.Second)
 	if got := errors.Is(err, unix.ECONNREFUSED); got != want { // nobody listens there
-		t.Errorf("%s: %s is reached: %t, want %t (%v)\n%s", when, p.name, got, want, err, sh(t, "", "ip", "-4", "route"))
+		t.Errorf("%s: %s is reached: %t, want %t (%v)\n%s",
+			when, p.name, got, want, err, sh(t, "", "ip", "-4", "route"))
 	}
 }
 
-// TestAdoptKeepsRoutes: the route to the bridge is taken while a pod goes back there, which waits for that route. It is given
-// another one meanwhile, as are the pods that never left.
+// TestAdoptKeepsRoutes: the route to the bridge is taken while a pod goes back there, which waits for that route. It is
+// given another one meanwhile, as are the pods that never left.
 func TestAdoptKeepsRoutes(t *testing.T) { bothWays(t, testAdoptKeepsRoutes) }
 
 func testAdoptKeepsRoutes(t *testing.T) {
@@ -88,7 +91,8 @@ func testAdoptKeepsRoutes(t *testing.T) {
 	w := newSite(t)
 	w.hasty = true
 	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
-	do(t, w.Node, step.VerbJoin, step.JoinArgs{Old: []string{"198.19.0.0/16"}, New: []string{"198.19.0.0/16"}, Keep: []string{"cni*"}})
+	do(t, w.Node, step.VerbJoin,
+		step.JoinArgs{Old: []string{"198.19.0.0/16"}, New: []string{"198.19.0.0/16"}, Keep: []string{"cni*"}})
 	there := forth
 	there.Pods = []string{"test/a"}
 	do(t, w.Node, step.VerbAdopt, there)

@@ -34,9 +34,11 @@ func alone(t *testing.T) bool {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	child := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v", "-test.count=1")
+	child := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$",
+		"-test.v", "-test.count=1")
 	child.Env = append(os.Environ(), childMark+"="+t.TempDir())
-	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
+		Pdeathsig: syscall.SIGKILL}
 	out, err := child.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatalf("in a network namespace of its own (this needs root): %v\n%s", err, out)
@@ -183,7 +185,8 @@ func TestKernelClean(t *testing.T) {
 	if diff := cmp.Diff("mine\n", sh(t, "", "ipset", "list", "-name")); diff != "" {
 		t.Errorf("ipsets (-want +got):\n%s", diff)
 	}
-	if tables := sh(t, "", "nft", "list", "tables"); !strings.Contains(tables, "inet mine") || strings.Contains(tables, "flannel") {
+	if tables := sh(t, "", "nft", "list", "tables"); !strings.Contains(tables, "inet mine") ||
+		strings.Contains(tables, "flannel") {
 		t.Errorf("nft tables:\n%s", tables)
 	}
 	if diff := cmp.Diff(map[string]string{active: conf}, readAll(t, filepath.Join(n.Root, confDir))); diff != "" {
@@ -327,13 +330,15 @@ func TestKernelCleanOwnPort(t *testing.T) {
 	bridge := &netlink.Bridge{LinkAttrs: linkAttrs("weave")}
 	addLink(t, bridge)
 	pod := &netlink.Veth{LinkAttrs: linkAttrs("vethwepl1"), PeerName: "vethpeer"}
-	for _, link := range []netlink.Link{&netlink.Veth{LinkAttrs: linkAttrs("vethwe-bridge"), PeerName: "vethwe-pcap"}, pod} {
+	for _, link := range []netlink.Link{&netlink.Veth{LinkAttrs: linkAttrs("vethwe-bridge"), PeerName: "vethwe-pcap"},
+		pod} {
 		addLink(t, link)
 		if err := netlink.LinkSetMaster(link, bridge); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := n.Do(t.Context(), step.VerbClean, args(t, wanted)); err == nil || !strings.Contains(err.Error(), "has vethwepl1:") {
+	if _, err := n.Do(t.Context(), step.VerbClean, args(t, wanted)); err == nil ||
+		!strings.Contains(err.Error(), "has vethwepl1:") {
 		t.Fatalf("error %v, want one that names the pod's link alone", err)
 	}
 	if err := netlink.LinkDel(pod); err != nil {
@@ -350,7 +355,8 @@ func TestKernelJoin(t *testing.T) {
 	}
 	n := newNode(t)
 	flannelNode(t, n)
-	for name, value := range map[string]string{"all": "0", "default": "1", "eth0": "1", "cni0": "0", "flannel.1": "1", "vxlan.calico": "2"} {
+	for name, value := range map[string]string{"all": "0", "default": "1", "eth0": "1", "cni0": "0",
+		"flannel.1": "1", "vxlan.calico": "2"} {
 		if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+name+"/rp_filter", []byte(value), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -482,11 +488,13 @@ func TestKernelFacts(t *testing.T) {
 	sh(t, "", "iptables-legacy", "-w", "-N", "cali-INPUT")
 	sh(t, "", "ip", "link", "set", "lo", "up")
 	sh(t, "", "iptables-legacy", "-w", "-I", "INPUT", "-i", "lo", "-j", "ACCEPT")
-	sh(t, "table inet own { chain in { type filter hook input priority 0; policy drop; iif lo accept; }; }", "nft", "-f", "-")
+	sh(t, "table inet own { chain in { type filter hook input priority 0; policy drop; iif lo accept; }; }",
+		"nft", "-f", "-")
 	sh(t, "", "ip", "route", "add", "192.0.2.0/24", "via", "198.18.0.99")
 	sh(t, "", "ip", "rule", "add", "fwmark", "0x200/0xf00", "priority", "77", "lookup", "2004")
 	var got cluster.NodeFacts
-	if err := json.Unmarshal(do(t, n, step.VerbFacts, step.FactsArgs{Peers: []string{"127.0.0.1", "198.18.0.99"}}).Result, &got); err != nil {
+	if err := json.Unmarshal(do(t, n, step.VerbFacts,
+		step.FactsArgs{Peers: []string{"127.0.0.1", "198.18.0.99"}}).Result, &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Node != "node-1" || got.Kernel == "" || got.ForwardPolicy != "DROP" {
@@ -512,16 +520,20 @@ func TestKernelFacts(t *testing.T) {
 		t.Errorf("rp_filter: %v", got.RPFilter)
 	}
 	host := got.Host
-	if host == nil || time.Since(host.Clock.At) > time.Minute || host.IPTables["legacy"] == 0 || host.IPTables["nft"] == 0 {
+	if host == nil || time.Since(host.Clock.At) > time.Minute || host.IPTables["legacy"] == 0 ||
+		host.IPTables["nft"] == 0 {
 		t.Fatalf("host: %+v", host)
 	}
-	if want := []cluster.PathMTU{{To: "127.0.0.1", MTU: 65535, Link: 65535}, {To: "198.18.0.99", Link: 1500}}; !slices.Equal(host.Paths, want) {
+	if want := []cluster.PathMTU{{To: "127.0.0.1", MTU: 65535, Link: 65535},
+		{To: "198.18.0.99", Link: 1500}}; !slices.Equal(host.Paths, want) {
 		t.Errorf("path MTUs: %+v", host.Paths)
 	}
-	if want := []string{"a rule of INPUT takes REJECT for all that is left (iptables-legacy)", "the chain in of the nft table inet own drops by default"}; !slices.Equal(host.Filters, want) {
+	if want := []string{"a rule of INPUT takes REJECT for all that is left (iptables-legacy)",
+		"the chain in of the nft table inet own drops by default"}; !slices.Equal(host.Filters, want) {
 		t.Errorf("filters: %q", host.Filters)
 	}
-	wantForward := map[string][]string{"nft": {"KUBE-FORWARD", "FLANNEL-FWD", `-m comment --comment "the user\'s \"own\" FLANNEL-FWD remark" -j ACCEPT`}}
+	wantForward := map[string][]string{"nft": {"KUBE-FORWARD", "FLANNEL-FWD",
+		`-m comment --comment "the user\'s \"own\" FLANNEL-FWD remark" -j ACCEPT`}}
 	if diff := cmp.Diff(wantForward, host.Forward); diff != "" {
 		t.Errorf("FORWARD (-want +got):\n%s", diff)
 	}
@@ -529,8 +541,11 @@ func TestKernelFacts(t *testing.T) {
 		t.Errorf("sysctls: %v", host.Sysctls)
 	}
 	traces := host.Traces
-	if traces == nil || traces.Chains["FLANNEL-"] == 0 || traces.Legacy["FLANNEL-"] != traces.Chains["FLANNEL-"]/2 || traces.Legacy["cali-"] != 1 || traces.Chains["cali-"] != 1 || !slices.Contains(traces.NFTables, "inet own") || !slices.Contains(traces.Blackholes, "198.19.2.0/26") ||
-		!slices.Contains(traces.Reached, "192.0.2.0/24") || !slices.Contains(traces.Rules, "77: fwmark 0x200 lookup 2004") ||
+	if traces == nil || traces.Chains["FLANNEL-"] == 0 || traces.Legacy["FLANNEL-"] != traces.Chains["FLANNEL-"]/2 ||
+		traces.Legacy["cali-"] != 1 || traces.Chains["cali-"] != 1 || !slices.Contains(traces.NFTables, "inet own") ||
+		!slices.Contains(traces.Blackholes, "198.19.2.0/26") ||
+		!slices.Contains(traces.Reached, "192.0.2.0/24") ||
+		!slices.Contains(traces.Rules, "77: fwmark 0x200 lookup 2004") ||
 		slices.ContainsFunc(traces.Rules, func(rule string) bool { return strings.HasSuffix(rule, "lookup 255") }) {
 		t.Errorf("traces: %+v", traces)
 	}
@@ -545,12 +560,16 @@ func TestKernelPathMTU(t *testing.T) {
 		sh(t, "", "ip", "netns", "add", name)
 		defer sh(t, "", "ip", "netns", "del", name)
 	}
-	sh(t, "", "ip", "link", "add", "near", "mtu", "1500", "type", "veth", "peer", "name", "m0", "netns", "middle-of-path")
-	sh(t, "", "ip", "-n", "middle-of-path", "link", "add", "m1", "mtu", "1404", "type", "veth", "peer", "name", "far", "netns", "far-end-of-path")
+	sh(t, "", "ip", "link", "add", "near", "mtu", "1500", "type", "veth", "peer", "name",
+		"m0", "netns", "middle-of-path")
+	sh(t, "", "ip", "-n", "middle-of-path", "link", "add", "m1", "mtu", "1404", "type", "veth", "peer", "name",
+		"far", "netns", "far-end-of-path")
 	for _, words := range []string{
 		"address add 198.18.1.1/24 dev near", "link set near up", "route add 198.18.2.0/24 via 198.18.1.2",
-		"-n middle-of-path address add 198.18.1.2/24 dev m0", "-n middle-of-path link set m0 up", "-n middle-of-path address add 198.18.2.1/24 dev m1", "-n middle-of-path link set m1 up",
-		"-n far-end-of-path address add 198.18.2.2/24 dev far", "-n far-end-of-path link set far up", "-n far-end-of-path route add default via 198.18.2.1",
+		"-n middle-of-path address add 198.18.1.2/24 dev m0", "-n middle-of-path link set m0 up",
+		"-n middle-of-path address add 198.18.2.1/24 dev m1", "-n middle-of-path link set m1 up",
+		"-n far-end-of-path address add 198.18.2.2/24 dev far", "-n far-end-of-path link set far up",
+		"-n far-end-of-path route add default via 198.18.2.1",
 	} {
 		sh(t, "", append([]string{"ip"}, strings.Fields(words)...)...)
 	}

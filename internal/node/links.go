@@ -124,7 +124,8 @@ func portsOf(bridge netlink.Link) ([]string, error) {
 // out: they belong to addresses and go with them.
 func routes() ([]netlink.Route, error) {
 	all, err := listed(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
+			netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the routes: %w", err)

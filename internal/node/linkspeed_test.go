@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestLinkSpeed: the speed is that of the interface with the address, and unknown is 0: virtual interfaces say -1, or nothing.
+// TestLinkSpeed: the speed is that of the interface with the address, and unknown is 0: virtual interfaces say -1, or
+// nothing.
 func TestLinkSpeed(t *testing.T) {
 	class := t.TempDir()
 	if err := os.Mkdir(filepath.Join(class, "lo"), 0o700); err != nil {

@@ -53,8 +53,9 @@ func (n *Node) Conntrack() (count, most int64, err error) {
 	return count, most, err
 }
 
-// LinkSpeed is the speed in Mbit/s of the interface that has an address of this network namespace; 0 if it is not known, as of most virtual
-// interfaces. class is /sys/class/net. Source: Linux, Documentation/ABI/testing/sysfs-class-net, "speed".
+// LinkSpeed is the speed in Mbit/s of the interface that has an address of this network namespace; 0 if it is not
+// known, as of most virtual interfaces. class is /sys/class/net. Source: Linux,
+// Documentation/ABI/testing/sysfs-class-net, "speed".
 func LinkSpeed(class, address string) int64 {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -94,7 +95,8 @@ func (n *Node) number(name string) (int64, error) {
 }
 
 // Counters reads the kernel's counters. Files that the kernel lacks have none.
-// Their formats: Linux, Documentation/networking/{nf_conntrack-sysctl,snmp_counter}.rst, net/core/net-procfs.c, net/netfilter/nf_conntrack_standalone.c.
+// Their formats: Linux, Documentation/networking/{nf_conntrack-sysctl,snmp_counter}.rst, net/core/net-procfs.c,
+// net/netfilter/nf_conntrack_standalone.c.
 func (n *Node) Counters() (map[string]int64, error) {
 	all := map[string]int64{}
 	for _, source := range []struct {
@@ -142,8 +144,8 @@ func perProcessor(lines []string, all map[string]int64) error {
 	return nil
 }
 
-// softnet adds up the lines of the backlog, one for each processor: packets, dropped, and times that a processor had more to do than
-// its budget allowed. Numbers are hexadecimal.
+// softnet adds up the lines of the backlog, one for each processor: packets, dropped, and times that a processor had
+// more to do than its budget allowed. Numbers are hexadecimal.
 func softnet(lines []string, all map[string]int64) error {
 	for _, line := range lines {
 		fields := strings.Fields(line)
@@ -163,8 +165,9 @@ func softnet(lines []string, all map[string]int64) error {
 
 // wanted are the counters of protocols that are read, by the kernel's names.
 var wanted = map[string]string{
-	"Udp InDatagrams": "udp.InDatagrams", "Udp RcvbufErrors": "udp.RcvbufErrors", "Udp SndbufErrors": "udp.SndbufErrors",
-	"Tcp OutSegs": "tcp.OutSegs", "Tcp RetransSegs": "tcp.RetransSegs", "TcpExt ListenDrops": "tcp.ListenDrops",
+	"Udp InDatagrams": "udp.InDatagrams", "Udp RcvbufErrors": "udp.RcvbufErrors",
+	"Udp SndbufErrors": "udp.SndbufErrors", "Tcp OutSegs": "tcp.OutSegs", "Tcp RetransSegs": "tcp.RetransSegs",
+	"TcpExt ListenDrops": "tcp.ListenDrops",
 }
 
 // protocols reads pairs of lines: the names of counters, and their values.

@@ -10,22 +10,32 @@ import (
 )
 
 const (
-	conntrackStat = "entries  clashres found new invalid ignore delete chainlength insert insert_failed drop early_drop icmp_error  expect_new expect_create expect_delete search_restart\n" +
-		"0000002a  00000000 00000001 00000000 00000002 00000000 00000000 00000003 00000000 0000000a 00000001 00000000 00000000  00000000 00000000 00000000 00000000\n" +
-		"0000002a  00000000 00000001 00000000 00000002 00000000 00000000 00000003 00000000 00000001 00000000 00000002 00000000  00000000 00000000 00000000 00000000\n"
-	softnetStat = "000000ff 00000001 00000002 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000\n" +
-		"00000001 00000000 00000001 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000001 00000000 00000000\n"
-	snmp    = "Tcp: RtoAlgorithm OutSegs RetransSegs\nTcp: 1 100 3\nUdp: InDatagrams NoPorts RcvbufErrors SndbufErrors\nUdp: 50 1 4 0\n"
+	conntrackStat = "entries  clashres found new invalid ignore delete chainlength insert insert_failed drop " +
+		"early_drop icmp_error  expect_new expect_create expect_delete search_restart\n" +
+		"0000002a  00000000 00000001 00000000 00000002 00000000 00000000 00000003 00000000 0000000a 00000001 " +
+		"00000000 00000000  00000000 00000000 00000000 00000000\n" +
+		"0000002a  00000000 00000001 00000000 00000002 00000000 00000000 00000003 00000000 00000001 00000000 " +
+		"00000002 00000000  00000000 00000000 00000000 00000000\n"
+	softnetStat = "000000ff 00000001 00000002 00000000 00000000 00000000 00000000 00000000 00000000 00000000 " +
+		"00000000 00000000 00000000 00000000 00000000\n" +
+		"00000001 00000000 00000001 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 " +
+		"00000001 00000000 00000000\n"
+	snmp = "Tcp: RtoAlgorithm OutSegs RetransSegs\nTcp: 1 100 3\n" +
+		"Udp: InDatagrams NoPorts RcvbufErrors SndbufErrors\nUdp: 50 1 4 0\n"
 	netstat = "TcpExt: SyncookiesSent ListenDrops\nTcpExt: 0 7\n"
-	dev     = "Inter-|   Receive                                                |  Transmit\n face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n" +
-		"    lo:  1 1 0 9 0 0 0 0 1 1 0 9 0 0 0 0\n  eth0: 10 2 0 3 0 0 0 0 20 4 0 1 0 0 0 0\ncali12: 1 1 0 5 0 0 0 0 1 1 0 5 0 0 0 0\n"
+	dev     = "Inter-|   Receive                                                |  Transmit\n face |bytes    packets " +
+		"errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n" +
+		"    lo:  1 1 0 9 0 0 0 0 1 1 0 9 0 0 0 0\n  eth0: 10 2 0 3 0 0 0 0 20 4 0 1 0 0 0 0\n" +
+		"cali12: 1 1 0 5 0 0 0 0 1 1 0 5 0 0 0 0\n"
 )
 
-// TestLoad: the counters of a kernel's files are added up over processors, and what grew while they were watched is the sample.
+// TestLoad: the counters of a kernel's files are added up over processors, and what grew while they were watched is the
+// sample.
 func TestLoad(t *testing.T) {
 	n := newNode(t)
 	n.Sys = filepath.Join(n.Root, "proc/sys")
-	files := map[string]string{"proc/net/stat/nf_conntrack": conntrackStat, "proc/net/softnet_stat": softnetStat, "proc/net/snmp": snmp, "proc/net/netstat": netstat, "proc/net/dev": dev,
+	files := map[string]string{"proc/net/stat/nf_conntrack": conntrackStat, "proc/net/softnet_stat": softnetStat,
+		"proc/net/snmp": snmp, "proc/net/netstat": netstat, "proc/net/dev": dev,
 		"proc/sys/net/netfilter/nf_conntrack_count": "42\n", "proc/sys/net/netfilter/nf_conntrack_max": "1000\n"}
 	write(t, n.Root, files)
 	end, err := n.load()
@@ -44,7 +54,8 @@ func TestLoad(t *testing.T) {
 		"tcp.OutSegs": {Boot: 100}, "tcp.RetransSegs": {Boot: 3}, "tcp.ListenDrops": {Boot: 7},
 		"link.eth0.rx_dropped": {Boot: 3}, "link.eth0.tx_dropped": {Boot: 1},
 	}
-	if !reflect.DeepEqual(load.Counters, want) || load.Conntrack != 42 || load.Most != 1000 || load.Seconds < sample.Seconds() {
+	if !reflect.DeepEqual(load.Counters, want) || load.Conntrack != 42 || load.Most != 1000 ||
+		load.Seconds < sample.Seconds() {
 		t.Errorf("%+v", load)
 	}
 	if end, err = newNode(t).load(); err != nil {
@@ -63,7 +74,8 @@ func TestLoadHere(t *testing.T) {
 	if err != nil || all["softnet.processed"] == 0 || all["udp.InDatagrams"] < 0 {
 		t.Errorf("%v, %v", all, err)
 	}
-	for _, name := range []string{"softnet.processed", "softnet.dropped", "udp.RcvbufErrors", "tcp.RetransSegs", "tcp.ListenDrops"} {
+	for _, name := range []string{"softnet.processed", "softnet.dropped", "udp.RcvbufErrors",
+		"tcp.RetransSegs", "tcp.ListenDrops"} {
 		if _, ok := all[name]; !ok {
 			t.Errorf("no %s in %v", name, all)
 		}
@@ -72,7 +84,8 @@ func TestLoadHere(t *testing.T) {
 
 // FuzzCounters: no file of counters makes the agent panic.
 func FuzzCounters(f *testing.F) {
-	for _, text := range []string{conntrackStat, softnetStat, snmp, netstat, dev, "", "a:\n", ":", "Udp: InDatagrams\nUdp:"} {
+	for _, text := range []string{conntrackStat, softnetStat, snmp, netstat, dev, "", "a:\n",
+		":", "Udp: InDatagrams\nUdp:"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(_ *testing.T, text string) {

@@ -9,8 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// marksTable changes marks of packets in a joint phase. Its chains come before the filter rules of iptables and of networks, and are of
-// the type filter, so that a packet's route stays as it was chosen.
+// marksTable changes marks of packets in a joint phase. Its chains come before the filter rules of iptables and of
+// networks, and are of the type filter, so that a packet's route stays as it was chosen.
 const marksTable = "theseus-marks"
 
 // marksPriority is the one of the table mangle.
@@ -25,7 +25,8 @@ func marksScript(marks []step.Mark) string {
 	}
 	fmt.Fprintf(&script, "table ip %s {\n", marksTable)
 	for _, hook := range []step.Hooked{step.Forwarded, step.Sent} {
-		fmt.Fprintf(&script, "chain %[1]s { type filter hook %[1]s priority %[2]d; policy accept;\n", hook, marksPriority)
+		fmt.Fprintf(&script, "chain %[1]s { type filter hook %[1]s priority %[2]d; policy accept;\n",
+			hook, marksPriority)
 		for _, mark := range marks {
 			if mark.Hook == hook {
 				script.WriteString(markRule(mark))
@@ -54,8 +55,9 @@ func markRule(mark step.Mark) string {
 // markTable is the table as this process has written it, and what nft lists of it since.
 type markTable struct{ script, listed string }
 
-// mark puts the table as a joint phase wants it, and takes it away where none does; it says what it did. A table of a former process is
-// written once more, as it may be of an order before this one; so is one whose rules have been changed.
+// mark puts the table as a joint phase wants it, and takes it away where none does; it says what it did. A table of a
+// former process is written once more, as it may be of an order before this one; so is one whose rules have been
+// changed.
 func (n *Node) mark(ctx context.Context, marks []step.Mark) ([]string, error) {
 	if len(marks) == 0 {
 		return n.unmark(ctx)

@@ -12,16 +12,18 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// someMarks are those of a network that marks forwarded packets with 0xf00 and an identity, next to a policy agent with the bits 0x30000.
+// someMarks are those of a network that marks forwarded packets with 0xf00 and an identity, next to a policy agent with
+// the bits 0x30000.
 func someMarks() []step.Mark {
 	return []step.Mark{
 		{Hook: step.Forwarded, Is: []step.Bits{{Value: 0xf00, Mask: 0xf00}}, Set: step.Bits{Mask: 0x30000}},
-		{Hook: step.Sent, IsNot: []step.Bits{{Value: 0xd00, Mask: 0xf00}, {Value: 0xa00, Mask: 0xe00}}, Set: step.Bits{Value: 0xc00, Mask: 0xf00}},
+		{Hook: step.Sent, IsNot: []step.Bits{{Value: 0xd00, Mask: 0xf00}, {Value: 0xa00, Mask: 0xe00}},
+			Set: step.Bits{Value: 0xc00, Mask: 0xf00}},
 	}
 }
 
-// TestMarks: while networks are joined, packets that the node sends get the mark before the filter rules see them, and the others keep
-// theirs; a deleted table comes back, and in the end there is none.
+// TestMarks: while networks are joined, packets that the node sends get the mark before the filter rules see them, and
+// the others keep theirs; a deleted table comes back, and in the end there is none.
 func TestMarks(t *testing.T) {
 	if !alone(t) {
 		return
@@ -30,7 +32,8 @@ func TestMarks(t *testing.T) {
 		iptables -A OUTPUT -m mark --mark 0xc00/0xf00 -m comment --comment host
 		iptables -A OUTPUT -m mark --mark 0xd00/0xf00 -m comment --comment proxy
 		iptables -A OUTPUT -m mark --mark 0xb00/0xf00 -m comment --comment other`)
-	receiver, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}) // or the kernel would answer
+	// or the kernel would answer
+	receiver, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9})
 	must(t, err)
 	defer receiver.Close()
 	send := func(mark int) {
@@ -40,7 +43,9 @@ func TestMarks(t *testing.T) {
 		defer conn.Close()
 		raw, err := conn.(*net.UDPConn).SyscallConn()
 		must(t, err)
-		must(t, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) }))
+		must(t, raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark)
+		}))
 		must(t, err)
 		_, err = conn.Write([]byte{1})
 		must(t, err)
@@ -63,7 +68,8 @@ func TestMarks(t *testing.T) {
 		seen(when, 0xd00, "proxy")
 		seen(when, 0xb00, "other") // 0xa00 of 0xe00
 	}
-	for what, harm := range map[string][]string{"deleted": {"delete", "table", "ip", marksTable}, "emptied": {"flush", "table", "ip", marksTable}} {
+	for what, harm := range map[string][]string{"deleted": {"delete", "table", "ip", marksTable},
+		"emptied": {"flush", "table", "ip", marksTable}} {
 		sh(t, "", append([]string{"nft"}, harm...)...)
 		seen("when somebody has "+what+" the table", 0, "")
 		for _, want := range []string{"2 rules for marks of packets", ""} {
@@ -100,7 +106,8 @@ func commented(list string) string {
 	return strings.Join(all, " ")
 }
 
-// TestUnmountCgroups: a view of the machine's cgroups is unmounted before the folder that it is in is removed, and its cgroups stay.
+// TestUnmountCgroups: a view of the machine's cgroups is unmounted before the folder that it is in is removed, and its
+// cgroups stay.
 func TestUnmountCgroups(t *testing.T) {
 	if !alone(t) {
 		return

@@ -15,11 +15,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
-// originTable keeps new connections from being tied to an interface: in a chain that comes before those of kube-proxy and
-// portmap, what these mark for MASQUERADE gets the same address by a rule of SNAT.
+// originTable keeps new connections from being tied to an interface: in a chain that comes before those of kube-proxy
+// and portmap, what these mark for MASQUERADE gets the same address by a rule of SNAT.
 const originTable = "theseus-origins"
 
-// Marks for MASQUERADE: kube-proxy's (masqueradeBit 14), which goes with the translation as it does there, and portmap's.
+// Marks for MASQUERADE: kube-proxy's (masqueradeBit 14), which goes with the translation as it does there, and
+// portmap's.
 const (
 	proxyMark   = 0x4000
 	portmapMark = 0x2000
@@ -47,7 +48,8 @@ func originScript(origins []origin, ports string) string {
 	if len(origins) == 0 {
 		return script.String()
 	}
-	fmt.Fprintf(&script, "table ip %s {\nchain postrouting { type nat hook postrouting priority 98; policy accept;\n", originTable)
+	fmt.Fprintf(&script, "table ip %s {\nchain postrouting { type nat hook postrouting priority 98; policy accept;\n",
+		originTable)
 	for _, o := range origins {
 		match := "ct status dnat"
 		if o.link != "" {
@@ -55,7 +57,8 @@ func originScript(origins []origin, ports string) string {
 		}
 		match += fmt.Sprintf(" ip daddr { %s }", strings.Trim(strings.ReplaceAll(fmt.Sprint(o.to), " ", ", "), "[]"))
 		if ports != "" {
-			script.WriteString(marked(match+" meta l4proto udp", fmt.Sprintf("snat to %s:%s fully-random", o.from, ports)))
+			script.WriteString(marked(match+" meta l4proto udp",
+				fmt.Sprintf("snat to %s:%s fully-random", o.from, ports)))
 		}
 		script.WriteString(marked(match, fmt.Sprintf("snat to %s fully-random", o.from)))
 	}
@@ -64,12 +67,13 @@ func originScript(origins []origin, ports string) string {
 
 // marked are the rules that translate what matches otherwise than those who marked it for MASQUERADE would.
 func marked(match, translate string) string {
-	return fmt.Sprintf("%[1]s meta mark and %[2]d == %[2]d meta mark set meta mark and %[3]d %[5]s\n%[1]s meta mark and %[4]d == %[4]d %[5]s\n",
+	return fmt.Sprintf("%[1]s meta mark and %[2]d == %[2]d meta mark set meta mark and %[3]d %[5]s\n"+
+		"%[1]s meta mark and %[4]d == %[4]d %[5]s\n",
 		match, proxyMark, ^uint32(proxyMark), portmapMark, translate)
 }
 
-// loosely calls while no connection of the origins is tied to an interface, neither one that was there nor one that begins.
-// What a former process left it removes.
+// loosely calls while no connection of the origins is tied to an interface, neither one that was there nor one that
+// begins. What a former process left it removes.
 func (n *Node) loosely(ctx context.Context, origins []origin, call func() error) error {
 	if n.tied || n.retied && len(origins) == 0 {
 		return call()
@@ -111,8 +115,8 @@ func (n *Node) freed(ctx context.Context, origins []origin) error {
 	return nil
 }
 
-// quiesce waits until each packet that met the rules of before has left them, so that its connection can be seen: packets
-// pass a hook of the kernel within one section of RCU.
+// quiesce waits until each packet that met the rules of before has left them, so that its connection can be seen:
+// packets pass a hook of the kernel within one section of RCU.
 func quiesce() {
 	if _, _, failed := unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0); failed != 0 {
 		time.Sleep(grace)

@@ -15,8 +15,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// networks refuses to remove what is there under a name of the user's own unless it is a network's by its nature: a bridge that
-// holds no interface of the host, and a folder in which host-local keeps addresses.
+// networks refuses to remove what is there under a name of the user's own unless it is a network's by its nature: a
+// bridge that holds no interface of the host, and a folder in which host-local keeps addresses.
 func (n *Node) networks(found step.Residue) error {
 	var errs []error
 	for _, name := range found.OwnLinks() {
@@ -28,7 +28,8 @@ func (n *Node) networks(found step.Residue) error {
 	return errors.Join(errs...)
 }
 
-// podBridge refuses an interface that is no bridge, a bridge with an interface of the host in it, and one that leads out.
+// podBridge refuses an interface that is no bridge, a bridge with an interface of the host in it, and one that leads
+// out.
 func podBridge(name string) error {
 	link, err := linkOf(name)
 	if err != nil || link == nil {

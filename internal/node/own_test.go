@@ -11,7 +11,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestKernelCleanRefuses: whoever wrote the task, what is no network's stays: the host's folders, interfaces and bridges.
+// TestKernelCleanRefuses: whoever wrote the task, what is no network's stays: the host's folders, interfaces and
+// bridges.
 func TestKernelCleanRefuses(t *testing.T) {
 	if !alone(t) {
 		return
@@ -19,8 +20,9 @@ func TestKernelCleanRefuses(t *testing.T) {
 	n := newNode(t)
 	flannelNode(t, n)
 	write(t, n.Root, map[string]string{
-		"etc/kubernetes/admin.conf": "secret", "var/lib/kubelet/config.yaml": "x", "srv/data/198.19.0.9": "x", "srv/data/customers.db": "x",
-		"srv/addresses/198.19.0.9": "x", "srv/addresses/lock": "", "srv/addresses/last_reserved_ip.0": "x",
+		"etc/kubernetes/admin.conf": "secret", "var/lib/kubelet/config.yaml": "x", "srv/data/198.19.0.9": "x",
+		"srv/data/customers.db": "x", "srv/addresses/198.19.0.9": "x", "srv/addresses/lock": "",
+		"srv/addresses/last_reserved_ip.0": "x",
 	})
 	port := &netlink.Vxlan{LinkAttrs: linkAttrs("uplink"), VxlanId: 7, Port: 4790}
 	addLink(t, port)
@@ -40,7 +42,8 @@ func TestKernelCleanRefuses(t *testing.T) {
 			t.Errorf("%+v was removed: %+v", residue, got)
 		}
 	}
-	for _, kept := range []string{"etc/kubernetes/admin.conf", "var/lib/kubelet/config.yaml", "srv/data/customers.db", "srv/data/198.19.0.9"} {
+	for _, kept := range []string{"etc/kubernetes/admin.conf", "var/lib/kubelet/config.yaml",
+		"srv/data/customers.db", "srv/data/198.19.0.9"} {
 		if _, err := os.Stat(filepath.Join(n.Root, kept)); err != nil {
 			t.Errorf("%s: %v", kept, err)
 		}

@@ -20,12 +20,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
-// Kernels before Linux 6.2 rename no interface that is up. There a pod's traffic is parked on a temporary pair while its
-// old interface is down for its new name, and goes back to it then: all else of a move is the same on every kernel.
+// Kernels before Linux 6.2 rename no interface that is up. There a pod's traffic is parked on a temporary pair while
+// its old interface is down for its new name, and goes back to it then: all else of a move is the same on every kernel.
 //
-// The pair takes the old one's place on the source's network. If that is a port of a bridge, the pair is another port of
-// it, and its end in the pod has the old one's hardware address, so that no neighbour has to learn anything and whatever
-// filters on the bridge filters it too. If it is routed, the host's route leads to the pair meanwhile.
+// The pair takes the old one's place on the source's network. If that is a port of a bridge, the pair is another port
+// of it, and its end in the pod has the old one's hardware address, so that no neighbour has to learn anything and
+// whatever filters on the bridge filters it too. If it is routed, the host's route leads to the pair meanwhile.
 const (
 	parkName  = "park0" // the pod's end; the host's has the index of the old one's other end in its name
 	parkPref  = pinPref - 1
@@ -70,7 +70,8 @@ type parking struct {
 
 // renameParked gives the old interface another name while it is down. Done again after it was interrupted anywhere it
 // goes on from there.
-func (h *hands) renameParked(ctx context.Context, in *space, record *adoption.Record, old netlink.Link, to string) error {
+func (h *hands) renameParked(ctx context.Context, in *space, record *adoption.Record,
+	old netlink.Link, to string) error {
 	host, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -95,7 +96,9 @@ func (p *parking) rename(ctx context.Context, to string) error {
 			return nil
 		}
 	}
-	parts := []func(context.Context) error{p.find, p.makePair, p.enter, func(context.Context) error { return p.renameDown(to) }}
+	parts := []func(context.Context) error{p.find, p.makePair, p.enter, func(context.Context) error {
+		return p.renameDown(to)
+	}}
 	if p.carries && p.old.Attrs().Name == to && p.old.Attrs().Flags&net.FlagUp != 0 {
 		parts = parts[:2]
 	}
@@ -154,7 +157,9 @@ func (p *parking) look() error {
 	if err != nil {
 		return fmt.Errorf("list the routing rules: %w", err)
 	}
-	p.carries = slices.ContainsFunc(rules, func(r netlink.Rule) bool { return r.Priority == parkPref && r.Table == parkTable })
+	p.carries = slices.ContainsFunc(rules, func(r netlink.Rule) bool {
+		return r.Priority == parkPref && r.Table == parkTable
+	})
 	return nil
 }
 
@@ -172,7 +177,8 @@ func (p *parking) addPair() error {
 	attrs.Name, attrs.MTU = "park"+strconv.Itoa(p.beside.Attrs().Index), p.record.Old.MTU
 	attrs.HardwareAddr = p.beside.Attrs().HardwareAddr // what the pod knows its gateway by
 	if p.bridge != nil {                               // a bridge takes the lowest address of its ports: never this one
-		attrs.HardwareAddr = net.HardwareAddr{0xfe, 0xff, byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32()), byte(rand.Uint32())}
+		attrs.HardwareAddr = net.HardwareAddr{0xfe, 0xff, byte(rand.Uint32()), byte(rand.Uint32()),
+			byte(rand.Uint32()), byte(rand.Uint32())}
 	}
 	pair := netlink.NewVeth(attrs)
 	pair.PeerName, pair.PeerMTU, pair.PeerNamespace = parkName, uint32(p.record.Old.MTU), netlink.NsFd(p.in.ns)
@@ -277,7 +283,8 @@ func (p *parking) attach() error {
 	for _, setting := range []struct {
 		on  bool
 		set func(netlink.Link, bool) error
-	}{{like.Hairpin, p.host.LinkSetHairpin}, {like.Isolated, p.host.LinkSetIsolated}, {like.ProxyArp, p.host.LinkSetBrProxyArp}} {
+	}{{like.Hairpin, p.host.LinkSetHairpin}, {like.Isolated, p.host.LinkSetIsolated},
+		{like.ProxyArp, p.host.LinkSetBrProxyArp}} {
 		if !setting.on {
 			continue
 		}
@@ -325,7 +332,8 @@ func (p *parking) learn(port netlink.Link) error {
 		return nil
 	}
 	hardware, _ := net.ParseMAC(p.record.Old.MAC) // it was read from the kernel
-	entry := &netlink.Neigh{LinkIndex: port.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, State: netlink.NUD_REACHABLE, HardwareAddr: hardware}
+	entry := &netlink.Neigh{LinkIndex: port.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER,
+		State: netlink.NUD_REACHABLE, HardwareAddr: hardware}
 	if err := p.host.NeighSet(entry); err != nil {
 		return fmt.Errorf("tell the bridge %s its port to the pod: %w", p.bridge.Attrs().Name, err)
 	}
@@ -354,14 +362,15 @@ func (p *parking) renameDown(to string) error {
 	return nil
 }
 
-// hold makes the old interface ready for the pod's traffic. When it came up the kernel made a route to the address's own net
-// in the main table, and when it went down it removed those that hold the pod.
+// hold makes the old interface ready for the pod's traffic. When it came up the kernel made a route to the address's
+// own net in the main table, and when it went down it removed those that hold the pod.
 func (p *parking) hold(ctx context.Context) error {
 	if err := p.operates(ctx, p.old, p.beside); err != nil {
 		return err
 	}
 	all, err := listed(func() ([]netlink.Route, error) {
-		return p.in.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN, LinkIndex: p.old.Attrs().Index}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
+		return p.in.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN,
+			LinkIndex: p.old.Attrs().Index}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
 	})
 	if err != nil {
 		return fmt.Errorf("list the routes: %w", err)
@@ -453,7 +462,8 @@ func copyNeighbours(handle *netlink.Handle, from, to int) error {
 	if err != nil {
 		return fmt.Errorf("list neighbours: %w", err)
 	}
-	const known = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT
+	const known = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY |
+		netlink.NUD_PROBE | netlink.NUD_PERMANENT
 	for _, entry := range entries {
 		if entry.State&known == 0 || len(entry.HardwareAddr) == 0 {
 			continue

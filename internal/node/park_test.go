@@ -21,13 +21,14 @@ import (
 // parkMark marks a process whose nodes park pods.
 const parkMark = "THESEUS_TEST_PARK"
 
-// bothWays runs a test of moves on a kernel that renames an interface in use, and as on one that does not. The latter is off in
-// the product, so most tests have it with THESEUS_FULL=1 alone.
+// bothWays runs a test of moves on a kernel that renames an interface in use, and as on one that does not. The latter
+// is off in the product, so most tests have it with THESEUS_FULL=1 alone.
 func bothWays(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	for _, way := range [][2]string{{"renamed", ""}, {"parked", "1"}} {
 		t.Run(way[0], func(t *testing.T) {
-			if way[1] != "" && !strings.HasPrefix(t.Name(), "TestPark") && !strings.HasPrefix(t.Name(), "TestAdoptThereAndBack/") {
+			if way[1] != "" && !strings.HasPrefix(t.Name(), "TestPark") &&
+				!strings.HasPrefix(t.Name(), "TestAdoptThereAndBack/") {
 				full(t)
 			}
 			t.Setenv(parkMark, way[1])
@@ -64,7 +65,8 @@ type event struct {
 	up    bool
 }
 
-// watch collects what becomes of the interfaces that are in a pod at the beginning or come to it. The returned function ends it.
+// watch collects what becomes of the interfaces that are in a pod at the beginning or come to it. The returned function
+// ends it.
 func (p *testPod) watch() (ended func() []event) {
 	p.t.Helper()
 	in, err := p.w.enter(p.path)
@@ -88,7 +90,8 @@ func (p *testPod) watch() (ended func() []event) {
 	collects.Go(func() {
 		for update := range updates {
 			if update.Header.Type == unix.RTM_NEWLINK {
-				all = append(all, event{int(update.Index), update.Attrs().Name, update.IfInfomsg.Flags&unix.IFF_UP != 0})
+				all = append(all,
+					event{int(update.Index), update.Attrs().Name, update.IfInfomsg.Flags&unix.IFF_UP != 0})
 			}
 		}
 	})
@@ -123,8 +126,8 @@ func (p *testPod) received(name string) uint64 {
 	return link.Attrs().Statistics.RxPackets + link.Attrs().Statistics.TxPackets
 }
 
-// TestParkRenamesNothingInUse: of a parked pod no process renames an interface while it is up; and the one that is set down has no
-// packets any more, of which the pod has thousands a second. A pod that is not parked is the control.
+// TestParkRenamesNothingInUse: of a parked pod no process renames an interface while it is up; and the one that is set
+// down has no packets any more, of which the pod has thousands a second. A pod that is not parked is the control.
 func TestParkRenamesNothingInUse(t *testing.T) {
 	bothWays(t, func(t *testing.T) {
 		if !alone(t) {
@@ -149,7 +152,8 @@ func TestParkRenamesNothingInUse(t *testing.T) {
 			do(t, w.Node, step.VerbAdopt, way)
 			w.hook = nil
 			all := ended()
-			t.Logf("%d events of a's interfaces, %d packets in the 50 ms before eth0 is touched, renamed in use: %v", len(all), still, inUse(all))
+			t.Logf("%d events of a's interfaces, %d packets in the 50 ms before eth0 is touched, renamed in use: %v",
+				len(all), still, inUse(all))
 			switch {
 			case !slices.ContainsFunc(all, func(e event) bool { return e.name == oldName }):
 				t.Error("nothing was renamed: it shows nothing")
@@ -163,7 +167,8 @@ func TestParkRenamesNothingInUse(t *testing.T) {
 	})
 }
 
-// TestAdoptGaps measures the gaps of moves as their agent does, and prints them: THESEUS_GAPS is how many moves there and back.
+// TestAdoptGaps measures the gaps of moves as their agent does, and prints them: THESEUS_GAPS is how many moves there
+// and back.
 func TestAdoptGaps(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("THESEUS_GAPS"))
 	if err != nil {
@@ -184,10 +189,12 @@ func TestAdoptGaps(t *testing.T) {
 					t.Fatal("nothing was measured")
 				}
 				sent, lost = sent+gap.Sent, lost+gap.Lost
-				longest, atFlip, control = append(longest, time.Duration(gap.Longest)), append(atFlip, time.Duration(gap.AtFlip)), append(control, time.Duration(gap.Control))
+				longest, atFlip, control = append(longest, time.Duration(gap.Longest)),
+					append(atFlip, time.Duration(gap.AtFlip)), append(control, time.Duration(gap.Control))
 			}
 		}
-		t.Logf("%d moves, %d of %d datagrams lost; median, p99 and longest gap of the move %s, at the flip %s, before it %s",
+		t.Logf("%d moves, %d of %d datagrams lost; median, p99 and longest gap of the move %s, "+
+			"at the flip %s, before it %s",
 			2*rounds, lost, sent, spread(longest), spread(atFlip), spread(control))
 		if lost > 0 {
 			t.Error("datagrams are lost")
@@ -202,8 +209,8 @@ func spread(all []time.Duration) string {
 	return fmt.Sprintf("%s/%s/%s", at(50), at(99), at(100))
 }
 
-// TestParkAgentsDie kills the agent when the target's plugin has answered, and the next one before every single change that it makes
-// to take the move back, by way of a pair again. The third leaves the pod as it was.
+// TestParkAgentsDie kills the agent when the target's plugin has answered, and the next one before every single change
+// that it makes to take the move back, by way of a pair again. The third leaves the pod as it was.
 func TestParkAgentsDie(t *testing.T) {
 	if isVictim(t) {
 		return

@@ -135,7 +135,8 @@ func (p *pinger) answered(size int) bool {
 			continue
 		}
 		reply := buffer[int(buffer[0]&0xf)*4 : n]
-		if n == size && len(reply) >= 8 && reply[0] == 0 && binary.BigEndian.Uint16(reply[4:]) == p.id && binary.BigEndian.Uint16(reply[6:]) == p.sequence {
+		if n == size && len(reply) >= 8 && reply[0] == 0 && binary.BigEndian.Uint16(reply[4:]) == p.id &&
+			binary.BigEndian.Uint16(reply[6:]) == p.sequence {
 			return true
 		}
 	}

@@ -38,8 +38,10 @@ func pin(args step.PinArgs) (Answer, error) {
 	// A pod of this node may have an address of another node's block.
 	for _, route := range own.local {
 		to, _ := destination(route)
-		if slices.ContainsFunc(wanted, func(r netlink.Route) bool { block, _ := destination(r); return inside([]netip.Prefix{block}, to) }) {
-			wanted = append(wanted, netlink.Route{Dst: route.Dst, Type: unix.RTN_THROW, Table: heldTable, Protocol: pinProtocol})
+		if slices.ContainsFunc(wanted,
+			func(r netlink.Route) bool { block, _ := destination(r); return inside([]netip.Prefix{block}, to) }) {
+			wanted = append(wanted,
+				netlink.Route{Dst: route.Dst, Type: unix.RTN_THROW, Table: heldTable, Protocol: pinProtocol})
 		}
 	}
 	for _, route := range wanted {
@@ -57,7 +59,8 @@ func pin(args step.PinArgs) (Answer, error) {
 			return Answer{}, err
 		}
 	}
-	return Answer{Changed: changed || len(kept) > 0, Message: fmt.Sprintf("%d routes to other nodes are pinned%s", len(wanted), lingering(kept))}, nil
+	return Answer{Changed: changed || len(kept) > 0, Message: fmt.Sprintf("%d routes to other nodes are pinned%s",
+		len(wanted), lingering(kept))}, nil
 }
 
 // routed waits until all has a route of the network's own by a way.
@@ -87,7 +90,9 @@ func follow(args step.PinArgs) (Answer, error) {
 	}
 	changed := 0
 	for _, route := range own.remote {
-		at := slices.IndexFunc(pinned, func(r netlink.Route) bool { return r.Dst != nil && r.Dst.String() == route.Dst.String() })
+		at := slices.IndexFunc(pinned, func(r netlink.Route) bool {
+			return r.Dst != nil && r.Dst.String() == route.Dst.String()
+		})
 		if at < 0 || pinned[at].LinkIndex == route.LinkIndex && pinned[at].Gw.Equal(route.Gw) {
 			continue
 		}
@@ -106,7 +111,8 @@ func follow(args step.PinArgs) (Answer, error) {
 		}
 		changed++
 	}
-	return Answer{Changed: changed > 0, Message: fmt.Sprintf("packets to other nodes go by the network's own routes, %d of them new", changed)}, nil
+	return Answer{Changed: changed > 0,
+		Message: fmt.Sprintf("packets to other nodes go by the network's own routes, %d of them new", changed)}, nil
 }
 
 func (n *Node) unpin(ctx context.Context, args step.PinArgs) (Answer, error) {
@@ -118,7 +124,8 @@ func (n *Node) unpin(ctx context.Context, args step.PinArgs) (Answer, error) {
 
 // unpin leaves packets to the network's own routes again.
 func unpin(args step.PinArgs) (Answer, error) {
-	return released(args.Within, func() (int, string, error) { return astray(args) }, "packets to other nodes take the network's own routes")
+	return released(args.Within, func() (int, string, error) { return astray(args) },
+		"packets to other nodes take the network's own routes")
 }
 
 // astray counts the network's own routes to other nodes, and names what has none by the way that is asked for.
@@ -153,8 +160,8 @@ func astray(args step.PinArgs) (count int, missing string, err error) {
 	return len(own.remote), "", nil
 }
 
-// covers says whether a larger range is routed to the same node: a network may have routes of their own to single addresses of
-// a block, such as those of the tunnels' ends, by one way and not by another.
+// covers says whether a larger range is routed to the same node: a network may have routes of their own to single
+// addresses of a block, such as those of the tunnels' ends, by one way and not by another.
 func (o *own) covers(to netip.Prefix, gateway net.IP) bool {
 	var best *netlink.Route
 	bits := -1
@@ -188,7 +195,9 @@ func ownRoutes(args step.PinArgs) (*own, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := mainRoutes(func(r netlink.Route, to netip.Prefix) bool { return r.Type == unix.RTN_UNICAST && inside(within, to) })
+	found, err := mainRoutes(func(r netlink.Route, to netip.Prefix) bool {
+		return r.Type == unix.RTN_UNICAST && inside(within, to)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -214,8 +223,8 @@ func ownRoutes(args step.PinArgs) (*own, error) {
 	return o, nil
 }
 
-// findEnds goes by what the owner of a tunnel has written: the hardware address of each neighbour, and the node to which
-// the tunnel carries what has that address.
+// findEnds goes by what the owner of a tunnel has written: the hardware address of each neighbour, and the node to
+// which the tunnel carries what has that address.
 func (o *own) findEnds(link int) error {
 	neighbours, err := listed(func() ([]netlink.Neigh, error) { return netlink.NeighList(link, netlink.FAMILY_V4) })
 	if err != nil {
@@ -240,8 +249,8 @@ func (o *own) findEnds(link int) error {
 	return nil
 }
 
-// straight is a route in the table of pins that leads where another one does and through no tunnel; nil where it is left to
-// the network.
+// straight is a route in the table of pins that leads where another one does and through no tunnel; nil where it is
+// left to the network.
 func (o *own) straight(route netlink.Route, far step.Far) (*netlink.Route, error) {
 	if !o.tunnel[route.LinkIndex] {
 		route.Table, route.Priority, route.Protocol = heldTable, 0, pinProtocol
@@ -260,13 +269,15 @@ func (o *own) straight(route netlink.Route, far step.Far) (*netlink.Route, error
 	case way.Gw != nil && far == step.FarLeave:
 		return nil, nil
 	case way.Gw != nil && far != step.FarRoute:
-		return nil, fmt.Errorf("the node %s, which has %s, is behind the router %s and on no link of this node", node, route.Dst, way.Gw)
+		return nil, fmt.Errorf("the node %s, which has %s, is behind the router %s and on no link of this node",
+			node, route.Dst, way.Gw)
 	}
 	gateway := way.Gw
 	if gateway == nil {
 		gateway = net.IP(node.AsSlice())
 	}
-	return &netlink.Route{Dst: route.Dst, Gw: gateway, LinkIndex: way.LinkIndex, Flags: int(netlink.FLAG_ONLINK), Table: heldTable, Protocol: pinProtocol}, nil
+	return &netlink.Route{Dst: route.Dst, Gw: gateway, LinkIndex: way.LinkIndex, Flags: int(netlink.FLAG_ONLINK),
+		Table: heldTable, Protocol: pinProtocol}, nil
 }
 
 func (o *own) end(route netlink.Route) (netip.Addr, bool) {

@@ -9,11 +9,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// tunnelled gives a network namespace two routes through a tunnel, the second of which leads to a node behind a router, a pod
-// of its own with an address of the first block, and one with an address of its own block.
+// tunnelled gives a network namespace two routes through a tunnel, the second of which leads to a node behind a router,
+// a pod of its own with an address of the first block, and one with an address of its own block.
 func tunnelled(t *testing.T) {
 	t.Helper()
-	sh(t, "", "sh", "-c", `ip link set lo up; ip link add eth0 type bridge; ip addr add 198.18.0.1/24 dev eth0; ip link set eth0 up
+	sh(t, "", "sh", "-c",
+		`ip link set lo up; ip link add eth0 type bridge; ip addr add 198.18.0.1/24 dev eth0; ip link set eth0 up
 		ip route add default via 198.18.0.254
 		ip link add vxlan.calico type vxlan id 4096 dstport 4789 local 198.18.0.1 dev eth0 nolearning; ip addr add 10.96.1.0/32 dev vxlan.calico; ip link set vxlan.calico up
 		ip link add cali1 type bridge; ip link set cali1 up; ip route add 10.96.1.5 dev cali1; ip route add 10.96.2.7 dev cali1; ip route add blackhole 10.96.1.0/26 proto 80`)
@@ -24,12 +25,14 @@ func tunnelled(t *testing.T) {
 // through lets a block be reached through the tunnel, as Felix does.
 func through(t *testing.T, block, node, mac string) {
 	t.Helper()
-	sh(t, "", "sh", "-c", "ip neigh replace "+block+".0 lladdr "+mac+" dev vxlan.calico nud permanent; bridge fdb replace "+mac+" dev vxlan.calico dst "+node+
+	sh(t, "", "sh", "-c", "ip neigh replace "+block+".0 lladdr "+mac+
+		" dev vxlan.calico nud permanent; bridge fdb replace "+mac+" dev vxlan.calico dst "+node+
 		" self permanent; ip route replace "+block+".0/26 via "+block+".0 dev vxlan.calico onlink proto 80")
 }
 
 func everything(t *testing.T) string {
-	return sh(t, "", "sh", "-c", "ip rule; ip route show table all | grep -v 'table local' | sort; ip addr show lo | grep inet || true")
+	return sh(t, "", "sh", "-c",
+		"ip rule; ip route show table all | grep -v 'table local' | sort; ip addr show lo | grep inet || true")
 }
 
 func way(t *testing.T, to string) string { return sh(t, "", "sh", "-c", "ip route get "+to+" || true") }
@@ -43,10 +46,11 @@ func refused(t *testing.T, n *Node, verb string, argument step.PinArgs, want str
 	}
 }
 
-var pinned = step.PinArgs{Within: []string{"10.96.0.0/16"}, Tunnel: []string{"vxlan.calico"}, Far: step.FarLeave, Way: step.WayTunnel}
+var pinned = step.PinArgs{Within: []string{"10.96.0.0/16"}, Tunnel: []string{"vxlan.calico"},
+	Far: step.FarLeave, Way: step.WayTunnel}
 
-// TestPin: what leads through a tunnel goes straight to the nodes of the link, pods of the node are reached as before, and
-// nothing is unpinned before the network's own routes are there by the way that is asked for.
+// TestPin: what leads through a tunnel goes straight to the nodes of the link, pods of the node are reached as before,
+// and nothing is unpinned before the network's own routes are there by the way that is asked for.
 func TestPin(t *testing.T) {
 	if !alone(t) {
 		return
@@ -57,14 +61,16 @@ func TestPin(t *testing.T) {
 	strict, cross, routers := pinned, pinned, pinned
 	strict.Far, strict.Way = step.FarRefuse, step.WayBGP
 	cross.Way, routers.Far = step.WayCross, step.FarRoute
-	refused(t, n, step.VerbPin, strict, "the node 198.18.9.3, which has 10.96.3.0/26, is behind the router 198.18.0.254")
+	refused(t, n, step.VerbPin, strict,
+		"the node 198.18.9.3, which has 10.96.3.0/26, is behind the router 198.18.0.254")
 	if everything(t) != before {
 		t.Errorf("it was refused, and left:\n%s", everything(t))
 	}
 	if !do(t, n, step.VerbPin, pinned).Changed || do(t, n, step.VerbPin, pinned).Changed {
 		t.Error("it is to change something once")
 	}
-	for to, want := range map[string]string{"10.96.2.9": "via 198.18.0.2 dev eth0", "10.96.3.9": "via 10.96.3.0 dev vxlan.calico", "10.96.2.7": "dev cali1",
+	for to, want := range map[string]string{"10.96.2.9": "via 198.18.0.2 dev eth0",
+		"10.96.3.9": "via 10.96.3.0 dev vxlan.calico", "10.96.2.7": "dev cali1",
 		"10.96.1.5": "dev cali1", "10.97.0.1": "via 198.18.0.254"} {
 		if got := way(t, to); !strings.Contains(got, want) {
 			t.Errorf("to %s: %s", to, got)
@@ -99,14 +105,16 @@ func TestPin(t *testing.T) {
 	refused(t, n, step.VerbPin, routers, "which node the tunnel carries packets to 10.96.3.0/26 to is not known")
 }
 
-// TestPinEnds: routes to the tunnels' own ends, which are there without the tunnel alone, hold nothing up, where their block is routed
-// to the same node.
+// TestPinEnds: routes to the tunnels' own ends, which are there without the tunnel alone, hold nothing up, where their
+// block is routed to the same node.
 func TestPinEnds(t *testing.T) {
 	if !alone(t) {
 		return
 	}
 	tunnelled(t)
-	sh(t, "", "sh", "-c", "ip route replace 10.96.2.0/26 via 198.18.0.2 dev eth0 onlink proto 80; ip route add 10.96.2.1 via 198.18.0.2 dev eth0 onlink proto 80; ip route add 10.96.2.2 via 198.18.0.9 dev eth0 onlink proto 80")
+	sh(t, "", "sh", "-c",
+		"ip route replace 10.96.2.0/26 via 198.18.0.2 dev eth0 onlink proto 80; ip route add 10.96.2.1 via "+
+			"198.18.0.2 dev eth0 onlink proto 80; ip route add 10.96.2.2 via 198.18.0.9 dev eth0 onlink proto 80")
 	n := newNode(t)
 	do(t, n, step.VerbPin, pinned)
 	sh(t, "", "sh", "-c", "ip route del 10.96.2.1; ip route del 10.96.2.2")
@@ -118,7 +126,8 @@ func TestPinEnds(t *testing.T) {
 		t.Errorf("following: %s", got)
 	}
 	do(t, n, step.VerbUnpin, pinned)
-	if got := way(t, "10.96.2.1"); !strings.Contains(got, "dev vxlan.calico") || strings.Contains(everything(t), "251") {
+	if got := way(t, "10.96.2.1"); !strings.Contains(got, "dev vxlan.calico") ||
+		strings.Contains(everything(t), "251") {
 		t.Errorf("unpinned: %s", got)
 	}
 }
@@ -129,7 +138,8 @@ func TestPinBGP(t *testing.T) {
 		return
 	}
 	tunnelled(t)
-	sh(t, "", "sh", "-c", "ip route replace 10.96.2.0/26 via 198.18.0.2 proto bird; ip route replace 10.96.3.0/26 via 198.18.0.254 proto bird")
+	sh(t, "", "sh", "-c", "ip route replace 10.96.2.0/26 via 198.18.0.2 proto bird; ip route replace 10.96.3.0/26 "+
+		"via 198.18.0.254 proto bird")
 	n := newNode(t)
 	bgp, tunnel := pinned, pinned
 	bgp.Far, bgp.Way, bgp.Linger, tunnel.Far = step.FarRoute, step.WayBGP, true, step.FarRoute
@@ -146,7 +156,8 @@ func TestPinBGP(t *testing.T) {
 	if !do(t, n, step.VerbFollow, tunnel).Changed || do(t, n, step.VerbFollow, tunnel).Changed {
 		t.Error("it is to follow once")
 	}
-	if got := way(t, "10.96.2.9"); !strings.Contains(got, "via 10.96.2.0 dev vxlan.calico") || !strings.Contains(got, "src 198.18.0.1") {
+	if got := way(t, "10.96.2.9"); !strings.Contains(got, "via 10.96.2.0 dev vxlan.calico") ||
+		!strings.Contains(got, "src 198.18.0.1") {
 		t.Errorf("following: %s", got)
 	}
 	do(t, n, step.VerbPin, tunnel)
@@ -154,14 +165,16 @@ func TestPinBGP(t *testing.T) {
 		t.Errorf("pinned again: %s", got)
 	}
 	do(t, n, step.VerbUnpin, tunnel)
-	if got := way(t, "10.96.2.9"); !strings.Contains(got, "dev vxlan.calico") || !strings.Contains(got, "src 10.96.1.0") {
+	if got := way(t, "10.96.2.9"); !strings.Contains(got, "dev vxlan.calico") ||
+		!strings.Contains(got, "src 10.96.1.0") {
 		t.Errorf("unpinned: %s", got)
 	}
 	do(t, n, step.VerbPin, tunnel)
 	refused(t, n, step.VerbUnpin, bgp, "is not BIRD's")
 	sh(t, "", "sh", "-c", "ip link del vxlan.calico")
 	refused(t, n, step.VerbUnpin, bgp, "the network has no route to")
-	sh(t, "", "sh", "-c", "ip route add 10.96.2.0/26 via 198.18.0.2 proto bird; ip route add 10.96.3.0/26 via 198.18.0.254 proto bird")
+	sh(t, "", "sh", "-c",
+		"ip route add 10.96.2.0/26 via 198.18.0.2 proto bird; ip route add 10.96.3.0/26 via 198.18.0.254 proto bird")
 	do(t, n, step.VerbUnpin, bgp)
 	if left := everything(t); strings.Contains(left, "251") || strings.Contains(left, "theseus") {
 		t.Errorf("left:\n%s", left)

@@ -10,11 +10,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// portTable keeps masqueraded connections off a port that an agent exempts from connection tracking: answers to that port
-// are not translated back, and where the agent lets only its tunnels use it they are dropped. Of the ports that Linux
-// chooses from it is one in 64,512 (https://github.com/projectcalico/calico/pull/13118). The chain comes before those
-// of kube-proxy, portmap and the agent, and does for UDP what they would do, but for that port: for what they marked, what leaves
-// by the tunnel, and what pods send to the outside.
+// portTable keeps masqueraded connections off a port that an agent exempts from connection tracking: answers to that
+// port are not translated back, and where the agent lets only its tunnels use it they are dropped. Of the ports that
+// Linux chooses from it is one in 64,512 (https://github.com/projectcalico/calico/pull/13118). The chain comes before
+// those of kube-proxy, portmap and the agent, and does for UDP what they would do, but for that port: for what they
+// marked, what leaves by the tunnel, and what pods send to the outside.
 const portTable = "theseus-ports"
 
 // reserved are the ports that Linux does not choose for connections of ports above them.
@@ -36,24 +36,28 @@ func portScript(args step.JoinArgs) string {
 	if args.Untracked == nil {
 		return script.String()
 	}
-	fmt.Fprintf(&script, "table ip %s {\nchain postrouting { type nat hook postrouting priority 99; policy accept;\n", portTable)
+	fmt.Fprintf(&script, "table ip %s {\nchain postrouting { type nat hook postrouting priority 99; policy accept;\n",
+		portTable)
 	if !slices.Equal(args.Old, args.New) {
 		for _, pair := range [][2][]string{{args.Old, args.New}, {args.New, args.Old}} {
-			fmt.Fprintf(&script, "ip saddr { %s } ip daddr { %s } accept\n", strings.Join(pair[0], ", "), strings.Join(pair[1], ", "))
+			fmt.Fprintf(&script, "ip saddr { %s } ip daddr { %s } accept\n",
+				strings.Join(pair[0], ", "), strings.Join(pair[1], ", "))
 		}
 	}
 	const udp = "meta l4proto udp"
 	masquerade := "masquerade to :" + beside(args.Untracked.Port) + " fully-random"
 	script.WriteString(marked(udp, masquerade))
-	fmt.Fprintf(&script, "%s oifname %q fib saddr . oif type != local fib saddr type local %s\n", udp, args.Untracked.Link, masquerade)
+	fmt.Fprintf(&script, "%s oifname %q fib saddr . oif type != local fib saddr type local %s\n",
+		udp, args.Untracked.Link, masquerade)
 	if from, except := args.Untracked.From, args.Untracked.Except; len(from) > 0 && len(except) > 0 {
-		fmt.Fprintf(&script, "%s ip saddr { %s } ip daddr != { %s } %s\n", udp, strings.Join(from, ", "), strings.Join(except, ", "), masquerade)
+		fmt.Fprintf(&script, "%s ip saddr { %s } ip daddr != { %s } %s\n",
+			udp, strings.Join(from, ", "), strings.Join(except, ", "), masquerade)
 	}
 	return script.String() + "}\n}\n"
 }
 
-// spare puts the table as a joint phase wants it, and takes it away where none does; it says what it did. A table of a former
-// process is written once more, as it may be of an order before this one.
+// spare puts the table as a joint phase wants it, and takes it away where none does; it says what it did. A table of a
+// former process is written once more, as it may be of an order before this one.
 func (n *Node) spare(ctx context.Context, args step.JoinArgs) ([]string, error) {
 	all, err := n.nftables(ctx, true)
 	if err != nil {

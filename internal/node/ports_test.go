@@ -12,9 +12,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestUntrackedPort: a node masquerades with the one port that its agent exempts from connection tracking, of which Linux
-// would choose any, and gets no answer; in a joint phase it gets each, from the same address, and what passes between the
-// networks keeps its source.
+// TestUntrackedPort: a node masquerades with the one port that its agent exempts from connection tracking, of which
+// Linux would choose any, and gets no answer; in a joint phase it gets each, from the same address, and what passes
+// between the networks keeps its source.
 func TestUntrackedPort(t *testing.T) {
 	if !alone(t) {
 		return
@@ -57,7 +57,8 @@ func TestUntrackedPort(t *testing.T) {
 
 	ask := func(when, from string, port int, want string) {
 		t.Helper()
-		conn, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(from)}, &net.UDPAddr{IP: net.IPv4(198, 19, 16, 5), Port: port})
+		conn, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(from)},
+			&net.UDPAddr{IP: net.IPv4(198, 19, 16, 5), Port: port})
 		must(t, err)
 		defer conn.Close()
 		_, err = conn.Write([]byte{1})
@@ -97,7 +98,8 @@ func TestUntrackedPort(t *testing.T) {
 	}
 }
 
-// TestUntrackedPortOfPods: what pods send to the outside keeps off the port as well, and what they send to pods is not masqueraded.
+// TestUntrackedPortOfPods: what pods send to the outside keeps off the port as well, and what they send to pods is not
+// masqueraded.
 func TestUntrackedPortOfPods(t *testing.T) {
 	if !alone(t) {
 		return
@@ -106,7 +108,8 @@ func TestUntrackedPortOfPods(t *testing.T) {
 	m := newMasqueraded(t)
 	sh(t, "", "sh", "-ec", `iptables -t raw -A PREROUTING -p udp --dport 4789 -j NOTRACK
 		iptables -t nat -A POSTROUTING -p udp -s 198.19.32.0/20 ! -d 198.19.32.0/20 -j MASQUERADE --to-ports 4789`)
-	port := &step.Untracked{Port: 4789, Link: "vxlan.calico", From: []string{"198.19.32.0/20"}, Except: []string{"198.19.32.0/20"}}
+	port := &step.Untracked{Port: 4789, Link: "vxlan.calico", From: []string{"198.19.32.0/20"},
+		Except: []string{"198.19.32.0/20"}}
 	answered := func(when string, want bool) {
 		t.Helper()
 		if got := m.answered("udp4"); got != want {
@@ -128,7 +131,8 @@ func TestUntrackedPortOfPods(t *testing.T) {
 }
 
 func TestBeside(t *testing.T) {
-	for port, want := range map[int]string{4789: "4790-65535", 53: "1024-65535", 8472: "8473-65535", 60000: "1024-59999"} {
+	for port, want := range map[int]string{4789: "4790-65535", 53: "1024-65535",
+		8472: "8473-65535", 60000: "1024-59999"} {
 		if got := beside(port); got != want {
 			t.Errorf("beside %d: %s, want %s", port, got, want)
 		}

@@ -189,10 +189,11 @@ func TestSplit(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	w := world{
-		links:     []string{"lo", "eth0", "cni0", "flannel.1", "flannel.10"},
-		tables:    append(tablesOf(t, load(t, "flannel.save")), tablesOf(t, load(t, "flannel.save"))...),
-		ipsets:    []string{"KUBE-DST-3YNVZWWGX3UQQ4VQ", "mine"},
-		routes:    []netip.Prefix{netip.MustParsePrefix("198.19.1.0/24"), netip.MustParsePrefix("198.19.16.0/24"), netip.MustParsePrefix("198.19.0.0/16")},
+		links:  []string{"lo", "eth0", "cni0", "flannel.1", "flannel.10"},
+		tables: append(tablesOf(t, load(t, "flannel.save")), tablesOf(t, load(t, "flannel.save"))...),
+		ipsets: []string{"KUBE-DST-3YNVZWWGX3UQQ4VQ", "mine"},
+		routes: []netip.Prefix{netip.MustParsePrefix("198.19.1.0/24"), netip.MustParsePrefix("198.19.16.0/24"),
+			netip.MustParsePrefix("198.19.0.0/16")},
 		confFiles: []string{"10-calico.conflist", "10-flannel.conflist"},
 		binaries:  []string{"calico", "flannel", "portmap"},
 		paths:     []string{"/run/flannel"},

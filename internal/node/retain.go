@@ -16,8 +16,8 @@ import (
 )
 
 // What is retained is in a table of its own, which BIRD neither reads nor writes. Of the two rules for each range the
-// first asks the main table, for routes that are longer than the range's own and so not for the default route, and the second
-// what is retained.
+// first asks the main table, for routes that are longer than the range's own and so not for the default route, and the
+// second what is retained.
 const (
 	retainedTable = 252
 	retainedPref  = 92
@@ -50,8 +50,8 @@ func (n *Node) retain(_ context.Context, args step.RetainArgs) (Answer, error) {
 	return Answer{Changed: changed, Message: fmt.Sprintf("%d routes of BIRD's are retained", len(routes))}, nil
 }
 
-// letGo waits until BIRD has all that is retained, and removes it, the rules first. What BIRD has not made again after that
-// time with all of its sessions up leads to a block of addresses that has gone, and goes too.
+// letGo waits until BIRD has all that is retained, and removes it, the rules first. What BIRD has not made again after
+// that time with all of its sessions up leads to a block of addresses that has gone, and goes too.
 func (n *Node) letGo(ctx context.Context, args step.RetainArgs) (Answer, error) {
 	within, err := prefixes(args.Within)
 	if err != nil {
@@ -135,7 +135,8 @@ func retainedRules(within []netip.Prefix) []*netlink.Rule {
 		for _, prefix := range within {
 			rule := netlink.NewRule()
 			rule.Family, rule.Priority, rule.Table = netlink.FAMILY_V4, retainedPref+i, table
-			rule.Dst = &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+			rule.Dst = &net.IPNet{IP: prefix.Addr().AsSlice(),
+				Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
 			if table == unix.RT_TABLE_MAIN {
 				rule.SuppressPrefixlen = prefix.Bits() - 1 // one of the range's own length may be the block of a node
 			}

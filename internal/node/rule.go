@@ -49,7 +49,8 @@ func forgetLocal(handle *netlink.Handle) error {
 // localRoutes are the routes of a table that lead to the namespace itself.
 func localRoutes(handle *netlink.Handle, table int) ([]netlink.Route, error) {
 	all, err := listed(func() ([]netlink.Route, error) {
-		return handle.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: table, Type: unix.RTN_LOCAL}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+		return handle.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: table, Type: unix.RTN_LOCAL},
+			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the local routes: %w", err)

@@ -36,7 +36,8 @@ func TestRuleAdd(t *testing.T) {
 // BenchmarkFirstRule counts the datagrams that a namespace loses when it gets its first rule: by itself, and as
 // ruleAdd adds it. One operation is one namespace.
 func BenchmarkFirstRule(b *testing.B) {
-	for name, add := range map[string]func(*netlink.Handle, *netlink.Rule) error{"plain": (*netlink.Handle).RuleAdd, "kept": ruleAdd} {
+	for name, add := range map[string]func(*netlink.Handle, *netlink.Rule) error{"plain": (*netlink.Handle).RuleAdd,
+		"kept": ruleAdd} {
 		b.Run(name, func(b *testing.B) {
 			sent, lost := 0, 0
 			for b.Loop() {

@@ -35,7 +35,8 @@ func (t table) leftRules(residue step.Residue) []rule {
 			continue
 		}
 		comment := r.comment()
-		single := comment != "" && step.Matches(residue.RuleComments, comment) || len(step.Pick(residue.RuleLinks, r.links())) > 0
+		single := comment != "" && step.Matches(residue.RuleComments, comment) ||
+			len(step.Pick(residue.RuleLinks, r.links())) > 0
 		if doomed[r.target()] || builtin[r.chain] && single {
 			rules = append(rules, r)
 		}

@@ -57,7 +57,8 @@ func (n *Node) traces(ctx context.Context, chains map[string]int) (*cluster.Trac
 // ruleText is a rule of policy routing much as ip prints it; empty for the kernel's own three.
 func ruleText(r netlink.Rule) string {
 	anybody := r.Src == nil && r.Dst == nil && r.Mark == 0 && r.IifName == "" && r.OifName == ""
-	if anybody && (r.Priority == 0 && r.Table == unix.RT_TABLE_LOCAL || r.Table == unix.RT_TABLE_MAIN || r.Table == unix.RT_TABLE_DEFAULT) {
+	if anybody && (r.Priority == 0 && r.Table == unix.RT_TABLE_LOCAL || r.Table == unix.RT_TABLE_MAIN ||
+		r.Table == unix.RT_TABLE_DEFAULT) {
 		return ""
 	}
 	var b strings.Builder

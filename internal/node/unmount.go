@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmount unmounts views of the machine's cgroups at or below a path of the node, given below its root: what is in them are the cgroups
-// of everything that runs there. Other file systems stay, as the administrator may have mounted them.
+// unmount unmounts views of the machine's cgroups at or below a path of the node, given below its root: what is in them
+// are the cgroups of everything that runs there. Other file systems stay, as the administrator may have mounted them.
 func (n *Node) unmount(name string) error {
 	mounts, err := cgroupMounts(n.Root)
 	if err != nil {
@@ -32,7 +32,8 @@ func (n *Node) unmount(name string) error {
 	return nil
 }
 
-// cgroupMounts are the mount points of cgroup2 below a folder, in the order in which they were mounted, as paths below that folder.
+// cgroupMounts are the mount points of cgroup2 below a folder, in the order in which they were mounted, as paths below
+// that folder.
 func cgroupMounts(root string) ([]string, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -52,7 +53,8 @@ func cgroupMounts(root string) ([]string, error) {
 	return all, nil
 }
 
-// unmountAt unmounts what is at a path of the node, in the node's own mount namespace, from which it goes in all others too.
+// unmountAt unmounts what is at a path of the node, in the node's own mount namespace, from which it goes in all others
+// too.
 func (n *Node) unmountAt(name string) error {
 	if n.Mounts == "" {
 		return unix.Unmount(filepath.Join(n.Root, name), unix.UMOUNT_NOFOLLOW)
@@ -65,7 +67,8 @@ func (n *Node) unmountAt(name string) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine, as it is in another namespace
-		if err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS)); err != nil {
+		if err := errors.Join(unix.Unshare(unix.CLONE_FS),
+			unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS)); err != nil {
 			done <- err
 			return
 		}

@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// Connections that kube-proxy masquerades are tied to the interface by which they left first: when their packets leave by
-// another one, the kernel gives them up (nf_nat_oif_changed in net/netfilter/nf_nat_core.c), and they are reset. That
-// is a mark of the target MASQUERADE; an entry of connection tracking that is made by hand translates the same without.
+// Connections that kube-proxy masquerades are tied to the interface by which they left first: when their packets leave
+// by another one, the kernel gives them up (nf_nat_oif_changed in net/netfilter/nf_nat_core.c), and they are reset.
+// That is a mark of the target MASQUERADE; an entry of connection tracking that is made by hand translates the same
+// without.
 //
 // An entry cannot be replaced in one step, and a packet that comes between its end and its successor is taken for
 // a new connection. So each gets a copy in a zone of its own first; a rule sends the connection's packets there, and
-// only then, where no packet sees it, the entry itself is made anew. New connections are kept from being tied before that
-// (origins.go).
+// only then, where no packet sees it, the entry itself is made anew. New connections are kept from being tied before
+// that (origins.go).
 const (
 	untieZone  = 0x7453
 	untieTable = "theseus-connections"
@@ -77,9 +78,11 @@ func element(t tuple) string {
 
 // diversion is the script of the rules that send connections to their copies.
 func diversion(elements []string) string {
-	const chain = "chain %s { type filter hook %s priority raw; policy accept; ip saddr . th sport . ip daddr . th dport . ip protocol @connections ct zone set %d\n}\n"
+	const chain = "chain %s { type filter hook %s priority raw; policy accept; ip saddr . th sport . ip daddr . th " +
+		"dport . ip protocol @connections ct zone set %d\n}\n"
 	var script strings.Builder
-	fmt.Fprintf(&script, "table ip %s {\nset connections { type ipv4_addr . inet_service . ipv4_addr . inet_service . inet_proto; elements = { %s }\n}\n",
+	fmt.Fprintf(&script, "table ip %s {\nset connections { type ipv4_addr . inet_service . ipv4_addr . inet_service "+
+		". inet_proto; elements = { %s }\n}\n",
 		untieTable, strings.Join(elements, ", "))
 	for _, hook := range []string{"prerouting", "output"} {
 		fmt.Fprintf(&script, chain, hook, hook, untieZone)

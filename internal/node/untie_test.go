@@ -53,7 +53,8 @@ var serviceModes = map[string]func(*testing.T, *testPod){"iptables": service, "n
 // serviceRange gives the node its own address, and a way to the addresses of Services.
 func serviceRange(t *testing.T) {
 	t.Helper()
-	sh(t, "", "sh", "-c", `set -e; ip link add own type bridge; ip address add `+hostAddress+`/18 dev own; ip link set own up; ip route add 198.18.96.0/24 dev own`)
+	sh(t, "", "sh", "-c", `set -e; ip link add own type bridge; ip address add `+hostAddress+
+		`/18 dev own; ip link set own up; ip route add 198.18.96.0/24 dev own`)
 }
 
 // TestUntie: connections through a Service, whose source is masqueraded, outlive the way there and back, and all that
@@ -119,8 +120,8 @@ func TestTied(t *testing.T) {
 	t.Logf("the connection: %v", f.broken)
 }
 
-// TestNewcomers: connections through a Service that begin at any moment of many ways there and back, in the last moments
-// before a flip as well, are served to their end.
+// TestNewcomers: connections through a Service that begin at any moment of many ways there and back, in the last
+// moments before a flip as well, are served to their end.
 func TestNewcomers(t *testing.T) { bothWays(t, testNewcomers) }
 
 func testNewcomers(t *testing.T) {
@@ -138,8 +139,8 @@ func testNewcomers(t *testing.T) {
 	}
 }
 
-// TestNewcomersTied is the control: where new connections are masqueraded as ever, those that begin after the others were
-// untied are reset.
+// TestNewcomersTied is the control: where new connections are masqueraded as ever, those that begin after the others
+// were untied are reset.
 func TestNewcomersTied(t *testing.T) {
 	for mode, service := range serviceModes {
 		t.Run(mode, func(t *testing.T) {
@@ -153,8 +154,8 @@ func TestNewcomersTied(t *testing.T) {
 	}
 }
 
-// newcomers moves a pod to and fro while the host, and another pod, begin connections to its Service without end, and says
-// what became of those.
+// newcomers moves a pod to and fro while the host, and another pod, begin connections to its Service without end, and
+// says what became of those.
 func newcomers(t *testing.T, service func(*testing.T, *testPod), masqueraded bool) (begun int, failed []error) {
 	t.Helper()
 	w := newSite(t)
@@ -269,7 +270,8 @@ func TestUntieKeepsEntries(t *testing.T) {
 	w := newSite(t)
 	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
 	service(t, a)
-	through, beside := talkThrough(t, w, "host to a's Service", nil, a, a.address, serviceAddress), talk(t, w, "host to b", nil, b, b.address)
+	through, beside := talkThrough(t, w, "host to a's Service", nil, a, a.address, serviceAddress),
+		talk(t, w, "host to b", nil, b, b.address)
 	shape := func() map[tuple]connection {
 		all, err := connections()
 		must(t, err)
@@ -323,7 +325,8 @@ func TestLinger(t *testing.T) {
 		"ip link add cni0 type bridge", "ip address add 198.19.5.1/24 dev cni0", "ip link set cni0 up",
 		"ip link add other type bridge", "ip address add 198.19.6.1/24 dev other", "ip link set other up",
 		"ip address flush dev " + link, "ip route replace " + a.address + " dev " + link + " src 198.19.5.1",
-		"iptables -t nat -A OUTPUT -m conntrack --ctstate NEW -j RETURN", // where nobody translates, the kernel tracks nothing
+		// where nobody translates, the kernel tracks nothing
+		"iptables -t nat -A OUTPUT -m conntrack --ctstate NEW -j RETURN",
 	} {
 		sh(t, "", strings.Fields(command)...)
 	}
@@ -331,7 +334,8 @@ func TestLinger(t *testing.T) {
 	sh(t, "", "ip", "route", "replace", a.address, "dev", link)
 	args := step.SettleArgs{Network: bridged, Links: []string{"cni0", "other"}}
 	for range 2 {
-		if got := do(t, w.Node, step.VerbSettle, args); !strings.Contains(got.Message, "198.19.5.1,") || strings.Contains(got.Message, "198.19.6.1") {
+		if got := do(t, w.Node, step.VerbSettle, args); !strings.Contains(got.Message, "198.19.5.1,") ||
+			strings.Contains(got.Message, "198.19.6.1") {
 			t.Errorf("settled: %s", got.Message)
 		}
 	}

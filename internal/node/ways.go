@@ -24,8 +24,8 @@ func pinRoute(route netlink.Route) error {
 	return nil
 }
 
-// pinBlocks pins what has no route of its own: to other nodes' ranges, by the routes that lead there, such as the default
-// route to a router that knows the way.
+// pinBlocks pins what has no route of its own: to other nodes' ranges, by the routes that lead there, such as the
+// default route to a router that knows the way.
 func pinBlocks(args step.HoldArgs) error {
 	if args.Bits == 0 {
 		return nil
@@ -92,7 +92,8 @@ func waysBut(patterns []string) (*ways, error) {
 		return nil, err
 	}
 	all, err := listed(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		return netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+			netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the routes: %w", err)
@@ -130,7 +131,8 @@ func (w *ways) to(block netip.Prefix) *netlink.Route {
 		if narrow, ok := destination(route); ok {
 			to = narrow
 		}
-		if inside([]netip.Prefix{to}, block) && (to.Bits() > length || to.Bits() == length && route.Priority < best.Priority) {
+		if inside([]netip.Prefix{to}, block) &&
+			(to.Bits() > length || to.Bits() == length && route.Priority < best.Priority) {
 			best, length = &w.routes[i], to.Bits()
 		}
 	}

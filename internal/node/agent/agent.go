@@ -26,14 +26,15 @@ import (
 
 // Times that the agent works by.
 const (
-	keepInterval    = time.Second      // between two checks of a joint phase
-	publishInterval = time.Second      // between two publications of a report, unless the plan of paths says otherwise
-	beginning       = 4 * time.Second  // how long reports come four times as often as the plan of paths says, once it is new: somebody waits
-	retryInterval   = time.Second      // after the API could not be reached
-	callTimeout     = 10 * time.Second // for one request
-	watchTimeout    = 60 * time.Second // for one watch, so that a dead connection is noticed
-	verbTimeout     = 3 * time.Minute  // for one task
-	resumeInterval  = 10 * time.Second // between two tries to end an interrupted move
+	keepInterval    = time.Second // between two checks of a joint phase
+	publishInterval = time.Second // between two publications of a report, unless the plan of paths says otherwise
+	// how long reports come four times as often as the plan of paths says, once it is new: somebody waits
+	beginning      = 4 * time.Second
+	retryInterval  = time.Second      // after the API could not be reached
+	callTimeout    = 10 * time.Second // for one request
+	watchTimeout   = 60 * time.Second // for one watch, so that a dead connection is noticed
+	verbTimeout    = 3 * time.Minute  // for one task
+	resumeInterval = 10 * time.Second // between two tries to end an interrupted move
 )
 
 // Hands act on the node, as a *node.Node does.
@@ -81,8 +82,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// live takes connections and closes them: while it does, the agent is ready. An agent that was before may have the address
-// for a moment.
+// live takes connections and closes them: while it does, the agent is ready. An agent that was before may have the
+// address for a moment.
 func (a *Agent) live(ctx context.Context) {
 	trouble := trouble{log: a.Log, what: "cannot say that the agent runs"}
 	for ; a.Alive != "" && ctx.Err() == nil; _ = outage.Sleep(ctx, retryInterval) {
@@ -123,7 +124,8 @@ func (a *Agent) resume(ctx context.Context) bool {
 	for _, pod := range pods {
 		ended = ended && pod.State != step.AdoptStuck
 		if pod.Reason != "" {
-			a.Log.Warn("an interrupted move", "pod", pod.Namespace+"/"+pod.Name, "state", pod.State, "reason", pod.Reason)
+			a.Log.Warn("an interrupted move", "pod", pod.Namespace+"/"+pod.Name, "state",
+				pod.State, "reason", pod.Reason)
 		}
 	}
 	return ended
@@ -131,7 +133,8 @@ func (a *Agent) resume(ctx context.Context) bool {
 
 // resource is the client of one of Theseus' kinds.
 func (a *Agent) resource(kind string) dynamic.ResourceInterface {
-	gvr := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}
+	gvr := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: manifest.Plural(kind)}
 	return a.Client.Resource(gvr).Namespace(v1alpha1.Namespace)
 }
 

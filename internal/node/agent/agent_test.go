@@ -37,16 +37,18 @@ import (
 const confDir = "etc/cni/net.d"
 
 func gvr(kind string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}
+	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: manifest.Plural(kind)}
 }
 
 // newAgent is an agent of node-1 on loopback, with a folder as the node's root and an API in memory.
 func newAgent(t *testing.T, objects ...runtime.Object) (*Agent, *api) {
 	t.Helper()
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		gvr("NodeTask"): "NodeTaskList", gvr("ProbePlan"): "ProbePlanList", gvr("ProbeReport"): "ProbeReportList",
-		corev1.SchemeGroupVersion.WithResource("nodes"): "NodeList",
-	}, objects...)
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{
+			gvr("NodeTask"): "NodeTaskList", gvr("ProbePlan"): "ProbePlanList", gvr("ProbeReport"): "ProbeReportList",
+			corev1.SchemeGroupVersion.WithResource("nodes"): "NodeList",
+		}, objects...)
 	in := &api{FakeDynamicClient: client}
 	client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		w, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
@@ -54,8 +56,9 @@ func newAgent(t *testing.T, objects ...runtime.Object) (*Agent, *api) {
 		return true, w, err
 	})
 	return &Agent{
-		Name:   "node-1",
-		Node:   &node.Node{Name: "node-1", Root: t.TempDir(), Sys: "/proc/sys", Commands: node.NewCommands(2, 10*time.Second)},
+		Name: "node-1",
+		Node: &node.Node{Name: "node-1", Root: t.TempDir(), Sys: "/proc/sys",
+			Commands: node.NewCommands(2, 10*time.Second)},
 		Client: client, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
 		Pod: "pod-1", Probers: Folder(t.TempDir()),
 	}, in
@@ -151,7 +154,8 @@ func stage(t *testing.T, a *Agent) {
 	if err := os.MkdirAll(confs, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(confs, "10-new.conflist.theseus"), []byte(`{"plugins":[{"type":"new"}]}`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(confs, "10-new.conflist.theseus"),
+		[]byte(`{"plugins":[{"type":"new"}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -182,10 +186,13 @@ func TestTasks(t *testing.T) {
 		t.Error(err)
 	}
 	in.wait(t, "nodetasks")
-	if _, err := a.resource("NodeTask").Create(t.Context(), task(t, "later", "node-1", "dance", nil), metav1.CreateOptions{}); err != nil {
+	if _, err := a.resource("NodeTask").Create(t.Context(), task(t, "later", "node-1", "dance", nil),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a task that came later has failed", func() bool { return status(t, a, "later").Phase == v1alpha1.TaskFailed })
+	eventually(t, "a task that came later has failed", func() bool {
+		return status(t, a, "later").Phase == v1alpha1.TaskFailed
+	})
 	if got := status(t, a, "later"); got.Message != `unknown verb "dance"` {
 		t.Errorf("its message: %q", got.Message)
 	}
@@ -197,11 +204,12 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// TestTaskOfAnOlderEpoch: the agent refuses what a process asks of it whose lock another one holds now. It retries the look at the
-// lock while the API server is away or cold.
+// TestTaskOfAnOlderEpoch: the agent refuses what a process asks of it whose lock another one holds now. It retries the
+// look at the lock while the API server is away or cold.
 func TestTaskOfAnOlderEpoch(t *testing.T) {
 	lock := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-		"metadata": map[string]any{"name": manifest.Lease, "namespace": v1alpha1.Namespace}, "spec": map[string]any{"leaseTransitions": int64(4)}}}
+		"metadata": map[string]any{"name": manifest.Lease, "namespace": v1alpha1.Namespace},
+		"spec":     map[string]any{"leaseTransitions": int64(4)}}}
 	stale, fresh := task(t, "stale", "node-1", step.VerbActivate, conf), task(t, "young", "node-1", "dance", nil)
 	for object, epoch := range map[*unstructured.Unstructured]int64{stale: 3, fresh: 4} {
 		if err := unstructured.SetNestedField(object.Object, epoch, "spec", "epoch"); err != nil {
@@ -216,7 +224,8 @@ func TestTaskOfAnOlderEpoch(t *testing.T) {
 		case 1:
 			return true, nil, apierrors.NewServiceUnavailable("away")
 		case 2:
-			return true, nil, apierrors.NewForbidden(leases.GroupResource(), manifest.Lease, errors.New(`User "agent" cannot get resource "leases"`))
+			return true, nil, apierrors.NewForbidden(leases.GroupResource(), manifest.Lease,
+				errors.New(`User "agent" cannot get resource "leases"`))
 		}
 		return false, nil, nil
 	})
@@ -224,7 +233,8 @@ func TestTaskOfAnOlderEpoch(t *testing.T) {
 	for _, name := range []string{"stale", "young"} {
 		eventually(t, name+" is answered", func() bool { return status(t, a, name).Phase == v1alpha1.TaskFailed })
 	}
-	if got := status(t, a, "stale").Message; !strings.Contains(got, "created in epoch 3 of the lock, which another process holds now, in epoch 4") {
+	if got := status(t, a, "stale").Message; !strings.Contains(got,
+		"created in epoch 3 of the lock, which another process holds now, in epoch 4") {
 		t.Errorf("the task of an older epoch: %s", got)
 	}
 	if _, err := os.Stat(filepath.Join(root(a), confDir, conf.Active)); !os.IsNotExist(err) {
@@ -302,7 +312,8 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the pod's results are in the report, at the plan's generation", func() bool {
-		return get(t, a, "ProbeReport", "node-1", &report) && len(report.Status.Paths) == 2 && report.Status.Generation == 3
+		return get(t, a, "ProbeReport", "node-1", &report) && len(report.Status.Paths) == 2 &&
+			report.Status.Generation == 3
 	})
 }
 
@@ -338,7 +349,8 @@ func startProber(t *testing.T, a *Agent, ports probe.Ports) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- probe.RunPod(ctx, probe.Pod{Dir: dir(a), Network: "host", Address: "127.0.0.1", UID: "prober-1", Ports: ports})
+		ended <- probe.RunPod(ctx, probe.Pod{Dir: dir(a), Network: "host", Address: "127.0.0.1",
+			UID: "prober-1", Ports: ports})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -348,8 +360,8 @@ func startProber(t *testing.T, a *Agent, ports probe.Ports) {
 	})
 }
 
-// TestAgentThatEnds: the end of an agent takes no probe with it, and the next agent's report goes on with the same counts and
-// says that it is another.
+// TestAgentThatEnds: the end of an agent takes no probe with it, and the next agent's report goes on with the same
+// counts and says that it is another.
 func TestAgentThatEnds(t *testing.T) {
 	ports := probe.Ports{UDP: freeUDP(t)}
 	a, client := newAgent(t, probePlan(t, 1, toHost(ports)))
@@ -360,9 +372,12 @@ func TestAgentThatEnds(t *testing.T) {
 	var report v1alpha1.ProbeReport
 	reported := func() bool {
 		report = v1alpha1.ProbeReport{} // decoding would fill the slices of the one before
-		return get(t, a, "ProbeReport", "node-1", &report) && len(report.Status.Paths) == 1 && report.Status.Generation == 1
+		return get(t, a, "ProbeReport", "node-1", &report) && len(report.Status.Paths) == 1 &&
+			report.Status.Generation == 1
 	}
-	eventually(t, "the host's path is answered", func() bool { return reported() && report.Status.Paths[0].Answered > 10 })
+	eventually(t, "the host's path is answered", func() bool {
+		return reported() && report.Status.Paths[0].Answered > 10
+	})
 	end()
 	if err := <-ended; err != nil {
 		t.Fatal(err)

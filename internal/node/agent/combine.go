@@ -31,7 +31,8 @@ const lives = 5 * time.Second
 // source works by that has paths to measure, or still runs by an older plan; a source that has paths and has not
 // reported counts as 0, so that nobody takes its silence for a report on the plan. Results of paths that are measured
 // no more stay.
-func combine(node string, generation int64, wanted map[string][]v1alpha1.Path, found map[string]probe.ResultsFile, now time.Time) v1alpha1.ProbeReportStatus {
+func combine(node string, generation int64, wanted map[string][]v1alpha1.Path, found map[string]probe.ResultsFile,
+	now time.Time) v1alpha1.ProbeReportStatus {
 	status := v1alpha1.ProbeReportStatus{Generation: generation, Paths: []v1alpha1.PathResult{}}
 	for _, network := range networks() {
 		file := found[network]
@@ -51,8 +52,8 @@ func combine(node string, generation int64, wanted map[string][]v1alpha1.Path, f
 	return status
 }
 
-// startingIn are the results of paths that start on a node in a network: a probe pod is a witness of its own paths alone,
-// whatever its file says.
+// startingIn are the results of paths that start on a node in a network: a probe pod is a witness of its own paths
+// alone, whatever its file says.
 func startingIn(node, network string, results []v1alpha1.PathResult) []v1alpha1.PathResult {
 	return slices.DeleteFunc(results, func(result v1alpha1.PathResult) bool {
 		on, in := path.Origin(result.ID)
@@ -63,8 +64,8 @@ func startingIn(node, network string, results []v1alpha1.PathResult) []v1alpha1.
 // maxGone bounds the absences that are kept of a prober: the latest.
 const maxGone = 32
 
-// goneSince adds to parts when their probers were gone, by the parts of the report before. A probe pod that was made again is another
-// one: whoever deleted the first asked nothing of it any more.
+// goneSince adds to parts when their probers were gone, by the parts of the report before. A probe pod that was made
+// again is another one: whoever deleted the first asked nothing of it any more.
 func goneSince(before, now []v1alpha1.Part) []v1alpha1.Part {
 	for i := range now {
 		part := &now[i]

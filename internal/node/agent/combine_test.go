@@ -16,7 +16,8 @@ func from(id, node, network string) v1alpha1.Path {
 }
 
 func TestSplit(t *testing.T) {
-	paths := []v1alpha1.Path{from("a", "n1", "old"), from("b", "n2", "old"), from("c", "n1", "host"), from("d", "n1", "new"), from("e", "n1", "old")}
+	paths := []v1alpha1.Path{from("a", "n1", "old"), from("b", "n2", "old"), from("c", "n1", "host"),
+		from("d", "n1", "new"), from("e", "n1", "old")}
 	got := map[string][]string{}
 	for network, list := range split(paths, "n1") {
 		for _, p := range list {
@@ -41,18 +42,24 @@ func TestCombine(t *testing.T) {
 		generation int64
 		ids        []string
 	}{
-		{"the host's prober is silent", map[string][]v1alpha1.Path{"host": {from("n1/host>a", "n1", "host")}}, nil, 0, nil},
+		{"the host's prober is silent", map[string][]v1alpha1.Path{"host": {from("n1/host>a", "n1", "host")}},
+			nil, 0, nil},
 		{"the host's prober is up to date", map[string][]v1alpha1.Path{"host": {from("n1/host>a", "n1", "host")}},
-			map[string]probe.ResultsFile{"host": {Generation: 7, Paths: []v1alpha1.PathResult{result("n1/host>a")}}}, 7, []string{"n1/host>a"}},
+			map[string]probe.ResultsFile{"host": {Generation: 7, Paths: []v1alpha1.PathResult{result("n1/host>a")}}},
+			7, []string{"n1/host>a"}},
 		{"a pod that is up to date", map[string][]v1alpha1.Path{"old": old},
-			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("n1/old>b")}}}, 7, []string{"n1/old>b"}},
+			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("n1/old>b")}}},
+			7, []string{"n1/old>b"}},
 		{"a pod that is behind", both,
-			map[string]probe.ResultsFile{"old": {Generation: 7}, "new": {Generation: 6, Paths: []v1alpha1.PathResult{result("n1/new>c")}}}, 6, []string{"n1/new>c"}},
+			map[string]probe.ResultsFile{"old": {Generation: 7},
+				"new": {Generation: 6, Paths: []v1alpha1.PathResult{result("n1/new>c")}}}, 6, []string{"n1/new>c"}},
 		{"a pod that is silent", both, map[string]probe.ResultsFile{"old": {Generation: 7}}, 0, nil},
 		{"a pod that has gone leaves its last results", nil,
-			map[string]probe.ResultsFile{"old": {Generation: 5, Paths: []v1alpha1.PathResult{result("n1/old>b")}}}, 7, []string{"n1/old>b"}},
+			map[string]probe.ResultsFile{"old": {Generation: 5, Paths: []v1alpha1.PathResult{result("n1/old>b")}}},
+			7, []string{"n1/old>b"}},
 		{"a pod that speaks of others", nil,
-			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("n2/old>b"), result("n1/new>c"), result("n1/host>d"), result("e")}}}, 7, nil},
+			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("n2/old>b"),
+				result("n1/new>c"), result("n1/host>d"), result("e")}}}, 7, nil},
 		{"a pod that still measures what it is to leave", nil,
 			map[string]probe.ResultsFile{"old": {Generation: 5, At: now.Add(-time.Second)}}, 5, nil},
 	} {
@@ -89,8 +96,8 @@ func TestForget(t *testing.T) {
 	a.forget()
 }
 
-// TestGoneSince: from when a prober was last heard of to when it began again it was gone; a pod that was made again was not, nor was
-// one of which nobody asked anything.
+// TestGoneSince: from when a prober was last heard of to when it began again it was gone; a pod that was made again was
+// not, nor was one of which nobody asked anything.
 func TestGoneSince(t *testing.T) {
 	at := func(second int) time.Time { return time.Date(2026, 11, 24, 3, 0, second, 0, time.UTC) }
 	part := func(name, pod string, since, heard int, gone ...v1alpha1.Absence) v1alpha1.Part {
@@ -107,10 +114,14 @@ func TestGoneSince(t *testing.T) {
 		want        []v1alpha1.Absence
 	}{
 		{"it runs on", part("host", "a", 2, 10, was), part("host", "a", 2, 11), []v1alpha1.Absence{was}},
-		{"it restarted", part("host", "a", 2, 10, was), part("host", "a", 14, 15), []v1alpha1.Absence{was, {From: at(10), To: at(14)}}},
-		{"it restarted after the clock was set back", part("host", "a", 12, 20), part("host", "a", 5, 6), []v1alpha1.Absence{{From: at(5), To: at(5)}}},
-		{"its DaemonSet made another pod", part("host", "a", 2, 10), part("host", "b", 14, 15), []v1alpha1.Absence{{From: at(10), To: at(14)}}},
-		{"a probe pod restarted", part("old", "a", 2, 10), part("old", "a", 14, 15), []v1alpha1.Absence{{From: at(10), To: at(14)}}},
+		{"it restarted", part("host", "a", 2, 10, was), part("host", "a", 14, 15),
+			[]v1alpha1.Absence{was, {From: at(10), To: at(14)}}},
+		{"it restarted after the clock was set back", part("host", "a", 12, 20), part("host", "a", 5, 6),
+			[]v1alpha1.Absence{{From: at(5), To: at(5)}}},
+		{"its DaemonSet made another pod", part("host", "a", 2, 10), part("host", "b", 14, 15),
+			[]v1alpha1.Absence{{From: at(10), To: at(14)}}},
+		{"a probe pod restarted", part("old", "a", 2, 10), part("old", "a", 14, 15),
+			[]v1alpha1.Absence{{From: at(10), To: at(14)}}},
 		{"a probe pod was made again", part("old", "a", 2, 10), part("old", "b", 14, 15), nil},
 		{"nothing was asked of it", part("host", "a", 2, 0), part("host", "a", 14, 15), nil},
 		{"it is another part", part("old", "a", 2, 10), part("new", "a", 14, 15), nil},

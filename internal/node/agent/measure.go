@@ -22,18 +22,19 @@ func (a *Agent) measure(ctx context.Context) {
 	options := metav1.ListOptions{FieldSelector: "metadata.name=" + a.Name}
 	go func() { // ends with the context
 		defer close(plans)
-		a.follow(ctx, "the probe plan", a.resource("ProbePlan"), options, func(objects map[string]*unstructured.Unstructured) {
-			plan, err := a.current(objects)
-			if err != nil {
-				a.Log.Error("the probe plan cannot be read", "error", err)
-				return
-			}
-			select { // only the latest plan counts
-			case <-plans:
-			default:
-			}
-			plans <- plan
-		})
+		a.follow(ctx, "the probe plan", a.resource("ProbePlan"), options,
+			func(objects map[string]*unstructured.Unstructured) {
+				plan, err := a.current(objects)
+				if err != nil {
+					a.Log.Error("the probe plan cannot be read", "error", err)
+					return
+				}
+				select { // only the latest plan counts
+				case <-plans:
+				default:
+				}
+				plans <- plan
+			})
 	}()
 	out := publisher{agent: a, trouble: trouble{log: a.Log, what: "cannot publish the report"}}
 	wanted := map[string][]v1alpha1.Path{}
@@ -73,8 +74,8 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 }
 
-// forget begins with no results: counts of an earlier migration are no evidence for this one. A prober that runs writes its own
-// again within a publication.
+// forget begins with no results: counts of an earlier migration are no evidence for this one. A prober that runs writes
+// its own again within a publication.
 func (a *Agent) forget() {
 	if err := a.Probers.Forget(networks()); err != nil {
 		a.Log.Error("cannot remove the results of earlier probers", "error", err)
@@ -97,7 +98,8 @@ func (a *Agent) order(generation int64, wanted map[string][]v1alpha1.Path) {
 	a.Log.Info("paths to measure", "generation", generation,
 		"old", len(wanted["old"]), "new", len(wanted["new"]), "host", len(wanted["host"]))
 	for _, network := range networks() {
-		if err := a.Probers.Order(network, probe.PathsFile{Generation: generation, Paths: wanted[network]}); err != nil {
+		if err := a.Probers.Order(network,
+			probe.PathsFile{Generation: generation, Paths: wanted[network]}); err != nil {
 			a.Log.Error("cannot hand paths to a prober", "network", network, "error", err)
 		}
 	}

@@ -52,7 +52,8 @@ func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) 
 		return fmt.Errorf("write the report: %w", err)
 	}
 	reports := p.agent.resource("ProbeReport")
-	_, err = reports.Patch(ctx, p.agent.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manifest.AgentName})
+	_, err = reports.Patch(ctx, p.agent.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: manifest.AgentName})
 	if apierrors.IsNotFound(err) {
 		err = p.create(ctx, patch)
 	}
@@ -95,6 +96,7 @@ func (p *publisher) create(ctx context.Context, patch []byte) error {
 	object.SetName(p.agent.Name)
 	object.SetNamespace(v1alpha1.Namespace)
 	object.SetLabels(map[string]string{v1alpha1.LabelManaged: "true"})
-	_, err := p.agent.resource("ProbeReport").Create(ctx, object, metav1.CreateOptions{FieldManager: manifest.AgentName})
+	_, err := p.agent.resource("ProbeReport").Create(ctx, object,
+		metav1.CreateOptions{FieldManager: manifest.AgentName})
 	return err
 }

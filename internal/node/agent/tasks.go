@@ -78,7 +78,8 @@ func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) {
 	log := a.Log.With("task", task.Name, "verb", task.Spec.Verb)
 	if err := a.outdated(ctx, task); err != nil {
 		log.Error("task refused", "error", err)
-		a.answerAtLast(ctx, task, v1alpha1.NodeTaskStatus{Phase: v1alpha1.TaskFailed, Message: err.Error(), FinishedAt: new(metav1.Now())})
+		a.answerAtLast(ctx, task, v1alpha1.NodeTaskStatus{Phase: v1alpha1.TaskFailed, Message: err.Error(),
+			FinishedAt: new(metav1.Now())})
 		return
 	}
 	if err := a.answer(ctx, task, v1alpha1.NodeTaskStatus{Phase: v1alpha1.TaskRunning}); err != nil {
@@ -106,14 +107,16 @@ func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) {
 	a.answerAtLast(ctx, task, status)
 }
 
-// outdated refuses a task of an older epoch than the lock's: its creator lost the lock to another process, and may not know yet.
+// outdated refuses a task of an older epoch than the lock's: its creator lost the lock to another process, and may not
+// know yet.
 func (a *Agent) outdated(ctx context.Context, task v1alpha1.NodeTask) error {
 	limits := outage.Limits{Away: outage.Bound, Refused: outage.Bound}
 	var lock *unstructured.Unstructured
 	err := outage.Retry(ctx, limits, nil, func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		lock, err = a.Client.Resource(leases).Namespace(v1alpha1.Namespace).Get(ctx, manifest.Lease, metav1.GetOptions{})
+		lock, err = a.Client.Resource(leases).Namespace(v1alpha1.Namespace).Get(ctx,
+			manifest.Lease, metav1.GetOptions{})
 		return err
 	})
 	if apierrors.IsNotFound(err) {
@@ -124,7 +127,8 @@ func (a *Agent) outdated(ctx context.Context, task v1alpha1.NodeTask) error {
 	}
 	epoch, _, err := unstructured.NestedInt64(lock.Object, "spec", "leaseTransitions")
 	if err == nil && task.Spec.Epoch < epoch {
-		err = fmt.Errorf("the task is outdated: it was created in epoch %d of the lock, which another process holds now, in epoch %d", task.Spec.Epoch, epoch)
+		err = fmt.Errorf("the task is outdated: it was created in epoch %d of the lock, which another process holds "+
+			"now, in epoch %d", task.Spec.Epoch, epoch)
 	}
 	return err
 }
@@ -142,8 +146,8 @@ func (a *Agent) answerAtLast(ctx context.Context, task v1alpha1.NodeTask, status
 	}
 }
 
-// answer writes a task's status, and can write nothing else of it. The test of the UID makes it fail on another task of the
-// same name.
+// answer writes a task's status, and can write nothing else of it. The test of the UID makes it fail on another task of
+// the same name.
 func (a *Agent) answer(ctx context.Context, task v1alpha1.NodeTask, status v1alpha1.NodeTaskStatus) error {
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": task.UID},
@@ -154,6 +158,7 @@ func (a *Agent) answer(ctx context.Context, task v1alpha1.NodeTask, status v1alp
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = a.resource("NodeTask").Patch(ctx, task.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: manifest.AgentName}, "status")
+	_, err = a.resource("NodeTask").Patch(ctx, task.Name, types.JSONPatchType, patch,
+		metav1.PatchOptions{FieldManager: manifest.AgentName}, "status")
 	return err
 }

@@ -1,6 +1,6 @@
-// Package introduce makes the running pods of one network known to the agents of another, by objects that these read, for as long as
-// there are two networks. It runs in the cluster as a process of its own (`theseus-agent introduce`), so that pods that start later are
-// introduced whoever carries the change out, and whether or not anybody does.
+// Package introduce makes the running pods of one network known to the agents of another, by objects that these read,
+// for as long as there are two networks. It runs in the cluster as a process of its own (`theseus-agent introduce`), so
+// that pods that start later are introduced whoever carries the change out, and whether or not anybody does.
 //
 // What the objects say is the driver's to know (cni.Introducer).
 package introduce
@@ -48,8 +48,8 @@ type Writer struct {
 	// Ranges are those of the addresses of the pods.
 	Ranges []netip.Prefix
 	Log    *slog.Logger
-	// Ready is an address (host:port) that accepts connections from when all pods that were there at the start are introduced, except
-	// while a pod waits for too long.
+	// Ready is an address (host:port) that accepts connections from when all pods that were there at the start are
+	// introduced, except while a pod waits for too long.
 	Ready string
 
 	pods, namespaces, identities, endpoints cache.SharedIndexInformer
@@ -94,7 +94,8 @@ func (w *Writer) Run(ctx context.Context) error {
 
 // watch fills the stores, and queues pods when something about them changes.
 func (w *Writer) watch(ctx context.Context) error {
-	w.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
+	w.queue = workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
 	identities, endpoints := w.Network.Known()
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(w.Client, 0)
 	w.pods = factory.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer()
@@ -115,7 +116,8 @@ func (w *Writer) watch(ctx context.Context) error {
 		{w.pods, w.add}, {w.endpoints, w.add}, {w.namespaces, w.addNamespace},
 	} {
 		if _, err := of.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: of.changed, UpdateFunc: func(_, object any) { of.changed(object) }, DeleteFunc: of.changed}); err != nil {
+			AddFunc: of.changed, UpdateFunc: func(_, object any) { of.changed(object) },
+			DeleteFunc: of.changed}); err != nil {
 			return err
 		}
 	}
@@ -151,9 +153,10 @@ func trim(object any) (any, error) {
 		return nil, fmt.Errorf("read pod %s/%s: %w", full.GetNamespace(), full.GetName(), err)
 	}
 	short := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, Labels: pod.Labels, ResourceVersion: pod.ResourceVersion},
-		Spec:       corev1.PodSpec{ServiceAccountName: pod.Spec.ServiceAccountName, HostNetwork: pod.Spec.HostNetwork},
-		Status:     corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP, HostIP: pod.Status.HostIP},
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, Labels: pod.Labels,
+			ResourceVersion: pod.ResourceVersion},
+		Spec:   corev1.PodSpec{ServiceAccountName: pod.Spec.ServiceAccountName, HostNetwork: pod.Spec.HostNetwork},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP, HostIP: pod.Status.HostIP},
 	}
 	for _, container := range pod.Spec.Containers {
 		if len(container.Ports) > 0 {
@@ -224,7 +227,8 @@ func (w *Writer) failed(key string) {
 	}
 }
 
-// behind reports whether pods of the start are not introduced, or a pod has waited for longer than the writer's patience.
+// behind reports whether pods of the start are not introduced, or a pod has waited for longer than the writer's
+// patience.
 func (w *Writer) behind() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -280,8 +284,8 @@ func accept(listener net.Listener) {
 	}
 }
 
-// introduce makes the endpoint of a pod what it should be. The endpoint of a pod that is gone goes at once: otherwise an agent may take
-// it for that of a new pod with this name, and lose it when the former pod's garbage is collected.
+// introduce makes the endpoint of a pod what it should be. The endpoint of a pod that is gone goes at once: otherwise
+// an agent may take it for that of a new pod with this name, and lose it when the former pod's garbage is collected.
 func (w *Writer) introduce(ctx context.Context, key string) error {
 	pod, endpoint := stored[*corev1.Pod](w.pods, key), stored[*unstructured.Unstructured](w.endpoints, key)
 	switch {
@@ -356,10 +360,11 @@ func owner(endpoint *unstructured.Unstructured) string {
 	return ""
 }
 
-// there asks the API server whether a pod is there, as the store of pods may be behind that of endpoints. If another one is, its own event
-// comes.
+// there asks the API server whether a pod is there, as the store of pods may be behind that of endpoints. If another
+// one is, its own event comes.
 func (w *Writer) there(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	now, err := w.Client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	now, err := w.Client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(pod.Namespace).Get(ctx,
+		pod.Name, metav1.GetOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -377,16 +382,19 @@ func (w *Writer) displace(ctx context.Context, pod *corev1.Pod, endpoint *unstru
 	return fmt.Errorf("its endpoint was of another pod with its name")
 }
 
-// bury removes the endpoint of a pod that is gone. The API server is asked, as the store of pods may be behind that of endpoints.
+// bury removes the endpoint of a pod that is gone. The API server is asked, as the store of pods may be behind that of
+// endpoints.
 func (w *Writer) bury(ctx context.Context, endpoint *unstructured.Unstructured) error {
-	_, err := w.Client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(endpoint.GetNamespace()).Get(ctx, endpoint.GetName(), metav1.GetOptions{})
+	_, err := w.Client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(endpoint.GetNamespace()).Get(
+		ctx, endpoint.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return w.remove(ctx, endpoint)
 	}
 	return err // or the pod's own event comes
 }
 
-// yield gives the endpoint of a former pod to the pod with its name that is the agents' own: they have taken it over already, or will.
+// yield gives the endpoint of a former pod to the pod with its name that is the agents' own: they have taken it over
+// already, or will.
 func (w *Writer) yield(ctx context.Context, pod *corev1.Pod, endpoint *unstructured.Unstructured) error {
 	if pod.Status.PodIP == "" || ended(pod) {
 		return nil // its address says whose it is
@@ -415,8 +423,8 @@ func (w *Writer) remove(ctx context.Context, endpoint *unstructured.Unstructured
 	return err
 }
 
-// identity returns the number of the identity of labels, and makes one if there is none. Two writers that do not know of each other
-// make the same: the number is computed from the labels, and the next is tried if it is taken.
+// identity returns the number of the identity of labels, and makes one if there is none. Two writers that do not know
+// of each other make the same: the number is computed from the labels, and the next is tried if it is taken.
 func (w *Writer) identity(ctx context.Context, labels map[string]string) (int, error) {
 	key := text(labels)
 	found, err := w.identities.GetIndexer().ByIndex(byLabels, key)

@@ -32,9 +32,10 @@ spec: {group: cilium.io, scope: %[3]s, names: {kind: %[2]s, plural: %[1]s},
 versions: [{name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`
 
 var (
-	podResource         = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	endpoints           = schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumendpoints"}
-	bindings            = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}
+	podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	endpoints   = schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumendpoints"}
+	bindings    = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterrolebindings"}
 	identities          = schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumidentities"}
 	flannelPods         = netip.MustParsePrefix("10.244.0.0/16")
 	serviceAccount      = "system:serviceaccount:theseus-system:" + manifest.IntroduceName
@@ -53,15 +54,19 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: pods are introduced in a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: pods are introduced in a real API server; THESEUS_KUBE names the lab's program of " +
+			"Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{serviceAccount}})
 	w := &world{T: t, rig: config, admin: dynamic.NewForConfigOrDie(config)}
-	w.apply("apiextensions.k8s.io", "v1", "customresourcedefinitions", fmt.Sprintf(definition, "ciliumendpoints", "CiliumEndpoint", "Namespaced"))
-	w.apply("apiextensions.k8s.io", "v1", "customresourcedefinitions", fmt.Sprintf(definition, "ciliumidentities", "CiliumIdentity", "Cluster"))
+	w.apply("apiextensions.k8s.io", "v1", "customresourcedefinitions",
+		fmt.Sprintf(definition, "ciliumendpoints", "CiliumEndpoint", "Namespaced"))
+	w.apply("apiextensions.k8s.io", "v1", "customresourcedefinitions",
+		fmt.Sprintf(definition, "ciliumidentities", "CiliumIdentity", "Cluster"))
 	w.apply("", "v1", "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {team: red}}}")
 	w.apply("", "v1", "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: theseus-system}}")
-	w.apply("", "v1", "serviceaccounts", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: shop}}")
+	w.apply("", "v1", "serviceaccounts",
+		"{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: shop}}")
 	w.grant()
 	w.until("the CRDs are served", func() bool {
 		_, err := w.admin.Resource(endpoints).List(t.Context(), metav1.ListOptions{})
@@ -74,9 +79,11 @@ func newWorld(t *testing.T) *world {
 // grant makes the writer's account and its rights.
 func (w *world) grant() {
 	w.Helper()
-	kinds := map[string][2]string{"ServiceAccount": {"", "serviceaccounts"}, "ClusterRole": {"rbac.authorization.k8s.io", "clusterroles"},
+	kinds := map[string][2]string{"ServiceAccount": {"", "serviceaccounts"},
+		"ClusterRole":        {"rbac.authorization.k8s.io", "clusterroles"},
 		"ClusterRoleBinding": {"rbac.authorization.k8s.io", "clusterrolebindings"}}
-	for _, object := range manifest.Introduce("image", "cilium", []string{flannelPods.String()}, introducerOfCilium.Rights(), 2) {
+	for _, object := range manifest.Introduce("image", "cilium", []string{flannelPods.String()},
+		introducerOfCilium.Rights(), 2) {
 		if kind, ok := kinds[object.GetKind()]; ok {
 			text, err := yaml.Marshal(object.Object)
 			w.must(err)
@@ -109,8 +116,10 @@ func (w *world) apply(group, version, resource, text string) *unstructured.Unstr
 // pod makes a pod that runs with an address.
 func (w *world) pod(name, address, extra string) *unstructured.Unstructured {
 	w.Helper()
-	made := w.apply("", "v1", "pods", "{apiVersion: v1, kind: Pod, metadata: {name: "+name+", namespace: shop, labels: {app: web, pod-template-hash: abc}}, "+
-		"spec: {automountServiceAccountToken: false, containers: [{name: c, image: i, ports: [{name: http, containerPort: 80}]}]"+extra+"}}")
+	made := w.apply("", "v1", "pods", "{apiVersion: v1, kind: Pod, metadata: {name: "+name+
+		", namespace: shop, labels: {app: web, pod-template-hash: abc}}, "+
+		"spec: {automountServiceAccountToken: false, containers: [{name: c, image: i, ports: [{name: http, "+
+		"containerPort: 80}]}]"+extra+"}}")
 	w.status(name, "Running", address)
 	return made
 }
@@ -118,7 +127,8 @@ func (w *world) pod(name, address, extra string) *unstructured.Unstructured {
 func (w *world) status(name, phase, address string) {
 	w.Helper()
 	_, err := w.admin.Resource(podResource).Namespace("shop").Patch(w.Context(), name, types.MergePatchType,
-		fmt.Appendf(nil, `{"status": {"phase": %q, "podIP": %q, "podIPs": [{"ip": %[2]q}], "hostIP": "192.0.2.1"}}`, phase, address), metav1.PatchOptions{}, "status")
+		fmt.Appendf(nil, `{"status": {"phase": %q, "podIP": %q, "podIPs": [{"ip": %[2]q}], "hostIP": "192.0.2.1"}}`,
+			phase, address), metav1.PatchOptions{}, "status")
 	w.must(err)
 }
 
@@ -140,8 +150,8 @@ func (w *world) start() (ready func() bool, stop func()) {
 	address := clustertest.Free(w)
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan error, 1)
-	writer := &introduce.Writer{Client: dynamic.NewForConfigOrDie(config), Network: introducerOfCilium, Ranges: []netip.Prefix{flannelPods},
-		Log: slog.New(slog.NewTextHandler(w.Output(), nil)), Ready: address}
+	writer := &introduce.Writer{Client: dynamic.NewForConfigOrDie(config), Network: introducerOfCilium,
+		Ranges: []netip.Prefix{flannelPods}, Log: slog.New(slog.NewTextHandler(w.Output(), nil)), Ready: address}
 	go func() { ended <- writer.Run(ctx) }()
 	ready = func() bool {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
@@ -179,9 +189,10 @@ func says(endpoint *unstructured.Unstructured) (labels []string, identity int64,
 	return labels, identity, address
 }
 
-// TestAPIServer: pods of the other network are introduced, those of the start before the writer is ready, and later ones while it
-// runs; it follows labels of pods and namespaces, ended pods, and names that are used again; and it makes again what is deleted.
-// Two writers at once, as after a node that was lost, agree. It has no other rights than those of its role.
+// TestAPIServer: pods of the other network are introduced, those of the start before the writer is ready, and later
+// ones while it runs; it follows labels of pods and namespaces, ended pods, and names that are used again; and it makes
+// again what is deleted. Two writers at once, as after a node that was lost, agree. It has no other rights than those
+// of its role.
 func TestAPIServer(t *testing.T) {
 	w := newWorld(t)
 	first := w.pod("first", "10.244.1.5", "")
@@ -197,8 +208,9 @@ func TestAPIServer(t *testing.T) {
 		t.Fatal("it is ready, and pods are not introduced")
 	}
 	labels, identity, address := says(one)
-	want := []string{"k8s:app=web", "k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name=shop", "k8s:io.cilium.k8s.namespace.labels.team=red",
-		"k8s:io.cilium.k8s.policy.cluster=default", "k8s:io.cilium.k8s.policy.serviceaccount=default", "k8s:io.kubernetes.pod.namespace=shop"}
+	want := []string{"k8s:app=web", "k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name=shop",
+		"k8s:io.cilium.k8s.namespace.labels.team=red", "k8s:io.cilium.k8s.policy.cluster=default",
+		"k8s:io.cilium.k8s.policy.serviceaccount=default", "k8s:io.kubernetes.pod.namespace=shop"}
 	want = append([]string{"gen:io.cilium.k8s.named-ports=http.TCP.80"}, want...)
 	if !slices.Equal(labels, want) || address != "10.244.1.5" {
 		t.Errorf("of the first pod it is said: %s at %s", labels, address)
@@ -206,7 +218,8 @@ func TestAPIServer(t *testing.T) {
 	if _, other, _ := says(same); other != identity || identity < 256 || identity > 65535 {
 		t.Errorf("pods with the same labels have the identities %d and %d", identity, other)
 	}
-	if owners := one.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != first.GetUID() || owners[0].Kind != "Pod" {
+	if owners := one.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != first.GetUID() ||
+		owners[0].Kind != "Pod" {
 		t.Errorf("the owner is %+v", owners)
 	}
 	for _, name := range []string{"cilium", "host", "done"} {
@@ -219,7 +232,8 @@ func TestAPIServer(t *testing.T) {
 	w.until("a later pod is introduced", func() bool { return w.endpoint("later") != nil })
 	w.must(w.admin.Resource(endpoints).Namespace("shop").Delete(t.Context(), "later", metav1.DeleteOptions{}))
 	w.until("what was deleted is there again", func() bool { return w.endpoint("later") != nil })
-	_, err := w.admin.Resource(podResource).Namespace("shop").Patch(t.Context(), "later", types.MergePatchType, []byte(`{"metadata": {"labels": {"app": "db"}}}`), metav1.PatchOptions{})
+	_, err := w.admin.Resource(podResource).Namespace("shop").Patch(t.Context(), "later", types.MergePatchType,
+		[]byte(`{"metadata": {"labels": {"app": "db"}}}`), metav1.PatchOptions{})
 	w.must(err)
 	w.until("a pod's labels are followed", func() bool {
 		labels, other, _ := says(w.endpoint("later"))
@@ -231,7 +245,9 @@ func TestAPIServer(t *testing.T) {
 		return slices.Contains(labels, "k8s:io.cilium.k8s.namespace.labels.team=blue") && other != identity
 	})
 	w.status("same", "Failed", "10.244.2.5")
-	w.until("an ended pod, whose address another may get, has no endpoint", func() bool { return w.endpoint("same") == nil })
+	w.until("an ended pod, whose address another may get, has no endpoint", func() bool {
+		return w.endpoint("same") == nil
+	})
 
 	w.must(w.admin.Resource(bindings).Delete(t.Context(), manifest.IntroduceName, metav1.DeleteOptions{}))
 	w.pod("late", "10.244.1.8", "")
@@ -240,14 +256,18 @@ func TestAPIServer(t *testing.T) {
 	w.until("it is ready again", func() bool { return w.endpoint("late") != nil && ready() })
 
 	gone := int64(0)
-	w.must(w.admin.Resource(podResource).Namespace("shop").Delete(t.Context(), "late", metav1.DeleteOptions{GracePeriodSeconds: &gone}))
-	w.until("the endpoint of a pod that is gone is gone, without a garbage collector", func() bool { return w.endpoint("late") == nil })
+	w.must(w.admin.Resource(podResource).Namespace("shop").Delete(t.Context(), "late",
+		metav1.DeleteOptions{GracePeriodSeconds: &gone}))
+	w.until("the endpoint of a pod that is gone is gone, without a garbage collector", func() bool {
+		return w.endpoint("late") == nil
+	})
 
 	otherReady, otherStop := w.start()
 	w.until("a second writer is ready", otherReady)
 	stop()
 	now := int64(0)
-	w.must(w.admin.Resource(podResource).Namespace("shop").Delete(t.Context(), "first", metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	w.must(w.admin.Resource(podResource).Namespace("shop").Delete(t.Context(), "first",
+		metav1.DeleteOptions{GracePeriodSeconds: &now}))
 	again := w.pod("first", "10.244.2.9", "")
 	w.until("a name that comes again is of the new pod", func() bool {
 		endpoint := w.endpoint("first")
@@ -258,12 +278,14 @@ func TestAPIServer(t *testing.T) {
 		return endpoint.GetOwnerReferences()[0].UID == again.GetUID() && address == "10.244.2.9"
 	})
 	otherStop()
-	w.must(w.admin.Resource(podResource).Namespace("shop").Delete(t.Context(), "first", metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	w.must(w.admin.Resource(podResource).Namespace("shop").Delete(t.Context(), "first",
+		metav1.DeleteOptions{GracePeriodSeconds: &now}))
 	moved := w.pod("first", "10.96.0.9", "")
 	_, thirdStop := w.start()
 	w.until("the endpoint that an agent has taken over is its pod's", func() bool {
 		endpoint := w.endpoint("first")
-		return endpoint != nil && endpoint.GetOwnerReferences()[0].UID == moved.GetUID() && len(endpoint.GetLabels()) == 0
+		return endpoint != nil && endpoint.GetOwnerReferences()[0].UID == moved.GetUID() &&
+			len(endpoint.GetLabels()) == 0
 	})
 	thirdStop()
 	all, err := w.admin.Resource(identities).List(t.Context(), metav1.ListOptions{})
