@@ -35,8 +35,10 @@ func BenchmarkCheckFile(b *testing.B) {
 			size := writeCluster(b, file, nodes)
 			b.SetBytes(size)
 			for b.Loop() {
-				check := exec.Command(theseus, "check", "--from", file, "--from", filepath.Join(dir, "flannel.yaml"), "--to", "calico",
-					"--manifest", filepath.Join(dir, "calico-manifest.yaml"), "--pod-cidr", "100.64.0.0/10", "--agent-image", "a:v1", "-o", "json")
+				check := exec.Command(theseus, "check", "--from", file, "--from",
+					filepath.Join(dir, "flannel.yaml"), "--to", "calico", "--manifest",
+					filepath.Join(dir, "calico-manifest.yaml"), "--pod-cidr", "100.64.0.0/10",
+					"--agent-image", "a:v1", "-o", "json")
 				check.Stderr = os.Stderr
 				var exit *exec.ExitError
 				if _, err := check.Output(); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 3) {

@@ -24,7 +24,8 @@ var update = flag.Bool("update", false, "write docs/reference/commands.md")
 const commandsPage = "../../docs/reference/commands.md"
 
 func docsRoot() *cobra.Command {
-	root := newRoot(Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, "theseus", &interrupt.Signals{Err: io.Discard})
+	root := newRoot(Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, "theseus",
+		&interrupt.Signals{Err: io.Discard})
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultVersionFlag()
@@ -33,11 +34,13 @@ func docsRoot() *cobra.Command {
 
 // TestCommandsPage compares docs/reference/commands.md with the command tree. With -update it writes the page.
 func TestCommandsPage(t *testing.T) {
-	for _, name := range []string{"THESEUS_AGENT_IMAGE", "THESEUS_IMAGE_REGISTRY", "THESEUS_KUBECONFIG", "THESEUS_CONTEXT"} {
+	for _, name := range []string{"THESEUS_AGENT_IMAGE", "THESEUS_IMAGE_REGISTRY",
+		"THESEUS_KUBECONFIG", "THESEUS_CONTEXT"} {
 		t.Setenv(name, "") // defaults come from the environment
 	}
 	var page strings.Builder
-	page.WriteString("# Commands\n\nThis page is made from the code: `go test ./internal/cli -run TestCommandsPage -update`.\n" +
+	page.WriteString("# Commands\n\nThis page is made from the code: `go test ./internal/cli -run " +
+		"TestCommandsPage -update`.\n" +
 		"[Conventions, environment and exit codes](command-line.md) are the same for all commands.\n")
 	describe(&page, docsRoot())
 	if *update {
@@ -70,7 +73,8 @@ func unwrapped(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// continues says whether a line is of the same paragraph or list item as the one before. What is indented otherwise stays.
+// continues says whether a line is of the same paragraph or list item as the one before. What is indented otherwise
+// stays.
 func continues(before, line string) bool {
 	if strings.HasPrefix(before, "- ") {
 		words, ok := strings.CutPrefix(line, "  ")
@@ -132,7 +136,8 @@ func TestCommandsInDocs(t *testing.T) {
 	t.Logf("%d commands", seen)
 }
 
-// commandLine is a command in a page. One in a block of code is whole; one in the middle of a sentence may lack arguments.
+// commandLine is a command in a page. One in a block of code is whole; one in the middle of a sentence may lack
+// arguments.
 type commandLine struct {
 	text  string
 	whole bool
@@ -158,7 +163,8 @@ func commandLines(page string) []commandLine {
 	return found
 }
 
-// parses tries a command line: its command exists, and so do its flags. A whole one has the arguments that it needs too.
+// parses tries a command line: its command exists, and so do its flags. A whole one has the arguments that it needs
+// too.
 func parses(line string, whole bool) error {
 	var args []string
 	for _, word := range words(line)[1:] {
@@ -178,7 +184,8 @@ func parses(line string, whole bool) error {
 		}
 		return err
 	}
-	if left := command.Flags().Args(); command.HasSubCommands() && len(left) > 0 && left[0] != "help" && command.Flags().ArgsLenAtDash() != 0 {
+	if left := command.Flags().Args(); command.HasSubCommands() && len(left) > 0 && left[0] != "help" &&
+		command.Flags().ArgsLenAtDash() != 0 {
 		return fmt.Errorf("%s has no command %q", command.CommandPath(), left[0])
 	}
 	if !whole {

@@ -31,18 +31,22 @@ func TestMirrorDNS(t *testing.T) {
 	var zone []string
 	hosts := ""
 	for i := range n {
-		zone = append(zone, fmt.Sprintf("s%d 2 IN A %s", i, blue), fmt.Sprintf("a-s%d 2 IN TXT \"heritage=external-dns,external-dns/owner=blue\"", i))
+		zone = append(zone, fmt.Sprintf("s%d 2 IN A %s", i, blue),
+			fmt.Sprintf("a-s%d 2 IN TXT \"heritage=external-dns,external-dns/owner=blue\"", i))
 		hosts += fmt.Sprintf("  - host: s%d.shop.example.org\n", i)
 	}
 	server := dnstest.BIND(t, dnsOrigin, dnstest.ZoneText(dnsOrigin, zone...))
 	resolver := dnstest.Unbound(t, server)
 	files := map[string]string{
 		"key": server.Key.Secret,
-		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- name: shop.example.org\n  rfc2136: {server: %q, key: cut, secretFile: key}\n  authoritative: [%[1]q]\nresolvers: [%q]\nowners: {original: blue, mirror: green}\nports: {80: %d}\nfrom: [[%q]]\n",
+		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- name: shop.example.org\n"+
+			"  rfc2136: {server: %q, key: cut, secretFile: key}\n  authoritative: [%[1]q]\nresolvers: [%q]\n"+
+			"owners: {original: blue, mirror: green}\nports: {80: %d}\nfrom: [[%q]]\n",
 			server.Address, resolver.Address, serveBoth(t, blue, green), filepath.Join(dir, "theseus")),
 	}
 	for name, address := range map[string]string{"blue.yaml": blue, "green.yaml": green} {
-		files[name] = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web, namespace: shop}\nspec:\n  rules:\n" + hosts +
+		files[name] = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web, namespace: shop}\n" +
+			"spec:\n  rules:\n" + hosts +
 			"status: {loadBalancer: {ingress: [{ip: " + address + "}]}}\n"
 	}
 	for name, text := range files {
@@ -58,7 +62,8 @@ func TestMirrorDNS(t *testing.T) {
 			t.Fatalf("theseus %s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), code, want, says, said)
 		}
 	}
-	plan := append([]string{"mirror", "dns", "plan", "-o", "move.yaml", "--ttl", "1", "--bake", "100ms", "--first", "2"}, inputs...)
+	plan := append([]string{"mirror", "dns", "plan", "-o", "move.yaml", "--ttl", "1", "--bake",
+		"100ms", "--first", "2"}, inputs...)
 	must(0, "13 names: 12 move", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
 	must(3, "12 of 13 names of shop.example.org. (92 %)", plan...)
 	must(1, `no name matches "nobody.shop.example.org"`, append(plan, "--name", "nobody.shop.example.org")...)
@@ -68,7 +73,8 @@ func TestMirrorDNS(t *testing.T) {
 	killed := 0
 	for code := -1; code != 0; {
 		var said string
-		kill := time.Duration(100+rand.IntN(600)+100*killed) * time.Millisecond // a busy machine needs longer to get anywhere
+		// a busy machine needs longer to get anywhere
+		kill := time.Duration(100+rand.IntN(600)+100*killed) * time.Millisecond
 		if killed >= 10 {
 			kill = 0
 		}
@@ -101,17 +107,20 @@ func TestMirrorDNS(t *testing.T) {
 	}
 	must(0, "written to move.yaml", append(plan, "--yes-really", "--slo", shop.URL, "--slo", "command: ./check.sh")...)
 	down.Store(true)
-	must(3, "no name has moved: "+shop.URL+": HTTP status 503", "mirror", "dns", "move", "move.yaml", "--zones", "zones.yaml", "--yes")
+	must(3, "no name has moved: "+shop.URL+": HTTP status 503", "mirror", "dns", "move", "move.yaml",
+		"--zones", "zones.yaml", "--yes")
 	if err := os.Remove(check); err != nil {
 		t.Fatal(err)
 	}
 	must(1, check, "mirror", "dns", "move", "move.yaml", "--zones", "zones.yaml", "--yes")
 	must(1, "no name of dns-", "mirror", "dns", "back", "move.yaml", "--zones", "zones.yaml", "--yes")
 
-	// From a place that reaches nobody, as a pod whose policy lets it go nowhere, and from one where there is no theseus.
+	// From a place that reaches nobody, as a pod whose policy lets it go nowhere, and from one where there is no
+	// theseus.
 	for place, says := range map[string]string{
-		fmt.Sprintf("[unshare, -n, %q]", filepath.Join(dir, "theseus")): "theseus` 2 of 2 probes fail at the address that the name is to get: s",
-		"[sh, -c, 'echo no such pod >&2; exit 1', theseus]":             "theseus`: exit status 1: no such pod",
+		fmt.Sprintf("[unshare, -n, %q]",
+			filepath.Join(dir, "theseus")): "theseus` 2 of 2 probes fail at the address that the name is to get: s",
+		"[sh, -c, 'echo no such pod >&2; exit 1', theseus]": "theseus`: exit status 1: no such pod",
 		"[echo, hello]": "what `echo hello` answers cannot be read",
 	} {
 		elsewhere := strings.Replace(files["zones.yaml"], "from: [[", "from: ["+place+"] #", 1)
@@ -175,8 +184,8 @@ func theseus(t *testing.T, dir string, kill time.Duration, args ...string) (int,
 	return command.ProcessState.ExitCode(), out.String()
 }
 
-// TestMirrorDNSPlan plans moves in shares at the fake of Route 53, with the services' own error rate: what would only be found while
-// names move is found here.
+// TestMirrorDNSPlan plans moves in shares at the fake of Route 53, with the services' own error rate: what would only
+// be found while names move is found here.
 func TestMirrorDNSPlan(t *testing.T) {
 	var sets []dnstest.R53Set
 	for _, host := range []string{"web", "api"} {
@@ -184,17 +193,23 @@ func TestMirrorDNSPlan(t *testing.T) {
 	}
 	fake := dnstest.NewRoute53(t, dnsOrigin, sets...)
 	rate := fmt.Sprintf(`{"status":"success","data":{"resultType":"scalar","result":[%d,"0.02"]}}`, time.Now().Unix())
-	prometheus := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, rate) }))
+	prometheus := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, rate)
+	}))
 	t.Cleanup(prometheus.Close)
-	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "fake", "AWS_SECRET_ACCESS_KEY": "fake", "AWS_REGION": "us-east-1"} {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "fake", "AWS_SECRET_ACCESS_KEY": "fake",
+		"AWS_REGION": "us-east-1"} {
 		t.Setenv(name, value)
 	}
-	const ingress = "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: %s, namespace: shop}\nspec: {rules: [{host: %[1]s.shop.example.org}]}\nstatus: {loadBalancer: {ingress: [{%s}]}}\n"
+	const ingress = "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: %s, namespace: shop}\n" +
+		"spec: {rules: [{host: %[1]s.shop.example.org}]}\nstatus: {loadBalancer: {ingress: [{%s}]}}\n"
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- {name: shop.example.org, route53: {id: Z1, endpoint: %q}, authoritative: [%q]}\n", fake.URL, fake.Address),
-		"blue.yaml":  fmt.Sprintf(ingress, "web", "ip: 192.0.2.1") + fmt.Sprintf(ingress, "api", "ip: 192.0.2.1"),
-		"green.yaml": fmt.Sprintf(ingress, "web", "ip: 192.0.2.2") + fmt.Sprintf(ingress, "api", "hostname: green.example.net"),
+		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- {name: shop.example.org, "+
+			"route53: {id: Z1, endpoint: %q}, authoritative: [%q]}\n", fake.URL, fake.Address),
+		"blue.yaml": fmt.Sprintf(ingress, "web", "ip: 192.0.2.1") + fmt.Sprintf(ingress, "api", "ip: 192.0.2.1"),
+		"green.yaml": fmt.Sprintf(ingress, "web", "ip: 192.0.2.2") + fmt.Sprintf(ingress, "api",
+			"hostname: green.example.net"),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -202,7 +217,8 @@ func TestMirrorDNSPlan(t *testing.T) {
 	}
 	plan := func(want int, says []string, args ...string) {
 		t.Helper()
-		code, said := theseus(t, dir, 0, append([]string{"mirror", "dns", "plan", "--zones", "zones.yaml", "--from", "blue.yaml", "--mirror-from", "green.yaml"}, args...)...)
+		code, said := theseus(t, dir, 0, append([]string{"mirror", "dns", "plan", "--zones", "zones.yaml", "--from",
+			"blue.yaml", "--mirror-from", "green.yaml"}, args...)...)
 		if code != want {
 			t.Errorf("%q: exit code %d, want %d:\n%s", args, code, want, said)
 		}
@@ -212,13 +228,18 @@ func TestMirrorDNSPlan(t *testing.T) {
 			}
 		}
 	}
-	plan(0, []string{"note: api.shop.example.org moves as a whole", "move 1 name to the mirror", "move 1 name 1 % to the mirror", "10 % to the mirror", "50 % to the mirror", "100 % to the mirror"}, "--weights", "1,10,50,100")
+	plan(0, []string{"note: api.shop.example.org moves as a whole", "move 1 name to the mirror",
+		"move 1 name 1 % to the mirror", "10 % to the mirror", "50 % to the mirror", "100 % to the mirror"},
+		"--weights", "1,10,50,100")
 	plan(2, []string{"weights must grow"}, "--weights", "10,1,100")
 	with := []string{"--slo", "errors <= 0.05", "--prometheus"}
-	plan(0, []string{"errors must be <= 0.05, asked at " + prometheus.URL, "holds; and every signal holds"}, append(with, prometheus.URL)...)
-	plan(3, []string{"a signal fails already before the change, and no name has moved: errors is 0.02, and must be < 0.02", "hint: fix the services"}, "--slo", prometheus.URL+" errors < 0.02")
+	plan(0, []string{"errors must be <= 0.05, asked at " + prometheus.URL, "holds; and every signal holds"},
+		append(with, prometheus.URL)...)
+	plan(3, []string{"a signal fails already before the change, and no name has moved: errors is 0.02, and must be " +
+		"< 0.02", "hint: fix the services"}, "--slo", prometheus.URL+" errors < 0.02")
 	rate = `{"status":"success","data":{"resultType":"vector","result":[]}}`
-	plan(1, []string{"no answer to errors: the query yields no data", "hint: ask the signal from this machine"}, append(with, prometheus.URL)...)
+	plan(1, []string{"no answer to errors: the query yields no data", "hint: ask the signal from this machine"},
+		append(with, prometheus.URL)...)
 	plan(2, []string{"the text of --prometheus is not an address"}, append(with, "prometheus:9090")...)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -49,7 +49,8 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 	defer err.Flush() //nolint:errcheck // the same
 	streams.Out, streams.Err = out, err
 	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard) // client-go's own log repeats the API server's answers, and the command reports retries itself
+	// client-go's own log repeats the API server's answers, and the command reports retries itself
+	klog.SetOutput(io.Discard)
 	signals := &interrupt.Signals{Err: streams.Err}
 	ctx, stop := signals.Catch(ctx)
 	defer stop()
@@ -61,7 +62,8 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 func newRoot(streams Streams, name string, signals *interrupt.Signals) *cobra.Command {
 	build := version.Read()
 	cluster := genericclioptions.NewConfigFlags(true)
-	a := &app.App{Streams: streams, Signals: signals, Kubeconfig: cluster, Context: cluster.Context, Version: build.Version}
+	a := &app.App{Streams: streams, Signals: signals, Kubeconfig: cluster,
+		Context: cluster.Context, Version: build.Version}
 	use := "theseus"
 	if strings.HasPrefix(name, "kubectl-") {
 		use = "kubectl theseus"
@@ -90,9 +92,11 @@ func newRoot(streams Streams, name string, signals *interrupt.Signals) *cobra.Co
 		return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%v", err)
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(cluster.KubeConfig, "kubeconfig", os.Getenv("THESEUS_KUBECONFIG"), "kubeconfig file (else KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(cluster.KubeConfig, "kubeconfig", os.Getenv("THESEUS_KUBECONFIG"),
+		"kubeconfig file (else KUBECONFIG, else ~/.kube/config)")
 	flags.StringVar(cluster.Context, "context", os.Getenv("THESEUS_CONTEXT"), "context of the kubeconfig")
-	flags.StringVarP(&a.Output, "output", "o", "", "output: text, json or another format of the command, or a file to write")
+	flags.StringVarP(&a.Output, "output", "o", "",
+		"output: text, json or another format of the command, or a file to write")
 	root.AddCommand(commands(a)...)
 	for _, command := range root.Commands() {
 		explainExits(command)

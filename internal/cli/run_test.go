@@ -29,8 +29,10 @@ func TestUntrustedServer(t *testing.T) {
 	}
 	for _, command := range []string{"snapshot", "status", "resume"} {
 		var said bytes.Buffer
-		code := Main(t.Context(), []string{"theseus", command, "--kubeconfig", config}, app.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &said})
-		if code != exit.Failed || !strings.Contains(said.String(), "x509") || !strings.Contains(said.String(), "\nhint: check certificate-authority") {
+		code := Main(t.Context(), []string{"theseus", command, "--kubeconfig", config},
+			app.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &said})
+		if code != exit.Failed || !strings.Contains(said.String(), "x509") ||
+			!strings.Contains(said.String(), "\nhint: check certificate-authority") {
 			t.Errorf("%s: exit %d, %s", command, code, said.String())
 		}
 	}

@@ -41,9 +41,12 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			for _, name := range []string{"flannel.yaml", "weave.yaml", "calico.yaml", "calico-manifest.yaml", "charts/cilium-v1.16.5.yaml",
-				"flannel-manifest.yaml", "tigera-operator-v1.38.1.yaml", "tigera-operator-v1.40.0.yaml", "golden/bridge.json", "golden/calico.json", "golden/mixed.json"} {
-				if err := os.WriteFile(filepath.Join(env.WorkDir, filepath.Base(name)), cnitest.Text(t, name), 0o600); err != nil {
+			for _, name := range []string{"flannel.yaml", "weave.yaml", "calico.yaml", "calico-manifest.yaml",
+				"charts/cilium-v1.16.5.yaml",
+				"flannel-manifest.yaml", "tigera-operator-v1.38.1.yaml", "tigera-operator-v1.40.0.yaml",
+				"golden/bridge.json", "golden/calico.json", "golden/mixed.json"} {
+				if err := os.WriteFile(filepath.Join(env.WorkDir, filepath.Base(name)),
+					cnitest.Text(t, name), 0o600); err != nil {
 					return err
 				}
 			}

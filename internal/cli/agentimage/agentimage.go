@@ -34,9 +34,11 @@ type Flags struct{ image, registry string }
 
 // Register adds the flags.
 func (f *Flags) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.image, "agent-image", os.Getenv(imageVariable), "image of theseus-agent; empty: the one of this release")
+	flags.StringVar(&f.image, "agent-image", os.Getenv(imageVariable),
+		"image of theseus-agent; empty: the one of this release")
 	flags.StringVar(&f.registry, "image-registry", os.Getenv(registryVariable),
-		"registry, and folder in it, that has the images of Theseus' releases, such as registry.example.com/mirror; empty: "+published[:strings.LastIndex(published, "/")])
+		"registry, and folder in it, that has the images of Theseus' releases, such as registry.example.com/mirror; "+
+			"empty: "+published[:strings.LastIndex(published, "/")])
 }
 
 // Image is the agent's image; empty where none is named and this build has none.
@@ -52,7 +54,8 @@ func (f *Flags) Must(command string) (string, error) {
 	if image := f.Image(); image != "" {
 		return image, nil
 	}
-	return "", exit.Fail(exit.Usage, command, "no image of the agent is named, and this build of theseus (%s) is no release, which would know its own",
+	return "", exit.Fail(exit.Usage, command,
+		"no image of the agent is named, and this build of theseus (%s) is no release, which would know its own",
 		version.Read().Version)
 }
 

@@ -6,7 +6,8 @@ const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef01234567
 
 func TestOfBuild(t *testing.T) {
 	for name, c := range map[string]struct{ linked, version, want string }{
-		"a release":         {"ghcr.io/theseus-cni/theseus-agent:v0.2.0" + digest, "v0.2.0", "ghcr.io/theseus-cni/theseus-agent:v0.2.0" + digest},
+		"a release": {"ghcr.io/theseus-cni/theseus-agent:v0.2.0" + digest, "v0.2.0",
+			"ghcr.io/theseus-cni/theseus-agent:v0.2.0" + digest},
 		"go install":        {"", "v0.2.0", "ghcr.io/theseus-cni/theseus-agent:v0.2.0"},
 		"a commit":          {"", "v0.2.1-0.20260102030405-0123456789ab", ""},
 		"a development one": {"", "dev", ""},

@@ -37,10 +37,13 @@ var (
 	Benchmarking = Purpose{"a benchmark would disturb its measurements", journal.Bencher}
 )
 
-// With makes Theseus' namespace outside of any migration, calls look, which may install agents or other objects there, and removes the
-// namespace. The name is for the agents' tasks. With holds the lock meanwhile. It refuses to begin while a migration has not ended.
-func With(ctx context.Context, a *app.App, client *kube.Client, name string, purpose Purpose, look func(context.Context, *kube.Actor) error) (err error) {
-	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) error { return noneUnfinished(ctx, client, purpose.Refuses) }); err != nil {
+// With makes Theseus' namespace outside of any migration, calls look, which may install agents or other objects there,
+// and removes the namespace. The name is for the agents' tasks. With holds the lock meanwhile. It refuses to begin
+// while a migration has not ended.
+func With(ctx context.Context, a *app.App, client *kube.Client, name string, purpose Purpose,
+	look func(context.Context, *kube.Actor) error) (err error) {
+	if err := a.Patiently(ctx, app.Glance,
+		func(ctx context.Context) error { return noneUnfinished(ctx, client, purpose.Refuses) }); err != nil {
 		return err
 	}
 	namespace, err := namespace(ctx, client)
@@ -67,10 +70,12 @@ func With(ctx context.Context, a *app.App, client *kube.Client, name string, pur
 	return look(held, looker(a, fenced, name, lease.Epoch()))
 }
 
-// namespace is Theseus' namespace, marked as temporary if it is not there, or if it was so when the process ended that had made it.
+// namespace is Theseus' namespace, marked as temporary if it is not there, or if it was so when the process ended that
+// had made it.
 func namespace(ctx context.Context, client *kube.Client) (*unstructured.Unstructured, error) {
 	namespace := manifest.Namespace()
-	live, err := client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace.GetName(), metav1.GetOptions{})
+	live, err := client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx,
+		namespace.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && manifest.Temporary(live) {
 		return manifest.NamespaceForNow(), nil
 	}
@@ -87,7 +92,8 @@ func noneUnfinished(ctx context.Context, client *kube.Client, why string) error 
 		switch engine.Phase(migration.Status.Phase) {
 		case engine.PhaseDone, engine.PhaseRolledBack:
 		default:
-			return exit.Fail(exit.Failed, "wait until it ends (`theseus status`), or finish it with `theseus resume` or `theseus rollback`",
+			return exit.Fail(exit.Failed,
+				"wait until it ends (`theseus status`), or finish it with `theseus resume` or `theseus rollback`",
 				"migration %s has not ended: %s", migration.Name, why)
 		}
 	}

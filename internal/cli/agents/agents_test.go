@@ -22,17 +22,22 @@ import (
 
 // TestWithAgentsInTheMiddle: With refuses while a migration has not ended, and writes nothing.
 func TestWithAgentsInTheMiddle(t *testing.T) {
-	for _, phase := range []engine.Phase{"", engine.PhaseRunning, engine.PhaseRollingBack, engine.PhasePaused, engine.PhaseNeedsPerson} {
-		migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
-			"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace}, "status": map[string]any{"phase": string(phase)}}}
-		migrations := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
+	for _, phase := range []engine.Phase{"", engine.PhaseRunning, engine.PhaseRollingBack,
+		engine.PhasePaused, engine.PhaseNeedsPerson} {
+		migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion,
+			"kind": "Migration", "metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace},
+			"status": map[string]any{"phase": string(phase)}}}
+		migrations := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+			Resource: "migrations"}
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{migrations: "MigrationList"}, migration)
 		a := &app.App{Streams: app.Streams{Err: io.Discard}}
-		err := With(t.Context(), a, &kube.Client{Dynamic: client}, "look", Inspecting, func(context.Context, *kube.Actor) error {
-			return errors.New("it looked")
-		})
-		if err == nil || err.Error() != "migration m has not ended: inspecting the nodes would replace its agents" || !strings.Contains(exit.HintOf(err), "theseus status") {
+		err := With(t.Context(), a, &kube.Client{Dynamic: client}, "look", Inspecting,
+			func(context.Context, *kube.Actor) error {
+				return errors.New("it looked")
+			})
+		if err == nil || err.Error() != "migration m has not ended: inspecting the nodes would replace its agents" ||
+			!strings.Contains(exit.HintOf(err), "theseus status") {
 			t.Errorf("in phase %q: %v; hint: %s", phase, err, exit.HintOf(err))
 		}
 		for _, action := range client.Actions() {
@@ -43,13 +48,14 @@ func TestWithAgentsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestNamespace: where there is no namespace, it is marked as temporary, also by the process that comes after one that was killed. One that
-// others made is not.
+// TestNamespace: where there is no namespace, it is marked as temporary, also by the process that comes after one that
+// was killed. One that others made is not.
 func TestNamespace(t *testing.T) {
 	for name, c := range map[string]struct {
 		live      *unstructured.Unstructured
 		temporary bool
-	}{"none": {nil, true}, "of a killed process": {manifest.NamespaceForNow(), true}, "of a chart": {manifest.Namespace(), false}, "at rest": {manifest.NamespaceAtRest(), false}} {
+	}{"none": {nil, true}, "of a killed process": {manifest.NamespaceForNow(), true},
+		"of a chart": {manifest.Namespace(), false}, "at rest": {manifest.NamespaceAtRest(), false}} {
 		client := fake.NewSimpleDynamicClient(runtime.NewScheme())
 		if c.live != nil {
 			client = fake.NewSimpleDynamicClient(runtime.NewScheme(), c.live)

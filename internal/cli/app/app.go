@@ -41,7 +41,8 @@ const noCluster = "name a kubeconfig with --kubeconfig; snapshot, check and plan
 
 // Client connects to the cluster of the current kubeconfig. No request is sent yet.
 func (a *App) Client() (*kube.Client, error) {
-	if raw, err := a.Kubeconfig.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && !elsewhere() {
+	if raw, err := a.Kubeconfig.ToRawKubeConfigLoader().RawConfig(); err == nil &&
+		len(raw.Clusters) == 0 && !elsewhere() {
 		return nil, exit.Fail(exit.Failed, noCluster, "no cluster: there is no kubeconfig")
 	}
 	config, err := a.Kubeconfig.ToRESTConfig()

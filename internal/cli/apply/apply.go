@@ -38,16 +38,24 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "apply PLAN",
 		Short: "Carry out a plan step by step, and roll back when a gate fails",
-		Long: "Carries out a plan step by step. Theseus writes every action to the journal in the cluster before it starts\n" +
-			"the action. A gate on measured connectivity follows every change; when a gate fails, Theseus rolls back.\n" +
+		Long: "Carries out a plan step by step. Theseus writes every action to the journal in the " +
+			"cluster before it starts\n" +
+			"the action. A gate on measured connectivity follows every change; when a gate " +
+			"fails, Theseus rolls back.\n" +
 			"You can interrupt it at any moment: once to stop after the current action, twice to stop at once.\n" +
 			"`theseus resume` continues, here or on another machine.\n\n" +
-			"With --in-cluster, the controller in the cluster carries the plan out (chart charts/theseus). Theseus makes the same\n" +
-			"checks, writes the plan to the cluster, approves it in your name if you may approve, and shows the run as\n" +
-			"`theseus watch` does. This machine can be switched off meanwhile. An interrupt ends the watching, not the run.\n\n" +
-			"With --window, the controller begins steps only in windows of time, and only if a step fits into what is left of\n" +
-			"one. Between windows the migration pauses between two steps, and continues by itself. A rollback needs no window.\n" +
-			"The annotation " + v1alpha1.AnnotationFreeze + " of the namespace " + v1alpha1.Namespace + " pauses all migrations in the same way.",
+			"With --in-cluster, the controller in the cluster carries the plan out (chart charts/theseus). " +
+			"Theseus makes the same\n" +
+			"checks, writes the plan to the cluster, approves it in your name if you may " +
+			"approve, and shows the run as\n" +
+			"`theseus watch` does. This machine can be switched off meanwhile. An interrupt ends the " +
+			"watching, not the run.\n\n" +
+			"With --window, the controller begins steps only in windows of time, and only if a step " +
+			"fits into what is left of\n" +
+			"one. Between windows the migration pauses between two steps, and continues by itself. A " +
+			"rollback needs no window.\n" +
+			"The annotation " + v1alpha1.AnnotationFreeze + " of the namespace " + v1alpha1.Namespace +
+			" pauses all migrations in the same way.",
 		Args: usage.Exactly(1, "one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := signers.Validate(); err != nil {
@@ -57,10 +65,12 @@ func NewCommand(a *app.App) *cobra.Command {
 		},
 	}
 	command.Flags().BoolVar(&how.yes, "yes", false, "do not ask (required when the input is not a terminal)")
-	command.Flags().BoolVar(&how.dry, "dry-run", false, "check everything, print what would be done, and change nothing")
+	command.Flags().BoolVar(&how.dry, "dry-run", false,
+		"check everything, print what would be done, and change nothing")
 	command.Flags().BoolVar(&how.inCluster, "in-cluster", false, "let the controller in the cluster carry it out")
 	how.outward.Register(command)
-	command.Flags().StringArrayVar(&how.window, "window", nil, "with --in-cluster: begin steps only then, such as 'Tue,Thu 22:00-05:00 Europe/Berlin' (repeatable)")
+	command.Flags().StringArrayVar(&how.window, "window", nil,
+		"with --in-cluster: begin steps only then, such as 'Tue,Thu 22:00-05:00 Europe/Berlin' (repeatable)")
 	signers.Register(command)
 	pair.RegisterAccess(command, &access)
 	return usage.Takes(command, "json")
@@ -76,13 +86,15 @@ type options struct {
 // windows reads the flags --window.
 func (o options) windows() ([]v1alpha1.Window, error) {
 	if len(o.window) > 0 && !o.inCluster {
-		return nil, exit.Fail(exit.Usage, "add --in-cluster: the controller begins when a window opens", "--window is given without --in-cluster, and this machine does not wait for windows")
+		return nil, exit.Fail(exit.Usage, "add --in-cluster: the controller begins when a window opens",
+			"--window is given without --in-cluster, and this machine does not wait for windows")
 	}
 	var all []v1alpha1.Window
 	for _, text := range o.window {
 		one, err := window.Parse(text)
 		if err != nil {
-			return nil, exit.Fail(exit.Usage, "for example --window 'Tue,Thu 22:00-05:00 Europe/Berlin'; days are Mon to Sun, a range is Mon-Fri", "%w", err)
+			return nil, exit.Fail(exit.Usage, "for example --window 'Tue,Thu 22:00-05:00 Europe/Berlin'; days are "+
+				"Mon to Sun, a range is Mon-Fri", "%w", err)
 		}
 		all = append(all, one)
 	}
@@ -95,12 +107,14 @@ func (o options) windows() ([]v1alpha1.Window, error) {
 // tells refuses what this machine is to tell of a run that it does not carry out.
 func (o options) tells() error {
 	if o.inCluster && o.outward.Given() {
-		return exit.Fail(exit.Usage, "set it in the controller: the values metrics.enabled and notify.secretName of its chart", "--metrics and --notify are for a run on this machine, and --in-cluster is given")
+		return exit.Fail(exit.Usage, "set it in the controller: the values metrics.enabled and notify.secretName of "+
+			"its chart", "--metrics and --notify are for a run on this machine, and --in-cluster is given")
 	}
 	return o.outward.Check()
 }
 
-func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signers, access mirror.Access, how options) error {
+func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signers,
+	access mirror.Access, how options) error {
 	windows, err := how.windows()
 	if err != nil {
 		return err
@@ -120,7 +134,8 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 		return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "the plan is invalid: %w", err)
 	}
 	if _, ok := a.Terminal(); !how.yes && !how.dry && !ok {
-		return exit.Fail(exit.Usage, "read the plan, then add --yes", "apply asks before it changes a cluster, and the input is not a terminal")
+		return exit.Fail(exit.Usage, "read the plan, then add --yes",
+			"apply asks before it changes a cluster, and the input is not a terminal")
 	}
 	if err := how.runs(p); err != nil {
 		return err
@@ -156,7 +171,8 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	if err := confirm(ctx, a, p, how.yes); err != nil {
 		return err
 	}
-	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
+	if err := a.Patiently(ctx, app.Begin,
+		func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
 		return err
 	}
 	if err := approval.Keep(p); err != nil {
@@ -207,6 +223,7 @@ func confirm(ctx context.Context, a *app.App, p *plan.Plan, yes bool) error {
 		}
 	}
 	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%s, %s, %s.\n",
-		p.Name, p.From(), p.To(), p.Strategy, what, cluster.Count(len(p.Steps), "step"), view.About(time.Duration(p.Estimate)))
+		p.Name, p.From(), p.To(), p.Strategy, what, cluster.Count(len(p.Steps), "step"),
+		view.About(time.Duration(p.Estimate)))
 	return a.Typed(ctx, p.To())
 }

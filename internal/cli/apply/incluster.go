@@ -12,8 +12,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
-// handOver lets the controller in the cluster carry out a plan, and follows the run. A user who may not approve has handed
-// it over as well: it waits for another person.
+// handOver lets the controller in the cluster carry out a plan, and follows the run. A user who may not approve has
+// handed it over as well: it waits for another person.
 func handOver(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, windows []v1alpha1.Window) error {
 	if err := incluster.Begin(ctx, a, client, p, windows...); err != nil {
 		return err

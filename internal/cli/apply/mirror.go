@@ -26,7 +26,8 @@ func admitMirror(ctx context.Context, a *app.App, request admission.Request, acc
 	}
 	for _, found := range places {
 		if found.At != "original" {
-			return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "%s has changed since the plan was made: %s", found.Name, strings.Join(found.Records, ", "))
+			return exit.Fail(exit.Failed, "make a new plan with `theseus plan`",
+				"%s has changed since the plan was made: %s", found.Name, strings.Join(found.Records, ", "))
 		}
 	}
 	return nil

@@ -35,7 +35,8 @@ type Flags struct {
 	Head   string // of the journal
 	// Signers must have signed file.
 	Signers planfile.Signers
-	// Held is true if the lock may be held while a person is asked: the controller in the cluster releases it afterwards.
+	// Held is true if the lock may be held while a person is asked: the controller in the cluster releases it
+	// afterwards.
 	Held bool
 	// Approved is true if the cluster has an approval of the plan by the current user.
 	Approved bool
@@ -44,14 +45,16 @@ type Flags struct {
 // Register adds the flags to a command.
 func (f *Flags) Register(command *cobra.Command) {
 	f.RegisterPlan(command)
-	command.Flags().StringVar(&f.Head, "expect-head", "", "head of the journal, as theseus status shows it on the machine that ran the migration")
+	command.Flags().StringVar(&f.Head, "expect-head", "",
+		"head of the journal, as theseus status shows it on the machine that ran the migration")
 }
 
 // RegisterPlan adds the flags that name the plan, and not those about the journal.
 func (f *Flags) RegisterPlan(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&f.File, "plan", "", "file of the plan that was approved; the cluster's must be the same")
-	flags.StringVar(&f.Expect, "expect", "", "hash of the plan that was approved, as in the plan's file and in theseus status")
+	flags.StringVar(&f.Expect, "expect", "",
+		"hash of the plan that was approved, as in the plan's file and in theseus status")
 	f.Signers.Register(command)
 }
 
@@ -61,7 +64,8 @@ func (f *Flags) Validate() error {
 		return err
 	}
 	if f.Signers.List != "" && f.File == "" {
-		return exit.Fail(exit.Usage, "add --plan FILE; the signatures are files next to it", "--signed-by checks the signatures of a plan file, and no --plan is given")
+		return exit.Fail(exit.Usage, "add --plan FILE; the signatures are files next to it",
+			"--signed-by checks the signatures of a plan file, and no --plan is given")
 	}
 	return nil
 }
@@ -95,12 +99,14 @@ func Of(migration string) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", exit.Fail(exit.Failed, "move the file away, and give --plan or --expect", "%s: %w", filepath.Join(dir, file), err)
+		return "", exit.Fail(exit.Failed, "move the file away, and give --plan or --expect",
+			"%s: %w", filepath.Join(dir, file), err)
 	}
 	return known.Plan, nil
 }
 
-const editedHint = "no step of it was run: find out who wrote to the Migration and its PlanPages; `theseus resume --plan FILE` runs only the plan in FILE"
+const editedHint = "no step of it was run: find out who wrote to the Migration and its PlanPages; `theseus resume " +
+	"--plan FILE` runs only the plan in FILE"
 
 // Known says whether the cluster's plan was approved: by a flag, or on this machine before. It returns an error if
 // another plan was approved.
@@ -111,7 +117,8 @@ func (f *Flags) Known(p *plan.Plan) (bool, error) {
 	}
 	own, err := Of(p.Name)
 	if err == nil && own != "" && own != p.Hash {
-		err = engine.NeedsPerson(editedHint, "the plan of %s in the cluster is not the one that this machine was told to run: its hash is %s, not %s", p.Name, p.Hash, own)
+		err = engine.NeedsPerson(editedHint, "the plan of %s in the cluster is not the one that this machine was "+
+			"told to run: its hash is %s, not %s", p.Name, p.Hash, own)
 	}
 	return own != "", err
 }
@@ -127,13 +134,17 @@ func (f *Flags) Named(p *plan.Plan) (named bool, err error) {
 			return false, err
 		}
 		if own.Hash != p.Hash {
-			return false, engine.NeedsPerson(editedHint, "the plan of %s in the cluster is not the one in %s: its hash is %s, not %s", p.Name, f.File, p.Hash, own.Hash)
+			return false, engine.NeedsPerson(editedHint,
+				"the plan of %s in the cluster is not the one in %s: its hash is %s, not %s",
+				p.Name, f.File, p.Hash, own.Hash)
 		}
 		named = true
 	}
 	if f.Expect != "" {
 		if !strings.EqualFold(strings.TrimSpace(f.Expect), p.Hash) {
-			return false, engine.NeedsPerson(editedHint, "the plan of %s in the cluster is not the expected one: its hash is %s, not %s", p.Name, p.Hash, f.Expect)
+			return false, engine.NeedsPerson(editedHint,
+				"the plan of %s in the cluster is not the expected one: its hash is %s, not %s",
+				p.Name, p.Hash, f.Expect)
 		}
 		named = true
 	}
@@ -142,7 +153,8 @@ func (f *Flags) Named(p *plan.Plan) (named bool, err error) {
 
 // Approve makes sure that the plan from the cluster was approved, and records that. It asks if neither a flag nor this
 // machine says so. head is the head of the journal that the run must find, if a person named or saw it.
-func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record, f *Flags) (head string, err error) {
+func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record,
+	f *Flags) (head string, err error) {
 	if err := SameCluster(ctx, a, client, p); err != nil {
 		return "", err
 	}
@@ -189,7 +201,8 @@ func SameCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.P
 		return fmt.Errorf("reading which cluster this is: %w", err)
 	}
 	if uid != p.Cluster.UID {
-		return engine.NeedsPerson("choose the cluster with --context; a plan is never copied from one cluster to another",
+		return engine.NeedsPerson(
+			"choose the cluster with --context; a plan is never copied from one cluster to another",
 			"the plan of %s was made for another cluster (%s, this is %s)", p.Name, p.Cluster.UID, uid)
 	}
 	return nil
@@ -250,8 +263,10 @@ func (f *Flags) ask(ctx context.Context, a *app.App, client *kube.Client, p *pla
 		}
 	}
 	if _, ok := a.Terminal(); !ok {
-		return exit.Fail(exit.Usage, "name the approved plan with --plan FILE, or its hash with --expect HASH; on a terminal, Theseus shows the plan and asks",
-			"this machine does not know which plan of %s was approved, and does not run a plan just because the cluster holds it", p.Name)
+		return exit.Fail(exit.Usage, "name the approved plan with --plan FILE, or its hash with --expect HASH; on a "+
+			"terminal, Theseus shows the plan and asks",
+			"this machine does not know which plan of %s was approved, and does not run a plan just because "+
+				"the cluster holds it", p.Name)
 	}
 	if err := describeTakeOver(a.Err, p, records); err != nil {
 		return err
@@ -274,7 +289,8 @@ func Free(ctx context.Context, client *kube.Client) error {
 
 // describeTakeOver describes what a plan that only the cluster knows would do on this machine.
 func describeTakeOver(to io.Writer, p *plan.Plan, records []engine.Record) error {
-	_, err := fmt.Fprintf(to, "This machine does not know the plan of %s. It comes from the cluster, where others may have changed it.\n%s", p.Name, describe(p, records, true))
+	_, err := fmt.Fprintf(to, "This machine does not know the plan of %s. It comes from the cluster, where others "+
+		"may have changed it.\n%s", p.Name, describe(p, records, true))
 	return err
 }
 
@@ -288,7 +304,8 @@ func Describe(to io.Writer, p *plan.Plan, records []engine.Record) error {
 func describe(p *plan.Plan, records []engine.Record, here bool) string {
 	reach := plan.ReachOf(p)
 	b := &strings.Builder{}
-	fmt.Fprintf(b, "plan:    %s\n         %s -> %s by %s, %s, made %s\n", p.Hash, p.From(), p.To(), p.Strategy, cluster.Count(len(p.Steps), "step"), p.MadeAt.UTC().Format("2006-01-02 15:04"))
+	fmt.Fprintf(b, "plan:    %s\n         %s -> %s by %s, %s, made %s\n", p.Hash, p.From(), p.To(), p.Strategy,
+		cluster.Count(len(p.Steps), "step"), p.MadeAt.UTC().Format("2006-01-02 15:04"))
 	fmt.Fprintf(b, "journal: %s, head %s\n", cluster.Count(len(records), "record"), run.HeadOf(records))
 	if here {
 		several(b, "It runs these commands on this machine:", reach.Commands)

@@ -21,10 +21,14 @@ import (
 // NewCommand makes the command theseus approve.
 func NewCommand(a *app.App) *cobra.Command {
 	flags := &approval.Flags{}
-	command := migrations.Command(a, "approve", "Approve the plan of a migration that the controller in the cluster runs",
-		"Approves the plan of a migration in your name, as the API server knows you. The controller in the cluster begins once\n"+
-			"enough people have approved exactly this plan. You need the permissions that `theseus rights approve` prints.\n"+
-			"Say which plan you have read: --plan FILE, or --expect HASH. Without them, Theseus shows what the plan in the\n"+
+	command := migrations.Command(a, "approve",
+		"Approve the plan of a migration that the controller in the cluster runs",
+		"Approves the plan of a migration in your name, as the API server knows you. The controller "+
+			"in the cluster begins once\n"+
+			"enough people have approved exactly this plan. You need the permissions that "+
+			"`theseus rights approve` prints.\n"+
+			"Say which plan you have read: --plan FILE, or --expect HASH. Without them, Theseus "+
+			"shows what the plan in the\n"+
 			"cluster does, and asks; without a terminal, it refuses. An approval of a plan cannot be changed.",
 		func(ctx context.Context, client *kube.Client, name string) error {
 			return approve(ctx, a, client, name, flags)
@@ -52,7 +56,8 @@ func approve(ctx context.Context, a *app.App, client *kube.Client, name string, 
 		return err
 	}
 	if a.Output == "json" {
-		return json.NewEncoder(a.Out).Encode(map[string]any{"name": name, "plan": p.Hash, "user": done.User, "already": done.Already, "approvedBy": done.By})
+		return json.NewEncoder(a.Out).Encode(map[string]any{"name": name, "plan": p.Hash, "user": done.User,
+			"already": done.Already, "approvedBy": done.By})
 	}
 	fmt.Fprintf(a.Out, "%s (hash %s): %s\n", name, p.Hash, done)
 	if !migration.Spec.InCluster {
@@ -63,8 +68,8 @@ func approve(ctx context.Context, a *app.App, client *kube.Client, name string, 
 	return nil
 }
 
-// read makes sure that the person has read the plan in the cluster, and no other. What this machine was told to run does not
-// count: another person may have told it.
+// read makes sure that the person has read the plan in the cluster, and no other. What this machine was told to run
+// does not count: another person may have told it.
 func read(ctx context.Context, a *app.App, p *plan.Plan, records []engine.Record, f *approval.Flags) error {
 	named, err := f.Named(p)
 	if err != nil {
@@ -72,7 +77,8 @@ func read(ctx context.Context, a *app.App, p *plan.Plan, records []engine.Record
 	}
 	_, asks := a.Terminal()
 	if !named && !asks {
-		return exit.Fail(exit.Usage, "name the plan that you have read with --plan FILE, or its hash with --expect HASH; on a terminal, Theseus shows the plan and asks",
+		return exit.Fail(exit.Usage, "name the plan that you have read with --plan FILE, or its hash with --expect "+
+			"HASH; on a terminal, Theseus shows the plan and asks",
 			"which plan of %s is approved is not said", p.Name)
 	}
 	if err := approval.Describe(a.Err, p, records); err != nil || named {

@@ -36,14 +36,16 @@ func cluster(t *testing.T, user *string) (*kube.Client, *plan.Plan) {
 	t.Helper()
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
-	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
+	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
+		drivers.All(), nil,
 		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	kinds := map[schema.GroupVersionResource]string{}
 	for _, kind := range []string{"Migration", "PlanPage", "JournalPage", "Approval"} {
-		kinds[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}] = kind + "List"
+		kinds[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+			Resource: manifest.Plural(kind)}] = kind + "List"
 	}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
 	system.UID = types.UID(snapshot.UID)
@@ -53,7 +55,8 @@ func cluster(t *testing.T, user *string) (*kube.Client, *plan.Plan) {
 	}
 	typed := fake.NewClientset(system)
 	typed.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: *user}}}, nil
+		return true, &authenticationv1.SelfSubjectReview{
+			Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: *user}}}, nil
 	})
 	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 	dynamic.PrependReactor("create", "approvals", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -81,18 +84,22 @@ func TestApprove(t *testing.T) {
 	}{
 		{"alice", "", "", exit.Usage, "hint: name the plan that you have read with --plan FILE"},
 		{"alice", "0000", "", exit.NeedsPerson, "is not the expected one"},
-		{"alice", p.Hash, "", exit.Done, "held (hash " + p.Hash + "): alice has approved it; 1 approval: alice\n`theseus watch held`"},
+		{"alice", p.Hash, "", exit.Done, "held (hash " + p.Hash +
+			"): alice has approved it; 1 approval: alice\n`theseus watch held`"},
 		{"alice", p.Hash, "", exit.Done, "alice had approved it before; 1 approval: alice\n"},
 		{"mallory", p.Hash, "", exit.Failed, "error: mallory may not approve the plan: "},
-		{"mallory", p.Hash, "", exit.Failed, "hint: grant the right: theseus rights approve --for user:mallory | kubectl apply -f -"},
-		{"bob", p.Hash, "json", exit.Done, `{"already":false,"approvedBy":["alice","bob"],"name":"held","plan":"` + p.Hash + `","user":"bob"}`},
+		{"mallory", p.Hash, "", exit.Failed,
+			"hint: grant the right: theseus rights approve --for user:mallory | kubectl apply -f -"},
+		{"bob", p.Hash, "json", exit.Done, `{"already":false,"approvedBy":["alice","bob"],"name":"held","plan":"` +
+			p.Hash + `","user":"bob"}`},
 	} {
 		user = test.user
 		var out bytes.Buffer
 		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}, Output: test.output}
 		code := exit.Code(&out, approve(t.Context(), a, client, p.Name, &approval.Flags{Expect: test.expect}))
 		if code != test.code || !strings.Contains(out.String(), test.says) {
-			t.Errorf("%s expects %q: exit %d, want %d with %q:\n%s", test.user, test.expect, code, test.code, test.says, out.String())
+			t.Errorf("%s expects %q: exit %d, want %d with %q:\n%s",
+				test.user, test.expect, code, test.code, test.says, out.String())
 		}
 		if test.expect == p.Hash && !strings.Contains(out.String(), "plan:    "+p.Hash+"\n") {
 			t.Errorf("the plan is not shown:\n%s", out.String())
@@ -107,7 +114,8 @@ func TestApprove(t *testing.T) {
 	}
 	var out bytes.Buffer
 	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}}
-	if code := exit.Code(&out, approve(t.Context(), a, client, p.Name, &approval.Flags{Expect: p.Hash})); code != exit.Failed || !strings.Contains(out.String(), "has ended") {
+	if code := exit.Code(&out, approve(t.Context(), a, client, p.Name,
+		&approval.Flags{Expect: p.Hash})); code != exit.Failed || !strings.Contains(out.String(), "has ended") {
 		t.Errorf("exit %d:\n%s", code, out.String())
 	}
 }

@@ -29,12 +29,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestAPIServer: with a real API server, a person with the role of `theseus rights approve` approves, and one without it is told
-// how to get it. A journal that grows there is read record by record.
+// TestAPIServer: with a real API server, a person with the role of `theseus rights approve` approves, and one without
+// it is told how to get it. A journal that grows there is read record by record.
 func TestAPIServer(t *testing.T) {
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: theseus approve with a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: theseus approve with a real API server; THESEUS_KUBE names the lab's program of " +
+			"Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"ann", "eve"}})
@@ -58,7 +59,8 @@ func TestAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	snapshot.UID = string(system.UID)
-	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
+	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
+		drivers.All(), nil,
 		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"})
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +71,8 @@ func TestAPIServer(t *testing.T) {
 		code int
 		says string
 	}{
-		{"ann", exit.Done, "ann has approved it; 1 approval: ann\n"}, {"ann", exit.Done, "ann had approved it before; 1 approval: ann\n"},
+		{"ann", exit.Done, "ann has approved it; 1 approval: ann\n"},
+		{"ann", exit.Done, "ann had approved it before; 1 approval: ann\n"},
 		{"eve", exit.Failed, "hint: grant the right: theseus rights approve --for user:eve | kubectl apply -f -"},
 	} {
 		var out bytes.Buffer
@@ -87,7 +90,8 @@ func begins(t *testing.T, admin *kube.Client, p *plan.Plan) {
 	t.Helper()
 	var out bytes.Buffer
 	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}}
-	if code := exit.Code(&out, incluster.Available(t.Context(), a, admin)); code != exit.Failed || !strings.Contains(out.String(), "hint: install the chart: helm install theseus") {
+	if code := exit.Code(&out, incluster.Available(t.Context(), a, admin)); code != exit.Failed ||
+		!strings.Contains(out.String(), "hint: install the chart: helm install theseus") {
 		t.Errorf("exit %d:\n%s", code, out.String())
 	}
 	if err := incluster.Begin(t.Context(), a, admin, p); err != nil {
@@ -97,7 +101,8 @@ func begins(t *testing.T, admin *kube.Client, p *plan.Plan) {
 	if err != nil || holder != nil {
 		t.Errorf("the lock is held: %v, %v", holder, err)
 	}
-	if migration, err := journal.Get(t.Context(), admin.Dynamic, p.Name); err != nil || !migration.Spec.InCluster || migration.Spec.PlanHash != p.Hash {
+	if migration, err := journal.Get(t.Context(), admin.Dynamic, p.Name); err != nil || !migration.Spec.InCluster ||
+		migration.Spec.PlanHash != p.Hash {
 		t.Errorf("%+v, %v", migration, err)
 	}
 }
@@ -107,8 +112,10 @@ func tails(t *testing.T, admin, reader *kube.Client, p *plan.Plan) {
 	t.Helper()
 	writer, tail := journal.NewCluster(admin.Dynamic, p.Name), journal.NewTail(reader.Dynamic, p.Name)
 	head := p.Hash
-	for i, r := range []engine.Record{{Event: engine.Started, Data: []byte(`{"plan":"` + p.Hash + `","theseus":"v0","steps":1}`)},
-		{Event: engine.StepBegan, Step: "s"}, {Event: engine.Intended, Step: "s", Action: "a", Inverse: &step.Action{ID: "a/undo", Op: step.Patch, Title: "back", Patch: []byte(`{"metadata":{"labels":{"x":null}}}`)}},
+	for i, r := range []engine.Record{{Event: engine.Started,
+		Data: []byte(`{"plan":"` + p.Hash + `","theseus":"v0","steps":1}`)},
+		{Event: engine.StepBegan, Step: "s"}, {Event: engine.Intended, Step: "s", Action: "a", Inverse: &step.Action{
+			ID: "a/undo", Op: step.Patch, Title: "back", Patch: []byte(`{"metadata":{"labels":{"x":null}}}`)}},
 		{Event: engine.Paused}} {
 		r.Seq, r.At = i+1, time.Date(2026, 1, 2, 3, 4, i, 5000, time.UTC)
 		var err error
@@ -133,7 +140,8 @@ func apply(t *testing.T, client *kube.Client, objects []unstructured.Unstructure
 	t.Helper()
 	actor := run.NewActor(client)
 	for i := range objects {
-		if _, err := actor.Do(t.Context(), step.Action{Op: step.Apply, Object: &objects[i], Title: "apply"}, nil); err != nil {
+		if _, err := actor.Do(t.Context(), step.Action{Op: step.Apply, Object: &objects[i], Title: "apply"},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}

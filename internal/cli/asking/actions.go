@@ -47,7 +47,8 @@ func (k *Actions) Names() []string {
 }
 
 // desires are what actions ask a migration for.
-var desires = map[string]v1alpha1.Desire{ActPause: v1alpha1.DesirePause, ActResume: v1alpha1.DesireRun, ActRollback: v1alpha1.DesireRollback}
+var desires = map[string]v1alpha1.Desire{ActPause: v1alpha1.DesirePause, ActResume: v1alpha1.DesireRun,
+	ActRollback: v1alpha1.DesireRollback}
 
 // Question implements web.Actions. The commands of the same names ask for the name of the target network, too.
 func (k *Actions) Question(ctx context.Context, action string) (web.Question, error) {
@@ -87,7 +88,8 @@ func (k *Actions) Do(ctx context.Context, action, hash string) (string, error) {
 }
 
 // approvable is the plan that a person may approve: `theseus approve` refuses the same ones.
-func (k *Actions) approvable(ctx context.Context, a *app.App) (*plan.Plan, *v1alpha1.Migration, []engine.Record, error) {
+func (k *Actions) approvable(ctx context.Context, a *app.App) (*plan.Plan, *v1alpha1.Migration,
+	[]engine.Record, error) {
 	p, migration, records, err := Load(ctx, a, k.Client, k.Name)
 	if err == nil {
 		err = Approvable(ctx, a, k.Client, p, records)
@@ -124,7 +126,8 @@ func Approvable(ctx context.Context, a *app.App, client *kube.Client, p *plan.Pl
 		return migrations.Over(p.Name, state)
 	}
 	if err := plan.Verify(p); err != nil {
-		return engine.NeedsPerson("do not approve it: find out who wrote it, and with which version of theseus", "the plan of %s is invalid: %w", p.Name, err)
+		return engine.NeedsPerson("do not approve it: find out who wrote it, and with which version of theseus",
+			"the plan of %s is invalid: %w", p.Name, err)
 	}
 	return approval.SameCluster(ctx, a, client, p)
 }

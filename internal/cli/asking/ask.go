@@ -16,9 +16,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// Describe says what a person confirms before Ask: what the plan in the cluster does, and its hash. It is an error if the
-// migration cannot go that way any more.
-func Describe(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire) (text string, p *plan.Plan, err error) {
+// Describe says what a person confirms before Ask: what the plan in the cluster does, and its hash. It is an error if
+// the migration cannot go that way any more.
+func Describe(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire) (text string,
+	p *plan.Plan, err error) {
 	p, _, records, err := Load(ctx, a, client, name)
 	if err == nil {
 		err = MayTakeOver(p, records, desire)
@@ -34,10 +35,12 @@ func Describe(ctx context.Context, a *app.App, client *kube.Client, name string,
 	return b.String(), p, err
 }
 
-// Ask asks the process that runs a migration, or the controller in the cluster, to continue it or to roll it back. Nothing of the
-// plan runs on this machine, and nothing is approved. hash is that of the plan that a person has confirmed. here is true on that
-// person's own machine: what this machine knows of the run must not contradict the cluster.
-func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, hash string, here bool) error {
+// Ask asks the process that runs a migration, or the controller in the cluster, to continue it or to roll it back.
+// Nothing of the plan runs on this machine, and nothing is approved. hash is that of the plan that a person has
+// confirmed. here is true on that person's own machine: what this machine knows of the run must not contradict the
+// cluster.
+func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire,
+	hash string, here bool) error {
 	p, migration, records, err := Load(ctx, a, client, name)
 	if err == nil {
 		err = MayTakeOver(p, records, desire)
@@ -52,7 +55,8 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 	if migration.Spec.InCluster {
 		ready := func() error {
 			if lacks := incluster.Unapproved(migration); lacks != nil {
-				return exit.Fail(exit.NeedsPerson, "approve it first, with Approve on this page or with theseus approve "+name, "the plan of %s is not approved: %s", name, lacks.Message)
+				return exit.Fail(exit.NeedsPerson, "approve it first, with Approve on this page or with theseus "+
+					"approve "+name, "the plan of %s is not approved: %s", name, lacks.Message)
 			}
 			if !here {
 				return approval.SameCluster(ctx, a, client, p)
@@ -72,13 +76,15 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 		if desire == v1alpha1.DesireRollback {
 			command = "theseus rollback "
 		}
-		return exit.Fail(exit.Failed, "run it on the machine that shall carry the migration out: "+command+name, "no process runs %s that could be asked", name)
+		return exit.Fail(exit.Failed, "run it on the machine that shall carry the migration out: "+command+name,
+			"no process runs %s that could be asked", name)
 	case desire == v1alpha1.DesireRollback:
 		return AskHolder(ctx, a, client, name, holder)
 	case migration.Spec.Desire == v1alpha1.DesireRun:
 		return exit.Fail(exit.Failed, "", "%s runs %s already", holder.Holder, name)
 	}
-	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return journal.SetDesire(ctx, client.Dynamic, name, desire) }); err != nil {
+	if err := a.Patiently(ctx, app.Begin,
+		func(ctx context.Context) error { return journal.SetDesire(ctx, client.Dynamic, name, desire) }); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.Out, "told %s, which runs %s, not to pause\n", holder.Holder, name)
@@ -86,19 +92,22 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 }
 
 // askInCluster asks the controller, which has the migration.
-func askInCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, desire v1alpha1.Desire, ready func() error) error {
+func askInCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration,
+	records []engine.Record, desire v1alpha1.Desire, ready func() error) error {
 	if desire == v1alpha1.DesireRun {
 		return LetController(ctx, a, client, p, migration, records, ready)
 	}
 	if len(records) == 0 {
-		return exit.Fail(exit.Failed, "theseus rollback "+p.Name+" ends the migration", "%s has not begun: there is nothing to undo", p.Name)
+		return exit.Fail(exit.Failed, "theseus rollback "+p.Name+" ends the migration",
+			"%s has not begun: there is nothing to undo", p.Name)
 	}
 	err := incluster.Able(migration)
 	if err == nil {
 		err = incluster.Available(ctx, a, client)
 	}
 	if err != nil {
-		return exit.Fail(exit.Failed, "roll it back from this machine: theseus rollback "+p.Name, "the controller cannot roll %s back: %w", p.Name, err)
+		return exit.Fail(exit.Failed, "roll it back from this machine: theseus rollback "+p.Name,
+			"the controller cannot roll %s back: %w", p.Name, err)
 	}
 	return AskController(ctx, a, client, p.Name, records)
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// LetController asks the controller in the cluster to continue a migration, once ready returns no error: a person knows that plan, and
-// it is approved.
-func LetController(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, ready func() error) error {
+// LetController asks the controller in the cluster to continue a migration, once ready returns no error: a person knows
+// that plan, and it is approved.
+func LetController(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration,
+	records []engine.Record, ready func() error) error {
 	err := admission.InCluster(p)
 	if err == nil {
 		err = incluster.Available(ctx, a, client)
@@ -69,9 +70,10 @@ func going(records []engine.Record) bool {
 	return err == nil && state.Phase != engine.PhasePaused && state.Phase != engine.PhaseNeedsPerson
 }
 
-// request writes what the controller shall do. While a process runs the migration, that is its desired state alone; else
-// the controller tries again.
-func request(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, holder *journal.HeldError) error {
+// request writes what the controller shall do. While a process runs the migration, that is its desired state alone;
+// else the controller tries again.
+func request(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire,
+	holder *journal.HeldError) error {
 	return a.Patiently(ctx, app.Begin, func(ctx context.Context) error {
 		if holder != nil {
 			return journal.SetDesire(ctx, client.Dynamic, name, desire)
@@ -80,9 +82,10 @@ func request(ctx context.Context, a *app.App, client *kube.Client, name string, 
 	})
 }
 
-// holds is who runs a migration that the controller has; nil if no process does. If the controller does not have it, it is
-// an error that another process holds the lock.
-func holds(ctx context.Context, a *app.App, client *kube.Client, migration *v1alpha1.Migration) (*journal.HeldError, error) {
+// holds is who runs a migration that the controller has; nil if no process does. If the controller does not have it, it
+// is an error that another process holds the lock.
+func holds(ctx context.Context, a *app.App, client *kube.Client,
+	migration *v1alpha1.Migration) (*journal.HeldError, error) {
 	if !migration.Spec.InCluster {
 		return nil, approval.Free(ctx, client)
 	}

@@ -24,12 +24,14 @@ func AskHolder(ctx context.Context, a *app.App, client *kube.Client, name string
 	if a.Output == "json" {
 		return asked(a, name, held.Holder)
 	}
-	fmt.Fprintf(a.Out, "asked %s, which runs %s, to roll back; `theseus status` shows how far it is\n", held.Holder, name)
+	fmt.Fprintf(a.Out, "asked %s, which runs %s, to roll back; `theseus status` shows how far it is\n",
+		held.Holder, name)
 	return nil
 }
 
 // Load reads a migration, its plan and its journal.
-func Load(ctx context.Context, a *app.App, client *kube.Client, name string) (p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, err error) {
+func Load(ctx context.Context, a *app.App, client *kube.Client, name string) (p *plan.Plan,
+	migration *v1alpha1.Migration, records []engine.Record, err error) {
 	err = a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
 		if p, migration, err = journal.Load(ctx, client.Dynamic, name); err != nil {
 			return err
@@ -50,7 +52,8 @@ func MayTakeOver(p *plan.Plan, records []engine.Record, desire v1alpha1.Desire) 
 		return err
 	}
 	if desire == v1alpha1.DesireRollback && state.PastReturn(p.Steps) {
-		return exit.Fail(exit.NeedsPerson, "`theseus resume` finishes it; to go back, plan the change in the other direction",
+		return exit.Fail(exit.NeedsPerson,
+			"`theseus resume` finishes it; to go back, plan the change in the other direction",
 			"%s is past its point of no return", p.Name)
 	}
 	return nil

@@ -39,7 +39,8 @@ func ask(ctx context.Context, a *app.App, client *kube.Client, name string) erro
 		if a.Output == "json" {
 			return asked(a, name, "")
 		}
-		fmt.Fprintf(a.Out, "no process runs %s, so there is nothing to pause; %s\n", name, engine.Judge(p.Steps, state, false).Ways)
+		fmt.Fprintf(a.Out, "no process runs %s, so there is nothing to pause; %s\n",
+			name, engine.Judge(p.Steps, state, false).Ways)
 		return nil
 	}
 	if err := journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesirePause); err != nil {
@@ -51,7 +52,8 @@ func ask(ctx context.Context, a *app.App, client *kube.Client, name string) erro
 	if a.Output == "json" {
 		return asked(a, name, holder.Holder)
 	}
-	fmt.Fprintf(a.Out, "asked %s, which runs %s, to pause; `theseus status` shows when it has paused\n", holder.Holder, name)
+	fmt.Fprintf(a.Out, "asked %s, which runs %s, to pause; `theseus status` shows when it has paused\n",
+		holder.Holder, name)
 	return nil
 }
 

@@ -50,19 +50,30 @@ func newNetwork(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "network",
 		Short: "Put a bounded load on the network of a live cluster, and measure throughput, rates and latencies",
-		Long: "Makes a client and responders in pods and on the host network of two nodes, and measures, one after another: the round\n" +
-			"trip at rest, TCP with 1 and 8 streams, small datagrams and new connections, from pod to pod on one node and on two\n" +
-			"nodes and from pod to host; requests through a Service; and DNS questions. Probes run during every load: their round trip\n" +
-			"is that under load. All measurements are repeated --runs times, in turn, and the medians are printed with their spread.\n" +
-			"Latencies are counted from the time at which an operation was to be sent, so that a stall delays all that it covers.\n\n" +
-			"It is real load on a live network, within the bounds --rate, --throughput, --link-share and --duration. What it costs is\n" +
-			"printed first. It stops at once, with exit code 5, when a node under load is not fit for it any more (not Ready, cordoned,\n" +
-			"tainted, under pressure), when the client's node is overloaded, or when probes, requests or DNS questions under load are\n" +
-			"slow (--max-round-trip) or lost. At the end, and on Ctrl-C, everything that was made is removed. If that is not possible,\n" +
-			"the load ends by itself with the run: each run has a client of its own, which lives no longer. It does not run during a\n" +
+		Long: "Makes a client and responders in pods and on the host network of two nodes, and measures, one " +
+			"after another: the round\n" +
+			"trip at rest, TCP with 1 and 8 streams, small datagrams and new connections, from pod to " +
+			"pod on one node and on two\n" +
+			"nodes and from pod to host; requests through a Service; and DNS questions. Probes run during " +
+			"every load: their round trip\n" +
+			"is that under load. All measurements are repeated --runs times, in turn, and the medians are " +
+			"printed with their spread.\n" +
+			"Latencies are counted from the time at which an operation was to be sent, so that a stall " +
+			"delays all that it covers.\n\n" +
+			"It is real load on a live network, within the bounds --rate, --throughput, --link-share and " +
+			"--duration. What it costs is\n" +
+			"printed first. It stops at once, with exit code 5, when a node under load is not fit for it any " +
+			"more (not Ready, cordoned,\n" +
+			"tainted, under pressure), when the client's node is overloaded, or when probes, requests or DNS " +
+			"questions under load are\n" +
+			"slow (--max-round-trip) or lost. At the end, and on Ctrl-C, everything that was made is removed. " +
+			"If that is not possible,\n" +
+			"the load ends by itself with the run: each run has a client of its own, which lives no longer. " +
+			"It does not run during a\n" +
 			"migration.",
-		Example: "  theseus bench network --dry-run\n  theseus bench network --nodes node-a,node-b --throughput 500 -o json > before.json",
-		Args:    usage.None,
+		Example: "  theseus bench network --dry-run\n" +
+			"  theseus bench network --nodes node-a,node-b --throughput 500 -o json > before.json",
+		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			image, err := o.read(a)
 			if err != nil {
@@ -72,13 +83,18 @@ func newNetwork(a *app.App) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.IntVar(&o.bounds.Runs, "runs", o.bounds.Runs, "how often every measurement is repeated, in turn with the others")
+	flags.IntVar(&o.bounds.Runs, "runs", o.bounds.Runs,
+		"how often every measurement is repeated, in turn with the others")
 	flags.DurationVar(&o.bounds.Duration, "duration", o.bounds.Duration, "how long each measurement takes")
-	flags.IntVar(&o.bounds.Rate, "rate", o.bounds.Rate, "datagrams and requests a second, at most; new connections are a quarter of it, DNS questions a tenth")
+	flags.IntVar(&o.bounds.Rate, "rate", o.bounds.Rate,
+		"datagrams and requests a second, at most; new connections are a quarter of it, DNS questions a tenth")
 	flags.IntVar(&o.bounds.Megabits, "throughput", o.bounds.Megabits, "Mbit/s of all TCP streams together, at most")
-	flags.DurationVar(&o.bounds.MaxRoundTrip, "max-round-trip", o.bounds.MaxRoundTrip, "stop when over half of a second's probes, requests or DNS questions under load take longer")
-	flags.IntVar(&o.bounds.LinkShare, "link-share", o.bounds.LinkShare, "percent of a node's link that --throughput may be at most, if the node knows its link's speed")
-	flags.StringSliceVar(&o.nodes, "nodes", nil, "NODE,NODE: the client's node, and the other one (default: the first two that are fit for load)")
+	flags.DurationVar(&o.bounds.MaxRoundTrip, "max-round-trip", o.bounds.MaxRoundTrip,
+		"stop when over half of a second's probes, requests or DNS questions under load take longer")
+	flags.IntVar(&o.bounds.LinkShare, "link-share", o.bounds.LinkShare,
+		"percent of a node's link that --throughput may be at most, if the node knows its link's speed")
+	flags.StringSliceVar(&o.nodes, "nodes", nil,
+		"NODE,NODE: the client's node, and the other one (default: the first two that are fit for load)")
 	flags.BoolVar(&o.dry, "dry-run", false, "print what it would cost, and make nothing")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask (required when the input is not a terminal)")
 	o.agent.Register(flags)
@@ -88,7 +104,8 @@ func newNetwork(a *app.App) *cobra.Command {
 // read checks the flags.
 func (o *options) read(a *app.App) (image string, err error) {
 	if err := o.bounds.Validate(); err != nil {
-		return "", exit.Fail(exit.Usage, "theseus bench network --help shows the bounds", "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return "", exit.Fail(exit.Usage, "theseus bench network --help shows the bounds",
+			"%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if o.dry { // it makes nothing
 		return "", nil
@@ -97,7 +114,8 @@ func (o *options) read(a *app.App) (image string, err error) {
 		return "", err
 	}
 	if _, ok := a.Terminal(); !o.yes && !ok {
-		return "", exit.Fail(exit.Usage, "look at it with --dry-run, then add --yes", "bench network asks before it puts load on the cluster, and the input is not a terminal")
+		return "", exit.Fail(exit.Usage, "look at it with --dry-run, then add --yes",
+			"bench network asks before it puts load on the cluster, and the input is not a terminal")
 	}
 	return image, nil
 }
@@ -107,7 +125,9 @@ func (o *options) network(ctx context.Context, a *app.App, image string) error {
 	if err != nil {
 		return err
 	}
-	b := &benched.Bench{Client: client, Image: image, Bounds: o.bounds, Note: func(text string) { fmt.Fprintln(a.Err, text) }}
+	b := &benched.Bench{Client: client, Image: image, Bounds: o.bounds, Note: func(text string) {
+		fmt.Fprintln(a.Err, text)
+	}}
 	if b.Nodes, err = choose(ctx, a, client, o.nodes); err != nil {
 		return err
 	}
@@ -127,7 +147,8 @@ func (o *options) network(ctx context.Context, a *app.App, image string) error {
 		}
 	}
 	var result *bench.Result
-	err = agents.With(ctx, a, client, "bench", agents.Benchmarking, func(ctx context.Context, actor *kube.Actor) (err error) {
+	err = agents.With(ctx, a, client, "bench", agents.Benchmarking, func(ctx context.Context,
+		actor *kube.Actor) (err error) {
 		b.Actor = actor
 		result, err = b.Run(ctx)
 		return err
@@ -144,14 +165,16 @@ func (o *options) network(ctx context.Context, a *app.App, image string) error {
 	return verdict(result, err)
 }
 
-// verdict is the error of a benchmark that ended with a result; err is that of the measurements, or of the removal after them.
+// verdict is the error of a benchmark that ended with a result; err is that of the measurements, or of the removal
+// after them.
 func verdict(result *bench.Result, err error) error {
 	hint := "what was measured before is above; lower --rate or --throughput, or look at the node first"
 	switch {
 	case !result.Harmed:
 		return err
 	case err != nil: // what was made could not be removed
-		return exit.Fail(exit.Stopped, cmp.Or(exit.HintOf(err), hint), "the load was stopped: %s; %w", result.Stopped, err)
+		return exit.Fail(exit.Stopped, cmp.Or(exit.HintOf(err), hint),
+			"the load was stopped: %s; %w", result.Stopped, err)
 	}
 	return exit.Fail(exit.Stopped, hint, "the load was stopped: %s", result.Stopped)
 }
@@ -180,7 +203,8 @@ func choose(ctx context.Context, a *app.App, client *kube.Client, named []string
 func (o *options) cost(to io.Writer, a *app.App, b *benched.Bench, host string) error {
 	cost := b.Plan().Cost()
 	if o.dry && a.Output == "json" {
-		return terminal.WriteJSON(to, map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "NetworkBenchCost", "bounds": o.bounds, "cost": cost, "pods": b.Pods(), "nodes": names(b.Nodes)})
+		return terminal.WriteJSON(to, map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "NetworkBenchCost",
+			"bounds": o.bounds, "cost": cost, "pods": b.Pods(), "nodes": names(b.Nodes)})
 	}
 	fmt.Fprintf(to, "theseus bench network puts load on the network of the cluster %s:\n", host)
 	fmt.Fprintf(to, "  pods     %d, and a Service, in %s, on %s; each run has a client of its own\n",

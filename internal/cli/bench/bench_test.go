@@ -18,7 +18,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// TestVerdict: a load that was stopped has its own exit code, also if something could not be removed: then both are said.
+// TestVerdict: a load that was stopped has its own exit code, also if something could not be removed: then both are
+// said.
 func TestVerdict(t *testing.T) {
 	harmed := &bench.Result{Stopped: "node b is not Ready", Harmed: true}
 	left := engine.WithHint(errors.New("the pods could not be removed"), "delete them")
@@ -28,13 +29,16 @@ func TestVerdict(t *testing.T) {
 		code       int
 		want, hint string
 	}{
-		"stopped":                  {harmed, nil, exit.Stopped, "the load was stopped: node b is not Ready", "lower --rate"},
-		"stopped, and not removed": {harmed, left, exit.Stopped, "the load was stopped: node b is not Ready; the pods could not be removed", "delete them"},
-		"not removed":              {&bench.Result{}, left, exit.Failed, "the pods could not be removed", "delete them"},
-		"interrupted":              {&bench.Result{Stopped: "it was interrupted"}, context.Canceled, exit.Interrupted, "context canceled", ""},
+		"stopped": {harmed, nil, exit.Stopped, "the load was stopped: node b is not Ready", "lower --rate"},
+		"stopped, and not removed": {harmed, left, exit.Stopped,
+			"the load was stopped: node b is not Ready; the pods could not be removed", "delete them"},
+		"not removed": {&bench.Result{}, left, exit.Failed, "the pods could not be removed", "delete them"},
+		"interrupted": {&bench.Result{Stopped: "it was interrupted"}, context.Canceled,
+			exit.Interrupted, "context canceled", ""},
 	} {
 		err := verdict(c.result, c.err)
-		if err == nil || err.Error() != c.want || exit.Code(io.Discard, err) != c.code || !strings.Contains(exit.HintOf(err), c.hint) {
+		if err == nil || err.Error() != c.want || exit.Code(io.Discard, err) != c.code ||
+			!strings.Contains(exit.HintOf(err), c.hint) {
 			t.Errorf("%s: %v, code %d, hint: %s", name, err, exit.Code(io.Discard, err), exit.HintOf(err))
 		}
 	}
@@ -43,10 +47,12 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestChoose: nodes that a user names wrongly are a mistake of the command's; a cluster without a node that is fit is not.
+// TestChoose: nodes that a user names wrongly are a mistake of the command's; a cluster without a node that is fit is
+// not.
 func TestChoose(t *testing.T) {
 	cordoned := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{Unschedulable: true},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady,
+			Status: corev1.ConditionTrue}}}}
 	client := &kube.Client{Typed: fake.NewClientset(cordoned)}
 	a := &app.App{Streams: app.Streams{Err: io.Discard}}
 	for _, c := range []struct {

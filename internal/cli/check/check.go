@@ -36,8 +36,10 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check",
 		Short: "Find what a change would break, before you make it",
-		Long: "Runs the checks on the cluster, or on --from files. A check without its evidence reports \"not checked\", and\n" +
-			"never passes. -o text, json, sarif, junit, html (with the BGP graph before and after the change), or svg:\n" +
+		Long: "Runs the checks on the cluster, or on --from files. A check without its evidence " +
+			"reports \"not checked\", and\n" +
+			"never passes. -o text, json, sarif, junit, html (with the BGP graph before and " +
+			"after the change), or svg:\n" +
 			"only the graph.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -61,7 +63,8 @@ func NewCommand(a *app.App) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
+	flags.StringSliceVar(&from, "from", nil,
+		"snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
 	flags.StringSliceVar(&only, "only", nil, "run only these checks: IDs or topics")
 	flags.StringArrayVar(&skip, "skip", nil, "ID=REASON: leave a check out, and record why (repeatable)")
 	flags.BoolVar(&list, "list", false, "list the checks")
@@ -70,7 +73,8 @@ func NewCommand(a *app.App) *cobra.Command {
 	return usage.Takes(command, "json", "sarif", "junit", "html", "svg")
 }
 
-func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, options preflight.Options) error {
+func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec,
+	options preflight.Options) error {
 	checked, err := survey.Check(ctx, a, from, change, options)
 	if err != nil {
 		return err
@@ -91,7 +95,8 @@ func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.Chan
 		result.Networks = append(result.Networks, network)
 	}
 	for _, entry := range options.Unused(result) {
-		fmt.Fprintf(a.Err, "note: accepted, but not found any more: %s %s (%s)\n", entry.ID, entry.Subject, entry.Reason)
+		fmt.Fprintf(a.Err, "note: accepted, but not found any more: %s %s (%s)\n",
+			entry.ID, entry.Subject, entry.Reason)
 	}
 	switch a.Output {
 	case "svg":
@@ -114,13 +119,17 @@ func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.Chan
 }
 
 // withPlan makes a plan for the checks that need one, and adds what they find. Without a plan they say why.
-func withPlan(ctx context.Context, a *app.App, from []string, checked propose.Checked, options preflight.Options) (finding.Result, error) {
+func withPlan(ctx context.Context, a *app.App, from []string, checked propose.Checked,
+	options preflight.Options) (finding.Result, error) {
 	pass := checked.Pass
-	needed := slices.ContainsFunc(options.Choose(preflight.All()), func(c check.Check) bool { return slices.Contains(c.Needs, "plan") })
+	needed := slices.ContainsFunc(options.Choose(preflight.All()), func(c check.Check) bool {
+		return slices.Contains(c.Needs, "plan")
+	})
 	if !needed || pass.Change.Flag != "" { // the plan of a rollout needs its source
 		return checked.Result, nil
 	}
-	p, err := plan.Make(pass.Snapshot, pass.Change, drivers.All(), nil, plan.Options{Version: a.Version, Now: time.Now(), Manifest: pass.Manifest})
+	p, err := plan.Make(pass.Snapshot, pass.Change, drivers.All(), nil,
+		plan.Options{Version: a.Version, Now: time.Now(), Manifest: pass.Manifest})
 	if err != nil {
 		pass.NoPlan = err.Error()
 	} else if err := survey.AddPlan(ctx, a, from, pass, p.Steps); err != nil {
@@ -179,7 +188,8 @@ func graphOf(pass *check.Pass) (rows []draw.Row, why string) {
 func drawGraph(a *app.App, pass *check.Pass) error {
 	rows, why := graphOf(pass)
 	if why != "" {
-		return exit.Fail(exit.Failed, "the graph needs Nodes, BGPPeers and BGPConfigurations of Calico in the input: theseus check --help", "there is no BGP graph to draw: %s", why)
+		return exit.Fail(exit.Failed, "the graph needs Nodes, BGPPeers and BGPConfigurations of Calico in the input: "+
+			"theseus check --help", "there is no BGP graph to draw: %s", why)
 	}
 	return draw.SVG(a.Out, rows)
 }

@@ -55,13 +55,14 @@ func carryOut(ctx context.Context, a *app.App, r *run.Run) error {
 	return exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
 }
 
-// New is a run of this process, on this terminal; begins says that the cluster does not have the plan yet. access is how the
-// mirror of the plan is reached, if flags override the plan.
+// New is a run of this process, on this terminal; begins says that the cluster does not have the plan yet. access is
+// how the mirror of the plan is reached, if flags override the plan.
 func New(a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan, begins bool) *run.Run {
 	r := &run.Run{Client: client, Plan: p, Begins: begins, Theseus: a.Version, Waiting: a.Waiting}
 	if begins { // another process may have begun while a person read the plan
 		r.MayBegin = func(ctx context.Context) error {
-			return admission.Alone(ctx, admission.Request{Client: r.Client, Plan: p, Holder: journal.Holder(), Version: a.Version, Waiting: a.Waiting})
+			return admission.Alone(ctx, admission.Request{Client: r.Client, Plan: p, Holder: journal.Holder(),
+				Version: a.Version, Waiting: a.Waiting})
 		}
 	}
 	r.Stoppable = func(at *run.Flight) (<-chan struct{}, func()) {
@@ -69,7 +70,8 @@ func New(a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan, be
 		return stopping.Stop, a.Signals.During(stopping)
 	}
 	if p.Mirror != nil {
-		r.Mirrored = func(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor, engine.Gate, error) {
+		r.Mirrored = func(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor,
+			engine.Gate, error) {
 			world, err := pair.Reach(ctx, a, access, p)
 			if err != nil {
 				return nil, nil, err

@@ -23,7 +23,8 @@ import (
 func TestMayBegin(t *testing.T) {
 	lists := map[schema.GroupVersionResource]string{}
 	for _, kind := range []string{"Migration", "PlanPage", "JournalPage"} {
-		lists[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}] = kind + "List"
+		lists[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+			Resource: manifest.Plural(kind)}] = kind + "List"
 	}
 	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	client, p := &kube.Client{Typed: fake.NewClientset(), Dynamic: dynamic}, &plan.Plan{Name: "new"}
@@ -36,7 +37,8 @@ func TestMayBegin(t *testing.T) {
 	other.SetKind("Migration")
 	other.SetName("other")
 	other.SetNamespace(v1alpha1.Namespace)
-	if err := dynamic.Tracker().Create(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}, other, v1alpha1.Namespace); err != nil {
+	if err := dynamic.Tracker().Create(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: "migrations"}, other, v1alpha1.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	err := r.MayBegin(t.Context())

@@ -45,16 +45,16 @@ func (t told) Record(r engine.Record) {
 	t.View.Record(r)
 }
 
-// guarding lets a run carry out here what its plan guards: the actor that runs the command takes the signals that are for it. A
-// terminal is no input for the command: it shows the run. stopped says whether the user has stopped the run: it may end as interrupted
-// for other reasons too, such as a lost lock.
+// guarding lets a run carry out here what its plan guards: the actor that runs the command takes the signals that are
+// for it. A terminal is no input for the command: it shows the run. stopped says whether the user has stopped the run:
+// it may end as interrupted for other reasons too, such as a lost lock.
 func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool) {
 	var in io.Reader
 	if _, terminal := a.Terminal(); !terminal {
 		in = a.In
 	}
-	actor := &guarded.Actor{Guard: *r.Plan.Guarded, MaxLost: r.Plan.Change.MaxLost, Clock: run.Clock{}, Result: guardplan.StepWatch,
-		Start: guarded.Here(in, shown.Output), Say: shown.Say}
+	actor := &guarded.Actor{Guard: *r.Plan.Guarded, MaxLost: r.Plan.Change.MaxLost, Clock: run.Clock{},
+		Result: guardplan.StepWatch, Start: guarded.Here(in, shown.Output), Say: shown.Say}
 	r.View = told{shown, actor.Learn}
 	r.Command = func(own engine.Actor, gate *kube.Gate, signals *ask.Watch) engine.Actor {
 		actor.Actor, actor.Gate, actor.Signals = own, gate, signals
@@ -63,7 +63,8 @@ func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool) {
 	var stop chan struct{}
 	r.Stoppable = func(at *run.Flight) (<-chan struct{}, func()) {
 		stop = make(chan struct{})
-		return stop, a.Signals.During(&interrupt.Run{Stop: stop, Say: shown.Say, Flight: at.String, Takes: actor.Interrupt})
+		return stop, a.Signals.During(&interrupt.Run{Stop: stop, Say: shown.Say,
+			Flight: at.String, Takes: actor.Interrupt})
 	}
 	return func() bool {
 		select {
@@ -75,15 +76,16 @@ func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool) {
 	}
 }
 
-// stands reports whether a guard that was interrupted is left as it is: others change the cluster, the baseline is taken, and there is
-// no verdict yet. What was measured for days is not thrown away: the agents measure on without a process.
+// stands reports whether a guard that was interrupted is left as it is: others change the cluster, the baseline is
+// taken, and there is no verdict yet. What was measured for days is not thrown away: the agents measure on without a
+// process.
 func stands(p *plan.Plan, state engine.State) bool {
 	begun, watch := state.Find(guardplan.StepProbes), state.Find(guardplan.StepWatch)
 	return p.Guarded.Others && !state.Undoing && begun != nil && begun.Done && (watch == nil || watch.Verdict == nil)
 }
 
-// guard runs a plan that guards a command, and turns its result into the exit code. An interrupt between the command and the end
-// removes what the plan installed.
+// guard runs a plan that guards a command, and turns its result into the exit code. An interrupt between the command
+// and the end removes what the plan installed.
 func guard(ctx context.Context, a *app.App, r *run.Run) error {
 	dir, err := statedir.Make(r.Plan.Name)
 	if err != nil {
@@ -97,7 +99,8 @@ func guard(ctx context.Context, a *app.App, r *run.Run) error {
 	interrupted := err == nil && outcome.End == engine.EndInterrupted && stop()
 	if interrupted && r.Desire == v1alpha1.DesireRun && stands(r.Plan, outcome.State) {
 		view.Close()
-		return exit.Fail(exit.Interrupted, "theseus guard stop --guard "+r.Plan.Name+" gives the verdict, and removes what was installed",
+		return exit.Fail(exit.Interrupted, "theseus guard stop --guard "+r.Plan.Name+
+			" gives the verdict, and removes what was installed",
 			"interrupted without a verdict; nothing was removed, and %s measures on", r.Plan.Name)
 	}
 	if interrupted {
@@ -140,10 +143,13 @@ func guard(ctx context.Context, a *app.App, r *run.Run) error {
 // measures says that a guard measures on, without a process.
 func measures(a *app.App, p *plan.Plan) error {
 	if a.Output == "json" {
-		return json.NewEncoder(a.Out).Encode(map[string]string{"name": p.Name, "plan": p.Hash, "state": engine.ResultMeasuring})
+		return json.NewEncoder(a.Out).Encode(map[string]string{"name": p.Name, "plan": p.Hash,
+			"state": engine.ResultMeasuring})
 	}
-	_, err := fmt.Fprintf(a.Out, "%s measures until `theseus guard stop`, which any machine can run:\n  theseus guard stop --guard %[1]s --expect %s\n"+
-		"`theseus guard status` shows what was lost, `theseus guard mark TEXT` puts a line on the timeline\n", p.Name, p.Hash)
+	_, err := fmt.Fprintf(a.Out, "%s measures until `theseus guard stop`, which any machine can run:\n"+
+		"  theseus guard stop --guard %[1]s --expect %s\n"+
+		"`theseus guard status` shows what was lost, `theseus guard mark TEXT` puts a line on the timeline\n",
+		p.Name, p.Hash)
 	return err
 }
 
@@ -151,16 +157,18 @@ func measures(a *app.App, p *plan.Plan) error {
 func unknown(outcome engine.Outcome, unread error) error {
 	const unseen = "the result cannot be read"
 	if outcome.End == engine.EndDone || outcome.End == engine.EndRolledBack {
-		return exit.Fail(exit.Unproven, "theseus report shows the result when the API server answers", "not proven: %s: %w", unseen, unread)
+		return exit.Fail(exit.Unproven, "theseus report shows the result when the API server answers",
+			"not proven: %s: %w", unseen, unread)
 	}
-	return exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s; and %s: %w", outcome.End, exit.Cause(outcome.Cause), unseen, unread)
+	return exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s; and %s: %w", outcome.End,
+		exit.Cause(outcome.Cause), unseen, unread)
 }
 
 // seen says where the measurements are.
 const seen = "theseus report -o report.html shows every path, with times"
 
-// proven is the error of a proven loss, or of a signal that failed; nil if there is none. wrong says what went wrong with the run itself, if anything did, and
-// hint what to do about it.
+// proven is the error of a proven loss, or of a signal that failed; nil if there is none. wrong says what went wrong
+// with the run itself, if anything did, and hint what to do about it.
 func proven(r result.Result, wrong, hint string) error {
 	proof, why := r.Judge()
 	if proof != result.Lost && proof != result.Broken {
@@ -181,8 +189,9 @@ func proven(r result.Result, wrong, hint string) error {
 	return exit.Fail(exit.Lost, advice, "%s: %s", what, why)
 }
 
-// verdict prints the result of a guard, and is its error: a proven loss counts more than all else, then that the run did not end,
-// then a command that failed, then a proof that is missing. interrupted is true if the user ended the run early.
+// verdict prints the result of a guard, and is its error: a proven loss counts more than all else, then that the run
+// did not end, then a command that failed, then a proof that is missing. interrupted is true if the user ended the run
+// early.
 func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool, records []engine.Record) error {
 	r, wrong := result.Of(p, records), ""
 	switch outcome.End {
@@ -195,17 +204,21 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 	}
 	switch {
 	case !interrupted && outcome.End == engine.EndStopped && p.Guarded.Others: // theseus rollback
-		return exit.Fail(exit.Stopped, "the report has what was measured until then: theseus report", "ended without a verdict; everything that was installed is removed")
+		return exit.Fail(exit.Stopped, "the report has what was measured until then: theseus report",
+			"ended without a verdict; everything that was installed is removed")
 	case interrupted && outcome.End == engine.EndStopped:
-		return exit.Fail(exit.Interrupted, "the report has what was measured until then: theseus report", "interrupted; everything that was installed is removed")
+		return exit.Fail(exit.Interrupted, "the report has what was measured until then: theseus report",
+			"interrupted; everything that was installed is removed")
 	case outcome.End == engine.EndRolledBack && r.Ran == nil:
 		what := "the command was not run"
 		if p.Guarded.Others {
 			what = "the measuring did not begin"
 		}
-		return exit.Fail(exit.Unproven, notBegun(p.Guarded, r), "%s, and everything that was installed is removed: %s", what, exit.Cause(outcome.Cause))
+		return exit.Fail(exit.Unproven, notBegun(p.Guarded, r), "%s, and everything that was installed is removed: %s",
+			what, exit.Cause(outcome.Cause))
 	case outcome.End == engine.EndRolledBack:
-		return exit.Fail(exit.Unproven, seen, "not proven, and everything that was installed is removed: %s", exit.Cause(outcome.Cause))
+		return exit.Fail(exit.Unproven, seen, "not proven, and everything that was installed is removed: %s",
+			exit.Cause(outcome.Cause))
 	case outcome.End != engine.EndDone:
 		return exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
 	}
@@ -243,10 +256,12 @@ func worst(v *engine.Verdict) string {
 // notBegun says what to do when the command was not run.
 func notBegun(g *kind.Guard, r result.Result) string {
 	if r.Before != nil && !r.Before.Pass && len(signal.Not(r.Before.Signals)) > 0 {
-		return "a signal that does not hold before the change proves nothing: repair that first, or change the comparison of --slo"
+		return "a signal that does not hold before the change proves nothing: repair that first, or " +
+			"change the comparison of --slo"
 	}
 	if r.Before != nil && !r.Before.Pass && r.Before.Lost > 0 && !g.LossyBefore {
 		return "the network loses probes without the change: repair it first, or accept that with --baseline-loss-ok"
 	}
-	return "kubectl get pods,events -n " + v1alpha1.Namespace + " while the guard runs again shows why probes do not run"
+	return "kubectl get pods,events -n " + v1alpha1.Namespace +
+		" while the guard runs again shows why probes do not run"
 }

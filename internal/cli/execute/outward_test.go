@@ -20,12 +20,14 @@ func TestOutward(t *testing.T) {
 		o    Outward
 		says string
 	}{
-		{Outward{metrics: "9464"}, "not HOST:PORT"}, {Outward{secretFile: short}, "without --notify"}, {Outward{notify: "hidden"}, "not valid"},
-		{Outward{notify: "https://a", secretFile: short}, "has 6 bytes"}, {Outward{notify: "@" + short + ".none"}, "no such file"},
+		{Outward{metrics: "9464"}, "not HOST:PORT"}, {Outward{secretFile: short}, "without --notify"},
+		{Outward{notify: "hidden"}, "not valid"}, {Outward{notify: "https://a", secretFile: short}, "has 6 bytes"},
+		{Outward{notify: "@" + short + ".none"}, "no such file"},
 	} {
 		err := test.o.Check()
 		var coded *exit.Error
-		if !errors.As(err, &coded) || coded.Code != exit.Usage || exit.HintOf(err) == "" || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "hidden") {
+		if !errors.As(err, &coded) || coded.Code != exit.Usage || exit.HintOf(err) == "" ||
+			!strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%+v: %v", test.o, err)
 		}
 		if !test.o.Given() {

@@ -35,10 +35,12 @@ func mirrorSummary(ctx context.Context, a *app.App, r *run.Run, outcome engine.O
 		board.Take(record, nil)
 	}
 	if a.Output != "json" {
-		fmt.Fprintf(a.Out, "%s: the gates sent %s requests, %d failed; theseus mirror status shows where the names are\n", r.Plan.Name, cluster.Thousands(board.Asked), board.Lost)
+		fmt.Fprintf(a.Out, "%s: the gates sent %s requests, %d failed; theseus mirror status shows where the names "+
+			"are\n", r.Plan.Name, cluster.Thousands(board.Asked), board.Lost)
 	}
 	if len(left) > 0 && outcome.End != engine.EndDone {
-		return exit.Fail(exit.NeedsPerson, "check the names that were left alone", "%s: %s", outcome.End, exit.Cause(outcome.Cause))
+		return exit.Fail(exit.NeedsPerson, "check the names that were left alone",
+			"%s: %s", outcome.End, exit.Cause(outcome.Cause))
 	}
 	return nil
 }

@@ -21,11 +21,13 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "flags",
 		Short: "Work with feature flags, and the settings of networks that they control",
-		Long:  "Works on flag sets in flagd's format, with the additional operators cidr and node_selector.\n\n" + flagsource.Help,
-		Args:  usage.None,
-		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
+		Long: "Works on flag sets in flagd's format, with the additional operators cidr and node_selector.\n" +
+			"\n" + flagsource.Help,
+		Args: usage.None,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	for _, one := range []*cobra.Command{lint.NewCommand(a), eval.NewCommand(a), diff.NewCommand(a), explain.NewCommand(a),
+	for _, one := range []*cobra.Command{lint.NewCommand(a), eval.NewCommand(a),
+		diff.NewCommand(a), explain.NewCommand(a),
 		serve.NewCommand(a), database.NewPut(a), database.NewHistory(a), verify.NewCommand(a)} {
 		command.AddCommand(usage.Takes(one, "json"))
 	}

@@ -35,7 +35,8 @@ const (
 	recheck = 75 * time.Second
 	// adviceWithin is how long the controller's advice is waited for after the last record.
 	adviceWithin = 5 * time.Second
-	// A run that has ended writes its last results within 20 s, and releases the lock then. After writtenWithin, they are not waited for.
+	// A run that has ended writes its last results within 20 s, and releases the lock then. After writtenWithin, they
+	// are not waited for.
 	writtenWithin = 30 * time.Second
 )
 
@@ -63,11 +64,11 @@ type follower struct {
 	said       string    // the last error
 }
 
-// Run shows a migration until it ends, and turns its end into the exit code that `theseus apply` has. An interrupt ends the
-// watching only. after is the number of records that the journal had when a person asked for the run.
+// Run shows a migration until it ends, and turns its end into the exit code that `theseus apply` has. An interrupt ends
+// the watching only. after is the number of records that the journal had when a person asked for the run.
 func Run(ctx context.Context, a *app.App, client *kube.Client, name string, after int) error {
-	f := &follower{a: a, client: client, tail: journal.NewTail(client.Dynamic, name), actor: run.NewActor(client), after: after,
-		conditions: map[string]metav1.Condition{}, begun: time.Now()}
+	f := &follower{a: a, client: client, tail: journal.NewTail(client.Dynamic, name),
+		actor: run.NewActor(client), after: after, conditions: map[string]metav1.Condition{}, begun: time.Now()}
 	var past []engine.Record
 	err := a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
 		if f.plan, f.migration, err = journal.Load(ctx, client.Dynamic, name); err != nil {
@@ -117,14 +118,16 @@ func (f *follower) watch(ctx context.Context, past []engine.Record) error {
 	written := err != nil || f.written(watching)
 	f.view.Close()
 	if err != nil && watching.Err() != nil {
-		return exit.Fail(exit.Interrupted, fmt.Sprintf("`theseus watch %s` shows it again; `theseus pause %[1]s` pauses the migration itself", f.plan.Name),
+		return exit.Fail(exit.Interrupted, fmt.Sprintf(
+			"`theseus watch %s` shows it again; `theseus pause %[1]s` pauses the migration itself", f.plan.Name),
 			"stopped watching %s; the migration itself was not interrupted", f.plan.Name)
 	}
 	if err != nil {
 		return err
 	}
 	if !written {
-		fmt.Fprintln(f.a.Err, "warning: the last results may be missing: it is not known whether the process that ran it has written them")
+		fmt.Fprintln(f.a.Err, "warning: the last results may be missing: it is not known whether the process "+
+			"that ran it has written them")
 	}
 	f.summary(ctx)
 	return end
@@ -207,10 +210,11 @@ func (f *follower) showConditions() {
 	}
 }
 
-// evidence shows what the probes' reports say, and keeps it. Users who may not read them watch without. After the end of a migration,
-// the reports are of whatever runs next.
+// evidence shows what the probes' reports say, and keeps it. Users who may not read them watch without. After the end
+// of a migration, the reports are of whatever runs next.
 func (f *follower) evidence(ctx context.Context) {
-	if state := f.tail.State(); !f.plan.OnNodes() || state.Seq == 0 || state.Over() || time.Since(f.looked) < evidenceEvery {
+	if state := f.tail.State(); !f.plan.OnNodes() || state.Seq == 0 || state.Over() ||
+		time.Since(f.looked) < evidenceEvery {
 		return
 	}
 	f.looked = time.Now()
@@ -229,14 +233,16 @@ func (f *follower) ended() (over bool, end error) {
 		if obstacle != nil {
 			outcome.Hint = obstacle.Message
 		}
-		return f.settled(outcome, obstacle != nil), exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
+		return f.settled(outcome, obstacle != nil), exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s",
+			outcome.End, exit.Cause(outcome.Cause))
 	case obstacle != nil && !over:
 		return true, f.stuck(obstacle, state.Seq == 0)
 	}
 	return false, nil
 }
 
-// obstacle is why the controller does not run the migration; nil if that is from before the watching, and may be out of date.
+// obstacle is why the controller does not run the migration; nil if that is from before the watching, and may be out of
+// date.
 func (f *follower) obstacle() *metav1.Condition {
 	now := incluster.Obstacle(f.migration)
 	if now == nil || f.earlier == nil || now.Reason == v1alpha1.ReasonNeedsPerson {
@@ -254,23 +260,27 @@ func (f *follower) stuck(obstacle *metav1.Condition, fresh bool) error {
 	switch obstacle.Reason {
 	case v1alpha1.ReasonBlocked:
 		code = exit.Blocked
-	case v1alpha1.ReasonStalePlan, v1alpha1.ReasonWrongCluster, v1alpha1.ReasonNotSupported, v1alpha1.ReasonTooLarge, v1alpha1.ReasonChangeEdited:
+	case v1alpha1.ReasonStalePlan, v1alpha1.ReasonWrongCluster, v1alpha1.ReasonNotSupported, v1alpha1.ReasonTooLarge,
+		v1alpha1.ReasonChangeEdited:
 		code = exit.Failed
 	}
 	hint := fmt.Sprintf("then `theseus resume %s --in-cluster` tries again", f.plan.Name)
 	if fresh {
-		hint = fmt.Sprintf("nothing was changed. The controller looks again every minute, and begins when the cause is gone; `theseus rollback %s` ends this migration", f.plan.Name)
+		hint = fmt.Sprintf("nothing was changed. The controller looks again every minute, and begins when the cause "+
+			"is gone; `theseus rollback %s` ends this migration", f.plan.Name)
 	}
-	return exit.Fail(code, hint, "the controller does not run %s (%s): %s", f.plan.Name, obstacle.Reason, obstacle.Message)
+	return exit.Fail(code, hint, "the controller does not run %s (%s): %s",
+		f.plan.Name, obstacle.Reason, obstacle.Message)
 }
 
-// settled says whether everything is known about an end: the controller writes its condition, with advice, a moment after
-// the last record.
+// settled says whether everything is known about an end: the controller writes its condition, with advice, a moment
+// after the last record.
 func (f *follower) settled(outcome engine.Outcome, advised bool) bool {
 	if f.over.IsZero() {
 		f.over = time.Now()
 	}
-	return outcome.End != engine.EndNeedsPerson || advised || !f.migration.Spec.InCluster || time.Since(f.over) > adviceWithin
+	return outcome.End != engine.EndNeedsPerson || advised || !f.migration.Spec.InCluster ||
+		time.Since(f.over) > adviceWithin
 }
 
 // lock shows who runs the migration.
@@ -292,7 +302,8 @@ func (f *follower) lock(ctx context.Context) error {
 	case !f.migration.Spec.InCluster:
 		line = "no process runs it: " + engine.Judge(f.plan.Steps, state, false).Ways
 	case len(f.migration.Status.Conditions) == 0 && time.Since(f.begun) > untaken:
-		line = fmt.Sprintf("the controller has not taken it up yet: kubectl get deployment,pods -n %s", v1alpha1.Namespace)
+		line = fmt.Sprintf("the controller has not taken it up yet: kubectl get deployment,pods -n %s",
+			v1alpha1.Namespace)
 	}
 	if line != f.runner && line != "" {
 		f.view.Say(line)
@@ -301,8 +312,8 @@ func (f *follower) lock(ctx context.Context) error {
 	return nil
 }
 
-// written waits until the process that ran the migration to its end has written its last results: it releases the lock then. It is
-// false if that is not known.
+// written waits until the process that ran the migration to its end has written its last results: it releases the lock
+// then. It is false if that is not known.
 func (f *follower) written(ctx context.Context) bool {
 	state := f.tail.State()
 	if _, over := engine.Ended(f.plan, state); !over || !f.summarizes() {

@@ -49,7 +49,8 @@ func samplePlan(t *testing.T) *plan.Plan {
 }
 
 func resource(kind string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}
+	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: manifest.Plural(kind)}
 }
 
 // holding is a cluster that holds a plan; the controller has it.
@@ -64,7 +65,8 @@ func holding(t *testing.T, p *plan.Plan) *kube.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client.Typed, client.Dynamic = fake.NewClientset(), dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	client.Typed, client.Dynamic = fake.NewClientset(),
+		dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 	if err := journal.CreateInCluster(t.Context(), client.Dynamic, p); err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +94,11 @@ func chained(t *testing.T, p *plan.Plan, records ...engine.Record) []engine.Reco
 func observe(t *testing.T, client *kube.Client, name string, c metav1.Condition) {
 	t.Helper()
 	c.LastTransitionTime = metav1.Now()
-	data, err := json.Marshal(map[string]any{"status": map[string]any{"observed": map[string]any{"attempt": 0}, "conditions": []metav1.Condition{c}}})
+	data, err := json.Marshal(map[string]any{"status": map[string]any{"observed": map[string]any{"attempt": 0},
+		"conditions": []metav1.Condition{c}}})
 	if err == nil {
-		_, err = client.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace).Patch(t.Context(), name, types.MergePatchType, data, metav1.PatchOptions{})
+		_, err = client.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace).Patch(t.Context(), name,
+			types.MergePatchType, data, metav1.PatchOptions{})
 	}
 	if err != nil {
 		t.Error(err)
@@ -120,7 +124,8 @@ func (s *safe) String() string {
 }
 
 func watcher(out *safe, output string) *app.App {
-	return &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: out, Err: out}, Signals: &interrupt.Signals{Err: out}, Output: output}
+	return &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: out, Err: out},
+		Signals: &interrupt.Signals{Err: out}, Output: output}
 }
 
 // TestEnds: a watched migration ends with the exit codes of apply, and says why.
@@ -130,7 +135,8 @@ func TestEnds(t *testing.T) {
 		return engine.Record{Event: engine.Finished, Result: result, Error: why}
 	}
 	degraded := func(reason, message string) *metav1.Condition {
-		return &metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+		return &metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue,
+			Reason: reason, Message: message}
 	}
 	for name, test := range map[string]struct {
 		records   []engine.Record
@@ -138,14 +144,22 @@ func TestEnds(t *testing.T) {
 		code      int
 		says      []string
 	}{
-		"done":            {records: chained(t, p, finished(engine.ResultDone, "")), code: exit.Done},
-		"rolled back":     {records: chained(t, p, engine.Record{Event: engine.RollingBack, Result: engine.ResultFailed, Error: "gate failed"}, finished(engine.ResultRolledBack, "")), code: 4, says: []string{"error: rolled-back: gate failed\nhint: fix the cause"}},
-		"rollback wanted": {records: chained(t, p, engine.Record{Event: engine.RollingBack, Result: engine.ResultAsked, Error: "as asked"}, finished(engine.ResultRolledBack, "")), code: exit.Stopped, says: []string{"error: stopped: as asked"}},
-		"needs a person": {records: chained(t, p, finished(engine.ResultNeedsPerson, "it broke")), condition: degraded(v1alpha1.ReasonNeedsPerson, "do this"), code: exit.NeedsPerson,
+		"done": {records: chained(t, p, finished(engine.ResultDone, "")), code: exit.Done},
+		"rolled back": {records: chained(t, p, engine.Record{Event: engine.RollingBack,
+			Result: engine.ResultFailed, Error: "gate failed"}, finished(engine.ResultRolledBack, "")), code: 4,
+			says: []string{"error: rolled-back: gate failed\nhint: fix the cause"}},
+		"rollback wanted": {records: chained(t, p, engine.Record{Event: engine.RollingBack, Result: engine.ResultAsked,
+			Error: "as asked"}, finished(engine.ResultRolledBack, "")), code: exit.Stopped,
+			says: []string{"error: stopped: as asked"}},
+		"needs a person": {records: chained(t, p, finished(engine.ResultNeedsPerson, "it broke")),
+			condition: degraded(v1alpha1.ReasonNeedsPerson, "do this"), code: exit.NeedsPerson,
 			says: []string{"error: needs-person: it broke\nhint: do this\n"}},
-		"findings": {condition: degraded(v1alpha1.ReasonBlocked, "fix that"), code: exit.Blocked, says: []string{"(Blocked): fix that\nhint: nothing was changed"}},
-		"stale":    {condition: degraded(v1alpha1.ReasonStalePlan, "a node has joined"), code: exit.Failed, says: []string{"(StalePlan): a node has joined"}},
-		"format":   {condition: degraded(v1alpha1.ReasonUnknownFormat, "v0.3.0 wrote it"), code: exit.NeedsPerson, says: []string{"(UnknownFormat): v0.3.0 wrote it"}},
+		"findings": {condition: degraded(v1alpha1.ReasonBlocked, "fix that"), code: exit.Blocked,
+			says: []string{"(Blocked): fix that\nhint: nothing was changed"}},
+		"stale": {condition: degraded(v1alpha1.ReasonStalePlan, "a node has joined"), code: exit.Failed,
+			says: []string{"(StalePlan): a node has joined"}},
+		"format": {condition: degraded(v1alpha1.ReasonUnknownFormat, "v0.3.0 wrote it"), code: exit.NeedsPerson,
+			says: []string{"(UnknownFormat): v0.3.0 wrote it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, out := holding(t, p), &safe{}
@@ -170,19 +184,21 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestGoesOn: an end before the run was asked for is none. Records and conditions are shown as they come, and missing rights
-// are waited for.
+// TestGoesOn: an end before the run was asked for is none. Records and conditions are shown as they come, and missing
+// rights are waited for.
 func TestGoesOn(t *testing.T) {
 	p := samplePlan(t)
 	client, out := holding(t, p), &safe{}
 	records := chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
 		engine.Record{Event: engine.Finished, Result: engine.ResultNeedsPerson, Error: "it broke"},
-		engine.Record{Event: engine.Resumed, By: "controller@node-1"}, engine.Record{Event: engine.Finished, Result: engine.ResultDone})
+		engine.Record{Event: engine.Resumed, By: "controller@node-1"},
+		engine.Record{Event: engine.Finished, Result: engine.ResultDone})
 	cluster := journal.NewCluster(client.Dynamic, p.Name)
 	if err := cluster.Append(t.Context(), records[:3]...); err != nil {
 		t.Fatal(err)
 	}
-	observe(t, client, p.Name, metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRightsMissing, Message: "theseus rights operate"})
+	observe(t, client, p.Name, metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonRightsMissing, Message: "theseus rights operate"})
 	ended := make(chan error)
 	go func() { ended <- Run(t.Context(), watcher(out, ""), client, p.Name, 3) }()
 	waitFor(t, out, "Degraded=True (RightsMissing): theseus rights operate")
@@ -217,18 +233,21 @@ func TestInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := exit.Code(out, <-ended)
-	if want := "error: stopped watching held; the migration itself was not interrupted\nhint: `theseus watch held` shows it again; "; code != exit.Interrupted || !strings.Contains(out.String(), want) {
+	if want := "error: stopped watching held; the migration itself was not interrupted\nhint: `theseus watch held` " +
+		"shows it again; "; code != exit.Interrupted || !strings.Contains(out.String(), want) {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
 	if ctx.Err() != nil {
 		t.Error("the command's context was ended")
 	}
-	if migration, err := journal.Get(context.WithoutCancel(ctx), client.Dynamic, p.Name); err != nil || !migration.Spec.InCluster || migration.Spec.Desire != v1alpha1.DesireRun {
+	if migration, err := journal.Get(context.WithoutCancel(ctx), client.Dynamic, p.Name); err != nil ||
+		!migration.Spec.InCluster || migration.Spec.Desire != v1alpha1.DesireRun {
 		t.Errorf("%+v, %v", migration, err)
 	}
 }
 
-// TestLastResults: at the end, a watch waits for the process that ran the migration to release the lock, but not for the next run.
+// TestLastResults: at the end, a watch waits for the process that ran the migration to release the lock, but not for
+// the next run.
 func TestLastResults(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := samplePlan(t)
@@ -253,7 +272,8 @@ func TestLastResults(t *testing.T) {
 				typed.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 					lease := &coordinationv1.Lease{}
 					if time.Since(begun) < test.held {
-						lease.Spec.HolderIdentity, lease.Spec.AcquireTime = new("ada@bastion"), &metav1.MicroTime{Time: test.since}
+						lease.Spec.HolderIdentity, lease.Spec.AcquireTime = new("ada@bastion"),
+							&metav1.MicroTime{Time: test.since}
 					}
 					return true, lease, nil
 				})
@@ -261,14 +281,16 @@ func TestLastResults(t *testing.T) {
 				if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), records...); err != nil {
 					t.Fatal(err)
 				}
-				f := &follower{a: watcher(out, ""), client: client, plan: p, view: view.Watching(watcher(out, ""), p, end), tail: journal.NewTail(client.Dynamic, p.Name)}
+				f := &follower{a: watcher(out, ""), client: client, plan: p,
+					view: view.Watching(watcher(out, ""), p, end), tail: journal.NewTail(client.Dynamic, p.Name)}
 				if _, err := f.tail.Next(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if f.evidence(t.Context()); !f.looked.IsZero() {
 					t.Error("reports are read after the end")
 				}
-				written, says := f.written(t.Context()), strings.Contains(out.String(), "waiting for its last results: ada@bastion ")
+				written, says := f.written(t.Context()),
+					strings.Contains(out.String(), "waiting for its last results: ada@bastion ")
 				if took := time.Since(begun); written != test.written || took > test.within || says != test.says {
 					t.Errorf("written: %v after %s, said: %s", written, took, out)
 				}

@@ -51,24 +51,37 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "guard [FLAGS] -- COMMAND [ARG...]",
 		Short: "Run a command that changes the network, or let others change it, and prove what it cost",
-		Long: "Measures the network before, during and after a command of yours, such as helm upgrade, kubectl apply or kubeadm\n" +
-			"upgrade. Theseus does not need to know the network. It installs agents and probe pods, proves that they measure,\n" +
-			"measures a baseline, runs the command once on this machine, watches until no probe was lost for --quiet, gives the\n" +
-			"verdict, and removes everything that it installed. The command line is stored in the cluster: give secrets to the\n" +
-			"command by files or by the environment. For changes that take days, or that others make, use theseus guard start.\n\n" +
-			"Ctrl-C ends the command (SIGINT; a second one kills it), and the verdict follows. Ctrl-C before or after the command\n" +
-			"ends the measuring; once the watching has begun, the verdict still follows. Then everything that was installed\n" +
+		Long: "Measures the network before, during and after a command of yours, such as helm upgrade, " +
+			"kubectl apply or kubeadm\n" +
+			"upgrade. Theseus does not need to know the network. It installs agents and probe pods, " +
+			"proves that they measure,\n" +
+			"measures a baseline, runs the command once on this machine, watches until no probe was " +
+			"lost for --quiet, gives the\n" +
+			"verdict, and removes everything that it installed. The command line is stored in the " +
+			"cluster: give secrets to the\n" +
+			"command by files or by the environment. For changes that take days, or that others make, " +
+			"use theseus guard start.\n\n" +
+			"Ctrl-C ends the command (SIGINT; a second one kills it), and the verdict follows. Ctrl-C " +
+			"before or after the command\n" +
+			"ends the measuring; once the watching has begun, the verdict still follows. Then " +
+			"everything that was installed\n" +
 			"is removed. Ctrl-C during the removal stops it, and theseus resume finishes it.\n\n" +
-			"Of several results, the exit code is that of the first of these: a loss is proven, or a signal of --slo failed (7),\n" +
-			"Theseus could not finish (6; 5 if another process stopped it), interrupted (130), the command failed (1), not\n" +
-			"proven (8). If the baseline loses probes, probes do not run, or a signal does not hold before the change, nothing is\n" +
+			"Of several results, the exit code is that of the first of these: a loss is proven, or a " +
+			"signal of --slo failed (7),\n" +
+			"Theseus could not finish (6; 5 if another process stopped it), interrupted (130), " +
+			"the command failed (1), not\n" +
+			"proven (8). If the baseline loses probes, probes do not run, or a signal does not hold " +
+			"before the change, nothing is\n" +
 			"proven (8), and the command is not run.",
 		Example: "  theseus guard -- helm upgrade cilium cilium/cilium --version 1.18.0 -n kube-system\n" +
-			"  theseus guard --slo 'http://prometheus:9090 sum(rate(errors[1m])) < 0.01' -- kubectl apply -f network.yaml\n" +
-			"  theseus guard --on-loss 'helm rollback cilium -n kube-system' -- helm upgrade cilium ./chart -n kube-system",
+			"  theseus guard --slo 'http://prometheus:9090 sum(rate(errors[1m])) < 0.01' -- " +
+			"kubectl apply -f network.yaml\n" +
+			"  theseus guard --on-loss 'helm rollback cilium -n kube-system' -- helm upgrade " +
+			"cilium ./chart -n kube-system",
 		Args: func(command *cobra.Command, args []string) error {
 			if command.ArgsLenAtDash() != 0 || len(args) == 0 {
-				return exit.Fail(exit.Usage, "write the command after --: theseus guard -- kubectl apply -f network.yaml; theseus guard start measures what others change", "there is no command to guard")
+				return exit.Fail(exit.Usage, "write the command after --: theseus guard -- kubectl apply -f "+
+					"network.yaml; theseus guard start measures what others change", "there is no command to guard")
 			}
 			return nil
 		},
@@ -85,21 +98,27 @@ func NewCommand(a *app.App) *cobra.Command {
 	}
 	o.register(command, "the command", "the command", "from the baseline to the verdict, from this machine")
 	flags := command.Flags()
-	flags.StringVar(&o.onLoss, "on-loss", "", "COMMAND to run once, at once, when a loss is proven, split at blanks outside of quotes and run without a shell; kill: end the guarded command; empty: say so and go on")
+	flags.StringVar(&o.onLoss, "on-loss", "", "COMMAND to run once, at once, when a loss is proven, split at blanks "+
+		"outside of quotes and run without a shell; kill: end the guarded command; empty: say so and go on")
 	command.AddCommand(newStart(a), newStatus(a), newMark(a), newReport(a), newStop(a))
 	return command
 }
 
-// register adds the flags of both forms of a guard. before names what the baseline comes before, after what the watching follows, and
-// asked when the user's signals are asked.
+// register adds the flags of both forms of a guard. before names what the baseline comes before, after what the
+// watching follows, and asked when the user's signals are asked.
 func (o *options) register(command *cobra.Command, before, after, asked string) {
 	flags := command.Flags()
 	o.change.RegisterMeasuring(command)
-	flags.Int64Var(&o.change.Spec.MaxLost, "max-lost", 0, "lost probes that are not a loss yet, over all paths; a gap longer than 1 s and an answer on a denied path always are")
-	flags.DurationVar(&o.baseline, "baseline", guardplan.DefaultBaseline, "how long the network is measured before "+before)
-	flags.DurationVar(&o.quiet, "quiet", guardplan.DefaultQuiet, "how long no probe may be lost after "+after+" until the watching ends")
-	flags.DurationVar(&o.atMost, "watch-at-most", guardplan.DefaultAtMost, "how long the network is watched after "+after+" at most")
-	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "go on although the baseline lost probes; then a loss is proven only if a gap exceeds the longest gap of the baseline by more than 1 s")
+	flags.Int64Var(&o.change.Spec.MaxLost, "max-lost", 0, "lost probes that are not a loss yet, over all paths; a "+
+		"gap longer than 1 s and an answer on a denied path always are")
+	flags.DurationVar(&o.baseline, "baseline", guardplan.DefaultBaseline,
+		"how long the network is measured before "+before)
+	flags.DurationVar(&o.quiet, "quiet", guardplan.DefaultQuiet,
+		"how long no probe may be lost after "+after+" until the watching ends")
+	flags.DurationVar(&o.atMost, "watch-at-most", guardplan.DefaultAtMost,
+		"how long the network is watched after "+after+" at most")
+	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "go on although the baseline lost probes; then a loss "+
+		"is proven only if a gap exceeds the longest gap of the baseline by more than 1 s")
 	o.change.RegisterSignals(command, asked)
 	o.outward.Register(command)
 	flags.BoolVar(&o.dry, "dry-run", false, "print what would be installed and measured, and change nothing")
@@ -111,7 +130,8 @@ func (o *options) times() error {
 		return exit.Fail(exit.Usage, "give 1s or more", "--baseline and --quiet cannot be below one second")
 	}
 	if o.atMost < o.quiet {
-		return exit.Fail(exit.Usage, "raise --watch-at-most, or lower --quiet", "--watch-at-most %s is shorter than --quiet %s", o.atMost, o.quiet)
+		return exit.Fail(exit.Usage, "raise --watch-at-most, or lower --quiet",
+			"--watch-at-most %s is shorter than --quiet %s", o.atMost, o.quiet)
 	}
 	return o.outward.Check()
 }
@@ -123,26 +143,31 @@ func (o *options) measuring(command *cobra.Command) (spec v1alpha1.ChangeSpec, e
 	}
 	spec.BakeSeconds = int((o.baseline + time.Second - 1) / time.Second)
 	if spec.AgentImage == "" {
-		return spec, exit.Fail(exit.Usage, "name one that the nodes can pull: --agent-image IMAGE", "no image of the agent is named, and this build of theseus is no release, which would know its own")
+		return spec, exit.Fail(exit.Usage, "name one that the nodes can pull: --agent-image IMAGE",
+			"no image of the agent is named, and this build of theseus is no release, which would know its own")
 	}
 	return spec, nil
 }
 
 // read checks the flags and the command.
-func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.ChangeSpec, guarded kind.Guard, err error) {
+func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.ChangeSpec,
+	guarded kind.Guard, err error) {
 	if err := o.times(); err != nil {
 		return spec, guarded, err
 	}
-	guarded = kind.Guard{Command: args, Quiet: step.Duration(o.quiet), AtMost: step.Duration(o.atMost), LossyBefore: o.lossyBefore}
+	guarded = kind.Guard{Command: args, Quiet: step.Duration(o.quiet), AtMost: step.Duration(o.atMost),
+		LossyBefore: o.lossyBefore}
 	switch {
 	case o.onLoss == "":
 	case o.lossyBefore:
-		return spec, guarded, exit.Fail(exit.Usage, "leave one of them out", "--on-loss cannot tell a loss of the command from those that --baseline-loss-ok accepts")
+		return spec, guarded, exit.Fail(exit.Usage, "leave one of them out",
+			"--on-loss cannot tell a loss of the command from those that --baseline-loss-ok accepts")
 	case o.onLoss == "kill":
 		guarded.Kill = true
 	default:
 		if guarded.OnLoss, err = shell.Split(o.onLoss); err != nil {
-			return spec, guarded, exit.Fail(exit.Usage, "write it as --on-loss 'helm rollback cilium -n kube-system'", "--on-loss: %w", err)
+			return spec, guarded, exit.Fail(exit.Usage, "write it as --on-loss 'helm rollback cilium -n kube-system'",
+				"--on-loss: %w", err)
 		}
 	}
 	for _, program := range slices.Concat([][]string{args}, [][]string{guarded.OnLoss}) {
@@ -150,7 +175,9 @@ func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.Cha
 			continue
 		}
 		if _, err := exec.LookPath(program[0]); err != nil {
-			return spec, guarded, exit.Fail(exit.Usage, "name a program of this machine; what a shell has to do is: sh -c '...'", "the command %q cannot be run: %w", program[0], err)
+			return spec, guarded, exit.Fail(exit.Usage,
+				"name a program of this machine; what a shell has to do is: sh -c '...'",
+				"the command %q cannot be run: %w", program[0], err)
 		}
 	}
 	spec, err = o.measuring(command)
@@ -163,13 +190,16 @@ func (o *options) signalled(ctx context.Context, a *app.App, spec v1alpha1.Chang
 	if o.dry {
 		return nil
 	}
-	return slo.MustHold(ctx, a.Err, spec.SLO, slo.Before{Nothing: "nothing was installed", Accept: guarded.LossyBefore, Silent: exit.Unproven, Fails: exit.Unproven,
-		Hint: "repair that first, change the comparison, or accept it with --baseline-loss-ok: then that signal proves nothing"})
+	return slo.MustHold(ctx, a.Err, spec.SLO, slo.Before{Nothing: "nothing was installed", Accept: guarded.LossyBefore,
+		Silent: exit.Unproven, Fails: exit.Unproven,
+		Hint: "repair that first, change the comparison, or accept it with --baseline-loss-ok: then " +
+			"that signal proves nothing"})
 }
 
 // written refuses an output that a report does not have.
 func written(output string) error {
-	if slices.Contains([]string{"", "text", "json"}, output) || strings.HasSuffix(output, ".html") || strings.HasSuffix(output, ".json") {
+	if slices.Contains([]string{"", "text", "json"}, output) || strings.HasSuffix(output, ".html") ||
+		strings.HasSuffix(output, ".json") {
 		return nil
 	}
 	return exit.Fail(exit.Usage, "-o report.html or -o report.json", "a report cannot be written to %q", output)
@@ -194,13 +224,15 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 	if o.dry {
 		return nil
 	}
-	if err := planning.MayCarryOut(ctx, a, pass, p, "ask for the rights: theseus rights operate --for user:NAME prints them"); err != nil {
+	if err := planning.MayCarryOut(ctx, a, pass, p,
+		"ask for the rights: theseus rights operate --for user:NAME prints them"); err != nil {
 		return err
 	}
 	if _, err := statedir.Make(p.Name); err != nil {
 		return err
 	}
-	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
+	if err := a.Patiently(ctx, app.Begin,
+		func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
 		return err
 	}
 	if err := approval.Keep(p); err != nil {
@@ -232,7 +264,8 @@ func reported(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan
 }
 
 // propose reads the cluster, refuses one that a migration has, and makes the plan.
-func (o *options) propose(ctx context.Context, a *app.App, client *kube.Client, spec v1alpha1.ChangeSpec, guarded kind.Guard) (*plan.Plan, *check.Pass, error) {
+func (o *options) propose(ctx context.Context, a *app.App, client *kube.Client, spec v1alpha1.ChangeSpec,
+	guarded kind.Guard) (*plan.Plan, *check.Pass, error) {
 	snapshot, err := survey.See(ctx, a, nil)
 	if err != nil {
 		return nil, nil, err
@@ -254,7 +287,8 @@ func (o *options) propose(ctx context.Context, a *app.App, client *kube.Client, 
 		return nil, nil, err
 	}
 	if found := drivers.All().Detect(snapshot); len(found) != 1 {
-		fmt.Fprintf(a.Err, "note: %s were found that Theseus knows: the change is measured without knowledge of the network, so paths that policy denies and full-size packets are not\n",
+		fmt.Fprintf(a.Err, "note: %s were found that Theseus knows: the change is measured without knowledge of the "+
+			"network, so paths that policy denies and full-size packets are not\n",
 			cluster.Count(len(found), "network"))
 	}
 	return p, &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot)}, nil

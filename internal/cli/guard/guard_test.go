@@ -44,11 +44,13 @@ func TestFrozen(t *testing.T) {
 			t.Errorf("%s %s", r.Method, r.URL.Path)
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"annotations":{%q:"incident 12"}}}`, v1alpha1.Namespace, v1alpha1.AnnotationFreeze)
+		fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q,"annotations":{%q:"incident 12"}}}`,
+			v1alpha1.Namespace, v1alpha1.AnnotationFreeze)
 	}))
 	defer server.Close()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+	text := fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
 		"users":[{"name":"u","user":{}}],"clusters":[{"name":"c","cluster":{"server":%q}}]}`, server.URL)
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -57,7 +59,8 @@ func TestFrozen(t *testing.T) {
 	flags.KubeConfig = &kubeconfig
 	var out bytes.Buffer
 	a := &app.App{Kubeconfig: flags, Streams: app.Streams{Out: &out, Err: &out}}
-	code := exit.Code(&out, (&options{}).guard(t.Context(), a, v1alpha1.ChangeSpec{}, kind.Guard{Command: []string{"true"}}))
+	code := exit.Code(&out, (&options{}).guard(t.Context(), a, v1alpha1.ChangeSpec{},
+		kind.Guard{Command: []string{"true"}}))
 	if code != exit.Failed || !strings.Contains(out.String(), "frozen: incident 12") {
 		t.Errorf("exit %d: %s", code, out.String())
 	}
@@ -67,8 +70,10 @@ func TestFrozen(t *testing.T) {
 func guards(t *testing.T, name string) *plan.Plan {
 	t.Helper()
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
-	draft, err := guardplan.Propose(&kind.Request{Snapshot: snapshot, Change: v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, Drivers: drivers.All(),
-		Options: plan.Options{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: name}}, kind.Guard{Others: true, Quiet: step.Duration(time.Second), AtMost: step.Duration(time.Minute)})
+	draft, err := guardplan.Propose(&kind.Request{Snapshot: snapshot,
+		Change: v1alpha1.ChangeSpec{AgentImage: "theseus.dev/agent:dev"}, Drivers: drivers.All(),
+		Options: plan.Options{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: name}},
+		kind.Guard{Others: true, Quiet: step.Duration(time.Second), AtMost: step.Duration(time.Minute)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,16 +91,20 @@ func (mapper) Reset() {}
 // holding is a cluster that holds plans.
 func holding(t *testing.T, plans ...*plan.Plan) *kube.Client {
 	t.Helper()
-	kinds, known := map[schema.GroupVersionResource]string{{Version: "v1", Resource: "configmaps"}: "ConfigMapList"}, mapper{meta.NewDefaultRESTMapper(nil)}
+	kinds, known := map[schema.GroupVersionResource]string{{Version: "v1", Resource: "configmaps"}: "ConfigMapList"},
+		mapper{meta.NewDefaultRESTMapper(nil)}
 	for _, kind := range []string{"Migration", "PlanPage", "JournalPage", "ProbePlan", "ProbeReport"} {
-		kinds[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}] = kind + "List"
-		known.Add(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: kind}, meta.RESTScopeNamespace)
+		kinds[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+			Resource: manifest.Plural(kind)}] = kind + "List"
+		known.Add(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: kind},
+			meta.RESTScopeNamespace)
 	}
 	client, err := kube.New(&rest.Config{Host: "http://127.0.0.1:1"}, "test") // what is asked otherwise is not there
 	if err != nil {
 		t.Fatal(err)
 	}
-	client.Typed, client.Dynamic, client.Mapper = fake.NewClientset(), dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), known
+	client.Typed, client.Dynamic, client.Mapper = fake.NewClientset(),
+		dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), known
 	for _, p := range plans {
 		if err := journal.Create(t.Context(), client.Dynamic, p); err != nil {
 			t.Fatal(err)
@@ -106,9 +115,11 @@ func holding(t *testing.T, plans ...*plan.Plan) *kube.Client {
 
 // TestFind: a newer plan that cannot be read hides no guard, and is named.
 func TestFind(t *testing.T) {
-	client := holding(t, guards(t, "broken"), guards(t, "whole")) // the fake keeps no times, so the names decide which is newer
+	// the fake keeps no times, so the names decide which is newer
+	client := holding(t, guards(t, "broken"), guards(t, "whole"))
 	of := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
-	if _, err := client.Dynamic.Resource(of).Namespace(v1alpha1.Namespace).Patch(t.Context(), "broken", types.MergePatchType, []byte(`{"spec":{"planHash":"other"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := client.Dynamic.Resource(of).Namespace(v1alpha1.Namespace).Patch(t.Context(), "broken",
+		types.MergePatchType, []byte(`{"spec":{"planHash":"other"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p, _, notes, err := find(t.Context(), client, "")
@@ -126,7 +137,8 @@ func TestStatusWithoutAProcess(t *testing.T) {
 	p := guards(t, "g")
 	client := holding(t, p)
 	start := fmt.Sprintf(`{"plan":%q,"theseus":"test","steps":%d}`, p.Hash, len(p.Steps))
-	records := []engine.Record{{Seq: 1, At: time.Now().UTC(), Event: engine.Started, Data: []byte(start)}, {Seq: 2, At: time.Now().UTC(), Event: engine.StepBegan, Step: p.Steps[0].ID}}
+	records := []engine.Record{{Seq: 1, At: time.Now().UTC(), Event: engine.Started, Data: []byte(start)},
+		{Seq: 2, At: time.Now().UTC(), Event: engine.StepBegan, Step: p.Steps[0].ID}}
 	head := p.Hash
 	for i := range records {
 		var err error

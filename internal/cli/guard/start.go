@@ -35,14 +35,19 @@ func newStart(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "start",
 		Short: "Begin to measure changes that others make, for hours or days",
-		Long: "Installs agents and probe pods, proves that they measure, measures a baseline, and ends. The agents measure on, until\n" +
-			"`theseus guard stop`. No process of Theseus needs to run meanwhile, and every machine with access to the cluster can\n" +
-			"continue: the journal is in the cluster. The probes' counts are kept by the agents, and a restart of a prober is\n" +
+		Long: "Installs agents and probe pods, proves that they measure, measures a baseline, and ends. The " +
+			"agents measure on, until\n" +
+			"`theseus guard stop`. No process of Theseus needs to run meanwhile, and every machine with " +
+			"access to the cluster can\n" +
+			"continue: the journal is in the cluster. The probes' counts are kept by the agents, and " +
+			"a restart of a prober is\n" +
 			"reported as a time that was not measured.",
-		Example: "  theseus guard start\n  theseus guard mark 'node pool b'\n  theseus guard status\n  theseus guard stop -o report.html",
-		Args:    usage.None,
+		Example: "  theseus guard start\n  theseus guard mark 'node pool b'\n  theseus guard status\n" +
+			"  theseus guard stop -o report.html",
+		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
-			guarded := kind.Guard{Others: true, Quiet: step.Duration(o.quiet), AtMost: step.Duration(o.atMost), LossyBefore: o.lossyBefore}
+			guarded := kind.Guard{Others: true, Quiet: step.Duration(o.quiet), AtMost: step.Duration(o.atMost),
+				LossyBefore: o.lossyBefore}
 			if err := o.times(); err != nil {
 				return err
 			}
@@ -53,12 +58,14 @@ func newStart(a *app.App) *cobra.Command {
 			return o.guard(command.Context(), a, spec, guarded)
 		},
 	}
-	o.register(command, "the changes", "theseus guard stop", "at the baseline from this machine, and by theseus guard stop from the machine that runs it")
+	o.register(command, "the changes", "theseus guard stop",
+		"at the baseline from this machine, and by theseus guard stop from the machine that runs it")
 	return usage.Takes(command, "json")
 }
 
 // chosen is a command about one guard: the named one, or the latest that has not ended, or else the latest.
-func chosen(a *app.App, command *cobra.Command, do func(ctx context.Context, client *kube.Client, p *plan.Plan, state engine.State) error) *cobra.Command {
+func chosen(a *app.App, command *cobra.Command,
+	do func(ctx context.Context, client *kube.Client, p *plan.Plan, state engine.State) error) *cobra.Command {
 	name := ""
 	command.Flags().StringVar(&name, "guard", "", "name of the guard, as in theseus guard status (default: the latest)")
 	run := command.RunE
@@ -90,7 +97,8 @@ func chosen(a *app.App, command *cobra.Command, do func(ctx context.Context, cli
 }
 
 // find reads a guard's plan and state. notes says which newer plans cannot be read: they may be those of guards, too.
-func find(ctx context.Context, client *kube.Client, name string) (found *plan.Plan, state engine.State, notes []string, err error) {
+func find(ctx context.Context, client *kube.Client, name string) (found *plan.Plan, state engine.State,
+	notes []string, err error) {
 	names := []string{name}
 	if name == "" {
 		all, err := journal.List(ctx, client.Dynamic)
@@ -105,7 +113,8 @@ func find(ctx context.Context, client *kube.Client, name string) (found *plan.Pl
 	for _, one := range names {
 		p, _, err := journal.Load(ctx, client.Dynamic, one)
 		if err != nil {
-			if name != "" || errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrRefused) || ctx.Err() != nil {
+			if name != "" || errors.Is(err, engine.ErrUnavailable) ||
+				errors.Is(err, engine.ErrRefused) || ctx.Err() != nil {
 				return nil, state, nil, err
 			}
 			notes = append(notes, fmt.Sprintf("%s is passed over: %v", one, err))
@@ -129,7 +138,8 @@ func find(ctx context.Context, client *kube.Client, name string) (found *plan.Pl
 	case found != nil:
 		return found, state, notes, nil
 	case name != "":
-		return nil, state, nil, exit.Fail(exit.Failed, "`theseus status "+name+"` shows it", "%s is no guard: it is a migration", name)
+		return nil, state, nil, exit.Fail(exit.Failed, "`theseus status "+name+"` shows it",
+			"%s is no guard: it is a migration", name)
 	}
 	return nil, state, nil, exit.Fail(exit.Failed, "`theseus guard start` begins one; check the kubeconfig's context",
 		"%s", strings.Join(append([]string{"this cluster has no guard"}, notes...), "; "))
@@ -150,19 +160,22 @@ func newMark(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "mark TEXT",
 		Short: "Put a line on the timeline of a guard, such as the step of your change that begins",
-		Long: "Writes a line with your name and the time into the journal, and keeps in the cluster what happened there until now.\n" +
+		Long: "Writes a line with your name and the time into the journal, and keeps in the cluster what " +
+			"happened there until now.\n" +
 			"While a process runs the guard (theseus guard -- COMMAND, or theseus guard stop), no mark can be set.",
 		Example: "  theseus guard mark 'node pool b'",
 		Args:    usage.Exactly(1, "one text, in quotes"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text = strings.TrimSpace(printable.Line(args[0]))
 			if text == "" || len(text) > maxMark {
-				return exit.Fail(exit.Usage, "theseus guard mark 'node pool b'", "a mark has from 1 to %d bytes", maxMark)
+				return exit.Fail(exit.Usage, "theseus guard mark 'node pool b'",
+					"a mark has from 1 to %d bytes", maxMark)
 			}
 			return nil
 		},
 	}
-	return chosen(a, usage.Takes(command), func(ctx context.Context, client *kube.Client, p *plan.Plan, state engine.State) error {
+	return chosen(a, usage.Takes(command), func(ctx context.Context, client *kube.Client,
+		p *plan.Plan, state engine.State) error {
 		if state.Over() {
 			return migrations.Over(p.Name, state)
 		}
@@ -176,7 +189,9 @@ func newMark(a *app.App) *cobra.Command {
 		if err := l.Mark(ctx, text); err != nil {
 			var held *journal.HeldError
 			if errors.As(err, &held) {
-				return exit.Fail(exit.Failed, "set it before or after: the report shows what happens in the cluster by itself", "no mark can be set while a process runs %s: %w", p.Name, held)
+				return exit.Fail(exit.Failed,
+					"set it before or after: the report shows what happens in the cluster by itself",
+					"no mark can be set while a process runs %s: %w", p.Name, held)
 			}
 			return err
 		}
@@ -190,7 +205,8 @@ func newReport(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "Show what was lost until now, with what happened in the cluster",
-		Long: "Makes the report of a guard, also while it measures: -o report.html writes one page that works offline, -o\n" +
+		Long: "Makes the report of a guard, also while it measures: -o report.html writes one " +
+			"page that works offline, -o\n" +
 			"report.json the same data for programs; without -o, it prints a summary.",
 		Args: usage.None,
 	}
@@ -204,7 +220,9 @@ func newReport(a *app.App) *cobra.Command {
 				return err
 			}
 		}
-		return a.Patiently(ctx, app.Glance, func(ctx context.Context) error { return report.Show(ctx, a, client, p, nil) })
+		return a.Patiently(ctx, app.Glance, func(ctx context.Context) error {
+			return report.Show(ctx, a, client, p, nil)
+		})
 	})
 }
 
@@ -214,9 +232,12 @@ func newStop(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "stop",
 		Short: "Give the verdict of a guard that was started, and remove everything",
-		Long: "Run it when the changes have ended. It watches until no probe was lost for as long as `theseus guard start --quiet`\n" +
-			"said, gives the verdict, writes the report, and removes everything that was installed. The exit codes are those of\n" +
-			"theseus guard: a loss is proven (7), not proven (8). Any machine can do it. One that did not start the guard must\n" +
+		Long: "Run it when the changes have ended. It watches until no probe was lost for as long as " +
+			"`theseus guard start --quiet`\n" +
+			"said, gives the verdict, writes the report, and removes everything that was installed. " +
+			"The exit codes are those of\n" +
+			"theseus guard: a loss is proven (7), not proven (8). Any machine can do it. One that did " +
+			"not start the guard must\n" +
 			"know its plan: --plan FILE, or --expect HASH, which `theseus guard start` prints.",
 		Example: "  theseus guard stop -o report.html",
 		Args:    usage.None,
@@ -264,12 +285,15 @@ func mayStop(p *plan.Plan, records []engine.Record) error {
 	case state.Over():
 		return migrations.Over(p.Name, state)
 	case !p.Guarded.Others:
-		return exit.Fail(exit.Failed, "`theseus resume "+p.Name+"` continues it if no process runs it, `theseus rollback` removes what was installed",
+		return exit.Fail(exit.Failed, "`theseus resume "+p.Name+
+			"` continues it if no process runs it, `theseus rollback` removes what was installed",
 			"%s ends with its command (%s), and not with stop", p.Name, p.To())
 	case state.Undoing:
-		return exit.Fail(exit.Failed, "`theseus resume "+p.Name+"` finishes the removal", "%s was ended without a verdict: what it installed is being removed", p.Name)
+		return exit.Fail(exit.Failed, "`theseus resume "+p.Name+"` finishes the removal",
+			"%s was ended without a verdict: what it installed is being removed", p.Name)
 	case begun == nil || !begun.Done:
-		return exit.Fail(exit.Failed, "`theseus resume "+p.Name+"` goes on until it measures, `theseus rollback` removes what was installed",
+		return exit.Fail(exit.Failed, "`theseus resume "+p.Name+
+			"` goes on until it measures, `theseus rollback` removes what was installed",
 			"%s does not measure yet: the baseline was not taken", p.Name)
 	}
 	return nil

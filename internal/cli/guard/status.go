@@ -24,12 +24,15 @@ func newStatus(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show what a guard has measured until now: losses, marks, and what happened in the cluster",
-		Long: "Shows since when a guard measures, how many probes were sent and lost, the longest gap, and by time: gaps, marks, and\n" +
-			"what happened in the cluster. If no process runs the guard, this look is kept in the cluster: Kubernetes forgets its\n" +
+		Long: "Shows since when a guard measures, how many probes were sent and lost, the longest gap, and " +
+			"by time: gaps, marks, and\n" +
+			"what happened in the cluster. If no process runs the guard, this look is kept in the " +
+			"cluster: Kubernetes forgets its\n" +
 			"Events after an hour, so look now and then. Of a guard that has ended, it shows what is kept.",
 		Args: usage.None,
 	}
-	return chosen(a, usage.Takes(command, "json"), func(ctx context.Context, client *kube.Client, p *plan.Plan, state engine.State) error {
+	return chosen(a, usage.Takes(command, "json"), func(ctx context.Context, client *kube.Client,
+		p *plan.Plan, state engine.State) error {
 		return status(ctx, a, client, p, state)
 	})
 }
@@ -59,12 +62,14 @@ const lines = 20
 // show prints the state of a guard.
 func show(a *app.App, p *plan.Plan, stand engine.Standing, m report.Model, seen run.Seen) error {
 	if a.Output == "json" {
-		return json.NewEncoder(a.Out).Encode(map[string]any{"name": p.Name, "plan": p.Hash, "state": stand.Word, "since": m.Run.Begin, "evidence": seen,
-			"moments": m.Moments, "missing": m.Verdict.Missing, "notes": m.Verdict.Notes, "next": stand.Ways})
+		return json.NewEncoder(a.Out).Encode(map[string]any{"name": p.Name, "plan": p.Hash, "state": stand.Word,
+			"since": m.Run.Begin, "evidence": seen, "moments": m.Moments, "missing": m.Verdict.Missing,
+			"notes": m.Verdict.Notes, "next": stand.Ways})
 	}
 	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", p.Name, p.From(), p.To(), stand.Word)
 	if !m.Run.Begin.IsZero() {
-		fmt.Fprintf(a.Out, "since:  %s UTC (%s)\n", m.Run.Begin.UTC().Format(time.DateTime), step.Duration(m.Run.End.Sub(m.Run.Begin)).About())
+		fmt.Fprintf(a.Out, "since:  %s UTC (%s)\n", m.Run.Begin.UTC().Format(time.DateTime),
+			step.Duration(m.Run.End.Sub(m.Run.Begin)).About())
 	}
 	fmt.Fprintf(a.Out, "probes: %s\n", seen)
 	for i, one := range m.Moments[max(0, len(m.Moments)-lines):] {

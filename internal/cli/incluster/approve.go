@@ -43,7 +43,8 @@ func (r *Refused) Unwrap() error { return r.err }
 
 // Hint says what to do about it.
 func (r *Refused) Hint() string {
-	return "grant the right: theseus rights approve --for " + Subject(r.User) + " | kubectl apply -f -; or let another person run theseus approve"
+	return "grant the right: theseus rights approve --for " + Subject(r.User) +
+		" | kubectl apply -f -; or let another person run theseus approve"
 }
 
 // Subject is a user as `theseus rights --for` takes it.
@@ -73,7 +74,8 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		return done, &Refused{done.User, err}
 	case apierrors.IsNotFound(err):
-		return done, exit.Fail(exit.Failed, "install the chart, or upgrade it", "this cluster does not know the kind Approval: %w", err)
+		return done, exit.Fail(exit.Failed, "install the chart, or upgrade it",
+			"this cluster does not know the kind Approval: %w", err)
 	case err != nil:
 		return done, err
 	}
@@ -81,13 +83,14 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan)
 	return done, err
 }
 
-// ApproveAndSay approves a plan in the name of the current user, and prints who has approved it. If that user may not, it
-// prints who does what instead: the migration waits for another person.
+// ApproveAndSay approves a plan in the name of the current user, and prints who has approved it. If that user may not,
+// it prints who does what instead: the migration waits for another person.
 func ApproveAndSay(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
 	done, err := Approve(ctx, a, client, p)
 	var refused *Refused
 	if errors.As(err, &refused) {
-		fmt.Fprintf(a.Err, "note: %s\nnote: another person can approve it: theseus approve %s --plan FILE, with the hash %s\n", exit.OneLine(err.Error()), p.Name, p.Hash)
+		fmt.Fprintf(a.Err, "note: %s\nnote: another person can approve it: theseus approve %s --plan FILE, with the "+
+			"hash %s\n", exit.OneLine(err.Error()), p.Name, p.Hash)
 		return nil
 	}
 	if err == nil {
@@ -143,14 +146,17 @@ func (d Approved) String() string {
 func me(ctx context.Context, client *kube.Client) (string, error) {
 	ctx, cancel := client.Call(ctx)
 	defer cancel()
-	review, err := client.Typed.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.Typed.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", exit.Fail(exit.Failed, "apply the plan without --in-cluster", "approvals need Kubernetes 1.30 or later: this API server has no SelfSubjectReview")
+		return "", exit.Fail(exit.Failed, "apply the plan without --in-cluster",
+			"approvals need Kubernetes 1.30 or later: this API server has no SelfSubjectReview")
 	case err != nil:
 		return "", fmt.Errorf("asking which user this is: %w", err)
 	case review.Status.UserInfo.Username == "":
-		return "", exit.Fail(exit.Failed, "check the user of the current context: kubectl auth whoami", "%w", errors.New("the API server does not say which user this is"))
+		return "", exit.Fail(exit.Failed, "check the user of the current context: kubectl auth whoami",
+			"%w", errors.New("the API server does not say which user this is"))
 	}
 	return review.Status.UserInfo.Username, nil
 }

@@ -15,8 +15,8 @@ func Line(c metav1.Condition) string {
 	return fmt.Sprintf("%s=%s (%s): %s", c.Type, c.Status, c.Reason, c.Message)
 }
 
-// Tells reports whether a condition says more than the journal does: who has to approve, what a run waits for, and why it
-// does not go on.
+// Tells reports whether a condition says more than the journal does: who has to approve, what a run waits for, and why
+// it does not go on.
 func Tells(c metav1.Condition) bool {
 	switch c.Type {
 	case v1alpha1.ConditionApproved:
@@ -26,7 +26,8 @@ func Tells(c metav1.Condition) bool {
 	case v1alpha1.ConditionPaused:
 		return c.Status == metav1.ConditionTrue && c.Reason != v1alpha1.ReasonAsked
 	case v1alpha1.ConditionProgressing:
-		paused := c.Reason == v1alpha1.ReasonOutsideWindow || c.Reason == v1alpha1.ReasonFrozen // the condition Paused says until when
+		// the condition Paused says until when
+		paused := c.Reason == v1alpha1.ReasonOutsideWindow || c.Reason == v1alpha1.ReasonFrozen
 		return c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonEnded && !paused
 	}
 	return false
@@ -43,32 +44,35 @@ func Waits(migration *v1alpha1.Migration) []string {
 	return lines
 }
 
-// Obstacle is the condition Degraded of a migration that the controller does not run as it is; nil if it does, or if only
-// permissions are missing. Before the first record of a journal, the controller looks again by itself, at least once a
-// minute; after it, only once a person has asked for something.
+// Obstacle is the condition Degraded of a migration that the controller does not run as it is; nil if it does, or if
+// only permissions are missing. Before the first record of a journal, the controller looks again by itself, at least
+// once a minute; after it, only once a person has asked for something.
 func Obstacle(migration *v1alpha1.Migration) *metav1.Condition {
 	degraded := meta.FindStatusCondition(migration.Status.Conditions, v1alpha1.ConditionDegraded)
-	if !migration.Spec.InCluster || degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Reason == v1alpha1.ReasonRightsMissing {
+	if !migration.Spec.InCluster || degraded == nil || degraded.Status != metav1.ConditionTrue ||
+		degraded.Reason == v1alpha1.ReasonRightsMissing {
 		return nil
 	}
 	observed := v1alpha1.Observed{Attempt: migration.Spec.Attempt, Desire: migration.Spec.Desire}
-	if seen := migration.Status.Observed; degraded.Reason == v1alpha1.ReasonNeedsPerson && (seen == nil || *seen != observed) {
+	if seen := migration.Status.Observed; degraded.Reason == v1alpha1.ReasonNeedsPerson &&
+		(seen == nil || *seen != observed) {
 		return nil // the condition is about an earlier attempt
 	}
 	return degraded
 }
 
-// Unapproved is the condition that says which approvals of a migration are missing; nil if none are, or if the controller has not
-// looked yet.
+// Unapproved is the condition that says which approvals of a migration are missing; nil if none are, or if the
+// controller has not looked yet.
 func Unapproved(migration *v1alpha1.Migration) *metav1.Condition {
-	if c := meta.FindStatusCondition(migration.Status.Conditions, v1alpha1.ConditionApproved); c != nil && c.Status == metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(migration.Status.Conditions, v1alpha1.ConditionApproved); c != nil &&
+		c.Status == metav1.ConditionFalse {
 		return c
 	}
 	return nil
 }
 
-// Able returns why the controller cannot act on a migration that it has, such as approvals that are missing; nil if it can, also
-// if it waits for a person to ask for something.
+// Able returns why the controller cannot act on a migration that it has, such as approvals that are missing; nil if it
+// can, also if it waits for a person to ask for something.
 func Able(migration *v1alpha1.Migration) error {
 	if lacks := Unapproved(migration); lacks != nil {
 		return errors.New(Line(*lacks))

@@ -32,7 +32,8 @@ func TestWaits(t *testing.T) {
 		condition(v1alpha1.ConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonHindered),
 		condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonRightsMissing),
 	}
-	want := "Approved=False (TooFewApprovals): message of TooFewApprovals\nProgressing=False (HeldByAnother): message of HeldByAnother\n" +
+	want := "Approved=False (TooFewApprovals): message of TooFewApprovals\n" +
+		"Progressing=False (HeldByAnother): message of HeldByAnother\n" +
 		"Paused=True (Hindered): message of Hindered\nDegraded=True (RightsMissing): message of RightsMissing"
 	if got := strings.Join(Waits(migration), "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -43,8 +44,10 @@ func TestWaits(t *testing.T) {
 func TestWaitsForWindow(t *testing.T) {
 	for _, reason := range []string{v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonFrozen} {
 		migration := &v1alpha1.Migration{Status: v1alpha1.MigrationStatus{Conditions: []metav1.Condition{
-			condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason), condition(v1alpha1.ConditionPaused, metav1.ConditionTrue, reason)}}}
-		if got, want := strings.Join(Waits(migration), "\n"), "Paused=True ("+reason+"): message of "+reason; got != want {
+			condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason),
+			condition(v1alpha1.ConditionPaused, metav1.ConditionTrue, reason)}}}
+		if got, want := strings.Join(Waits(migration), "\n"), "Paused=True ("+reason+
+			"): message of "+reason; got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}
@@ -58,10 +61,14 @@ func TestObstacle(t *testing.T) {
 		reason   string
 		want     bool
 	}{
-		"needs a person":      {v1alpha1.MigrationSpec{InCluster: true, Attempt: 1}, &v1alpha1.Observed{Attempt: 1}, v1alpha1.ReasonNeedsPerson, true},
-		"rights are missing":  {v1alpha1.MigrationSpec{InCluster: true}, &v1alpha1.Observed{}, v1alpha1.ReasonRightsMissing, false},
-		"an earlier attempt":  {v1alpha1.MigrationSpec{InCluster: true, Attempt: 2}, &v1alpha1.Observed{Attempt: 1}, v1alpha1.ReasonNeedsPerson, false},
-		"another desire":      {v1alpha1.MigrationSpec{InCluster: true, Desire: v1alpha1.DesireRollback}, &v1alpha1.Observed{}, v1alpha1.ReasonNeedsPerson, false},
+		"needs a person": {v1alpha1.MigrationSpec{InCluster: true, Attempt: 1}, &v1alpha1.Observed{Attempt: 1},
+			v1alpha1.ReasonNeedsPerson, true},
+		"rights are missing": {v1alpha1.MigrationSpec{InCluster: true}, &v1alpha1.Observed{},
+			v1alpha1.ReasonRightsMissing, false},
+		"an earlier attempt": {v1alpha1.MigrationSpec{InCluster: true, Attempt: 2}, &v1alpha1.Observed{Attempt: 1},
+			v1alpha1.ReasonNeedsPerson, false},
+		"another desire": {v1alpha1.MigrationSpec{InCluster: true, Desire: v1alpha1.DesireRollback},
+			&v1alpha1.Observed{}, v1alpha1.ReasonNeedsPerson, false},
 		"not observed":        {v1alpha1.MigrationSpec{InCluster: true}, nil, v1alpha1.ReasonNeedsPerson, false},
 		"a laptop has it":     {v1alpha1.MigrationSpec{}, &v1alpha1.Observed{}, v1alpha1.ReasonNeedsPerson, false},
 		"the cluster changed": {v1alpha1.MigrationSpec{InCluster: true}, nil, v1alpha1.ReasonStalePlan, true},
@@ -77,7 +84,8 @@ func TestObstacle(t *testing.T) {
 // TestSubject: the hint for a user without the right can be pasted.
 func TestSubject(t *testing.T) {
 	for user, want := range map[string]string{
-		"alice": "user:alice", "it's me": `user:'it'\''s me'`, "system:serviceaccount:ops:theseus": "serviceaccount:ops/theseus",
+		"alice": "user:alice", "it's me": `user:'it'\''s me'`,
+		"system:serviceaccount:ops:theseus": "serviceaccount:ops/theseus",
 	} {
 		if got := Subject(user); got != want {
 			t.Errorf("%s: %s, not %s", user, got, want)

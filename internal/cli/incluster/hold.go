@@ -21,7 +21,8 @@ import (
 func NotFrozen(ctx context.Context, a *app.App, client *kube.Client) error {
 	freeze, err := frozen(ctx, a, client)
 	if err == nil && freeze != "" {
-		err = exit.Fail(exit.Failed, run.Unfreeze+", for all migrations of this cluster", "no step may begin in this cluster, which is frozen: %s", freeze)
+		err = exit.Fail(exit.Failed, run.Unfreeze+", for all migrations of this cluster",
+			"no step may begin in this cluster, which is frozen: %s", freeze)
 	}
 	return err
 }
@@ -34,10 +35,12 @@ func frozen(ctx context.Context, a *app.App, client *kube.Client) (freeze string
 	return freeze, err
 }
 
-// MayContinue returns an error if this machine must not continue a migration now: the cluster is frozen, or no window is open,
-// unless anyTime is true. A rollback, a step that has begun, and what guards a command may go on at any time.
-func MayContinue(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration, state engine.State, anyTime bool) error {
-	if n := len(state.Steps); state.Undoing || state.Back != "" || p.Foreign() || n > 0 && !state.Steps[n-1].Done && !state.Steps[n-1].Undone {
+// MayContinue returns an error if this machine must not continue a migration now: the cluster is frozen, or no window
+// is open, unless anyTime is true. A rollback, a step that has begun, and what guards a command may go on at any time.
+func MayContinue(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration,
+	state engine.State, anyTime bool) error {
+	if n := len(state.Steps); state.Undoing || state.Back != "" || p.Foreign() ||
+		n > 0 && !state.Steps[n-1].Done && !state.Steps[n-1].Undone {
 		return nil
 	}
 	if err := NotFrozen(ctx, a, client); err != nil || anyTime {
@@ -49,7 +52,8 @@ func MayContinue(ctx context.Context, a *app.App, client *kube.Client, p *plan.P
 	case err != nil:
 		return exit.Fail(exit.Failed, "change spec.windows of the migration, "+override, "%s: %w", p.Name, err)
 	case hold != engine.Hold{}:
-		return exit.Fail(exit.Failed, "`theseus resume "+p.Name+" --in-cluster` lets the controller continue then by itself, "+override,
+		return exit.Fail(exit.Failed, "`theseus resume "+p.Name+
+			" --in-cluster` lets the controller continue then by itself, "+override,
 			"%s must not continue now: %s", p.Name, hold.Cause)
 	}
 	return nil

@@ -24,7 +24,8 @@ func Available(ctx context.Context, a *app.App, client *kube.Client) error {
 	err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error {
 		ctx, cancel := client.Call(ctx)
 		defer cancel()
-		deployment, err := client.Typed.AppsV1().Deployments(v1alpha1.Namespace).Get(ctx, manifest.ControllerName, metav1.GetOptions{})
+		deployment, err := client.Typed.AppsV1().Deployments(v1alpha1.Namespace).Get(ctx,
+			manifest.ControllerName, metav1.GetOptions{})
 		if err == nil {
 			ready = deployment.Status.AvailableReplicas
 		}
@@ -35,7 +36,8 @@ func Available(ctx context.Context, a *app.App, client *kube.Client) error {
 	})
 	switch {
 	case apierrors.IsNotFound(err):
-		return exit.Fail(exit.Failed, "install the chart: helm install theseus charts/theseus --namespace "+v1alpha1.Namespace+" --create-namespace --take-ownership",
+		return exit.Fail(exit.Failed, "install the chart: helm install theseus charts/theseus --namespace "+
+			v1alpha1.Namespace+" --create-namespace --take-ownership",
 			"this cluster has no controller: there is no Deployment %s/%s", v1alpha1.Namespace, manifest.ControllerName)
 	case err != nil:
 		return fmt.Errorf("looking for the controller: %w", err)
@@ -46,8 +48,8 @@ func Available(ctx context.Context, a *app.App, client *kube.Client) error {
 	return nil
 }
 
-// Begin writes a plan to the cluster, for the controller, with the windows in which its steps may begin. It holds the lock
-// meanwhile, so that no other process begins.
+// Begin writes a plan to the cluster, for the controller, with the windows in which its steps may begin. It holds the
+// lock meanwhile, so that no other process begins.
 func Begin(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, windows ...v1alpha1.Window) error {
 	lease, ctx, err := journal.Acquire(ctx, run.Leases(client), journal.Holder())
 	if err != nil {

@@ -30,8 +30,8 @@ type Run struct {
 	// Watched is true if another process carries out the migration, and this one only watches. Say and Flight are not
 	// called then.
 	Watched bool
-	// Takes may take a signal for something that the run does just now, such as a command of the user's: then nothing else happens. It
-	// may be nil.
+	// Takes may take a signal for something that the run does just now, such as a command of the user's: then nothing
+	// else happens. It may be nil.
 	Takes func() bool
 }
 
@@ -72,11 +72,13 @@ func (i *Signals) signalled(cancel func()) (now bool) {
 	case i.run.Watched:
 		close(i.run.Stop)
 	case again:
-		exit.Code(i.Err, exit.Fail(exit.Interrupted, "`theseus resume` checks how far the action came and continues; `theseus status` says whether a rollback is still possible",
+		exit.Code(i.Err, exit.Fail(exit.Interrupted, "`theseus resume` checks how far the action came and continues; "+
+			"`theseus status` says whether a rollback is still possible",
 			"stopped at once: %s", i.run.Flight()))
 		return true
 	default:
-		i.run.Say("interrupted " + i.run.Flight() + "; Theseus stops after the current action; interrupt again to stop at once")
+		i.run.Say("interrupted " + i.run.Flight() +
+			"; Theseus stops after the current action; interrupt again to stop at once")
 		close(i.run.Stop)
 	}
 	return false

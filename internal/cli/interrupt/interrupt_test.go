@@ -56,7 +56,8 @@ func TestSignalsToARun(t *testing.T) {
 	p := &plan.Plan{Steps: []step.Step{{ID: "a", Title: "Look"}, {ID: "b", Title: "Move the pods",
 		Actions: []step.Action{{ID: "b/1", Title: "evict the pods of n1"}}}}}
 	at := run.NewFlight(p)
-	for _, r := range []engine.Record{{Event: engine.StepBegan, Step: "b"}, {Event: engine.Intended, Step: "b", Action: "b/1"}} {
+	for _, r := range []engine.Record{{Event: engine.StepBegan, Step: "b"},
+		{Event: engine.Intended, Step: "b", Action: "b/1"}} {
 		at.Record(r)
 	}
 	var said []string
@@ -76,7 +77,8 @@ func TestSignalsToARun(t *testing.T) {
 	if !i.signalled(ended) {
 		t.Error("the second signal does not end the program")
 	}
-	if want := "error: stopped at once: " + doing + "\nhint: `theseus resume` "; !strings.HasPrefix(errors.String(), want) {
+	if want := "error: stopped at once: " + doing +
+		"\nhint: `theseus resume` "; !strings.HasPrefix(errors.String(), want) {
 		t.Errorf("said %q, want %q...", errors.String(), want)
 	}
 	done()
@@ -94,7 +96,8 @@ func TestSignalsToARun(t *testing.T) {
 // TestSignalsTaken: what the run does just now may take a signal, which is none for the run then.
 func TestSignalsTaken(t *testing.T) {
 	i, takes := &Signals{}, true
-	run := &Run{Stop: make(chan struct{}), Say: func(string) {}, Flight: func() string { return "" }, Takes: func() bool { return takes }}
+	run := &Run{Stop: make(chan struct{}), Say: func(string) {}, Flight: func() string { return "" },
+		Takes: func() bool { return takes }}
 	defer i.During(run)()
 	for range 3 {
 		if i.signalled(func() {}) {

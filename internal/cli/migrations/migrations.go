@@ -53,7 +53,8 @@ func latest(ctx context.Context, client *kube.Client) (string, error) {
 		return "", err
 	}
 	if len(all) == 0 {
-		return "", exit.Fail(exit.Failed, "make a plan and apply it (theseus plan --help), or check the kubeconfig's context", "this cluster has no migration")
+		return "", exit.Fail(exit.Failed, "make a plan and apply it (theseus plan --help), or check the kubeconfig's "+
+			"context", "this cluster has no migration")
 	}
 	newest := slices.MaxFunc(all, func(x, y v1alpha1.Migration) int {
 		return x.CreationTimestamp.Compare(y.CreationTimestamp.Time)
@@ -73,5 +74,6 @@ func Standing(ctx context.Context, client *kube.Client, name string) ([]engine.R
 
 // Over is the error of commands for which the migration must not have ended.
 func Over(name string, state engine.State) error {
-	return exit.Fail(exit.Failed, "`theseus report` shows what happened", "migration %s has ended: %s", name, state.Phase)
+	return exit.Fail(exit.Failed, "`theseus report` shows what happened",
+		"migration %s has ended: %s", name, state.Phase)
 }

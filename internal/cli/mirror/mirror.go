@@ -24,15 +24,18 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "mirror",
 		Short: "Move the workloads of a cluster to a second one, its mirror, and back",
-		Long: "The strategy for clusters in which nothing may change under traffic: Theseus copies everything to a second\n" +
+		Long: "The strategy for clusters in which nothing may change under traffic: Theseus " +
+			"copies everything to a second\n" +
 			"cluster, moves traffic there, changes the network of the idle original, and moves traffic back.\n" +
 			"--kubeconfig and --context name the original, --mirror-kubeconfig and --mirror-context the mirror.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.PersistentFlags().StringVar(m.Other.KubeConfig, "mirror-kubeconfig", "", "kubeconfig file of the mirror (else that of the original)")
+	command.PersistentFlags().StringVar(m.Other.KubeConfig, "mirror-kubeconfig", "",
+		"kubeconfig file of the mirror (else that of the original)")
 	command.PersistentFlags().StringVar(m.Other.Context, "mirror-context", "", "context of the mirror")
 	command.AddCommand(certs.NewCommand(m), config.NewCommand(m), cloud.NewCommand(m), dns.NewCommand(m))
-	command.AddCommand(m.Printing(freeze.NewFreeze(m), freeze.NewThaw(m), registry.NewCommand(m), copy.NewCopy(m), copy.NewDiff(m), status.NewCommand(m), teardown.NewCommand(m))...)
+	command.AddCommand(m.Printing(freeze.NewFreeze(m), freeze.NewThaw(m), registry.NewCommand(m), copy.NewCopy(m),
+		copy.NewDiff(m), status.NewCommand(m), teardown.NewCommand(m))...)
 	return command
 }

@@ -65,21 +65,37 @@ func (f *mirrorFlags) register(command *cobra.Command) {
 	f.selection.Register(command)
 	f.dns.RegisterMoves(command)
 	flags := command.Flags()
-	flags.StringVar(&f.freeze.Reason, "because", "", "strategy mirror: the reason for the freeze, shown to everyone whose deploy is denied")
-	flags.StringSliceVar(&f.freeze.Allowed, "allow", nil, "strategy mirror: users who may continue to deploy, and groups as group:NAME")
-	flags.StringVar(&f.switching.Command, "switch-command", "", "strategy mirror: idempotent shell command that changes the idle original. Without it, a person changes it")
-	flags.StringVar(&f.switching.Roll, "roll-command", "", "strategy mirror: shell command that replaces one node, $"+mirror.NodeVariable+", run once for each node that is not Ready --roll-after the switch command has ended")
-	flags.DurationVar(&f.rollAfter, "roll-after", 10*time.Minute, "strategy mirror: how long nodes may take to become Ready after the switch command")
-	flags.StringVar(&f.switching.Strategy, "switch-strategy", "", "strategy mirror: change the idle original by steps of the plan, by this strategy (recreate, adopt or surge), with the flags that it needs")
-	flags.StringSliceVar(&f.config, "switch-config", nil, "strategy mirror: the original's configuration (kops, Cluster API); the command gets it in the file $"+mirror.ConfigVariable+", with the network --to and doubled nodes")
-	flags.StringArrayVar(&f.answers, "switch-answer", nil, "strategy mirror: a decision about the configuration of --switch-config, as for theseus mirror config --answer")
-	flags.StringSliceVar(&f.certs.Domains, "domain", nil, "strategy mirror: add the mirror's names to certificates first, and remove them at the end: blue.example.org=green.example.org")
-	flags.StringSliceVar(&f.certs.Skip, "skip-certificate", nil, "strategy mirror: certificates to leave out, namespace/name")
-	flags.BoolVar(&f.certs.HTTP01, "http01", false, "strategy mirror: names that the CA verifies by HTTP-01 point to the original")
-	flags.StringVar(&f.cloudPlan, "cloud-plan", "", "strategy mirror: a plan of theseus mirror cloud, applied first and undone at the end")
-	flags.StringVar(&f.endpoint, "cloud-endpoint", "", "strategy mirror: address of the cloud's API, required with --cloud-plan")
-	flags.BoolVar(&f.prove, "prove-certificates", false, "strategy mirror: before names move, check by TLS handshakes which certificate the mirror serves for each")
-	flags.DurationVar(&f.validFor, "valid-for", 72*time.Hour, "strategy mirror: how long the certificates of --prove-certificates must still be valid")
+	flags.StringVar(&f.freeze.Reason, "because", "",
+		"strategy mirror: the reason for the freeze, shown to everyone whose deploy is denied")
+	flags.StringSliceVar(&f.freeze.Allowed, "allow", nil,
+		"strategy mirror: users who may continue to deploy, and groups as group:NAME")
+	flags.StringVar(&f.switching.Command, "switch-command", "",
+		"strategy mirror: idempotent shell command that changes the idle original. Without it, a person changes it")
+	flags.StringVar(&f.switching.Roll, "roll-command", "", "strategy mirror: shell command that replaces one node, $"+
+		mirror.NodeVariable+", run once for each node that is not Ready --roll-after the switch command has ended")
+	flags.DurationVar(&f.rollAfter, "roll-after", 10*time.Minute,
+		"strategy mirror: how long nodes may take to become Ready after the switch command")
+	flags.StringVar(&f.switching.Strategy, "switch-strategy", "", "strategy mirror: change the idle original by "+
+		"steps of the plan, by this strategy (recreate, adopt or surge), with the flags that it needs")
+	flags.StringSliceVar(&f.config, "switch-config", nil,
+		"strategy mirror: the original's configuration (kops, Cluster API); the command gets it in the file $"+
+			mirror.ConfigVariable+", with the network --to and doubled nodes")
+	flags.StringArrayVar(&f.answers, "switch-answer", nil,
+		"strategy mirror: a decision about the configuration of --switch-config, as for theseus mirror config --answer")
+	flags.StringSliceVar(&f.certs.Domains, "domain", nil, "strategy mirror: add the mirror's names to certificates "+
+		"first, and remove them at the end: blue.example.org=green.example.org")
+	flags.StringSliceVar(&f.certs.Skip, "skip-certificate", nil,
+		"strategy mirror: certificates to leave out, namespace/name")
+	flags.BoolVar(&f.certs.HTTP01, "http01", false,
+		"strategy mirror: names that the CA verifies by HTTP-01 point to the original")
+	flags.StringVar(&f.cloudPlan, "cloud-plan", "",
+		"strategy mirror: a plan of theseus mirror cloud, applied first and undone at the end")
+	flags.StringVar(&f.endpoint, "cloud-endpoint", "",
+		"strategy mirror: address of the cloud's API, required with --cloud-plan")
+	flags.BoolVar(&f.prove, "prove-certificates", false,
+		"strategy mirror: before names move, check by TLS handshakes which certificate the mirror serves for each")
+	flags.DurationVar(&f.validFor, "valid-for", 72*time.Hour,
+		"strategy mirror: how long the certificates of --prove-certificates must still be valid")
 	flags.BoolVar(&f.keep, "keep-mirror", false, "strategy mirror: leave the copied objects on the mirror")
 }
 
@@ -92,7 +108,8 @@ func planMirror(ctx context.Context, a *app.App, f *mirrorFlags, change v1alpha1
 	if err != nil {
 		return err
 	}
-	want := freeze.Freeze{Namespaces: copier.Namespaces, Reason: f.freeze.Reason, Allowed: f.freeze.Allowed, By: "whoever applies it", Since: time.Now()}
+	want := freeze.Freeze{Namespaces: copier.Namespaces, Reason: f.freeze.Reason, Allowed: f.freeze.Allowed,
+		By: "whoever applies it", Since: time.Now()}
 	if err := want.Check(); err != nil {
 		return exit.Fail(exit.Usage, "give one with --because, such as --because 'CHG-1234'", "%w", err)
 	}
@@ -104,11 +121,13 @@ func planMirror(ctx context.Context, a *app.App, f *mirrorFlags, change v1alpha1
 		return copy.Coded(err)
 	}
 	if pass.Delta.InStep == 0 {
-		return exit.Fail(exit.Blocked, "run theseus mirror copy with the same flags: it makes the mirror's load balancers, to which the names will point; no client uses them yet",
+		return exit.Fail(exit.Blocked, "run theseus mirror copy with the same flags: it makes the mirror's load "+
+			"balancers, to which the names will point; no client uses them yet",
 			"the mirror's services have no addresses, since nothing was copied to it")
 	}
 	setup := mirror.Setup{Access: f.access, Switch: f.switching, Keep: f.keep,
-		Freeze: mirror.FreezeArgs{Namespaces: copier.Namespaces, Reason: f.freeze.Reason, Allowed: f.freeze.Allowed}, Copy: f.selection.Selection}
+		Freeze: mirror.FreezeArgs{Namespaces: copier.Namespaces, Reason: f.freeze.Reason, Allowed: f.freeze.Allowed},
+		Copy:   f.selection.Selection}
 	setup.Copy.Namespaces, setup.Switch.To = copier.Namespaces, change.To
 	if f.switching.Roll != "" {
 		setup.Switch.RollAfter = step.Duration(f.rollAfter)
@@ -144,7 +163,8 @@ func planMirror(ctx context.Context, a *app.App, f *mirrorFlags, change v1alpha1
 	if within != nil { // pods that cannot be adopted are recreated
 		setup.Switch.Strategy = within.Strategy
 	}
-	request := &kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers.All(), Options: plan.Options{Version: a.Version, Now: time.Now()}}
+	request := &kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers.All(),
+		Options: plan.Options{Version: a.Version, Now: time.Now()}}
 	draft, err := mirror.Propose(request, setup, within)
 	if err != nil {
 		return err
@@ -183,19 +203,24 @@ func switchable(strategy string) error {
 	case recreate.Name, adopt.Name, surge.Name:
 		return nil
 	case mirror.Name:
-		return exit.Fail(exit.Usage, "name the strategy that changes the idle original: recreate, adopt or surge", "--switch-strategy %s: the original already has a mirror", strategy)
+		return exit.Fail(exit.Usage, "name the strategy that changes the idle original: recreate, adopt or surge",
+			"--switch-strategy %s: the original already has a mirror", strategy)
 	case upgrade.Name, rollout.Name, pool.Name, reflectors.Name, encapsulation.Name:
 		return exit.Fail(exit.Usage, "make a separate plan for it, before or after this one; or give --switch-command",
-			"--switch-strategy %s keeps the present network, but names return only once the original is on the network of --to", strategy)
+			"--switch-strategy %s keeps the present network, but names return only once the original is on "+
+				"the network of --to", strategy)
 	}
-	return exit.Fail(exit.Usage, "use recreate, adopt or surge; or give --switch-command", "--switch-strategy %s is not known", strategy)
+	return exit.Fail(exit.Usage, "use recreate, adopt or surge; or give --switch-command",
+		"--switch-strategy %s is not known", strategy)
 }
 
 // extras are the optional parts of a plan: permissions in the cloud, names in certificates, and
 // the original's configuration.
-func extras(ctx context.Context, m *clusters.Clusters, f *mirrorFlags, change v1alpha1.ChangeSpec, setup *mirror.Setup) error {
+func extras(ctx context.Context, m *clusters.Clusters, f *mirrorFlags, change v1alpha1.ChangeSpec,
+	setup *mirror.Setup) error {
 	if (f.cloudPlan == "") != (f.endpoint == "") {
-		return exit.Fail(exit.Usage, "give both, or neither, and use the commands of theseus mirror cloud plan --format cli", "--cloud-plan and --cloud-endpoint go together")
+		return exit.Fail(exit.Usage, "give both, or neither, and use the commands of theseus mirror cloud plan "+
+			"--format cli", "--cloud-plan and --cloud-endpoint go together")
 	}
 	if f.cloudPlan != "" {
 		p, err := cloud.ReadPlan(f.cloudPlan)
@@ -218,10 +243,12 @@ func extras(ctx context.Context, m *clusters.Clusters, f *mirrorFlags, change v1
 	}
 	if len(f.config) > 0 {
 		if f.switching.Command == "" || change.To == "" {
-			return exit.Fail(exit.Usage, "give --to, and --switch-command, such as 'kops replace -f $"+mirror.ConfigVariable+" && kops update cluster --yes && kops rolling-update cluster --yes'",
+			return exit.Fail(exit.Usage, "give --to, and --switch-command, such as 'kops replace -f $"+
+				mirror.ConfigVariable+" && kops update cluster --yes && kops rolling-update cluster --yes'",
 				"--switch-config makes a configuration with another network, for the command of --switch-command")
 		}
-		result, _, err := mirrorconfig.Convert(m, &mirrorconfig.Flags{From: f.config, Answers: f.answers, Options: config.Options{Network: change.To, Surge: true}})
+		result, _, err := mirrorconfig.Convert(m, &mirrorconfig.Flags{From: f.config, Answers: f.answers,
+			Options: config.Options{Network: change.To, Surge: true}})
 		if err != nil {
 			return err
 		}
@@ -230,7 +257,8 @@ func extras(ctx context.Context, m *clusters.Clusters, f *mirrorFlags, change v1
 		}
 		setup.Switch.Config = &mirror.Config{Text: string(result.Text)}
 		for _, c := range result.Changes {
-			setup.Switch.Config.Changes = append(setup.Switch.Config.Changes, fmt.Sprintf("%s:%d %s: %s -> %s", c.File, c.Line, c.Path, cmp.Or(c.From, "none"), cmp.Or(c.To, "none")))
+			setup.Switch.Config.Changes = append(setup.Switch.Config.Changes,
+				fmt.Sprintf("%s:%d %s: %s -> %s", c.File, c.Line, c.Path, cmp.Or(c.From, "none"), cmp.Or(c.To, "none")))
 		}
 	}
 	return nil

@@ -26,18 +26,21 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestSwitchConfig: the original's own configuration, with the network to come and doubled nodes, goes into the plan's file, into
-// the runbook, and from there to the command, as often as it is run.
+// TestSwitchConfig: the original's own configuration, with the network to come and doubled nodes, goes into the plan's
+// file, into the runbook, and from there to the command, as often as it is run.
 func TestSwitchConfig(t *testing.T) {
 	testdata := filepath.Join("..", "..", "mirror", "config", "testdata")
 	golden, err := txtar.ParseFile(filepath.Join(testdata, "kops-blue-to-calico.txtar"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := string(golden.Files[slices.IndexFunc(golden.Files, func(f txtar.File) bool { return f.Name == "output.yaml" })].Data)
+	want := string(golden.Files[slices.IndexFunc(golden.Files, func(f txtar.File) bool {
+		return f.Name == "output.yaml"
+	})].Data)
 	dir := t.TempDir()
 	given := filepath.Join(dir, "given.yaml")
-	command := "test ! -e " + given + ` && grep -c maxSurge "$THESEUS_CONFIG" >&2; cp "$THESEUS_CONFIG" ` + given + ` && test "$THESEUS_MIGRATION" = mirror-of-blue && test -e ` + dir + "/ready"
+	command := "test ! -e " + given + ` && grep -c maxSurge "$THESEUS_CONFIG" >&2; cp "$THESEUS_CONFIG" ` + given +
+		` && test "$THESEUS_MIGRATION" = mirror-of-blue && test -e ` + dir + "/ready"
 	var out strings.Builder
 	m := &clusters.Clusters{App: &app.App{Streams: app.Streams{Out: &out, Err: &out}}}
 	flags := &mirrorFlags{config: []string{filepath.Join(testdata, "kops-blue.yaml")}}
@@ -45,9 +48,12 @@ func TestSwitchConfig(t *testing.T) {
 	at := func(address string) []zone.RRSet {
 		return []zone.RRSet{{Name: "web.example.org.", Type: zone.A, TTL: 300, Values: []string{address}}}
 	}
-	names := shift.New([]*zone.Zone{{Name: "example.org.", Can: zone.Can{Swap: true}}}, []zone.Move{{Zone: "example.org.",
-		Unit: zone.Unit{Name: "web.example.org.", Before: at("192.0.2.1"), After: at("192.0.2.2")}, Services: []string{"Ingress shop/web"},
-		Probes: []zone.Probe{{Kind: zone.ProbeTCP, Host: "web.example.org", Port: 80, At: []string{"192.0.2.2"}, Was: []string{"192.0.2.1"}}}}}, shift.Options{}, "test", time.Unix(1, 0))
+	names := shift.New([]*zone.Zone{{Name: "example.org.", Can: zone.Can{Swap: true}}},
+		[]zone.Move{{Zone: "example.org.",
+			Unit:     zone.Unit{Name: "web.example.org.", Before: at("192.0.2.1"), After: at("192.0.2.2")},
+			Services: []string{"Ingress shop/web"},
+			Probes: []zone.Probe{{Kind: zone.ProbeTCP, Host: "web.example.org", Port: 80, At: []string{"192.0.2.2"},
+				Was: []string{"192.0.2.1"}}}}}, shift.Options{}, "test", time.Unix(1, 0))
 	setup := mirror.Setup{Original: "blue", Mirror: "green", Names: names, Switch: mirror.Switch{To: "calico"}}
 
 	refused := func(code int, says string) {
@@ -56,12 +62,14 @@ func TestSwitchConfig(t *testing.T) {
 		if err == nil {
 			t.Fatal("it was not refused")
 		}
-		if got := exit.Code(&out, err); got != code || !strings.Contains(out.String(), says) || setup.Switch.Config != nil {
+		if got := exit.Code(&out, err); got != code || !strings.Contains(out.String(), says) ||
+			setup.Switch.Config != nil {
 			t.Errorf("exit code %d, want %d and %q: %s", got, code, says, out.String())
 		}
 		out.Reset()
 	}
-	refused(exit.Usage, "--switch-config makes a configuration with another network, for the command of --switch-command")
+	refused(exit.Usage,
+		"--switch-config makes a configuration with another network, for the command of --switch-command")
 	flags.switching.Command, setup.Switch.Command = command, command
 	change.To = ""
 	refused(exit.Usage, "give --to, and --switch-command")
@@ -84,7 +92,8 @@ func TestSwitchConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := plan.Runbook(made)
-	for _, part := range []string{"configuration in the file $THESEUS_CONFIG", "kops-blue.yaml:92 spec.networking: weave -> calico: {}", "spec.rollingUpdate.maxSurge: 10% -> 100%"} {
+	for _, part := range []string{"configuration in the file $THESEUS_CONFIG",
+		"kops-blue.yaml:92 spec.networking: weave -> calico: {}", "spec.rollingUpdate.maxSurge: 10% -> 100%"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in the runbook:\n%s", part, text)
 		}
@@ -99,10 +108,13 @@ func TestSwitchConfig(t *testing.T) {
 	}
 	action := p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "change" })].Actions[0]
 	h := &mirrored.Actor{World: &mirrored.World{Plan: p}, Dir: dir, Note: func(string) {}}
-	if _, err := h.Do(t.Context(), action, nil); err == nil || !strings.Contains(err.Error(), "the command failed: exit status 1: ") || !strings.HasPrefix(exit.HintOf(err), "fix the command; ") || !strings.HasSuffix(exit.HintOf(err), "change.log") {
+	if _, err := h.Do(t.Context(), action, nil); err == nil || !strings.Contains(err.Error(),
+		"the command failed: exit status 1: ") || !strings.HasPrefix(exit.HintOf(err), "fix the command; ") ||
+		!strings.HasSuffix(exit.HintOf(err), "change.log") {
 		t.Errorf("a command that fails: %v", err)
 	}
-	for _, file := range []string{given, filepath.Join(dir, "ready")} { // as somebody mends what was wrong, and has edited what he was given
+	// as somebody mends what was wrong, and has edited what he was given
+	for _, file := range []string{given, filepath.Join(dir, "ready")} {
 		if err := os.WriteFile(file, []byte("edited"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -120,11 +132,14 @@ func TestSwitchConfig(t *testing.T) {
 
 // TestSwitchable: which strategies may change the idle original, and why the others may not.
 func TestSwitchable(t *testing.T) {
-	for strategy, says := range map[string]string{"recreate": "", "adopt": "", "surge": "", "mirror": "already has a mirror", "upgrade": "keeps the present network",
-		"rollout": "keeps the present network", "pool": "keeps the present network", "reflectors": "keeps the present network", "replant": "is not known"} {
+	for strategy, says := range map[string]string{"recreate": "", "adopt": "", "surge": "",
+		"mirror": "already has a mirror", "upgrade": "keeps the present network",
+		"rollout": "keeps the present network", "pool": "keeps the present network",
+		"reflectors": "keeps the present network", "replant": "is not known"} {
 		err := switchable(strategy)
 		var refused *exit.Error
-		if says == "" && err != nil || says != "" && (!errors.As(err, &refused) || refused.Code != exit.Usage || exit.HintOf(err) == "" || !strings.Contains(err.Error(), says)) {
+		if says == "" && err != nil || says != "" && (!errors.As(err, &refused) || refused.Code != exit.Usage ||
+			exit.HintOf(err) == "" || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%s: %v, want %q", strategy, err, says)
 		}
 	}

@@ -70,7 +70,8 @@ func write(a *app.App, p *plan.Plan, key, next string) error {
 				return err
 			}
 		}
-		err = a.Print(fmt.Sprintf("%s\nwritten to %s; read it, then: %s%s\n", plan.Runbook(p), a.Output, next, a.Output))
+		err = a.Print(fmt.Sprintf("%s\nwritten to %s; read it, then: %s%s\n",
+			plan.Runbook(p), a.Output, next, a.Output))
 	}
 	return err
 }

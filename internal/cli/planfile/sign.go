@@ -32,7 +32,8 @@ func Sign(a *app.App, file string, p *plan.Plan, data []byte, key string) error 
 	if err := outfile.Write(name, signature); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.Out, "signed %s (hash %s): %s\nto check it: ssh-keygen -Y verify -f LIST -I NAME -n %s -s %s < %s\n",
+	_, err = fmt.Fprintf(a.Out,
+		"signed %s (hash %s): %s\nto check it: ssh-keygen -Y verify -f LIST -I NAME -n %s -s %s < %s\n",
 		p.Name, p.Hash, name, signed.Namespace, shell.Word(name), shell.Word(file))
 	return err
 }
@@ -41,7 +42,8 @@ func Sign(a *app.App, file string, p *plan.Plan, data []byte, key string) error 
 func passphrase(a *app.App) ([]byte, error) {
 	in, ok := a.Terminal()
 	if !ok {
-		return nil, exit.Fail(exit.Usage, "let the SSH agent sign: ssh-add the key, and name its .pub file", "the key has a passphrase, and the input is not a terminal")
+		return nil, exit.Fail(exit.Usage, "let the SSH agent sign: ssh-add the key, and name its .pub file",
+			"the key has a passphrase, and the input is not a terminal")
 	}
 	fmt.Fprint(a.Err, "Passphrase of the key: ")
 	defer fmt.Fprintln(a.Err)

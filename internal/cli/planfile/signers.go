@@ -23,7 +23,8 @@ type Signers struct {
 
 // Register adds the flags to a command.
 func (s *Signers) Register(command *cobra.Command) {
-	command.Flags().StringVar(&s.List, "signed-by", "", "accept only a plan that people on this list have signed (ssh-keygen's allowed signers)")
+	command.Flags().StringVar(&s.List, "signed-by", "",
+		"accept only a plan that people on this list have signed (ssh-keygen's allowed signers)")
 	command.Flags().IntVar(&s.few, "signers", 1, "how many people on the list of --signed-by must have signed it")
 }
 
@@ -33,7 +34,8 @@ func (s *Signers) Validate() error {
 		return exit.Fail(exit.Usage, "use --signers 1 or more", "--signers %d is below 1", s.few)
 	}
 	if s.few > 1 && s.List == "" {
-		return exit.Fail(exit.Usage, "add --signed-by LIST, the allowed signers", "--signers %d needs a list of allowed signers", s.few)
+		return exit.Fail(exit.Usage, "add --signed-by LIST, the allowed signers",
+			"--signers %d needs a list of allowed signers", s.few)
 	}
 	return nil
 }
@@ -71,8 +73,8 @@ func (s *Signers) Check(file string, data []byte) ([]string, error) {
 		if len(who) > 0 {
 			by = strings.Join(who, ", ")
 		}
-		return nil, exit.Fail(exit.Failed, "have it read and signed: theseus sign "+shell.Word(file)+" --key KEY", "%s is signed by %s; --signers %d demands more signers of the list",
-			file, by, s.few)
+		return nil, exit.Fail(exit.Failed, "have it read and signed: theseus sign "+shell.Word(file)+" --key KEY",
+			"%s is signed by %s; --signers %d demands more signers of the list", file, by, s.few)
 	}
 	return who, nil
 }

@@ -52,7 +52,8 @@ func TestPinned(t *testing.T) {
 	if again, _ := said(first); again != first {
 		t.Errorf("another image was pushed: %s became %s", first, again)
 	}
-	if got, notes := said("localhost:1/agent:dev"); got != "localhost:1/agent:dev" || !strings.Contains(notes, "is named by tag, not by digest") {
+	if got, notes := said("localhost:1/agent:dev"); got != "localhost:1/agent:dev" ||
+		!strings.Contains(notes, "is named by tag, not by digest") {
 		t.Errorf("nobody answers: %s, %s", got, notes)
 	}
 }

@@ -34,8 +34,8 @@ type Flags struct {
 	SignKey string
 	// Window is how long each window of the change is; 0 plans it in one go.
 	Window time.Duration
-	// AskSignals says that the signals of the change are of the user's own flags: they are asked once, unless the cluster is read from files.
-	// Those of a document may be of someone else.
+	// AskSignals says that the signals of the change are of the user's own flags: they are asked once, unless the
+	// cluster is read from files. Those of a document may be of someone else.
 	AskSignals bool
 }
 
@@ -54,10 +54,12 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 		return err
 	}
 	if n := checked.Result.Summary.NotChecked; n > 0 {
-		fmt.Fprintf(a.Err, "note: %s could not run: theseus check with the same flags says why\n", cluster.Count(n, "check"))
+		fmt.Fprintf(a.Err, "note: %s could not run: theseus check with the same flags says why\n",
+			cluster.Count(n, "check"))
 	}
 	if p.Cluster.UID == "" {
-		fmt.Fprintln(a.Err, "note: the input does not identify its cluster (by the UID of Namespace kube-system), so theseus apply will refuse this plan")
+		fmt.Fprintln(a.Err, "note: the input does not identify its cluster (by the UID of Namespace kube-system), so "+
+			"theseus apply will refuse this plan")
 	}
 	if err := slo.Note(ctx, a.Err, with.toAsk(from, p.Change)); err != nil {
 		return err
@@ -65,14 +67,18 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 	return planfile.Write(a, p, with.SignKey)
 }
 
-// Propose reads the cluster, or the files from, and plans a change. It refuses a change that findings block, and prints those.
-func Propose(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, with Flags) (*plan.Plan, propose.Checked, error) {
+// Propose reads the cluster, or the files from, and plans a change. It refuses a change that findings block, and prints
+// those.
+func Propose(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec,
+	with Flags) (*plan.Plan, propose.Checked, error) {
 	others := change
 	if change.Strategy == surge.Name {
 		others.ReplaceNodes = "" // for plans, it selects the nodes to replace
 	}
 	if whatif.Asked(others) {
-		return nil, propose.Checked{}, exit.Fail(exit.Usage, "use kubernetesTo, removeLabels, addLabels and replaceNodes only with theseus check", "a plan only changes the network")
+		return nil, propose.Checked{}, exit.Fail(exit.Usage,
+			"use kubernetesTo, removeLabels, addLabels and replaceNodes only with theseus check",
+			"a plan only changes the network")
 	}
 	options := plan.Options{Version: a.Version, Now: time.Now(), Window: step.Duration(with.Window)}
 	if with.Origin != "" {
@@ -107,7 +113,8 @@ func Propose(ctx context.Context, a *app.App, from []string, change v1alpha1.Cha
 		return nil, checked, err
 	}
 	if len(from) == 0 {
-		if err := MayCarryOut(ctx, a, pass, p, "ask for the rights, or accept the finding: --accept api/rights=REASON"); err != nil {
+		if err := MayCarryOut(ctx, a, pass, p,
+			"ask for the rights, or accept the finding: --accept api/rights=REASON"); err != nil {
 			return nil, checked, err
 		}
 	}
@@ -128,7 +135,8 @@ func Pinned(ctx context.Context, a *app.App, known *check.Served, image string) 
 	case known.Pinned != "":
 		return known.Pinned
 	case known.Missing:
-		fmt.Fprintf(a.Err, "note: the registry does not have %s: the agent only starts on nodes that already have the image\n", image)
+		fmt.Fprintf(a.Err,
+			"note: the registry does not have %s: the agent only starts on nodes that already have the image\n", image)
 	default:
 		fmt.Fprintf(a.Err, "note: the agent's image is named by tag, not by digest: %s\n", known.Why)
 	}
@@ -140,7 +148,8 @@ func checkDecided(a *app.App, pass *check.Pass, decided *plan.Decided) error {
 	for _, value := range slices.Compact(slices.Sorted(maps.Values(decided.Values))) {
 		with := *pass
 		with.Change.Flag = decided.Knob + "=" + value
-		if err := survey.MustNotBlock(a, preflight.Run(preflight.Named("felix/kube-proxy-mode"), &with, survey.Options(with.Change)), survey.AcceptHint); err != nil {
+		if err := survey.MustNotBlock(a, preflight.Run(preflight.Named("felix/kube-proxy-mode"), &with,
+			survey.Options(with.Change)), survey.AcceptHint); err != nil {
 			return err
 		}
 	}

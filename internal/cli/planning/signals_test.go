@@ -14,7 +14,8 @@ func TestToAsk(t *testing.T) {
 		given bool
 		from  []string
 		want  []string
-	}{{true, nil, change.SLO}, {false, nil, nil}, {true, []string{"snapshot.json"}, nil}, {false, []string{"snapshot.json"}, nil}} {
+	}{{true, nil, change.SLO}, {false, nil, nil}, {true, []string{"snapshot.json"}, nil},
+		{false, []string{"snapshot.json"}, nil}} {
 		if got := (Flags{AskSignals: test.given}).toAsk(test.from, change); !slices.Equal(got, test.want) {
 			t.Errorf("%+v: %q", test, got)
 		}

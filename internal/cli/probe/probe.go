@@ -49,7 +49,8 @@ func newRun(streams app.Streams, output func() string) *cobra.Command {
 			"  tcp-new://host:port    one connection per probe\n" +
 			"  dns://server/name      one lookup per probe\n\n" +
 			"You can append ?size=1400, ?interval=100ms and ?denied=true (an answer is a leak), joined by &.\n\n" +
-			"A gap lasts from the first unanswered probe to the next answered one; + marks one that had not ended. P50, P99 and\n" +
+			"A gap lasts from the first unanswered probe to the next answered one; + marks one that " +
+			"had not ended. P50, P99 and\n" +
 			"MAX are round trips. STALLS are times in which this machine itself was stalled: they excuse no loss.",
 		Example: "  theseus probe run --target udp://192.0.2.7:7001 --target dns://192.0.2.1/example.org --for 1m",
 		Args:    usage.None,
@@ -59,7 +60,8 @@ func newRun(streams app.Streams, output func() string) *cobra.Command {
 				return err
 			}
 			if local.For <= 0 || local.Timeout <= 0 {
-				return exit.Fail(exit.Usage, "give a time above 0, such as --for 10s", "--for and --timeout must be above 0")
+				return exit.Fail(exit.Usage, "give a time above 0, such as --for 10s",
+					"--for and --timeout must be above 0")
 			}
 			local.Paths, local.Name = paths, "local"
 			if name, err := os.Hostname(); err == nil {
@@ -88,7 +90,8 @@ func parseTargets(targets []string, interval time.Duration) ([]v1alpha1.Path, er
 	for _, target := range targets {
 		path, err := probe.ParseTarget(target, interval)
 		if err != nil {
-			return nil, exit.Fail(exit.Usage, "targets look like udp://192.0.2.7:7001?size=1400; see theseus probe run --help", "%w", err)
+			return nil, exit.Fail(exit.Usage,
+				"targets look like udp://192.0.2.7:7001?size=1400; see theseus probe run --help", "%w", err)
 		}
 		if seen[target] {
 			return nil, exit.Fail(exit.Usage, "name each target once", "target %q is given twice", target)
@@ -134,7 +137,8 @@ func showProbes(w io.Writer, output string, documents []probe.Document) error {
 		if len(documents) == 1 {
 			return encoder.Encode(documents[0])
 		}
-		return encoder.Encode(map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "ProbeReportList", "items": documents})
+		return encoder.Encode(map[string]any{"apiVersion": v1alpha1.APIVersion,
+			"kind": "ProbeReportList", "items": documents})
 	}
 	return exit.Fail(exit.Usage, "use -o text or -o json", "unknown output %q", output)
 }

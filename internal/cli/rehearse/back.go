@@ -36,8 +36,9 @@ type back struct {
 	records []engine.Record
 }
 
-// turn is how many steps of a plan are done before it is rolled back: until the wave with which half of the waves before the point of no
-// return are done. It is 0 if there is no wave before, or nothing between it and the point of no return.
+// turn is how many steps of a plan are done before it is rolled back: until the wave with which half of the waves
+// before the point of no return are done. It is 0 if there is no wave before, or nothing between it and the point of no
+// return.
 func turn(p *plan.Plan) int {
 	before := len(p.Steps)
 	last := map[string]int{} // by wave, how many steps are done when it is
@@ -63,8 +64,8 @@ func turn(p *plan.Plan) int {
 	return 0
 }
 
-// thereAndBack runs a plan on the copy, and has it rolled back after n steps. An error is of a run that did not end so; the result is nil
-// if the run did not begin.
+// thereAndBack runs a plan on the copy, and has it rolled back after n steps. An error is of a run that did not end so;
+// the result is nil if the run did not begin.
 func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, n int) (*back, error) {
 	watching, stop := context.WithCancel(ctx)
 	asked := make(chan struct{})
@@ -78,7 +79,9 @@ func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.
 	b := &back{Migration: p.Name, Steps: len(p.Steps)}
 	dir, err := statedir.Of(p.Name)
 	if err == nil {
-		err = a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error { return b.judge(ctx, client, p, dir) })
+		err = a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error {
+			return b.judge(ctx, client, p, dir)
+		})
 	}
 	switch {
 	case err != nil && end != nil:
@@ -88,7 +91,8 @@ func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.
 	case b.Passed:
 		return b, nil
 	case b.asked || end == nil:
-		end = exit.Fail(exit.Failed, "`theseus report "+p.Name+" -o report.html`, with the scratch cluster's --context, shows every path", "the rollback half way did not pass: %s", b.Why)
+		end = exit.Fail(exit.Failed, "`theseus report "+p.Name+" -o report.html`, with the scratch cluster's "+
+			"--context, shows every path", "the rollback half way did not pass: %s", b.Why)
 	}
 	return b, end
 }
@@ -104,7 +108,8 @@ func askBack(ctx context.Context, client *kube.Client, name, step string) {
 		if err != nil {
 			continue
 		}
-		if at := state.Find(step); at != nil && at.Done && journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesireRollback) == nil {
+		if at := state.Find(step); at != nil && at.Done &&
+			journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesireRollback) == nil {
 			return
 		}
 	}

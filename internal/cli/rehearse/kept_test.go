@@ -18,12 +18,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/scratch"
 )
 
-// TestKept: the copy is not removed under a migration that has not ended, neither at the end of a rehearsal nor by remove, and the user
-// is told how to remove it later.
+// TestKept: the copy is not removed under a migration that has not ended, neither at the end of a rehearsal nor by
+// remove, and the user is told how to remove it later.
 func TestKept(t *testing.T) {
 	lists := map[schema.GroupVersionResource]string{}
 	for _, kind := range []string{"Migration", "PlanPage", "JournalPage"} {
-		lists[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}] = kind + "List"
+		lists[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+			Resource: manifest.Plural(kind)}] = kind + "List"
 	}
 	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	migration := manifest.Namespace().DeepCopy()
@@ -31,7 +32,8 @@ func TestKept(t *testing.T) {
 	migration.SetKind("Migration")
 	migration.SetName("paused")
 	migration.SetNamespace(v1alpha1.Namespace)
-	if err := dynamic.Tracker().Create(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}, migration, v1alpha1.Namespace); err != nil {
+	if err := dynamic.Tracker().Create(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: "migrations"}, migration, v1alpha1.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
@@ -39,7 +41,8 @@ func TestKept(t *testing.T) {
 	s := &scratch.Scratch{Client: &kube.Client{Typed: fake.NewClientset(), Dynamic: dynamic}, Note: func(string) {}}
 	interrupted := errors.New("interrupted")
 	kept, err := (&options{}).removed(t.Context(), a, s, interrupted)
-	if !kept || err != interrupted || !strings.Contains(out.String(), "the copy stays: another migration has not ended, and no process runs it: paused") ||
+	if !kept || err != interrupted || !strings.Contains(out.String(),
+		"the copy stays: another migration has not ended, and no process runs it: paused") ||
 		!strings.Contains(out.String(), "theseus rehearse remove --context scratch removes it") {
 		t.Errorf("%v, %v: %s", kept, err, out.String())
 	}

@@ -59,17 +59,27 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rehearse --from SNAPSHOT",
 		Short: "Run a change on a small copy of the cluster, on a scratch cluster",
-		Long: "Makes a small copy of the cluster of a snapshot on an empty scratch cluster (--context), runs the very change on the\n" +
-			"copy as theseus apply would, rolls it back half way, runs it again to its end, and reports: would it have\n" +
-			"passed, what broke, how much of the original the copy covers, and how long the change of the original would take.\n" +
+		Long: "Makes a small copy of the cluster of a snapshot on an empty scratch cluster (--context), " +
+			"runs the very change on the\n" +
+			"copy as theseus apply would, rolls it back half way, runs it again to its end, " +
+			"and reports: would it have\n" +
+			"passed, what broke, how much of the original the copy covers, and how long the change of " +
+			"the original would take.\n" +
 			"The cluster of the snapshot is not contacted.\n\n" +
-			"The scratch cluster must have the same network as the original, and at least one node for each class of nodes:\n" +
-			"nodes that are alike in role, labels, taints, capacity and kernel. Its nodes get the labels and taints of their class\n" +
-			"until the copy is removed. Namespaces, workloads, Services, policies, budgets and webhooks are copied; the containers\n" +
-			"run a stand-in program from the agent's image, which opens the same ports and answers probes. Images, commands, data\n" +
-			"and the contents of Secrets and ConfigMaps are not copied. What the copy cannot have is printed first.\n\n" +
-			"At the end, the copy is removed, unless the run has not ended (interrupted, paused); the scratch cluster keeps the\n" +
-			"network that the change left. With --keep the copy stays until theseus rehearse remove. --dry-run only prints it.",
+			"The scratch cluster must have the same network as the original, and at least one node " +
+			"for each class of nodes:\n" +
+			"nodes that are alike in role, labels, taints, capacity and kernel. Its nodes get the labels " +
+			"and taints of their class\n" +
+			"until the copy is removed. Namespaces, workloads, Services, policies, budgets and webhooks " +
+			"are copied; the containers\n" +
+			"run a stand-in program from the agent's image, which opens the same ports and answers " +
+			"probes. Images, commands, data\n" +
+			"and the contents of Secrets and ConfigMaps are not copied. What the copy cannot " +
+			"have is printed first.\n\n" +
+			"At the end, the copy is removed, unless the run has not ended (interrupted, paused); the " +
+			"scratch cluster keeps the\n" +
+			"network that the change left. With --keep the copy stays until theseus rehearse " +
+			"remove. --dry-run only prints it.",
 		Example: "  theseus snapshot --context production -o snapshot.json\n" +
 			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch",
 		Args: usage.None,
@@ -82,14 +92,17 @@ func NewCommand(a *app.App) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&o.from, "from", nil, "snapshot of the original, or files or folders of Kubernetes YAML or JSON")
-	flags.StringSliceVar(&o.ignore, "ignore", nil, "KEY of a label or taint, or kernel or capacity: does not tell classes of nodes apart (repeatable)")
+	flags.StringSliceVar(&o.from, "from", nil,
+		"snapshot of the original, or files or folders of Kubernetes YAML or JSON")
+	flags.StringSliceVar(&o.ignore, "ignore", nil,
+		"KEY of a label or taint, or kernel or capacity: does not tell classes of nodes apart (repeatable)")
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the pods of the copy are ready")
 	flags.BoolVar(&o.keep, "keep", false, "leave the copy on the scratch cluster at the end")
 	flags.BoolVar(&o.once, "once", false, "run the change once to its end, without rolling it back half way before")
 	flags.BoolVar(&o.dry, "dry-run", false, "print the copy, and change nothing")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask (required when the input is not a terminal)")
-	flags.StringVar(&o.change.Spec.Reflectors, "reflectors", "", "SELECTOR: make these nodes BGP route reflectors; a Calico selector such as has(reflector); none makes a full mesh")
+	flags.StringVar(&o.change.Spec.Reflectors, "reflectors", "", "SELECTOR: make these nodes BGP route reflectors; a "+
+		"Calico selector such as has(reflector); none makes a full mesh")
 	o.change.Register(command)
 	command.AddCommand(newRemove(a))
 	return command
@@ -106,37 +119,46 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 	}
 	switch {
 	case len(o.from) == 0:
-		return spec, exit.Fail(exit.Usage, "theseus snapshot -o snapshot.json, with the original's context; then --from snapshot.json", "--from is missing: it names the snapshot of the original")
+		return spec, exit.Fail(exit.Usage, "theseus snapshot -o snapshot.json, with the original's context; then "+
+			"--from snapshot.json", "--from is missing: it names the snapshot of the original")
 	case spec.Strategy == surge.Name || spec.Strategy == mirror.Name:
-		return spec, exit.Fail(exit.Usage, "rehearse the strategy recreate or adopt", "--strategy %s cannot be rehearsed yet: it needs other nodes, or another cluster, beside the scratch cluster", spec.Strategy)
+		return spec, exit.Fail(exit.Usage, "rehearse the strategy recreate or adopt", "--strategy %s cannot be "+
+			"rehearsed yet: it needs other nodes, or another cluster, beside the scratch cluster", spec.Strategy)
 	case spec.AgentImage == "":
-		return spec, exit.Fail(exit.Usage, "name one that the nodes can pull: --agent-image IMAGE", "no image of the agent is named, and this build of theseus is no release, which would know its own")
+		return spec, exit.Fail(exit.Usage, "name one that the nodes can pull: --agent-image IMAGE",
+			"no image of the agent is named, and this build of theseus is no release, which would know its own")
 	case o.wait < time.Second:
 		return spec, exit.Fail(exit.Usage, "give 1s or more", "--wait %s is too short", o.wait)
 	}
 	switch {
 	case a.Output == "" || a.Output == "text" || strings.HasSuffix(a.Output, ".json"):
 	case a.Output == "json" && !o.dry:
-		return spec, exit.Fail(exit.Usage, "-o rehearsal.json writes the result to a file, beside the output of the run", "-o json is only for --dry-run")
+		return spec, exit.Fail(exit.Usage, "-o rehearsal.json writes the result to a file, beside the output of "+
+			"the run", "-o json is only for --dry-run")
 	case a.Output != "json":
-		return spec, exit.Fail(exit.Usage, "-o rehearsal.json; theseus report -o report.html then makes the page of the run", "a rehearsal cannot be written to %q", a.Output)
+		return spec, exit.Fail(exit.Usage, "-o rehearsal.json; theseus report -o report.html then makes the page of "+
+			"the run", "a rehearsal cannot be written to %q", a.Output)
 	}
 	if slices.Contains(o.from, "-") {
-		return spec, exit.Fail(exit.Usage, "save the snapshot to a file, and name that", "--from - cannot be rehearsed: the snapshot is read more than once")
+		return spec, exit.Fail(exit.Usage, "save the snapshot to a file, and name that",
+			"--from - cannot be rehearsed: the snapshot is read more than once")
 	}
 	if err := scratchNamed(a); err != nil {
 		return spec, err
 	}
 	if _, ok := a.Terminal(); !o.yes && !o.dry && !ok {
-		return spec, exit.Fail(exit.Usage, "look at it with --dry-run, then add --yes", "rehearse asks before it changes the scratch cluster, and the input is not a terminal")
+		return spec, exit.Fail(exit.Usage, "look at it with --dry-run, then add --yes",
+			"rehearse asks before it changes the scratch cluster, and the input is not a terminal")
 	}
 	return spec, nil
 }
 
-// scratchNamed demands that the user names the scratch cluster: the current context of a kubeconfig is often the original's.
+// scratchNamed demands that the user names the scratch cluster: the current context of a kubeconfig is often the
+// original's.
 func scratchNamed(a *app.App) error {
 	if *a.Context == "" {
-		return exit.Fail(exit.Usage, "--context SCRATCH; kubectl config get-contexts lists the contexts", "--context is missing: it names the scratch cluster, and the current context of the kubeconfig is not taken for it")
+		return exit.Fail(exit.Usage, "--context SCRATCH; kubectl config get-contexts lists the contexts", "--context "+
+			"is missing: it names the scratch cluster, and the current context of the kubeconfig is not taken for it")
 	}
 	return nil
 }
@@ -165,7 +187,8 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 		if a.Output == "json" {
 			return terminal.WriteJSON(a.Out, made)
 		}
-		if err := outfile.WriteBy(a.Output, func(to io.Writer) error { return terminal.WriteJSON(to, made) }); err != nil {
+		if err := outfile.WriteBy(a.Output,
+			func(to io.Writer) error { return terminal.WriteJSON(to, made) }); err != nil {
 			return err
 		}
 	}
@@ -173,12 +196,14 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 		return err
 	}
 	if !o.yes {
-		fmt.Fprintf(a.Err, "\nThe copy is made on %s, and its network is changed: %s -> %s.\n", where(a, client), from.plan.From(), from.plan.To())
+		fmt.Fprintf(a.Err, "\nThe copy is made on %s, and its network is changed: %s -> %s.\n",
+			where(a, client), from.plan.From(), from.plan.To())
 		if err := a.Typed(ctx, *a.Context); err != nil {
 			return err
 		}
 	}
-	if _, _, err := free(ctx, a, s, from.Side.Snapshot, []*cni.Installation{from.Network}); err != nil { // it may have changed since
+	// it may have changed since
+	if _, _, err := free(ctx, a, s, from.Side.Snapshot, []*cni.Installation{from.Network}); err != nil {
 		return err
 	}
 	result, end := o.onCopy(ctx, a, s, spec, from, made)
@@ -195,8 +220,10 @@ func where(a *app.App, client *kube.Client) string {
 	return fmt.Sprintf("%s (%s)", *a.Context, client.Config.Host)
 }
 
-// free reads the scratch cluster, and refuses one that is the original, has another network, is not empty, or is being changed.
-func free(ctx context.Context, a *app.App, s *scratch.Scratch, before *cluster.Snapshot, ours []*cni.Installation) (now *cluster.Snapshot, theirs []*cni.Installation, err error) {
+// free reads the scratch cluster, and refuses one that is the original, has another network, is not empty, or is being
+// changed.
+func free(ctx context.Context, a *app.App, s *scratch.Scratch, before *cluster.Snapshot,
+	ours []*cni.Installation) (now *cluster.Snapshot, theirs []*cni.Installation, err error) {
 	if now, err = kube.Snapshot(ctx, s.Client, a.Version, time.Now()); err != nil {
 		return nil, nil, err
 	}
@@ -222,12 +249,15 @@ func ended(ctx context.Context, a *app.App, client *kube.Client) error {
 		if _, err := journal.List(ctx, client.Dynamic); err != nil { // Alone lets users begin who may not list them
 			return err
 		}
-		return admission.Alone(ctx, admission.Request{Client: client, Plan: &plan.Plan{}, Version: a.Version, Waiting: a.Waiting})
+		return admission.Alone(ctx,
+			admission.Request{Client: client, Plan: &plan.Plan{}, Version: a.Version, Waiting: a.Waiting})
 	})
 }
 
-// look reads both clusters, refuses what cannot be rehearsed, plans the change on the original, and decides on the copy.
-func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec v1alpha1.ChangeSpec) (from original, made *rehearsal.Copy, err error) {
+// look reads both clusters, refuses what cannot be rehearsed, plans the change on the original, and decides on the
+// copy.
+func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec v1alpha1.ChangeSpec) (from original,
+	made *rehearsal.Copy, err error) {
 	before, err := survey.See(ctx, a, o.from)
 	if err != nil {
 		return from, nil, err
@@ -247,7 +277,8 @@ func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec
 		return from, nil, fmt.Errorf("on the original: %w", err)
 	}
 	from = original{rehearsal.Side{Snapshot: before, Network: ours[0], Findings: checked.Result}, p}
-	made, err = rehearsal.Make(before, now, ours, theirs, rehearsal.Options{Image: p.Change.AgentImage, Ignore: o.ignore, Certify: scratch.Certify})
+	made, err = rehearsal.Make(before, now, ours, theirs,
+		rehearsal.Options{Image: p.Change.AgentImage, Ignore: o.ignore, Certify: scratch.Certify})
 	return from, made, err
 }
 
@@ -261,13 +292,16 @@ func (b blocking) Write(data []byte) (int, error) {
 	return b.Writer.Write(data)
 }
 
-// onCopy makes the copy and runs the change on it. The result is nil if the change did not begin; the error is how it ended.
-func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, spec v1alpha1.ChangeSpec, from original, made *rehearsal.Copy) (*result, error) {
+// onCopy makes the copy and runs the change on it. The result is nil if the change did not begin; the error is how it
+// ended.
+func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, spec v1alpha1.ChangeSpec, from original,
+	made *rehearsal.Copy) (*result, error) {
 	fmt.Fprintf(a.Err, "making the copy: %s\n", cluster.Count(len(made.Objects), "object"))
 	if err := s.Make(ctx, made); err != nil {
 		return nil, fmt.Errorf("the copy: %w", err)
 	}
-	r := &result{APIVersion: v1alpha1.APIVersion, Kind: "Rehearsal", Original: from.Snapshot.UID, From: from.plan.From(), To: from.plan.To(), Strategy: from.plan.Strategy, Copy: made}
+	r := &result{APIVersion: v1alpha1.APIVersion, Kind: "Rehearsal", Original: from.Snapshot.UID,
+		From: from.plan.From(), To: from.plan.To(), Strategy: from.plan.Strategy, Copy: made}
 	failed := func(err error) (*result, error) { // a person's interrupt is no result
 		if ctx.Err() != nil {
 			return nil, err
@@ -292,13 +326,15 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	}
 	copied := rehearsal.Side{Snapshot: checked.Pass.Snapshot, Network: checked.Pass.Source, Findings: checked.Result}
 	if copied.Network == nil {
-		return failed(exit.Fail(exit.Failed, "theseus check shows what is found", "the network of the scratch cluster is gone"))
+		return failed(exit.Fail(exit.Failed, "theseus check shows what is found",
+			"the network of the scratch cluster is gone"))
 	}
 	r.From, r.To, r.Strategy = p.From(), p.To(), p.Strategy
 	r.Coverage = made.Covered(from.Side, copied, checks(checked), unplaced)
 	r.Uncovered = uncovered(made, unplaced, r.Coverage, from.plan, p)
 	if len(late) > 0 {
-		r.Uncovered = append(r.Uncovered, "webhooks: they are left out, since these find no node: "+strings.Join(late, ", "))
+		r.Uncovered = append(r.Uncovered, "webhooks: they are left out, since these find no node: "+
+			strings.Join(late, ", "))
 	}
 	n := turn(p)
 	if o.once {
@@ -321,7 +357,9 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	}
 	r.Migration = p.Name
 	end := carryOut(ctx, a, s.Client, p)
-	unread := a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error { return r.judge(ctx, s.Client, p, from.plan) })
+	unread := a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error {
+		return r.judge(ctx, s.Client, p, from.plan)
+	})
 	if r.Report == nil {
 		r.Why = exit.OneLine(cmp.Or(end, unread).Error())
 	}
@@ -338,7 +376,8 @@ func carryOut(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan
 	if _, err := statedir.Make(p.Name); err != nil {
 		return err
 	}
-	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
+	if err := a.Patiently(ctx, app.Begin,
+		func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
 		return err
 	}
 	if err := approval.Keep(p); err != nil {
@@ -358,8 +397,8 @@ func checks(propose.Checked) []string {
 	return ids
 }
 
-// removed removes the copy, or says how to, and whether it is kept: under a migration that has not ended it stays, since the migration
-// is about its nodes and pods. end is how the rehearsal ended; it stays the error.
+// removed removes the copy, or says how to, and whether it is kept: under a migration that has not ended it stays,
+// since the migration is about its nodes and pods. end is how the rehearsal ended; it stays the error.
 func (o *options) removed(ctx context.Context, a *app.App, s *scratch.Scratch, end error) (kept bool, _ error) {
 	how := "theseus rehearse remove --context " + shell.Word(*a.Context) + " removes it"
 	if o.keep {
@@ -386,7 +425,8 @@ func (o *options) removed(ctx context.Context, a *app.App, s *scratch.Scratch, e
 }
 
 func said(done scratch.Removed) string {
-	return fmt.Sprintf("the copy is removed: %s and %s, and %s as before", cluster.Count(done.Namespaces, "namespace"), cluster.Count(done.Objects, "other object"), cluster.Count(done.Nodes, "node"))
+	return fmt.Sprintf("the copy is removed: %s and %s, and %s as before", cluster.Count(done.Namespaces, "namespace"),
+		cluster.Count(done.Objects, "other object"), cluster.Count(done.Nodes, "node"))
 }
 
 // newRemove makes the command theseus rehearse remove.
@@ -395,7 +435,8 @@ func newRemove(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "remove",
 		Short: "Remove the copy that a rehearsal left on a scratch cluster",
-		Long: "Deletes the objects that rehearsals made on the scratch cluster (--context), and takes back what they gave its nodes.\n" +
+		Long: "Deletes the objects that rehearsals made on the scratch cluster (--context), and takes back " +
+			"what they gave its nodes.\n" +
 			"It lists them, and asks before it deletes anything. Objects on which something else put the label\n" +
 			rehearsal.MarkLabel + " stay. It refuses while a migration of the scratch cluster has not ended.",
 		Args: usage.None,
@@ -407,7 +448,8 @@ func newRemove(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return remove(command.Context(), a, &scratch.Scratch{Client: client, Note: func(text string) { fmt.Fprintln(a.Err, text) }}, yes)
+			return remove(command.Context(), a,
+				&scratch.Scratch{Client: client, Note: func(text string) { fmt.Fprintln(a.Err, text) }}, yes)
 		},
 	}
 	command.Flags().BoolVar(&yes, "yes", false, "do not ask (required when the input is not a terminal)")
@@ -430,7 +472,8 @@ func remove(ctx context.Context, a *app.App, s *scratch.Scratch, yes bool) error
 		return err
 	}
 	for _, other := range parts.Others {
-		fmt.Fprintf(a.Err, "note: %s stays: it has the label %s, and no rehearsal put it there\n", other, rehearsal.MarkLabel)
+		fmt.Fprintf(a.Err, "note: %s stays: it has the label %s, and no rehearsal put it there\n",
+			other, rehearsal.MarkLabel)
 	}
 	if parts.None() {
 		if len(parts.Unread) == 0 {

@@ -45,7 +45,8 @@ type result struct {
 	Why       string               `json:"why"`
 	Copy      *rehearsal.Copy      `json:"copy"`
 	Coverage  []rehearsal.Coverage `json:"coverage"`
-	// Planned is the estimate for the original, and Learnt the same with the pace of the copy, if the run there came to its end.
+	// Planned is the estimate for the original, and Learnt the same with the pace of the copy, if the run there came to
+	// its end.
 	Planned step.Duration `json:"planned,omitempty"`
 	Learnt  step.Duration `json:"learnt,omitempty"`
 	Kept    bool          `json:"kept,omitempty"`
@@ -92,12 +93,14 @@ func passed(model *report.Model) (bool, string) {
 }
 
 // uncovered says what the change of the original meets, and that of the copy does not.
-func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Coverage, original, copied *plan.Plan) (all []string) {
+func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Coverage, original,
+	copied *plan.Plan) (all []string) {
 	if len(made.Workloads) == 0 {
 		all = append(all, "the original has no workloads of users")
 	}
 	if len(unplaced) > 0 {
-		all = append(all, fmt.Sprintf("%s found no node: %s", cluster.Count(len(unplaced), "workload"), strings.Join(names(unplaced), ", ")))
+		all = append(all, fmt.Sprintf("%s found no node: %s", cluster.Count(len(unplaced), "workload"),
+			strings.Join(names(unplaced), ", ")))
 	}
 	if len(made.Unasked) > 0 {
 		all = append(all, "webhooks that must answer are not in the copy: "+strings.Join(made.Unasked, ", "))
@@ -136,7 +139,8 @@ func names(lines []string) (all []string) {
 	return all
 }
 
-// unready says why the copy's workloads are less ready than before; "" if they are not. Those that were not placed before need not be now.
+// unready says why the copy's workloads are less ready than before; "" if they are not. Those that were not placed
+// before need not be now.
 func unready(before, now []string, err error) string {
 	lost := slices.DeleteFunc(names(now), func(name string) bool { return slices.Contains(names(before), name) })
 	switch {
@@ -165,8 +169,8 @@ func (b *back) still(before []string, ready func() ([]string, error)) error {
 	return nil
 }
 
-// learnt is how long the original's plan takes, if its steps differ from their estimates as those of the copy's did. Of each step, the
-// first run in which it was done counts.
+// learnt is how long the original's plan takes, if its steps differ from their estimates as those of the copy's did. Of
+// each step, the first run in which it was done counts.
 func learnt(original, copied *plan.Plan, runs ...[]engine.Record) step.Duration {
 	steps := map[string]*step.Step{}
 	for i := range copied.Steps {
@@ -194,8 +198,8 @@ func learnt(original, copied *plan.Plan, runs ...[]engine.Record) step.Duration 
 	return step.Duration(all)
 }
 
-// show prints the rehearsal's part of the report, below that of the migration, and writes the file that -o names. end is how the run
-// ended; it stays the error.
+// show prints the rehearsal's part of the report, below that of the migration, and writes the file that -o names. end
+// is how the run ended; it stays the error.
 func (r *result) show(a *app.App, end error) error {
 	if strings.HasSuffix(a.Output, ".json") {
 		if err := outfile.WriteBy(a.Output, func(to io.Writer) error { return terminal.WriteJSON(to, r) }); err != nil {
@@ -209,7 +213,8 @@ func (r *result) show(a *app.App, end error) error {
 	case end != nil:
 		return end
 	case !r.Passed:
-		return exit.Fail(exit.Failed, "theseus report -o report.html, with the scratch cluster's --context, shows every path", "the change did not pass on the copy: %s", printable.Line(r.Why))
+		return exit.Fail(exit.Failed, "theseus report -o report.html, with the scratch cluster's --context, shows "+
+			"every path", "the change did not pass on the copy: %s", printable.Line(r.Why))
 	}
 	return nil
 }
@@ -225,7 +230,8 @@ func (r *result) text(to io.Writer) error {
 		word = "PASSED IN PART"
 	}
 	fmt.Fprintf(&b, "\nREHEARSAL %s: %s -> %s by %s on a copy: %s\n", word, r.From, r.To, r.Strategy, r.Why)
-	fmt.Fprintf(&b, "not rehearsed: %s that the copy cannot have, which are listed first, with what follows\n", cluster.Count(len(r.Copy.Lacks), "thing"))
+	fmt.Fprintf(&b, "not rehearsed: %s that the copy cannot have, which are listed first, with what follows\n",
+		cluster.Count(len(r.Copy.Lacks), "thing"))
 	if r.Back != nil {
 		if err := r.Back.text(&b); err != nil {
 			return err
@@ -235,10 +241,12 @@ func (r *result) text(to io.Writer) error {
 		fmt.Fprintf(&b, "not covered: %s\n", printable.Line(what))
 	}
 	if r.Passed {
-		fmt.Fprintf(&b, "time for the original: %s at the pace of the copy (the plan says %s)\n", view.About(time.Duration(r.Learnt)), view.About(time.Duration(r.Planned)))
+		fmt.Fprintf(&b, "time for the original: %s at the pace of the copy (the plan says %s)\n",
+			view.About(time.Duration(r.Learnt)), view.About(time.Duration(r.Planned)))
 	}
 	if r.Migration != "" {
-		fmt.Fprintf(&b, "`theseus report %s -o report.html` makes the page of the run; the scratch cluster keeps the network that the run left\n", r.Migration)
+		fmt.Fprintf(&b, "`theseus report %s -o report.html` makes the page of the run; the scratch cluster keeps the "+
+			"network that the run left\n", r.Migration)
 	}
 	if len(r.Coverage) > 0 {
 		b.WriteString("\n")

@@ -18,17 +18,21 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestLearnt: steps that do the same on other nodes take as long as those of the copy did; others as long as their estimate.
+// TestLearnt: steps that do the same on other nodes take as long as those of the copy did; others as long as their
+// estimate.
 func TestLearnt(t *testing.T) {
 	of := func(wave, id string) step.Step {
 		return step.Step{ID: id, Wave: wave, Group: wave, Does: "move pods", Estimate: step.Duration(10 * time.Second)}
 	}
-	original := &plan.Plan{Steps: []step.Step{of("", "install"), of("", "check"), of("wave-1", "a"), of("wave-2", "b"), of("wave-3", "c")}}
+	original := &plan.Plan{Steps: []step.Step{of("", "install"), of("", "check"), of("wave-1", "a"),
+		of("wave-2", "b"), of("wave-3", "c")}}
 	copied := &plan.Plan{Steps: []step.Step{of("", "install"), of("wave-1", "a")}}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	records := []engine.Record{
-		{Event: engine.StepBegan, Step: "install", At: at}, {Event: engine.StepDone, Step: "install", At: at.Add(5 * time.Second)},
-		{Event: engine.StepBegan, Step: "a", At: at.Add(5 * time.Second)}, {Event: engine.StepDone, Step: "a", At: at.Add(25 * time.Second)},
+		{Event: engine.StepBegan, Step: "install", At: at},
+		{Event: engine.StepDone, Step: "install", At: at.Add(5 * time.Second)},
+		{Event: engine.StepBegan, Step: "a", At: at.Add(5 * time.Second)},
+		{Event: engine.StepDone, Step: "a", At: at.Add(25 * time.Second)},
 	}
 	if got, want := time.Duration(learnt(original, copied, records)), (5+10+3*20)*time.Second; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -44,19 +48,25 @@ func TestShow(t *testing.T) {
 		says  string
 		not   []string // covered
 	}{
-		"good":        {report.Good, nil, exit.Done, "REHEARSAL PASSED: flannel -> calico by adopt on a copy: title", nil},
-		"in part":     {report.Good, nil, exit.Done, "REHEARSAL PASSED IN PART: flannel -> calico", []string{"settings differ: MTU"}},
-		"fair":        {report.Fair, nil, exit.Done, "REHEARSAL PASSED:", nil},
-		"bad":         {report.Bad, nil, exit.Failed, "REHEARSAL DID NOT PASS: flannel -> calico by adopt on a copy: title: why", nil},
-		"unknown":     {report.Unknown, nil, exit.Failed, "error: the change did not pass on the copy: title: why", nil},
-		"rolled back": {report.Stopped, exit.Fail(4, "h", "rolled-back: a gate failed"), 4, "error: rolled-back: a gate failed", nil},
+		"good": {report.Good, nil, exit.Done, "REHEARSAL PASSED: flannel -> calico by adopt on a copy: title", nil},
+		"in part": {report.Good, nil, exit.Done, "REHEARSAL PASSED IN PART: flannel -> calico",
+			[]string{"settings differ: MTU"}},
+		"fair": {report.Fair, nil, exit.Done, "REHEARSAL PASSED:", nil},
+		"bad": {report.Bad, nil, exit.Failed,
+			"REHEARSAL DID NOT PASS: flannel -> calico by adopt on a copy: title: why", nil},
+		"unknown": {report.Unknown, nil, exit.Failed, "error: the change did not pass on the copy: title: why", nil},
+		"rolled back": {report.Stopped, exit.Fail(4, "h", "rolled-back: a gate failed"), 4,
+			"error: rolled-back: a gate failed", nil},
 	} {
-		r := &result{From: "flannel", To: "calico", Strategy: "adopt", Migration: "m", Covered: len(test.not) == 0, Uncovered: test.not, Copy: &rehearsal.Copy{Lacks: make([]rehearsal.Lack, 2)},
-			Coverage: []rehearsal.Coverage{{Area: "checks", Alike: 3, All: 4, Not: []string{"a: warn on the original, nothing on the copy"}}}}
+		r := &result{From: "flannel", To: "calico", Strategy: "adopt", Migration: "m", Covered: len(test.not) == 0,
+			Uncovered: test.not, Copy: &rehearsal.Copy{Lacks: make([]rehearsal.Lack, 2)},
+			Coverage: []rehearsal.Coverage{{Area: "checks", Alike: 3, All: 4,
+				Not: []string{"a: warn on the original, nothing on the copy"}}}}
 		r.Passed, r.Why = passed(&report.Model{Verdict: report.Verdict{Level: test.level, Title: "title", Why: "why"}})
 		var out bytes.Buffer
 		code := exit.Code(&out, r.show(&app.App{Streams: app.Streams{Out: &out, Err: &out}}, test.end))
-		for _, says := range []string{test.says, "not rehearsed: 2 things that the copy cannot have", "checks  3 of 4", "not alike: a: warn on the original"} {
+		for _, says := range []string{test.says, "not rehearsed: 2 things that the copy cannot have",
+			"checks  3 of 4", "not alike: a: warn on the original"} {
 			if !strings.Contains(out.String(), says) {
 				t.Errorf("%s: %q is missing:\n%s", name, says, out.String())
 			}
@@ -70,17 +80,22 @@ func TestShow(t *testing.T) {
 // TestBeforeTheRun: a change that does not begin on the copy did not pass, and the file says why.
 func TestBeforeTheRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rehearsal.json")
-	r := &result{From: "flannel", To: "calico", Strategy: "adopt", Why: "the copy is not ready after 1m0s", Copy: &rehearsal.Copy{}}
+	r := &result{From: "flannel", To: "calico", Strategy: "adopt", Why: "the copy is not ready after 1m0s",
+		Copy: &rehearsal.Copy{}}
 	var out bytes.Buffer
-	code := exit.Code(&out, r.show(&app.App{Streams: app.Streams{Out: &out, Err: &out}, Output: file}, exit.Fail(exit.Blocked, "h", "findings block this change: 1")))
+	code := exit.Code(&out, r.show(&app.App{Streams: app.Streams{Out: &out, Err: &out}, Output: file},
+		exit.Fail(exit.Blocked, "h", "findings block this change: 1")))
 	data, err := os.ReadFile(file)
-	if err != nil || code != exit.Blocked || !strings.Contains(out.String(), "REHEARSAL DID NOT PASS: flannel -> calico by adopt on a copy: the copy is not ready") ||
-		strings.Contains(out.String(), "theseus report") || !strings.Contains(string(data), `"passed": false`) || strings.Contains(string(data), "learnt") {
+	if err != nil || code != exit.Blocked || !strings.Contains(out.String(),
+		"REHEARSAL DID NOT PASS: flannel -> calico by adopt on a copy: the copy is not ready") ||
+		strings.Contains(out.String(), "theseus report") || !strings.Contains(string(data), `"passed": false`) ||
+		strings.Contains(string(data), "learnt") {
 		t.Errorf("%v: exit %d:\n%s%s", err, code, out.String(), data)
 	}
 }
 
-// TestUncovered: what the change of the original meets and that of the copy does not is named; nothing is if there is no such thing.
+// TestUncovered: what the change of the original meets and that of the copy does not is named; nothing is if there is
+// no such thing.
 func TestUncovered(t *testing.T) {
 	of := func(ops ...step.Op) *plan.Plan {
 		p := &plan.Plan{Steps: make([]step.Step, 1)}
@@ -94,16 +109,19 @@ func TestUncovered(t *testing.T) {
 	if got := uncovered(made, nil, alike, of(step.Apply), of(step.Apply, step.Evict)); got != nil {
 		t.Errorf("all is covered: %q", got)
 	}
-	got := strings.Join(uncovered(&rehearsal.Copy{}, []string{"Deployment shop/web: 0/2 nodes"}, []rehearsal.Coverage{{Area: "settings", All: 1, Not: []string{"MTU"}}},
+	got := strings.Join(uncovered(&rehearsal.Copy{}, []string{"Deployment shop/web: 0/2 nodes"},
+		[]rehearsal.Coverage{{Area: "settings", All: 1, Not: []string{"MTU"}}},
 		of(step.Apply, step.Evict), of(step.Apply)), "\n")
-	for _, want := range []string{"no workloads", "1 workload found no node: Deployment shop/web", "settings differ: MTU", "steps that the copy's lacks: evict"} {
+	for _, want := range []string{"no workloads", "1 workload found no node: Deployment shop/web",
+		"settings differ: MTU", "steps that the copy's lacks: evict"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing: %s", want, got)
 		}
 	}
 }
 
-// TestAfter: workloads that are not ready after the change are a change that did not pass, unless they found no node before.
+// TestAfter: workloads that are not ready after the change are a change that did not pass, unless they found no node
+// before.
 func TestAfter(t *testing.T) {
 	before := []string{"Deployment shop/gpu: no node"}
 	for name, test := range map[string]struct {
@@ -112,7 +130,8 @@ func TestAfter(t *testing.T) {
 		passed bool
 	}{
 		"all ready": {nil, nil, true}, "as before": {[]string{"Deployment shop/gpu: another reason"}, nil, true},
-		"no node": {[]string{"Deployment shop/web: cordoned"}, nil, false}, "not ready": {nil, errors.New("web is not ready"), false},
+		"no node":   {[]string{"Deployment shop/web: cordoned"}, nil, false},
+		"not ready": {nil, errors.New("web is not ready"), false},
 	} {
 		r := &result{Passed: true}
 		if r.after(before, test.now, test.err); r.Passed != test.passed || (r.Why == "") != test.passed {
@@ -121,7 +140,8 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// TestTurn: a change is rolled back when half of the waves before its point of no return are done; one without such a wave is not.
+// TestTurn: a change is rolled back when half of the waves before its point of no return are done; one without such a
+// wave is not.
 func TestTurn(t *testing.T) {
 	for _, c := range []struct {
 		waves string // a step each: - is in no wave, ! is the point of no return
@@ -152,12 +172,15 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestDecide: only a rollback that was asked for, that lost no more than the change allows, and that was measured, passes.
+// TestDecide: only a rollback that was asked for, that lost no more than the change allows, and that was measured,
+// passes.
 func TestDecide(t *testing.T) {
 	p := &plan.Plan{Steps: []step.Step{{ID: "a", Title: "A"}, {ID: "b", Title: "B"}, {ID: "c", Title: "C"}}}
-	steps := []engine.StepState{{ID: "a", Done: true, Undone: true}, {ID: "b", Done: true, Undone: true}, {ID: "c", Undone: true}}
+	steps := []engine.StepState{{ID: "a", Done: true, Undone: true}, {ID: "b", Done: true, Undone: true},
+		{ID: "c", Undone: true}}
 	model := func(level report.Level, sent int64, restarts int, missing ...string) *report.Model {
-		return &report.Model{Verdict: report.Verdict{Level: level, Title: "title", Why: "why", Missing: missing}, Totals: report.Totals{Sent: sent, Restarts: restarts}}
+		return &report.Model{Verdict: report.Verdict{Level: level, Title: "title", Why: "why", Missing: missing},
+			Totals: report.Totals{Sent: sent, Restarts: restarts}}
 	}
 	for name, c := range map[string]struct {
 		state  engine.State
@@ -165,14 +188,20 @@ func TestDecide(t *testing.T) {
 		passed bool
 		why    string
 	}{
-		"asked":        {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Stopped, 1, 0), true, "title"},
-		"failed":       {engine.State{Phase: engine.PhaseRolledBack}, model(report.Stopped, 1, 0), false, "title: why"},
-		"lost":         {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Bad, 1, 0), false, "title"},
-		"not measured": {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Stopped, 1, 0, "node-1"), false, "title; not measured: node-1"},
-		"nothing sent": {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Stopped, 0, 0), false, "title; not measured: "},
-		"restarts":     {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Stopped, 1, 2), false, "title"},
-		"stuck":        {engine.State{Phase: engine.PhaseNeedsPerson, Asked: true}, model(report.Bad, 1, 0), false, "title: why"},
-		"too late":     {engine.State{Phase: engine.PhaseDone}, model(report.Good, 1, 0), false, "the change was done before it could be rolled back: title"},
+		"asked": {engine.State{Phase: engine.PhaseRolledBack, Asked: true},
+			model(report.Stopped, 1, 0), true, "title"},
+		"failed": {engine.State{Phase: engine.PhaseRolledBack}, model(report.Stopped, 1, 0), false, "title: why"},
+		"lost":   {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Bad, 1, 0), false, "title"},
+		"not measured": {engine.State{Phase: engine.PhaseRolledBack, Asked: true},
+			model(report.Stopped, 1, 0, "node-1"), false, "title; not measured: node-1"},
+		"nothing sent": {engine.State{Phase: engine.PhaseRolledBack, Asked: true}, model(report.Stopped, 0, 0),
+			false, "title; not measured: "},
+		"restarts": {engine.State{Phase: engine.PhaseRolledBack, Asked: true},
+			model(report.Stopped, 1, 2), false, "title"},
+		"stuck": {engine.State{Phase: engine.PhaseNeedsPerson, Asked: true},
+			model(report.Bad, 1, 0), false, "title: why"},
+		"too late": {engine.State{Phase: engine.PhaseDone}, model(report.Good, 1, 0), false,
+			"the change was done before it could be rolled back: title"},
 	} {
 		c.state.Steps = steps
 		b := &back{Migration: "m", Steps: 3}
@@ -190,7 +219,8 @@ func TestStill(t *testing.T) {
 	if err := b.still(now, func() ([]string, error) { return now, nil }); err != nil || !b.Passed {
 		t.Errorf("%v, %+v", err, b)
 	}
-	if err := b.still(now[:1], func() ([]string, error) { return now, nil }); err == nil || b.Passed || b.Why != "after the rollback: these find no node: Deployment shop/db" {
+	if err := b.still(now[:1], func() ([]string, error) { return now, nil }); err == nil || b.Passed ||
+		b.Why != "after the rollback: these find no node: Deployment shop/db" {
 		t.Errorf("%v, %+v", err, b)
 	}
 }
@@ -198,12 +228,15 @@ func TestStill(t *testing.T) {
 // TestBackText: the way back is a line of the result.
 func TestBackText(t *testing.T) {
 	var out strings.Builder
-	r := &result{From: "flannel", To: "calico", Strategy: "adopt", Passed: true, Covered: true, Why: "Nothing was lost", Copy: &rehearsal.Copy{},
-		Back: &back{Migration: "first", From: "Move pods of node-1", Done: 10, Steps: 27, Passed: true, Why: "Rolled back; nothing was lost", asked: true}}
+	r := &result{From: "flannel", To: "calico", Strategy: "adopt", Passed: true, Covered: true,
+		Why: "Nothing was lost", Copy: &rehearsal.Copy{},
+		Back: &back{Migration: "first", From: "Move pods of node-1", Done: 10, Steps: 27, Passed: true,
+			Why: "Rolled back; nothing was lost", asked: true}}
 	if err := r.text(&out); err != nil {
 		t.Fatal(err)
 	}
-	if want := "rolled back after step 10 of 27 (Move pods of node-1): Rolled back; nothing was lost; `theseus report first` shows that run\n"; !strings.Contains(out.String(), want) {
+	if want := "rolled back after step 10 of 27 (Move pods of node-1): Rolled back; nothing was lost; `theseus " +
+		"report first` shows that run\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("%s", out.String())
 	}
 }

@@ -38,11 +38,13 @@ func NewCommand(a *app.App) *cobra.Command {
 				return Show(ctx, a, client, p, traffic)
 			})
 		})
-	command.Flags().StringSliceVar(&traffic, "traffic", nil, "JSON files with results of your own clients (see docs/report.md)")
+	command.Flags().StringSliceVar(&traffic, "traffic", nil,
+		"JSON files with results of your own clients (see docs/report.md)")
 	return command
 }
 
-// Show prints the report of a plan's run, or writes it to the file that -o names. traffic are files with results of clients.
+// Show prints the report of a plan's run, or writes it to the file that -o names. traffic are files with results of
+// clients.
 func Show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, traffic []string) error {
 	dir, err := statedir.Of(p.Name)
 	if err != nil {
@@ -62,7 +64,8 @@ func Show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, tr
 	for _, file := range traffic {
 		var seen []report.Traffic
 		if err := infile.ReadJSON(file, document.MaxInput, &seen); err != nil {
-			return exit.Fail(exit.Usage, "see docs/report.md for the format", "%s is not a list of clients' results: %w", file, err)
+			return exit.Fail(exit.Usage, "see docs/report.md for the format",
+				"%s is not a list of clients' results: %w", file, err)
 		}
 		input.Traffic = append(input.Traffic, seen...)
 	}
@@ -77,7 +80,8 @@ func Show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, tr
 	case strings.HasSuffix(a.Output, ".html"):
 		data, err = report.HTML(model)
 	default:
-		return exit.Fail(exit.Usage, "name a file that ends in .html or .json", "a report cannot be written to %q", a.Output)
+		return exit.Fail(exit.Usage, "name a file that ends in .html or .json",
+			"a report cannot be written to %q", a.Output)
 	}
 	if err != nil {
 		return err

@@ -24,12 +24,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/run"
 )
 
-// TestAPIServer: with a real API server, the roles of `theseus rights operate --plan` are enough for the plan. Without any one right
-// that its actions use, the API server refuses it, so no other rule grants it; and what the plan does not need is refused.
+// TestAPIServer: with a real API server, the roles of `theseus rights operate --plan` are enough for the plan. Without
+// any one right that its actions use, the API server refuses it, so no other rule grants it; and what the plan does not
+// need is refused.
 func TestAPIServer(t *testing.T) {
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: the role operate with a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: the role operate with a real API server; THESEUS_KUBE names the lab's program of " +
+			"Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"op"}})
 	as := kubetest.Users(t, config)
@@ -37,7 +39,8 @@ func TestAPIServer(t *testing.T) {
 	if err := run.Prepare(t.Context(), admin); err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.Make(cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")), v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
+	p, err := plan.Make(cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
+		v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
 		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "exact"})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +67,8 @@ func apply(t *testing.T, admin *kube.Client, objects ...unstructured.Unstructure
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.Dynamic.Resource(mapping.Resource).Namespace(objects[i].GetNamespace()).Apply(t.Context(), objects[i].GetName(), &objects[i],
+		if _, err := admin.Dynamic.Resource(mapping.Resource).Namespace(objects[i].GetNamespace()).Apply(t.Context(),
+			objects[i].GetName(), &objects[i],
 			metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +121,8 @@ func enough(t *testing.T, op *kube.Client, p *plan.Plan) []cluster.Right {
 }
 
 // oneless takes one right away from all roles, and gives it back.
-func oneless(t *testing.T, admin, op *kube.Client, p *plan.Plan, roles []unstructured.Unstructured, right cluster.Right) {
+func oneless(t *testing.T, admin, op *kube.Client, p *plan.Plan, roles []unstructured.Unstructured,
+	right cluster.Right) {
 	t.Helper()
 	var less, whole []unstructured.Unstructured
 	for i := range roles {
@@ -142,13 +147,15 @@ func oneless(t *testing.T, admin, op *kube.Client, p *plan.Plan, roles []unstruc
 	}()
 	for range 60 {
 		if _, lacks := denied(t, op, p); slices.ContainsFunc(lacks, func(r cluster.Right) bool {
-			return r.Verb == right.Verb && r.Group == right.Group && r.Resource == right.Resource && r.Namespace == right.Namespace
+			return r.Verb == right.Verb && r.Group == right.Group && r.Resource == right.Resource &&
+				r.Namespace == right.Namespace
 		}) {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Errorf("%s of %s.%s in %q is granted by more than one rule", right.Verb, right.Resource, right.Group, right.Namespace)
+	t.Errorf("%s of %s.%s in %q is granted by more than one rule",
+		right.Verb, right.Resource, right.Group, right.Namespace)
 }
 
 // without copies rules, and removes one verb on one resource.
@@ -164,7 +171,8 @@ func without(rules []any, right cluster.Right) []any {
 				return verb == right.Verb && groups[0] == right.Group && (resource == right.Resource || resource == "*")
 			})
 			if len(kept) > 0 {
-				all = append(all, map[string]any{"apiGroups": []any{groups[0]}, "resources": []any{resource}, "verbs": anyOf(kept)})
+				all = append(all,
+					map[string]any{"apiGroups": []any{groups[0]}, "resources": []any{resource}, "verbs": anyOf(kept)})
 			}
 		}
 	}
@@ -183,14 +191,21 @@ func anyOf(texts []string) []any {
 func notTooMuch(t *testing.T, op *kube.Client) {
 	t.Helper()
 	for _, one := range []authorizationv1.ResourceAttributes{
-		{Verb: "get", Resource: "secrets", Namespace: "kube-system"}, {Verb: "list", Resource: "secrets"}, {Verb: "create", Resource: "secrets", Namespace: "theseus-system"},
-		{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: "default"}, {Verb: "create", Resource: "pods", Subresource: "attach", Namespace: "default"},
-		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: "kube-system"}, {Verb: "get", Resource: "nodes", Subresource: "proxy"},
-		{Verb: "impersonate", Resource: "users"}, {Verb: "impersonate", Resource: "groups"}, {Verb: "impersonate", Resource: "serviceaccounts"},
-		{Verb: "create", Resource: "configmaps", Namespace: "default"}, {Verb: "patch", Resource: "serviceaccounts", Namespace: "default"},
-		{Verb: "create", Group: "apps", Resource: "deployments", Namespace: "default"}, {Verb: "patch", Group: "apps", Resource: "daemonsets", Namespace: "default"},
-		{Verb: "create", Group: "apps", Resource: "statefulsets", Namespace: "kube-system"}, {Verb: "create", Group: "batch", Resource: "jobs", Namespace: "kube-system"},
-		{Verb: "delete", Resource: "nodes"}, {Verb: "create", Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
+		{Verb: "get", Resource: "secrets", Namespace: "kube-system"}, {Verb: "list", Resource: "secrets"},
+		{Verb: "create", Resource: "secrets", Namespace: "theseus-system"},
+		{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: "default"},
+		{Verb: "create", Resource: "pods", Subresource: "attach", Namespace: "default"},
+		{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: "kube-system"},
+		{Verb: "get", Resource: "nodes", Subresource: "proxy"}, {Verb: "impersonate", Resource: "users"},
+		{Verb: "impersonate", Resource: "groups"}, {Verb: "impersonate", Resource: "serviceaccounts"},
+		{Verb: "create", Resource: "configmaps", Namespace: "default"},
+		{Verb: "patch", Resource: "serviceaccounts", Namespace: "default"},
+		{Verb: "create", Group: "apps", Resource: "deployments", Namespace: "default"},
+		{Verb: "patch", Group: "apps", Resource: "daemonsets", Namespace: "default"},
+		{Verb: "create", Group: "apps", Resource: "statefulsets", Namespace: "kube-system"},
+		{Verb: "create", Group: "batch", Resource: "jobs", Namespace: "kube-system"},
+		{Verb: "delete", Resource: "nodes"},
+		{Verb: "create", Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
 		{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"},
 		{Verb: "patch", Group: "argoproj.io", Resource: "applications", Namespace: "argocd"},
 		{Verb: "create", Group: rbacv1.GroupName, Resource: "rolebindings", Namespace: "default"},
@@ -200,12 +215,14 @@ func notTooMuch(t *testing.T, op *kube.Client) {
 		{Verb: "delete", Group: v1alpha1.Group, Resource: "journalpages", Namespace: v1alpha1.Namespace},
 	} {
 		said, err := op.Typed.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
-			&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &one}}, metav1.CreateOptions{})
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &one}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if said.Status.Allowed {
-			t.Errorf("may %s %s", one.Verb, strings.Trim(fmt.Sprintf("%s/%s.%s in %q", one.Resource, one.Subresource, one.Group, one.Namespace), "/."))
+			t.Errorf("may %s %s", one.Verb, strings.Trim(fmt.Sprintf("%s/%s.%s in %q", one.Resource, one.Subresource,
+				one.Group, one.Namespace), "/."))
 		}
 	}
 }

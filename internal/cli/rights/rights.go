@@ -23,18 +23,24 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rights look|plan|operate|approve",
 		Short: "Print roles with the permissions to use Theseus",
-		Long: "Prints roles, for kubectl apply -f -. Of the first three, each includes the permissions of those before it:\n\n" +
+		Long: "Prints roles, for kubectl apply -f -. Of the first three, each includes the " +
+			"permissions of those before it:\n\n" +
 			"  look     status, watch and report; part of the role view of Kubernetes\n" +
 			"  plan     snapshot, check and plan, which write nothing\n" +
-			"  operate  apply, resume, pause, rollback, and snapshot --nodes. It may install a privileged DaemonSet and\n" +
+			"  operate  apply, resume, pause, rollback, and snapshot --nodes. It may install a " +
+			"privileged DaemonSet and\n" +
 			"           grant it permissions, which is as powerful as cluster-admin: bind it only to administrators\n" +
-			"  approve  look, and approve: to let the controller in the cluster run a plan. It is in none of the others\n\n" +
-			"With --plan, operate has only the permissions for one plan, in roles that are named after it. The controller in the\n" +
+			"  approve  look, and approve: to let the controller in the cluster run a plan. It " +
+			"is in none of the others\n\n" +
+			"With --plan, operate has only the permissions for one plan, in roles that are named after " +
+			"it. The controller in the\n" +
 			"cluster needs them, too.",
 		Example: "  theseus rights plan --for group:sre | kubectl apply -f -\n" +
-			"  theseus rights operate --plan plan.yaml --for serviceaccount:theseus-system/theseus-controller | kubectl apply -f -\n" +
+			"  theseus rights operate --plan plan.yaml --for serviceaccount:theseus-system/theseus-controller " +
+			"| kubectl apply -f -\n" +
 			"  theseus rights approve --for user:alice | kubectl apply -f -",
-		Args:      cobra.MatchAll(usage.Exactly(1, "one of look, plan, operate, approve"), oneOf("look", "plan", "operate", "approve")),
+		Args: cobra.MatchAll(usage.Exactly(1, "one of look, plan, operate, approve"),
+			oneOf("look", "plan", "operate", "approve")),
 		ValidArgs: []string{"look", "plan", "operate", "approve"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			duty := kube.Duty(args[0])
@@ -42,7 +48,8 @@ func NewCommand(a *app.App) *cobra.Command {
 			var steps []step.Step
 			if file != "" {
 				if duty != kube.Operate {
-					return exit.Fail(exit.Usage, "leave --plan out", "the permissions of %s do not depend on a plan", duty)
+					return exit.Fail(exit.Usage, "leave --plan out",
+						"the permissions of %s do not depend on a plan", duty)
 				}
 				p, err := planfile.Read(file)
 				if err != nil {
@@ -65,7 +72,8 @@ func NewCommand(a *app.App) *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&file, "plan", "", "plan to be applied, for operate")
-	command.Flags().StringArrayVar(&to, "for", nil, "bind the roles to user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME (repeatable)")
+	command.Flags().StringArrayVar(&to, "for", nil,
+		"bind the roles to user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME (repeatable)")
 	return command
 }
 

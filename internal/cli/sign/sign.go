@@ -18,12 +18,15 @@ func NewCommand(a *app.App) *cobra.Command {
 		Use:   "sign PLAN",
 		Short: "Sign a plan that you have read, with your SSH key",
 		Long: "Writes a signature of the plan's file next to it: PLAN.sig, or PLAN.2.sig and so on if that exists.\n" +
-			"theseus apply --signed-by LIST --signers 2 carries out a plan only if two people on the list have signed it.\n" +
-			"It is an OpenSSH signature: ssh-keygen -Y sign -n " + signed.Namespace + " makes one too, and ssh-keygen -Y verify checks it.",
+			"theseus apply --signed-by LIST --signers 2 carries out a plan only if two people on " +
+			"the list have signed it.\n" +
+			"It is an OpenSSH signature: ssh-keygen -Y sign -n " + signed.Namespace +
+			" makes one too, and ssh-keygen -Y verify checks it.",
 		Args: usage.Exactly(1, "one plan file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if key == "" {
-				return exit.Fail(exit.Usage, "add --key ~/.ssh/id_ed25519, or a .pub file whose key is in the SSH agent", "no key is given")
+				return exit.Fail(exit.Usage,
+					"add --key ~/.ssh/id_ed25519, or a .pub file whose key is in the SSH agent", "no key is given")
 			}
 			p, data, err := planfile.ReadData(args[0])
 			if err != nil {

@@ -23,12 +23,16 @@ type Flags struct {
 
 // Register adds the flags. The texts say who asks the signals, and when.
 func (f *Flags) Register(flags *pflag.FlagSet, when string) {
-	flags.StringArrayVar(&f.texts, "slo", nil, "a signal of your own that must hold, asked "+when+": 'QUERY < NUMBER' of a Prometheus (<, <=, >, >=, == or !=), "+
-		"a URL that must answer with an HTTP status of 200 to 299, or 'command: PROGRAM ARG...', which must end with exit code 0; no answer is a failure; repeatable")
-	flags.StringVar(&f.prometheus, "prometheus", "", "address of the Prometheus for queries of --slo that do not begin with one, such as http://prometheus:9090")
+	flags.StringArrayVar(&f.texts, "slo", nil, "a signal of your own that must hold, asked "+when+
+		": 'QUERY < NUMBER' of a Prometheus (<, <=, >, >=, == or !=), "+
+		"a URL that must answer with an HTTP status of 200 to 299, or 'command: PROGRAM ARG...', which must end with "+
+		"exit code 0; no answer is a failure; repeatable")
+	flags.StringVar(&f.prometheus, "prometheus", "",
+		"address of the Prometheus for queries of --slo that do not begin with one, such as http://prometheus:9090")
 }
 
-// Resolve returns the signals of the flags, or else the given ones, each as the text that a plan keeps. It refuses what is no signal.
+// Resolve returns the signals of the flags, or else the given ones, each as the text that a plan keeps. It refuses what
+// is no signal.
 func (f *Flags) Resolve(given []string) ([]string, error) {
 	texts := f.texts
 	if len(texts) == 0 {
@@ -36,10 +40,13 @@ func (f *Flags) Resolve(given []string) ([]string, error) {
 	}
 	if f.prometheus != "" {
 		if len(texts) == 0 {
-			return nil, exit.Fail(exit.Usage, "add --slo 'sum(rate(errors[1m])) < 0.01'", "--prometheus is given, and no signal of --slo")
+			return nil, exit.Fail(exit.Usage, "add --slo 'sum(rate(errors[1m])) < 0.01'",
+				"--prometheus is given, and no signal of --slo")
 		}
 		if one, err := signal.Parse(f.prometheus); err != nil || one.Address == "" || one.Query != "" {
-			return nil, exit.Fail(exit.Usage, "such as --prometheus http://prometheus.example.org:9090, without a password", "the text of --prometheus is not an address")
+			return nil, exit.Fail(exit.Usage,
+				"such as --prometheus http://prometheus.example.org:9090, without a password",
+				"the text of --prometheus is not an address")
 		}
 	}
 	here, err := os.Getwd()
@@ -85,9 +92,11 @@ func MustHold(ctx context.Context, w io.Writer, texts []string, before Before) e
 	case err != nil:
 		return err
 	case state == signal.Unknown:
-		return exit.Fail(before.Silent, "ask the signal from this machine; a signal without an answer proves nothing", "%s; %s", said, before.Nothing)
+		return exit.Fail(before.Silent, "ask the signal from this machine; a signal without an answer proves nothing",
+			"%s; %s", said, before.Nothing)
 	case state == signal.Fails && !before.Accept:
-		return exit.Fail(before.Fails, before.Hint, "a signal fails already before the change, and %s: %s", before.Nothing, said)
+		return exit.Fail(before.Fails, before.Hint, "a signal fails already before the change, and %s: %s",
+			before.Nothing, said)
 	case state == signal.Fails:
 		fmt.Fprintf(w, "note: a signal fails already before the change: %s\n", said)
 	}
@@ -108,8 +117,8 @@ func Note(ctx context.Context, w io.Writer, texts []string) error {
 	return nil
 }
 
-// put asks signals once, from this machine, and returns the least that they prove, and what those said that do not hold. Without
-// signals it is signal.Holds.
+// put asks signals once, from this machine, and returns the least that they prove, and what those said that do not
+// hold. Without signals it is signal.Holds.
 func put(ctx context.Context, texts []string) (signal.State, string, error) {
 	signals, err := signal.ParseAll(texts)
 	if err != nil || len(signals) == 0 {

@@ -33,8 +33,10 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Read a cluster into one file",
-		Long: "Reads all input of checks and plans from the cluster into one file, which every other command accepts with\n" +
-			"--from. Secrets are never read. Kinds that could not be read are named in the file and on standard error.\n" +
+		Long: "Reads all input of checks and plans from the cluster into one file, which every " +
+			"other command accepts with\n" +
+			"--from. Secrets are never read. Kinds that could not be read are named in the " +
+			"file and on standard error.\n" +
 			"With --nodes, the file also has facts that only the nodes know (links, MTUs, CNI configurations):\n" +
 			"Theseus' agent runs on every node for some seconds, changes nothing, and is removed again.",
 		Args: usage.None,
@@ -46,7 +48,8 @@ func NewCommand(a *app.App) *cobra.Command {
 			image := ""
 			if nodes {
 				if len(from) > 0 {
-					return exit.Fail(exit.Usage, withAgent, "--nodes inspects a running cluster, and --from reads files")
+					return exit.Fail(exit.Usage, withAgent,
+						"--nodes inspects a running cluster, and --from reads files")
 				}
 				var err error
 				if image, err = agent.Must(withAgent); err != nil {
@@ -73,24 +76,29 @@ func NewCommand(a *app.App) *cobra.Command {
 			return outfile.WriteBy(a.Output, func(to io.Writer) error { return kube.WriteSnapshot(to, snapshot) })
 		},
 	}
-	command.Flags().StringSliceVar(&from, "from", nil, "make the snapshot from files instead, such as the output of kubectl get -o yaml")
-	command.Flags().BoolVar(&nodes, "nodes", false, "inspect every node too, with Theseus' agent, which is installed for that and removed again")
+	command.Flags().StringSliceVar(&from, "from", nil,
+		"make the snapshot from files instead, such as the output of kubectl get -o yaml")
+	command.Flags().BoolVar(&nodes, "nodes", false,
+		"inspect every node too, with Theseus' agent, which is installed for that and removed again")
 	agent.Register(command.Flags())
 	return command
 }
 
 // lookAtNodes gets the facts that only the nodes know, from Theseus' agent.
-func lookAtNodes(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, image string) (facts []cluster.NodeFacts, err error) {
+func lookAtNodes(ctx context.Context, a *app.App, snapshot *cluster.Snapshot,
+	image string) (facts []cluster.NodeFacts, err error) {
 	client, err := a.Client()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, agents.Timeout)
 	defer cancel()
-	err = agents.With(ctx, a, client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano), agents.Inspecting, func(ctx context.Context, actor *kube.Actor) error {
-		facts, err = actor.Look(ctx, joint.InstallAgent(image, snapshot.Kubernetes, agents.Timeout), sights(snapshot.Nodes))
-		return err
-	})
+	err = agents.With(ctx, a, client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano), agents.Inspecting,
+		func(ctx context.Context, actor *kube.Actor) error {
+			facts, err = actor.Look(ctx, joint.InstallAgent(image, snapshot.Kubernetes, agents.Timeout),
+				sights(snapshot.Nodes))
+			return err
+		})
 	return facts, err
 }
 
@@ -99,7 +107,8 @@ func sights(nodes []corev1.Node) []kube.Sight {
 	all := make([]kube.Sight, len(nodes))
 	for i := range nodes {
 		all[i].Node = nodes[i].Name
-		for _, to := range []int{(i + 1) % len(nodes), (i + len(nodes) - 1) % len(nodes), (i + len(nodes)/2) % len(nodes)} {
+		for _, to := range []int{(i + 1) % len(nodes), (i + len(nodes) - 1) % len(nodes),
+			(i + len(nodes)/2) % len(nodes)} {
 			for _, address := range nodes[to].Status.Addresses {
 				if address.Type == corev1.NodeInternalIP && to != i && !slices.Contains(all[i].Peers, address.Address) {
 					all[i].Peers = append(all[i].Peers, address.Address)

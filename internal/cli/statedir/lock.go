@@ -16,7 +16,8 @@ func Lock(dir, name string) (unlock func(), err error) {
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		file.Close()
-		return nil, exit.Fail(exit.Failed, "wait until it is done, or interrupt it", "another process is working on %s", name)
+		return nil, exit.Fail(exit.Failed, "wait until it is done, or interrupt it",
+			"another process is working on %s", name)
 	}
 	return func() { file.Close() }, nil
 }

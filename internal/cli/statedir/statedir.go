@@ -43,9 +43,11 @@ func Make(migration string) (string, error) {
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "", exit.Fail(exit.Failed, "free disk space, or set THESEUS_STATE_DIR to a folder on another disk", "no disk space for the local journal: %w", err)
+		return "", exit.Fail(exit.Failed, "free disk space, or set THESEUS_STATE_DIR to a folder on another disk",
+			"no disk space for the local journal: %w", err)
 	case err != nil:
-		return "", exit.Fail(exit.Failed, "set THESEUS_STATE_DIR to a writable folder", "no folder for the local journal: %w", err)
+		return "", exit.Fail(exit.Failed, "set THESEUS_STATE_DIR to a writable folder",
+			"no folder for the local journal: %w", err)
 	}
 	return dir, nil
 }

@@ -16,7 +16,8 @@ func readManifest(change v1alpha1.ChangeSpec) (objects []unstructured.Unstructur
 	from := change.ManifestFrom
 	switch {
 	case from != nil && change.Manifest == "" && from.ConfigMap != "":
-		return nil, exit.Fail(exit.Usage, "save the key as a file, and add --manifest FILE", "only the controller reads the manifest from the ConfigMap %s", from.ConfigMap)
+		return nil, exit.Fail(exit.Usage, "save the key as a file, and add --manifest FILE",
+			"only the controller reads the manifest from the ConfigMap %s", from.ConfigMap)
 	case from != nil && change.Manifest == "":
 		objects, err = kube.DecodeObjects("manifestFrom.inline", strings.NewReader(from.Inline))
 	case change.Manifest != "":

@@ -20,7 +20,8 @@ import (
 )
 
 // Check gathers the evidence for checks, and runs them on it.
-func Check(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, options preflight.Options) (propose.Checked, error) {
+func Check(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec,
+	options preflight.Options) (propose.Checked, error) {
 	if err := options.Validate(preflight.All()); err != nil { // before the cluster is read
 		return propose.Checked{}, exit.Fail(exit.Usage, "theseus check --list", "%w", err)
 	}
@@ -89,7 +90,8 @@ func PrintFindings(a *app.App, found []finding.Finding) error {
 	if len(found) == 0 {
 		return nil
 	}
-	return preflight.Text(a.Out, finding.NewResult(found, nil), preflight.Style{Color: terminal.Is(a.Out) && os.Getenv("NO_COLOR") == ""})
+	return preflight.Text(a.Out, finding.NewResult(found, nil),
+		preflight.Style{Color: terminal.Is(a.Out) && os.Getenv("NO_COLOR") == ""})
 }
 
 // AcceptHint is the hint of findings that block a plan.

@@ -13,7 +13,8 @@ func TestFold(t *testing.T) {
 		{"no line's end", "one two three", "one two\nthree"},
 		{"a word that is too long", "one-two-three-four five\n", "one-two-three-four\nfive\n"},
 		{"a command", "    fix: kubectl get nodes -o yaml\n", "    fix: kubectl get nodes -o yaml\n"},
-		{"colours take no room", "\x1b[1;31mblock\x1b[0m \x1b[1ma/b\x1b[0m\n", "\x1b[1;31mblock\x1b[0m \x1b[1ma/b\x1b[0m\n"},
+		{"colours take no room", "\x1b[1;31mblock\x1b[0m \x1b[1ma/b\x1b[0m\n",
+			"\x1b[1;31mblock\x1b[0m \x1b[1ma/b\x1b[0m\n"},
 		{"runes, not bytes", "ééééé ééééé\n", "ééééé ééééé\n"},
 		{"two blanks stay", "a  b ccc ddd eee\n", "a  b ccc ddd\neee\n"},
 	} {

@@ -22,7 +22,8 @@ func None(command *cobra.Command, args []string) error {
 		return nil
 	}
 	if !command.HasAvailableSubCommands() {
-		return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%s takes no arguments, but got %q", command.CommandPath(), args[0])
+		return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%s takes no arguments, but got %q",
+			command.CommandPath(), args[0])
 	}
 	hint := command.CommandPath() + " --help"
 	command.SuggestionsMinimumDistance = 2
@@ -36,7 +37,8 @@ func None(command *cobra.Command, args []string) error {
 func AtMostOne(names string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%s takes at most %s", command.CommandPath(), names)
+			return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%s takes at most %s",
+				command.CommandPath(), names)
 		}
 		return nil
 	}

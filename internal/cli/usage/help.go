@@ -37,7 +37,8 @@ func Foreign(flags *pflag.FlagSet, strategy string) error {
 	var err error
 	flags.Visit(func(f *pflag.Flag) {
 		if err == nil && strategyOf(f) == strategy {
-			err = exit.Fail(exit.Usage, "add --strategy "+strategy+", or leave the flag out", "--%s is only for the strategy %s", f.Name, strategy)
+			err = exit.Fail(exit.Usage, "add --strategy "+strategy+", or leave the flag out",
+				"--%s is only for the strategy %s", f.Name, strategy)
 		}
 	})
 	return err
@@ -66,7 +67,8 @@ func Print(command *cobra.Command, width int) error {
 		fmt.Fprintf(out, "\n\n%s:\n%s", group.title, strings.TrimRight(group.flags.FlagUsagesWrapped(width), " \n"))
 	}
 	if command.HasAvailableInheritedFlags() {
-		fmt.Fprintf(out, "\n\nGlobal Flags:\n%s", strings.TrimRight(command.InheritedFlags().FlagUsagesWrapped(width), " \n"))
+		fmt.Fprintf(out, "\n\nGlobal Flags:\n%s",
+			strings.TrimRight(command.InheritedFlags().FlagUsagesWrapped(width), " \n"))
 	}
 	if command.HasAvailableSubCommands() {
 		fmt.Fprintf(out, "\n\nUse \"%s [command] --help\" for more information about a command.", command.CommandPath())

@@ -46,7 +46,8 @@ type live struct {
 }
 
 func newLive(out io.Writer, p *plan.Plan, size func() (width, height int), plain bool) *live {
-	return &live{out: out, plan: p, script: run.NewScript(p), names: NewNameBoard(p), size: size, finished: map[string]bool{}, plain: plain}
+	return &live{out: out, plan: p, script: run.NewScript(p), names: NewNameBoard(p), size: size,
+		finished: map[string]bool{}, plain: plain}
 }
 
 func (v *live) Past(records []engine.Record) {

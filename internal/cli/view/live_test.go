@@ -131,8 +131,10 @@ func large() *plan.Plan {
 			node := fmt.Sprintf("node-%d-%d", w+1, n+1)
 			wave.Nodes = append(wave.Nodes, node)
 			id := wave.Name + "/" + node
-			p.Steps = append(p.Steps, step.Step{ID: id, Group: wave.Name, Does: "move", Title: "Move the pods of " + node, Node: node, Wave: wave.Name,
-				Estimate: step.Duration(20 * time.Second), Actions: []step.Action{{ID: id + "/1", Title: "evict the pods of " + node}}})
+			p.Steps = append(p.Steps, step.Step{ID: id, Group: wave.Name, Does: "move",
+				Title: "Move the pods of " + node, Node: node, Wave: wave.Name,
+				Estimate: step.Duration(20 * time.Second),
+				Actions:  []step.Action{{ID: id + "/1", Title: "evict the pods of " + node}}})
 		}
 		p.Waves = append(p.Waves, wave)
 	}
@@ -152,7 +154,8 @@ func play(v View, p *plan.Plan, last string) {
 		record(engine.Record{Event: engine.StepBegan, Step: one.ID})
 		for _, action := range one.Actions {
 			record(engine.Record{Event: engine.Intended, Step: one.ID, Action: action.ID})
-			v.Note("waiting: Deployment/shop/web has 5 of 6 pods ready, which is what it had before the first pod of it was evicted from its node")
+			v.Note("waiting: Deployment/shop/web has 5 of 6 pods ready, which is what it had before the first pod of " +
+				"it was evicted from its node")
 			if one.ID == last {
 				return
 			}
@@ -161,7 +164,8 @@ func play(v View, p *plan.Plan, last string) {
 		if one.Gate != nil {
 			record(engine.Record{Event: engine.GateAsked, Step: one.ID})
 			record(engine.Record{Event: engine.GateAnswer, Step: one.ID, Verdict: &engine.Verdict{Pass: true,
-				Reason: "0 of 12,340 probes over 84 paths were lost, the longest gap is 12 ms, and 0 of 310 denied ones got through"}})
+				Reason: "0 of 12,340 probes over 84 paths were lost, the longest gap is 12 ms, and 0 of " +
+					"310 denied ones got through"}})
 		}
 		record(engine.Record{Event: engine.StepDone, Step: one.ID})
 	}
@@ -182,7 +186,8 @@ func TestLiveStandsStill(t *testing.T) {
 					}
 				}
 				v := newLive(s, p, s.size, false)
-				v.Say("warning: the disk under the evidence of this migration is full, and the report will lack it from here on")
+				v.Say("warning: the disk under the evidence of this migration is full, and the " +
+					"report will lack it from here on")
 				play(v, p, "")
 				v.Evidence(run.Seen{Paths: 84, Sent: 123_456_789, Lost: 3, LongestGapMillis: 12})
 				v.Close()
@@ -209,11 +214,14 @@ func TestLiveFrames(t *testing.T) {
 		{"rollback-80x24", 80, 24, small(t), "wave-2/node-2/move", func(v *live) {
 			at := v.now.Add(time.Second)
 			for _, r := range []engine.Record{
-				{Event: engine.Acted, Step: "wave-2/node-2/move", Action: "wave-2/node-2/move/1", Result: engine.ResultFailed,
-					Error: "Deployment/shop/web has 5 of 6 pods ready (not finished within 12m0s)"},
+				{Event: engine.Acted, Step: "wave-2/node-2/move", Action: "wave-2/node-2/move/1",
+					Result: engine.ResultFailed,
+					Error:  "Deployment/shop/web has 5 of 6 pods ready (not finished within 12m0s)"},
 				{Event: engine.RollingBack, Step: "wave-2/node-2/move", Result: engine.ResultFailed,
-					Error: "evict the pods of node-2: Deployment/shop/web has 5 of 6 pods ready (not finished within 12m0s)"},
-				{Event: engine.Intended, Step: "wave-2/node-2/switch", Action: "wave-2/node-2/switch/undo-3", Undo: true},
+					Error: "evict the pods of node-2: Deployment/shop/web has 5 of 6 pods ready " +
+						"(not finished within 12m0s)"},
+				{Event: engine.Intended, Step: "wave-2/node-2/switch",
+					Action: "wave-2/node-2/switch/undo-3", Undo: true},
 			} {
 				at = at.Add(time.Second)
 				r.At = at
@@ -254,7 +262,8 @@ func TestLiveResumed(t *testing.T) {
 	v.Past([]engine.Record{{Event: engine.Started, At: at}, {Event: engine.StepBegan, Step: p.Steps[0].ID, At: at},
 		{Event: engine.StepDone, Step: p.Steps[0].ID, At: at}})
 	v.Record(engine.Record{Event: engine.Resumed, By: "me", At: at.Add(time.Hour)})
-	if got := s.screen(); !strings.Contains(got, "wave-1   ● node-1-1\n") || !strings.Contains(got, "0:00.0  resumed by me") {
+	if got := s.screen(); !strings.Contains(got, "wave-1   ● node-1-1\n") ||
+		!strings.Contains(got, "0:00.0  resumed by me") {
 		t.Errorf("%s", got)
 	}
 }
@@ -273,7 +282,8 @@ func TestLiveDisturbed(t *testing.T) {
 	s.resize(60)
 	v.Say("narrow")
 	got := s.all()
-	for text, want := range map[string]int{"^C": 0, "\ninterrupted\nnarrow\n────": 1, "elapsed  ": 1, "create ": before} {
+	for text, want := range map[string]int{"^C": 0, "\ninterrupted\nnarrow\n────": 1,
+		"elapsed  ": 1, "create ": before} {
 		if n := strings.Count(got, text); n != want {
 			t.Errorf("%q is there %d times, not %d:\n%s", text, n, want, got)
 		}

@@ -23,12 +23,15 @@ func TestLiveNames(t *testing.T) {
 		set := func(address string) []zone.RRSet {
 			return []zone.RRSet{{Name: name, Type: zone.A, TTL: 300, Values: []string{address}}}
 		}
-		moves = append(moves, zone.Move{Zone: "example.org.", Unit: zone.Unit{Name: name, Before: set("192.0.2.1"), After: set("192.0.2.2")}})
+		moves = append(moves, zone.Move{Zone: "example.org.",
+			Unit: zone.Unit{Name: name, Before: set("192.0.2.1"), After: set("192.0.2.2")}})
 	}
-	setup := mirror.Setup{Original: "blue", Mirror: "green", Freeze: mirror.FreezeArgs{Namespaces: []string{"shop"}}, Switch: mirror.Switch{Command: "true"},
-		Names: shift.New([]*zone.Zone{{Name: "example.org."}}, moves, shift.Options{First: 1, Growth: 2}, "test", time.Unix(1, 0))}
+	setup := mirror.Setup{Original: "blue", Mirror: "green", Freeze: mirror.FreezeArgs{Namespaces: []string{"shop"}},
+		Switch: mirror.Switch{Command: "true"}, Names: shift.New([]*zone.Zone{{Name: "example.org."}}, moves,
+			shift.Options{First: 1, Growth: 2}, "test", time.Unix(1, 0))}
 	snapshot := &cluster.Snapshot{}
-	draft, err := mirror.Propose(&kind.Request{Snapshot: snapshot, Options: plan.Options{Now: time.Unix(1, 0)}}, setup, nil)
+	draft, err := mirror.Propose(&kind.Request{Snapshot: snapshot, Options: plan.Options{Now: time.Unix(1, 0)}},
+		setup, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +59,8 @@ func TestLiveNames(t *testing.T) {
 	acted("over/wave-1/swap-1")
 	shows("original   2  s1 s2", "mirror     1  s0")
 	acted("over/wave-2/swap-1")
-	v.Record(engine.Record{Event: engine.GateAnswer, Step: "over/wave-2", Verdict: &engine.Verdict{Sent: 1200, Lost: 1}, At: time.Unix(2, 0)})
+	v.Record(engine.Record{Event: engine.GateAnswer, Step: "over/wave-2",
+		Verdict: &engine.Verdict{Sent: 1200, Lost: 1}, At: time.Unix(2, 0)})
 	shows("original   0", "mirror     3  s0 s1 s2", "gates    1,200 requests, 1 failed")
 	acted("home/wave-1/swap-1")
 	shows("original   1  s0", "mirror     2  s1 s2")

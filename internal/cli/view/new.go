@@ -13,8 +13,8 @@ import (
 // New chooses how a run of this process is shown: live on a terminal, JSON when asked for, lines otherwise.
 func New(a *app.App, p *plan.Plan) View { return Watching(a, p, time.Time{}) }
 
-// Watching chooses how the run of another process is shown, which began at a time on that process' clock. The time may be
-// zero.
+// Watching chooses how the run of another process is shown, which began at a time on that process' clock. The time may
+// be zero.
 func Watching(a *app.App, p *plan.Plan, begun time.Time) View {
 	if a.Output == "json" {
 		return &Events{Out: a.Out}

@@ -30,7 +30,8 @@ type Events struct {
 func (v *Events) write(kind string, value any) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	json.NewEncoder(v.Out).Encode(map[string]any{"kind": kind, kind: value}) //nolint:errcheck // a closed pipe ends the program elsewhere
+	event := map[string]any{"kind": kind, kind: value}
+	json.NewEncoder(v.Out).Encode(event) //nolint:errcheck // a closed pipe ends the program elsewhere
 }
 
 func (v *Events) Past([]engine.Record)   {}

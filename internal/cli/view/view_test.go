@@ -16,7 +16,8 @@ func TestLinesInOrder(t *testing.T) {
 	begun := time.Now().Add(-time.Hour)
 	v := &Lines{Out: &out, Script: run.NewScript(&plan.Plan{}), Begun: begun}
 	v.Note("the API server does not answer")
-	v.Record(engine.Record{At: begun.Add(time.Minute), Event: engine.Acted, Action: "an act of before", Result: engine.ResultDone})
+	v.Record(engine.Record{At: begun.Add(time.Minute), Event: engine.Acted, Action: "an act of before",
+		Result: engine.ResultDone})
 	first, second, _ := strings.Cut(out.String(), "\n")
 	if !strings.HasPrefix(first, "60:00.") || !strings.HasPrefix(second, "60:00.") {
 		t.Errorf("said\n%s", out.String())

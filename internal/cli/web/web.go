@@ -28,12 +28,18 @@ import (
 func NewCommand(a *app.App) *cobra.Command {
 	listen, act := "127.0.0.1:0", false
 	command := migrations.Command(a, "web", "Show a migration live in a browser on this machine",
-		"Serves one page about a migration on a loopback address, and prints its address. The page shows whether anything is\n"+
-			"being lost now, every node, the step under way and its gate, the journal and the plan. It reads the cluster with your\n"+
-			"kubeconfig, as `theseus watch` does, and goes on when the API server or the browser was away for a while.\n\n"+
-			"The address ends in a secret: whoever has it sees the page. By default the page only shows. With --allow-actions,\n"+
-			"everyone with the address can also pause, resume, roll back and approve in your name, after typing what the page asks for. The\n"+
-			"page asks the process that runs the migration, or the controller; it runs no part of a plan itself. Where no process\n"+
+		"Serves one page about a migration on a loopback address, and prints its address. The page "+
+			"shows whether anything is\n"+
+			"being lost now, every node, the step under way and its gate, the journal and the plan. It "+
+			"reads the cluster with your\n"+
+			"kubeconfig, as `theseus watch` does, and goes on when the API server or the "+
+			"browser was away for a while.\n\n"+
+			"The address ends in a secret: whoever has it sees the page. By default the page only "+
+			"shows. With --allow-actions,\n"+
+			"everyone with the address can also pause, resume, roll back and approve in your name, after typing "+
+			"what the page asks for. The\n"+
+			"page asks the process that runs the migration, or the controller; it runs no part of a "+
+			"plan itself. Where no process\n"+
 			"can be asked, it says which command to run.\n\n"+
 			"An interrupt ends the page, not the migration.",
 		func(ctx context.Context, client *kube.Client, name string) error {
@@ -50,7 +56,8 @@ func open(listen string) (net.Listener, error) {
 	var address *net.AddrError
 	switch {
 	case errors.Is(err, web.ErrNotLoopback):
-		return nil, exit.Fail(exit.Usage, "--listen 127.0.0.1:0; to see it from another machine: theseus web --listen 127.0.0.1:8080 here, and ssh -L 8080:127.0.0.1:8080 HOST there", "--listen %s: %w", listen, err)
+		return nil, exit.Fail(exit.Usage, "--listen 127.0.0.1:0; to see it from another machine: theseus web "+
+			"--listen 127.0.0.1:8080 here, and ssh -L 8080:127.0.0.1:8080 HOST there", "--listen %s: %w", listen, err)
 	case errors.As(err, &address):
 		return nil, exit.Fail(exit.Usage, "--listen 127.0.0.1:0", "--listen: %w", err)
 	case err != nil:
@@ -117,7 +124,8 @@ func show(ctx context.Context, a *app.App, listener net.Listener, page *web.Serv
 	server.Close() //nolint:errcheck // it ends either way
 	<-done
 	if err == nil {
-		err = exit.Fail(exit.Interrupted, "`theseus web` shows it again", "stopped showing the page; the migration itself was not interrupted")
+		err = exit.Fail(exit.Interrupted, "`theseus web` shows it again",
+			"stopped showing the page; the migration itself was not interrupted")
 	}
 	return err
 }

@@ -20,12 +20,14 @@ import (
 // TestOpen: wrong addresses end with a hint.
 func TestOpen(t *testing.T) {
 	for listen, want := range map[string]string{
-		"0.0.0.0:0": "error: --listen 0.0.0.0:0: the page is served on a loopback address only: it shows the cluster to everyone who has its address, without encryption\nhint: --listen 127.0.0.1:0; ",
-		"8080":      "error: --listen: \"8080\" is no address: ",
+		"0.0.0.0:0": "error: --listen 0.0.0.0:0: the page is served on a loopback address only: it shows the cluster " +
+			"to everyone who has its address, without encryption\nhint: --listen 127.0.0.1:0; ",
+		"8080": "error: --listen: \"8080\" is no address: ",
 	} {
 		_, err := open(listen)
 		var out bytes.Buffer
-		if code := exit.Code(&out, err); code != exit.Usage || !strings.HasPrefix(out.String(), want) || !strings.Contains(out.String(), "\nhint: ") {
+		if code := exit.Code(&out, err); code != exit.Usage || !strings.HasPrefix(out.String(), want) ||
+			!strings.Contains(out.String(), "\nhint: ") {
 			t.Errorf("%s: exit %d: %s", listen, code, out.String())
 		}
 	}
@@ -35,7 +37,8 @@ func TestOpen(t *testing.T) {
 	}
 	defer taken.Close() //nolint:errcheck
 	var out bytes.Buffer
-	if _, err := open(taken.Addr().String()); exit.Code(&out, err) != exit.Failed || !strings.Contains(out.String(), "hint: choose another port") {
+	if _, err := open(taken.Addr().String()); exit.Code(&out, err) != exit.Failed ||
+		!strings.Contains(out.String(), "hint: choose another port") {
 		t.Errorf("a port that is taken: %s", out.String())
 	}
 }
@@ -44,7 +47,8 @@ func TestOpen(t *testing.T) {
 func TestShow(t *testing.T) {
 	in, out := io.Pipe()
 	said := &bytes.Buffer{}
-	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: out, Err: said}, Signals: &interrupt.Signals{Err: said}, Output: "json"}
+	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: out, Err: said},
+		Signals: &interrupt.Signals{Err: said}, Output: "json"}
 	ctx, done := a.Signals.Catch(t.Context())
 	defer done()
 	listener, err := open("127.0.0.1:0")
@@ -73,7 +77,8 @@ func TestShow(t *testing.T) {
 		t.Fatal(err)
 	}
 	var words bytes.Buffer
-	if code := exit.Code(&words, <-ended); code != exit.Interrupted || !strings.Contains(words.String(), "the migration itself was not interrupted") || !read {
+	if code := exit.Code(&words, <-ended); code != exit.Interrupted ||
+		!strings.Contains(words.String(), "the migration itself was not interrupted") || !read {
 		t.Errorf("exit %d, read %t: %s", code, read, words.String())
 	}
 }

@@ -31,9 +31,12 @@ func NewPut(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "put NAME {--file FILE | --remove}",
 		Short: "Write a flag to a database, or remove it, with the editor and a reason",
-		Long: "Writes one flag to sqlite:FILE or postgres://.... --version is the version that you edited, as `theseus flags\n" +
-			"history` shows it, 0 for a new flag. If someone else has edited the flag since, the command writes nothing and\n" +
-			"names that edit. It refuses a flag that would make the set invalid. --kind evaluator writes a shared rule of\n" +
+		Long: "Writes one flag to sqlite:FILE or postgres://.... --version is the version that you " +
+			"edited, as `theseus flags\n" +
+			"history` shows it, 0 for a new flag. If someone else has edited the flag since, the " +
+			"command writes nothing and\n" +
+			"names that edit. It refuses a flag that would make the set invalid. --kind evaluator " +
+			"writes a shared rule of\n" +
 			"$evaluators, and --kind metadata a property of the whole set.",
 		Args: usage.Exactly(1, "the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -41,7 +44,8 @@ func NewPut(a *app.App) *cobra.Command {
 				return noKind(kind)
 			}
 			if (file != "") == remove {
-				return exit.Fail(exit.Usage, "theseus flags put "+args[0]+" --file flag.yaml, or --remove", "neither --file nor --remove is given for %s", args[0])
+				return exit.Fail(exit.Usage, "theseus flags put "+args[0]+" --file flag.yaml, or --remove",
+					"neither --file nor --remove is given for %s", args[0])
 			}
 			if who == "" {
 				return exit.Fail(exit.Usage, "add --who NAME", "the name of the editor is missing")
@@ -54,7 +58,8 @@ func NewPut(a *app.App) *cobra.Command {
 				}
 				plain, err := flagset.Value(file, data, provider.FormatOf(file))
 				if err != nil {
-					return exit.Fail(exit.Failed, "write the flag as JSON or YAML: state, variants, defaultVariant, targeting", "%w", err)
+					return exit.Fail(exit.Failed,
+						"write the flag as JSON or YAML: state, variants, defaultVariant, targeting", "%w", err)
 				}
 				asJSON, err := json.Marshal(plain)
 				if err != nil {
@@ -62,9 +67,12 @@ func NewPut(a *app.App) *cobra.Command {
 				}
 				value = string(asJSON)
 			}
-			return withDatabase(command.Context(), a, source, provider.Presence(!remove), func(d *provider.Database) error {
-				return d.Apply(command.Context(), provider.Change{Kind: kind, Name: args[0], Value: value, Version: version, Who: who, Note: note})
-			})
+			return withDatabase(command.Context(), a, source, provider.Presence(!remove),
+				func(d *provider.Database) error {
+					return d.Apply(command.Context(),
+						provider.Change{Kind: kind, Name: args[0], Value: value,
+							Version: version, Who: who, Note: note})
+				})
 		},
 	}
 	f := command.Flags()
@@ -93,9 +101,12 @@ func whoami() string {
 	return ""
 }
 
-func withDatabase(ctx context.Context, a *app.App, source string, presence provider.Presence, do func(*provider.Database) error) error {
-	if scheme, rest, _ := strings.Cut(source, ":"); rest == "" || scheme != "sqlite" && scheme != "postgres" && scheme != "postgresql" {
-		return exit.Fail(exit.Usage, "name it with --source sqlite:FILE or --source postgres://...", "%q is not a database", source)
+func withDatabase(ctx context.Context, a *app.App, source string, presence provider.Presence,
+	do func(*provider.Database) error) error {
+	if scheme, rest, _ := strings.Cut(source, ":"); rest == "" ||
+		scheme != "sqlite" && scheme != "postgres" && scheme != "postgresql" {
+		return exit.Fail(exit.Usage, "name it with --source sqlite:FILE or --source postgres://...",
+			"%q is not a database", source)
 	}
 	d, err := provider.OpenDatabase(ctx, source, presence)
 	if err != nil {
@@ -125,7 +136,8 @@ func NewHistory(a *app.App) *cobra.Command {
 					return err
 				}
 				if len(entries) == 0 && name != "" {
-					return exit.Fail(exit.Failed, "theseus flags history --source "+source+" shows every edit", "there are no edits of a %s %q", kind, name)
+					return exit.Fail(exit.Failed, "theseus flags history --source "+source+" shows every edit",
+						"there are no edits of a %s %q", kind, name)
 				}
 				if a.Output == "json" {
 					return terminal.WriteJSON(a.Out, entries)
@@ -139,7 +151,8 @@ func NewHistory(a *app.App) *cobra.Command {
 					if e.Kind != provider.FlagItem {
 						name = e.Kind + " " + name
 					}
-					fmt.Fprintf(a.Out, "%s  %s  version %d  %s  %s  %s\n", e.At.Format(time.RFC3339), name, e.Version, e.Who, e.Note, value)
+					fmt.Fprintf(a.Out, "%s  %s  version %d  %s  %s  %s\n", e.At.Format(time.RFC3339), name,
+						e.Version, e.Who, e.Note, value)
 				}
 				return nil
 			})

@@ -27,8 +27,10 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Show what changes on every node between two states: values, restarts, how many at once",
-		Long: "Each of A and B is a flag set, a file of Kubernetes objects that override the cluster's, a snapshot, or \"cluster\"\n" +
-			"for the cluster itself. The cluster is that of --from, or of the current kubeconfig; two snapshots need none.\n" +
+		Long: "Each of A and B is a flag set, a file of Kubernetes objects that override the cluster's, a " +
+			"snapshot, or \"cluster\"\n" +
+			"for the cluster itself. The cluster is that of --from, or of the current kubeconfig; " +
+			"two snapshots need none.\n" +
 			"Exit code 3 means that B has settings without effect or with invalid values.\n\n" + flagsource.Help,
 		Args: usage.Exactly(2, "two states: flag sets, files of objects, snapshots, or the word cluster"),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -97,7 +99,8 @@ type flagChange struct {
 }
 
 // stateOf makes the state that an argument names. Flags that the other state has evaluated are not evaluated again.
-func stateOf(ctx context.Context, a *app.App, text string, cluster func() (*setting.Fleet, error), now int64, other *state) (*state, error) {
+func stateOf(ctx context.Context, a *app.App, text string, cluster func() (*setting.Fleet, error), now int64,
+	other *state) (*state, error) {
 	if text == "cluster" {
 		fleet, err := cluster()
 		return &state{fleet: fleet}, err
@@ -181,17 +184,20 @@ func printDifference(a *app.App, d difference) error {
 		return terminal.WriteJSON(a.Out, d)
 	}
 	for _, c := range d.Flags {
-		fmt.Fprintf(a.Out, "flag %s: %s -> %s on %d of %d nodes (%s)\n", c.Flag, c.From, c.To, len(c.Nodes), d.Nodes, usage.Few(c.Nodes))
+		fmt.Fprintf(a.Out, "flag %s: %s -> %s on %d of %d nodes (%s)\n",
+			c.Flag, c.From, c.To, len(c.Nodes), d.Nodes, usage.Few(c.Nodes))
 	}
 	for _, c := range d.Changes {
-		fmt.Fprintf(a.Out, "%s: %s -> %s on %d of %d nodes (%s)\n  by %s: %s, %s\n", c.Knob, flagsource.OrNone(c.From), flagsource.OrNone(c.To), len(c.Nodes), d.Nodes,
-			usage.Few(c.Nodes), c.Why, c.Effect, atOnce(c.Trigger, c.AtOnce))
+		fmt.Fprintf(a.Out, "%s: %s -> %s on %d of %d nodes (%s)\n  by %s: %s, %s\n",
+			c.Knob, flagsource.OrNone(c.From), flagsource.OrNone(c.To), len(c.Nodes), d.Nodes, usage.Few(c.Nodes),
+			c.Why, c.Effect, atOnce(c.Trigger, c.AtOnce))
 		if c.Refuses != "" {
 			fmt.Fprintf(a.Out, "  refuses: %s\n", c.Refuses)
 		}
 	}
 	for _, p := range d.Processes {
-		fmt.Fprintf(a.Out, "%s: %s on %s, %s\n", p.Name, p.Effect, cluster.Count(p.Nodes, "node"), atOnce(p.Trigger, p.AtOnce))
+		fmt.Fprintf(a.Out, "%s: %s on %s, %s\n", p.Name, p.Effect, cluster.Count(p.Nodes, "node"),
+			atOnce(p.Trigger, p.AtOnce))
 	}
 	for _, list := range []struct {
 		title string

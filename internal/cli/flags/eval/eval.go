@@ -30,9 +30,12 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "eval FLAG",
 		Short: "Evaluate a flag, and show why it has its value",
-		Long: "Evaluates a flag in a context. The first of several sources that has the flag wins. With --node, the context is that\n" +
-			"of a node of the cluster, and a flag that sets a setting of the network is compared with the value in force there.\n" +
-			"Without a source, FLAG is such a setting: the command shows its value on the node, where it is set, and which other\n" +
+		Long: "Evaluates a flag in a context. The first of several sources that has the flag wins. With " +
+			"--node, the context is that\n" +
+			"of a node of the cluster, and a flag that sets a setting of the network is compared with " +
+			"the value in force there.\n" +
+			"Without a source, FLAG is such a setting: the command shows its value on the node, where " +
+			"it is set, and which other\n" +
 			"values that overrides.\n\n" + flagsource.Help + "\n" +
 			flagsource.TokenVariable + " is the token for a server.",
 		Args: usage.Exactly(1, "the key of a flag"),
@@ -81,7 +84,8 @@ func contextValues(in io.Reader, file string, set []string, key string) (map[str
 		}
 		var ok bool
 		if values, ok = plain.(map[string]any); !ok {
-			return nil, exit.Fail(exit.Failed, `write an object: {"zone": "eu-1"}`, "%s: a context must be an object", file)
+			return nil, exit.Fail(exit.Failed, `write an object: {"zone": "eu-1"}`,
+				"%s: a context must be an object", file)
 		}
 	}
 	for _, one := range set {
@@ -129,9 +133,11 @@ type evaluated struct {
 	Knob *onNode `json:"knob,omitempty"`
 }
 
-func run(ctx context.Context, a *app.App, key string, sources []string, values map[string]any, on *place, explain bool) error {
+func run(ctx context.Context, a *app.App, key string, sources []string, values map[string]any,
+	on *place, explain bool) error {
 	if len(sources) == 0 {
-		return exit.Fail(exit.Usage, "theseus flags eval "+key+" --source flags.yaml, or --node NODE for the value in force there", "no --source")
+		return exit.Fail(exit.Usage, "theseus flags eval "+key+
+			" --source flags.yaml, or --node NODE for the value in force there", "no --source")
 	}
 	var result flagset.Result
 	told := evaluated{Flag: key, Algorithm: flagset.Algorithm}
@@ -158,7 +164,8 @@ func run(ctx context.Context, a *app.App, key string, sources []string, values m
 	switch result.Code {
 	case "":
 	case flagset.FlagNotFound:
-		return exit.Fail(exit.Failed, "theseus flags lint checks the flags of a source", "there is no flag %q in %s", key, strings.Join(sources, ", "))
+		return exit.Fail(exit.Failed, "theseus flags lint checks the flags of a source",
+			"there is no flag %q in %s", key, strings.Join(sources, ", "))
 	default:
 		hint := "theseus flags lint " + told.Source + " shows what is wrong with its rules"
 		if flagsource.IsServer(told.Source) {

@@ -104,7 +104,8 @@ func printOnNode(a *app.App, on *onNode) error {
 	case on.Why != "":
 		fmt.Fprintf(a.Out, "  the flag  cannot be carried out: %s\n", on.Why)
 	case on.Beaten != nil:
-		fmt.Fprintf(a.Out, "  the flag  would have no effect: %s in %s overrides %s\n", on.Beaten.Place.Name, on.Beaten.Ref, on.Write.Place.Name)
+		fmt.Fprintf(a.Out, "  the flag  would have no effect: %s in %s overrides %s\n",
+			on.Beaten.Place.Name, on.Beaten.Ref, on.Write.Place.Name)
 	case on.Write != nil:
 		fmt.Fprintf(a.Out, "  the flag  asks for %v in %s, which means: %s\n", on.Write.Value, on.Write.Ref, on.Effect)
 	}

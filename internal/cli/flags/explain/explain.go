@@ -24,16 +24,19 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain [FLAG]",
 		Short: "Explain a setting of a network: values, where it is set, effects, proof, dependencies",
-		Long: "Explains a setting of Calico, Cilium, Antrea, flannel, Weave or kube-proxy; without a name, it lists them. The versions\n" +
+		Long: "Explains a setting of Calico, Cilium, Antrea, flannel, Weave or kube-proxy; without a name, it " +
+			"lists them. The versions\n" +
 			"are those of --from or of --release, or else the newest that Theseus knows.",
 		Args: usage.AtMostOne("the name of a flag, such as nftablesMode or cilium/datapath-mode"),
 		RunE: func(command *cobra.Command, args []string) error {
 			for component, version := range releases {
 				if !slices.Contains(setting.Components(), component) {
-					return exit.Fail(exit.Usage, "one of "+strings.Join(setting.Components(), ", "), "there is no catalogue of %q", component)
+					return exit.Fail(exit.Usage, "one of "+strings.Join(setting.Components(), ", "),
+						"there is no catalogue of %q", component)
 				}
 				if cluster.Minor(version) == nil {
-					return exit.Fail(exit.Usage, "for example --release calico=v3.31.0", "%q is not a version of %s", version, component)
+					return exit.Fail(exit.Usage, "for example --release calico=v3.31.0",
+						"%q is not a version of %s", version, component)
 				}
 			}
 			catalogue := setting.New(releases)
@@ -58,7 +61,8 @@ func NewCommand(a *app.App) *cobra.Command {
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, flagsource.FromHelp)
-	command.Flags().StringToStringVar(&releases, "release", nil, "COMPONENT=VERSION, such as calico=v3.31.0 (repeatable)")
+	command.Flags().StringToStringVar(&releases, "release", nil,
+		"COMPONENT=VERSION, such as calico=v3.31.0 (repeatable)")
 	return command
 }
 
@@ -107,7 +111,8 @@ func printKnob(a *app.App, k *setting.Knob) error {
 		if p.Inside != "" {
 			path += ", in it " + p.Inside
 		}
-		fmt.Fprintf(&b, "  %d. %s (%s): %s\n     %s, %s\n", i+1, p.Name, p.Scope, flagsource.OrNone(path), p.Effect, byWhom(p.Trigger))
+		fmt.Fprintf(&b, "  %d. %s (%s): %s\n     %s, %s\n", i+1, p.Name, p.Scope, flagsource.OrNone(path),
+			p.Effect, byWhom(p.Trigger))
 		if p.Note != "" {
 			fmt.Fprintf(&b, "     %s\n", p.Note)
 		}

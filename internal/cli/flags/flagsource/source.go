@@ -20,7 +20,8 @@ of open-feature-operator), or, if values are enough, the http(s):// address of a
 // Open opens a source of flags, and returns a function that closes it.
 func Open(ctx context.Context, a *app.App, text string) (provider.Source, func() error, error) {
 	if IsServer(text) {
-		return nil, nil, exit.Fail(exit.Usage, "name the source from which that server reads its flags", "%s is a server, which has values but no rules", text)
+		return nil, nil, exit.Fail(exit.Usage, "name the source from which that server reads its flags",
+			"%s is a server, which has values but no rules", text)
 	}
 	source, done, err := provider.OpenSource(ctx, text, func() (dynamic.Interface, error) { return dynamicClient(a) })
 	return source, done, Error(err)
@@ -31,7 +32,8 @@ func Error(err error) error {
 	if err == nil || exit.HintOf(err) != "" {
 		return err
 	}
-	return exit.Fail(exit.Failed, "check that the source exists and answers; theseus flags --help describes the syntax of sources", "%w", err)
+	return exit.Fail(exit.Failed,
+		"check that the source exists and answers; theseus flags --help describes the syntax of sources", "%w", err)
 }
 
 func dynamicClient(a *app.App) (dynamic.Interface, error) {

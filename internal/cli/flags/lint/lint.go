@@ -27,13 +27,18 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "lint [SOURCE...]",
 		Short: "Find errors in flags, and in the settings of a cluster",
-		Long: "Reads flag sets as strictly as every provider does, and lists all errors, and values that are invalid for the\n" +
-			"setting that a flag controls. A source may also be a file of Kubernetes objects. With --from, it also shows what\n" +
-			"the sources would do to that cluster: edits that something else overrides, incompatible settings, and how many\n" +
-			"agents would restart at once. Without a source, it checks the cluster's own settings.\n\n" + flagsource.Help,
+		Long: "Reads flag sets as strictly as every provider does, and lists all errors, and values " +
+			"that are invalid for the\n" +
+			"setting that a flag controls. A source may also be a file of Kubernetes objects. With " +
+			"--from, it also shows what\n" +
+			"the sources would do to that cluster: edits that something else overrides, incompatible " +
+			"settings, and how many\n" +
+			"agents would restart at once. Without a source, it checks the cluster's own settings.\n" +
+			"\n" + flagsource.Help,
 		Args: func(command *cobra.Command, args []string) error {
 			if len(args) == 0 && len(from) == 0 {
-				return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%s takes sources, or --from", command.CommandPath())
+				return exit.Fail(exit.Usage, command.CommandPath()+" --help",
+					"%s takes sources, or --from", command.CommandPath())
 			}
 			return nil
 		},
@@ -99,7 +104,8 @@ func run(ctx context.Context, a *app.App, sources, from []string) error {
 }
 
 // readSet reads a flag set.
-func readSet(ctx context.Context, a *app.App, text string, catalogue *setting.Catalogue, fleet *setting.Fleet, l *lint) error {
+func readSet(ctx context.Context, a *app.App, text string, catalogue *setting.Catalogue,
+	fleet *setting.Fleet, l *lint) error {
 	source, done, err := flagsource.Open(ctx, a, text)
 	if err != nil {
 		return err
@@ -175,6 +181,7 @@ func printLinted(a *app.App, l lint) error {
 	if len(l.Findings) > 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(a.Out, "%s, no problem, %s\n", cluster.Count(l.Flags, "flag"), cluster.Count(len(l.Warnings), "warning"))
+	_, err := fmt.Fprintf(a.Out, "%s, no problem, %s\n", cluster.Count(l.Flags, "flag"),
+		cluster.Count(len(l.Warnings), "warning"))
 	return err
 }

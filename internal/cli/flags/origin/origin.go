@@ -35,7 +35,8 @@ func FlagsOf(bound []setting.Bound) []string {
 }
 
 // Decide evaluates one flag for every node, all in one state of its source: the origin of a rollout.
-func Decide(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source, key string) (plan.Flags, *plan.Decided, error) {
+func Decide(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source,
+	key string) (plan.Flags, *plan.Decided, error) {
 	fleet := setting.Read(snapshot, nil)
 	frozen := plan.Flags{}
 	decided := &plan.Decided{Origin: plan.Origin{Source: lasting(source)}, Values: map[string]string{}}
@@ -63,7 +64,8 @@ func Decide(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source,
 	for n, r := range results {
 		node := fleet.Nodes()[n]
 		if r.Code != "" {
-			return frozen, nil, exit.Fail(exit.Failed, "theseus flags eval "+key+" --source "+decided.Source+" --node "+node+" --explain", "%s cannot evaluate the flag for %s: %s", source, node, r.Message)
+			return frozen, nil, exit.Fail(exit.Failed, "theseus flags eval "+key+" --source "+decided.Source+" --node "+
+				node+" --explain", "%s cannot evaluate the flag for %s: %s", source, node, r.Message)
 		}
 		if name, given := r.Metadata["knob"].(string); given {
 			decided.Knob = name
@@ -75,7 +77,8 @@ func Decide(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source,
 		values[shown] = append(values[shown], node)
 	}
 	if _, err := fleet.Catalogue().Find(decided.Knob); err != nil {
-		return frozen, nil, exit.Fail(exit.Failed, "give the flag the metadata knob: NAME; "+exit.HintOf(err), "the flag %s of %s controls no setting of the network: %w", key, source, err)
+		return frozen, nil, exit.Fail(exit.Failed, "give the flag the metadata knob: NAME; "+exit.HintOf(err),
+			"the flag %s of %s controls no setting of the network: %w", key, source, err)
 	}
 	frozen.Values = map[string]map[string][]string{key: values}
 	return frozen, decided, nil
@@ -89,15 +92,18 @@ func meant(catalogue *setting.Catalogue, set *flagset.Set, source, key string) (
 	case key == "" && len(keys) == 1:
 		key = keys[0]
 	case key == "" && len(keys) == 0:
-		return "", exit.Fail(exit.Failed, "give one the metadata knob: NAME, such as nftablesMode; theseus flags explain lists the names", "no flag of %s controls a setting of the network", source)
+		return "", exit.Fail(exit.Failed, "give one the metadata knob: NAME, such as nftablesMode; theseus flags "+
+			"explain lists the names", "no flag of %s controls a setting of the network", source)
 	case key == "":
-		return "", exit.Fail(exit.Usage, "name one with --flag", "%d flags of %s control a setting of the network: %s", len(keys), source, strings.Join(keys, ", "))
+		return "", exit.Fail(exit.Usage, "name one with --flag", "%d flags of %s control a setting of the network: %s",
+			len(keys), source, strings.Join(keys, ", "))
 	case !slices.Contains(set.Keys(), key):
 		return "", exit.Fail(exit.Failed, "it has "+usage.Few(set.Keys()), "there is no flag %q in %s", key, source)
 	}
 	for _, f := range found {
 		if f.Severity == finding.Block && f.Subject.Name == key {
-			return "", exit.Fail(exit.Failed, "theseus flags lint "+source, "the flag %s of %s: %s", key, source, f.Message)
+			return "", exit.Fail(exit.Failed, "theseus flags lint "+source,
+				"the flag %s of %s: %s", key, source, f.Message)
 		}
 	}
 	return key, nil
@@ -135,9 +141,11 @@ func absolute(path string) string {
 }
 
 // askServer asks a server for a flag on every node, twice: if both rounds agree, they saw one state of its flags.
-func askServer(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source, key string) ([]*flagset.Result, error) {
+func askServer(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source,
+	key string) ([]*flagset.Result, error) {
 	if key == "" {
-		return nil, exit.Fail(exit.Usage, "name it with --flag", "a server does not list which of its flags control a setting of the network")
+		return nil, exit.Fail(exit.Usage, "name it with --flag",
+			"a server does not list which of its flags control a setting of the network")
 	}
 	server, stop, err := flagsource.OpenEvaluator(ctx, a, source)
 	if err != nil {
@@ -152,7 +160,8 @@ func askServer(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, sour
 			calls = append(calls, func() {
 				r := server.Evaluate(ctx, key, flagset.NodeValues(&snapshot.Nodes[i]), nil)
 				if r.Reason == flagset.Reason(provider.StaleReason) {
-					r.Code, r.Message = flagset.General, "the server is unavailable, or its own source is STALE: this is an old answer"
+					r.Code, r.Message = flagset.General,
+						"the server is unavailable, or its own source is STALE: this is an old answer"
 				}
 				results[i] = &r
 			})
@@ -165,13 +174,15 @@ func askServer(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, sour
 	for range rounds {
 		now := round()
 		if slices.EqualFunc(last, now, func(a, b *flagset.Result) bool {
-			return a.Code == b.Code && a.Message == b.Message && a.Default() == b.Default() && setting.ValueText(a.Value) == setting.ValueText(b.Value)
+			return a.Code == b.Code && a.Message == b.Message && a.Default() == b.Default() &&
+				setting.ValueText(a.Value) == setting.ValueText(b.Value)
 		}) {
 			return now, nil
 		}
 		last = now
 	}
-	return nil, exit.Fail(exit.Failed, "plan again once nobody edits the flags", "%s gives different answers each time", source)
+	return nil, exit.Fail(exit.Failed, "plan again once nobody edits the flags",
+		"%s gives different answers each time", source)
 }
 
 // Follow watches the source of the flag that a plan was made from, until it is stopped. The run does not depend on it:
@@ -269,7 +280,8 @@ func (f *follower) tell(event of.Event, provider flagsource.Evaluator) {
 		f.stale = false
 	case of.ProviderConfigChange:
 		if slices.Contains(event.FlagChanges, f.origin.Flag) {
-			f.say(fmt.Sprintf("flags of %s: %s was changed%s: the new values need a new plan", f.origin.Source, f.origin.Flag, goesOn))
+			f.say(fmt.Sprintf("flags of %s: %s was changed%s: the new values need a new plan",
+				f.origin.Source, f.origin.Flag, goesOn))
 		}
 	default:
 		f.bad(event.Message)

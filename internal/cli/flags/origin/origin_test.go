@@ -89,9 +89,11 @@ func sqlOrigin(t *testing.T, source, driver, address string) *origin {
 		}
 	}
 	return &origin{source: source, write: func(flag string) {
-		must(t, database.Apply(t.Context(), provider.Change{Kind: provider.FlagItem, Name: "net", Value: flag, Version: version, Who: "test"}))
+		must(t, database.Apply(t.Context(),
+			provider.Change{Kind: provider.FlagItem, Name: "net", Value: flag, Version: version, Who: "test"}))
 		version++
-	}, shatter: run("ALTER TABLE theseus_flag_revision RENAME TO gone"), mend: run("ALTER TABLE gone RENAME TO theseus_flag_revision")}
+	}, shatter: run("ALTER TABLE theseus_flag_revision RENAME TO gone"),
+		mend: run("ALTER TABLE gone RENAME TO theseus_flag_revision")}
 }
 
 func sqliteOrigin(t *testing.T) *origin {
@@ -154,17 +156,19 @@ func (s *said) String() string {
 
 func (s *said) until(t *testing.T, words string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.String(), words); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.String(),
+		words); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%q was never said, but:\n%s", words, s)
 		}
 	}
 }
 
-// TestOrigins: every kind of source says what all nodes get, by one state of it; while a run is under way it is told that the source
-// breaks, that it is well again, and that its flag was changed.
+// TestOrigins: every kind of source says what all nodes get, by one state of it; while a run is under way it is told
+// that the source breaks, that it is well again, and that its flag was changed.
 func TestOrigins(t *testing.T) {
-	for name, make := range map[string]func(*testing.T) *origin{"file": fileOrigin, "file that goes": goneOrigin, "folder": folderOrigin,
+	for name, make := range map[string]func(*testing.T) *origin{"file": fileOrigin,
+		"file that goes": goneOrigin, "folder": folderOrigin,
 		"SQLite": sqliteOrigin, "PostgreSQL": postgresOrigin, "server": serverOrigin} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +181,8 @@ func TestOrigins(t *testing.T) {
 			for _, value := range decided.Values {
 				got[value]++
 			}
-			if got["Enabled"] < 5 || got["Disabled"] < 5 || got["Enabled"]+got["Disabled"] != 40 || decided.Knob != "nftablesMode" || len(frozen.Values["net"]["Enabled"]) != got["Enabled"] {
+			if got["Enabled"] < 5 || got["Disabled"] < 5 || got["Enabled"]+got["Disabled"] != 40 ||
+				decided.Knob != "nftablesMode" || len(frozen.Values["net"]["Enabled"]) != got["Enabled"] {
 				t.Errorf("%v of %s, kept %v", got, decided.Knob, frozen)
 			}
 
@@ -190,7 +195,8 @@ func TestOrigins(t *testing.T) {
 			o.mend()
 			told.until(t, "READY again")
 			o.write(everybody)
-			told.until(t, "net was changed; the run continues with the values in the plan: the new values need a new plan")
+			told.until(t,
+				"net was changed; the run continues with the values in the plan: the new values need a new plan")
 			if n := strings.Count(told.String(), "STALE"); n != 1 {
 				t.Errorf("STALE was said %d times:\n%s", n, told.String())
 			}
@@ -211,11 +217,12 @@ func fleet(t *testing.T) *cluster.Snapshot {
 	return snapshot
 }
 
-// TestOriginGoneBefore: a source that is not there when a run begins, or is another than when the plan was made, is told; a
-// database is not made by looking for it.
+// TestOriginGoneBefore: a source that is not there when a run begins, or is another than when the plan was made, is
+// told; a database is not made by looking for it.
 func TestOriginGoneBefore(t *testing.T) {
 	folder := t.TempDir()
-	for _, source := range []string{filepath.Join(folder, "f.yaml"), "sqlite:" + filepath.Join(folder, "f.db"), "http://127.0.0.1:1"} {
+	for _, source := range []string{filepath.Join(folder, "f.yaml"), "sqlite:" + filepath.Join(folder, "f.db"),
+		"http://127.0.0.1:1"} {
 		var told said
 		stop := Follow(t.Context(), new(app.App), &plan.Origin{Source: source, Flag: "net"}, told.say)
 		told.until(t, "STALE: ")
@@ -245,7 +252,8 @@ func TestTornServer(t *testing.T) {
 	})}
 	go server.Serve(on) //nolint:errcheck // it ends by Close
 	defer server.Close()
-	if _, _, err := Decide(t.Context(), new(app.App), fleet(t), "http://"+on.Addr().String(), "net"); err == nil || !strings.Contains(err.Error(), "different answers each time") {
+	if _, _, err := Decide(t.Context(), new(app.App), fleet(t), "http://"+on.Addr().String(), "net"); err == nil ||
+		!strings.Contains(err.Error(), "different answers each time") {
 		t.Errorf("torn: %v", err)
 	}
 

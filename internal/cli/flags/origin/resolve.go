@@ -38,7 +38,8 @@ func Resolve(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source
 			resolved.Values[key] = map[string][]string{}
 			for n, r := range values.Of(key) {
 				if r.Code != "" {
-					return resolved, exit.Fail(exit.Failed, "theseus flags eval "+key+" --node "+fleet.Nodes()[n]+" --explain", "%s: %s", text, r.Message)
+					return resolved, exit.Fail(exit.Failed, "theseus flags eval "+key+" --node "+fleet.Nodes()[n]+
+						" --explain", "%s: %s", text, r.Message)
 				}
 				value := flagsource.Shown(values.Of(key), n)
 				resolved.Values[key][value] = append(resolved.Values[key][value], fleet.Nodes()[n])

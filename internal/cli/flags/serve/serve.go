@@ -25,9 +25,11 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve flags by OFREP",
-		Long: "Serves flags by OFREP, with an ETag for clients that poll; the first of several sources that has a flag wins. A\n" +
+		Long: "Serves flags by OFREP, with an ETag for clients that poll; the first of several sources " +
+			"that has a flag wins. A\n" +
 			"source that breaks keeps its last good flags, and every answer reports that in the header\n" +
-			"Theseus-Source-Status. There is no authentication: keep it on loopback, or put a proxy in front.\n\n" + flagsource.Help,
+			"Theseus-Source-Status. There is no authentication: keep it on loopback, or put a proxy in front.\n" +
+			"\n" + flagsource.Help,
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return run(command.Context(), a, sources, listen)
@@ -54,7 +56,8 @@ func run(ctx context.Context, a *app.App, sources []string, listen string) error
 		}
 		provider, ok := opened.(*provider.Provider)
 		if !ok {
-			return exit.Fail(exit.Usage, "point the clients at "+text+" itself", "%s is already a server of flags", text)
+			return exit.Fail(exit.Usage, "point the clients at "+text+" itself",
+				"%s is already a server of flags", text)
 		}
 		providers = append(providers, provider)
 		go tellStates(ctx, a, provider) // ends with the command
@@ -63,8 +66,8 @@ func run(ctx context.Context, a *app.App, sources []string, listen string) error
 	if err != nil {
 		return exit.Fail(exit.Failed, "name a free address with --listen", "%v", err)
 	}
-	server := &http.Server{Handler: provider.Handler(providers...), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: provider.Handler(providers...), ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	fmt.Fprintf(a.Out, "serving %s at http://%s/ofrep/v1/evaluate/flags\n", strings.Join(sources, ", "), on.Addr())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(on) }()
@@ -91,7 +94,8 @@ func tellStates(ctx context.Context, a *app.App, provider *provider.Provider) {
 			case of.ProviderConfigChange:
 				fmt.Fprintf(a.Err, "note: %s: changed: %s\n", event.ProviderName, strings.Join(event.FlagChanges, ", "))
 			default:
-				fmt.Fprintf(a.Err, "note: %s: %s: %s\n", event.ProviderName, provider.Status().State, exit.OneLine(event.Message))
+				fmt.Fprintf(a.Err, "note: %s: %s: %s\n", event.ProviderName, provider.Status().State,
+					exit.OneLine(event.Message))
 			}
 		}
 	}

@@ -31,11 +31,16 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "verify [FLAG...]",
 		Short: "Compare the values of flags with those of agents and kernels",
-		Long: "Checks every node: the value of a flag that is in force by the API and where it is set, the value that the node's\n" +
-			"Felix or Cilium logged when it started, and, for flags that affect the kernel, its state: rules in only one data\n" +
-			"plane, with counters that are watched for some seconds, tables, interfaces and their MTU, port and VNI, routes,\n" +
-			"sysctls, and whether BIRD runs and its sessions are established. Without FLAG, it checks the data plane's flags,\n" +
-			"and all flags that are set and that Felix or the kernel shows. To read the kernel, Theseus' agent runs on every\n" +
+		Long: "Checks every node: the value of a flag that is in force by the API and where it is set, " +
+			"the value that the node's\n" +
+			"Felix or Cilium logged when it started, and, for flags that affect the kernel, its " +
+			"state: rules in only one data\n" +
+			"plane, with counters that are watched for some seconds, tables, interfaces and their " +
+			"MTU, port and VNI, routes,\n" +
+			"sysctls, and whether BIRD runs and its sessions are established. Without FLAG, it checks " +
+			"the data plane's flags,\n" +
+			"and all flags that are set and that Felix or the kernel shows. To read the kernel, " +
+			"Theseus' agent runs on every\n" +
 			"node, changes nothing, and is removed again. Drift ends with exit code 3.",
 		RunE: func(command *cobra.Command, names []string) error {
 			return run(command.Context(), a, names, agent.Image())
@@ -95,7 +100,8 @@ func run(ctx context.Context, a *app.App, names []string, image string) error {
 }
 
 // inKernel reads the kernel's state of all nodes: their rules, and everything else that the flags demand.
-func inKernel(ctx context.Context, a *app.App, client *kube.Client, all []rollout.Attestation, install []step.Action, task string) (map[string]*step.Attestation, map[string]*cluster.NodeFacts, error) {
+func inKernel(ctx context.Context, a *app.App, client *kube.Client, all []rollout.Attestation, install []step.Action,
+	task string) (map[string]*step.Attestation, map[string]*cluster.NodeFacts, error) {
 	watch := rollout.Dataplane("")
 	watch.For = step.Duration(rollout.Watched)
 	args, err := json.Marshal(watch)
@@ -118,9 +124,12 @@ func inKernel(ctx context.Context, a *app.App, client *kube.Client, all []rollou
 		return seen, facts, nil
 	}
 	if len(install) == 0 {
-		return nil, nil, exit.Fail(exit.Usage, "theseus flags verify --agent-image IMAGE, or name flags that do not affect the kernel", "verify inspects the nodes, with the agent of --agent-image")
+		return nil, nil, exit.Fail(exit.Usage,
+			"theseus flags verify --agent-image IMAGE, or name flags that do not affect the kernel",
+			"verify inspects the nodes, with the agent of --agent-image")
 	}
-	return seen, facts, agents.With(ctx, a, client, task, agents.Inspecting, func(ctx context.Context, actor *kube.Actor) error {
+	return seen, facts, agents.With(ctx, a, client, task, agents.Inspecting, func(ctx context.Context,
+		actor *kube.Actor) error {
 		if len(rules) > 0 {
 			answers, err := kube.Ask[step.Attestation](ctx, actor, install, rules)
 			if err != nil {
@@ -143,7 +152,8 @@ func inKernel(ctx context.Context, a *app.App, client *kube.Client, all []rollou
 }
 
 // saidBy has the values in the agents' logs, by node and parameter.
-func saidBy(ctx context.Context, client *kube.Client, all []rollout.Attestation) (map[string]map[string]kube.Word, error) {
+func saidBy(ctx context.Context, client *kube.Client,
+	all []rollout.Attestation) (map[string]map[string]kube.Word, error) {
 	type asked struct {
 		node  string
 		agent rollout.Agent
@@ -157,7 +167,8 @@ func saidBy(ctx context.Context, client *kube.Client, all []rollout.Attestation)
 	}
 	words := map[string]map[string]kube.Word{}
 	for who, names := range parameters {
-		said, err := kube.SaidOf(ctx, client.Typed, who.agent.Namespace, who.agent.Selector, who.node, who.agent.Container, names)
+		said, err := kube.SaidOf(ctx, client.Typed, who.agent.Namespace, who.agent.Selector,
+			who.node, who.agent.Container, names)
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +204,8 @@ func printAttestations(a *app.App, all []rollout.Attestation) error {
 		case len(one.Seen) > 0:
 			kernel = "shown"
 		}
-		fmt.Fprintf(table, "%s\t%s=%s\t%s\t%s\t%s\t%s\n", one.Node, one.Flag, one.Wanted, by, agent, kernel, one.Evidence())
+		fmt.Fprintf(table, "%s\t%s=%s\t%s\t%s\t%s\t%s\n", one.Node, one.Flag, one.Wanted, by,
+			agent, kernel, one.Evidence())
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -30,15 +30,18 @@ func listing(t *testing.T, objects []unstructured.Unstructured, logs map[string]
 			root = "/api/v1"
 		} else {
 			version := map[string]any{"groupVersion": object.GetAPIVersion(), "version": kind.Version}
-			groups[kind.Group] = map[string]any{"name": kind.Group, "versions": []any{version}, "preferredVersion": version}
+			groups[kind.Group] = map[string]any{"name": kind.Group, "versions": []any{version},
+				"preferredVersion": version}
 		}
 		path := root + "/" + plural.Resource
 		if len(lists[path]) == 0 {
-			resources[root] = append(resources[root], map[string]any{"name": plural.Resource, "kind": kind.Kind, "namespaced": object.GetNamespace() != "", "verbs": []string{"list", "get"}})
+			resources[root] = append(resources[root], map[string]any{"name": plural.Resource, "kind": kind.Kind,
+				"namespaced": object.GetNamespace() != "", "verbs": []string{"list", "get"}})
 		}
 		lists[path] = append(lists[path], object.Object)
 		if space := object.GetNamespace(); space != "" {
-			lists[root+"/namespaces/"+space+"/"+plural.Resource] = append(lists[root+"/namespaces/"+space+"/"+plural.Resource], object.Object)
+			lists[root+"/namespaces/"+space+"/"+
+				plural.Resource] = append(lists[root+"/namespaces/"+space+"/"+plural.Resource], object.Object)
 		}
 	}
 	var all []any
@@ -52,7 +55,8 @@ func listing(t *testing.T, objects []unstructured.Unstructured, logs map[string]
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		answer := map[string]any{"kind": "List", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}}
+		answer := map[string]any{"kind": "List", "apiVersion": "v1",
+			"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}}
 		node, byNode := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "spec.nodeName=")
 		switch list, known := lists[r.URL.Path]; {
 		case r.Method == http.MethodPost: // an access review
@@ -66,7 +70,8 @@ func listing(t *testing.T, objects []unstructured.Unstructured, logs map[string]
 		case r.URL.Path == "/apis":
 			answer = map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": all}
 		case resources[r.URL.Path] != nil:
-			answer = map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": strings.TrimPrefix(r.URL.Path, "/apis/"), "resources": resources[r.URL.Path]}
+			answer = map[string]any{"kind": "APIResourceList", "apiVersion": "v1",
+				"groupVersion": strings.TrimPrefix(r.URL.Path, "/apis/"), "resources": resources[r.URL.Path]}
 		case known:
 			first := unstructured.Unstructured{Object: list[0].(map[string]any)}
 			answer["kind"], answer["apiVersion"] = first.GetKind()+"List", first.GetAPIVersion()
@@ -84,7 +89,8 @@ func listing(t *testing.T, objects []unstructured.Unstructured, logs map[string]
 	}))
 	t.Cleanup(server.Close)
 	config := filepath.Join(t.TempDir(), "kubeconfig")
-	err := os.WriteFile(config, []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
+	err := os.WriteFile(config,
+		[]byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
 		clusters: [{name: c, cluster: {server: "`+server.URL+`"}}]}`), 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +98,8 @@ func listing(t *testing.T, objects []unstructured.Unstructured, logs map[string]
 	return config
 }
 
-// TestVerifyFindsDrift: what the API says is held against what the agent of each node said in its log; drift, and silence, end with 3.
+// TestVerifyFindsDrift: what the API says is held against what the agent of each node said in its log; drift, and
+// silence, end with 3.
 func TestVerifyFindsDrift(t *testing.T) {
 	pods := func(label string) string {
 		text := "\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: kube-system, uid: uid-of-cluster}\n"
@@ -117,7 +124,8 @@ metadata: {name: default}
 spec: {iptablesRefreshInterval: 1m0s}
 `
 	loaded := func(value string) string {
-		return "2026-11-21 08:16:56.595 [INFO][220] felix/daemon.go 354: Successfully loaded configuration. config=&config.Config{A:1, IptablesRefreshInterval:" + value + ", X:1}\n"
+		return "2026-11-21 08:16:56.595 [INFO][220] felix/daemon.go 354: Successfully loaded configuration. " +
+			"config=&config.Config{A:1, IptablesRefreshInterval:" + value + ", X:1}\n"
 	}
 	says := func(value string) string {
 		return `time="2026-11-21T08:16:56Z" level=info msg="  --enable-policy='` + value + `'" subsys=daemon` + "\n"
@@ -128,18 +136,25 @@ spec: {iptablesRefreshInterval: 1m0s}
 		code                      int
 		words                     []string
 	}{
-		{"Felix as it is to be", "calico", "iptablesRefreshInterval", felix, map[string]string{"agent-node-1": loaded("60000000000"), "agent-node-2": loaded("60000000000")},
-			0, []string{"said at 2026-11-21 08:16:56.595", "no drift on"}},
-		{"a Felix with another value", "calico", "iptablesRefreshInterval", felix, map[string]string{"agent-node-1": loaded("60000000000"), "agent-node-2": loaded("90000000000")},
+		{"Felix as it is to be", "calico", "iptablesRefreshInterval", felix,
+			map[string]string{"agent-node-1": loaded("60000000000"), "agent-node-2": loaded("60000000000")}, 0,
+			[]string{"said at 2026-11-21 08:16:56.595", "no drift on"}},
+		{"a Felix with another value", "calico", "iptablesRefreshInterval", felix,
+			map[string]string{"agent-node-1": loaded("60000000000"), "agent-node-2": loaded("90000000000")},
 			exit.Blocked, []string{"drift on node-2: iptablesRefreshInterval: the agent runs with 1m30s\n"}},
-		{"a Felix whose last word counts", "calico", "iptablesRefreshInterval", felix, map[string]string{"agent-node-1": loaded("90000000000") + loaded("60000000000"), "agent-node-2": loaded("60000000000") + loaded("90000000000")},
+		{"a Felix whose last word counts", "calico", "iptablesRefreshInterval", felix,
+			map[string]string{"agent-node-1": loaded("90000000000") + loaded("60000000000"),
+				"agent-node-2": loaded("60000000000") + loaded("90000000000")},
 			exit.Blocked, []string{"drift on node-2: iptablesRefreshInterval: the agent runs with 1m30s\n"}},
-		{"a Felix that says nothing", "calico", "iptablesRefreshInterval", felix, map[string]string{"agent-node-1": loaded("60000000000")},
-			exit.Blocked, []string{"drift on node-2", "its log does not go back to its start"}},
-		{"Cilium as it is to be", "cilium", "cilium/enable-policy", "", map[string]string{"agent-node-1": says("default"), "agent-node-2": says("default")},
-			0, []string{"no drift on 2 nodes\n"}},
-		{"an edit that nobody restarted for", "cilium", "cilium/enable-policy", "", map[string]string{"agent-node-1": says("always"), "agent-node-2": says("default")},
-			exit.Blocked, []string{"drift on node-1: enable-policy: the agent runs with always\n"}},
+		{"a Felix that says nothing", "calico", "iptablesRefreshInterval", felix,
+			map[string]string{"agent-node-1": loaded("60000000000")}, exit.Blocked,
+			[]string{"drift on node-2", "its log does not go back to its start"}},
+		{"Cilium as it is to be", "cilium", "cilium/enable-policy", "",
+			map[string]string{"agent-node-1": says("default"), "agent-node-2": says("default")}, 0,
+			[]string{"no drift on 2 nodes\n"}},
+		{"an edit that nobody restarted for", "cilium", "cilium/enable-policy", "",
+			map[string]string{"agent-node-1": says("always"), "agent-node-2": says("default")}, exit.Blocked,
+			[]string{"drift on node-1: enable-policy: the agent runs with always\n"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			label := map[string]string{"calico": "calico-node", "cilium": "cilium"}[test.network]
@@ -151,7 +166,8 @@ spec: {iptablesRefreshInterval: 1m0s}
 			}
 			config := listing(t, documents, test.logs)
 			var out, complaints bytes.Buffer
-			code := cli.Main(t.Context(), []string{"theseus", "flags", "verify", test.flag, "--kubeconfig", config}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &complaints})
+			code := cli.Main(t.Context(), []string{"theseus", "flags", "verify", test.flag, "--kubeconfig", config},
+				cli.Streams{In: strings.NewReader(""), Out: &out, Err: &complaints})
 			if code != test.code {
 				t.Errorf("exit %d, not %d", code, test.code)
 			}

@@ -26,7 +26,8 @@ The login is that of this machine, as docker login, podman login or crane auth l
 		Args:    oneRegistry,
 		RunE: func(command *cobra.Command, args []string) error {
 			if from == "" {
-				return exit.Fail(exit.Usage, "theseus image push "+args[0]+" --from bin/images", "no layout is named (--from)")
+				return exit.Fail(exit.Usage, "theseus image push "+args[0]+" --from bin/images",
+					"no layout is named (--from)")
 			}
 			pushed, err := registry.Push(command.Context(), from, args[0])
 			if a.Output == "json" {
@@ -45,7 +46,8 @@ The login is that of this machine, as docker login, podman login or crane auth l
 
 func oneRegistry(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return exit.Fail(exit.Usage, "theseus image push registry.example.com/infra --from bin/images", "one registry is needed, not %d", len(args))
+		return exit.Fail(exit.Usage, "theseus image push registry.example.com/infra --from bin/images",
+			"one registry is needed, not %d", len(args))
 	}
 	return nil
 }

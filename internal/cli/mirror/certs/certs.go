@@ -27,8 +27,10 @@ func NewCommand(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "certs",
 		Short: "Add the mirror's names to certificates, and check the mirror's certificates",
-		Long: "Before any name moves, cert-manager's certificates in the original get the names of the mirror's services, and\n" +
-			"are issued there; copy copies them to the mirror. Then a TLS handshake at the mirror checks each name.\n\n" +
+		Long: "Before any name moves, cert-manager's certificates in the original get the names of " +
+			"the mirror's services, and\n" +
+			"are issued there; copy copies them to the mirror. Then a TLS handshake at the " +
+			"mirror checks each name.\n\n" +
 			"    list -> add -> (copy) -> prove -> back",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
@@ -49,20 +51,25 @@ type Flags struct {
 func (f *Flags) register(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces")
-	flags.StringSliceVar(&f.domains, "domain", nil, "map a domain of the original to one of the mirror: blue.example.org=green.example.org")
-	flags.StringSliceVar(&f.skip, "skip", nil, "certificates to leave out: namespace/name of the Certificate, its Secret or its Ingress")
+	flags.StringSliceVar(&f.domains, "domain", nil,
+		"map a domain of the original to one of the mirror: blue.example.org=green.example.org")
+	flags.StringSliceVar(&f.skip, "skip", nil,
+		"certificates to leave out: namespace/name of the Certificate, its Secret or its Ingress")
 	flags.BoolVar(&f.http01, "http01", false, "names that the CA verifies by HTTP-01 point to the original")
-	flags.DurationVar(&f.serves, "serves", mirror.Serves, "how long the mirror is to serve: certificates that expire or renew meanwhile are noted")
+	flags.DurationVar(&f.serves, "serves", mirror.Serves,
+		"how long the mirror is to serve: certificates that expire or renew meanwhile are noted")
 }
 
 // Survey reads the original's certificates and decides what to do with each.
 func Survey(ctx context.Context, m *clusters.Clusters, f *Flags) (*prover.Cluster, []certs.Entry, error) {
 	rules, err := certs.ParseRules(f.domains)
 	if err != nil {
-		return nil, nil, exit.Fail(exit.Usage, "such as --domain blue.example.org=green.example.org", "--domain: %v", err)
+		return nil, nil, exit.Fail(exit.Usage, "such as --domain blue.example.org=green.example.org",
+			"--domain: %v", err)
 	}
 	if len(rules) == 0 {
-		return nil, nil, exit.Fail(exit.Usage, "give one, such as --domain blue.example.org=green.example.org", "no domain is given")
+		return nil, nil, exit.Fail(exit.Usage, "give one, such as --domain blue.example.org=green.example.org",
+			"no domain is given")
 	}
 	client, err := m.Client()
 	if err != nil {
@@ -78,7 +85,8 @@ func Survey(ctx context.Context, m *clusters.Clusters, f *Flags) (*prover.Cluste
 			return nil, nil, exit.Fail(exit.Usage, "such as --skip shop/web", "--skip %s has no namespace", skip)
 		}
 	}
-	entries := certs.Survey(world, certs.Options{Rules: rules, Skip: f.skip, HTTP01: f.http01, Now: time.Now(), For: f.serves})
+	entries := certs.Survey(world,
+		certs.Options{Rules: rules, Skip: f.skip, HTTP01: f.http01, Now: time.Now(), For: f.serves})
 	return cluster, entries, nil
 }
 
@@ -87,7 +95,8 @@ func newList(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "list --domain OLD=NEW",
 		Short: "List which certificates get which names, how the CA verifies each, and what blocks it",
-		Long: "Reads the original, and shows what add would do with every certificate that cert-manager makes, or that an\n" +
+		Long: "Reads the original, and shows what add would do with every certificate that " +
+			"cert-manager makes, or that an\n" +
 			"Ingress or a Gateway serves. It changes nothing. Exit code 3 means that a certificate is blocked.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -135,8 +144,9 @@ func show(m *clusters.Clusters, entries []certs.Entry) error {
 			fmt.Fprintf(w, "\t\thint: %s\n", e.Hint)
 		}
 	}
-	fmt.Fprintf(w, "%d certificates: %d get names, %d have them, %d unchanged, %d made by hand, %d blocked\n", len(entries),
-		counts[certs.Adds], counts[certs.Has], counts[certs.Stays], counts[certs.ByHand], counts[certs.Blocked])
+	fmt.Fprintf(w, "%d certificates: %d get names, %d have them, %d unchanged, %d made by hand, %d blocked\n",
+		len(entries), counts[certs.Adds], counts[certs.Has], counts[certs.Stays],
+		counts[certs.ByHand], counts[certs.Blocked])
 	return w.Flush()
 }
 
@@ -147,15 +157,20 @@ func newAdd(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "add --domain OLD=NEW --yes",
 		Short: "Add the mirror's names to certificates, and wait until they are issued",
-		Long: "Does in the original what list shows: first one certificate of every issuer, and the others once that is issued. The\n" +
-			"annotation " + certs.RecordAnnotation + " of each object records its former names. It is written together\n" +
-			"with the names, and only if no one else has changed the object meanwhile. The former certificate is served until the\n" +
-			"new one is issued. You can interrupt the command and run it again. Stop GitOps first (theseus mirror freeze): it\n" +
+		Long: "Does in the original what list shows: first one certificate of every issuer, and the others " +
+			"once that is issued. The\n" +
+			"annotation " + certs.RecordAnnotation +
+			" of each object records its former names. It is written together\n" +
+			"with the names, and only if no one else has changed the object meanwhile. The former " +
+			"certificate is served until the\n" +
+			"new one is issued. You can interrupt the command and run it again. Stop GitOps first " +
+			"(theseus mirror freeze): it\n" +
 			"would remove the names again.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if patience < 0 {
-				return exit.Fail(exit.Usage, "such as --wait 10m, or 0 not to wait", "--wait %s is in the past", patience)
+				return exit.Fail(exit.Usage, "such as --wait 10m, or 0 not to wait",
+					"--wait %s is in the past", patience)
 			}
 			cluster, entries, err := Survey(command.Context(), m, &f)
 			if err != nil {
@@ -179,14 +194,16 @@ func newAdd(m *clusters.Clusters) *cobra.Command {
 	}
 	f.register(command)
 	command.Flags().BoolVar(&yes, "yes", false, "change the certificates, as list shows")
-	command.Flags().DurationVar(&patience, "wait", prover.Patience, "how long a certificate may take to be issued; 0 does not wait")
+	command.Flags().DurationVar(&patience, "wait", prover.Patience,
+		"how long a certificate may take to be issued; 0 does not wait")
 	return command
 }
 
 // MayAdd returns an error if a certificate is blocked.
 func MayAdd(entries []certs.Entry) error {
 	if bad := certs.Blocking(entries); len(bad) > 0 {
-		return exit.Fail(exit.Blocked, bad[0].Hint, "%s: %s (and %d more are blocked)", bad[0].Object, bad[0].Why, len(bad)-1)
+		return exit.Fail(exit.Blocked, bad[0].Hint, "%s: %s (and %d more are blocked)",
+			bad[0].Object, bad[0].Why, len(bad)-1)
 	}
 	return nil
 }
@@ -197,7 +214,8 @@ func newBack(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "back --yes",
 		Short: "Remove the mirror's names from certificates again",
-		Long: "Gives every certificate exactly its former names. If someone else has changed them since, only the added names are\n" +
+		Long: "Gives every certificate exactly its former names. If someone else has changed them since, " +
+			"only the added names are\n" +
 			"removed. A second run changes nothing.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -259,9 +277,12 @@ func newProve(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "prove",
 		Short: "Check by TLS handshakes which certificate the mirror serves for every name",
-		Long: "Makes a TLS handshake with every address of the mirror for every host name of every service, before any name\n" +
-			"points there. The served certificate must be for the name, have a chain from a trusted root, stay valid for some\n" +
-			"time, and be the one in the mirror's Secret. A name whose objects have no TLS must be served with TLS if the\n" +
+		Long: "Makes a TLS handshake with every address of the mirror for every host name of every " +
+			"service, before any name\n" +
+			"points there. The served certificate must be for the name, have a chain from a trusted " +
+			"root, stay valid for some\n" +
+			"time, and be the one in the mirror's Secret. A name whose objects have no TLS must " +
+			"be served with TLS if the\n" +
 			"original does. Exit code 3 means that a name is not proven.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -274,7 +295,8 @@ func newProve(m *clusters.Clusters) *cobra.Command {
 	}
 	f.Register(command)
 	flags := command.Flags()
-	flags.StringVar(&f.ca, "ca", "", "file of trusted certificates (PEM), in addition to the system's and those of the zones file")
+	flags.StringVar(&f.ca, "ca", "",
+		"file of trusted certificates (PEM), in addition to the system's and those of the zones file")
 	flags.StringSliceVar(&f.domains, "domain", nil, "also check the mirror's names: blue.example.org=green.example.org")
 	flags.DurationVar(&f.left, "valid-for", 72*time.Hour, "how long certificates must still be valid")
 	flags.BoolVar(&f.without, "without-secrets", false, "do not compare with the mirror's Secrets")
@@ -312,7 +334,8 @@ func prove(ctx context.Context, m *clusters.Clusters, f *proveFlags) ([]prover.P
 	if err != nil {
 		return nil, err
 	}
-	proving := &prover.Prover{Trust: certs.Trust{Roots: roots, Now: time.Now(), Left: f.left}, Ports: prober.Ports, Resolve: prober.Addresses}
+	proving := &prover.Prover{Trust: certs.Trust{Roots: roots, Now: time.Now(), Left: f.left},
+		Ports: prober.Ports, Resolve: prober.Addresses}
 	if !f.without {
 		if proving.Secrets, err = mirrorSecrets(ctx, m, f); err != nil {
 			return nil, err
@@ -322,9 +345,11 @@ func prove(ctx context.Context, m *clusters.Clusters, f *proveFlags) ([]prover.P
 }
 
 // mirrorSecrets finds the Secrets that the mirror serves for a name.
-func mirrorSecrets(ctx context.Context, m *clusters.Clusters, f *proveFlags) (func(string) ([]*certs.Leaf, error), error) {
+func mirrorSecrets(ctx context.Context, m *clusters.Clusters,
+	f *proveFlags) (func(string) ([]*certs.Leaf, error), error) {
 	if len(f.Mirror) > 0 {
-		return nil, exit.Fail(exit.Usage, "add --without-secrets, or name the mirror with --mirror-context", "files do not hold the Secrets to compare with")
+		return nil, exit.Fail(exit.Usage, "add --without-secrets, or name the mirror with --mirror-context",
+			"files do not hold the Secrets to compare with")
 	}
 	client, err := m.MirrorClient()
 	if err != nil {
@@ -394,5 +419,6 @@ func showProofs(m *clusters.Clusters, proofs []prover.Proof) error {
 
 // FlagsOf are the flags of mirror certs for a step of a plan.
 func FlagsOf(args *mirror.CertificateArgs) *Flags {
-	return &Flags{namespaces: args.Namespaces, domains: args.Domains, skip: args.Skip, http01: args.HTTP01, serves: mirror.Serves}
+	return &Flags{namespaces: args.Namespaces, domains: args.Domains, skip: args.Skip,
+		http01: args.HTTP01, serves: mirror.Serves}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/cloud/aws/awstest"
 )
 
-// TestCloudApply: the whole road over HTTP, interrupted in between; what was there before is not taken away by the way back.
+// TestCloudApply: the whole road over HTTP, interrupted in between; what was there before is not taken away by the way
+// back.
 func TestCloudApply(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("THESEUS_STATE_DIR", filepath.Join(dir, "state"))
@@ -22,7 +23,8 @@ func TestCloudApply(t *testing.T) {
 	theseus := func(code int, args ...string) string {
 		t.Helper()
 		var out bytes.Buffer
-		if got := cli.Main(context.Background(), append([]string{"theseus", "mirror", "cloud"}, args...), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); got != code {
+		if got := cli.Main(context.Background(), append([]string{"theseus", "mirror", "cloud"}, args...),
+			cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); got != code {
 			t.Fatalf("%v: exit %d, want %d: %s", args, got, code, out.String())
 		}
 		return out.String()
@@ -31,7 +33,8 @@ func TestCloudApply(t *testing.T) {
 	if err := os.WriteFile(file, []byte(theseus(0, "inventory", "--endpoint", fake.URL)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	theseus(3, "plan", "--original", "blue.example.org", "--mirror", "green.example.org", "--inventory", file, "-o", plan)
+	theseus(3, "plan", "--original", "blue.example.org", "--mirror", "green.example.org",
+		"--inventory", file, "-o", plan)
 
 	attached := func() (there bool) {
 		fake.Change(func(i *cloud.Inventory) {
@@ -52,7 +55,8 @@ func TestCloudApply(t *testing.T) {
 	fake.Fail = nil
 	theseus(0, "apply", plan, "--endpoint", fake.URL, "--yes")
 	done := len(fake.Writes())
-	if said := theseus(0, "apply", plan, "--endpoint", fake.URL, "--yes"); !strings.Contains(said, "\n0 changes made") || len(fake.Writes()) != done {
+	if said := theseus(0, "apply", plan, "--endpoint", fake.URL, "--yes"); !strings.Contains(said,
+		"\n0 changes made") || len(fake.Writes()) != done {
 		t.Errorf("a second time writes: %s", said)
 	}
 	theseus(0, "back", plan, "--endpoint", fake.URL, "--yes")

@@ -30,7 +30,8 @@ func NewCommand(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "cloud",
 		Short: "Give the mirror the original's permissions in Amazon's cloud",
-		Long: "Compares IAM roles, their policies and trust, instance profiles, token issuers and security groups of the two\n" +
+		Long: "Compares IAM roles, their policies and trust, instance profiles, token issuers and " +
+			"security groups of the two\n" +
 			"clusters by their names, and the policies, roles and groups of others that refer to the original's.\n\n" +
 			"    inventory -> plan -> apply -> back",
 		Args: usage.None,
@@ -46,8 +47,10 @@ func newInventory(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "inventory",
 		Short: "Read the account's roles, policies and security groups",
-		Long: "Reads the input of plan from Amazon's API, and prints it as YAML: to keep, to extend (policies of buckets and keys are\n" +
-			"not read), and to compare without access. It changes nothing. Credentials and region are those of the aws command.",
+		Long: "Reads the input of plan from Amazon's API, and prints it as YAML: to keep, to extend " +
+			"(policies of buckets and keys are\n" +
+			"not read), and to compare without access. It changes nothing. Credentials and region " +
+			"are those of the aws command.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			client, err := aws.Connect(command.Context(), endpoint)
@@ -86,11 +89,14 @@ func newPlan(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "plan --original NAME --mirror NAME --inventory FILE [-o PLAN]",
 		Short: "Show what the mirror lacks, as a plan, as aws commands, or as Terraform",
-		Long: "Compares the two clusters in an inventory. --original and --mirror are their names in kops, from which the names of\n" +
-			"roles and groups are made; --name maps other names. It changes nothing. Exit code 3 means that a person has to do\n" +
+		Long: "Compares the two clusters in an inventory. --original and --mirror are their names in " +
+			"kops, from which the names of\n" +
+			"roles and groups are made; --name maps other names. It changes nothing. Exit code 3 " +
+			"means that a person has to do\n" +
 			"something that the plan cannot.",
-		Example: "  theseus mirror cloud plan --original blue.example.org --mirror green.example.org --inventory cloud.yaml --format cli > give.sh",
-		Args:    usage.None,
+		Example: "  theseus mirror cloud plan --original blue.example.org --mirror green.example.org --inventory " +
+			"cloud.yaml --format cli > give.sh",
+		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			p, err := f.plan()
 			if err != nil {
@@ -111,7 +117,8 @@ func newPlan(m *clusters.Clusters) *cobra.Command {
 	flags.StringVar(&f.original, "original", "", "name of the original cluster")
 	flags.StringVar(&f.mirror, "mirror", "", "name of the mirror")
 	flags.StringVar(&f.inventory, "inventory", "", "file that theseus mirror cloud inventory wrote")
-	flags.StringSliceVar(&f.names, "name", nil, "map other names, OLD=NEW: names of roles, IDs of groups or paths of issuers")
+	flags.StringSliceVar(&f.names, "name", nil,
+		"map other names, OLD=NEW: names of roles, IDs of groups or paths of issuers")
 	flags.StringVar(&f.format, "format", "text", "text, cli (shell commands) or terraform")
 	flags.BoolVar(&f.back, "back", false, "with --format cli: the commands that undo the changes")
 	return command
@@ -124,7 +131,8 @@ func (f *flags) plan() (*cloud.Plan, error) {
 	case f.original == f.mirror:
 		return nil, exit.Fail(exit.Usage, "name the mirror with --mirror", "%s is both clusters", f.original)
 	case f.inventory == "":
-		return nil, exit.Fail(exit.Usage, "theseus mirror cloud inventory > cloud.yaml, then --inventory cloud.yaml", "no inventory is given")
+		return nil, exit.Fail(exit.Usage, "theseus mirror cloud inventory > cloud.yaml, then --inventory cloud.yaml",
+			"no inventory is given")
 	case f.format != "text" && f.format != "cli" && f.format != "terraform":
 		return nil, exit.Fail(exit.Usage, "text, cli or terraform", "--format %s is not known", f.format)
 	case f.back && f.format != "cli":
@@ -140,7 +148,8 @@ func (f *flags) plan() (*cloud.Plan, error) {
 	}
 	inventory, err := cloud.ReadInventory(data)
 	if err != nil {
-		return nil, exit.Fail(exit.Failed, "see docs/strategies/mirror-cloud.md for the file", "%s: %w", f.inventory, err)
+		return nil, exit.Fail(exit.Failed, "see docs/strategies/mirror-cloud.md for the file",
+			"%s: %w", f.inventory, err)
 	}
 	return cloud.Compare(inventory, f.original, f.mirror, pairs), nil
 }
@@ -207,8 +216,10 @@ func newApply(m *clusters.Clusters, verb string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   verb + " PLAN --endpoint URL --yes",
 		Short: "Carry out a plan, through the named API",
-		Long: "Makes the changes of a plan one after another, each only if its object is still as it was when the plan was made.\n" +
-			"You can interrupt the command and run it again. The journal is on this machine, in THESEUS_STATE_DIR (else\n" +
+		Long: "Makes the changes of a plan one after another, each only if its object is still as it " +
+			"was when the plan was made.\n" +
+			"You can interrupt the command and run it again. The journal is on this machine, " +
+			"in THESEUS_STATE_DIR (else\n" +
 			"~/.local/state/theseus). It does not fix the findings of the plan.",
 		Args: usage.Exactly(1, "one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -217,7 +228,8 @@ func newApply(m *clusters.Clusters, verb string) *cobra.Command {
 	}
 	if back {
 		command.Short = "Undo what apply did"
-		command.Long = "Undoes the changes that apply made by this plan, and nothing else, the last first, each only if it is unchanged since."
+		command.Long = "Undoes the changes that apply made by this plan, and nothing else, the last first, each " +
+			"only if it is unchanged since."
 	}
 	command.Flags().StringVar(&endpoint, "endpoint", "", "address of the API (required)")
 	command.Flags().BoolVar(&yes, "yes", false, "change the account, as the plan says")
@@ -244,7 +256,8 @@ func run(ctx context.Context, m *clusters.Clusters, file, endpoint string, yes, 
 	}
 	switch {
 	case endpoint == "":
-		return exit.Fail(exit.Usage, "name it with --endpoint, or use the commands of theseus mirror cloud plan --format cli", "no endpoint is named")
+		return exit.Fail(exit.Usage, "name it with --endpoint, or use the commands of theseus mirror cloud plan "+
+			"--format cli", "no endpoint is named")
 	case !yes:
 		return exit.Fail(exit.Usage, "read the plan, then add --yes", "this changes an account")
 	}

@@ -26,7 +26,8 @@ func (m *Clusters) Printing(commands ...*cobra.Command) []*cobra.Command {
 			case "", "text", "json":
 				return nil
 			}
-			return exit.Fail(exit.Usage, "-o text or json", "%s cannot be written as %q", command.CommandPath(), m.Output)
+			return exit.Fail(exit.Usage, "-o text or json", "%s cannot be written as %q",
+				command.CommandPath(), m.Output)
 		}
 	}
 	return commands

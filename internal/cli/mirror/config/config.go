@@ -45,16 +45,20 @@ func NewCommand(m *clusters.Clusters) *cobra.Command {
 		Use:   "config --from FILE",
 		Short: "Make the mirror's configuration from the original's, or change the original's network",
 		Long:  long,
-		Example: "  kops get --name blue.example.com -o yaml | theseus mirror config --from - --name green.example.com --to calico -o green.yaml\n" +
+		Example: "  kops get --name blue.example.com -o yaml | theseus mirror config --from - --name " +
+			"green.example.com --to calico -o green.yaml\n" +
 			"  theseus mirror config --from blue.yaml --to calico --surge -o blue-calico.yaml",
 		Args: usage.None,
 		RunE: func(*cobra.Command, []string) error { return run(m, flags) },
 	}
 	f := command.Flags()
 	f.StringSliceVar(&flags.From, "from", nil, "the original's configuration: files, or - for standard input")
-	f.StringVar(&flags.Options.Name, "name", "", "the mirror's name; without it the original's own configuration is changed")
-	f.StringVar(&flags.Options.State, "state", "", "the mirror's state store of kops, such as s3://state (else the original's)")
-	f.StringVar(&flags.Options.Network, "to", "", "the new network, by its name in kops: "+strings.Join(config.Networks(), ", "))
+	f.StringVar(&flags.Options.Name, "name", "",
+		"the mirror's name; without it the original's own configuration is changed")
+	f.StringVar(&flags.Options.State, "state", "",
+		"the mirror's state store of kops, such as s3://state (else the original's)")
+	f.StringVar(&flags.Options.Network, "to", "", "the new network, by its name in kops: "+
+		strings.Join(config.Networks(), ", "))
 	f.BoolVar(&flags.Options.Surge, "surge", false, "rolling updates double the nodes, then remove the old ones")
 	f.StringArrayVar(&flags.Answers, "answer", nil, "a decision, such as network=10.1.0.0/16 (repeatable)")
 	return command
@@ -64,11 +68,14 @@ func run(m *clusters.Clusters, flags *Flags) error {
 	options := flags.Options
 	switch {
 	case len(flags.From) == 0:
-		return exit.Fail(exit.Usage, "name it with --from, such as: kops get --name NAME -o yaml | theseus mirror config --from -", "no configuration")
+		return exit.Fail(exit.Usage, "name it with --from, such as: kops get --name NAME -o yaml | theseus mirror "+
+			"config --from -", "no configuration")
 	case options.Name == "" && options.Network == "" && !options.Surge:
-		return exit.Fail(exit.Usage, "--name makes the mirror's, --to changes the network, --surge how nodes are replaced", "no change is given")
+		return exit.Fail(exit.Usage,
+			"--name makes the mirror's, --to changes the network, --surge how nodes are replaced", "no change is given")
 	case options.State != "" && options.Name == "":
-		return exit.Fail(exit.Usage, "leave it out, or name the mirror with --name", "--state is the mirror's, and none is named")
+		return exit.Fail(exit.Usage, "leave it out, or name the mirror with --name",
+			"--state is the mirror's, and none is named")
 	}
 	result, before, err := Convert(m, flags)
 	if err != nil {
@@ -84,7 +91,8 @@ func Convert(m *clusters.Clusters, flags *Flags) (result *config.Result, before 
 	for _, answer := range flags.Answers {
 		id, value, ok := strings.Cut(answer, "=")
 		if _, twice := options.Answers[id]; !ok || value == "" || twice {
-			return nil, nil, exit.Fail(exit.Usage, "such as --answer network=10.1.0.0/16, each once", "--answer %s", answer)
+			return nil, nil, exit.Fail(exit.Usage, "such as --answer network=10.1.0.0/16, each once",
+				"--answer %s", answer)
 		}
 		options.Answers[id] = value
 	}
@@ -160,10 +168,12 @@ func Ask(m *clusters.Clusters, result *config.Result, flag string) error {
 	for _, q := range result.Questions {
 		ids = append(ids, q.ID)
 		if m.Output != "json" {
-			fmt.Fprintf(m.Out, "%s:%d: %s\n    %s %s=%s\n", q.File, q.Line, q.Text, flag, q.ID, strings.Join(q.Answers, "|"))
+			fmt.Fprintf(m.Out, "%s:%d: %s\n    %s %s=%s\n", q.File, q.Line, q.Text, flag, q.ID,
+				strings.Join(q.Answers, "|"))
 		}
 	}
-	return exit.Fail(exit.NeedsPerson, "answer with "+flag+" "+ids[0]+"=... and so on; replace words in capitals", "%d to decide: %s", len(ids), strings.Join(ids, ", "))
+	return exit.Fail(exit.NeedsPerson, "answer with "+flag+" "+ids[0]+"=... and so on; replace words in capitals",
+		"%d to decide: %s", len(ids), strings.Join(ids, ", "))
 }
 
 // explain prints the reason for every changed field, object by object.
@@ -193,7 +203,8 @@ func explain(m *clusters.Clusters, result *config.Result) {
 		}
 	}
 	if len(result.Names) > 0 {
-		fmt.Fprintln(m.Out, "resources that kops names after the cluster on AWS (references to the left name need the right one too)")
+		fmt.Fprintln(m.Out,
+			"resources that kops names after the cluster on AWS (references to the left name need the right one too)")
 		for _, name := range result.Names {
 			fmt.Fprintf(m.Out, "  %s: %s -> %s\n", name.What, name.Old, name.New)
 		}

@@ -46,11 +46,16 @@ It writes nothing until everything is decided:
 func (f *Flags) Register(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringSliceVarP(&f.Namespaces, "namespace", "n", nil, "namespaces to copy")
-	flags.StringArrayVar(&f.Decide, "decide", nil, "decision for a kind or an object: 'CronJob.batch=copy', 'Job.batch shop/import=skip'; copy, skip, suspend or disarm")
-	flags.StringSliceVar(&f.EmptyVolumes, "empty-volume", nil, "claims (namespace/name) that may be empty on the mirror")
-	flags.StringSliceVar(&f.Registries, "registry", nil, "rewrite images: registry.example.com=registry-mirror.example.com")
-	flags.StringArrayVar(&f.ImageFields, "image-field", nil, "a field that names an image: 'Database.example.com=spec.image'; [] after a list, * for all fields")
-	flags.StringSliceVar(&f.Unproven, "unproven", nil, "registries in which rewritten images are not checked, since only the nodes can log in there")
+	flags.StringArrayVar(&f.Decide, "decide", nil, "decision for a kind or an object: 'CronJob.batch=copy', "+
+		"'Job.batch shop/import=skip'; copy, skip, suspend or disarm")
+	flags.StringSliceVar(&f.EmptyVolumes, "empty-volume", nil,
+		"claims (namespace/name) that may be empty on the mirror")
+	flags.StringSliceVar(&f.Registries, "registry", nil,
+		"rewrite images: registry.example.com=registry-mirror.example.com")
+	flags.StringArrayVar(&f.ImageFields, "image-field", nil,
+		"a field that names an image: 'Database.example.com=spec.image'; [] after a list, * for all fields")
+	flags.StringSliceVar(&f.Unproven, "unproven", nil,
+		"registries in which rewritten images are not checked, since only the nodes can log in there")
 	flags.BoolVar(&f.Adopt, "adopt", false, "take over objects that the mirror already has")
 	flags.IntVar(&f.Workers, "workers", replica.DefaultWorkers, "concurrent writes")
 }
@@ -87,11 +92,12 @@ func OriginalCopier(m *clusters.Clusters, f *Flags) (*replica.Copier, error) {
 func NewCopy(m *clusters.Clusters) *cobra.Command {
 	flags := &Flags{}
 	command := &cobra.Command{
-		Use:     "copy -n NAMESPACE ...",
-		Short:   "Copy namespaces to the mirror, and keep them in step",
-		Long:    long,
-		Example: "  theseus mirror copy --mirror-context green -n shop -n billing --registry registry.example.com=registry-mirror.example.com",
-		Args:    usage.None,
+		Use:   "copy -n NAMESPACE ...",
+		Short: "Copy namespaces to the mirror, and keep them in step",
+		Long:  long,
+		Example: "  theseus mirror copy --mirror-context green -n shop -n billing --registry " +
+			"registry.example.com=registry-mirror.example.com",
+		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			copier, err := Copier(m, flags)
 			if err != nil {
@@ -107,7 +113,8 @@ func NewCopy(m *clusters.Clusters) *cobra.Command {
 }
 
 func run(ctx context.Context, m *clusters.Clusters, copier *replica.Copier, flags *Flags) error {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" { // the API servers need the cores more than the collector
+	// the API servers need the cores more than the collector
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(400)
 		debug.SetMemoryLimit(1 << 30)
 	}
@@ -170,14 +177,17 @@ type objectOutput struct {
 
 func showPass(m *clusters.Clusters, pass *replica.Pass) {
 	if m.Output == "json" {
-		document := passDocument{InStep: pass.Delta.InStep, Created: pass.Created, Updated: pass.Updated, Deleted: pass.Deleted, Seconds: pass.Took.Seconds()}
+		document := passDocument{InStep: pass.Delta.InStep, Created: pass.Created, Updated: pass.Updated,
+			Deleted: pass.Deleted, Seconds: pass.Took.Seconds()}
 		for _, wave := range pass.Plan.Waves {
 			for _, item := range wave {
-				document.Objects = append(document.Objects, objectOutput{objects.KeyOf(item.Object).String(), string(item.Action), item.Why, item.Did})
+				document.Objects = append(document.Objects,
+					objectOutput{objects.KeyOf(item.Object).String(), string(item.Action), item.Why, item.Did})
 			}
 		}
 		for _, left := range pass.Plan.Left {
-			document.Objects = append(document.Objects, objectOutput{Object: left.Key.String(), Action: "skip", Why: left.Why})
+			document.Objects = append(document.Objects,
+				objectOutput{Object: left.Key.String(), Action: "skip", Why: left.Why})
 		}
 		terminal.Encode(m.Out, document)
 		return
@@ -186,7 +196,8 @@ func showPass(m *clusters.Clusters, pass *replica.Pass) {
 		fmt.Fprintf(m.Out, "in step: %s\n", cluster.Count(pass.Delta.InStep, "object"))
 		return
 	}
-	fmt.Fprintf(m.Out, "%d created, %d updated, %d deleted, %d were in step (%.1f s)\n", pass.Created, pass.Updated, pass.Deleted, pass.Delta.InStep, pass.Took.Seconds())
+	fmt.Fprintf(m.Out, "%d created, %d updated, %d deleted, %d were in step (%.1f s)\n",
+		pass.Created, pass.Updated, pass.Deleted, pass.Delta.InStep, pass.Took.Seconds())
 }
 
 // showLeft lists objects that are copied with changes, and objects that are not copied and that a person may miss.
@@ -209,7 +220,8 @@ func showLeft(m *clusters.Clusters, pass *replica.Pass) {
 		}
 		fmt.Fprintf(m.Out, "skip %s: %s\n", left.Key, left.Why)
 	}
-	fmt.Fprintf(m.Out, "not copied: %s that belong to the cluster itself or are made by their owners (-o json lists them)\n", cluster.Count(quiet, "object"))
+	fmt.Fprintf(m.Out, "not copied: %s that belong to the cluster itself or are made by their owners (-o json lists "+
+		"them)\n", cluster.Count(quiet, "object"))
 	for _, doubt := range pass.Plan.Doubts() {
 		fmt.Fprintln(m.Err, "note: "+doubt)
 	}

@@ -37,9 +37,12 @@ func NewCommand(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dns",
 		Short: "Move the services' DNS names to the mirror, and back",
-		Long: "Moves names in waves, each only once its service answers at the mirror's address. Each move is a compare-and-swap:\n" +
-			"the record and external-dns' ownership change together, and only if no one else has changed them. Before the next\n" +
-			"change, Theseus waits until every name server and chosen resolver shows the last one. A failure is rolled back.\n\n" +
+		Long: "Moves names in waves, each only once its service answers at the mirror's address. Each " +
+			"move is a compare-and-swap:\n" +
+			"the record and external-dns' ownership change together, and only if no one else has " +
+			"changed them. Before the next\n" +
+			"change, Theseus waits until every name server and chosen resolver shows the last one. A " +
+			"failure is rolled back.\n\n" +
 			"    inventory -> plan -> move -> back",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
@@ -54,8 +57,10 @@ func newInventory(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "inventory --zones FILE",
 		Short: "List which names belong to which service, and which of them can move",
-		Long: "Reads both clusters and the zones, and shows for each name its owner (annotations of external-dns, Ingresses, routes\n" +
-			"of Gateways, DNSEndpoints), where it points, who owns its record, and whether it can move. Exit code 3 means that\n" +
+		Long: "Reads both clusters and the zones, and shows for each name its owner (annotations of " +
+			"external-dns, Ingresses, routes\n" +
+			"of Gateways, DNSEndpoints), where it points, who owns its record, and whether it can " +
+			"move. Exit code 3 means that\n" +
 			"names are blocked.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -121,8 +126,10 @@ func newPlan(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "plan --zones FILE [-o PLAN]",
 		Short: "Make a plan of moves that reads like a runbook",
-		Long: "Plans the move of all names that can move, or of those of --name. It refuses a name of --name that is blocked or has\n" +
-			"no service; without --name, it refuses blocked names, so that none is forgotten. A plan that changes more than\n" +
+		Long: "Plans the move of all names that can move, or of those of --name. It refuses a name of " +
+			"--name that is blocked or has\n" +
+			"no service; without --name, it refuses blocked names, so that none is forgotten. A " +
+			"plan that changes more than\n" +
 			"30 % of a zone with ten names or more needs --yes-really. It changes nothing.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -136,7 +143,8 @@ func newPlan(m *clusters.Clusters) *cobra.Command {
 	f.Register(command)
 	f.RegisterMoves(command)
 	f.slo.Register(command.Flags(), "by the gate after each wave, where theseus mirror dns move runs")
-	command.Flags().DurationVar(&f.Bake, "bake", 0, "how long each wave is watched (default twice the TTL, at least 30 s)")
+	command.Flags().DurationVar(&f.Bake, "bake", 0,
+		"how long each wave is watched (default twice the TTL, at least 30 s)")
 	return command
 }
 
@@ -148,7 +156,8 @@ func (f *PlanFlags) RegisterMoves(command *cobra.Command) {
 	flags.IntVar(&f.options.First, "first", 3, "number of names in the first wave")
 	flags.IntVar(&f.options.Growth, "growth", 5, "factor by which each wave is larger than the last")
 	flags.IntVar(&f.options.Batch, "batch", 32, "number of names that one transaction changes")
-	flags.Int64SliceVar(&f.weights, "weights", nil, "successive shares of the mirror in per cent, such as 1,10,50, if the provider supports weights")
+	flags.Int64SliceVar(&f.weights, "weights", nil,
+		"successive shares of the mirror in per cent, such as 1,10,50, if the provider supports weights")
 	flags.Int64Var(&f.options.MaxFailed, "max-failed", 0, "number of a gate's own requests that may fail")
 	flags.BoolVar(&f.yesReally, "yes-really", false, "allow changing more than 30 % of a zone")
 }
@@ -169,8 +178,10 @@ func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Pl
 		}
 		last = w
 	}
-	if f.options.TTL == 0 || f.options.First < 1 || f.options.Growth < 1 || f.options.Batch < 1 || f.Bake < 0 || f.options.MaxFailed < 0 {
-		return nil, exit.Fail(exit.Usage, "theseus mirror dns plan --help", "--ttl, --first, --growth and --batch are at least 1, --bake and --max-failed not negative")
+	if f.options.TTL == 0 || f.options.First < 1 || f.options.Growth < 1 || f.options.Batch < 1 ||
+		f.Bake < 0 || f.options.MaxFailed < 0 {
+		return nil, exit.Fail(exit.Usage, "theseus mirror dns plan --help",
+			"--ttl, --first, --growth and --batch are at least 1, --bake and --max-failed not negative")
 	}
 	f.options.Weights, f.options.Bake = f.weights, step.Duration(f.Bake)
 	entries, zones, err := zonefile.Inventory(ctx, m, f.Sources)
@@ -190,16 +201,20 @@ func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Pl
 		}
 	}
 	if much := shift.TooMuch(zones, moves); much != "" && !f.yesReally {
-		return nil, exit.Fail(exit.Blocked, "move fewer with --name, or add --yes-really", "the plan changes more than 30 %% of a zone: %s", much)
+		return nil, exit.Fail(exit.Blocked, "move fewer with --name, or add --yes-really",
+			"the plan changes more than 30 %% of a zone: %s", much)
 	}
 	for _, z := range zones {
-		if len(f.weights) > 0 && !z.Can.Weights && slices.ContainsFunc(moves, func(m zone.Move) bool { return m.Zone == z.Name }) {
-			return nil, exit.Fail(exit.Usage, "leave --weights out: names then move as a whole, wave by wave", "the provider of %s does not support weights", z.Name)
+		if len(f.weights) > 0 && !z.Can.Weights &&
+			slices.ContainsFunc(moves, func(m zone.Move) bool { return m.Zone == z.Name }) {
+			return nil, exit.Fail(exit.Usage, "leave --weights out: names then move as a whole, wave by wave",
+				"the provider of %s does not support weights", z.Name)
 		}
 	}
 	for _, move := range moves {
 		if len(f.weights) > 0 && !shift.Weighs(move.Unit) {
-			m.Note(strings.TrimSuffix(move.Name, ".") + " moves as a whole: its records have other types at the mirror, and cannot be weighted")
+			m.Note(strings.TrimSuffix(move.Name, ".") +
+				" moves as a whole: its records have other types at the mirror, and cannot be weighted")
 		}
 	}
 	var used []*zone.Zone
@@ -213,7 +228,8 @@ func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Pl
 
 // mustHold asks the signals as the gates will: one that does not hold would roll back the first wave.
 func mustHold(ctx context.Context, w io.Writer, texts []string) error {
-	return slo.MustHold(ctx, w, texts, slo.Before{Nothing: "no name has moved", Hint: "fix the services, or change the comparison of --slo", Silent: exit.Failed, Fails: exit.Blocked})
+	return slo.MustHold(ctx, w, texts, slo.Before{Nothing: "no name has moved",
+		Hint: "fix the services, or change the comparison of --slo", Silent: exit.Failed, Fails: exit.Blocked})
 }
 
 // newAsk is the command that runs at a place that a zones file names.
@@ -221,8 +237,10 @@ func newAsk(m *clusters.Clusters) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ask",
 		Short: "Send requests to the mirror from here, for a theseus that runs elsewhere",
-		Long: "Reads questions as JSON from standard input, and writes those that are not answered. A zones file names, under `from`,\n" +
-			"commands that run theseus elsewhere, such as in a pod of the original; a name moves only if it answers there, too.",
+		Long: "Reads questions as JSON from standard input, and writes those that are not answered. A zones " +
+			"file names, under `from`,\n" +
+			"commands that run theseus elsewhere, such as in a pod of the original; a name moves " +
+			"only if it answers there, too.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error { return dns.Serve(command.Context(), m.In, m.Out) },
 	}
@@ -254,7 +272,8 @@ func choose(entries []names.Entry, patterns []string) ([]zone.Move, error) {
 	}
 	for _, pattern := range patterns {
 		if !hit[pattern] {
-			return nil, exit.Fail(exit.Failed, "theseus mirror dns inventory lists the names", "no name matches %q", pattern)
+			return nil, exit.Fail(exit.Failed, "theseus mirror dns inventory lists the names",
+				"no name matches %q", pattern)
 		}
 	}
 	if len(refused) > 0 {
@@ -267,7 +286,8 @@ func choose(entries []names.Entry, patterns []string) ([]zone.Move, error) {
 		if n := len(refused) - 1; n > 0 {
 			more = fmt.Sprintf(" (nor can %s)", cluster.Count(n, "other name"))
 		}
-		return nil, exit.Fail(exit.Blocked, hint, "%s cannot move: %s%s", strings.TrimSuffix(first.Name, "."), first.Why, more)
+		return nil, exit.Fail(exit.Blocked, hint, "%s cannot move: %s%s",
+			strings.TrimSuffix(first.Name, "."), first.Why, more)
 	}
 	if len(moves) == 0 {
 		return nil, exit.Fail(exit.Failed, "theseus mirror dns inventory says why", "no name moves")
@@ -294,7 +314,8 @@ func writePlan(m *clusters.Clusters, p *shift.Plan) error {
 	if err := outfile.Write(m.Output, data); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(m.Out, "%s\nwritten to %s; read it, then: theseus mirror dns move %s --zones FILE --yes\n", shift.Runbook(p), m.Output, m.Output)
+	_, err = fmt.Fprintf(m.Out, "%s\nwritten to %s; read it, then: theseus mirror dns move %s --zones FILE --yes\n",
+		shift.Runbook(p), m.Output, m.Output)
 	return err
 }
 
@@ -322,7 +343,8 @@ func end(m *clusters.Clusters, outcome engine.Outcome, left []string, file strin
 		}
 		return exit.Fail(code, hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
 	}
-	hint := fmt.Sprintf("theseus mirror dns move %s continues; theseus mirror dns back %s moves all names back", file, file)
+	hint := fmt.Sprintf("theseus mirror dns move %s continues; theseus mirror dns back %s moves all names back",
+		file, file)
 	if outcome.State.Undoing {
 		hint = fmt.Sprintf("theseus mirror dns back %s continues the way back", file)
 	}

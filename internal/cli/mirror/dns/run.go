@@ -29,7 +29,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-const journalHelp = "The journal is a file on this machine, in THESEUS_STATE_DIR (else ~/.local/state/theseus): run the command again here, or\n" +
+const journalHelp = "The journal is a file on this machine, in THESEUS_STATE_DIR (else ~/.local/state/theseus): run " +
+	"the command again here, or\n" +
 	"with that folder, and it continues from wherever it was interrupted or killed."
 
 func newMove(m *clusters.Clusters) *cobra.Command {
@@ -38,8 +39,10 @@ func newMove(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "move PLAN --zones FILE --yes",
 		Short: "Move names by a plan, with a gate after every wave",
-		Long: "Carries out a plan of moves: it lowers the TTLs and waits for them to expire; then, wave by wave, it checks the\n" +
-			"services, moves the names, waits until every name server shows it, and watches; at the end it restores the TTLs.\n" +
+		Long: "Carries out a plan of moves: it lowers the TTLs and waits for them to expire; then, " +
+			"wave by wave, it checks the\n" +
+			"services, moves the names, waits until every name server shows it, and watches; at the " +
+			"end it restores the TTLs.\n" +
 			"A failure is rolled back in the same way.\n\n" + journalHelp,
 		Args: usage.Exactly(1, "one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -61,8 +64,10 @@ func newBack(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "back PLAN --zones FILE --yes",
 		Short: "Move names back to the original, by the same procedure",
-		Long: "Rolls back a move that is running or was interrupted. A finished move is reversed step by step, with the same checks,\n" +
-			"waits and gates, towards the original. A name that someone else has changed since is left alone.\n\n" + journalHelp,
+		Long: "Rolls back a move that is running or was interrupted. A finished move is reversed step by " +
+			"step, with the same checks,\n" +
+			"waits and gates, towards the original. A name that someone else has changed since is left alone.\n" +
+			"\n" + journalHelp,
 		Args: usage.Exactly(1, "the plan file of the move"),
 		RunE: func(command *cobra.Command, args []string) error {
 			p, err := readPlan(args[0])
@@ -72,7 +77,8 @@ func newBack(m *clusters.Clusters) *cobra.Command {
 			state, err := stateOf(command.Context(), p)
 			switch {
 			case errors.Is(err, errNotBegun):
-				return exit.Fail(exit.Failed, "theseus mirror dns move "+args[0], "no name of %s has moved: %w", p.Name, err)
+				return exit.Fail(exit.Failed, "theseus mirror dns move "+args[0],
+					"no name of %s has moved: %w", p.Name, err)
 			case err != nil:
 				return err
 			case state.Phase == engine.PhaseRolledBack:
@@ -89,7 +95,8 @@ func newBack(m *clusters.Clusters) *cobra.Command {
 }
 
 // carryOut runs the engine over a plan of moves, from where its journal ends.
-func carryOut(ctx context.Context, m *clusters.Clusters, p *shift.Plan, file, zones string, yes bool, desire v1alpha1.Desire) error {
+func carryOut(ctx context.Context, m *clusters.Clusters, p *shift.Plan, file, zones string, yes bool,
+	desire v1alpha1.Desire) error {
 	config, err := zonefile.Read(zones)
 	if err != nil {
 		return err
@@ -144,8 +151,9 @@ func carryOut(ctx context.Context, m *clusters.Clusters, p *shift.Plan, file, zo
 	stopping := &interrupt.Run{Stop: make(chan struct{}), Say: view.Say, Flight: flight.String}
 	defer m.Signals.During(stopping)()
 	outcome, err := engine.Run(ctx, whole, engine.Deps{
-		Actor: &dns.Actor{Zones: opened, Resolvers: config.Resolvers, Prober: prober, Clock: run.Clock{}, Note: view.Note},
-		Gate:  gate, Journal: records, Control: dns.Wish(desire), Clock: run.Clock{},
+		Actor: &dns.Actor{Zones: opened, Resolvers: config.Resolvers, Prober: prober,
+			Clock: run.Clock{}, Note: view.Note},
+		Gate: gate, Journal: records, Control: dns.Wish(desire), Clock: run.Clock{},
 		Stop: stopping.Stop, By: journal.Holder(), Theseus: m.Version, Note: view.Note,
 		Notify: func(r engine.Record) { flight.Record(r); view.Record(r) },
 	})
@@ -172,7 +180,8 @@ func stateOf(ctx context.Context, p *shift.Plan) (engine.State, error) {
 	if err != nil {
 		return engine.State{}, err
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "journal.jsonl")) // not with OpenFile, which would cut off a record that is being written
+	// not with OpenFile, which would cut off a record that is being written
+	data, err := os.ReadFile(filepath.Join(dir, "journal.jsonl"))
 	if os.IsNotExist(err) {
 		return engine.State{Phase: engine.PhaseNew}, errNotBegun
 	}
@@ -225,7 +234,8 @@ func newStatus(m *clusters.Clusters) *cobra.Command {
 				if err != nil && !errors.Is(err, errNotBegun) {
 					return err
 				}
-				all = append(all, status{one.Name, state.Phase, state.DoneSteps(), len(one.Steps()), state.Step, state.Cause})
+				all = append(all,
+					status{one.Name, state.Phase, state.DoneSteps(), len(one.Steps()), state.Step, state.Cause})
 			}
 			if m.Output == "json" {
 				return terminal.WriteJSON(m.Out, all)

@@ -45,8 +45,9 @@ Objects of Argo CD and Flux that deploy there are suspended, and record their fo
 
 The command reports success only once writes to every namespace were denied, ten times in a row, on new connections.
 Users who may change admission policies can lift the freeze.`,
-		Example: "  theseus mirror freeze -n shop -n billing --because 'the network is being changed, CHG-1234' --allow system:serviceaccount:keda:keda-operator",
-		Args:    usage.None,
+		Example: "  theseus mirror freeze -n shop -n billing --because 'the network is being changed, CHG-1234' " +
+			"--allow system:serviceaccount:keda:keda-operator",
+		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			slices.Sort(want.Namespaces)
 			want.Namespaces = slices.Compact(want.Namespaces)
@@ -87,7 +88,8 @@ func NewThaw(m *clusters.Clusters) *cobra.Command {
 	return &cobra.Command{
 		Use:   "thaw",
 		Short: "End the freeze: deploys work as before",
-		Long: "Removes the policy, proves that writes pass again, and restores every suspended object of Argo CD and Flux exactly.\n" +
+		Long: "Removes the policy, proves that writes pass again, and restores every suspended object of " +
+			"Argo CD and Flux exactly.\n" +
 			"It also cleans up after a freeze that failed half-way. A second thaw changes nothing.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {

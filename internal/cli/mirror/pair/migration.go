@@ -41,7 +41,8 @@ func Command(m *clusters.Clusters, use, short, long string, do Doing) *cobra.Com
 			return do(ctx, client, access, p)
 		},
 	}
-	command.Flags().StringVar(&access.Zones, "zones", "", "file that says how to reach the zones (else that of the plan)")
+	command.Flags().StringVar(&access.Zones, "zones", "",
+		"file that says how to reach the zones (else that of the plan)")
 	return command
 }
 
@@ -52,11 +53,14 @@ func mayReach(access mirror.Access, p *plan.Plan) error {
 		return err
 	}
 	planned := p.Mirror.Access
-	if (planned.Kubeconfig+planned.Context == "" || access.Kubeconfig+access.Context != "") && (planned.Zones == "" || access.Zones != "") {
+	if (planned.Kubeconfig+planned.Context == "" || access.Kubeconfig+access.Context != "") &&
+		(planned.Zones == "" || access.Zones != "") {
 		return nil
 	}
-	return exit.Fail(exit.Usage, "name the mirror with --mirror-kubeconfig or --mirror-context, and --zones; or use the machine that runs the migration",
-		"this machine does not know which plan of %s was approved, and does not open files that only the cluster names", p.Name)
+	return exit.Fail(exit.Usage, "name the mirror with --mirror-kubeconfig or --mirror-context, and --zones; or use "+
+		"the machine that runs the migration",
+		"this machine does not know which plan of %s was approved, and does not open files that only the cluster names",
+		p.Name)
 }
 
 // mirrorPlan is the plan of the named migration, or of the latest one by this strategy.
@@ -71,7 +75,8 @@ func mirrorPlan(ctx context.Context, client *kube.Client, names []string) (*plan
 		}
 	} else if p, _, err := journal.Load(ctx, client.Dynamic, names[0]); err != nil || p.Mirror == nil {
 		if err == nil {
-			err = exit.Fail(exit.Failed, "`theseus status` shows it", "%s is a migration by the strategy %s", names[0], p.Strategy)
+			err = exit.Fail(exit.Failed, "`theseus status` shows it", "%s is a migration by the strategy %s",
+				names[0], p.Strategy)
 		}
 		return nil, err
 	}
@@ -84,5 +89,6 @@ func mirrorPlan(ctx context.Context, client *kube.Client, names []string) (*plan
 			return p, nil
 		}
 	}
-	return nil, exit.Fail(exit.Failed, "theseus plan --strategy mirror --help", "this cluster has no migration by the strategy mirror")
+	return nil, exit.Fail(exit.Failed, "theseus plan --strategy mirror --help",
+		"this cluster has no migration by the strategy mirror")
 }

@@ -22,7 +22,8 @@ import (
 // RegisterAccess adds the flags that say how to reach the mirror and the zones.
 func RegisterAccess(command *cobra.Command, access *mirror.Access) {
 	flags := command.Flags()
-	flags.StringVar(&access.Kubeconfig, "mirror-kubeconfig", "", "strategy mirror: kubeconfig file of the mirror (else that of the original)")
+	flags.StringVar(&access.Kubeconfig, "mirror-kubeconfig", "",
+		"strategy mirror: kubeconfig file of the mirror (else that of the original)")
 	flags.StringVar(&access.Context, "mirror-context", "", "strategy mirror: context of the mirror")
 	flags.StringVar(&access.Zones, "zones", "", "strategy mirror: file that says how to reach the zones")
 }
@@ -55,7 +56,8 @@ func Reach(ctx context.Context, a *app.App, access mirror.Access, p *plan.Plan) 
 		client *kube.Client
 		id     string
 		what   string
-	}{{&world.Original, client, p.Mirror.Original, "the original"}, {&world.Mirror, other, p.Mirror.Mirror, "the mirror"}} {
+	}{{&world.Original, client, p.Mirror.Original, "the original"},
+		{&world.Mirror, other, p.Mirror.Mirror, "the mirror"}} {
 		if *one.into, err = replica.Connect(one.client); err != nil {
 			return nil, err
 		}
@@ -64,7 +66,9 @@ func Reach(ctx context.Context, a *app.App, access mirror.Access, p *plan.Plan) 
 			return nil, fmt.Errorf("%s: %w", one.what, err)
 		}
 		if id != one.id {
-			return nil, exit.Fail(exit.Failed, "name it with --mirror-context or --mirror-kubeconfig, and the original with --context", "this cluster is not %s of the plan", one.what)
+			return nil, exit.Fail(exit.Failed,
+				"name it with --mirror-context or --mirror-kubeconfig, and the original with --context",
+				"this cluster is not %s of the plan", one.what)
 		}
 	}
 	if world.Config, err = zonefile.Read(zones); err != nil {

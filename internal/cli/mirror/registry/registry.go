@@ -33,7 +33,9 @@ registry from the new one.`,
 		Args:    usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if len(flags.Registries) == 0 {
-				return exit.Fail(exit.Usage, "give one, such as --registry registry.example.com=registry-mirror.example.com", "no rule for registries is given")
+				return exit.Fail(exit.Usage,
+					"give one, such as --registry registry.example.com=registry-mirror.example.com",
+					"no rule for registries is given")
 			}
 			if containerd {
 				return showContainerd(m, flags.Registries)
@@ -57,7 +59,8 @@ registry from the new one.`,
 		},
 	}
 	flags.Register(command)
-	command.Flags().BoolVar(&containerd, "containerd", false, "print containerd configuration for the nodes of the mirror instead")
+	command.Flags().BoolVar(&containerd, "containerd", false,
+		"print containerd configuration for the nodes of the mirror instead")
 	return command
 }
 
@@ -105,9 +108,11 @@ func showContainerd(m *clusters.Clusters, texts []string) error {
 	}
 	for _, rule := range rules.Rules() {
 		if strings.Contains(rule.Old, "/") || strings.Contains(rule.New, "/") {
-			return exit.Fail(exit.Usage, "give registries only, or let copy rewrite the names", "containerd only has mirrors of whole registries, but %s=%s names a part of one", rule.Old, rule.New)
+			return exit.Fail(exit.Usage, "give registries only, or let copy rewrite the names",
+				"containerd only has mirrors of whole registries, but %s=%s names a part of one", rule.Old, rule.New)
 		}
-		fmt.Fprintf(m.Out, "# /etc/containerd/certs.d/%s/hosts.toml\nserver = \"https://%s\"\n\n[host.\"https://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", rule.Old, rule.Old, rule.New)
+		fmt.Fprintf(m.Out, "# /etc/containerd/certs.d/%s/hosts.toml\nserver = \"https://%s\"\n\n"+
+			"[host.\"https://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", rule.Old, rule.Old, rule.New)
 	}
 	return nil
 }

@@ -46,8 +46,10 @@ type status struct {
 // NewCommand makes the command theseus mirror status.
 func NewCommand(m *clusters.Clusters) *cobra.Command {
 	return pair.Command(m, "status", "Show the phase, where the names point, and what differs now",
-		"Reads the journal in the original, the zones and both clusters, and shows how far the migration is, where every name\n"+
-			"points according to its zone, whether deploys are stopped, and the differences between mirror and original. It changes\n"+
+		"Reads the journal in the original, the zones and both clusters, and shows how far the "+
+			"migration is, where every name\n"+
+			"points according to its zone, whether deploys are stopped, and the differences between "+
+			"mirror and original. It changes\n"+
 			"nothing.",
 		func(ctx context.Context, client *kube.Client, access mirror.Access, p *plan.Plan) error {
 			return run(ctx, m, client, access, p)
@@ -63,7 +65,8 @@ func run(ctx context.Context, m *clusters.Clusters, client *kube.Client, access 
 	if err != nil {
 		return err
 	}
-	s := status{Name: p.Name, Phase: state.Phase, Step: state.Step, Steps: len(p.Steps), Cause: state.Cause, Frozen: []string{}, Differ: []string{}}
+	s := status{Name: p.Name, Phase: state.Phase, Step: state.Step, Steps: len(p.Steps), Cause: state.Cause,
+		Frozen: []string{}, Differ: []string{}}
 	if i := slices.IndexFunc(p.Steps, func(one step.Step) bool { return one.ID == state.Step }); i >= 0 {
 		s.Number, s.Title = i+1, p.Steps[i].Title
 	}
@@ -121,12 +124,14 @@ func show(m *clusters.Clusters, s *status) error {
 	counts := map[string]int{}
 	for _, found := range s.Names {
 		counts[found.At]++
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", found.At, found.Name, strings.Join(found.Records, ", "), strings.Join(found.Services, ", "))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", found.At, found.Name, strings.Join(found.Records, ", "),
+			strings.Join(found.Services, ", "))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(m.Out, "%s at the original, %d at the mirror", cluster.Count(counts["original"], "name"), counts["mirror"])
+	fmt.Fprintf(m.Out, "%s at the original, %d at the mirror",
+		cluster.Count(counts["original"], "name"), counts["mirror"])
 	for _, at := range []string{"both", "elsewhere"} {
 		if counts[at] > 0 {
 			fmt.Fprintf(m.Out, ", %d %s", counts[at], at)

@@ -31,8 +31,10 @@ import (
 func NewCommand(m *clusters.Clusters) *cobra.Command {
 	yes := false
 	command := pair.Command(m, "teardown", "Remove the copies from the mirror, once the original serves everything",
-		"Lists the objects that a migration copied to the mirror. With --yes, it deletes them and waits until they are gone,\n"+
-			"load balancers included. It refuses while a name is not at the original, or a cache may still have the mirror's\n"+
+		"Lists the objects that a migration copied to the mirror. With --yes, it deletes them and "+
+			"waits until they are gone,\n"+
+			"load balancers included. It refuses while a name is not at the original, or a cache "+
+			"may still have the mirror's\n"+
 			"address. The journal stays, in the original. Remove the mirror's machines yourself.",
 		func(ctx context.Context, client *kube.Client, access mirror.Access, p *plan.Plan) error {
 			return takeDown(ctx, m, client, access, p, yes)
@@ -41,7 +43,8 @@ func NewCommand(m *clusters.Clusters) *cobra.Command {
 	return command
 }
 
-func takeDown(ctx context.Context, m *clusters.Clusters, client *kube.Client, access mirror.Access, p *plan.Plan, yes bool) error {
+func takeDown(ctx context.Context, m *clusters.Clusters, client *kube.Client, access mirror.Access,
+	p *plan.Plan, yes bool) error {
 	pair, err := pair.Reach(ctx, m.App, access, p)
 	if err != nil {
 		return err
@@ -61,7 +64,8 @@ func takeDown(ctx context.Context, m *clusters.Clusters, client *kube.Client, ac
 		staying = append(staying, left.Key.String()+": "+left.Why)
 	}
 	if m.Output == "json" {
-		if err := terminal.WriteJSON(m.Out, map[string]any{"delete": going, "stays": staying, "done": yes}); err != nil {
+		if err := terminal.WriteJSON(m.Out,
+			map[string]any{"delete": going, "stays": staying, "done": yes}); err != nil {
 			return err
 		}
 	} else {
@@ -77,13 +81,15 @@ func takeDown(ctx context.Context, m *clusters.Clusters, client *kube.Client, ac
 		m.Note("the mirror has no copied objects left")
 		return nil
 	case !yes:
-		return exit.Fail(exit.Usage, "read the list, then add --yes", "this deletes %s of the mirror", cluster.Count(len(going), "object"))
+		return exit.Fail(exit.Usage, "read the list, then add --yes", "this deletes %s of the mirror",
+			cluster.Count(len(going), "object"))
 	}
 	if err := pair.Mirror.Remove(ctx, removal, m.Note); err != nil {
 		return err
 	}
 	if m.Output != "json" {
-		fmt.Fprintf(m.Out, "%s deleted; the journal of %s stays in the original; remove the mirror's machines yourself\n", cluster.Count(len(going), "object"), p.Name)
+		fmt.Fprintf(m.Out, "%s deleted; the journal of %s stays in the original; remove the mirror's machines "+
+			"yourself\n", cluster.Count(len(going), "object"), p.Name)
 	}
 	return nil
 }
@@ -96,7 +102,8 @@ func mustBeBack(ctx context.Context, p *mirrored.World, client *kube.Client) err
 		return err
 	}
 	if !state.Over() {
-		return exit.Fail(exit.Blocked, "finish it with `theseus resume`, or undo it with `theseus rollback`", "migration %s has not ended: %s", p.Plan.Name, state.Phase)
+		return exit.Fail(exit.Blocked, "finish it with `theseus resume`, or undo it with `theseus rollback`",
+			"migration %s has not ended: %s", p.Plan.Name, state.Phase)
 	}
 	places, err := p.Places(ctx)
 	if err != nil {
@@ -105,7 +112,8 @@ func mustBeBack(ctx context.Context, p *mirrored.World, client *kube.Client) err
 	wait := time.Duration(0)
 	for _, found := range places {
 		if found.At != "original" {
-			return exit.Fail(exit.Blocked, "theseus mirror status shows where the names are", "%s is not at the original, but %s: %s", found.Name, found.At, strings.Join(found.Records, ", "))
+			return exit.Fail(exit.Blocked, "theseus mirror status shows where the names are",
+				"%s is not at the original, but %s: %s", found.Name, found.At, strings.Join(found.Records, ", "))
 		}
 	}
 	for _, m := range p.Plan.Mirror.Names.Moves {
@@ -117,7 +125,8 @@ func mustBeBack(ctx context.Context, p *mirrored.World, client *kube.Client) err
 		wait = max(wait, time.Duration(z.Negative)*time.Second)
 	}
 	if until := lastMove(records).Add(wait); time.Now().Before(until) {
-		return exit.Fail(exit.Blocked, "try again after that time", "caches may have the mirror's addresses until %s", until.Local().Format(time.TimeOnly))
+		return exit.Fail(exit.Blocked, "try again after that time", "caches may have the mirror's addresses until %s",
+			until.Local().Format(time.TimeOnly))
 	}
 	see := &dns.Actor{Zones: p.Zones, Resolvers: p.Config.Resolvers, Clock: run.Clock{}}
 	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -134,7 +143,8 @@ func seen(p *mirrored.World) []shift.SeeArgs {
 			byZone[m.Zone] = &shift.SeeArgs{Zone: m.Zone}
 			order = append(order, m.Zone)
 		}
-		byZone[m.Zone].Sets = append(byZone[m.Zone].Sets, slices.DeleteFunc(slices.Clone(m.Before), func(set zone.RRSet) bool { return !set.IsAddress() })...)
+		byZone[m.Zone].Sets = append(byZone[m.Zone].Sets,
+			slices.DeleteFunc(slices.Clone(m.Before), func(set zone.RRSet) bool { return !set.IsAddress() })...)
 	}
 	var all []shift.SeeArgs
 	for _, name := range order {

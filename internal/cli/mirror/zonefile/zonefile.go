@@ -27,14 +27,16 @@ type Sources struct {
 func (s *Sources) Register(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&s.Zones, "zones", "", "file that says how to reach the zones")
-	flags.StringSliceVar(&s.From, "from", nil, "the original: a snapshot, or files of Kubernetes YAML or JSON, instead of the cluster")
+	flags.StringSliceVar(&s.From, "from", nil,
+		"the original: a snapshot, or files of Kubernetes YAML or JSON, instead of the cluster")
 	flags.StringSliceVar(&s.Mirror, "mirror-from", nil, "the mirror, in the same forms")
 }
 
 // Read reads the file that says how to reach the zones.
 func Read(file string) (*dns.Config, error) {
 	if file == "" {
-		return nil, exit.Fail(exit.Usage, "name it with --zones; docs/strategies/mirror-dns.md shows one", "no zones file")
+		return nil, exit.Fail(exit.Usage, "name it with --zones; docs/strategies/mirror-dns.md shows one",
+			"no zones file")
 	}
 	return dns.ReadConfig(file)
 }
@@ -70,7 +72,8 @@ func Inventory(ctx context.Context, m *clusters.Clusters, sources Sources) ([]na
 }
 
 // See takes a snapshot of a cluster, with the objects that DNS names come from, or reads one.
-func See(ctx context.Context, m *clusters.Clusters, from []string, connect func() (*kube.Client, error)) (*cluster.Snapshot, error) {
+func See(ctx context.Context, m *clusters.Clusters, from []string,
+	connect func() (*kube.Client, error)) (*cluster.Snapshot, error) {
 	if len(from) > 0 {
 		return survey.See(ctx, m.App, from)
 	}

@@ -19,15 +19,18 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "show [PLAN]",
 		Short: "Print the plan in a file, or the plan of a migration in the cluster",
-		Long: "Prints a plan as a runbook: the plan in the file PLAN, or with --migration the plan of a migration in the cluster,\n" +
-			"such as one that the controller has made for a Change. With -o FILE it also writes the complete plan there, for\n" +
+		Long: "Prints a plan as a runbook: the plan in the file PLAN, or with --migration the plan of a " +
+			"migration in the cluster,\n" +
+			"such as one that the controller has made for a Change. With -o FILE it also writes the " +
+			"complete plan there, for\n" +
 			"`theseus approve --plan` and `theseus rights operate --plan`.",
 		Example: "  theseus plan show plan.yaml\n" +
 			"  theseus plan show --migration flannel-to-calico-3f9c2a -o plan.yaml",
 		Args: usage.AtMostOne("one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if (len(args) == 1) == (migration != "") {
-				return exit.Fail(exit.Usage, command.CommandPath()+" plan.yaml, or --migration NAME; `theseus status` prints names", "name a file, or a migration")
+				return exit.Fail(exit.Usage, command.CommandPath()+
+					" plan.yaml, or --migration NAME; `theseus status` prints names", "name a file, or a migration")
 			}
 			if migration == "" {
 				p, err := planfile.Read(args[0])
