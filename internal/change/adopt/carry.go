@@ -18,7 +18,8 @@ func (b *builder) verify() {
 	b.Add(step.Step{
 		Group: "verify", Does: "adopted",
 		Title: "Check that no pod is left on " + b.SourceName(),
-		Why: "In the next step, " + b.TargetName() + " routes the whole range, and its agent removes the route to the bridge of " + b.SourceName() +
+		Why: "In the next step, " + b.TargetName() +
+			" routes the whole range, and its agent removes the route to the bridge of " + b.SourceName() +
 			". A pod that is still on that bridge would lose its traffic.",
 		Actions: actions,
 		Gate:    b.Gate("all pods are on "+b.TargetName(), true),
@@ -36,21 +37,23 @@ func (b *builder) carry() {
 	}
 }
 
-// carryRange lets the target carry one range, with a gate before the next: agents may pass over a change that they are told of
-// while they still see to the one before.
+// carryRange lets the target carry one range, with a gate before the next: agents may pass over a change that they are
+// told of while they still see to the one before.
 func (b *builder) carryRange(i int, last bool) {
 	hold := b.hold()
 	does, title := "range", "Let "+b.TargetName()+" install its routes between nodes"
-	why := b.SourceName() + " still carries all pod traffic between nodes. A pin keeps the outgoing traffic of every node on those routes " +
-		"until every node has the routes of " + b.TargetName() + "."
+	why := b.SourceName() + " still carries all pod traffic between nodes. A pin keeps the outgoing traffic of " +
+		"every node on those routes until every node has the routes of " + b.TargetName() + "."
 	var actions []step.Action
 	undo := []step.Action{b.Target.Adoption.Drop[i]}
 	if i == 0 {
 		actions = joint.OnEach(b.Nodes(), func(node string) step.Action {
-			return joint.OnNode(node, step.VerbHold, "pin the outgoing traffic of "+node+" to the routes of "+b.SourceName(), hold)
+			return joint.OnNode(node, step.VerbHold, "pin the outgoing traffic of "+node+
+				" to the routes of "+b.SourceName(), hold)
 		})
 		undo = slices.Concat(undo, joint.OnEach(b.Nodes(), func(node string) step.Action {
-			return joint.OnNode(node, step.VerbUnhold, "unpin the outgoing traffic of "+node+" from the routes of "+b.SourceName(), hold)
+			return joint.OnNode(node, step.VerbUnhold, "unpin the outgoing traffic of "+node+
+				" from the routes of "+b.SourceName(), hold)
 		}), b.measureAnew())
 	} else {
 		does, title = fmt.Sprintf("range-%d", i+1), "Let "+b.TargetName()+" install its routes to "+b.Source.PodCIDRs[i]
@@ -59,7 +62,8 @@ func (b *builder) carryRange(i int, last bool) {
 	actions = append(actions, b.Target.Adoption.Carry[i])
 	if last {
 		actions = append(actions, joint.OnEach(b.Nodes(), func(node string) step.Action {
-			return joint.OnNode(node, step.VerbCarried, "wait until "+b.TargetName()+" has all its routes on "+node, hold)
+			return joint.OnNode(node, step.VerbCarried,
+				"wait until "+b.TargetName()+" has all its routes on "+node, hold)
 		})...)
 	}
 	b.Add(step.Step{
@@ -80,7 +84,8 @@ func (b *builder) yield(wave joint.Wave, last bool) {
 		return joint.OnNode(node, step.VerbYield, "send the outgoing traffic of "+node+" over "+b.TargetName(), hold)
 	})
 	undo := joint.OnEach(wave.Nodes, func(node string) step.Action {
-		return joint.OnNode(node, step.VerbHold, "send the outgoing traffic of "+node+" over "+b.SourceName()+" again", hold)
+		return joint.OnNode(node, step.VerbHold, "send the outgoing traffic of "+node+" over "+
+			b.SourceName()+" again", hold)
 	})
 	if last {
 		actions = append(actions, b.measureAnew()...)
@@ -113,7 +118,8 @@ func (b *builder) deleteSource() {
 		actions = joint.OnEach(b.Nodes(), b.settleNode)
 	}
 	actions = append(actions, joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return joint.OnNode(node, step.VerbInventory, "list the residue of "+b.SourceName()+" on "+node, b.SourceResidue)
+		return joint.OnNode(node, step.VerbInventory, "list the residue of "+b.SourceName()+" on "+node,
+			b.SourceResidue)
 	})...)
 	actions = append(actions, b.RemoveParts()...)
 	actions = append(actions, b.WaitSourceGone()...)
@@ -131,7 +137,8 @@ func (b *builder) deleteSource() {
 
 // settleNode gives back what the source still holds for pods, before its own plugin and files go.
 func (b *builder) settleNode(node string) step.Action {
-	return joint.OnNode(node, step.VerbSettle, "make "+b.SourceName()+" release the addresses that it still holds on "+node,
+	return joint.OnNode(node, step.VerbSettle,
+		"make "+b.SourceName()+" release the addresses that it still holds on "+node,
 		step.SettleArgs{Network: b.source, Links: b.Source.Capabilities.HostLinks})
 }
 
@@ -139,7 +146,8 @@ func (b *builder) settleNode(node string) step.Action {
 func (b *builder) openRange() {
 	later := "Nodes that join later get addresses from the range too."
 	if b.exact() {
-		later = "The range holds only the ranges of the present nodes. Nodes that join later borrow from them until you add a pool."
+		later = "The range holds only the ranges of the present nodes. Nodes that join later borrow " +
+			"from them until you add a pool."
 	}
 	labels := joint.OnEach(b.Nodes(), func(node string) step.Action {
 		return joint.Label(node, v1alpha1.LabelAdopted, nil, "remove the label "+v1alpha1.LabelAdopted+" from "+node)

@@ -1,8 +1,8 @@
 // Package adopt is the strategy that moves running pods to the target network: no pod is created again, none
 // gets another address, no connection ends. The target comes up beside the source, and learns the source's
-// range without giving any of it to new pods. On each node, on some of a wave together, the probe pod is moved first and proves the way by
-// its own traffic, then the node's other pods, then the runtime is switched. When no pod of any node is left on
-// the source, the target takes over the range between nodes, and the source is taken away.
+// range without giving any of it to new pods. On each node, on some of a wave together, the probe pod is moved first
+// and proves the way by its own traffic, then the node's other pods, then the runtime is switched. When no pod of any
+// node is left on the source, the target takes over the range between nodes, and the source is taken away.
 //
 // The package is pure: it turns what was seen and what is wanted into steps.
 package adopt
@@ -25,8 +25,8 @@ func Steps(in joint.Input) []step.Step {
 	// Every route within the range may be one of the target's, to a pod that it took over. What is the source's
 	// goes with its interfaces.
 	in.SourceResidue.Routes, in.TargetResidue.Routes = nil, nil
-	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment, target: *in.Target.Installation.Capabilities.Attachment,
-		adopted: adoptedValues(in.Snapshot, *in.Source)}
+	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment,
+		target: *in.Target.Installation.Capabilities.Attachment, adopted: adoptedValues(in.Snapshot, *in.Source)}
 	if !b.source.Asks {
 		b.BeforeClean = b.settleNode
 	}
@@ -59,8 +59,8 @@ type builder struct {
 	adopted map[string]string
 }
 
-// podsAtOnce is how many pods are in the middle of their move at a time, on all nodes together, or one of each node where
-// those are more: each asks the API server many things while it is.
+// podsAtOnce is how many pods are in the middle of their move at a time, on all nodes together, or one of each node
+// where those are more: each asks the API server many things while it is.
 const podsAtOnce = 4
 
 // to moves pods of a node, one of several, to the target, all of them when none is named.
@@ -72,7 +72,8 @@ func (b *builder) to(node, title string, together int, pods, skip []string) step
 // back moves them back.
 func (b *builder) back(node, title string, together int, pods, skip []string) step.Action {
 	return joint.OnNode(node, step.VerbAdopt, title,
-		step.AdoptArgs{From: b.target, To: b.source, Pods: pods, Skip: skip, Release: true, Parallel: max(1, podsAtOnce/together)})
+		step.AdoptArgs{From: b.target, To: b.source, Pods: pods, Skip: skip, Release: true,
+			Parallel: max(1, podsAtOnce/together)})
 }
 
 // canary is the probe pod of a node that was made on the source.
@@ -82,7 +83,8 @@ func canary(node string) string {
 
 // hold names the ranges, and the interfaces by which either network reaches them.
 func (b *builder) hold() step.HoldArgs {
-	hold := step.HoldArgs{Within: b.Source.PodCIDRs, Source: b.Source.Capabilities.RoutesBy(), Target: b.Target.Installation.Capabilities.HostLinks}
+	hold := step.HoldArgs{Within: b.Source.PodCIDRs, Source: b.Source.Capabilities.RoutesBy(),
+		Target: b.Target.Installation.Capabilities.HostLinks}
 	if b.Source.Capabilities.Encapsulation == "none" && b.exact() {
 		hold.Bits, _ = NodeBits(b.Snapshot, *b.Source) // an error is a clash
 	}

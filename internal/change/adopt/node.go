@@ -18,8 +18,9 @@ func (b *builder) rehearse() {
 	})
 	b.Add(step.Step{
 		Group: "joint", Does: "rehearse",
-		Title:   "Check that every pod can be adopted",
-		Why:     "Only the agent on the node sees the interfaces, routes and plugins of a pod, which can rule out its adoption. This step changes nothing.",
+		Title: "Check that every pod can be adopted",
+		Why: "Only the agent on the node sees the interfaces, routes and plugins of a pod, which can rule out " +
+			"its adoption. This step changes nothing.",
 		Before:  []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
 		Actions: actions,
 	})
@@ -48,7 +49,8 @@ func (b *builder) adoptNodes(wave joint.Wave, nodes []string, last bool) {
 }
 
 // addFor adds a step for some nodes of a wave, where what it needs is there on each.
-func (b *builder) addFor(wave joint.Wave, nodes []string, name string, s step.Step, before ...func(node string) []step.Condition) {
+func (b *builder) addFor(wave joint.Wave, nodes []string, name string, s step.Step,
+	before ...func(node string) []step.Condition) {
 	s.ID, s.Group, s.Does, s.Wave = wave.Name+"/"+nodes[0]+"/"+name, wave.Name, name, wave.Name
 	if len(nodes) == 1 {
 		s.Node = nodes[0]
@@ -68,12 +70,15 @@ func ready(network string) func(node string) []step.Condition {
 func (b *builder) adoptCanary(wave joint.Wave, nodes []string) {
 	b.addFor(wave, nodes, "canary", step.Step{
 		Title: "Adopt the probe pod of " + joint.List(nodes),
-		Why:   "Probes test every path to and from this pod (nodes, Services, names, hosts) while it moves. No other pod of the node moves before these paths work.",
+		Why: "Probes test every path to and from this pod (nodes, Services, names, hosts) while it moves. No other " +
+			"pod of the node moves before these paths work.",
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
-			return b.to(node, "move the probe pod of "+node+" to "+b.TargetName(), len(nodes), []string{canary(node)}, nil)
+			return b.to(node, "move the probe pod of "+node+" to "+b.TargetName(), len(nodes),
+				[]string{canary(node)}, nil)
 		}),
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
-			return b.back(node, "move the probe pod of "+node+" back to "+b.SourceName(), len(nodes), []string{canary(node)}, nil)
+			return b.back(node, "move the probe pod of "+node+" back to "+b.SourceName(), len(nodes),
+				[]string{canary(node)}, nil)
 		}),
 		Gate: b.Gate("traffic is unaffected by the move of the probe pod of "+joint.List(nodes), false),
 	}, b.Running, ready("old"))
@@ -82,12 +87,14 @@ func (b *builder) adoptCanary(wave joint.Wave, nodes []string) {
 func (b *builder) adoptRest(wave joint.Wave, nodes []string) {
 	b.addFor(wave, nodes, "adopt", step.Step{
 		Title: "Adopt the pods of " + joint.List(nodes),
-		Why:   "The pods keep running, with their addresses and connections. Pods that start in the meantime are still on " + b.SourceName() + "; Theseus adopts them when it switches the runtime.",
+		Why: "The pods keep running, with their addresses and connections. Pods that start in the meantime are " +
+			"still on " + b.SourceName() + "; Theseus adopts them when it switches the runtime.",
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
 			return b.to(node, "move the pods of "+node+" to "+b.TargetName(), len(nodes), nil, b.apart(node))
 		}),
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
-			return b.back(node, "move the pods of "+node+" back to "+b.SourceName(), len(nodes), nil, []string{canary(node)})
+			return b.back(node, "move the pods of "+node+" back to "+b.SourceName(), len(nodes),
+				nil, []string{canary(node)})
 		}),
 		Gate: b.Gate("traffic is unaffected by the move of the pods of "+joint.List(nodes), false),
 	}, b.Running)
@@ -103,12 +110,16 @@ func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 	}
 	b.addFor(wave, nodes, "switch", step.Step{
 		Title: "Use " + b.TargetName() + " for new pods on " + names,
-		Why: "First, the runtime uses " + b.TargetName() + ", which assigns no addresses there yet, so new pods wait. Then Theseus adopts the pods that " + b.SourceName() +
-			" started in the meantime. Only then does " + b.TargetName() + " know every address in use, and assign free ones to new pods.",
+		Why: "First, the runtime uses " + b.TargetName() + ", which assigns no addresses there yet, so new pods " +
+			"wait. Then Theseus adopts the pods that " + b.SourceName() +
+			" started in the meantime. Only then does " + b.TargetName() +
+			" know every address in use, and assign free ones to new pods.",
 		Actions: slices.Concat(b.activate(nodes), b.open(nodes), []step.Action{
-			joint.Probe("measure the new probe pod of "+names+" as well", step.PathSet{Old: joint.Every(), New: joint.Every()})}),
+			joint.Probe("measure the new probe pod of "+names+" as well",
+				step.PathSet{Old: joint.Every(), New: joint.Every()})}),
 		Undo: slices.Concat([]step.Action{
-			joint.Probe("stop measuring the new probe pod of "+names, step.PathSet{Old: joint.Every(), New: joint.Every(), WithoutNew: nodes})},
+			joint.Probe("stop measuring the new probe pod of "+names,
+				step.PathSet{Old: joint.Every(), New: joint.Every(), WithoutNew: nodes})},
 			b.shut(nodes), b.home(nodes), b.deactivate(nodes)),
 		Gate: b.Gate(title, last),
 	}, b.Running)
@@ -118,24 +129,28 @@ func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 func (b *builder) activate(nodes []string) []step.Action {
 	return append(
 		joint.OnEach(nodes, func(node string) step.Action {
-			return joint.OnNode(node, step.VerbActivate, "activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
+			return joint.OnNode(node, step.VerbActivate,
+				"activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
 		}),
 		joint.OnEach(nodes, func(node string) step.Action {
-			return b.to(node, "move the pods that started on "+node+" in the meantime to "+b.TargetName(), len(nodes), nil, b.apart(node))
+			return b.to(node, "move the pods that started on "+node+" in the meantime to "+b.TargetName(),
+				len(nodes), nil, b.apart(node))
 		})...)
 }
 
 // home moves all pods back to the source, which then knows their addresses.
 func (b *builder) home(nodes []string) []step.Action {
 	return joint.OnEach(nodes, func(node string) step.Action {
-		return b.back(node, "move all pods of "+node+" back to "+b.SourceName()+", including those that started on "+b.TargetName(), len(nodes), nil, []string{canary(node)})
+		return b.back(node, "move all pods of "+node+" back to "+b.SourceName()+", including those that started on "+
+			b.TargetName(), len(nodes), nil, []string{canary(node)})
 	})
 }
 
 // deactivate lets the runtime ask the source again.
 func (b *builder) deactivate(nodes []string) []step.Action {
 	return joint.OnEach(nodes, func(node string) step.Action {
-		return joint.OnNode(node, step.VerbDeactivate, "activate "+b.Source.Capabilities.ConfName+" as the CNI configuration of "+node+" again", b.Target.Conf)
+		return joint.OnNode(node, step.VerbDeactivate, "activate "+b.Source.Capabilities.ConfName+
+			" as the CNI configuration of "+node+" again", b.Target.Conf)
 	})
 }
 
@@ -143,13 +158,15 @@ func (b *builder) deactivate(nodes []string) []step.Action {
 func (b *builder) open(nodes []string) []step.Action {
 	return slices.Concat(
 		joint.OnEach(nodes, func(node string) step.Action {
-			return joint.Label(node, v1alpha1.LabelAdopted, b.adopted[node], "let "+b.TargetName()+" assign addresses on "+node)
+			return joint.Label(node, v1alpha1.LabelAdopted, b.adopted[node],
+				"let "+b.TargetName()+" assign addresses on "+node)
 		}),
 		joint.OnEach(nodes, func(node string) step.Action {
 			return joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
 		}),
 		joint.OnEach(nodes, func(node string) step.Action {
-			return joint.Wait("wait until the new probe pod of "+node+" is ready", joint.ProbePodReady(node, "new"), 3*time.Minute)
+			return joint.Wait("wait until the new probe pod of "+node+" is ready",
+				joint.ProbePodReady(node, "new"), 3*time.Minute)
 		}))
 }
 
@@ -158,7 +175,8 @@ func (b *builder) shut(nodes []string) []step.Action {
 	return append(
 		joint.OnEach(nodes, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) }),
 		joint.OnEach(nodes, func(node string) step.Action {
-			return joint.Label(node, v1alpha1.LabelAdopted, nil, "stop "+b.TargetName()+" from assigning addresses on "+node)
+			return joint.Label(node, v1alpha1.LabelAdopted, nil,
+				"stop "+b.TargetName()+" from assigning addresses on "+node)
 		})...)
 }
 

@@ -33,7 +33,8 @@ func Clashes(snapshot *cluster.Snapshot, source, target cni.Installation) []join
 		clash("attachment", why)
 	}
 	if node := unseen(snapshot, source); node != "" {
-		clash("addresses", "node "+node+" was not inspected (theseus snapshot --nodes), and new pods must not get the addresses of "+source.CNI+"'s own interfaces")
+		clash("addresses", "node "+node+" was not inspected (theseus snapshot --nodes), and new pods must not get "+
+			"the addresses of "+source.CNI+"'s own interfaces")
 	}
 	if _, err := NodeBits(snapshot, source); !ofNodes && err != nil {
 		clash("ranges", err.Error())
@@ -47,37 +48,40 @@ func Clashes(snapshot *cluster.Snapshot, source, target cni.Installation) []join
 		}
 	}
 	if where := strict(snapshot, source); where != "" {
-		clash("rp-filter", where+" takes only packets whose answers would leave by it (rp_filter 1); what nodes and pods of other nodes send each other "+
-			"goes by the nodes' own interfaces on "+source.CNI+", and would go one way by those and the other by a tunnel")
+		clash("rp-filter", where+" takes only packets whose answers would leave by it (rp_filter 1); what nodes and "+
+			"pods of other nodes send each other goes by the nodes' own interfaces on "+source.CNI+
+			", and would go one way by those and the other by a tunnel")
 	}
 	return found
 }
 
-// unseen is a node of a flat network of whose interfaces nothing is known; empty where there is none, and on other networks, where
-// the nodes' own ranges tell.
+// unseen is a node of a flat network of whose interfaces nothing is known; empty where there is none, and on other
+// networks, where the nodes' own ranges tell.
 func unseen(snapshot *cluster.Snapshot, source cni.Installation) string {
 	for i := range snapshot.Nodes {
 		name := snapshot.Nodes[i].Name
-		if source.Capabilities.Flat && !slices.ContainsFunc(snapshot.Facts, func(f cluster.NodeFacts) bool { return f.Node == name }) {
+		if source.Capabilities.Flat && !slices.ContainsFunc(snapshot.Facts,
+			func(f cluster.NodeFacts) bool { return f.Node == name }) {
 			return name
 		}
 	}
 	return ""
 }
 
-// Apart says which pods of a flat network keep all others from being adopted, as they cannot be; empty where there are none.
-// Such a pod would keep its address until it was created again, and until then no new pod could get any.
+// Apart says which pods of a flat network keep all others from being adopted, as they cannot be; empty where there are
+// none. Such a pod would keep its address until it was created again, and until then no new pod could get any.
 func Apart(source cni.Installation, outlook joint.Outlook) string {
 	for node, pods := range outlook.Apart {
 		if source.Capabilities.Flat && len(pods) > 0 {
-			return fmt.Sprintf("%s on %s cannot be adopted, and no network could assign addresses to new pods until the last pod has left %s", pods[0].Name, node, source.CNI)
+			return fmt.Sprintf("%s on %s cannot be adopted, and no network could assign addresses to new pods until "+
+				"the last pod has left %s", pods[0].Name, node, source.CNI)
 		}
 	}
 	return ""
 }
 
-// strict names an interface at which packets of connections that outlive a network without tunnels would be dropped; empty
-// where none is known.
+// strict names an interface at which packets of connections that outlive a network without tunnels would be dropped;
+// empty where none is known.
 func strict(snapshot *cluster.Snapshot, source cni.Installation) string {
 	if source.Capabilities.Encapsulation != "none" {
 		return ""
@@ -107,8 +111,8 @@ type rangeError string
 
 func (e rangeError) Error() string { return string(e) }
 
-// flatBits is the length of the prefix of the target's blocks in a range that no node has a part of: the first pod to come claims one
-// for its node, so they are small enough that few of other nodes' pods have an address of it.
+// flatBits is the length of the prefix of the target's blocks in a range that no node has a part of: the first pod to
+// come claims one for its node, so they are small enough that few of other nodes' pods have an address of it.
 const flatBits = 26
 
 // NodeBits is the length of the prefix of the nodes' ranges: each lies in a range of the source's, and all are of one
@@ -121,7 +125,8 @@ func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) 
 		case err != nil:
 			return 0, err
 		case len(ranges) != 1 || ranges[0].Bits() > flatBits:
-			return 0, rangeError("the range of " + source.CNI + ", " + all + ", is no single one of at least " + strconv.Itoa(1<<(32-flatBits)) + " addresses")
+			return 0, rangeError("the range of " + source.CNI + ", " + all + ", is no single one of at least " +
+				strconv.Itoa(1<<(32-flatBits)) + " addresses")
 		}
 		return flatBits, nil
 	}
@@ -138,7 +143,8 @@ func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) 
 		own, err := netip.ParsePrefix(node.Spec.PodCIDR)
 		switch {
 		case err != nil || rangeOf(own, ranges) < 0:
-			return 0, rangeError("the range of node " + node.Name + " (" + node.Spec.PodCIDR + ") is not within that of " + source.CNI + ", " + all)
+			return 0, rangeError("the range of node " + node.Name + " (" + node.Spec.PodCIDR +
+				") is not within that of " + source.CNI + ", " + all)
 		case bits != 0 && own.Bits() != bits:
 			return 0, rangeError("the ranges of the nodes are not all of one size")
 		}
@@ -161,7 +167,9 @@ func rangesOf(source cni.Installation) ([]netip.Prefix, error) {
 
 // rangeOf is the index of the range that a node's own is within; -1 where there is none.
 func rangeOf(own netip.Prefix, ranges []netip.Prefix) int {
-	return slices.IndexFunc(ranges, func(p netip.Prefix) bool { return p.Contains(own.Addr()) && own.Bits() >= p.Bits() })
+	return slices.IndexFunc(ranges, func(p netip.Prefix) bool {
+		return p.Contains(own.Addr()) && own.Bits() >= p.Bits()
+	})
 }
 
 // adoptedValues say for each node of which of the source's ranges its own is a part.
@@ -206,7 +214,8 @@ func Reserved(snapshot *cluster.Snapshot, source cni.Installation, outlook joint
 		for _, link := range snapshot.Facts[i].Links {
 			for _, text := range link.Addresses {
 				own, err := netip.ParsePrefix(text)
-				if slices.Contains(source.Capabilities.HostLinks, link.Name) && err == nil && own.Addr().Is4() && !first[snapshot.Facts[i].Node].Contains(own.Addr()) {
+				if slices.Contains(source.Capabilities.HostLinks, link.Name) && err == nil && own.Addr().Is4() &&
+					!first[snapshot.Facts[i].Node].Contains(own.Addr()) {
 					all = append(all, own.Addr().String()+"/32")
 				}
 			}

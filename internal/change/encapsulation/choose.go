@@ -45,8 +45,10 @@ const (
 // propose plans another way between the nodes for the network in place, or returns a *kind.Refusal.
 func propose(r *kind.Request) (*kind.Draft, error) {
 	snapshot, change := r.Snapshot, r.Change
-	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Pool != "" || change.Reflectors != "" || kind.RollsOut(change) {
-		return nil, kind.Refuse("make two plans, one after the other", "the encapsulation is changed by a plan of its own")
+	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Pool != "" ||
+		change.Reflectors != "" || kind.RollsOut(change) {
+		return nil, kind.Refuse("make two plans, one after the other",
+			"the encapsulation is changed by a plan of its own")
 	}
 	source, err := kind.ReadyOn("calico", snapshot, change, r.Drivers, "--encapsulation is for clusters on Calico")
 	if err != nil {
@@ -71,8 +73,10 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	target := *encapsulated(snapshot, change, r.Drivers)
 	target.PodCIDRs = to.Ranges
 	setup := setupOf(snapshot, held, to)
-	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: target}, Change: change, Waves: waves}
-	p := kind.Begin(snapshot, change, r.Options, Name, "pinned routes send packets directly between nodes until every node has the network's new routes")
+	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: target},
+		Change: change, Waves: waves}
+	p := kind.Begin(snapshot, change, r.Options, Name,
+		"pinned routes send packets directly between nodes until every node has the network's new routes")
 	p.Source, p.Target, p.Waves, p.Findings = *source, target, kind.WavesOf(waves), r.Findings
 	p.Encapsulation, p.Steps = to, Steps(in, setup)
 	return &kind.Draft{Plan: p, Stem: "encapsulation", Pods: nil}, nil
@@ -108,7 +112,8 @@ func modePatch(mode any) []byte {
 // encapsulationOf is what a pool says, in the words of --encapsulation.
 func encapsulationOf(held *unstructured.Unstructured) (string, error) {
 	if mode := pool.Text(held, "ipipMode"); mode != "" && mode != "Never" {
-		return "", kind.Refuse("VXLAN and none are", "IPPool %s encapsulates by IPIP, whose way from and to others was never tried", held.GetName())
+		return "", kind.Refuse("VXLAN and none are",
+			"IPPool %s encapsulates by IPIP, whose way from and to others was never tried", held.GetName())
 	}
 	mode := cmp.Or(pool.Text(held, "vxlanMode"), "Never")
 	for name, c := range carriages {
@@ -116,11 +121,13 @@ func encapsulationOf(held *unstructured.Unstructured) (string, error) {
 			return name, nil
 		}
 	}
-	return "", kind.Refuse("kubectl get "+shell.Words("ippools."+held.GroupVersionKind().Group, held.GetName())+" -o yaml", "what IPPool %s says of VXLAN, %q, is not known", held.GetName(), mode)
+	return "", kind.Refuse("kubectl get "+shell.Words("ippools."+held.GroupVersionKind().Group, held.GetName())+
+		" -o yaml", "what IPPool %s says of VXLAN, %q, is not known", held.GetName(), mode)
 }
 
 // changeable refuses what would not come to an end, or not without a loss.
-func changeable(snapshot *cluster.Snapshot, source *cni.Installation, held *unstructured.Unstructured, to *kind.Encapsulation) error {
+func changeable(snapshot *cluster.Snapshot, source *cni.Installation, held *unstructured.Unstructured,
+	to *kind.Encapsulation) error {
 	if _, known := carriages[to.To]; !known {
 		hint := "say none, vxlan or vxlan-cross-subnet"
 		if strings.HasPrefix(strings.ToLower(to.To), "ipip") {
@@ -136,9 +143,12 @@ func changeable(snapshot *cluster.Snapshot, source *cni.Installation, held *unst
 	}
 	fleet := setting.Read(snapshot, nil)
 	for _, hinders := range []struct{ name, value, hint, message string }{
-		{"wireguardEnabled", "true", "turn it off first, as a change of its own", "packets between nodes are encrypted by WireGuard, which pins would go around"},
-		{"bpfEnabled", "true", "this cluster cannot be changed by this version", "the eBPF data plane finds its own ways between nodes, past the pins"},
-		{"vxlanEnabled", "false", "take it away: what the pools say is enough", "Felix has no tunnel here whatever the pools say"},
+		{"wireguardEnabled", "true", "turn it off first, as a change of its own",
+			"packets between nodes are encrypted by WireGuard, which pins would go around"},
+		{"bpfEnabled", "true", "this cluster cannot be changed by this version",
+			"the eBPF data plane finds its own ways between nodes, past the pins"},
+		{"vxlanEnabled", "false", "take it away: what the pools say is enough",
+			"Felix has no tunnel here whatever the pools say"},
 	} {
 		if hinders.name == "vxlanEnabled" && to.To == "none" {
 			continue
@@ -156,34 +166,43 @@ func changeable(snapshot *cluster.Snapshot, source *cni.Installation, held *unst
 	return nil
 }
 
-// routable refuses to go without encapsulation where BIRD would not carry the routes, or what lies between the nodes not the packets.
+// routable refuses to go without encapsulation where BIRD would not carry the routes, or what lies between the nodes
+// not the packets.
 func routable(snapshot *cluster.Snapshot, held *unstructured.Unstructured, to *kind.Encapsulation) error {
 	in := bgp.FromSnapshot(withPool(snapshot, held, to.To))
 	hidden, _, _ := unstructured.NestedBool(held.Object, "spec", "disableBGPExport")
 	switch {
 	case in.Unknown != "":
-		return kind.Refuse("let this user read it", "whether BGP would carry the routes here is not known: %s", in.Unknown)
+		return kind.Refuse("let this user read it", "whether BGP would carry the routes here is not known: %s",
+			in.Unknown)
 	case !in.Started():
-		return kind.Refuse("let it run first: calico_backend: bird in the ConfigMap calico-config, -bird-live and -bird-ready in the probes of calico-node, whose pods then start again "+
-			"(kubectl -n kube-system rollout restart daemonset/calico-node); or --encapsulation vxlan-cross-subnet, which needs no BIRD",
-			"without encapsulation BIRD makes the routes between nodes, and it does not run here (CALICO_NETWORKING_BACKEND=%s)", in.Backend)
+		return kind.Refuse("let it run first: calico_backend: bird in the ConfigMap calico-config, -bird-live and "+
+			"-bird-ready in the probes of calico-node, whose pods then start again (kubectl -n kube-system rollout "+
+			"restart daemonset/calico-node); or --encapsulation vxlan-cross-subnet, which needs no BIRD",
+			"without encapsulation BIRD makes the routes between nodes, and it does not run here "+
+				"(CALICO_NETWORKING_BACKEND=%s)", in.Backend)
 	case hidden:
-		return kind.Refuse("take disableBGPExport away", "IPPool %s keeps its routes from BGP (disableBGPExport), which would have to carry them", to.Pool)
+		return kind.Refuse("take disableBGPExport away",
+			"IPPool %s keeps its routes from BGP (disableBGPExport), which would have to carry them", to.Pool)
 	}
 	graph := bgp.Build(in, false)
 	if graph == nil {
-		return kind.Refuse("give nodes a few reflectors as their peers, rather than one another", "the BGPPeers multiply to more than %d peerings", bgp.MaxPeerings)
+		return kind.Refuse("give nodes a few reflectors as their peers, rather than one another",
+			"the BGPPeers multiply to more than %d peerings", bgp.MaxPeerings)
 	}
 	if missing := graph.Routes().Missing(); missing > 0 {
-		return kind.Refuse("theseus check --only bgp says why", "%d pairs of nodes would have no route to each other by BGP", missing)
+		return kind.Refuse("theseus check --only bgp says why",
+			"%d pairs of nodes would have no route to each other by BGP", missing)
 	}
 	from, other, err := apart(snapshot)
 	if err != nil {
 		return err
 	}
 	if from != "" {
-		return kind.Refuse("--encapsulation vxlan-cross-subnet leaves the tunnel between subnets, and takes it away within them",
-			"node %s is in another subnet than %s: the routers between them would have to know the pods' addresses, which nothing shows", other, from)
+		return kind.Refuse("--encapsulation vxlan-cross-subnet leaves the tunnel between subnets, "+
+			"and takes it away within them",
+			"node %s is in another subnet than %s: the routers between them would have to know the pods' addresses, "+
+				"which nothing shows", other, from)
 	}
 	return nil
 }
@@ -199,7 +218,8 @@ func apart(snapshot *cluster.Snapshot) (from, other string, err error) {
 		n := &snapshot.Nodes[i]
 		subnet, err := netip.ParsePrefix(cmp.Or(n.Annotations[bgp.AnnotationAddress], texts[n.Name]))
 		if err != nil || !subnet.Addr().Is4() {
-			return "", "", kind.Refuse("take the snapshot when calico-node runs on it: it writes the annotation "+bgp.AnnotationAddress,
+			return "", "", kind.Refuse("take the snapshot when calico-node runs on it: it writes the annotation "+
+				bgp.AnnotationAddress,
 				"in which subnet node %s is, is not known", n.Name)
 		}
 		subnets = append(subnets, subnet)
@@ -243,7 +263,8 @@ func reserving(snapshot *cluster.Snapshot, held *unstructured.Unstructured) *uns
 		}
 	}
 	for i := range snapshot.Nodes {
-		if address, err := netip.ParseAddr(snapshot.Nodes[i].Annotations[annotationTunnel]); err == nil && address.Is4() {
+		if address, err := netip.ParseAddr(snapshot.Nodes[i].Annotations[annotationTunnel]); err == nil &&
+			address.Is4() {
 			addresses[address.String()+"/32"] = true
 		}
 	}

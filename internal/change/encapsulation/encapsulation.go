@@ -1,8 +1,8 @@
-// Package encapsulation is the strategy that changes how the network in place carries packets between nodes: through its
-// tunnel, without one, or through it only to nodes of other subnets. Its agents take their routes away and make others,
-// each at its own time, and ends of tunnels come and go. So packets go straight to the nodes meanwhile, by pins of Theseus'
-// own: node by node before the network changes, which proves that what lies between the nodes carries them, and until every
-// node has all the new routes, and so every tunnel its other end.
+// Package encapsulation is the strategy that changes how the network in place carries packets between nodes: through
+// its tunnel, without one, or through it only to nodes of other subnets. Its agents take their routes away and make
+// others, each at its own time, and ends of tunnels come and go. So packets go straight to the nodes meanwhile, by pins
+// of Theseus' own: node by node before the network changes, which proves that what lies between the nodes carries them,
+// and until every node has all the new routes, and so every tunnel its other end.
 //
 // The package is pure: it turns what was seen and what is wanted into steps.
 package encapsulation
@@ -64,18 +64,21 @@ func (b *builder) args(way step.Way) step.PinArgs {
 }
 
 func (b *builder) pin(node string) step.Action {
-	return joint.OnNode(node, step.VerbPin, "send the outgoing traffic of "+node+" directly to the other nodes", b.args(""))
+	return joint.OnNode(node, step.VerbPin, "send the outgoing traffic of "+node+" directly to the other nodes",
+		b.args(""))
 }
 
 func (b *builder) unpinned(way step.Way, words string) func(node string) step.Action {
 	return func(node string) step.Action {
-		return joint.OnNode(node, step.VerbUnpin, "return the outgoing traffic of "+node+" to the routes of "+b.SourceName()+" "+words, b.args(way))
+		return joint.OnNode(node, step.VerbUnpin, "return the outgoing traffic of "+node+" to the routes of "+
+			b.SourceName()+" "+words, b.args(way))
 	}
 }
 
 func (b *builder) await(way step.Way, words string) []step.Action {
 	return joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return joint.OnNode(node, step.VerbRouted, "wait until "+node+" has all routes of "+b.SourceName()+" "+words, b.args(way))
+		return joint.OnNode(node, step.VerbRouted, "wait until "+node+" has all routes of "+
+			b.SourceName()+" "+words, b.args(way))
 	})
 }
 
@@ -92,7 +95,8 @@ func (b *builder) accept() {
 	b.Add(step.Step{
 		Group: "pin", Does: "join",
 		Title: "Accept packets over any path on every node",
-		Why:   "While nodes change one after another, a packet can arrive through the tunnel and its reply leave without it, or the reverse. A strict rp_filter would drop it.",
+		Why: "While nodes change one after another, a packet can arrive through the tunnel and its reply leave " +
+			"without it, or the reverse. A strict rp_filter would drop it.",
 		Actions: joint.OnEach(b.Nodes(), func(node string) step.Action {
 			return joint.OnNode(node, step.VerbJoin, "accept packets over any path on "+node, b.Join)
 		}),
@@ -136,7 +140,8 @@ func (b *builder) change() {
 	var actions []step.Action
 	if b.Reserve != nil {
 		reserve := joint.Apply(*b.Reserve)
-		reserve.Title = "create " + joint.Name(step.RefOf(b.Reserve)) + ", so that no pod gets a tunnel address that connections still use"
+		reserve.Title = "create " + joint.Name(step.RefOf(b.Reserve)) +
+			", so that no pod gets a tunnel address that connections still use"
 		actions = append(actions, reserve)
 	}
 	patch := func(patch json.RawMessage, title string) step.Action {
@@ -145,21 +150,24 @@ func (b *builder) change() {
 	b.Add(step.Step{
 		Group: "encapsulation", Does: "pool",
 		Title: "Change the encapsulation of " + joint.Name(b.Pool) + " from " + b.From + " to " + b.To,
-		Why: "Each agent of " + b.SourceName() + " removes its old routes and installs new ones at its own time. The pins carry all packets until every node has " +
-			"all new routes and tunnels.",
+		Why: "Each agent of " + b.SourceName() + " removes its old routes and installs new ones at its own time. The " +
+			"pins carry all packets until every node has all new routes and tunnels.",
 		Before: []step.Condition{{Kind: step.NodesAmong, Nodes: b.Nodes()}},
 		Actions: slices.Concat(actions, again,
-			[]step.Action{patch(b.Set, "set the encapsulation of "+joint.Name(b.Pool)+" to "+b.To)}, b.await(b.New, words(b.To))),
-		Undo: append([]step.Action{patch(b.Restore, "set the encapsulation of "+joint.Name(b.Pool)+" to "+b.From+" again")}, b.await(b.Old, words(b.From))...),
+			[]step.Action{patch(b.Set, "set the encapsulation of "+joint.Name(b.Pool)+" to "+b.To)},
+			b.await(b.New, words(b.To))),
+		Undo: append([]step.Action{patch(b.Restore, "set the encapsulation of "+joint.Name(b.Pool)+" to "+b.From+
+			" again")}, b.await(b.Old, words(b.From))...),
 		Gate: b.Gate("traffic is unaffected by the routes of "+b.SourceName()+" "+words(b.To), true),
 	})
 }
 
-// followWave flips the packets of nodes to the new routes; the ways there and back may differ. Connections that the nodes begin
-// themselves keep to the nodes' own addresses, as long as the tunnel may have to go again.
+// followWave flips the packets of nodes to the new routes; the ways there and back may differ. Connections that the
+// nodes begin themselves keep to the nodes' own addresses, as long as the tunnel may have to go again.
 func (b *builder) followWave(wave joint.Wave, last bool) {
 	actions := joint.OnEach(wave.Nodes, func(node string) step.Action {
-		return joint.OnNode(node, step.VerbFollow, "send the outgoing traffic of "+node+" over the routes of "+b.SourceName()+" "+words(b.To), b.args(b.New))
+		return joint.OnNode(node, step.VerbFollow, "send the outgoing traffic of "+node+" over the routes of "+
+			b.SourceName()+" "+words(b.To), b.args(b.New))
 	})
 	undo := joint.OnEach(wave.Nodes, b.pin)
 	if last {
@@ -167,15 +175,17 @@ func (b *builder) followWave(wave joint.Wave, last bool) {
 	}
 	b.Add(step.Step{
 		ID: "follow/" + wave.Name, Group: "follow", Does: "follow",
-		Title: "Send the outgoing traffic of " + joint.List(wave.Nodes) + " over the routes of " + b.SourceName() + " " + words(b.To),
-		Why:   "All new routes of these nodes are in place, so the pins can point to them. Connections that a node opens itself still use its own address, not its tunnel's.",
-		Wave:  wave.Name, Actions: actions, Undo: undo,
+		Title: "Send the outgoing traffic of " + joint.List(wave.Nodes) + " over the routes of " +
+			b.SourceName() + " " + words(b.To),
+		Why: "All new routes of these nodes are in place, so the pins can point to them. Connections that a node " +
+			"opens itself still use its own address, not its tunnel's.",
+		Wave: wave.Name, Actions: actions, Undo: undo,
 		Gate: b.Gate("traffic from "+joint.ListOrAll(wave.Nodes, last)+" arrives "+words(b.To), true),
 	})
 }
 
-// measureAnew begins all measured paths anew: a host that began to talk to a pod before goes on with the address that it
-// had for it, and a new connection gets another.
+// measureAnew begins all measured paths anew: a host that began to talk to a pod before goes on with the address that
+// it had for it, and a new connection gets another.
 func (b *builder) measureAnew() []step.Action {
 	return []step.Action{
 		joint.Probe("stop measuring", step.PathSet{}),

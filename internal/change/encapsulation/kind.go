@@ -18,7 +18,8 @@ func Kind() kind.Kind {
 		Comes: comes,
 		Rules: rules,
 		Words: kind.Words{Summary: summary, Chapters: map[string]string{
-			"pin": "Send traffic directly between nodes", "encapsulation": "Change the encapsulation", "follow": "Return to the network's own routes", "unpin": "Return to the network's own routes",
+			"pin": "Send traffic directly between nodes", "encapsulation": "Change the encapsulation",
+			"follow": "Return to the network's own routes", "unpin": "Return to the network's own routes",
 		}},
 	}
 }
@@ -31,10 +32,12 @@ func comes(r *kind.Request, source *cni.Installation) (*cni.Installation, error)
 }
 
 func summary(p *kind.Plan) string {
-	text := fmt.Sprintf("Traffic of %s between nodes (IPPool %s, %s): from %s to %s, strategy %s: %s.\n", p.Source.Title(), p.Encapsulation.Pool,
-		strings.Join(p.Encapsulation.Ranges, ", "), p.From(), p.To(), p.Strategy, p.Reason)
+	text := fmt.Sprintf("Traffic of %s between nodes (IPPool %s, %s): from %s to %s, strategy %s: %s.\n",
+		p.Source.Title(), p.Encapsulation.Pool, strings.Join(p.Encapsulation.Ranges, ", "), p.From(),
+		p.To(), p.Strategy, p.Reason)
 	if p.Encapsulation.Reserves != "" {
-		text += fmt.Sprintf("The IPReservation %s stays. It keeps former tunnel addresses from pods, because connections of nodes may still use them.\n", p.Encapsulation.Reserves)
+		text += fmt.Sprintf("The IPReservation %s stays. It keeps former tunnel addresses from pods, because "+
+			"connections of nodes may still use them.\n", p.Encapsulation.Reserves)
 	}
 	return text
 }

@@ -15,8 +15,8 @@ import (
 // carrying carries a model of a change of encapsulation through its actions.
 type carrying struct {
 	plan *kind.Plan
-	// joined and pinned are nodes; seen are those that have had all of the network's routes, by the way that the pool says,
-	// since it says so.
+	// joined and pinned are nodes; seen are those that have had all of the network's routes, by the way that the pool
+	// says, since it says so.
 	joined, pinned, seen map[string]bool
 	// followed are pinned to the network's own routes.
 	followed map[string]bool
@@ -31,19 +31,22 @@ type carrying struct {
 }
 
 // rules prove on every prefix: nothing changes before measuring is proven; nodes are pinned when they all accept
-// packets that come by another way; the pool says something else only while all are pinned, and connections keep the addresses of tunnels
-// that end; a node goes by the network's own routes only when all nodes have all of them by the way that the pool says; pins go when
-// all nodes do, past the point of no return alone; the nodes filter again only when none is pinned; each of these is gated, and taken back by its undo
-// until then; and at the end the pool is changed, and nothing else.
+// packets that come by another way; the pool says something else only while all are pinned, and connections keep the
+// addresses of tunnels that end; a node goes by the network's own routes only when all nodes have all of them by the
+// way that the pool says; pins go when all nodes do, past the point of no return alone; the nodes filter again only
+// when none is pinned; each of these is gated, and taken back by its undo until then; and at the end the pool is
+// changed, and nothing else.
 func rules(p *kind.Plan) ([]kind.Rule, error) {
 	if p.Encapsulation == nil {
 		return nil, nil
 	}
-	m := &carrying{plan: p, joined: map[string]bool{}, pinned: map[string]bool{}, seen: map[string]bool{}, lingers: map[string]bool{}, followed: map[string]bool{}}
+	m := &carrying{plan: p, joined: map[string]bool{}, pinned: map[string]bool{}, seen: map[string]bool{},
+		lingers: map[string]bool{}, followed: map[string]bool{}}
 	for _, node := range p.Cluster.Nodes {
 		m.seen[node] = true
 	}
-	return []kind.Rule{{Before: m.begin, Act: func(_ *step.Step, a *step.Action) error { return m.act(a) }, After: m.gated, Undo: m.takenBack, End: m.end}}, nil
+	return []kind.Rule{{Before: m.begin, Act: func(_ *step.Step, a *step.Action) error { return m.act(a) },
+		After: m.gated, Undo: m.takenBack, End: m.end}}, nil
 }
 
 // begin remembers what the nodes do before a step.
@@ -57,7 +60,8 @@ func (m *carrying) begin(s *step.Step) error {
 func (m *carrying) gated(s *step.Step) error {
 	all := len(m.plan.Cluster.Nodes)
 	if m.touched && (s.Gate == nil || m.past && len(m.before.followed) != all || len(m.seen) != all) {
-		return errors.New("it changes how packets go between nodes, and has no gate, no way back, or does not wait for the routes")
+		return errors.New("it changes how packets go between nodes, and has no gate, no way back, or " +
+			"does not wait for the routes")
 	}
 	m.measured = m.measured || s.Gate != nil && s.Gate.Baseline
 	return nil
@@ -73,7 +77,8 @@ func (m *carrying) takenBack(s *step.Step) error {
 			return err
 		}
 	}
-	if back.changed != before.changed || !maps.Equal(back.joined, before.joined) || !maps.Equal(back.pinned, before.pinned) || !maps.Equal(back.seen, before.seen) ||
+	if back.changed != before.changed || !maps.Equal(back.joined, before.joined) ||
+		!maps.Equal(back.pinned, before.pinned) || !maps.Equal(back.seen, before.seen) ||
 		!maps.Equal(back.followed, before.followed) {
 		return errors.New("the nodes or the pool are not as before")
 	}
@@ -101,7 +106,8 @@ func (m *carrying) act(a *step.Action) error {
 		return m.onNode(a)
 	case step.Apply:
 		ref := step.RefOf(a.Object)
-		if reserves := m.plan.Encapsulation.Reserves; reserves != "" && ref.Kind == "IPReservation" && ref.Name == reserves {
+		if reserves := m.plan.Encapsulation.Reserves; reserves != "" && ref.Kind == "IPReservation" &&
+			ref.Name == reserves {
 			m.reserved = true
 			return nil
 		}
@@ -181,7 +187,8 @@ func (m *carrying) onNode(a *step.Action) error {
 		m.seen[a.NodeName] = true
 	case step.VerbFollow, step.VerbUnpin:
 		if args.Way != carriages[says].way || len(m.seen) != len(m.plan.Cluster.Nodes) {
-			return fmt.Errorf("%d of %d nodes have had all routes since the pool says %s", len(m.seen), len(m.plan.Cluster.Nodes), says)
+			return fmt.Errorf("%d of %d nodes have had all routes since the pool says %s",
+				len(m.seen), len(m.plan.Cluster.Nodes), says)
 		}
 		m.touched = true
 		switch {
@@ -202,7 +209,8 @@ func (m *carrying) onNode(a *step.Action) error {
 
 func (m *carrying) pin(node string, args step.PinArgs) error {
 	if len(m.joined) != len(m.plan.Cluster.Nodes) {
-		return fmt.Errorf("%d of %d nodes accept packets that come by another way than their answers go", len(m.joined), len(m.plan.Cluster.Nodes))
+		return fmt.Errorf("%d of %d nodes accept packets that come by another way than their answers go",
+			len(m.joined), len(m.plan.Cluster.Nodes))
 	}
 	if args.Linger {
 		if !m.reserved {
@@ -217,7 +225,8 @@ func (m *carrying) pin(node string, args step.PinArgs) error {
 
 func (m *carrying) join(a *step.Action) error {
 	var args step.JoinArgs
-	if err := json.Unmarshal(a.Args, &args); err != nil || !slices.Equal(args.Old, args.New) || !slices.Equal(args.Old, m.plan.Encapsulation.Ranges) {
+	if err := json.Unmarshal(a.Args, &args); err != nil || !slices.Equal(args.Old, args.New) ||
+		!slices.Equal(args.Old, m.plan.Encapsulation.Ranges) {
 		return fmt.Errorf("the ranges are %v, not %v and %v (%w)", m.plan.Encapsulation.Ranges, args.Old, args.New, err)
 	}
 	if m.touched = true; a.Verb == step.VerbJoin {

@@ -18,10 +18,12 @@ import (
 const (
 	// DefaultBaseline is how long the network is measured before the command.
 	DefaultBaseline = 10 * time.Second
-	// DefaultQuiet and DefaultAtMost are how long no probe may be lost before the watching ends, and the bound of the watching.
+	// DefaultQuiet and DefaultAtMost are how long no probe may be lost before the watching ends, and the bound of the
+	// watching.
 	DefaultQuiet  = 30 * time.Second
 	DefaultAtMost = 10 * time.Minute
-	// longest bounds the command and the watching, which may run the command of --on-loss: a hung one is ended by its user.
+	// longest bounds the command and the watching, which may run the command of --on-loss: a hung one is ended by its
+	// user.
 	longest = 30 * 24 * time.Hour
 	// anyLoss is more probes than a baseline can lose.
 	anyLoss = 1 << 40
@@ -35,7 +37,8 @@ const (
 	StepWatch   = Name + "/watch"
 )
 
-// Propose plans to guard a command or changes of others, or returns a *kind.Refusal. The network may be one that no driver knows.
+// Propose plans to guard a command or changes of others, or returns a *kind.Refusal. The network may be one that no
+// driver knows.
 func Propose(r *kind.Request, guarded kind.Guard) (*kind.Draft, error) {
 	if err := kind.UnderWay(r.Snapshot); err != nil {
 		return nil, err
@@ -99,7 +102,8 @@ func (b *builder) fleet(least time.Duration) time.Duration {
 func (b *builder) prepare() {
 	b.add(step.Step{
 		Group: "prepare", Does: "theseus", Title: "Install Theseus' agent on every node",
-		Why:     "The agents give the probes their paths and report what they measure. They use the nodes' own network.",
+		Why: "The agents give the probes their paths and report what they measure. They " +
+			"use the nodes' own network.",
 		Actions: b.install,
 		Undo:    joint.Leave(b.install),
 	})
@@ -108,7 +112,8 @@ func (b *builder) prepare() {
 		return joint.Apply(*manifest.ProbePod(b.plan.Change.AgentImage, node, "old"))
 	})...)
 	actions = append(actions, joint.OnEach(b.nodes, func(node string) step.Action {
-		return joint.Wait("wait until the probe pod of "+node+" is ready", joint.ProbePodReady(node, "old"), b.fleet(2*time.Minute))
+		return joint.Wait("wait until the probe pod of "+node+" is ready", joint.ProbePodReady(node, "old"),
+			b.fleet(2*time.Minute))
 	})...)
 	actions = append(actions, joint.Probe("measure the paths between all nodes", step.PathSet{Old: joint.Every()}))
 	b.add(step.Step{
@@ -125,8 +130,9 @@ func (b *builder) baseline() *step.Gate {
 	if seconds := b.plan.Change.BakeSeconds; seconds > 0 {
 		bake = time.Duration(seconds) * time.Second
 	}
-	gate := &step.Gate{Title: "measuring works, and nothing is lost before the change", Baseline: true, Bake: step.Duration(bake),
-		MaxGap: step.Duration(joint.DefaultMaxGap), MaxLost: b.plan.Change.MaxLost}
+	gate := &step.Gate{Title: "measuring works, and nothing is lost before the change",
+		Baseline: true, Bake: step.Duration(bake), MaxGap: step.Duration(joint.DefaultMaxGap),
+		MaxLost: b.plan.Change.MaxLost}
 	if b.plan.Guarded.LossyBefore {
 		gate.Title, gate.MaxGap, gate.MaxLost = "measuring works before the change", 0, anyLoss
 	}
@@ -146,7 +152,8 @@ func (b *builder) command() {
 func (b *builder) change() {
 	b.add(step.Step{
 		Group: Name, Does: "change", Title: "Measure while others change the cluster",
-		Why:     "The probes measure until you run `theseus guard stop`, on any machine. No process of Theseus needs to run here meanwhile.",
+		Why: "The probes measure until you run `theseus guard stop`, on any machine. No process of Theseus " +
+			"needs to run here meanwhile.",
 		Actions: []step.Action{{Op: step.Await, Title: "take note that the changes have ended"}},
 	})
 }
@@ -165,7 +172,9 @@ func (b *builder) watch() {
 
 func (b *builder) endProbes() []step.Action {
 	actions := []step.Action{joint.Probe("stop measuring", step.PathSet{})}
-	actions = append(actions, joint.OnEach(b.nodes, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) })...)
+	actions = append(actions, joint.OnEach(b.nodes, func(node string) step.Action {
+		return joint.Remove(joint.ProbePod(node, "old"))
+	})...)
 	return append(actions, joint.Backwards(b.shared)...)
 }
 

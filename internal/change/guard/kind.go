@@ -1,7 +1,7 @@
-// Package guard is the kind of change that Theseus does not make: a command of the user changes the cluster, or others do. The plan
-// around it installs the probes, proves that they measure, runs the command once or waits for the user's word, watches until no probe
-// is lost any more, gives the verdict, and removes what it installed. It needs no knowledge of the network. A lost probe takes nothing back: it is
-// the result.
+// Package guard is the kind of change that Theseus does not make: a command of the user changes the cluster, or others
+// do. The plan around it installs the probes, proves that they measure, runs the command once or waits for the user's
+// word, watches until no probe is lost any more, gives the verdict, and removes what it installed. It needs no
+// knowledge of the network. A lost probe takes nothing back: it is the result.
 //
 // The guards of step.VerbGuard, which nodes have while an agent restarts, are something else.
 //
@@ -37,7 +37,8 @@ func Kind() kind.Kind {
 
 func summary(p *kind.Plan) string {
 	from, command := p.Ends()
-	return fmt.Sprintf("%s is measured on %s, before, during and after: %s\n", strings.ToUpper(from[:1])+from[1:], p.Size(), command)
+	return fmt.Sprintf("%s is measured on %s, before, during and after: %s\n",
+		strings.ToUpper(from[:1])+from[1:], p.Size(), command)
 }
 
 // undo says that the plan does not take the command back.

@@ -17,18 +17,21 @@ type course struct {
 	proven, ran, watched, answered bool
 }
 
-// rules prove of a guard's plan: it touches nothing but Theseus' own objects; the command runs once, or others change the cluster,
-// after a baseline, while paths are measured; the watching follows, with the gate that is the result; at the end nothing is measured. Plans of other kinds
-// run no command, and none of their gates goes on whatever its answer is.
+// rules prove of a guard's plan: it touches nothing but Theseus' own objects; the command runs once, or others change
+// the cluster, after a baseline, while paths are measured; the watching follows, with the gate that is the result; at
+// the end nothing is measured. Plans of other kinds run no command, and none of their gates goes on whatever its answer
+// is.
 func rules(p *kind.Plan) ([]kind.Rule, error) {
 	if p.Guarded == nil {
 		return []kind.Rule{{Before: none, Act: func(_ *step.Step, a *step.Action) error { return noCommand(a) }}}, nil
 	}
-	if (len(p.Guarded.Command) == 0) != p.Guarded.Others || p.Guarded.Others && len(p.Guarded.OnLoss) > 0 || p.Guarded.Quiet <= 0 || p.Guarded.AtMost < p.Guarded.Quiet || p.Guarded.Kill && len(p.Guarded.OnLoss) > 0 {
+	if (len(p.Guarded.Command) == 0) != p.Guarded.Others || p.Guarded.Others && len(p.Guarded.OnLoss) > 0 ||
+		p.Guarded.Quiet <= 0 || p.Guarded.AtMost < p.Guarded.Quiet || p.Guarded.Kill && len(p.Guarded.OnLoss) > 0 {
 		return nil, errors.New("the plan does not say what it guards, or how")
 	}
 	c := &course{plan: p}
-	return []kind.Rule{{Act: func(_ *step.Step, a *step.Action) error { return c.act(a) }, After: c.gated, Undo: c.undo, End: c.end}}, nil
+	return []kind.Rule{{Act: func(_ *step.Step, a *step.Action) error { return c.act(a) }, After: c.gated,
+		Undo: c.undo, End: c.end}}, nil
 }
 
 // none refuses a gate that decides nothing.

@@ -143,7 +143,8 @@ func Stale(p *Plan, snapshot *cluster.Snapshot) []string {
 	defined := snapshot.Definitions()
 	for _, ref := range p.Target.Defines {
 		if slices.Contains(defined, ref.Name) {
-			changed = append(changed, ref.String()+" was created, which "+p.Target.Title()+" creates itself and a rollback deletes")
+			changed = append(changed, ref.String()+" was created, which "+p.Target.Title()+
+				" creates itself and a rollback deletes")
 		}
 	}
 	if trace, _ := halfMigrated(snapshot); trace != "" {

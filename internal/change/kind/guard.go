@@ -8,7 +8,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Guard says what is measured, and how: a command of the user, or changes that others make. The plan does not know what they change.
+// Guard says what is measured, and how: a command of the user, or changes that others make. The plan does not know what
+// they change.
 type Guard struct {
 	// Command is the program and its arguments. No shell sees them. It is empty if Others is true.
 	Command []string `json:"command,omitempty"`
@@ -58,8 +59,8 @@ func (g *Guard) InPlace() bool { return true }
 // Spares is false: no step changes how nodes translate addresses.
 func (g *Guard) Spares() bool { return false }
 
-// Foreign says whether the plan measures changes that are not its own, and of which it does not know what they change. Then the versions of the cluster may change
-// meanwhile.
+// Foreign says whether the plan measures changes that are not its own, and of which it does not know what they change.
+// Then the versions of the cluster may change meanwhile.
 func (p *Plan) Foreign() bool { return p.Guarded != nil }
 
 // LossyBefore says whether a plan that measures foreign changes goes on although its baseline loses probes.

@@ -17,28 +17,29 @@ import (
 type Kind struct {
 	// Name is how plans name it.
 	Name string
-	// Asked says whether a change is of this kind; the first kind of the list that says so makes the plan. Where it is nil, no
-	// change asks for it: the plan is made by a command of its own.
+	// Asked says whether a change is of this kind; the first kind of the list that says so makes the plan. Where it is
+	// nil, no change asks for it: the plan is made by a command of its own.
 	Asked func(*Request) bool
 	// Make plans the change, or returns a *Refusal.
 	Make func(*Request) (*Draft, error)
 	// Chosen is the change with its strategy, where that follows from the cluster; the error says why nothing follows.
 	Chosen func(*Request) (v1alpha1.ChangeSpec, error)
-	// Possible refuses what cannot be made on a cluster on this network at all, whatever its owner mends or accepts. Untried
-	// kinds are asked of networks that Theseus was never run on; others are refused there.
+	// Possible refuses what cannot be made on a cluster on this network at all, whatever its owner mends or accepts.
+	// Untried kinds are asked of networks that Theseus was never run on; others are refused there.
 	Possible func(*Request, *cni.Installation) error
 	Untried  bool
 	// ByName is set where nothing can be said of a change that does not name the network to come.
 	ByName bool
-	// Comes is the network that is there when the change is done, as far as it can be told, for checks; nil where it cannot.
+	// Comes is the network that is there when the change is done, as far as it can be told, for checks; nil where it
+	// cannot.
 	Comes func(*Request, *cni.Installation) (*cni.Installation, error)
-	// Rules are what it demands of every prefix of a plan; none of a plan that they do not concern. An error says that the plan
-	// cannot be followed at all.
+	// Rules are what it demands of every prefix of a plan; none of a plan that they do not concern. An error says that
+	// the plan cannot be followed at all.
 	Rules func(*Plan) ([]Rule, error)
 	// Retains is set where these rules say themselves which routes nodes retain, and when.
 	Retains bool
-	// Stops are the stopping places of a plan, in its order: where a run may be left for hours, until the next window. nil if plans
-	// of this kind have none.
+	// Stops are the stopping places of a plan, in its order: where a run may be left for hours, until the next window.
+	// nil if plans of this kind have none.
 	Stops func(*Plan) []Stop
 	// Within is the plan of another kind that a plan of this one carries out; nil for none.
 	Within func(*Plan) *Plan
@@ -48,7 +49,8 @@ type Kind struct {
 	Complete bool
 	// Words are what runbooks say of its plans.
 	Words Words
-	// TakesBack says whether an inverse that a journal holds takes an action back, of operations that its plans alone have.
+	// TakesBack says whether an inverse that a journal holds takes an action back, of operations that its plans alone
+	// have.
 	TakesBack func(a, inverse step.Action) bool
 	// Reach adds what its plans do beyond objects that are applied.
 	Reach func(*Plan, *Reach)
@@ -63,7 +65,8 @@ type Signals int
 const (
 	// SignalsHold asks them; all must hold.
 	SignalsHold Signals = iota
-	// SignalsWait asks them, and silence breaks nothing until the gate ends: what they measure may be away while it waits.
+	// SignalsWait asks them, and silence breaks nothing until the gate ends: what they measure may be away while it
+	// waits.
 	SignalsWait
 	// SignalsLeft does not ask them.
 	SignalsLeft
@@ -107,7 +110,8 @@ type Options struct {
 	Now     time.Time
 	// Name of the migration; empty makes one of the networks' names and the plan's hash.
 	Name string
-	// Flags are the values of flags on nodes, as resolved for this plan; the algorithm is filled in where it is not said.
+	// Flags are the values of flags on nodes, as resolved for this plan; the algorithm is filled in where it is not
+	// said.
 	Flags Flags
 	// Window is how long each window of the change is; 0 plans it in one go.
 	Window step.Duration
@@ -133,16 +137,17 @@ type Draft struct {
 	Pods map[string][]estimate.Pod
 }
 
-// Rule is one demand on a plan, as a value: the verifier takes it over every prefix of the plan, and over the undo of each
-// step. It keeps what it knows of the cluster by itself. What is nil is not demanded.
+// Rule is one demand on a plan, as a value: the verifier takes it over every prefix of the plan, and over the undo of
+// each step. It keeps what it knows of the cluster by itself. What is nil is not demanded.
 type Rule struct {
-	// Before is asked when a step is reached, Act of each of its actions, Each after every one of them, and After when the step
-	// is done.
+	// Before is asked when a step is reached, Act of each of its actions, Each after every one of them, and After when
+	// the step is done.
 	Before func(*step.Step) error
 	Act    func(*step.Step, *step.Action) error
 	Each   func() error
 	After  func(*step.Step) error
-	// Undo takes the step back, from after it, and must find what was before it; it leaves the rule as it was after the step.
+	// Undo takes the step back, from after it, and must find what was before it; it leaves the rule as it was after the
+	// step.
 	Undo func(*step.Step) error
 	// End is asked after the last step.
 	End func() error

@@ -29,13 +29,15 @@ func (o Options) resolved() Flags {
 func Begin(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, options Options, strategy, reason string) *Plan {
 	return &Plan{
 		APIVersion: v1alpha1.APIVersion, Kind: Document,
-		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)), Flags: options.resolved(),
-		Cluster: describe(snapshot), Change: change, Strategy: strategy, Reason: reason, Window: options.Window,
+		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
+		Flags: options.resolved(), Cluster: describe(snapshot), Change: change, Strategy: strategy,
+		Reason: reason, Window: options.Window,
 	}
 }
 
 func describe(snapshot *cluster.Snapshot) Cluster {
-	c := Cluster{UID: snapshot.UID, Kubernetes: snapshot.Kubernetes, Fingerprint: Fingerprint(snapshot), TakenAt: snapshot.TakenAt}
+	c := Cluster{UID: snapshot.UID, Kubernetes: snapshot.Kubernetes, Fingerprint: Fingerprint(snapshot),
+		TakenAt: snapshot.TakenAt}
 	for i := range snapshot.Nodes {
 		c.Nodes = append(c.Nodes, snapshot.Nodes[i].Name)
 	}
@@ -45,11 +47,14 @@ func describe(snapshot *cluster.Snapshot) Cluster {
 // CountedWaves divides the nodes as the change counts them, or refuses to.
 func CountedWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec) ([]joint.Wave, error) {
 	if n := change.MaxParallel; n < 0 || n > step.MostAtOnce {
-		return nil, Refuse(fmt.Sprintf("give a number from 1 to %d, or leave it out", step.MostAtOnce), "--max-parallel %d is out of bounds", n)
+		return nil, Refuse(fmt.Sprintf("give a number from 1 to %d, or leave it out", step.MostAtOnce),
+			"--max-parallel %d is out of bounds", n)
 	}
 	label := change.DomainLabel
-	if label != "" && !slices.ContainsFunc(snapshot.Nodes, func(node corev1.Node) bool { return node.Labels[label] != "" }) {
-		return nil, Refuse("kubectl get nodes --show-labels; leave it out for "+joint.DomainLabel(""), "--domain-label %s: no node has this label", label)
+	if label != "" && !slices.ContainsFunc(snapshot.Nodes,
+		func(node corev1.Node) bool { return node.Labels[label] != "" }) {
+		return nil, Refuse("kubectl get nodes --show-labels; leave it out for "+joint.DomainLabel(""),
+			"--domain-label %s: no node has this label", label)
 	}
 	waves, err := joint.Waves(snapshot, change.Waves, label)
 	if err != nil {

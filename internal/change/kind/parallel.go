@@ -7,13 +7,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Parallel says how many nodes the steps of a plan change at once, and what that puts at risk. A plan without it changes
-// step.FewAtOnce nodes at once at most.
+// Parallel says how many nodes the steps of a plan change at once, and what that puts at risk. A plan without it
+// changes step.FewAtOnce nodes at once at most.
 type Parallel struct {
 	// Nodes is the bound: no step changes more nodes at once.
 	Nodes int `json:"nodes"`
-	// Label names failure domains, and Domains are the nodes of each; none if all nodes are in one. Nodes that are changed at
-	// once are of one domain.
+	// Label names failure domains, and Domains are the nodes of each; none if all nodes are in one. Nodes that are
+	// changed at once are of one domain.
 	Label   string              `json:"label,omitempty"`
 	Domains map[string][]string `json:"domains,omitempty"`
 	// Risks are what is changed at once, by wave: the most of all its groups. A wave that moves no pods has none.
@@ -55,7 +55,8 @@ func (p *Plan) Domains() map[string]string {
 
 // Larger has the larger number of nodes, of pods, and the larger share of a workload of two risks.
 func (r Risk) Larger(other Risk) Risk {
-	worse := Risk{Nodes: max(r.Nodes, other.Nodes), Pods: max(r.Pods, other.Pods), Workload: r.Workload, Share: r.Share, Of: r.Of}
+	worse := Risk{Nodes: max(r.Nodes, other.Nodes), Pods: max(r.Pods, other.Pods),
+		Workload: r.Workload, Share: r.Share, Of: r.Of}
 	if r.Of == 0 || other.Share*r.Of > r.Share*other.Of {
 		worse.Workload, worse.Share, worse.Of = other.Workload, other.Share, other.Of
 	}

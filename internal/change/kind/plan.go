@@ -24,7 +24,8 @@ type Plan struct {
 	MadeAt  metav1.Time         `json:"madeAt"`
 	Cluster Cluster             `json:"cluster"`
 	Change  v1alpha1.ChangeSpec `json:"change"`
-	// Strategy is adopt, encapsulation, guard, mirror, pool, recreate, reflectors, rollout, surge or upgrade, and Reason why.
+	// Strategy is adopt, encapsulation, guard, mirror, pool, recreate, reflectors, rollout, surge or upgrade, and
+	// Reason why.
 	Strategy  string            `json:"strategy"`
 	Reason    string            `json:"reason,omitempty"`
 	Source    cni.Installation  `json:"source"`
@@ -43,20 +44,21 @@ type Plan struct {
 	Pools *Pools `json:"pools,omitempty"`
 	// Encapsulation is set where the way between nodes is what changes; Target is then the same network.
 	Encapsulation *Encapsulation `json:"encapsulation,omitempty"`
-	// Guarded is set where a command of the user is measured; Source is then the network as it was before, if a driver knows it, and Target
-	// nothing.
+	// Guarded is set where a command of the user is measured; Source is then the network as it was before, if a driver
+	// knows it, and Target nothing.
 	Guarded *Guard `json:"guarded,omitempty"`
 	// Surge is set where nodes are replaced.
 	Surge *Surge `json:"surge,omitempty"`
-	// Parallel is set where more nodes are changed at once than in a small cluster, or nodes are in several failure domains.
+	// Parallel is set where more nodes are changed at once than in a small cluster, or nodes are in several failure
+	// domains.
 	Parallel Parallel `json:"parallel,omitzero"`
-	// Mirror is set where the names of services go to a second cluster while this one is changed. Where that is by a strategy,
-	// Change, Source, Target, Waves and Workloads are those of its plan; else Source is what was found, if anything was, and
-	// Target nothing.
+	// Mirror is set where the names of services go to a second cluster while this one is changed. Where that is by a
+	// strategy, Change, Source, Target, Waves and Workloads are those of its plan; else Source is what was found, if
+	// anything was, and Target nothing.
 	Mirror   *setup.Setup  `json:"mirror,omitempty"`
 	Estimate step.Duration `json:"estimate"`
-	// Window is how long each window of the change is; the steps that it begins in one take no longer, by their estimates. 0 if
-	// the change is made in one go.
+	// Window is how long each window of the change is; the steps that it begins in one take no longer, by their
+	// estimates. 0 if the change is made in one go.
 	Window step.Duration `json:"window,omitempty"`
 	// Retain are the ranges whose routes BIRD carries and which nodes retain while agents restart.
 	Retain []string `json:"retain,omitempty"`
@@ -67,8 +69,8 @@ type Plan struct {
 
 // Section is what a plan says of its kind of change beyond the two networks.
 type Section interface {
-	// Words name what the change leaves and where it goes, on a network: another network, its version, a data plane, or the
-	// value of a flag.
+	// Words name what the change leaves and where it goes, on a network: another network, its version, a data plane, or
+	// the value of a flag.
 	Words(network string) (from, to string)
 	// Ends are the same in full, for the head of a report.
 	Ends(source, target cni.Installation) (from, to string)
@@ -190,7 +192,8 @@ type Workload struct {
 	Name      string `json:"name"`
 	// Pods are the names of its pods that move or are adopted, by wave.
 	Pods map[string][]string `json:"pods,omitempty"`
-	// Treatment is "adopt" (its pods go on to run), "move" (they are created again), "stay" (host network), "refuse"; Note says more.
+	// Treatment is "adopt" (its pods go on to run), "move" (they are created again), "stay" (host network), "refuse";
+	// Note says more.
 	Treatment string `json:"treatment"`
 	// Budget names the PodDisruptionBudget that limits it, where there is one.
 	Budget string `json:"budget,omitempty"`

@@ -38,7 +38,8 @@ func InOrder(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 	case len(found) == 0:
 		return nil, NoneKnown(snapshot, drivers)
 	case len(found) > 1:
-		return nil, Refuse("theseus check says what each of them serves, and in which order the one that is not used any more goes",
+		return nil, Refuse("theseus check says what each of them serves, and in which order the one "+
+			"that is not used any more goes",
 			"two networks were found: %s", strings.Join(namesOf(found), " and "))
 	}
 	source := found[0]
@@ -49,10 +50,12 @@ func InOrder(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 	return source, nil
 }
 
-// UnderWay refuses a cluster in the middle of a migration, by this or another tool: advice for a cluster that stands still would do harm.
+// UnderWay refuses a cluster in the middle of a migration, by this or another tool: advice for a cluster that stands
+// still would do harm.
 func UnderWay(snapshot *cluster.Snapshot) error {
 	if trace, remedy := halfMigrated(snapshot); trace != "" {
-		return Refuse("if `theseus status` shows it, continue it (theseus resume) or roll it back (theseus rollback); otherwise: "+remedy,
+		return Refuse("if `theseus status` shows it, continue it (theseus resume) or roll it back (theseus "+
+			"rollback); otherwise: "+remedy,
 			"this cluster is in the middle of a migration: %s", trace)
 	}
 	return nil
@@ -60,13 +63,15 @@ func UnderWay(snapshot *cluster.Snapshot) error {
 
 // NoneKnown says what there is instead of a network that is known.
 func NoneKnown(snapshot *cluster.Snapshot, drivers cni.Registry) error {
-	hint := "those that it changes are " + strings.Join(drivers.Names(), ", ") + "; theseus check --only cni/unknown says what was looked at"
+	hint := "those that it changes are " + strings.Join(drivers.Names(), ", ") +
+		"; theseus check --only cni/unknown says what was looked at"
 	if len(snapshot.Facts) == 0 {
-		hint = "a network that only nodes' own files make is seen on them alone: theseus snapshot --nodes --agent-image IMAGE -o snapshot.json, " +
-			"then --from snapshot.json; " + hint
+		hint = "a network that only nodes' own files make is seen on them alone: theseus snapshot --nodes " +
+			"--agent-image IMAGE -o snapshot.json, then --from snapshot.json; " + hint
 	}
 	if strangers := cni.Strangers(snapshot, nil); len(strangers) > 0 {
-		return Refuse(cni.Elsewhere+"; "+hint, "no network that Theseus changes was found in this cluster, but %s: Theseus moves only what it understands", Some(strangers))
+		return Refuse(cni.Elsewhere+"; "+hint, "no network that Theseus changes was found in this cluster, but %s: "+
+			"Theseus moves only what it understands", Some(strangers))
 	}
 	return Refuse(hint, "no network that Theseus knows was found in this cluster")
 }
@@ -89,31 +94,36 @@ func halfMigrated(snapshot *cluster.Snapshot) (trace, remedy string) {
 		node := &snapshot.Nodes[i]
 		for _, label := range append([]string{v1alpha1.LabelTarget}, cni.MigrationLabels()...) {
 			if value, ok := node.Labels[label]; ok {
-				return fmt.Sprintf("node %s has the label %s=%s", node.Name, label, value), "kubectl label node " + shell.Words(node.Name, label+"-")
+				return fmt.Sprintf("node %s has the label %s=%s", node.Name, label, value), "kubectl label node " +
+					shell.Words(node.Name, label+"-")
 			}
 		}
 		for _, taint := range node.Spec.Taints {
 			if taint.Key == v1alpha1.TaintPending {
-				return fmt.Sprintf("node %s has the taint %s", node.Name, taint.Key), "kubectl taint node " + shell.Words(node.Name, taint.Key+"-")
+				return fmt.Sprintf("node %s has the taint %s", node.Name, taint.Key), "kubectl taint node " +
+					shell.Words(node.Name, taint.Key+"-")
 			}
 		}
 	}
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]
 		if pod.Namespace == v1alpha1.Namespace && pod.Labels[v1alpha1.LabelProbe] != "" {
-			return fmt.Sprintf("%s/%s is a probe pod of Theseus", pod.Namespace, pod.Name), "kubectl -n " + shell.Word(pod.Namespace) + " delete pod " + shell.Word(pod.Name)
+			return fmt.Sprintf("%s/%s is a probe pod of Theseus", pod.Namespace, pod.Name), "kubectl -n " +
+				shell.Word(pod.Namespace) + " delete pod " + shell.Word(pod.Name)
 		}
 	}
 	for i := range snapshot.DaemonSets {
 		if set := &snapshot.DaemonSets[i]; set.Namespace == v1alpha1.Namespace {
-			return fmt.Sprintf("DaemonSet %s/%s exists", set.Namespace, set.Name), "kubectl -n " + shell.Word(set.Namespace) + " delete daemonset " + shell.Word(set.Name)
+			return fmt.Sprintf("DaemonSet %s/%s exists", set.Namespace, set.Name), "kubectl -n " +
+				shell.Word(set.Namespace) + " delete daemonset " + shell.Word(set.Name)
 		}
 	}
 	return "", ""
 }
 
 // ReadyOn is InPlace for what can be changed of one network alone, on nodes that can take part; hint says what that is.
-func ReadyOn(network string, snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, hint string) (*cni.Installation, error) {
+func ReadyOn(network string, snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry,
+	hint string) (*cni.Installation, error) {
 	source, err := InPlace(snapshot, drivers)
 	if err != nil {
 		return nil, err
@@ -129,7 +139,8 @@ func ReadyOn(network string, snapshot *cluster.Snapshot, change v1alpha1.ChangeS
 
 // Unknown refuses a network to come that no driver knows.
 func Unknown(network string, drivers cni.Registry) error {
-	return Refuse("known networks: "+strings.Join(drivers.Names(), ", ")+"; docs/networks.md lists the possible targets", "the network %q is not known", network)
+	return Refuse("known networks: "+strings.Join(drivers.Names(), ", ")+
+		"; docs/networks.md lists the possible targets", "the network %q is not known", network)
 }
 
 // Linux refuses nodes of another operating system.
@@ -137,7 +148,8 @@ func Linux(snapshot *cluster.Snapshot) error {
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
 		if os := node.Labels["kubernetes.io/os"]; os != "" && os != "linux" {
-			return Refuse("Theseus changes clusters of Linux nodes alone; "+cni.Elsewhere, "node %s runs %s, not Linux", node.Name, os)
+			return Refuse("Theseus changes clusters of Linux nodes alone; "+cni.Elsewhere,
+				"node %s runs %s, not Linux", node.Name, os)
 		}
 	}
 	return nil
@@ -148,7 +160,8 @@ func AgentGiven(change v1alpha1.ChangeSpec) error {
 	if change.AgentImage != "" {
 		return nil
 	}
-	return Refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
+	return Refuse("say --agent-image with an image of theseus-agent that the nodes can pull",
+		"no image of the agent is given")
 }
 
 // NodesReady refuses clusters with nodes that could not take part, or on a network whose addresses are not known.
@@ -157,7 +170,8 @@ func NodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
 		return err
 	}
 	if len(source.PodCIDRs) == 0 {
-		return Refuse("the snapshot must hold the network's own configuration", "the address range of %s is not known", source.CNI)
+		return Refuse("the snapshot must hold the network's own configuration",
+			"the address range of %s is not known", source.CNI)
 	}
 	return nil
 }
@@ -173,7 +187,8 @@ func EveryNodeReady(snapshot *cluster.Snapshot) error {
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
 		if !cluster.NodeReady(node) {
-			return Refuse("bring the node back, or remove it from the cluster: kubectl delete node "+shell.Word(node.Name),
+			return Refuse("bring the node back, or remove it from the cluster: kubectl delete node "+
+				shell.Word(node.Name),
 				"node %s is not Ready, so Theseus can neither change nor measure it", node.Name)
 		}
 	}

@@ -22,10 +22,12 @@ type Rollout struct {
 	Says string `json:"says,omitempty"`
 	// Scoped are the nodes that have a configuration of their own already, which is to stay.
 	Scoped []string `json:"scoped,omitempty"`
-	// Env is the variable of the agents' DaemonSet that holds the flag, and Was its value before; empty for FelixConfigurations.
+	// Env is the variable of the agents' DaemonSet that holds the flag, and Was its value before; empty for
+	// FelixConfigurations.
 	Env string `json:"env,omitempty"`
 	Was string `json:"was,omitempty"`
-	// Origin is the flag of a flag set that says what every node gets; nil where all get Value. From and To are empty then.
+	// Origin is the flag of a flag set that says what every node gets; nil where all get Value. From and To are empty
+	// then.
 	Origin *Origin `json:"origin,omitempty"`
 }
 
@@ -102,7 +104,8 @@ type Turn struct {
 	// Value is what it has then, from wherever.
 	Value string `json:"value"`
 	// From and To are the data planes (step.IPTables, step.NFTables) before and after; the same where the flag is about
-	// something else, and empty where nothing is known of the network's rules: then what the agent says is all that is asked for.
+	// something else, and empty where nothing is known of the network's rules: then what the agent says is all that is
+	// asked for.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Says and Said are what the agent says of its parameter after and before.

@@ -9,8 +9,8 @@ type Surge struct {
 	RemoveHook []string `json:"removeHook"`
 }
 
-// SurgeWave names the nodes of a wave that go, and the slots of those that come: a node is bound to its slot by the label
-// theseus.dev/slot, and steps name the slot.
+// SurgeWave names the nodes of a wave that go, and the slots of those that come: a node is bound to its slot by the
+// label theseus.dev/slot, and steps name the slot.
 type SurgeWave struct {
 	Name string   `json:"name"`
 	Old  []string `json:"old"`

@@ -9,8 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Propose plans the change of a cluster whose services are served by a mirror meanwhile, or returns a *kind.Refusal. within is
-// the plan by which the original is changed, where the setup names its strategy; else nil.
+// Propose plans the change of a cluster whose services are served by a mirror meanwhile, or returns a *kind.Refusal.
+// within is the plan by which the original is changed, where the setup names its strategy; else nil.
 func Propose(r *kind.Request, setup Setup, within *kind.Plan) (*kind.Draft, error) {
 	snapshot, change, drivers := r.Snapshot, r.Change, r.Drivers
 	if err := setup.Names.Check(); err != nil {
@@ -23,27 +23,34 @@ func Propose(r *kind.Request, setup Setup, within *kind.Plan) (*kind.Draft, erro
 	}
 	var steps []step.Step
 	if within != nil {
-		p.Change, p.Source, p.Target, p.Waves, p.Workloads, p.Findings = within.Change, within.Source, within.Target, within.Waves, within.Workloads, within.Findings
+		p.Change, p.Source, p.Target, p.Waves, p.Workloads, p.Findings = within.Change, within.Source, within.Target,
+			within.Waves, within.Workloads, within.Findings
 		p.Surge, p.Parallel, steps = within.Surge, within.Parallel, within.Steps
 	}
 	p.Steps = Steps(setup, steps)
 	_, known := drivers.Get(setup.Switch.To)
 	switch {
 	case setup.Original == setup.Mirror:
-		return nil, kind.Refuse("name the other one with --mirror-context or --mirror-kubeconfig", "the original and the mirror are one cluster")
+		return nil, kind.Refuse("name the other one with --mirror-context or --mirror-kubeconfig",
+			"the original and the mirror are one cluster")
 	case setup.Switch.Strategy != "" && (setup.Switch.Command != "" || setup.Switch.To == ""):
-		return nil, kind.Refuse("give --switch-strategy with --to, or --switch-command", "the original is changed by a strategy to a network, or by a command")
+		return nil, kind.Refuse("give --switch-strategy with --to, or --switch-command",
+			"the original is changed by a strategy to a network, or by a command")
 	case setup.Switch.Roll != "" && (setup.Switch.Command == "" || setup.Switch.RollAfter <= 0):
-		return nil, kind.Refuse("give it beside --switch-command, and a --roll-after above 0", "--roll-command replaces what a command left sick")
+		return nil, kind.Refuse("give it beside --switch-command, and a --roll-after above 0",
+			"--roll-command replaces what a command left sick")
 	case setup.Switch.Strategy != surge.Name && surge.Hooked(change):
 		return nil, kind.Refuse("say --switch-strategy surge, or leave them out", surge.HooksAre, surge.Name)
 	case setup.Switch.To == "" && setup.Switch.Command == "":
-		return nil, kind.Refuse("say --to with the network that is to come, --switch-command with what changes the original, or both",
+		return nil, kind.Refuse("say --to with the network that is to come, --switch-command with what "+
+			"changes the original, or both",
 			"nothing says when the original is changed")
 	case setup.Switch.To != "" && !known:
-		return nil, kind.Refuse("leave --to out, and give a --switch-command that fails unless the original is in order", "the network %q is not known", setup.Switch.To)
+		return nil, kind.Refuse("leave --to out, and give a --switch-command that fails unless the original is in "+
+			"order", "the network %q is not known", setup.Switch.To)
 	case setup.Switch.To != "" && setup.Switch.To == p.Source.CNI:
-		return nil, kind.Refuse("leave --to out, and give a --switch-command that fails unless the original is in order", "the original is on %s already", p.Source.CNI)
+		return nil, kind.Refuse("leave --to out, and give a --switch-command that fails unless the original is in "+
+			"order", "the original is on %s already", p.Source.CNI)
 	}
 	return &kind.Draft{Plan: p, Stem: "mirror"}, nil
 }

@@ -33,7 +33,9 @@ func namesBack(a, inverse step.Action) bool {
 		back, errBack := step.Arguments[shift.SwapArgs](inverse)
 		return inverse.Verb == shift.Swap && errThere == nil && errBack == nil && there.Zone == back.Zone &&
 			!slices.ContainsFunc(back.Inverse().Units, func(u zone.Unit) bool {
-				return !slices.ContainsFunc(there.Units, func(planned zone.Unit) bool { return reflect.DeepEqual(planned, u) })
+				return !slices.ContainsFunc(there.Units, func(planned zone.Unit) bool {
+					return reflect.DeepEqual(planned, u)
+				})
 			})
 	}
 	return false

@@ -13,8 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Kind moves the names of services to a second cluster while the original is changed. No change asks for it: Propose makes it of
-// a setup.
+// Kind moves the names of services to a second cluster while the original is changed. No change asks for it: Propose
+// makes it of a setup.
 func Kind() kind.Kind {
 	return kind.Kind{
 		Name:      Name,
@@ -34,8 +34,9 @@ func Kind() kind.Kind {
 				return b.String()
 			},
 			Chapters: map[string]string{
-				"cloud": "The mirror", "names": "The mirror", "freeze": "The mirror", "copy": "The mirror", "certificates": "The mirror",
-				over: "Move names to the mirror", "change": "Change the original", "whole": "Move names back", home: "Move names back",
+				"cloud": "The mirror", "names": "The mirror", "freeze": "The mirror",
+				"copy": "The mirror", "certificates": "The mirror", over: "Move names to the mirror",
+				"change": "Change the original", "whole": "Move names back", home: "Move names back",
 				"thaw": "Clean up", "teardown": "Clean up", "unname": "Clean up", "uncloud": "Clean up",
 			},
 			Undo:  undo,
@@ -44,8 +45,8 @@ func Kind() kind.Kind {
 	}
 }
 
-// signals leaves them out on the way home: that they fail is a reason to go home. While the original is changed, what measures there may
-// be away.
+// signals leaves them out on the way home: that they fail is a reason to go home. While the original is changed, what
+// measures there may be away.
 func signals(s *step.Step) kind.Signals {
 	switch {
 	case s.Group == home:
@@ -68,11 +69,12 @@ func within(p *kind.Plan) *kind.Plan {
 }
 
 func summary(p *kind.Plan) string {
-	text := fmt.Sprintf("Names move to the mirror, and back after the change of the original: %s of %s, strategy %s: %s.\n", cluster.Count(len(p.Mirror.Names.Moves), "name"),
+	text := fmt.Sprintf("Names move to the mirror, and back after the change of the original: %s of %s, strategy %s: "+
+		"%s.\n", cluster.Count(len(p.Mirror.Names.Moves), "name"),
 		strings.Join(p.Mirror.Copy.Namespaces, ", "), p.Strategy, p.Reason)
 	if p.OnNodes() {
-		text += fmt.Sprintf("In between, the original changes from %s to %s, strategy %s: %s.\n", kind.Named(p.Source), kind.Named(p.Target),
-			p.Mirror.Switch.Strategy, p.Size())
+		text += fmt.Sprintf("In between, the original changes from %s to %s, strategy %s: %s.\n",
+			kind.Named(p.Source), kind.Named(p.Target), p.Mirror.Switch.Strategy, p.Size())
 	}
 	return text
 }
@@ -82,14 +84,16 @@ func moved(b *strings.Builder, p *kind.Plan) {
 	b.WriteString("\nNames that move, and move back:\n")
 	for _, m := range p.Mirror.Names.Moves {
 		gone, come := m.Changes()
-		fmt.Fprintf(b, "  %s (%s): %s -> %s\n", strings.TrimSuffix(m.Name, "."), strings.Join(m.Services, ", "), where(gone), where(come))
+		fmt.Fprintf(b, "  %s (%s): %s -> %s\n", strings.TrimSuffix(m.Name, "."), strings.Join(m.Services, ", "),
+			where(gone), where(come))
 	}
 }
 
 // given says what the mirror is given before, and the command for the original.
 func given(b *strings.Builder, p *kind.Plan) {
 	if config := p.Mirror.Switch.Config; config != nil {
-		fmt.Fprintf(b, "\nThe command gets the original's configuration in the file $%s, with these changes:\n", ConfigVariable)
+		fmt.Fprintf(b, "\nThe command gets the original's configuration in the file $%s, with these changes:\n",
+			ConfigVariable)
 		for _, change := range config.Changes {
 			fmt.Fprintf(b, "  %s\n", change)
 		}
@@ -103,7 +107,8 @@ func undo(s *step.Step) string {
 		{Cloud, "remove, in reverse order, the permissions that did not exist before"},
 		{Freeze, "thaw; a freeze that was already in force stays"},
 		{Copy, "none; the copied objects stay, and receive no requests"},
-		{shift.Swap, "restore every record that is still as the plan left it, and wait until all resolvers see it; records that others have changed are reported"},
+		{shift.Swap, "restore every record that is still as the plan left it, and wait until all resolvers see it; " +
+			"records that others have changed are reported"},
 	} {
 		if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Verb == one.verb }) {
 			return one.undo
@@ -130,6 +135,7 @@ func reach(p *kind.Plan, r *kind.Reach) {
 		kind.Once(&r.Uses, "how zones are reached: "+file)
 	}
 	if p.Mirror.Cloud != nil {
-		kind.Once(&r.Uses, "API of the cloud, which gets requests signed with this machine's credentials: "+p.Mirror.Cloud.Endpoint)
+		kind.Once(&r.Uses, "API of the cloud, which gets requests signed with this machine's credentials: "+
+			p.Mirror.Cloud.Endpoint)
 	}
 }

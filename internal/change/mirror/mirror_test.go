@@ -30,18 +30,24 @@ func mirrorSetup(weights ...int64) mirror.Setup {
 	for i := range 5 {
 		name := fmt.Sprintf("s%d.example.org.", i)
 		sets := func(owner, address string) []zone.RRSet {
-			return []zone.RRSet{{Name: name, Type: zone.A, TTL: 300, Values: []string{address}}, {Name: "a-" + name, Type: zone.TXT, TTL: 300, Values: []string{owner}}}
+			return []zone.RRSet{{Name: name, Type: zone.A, TTL: 300, Values: []string{address}},
+				{Name: "a-" + name, Type: zone.TXT, TTL: 300, Values: []string{owner}}}
 		}
-		moves = append(moves, zone.Move{Zone: "example.org.", Unit: zone.Unit{Name: name, Before: sets("blue", "192.0.2.1"), After: sets("green", "192.0.2.2")},
-			Services: []string{"Ingress shop/web"}, Probes: []zone.Probe{{Kind: zone.ProbeTCP, Host: strings.TrimSuffix(name, "."), Port: 80, At: []string{"192.0.2.2"}, Was: []string{"192.0.2.1"}}}})
+		moves = append(moves, zone.Move{Zone: "example.org.",
+			Unit:     zone.Unit{Name: name, Before: sets("blue", "192.0.2.1"), After: sets("green", "192.0.2.2")},
+			Services: []string{"Ingress shop/web"}, Probes: []zone.Probe{{Kind: zone.ProbeTCP,
+				Host: strings.TrimSuffix(name, "."), Port: 80, At: []string{"192.0.2.2"}, Was: []string{"192.0.2.1"}}}})
 	}
-	names := shift.New([]*zone.Zone{{Name: "example.org.", Negative: 60, Can: zone.Can{Swap: true, Weights: len(weights) > 0}}}, moves, shift.Options{First: 2, Weights: weights}, "test", time.Unix(1, 0))
-	return mirror.Setup{Original: "blue", Mirror: "green", Freeze: mirror.FreezeArgs{Namespaces: []string{"shop"}, Reason: "CHG-1"},
-		Copy: mirror.Selection{Namespaces: []string{"shop"}}, Names: names, Switch: mirror.Switch{Command: "true"}}
+	names := shift.New([]*zone.Zone{{Name: "example.org.", Negative: 60, Can: zone.Can{Swap: true,
+		Weights: len(weights) > 0}}}, moves, shift.Options{First: 2, Weights: weights}, "test", time.Unix(1, 0))
+	return mirror.Setup{Original: "blue", Mirror: "green",
+		Freeze: mirror.FreezeArgs{Namespaces: []string{"shop"}, Reason: "CHG-1"},
+		Copy:   mirror.Selection{Namespaces: []string{"shop"}}, Names: names, Switch: mirror.Switch{Command: "true"}}
 }
 
 func makeMirror(setup mirror.Setup) (*plan.Plan, error) {
-	return propose(&kind.Request{Snapshot: &cluster.Snapshot{UID: "blue"}, Change: v1alpha1.ChangeSpec{Strategy: mirror.Name, To: setup.Switch.To},
+	return propose(&kind.Request{Snapshot: &cluster.Snapshot{UID: "blue"},
+		Change:  v1alpha1.ChangeSpec{Strategy: mirror.Name, To: setup.Switch.To},
 		Options: plan.Options{Version: "test", Now: time.Unix(2, 0)}}, setup, nil)
 }
 
@@ -95,9 +101,11 @@ func TestMirror(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reads(t, plan.Runbook(asWritten(t, p)), "s3.example.org (Ingress shop/web): 192.0.2.1 -> 192.0.2.2", "freeze shop", "copy shop until nothing differs",
-			"lower the TTL of 5 names to 30 s", "[over/wave-1", "no cache remembers the original", "POINT OF NO RETURN", "change the original: true", "== Move names back",
-			"[home/wave-1", "undoes this step only", "no cache remembers the mirror", "restore the TTLs", "thaw shop", "delete the copied objects")
+		reads(t, plan.Runbook(asWritten(t, p)), "s3.example.org (Ingress shop/web): 192.0.2.1 -> 192.0.2.2",
+			"freeze shop", "copy shop until nothing differs", "lower the TTL of 5 names to 30 s", "[over/wave-1",
+			"no cache remembers the original", "POINT OF NO RETURN", "change the original: true", "== Move names back",
+			"[home/wave-1", "undoes this step only", "no cache remembers the mirror", "restore the TTLs",
+			"thaw shop", "delete the copied objects")
 	}
 }
 
@@ -124,22 +132,32 @@ func TestMirrorRules(t *testing.T) {
 		breaks func(*plan.Plan)
 		says   string
 	}{
-		"no freeze":             {func(p *plan.Plan) { drop(p, "freeze") }, "a deploy could slip in"},
-		"no copy":               {func(p *plan.Plan) { drop(p, "copy") }, "would move before the mirror is ready"},
-		"no wait for caches":    {func(p *plan.Plan) { drop(p, "over/settle") }, "the original may still be asked"},
-		"a name stays":          {func(p *plan.Plan) { drop(p, "over/wave-2") }, "the original may still be asked for s2"},
+		"no freeze":          {func(p *plan.Plan) { drop(p, "freeze") }, "a deploy could slip in"},
+		"no copy":            {func(p *plan.Plan) { drop(p, "copy") }, "would move before the mirror is ready"},
+		"no wait for caches": {func(p *plan.Plan) { drop(p, "over/settle") }, "the original may still be asked"},
+		"a name stays": {func(p *plan.Plan) { drop(p, "over/wave-2") },
+			"the original may still be asked for s2"},
 		"home before it is one": {func(p *plan.Plan) { drop(p, "whole") }, "before the original is whole"},
-		"thaw too early":        {func(p *plan.Plan) { swap(p, "thaw", "home/settle") }, "the mirror may still be asked"},
-		"teardown too early":    {func(p *plan.Plan) { swap(p, "teardown", "home/wave-1") }, "the mirror may still be asked"},
-		"a name stays there":    {func(p *plan.Plan) { drop(p, "home/wave-2") }, "it expects s2.example.org. to be what it is not"},
-		"TTLs stay low":         {func(p *plan.Plan) { drop(p, "home/restore") }, "at the end s0.example.org. is not what it was"},
-		"deploys stay stopped":  {func(p *plan.Plan) { drop(p, "thaw") }, "at the end deploys are stopped"},
-		"no point of no return": {func(p *plan.Plan) { p.Steps[at(p, "change")].NoReturn = false }, "0 points of no return"},
-		"nobody watches":        {func(p *plan.Plan) { p.Steps[at(p, "over/wave-1")].Gate = nil }, "nothing watches it"},
-		"home not alone":        {func(p *plan.Plan) { p.Steps[at(p, "home/wave-1")].Alone = false }, "would leave names where nobody serves"},
-		"another operation":     {func(p *plan.Plan) { p.Steps[0].Actions[0].Op = step.Evict }, `the operation "evict" has no place`},
-		"another verb":          {func(p *plan.Plan) { p.Steps[0].Actions[0].Verb = "burn" }, `the verb "burn" is not known`},
-		"bad arguments":         {func(p *plan.Plan) { p.Steps[at(p, "over/lower")].Actions[0].Args = json.RawMessage(`[]`) }, "arguments"},
+		"thaw too early": {func(p *plan.Plan) { swap(p, "thaw", "home/settle") },
+			"the mirror may still be asked"},
+		"teardown too early": {func(p *plan.Plan) { swap(p, "teardown", "home/wave-1") },
+			"the mirror may still be asked"},
+		"a name stays there": {func(p *plan.Plan) { drop(p, "home/wave-2") },
+			"it expects s2.example.org. to be what it is not"},
+		"TTLs stay low": {func(p *plan.Plan) { drop(p, "home/restore") },
+			"at the end s0.example.org. is not what it was"},
+		"deploys stay stopped": {func(p *plan.Plan) { drop(p, "thaw") }, "at the end deploys are stopped"},
+		"no point of no return": {func(p *plan.Plan) { p.Steps[at(p, "change")].NoReturn = false },
+			"0 points of no return"},
+		"nobody watches": {func(p *plan.Plan) { p.Steps[at(p, "over/wave-1")].Gate = nil }, "nothing watches it"},
+		"home not alone": {func(p *plan.Plan) { p.Steps[at(p, "home/wave-1")].Alone = false },
+			"would leave names where nobody serves"},
+		"another operation": {func(p *plan.Plan) { p.Steps[0].Actions[0].Op = step.Evict },
+			`the operation "evict" has no place`},
+		"another verb": {func(p *plan.Plan) { p.Steps[0].Actions[0].Verb = "burn" }, `the verb "burn" is not known`},
+		"bad arguments": {func(p *plan.Plan) {
+			p.Steps[at(p, "over/lower")].Actions[0].Args = json.RawMessage(`[]`)
+		}, "arguments"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := makeMirror(mirrorSetup())
@@ -147,7 +165,8 @@ func TestMirrorRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.breaks(p)
-			if err := plan.Verify(p); err == nil || !strings.Contains(err.Error(), "not those that this version makes") {
+			if err := plan.Verify(p); err == nil ||
+				!strings.Contains(err.Error(), "not those that this version makes") {
 				t.Errorf("an edited plan: %v", err)
 			}
 			if err := mirrorRules(p); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -163,7 +182,8 @@ func switcher(t *testing.T, edit func(*v1alpha1.ChangeSpec)) func(mirror.Setup) 
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
 	drivers := cni.Registry{flannel.Driver{}, calico.Driver{}}
 	options := plan.Options{Manifest: cnitest.Fixture(t, "calico-manifest.yaml"), Version: "test", Now: time.Unix(2, 0)}
-	change := v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16", AgentImage: "theseus.dev/agent:dev"}
+	change := v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16",
+		AgentImage: "theseus.dev/agent:dev"}
 	edit(&change)
 	within, err := plan.Make(snapshot, change, drivers, nil, options)
 	if err != nil {
@@ -173,7 +193,8 @@ func switcher(t *testing.T, edit func(*v1alpha1.ChangeSpec)) func(mirror.Setup) 
 	change.Strategy = mirror.Name
 	return func(setup mirror.Setup) (*plan.Plan, error) {
 		setup.Switch.To, setup.Switch.Strategy = "calico", strategy
-		return propose(&kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers, Options: options}, setup, within)
+		return propose(&kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers, Options: options},
+			setup, within)
 	}
 }
 
@@ -181,21 +202,26 @@ func switcher(t *testing.T, edit func(*v1alpha1.ChangeSpec)) func(mirror.Setup) 
 func everything() mirror.Setup {
 	setup := mirrorSetup()
 	setup.Switch.Command = ""
-	setup.Certificates = &mirror.CertificateArgs{Namespaces: []string{"shop"}, Domains: []string{"blue.example.org=green.example.org"}}
-	setup.Cloud = &mirror.CloudSetup{Endpoint: "http://192.0.2.9", Actions: []cloud.Action{{Verb: cloud.AttachPolicy, Subject: "nodes.green"}, {Verb: cloud.AddToProfile, Subject: "nodes.green"}}}
+	setup.Certificates = &mirror.CertificateArgs{Namespaces: []string{"shop"},
+		Domains: []string{"blue.example.org=green.example.org"}}
+	setup.Cloud = &mirror.CloudSetup{Endpoint: "http://192.0.2.9", Actions: []cloud.Action{{Verb: cloud.AttachPolicy,
+		Subject: "nodes.green"}, {Verb: cloud.AddToProfile, Subject: "nodes.green"}}}
 	return setup
 }
 
-// TestMirrorSwitch has the original changed by a strategy: its steps are in the plan, between those that move the names, and
-// hold by their own rules too.
+// TestMirrorSwitch has the original changed by a strategy: its steps are in the plan, between those that move the
+// names, and hold by their own rules too.
 func TestMirrorSwitch(t *testing.T) {
 	switched := switcher(t, func(c *v1alpha1.ChangeSpec) { c.Strategy = "recreate" })
 	p, err := switched(everything())
 	if err != nil {
 		t.Fatal(err)
 	}
-	reads(t, plan.Runbook(asWritten(t, p)), "the original changes from flannel", "What happens to every workload", "attach-policy nodes.green", "add the names under green.example.org", "freeze shop", "[over/settle",
-		"== Run both networks on every node", "POINT OF NO RETURN", "Remove flannel", "== Change the original", "== Move names back", "delete the copied objects", "remove the mirror's names from", "undo: attach-policy nodes.green")
+	reads(t, plan.Runbook(asWritten(t, p)), "the original changes from flannel", "What happens to every workload",
+		"attach-policy nodes.green", "add the names under green.example.org", "freeze shop", "[over/settle",
+		"== Run both networks on every node", "POINT OF NO RETURN", "Remove flannel", "== Change the original",
+		"== Move names back", "delete the copied objects", "remove the mirror's names from",
+		"undo: attach-policy nodes.green")
 	index := func(id string) int {
 		i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id })
 		if i < 0 {
@@ -227,12 +253,14 @@ func TestMirrorSwitch(t *testing.T) {
 	}
 	command := everything()
 	command.Switch.Command = "true"
-	if _, err := switched(command); err == nil || !strings.Contains(err.Error(), "by a strategy to a network, or by a command") {
+	if _, err := switched(command); err == nil ||
+		!strings.Contains(err.Error(), "by a strategy to a network, or by a command") {
 		t.Errorf("a strategy and a command: %v", err)
 	}
 }
 
-// TestMirrorSurge has the original's nodes replaced by commands of the user's, at the place where nobody asks the original.
+// TestMirrorSurge has the original's nodes replaced by commands of the user's, at the place where nobody asks the
+// original.
 func TestMirrorSurge(t *testing.T) {
 	hooks := func(c *v1alpha1.ChangeSpec) {
 		c.Strategy, c.AddHook, c.RemoveHook, c.Waves = "surge", "pool add", `pool "remove it"`, []int{0}
@@ -246,8 +274,11 @@ func TestMirrorSurge(t *testing.T) {
 	if len(p.Surge.Slots()) == 0 || p.Surge.RemoveHook[1] != "remove it" {
 		t.Errorf("it does not say which nodes come, or how they go: %+v", p.Surge)
 	}
-	reads(t, plan.Runbook(p), "the original changes from flannel", `adds nodes with ["pool" "add"] and removes them with`, "replaced by new-1", "freeze shop", "[over/settle", "== Run both networks on every node",
-		`add node new-1: run ["pool" "add"]`, "POINT OF NO RETURN", `remove node node-1: run ["pool" "remove it"]`, "Remove flannel", "== Change the original", "== Move names back", "delete the copied objects")
+	reads(t, plan.Runbook(p), "the original changes from flannel",
+		`adds nodes with ["pool" "add"] and removes them with`, "replaced by new-1", "freeze shop", "[over/settle",
+		"== Run both networks on every node", `add node new-1: run ["pool" "add"]`,
+		"POINT OF NO RETURN", `remove node node-1: run ["pool" "remove it"]`,
+		"Remove flannel", "== Change the original", "== Move names back", "delete the copied objects")
 	i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.NoReturn })
 	p.Steps = slices.Delete(p.Steps, i, i+1) // a wave of nodes would never go
 	if err := plan.Verify(p); err == nil {
@@ -262,12 +293,14 @@ func TestMirrorSurge(t *testing.T) {
 	var change v1alpha1.ChangeSpec
 	hooks(&change)
 	change.Strategy = mirror.Name
-	if _, err := propose(&kind.Request{Snapshot: &cluster.Snapshot{UID: "blue"}, Change: change}, mirrorSetup(), nil); err == nil || !strings.Contains(err.Error(), "are for the strategy surge") {
+	if _, err := propose(&kind.Request{Snapshot: &cluster.Snapshot{UID: "blue"}, Change: change}, mirrorSetup(),
+		nil); err == nil || !strings.Contains(err.Error(), "are for the strategy surge") {
 		t.Errorf("hooks that nobody would run: %v", err)
 	}
 }
 
-// TestMirrorRoll: nodes that stay sick are replaced once more when nobody asks the original, right after the command and before the gate.
+// TestMirrorRoll: nodes that stay sick are replaced once more when nobody asks the original, right after the command
+// and before the gate.
 func TestMirrorRoll(t *testing.T) {
 	setup := mirrorSetup()
 	setup.Switch.Roll, setup.Switch.RollAfter = "pool replace $THESEUS_NODE", step.Duration(10*time.Minute)
@@ -276,10 +309,12 @@ func TestMirrorRoll(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "change" })
-	if change := p.Steps[i]; !change.NoReturn || len(change.Actions) != 2 || change.Actions[1].Verb != mirror.Roll || change.Gate == nil {
+	if change := p.Steps[i]; !change.NoReturn || len(change.Actions) != 2 ||
+		change.Actions[1].Verb != mirror.Roll || change.Gate == nil {
 		t.Errorf("%+v", change)
 	}
-	if text := plan.Runbook(p); !strings.Contains(text, "once, replace nodes that are not Ready after 10m0s: pool replace $THESEUS_NODE") {
+	if text := plan.Runbook(p); !strings.Contains(text,
+		"once, replace nodes that are not Ready after 10m0s: pool replace $THESEUS_NODE") {
 		t.Errorf("the runbook is\n%s", text)
 	}
 	p.Steps[i].Actions, p.Steps[0].Actions = p.Steps[i].Actions[:1], append(p.Steps[0].Actions, p.Steps[i].Actions[1])
@@ -290,9 +325,11 @@ func TestMirrorRoll(t *testing.T) {
 
 func TestMirrorRefused(t *testing.T) {
 	for says, edit := range map[string]func(*mirror.Setup){
-		"are one cluster":                        func(s *mirror.Setup) { s.Mirror = s.Original },
-		"nothing says when":                      func(s *mirror.Setup) { s.Switch = mirror.Switch{} },
-		"replaces what a command left sick":      func(s *mirror.Setup) { s.Switch = mirror.Switch{To: "calico", Roll: "true", RollAfter: 1} },
+		"are one cluster":   func(s *mirror.Setup) { s.Mirror = s.Original },
+		"nothing says when": func(s *mirror.Setup) { s.Switch = mirror.Switch{} },
+		"replaces what a command left sick": func(s *mirror.Setup) {
+			s.Switch = mirror.Switch{To: "calico", Roll: "true", RollAfter: 1}
+		},
 		`the network "carrier-pigeon" is not kn`: func(s *mirror.Setup) { s.Switch.To = "carrier-pigeon" },
 		"was edited since it was made":           func(s *mirror.Setup) { s.Names.Moves[0].Name = "s1.example.org." },
 	} {

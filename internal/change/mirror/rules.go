@@ -30,8 +30,8 @@ type traffic struct {
 // rules prove that the steps are those that this version makes of the setup, and on every prefix: no
 // name moves before deploys are stopped and the mirror is in step with all of its pods; every transaction finds the
 // records that the one before left; the original is changed only when every name is at the mirror and no cache
-// remembers the original; deploys go on, and copies go, only when every name is home and no cache remembers the mirror; a
-// step of the way home that fails leaves its names at the mirror; and at the end every record is what it was.
+// remembers the original; deploys go on, and copies go, only when every name is home and no cache remembers the mirror;
+// a step of the way home that fails leaves its names at the mirror; and at the end every record is what it was.
 func rules(p *kind.Plan) ([]kind.Rule, error) {
 	if p.Mirror == nil {
 		return nil, nil
@@ -83,7 +83,8 @@ func (t *traffic) acts(s *step.Step, a *step.Action) error {
 
 func (t *traffic) end() error {
 	for _, m := range t.plan.Mirror.Names.Moves {
-		if !slices.EqualFunc(zone.Sorted(slices.Clone(t.now[m.Name])), zone.Sorted(slices.Clone(m.Before)), zone.RRSet.Equal) {
+		if !slices.EqualFunc(zone.Sorted(slices.Clone(t.now[m.Name])),
+			zone.Sorted(slices.Clone(m.Before)), zone.RRSet.Equal) {
 			return fmt.Errorf("at the end %s is not what it was", m.Name)
 		}
 	}
@@ -93,11 +94,13 @@ func (t *traffic) end() error {
 	return nil
 }
 
-// asMade compares the steps with those of the setup. Those of the strategy that changes the original are held to its own rules.
+// asMade compares the steps with those of the setup. Those of the strategy that changes the original are held to its
+// own rules.
 func asMade(p *kind.Plan) error {
 	first, last := Within(p.Steps)
 	if (first < last) != p.OnNodes() {
-		return errors.New("its steps are not those that this version makes of its setup: they change the original's nodes, or nobody does")
+		return errors.New("its steps are not those that this version makes of its setup: they change the " +
+			"original's nodes, or nobody does")
 	}
 	own := slices.Concat(p.Steps[:first], p.Steps[last:])
 	has, errHas := canonical.JSON(own)
@@ -185,7 +188,8 @@ func (t *traffic) zones(p *kind.Plan, s *step.Step, a *step.Action) error {
 	}
 	for _, u := range args.Units {
 		had, known := t.now[u.Name]
-		if !known || !slices.EqualFunc(zone.Sorted(slices.Clone(had)), zone.Sorted(slices.Clone(u.Before)), zone.RRSet.Equal) {
+		if !known || !slices.EqualFunc(zone.Sorted(slices.Clone(had)),
+			zone.Sorted(slices.Clone(u.Before)), zone.RRSet.Equal) {
 			return fmt.Errorf("it expects %s to be what it is not", u.Name)
 		}
 		t.now[u.Name] = u.After

@@ -21,7 +21,8 @@ import (
 // propose plans another IPPool for the pods of the network in place, or returns a *kind.Refusal.
 func propose(r *kind.Request) (*kind.Draft, error) {
 	snapshot, change := r.Snapshot, r.Change
-	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Reflectors != "" || kind.RollsOut(change) {
+	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" ||
+		change.Reflectors != "" || kind.RollsOut(change) {
 		return nil, kind.Refuse("make two plans, one after the other", "pods get another pool by a plan of their own")
 	}
 	source, err := kind.ReadyOn("calico", snapshot, change, r.Drivers, "--pool is for clusters on Calico")
@@ -40,7 +41,8 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 		return nil, err
 	}
 	if asks := asking(snapshot); len(asks) > 0 {
-		return nil, kind.Refuse("take the annotations away; when the change is done, the new pool or addresses of it can be asked for", "addresses of a pool of their own are asked for: %s", kind.Some(asks))
+		return nil, kind.Refuse("take the annotations away; when the change is done, the new pool or addresses of it "+
+			"can be asked for", "addresses of a pool of their own are asked for: %s", kind.Some(asks))
 	}
 	waves, err := kind.CountedWaves(snapshot, change)
 	if err != nil {
@@ -54,12 +56,15 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	}
 	target := *source
 	target.PodCIDRs = []string{cidr.String()}
-	if masquerade := source.Capabilities.Masquerade; masquerade != nil && slices.Contains(masquerade.From, source.PodCIDRs[0]) {
+	if masquerade := source.Capabilities.Masquerade; masquerade != nil &&
+		slices.Contains(masquerade.From, source.PodCIDRs[0]) {
 		target.Capabilities.Masquerade = &cni.Masquerade{From: target.PodCIDRs, Except: target.PodCIDRs}
 	}
 	pools := poolsOf(old, cidr)
-	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: target}, Change: change, Waves: waves, Outlook: outlook}
-	p := kind.Begin(snapshot, change, r.Options, Name, "one network serves both pools at the same time, while the pods are recreated")
+	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: target}, Change: change,
+		Waves: waves, Outlook: outlook}
+	p := kind.Begin(snapshot, change, r.Options, Name,
+		"one network serves both pools at the same time, while the pods are recreated")
 	p.Source, p.Target, p.Waves = *source, target, kind.WavesOf(waves)
 	p.Steps, p.Workloads, p.Findings = Steps(in, pools), kind.WorkloadsOf(outlook.Workloads), r.Findings
 	p.Pools = &kind.Pools{From: old.GetName(), To: pools.New.GetName(), Stays: pools.Stays}
@@ -78,12 +83,14 @@ func OfPods(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 	for _, object := range snapshot.Calico("IPPool") {
 		disabled, _, _ := unstructured.NestedBool(object.Object, "spec", "disabled")
 		uses, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "allowedUses")
-		if prefix, err := netip.ParsePrefix(Text(&object, "cidr")); err == nil && prefix.Addr().Is4() && !disabled && (len(uses) == 0 || slices.Contains(uses, "Workload")) {
+		if prefix, err := netip.ParsePrefix(Text(&object, "cidr")); err == nil && prefix.Addr().Is4() && !disabled &&
+			(len(uses) == 0 || slices.Contains(uses, "Workload")) {
 			found = append(found, object)
 		}
 	}
 	if len(found) != 1 {
-		return nil, kind.Refuse("kubectl get "+snapshot.CalicoResource("ippools")+"; disable those that pods should not be in", "pods get addresses of %d IPv4 IPPools, and of one a plan can be made", len(found))
+		return nil, kind.Refuse("kubectl get "+snapshot.CalicoResource("ippools")+"; disable those that pods should "+
+			"not be in", "pods get addresses of %d IPv4 IPPools, and of one a plan can be made", len(found))
 	}
 	return &found[0], nil
 }
@@ -100,7 +107,8 @@ func onlyPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 				snapshot.CalicoResource("ippools")+" for kubectl)",
 			"IPPool %s encapsulates by IPIP, which was never tried with two pools", old.GetName())
 	case Text(old, "namespaceSelector") != "":
-		return nil, kind.Refuse("take its namespaceSelector away first", "IPPool %s is for some namespaces alone", old.GetName())
+		return nil, kind.Refuse("take its namespaceSelector away first",
+			"IPPool %s is for some namespaces alone", old.GetName())
 	}
 	return old, nil
 }
@@ -109,17 +117,20 @@ func onlyPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 func freeRange(snapshot *cluster.Snapshot, text string) (netip.Prefix, error) {
 	cidr, err := netip.ParsePrefix(text)
 	if err != nil || !cidr.Addr().Is4() || cidr.Bits() > 26 || cidr != cidr.Masked() {
-		return cidr, kind.Refuse("give a free one, such as 10.98.0.0/16", "--pool %q is no IPv4 range of 64 addresses or more", text)
+		return cidr, kind.Refuse("give a free one, such as 10.98.0.0/16",
+			"--pool %q is no IPv4 range of 64 addresses or more", text)
 	}
 	if why := cni.Unusable(cidr); why != "" {
 		return cidr, kind.Refuse("give a free one, such as 10.98.0.0/16", "--pool %s %s", cidr, why)
 	}
 	for _, object := range snapshot.Calico("IPPool") {
 		if other, err := netip.ParsePrefix(Text(&object, "cidr")); err == nil && other.Overlaps(cidr) {
-			return cidr, kind.Refuse("give a range that nothing has", "%s overlaps IPPool %s (%s)", cidr, object.GetName(), other)
+			return cidr, kind.Refuse("give a range that nothing has", "%s overlaps IPPool %s (%s)",
+				cidr, object.GetName(), other)
 		}
 		if object.GetName() == poolName(cidr) {
-			return cidr, kind.Refuse("delete it if nothing needs it", "there is an IPPool %s of another range", object.GetName())
+			return cidr, kind.Refuse("delete it if nothing needs it", "there is an IPPool %s of another range",
+				object.GetName())
 		}
 	}
 	return cidr, nil
@@ -151,8 +162,8 @@ func asking(snapshot *cluster.Snapshot) []string {
 }
 
 // poolsOf makes the new pool as the old one is, but for its range. Where nodes have addresses of the old one for their
-// tunnels it stays for those: Felix ends the routes of a tunnel for a moment when that gets another address (it deletes the
-// old one first, and with the last address of an interface the kernel deletes its routes).
+// tunnels it stays for those: Felix ends the routes of a tunnel for a moment when that gets another address (it deletes
+// the old one first, and with the last address of an interface the kernel deletes its routes).
 func poolsOf(old *unstructured.Unstructured, cidr netip.Prefix) Pools {
 	uses, restricted, _ := unstructured.NestedStringSlice(old.Object, "spec", "allowedUses")
 	picks := Text(old, "nodeSelector")
@@ -172,8 +183,9 @@ func poolsOf(old *unstructured.Unstructured, cidr netip.Prefix) Pools {
 		Old: step.RefOf(old), New: created,
 		Open: patch("nodeSelector", picks), Shut: patch("nodeSelector", "!all()"),
 		Close: patch("disabled", true), Reopen: patch("disabled", old.Object["spec"].(map[string]any)["disabled"]),
-		Ask:   map[string]string{calico.AnnotationIPv4Pools: fmt.Sprintf("[%q]", created.GetName())},
-		Stays: Text(old, "vxlanMode") != "" && Text(old, "vxlanMode") != "Never" && (!restricted || slices.Contains(uses, "Tunnel")),
+		Ask: map[string]string{calico.AnnotationIPv4Pools: fmt.Sprintf("[%q]", created.GetName())},
+		Stays: Text(old, "vxlanMode") != "" && Text(old, "vxlanMode") != "Never" &&
+			(!restricted || slices.Contains(uses, "Tunnel")),
 	}
 	if pools.Stays {
 		pools.Close, pools.Reopen = patch("allowedUses", []string{"Tunnel"}), patch("allowedUses", nil)
@@ -191,7 +203,8 @@ func NotOperators(snapshot *cluster.Snapshot, source *cni.Installation, pool *un
 		owner = metav1.GetControllerOf(pool)
 	}
 	if owner != nil || pool.GetLabels()["app.kubernetes.io/managed-by"] == "tigera-operator" {
-		return kind.Refuse("change it in its Installation: theseus does not change what an operator writes back", "IPPool %s belongs to Calico's operator", pool.GetName())
+		return kind.Refuse("change it in its Installation: theseus does not change what an operator writes back",
+			"IPPool %s belongs to Calico's operator", pool.GetName())
 	}
 	return nil
 }

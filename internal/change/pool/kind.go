@@ -29,10 +29,12 @@ func comes(r *kind.Request, source *cni.Installation) (*cni.Installation, error)
 }
 
 func summary(p *kind.Plan) string {
-	text := fmt.Sprintf("Pods of %s from %s (%s) to %s (%s), strategy %s: %s.\n", p.Source.Title(), p.From(), strings.Join(p.Source.PodCIDRs, ", "),
-		p.To(), strings.Join(p.Target.PodCIDRs, ", "), p.Strategy, p.Reason)
+	text := fmt.Sprintf("Pods of %s from %s (%s) to %s (%s), strategy %s: %s.\n",
+		p.Source.Title(), p.From(), strings.Join(p.Source.PodCIDRs, ", "), p.To(),
+		strings.Join(p.Target.PodCIDRs, ", "), p.Strategy, p.Reason)
 	if p.Pools.Stays {
-		text += fmt.Sprintf("%s stays for the addresses of the nodes' tunnels only; pods get no address from it any more.\n", p.From())
+		text += fmt.Sprintf(
+			"%s stays for the addresses of the nodes' tunnels only; pods get no address from it any more.\n", p.From())
 	}
 	return text
 }

@@ -1,6 +1,6 @@
 // Package pool is the strategy that gives pods of the network in place addresses of another range: a new IPPool is made
-// that nobody is picked for, probe pods that ask for it prove it on every node, then it is opened and the old one is closed,
-// and pods are created again within their budgets.
+// that nobody is picked for, probe pods that ask for it prove it on every node, then it is opened and the old one is
+// closed, and pods are created again within their budgets.
 //
 // The package is pure: it turns what was seen and what is wanted into steps.
 package pool
@@ -25,7 +25,8 @@ type Pools struct {
 	// Old is left. New comes, as it is made first: with a selector that picks no node.
 	Old step.Ref
 	New unstructured.Unstructured
-	// Open lets New give addresses, and Close ends that of Old for pods; Shut and Reopen take them back. All are merge patches.
+	// Open lets New give addresses, and Close ends that of Old for pods; Shut and Reopen take them back. All are merge
+	// patches.
 	Open, Shut, Close, Reopen json.RawMessage
 	// Ask are annotations of pods that get an address of New before it is open.
 	Ask map[string]string
@@ -72,11 +73,13 @@ func both(title string) step.Action {
 // create proves the new range everywhere before any pod of users is in it.
 func (b *builder) create() {
 	undo := []step.Action{joint.Probe("measure only the paths over "+b.old(), step.PathSet{Old: joint.Every()})}
-	undo = append(undo, joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) })...)
+	undo = append(undo, joint.OnEach(b.Nodes(), func(node string) step.Action {
+		return joint.Remove(joint.ProbePod(node, "new"))
+	})...)
 	b.Add(step.Step{
 		Group: "pool", Does: "create", Title: "Create " + b.new() + " for probe pods only",
-		Why: "A probe pod on every node requests an address from it. So probes can show that both ranges reach each other without masquerading, before any other pod " +
-			"gets an address from the new range.",
+		Why: "A probe pod on every node requests an address from it. So probes can show that both ranges reach each " +
+			"other without masquerading, before any other pod gets an address from the new range.",
 		Actions: slices.Concat(
 			[]step.Action{joint.Apply(b.New)},
 			joint.OnEach(b.Nodes(), func(node string) step.Action {
@@ -85,7 +88,8 @@ func (b *builder) create() {
 				return joint.Apply(*pod)
 			}),
 			joint.OnEach(b.Nodes(), func(node string) step.Action {
-				return joint.Wait("wait until the new probe pod of "+node+" is ready", joint.ProbePodReady(node, "new"), b.Fleet(3*time.Minute))
+				return joint.Wait("wait until the new probe pod of "+node+" is ready",
+					joint.ProbePodReady(node, "new"), b.Fleet(3*time.Minute))
 			}),
 			[]step.Action{both("measure the paths between both ranges")}),
 		Undo: append(undo, joint.Remove(step.RefOf(&b.New))),
@@ -108,7 +112,8 @@ func (b *builder) open() {
 	})...)
 	b.Add(step.Step{
 		Group: "pool", Does: "open", Title: "Assign new pods addresses from " + b.new() + " instead of " + b.old(),
-		Why: "From here on, every pod that starts is in the new range. Running pods keep their addresses and connections.",
+		Why: "From here on, every pod that starts is in the new range. Running pods keep their " +
+			"addresses and connections.",
 		Actions: []step.Action{
 			b.patch(step.RefOf(&b.New), b.Open, "let "+b.new()+" assign addresses to pods"),
 			b.patch(b.Old, b.Close, "stop "+b.old()+" from assigning addresses to pods"),
@@ -121,7 +126,9 @@ func (b *builder) open() {
 // remove is the point of no return.
 func (b *builder) remove() {
 	actions := []step.Action{joint.Probe("measure only the new range", step.PathSet{New: joint.Every()})}
-	removals := joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) })
+	removals := joint.OnEach(b.Nodes(), func(node string) step.Action {
+		return joint.Remove(joint.ProbePod(node, "old"))
+	})
 	actions = append(actions, joint.Beside(append(removals, joint.RemoveProbeServices("old")...))...)
 	b.Add(step.Step{
 		Group: "pool", Does: "remove", Title: "Remove " + b.old(),

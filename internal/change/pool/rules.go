@@ -14,8 +14,9 @@ import (
 // pooling carries a model of a change of pools through its actions.
 type pooling struct {
 	plan *kind.Plan
-	// made and gone are the two IPPools being there or not any more; open is that pods get addresses of the new one, closed
-	// that they get none of the old one; both that probe pods of both ranges are measured, alone of the new one only.
+	// made and gone are the two IPPools being there or not any more; open is that pods get addresses of the new one,
+	// closed that they get none of the old one; both that probe pods of both ranges are measured, alone of the new one
+	// only.
 	made, gone, open, closed, both, alone bool
 	measured                              bool            // a baseline gate was passed
 	proven                                bool            // a gate was passed with both ranges measured
@@ -25,15 +26,16 @@ type pooling struct {
 }
 
 // rules prove on every prefix: nothing changes before measuring is proven; the new pool gives addresses only once a
-// gate has seen both ranges on every node; pods are evicted only when they come back in the new range; the old pool goes
-// past the point of no return alone, with no pod in it, or stays for tunnels; each such step is gated; and what a step did to
-// the pools its undo takes back.
+// gate has seen both ranges on every node; pods are evicted only when they come back in the new range; the old pool
+// goes past the point of no return alone, with no pod in it, or stays for tunnels; each such step is gated; and what a
+// step did to the pools its undo takes back.
 func rules(p *kind.Plan) ([]kind.Rule, error) {
 	if p.Pools == nil {
 		return nil, nil
 	}
 	m := &pooling{plan: p, empty: map[string]bool{}}
-	return []kind.Rule{{Before: m.begin, Act: func(_ *step.Step, a *step.Action) error { return m.act(a) }, After: m.gated, Undo: m.takenBack, End: m.end}}, nil
+	return []kind.Rule{{Before: m.begin, Act: func(_ *step.Step, a *step.Action) error { return m.act(a) },
+		After: m.gated, Undo: m.takenBack, End: m.end}}, nil
 }
 
 // begin remembers how the pools are before a step.
@@ -130,7 +132,8 @@ func (m *pooling) remove(ref step.Ref) error {
 		m.made = false
 	case ref.Kind == "IPPool" && ref.Name == m.plan.Pools.From:
 		if !m.past || m.plan.Pools.Stays || !m.alone || len(m.empty) != len(m.plan.Cluster.Nodes) {
-			return errors.New("the old pool may go past the point of no return alone, when nothing has an address of it")
+			return errors.New(
+				"the old pool may go past the point of no return alone, when nothing has an address of it")
 		}
 		m.gone = true
 	default:

@@ -39,7 +39,8 @@ func propose(request *kind.Request) (*kind.Draft, error) {
 	if len(change.Waves)+len(change.WavePercents) > 0 {
 		return nil, kind.Refuse("leave --waves out", "reflectors change for all nodes together")
 	}
-	source, err := kind.ReadyOn("calico", snapshot, change, request.Drivers, "--reflectors is for clusters whose Calico runs BGP")
+	source, err := kind.ReadyOn("calico", snapshot, change, request.Drivers,
+		"--reflectors is for clusters whose Calico runs BGP")
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,8 @@ func propose(request *kind.Request) (*kind.Draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: *source}, Change: change, Waves: waves}
+	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: *source},
+		Change: change, Waves: waves}
 	p := kind.Begin(snapshot, change, request.Options, Name,
 		"every node retains its routes while BGP sessions change, until BIRD has installed all of them again")
 	p.Source, p.Target, p.Waves, p.Findings = *source, *source, kind.WavesOf(waves), request.Findings
@@ -70,7 +72,8 @@ func propose(request *kind.Request) (*kind.Draft, error) {
 func (r *relay) read() error {
 	switch {
 	case r.in.Unknown != "":
-		return kind.Refuse("let this user read it", "whether BGP carries the routes here is not known: %s", r.in.Unknown)
+		return kind.Refuse("let this user read it", "whether BGP carries the routes here is not known: %s",
+			r.in.Unknown)
 	case !r.in.Started():
 		return kind.Refuse("there is nothing to reflect", "BIRD does not run here")
 	case r.in.Guessed || len(r.snapshot.Calico("Node")) > 0:
@@ -79,7 +82,8 @@ func (r *relay) read() error {
 				" on Nodes; in etcd only calicoctl changes them",
 			"the nodes' part in BGP is not kept in Kubernetes' Nodes, which is where it would be changed")
 	case r.in.Speaks(true):
-		return kind.Refuse("change them by hand, and look with: theseus check --only bgp", "IPv6 routes, which cannot be retained yet")
+		return kind.Refuse("change them by hand, and look with: theseus check --only bgp",
+			"IPv6 routes, which cannot be retained yet")
 	}
 	r.to.Ranges = r.in.Carried()
 	if len(r.to.Ranges) == 0 {
@@ -97,7 +101,8 @@ func (r *relay) read() error {
 	r.to.Before = r.in.Reflecting()
 	for i, peer := range r.in.Peers {
 		if name := nodes[peer.IP]; name != "" && peer.IP.IsValid() {
-			return kind.Refuse("let it go by a peerSelector, or delete it", "BGPPeer %s names the node %s by its address", peer.Name, name)
+			return kind.Refuse("let it go by a peerSelector, or delete it",
+				"BGPPeer %s names the node %s by its address", peer.Name, name)
 		}
 		if peer.PeerSelector != nil || peer.Bad["peerSelector"] != nil {
 			r.old = append(r.old, r.snapshot.Calico("BGPPeer")[i])
@@ -116,7 +121,8 @@ func (r *relay) pick(text string) error {
 	}
 	chosen, err := selector.Parse(text)
 	if err != nil {
-		return kind.Refuse("write it in Calico's language, such as has(route-reflector)", "--reflectors %q: %v", text, err)
+		return kind.Refuse("write it in Calico's language, such as has(route-reflector)",
+			"--reflectors %q: %v", text, err)
 	}
 	for _, n := range r.in.Nodes {
 		if chosen.Matches(n.Labels) {
@@ -126,11 +132,14 @@ func (r *relay) pick(text string) error {
 	slices.Sort(r.to.After)
 	switch len(r.to.After) {
 	case 0, len(r.in.Nodes):
-		return kind.Refuse("pick some of them; kubectl get nodes --show-labels", "%q picks %d of %d nodes", text, len(r.to.After), len(r.in.Nodes))
+		return kind.Refuse("pick some of them; kubectl get nodes --show-labels",
+			"%q picks %d of %d nodes", text, len(r.to.After), len(r.in.Nodes))
 	case 1:
-		return kind.Refuse("pick two or more", "%q picks %s alone: when it fails, all others lose each other's routes", text, r.to.After[0])
+		return kind.Refuse("pick two or more", "%q picks %s alone: when it fails, all others lose each other's routes",
+			text, r.to.After[0])
 	}
-	r.peer = r.object("BGPPeer", "reflectors-"+hashed(text), map[string]any{"nodeSelector": "all()", "peerSelector": text})
+	r.peer = r.object("BGPPeer", "reflectors-"+hashed(text),
+		map[string]any{"nodeSelector": "all()", "peerSelector": text})
 	r.old = slices.DeleteFunc(r.old, func(o unstructured.Unstructured) bool { return o.GetName() == r.peer.GetName() })
 	if slices.Equal(r.to.Before, r.to.After) && len(r.old) == 0 && !r.in.Mesh {
 		return kind.Refuse("no change is needed", "these nodes reflect already")
@@ -144,7 +153,8 @@ func hashed(text string) string {
 }
 
 func (r *relay) object(kind, name string, spec map[string]any) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": r.api, "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}}
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": r.api, "kind": kind,
+		"metadata": map[string]any{"name": name}, "spec": spec}}
 }
 
 // parts are what is done, in an order in which every node has its new sessions before it loses the old ones.
@@ -175,16 +185,20 @@ func (r *relay) parts() []Part {
 	}
 	if len(actions) > 0 {
 		parts = append(parts, Part{ID: "old", Title: "Remove the former route reflectors",
-			Why: "Every node has its other BGP sessions by now.", Proof: "every node has its remaining BGP sessions", Actions: actions})
+			Why:   "Every node has its other BGP sessions by now.",
+			Proof: "every node has its remaining BGP sessions", Actions: actions})
 	}
 	return parts
 }
 
 // mesh turns the full mesh on or off.
 func (r *relay) mesh(on bool) Part {
-	part := Part{ID: "mesh", Title: "Turn off the full mesh", Why: "The reflectors distribute all routes.", Proof: "the reflectors alone distribute all routes"}
+	part := Part{ID: "mesh", Title: "Turn off the full mesh", Why: "The reflectors distribute all routes.",
+		Proof: "the reflectors alone distribute all routes"}
 	if on {
-		part = Part{ID: "mesh", Title: "Turn on the full mesh", Why: "Route reflectors take no part in the mesh, so all present sessions stay.", Proof: "every node has its BGP sessions of the mesh"}
+		part = Part{ID: "mesh", Title: "Turn on the full mesh",
+			Why:   "Route reflectors take no part in the mesh, so all present sessions stay.",
+			Proof: "every node has its BGP sessions of the mesh"}
 	}
 	spec := map[string]any{"nodeToNodeMeshEnabled": on}
 	action := joint.Apply(*r.object("BGPConfiguration", "default", spec))
@@ -203,7 +217,8 @@ func (r *relay) mesh(on bool) Part {
 func clusterID(node string, id any, title string) step.Action {
 	return step.Action{
 		Op: step.Patch, Title: title, Ref: &step.Ref{APIVersion: "v1", Kind: "Node", Name: node},
-		Patch: joint.Canonical(map[string]any{"metadata": map[string]any{"annotations": map[string]any{bgp.AnnotationClusterID: id}}}),
+		Patch: joint.Canonical(
+			map[string]any{"metadata": map[string]any{"annotations": map[string]any{bgp.AnnotationClusterID: id}}}),
 	}
 }
 
@@ -221,7 +236,8 @@ func (r *relay) freeID() string {
 func (r *relay) rehearse(parts []Part) error {
 	now := bgp.Build(r.in, false)
 	if now == nil {
-		return kind.Refuse("give nodes a few reflectors as their peers, rather than one another", "the BGPPeers multiply to more than %d peerings", bgp.MaxPeerings)
+		return kind.Refuse("give nodes a few reflectors as their peers, rather than one another",
+			"the BGPPeers multiply to more than %d peerings", bgp.MaxPeerings)
 	}
 	then := *r.snapshot
 	then.Nodes, then.Other = slices.Clone(then.Nodes), slices.Clone(then.Other)
@@ -231,10 +247,12 @@ func (r *relay) rehearse(parts []Part) error {
 		}
 		graph := bgp.Build(bgp.FromSnapshot(&then), false)
 		if graph == nil {
-			return kind.Refuse("pick fewer reflectors", "the reflectors multiply to more than %d peerings", bgp.MaxPeerings)
+			return kind.Refuse("pick fewer reflectors", "the reflectors multiply to more than %d peerings",
+				bgp.MaxPeerings)
 		}
 		if missing := graph.Routes().Missing(); missing > now.Routes().Missing() {
-			return kind.Refuse("see who has sessions with whom: theseus check -o svg", "once done: %s, %d pairs of nodes would have no route to each other",
+			return kind.Refuse("see who has sessions with whom: theseus check -o svg",
+				"once done: %s, %d pairs of nodes would have no route to each other",
 				strings.ToLower(part.Title[:1])+part.Title[1:], missing)
 		}
 	}

@@ -17,7 +17,8 @@ func Kind() kind.Kind {
 		Rules:   rules,
 		Retains: true,
 		Words: kind.Words{Chapters: map[string]string{"bgp": "Reflectors"}, Summary: func(p *kind.Plan) string {
-			return fmt.Sprintf("BGP of %s: from %s to %s, strategy %s: %s.\n", p.Source.Title(), p.From(), p.To(), p.Strategy, p.Reason)
+			return fmt.Sprintf("BGP of %s: from %s to %s, strategy %s: %s.\n",
+				p.Source.Title(), p.From(), p.To(), p.Strategy, p.Reason)
 		}},
 	}
 }

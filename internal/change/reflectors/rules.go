@@ -17,8 +17,9 @@ type relaying struct {
 }
 
 // rules prove on every prefix: nothing of BGP is touched before measuring is proven; each step that touches it is
-// gated, and is taken back by the inverses of what was seen. That it is touched only while every node retains its routes, a rule of its own
-// proves; that the graph is whole after each part was seen when the plan was made, and is demanded by its gates.
+// gated, and is taken back by the inverses of what was seen. That it is touched only while every node retains its
+// routes, a rule of its own proves; that the graph is whole after each part was seen when the plan was made, and is
+// demanded by its gates.
 func rules(p *kind.Plan) ([]kind.Rule, error) {
 	if p.Reflectors == nil {
 		return nil, nil

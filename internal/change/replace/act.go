@@ -20,7 +20,8 @@ import (
 )
 
 func hostProberRef() step.Ref {
-	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace, Name: manifest.HostProberName}
+	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace,
+		Name: manifest.HostProberName}
 }
 
 // act does one action on the model, or says why it must not be done now.
@@ -100,7 +101,8 @@ func (m *machine) makes(maker *cni.Maker, there bool) {
 const seenMade = "known made"
 
 func (m *machine) appliable(ref step.Ref, object *unstructured.Unstructured) error {
-	if ref.Namespace == v1alpha1.Namespace && !m.facts[exists(step.Ref{APIVersion: "v1", Kind: "Namespace", Name: v1alpha1.Namespace})] {
+	if ref.Namespace == v1alpha1.Namespace &&
+		!m.facts[exists(step.Ref{APIVersion: "v1", Kind: "Namespace", Name: v1alpha1.Namespace})] {
 		return errors.New("the namespace " + v1alpha1.Namespace + " is not there yet")
 	}
 	gvk := object.GroupVersionKind()
@@ -127,7 +129,8 @@ func (m *machine) applyAgent(object *unstructured.Unstructured, at ...string) er
 	if gated {
 		for _, ref := range m.plan.Target.Defines {
 			if !m.facts[absent(ref)] {
-				return fmt.Errorf("it is not known that %s is not there, which the target creates and a rollback deletes", ref)
+				return fmt.Errorf(
+					"it is not known that %s is not there, which the target creates and a rollback deletes", ref)
 			}
 		}
 		return nil
@@ -176,7 +179,8 @@ func (m *machine) remove(ref step.Ref) error {
 			return fmt.Errorf("%s belongs to the source, and there may be pods on it", ref)
 		}
 		if m.adopting() && m.tally.yielded < m.tally.nodes {
-			return fmt.Errorf("%s belongs to the source, which carries what leaves %d nodes", ref, m.tally.nodes-m.tally.yielded)
+			return fmt.Errorf("%s belongs to the source, which carries what leaves %d nodes",
+				ref, m.tally.nodes-m.tally.yielded)
 		}
 	}
 	m.set(exists(ref), false)
@@ -279,10 +283,12 @@ func (m *machine) patch(a *step.Action) error {
 		return nil
 	}
 	if m.plan.Target.Maker != nil && !m.facts[seenMade] {
-		return fmt.Errorf("it was not seen that the operator lets the target's agent wait for the label of %s", a.Ref.Name)
+		return fmt.Errorf("it was not seen that the operator lets the target's agent wait for the label of %s",
+			a.Ref.Name)
 	}
 	if !m.facts[exists(m.plan.Target.Agent)] || !m.facts["gated"] || !m.nodes[i].Joined {
-		return fmt.Errorf("node %s must be joined, and the target's agent wait for its label, before it gets it", a.Ref.Name)
+		return fmt.Errorf("node %s must be joined, and the target's agent wait for its label, before it gets it",
+			a.Ref.Name)
 	}
 	for _, part := range m.plan.Target.Parts {
 		if !m.facts[exists(part)] && m.adopting() {
@@ -369,7 +375,8 @@ func (m *machine) evict(set *step.PodSet) error {
 }
 
 func (m *machine) probe(set *step.PathSet) error {
-	if prober := hostProberRef(); m.facts[exists(prober)] && !m.facts[rolledOut(prober)] && len(set.Old)+len(set.New) > 0 {
+	if prober := hostProberRef(); m.facts[exists(prober)] && !m.facts[rolledOut(prober)] &&
+		len(set.Old)+len(set.New) > 0 {
 		return fmt.Errorf("%s is not known to be ready, and hosts would not answer", prober)
 	}
 	everyOld, everyNew := slices.Contains(set.Old, step.EveryNode), slices.Contains(set.New, step.EveryNode)
@@ -377,7 +384,8 @@ func (m *machine) probe(set *step.PathSet) error {
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		measuredOld := n.ReadyOld && (everyOld || slices.Contains(set.Old, n.Name))
-		measuredNew := n.ReadyNew && (everyNew || slices.Contains(set.New, n.Name)) && !slices.Contains(set.WithoutNew, n.Name)
+		measuredNew := n.ReadyNew && (everyNew || slices.Contains(set.New, n.Name)) &&
+			!slices.Contains(set.WithoutNew, n.Name)
 		if slices.Contains(set.Leaving, n.Name) {
 			measuredOld, measuredNew = false, false
 		}

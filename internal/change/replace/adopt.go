@@ -15,8 +15,8 @@ import (
 // adopting says that the plan's pods are taken over as they run.
 func (m *machine) adopting() bool { return m.plan.Strategy == adopt.Name }
 
-// flat says that no node has addresses of its own: those that are taken are known when every node was looked at, so all nodes' pods are
-// adopted before any node is switched.
+// flat says that no node has addresses of its own: those that are taken are known when every node was looked at, so all
+// nodes' pods are adopted before any node is switched.
 func (m *machine) flat() bool { return m.plan.Source.Capabilities.Flat }
 
 // adopt follows the verb that moves running pods. Which way it goes, its ends say.
@@ -49,7 +49,8 @@ func (m *machine) adopt(i int, a *step.Action) error {
 }
 
 func sameAttachment(a, b step.Attachment) bool {
-	return slices.Equal(a.Conf, b.Conf) && a.Bridge == b.Bridge && a.Strict == b.Strict && slices.Equal(a.Ready, b.Ready) &&
+	return slices.Equal(a.Conf, b.Conf) && a.Bridge == b.Bridge && a.Strict == b.Strict &&
+		slices.Equal(a.Ready, b.Ready) &&
 		a.Reservations == b.Reservations && a.Claim == b.Claim && a.Asks == b.Asks && slices.Equal(a.Restore, b.Restore)
 }
 
@@ -126,7 +127,8 @@ func (m *machine) selected(i int, on bool) error {
 		return fmt.Errorf("on %s there may be addresses that the target does not know", m.nodes[i].Name)
 	}
 	if on && m.flat() && m.tally.swept < m.tally.nodes {
-		return fmt.Errorf("on %d nodes there may be addresses of the same range that the target does not know", m.tally.nodes-m.tally.swept)
+		return fmt.Errorf("on %d nodes there may be addresses of the same range that the target does not know",
+			m.tally.nodes-m.tally.swept)
 	}
 	if !on && m.noReturn && m.rangesWith("opened ") < len(m.plan.Source.PodCIDRs) {
 		return fmt.Errorf("%s would get no address for new pods any more", m.nodes[i].Name)
@@ -142,7 +144,8 @@ func (m *machine) routes(i int, a *step.Action) error {
 	if err := json.Unmarshal(a.Args, &args); err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
-	if !m.adopting() || !slices.Equal(args.Within, m.plan.Source.PodCIDRs) || !slices.Equal(args.Source, m.plan.Source.Capabilities.RoutesBy()) ||
+	if !m.adopting() || !slices.Equal(args.Within, m.plan.Source.PodCIDRs) ||
+		!slices.Equal(args.Source, m.plan.Source.Capabilities.RoutesBy()) ||
 		!slices.Equal(args.Target, m.plan.Target.Capabilities.HostLinks) {
 		return errors.New("it is not about the range that is taken over, or the two networks' interfaces")
 	}
@@ -171,7 +174,8 @@ func (m *machine) routes(i int, a *step.Action) error {
 		m.edit(i, func(n *NodeModel) { n.Carried = true })
 	case step.VerbYield:
 		if m.tally.carried < m.tally.nodes {
-			return fmt.Errorf("the target is known to carry the range on %d of %d nodes", m.tally.carried, m.tally.nodes)
+			return fmt.Errorf("the target is known to carry the range on %d of %d nodes",
+				m.tally.carried, m.tally.nodes)
 		}
 		m.note("yield", m.nodes[i].Name)
 		m.edit(i, func(n *NodeModel) { n.Pinned, n.Yielded = false, true })
@@ -187,8 +191,8 @@ func (m *machine) nothingLeft() error {
 	return nil
 }
 
-// carry follows patches of the target's own objects, one for each range: before the point of no return, they let it carry
-// the range or take that back; after it, nothing of the source may be left.
+// carry follows patches of the target's own objects, one for each range: before the point of no return, they let it
+// carry the range or take that back; after it, nothing of the source may be left.
 func (m *machine) carry(ref step.Ref) error {
 	if !slices.Contains(m.ranges, ref) {
 		m.ranges = append(m.ranges, ref)

@@ -1,6 +1,6 @@
-// Package replace is the kind of change by which another network comes in the place of the one that is there: pods are adopted
-// as they run, created again node by node, or moved to new nodes. The strategies have packages of their own, which hold their
-// steps; here is the choice between them, and the model by which plans of all three are proven.
+// Package replace is the kind of change by which another network comes in the place of the one that is there: pods are
+// adopted as they run, created again node by node, or moved to new nodes. The strategies have packages of their own,
+// which hold their steps; here is the choice between them, and the model by which plans of all three are proven.
 package replace
 
 import (
@@ -30,13 +30,16 @@ func Kind() kind.Kind {
 		Rules:    rules,
 		Stops:    stops,
 		Reach:    surge.Reach,
-		Words: kind.Words{Chapters: map[string]string{"carry": "Route between nodes over the new network"}, Pods: fates, Nodes: surge.Describe, Summary: func(p *kind.Plan) string {
-			return fmt.Sprintf("From %s to %s, strategy %s: %s.\n", kind.Named(p.Source), kind.Named(p.Target), p.Strategy, p.Reason)
-		}},
+		Words: kind.Words{Chapters: map[string]string{"carry": "Route between nodes over the new network"}, Pods: fates,
+			Nodes: surge.Describe, Summary: func(p *kind.Plan) string {
+				return fmt.Sprintf("From %s to %s, strategy %s: %s.\n", kind.Named(p.Source),
+					kind.Named(p.Target), p.Strategy, p.Reason)
+			}},
 	}
 }
 
-// possible refuses a network that never comes, and a manifest of something else. A manifest may be missing: that can be mended.
+// possible refuses a network that never comes, and a manifest of something else. A manifest may be missing: that can be
+// mended.
 func possible(r *kind.Request, source *cni.Installation) error {
 	driver, _ := r.Drivers.Get(r.Change.To)
 	if never := cni.NeverComes(driver); never != nil {
@@ -90,8 +93,10 @@ func fates(p *kind.Plan) string {
 	case anew == 0:
 		return ""
 	case kept == 0:
-		return fmt.Sprintf("No pod keeps running: none can be adopted, and %s %s recreated. Reason for the first: %s.\n", cluster.Count(anew, "pod"), again, why)
+		return fmt.Sprintf("No pod keeps running: none can be adopted, and %s %s recreated. Reason for the first: "+
+			"%s.\n", cluster.Count(anew, "pod"), again, why)
 	}
-	return fmt.Sprintf("Of %s, %d keep running with their addresses and connections; %d cannot be adopted and %s recreated. Reason for the first: %s.\n",
+	return fmt.Sprintf("Of %s, %d keep running with their addresses and connections; %d cannot be adopted and %s "+
+		"recreated. Reason for the first: %s.\n",
 		cluster.Count(kept+anew, "pod"), kept, anew, again, why)
 }

@@ -85,17 +85,20 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 }
 
 func reason(source *cni.Installation, target *cni.Target) string {
-	return fmt.Sprintf("%s and %s have different ranges, interfaces and tunnels, so both can run on every node while the pods move",
+	return fmt.Sprintf("%s and %s have different ranges, interfaces and tunnels, so both can run on "+
+		"every node while the pods move",
 		source.Title(), target.Installation.Title())
 }
 
 func adoptReason(source *cni.Installation, target *cni.Target) string {
-	return fmt.Sprintf("running pods can move from %s to %s, because %s assigns requested addresses and neither network touches the other's interfaces",
+	return fmt.Sprintf("running pods can move from %s to %s, because %s assigns requested addresses and neither "+
+		"network touches the other's interfaces",
 		source.Title(), target.Installation.Title(), target.Installation.Title())
 }
 
 // bring prepares the network to come, and says what happens to pods.
-func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Driver, source *cni.Installation, waves []joint.Wave,
+func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Driver,
+	source *cni.Installation, waves []joint.Wave,
 	manifest []unstructured.Unstructured) (*cni.Target, joint.Outlook, error) {
 	var outlook joint.Outlook
 	if change.Strategy == adopt.Name {
@@ -103,7 +106,8 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		if err != nil {
 			return nil, outlook, err
 		}
-		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adoption.Unfit(snapshot, source.Capabilities.Flat, comes.Orders))
+		outlook = joint.Survey(snapshot, source.PodCIDRs, waves,
+			adoption.Unfit(snapshot, source.Capabilities.Flat, comes.Orders))
 		if clash := adopt.Apart(*source, outlook); clash != "" {
 			return nil, outlook, unadoptable(joint.RecreateHint(snapshot, *source, cni.Installation{}), clash)
 		}
@@ -118,12 +122,15 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		return nil, outlook, fmt.Errorf("install %s: %w", driver.Name(), err)
 	}
 	if want, have := change.CNIVersion, target.Installation.Version; want != "" && want != have {
-		return nil, outlook, kind.Refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
+		return nil, outlook, kind.Refuse("give the manifest of the version that is wanted",
+			"the manifest installs %s %s, not %s", change.To, have, want)
 	}
 	if change.Strategy == adopt.Name && (target.Adoption == nil || target.Installation.Capabilities.Attachment == nil) {
-		return nil, outlook, unadoptable(joint.RecreateHint(snapshot, *source, target.Installation), "it was never tried to give running pods to "+change.To)
+		return nil, outlook, unadoptable(joint.RecreateHint(snapshot, *source, target.Installation),
+			"it was never tried to give running pods to "+change.To)
 	}
-	for _, clash := range slices.Concat(joint.Unranged(snapshot, target.Installation), joint.Clashes(*source, target.Installation), joint.TooOld(snapshot, target.Installation)) {
+	for _, clash := range slices.Concat(joint.Unranged(snapshot, target.Installation),
+		joint.Clashes(*source, target.Installation), joint.TooOld(snapshot, target.Installation)) {
 		if change.Strategy == adopt.Name && clash.ID == "overlap" {
 			continue // the range is the same on purpose
 		}
@@ -131,7 +138,8 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 	}
 	if target.Conf.Active >= source.Capabilities.ConfName {
 		return nil, outlook, kind.Refuse("rename the source's file so that it sorts later",
-			"the target's CNI configuration %s would not be read before the source's %s", target.Conf.Active, source.Capabilities.ConfName)
+			"the target's CNI configuration %s would not be read before the source's %s",
+			target.Conf.Active, source.Capabilities.ConfName)
 	}
 	return target, outlook, nil
 }
@@ -139,7 +147,8 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 // request is what a driver is asked for by a change.
 func request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, source *cni.Installation, outlook joint.Outlook,
 	manifest []unstructured.Unstructured) cni.Request {
-	request := cni.Request{Manifest: manifest, PodCIDR: change.PodCIDR, Source: source, NodeLabel: v1alpha1.LabelTarget, Defined: snapshot.Definitions()}
+	request := cni.Request{Manifest: manifest, PodCIDR: change.PodCIDR, Source: source, NodeLabel: v1alpha1.LabelTarget,
+		Defined: snapshot.Definitions()}
 	if change.Strategy != adopt.Name || len(source.PodCIDRs) == 0 {
 		return request
 	}
@@ -149,20 +158,25 @@ func request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, source *cni
 	return request
 }
 
-func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (cni.Driver, error) {
+func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry,
+	manifest []unstructured.Unstructured) (cni.Driver, error) {
 	if change.To == "" {
-		return nil, kind.Refuse("say --to with the network that is to come, or what changes in place: --dataplane, --pool, --encapsulation or --reflectors", "no target network is given")
+		return nil, kind.Refuse("say --to with the network that is to come, or what changes in place: --dataplane, "+
+			"--pool, --encapsulation or --reflectors", "no target network is given")
 	}
 	driver, ok := drivers.Get(change.To)
 	switch {
 	case !ok:
 		return nil, kind.Unknown(change.To, drivers)
 	case change.Strategy != "" && !slices.Contains([]string{recreate.Name, adopt.Name, surge.Name}, change.Strategy):
-		return nil, kind.Refuse("use --strategy recreate, adopt or surge, or leave it out", "the strategy %q is not available for this change", change.Strategy)
+		return nil, kind.Refuse("use --strategy recreate, adopt or surge, or leave it out",
+			"the strategy %q is not available for this change", change.Strategy)
 	case len(manifest) == 0:
-		return nil, kind.Refuse("say --manifest with the file that installs it, as for a new cluster", "no manifest of %s is given", change.To)
+		return nil, kind.Refuse("say --manifest with the file that installs it, as for a new cluster",
+			"no manifest of %s is given", change.To)
 	case change.Strategy != adopt.Name && change.PodCIDR == "":
-		return nil, kind.Refuse("say --pod-cidr with a free range, such as 10.96.0.0/16", "no range for the pods of %s is given", change.To)
+		return nil, kind.Refuse("say --pod-cidr with a free range, such as 10.96.0.0/16",
+			"no range for the pods of %s is given", change.To)
 	}
 	if err := kind.AgentGiven(change); err != nil {
 		return nil, err

@@ -36,7 +36,8 @@ type NodeModel struct {
 	// SourceAgent and TargetAgent run here, so that traffic to their networks is carried.
 	SourceAgent bool `json:"sourceAgent"`
 	TargetAgent bool `json:"targetAgent"`
-	// PodsOld and PodsNew: there may be pods of users on the source, on the target. Moved: those on the source are ending.
+	// PodsOld and PodsNew: there may be pods of users on the source, on the target. Moved: those on the source are
+	// ending.
 	PodsOld bool `json:"podsOld"`
 	PodsNew bool `json:"podsNew"`
 	Moved   bool `json:"moved,omitempty"`
@@ -66,10 +67,9 @@ type NodeModel struct {
 	Guarded bool `json:"guarded"`
 	// Of the strategy adopt. Canary: the source's probe pod is on the target; Proven: and a gate has seen its
 	// traffic; Adopted: so are all others; Swept: and the
-	// source can make no new one; Verified: it was seen once more that none is left; Selected: the target may give new pods addresses here; Held:
-	// the source's routes between nodes have a higher metric; Pinned: they serve all the same; Carried: the target
-	// has its own; Yielded: which serve; Settled: the source
-	// has let go of every address.
+	// source can make no new one; Verified: it was seen once more that none is left; Selected: the target may give new
+	// pods addresses here; Held: the source's routes between nodes have a higher metric; Pinned: they serve all the
+	// same; Carried: the target has its own; Yielded: which serve; Settled: the source has let go of every address.
 	Canary   bool `json:"canary,omitempty"`
 	Proven   bool `json:"proven,omitempty"`
 	Adopted  bool `json:"adopted,omitempty"`
@@ -81,9 +81,10 @@ type NodeModel struct {
 	Carried  bool `json:"carried,omitempty"`
 	Yielded  bool `json:"yielded,omitempty"`
 	Settled  bool `json:"settled,omitempty"`
-	// Of the strategy surge. Added: it comes in the course of the change; Away: it is not in the cluster, or not any more;
-	// Out: it does not count among those that both networks must be whole on, as no pod of the user's may be there;
-	// Shut: no pod comes to it; Slot: it has the label by which the plan knows it; Hands: Theseus' agent is ready there.
+	// Of the strategy surge. Added: it comes in the course of the change; Away: it is not in the cluster, or not any
+	// more; Out: it does not count among those that both networks must be whole on, as no pod of the user's may be
+	// there; Shut: no pod comes to it; Slot: it has the label by which the plan knows it; Hands: Theseus' agent is
+	// ready there.
 	Added bool `json:"added,omitempty"`
 	Away  bool `json:"away,omitempty"`
 	Out   bool `json:"out,omitempty"`
@@ -103,8 +104,8 @@ type tally struct {
 	probes, measured, onTarget, emptied, sourceResidue, staged, recounted   int
 	ownForm, guarded, selected, pinned, carried, yielded, verified, swept   int
 	adopted                                                                 int
-	// half counts by wave the nodes that are switched, and on which pods on the source may go on; moving those of which pods
-	// are adopted, but not all.
+	// half counts by wave the nodes that are switched, and on which pods on the source may go on; moving those of which
+	// pods are adopted, but not all.
 	half, moving perWave
 }
 
@@ -195,11 +196,13 @@ type change struct {
 }
 
 func newMachine(p *kind.Plan) *machine {
-	m := &machine{plan: p, index: map[string]int{}, facts: map[string]bool{}, kinds: map[string]step.Ref{}, introducing: map[step.Ref]*unstructured.Unstructured{},
-		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: perWave{}, moving: perWave{}}}
+	m := &machine{plan: p, index: map[string]int{}, facts: map[string]bool{}, kinds: map[string]step.Ref{},
+		introducing: map[step.Ref]*unstructured.Unstructured{}, parts: map[step.Ref]bool{},
+		order: map[string][]string{}, tally: tally{half: perWave{}, moving: perWave{}}}
 	for w, wave := range p.Waves {
 		for _, name := range wave.Nodes {
-			m.know(NodeModel{Name: name, Active: Source, SourceAgent: p.Source.HasAgent(), PodsOld: true, SourceResidue: true, wave: w})
+			m.know(NodeModel{Name: name, Active: Source, SourceAgent: p.Source.HasAgent(), PodsOld: true,
+				SourceResidue: true, wave: w})
 		}
 	}
 	m.expect(p.Surge)
@@ -240,7 +243,8 @@ func (m *machine) define(a *step.Action) {
 
 func exists(ref step.Ref) string { return "exists " + ref.String() }
 
-// absent: before the target, an object was not there that the target creates itself. To take that back, the object is deleted.
+// absent: before the target, an object was not there that the target creates itself. To take that back, the object is
+// deleted.
 func absent(ref step.Ref) string { return "absent " + ref.String() }
 
 // left says that an object is Theseus' no more.

@@ -11,8 +11,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// housed refuses a target with objects in a namespace that neither the cluster nor its manifest has, as charts leave it to helm.
-// A snapshot without any namespace does not tell.
+// housed refuses a target with objects in a namespace that neither the cluster nor its manifest has, as charts leave it
+// to helm. A snapshot without any namespace does not tell.
 func housed(snapshot *cluster.Snapshot, target *cni.Target) error {
 	known := map[string]bool{"": true}
 	for i := range snapshot.Namespaces {
@@ -28,8 +28,11 @@ func housed(snapshot *cluster.Snapshot, target *cni.Target) error {
 	}
 	for i := range target.Objects {
 		if name := target.Objects[i].GetNamespace(); !known[name] {
-			return kind.Refuse(fmt.Sprintf("kubectl create namespace %s && kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged, or add it to the manifest", shell.Word(name), shell.Word(name)),
-				"%s is of namespace %s, which neither the cluster nor the manifest has", joint.Name(step.RefOf(&target.Objects[i])), name)
+			return kind.Refuse(fmt.Sprintf("kubectl create namespace %s && kubectl label namespace "+
+				"%s pod-security.kubernetes.io/enforce=privileged, or add it to the manifest",
+				shell.Word(name), shell.Word(name)),
+				"%s is of namespace %s, which neither the cluster nor the manifest has",
+				joint.Name(step.RefOf(&target.Objects[i])), name)
 		}
 	}
 	return nil
@@ -44,6 +47,7 @@ func dispensable(source *cni.Installation) error {
 	for _, ref := range source.Written {
 		names = append(names, joint.Name(ref))
 	}
-	return kind.Refuse("keep them in a file (kubectl get KIND NAME -o yaml), write those again that are needed as what the next network reads, and delete them",
+	return kind.Refuse("keep them in a file (kubectl get KIND NAME -o yaml), write those again that are needed as "+
+		"what the next network reads, and delete them",
 		"%s that users wrote would go with %s: %s", cluster.Count(len(names), "object"), source.CNI, kind.Some(names))
 }

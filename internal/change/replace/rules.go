@@ -50,7 +50,8 @@ func rules(p *kind.Plan) ([]kind.Rule, error) {
 		return nil, nil
 	}
 	m := newMachine(p)
-	return []kind.Rule{{Before: m.begin, Act: m.acts, Each: m.sound, After: m.reached, Undo: m.takenBack, End: m.end}}, nil
+	return []kind.Rule{{Before: m.begin, Act: m.acts, Each: m.sound, After: m.reached,
+		Undo: m.takenBack, End: m.end}}, nil
 }
 
 // begin demands what a step needs.
@@ -60,7 +61,8 @@ func (m *machine) begin(s *step.Step) error {
 			return fmt.Errorf("not known before it: %s", verify.Phrase(condition))
 		}
 		// A step that has acted is undone, also after a failure. So the CRDs are looked for before it acts.
-		if condition.Kind == step.Gone && len(s.Actions) > 0 && slices.Contains(m.plan.Target.Defines, *condition.Ref) && !m.facts[exists(m.plan.Target.Agent)] {
+		if condition.Kind == step.Gone && len(s.Actions) > 0 &&
+			slices.Contains(m.plan.Target.Defines, *condition.Ref) && !m.facts[exists(m.plan.Target.Agent)] {
 			m.set(absent(*condition.Ref), true)
 		}
 	}
@@ -100,7 +102,8 @@ func (m *machine) sound() error {
 	case t.podsOld > 0 && t.podsNew > 0 && t.joined < all:
 		return errors.New("there may be pods on both networks, which are not joined everywhere")
 	case t.podsOld > 0 && t.podsNew > 0 && len(m.introducing) > 0 && !m.facts[rolledOut(joint.IntroducerRef())]:
-		return errors.New("there may be pods on both networks, and nothing is known to introduce those of the source to the target's agents")
+		return errors.New("there may be pods on both networks, and nothing is known to introduce those of the " +
+			"source to the target's agents")
 	case len(t.half) > 1 && !m.undoing:
 		return errors.New("nodes of more than one wave are switched and not moved")
 	}
@@ -222,7 +225,8 @@ func (m *machine) inverses(s *step.Step, first map[string]bool) []step.Action {
 		}
 		ref := step.RefOf(action.Object)
 		if held, changed := first[exists(ref)]; changed && !held {
-			undo = append(undo, step.Action{ID: action.ID + "/back", Op: step.Delete, Ref: &ref, Title: "delete " + ref.String()})
+			undo = append(undo, step.Action{ID: action.ID + "/back", Op: step.Delete, Ref: &ref,
+				Title: "delete " + ref.String()})
 		}
 	}
 	return undo
@@ -260,7 +264,8 @@ func asBefore(now, then NodeModel) bool {
 	if now.Adopted && !then.Adopted || now.Swept && !then.Swept {
 		return false
 	}
-	now.PodsOld, now.PodsNew, now.Moved, now.Pending, now.Emptied = then.PodsOld, then.PodsNew, then.Moved, then.Pending, then.Emptied
+	now.PodsOld, now.PodsNew, now.Moved, now.Pending, now.Emptied = then.PodsOld, then.PodsNew,
+		then.Moved, then.Pending, then.Emptied
 	now.Adopted, now.Swept, now.Verified = then.Adopted, then.Swept, then.Verified
 	return now == then
 }
@@ -280,11 +285,13 @@ func (m *machine) end() error {
 		n    int
 		what string
 	}{
-		{all - t.onTarget, "are not on the target"}, {all - t.targetAgents, "do not run the target"}, {t.podsOld, "may have pods on the source"},
-		{t.sourceAgents, "run the source"}, {t.sourceResidue, "are not cleaned of the source"}, {all - t.recounted, "were not counted again"},
-		{t.joined, "still have the joining rules"}, {t.labelled, "still have the label"}, {t.pending, "still have the taint"},
-		{t.probes, "still have probe pods"}, {t.staged, "may have a staged configuration"},
-		{t.guarded, "still have a guard"}, {t.selected, "still have the label " + v1alpha1.LabelAdopted},
+		{all - t.onTarget, "are not on the target"}, {all - t.targetAgents, "do not run the target"},
+		{t.podsOld, "may have pods on the source"}, {t.sourceAgents, "run the source"},
+		{t.sourceResidue, "are not cleaned of the source"}, {all - t.recounted, "were not counted again"},
+		{t.joined, "still have the joining rules"}, {t.labelled, "still have the label"},
+		{t.pending, "still have the taint"}, {t.probes, "still have probe pods"},
+		{t.staged, "may have a staged configuration"}, {t.guarded, "still have a guard"},
+		{t.selected, "still have the label " + v1alpha1.LabelAdopted},
 	} {
 		if left.n > 0 {
 			return fmt.Errorf("at the end %d of %d nodes %s", left.n, all, left.what)
@@ -301,7 +308,8 @@ func (m *machine) end() error {
 	}
 	for _, extra := range m.extras {
 		if m.reserves(extra) && (!m.facts[exists(extra)] || !m.facts[left(extra)]) {
-			return fmt.Errorf("at the end %s is not there as the user's own, and new pods could get addresses that nodes still have", extra)
+			return fmt.Errorf("at the end %s is not there as the user's own, and new pods could get addresses "+
+				"that nodes still have", extra)
 		}
 	}
 	for _, fact := range slices.Sorted(maps.Keys(m.facts)) {
@@ -316,7 +324,8 @@ func (m *machine) mustGo(fact, name string) bool {
 	if m.mayDiffer(fact) {
 		return false
 	}
-	if strings.Contains(name, v1alpha1.Group) || strings.Contains(name, "/"+v1alpha1.Namespace+"/") || strings.HasSuffix(name, "/"+manifest.AgentName) {
+	if strings.Contains(name, v1alpha1.Group) || strings.Contains(name, "/"+v1alpha1.Namespace+"/") ||
+		strings.HasSuffix(name, "/"+manifest.AgentName) {
 		return true
 	}
 	for part := range m.parts {

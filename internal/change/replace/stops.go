@@ -59,7 +59,8 @@ func (m *machine) present() []string {
 func (m *machine) rests() bool {
 	all, t := m.tally.nodes, &m.tally
 	switch {
-	case m.noReturn && m.plan.Surge == nil: // which removes nodes one wave after another, and the network after all of them
+	case m.noReturn && m.plan.Surge == nil:
+		// which removes nodes one wave after another, and the network after all of them
 		return false
 	case t.joined < all || t.targetAgents < all || t.measured < all:
 		return false

@@ -210,7 +210,8 @@ func (m *machine) surgeOrder(all []string) error {
 		}
 	}
 	standing := slices.Concat(come, stay)
-	for what, wanted := range map[string][]string{"label": all, "open": come, "leave": gone, "switch": standing, "clean": standing} {
+	for what, wanted := range map[string][]string{"label": all, "open": come, "leave": gone,
+		"switch": standing, "clean": standing} {
 		if !slices.Equal(m.order[what], wanted) {
 			return fmt.Errorf("the order in which nodes are to %s is not that of the waves", what)
 		}

@@ -105,7 +105,8 @@ func (m *machine) activate(i int, _ *step.Action) error {
 
 func (m *machine) deactivate(i int, _ *step.Action) error {
 	if m.adopting() && (m.nodes[i].Adopted || m.flat() && m.tally.adopted > 0) {
-		return fmt.Errorf("the source would serve new pods on %s and not know every address that is taken", m.nodes[i].Name)
+		return fmt.Errorf("the source would serve new pods on %s and not know every address that is taken",
+			m.nodes[i].Name)
 	}
 	m.edit(i, func(n *NodeModel) { n.Active, n.PodsOld, n.Moved, n.Emptied = Source, true, false, false })
 	return nil
@@ -132,7 +133,8 @@ func (m *machine) clean(i int, a *step.Action) error {
 	switch {
 	case slices.Contains(residue.ConfFiles, m.plan.Source.Capabilities.ConfName):
 		if m.nodes[i].Active == Source || m.tally.sourceAgents > 0 || m.tally.podsOld > 0 || !m.nodes[i].Counted {
-			return fmt.Errorf("%s may be cleaned of the source only when that is gone from every node, and stock was taken", name)
+			return fmt.Errorf(
+				"%s may be cleaned of the source only when that is gone from every node, and stock was taken", name)
 		}
 		if m.adopting() && (!m.nodes[i].Settled || len(residue.Routes) > 0) {
 			return fmt.Errorf("cleaning %s would take addresses or routes from adopted pods", name)
@@ -316,7 +318,8 @@ func (m *machine) holds(c step.Condition) bool {
 		if known && c.LeaveDaemons {
 			return m.nodes[i].drained(c)
 		}
-		return c.Node == "" && m.facts["known empty"] || known && (!m.nodes[i].PodsOld || c.LeaveEnding && m.nodes[i].Moved)
+		return c.Node == "" && m.facts["known empty"] ||
+			known && (!m.nodes[i].PodsOld || c.LeaveEnding && m.nodes[i].Moved)
 	case step.PodReady:
 		switch {
 		case !known:

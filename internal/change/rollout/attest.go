@@ -48,15 +48,16 @@ type Agent struct{ Namespace, Selector, Container string }
 // Watched is how long the counters of a node are watched for an attestation.
 const Watched = 3 * time.Second
 
-// Judge fills in the drift. said is what the agent said, as it says it; facts are the node's, which may be nil where there is
-// nothing to look for.
+// Judge fills in the drift. said is what the agent said, as it says it; facts are the node's, which may be nil where
+// there is nothing to look for.
 func (a *Attestation) Judge(said string, facts *cluster.NodeFacts) {
 	say := func(holds bool, format string, args ...any) {
 		if holds {
 			a.Drift = append(a.Drift, fmt.Sprintf(format, args...))
 		}
 	}
-	say(said == "" && a.Expected.Parameter != "", "the agent does not say what it runs with: its log does not go back to its start")
+	say(said == "" && a.Expected.Parameter != "",
+		"the agent does not say what it runs with: its log does not go back to its start")
 	say(said != "" && !strings.EqualFold(said, a.Expected.Says), "the agent runs with %s", a.Agent)
 	if k, plane := a.Kernel, a.Expected.Plane; k != nil {
 		say(k.Kernel != plane, "the kernel has rules in %s, not in %s alone", k.Kernel, plane)
@@ -89,5 +90,6 @@ func (a *Attestation) Evidence() string {
 			where += fmt.Sprintf(" and %d chains of iptables", k.Chains)
 		}
 	}
-	return fmt.Sprintf("%s, rules for %d of %d pods; in %s %d packets passed, %d refused", where, k.Pods-len(k.Bare), k.Pods, Watched, k.Passed, k.Refused)
+	return fmt.Sprintf("%s, rules for %d of %d pods; in %s %d packets passed, %d refused",
+		where, k.Pods-len(k.Bare), k.Pods, Watched, k.Passed, k.Refused)
 }

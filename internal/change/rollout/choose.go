@@ -28,8 +28,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// dataplane is the flag that takes rules from one data plane to the other: the kernel shows that it took effect. Of other
-// flags Felix says so itself.
+// dataplane is the flag that takes rules from one data plane to the other: the kernel shows that it took effect. Of
+// other flags Felix says so itself.
 const dataplane = "calico/nftablesMode"
 
 func planes() map[string]string {
@@ -61,7 +61,8 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 		return nil, err
 	}
 	if options.Decided != nil && len(change.WavePercents) > 0 {
-		return nil, kind.Refuse("write the shares into the flag (fractional), and numbers of nodes into --waves, such as 1,0", "the flag set says which share of the nodes has the flag, so waves are no shares")
+		return nil, kind.Refuse("write the shares into the flag (fractional), and numbers of nodes into --waves, "+
+			"such as 1,0", "the flag set says which share of the nodes has the flag, so waves are no shares")
 	}
 	changing, others := whoChanges(snapshot, &flag)
 	waves, err := rolloutWaves(changing, change, flag.Field)
@@ -69,7 +70,8 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 		return nil, err
 	}
 	nodes := time.Duration(len(snapshot.Nodes))
-	p := kind.Begin(snapshot, change, options, Name, "the agent of each node reads the flag, so each node can get it and be measured before the next")
+	p := kind.Begin(snapshot, change, options, Name,
+		"the agent of each node reads the flag, so each node can get it and be measured before the next")
 	p.Source, p.Target, p.Findings = *source, *source, append(slices.Clone(r.Findings), coupled...)
 	if source.Untried != "" {
 		p.Findings = append(p.Findings, untriedRollout(source))
@@ -119,18 +121,21 @@ func whoChanges(snapshot *cluster.Snapshot, flag *Flag) (changing *cluster.Snaps
 	return changing, others
 }
 
-// flagFor is the flag that a change asks for, with what the cluster has of it. What would hide it, or make it a no-op, is
-// refused; what it goes together with is told.
-func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec, decided *kind.Decided) (flag Flag, env string, found []finding.Finding, err error) {
+// flagFor is the flag that a change asks for, with what the cluster has of it. What would hide it, or make it a no-op,
+// is refused; what it goes together with is told.
+func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec,
+	decided *kind.Decided) (flag Flag, env string, found []finding.Finding, err error) {
 	if change.To != "" || change.Dataplane != "" && change.Flag != "" {
-		return flag, "", nil, kind.Refuse("make two plans, one after the other", "a network, a data plane and a flag cannot be changed in one plan")
+		return flag, "", nil, kind.Refuse("make two plans, one after the other",
+			"a network, a data plane and a flag cannot be changed in one plan")
 	}
 	if err := flagsOn(source); err != nil {
 		return flag, "", nil, err
 	}
 	agent := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name)
 	if owner := metav1.GetControllerOf(agent); owner != nil {
-		return flag, "", nil, kind.Refuse("change it there: theseus does not change what an operator writes back", "%s belongs to %s %s", source.Agent, owner.Kind, owner.Name)
+		return flag, "", nil, kind.Refuse("change it there: theseus does not change what an operator writes back",
+			"%s belongs to %s %s", source.Agent, owner.Kind, owner.Name)
 	}
 	fleet := setting.Read(snapshot, nil)
 	k, values, err := asked(fleet, source.CNI, change, decided)
@@ -141,8 +146,8 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 		return flag, "", nil, err
 	}
 	flag = Flag{Field: k.Name, Container: agent.Name, Turns: map[string]Turn{}, Scoped: map[string]bool{}}
-	t := &turning{agent: agent, fleet: fleet, knob: k, objects: holders(snapshot, agent.Namespace), decided: decided != nil,
-		base: fleet.Value(k, "").Value, own: map[string]setting.Write{}}
+	t := &turning{agent: agent, fleet: fleet, knob: k, objects: holders(snapshot, agent.Namespace),
+		decided: decided != nil, base: fleet.Value(k, "").Value, own: map[string]setting.Write{}}
 	if source.CNI == "cilium" {
 		flag.Container, flag.Anew = setting.CiliumAgent, true
 		if t.cilium, err = ciliumSettled(snapshot, fleet, agent, k); err != nil {
@@ -191,7 +196,8 @@ func distinct(turns map[string]Turn) []string {
 }
 
 // asked finds the flag in the catalogue, and its value for every node. It has to be one of the network in place.
-func asked(fleet *setting.Fleet, network string, change v1alpha1.ChangeSpec, decided *kind.Decided) (*setting.Knob, map[string]string, error) {
+func asked(fleet *setting.Fleet, network string, change v1alpha1.ChangeSpec, decided *kind.Decided) (*setting.Knob,
+	map[string]string, error) {
 	name, value, whole := strings.Cut(change.Flag, "=")
 	if change.Dataplane != "" {
 		settings, err := fleet.Catalogue().Dataplane(change.Dataplane)
@@ -208,7 +214,8 @@ func asked(fleet *setting.Fleet, network string, change v1alpha1.ChangeSpec, dec
 					return nil, nil, err
 				}
 			}
-			return nil, nil, kind.Refuse("change that first, with a separate plan", "%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
+			return nil, nil, kind.Refuse("change that first, with a separate plan",
+				"%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
 		}
 		last := settings[len(settings)-1]
 		name, value, whole = last.Knob, last.Value, true
@@ -218,7 +225,8 @@ func asked(fleet *setting.Fleet, network string, change v1alpha1.ChangeSpec, dec
 	case decided != nil:
 		name, values = decided.Knob, decided.Values
 	case !whole || value == "":
-		return nil, nil, kind.Refuse("write it as nftablesMode=Enabled, or let a flag set decide: theseus flags rollout --flags SOURCE", "%q gives no value", change.Flag)
+		return nil, nil, kind.Refuse("write it as nftablesMode=Enabled, or let a flag set decide: theseus flags "+
+			"rollout --flags SOURCE", "%q gives no value", change.Flag)
 	default:
 		for _, node := range fleet.Nodes() {
 			values[node] = value
@@ -229,14 +237,16 @@ func asked(fleet *setting.Fleet, network string, change v1alpha1.ChangeSpec, dec
 		return nil, nil, err
 	}
 	if k.Component != network {
-		return nil, nil, kind.Refuse("theseus flags explain "+k.ID(), "%s is a flag of %s, and this cluster is on %s", k.Name, k.Component, network)
+		return nil, nil, kind.Refuse("theseus flags explain "+k.ID(), "%s is a flag of %s, and this cluster is on %s",
+			k.Name, k.Component, network)
 	}
 	for _, value := range slices.Compact(slices.Sorted(maps.Values(values))) {
 		if value == "" {
 			continue
 		}
 		if err := k.Check(value); err != nil && k.Component == "calico" {
-			return nil, nil, kind.Refuse("the agent would ignore it and use "+k.Default+", without an error", "%s=%s: %v", k.Name, value, err)
+			return nil, nil, kind.Refuse("the agent would ignore it and use "+k.Default+", without an error",
+				"%s=%s: %v", k.Name, value, err)
 		} else if err != nil {
 			return nil, nil, kind.Refuse(k.BadValue, "%s=%s: %v", k.Name, value, err)
 		}
@@ -247,8 +257,8 @@ func asked(fleet *setting.Fleet, network string, change v1alpha1.ChangeSpec, dec
 	return k, values, nil
 }
 
-// provable says why a flag cannot be rolled out: it has no place of its own for a node, needs more than that Felix starts
-// again, or nothing would show that it took effect.
+// provable says why a flag cannot be rolled out: it has no place of its own for a node, needs more than that Felix
+// starts again, or nothing would show that it took effect.
 func provable(fleet *setting.Fleet, k *setting.Knob, value string) error {
 	if k.ID() == dataplane {
 		return nil
@@ -264,10 +274,13 @@ func provable(fleet *setting.Fleet, k *setting.Knob, value string) error {
 		return err
 	}
 	if w.Ref.Kind != "FelixConfiguration" || w.Place.Effect != setting.Restart {
-		return kind.Refuse("theseus flags explain "+k.ID(), "%s is written into %s, which takes effect by %s: that is not rolled out yet", k.ID(), w.Ref.Kind, w.Place.Effect)
+		return kind.Refuse("theseus flags explain "+k.ID(),
+			"%s is written into %s, which takes effect by %s: that is not rolled out yet",
+			k.ID(), w.Ref.Kind, w.Place.Effect)
 	}
 	if _, _, ok := k.Said(value); !ok {
-		return kind.Refuse("theseus flags explain "+k.ID(), "Theseus cannot verify %s on a node, so it does not roll it out", k.ID())
+		return kind.Refuse("theseus flags explain "+k.ID(),
+			"Theseus cannot verify %s on a node, so it does not roll it out", k.ID())
 	}
 	return nil
 }
@@ -275,12 +288,14 @@ func provable(fleet *setting.Fleet, k *setting.Knob, value string) error {
 // nftablesSince is the release that brought nftablesMode (Calico's release notes of v3.29).
 const nftablesSince = "v3.29"
 
-// fieldThere refuses a field that the release in place does not have, or its definition: the API server would drop it without a word,
-// and Felix would never hear of it.
+// fieldThere refuses a field that the release in place does not have, or its definition: the API server would drop it
+// without a word, and Felix would never hear of it.
 func fieldThere(snapshot *cluster.Snapshot, source *cni.Installation, k *setting.Knob) error {
 	const upgrade = "upgrade the network first, with its CRDs: theseus plan --manifest FILE"
-	if k.ID() == dataplane && semver.IsValid(source.Version) && semver.Compare(semver.MajorMinor(source.Version), nftablesSince) < 0 {
-		return kind.Refuse(upgrade, "%s %s has no %s: it came with %s", source.CNI, source.Version, k.Name, nftablesSince)
+	if k.ID() == dataplane && semver.IsValid(source.Version) &&
+		semver.Compare(semver.MajorMinor(source.Version), nftablesSince) < 0 {
+		return kind.Refuse(upgrade, "%s %s has no %s: it came with %s", source.CNI,
+			source.Version, k.Name, nftablesSince)
 	}
 	for _, place := range k.Places {
 		field, inSpec := strings.CutPrefix(place.Path, "spec.")
@@ -291,9 +306,11 @@ func fieldThere(snapshot *cluster.Snapshot, source *cni.Installation, k *setting
 			defined, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
 			versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 			for _, version := range versions {
-				fields, _, _ := unstructured.NestedMap(asMap(version), "schema", "openAPIV3Schema", "properties", "spec", "properties")
+				fields, _, _ := unstructured.NestedMap(asMap(version), "schema", "openAPIV3Schema",
+					"properties", "spec", "properties")
 				if _, there := fields[field]; defined == place.Kind && len(fields) > 0 && !there {
-					return kind.Refuse(upgrade, "the CRD %s lacks %s: the API server would drop the field silently", definition.GetName(), place.Path)
+					return kind.Refuse(upgrade, "the CRD %s lacks %s: the API server would drop the field silently",
+						definition.GetName(), place.Path)
 				}
 			}
 		}
@@ -306,7 +323,8 @@ func asMap(value any) map[string]any {
 	return m
 }
 
-// NotRolledOut finds changes of flags that Theseus does not roll out, and says why: made in another way, they act at once, and unmeasured.
+// NotRolledOut finds changes of flags that Theseus does not roll out, and says why: made in another way, they act at
+// once, and unmeasured.
 func NotRolledOut(fleet *setting.Fleet, changes []setting.Change) []finding.Finding {
 	var found []finding.Finding
 	for _, c := range changes {
@@ -318,7 +336,8 @@ func NotRolledOut(fleet *setting.Fleet, changes []setting.Change) []finding.Find
 		if err == nil {
 			continue
 		}
-		f := finding.Finding{ID: "flags/not-rolled-out", Severity: finding.Warn, Subject: finding.Subject{Kind: "Flag", Name: k.ID()},
+		f := finding.Finding{ID: "flags/not-rolled-out", Severity: finding.Warn,
+			Subject: finding.Subject{Kind: "Flag", Name: k.ID()},
 			Message: "theseus flags rollout refuses it: " + err.Error(), Fix: "theseus flags explain " + k.ID()}
 		if refused, ok := errors.AsType[*kind.Refusal](err); ok {
 			f.Fix = refused.Hint
@@ -336,11 +355,14 @@ func bpf(fleet *setting.Fleet) error {
 	for _, name := range fleet.Nodes() {
 		var have [2]int
 		kernel := fleet.Kernel(name)
-		if n, _ := fmt.Sscanf(kernel, "%d.%d", &have[0], &have[1]); n == 2 && slices.Compare(have[:], bpfKernel[:]) < 0 {
-			return kind.Refuse("give these nodes a newer kernel first", "%s has the kernel %s: Calico's eBPF data plane needs %d.%d", name, kernel, bpfKernel[0], bpfKernel[1])
+		if n, _ := fmt.Sscanf(kernel, "%d.%d", &have[0], &have[1]); n == 2 &&
+			slices.Compare(have[:], bpfKernel[:]) < 0 {
+			return kind.Refuse("give these nodes a newer kernel first",
+				"%s has the kernel %s: Calico's eBPF data plane needs %d.%d", name, kernel, bpfKernel[0], bpfKernel[1])
 		}
 	}
-	return kind.Refuse("theseus flags explain calico/bpfEnabled", "the eBPF data plane answers for Services itself, so kube-proxy has to go with it, node by node: that is not built")
+	return kind.Refuse("theseus flags explain calico/bpfEnabled", "the eBPF data plane answers for Services itself, "+
+		"so kube-proxy has to go with it, node by node: that is not built")
 }
 
 // turning works out what nodes have before and after.
@@ -373,7 +395,9 @@ func (t *turning) turn(node, value string) (Turn, error) {
 	if by := t.fleet.Beaten(k, node, w); by != nil && by.Place.Env != "" && k.ID() != dataplane && t.cilium == nil {
 		return t.inEnvironment(by, in, value)
 	} else if by != nil {
-		return none, kind.Refuse("take it out there first", "%s=%s in %s beats every %s: the flag would do nothing on %s", cmp.Or(by.Place.Env, by.Place.Argument, k.Name), by.Value, by.Ref, w.Ref.Kind, node)
+		return none, kind.Refuse("take it out there first",
+			"%s=%s in %s beats every %s: the flag would do nothing on %s",
+			cmp.Or(by.Place.Env, by.Place.Argument, k.Name), by.Value, by.Ref, w.Ref.Kind, node)
 	}
 	set := in.Hidden
 	if in.By != nil {
@@ -381,7 +405,8 @@ func (t *turning) turn(node, value string) (Turn, error) {
 	}
 	for _, by := range set {
 		if by.Place.Scope != setting.Cluster && (!t.decided || by.Ref.Kind != w.Ref.Kind || by.Ref.Name != w.Ref.Name) {
-			return none, kind.Refuse("take it out there first, finish what was begun by hand, or let a flag set decide about nodes: theseus flags rollout --flags SOURCE",
+			return none, kind.Refuse("take it out there first, finish what was begun by hand, or let a flag set "+
+				"decide about nodes: theseus flags rollout --flags SOURCE",
 				"%s has a value of its own for %s: %s", by.Ref, k.Name, by.Value)
 		}
 	}
@@ -436,13 +461,17 @@ func (t *turning) inEnvironment(by *setting.Set, in setting.InForce, value strin
 	}
 	switch {
 	case held == nil || held.ValueFrom != nil:
-		return turn, kind.Refuse("change it there", "%s takes %s of its environment from elsewhere", by.Ref, by.Place.Env)
+		return turn, kind.Refuse("change it there", "%s takes %s of its environment from elsewhere",
+			by.Ref, by.Place.Env)
 	case t.decided:
-		return turn, kind.Refuse("remove it there, with a separate plan", "%s=%s in %s beats every FelixConfiguration, and a DaemonSet has one environment for all nodes: a flag set cannot decide about each",
+		return turn, kind.Refuse("remove it there, with a separate plan",
+			"%s=%s in %s beats every FelixConfiguration, and a DaemonSet has one environment for all nodes: a flag "+
+				"set cannot decide about each",
 			held.Name, held.Value, by.Ref)
 	}
 	if t.agent.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
-		return turn, kind.Refuse("bring its pods to one template, and set its update strategy to RollingUpdate", "%s replaces no pod by itself (OnDelete), so its pods may be made from several templates", by.Ref)
+		return turn, kind.Refuse("bring its pods to one template, and set its update strategy to RollingUpdate",
+			"%s replaces no pod by itself (OnDelete), so its pods may be made from several templates", by.Ref)
 	}
 	w, err := t.knob.Over(by, value)
 	if err != nil {
@@ -460,19 +489,23 @@ func (t *turning) inEnvironment(by *setting.Set, in setting.InForce, value strin
 func (t *turning) template(turn Turn) *Template {
 	ref := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: t.agent.Namespace, Name: t.agent.Name}
 	set := func(value any, title string) step.Action {
-		container := map[string]any{"name": "calico-node", "env": []any{map[string]any{"name": t.env, "value": fmt.Sprint(value)}}}
+		container := map[string]any{"name": "calico-node",
+			"env": []any{map[string]any{"name": t.env, "value": fmt.Sprint(value)}}}
 		object := unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind,
 			"metadata": map[string]any{"name": ref.Name, "namespace": ref.Namespace},
-			"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}}}
+			"spec": map[string]any{
+				"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}}}
 		return step.Action{Op: step.Apply, Object: &object, Title: title}
 	}
 	strategy := func(value any, title string) step.Action {
-		return step.Action{Op: step.Patch, Ref: &ref, Title: title, Patch: joint.Canonical(map[string]any{"spec": map[string]any{"updateStrategy": value}})}
+		return step.Action{Op: step.Patch, Ref: &ref, Title: title,
+			Patch: joint.Canonical(map[string]any{"spec": map[string]any{"updateStrategy": value}})}
 	}
 	return &Template{
-		New:    set(turn.Own, fmt.Sprintf("set the pod template of %s to %s=%v", ref, t.env, turn.Own)),
-		Old:    set(turn.Was, fmt.Sprintf("set the pod template of %s back to %s=%v", ref, t.env, turn.Was)),
-		Hold:   strategy(map[string]any{"type": appsv1.OnDeleteDaemonSetStrategyType, "rollingUpdate": nil}, "set the update strategy of "+ref.String()+" to OnDelete"),
+		New: set(turn.Own, fmt.Sprintf("set the pod template of %s to %s=%v", ref, t.env, turn.Own)),
+		Old: set(turn.Was, fmt.Sprintf("set the pod template of %s back to %s=%v", ref, t.env, turn.Was)),
+		Hold: strategy(map[string]any{"type": appsv1.OnDeleteDaemonSetStrategyType, "rollingUpdate": nil},
+			"set the update strategy of "+ref.String()+" to OnDelete"),
 		Unhold: strategy(t.agent.Spec.UpdateStrategy, "restore the update strategy of "+ref.String()),
 	}
 }
@@ -515,7 +548,8 @@ func (t *turning) whole(flag *Flag) error {
 		value = turn.Value
 	}
 	if changes == 0 {
-		return kind.Refuse("there is nothing to do", "%s is %s already", t.knob.Name, strings.Join(distinct(flag.Turns), " or "))
+		return kind.Refuse("there is nothing to do", "%s is %s already", t.knob.Name,
+			strings.Join(distinct(flag.Turns), " or "))
 	}
 	if t.env != "" {
 		return nil // it stays in the environment
@@ -546,16 +580,20 @@ func objectOf(w setting.Write, value any) unstructured.Unstructured {
 	return *object
 }
 
-// coupled are the other flags that the value goes together with, where they say something else. Either flag may know of it.
+// coupled are the other flags that the value goes together with, where they say something else. Either flag may know of
+// it.
 func coupled(fleet *setting.Fleet, k *setting.Knob, value string) []finding.Finding {
 	var found []finding.Finding
 	clash := func(other *setting.Knob, c setting.Coupling, when, then string) {
 		is := func(one string) bool { return strings.EqualFold(one, then) }
-		if !strings.EqualFold(c.When, when) || !slices.ContainsFunc(c.Not, is) && (len(c.Needs) == 0 || slices.ContainsFunc(c.Needs, is)) {
+		if !strings.EqualFold(c.When, when) || !slices.ContainsFunc(c.Not, is) && (len(c.Needs) == 0 ||
+			slices.ContainsFunc(c.Needs, is)) {
 			return
 		}
-		found = append(found, finding.Finding{ID: "rollout/coupled", Severity: finding.Warn, Subject: finding.Subject{Kind: "Flag", Name: k.ID()},
-			Message: fmt.Sprintf("%s=%s does not go with %s=%s: %s", k.Name, value, other.ID(), fleet.Value(other, "").Value, c.Why)})
+		found = append(found, finding.Finding{ID: "rollout/coupled", Severity: finding.Warn,
+			Subject: finding.Subject{Kind: "Flag", Name: k.ID()},
+			Message: fmt.Sprintf("%s=%s does not go with %s=%s: %s", k.Name, value, other.ID(),
+				fleet.Value(other, "").Value, c.Why)})
 	}
 	for _, c := range k.Couples {
 		if other, ok := fleet.Catalogue().Get(c.With); ok {
@@ -582,9 +620,9 @@ func PlaneOf(value string) string {
 	return ""
 }
 
-// Wanted says for every node which value of some flags is in force by the API, where it is written, and how it shows. Without
-// names they are that of the data plane, and all that somebody wrote and of which something shows that they took effect: Felix
-// or Cilium's agent tells what it took, or the node's kernel shows it.
+// Wanted says for every node which value of some flags is in force by the API, where it is written, and how it shows.
+// Without names they are that of the data plane, and all that somebody wrote and of which something shows that they
+// took effect: Felix or Cilium's agent tells what it took, or the node's kernel shows it.
 func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([]Attestation, error) {
 	agents := map[string]*Agent{}
 	for _, network := range drivers.Detect(snapshot) {
@@ -592,7 +630,8 @@ func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([
 		if network.CNI == "cilium" {
 			container = setting.CiliumAgent
 		}
-		agents[network.CNI] = &Agent{Namespace: network.Agent.Namespace, Selector: network.Selector, Container: container}
+		agents[network.CNI] = &Agent{Namespace: network.Agent.Namespace,
+			Selector: network.Selector, Container: container}
 	}
 	fleet := setting.Read(snapshot, nil)
 	knobs, err := verifiable(fleet, agents, names)
@@ -600,10 +639,12 @@ func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([
 		return nil, err
 	}
 	if len(knobs) == 0 {
-		return nil, kind.Refuse("name flags to verify; that of Calico's data plane came with v3.29", "none of the flags that are set can be verified")
+		return nil, kind.Refuse("name flags to verify; that of Calico's data plane came with v3.29",
+			"none of the flags that are set can be verified")
 	}
 	if len(fleet.Nodes()) == 0 {
-		return nil, kind.Refuse("run `kubectl get nodes` with the same kubeconfig", "no node was found, so nothing can be verified")
+		return nil, kind.Refuse("run `kubectl get nodes` with the same kubeconfig",
+			"no node was found, so nothing can be verified")
 	}
 	var all []Attestation
 	for _, node := range fleet.Nodes() {
@@ -662,7 +703,8 @@ func verifiable(fleet *setting.Fleet, agents map[string]*Agent, names []string) 
 		}
 		for _, node := range fleet.Nodes() {
 			if _, ok := shows(fleet, k, node); !ok {
-				return nil, kind.Refuse("theseus flags explain "+k.ID(), "nothing shows on %s that %s took effect, so it cannot be verified", node, k.ID())
+				return nil, kind.Refuse("theseus flags explain "+k.ID(),
+					"nothing shows on %s that %s took effect, so it cannot be verified", node, k.ID())
 			}
 		}
 		knobs = append(knobs, k)
@@ -701,14 +743,17 @@ func scopedNames(flag Flag) []string {
 }
 
 // rolloutWaves divides the nodes by counts, or by shares that stick: a node's place in the order follows from a
-// hash of the flag and its name alone (that of flagd's fractional), so who is in at one share is in at every greater one.
+// hash of the flag and its name alone (that of flagd's fractional), so who is in at one share is in at every greater
+// one.
 func rolloutWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, flag string) ([]joint.Wave, error) {
 	var waves []joint.Wave
 	if len(change.WavePercents) == 0 {
 		return kind.CountedWaves(snapshot, change)
 	}
-	if !slices.IsSorted(change.WavePercents) || change.WavePercents[0] < 1 || change.WavePercents[len(change.WavePercents)-1] != 100 {
-		return nil, kind.Refuse("such as --waves 1%,10%,50%,100%", "the shares of the nodes must increase, and the last one must be 100%%")
+	if !slices.IsSorted(change.WavePercents) || change.WavePercents[0] < 1 ||
+		change.WavePercents[len(change.WavePercents)-1] != 100 {
+		return nil, kind.Refuse("such as --waves 1%,10%,50%,100%",
+			"the shares of the nodes must increase, and the last one must be 100%%")
 	}
 	type placed struct {
 		name string
@@ -719,7 +764,9 @@ func rolloutWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, flag s
 		name := snapshot.Nodes[i].Name
 		nodes = append(nodes, placed{name, murmur3.StringSum32(flag + name)})
 	}
-	slices.SortFunc(nodes, func(a, b placed) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(nodes, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.name, b.name))
+	})
 	next := 0
 	for _, percent := range change.WavePercents {
 		wave := joint.Wave{Name: fmt.Sprintf("wave-%d", len(waves)+1)}

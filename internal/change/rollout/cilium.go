@@ -39,17 +39,24 @@ type onCilium struct {
 
 // untriedRollout says what a rollout on Cilium rests on.
 func untriedRollout(source *cni.Installation) finding.Finding {
-	return finding.Finding{ID: "rollout/untried", Severity: finding.Warn, Subject: finding.Subject{Kind: source.Agent.Kind, Namespace: source.Agent.Namespace, Name: source.Agent.Name},
-		Message: "Theseus has never rolled out a flag on a running Cilium; it relies on Cilium's source code. The evidence for each node is what its agent logs " +
-			"at its start, and the measured paths; Theseus does not inspect the kernel. A restarted agent also picks up every other change of its configuration since its last start",
-		Fix: "try it on a test cluster first; theseus flags verify shows which agents do not run with their configured values"}
+	return finding.Finding{ID: "rollout/untried", Severity: finding.Warn,
+		Subject: finding.Subject{Kind: source.Agent.Kind, Namespace: source.Agent.Namespace, Name: source.Agent.Name},
+		Message: "Theseus has never rolled out a flag on a running Cilium; it relies on Cilium's source code. The " +
+			"evidence for each node is what its agent logs at its start, and the measured paths; Theseus does not " +
+			"inspect the kernel. A restarted agent also picks up every other change of its " +
+			"configuration since its last start",
+		Fix: "try it on a test cluster first; theseus flags verify shows which agents do not run " +
+			"with their configured values"}
 }
 
 // ciliumSettled says what keeps a rollout from reaching Cilium's agents, or from being seen there.
-func ciliumSettled(snapshot *cluster.Snapshot, fleet *setting.Fleet, agent *appsv1.DaemonSet, k *setting.Knob) (*onCilium, error) {
+func ciliumSettled(snapshot *cluster.Snapshot, fleet *setting.Fleet, agent *appsv1.DaemonSet,
+	k *setting.Knob) (*onCilium, error) {
 	if opts, ok := fleet.Catalogue().Get("cilium/log-opt"); ok {
-		if value := fleet.Value(opts, "").Value; strings.Contains(value, "level=") && !strings.Contains(value, "level=info") && !strings.Contains(value, "level=debug") {
-			return nil, kind.Refuse("let agents log at the level info first", "Cilium's agents log with %s, so they do not log their values", value)
+		if value := fleet.Value(opts, "").Value; strings.Contains(value, "level=") &&
+			!strings.Contains(value, "level=info") && !strings.Contains(value, "level=debug") {
+			return nil, kind.Refuse("let agents log at the level info first",
+				"Cilium's agents log with %s, so they do not log their values", value)
 		}
 	}
 	if err := readsNodeConfigs(snapshot, agent, k.Name); err != nil {
@@ -57,7 +64,8 @@ func ciliumSettled(snapshot *cluster.Snapshot, fleet *setting.Fleet, agent *apps
 	}
 	c := &onCilium{namespace: agent.Namespace, hosts: map[string]string{}}
 	if c.api = servedNodeConfig(snapshot); c.api == "" {
-		return nil, kind.Refuse("theseus snapshot -o snapshot.json takes definitions along; Cilium 1.13 was the first to have it",
+		return nil, kind.Refuse(
+			"theseus snapshot -o snapshot.json takes definitions along; Cilium 1.13 was the first to have it",
 			"the cluster serves no CRD CiliumNodeConfig, which is the only place for the value of a single node")
 	}
 	owners := map[string]string{}
@@ -65,7 +73,8 @@ func ciliumSettled(snapshot *cluster.Snapshot, fleet *setting.Fleet, agent *apps
 		node := &snapshot.Nodes[i]
 		host := node.Labels[hostLabel]
 		if other := owners[host]; host == "" || other != "" {
-			return nil, kind.Refuse("kubectl label node "+shell.Words(node.Name, hostLabel+"="+node.Name), "a CiliumNodeConfig picks nodes by their labels, and %s has %q for %s%s",
+			return nil, kind.Refuse("kubectl label node "+shell.Words(node.Name, hostLabel+"="+node.Name),
+				"a CiliumNodeConfig picks nodes by their labels, and %s has %q for %s%s",
 				node.Name, host, hostLabel, map[bool]string{true: ", as " + other + " has"}[other != ""])
 		}
 		owners[host], c.hosts[node.Name] = node.Name, host
@@ -73,7 +82,8 @@ func ciliumSettled(snapshot *cluster.Snapshot, fleet *setting.Fleet, agent *apps
 	return c, nil
 }
 
-// servedNodeConfig is the newest API version of CiliumNodeConfig that the cluster serves; empty where it is not known to serve any.
+// servedNodeConfig is the newest API version of CiliumNodeConfig that the cluster serves; empty where it is not known
+// to serve any.
 func servedNodeConfig(snapshot *cluster.Snapshot) string {
 	served := map[string]bool{}
 	for _, definition := range snapshot.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
@@ -94,8 +104,9 @@ func servedNodeConfig(snapshot *cluster.Snapshot) string {
 	return ""
 }
 
-// readsNodeConfigs says why an agent would not take a key from a CiliumNodeConfig: what it reads is merged by an init container, whose
-// arguments name the sources, the weakest first, and the keys that later ones may have (cilium-dbg/cmd/build-config.go).
+// readsNodeConfigs says why an agent would not take a key from a CiliumNodeConfig: what it reads is merged by an init
+// container, whose arguments name the sources, the weakest first, and the keys that later ones may have
+// (cilium-dbg/cmd/build-config.go).
 func readsNodeConfigs(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, key string) error {
 	ref := cni.DaemonSetRef(agent)
 	var words []string
@@ -105,12 +116,15 @@ func readsNodeConfigs(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, key s
 		}
 	}
 	if words == nil {
-		return kind.Refuse("Cilium's chart has it since 1.13", "no init container of %s runs %s, so its agents read no CiliumNodeConfig", ref, buildConfig)
+		return kind.Refuse("Cilium's chart has it since 1.13",
+			"no init container of %s runs %s, so its agents read no CiliumNodeConfig", ref, buildConfig)
 	}
 	if allowed := argument(words, "--allow-config-keys"); len(allowed) > 0 && !slices.Contains(allowed, key) {
-		return kind.Refuse("add it to the chart's daemon.allowedConfigOverrides", "%s lets a CiliumNodeConfig set %s, and not %s", ref, strings.Join(allowed, ", "), key)
+		return kind.Refuse("add it to the chart's daemon.allowedConfigOverrides",
+			"%s lets a CiliumNodeConfig set %s, and not %s", ref, strings.Join(allowed, ", "), key)
 	} else if denied := argument(words, "--deny-config-keys"); len(allowed) == 0 && slices.Contains(denied, key) {
-		return kind.Refuse("take it out of the chart's daemon.blockedConfigOverrides", "%s lets no CiliumNodeConfig set %s", ref, key)
+		return kind.Refuse("take it out of the chart's daemon.blockedConfigOverrides",
+			"%s lets no CiliumNodeConfig set %s", ref, key)
 	}
 	sources := argument(words, "--source")
 	if len(sources) == 0 {
@@ -140,7 +154,8 @@ func readsNodeConfigs(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, key s
 		node, beats := &snapshot.Nodes[i], "config.cilium.io/"+key
 		_, labelled := node.Labels[beats]
 		if _, annotated := node.Annotations[beats]; len(sources) > 2 && (labelled || annotated) {
-			return kind.Refuse("take it out there first", "%s of node %s beats every CiliumNodeConfig", beats, node.Name)
+			return kind.Refuse("take it out there first", "%s of node %s beats every CiliumNodeConfig",
+				beats, node.Name)
 		}
 	}
 	return nil
@@ -168,11 +183,14 @@ func provableOnCilium(k *setting.Knob, value string) error {
 		return err
 	}
 	if k.Refuses != "" || w.Place.Effect != setting.Recreate {
-		return kind.Refuse(hint, "%s takes effect by %s, which is not rolled out%s", k.ID(), w.Place.Effect, map[bool]string{true: ": " + k.Refuses}[k.Refuses != ""])
+		return kind.Refuse(hint, "%s takes effect by %s, which is not rolled out%s",
+			k.ID(), w.Place.Effect, map[bool]string{true: ": " + k.Refuses}[k.Refuses != ""])
 	}
 	if k.Apart == "" {
-		return kind.Refuse("set it for the cluster, as Cilium's documentation says; theseus flags explain says which flags nodes may differ in",
-			"it is unknown whether nodes with different values of %s work together, so Theseus does not roll it out", k.ID())
+		return kind.Refuse("set it for the cluster, as Cilium's documentation says; theseus flags explain says "+
+			"which flags nodes may differ in",
+			"it is unknown whether nodes with different values of %s work together, so Theseus does not roll it out",
+			k.ID())
 	}
 	if _, _, ok := k.Said(value); !ok {
 		return kind.Refuse(hint, "Theseus cannot verify %s on a node, so it does not roll it out", k.ID())
@@ -182,12 +200,14 @@ func provableOnCilium(k *setting.Knob, value string) error {
 
 // config is the CiliumNodeConfig of one node that holds a value.
 func (t *turning) config(node, value string) (setting.Write, error) {
-	w, err := t.fleet.Write(t.knob, setting.Aim{Scope: setting.Selector, Object: ownConfig(node), Selector: hostLabel + "=" + t.cilium.hosts[node]}, value)
+	w, err := t.fleet.Write(t.knob, setting.Aim{Scope: setting.Selector, Object: ownConfig(node),
+		Selector: hostLabel + "=" + t.cilium.hosts[node]}, value)
 	w.Ref.APIVersion, w.Ref.Namespace = t.cilium.api, t.cilium.namespace
 	return w, err
 }
 
-// holder says what a rollout's flag is written in: the object of a node, or with no node the cluster's, and where in it.
+// holder says what a rollout's flag is written in: the object of a node, or with no node the cluster's, and where in
+// it.
 func holder(p *kind.Plan, ref step.Ref) (node string, path []string, ok bool) {
 	field := p.Rollout.Flag
 	switch {

@@ -1,9 +1,9 @@
 // Package rollout is the strategy that changes one flag of a network's agent node by node: the flag is set with
-// the narrowest scope there is (Calico's FelixConfiguration node.NAME, a CiliumNodeConfig of one node), proven on that node,
-// and when all nodes have it folded back into the cluster-wide value, which then restarts nothing.
+// the narrowest scope there is (Calico's FelixConfiguration node.NAME, a CiliumNodeConfig of one node), proven on that
+// node, and when all nodes have it folded back into the cluster-wide value, which then restarts nothing.
 //
-// While an agent of Calico takes its rules from one data plane to the other, a guard keeps denied what they deny. A node
-// passes when the kernel shows the wanted rules for every pod and none of the others, when packets were let
+// While an agent of Calico takes its rules from one data plane to the other, a guard keeps denied what they deny. A
+// node passes when the kernel shows the wanted rules for every pod and none of the others, when packets were let
 // through and refused by the wanted ones, and when the measured paths say that nothing was lost or leaked.
 //
 // The package is pure: it turns what was seen and what is wanted into steps.
@@ -27,17 +27,18 @@ const Name = "rollout"
 
 // Flag is what is rolled out: a field of Calico's FelixConfiguration, or a key of cilium-config.
 type Flag struct {
-	// Field is its name; Value is that of the cluster's object at the end, nil when it stays as it is; Before is its value so
-	// far, nil for none.
+	// Field is its name; Value is that of the cluster's object at the end, nil when it stays as it is; Before is its
+	// value so far, nil for none.
 	Field  string
 	Value  any
 	Before any
-	// Whole is the cluster's object with nothing in it but the value, Own that of a node; WholePath and OwnPath lead to the value.
+	// Whole is the cluster's object with nothing in it but the value, Own that of a node; WholePath and OwnPath lead to
+	// the value.
 	Whole              func(value any) unstructured.Unstructured
 	Own                func(node string, value any) unstructured.Unstructured
 	WholePath, OwnPath []string
-	// Parameter is what the agent says in the log of Container when it starts. It is empty where the flag is about Calico's
-	// data plane: the kernel shows that.
+	// Parameter is what the agent says in the log of Container when it starts. It is empty where the flag is about
+	// Calico's data plane: the kernel shows that.
 	Parameter string
 	Container string
 	// Anew is true where an agent takes the flag only when its pod is made anew.
@@ -46,12 +47,13 @@ type Flag struct {
 	Turns map[string]Turn
 	// Scoped are the nodes that have an object of their own already, which is to stay.
 	Scoped map[string]bool
-	// Template is where the flag is written when that is the environment of the agents' DaemonSet; nil for FelixConfigurations.
+	// Template is where the flag is written when that is the environment of the agents' DaemonSet; nil for
+	// FelixConfigurations.
 	Template *Template
 }
 
-// Template is how a flag gets into what an agent's pods are made from. That is one for all nodes: only who makes pods anew, and
-// when, is each node's own.
+// Template is how a flag gets into what an agent's pods are made from. That is one for all nodes: only who makes pods
+// anew, and when, is each node's own.
 type Template struct {
 	// New gives pods that are made from then on the value, Old the former one.
 	New, Old step.Action
@@ -103,7 +105,8 @@ const (
 // Guard names what Calico denies by, in both data planes. What it does to interfaces that it does not know is left
 // out: a pod that starts meanwhile is not in the copy.
 func Guard() step.Guard {
-	return step.Guard{Tables: tables(), Chains: chains(), Sets: sets(), Without: []string{"Unknown interface"}, For: step.Duration(guardFor)}
+	return step.Guard{Tables: tables(), Chains: chains(), Sets: sets(), Without: []string{"Unknown interface"},
+		For: step.Duration(guardFor)}
 }
 
 // Dataplane names Calico's rules in both data planes; want may be empty.
@@ -168,7 +171,8 @@ func (b *builder) add(s step.Step) {
 
 // gate compares, once a node is changed, the changed nodes with those that are not changed yet.
 func (b *builder) gate(title string, compare bool) *step.Gate {
-	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: b.Change.MaxLost, Compare: compare, Bake: step.Duration(b.bake())}
+	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: b.Change.MaxLost, Compare: compare,
+		Bake: step.Duration(b.bake())}
 	if b.Change.MaxGapMillis > 0 {
 		gate.MaxGap = step.Duration(time.Duration(b.Change.MaxGapMillis) * time.Millisecond)
 	}
@@ -187,8 +191,8 @@ func (b *builder) refuses() bool {
 	return b.Network.Capabilities.Policy != cni.PolicyNone && b.Network.Capabilities.Policy != ""
 }
 
-// prove demands that traffic crosses the rules of a data plane on a node, or, where nothing is known of these, that its agent says
-// what it runs with.
+// prove demands that traffic crosses the rules of a data plane on a node, or, where nothing is known of these, that its
+// agent says what it runs with.
 func (b *builder) prove(node, plane, says string) step.Action {
 	if plane == "" {
 		return b.heard(node, says, proofFor)
@@ -211,13 +215,15 @@ func guard(node, verb, title string) step.Action {
 
 // running is the agent of a node being ready.
 func (b *builder) running(node string) step.Condition {
-	return step.Condition{Kind: step.PodReady, Node: node, Namespace: b.Network.Agent.Namespace, Selector: b.Network.Selector}
+	return step.Condition{Kind: step.PodReady, Node: node, Namespace: b.Network.Agent.Namespace,
+		Selector: b.Network.Selector}
 }
 
 // heard waits until the agent of a node has said what it runs with.
 func (b *builder) heard(node, says string, limit time.Duration) step.Action {
 	said := b.running(node)
-	said.Kind, said.Says = step.AgentSays, &step.Saying{Container: b.Flag.Container, Parameter: b.Flag.Parameter, Value: says}
+	said.Kind, said.Says = step.AgentSays, &step.Saying{Container: b.Flag.Container,
+		Parameter: b.Flag.Parameter, Value: says}
 	return joint.Wait("wait until the agent of "+node+" reports "+b.Flag.Parameter+"="+says, said, limit)
 }
 

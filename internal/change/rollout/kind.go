@@ -24,12 +24,14 @@ func Kind() kind.Kind {
 		Rules:    rules,
 		Reach: func(p *kind.Plan, reach *kind.Reach) {
 			if p.Rollout.Origin != nil {
-				kind.Once(&reach.Uses, "flags of "+p.Rollout.Origin.Source+", which gets THESEUS_FLAGS_TOKEN where it is a server")
+				kind.Once(&reach.Uses, "flags of "+p.Rollout.Origin.Source+
+					", which gets THESEUS_FLAGS_TOKEN where it is a server")
 			}
 		},
 		Words: kind.Words{
 			Summary: func(p *kind.Plan) string {
-				return fmt.Sprintf("%s on %s, strategy %s: %s.\n", p.Rollout, kind.Named(p.Source), p.Strategy, p.Reason)
+				return fmt.Sprintf("%s on %s, strategy %s: %s.\n", p.Rollout,
+					kind.Named(p.Source), p.Strategy, p.Reason)
 			},
 			Notes:    notes,
 			Chapters: map[string]string{"fold": "Set the value for the whole cluster"},
@@ -57,12 +59,15 @@ func notes(p *kind.Plan) string {
 			changes[turn.Value]++
 		}
 	}
-	fmt.Fprintf(b, "Values of the flag %s, evaluated for every node when the plan was made (%s) and kept in the plan:\n", origin.Flag, p.Flags.Algorithm)
+	fmt.Fprintf(b, "Values of the flag %s, evaluated for every node when the plan was made (%s) and kept in the "+
+		"plan:\n", origin.Flag, p.Flags.Algorithm)
 	for _, value := range slices.Sorted(maps.Keys(gets)) {
-		fmt.Fprintf(b, "  %s=%s on %d of %d nodes; new on %d\n", p.Rollout.Flag, value, gets[value], len(origin.Turns), changes[value])
+		fmt.Fprintf(b, "  %s=%s on %d of %d nodes; new on %d\n",
+			p.Rollout.Flag, value, gets[value], len(origin.Turns), changes[value])
 	}
 	if p.Rollout.Value == "" {
-		b.WriteString("Nodes that differ from the cluster's value keep a value of their own. When the flag has the same value for all nodes, a later plan makes it the cluster's value.\n")
+		b.WriteString("Nodes that differ from the cluster's value keep a value of their own. When the flag has the " +
+			"same value for all nodes, a later plan makes it the cluster's value.\n")
 	}
 	return b.String()
 }

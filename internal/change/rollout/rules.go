@@ -37,24 +37,26 @@ type rolling struct {
 	cluster bool      // the cluster's value is the new one
 	// form: new pods get the new value; held: the DaemonSet replaces none by itself.
 	form, held bool
-	// anew: agents take the flag only when their pods are made anew, and nothing is known of rules; hosts are the values of the
-	// label by which nodes' own objects pick them.
+	// anew: agents take the flag only when their pods are made anew, and nothing is known of rules; hosts are the
+	// values of the label by which nodes' own objects pick them.
 	anew     bool
 	hosts    map[string]string
 	measured bool
 	order    []string
 	index    map[string]int
-	// changing are how many nodes of order change, and switched those that did; before is what was known before the step.
+	// changing are how many nodes of order change, and switched those that did; before is what was known before the
+	// step.
 	changing int
 	switched []string
 	before   *rolling
 }
 
 // rules prove on every prefix: nothing of the network is touched before measuring is proven; where rules
-// move to another data plane a node's value changes only under a guard, which is released only when its rules are known to be in the data plane
-// that its value says; a node is done only when it is proven; the cluster's value changes only when every node has
-// it, and a node's own goes only then; every switch is gated, the changed nodes compared with the others; whatever
-// a step did, its undo takes back; and at the end no guard is left, and no value of a node's own but where a flag set says so.
+// move to another data plane a node's value changes only under a guard, which is released only when its rules are known
+// to be in the data plane that its value says; a node is done only when it is proven; the cluster's value changes only
+// when every node has it, and a node's own goes only then; every switch is gated, the changed nodes compared with the
+// others; whatever a step did, its undo takes back; and at the end no guard is left, and no value of a node's own but
+// where a flag set says so.
 func rules(p *kind.Plan) ([]kind.Rule, error) {
 	if p.Rollout == nil {
 		return nil, nil
@@ -221,7 +223,8 @@ func (r *rolling) make(object *unstructured.Unstructured) error {
 	container, _ := containers[0].(map[string]any)
 	env, _, _ := unstructured.NestedSlice(container, "env")
 	for _, value := range []string{r.plan.Rollout.Value, r.plan.Rollout.Was} {
-		if wanted := map[string]any{"name": r.plan.Rollout.Env, "value": value}; len(env) == 1 && reflect.DeepEqual(env[0], wanted) {
+		if wanted := map[string]any{"name": r.plan.Rollout.Env, "value": value}; len(env) == 1 &&
+			reflect.DeepEqual(env[0], wanted) {
 			if !r.held {
 				return errors.New("all agents would be restarted: the DaemonSet replaces pods by itself")
 			}
@@ -315,7 +318,8 @@ func (r *rolling) value(object step.Ref, node string, value any) error {
 		return err
 	case !r.measured:
 		return errors.New("nothing of the network may change before measuring is proven")
-	case r.cluster && value != nil && !Same(value, whole), !r.cluster && !Same(value, n.turn.Own) && !Same(value, n.turn.Was):
+	case r.cluster && value != nil && !Same(value, whole), !r.cluster && !Same(value, n.turn.Own) &&
+		!Same(value, n.turn.Was):
 		return fmt.Errorf("%s is never to have %v", object, value)
 	case !r.cluster && !n.guarded && n.turn.Moves():
 		return fmt.Errorf("nothing keeps denied on %s what policy denies while its rules are written anew", object)
@@ -402,7 +406,8 @@ func (r *rolling) takenBack(s *step.Step) error {
 	}
 	for i, name := range r.order {
 		now, was := &back.nodes[i], &then.nodes[i]
-		if !Same(now.own, was.own) || now.guarded || now.stale || now.plane != was.plane || !now.said && !now.turn.Moves() {
+		if !Same(now.own, was.own) || now.guarded || now.stale || now.plane != was.plane ||
+			!now.said && !now.turn.Moves() {
 			return fmt.Errorf("%s is not as before", name)
 		}
 	}

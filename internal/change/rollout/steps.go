@@ -29,7 +29,8 @@ func (b *builder) prepare() {
 		turn := b.Flag.Turns[node]
 		actions = append(actions, b.prove(node, turn.From, turn.Said))
 	}
-	title, why := "Check that the rules of every node are in "+b.before(), "If a node already lacked rules, the change could not be told from the fault."
+	title, why := "Check that the rules of every node are in "+b.before(),
+		"If a node already lacked rules, the change could not be told from the fault."
 	var before []step.Condition
 	if b.Flag.Anew {
 		title = "Check that every agent reports its value, and that it matches the configuration"
@@ -67,14 +68,16 @@ func (b *builder) startProbes() {
 		actions = append(actions, joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")))
 	}
 	for _, node := range b.all {
-		actions = append(actions, joint.Wait("wait until the probe pod of "+node+" is ready", joint.ProbePodReady(node, "old"), 2*time.Minute+time.Duration(len(b.all))*time.Second))
+		actions = append(actions, joint.Wait("wait until the probe pod of "+node+" is ready",
+			joint.ProbePodReady(node, "old"), 2*time.Minute+time.Duration(len(b.all))*time.Second))
 	}
 	actions = append(actions, joint.Probe("measure the paths between all nodes", step.PathSet{Old: joint.Every()}))
 	gate := b.gate("the probes work, and none is lost before the change", false)
 	gate.Baseline = true
 	b.add(step.Step{
 		Group: "prepare", Does: "probes", Title: "Measure the network before the change",
-		Why:     "The measurements are the baseline for the report and for every gate. A gate without measurements never passes.",
+		Why: "The measurements are the baseline for the report and for every gate. A gate without " +
+			"measurements never passes.",
 		Actions: actions,
 		Undo:    b.endProbes(),
 		Gate:    gate,
@@ -99,19 +102,21 @@ func (b *builder) switchNode(wave joint.Wave, node string, inWave int, canary bo
 	turn := b.Flag.Turns[node]
 	why := "Only the agent of this node restarts with the new value. The rules of the node stay in place."
 	if turn.Moves() {
-		why = "Only the agent of this node restarts with the new value. The old rules stay until the new ones are complete, " +
-			"and a copy of the deny rules stays in force in between."
+		why = "Only the agent of this node restarts with the new value. The old rules stay until " +
+			"the new ones are complete, and a copy of the deny rules stays in force in between."
 	}
 	var edit, back []step.Action
 	if t := b.Flag.Template; t != nil {
-		why = "The agent's pod is replaced and gets the new value. The routes and rules of the node's pods stay in place."
+		why = "The agent's pod is replaced and gets the new value. The routes and rules of " +
+			"the node's pods stay in place."
 		edit, back = []step.Action{t.New, joint.Restart(agent, node)}, []step.Action{t.Old, joint.Restart(agent, node)}
 	} else {
 		edit = []step.Action{b.own(node, turn.Own, "set "+b.Flag.Field+"="+turn.Value+" for "+node)}
 		back = []step.Action{b.own(node, turn.Was, "restore "+b.Flag.Field+" on "+node)}
 	}
 	if b.Flag.Anew {
-		why = "The agent's pod is replaced and reads the new value. In the meantime, the state in the kernel carries the traffic of the node's pods; the gate verifies it."
+		why = "The agent's pod is replaced and reads the new value. In the meantime, the state in the kernel carries " +
+			"the traffic of the node's pods; the gate verifies it."
 		anew := joint.Restart(agent, node)
 		anew.Anew = true
 		edit, back = append(edit, anew), append(back, anew)
@@ -121,8 +126,8 @@ func (b *builder) switchNode(wave joint.Wave, node string, inWave int, canary bo
 		actions = append(actions, b.prove(node, turn.To, turn.Says))
 	}
 	b.add(step.Step{
-		ID: wave.Name + "/" + node + "/switch", Group: wave.Name, Does: "switch", Title: "Switch " + node + " to " + b.Flag.after(turn), Why: why,
-		Wave: wave.Name, Node: node, Before: before,
+		ID: wave.Name + "/" + node + "/switch", Group: wave.Name, Does: "switch",
+		Title: "Switch " + node + " to " + b.Flag.after(turn), Why: why, Wave: wave.Name, Node: node, Before: before,
 		Actions: actions,
 		Undo:    b.change(node, back, turn, turn.From, turn.Said),
 
@@ -131,8 +136,8 @@ func (b *builder) switchNode(wave joint.Wave, node string, inWave int, canary bo
 	})
 }
 
-// change gives a node a value, or takes it, and waits until its agent has done what follows: rules in a data plane, under
-// a guard while they move there, or a word in its log.
+// change gives a node a value, or takes it, and waits until its agent has done what follows: rules in a data plane,
+// under a guard while they move there, or a word in its log.
 func (b *builder) change(node string, edit []step.Action, turn Turn, plane, says string) []step.Action {
 	if turn.Moves() {
 		return []step.Action{
@@ -193,10 +198,12 @@ func (b *builder) fold() {
 		turn := b.Flag.Turns[node]
 		actions = append(actions, b.prove(node, turn.To, turn.Says))
 	}
-	undo = append(undo, patch(step.RefOf(&whole), b.Flag.WholePath, b.Flag.Before, "restore "+b.Flag.Field+" for the cluster"))
+	undo = append(undo, patch(step.RefOf(&whole), b.Flag.WholePath, b.Flag.Before,
+		"restore "+b.Flag.Field+" for the cluster"))
 	b.add(step.Step{
 		Group: "fold", Does: "default", Title: "Make " + named + " the value of the whole cluster",
-		Why:     "From here on, new nodes get the value too, and no node needs a value of its own. Every node already has it, so no agent restarts.",
+		Why: "From here on, new nodes get the value too, and no node needs a value of its own. Every node " +
+			"already has it, so no agent restarts.",
 		Before:  []step.Condition{b.frozen()},
 		Actions: actions,
 		Undo:    undo,

@@ -21,7 +21,8 @@ import (
 )
 
 // Reason says why it can be done.
-const Reason = "nodes are replaced, not changed: pods move to new nodes that have only run the new network, and the old nodes are removed"
+const Reason = "nodes are replaced, not changed: pods move to new nodes that have only run the new network, " +
+	"and the old nodes are removed"
 
 // Replacing says which nodes go and come, in waves, and which stay and are switched: the waves of joint have both.
 func Replacing(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec) (*kind.Surge, []joint.Wave, error) {
@@ -66,14 +67,17 @@ func hooksOf(change v1alpha1.ChangeSpec) (*kind.Surge, error) {
 	for _, hook := range []struct {
 		flag, does, text string
 		into             *[]string
-	}{{"--add-hook", "adds", change.AddHook, &s.AddHook}, {"--remove-hook", "removes", change.RemoveHook, &s.RemoveHook}} {
+	}{{"--add-hook", "adds", change.AddHook, &s.AddHook},
+		{"--remove-hook", "removes", change.RemoveHook, &s.RemoveHook}} {
 		if hook.text == "" {
-			return nil, kind.Refuse(fmt.Sprintf("say %s with a command that %s one node, such as one of kops, of Cluster API or of your cloud", hook.flag, hook.does),
+			return nil, kind.Refuse(fmt.Sprintf("say %s with a command that %s one node, such as one of kops, of "+
+				"Cluster API or of your cloud", hook.flag, hook.does),
 				"the strategy %s replaces nodes, and no command that %s one is given", Name, hook.does)
 		}
 		words, err := shell.Split(hook.text)
 		if err != nil {
-			return nil, kind.Refuse("Theseus splits it at blanks, quotes and backslashes, without a shell; for a shell, use sh -c '...'", "%s %q: %v", hook.flag, hook.text, err)
+			return nil, kind.Refuse("Theseus splits it at blanks, quotes and backslashes, without a shell; for a "+
+				"shell, use sh -c '...'", "%s %q: %v", hook.flag, hook.text, err)
 		}
 		*hook.into = words
 	}
@@ -87,7 +91,8 @@ func hooksOf(change v1alpha1.ChangeSpec) (*kind.Surge, error) {
 func chosen(snapshot *cluster.Snapshot, text string) (going, staying *cluster.Snapshot, err error) {
 	selector, err := labels.Parse(text)
 	if err != nil {
-		return nil, nil, kind.Refuse("write it as kubectl takes it, such as pool=workers", "--replace-nodes %q is no selector: %v", text, err)
+		return nil, nil, kind.Refuse("write it as kubectl takes it, such as pool=workers",
+			"--replace-nodes %q is no selector: %v", text, err)
 	}
 	a, b := *snapshot, *snapshot
 	a.Nodes, b.Nodes = nil, nil
@@ -96,7 +101,8 @@ func chosen(snapshot *cluster.Snapshot, text string) (going, staying *cluster.Sn
 		control := joint.IsControlPlane(node)
 		switch {
 		case text != "" && control && selector.Matches(labels.Set(node.Labels)):
-			return nil, nil, kind.Refuse("leave it out of --replace-nodes: Theseus then switches it in place, after the others",
+			return nil, nil, kind.Refuse(
+				"leave it out of --replace-nodes: Theseus then switches it in place, after the others",
 				"node %s is part of the control plane, which cannot move to a new node as pods do", node.Name)
 		case !control && selector.Matches(labels.Set(node.Labels)):
 			a.Nodes = append(a.Nodes, *node)
@@ -105,7 +111,8 @@ func chosen(snapshot *cluster.Snapshot, text string) (going, staying *cluster.Sn
 		}
 	}
 	if len(a.Nodes) == 0 {
-		return nil, nil, kind.Refuse("choose others with --replace-nodes, or use --strategy recreate", "no node is to be replaced: none of the workers matches %q", text)
+		return nil, nil, kind.Refuse("choose others with --replace-nodes, or use --strategy recreate",
+			"no node is to be replaced: none of the workers matches %q", text)
 	}
 	return &a, &b, nil
 }
@@ -135,7 +142,9 @@ func moving(going *cluster.Snapshot, f func(*corev1.Pod) error) error {
 	}
 	for i := range going.Pods {
 		pod := &going.Pods[i]
-		daemon := slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" || o.Kind == "Node" })
+		daemon := slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.Kind == "DaemonSet" || o.Kind == "Node"
+		})
 		over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		if !on[pod.Spec.NodeName] || daemon || over || pod.Spec.HostNetwork {
 			continue
@@ -153,7 +162,8 @@ func notPinned(going *cluster.Snapshot) error {
 		if !slices.Contains(nodes.OfPod(&pod.Spec, "").Keys(), corev1.LabelHostname) {
 			return nil
 		}
-		return kind.Refuse("take the selector of the node's name off its workload, leave the node out of --replace-nodes, or use --strategy recreate",
+		return kind.Refuse("take the selector of the node's name off its workload, leave the node out of "+
+			"--replace-nodes, or use --strategy recreate",
 			"pod %s/%s asks for its node %s by name, and that node goes", pod.Namespace, pod.Name, pod.Spec.NodeName)
 	})
 }
@@ -181,7 +191,8 @@ func roomy(going *cluster.Snapshot, count int) error {
 		room, known := have[resource]
 		wanted := need[resource]
 		if known && float64(count)*room.AsApproximateFloat64() < wanted.AsApproximateFloat64() {
-			return kind.Refuse("add more nodes: a larger --surge, or none", "the pods that move ask for %s of %s, and %d new nodes like the largest of the old ones have %s each",
+			return kind.Refuse("add more nodes: a larger --surge, or none",
+				"the pods that move ask for %s of %s, and %d new nodes like the largest of the old ones have %s each",
 				wanted.String(), resource, count, room.String())
 		}
 	}
@@ -196,7 +207,8 @@ func add(to corev1.ResourceList, kind corev1.ResourceName, quantity resource.Qua
 
 // StepsOf makes the steps, by what the plan says of nodes.
 func StepsOf(s *kind.Surge, change v1alpha1.ChangeSpec) func(joint.Input) []step.Step {
-	hooks := Hooks{Add: s.AddHook, Remove: s.RemoveHook, Timeout: cmp.Or(time.Duration(change.HookSeconds)*time.Second, DefaultHook)}
+	hooks := Hooks{Add: s.AddHook, Remove: s.RemoveHook,
+		Timeout: cmp.Or(time.Duration(change.HookSeconds)*time.Second, DefaultHook)}
 	var waves []Wave
 	for _, wave := range s.Waves {
 		waves = append(waves, Wave(wave))

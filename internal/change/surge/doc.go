@@ -88,7 +88,8 @@ func (b *builder) hook(verb string, wave Wave, node string) step.Action {
 		command, title = b.hooks.Remove, fmt.Sprintf("remove node %s: run %q", node, b.hooks.Remove)
 	}
 	return step.Action{Op: step.Hook, Verb: verb, NodeName: node, Title: title,
-		Args: joint.Canonical(step.HookArgs{Command: command, Wave: wave.Name}), Timeout: step.Duration(b.hooks.Timeout)}
+		Args:    joint.Canonical(step.HookArgs{Command: command, Wave: wave.Name}),
+		Timeout: step.Duration(b.hooks.Timeout)}
 }
 
 // hooked makes a hook for each node, one after another: which node has come is told by what was there before.

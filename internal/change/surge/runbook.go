@@ -11,8 +11,10 @@ func Describe(p *kind.Plan) string {
 	if p.Surge == nil {
 		return ""
 	}
-	return fmt.Sprintf("The program that applies the plan adds nodes with %q and removes them with %q, on its own machine and without a shell.\n"+
-		"A removed node does not come back: %s/remove is the point of no return. If a step fails after it, Theseus stops. Both networks stay\n"+
+	return fmt.Sprintf("The program that applies the plan adds nodes with %q and removes them with %q, on its own "+
+		"machine and without a shell.\n"+
+		"A removed node does not come back: %s/remove is the point of no return. If a step fails after it, Theseus "+
+		"stops. Both networks stay\n"+
 		"joined, and every pod has a working network. Fix the cause, then continue with `theseus resume`.\n",
 		p.Surge.AddHook, p.Surge.RemoveHook, p.Surge.Waves[0].Name)
 }

@@ -29,18 +29,21 @@ func (b *builder) add(wave Wave) {
 		b.hooked(step.VerbAdd, wave, wave.New),
 		on("node", joint.NodeReady),
 		on("Theseus' agent on", func(node string) step.Condition {
-			return step.Condition{Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace, Selector: manifest.AgentSelector}
+			return step.Condition{Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace,
+				Selector: manifest.AgentSelector}
 		}),
 		joint.OnEach(wave.New, func(node string) step.Action {
 			return joint.OnNode(node, step.VerbJoin, "add the rules that join both networks on "+node, b.Join)
 		}),
 		joint.OnEach(wave.New, func(node string) step.Action {
-			return joint.Label(node, v1alpha1.LabelTarget, "true", "start "+b.TargetName()+" on "+node+" (set its label)")
+			return joint.Label(node, v1alpha1.LabelTarget, "true",
+				"start "+b.TargetName()+" on "+node+" (set its label)")
 		}),
 		source,
 		on(b.TargetName()+" on", b.TargetOn),
 		joint.OnEach(wave.New, func(node string) step.Action {
-			return joint.OnNode(node, step.VerbActivate, "activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
+			return joint.OnNode(node, step.VerbActivate,
+				"activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
 		}),
 		evictAll(wave.New, b.SourceName(), b.Join.Old),
 		joint.OnEach(wave.New, func(node string) step.Action {
@@ -62,7 +65,8 @@ func (b *builder) add(wave Wave) {
 	b.Add(step.Step{
 		Group: wave.Name, Does: "add",
 		Title: "Add " + nodes + " with " + b.TargetName(),
-		Why: "The taint " + v1alpha1.TaintPending + ":NoSchedule keeps other pods off until the probes pass. " + b.SourceName() +
+		Why: "The taint " + v1alpha1.TaintPending + ":NoSchedule keeps other pods off until the probes pass. " +
+			b.SourceName() +
 			" runs there only to reach the pods of the nodes that are not replaced yet.",
 		Wave:    wave.Name,
 		Before:  before,
@@ -124,7 +128,8 @@ func (b *builder) drain(wave Wave, nodes []string, first bool) {
 	}
 	for _, node := range nodes {
 		s.Before = append(s.Before, joint.NodeReady(node))
-		s.After = append(s.After, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old, LeaveEnding: true, LeaveDaemons: true})
+		s.After = append(s.After, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old,
+			LeaveEnding: true, LeaveDaemons: true})
 	}
 	if first {
 		s.Actions = append(joint.OnEach(wave.Old, joint.Shut), s.Actions...)
@@ -143,11 +148,12 @@ func (b *builder) evict(node string, pods int) step.Action {
 func (b *builder) empty(wave Wave) {
 	b.Add(step.Step{
 		Group: wave.Name, Does: "empty",
-		Title:   "Check that no pod is left on " + joint.List(wave.Old),
-		Why:     "The next step removes these nodes, with every pod that is still on them.",
-		Wave:    wave.Name,
-		Actions: append(joint.OnEach(wave.Old, func(node string) step.Action { return b.evict(node, 0) }), b.AgentsReady()),
-		Gate:    b.Gate("all nodes of "+wave.Name+" are drained", true),
+		Title: "Check that no pod is left on " + joint.List(wave.Old),
+		Why:   "The next step removes these nodes, with every pod that is still on them.",
+		Wave:  wave.Name,
+		Actions: append(joint.OnEach(wave.Old, func(node string) step.Action { return b.evict(node, 0) }),
+			b.AgentsReady()),
+		Gate: b.Gate("all nodes of "+wave.Name+" are drained", true),
 	})
 }
 

@@ -53,9 +53,11 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: next.Installation}, Change: change, Waves: waves}
+	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: next.Installation},
+		Change: change, Waves: waves}
 	p := kind.Begin(snapshot, change, r.Options, Name,
-		"routes and rules stay in place while an agent restarts, so each node can get the new version and be measured before the next")
+		"routes and rules stay in place while an agent restarts, so each node can get the new version and "+
+			"be measured before the next")
 	peering := bgp.FromSnapshot(snapshot)
 	p.Upgrade = &kind.Upgrade{From: source.Version, To: next.Installation.Version, Reflecting: peering.Reflecting()}
 	if o := next.Owner; o != nil {
@@ -64,22 +66,29 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	p.Retain = peering.Carried()
 	p.Source, p.Target, p.Waves, p.Steps = *source, next.Installation, kind.WavesOf(waves), Steps(in, next, p.Retain)
 	p.Findings = append(slices.Clone(r.Findings), turned(snapshot, source, next, r.Manifest)...)
-	return &kind.Draft{Plan: p, Stem: source.CNI + "-" + strings.ReplaceAll(next.Installation.Version, ".", "-"), Pods: nil}, nil
+	return &kind.Draft{Plan: p, Stem: source.CNI + "-" + strings.ReplaceAll(next.Installation.Version, ".", "-"),
+		Pods: nil}, nil
 }
 
-// another asks the driver of the network in place for the other version that the manifest installs, or returns a *kind.Refusal.
-func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (*cni.Upgrade, error) {
+// another asks the driver of the network in place for the other version that the manifest installs, or returns a
+// *kind.Refusal.
+func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec, drivers cni.Registry,
+	manifest []unstructured.Unstructured) (*cni.Upgrade, error) {
 	driver, _ := drivers.Get(source.CNI)
 	upgrader, ok := driver.(cni.Upgrader)
 	switch {
 	case cmp.Or(change.To, source.CNI) != source.CNI:
-		return nil, kind.Refuse("leave --strategy out, or say --to "+source.CNI, "this cluster is on %s, and the strategy %s changes its version only", source.CNI, Name)
+		return nil, kind.Refuse("leave --strategy out, or say --to "+source.CNI,
+			"this cluster is on %s, and the strategy %s changes its version only", source.CNI, Name)
 	case change.PodCIDR != "" || change.Strategy != "" && change.Strategy != Name:
-		return nil, kind.Refuse("leave --pod-cidr and --strategy out", "this cluster is on %s already: its version can be changed, and pods stay as they are", source.CNI)
+		return nil, kind.Refuse("leave --pod-cidr and --strategy out",
+			"this cluster is on %s already: its version can be changed, and pods stay as they are", source.CNI)
 	case !ok:
-		return nil, kind.Refuse("upgrade it as it was installed; theseus check says what to look at", "it is not known how agents of %s of two versions work side by side", source.CNI)
+		return nil, kind.Refuse("upgrade it as it was installed; theseus check says what to look at",
+			"it is not known how agents of %s of two versions work side by side", source.CNI)
 	case len(manifest) == 0:
-		return nil, kind.Refuse("say --manifest with the file that installs the other version", "no manifest of %s is given", source.CNI)
+		return nil, kind.Refuse("say --manifest with the file that installs the other version",
+			"no manifest of %s is given", source.CNI)
 	}
 	next, err := upgrader.Upgrade(snapshot, source, manifest, change.CNIVersion)
 	if refused, ok := errors.AsType[*kind.Refusal](err); ok {
@@ -89,14 +98,16 @@ func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 		return nil, fmt.Errorf("upgrade %s: %w", source.CNI, err)
 	}
 	if want, have := change.CNIVersion, next.Installation.Version; want != "" && want != have {
-		return nil, kind.Refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", source.CNI, have, want)
+		return nil, kind.Refuse("give the manifest of the version that is wanted",
+			"the manifest installs %s %s, not %s", source.CNI, have, want)
 	}
 	return next, nil
 }
 
-// turned are the settings that the other version, or its manifest, changes by the way. Of an owner it is only known that
-// it makes agents of that version.
-func turned(snapshot *cluster.Snapshot, source *cni.Installation, next *cni.Upgrade, manifest []unstructured.Unstructured) []finding.Finding {
+// turned are the settings that the other version, or its manifest, changes by the way. Of an owner it is only known
+// that it makes agents of that version.
+func turned(snapshot *cluster.Snapshot, source *cni.Installation, next *cni.Upgrade,
+	manifest []unstructured.Unstructured) []finding.Finding {
 	after := *snapshot
 	after.DaemonSets, after.ConfigMaps = slices.Clone(snapshot.DaemonSets), slices.Clone(snapshot.ConfigMaps)
 	for i := range manifest {
@@ -104,7 +115,8 @@ func turned(snapshot *cluster.Snapshot, source *cni.Installation, next *cni.Upgr
 		replaced(after.ConfigMaps, &manifest[i], "ConfigMap", func(c *corev1.ConfigMap) metav1.Object { return c })
 	}
 	for i := range after.DaemonSets {
-		if set := &after.DaemonSets[i]; next.Owner != nil && set.Namespace == source.Agent.Namespace && set.Name == source.Agent.Name {
+		if set := &after.DaemonSets[i]; next.Owner != nil && set.Namespace == source.Agent.Namespace &&
+			set.Name == source.Agent.Name {
 			set.Spec.Template = *set.Spec.Template.DeepCopy()
 			for j := range set.Spec.Template.Spec.Containers {
 				container := &set.Spec.Template.Spec.Containers[j]
@@ -120,13 +132,16 @@ func turned(snapshot *cluster.Snapshot, source *cni.Installation, next *cni.Upgr
 	fleet := setting.Read(snapshot, nil)
 	for _, c := range setting.Diff(fleet, setting.Read(&after, nil)).Changes {
 		from, to := cmp.Or(c.From, "nothing"), cmp.Or(c.To, "nothing")
-		add(c.Knob, fmt.Sprintf("the upgrade also changes a flag: %s changes from %s to %s (%s) on %s, when their agents restart", c.Knob, from, to, c.Why, cluster.Count(len(c.Nodes), "node")),
+		add(c.Knob, fmt.Sprintf("the upgrade also changes a flag: %s changes from %s to %s (%s) on %s, when their "+
+			"agents restart", c.Knob, from, to, c.Why, cluster.Count(len(c.Nodes), "node")),
 			"to keep it, set it to "+from+" before the upgrade; change it later with a separate plan")
 	}
-	before, then := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name), after.DaemonSet(source.Agent.Namespace, source.Agent.Name)
+	before, then := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name),
+		after.DaemonSet(source.Agent.Namespace, source.Agent.Name)
 	for _, name := range leftOut(&before.Spec.Template.Spec, &then.Spec.Template.Spec) {
 		if !fleet.Catalogue().Reads(name[strings.Index(name, " ")+1:]) {
-			add(name, "the manifest lacks "+name+", which the running agents have", "add it to the manifest if you still need it")
+			add(name, "the manifest lacks "+name+", which the running agents have",
+				"add it to the manifest if you still need it")
 		}
 	}
 	return found
@@ -136,7 +151,8 @@ func turned(snapshot *cluster.Snapshot, source *cni.Installation, next *cni.Upgr
 func replaced[T any](list []T, object *unstructured.Unstructured, kind string, meta func(*T) metav1.Object) {
 	for i := range list {
 		now := meta(&list[i])
-		if object.GetKind() != kind || now.GetName() != object.GetName() || now.GetNamespace() != object.GetNamespace() {
+		if object.GetKind() != kind || now.GetName() != object.GetName() ||
+			now.GetNamespace() != object.GetNamespace() {
 			continue
 		}
 		var next T
@@ -154,7 +170,8 @@ func leftOut(now, then *corev1.PodSpec) []string {
 		next := slices.Concat(then.InitContainers, then.Containers)
 		at := slices.IndexFunc(next, func(c corev1.Container) bool { return c.Name == container.Name })
 		for _, variable := range container.Env {
-			if at >= 0 && !slices.ContainsFunc(next[at].Env, func(e corev1.EnvVar) bool { return e.Name == variable.Name }) {
+			if at >= 0 && !slices.ContainsFunc(next[at].Env,
+				func(e corev1.EnvVar) bool { return e.Name == variable.Name }) {
 				names = append(names, container.Name+" "+variable.Name)
 			}
 		}
@@ -169,7 +186,9 @@ func newForm(u *kind.Upgrade, template *corev1.PodTemplateSpec) bool { return ha
 func makesNew(o *kind.Owner, template *corev1.PodTemplateSpec) bool { return hasTag(template, o.To) }
 
 func hasTag(template *corev1.PodTemplateSpec, tag string) bool {
-	return slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool { return cluster.ImageOf(c.Image).Tag == tag })
+	return slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool {
+		return cluster.ImageOf(c.Image).Tag == tag
+	})
 }
 
 // held says whether a strategy leaves pods alone.

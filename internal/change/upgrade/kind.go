@@ -23,7 +23,8 @@ func Kind() kind.Kind {
 		Rules:    rules,
 		Words: kind.Words{
 			Summary: func(p *kind.Plan) string {
-				return fmt.Sprintf("%s from %s to %s, strategy %s: %s.\n", p.Source.Title(), p.Upgrade.From, p.Upgrade.To, p.Strategy, p.Reason)
+				return fmt.Sprintf("%s from %s to %s, strategy %s: %s.\n",
+					p.Source.Title(), p.Upgrade.From, p.Upgrade.To, p.Strategy, p.Reason)
 			},
 			Chapters: map[string]string{"upgrade": "Prepare for both versions", "owner": "Upgrade the operator",
 				"before": "Before the agents", "after": "After the agents"},
@@ -37,8 +38,8 @@ func Kind() kind.Kind {
 	}
 }
 
-// possible refuses a manifest of something else. What else stands against the change may be the state of the cluster, which the
-// checks explain.
+// possible refuses a manifest of something else. What else stands against the change may be the state of the cluster,
+// which the checks explain.
 func possible(r *kind.Request, source *cni.Installation) error {
 	_, err := another(r.Snapshot, source, r.Change, r.Drivers, r.Manifest)
 	if refused, ok := errors.AsType[*kind.Refusal](err); ok && refused.OfManifest && len(r.Manifest) > 0 {

@@ -24,16 +24,16 @@ type upgrading struct {
 	// renewed are the nodes with a new agent; order is that of the waves, and done in which they got it.
 	renewed     map[string]bool
 	order, done []string
-	// form: new pods are of the new version; held: the DaemonSet replaces none by itself; made: the owner is known to have made
-	// the DaemonSet of that form.
+	// form: new pods are of the new version; held: the DaemonSet replaces none by itself; made: the owner is known to
+	// have made the DaemonSet of that form.
 	form, held, made bool
 	// baseline: measuring is proven; measured: it goes on.
 	baseline, measured bool
-	// present are the objects that the plan made and that are there; serving the definitions of which that is known; final
-	// the rights that have their own form; ahead the Deployments of the new version.
+	// present are the objects that the plan made and that are there; serving the definitions of which that is known;
+	// final the rights that have their own form; ahead the Deployments of the new version.
 	present, serving, final, ahead map[step.Ref]bool
-	// rights are those of the time of two versions, definitions all that the plan brings, holders the policy and its binding that
-	// deny the deletion of agents' pods.
+	// rights are those of the time of two versions, definitions all that the plan brings, holders the policy and its
+	// binding that deny the deletion of agents' pods.
 	rights, definitions, holders []step.Ref
 	// deployments are those that the plan brings to the new version; down says that it is the older one.
 	deployments []step.Ref
@@ -45,18 +45,19 @@ type upgrading struct {
 }
 
 // rules prove on every prefix: nothing of the network is touched before measuring is proven; no
-// agent is replaced before the definitions serve and the rights of both versions are there; the form of new pods changes
-// only while the DaemonSet replaces none by itself (an owner makes that form, once it was seen that its hold is in force, and is
-// waited for), which it does again only when all agents are of one form; what
-// follows the agents comes, and the old rights go, only when no old agent is left, or, where the version goes down, before the first
-// agent of it; whatever changes something is gated; whatever
-// a step did, its undo takes back, but for definitions; and at the end everything is new and nothing of Theseus is left.
+// agent is replaced before the definitions serve and the rights of both versions are there; the form of new pods
+// changes only while the DaemonSet replaces none by itself (an owner makes that form, once it was seen that its hold is
+// in force, and is waited for), which it does again only when all agents are of one form; what follows the agents
+// comes, and the old rights go, only when no old agent is left, or, where the version goes down, before the first agent
+// of it; whatever changes something is gated; whatever a step did, its undo takes back, but for definitions; and at the
+// end everything is new and nothing of Theseus is left.
 func rules(p *kind.Plan) ([]kind.Rule, error) {
 	if p.Upgrade == nil {
 		return nil, nil
 	}
 	u := newUpgrading(p)
-	return []kind.Rule{{Before: u.begin, Act: func(_ *step.Step, a *step.Action) error { return u.act(a) }, After: u.gated, Undo: u.takenBack, End: u.end}}, nil
+	return []kind.Rule{{Before: u.begin, Act: func(_ *step.Step, a *step.Action) error { return u.act(a) },
+		After: u.gated, Undo: u.takenBack, End: u.end}}, nil
 }
 
 func newUpgrading(p *kind.Plan) *upgrading {
@@ -96,7 +97,8 @@ func isDefinition(ref step.Ref) bool { return ref.Kind == "CustomResourceDefinit
 func isHolder(ref step.Ref) bool { return verify.IsAdmission(ref) && !verify.Ours(ref) }
 
 func isRight(ref step.Ref) bool {
-	return slices.Contains([]string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, ref.Kind) && !verify.Ours(ref)
+	return slices.Contains([]string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, ref.Kind) &&
+		!verify.Ours(ref)
 }
 
 // temporary is an object of the time of two versions, which is Theseus' own.
@@ -272,7 +274,8 @@ func (u *upgrading) restart(a *step.Action) error {
 	case u.down && slices.ContainsFunc(u.deployments, func(ref step.Ref) bool { return !u.ahead[ref] }):
 		return fmt.Errorf("what agents of %s depend on is newer yet", u.plan.Upgrade.To)
 	case u.plan.Upgrade.Owner != nil && (!u.made || a.Mark == ""):
-		return fmt.Errorf("the agent of %s may be replaced only when its owner is known to make it anew, and with the mark of those that may go", name)
+		return fmt.Errorf("the agent of %s may be replaced only when its owner is known to make it anew, and with "+
+			"the mark of those that may go", name)
 	}
 	if err := u.lacks(); err != nil {
 		return err
@@ -405,7 +408,8 @@ func (u *upgrading) end() error {
 		}
 	}
 	for ref, there := range u.present {
-		if there && (verify.Ours(ref) || isHolder(ref) || slices.Contains(u.rights, ref)) && !slices.Contains(verify.Kept(), ref) {
+		if there && (verify.Ours(ref) || isHolder(ref) || slices.Contains(u.rights, ref)) &&
+			!slices.Contains(verify.Kept(), ref) {
 			return fmt.Errorf("at the end %s is still there", ref)
 		}
 	}

@@ -1,7 +1,8 @@
 // Package upgrade is the strategy that takes a network's agents to another version node by node. Definitions and
 // rights that both versions can work with come first; then the DaemonSet replaces no pod by itself any more, and one
 // node after another gets an agent of the new version, measured before the next. What the agents depend on comes
-// when the last of them is new, or, where that is what older agents need, before the first. Pods are not touched: routes and rules stay while an agent starts again.
+// when the last of them is new, or, where that is what older agents need, before the first. Pods are not touched:
+// routes and rules stay while an agent starts again.
 //
 // The package is pure: it turns what was seen and what is wanted into steps.
 package upgrade
@@ -27,9 +28,9 @@ const Name = "upgrade"
 // gates is about how many steps with nodes, each with a gate, a change has at most.
 const gates = 256
 
-// Steps makes the whole procedure. The target of in is the same network. Of the nodes that reflect BGP's routes no two are in
-// one step, so that a gate has seen one's sessions and routes whole before the next restarts. Within are the ranges whose
-// routes BIRD carries, if it does: nodes retain them while agents restart.
+// Steps makes the whole procedure. The target of in is the same network. Of the nodes that reflect BGP's routes no two
+// are in one step, so that a gate has seen one's sessions and routes whole before the next restarts. Within are the
+// ranges whose routes BIRD carries, if it does: nodes retain them while agents restart.
 func Steps(in joint.Input, u *cni.Upgrade, within []string) []step.Step {
 	b := &builder{Builder: joint.New(in), Upgrade: u}
 	b.Prepare()
@@ -85,7 +86,8 @@ func (b *builder) define() {
 	stay := step.Action{Op: step.Patch, Ref: &agent, Patch: joint.Canonical(map[string]any{}), // nothing
 		Title: "keep the new CRDs, which work with both versions"}
 	b.Add(step.Step{
-		Group: "upgrade", Does: "definitions", Title: "Update the CRDs of " + b.SourceName() + " to " + b.Installation.Version,
+		Group: "upgrade", Does: "definitions", Title: "Update the CRDs of " + b.SourceName() +
+			" to " + b.Installation.Version,
 		Why: "Agents of the new version write fields that the old CRDs do not have, and older agents ignore them. " +
 			"A rollback keeps the new CRDs, because deleting a CRD deletes its objects.",
 		Actions: joint.Define(b.Definitions),
@@ -105,14 +107,15 @@ func (b *builder) allow() {
 	}
 	b.Add(step.Step{
 		Group: "upgrade", Does: "rights", Title: "Grant the permissions that both versions need",
-		Why:     "Until the last agent of " + b.Source.Version + " is gone, the permissions of " + b.Installation.Version + " exist next to those of " + b.Source.Version + ".",
+		Why: "Until the last agent of " + b.Source.Version + " is gone, the permissions of " +
+			b.Installation.Version + " exist next to those of " + b.Source.Version + ".",
 		Actions: actions,
 		Gate:    b.Gate("traffic is unaffected by the new permissions", false),
 	})
 }
 
-// holding are the actions that let the DaemonSet's controller replace no pod by itself, that take this back, and that let it
-// again at the end. Where somebody else writes the DaemonSet, the API server denies the deletion of its pods.
+// holding are the actions that let the DaemonSet's controller replace no pod by itself, that take this back, and that
+// let it again at the end. Where somebody else writes the DaemonSet, the API server denies the deletion of its pods.
 func (b *builder) holding() (hold, unhold, resume []step.Action) {
 	if b.Owner == nil {
 		return []step.Action{b.Hold}, []step.Action{b.Unhold}, []step.Action{b.Resume}
@@ -121,7 +124,8 @@ func (b *builder) holding() (hold, unhold, resume []step.Action) {
 	for i := range objects {
 		hold = append(hold, joint.Apply(objects[i]))
 	}
-	hold = append(hold, joint.Wait("wait until the API server denies the deletion of a pod of "+joint.Name(b.agent())+" (dry run)", b.held(), 2*time.Minute))
+	hold = append(hold, joint.Wait("wait until the API server denies the deletion of a pod of "+joint.Name(b.agent())+
+		" (dry run)", b.held(), 2*time.Minute))
 	return hold, joint.Backwards(objects), joint.Backwards(objects)
 }
 
@@ -149,10 +153,12 @@ func (b *builder) own() {
 	if o == nil {
 		return
 	}
-	before, actions := []step.Condition{joint.Rolled(b.agent()), b.frozen(), b.held()}, b.owned(o.New, b.Installation.Version)
+	before, actions := []step.Condition{joint.Rolled(b.agent()), b.frozen(), b.held()},
+		b.owned(o.New, b.Installation.Version)
 	if o.Whole != nil {
 		before = append(before, *o.Whole)
-		actions = append(actions, joint.Wait("wait until "+joint.Name(o.Ref)+" reports no failure", *o.Sound, b.Fleet(2*time.Minute)))
+		actions = append(actions, joint.Wait("wait until "+joint.Name(o.Ref)+" reports no failure",
+			*o.Sound, b.Fleet(2*time.Minute)))
 	}
 	b.Add(step.Step{
 		Group: "owner", Does: o.Ref.Name, Title: "Update " + joint.Name(o.Ref) + " from " + o.From + " to " + o.To,
@@ -168,9 +174,11 @@ func (b *builder) own() {
 func (b *builder) owned(change []step.Action, version string) []step.Action {
 	o := b.Owner
 	limit := b.Fleet(10 * time.Minute)
-	actions := append(slices.Clone(change), joint.Wait("wait until "+joint.Name(o.Ref)+" is ready", joint.Rolled(o.Ref), limit))
+	actions := append(slices.Clone(change),
+		joint.Wait("wait until "+joint.Name(o.Ref)+" is ready", joint.Rolled(o.Ref), limit))
 	for _, ref := range append(slices.Clone(o.Rolls), b.agent()) {
-		actions = append(actions, joint.Wait("wait until it updates "+joint.Name(ref)+" to "+version, renders(ref, version), limit))
+		actions = append(actions, joint.Wait("wait until it updates "+joint.Name(ref)+" to "+version,
+			renders(ref, version), limit))
 	}
 	for _, ref := range o.Rolls {
 		actions = append(actions, joint.Wait("wait until "+joint.Name(ref)+" is ready", joint.Rolled(ref), limit))
@@ -182,8 +190,8 @@ func (b *builder) owned(change []step.Action, version string) []step.Action {
 func (b *builder) hold() {
 	why := "The DaemonSet controller knows no waves and no gates, and ignores pods that are already unready."
 	if b.Owner != nil {
-		why += " " + joint.Name(b.Owner.Ref) + " reverts any change of the update strategy. So the API server denies the deletion of these pods instead, " +
-			"except of a pod whose turn it is, a terminating pod and a failed pod."
+		why += " " + joint.Name(b.Owner.Ref) + " reverts any change of the update strategy. So the API server denies " +
+			"the deletion of these pods instead, except of a pod whose turn it is, a terminating pod and a failed pod."
 	}
 	hold, unhold, _ := b.holding()
 	b.Add(step.Step{
@@ -216,7 +224,8 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 	}
 	b.Add(step.Step{
 		ID: id, Group: wave.Name, Does: "renew", Title: "Update " + joint.List(nodes) + " to " + b.Installation.Version,
-		Why: "The agent restarts; the routes and rules of the node's pods stay in place. The undo restarts it with the template of " +
+		Why: "The agent restarts; the routes and rules of the node's pods stay in place. The undo " +
+			"restarts it with the template of " +
 			b.Source.Version + ".",
 		Wave: wave.Name, Node: one, Before: before,
 		Actions: slices.Concat(b.Agent.New, b.restart(nodes)),
@@ -245,7 +254,8 @@ func (b *builder) restart(nodes []string) []step.Action {
 // follow brings a Deployment to the new version, before or after the agents.
 func (b *builder) follow(when string, f *cni.Follower) {
 	whole := func() step.Action {
-		return joint.Wait("wait until "+joint.Name(f.Ref)+" is ready", joint.Rolled(f.Ref), b.Fleet(2*time.Minute)) // nothing new is programmed without Typha
+		// nothing new is programmed without Typha
+		return joint.Wait("wait until "+joint.Name(f.Ref)+" is ready", joint.Rolled(f.Ref), b.Fleet(2*time.Minute))
 	}
 	b.Add(step.Step{
 		Group: when, Does: f.Ref.Name, Title: "Update " + joint.Name(f.Ref) + " to " + b.Installation.Version,
@@ -262,7 +272,8 @@ func (b *builder) fold() {
 	ref := b.agent()
 	hold, _, resume := b.holding()
 	if b.Owner != nil && b.Owner.Whole != nil {
-		resume = append(resume, joint.Wait("wait until "+joint.Name(b.Owner.Ref)+" reports that all its components are available", *b.Owner.Whole, b.Fleet(2*time.Minute)))
+		resume = append(resume, joint.Wait("wait until "+joint.Name(b.Owner.Ref)+
+			" reports that all its components are available", *b.Owner.Whole, b.Fleet(2*time.Minute)))
 	}
 	b.Add(step.Step{
 		Group: "fold", Does: "strategy", Title: "Resume the automatic rollout of " + joint.Name(ref),

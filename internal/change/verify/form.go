@@ -43,11 +43,13 @@ func unique() kind.Rule {
 	}
 }
 
-// grouped demands that every step says of which group it is, and one of a wave what it does there: runbooks, reports and estimates go by that.
+// grouped demands that every step says of which group it is, and one of a wave what it does there: runbooks, reports
+// and estimates go by that.
 func grouped() kind.Rule {
 	return kind.Rule{Before: func(s *step.Step) error {
 		if s.Group == "" || s.Wave != "" && s.Does == "" {
-			return errors.New("it is of no group: an older version of theseus made this plan, and a run that it began goes on with that version")
+			return errors.New("it is of no group: an older version of theseus made this plan, and a run that it " +
+				"began goes on with that version")
 		}
 		return nil
 	}}
@@ -64,7 +66,8 @@ func together() kind.Rule {
 func paired(actions []step.Action) error {
 	for i := range actions {
 		if actions[i].Beside && (i == 0 || !pair(&actions[i-1], &actions[i])) {
-			return fmt.Errorf("action %s (%s) may not be done together with what is before it", actions[i].ID, actions[i].Title)
+			return fmt.Errorf("action %s (%s) may not be done together with what is before it",
+				actions[i].ID, actions[i].Title)
 		}
 	}
 	return nil

@@ -24,7 +24,8 @@ func Ours(ref step.Ref) bool {
 		return strings.HasSuffix(ref.Name, "."+v1alpha1.Group)
 	}
 	// Agents of plans that an older Theseus made have a ClusterRole.
-	return ref.Name == manifest.AgentName && (IsAdmission(ref) || ref.Kind == "ClusterRole" || ref.Kind == "ClusterRoleBinding")
+	return ref.Name == manifest.AgentName && (IsAdmission(ref) || ref.Kind == "ClusterRole" ||
+		ref.Kind == "ClusterRoleBinding")
 }
 
 // IsAdmission reports whether an object decides which requests the API server admits.
@@ -36,7 +37,8 @@ func IsAdmission(ref step.Ref) bool {
 func Kept() []step.Ref {
 	refs := []step.Ref{{APIVersion: "v1", Kind: "Namespace", Name: v1alpha1.Namespace}}
 	for _, name := range manifest.Kept() {
-		refs = append(refs, step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: name})
+		refs = append(refs,
+			step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: name})
 	}
 	return refs
 }

@@ -23,8 +23,8 @@ func NewAbreast(p *kind.Plan) *Abreast {
 	return a
 }
 
-// Next returns the groups of nodes that the next step changes at once. A node whose pods moved before is not among them:
-// what moves then is what has started since. Nor are nodes that the plan adds, on which no pods of users run yet.
+// Next returns the groups of nodes that the next step changes at once. A node whose pods moved before is not among
+// them: what moves then is what has started since. Nor are nodes that the plan adds, on which no pods of users run yet.
 func (a *Abreast) Next(s *step.Step) [][]string {
 	var groups [][]string
 	var group []string
@@ -65,8 +65,8 @@ func changed(a *step.Action) (node, what string) {
 	return "", ""
 }
 
-// abreast holds a plan to its bound: no step changes more nodes at once, and those that it does are of one failure domain. What
-// takes a step back is not bound.
+// abreast holds a plan to its bound: no step changes more nodes at once, and those that it does are of one failure
+// domain. What takes a step back is not bound.
 func abreast(p *kind.Plan) kind.Rule {
 	follow, domains, most := NewAbreast(p), p.Domains(), p.AtOnce()
 	return kind.Rule{Before: func(s *step.Step) error {
@@ -79,7 +79,8 @@ func abreast(p *kind.Plan) kind.Rule {
 			}
 			for _, node := range group {
 				if domains[node] != domains[group[0]] {
-					return fmt.Errorf("it changes nodes %s and %s at once, which are of different failure domains", group[0], node)
+					return fmt.Errorf("it changes nodes %s and %s at once, which are of different failure domains",
+						group[0], node)
 				}
 			}
 		}

@@ -20,8 +20,8 @@ func retainsAny(actions []step.Action) bool {
 	return slices.ContainsFunc(actions, func(a step.Action) bool { return Retaining(&a) })
 }
 
-// retains holds plans to the ranges that they retain while agents restart. Plans that retain others for another reason bring a
-// rule of their own.
+// retains holds plans to the ranges that they retain while agents restart. Plans that retain others for another reason
+// bring a rule of their own.
 func retains(p *kind.Plan, own kind.Kind) kind.Rule {
 	if own.Retains {
 		return kind.Rule{}
@@ -34,9 +34,10 @@ func retains(p *kind.Plan, own kind.Kind) kind.Rule {
 	})
 }
 
-// Retained proves of plans that end BIRD's sessions, or restart agents with BIRD: that is done, there and back, only while
-// every node retains the routes that BIRD carries within ranges; what a step did of that its undo takes back, and its gate sees; and at
-// the end no node retains any. meanwhile gives the words for an action that is done only then, or none.
+// Retained proves of plans that end BIRD's sessions, or restart agents with BIRD: that is done, there and back, only
+// while every node retains the routes that BIRD carries within ranges; what a step did of that its undo takes back, and
+// its gate sees; and at the end no node retains any. meanwhile gives the words for an action that is done only then, or
+// none.
 func Retained(p *kind.Plan, ranges []string, meanwhile func(*step.Action) string) kind.Rule {
 	r := &retention{nodes: p.Cluster.Nodes, ranges: ranges, meanwhile: meanwhile, retained: map[string]bool{}}
 	return kind.Rule{Before: r.pass, Undo: r.undo, End: r.end}
@@ -64,7 +65,8 @@ func (r *retention) carry(actions []step.Action, retained map[string]bool) error
 	return nil
 }
 
-// changes says whether a step is about retaining: few are, and a copy of all nodes for each would be felt in a large cluster.
+// changes says whether a step is about retaining: few are, and a copy of all nodes for each would be felt in a large
+// cluster.
 func changes(s *step.Step) bool { return retainsAny(s.Actions) || retainsAny(s.Undo) }
 
 func (r *retention) pass(s *step.Step) error {

@@ -13,14 +13,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// KeepsSecrets refuses a plan whose journal would hold a secret: the way back from an action is what was there before, and
-// the journal is not protected as Secrets are. A snapshot says where a secret was, by cluster.Redacted.
+// KeepsSecrets refuses a plan whose journal would hold a secret: the way back from an action is what was there before,
+// and the journal is not protected as Secrets are. A snapshot says where a secret was, by cluster.Redacted.
 func KeepsSecrets(snapshot *cluster.Snapshot, p *kind.Plan) error {
 	for _, s := range p.Steps {
 		for _, a := range s.Actions {
 			ref, lost := overwritten(snapshot, a)
 			if lost {
-				return kind.Refuse("let the value come from a Secret (valueFrom.secretKeyRef, or the kind's own reference to a Secret), and plan again",
+				return kind.Refuse("let the value come from a Secret (valueFrom.secretKeyRef, or the kind's own "+
+					"reference to a Secret), and plan again",
 					"%s contains a password or token, and step %s would write it to the journal", ref, s.ID)
 			}
 		}
@@ -129,7 +130,8 @@ func redactedNowhere() kind.Rule {
 		for _, actions := range [][]step.Action{s.Actions, s.Undo} {
 			for _, a := range actions {
 				if writesRedacted(a) {
-					return fmt.Errorf("action %s writes %q, which stands in a snapshot for a secret", a.ID, cluster.Redacted)
+					return fmt.Errorf("action %s writes %q, which stands in a snapshot for a secret",
+						a.ID, cluster.Redacted)
 				}
 			}
 		}
@@ -143,5 +145,6 @@ func writesRedacted(a step.Action) bool {
 	if whole == nil {
 		whole = &unstructured.Unstructured{}
 	}
-	return redacted(whole.Object) || strings.Contains(string(a.Patch), cluster.Redacted) || strings.Contains(string(a.Args), cluster.Redacted)
+	return redacted(whole.Object) || strings.Contains(string(a.Patch), cluster.Redacted) ||
+		strings.Contains(string(a.Args), cluster.Redacted)
 }

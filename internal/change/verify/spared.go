@@ -33,7 +33,8 @@ func spared(p *kind.Plan) kind.Rule {
 			case a.Op == step.Delete && *a.Ref == AgentRef() && len(spared) > 0:
 				return fmt.Errorf("nobody would take back what keeps connections off a port on %d nodes", len(spared))
 			case stays && port != nil && Foreign(a) && len(spared) < len(p.Cluster.Nodes):
-				return fmt.Errorf("connections are kept off UDP port %d on %d of %d nodes", port.Port, len(spared), len(p.Cluster.Nodes))
+				return fmt.Errorf("connections are kept off UDP port %d on %d of %d nodes",
+					port.Port, len(spared), len(p.Cluster.Nodes))
 			case Sparing(a) && a.Verb == step.VerbPart:
 				delete(spared, a.NodeName)
 			case Sparing(a):

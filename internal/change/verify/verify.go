@@ -1,5 +1,5 @@
-// Package verify proves plans: it takes rules, each a value, over every prefix of a plan and over the undo of each of its
-// steps. The rules here hold for every plan, whatever its kind; a kind adds those that know what its steps mean.
+// Package verify proves plans: it takes rules, each a value, over every prefix of a plan and over the undo of each of
+// its steps. The rules here hold for every plan, whatever its kind; a kind adds those that know what its steps mean.
 package verify
 
 import (
@@ -11,7 +11,8 @@ import (
 
 // General are the rules for every plan, in the order in which they are asked; own is the kind that it is of.
 func General(p *kind.Plan, own kind.Kind) []kind.Rule {
-	return []kind.Rule{spared(p), retains(p, own), redactedNowhere(), allowedTasks(), unique(), grouped(), together(), abreast(p), windows(p, own)}
+	return []kind.Rule{spared(p), retains(p, own), redactedNowhere(), allowedTasks(), unique(), grouped(),
+		together(), abreast(p), windows(p, own)}
 }
 
 // Hold takes each of some rules over a plan. The error names the step.

@@ -32,7 +32,8 @@ func windows(p *kind.Plan, own kind.Kind) kind.Rule {
 	}}
 }
 
-// stop demands that a run may stop before the step of an index, and that the step checks the cluster and does nothing else.
+// stop demands that a run may stop before the step of an index, and that the step checks the cluster and does nothing
+// else.
 func stop(p *kind.Plan, at int, places []kind.Stop) error {
 	s := &p.Steps[at]
 	if p.Window <= 0 {
@@ -48,10 +49,12 @@ func stop(p *kind.Plan, at int, places []kind.Stop) error {
 	case s.Gate == nil || s.Gate.Baseline || s.Gate.Compares() || s.Gate.Result:
 		return errors.New("the run stops before it, but no gate checks that nothing is lost")
 	case !slices.ContainsFunc(s.Before, func(c step.Condition) bool { return c.Kind == step.NodesAmong }):
-		return errors.New("the run stops before it, but it does not check whether nodes were added") // the kind's rules know which
+		// the kind's rules know which
+		return errors.New("the run stops before it, but it does not check whether nodes were added")
 	}
 	for _, agent := range places[i].Agents {
-		if !slices.ContainsFunc(s.After, func(c step.Condition) bool { return c.Kind == step.Rolled && *c.Ref == agent }) {
+		if !slices.ContainsFunc(s.After,
+			func(c step.Condition) bool { return c.Kind == step.Rolled && *c.Ref == agent }) {
 			return fmt.Errorf("the run stops before it, but it does not check %s", agent)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package setup is the data of a plan that moves names to a second cluster meanwhile: what it is made of, and the arguments of
-// its actions. How it is made and carried out belongs in the package above.
+// Package setup is the data of a plan that moves names to a second cluster meanwhile: what it is made of, and the
+// arguments of its actions. How it is made and carried out belongs in the package above.
 package setup
 
 import (
@@ -94,7 +94,8 @@ type CloudArgs struct {
 	Of string `json:"of,omitempty"`
 }
 
-// Switch says how the original is changed, and by what it is told that it was. Strategy or one of the other two is given.
+// Switch says how the original is changed, and by what it is told that it was. Strategy or one of the other two is
+// given.
 type Switch struct {
 	// Command is run by a shell; run twice it must do the same. Without one, and without Strategy, a person changes the
 	// original.
@@ -107,8 +108,8 @@ type Switch struct {
 	To string `json:"to,omitempty"`
 	// Strategy is the one by which the original is changed, by steps of this plan.
 	Strategy string `json:"strategy,omitempty"`
-	// Config is the original's configuration with the network to come, which the command finds in the file ConfigVariable
-	// names; nil for none.
+	// Config is the original's configuration with the network to come, which the command finds in the file
+	// ConfigVariable names; nil for none.
 	Config *Config `json:"config,omitempty"`
 }
 
