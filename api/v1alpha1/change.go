@@ -2,8 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Change is a change that a user requests: a document for the command line (--change), or an object in the cluster, without a
-// namespace, for which the controller makes a plan. The fields of its spec correspond to the change flags of the command line.
+// Change is a change that a user requests: a document for the command line (--change), or an object in the cluster,
+// without a namespace, for which the controller makes a plan. The fields of its spec correspond to the change flags of
+// the command line.
 type Change struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -35,13 +36,15 @@ type ChangeSpec struct {
 	Pool string `json:"pool,omitempty"`
 	// Encapsulation is Calico's encapsulation between nodes: none, vxlan or vxlan-cross-subnet.
 	Encapsulation string `json:"encapsulation,omitempty"`
-	// WavePercents are the percentages of nodes that have the flag after each wave, such as [1, 10, 50, 100]. They replace
-	// Waves. A hash of the flag and the node's name selects the nodes, so a selected node stays selected in later waves.
+	// WavePercents are the percentages of nodes that have the flag after each wave, such as [1, 10, 50, 100]. They
+	// replace Waves. A hash of the flag and the node's name selects the nodes, so a selected node stays selected in
+	// later waves.
 	WavePercents []int `json:"wavePercents,omitempty"`
-	// Waves are the numbers of nodes per wave, such as [1, 5, 0]; 0 means all remaining nodes. Empty means [1, 2, 4, ... ].
+	// Waves are the numbers of nodes per wave, such as [1, 5, 0]; 0 means all remaining nodes. Empty means [1, 2, 4,
+	// ... ].
 	Waves []int `json:"waves,omitempty"`
-	// MaxParallel is the number of nodes that are changed at the same time, from 1 to 64. 0 means a twentieth of the cluster's
-	// nodes, at least 4 and at most 64.
+	// MaxParallel is the number of nodes that are changed at the same time, from 1 to 64. 0 means a twentieth of the
+	// cluster's nodes, at least 4 and at most 64.
 	MaxParallel int `json:"maxParallel,omitempty"`
 	// DomainLabel is the label that names a node's failure domain; empty means topology.kubernetes.io/zone. Nodes of
 	// different domains are never changed at the same time. Without Waves, each wave has nodes of one domain only.
@@ -61,23 +64,23 @@ type ChangeSpec struct {
 	Outside []string `json:"outside,omitempty"`
 	// OutsideRate is the number of probes per second from each source to each responder in Outside; 0 means 2.
 	OutsideRate int `json:"outsideRate,omitempty"`
-	// SLO are signals of the user that every gate asks, too. They are, as text, a query of a Prometheus with a comparison
-	// ("http://prometheus:9090 sum(rate(errors[1m])) < 0.01"), an address that must answer with an HTTP status of 200 to
-	// 299, or "command: PROGRAM ARG...", which the controller does not run.
+	// SLO are signals of the user that every gate asks, too. They are, as text, a query of a Prometheus with a
+	// comparison ("http://prometheus:9090 sum(rate(errors[1m])) < 0.01"), an address that must answer with an HTTP
+	// status of 200 to 299, or "command: PROGRAM ARG...", which the controller does not run.
 	SLO []string `json:"slo,omitempty"`
 	// AgentImage is the image of theseus-agent.
 	AgentImage string `json:"agentImage,omitempty"`
 	// KubernetesTo is the version to which Kubernetes will be upgraded, such as "v1.24.0". KubernetesTo, RemoveLabels,
-	// AddLabels, LabelNodes, ClusterIDs and, without the strategy surge, ReplaceNodes are what-ifs: checks consider their
-	// effect on the nodes, but plans contain no steps for them.
+	// AddLabels, LabelNodes, ClusterIDs and, without the strategy surge, ReplaceNodes are what-ifs: checks consider
+	// their effect on the nodes, but plans contain no steps for them.
 	KubernetesTo string `json:"kubernetesTo,omitempty"`
 	// RemoveLabels are the keys of labels that nodes lose, AddLabels the labels that they get. LabelNodes, a label
 	// selector in kubectl's syntax, restricts both to some nodes.
 	RemoveLabels []string          `json:"removeLabels,omitempty"`
 	AddLabels    map[string]string `json:"addLabels,omitempty"`
 	LabelNodes   string            `json:"labelNodes,omitempty"`
-	// AddHook and RemoveHook are commands that add and remove one node, for the strategy surge. They are split into words
-	// like in a shell, with quotes and backslashes, but run without a shell.
+	// AddHook and RemoveHook are commands that add and remove one node, for the strategy surge. They are split into
+	// words like in a shell, with quotes and backslashes, but run without a shell.
 	AddHook    string `json:"addHook,omitempty"`
 	RemoveHook string `json:"removeHook,omitempty"`
 	// HookSeconds is the timeout of a hook, and of the wait until the node has joined or left; 0 means the default.
@@ -163,8 +166,8 @@ type ChangeFinding struct {
 	Accepted string `json:"accepted,omitempty"`
 }
 
-// ConditionPlanned is the condition of a Change that says whether it has a plan. A Change also has the conditions of its
-// Migration.
+// ConditionPlanned is the condition of a Change that says whether it has a plan. A Change also has the conditions of
+// its Migration.
 const ConditionPlanned = "Planned"
 
 // The reasons of ConditionPlanned, besides ReasonWaiting, ReasonBlocked, ReasonNotSupported, ReasonTooLarge and
@@ -173,7 +176,8 @@ const (
 	// Planned is true because the spec has a plan, or because its Migration began before the spec was edited.
 	ReasonPlanned = "Planned"
 	ReasonEdited  = "EditedTooLate"
-	// Planned is false because no plan can be made, or because one is being made for the first time or in place of another.
+	// Planned is false because no plan can be made, or because one is being made for the first time or in place of
+	// another.
 	ReasonPlanning        = "Planning"
 	ReasonStale           = "Stale"           // the cluster has changed since the plan was made
 	ReasonInvalid         = "Invalid"         // the spec cannot be meant

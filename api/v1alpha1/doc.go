@@ -30,7 +30,8 @@ const (
 	LabelProbe = "theseus.dev/probe"
 	// AnnotationAwaited is on a pod of the target's agent while it restarts and is not Ready yet.
 	AnnotationAwaited = "theseus.dev/awaited"
-	// AnnotationReplace is on a pod whose deletion the hold (manifest.Hold) allows, because it is its turn to be replaced.
+	// AnnotationReplace is on a pod whose deletion the hold (manifest.Hold) allows, because it is its turn to be
+	// replaced.
 	AnnotationReplace = "theseus.dev/replace"
 	// TaintPending repels new pods from nodes that are not switched yet, if other nodes are available. With the effect
 	// NoSchedule, it repels them from nodes that are not verified yet, or will be removed.

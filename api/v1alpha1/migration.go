@@ -25,8 +25,8 @@ const (
 	DesireRollback Desire = "Rollback"
 )
 
-// MigrationSpec refers to the plan in the cluster, so that a run can be resumed without other files. It is small, because
-// it is read and written often.
+// MigrationSpec refers to the plan in the cluster, so that a run can be resumed without other files. It is small,
+// because it is read and written often.
 type MigrationSpec struct {
 	// PlanPages are the names of the PlanPages whose data, joined in this order, are the plan as gzipped JSON.
 	PlanPages []string `json:"planPages,omitempty"`
@@ -38,8 +38,8 @@ type MigrationSpec struct {
 	PlanHash string `json:"planHash"`
 	// Desire is the state that the engine must reach next.
 	Desire Desire `json:"desire,omitempty"`
-	// InCluster is true if the controller in the cluster runs this migration. Else a command line does, and the controller
-	// leaves it alone.
+	// InCluster is true if the controller in the cluster runs this migration. Else a command line does, and the
+	// controller leaves it alone.
 	InCluster bool `json:"inCluster,omitempty"`
 	// Attempt is raised to make a controller try again that stopped because the run needs a person.
 	Attempt int `json:"attempt,omitempty"`
@@ -47,8 +47,9 @@ type MigrationSpec struct {
 	Windows []Window `json:"windows,omitempty"`
 }
 
-// AnnotationAsked of a Migration names the user who asked for its current spec, after the metadata.generation that this has: "7 alice".
-// With another generation, it is about an earlier spec. A policy of the chart lets users name only themselves.
+// AnnotationAsked of a Migration names the user who asked for its current spec, after the metadata.generation that this
+// has: "7 alice". With another generation, it is about an earlier spec. A policy of the chart lets users name only
+// themselves.
 const AnnotationAsked = "theseus.dev/asked-by"
 
 // MigrationStatus is the progress, for people and `kubectl get`. The journal's pages are authoritative.
@@ -57,13 +58,14 @@ type MigrationStatus struct {
 	Step  string `json:"step,omitempty"`
 	Done  int    `json:"done,omitempty"`
 	Total int    `json:"total,omitempty"`
-	// Held is why the run has paused between two steps until that is over by itself: outside-window or frozen; or window-ended,
-	// at the end of a window of its plan, until a person continues it; empty if a person or the cluster has paused it.
+	// Held is why the run has paused between two steps until that is over by itself: outside-window or frozen; or
+	// window-ended, at the end of a window of its plan, until a person continues it; empty if a person or the cluster
+	// has paused it.
 	Held string `json:"held,omitempty"`
 	// Pages is the number of the journal's pages.
 	Pages int `json:"pages,omitempty"`
-	// Conditions are written by the controller (see ConditionApproved and the others). A migration that a command line runs
-	// has none.
+	// Conditions are written by the controller (see ConditionApproved and the others). A migration that a command line
+	// runs has none.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Observed is what the controller had read when it wrote the conditions; nil before it has.
 	Observed *Observed `json:"observed,omitempty"`
@@ -86,8 +88,8 @@ const (
 	ConditionPaused = "Paused"
 	// ConditionDegraded: the run does not continue by itself. The message says what a person can do.
 	ConditionDegraded = "Degraded"
-	// ConditionComplete: the run has ended. True: every step is done. False with the reason RolledBack or Stopped: every
-	// step was undone.
+	// ConditionComplete: the run has ended. True: every step is done. False with the reason RolledBack or Stopped:
+	// every step was undone.
 	ConditionComplete = "Complete"
 )
 
@@ -111,7 +113,8 @@ const (
 	ReasonAsked     = "Asked"
 	ReasonHindered  = "Hindered"
 	ReasonNotPaused = "NotPaused"
-	// Both Progressing and Paused have these until a window opens, or the freeze ends. Then the run continues by itself.
+	// Both Progressing and Paused have these until a window opens, or the freeze ends. Then the run continues by
+	// itself.
 	ReasonOutsideWindow = "OutsideWindow"
 	// The run stands at the end of a window of its plan until a person continues it.
 	ReasonWindowEnded = "WindowEnded"

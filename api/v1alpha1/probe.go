@@ -41,8 +41,9 @@ type Path struct {
 	Denied bool `json:"denied,omitempty"`
 	// Query is the name that a DNS probe looks up.
 	Query string `json:"query,omitempty"`
-	// Second is the address (host:port) of a second responder on the target's node and network; empty if there is none. It is
-	// probed only while the target does not answer. Its answers show whether the responder or the network has failed.
+	// Second is the address (host:port) of a second responder on the target's node and network; empty if there is none.
+	// It is probed only while the target does not answer. Its answers show whether the responder or the network has
+	// failed.
 	Second string `json:"second,omitempty"`
 }
 
@@ -95,7 +96,8 @@ type Part struct {
 	// Pod is the UID of its pod, and Since the start time of the process, by the node's clock.
 	Pod   string    `json:"pod,omitempty"`
 	Since time.Time `json:"since"`
-	// At is the last sign of life of a prober that has paths, and Gone are the times in which it did not run, oldest first.
+	// At is the last sign of life of a prober that has paths, and Gone are the times in which it did not run, oldest
+	// first.
 	At   time.Time `json:"at,omitzero"`
 	Gone []Absence `json:"gone,omitempty"`
 }
@@ -111,8 +113,8 @@ const PartAgent = "agent"
 
 // BGP is the state of a node's routes according to Calico's BGP daemon (BIRD) and the kernel.
 type BGP struct {
-	// Down says why the daemon did not answer; empty if it did. It is written even if it is empty, because reports are merged
-	// into the previous one, and a field that is left out would keep its old value.
+	// Down says why the daemon did not answer; empty if it did. It is written even if it is empty, because reports are
+	// merged into the previous one, and a field that is left out would keep its old value.
 	Down string `json:"down"`
 	// Up are the addresses of the neighbours with an established session, sorted.
 	Up []string `json:"up"`
@@ -131,8 +133,8 @@ type PathResult struct {
 	Last  time.Time `json:"last"`
 	// RTTMicros holds round-trip quantiles of answered probes in microseconds: p50, p99, max.
 	RTTMicros [3]int64 `json:"rttMicros"`
-	// RTTCounts is a histogram of the round-trip times of answered probes. Its buckets begin at 0, 64, 96, 128, 192, 256,
-	// 384 µs and so on; empty buckets at the end are left out.
+	// RTTCounts is a histogram of the round-trip times of answered probes. Its buckets begin at 0, 64, 96, 128, 192,
+	// 256, 384 µs and so on; empty buckets at the end are left out.
 	RTTCounts []int64 `json:"rttCounts,omitempty"`
 	// Gaps are the gaps that have ended, oldest first; Open is a gap that has not ended.
 	Gaps []Gap `json:"gaps,omitempty"`
@@ -163,8 +165,8 @@ type Gap struct {
 
 // Second has the answers of a second responder during a gap of the first one.
 type Second struct {
-	// Answered counts the answers. SilentMillis is the longest time in the gap without an answer, in milliseconds: before the
-	// first answer, between two answers, or after the last one.
+	// Answered counts the answers. SilentMillis is the longest time in the gap without an answer, in milliseconds:
+	// before the first answer, between two answers, or after the last one.
 	Answered     int64   `json:"answered"`
 	SilentMillis float64 `json:"silentMillis"`
 }

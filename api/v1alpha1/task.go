@@ -19,8 +19,8 @@ type NodeTaskSpec struct {
 	Node string          `json:"node"`
 	Verb string          `json:"verb"`
 	Args json.RawMessage `json:"args,omitempty"`
-	// Epoch is the number of times that the cluster's lock had changed hands when its holder created this task. An agent refuses
-	// a task with an older epoch than the lock's, because its creator no longer holds the lock.
+	// Epoch is the number of times that the cluster's lock had changed hands when its holder created this task. An
+	// agent refuses a task with an older epoch than the lock's, because its creator no longer holds the lock.
 	Epoch int64 `json:"epoch,omitempty"`
 }
 

@@ -15,6 +15,6 @@ type Window struct {
 // MaxWindows is how many windows a migration may have.
 const MaxWindows = 50
 
-// AnnotationFreeze on the namespace of Theseus' own objects pauses all migrations, except rollbacks, before their next step.
-// Its value is the reason.
+// AnnotationFreeze on the namespace of Theseus' own objects pauses all migrations, except rollbacks, before their next
+// step. Its value is the reason.
 const AnnotationFreeze = "theseus.dev/freeze"

@@ -55,7 +55,8 @@ func runBench(ctx context.Context, log *slog.Logger, args []string) error {
 }
 
 func serveBench(ctx context.Context, log *slog.Logger, host bool, address string) error {
-	ports := load.Ports{Echo: manifest.PortUDP, Accept: manifest.PortTCP, Sink: manifest.PortSink, HTTP: manifest.PortHTTP}
+	ports := load.Ports{Echo: manifest.PortUDP, Accept: manifest.PortTCP, Sink: manifest.PortSink,
+		HTTP: manifest.PortHTTP}
 	if !host {
 		log.Info("the responder of a benchmark starts")
 		return load.Serve(ctx, "", ports, nil)

@@ -10,7 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 )
 
-// TestBenchEnds: every part of a benchmark's pods ends by itself: a kubelet that is lost ends none. Without an end they do not begin.
+// TestBenchEnds: every part of a benchmark's pods ends by itself: a kubelet that is lost ends none. Without an end they
+// do not begin.
 func TestBenchEnds(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	for _, part := range []string{"serve", "work", "conduct"} {
@@ -21,13 +22,15 @@ func TestBenchEnds(t *testing.T) {
 		}
 	}
 	// It would wait for an hour until its target answers.
-	plan, err := json.Marshal(bench.Plan{Run: 1, Runs: 1, Reach: time.Hour, Tasks: []bench.Task{{Kind: bench.Connections, Target: "127.0.0.1:1", Rate: 1, Duration: time.Second}}})
+	plan, err := json.Marshal(bench.Plan{Run: 1, Runs: 1, Reach: time.Hour,
+		Tasks: []bench.Task{{Kind: bench.Connections, Target: "127.0.0.1:1", Rate: 1, Duration: time.Second}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("THESEUS_BENCH", string(plan))
 	begun := time.Now()
-	if err := runBench(t.Context(), log, []string{"conduct", "--within", "300ms"}); err != nil || time.Since(begun) < 300*time.Millisecond {
+	if err := runBench(t.Context(), log, []string{"conduct", "--within", "300ms"}); err != nil ||
+		time.Since(begun) < 300*time.Millisecond {
 		t.Errorf("after %s: %v", time.Since(begun), err)
 	}
 }

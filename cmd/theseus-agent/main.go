@@ -1,7 +1,7 @@
 // Command theseus-agent is the part of Theseus that runs on nodes. `run` (the default) is the agent of a node; `probe`
-// is a prober, in a probe pod or for a node's host; `answer` is the second responder in the same pod. `stand-in` takes the
-// place of users' programs in a copy of a cluster on which a change is rehearsed. `introduce` makes pods of one network known to the
-// agents of another. `bench` is a container of a benchmark.
+// is a prober, in a probe pod or for a node's host; `answer` is the second responder in the same pod. `stand-in` takes
+// the place of users' programs in a copy of a cluster on which a change is rehearsed. `introduce` makes pods of one
+// network known to the agents of another. `bench` is a container of a benchmark.
 package main
 
 import (
@@ -51,8 +51,9 @@ type usage struct{ error }
 
 func hint(err error) string {
 	if _, wrong := errors.AsType[usage](err); wrong {
-		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host | theseus-agent stand-in --tcp PORT,... --udp PORT,... | " +
-			"theseus-agent introduce --to NETWORK --pods CIDR,... | theseus-agent bench serve|work|conduct | theseus-agent --version"
+		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host | " +
+			"theseus-agent stand-in --tcp PORT,... --udp PORT,... | theseus-agent introduce --to NETWORK --pods " +
+			"CIDR,... | theseus-agent bench serve|work|conduct | theseus-agent --version"
 	}
 	return "the agent is started by its DaemonSet; `kubectl -n theseus-system describe pods` shows how"
 }
@@ -87,7 +88,8 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file; empty means the pod's own credentials")
 	name := flags.String("node", os.Getenv("NODE_NAME"), "the node's name")
 	root := flags.String("root", manifest.HostRoot, "where the node's root filesystem is mounted")
-	park := flags.Bool("park", os.Getenv("THESEUS_PARK") != "", "move pods as on kernels before Linux 6.2, by way of a temporary interface (also THESEUS_PARK=1)")
+	park := flags.Bool("park", os.Getenv("THESEUS_PARK") != "",
+		"move pods as on kernels before Linux 6.2, by way of a temporary interface (also THESEUS_PARK=1)")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}
@@ -173,7 +175,9 @@ func runProbe(ctx context.Context, log *slog.Logger, args []string) error {
 		return usage{err}
 	}
 	pod := probe.Pod{Dir: *dir, Network: *network, UID: os.Getenv("POD_UID"), Ports: probe.PodPorts(), Linger: linger,
-		Options: probe.Options{WarmUp: probe.WarmUp}, Warn: func(err error) { log.Warn("probing continues", "error", err) }}
+		Options: probe.Options{WarmUp: probe.WarmUp}, Warn: func(err error) {
+			log.Warn("probing continues", "error", err)
+		}}
 	var err error
 	if pod.Address, pod.Ports, err = places(*network, *address); err != nil {
 		return err
@@ -220,7 +224,8 @@ func runStandIn(ctx context.Context, log *slog.Logger, args []string) error {
 	tcp := flags.String("tcp", "", "TCP ports on which HTTP requests are answered, such as 80,8080")
 	udp := flags.String("udp", "", "UDP ports on which datagrams are sent back")
 	secure := flags.String("tls", "", "TCP ports on which HTTPS requests are answered, and admission reviews allowed")
-	variable := flags.String("certificate", "", "environment variable with the certificate and the key of the TLS ports, as PEM")
+	variable := flags.String("certificate", "",
+		"environment variable with the certificate and the key of the TLS ports, as PEM")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}

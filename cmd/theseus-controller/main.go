@@ -1,5 +1,5 @@
-// Command theseus-controller runs approved plans in the cluster. `run` (the default) is the controller of the Deployment;
-// `web` serves the live page; `uninstall-check` fails while a migration that it runs has not ended.
+// Command theseus-controller runs approved plans in the cluster. `run` (the default) is the controller of the
+// Deployment; `web` serves the live page; `uninstall-check` fails while a migration that it runs has not ended.
 package main
 
 import (
@@ -58,9 +58,11 @@ type usage struct{ error }
 
 func hint(err error) string {
 	if _, wrong := errors.AsType[usage](err); wrong {
-		return "theseus-controller [run] [flags] | theseus-controller web [flags] | theseus-controller uninstall-check [flags] | theseus-controller --version; -h lists the flags"
+		return "theseus-controller [run] [flags] | theseus-controller web [flags] | theseus-controller " +
+			"uninstall-check [flags] | theseus-controller --version; -h lists the flags"
 	}
-	return cmp.Or(engine.HintOf(err), "the controller is started by its Deployment; `kubectl -n theseus-system describe pods` shows how")
+	return cmp.Or(engine.HintOf(err),
+		"the controller is started by its Deployment; `kubectl -n theseus-system describe pods` shows how")
 }
 
 func start(ctx context.Context, args []string) error {
@@ -106,8 +108,10 @@ type connection struct {
 
 func (c *connection) register(flags *flag.FlagSet) {
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty means the pod's own credentials")
-	flags.Var(&c.servers, "api-server", "`HOST:PORT` of an API server, repeatable; without it, the controller learns the addresses from the cluster")
-	flags.Var(&c.first, "first-api-server", "`HOST:PORT` of an API server to begin with, repeatable; the controller learns the others, and later ones")
+	flags.Var(&c.servers, "api-server",
+		"`HOST:PORT` of an API server, repeatable; without it, the controller learns the addresses from the cluster")
+	flags.Var(&c.first, "first-api-server",
+		"`HOST:PORT` of an API server to begin with, repeatable; the controller learns the others, and later ones")
 }
 
 // config returns the configuration of the clients. known are addresses that were learned earlier. Servers is nil if the
@@ -130,7 +134,8 @@ func (c *connection) config(known []string) (*rest.Config, *kube.Servers, error)
 	return kube.Direct(config, append(known, c.first...), false)
 }
 
-// client reaches the API servers. Their addresses are to be learnt from the cluster; nil if flags give them, or if one is enough.
+// client reaches the API servers. Their addresses are to be learnt from the cluster; nil if flags give them, or if one
+// is enough.
 func (c *connection) client(known []string) (*kube.Client, *kube.Servers, error) {
 	config, learnt, err := c.config(known)
 	if err != nil {
@@ -159,14 +164,19 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	var reach connection
 	reach.register(flags)
-	dir := flags.String("state-dir", "/var/lib/theseus", "`folder` for the copies of journals, the evidence, and the API servers' addresses")
+	dir := flags.String("state-dir", "/var/lib/theseus",
+		"`folder` for the copies of journals, the evidence, and the API servers' addresses")
 	approvals := flags.Int("approvals", 1, "how many users must approve a plan before it runs")
 	memory := flags.Int64("memory", 0, "`bytes` of memory that this process may use; 0 means 1 GiB")
 	planning := flags.Bool("planning", true, "make plans for Changes")
-	image := flags.String("agent-image", "", "`image` of theseus-agent for Changes that name none; empty: the one of this release")
-	registry := flags.String("image-registry", "", "`registry`, and folder in it, that has the images of Theseus' releases; empty: that of the release")
-	health := flags.String("health", net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortController)), "`address` that serves /healthz")
-	scraped := flags.String("metrics", "", "`address` that serves /metrics, without encryption and to everyone who reaches it; empty: none")
+	image := flags.String("agent-image", "",
+		"`image` of theseus-agent for Changes that name none; empty: the one of this release")
+	registry := flags.String("image-registry", "",
+		"`registry`, and folder in it, that has the images of Theseus' releases; empty: that of the release")
+	health := flags.String("health", net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortController)),
+		"`address` that serves /healthz")
+	scraped := flags.String("metrics", "",
+		"`address` that serves /metrics, without encryption and to everyone who reaches it; empty: none")
 	notified := flags.String("notify", "", "`URL`, or @FILE with the URL, that "+notify.Gets)
 	secretFile := flags.String("notify-secret-file", "", "`file` with "+notify.Signs)
 	if err := parse(flags, args); err != nil {
@@ -211,12 +221,15 @@ func run(ctx context.Context, args []string) error {
 	if servers != nil {
 		defer learn(ctx, client.Typed, servers, *dir)()
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx))) // a run that is under way outlives the signal
+	// a run that is under way outlives the signal
+	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.Typed.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
 	c := &controller.Controller{
-		Client: client, Metrics: counts, Notify: target, Holder: holder(), Approvals: *approvals, Planning: *planning, Memory: admission.Memory(*memory), Dir: *dir, Version: version.Read().Version, Out: printable.NewWriter(os.Stdout),
-		Events: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: manifest.ControllerName}),
+		Client: client, Metrics: counts, Notify: target, Holder: holder(), Approvals: *approvals,
+		Planning: *planning, Memory: admission.Memory(*memory), Dir: *dir, Version: version.Read().Version,
+		Out: printable.NewWriter(os.Stdout), Events: broadcaster.NewRecorder(runtime.NewScheme(),
+			corev1.EventSource{Component: manifest.ControllerName}),
 	}
 	stop, err := serve(*health, c.Healthy)
 	if err != nil {
@@ -224,15 +237,17 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer stop()
 	if *planning {
-		planner := &changes.Planner{Client: client, Holder: c.Holder + " (plans)", Version: c.Version, Out: c.Out, Events: c.Events,
-			AgentImage: agentimage.Of(*image, *registry), Memory: admission.Memory(*memory)}
+		planner := &changes.Planner{Client: client, Holder: c.Holder + " (plans)", Version: c.Version,
+			Out: c.Out, Events: c.Events, AgentImage: agentimage.Of(*image, *registry),
+			Memory: admission.Memory(*memory)}
 		defer alongside(ctx, planner.Run)()
 	}
 	return c.Run(ctx)
 }
 
 // measure serves metrics at an address, and lets them count the requests of a client; an empty address means none.
-func measure(ctx context.Context, address string, client **kube.Client) (counts *metrics.Metrics, stop func(), err error) {
+func measure(ctx context.Context, address string, client **kube.Client) (counts *metrics.Metrics,
+	stop func(), err error) {
 	if address == "" {
 		return nil, func() {}, nil
 	}
@@ -273,7 +288,8 @@ func notifies(ctx context.Context, address, secretFile string) (target func() *n
 // againEvery is the interval at which what a run can do without is tried again.
 var againEvery = 15 * time.Second
 
-// untilDone does what a run can do without: if it fails, the run goes on, and it is tried again until ctx ends or it is stopped.
+// untilDone does what a run can do without: if it fails, the run goes on, and it is tried again until ctx ends or it is
+// stopped.
 func untilDone(ctx context.Context, do func() error) (stop func()) {
 	said := ""
 	once := func() bool {
@@ -311,7 +327,8 @@ func holder() string {
 	if err != nil {
 		host = "unknown"
 	}
-	return controller.HolderPrefix + cmp.Or(os.Getenv("NODE_NAME"), host) + "/" + cmp.Or(os.Getenv("POD_NAME"), strconv.Itoa(os.Getpid()))
+	return controller.HolderPrefix + cmp.Or(os.Getenv("NODE_NAME"), host) + "/" +
+		cmp.Or(os.Getenv("POD_NAME"), strconv.Itoa(os.Getpid()))
 }
 
 // serversFile has the addresses of the API servers, in the state folder.

@@ -30,14 +30,15 @@ func TestUsage(t *testing.T) {
 		{"uninstall-check --approvals=1", "flag provided but not defined"},
 	} {
 		err := start(t.Context(), strings.Fields(test.args))
-		if err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(hint(err), "theseus-controller [run]") {
+		if err == nil || !strings.Contains(err.Error(), test.says) ||
+			!strings.Contains(hint(err), "theseus-controller [run]") {
 			t.Errorf("%s: %v", test.args, err)
 		}
 	}
 }
 
-// TestLater: a run does not end because the Secret of notifications is wrong, or because the port of the metrics is in use. Both are tried
-// again.
+// TestLater: a run does not end because the Secret of notifications is wrong, or because the port of the metrics is in
+// use. Both are tried again.
 func TestLater(t *testing.T) {
 	before := againEvery
 	againEvery = 10 * time.Millisecond
@@ -79,12 +80,13 @@ func TestLater(t *testing.T) {
 	}
 }
 
-// TestRun: the program answers /healthz while it looks after a real API server, which it reaches at the address of --api-server, and ends
-// when it is asked to. Nothing keeps it from being uninstalled.
+// TestRun: the program answers /healthz while it looks after a real API server, which it reaches at the address of
+// --api-server, and ends when it is asked to. Nothing keeps it from being uninstalled.
 func TestRun(t *testing.T) {
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: the controller with a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: the controller with a real API server; THESEUS_KUBE names the lab's program of " +
+			"Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	config := clustertest.ControlPlane(t, program, clustertest.Options{})
 	dir := t.TempDir()
@@ -101,7 +103,8 @@ clusters: [{name: c, cluster: {server: "https://192.0.2.1:443", insecure-skip-tl
 	defer end()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- start(ctx, append(reach, "--state-dir="+filepath.Join(dir, "state"), "--health="+health, "--metrics="+scraped))
+		ended <- start(ctx, append(reach, "--state-dir="+filepath.Join(dir, "state"),
+			"--health="+health, "--metrics="+scraped))
 	}()
 	healthy := func() bool {
 		answer, err := http.Get("http://" + health + "/healthz")
@@ -119,7 +122,8 @@ clusters: [{name: c, cluster: {server: "https://192.0.2.1:443", insecure-skip-tl
 	if err := start(t.Context(), append([]string{"uninstall-check"}, reach...)); err != nil {
 		t.Error(err)
 	}
-	if text := get(t, "http://"+scraped+"/metrics"); !strings.Contains(text, `theseus_migrations{phase="running"} 0`) || !strings.Contains(text, `theseus_api_requests_total{code="404",method="get"}`) {
+	if text := get(t, "http://"+scraped+"/metrics"); !strings.Contains(text, `theseus_migrations{phase="running"} 0`) ||
+		!strings.Contains(text, `theseus_api_requests_total{code="404",method="get"}`) {
 		t.Errorf("the metrics: %s", text)
 	}
 	end()

@@ -24,15 +24,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/web"
 )
 
-// page serves the live page until ctx ends. It is a process of its own: what people look at takes no memory from a run, and a fault in
-// the page meets none of the controller's permissions.
+// page serves the live page until ctx ends. It is a process of its own: what people look at takes no memory from a run,
+// and a fault in the page meets none of the controller's permissions.
 func page(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("web", flag.ContinueOnError)
 	var reach connection
 	var listen list
 	reach.register(flags)
 	flags.Var(&listen, "listen", "`HOST:PORT` that serves the page, repeatable; without --tls, a loopback address")
-	certificate := flags.String("tls", "", "`folder` with tls.crt and tls.key, as in a Secret of the type kubernetes.io/tls; they are read again when they change")
+	certificate := flags.String("tls", "", "`folder` with tls.crt and tls.key, as in a Secret of the type "+
+		"kubernetes.io/tls; they are read again when they change")
 	dir := flags.String("state-dir", "/var/lib/theseus", "`folder` for the API servers' addresses")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -52,7 +53,8 @@ func page(ctx context.Context, args []string) error {
 		return err
 	}
 	gate.Acts, gate.Missing = acts, func(user string) string {
-		return "An administrator grants it: theseus rights look --for " + incluster.Subject(user) + " | kubectl apply -f -"
+		return "An administrator grants it: theseus rights look --for " + incluster.Subject(user) +
+			" | kubectl apply -f -"
 	}
 	server := web.Serve(gate, exit.HintOf)
 	server.CheckEvery = checkEvery
@@ -63,7 +65,8 @@ func page(ctx context.Context, args []string) error {
 var checkEvery time.Duration
 
 const (
-	// mostConnections bounds the connections of one address, and mostStreams the requests under way on one of HTTP/2: anyone may open some.
+	// mostConnections bounds the connections of one address, and mostStreams the requests under way on one of HTTP/2:
+	// anyone may open some.
 	mostConnections = 256
 	mostStreams     = 32
 )
@@ -75,7 +78,8 @@ func starter(client *kube.Client, dir string) func(context.Context, string) (*we
 		if err != nil {
 			return nil, nil, err
 		}
-		source := &web.Source{Client: client, Feed: web.NewFeed(p), Name: migration, UID: m.UID, Dir: filepath.Join(dir, "none"), Waits: incluster.Waits}
+		source := &web.Source{Client: client, Feed: web.NewFeed(p), Name: migration, UID: m.UID,
+			Dir: filepath.Join(dir, "none"), Waits: incluster.Waits}
 		return source.Feed, source.Run, nil
 	}
 }
@@ -87,8 +91,10 @@ func acts(client *kube.Client, migration string, may func(...web.Right) (bool, e
 		actions []string
 		rights  []web.Right
 	}{
-		{[]string{asking.ActPause, asking.ActResume, asking.ActRollback}, []web.Right{{Verb: "patch", Resource: "migrations", Name: migration}}},
-		{[]string{asking.ActApprove}, []web.Right{{Verb: "approve", Resource: "migrations", Name: migration}, {Verb: "create", Resource: "approvals"}}},
+		{[]string{asking.ActPause, asking.ActResume, asking.ActRollback},
+			[]web.Right{{Verb: "patch", Resource: "migrations", Name: migration}}},
+		{[]string{asking.ActApprove}, []web.Right{{Verb: "approve", Resource: "migrations", Name: migration},
+			{Verb: "create", Resource: "approvals"}}},
 	} {
 		ok, err := may(one.rights...)
 		if err != nil {
@@ -106,8 +112,8 @@ func servePage(ctx context.Context, addresses []string, certificate string, hand
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.Handle("/", handler)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
-		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: mostStreams},
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 64 << 10, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: mostStreams},
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	open := func(address string) (net.Listener, error) {
 		listener, err := web.Listen(address)

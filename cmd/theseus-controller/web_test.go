@@ -52,8 +52,8 @@ func signed(t *testing.T, dir string, serial int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "page"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "page"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -62,21 +62,25 @@ func signed(t *testing.T, dir string, serial int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, block := range map[string]*pem.Block{"tls.key": {Type: "EC PRIVATE KEY", Bytes: private}, "tls.crt": {Type: "CERTIFICATE", Bytes: der}} {
+	for name, block := range map[string]*pem.Block{"tls.key": {Type: "EC PRIVATE KEY", Bytes: private},
+		"tls.crt": {Type: "CERTIFICATE", Bytes: der}} {
 		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestPageListens: the page is not served to other machines in plain text, and a renewed certificate is used without a restart.
+// TestPageListens: the page is not served to other machines in plain text, and a renewed certificate is used without a
+// restart.
 func TestPageListens(t *testing.T) {
 	for listen, says := range map[string]string{"0.0.0.0:0": "Add --tls", "192.0.2.7:0": "Add --tls"} {
-		if err := servePage(t.Context(), []string{listen}, "", http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), says) {
+		if err := servePage(t.Context(), []string{listen}, "", http.NotFoundHandler()); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", listen, err)
 		}
 	}
-	if err := servePage(t.Context(), []string{"127.0.0.1:0"}, t.TempDir(), http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "tls.crt") {
+	if err := servePage(t.Context(), []string{"127.0.0.1:0"}, t.TempDir(), http.NotFoundHandler()); err == nil ||
+		!strings.Contains(err.Error(), "tls.crt") {
 		t.Errorf("without a certificate: %v", err)
 	}
 	dir, address := t.TempDir(), clustertest.Free(t)
@@ -112,7 +116,8 @@ func TestPageConnections(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- servePage(ctx, []string{address, other}, "", http.NotFoundHandler()) }()
 	healthy := func(at string, within time.Duration) bool {
-		answer, err := (&http.Client{Timeout: within, Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + at + "/healthz")
+		answer, err := (&http.Client{Timeout: within, Transport: &http.Transport{DisableKeepAlives: true}}).Get(
+			"http://" + at + "/healthz")
 		if err != nil {
 			return false
 		}
@@ -164,7 +169,8 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	program := os.Getenv("THESEUS_KUBE")
 	if program == "" {
-		t.Skip("NOT TESTED: the page with a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: the page with a real API server; THESEUS_KUBE names the lab's program of Kubernetes " +
+			"(bin/kube/*/kube in its cache)")
 	}
 	c := &cluster{config: clustertest.ControlPlane(t, program, clustertest.Options{})}
 	var err error
@@ -186,8 +192,10 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	snapshot.UID = string(system.UID)
-	if c.plan, err = plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
-		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"}); err != nil {
+	if c.plan, err = plan.Make(snapshot,
+		v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
+		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			Name: "held"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := journal.CreateInCluster(t.Context(), c.admin.Dynamic, c.plan); err != nil {
@@ -200,7 +208,8 @@ func (c *cluster) apply(t *testing.T, objects ...unstructured.Unstructured) {
 	t.Helper()
 	actor := clusterrun.NewActor(c.admin)
 	for i := range objects {
-		if _, err := actor.Do(t.Context(), step.Action{Op: step.Apply, Object: &objects[i], Title: "apply"}, nil); err != nil {
+		if _, err := actor.Do(t.Context(), step.Action{Op: step.Apply, Object: &objects[i], Title: "apply"},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,13 +220,15 @@ func (c *cluster) person(t *testing.T, namespace, name string, duty kube.Duty) {
 	t.Helper()
 	accounts := c.admin.Typed.CoreV1().ServiceAccounts(namespace)
 	awaited(t, "namespace "+namespace, func() bool {
-		_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		return err == nil
 	})
 	if duty == "" {
 		return
 	}
-	roles, err := kube.Roles(duty, "", nil, []kube.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}})
+	roles, err := kube.Roles(duty, "", nil,
+		[]kube.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +239,8 @@ func (c *cluster) person(t *testing.T, namespace, name string, duty kube.Duty) {
 func (c *cluster) token(t *testing.T, namespace, name string, audiences ...string) string {
 	t.Helper()
 	request, err := c.admin.Typed.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +259,8 @@ clusters: [{name: c, cluster: {server: "https://192.0.2.1:443", insecure-skip-tl
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- start(ctx, []string{"web", "--kubeconfig=" + kubeconfig, "--api-server=" + strings.TrimPrefix(c.config.Host, "https://"), "--listen=" + address, "--state-dir=" + t.TempDir()})
+		ended <- start(ctx, []string{"web", "--kubeconfig=" + kubeconfig, "--api-server=" +
+			strings.TrimPrefix(c.config.Host, "https://"), "--listen=" + address, "--state-dir=" + t.TempDir()})
 	}()
 	t.Cleanup(func() {
 		end()
@@ -297,8 +310,8 @@ func asks(t *testing.T, url, path, token string, body any) (int, string, http.He
 	return answer.StatusCode, string(text), answer.Header
 }
 
-// TestPage: with a real API server and its own tokens, the page shows a migration to those who may look, and says to others what they
-// lack. People act with their own rights, in their own name.
+// TestPage: with a real API server and its own tokens, the page shows a migration to those who may look, and says to
+// others what they lack. People act with their own rights, in their own name.
 func TestPage(t *testing.T) {
 	c := newCluster(t)
 	checkEvery = 200 * time.Millisecond
@@ -314,14 +327,18 @@ func TestPage(t *testing.T) {
 		{"", "Sign in", http.StatusUnauthorized, true},
 		{"garbage", "does not accept this token", http.StatusUnauthorized, true},
 		{token("ann")[1:], "does not accept this token", http.StatusUnauthorized, true},
-		{c.token(t, metav1.NamespaceDefault, "ann", "vault.example"), "does not accept this token", http.StatusUnauthorized, true},
-		{token("eve"), of + "eve may not list migrations in the namespace theseus-system.\nAn administrator grants it: theseus rights look --for serviceaccount:default/eve | kubectl apply -f -", http.StatusForbidden, true},
+		{c.token(t, metav1.NamespaceDefault, "ann", "vault.example"), "does not accept this token",
+			http.StatusUnauthorized, true},
+		{token("eve"), of + "eve may not list migrations in the namespace theseus-system.\n" +
+			"An administrator grants it: theseus rights look --for serviceaccount:default/eve | kubectl apply -f -",
+			http.StatusForbidden, true},
 		{token("ann"), `"name":"held"`, http.StatusOK, false},
 	} {
 		for _, path := range []string{"/plan", "/plan?migration=held"} {
 			code, text, header := asks(t, url, path, test.token, nil)
 			says := strings.Replace(test.says, "list migrations", "get migrations", strings.Count(path, "?"))
-			if code != test.code || !strings.Contains(text, says) || (header.Get("WWW-Authenticate") != "") != test.signIn {
+			if code != test.code || !strings.Contains(text, says) ||
+				(header.Get("WWW-Authenticate") != "") != test.signIn {
 				t.Errorf("%s with %.12s: %d %s", path, test.token, code, text)
 			}
 			if code != http.StatusOK && strings.Contains(text, c.plan.Hash) {
@@ -335,11 +352,13 @@ func TestPage(t *testing.T) {
 			User            string
 			Actions, Others []string
 		}
-		if err := json.Unmarshal([]byte(text), &got); err != nil || got.User != of+name || !slices.Equal(got.Actions, want) || !slices.Equal(got.Others, []string{"held"}) {
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got.User != of+name ||
+			!slices.Equal(got.Actions, want) || !slices.Equal(got.Others, []string{"held"}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if code, text, _ := asks(t, url, "/plan?migration=none", token("ann"), nil); code != http.StatusNotFound || !strings.Contains(text, "no migration none") {
+	if code, text, _ := asks(t, url, "/plan?migration=none", token("ann"), nil); code != http.StatusNotFound ||
+		!strings.Contains(text, "no migration none") {
 		t.Errorf("%d %s", code, text)
 	}
 	if code, _, _ := asks(t, url, "/", "", nil); code != http.StatusOK { // the page itself knows nothing
@@ -347,7 +366,8 @@ func TestPage(t *testing.T) {
 	}
 
 	do := func(name, action, word string) (int, string) {
-		code, text, _ := asks(t, url, "/do?migration=held", token(name), map[string]string{"action": action, "word": word, "plan": c.plan.Hash})
+		code, text, _ := asks(t, url, "/do?migration=held", token(name),
+			map[string]string{"action": action, "word": word, "plan": c.plan.Hash})
 		return code, text
 	}
 	for _, test := range []struct {
@@ -364,7 +384,8 @@ func TestPage(t *testing.T) {
 		{"bob", "approve", c.plan.To(), http.StatusOK, of + "bob has approved it"},
 		{"op", "pause", "", http.StatusOK, "asked the controller in the cluster"},
 	} {
-		if code, text := do(test.name, test.action, test.word); code != test.code || !strings.Contains(text, test.says) {
+		if code, text := do(test.name, test.action, test.word); code != test.code ||
+			!strings.Contains(text, test.says) {
 			t.Errorf("%s asks to %s: %d %s", test.name, test.action, code, text)
 		}
 	}
@@ -372,17 +393,20 @@ func TestPage(t *testing.T) {
 	if err != nil || len(approvals) != 1 || approvals[0].Spec.User != of+"bob" {
 		t.Errorf("%+v, %v", approvals, err)
 	}
-	if m, err := journal.Get(t.Context(), c.admin.Dynamic, "held"); err != nil || m.Spec.Desire != v1alpha1.DesirePause || journal.AskedBy(m) != of+"op" {
+	if m, err := journal.Get(t.Context(), c.admin.Dynamic, "held"); err != nil ||
+		m.Spec.Desire != v1alpha1.DesirePause || journal.AskedBy(m) != of+"op" {
 		t.Errorf("%+v, %v", m, err)
 	}
 	_, text, _ := asks(t, url, "/question?migration=held&action=approve", token("bob"), nil)
 	if !strings.Contains(text, c.plan.Hash) || !strings.Contains(text, "It deletes:") {
 		t.Errorf("the question does not show the plan: %s", text)
 	}
-	if code, text := do("op", "resume", c.plan.To()); code != http.StatusConflict || !strings.Contains(text, "approved") && !strings.Contains(text, "controller") {
+	if code, text := do("op", "resume", c.plan.To()); code != http.StatusConflict ||
+		!strings.Contains(text, "approved") && !strings.Contains(text, "controller") {
 		t.Errorf("resume: %d %s", code, text)
 	}
-	if approvals, err := journal.Approvals(t.Context(), c.admin.Dynamic, "held", c.plan.Hash); err != nil || len(approvals) != 1 {
+	if approvals, err := journal.Approvals(t.Context(), c.admin.Dynamic, "held", c.plan.Hash); err != nil ||
+		len(approvals) != 1 {
 		t.Errorf("resume approves: %+v, %v", approvals, err)
 	}
 	c.asked(t)
@@ -432,13 +456,14 @@ func (c *cluster) revoked(t *testing.T, url, token string) {
 	case <-time.After(time.Minute):
 		t.Fatal("it goes on, and ann may not look")
 	}
-	if code, text, _ := asks(t, url, "/feed?migration=held", token, nil); code != http.StatusForbidden || !strings.Contains(text, "ann may not") {
+	if code, text, _ := asks(t, url, "/feed?migration=held", token, nil); code != http.StatusForbidden ||
+		!strings.Contains(text, "ann may not") {
 		t.Errorf("%d %s", code, text)
 	}
 }
 
-// asked: the name of who asked holds for one change of the spec alone, and no user can give another's, by hand either. A name
-// that is set already keeps no one from asking.
+// asked: the name of who asked holds for one change of the spec alone, and no user can give another's, by hand either.
+// A name that is set already keeps no one from asking.
 func (c *cluster) asked(t *testing.T) {
 	t.Helper()
 	held := func() *v1alpha1.Migration {
@@ -457,8 +482,10 @@ func (c *cluster) asked(t *testing.T) {
 		if by != "" {
 			parts = append(parts, `"metadata":{"annotations":{"theseus.dev/asked-by":`+by+`}}`)
 		}
-		_, err := c.admin.Dynamic.Resource(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}).Namespace(v1alpha1.Namespace).
-			Patch(t.Context(), "held", types.MergePatchType, []byte("{"+strings.Join(parts, ",")+"}"), metav1.PatchOptions{})
+		_, err := c.admin.Dynamic.Resource(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+			Resource: "migrations"}).Namespace(v1alpha1.Namespace).
+			Patch(t.Context(), "held", types.MergePatchType, []byte("{"+strings.Join(parts, ",")+"}"),
+				metav1.PatchOptions{})
 		return err
 	}
 	by := func(later int64, user string) string {
@@ -481,7 +508,8 @@ func (c *cluster) asked(t *testing.T) {
 		{"no name at all", "", "null", false, ""},
 	} {
 		err := patch(test.spec, test.by)
-		if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(), "names who asked for this spec") {
+		if (err != nil) != test.refused || err != nil && !strings.Contains(err.Error(),
+			"names who asked for this spec") {
 			t.Errorf("%s: %v", test.what, err)
 		}
 		if got := journal.AskedBy(held()); !test.refused && got != test.want {
@@ -494,16 +522,25 @@ func (c *cluster) asked(t *testing.T) {
 		of   func() error
 		want v1alpha1.Desire
 	}{
-		{"pause", func() error { return journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesirePause) }, v1alpha1.DesirePause},
-		{"pause again", func() error { return journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesirePause) }, v1alpha1.DesirePause},
-		{"continue", func() error { return journal.HandOver(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesireRun) }, v1alpha1.DesireRun},
-		{"not pause", func() error { return journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesireRun) }, v1alpha1.DesireRun},
-		{"go back", func() error { return journal.HandOver(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesireRollback) }, v1alpha1.DesireRollback},
+		{"pause", func() error { return journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesirePause) },
+			v1alpha1.DesirePause},
+		{"pause again", func() error {
+			return journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesirePause)
+		}, v1alpha1.DesirePause},
+		{"continue", func() error { return journal.HandOver(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesireRun) },
+			v1alpha1.DesireRun},
+		{"not pause", func() error {
+			return journal.SetDesire(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesireRun)
+		}, v1alpha1.DesireRun},
+		{"go back", func() error {
+			return journal.HandOver(t.Context(), c.admin.Dynamic, "held", v1alpha1.DesireRollback)
+		}, v1alpha1.DesireRollback},
 	} {
 		if err := ask.of(); err != nil {
 			t.Errorf("%s: %v", ask.what, err)
 		}
-		if desire, err := control.Desire(t.Context()); err != nil || desire != ask.want || control.AskedBy() != "admin" {
+		if desire, err := control.Desire(t.Context()); err != nil || desire != ask.want ||
+			control.AskedBy() != "admin" {
 			t.Errorf("%s: %q, asked by %q, %v", ask.what, desire, control.AskedBy(), err)
 		}
 	}
