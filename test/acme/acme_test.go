@@ -57,7 +57,8 @@ func start(t *testing.T) *world {
 	t.Setenv("PEBBLE_WFE_NONCEREJECT", "0")
 	quiet := log.New(io.Discard, "", 0)
 	dns, challenges := free(t), free(t)
-	chall, err := challtestsrv.New(challtestsrv.Config{Log: quiet, DNSAddrs: []string{dns}, HTTPOneAddrs: []string{challenges}})
+	chall, err := challtestsrv.New(challtestsrv.Config{Log: quiet, DNSAddrs: []string{dns},
+		HTTPOneAddrs: []string{challenges}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,8 @@ func start(t *testing.T) *world {
 	fmt.Sscan(port, &httpPort) //nolint:errcheck // a port of a listener
 	store := db.NewMemoryStore()
 	authority := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {}})
-	front := wfe.New(quiet, store, va.New(quiet, httpPort, 0, false, dns, store), authority, []string{"pebble.test"}, false, false, 1, 1)
+	front := wfe.New(quiet, store, va.New(quiet, httpPort, 0, false, dns, store), authority,
+		[]string{"pebble.test"}, false, false, 1, 1)
 	server := httptest.NewTLSServer(front.Handler())
 	t.Cleanup(server.Close)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -82,7 +84,8 @@ func start(t *testing.T) *world {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(authority.GetRootCert(0).Cert)
-	w := &world{t: t, chall: chall, roots: roots, acme: &acme.Client{Key: key, HTTPClient: server.Client(), DirectoryURL: server.URL + wfe.DirectoryPath}}
+	w := &world{t: t, chall: chall, roots: roots,
+		acme: &acme.Client{Key: key, HTTPClient: server.Client(), DirectoryURL: server.URL + wfe.DirectoryPath}}
 	for end := time.Now().Add(time.Minute); ; { // its name server says nothing until it listens
 		conn, err := net.Dial("tcp", dns)
 		if err == nil {
@@ -145,7 +148,8 @@ func (w *world) issue(crt *cmapi.Certificate, way string) (map[string][]byte, er
 		return nil, err
 	}
 	// The client forgets where the order is while pebble still works on it.
-	if _, _, err = w.acme.CreateOrderCert(ctx, ready.FinalizeURL, csr, true); err != nil && !strings.Contains(err.Error(), "unsupported protocol scheme") {
+	if _, _, err = w.acme.CreateOrderCert(ctx, ready.FinalizeURL, csr, true); err != nil &&
+		!strings.Contains(err.Error(), "unsupported protocol scheme") {
 		return nil, err
 	}
 	for ready.CertURL == "" {
@@ -228,10 +232,13 @@ func typed(t *testing.T, o *unstructured.Unstructured) *cmapi.Certificate {
 }
 
 // widen is what `certs add` does with the objects: the survey, and the write of what it adds.
-func widen(t *testing.T, crt, issuer *unstructured.Unstructured, accept bool) (certs.Entry, *unstructured.Unstructured) {
+func widen(t *testing.T, crt, issuer *unstructured.Unstructured, accept bool) (certs.Entry,
+	*unstructured.Unstructured) {
 	t.Helper()
-	e := certs.Survey(certs.World{Certificates: []*unstructured.Unstructured{crt}, Issuers: []*unstructured.Unstructured{issuer}},
-		certs.Options{Rules: certs.Rules{{Old: "blue.example.org", New: "green.example.org"}}, HTTP01: accept, Now: time.Now()})[0]
+	e := certs.Survey(certs.World{Certificates: []*unstructured.Unstructured{crt},
+		Issuers: []*unstructured.Unstructured{issuer}},
+		certs.Options{Rules: certs.Rules{{Old: "blue.example.org", New: "green.example.org"}},
+			HTTP01: accept, Now: time.Now()})[0]
 	if e.Verdict != certs.Adds {
 		return e, nil
 	}
@@ -270,7 +277,8 @@ func TestDNS01(t *testing.T) {
 	if wrong := pki.FuzzyX509AltNamesMatchSpec(leaf.Certificate, crt.Spec); len(wrong) > 0 {
 		t.Errorf("cert-manager would issue it again: %v", wrong)
 	}
-	if missing := certs.Covers(leaf.Certificate, []string{blue, green, "*.blue.example.org", "*.green.example.org"}); len(missing) > 0 {
+	if missing := certs.Covers(leaf.Certificate,
+		[]string{blue, green, "*.blue.example.org", "*.green.example.org"}); len(missing) > 0 {
 		t.Errorf("pebble issued no %v", missing)
 	}
 	served, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
@@ -312,7 +320,8 @@ func TestDNS01(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range prove() {
-		if text := strings.Join(p.Wrong, "; "); !strings.Contains(text, "another certificate is served") || strings.Contains(text, "is not for") != strings.Contains(p.Name, "green") {
+		if text := strings.Join(p.Wrong, "; "); !strings.Contains(text, "another certificate is served") ||
+			strings.Contains(text, "is not for") != strings.Contains(p.Name, "green") {
 			t.Errorf("%s: %s", p.Name, text)
 		}
 	}
@@ -335,7 +344,8 @@ func TestHTTP01(t *testing.T) {
 	w := start(t)
 	crt := object(t, strings.Replace(certOf, `,"*.blue.example.org"`, "", 1))
 	issuer := object(t, fmt.Sprintf(issuerOf, "http01"))
-	if e, wide := widen(t, crt, issuer, false); wide != nil || e.Verdict != certs.Blocked || !strings.Contains(e.Why, "HTTP-01") {
+	if e, wide := widen(t, crt, issuer, false); wide != nil || e.Verdict != certs.Blocked ||
+		!strings.Contains(e.Why, "HTTP-01") {
 		t.Fatalf("not refused: %+v", e)
 	}
 	w.chall.AddDNSARecord(blue+".", []string{"127.0.0.1"})
@@ -352,11 +362,13 @@ func TestHTTP01(t *testing.T) {
 
 // TestSolvers compares the choice of the solver with cert-manager's own.
 func TestSolvers(t *testing.T) {
-	names := []string{"web.blue.example.org", "blue.example.org", "*.blue.example.org", "example.org", "a.web.blue.example.org", "other.io"}
+	names := []string{"web.blue.example.org", "blue.example.org", "*.blue.example.org", "example.org",
+		"a.web.blue.example.org", "other.io"}
 	zones := []string{"example.org", "blue.example.org", "web.blue.example.org", "org", "io"}
 	counts := map[certs.Way]int{}
 	rapid.Check(t, func(r *rapid.T) {
-		labels := rapid.MapOf(rapid.SampledFrom([]string{"a", "b"}), rapid.SampledFrom([]string{"1", "2"})).Draw(r, "labels")
+		labels := rapid.MapOf(rapid.SampledFrom([]string{"a", "b"}),
+			rapid.SampledFrom([]string{"1", "2"})).Draw(r, "labels")
 		var solvers []cmacme.ACMEChallengeSolver
 		for range rapid.IntRange(0, 5).Draw(r, "solvers") {
 			s := cmacme.ACMEChallengeSolver{}
@@ -367,14 +379,16 @@ func TestSolvers(t *testing.T) {
 			}
 			if rapid.Bool().Draw(r, "selects") {
 				s.Selector = &cmacme.CertificateDNSNameSelector{
-					DNSNames:    rapid.SliceOfN(rapid.SampledFrom(names), 0, 2).Draw(r, "names"),
-					DNSZones:    rapid.SliceOfN(rapid.SampledFrom(zones), 0, 2).Draw(r, "zones"),
-					MatchLabels: rapid.MapOfN(rapid.SampledFrom([]string{"a", "b"}), rapid.SampledFrom([]string{"1", "2"}), 0, 2).Draw(r, "wants"),
+					DNSNames: rapid.SliceOfN(rapid.SampledFrom(names), 0, 2).Draw(r, "names"),
+					DNSZones: rapid.SliceOfN(rapid.SampledFrom(zones), 0, 2).Draw(r, "zones"),
+					MatchLabels: rapid.MapOfN(rapid.SampledFrom([]string{"a", "b"}),
+						rapid.SampledFrom([]string{"1", "2"}), 0, 2).Draw(r, "wants"),
 				}
 			}
 			solvers = append(solvers, s)
 		}
-		issuer := &cmapi.ClusterIssuer{Spec: cmapi.IssuerSpec{IssuerConfig: cmapi.IssuerConfig{ACME: &cmacme.ACMEIssuer{Solvers: solvers}}}}
+		issuer := &cmapi.ClusterIssuer{
+			Spec: cmapi.IssuerSpec{IssuerConfig: cmapi.IssuerConfig{ACME: &cmacme.ACMEIssuer{Solvers: solvers}}}}
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(issuer)
 		if err != nil {
 			r.Fatal(err)
@@ -385,7 +399,8 @@ func TestSolvers(t *testing.T) {
 			offered = append(offered, cmacme.ACMEChallenge{Type: "http-01"})
 		}
 		want := certs.NoWay
-		if _, c := solverpicker.Pick(context.Background(), name, offered, solvers, &cmacme.Order{ObjectMeta: metav1.ObjectMeta{Labels: labels}}); c != nil {
+		if _, c := solverpicker.Pick(context.Background(), name, offered, solvers,
+			&cmacme.Order{ObjectMeta: metav1.ObjectMeta{Labels: labels}}); c != nil {
 			want = map[string]certs.Way{"dns-01": certs.DNS01, "http-01": certs.HTTP01}[c.Type]
 		}
 		if got := certs.WayOf(&unstructured.Unstructured{Object: fields}, labels, name); got != want {

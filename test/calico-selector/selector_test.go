@@ -53,7 +53,8 @@ func TestAgainstCalico(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d selectors accepted and %d refused by both; %d of %d evaluations matched", accepted, refused, matched, accepted*labelSets)
+	t.Logf("%d selectors accepted and %d refused by both; %d of %d evaluations matched",
+		accepted, refused, matched, accepted*labelSets)
 	if refused < selectors/20 || accepted < selectors/2 || matched < accepted || matched > accepted*(labelSets-1) {
 		t.Error("the generated selectors are too much alike to say anything")
 	}
@@ -126,7 +127,8 @@ func (g generator) damage(text string) string {
 	for range 1 + g.IntN(2) {
 		at := g.IntN(len(text) + 1)
 		until := min(len(text), at+g.IntN(3))
-		piece := g.pick("", "", "(", ")", "!", "=", "&&", "|", "'", `"`, "{", "}", ",", " ", "\n", "a", "has(", "in", " contains ", "é")
+		piece := g.pick("", "", "(", ")", "!", "=", "&&", "|", "'", `"`, "{", "}", ",", " ", "\n", "a",
+			"has(", "in", " contains ", "é")
 		text = text[:at] + piece + text[until:]
 	}
 	return text
@@ -152,7 +154,8 @@ func TestGenerator(t *testing.T) {
 		}
 		all += fmt.Sprintln(s)
 	}
-	for _, operator := range []string{"&&", "||", "!(", "!has(", " == ", " != ", " in {", " not in {", " contains ", " starts with ", " ends with ", "all()", "global()"} {
+	for _, operator := range []string{"&&", "||", "!(", "!has(", " == ", " != ", " in {", " not in {", " contains ",
+		" starts with ", " ends with ", "all()", "global()"} {
 		if !strings.Contains(all, operator) {
 			missing = append(missing, operator)
 		}

@@ -1,10 +1,10 @@
-// Command certmanager is cert-manager for the tests in a lab: its own controllers and its webhook against an API server, and
-// beside them pebble, a real ACME server, for them to ask.
+// Command certmanager is cert-manager for the tests in a lab: its own controllers and its webhook against an API
+// server, and beside them pebble, a real ACME server, for them to ask.
 //
 //	certmanager KUBECONFIG NAMESERVER PORT
 //
-// The name server (host:port) is the one that both ask for the records of DNS-01, and pebble for the addresses to which it
-// goes for HTTP-01, on the port. When all runs, it prints an Answer as JSON; it ends when it is killed.
+// The name server (host:port) is the one that both ask for the records of DNS-01, and pebble for the addresses to which
+// it goes for HTTP-01, on the port. When all runs, it prints an Answer as JSON; it ends when it is killed.
 package main
 
 import (
@@ -25,7 +25,8 @@ import (
 	"github.com/cert-manager/cert-manager/internal/webhook"
 	"github.com/cert-manager/cert-manager/pkg/apis/certmanager"
 	"github.com/cert-manager/cert-manager/pkg/controller"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/acmechallenges" // each of these makes itself known to controller
+	// each of these makes itself known to controller
+	_ "github.com/cert-manager/cert-manager/pkg/controller/acmechallenges"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/acmeorders"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificate-shim/gateways"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificate-shim/ingresses"
@@ -96,7 +97,8 @@ func run(ctx context.Context, kubeconfig, nameserver, port string) error {
 
 // pebble starts the ACME server in this process. It asks the name server, at once, for whatever it is to make sure of.
 func pebble(nameserver string, http int) (*Answer, error) {
-	for name, value := range map[string]string{"PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0", "PEBBLE_AUTHZREUSE": "0"} {
+	for name, value := range map[string]string{"PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0",
+		"PEBBLE_AUTHZREUSE": "0"} {
 		if err := os.Setenv(name, value); err != nil {
 			return nil, err
 		}
@@ -107,12 +109,14 @@ func pebble(nameserver string, http int) (*Answer, error) {
 		return nil, err
 	}
 	authority := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {}})
-	front := wfe.New(quiet, store, va.New(quiet, http, 0, false, nameserver, store), authority, []string{"pebble.test"}, false, false, 1, 1)
+	front := wfe.New(quiet, store, va.New(quiet, http, 0, false, nameserver, store), authority,
+		[]string{"pebble.test"}, false, false, 1, 1)
 	server := httptest.NewTLSServer(front.Handler()) // ends with the process
 	encode := func(der []byte) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	}
-	return &Answer{Directory: server.URL + wfe.DirectoryPath, Server: encode(server.Certificate().Raw), Root: encode(authority.GetRootCert(0).Cert.Raw)}, nil
+	return &Answer{Directory: server.URL + wfe.DirectoryPath, Server: encode(server.Certificate().Raw),
+		Root: encode(authority.GetRootCert(0).Cert.Raw)}, nil
 }
 
 // controllers starts all of cert-manager's that are linked in, with what its own program has as defaults
@@ -134,7 +138,8 @@ func controllers(ctx context.Context, kubeconfig, nameserver string, ended chan<
 			DefaultAutoCertificateAnnotations: []string{"kubernetes.io/tls-acme"},
 		},
 		CertificateOptions: controller.CertificateOptions{
-			CopiedAnnotationPrefixes:                 []string{"*", "-kubectl.kubernetes.io/", "-fluxcd.io/", "-argocd.argoproj.io/"},
+			CopiedAnnotationPrefixes: []string{"*", "-kubectl.kubernetes.io/",
+				"-fluxcd.io/", "-argocd.argoproj.io/"},
 			CertificateRequestMinimumBackoffDuration: time.Hour,
 			CertificateRequestMaximumBackoffDuration: 32 * time.Hour,
 		},
@@ -179,7 +184,8 @@ func admission(ctx context.Context, kubeconfig string, ended chan<- error) (port
 	ctrllog.SetLogger(logr.Discard()) // it would complain of none
 	server, err := webhook.NewCertManagerWebhookServer(logr.Discard(), config.WebhookConfiguration{
 		KubeConfig: kubeconfig, SecurePort: int32(port), MetricsListenAddress: "0",
-		TLSConfig: shared.TLSConfig{Dynamic: shared.DynamicServingConfig{SecretNamespace: "cert-manager", SecretName: "webhook-ca", DNSNames: []string{"localhost"}, LeafDuration: time.Hour}},
+		TLSConfig: shared.TLSConfig{Dynamic: shared.DynamicServingConfig{SecretNamespace: "cert-manager",
+			SecretName: "webhook-ca", DNSNames: []string{"localhost"}, LeafDuration: time.Hour}},
 	})
 	if err == nil {
 		go func() { ended <- server.Run(ctx) }()

@@ -38,21 +38,28 @@ func TestLint(t *testing.T) {
 // TestObjects: the chart has these objects, no others, and each once.
 func TestObjects(t *testing.T) {
 	always := []string{
-		"ClusterRole theseus-changes", "ClusterRole theseus-controller", "ClusterRoleBinding theseus-changes", "ClusterRoleBinding theseus-controller",
-		"CustomResourceDefinition approvals.theseus.dev", "CustomResourceDefinition changes.theseus.dev", "CustomResourceDefinition journalpages.theseus.dev",
+		"ClusterRole theseus-changes", "ClusterRole theseus-controller", "ClusterRoleBinding theseus-changes",
+		"ClusterRoleBinding theseus-controller", "CustomResourceDefinition approvals.theseus.dev",
+		"CustomResourceDefinition changes.theseus.dev", "CustomResourceDefinition journalpages.theseus.dev",
 		"CustomResourceDefinition migrations.theseus.dev", "CustomResourceDefinition planpages.theseus.dev",
 		"Deployment theseus-controller", "Job theseus-uninstall-check", "PodDisruptionBudget theseus-controller",
-		"Role theseus-changes", "Role theseus-changes in default", "Role theseus-controller", "Role theseus-controller in default",
-		"RoleBinding theseus-changes", "RoleBinding theseus-changes in default", "RoleBinding theseus-controller", "RoleBinding theseus-controller in default", "ServiceAccount theseus-controller",
-		"ValidatingAdmissionPolicy theseus-approvals", "ValidatingAdmissionPolicy theseus-asked",
-		"ValidatingAdmissionPolicyBinding theseus-approvals", "ValidatingAdmissionPolicyBinding theseus-asked",
+		"Role theseus-changes", "Role theseus-changes in default", "Role theseus-controller",
+		"Role theseus-controller in default", "RoleBinding theseus-changes", "RoleBinding theseus-changes in default",
+		"RoleBinding theseus-controller", "RoleBinding theseus-controller in default",
+		"ServiceAccount theseus-controller", "ValidatingAdmissionPolicy theseus-approvals",
+		"ValidatingAdmissionPolicy theseus-asked", "ValidatingAdmissionPolicyBinding theseus-approvals",
+		"ValidatingAdmissionPolicyBinding theseus-asked",
 	}
 	roles := []string{"ClusterRole theseus-approve", "ClusterRole theseus-look", "ClusterRole theseus-plan",
 		"Role theseus-approve", "Role theseus-look", "Role theseus-plan"}
-	page := []string{"ClusterRole theseus-web", "ClusterRoleBinding theseus-web", "Deployment theseus-web", "Role theseus-web", "Role theseus-web in default",
-		"RoleBinding theseus-web", "RoleBinding theseus-web in default", "ServiceAccount theseus-web"}
-	for text, want := range map[string][]string{"": always, "web: {enabled: true}": slices.Sorted(slices.Values(slices.Concat(always, page))),
-		"web: {enabled: true, tls: {secretName: page}}": slices.Sorted(slices.Values(append(slices.Concat(always, page), "Service theseus-web"))), "roles: {create: true}": slices.Sorted(slices.Values(slices.Concat(always, roles)))} {
+	page := []string{"ClusterRole theseus-web", "ClusterRoleBinding theseus-web", "Deployment theseus-web",
+		"Role theseus-web", "Role theseus-web in default", "RoleBinding theseus-web",
+		"RoleBinding theseus-web in default", "ServiceAccount theseus-web"}
+	for text, want := range map[string][]string{"": always,
+		"web: {enabled: true}": slices.Sorted(slices.Values(slices.Concat(always, page))),
+		"web: {enabled: true, tls: {secretName: page}}": slices.Sorted(
+			slices.Values(append(slices.Concat(always, page), "Service theseus-web"))),
+		"roles: {create: true}": slices.Sorted(slices.Values(slices.Concat(always, roles)))} {
 		if got := slices.Sorted(maps.Keys(objects(t, render(t, text)))); !slices.Equal(got, want) {
 			t.Errorf("%q renders %q\nwant %q", text, got, want)
 		}
@@ -86,11 +93,13 @@ func TestRights(t *testing.T) {
 			t.Fatalf("%s: %v, %d rules", name, err, len(role.Rules))
 		}
 		for _, rule := range role.Rules {
-			if strings.HasSuffix(name, "Role theseus-web") && slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }) {
+			if strings.HasSuffix(name, "Role theseus-web") && slices.ContainsFunc(rule.Verbs,
+				func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }) {
 				t.Errorf("%s: the page acts with the permissions of people, and has %+v", name, rule)
 			}
 			writes := !slices.Equal(rule.Verbs, []string{"list"}) && !slices.Equal(rule.Verbs, []string{"get", "list"})
-			if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.APIGroups, "*") || writes && slices.Contains(rule.Resources, "*") {
+			if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.APIGroups, "*") ||
+				writes && slices.Contains(rule.Resources, "*") {
 				t.Errorf("%s: %+v", name, rule)
 			}
 		}
@@ -103,14 +112,16 @@ func TestConfined(t *testing.T) {
 	if p.check.Annotations["helm.sh/hook"] != "pre-delete" || *p.check.Spec.BackoffLimit != 0 {
 		t.Errorf("the check before an uninstall: %+v", p.check.ObjectMeta)
 	}
-	if p.budget.Spec.MaxUnavailable.String() != "1" || p.deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+	if p.budget.Spec.MaxUnavailable.String() != "1" ||
+		p.deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 		t.Errorf("the budget %+v, the strategy %+v", p.budget.Spec, p.deployment.Spec.Strategy)
 	}
 	selector := p.deployment.Spec.Selector.MatchLabels
 	if !reflect.DeepEqual(selector, p.budget.Spec.Selector.MatchLabels) {
 		t.Errorf("the Deployment selects %v, the budget %v", selector, p.budget.Spec.Selector.MatchLabels)
 	}
-	for name, template := range map[string]corev1.PodTemplateSpec{"Deployment": p.deployment.Spec.Template, "Job": p.check.Spec.Template} {
+	for name, template := range map[string]corev1.PodTemplateSpec{"Deployment": p.deployment.Spec.Template,
+		"Job": p.check.Spec.Template} {
 		selected := true
 		for key, value := range selector {
 			selected = selected && template.Labels[key] == value
@@ -131,26 +142,32 @@ func webOf(t *testing.T, p parts) appsv1.Deployment {
 	t.Helper()
 	var page appsv1.Deployment
 	into(t, p.objects, "Deployment theseus-web", &page)
-	if page.Spec.Selector.MatchLabels["app.kubernetes.io/name"] != "theseus-web" || page.Spec.Template.Labels["app.kubernetes.io/name"] != "theseus-web" || page.Spec.Template.Labels["theseus.dev/managed"] != "true" {
+	if page.Spec.Selector.MatchLabels["app.kubernetes.io/name"] != "theseus-web" ||
+		page.Spec.Template.Labels["app.kubernetes.io/name"] != "theseus-web" ||
+		page.Spec.Template.Labels["theseus.dev/managed"] != "true" {
 		t.Errorf("the page selects %v, and its pods have %v", page.Spec.Selector, page.Spec.Template.Labels)
 	}
 	return page
 }
 
-// TestPage: without a certificate, the page is on loopback alone, and no Service leads to it. With one, both addresses have TLS.
+// TestPage: without a certificate, the page is on loopback alone, and no Service leads to it. With one, both addresses
+// have TLS.
 func TestPage(t *testing.T) {
 	for text, want := range map[string]struct {
 		args   []string
 		host   string
 		scheme corev1.URIScheme
 	}{
-		"web: {enabled: true}": {[]string{"web", "--state-dir=/var/lib/theseus", "--listen=127.0.0.1:7113"}, "127.0.0.1", corev1.URISchemeHTTP},
-		"web: {enabled: true, port: 8443, tls: {secretName: page}}": {[]string{"web", "--state-dir=/var/lib/theseus", "--listen=127.0.0.1:8443", "--listen=[$(HOST_IP)]:8443", "--tls=/etc/theseus/tls"},
+		"web: {enabled: true}": {[]string{"web", "--state-dir=/var/lib/theseus", "--listen=127.0.0.1:7113"},
+			"127.0.0.1", corev1.URISchemeHTTP},
+		"web: {enabled: true, port: 8443, tls: {secretName: page}}": {[]string{"web", "--state-dir=/var/lib/theseus",
+			"--listen=127.0.0.1:8443", "--listen=[$(HOST_IP)]:8443", "--tls=/etc/theseus/tls"},
 			"", corev1.URISchemeHTTPS},
 	} {
 		p := partsOf(t, render(t, text))
 		container := webOf(t, p).Spec.Template.Spec.Containers[0]
-		if !slices.Equal(container.Args, want.args) || container.Ports[0].HostIP != want.host || container.Ports[0].HostPort != container.Ports[0].ContainerPort {
+		if !slices.Equal(container.Args, want.args) || container.Ports[0].HostIP != want.host ||
+			container.Ports[0].HostPort != container.Ports[0].ContainerPort {
 			t.Errorf("%s: %q, %+v", text, container.Args, container.Ports)
 		}
 		for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
@@ -158,7 +175,8 @@ func TestPage(t *testing.T) {
 				t.Errorf("%s: probe %+v", text, get)
 			}
 		}
-		if want := fmt.Sprintf("%s://localhost:%d/", strings.ToLower(string(want.scheme)), container.Ports[0].ContainerPort); !strings.Contains(p.notes, want) {
+		if want := fmt.Sprintf("%s://localhost:%d/", strings.ToLower(string(want.scheme)),
+			container.Ports[0].ContainerPort); !strings.Contains(p.notes, want) {
 			t.Errorf("the notes lack %s: %s", want, p.notes)
 		}
 	}
@@ -166,11 +184,13 @@ func TestPage(t *testing.T) {
 
 func confined(t *testing.T, name string, spec corev1.PodSpec, account string) {
 	t.Helper()
-	if !spec.HostNetwork || spec.DNSPolicy != corev1.DNSDefault || spec.HostPID || spec.HostIPC || spec.ServiceAccountName != account {
+	if !spec.HostNetwork || spec.DNSPolicy != corev1.DNSDefault || spec.HostPID || spec.HostIPC ||
+		spec.ServiceAccountName != account {
 		t.Errorf("%s: the pod: %+v", name, spec)
 	}
 	pod := spec.SecurityContext
-	if !*pod.RunAsNonRoot || *pod.RunAsUser != 65532 || pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+	if !*pod.RunAsNonRoot || *pod.RunAsUser != 65532 ||
+		pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("%s: the pod's security: %+v", name, pod)
 	}
 	for _, volume := range spec.Volumes {
@@ -180,7 +200,8 @@ func confined(t *testing.T, name string, spec corev1.PodSpec, account string) {
 	}
 	for _, container := range spec.Containers {
 		own := container.SecurityContext
-		if own.Privileged != nil || *own.AllowPrivilegeEscalation || !*own.ReadOnlyRootFilesystem || len(own.Capabilities.Add) > 0 ||
+		if own.Privileged != nil || *own.AllowPrivilegeEscalation || !*own.ReadOnlyRootFilesystem ||
+			len(own.Capabilities.Add) > 0 ||
 			!slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 			t.Errorf("%s: %+v", name, own)
 		}
@@ -197,7 +218,8 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("ports: %+v", container.Ports)
 	}
 	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
-		if get := probe.HTTPGet; get.Host != "127.0.0.1" || get.Path != "/healthz" || get.Port.String() != container.Ports[0].Name {
+		if get := probe.HTTPGet; get.Host != "127.0.0.1" || get.Path != "/healthz" ||
+			get.Port.String() != container.Ports[0].Name {
 			t.Errorf("probe: %+v", get)
 		}
 	}
@@ -207,13 +229,17 @@ func TestReplicas(t *testing.T) {
 func TestMovesOffLostNodes(t *testing.T) {
 	spec := partsOf(t, render(t, "")).deployment.Spec.Template.Spec
 	for _, taint := range []corev1.Taint{
-		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
+		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
+		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
 		{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
 	} {
-		i := slices.IndexFunc(spec.Tolerations, func(one corev1.Toleration) bool { return one.Key == "" || one.Key == taint.Key })
+		i := slices.IndexFunc(spec.Tolerations, func(one corev1.Toleration) bool {
+			return one.Key == "" || one.Key == taint.Key
+		})
 		if i < 0 {
 			t.Errorf("%s is not tolerated", taint.Key)
-		} else if timed := spec.Tolerations[i].TolerationSeconds != nil; timed != (taint.Effect == corev1.TaintEffectNoExecute) {
+		} else if timed :=
+			spec.Tolerations[i].TolerationSeconds != nil; timed != (taint.Effect == corev1.TaintEffectNoExecute) {
 			t.Errorf("%s: %+v", taint.Key, spec.Tolerations[i])
 		}
 	}
@@ -233,7 +259,8 @@ func cases() map[string]struct {
 	// image: the pods of both have it.
 	image := func(want string) func(p parts) bool {
 		return func(p parts) bool {
-			return p.deployment.Spec.Template.Spec.Containers[0].Image == want && p.check.Spec.Template.Spec.Containers[0].Image == want
+			return p.deployment.Spec.Template.Spec.Containers[0].Image == want &&
+				p.check.Spec.Template.Spec.Containers[0].Image == want
 		}
 	}
 	// pods: it is so in the pods of both.
@@ -244,11 +271,15 @@ func cases() map[string]struct {
 		return slices.Contains(p.deployment.Spec.Template.Spec.Containers[0].Args, word)
 	}
 	return map[string]one{
-		"image.registry":   {"image: {registry: registry.example.com:5000/infra}", image("registry.example.com:5000/infra/theseus-controller:dev")},
+		"image.registry": {"image: {registry: registry.example.com:5000/infra}",
+			image("registry.example.com:5000/infra/theseus-controller:dev")},
 		"image.repository": {"image: {repository: a/controller}", image("ghcr.io/theseus-cni/a/controller:dev")},
 		"image.tag":        {"image: {tag: v0.3.0}", image("ghcr.io/theseus-cni/theseus-controller:v0.3.0")},
-		"image.digest":     {"image: {digest: \"" + digest + "\"}", image("ghcr.io/theseus-cni/theseus-controller:dev@" + digest)},
-		"image.pullPolicy": {"image: {pullPolicy: Never}", pods(func(spec corev1.PodSpec) bool { return spec.Containers[0].ImagePullPolicy == corev1.PullNever })},
+		"image.digest": {"image: {digest: \"" + digest + "\"}",
+			image("ghcr.io/theseus-cni/theseus-controller:dev@" + digest)},
+		"image.pullPolicy": {"image: {pullPolicy: Never}", pods(func(spec corev1.PodSpec) bool {
+			return spec.Containers[0].ImagePullPolicy == corev1.PullNever
+		})},
 		"imagePullSecrets": {"imagePullSecrets: [{name: a}, {name: b}]", pods(func(spec corev1.PodSpec) bool {
 			return slices.Equal(spec.ImagePullSecrets, []corev1.LocalObjectReference{{Name: "a"}, {Name: "b"}})
 		})},
@@ -257,17 +288,22 @@ func cases() map[string]struct {
 		}},
 		"apiServers": {"apiServers: ['10.0.0.1:6443', '[fd00::1]:6443']", func(p parts) bool {
 			return args(p, "--api-server=10.0.0.1:6443") && args(p, "--api-server=[fd00::1]:6443") &&
-				slices.Equal(p.check.Spec.Template.Spec.Containers[0].Args, []string{"uninstall-check", "--api-server=10.0.0.1:6443", "--api-server=[fd00::1]:6443"})
+				slices.Equal(p.check.Spec.Template.Spec.Containers[0].Args,
+					[]string{"uninstall-check", "--api-server=10.0.0.1:6443", "--api-server=[fd00::1]:6443"})
 		}},
 		"planning.enabled": {"planning: {enabled: false}", func(p parts) bool {
 			_, kind := p.objects["CustomResourceDefinition changes.theseus.dev"]
 			_, rights := p.objects["ClusterRole theseus-changes"]
-			return args(p, "--planning=false") && !kind && !rights && !strings.Contains(p.notes, "kubectl describe change")
+			return args(p, "--planning=false") && !kind && !rights &&
+				!strings.Contains(p.notes, "kubectl describe change")
 		}},
-		"planning.agentImage": {"planning: {agentImage: 'registry.example.com/agent:1'}", func(p parts) bool { return args(p, "--agent-image=registry.example.com/agent:1") }},
+		"planning.agentImage": {"planning: {agentImage: 'registry.example.com/agent:1'}", func(p parts) bool {
+			return args(p, "--agent-image=registry.example.com/agent:1")
+		}},
 		"metrics.enabled": {"metrics: {enabled: true}", func(p parts) bool {
 			ports := p.deployment.Spec.Template.Spec.Containers[0].Ports
-			return args(p, "--metrics=[$(HOST_IP)]:7112") && len(ports) == 2 && ports[1].Name == "metrics" && ports[1].HostPort == 7112
+			return args(p, "--metrics=[$(HOST_IP)]:7112") && len(ports) == 2 && ports[1].Name == "metrics" &&
+				ports[1].HostPort == 7112
 		}},
 		"metrics.port": {"metrics: {enabled: true, port: 9464}", func(p parts) bool {
 			ports := p.deployment.Spec.Template.Spec.Containers[0].Ports
@@ -275,18 +311,25 @@ func cases() map[string]struct {
 		}},
 		"metrics.podMonitor": {"metrics: {enabled: true, podMonitor: true}", func(p parts) bool {
 			monitor, found := p.objects["PodMonitor theseus-controller"]
-			return found && strings.Contains(fmt.Sprint(monitor.Object["spec"]), "port:metrics") && strings.Contains(fmt.Sprint(monitor.Object["spec"]), "theseus-controller")
+			return found && strings.Contains(fmt.Sprint(monitor.Object["spec"]), "port:metrics") &&
+				strings.Contains(fmt.Sprint(monitor.Object["spec"]), "theseus-controller")
 		}},
-		"metrics.podMonitorLabels": {"metrics: {enabled: true, podMonitor: true, podMonitorLabels: {release: 'on'}}", func(p parts) bool {
-			monitor := p.objects["PodMonitor theseus-controller"]
-			return monitor.GetLabels()["release"] == "on"
-		}},
+		"metrics.podMonitorLabels": {"metrics: {enabled: true, podMonitor: true, podMonitorLabels: {release: 'on'}}",
+			func(p parts) bool {
+				monitor := p.objects["PodMonitor theseus-controller"]
+				return monitor.GetLabels()["release"] == "on"
+			}},
 		"notify.secretName": {"notify: {secretName: events}", func(p parts) bool {
 			spec := p.deployment.Spec.Template.Spec
 			last := spec.Volumes[len(spec.Volumes)-1]
-			return args(p, "--notify=@/etc/theseus/notify/url") && args(p, "--notify-secret-file=/etc/theseus/notify/secret") && last.Secret != nil && last.Secret.SecretName == "events"
+			return args(p, "--notify=@/etc/theseus/notify/url") &&
+				args(p, "--notify-secret-file=/etc/theseus/notify/secret") && last.Secret != nil &&
+				last.Secret.SecretName == "events"
 		}},
-		"web.enabled": {"web: {enabled: true}", func(p parts) bool { _, found := p.objects["Deployment theseus-web"]; return found }},
+		"web.enabled": {"web: {enabled: true}", func(p parts) bool {
+			_, found := p.objects["Deployment theseus-web"]
+			return found
+		}},
 		"web.port": {"web: {enabled: true, port: 8443}", func(p parts) bool {
 			return strings.Contains(fmt.Sprint(p.objects["Deployment theseus-web"].Object), "--listen=127.0.0.1:8443")
 		}},
@@ -305,11 +348,15 @@ func cases() map[string]struct {
 		"resources.limits": {"resources: {limits: {memory: 2Gi}}", func(p parts) bool {
 			return p.deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String() == "2Gi"
 		}},
-		"priorityClassName": {"priorityClassName: \"\"", pods(func(spec corev1.PodSpec) bool { return spec.PriorityClassName == "" })},
+		"priorityClassName": {"priorityClassName: \"\"", pods(func(spec corev1.PodSpec) bool {
+			return spec.PriorityClassName == ""
+		})},
 		"tolerations": {"tolerations: [{key: a, operator: Exists}]", pods(func(spec corev1.PodSpec) bool {
 			return slices.Equal(spec.Tolerations, []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}})
 		})},
-		"nodeSelector": {"nodeSelector: {a: \"1\"}", pods(func(spec corev1.PodSpec) bool { return maps.Equal(spec.NodeSelector, map[string]string{"a": "1"}) })},
+		"nodeSelector": {"nodeSelector: {a: \"1\"}", pods(func(spec corev1.PodSpec) bool {
+			return maps.Equal(spec.NodeSelector, map[string]string{"a": "1"})
+		})},
 		"podAnnotations": {"podAnnotations: {a: \"1\"}", func(p parts) bool {
 			return maps.Equal(p.deployment.Spec.Template.Annotations, map[string]string{"a": "1"})
 		}},
@@ -360,18 +407,22 @@ func TestValues(t *testing.T) {
 // TestSchema: values that cannot work are refused before anything is installed.
 func TestSchema(t *testing.T) {
 	for _, text := range []string{
-		"imgae: {}", "image: {tga: a}", "image: {registry: \"\"}", "image: {registry: 'https://ghcr.io'}", "image: {registry: ghcr.io/}", "image: {repository: \"\"}", "image: {tag: 'a b'}",
-		"image: {digest: abc}", "image: {digest: sha256:abc}", "image: {pullPolicy: Sometimes}", "image: ghcr.io/a",
-		"imagePullSecrets: [registry]", "imagePullSecrets: [{name: \"\"}]",
-		"planning: {enabled: 'yes'}", "planning: {agentImage: 'a b'}", "planning: {on: true}", "planning: false",
-		"metrics: true", "metrics: {enabled: 'yes'}", "metrics: {port: 80}", "metrics: {port: 7111}", "metrics: {port: '9464'}", "metrics: {podMonitor: 1}", "metrics: {podMonitorLabels: {a: 1}}",
-		"web: true", "web: {enabled: 'yes'}", "web: {port: 443}", "web: {port: 7111}", "web: {tls: {secretName: 'A b'}}", "web: {tls: page}", "web: {host: a}", "web: {resources: {claims: []}}",
-		"notify: {secretName: 'A b'}", "notify: {url: 'https://a'}", "notify: true",
-		"approvals: 0", "approvals: 1.5", "approvals: '1'", "approvals: -1",
-		"apiServers: 10.0.0.1:6443", "apiServers: [10.0.0.1]", "apiServers: ['https://10.0.0.1:6443']", "apiServers: ['fd00::1:6443']", "apiServers: ['']",
-		"replicas: -1", "replicas: 6", "replicas: two", "resources: {claims: []}", "resources: {requests: {cpu: [1]}}", "resources: []",
-		"priorityClassName: 1", "tolerations: {operator: Exists}", "tolerations: [{operator: Is}]", "tolerations: [{efect: NoExecute}]",
-		"nodeSelector: {a: 1}", "nodeSelector: a", "podAnnotations: {a: true}", "roles: {create: 'yes'}", "roles: {make: true}", "roles: true",
+		"imgae: {}", "image: {tga: a}", "image: {registry: \"\"}", "image: {registry: 'https://ghcr.io'}",
+		"image: {registry: ghcr.io/}", "image: {repository: \"\"}", "image: {tag: 'a b'}", "image: {digest: abc}",
+		"image: {digest: sha256:abc}", "image: {pullPolicy: Sometimes}", "image: ghcr.io/a",
+		"imagePullSecrets: [registry]", "imagePullSecrets: [{name: \"\"}]", "planning: {enabled: 'yes'}",
+		"planning: {agentImage: 'a b'}", "planning: {on: true}", "planning: false", "metrics: true",
+		"metrics: {enabled: 'yes'}", "metrics: {port: 80}", "metrics: {port: 7111}", "metrics: {port: '9464'}",
+		"metrics: {podMonitor: 1}", "metrics: {podMonitorLabels: {a: 1}}",
+		"web: true", "web: {enabled: 'yes'}", "web: {port: 443}", "web: {port: 7111}",
+		"web: {tls: {secretName: 'A b'}}", "web: {tls: page}", "web: {host: a}", "web: {resources: {claims: []}}",
+		"notify: {secretName: 'A b'}", "notify: {url: 'https://a'}", "notify: true", "approvals: 0", "approvals: 1.5",
+		"approvals: '1'", "approvals: -1", "apiServers: 10.0.0.1:6443", "apiServers: [10.0.0.1]",
+		"apiServers: ['https://10.0.0.1:6443']", "apiServers: ['fd00::1:6443']", "apiServers: ['']", "replicas: -1",
+		"replicas: 6", "replicas: two", "resources: {claims: []}", "resources: {requests: {cpu: [1]}}", "resources: []",
+		"priorityClassName: 1", "tolerations: {operator: Exists}", "tolerations: [{operator: Is}]",
+		"tolerations: [{efect: NoExecute}]", "nodeSelector: {a: 1}", "nodeSelector: a", "podAnnotations: {a: true}",
+		"roles: {create: 'yes'}", "roles: {make: true}", "roles: true",
 	} {
 		_, err := template(load(t), values(t, text), "theseus-system", kubernetes)
 		if err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
@@ -382,13 +433,16 @@ func TestSchema(t *testing.T) {
 
 // TestRefuses: another namespace, and a Kubernetes without admission policies.
 func TestRefuses(t *testing.T) {
-	if _, err := template(load(t), nil, "default", kubernetes); err == nil || !strings.Contains(err.Error(), "--namespace theseus-system --create-namespace") {
+	if _, err := template(load(t), nil, "default", kubernetes); err == nil ||
+		!strings.Contains(err.Error(), "--namespace theseus-system --create-namespace") {
 		t.Error(err)
 	}
-	if _, err := template(load(t), values(t, "metrics: {podMonitor: true}"), "theseus-system", kubernetes); err == nil || !strings.Contains(err.Error(), "metrics.enabled is not") {
+	if _, err := template(load(t), values(t, "metrics: {podMonitor: true}"), "theseus-system",
+		kubernetes); err == nil || !strings.Contains(err.Error(), "metrics.enabled is not") {
 		t.Error(err)
 	}
-	if _, err := template(load(t), nil, "theseus-system", "v1.29.15"); err == nil || !strings.Contains(err.Error(), ">=1.30.0-0") {
+	if _, err := template(load(t), nil, "theseus-system", "v1.29.15"); err == nil ||
+		!strings.Contains(err.Error(), ">=1.30.0-0") {
 		t.Error(err)
 	}
 	for _, version := range []string{"v1.30.0", "v1.33.4-eks-1", "v1.33.4+k3s1"} {
@@ -400,7 +454,8 @@ func TestRefuses(t *testing.T) {
 
 // TestRelease: Helm reads the chart of a release, which names its own image by digest.
 func TestRelease(t *testing.T) {
-	of := packing.Release{Version: "v0.2.0", Registry: "registry.example.com/infra", Digest: digest, Time: time.Unix(1700000000, 0)}
+	of := packing.Release{Version: "v0.2.0", Registry: "registry.example.com/infra", Digest: digest,
+		Time: time.Unix(1700000000, 0)}
 	chart, err := loader.Load(archive(t, of.Pack, of.File()))
 	if err != nil {
 		t.Fatal(err)
@@ -413,10 +468,12 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := partsOf(t, made)
-	if got, want := p.deployment.Spec.Template.Spec.Containers[0].Image, "registry.example.com/infra/theseus-controller:v0.2.0@"+digest; got != want {
+	if got, want := p.deployment.Spec.Template.Spec.Containers[0].Image,
+		"registry.example.com/infra/theseus-controller:v0.2.0@"+digest; got != want {
 		t.Errorf("the image is %s, want %s", got, want)
 	}
-	if !strings.HasPrefix(p.notes, "The controller v0.2.0 is installed. It runs a plan after one user has approved it.\n") {
+	if !strings.HasPrefix(p.notes,
+		"The controller v0.2.0 is installed. It runs a plan after one user has approved it.\n") {
 		t.Errorf("the notes: %s", p.notes)
 	}
 }

@@ -1,5 +1,5 @@
-// Command charts renders the Helm charts of networks, as `helm template` does, from the source that the Go module proxy has of a
-// release, into the fixtures that drivers are tested on:
+// Command charts renders the Helm charts of networks, as `helm template` does, from the source that the Go module proxy
+// has of a release, into the fixtures that drivers are tested on:
 //
 //	cd test/charts && go run .
 //
@@ -39,9 +39,11 @@ func all() []rendering {
 	const values = "{ipam: {operator: {clusterPoolIPv4PodCIDRList: [10.0.0.0/16]}}, hubble: {tls: {enabled: false}}}"
 	var found []rendering
 	for _, version := range []string{"v1.12.19", "v1.16.5", "v1.19.0"} {
-		found = append(found, rendering{"github.com/cilium/cilium", version, "install/kubernetes/cilium", "cilium", "kube-system", values})
+		found = append(found, rendering{"github.com/cilium/cilium", version, "install/kubernetes/cilium",
+			"cilium", "kube-system", values})
 	}
-	return append(found, rendering{"github.com/flannel-io/flannel", "v0.28.4", "chart/kube-flannel", "flannel", "kube-flannel", "{podCidr: 10.244.0.0/16}"})
+	return append(found, rendering{"github.com/flannel-io/flannel", "v0.28.4", "chart/kube-flannel", "flannel",
+		"kube-flannel", "{podCidr: 10.244.0.0/16}"})
 }
 
 func main() {
@@ -63,8 +65,10 @@ func (r rendering) write() error {
 	if err != nil {
 		return err
 	}
-	head := fmt.Sprintf("# What helm template %s %s -n %s --kube-version %s --values VALUES prints, as it is, of %s in\n# module %s %s (%s), with the values\n#   %s\n# Made by test/charts.\n",
-		r.release, filepath.Base(r.folder), r.namespace, kubernetes, r.folder, r.module, r.version, module.Sum, r.values)
+	head := fmt.Sprintf("# What helm template %s %s -n %s --kube-version %s --values VALUES prints, as it is, of %s "+
+		"in\n# module %s %s (%s), with the values\n#   %s\n# Made by test/charts.\n",
+		r.release, filepath.Base(r.folder), r.namespace, kubernetes, r.folder, r.module,
+		r.version, module.Sum, r.values)
 	return os.WriteFile(filepath.Join(fixtures, r.release+"-"+r.version+".yaml"), []byte(head+text), 0o644)
 }
 

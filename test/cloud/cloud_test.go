@@ -1,5 +1,5 @@
-// Package cloud tests the comparison of two clusters in the cloud against kops' cloudmock, in process, and against kops'
-// own names. The mock stands in for Amazon: it is not Amazon, and leaves out managed policies and trust.
+// Package cloud tests the comparison of two clusters in the cloud against kops' cloudmock, in process, and against
+// kops' own names. The mock stands in for Amazon: it is not Amazon, and leaves out managed policies and trust.
 package cloud
 
 import (
@@ -48,12 +48,19 @@ func (w *world) cluster(name string) string {
 	nodes := ""
 	for _, role := range []kops.InstanceGroupRole{kops.InstanceGroupRoleControlPlane, kops.InstanceGroupRoleNode} {
 		iamName, group := c.IAMName(role), c.SecurityGroupName(role)
-		must[*iam.CreateRoleOutput](w.t)(w.iam.CreateRole(ctx, &iam.CreateRoleInput{RoleName: &iamName, AssumeRolePolicyDocument: aws.String(trust)}))
-		must[*iam.PutRolePolicyOutput](w.t)(w.iam.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: &iamName, PolicyName: &iamName,
-			PolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:Get*","Resource":"arn:aws:s3:::state/` + name + `/*"}]}`)}))
-		must[*iam.CreateInstanceProfileOutput](w.t)(w.iam.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: &iamName}))
-		must[*iam.AddRoleToInstanceProfileOutput](w.t)(w.iam.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &iamName, RoleName: &iamName}))
-		nodes = *must[*ec2.CreateSecurityGroupOutput](w.t)(w.ec2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{GroupName: &group, VpcId: aws.String("vpc-1")})).GroupId
+		must[*iam.CreateRoleOutput](w.t)(w.iam.CreateRole(ctx,
+			&iam.CreateRoleInput{RoleName: &iamName, AssumeRolePolicyDocument: aws.String(trust)}))
+		must[*iam.PutRolePolicyOutput](w.t)(w.iam.PutRolePolicy(ctx,
+			&iam.PutRolePolicyInput{RoleName: &iamName, PolicyName: &iamName,
+				PolicyDocument: aws.String(
+					`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:Get*","Resource":"arn:aws:s3:::state/` +
+						name + `/*"}]}`)}))
+		must[*iam.CreateInstanceProfileOutput](w.t)(w.iam.CreateInstanceProfile(ctx,
+			&iam.CreateInstanceProfileInput{InstanceProfileName: &iamName}))
+		must[*iam.AddRoleToInstanceProfileOutput](w.t)(w.iam.AddRoleToInstanceProfile(ctx,
+			&iam.AddRoleToInstanceProfileInput{InstanceProfileName: &iamName, RoleName: &iamName}))
+		nodes = *must[*ec2.CreateSecurityGroupOutput](w.t)(w.ec2.CreateSecurityGroup(ctx,
+			&ec2.CreateSecurityGroupInput{GroupName: &group, VpcId: aws.String("vpc-1")})).GroupId
 	}
 	return nodes
 }
@@ -61,20 +68,28 @@ func (w *world) cluster(name string) string {
 // TestCloudmock: a policy of the nodes' own, a group that lets them in and an issuer go over, and are taken back, with
 // names that kops cuts and with such that it does not.
 func TestCloudmock(t *testing.T) {
-	for _, original := range []string{"blue.example.org", "a-very-long-name-of-a-cluster.with.many.labels.in.its.name.example.org"} {
+	for _, original := range []string{"blue.example.org",
+		"a-very-long-name-of-a-cluster.with.many.labels.in.its.name.example.org"} {
 		w := &world{t, &mockiam.MockIAM{}, &mockec2.MockEC2{}}
 		ctx := context.Background()
 		old, mirror := w.cluster(original), w.cluster("green.example.org")
 		roles := must[*iam.ListRolesOutput](t)(w.iam.ListRoles(ctx, &iam.ListRolesInput{})).Roles
 		for _, r := range roles {
 			if strings.HasPrefix(*r.RoleName, "nodes.") && !strings.Contains(*r.RoleName, "green") {
-				must[*iam.PutRolePolicyOutput](t)(w.iam.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: r.RoleName, PolicyName: aws.String("additional." + *r.RoleName), PolicyDocument: aws.String(strings.Replace(trust, "sts:AssumeRole", "s3:*", 1))}))
+				must[*iam.PutRolePolicyOutput](t)(w.iam.PutRolePolicy(ctx,
+					&iam.PutRolePolicyInput{RoleName: r.RoleName, PolicyName: aws.String("additional." + *r.RoleName),
+						PolicyDocument: aws.String(strings.Replace(trust, "sts:AssumeRole", "s3:*", 1))}))
 			}
 		}
-		must[*iam.CreateOpenIDConnectProviderOutput](t)(w.iam.CreateOpenIDConnectProvider(ctx, &iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://oidc." + original), ClientIDList: []string{"amazonaws.com"}}))
-		database := *must[*ec2.CreateSecurityGroupOutput](t)(w.ec2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{GroupName: aws.String("database"), VpcId: aws.String("vpc-1")})).GroupId
-		must[*ec2.AuthorizeSecurityGroupIngressOutput](t)(w.ec2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &database,
-			IpPermissions: []types.IpPermission{{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(5432), ToPort: aws.Int32(5432), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &old}}}}}))
+		must[*iam.CreateOpenIDConnectProviderOutput](t)(w.iam.CreateOpenIDConnectProvider(ctx,
+			&iam.CreateOpenIDConnectProviderInput{Url: aws.String("https://oidc." + original),
+				ClientIDList: []string{"amazonaws.com"}}))
+		database := *must[*ec2.CreateSecurityGroupOutput](t)(w.ec2.CreateSecurityGroup(ctx,
+			&ec2.CreateSecurityGroupInput{GroupName: aws.String("database"), VpcId: aws.String("vpc-1")})).GroupId
+		must[*ec2.AuthorizeSecurityGroupIngressOutput](t)(w.ec2.AuthorizeSecurityGroupIngress(ctx,
+			&ec2.AuthorizeSecurityGroupIngressInput{GroupId: &database,
+				IpPermissions: []types.IpPermission{{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(5432),
+					ToPort: aws.Int32(5432), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: &old}}}}}))
 
 		c := &own.Cloud{IAM: w.iam, EC2: w.ec2}
 		plan := func() *cloud.Plan {
@@ -85,10 +100,12 @@ func TestCloudmock(t *testing.T) {
 		for _, a := range p.Actions {
 			got = append(got, a.String())
 		}
-		want := []string{"create-issuer oidc.green.example.org", "put-inline-policy nodes.green.example.org: additional.nodes.green.example.org",
+		want := []string{"create-issuer oidc.green.example.org",
+			"put-inline-policy nodes.green.example.org: additional.nodes.green.example.org",
 			"allow-ingress " + database + ": tcp 5432 with " + mirror}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("%s: the plan is\n%s\nand not\n%s\n%+v", original, strings.Join(got, "\n"), strings.Join(want, "\n"), p.Findings)
+			t.Errorf("%s: the plan is\n%s\nand not\n%s\n%+v",
+				original, strings.Join(got, "\n"), strings.Join(want, "\n"), p.Findings)
 			continue
 		}
 		begun := 0

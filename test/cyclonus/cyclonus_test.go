@@ -22,7 +22,8 @@ import (
 const cases = 230
 
 func TestCases(t *testing.T) {
-	all := generator.NewTestCaseGenerator(true, addressOf("z", "c"), []string{"x", "y", "z"}, nil, nil).GenerateAllTestCases()
+	all := generator.NewTestCaseGenerator(true, addressOf("z", "c"), []string{"x", "y", "z"},
+		nil, nil).GenerateAllTestCases()
 	if len(all) != cases {
 		t.Errorf("%d cases, want %d", len(all), cases)
 	}
@@ -41,7 +42,8 @@ func TestCases(t *testing.T) {
 			for i, one := range all {
 				c.run(i, one)
 			}
-			t.Logf("%d cases, %d steps, %d verdicts, %d explained by %q", len(all), c.steps, c.verdicts, c.explained, profile.deviation)
+			t.Logf("%d cases, %d steps, %d verdicts, %d explained by %q",
+				len(all), c.steps, c.verdicts, c.explained, profile.deviation)
 			if c.explained != profile.explained {
 				t.Errorf("%d verdicts are explained by %q, want %d", c.explained, profile.deviation, profile.explained)
 			}
@@ -86,7 +88,8 @@ func (s *state) apply(a *generator.Action) (err error) {
 	case a.CreateNamespace != nil:
 		s.resources, err = s.resources.CreateNamespace(a.CreateNamespace.Namespace, a.CreateNamespace.Labels)
 	case a.SetNamespaceLabels != nil:
-		s.resources, err = s.resources.UpdateNamespaceLabels(a.SetNamespaceLabels.Namespace, a.SetNamespaceLabels.Labels)
+		s.resources, err = s.resources.UpdateNamespaceLabels(a.SetNamespaceLabels.Namespace,
+			a.SetNamespaceLabels.Labels)
 	case a.DeleteNamespace != nil:
 		s.resources, err = s.resources.DeleteNamespace(a.DeleteNamespace.Namespace)
 	case a.CreatePod != nil:
@@ -114,7 +117,8 @@ func (c *comparison) compare(name string, s state, config *generator.ProbeConfig
 		policies = append(policies, p)
 	}
 	builder := &probe.JobBuilder{}
-	table := probe.NewSimulatedRunner(matcher.BuildNetworkPolicies(true, policies), builder).RunProbeForConfig(config, s.resources)
+	table := probe.NewSimulatedRunner(matcher.BuildNetworkPolicies(true, policies),
+		builder).RunProbeForConfig(config, s.resources)
 	model := policy.Build(s.snapshot(), c.profile, c.profile)
 	for _, key := range table.Wrapped.Keys() {
 		for _, job := range table.Get(key.From, key.To).JobResults {
@@ -169,7 +173,8 @@ func resources() *probe.Resources {
 	for _, namespace := range []string{"x", "y", "z"} {
 		r.Namespaces[namespace] = map[string]string{"ns": namespace}
 		for _, name := range []string{"a", "b", "c"} {
-			pod := probe.NewDefaultPod(namespace, name, []int{80, 81}, []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}, false, "")
+			pod := probe.NewDefaultPod(namespace, name, []int{80, 81},
+				[]corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}, false, "")
 			pod.IP = addressOf(namespace, name)
 			r.Pods = append(r.Pods, pod)
 		}
@@ -184,7 +189,8 @@ func addressOf(namespace, name string) string {
 func (s state) snapshot() *cluster.Snapshot {
 	snapshot := &cluster.Snapshot{}
 	for name, labels := range s.resources.Namespaces {
-		snapshot.Namespaces = append(snapshot.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+		snapshot.Namespaces = append(snapshot.Namespaces,
+			corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	}
 	for _, pod := range s.resources.Pods {
 		object := pod.KubePod()

@@ -34,9 +34,12 @@ const (
 
 // TestNames compares the names of ownership records.
 func TestNames(t *testing.T) {
-	for _, r := range []zone.Registry{{}, {Prefix: "x-"}, {Prefix: "Own."}, {Suffix: "-x"}, {Prefix: "%{record_type}-x-"}, {Suffix: "-%{record_type}"}, {Prefix: "p.", Wildcard: "Any"}, {Wildcard: "any"}} {
+	for _, r := range []zone.Registry{{}, {Prefix: "x-"}, {Prefix: "Own."},
+		{Suffix: "-x"}, {Prefix: "%{record_type}-x-"}, {Suffix: "-%{record_type}"},
+		{Prefix: "p.", Wildcard: "Any"}, {Wildcard: "any"}} {
 		theirs := mapper.NewAffixNameMapper(r.Prefix, r.Suffix, r.Wildcard)
-		for _, name := range []string{"www.shop.example.org", "*.shop.example.org", "a.b.c.shop.example.org", "a-www.shop.example.org"} {
+		for _, name := range []string{"www.shop.example.org", "*.shop.example.org", "a.b.c.shop.example.org",
+			"a-www.shop.example.org"} {
 			for _, kind := range zone.AddressTypes() {
 				if got, want := r.NameOf(name+".", kind), theirs.ToTXTName(name, kind)+"."; got != want {
 					t.Errorf("%+v: %s %s is owned by %s, external-dns says %s", r, name, kind, got, want)
@@ -48,8 +51,10 @@ func TestNames(t *testing.T) {
 
 // TestLabels compares how the data of ownership records is read and written.
 func TestLabels(t *testing.T) {
-	for _, text := range []string{`"heritage=external-dns,external-dns/owner=blue,external-dns/resource=ingress/shop/web"`,
-		`"heritage=external-dns,external-dns/owner=default"`, `"v=spf1 -all"`, `"heritage=other,external-dns/owner=blue"`, `""`, `"external-dns/owner=blue"`} {
+	for _, text := range []string{
+		`"heritage=external-dns,external-dns/owner=blue,external-dns/resource=ingress/shop/web"`,
+		`"heritage=external-dns,external-dns/owner=default"`,
+		`"v=spf1 -all"`, `"heritage=other,external-dns/owner=blue"`, `""`, `"external-dns/owner=blue"`} {
 		labels, err := endpoint.NewLabelsFromStringPlain(text)
 		owner, ok := zone.Owner(text)
 		if ok != (err == nil) || ok && owner != labels[endpoint.OwnerLabelKey] {
@@ -81,7 +86,8 @@ func newController(t *testing.T, server *dnstest.Server, owner string, r zone.Re
 	c := externaldns.NewConfig()
 	c.RFC2136Host, c.RFC2136Zone, c.RFC2136AXFR = []string{host}, []string{strings.TrimSuffix(origin, ".")}, true
 	c.RFC2136Port, _ = strconv.Atoi(port)
-	c.RFC2136TSIGKeyName, c.RFC2136TSIGSecret, c.RFC2136TSIGSecretAlg = server.Key.Name, server.Key.Secret, "hmac-sha256"
+	c.RFC2136TSIGKeyName, c.RFC2136TSIGSecret, c.RFC2136TSIGSecretAlg = server.Key.Name,
+		server.Key.Secret, "hmac-sha256"
 	c.RFC2136LoadBalancingStrategy, c.RFC2136BatchChangeSize = "disabled", 50
 	c.TXTOwnerID, c.TXTPrefix, c.TXTSuffix, c.TXTWildcardReplacement = owner, r.Prefix, r.Suffix, r.Wildcard
 	c.ManagedDNSRecordTypes = zone.AddressTypes()
@@ -130,7 +136,8 @@ func wants(kind, target string) []*endpoint.Endpoint {
 func objects(t *testing.T, status string) *cluster.Snapshot {
 	t.Helper()
 	b := document.New("test")
-	text := fmt.Sprintf(`{"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "web", "namespace": "shop"},
+	text := fmt.Sprintf(
+		`{"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "web", "namespace": "shop"},
 "spec": {"rules": [{"host": "www.%[1]s"}, {"host": "api.%[1]s"}, {"host": "*.any.%[1]s"}]}, "status": {"loadBalancer": {"ingress": [%[2]s]}}}`,
 		strings.TrimSuffix(origin, "."), status)
 	if err := b.Add("cluster", strings.NewReader(text), false); err != nil {
@@ -147,11 +154,13 @@ func TestHandOver(t *testing.T) {
 		kind, target, status string
 		registry             zone.Registry
 	}{
-		"addresses":          {"A", green, `{"ip": "` + green + `"}`, zone.Registry{}},
-		"a prefix":           {"A", green, `{"ip": "` + green + `"}`, zone.Registry{Prefix: "own-%{record_type}-", Wildcard: "any"}},
-		"a suffix":           {"A", green, `{"ip": "` + green + `"}`, zone.Registry{Suffix: "-own", Wildcard: "any"}},
-		"an address to name": {"CNAME", "lb.example.net", `{"hostname": "lb.example.net"}`, zone.Registry{Wildcard: "any"}},
-		"to IPv6":            {"AAAA", "2001:db8::2", `{"ip": "2001:db8::2"}`, zone.Registry{}},
+		"addresses": {"A", green, `{"ip": "` + green + `"}`, zone.Registry{}},
+		"a prefix": {"A", green, `{"ip": "` + green + `"}`,
+			zone.Registry{Prefix: "own-%{record_type}-", Wildcard: "any"}},
+		"a suffix": {"A", green, `{"ip": "` + green + `"}`, zone.Registry{Suffix: "-own", Wildcard: "any"}},
+		"an address to name": {"CNAME", "lb.example.net", `{"hostname": "lb.example.net"}`,
+			zone.Registry{Wildcard: "any"}},
+		"to IPv6": {"AAAA", "2001:db8::2", `{"ip": "2001:db8::2"}`, zone.Registry{}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			server := dnstest.BIND(t, origin, dnstest.ZoneText(origin))

@@ -42,7 +42,8 @@ func BenchmarkTargetedBoolean(b *testing.B) {
 		b.ReportAllocs()
 		defer reportCPU(b)()
 		for b.Loop() {
-			if value, _, _, _, err := e.ResolveBooleanValue(context.Background(), "", "bpf", values); !value || err != nil {
+			if value, _, _, _, err := e.ResolveBooleanValue(context.Background(), "", "bpf", values); !value ||
+				err != nil {
 				b.Fatal(value, err)
 			}
 		}

@@ -87,7 +87,8 @@ func testbed(t *testing.T) string {
 		folder = filepath.Join("..", "..", "..", "shared", "testdata", "flagd-testbed")
 	}
 	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
-		t.Skipf("\n\n*** NOT TESTED: conformance with flagd ***\n%v\nput flagd-testbed v3.9.0 there, or set %s to its folder\n", err, testbedVariable)
+		t.Skipf("\n\n*** NOT TESTED: conformance with flagd ***\n%v\n"+
+			"put flagd-testbed v3.9.0 there, or set %s to its folder\n", err, testbedVariable)
 	}
 	return folder
 }
@@ -114,7 +115,8 @@ func run(t *testing.T, set *flagset.Set, tags string, features ...string) {
 			scenarios++
 			(&world{t: t, set: set}).steps(scenario)
 		},
-		Options: &godog.Options{Format: "progress", Output: io.Discard, Paths: features, TestingT: t, Strict: true, Tags: tags},
+		Options: &godog.Options{Format: "progress", Output: io.Discard, Paths: features,
+			TestingT: t, Strict: true, Tags: tags},
 	}.Run()
 	if result != 0 || scenarios == 0 {
 		t.Fatalf("godog ends with %d after %d scenarios", result, scenarios)
@@ -142,16 +144,27 @@ func (w *world) steps(scenario *godog.ScenarioContext) {
 	scenario.Step(`^an option "selector" of type "String" with value "rawflags/([^"]*)"$`, func(file string) {
 		w.set = parse(w.t, filepath.Join(testbed(w.t), "flags", file))
 	})
-	scenario.Step(`^an? (Boolean|String|Integer|Float|Object)-flag with key "([^"]*)" and a (?:fallback|default) value "(.*)"$`, w.flag)
+	scenario.Step(
+		`^an? (Boolean|String|Integer|Float|Object)-flag with key "([^"]*)" and a (?:fallback|default) value "(.*)"$`,
+		w.flag)
 	scenario.Step(`^a context containing a key "([^"]*)", with type "([^"]*)" and with value "(.*)"$`, w.attribute)
-	scenario.Step(`^a context containing a targeting key with value "(.*)"$`, func(value string) { w.context["targetingKey"] = value })
-	scenario.Step(`^a context containing a nested property with outer key "([^"]*)" and inner key "([^"]*)", with value "(.*)"$`,
+	scenario.Step(`^a context containing a targeting key with value "(.*)"$`, func(value string) {
+		w.context["targetingKey"] = value
+	})
+	scenario.Step(
+		`^a context containing a nested property with outer key "([^"]*)" and inner key "([^"]*)", with value "(.*)"$`,
 		func(outer, inner, value string) { w.context[outer] = map[string]any{inner: value} })
 	scenario.Step(`^the flag was evaluated with details$`, w.evaluate)
 	scenario.Step(`^the resolved details value should be "(.*)"$`, w.hasValue)
-	scenario.Step(`^the reason should be "([^"]*)"$`, func(reason string) error { return equal(flagset.Reason(reason), w.result.Reason) })
-	scenario.Step(`^the error-code should be "([^"]*)"$`, func(code string) error { return equal(flagset.Code(code), w.result.Code) })
-	scenario.Step(`^the variant should be "([^"]*)"$`, func(variant string) error { return equal(variant, w.result.Variant) })
+	scenario.Step(`^the reason should be "([^"]*)"$`, func(reason string) error {
+		return equal(flagset.Reason(reason), w.result.Reason)
+	})
+	scenario.Step(`^the error-code should be "([^"]*)"$`, func(code string) error {
+		return equal(flagset.Code(code), w.result.Code)
+	})
+	scenario.Step(`^the variant should be "([^"]*)"$`, func(variant string) error {
+		return equal(variant, w.result.Variant)
+	})
 	scenario.Step(`^the resolved metadata should contain$`, w.hasMetadata)
 	scenario.Step(`^the resolved metadata is empty$`, func() error { return equal(0, len(w.result.Metadata)) })
 }

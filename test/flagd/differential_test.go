@@ -18,7 +18,8 @@ var evaluations = stdflag.Int("evaluations", 60_000, "how many are compared")
 // TestDifferential asks the engine and flagd core the same questions, and expects the same answers.
 func TestDifferential(t *testing.T) {
 	compare(t, *evaluations, []string{"STATIC", "FALLBACK", "DEFAULT", "TARGETING_MATCH", "DISABLED",
-		"ERRORFLAG_NOT_FOUND", "ERRORPARSE_ERROR", "ERRORTYPE_MISMATCH", "ERRORGENERAL", "refused"}, func(g generator) question { return g.question(8, 3) })
+		"ERRORFLAG_NOT_FOUND", "ERRORPARSE_ERROR", "ERRORTYPE_MISMATCH", "ERRORGENERAL", "refused"},
+		func(g generator) question { return g.question(8, 3) })
 }
 
 // compare asks questions until so many evaluations were compared. Each outcome, a reason with the code of its error, or
@@ -34,7 +35,8 @@ func compare(t *testing.T, evaluations int, outcomes []string, next func(generat
 		got := evaluate(t, q)
 		if want[0].Refused || got[0].Refused {
 			if want[0].Refused != got[0].Refused {
-				t.Fatalf("seed %d: flagd refuses the set: %v, the engine: %v\n%s", seed, want[0].Refused, got[0].Refused, q.Set)
+				t.Fatalf("seed %d: flagd refuses the set: %v, the engine: %v\n%s",
+					seed, want[0].Refused, got[0].Refused, q.Set)
 			}
 			seen["refused"]++
 			continue
@@ -79,7 +81,8 @@ func evaluate(t *testing.T, q question) []answer {
 		for _, key := range q.Keys {
 			for _, kind := range q.Kinds {
 				r := set.Evaluate(key, context, now).As(flagset.Kind(kind))
-				answers = append(answers, answer{Value: r.Value, Variant: r.Variant, Reason: string(r.Reason), Code: string(r.Code), Metadata: r.Metadata})
+				answers = append(answers, answer{Value: r.Value, Variant: r.Variant, Reason: string(r.Reason),
+					Code: string(r.Code), Metadata: r.Metadata})
 			}
 		}
 	}
@@ -119,7 +122,8 @@ func agree(t *testing.T, seed uint64, q question, want, got answer) {
 		if json.Unmarshal(q.Set, &set) == nil {
 			text = fmt.Sprintf("flag: %s\nevaluators: %s", set.Flags[q.Keys[0]], set.Evaluators)
 		}
-		t.Fatalf("seed %d, flag %q as %s (-flagd +engine):\n%s\n%s\ncontext: %s", seed, q.Keys[0], q.Kinds[0], difference, text, context)
+		t.Fatalf("seed %d, flag %q as %s (-flagd +engine):\n%s\n%s\ncontext: %s",
+			seed, q.Keys[0], q.Kinds[0], difference, text, context)
 	}
 }
 

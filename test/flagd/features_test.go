@@ -16,10 +16,12 @@ func TestFeatures(t *testing.T) {
 		flag     func(generator) object
 		outcomes []string
 	}{
-		"fractional": {generator.fractionalFlag, []string{"TARGETING_MATCH", "DEFAULT", "FALLBACK", "ERRORGENERAL", "ERRORPARSE_ERROR"}},
-		"sem_ver":    {generator.versionFlag, []string{"TARGETING_MATCH", "DEFAULT", "FALLBACK", "ERRORGENERAL"}},
-		"faults": {generator.faultyFlag, []string{"STATIC", "TARGETING_MATCH", "DEFAULT", "FALLBACK", "DISABLED", "ERRORGENERAL", "ERRORPARSE_ERROR",
-			"ERRORFLAG_NOT_FOUND", "ERRORTYPE_MISMATCH", "refused"}},
+		"fractional": {generator.fractionalFlag,
+			[]string{"TARGETING_MATCH", "DEFAULT", "FALLBACK", "ERRORGENERAL", "ERRORPARSE_ERROR"}},
+		"sem_ver": {generator.versionFlag, []string{"TARGETING_MATCH", "DEFAULT", "FALLBACK", "ERRORGENERAL"}},
+		"faults": {generator.faultyFlag,
+			[]string{"STATIC", "TARGETING_MATCH", "DEFAULT", "FALLBACK", "DISABLED", "ERRORGENERAL", "ERRORPARSE_ERROR",
+				"ERRORFLAG_NOT_FOUND", "ERRORTYPE_MISMATCH", "refused"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compare(t, *evaluations/4, feature.outcomes, func(g generator) question { return g.about(feature.flag) })
@@ -40,7 +42,8 @@ func (g generator) about(flag func(generator) object) question {
 		q.Keys = append(q.Keys, "missing", "")
 	}
 	q.Set, _ = json.Marshal(object{"flags": set, "$evaluators": object{
-		"deal": object{"fractional": []any{object{"var": "email"}, []any{"a", 30}, []any{"b", 70}}}, "new": object{"sem_ver": []any{object{"var": "version"}, ">=", "1.2.0"}}}})
+		"deal": object{"fractional": []any{object{"var": "email"}, []any{"a", 30}, []any{"b", 70}}},
+		"new":  object{"sem_ver": []any{object{"var": "version"}, ">=", "1.2.0"}}}})
 	for range 12 {
 		context := g.context()
 		if g.chance(70) {
@@ -55,7 +58,8 @@ func (g generator) about(flag func(generator) object) question {
 }
 
 var dealt = []object{
-	{"a": "A", "b": "B", "c": "C"}, {"true": true, "false": false}, {"1": 1, "50": 50, "0.5": 0.5}, {"a": object{"x": 1}, "b": object{}, "null": object{}},
+	{"a": "A", "b": "B", "c": "C"}, {"true": true, "false": false}, {"1": 1, "50": 50, "0.5": 0.5},
+	{"a": object{"x": 1}, "b": object{}, "null": object{}},
 }
 
 // names are those of variants, and of some that there are not.
@@ -75,8 +79,9 @@ func (g generator) name(variants object) any {
 }
 
 func (g generator) weight() any {
-	return pick[any](g, 0, 1, 1, 2, 10, 25, 33, 50, 99, 100, 1000, 1<<30, 1<<31-2, 1<<31-1, 1<<31, 1<<32, 1<<53, 1e18, 9.3e18, 1e300, -1, -50, -1<<31, -1e18, -9.3e18, 0.5, 1.5, -0.5, 1e-9,
-		"10", "", true, nil, []any{}, object{"a": 1, "b": 2})
+	return pick[any](g, 0, 1, 1, 2, 10, 25, 33, 50, 99, 100, 1000, 1<<30, 1<<31-2, 1<<31-1, 1<<31, 1<<32, 1<<53, 1e18,
+		9.3e18, 1e300, -1, -50, -1<<31, -1e18, -9.3e18, 0.5, 1.5, -0.5, 1e-9, "10", "", true, nil,
+		[]any{}, object{"a": 1, "b": 2})
 }
 
 // dealing is a fractional rule, with all that it takes and some that it does not.
@@ -85,13 +90,15 @@ func (g generator) dealing(variants object, depth int) any {
 	switch g.IntN(12) {
 	case 0, 1, 2: // by the flag's key and the targeting key
 	case 3, 4:
-		args = append(args, object{"var": pick(g, "email", "targetingKey", "user.name", "none", "n", "list", "yes", "empty")})
+		args = append(args,
+			object{"var": pick(g, "email", "targetingKey", "user.name", "none", "n", "list", "yes", "empty")})
 	case 5:
 		args = append(args, object{"cat": []any{object{"var": "$flagd.flagKey"}, object{"var": "targetingKey"}}})
 	case 6:
 		args = append(args, object{"cat": []any{"salt", object{"var": "email"}}})
 	case 7:
-		args = append(args, object{"if": []any{object{"var": "email"}, object{"var": "email"}, object{"var": "targetingKey"}}})
+		args = append(args,
+			object{"if": []any{object{"var": "email"}, object{"var": "email"}, object{"var": "targetingKey"}}})
 	case 8:
 		args = append(args, pick[any](g, "constant", "", nil, 1, true, object{}))
 	case 9:
@@ -116,7 +123,8 @@ func (g generator) dealing(variants object, depth int) any {
 		case 3:
 			part = append(part, object{"var": pick(g, "weight", "n", "user.age", "none")})
 		case 4:
-			part = append(part, object{pick(g, "+", "-", "*", "max", "min"): []any{object{"var": pick(g, "n", "weight")}, g.IntN(100)}})
+			part = append(part,
+				object{pick(g, "+", "-", "*", "max", "min"): []any{object{"var": pick(g, "n", "weight")}, g.IntN(100)}})
 		case 5:
 			part = append(part, object{"if": []any{object{"var": "yes"}, g.IntN(100), 0}})
 		default:
@@ -170,7 +178,9 @@ func (g generator) defaulted(flag object) object {
 // version is one, or nearly one.
 func (g generator) version() any {
 	if g.chance(8) {
-		return pick[any](g, nil, true, 1, 1.2, 0, 2.0, 1e21, -1, []any{"1.2.3"}, object{"v": 1}, "", "v", "V", "vv1.2.3", "latest", "1.2.3.4", "1.x", "1.2.*", "^1.2.3", "=1.2.3", " 1.2.3", "1.2.3 ", "1..3", "1.2.", ".1.2", "１.2.3")
+		return pick[any](g, nil, true, 1, 1.2, 0, 2.0, 1e21, -1, []any{"1.2.3"}, object{"v": 1}, "", "v",
+			"V", "vv1.2.3", "latest", "1.2.3.4", "1.x", "1.2.*", "^1.2.3", "=1.2.3", " 1.2.3", "1.2.3 ",
+			"1..3", "1.2.", ".1.2", "１.2.3")
 	}
 	number := func() string { return pick(g, "0", "1", "2", "3", "9", "10", "11", "99", "01", "18446744073709551616") }
 	text := pick(g, "", "", "", "v", "v", "V") + number()
@@ -178,7 +188,8 @@ func (g generator) version() any {
 		text += "." + number()
 	}
 	if g.chance(30) {
-		text += "-" + pick(g, "alpha", "alpha.1", "alpha.beta", "beta.2", "beta.11", "rc.1", "rc1", "0", "01", "a-b", "eks-abc", "", "é", "1.2.3")
+		text += "-" + pick(g, "alpha", "alpha.1", "alpha.beta", "beta.2", "beta.11", "rc.1", "rc1", "0", "01",
+			"a-b", "eks-abc", "", "é", "1.2.3")
 	}
 	if g.chance(20) {
 		text += "+" + pick(g, "k3s1", "1", "001", "", "a.b", "a+b")
@@ -189,7 +200,8 @@ func (g generator) version() any {
 func (g generator) compares() any {
 	relation := pick[any](g, "=", "!=", "<", "<=", ">", ">=", "^", "~")
 	if g.chance(8) {
-		relation = pick[any](g, "==", "===", "=>", "~>", "", " =", "in", nil, 1, object{"cat": []any{">", "="}}, object{"var": "tier"})
+		relation = pick[any](g, "==", "===", "=>", "~>", "", " =", "in", nil, 1,
+			object{"cat": []any{">", "="}}, object{"var": "tier"})
 	}
 	args := []any{g.versionOrVar(), relation, g.versionOrVar()}
 	switch g.IntN(40) {
@@ -198,7 +210,8 @@ func (g generator) compares() any {
 	case 1:
 		args = append(args, "1.0.0")
 	case 2:
-		return object{"sem_ver": pick[any](g, "1.0.0", nil, 1, object{"var": "list"}, object{"merge": []any{args, []any{}}})}
+		return object{"sem_ver": pick[any](g, "1.0.0", nil, 1, object{"var": "list"},
+			object{"merge": []any{args, []any{}}})}
 	}
 	return object{"sem_ver": args}
 }
@@ -208,7 +221,8 @@ func (g generator) versionOrVar() any {
 	case 0, 1:
 		return object{"var": "version"}
 	case 2:
-		return pick[any](g, object{"var": []any{"none", "1.0.0"}}, object{"cat": []any{"v", object{"var": "version"}}}, object{"substr": []any{object{"var": "version"}, 1}}, object{"var": "none"})
+		return pick[any](g, object{"var": []any{"none", "1.0.0"}}, object{"cat": []any{"v", object{"var": "version"}}},
+			object{"substr": []any{object{"var": "version"}, 1}}, object{"var": "none"})
 	}
 	return g.version()
 }
@@ -223,7 +237,8 @@ func (g generator) versionFlag() object {
 	case 1:
 		rule = object{"if": []any{object{"===": []any{g.compares(), pick[any](g, nil, true, false)}}, g.name(variants)}}
 	case 2:
-		rule = object{"if": []any{object{pick(g, "and", "or"): []any{g.compares(), g.compares()}}, g.name(variants), g.name(variants)}}
+		rule = object{"if": []any{object{pick(g, "and", "or"): []any{g.compares(), g.compares()}},
+			g.name(variants), g.name(variants)}}
 	case 3:
 		rule = object{"if": []any{object{"$ref": "new"}, g.name(variants), g.name(variants)}}
 	}
@@ -238,23 +253,29 @@ func (g generator) faultyFlag() object {
 	case 0:
 		flag["defaultVariant"] = pick[any](g, "", "other", "", "", "")
 	case 1:
-		flag["targeting"] = pick[any](g, nil, object{}, "", "a", true, 0, 1, []any{}, []any{"a"}, object{"": []any{}}, object{"a": 1, "b": 2})
+		flag["targeting"] = pick[any](g, nil, object{}, "", "a", true, 0, 1, []any{}, []any{"a"},
+			object{"": []any{}}, object{"a": 1, "b": 2})
 	case 2:
-		flag["targeting"] = object{pick(g, "invalid", "IF", "if ", "fractionalEvaluation", "sem-ver", "===="): []any{true, g.name(variants)}}
+		flag["targeting"] = object{pick(g, "invalid", "IF", "if ", "fractionalEvaluation", "sem-ver",
+			"===="): []any{true, g.name(variants)}}
 	case 3:
-		flag["targeting"] = object{"if": pick[any](g, nil, "a", true, []any{}, []any{true}, []any{true, nil}, []any{false, "a"}, []any{nil, "a", "b"}, object{"var": "list"})}
+		flag["targeting"] = object{"if": pick[any](g, nil, "a", true, []any{}, []any{true}, []any{true, nil},
+			[]any{false, "a"}, []any{nil, "a", "b"}, object{"var": "list"})}
 	case 4:
-		flag["targeting"] = object{"if": []any{g.rule(3), pick[any](g, "other", "A", " a", "a ", "", "\"a\"", "null", nil, 7, []any{}, object{"var": "none"})}}
+		flag["targeting"] = object{"if": []any{g.rule(3),
+			pick[any](g, "other", "A", " a", "a ", "", "\"a\"", "null", nil, 7, []any{}, object{"var": "none"})}}
 	case 5:
 		flag["targeting"] = g.rule(2)
 	case 6:
-		flag["targeting"] = object{"var": pick[any](g, "tier", "yes", "", nil, "$flagd", "$flagd.flagKey", "object", "list")}
+		flag["targeting"] = object{"var": pick[any](g, "tier", "yes", "", nil, "$flagd",
+			"$flagd.flagKey", "object", "list")}
 	case 7:
 		flag["targeting"] = object{"$ref": pick(g, "deal", "new", "absent", "")}
 	case 8:
 		flag["targeting"] = object{pick(g, "==", ">", "!", "!!", "in", "and"): g.rules(1, g.IntN(4))}
 	case 9:
-		flag["targeting"] = object{"if": []any{object{pick(g, "<", ">="): []any{object{"var": "$flagd.timestamp"}, pick(g, 0, 1_000_000_000, 9_000_000_000)}}, g.name(variants), g.name(variants)}}
+		flag["targeting"] = object{"if": []any{object{pick(g, "<", ">="): []any{object{"var": "$flagd.timestamp"},
+			pick(g, 0, 1_000_000_000, 9_000_000_000)}}, g.name(variants), g.name(variants)}}
 	case 10:
 		flag["metadata"] = object{"a": pick[any](g, "x", 1, true, nil, 0.5)}
 	}
@@ -283,7 +304,8 @@ func TestTestbedFlags(t *testing.T) {
 			words := mentioned(text)
 			keys := append(slices.Sorted(maps.Keys(set.Flags)), "missing")
 			compare(t, *evaluations/10, nil, func(g generator) question {
-				q := question{Set: text, Keys: keys, Kinds: []string{pick(g, "any", "boolean", "string", "float", "integer", "object")}}
+				q := question{Set: text, Keys: keys,
+					Kinds: []string{pick(g, "any", "boolean", "string", "float", "integer", "object")}}
 				for range 8 {
 					context := object{}
 					for range g.IntN(8) {

@@ -37,7 +37,8 @@ func (g generator) question(flags, contexts int) question {
 		}
 		set[key] = g.flag()
 	}
-	q := question{Keys: keys, Kinds: []string{pick(g, "boolean", "string", "float", "integer", "object", "any", "any", "any", "any")}}
+	q := question{Keys: keys,
+		Kinds: []string{pick(g, "boolean", "string", "float", "integer", "object", "any", "any", "any", "any")}}
 	inner := generator{g.Rand, true, g.odd}
 	definition := object{"flags": set, "$evaluators": object{"rule": inner.operator(2), "pick": inner.operator(1)}}
 	if g.chance(50) {
@@ -62,7 +63,8 @@ var variantSets = []object{
 func (g generator) flag() object {
 	variants := pick(g, variantSets...)
 	names := make([]any, 0, len(variants))
-	for _, name := range []string{"on", "off", "true", "false", "red", "blue", "null", "1", "one", "half", "big", "zero", "-7", "a", "b", "none", "list", "a<b", "é"} {
+	for _, name := range []string{"on", "off", "true", "false", "red", "blue", "null", "1", "one", "half", "big",
+		"zero", "-7", "a", "b", "none", "list", "a<b", "é"} {
 		if _, ok := variants[name]; ok {
 			names = append(names, name)
 		}
@@ -127,8 +129,10 @@ func (g generator) fractional(name func() any) any {
 		case g.chance(15):
 			args = append(args, []any{name()})
 		case g.chance(g.odd):
-			args = append(args, pick[any](g, "x", nil, []any{}, []any{name(), 1.5}, []any{name(), "1"}, []any{name(), nil},
-				[]any{name(), 2147483647}, []any{name(), 3e9}, []any{name(), -1e300}, []any{name(), g.rule(1)}, []any{name(), 1, 2}))
+			args = append(args,
+				pick[any](g, "x", nil, []any{}, []any{name(), 1.5}, []any{name(), "1"}, []any{name(), nil},
+					[]any{name(), 2147483647}, []any{name(), 3e9}, []any{name(), -1e300},
+					[]any{name(), g.rule(1)}, []any{name(), 1, 2}))
 		default:
 			args = append(args, []any{name(), pick(g, 0, 1, 5, 10, 25, 50, 100, 1000, 100000, -3)})
 		}
@@ -137,7 +141,8 @@ func (g generator) fractional(name func() any) any {
 }
 
 var paths = []any{"email", "tier", "n", "list", "objects", "object", "version", "targetingKey", "user.name", "user.age",
-	"none", "yes", "list.0", "empty", "$flagd.flagKey", "list.x", "objects.1.n", "", ".n", "n", "text", "nothing.here", 1, 0, 1.5, nil}
+	"none", "yes", "list.0", "empty", "$flagd.flagKey", "list.x", "objects.1.n", "", ".n", "n", "text",
+	"nothing.here", 1, 0, 1.5, nil}
 
 func (g generator) variable() any {
 	path := pick(g, paths...)
@@ -158,8 +163,9 @@ func (g generator) variable() any {
 }
 
 func (g generator) literal() any {
-	return pick[any](g, nil, true, false, 0, 1, 2, 5, -1, 0.5, 10, 1e21, "", "a", "abc", "premium", "5", " 5", "1e3", "1.0.0", "x@y.z", "inf", "é<&\"\\",
-		[]any{}, []any{1, 2, 3}, []any{"a", "premium"}, []any{[]any{1, 5}, "a"}, object{}, object{"a": 1, "b": 2})
+	return pick[any](g, nil, true, false, 0, 1, 2, 5, -1, 0.5, 10, 1e21, "", "a", "abc", "premium", "5", " 5", "1e3",
+		"1.0.0", "x@y.z", "inf", "é<&\"\\", []any{}, []any{1, 2, 3}, []any{"a", "premium"}, []any{[]any{1, 5}, "a"},
+		object{}, object{"a": 1, "b": 2})
 }
 
 // rule is a value, a var, or an operator.
@@ -185,19 +191,21 @@ func (g generator) rules(depth, n int) []any {
 
 // lists are what list operators work on.
 func (g generator) list(depth int) any {
-	return pick[any](g, object{"var": "list"}, object{"var": "objects"}, object{"var": "text"}, []any{1, 2, 3, nil}, []any{"a", object{"var": "n"}},
-		[]any{}, object{"merge": g.rules(depth, 2)}, g.rule(depth), object{"var": "none"})
+	return pick[any](g, object{"var": "list"}, object{"var": "objects"}, object{"var": "text"}, []any{1, 2, 3, nil},
+		[]any{"a", object{"var": "n"}}, []any{}, object{"merge": g.rules(depth, 2)},
+		g.rule(depth), object{"var": "none"})
 }
 
-var binary = []string{"==", "!=", "===", "!==", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "in", "starts_with", "ends_with",
-	"and", "or", "cat", "max", "min", "contains_all", "contains_any", "contains_none"}
+var binary = []string{"==", "!=", "===", "!==", "<", "<=", ">", ">=", "+", "-", "*", "/", "%",
+	"in", "starts_with", "ends_with", "and", "or", "cat", "max", "min", "contains_all", "contains_any", "contains_none"}
 
 func (g generator) operator(depth int) any {
 	if g.chance(g.odd / 2) {
 		return object{pick(g, binary...): g.rule(depth - 1)}
 	}
 	if g.chance(g.odd / 2) {
-		return object{pick(g, append(binary, "map", "filter", "all", "some", "none", "reduce", "if", "substr", "missing_some", "sem_ver", "abs", "set", "unknown")...): g.rules(depth-1, g.IntN(5))}
+		return object{pick(g, append(binary, "map", "filter", "all", "some", "none", "reduce", "if", "substr",
+			"missing_some", "sem_ver", "abs", "set", "unknown")...): g.rules(depth-1, g.IntN(5))}
 	}
 	switch g.IntN(14) {
 	case 0:
@@ -207,13 +215,15 @@ func (g generator) operator(depth int) any {
 	case 2:
 		return object{"sem_ver": []any{pick[any](g, object{"var": "version"}, "1.2.3", "v2", 1.1, g.rule(1)),
 			pick[any](g, "=", "!=", "<", "<=", ">", ">=", "^", "~", "~", "===", nil, object{"cat": []any{"<", "="}}),
-			pick[any](g, "1.2.3", "1", "v1.2", "V1.0.0", "1.2.3-rc.1", "1.2.3+b", "bad", 2, "1.2.3.4", "v01.2.3", object{"var": "version"})}}
+			pick[any](g, "1.2.3", "1", "v1.2", "V1.0.0", "1.2.3-rc.1", "1.2.3+b", "bad", 2, "1.2.3.4",
+				"v01.2.3", object{"var": "version"})}}
 	case 3:
 		return object{pick(g, "all", "some", "none"): []any{g.list(depth - 1), g.element(depth - 1)}}
 	case 4:
 		return object{pick(g, "map", "filter"): []any{g.list(depth - 1), g.element(depth - 1)}}
 	case 5:
-		return object{"reduce": []any{g.list(depth - 1), object{pick(g, "+", "*", "cat", "max", "and", "or"): []any{object{"var": "accumulator"}, object{"var": pick(g, "current", "current.n", "valueType", "")}}},
+		return object{"reduce": []any{g.list(depth - 1), object{pick(g, "+", "*", "cat", "max", "and", "or"): []any{
+			object{"var": "accumulator"}, object{"var": pick(g, "current", "current.n", "valueType", "")}}},
 			pick[any](g, 0, 1, "", "x", true, nil, []any{}, g.rule(1))}}
 	case 6:
 		return object{"substr": g.substring(depth)}
@@ -224,13 +234,15 @@ func (g generator) operator(depth int) any {
 	case 9:
 		return object{pick(g, "<", "<=", ">", ">="): g.rules(depth-1, 3)}
 	case 10:
-		return object{pick(g, "abs", "merge", "+", "cat", "set"): pick[any](g, g.rule(depth-1), g.rules(depth-1, g.IntN(4)))}
+		return object{pick(g, "abs", "merge", "+", "cat", "set"): pick[any](g, g.rule(depth-1),
+			g.rules(depth-1, g.IntN(4)))}
 	}
 	return object{pick(g, binary...): g.rules(depth-1, 2)}
 }
 
 func (g generator) substring(depth int) []any {
-	args := []any{pick[any](g, object{"var": "email"}, "aéßc", g.rule(depth-1)), pick[any](g, 0, 1, -2, -20, 3, "1", 1e300)}
+	args := []any{pick[any](g, object{"var": "email"}, "aéßc", g.rule(depth-1)),
+		pick[any](g, 0, 1, -2, -20, 3, "1", 1e300)}
 	if g.chance(60) {
 		args = append(args, pick[any](g, 0, 1, 2, -1, -30, 1e300, nil))
 	}
@@ -244,7 +256,8 @@ func (g generator) substring(depth int) []any {
 func (g generator) element(depth int) any {
 	switch g.IntN(4) {
 	case 0:
-		return object{pick(g, ">", "==", "<="): []any{object{"var": pick[any](g, "", "n", ".n")}, pick[any](g, 2, object{"var": "n"})}}
+		return object{pick(g, ">", "==", "<="): []any{object{"var": pick[any](g, "", "n", ".n")},
+			pick[any](g, 2, object{"var": "n"})}}
 	case 1:
 		return object{"var": pick[any](g, "", "n", "object", "tier")}
 	case 2:
@@ -260,12 +273,14 @@ func (g generator) context() object {
 			context[key] = pick(g, values...)
 		}
 	}
-	put("targetingKey", "user-1", "5c3d8535-f81a-4478-a6d3-afaa4d51199e", "", g.subject(), g.subject(), g.subject(), 7, nil)
+	put("targetingKey", "user-1", "5c3d8535-f81a-4478-a6d3-afaa4d51199e",
+		"", g.subject(), g.subject(), g.subject(), 7, nil)
 	put("email", "a@b.c", "x@y.z", "premium@corp.example", 12, nil)
 	put("tier", "premium", "free", "", true)
 	put("n", 0, 1, 2, 5, -3, 2.5, "5", true, nil)
 	put("list", []any{1, 2, 3}, []any{}, []any{"a", nil, true}, []any{[]any{1, 2}}, "text", []any{object{"var": "n"}})
-	put("objects", []any{object{"n": 1}, object{"n": 5}}, []any{object{"n": "x", "m": 1}, 3}, []any{object{"targetingKey": "inner", "n": 2}})
+	put("objects", []any{object{"n": 1}, object{"n": 5}}, []any{object{"n": "x", "m": 1}, 3},
+		[]any{object{"targetingKey": "inner", "n": 2}})
 	put("object", object{"a": 1}, object{"var": "tier"}, object{"a": 1, "b": 2}, object{}, object{"==": []any{1, 1}})
 	put("version", "1.2.3", "v1.2.4", "V1.0.0", "2.0.0-rc1", "1.2", "1", "1.29.3+k3s1", "bad", 1.2, 2, nil, "1.0.0.0")
 	put("user", object{"name": "jo", "age": 40}, object{}, "flat")

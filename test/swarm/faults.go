@@ -9,7 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-const faultUsage = "NODE=fail:VERB, NODE=slow:VERB:DURATION, NODE=lose:VERB:PERCENT or NODE=vanish:VERB (repeatable): what happens\nwhen the node is first asked for a verb"
+const faultUsage = "NODE=fail:VERB, NODE=slow:VERB:DURATION, NODE=lose:VERB:PERCENT or NODE=vanish:VERB " +
+	"(repeatable): what happens\nwhen the node is first asked for a verb"
 
 // fault is what goes wrong on a node when it is first asked for a verb.
 type fault struct {

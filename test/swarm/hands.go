@@ -66,7 +66,8 @@ func (m *machine) Do(ctx context.Context, verb string, args json.RawMessage) (no
 	return node.Answer{Changed: true, Message: "done by the model"}, nil
 }
 
-// Keep, Resume and BGP implement agent.Hands: nothing disturbs the model, its moves are not interrupted, and it runs no BGP daemon.
+// Keep, Resume and BGP implement agent.Hands: nothing disturbs the model, its moves are not interrupted, and it runs no
+// BGP daemon.
 func (m *machine) Keep(context.Context) (string, error)                { return "", nil }
 func (m *machine) Resume(context.Context) ([]step.AdoptOutcome, error) { return nil, nil }
 func (m *machine) BGP(context.Context) *v1alpha1.BGP                   { return nil }
@@ -107,7 +108,8 @@ func (m *machine) on(a step.AdoptArgs) []*pod {
 	var all []*pod
 	for _, p := range m.pods {
 		name := p.namespace + "/" + p.name
-		if p.address.IsValid() && slices.Contains(a.From.Conf, p.conf) && !slices.Contains(a.Skip, name) && (len(a.Pods) == 0 || slices.Contains(a.Pods, name)) {
+		if p.address.IsValid() && slices.Contains(a.From.Conf, p.conf) && !slices.Contains(a.Skip, name) &&
+			(len(a.Pods) == 0 || slices.Contains(a.Pods, name)) {
 			all = append(all, p)
 		}
 	}
@@ -146,8 +148,8 @@ func (m *machine) adopt(ctx context.Context, a step.AdoptArgs) (node.Answer, err
 }
 
 func (p *pod) outcome(state step.AdoptState) step.AdoptOutcome {
-	return step.AdoptOutcome{Namespace: p.namespace, Name: p.name, UID: string(p.uid), Sandbox: string(p.uid), Address: p.address.String(),
-		State: state, Network: p.conf}
+	return step.AdoptOutcome{Namespace: p.namespace, Name: p.name, UID: string(p.uid), Sandbox: string(p.uid),
+		Address: p.address.String(), State: state, Network: p.conf}
 }
 
 // inventory finds what networks left, and removes it when it is to be cleaned.
@@ -166,7 +168,9 @@ func (m *machine) inventory(wanted step.Residue, clean bool) (node.Answer, error
 		} {
 			*list.into = append(*list.into, step.Pick(list.wanted, *list.has)...)
 			if clean {
-				*list.has = slices.DeleteFunc(slices.Clone(*list.has), func(name string) bool { return step.Matches(list.wanted, name) })
+				*list.has = slices.DeleteFunc(slices.Clone(*list.has), func(name string) bool {
+					return step.Matches(list.wanted, name)
+				})
 			}
 		}
 	}
@@ -179,9 +183,11 @@ func (m *machine) inventory(wanted step.Residue, clean bool) (node.Answer, error
 // facts are those of a node on flannel over VXLAN.
 func (m *machine) facts() cluster.NodeFacts {
 	return cluster.NodeFacts{Node: m.name, Kernel: kernel, ConfFiles: []string{firstConf}, Links: []cluster.Link{
-		{Name: "eth0", MTU: 1500, Addresses: []string{m.address + "/16"}}, {Name: "flannel.1", Type: "vxlan", MTU: 1450, VNI: 1, Port: 8472}, {Name: "cni0", Type: "bridge", MTU: 1450},
+		{Name: "eth0", MTU: 1500, Addresses: []string{m.address + "/16"}},
+		{Name: "flannel.1", Type: "vxlan", MTU: 1450, VNI: 1, Port: 8472}, {Name: "cni0", Type: "bridge", MTU: 1450},
 	}, Confs: []cluster.Conf{{File: firstConf, Network: "cbr0", Plugins: []string{"flannel", "portmap"}}},
 		ForwardPolicy: "ACCEPT", Host: &cluster.Host{Clock: cluster.Clock{At: time.Now().UTC()},
-			Modules:  map[string]string{"vxlan": "loaded", "ip_set": "loaded", "xt_set": "loadable", "ip_tables": "loaded", "nf_tables": "loaded", "nf_conntrack": "loaded", "br_netfilter": "loaded"},
+			Modules: map[string]string{"vxlan": "loaded", "ip_set": "loaded", "xt_set": "loadable",
+				"ip_tables": "loaded", "nf_tables": "loaded", "nf_conntrack": "loaded", "br_netfilter": "loaded"},
 			IPTables: map[string]int{"nft": 200}, Sysctls: map[string]string{"net.ipv4.ip_forward": "1"}}}
 }

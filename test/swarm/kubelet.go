@@ -46,26 +46,33 @@ func (s *swarm) register(ctx context.Context) error {
 }
 
 func (m *machine) object() *corev1.Node {
-	many := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	many := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("16"),
+		corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi")}
-	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
-		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}
+	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus,
+		reason string) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastHeartbeatTime: metav1.Now(),
+			LastTransitionTime: metav1.Now()}
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: m.name,
-			Labels: map[string]string{corev1.LabelHostname: m.name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"},
-			Annotations: map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan", "flannel.alpha.coreos.com/kube-subnet-manager": "true",
-				"flannel.alpha.coreos.com/public-ip": m.address, "flannel.alpha.coreos.com/backend-data": `{"VNI":1,"VtepMAC":"02:00:00:00:00:01"}`}},
+			Labels: map[string]string{corev1.LabelHostname: m.name, corev1.LabelOSStable: "linux",
+				corev1.LabelArchStable: "amd64"},
+			Annotations: map[string]string{"flannel.alpha.coreos.com/backend-type": "vxlan",
+				"flannel.alpha.coreos.com/kube-subnet-manager": "true", "flannel.alpha.coreos.com/public-ip": m.address,
+				"flannel.alpha.coreos.com/backend-data": `{"VNI":1,"VtepMAC":"02:00:00:00:00:01"}`}},
 		Spec: corev1.NodeSpec{PodCIDR: m.source.String(), PodCIDRs: []string{m.source.String()}},
 		Status: corev1.NodeStatus{Capacity: many, Allocatable: many,
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: m.address}, {Type: corev1.NodeHostName, Address: m.name}},
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: m.address},
+				{Type: corev1.NodeHostName, Address: m.name}},
 			Conditions: []corev1.NodeCondition{condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),
 				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"),
 				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure"),
 				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID"),
 				condition(corev1.NodeNetworkUnavailable, corev1.ConditionFalse, "FlannelIsUp")},
-			NodeInfo: corev1.NodeSystemInfo{KernelVersion: kernel, OSImage: "swarm", OperatingSystem: "linux", Architecture: "amd64",
-				ContainerRuntimeVersion: "containerd://2.1.0", KubeletVersion: "v1.36.3"}},
+			NodeInfo: corev1.NodeSystemInfo{KernelVersion: kernel, OSImage: "swarm",
+				OperatingSystem: "linux", Architecture: "amd64", ContainerRuntimeVersion: "containerd://2.1.0",
+				KubeletVersion: "v1.36.3"}},
 	}
 }
 
@@ -81,7 +88,8 @@ func (m *machine) live(ctx context.Context) {
 			_, err = leases.Patch(ctx, m.name, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 		if apierrors.IsNotFound(err) {
-			_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.name}, Spec: spec}, metav1.CreateOptions{})
+			_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.name}, Spec: spec},
+				metav1.CreateOptions{})
 		}
 		m.swarm.trouble(ctx, "renew the lease of "+m.name, err)
 		_ = sleep(ctx, leaseEvery)
@@ -98,7 +106,8 @@ func (s *swarm) follow(ctx context.Context) error {
 			m.see(ctx, one)
 		}
 	}
-	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, object any) { see(object) },
+	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see,
+		UpdateFunc: func(_, object any) { see(object) },
 		DeleteFunc: func(object any) {
 			if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = gone.Obj
@@ -184,7 +193,8 @@ func (m *machine) begin(ctx context.Context, object *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.swarm.client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = m.swarm.client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType,
+		patch, metav1.PatchOptions{}, "status")
 	if err == nil && object.Spec.ServiceAccountName == manifest.AgentName && object.Namespace == v1alpha1.Namespace {
 		context.AfterFunc(ctx, stop)
 		go func() { m.swarm.trouble(inside, "agent of "+m.name, m.agent(inside, object)) }()
@@ -208,14 +218,18 @@ func probes(object *corev1.Pod) string {
 
 func running(object *corev1.Pod, host, address string) corev1.PodStatus {
 	now, yes := metav1.Now(), true
-	status := corev1.PodStatus{Phase: corev1.PodRunning, HostIP: host, HostIPs: []corev1.HostIP{{IP: host}}, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}, StartTime: &now,
-		ObservedGeneration: object.Generation}
-	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	status := corev1.PodStatus{Phase: corev1.PodRunning, HostIP: host, HostIPs: []corev1.HostIP{{IP: host}},
+		PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}, StartTime: &now, ObservedGeneration: object.Generation}
+	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized,
+		corev1.ContainersReady, corev1.PodReady} {
+		status.Conditions = append(status.Conditions,
+			corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
 	for _, c := range object.Spec.Containers {
-		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Ready: true, Started: &yes, Image: c.Image, ImageID: c.Image,
-			ContainerID: "containerd://" + string(object.UID), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}})
+		status.ContainerStatuses = append(status.ContainerStatuses,
+			corev1.ContainerStatus{Name: c.Name, Ready: true, Started: &yes, Image: c.Image, ImageID: c.Image,
+				ContainerID: "containerd://" + string(object.UID),
+				State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}})
 	}
 	return status
 }
@@ -257,8 +271,10 @@ func (m *machine) ended(object *corev1.Pod) {
 func (m *machine) agent(ctx context.Context, object *corev1.Pod) error {
 	hours := int64(12 * 3600)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours,
-		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: object.Name, UID: object.UID}}}
-	token, err := m.swarm.client.CoreV1().ServiceAccounts(object.Namespace).CreateToken(ctx, manifest.AgentName, request, metav1.CreateOptions{})
+		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1",
+			Name: object.Name, UID: object.UID}}}
+	token, err := m.swarm.client.CoreV1().ServiceAccounts(object.Namespace).CreateToken(ctx, manifest.AgentName,
+		request, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("ask for its token: %w", err)
 	}
@@ -269,6 +285,7 @@ func (m *machine) agent(ctx context.Context, object *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	one := &agent.Agent{Name: m.name, Node: m, Client: client, Log: m.swarm.log.With("node", m.name), Pod: string(object.UID), Probers: m.probers}
+	one := &agent.Agent{Name: m.name, Node: m, Client: client, Log: m.swarm.log.With("node", m.name),
+		Pod: string(object.UID), Probers: m.probers}
 	return one.Run(ctx)
 }

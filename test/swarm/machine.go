@@ -20,9 +20,10 @@ const firstConf = "10-flannel.conflist"
 
 // traces are what the agents of networks leave on a node, by their DaemonSets.
 var traces = map[string]step.Residue{
-	"kube-flannel-ds": {Links: []string{"flannel.1", "cni0"}, ConfFiles: []string{firstConf}, Chains: []string{"FLANNEL-FWD", "FLANNEL-POSTRTG"},
-		Paths: []string{"/run/flannel"}},
-	"calico-node": {Links: []string{"vxlan.calico"}, Chains: []string{"cali-FORWARD", "cali-INPUT"}, Paths: []string{"/var/lib/calico"}},
+	"kube-flannel-ds": {Links: []string{"flannel.1", "cni0"}, ConfFiles: []string{firstConf},
+		Chains: []string{"FLANNEL-FWD", "FLANNEL-POSTRTG"}, Paths: []string{"/run/flannel"}},
+	"calico-node": {Links: []string{"vxlan.calico"}, Chains: []string{"cali-FORWARD", "cali-INPUT"},
+		Paths: []string{"/var/lib/calico"}},
 }
 
 // machine is the model of one node.
@@ -56,8 +57,9 @@ type pod struct {
 }
 
 func newMachine(s *swarm, i int, target string) (*machine, error) {
-	m := &machine{swarm: s, name: fmt.Sprintf("node-%d", i+1), address: netip.AddrFrom4([4]byte{172, 16, byte(i / 250), byte(i%250 + 1)}).String(),
-		conf: firstConf, pods: map[types.UID]*pod{}, given: map[netip.Addr]bool{}}
+	m := &machine{swarm: s, name: fmt.Sprintf("node-%d", i+1),
+		address: netip.AddrFrom4([4]byte{172, 16, byte(i / 250), byte(i%250 + 1)}).String(), conf: firstConf,
+		pods: map[types.UID]*pod{}, given: map[netip.Addr]bool{}}
 	m.source = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24)
 	m.target = m.source
 	if target != "" {

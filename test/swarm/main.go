@@ -1,8 +1,9 @@
-// Command swarm runs the agents of many nodes in one process, against a real API server, for tests of a change's engine, journal
-// and gates at scale. `theseus-lab swarm` builds it and starts it beside a control plane; it is not part of the product.
+// Command swarm runs the agents of many nodes in one process, against a real API server, for tests of a change's
+// engine, journal and gates at scale. `theseus-lab swarm` builds it and starts it beside a control plane; it is not
+// part of the product.
 //
-// The agents are the product's own (internal/node/agent): their tasks, reports and plans of paths go through the API server,
-// with the credentials of their pods. --about prints what a model does instead of a node.
+// The agents are the product's own (internal/node/agent): their tasks, reports and plans of paths go through the API
+// server, with the credentials of their pods. --about prints what a model does instead of a node.
 package main
 
 import (
@@ -32,7 +33,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := start(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintf(os.Stderr, "error: %s\nhint: theseus-lab swarm starts this program, and --help lists its flags\n", printable.Line(err.Error()))
+		fmt.Fprintf(os.Stderr, "error: %s\nhint: theseus-lab swarm starts this program, and --help lists its flags\n",
+			printable.Line(err.Error()))
 		os.Exit(1)
 	}
 }
@@ -41,7 +43,8 @@ func start(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("swarm", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file of an administrator")
 	nodes := flags.Int("nodes", 20, "number of nodes")
-	target := flags.String("target-cidr", "", "range of the addresses that the new network gives to pods; empty: that of the node")
+	target := flags.String("target-cidr", "",
+		"range of the addresses that the new network gives to pods; empty: that of the node")
 	scale := flags.Float64("times", 1, "what the model takes, as a multiple of what the lab took")
 	about := flags.Bool("about", false, "say what is a model, and end")
 	var faults faults

@@ -19,8 +19,8 @@ import (
 
 var _ agent.Probers = (*probers)(nil)
 
-// probers are the model of a node's probers: no packet is sent. A probe is answered when its target runs, unless its node or the
-// target's loses packets. What is looked at is the state at each report: a shorter one is not seen.
+// probers are the model of a node's probers: no packet is sent. A probe is answered when its target runs, unless its
+// node or the target's loses packets. What is looked at is the state at each report: a shorter one is not seen.
 type probers struct {
 	machine *machine
 	mu      sync.Mutex
@@ -212,7 +212,8 @@ func (p *probers) share(one *v1alpha1.Path) float64 {
 		lost = 1 - (1-lost)*(1-target.losing())
 	}
 	host, _, err := net.SplitHostPort(one.Target.Address)
-	if err == nil && one.Target.Node != "" && (one.Target.Network == path.Old || one.Target.Network == path.New) && one.Class == "pod-pod" && !p.machine.swarm.addresses.has(host) {
+	if err == nil && one.Target.Node != "" && (one.Target.Network == path.Old || one.Target.Network == path.New) &&
+		one.Class == "pod-pod" && !p.machine.swarm.addresses.has(host) {
 		return 1 // no pod has the address
 	}
 	return lost

@@ -18,9 +18,10 @@ import (
 
 func TestFaults(t *testing.T) {
 	for text, right := range map[string]bool{
-		"node-1=fail:adopt": true, "node-1=slow:join:30s": true, "node-1=lose:adopt:1%": true, "node-1=vanish:hold": true,
-		"fail:adopt": false, "node-1=fail": false, "node-1=fail:dance": false, "node-1=slow:join:soon": false, "node-1=lose:join:200": false,
-		"node-1=lose:join:0": false, "=fail:adopt": false, "node-1=burn:adopt": false,
+		"node-1=fail:adopt": true, "node-1=slow:join:30s": true, "node-1=lose:adopt:1%": true,
+		"node-1=vanish:hold": true, "fail:adopt": false, "node-1=fail": false, "node-1=fail:dance": false,
+		"node-1=slow:join:soon": false, "node-1=lose:join:200": false, "node-1=lose:join:0": false,
+		"=fail:adopt": false, "node-1=burn:adopt": false,
 	} {
 		var f faults
 		if err := f.Set(text); (err == nil) != right {
@@ -60,11 +61,13 @@ func TestProbes(t *testing.T) {
 	one, other := two(t, "node-2=lose:join:50%")
 	target := hold(other, "target")
 	one.probers.begin("old", "prober")
-	way := v1alpha1.Path{ID: "a", Class: "pod-pod", IntervalMillis: 10, Source: v1alpha1.Endpoint{Node: one.name, Network: "old"},
+	way := v1alpha1.Path{ID: "a", Class: "pod-pod", IntervalMillis: 10,
+		Source: v1alpha1.Endpoint{Node: one.name, Network: "old"},
 		Target: v1alpha1.Endpoint{Node: other.name, Network: "old", Address: fmt.Sprintf("%s:80", target.address)}}
 	denied := way
 	denied.ID, denied.Denied = "b", true
-	if err := one.probers.Order("old", probe.PathsFile{Generation: 3, Paths: []v1alpha1.Path{way, denied}}); err != nil {
+	if err := one.probers.Order("old",
+		probe.PathsFile{Generation: 3, Paths: []v1alpha1.Path{way, denied}}); err != nil {
 		t.Fatal(err)
 	}
 	// look lets time pass, and returns what was sent and answered of the path since the last look.
@@ -86,10 +89,12 @@ func TestProbes(t *testing.T) {
 	if s, a, _ := look(10 * time.Second); s < 990 || a != s {
 		t.Errorf("%d of %d answered while all is well", a, s)
 	}
-	if _, err := other.Do(t.Context(), step.VerbJoin, json.RawMessage(`{"old":["10.0.0.0/11"],"new":["10.64.0.0/11"]}`)); err != nil {
+	if _, err := other.Do(t.Context(), step.VerbJoin,
+		json.RawMessage(`{"old":["10.0.0.0/11"],"new":["10.64.0.0/11"]}`)); err != nil {
 		t.Fatal(err)
 	}
-	if s, a, result := look(10 * time.Second); s < 990 || a > s*6/10 || a < s*4/10 || len(result.Gaps) != maxGaps || result.Dropped == 0 {
+	if s, a, result := look(10 * time.Second); s < 990 || a > s*6/10 || a < s*4/10 ||
+		len(result.Gaps) != maxGaps || result.Dropped == 0 {
 		t.Errorf("%d of %d answered while half of all packets are lost, %d gaps", a, s, len(result.Gaps))
 	}
 	one.swarm.addresses.Delete(target.address.String())
@@ -98,11 +103,14 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestAdopt: pods move to the network that is asked for, and back, and new ones have addresses of the network that serves.
+// TestAdopt: pods move to the network that is asked for, and back, and new ones have addresses of the network that
+// serves.
 func TestAdopt(t *testing.T) {
 	one, _ := two(t, "node-1=fail:settle")
 	a, b := hold(one, "a"), hold(one, "b")
-	there := step.AdoptArgs{From: step.Attachment{Conf: []string{firstConf}}, To: step.Attachment{Conf: []string{"10-calico.conflist.theseus", "10-calico.conflist"}}, Skip: []string{"shop/b"}}
+	there := step.AdoptArgs{From: step.Attachment{Conf: []string{firstConf}},
+		To:   step.Attachment{Conf: []string{"10-calico.conflist.theseus", "10-calico.conflist"}},
+		Skip: []string{"shop/b"}}
 	back := step.AdoptArgs{From: there.To, To: there.From}
 	for _, move := range []struct {
 		args step.AdoptArgs
@@ -115,7 +123,8 @@ func TestAdopt(t *testing.T) {
 	if _, err := one.serve("10-calico.conflist"); err != nil {
 		t.Fatal(err)
 	}
-	if p := hold(one, "c"); !netip.MustParsePrefix("10.64.0.0/11").Contains(p.address) || !one.source.Contains(a.address) {
+	if p := hold(one, "c"); !netip.MustParsePrefix("10.64.0.0/11").Contains(p.address) ||
+		!one.source.Contains(a.address) {
 		t.Errorf("the addresses %s and %s", a.address, p.address)
 	}
 	settle := json.RawMessage(`{"network":{"conf":["10-flannel.conflist"]}}`)
@@ -150,7 +159,8 @@ func TestVanish(t *testing.T) {
 	one, _ := two(t, "node-1=vanish:hold")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := one.Do(ctx, step.VerbHold, json.RawMessage(`{"within":["10.0.0.0/11"],"source":["cni0"],"target":["cali*"]}`)); err == nil || one.losing() != 1 {
+	if _, err := one.Do(ctx, step.VerbHold, json.RawMessage(
+		`{"within":["10.0.0.0/11"],"source":["cni0"],"target":["cali*"]}`)); err == nil || one.losing() != 1 {
 		t.Errorf("%v, and it loses %.0f %%", err, one.losing()*100)
 	}
 }

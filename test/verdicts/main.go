@@ -3,8 +3,8 @@
 //	verdicts FILE... < questions
 //
 // The files are what `theseus check --from` takes; the network is the one that they show. The questions are a JSON list
-// of {"from": "namespace/pod", "to": "namespace/pod", "protocol": "TCP", "port": 80}, and the answers a list of "allow",
-// "deny" and "depends" in their order.
+// of {"from": "namespace/pod", "to": "namespace/pod", "protocol": "TCP", "port": 80}, and the answers a list of
+// "allow", "deny" and "depends" in their order.
 package main
 
 import (
@@ -49,7 +49,8 @@ func run(files []string, in io.Reader, out io.Writer) error {
 	model := policy.Build(snapshot, profile, profile)
 	answers := make([]policy.Verdict, len(questions))
 	for i, q := range questions {
-		if answers[i], err = model.Verdict(policy.After, q.From, q.To, policy.Port{Protocol: q.Protocol, Number: q.Port}); err != nil {
+		if answers[i], err = model.Verdict(policy.After, q.From, q.To,
+			policy.Port{Protocol: q.Protocol, Number: q.Port}); err != nil {
 			return err
 		}
 	}

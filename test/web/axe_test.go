@@ -32,7 +32,8 @@ func TestAxe(t *testing.T) {
 		t.Helper()
 		for _, scheme := range []string{"light", "dark"} {
 			get(t, ctx, func(ctx context.Context, tab *chromedp.Target) (cdp.Empty, error) {
-				media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}
+				media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+					{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}
 				return cdp.Call(ctx, tab, emulation.SetEmulatedMedia, media)
 			})
 			if !get(t, ctx, chromedp.Evaluate[bool](string(script)+`;window.found = null; axe.run().then(function (r) {
@@ -42,7 +43,8 @@ func TestAxe(t *testing.T) {
 			}
 			until(t, ctx, "window.found !== null")
 			var found []string
-			if err := json.Unmarshal([]byte(get(t, ctx, chromedp.Evaluate[string]("window.found"))), &found); err != nil {
+			if err := json.Unmarshal([]byte(get(t, ctx, chromedp.Evaluate[string]("window.found"))),
+				&found); err != nil {
 				t.Fatal(err)
 			}
 			for _, one := range found {
@@ -66,7 +68,8 @@ func TestAxe(t *testing.T) {
 
 	older := *p.run.Plan
 	older.Name = "an-older-one"
-	gate := &people{knows: map[string]string{"good": "ann"}, feeds: map[string]*web.Feed{p.run.Plan.Name: p.feed, older.Name: web.NewFeed(&older)}, names: []string{p.run.Plan.Name, older.Name}, did: &acts{}}
+	gate := &people{knows: map[string]string{"good": "ann"}, feeds: map[string]*web.Feed{p.run.Plan.Name: p.feed,
+		older.Name: web.NewFeed(&older)}, names: []string{p.run.Plan.Name, older.Name}, did: &acts{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

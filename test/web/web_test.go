@@ -1,5 +1,5 @@
-// Package web holds the live page to what it promises, in a real browser: Debian's chromium, which lab/install.sh unpacks. The feed
-// and the handler are those of theseus web; the run is replayed second by second.
+// Package web holds the live page to what it promises, in a real browser: Debian's chromium, which lab/install.sh
+// unpacks. The feed and the handler are those of theseus web; the run is replayed second by second.
 package web
 
 import (
@@ -35,7 +35,8 @@ var screenshots = flag.String("screenshots", "", "folder for pictures of the pag
 // within is how long the page may take for anything on a busy machine.
 const within = 60 * time.Second
 
-// browser starts chromium with a tab of its own. Errors of the page's scripts, and what its policy refuses, fail the test.
+// browser starts chromium with a tab of its own. Errors of the page's scripts, and what its policy refuses, fail the
+// test.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	if _, err := os.Stat(root); err != nil {
@@ -43,26 +44,31 @@ func browser(t *testing.T) context.Context {
 	}
 	fonts := filepath.Join(t.TempDir(), "fonts.conf")
 	if err := os.WriteFile(fonts, []byte("<fontconfig><dir>"+root+"/usr/share/fonts</dir><cachedir>"+t.TempDir()+
-		"</cachedir><match target=\"pattern\"><edit name=\"family\" mode=\"append_last\"><string>Liberation Sans</string></edit></match></fontconfig>"), 0o600); err != nil {
+		"</cachedir><match target=\"pattern\"><edit name=\"family\" mode=\"append_last\"><string>Liberation "+
+		"Sans</string></edit></match></fontconfig>"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	lib := filepath.Join(root, "usr/lib/x86_64-linux-gnu")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(filepath.Join(root, "usr/lib/chromium/chromium")), chromedp.NoSandbox, chromedp.DisableGPU,
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(filepath.Join(root, "usr/lib/chromium/chromium")), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(within),
 		chromedp.Env("LD_LIBRARY_PATH="+lib+":"+filepath.Join(lib, "pulseaudio"), "FONTCONFIG_FILE="+fonts))
 	allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocated)
 	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // the browser lives as long as this call's context
+	// the browser lives as long as this call's context
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
 		t.Fatal(err)
 	}
 	if err := chromedp.Listen(ctx, func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
-			t.Errorf("the page's script failed: %s", (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
+			t.Errorf("the page's script failed: %s",
+				(&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
 		case *cdplog.EventEntryAdded:
-			if e.Entry.Source == cdplog.EntrySourceSecurity || strings.Contains(e.Entry.Text, "Content Security Policy") {
+			if e.Entry.Source == cdplog.EntrySourceSecurity ||
+				strings.Contains(e.Entry.Text, "Content Security Policy") {
 				t.Errorf("the browser: %s", e.Entry.Text)
 			}
 		}
@@ -98,7 +104,8 @@ func until(t *testing.T, ctx context.Context, expression string) {
 	for ok := false; !ok; time.Sleep(50 * time.Millisecond) {
 		ok = get(t, ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		if !ok && time.Since(begun) > within {
-			t.Fatalf("%s does not become true:\n%.3000s", expression, get(t, ctx, chromedp.Evaluate[string]("document.body.innerText")))
+			t.Fatalf("%s does not become true:\n%.3000s", expression,
+				get(t, ctx, chromedp.Evaluate[string]("document.body.innerText")))
 		}
 	}
 }
@@ -115,7 +122,8 @@ func picture(t *testing.T, ctx context.Context, name string) {
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		get(t, ctx, func(ctx context.Context, tab *chromedp.Target) (cdp.Empty, error) {
-			media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
+			media := emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
 			return cdp.Call(ctx, tab, emulation.SetEmulatedMedia, media)
 		})
 		time.Sleep(400 * time.Millisecond) // until it is drawn
@@ -149,7 +157,8 @@ func (*acts) Question(_ context.Context, action string) (web.Question, error) {
 	if action == "pause" {
 		return web.Question{Text: "The run stops after its current action. All pods stay connected.", Plan: "hash"}, nil
 	}
-	return web.Question{Text: "Undoes every step that was done, newest first.\nIt deletes:\n  <b>nothing</b>", Word: "calico", Plan: "hash"}, nil
+	return web.Question{Text: "Undoes every step that was done, newest first.\nIt deletes:\n  <b>nothing</b>",
+		Word: "calico", Plan: "hash"}, nil
 }
 
 func (a *acts) Do(_ context.Context, action, _ string) (string, error) {
@@ -213,12 +222,15 @@ func TestFollowed(t *testing.T) {
 	picture(t, ctx, "1-before")
 	p.play(p.run.Begin, p.after(36))
 	until(t, ctx, has("now", "Nothing is being lost"))
-	until(t, ctx, "document.querySelectorAll('#waves button').length === 12 && document.querySelectorAll('#waves .done').length > 0")
-	until(t, ctx, "document.querySelectorAll('#classes tbody tr').length > 5 && document.querySelectorAll('#lines li').length > 20")
+	until(t, ctx, "document.querySelectorAll('#waves button').length === 12 && "+
+		"document.querySelectorAll('#waves .done').length > 0")
+	until(t, ctx, "document.querySelectorAll('#classes tbody tr').length > 5 && "+
+		"document.querySelectorAll('#lines li').length > 20")
 	picture(t, ctx, "2-running")
 	p.play(p.after(37), p.after(42))
 	until(t, ctx, has("now", "Probes are being lost now: pod-pod, pod-service"))
-	until(t, ctx, "document.getElementById('verdict').className === 'verdict bad' && document.querySelector('#now[aria-live=polite]')")
+	until(t, ctx, "document.getElementById('verdict').className === 'verdict bad' && "+
+		"document.querySelector('#now[aria-live=polite]')")
 	picture(t, ctx, "3-losing")
 	p.play(p.after(43), p.after(60))
 	until(t, ctx, has("now", "Nothing is being lost now"))
@@ -231,7 +243,8 @@ func TestFollowed(t *testing.T) {
 	picture(t, ctx, "4-done")
 }
 
-// TestCut: the page says since when it is stale, whether its server or the API server is away, and comes back by itself.
+// TestCut: the page says since when it is stale, whether its server or the API server is away, and comes back by
+// itself.
 func TestCut(t *testing.T) {
 	ctx, p := browser(t), serve(t, 5)
 	do(t, ctx, chromedp.Navigate(p.URL()))
@@ -252,7 +265,8 @@ func TestCut(t *testing.T) {
 	p.play(p.after(24), p.after(30))
 	p.listen(t, nil)
 	until(t, ctx, "document.getElementById('stale').hidden && "+has("now", "Nothing is being lost"))
-	until(t, ctx, fmt.Sprintf("document.querySelectorAll('#lines li').length > 10 && document.querySelectorAll('#waves button').length === %d", 5))
+	until(t, ctx, fmt.Sprintf("document.querySelectorAll('#lines li').length > 10 && "+
+		"document.querySelectorAll('#waves button').length === %d", 5))
 	// A reload needs no token in the address: the tab has it.
 	do(t, ctx, chromedp.Reload())
 	until(t, ctx, has("now", "Nothing is being lost"))
@@ -300,11 +314,13 @@ func TestKeyboard(t *testing.T) {
 	ctx, p := browser(t), serve(t, 5)
 	do(t, ctx, chromedp.Navigate(p.URL()))
 	p.play(p.run.Begin, p.after(30))
-	until(t, ctx, "document.querySelectorAll('#waves button').length === 5 && document.querySelectorAll('#buttons button').length === 3")
+	until(t, ctx, "document.querySelectorAll('#waves button').length === 5 && document.querySelectorAll('#buttons "+
+		"button').length === 3")
 	press := func(keys string) { t.Helper(); do(t, ctx, chromedp.KeyEvent(keys)) }
 	focus := func(want string) {
 		t.Helper()
-		until(t, ctx, fmt.Sprintf("(document.activeElement.getAttribute('aria-label') || document.activeElement.textContent || document.activeElement.id).startsWith(%q)", want))
+		until(t, ctx, fmt.Sprintf("(document.activeElement.getAttribute('aria-label') || "+
+			"document.activeElement.textContent || document.activeElement.id).startsWith(%q)", want))
 	}
 	press(kb.Tab)
 	focus("Skip to the losses")
@@ -344,14 +360,16 @@ func TestKeyboard(t *testing.T) {
 	until(t, ctx, has("detail", "start or end on this node"))
 	picture(t, ctx, "7-node")
 	press(kb.Escape)
-	until(t, ctx, "!document.getElementById('dialog').open && (document.activeElement.getAttribute('aria-label') || '').startsWith('worker-00')")
+	until(t, ctx, "!document.getElementById('dialog').open && (document.activeElement.getAttribute('aria-label') || "+
+		"'').startsWith('worker-00')")
 	for range 6 { // past the journal
 		if press(kb.Tab); get(t, ctx, chromedp.Evaluate[bool]("document.activeElement.tagName === 'SUMMARY'")) {
 			break
 		}
 	}
 	press(kb.Enter)
-	until(t, ctx, "document.querySelector('#plan details').open && document.querySelectorAll('#plan details li').length > 0")
+	until(t, ctx,
+		"document.querySelector('#plan details').open && document.querySelectorAll('#plan details li').length > 0")
 }
 
 // people is a gate with the tokens of people, as the API server would know them.
@@ -381,15 +399,18 @@ func (p *people) View(r *http.Request, migration string) (*web.View, error) {
 	case token == "":
 		return nil, &web.Refused{Code: http.StatusUnauthorized, Text: "Sign in.", SignIn: true}
 	case user == "":
-		return nil, &web.Refused{Code: http.StatusUnauthorized, Text: "The API server does not accept this token.", SignIn: true}
+		return nil, &web.Refused{Code: http.StatusUnauthorized, Text: "The API server does not accept this token.",
+			SignIn: true}
 	case user == "eve":
-		return nil, &web.Refused{Code: http.StatusForbidden, Text: "eve may not get migrations.\nAn administrator grants it: theseus rights look", SignIn: true}
+		return nil, &web.Refused{Code: http.StatusForbidden,
+			Text: "eve may not get migrations.\nAn administrator grants it: theseus rights look", SignIn: true}
 	}
 	if migration == "" {
 		migration = p.names[0]
 	}
 	if p.feeds[migration] == nil {
-		return nil, &web.Refused{Code: http.StatusNotFound, Text: "There is no migration " + migration + " in this cluster."}
+		return nil, &web.Refused{Code: http.StatusNotFound,
+			Text: "There is no migration " + migration + " in this cluster."}
 	}
 	if p.full && r.URL.Path == "/plan" {
 		return &web.View{Name: migration, User: user, Others: p.names, Actions: approves{p.did}}, nil
@@ -400,7 +421,8 @@ func (p *people) View(r *http.Request, migration string) (*web.View, error) {
 		p.lock.Lock()
 		defer p.lock.Unlock()
 		if p.knows[token] == "" {
-			return &web.Refused{Code: http.StatusUnauthorized, Text: "The API server does not accept this token.", SignIn: true}
+			return &web.Refused{Code: http.StatusUnauthorized, Text: "The API server does not accept this token.",
+				SignIn: true}
 		}
 		return nil
 	}
@@ -416,11 +438,13 @@ func (a approves) Question(context.Context, string) (web.Question, error) {
 	return web.Question{Text: "plan:    sha256-of-the-plan\nIt deletes:\n  nothing", Word: "calico", Plan: "hash"}, nil
 }
 
-// TestSignIn: without a mouse, a person signs in, reads the plan's hash, approves, looks at another migration, which is withdrawn, and
-// signs out. The token stays in the tab's memory, and is asked for again once it has expired. What was asked for before shows no more.
+// TestSignIn: without a mouse, a person signs in, reads the plan's hash, approves, looks at another migration, which is
+// withdrawn, and signs out. The token stays in the tab's memory, and is asked for again once it has expired. What was
+// asked for before shows no more.
 func TestSignIn(t *testing.T) {
 	ctx, r := browser(t), webtest.New(t, 5)
-	gate := &people{knows: map[string]string{"good": "ann", "poor": "eve"}, feeds: map[string]*web.Feed{r.Plan.Name: web.NewFeed(r.Plan)}, names: []string{r.Plan.Name}, did: &acts{}}
+	gate := &people{knows: map[string]string{"good": "ann", "poor": "eve"},
+		feeds: map[string]*web.Feed{r.Plan.Name: web.NewFeed(r.Plan)}, names: []string{r.Plan.Name}, did: &acts{}}
 	older := *r.Plan
 	older.Name = "an-older-one"
 	gate.feeds[older.Name], gate.names = web.NewFeed(&older), append(gate.names, older.Name)
@@ -442,30 +466,39 @@ func TestSignIn(t *testing.T) {
 	// A token of Kubernetes in an address would be in the browser's history: it is not taken.
 	do(t, ctx, chromedp.Navigate(at+"#good"))
 	until(t, ctx, "!document.getElementById('signin').hidden && document.activeElement.id === 'token'")
-	until(t, ctx, "!document.getElementById('verdict').checkVisibility() && document.getElementById('refused').textContent === ''")
+	until(t, ctx, "!document.getElementById('verdict').checkVisibility() && "+
+		"document.getElementById('refused').textContent === ''")
 	picture(t, ctx, "8-sign-in")
-	for token, says := range map[string]string{"bad": "does not accept this token", "poor": "eve may not get migrations", "not a token": "it has spaces"} {
+	for token, says := range map[string]string{"bad": "does not accept this token",
+		"poor": "eve may not get migrations", "not a token": "it has spaces"} {
 		press(token)
 		press(kb.Enter)
-		until(t, ctx, has("refused", says)+" && document.activeElement.id === 'token' && document.getElementById('token').value === ''")
+		until(t, ctx, has("refused", says)+
+			" && document.activeElement.id === 'token' && document.getElementById('token').value === ''")
 	}
 	gate.lock.Lock()
 	gate.full = true
 	gate.lock.Unlock()
 	press("Bearer good")
 	press(kb.Enter)
-	until(t, ctx, has("stale", "People look at 3 other migrations.")+" && "+has("name", r.Plan.Name)+" && document.querySelectorAll('#buttons button').length === 1 && !document.querySelector('#buttons button').disabled")
+	until(t, ctx, has("stale", "People look at 3 other migrations.")+" && "+has("name", r.Plan.Name)+
+		" && document.querySelectorAll('#buttons button').length === 1 && "+
+		"!document.querySelector('#buttons button').disabled")
 	gate.lock.Lock()
 	gate.full = false
 	gate.lock.Unlock()
-	until(t, ctx, "document.querySelectorAll('#buttons button').length === 1 && document.querySelectorAll('#plan details').length > 0")
-	until(t, ctx, has("user", "Signed in as ann")+" && document.getElementById('signin').hidden && "+has("now", "Nothing is being lost"))
-	until(t, ctx, "document.cookie === '' && sessionStorage.length === 0 && localStorage.length === 0 && document.querySelectorAll('#others option').length === 2")
+	until(t, ctx, "document.querySelectorAll('#buttons button').length === 1 && "+
+		"document.querySelectorAll('#plan details').length > 0")
+	until(t, ctx, has("user", "Signed in as ann")+" && document.getElementById('signin').hidden && "+
+		has("now", "Nothing is being lost"))
+	until(t, ctx, "document.cookie === '' && sessionStorage.length === 0 && localStorage.length === 0 && "+
+		"document.querySelectorAll('#others option').length === 2")
 	picture(t, ctx, "9-signed-in")
 	focus := func(want string) {
 		t.Helper()
 		for range 60 { // past the end of the page
-			if get(t, ctx, chromedp.Evaluate[bool](fmt.Sprintf("(document.activeElement.id || document.activeElement.textContent) === %q", want))) {
+			if get(t, ctx, chromedp.Evaluate[bool](
+				fmt.Sprintf("(document.activeElement.id || document.activeElement.textContent) === %q", want))) {
 				return
 			}
 			press(kb.Tab)
@@ -474,7 +507,8 @@ func TestSignIn(t *testing.T) {
 	}
 	focus("Approve")
 	press(kb.Enter)
-	until(t, ctx, "document.activeElement.id === 'word' && "+has("dialoghead", "Approve "+r.Plan.Name+"?")+" && "+has("detail", "sha256-of-the-plan"))
+	until(t, ctx, "document.activeElement.id === 'word' && "+has("dialoghead", "Approve "+r.Plan.Name+"?")+" && "+
+		has("detail", "sha256-of-the-plan"))
 	picture(t, ctx, "10-approve")
 	press("calic")
 	press(kb.Enter)
@@ -487,13 +521,15 @@ func TestSignIn(t *testing.T) {
 	}
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.getElementById('others').focus()"))
 	press(kb.ArrowDown)
-	until(t, ctx, has("name", "an-older-one")+" && "+has("now", "Nothing is measured yet")+" && location.search === '?migration=an-older-one' && document.querySelectorAll('#buttons button').length === 1")
+	until(t, ctx, has("name", "an-older-one")+" && "+has("now", "Nothing is measured yet")+" && location.search === "+
+		"'?migration=an-older-one' && document.querySelectorAll('#buttons button').length === 1")
 	gate.lock.Lock()
 	gate.feeds[older.Name].Withdraw()
 	delete(gate.feeds, older.Name)
 	gate.names = gate.names[:1]
 	gate.lock.Unlock()
-	until(t, ctx, has("stand", "withdrawn")+" && document.querySelector('#buttons button').disabled && document.querySelectorAll('#others option').length === 2")
+	until(t, ctx, has("stand", "withdrawn")+" && document.querySelector('#buttons button').disabled && "+
+		"document.querySelectorAll('#others option').length === 2")
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.getElementById('others').focus()"))
 	press(kb.ArrowUp)
 	until(t, ctx, has("name", r.Plan.Name)+" && document.querySelectorAll('#waves button').length === 5")
@@ -501,13 +537,15 @@ func TestSignIn(t *testing.T) {
 	delete(gate.knows, "good") // it expires
 	gate.knows["later"] = "ann"
 	gate.lock.Unlock()
-	until(t, ctx, has("refused", "does not accept this token")+" && document.activeElement.id === 'token' && !document.getElementById('waves').checkVisibility()")
+	until(t, ctx, has("refused", "does not accept this token")+
+		" && document.activeElement.id === 'token' && !document.getElementById('waves').checkVisibility()")
 	do(t, ctx, chromedp.Navigate(at+"?migration=an-older-one"))
 	until(t, ctx, "document.activeElement.id === 'token' && document.getElementById('refused').textContent === ''")
 	press("later")
 	press(kb.Enter)
 	until(t, ctx, has("user", "Signed in as ann")+" && document.querySelectorAll('#waves button').length === 5")
-	until(t, ctx, has("said", "There is no migration an-older-one in this cluster. This is the latest one.")+" && "+has("name", r.Plan.Name)+" && location.search === ''")
+	until(t, ctx, has("said", "There is no migration an-older-one in this cluster. This is the latest one.")+" && "+
+		has("name", r.Plan.Name)+" && location.search === ''")
 	slow := make(chan struct{})
 	gate.lock.Lock()
 	gate.slow = slow
@@ -517,8 +555,10 @@ func TestSignIn(t *testing.T) {
 	press(kb.Enter)
 	until(t, ctx, "document.activeElement.id === 'token'")
 	close(slow)
-	until(t, ctx, "performance.getEntriesByType('resource').some(function (one) { return one.name.includes('/node?') && one.responseEnd > 0; })")
+	until(t, ctx, "performance.getEntriesByType('resource').some(function (one) { return one.name.includes('/node?') "+
+		"&& one.responseEnd > 0; })")
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("setTimeout(function () { window.later = true; }, 200)"))
 	until(t, ctx, "window.later && !document.getElementById('dialog').open")
-	until(t, ctx, "document.activeElement.id === 'token' && document.getElementById('waves').textContent === '' && document.getElementById('refused').textContent === ''")
+	until(t, ctx, "document.activeElement.id === 'token' && document.getElementById('waves').textContent === '' && "+
+		"document.getElementById('refused').textContent === ''")
 }
