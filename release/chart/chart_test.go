@@ -45,7 +45,8 @@ func TestPack(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"theseus/values.schema.json", "theseus/templates/_helpers.tpl", "theseus/templates/crds.yaml", "theseus/templates/NOTES.txt"} {
+	for _, name := range []string{"theseus/values.schema.json", "theseus/templates/_helpers.tpl",
+		"theseus/templates/crds.yaml", "theseus/templates/NOTES.txt"} {
 		if files[name] == "" {
 			t.Errorf("the archive has no %s", name)
 		}
@@ -56,11 +57,13 @@ func TestPack(t *testing.T) {
 func TestPackRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"Chart.yaml", "values.yaml"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("version: 0.0.0-dev\nappVersion: dev\n"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("version: 0.0.0-dev\nappVersion: dev\n"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := example.Pack(dir, t.TempDir()); err == nil || !strings.Contains(err.Error(), `"  registry: ghcr.io/theseus-cni" 0 times`) {
+	if err := example.Pack(dir, t.TempDir()); err == nil ||
+		!strings.Contains(err.Error(), `"  registry: ghcr.io/theseus-cni" 0 times`) {
 		t.Error(err)
 	}
 }

@@ -47,12 +47,14 @@ func published(t *testing.T, version string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := zip.CreateFromVCS(archive, module.Version{Path: product, Version: version}, root, "HEAD", ""); err != nil {
+	if err := zip.CreateFromVCS(archive, module.Version{Path: product, Version: version},
+		root, "HEAD", ""); err != nil {
 		t.Fatal(err)
 	}
 	mod := output(t, exec.Command("git", "-C", repository, "show", "HEAD:go.mod"))
 	info := fmt.Sprintf(`{"Version":%q,"Time":%q}`, version, time.Now().UTC().Format(time.RFC3339))
-	for name, text := range map[string]string{version + ".mod": mod + "\n", version + ".info": info, "list": version + "\n"} {
+	for name, text := range map[string]string{version + ".mod": mod + "\n", version + ".info": info,
+		"list": version + "\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +90,8 @@ func install(t *testing.T, command string) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go install: %v\n%s", err, out)
 	}
-	if got := output(t, exec.Command(filepath.Join(bin, command), "--version")); !strings.HasPrefix(got, command+" "+version+" (") {
+	if got := output(t, exec.Command(filepath.Join(bin, command), "--version")); !strings.HasPrefix(got,
+		command+" "+version+" (") {
 		t.Errorf("%s --version says %q, want the version %s", command, got, version)
 	}
 	return filepath.Join(bin, command)

@@ -21,7 +21,8 @@ func TestReleaseFull(t *testing.T) {
 	var sums, dirs []string
 	for range 2 {
 		dir := filepath.Join(t.TempDir(), "release")
-		if code := cli.Main(t.Context(), []string{"--repository", repository, "release", "v0.2.0", "--dir", dir}, t.Output(), t.Output()); code != 0 {
+		if code := cli.Main(t.Context(), []string{"--repository", repository, "release", "v0.2.0", "--dir", dir},
+			t.Output(), t.Output()); code != 0 {
 			t.Fatalf("the release ends with %d", code)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "checksums.txt"))
@@ -36,7 +37,8 @@ func TestReleaseFull(t *testing.T) {
 	check := exec.Command("sha256sum", "--strict", "-c", "checksums.txt")
 	check.Dir = dirs[0]
 	output(t, check)
-	for _, name := range []string{"theseus_v0.2.0_images.tar.gz", "theseus_v0.2.0_linux_arm64.tar.gz", "theseus_v0.2.0_darwin_amd64.spdx.json", "krew.yaml", "theseus-0.2.0.tgz"} {
+	for _, name := range []string{"theseus_v0.2.0_images.tar.gz", "theseus_v0.2.0_linux_arm64.tar.gz",
+		"theseus_v0.2.0_darwin_amd64.spdx.json", "krew.yaml", "theseus-0.2.0.tgz"} {
 		if !strings.Contains(sums[0], "  "+name+"\n") {
 			t.Errorf("the release has no %s:\n%s", name, sums[0])
 		}
@@ -69,12 +71,14 @@ func lookIntoArchive(t *testing.T, release string) {
 	t.Helper()
 	dir := t.TempDir()
 	names := unpack(t, filepath.Join(release, "theseus_v0.2.0_linux_amd64.tar.gz"), dir)
-	if want := []string{"CHANGELOG.md", "LICENSE", "README.md", "completions/theseus.bash", "completions/theseus.fish", "completions/theseus.zsh", "theseus"}; !slices.Equal(names, want) {
+	if want := []string{"CHANGELOG.md", "LICENSE", "README.md", "completions/theseus.bash", "completions/theseus.fish",
+		"completions/theseus.zsh", "theseus"}; !slices.Equal(names, want) {
 		t.Errorf("the archive has %q, want %q", names, want)
 	}
 	commit := output(t, exec.Command("git", "-C", repository, "rev-parse", "--short=12", "HEAD"))
 	program := filepath.Join(dir, "theseus")
-	if got := output(t, exec.Command(program, "--version")); !strings.HasPrefix(got, "theseus v0.2.0 (commit "+commit+", ") {
+	if got := output(t, exec.Command(program, "--version")); !strings.HasPrefix(got,
+		"theseus v0.2.0 (commit "+commit+", ") {
 		t.Errorf("theseus --version says %q", got)
 	}
 	text, err := os.ReadFile(program)

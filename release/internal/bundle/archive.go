@@ -67,7 +67,8 @@ func (e Entry) write(to *tar.Writer, at time.Time) error {
 		}
 		from, size = in, info.Size()
 	}
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: e.Name, Size: size, Mode: int64(e.Mode.Perm()), ModTime: at, Format: tar.FormatPAX}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: e.Name, Size: size, Mode: int64(e.Mode.Perm()),
+		ModTime: at, Format: tar.FormatPAX}
 	if err := to.WriteHeader(header); err != nil {
 		return err
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/theseus-cni/theseus/release/internal/source"
 )
 
-// TestArchive: the same entries are the same bytes, whatever the files' own times and modes; tar and sha256sum read them.
+// TestArchive: the same entries are the same bytes, whatever the files' own times and modes; tar and sha256sum read
+// them.
 func TestArchive(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var archives [][]byte
@@ -30,13 +31,15 @@ func TestArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := filepath.Join(release, "a.tar.gz")
-		if err := Archive(file, []Entry{{Name: "theseus", Source: program, Mode: 0o755}, {Name: "LICENSE", Content: "text", Mode: 0o644}}, at); err != nil {
+		if err := Archive(file, []Entry{{Name: "theseus", Source: program, Mode: 0o755},
+			{Name: "LICENSE", Content: "text", Mode: 0o644}}, at); err != nil {
 			t.Fatal(err)
 		}
 		if err := Checksums(release); err != nil {
 			t.Fatal(err)
 		}
-		check := exec.Command("sh", "-c", "sha256sum --strict -c checksums.txt && tar --numeric-owner --utc -tvzf a.tar.gz")
+		check := exec.Command("sh", "-c",
+			"sha256sum --strict -c checksums.txt && tar --numeric-owner --utc -tvzf a.tar.gz")
 		check.Dir = release
 		out, err := check.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "-rwxr-xr-x 0/0               7 2026-01-02 03:04 theseus") {

@@ -35,7 +35,8 @@ type app struct {
 // Main runs a command and returns the exit code.
 func Main(ctx context.Context, args []string, out, errs io.Writer) int {
 	a := &app{out: out, err: errs}
-	root := &cobra.Command{Use: "theseus-release", Short: "Make images and releases of Theseus from a commit", SilenceErrors: true, SilenceUsage: true}
+	root := &cobra.Command{Use: "theseus-release", Short: "Make images and releases of Theseus from a commit",
+		SilenceErrors: true, SilenceUsage: true}
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
@@ -82,7 +83,8 @@ func (a *app) maker(ctx context.Context, version, near string) (*oci.Maker, erro
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the build: %w", err)
 	}
-	m := &oci.Maker{Work: work, Platforms: on, Archive: &debian.Archive{Dir: filepath.Join(a.cache, "debian"), Say: a.err}}
+	m := &oci.Maker{Work: work, Platforms: on,
+		Archive: &debian.Archive{Dir: filepath.Join(a.cache, "debian"), Say: a.err}}
 	if m.Archive.Archives, err = debian.Configured(ctx); err != nil {
 		os.RemoveAll(work)
 		return nil, err
@@ -98,7 +100,8 @@ func (a *app) maker(ctx context.Context, version, near string) (*oci.Maker, erro
 
 // limit gives a command the flag --platform.
 func (a *app) limit(command *cobra.Command) {
-	command.Flags().StringSliceVar(&a.only, "platform", nil, "build for these alone, such as linux/amd64 (a release needs this machine's); default: all")
+	command.Flags().StringSliceVar(&a.only, "platform", nil,
+		"build for these alone, such as linux/amd64 (a release needs this machine's); default: all")
 }
 
 // platforms are those that are built for.
@@ -111,12 +114,14 @@ func (a *app) platforms() ([]source.Platform, error) {
 	for _, name := range a.only {
 		i := slices.IndexFunc(all, func(p source.Platform) bool { return p.String() == name })
 		if i < 0 {
-			return nil, refusal{fmt.Sprintf("theseus is not released for %q", name), fmt.Sprintf("name some of %v", all)}
+			return nil, refusal{fmt.Sprintf("theseus is not released for %q", name),
+				fmt.Sprintf("name some of %v", all)}
 		}
 		on = append(on, all[i])
 	}
 	if !slices.ContainsFunc(on, func(p source.Platform) bool { return p.OS == "linux" }) {
-		return nil, refusal{"images are made for Linux alone, and --platform names none with it", "add --platform linux/amd64"}
+		return nil, refusal{"images are made for Linux alone, and --platform names none with it",
+			"add --platform linux/amd64"}
 	}
 	return on, nil
 }

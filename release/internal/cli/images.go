@@ -32,7 +32,8 @@ func (a *app) images() *cobra.Command {
 	}
 	a.limit(command)
 	command.Flags().StringVar(&version, "version", "dev", "tag of the images, such as v0.2.0")
-	command.Flags().StringVar(&registry, "registry", DefaultRegistry, "registry and folder that the images will be pushed to")
+	command.Flags().StringVar(&registry, "registry", DefaultRegistry,
+		"registry and folder that the images will be pushed to")
 	command.Flags().StringVar(&dir, "dir", "bin/images", "the layout; one that is there is replaced")
 	return command
 }

@@ -25,7 +25,8 @@ func (a *app) lock() *cobra.Command {
 		Short: "Pin the newest packages of Debian that images need, in " + lockFile,
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			lock := &debian.Lock{Taken: time.Now().UTC().Truncate(time.Second), Suite: suite, Images: map[string]map[string][]debian.Package{}}
+			lock := &debian.Lock{Taken: time.Now().UTC().Truncate(time.Second), Suite: suite,
+				Images: map[string]map[string][]debian.Package{}}
 			for _, architecture := range contents.Architectures() {
 				if err := pin(command.Context(), lock, architecture); err != nil {
 					return err

@@ -28,9 +28,10 @@ func (r refusal) Hint() string  { return r.hint }
 func (a *app) release() *cobra.Command {
 	var registry, dir string
 	command := &cobra.Command{
-		Use:   "release VERSION",
-		Short: "Make a release: images, the Helm chart, archives of theseus for every platform, checksums, and a manifest for krew",
-		Args:  cobra.ExactArgs(1),
+		Use: "release VERSION",
+		Short: "Make a release: images, the Helm chart, archives of theseus for every platform, " +
+			"checksums, and a manifest for krew",
+		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			version := args[0]
 			if !semver.IsValid(version) || semver.Canonical(version) != version {
@@ -48,7 +49,8 @@ func (a *app) release() *cobra.Command {
 		},
 	}
 	a.limit(command)
-	command.Flags().StringVar(&registry, "registry", DefaultRegistry, "registry and folder that the images will be pushed to")
+	command.Flags().StringVar(&registry, "registry", DefaultRegistry,
+		"registry and folder that the images will be pushed to")
 	command.Flags().StringVar(&dir, "dir", "bin/release", "the folder of the release, which must not exist")
 	return command
 }
@@ -106,14 +108,16 @@ func packChart(m *oci.Maker, made []oci.Made, registry, out string) error {
 		if image.Command != "theseus-controller" {
 			continue
 		}
-		of := chart.Release{Version: m.Source.Version, Registry: registry, Digest: image.Digest.String(), Time: m.Source.Time}
+		of := chart.Release{Version: m.Source.Version, Registry: registry,
+			Digest: image.Digest.String(), Time: m.Source.Time}
 		return of.Pack(filepath.Join(m.Source.Dir, filepath.FromSlash(chart.Folder)), out)
 	}
 	return errors.New("the image of the controller was not made, and the chart names it")
 }
 
 // programs builds theseus for every platform, and writes an archive and a bill of materials for each.
-func (a *app) programs(ctx context.Context, m *oci.Maker, out, prefix string, values map[string]string) ([]bundle.Plugin, error) {
+func (a *app) programs(ctx context.Context, m *oci.Maker, out, prefix string,
+	values map[string]string) ([]bundle.Plugin, error) {
 	built := map[source.Platform]string{}
 	for _, on := range m.Platforms {
 		built[on] = filepath.Join(m.Work, "programs", on.OS, on.Architecture, "theseus")
@@ -128,7 +132,8 @@ func (a *app) programs(ctx context.Context, m *oci.Maker, out, prefix string, va
 	var plugins []bundle.Plugin
 	for _, on := range m.Platforms {
 		name := prefix + on.OS + "_" + on.Architecture
-		subject := sbom.Subject{Name: "theseus", Version: m.Source.Version, Time: m.Source.Time, Source: oci.Repository, Purpose: "APPLICATION"}
+		subject := sbom.Subject{Name: "theseus", Version: m.Source.Version, Time: m.Source.Time,
+			Source: oci.Repository, Purpose: "APPLICATION"}
 		bill, err := sbom.Of(subject, []string{built[on]}, "", "", nil)
 		if err != nil {
 			return nil, err
@@ -164,14 +169,16 @@ func companions(ctx context.Context, m *oci.Maker, built map[source.Platform]str
 	}
 	program := built[host]
 	if program == "" {
-		return nil, fmt.Errorf("completions are printed by the program for this machine, and none is built for %s", host)
+		return nil, fmt.Errorf("completions are printed by the program for this machine, and none is built for %s",
+			host)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		text, err := exec.CommandContext(ctx, program, "completion", shell).Output()
 		if err != nil {
 			return nil, fmt.Errorf("print the completion for %s: %w", shell, err)
 		}
-		entries = append(entries, bundle.Entry{Name: "completions/theseus." + shell, Content: string(text), Mode: 0o644})
+		entries = append(entries,
+			bundle.Entry{Name: "completions/theseus." + shell, Content: string(text), Mode: 0o644})
 	}
 	return entries, nil
 }

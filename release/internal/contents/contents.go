@@ -46,7 +46,8 @@ func agent() Image {
 		Description: "The part of Theseus that runs on every node while a pod network is changed",
 		Command:     "theseus-agent",
 		Programs: []Program{
-			{Name: "nft", Package: "nftables", Why: "reads and writes tables of nftables: the agent's own, and what networks and kube-proxy left"},
+			{Name: "nft", Package: "nftables",
+				Why: "reads and writes tables of nftables: the agent's own, and what networks and kube-proxy left"},
 			{Name: "ipset", Package: "ipset", Why: "reads, copies and destroys the sets that rules of networks name"},
 		},
 		Files: base("root:x:0:0:root:/root:/usr/sbin/nologin\n", "root:x:0:\n"),
@@ -55,9 +56,12 @@ func agent() Image {
 		for _, family := range []string{"iptables", "ip6tables"} {
 			name := family + "-" + kind
 			image.Programs = append(image.Programs,
-				Program{Name: name, Package: "iptables", Why: "lists the chain POSTROUTING without reading the rest of a large table"},
-				Program{Name: name + "-save", Package: "iptables", Why: "reads all rules of the " + kind + " form, in which kube-proxy or a network may have written"},
-				Program{Name: name + "-restore", Package: "iptables", Why: "changes rules of the " + kind + " form, all or none"})
+				Program{Name: name, Package: "iptables",
+					Why: "lists the chain POSTROUTING without reading the rest of a large table"},
+				Program{Name: name + "-save", Package: "iptables",
+					Why: "reads all rules of the " + kind + " form, in which kube-proxy or a network may have written"},
+				Program{Name: name + "-restore", Package: "iptables",
+					Why: "changes rules of the " + kind + " form, all or none"})
 		}
 	}
 	return image
@@ -68,10 +72,11 @@ const nonroot = 65532
 
 func commandLine() Image {
 	return Image{
-		Name:        "theseus",
-		Title:       "Theseus command line",
-		Description: "Replaces or upgrades the pod network (CNI) of a live Kubernetes cluster, and measures what it costs",
-		Command:     "theseus",
+		Name:  "theseus",
+		Title: "Theseus command line",
+		Description: "Replaces or upgrades the pod network (CNI) of a live Kubernetes cluster, " +
+			"and measures what it costs",
+		Command: "theseus",
 		Programs: []Program{{Name: "sh", Package: "dash", Why: "runs the shell lines of a plan with a second cluster",
 			Needs: []string{"libc6"}}}, // the package wants dpkg too, to be installed
 		Data:  []Data{{"ca-certificates", "the authorities of clouds, DNS providers and registries that Theseus asks"}},
@@ -95,7 +100,8 @@ func controller() Image {
 
 // unprivileged is base with the user nonroot.
 func unprivileged(shell string) []layer.File {
-	return append(base("root:x:0:0:root:/root:/usr/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:"+shell+"\n",
+	return append(base("root:x:0:0:root:/root:/usr/sbin/nologin\n"+
+		"nonroot:x:65532:65532:nonroot:/home/nonroot:"+shell+"\n",
 		"root:x:0:\nnonroot:x:65532:\n"),
 		layer.File{Path: "/home/nonroot", Mode: 0o700 | fs.ModeDir, Owner: nonroot})
 }

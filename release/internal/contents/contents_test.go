@@ -18,14 +18,15 @@ const product = "../../.."
 
 // starters are the files of the product that start programs, each with what they start.
 var starters = map[string]string{
-	"internal/node/commands.go":        "the programs of the agent's image, as the callers of Commands.run name them",
-	"internal/node/adoptcni.go":        "CNI plugins of the node, in the node's root",
-	"internal/run/mirrored/actor.go":   "/bin/sh, with a line of the plan",
-	"internal/run/nodepool/hook.go":    "a command of the user's, which an image for it must bring",
-	"internal/mirror/dns/place.go":     "a command of the user's that reaches another place, such as kubectl or ssh",
-	"internal/run/guarded/process.go":  "the user's change, and the user's way back (--on-loss)",
-	"internal/proof/signal/ask/ask.go": "a signal that is a command of the user's (--slo); the controller refuses plans with one",
-	"internal/cli/guard/guard.go":      "nothing: it looks up in PATH what process.go starts",
+	"internal/node/commands.go":       "the programs of the agent's image, as the callers of Commands.run name them",
+	"internal/node/adoptcni.go":       "CNI plugins of the node, in the node's root",
+	"internal/run/mirrored/actor.go":  "/bin/sh, with a line of the plan",
+	"internal/run/nodepool/hook.go":   "a command of the user's, which an image for it must bring",
+	"internal/mirror/dns/place.go":    "a command of the user's that reaches another place, such as kubectl or ssh",
+	"internal/run/guarded/process.go": "the user's change, and the user's way back (--on-loss)",
+	"internal/proof/signal/ask/ask.go": "a signal that is a command of the user's (--slo); the " +
+		"controller refuses plans with one",
+	"internal/cli/guard/guard.go": "nothing: it looks up in PATH what process.go starts",
 }
 
 // TestStarters: a new place that starts programs is named here, and its programs are in an image.

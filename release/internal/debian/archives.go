@@ -29,7 +29,8 @@ func Configured(ctx context.Context) (Archives, error) {
 	}
 	for _, name := range []string{main, security} {
 		if found[name] == "" {
-			return nil, &Problem{"apt on this machine has no lists of the archive " + name, "configure it in /etc/apt/sources.list, and run apt-get update"}
+			return nil, &Problem{"apt on this machine has no lists of the archive " + name,
+				"configure it in /etc/apt/sources.list, and run apt-get update"}
 		}
 	}
 	return found, nil

@@ -8,7 +8,8 @@ func TestConfigured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"debian/pool/main/n/nftables/nftables_1.0.6-2_amd64.deb", "debian-security/pool/updates/main/o/openssl/openssl_3_arm64.deb"} {
+	for _, file := range []string{"debian/pool/main/n/nftables/nftables_1.0.6-2_amd64.deb",
+		"debian-security/pool/updates/main/o/openssl/openssl_3_arm64.deb"} {
 		if got := archives.path(archives.at(file)); got != file {
 			t.Errorf("%s becomes %s", file, got)
 		}

@@ -56,7 +56,8 @@ func (a *Archive) Fetch(ctx context.Context, taken time.Time, p Package) (string
 		}
 		failed = append(failed, err)
 	}
-	return "", &Problem{fmt.Sprintf("no archive has %s %s as the lock pins it: %v", p.Name, p.Version, oneLine(errors.Join(failed...))),
+	return "", &Problem{fmt.Sprintf("no archive has %s %s as the lock pins it: %v",
+		p.Name, p.Version, oneLine(errors.Join(failed...))),
 		"Debian removes old versions at every point release; " + Renewing}
 }
 
@@ -68,7 +69,8 @@ func download(ctx context.Context, from, to, sum string) error {
 	}
 	defer os.RemoveAll(work)
 	file := filepath.Join(work, "package.deb")
-	cmd := exec.CommandContext(ctx, helper, "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=2", "download-file", from, file, "SHA256:"+sum)
+	cmd := exec.CommandContext(ctx, helper, "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=2",
+		"download-file", from, file, "SHA256:"+sum)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", from, err, out)
 	}

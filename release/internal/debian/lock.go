@@ -58,7 +58,8 @@ func (l *Lock) Write(file string) error {
 func (l *Lock) Of(image, architecture string) ([]Package, error) {
 	packages := l.Images[image][architecture]
 	if len(packages) == 0 {
-		return nil, &Problem{fmt.Sprintf("the lock has no packages of the image %s for %s", image, architecture), Renewing}
+		return nil, &Problem{fmt.Sprintf("the lock has no packages of the image %s for %s",
+			image, architecture), Renewing}
 	}
 	return packages, nil
 }

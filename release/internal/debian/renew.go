@@ -25,9 +25,11 @@ type Resolver struct {
 // NewResolver asks the archive for its lists, and keeps them in dir.
 func NewResolver(ctx context.Context, dir, suite, architecture string) (*Resolver, error) {
 	if _, err := os.Stat(keyring); err != nil {
-		return nil, &Problem{"the keys of Debian's archive are not on this machine: " + keyring, "apt-get install debian-archive-keyring"}
+		return nil, &Problem{"the keys of Debian's archive are not on this machine: " + keyring,
+			"apt-get install debian-archive-keyring"}
 	}
-	for _, folder := range []string{"etc/preferences.d", "etc/sources.list.d", "lists/partial", "cache/archives/partial"} {
+	for _, folder := range []string{"etc/preferences.d", "etc/sources.list.d", "lists/partial",
+		"cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
 			return nil, fmt.Errorf("make a folder for apt: %w", err)
 		}
@@ -38,11 +40,13 @@ func NewResolver(ctx context.Context, dir, suite, architecture string) (*Resolve
 	}
 	r := &Resolver{config: filepath.Join(dir, "apt.conf"), archives: archives}
 	var sources strings.Builder
-	for _, of := range []struct{ archive, suite string }{{main, suite}, {main, suite + "-updates"}, {security, suite + "-security"}} {
+	for _, of := range []struct{ archive, suite string }{{main, suite}, {main, suite + "-updates"},
+		{security, suite + "-security"}} {
 		fmt.Fprintf(&sources, "deb [signed-by=%s] %s %s main\n", keyring, archives[of.archive], of.suite)
 	}
-	for file, text := range map[string]string{r.config: aptConfig(dir, architecture), filepath.Join(dir, "etc/sources.list"): sources.String(),
-		filepath.Join(dir, "status"): ""} {
+	for file, text := range map[string]string{r.config: aptConfig(dir, architecture),
+		filepath.Join(dir, "etc/sources.list"): sources.String(),
+		filepath.Join(dir, "status"):           ""} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return nil, fmt.Errorf("write apt's configuration: %w", err)
 		}

@@ -18,9 +18,10 @@ import (
 
 // dropped matches what an image has no use for: documentation but for licences, translations, what starts services,
 // and glibc's conversions between encodings of text.
-var dropped = regexp.MustCompile(`^/usr/share/(man|locale|lintian|bug|info|menu|doc-base|debianutils|perl5|bash-completion|gcc|gdb)/` +
-	`|^/usr/share/doc/.*/(.*\.gz|NEWS.*|README.*|TODO.*|AUTHORS.*|changelog.*|examples/.*|THANKS.*|FAQ.*)$` +
-	`|^/usr/lib/(systemd|tmpfiles\.d|[^/]*/gconv|[^/]*/audit)/|^/etc/(init\.d|default|ca-certificates)/|^/usr/share/libc-bin/`)
+var dropped = regexp.MustCompile(
+	`^/usr/share/(man|locale|lintian|bug|info|menu|doc-base|debianutils|perl5|bash-completion|gcc|gdb)/` +
+		`|^/usr/share/doc/.*/(.*\.gz|NEWS.*|README.*|TODO.*|AUTHORS.*|changelog.*|examples/.*|THANKS.*|FAQ.*)$` +
+		`|^/usr/lib/(systemd|tmpfiles\.d|[^/]*/gconv|[^/]*/audit)/|^/etc/(init\.d|default|ca-certificates)/|^/usr/share/libc-bin/`)
 
 // programDir matches the folders in which an image has only the programs that are named.
 var programDir = regexp.MustCompile(`^/usr/(s?bin|games)/`)
@@ -69,7 +70,8 @@ func read(entries *tar.Reader) ([]layer.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := layer.File{Path: Merged(path.Join("/", header.Name)), Mode: header.FileInfo().Mode().Perm(), Time: header.ModTime}
+		f := layer.File{Path: Merged(path.Join("/", header.Name)), Mode: header.FileInfo().Mode().Perm(),
+			Time: header.ModTime}
 		switch header.Typeflag {
 		case tar.TypeDir:
 			continue

@@ -47,7 +47,8 @@ func (m *Maker) Layout(ctx context.Context, registry, dir string) ([]Made, error
 		}
 		made := Made{image.Command, registry + "/" + image.Name + ":" + m.Source.Version, digest}
 		// containerd imports an image under the first name; the second is the OCI's.
-		names := map[string]string{"io.containerd.image.name": made.Name, "org.opencontainers.image.ref.name": image.Name + ":" + m.Source.Version}
+		names := map[string]string{"io.containerd.image.name": made.Name,
+			"org.opencontainers.image.ref.name": image.Name + ":" + m.Source.Version}
 		if err := path.AppendIndex(index, layout.WithAnnotations(names)); err != nil {
 			return nil, fmt.Errorf("write %s to the layout: %w", image.Name, err)
 		}

@@ -64,12 +64,14 @@ func (m *Maker) origin(image contents.Image) map[string]string {
 	const prefix = "org.opencontainers.image."
 	return map[string]string{
 		prefix + "title": image.Title, prefix + "description": image.Description, prefix + "licenses": "Apache-2.0",
-		prefix + "source": Repository, prefix + "url": Repository, prefix + "version": m.Source.Version, prefix + "revision": m.Source.Commit,
-		prefix + "created": m.Source.Time.Format(time.RFC3339), prefix + "base.name": "debian:" + m.Lock.Suite,
+		prefix + "source": Repository, prefix + "url": Repository, prefix + "version": m.Source.Version,
+		prefix + "revision": m.Source.Commit, prefix + "created": m.Source.Time.Format(time.RFC3339),
+		prefix + "base.name": "debian:" + m.Lock.Suite,
 	}
 }
 
-func (m *Maker) image(ctx context.Context, image contents.Image, architecture string, values map[string]string) (v1.Image, error) {
+func (m *Maker) image(ctx context.Context, image contents.Image, architecture string,
+	values map[string]string) (v1.Image, error) {
 	packages, err := m.Lock.Of(image.Name, architecture)
 	if err != nil {
 		return nil, err
@@ -79,10 +81,12 @@ func (m *Maker) image(ctx context.Context, image contents.Image, architecture st
 		return nil, err
 	}
 	program := filepath.Join(m.Work, architecture, image.Command)
-	if err := m.Source.Build(ctx, image.Command, source.Platform{OS: "linux", Architecture: architecture}, values, program); err != nil {
+	if err := m.Source.Build(ctx, image.Command, source.Platform{OS: "linux", Architecture: architecture},
+		values, program); err != nil {
 		return nil, err
 	}
-	bill, err := sbom.Of(sbom.Subject{Name: image.Name, Version: m.Source.Version, Time: m.Source.Time, Source: Repository, Purpose: "CONTAINER"},
+	bill, err := sbom.Of(sbom.Subject{Name: image.Name, Version: m.Source.Version, Time: m.Source.Time,
+		Source: Repository, Purpose: "CONTAINER"},
 		[]string{program}, m.Lock.Suite, architecture, packages)
 	if err != nil {
 		return nil, err
@@ -159,7 +163,8 @@ func (m *Maker) assemble(image contents.Image, architecture string, layers ...[]
 			return nil, err
 		}
 		by := []string{"packages of Debian " + m.Lock.Suite, image.Command + " " + m.Source.Version}[i]
-		out, err = mutate.Append(out, mutate.Addendum{Layer: one, MediaType: types.OCILayer, History: v1.History{Created: created, CreatedBy: by}})
+		out, err = mutate.Append(out, mutate.Addendum{Layer: one, MediaType: types.OCILayer,
+			History: v1.History{Created: created, CreatedBy: by}})
 		if err != nil {
 			return nil, fmt.Errorf("add a layer: %w", err)
 		}

@@ -40,7 +40,8 @@ func main() { info, _ := debug.ReadBuildInfo(); fmt.Println(info.Main.Version) }
 func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	files := map[string]string{"go.mod": "module github.com/theseus-cni/theseus\n\ngo 1.26.0\n", "LICENSE": "a licence\n"}
+	files := map[string]string{"go.mod": "module github.com/theseus-cni/theseus\n\ngo 1.26.0\n",
+		"LICENSE": "a licence\n"}
 	for _, image := range contents.Images() {
 		files["cmd/"+image.Command+"/main.go"] = program
 	}
@@ -53,7 +54,8 @@ func repository(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "one"}} {
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."},
+		{"-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "one"}} {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -79,7 +81,8 @@ func makeAll(t *testing.T, repository string) (string, []Made) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := Maker{Source: checkout, Lock: lock, Work: work, Platforms: source.Platforms(), Archive: &debian.Archive{Dir: cache, Archives: archives, Say: t.Output()}}
+	m := Maker{Source: checkout, Lock: lock, Work: work, Platforms: source.Platforms(),
+		Archive: &debian.Archive{Dir: cache, Archives: archives, Say: t.Output()}}
 	dir := filepath.Join(work, "images")
 	made, err := m.Layout(t.Context(), "registry.example.com/theseus", dir)
 	if err != nil {
@@ -143,11 +146,13 @@ func lookInto(t *testing.T, image contents.Image, architecture string, inner v1.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Architecture != architecture || config.OS != "linux" || !slices.Equal(config.Config.Entrypoint, []string{"/" + image.Command}) || config.Config.User != image.User {
+	if config.Architecture != architecture || config.OS != "linux" ||
+		!slices.Equal(config.Config.Entrypoint, []string{"/" + image.Command}) || config.Config.User != image.User {
 		t.Errorf("the configuration is %+v", config)
 	}
 	if !maps.Equal(config.Config.Labels, annotations) || annotations["org.opencontainers.image.version"] != "v0.2.0" ||
-		len(annotations["org.opencontainers.image.revision"]) != 40 || annotations["org.opencontainers.image.licenses"] != "Apache-2.0" {
+		len(annotations["org.opencontainers.image.revision"]) != 40 ||
+		annotations["org.opencontainers.image.licenses"] != "Apache-2.0" {
 		t.Errorf("the labels are %v, the index's annotations %v", config.Config.Labels, annotations)
 	}
 	root := t.TempDir()
@@ -175,7 +180,8 @@ func runIn(t *testing.T, image contents.Image, root string) {
 	for _, p := range image.Programs {
 		switch p.Name {
 		case "sh":
-			commands = append(commands, []string{"sh", "-c", "test -r /etc/ssl/certs/ca-certificates.crt && echo it reads"})
+			commands = append(commands,
+				[]string{"sh", "-c", "test -r /etc/ssl/certs/ca-certificates.crt && echo it reads"})
 		case "ipset":
 			commands = append(commands, []string{"ipset", "--version"})
 		default:
@@ -183,7 +189,8 @@ func runIn(t *testing.T, image contents.Image, root string) {
 		}
 	}
 	if image.Name == "theseus-agent" {
-		commands = append(commands, []string{"iptables-nft", "-m", "comment", "-m", "set", "-m", "conntrack", "-j", "MASQUERADE", "--help"})
+		commands = append(commands, []string{"iptables-nft", "-m", "comment", "-m", "set", "-m", "conntrack",
+			"-j", "MASQUERADE", "--help"})
 	}
 	for _, command := range commands {
 		cmd := exec.Command("chroot", append([]string{root}, command...)...)
@@ -247,7 +254,8 @@ func checkPrograms(t *testing.T, image contents.Image, root string, files []stri
 				file = "/usr/bin/" + name
 			}
 		}
-		for target, err := os.Readlink(filepath.Join(root, file)); err == nil; target, err = os.Readlink(filepath.Join(root, file)) {
+		for target, err := os.Readlink(filepath.Join(root, file)); err == nil; target, err = os.Readlink(
+			filepath.Join(root, file)) {
 			file = debian.Merged(path.Join(path.Dir(file), target))
 		}
 		targets[file] = true

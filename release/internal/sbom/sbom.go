@@ -40,13 +40,15 @@ const none = "NOASSERTION"
 // Of is the bill of a subject that has the programs of Go at these files, and these packages of Debian.
 func Of(subject Subject, programs []string, suite, architecture string, packages []debian.Package) ([]byte, error) {
 	b := &bill{seen: map[common.ElementID]bool{}, document: &spdx.Document{
-		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: subject.Name + "-" + subject.Version,
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
+		DocumentName: subject.Name + "-" + subject.Version,
 		CreationInfo: &spdx.CreationInfo{Created: subject.Time.UTC().Format(time.RFC3339),
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "theseus-release"}}},
 	}}
 	root := b.add(&spdx.Package{
-		PackageName: subject.Name, PackageSPDXIdentifier: identifier("Subject", subject.Name), PackageVersion: subject.Version,
-		PackageDownloadLocation: "git+" + subject.Source, PackageLicenseDeclared: "Apache-2.0", PrimaryPackagePurpose: subject.Purpose,
+		PackageName: subject.Name, PackageSPDXIdentifier: identifier("Subject", subject.Name),
+		PackageVersion: subject.Version, PackageDownloadLocation: "git+" + subject.Source,
+		PackageLicenseDeclared: "Apache-2.0", PrimaryPackagePurpose: subject.Purpose,
 	}, "DOCUMENT", common.TypeRelationshipDescribe)
 	for _, file := range programs {
 		info, err := buildinfo.ReadFile(file)
@@ -60,8 +62,9 @@ func Of(subject Subject, programs []string, suite, architecture string, packages
 			PackageName: p.Name, PackageSPDXIdentifier: identifier("Debian", p.Name), PackageVersion: p.Version,
 			PackageSupplier:         &common.Supplier{SupplierType: "Organization", Supplier: "Debian"},
 			PackageDownloadLocation: none, PackageLicenseDeclared: none,
-			PackageChecksums:          []common.Checksum{{Algorithm: common.SHA256, Value: p.SHA256}},
-			PackageExternalReferences: purl(fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=%s", escape(p.Name), escape(p.Version), architecture, suite)),
+			PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: p.SHA256}},
+			PackageExternalReferences: purl(fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=%s",
+				escape(p.Name), escape(p.Version), architecture, suite)),
 		}, root, common.TypeRelationshipContains)
 	}
 	return b.text()
@@ -70,8 +73,9 @@ func Of(subject Subject, programs []string, suite, architecture string, packages
 // modules adds those of a program, and Go itself.
 func (b *bill) modules(root common.ElementID, info *debug.BuildInfo) {
 	b.add(&spdx.Package{
-		PackageName: "std", PackageSPDXIdentifier: identifier("Go", "std"), PackageVersion: strings.TrimPrefix(info.GoVersion, "go"),
-		PackageDownloadLocation: "https://go.dev/dl/", PackageLicenseDeclared: "BSD-3-Clause",
+		PackageName: "std", PackageSPDXIdentifier: identifier("Go", "std"),
+		PackageVersion: strings.TrimPrefix(info.GoVersion, "go"), PackageDownloadLocation: "https://go.dev/dl/",
+		PackageLicenseDeclared:    "BSD-3-Clause",
 		PackageExternalReferences: purl("pkg:golang/std@" + escape(strings.TrimPrefix(info.GoVersion, "go"))),
 	}, root, common.TypeRelationshipContains)
 	for _, m := range info.Deps {
@@ -83,7 +87,8 @@ func (b *bill) modules(root common.ElementID, info *debug.BuildInfo) {
 			PackageDownloadLocation: none, PackageLicenseDeclared: none,
 			PackageExternalReferences: purl("pkg:golang/" + m.Path + "@" + escape(m.Version)),
 		}
-		if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) == sha256.Size {
+		if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil &&
+			len(sum) == sha256.Size {
 			p.PackageComment = "h1 hash of the module's files, as in go.sum: " + m.Sum
 		}
 		b.add(p, root, common.TypeRelationshipContains)
@@ -100,7 +105,8 @@ func (b *bill) add(p *spdx.Package, of common.ElementID, relation string) common
 	p.PackageLicenseConcluded, p.PackageCopyrightText = none, none
 	b.document.Packages = append(b.document.Packages, p)
 	b.document.Relationships = append(b.document.Relationships, &spdx.Relationship{
-		RefA: common.DocElementID{ElementRefID: of}, RefB: common.DocElementID{ElementRefID: id}, Relationship: relation})
+		RefA: common.DocElementID{ElementRefID: of}, RefB: common.DocElementID{ElementRefID: id},
+		Relationship: relation})
 	return id
 }
 
@@ -111,7 +117,8 @@ func (b *bill) text() ([]byte, error) {
 		return nil, fmt.Errorf("encode the bill of materials: %w", err)
 	}
 	sum := sha256.Sum256(draft.Bytes())
-	b.document.DocumentNamespace = "https://spdx.org/spdxdocs/" + b.document.DocumentName + "-" + hex.EncodeToString(sum[:16])
+	b.document.DocumentNamespace = "https://spdx.org/spdxdocs/" + b.document.DocumentName +
+		"-" + hex.EncodeToString(sum[:16])
 	var out bytes.Buffer
 	if err := spdxjson.Write(b.document, &out, spdxjson.Indent(" ")); err != nil {
 		return nil, fmt.Errorf("encode the bill of materials: %w", err)
@@ -140,5 +147,6 @@ func escape(text string) string {
 }
 
 func purl(address string) []*spdx.PackageExternalReference {
-	return []*spdx.PackageExternalReference{{Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: address}}
+	return []*spdx.PackageExternalReference{{Category: common.CategoryPackageManager,
+		RefType: common.TypePackageManagerPURL, Locator: address}}
 }

@@ -27,8 +27,8 @@ type Source struct {
 }
 
 // Checkout checks the commit out that HEAD names in a repository, into dir, which must not exist. If version is one of
-// a module, the commit there has that tag and no other, so that Go writes that version into the programs. Files that are
-// not committed are left out.
+// a module, the commit there has that tag and no other, so that Go writes that version into the programs. Files that
+// are not committed are left out.
 func Checkout(ctx context.Context, repository, dir, version string) (*Source, error) {
 	line, err := git(ctx, repository, "log", "-1", "--format=%H %ct")
 	if err != nil {
@@ -107,10 +107,11 @@ func (s *Source) Build(ctx context.Context, command string, on Platform, values 
 	if err != nil {
 		return fmt.Errorf("name the file of %s: %w", command, err)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-trimpath", "-buildvcs=true", "-ldflags", flags, "-o", file, "./cmd/"+command)
+	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-trimpath", "-buildvcs=true", "-ldflags",
+		flags, "-o", file, "./cmd/"+command)
 	cmd.Dir = s.Dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0",
-		"GOOS="+on.OS, "GOARCH="+on.Architecture)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=",
+		"GOAMD64=v1", "GOARM64=v8.0", "GOOS="+on.OS, "GOARCH="+on.Architecture)
 	if _, err := run(cmd); err != nil {
 		return fmt.Errorf("build %s for %s: %w", command, on, err)
 	}
@@ -123,7 +124,8 @@ func run(cmd *exec.Cmd) (string, error) {
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args[:min(2, len(cmd.Args))], " "), err, strings.TrimSpace(errs.String()))
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args[:min(2, len(cmd.Args))], " "), err,
+			strings.TrimSpace(errs.String()))
 	}
 	return string(out), nil
 }
