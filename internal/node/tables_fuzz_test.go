@@ -10,7 +10,8 @@ import (
 // FuzzParseSave holds that what is read of iptables' rules is the same when it is written and read again, and that no
 // question about a rule fails, however odd it is.
 func FuzzParseSave(f *testing.F) {
-	f.Add("*filter\n:INPUT DROP [0:0]\n:cali-INPUT - [0:0]\n-A INPUT -i eth0 -m comment --comment \"a \\\"b\\\" c\" -j cali-INPUT\nCOMMIT\n")
+	f.Add("*filter\n:INPUT DROP [0:0]\n:cali-INPUT - [0:0]\n" +
+		"-A INPUT -i eth0 -m comment --comment \"a \\\"b\\\" c\" -j cali-INPUT\nCOMMIT\n")
 	f.Add("# Warning: table is incompatible, use 'nft' tool.\n*nat\n-A X\n-A POSTROUTING -s 10.0.0.0/8 -o\n")
 	f.Add("-A INPUT -j DROP")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -39,7 +40,8 @@ func FuzzParseSave(f *testing.F) {
 			trimmed := func(x, y rule) bool {
 				return x.chain == y.chain && strings.TrimSpace(x.spec) == strings.TrimSpace(y.spec)
 			}
-			return strings.TrimSpace(x.name) == strings.TrimSpace(y.name) && slices.Equal(x.chains, y.chains) && slices.EqualFunc(x.rules, y.rules, trimmed)
+			return strings.TrimSpace(x.name) == strings.TrimSpace(y.name) && slices.Equal(x.chains, y.chains) &&
+				slices.EqualFunc(x.rules, y.rules, trimmed)
 		}
 		if got, err := parseSave(again.String()); err != nil || !slices.EqualFunc(tables, got, same) {
 			t.Errorf("%q is read as\n%+v, and that, written again, as\n%+v, %v", text, tables, got, err)

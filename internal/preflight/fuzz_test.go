@@ -39,18 +39,23 @@ func FuzzChecks(f *testing.F) {
 		for i := range snapshot.Sources {
 			snapshot.Sources[i].Missing = ""
 		}
-		calico := &cni.Installation{CNI: "calico", Version: "v3.31.0", PodCIDRs: []string{"100.64.0.0/16"}, Capabilities: cni.Capabilities{
-			CIDRSource: "pool", Encapsulation: "vxlan", VNI: 4096, Port: 4789, Overhead: 50, Policy: cni.PolicyCalico}}
-		flannel := &cni.Installation{CNI: "flannel", PodCIDRs: []string{"10.244.0.0/16"}, Capabilities: cni.Capabilities{CIDRSource: "node"}}
+		calico := &cni.Installation{CNI: "calico", Version: "v3.31.0", PodCIDRs: []string{"100.64.0.0/16"},
+			Capabilities: cni.Capabilities{
+				CIDRSource: "pool", Encapsulation: "vxlan", VNI: 4096, Port: 4789,
+				Overhead: 50, Policy: cni.PolicyCalico}}
+		flannel := &cni.Installation{CNI: "flannel", PodCIDRs: []string{"10.244.0.0/16"},
+			Capabilities: cni.Capabilities{CIDRSource: "node"}}
 		found := drivers.All().Detect(snapshot)
-		change := v1alpha1.ChangeSpec{To: "calico", AgentImage: "a:v1", KubernetesTo: "v1.36.0", Peered: []string{"mirror=10.0.0.0/8"}}
+		change := v1alpha1.ChangeSpec{To: "calico", AgentImage: "a:v1", KubernetesTo: "v1.36.0",
+			Peered: []string{"mirror=10.0.0.0/8"}}
 		after, err := whatif.Apply(snapshot, change)
 		if err != nil {
 			change.KubernetesTo, after = "", nil // the cluster is newer
 		}
 		for _, source := range append([]*cni.Installation{flannel, calico}, found...) {
 			pass := &check.Pass{
-				Snapshot: snapshot, Source: source, Target: calico, Found: append(found, source), Manifest: snapshot.Other, Change: change, WhatIf: after,
+				Snapshot: snapshot, Source: source, Target: calico, Found: append(found, source),
+				Manifest: snapshot.Other, Change: change, WhatIf: after,
 			}
 			for _, n := range Run(All(), pass, Options{}).NotChecked {
 				if strings.Contains(n.Why, "a bug in Theseus") {

@@ -8,14 +8,18 @@ import (
 	"testing"
 )
 
-// FuzzAllowed: whatever a task says, a residue that is allowed names paths that are clean, and links that are not the host's.
+// FuzzAllowed: whatever a task says, a residue that is allowed names paths that are clean, and links that are not the
+// host's.
 func FuzzAllowed(f *testing.F) {
-	for _, args := range []string{`{"paths":["/run/flannel"],"links":["cali*"]}`, `{"paths":["/run/flannel/../../etc"]}`, `{"links":["lo"]}`,
-		`{"paths":["/var/lib/cni/networks/*"],"chains":["KUBE-*"]}`, `{"Paths":["/etc"]}`, `{"within":["10.0.0.0/8"]}`, `[]`, `{"old":["x"]}`} {
+	for _, args := range []string{`{"paths":["/run/flannel"],"links":["cali*"]}`,
+		`{"paths":["/run/flannel/../../etc"]}`, `{"links":["lo"]}`,
+		`{"paths":["/var/lib/cni/networks/*"],"chains":["KUBE-*"]}`,
+		`{"Paths":["/etc"]}`, `{"within":["10.0.0.0/8"]}`, `[]`, `{"old":["x"]}`} {
 		f.Add(uint8(0), []byte(args))
 		f.Add(uint8(7), []byte(args))
 	}
-	verbs := []string{VerbClean, VerbInventory, VerbGuard, VerbRelease, VerbDataplane, VerbJoin, VerbPart, VerbHold, VerbPin, VerbRetain, VerbAdopt, VerbSettle}
+	verbs := []string{VerbClean, VerbInventory, VerbGuard, VerbRelease, VerbDataplane, VerbJoin, VerbPart, VerbHold,
+		VerbPin, VerbRetain, VerbAdopt, VerbSettle}
 	f.Fuzz(func(t *testing.T, which uint8, args []byte) {
 		verb := verbs[int(which)%len(verbs)]
 		var r Residue
@@ -27,7 +31,8 @@ func FuzzAllowed(f *testing.F) {
 				t.Errorf("%s may remove %q", args, name)
 			}
 		}
-		if slices.Contains(r.Links, "lo") || slices.Contains(r.Links, "*") || slices.Contains(r.Chains, "KUBE-*") || slices.Contains(r.Chains, "*") {
+		if slices.Contains(r.Links, "lo") || slices.Contains(r.Links, "*") || slices.Contains(r.Chains, "KUBE-*") ||
+			slices.Contains(r.Chains, "*") {
 			t.Errorf("%s may be removed", args)
 		}
 	})

@@ -19,7 +19,8 @@ func FuzzLearn(f *testing.F) {
 	})
 }
 
-// FuzzServe: whatever a client asks a server of flags, it is answered, and never with an error of the server's own making.
+// FuzzServe: whatever a client asks a server of flags, it is answered, and never with an error of the server's own
+// making.
 func FuzzServe(f *testing.F) {
 	f.Add("a", []byte(`{"context":{"targetingKey":"node-1","n":{"a":[1]}}}`))
 	f.Add("", []byte(`{"context":null}`))

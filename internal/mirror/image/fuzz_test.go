@@ -12,7 +12,8 @@ func FuzzRewriteSecret(f *testing.F) {
 	r := rules(f, "registry.example.com=new.example.com/x")
 	f.Fuzz(func(t *testing.T, config []byte) {
 		text := base64.StdEncoding.EncodeToString(config)
-		secret := map[string]any{"kind": "Secret", "type": "kubernetes.io/dockerconfigjson", "data": map[string]any{".dockerconfigjson": text}}
+		secret := map[string]any{"kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+			"data": map[string]any{".dockerconfigjson": text}}
 		changed := r.RewriteSecret(secret)
 		if now := secret["data"].(map[string]any)[".dockerconfigjson"]; len(changed) == 0 && now != text {
 			t.Errorf("%q became %q, and nothing says so", config, now)

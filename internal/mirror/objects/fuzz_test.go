@@ -32,7 +32,8 @@ func FuzzMake(f *testing.F) {
 		if o.UnmarshalJSON(data) != nil || o.IsList() {
 			return
 		}
-		plan := Make(World{Source: "s", Namespaces: []string{o.GetNamespace()}, Objects: []Object{o}}, Options{Images: rules})
+		plan := Make(World{Source: "s", Namespaces: []string{o.GetNamespace()}, Objects: []Object{o}},
+			Options{Images: rules})
 		plan.Images()
 		plan.Doubts()
 		for _, wave := range plan.Waves {
@@ -52,7 +53,8 @@ func FuzzMake(f *testing.F) {
 func FuzzSetOf(f *testing.F) {
 	for _, text := range []string{
 		`{"f:spec":{"f:a":{},"f:b":{".":{},"f:c":{}},"f:list":{"k:{\"name\":\"b\"}":{".":{},"f:x":{}},"v:1":{},"i:0":{"f:y":{}}}}}`,
-		`{"f:a":{"z:later":{}},"z:later":{"f:b":{}},".":{}}`, `{"f:a":{"k:{":{}}}`, `{"f:a":1}`, `{"f:a":null}`, `{"f":{}}`,
+		`{"f:a":{"z:later":{}},"z:later":{"f:b":{}},".":{}}`,
+		`{"f:a":{"k:{":{}}}`, `{"f:a":1}`, `{"f:a":null}`, `{"f":{}}`,
 	} {
 		f.Add([]byte(text))
 	}

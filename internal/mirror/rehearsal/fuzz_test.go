@@ -31,8 +31,10 @@ func FuzzMake(f *testing.F) {
 	}
 	f.Add([]byte(`{"labels":{"a":null},"taints":[{"key":"a"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{BeforeAnnotation: string(data)}, ManagedFields: []metav1.ManagedFieldsEntry{
-			{Manager: Manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:` + BeforeAnnotation + `":{}}}}`)}},
+		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{BeforeAnnotation: string(
+			data)}, ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: Manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:` +
+				BeforeAnnotation + `":{}}}}`)}},
 		}}}
 		Restore(&node) //nolint:errcheck // it may be an error
 		var original cluster.Snapshot

@@ -7,7 +7,8 @@ import (
 
 // FuzzParseResponder: a responder that is accepted has a host and a port, or a name to ask for, without blanks.
 func FuzzParseResponder(f *testing.F) {
-	for _, seed := range []string{"tcp:192.0.2.1:443", "udp:[2001:db8::1]:53", "dns:example.org", "tcp:a:b:1", "udp::1"} {
+	for _, seed := range []string{"tcp:192.0.2.1:443", "udp:[2001:db8::1]:53",
+		"dns:example.org", "tcp:a:b:1", "udp::1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

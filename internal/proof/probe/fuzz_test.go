@@ -20,11 +20,13 @@ func FuzzParse(f *testing.F) {
 
 // FuzzParseTarget: a target that is accepted has an address to send to.
 func FuzzParseTarget(f *testing.F) {
-	for _, seed := range []string{"udp://192.0.2.1:80", "dns://192.0.2.1/example.org", "tcp-new://[::1]:1?size=64&interval=20ms&denied=true", "tcp://%zz"} {
+	for _, seed := range []string{"udp://192.0.2.1:80", "dns://192.0.2.1/example.org",
+		"tcp-new://[::1]:1?size=64&interval=20ms&denied=true", "tcp://%zz"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if path, err := ParseTarget(text, time.Second); err == nil && (path.Target.Address == "" || path.Protocol == "") {
+		if path, err := ParseTarget(text, time.Second); err == nil &&
+			(path.Target.Address == "" || path.Protocol == "") {
 			t.Errorf("%q became %+v", text, path)
 		}
 	})

@@ -8,10 +8,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
 )
 
-// FuzzJSON: the canonical form of a document is its own canonical form, means the same, and whoever refuses a key that stands twice
-// refuses it by both doors.
+// FuzzJSON: the canonical form of a document is its own canonical form, means the same, and whoever refuses a key that
+// stands twice refuses it by both doors.
 func FuzzJSON(f *testing.F) {
-	for _, text := range []string{`{"a":[1.0,null,true,"<"],"b":{}}`, `{"a":1,"a":2}`, `-0`, `1e400`, `"\ud800"`, `[[[]]]`, `{"A":1,"a":2}`, `1 2`} {
+	for _, text := range []string{`{"a":[1.0,null,true,"<"],"b":{}}`, `{"a":1,"a":2}`, `-0`, `1e400`, `"\ud800"`,
+		`[[[]]]`, `{"A":1,"a":2}`, `1 2`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

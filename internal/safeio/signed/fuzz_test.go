@@ -8,7 +8,8 @@ import (
 // FuzzSigners: a line of a list of signers names somebody with a key, or is an error.
 func FuzzSigners(f *testing.F) {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDIhz2GK/XCUj4i6Q5yQJNL1MKoPVcS1OhWSHLG2qKnO"
-	for _, line := range []string{"a@b " + key, `"a b" namespaces="theseus,file",valid-after="20260101Z" ` + key, "a cert-authority " + key, `"a ` + key, "a", `a namespaces=" ` + key} {
+	for _, line := range []string{"a@b " + key, `"a b" namespaces="theseus,file",valid-after="20260101Z" ` + key,
+		"a cert-authority " + key, `"a ` + key, "a", `a namespaces=" ` + key} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -20,7 +21,8 @@ func FuzzSigners(f *testing.F) {
 
 // FuzzSignatures: a file of signatures never counts for anybody whose key did not sign.
 func FuzzSignatures(f *testing.F) {
-	for _, text := range []string{"", "-----BEGIN SSH SIGNATURE-----\nU1NIU0lH\n-----END SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"} {
+	for _, text := range []string{"", "-----BEGIN SSH SIGNATURE-----\nU1NIU0lH\n-----END SSH SIGNATURE-----",
+		"-----END SSH SIGNATURE-----"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
