@@ -27,11 +27,13 @@ func lab(sizes ...int) (c Cluster) {
 
 // cordon is a step that does two things on nodes, together.
 func cordon(wave Wave) step.Step {
-	s := step.Step{ID: wave.Name + "/cordon", Title: "Cordon " + strings.Join(wave.Nodes, ", "), Wave: wave.Name, Estimate: step.Duration(len(wave.Nodes))}
+	s := step.Step{ID: wave.Name + "/cordon", Title: "Cordon " + strings.Join(wave.Nodes, ", "), Wave: wave.Name,
+		Estimate: step.Duration(len(wave.Nodes))}
 	for _, verb := range []string{"hold", "pin"} {
 		for i, node := range wave.Nodes {
-			s.Actions = append(s.Actions, step.Action{ID: fmt.Sprintf("%s/%d", s.ID, len(s.Actions)+1), Op: step.Node, Verb: verb,
-				Title: verb + " " + node, NodeName: node, Beside: i > 0})
+			s.Actions = append(s.Actions,
+				step.Action{ID: fmt.Sprintf("%s/%d", s.ID, len(s.Actions)+1), Op: step.Node, Verb: verb,
+					Title: verb + " " + node, NodeName: node, Beside: i > 0})
 		}
 	}
 	return s
@@ -69,7 +71,8 @@ func TestFold(t *testing.T) {
 // TestHostileNames: nodes may have any name that Kubernetes takes, also those of fields, of lists, and of one another.
 func TestHostileNames(t *testing.T) {
 	for _, nodes := range [][]string{
-		{"a", "a-1", "a-1.b"}, {"node", "op", "id"}, {"all", "wave", "nodes"}, {"1", "11", "111"}, {"wave-1", "hold", "pin"}, {"true", "null", "no"},
+		{"a", "a-1", "a-1.b"}, {"node", "op", "id"}, {"all", "wave", "nodes"}, {"1", "11", "111"},
+		{"wave-1", "hold", "pin"}, {"true", "null", "no"},
 	} {
 		c := Cluster{All: nodes, Waves: []Wave{{"wave-1", nodes[:1]}, {"wave-2", nodes[1:]}}}
 		steps := []step.Step{cordon(c.Waves[0]), cordon(c.Waves[1]), cordon(Wave{"wave-3", nodes})}
@@ -130,14 +133,17 @@ func TestExpandRefuses(t *testing.T) {
 		"no procedure":         {`{}`, `{"procedure":"q"}`, `no procedure "q"`},
 		"unknown field of row": {`{}`, `{"procedure":"p","speed":1}`, `unknown field "speed"`},
 		"unknown field":        {`{"speed":1}`, `{"procedure":"p"}`, `unknown field "speed"`},
-		"unknown field within": {`{"actions":[{"forEach":"all","do":[{"speed":1}]}]}`, `{"procedure":"p"}`, `unknown field "speed"`},
-		"no list":              {`{"actions":[{"forEach":"some","do":[{}]}]}`, `{"procedure":"p"}`, `no list of nodes "some"`},
-		"no wave":              {`{}`, `{"procedure":"p","wave":"wave-9","nodes":"wave"}`, `no list of nodes "wave"`},
-		"a quote":              {`{}`, `{"procedure":"p","node":"a\",\"op\":\"b"}`, "is no name of a node"},
-		"a quote in a list":    {`{"actions":[{"forEach":["a\""],"do":[{}]}]}`, `{"procedure":"p"}`, "is no name of a node"},
+		"unknown field within": {`{"actions":[{"forEach":"all","do":[{"speed":1}]}]}`,
+			`{"procedure":"p"}`, `unknown field "speed"`},
+		"no list": {`{"actions":[{"forEach":"some","do":[{}]}]}`, `{"procedure":"p"}`, `no list of nodes "some"`},
+		"no wave": {`{}`, `{"procedure":"p","wave":"wave-9","nodes":"wave"}`, `no list of nodes "wave"`},
+		"a quote": {`{}`, `{"procedure":"p","node":"a\",\"op\":\"b"}`, "is no name of a node"},
+		"a quote in a list": {`{"actions":[{"forEach":["a\""],"do":[{}]}]}`,
+			`{"procedure":"p"}`, "is no name of a node"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Expand(Form{map[string]json.RawMessage{"p": json.RawMessage(test.procedure)}, []json.RawMessage{json.RawMessage(test.step)}}, c)
+			_, err := Expand(Form{map[string]json.RawMessage{"p": json.RawMessage(test.procedure)},
+				[]json.RawMessage{json.RawMessage(test.step)}}, c)
 			if err == nil || !strings.Contains(err.Error(), test.words) {
 				t.Errorf("%v, without %q", err, test.words)
 			}
@@ -149,7 +155,8 @@ func TestExpandRefuses(t *testing.T) {
 func TestExpandIsBounded(t *testing.T) {
 	e := newExpander(lab(1000))
 	e.left = 1 << 20
-	form := Form{Steps: []json.RawMessage{json.RawMessage(`{"id":"a","actions":[{"forEach":"all","do":[{"title":"` + strings.Repeat("x", 1<<12) + `"}]}]}`)}}
+	form := Form{Steps: []json.RawMessage{json.RawMessage(`{"id":"a","actions":[{"forEach":"all","do":[{"title":"` +
+		strings.Repeat("x", 1<<12) + `"}]}]}`)}}
 	if _, err := e.form(form); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("%v", err)
 	}
@@ -179,9 +186,11 @@ func FuzzExpand(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add([]byte(form.Procedures["cordon"]), []byte(form.Steps[1]))
-	f.Add([]byte(`{"actions":[{"forEach":[["a"],["b","c"]],"inTurn":true,"do":[{"title":"{node}"}]}]}`), []byte(`{"procedure":"p","nodes":"all-reversed"}`))
+	f.Add([]byte(`{"actions":[{"forEach":[["a"],["b","c"]],"inTurn":true,"do":[{"title":"{node}"}]}]}`),
+		[]byte(`{"procedure":"p","nodes":"all-reversed"}`))
 	f.Fuzz(func(t *testing.T, procedure, entry []byte) {
-		steps, err := Expand(Form{map[string]json.RawMessage{"p": procedure, "cordon": procedure}, []json.RawMessage{entry}}, c)
+		steps, err := Expand(Form{map[string]json.RawMessage{"p": procedure, "cordon": procedure},
+			[]json.RawMessage{entry}}, c)
 		if err != nil {
 			return
 		}

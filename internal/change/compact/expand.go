@@ -17,11 +17,12 @@ import (
 // maxExpanded bounds the bytes that a form's steps have as JSON. It is far above that of any plan for 5,000 nodes.
 const maxExpanded = 512 << 20
 
-// Expand makes the steps of a form. It fails on a form that Fold would not make: one that names a procedure, a wave or a list
-// of nodes that is not there, has fields that are unknown, or is larger than 512 MiB.
+// Expand makes the steps of a form. It fails on a form that Fold would not make: one that names a procedure, a wave or
+// a list of nodes that is not there, has fields that are unknown, or is larger than 512 MiB.
 func Expand(f Form, c Cluster) ([]step.Step, error) { return ExpandWithin(f, c, maxExpanded) }
 
-// ExpandWithin is Expand for steps of at most so many bytes as JSON, and at most maxExpanded. For more, the error is a *TooLarge.
+// ExpandWithin is Expand for steps of at most so many bytes as JSON, and at most maxExpanded. For more, the error is a
+// *TooLarge.
 func ExpandWithin(f Form, c Cluster, most int) ([]step.Step, error) {
 	e := newExpander(c)
 	e.left = min(most, maxExpanded)
@@ -61,8 +62,8 @@ func newExpander(c Cluster) *expander {
 // fieldsKnown is an option by which every field must be known.
 var fieldsKnown = faster.RejectUnknownMembers(true)
 
-// strict reads JSON in which every field must be known. The first decoder takes a third of the time; what it refuses, the second
-// one reads or refuses.
+// strict reads JSON in which every field must be known. The first decoder takes a third of the time; what it refuses,
+// the second one reads or refuses.
 func strict[T any](data []byte, into *T) error {
 	if faster.Unmarshal(data, into, fieldsKnown) == nil {
 		return nil
@@ -193,8 +194,9 @@ func (e *expander) named(name string, in scope) ([]string, error) {
 
 // build makes the step of a shape.
 func (e *expander) build(s *shape, in scope, into *step.Step) (err error) {
-	*into = step.Step{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why, Wave: s.Wave, Node: s.Node, Gate: s.Gate,
-		Alone: s.Alone, NoReturn: s.NoReturn, Stop: s.Stop, Estimate: s.Estimate}
+	*into = step.Step{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why,
+		Wave: s.Wave, Node: s.Node, Gate: s.Gate, Alone: s.Alone, NoReturn: s.NoReturn,
+		Stop: s.Stop, Estimate: s.Estimate}
 	if into.Before, err = expand[step.Condition](e, s.Before, in, nil); err != nil {
 		return err
 	}
@@ -211,7 +213,8 @@ func (e *expander) build(s *shape, in scope, into *step.Step) (err error) {
 	return err
 }
 
-// numbered gives actions the IDs that they have from their places, and says which are done together with the one before.
+// numbered gives actions the IDs that they have from their places, and says which are done together with the one
+// before.
 func numbered(id string) func(a *step.Action, i int, together bool) {
 	return func(a *step.Action, i int, together bool) {
 		if a.ID == "" {
@@ -221,9 +224,10 @@ func numbered(id string) func(a *step.Action, i int, together bool) {
 	}
 }
 
-// expand makes a list of its folded form. The function place tells an entry its place in the list, and whether it is done
-// together with the one before; it is nil for conditions.
-func expand[T any](e *expander, folded []json.RawMessage, in scope, place func(entry *T, i int, together bool)) (entries []T, err error) {
+// expand makes a list of its folded form. The function place tells an entry its place in the list, and whether it is
+// done together with the one before; it is nil for conditions.
+func expand[T any](e *expander, folded []json.RawMessage, in scope,
+	place func(entry *T, i int, together bool)) (entries []T, err error) {
 	add := func(text []byte, together bool) error {
 		if e.left -= len(text); e.left < 0 {
 			return &TooLarge{e.most}

@@ -150,7 +150,8 @@ func (f *folder) fold(s *step.Step) (*parts, error) {
 
 // shape is a step with folded lists; name names lists of nodes.
 func (p *parts) shape(s *step.Step, name func([]string) string) (shape, error) {
-	of := shape{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why, Gate: s.Gate, Alone: s.Alone, NoReturn: s.NoReturn, Stop: s.Stop}
+	of := shape{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why, Gate: s.Gate, Alone: s.Alone,
+		NoReturn: s.NoReturn, Stop: s.Stop}
 	if s.Actions != nil {
 		of.Actions = []json.RawMessage{}
 	}
@@ -309,7 +310,8 @@ func (f *folder) share() {
 			continue // a step of one node may be said as those of several
 		}
 		for _, other := range f.candidates {
-			if other != at.of && other.uses > 0 && (at.row.Nodes != nil || other.several) && f.runs(other, at.row, at.step.ID) && f.exact(at.step, at.row, other) {
+			if other != at.of && other.uses > 0 && (at.row.Nodes != nil || other.several) &&
+				f.runs(other, at.row, at.step.ID) && f.exact(at.step, at.row, other) {
 				at.of.uses--
 				at.of = other
 				other.uses++

@@ -72,8 +72,8 @@ type Row struct {
 // each is an entry of a list that stands for several.
 type each struct {
 	ForEach Batches `json:"forEach"`
-	// InTurn does everything for one node before the next. Else every entry of Do is done for all nodes of a batch, which
-	// are done together where Do is of actions, before the next entry.
+	// InTurn does everything for one node before the next. Else every entry of Do is done for all nodes of a batch,
+	// which are done together where Do is of actions, before the next entry.
 	InTurn bool              `json:"inTurn,omitempty"`
 	Do     []json.RawMessage `json:"do"`
 }

@@ -10,7 +10,8 @@ import (
 
 // item is one entry of a step's list, before it is folded.
 type item struct {
-	// text is the entry as JSON, without what follows from its place: the ID, and whether it is done together with the entry before.
+	// text is the entry as JSON, without what follows from its place: the ID, and whether it is done together with the
+	// entry before.
 	text   string
 	node   string // the only node that the text names, which is {node} in it; "" where there is none, or several
 	beside bool

@@ -34,7 +34,8 @@ func runs(items []item, acts bool) (found []segment) {
 			for _, inTurn := range []bool{false, true} {
 				nodes := run(items, period, inTurn, acts)
 				if len(nodes) > 1 && len(nodes)*period > taken {
-					best, taken = segment{do: items[:period], lists: [][]string{nodes}, inTurn: inTurn}, len(nodes)*period
+					best, taken = segment{do: items[:period], lists: [][]string{nodes}, inTurn: inTurn},
+						len(nodes)*period
 				}
 			}
 		}
@@ -71,7 +72,8 @@ func run(items []item, period int, inTurn, acts bool) (nodes []string) {
 // merged joins segments that are for the same nodes, one after the other.
 func merged(all []segment) (fewer []segment) {
 	for _, s := range all {
-		if n := len(fewer); n > 0 && len(s.lists) == 1 && len(fewer[n-1].lists) == 1 && !s.inTurn && !fewer[n-1].inTurn &&
+		if n := len(fewer); n > 0 && len(s.lists) == 1 && len(fewer[n-1].lists) == 1 &&
+			!s.inTurn && !fewer[n-1].inTurn &&
 			slices.Equal(s.lists[0], fewer[n-1].lists[0]) {
 			fewer[n-1].do = slices.Concat(fewer[n-1].do, s.do)
 			continue

@@ -6,8 +6,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Repeats says of each step which earlier one it repeats for other nodes: the index of the first step of the same procedure,
-// or -1 where there is none. Two steps repeat each other only if nothing but the names of nodes and waves differs.
+// Repeats says of each step which earlier one it repeats for other nodes: the index of the first step of the same
+// procedure, or -1 where there is none. Two steps repeat each other only if nothing but the names of nodes and waves
+// differs.
 func Repeats(steps []step.Step, c Cluster) ([]int, error) {
 	f, err := newFolder(steps, c)
 	if err != nil {

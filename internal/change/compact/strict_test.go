@@ -9,11 +9,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestStrict: the faster decoder reads what encoding/json does, and the two together refuse what it refuses. A plan's hash is about
-// what was read.
+// TestStrict: the faster decoder reads what encoding/json does, and the two together refuse what it refuses. A plan's
+// hash is about what was read.
 func TestStrict(t *testing.T) {
-	values := []string{`null`, `true`, `0`, `-0`, `1`, `1.0`, `1e2`, `9223372036854775808`, `""`, `"a"`, `"\u0061"`, `"\ud800"`, "\"\xff\"", `"1m30s"`, `"1m30s\u0020"`,
-		`{}`, `[]`, `[null]`, `["a",null]`, `[["a"],"b"]`, `{"a":null}`, `{"a":1,"a":2}`, `{"A":1,"a":2}`, ` { "kind" : "Pod" , "n" : 1.0 } `, `{"apiVersion":"v1","kind":"Pod"}`}
+	values := []string{`null`, `true`, `0`, `-0`, `1`, `1.0`, `1e2`, `9223372036854775808`, `""`, `"a"`, `"\u0061"`,
+		`"\ud800"`, "\"\xff\"", `"1m30s"`, `"1m30s\u0020"`, `{}`, `[]`, `[null]`, `["a",null]`, `[["a"],"b"]`,
+		`{"a":null}`, `{"a":1,"a":2}`, `{"A":1,"a":2}`, ` { "kind" : "Pod" , "n" : 1.0 } `,
+		`{"apiVersion":"v1","kind":"Pod"}`}
 	compared := 0
 	for _, into := range []any{step.Step{}, step.Action{}, step.Condition{}, shape{}, each{}} {
 		kind := reflect.TypeOf(into)
@@ -21,16 +23,20 @@ func TestStrict(t *testing.T) {
 			name := jsonName(kind.Field(i))
 			for _, value := range values {
 				for _, text := range []string{
-					`{"` + name + `":` + value + `}`, `{"` + name + `":` + value + `,"` + name + `":` + value + `}`, `{"unknown":1,"` + name + `":` + value + `}`,
-					`{"` + string(bytes.ToUpper([]byte(name))) + `":` + value + `}`, `{"` + name + `":` + value + `} x`, `{"` + name + `":` + value + `} {}`,
+					`{"` + name + `":` + value + `}`, `{"` + name + `":` + value + `,"` + name + `":` + value + `}`,
+					`{"unknown":1,"` + name + `":` + value + `}`,
+					`{"` + string(bytes.ToUpper([]byte(name))) + `":` + value + `}`, `{"` + name + `":` + value + `} x`,
+					`{"` + name + `":` + value + `} {}`,
 				} {
 					want, got := reflect.New(kind), reflect.New(kind)
 					decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
 					decoder.DisallowUnknownFields()
 					wantErr := decoder.Decode(want.Interface())
 					err := strictly([]byte(text), got.Interface())
-					if (err == nil) != (wantErr == nil) || err == nil && !reflect.DeepEqual(got.Interface(), want.Interface()) {
-						t.Errorf("%s from %s\nis %+v, %v\nand by encoding/json %+v, %v", kind, text, got.Elem(), err, want.Elem(), wantErr)
+					if (err == nil) != (wantErr == nil) ||
+						err == nil && !reflect.DeepEqual(got.Interface(), want.Interface()) {
+						t.Errorf("%s from %s\nis %+v, %v\nand by encoding/json %+v, %v",
+							kind, text, got.Elem(), err, want.Elem(), wantErr)
 					}
 					compared++
 				}
