@@ -73,9 +73,11 @@ func TestAdoptGolden(t *testing.T) {
 func TestAdoptKeepsPods(t *testing.T) {
 	r := adoption(t)
 	r.snapshot.Pods[slices.IndexFunc(r.snapshot.Pods, isWeb)].Annotations = map[string]string{
-		"cni.projectcalico.org/containerID": "b0a7", "cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""}
+		"cni.projectcalico.org/containerID": "b0a7", "cni.projectcalico.org/podIP": "",
+		"cni.projectcalico.org/podIPs": ""}
 	r.snapshot.Pods = append(r.snapshot.Pods, cnitest.Snapshot(t, cnitest.Documents(t, []byte(
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.77}\n"))).Pods...)
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\n"+
+			"status: {phase: Running, podIP: 10.244.1.77}\n"))).Pods...)
 	p := mustMake(t, r)
 	for _, s := range p.Steps {
 		for _, a := range slices.Concat(s.Actions, s.Undo) {
@@ -94,8 +96,8 @@ func TestAdoptKeepsPods(t *testing.T) {
 	}
 }
 
-// TestAdoptBridge: the plan says the same of a network without agents and without a tunnel, whose nodes' ranges are several:
-// each becomes a pool, none of which masquerades, and what leaves a node is pinned whatever route leads there.
+// TestAdoptBridge: the plan says the same of a network without agents and without a tunnel, whose nodes' ranges are
+// several: each becomes a pool, none of which masquerades, and what leaves a node is pinned whatever route leads there.
 func TestAdoptBridge(t *testing.T) {
 	p := mustMake(t, bridged(t))
 	golden(t, "adopt-bridge-runbook.txt", []byte(plan.Runbook(p)))
@@ -108,7 +110,8 @@ func TestAdoptBridge(t *testing.T) {
 		for _, a := range s.Actions {
 			if a.Object != nil && a.Object.GetKind() == "IPPool" {
 				spec := a.Object.Object["spec"].(map[string]any)
-				pools = append(pools, fmt.Sprint(a.Object.GetName(), " ", spec["cidr"], " ", spec["natOutgoing"], " ", spec["nodeSelector"]))
+				pools = append(pools, fmt.Sprint(a.Object.GetName(), " ", spec["cidr"], " ",
+					spec["natOutgoing"], " ", spec["nodeSelector"]))
 			}
 			if strings.Contains(string(a.Patch), "theseus.dev/adopted") && !s.NoReturn && s.Wave != "" {
 				labels = append(labels, a.Ref.Name+" "+string(a.Patch))
@@ -119,11 +122,14 @@ func TestAdoptBridge(t *testing.T) {
 		}
 	}
 	if want := []string{
-		`default-ipv4-ippool 198.19.0.0/23 false theseus.dev/adopted == "198.19.0.0-23"`, `default-ipv4-ippool-2 198.19.2.0/24 false theseus.dev/adopted == "198.19.2.0-24"`}; !slices.Equal(pools, want) {
+		`default-ipv4-ippool 198.19.0.0/23 false theseus.dev/adopted == "198.19.0.0-23"`,
+		`default-ipv4-ippool-2 198.19.2.0/24 false theseus.dev/adopted == "198.19.2.0-24"`}; !slices.Equal(pools,
+		want) {
 		t.Errorf("pools %q, not %q", pools, want)
 	}
 	for i, value := range []string{"198.19.0.0-23", "198.19.0.0-23", "198.19.2.0-24"} { // which pool is a node's own
-		if want := fmt.Sprintf(`node-%d {"metadata":{"labels":{"theseus.dev/adopted":%q}}}`, i+1, value); len(labels) != 3 || labels[i] != want {
+		if want := fmt.Sprintf(`node-%d {"metadata":{"labels":{"theseus.dev/adopted":%q}}}`,
+			i+1, value); len(labels) != 3 || labels[i] != want {
 			t.Errorf("labels %q, without %s", labels, want)
 		}
 	}
@@ -137,7 +143,9 @@ func TestAdoptBridge(t *testing.T) {
 func TestAdoptBridgeUnguarded(t *testing.T) {
 	r := bridged(t)
 	r.snapshot.DaemonSets = nil
-	r.snapshot.Pods = slices.DeleteFunc(r.snapshot.Pods, func(pod corev1.Pod) bool { return strings.HasPrefix(pod.Name, "kube-router-") })
+	r.snapshot.Pods = slices.DeleteFunc(r.snapshot.Pods, func(pod corev1.Pod) bool {
+		return strings.HasPrefix(pod.Name, "kube-router-")
+	})
 	if p := mustMake(t, r); len(p.Source.Parts) > 0 {
 		t.Errorf("parts of a network of files: %v", p.Source.Parts)
 	}
@@ -150,16 +158,21 @@ func TestAdoptRefuses(t *testing.T) {
 		words  string
 	}{
 		{"calico to what gives no address of choice", func(r *request) {
-			r.snapshot, r.change.To, r.drivers = cnitest.Golden(t, "calico"), "cilium", append(r.drivers, cilium.Driver{})
+			r.snapshot, r.change.To, r.drivers = cnitest.Golden(t, "calico"), "cilium",
+				append(r.drivers, cilium.Driver{})
 			r.options.Manifest = cnitest.Fixture(t, "charts/cilium-v1.16.5.yaml")
 		}, "cilium gives no pod an address of the pod's choice"},
 		{"calico to flannel, with the manifest of another", func(r *request) {
 			r.snapshot, r.change.To = cnitest.Golden(t, "calico"), "flannel"
 		}, "the manifest brings DaemonSet kube-system/calico-node"},
-		{"another runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.30" }, "runs cri-o"},
-		{"an unknown runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "" }, "unknown container runtime"},
+		{"another runtime", func(r *request) {
+			r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.30"
+		}, "runs cri-o"},
+		{"an unknown runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "" },
+			"unknown container runtime"},
 		{"no range of a node", func(r *request) { r.snapshot.Nodes[1].Spec.PodCIDR = "" }, "the range of node node-2"},
-		{"ranges of several sizes", func(r *request) { r.snapshot.Nodes[1].Spec.PodCIDR = "10.244.2.0/25" }, "not all of one size"},
+		{"ranges of several sizes", func(r *request) { r.snapshot.Nodes[1].Spec.PodCIDR = "10.244.2.0/25" },
+			"not all of one size"},
 		{"ranges too large for a block", func(r *request) {
 			for i := range r.snapshot.Nodes {
 				r.snapshot.Nodes[i].Spec.PodCIDR = fmt.Sprintf("10.244.%d.0/19", i*32)
@@ -167,9 +180,11 @@ func TestAdoptRefuses(t *testing.T) {
 			}
 		}, "19 bits"},
 		{"a plugin that nobody knows", func(r *request) {
-			r.snapshot.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"cbr0","plugins":[{"type":"flannel"},{"type":"mine"}]}`
+			r.snapshot.ConfigMaps[0].Data["cni-conf.json"] =
+				`{"name":"cbr0","plugins":[{"type":"flannel"},{"type":"mine"}]}`
 		}, "cannot be taken from flannel: its CNI configuration chains"},
-		{"no reservations", func(r *request) { r.options.Manifest = r.options.Manifest[:len(r.options.Manifest)-1] }, "IPReservations"},
+		{"no reservations", func(r *request) { r.options.Manifest = r.options.Manifest[:len(r.options.Manifest)-1] },
+			"IPReservations"},
 		{"a flat network that nobody looked at", func(r *request) {
 			*r = *flat(t)
 			r.snapshot.Facts = r.snapshot.Facts[:1]
@@ -181,7 +196,8 @@ func TestAdoptRefuses(t *testing.T) {
 		}, "cannot be adopted, and no network could assign addresses to new pods until the last pod has left weave"},
 		{"a flat network of a few addresses", func(r *request) {
 			*r = *flat(t)
-			at := slices.IndexFunc(r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "IPALLOC_RANGE" })
+			at := slices.IndexFunc(r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env,
+				func(e corev1.EnvVar) bool { return e.Name == "IPALLOC_RANGE" })
 			r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env[at].Value = "198.19.0.0/27"
 		}, "no single one of at least 64 addresses"},
 		{"a bridge that masquerades pod by pod", func(r *request) {
@@ -199,7 +215,8 @@ func TestAdoptRefuses(t *testing.T) {
 		{"a bare pod on an old kernel", func(r *request) {
 			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-553.el8_10.x86_64"
 			r.snapshot.Pods = append(r.snapshot.Pods, cnitest.Snapshot(t, cnitest.Documents(t, []byte(
-				"apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.77}\n"))).Pods...)
+				"apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\n"+
+					"status: {phase: Running, podIP: 10.244.1.77}\n"))).Pods...)
 		}, "is older than Linux 5.10"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -210,8 +227,8 @@ func TestAdoptRefuses(t *testing.T) {
 	}
 }
 
-// TestChosen: without a range pods are adopted where they can be; with one and the strategy adopt, those that cannot be are
-// created again, and the plan says why.
+// TestChosen: without a range pods are adopted where they can be; with one and the strategy adopt, those that cannot be
+// are created again, and the plan says why.
 func TestChosen(t *testing.T) {
 	unfit := func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.30" }
 	for _, test := range []struct {
@@ -222,21 +239,26 @@ func TestChosen(t *testing.T) {
 		reason         string
 	}{
 		{"nothing said", "", "", func(*request) {}, "adopt ", "running pods can move"},
-		{"a range said", "", "10.96.0.0/16", func(*request) {}, "recreate 10.96.0.0/16", "flannel and Calico have different ranges"},
+		{"a range said", "", "10.96.0.0/16", func(*request) {}, "recreate 10.96.0.0/16",
+			"flannel and Calico have different ranges"},
 		{"adopt, or else a range", "adopt", "10.96.0.0/16", func(*request) {}, "adopt ", "running pods can move"},
-		{"adopt, and it cannot be", "adopt", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "pods cannot be adopted (node node-2 runs cri-o://1.30, "},
-		{"recreate, and it could be otherwise", "recreate", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "flannel and Calico have different ranges"},
+		{"adopt, and it cannot be", "adopt", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16",
+			"pods cannot be adopted (node node-2 runs cri-o://1.30, "},
+		{"recreate, and it could be otherwise", "recreate", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16",
+			"flannel and Calico have different ranges"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := adoption(t)
 			r.change.Strategy, r.change.PodCIDR = test.strategy, test.cidr
 			test.change(r)
 			p := mustMake(t, r)
-			if got := p.Strategy + " " + p.Change.PodCIDR; got != test.want || !strings.HasPrefix(p.Reason, test.reason) {
+			if got := p.Strategy + " " + p.Change.PodCIDR; got != test.want ||
+				!strings.HasPrefix(p.Reason, test.reason) {
 				t.Errorf("%s, for: %s", got, p.Reason)
 			}
 			chosen, err := plan.Chosen(r.snapshot, r.change, r.drivers, r.options.Manifest)
-			if got, _, _ := strings.Cut(test.want, " "); err != nil || chosen.PodCIDR != p.Change.PodCIDR || chosen.Strategy != "" && chosen.Strategy != got {
+			if got, _, _ := strings.Cut(test.want, " "); err != nil || chosen.PodCIDR != p.Change.PodCIDR ||
+				chosen.Strategy != "" && chosen.Strategy != got {
 				t.Errorf("and it is checked as %q with %q", chosen.Strategy, chosen.PodCIDR)
 			}
 		})
@@ -245,17 +267,20 @@ func TestChosen(t *testing.T) {
 	r.change.Strategy = ""
 	unfit(r)
 	anew := cni.CreateAgain + cni.FreeRange
-	if hint := mustRefuse(t, r, "no range for the pods of calico is given, and they cannot be adopted: node node-2 runs cri-o://1.30"); hint != anew {
+	if hint := mustRefuse(t, r, "no range for the pods of calico is given, and they cannot be adopted: node node-2 "+
+		"runs cri-o://1.30"); hint != anew {
 		t.Errorf("where pods cannot be adopted, the hint is %q", hint)
 	}
 	r = adoption(t)
 	r.change.Strategy, r.change.CNIVersion = "", "v3.0.0"
-	if hint := mustRefuse(t, r, "the manifest installs calico"); hint != "give the manifest of the version that is wanted; or "+anew {
+	if hint := mustRefuse(t, r,
+		"the manifest installs calico"); hint != "give the manifest of the version that is wanted; or "+anew {
 		t.Errorf("where something else stands against it, the hint is %q", hint)
 	}
 	r = flat(t)
 	r.change.Strategy = ""
-	mustRefuse(t, r, "no range for the pods of calico is given, and Theseus adopts running pods of weave only on request")
+	mustRefuse(t, r,
+		"no range for the pods of calico is given, and Theseus adopts running pods of weave only on request")
 }
 
 // TestVerifyAdoptOrder: no step of an adoption may be left out or stand anywhere else, and no undo is there in vain.
@@ -264,7 +289,9 @@ func TestVerifyAdoptOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if name == "flannel" {
 				r.snapshot.Nodes = r.snapshot.Nodes[:2] // as many as a rule between nodes needs
-				r.snapshot.Pods = slices.DeleteFunc(r.snapshot.Pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName == "control-1" })
+				r.snapshot.Pods = slices.DeleteFunc(r.snapshot.Pods, func(pod corev1.Pod) bool {
+					return pod.Spec.NodeName == "control-1"
+				})
 			}
 			mustNeedAll(t, mustMake(t, r))
 		})
@@ -293,7 +320,8 @@ func mustNeedAll(t *testing.T, p *plan.Plan) {
 
 // interchangeable are steps that may as well stand the other way round.
 func interchangeable(a, b string) bool {
-	for _, pair := range [][2]string{{"joint/target", "joint/pools"}, {"finish/range", "finish/form"}, {"finish/range", "finish/tidy"}} {
+	for _, pair := range [][2]string{{"joint/target", "joint/pools"}, {"finish/range", "finish/form"},
+		{"finish/range", "finish/tidy"}} {
 		if a == pair[0] && b == pair[1] || a == pair[1] && b == pair[0] {
 			return true
 		}

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// alike removes from texts what differs when the same is done to other nodes: their names, how many they are, and the wave.
+// alike removes from texts what differs when the same is done to other nodes: their names, how many they are, and the
+// wave.
 type alike struct{ names map[string]string }
 
 func newAlike(p *Plan) alike {

@@ -26,13 +26,15 @@ func large(t testing.TB, n int) *request {
 	return r
 }
 
-// grow gives a request's snapshot n nodes like that of one of its pods, or its first, with pods like that, one of each workload on each of 100 nodes.
+// grow gives a request's snapshot n nodes like that of one of its pods, or its first, with pods like that, one of each
+// workload on each of 100 nodes.
 func grow(r *request, n, pods int) {
 	node, pod := r.snapshot.Nodes[0], corev1.Pod{}
 	if all := r.snapshot.Pods; len(all) > 2 {
 		pod = all[2]
 	}
-	if i := slices.IndexFunc(r.snapshot.Nodes, func(other corev1.Node) bool { return other.Name == pod.Spec.NodeName }); i >= 0 {
+	if i := slices.IndexFunc(r.snapshot.Nodes,
+		func(other corev1.Node) bool { return other.Name == pod.Spec.NodeName }); i >= 0 {
 		node = r.snapshot.Nodes[i] // in whose range its address is, or it could not be adopted
 	}
 	looked := r.snapshot.Facts
@@ -93,7 +95,8 @@ var scaled = []scale{
 	{name: "weave-to-calico-surge", make: func(t testing.TB) *request { return hooked(woven(t)) }},
 	{name: "bridge-to-calico-surge", make: func(t testing.TB) *request { return hooked(bridged(t)) }},
 	{name: "calico-upgrade", make: newer},
-	{name: "calico-upgrade-bgp", make: func(t testing.TB) *request { return unencapsulated(newer(t)) }, then: reflecting},
+	{name: "calico-upgrade-bgp", make: func(t testing.TB) *request { return unencapsulated(newer(t)) },
+		then: reflecting},
 	{name: "calico-upgrade-owned", make: owned},
 	{name: "calico-to-nftables", make: toNFTables},
 	{name: "calico-encapsulation", make: func(t testing.TB) *request {
@@ -110,7 +113,8 @@ var scaled = []scale{
 	}, then: func(r *request) {
 		marked(r)
 		for i := range r.snapshot.Nodes {
-			r.snapshot.Nodes[i].Annotations["projectcalico.org/IPv4VXLANTunnelAddr"] = fmt.Sprintf("10.96.%d.%d", i/200, i%200+1)
+			r.snapshot.Nodes[i].Annotations["projectcalico.org/IPv4VXLANTunnelAddr"] = fmt.Sprintf("10.96.%d.%d",
+				i/200, i%200+1)
 		}
 	}},
 	{name: "calico-to-pool", make: func(t testing.TB) *request {
@@ -122,9 +126,12 @@ var scaled = []scale{
 		}
 		return r
 	}},
-	{name: "calico-mesh-to-reflectors", make: func(t testing.TB) *request { return peering(t, "has(rr)") }, then: marked},
-	{name: "calico-reflectors-to-mesh", make: func(t testing.TB) *request { return peering(t, kind.FullMesh) }, then: reflecting},
-	{name: "calico-reflectors-to-others", make: func(t testing.TB) *request { return peering(t, "has(rr)") }, then: reflecting},
+	{name: "calico-mesh-to-reflectors", make: func(t testing.TB) *request { return peering(t, "has(rr)") },
+		then: marked},
+	{name: "calico-reflectors-to-mesh", make: func(t testing.TB) *request { return peering(t, kind.FullMesh) },
+		then: reflecting},
+	{name: "calico-reflectors-to-others", make: func(t testing.TB) *request { return peering(t, "has(rr)") },
+		then: reflecting},
 }
 
 type scale struct {
@@ -204,7 +211,8 @@ func BenchmarkFile(b *testing.B) {
 				b.ReportMetric(reading, "read-cpu-s")
 				b.ReportMetric(peak, "peak-MiB")
 				if writing > mostFileSeconds || reading > mostFileSeconds || peak > mostFileMiB {
-					b.Errorf("%.1f s, %.1f s and %.0f MiB, of %d s and %d MiB", writing, reading, peak, mostFileSeconds, mostFileMiB)
+					b.Errorf("%.1f s, %.1f s and %.0f MiB, of %d s and %d MiB",
+						writing, reading, peak, mostFileSeconds, mostFileMiB)
 				}
 			})
 		}
@@ -214,7 +222,8 @@ func BenchmarkFile(b *testing.B) {
 // BenchmarkWindows: what a plan's stopping places cost, and the windows that end at them.
 func BenchmarkWindows(b *testing.B) {
 	for _, nodes := range []int{mostNodes / 10, mostNodes} {
-		r := scaled[slices.IndexFunc(scaled, func(s scale) bool { return s.name == "flannel-to-calico-adopt" })].on(b, nodes, 20)
+		r := scaled[slices.IndexFunc(scaled, func(s scale) bool { return s.name == "flannel-to-calico-adopt" })].on(b,
+			nodes, 20)
 		whole := mustMake(b, r)
 		r.options.Window = whole.Estimate / 2
 		divided := mustMake(b, r)
@@ -251,8 +260,8 @@ func BenchmarkWindows(b *testing.B) {
 	}
 }
 
-// used is the time that this process had on all cores, and the most memory at any time. The clock on the wall depends on
-// who else is on the machine.
+// used is the time that this process had on all cores, and the most memory at any time. The clock on the wall depends
+// on who else is on the machine.
 func used(b *testing.B) (seconds, peakMiB float64) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -18,19 +18,21 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// TestInCluster puts plans for many nodes into a real etcd behind a real API server and takes them from there, with what that
-// takes; when a Migration is deleted, the real garbage collector removes its pages.
+// TestInCluster puts plans for many nodes into a real etcd behind a real API server and takes them from there, with
+// what that takes; when a Migration is deleted, the real garbage collector removes its pages.
 func TestInCluster(t *testing.T) {
 	kube := os.Getenv("THESEUS_KUBE")
 	if kube == "" {
-		t.Skip("NOT TESTED: plans for 5,000 nodes in a real API server; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)")
+		t.Skip("NOT TESTED: plans for 5,000 nodes in a real API server; THESEUS_KUBE names the lab's program of " +
+			"Kubernetes (bin/kube/*/kube in its cache)")
 	}
 	client := controlPlane(t, kube)
 	for _, change := range []struct {
 		name string
 		make func(testing.TB) *request
 	}{
-		{"recreate", flannelToCalico}, {"adopt", adoption}, {"surge", surging}, {"to nftables", toNFTables}, {"upgrade", newer},
+		{"recreate", flannelToCalico}, {"adopt", adoption}, {"surge", surging},
+		{"to nftables", toNFTables}, {"upgrade", newer},
 	} {
 		for _, nodes := range []int{mostNodes / 10, mostNodes} {
 			r := change.make(t)
@@ -60,11 +62,13 @@ func TestInCluster(t *testing.T) {
 				bytes += len(data) * 3 / 4
 			}
 			if len(pages) != len(migration.Spec.PlanPages) {
-				t.Errorf("%s, %d nodes: %d pages, of which the Migration names %d", change.name, nodes, len(pages), len(migration.Spec.PlanPages))
+				t.Errorf("%s, %d nodes: %d pages, of which the Migration names %d",
+					change.name, nodes, len(pages), len(migration.Spec.PlanPages))
 			}
-			t.Logf("%s, %d nodes, %d steps: %.2f MB in %d pages, written in %.1f s, read in %.1f s", change.name, nodes, len(p.Steps),
-				float64(bytes)/1e6, len(pages), created.Seconds(), loaded.Seconds())
-			if err := client.Resource(ownKind("Migration")).Namespace(v1alpha1.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
+			t.Logf("%s, %d nodes, %d steps: %.2f MB in %d pages, written in %.1f s, read in %.1f s",
+				change.name, nodes, len(p.Steps), float64(bytes)/1e6, len(pages), created.Seconds(), loaded.Seconds())
+			if err := client.Resource(ownKind("Migration")).Namespace(v1alpha1.Namespace).Delete(t.Context(), p.Name,
+				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			awaited(t, "its pages go with the Migration", func() bool { return len(pagesOf(t, client)) == 0 })
@@ -73,12 +77,14 @@ func TestInCluster(t *testing.T) {
 }
 
 func ownKind(kind string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}
+	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: manifest.Plural(kind)}
 }
 
 func pagesOf(t *testing.T, client dynamic.Interface) []unstructured.Unstructured {
 	t.Helper()
-	list, err := client.Resource(ownKind("PlanPage")).Namespace(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
+	list, err := client.Resource(ownKind("PlanPage")).Namespace(v1alpha1.Namespace).List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +117,14 @@ func controlPlane(t *testing.T, kube string) dynamic.Interface {
 func established(ctx context.Context, client dynamic.Interface) bool {
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	_, _ = client.Resource(namespaces).Create(ctx, manifest.Namespace(), metav1.CreateOptions{})
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 	for _, crd := range manifest.CRDs() {
 		_, _ = client.Resource(definitions).Create(ctx, &crd, metav1.CreateOptions{})
 	}
 	for _, kind := range []string{"Migration", "PlanPage"} {
-		if _, err := client.Resource(ownKind(kind)).Namespace(v1alpha1.Namespace).List(ctx, metav1.ListOptions{}); err != nil {
+		if _, err := client.Resource(ownKind(kind)).Namespace(v1alpha1.Namespace).List(ctx,
+			metav1.ListOptions{}); err != nil {
 			return false
 		}
 	}

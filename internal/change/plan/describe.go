@@ -13,8 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// describer writes a plan's steps. A step that repeats another, with nothing but the names of nodes and waves changed, is one
-// line; of many such steps in one wave, those that are done for the first group of nodes, and for which others.
+// describer writes a plan's steps. A step that repeats another, with nothing but the names of nodes and waves changed,
+// is one line; of many such steps in one wave, those that are done for the first group of nodes, and for which others.
 type describer struct {
 	*strings.Builder
 	plan    *Plan
@@ -28,7 +28,8 @@ type describer struct {
 }
 
 func describeSteps(b *strings.Builder, p *Plan) {
-	d := &describer{Builder: b, plan: p, names: compact.NewNamer(p.Steps, nodes(p)), alike: newAlike(p), told: map[string]int{}, as: map[int]int{}}
+	d := &describer{Builder: b, plan: p, names: compact.NewNamer(p.Steps, nodes(p)), alike: newAlike(p),
+		told: map[string]int{}, as: map[int]int{}}
 	repeats, err := compact.Repeats(p.Steps, nodes(p))
 	if err != nil { // then every step is described
 		repeats = slices.Repeat([]int{-1}, len(p.Steps))
@@ -39,7 +40,8 @@ func describeSteps(b *strings.Builder, p *Plan) {
 		s := &p.Steps[i]
 		d.past = d.past || s.NoReturn
 		if s.NoReturn {
-			b.WriteString("\n======== POINT OF NO RETURN: Theseus can undo every step above, and no step below ========\n")
+			b.WriteString("\n======== POINT OF NO RETURN: Theseus can undo every step above, " +
+				"and no step below ========\n")
 		}
 		if now := chapterOf(titles, s); now != chapter {
 			fmt.Fprintf(b, "\n== %s ==\n", now)
@@ -82,8 +84,8 @@ func (d *describer) repeated(i int) int {
 	if best > 1 {
 		word = "steps"
 	}
-	fmt.Fprintf(d, "%d-%d. The same as %s %s for %d groups of nodes in turn: %s [about %s in total]\n", i+1, i+best*times,
-		word, strings.Join(as, ", "), times, shortList(groups), estimate.About())
+	fmt.Fprintf(d, "%d-%d. The same as %s %s for %d groups of nodes in turn: %s [about %s in total]\n",
+		i+1, i+best*times, word, strings.Join(as, ", "), times, shortList(groups), estimate.About())
 	return best * times
 }
 
@@ -98,12 +100,14 @@ func extent(nodes []string) string {
 	return fmt.Sprintf("%s to %s (%d)", nodes[0], nodes[len(nodes)-1], len(nodes))
 }
 
-// cycles counts how often the procedures of the first steps, as many as period, are done again and again within their wave.
+// cycles counts how often the procedures of the first steps, as many as period, are done again and again within their
+// wave.
 func (d *describer) cycles(i, period int) int {
 	n := 0
 	for at := i; at+period <= len(d.repeats); at += period {
 		for k := range period {
-			if s := &d.plan.Steps[at+k]; d.repeats[at+k] < 0 || d.repeats[at+k] != d.repeats[i+k] || s.NoReturn || s.Wave != d.plan.Steps[i].Wave {
+			if s := &d.plan.Steps[at+k]; d.repeats[at+k] < 0 || d.repeats[at+k] != d.repeats[i+k] || s.NoReturn ||
+				s.Wave != d.plan.Steps[i].Wave {
 				return n
 			}
 		}
@@ -159,7 +163,8 @@ func (d *describer) body(s *step.Step) {
 		fmt.Fprintf(d, "   Why: %s\n", s.Why)
 	}
 	if s.Stop {
-		d.WriteString("   Stop: the run pauses here until `theseus resume`, or until the controller's next window in which the steps up to the next stop fit\n")
+		d.WriteString("   Stop: the run pauses here until `theseus resume`, or until the controller's next window in " +
+			"which the steps up to the next stop fit\n")
 	}
 	for _, condition := range d.phrases(s.Before) {
 		fmt.Fprintf(d, "   Before: %s\n", condition)
@@ -194,7 +199,8 @@ func demand(g *step.Gate) string {
 	case g.MaxLost > 0:
 		lost = fmt.Sprintf("at most %d probes may be lost, with no gap above %s", g.MaxLost, time.Duration(g.MaxGap))
 	case g.Compares():
-		lost = fmt.Sprintf("changed nodes may lose no more than the others (e-process test), with no gap above %s and no leak", time.Duration(g.MaxGap))
+		lost = fmt.Sprintf("changed nodes may lose no more than the others (e-process test), with no gap above %s "+
+			"and no leak", time.Duration(g.MaxGap))
 	}
 	if g.Sessions != nil {
 		lost += ", and BIRD must have all sessions and routes on every node"

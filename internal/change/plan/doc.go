@@ -15,7 +15,8 @@ type (
 	Workload = kind.Workload
 	// Leg is what is done in one window.
 	Leg = kind.Leg
-	// Options are what a plan depends on beside the snapshot and the change; Decided and Origin are a flag as it was evaluated.
+	// Options are what a plan depends on beside the snapshot and the change; Decided and Origin are a flag as it was
+	// evaluated.
 	Options = kind.Options
 	Decided = kind.Decided
 	Origin  = kind.Origin

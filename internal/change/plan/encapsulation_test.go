@@ -54,12 +54,18 @@ func onNodes(t *testing.T, s step.Step) string {
 
 func TestEncapsulation(t *testing.T) {
 	for name, c := range map[string]struct{ mode, to, change, follow, set, restore string }{
-		"vxlan to none":  {"Always", "none", "apply, pin refuse linger, patch, routed refuse bgp", "follow refuse bgp", "Never", "Always"},
-		"cross to none":  {"CrossSubnet", "none", "apply, pin refuse linger, patch, routed refuse bgp", "follow refuse bgp", "Never", "CrossSubnet"},
-		"none to vxlan":  {"Never", "vxlan", "pin route, patch, routed route tunnel", "follow route tunnel", "Always", "Never"},
-		"none to cross":  {"Never", "vxlan-cross-subnet", "pin route, patch, routed route cross-subnet", "follow route cross-subnet", "CrossSubnet", "Never"},
-		"vxlan to cross": {"Always", "vxlan-cross-subnet", "pin leave, patch, routed leave cross-subnet", "follow leave cross-subnet", "CrossSubnet", "Always"},
-		"cross to vxlan": {"CrossSubnet", "vxlan", "pin leave, patch, routed leave tunnel", "follow leave tunnel", "Always", "CrossSubnet"},
+		"vxlan to none": {"Always", "none", "apply, pin refuse linger, patch, routed refuse bgp",
+			"follow refuse bgp", "Never", "Always"},
+		"cross to none": {"CrossSubnet", "none", "apply, pin refuse linger, patch, routed refuse bgp",
+			"follow refuse bgp", "Never", "CrossSubnet"},
+		"none to vxlan": {"Never", "vxlan", "pin route, patch, routed route tunnel",
+			"follow route tunnel", "Always", "Never"},
+		"none to cross": {"Never", "vxlan-cross-subnet", "pin route, patch, routed route cross-subnet",
+			"follow route cross-subnet", "CrossSubnet", "Never"},
+		"vxlan to cross": {"Always", "vxlan-cross-subnet", "pin leave, patch, routed leave cross-subnet",
+			"follow leave cross-subnet", "CrossSubnet", "Always"},
+		"cross to vxlan": {"CrossSubnet", "vxlan", "pin leave, patch, routed leave tunnel",
+			"follow leave tunnel", "Always", "CrossSubnet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := mustMake(t, carried(t, c.mode, c.to))
@@ -74,7 +80,8 @@ func TestEncapsulation(t *testing.T) {
 				if a.Op == step.Patch && string(a.Patch) != `{"spec":{"vxlanMode":"`+c.set+`"}}` {
 					t.Errorf("the pool gets %s", a.Patch)
 				}
-				if a.Op == step.Apply && fmt.Sprint(a.Object.Object["spec"]) != "map[reservedCIDRs:[10.96.0.1/32 10.96.1.1/32 10.96.2.1/32]]" {
+				if a.Op == step.Apply && fmt.Sprint(a.Object.Object["spec"]) != "map[reservedCIDRs:[10.96.0.1/32 "+
+					"10.96.1.1/32 10.96.2.1/32]]" {
 					t.Errorf("what is reserved is %v", a.Object.Object["spec"])
 				}
 			}
@@ -91,7 +98,8 @@ func TestEncapsulation(t *testing.T) {
 			if again, err := plan.Read(data); err != nil || again.Hash != p.Hash || !again.InPlace() {
 				t.Errorf("%v", err)
 			}
-			if book := plan.Runbook(p); !strings.Contains(book, "to encapsulation "+c.to) || !strings.Contains(book, "Pods keep running") ||
+			if book := plan.Runbook(p); !strings.Contains(book, "to encapsulation "+c.to) ||
+				!strings.Contains(book, "Pods keep running") ||
 				strings.Contains(book, "The IPReservation theseus-tunnels stays") != (c.to == "none") {
 				t.Errorf("the runbook:\n%s", book)
 			}
@@ -103,23 +111,27 @@ func TestEncapsulationGolden(t *testing.T) {
 	golden(t, "encapsulation-runbook.txt", []byte(plan.Runbook(mustMake(t, carried(t, "Always", "none")))))
 }
 
-// TestEncapsulationAgain: a pool without the field gets it taken away again, and addresses that tunnels had before stay reserved.
+// TestEncapsulationAgain: a pool without the field gets it taken away again, and addresses that tunnels had before stay
+// reserved.
 func TestEncapsulationAgain(t *testing.T) {
 	r := carried(t, "Never", "vxlan")
 	unstructured.RemoveNestedField(poolIn(r), "spec", "vxlanMode")
-	if undo := stepOf(t, mustMake(t, r), "encapsulation/pool").Undo[0]; string(undo.Patch) != `{"spec":{"vxlanMode":null}}` {
+	if undo := stepOf(t, mustMake(t, r),
+		"encapsulation/pool").Undo[0]; string(undo.Patch) != `{"spec":{"vxlanMode":null}}` {
 		t.Errorf("the pool is given back %s", undo.Patch)
 	}
 	r = carried(t, "Always", "none")
-	r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte("apiVersion: crd.projectcalico.org/v1\nkind: IPReservation\nmetadata: {name: theseus-tunnels}\n"+
-		"spec: {reservedCIDRs: [10.96.7.7/32]}\n"))...)
-	if spec := fmt.Sprint(stepOf(t, mustMake(t, r), "encapsulation/pool").Actions[0].Object.Object["spec"]); !strings.Contains(spec, "10.96.1.1/32 10.96.2.1/32 10.96.7.7/32") {
+	r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t,
+		[]byte("apiVersion: crd.projectcalico.org/v1\nkind: IPReservation\nmetadata: {name: theseus-tunnels}\n"+
+			"spec: {reservedCIDRs: [10.96.7.7/32]}\n"))...)
+	if spec := fmt.Sprint(stepOf(t, mustMake(t, r), "encapsulation/pool").
+		Actions[0].Object.Object["spec"]); !strings.Contains(spec, "10.96.1.1/32 10.96.2.1/32 10.96.7.7/32") {
 		t.Errorf("what is reserved is %s", spec)
 	}
 }
 
-// TestEncapsulationCannotDoWithout: no plan does without any of what it does to nodes and to the pool, the way back, the gates,
-// or the order.
+// TestEncapsulationCannotDoWithout: no plan does without any of what it does to nodes and to the pool, the way back,
+// the gates, or the order.
 func TestEncapsulationCannotDoWithout(t *testing.T) {
 	vital := func(a step.Action) bool {
 		return a.Op == step.Node || a.Op == step.Patch || a.Op == step.Apply && a.Object.GetKind() == "IPReservation"
@@ -164,7 +176,8 @@ func TestEncapsulationCannotDoWithout(t *testing.T) {
 				steps := slices.Clone(p.Steps)
 				steps[i], steps[j] = steps[j], steps[i]
 				head, _, _ := strings.Cut(s.ID, "/wave")
-				if i != j && touches(other) && !strings.HasPrefix(other.ID, head+"/wave") && plan.Verify(mutant(p, steps)) == nil {
+				if i != j && touches(other) && !strings.HasPrefix(other.ID, head+"/wave") &&
+					plan.Verify(mutant(p, steps)) == nil {
 					t.Errorf("%s to %s: with %s and %s the other way round it passes", mode, to, s.ID, other.ID)
 				}
 			}
@@ -174,8 +187,10 @@ func TestEncapsulationCannotDoWithout(t *testing.T) {
 		first.Actions = slices.Clone(first.Actions)
 		at := slices.IndexFunc(first.Actions, func(a step.Action) bool { return a.Op == step.Patch })
 		patch := first.Actions[at]
-		fails(i, withActions(first, slices.Insert(slices.Delete(first.Actions, at, at+1), 0, patch)), "with the pool first")
-		foreign := append(slices.Clone(p.Steps[i].Actions), step.Action{ID: "x", Op: step.Delete, Ref: &step.Ref{Kind: "IPPool", Name: p.Encapsulation.Pool}})
+		fails(i, withActions(first, slices.Insert(slices.Delete(first.Actions, at, at+1), 0, patch)),
+			"with the pool first")
+		foreign := append(slices.Clone(p.Steps[i].Actions),
+			step.Action{ID: "x", Op: step.Delete, Ref: &step.Ref{Kind: "IPPool", Name: p.Encapsulation.Pool}})
 		fails(i, withActions(p.Steps[i], foreign), "with a pool that is deleted")
 	}
 }
@@ -193,38 +208,55 @@ func TestEncapsulationRefused(t *testing.T) {
 	}
 	felix := func(to, field string, value any) *request {
 		return with("Always", to, func(r *request) {
-			r.snapshot.Other = append(r.snapshot.Other, unstructured.Unstructured{Object: map[string]any{"apiVersion": "crd.projectcalico.org/v1",
-				"kind": "FelixConfiguration", "metadata": map[string]any{"name": "default"}, "spec": map[string]any{field: value}}})
+			r.snapshot.Other = append(r.snapshot.Other,
+				unstructured.Unstructured{Object: map[string]any{"apiVersion": "crd.projectcalico.org/v1",
+					"kind": "FelixConfiguration", "metadata": map[string]any{"name": "default"},
+					"spec": map[string]any{field: value}}})
 		})
 	}
 	far := func(r *request) { r.snapshot.Nodes[2].Annotations["projectcalico.org/IPv4Address"] = "10.0.1.3/24" }
 	for want, r := range map[string]*request{
-		`"wireguard" is not known`:               carried(t, "Always", "wireguard"),
-		"the way to IPIP was never tried":        carried(t, "Always", "ipip"),
-		"says vxlan already":                     carried(t, "Always", "vxlan"),
-		"says none already":                      carried(t, "Never", "none"),
-		"by a plan of its own":                   with("Always", "none", func(r *request) { r.change.Dataplane = "nftables" }),
-		"no image of the agent":                  with("Always", "none", func(r *request) { r.change.AgentImage = "" }),
-		"leave out 2 nodes":                      with("Always", "none", func(r *request) { r.change.Waves = []int{1} }),
-		"it does not run here":                   with("Always", "none", func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" }),
-		"third is in another subnet than":        with("Always", "none", far),
-		"in which subnet node second is, is not": with("Always", "none", func(r *request) { r.snapshot.Nodes[1].Annotations = nil }),
+		`"wireguard" is not known`:        carried(t, "Always", "wireguard"),
+		"the way to IPIP was never tried": carried(t, "Always", "ipip"),
+		"says vxlan already":              carried(t, "Always", "vxlan"),
+		"says none already":               carried(t, "Never", "none"),
+		"by a plan of its own": with("Always", "none", func(r *request) {
+			r.change.Dataplane = "nftables"
+		}),
+		"no image of the agent": with("Always", "none", func(r *request) { r.change.AgentImage = "" }),
+		"leave out 2 nodes": with("Always", "none", func(r *request) {
+			r.change.Waves = []int{1}
+		}),
+		"it does not run here": with("Always", "none", func(r *request) {
+			r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan"
+		}),
+		"third is in another subnet than": with("Always", "none", far),
+		"in which subnet node second is, is not": with("Always", "none", func(r *request) {
+			r.snapshot.Nodes[1].Annotations = nil
+		}),
 		"keeps its routes from BGP": with("Always", "none", func(r *request) {
 			_ = unstructured.SetNestedField(poolIn(r), true, "spec", "disableBGPExport")
 		}),
-		"encapsulates by IPIP": with("Never", "vxlan", func(r *request) { _ = unstructured.SetNestedField(poolIn(r), "Always", "spec", "ipipMode") }),
-		`of VXLAN, "Perhaps"`:  carried(t, "Perhaps", "none"),
+		"encapsulates by IPIP": with("Never", "vxlan", func(r *request) {
+			_ = unstructured.SetNestedField(poolIn(r), "Always", "spec", "ipipMode")
+		}),
+		`of VXLAN, "Perhaps"`: carried(t, "Perhaps", "none"),
 		"pairs of nodes would have no route to each other by BGP": with("Always", "none", func(r *request) {
-			r.snapshot.Other = append(r.snapshot.Other, unstructured.Unstructured{Object: map[string]any{"apiVersion": "crd.projectcalico.org/v1", "kind": "BGPConfiguration",
-				"metadata": map[string]any{"name": "default"}, "spec": map[string]any{"nodeToNodeMeshEnabled": false}}})
+			r.snapshot.Other = append(r.snapshot.Other, unstructured.Unstructured{
+				Object: map[string]any{"apiVersion": "crd.projectcalico.org/v1", "kind": "BGPConfiguration",
+					"metadata": map[string]any{"name": "default"},
+					"spec":     map[string]any{"nodeToNodeMeshEnabled": false}}})
 		}),
 		"belongs to Calico's operator": with("Always", "none", func(r *request) {
-			_ = unstructured.SetNestedField(poolIn(r), "tigera-operator", "metadata", "labels", "app.kubernetes.io/managed-by")
+			_ = unstructured.SetNestedField(poolIn(r), "tigera-operator", "metadata", "labels",
+				"app.kubernetes.io/managed-by")
 		}),
-		"encrypted by WireGuard":     felix("none", "wireguardEnabled", true),
-		"the eBPF data plane finds":  felix("vxlan-cross-subnet", "bpfEnabled", true),
-		"Felix has no tunnel here":   felix("vxlan-cross-subnet", "vxlanEnabled", false),
-		"this cluster is on flannel": with("Always", "none", func(r *request) { r.snapshot = flannelToCalico(t).snapshot }),
+		"encrypted by WireGuard":    felix("none", "wireguardEnabled", true),
+		"the eBPF data plane finds": felix("vxlan-cross-subnet", "bpfEnabled", true),
+		"Felix has no tunnel here":  felix("vxlan-cross-subnet", "vxlanEnabled", false),
+		"this cluster is on flannel": with("Always", "none", func(r *request) {
+			r.snapshot = flannelToCalico(t).snapshot
+		}),
 		"of 2 IPv4 IPPools": with("Always", "none", func(r *request) {
 			second := (&unstructured.Unstructured{Object: poolIn(r)}).DeepCopy()
 			second.SetName("second")
@@ -235,8 +267,11 @@ func TestEncapsulationRefused(t *testing.T) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}
-	for _, r := range []*request{with("Always", "vxlan-cross-subnet", far), with("Never", "vxlan", far), felix("none", "vxlanEnabled", false),
-		with("Always", "vxlan-cross-subnet", func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" })} {
+	for _, r := range []*request{with("Always", "vxlan-cross-subnet", far), with("Never", "vxlan", far),
+		felix("none", "vxlanEnabled", false),
+		with("Always", "vxlan-cross-subnet", func(r *request) {
+			r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan"
+		})} {
 		if _, err := r.make(); err != nil {
 			t.Errorf("%s: %v", r.change.Encapsulation, err)
 		}

@@ -47,7 +47,8 @@ func fold(p *Plan) (*stored, error) {
 	return &stored{Plan: *p, Format: Format, Procedures: form.Procedures, Steps: form.Steps}, nil
 }
 
-// Write turns a plan into YAML: complete, so that it is all that apply needs. What happens on many nodes is written once.
+// Write turns a plan into YAML: complete, so that it is all that apply needs. What happens on many nodes is written
+// once.
 func Write(p *Plan) ([]byte, error) {
 	d, err := fold(p)
 	if err != nil {
@@ -126,7 +127,8 @@ func Read(data []byte) (*Plan, error) {
 		if _, field, ok := strings.Cut(what, "json: "); ok {
 			what = field
 		}
-		return nil, kind.Refuse("apply it with the version of theseus that wrote it, or make a new plan with theseus plan",
+		return nil, kind.Refuse(
+			"apply it with the version of theseus that wrote it, or make a new plan with theseus plan",
 			"the plan was edited, or written by another version of theseus: %s", what)
 	}
 	if err := Sound(p); err != nil {
@@ -135,7 +137,8 @@ func Read(data []byte) (*Plan, error) {
 	return p, nil
 }
 
-// Sound is a *Refusal where a plan is not what its hash says, or breaks a rule. The hash is computed: what is stored is only compared.
+// Sound is a *Refusal where a plan is not what its hash says, or breaks a rule. The hash is computed: what is stored is
+// only compared.
 func Sound(p *Plan) error {
 	if p.APIVersion != v1alpha1.APIVersion || p.Kind != Kind {
 		return kind.Refuse("make a new plan with theseus plan", "this is no plan, but a %s of %s", p.Kind, p.APIVersion)
@@ -166,12 +169,12 @@ func headOf(data []byte) (head metav1.TypeMeta, err error) {
 	return head, err
 }
 
-// Decode takes a plan from YAML or JSON as it is. Fields that are unknown, and other formats, are an error. YAML's own reader
-// takes many times the time and memory, so it gets only what a person wrote in another form than Write's.
+// Decode takes a plan from YAML or JSON as it is. Fields that are unknown, and other formats, are an error. YAML's own
+// reader takes many times the time and memory, so it gets only what a person wrote in another form than Write's.
 func Decode(data []byte) (*Plan, error) { return DecodeWithin(data, math.MaxInt) }
 
-// DecodeWithin is Decode for a plan whose steps have at most so many bytes when they are written out. For more, the error is a
-// *TooLarge.
+// DecodeWithin is Decode for a plan whose steps have at most so many bytes when they are written out. For more, the
+// error is a *TooLarge.
 func DecodeWithin(data []byte, most int) (*Plan, error) {
 	if !json.Valid(data) {
 		written, ok := document.JSON(data)

@@ -76,7 +76,8 @@ func TestFileForms(t *testing.T) {
 	for _, change := range scaled {
 		t.Run(change.name, func(t *testing.T) {
 			p := mustMake(t, change.on(t, 8, 2))
-			p.Steps[0].Why = "type:\n\t    // a \\ b: \U0001F600  " + strings.Repeat("\n\t    // - # words, it's \"long\"\nsteps: []\n", 9)
+			p.Steps[0].Why = "type:\n\t    // a \\ b: \U0001F600  " +
+				strings.Repeat("\n\t    // - # words, it's \"long\"\nsteps: []\n", 9)
 			p.Reason = "because:\nsteps: []\n"
 			p.Hash = plan.Hash(p)
 			text, err := plan.Write(p)
@@ -183,7 +184,8 @@ func TestFoldIsExact(t *testing.T) {
 	}
 }
 
-// mutated is a step with some of its parts removed, repeated, moved, or given to other nodes; placeholders in its texts too.
+// mutated is a step with some of its parts removed, repeated, moved, or given to other nodes; placeholders in its texts
+// too.
 func mutated(random *rand.Rand, s step.Step, nodes []string) step.Step {
 	s.Actions, s.Before, s.Undo = slices.Clone(s.Actions), slices.Clone(s.Before), slices.Clone(s.Undo)
 	n := len(s.Actions)
@@ -211,7 +213,8 @@ func mutated(random *rand.Rand, s step.Step, nodes []string) step.Step {
 	case 8:
 		slices.Reverse(s.Actions)
 	case 9:
-		s.Before = append(s.Before, step.Condition{Kind: step.NodesAmong, Nodes: nodes}, step.Condition{Kind: step.NodesAmong, Nodes: []string{node}})
+		s.Before = append(s.Before, step.Condition{Kind: step.NodesAmong, Nodes: nodes},
+			step.Condition{Kind: step.NodesAmong, Nodes: []string{node}})
 	case 10:
 		s.Undo = append(s.Undo, s.Actions...)
 	case 11:
@@ -228,7 +231,8 @@ func TestReadRefuses(t *testing.T) {
 	for _, test := range []struct{ name, from, to, words string }{
 		{"edited title", "title: Remove flannel", "title: Keep flannel", "was edited"},
 		{"edited argument", `- 10.96.0.0/16`, `- 10.97.0.0/16`, "was edited"},
-		{"unknown field", "strategy: recreate", "strategy: recreate\nspeed: fast", `written by another version of theseus: unknown field "speed"`},
+		{"unknown field", "strategy: recreate", "strategy: recreate\nspeed: fast",
+			`written by another version of theseus: unknown field "speed"`},
 		{"other kind", "kind: Plan\n", "kind: Snapshot\n", "no plan, but a Snapshot of theseus.dev/v1alpha1"},
 		{"not YAML", "apiVersion:", "\t", "no plan"},
 		{"empty", string(text), "", "no plan, but an empty file"},

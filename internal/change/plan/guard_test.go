@@ -16,7 +16,8 @@ import (
 )
 
 // guards plans to guard a command on a snapshot.
-func guards(t *testing.T, snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, guarded kind.Guard) (*plan.Plan, error) {
+func guards(t *testing.T, snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec,
+	guarded kind.Guard) (*plan.Plan, error) {
 	t.Helper()
 	draft, err := guard.Propose(&kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers(),
 		Options: plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}, guarded)
@@ -27,7 +28,8 @@ func guards(t *testing.T, snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec
 }
 
 func upgradeGuarded() kind.Guard {
-	return kind.Guard{Command: []string{"helm", "upgrade", "net", "--set", "a=b c"}, Quiet: step.Duration(30 * time.Second), AtMost: step.Duration(time.Minute)}
+	return kind.Guard{Command: []string{"helm", "upgrade", "net", "--set", "a=b c"},
+		Quiet: step.Duration(30 * time.Second), AtMost: step.Duration(time.Minute)}
 }
 
 // nobody leaves nothing in a snapshot by which a driver knows its network.
@@ -38,7 +40,8 @@ func nobody(snapshot *cluster.Snapshot) {
 	}
 }
 
-// TestGuard: a command is guarded on a network that is known and on one that is not; the plan is written and read as it is.
+// TestGuard: a command is guarded on a network that is known and on one that is not; the plan is written and read as it
+// is.
 func TestGuard(t *testing.T) {
 	for name, source := range map[string]string{"flannel.yaml": "flannel", "calico.yaml": "calico", "unknown": ""} {
 		fixture := name
@@ -58,7 +61,8 @@ func TestGuard(t *testing.T) {
 		if from == "" {
 			from = "unknown network"
 		}
-		if p.From() != from || p.To() != "helm upgrade net --set 'a=b c'" || !p.Foreign() || !p.InPlace() || !p.OnNodes() {
+		if p.From() != from || p.To() != "helm upgrade net --set 'a=b c'" || !p.Foreign() ||
+			!p.InPlace() || !p.OnNodes() {
 			t.Errorf("%s: from %q to %q", name, p.From(), p.To())
 		}
 		data, err := plan.Write(p)
@@ -68,7 +72,8 @@ func TestGuard(t *testing.T) {
 		if again, err := plan.Read(data); err != nil || again.Hash != p.Hash {
 			t.Errorf("%s: read again: %v", name, err)
 		}
-		if book := plan.Runbook(p); !strings.Contains(book, "helm upgrade net --set 'a=b c'") || !strings.Contains(book, "what the command did stays") {
+		if book := plan.Runbook(p); !strings.Contains(book, "helm upgrade net --set 'a=b c'") ||
+			!strings.Contains(book, "what the command did stays") {
 			t.Errorf("%s: the runbook:\n%s", name, book)
 		}
 		if reach := plan.ReachOf(p); !slices.Contains(reach.Commands, "helm upgrade net --set 'a=b c'") {
@@ -80,12 +85,14 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardOthers: changes of others are measured by a plan without a command; nothing may be put in the place of the user's word.
+// TestGuardOthers: changes of others are measured by a plan without a command; nothing may be put in the place of the
+// user's word.
 func TestGuardOthers(t *testing.T) {
 	made := func() *plan.Plan {
 		guarded := upgradeGuarded()
 		guarded.Command, guarded.Others = nil, true
-		p, err := guards(t, cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")), v1alpha1.ChangeSpec{AgentImage: "a"}, guarded)
+		p, err := guards(t, cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
+			v1alpha1.ChangeSpec{AgentImage: "a"}, guarded)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +100,8 @@ func TestGuardOthers(t *testing.T) {
 	}
 	p := made()
 	at := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.Awaits() })
-	if err := plan.Verify(p); err != nil || p.To() != "changes by others" || at < 0 || p.Steps[at].ID != guard.StepChange || !p.Foreign() {
+	if err := plan.Verify(p); err != nil || p.To() != "changes by others" || at < 0 ||
+		p.Steps[at].ID != guard.StepChange || !p.Foreign() {
 		t.Fatalf("%v; to %q, step %d", err, p.To(), at)
 	}
 	if reach := plan.ReachOf(p); len(reach.Commands) > 0 {
@@ -116,20 +124,23 @@ func TestGuardOthers(t *testing.T) {
 // TestGuardRefuses: a node that is not Ready could not be measured, and without an image nothing can.
 func TestGuardRefuses(t *testing.T) {
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
-	if _, err := guards(t, snapshot, v1alpha1.ChangeSpec{}, upgradeGuarded()); err == nil || !strings.Contains(err.Error(), "no image of the agent") {
+	if _, err := guards(t, snapshot, v1alpha1.ChangeSpec{}, upgradeGuarded()); err == nil ||
+		!strings.Contains(err.Error(), "no image of the agent") {
 		t.Errorf("without an image: %v", err)
 	}
 	snapshot.Nodes[0].Status.Conditions = nil
-	if _, err := guards(t, snapshot, v1alpha1.ChangeSpec{AgentImage: "a"}, upgradeGuarded()); err == nil || !strings.Contains(err.Error(), "is not Ready") {
+	if _, err := guards(t, snapshot, v1alpha1.ChangeSpec{AgentImage: "a"}, upgradeGuarded()); err == nil ||
+		!strings.Contains(err.Error(), "is not Ready") {
 		t.Errorf("with a node that is not Ready: %v", err)
 	}
 }
 
-// TestGuardCannotDoWithout: no plan does without the baseline, the watching, the gate that is the result, or the removal; and a plan of
-// another kind has no such gate and runs no command.
+// TestGuardCannotDoWithout: no plan does without the baseline, the watching, the gate that is the result, or the
+// removal; and a plan of another kind has no such gate and runs no command.
 func TestGuardCannotDoWithout(t *testing.T) {
 	made := func() *plan.Plan {
-		p, err := guards(t, cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")), v1alpha1.ChangeSpec{AgentImage: "a"}, upgradeGuarded())
+		p, err := guards(t, cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
+			v1alpha1.ChangeSpec{AgentImage: "a"}, upgradeGuarded())
 		if err != nil {
 			t.Fatal(err)
 		}

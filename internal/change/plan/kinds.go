@@ -15,7 +15,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// kinds are all of them, in the order in which they are asked: the last that a change can ask for takes what no other does.
+// kinds are all of them, in the order in which they are asked: the last that a change can ask for takes what no other
+// does.
 func kinds() []kind.Kind {
 	return []kind.Kind{
 		encapsulation.Kind(),
@@ -40,7 +41,8 @@ func asked(r *kind.Request) kind.Kind {
 	return all[len(all)-1]
 }
 
-// TakesBack says whether an inverse that a journal holds takes an action back, of an operation that plans of one kind alone have.
+// TakesBack says whether an inverse that a journal holds takes an action back, of an operation that plans of one kind
+// alone have.
 func TakesBack(a, inverse step.Action) bool {
 	return slices.ContainsFunc(kinds(), func(k kind.Kind) bool { return k.TakesBack != nil && k.TakesBack(a, inverse) })
 }

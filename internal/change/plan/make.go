@@ -20,7 +20,8 @@ import (
 
 // Make plans a change, or returns a *Refusal. Findings are kept in the plan for the reader; whether they
 // stop the change is decided before a plan is asked for.
-func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
+func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding,
+	options Options) (*Plan, error) {
 	if _, err := signal.ParseAll(change.SLO); err != nil {
 		return nil, kind.Refuse("write it as "+signal.Form, "a signal of slo cannot be used: %v", err)
 	}
@@ -39,8 +40,8 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	return p, nil
 }
 
-// Seal completes a plan that has its steps: what its gates hold besides, its estimate, a name where it has none, its hash; and
-// verifies it.
+// Seal completes a plan that has its steps: what its gates hold besides, its estimate, a name where it has none, its
+// hash; and verifies it.
 func Seal(snapshot *cluster.Snapshot, draft *kind.Draft) (*Plan, error) {
 	p := draft.Plan
 	if !of(p).Complete {
@@ -72,12 +73,13 @@ func Seal(snapshot *cluster.Snapshot, draft *kind.Draft) (*Plan, error) {
 
 // suffix tells migrations of one cluster apart.
 func suffix(p *Plan) string {
-	sum := sha256.Sum256([]byte(p.Cluster.UID + p.Cluster.Fingerprint + p.Change.To + p.Change.PodCIDR + p.MadeAt.Format(time.RFC3339)))
+	sum := sha256.Sum256([]byte(p.Cluster.UID + p.Cluster.Fingerprint + p.Change.To + p.Change.PodCIDR +
+		p.MadeAt.Format(time.RFC3339)))
 	return hex.EncodeToString(sum[:3])
 }
 
-// Hash is a plan's identity: the SHA-256, in hex, of its canonical form without the hash itself. Whatever the order of keys, a plan that
-// was written and read again has the same.
+// Hash is a plan's identity: the SHA-256, in hex, of its canonical form without the hash itself. Whatever the order of
+// keys, a plan that was written and read again has the same.
 func Hash(p *Plan) string {
 	hash, err := identity(p)
 	if err != nil {
@@ -93,7 +95,8 @@ func identity(p *Plan) (string, error) {
 	if bare.Findings, err = asRead(p.Findings); err != nil {
 		return "", err
 	}
-	parts := make([]any, 0, 1+len(p.Steps)) // one form after the other: the plan of a large cluster is not held as a tree
+	// one form after the other: the plan of a large cluster is not held as a tree
+	parts := make([]any, 0, 1+len(p.Steps))
 	parts = append(parts, bare)
 	for i := range p.Steps {
 		parts = append(parts, &p.Steps[i])
@@ -101,7 +104,8 @@ func identity(p *Plan) (string, error) {
 	return canonical.Hash(parts...)
 }
 
-// asRead are findings as they are read back from a file: what one rests on may be of any type, and comes back as a more general one.
+// asRead are findings as they are read back from a file: what one rests on may be of any type, and comes back as a more
+// general one.
 func asRead(findings []finding.Finding) (read []finding.Finding, err error) {
 	data, err := json.Marshal(findings)
 	if err == nil {

@@ -74,9 +74,11 @@ func TestMakeIsDeterministic(t *testing.T) {
 func TestFlags(t *testing.T) {
 	r := flannelToCalico(t)
 	without := mustMake(t, r)
-	r.options.Flags = plan.Flags{Digest: "d", Values: map[string]map[string][]string{"mode": {"on": {"a"}, "off": {"b"}}}}
+	r.options.Flags = plan.Flags{Digest: "d",
+		Values: map[string]map[string][]string{"mode": {"on": {"a"}, "off": {"b"}}}}
 	with := mustMake(t, r)
-	if without.Flags.Algorithm != flagset.Algorithm || with.Flags.Algorithm != flagset.Algorithm || with.Flags.Values["mode"]["on"][0] != "a" {
+	if without.Flags.Algorithm != flagset.Algorithm || with.Flags.Algorithm != flagset.Algorithm ||
+		with.Flags.Values["mode"]["on"][0] != "a" {
 		t.Errorf("%+v, %+v", without.Flags, with.Flags)
 	}
 	if with.Hash == without.Hash {
@@ -101,8 +103,8 @@ func TestFromWeave(t *testing.T) {
 		t.Errorf("with a broken source: %v", err)
 	}
 
-	// A real cluster: its nodes' pods are all on one Ethernet and have addresses of one range, of which no node has a part. What the
-	// API says of the nodes' own ranges (spec.podCIDR) holds for none of its pods.
+	// A real cluster: its nodes' pods are all on one Ethernet and have addresses of one range, of which no node has a
+	// part. What the API says of the nodes' own ranges (spec.podCIDR) holds for none of its pods.
 	r = flannelToCalico(t)
 	r.snapshot = cnitest.Golden(t, "weave")
 	p = mustMake(t, r)
@@ -117,8 +119,10 @@ func TestFromWeave(t *testing.T) {
 	for _, s := range p.Steps {
 		for _, a := range slices.Concat(s.Actions, s.Undo) {
 			for _, node := range r.snapshot.Nodes {
-				if own := node.Spec.PodCIDR; own == "" || strings.Contains(string(a.Args)+string(a.Patch)+a.Title, own) {
-					t.Errorf("%q of step %s is about %q, which is not what the pods of %s have", a.Title, s.ID, own, node.Name)
+				if own := node.Spec.PodCIDR; own == "" ||
+					strings.Contains(string(a.Args)+string(a.Patch)+a.Title, own) {
+					t.Errorf("%q of step %s is about %q, which is not what the pods of %s have",
+						a.Title, s.ID, own, node.Name)
 				}
 			}
 			switch {
@@ -127,7 +131,8 @@ func TestFromWeave(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got["join"] = append(got["join"], a.NodeName+" "+strings.Join(args.Old, " ")+" with "+strings.Join(args.New, " "))
+				got["join"] = append(got["join"], a.NodeName+" "+strings.Join(args.Old, " ")+
+					" with "+strings.Join(args.New, " "))
 			case a.Verb == step.VerbClean && strings.HasPrefix(s.ID, "remove/"):
 				args, err := step.Arguments[step.Residue](a)
 				if err != nil {
@@ -166,22 +171,29 @@ func TestMakeRefuses(t *testing.T) {
 		{"overlap", func(r *request) { r.change.PodCIDR = "10.244.128.0/17" }, "overlaps"},
 		{"range that is none", func(r *request) { r.change.PodCIDR = "10.96" }, "is not an IPv4 CIDR"},
 		{"other version", func(r *request) { r.change.CNIVersion = "v3.30.0" }, "installs calico v3.31.0, not v3.30.0"},
-		{"no network", func(r *request) { r.snapshot.DaemonSets, r.snapshot.ConfigMaps = nil, nil }, "no network that Theseus knows"},
+		{"no network", func(r *request) { r.snapshot.DaemonSets, r.snapshot.ConfigMaps = nil, nil },
+			"no network that Theseus knows"},
 		{"two networks", func(r *request) {
-			both := cnitest.Snapshot(t, append(cnitest.Fixture(t, "flannel.yaml"), cnitest.Fixture(t, "calico.yaml")...))
+			both := cnitest.Snapshot(t,
+				append(cnitest.Fixture(t, "flannel.yaml"), cnitest.Fixture(t, "calico.yaml")...))
 			both.Nodes, r.snapshot = r.snapshot.Nodes, both
 		}, "two networks were found: flannel and calico"},
-		{"on it already", func(r *request) { r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")) }, "on calico already"},
-		{"source not in order", func(r *request) { r.snapshot.DaemonSets[0].Status.NumberReady = 1 }, "flannel is not in order"},
-		{"half migrated: label", func(r *request) { r.snapshot.Nodes[0].Labels[v1alpha1.LabelTarget] = "true" }, "in the middle of a migration"},
+		{"on it already", func(r *request) { r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")) },
+			"on calico already"},
+		{"source not in order", func(r *request) { r.snapshot.DaemonSets[0].Status.NumberReady = 1 },
+			"flannel is not in order"},
+		{"half migrated: label", func(r *request) { r.snapshot.Nodes[0].Labels[v1alpha1.LabelTarget] = "true" },
+			"in the middle of a migration"},
 		{"half migrated: taint", func(r *request) {
-			r.snapshot.Nodes[0].Spec.Taints = append(r.snapshot.Nodes[0].Spec.Taints, corev1.Taint{Key: v1alpha1.TaintPending})
+			r.snapshot.Nodes[0].Spec.Taints = append(r.snapshot.Nodes[0].Spec.Taints,
+				corev1.Taint{Key: v1alpha1.TaintPending})
 		}, "in the middle of a migration"},
 		{"half migrated by another tool", func(r *request) {
 			r.snapshot.Nodes[0].Labels["projectcalico.org/node-network-during-migration"] = "flannel"
 		}, "in the middle of a migration"},
 		{"half migrated: probe pod", func(r *request) {
-			addPod(r, "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: theseus-system, labels: {theseus.dev/probe: new}}\n")
+			addPod(r, "apiVersion: v1\nkind: Pod\n"+
+				"metadata: {name: p, namespace: theseus-system, labels: {theseus.dev/probe: new}}\n")
 		}, "in the middle of a migration"},
 		{"half migrated: stopped in prepare", func(r *request) {
 			agent := r.snapshot.DaemonSets[0].DeepCopy()
@@ -189,24 +201,32 @@ func TestMakeRefuses(t *testing.T) {
 			r.snapshot.DaemonSets = append(r.snapshot.DaemonSets, *agent)
 		}, "in the middle of a migration: DaemonSet theseus-system/theseus-agent exists"},
 		{"no nodes", func(r *request) { r.snapshot.Nodes = nil }, "no nodes"},
-		{"node down", func(r *request) { r.snapshot.Nodes[1].Status.Conditions[0].Status = "Unknown" }, "node node-2 is not Ready"},
+		{"node down", func(r *request) { r.snapshot.Nodes[1].Status.Conditions[0].Status = "Unknown" },
+			"node node-2 is not Ready"},
 		{"Windows", func(r *request) { r.snapshot.Nodes[1].Labels["kubernetes.io/os"] = "windows" }, "runs windows"},
 		{"bare pod", func(r *request) {
-			addPod(r, "apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.77}\n")
+			addPod(r, "apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\n"+
+				"status: {phase: Running, podIP: 10.244.1.77}\n")
 		}, "shop/bare: no controller owns it"},
 		{"static pod", func(r *request) {
-			addPod(r, "apiVersion: v1\nkind: Pod\nmetadata: {name: web-node-1, namespace: shop, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: x, controller: true}]}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.78}\n")
+			addPod(r, "apiVersion: v1\nkind: Pod\nmetadata: {name: web-node-1, namespace: shop, ownerReferences: "+
+				"[{apiVersion: v1, kind: Node, name: node-1, uid: x, controller: true}]}\nspec: {nodeName: node-1}\n"+
+				"status: {phase: Running, podIP: 10.244.1.78}\n")
 		}, "static pod"},
-		{"pod on an unknown network", func(r *request) { r.snapshot.Pods[2].Status.PodIP = "172.17.0.2" }, "outside of flannel's range"},
+		{"pod on an unknown network", func(r *request) { r.snapshot.Pods[2].Status.PodIP = "172.17.0.2" },
+			"outside of flannel's range"},
 		{"waves that leave out nodes", func(r *request) { r.change.Waves = []int{1, 1} }, "leave out 1 node,"},
 		{"dual stack", func(r *request) {
-			r.snapshot.ConfigMaps[0].Data["net-conf.json"] = `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}`
+			r.snapshot.ConfigMaps[0].Data["net-conf.json"] =
+				`{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}`
 		}, "IPv6"},
 		{"same tunnel", func(r *request) {
-			r.snapshot.ConfigMaps[0].Data["net-conf.json"] = `{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan","VNI":4096,"Port":4789}}`
+			r.snapshot.ConfigMaps[0].Data["net-conf.json"] =
+				`{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan","VNI":4096,"Port":4789}}`
 		}, "VXLAN 4096"},
 		{"operator", func(r *request) {
-			r.options.Manifest = document("apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\n")
+			r.options.Manifest = document("apiVersion: operator.tigera.io/v1\nkind: Installation\n" +
+				"metadata: {name: default}\n")
 		}, "operator"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -242,12 +262,18 @@ func TestStale(t *testing.T) {
 		{"order", func(s *cluster.Snapshot) { s.Nodes[0], s.Nodes[1] = s.Nodes[1], s.Nodes[0] }, ""},
 		{"status of a network", func(s *cluster.Snapshot) { s.DaemonSets[0].Status.NumberReady-- }, ""},
 		{"other cluster", func(s *cluster.Snapshot) { s.UID = "b" }, "another cluster"},
-		{"node added", func(s *cluster.Snapshot) { s.Nodes = append(s.Nodes, corev1.Node{}); s.Nodes[3].Name = "node-3" }, "node node-3 was added"},
+		{"node added", func(s *cluster.Snapshot) {
+			s.Nodes = append(s.Nodes, corev1.Node{})
+			s.Nodes[3].Name = "node-3"
+		}, "node node-3 was added"},
 		{"node removed", func(s *cluster.Snapshot) { s.Nodes = s.Nodes[1:] }, "node node-1 was removed"},
-		{"node replaced", func(s *cluster.Snapshot) { s.Nodes[0].UID = "x" }, "nodes were added, removed or given other addresses"},
-		{"network configuration", func(s *cluster.Snapshot) { s.ConfigMaps[0].Data["net-conf.json"] = "{}" }, "of a network was changed"},
+		{"node replaced", func(s *cluster.Snapshot) { s.Nodes[0].UID = "x" },
+			"nodes were added, removed or given other addresses"},
+		{"network configuration", func(s *cluster.Snapshot) { s.ConfigMaps[0].Data["net-conf.json"] = "{}" },
+			"of a network was changed"},
 		{"policy", func(s *cluster.Snapshot) { s.NetworkPolicies = nil }, "NetworkPolicies"},
-		{"migration", func(s *cluster.Snapshot) { s.Nodes[0].Labels = map[string]string{v1alpha1.LabelTarget: "true"} }, "a migration began: node node-1 has the label"},
+		{"migration", func(s *cluster.Snapshot) { s.Nodes[0].Labels = map[string]string{v1alpha1.LabelTarget: "true"} },
+			"a migration began: node node-1 has the label"},
 		{"budget", func(s *cluster.Snapshot) { s.Budgets[0].Spec.MaxUnavailable = nil }, "PodDisruptionBudgets"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

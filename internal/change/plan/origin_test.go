@@ -19,7 +19,9 @@ import (
 // decided evaluates a rule for every node of a request, and makes the plan of what it says.
 func decided(t *testing.T, r *request, name, variants, rule string) (*plan.Plan, error) {
 	t.Helper()
-	text := fmt.Sprintf(`{"flags": {"net": {"state": "ENABLED", "metadata": {"knob": %q}, "variants": %s, "defaultVariant": "old", "targeting": %s}}}`, name, variants, rule)
+	text := fmt.Sprintf(
+		`{"flags": {"net": {"state": "ENABLED", "metadata": {"knob": %q}, "variants": %s, "defaultVariant": "old", "targeting": %s}}}`,
+		name, variants, rule)
 	set, err := flagset.Parse("net.json", []byte(text), flagset.JSON, flagset.Strict)
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +37,8 @@ func decided(t *testing.T, r *request, name, variants, rule string) (*plan.Plan,
 		}
 	}
 	r.change.Dataplane, r.change.Flag = "", name
-	r.options.Decided = &plan.Decided{Origin: plan.Origin{Source: "net.json", Flag: "net", Digest: set.Digest()}, Knob: name, Values: values}
+	r.options.Decided = &plan.Decided{Origin: plan.Origin{Source: "net.json", Flag: "net", Digest: set.Digest()},
+		Knob: name, Values: values}
 	return r.make()
 }
 
@@ -80,7 +83,9 @@ func carry(t *testing.T, r *request, p *plan.Plan) {
 			}
 		}
 	}
-	r.snapshot.Other = slices.DeleteFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool { return o.GetKind() == "FelixConfiguration" })
+	r.snapshot.Other = slices.DeleteFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "FelixConfiguration"
+	})
 	for name, spec := range specs {
 		felixConfiguration(r, name, spec)
 	}
@@ -99,8 +104,8 @@ func scopes(r *request) (own int, whole any) {
 	return own, whole
 }
 
-// TestShareOfAFlag: the share that a flag gives decides who changes; who has it keeps it while the share grows, and is not touched
-// again; at the whole it becomes the cluster's value; and the way back is the same.
+// TestShareOfAFlag: the share that a flag gives decides who changes; who has it keeps it while the share grows, and is
+// not touched again; at the whole it becomes the cluster's value; and the way back is the same.
 func TestShareOfAFlag(t *testing.T) {
 	r := fleetOf(t, 100)
 	in := map[string]bool{}
@@ -131,7 +136,8 @@ func TestShareOfAFlag(t *testing.T) {
 			t.Errorf("at %d %%: %d nodes have a value of their own, the cluster %v", percent, own, whole)
 		}
 	}
-	if _, err := decided(t, r, "nftablesMode", modes, share(100)); err == nil || !strings.Contains(err.Error(), "is Enabled already") {
+	if _, err := decided(t, r, "nftablesMode", modes, share(100)); err == nil ||
+		!strings.Contains(err.Error(), "is Enabled already") {
 		t.Errorf("there is nothing left to do, and: %v", err)
 	}
 	for _, percent := range []int{30, 0} {
@@ -178,7 +184,8 @@ func TestFlagOfManyValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := plan.Runbook(p)
-	for _, want := range []string{"set iptablesRefreshInterval=1m0s for n-0", "reports IptablesRefreshInterval=60000000000", "set iptablesRefreshInterval=2m0s for n-1",
+	for _, want := range []string{"set iptablesRefreshInterval=1m0s for n-0",
+		"reports IptablesRefreshInterval=60000000000", "set iptablesRefreshInterval=2m0s for n-1",
 		"set iptablesRefreshInterval=2m0s for n-2", "on 2 of 4 nodes; new on 2", "keep a value of their own"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
@@ -237,11 +244,15 @@ func TestOriginRefuses(t *testing.T) {
 		setting, variants, rule string
 		words                   string
 	}{
-		{"a value that is not taken", nil, "nftablesMode", `{"old": "Disabled", "new": "Enabeld"}`, share(50), "must be one of Disabled, Enabled"},
-		{"shares besides", func(r *request) { r.change.WavePercents = []int{10, 100} }, "nftablesMode", modes, share(50), "waves are no shares"},
+		{"a value that is not taken", nil, "nftablesMode", `{"old": "Disabled", "new": "Enabeld"}`,
+			share(50), "must be one of Disabled, Enabled"},
+		{"shares besides", func(r *request) { r.change.WavePercents = []int{10, 100} }, "nftablesMode", modes,
+			share(50), "waves are no shares"},
 		{"nothing to do", nil, "nftablesMode", modes, share(0), "is Disabled already"},
-		{"a flag that nobody can prove", nil, "logSeverityScreen", `{"old": "Info", "new": "Debug"}`, share(50), "Theseus cannot verify calico/logSeverityScreen"},
-		{"a flag that is no node's", nil, "calico/bgp", `{"old": "bird", "new": "vxlan"}`, share(50), "cannot be set for one node"},
+		{"a flag that nobody can prove", nil, "logSeverityScreen", `{"old": "Info", "new": "Debug"}`, share(50),
+			"Theseus cannot verify calico/logSeverityScreen"},
+		{"a flag that is no node's", nil, "calico/bgp", `{"old": "bird", "new": "vxlan"}`, share(50),
+			"cannot be set for one node"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := fleetOf(t, 10)
@@ -266,13 +277,15 @@ func inEnvironment(t *testing.T, nodes int) *request {
 	return r
 }
 
-// TestRolloutInTheEnvironment: a flag that the agents have from their DaemonSet's environment is changed there, while the DaemonSet
-// replaces no pod by itself; each node's agent is made anew in its turn.
+// TestRolloutInTheEnvironment: a flag that the agents have from their DaemonSet's environment is changed there, while
+// the DaemonSet replaces no pod by itself; each node's agent is made anew in its turn.
 func TestRolloutInTheEnvironment(t *testing.T) {
 	p := mustMake(t, inEnvironment(t, 3))
 	text := plan.Runbook(p)
-	for _, want := range []string{"to OnDelete", "to FELIX_IPTABLESREFRESHINTERVAL=60\n", "back to FELIX_IPTABLESREFRESHINTERVAL=90",
-		"restart the agent of DaemonSet kube-system/calico-node on n-0", "reports IptablesRefreshInterval=60000000000", "reports IptablesRefreshInterval=90000000000", "restore the update strategy of"} {
+	for _, want := range []string{"to OnDelete", "to FELIX_IPTABLESREFRESHINTERVAL=60\n",
+		"back to FELIX_IPTABLESREFRESHINTERVAL=90",
+		"restart the agent of DaemonSet kube-system/calico-node on n-0", "reports IptablesRefreshInterval=60000000000",
+		"reports IptablesRefreshInterval=90000000000", "restore the update strategy of"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}
@@ -284,9 +297,11 @@ func TestRolloutInTheEnvironment(t *testing.T) {
 		for j, action := range s.Actions {
 			steps := slices.Clone(p.Steps)
 			steps[i].Actions = slices.Delete(slices.Clone(s.Actions), j, j+1)
-			// Those of the second and third node say what new pods are made from again: after a step was taken back alone it is not so.
+			// Those of the second and third node say what new pods are made from again: after a step was taken back
+			// alone it is not so.
 			repeats := action.Op == step.Apply && s.Node != p.Waves[0].Nodes[0]
-			network := action.Op == step.Apply && action.Object.GetName() == "calico-node" || action.Op == step.Restart || action.Op == step.Patch
+			network := action.Op == step.Apply && action.Object.GetName() == "calico-node" ||
+				action.Op == step.Restart || action.Op == step.Patch
 			if network && !repeats && plan.Verify(mutant(p, steps)) == nil {
 				t.Errorf("%s without %q passes", s.ID, action.Title)
 			}
@@ -307,7 +322,8 @@ func TestEnvironmentRefuses(t *testing.T) {
 		change func(*request)
 		words  string
 	}{
-		"OnDelete already": {func(r *request) { r.snapshot.DaemonSets[0].Spec.UpdateStrategy.Type = "OnDelete" }, "replaces no pod by itself"},
+		"OnDelete already": {func(r *request) { r.snapshot.DaemonSets[0].Spec.UpdateStrategy.Type = "OnDelete" },
+			"replaces no pod by itself"},
 		"from elsewhere": {func(r *request) {
 			env := r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env
 			env[len(env)-1] = corev1.EnvVar{Name: "FELIX_IPTABLESREFRESHINTERVAL", ValueFrom: &corev1.EnvVarSource{
@@ -322,7 +338,8 @@ func TestEnvironmentRefuses(t *testing.T) {
 		}
 	}
 	r := inEnvironment(t, 4)
-	if _, err := decided(t, r, "iptablesRefreshInterval", `{"old": "90s", "new": "60s"}`, share(50)); err == nil || !strings.Contains(err.Error(), "one environment for all nodes") {
+	if _, err := decided(t, r, "iptablesRefreshInterval", `{"old": "90s", "new": "60s"}`, share(50)); err == nil ||
+		!strings.Contains(err.Error(), "one environment for all nodes") {
 		t.Errorf("by a flag set: %v", err)
 	}
 }

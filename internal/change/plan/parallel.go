@@ -13,8 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
 
-// parallel says how many nodes a plan changes at once, and what is at risk then; nothing where that is as in a small cluster, or it
-// changes no nodes at once.
+// parallel says how many nodes a plan changes at once, and what is at risk then; nothing where that is as in a small
+// cluster, or it changes no nodes at once.
 func parallel(snapshot *cluster.Snapshot, p *Plan, pods map[string][]estimate.Pod) kind.Parallel {
 	limits := joint.LimitsOf(snapshot, p.Change)
 	if limits.Most == step.FewAtOnce && limits.Domains == nil && p.Change.MaxParallel == 0 {
@@ -55,7 +55,8 @@ func owners(pods map[string][]estimate.Pod) map[cluster.Owner]int {
 	return count
 }
 
-// risk is what a fault of some nodes can hit. Of workloads with equal shares, the one with the most pods counts, then the first by name.
+// risk is what a fault of some nodes can hit. Of workloads with equal shares, the one with the most pods counts, then
+// the first by name.
 func risk(nodes []string, pods map[string][]estimate.Pod, all map[cluster.Owner]int) kind.Risk {
 	here, r := map[cluster.Owner]int{}, kind.Risk{Nodes: len(nodes)}
 	for _, node := range nodes {
@@ -66,14 +67,16 @@ func risk(nodes []string, pods map[string][]estimate.Pod, all map[cluster.Owner]
 	}
 	for owner, n := range here {
 		name, of := owner.Kind+" "+owner.Namespace+"/"+owner.Name, all[owner]
-		if more := n*r.Of - r.Share*of; of > 1 && (r.Of == 0 || more > 0 || more == 0 && (of > r.Of || of == r.Of && name < r.Workload)) {
+		if more := n*r.Of - r.Share*of; of > 1 &&
+			(r.Of == 0 || more > 0 || more == 0 && (of > r.Of || of == r.Of && name < r.Workload)) {
 			r.Workload, r.Share, r.Of = name, n, of
 		}
 	}
 	return r
 }
 
-// atOnce is the line about all waves: how many nodes are changed at once, and what the worst fault of a group would hit.
+// atOnce is the line about all waves: how many nodes are changed at once, and what the worst fault of a group would
+// hit.
 func atOnce(p *Plan) string {
 	if p.Parallel.Nodes == 0 {
 		return ""

@@ -34,9 +34,11 @@ func wide(t testing.TB, name string) *request {
 }
 
 // moving are the changes that move pods or restart agents of several nodes at once.
-var moving = []string{"flannel-to-calico", "flannel-to-calico-adopt", "weave-to-calico-adopt", "flannel-to-calico-surge", "calico-to-pool", "calico-to-flannel"}
+var moving = []string{"flannel-to-calico", "flannel-to-calico-adopt", "weave-to-calico-adopt",
+	"flannel-to-calico-surge", "calico-to-pool", "calico-to-flannel"}
 
-// TestParallelRule: a plan for many nodes changes more nodes at once than a small one, and is held to its bound and to its failure domains.
+// TestParallelRule: a plan for many nodes changes more nodes at once than a small one, and is held to its bound and to
+// its failure domains.
 func TestParallelRule(t *testing.T) {
 	for _, name := range moving {
 		t.Run(name, func(t *testing.T) {

@@ -37,24 +37,29 @@ func stepOf(t *testing.T, p *plan.Plan, id string) step.Step {
 }
 
 func TestPool(t *testing.T) {
-	for vxlan, close := range map[string]string{"Never": `{"spec":{"disabled":true}}`, "Always": `{"spec":{"allowedUses":["Tunnel"]}}`} {
+	for vxlan, close := range map[string]string{"Never": `{"spec":{"disabled":true}}`,
+		"Always": `{"spec":{"allowedUses":["Tunnel"]}}`} {
 		r := pooled(t, vxlan)
 		_ = unstructured.SetNestedField(poolIn(r), "has(pods)", "spec", "nodeSelector")
 		p := mustMake(t, r)
 		made, _, _ := unstructured.NestedMap(stepOf(t, p, "pool/create").Actions[0].Object.Object, "spec")
-		if made["cidr"] != "10.98.0.0/16" || made["nodeSelector"] != "!all()" || made["vxlanMode"] != vxlan || made["natOutgoing"] != poolIn(r)["spec"].(map[string]any)["natOutgoing"] {
+		if made["cidr"] != "10.98.0.0/16" || made["nodeSelector"] != "!all()" || made["vxlanMode"] != vxlan ||
+			made["natOutgoing"] != poolIn(r)["spec"].(map[string]any)["natOutgoing"] {
 			t.Errorf("%s: the new pool is %v", vxlan, made)
 		}
 		for _, a := range stepOf(t, p, "pool/create").Actions {
-			if a.Op == step.Apply && a.Object.GetKind() == "Pod" && a.Object.GetAnnotations()["cni.projectcalico.org/ipv4pools"] != `["pods-10-98-0-0-16"]` {
+			if a.Op == step.Apply && a.Object.GetKind() == "Pod" &&
+				a.Object.GetAnnotations()["cni.projectcalico.org/ipv4pools"] != `["pods-10-98-0-0-16"]` {
 				t.Errorf("%s: the probe pod %s does not ask for the new pool", vxlan, a.Object.GetName())
 			}
 		}
 		open := stepOf(t, p, "pool/open")
-		if string(open.Actions[0].Patch) != `{"spec":{"nodeSelector":"has(pods)"}}` || string(open.Actions[1].Patch) != close {
+		if string(open.Actions[0].Patch) != `{"spec":{"nodeSelector":"has(pods)"}}` ||
+			string(open.Actions[1].Patch) != close {
 			t.Errorf("%s: opened by %s, closed by %s", vxlan, open.Actions[0].Patch, open.Actions[1].Patch)
 		}
-		if removed := slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.ID == "pool/remove" }); removed != (vxlan == "Never") {
+		if removed := slices.ContainsFunc(p.Steps,
+			func(s step.Step) bool { return s.ID == "pool/remove" }); removed != (vxlan == "Never") {
 			t.Errorf("%s: the old pool is removed: %t", vxlan, removed)
 		}
 		data, err := plan.Write(p)
@@ -65,7 +70,8 @@ func TestPool(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		book := plan.Runbook(p)
-		if !strings.Contains(book, "Pods of Calico from IPPool ") || !strings.Contains(book, "What happens to every workload") ||
+		if !strings.Contains(book, "Pods of Calico from IPPool ") ||
+			!strings.Contains(book, "What happens to every workload") ||
 			strings.Contains(book, "stays for the addresses of the nodes' tunnels") != (vxlan == "Always") {
 			t.Errorf("the runbook:\n%s", book)
 		}
@@ -92,7 +98,8 @@ func TestPoolCannotDoWithout(t *testing.T) {
 		for i, s := range p.Steps {
 			vital := func(a step.Action) bool {
 				return a.Op == step.Patch || a.Op == step.Probe && !strings.HasPrefix(s.ID, "prepare/") ||
-					a.Op == step.Apply && a.Object.GetKind() == "IPPool" || a.Op == step.Delete && a.Ref.Kind == "IPPool"
+					a.Op == step.Apply && a.Object.GetKind() == "IPPool" ||
+					a.Op == step.Delete && a.Ref.Kind == "IPPool"
 			}
 			for j, a := range s.Actions {
 				steps := slices.Clone(p.Steps)
@@ -127,18 +134,21 @@ func TestPoolCannotDoWithout(t *testing.T) {
 
 // asks is a pod that asks for an address.
 func asks(name string, phase corev1.PodPhase) corev1.Pod {
-	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{"cni.projectcalico.org/ipAddrs": `["10.0.0.9"]`}},
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
+		Annotations: map[string]string{"cni.projectcalico.org/ipAddrs": `["10.0.0.9"]`}},
 		Status: corev1.PodStatus{Phase: phase}}
 }
 
-// TestPoolAskedOfNobody: what asks for addresses and gets none any more stands in nobody's way, nor do annotations that mean nothing.
+// TestPoolAskedOfNobody: what asks for addresses and gets none any more stands in nobody's way, nor do annotations that
+// mean nothing.
 func TestPoolAskedOfNobody(t *testing.T) {
 	r := pooled(t, "Never")
 	ended := asks("report", corev1.PodSucceeded)
 	host := asks("agent", corev1.PodRunning)
 	host.Spec.HostNetwork = true
 	r.snapshot.Pods = append(r.snapshot.Pods, ended, host)
-	r.snapshot.Namespaces = append(r.snapshot.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: ended.Annotations}})
+	r.snapshot.Namespaces = append(r.snapshot.Namespaces,
+		corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: ended.Annotations}})
 	mustMake(t, r)
 }
 
@@ -151,15 +161,21 @@ func TestPoolRefused(t *testing.T) {
 		"no IPv4 range of 64":             with(func(r *request) { r.change.Pool = "10.98.0.0/28" }),
 		`"10.98.0.1/16" is no IPv4 range`: with(func(r *request) { r.change.Pool = "10.98.0.1/16" }),
 		`"fd00::/64" is no IPv4 range`:    with(func(r *request) { r.change.Pool = "fd00::/64" }),
-		"overlaps IPPool":                 with(func(r *request) { r.change.Pool = poolIn(r)["spec"].(map[string]any)["cidr"].(string) }),
-		"by a plan of their own":          with(func(r *request) { r.change.Dataplane = "nftables" }),
-		"no image of the agent":           with(func(r *request) { r.change.AgentImage = "" }),
-		"leave out 2 nodes":               with(func(r *request) { r.change.Waves = []int{1} }),
-		"namespace shop (cni.projectcalico.o": with(func(r *request) {
-			r.snapshot.Namespaces = append(r.snapshot.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"cni.projectcalico.org/ipv4pools": "[]"}}})
+		"overlaps IPPool": with(func(r *request) {
+			r.change.Pool = poolIn(r)["spec"].(map[string]any)["cidr"].(string)
 		}),
-		"pod shop/db (cni.projectcalico.org/ipAddrs)": with(func(r *request) { r.snapshot.Pods = append(r.snapshot.Pods, asks("db", corev1.PodRunning)) }),
-		"belongs to Calico's operator":                set(map[string]any{"app.kubernetes.io/managed-by": "tigera-operator"}, "metadata", "labels"),
+		"by a plan of their own": with(func(r *request) { r.change.Dataplane = "nftables" }),
+		"no image of the agent":  with(func(r *request) { r.change.AgentImage = "" }),
+		"leave out 2 nodes":      with(func(r *request) { r.change.Waves = []int{1} }),
+		"namespace shop (cni.projectcalico.o": with(func(r *request) {
+			r.snapshot.Namespaces = append(r.snapshot.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: "shop", Annotations: map[string]string{"cni.projectcalico.org/ipv4pools": "[]"}}})
+		}),
+		"pod shop/db (cni.projectcalico.org/ipAddrs)": with(func(r *request) {
+			r.snapshot.Pods = append(r.snapshot.Pods, asks("db", corev1.PodRunning))
+		}),
+		"belongs to Calico's operator": set(
+			map[string]any{"app.kubernetes.io/managed-by": "tigera-operator"}, "metadata", "labels"),
 		"of 2 IPv4 IPPools": with(func(r *request) {
 			second := unstructured.Unstructured{Object: poolIn(r)}
 			second = *second.DeepCopy()
@@ -167,7 +183,9 @@ func TestPoolRefused(t *testing.T) {
 			r.snapshot.Other = append(r.snapshot.Other, second)
 		}),
 		"there is an IPPool pods-10-98-0-0-16 of another": with(func(r *request) {
-			r.snapshot.Other[slices.IndexFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool { return o.GetKind() == "IPPool" })].SetName("pods-10-98-0-0-16")
+			r.snapshot.Other[slices.IndexFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool {
+				return o.GetKind() == "IPPool"
+			})].SetName("pods-10-98-0-0-16")
 		}),
 		"never tried with two pools": set("Always", "spec", "ipipMode"),
 		"for some namespaces alone":  set("all()", "spec", "namespaceSelector"),

@@ -14,7 +14,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// relayed is a request for five nodes without encapsulation, two of which have the label rr, and two others the label old.
+// relayed is a request for five nodes without encapsulation, two of which have the label rr, and two others the label
+// old.
 func relayed(t *testing.T, text string) *request {
 	r := peering(t, text)
 	addNodes(r, "second", "third", "fourth", "fifth")
@@ -56,8 +57,9 @@ func reflecting(r *request) {
 		r.snapshot.Nodes[i].Annotations["projectcalico.org/RouteReflectorClusterID"] = "244.0.0.1"
 	}
 	add := func(kind, name string, spec map[string]any) {
-		r.snapshot.Other = append(r.snapshot.Other, unstructured.Unstructured{Object: map[string]any{"apiVersion": "crd.projectcalico.org/v1", "kind": kind,
-			"metadata": map[string]any{"name": name}, "spec": spec}})
+		r.snapshot.Other = append(r.snapshot.Other,
+			unstructured.Unstructured{Object: map[string]any{"apiVersion": "crd.projectcalico.org/v1", "kind": kind,
+				"metadata": map[string]any{"name": name}, "spec": spec}})
 	}
 	add("BGPConfiguration", "default", map[string]any{"nodeToNodeMeshEnabled": false, "asNumber": int64(64600)})
 	add("BGPPeer", "to-old", map[string]any{"nodeSelector": "all()", "peerSelector": "has(old)"})
@@ -93,12 +95,17 @@ func TestReflectors(t *testing.T) {
 		want    []string // in this order
 		not     string
 	}{
-		"from a mesh": {relayed(t, "has(rr)"), []string{"bgp/retain:", "bgp/new: | create BGPPeer reflectors-", "make fourth a route reflector", "make third a route reflector",
+		"from a mesh": {relayed(t, "has(rr)"), []string{"bgp/retain:", "bgp/new: | create BGPPeer reflectors-",
+			"make fourth a route reflector", "make third a route reflector",
 			"bgp/mesh: | set nodeToNodeMeshEnabled=false", "bgp/let-go:"}, "bgp/old"},
-		"to other nodes": {reflected(t, "has(rr)"), []string{"bgp/retain:", "bgp/new:", "make fourth a route reflector", "bgp/old:", "from reflecting routes", "stop second from reflecting routes",
+		"to other nodes": {reflected(t, "has(rr)"), []string{"bgp/retain:", "bgp/new:", "make fourth a route reflector",
+			"bgp/old:", "from reflecting routes", "stop second from reflecting routes",
 			"delete BGPPeer to-old", "bgp/let-go:"}, "bgp/mesh"},
-		"some stay":      {reflected(t, "has(rr) || kubernetes.io/hostname == 'x' || has(old)"), []string{"bgp/new:", "make fourth a route reflector", "bgp/old: | delete BGPPeer to-old"}, "from reflecting"},
-		"back to a mesh": {reflected(t, kind.FullMesh), []string{"bgp/retain:", "bgp/mesh: | set nodeToNodeMeshEnabled=true", "bgp/old:", "from reflecting routes", "delete BGPPeer to-old", "bgp/let-go:"}, "bgp/new"},
+		"some stay": {reflected(t, "has(rr) || kubernetes.io/hostname == 'x' || has(old)"), []string{"bgp/new:",
+			"make fourth a route reflector", "bgp/old: | delete BGPPeer to-old"}, "from reflecting"},
+		"back to a mesh": {reflected(t, kind.FullMesh),
+			[]string{"bgp/retain:", "bgp/mesh: | set nodeToNodeMeshEnabled=true",
+				"bgp/old:", "from reflecting routes", "delete BGPPeer to-old", "bgp/let-go:"}, "bgp/new"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := mustMake(t, c.request)
@@ -126,14 +133,16 @@ func TestReflectors(t *testing.T) {
 			if again, err := plan.Read(data); err != nil || again.Hash != p.Hash {
 				t.Errorf("%v", err)
 			}
-			if book := plan.Runbook(p); !strings.Contains(book, "BGP of Calico: from ") || !strings.Contains(book, "Pods keep running") {
+			if book := plan.Runbook(p); !strings.Contains(book, "BGP of Calico: from ") ||
+				!strings.Contains(book, "Pods keep running") {
 				t.Errorf("the runbook:\n%s", book)
 			}
 		})
 	}
 }
 
-// TestReflectorsCannotDoWithout: no plan does without retaining on every node, without letting go, or without its gates.
+// TestReflectorsCannotDoWithout: no plan does without retaining on every node, without letting go, or without its
+// gates.
 func TestReflectorsCannotDoWithout(t *testing.T) {
 	p := mustMake(t, reflected(t, "has(rr)"))
 	for i, s := range p.Steps {
@@ -160,7 +169,8 @@ func TestReflectorsCannotDoWithout(t *testing.T) {
 		}
 	}
 	foreign := slices.Clone(p.Steps)
-	foreign[3].Actions = append(slices.Clone(foreign[3].Actions), step.Action{ID: "x", Op: step.Delete, Ref: &step.Ref{Kind: "IPPool", Name: "default"}})
+	foreign[3].Actions = append(slices.Clone(foreign[3].Actions),
+		step.Action{ID: "x", Op: step.Delete, Ref: &step.Ref{Kind: "IPPool", Name: "default"}})
 	if plan.Verify(mutant(p, foreign)) == nil {
 		t.Error("a plan that deletes a pool passes")
 	}
@@ -177,9 +187,15 @@ func TestReflectorsRefused(t *testing.T) {
 		"a plan of their own":    with(relayed(t, "has(rr)"), func(r *request) { r.change.Dataplane = "nftables" }),
 		"for all nodes together": with(relayed(t, "has(rr)"), func(r *request) { r.change.Waves = []int{1, 0} }),
 		"no image of the agent":  with(relayed(t, "has(rr)"), func(r *request) { r.change.AgentImage = "" }),
-		"BIRD does not run":      with(relayed(t, "has(rr)"), func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" }),
-		"names the node third":   with(reflected(t, "has(rr)"), func(r *request) { _ = unstructured.SetNestedField(last(r), "10.0.0.3", "spec", "peerIP") }),
-		"cannot be retained yet": with(relayed(t, "has(rr)"), func(r *request) { r.snapshot.Nodes[0].Annotations["projectcalico.org/IPv6Address"] = "fd00::1/64" }),
+		"BIRD does not run": with(relayed(t, "has(rr)"), func(r *request) {
+			r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan"
+		}),
+		"names the node third": with(reflected(t, "has(rr)"), func(r *request) {
+			_ = unstructured.SetNestedField(last(r), "10.0.0.3", "spec", "peerIP")
+		}),
+		"cannot be retained yet": with(relayed(t, "has(rr)"), func(r *request) {
+			r.snapshot.Nodes[0].Annotations["projectcalico.org/IPv6Address"] = "fd00::1/64"
+		}),
 		"not kept in Kubernetes' Nodes": with(relayed(t, "has(rr)"), func(r *request) {
 			for i := range r.snapshot.Nodes {
 				r.snapshot.Nodes[i].Annotations = nil

@@ -23,9 +23,10 @@ import (
 func onCilium(t testing.TB) *request {
 	return &request{
 		snapshot: cnitest.Snapshot(t, cnitest.Cilium(t, "v1.16.5")),
-		change:   v1alpha1.ChangeSpec{Flag: "bpf-lb-acceleration=native", AgentImage: "theseus.dev/agent:dev", Waves: []int{1, 0}},
-		drivers:  drivers(),
-		options:  plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+		change: v1alpha1.ChangeSpec{Flag: "bpf-lb-acceleration=native",
+			AgentImage: "theseus.dev/agent:dev", Waves: []int{1, 0}},
+		drivers: drivers(),
+		options: plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	}
 }
 
@@ -43,13 +44,15 @@ func TestRolloutOnCilium(t *testing.T) {
 		t.Error("the plan does not say that it was never tried")
 	}
 	object := stepOf(t, p, "wave-1/node-1/switch").Actions[0].Object
-	if text, _ := json.Marshal(object); string(text) != `{"apiVersion":"cilium.io/v2","kind":"CiliumNodeConfig","metadata":{"name":"theseus-node-1","namespace":"kube-system"},`+
-		`"spec":{"defaults":{"bpf-lb-acceleration":"native"},"nodeSelector":{"matchLabels":{"kubernetes.io/hostname":"node-1"}}}}` {
+	if text, _ := json.Marshal(object); string(text) !=
+		`{"apiVersion":"cilium.io/v2","kind":"CiliumNodeConfig","metadata":{"name":"theseus-node-1","namespace":"kube-system"},`+
+			`"spec":{"defaults":{"bpf-lb-acceleration":"native"},"nodeSelector":{"matchLabels":{"kubernetes.io/hostname":"node-1"}}}}` {
 		t.Errorf("%s", text)
 	}
 }
 
-// TestRolloutOnCiliumCannotDoWithout: no action on the network, no undo and no proof of a node can be left out or change places.
+// TestRolloutOnCiliumCannotDoWithout: no action on the network, no undo and no proof of a node can be left out or
+// change places.
 func TestRolloutOnCiliumCannotDoWithout(t *testing.T) {
 	p := mustMake(t, onCilium(t))
 	for i, s := range p.Steps {
@@ -100,21 +103,26 @@ func TestRolloutOnCiliumTouchesNothingElse(t *testing.T) {
 		"another key too": func(s *step.Step) { set(s, "true", "spec", "defaults", "debug") },
 		"another value":   func(s *step.Step) { set(s, "disabled", "spec", "defaults", "bpf-lb-acceleration") },
 		"every node":      func(s *step.Step) { set(s, map[string]any{}, "spec", "nodeSelector") },
-		"another's node":  func(s *step.Step) { set(s, "node-2", "spec", "nodeSelector", "matchLabels", "kubernetes.io/hostname") },
+		"another's node": func(s *step.Step) {
+			set(s, "node-2", "spec", "nodeSelector", "matchLabels", "kubernetes.io/hostname")
+		},
 		"nodes of a role": func(s *step.Step) {
 			set(s, map[string]any{"matchLabels": map[string]any{"role": "edge"}}, "spec", "nodeSelector")
 		},
 		"somebody's name":  func(s *step.Step) { s.Actions[0].Object.SetName("edge") },
 		"somebody's space": func(s *step.Step) { s.Actions[0].Object.SetNamespace("default") },
 		"a look at rules that are not known": func(s *step.Step) {
-			s.Actions[0] = step.Action{ID: s.Actions[0].ID, Op: step.Node, NodeName: s.Node, Verb: step.VerbDataplane, Args: json.RawMessage("{}")}
+			s.Actions[0] = step.Action{ID: s.Actions[0].ID, Op: step.Node, NodeName: s.Node, Verb: step.VerbDataplane,
+				Args: json.RawMessage("{}")}
 		},
 		"all at once": func(s *step.Step) {
-			s.Actions[0].Object = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-				"metadata": map[string]any{"name": "cilium-config", "namespace": "kube-system"}, "data": map[string]any{"bpf-lb-acceleration": "native"}}}
+			s.Actions[0].Object = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
+				"kind": "ConfigMap", "metadata": map[string]any{"name": "cilium-config", "namespace": "kube-system"},
+				"data": map[string]any{"bpf-lb-acceleration": "native"}}}
 		},
 		"no cilium-config": func(s *step.Step) {
-			s.Actions[0] = step.Action{ID: s.Actions[0].ID, Op: step.Delete, Ref: &step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "cilium-config"}}
+			s.Actions[0] = step.Action{ID: s.Actions[0].ID, Op: step.Delete,
+				Ref: &step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "cilium-config"}}
 		},
 	} {
 		steps := slices.Clone(p.Steps)
@@ -146,8 +154,10 @@ func TestRolloutOnCiliumRefuses(t *testing.T) {
 	flagged := func(flag string) func(*request) { return func(r *request) { r.change.Flag = flag } }
 	config := func(name, labels, defaults string) func(*request) {
 		return func(r *request) {
-			r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte("apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\nmetadata: {name: "+name+
-				", namespace: kube-system}\nspec: {nodeSelector: {matchLabels: {"+labels+"}}, defaults: {"+defaults+"}}\n"))...)
+			r.snapshot.Other = append(r.snapshot.Other,
+				cnitest.Documents(t, []byte("apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\nmetadata: {name: "+name+
+					", namespace: kube-system}\nspec: {nodeSelector: {matchLabels: {"+labels+
+					"}}, defaults: {"+defaults+"}}\n"))...)
 		}
 	}
 	for _, test := range []struct {
@@ -158,10 +168,13 @@ func TestRolloutOnCiliumRefuses(t *testing.T) {
 		{"as it is", func(*request) {}, ""},
 		{"another value", flagged("bpf-lb-acceleration=natve"), "must be one of"},
 		{"a flag of Calico", flagged("nftablesMode=Enabled"), "a flag of calico"},
-		{"a data plane of Calico", func(r *request) { r.change.Flag, r.change.Dataplane = "", "nftables" }, "a flag of calico"},
+		{"a data plane of Calico", func(r *request) { r.change.Flag, r.change.Dataplane = "", "nftables" },
+			"a flag of calico"},
 		{"what the operator reads", flagged("cilium/cluster-pool-ipv4-mask-size=25"), "cannot be set for one node"},
-		{"how nodes reach one another", flagged("cilium/routing-mode=native"), "unknown whether nodes with different values"},
-		{"what a running pod's link does not take", flagged("datapath-mode=netkit"), "the agent exits with a fatal error"},
+		{"how nodes reach one another", flagged("cilium/routing-mode=native"),
+			"unknown whether nodes with different values"},
+		{"what a running pod's link does not take", flagged("datapath-mode=netkit"),
+			"the agent exits with a fatal error"},
 		{"what the log does not tell", flagged("tofqdns-min-ttl=1 0"), "must be an integer"},
 		{"a value that it has", flagged("bpf-lb-acceleration=disabled"), "already"},
 		{"the environment", func(r *request) {
@@ -171,30 +184,44 @@ func TestRolloutOnCiliumRefuses(t *testing.T) {
 		{"an argument", func(r *request) {
 			r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Args = []string{"--bpf-lb-acceleration=disabled"}
 		}, "--bpf-lb-acceleration=disabled"},
-		{"somebody's own configuration", config("edge", "kubernetes.io/hostname: node-2", "bpf-lb-acceleration: native"), "has a value of its own"},
+		{"somebody's own configuration",
+			config("edge", "kubernetes.io/hostname: node-2", "bpf-lb-acceleration: native"), "has a value of its own"},
 		{"the like of another flag", config("edge", "kubernetes.io/hostname: node-2", "enable-hubble: \"true\""), ""},
-		{"what a rollout left", config("theseus-node-1", "kubernetes.io/hostname: node-1", "bpf-lb-acceleration: native"), "has a value of its own"},
+		{"what a rollout left", config("theseus-node-1", "kubernetes.io/hostname: node-1",
+			"bpf-lb-acceleration: native"), "has a value of its own"},
 		{"no definition", func(r *request) {
-			r.snapshot.Other = slices.DeleteFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" })
+			r.snapshot.Other = slices.DeleteFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool {
+				return o.GetKind() == "CustomResourceDefinition"
+			})
 		}, "no CRD CiliumNodeConfig"},
-		{"a node without a name among its labels", func(r *request) { delete(r.snapshot.Nodes[1].Labels, "kubernetes.io/hostname") }, "picks nodes by their labels"},
-		{"two of one name", func(r *request) { r.snapshot.Nodes[1].Labels["kubernetes.io/hostname"] = "node-1" }, "as node-1 has"},
-		{"agents that read none", func(r *request) { *agent(r) = []string{"cilium-dbg", "status"} }, "read no CiliumNodeConfig"},
+		{"a node without a name among its labels", func(r *request) {
+			delete(r.snapshot.Nodes[1].Labels, "kubernetes.io/hostname")
+		}, "picks nodes by their labels"},
+		{"two of one name", func(r *request) { r.snapshot.Nodes[1].Labels["kubernetes.io/hostname"] = "node-1" },
+			"as node-1 has"},
+		{"agents that read none", func(r *request) { *agent(r) = []string{"cilium-dbg", "status"} },
+			"read no CiliumNodeConfig"},
 		{"cilium-config alone", says("--source=config-map:kube-system/cilium-config"), "alone"},
-		{"the order that is known", says("--source", "config-map:cilium-config,cilium-node-config:kube-system,node"), ""},
+		{"the order that is known", says("--source", "config-map:cilium-config,cilium-node-config:kube-system,node"),
+			""},
 		{"the other way round", says("--source=cilium-node-config,config-map"), "takes its settings from"},
 		{"those of another namespace", says("--source=config-map,cilium-node-config:edge"), "takes its settings from"},
 		{"an annotation", func(r *request) {
 			says("--source=config-map,cilium-node-config,node")(r)
 			r.snapshot.Nodes[0].Annotations["config.cilium.io/bpf-lb-acceleration"] = "disabled"
 		}, "config.cilium.io/bpf-lb-acceleration of node node-1"},
-		{"keys that are let through", says("--allow-config-keys=enable-hubble", "--deny-config-keys=debug"), "and not bpf-lb-acceleration"},
+		{"keys that are let through", says("--allow-config-keys=enable-hubble", "--deny-config-keys=debug"),
+			"and not bpf-lb-acceleration"},
 		{"keys that are not", says("--deny-config-keys=bpf-lb-acceleration"), "lets no CiliumNodeConfig set"},
-		{"it is let through", says("--allow-config-keys=bpf-lb-acceleration", "--deny-config-keys=bpf-lb-acceleration"), ""},
-		{"agents that say little", func(r *request) { r.snapshot.ConfigMaps[0].Data["log-opt"] = "level=warn" }, "log with level=warn"},
+		{"it is let through", says("--allow-config-keys=bpf-lb-acceleration",
+			"--deny-config-keys=bpf-lb-acceleration"), ""},
+		{"agents that say little", func(r *request) { r.snapshot.ConfigMaps[0].Data["log-opt"] = "level=warn" },
+			"log with level=warn"},
 		{"an operator's", func(r *request) {
 			controller := true
-			r.snapshot.DaemonSets[0].OwnerReferences = append(r.snapshot.DaemonSets[0].OwnerReferences, metav1.OwnerReference{APIVersion: "cilium.io/v1alpha1", Kind: "CiliumConfig", Name: "cilium", Controller: &controller})
+			r.snapshot.DaemonSets[0].OwnerReferences = append(r.snapshot.DaemonSets[0].OwnerReferences,
+				metav1.OwnerReference{APIVersion: "cilium.io/v1alpha1", Kind: "CiliumConfig",
+					Name: "cilium", Controller: &controller})
 		}, "belongs to CiliumConfig cilium"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -214,11 +241,14 @@ func TestRolloutOnCiliumRefuses(t *testing.T) {
 	}
 }
 
-// TestWantedOnCilium: all that somebody wrote and the agent tells of is verified by the agent's log, on each node what is for it.
+// TestWantedOnCilium: all that somebody wrote and the agent tells of is verified by the agent's log, on each node what
+// is for it.
 func TestWantedOnCilium(t *testing.T) {
 	r := onCilium(t)
-	r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte("apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\nmetadata: {name: edge, namespace: kube-system}\n"+
-		"spec: {nodeSelector: {matchLabels: {kubernetes.io/hostname: node-2}}, defaults: {tunnel-protocol: geneve}}\n"))...)
+	r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t,
+		[]byte("apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\nmetadata: {name: edge, namespace: kube-system}\n"+
+			"spec: {nodeSelector: {matchLabels: {kubernetes.io/hostname: node-2}}, defaults: "+
+			"{tunnel-protocol: geneve}}\n"))...)
 	all, err := rollout.Wanted(r.snapshot, r.drivers, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +260,8 @@ func TestWantedOnCilium(t *testing.T) {
 			t.Errorf("%+v", one)
 		}
 	}
-	for what, want := range map[string]string{"node-1 tunnel-protocol": "'vxlan'", "node-2 tunnel-protocol": "'geneve'", "node-1 enable-policy": "'default'", "node-2 enable-ipv6": "'false'"} {
+	for what, want := range map[string]string{"node-1 tunnel-protocol": "'vxlan'", "node-2 tunnel-protocol": "'geneve'",
+		"node-1 enable-policy": "'default'", "node-2 enable-ipv6": "'false'"} {
 		if said[what] != want {
 			t.Errorf("%s: %s, want %s", what, said[what], want)
 		}
@@ -241,11 +272,13 @@ func TestWantedOnCilium(t *testing.T) {
 	}
 }
 
-// TestFlagSetOnCilium: a flag set gives one node a value, then takes both to it: what the first plan leaves the second takes over, and nobody's else.
+// TestFlagSetOnCilium: a flag set gives one node a value, then takes both to it: what the first plan leaves the second
+// takes over, and nobody's else.
 func TestFlagSetOnCilium(t *testing.T) {
 	r := onCilium(t)
 	modes := `{"old": "disabled", "new": "native"}`
-	one, err := decided(t, r, "cilium/bpf-lb-acceleration", modes, `{"if": [{"==": [{"var": "node"}, "node-2"]}, "new", "old"]}`)
+	one, err := decided(t, r, "cilium/bpf-lb-acceleration", modes,
+		`{"if": [{"==": [{"var": "node"}, "node-2"]}, "new", "old"]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +290,8 @@ func TestFlagSetOnCilium(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(both.Waves) != 1 || !slices.Equal(both.Waves[0].Nodes, []string{"node-1"}) || both.Rollout.Value != "native" {
+	if len(both.Waves) != 1 || !slices.Equal(both.Waves[0].Nodes, []string{"node-1"}) ||
+		both.Rollout.Value != "native" {
 		t.Errorf("%v, %q", both.Waves, both.Rollout.Value)
 	}
 	var gone []string
@@ -266,7 +300,8 @@ func TestFlagSetOnCilium(t *testing.T) {
 			gone = append(gone, action.Ref.String())
 		}
 	}
-	if !slices.Equal(gone, []string{"CiliumNodeConfig/kube-system/theseus-node-1", "CiliumNodeConfig/kube-system/theseus-node-2"}) {
+	if !slices.Equal(gone, []string{"CiliumNodeConfig/kube-system/theseus-node-1",
+		"CiliumNodeConfig/kube-system/theseus-node-2"}) {
 		t.Errorf("at the end %v go", gone)
 	}
 	for i := range r.snapshot.Other {
@@ -274,7 +309,8 @@ func TestFlagSetOnCilium(t *testing.T) {
 			r.snapshot.Other[i].SetName("edge")
 		}
 	}
-	if _, err := decided(t, r, "cilium/bpf-lb-acceleration", modes, `{"if": [true, "new", "old"]}`); err == nil || !strings.Contains(err.Error(), "CiliumNodeConfig/kube-system/edge has a value of its own") {
+	if _, err := decided(t, r, "cilium/bpf-lb-acceleration", modes, `{"if": [true, "new", "old"]}`); err == nil ||
+		!strings.Contains(err.Error(), "CiliumNodeConfig/kube-system/edge has a value of its own") {
 		t.Errorf("somebody's own: %v", err)
 	}
 }

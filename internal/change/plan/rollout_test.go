@@ -56,7 +56,8 @@ func TestRolloutIsReadAsWritten(t *testing.T) {
 		t.Errorf("%s %s", again.Hash, again.Rollout)
 	}
 	text := plan.Runbook(p)
-	for _, want := range []string{"nftablesMode=Enabled (iptables to nftables) on Calico", "Pods keep running", "Gate: ", "Set the value for the whole cluster", "restore nftablesMode for the cluster"} {
+	for _, want := range []string{"nftablesMode=Enabled (iptables to nftables) on Calico",
+		"Pods keep running", "Gate: ", "Set the value for the whole cluster", "restore nftablesMode for the cluster"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}
@@ -67,7 +68,8 @@ func TestRolloutIsReadAsWritten(t *testing.T) {
 func TestRolloutCannotDoWithout(t *testing.T) {
 	p := mustMake(t, toNFTables(t))
 	for i, s := range p.Steps {
-		if s.ID != "prepare/theseus" && s.ID != "finish/theseus" && s.ID != "prepare/proof" && plan.Verify(mutant(p, slices.Delete(slices.Clone(p.Steps), i, i+1))) == nil {
+		if s.ID != "prepare/theseus" && s.ID != "finish/theseus" && s.ID != "prepare/proof" &&
+			plan.Verify(mutant(p, slices.Delete(slices.Clone(p.Steps), i, i+1))) == nil {
 			t.Errorf("a plan without %s passes", s.ID)
 		}
 		if !strings.HasSuffix(s.ID, "/switch") && s.ID != "fold/default" {
@@ -76,7 +78,8 @@ func TestRolloutCannotDoWithout(t *testing.T) {
 		for j, action := range s.Actions {
 			steps := slices.Clone(p.Steps)
 			steps[i].Actions = slices.Delete(slices.Clone(s.Actions), j, j+1)
-			if action.Op != "wait" && !(s.ID == "fold/default" && action.Verb == "dataplane") && plan.Verify(mutant(p, steps)) == nil {
+			if action.Op != "wait" && !(s.ID == "fold/default" && action.Verb == "dataplane") &&
+				plan.Verify(mutant(p, steps)) == nil {
 				if action.Verb == "dataplane" && j == 2 {
 					continue // the proof after it waits for the same
 				}
@@ -93,8 +96,8 @@ func TestRolloutCannotDoWithout(t *testing.T) {
 	}
 }
 
-// TestRolloutCompares: gates compare the nodes that are switched with the others, without naming them; a plan of an older
-// version, which names them, is good as long as it names the right ones.
+// TestRolloutCompares: gates compare the nodes that are switched with the others, without naming them; a plan of an
+// older version, which names them, is good as long as it names the right ones.
 func TestRolloutCompares(t *testing.T) {
 	r := toNFTables(t)
 	grow(r, 3, 1)
@@ -143,7 +146,9 @@ func TestRolloutOfAnyFlag(t *testing.T) {
 	r.change.Dataplane, r.change.Flag = "", "iptablesRefreshInterval=60s"
 	p := mustMake(t, r)
 	text := plan.Runbook(p)
-	for _, want := range []string{"iptablesRefreshInterval=1m0s on Calico", "reports IptablesRefreshInterval=60000000000", "reports IptablesRefreshInterval=180000000000", "The rules of the node stay in place"} {
+	for _, want := range []string{"iptablesRefreshInterval=1m0s on Calico",
+		"reports IptablesRefreshInterval=60000000000", "reports IptablesRefreshInterval=180000000000",
+		"The rules of the node stay in place"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}
@@ -175,7 +180,8 @@ func TestRolloutOfAnyFlag(t *testing.T) {
 func TestRolloutCatchesReordering(t *testing.T) {
 	p := mustMake(t, toNFTables(t))
 	for i := range len(p.Steps) - 1 {
-		if p.Steps[i].ID == "prepare/theseus" || p.Steps[i].ID == "finish/probes" || p.Steps[i].ID == "prepare/probes" || p.Steps[i].ID == "prepare/proof" {
+		if p.Steps[i].ID == "prepare/theseus" || p.Steps[i].ID == "finish/probes" ||
+			p.Steps[i].ID == "prepare/probes" || p.Steps[i].ID == "prepare/proof" {
 			continue // what the model does not know of: Theseus' own parts
 		}
 		steps := slices.Clone(p.Steps)
@@ -193,15 +199,25 @@ func TestRolloutRefuses(t *testing.T) {
 		words  string
 		hint   string
 	}{
-		{"a typo in the value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode=Enabeld" }, "one of", "would ignore it and use Disabled"},
-		{"a typo in the flag", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftableMode=Enabled" }, "there is no flag", "did you mean calico/nftablesMode?"},
-		{"no value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode" }, "gives no value", "nftablesMode=Enabled"},
-		{"a flag that nobody can prove", func(r *request) { r.change.Dataplane, r.change.Flag = "", "logSeverityScreen=Debug" }, "Theseus cannot verify calico/logSeverityScreen", ""},
-		{"a flag that is no node's", func(r *request) { r.change.Dataplane, r.change.Flag = "", "calico/bgp=vxlan" }, "cannot be set for one node", ""},
+		{"a typo in the value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode=Enabeld" },
+			"one of", "would ignore it and use Disabled"},
+		{"a typo in the flag", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftableMode=Enabled" },
+			"there is no flag", "did you mean calico/nftablesMode?"},
+		{"no value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode" },
+			"gives no value", "nftablesMode=Enabled"},
+		{"a flag that nobody can prove", func(r *request) {
+			r.change.Dataplane, r.change.Flag = "",
+				"logSeverityScreen=Debug"
+		}, "Theseus cannot verify calico/logSeverityScreen", ""},
+		{"a flag that is no node's", func(r *request) { r.change.Dataplane, r.change.Flag = "", "calico/bgp=vxlan" },
+			"cannot be set for one node", ""},
 		{"a flag that needs no restart", func(r *request) {
 			r.change.Dataplane, r.change.Flag = "", "healthTimeoutOverrides=CalculationGraph=80s"
 		}, "takes effect by live", ""},
-		{"a value that it has", func(r *request) { r.change.Dataplane, r.change.Flag = "", "iptablesRefreshInterval=3m" }, "already", ""},
+		{"a value that it has", func(r *request) {
+			r.change.Dataplane, r.change.Flag = "",
+				"iptablesRefreshInterval=3m"
+		}, "already", ""},
 		{"a release without the field", func(r *request) {
 			for i := range r.snapshot.DaemonSets {
 				for j := range r.snapshot.DaemonSets[i].Spec.Template.Spec.Containers {
@@ -212,9 +228,12 @@ func TestRolloutRefuses(t *testing.T) {
 		}, "calico v3.28.5 has no nftablesMode: it came with v3.29", "upgrade the network first"},
 		{"a definition without the field", func(r *request) {
 			r.snapshot.Other = append(r.snapshot.Other, unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "felixconfigurations.crd.projectcalico.org"},
-				"spec": map[string]any{"names": map[string]any{"kind": "FelixConfiguration"}, "versions": []any{map[string]any{"schema": map[string]any{"openAPIV3Schema": map[string]any{
-					"properties": map[string]any{"spec": map[string]any{"properties": map[string]any{"bpfEnabled": map[string]any{"type": "boolean"}}}}}}}}},
+				"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+				"metadata": map[string]any{"name": "felixconfigurations.crd.projectcalico.org"},
+				"spec": map[string]any{"names": map[string]any{"kind": "FelixConfiguration"},
+					"versions": []any{map[string]any{"schema": map[string]any{"openAPIV3Schema": map[string]any{
+						"properties": map[string]any{"spec": map[string]any{
+							"properties": map[string]any{"bpfEnabled": map[string]any{"type": "boolean"}}}}}}}}},
 			}})
 		}, "lacks spec.nftablesMode", "upgrade the network first"},
 		{"a kernel that cannot", func(r *request) {
@@ -229,10 +248,12 @@ func TestRolloutRefuses(t *testing.T) {
 			r.change.Dataplane = "ebpf"
 			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "6.1.0"
 		}, "kube-proxy has to go", ""},
-		{"a flag of another network", func(r *request) { r.change.Dataplane, r.change.Flag = "", "cilium/mtu=1400" }, "a flag of cilium, and this cluster is on calico", ""},
+		{"a flag of another network", func(r *request) { r.change.Dataplane, r.change.Flag = "", "cilium/mtu=1400" },
+			"a flag of cilium, and this cluster is on calico", ""},
 		{"both", func(r *request) { r.change.Flag = "nftablesMode=Enabled" }, "cannot be changed in one plan", ""},
 		{"with a network", func(r *request) { r.change.To = "flannel" }, "cannot be changed in one plan", ""},
-		{"unknown data plane", func(r *request) { r.change.Dataplane = "ipvs" }, `"ipvs" is not a data plane`, "iptables"},
+		{"unknown data plane", func(r *request) { r.change.Dataplane = "ipvs" },
+			`"ipvs" is not a data plane`, "iptables"},
 		{"it is so", func(r *request) { r.change.Dataplane = "iptables" }, "is Disabled already", ""},
 		{"another network", func(r *request) {
 			r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
@@ -242,13 +263,15 @@ func TestRolloutRefuses(t *testing.T) {
 			container.Env = append(container.Env, corev1.EnvVar{Name: "FELIX_NftablesMode", Value: "Disabled"})
 		}, "beats every FelixConfiguration", "take it out there"},
 		{"an operator", func(r *request) {
-			r.snapshot.DaemonSets[0].OwnerReferences = []metav1.OwnerReference{{Kind: "Installation", Name: "default", Controller: new(true)}}
+			r.snapshot.DaemonSets[0].OwnerReferences = []metav1.OwnerReference{{Kind: "Installation",
+				Name: "default", Controller: new(true)}}
 		}, "belongs to Installation default", ""},
 		{"a canary by hand", func(r *request) {
 			felixConfiguration(r, "node."+r.snapshot.Nodes[0].Name, map[string]any{"nftablesMode": "Enabled"})
 		}, "has a value of its own", ""},
 		{"shares that shrink", func(r *request) { r.change.WavePercents = []int{50, 10, 100} }, "must increase", ""},
-		{"shares without the rest", func(r *request) { r.change.WavePercents = []int{50} }, "the last one must be 100%", ""},
+		{"shares without the rest", func(r *request) { r.change.WavePercents = []int{50} },
+			"the last one must be 100%", ""},
 		{"no image", func(r *request) { r.change.AgentImage = "" }, "no image", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -256,7 +279,8 @@ func TestRolloutRefuses(t *testing.T) {
 			test.change(r)
 			_, err := r.make()
 			refusal, ok := err.(*plan.Refusal)
-			if !ok || !strings.Contains(refusal.Message+" / "+refusal.Hint, test.words) || !strings.Contains(refusal.Hint, test.hint) {
+			if !ok || !strings.Contains(refusal.Message+" / "+refusal.Hint, test.words) ||
+				!strings.Contains(refusal.Hint, test.hint) {
 				t.Errorf("got %v (%+v), want %q and the hint %q", err, refusal, test.words, test.hint)
 			}
 		})

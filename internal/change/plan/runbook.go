@@ -70,15 +70,16 @@ func summary(b *strings.Builder, p *Plan) {
 	fmt.Fprintf(b, "Plan %s\n%s", p.Name, k.Words.Summary(p))
 	made := p.MadeAt.UTC().Format(time.RFC3339)
 	if k.Complete {
-		fmt.Fprintf(b, "%s, about %s. Created %s by theseus %s.\n", cluster.Count(len(p.Steps), "step"), p.Estimate.About(), made, p.Theseus)
+		fmt.Fprintf(b, "%s, about %s. Created %s by theseus %s.\n",
+			cluster.Count(len(p.Steps), "step"), p.Estimate.About(), made, p.Theseus)
 		if p.OnNodes() {
 			byTag(b, p.Change.AgentImage)
 		}
 		words(b, p, k.Words.Nodes)
 		return
 	}
-	fmt.Fprintf(b, "%s, %s, about %s (estimated from lab runs). Created %s by theseus %s.\n", p.Size(), cluster.Count(len(p.Steps), "step"),
-		p.Estimate.About(), made, p.Theseus)
+	fmt.Fprintf(b, "%s, %s, about %s (estimated from lab runs). Created %s by theseus %s.\n",
+		p.Size(), cluster.Count(len(p.Steps), "step"), p.Estimate.About(), made, p.Theseus)
 	b.WriteString(stoppingPlaces(p))
 	words(b, p, k.Words.Pods)
 	policyGoes(b, p)
@@ -101,7 +102,8 @@ func policyGoes(b *strings.Builder, p *Plan) {
 		return
 	}
 	if n, s := goes(p, *p.Source.PolicyAgent); s != nil {
-		fmt.Fprintf(b, "NetworkPolicy: %s enforces it for pods on %s, until step %d [%s] removes both. %s enforces it for pods on %s.\n",
+		fmt.Fprintf(b, "NetworkPolicy: %s enforces it for pods on %s, until step %d [%s] removes both. %s "+
+			"enforces it for pods on %s.\n",
 			joint.Name(*p.Source.PolicyAgent), p.Source.Title(), n, s.ID, p.Target.Title(), p.Target.Title())
 	}
 }
@@ -135,7 +137,8 @@ func byTag(b *strings.Builder, image string) {
 	if image == "" || strings.Contains(image, "@sha256:") {
 		return
 	}
-	fmt.Fprintf(b, "Warning: the agent image %s is referenced by tag. Anyone who can push to its registry can run code as root on every\n"+
+	fmt.Fprintf(b, "Warning: the agent image %s is referenced by tag. Anyone who can push to its registry can "+
+		"run code as root on every\n"+
 		"node, now and whenever an agent starts. Reference it by digest: --agent-image NAME@sha256:DIGEST.\n", image)
 }
 
@@ -185,14 +188,16 @@ func workloads(b *strings.Builder, p *Plan) {
 				moves = append(moves, wave.Name+": "+shortList(pods))
 			}
 		}
-		fmt.Fprintf(b, "%s (%s)", map[string]string{"move": "recreated", "adopt": "adopted"}[w.Treatment], strings.Join(moves, "; "))
+		fmt.Fprintf(b, "%s (%s)", map[string]string{"move": "recreated", "adopt": "adopted"}[w.Treatment],
+			strings.Join(moves, "; "))
 		if w.Budget != "" {
 			fmt.Fprintf(b, ", within PDB %s", w.Budget)
 		}
 		fmt.Fprintf(b, "; %s\n", w.Note)
 	}
 	if rest := likely - mostWorkloads; rest > 0 {
-		fmt.Fprintf(b, "  %s like these. The plan file lists every workload, and its pods in each wave.\n", cluster.Count(rest, "more workload"))
+		fmt.Fprintf(b, "  %s like these. The plan file lists every workload, and its pods in each wave.\n",
+			cluster.Count(rest, "more workload"))
 	}
 }
 
@@ -202,7 +207,8 @@ const mostWorkloads = 10
 // chapters are the titles of runs of steps that plans of several kinds have, by their groups.
 func chapters() map[string]string {
 	all := map[string]string{
-		"prepare": "Prepare", "joint": "Run both networks on every node", "switch": "Move", "verify": "Check that all pods have moved", "remove": "Remove the old network", "finish": "Finish",
+		"prepare": "Prepare", "joint": "Run both networks on every node", "switch": "Move",
+		"verify": "Check that all pods have moved", "remove": "Remove the old network", "finish": "Finish",
 	}
 	for _, k := range kinds() {
 		maps.Copy(all, k.Words.Chapters)

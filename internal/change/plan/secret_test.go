@@ -29,9 +29,13 @@ func TestSecretOfReplacedObject(t *testing.T) {
 // What a snapshot has instead of a secret is never written to a cluster.
 func TestVerifyRefusesRedacted(t *testing.T) {
 	for name, edit := range map[string]func(a *step.Action){
-		"object": func(a *step.Action) { a.Object.Object["spec"] = map[string]any{"list": []any{"x " + cluster.Redacted}} },
-		"patch":  func(a *step.Action) { a.Patch = json.RawMessage(`{"spec":{"password":"` + cluster.Redacted + `"}}`) },
-		"args":   func(a *step.Action) { a.Args = json.RawMessage(`{"a":"` + cluster.Redacted + `"}`) },
+		"object": func(a *step.Action) {
+			a.Object.Object["spec"] = map[string]any{"list": []any{"x " + cluster.Redacted}}
+		},
+		"patch": func(a *step.Action) {
+			a.Patch = json.RawMessage(`{"spec":{"password":"` + cluster.Redacted + `"}}`)
+		},
+		"args": func(a *step.Action) { a.Args = json.RawMessage(`{"a":"` + cluster.Redacted + `"}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := mustMake(t, flannelToCalico(t))
@@ -39,7 +43,8 @@ func TestVerifyRefusesRedacted(t *testing.T) {
 				for j := range p.Steps[i].Actions {
 					if a := &p.Steps[i].Actions[j]; a.Object != nil {
 						edit(a)
-						if err := plan.Verify(p); err == nil || !strings.Contains(err.Error(), "stands in a snapshot for a secret") {
+						if err := plan.Verify(p); err == nil ||
+							!strings.Contains(err.Error(), "stands in a snapshot for a secret") {
 							t.Errorf("verify: %v", err)
 						}
 						return

@@ -28,8 +28,8 @@ func withServed(r *request) *request {
 	return r
 }
 
-// TestServed: of such a cluster the same plan is made, but for the API version of Calico's objects. The snapshots are derived from
-// those of real clusters (cnitest.Served).
+// TestServed: of such a cluster the same plan is made, but for the API version of Calico's objects. The snapshots are
+// derived from those of real clusters (cnitest.Served).
 func TestServed(t *testing.T) {
 	on := func(name string, change v1alpha1.ChangeSpec) func() *request {
 		return func() *request {
@@ -42,19 +42,20 @@ func TestServed(t *testing.T) {
 	for name, make := range map[string]func() *request{
 		"another pool":          on("calico", v1alpha1.ChangeSpec{Pool: "10.98.0.0/16"}),
 		"another encapsulation": on("calico-bgp", v1alpha1.ChangeSpec{Encapsulation: "vxlan"}),
-		"other reflectors":      on("calico-bgp", v1alpha1.ChangeSpec{Reflectors: "kubernetes.io/hostname in {'node-3', 'node-4'}"}),
-		"a flag":                on("calico", v1alpha1.ChangeSpec{Dataplane: "nftables"}),
-		"to flannel":            func() *request { return calicoToFlannel(t) },
-		"to it":                 func() *request { return flannelToCalico(t) },
-		"to it, adopting":       func() *request { return adoption(t) },
-		"to it, from a bridge":  func() *request { return bridged(t) },
+		"other reflectors": on("calico-bgp",
+			v1alpha1.ChangeSpec{Reflectors: "kubernetes.io/hostname in {'node-3', 'node-4'}"}),
+		"a flag":               on("calico", v1alpha1.ChangeSpec{Dataplane: "nftables"}),
+		"to flannel":           func() *request { return calicoToFlannel(t) },
+		"to it":                func() *request { return flannelToCalico(t) },
+		"to it, adopting":      func() *request { return adoption(t) },
+		"to it, from a bridge": func() *request { return bridged(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored, served := make(), withServed(inServed(t, make()))
 			stored.options.Name, served.options.Name = "one", "one"
 			was, is := mustMake(t, stored), mustMake(t, served)
-			rewrite := strings.NewReplacer(cluster.CalicoStored, cluster.CalicoServed, "crd.projectcalico.org", "projectcalico.org",
-				"ipamconfigs", "ipamconfigurations")
+			rewrite := strings.NewReplacer(cluster.CalicoStored, cluster.CalicoServed,
+				"crd.projectcalico.org", "projectcalico.org", "ipamconfigs", "ipamconfigurations")
 			titles := titlesOf(was)
 			for i := range titles {
 				titles[i] = rewrite.Replace(titles[i])
@@ -107,8 +108,8 @@ func titlesOf(p *plan.Plan) []string {
 	return lines
 }
 
-// TestServedUpgrade: another version is fine where it keeps its objects in the same place, and refused where it would look for them
-// elsewhere.
+// TestServedUpgrade: another version is fine where it keeps its objects in the same place, and refused where it would
+// look for them elsewhere.
 func TestServedUpgrade(t *testing.T) {
 	defined := func(r *request) *request { // as the manifest has them
 		for _, object := range r.options.Manifest {
@@ -122,8 +123,10 @@ func TestServedUpgrade(t *testing.T) {
 	mustMake(t, withServed(inServed(t, defined(newer(t)))))
 	for words, r := range map[string]*request{
 		// Where both are defined, agents that nothing tells take the other one.
-		"keep their objects in projectcalico.org/v3, and those of the manifest would look for them in crd.projectcalico.org/v1":    inServed(t, defined(newer(t))),
-		"the manifest keeps Calico's objects in projectcalico.org/v3, and the cluster has definitions of crd.projectcalico.org/v1": withServed(defined(newer(t))),
+		"keep their objects in projectcalico.org/v3, and those of the manifest would look for them in " +
+			"crd.projectcalico.org/v1": inServed(t, defined(newer(t))),
+		"the manifest keeps Calico's objects in projectcalico.org/v3, and the cluster has definitions of " +
+			"crd.projectcalico.org/v1": withServed(defined(newer(t))),
 	} {
 		mustRefuse(t, r, words)
 	}

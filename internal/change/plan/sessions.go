@@ -7,8 +7,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// holdSessions gives the gates of a plan the network's BGP to hold, where it carries routes: all of them when the network
-// stays, and else those before the source goes.
+// holdSessions gives the gates of a plan the network's BGP to hold, where it carries routes: all of them when the
+// network stays, and else those before the source goes.
 func holdSessions(snapshot *cluster.Snapshot, p *Plan) error {
 	if snapshot.DaemonSet(p.Source.Agent.Namespace, p.Source.Agent.Name) == nil || !p.Source.Capabilities.Sessions {
 		return nil

@@ -21,7 +21,8 @@ func onThree(t *testing.T, backend string) *request {
 	r := toNFTables(t)
 	addNodes(r, "second", "third")
 	for i := range r.snapshot.Nodes {
-		r.snapshot.Nodes[i].Annotations = map[string]string{"projectcalico.org/IPv4Address": fmt.Sprintf("10.0.0.%d/24", i+1)}
+		r.snapshot.Nodes[i].Annotations = map[string]string{"projectcalico.org/IPv4Address": fmt.Sprintf("10.0.0.%d/24",
+			i+1)}
 	}
 	return withBackend(r, backend)
 }
@@ -29,8 +30,10 @@ func onThree(t *testing.T, backend string) *request {
 // withBackend has calico-node read from its configuration what carries routes.
 func withBackend(r *request, backend string) *request {
 	r.snapshot.ConfigMaps[0].Data["calico_backend"] = backend
-	r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "CALICO_NETWORKING_BACKEND", ValueFrom: &corev1.EnvVarSource{
-		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "calico-config"}, Key: "calico_backend"}}}}
+	r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "CALICO_NETWORKING_BACKEND",
+		ValueFrom: &corev1.EnvVarSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "calico-config"}, Key: "calico_backend"}}}}
 	return r
 }
 
@@ -48,26 +51,32 @@ func TestSessionsAreHeld(t *testing.T) {
 				t.Errorf("%s: the gate of %s holds %+v", backend, s.ID, s.Gate.Sessions)
 			}
 		}
-		if said := strings.Contains(plan.Runbook(p), "BIRD must have all sessions and routes"); gates == 0 || said != held {
+		if said := strings.Contains(plan.Runbook(p), "BIRD must have all sessions and routes"); gates == 0 ||
+			said != held {
 			t.Errorf("%s: %d gates, and the runbook speaks of BIRD: %v", backend, gates, said)
 		}
 	}
 	r := onThree(t, "bird")
 	r.snapshot.ConfigMaps = nil
-	if _, err := plan.Make(r.snapshot, r.change, r.drivers, nil, r.options); err == nil || !strings.Contains(err.Error(), "whether BGP carries the routes here is not known") {
+	if _, err := plan.Make(r.snapshot, r.change, r.drivers, nil, r.options); err == nil ||
+		!strings.Contains(err.Error(), "whether BGP carries the routes here is not known") {
 		t.Errorf("nobody knows whether BIRD runs, and it is planned: %v", err)
 	}
 }
 
-// TestNamesHoldNoSessions plans the way by a mirror for an original whose routes BIRD carries: gates on names are not about them.
+// TestNamesHoldNoSessions plans the way by a mirror for an original whose routes BIRD carries: gates on names are not
+// about them.
 func TestNamesHoldNoSessions(t *testing.T) {
 	r := onThree(t, "bird")
 	name := "www.example.org."
-	move := zone.Move{Zone: "example.org.", Unit: zone.Unit{Name: name, Before: []zone.RRSet{{Name: name, Type: zone.A, TTL: 60, Values: []string{"192.0.2.1"}}},
-		After: []zone.RRSet{{Name: name, Type: zone.A, TTL: 60, Values: []string{"192.0.2.2"}}}}}
+	move := zone.Move{Zone: "example.org.", Unit: zone.Unit{Name: name,
+		Before: []zone.RRSet{{Name: name, Type: zone.A, TTL: 60, Values: []string{"192.0.2.1"}}},
+		After:  []zone.RRSet{{Name: name, Type: zone.A, TTL: 60, Values: []string{"192.0.2.2"}}}}}
 	setup := mirror.Setup{Original: "blue", Mirror: "green", Switch: mirror.Switch{Command: "true"},
-		Names: shift.New([]*zone.Zone{{Name: "example.org."}}, []zone.Move{move}, shift.Options{}, "test", r.options.Now)}
-	draft, err := mirror.Propose(&kind.Request{Snapshot: r.snapshot, Change: v1alpha1.ChangeSpec{Strategy: mirror.Name}, Drivers: r.drivers, Options: r.options}, setup, nil)
+		Names: shift.New([]*zone.Zone{{Name: "example.org."}}, []zone.Move{move},
+			shift.Options{}, "test", r.options.Now)}
+	draft, err := mirror.Propose(&kind.Request{Snapshot: r.snapshot, Change: v1alpha1.ChangeSpec{Strategy: mirror.Name},
+		Drivers: r.drivers, Options: r.options}, setup, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +89,8 @@ func TestNamesHoldNoSessions(t *testing.T) {
 func TestFindingsAreReadAsWritten(t *testing.T) {
 	r := onThree(t, "bird")
 	findings := []finding.Finding{{ID: "bgp/peer-selector-empty", Severity: finding.Warn, Evidence: map[string]any{
-		"selectors": []struct{ Selector, Field string }{{"all()", "peerSelector"}}, "large": int64(1) << 60, "none": []string(nil)}}}
+		"selectors": []struct{ Selector, Field string }{{"all()", "peerSelector"}},
+		"large":     int64(1) << 60, "none": []string(nil)}}}
 	p, err := plan.Make(r.snapshot, r.change, r.drivers, findings, r.options)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +107,8 @@ func TestFindingsAreReadAsWritten(t *testing.T) {
 // TestSessionsAlreadyUnreached: what has no route when the plan is made is not held against the change.
 func TestSessionsAlreadyUnreached(t *testing.T) {
 	r := onThree(t, "bird")
-	r.snapshot.Nodes[2].Annotations["projectcalico.org/RouteReflectorClusterID"] = "244.0.0.1" // leaves the mesh, and nobody peers with it
+	// leaves the mesh, and nobody peers with it
+	r.snapshot.Nodes[2].Annotations["projectcalico.org/RouteReflectorClusterID"] = "244.0.0.1"
 	for _, s := range mustMake(t, r).Steps {
 		if s.Gate != nil && s.Gate.Sessions.Unreached != 4 {
 			t.Errorf("the gate of %s: %+v", s.ID, s.Gate.Sessions)

@@ -33,7 +33,8 @@ func TestSurgeNames(t *testing.T) {
 	r.snapshot.Nodes[0].Name = "new-2"
 	r.change.Waves, r.change.Surge = []int{0}, 3
 	p := mustMake(t, r)
-	if got := strings.Join(p.Surge.Slots(), " "); got != "new-1 new-3 new-4" || len(p.Surge.Waves) != 1 || len(p.Waves) != 2 {
+	if got := strings.Join(p.Surge.Slots(), " "); got != "new-1 new-3 new-4" ||
+		len(p.Surge.Waves) != 1 || len(p.Waves) != 2 {
 		t.Errorf("slots %s, waves %v, of them %v", got, p.Waves, p.Surge.Waves)
 	}
 	data, err := plan.Write(p)
@@ -126,20 +127,24 @@ func TestSurgeRefuses(t *testing.T) {
 		{"no add hook", func(r *request) { r.change.AddHook = "" }, "no command that adds one is given"},
 		{"no remove hook", func(r *request) { r.change.RemoveHook = "" }, "no command that removes one is given"},
 		{"a hook that is none", func(r *request) { r.change.AddHook = "sh -c 'x" }, "a quote is not closed"},
-		{"hooks of another strategy", func(r *request) { r.change.Strategy = "recreate" }, "are for the strategy surge"},
+		{"hooks of another strategy", func(r *request) { r.change.Strategy = "recreate" },
+			"are for the strategy surge"},
 		{"fewer than none", func(r *request) { r.change.Surge = -1 }, "cannot be below 0"},
 		{"a selector that is none", func(r *request) { r.change.ReplaceNodes = "a in" }, "is no selector"},
 		{"nothing selected", func(r *request) { r.change.ReplaceNodes = "a=b" }, "no node is to be replaced"},
-		{"the control plane", func(r *request) { r.change.ReplaceNodes = "kubernetes.io/os=linux" }, "node control-1 is part of the control plane"},
+		{"the control plane", func(r *request) { r.change.ReplaceNodes = "kubernetes.io/os=linux" },
+			"node control-1 is part of the control plane"},
 		{"no range", func(r *request) { r.change.PodCIDR = "" }, "no range"},
 		{"a pod of one node", func(r *request) {
 			pod(r).Spec.NodeSelector = map[string]string{corev1.LabelHostname: "node-1"}
 		}, "asks for its node node-1 by name"},
 		{"capacity", func(r *request) {
 			for i := range r.snapshot.Nodes {
-				r.snapshot.Nodes[i].Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+				r.snapshot.Nodes[i].Status.Allocatable = corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("2")}
 			}
-			pod(r).Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4100m")}}}}
+			pod(r).Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4100m")}}}}
 		}, "ask for 4100m of cpu, and 2 new nodes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

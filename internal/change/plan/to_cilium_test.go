@@ -41,8 +41,8 @@ func TestVerifyToCiliumOrder(t *testing.T) {
 	mustNeedOrder(t, mustMake(t, flannelToCilium(t)), nil)
 }
 
-// TestVerifyToCilium: nodes are joined with the changes of marks, pods are introduced by Theseus' own program, and every CRD of Cilium is
-// looked for, and deleted by a rollback.
+// TestVerifyToCilium: nodes are joined with the changes of marks, pods are introduced by Theseus' own program, and
+// every CRD of Cilium is looked for, and deleted by a rollback.
 func TestVerifyToCilium(t *testing.T) {
 	for name, harm := range map[string]func(s *step.Step, a *step.Action) bool{
 		"marks": func(_ *step.Step, a *step.Action) bool {
@@ -53,11 +53,15 @@ func TestVerifyToCilium(t *testing.T) {
 			return true
 		},
 		"a writer of other pods": writer(func(o map[string]any) error {
-			return unstructured.SetNestedStringSlice(o, []string{"introduce", "--to", "cilium", "--pods", "10.99.0.0/16"}, "args")
+			return unstructured.SetNestedStringSlice(o,
+				[]string{"introduce", "--to", "cilium", "--pods", "10.99.0.0/16"}, "args")
 		}),
-		"no writer at all": applied("Deployment", func(o map[string]any) error { return unstructured.SetNestedField(o, int64(0), "spec", "replicas") }),
+		"no writer at all": applied("Deployment", func(o map[string]any) error {
+			return unstructured.SetNestedField(o, int64(0), "spec", "replicas")
+		}),
 		"a writer with all rights": applied("ClusterRole", func(o map[string]any) error {
-			return unstructured.SetNestedSlice(o, []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}, "rules")
+			return unstructured.SetNestedSlice(o,
+				[]any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}, "rules")
 		}),
 		"a writer that is somebody else": applied("ClusterRoleBinding", func(o map[string]any) error {
 			return unstructured.SetNestedField(o, "cluster-admin", "roleRef", "name")
@@ -141,20 +145,25 @@ func TestToCiliumRefuses(t *testing.T) {
 		words  string // of the refusal
 		hint   string
 	}{
-		{"adoption", func(r *request) { r.change.Strategy, r.change.PodCIDR = "adopt", "" }, "cilium gives no pod an address", "--pod-cidr"},
+		{"adoption", func(r *request) { r.change.Strategy, r.change.PodCIDR = "adopt", "" },
+			"cilium gives no pod an address", "--pod-cidr"},
 		{"no policy agent", func(r *request) {
-			r.snapshot.DaemonSets = slices.DeleteFunc(r.snapshot.DaemonSets, func(d appsv1.DaemonSet) bool { return d.Name == "kube-router" })
+			r.snapshot.DaemonSets = slices.DeleteFunc(r.snapshot.DaemonSets, func(d appsv1.DaemonSet) bool {
+				return d.Name == "kube-router"
+			})
 		}, "only from a network with VXLAN, next to which an agent enforces NetworkPolicy", "docs/networks.md"},
 		{"an old kernel", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.KernelVersion = "5.15.0-91-generic" },
 			"node node-2 has Linux 5.15.0-91-generic", "6.6"},
 		{"CRDs of a former Cilium", func(r *request) {
-			r.snapshot.Other = append(r.snapshot.Other, definition(t, "tracingpolicies.cilium.io"), definition(t, "ciliumnodes.cilium.io"))
+			r.snapshot.Other = append(r.snapshot.Other, definition(t, "tracingpolicies.cilium.io"),
+				definition(t, "ciliumnodes.cilium.io"))
 		}, "already has 1 CRD of Cilium (ciliumnodes.cilium.io)", "kubectl delete crd ciliumnodes.cilium.io"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := flannelToCilium(t)
 			test.change(r)
-			if hint := mustRefuse(t, r, test.words); !strings.Contains(hint, test.hint) || strings.Contains(hint, "tracingpolicies") {
+			if hint := mustRefuse(t, r, test.words); !strings.Contains(hint, test.hint) ||
+				strings.Contains(hint, "tracingpolicies") {
 				t.Errorf("the hint is %q, want %q", hint, test.hint)
 			}
 		})
@@ -176,10 +185,12 @@ func TestToCiliumStale(t *testing.T) {
 }
 
 func definition(t testing.TB, name string) unstructured.Unstructured {
-	return cnitest.Documents(t, []byte("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: "+name+"}\n"))[0]
+	return cnitest.Documents(t,
+		[]byte("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: "+name+"}\n"))[0]
 }
 
-// TestToCiliumUndoes: a rollback deletes the CRDs that Cilium's operator has made, and stops the program that introduces pods.
+// TestToCiliumUndoes: a rollback deletes the CRDs that Cilium's operator has made, and stops the program that
+// introduces pods.
 func TestToCiliumUndoes(t *testing.T) {
 	p := mustMake(t, flannelToCilium(t))
 	undone := map[string]bool{}
@@ -190,7 +201,8 @@ func TestToCiliumUndoes(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"CustomResourceDefinition/ciliumidentities.cilium.io", "CustomResourceDefinition/ciliumendpoints.cilium.io",
+	for _, want := range []string{"CustomResourceDefinition/ciliumidentities.cilium.io",
+		"CustomResourceDefinition/ciliumendpoints.cilium.io",
 		"Deployment/theseus-system/theseus-introduce", "ClusterRole/theseus-introduce"} {
 		if !undone[want] {
 			t.Errorf("%s is not undone: %v", want, undone)

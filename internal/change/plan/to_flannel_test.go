@@ -49,7 +49,8 @@ func TestToFlannel(t *testing.T) {
 	r.change.Strategy = "adopt" // or else the range
 	p := mustMake(t, r)
 	golden(t, "to-flannel-runbook.txt", []byte(plan.Runbook(p)))
-	if p.Strategy != "recreate" || p.Target.PodCIDRs[0] != "10.244.0.0/16" || p.Target.Capabilities.ConfName != "10-flannel.conflist" {
+	if p.Strategy != "recreate" || p.Target.PodCIDRs[0] != "10.244.0.0/16" ||
+		p.Target.Capabilities.ConfName != "10-flannel.conflist" {
 		t.Errorf("strategy %s to %+v", p.Strategy, p.Target)
 	}
 }
@@ -62,7 +63,9 @@ func TestVerifyToFlannelOrder(t *testing.T) {
 // TestToFlannelDecides: what stands against adoption, pod by pod, and against a range.
 func TestToFlannelDecides(t *testing.T) {
 	pod := func(r *request, prefix string) *corev1.Pod {
-		return &r.snapshot.Pods[slices.IndexFunc(r.snapshot.Pods, func(p corev1.Pod) bool { return strings.HasPrefix(p.Name, prefix) })]
+		return &r.snapshot.Pods[slices.IndexFunc(r.snapshot.Pods, func(p corev1.Pod) bool {
+			return strings.HasPrefix(p.Name, prefix)
+		})]
 	}
 	for _, test := range []struct {
 		name   string
@@ -72,17 +75,31 @@ func TestToFlannelDecides(t *testing.T) {
 		hint   string
 	}{
 		{"no pod fits", calicoToFlannel, func(r *request) { r.change.PodCIDR = "" },
-			"flannel assigns pods addresses from their node's range, but 6 of 6 pods on calico have others: default/db-59f6b67d8d-8twhn (198.19.10.195 on node-1, whose range is 10.244.0.0/24); ",
-			"let pods be created again instead: say --pod-cidr with the range that the nodes' own are of (kube-controller-manager's --cluster-cidr), which holds 10.244.0.0/23"},
-		{"one pod has another node's", fitting, func(r *request) { r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.10.7" },
-			"but 1 of 6 pods on calico have others: default/web-847f49cc4d-7l4cr (198.19.10.7 on node-2, whose range is 198.19.4.0/24)", "nor can they be created again beside it: the nodes' own ranges are flannel's"},
-		{"one pod has the bridge's", fitting, func(r *request) { r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.4.1" },
-			"(198.19.4.1 on node-2, which is an address of the network's own)", "nor can they be created again beside it: the nodes' own ranges are flannel's"},
-		{"one pod has the one for broadcasts", fitting, func(r *request) { r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.4.255" },
-			"(198.19.4.255 on node-2, which is an address of the network's own)", "nor can they be created again beside it: the nodes' own ranges are flannel's"},
+			"flannel assigns pods addresses from their node's range, but 6 of 6 pods on calico have others: " +
+				"default/db-59f6b67d8d-8twhn (198.19.10.195 on node-1, whose range is 10.244.0.0/24); ",
+			"let pods be created again instead: say --pod-cidr with the range that the nodes' own are of " +
+				"(kube-controller-manager's --cluster-cidr), which holds 10.244.0.0/23"},
+		{"one pod has another node's", fitting, func(r *request) {
+			r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.10.7"
+		},
+			"but 1 of 6 pods on calico have others: default/web-847f49cc4d-7l4cr (198.19.10.7 on node-2, whose range " +
+				"is 198.19.4.0/24)", "nor can they be created again beside it: the nodes' own ranges are flannel's"},
+		{"one pod has the bridge's", fitting, func(r *request) {
+			r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.4.1"
+		},
+			"(198.19.4.1 on node-2, which is an address of the network's own)",
+			"nor can they be created again beside it: the nodes' own ranges are flannel's"},
+		{"one pod has the one for broadcasts", fitting, func(r *request) {
+			r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.4.255"
+		},
+			"(198.19.4.255 on node-2, which is an address of the network's own)",
+			"nor can they be created again beside it: the nodes' own ranges are flannel's"},
 		{"a node has no range", fitting, func(r *request) { ranged(&r.snapshot.Nodes[1], ""); r.change.PodCIDR = "" },
-			"on node-2, which has no range)", "nor can they be created again beside it: the nodes' own ranges are flannel's"},
-		{"all fit", fitting, func(r *request) { r.change.PodCIDR = "" }, "running pods cannot be taken from calico: in its own form its agent puts a blackhole", "nor can they be created again beside it: the nodes' own ranges are flannel's"},
+			"on node-2, which has no range)",
+			"nor can they be created again beside it: the nodes' own ranges are flannel's"},
+		{"all fit", fitting, func(r *request) { r.change.PodCIDR = "" },
+			"running pods cannot be taken from calico: in its own form its agent puts a blackhole",
+			"nor can they be created again beside it: the nodes' own ranges are flannel's"},
 		{"all fit, and a range is given", fitting, func(r *request) { r.change.PodCIDR = "198.19.0.0/16" },
 			"the target's range 198.19.0.0/16 overlaps the source's range 198.19.0.0/20", "theseus mirror"},
 		{"a range that is not the nodes'", calicoToFlannel, func(r *request) { r.change.PodCIDR = "10.96.0.0/16" },
@@ -90,9 +107,11 @@ func TestToFlannelDecides(t *testing.T) {
 		{"a range of some of the nodes", calicoToFlannel, func(r *request) { r.change.PodCIDR = "10.244.0.0/24" },
 			"that of node node-2, 10.244.1.0/24, is not within 10.244.0.0/24", "which holds 10.244.0.0/23"},
 		{"a policy of Calico's", calicoToFlannel, func(r *request) {
-			r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte("apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: deny}\n"))...)
+			r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t,
+				[]byte("apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: deny}\n"))...)
 		}, "1 object that users wrote would go with calico: GlobalNetworkPolicy deny", "kubectl get"},
-		{"a node without a range", calicoToFlannel, func(r *request) { ranged(&r.snapshot.Nodes[1], "") }, "and node node-2 has none", "--allocate-node-cidrs"},
+		{"a node without a range", calicoToFlannel, func(r *request) { ranged(&r.snapshot.Nodes[1], "") },
+			"and node node-2 has none", "--allocate-node-cidrs"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := test.from(t)
@@ -104,8 +123,8 @@ func TestToFlannelDecides(t *testing.T) {
 	}
 }
 
-// TestToFlannelLeavesNothing: what Calico is goes, its rights and definitions too, and nothing but flannel gets the name that
-// sorts first while both are there.
+// TestToFlannelLeavesNothing: what Calico is goes, its rights and definitions too, and nothing but flannel gets the
+// name that sorts first while both are there.
 func TestToFlannelLeavesNothing(t *testing.T) {
 	p := mustMake(t, calicoToFlannel(t))
 	gone := map[string]bool{}
@@ -116,8 +135,9 @@ func TestToFlannelLeavesNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"DaemonSet/kube-system/calico-node", "Deployment/kube-system/calico-kube-controllers", "ConfigMap/kube-system/calico-config",
-		"ClusterRole/calico-cni-plugin", "ClusterRoleBinding/calico-node", "ServiceAccount/kube-system/calico-kube-controllers",
+	for _, want := range []string{"DaemonSet/kube-system/calico-node", "Deployment/kube-system/calico-kube-controllers",
+		"ConfigMap/kube-system/calico-config", "ClusterRole/calico-cni-plugin", "ClusterRoleBinding/calico-node",
+		"ServiceAccount/kube-system/calico-kube-controllers",
 		"CustomResourceDefinition/ippools.crd.projectcalico.org"} {
 		if !gone[want] {
 			t.Errorf("%s stays", want)
@@ -125,11 +145,13 @@ func TestToFlannelLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestToFlannelByChart: what flannel's chart makes does as a manifest, once the namespace is there, which helm would make.
+// TestToFlannelByChart: what flannel's chart makes does as a manifest, once the namespace is there, which helm would
+// make.
 func TestToFlannelByChart(t *testing.T) {
 	r := calicoToFlannel(t)
 	r.options.Manifest = cnitest.Fixture(t, "charts/flannel-v0.28.4.yaml")
-	if hint := mustRefuse(t, r, "is of namespace kube-flannel, which neither the cluster nor the manifest has"); !strings.Contains(hint, "kubectl create namespace kube-flannel") {
+	if hint := mustRefuse(t, r, "is of namespace kube-flannel, which neither the cluster nor the "+
+		"manifest has"); !strings.Contains(hint, "kubectl create namespace kube-flannel") {
 		t.Errorf("the hint is %q", hint)
 	}
 	space := corev1.Namespace{}
@@ -141,7 +163,8 @@ func TestToFlannelByChart(t *testing.T) {
 	}
 	for _, s := range p.Steps {
 		for _, a := range slices.Concat(s.Actions, s.Undo) {
-			if a.Op == step.Delete && a.Ref.Kind == "Namespace" || a.Op == step.Apply && a.Object.GetKind() == "Namespace" && a.Object.GetName() == "kube-flannel" {
+			if a.Op == step.Delete && a.Ref.Kind == "Namespace" ||
+				a.Op == step.Apply && a.Object.GetKind() == "Namespace" && a.Object.GetName() == "kube-flannel" {
 				t.Errorf("step %s: %s", s.ID, a.Title)
 			}
 		}

@@ -15,10 +15,12 @@ import (
 // flannelToOperator is a cluster on flannel, to which Calico comes by its operator.
 func flannelToOperator(t testing.TB) *request {
 	r := flannelToCalico(t)
-	r.options.Manifest = slices.Concat(cnitest.Fixture(t, "operator-crds.yaml"), cnitest.Fixture(t, "tigera-operator-v1.40.0.yaml"), cnitest.Fixture(t, "tigera-custom-resources.yaml"))
+	r.options.Manifest = slices.Concat(cnitest.Fixture(t, "operator-crds.yaml"),
+		cnitest.Fixture(t, "tigera-operator-v1.40.0.yaml"), cnitest.Fixture(t, "tigera-custom-resources.yaml"))
 	for i := range r.options.Manifest {
 		if object := &r.options.Manifest[i]; object.GetKind() == "Installation" {
-			if err := unstructured.SetNestedField(object.Object, "Nftables", "spec", "calicoNetwork", "linuxDataplane"); err != nil {
+			if err := unstructured.SetNestedField(object.Object, "Nftables", "spec", "calicoNetwork",
+				"linuxDataplane"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -26,7 +28,8 @@ func flannelToOperator(t testing.TB) *request {
 	return r
 }
 
-// TestToOperator: the steps are those of any pair, but that the operator makes the agents, and replaces them at the end.
+// TestToOperator: the steps are those of any pair, but that the operator makes the agents, and replaces them at the
+// end.
 func TestToOperator(t *testing.T) {
 	p := mustMake(t, flannelToOperator(t))
 	golden(t, "to-operator-runbook.txt", []byte(plan.Runbook(p)))
@@ -38,9 +41,12 @@ func TestToOperator(t *testing.T) {
 			t.Errorf("step %s restarts agents, which is the operator's to do", p.Steps[i].ID)
 		}
 	}
-	// Agents without Typha are not ready, and nothing of them says why: what ails Typha is told where that is waited for, before there is an agent.
+	// Agents without Typha are not ready, and nothing of them says why: what ails Typha is told where that is waited
+	// for, before there is an agent.
 	var awaited []string
-	for _, action := range p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "joint/target" })].Actions {
+	for _, action := range p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool {
+		return s.ID == "joint/target"
+	})].Actions {
 		if c := action.Condition; c != nil && c.Kind == step.Rolled {
 			awaited = append(awaited, c.Ref.Name)
 		}
@@ -55,7 +61,9 @@ func TestVerifyToOperator(t *testing.T) {
 	for _, id := range []string{"joint/target", "finish/form"} {
 		p := mustMake(t, flannelToOperator(t))
 		at := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id })
-		p.Steps[at].Actions = slices.DeleteFunc(p.Steps[at].Actions, func(a step.Action) bool { return a.Condition != nil && a.Condition.Kind == step.Has })
+		p.Steps[at].Actions = slices.DeleteFunc(p.Steps[at].Actions, func(a step.Action) bool {
+			return a.Condition != nil && a.Condition.Kind == step.Has
+		})
 		if err := plan.Verify(p); err == nil {
 			t.Errorf("%s: nobody looks what the operator made, and Verify does not notice", id)
 		}
@@ -63,7 +71,8 @@ func TestVerifyToOperator(t *testing.T) {
 	p := mustMake(t, flannelToOperator(t))
 	for i := range p.Steps {
 		for j := range p.Steps[i].Actions {
-			if a := &p.Steps[i].Actions[j]; a.Op == step.Apply && a.Object.GetKind() == "Installation" && p.Steps[i].ID == "joint/target" {
+			if a := &p.Steps[i].Actions[j]; a.Op == step.Apply && a.Object.GetKind() == "Installation" &&
+				p.Steps[i].ID == "joint/target" {
 				unstructured.RemoveNestedField(a.Object.Object, "spec", "calicoNodeDaemonSet")
 			}
 		}

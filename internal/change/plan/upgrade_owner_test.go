@@ -49,20 +49,28 @@ status:
   - {type: Degraded, status: "False", reason: AllObjectsAvailable, message: All objects available, observedGeneration: 1, lastTransitionTime: "2026-01-01T00:00:00Z"}
 `
 
-// owned is a cluster of three nodes on Calico v3.30.1 that its operator made, and the operator's manifest that makes v3.31.0.
+// owned is a cluster of three nodes on Calico v3.30.1 that its operator made, and the operator's manifest that makes
+// v3.31.0.
 func owned(t testing.TB) *request {
-	made := slices.DeleteFunc(cnitest.Documents(t, []byte(strings.NewReplacer("v3.31.0", "v3.30.1", "namespace: kube-system", "namespace: calico-system").
-		Replace(withTypha(t)))), func(o unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" })
+	made := slices.DeleteFunc(cnitest.Documents(t,
+		[]byte(strings.NewReplacer("v3.31.0", "v3.30.1", "namespace: kube-system", "namespace: calico-system").
+			Replace(withTypha(t)))), func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "CustomResourceDefinition"
+	})
 	objects := slices.DeleteFunc(cnitest.Fixture(t, "calico.yaml"), func(o unstructured.Unstructured) bool {
 		return o.GetKind() == "DaemonSet" || o.GetKind() == "ConfigMap"
 	})
-	objects = slices.Concat(objects, made, operatorManifest(t, "v1.38.1", "          env:\n", "          env:\n            - {name: MINE, value: mine}\n"),
+	objects = slices.Concat(objects, made,
+		operatorManifest(t, "v1.38.1", "          env:\n", "          env:\n            - {name: MINE, value: mine}\n"),
 		cnitest.Fixture(t, "tigera-custom-resources.yaml"), cnitest.Documents(t, []byte(tigeraStatus)))
 	spec := kindOf(objects, "Installation").Object["spec"].(map[string]any)
-	spec["variant"], spec["cni"] = "Calico", map[string]any{"type": "Calico"} // the operator writes what it takes for unsaid
+	// the operator writes what it takes for unsaid
+	spec["variant"], spec["cni"] = "Calico", map[string]any{"type": "Calico"}
 	spec["calicoNetwork"].(map[string]any)["bgp"] = "Enabled"
-	r := &request{snapshot: cnitest.Snapshot(t, objects), change: v1alpha1.ChangeSpec{To: "calico", AgentImage: "theseus.dev/agent:dev"}, drivers: drivers(),
-		options: plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Manifest: operatorManifest(t, "v1.40.0")}}
+	r := &request{snapshot: cnitest.Snapshot(t, objects),
+		change: v1alpha1.ChangeSpec{To: "calico", AgentImage: "theseus.dev/agent:dev"}, drivers: drivers(),
+		options: plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			Manifest: operatorManifest(t, "v1.40.0")}}
 	addNodes(r, "node-2", "node-3")
 	return r
 }
@@ -120,7 +128,8 @@ func TestOwnedUpgradeCannotDoWithout(t *testing.T) {
 			continue
 		}
 		needed := func(a *step.Action) bool {
-			return a.Op != step.Wait || a.Condition.Kind == step.Held || a.Condition.Kind == step.Renders && *a.Condition.Ref == p.Source.Agent
+			return a.Op != step.Wait || a.Condition.Kind == step.Held ||
+				a.Condition.Kind == step.Renders && *a.Condition.Ref == p.Source.Agent
 		}
 		for j, a := range s.Actions {
 			// A later step sees to it that the owner has made the agents' form.
@@ -144,7 +153,8 @@ func TestOwnedUpgradeCatchesReordering(t *testing.T) {
 	p := mustMake(t, owned(t))
 	for i := range len(p.Steps) - 1 {
 		one, two := p.Steps[i].ID, p.Steps[i+1].ID
-		free := one == "prepare/theseus" || strings.HasPrefix(one, "finish/") || one == "upgrade/rights" && two == "upgrade/hold" || one == "fold/strategy"
+		free := one == "prepare/theseus" || strings.HasPrefix(one, "finish/") ||
+			one == "upgrade/rights" && two == "upgrade/hold" || one == "fold/strategy"
 		steps := slices.Clone(p.Steps)
 		steps[i], steps[i+1] = steps[i+1], steps[i]
 		if !free && plan.Verify(mutant(p, steps)) == nil {
@@ -155,7 +165,8 @@ func TestOwnedUpgradeCatchesReordering(t *testing.T) {
 
 func TestOwnedUpgradeRefuses(t *testing.T) {
 	says := func(r *request, value string, fields ...string) {
-		if err := unstructured.SetNestedField(kindOf(r.snapshot.Other, "Installation").Object, value, fields...); err != nil {
+		if err := unstructured.SetNestedField(kindOf(r.snapshot.Other, "Installation").Object,
+			value, fields...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,27 +181,40 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 		change      func(*request)
 		words, hint string
 	}{
-		{"an API server that cannot hold", func(r *request) { r.snapshot.Kubernetes = "v1.29.15+k3s1" }, `this one is "v1.29.15+k3s1"`, "theseus probe run"},
-		{"an API server of which nothing is known", func(r *request) { r.snapshot.Kubernetes = "" }, `this one is ""`, ""},
-		{"Calico's own manifest", func(r *request) { r.options.Manifest = cnitest.Documents(t, []byte(withTypha(t))) }, "no Deployment tigera-operator", "manifests/tigera-operator.yaml"},
+		{"an API server that cannot hold", func(r *request) { r.snapshot.Kubernetes = "v1.29.15+k3s1" },
+			`this one is "v1.29.15+k3s1"`, "theseus probe run"},
+		{"an API server of which nothing is known",
+			func(r *request) { r.snapshot.Kubernetes = "" }, `this one is ""`, ""},
+		{"Calico's own manifest", func(r *request) { r.options.Manifest = cnitest.Documents(t, []byte(withTypha(t))) },
+			"no Deployment tigera-operator", "manifests/tigera-operator.yaml"},
 		{"no operator that runs", func(r *request) {
-			r.snapshot.Deployments = slices.DeleteFunc(r.snapshot.Deployments, func(d appsv1.Deployment) bool { return d.Name == "tigera-operator" })
+			r.snapshot.Deployments = slices.DeleteFunc(r.snapshot.Deployments, func(d appsv1.Deployment) bool {
+				return d.Name == "tigera-operator"
+			})
 		}, "which does not run here", ""},
 		{"an operator that stands still", func(r *request) {
 			for i := range r.snapshot.Deployments {
 				r.snapshot.Deployments[i].Spec.Replicas = new(int32)
 			}
 		}, "scaled to 0", "--replicas=1"},
-		{"an operator of a release that is not known", func(r *request) { manifest(r, "v1.40.0", "v1.44.0") }, "the operator v1.44.0 makes is not known", "--cni-version"},
-		{"another version than wanted", func(r *request) { r.change.CNIVersion = "v3.31.1" }, "installs calico v3.31.0, not v3.31.1", ""},
-		{"too far", func(r *request) { manifest(r, "v1.40.0", "v1.50.0"); r.change.CNIVersion = "v3.36.0" }, "more than 3 minor releases", "several plans"},
+		{"an operator of a release that is not known", func(r *request) { manifest(r, "v1.40.0", "v1.44.0") },
+			"the operator v1.44.0 makes is not known", "--cni-version"},
+		{"another version than wanted", func(r *request) { r.change.CNIVersion = "v3.31.1" },
+			"installs calico v3.31.0, not v3.31.1", ""},
+		{"too far", func(r *request) { manifest(r, "v1.40.0", "v1.50.0"); r.change.CNIVersion = "v3.36.0" },
+			"more than 3 minor releases", "several plans"},
 		{"the same version", func(r *request) { manifest(r, "v1.40.0", "v1.38.2") }, "runs already", ""},
-		{"Enterprise", func(r *request) { says(r, "TigeraSecureEnterprise", "spec", "variant") }, "spec.variant: TigeraSecureEnterprise", ""},
-		{"policy alone", func(r *request) { says(r, "AmazonVPC", "spec", "cni", "type") }, "spec.cni.type: AmazonVPC", ""},
-		{"BPF", func(r *request) { says(r, "BPF", "spec", "calicoNetwork", "linuxDataplane") }, "linuxDataplane: BPF", ""},
-		{"agents that are not taken over", func(r *request) { r.snapshot.DaemonSets[0].Namespace = "kube-system" }, "has not taken them over", ""},
+		{"Enterprise", func(r *request) { says(r, "TigeraSecureEnterprise", "spec", "variant") },
+			"spec.variant: TigeraSecureEnterprise", ""},
+		{"policy alone", func(r *request) { says(r, "AmazonVPC", "spec", "cni", "type") },
+			"spec.cni.type: AmazonVPC", ""},
+		{"BPF", func(r *request) { says(r, "BPF", "spec", "calicoNetwork", "linuxDataplane") },
+			"linuxDataplane: BPF", ""},
+		{"agents that are not taken over", func(r *request) { r.snapshot.DaemonSets[0].Namespace = "kube-system" },
+			"has not taken them over", ""},
 		{"what is not there", func(r *request) {
-			conditions := kindOf(r.snapshot.Other, "TigeraStatus").Object["status"].(map[string]any)["conditions"].([]any)
+			conditions := kindOf(r.snapshot.Other,
+				"TigeraStatus").Object["status"].(map[string]any)["conditions"].([]any)
 			conditions[0].(map[string]any)["status"] = "False"
 		}, "does not say now that Calico is Available", "kubectl get tigerastatus calico"},
 		{"surging", func(r *request) {
@@ -198,7 +222,8 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 			r.snapshot.DaemonSets[0].Spec.UpdateStrategy.RollingUpdate.MaxSurge = &one
 		}, "maxSurge 1", ""},
 		{"another Installation", func(r *request) {
-			with(r, "apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\nspec: {calicoNetwork: {bgp: Disabled}}\n")
+			with(r, "apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\n"+
+				"spec: {calicoNetwork: {bgp: Disabled}}\n")
 		}, "holds Installation default, which is not so", "afterwards"},
 		{"another kind of the operator's", func(r *request) {
 			with(r, "apiVersion: operator.tigera.io/v1\nkind: GatewayAPI\nmetadata: {name: default}\n")
@@ -212,19 +237,21 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 			test.change(r)
 			_, err := r.make()
 			var refused *plan.Refusal
-			if !errors.As(err, &refused) || !strings.Contains(refused.Message, test.words) || refused.Hint == "" || !strings.Contains(refused.Hint, test.hint) {
+			if !errors.As(err, &refused) || !strings.Contains(refused.Message, test.words) || refused.Hint == "" ||
+				!strings.Contains(refused.Hint, test.hint) {
 				t.Errorf("got %v (%+v), want %q and the hint %q", err, refused, test.words, test.hint)
 			}
 		})
 	}
 }
 
-// TestOwnedUpgradeSays: the version that an unknown release makes is the user's to say, and the operator's own objects in the
-// manifest are nothing where they are in force.
+// TestOwnedUpgradeSays: the version that an unknown release makes is the user's to say, and the operator's own objects
+// in the manifest are nothing where they are in force.
 func TestOwnedUpgradeSays(t *testing.T) {
 	r := owned(t)
 	r.change.CNIVersion = "v3.32.0"
-	r.options.Manifest = slices.Concat(operatorManifest(t, "v1.40.0", "v1.40.0", "v1.42.0"), cnitest.Fixture(t, "tigera-custom-resources.yaml"))
+	r.options.Manifest = slices.Concat(operatorManifest(t, "v1.40.0", "v1.40.0", "v1.42.0"),
+		cnitest.Fixture(t, "tigera-custom-resources.yaml"))
 	if p := mustMake(t, r); p.Upgrade.To != "v3.32.0" || p.Upgrade.Owner.To != "v1.42.0" {
 		t.Errorf("%+v", p.Upgrade)
 	}
@@ -247,9 +274,9 @@ func TestOwnedUpgradeThatIsAFlag(t *testing.T) {
 	}
 }
 
-// TestOwnedUpgradeAsksTheOwner: while agents' pods are held the operator says that Calico is in progress, so that all is
-// there is asked before it is changed and when the hold has gone, and in between that nothing fails. Where it says nothing,
-// nothing is asked.
+// TestOwnedUpgradeAsksTheOwner: while agents' pods are held the operator says that Calico is in progress, so that all
+// is there is asked before it is changed and when the hold has gone, and in between that nothing fails. Where it says
+// nothing, nothing is asked.
 func TestOwnedUpgradeAsksTheOwner(t *testing.T) {
 	asked := func(p *plan.Plan) (all []string) {
 		for _, s := range p.Steps {
@@ -276,7 +303,9 @@ func TestOwnedUpgradeAsksTheOwner(t *testing.T) {
 	if diff := cmp.Diff(want, asked(mustMake(t, r))); diff != "" {
 		t.Error(diff)
 	}
-	r.snapshot.Other = slices.DeleteFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool { return o.GetKind() == "TigeraStatus" })
+	r.snapshot.Other = slices.DeleteFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "TigeraStatus"
+	})
 	if got := asked(mustMake(t, r)); got != nil {
 		t.Errorf("%q", got)
 	}

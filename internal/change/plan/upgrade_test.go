@@ -23,7 +23,8 @@ import (
 
 // withTypha is a manifest of Calico, with Typha and definitions that keep what they do not know.
 func withTypha(t testing.TB) string {
-	text := strings.ReplaceAll(string(cnitest.Text(t, "calico-manifest.yaml")), "{type: object}", "{type: object, x-kubernetes-preserve-unknown-fields: true}")
+	text := strings.ReplaceAll(string(cnitest.Text(t, "calico-manifest.yaml")), "{type: object}",
+		"{type: object, x-kubernetes-preserve-unknown-fields: true}")
 	return text + `
 ---
 apiVersion: apps/v1
@@ -43,8 +44,10 @@ func newer(t testing.TB) *request {
 	text := withTypha(t)
 	was := strings.NewReplacer("v3.31.0", "v3.28.5",
 		"CNI_MTU__}]", "CNI_MTU__}, {\"type\": \"bandwidth\"}]",
-		"- {name: IP, value: autodetect}", "- {name: IP, value: autodetect}\n            - {name: MINE, value: mine}\n            - {name: FELIX_ROUTEREFRESHINTERVAL, value: \"30\"}",
-		"initContainers:", "initContainers:\n        - {name: mount-bpffs, image: \"quay.io/calico/node:v3.28.5\"}").Replace(text)
+		"- {name: IP, value: autodetect}", "- {name: IP, value: autodetect}\n"+
+			"            - {name: MINE, value: mine}\n            - {name: FELIX_ROUTEREFRESHINTERVAL, value: \"30\"}",
+		"initContainers:",
+		"initContainers:\n        - {name: mount-bpffs, image: \"quay.io/calico/node:v3.28.5\"}").Replace(text)
 	objects := slices.DeleteFunc(cnitest.Fixture(t, "calico.yaml"), func(o unstructured.Unstructured) bool {
 		return o.GetKind() == "DaemonSet" || o.GetKind() == "ConfigMap"
 	})
@@ -90,7 +93,8 @@ func TestUpgradeLeavesNothing(t *testing.T) {
 				t.Errorf("%q is in the form of %s: %s", word, version, all)
 			}
 		}
-		if version == "v3.28.5" && (!strings.Contains(all, "bandwidth") || !strings.Contains(all, "mount-bpffs") || !strings.Contains(all, "MINE")) {
+		if version == "v3.28.5" && (!strings.Contains(all, "bandwidth") || !strings.Contains(all, "mount-bpffs") ||
+			!strings.Contains(all, "MINE")) {
 			t.Errorf("the old form is not whole: %s", all)
 		}
 	}
@@ -99,7 +103,8 @@ func TestUpgradeLeavesNothing(t *testing.T) {
 // TestUpgradeCannotDoWithout: there is no step, no action on the network and no undo that an upgrade can do without.
 func TestUpgradeCannotDoWithout(t *testing.T) {
 	p := mustMake(t, newer(t))
-	free := []string{"prepare/theseus", "finish/theseus", "upgrade/definitions", "after/calico-typha", "after/calico-kube-controllers"}
+	free := []string{"prepare/theseus", "finish/theseus", "upgrade/definitions", "after/calico-typha",
+		"after/calico-kube-controllers"}
 	for i, s := range p.Steps {
 		if !slices.Contains(free, s.ID) && plan.Verify(mutant(p, slices.Delete(slices.Clone(p.Steps), i, i+1))) == nil {
 			t.Errorf("a plan without %s passes", s.ID)
@@ -109,8 +114,10 @@ func TestUpgradeCannotDoWithout(t *testing.T) {
 		}
 		for list, actions := range [][]step.Action{s.Actions, s.Undo} {
 			for j, action := range actions {
-				if action.Op == step.Wait || action.Op == step.Probe && list == 1 || action.Op == step.Apply && !strings.HasPrefix(s.ID, "fold/") ||
-					action.Op == step.Patch && (action.Ref.Kind == "ConfigMap" || list == 0) || s.ID == "prepare/probes" {
+				if action.Op == step.Wait || action.Op == step.Probe && list == 1 ||
+					action.Op == step.Apply && !strings.HasPrefix(s.ID, "fold/") ||
+					action.Op == step.Patch && (action.Ref.Kind == "ConfigMap" || list == 0) ||
+					s.ID == "prepare/probes" {
 					continue // what the model does not know of, or what an earlier step has done already
 				}
 				steps := slices.Clone(p.Steps)
@@ -156,7 +163,8 @@ func TestUpgradeCatchesReordering(t *testing.T) {
 func TestUpgradeTypha(t *testing.T) {
 	p := mustMake(t, newer(t))
 	at := func(id string) int { return slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id }) }
-	if typha := at("after/calico-typha"); typha < at("wave-2/node-3") || typha > at("after/calico-kube-controllers") || typha < 0 {
+	if typha := at("after/calico-typha"); typha < at("wave-2/node-3") ||
+		typha > at("after/calico-kube-controllers") || typha < 0 {
 		t.Errorf("Typha is step %d", typha)
 	}
 	first := slices.Clone(p.Steps)
@@ -164,7 +172,8 @@ func TestUpgradeTypha(t *testing.T) {
 	typha.Before = nil
 	first = slices.DeleteFunc(first, func(s step.Step) bool { return s.ID == typha.ID })
 	first = slices.Insert(first, at("wave-2/node-2"), typha)
-	if err := plan.Verify(mutant(p, first)); err == nil || !strings.Contains(err.Error(), "no agent of v3.28.5 is left") {
+	if err := plan.Verify(mutant(p, first)); err == nil ||
+		!strings.Contains(err.Error(), "no agent of v3.28.5 is left") {
 		t.Errorf("Typha before the last agents: %v", err)
 	}
 }
@@ -173,9 +182,10 @@ func TestUpgradeTypha(t *testing.T) {
 func downgrade(t testing.TB) *request {
 	text := withTypha(t)
 	r := newer(t)
-	r.snapshot = cnitest.Snapshot(t, slices.Concat(slices.DeleteFunc(cnitest.Fixture(t, "calico.yaml"), func(o unstructured.Unstructured) bool {
-		return o.GetKind() == "DaemonSet" || o.GetKind() == "ConfigMap"
-	}), cnitest.Documents(t, []byte(text))))
+	r.snapshot = cnitest.Snapshot(t,
+		slices.Concat(slices.DeleteFunc(cnitest.Fixture(t, "calico.yaml"), func(o unstructured.Unstructured) bool {
+			return o.GetKind() == "DaemonSet" || o.GetKind() == "ConfigMap"
+		}), cnitest.Documents(t, []byte(text))))
 	r.snapshot.Sources = []cluster.Source{{Resource: "customresourcedefinitions", From: "test"}}
 	addNodes(r, "node-2", "node-3")
 	r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(text, "v3.31.0", "v3.28.5")))
@@ -186,8 +196,8 @@ func TestDowngradeGolden(t *testing.T) {
 	golden(t, "downgrade-runbook.txt", []byte(plan.Runbook(mustMake(t, downgrade(t)))))
 }
 
-// TestDowngrade: Typha and what else follows agents comes before the first older agent, and goes back when none is left; definitions
-// that the cluster has stay as they are.
+// TestDowngrade: Typha and what else follows agents comes before the first older agent, and goes back when none is
+// left; definitions that the cluster has stay as they are.
 func TestDowngrade(t *testing.T) {
 	p := mustMake(t, downgrade(t))
 	at := func(id string) int { return slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id }) }
@@ -211,13 +221,15 @@ func TestDowngrade(t *testing.T) {
 		}
 		steps := slices.Clone(p.Steps)
 		steps[at(moved)].Undo = steps[at(moved)].Undo[1:]
-		if err := plan.Verify(mutant(p, steps)); err == nil || !strings.Contains(err.Error(), "what follows the agents is not as before") {
+		if err := plan.Verify(mutant(p, steps)); err == nil ||
+			!strings.Contains(err.Error(), "what follows the agents is not as before") {
 			t.Errorf("%s without its undo: %v", moved, err)
 		}
 	}
 }
 
-// TestDowngradeDefinitions: of those in the manifest only what the cluster lacks is brought, and nothing where that is not known.
+// TestDowngradeDefinitions: of those in the manifest only what the cluster lacks is brought, and nothing where that is
+// not known.
 func TestDowngradeDefinitions(t *testing.T) {
 	pools := func(o unstructured.Unstructured) bool { return o.GetName() == "ippools.crd.projectcalico.org" }
 	r := downgrade(t)
@@ -228,7 +240,8 @@ func TestDowngradeDefinitions(t *testing.T) {
 		t.Errorf("the definitions that the cluster lacks are not brought: %v", i)
 	}
 	r.snapshot.Sources[0].Missing = "not allowed"
-	if p := mustMake(t, r); slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.ID == "upgrade/definitions" }) {
+	if p := mustMake(t, r); slices.ContainsFunc(p.Steps,
+		func(s step.Step) bool { return s.ID == "upgrade/definitions" }) {
 		t.Error("definitions are brought to a cluster that may have newer ones")
 	}
 }
@@ -256,7 +269,8 @@ func TestUpgradeOfMany(t *testing.T) {
 	}
 }
 
-// TestRetained: where BIRD carries the routes of a pool and restarts with the agents, every node retains them meanwhile.
+// TestRetained: where BIRD carries the routes of a pool and restarts with the agents, every node retains them
+// meanwhile.
 func TestRetained(t *testing.T) {
 	for name, make := range map[string]func(*testing.T) *request{
 		"upgrade":     func(t *testing.T) *request { return newer(t) },
@@ -265,16 +279,20 @@ func TestRetained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := make(t)
 			for i := range r.snapshot.Nodes {
-				r.snapshot.Nodes[i].Annotations = map[string]string{"projectcalico.org/IPv4Address": fmt.Sprintf("10.0.0.%d/24", i+1)}
+				r.snapshot.Nodes[i].Annotations = map[string]string{"projectcalico.org/IPv4Address": fmt.Sprintf(
+					"10.0.0.%d/24", i+1)}
 			}
-			if p := mustMake(t, r); slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.ID == "bgp/retain" }) {
+			if p := mustMake(t, r); slices.ContainsFunc(p.Steps,
+				func(s step.Step) bool { return s.ID == "bgp/retain" }) {
 				t.Error("routes are retained that BIRD does not carry")
 			}
 			p := mustMake(t, unencapsulated(r))
 			restarts, anew := []bool{}, func(s step.Step) bool {
 				return slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart })
 			}
-			for _, s := range p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "bgp/retain" }):] {
+			for _, s := range p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool {
+				return s.ID == "bgp/retain"
+			}):] {
 				if restarts = append(restarts, anew(s)); s.ID == "bgp/let-go" {
 					break
 				}
@@ -283,16 +301,19 @@ func TestRetained(t *testing.T) {
 				t.Errorf("from the step that retains to the one that lets go agents restart in %v", restarts)
 			}
 			for i, s := range p.Steps {
-				says := map[string]string{"bgp/retain": "an agent restarts while 0 of 3 nodes retain", "bgp/let-go": "at the end nodes retain routes"}[s.ID]
+				says := map[string]string{"bgp/retain": "an agent restarts while 0 of 3 nodes retain",
+					"bgp/let-go": "at the end nodes retain routes"}[s.ID]
 				if says == "" {
 					continue
 				}
-				if err := plan.Verify(mutant(p, slices.Delete(slices.Clone(p.Steps), i, i+1))); err == nil || !strings.Contains(err.Error(), says) {
+				if err := plan.Verify(mutant(p, slices.Delete(slices.Clone(p.Steps), i, i+1))); err == nil ||
+					!strings.Contains(err.Error(), says) {
 					t.Errorf("without %s: %v", s.ID, err)
 				}
 				steps := slices.Clone(p.Steps)
 				steps[i].Undo = steps[i].Undo[1:]
-				if err := plan.Verify(mutant(p, steps)); err == nil || !strings.Contains(err.Error(), "do not retain what they did") {
+				if err := plan.Verify(mutant(p, steps)); err == nil ||
+					!strings.Contains(err.Error(), "do not retain what they did") {
 					t.Errorf("with an undo of %s that leaves a node out: %v", s.ID, err)
 				}
 			}
@@ -349,7 +370,8 @@ func TestUpgradeSettings(t *testing.T) {
 	for _, f := range p.Findings {
 		said.WriteString(f.Message + "\n")
 	}
-	for _, want := range []string{"the manifest lacks calico-node MINE", "calico/routeRefreshInterval changes from 30 to 90"} {
+	for _, want := range []string{"the manifest lacks calico-node MINE",
+		"calico/routeRefreshInterval changes from 30 to 90"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, said.String())
 		}
@@ -367,7 +389,8 @@ func TestUpgradeThatIsAFlag(t *testing.T) {
 	r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(text, "v3.32.0", "v3.33.0")))
 	p := mustMake(t, r)
 	said := slices.ContainsFunc(p.Findings, func(f finding.Finding) bool {
-		return f.ID == "upgrade/setting" && strings.Contains(f.Message, "calico/programClusterRoutes changes from Disabled to EnabledIPIPOnly")
+		return f.ID == "upgrade/setting" &&
+			strings.Contains(f.Message, "calico/programClusterRoutes changes from Disabled to EnabledIPIPOnly")
 	})
 	if book := plan.Runbook(p); !said || !strings.Contains(book, "calico/programClusterRoutes") {
 		t.Errorf("%+v\n%s", p.Findings, book)
@@ -377,7 +400,9 @@ func TestUpgradeThatIsAFlag(t *testing.T) {
 func TestUpgradeRefuses(t *testing.T) {
 	agent := func(r *request) *appsv1.DaemonSet { return &r.snapshot.DaemonSets[0] }
 	manifest := func(r *request, kind string) *unstructured.Unstructured {
-		return &r.options.Manifest[slices.IndexFunc(r.options.Manifest, func(o unstructured.Unstructured) bool { return o.GetKind() == kind })]
+		return &r.options.Manifest[slices.IndexFunc(r.options.Manifest, func(o unstructured.Unstructured) bool {
+			return o.GetKind() == kind
+		})]
 	}
 	with := func(r *request, text string) {
 		r.options.Manifest = append(r.options.Manifest, cnitest.Documents(t, []byte(text))...)
@@ -394,52 +419,70 @@ func TestUpgradeRefuses(t *testing.T) {
 		{"too far", func(r *request) {
 			r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(withTypha(t), "v3.31.0", "v3.32.0")))
 		}, "more than 3 minor releases", "several plans"},
-		{"another version than wanted", func(r *request) { r.change.CNIVersion = "v3.30.1" }, "installs calico v3.31.0, not v3.30.1", ""},
-		{"a tag that is none", func(r *request) { agent(r).Spec.Template.Spec.Containers[0].Image = "calico/node:mine" }, "does not say which version", ""},
+		{"another version than wanted", func(r *request) { r.change.CNIVersion = "v3.30.1" },
+			"installs calico v3.31.0, not v3.30.1", ""},
+		{"a tag that is none", func(r *request) {
+			agent(r).Spec.Template.Spec.Containers[0].Image = "calico/node:mine"
+		}, "does not say which version", ""},
 		{"an owner", func(r *request) {
 			agent(r).OwnerReferences = []metav1.OwnerReference{{Kind: "Mine", Name: "m", Controller: new(true)}}
 		}, "belongs to Mine m", ""},
-		{"another way for routes", func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" }, `CALICO_NETWORKING_BACKEND is "vxlan" and would be "bird"`, "set it in the manifest as it is in the cluster; no plan of Theseus changes it"},
+		{"another way for routes", func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" },
+			`CALICO_NETWORKING_BACKEND is "vxlan" and would be "bird"`,
+			"set it in the manifest as it is in the cluster; no plan of Theseus changes it"},
 		{"another name of the configuration", func(r *request) {
 			agent(r).Spec.Template.Spec.InitContainers[1].Env[0].Value = "05-calico.conflist"
 		}, "under which name the runtime finds Calico", ""},
 		{"a field that is lost", func(r *request) {
-			r.options.Manifest = cnitest.Documents(t, []byte(strings.Replace(withTypha(t), "{openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}",
-				"{openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {cidr: {type: string}, vxlanMode: {type: string}, ipipMode: {type: string}}}}}}", 1)))
+			r.options.Manifest = cnitest.Documents(t, []byte(strings.Replace(withTypha(t),
+				"{openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}",
+				"{openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {cidr: {type: "+
+					"string}, vxlanMode: {type: string}, ipipMode: {type: string}}}}}}", 1)))
 		}, "does not know spec.natOutgoing", "older agents work with newer definitions"},
 		{"a version that is not served", func(r *request) {
-			r.options.Manifest = cnitest.Documents(t, []byte(strings.Replace(withTypha(t), "{name: v1, served: true", "{name: v1, served: false", 1)))
+			r.options.Manifest = cnitest.Documents(t,
+				[]byte(strings.Replace(withTypha(t), "{name: v1, served: true", "{name: v1, served: false", 1)))
 		}, "does not know version v1", ""},
 		{"a pool that changes", func(r *request) {
-			with(r, "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: default-ipv4-ippool}\nspec: {cidr: 10.96.0.0/16}\n")
+			with(r, "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: default-ipv4-ippool}\n"+
+				"spec: {cidr: 10.96.0.0/16}\n")
 		}, "would act on every node at once", ""},
 		{"no Typha", func(r *request) {
-			r.options.Manifest = slices.DeleteFunc(r.options.Manifest, func(o unstructured.Unstructured) bool { return o.GetName() == "calico-typha" })
+			r.options.Manifest = slices.DeleteFunc(r.options.Manifest, func(o unstructured.Unstructured) bool {
+				return o.GetName() == "calico-typha"
+			})
 		}, "calico-typha runs, and the manifest lacks it", ""},
 		{"a new Typha", func(r *request) {
-			r.snapshot.Deployments = slices.DeleteFunc(r.snapshot.Deployments, func(d appsv1.Deployment) bool { return d.Name == "calico-typha" })
+			r.snapshot.Deployments = slices.DeleteFunc(r.snapshot.Deployments, func(d appsv1.Deployment) bool {
+				return d.Name == "calico-typha"
+			})
 		}, "which does not run here", ""},
 		{"through the operator", func(r *request) {
 			with(r, "apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\n")
 		}, "through its operator", ""},
-		{"no agent in the manifest", func(r *request) { manifest(r, "DaemonSet").SetName("other") }, "holds no DaemonSet", ""},
-		{"another namespace", func(r *request) { manifest(r, "DaemonSet").SetNamespace("calico-system") }, "DaemonSet/calico-system/calico-node", ""},
+		{"no agent in the manifest", func(r *request) { manifest(r, "DaemonSet").SetName("other") },
+			"holds no DaemonSet", ""},
+		{"another namespace", func(r *request) { manifest(r, "DaemonSet").SetNamespace("calico-system") },
+			"DaemonSet/calico-system/calico-node", ""},
 		{"a range", func(r *request) { r.change.PodCIDR = "10.97.0.0/16" }, "on calico already", "--pod-cidr"},
 		{"another strategy", func(r *request) { r.change.Strategy = "recreate" }, "on calico already", "--strategy"},
-		{"another network", func(r *request) { r.change.Strategy, r.change.To = "upgrade", "flannel" }, "this cluster is on calico", ""},
+		{"another network", func(r *request) { r.change.Strategy, r.change.To = "upgrade", "flannel" },
+			"this cluster is on calico", ""},
 		{"a network whose versions are not known", func(r *request) {
 			r.snapshot, r.change.To = cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")), "flannel"
 		}, "agents of flannel of two versions", ""},
 		{"no manifest", func(r *request) { r.options.Manifest = nil }, "no manifest", ""},
 		{"no image", func(r *request) { r.change.AgentImage = "" }, "no image", ""},
-		{"a node down", func(r *request) { r.snapshot.Nodes[1].Status.Conditions[0].Status = corev1.ConditionUnknown }, "is not Ready", ""},
+		{"a node down", func(r *request) { r.snapshot.Nodes[1].Status.Conditions[0].Status = corev1.ConditionUnknown },
+			"is not Ready", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newer(t)
 			test.change(r)
 			_, err := r.make()
 			var refused *plan.Refusal
-			if !errors.As(err, &refused) || !strings.Contains(refused.Message, test.words) || refused.Hint == "" || !strings.Contains(refused.Hint, test.hint) {
+			if !errors.As(err, &refused) || !strings.Contains(refused.Message, test.words) || refused.Hint == "" ||
+				!strings.Contains(refused.Hint, test.hint) {
 				t.Errorf("got %v (%+v), want %q and the hint %q", err, refused, test.words, test.hint)
 			}
 		})

@@ -8,8 +8,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 )
 
-// Verify proves a plan on every prefix: by the rules for all plans, by those of every kind of change that it concerns, and so the plan
-// within it, where one is. The error names the step.
+// Verify proves a plan on every prefix: by the rules for all plans, by those of every kind of change that it concerns,
+// and so the plan within it, where one is. The error names the step.
 func Verify(p *Plan) error {
 	if _, err := signal.ParseAll(p.Change.SLO); err != nil {
 		return fmt.Errorf("signal %w", err)

@@ -24,7 +24,8 @@ func TestVerifyRefusesForeignTasks(t *testing.T) {
 					}
 					evil := &of(&p.Steps[i])[j]
 					evil.Verb, evil.Args = step.VerbClean, json.RawMessage(`{"chains":["KUBE-*"]}`)
-					if err := plan.Verify(p); err == nil || !strings.Contains(err.Error(), "nothing that a network leaves") {
+					if err := plan.Verify(p); err == nil ||
+						!strings.Contains(err.Error(), "nothing that a network leaves") {
 						t.Errorf("verify: %v", err)
 					}
 					return

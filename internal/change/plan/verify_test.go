@@ -111,7 +111,8 @@ func dispensable(s *step.Step, a *step.Action) bool {
 	case s.ID == "finish/form" && a.Op == step.Apply && a.Object.GetKind() != "DaemonSet": // nor is what it becomes
 	case a.Verb == step.VerbInventory && !s.NoReturn: // stock is taken twice after cleaning
 	case s.ID == "finish/form" && a.Op == step.Wait: // the step's postcondition says the same
-	case (strings.HasSuffix(s.ID, "/move") || strings.HasSuffix(s.ID, "/empty")) && a.Op == step.Wait: // in a model no agent fails once it was ready
+	case (strings.HasSuffix(s.ID, "/move") || strings.HasSuffix(s.ID, "/empty")) && a.Op == step.Wait:
+		// in a model no agent fails once it was ready
 	case a.Op == step.Wait && a.Condition.Ref != nil && a.Condition.Ref.Kind == "Deployment":
 	case a.Op == step.Wait && a.Condition.Kind == step.PodGone:
 	default:
@@ -136,8 +137,10 @@ func TestVerifyCatches(t *testing.T) {
 		change func([]step.Step)
 		words  string
 	}{
-		{"two points of no return", func(s []step.Step) { find(s, "finish/form").NoReturn = true }, "2 points of no return"},
-		{"no point of no return", func(s []step.Step) { find(s, "remove/source").NoReturn = false }, "0 points of no return"},
+		{"two points of no return", func(s []step.Step) { find(s, "finish/form").NoReturn = true },
+			"2 points of no return"},
+		{"no point of no return", func(s []step.Step) { find(s, "remove/source").NoReturn = false },
+			"0 points of no return"},
 		{"a point of no return too late", func(s []step.Step) {
 			find(s, "remove/source").NoReturn, find(s, "finish/form").NoReturn = false, true
 		}, "until the point of no return"},
@@ -171,10 +174,14 @@ func TestVerifyCatches(t *testing.T) {
 			agents := find(s, "joint/agents/wave-2")
 			agents.Actions = agents.Actions[1:]
 		}, "must be joined"},
-		{"the first action together with nothing", func(s []step.Step) { find(s, "switch/prefer").Actions[0].Beside = true }, "may not be done together"},
-		{"unknown operation", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].Op = "dance" }, `"dance" is not known`},
-		{"unknown verb", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].Verb = "sing" }, `"sing" is not known`},
-		{"unknown node", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].NodeName = "node-9" }, `"node-9" is in no wave`},
+		{"the first action together with nothing",
+			func(s []step.Step) { find(s, "switch/prefer").Actions[0].Beside = true }, "may not be done together"},
+		{"unknown operation", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].Op = "dance" },
+			`"dance" is not known`},
+		{"unknown verb", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].Verb = "sing" },
+			`"sing" is not known`},
+		{"unknown node", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].NodeName = "node-9" },
+			`"node-9" is in no wave`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := mustMake(t, flannelToCalico(t))
@@ -217,8 +224,10 @@ func letters(n replace.NodeModel) string {
 		}
 		return text + " "
 	}
-	text := "[" + pair("active=", n.Active == replace.Source, n.Active == replace.Target) + pair("agents=", n.SourceAgent, n.TargetAgent) +
-		pair("pods=", n.PodsOld, n.PodsNew) + pair("measured=", n.MeasuredOld, n.MeasuredNew) + pair("residue=", n.SourceResidue, n.TargetResidue)
+	text := "[" + pair("active=", n.Active == replace.Source, n.Active == replace.Target) +
+		pair("agents=", n.SourceAgent, n.TargetAgent) +
+		pair("pods=", n.PodsOld, n.PodsNew) + pair("measured=", n.MeasuredOld, n.MeasuredNew) +
+		pair("residue=", n.SourceResidue, n.TargetResidue)
 	if n.Joined {
 		text += "joined "
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestWanted: without names the flag of the data plane is looked at, and what somebody wrote, wherever that is; by name any of which
-// Felix tells.
+// TestWanted: without names the flag of the data plane is looked at, and what somebody wrote, wherever that is; by name
+// any of which Felix tells.
 func TestWanted(t *testing.T) {
 	r := fleetOf(t, 2)
 	felixConfiguration(r, "node.n-0", map[string]any{"iptablesRefreshInterval": "1m0s"})
@@ -27,7 +27,8 @@ func TestWanted(t *testing.T) {
 		}
 		text := ""
 		for _, one := range all {
-			text += fmt.Sprintf("%s %s=%s by %s says %s in %q; ", one.Node, one.Flag, one.Wanted, one.By, one.Expected.Says, one.Expected.Plane)
+			text += fmt.Sprintf("%s %s=%s by %s says %s in %q; ", one.Node, one.Flag, one.Wanted, one.By,
+				one.Expected.Says, one.Expected.Plane)
 		}
 		return text
 	}
@@ -40,7 +41,8 @@ func TestWanted(t *testing.T) {
 			t.Errorf("%s is not in %s", want, got)
 		}
 	}
-	if got := wanted("wireguardEnabled"); strings.Count(got, "wireguardEnabled=false by  says false") != 2 || strings.Contains(got, "nftablesMode") {
+	if got := wanted("wireguardEnabled"); strings.Count(got, "wireguardEnabled=false by  says false") != 2 ||
+		strings.Contains(got, "nftablesMode") {
 		t.Errorf("by name: %s", got)
 	}
 	if got := wanted("logSeverityScreen"); !strings.Contains(got, "nothing shows on") {
@@ -58,7 +60,8 @@ func TestShown(t *testing.T) {
 		}
 		return len(all[0].Expected.Proofs)
 	}
-	for name, want := range map[string]int{"vxlanPort": 1, "wireguardEnabled": 1, "ipv6Support": 0, "iptablesRefreshInterval": 0, "kube-proxy/mode": 1, "ipvs.strictARP": -1, "asNumber": -1} {
+	for name, want := range map[string]int{"vxlanPort": 1, "wireguardEnabled": 1, "ipv6Support": 0,
+		"iptablesRefreshInterval": 0, "kube-proxy/mode": 1, "ipvs.strictARP": -1, "asNumber": -1} {
 		if got := proofs(name); got != want {
 			t.Errorf("%s: %d proofs, want %d", name, got, want)
 		}
@@ -72,8 +75,10 @@ func TestShown(t *testing.T) {
 // TestJudge: what drift is.
 func TestJudge(t *testing.T) {
 	sound := func() *rollout.Attestation {
-		return &rollout.Attestation{Wanted: "Enabled", Agent: "Enabled", Kernel: &step.Attestation{Kernel: step.NFTables},
-			Expected: rollout.Expected{Parameter: "P", Says: "Enabled", Plane: step.NFTables, Proofs: []setting.Proof{{Links: []string{"a"}, NoLinks: []string{"b"}}}}}
+		return &rollout.Attestation{Wanted: "Enabled", Agent: "Enabled",
+			Kernel: &step.Attestation{Kernel: step.NFTables},
+			Expected: rollout.Expected{Parameter: "P", Says: "Enabled", Plane: step.NFTables,
+				Proofs: []setting.Proof{{Links: []string{"a"}, NoLinks: []string{"b"}}}}}
 	}
 	links := func(names ...string) *cluster.NodeFacts {
 		facts := &cluster.NodeFacts{}
@@ -88,15 +93,18 @@ func TestJudge(t *testing.T) {
 		facts  *cluster.NodeFacts
 		drift  string
 	}{
-		"none":                {nil, "enabled", links("a"), ""},
-		"silence":             {nil, "", links("a"), "does not say"},
-		"nothing to say":      {func(a *rollout.Attestation) { a.Expected.Parameter = "" }, "", links("a"), ""},
-		"another value":       {func(a *rollout.Attestation) { a.Agent = "Disabled" }, "Disabled", links("a"), "runs with Disabled"},
-		"another data plane":  {func(a *rollout.Attestation) { a.Kernel.Kernel = "both" }, "Enabled", links("a"), "rules in both, not in nftables alone"},
-		"left over":           {func(a *rollout.Attestation) { a.Kernel.Sets = 2 }, "Enabled", links("a"), "2 ipsets"},
-		"a pod without rules": {func(a *rollout.Attestation) { a.Kernel.Bare = []string{"cali1"} }, "Enabled", links("a"), "no rules for cali1"},
-		"no interface":        {nil, "Enabled", links(), "interface a does not exist"},
-		"one too many":        {nil, "Enabled", links("a", "b"), "interface b still exists"},
+		"none":           {nil, "enabled", links("a"), ""},
+		"silence":        {nil, "", links("a"), "does not say"},
+		"nothing to say": {func(a *rollout.Attestation) { a.Expected.Parameter = "" }, "", links("a"), ""},
+		"another value": {func(a *rollout.Attestation) { a.Agent = "Disabled" }, "Disabled",
+			links("a"), "runs with Disabled"},
+		"another data plane": {func(a *rollout.Attestation) { a.Kernel.Kernel = "both" }, "Enabled", links("a"),
+			"rules in both, not in nftables alone"},
+		"left over": {func(a *rollout.Attestation) { a.Kernel.Sets = 2 }, "Enabled", links("a"), "2 ipsets"},
+		"a pod without rules": {func(a *rollout.Attestation) { a.Kernel.Bare = []string{"cali1"} }, "Enabled",
+			links("a"), "no rules for cali1"},
+		"no interface": {nil, "Enabled", links(), "interface a does not exist"},
+		"one too many": {nil, "Enabled", links("a", "b"), "interface b still exists"},
 	} {
 		a := sound()
 		if test.change != nil {

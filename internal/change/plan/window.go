@@ -27,7 +27,8 @@ func divide(p *Plan) error {
 	}
 	if len(places) == 0 {
 		return kind.Refuse("give --window "+short(total)+" or longer, or leave it out",
-			"this change by strategy %s takes about %s and has no stopping place: it cannot be left half done between two windows of %s",
+			"this change by strategy %s takes about %s and has no stopping place: it cannot be left half "+
+				"done between two windows of %s",
 			p.Strategy, step.Duration(total).About(), short(window))
 	}
 	return cut(p, places)
@@ -56,7 +57,8 @@ func cut(p *Plan, places []kind.Stop) error {
 			steps, left = append(steps, check...), time.Duration(p.Window)-took(check)
 		}
 		if left -= need; left < 0 && tooShort == nil {
-			tooShort = fmt.Errorf("a window of %s is too short: steps %d to %d take about %s, and the run must not stop among them",
+			tooShort = fmt.Errorf("a window of %s is too short: steps %d to %d take about %s, and the "+
+				"run must not stop among them",
 				short(time.Duration(p.Window)), from+1, to, step.Duration(took(check)+need).About())
 		}
 		steps, from = append(steps, part...), to
@@ -68,10 +70,11 @@ func cut(p *Plan, places []kind.Stop) error {
 	return nil
 }
 
-// checkAt is the step that begins a window: the run stops before it, and it checks that the cluster is as the run left it.
+// checkAt is the step that begins a window: the run stops before it, and it checks that the cluster is as the run left
+// it.
 func checkAt(p *Plan, place *kind.Stop, window int) step.Step {
-	s := step.Step{Group: fmt.Sprintf("window-%d", window), Does: "check", Stop: true, Alone: true, Actions: []step.Action{},
-		Gate:   joint.Gate(p.Change, "no pod has lost another", true),
+	s := step.Step{Group: fmt.Sprintf("window-%d", window), Does: "check", Stop: true,
+		Alone: true, Actions: []step.Action{}, Gate: joint.Gate(p.Change, "no pod has lost another", true),
 		Title:  "Check that the cluster is as the run left it",
 		Why:    "The run stops before this step, for hours if need be. Nodes, agents and paths may have changed since.",
 		Before: []step.Condition{{Kind: step.NodesAmong, Nodes: place.Nodes}}}
@@ -127,7 +130,8 @@ func stoppingPlaces(p *Plan) string {
 	if len(after) > 12 {
 		after = slices.Concat(after[:9], []string{"..."}, after[len(after)-2:])
 	}
-	return "Stopping places: after steps " + strings.Join(after, ", ") + ". Until the next step, both networks stay joined, " +
+	return "Stopping places: after steps " + strings.Join(after, ", ") +
+		". Until the next step, both networks stay joined, " +
 		"and all pods reach each other. --window chooses among them.\n"
 }
 

@@ -15,7 +15,8 @@ import (
 
 // TestWindows: a change is cut into windows at its stopping places, each as full as it can be, and the file keeps them.
 func TestWindows(t *testing.T) {
-	for _, name := range []string{"flannel-to-calico", "flannel-to-calico-adopt", "weave-to-calico-adopt", "flannel-to-calico-surge", "calico-to-flannel"} {
+	for _, name := range []string{"flannel-to-calico", "flannel-to-calico-adopt", "weave-to-calico-adopt",
+		"flannel-to-calico-surge", "calico-to-flannel"} {
 		t.Run(name, func(t *testing.T) {
 			whole := mustMake(t, wide(t, name))
 			window := max(step.Duration(shortest(t, name)), whole.Estimate/3)
@@ -32,7 +33,8 @@ func TestWindows(t *testing.T) {
 				}
 			}
 			if places != 0 {
-				t.Errorf("the plan takes %s, and without windows %s", time.Duration(p.Estimate), time.Duration(whole.Estimate))
+				t.Errorf("the plan takes %s, and without windows %s",
+					time.Duration(p.Estimate), time.Duration(whole.Estimate))
 			}
 			text, err := plan.Write(p)
 			if err != nil {
@@ -94,7 +96,8 @@ func TestWindowWithoutStops(t *testing.T) {
 		r = wide(t, name)
 		r.options.Window = p.Estimate - 1
 		_, err := r.make()
-		if refused, ok := errors.AsType[*kind.Refusal](err); !ok || !strings.Contains(refused.Message, "strategy "+p.Strategy) || refused.Hint == "" {
+		if refused, ok := errors.AsType[*kind.Refusal](err); !ok ||
+			!strings.Contains(refused.Message, "strategy "+p.Strategy) || refused.Hint == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -124,12 +127,16 @@ func TestWindowRules(t *testing.T) {
 		t.Fatal("no stop")
 	}
 	for want, change := range map[string]func(p *plan.Plan, s *step.Step){
-		"must not be left then":            func(p *plan.Plan, _ *step.Step) { p.Steps[at], p.Steps[at+1] = p.Steps[at+1], p.Steps[at] },
-		"the plan has no windows":          func(p *plan.Plan, _ *step.Step) { p.Window = 0 },
-		"longer than a window":             func(p *plan.Plan, _ *step.Step) { p.Window /= 2 },
-		"but no gate checks":               func(_ *plan.Plan, s *step.Step) { s.Gate = nil },
-		"does not check whether nodes":     func(_ *plan.Plan, s *step.Step) { s.Before = nil },
-		"not known before it":              func(_ *plan.Plan, s *step.Step) { s.Before[0].Nodes = s.Before[0].Nodes[1:] },
+		"must not be left then": func(p *plan.Plan, _ *step.Step) {
+			p.Steps[at], p.Steps[at+1] = p.Steps[at+1], p.Steps[at]
+		},
+		"the plan has no windows":      func(p *plan.Plan, _ *step.Step) { p.Window = 0 },
+		"longer than a window":         func(p *plan.Plan, _ *step.Step) { p.Window /= 2 },
+		"but no gate checks":           func(_ *plan.Plan, s *step.Step) { s.Gate = nil },
+		"does not check whether nodes": func(_ *plan.Plan, s *step.Step) { s.Before = nil },
+		"not known before it": func(_ *plan.Plan, s *step.Step) {
+			s.Before[0].Nodes = s.Before[0].Nodes[1:]
+		},
 		"does not check DaemonSet":         func(_ *plan.Plan, s *step.Step) { s.After = s.After[:1] },
 		"does more than check the cluster": func(_ *plan.Plan, s *step.Step) { s.Alone = false },
 	} {
