@@ -26,46 +26,55 @@ func desired(t *testing.T, client *kube.Client, name string) v1alpha1.Desire {
 	return migration.Spec.Desire
 }
 
-// TestAskController: the controller is asked, and only for the plan that the person has seen. To continue approves nothing: that is an
-// act of its own.
+// TestAskController: the controller is asked, and only for the plan that the person has seen. To continue approves
+// nothing: that is an act of its own.
 func TestAskController(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := quietPlan(t)
-	records := chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID}, engine.Record{Event: engine.Paused})
+	records := chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
+		engine.Record{Event: engine.Paused})
 	client := controlled(t, p, records...)
 	inCluster(t, client, p.Name)
 	patchMigration(t, client, p.Name, map[string]any{"spec": map[string]any{"desire": "Pause"}})
 	var out bytes.Buffer
 	a := quietApp(&out, "")
-	if code := exit.Code(&out, asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, "another", true)); code != exit.NeedsPerson || desired(t, client, p.Name) != v1alpha1.DesirePause {
+	if code := exit.Code(&out, asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, "another",
+		true)); code != exit.NeedsPerson || desired(t, client, p.Name) != v1alpha1.DesirePause {
 		t.Errorf("another plan: exit %d\n%s", code, out.String())
 	}
 	status := func(approved metav1.ConditionStatus) {
 		t.Helper()
 		patchMigration(t, client, p.Name, map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
-			"type": v1alpha1.ConditionApproved, "status": string(approved), "reason": v1alpha1.ReasonTooFewApprovals, "message": "1 of 2 approvals"}}}})
+			"type": v1alpha1.ConditionApproved, "status": string(approved), "reason": v1alpha1.ReasonTooFewApprovals,
+			"message": "1 of 2 approvals"}}}})
 	}
 	for _, here := range []bool{true, false} {
 		patchMigration(t, client, p.Name, map[string]any{"spec": map[string]any{"desire": "Pause"}})
 		status(metav1.ConditionFalse)
 		out.Reset()
-		if code := exit.Code(&out, asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, p.Hash, here)); code != exit.NeedsPerson || desired(t, client, p.Name) != v1alpha1.DesirePause ||
-			!strings.HasPrefix(out.String(), "error: the plan of held is not approved: 1 of 2 approvals\nhint: approve it first") {
+		if code := exit.Code(&out, asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, p.Hash,
+			here)); code != exit.NeedsPerson || desired(t, client, p.Name) != v1alpha1.DesirePause ||
+			!strings.HasPrefix(out.String(),
+				"error: the plan of held is not approved: 1 of 2 approvals\nhint: approve it first") {
 			t.Errorf("without an approval: exit %d\n%s", code, out.String())
 		}
 		status(metav1.ConditionTrue)
-		if err := asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, p.Hash, here); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRun {
+		if err := asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRun, p.Hash, here); err != nil ||
+			desired(t, client, p.Name) != v1alpha1.DesireRun {
 			t.Errorf("resume: %v\n%s", err, out.String())
 		}
 	}
-	if approvals, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash); err != nil || len(approvals) != 0 {
+	if approvals, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash); err != nil ||
+		len(approvals) != 0 {
 		t.Errorf("approvals %+v, %v", approvals, err)
 	}
-	if err := asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, p.Hash, true); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRollback {
+	if err := asking.Ask(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, p.Hash, true); err != nil ||
+		desired(t, client, p.Name) != v1alpha1.DesireRollback {
 		t.Errorf("rollback: %v\n%s", err, out.String())
 	}
 	text, described, err := asking.Describe(t.Context(), a, client, p.Name, v1alpha1.DesireRollback)
-	if err != nil || described.Hash != p.Hash || !strings.HasPrefix(text, "Undoes every step that was done, newest first.\nheld: ") {
+	if err != nil || described.Hash != p.Hash ||
+		!strings.HasPrefix(text, "Undoes every step that was done, newest first.\nheld: ") {
 		t.Errorf("%v: %s", err, text)
 	}
 }
@@ -82,15 +91,18 @@ func TestAskNoOnlooker(t *testing.T) {
 	defer lease.Release(t.Context()) //nolint:errcheck
 	var out bytes.Buffer
 	a := quietApp(&out, "")
-	if code := exit.Code(&out, asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash, true)); code != exit.Failed || !strings.Contains(out.String(), "no process runs held") {
+	if code := exit.Code(&out, asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash,
+		true)); code != exit.Failed || !strings.Contains(out.String(), "no process runs held") {
 		t.Errorf("exit %d\n%s", code, out.String())
 	}
 	out.Reset()
-	if err := asking.Pause(ctx, a, client, p.Name); err != nil || !strings.Contains(out.String(), "no process runs held") {
+	if err := asking.Pause(ctx, a, client, p.Name); err != nil ||
+		!strings.Contains(out.String(), "no process runs held") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	out.Reset()
-	if err := status(ctx, a, client, p.Name); err != nil || !strings.Contains(out.String(), ", interrupted\n") || !strings.Contains(out.String(), "no process runs it: ") {
+	if err := status(ctx, a, client, p.Name); err != nil || !strings.Contains(out.String(), ", interrupted\n") ||
+		!strings.Contains(out.String(), "no process runs it: ") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	if desire := desired(t, client, p.Name); desire != v1alpha1.DesireRun {
@@ -102,23 +114,29 @@ func TestAskNoOnlooker(t *testing.T) {
 func TestStatusOfAGuard(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := quietPlan(t)
-	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID}, engine.Record{Event: engine.StepDone, Step: p.Steps[0].ID},
-		engine.Record{Event: engine.Paused, Result: engine.ResultMeasuring, Error: "the probes measure until `theseus guard stop`"})...)
+	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
+		engine.Record{Event: engine.StepDone, Step: p.Steps[0].ID},
+		engine.Record{Event: engine.Paused, Result: engine.ResultMeasuring,
+			Error: "the probes measure until `theseus guard stop`"})...)
 	var out bytes.Buffer
-	if err := status(t.Context(), quietApp(&out, ""), client, p.Name); err != nil || !strings.Contains(out.String(), ", measuring\n") || strings.Contains(out.String(), "cause: ") {
+	if err := status(t.Context(), quietApp(&out, ""), client, p.Name); err != nil ||
+		!strings.Contains(out.String(), ", measuring\n") || strings.Contains(out.String(), "cause: ") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
 
-// TestAskHolder: the process that runs a migration is asked. Where none does, the command to run is named, and nothing is changed.
+// TestAskHolder: the process that runs a migration is asked. Where none does, the command to run is named, and nothing
+// is changed.
 func TestAskHolder(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := quietPlan(t)
 	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})...)
-	for desire, hint := range map[v1alpha1.Desire]string{v1alpha1.DesireRun: "theseus resume held\n", v1alpha1.DesireRollback: "theseus rollback held\n"} {
+	for desire, hint := range map[v1alpha1.Desire]string{v1alpha1.DesireRun: "theseus resume held\n",
+		v1alpha1.DesireRollback: "theseus rollback held\n"} {
 		var out bytes.Buffer
 		code := exit.Code(&out, asking.Ask(t.Context(), quietApp(&out, ""), client, p.Name, desire, p.Hash, true))
-		if code != exit.Failed || !strings.HasPrefix(out.String(), "error: no process runs held that could be asked\nhint: ") || !strings.HasSuffix(out.String(), hint) {
+		if code != exit.Failed || !strings.HasPrefix(out.String(),
+			"error: no process runs held that could be asked\nhint: ") || !strings.HasSuffix(out.String(), hint) {
 			t.Errorf("%s: exit %d\n%s", desire, code, out.String())
 		}
 	}
@@ -129,16 +147,19 @@ func TestAskHolder(t *testing.T) {
 	defer lease.Release(t.Context()) //nolint:errcheck
 	var out bytes.Buffer
 	a := quietApp(&out, "")
-	if code := exit.Code(&out, asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRun, p.Hash, true)); code != exit.Failed || !strings.Contains(out.String(), "ada@bastion-1/7 runs held already") {
+	if code := exit.Code(&out, asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRun, p.Hash,
+		true)); code != exit.Failed || !strings.Contains(out.String(), "ada@bastion-1/7 runs held already") {
 		t.Errorf("it runs: exit %d\n%s", code, out.String())
 	}
 	if err := asking.Pause(ctx, a, client, p.Name); err != nil || desired(t, client, p.Name) != v1alpha1.DesirePause {
 		t.Error(err)
 	}
-	if err := asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRun, p.Hash, true); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRun {
+	if err := asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRun, p.Hash, true); err != nil ||
+		desired(t, client, p.Name) != v1alpha1.DesireRun {
 		t.Errorf("before it has paused: %v", err)
 	}
-	if err := asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash, true); err != nil || desired(t, client, p.Name) != v1alpha1.DesireRollback {
+	if err := asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash, true); err != nil ||
+		desired(t, client, p.Name) != v1alpha1.DesireRollback {
 		t.Error(err)
 	}
 	if want := "asked ada@bastion-1/7, which runs held, to roll back; "; !strings.Contains(out.String(), want) {

@@ -18,8 +18,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// resumeInCluster lets the controller in the cluster continue a migration, and follows it. The current user approves the
-// plan, unless that user has.
+// resumeInCluster lets the controller in the cluster continue a migration, and follows it. The current user approves
+// the plan, unless that user has.
 func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name string, f *approval.Flags) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -46,19 +46,22 @@ func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name 
 	return follow.Run(ctx, a, client, name, len(records))
 }
 
-// rollBackInCluster asks the controller in the cluster to roll a migration back, and follows it. That needs no approval of
-// the plan: the controller runs only an approved one.
-func rollBackInCluster(ctx context.Context, a *app.App, client *kube.Client, name string, records []engine.Record) error {
+// rollBackInCluster asks the controller in the cluster to roll a migration back, and follows it. That needs no approval
+// of the plan: the controller runs only an approved one.
+func rollBackInCluster(ctx context.Context, a *app.App, client *kube.Client, name string,
+	records []engine.Record) error {
 	if err := asking.AskController(ctx, a, client, name, records); err != nil {
 		return err
 	}
 	return follow.Run(ctx, a, client, name, len(records))
 }
 
-// takeBack takes a migration from the controller in the cluster, and waits until that has released the lock. It returns the
-// journal as it is then, and its head if a person has seen an earlier one.
-func takeBack(ctx context.Context, a *app.App, client *kube.Client, name string, seen []engine.Record, head string) ([]engine.Record, string, error) {
-	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return journal.TakeBack(ctx, client.Dynamic, name) }); err != nil {
+// takeBack takes a migration from the controller in the cluster, and waits until that has released the lock. It returns
+// the journal as it is then, and its head if a person has seen an earlier one.
+func takeBack(ctx context.Context, a *app.App, client *kube.Client, name string, seen []engine.Record,
+	head string) ([]engine.Record, string, error) {
+	if err := a.Patiently(ctx, app.Begin,
+		func(ctx context.Context) error { return journal.TakeBack(ctx, client.Dynamic, name) }); err != nil {
 		return nil, "", err
 	}
 	if err := waitForRelease(ctx, a, client, name); err != nil {
@@ -72,7 +75,8 @@ func takeBack(ctx context.Context, a *app.App, client *kube.Client, name string,
 		return nil, "", err
 	}
 	if len(records) < len(seen) {
-		return nil, "", engine.NeedsPerson("`theseus status` shows the journal; find out who wrote to it", "the journal of %s lost records: it had %d, and has %d", name, len(seen), len(records))
+		return nil, "", engine.NeedsPerson("`theseus status` shows the journal; find out who wrote to it",
+			"the journal of %s lost records: it had %d, and has %d", name, len(seen), len(records))
 	}
 	if head == "" {
 		return records, "", nil
@@ -91,7 +95,8 @@ func waitForRelease(ctx context.Context, a *app.App, client *kube.Client, name s
 		var held *journal.HeldError
 		switch {
 		case ctx.Err() != nil:
-			return exit.Fail(exit.Interrupted, fmt.Sprintf("the controller stops after its current action; `theseus resume %s` continues here, with --in-cluster the controller does", name),
+			return exit.Fail(exit.Interrupted, fmt.Sprintf("the controller stops after its current action; `theseus "+
+				"resume %s` continues here, with --in-cluster the controller does", name),
 				"interrupted while waiting for the controller to release %s", name)
 		case !errors.As(err, &held):
 			return err

@@ -57,12 +57,14 @@ func controlled(t *testing.T, p *plan.Plan, records ...engine.Record) *kube.Clie
 		}
 	}
 	typed := client.Typed.(*fake.Clientset)
-	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: manifest.ControllerName, Namespace: v1alpha1.Namespace}, Status: appsv1.DeploymentStatus{AvailableReplicas: 1}}
+	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: manifest.ControllerName,
+		Namespace: v1alpha1.Namespace}, Status: appsv1.DeploymentStatus{AvailableReplicas: 1}}
 	if err := typed.Tracker().Add(controller); err != nil {
 		t.Fatal(err)
 	}
 	typed.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: "alice"}}}, nil
+		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{
+			UserInfo: authenticationv1.UserInfo{Username: "alice"}}}, nil
 	})
 	return client
 }
@@ -74,7 +76,8 @@ func patchMigration(t *testing.T, client *kube.Client, name string, change map[s
 		t.Fatal(err)
 	}
 	of := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
-	if _, err := client.Dynamic.Resource(of).Namespace(v1alpha1.Namespace).Patch(t.Context(), name, types.MergePatchType, data, metav1.PatchOptions{}); err != nil {
+	if _, err := client.Dynamic.Resource(of).Namespace(v1alpha1.Namespace).Patch(t.Context(), name,
+		types.MergePatchType, data, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -85,7 +88,8 @@ func inCluster(t *testing.T, client *kube.Client, name string) {
 }
 
 // fakeController waits until a migration's spec is as it wants, and appends records.
-func fakeController(t *testing.T, client *kube.Client, name string, wants func(v1alpha1.MigrationSpec) bool, records ...engine.Record) <-chan v1alpha1.MigrationSpec {
+func fakeController(t *testing.T, client *kube.Client, name string, wants func(v1alpha1.MigrationSpec) bool,
+	records ...engine.Record) <-chan v1alpha1.MigrationSpec {
 	t.Helper()
 	seen := make(chan v1alpha1.MigrationSpec, 1)
 	go func() {
@@ -106,15 +110,18 @@ func fakeController(t *testing.T, client *kube.Client, name string, wants func(v
 }
 
 func quietApp(out *bytes.Buffer, output string) *app.App {
-	return &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: out, Err: out}, Signals: &interrupt.Signals{Err: out}, Output: output}
+	return &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: out, Err: out},
+		Signals: &interrupt.Signals{Err: out}, Output: output}
 }
 
-// TestResumeInCluster: the controller gets a run that has paused, with an approval in the name of the user, and again without.
+// TestResumeInCluster: the controller gets a run that has paused, with an approval in the name of the user, and again
+// without.
 func TestResumeInCluster(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := quietPlan(t)
-	records := chained(t, p, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed}, engine.Record{Event: engine.Paused},
-		engine.Record{Event: engine.Resumed}, engine.Record{Event: engine.Finished, Result: engine.ResultDone})
+	records := chained(t, p, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed},
+		engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed},
+		engine.Record{Event: engine.Finished, Result: engine.ResultDone})
 	client := controlled(t, p, records[:2]...)
 	patchMigration(t, client, p.Name, map[string]any{"spec": map[string]any{"desire": "Pause"}})
 
@@ -123,28 +130,33 @@ func TestResumeInCluster(t *testing.T) {
 	if code != exit.Usage || !strings.Contains(out.String(), "does not know which plan") {
 		t.Errorf("an unknown plan: exit %d:\n%s", code, out.String())
 	}
-	if approvals, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash); err != nil || len(approvals) > 0 {
+	if approvals, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash); err != nil ||
+		len(approvals) > 0 {
 		t.Errorf("%v, %v", approvals, err)
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
-	seen := fakeController(t, client, p.Name, func(s v1alpha1.MigrationSpec) bool { return s.Attempt == 1 }, records[2:4]...)
+	seen := fakeController(t, client, p.Name, func(s v1alpha1.MigrationSpec) bool { return s.Attempt == 1 },
+		records[2:4]...)
 	go func() { // the watching goes on through the pause
 		<-seen
 		time.Sleep(time.Second)
 		stop()
 	}()
 	out.Reset()
-	code = exit.Code(&out, resumeInCluster(ctx, quietApp(&out, "json"), client, p.Name, &approval.Flags{Expect: p.Hash}))
+	code = exit.Code(&out, resumeInCluster(ctx, quietApp(&out, "json"), client, p.Name,
+		&approval.Flags{Expect: p.Hash}))
 	if code != exit.Interrupted || !strings.Contains(out.String(), "alice has approved it; 1 approval: alice\n") {
 		t.Errorf("exit %d:\n%s", code, out.String())
 	}
 
-	last := fakeController(t, client, p.Name, func(s v1alpha1.MigrationSpec) bool { return s.Attempt == 2 }, records[4:]...)
+	last := fakeController(t, client, p.Name, func(s v1alpha1.MigrationSpec) bool { return s.Attempt == 2 },
+		records[4:]...)
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir()) // another machine: the user's approval is in the cluster
 	out.Reset()
 	code = exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, "json"), client, p.Name, &approval.Flags{}))
-	if spec := <-last; code != exit.Done || !spec.InCluster || spec.Desire != v1alpha1.DesireRun || strings.Contains(out.String(), "approved it") {
+	if spec := <-last; code != exit.Done || !spec.InCluster || spec.Desire != v1alpha1.DesireRun ||
+		strings.Contains(out.String(), "approved it") {
 		t.Errorf("exit %d, %+v:\n%s", code, spec, out.String())
 	}
 }
@@ -164,16 +176,20 @@ func TestResumeInClusterRefuses(t *testing.T) {
 		client *kube.Client
 		says   string
 	}{
-		"hooks":         {controlled(t, hooked), "runs commands that add and remove nodes, which the controller does not have"},
+		"hooks": {controlled(t, hooked),
+			"runs commands that add and remove nodes, which the controller does not have"},
 		"no controller": {holding(t, "", p), "hint: install the chart: helm install theseus charts/theseus"},
 		"a laptop":      {busy, "bob@laptop/1 is running a migration"},
 	} {
 		out.Reset()
-		code := exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, ""), test.client, "held", &approval.Flags{Expect: p.Hash}))
-		if code != exit.Failed || !strings.Contains(out.String(), test.says) || !strings.Contains(out.String(), "hint: ") {
+		code := exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, ""), test.client, "held",
+			&approval.Flags{Expect: p.Hash}))
+		if code != exit.Failed || !strings.Contains(out.String(), test.says) ||
+			!strings.Contains(out.String(), "hint: ") {
 			t.Errorf("%s: exit %d, %q is not in:\n%s", name, code, test.says, out.String())
 		}
-		if migration, err := journal.Get(t.Context(), test.client.Dynamic, "held"); err != nil || migration.Spec.InCluster {
+		if migration, err := journal.Get(t.Context(), test.client.Dynamic, "held"); err != nil ||
+			migration.Spec.InCluster {
 			t.Errorf("%s: %+v, %v", name, migration, err)
 		}
 	}
@@ -183,14 +199,19 @@ func TestResumeInClusterRefuses(t *testing.T) {
 func TestRollbackInCluster(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := quietPlan(t)
-	records := chained(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultNeedsPerson, Error: "it broke"}, engine.Record{Event: engine.Resumed},
-		engine.Record{Event: engine.RollingBack, Result: engine.ResultAsked, Error: "the operator requested it"}, engine.Record{Event: engine.Finished, Result: engine.ResultRolledBack})
+	records := chained(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultNeedsPerson, Error: "it broke"},
+		engine.Record{Event: engine.Resumed}, engine.Record{Event: engine.RollingBack, Result: engine.ResultAsked,
+			Error: "the operator requested it"},
+		engine.Record{Event: engine.Finished, Result: engine.ResultRolledBack})
 	client := controlled(t, p, records[:2]...)
 	inCluster(t, client, p.Name)
-	seen := fakeController(t, client, p.Name, func(s v1alpha1.MigrationSpec) bool { return s.Desire == v1alpha1.DesireRollback }, records[2:]...)
+	seen := fakeController(t, client, p.Name,
+		func(s v1alpha1.MigrationSpec) bool { return s.Desire == v1alpha1.DesireRollback }, records[2:]...)
 	var out bytes.Buffer
-	code := exit.Code(&out, takeOver(t.Context(), quietApp(&out, "json"), client, p.Name, v1alpha1.DesireRollback, mirror.Access{}, &approval.Flags{}, new(execute.Outward), false))
-	if spec := <-seen; code != exit.Stopped || !spec.InCluster || spec.Attempt != 1 || !strings.Contains(out.String(), "asked the controller in the cluster to roll held back") {
+	code := exit.Code(&out, takeOver(t.Context(), quietApp(&out, "json"), client, p.Name, v1alpha1.DesireRollback,
+		mirror.Access{}, &approval.Flags{}, new(execute.Outward), false))
+	if spec := <-seen; code != exit.Stopped || !spec.InCluster || spec.Attempt != 1 ||
+		!strings.Contains(out.String(), "asked the controller in the cluster to roll held back") {
 		t.Errorf("exit %d, %+v:\n%s", code, spec, out.String())
 	}
 }
@@ -199,14 +220,16 @@ func TestRollbackInCluster(t *testing.T) {
 func TestTakeBack(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := quietPlan(t)
-	records := chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID}, engine.Record{Event: engine.Intended, Step: p.Steps[0].ID, Action: "a"})
+	records := chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
+		engine.Record{Event: engine.Intended, Step: p.Steps[0].ID, Action: "a"})
 	client := controlled(t, p, records[:2]...)
 	inCluster(t, client, p.Name)
 	lease, _, err := journal.Acquire(t.Context(), run.Leases(client), "theseus-controller@node-1/1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := fakeController(t, client, p.Name, func(s v1alpha1.MigrationSpec) bool { return !s.InCluster }, records[2:]...)
+	given := fakeController(t, client, p.Name, func(s v1alpha1.MigrationSpec) bool { return !s.InCluster },
+		records[2:]...)
 	go func() {
 		<-given
 		time.Sleep(5 * time.Second)                       // as an action takes, and longer than a renewal of the lock
@@ -217,10 +240,12 @@ func TestTakeBack(t *testing.T) {
 	if err != nil || len(now) != 3 || head != records[2].Chain {
 		t.Errorf("%d records, head %s, %v", len(now), head, err)
 	}
-	if want := "waiting until theseus-controller@node-1/1 has finished its current action and releases held\n"; !strings.Contains(out.String(), want) {
+	if want := "waiting until theseus-controller@node-1/1 has finished its current action and releases " +
+		"held\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("%q is not in:\n%s", want, out.String())
 	}
-	if _, _, err := takeBack(t.Context(), quietApp(&out, ""), client, p.Name, records[:2], records[0].Chain); err == nil {
+	if _, _, err := takeBack(t.Context(), quietApp(&out, ""), client, p.Name, records[:2],
+		records[0].Chain); err == nil {
 		t.Error("a journal with another head was taken")
 	}
 }
@@ -231,10 +256,12 @@ func TestPauseWaiting(t *testing.T) {
 	client := controlled(t, p)
 	inCluster(t, client, p.Name)
 	var out bytes.Buffer
-	if err := asking.Pause(t.Context(), quietApp(&out, ""), client, p.Name); err != nil || !strings.Contains(out.String(), "asked the controller in the cluster, which runs held, to pause") {
+	if err := asking.Pause(t.Context(), quietApp(&out, ""), client, p.Name); err != nil ||
+		!strings.Contains(out.String(), "asked the controller in the cluster, which runs held, to pause") {
 		t.Errorf("%v: %s", err, out.String())
 	}
-	if migration, err := journal.Get(t.Context(), client.Dynamic, p.Name); err != nil || migration.Spec.Desire != v1alpha1.DesirePause {
+	if migration, err := journal.Get(t.Context(), client.Dynamic, p.Name); err != nil ||
+		migration.Spec.Desire != v1alpha1.DesirePause {
 		t.Errorf("%+v, %v", migration, err)
 	}
 }
@@ -245,10 +272,13 @@ func TestStatusInCluster(t *testing.T) {
 	p := quietPlan(t)
 	client := controlled(t, p)
 	inCluster(t, client, p.Name)
-	patchMigration(t, client, p.Name, map[string]any{"status": map[string]any{"conditions": []metav1.Condition{{Type: v1alpha1.ConditionApproved,
-		Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooFewApprovals, Message: "1 of 2 approvals", LastTransitionTime: metav1.Now()}}}})
+	patchMigration(t, client, p.Name,
+		map[string]any{"status": map[string]any{"conditions": []metav1.Condition{{Type: v1alpha1.ConditionApproved,
+			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooFewApprovals, Message: "1 of 2 approvals",
+			LastTransitionTime: metav1.Now()}}}})
 	for output, wants := range map[string][]string{
-		"":     {"waits: Approved=False (TooFewApprovals): 1 of 2 approvals\n", "the controller in the cluster has it, and does not run it now"},
+		"": {"waits: Approved=False (TooFewApprovals): 1 of 2 approvals\n",
+			"the controller in the cluster has it, and does not run it now"},
 		"json": {`"inCluster":true`, `"conditions":[{`, `"reason":"TooFewApprovals"`},
 	} {
 		var out bytes.Buffer

@@ -65,9 +65,10 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	}
 	if a.Output == "json" {
 		stands := map[string]any{"name": name, "state": stand.Word, "resume": stand.Resume, "rollback": stand.Rollback,
-			"since": stand.Since, "leftSeconds": int(stand.Left.Seconds()), "gate": stand.Gate, "waits": stand.Waits, "phase": state.Phase, "step": state.Step,
-			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause,
-			"plan": p.Hash, "head": state.Head, "inCluster": migration.Spec.InCluster}
+			"since": stand.Since, "leftSeconds": int(stand.Left.Seconds()), "gate": stand.Gate, "waits": stand.Waits,
+			"phase": state.Phase, "step": state.Step, "steps": len(p.Steps), "records": len(records),
+			"desire": migration.Spec.Desire, "cause": state.Cause, "plan": p.Hash, "head": state.Head,
+			"inCluster": migration.Spec.InCluster}
 		if len(migration.Status.Conditions) > 0 {
 			stands["conditions"] = migration.Status.Conditions
 		}
@@ -121,7 +122,8 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 }
 
 // who says which process runs a migration, and what the controller in the cluster waits for.
-func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *journal.HeldError, stand engine.Standing) {
+func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *journal.HeldError,
+	stand engine.Standing) {
 	inCluster := migration.Spec.InCluster && !state.Over()
 	var waits []string
 	if inCluster {
@@ -145,8 +147,8 @@ func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *
 	}
 }
 
-// seen summarizes a migration's probes, from the evidence on this machine and in the cluster; over is true if it has ended. If a part of
-// the evidence cannot be read, the error says why, and the summary covers the rest.
+// seen summarizes a migration's probes, from the evidence on this machine and in the cluster; over is true if it has
+// ended. If a part of the evidence cannot be read, the error says why, and the summary covers the rest.
 func seen(ctx context.Context, client *kube.Client, p *plan.Plan, over bool) (run.Seen, error) {
 	if !p.OnNodes() {
 		return run.Seen{}, nil

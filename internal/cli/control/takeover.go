@@ -25,12 +25,17 @@ import (
 
 // NewResume makes the command theseus resume.
 func NewResume(a *app.App) *cobra.Command {
-	approvals, access, outward, inCluster, anyTime := &approval.Flags{}, &mirror.Access{}, &execute.Outward{}, false, false
+	approvals, access, outward, inCluster, anyTime := &approval.Flags{}, &mirror.Access{},
+		&execute.Outward{}, false, false
 	command := migrations.Command(a, "resume", "Continue a migration, from any machine",
-		"Continues where the journal in the cluster ends, with the plan in the cluster. If the controller in the cluster has\n"+
-			"the migration, this command takes it over: the controller stops after its current action. With --in-cluster, the\n"+
-			"controller continues it, after a pause or a failure too, and this command shows the run as `theseus watch` does.\n"+
-			"Outside of the migration's windows, and while the cluster is frozen, this machine does not continue; the controller\n"+
+		"Continues where the journal in the cluster ends, with the plan in the cluster. If the "+
+			"controller in the cluster has\n"+
+			"the migration, this command takes it over: the controller stops after its current "+
+			"action. With --in-cluster, the\n"+
+			"controller continues it, after a pause or a failure too, and this command shows the "+
+			"run as `theseus watch` does.\n"+
+			"Outside of the migration's windows, and while the cluster is frozen, this machine does "+
+			"not continue; the controller\n"+
 			"does by itself when that is over."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
 			if inCluster {
@@ -44,7 +49,8 @@ func NewResume(a *app.App) *cobra.Command {
 				"--outside-windows is given with --in-cluster, and the controller keeps to the windows")
 		}
 		if inCluster && outward.Given() {
-			return exit.Fail(exit.Usage, "set it in the controller: the values metrics.enabled and notify.secretName of its chart",
+			return exit.Fail(exit.Usage,
+				"set it in the controller: the values metrics.enabled and notify.secretName of its chart",
 				"--metrics and --notify are for a run on this machine, and --in-cluster is given")
 		}
 		return outward.Check()
@@ -58,7 +64,8 @@ func NewResume(a *app.App) *cobra.Command {
 }
 
 // takeOverHelp says how a machine learns which plan was approved.
-const takeOverHelp = "\nA machine that did not begin the migration must know which plan was approved: --plan FILE, or --expect HASH.\n" +
+const takeOverHelp = "\nA machine that did not begin the migration must know which plan was approved: " +
+	"--plan FILE, or --expect HASH.\n" +
 	"Without them, Theseus shows what the plan would run and delete, and asks; without a terminal, it refuses."
 
 // NewRollback makes the command theseus rollback.
@@ -66,7 +73,8 @@ func NewRollback(a *app.App) *cobra.Command {
 	approvals, access, outward := &approval.Flags{}, &mirror.Access{}, &execute.Outward{}
 	command := migrations.Command(a, "rollback", "Roll a migration back, before its point of no return",
 		"Undoes every step that was done, newest first. If another process runs the migration, this command asks\n"+
-			"that process to roll back; otherwise it rolls back itself. If the controller in the cluster has the migration, this\n"+
+			"that process to roll back; otherwise it rolls back itself. If the controller in the "+
+			"cluster has the migration, this\n"+
 			"command also shows the rollback until it ends, as `theseus watch` does."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
 			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals, outward, false)
@@ -80,7 +88,8 @@ func NewRollback(a *app.App) *cobra.Command {
 
 // takeOver runs the engine here with the plan in the cluster. If another process runs the migration, takeOver
 // only asks that process to roll back. anyTime continues outside of the migration's windows.
-func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, access mirror.Access, f *approval.Flags, outward *execute.Outward, anyTime bool) error {
+func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire,
+	access mirror.Access, f *approval.Flags, outward *execute.Outward, anyTime bool) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
@@ -91,7 +100,8 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	if err != nil {
 		return err
 	}
-	if migration.Spec.InCluster && desire == v1alpha1.DesireRollback && len(records) > 0 { // before, there is nothing to undo
+	// before, there is nothing to undo
+	if migration.Spec.InCluster && desire == v1alpha1.DesireRollback && len(records) > 0 {
 		err := incluster.Able(migration)
 		if err == nil {
 			err = incluster.Available(ctx, a, client)
@@ -104,7 +114,8 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	if desire == v1alpha1.DesireRun {
 		state, err := engine.Replay(records)
 		if err == nil && state.Measures() {
-			return exit.Fail(exit.Failed, "`theseus guard stop` ends it with a verdict, `theseus rollback` without one", "%s measures what others change, and has nothing to continue", p.Name)
+			return exit.Fail(exit.Failed, "`theseus guard stop` ends it with a verdict, `theseus rollback` without one",
+				"%s measures what others change, and has nothing to continue", p.Name)
 		}
 		if err == nil {
 			err = incluster.MayContinue(ctx, a, client, p, migration, state, anyTime)

@@ -49,9 +49,11 @@ func servedPlan(t *testing.T, server string) *plan.Plan {
 	for i := range snapshot.Nodes {
 		values[snapshot.Nodes[i].Name] = "Enabled"
 	}
-	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Flag: "nftablesMode", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
-		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held",
-			Decided: &plan.Decided{Origin: plan.Origin{Source: server, Flag: "net"}, Knob: "nftablesMode", Values: values}})
+	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Flag: "nftablesMode", AgentImage: "theseus.dev/agent:dev"},
+		drivers.All(), nil, plan.Options{Version: "v0.0.0-test",
+			Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held",
+			Decided: &plan.Decided{Origin: plan.Origin{Source: server, Flag: "net"},
+				Knob: "nftablesMode", Values: values}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +64,9 @@ func servedPlan(t *testing.T, server string) *plan.Plan {
 func hookedPlan(t *testing.T, hook string) *plan.Plan {
 	t.Helper()
 	p, err := plan.Make(cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
-		v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16", AgentImage: "theseus.dev/agent:dev",
-			Strategy: "surge", AddHook: hook, RemoveHook: `pool "remove it"`}, drivers.All(), nil,
+		v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16",
+			AgentImage: "theseus.dev/agent:dev", Strategy: "surge", AddHook: hook, RemoveHook: `pool "remove it"`},
+		drivers.All(), nil,
 		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held",
 			Manifest: cnitest.Fixture(t, "calico-manifest.yaml")})
 	if err != nil {
@@ -77,7 +80,8 @@ func holding(t *testing.T, uid string, p *plan.Plan) *kube.Client {
 	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{}
 	for _, kind := range []string{"Migration", "PlanPage", "JournalPage", "Approval"} {
-		kinds[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}] = kind + "List"
+		kinds[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+			Resource: manifest.Plural(kind)}] = kind + "List"
 	}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
 	system.UID = "cluster-a"
@@ -88,7 +92,8 @@ func holding(t *testing.T, uid string, p *plan.Plan) *kube.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client.Typed, client.Dynamic = fake.NewClientset(system), dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	client.Typed, client.Dynamic = fake.NewClientset(system),
+		dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 	if err := journal.Create(t.Context(), client.Dynamic, p); err != nil {
 		t.Fatal(err)
 	}
@@ -129,13 +134,14 @@ func flagServer(t *testing.T) (string, *atomic.Int64) {
 	return server.URL, asked
 }
 
-// TestTakeOverRefuses: a cluster holds a plan that is sound, and not the one that was approved. Neither its hook nor the server that gets
-// this machine's token is ever reached, whatever command is used.
+// TestTakeOverRefuses: a cluster holds a plan that is sound, and not the one that was approved. Neither its hook nor
+// the server that gets this machine's token is ever reached, whatever command is used.
 func TestTakeOverRefuses(t *testing.T) {
 	server, asked := flagServer(t)
 	trace := filepath.Join(t.TempDir(), "ran")
 	approvedPlan := hookedPlan(t, "true")
-	for name, planted := range map[string]*plan.Plan{"a token": servedPlan(t, server), "a hook": hookedPlan(t, "touch "+trace)} {
+	for name, planted := range map[string]*plan.Plan{"a token": servedPlan(t, server),
+		"a hook": hookedPlan(t, "touch "+trace)} {
 		for kind, test := range map[string]struct {
 			known bool // this machine was told to run the approved plan
 			uid   string
@@ -143,13 +149,19 @@ func TestTakeOverRefuses(t *testing.T) {
 			code  int
 			says  string
 		}{
-			"unknown":          {code: exit.Usage, says: "does not know which plan"},
-			"told another":     {known: true, code: exit.NeedsPerson, says: "not the one that this machine was told to run"},
-			"file of another":  {flags: approval.Flags{File: fileOfPlan(t, approvedPlan)}, code: exit.NeedsPerson, says: "the plan of held in the cluster is not the one in"},
-			"hash of another":  {flags: approval.Flags{Expect: approvedPlan.Hash}, code: exit.NeedsPerson, says: "in the cluster is not the expected one"},
-			"another cluster":  {uid: "other", flags: approval.Flags{Expect: planted.Hash}, code: exit.NeedsPerson, says: "for another cluster (cluster-a, this is cluster-b)"},
-			"another's head":   {flags: approval.Flags{Expect: planted.Hash, Head: approvedPlan.Hash}, code: exit.NeedsPerson, says: "has the head"},
-			"a head too early": {flags: approval.Flags{Expect: planted.Hash, Head: "00"}, code: exit.NeedsPerson, says: "has the head"},
+			"unknown": {code: exit.Usage, says: "does not know which plan"},
+			"told another": {known: true, code: exit.NeedsPerson,
+				says: "not the one that this machine was told to run"},
+			"file of another": {flags: approval.Flags{File: fileOfPlan(t, approvedPlan)}, code: exit.NeedsPerson,
+				says: "the plan of held in the cluster is not the one in"},
+			"hash of another": {flags: approval.Flags{Expect: approvedPlan.Hash}, code: exit.NeedsPerson,
+				says: "in the cluster is not the expected one"},
+			"another cluster": {uid: "other", flags: approval.Flags{Expect: planted.Hash}, code: exit.NeedsPerson,
+				says: "for another cluster (cluster-a, this is cluster-b)"},
+			"another's head": {flags: approval.Flags{Expect: planted.Hash, Head: approvedPlan.Hash},
+				code: exit.NeedsPerson, says: "has the head"},
+			"a head too early": {flags: approval.Flags{Expect: planted.Hash, Head: "00"},
+				code: exit.NeedsPerson, says: "has the head"},
 		} {
 			for _, desire := range []v1alpha1.Desire{v1alpha1.DesireRun, v1alpha1.DesireRollback} {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, kind, desire), func(t *testing.T) {
@@ -159,9 +171,12 @@ func TestTakeOverRefuses(t *testing.T) {
 						told(t, approvedPlan)
 					}
 					var out bytes.Buffer
-					a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}, Signals: &interrupt.Signals{Err: &out}}
-					err := takeOver(t.Context(), a, holding(t, test.uid, planted), "held", desire, mirror.Access{}, &test.flags, new(execute.Outward), false)
-					if code := exit.Code(&out, err); code != test.code || !strings.Contains(out.String(), test.says) || !strings.Contains(out.String(), "hint: ") {
+					a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out},
+						Signals: &interrupt.Signals{Err: &out}}
+					err := takeOver(t.Context(), a, holding(t, test.uid, planted), "held", desire, mirror.Access{},
+						&test.flags, new(execute.Outward), false)
+					if code := exit.Code(&out, err); code != test.code || !strings.Contains(out.String(), test.says) ||
+						!strings.Contains(out.String(), "hint: ") {
 						t.Errorf("exit %d, want %d with %q:\n%s", code, test.code, test.says, out.String())
 					}
 					if _, err := os.Stat(trace); err == nil || asked.Load() > 0 {
@@ -207,8 +222,8 @@ func TestTakeOverKnows(t *testing.T) {
 	}
 }
 
-// TestTakeOverShows: what a plan from the cluster would do from this machine is shown before it is asked for, and nothing is kept
-// where the answer is no.
+// TestTakeOverShows: what a plan from the cluster would do from this machine is shown before it is asked for, and
+// nothing is kept where the answer is no.
 func TestTakeOverShows(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := hookedPlan(t, "/bin/evil 'a b'")
@@ -218,7 +233,8 @@ func TestTakeOverShows(t *testing.T) {
 	if code := exit.Code(&out, err); code != exit.Stopped {
 		t.Errorf("exit %d: %v", code, err)
 	}
-	for _, want := range []string{p.Hash, "It runs these commands on this machine:\n  /bin/evil 'a b'\n  pool 'remove it'\n", "It deletes:\n", "DaemonSet/", "The point of no return is ahead: step "} {
+	for _, want := range []string{p.Hash, "It runs these commands on this machine:\n  /bin/evil 'a b'\n" +
+		"  pool 'remove it'\n", "It deletes:\n", "DaemonSet/", "The point of no return is ahead: step "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, out.String())
 		}
@@ -271,8 +287,8 @@ func chained(t *testing.T, p *plan.Plan, records ...engine.Record) []engine.Reco
 	return all
 }
 
-// TestForgotten: the cluster's data came back from a backup, in which the run was not as far. resume, rollback and status say what
-// only this machine knows, and exit with 6.
+// TestForgotten: the cluster's data came back from a backup, in which the run was not as far. resume, rollback and
+// status say what only this machine knows, and exit with 6.
 func TestForgotten(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := hookedPlan(t, "true")
@@ -305,17 +321,21 @@ func TestForgotten(t *testing.T) {
 	}
 	for name, command := range map[string]func(a *app.App) error{
 		"resume": func(a *app.App) error {
-			return takeOver(t.Context(), a, client, p.Name, v1alpha1.DesireRun, mirror.Access{}, &approval.Flags{}, new(execute.Outward), false)
+			return takeOver(t.Context(), a, client, p.Name, v1alpha1.DesireRun, mirror.Access{}, &approval.Flags{},
+				new(execute.Outward), false)
 		},
 		"rollback": func(a *app.App) error {
-			return takeOver(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, mirror.Access{}, &approval.Flags{}, new(execute.Outward), false)
+			return takeOver(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, mirror.Access{},
+				&approval.Flags{}, new(execute.Outward), false)
 		},
 		"status": func(a *app.App) error { return status(t.Context(), a, client, p.Name) },
 	} {
 		var out bytes.Buffer
-		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}, Signals: &interrupt.Signals{Err: &out}}
+		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out},
+			Signals: &interrupt.Signals{Err: &out}}
 		code := exit.Code(&out, command(a))
-		for _, want := range []string{"by this machine's journal, held is past its point of no return", "its journal ends before record 6", "only this machine has: ", "step-done", "hint: "} {
+		for _, want := range []string{"by this machine's journal, held is past its point of no return",
+			"its journal ends before record 6", "only this machine has: ", "step-done", "hint: "} {
 			if code != exit.NeedsPerson || !strings.Contains(out.String(), want) {
 				t.Errorf("%s: exit %d, %q is not in:\n%s", name, code, want, out.String())
 			}
@@ -346,13 +366,14 @@ func TestStatusSaysHead(t *testing.T) {
 			t.Errorf("%q is not in:\n%s", want, out.String())
 		}
 	}
-	if got, err := approval.Approve(t.Context(), a, client, p, records, &approval.Flags{Expect: p.Hash, Head: head}); err != nil || got != head {
+	if got, err := approval.Approve(t.Context(), a, client, p, records,
+		&approval.Flags{Expect: p.Hash, Head: head}); err != nil || got != head {
 		t.Errorf("%q, %v", got, err)
 	}
 }
 
-// TestStatusSaysWhatProbesSaw: status shows the figures of the view, from the evidence that the run keeps. After the end it does not read
-// what the probes report now: that is of another run.
+// TestStatusSaysWhatProbesSaw: status shows the figures of the view, from the evidence that the run keeps. After the
+// end it does not read what the probes report now: that is of another run.
 func TestStatusSaysWhatProbesSaw(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := hookedPlan(t, "true")
@@ -362,12 +383,14 @@ func TestStatusSaysWhatProbesSaw(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := kube.Collected{Paths: []v1alpha1.Path{{ID: "a/old>b/old/udp"}},
-		Results: []v1alpha1.PathResult{{ID: "a/old>b/old/udp", Sent: 100, Answered: 98, Gaps: []v1alpha1.Gap{{From: time.Unix(1, 0), Millis: 20, Probes: 2}}}}}
+		Results: []v1alpha1.PathResult{{ID: "a/old>b/old/udp", Sent: 100, Answered: 98,
+			Gaps: []v1alpha1.Gap{{From: time.Unix(1, 0), Millis: 20, Probes: 2}}}}}
 	if err := outfile.WriteJSON(filepath.Join(dir, run.EvidenceFile), kept); err != nil {
 		t.Fatal(err)
 	}
 	for output, want := range map[string]string{
-		"":     "probes: 1 path, 100 probes, 2 lost, 0 denied answered, longest gap 20 ms (as kept; some evidence in the cluster cannot be read: ",
+		"": "probes: 1 path, 100 probes, 2 lost, 0 denied answered, longest gap 20 ms (as kept; some evidence in " +
+			"the cluster cannot be read: ",
 		"json": `"evidence":{"paths":1,"sent":100,"lost":2,"leaked":0,"longestGapMillis":20}`,
 	} {
 		var out bytes.Buffer
@@ -376,12 +399,14 @@ func TestStatusSaysWhatProbesSaw(t *testing.T) {
 			t.Errorf("%v, %q is not in:\n%s", err, want, out.String())
 		}
 	}
-	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), chained(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultDone})...); err != nil {
+	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(),
+		chained(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultDone})...); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
 	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}}
-	if err := status(t.Context(), a, client, p.Name); err != nil || !strings.Contains(out.String(), "longest gap 20 ms\n") {
+	if err := status(t.Context(), a, client, p.Name); err != nil ||
+		!strings.Contains(out.String(), "longest gap 20 ms\n") {
 		t.Errorf("after the end: %v, %s", err, out.String())
 	}
 }
