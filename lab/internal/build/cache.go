@@ -186,7 +186,8 @@ func (c *Cache) ModuleDir(ctx context.Context, component, module string) (string
 		return dir.(string), nil
 	}
 	find := func() (string, error) {
-		out, err := c.golang(ctx, components+component, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module).Output()
+		out, err := c.golang(ctx, components+component, "list", "-mod=readonly", "-m",
+			"-f", "{{.Dir}}", module).Output()
 		return strings.TrimSpace(string(out)), err
 	}
 	if dir, err := find(); err == nil && dir != "" {

@@ -55,7 +55,8 @@ func component(t *testing.T) string {
 	dir := repository(t, map[string]string{
 		"lab/components/x/go.mod":   requires("v1.0.0"),
 		"lab/components/x/next.mod": requires("v1.1.0"),
-		"lab/components/x/main.go":  "package main\n\nimport \"example.test/dep\"\n\nfunc main() { print(dep.Word()) }\n",
+		"lab/components/x/main.go": "package main\n\nimport \"example.test/dep\"\n\n" +
+			"func main() { print(dep.Word()) }\n",
 	})
 	for _, file := range []string{"go.mod", "next.mod"} {
 		cmd := exec.Command("go", "mod", "tidy", "-modfile="+file)
@@ -100,7 +101,8 @@ func TestOtherSource(t *testing.T) {
 	gone := target{module: components + "x", pkg: ".", patched: &patch{
 		module: "example.test/dep", files: map[string][]phrase.Edit{"dep.go": {{From: "nothing"}}},
 	}}
-	if _, err := cache.component(context.Background(), "x", gone); err == nil || !strings.Contains(err.Error(), `dep.go: expected "nothing" once`) {
+	if _, err := cache.component(context.Background(), "x", gone); err == nil ||
+		!strings.Contains(err.Error(), `dep.go: expected "nothing" once`) {
 		t.Errorf("a patch that does not fit: %v", err)
 	}
 }

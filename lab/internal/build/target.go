@@ -40,7 +40,8 @@ func ciliumPrograms() map[string]target {
 	program := func(pkg, tags string) target {
 		return target{
 			module: components + CiliumComponent, pkg: CiliumModule + pkg, tags: tags,
-			stamp: "-X '" + CiliumModule + "/pkg/version.ciliumVersion=" + strings.TrimPrefix(CiliumVersion, "v") + " 0 2026-09-15T20:03:11Z'",
+			stamp: "-X '" + CiliumModule + "/pkg/version.ciliumVersion=" + strings.TrimPrefix(CiliumVersion, "v") +
+				" 0 2026-09-15T20:03:11Z'",
 		}
 	}
 	return map[string]target{
@@ -64,7 +65,8 @@ func Kube(version string) string {
 	return "kube-" + version
 }
 
-// Runtimes lists the container runtimes of nodes, the default first. The second is Debian's package, which this machine has.
+// Runtimes lists the container runtimes of nodes, the default first. The second is Debian's package, which this machine
+// has.
 func Runtimes() []string { return []string{"containerd-2.3", "containerd-1.6"} }
 
 // RuntimePrograms are the names of the programs of a runtime that have to be built.
@@ -78,24 +80,29 @@ func RuntimePrograms(runtime string) []string {
 // containerd is a program of containerd 2.
 func containerd(program string) target {
 	const module = "github.com/containerd/containerd/v2"
-	return target{module: components + "containerd", pkg: module + "/cmd/" + program, stamp: "-X " + module + "/version.Version=v2.3.7"}
+	return target{module: components + "containerd", pkg: module + "/cmd/" + program,
+		stamp: "-X " + module + "/version.Version=v2.3.7"}
 }
 
 // targets lists every program by the name that Binary takes.
 func targets() map[string]target {
 	all := map[string]target{
-		"coredns":          {module: components + "coredns", pkg: "."},
-		"flanneld":         {module: components + "flannel", pkg: "github.com/flannel-io/flannel", cgo: true, stamp: flannelStamp},
-		"flannel-cni":      {module: components + "flannel-cni", pkg: "github.com/containernetworking/plugins/plugins/meta/flannel"},
+		"coredns": {module: components + "coredns", pkg: "."},
+		"flanneld": {module: components + "flannel", pkg: "github.com/flannel-io/flannel",
+			cgo: true, stamp: flannelStamp},
+		"flannel-cni": {module: components + "flannel-cni",
+			pkg: "github.com/containernetworking/plugins/plugins/meta/flannel"},
 		"weaver":           weave("weaver"),
 		"weaveutil":        weave("weaveutil"),
 		"weave-kube-utils": weave("kube-utils"),
 		"weave-npc":        weave("weave-npc"),
-		"kube-router":      {module: components + "kube-router", pkg: "github.com/cloudnativelabs/kube-router/cmd/kube-router", stamp: kubeRouterStamp},
-		"cilium-says":      {module: components + "cilium", pkg: "."},
-		"helm":             {module: "test/chart", pkg: "helm.sh/helm/v3/cmd/helm", stamp: "-X helm.sh/helm/v3/internal/version.version=v3.21.4"},
-		"gobgp":            {module: components + "gobgp", pkg: "github.com/osrg/gobgp/v4/cmd/gobgp"},
-		"gobgpd":           {module: components + "gobgp", pkg: "github.com/osrg/gobgp/v4/cmd/gobgpd"},
+		"kube-router": {module: components + "kube-router",
+			pkg: "github.com/cloudnativelabs/kube-router/cmd/kube-router", stamp: kubeRouterStamp},
+		"cilium-says": {module: components + "cilium", pkg: "."},
+		"helm": {module: "test/chart", pkg: "helm.sh/helm/v3/cmd/helm",
+			stamp: "-X helm.sh/helm/v3/internal/version.version=v3.21.4"},
+		"gobgp":  {module: components + "gobgp", pkg: "github.com/osrg/gobgp/v4/cmd/gobgp"},
+		"gobgpd": {module: components + "gobgp", pkg: "github.com/osrg/gobgp/v4/cmd/gobgpd"},
 
 		"workload":     {module: "lab", pkg: "./cmd/workload", ownCode: true},
 		"pause":        {module: "lab", pkg: "./cmd/pause", ownCode: true},

@@ -62,7 +62,8 @@ func Hierarchies(mountinfo, own string) ([]Hierarchy, error) {
 		}
 	}
 	if v1 == 0 {
-		return nil, errors.New("no cgroup version 1 hierarchy is mounted: the lab cannot run on a machine with cgroup version 2 alone yet")
+		return nil, errors.New("no cgroup version 1 hierarchy is mounted: the lab cannot run on a machine " +
+			"with cgroup version 2 alone yet")
 	}
 	slices.SortFunc(out, func(a, b Hierarchy) int { return strings.Compare(a.Mount, b.Mount) })
 	return out, nil

@@ -33,7 +33,8 @@ func TestHierarchies(t *testing.T) {
 
 // In a container the hierarchy's mount may show a subtree, and the paths begin at the real root.
 func TestHierarchiesOfSubtree(t *testing.T) {
-	got, err := Hierarchies("35 31 0:32 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n", "4:memory:/docker/x/y\n")
+	got, err := Hierarchies("35 31 0:32 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+		"4:memory:/docker/x/y\n")
 	if err != nil || len(got) != 1 || got[0].Own != "/sys/fs/cgroup/memory/y" {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -54,7 +54,8 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "theseus-lab",
 		Short: "Real Kubernetes clusters in namespaces of one machine",
-		Long: "theseus-lab runs a real Kubernetes (etcd, API server, kubelets, containerd, CNI) in namespaces of this machine.\n" +
+		Long: "theseus-lab runs a real Kubernetes (etcd, API server, kubelets, containerd, CNI) in " +
+			"namespaces of this machine.\n" +
 			"It does not touch the host's network, and `down` removes everything.\n\n" +
 			"Exit codes: 0 done; 1 error; 2 usage; exec, node exec and kubectl end with the code of their command.",
 		SilenceErrors: true,
@@ -64,7 +65,8 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.dir, "state", env("THESEUS_LAB_DIR", "/var/lib/theseus-lab"), "state directory")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.AddCommand(a.build(), a.up(), a.down(), a.status(), a.kubeconfig(), a.kubectl(),
-		a.node(), a.link(), a.logs(), a.image(), a.exec(), a.manifest(), a.demo(), a.canary(), a.piDay(), a.benchLoss(), a.benchFlags(), a.benchAdopt(), a.mirror(), a.clients(), a.swarm())
+		a.node(), a.link(), a.logs(), a.image(), a.exec(), a.manifest(), a.demo(), a.canary(), a.piDay(), a.benchLoss(),
+		a.benchFlags(), a.benchAdopt(), a.mirror(), a.clients(), a.swarm())
 	return root
 }
 
@@ -121,9 +123,11 @@ func (a *app) guess(err error) string {
 	case errors.Is(err, os.ErrPermission):
 		return "the lab makes namespaces and mounts: run it as root"
 	case errors.Is(err, context.Canceled):
-		return "interrupted; no process of the lab is running, and its logs are in " + filepath.Join(a.dir, "labs", a.name, "logs")
+		return "interrupted; no process of the lab is running, and its logs are in " +
+			filepath.Join(a.dir, "labs", a.name, "logs")
 	}
-	return "theseus-lab logs controlplane, or the files in " + filepath.Join(a.dir, "labs", a.name, "logs") + ", may show the cause"
+	return "theseus-lab logs controlplane, or the files in " + filepath.Join(a.dir, "labs", a.name,
+		"logs") + ", may show the cause"
 }
 
 // lab loads the command's lab, which must be running.
@@ -137,7 +141,8 @@ func (a *app) lab() (state.Lab, error) {
 		return lab, err
 	}
 	if !lab.Running() {
-		return lab, hint(fmt.Errorf("lab %s is not running any more", a.name), "theseus-lab down --name %[1]s removes its remains, theseus-lab up --name %[1]s recreates it", a.name)
+		return lab, hint(fmt.Errorf("lab %s is not running any more", a.name),
+			"theseus-lab down --name %[1]s removes its remains, theseus-lab up --name %[1]s recreates it", a.name)
 	}
 	return lab, nil
 }
@@ -150,7 +155,8 @@ func (a *app) nodeArg(arg string) (state.Lab, *control.Client, int, error) {
 	}
 	n, ok := lab.Spec.NodeNumber(arg)
 	if !ok {
-		return lab, nil, 0, hint(fmt.Errorf("lab %s has no node %q", a.name, arg), "its nodes are %s", strings.Join(launch.NodeNames(lab.Spec), ", "))
+		return lab, nil, 0, hint(fmt.Errorf("lab %s has no node %q", a.name, arg), "its nodes are %s",
+			strings.Join(launch.NodeNames(lab.Spec), ", "))
 	}
 	return lab, control.Dial(launch.ControlSocket(lab.Spec)), n, nil
 }

@@ -18,19 +18,29 @@ func TestRefusals(t *testing.T) {
 		{"frob", 2, "error: unknown command \"frob\" for \"theseus-lab\"\n"},
 		{"up --frob", 2, "error: unknown flag: --frob\n"},
 		{"up now", 2, "error: accepts 0 arg(s), received 1\n"},
-		{"up --network frob", 1, "error: there is no network \"frob\"\nhint: use --network flannel, calico, calico-bgp, calico-typha, cilium, weave, bridge or none\n"},
-		{"up --kubernetes v1.35.0", 1, "error: Kubernetes \"v1.35.0\" is not one of the versions that can be built\nhint: use --kubernetes v1.36.3 or v1.34.4\n"},
-		{"up --runtime frob", 1, "error: there is no runtime \"frob\"\nhint: use --runtime containerd-2.3 or containerd-1.6\n"},
-		{"up --kube-proxy none --network calico", 1, "error: the network calico does not replace kube-proxy: without one, no Service works\nhint: theseus-lab up --help lists the possible values\n"},
-		{"up --set ipam.mode=kubernetes", 1, "error: the network flannel has no chart whose values could be set\nhint: theseus-lab up --help lists the possible values\n"},
-		{"build --network flannel,frob", 1, "error: there is no network \"frob\"\nhint: use --network flannel, calico, calico-bgp, calico-typha, cilium, weave, bridge or none\n"},
-		{"up --network calico --calico v3.1.0", 1, "error: Calico \"v3.1.0\" is not one of the versions that can be built\nhint: use --calico v3.31.0, v3.30.1 or v3.28.5\n"},
-		{"up --network flannel --calico v3.28.5", 1, "error: --calico cannot be combined with the network flannel\nhint: use --network calico or calico-typha\n"},
-		{"build --kubernetes 1.34", 1, "error: Kubernetes \"1.34\" is not one of the versions that can be built\nhint: use --kubernetes v1.36.3 or v1.34.4\n"},
+		{"up --network frob", 1, "error: there is no network \"frob\"\n" +
+			"hint: use --network flannel, calico, calico-bgp, calico-typha, cilium, weave, bridge or none\n"},
+		{"up --kubernetes v1.35.0", 1, "error: Kubernetes \"v1.35.0\" is not one of the versions that can be built\n" +
+			"hint: use --kubernetes v1.36.3 or v1.34.4\n"},
+		{"up --runtime frob", 1, "error: there is no runtime \"frob\"\n" +
+			"hint: use --runtime containerd-2.3 or containerd-1.6\n"},
+		{"up --kube-proxy none --network calico", 1, "error: the network calico does not replace kube-proxy: without " +
+			"one, no Service works\nhint: theseus-lab up --help lists the possible values\n"},
+		{"up --set ipam.mode=kubernetes", 1, "error: the network flannel has no chart whose values could be set\n" +
+			"hint: theseus-lab up --help lists the possible values\n"},
+		{"build --network flannel,frob", 1, "error: there is no network \"frob\"\n" +
+			"hint: use --network flannel, calico, calico-bgp, calico-typha, cilium, weave, bridge or none\n"},
+		{"up --network calico --calico v3.1.0", 1, "error: Calico \"v3.1.0\" is not one of the versions that can be " +
+			"built\nhint: use --calico v3.31.0, v3.30.1 or v3.28.5\n"},
+		{"up --network flannel --calico v3.28.5", 1, "error: --calico cannot be combined with the network flannel\n" +
+			"hint: use --network calico or calico-typha\n"},
+		{"build --kubernetes 1.34", 1, "error: Kubernetes \"1.34\" is not one of the versions that can be built\n" +
+			"hint: use --kubernetes v1.36.3 or v1.34.4\n"},
 		{"up --policy frob", 1, "error: there is no policy agent \"frob\"\n"},
 		{"up --nodes 17", 1, "error: 17 nodes: a lab has 1 to 16\n"},
 		{"up --name Too-Long", 1, "error: lab name \"Too-Long\" is not 1 to 6 lower-case letters and digits\n"},
-		{"down", 1, "error: no such lab: a\nhint: theseus-lab status lists the labs; theseus-lab up --name a makes one\n"},
+		{"down", 1,
+			"error: no such lab: a\nhint: theseus-lab status lists the labs; theseus-lab up --name a makes one\n"},
 		{"--name b kubeconfig", 1, "error: no such lab: b\n"},
 		{"kubectl --name c get pods", 1, "error: no such lab: c\n"},
 		{"node kill 1", 1, "error: no such lab: a\n"},
@@ -61,7 +71,8 @@ func TestRefusals(t *testing.T) {
 			if !strings.HasPrefix(errOut.String(), tt.want) {
 				t.Errorf("got  %q\nwant %q", errOut.String(), tt.want)
 			}
-			if lines := strings.Split(errOut.String(), "\n"); len(lines) != 3 || !strings.HasPrefix(lines[1], "hint: ") {
+			if lines := strings.Split(errOut.String(), "\n"); len(lines) != 3 ||
+				!strings.HasPrefix(lines[1], "hint: ") {
 				t.Errorf("not one error line and one hint line: %q", errOut.String())
 			}
 			if out.Len() > 0 {
@@ -90,7 +101,8 @@ func TestExitCode(t *testing.T) {
 	}
 	var errOut bytes.Buffer
 	failed := fmt.Errorf("build kube: %w", exec.Command("sh", "-c", "exit 7").Run())
-	if got := (&app{err: &errOut}).report(failed); got != 1 || !strings.HasPrefix(errOut.String(), "error: build kube: exit status 7\nhint: ") {
+	if got := (&app{err: &errOut}).report(failed); got != 1 ||
+		!strings.HasPrefix(errOut.String(), "error: build kube: exit status 7\nhint: ") {
 		t.Errorf("a program that failed inside: code %d, said %q", got, errOut.String())
 	}
 }

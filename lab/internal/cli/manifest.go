@@ -46,7 +46,8 @@ func (a *app) manifest() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&podCIDR, "pod-cidr", "", "addresses of the pods (default: the range that the lab reserves for a second network)")
+	f.StringVar(&podCIDR, "pod-cidr", "",
+		"addresses of the pods (default: the range that the lab reserves for a second network)")
 	calicoFlag(f, &calico)
 	valuesFlag(f, &values)
 	buildFlags(f, &source, &cache)

@@ -16,7 +16,8 @@ import (
 
 func (a *app) node() *cobra.Command {
 	cmd := &cobra.Command{Use: "node", Short: "Add and remove nodes, run a command on a node, or inject a fault"}
-	cmd.AddCommand(a.nodeAdd(), a.nodeRemove(), a.nodeExec(), a.nodeKill(), a.nodeStart(), a.nodePartition(), a.nodeHeal(), a.nodeFillDisk())
+	cmd.AddCommand(a.nodeAdd(), a.nodeRemove(), a.nodeExec(), a.nodeKill(), a.nodeStart(), a.nodePartition(),
+		a.nodeHeal(), a.nodeFillDisk())
 	return cmd
 }
 
@@ -26,9 +27,11 @@ func (a *app) nodeAdd() *cobra.Command {
 	var bare bool
 	var limit time.Duration
 	cmd := &cobra.Command{
-		Use:     "add [--count N] [--taint KEY=VALUE:EFFECT]",
-		Short:   "Add nodes to a running lab, and print their names when they are Ready",
-		Long:    "Adds nodes to a running lab, set up as by `up`, waits until they are Ready, and prints their names, one per line.\nNumbers of removed nodes are not used again. The nodes do not have images of `image load`.",
+		Use:   "add [--count N] [--taint KEY=VALUE:EFFECT]",
+		Short: "Add nodes to a running lab, and print their names when they are Ready",
+		Long: "Adds nodes to a running lab, set up as by `up`, waits " +
+			"until they are Ready, and prints their names, one per line.\n" +
+			"Numbers of removed nodes are not used again. The nodes do not have images of `image load`.",
 		Example: "  theseus-lab node add --count 2 --taint theseus.dev/pending=true:NoSchedule",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,9 +60,12 @@ func (a *app) nodeAdd() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&count, "count", 1, "number of nodes")
-	cmd.Flags().StringArrayVar(&texts, "taint", nil, "taint of the nodes from the start, such as key=value:NoSchedule (repeatable)")
-	cmd.Flags().BoolVar(&bare, "bare", false, "without the files of the network bridge, if the lab started on bridge and has another network now")
-	cmd.Flags().DurationVar(&limit, "timeout", 2*time.Minute, "how long the nodes may take to become Ready; then they are removed again")
+	cmd.Flags().StringArrayVar(&texts, "taint", nil,
+		"taint of the nodes from the start, such as key=value:NoSchedule (repeatable)")
+	cmd.Flags().BoolVar(&bare, "bare", false,
+		"without the files of the network bridge, if the lab started on bridge and has another network now")
+	cmd.Flags().DurationVar(&limit, "timeout", 2*time.Minute,
+		"how long the nodes may take to become Ready; then they are removed again")
 	return cmd
 }
 
@@ -117,7 +123,8 @@ func (a *app) nodeExec() *cobra.Command {
 			return a.onNode(cmd.Context(), args[0], a.in, args[1:]...)
 		},
 	}
-	cmd.Flags().BoolVar(&network, "network", false, "only in its network namespace: files and processes are the host's, and the command does not end with the node")
+	cmd.Flags().BoolVar(&network, "network", false,
+		"only in its network namespace: files and processes are the host's, and the command does not end with the node")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
@@ -127,8 +134,9 @@ func (a *app) nodeKill() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kill NODE",
 		Short: "Cut the power of a node, or kill one of its components",
-		Long:  "Cuts the power of a node: every process ends at once, but its disk stays. With --component, only that program is killed (SIGKILL), and the node restarts it.",
-		Args:  exactly(1),
+		Long: "Cuts the power of a node: every process ends at once, but its disk stays. With --component, only " +
+			"that program is killed (SIGKILL), and the node restarts it.",
+		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, client, n, err := a.nodeArg(args[0])
 			if err != nil {
@@ -138,7 +146,8 @@ func (a *app) nodeKill() *cobra.Command {
 			case "":
 				return client.Kill(cmd.Context(), n)
 			case "containerd", "kubelet", "kube-proxy":
-				return a.onNode(cmd.Context(), args[0], nil, "sh", "-c", "kill -9 $(cat /run/theseus-lab/"+component+".pid)")
+				return a.onNode(cmd.Context(), args[0], nil, "sh", "-c",
+					"kill -9 $(cat /run/theseus-lab/"+component+".pid)")
 			}
 			return usage(fmt.Errorf("component %q is not containerd, kubelet or kube-proxy", component))
 		},
@@ -194,7 +203,8 @@ func (a *app) nodeFillDisk() *cobra.Command {
 		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// fallocate fails without allocating anything if the size is too large; dd uses all free space.
-			script := "dd if=/dev/zero of=/var/log/fill bs=1M 2>/dev/null; dd if=/dev/zero of=/var/log/fill.rest bs=512 2>/dev/null; ! echo x >/var/log/fill.proof 2>/dev/null"
+			script := "dd if=/dev/zero of=/var/log/fill bs=1M 2>/dev/null; dd if=/dev/zero of=/var/log/fill.rest " +
+				"bs=512 2>/dev/null; ! echo x >/var/log/fill.proof 2>/dev/null"
 			if free {
 				script = "rm -f /var/log/fill /var/log/fill.rest /var/log/fill.proof"
 			}

@@ -20,7 +20,8 @@ import (
 
 // onNode runs a program inside a node.
 func (a *app) onNode(ctx context.Context, node string, in io.Reader, argv ...string) error {
-	return a.enter(ctx, node, in, []string{"--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd"}, argv...)
+	return a.enter(ctx, node, in, []string{"--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd"},
+		argv...)
 }
 
 // enter runs a program in the namespaces of a node that the flags of nsenter name.
@@ -42,7 +43,8 @@ func (a *app) enter(ctx context.Context, node string, in io.Reader, flags []stri
 	if err != nil {
 		return err
 	}
-	return a.run(ctx, in, "nsenter", slices.Concat([]string{"--target", strconv.Itoa(pid)}, flags, []string{"--"}, argv)...)
+	return a.run(ctx, in, "nsenter",
+		slices.Concat([]string{"--target", strconv.Itoa(pid)}, flags, []string{"--"}, argv)...)
 }
 
 func (a *app) run(ctx context.Context, in io.Reader, name string, args ...string) error {
@@ -74,7 +76,8 @@ func (a *app) exec() *cobra.Command {
 			return a.run(cmd.Context(), a.in, "nsenter", append(enter, args...)...)
 		},
 	}
-	cmd.Flags().BoolVar(&network, "network", false, "only its network namespace: files and processes are the host's, and the command does not end with the lab")
+	cmd.Flags().BoolVar(&network, "network", false,
+		"only its network namespace: files and processes are the host's, and the command does not end with the lab")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

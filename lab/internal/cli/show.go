@@ -153,7 +153,9 @@ func (a *app) listLogs(dir string) error {
 		return err
 	}
 	if len(files) == 0 {
-		return hint(fmt.Errorf("there are no logs in %s", filepath.Base(dir)), "name a node, controlplane or fabric; the control plane has %s", strings.Join(controlplane.Components(), ", "))
+		return hint(fmt.Errorf("there are no logs in %s", filepath.Base(dir)),
+			"name a node, controlplane or fabric; the control plane has %s",
+			strings.Join(controlplane.Components(), ", "))
 	}
 	for _, f := range files {
 		fmt.Fprintln(a.out, strings.TrimSuffix(filepath.Base(f), ".log"))

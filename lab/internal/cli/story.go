@@ -44,21 +44,25 @@ func (a *app) demo() *cobra.Command {
 			r.Outside = r.Strategy == "adopt" // with other strategies, hosts lose connections to pods that end
 			return scenario.Demo(ctx, r)
 		})
-	cmd.Flags().StringVar(&network, "network", "flannel", "network that the cluster starts on: flannel or bridge (both with kube-router), or weave")
+	cmd.Flags().StringVar(&network, "network", "flannel",
+		"network that the cluster starts on: flannel or bridge (both with kube-router), or weave")
 	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty means adopt, or recreate from weave")
-	cmd.Flags().StringVar(&proxy, "proxy-mode", "", "mode of kube-proxy: iptables or nftables; empty for the lab's default")
+	cmd.Flags().StringVar(&proxy, "proxy-mode", "",
+		"mode of kube-proxy: iptables or nftables; empty for the lab's default")
 	return cmd
 }
 
 // canary is the rollout of a flag.
 func (a *app) canary() *cobra.Command {
-	return a.story("canary", "Switch Calico's data plane to nftables and back, one node first, under traffic", 3, scenario.Canary)
+	return a.story("canary", "Switch Calico's data plane to nftables and back, one node first, under traffic",
+		3, scenario.Canary)
 }
 
 // benchFlags switches a data plane many times.
 func (a *app) benchFlags() *cobra.Command {
 	var bench scenario.FlagBench
-	cmd := a.story("bench-flags", "Switch Calico's data plane to nftables and back many times, with Theseus and by hand, and compare losses and leaks", 2,
+	cmd := a.story("bench-flags", "Switch Calico's data plane to nftables and back many times, with Theseus and by "+
+		"hand, and compare losses and leaks", 2,
 		func(ctx context.Context, r *scenario.Rig) error { return bench.Run(ctx, r) })
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if min(bench.Runs, bench.Controls) < 1 {
@@ -83,20 +87,23 @@ func (a *app) piDay() *cobra.Command {
 // mirror is a change of networks with a second cluster.
 func (a *app) mirror() *cobra.Command {
 	var strategy string
-	cmd := a.story("mirror", "Move the names of a cluster's services to its mirror, change its network, and move them back", 1,
+	cmd := a.story("mirror",
+		"Move the names of a cluster's services to its mirror, change its network, and move them back", 1,
 		func(ctx context.Context, r *scenario.Rig) error {
 			r.Strategy = strategy
 			return scenario.Mirror(ctx, r)
 		})
-	cmd.Flags().StringVar(&strategy, "strategy", "", "strategy of the change meanwhile: recreate, adopt or surge; empty means recreate")
+	cmd.Flags().StringVar(&strategy, "strategy", "",
+		"strategy of the change meanwhile: recreate, adopt or surge; empty means recreate")
 	return cmd
 }
 
 // clients runs the clients of the mirror story, on the fabric.
 func (a *app) clients() *cobra.Command {
-	return &cobra.Command{Use: "clients", Hidden: true, Args: exactly(0), RunE: func(cmd *cobra.Command, _ []string) error {
-		return scenario.NameClients(cmd.Context(), a.in, a.out)
-	}}
+	return &cobra.Command{Use: "clients", Hidden: true, Args: exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return scenario.NameClients(cmd.Context(), a.in, a.out)
+		}}
 }
 
 // story is a command that runs a story in a lab of its own, which it removes at the end.
@@ -173,7 +180,8 @@ func (a *app) benchLoss() *cobra.Command {
 	f.IntVar(&bench.Runs, "runs", 3, "number of runs of each")
 	f.BoolVar(&pairs, "pairs", false, "run Theseus' other changes, instead of those from flannel to Calico")
 	f.StringSliceVar(&only, "only", nil, "only these: "+swapNames())
-	f.DurationVar(&bench.Limit, "limit", 15*time.Minute, "time limit of one change, and again for the cluster to become healthy after it")
+	f.DurationVar(&bench.Limit, "limit", 15*time.Minute,
+		"time limit of one change, and again for the cluster to become healthy after it")
 	return cmd
 }
 
@@ -189,7 +197,8 @@ func swapNames() string {
 // benchAdopt moves many running pods.
 func (a *app) benchAdopt() *cobra.Command {
 	var bench scenario.AdoptBench
-	cmd := a.story("bench-adopt", "Move a cluster of many pods by adoption under traffic, and show the gaps of each pod", 3,
+	cmd := a.story("bench-adopt",
+		"Move a cluster of many pods by adoption under traffic, and show the gaps of each pod", 3,
 		func(ctx context.Context, r *scenario.Rig) error { return bench.Run(ctx, r) })
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if bench.Runs < 1 {
@@ -199,7 +208,8 @@ func (a *app) benchAdopt() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&bench.Runs, "runs", 5, "number of runs, each in a new cluster")
 	cmd.Flags().IntVar(&bench.Pods, "pods", 60, "number of pods to move")
-	cmd.Flags().DurationVar(&bench.Control, "control", 5*time.Minute, "how long the same traffic is counted before the change")
+	cmd.Flags().DurationVar(&bench.Control, "control", 5*time.Minute,
+		"how long the same traffic is counted before the change")
 	return cmd
 }
 

@@ -23,14 +23,18 @@ func (a *app) swarm() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "swarm",
 		Short: "Move a cluster of many modelled nodes to Calico, and count what that asks of the API server",
-		Long: "Runs etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback, and the product's own agents of all nodes in one process.\n" +
-			"A model stands for kubelets, for what agents do on their nodes, and for probes; it takes as long as the lab took. Theseus' own program then\n" +
-			"moves the cluster from flannel to Calico. Prints the time beside the plan's estimate, the memory of theseus, and the requests by verb.",
+		Long: "Runs etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback, and the product's " +
+			"own agents of all nodes in one process.\n" +
+			"A model stands for kubelets, for what agents do on their nodes, and for probes; it takes as long as the " +
+			"lab took. Theseus' own program then\n" +
+			"moves the cluster from flannel to Calico. Prints the time beside the plan's estimate, the memory of " +
+			"theseus, and the requests by verb.",
 		Example: "  theseus-lab swarm --nodes 100 --fault node-17=fail:adopt",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Nodes < 2 || o.Pods < 4 || o.Strategy != "adopt" && o.Strategy != "recreate" {
-				return usage(fmt.Errorf("%d nodes with %d pods each, strategy %q: it takes 2 nodes, 4 pods, and adopt or recreate", o.Nodes, o.Pods, o.Strategy))
+				return usage(fmt.Errorf("%d nodes with %d pods each, strategy %q: it takes 2 nodes, 4 pods, and "+
+					"adopt or recreate", o.Nodes, o.Pods, o.Strategy))
 			}
 			rig, err := a.rig(dir, o.Nodes)
 			if err != nil {
@@ -59,7 +63,9 @@ func (a *app) swarm() *cobra.Command {
 	f.IntVar(&o.Nodes, "nodes", 20, "number of nodes")
 	f.IntVar(&o.Pods, "pods", 20, "number of pods on each node, besides those of the system")
 	f.StringVar(&o.Strategy, "strategy", "adopt", "adopt or recreate")
-	f.StringArrayVar(&o.Faults, "fault", nil, "what goes wrong when a node is first asked for a verb: NODE=fail:VERB, NODE=slow:VERB:DURATION,\nNODE=lose:VERB:PERCENT (of its packets, from then on) or NODE=vanish:VERB (repeatable)")
+	f.StringArrayVar(&o.Faults, "fault", nil,
+		"what goes wrong when a node is first asked for a verb: NODE=fail:VERB, NODE=slow:VERB:DURATION,\n"+
+			"NODE=lose:VERB:PERCENT (of its packets, from then on) or NODE=vanish:VERB (repeatable)")
 	f.Float64Var(&o.Times, "times", 1, "what the model takes, as a multiple of what the lab took")
 	f.StringArrayVar(&plan, "plan-flag", nil, "flag for theseus plan, such as --bake=2s (repeatable)")
 	f.StringVar(&dir, "dir", "swarm", "folder for logs, the plan and theseus' files")
@@ -83,7 +89,8 @@ func runSwarm(ctx context.Context, o swarm.Options, plan []string) error {
 		return hint(err, "the logs are in %s", filepath.Join(o.Dir, "logs"))
 	}
 	if code := report.Apply.Code; code != 0 {
-		return &failure{err: errors.New("the change did not reach its end"), hint: "theseus said why, above", code: code}
+		return &failure{err: errors.New("the change did not reach its end"),
+			hint: "theseus said why, above", code: code}
 	}
 	return nil
 }

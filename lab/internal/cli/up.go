@@ -49,11 +49,13 @@ func (a *app) up() *cobra.Command {
 	f.IntVar(&s.Nodes, "nodes", 3, "number of nodes, 1 to 16")
 	f.StringVar(&s.Network, "network", "flannel", "network of the pods: "+choice(network.Names()))
 	f.StringVar(&s.Policy, "policy", "", "policy agent next to the network: kube-router")
-	f.StringVar(&s.Kubernetes, "kubernetes", build.KubernetesVersions()[0], "version of Kubernetes: "+choice(build.KubernetesVersions()))
+	f.StringVar(&s.Kubernetes, "kubernetes", build.KubernetesVersions()[0],
+		"version of Kubernetes: "+choice(build.KubernetesVersions()))
 	runtimeFlag(f, &s.Runtime)
 	calicoFlag(f, &s.Calico)
 	valuesFlag(f, &s.Values)
-	f.StringVar(&s.ProxyMode, "kube-proxy", "iptables", "mode of kube-proxy: iptables, nftables, or none, which Cilium replaces")
+	f.StringVar(&s.ProxyMode, "kube-proxy", "iptables",
+		"mode of kube-proxy: iptables, nftables, or none, which Cilium replaces")
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "proxy-mode" { // as it was called before it could be none
 			name = "kube-proxy"
@@ -68,24 +70,28 @@ func (a *app) up() *cobra.Command {
 
 // buildFlags declares the folders of the source and of built programs.
 func buildFlags(f *pflag.FlagSet, source, cache *string) {
-	f.StringVar(source, "source", "", "root of the repository (default: searched upwards from the current folder and from the program)")
+	f.StringVar(source, "source", "",
+		"root of the repository (default: searched upwards from the current folder and from the program)")
 	f.StringVar(cache, "cache", env("THESEUS_LAB_CACHE", defaultCache()), "directory of built programs and images")
 }
 
 // runtimeFlag declares the container runtime of the nodes.
 func runtimeFlag(f *pflag.FlagSet, runtime *string) {
-	f.StringVar(runtime, "runtime", env("THESEUS_LAB_RUNTIME", build.Runtimes()[0]), "container runtime of the nodes: "+choice(build.Runtimes()))
+	f.StringVar(runtime, "runtime", env("THESEUS_LAB_RUNTIME", build.Runtimes()[0]),
+		"container runtime of the nodes: "+choice(build.Runtimes()))
 }
 
 // calicoFlag declares the version of Calico.
 func calicoFlag(f *pflag.FlagSet, version *string) {
-	f.StringVar(version, "calico", "", "version of Calico, if the network is Calico: "+choice(build.CalicoVersions())+" (default "+build.CalicoVersions()[0]+
+	f.StringVar(version, "calico", "", "version of Calico, if the network is Calico: "+choice(build.CalicoVersions())+
+		" (default "+build.CalicoVersions()[0]+
 		"); the nodes also get the images of further versions after a comma")
 }
 
 // valuesFlag declares values of the network's chart.
 func valuesFlag(f *pflag.FlagSet, values *[]string) {
-	f.StringArrayVar(values, "set", nil, "a value of the network's chart, as helm --set takes it, such as ipam.mode=kubernetes; Cilium only")
+	f.StringArrayVar(values, "set", nil,
+		"a value of the network's chart, as helm --set takes it, such as ipam.mode=kubernetes; Cilium only")
 }
 
 // supported refuses an impossible lab before anything is started.
@@ -109,14 +115,17 @@ func known(s spec.Lab) error {
 	}
 	for version := range strings.SplitSeq(s.Calico, ",") {
 		if versions := build.CalicoVersions(); s.Calico != "" && !slices.Contains(versions, version) {
-			return hint(fmt.Errorf("Calico %q is not one of the versions that can be built", version), "use --calico %s", choice(versions))
+			return hint(fmt.Errorf("Calico %q is not one of the versions that can be built", version),
+				"use --calico %s", choice(versions))
 		}
 	}
 	if s.Calico != "" && !strings.HasPrefix(s.Network, "calico") {
-		return hint(fmt.Errorf("--calico cannot be combined with the network %s", s.Network), "use --network calico or calico-typha")
+		return hint(fmt.Errorf("--calico cannot be combined with the network %s", s.Network),
+			"use --network calico or calico-typha")
 	}
 	if versions := build.KubernetesVersions(); !slices.Contains(versions, s.Kubernetes) {
-		return hint(fmt.Errorf("Kubernetes %q is not one of the versions that can be built", s.Kubernetes), "use --kubernetes %s", choice(versions))
+		return hint(fmt.Errorf("Kubernetes %q is not one of the versions that can be built", s.Kubernetes),
+			"use --kubernetes %s", choice(versions))
 	}
 	if runtimes := build.Runtimes(); !slices.Contains(runtimes, s.Runtime) {
 		return hint(fmt.Errorf("there is no runtime %q", s.Runtime), "use --runtime %s", choice(runtimes))
@@ -152,7 +161,8 @@ func findSource(given string) (string, error) {
 			}
 		}
 	}
-	return "", hint(errors.New("the repository with lab/components was not found"), "run it inside the repository, or give --source DIR")
+	return "", hint(errors.New("the repository with lab/components was not found"),
+		"run it inside the repository, or give --source DIR")
 }
 
 func defaultCache() string {

@@ -51,8 +51,8 @@ func (c Config) apiserver() []string {
 		"--authorization-mode=Node,RBAC",
 		"--client-ca-file=" + c.pki("ca.crt"),
 		"--tls-cert-file=" + c.pki("apiserver.crt"), "--tls-private-key-file=" + c.pki("apiserver.key"),
-		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"), "--kubelet-client-key=" + c.pki("kubelet-client.key"),
-		"--kubelet-certificate-authority=" + c.pki("ca.crt"),
+		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"),
+		"--kubelet-client-key=" + c.pki("kubelet-client.key"), "--kubelet-certificate-authority=" + c.pki("ca.crt"),
 		"--kubelet-preferred-address-types=InternalIP",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + c.pki("sa.pub"), "--service-account-signing-key-file=" + c.pki("sa.key"),
@@ -60,8 +60,8 @@ func (c Config) apiserver() []string {
 		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file=" + c.pki("front-proxy-client.crt"), "--proxy-client-key-file=" + c.pki("front-proxy-client.key"),
-		"--enable-aggregator-routing=true",
+		"--proxy-client-cert-file=" + c.pki("front-proxy-client.crt"),
+		"--proxy-client-key-file=" + c.pki("front-proxy-client.key"), "--enable-aggregator-routing=true",
 		"--profiling=false",
 	}
 }
@@ -70,8 +70,8 @@ func (c Config) controllerManager() []string {
 	kubeconfig := c.pki("controller-manager.conf")
 	return []string{
 		"kube-controller-manager",
-		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--leader-elect=false", "--use-service-account-credentials=true",
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig, "--leader-elect=false", "--use-service-account-credentials=true",
 		"--root-ca-file=" + c.pki("ca.crt"), "--service-account-private-key-file=" + c.pki("sa.key"),
 		"--cluster-signing-cert-file=" + c.pki("ca.crt"), "--cluster-signing-key-file=" + c.pki("ca.key"),
 		"--requestheader-client-ca-file=" + c.pki("front-proxy-ca.crt"),
@@ -87,8 +87,8 @@ func (c Config) scheduler() []string {
 	kubeconfig := c.pki("scheduler.conf")
 	return []string{
 		"kube-scheduler",
-		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
-		"--profiling=false",
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig, "--leader-elect=false",
+		"--kube-api-qps=500", "--kube-api-burst=1000", "--profiling=false",
 	}
 }

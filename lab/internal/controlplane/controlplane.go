@@ -51,7 +51,8 @@ func Run() error {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount proc: %w", err)
 	}
-	routes := append([]fabric.Route{{To: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: c.Lab.GatewayIP()}}, c.Routes...)
+	routes := append([]fabric.Route{{To: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: c.Lab.GatewayIP()}},
+		c.Routes...)
 	if err := fabric.Configure(netip.PrefixFrom(c.Lab.ControlPlaneIP(), spec.FabricBits), routes); err != nil {
 		return err
 	}

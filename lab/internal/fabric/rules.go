@@ -87,7 +87,8 @@ func Ruleset(faults map[string]Faults) string {
 			case f.Loss >= 1: // nftables refuses a comparison that always holds
 				fmt.Fprintf(&b, "%s counter drop\n", prefix)
 			case f.Loss > 0:
-				fmt.Fprintf(&b, "%s numgen random mod 100000 < %d counter drop\n", prefix, min(99999, max(1, int(f.Loss*100000+0.5))))
+				fmt.Fprintf(&b, "%s numgen random mod 100000 < %d counter drop\n",
+					prefix, min(99999, max(1, int(f.Loss*100000+0.5))))
 			}
 			for _, d := range f.Drops {
 				fmt.Fprintf(&b, "%s ether type ip %s dport %d counter drop\n", prefix, d.Proto, d.Port)

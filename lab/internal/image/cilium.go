@@ -22,7 +22,8 @@ const (
 // clang is Debian's package of the compiler that Cilium's agent calls, at the release that Cilium's own image has.
 const (
 	clang     = "/usr/lib/llvm-19/bin/clang"
-	clangHint = "the images need Debian's clang-19, which Cilium compiles its programs with: apt-get install --no-install-recommends clang-19"
+	clangHint = "the images need Debian's clang-19, which Cilium compiles its programs with: apt-get install " +
+		"--no-install-recommends clang-19"
 )
 
 // ciliumImages are Cilium's, without Envoy, Hubble and health checks.
@@ -48,13 +49,15 @@ func ciliumImages() ([]recipe, error) {
 				"/install-plugin.sh": from("plugins/cilium-cni/install-plugin.sh"),
 				"/cni-uninstall.sh":  from("plugins/cilium-cni/cni-uninstall.sh"),
 			},
-			trees: map[string]tree{"/var/lib/cilium/bpf": {shipped: from("bpf"), but: []string{"tests", "complexity-tests"}}},
+			trees: map[string]tree{"/var/lib/cilium/bpf": {shipped: from("bpf"),
+				but: []string{"tests", "complexity-tests"}}},
 			tools: []string{"basename", "bash", "find", "grep", "mkdir", "mount", "mv", "nsenter", "rm"},
 			files: []layer.File{
 				layer.Program("/usr/bin/clang", clang),
 				layer.Program("/cni/loopback", "/usr/lib/cni/loopback"),
 				layer.Directory("/home/cilium", 0o755),
-				layer.Symlink("/var/run", "../run"), // the chart mounts by the one name what the agent looks for by the other
+				// the chart mounts by the one name what the agent looks for by the other
+				layer.Symlink("/var/run", "../run"),
 			},
 			set: settings{Cmd: []string{"/usr/bin/cilium-dbg"}, WorkingDir: "/home/cilium"},
 		},

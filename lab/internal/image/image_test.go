@@ -31,7 +31,8 @@ func TestImage(t *testing.T) {
 		t.Errorf("the layer reads back as %v, %v; want %v", again, err, one)
 	}
 	var image bytes.Buffer
-	if err := writeImage(&image, "example.test/x:1", settings{Entrypoint: []string{"/x"}, User: "999"}, []packed{one, two}); err != nil {
+	if err := writeImage(&image, "example.test/x:1", settings{Entrypoint: []string{"/x"}, User: "999"},
+		[]packed{one, two}); err != nil {
 		t.Fatal(err)
 	}
 	blobs := map[string][]byte{}
@@ -145,10 +146,12 @@ func TestWeaveToolsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	commands := map[string][]string{
-		WeaveKube: {"curl --version", "echo a b | grep a | cut -d' ' -f1 | tr a c | sed s/c/d/ | wc -l", "mkdir /x && ln -s / /x/y && mv /x/y /x/z && readlink -f /x/z && rm /x/z", "id -u", "uname -s -r"},
+		WeaveKube: {"curl --version", "echo a b | grep a | cut -d' ' -f1 | tr a c | sed s/c/d/ | wc -l",
+			"mkdir /x && ln -s / /x/y && mv /x/y /x/z && readlink -f /x/z && rm /x/z", "id -u", "uname -s -r"},
 		WeaveNPC: {
 			"ulogd --version", "test -p /var/log/ulogd.pcap",
-			"ulogd --info /usr/lib/ulogd/ulogd_inppkt_NFLOG.so && ulogd --info /usr/lib/ulogd/ulogd_output_PCAP.so && ulogd --info /usr/lib/ulogd/ulogd_raw2packet_BASE.so",
+			"ulogd --info /usr/lib/ulogd/ulogd_inppkt_NFLOG.so && ulogd --info /usr/lib/ulogd/ulogd_output_PCAP.so " +
+				"&& ulogd --info /usr/lib/ulogd/ulogd_raw2packet_BASE.so",
 		},
 	}
 	for _, r := range list {
@@ -172,7 +175,8 @@ func TestCiliumToolsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	inside(t, unpack(t, append(more, agent.files...)...),
-		"echo 'int x;' >/x.c && clang -O2 --target=bpf -nostdinc -g -c /x.c -o /x.o", "bash -c true", "nsenter --version", "mount --version",
+		"echo 'int x;' >/x.c && clang -O2 --target=bpf -nostdinc -g -c /x.c -o /x.o",
+		"bash -c true", "nsenter --version", "mount --version",
 		"mkdir /y && cp /x.o /y && mv /y/x.o /y/z && find /y -name z | grep z && rm /y/z", "basename /a/b")
 }
 

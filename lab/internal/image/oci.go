@@ -106,7 +106,8 @@ func writeImage(w io.Writer, name string, set settings, layers []packed) error {
 	top := describe(manifestType, encoded)
 	top.Platform = &platform{Architecture: runtime.GOARCH, OS: "linux"}
 	top.Annotations = map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name}
-	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": []descriptor{top}})
+	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": indexType,
+		"manifests": []descriptor{top}})
 	if err != nil {
 		return fmt.Errorf("encode the index: %w", err)
 	}

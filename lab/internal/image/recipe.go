@@ -104,9 +104,12 @@ func recipes(network, calico, source string) ([]recipe, error) {
 
 func always() []recipe {
 	return []recipe{
-		{name: Pause, binaries: map[string]string{"/pause": "pause"}, set: settings{Entrypoint: []string{"/pause"}, User: "65535:65535"}},
-		{name: CoreDNS, binaries: map[string]string{"/coredns": "coredns"}, set: settings{Entrypoint: []string{"/coredns"}}},
-		{name: Workload, binaries: map[string]string{"/workload": "workload"}, set: settings{Entrypoint: []string{"/workload"}}},
+		{name: Pause, binaries: map[string]string{"/pause": "pause"},
+			set: settings{Entrypoint: []string{"/pause"}, User: "65535:65535"}},
+		{name: CoreDNS, binaries: map[string]string{"/coredns": "coredns"},
+			set: settings{Entrypoint: []string{"/coredns"}}},
+		{name: Workload, binaries: map[string]string{"/workload": "workload"},
+			set: settings{Entrypoint: []string{"/workload"}}},
 	}
 }
 
@@ -164,12 +167,14 @@ func weaveImages() ([]recipe, error) {
 				home + "weaver": "weaver", home + "kube-utils": "weave-kube-utils", "/usr/bin/weaveutil": "weaveutil",
 			},
 			shipped: map[string]shipped{
-				home + "launch.sh":      from("prog/weave-kube/launch.sh"),
-				home + "weave":          from("weave", phrase.Edit{From: `SCRIPT_VERSION="unreleased"`, To: `SCRIPT_VERSION="` + version + `"`}),
+				home + "launch.sh": from("prog/weave-kube/launch.sh"),
+				home + "weave": from("weave",
+					phrase.Edit{From: `SCRIPT_VERSION="unreleased"`, To: `SCRIPT_VERSION="` + version + `"`}),
 				"/weavedb/weavedata.db": from("prog/weaver/weavedata.db"),
 			},
-			tools: []string{"curl", "cut", "grep", "id", "ln", "mkdir", "mv", "readlink", "rm", "sed", "tr", "uname", "wc"},
-			set:   settings{Entrypoint: []string{home + "launch.sh"}, WorkingDir: home},
+			tools: []string{"curl", "cut", "grep", "id", "ln", "mkdir", "mv", "readlink",
+				"rm", "sed", "tr", "uname", "wc"},
+			set: settings{Entrypoint: []string{home + "launch.sh"}, WorkingDir: home},
 		},
 		{
 			name: WeaveNPC, userland: true,
@@ -212,8 +217,9 @@ func calicoTypha(version string) recipe {
 	return recipe{
 		name:     calicoImage(version, "typha"),
 		binaries: map[string]string{"/usr/bin/calico-typha": build.Calico(version, "calico-typha")},
-		files:    []layer.File{{Path: "/etc/calico/typha.cfg", Mode: 0o644, Content: "[global]\nMetadataAddr = None\nLogFilePath = None\nLogSeverityFile = None\n"}},
-		set:      settings{Cmd: []string{"/usr/bin/calico-typha"}, User: fmt.Sprint(nobody)},
+		files: []layer.File{{Path: "/etc/calico/typha.cfg", Mode: 0o644,
+			Content: "[global]\nMetadataAddr = None\nLogFilePath = None\nLogSeverityFile = None\n"}},
+		set: settings{Cmd: []string{"/usr/bin/calico-typha"}, User: fmt.Sprint(nobody)},
 	}
 }
 
@@ -259,8 +265,9 @@ func calicoImages(version string) ([]recipe, error) {
 		cni,
 		{
 			name: calicoImage(version, "node"), userland: true,
-			binaries: map[string]string{"/usr/bin/calico-node": of("calico-node"), "/usr/sbin/start_runit": "calico-entry"},
-			shipped:  confdFiles(build.CalicoComponent(version)),
+			binaries: map[string]string{"/usr/bin/calico-node": of("calico-node"),
+				"/usr/sbin/start_runit": "calico-entry"},
+			shipped: confdFiles(build.CalicoComponent(version)),
 			files: append(daemons,
 				layer.File{Path: "/etc/calico/felix.cfg", Mode: 0o644, Content: "[global]\n"},
 				layer.Directory("/etc/calico/confd/config", 0o755),
@@ -285,7 +292,8 @@ func confdFiles(component string) map[string]shipped {
 	files := map[string]shipped{}
 	add := func(path string, edits ...phrase.Edit) {
 		files["/etc/calico/confd/"+path] = shipped{
-			component: component, module: "github.com/projectcalico/calico", path: "confd/etc/calico/confd/" + path, edits: edits,
+			component: component, module: "github.com/projectcalico/calico",
+			path: "confd/etc/calico/confd/" + path, edits: edits,
 		}
 	}
 	for _, name := range []string{"bird", "bird_aggr", "bird_ipam", "bird6", "bird6_aggr", "bird6_ipam"} {

@@ -62,7 +62,8 @@ func TestWatchAgain(t *testing.T) {
 	}
 	refused := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
 	var status *StatusError
-	if err := refused.Watch(t.Context(), "/x", func(Object) bool { return true }); !errors.As(err, &status) || status.Code != 403 {
+	if err := refused.Watch(t.Context(), "/x", func(Object) bool { return true }); !errors.As(err, &status) ||
+		status.Code != 403 {
 		t.Errorf("got %v, want the refusal", err)
 	}
 }

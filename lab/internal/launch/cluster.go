@@ -73,7 +73,8 @@ func (l *launch) createNodes(ctx context.Context) error {
 
 func nodeObject(s spec.Lab, n int, taints []Taint) map[string]any {
 	name, cidr := s.NodeName(n), s.NodePodCIDR(n).String()
-	labels := map[string]string{"node-role.kubernetes.io/worker": "", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+	labels := map[string]string{"node-role.kubernetes.io/worker": "", "kubernetes.io/hostname": name,
+		"kubernetes.io/os": "linux"}
 	marks, annotations := network.NodeMarks(s.Network, n)
 	maps.Copy(labels, marks)
 	return map[string]any{
@@ -118,14 +119,17 @@ func (l *launch) apply(ctx context.Context, all []byte, parts ...string) error {
 func Params(ctx context.Context, s spec.Lab, cache *build.Cache) network.Params {
 	return network.Params{
 		PodCIDR: s.PodCIDR(), ServiceCIDR: s.ServiceCIDR(), DNS: s.DNSIP(), Calico: build.CalicoComponent(s.Calico),
-		Kubernetes: s.Kubernetes, Values: s.Values, WithoutProxy: s.ProxyMode == spec.NoProxy, APIServer: s.APIEndpoint(),
-		Modules: func(component, module string) (string, error) { return cache.ModuleDir(ctx, component, module) },
+		Kubernetes: s.Kubernetes, Values: s.Values, WithoutProxy: s.ProxyMode == spec.NoProxy,
+		APIServer: s.APIEndpoint(), Modules: func(component, module string) (string, error) {
+			return cache.ModuleDir(ctx, component, module)
+		},
 		Program: func(name string) (string, error) { return cache.Binary(ctx, name) },
 	}
 }
 
 func kubectl(ctx context.Context, s spec.Lab, in []byte, args ...string) error {
-	cmd := exec.CommandContext(ctx, s.KubeBinary, append([]string{"kubectl", "--kubeconfig", Kubeconfig(s)}, args...)...)
+	cmd := exec.CommandContext(ctx, s.KubeBinary,
+		append([]string{"kubectl", "--kubeconfig", Kubeconfig(s)}, args...)...)
 	cmd.Stdin = bytes.NewReader(in)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("kubectl %s: %w: %s", args[0], err, bytes.TrimSpace(out))
@@ -168,7 +172,8 @@ data:
 }
 
 // waitAll waits until every one of the names has been seen in the state that holds wants.
-func (l *launch) waitAll(ctx context.Context, collection string, names []string, holds func(kubeapi.Object) bool) error {
+func (l *launch) waitAll(ctx context.Context, collection string, names []string,
+	holds func(kubeapi.Object) bool) error {
 	missing := map[string]bool{}
 	for _, n := range names {
 		missing[n] = true
@@ -201,14 +206,17 @@ func (l *launch) waitRegistered(ctx context.Context) error {
 }
 
 func (l *launch) waitNodes(ctx context.Context) error {
-	return l.waitAll(ctx, "/api/v1/nodes", NodeNames(l.lab.Spec), func(o kubeapi.Object) bool { return o.True("Ready") })
+	return l.waitAll(ctx, "/api/v1/nodes", NodeNames(l.lab.Spec), func(o kubeapi.Object) bool {
+		return o.True("Ready")
+	})
 }
 
 func (l *launch) waitDNS(ctx context.Context) error {
-	return l.waitAll(ctx, "/apis/apps/v1/namespaces/kube-system/deployments", []string{"coredns"}, func(o kubeapi.Object) bool {
-		return o.Status.ObservedGeneration >= o.Metadata.Generation &&
-			o.Status.AvailableReplicas > 0 && o.Status.AvailableReplicas == o.Status.Replicas
-	})
+	return l.waitAll(ctx, "/apis/apps/v1/namespaces/kube-system/deployments",
+		[]string{"coredns"}, func(o kubeapi.Object) bool {
+			return o.Status.ObservedGeneration >= o.Metadata.Generation &&
+				o.Status.AvailableReplicas > 0 && o.Status.AvailableReplicas == o.Status.Replicas
+		})
 }
 
 // waitDaemonSets waits for every DaemonSet that the manifests brought.
@@ -240,7 +248,8 @@ func (l *launch) waitSubnets(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := awaitFile(ctx, filepath.Join("/proc", strconv.Itoa(pid), "root", "run", "flannel", "subnet.env")); err != nil {
+		if err := awaitFile(ctx, filepath.Join("/proc", strconv.Itoa(pid), "root", "run", "flannel",
+			"subnet.env")); err != nil {
 			return fmt.Errorf("flannel on %s: %w", n.Name, err)
 		}
 	}

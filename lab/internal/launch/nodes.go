@@ -26,7 +26,8 @@ var ErrNoAdding = errors.New("the lab cannot have more nodes")
 // Add makes nodes in a running lab, set up as by Up, and waits until they are Ready, or, without a network, until their
 // kubelets have registered. They have the taints from the start. bare nodes have no files of the network that the lab
 // started on, so they need another one. Add returns their names; it removes nodes that it could not finish.
-func Add(ctx context.Context, store *state.Store, name string, count int, taints []Taint, bare bool, limit time.Duration) ([]string, error) {
+func Add(ctx context.Context, store *state.Store, name string, count int, taints []Taint, bare bool,
+	limit time.Duration) ([]string, error) {
 	lab, added, err := reserve(store, name, count, bare)
 	if err != nil {
 		return nil, err
@@ -60,7 +61,8 @@ func reserve(store *state.Store, name string, count int, bare bool) (lab state.L
 		case s.Network == "bridge" && !bare:
 			return fmt.Errorf("%w: the network bridge has static routes to the first nodes only", ErrNoAdding)
 		case s.Nodes+count > spec.MaxNodes:
-			return fmt.Errorf("%w: it had %d, removed ones included, and with %d more there would be over %d", ErrNoAdding, s.Nodes, count, spec.MaxNodes)
+			return fmt.Errorf("%w: it had %d, removed ones included, and with %d more there would be over %d",
+				ErrNoAdding, s.Nodes, count, spec.MaxNodes)
 		}
 		for range count {
 			s.Nodes++

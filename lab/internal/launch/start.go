@@ -103,7 +103,8 @@ func (l *launch) startOuter(ctx context.Context) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{configR, relay, readyW}
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/root", "LANG=C.UTF-8"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: outer.CloneFlags, Setsid: true}
 	if err := outrun(); err != nil {
 		return fmt.Errorf("raise the generation of routes (the lab needs root): %w", err)
@@ -125,8 +126,8 @@ func (l *launch) startOuter(ctx context.Context) error {
 	return l.awaitOuter(ctx, readyR)
 }
 
-// outrun does for the machine's network namespace, which is the kernel's initial one, what theseus-agent does for that of its
-// node (outrun in internal/node): the nodes of a lab are in namespaces of their own, where that has no effect.
+// outrun does for the machine's network namespace, which is the kernel's initial one, what theseus-agent does for that
+// of its node (outrun in internal/node): the nodes of a lab are in namespaces of their own, where that has no effect.
 func outrun() error {
 	file, err := os.OpenFile("/proc/sys/net/ipv4/route/flush", os.O_WRONLY, 0)
 	if err != nil {

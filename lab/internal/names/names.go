@@ -77,7 +77,8 @@ func (c *Clients) Run(ctx context.Context) Tally {
 					seen.Gap, right = max(seen.Gap, time.Since(right)), time.Now()
 				}
 				if err != nil && len(seen.Wrong) < mostWrong {
-					seen.Wrong = append(seen.Wrong, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), target.Host, err))
+					seen.Wrong = append(seen.Wrong,
+						fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), target.Host, err))
 				}
 				lock.Unlock()
 			}

@@ -63,14 +63,17 @@ func TestOldAnswers(t *testing.T) {
 	target := Target{Host: "s1.shop.example.org", Original: "127.0.0.1", Mirror: "127.0.0.2"}
 	port := server.Listener.Addr().(*net.TCPAddr).Port
 	slowly, asked := resolver(t, 2) // for IPv4 and IPv6
-	if _, err := (&Clients{Resolver: slowly, Port: port}).ask(target); err != nil || requests.Load() != 1 || asked.Load() != 4 {
+	if _, err := (&Clients{Resolver: slowly, Port: port}).ask(target); err != nil ||
+		requests.Load() != 1 || asked.Load() != 4 {
 		t.Errorf("%v; %d requests, %d questions", err, requests.Load(), asked.Load())
 	}
 	always, asked := resolver(t, 1000)
-	if _, err := (&Clients{Resolver: always, Port: port}).ask(target); !errors.Is(err, errStale) || requests.Load() != 1 || asked.Load() != 2*askAgain {
+	if _, err := (&Clients{Resolver: always, Port: port}).ask(target); !errors.Is(err, errStale) ||
+		requests.Load() != 1 || asked.Load() != 2*askAgain {
 		t.Errorf("%v; %d requests, %d questions", err, requests.Load(), asked.Load())
 	}
-	if _, err := (&Clients{Resolver: always, Port: port}).ask(Target{Host: target.Host, Original: "127.0.0.3"}); err == nil || !strings.Contains(err.Error(), "[127.0.0.1]") {
+	if _, err := (&Clients{Resolver: always, Port: port}).ask(Target{Host: target.Host,
+		Original: "127.0.0.3"}); err == nil || !strings.Contains(err.Error(), "[127.0.0.1]") {
 		t.Errorf("another address: %v", err)
 	}
 }

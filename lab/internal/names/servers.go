@@ -33,9 +33,11 @@ func (z *Zone) Write(http int) error {
 	rand.Read(secret)
 	key := base64.StdEncoding.EncodeToString(secret)
 	for name, text := range map[string]string{
-		"zone": "$TTL 2\n@ 2 IN SOA ns hostmaster 1 3600 600 86400 1\n@ 2 IN NS ns\nns 2 IN A 127.0.0.1\n" + strings.Join(z.Records, "\n") + "\n",
-		"key":  key,
-		"named.conf": fmt.Sprintf(`options { directory %[1]q; pid-file "named.pid"; session-keyfile "session.key"; listen-on port %[2]d { 127.0.0.1; };
+		"zone": "$TTL 2\n@ 2 IN SOA ns hostmaster 1 3600 600 86400 1\n@ 2 IN NS ns\nns 2 IN A 127.0.0.1\n" +
+			strings.Join(z.Records, "\n") + "\n",
+		"key": key,
+		"named.conf": fmt.Sprintf(
+			`options { directory %[1]q; pid-file "named.pid"; session-keyfile "session.key"; listen-on port %[2]d { 127.0.0.1; };
   listen-on-v6 { none; }; recursion no; notify no; allow-query { any; }; dnssec-validation no; };
 controls { };
 key "cut" { algorithm hmac-sha256; secret %[3]q; };
@@ -83,7 +85,8 @@ func (z *Zone) Servers() []Server {
 	libraries, _ := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu*")) // none is said by the servers themselves
 	env := append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
 	return []Server{
-		{[]string{filepath.Join(root, "usr/sbin/named"), "-g", "-n", "1", "-c", filepath.Join(z.Dir, "named.conf")}, env},
+		{[]string{filepath.Join(root, "usr/sbin/named"), "-g", "-n", "1", "-c", filepath.Join(z.Dir, "named.conf")},
+			env},
 		{[]string{filepath.Join(root, "usr/sbin/unbound"), "-c", filepath.Join(z.Dir, "unbound.conf"), "-d"}, env},
 	}
 }

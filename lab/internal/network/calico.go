@@ -17,10 +17,12 @@ const CalicoTypha = "calico-typha"
 // Peers is the part of CalicoBGP that can be applied when Calico's kinds are known.
 const Peers = "calico-peers"
 
-// Operator is Calico's operator by its own manifest, with another program in the container: the operator's cannot be had.
+// Operator is Calico's operator by its own manifest, with another program in the container: the operator's cannot be
+// had.
 const Operator = "tigera-operator"
 
-// OperatorCRDs defines what the operator acts on, and Calico's own objects; OperatorObjects are the Installation and what else it is to make.
+// OperatorCRDs defines what the operator acts on, and Calico's own objects; OperatorObjects are the Installation and
+// what else it is to make.
 const (
 	OperatorCRDs    = "operator-crds"
 	OperatorObjects = "custom-resources"
@@ -111,5 +113,6 @@ var withoutBPF = phrase.Edit{
 }
 
 func calicoUpstream(params Params, file string, edits []phrase.Edit) ([]byte, error) {
-	return upstream(params, cmp.Or(params.Calico, "calico"), "github.com/projectcalico/calico", "manifests/"+file, edits)
+	return upstream(params, cmp.Or(params.Calico, "calico"), "github.com/projectcalico/calico",
+		"manifests/"+file, edits)
 }

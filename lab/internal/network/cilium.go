@@ -30,7 +30,8 @@ func cilium(params Params) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"template", "cilium", filepath.Join(source, "install", "kubernetes", "cilium"), "--namespace", "kube-system"}
+	args := []string{"template", "cilium", filepath.Join(source, "install", "kubernetes", "cilium"),
+		"--namespace", "kube-system"}
 	if params.Kubernetes != "" {
 		args = append(args, "--kube-version", params.Kubernetes)
 	}

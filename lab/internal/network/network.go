@@ -49,8 +49,9 @@ func Usual() []string {
 }
 
 // Manifest returns the documents to apply for a network, or for one of the parts "coredns",
-// "kube-router", "flannel-alone" (without that), Peers, Operator, OperatorCRDs, OperatorObjects, and "flannel-migration" and "flannel-migration-job", which are how Calico itself takes
-// a cluster over from flannel. It is empty for networks that live on the nodes' disks alone.
+// "kube-router", "flannel-alone" (without that), Peers, Operator, OperatorCRDs, OperatorObjects, and
+// "flannel-migration" and "flannel-migration-job", which are how Calico itself takes a cluster over from flannel. It is
+// empty for networks that live on the nodes' disks alone.
 func Manifest(network string, params Params) ([]byte, error) {
 	switch network {
 	case "flannel":

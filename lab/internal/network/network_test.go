@@ -168,17 +168,20 @@ func TestCiliumIsRendered(t *testing.T) {
 			t.Errorf("want %q in:\n%s", want, proxied)
 		}
 	}
-	if !strings.HasSuffix(proxied, "\n--set\noperator.replicas=2\n") || strings.Contains(proxied, "kubeProxyReplacement") {
+	if !strings.HasSuffix(proxied, "\n--set\noperator.replicas=2\n") ||
+		strings.Contains(proxied, "kubeProxyReplacement") {
 		t.Errorf("beside kube-proxy, and with a value of the user's:\n%s", proxied)
 	}
 	given.WithoutProxy, given.APIServer = true, netip.MustParseAddrPort("198.18.0.10:6443")
-	if want, got := "kubeProxyReplacement=true\n--set\nk8sServiceHost=198.18.0.10\n--set\nk8sServicePort=6443\n", rendered(); !strings.Contains(got, want) {
+	if want, got := "kubeProxyReplacement=true\n--set\nk8sServiceHost=198.18.0.10\n--set\nk8sServicePort=6443\n",
+		rendered(); !strings.Contains(got, want) {
 		t.Errorf("in place of kube-proxy: want %q in:\n%s", want, got)
 	}
 	if err := os.WriteFile(helm, []byte("#!/bin/sh\necho 'Error: no such value' >&2; exit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Manifest(Cilium, given); err == nil || !strings.Contains(err.Error(), "render Cilium's chart: exit status 1: Error: no such value") {
+	if _, err := Manifest(Cilium, given); err == nil ||
+		!strings.Contains(err.Error(), "render Cilium's chart: exit status 1: Error: no such value") {
 		t.Errorf("Helm's own word is lost: %v", err)
 	}
 }
@@ -188,11 +191,13 @@ func TestCiliumIsRendered(t *testing.T) {
 func TestFlannelMigrationIsUpstreams(t *testing.T) {
 	const env = "\n            - name: FELIX_HEALTHENABLED\n"
 	got, err := Manifest("flannel-migration", params(source(t, "manifests/flannel-migration/calico.yaml", env)))
-	if want := "\n            - name: FELIX_DebugSkipCTLBCleanup\n              value: \"true\"" + env; err != nil || string(got) != want {
+	if want := "\n            - name: FELIX_DebugSkipCTLBCleanup\n              value: \"true\"" + env; err != nil ||
+		string(got) != want {
 		t.Errorf("calico.yaml: got %v:\n%s\nwant:\n%s", err, got, want)
 	}
 	const job = "kind: Job\n"
-	got, err = Manifest("flannel-migration-job", params(source(t, "manifests/flannel-migration/migration-job.yaml", job)))
+	got, err = Manifest("flannel-migration-job",
+		params(source(t, "manifests/flannel-migration/migration-job.yaml", job)))
 	if err != nil || string(got) != job {
 		t.Errorf("migration-job.yaml: got %v:\n%s\nwant:\n%s", err, got, job)
 	}
@@ -246,8 +251,10 @@ func TestWhatCannotBeDeployed(t *testing.T) {
 		{"unknown", "weve", params(nil), `there is no network "weve"`},
 		{"no source", "calico", params(nil), "no source was given"},
 		{"source out of reach", "calico", params(away), "no proxy"},
-		{"phrase gone", "calico", params(source(t, "manifests/calico-vxlan.yaml", "kind: DaemonSet")), "CALICO_IPV4POOL_CIDR"},
-		{"phrase twice", "calico", params(source(t, "manifests/calico-vxlan.yaml", calicoExcerpt+calicoExcerpt)), "2 times"},
+		{"phrase gone", "calico", params(source(t, "manifests/calico-vxlan.yaml", "kind: DaemonSet")),
+			"CALICO_IPV4POOL_CIDR"},
+		{"phrase twice", "calico", params(source(t, "manifests/calico-vxlan.yaml", calicoExcerpt+calicoExcerpt)),
+			"2 times"},
 		{"no pod CIDR", "flannel", Params{}, "pod CIDR"},
 		{"no pod CIDR for Weave Net", "weave", Params{}, "pod CIDR"},
 		{"no DNS address", "coredns", Params{}, "address"},

@@ -21,14 +21,15 @@ func weave(params Params) ([]byte, error) {
 		}
 	}
 	const env = "- /home/weave/launch.sh\n              env:\n"
-	return upstream(params, "weave", "github.com/weaveworks/weave", "prog/weave-kube/weave-daemonset-k8s-1.11.yaml", []phrase.Edit{
-		image("weave-kube"), image("weave-npc"),
-		{From: env, To: env + fmt.Sprintf(`                - name: IPALLOC_RANGE
+	return upstream(params, "weave", "github.com/weaveworks/weave", "prog/weave-kube/weave-daemonset-k8s-1.11.yaml",
+		[]phrase.Edit{
+			image("weave-kube"), image("weave-npc"),
+			{From: env, To: env + fmt.Sprintf(`                - name: IPALLOC_RANGE
                   value: %q
                 - name: WEAVE_NO_FASTDP
                   value: "1"
                 - name: CHECKPOINT_DISABLE
                   value: "1"
 `, params.PodCIDR)},
-	})
+		})
 }

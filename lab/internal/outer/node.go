@@ -76,7 +76,8 @@ func (o *outer) prepare(n *node) (machine.Config, error) {
 	}
 	c := machine.Config{
 		Name: n.name, Addr: netip.PrefixFrom(o.Lab.NodeIP(n.number), spec.FabricBits),
-		Routes:      append(routes, fabric.Route{To: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: o.Lab.GatewayIP()}),
+		Routes: append(routes,
+			fabric.Route{To: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: o.Lab.GatewayIP()}),
 		Hierarchies: o.Hierarchies,
 		Root:        filepath.Join(dir, "root"),
 		Disk:        filepath.Join(dir, "disk"),

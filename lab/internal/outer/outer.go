@@ -132,9 +132,11 @@ func (o *outer) startControlPlane() error {
 	if err := c.WritePKI(o.Secrets); err != nil {
 		return err
 	}
-	// It weighs what a node does. Outside of the lab's cgroup, etcd, the API server and the server outside of the cluster would each weigh as
-	// much as a compiler, and a sixteenth of all nodes together: they stand still when nodes are busy.
-	child := child{name: "controlplane", stage: controlplane.Stage, flags: CloneFlags, port: o.Lab.Name + "-cp", cgroup: o.Lab.Cgroup() + "/controlplane", config: c}
+	// It weighs what a node does. Outside of the lab's cgroup, etcd, the API server and the server outside of the
+	// cluster would each weigh as much as a compiler, and a sixteenth of all nodes together: they stand still when
+	// nodes are busy.
+	child := child{name: "controlplane", stage: controlplane.Stage, flags: CloneFlags, port: o.Lab.Name + "-cp",
+		cgroup: o.Lab.Cgroup() + "/controlplane", config: c}
 	_, _, err := o.spawn(child)
 	return err
 }
@@ -163,7 +165,8 @@ type child struct {
 }
 
 func (o *outer) spawn(c child) (int, <-chan syscall.WaitStatus, error) {
-	log, err := os.OpenFile(filepath.Join(o.Lab.Dir, "logs", "fabric", c.name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	log, err := os.OpenFile(filepath.Join(o.Lab.Dir, "logs", "fabric", c.name+".log"),
+		os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -40,7 +40,8 @@ func NewLab(l spec.Lab, now time.Time) (*Lab, error) {
 	if out.FrontProxyClient, err = front.Client(now, "front-proxy-client"); err != nil {
 		return nil, err
 	}
-	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local"}
 	ips := []netip.Addr{l.ControlPlaneIP(), l.KubernetesServiceIP(), netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	if out.APIServer, err = ca.Server(now, "kube-apiserver", names, ips); err != nil {
 		return nil, err

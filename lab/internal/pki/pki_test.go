@@ -52,7 +52,8 @@ func TestLab(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cert := parse(t, tt.pair.Cert)
 			_, err := cert.Verify(x509.VerifyOptions{
-				Roots: roots, CurrentTime: now.Add(time.Hour), DNSName: tt.host, KeyUsages: []x509.ExtKeyUsage{tt.usage},
+				Roots: roots, CurrentTime: now.Add(time.Hour), DNSName: tt.host,
+				KeyUsages: []x509.ExtKeyUsage{tt.usage},
 			})
 			if err != nil {
 				t.Error(err)
@@ -98,7 +99,8 @@ func TestNodeAdded(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(p.CA)
 	for _, pair := range []Pair{p.NodeClient[1], p.NodeServer[1]} {
-		if _, err := parse(t, pair.Cert).Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		if _, err := parse(t, pair.Cert).Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -167,7 +167,8 @@ func importAll(ctx context.Context, socket string, images []spec.Image, log io.W
 	}
 	for _, i := range images {
 		start := time.Now()
-		out, err := exec.CommandContext(ctx, "ctr", "--address", socket, "-n", "k8s.io", "images", "import", i.Tar).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "ctr", "--address", socket, "-n", "k8s.io", "images",
+			"import", i.Tar).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("import %s: %w: %s", i.Name, err, out)
 		}

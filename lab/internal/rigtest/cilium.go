@@ -17,8 +17,8 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/network"
 )
 
-// CiliumImages builds Cilium's images, which nodes of other networks do not have, from the sources in a folder. It returns their files
-// for `theseus-lab image load`.
+// CiliumImages builds Cilium's images, which nodes of other networks do not have, from the sources in a folder. It
+// returns their files for `theseus-lab image load`.
 func CiliumImages(t *testing.T, source string) []string {
 	t.Helper()
 	source, err := filepath.Abs(source)

@@ -68,17 +68,22 @@ type Stays struct {
 
 // OfCalico is Calico's residue on nodes.
 var OfCalico = []Stays{
-	{Line: regexp.MustCompile(`^\+ file /opt/cni/bin/tuning$`), Why: "Calico's installer brings a common plugin, which others may use by now"},
-	{Line: regexp.MustCompile(`^[+-] sysctl net/netfilter/nf_conntrack_acct:`), Why: "Calico's agent enables connection accounting, which others may use too"},
+	{Line: regexp.MustCompile(`^\+ file /opt/cni/bin/tuning$`),
+		Why: "Calico's installer brings a common plugin, which others may use by now"},
+	{Line: regexp.MustCompile(`^[+-] sysctl net/netfilter/nf_conntrack_acct:`),
+		Why: "Calico's agent enables connection accounting, which others may use too"},
 }
 
 // BackOnFlannel is the residue of Calico after a change from flannel was rolled back, and differences between nodes
 // with different pods.
 var BackOnFlannel = append(slices.Clone(OfCalico),
-	Stays{Line: regexp.MustCompile(`^(\+ condition NetworkUnavailable=False CalicoIsUp|- condition NetworkUnavailable=False FlannelIsUp)$`),
+	Stays{Line: regexp.MustCompile(
+		`^(\+ condition NetworkUnavailable=False CalicoIsUp|- condition NetworkUnavailable=False FlannelIsUp)$`),
 		Why: "flannel's agent sets this condition as it starts, and Calico's set it last; either allows pods"},
-	Stays{Line: regexp.MustCompile(`^[+-] (iptables-nft filter .*\bKUBE-(POD-FW|NWPLCY)-\w)`), Why: "kube-router has rules for the pods of its node"},
-	Stays{Line: regexp.MustCompile(`^\+ iptables-nft filter -A KUBE-(EXTERNAL-)?SERVICES .*"theseus-system/theseus-probe-(old|new)(-port)?:(tcp|udp)(-second)? has no endpoints"`),
+	Stays{Line: regexp.MustCompile(`^[+-] (iptables-nft filter .*\bKUBE-(POD-FW|NWPLCY)-\w)`),
+		Why: "kube-router has rules for the pods of its node"},
+	Stays{Line: regexp.MustCompile(
+		`^\+ iptables-nft filter -A KUBE-(EXTERNAL-)?SERVICES .*"theseus-system/theseus-probe-(old|new)(-port)?:(tcp|udp)(-second)? has no endpoints"`),
 		Why: "kube-proxy rejects traffic to Theseus' deleted Services until its next sync", Sometimes: true},
 )
 
@@ -92,8 +97,10 @@ func Perhaps(stays []Stays) []Stays {
 }
 
 // always stays after every change.
-var always = Stays{Line: regexp.MustCompile(`^\+ file /run/theseus(/probe(/(old|new|host)(/paths\.json|/out(/results\.json)?)?)?)?$`),
-	Why: "state of Theseus' agent and its probers, on tmpfs: it survives a restart of the agent, which continues, but not a reboot"}
+var always = Stays{Line: regexp.MustCompile(
+	`^\+ file /run/theseus(/probe(/(old|new|host)(/paths\.json|/out(/results\.json)?)?)?)?$`),
+	Why: "state of Theseus' agent and its probers, on tmpfs: it survives a restart of the agent, which " +
+		"continues, but not a reboot"}
 
 // NothingLeft demands that the nodes of a cluster whose network was replaced are like a node that never had the old
 // network: a new one. Lines that only the old nodes have are residue, and lines that only the new one has were removed
@@ -107,7 +114,8 @@ func NothingLeft(t *testing.T, rig *scenario.Rig, words *regexp.Regexp, stays ..
 		t.Fatal(err)
 	}
 	fresh := strings.TrimSpace(added)
-	for _, args := range [][]string{{"apply", "-f", "-"}, {"-n", "default", "wait", "--for=condition=Ready", "pod/first", "--timeout=120s"}} {
+	for _, args := range [][]string{{"apply", "-f", "-"},
+		{"-n", "default", "wait", "--for=condition=Ready", "pod/first", "--timeout=120s"}} {
 		if _, err := rig.Kubectl(t.Context(), strings.NewReader(fmt.Sprintf(first, fresh)), args...); err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +229,8 @@ func naming(ctx context.Context, rig *scenario.Rig, words *regexp.Regexp) ([]str
 		if item.Kind == "ConfigMap" && strings.HasPrefix(item.Metadata.Name, "theseus-evidence-") {
 			continue // what the run measured, which stays with its journal
 		}
-		if name := item.Metadata.Namespace + "/" + item.Metadata.Name; words.MatchString(name) && !slices.Contains(journal, item.Kind) {
+		if name := item.Metadata.Namespace + "/" + item.Metadata.Name; words.MatchString(name) &&
+			!slices.Contains(journal, item.Kind) {
 			named = append(named, item.Kind+" "+name)
 		}
 	}

@@ -125,7 +125,8 @@ func excused(t *testing.T, rig *scenario.Rig, cost tally.Summary) bool {
 		left += lost
 	}
 	fromVXLAN := strings.Count(log, serve.FromVXLAN)
-	t.Logf("%d requests to the outside failed; the server there took over a second to answer itself %d times; %d datagrams came from VXLAN's port, which Calico does not track",
+	t.Logf("%d requests to the outside failed; the server there took over a second to answer itself %d times; %d "+
+		"datagrams came from VXLAN's port, which Calico does not track",
 		cost.Failed(), len(slow), fromVXLAN)
 	return left <= uint64(fromVXLAN)
 }
@@ -217,7 +218,8 @@ func Start(t *testing.T, rig *scenario.Rig, machine string, args ...string) *Pro
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	p.cmd = exec.CommandContext(ctx, rig.Theseus, args...)
-	p.cmd.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+cmp.Or(rig.User, filepath.Join(rig.Dir, "kubeconfig")), "THESEUS_STATE_DIR="+machine)
+	p.cmd.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+cmp.Or(rig.User, filepath.Join(rig.Dir, "kubeconfig")),
+		"THESEUS_STATE_DIR="+machine)
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

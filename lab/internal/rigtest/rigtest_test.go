@@ -22,7 +22,8 @@ func TestHeldUp(t *testing.T) {
 		{"the server answered itself", nil, 0},
 		{"it was held up all the time", []serve.Span{{From: at(10.05), To: at(15.2)}}, 1},
 		{"it was held up before", []serve.Span{{From: at(4), To: at(10.5)}}, 0},
-		{"it was held up for a part of the time", []serve.Span{{From: at(10), To: at(12)}, {From: at(12), To: at(15)}}, 0},
+		{"it was held up for a part of the time",
+			[]serve.Span{{From: at(10), To: at(12)}, {From: at(12), To: at(15)}}, 0},
 		{"it was held up for longer", []serve.Span{{From: at(4), To: at(5)}, {From: at(8), To: at(18)}}, 1},
 	} {
 		if n := heldUp(lost, held.slow); n != held.excused {

@@ -21,7 +21,8 @@ func User(t *testing.T, rig *scenario.Rig, name, objects string) string {
 		}
 		return strings.TrimSpace(out)
 	}
-	kubectl(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: "`+name+`", namespace: default}}`, "apply", "-f", "-")
+	kubectl(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: "`+name+`", namespace: default}}`,
+		"apply", "-f", "-")
 	if objects != "" {
 		kubectl(objects, "apply", "-f", "-")
 	}
@@ -42,7 +43,8 @@ func User(t *testing.T, rig *scenario.Rig, name, objects string) string {
 // Rights prints the roles of a duty, bound to the ServiceAccount default/NAME.
 func Rights(t *testing.T, rig *scenario.Rig, name, duty string, more ...string) string {
 	t.Helper()
-	out, err := rig.Run(t.Context(), append([]string{"rights", duty, "--for", "serviceaccount:default/" + name}, more...)...)
+	out, err := rig.Run(t.Context(),
+		append([]string{"rights", duty, "--for", "serviceaccount:default/" + name}, more...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

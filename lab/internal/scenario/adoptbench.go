@@ -68,7 +68,8 @@ func (b AdoptBench) Run(ctx context.Context, r *Rig) error {
 	r.Network, r.Strategy, r.Outside = "flannel", "adopt", true
 	var lines strings.Builder
 	table := tabwriter.NewWriter(&lines, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RUN\tPODS\tRECREATED\tRESTARTS\tREQUESTS\tFAILED\tLEAKED\tCONTROL\tPROBES\tLOST\tGAP AT FLIP ms\tLONGEST ms\tCONTROL ms\tFLIP µs\tONE POD s\tBUSIEST NODE")
+	fmt.Fprintln(table, "RUN\tPODS\tRECREATED\tRESTARTS\tREQUESTS\tFAILED\tLEAKED\tCONTROL\tPROBES\tLOST\tGAP AT "+
+		"FLIP ms\tLONGEST ms\tCONTROL ms\tFLIP µs\tONE POD s\tBUSIEST NODE")
 	var loss LossError
 	for run := range b.Runs {
 		one := *r
@@ -84,10 +85,13 @@ func (b AdoptBench) Run(ctx context.Context, r *Rig) error {
 		t.Requests, t.Failed, t.Leaked = t.Requests-int(c.Sent), t.Failed-int(c.Failed), t.Leaked-int(c.Leaked)
 		loss.Failed, loss.Leaked = loss.Failed+uint64(t.Failed), loss.Leaked+uint64(t.Leaked)
 		single, node := seen.times()
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d of %d\t%d\t%d\t%s\t%s\t%s\t%d/%d/%d\t%s\t%s\n", run+1, a.Pods, t.Evicted, t.Restarts, t.Requests, t.Failed, t.Leaked,
-			c.Failed, c.Sent, a.Sent, a.Lost, triple(a.FlipGapMillis), triple(a.LongestMillis), triple(a.ControlMillis), a.FlipMicros[0], a.FlipMicros[1], a.FlipMicros[2], single, node)
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d of %d\t%d\t%d\t%s\t%s\t%s\t%d/%d/%d\t%s\t%s\n",
+			run+1, a.Pods, t.Evicted, t.Restarts, t.Requests, t.Failed, t.Leaked, c.Failed, c.Sent, a.Sent, a.Lost,
+			triple(a.FlipGapMillis), triple(a.LongestMillis), triple(a.ControlMillis), a.FlipMicros[0], a.FlipMicros[1],
+			a.FlipMicros[2], single, node)
 	}
-	r.Say("%s; three figures are the median, the p99 and the maximum over the pods; CONTROL: requests that failed in %s before the change", spec.Count(b.Runs, "run"), b.Control)
+	r.Say("%s; three figures are the median, the p99 and the maximum over the pods; CONTROL: requests that failed in "+
+		"%s before the change", spec.Count(b.Runs, "run"), b.Control)
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -136,7 +140,8 @@ func (c *crowding) times() (single, node string) {
 		}
 	}
 	at := func(q float64) float64 { return each[int(q*float64(len(each)-1)+0.5)] }
-	return fmt.Sprintf("%.2f/%.2f/%.2f", at(0.5), at(0.99), at(1)), fmt.Sprintf("%s in %.1f s", spec.Count(most.pods, "pod"), most.end.Sub(most.begin).Seconds())
+	return fmt.Sprintf("%.2f/%.2f/%.2f", at(0.5), at(0.99), at(1)), fmt.Sprintf("%s in %.1f s",
+		spec.Count(most.pods, "pod"), most.end.Sub(most.begin).Seconds())
 }
 
 // crowded does one run.
@@ -148,19 +153,23 @@ func (r *Rig) crowded(ctx context.Context, b AdoptBench) (*crowding, error) {
 	if err := r.Traffic(ctx); err != nil { // everything is ready, and no request fails
 		return nil, err
 	}
-	if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "scale", "deployment", "drive", "--replicas", busyClients); err != nil {
+	if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "scale", "deployment", "drive",
+		"--replicas", busyClients); err != nil {
 		return nil, err
 	}
-	there, err := r.Kubectl(ctx, nil, "get", "pods", "-A", "-o", `jsonpath={range .items[*]}{.spec.hostNetwork}{"\n"}{end}`)
+	there, err := r.Kubectl(ctx, nil, "get", "pods", "-A", "-o",
+		`jsonpath={range .items[*]}{.spec.hostNetwork}{"\n"}{end}`)
 	if err != nil {
 		return nil, err
 	}
 	missing := b.Pods - strings.Count(there, "\n") + strings.Count(there, "true\n")
-	if _, err := r.Kubectl(ctx, strings.NewReader(fmt.Sprintf(crowd, max(missing, 0))), "apply", "-f", "-"); err != nil {
+	if _, err := r.Kubectl(ctx, strings.NewReader(fmt.Sprintf(crowd, max(missing, 0))),
+		"apply", "-f", "-"); err != nil {
 		return nil, err
 	}
 	for _, deployment := range []string{"drive", "crowd"} {
-		if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "rollout", "status", "deployment/"+deployment, "--timeout=180s"); err != nil {
+		if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "rollout", "status", "deployment/"+deployment,
+			"--timeout=180s"); err != nil {
 			return nil, err
 		}
 	}

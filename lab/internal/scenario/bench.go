@@ -83,8 +83,9 @@ func (b Bench) Run(ctx context.Context) error {
 			if err := os.WriteFile(file, text, 0o644); err != nil {
 				return err
 			}
-			b.Rig.Say("run %d of %d: (%s) in %.0f s, %d of %d requests failed, %d of %d denied ones got through. %s", n+1, b.Runs,
-				swap.Key, outcome.Wall, outcome.Failed, outcome.Sent, outcome.Leaked, outcome.Denied, outcome.Problem)
+			b.Rig.Say("run %d of %d: (%s) in %.0f s, %d of %d requests failed, %d of %d denied ones got through. %s",
+				n+1, b.Runs, swap.Key, outcome.Wall, outcome.Failed, outcome.Sent, outcome.Leaked,
+				outcome.Denied, outcome.Problem)
 		}
 	}
 	b.Rig.Say("medians of %d; the single runs are in %s", b.Runs, file)
@@ -189,7 +190,8 @@ const unrecorded = 3 * time.Second
 func (r *Rig) healthy(ctx context.Context, done string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := r.show(ctx, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pods", "--all", waitLimit); err != nil {
+	if err := r.show(ctx, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pods",
+		"--all", waitLimit); err != nil {
 		return fmt.Errorf("not all pods are ready: %w", err)
 	}
 	for _, node := range r.NodeNames() {
@@ -215,7 +217,8 @@ func (r *Rig) watchPods(ctx context.Context) (stop func() string) {
 	go func() {
 		var lines strings.Builder
 		for ctx.Err() == nil { // the API server may end a watch at any time
-			text, _ := r.Kubectl(ctx, nil, "-n", workload.Namespace, "get", "pods", "--watch", "-o", "jsonpath="+podLine)
+			text, _ := r.Kubectl(ctx, nil, "-n", workload.Namespace, "get", "pods",
+				"--watch", "-o", "jsonpath="+podLine)
 			lines.WriteString(text)
 			select {
 			case <-ctx.Done():
@@ -261,7 +264,8 @@ func restarts(lines string) map[string]int {
 // printMedians prints a line per swap, in the order in which they were first done.
 func printMedians(w io.Writer, all []Outcome) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\tfailed\tof these, from hosts\tsent\tlongest gap\tp99 gap\tlongest outage\tdenied, got through\tpods made\trestarts\twall\twall per node\thealthy after\t")
+	fmt.Fprintln(table, "\tfailed\tof these, from hosts\tsent\tlongest gap\tp99 gap\tlongest outage\tdenied, got "+
+		"through\tpods made\trestarts\twall\twall per node\thealthy after\t")
 	var order []string
 	runs := map[string][]Outcome{}
 	for _, o := range all {
@@ -278,7 +282,8 @@ func printMedians(w io.Writer, all []Outcome) error {
 				well++
 			}
 		}
-		fmt.Fprintf(table, "(%s) %s\t%.0f\t%.0f\t%.0f\t%.2f s\t%.2f s\t%.1f s\t%.0f\t%.0f\t%.0f\t%.0f s\t%.0f s\t%d of %d\t\n", key, runs[key][0].Name,
+		fmt.Fprintf(table, "(%s) %s\t%.0f\t%.0f\t%.0f\t%.2f s\t%.2f s\t%.1f s\t%.0f\t%.0f\t%.0f\t%.0f s\t%.0f s\t%d "+
+			"of %d\t\n", key, runs[key][0].Name,
 			of(func(o Outcome) float64 { return float64(o.Failed) }),
 			of(func(o Outcome) float64 { return float64(o.FailedHosts) }),
 			of(func(o Outcome) float64 { return float64(o.Sent) }),

@@ -18,18 +18,22 @@ func spans(seconds ...int) (s tally.Spans) {
 
 func TestCost(t *testing.T) {
 	o := cost(tally.Summary{Updated: time.Unix(101, 0), Kinds: map[string]tally.Count{
-		"http":       {Sent: 1000, Failed: 7, LongestGap: 300, GapLengths: tally.Histogram{40: 9}, Fine: spans(0, 40, 60, 100)},
-		"host-udp":   {Sent: 500, Failed: 2, LongestGap: 900, GapLengths: tally.Histogram{40: 1}, Fine: spans(0, 30, 35, 100)},
+		"http": {Sent: 1000, Failed: 7, LongestGap: 300, GapLengths: tally.Histogram{40: 9},
+			Fine: spans(0, 40, 60, 100)},
+		"host-udp": {Sent: 500, Failed: 2, LongestGap: 900, GapLengths: tally.Histogram{40: 1},
+			Fine: spans(0, 30, 35, 100)},
 		"denied-udp": {Sent: 200, Failed: 3, LongestGap: 5000, GapLengths: tally.Histogram{60: 50}},
 	}}, time.Unix(10, 0))
 	if o.Sent != 1500 || o.Failed != 9 || o.Denied != 200 || o.Leaked != 3 {
-		t.Errorf("%d of %d failed and %d of %d got through; want 9 of 1500 and 3 of 200", o.Failed, o.Sent, o.Leaked, o.Denied)
+		t.Errorf("%d of %d failed and %d of %d got through; want 9 of 1500 and 3 of 200",
+			o.Failed, o.Sent, o.Leaked, o.Denied)
 	}
 	if o.FailedHosts != 2 {
 		t.Errorf("%d of the failed came from hosts, want 2", o.FailedHosts)
 	}
 	if o.LongestGap != 900 || o.P99Gap > 900 || o.P99Gap == 0 {
-		t.Errorf("the longest gap is %v ms and the 99th percentile %v ms; a denied path has no part in either", o.LongestGap, o.P99Gap)
+		t.Errorf("the longest gap is %v ms and the 99th percentile %v ms; a denied path has no part in either",
+			o.LongestGap, o.P99Gap)
 	}
 	if o.Outage != 20000 {
 		t.Errorf("the outage is %v ms; nobody was served by HTTP for 20 s", o.Outage)
@@ -37,8 +41,10 @@ func TestCost(t *testing.T) {
 }
 
 func TestInOneLine(t *testing.T) {
-	line, err := inOneLine([]byte(`{"totals": {"pods": 20, "evicted": 1, "restarts": 2, "requests": 586159, "failed": 3, "longestGapMillis": 763, "probeGapMillis": 92.6}}`))
-	if want := "20 pods, 1 recreated, 2 restarts, 3 failed requests of 586159, longest gap on a path 93 ms"; line != want || err != nil {
+	line, err := inOneLine([]byte(
+		`{"totals": {"pods": 20, "evicted": 1, "restarts": 2, "requests": 586159, "failed": 3, "longestGapMillis": 763, "probeGapMillis": 92.6}}`))
+	if want := "20 pods, 1 recreated, 2 restarts, 3 failed requests of 586159, longest gap on a path " +
+		"93 ms"; line != want || err != nil {
 		t.Errorf("%q, %v; want %q", line, err, want)
 	}
 	if line, err := inOneLine([]byte("error: no")); err == nil {
@@ -47,7 +53,8 @@ func TestInOneLine(t *testing.T) {
 }
 
 func TestNoOutage(t *testing.T) {
-	o := cost(tally.Summary{Updated: time.Unix(101, 0), Kinds: map[string]tally.Count{"http": {Fine: spans(0, 100)}}}, time.Unix(10, 0))
+	o := cost(tally.Summary{Updated: time.Unix(101, 0), Kinds: map[string]tally.Count{"http": {Fine: spans(0, 100)}}},
+		time.Unix(10, 0))
 	if o.Outage != 0 {
 		t.Errorf("an outage of %v ms, but the clients had only not recorded their last second", o.Outage)
 	}
@@ -57,7 +64,8 @@ func TestMade(t *testing.T) {
 	const before = "one 0\ntwo 0\nthree 1\n"
 	const after = "one 0\ntwo 0\nfour\nthree 1\nfour 0\none 2\nfour 1\nfour 1\nfive 0 3\n"
 	if created, restarted := made(before, after); created != 2 || restarted != 6 {
-		t.Errorf("%d pods made and %d containers restarted; want 2 (four, five) and 6 (one twice, four once, five three times)", created, restarted)
+		t.Errorf("%d pods made and %d containers restarted; want 2 (four, five) and 6 (one twice, four once, five "+
+			"three times)", created, restarted)
 	}
 }
 

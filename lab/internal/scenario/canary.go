@@ -23,8 +23,8 @@ func Canary(ctx context.Context, r *Rig) error {
 
 // Rollout plans and applies the rollout of a flag, one node first.
 func (r *Rig) Rollout(ctx context.Context, plan, flag string) error {
-	args := []string{"flags", "rollout", flag, "--waves", "1,0", "--agent-image", AgentImage, "--probe-interval", "20ms", "-o", plan,
-		"--accept", "felix/kube-proxy-mode=the lab changes Felix alone"}
+	args := []string{"flags", "rollout", flag, "--waves", "1,0", "--agent-image", AgentImage,
+		"--probe-interval", "20ms", "-o", plan, "--accept", "felix/kube-proxy-mode=the lab changes Felix alone"}
 	if _, err := r.Run(ctx, append(args, r.Flags...)...); err != nil {
 		return err
 	}

@@ -21,7 +21,8 @@ type LossError struct {
 }
 
 func (e *LossError) Error() string {
-	return fmt.Sprintf("%s failed and %s got through", spec.Count(e.Failed, "request"), spec.Count(e.Leaked, "denied one"))
+	return fmt.Sprintf("%s failed and %s got through", spec.Count(e.Failed, "request"),
+		spec.Count(e.Leaked, "denied one"))
 }
 
 // Prefixes of the names of the clients' kinds of requests.
@@ -91,8 +92,9 @@ func inOneLine(report []byte) (string, error) {
 		return "", fmt.Errorf("read the report: %w", err)
 	}
 	t := model.Totals
-	return fmt.Sprintf("%s, %d recreated, %s, %s of %d, longest gap on a path %.0f ms", spec.Count(t.Pods, "pod"), t.Evicted,
-		spec.Count(t.Restarts, "restart"), spec.Count(t.Failed, "failed request"), t.Requests, t.ProbeGapMillis), nil
+	return fmt.Sprintf("%s, %d recreated, %s, %s of %d, longest gap on a path %.0f ms",
+		spec.Count(t.Pods, "pod"), t.Evicted, spec.Count(t.Restarts, "restart"), spec.Count(t.Failed, "failed request"),
+		t.Requests, t.ProbeGapMillis), nil
 }
 
 // traffic is the file with the clients' results.

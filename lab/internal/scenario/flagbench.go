@@ -58,7 +58,8 @@ func (b FlagBench) Run(ctx context.Context, r *Rig) error {
 	// Losses and leaks are counted below; a machine that is busy for half a second must not stop a run.
 	r.Flags = append(r.Flags, "--bake", "1s", "--max-gap", "5s")
 	r.WorldRate = outsideRate
-	r.Say("a cluster of %s on Calico, with an application and clients of all its servers, including denied ones", spec.Count(r.Nodes, "node"))
+	r.Say("a cluster of %s on Calico, with an application and clients of all its servers, including denied ones",
+		spec.Count(r.Nodes, "node"))
 	if err := r.Up(ctx, "calico"); err != nil {
 		return err
 	}
@@ -99,8 +100,10 @@ func (b FlagBench) Run(ctx context.Context, r *Rig) error {
 				leg := legOf(before, after)
 				leg.By, leg.To, leg.Run, leg.Wall = by.name, value, run+1, wall.Seconds()
 				legs, before = append(legs, leg), after
-				r.Say("%s, run %d of %d, nftablesMode=%s: %d lost, %d leaked of %d, in %.0f s; of new connections to the outside, TCP lost %v, UDP %v",
-					by.name, run+1, by.runs, value, leg.Failed, leg.Leaked, leg.Sent, leg.Wall, leg.Outside[outsideTCP], leg.Outside[outsideUDP])
+				r.Say("%s, run %d of %d, nftablesMode=%s: %d lost, %d leaked of %d, in %.0f s; of new connections to "+
+					"the outside, TCP lost %v, UDP %v",
+					by.name, run+1, by.runs, value, leg.Failed, leg.Leaked, leg.Sent, leg.Wall,
+					leg.Outside[outsideTCP], leg.Outside[outsideUDP])
 				if by.after != nil {
 					if err := by.after(ctx); err != nil {
 						return err
@@ -139,9 +142,11 @@ func (r *Rig) countAfter(ctx context.Context, pause time.Duration) (tally.Summar
 func legOf(before, after tally.Summary) Leg {
 	failedBefore, leakedBefore := losses(before)
 	failed, leaked := losses(after)
-	leg := Leg{Sent: after.Sent() - before.Sent(), Failed: failed - failedBefore, Leaked: leaked - leakedBefore, Outside: map[string]Share{}}
+	leg := Leg{Sent: after.Sent() - before.Sent(), Failed: failed - failedBefore, Leaked: leaked - leakedBefore,
+		Outside: map[string]Share{}}
 	for _, kind := range []string{outsideTCP, outsideUDP} {
-		leg.Outside[kind] = Share{after.Kinds[kind].Sent - before.Kinds[kind].Sent, after.Kinds[kind].Failed - before.Kinds[kind].Failed}
+		leg.Outside[kind] = Share{after.Kinds[kind].Sent - before.Kinds[kind].Sent,
+			after.Kinds[kind].Failed - before.Kinds[kind].Failed}
 	}
 	return leg
 }
@@ -150,7 +155,8 @@ func legOf(before, after tally.Summary) Leg {
 func (r *Rig) forget(ctx context.Context) error {
 	for _, node := range r.NodeNames() {
 		// conntrack fails if there is no such entry.
-		if _, err := r.OnNode(ctx, node, "sh", "-c", "conntrack -D -p udp --orig-port-dst 8082 2>/dev/null || true"); err != nil {
+		if _, err := r.OnNode(ctx, node, "sh", "-c",
+			"conntrack -D -p udp --orig-port-dst 8082 2>/dev/null || true"); err != nil {
 			return err
 		}
 	}
@@ -160,7 +166,8 @@ func (r *Rig) forget(ctx context.Context) error {
 // switchByHand edits the cluster's value, and waits until every node has its rules in one data plane.
 func (r *Rig) switchByHand(ctx context.Context, value string) error {
 	patch := fmt.Sprintf(`{"spec": {"nftablesMode": %q}}`, value)
-	if _, err := r.Kubectl(ctx, nil, "patch", "felixconfiguration", "default", "--type", "merge", "-p", patch); err != nil {
+	if _, err := r.Kubectl(ctx, nil, "patch", "felixconfiguration", "default", "--type",
+		"merge", "-p", patch); err != nil {
 		return err
 	}
 	const rules = `echo $( (iptables-nft-save; iptables-legacy-save) 2>/dev/null | grep -c '^:cali-') $(nft list tables | grep -c 'calico$')`
@@ -188,14 +195,16 @@ func (r *Rig) switchByHand(ctx context.Context, value string) error {
 
 func (r *Rig) printLegs(legs []Leg) error {
 	table := tabwriter.NewWriter(r.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "BY\tnftablesMode\tRUNS\tREQUESTS\tLOST\tLEAKED\tTO OUTSIDE, TCP LOST\tUDP LOST\tRUNS THAT LEAKED\tSECONDS EACH")
+	fmt.Fprintln(table, "BY\tnftablesMode\tRUNS\tREQUESTS\tLOST\tLEAKED\tTO OUTSIDE, TCP LOST\tUDP "+
+		"LOST\tRUNS THAT LEAKED\tSECONDS EACH")
 	sums := map[string]*LossError{"theseus": {}, "hand": {}}
 	for _, by := range []string{"theseus", "hand"} {
 		for _, to := range []string{"Enabled", "Disabled"} {
 			sum, tcp, udp, n, leaking := Leg{}, Share{}, Share{}, 0, 0
 			for _, leg := range legs {
 				if leg.By == by && leg.To == to {
-					sum.Sent, sum.Failed, sum.Leaked, sum.Wall = sum.Sent+leg.Sent, sum.Failed+leg.Failed, sum.Leaked+leg.Leaked, sum.Wall+leg.Wall
+					sum.Sent, sum.Failed, sum.Leaked, sum.Wall = sum.Sent+leg.Sent, sum.Failed+leg.Failed,
+						sum.Leaked+leg.Leaked, sum.Wall+leg.Wall
 					tcp, udp = tcp.and(leg.Outside[outsideTCP]), udp.and(leg.Outside[outsideUDP])
 					n++
 					if leg.Leaked > 0 {
@@ -204,7 +213,8 @@ func (r *Rig) printLegs(legs []Leg) error {
 				}
 			}
 			if n > 0 {
-				fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%v\t%d\t%.0f\n", by, to, n, sum.Sent, sum.Failed, sum.Leaked, tcp, udp, leaking, sum.Wall/float64(n))
+				fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%v\t%d\t%.0f\n",
+					by, to, n, sum.Sent, sum.Failed, sum.Leaked, tcp, udp, leaking, sum.Wall/float64(n))
 			}
 			sums[by].Failed, sums[by].Leaked = sums[by].Failed+sum.Failed, sums[by].Leaked+sum.Leaked
 		}

@@ -61,7 +61,8 @@ func Mirror(ctx context.Context, blue *Rig) error {
 	if err != nil {
 		return err
 	}
-	if err := blue.keep([]traffic{{Name: "clients of the names", Requests: uint64(seen.Requests), Failed: uint64(seen.Failed),
+	if err := blue.keep([]traffic{{Name: "clients of the names", Requests: uint64(seen.Requests),
+		Failed:           uint64(seen.Failed),
 		LongestGapMillis: float64(seen.Gap.Microseconds()) / 1000}}); err != nil {
 		return err
 	}
@@ -134,7 +135,8 @@ func (m *Twins) Under(ctx context.Context, do func() error) (names.Tally, error)
 		return seen, errors.Join(done, err)
 	}
 	m.blue.Say("results of the clients")
-	fmt.Fprintf(m.blue.Out, "%d requests, %d of them answered by the mirror, %d failed or got a wrong answer; at most %d ms between two right answers for one name\n",
+	fmt.Fprintf(m.blue.Out, "%d requests, %d of them answered by the mirror, %d failed or got a wrong answer; at "+
+		"most %d ms between two right answers for one name\n",
 		seen.Requests, seen.Mirror, seen.Failed, seen.Gap.Milliseconds())
 	for _, line := range seen.Wrong {
 		fmt.Fprintln(m.blue.Out, line)
@@ -159,12 +161,14 @@ func (m *Twins) Plan(ctx context.Context) (string, error) {
 		return "", err
 	}
 	plan := filepath.Join(m.dir, "plan.yaml")
-	args := append(append([]string{"plan"}, change...), "--strategy", "mirror", "--switch-strategy", cmp.Or(m.blue.Strategy, "recreate"),
-		"--mirror-kubeconfig", m.config(m.green), "-n", "shop", "--because", "the network of blue is being changed", "--zones", filepath.Join(m.dir, "zones.yaml"),
-		"--ttl", "2", "--bake", "3s", "--first", "2", "--growth", "3", "--yes-really", "--max-lost", "20", "-o", plan)
+	args := append(append([]string{"plan"}, change...), "--strategy", "mirror", "--switch-strategy",
+		cmp.Or(m.blue.Strategy, "recreate"), "--mirror-kubeconfig", m.config(m.green), "-n", "shop", "--because",
+		"the network of blue is being changed", "--zones", filepath.Join(m.dir, "zones.yaml"), "--ttl", "2", "--bake",
+		"3s", "--first", "2", "--growth", "3", "--yes-really", "--max-lost", "20", "-o", plan)
 	if m.blue.Strategy == "surge" { // the hooks leave the fabric, and the load balancers follow the nodes
 		node := fmt.Sprintf("nsenter --net=/proc/%d/ns/net %s node --name %s", os.Getpid(), m.blue.Lab, m.blue.Name)
-		args = append(args, hooks(node, node+" remove $THESEUS_NODE && "+strings.Join(m.route(m.blue, m.blue.Nodes+1), " "))...)
+		args = append(args,
+			hooks(node, node+" remove $THESEUS_NODE && "+strings.Join(m.route(m.blue, m.blue.Nodes+1), " "))...)
 	}
 	return plan, m.Run(ctx, args...)
 }
@@ -186,7 +190,8 @@ func (m *Twins) Run(ctx context.Context, args ...string) error {
 
 // Command is theseus on the fabric.
 func (m *Twins) Command(ctx context.Context, args ...string) *exec.Cmd {
-	args = append([]string{"exec", "--network", "--name", m.blue.Name, "--", m.blue.Theseus}, append(args, "--kubeconfig", m.config(m.blue))...)
+	args = append([]string{"exec", "--network", "--name", m.blue.Name, "--", m.blue.Theseus},
+		append(args, "--kubeconfig", m.config(m.blue))...)
 	command := exec.CommandContext(ctx, m.blue.Lab, args...)
 	command.Env = append(os.Environ(), "THESEUS_STATE_DIR="+filepath.Join(m.dir, "state"))
 	return command
@@ -265,7 +270,8 @@ func (m *Twins) deploy(ctx context.Context) error {
 	if _, err := m.blue.Kubectl(ctx, strings.NewReader(text), "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if _, err := m.blue.Kubectl(ctx, nil, "-n", "shop", "wait", "--for=condition=Available", "deployment", "--all", "--timeout=120s"); err != nil {
+	if _, err := m.blue.Kubectl(ctx, nil, "-n", "shop", "wait", "--for=condition=Available", "deployment", "--all",
+		"--timeout=120s"); err != nil {
 		return err
 	}
 	return m.addresses(ctx, m.blue)
@@ -277,7 +283,8 @@ func (m *Twins) addresses(ctx context.Context, rig *Rig) error {
 	for i := range mirrorServices {
 		patch := fmt.Sprintf(`{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, m.address(rig, i))
 		for _, kind := range []string{"service", "ingress"} {
-			if _, err := rig.Kubectl(ctx, nil, "-n", "shop", "patch", kind, fmt.Sprint("s", i), "--subresource=status", "--type=merge", "-p", patch); err != nil {
+			if _, err := rig.Kubectl(ctx, nil, "-n", "shop", "patch", kind, fmt.Sprint("s", i), "--subresource=status",
+				"--type=merge", "-p", patch); err != nil {
 				return err
 			}
 		}
@@ -308,7 +315,8 @@ func (m *Twins) surround(ctx context.Context) (stop func(), err error) {
 		}
 	}
 	for i, server := range zone.Servers() {
-		one, err := server.Start(filepath.Join(m.dir, fmt.Sprintf("nameserver-%d.log", i)), m.blue.Lab, "exec", "--name", m.blue.Name, "--")
+		one, err := server.Start(filepath.Join(m.dir, fmt.Sprintf("nameserver-%d.log", i)), m.blue.Lab,
+			"exec", "--name", m.blue.Name, "--")
 		if err != nil {
 			stop()
 			return nil, err
@@ -321,9 +329,11 @@ func (m *Twins) surround(ctx context.Context) (stop func(), err error) {
 // clients starts clients on the fabric, and waits until each has had an answer. The returned function stops them, and
 // returns their results since.
 func (m *Twins) clients(ctx context.Context) (count func() (names.Tally, error), err error) {
-	clients := names.Clients{Resolver: fmt.Sprint("127.0.0.1:", unboundPort), Port: mirrorPort, Pause: 50 * time.Millisecond}
+	clients := names.Clients{Resolver: fmt.Sprint("127.0.0.1:", unboundPort), Port: mirrorPort,
+		Pause: 50 * time.Millisecond}
 	for i := range mirrorServices {
-		clients.Targets = append(clients.Targets, names.Target{Host: fmt.Sprintf("s%d.%s", i, mirrorOrigin), Original: m.address(m.blue, i).String(), Mirror: m.address(m.green, i).String()})
+		clients.Targets = append(clients.Targets, names.Target{Host: fmt.Sprintf("s%d.%s", i, mirrorOrigin),
+			Original: m.address(m.blue, i).String(), Mirror: m.address(m.green, i).String()})
 	}
 	data, err := json.Marshal(clients)
 	if err != nil {

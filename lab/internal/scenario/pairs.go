@@ -16,7 +16,8 @@ import (
 func Pairs() []Swap {
 	const onFlannel = `test -e /sys/class/net/flannel.1 && ! ls /sys/class/net | grep -E '^cali|vxlan.calico'`
 	const onBIRD = `ip route show proto bird | grep -q ' via '`
-	const newest = ` && /opt/cni/bin/calico -v | grep -qxF v3.31.0` // an older version prints something else, or nothing
+	// an older version prints something else, or nothing
+	const newest = ` && /opt/cni/bin/calico -v | grep -qxF v3.31.0`
 	const inNFTables = `nft list tables | grep -q 'calico$' && ! (iptables-nft-save; iptables-legacy-save) 2>/dev/null | grep -q '^:cali-'`
 	return []Swap{
 		{Key: "bridge-adopt", Name: "bridge to Calico, by adoption", Network: "bridge", Do: (*Rig).adopt},
@@ -24,17 +25,26 @@ func Pairs() []Swap {
 		{Key: "weave-adopt", Name: "Weave Net to Calico, by adoption", Network: "weave", Nodes: 2, Do: (*Rig).adopt},
 		{Key: "weave", Name: "Weave Net to Calico", Network: "weave", Nodes: 2, Do: (*Rig).Migrate},
 		{Key: "weave-surge", Name: "Weave Net to Calico, nodes replaced", Network: "weave", Nodes: 2, Do: (*Rig).surge},
-		{Key: "to-flannel", Name: "Calico to flannel", Before: (*Rig).DeleteAndInstall, Do: (*Rig).toFlannel, Done: onFlannel},
+		{Key: "to-flannel", Name: "Calico to flannel", Before: (*Rig).DeleteAndInstall,
+			Do: (*Rig).toFlannel, Done: onFlannel},
 		{Key: "surge", Name: "flannel to Calico, nodes replaced", Nodes: 2, Do: (*Rig).surge},
-		{Key: "upgrade", Name: "Calico v3.28.5 to v3.31.0", Network: "calico@v3.28.5", Do: (*Rig).newest, Done: onCalico + newest},
-		{Key: "upgrade-next", Name: "Calico v3.30.1 to v3.31.0", Network: "calico@v3.30.1", Do: (*Rig).newest, Done: onCalico + newest},
-		{Key: "upgrade-typha", Name: "Calico v3.28.5 to v3.31.0, with Typha", Network: network.CalicoTypha + "@v3.28.5", Do: (*Rig).newest, Done: onCalico + newest},
-		{Key: "upgrade-bgp", Name: "Calico v3.28.5 to v3.31.0, with BGP's route reflectors", Nodes: 5, Network: network.CalicoBGP + "@v3.28.5", Do: (*Rig).newest, Done: onBIRD + newest},
-		{Key: "reflectors", Name: "Calico, BGP's full mesh to route reflectors", Nodes: 5, Network: network.CalicoBGP, Before: (*Rig).mesh, Do: (*Rig).reflect, Done: onBIRD},
-		{Key: "encapsulation", Name: "Calico, no encapsulation to VXLAN", Network: network.CalicoBGP, Do: (*Rig).encapsulate, Done: onCalico + " && ! " + onBIRD},
-		{Key: "encapsulation-back", Name: "Calico, VXLAN to no encapsulation", Network: network.CalicoBGP, Before: (*Rig).encapsulate, Do: (*Rig).decapsulate,
+		{Key: "upgrade", Name: "Calico v3.28.5 to v3.31.0", Network: "calico@v3.28.5",
+			Do: (*Rig).newest, Done: onCalico + newest},
+		{Key: "upgrade-next", Name: "Calico v3.30.1 to v3.31.0", Network: "calico@v3.30.1",
+			Do: (*Rig).newest, Done: onCalico + newest},
+		{Key: "upgrade-typha", Name: "Calico v3.28.5 to v3.31.0, with Typha",
+			Network: network.CalicoTypha + "@v3.28.5", Do: (*Rig).newest, Done: onCalico + newest},
+		{Key: "upgrade-bgp", Name: "Calico v3.28.5 to v3.31.0, with BGP's route reflectors",
+			Nodes: 5, Network: network.CalicoBGP + "@v3.28.5", Do: (*Rig).newest, Done: onBIRD + newest},
+		{Key: "reflectors", Name: "Calico, BGP's full mesh to route reflectors",
+			Nodes: 5, Network: network.CalicoBGP, Before: (*Rig).mesh, Do: (*Rig).reflect, Done: onBIRD},
+		{Key: "encapsulation", Name: "Calico, no encapsulation to VXLAN", Network: network.CalicoBGP,
+			Do: (*Rig).encapsulate, Done: onCalico + " && ! " + onBIRD},
+		{Key: "encapsulation-back", Name: "Calico, VXLAN to no encapsulation", Network: network.CalicoBGP,
+			Before: (*Rig).encapsulate, Do: (*Rig).decapsulate,
 			Done: onBIRD + " && ! test -e /sys/class/net/vxlan.calico"},
-		{Key: "nftables", Name: "Calico's rules, iptables to nftables", Network: "calico", Do: (*Rig).nftables, Done: inNFTables},
+		{Key: "nftables", Name: "Calico's rules, iptables to nftables",
+			Network: "calico", Do: (*Rig).nftables, Done: inNFTables},
 		{Key: "pool", Name: "Calico, to another pool", Network: "calico", Do: (*Rig).otherPool},
 	}
 }
@@ -64,7 +74,8 @@ func (r *Rig) toFlannel(ctx context.Context) error {
 
 // EndPolicy removes the application's policy, which flannel would not enforce, with the client that it denies.
 func (r *Rig) EndPolicy(ctx context.Context) error {
-	if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "delete", "deployment/intruder", "--cascade=foreground", "--wait"); err != nil {
+	if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "delete", "deployment/intruder",
+		"--cascade=foreground", "--wait"); err != nil {
 		return err
 	}
 	r.open = true
@@ -120,7 +131,8 @@ func (r *Rig) mesh(ctx context.Context) error {
 // reflect makes two nodes route reflectors, instead of the full mesh.
 func (r *Rig) reflect(ctx context.Context) error {
 	const label = "reflects"
-	if _, err := r.Kubectl(ctx, nil, slices.Concat([]string{"label", "node"}, r.NodeNames()[:2], []string{label + "="})...); err != nil {
+	if _, err := r.Kubectl(ctx, nil,
+		slices.Concat([]string{"label", "node"}, r.NodeNames()[:2], []string{label + "="})...); err != nil {
 		return err
 	}
 	return r.change(ctx, "--reflectors", "has("+label+")")
@@ -161,12 +173,14 @@ func (r *Rig) SurgeFlags(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	node := r.Lab + " node --name " + r.Name
-	remove := fmt.Sprintf(`%s exec $THESEUS_NODE -- sh -c "%s" >%s/$THESEUS_NODE && %s remove $THESEUS_NODE`, node, Records, r.Gone, node)
+	remove := fmt.Sprintf(`%s exec $THESEUS_NODE -- sh -c "%s" >%s/$THESEUS_NODE && %s remove $THESEUS_NODE`,
+		node, Records, r.Gone, node)
 	change, err := r.ChangeFlags(ctx)
 	return slices.Concat([]string{"--waves", "0"}, hooks(node, remove), change), err
 }
 
 // hooks are the flags of the commands that add and remove nodes of a lab.
 func hooks(node, remove string) []string {
-	return []string{"--add-hook", `sh -c 'exec ` + node + ` add --taint "$THESEUS_TAINT"'`, "--remove-hook", "sh -c '" + remove + "'"}
+	return []string{"--add-hook", `sh -c 'exec ` + node + ` add --taint "$THESEUS_TAINT"'`,
+		"--remove-hook", "sh -c '" + remove + "'"}
 }

@@ -36,11 +36,12 @@ type Finding struct {
 
 // Story has the results of Pi-Day, without Theseus and with it.
 type Story struct {
-	Masters           []string // nodes with the label
-	Healthy, Outage   View     // without Theseus, before and after the label was removed, with the requests between
-	Refused           []Finding
-	Commands          []string // of the fix
-	Repaired, Upgrade View     // with its fix, before and after the label was removed, with the requests since before the fix
+	Masters         []string // nodes with the label
+	Healthy, Outage View     // without Theseus, before and after the label was removed, with the requests between
+	Refused         []Finding
+	Commands        []string // of the fix
+	// with its fix, before and after the label was removed, with the requests since before the fix
+	Repaired, Upgrade View
 }
 
 // PiDay reproduces the outage of 14 March 2023 on a cluster with the same setup, lets Theseus refuse the change before
@@ -53,9 +54,11 @@ func PiDay(ctx context.Context, r *Rig) (*Story, error) {
 		}
 	}
 	if len(s.Masters) == r.Nodes {
-		return s, fmt.Errorf("%d nodes are too few: the first %d of them reflect routes for others", r.Nodes, len(s.Masters))
+		return s, fmt.Errorf("%d nodes are too few: the first %d of them reflect routes for others",
+			r.Nodes, len(s.Masters))
 	}
-	r.Say("a cluster of %d nodes on Calico: BIRD, no encapsulation, no mesh, route reflectors picked by %s", r.Nodes, network.MasterLabel)
+	r.Say("a cluster of %d nodes on Calico: BIRD, no encapsulation, no mesh, route reflectors picked by %s",
+		r.Nodes, network.MasterLabel)
 	if err := r.Up(ctx, network.CalicoBGP); err != nil {
 		return s, err
 	}
@@ -90,7 +93,8 @@ func (r *Rig) outage(ctx context.Context, s *Story) error {
 		return err
 	}
 	if s.Outage.Routes != 0 || s.Outage.Failed == 0 {
-		return fmt.Errorf("the outage did not happen: %d routes are left, %d requests failed", s.Outage.Routes, s.Outage.Failed)
+		return fmt.Errorf("the outage did not happen: %d routes are left, %d requests failed",
+			s.Outage.Routes, s.Outage.Failed)
 	}
 	r.Say("what Theseus finds, from BIRD's state on every node")
 	seen, err := r.look(ctx)
@@ -123,7 +127,8 @@ func (r *Rig) look(ctx context.Context) ([]string, error) {
 
 // refusal runs Theseus' checks before the change.
 func (r *Rig) refusal(ctx context.Context, s *Story) error {
-	r.Say("with Theseus: what would the upgrade do? (the lab's Kubernetes is newer; in the snapshot it is called %s)", before24)
+	r.Say("with Theseus: what would the upgrade do? (the lab's Kubernetes is newer; in the snapshot it is called %s)",
+		before24)
 	file, err := r.snapshot(ctx)
 	if err != nil {
 		return err

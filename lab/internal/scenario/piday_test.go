@@ -27,7 +27,8 @@ func TestView(t *testing.T) {
 		}}
 	}
 	v.count(sum(100, 3, 1), sum(150, 7, 1))
-	if want := (View{Pods: 3, Running: 2, CalicoNodes: 2, CalicoOK: 1, Nodes: 2, NodesReady: 1, Sent: 50, Failed: 4}); v != want {
+	if want := (View{Pods: 3, Running: 2, CalicoNodes: 2, CalicoOK: 1, Nodes: 2, NodesReady: 1,
+		Sent: 50, Failed: 4}); v != want {
 		t.Errorf("got  %+v\nwant %+v", v, want)
 	}
 	if err := v.read([]byte("{")); err == nil {
@@ -56,7 +57,8 @@ func TestExitCode(t *testing.T) {
 // TestPiDayNeedsOthers holds that a cluster of reflectors alone is refused before anything is made.
 func TestPiDayNeedsOthers(t *testing.T) {
 	for nodes := range 4 {
-		if _, err := PiDay(t.Context(), &Rig{Name: "x", Nodes: nodes, Lab: "/nowhere", Out: io.Discard}); err == nil || !strings.Contains(err.Error(), "too few") {
+		if _, err := PiDay(t.Context(), &Rig{Name: "x", Nodes: nodes, Lab: "/nowhere", Out: io.Discard}); err == nil ||
+			!strings.Contains(err.Error(), "too few") {
 			t.Errorf("%d nodes: %v", nodes, err)
 		}
 	}

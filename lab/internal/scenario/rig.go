@@ -39,11 +39,13 @@ type Rig struct {
 	Proxy   string    // mode of kube-proxy; empty means iptables
 	Flags   []string  // more flags of the change, such as --bake 2s
 
-	Rate      int    // requests a second that each client sends inside the cluster; 0 is that of the demos
-	Window    string // how long the windows are into which the plan is divided; "" does not divide it
-	WorldRate int    // requests a second, of each kind, that each client sends out of the cluster; 0 is the clients' default
+	Rate   int    // requests a second that each client sends inside the cluster; 0 is that of the demos
+	Window string // how long the windows are into which the plan is divided; "" does not divide it
+	// requests a second, of each kind, that each client sends out of the cluster; 0 is the clients' default
+	WorldRate int
 
-	Registry string // that has the images of a release of theseus, and folder in it; empty means that the nodes hold the lab's own
+	// that has the images of a release of theseus, and folder in it; empty means that the nodes hold the lab's own
+	Registry string
 
 	Strategy string // of the change; empty lets the planner choose
 
@@ -81,9 +83,11 @@ func (r *Rig) run(ctx context.Context, stdin io.Reader, out io.Writer, program s
 	if out != nil {
 		command.Stdout, command.Stderr = io.MultiWriter(out, &stdout), out
 	}
-	command.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+r.kubeconfig(), "THESEUS_STATE_DIR="+filepath.Join(r.Dir, "state"))
+	command.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+r.kubeconfig(),
+		"THESEUS_STATE_DIR="+filepath.Join(r.Dir, "state"))
 	if err := command.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s %s: %w %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return stdout.String(), fmt.Errorf("%s %s: %w %s", filepath.Base(program), strings.Join(args, " "), err,
+			strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }
@@ -165,11 +169,13 @@ func (r *Rig) Run(ctx context.Context, args ...string) (string, error) {
 // Deploy starts the workload and its clients and waits until all are ready.
 func (r *Rig) Deploy(ctx context.Context) error {
 	// The API server's machine is not a node; it also plays the outside world.
-	host, err := r.Kubectl(ctx, nil, "-n", "default", "get", "endpointslices", "kubernetes", "-o", "jsonpath={.endpoints[0].addresses[0]}")
+	host, err := r.Kubectl(ctx, nil, "-n", "default", "get", "endpointslices", "kubernetes", "-o",
+		"jsonpath={.endpoints[0].addresses[0]}")
 	if err != nil {
 		return err
 	}
-	world := workload.World{Address: net.JoinHostPort(strings.TrimSpace(host), strconv.Itoa(controlplane.WorldPort)), Rate: r.WorldRate}
+	world := workload.World{Address: net.JoinHostPort(strings.TrimSpace(host), strconv.Itoa(controlplane.WorldPort)),
+		Rate: r.WorldRate}
 	manifests := [][]byte{workload.Manifest(r.Rate, world)}
 	if r.Outside {
 		manifests = append(manifests, workload.Outside())
@@ -179,7 +185,8 @@ func (r *Rig) Deploy(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = r.Kubectl(ctx, nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=120s")
+	_, err = r.Kubectl(ctx, nil, "-n", workload.Namespace, "wait", "--for=condition=Ready",
+		"pod", "--all", "--timeout=120s")
 	return err
 }
 
@@ -200,7 +207,8 @@ func (r *Rig) Steady(ctx context.Context) (tally.Summary, error) {
 		if err != nil {
 			return now, err
 		}
-		if now.Failed() == before.Failed() && now.Sent() > before.Sent()+1000 && (r.open || denied(now) > denied(before)) {
+		if now.Failed() == before.Failed() && now.Sent() > before.Sent()+1000 &&
+			(r.open || denied(now) > denied(before)) {
 			return now, nil
 		}
 		before = now

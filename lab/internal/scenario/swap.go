@@ -12,9 +12,10 @@ import (
 
 // Swap is one way to change the network of a cluster.
 type Swap struct {
-	Key     string // its name in --only
-	Name    string
-	Network string                            // network that the cluster starts on; empty means flannel, with kube-router for policy
+	Key  string // its name in --only
+	Name string
+	// network that the cluster starts on; empty means flannel, with kube-router for policy
+	Network string
 	Nodes   int                               // of the cluster; 0 means the comparison's number
 	Before  func(*Rig, context.Context) error // runs before the cluster is used
 	Do      func(*Rig, context.Context) error
@@ -102,7 +103,8 @@ func (r *Rig) awaitMigration(ctx context.Context) error {
 				return err
 			}
 		}
-		state, err := r.Kubectl(ctx, nil, "-n", "kube-system", "get", job, "-o", "jsonpath={.status.conditions[?(@.status=='True')].type}")
+		state, err := r.Kubectl(ctx, nil, "-n", "kube-system", "get", job, "-o",
+			"jsonpath={.status.conditions[?(@.status=='True')].type}")
 		if err != nil {
 			continue
 		}

@@ -37,7 +37,8 @@ func (r *Rig) Traces(ctx context.Context, node string) ([]string, error) {
 			all = append(all, line)
 		}
 	}
-	for _, kind := range []string{"link", "rule4", "route4", "iptables-nft", "sysctl", "file", "mount", "process"} { // every node has some
+	// every node has some
+	for _, kind := range []string{"link", "rule4", "route4", "iptables-nft", "sysctl", "file", "mount", "process"} {
 		if !slices.ContainsFunc(all, func(line string) bool { return strings.HasPrefix(line, kind+" ") }) {
 			return nil, fmt.Errorf("read the traces on %s: no %s was found", node, kind)
 		}
@@ -87,14 +88,17 @@ func marksOf(object []byte) ([]string, error) {
 
 var (
 	// counted are values that are not settings, and settings of temporary links, or of a pod's link.
-	counted = regexp.MustCompile(`^sysctl net/(netfilter/nf_conntrack_count|ipv4/tcp_fastopen_key|.*stable_secret|ipv[46]/(conf|neigh)/(cali|veth|vxlan))`)
+	counted = regexp.MustCompile(
+		`^sysctl net/(netfilter/nf_conntrack_count|ipv4/tcp_fastopen_key|.*stable_secret|ipv[46]/(conf|neigh)/(cali|veth|vxlan))`)
 	// passing are traces of the present pods and nodes: of the runtime, the kubelet and Calico, and the pods'
 	// processes.
-	passing = regexp.MustCompile(`^(mount|file) /(run/netns/|var/lib/kubelet/pods|run/containerd/|var/lib/containerd|run/calico/endpoint-status/k8s )` +
-		`|^route4 \S+ dev vxlan\.calico scope link` + // to the tunnel of another node
-		`|^file ` + workload.RecordDir + `$|^process (coredns|workload|pause|kube-controller|wrapper)$`)
+	passing = regexp.MustCompile(
+		`^(mount|file) /(run/netns/|var/lib/kubelet/pods|run/containerd/|var/lib/containerd|run/calico/endpoint-status/k8s )` +
+			`|^route4 \S+ dev vxlan\.calico scope link` + // to the tunnel of another node
+			`|^file ` + workload.RecordDir + `$|^process (coredns|workload|pause|kube-controller|wrapper)$`)
 	// idle are the kernel's own chains, and the tables that hold them, which do nothing without rules in them.
-	idle = regexp.MustCompile(`^ip6?tables-\w+ \w+ chain (PREROUTING|INPUT|FORWARD|OUTPUT|POSTROUTING) ACCEPT$|^nft table ip6? (raw|mangle|nat|filter|security)$`)
+	idle = regexp.MustCompile(
+		`^ip6?tables-\w+ \w+ chain (PREROUTING|INPUT|FORWARD|OUTPUT|POSTROUTING) ACCEPT$|^nft table ip6? (raw|mangle|nat|filter|security)$`)
 	// ruled are lines of chains that belong to one agent, by the prefix of their names.
 	ruled = regexp.MustCompile(`^(\S+ \w+) (?:-A|chain) (cali-|KUBE-SVC-|KUBE-SEP-|KUBE-EXT-|KUBE-SVL-|KUBE-FW-)`)
 
@@ -113,7 +117,8 @@ func alike(lab spec.Lab, line string) string {
 	if in := ruled.FindStringSubmatch(line); in != nil {
 		return in[1] + " " + in[2] + "*"
 	}
-	line = regexp.MustCompile(`\b`+lab.Name+`-node-\d+\b`).ReplaceAllString(line, "NODE") // the name has no special characters
+	// the name has no special characters
+	line = regexp.MustCompile(`\b`+lab.Name+`-node-\d+\b`).ReplaceAllString(line, "NODE")
 	line = number.ReplaceAllString(line, "NUMBER")
 	line = podLink.ReplaceAllString(line, "$1*")
 	line = set.ReplaceAllString(line, "cali$1*")

@@ -120,8 +120,10 @@ func (r *Rig) compare(before, after View) error {
 	fmt.Fprintf(table, "\tbefore\t%.0f s after\t\n", look.Seconds())
 	fmt.Fprintf(table, "routes to other nodes\t%d\t%d\t\n", before.Routes, after.Routes)
 	fmt.Fprintf(table, "pods Running\t%d of %d\t%d of %d\t\n", before.Running, before.Pods, after.Running, after.Pods)
-	fmt.Fprintf(table, "calico-node Ready\t%d of %d\t%d of %d\t\n", before.CalicoOK, before.CalicoNodes, after.CalicoOK, after.CalicoNodes)
-	fmt.Fprintf(table, "nodes Ready\t%d of %d\t%d of %d\t\n", before.NodesReady, before.Nodes, after.NodesReady, after.Nodes)
+	fmt.Fprintf(table, "calico-node Ready\t%d of %d\t%d of %d\t\n",
+		before.CalicoOK, before.CalicoNodes, after.CalicoOK, after.CalicoNodes)
+	fmt.Fprintf(table, "nodes Ready\t%d of %d\t%d of %d\t\n",
+		before.NodesReady, before.Nodes, after.NodesReady, after.Nodes)
 	fmt.Fprintf(table, "requests failed\t-\t%d of %d\t\n", after.Failed, after.Sent)
 	return table.Flush()
 }

@@ -18,14 +18,16 @@ const MaxNodes = 16
 
 // Lab describes one lab. All paths are absolute paths of the host.
 type Lab struct {
-	Name       string   // at most six letters and digits: it is part of interface names
-	Index      int      // slot on the fabric, 0 to MaxLabs-1
-	Nodes      int      // number of nodes, 1 to MaxNodes, with those that were removed: no number is used twice
-	Removed    []int    // numbers of nodes that were removed
-	Network    string   // the CNI of the pods: one of network.Names
-	Policy     string   // an extra policy agent, or empty
-	Kubernetes string   // version, v1.36.3
-	Calico     string   // version of Calico where it is not the default: one of build.CalicoVersions, and after commas those whose images nodes hold too
+	Name       string // at most six letters and digits: it is part of interface names
+	Index      int    // slot on the fabric, 0 to MaxLabs-1
+	Nodes      int    // number of nodes, 1 to MaxNodes, with those that were removed: no number is used twice
+	Removed    []int  // numbers of nodes that were removed
+	Network    string // the CNI of the pods: one of network.Names
+	Policy     string // an extra policy agent, or empty
+	Kubernetes string // version, v1.36.3
+	// version of Calico where it is not the default: one of build.CalicoVersions, and after commas those whose images
+	// nodes hold too
+	Calico     string
 	Runtime    string   // container runtime of the nodes: one of build.Runtimes
 	Values     []string // values of the network's chart, each as `helm --set` takes it
 	ProxyMode  string   // kube-proxy's mode: iptables, nftables, or NoProxy

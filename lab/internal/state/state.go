@@ -222,5 +222,6 @@ func matches(status string, outer, pid, inner int) bool {
 		}
 	}
 	ids := strings.Fields(nspid)
-	return parent == strconv.Itoa(outer) && len(ids) >= 2 && ids[0] == strconv.Itoa(pid) && ids[1] == strconv.Itoa(inner)
+	return parent == strconv.Itoa(outer) && len(ids) >= 2 && ids[0] == strconv.Itoa(pid) &&
+		ids[1] == strconv.Itoa(inner)
 }

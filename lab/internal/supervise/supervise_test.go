@@ -58,7 +58,8 @@ func TestSupervisor(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				if err := s.Run(t.Context(), Program{Name: "many", Argv: []string{"sh", "-c", "true & exit 0"}}); err != nil {
+				if err := s.Run(t.Context(),
+					Program{Name: "many", Argv: []string{"sh", "-c", "true & exit 0"}}); err != nil {
 					t.Error(err)
 				}
 			})

@@ -1,6 +1,7 @@
-// Package swarm runs a cluster of many nodes on one machine, without namespaces: a real etcd, API server, controller manager and
-// scheduler on loopback, and the program of test/swarm, in which the product's own agents run and a model stands for their nodes.
-// Theseus' built program then changes its network, and what that asks of the API server is counted.
+// Package swarm runs a cluster of many nodes on one machine, without namespaces: a real etcd, API server, controller
+// manager and scheduler on loopback, and the program of test/swarm, in which the product's own agents run and a model
+// stands for their nodes. Theseus' built program then changes its network, and what that asks of the API server is
+// counted.
 package swarm
 
 import (
@@ -55,7 +56,9 @@ func (o *Options) Build(ctx context.Context, cache *build.Cache) (err error) {
 	}
 	o.Manifest = func(name string, params network.Params) ([]byte, error) {
 		params.Calico = build.CalicoComponent("")
-		params.Modules = func(component, module string) (string, error) { return cache.ModuleDir(ctx, component, module) }
+		params.Modules = func(component, module string) (string, error) {
+			return cache.ModuleDir(ctx, component, module)
+		}
 		return network.Manifest(name, params)
 	}
 	o.Nodal, err = cache.Binary(ctx, "swarm")
@@ -74,7 +77,8 @@ type Cluster struct {
 // Start starts the cluster, and waits until all of its pods run. Stop must be called in any case.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{Options: o, lab: spec.Lab{Name: "swarm"}}
-	c.config = controlplane.Config{Lab: c.lab, PKI: filepath.Join(o.Dir, "pki"), Data: filepath.Join(o.Dir, "data"), Logs: filepath.Join(o.Dir, "logs")}
+	c.config = controlplane.Config{Lab: c.lab, PKI: filepath.Join(o.Dir, "pki"), Data: filepath.Join(o.Dir, "data"),
+		Logs: filepath.Join(o.Dir, "logs")}
 	for _, dir := range []string{c.config.Data, c.config.Logs} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return c, err
@@ -84,7 +88,8 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return c, err
 	}
 	c.say("etcd, kube-apiserver, kube-controller-manager and kube-scheduler run on loopback")
-	args := []string{"--kubeconfig", c.file("kubeconfig"), "--nodes", fmt.Sprint(o.Nodes), "--times", fmt.Sprint(o.Times)}
+	args := []string{"--kubeconfig", c.file("kubeconfig"), "--nodes", fmt.Sprint(o.Nodes),
+		"--times", fmt.Sprint(o.Times)}
 	if o.Strategy != "adopt" {
 		args = append(args, "--target-cidr", targetCIDR)
 	}
@@ -158,7 +163,8 @@ func (c *Cluster) controlPlane(ctx context.Context) error {
 		return err
 	}
 	more := map[string][]string{
-		"kube-apiserver":          {"--bind-address=127.0.0.1", "--audit-policy-file=" + c.file("audit.yaml"), "--audit-log-path=" + c.file("audit.log")},
+		"kube-apiserver": {"--bind-address=127.0.0.1", "--audit-policy-file=" + c.file("audit.yaml"),
+			"--audit-log-path=" + c.file("audit.log")},
 		"kube-controller-manager": {"--secure-port=0", "--allocate-node-cidrs=false", "--cluster-cidr=" + sourceCIDR},
 		"kube-scheduler":          {"--secure-port=0"},
 	}
@@ -207,18 +213,21 @@ func free() (int, error) {
 
 // Kubectl runs kubectl as an administrator, and returns its output.
 func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, c.Kube, append([]string{"kubectl", "--kubeconfig", c.file("kubeconfig")}, args...)...)
+	cmd := exec.CommandContext(ctx, c.Kube,
+		append([]string{"kubectl", "--kubeconfig", c.file("kubeconfig")}, args...)...)
 	var out, said bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &said
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(said.String()))
+		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err,
+			strings.TrimSpace(said.String()))
 	}
 	return out.String(), nil
 }
 
 // fill applies the network, DNS and the workloads, and waits until all pods run.
 func (c *Cluster) fill(ctx context.Context) error {
-	params := network.Params{PodCIDR: netip.MustParsePrefix(sourceCIDR), ServiceCIDR: c.lab.ServiceCIDR(), DNS: c.lab.DNSIP()}
+	params := network.Params{PodCIDR: netip.MustParsePrefix(sourceCIDR),
+		ServiceCIDR: c.lab.ServiceCIDR(), DNS: c.lab.DNSIP()}
 	var all []byte
 	for _, part := range []string{"flannel", "coredns"} {
 		text, err := c.Manifest(part, params)
@@ -241,7 +250,8 @@ func (c *Cluster) fill(ctx context.Context) error {
 		}
 	}
 	for {
-		out, err := c.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--no-headers", "-o", "custom-columns=P:.status.phase")
+		out, err := c.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--no-headers", "-o",
+			"custom-columns=P:.status.phase")
 		running := strings.Count(out, "Running")
 		if err == nil && running >= count && running == strings.Count(out, "\n") {
 			c.say("%d nodes with %d pods run", c.Nodes, running)

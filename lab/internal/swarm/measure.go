@@ -36,7 +36,8 @@ func (c *Cluster) Theseus(ctx context.Context, args ...string) (Run, error) {
 	cmd := exec.CommandContext(ctx, c.Options.Theseus, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
-	cmd.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+c.file("theseus.kubeconfig"), "THESEUS_STATE_DIR="+c.file("state"))
+	cmd.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+c.file("theseus.kubeconfig"),
+		"THESEUS_STATE_DIR="+c.file("state"))
 	var said strings.Builder
 	cmd.Stdout = io.MultiWriter(&said, c.Out)
 	cmd.Stderr = cmd.Stdout
@@ -57,8 +58,8 @@ func (c *Cluster) Theseus(ctx context.Context, args ...string) (Run, error) {
 // Plan makes the plan of the change to Calico from a snapshot, into a file.
 func (c *Cluster) Plan(ctx context.Context, more ...string) (file string, estimate time.Duration, err error) {
 	file = c.file("plan.yaml")
-	change := []string{"plan", "--from", c.file("snapshot.json"), "-o", file, "--to", "calico", "--manifest", c.file("calico.yaml"),
-		"--strategy", c.Strategy, "--agent-image", "theseus.dev/agent:swarm"}
+	change := []string{"plan", "--from", c.file("snapshot.json"), "-o", file, "--to", "calico",
+		"--manifest", c.file("calico.yaml"), "--strategy", c.Strategy, "--agent-image", "theseus.dev/agent:swarm"}
 	if c.Strategy != "adopt" { // adopted pods keep their addresses
 		change = append(change, "--pod-cidr", targetCIDR)
 	}
@@ -128,8 +129,8 @@ func (c *Cluster) Load(ctx context.Context) (Load, error) {
 	return load, lines.Err()
 }
 
-// verbs are the names of the API server's verbs in its metrics, by those in its audit log. Metrics tell server-side apply from other
-// patches, and the log does not.
+// verbs are the names of the API server's verbs in its metrics, by those in its audit log. Metrics tell server-side
+// apply from other patches, and the log does not.
 var verbs = map[string]string{"CREATE": "POST", "UPDATE": "PUT", "APPLY": "PATCH", "DELETECOLLECTION": "DELETE"}
 
 func key(verb, resource, sub string) string {
@@ -172,7 +173,8 @@ func (l Load) Since(before Load) Load {
 		}
 		return grown
 	}
-	return Load{less(l.Requests, before.Requests), less(l.Bytes, before.Bytes), less(l.Watched, before.Watched), less(l.Theseus, before.Theseus)}
+	return Load{less(l.Requests, before.Requests), less(l.Bytes, before.Bytes), less(l.Watched, before.Watched),
+		less(l.Theseus, before.Theseus)}
 }
 
 // Report is a whole change and what it took.
@@ -192,24 +194,30 @@ func (r Report) Print(out io.Writer) error {
 	total, bytes, own := sum(r.Load.Requests), sum(r.Load.Bytes), sum(r.Load.Theseus)
 	writes := 0.0
 	for key, n := range r.Load.Requests {
-		if verb, _, _ := strings.Cut(key, " "); slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE"}, verb) {
+		if verb, _, _ := strings.Cut(key, " "); slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE"},
+			verb) {
 			writes += n
 		}
 	}
 	reports := r.Load.Bytes["LIST probereports"] + r.Load.Watched[key("", "probereports", "")]
 	gates := float64(strings.Count(r.Apply.Said, " gate: "))
 	fmt.Fprintln(table, "NODES\tPODS\tESTIMATE\tRUN\tRUN/ESTIMATE\tEXIT\tPEAK MEMORY MiB\tCPU s\tDISK MB")
-	fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%.2f\t%d\t%d\t%.0f\t%.0f\n", r.Nodes, r.Pods, r.Estimate, r.Apply.Took.Round(time.Second),
-		r.Apply.Took.Seconds()/max(r.Estimate.Seconds(), 1), r.Apply.Code, r.Apply.Peak>>20, r.Apply.CPU.Seconds(), float64(r.Apply.Disk)/1e6)
-	fmt.Fprintln(table, "\nREQUESTS\tOF THESEUS\tOF THESEUS A NODE\tWRITES A SECOND\tREAD MB\tREPORTS READ MB\tGATES\tREPORTS kB A NODE AND GATE")
-	fmt.Fprintf(table, "%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\n", total, own, own/float64(r.Nodes), writes/max(r.Apply.Took.Seconds(), 1), bytes/1e6, reports/1e6,
-		gates, reports/1e3/float64(r.Nodes)/max(gates, 1))
+	fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%.2f\t%d\t%d\t%.0f\t%.0f\n",
+		r.Nodes, r.Pods, r.Estimate, r.Apply.Took.Round(time.Second),
+		r.Apply.Took.Seconds()/max(r.Estimate.Seconds(), 1), r.Apply.Code, r.Apply.Peak>>20,
+		r.Apply.CPU.Seconds(), float64(r.Apply.Disk)/1e6)
+	fmt.Fprintln(table, "\nREQUESTS\tOF THESEUS\tOF THESEUS A NODE\tWRITES A SECOND\tREAD MB\tREPORTS READ "+
+		"MB\tGATES\tREPORTS kB A NODE AND GATE")
+	fmt.Fprintf(table, "%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\n",
+		total, own, own/float64(r.Nodes), writes/max(r.Apply.Took.Seconds(), 1), bytes/1e6, reports/1e6, gates,
+		reports/1e3/float64(r.Nodes)/max(gates, 1))
 	fmt.Fprintln(table, "\nREQUEST\tALL\tOF THESEUS\tOF THESEUS A NODE\tREAD MB (ALL)")
 	keys := slices.SortedFunc(maps.Keys(r.Load.Requests), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r.Load.Requests[b], r.Load.Requests[a]), cmp.Compare(a, b))
 	})
 	for _, key := range keys[:min(shown, len(keys))] {
-		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.1f\t%.1f\n", key, r.Load.Requests[key], r.Load.Theseus[key], r.Load.Theseus[key]/float64(r.Nodes), r.Load.Bytes[key]/1e6)
+		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.1f\t%.1f\n", key, r.Load.Requests[key], r.Load.Theseus[key],
+			r.Load.Theseus[key]/float64(r.Nodes), r.Load.Bytes[key]/1e6)
 	}
 	return table.Flush()
 }
@@ -221,8 +229,8 @@ func sum(of map[string]float64) (total float64) {
 	return total
 }
 
-// Change changes the network of the cluster, and reports what it took. The error is of what could not be run; how theseus ended is in
-// the report.
+// Change changes the network of the cluster, and reports what it took. The error is of what could not be run; how
+// theseus ended is in the report.
 func (c *Cluster) Change(ctx context.Context, more ...string) (Report, error) {
 	report := Report{Nodes: c.Nodes, Pods: c.Nodes * c.Pods}
 	plan, estimate, err := c.Plan(ctx, more...)

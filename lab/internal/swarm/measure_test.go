@@ -31,18 +31,23 @@ apiserver_request_total_other{resource="pods",verb="GET"} 5
 	if len(got) != 2 || got["LIST probereports"] != 8 || got[key("patch", "pods", "status")] != 20 {
 		t.Errorf("%v", got)
 	}
-	since := Load{Requests: got}.Since(Load{Requests: map[string]float64{"LIST probereports": 8, "PATCH pods/status": 5}})
+	since := Load{Requests: got}.Since(
+		Load{Requests: map[string]float64{"LIST probereports": 8, "PATCH pods/status": 5}})
 	if len(since.Requests) != 1 || since.Requests["PATCH pods/status"] != 15 {
 		t.Errorf("%v", since.Requests)
 	}
 }
 
-// TestPrint: writes are of all clients and of every verb that writes, and a gate's share of the reports includes what a watch brings.
+// TestPrint: writes are of all clients and of every verb that writes, and a gate's share of the reports includes what a
+// watch brings.
 func TestPrint(t *testing.T) {
 	var out strings.Builder
-	report := Report{Nodes: 10, Pods: 20, Estimate: 200 * time.Second, Apply: Run{Said: "  1.0 gate: pass\n  2.0 gate: pass\n", Took: 100 * time.Second, CPU: 7 * time.Second, Disk: 3e6, Peak: 5 << 20},
-		Load: Load{Requests: map[string]float64{"PATCH probereports": 400, "POST pods": 100, "GET pods": 900}, Bytes: map[string]float64{"LIST probereports": 1e6},
-			Watched: sums(`apiserver_watch_events_sizes_sum{group="theseus.dev",resource="probereports",version="v1alpha1"} 3e+06`, "apiserver_watch_events_sizes_sum")}}
+	report := Report{Nodes: 10, Pods: 20, Estimate: 200 * time.Second, Apply: Run{Said: "  1.0 gate: pass\n" +
+		"  2.0 gate: pass\n", Took: 100 * time.Second, CPU: 7 * time.Second, Disk: 3e6, Peak: 5 << 20},
+		Load: Load{Requests: map[string]float64{"PATCH probereports": 400, "POST pods": 100, "GET pods": 900},
+			Bytes: map[string]float64{"LIST probereports": 1e6}, Watched: sums(
+				`apiserver_watch_events_sizes_sum{group="theseus.dev",resource="probereports",version="v1alpha1"} 3e+06`,
+				"apiserver_watch_events_sizes_sum")}}
 	if err := report.Print(&out); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +62,8 @@ func TestPrint(t *testing.T) {
 // TestWorkloads: there are as many pods as are promised, by a cluster of any size.
 func TestWorkloads(t *testing.T) {
 	text, count := workloads(25, 20)
-	if count != 25*20 || strings.Contains(text, "%!") || strings.Count(text, "kind: Deployment") != 50 || strings.Count(text, "kind: Namespace") != 3 {
+	if count != 25*20 || strings.Contains(text, "%!") || strings.Count(text, "kind: Deployment") != 50 ||
+		strings.Count(text, "kind: Namespace") != 3 {
 		t.Errorf("%d pods, of\n%s", count, text)
 	}
 }

@@ -31,8 +31,8 @@ const demoRate = 260
 // driveArgs are the arguments of the clients in the manifest.
 var driveArgs = fmt.Sprintf("[drive, --rate=%d]", demoRate)
 
-// World is a server outside of the cluster that the clients send to as well, and how many requests a second of each kind; a
-// Rate of 0 is the clients' default.
+// World is a server outside of the cluster that the clients send to as well, and how many requests a second of each
+// kind; a Rate of 0 is the clients' default.
 type World struct {
 	Address string
 	Rate    int

@@ -70,7 +70,8 @@ func (n *names) run() {
 }
 
 func (n *names) client(port string) client {
-	return client{resolver: resolver{server: n.conn.LocalAddr().String(), ports: &ports{}}, host: "server.test", port: port}
+	return client{resolver: resolver{server: n.conn.LocalAddr().String(), ports: &ports{}},
+		host: "server.test", port: port}
 }
 
 // freePort is a TCP and UDP port that nobody listens on.
@@ -173,7 +174,8 @@ func TestServersLeaveWithoutLoss(t *testing.T) {
 func TestLossIsSeen(t *testing.T) {
 	port, streamPort := freePort(t), freePort(t)
 	end := started(t, serve.Config{
-		HTTP: net.JoinHostPort(first, port), UDP: net.JoinHostPort(first, port), Stream: net.JoinHostPort(first, streamPort),
+		HTTP: net.JoinHostPort(first, port), UDP: net.JoinHostPort(first, port),
+		Stream: net.JoinHostPort(first, streamPort),
 	})
 	dns := serveNames(t, first)
 	pool, stream := newPool(dns.client(port), 3), newStreams(dns.client(streamPort), 2)
@@ -240,12 +242,14 @@ func TestDenied(t *testing.T) {
 		leak bool
 	}{"answered": {open, true}, "nobody there": {shut, false}} {
 		t.Run(name, func(t *testing.T) {
-			victim, err := newDenied(t.Context(), net.JoinHostPort(first, test.port), net.JoinHostPort(first, test.port))
+			victim, err := newDenied(t.Context(), net.JoinHostPort(first, test.port),
+				net.JoinHostPort(first, test.port))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer victim.close()
-			for kind, send := range map[string]request{"tcp": victim.connect, "udp": victim.datagram, "flow": victim.again} {
+			for kind, send := range map[string]request{"tcp": victim.connect,
+				"udp": victim.datagram, "flow": victim.again} {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				target, err := send(ctx)
 				cancel()

@@ -23,7 +23,8 @@ const (
 	lastPort  = 32767 // where the ports begin that the kernel hands out
 )
 
-// dial opens a socket that is connected to the address; the network is udp4 or tcp4. Ports that are in use are passed over.
+// dial opens a socket that is connected to the address; the network is udp4 or tcp4. Ports that are in use are passed
+// over.
 func (p *ports) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	used := &p.connections
 	if network == "udp4" {
@@ -65,7 +66,8 @@ func answersTo(table string, local *net.UDPAddr) string {
 		if !strings.Contains(line, " udp ") || !strings.Contains(line, sent) || !strings.Contains(line, port) {
 			continue
 		}
-		if back := strings.LastIndex(line, " src="); back > strings.Index(line, sent) && back > strings.Index(line, port) {
+		if back := strings.LastIndex(line, " src="); back > strings.Index(line, sent) &&
+			back > strings.Index(line, port) {
 			answers, _, _ := strings.Cut(line[back+1:], " mark=")
 			return strings.TrimSpace(answers)
 		}

@@ -54,7 +54,8 @@ func (r Recorder) Drive(ctx context.Context, d *Driver) error {
 				return err
 			}
 			if n%10 == 0 {
-				fmt.Fprintf(r.Log, "%s sent %d, failed %d\n", s.Updated.UTC().Format(time.RFC3339), s.Sent(), s.Failed())
+				fmt.Fprintf(r.Log, "%s sent %d, failed %d\n", s.Updated.UTC().Format(time.RFC3339),
+					s.Sent(), s.Failed())
 			}
 		}
 	}

@@ -80,7 +80,8 @@ func (d *Driver) World(address string, rate float64) error {
 	}
 	// Its address never changes.
 	known := &memory{addr: at.Addr(), until: time.Now().AddDate(1, 0, 0)}
-	server := client{resolver: resolver{ports: new(ports)}, host: at.Addr().String(), port: strconv.Itoa(int(at.Port())), memory: known}
+	server := client{resolver: resolver{ports: new(ports)}, host: at.Addr().String(),
+		port: strconv.Itoa(int(at.Port())), memory: known}
 	kept := newPool(server, 4)
 	before := d.close
 	d.close = func() {

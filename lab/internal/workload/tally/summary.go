@@ -82,17 +82,20 @@ func (s Summary) Print(w io.Writer) error {
 	sort.Strings(kinds)
 	for _, kind := range kinds {
 		c := s.Kinds[kind]
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%.0f\t%.1f\t%.1f\t%.0f\t\n", kind, c.Sent, c.Failed, c.Late, c.LongestGap, c.P50, c.P99, c.Slowest)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%.0f\t%.1f\t%.1f\t%.0f\t\n",
+			kind, c.Sent, c.Failed, c.Late, c.LongestGap, c.P50, c.P99, c.Slowest)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if s.Stalls.Number > 0 {
-		fmt.Fprintf(w, "the clients themselves were held up %d times, %.0f ms in all, %.0f ms at most\n", s.Stalls.Number, s.Stalls.Total, s.Stalls.Longest)
+		fmt.Fprintf(w, "the clients themselves were held up %d times, %.0f ms in all, %.0f ms at most\n",
+			s.Stalls.Number, s.Stalls.Total, s.Stalls.Longest)
 	}
 	for _, kind := range kinds {
 		for _, e := range s.Kinds[kind].Errors {
-			if _, err := fmt.Fprintf(w, "%s %s %s: after %.0f ms: %s\n", e.At.Format("15:04:05.000"), kind, e.Target, e.After, e.Message); err != nil {
+			if _, err := fmt.Fprintf(w, "%s %s %s: after %.0f ms: %s\n", e.At.Format("15:04:05.000"), kind, e.Target,
+				e.After, e.Message); err != nil {
 				return err
 			}
 		}

@@ -70,7 +70,8 @@ func (t *Tally) add(o Outcome) {
 	case o.Err != nil:
 		c.Failed++
 		if len(c.Errors) < maxErrors {
-			c.Errors = append(c.Errors, Error{At: o.Sent, After: Millis(o.Took), Target: o.Target, Message: o.Err.Error()})
+			c.Errors = append(c.Errors,
+				Error{At: o.Sent, After: Millis(o.Took), Target: o.Target, Message: o.Err.Error()})
 		}
 	case o.Took > late:
 		c.Late++

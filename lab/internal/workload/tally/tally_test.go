@@ -27,11 +27,16 @@ func TestGaps(t *testing.T) {
 	}{
 		{name: "nothing", outcomes: nil},
 		{name: "all fine", outcomes: []Outcome{fine(0), fine(10), fine(20)}},
-		{name: "one failed", outcomes: []Outcome{fine(0), failed(10), fine(20)}, failed: 1, gaps: 1, longest: 10, from: 10},
-		{name: "a late answer counts from when it was sent", outcomes: []Outcome{fine(0), slow(10), fine(30)}, late: 1, gaps: 1, longest: 20, from: 10},
-		{name: "failed and late make one gap", outcomes: []Outcome{failed(0), slow(10), failed(20), fine(50)}, failed: 2, late: 1, gaps: 1, longest: 50},
-		{name: "the longest of two", outcomes: []Outcome{failed(0), fine(10), failed(20), failed(40), fine(60)}, failed: 3, gaps: 2, longest: 40, from: 20},
-		{name: "one that has not ended", outcomes: []Outcome{fine(0), failed(10), failed(20)}, failed: 2, gaps: 1, longest: 990, from: 10},
+		{name: "one failed", outcomes: []Outcome{fine(0), failed(10), fine(20)}, failed: 1,
+			gaps: 1, longest: 10, from: 10},
+		{name: "a late answer counts from when it was sent", outcomes: []Outcome{fine(0), slow(10), fine(30)}, late: 1,
+			gaps: 1, longest: 20, from: 10},
+		{name: "failed and late make one gap", outcomes: []Outcome{failed(0), slow(10), failed(20), fine(50)},
+			failed: 2, late: 1, gaps: 1, longest: 50},
+		{name: "the longest of two", outcomes: []Outcome{failed(0), fine(10), failed(20), failed(40), fine(60)},
+			failed: 3, gaps: 2, longest: 40, from: 20},
+		{name: "one that has not ended", outcomes: []Outcome{fine(0), failed(10), failed(20)}, failed: 2,
+			gaps: 1, longest: 990, from: 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tally := New()
@@ -40,7 +45,8 @@ func TestGaps(t *testing.T) {
 			}
 			c := tally.Count(at(1000))
 			if c.Sent != uint64(len(test.outcomes)) || c.Failed != test.failed || c.Late != test.late {
-				t.Errorf("counted sent %d, failed %d, late %d; want %d, %d, %d", c.Sent, c.Failed, c.Late, len(test.outcomes), test.failed, test.late)
+				t.Errorf("counted sent %d, failed %d, late %d; want %d, %d, %d",
+					c.Sent, c.Failed, c.Late, len(test.outcomes), test.failed, test.late)
 			}
 			if c.Gaps != test.gaps || c.LongestGap != test.longest {
 				t.Errorf("%d gaps, the longest %v ms; want %d, %v ms", c.Gaps, c.LongestGap, test.gaps, test.longest)
