@@ -26,12 +26,16 @@ func TestServices(t *testing.T) {
 		env  map[string]string
 		more []string
 	}{
-		{"vxlan", map[string]string{"CALICO_NETWORKING_BACKEND": "vxlan"}, []string{"felix", "monitor-addresses", "cni"}},
-		{"BGP", map[string]string{"CALICO_NETWORKING_BACKEND": "bird"}, []string{"felix", "monitor-addresses", "cni", "bird", "bird6", "confd"}},
+		{"vxlan", map[string]string{"CALICO_NETWORKING_BACKEND": "vxlan"},
+			[]string{"felix", "monitor-addresses", "cni"}},
+		{"BGP", map[string]string{"CALICO_NETWORKING_BACKEND": "bird"},
+			[]string{"felix", "monitor-addresses", "cni", "bird", "bird6", "confd"}},
 		{"BGP unless told otherwise", nil, []string{"felix", "monitor-addresses", "cni", "bird", "bird6", "confd"}},
 		{"policy only", map[string]string{"CALICO_NETWORKING_BACKEND": "none"}, []string{"felix", "cni"}},
-		{"CNI managed elsewhere", map[string]string{"CALICO_NETWORKING_BACKEND": "vxlan", "CALICO_MANAGE_CNI": "false"}, []string{"felix", "monitor-addresses"}},
-		{"Felix elsewhere", map[string]string{"CALICO_NETWORKING_BACKEND": "none", "CALICO_DISABLE_FELIX": "true"}, []string{"cni"}},
+		{"CNI managed elsewhere", map[string]string{"CALICO_NETWORKING_BACKEND": "vxlan", "CALICO_MANAGE_CNI": "false"},
+			[]string{"felix", "monitor-addresses"}},
+		{"Felix elsewhere", map[string]string{"CALICO_NETWORKING_BACKEND": "none", "CALICO_DISABLE_FELIX": "true"},
+			[]string{"cni"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
@@ -50,7 +54,8 @@ func TestServices(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	got := environment("a-node-1", env(map[string]string{"DATASTORE_TYPE": "kubernetes"}))
-	want := map[string]string{"NODENAME": "a-node-1", "FELIX_FELIXHOSTNAME": "a-node-1", "FELIX_DATASTORETYPE": "kubernetes"}
+	want := map[string]string{"NODENAME": "a-node-1", "FELIX_FELIXHOSTNAME": "a-node-1",
+		"FELIX_DATASTORETYPE": "kubernetes"}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -113,7 +118,8 @@ func TestSV(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := sv([]string{"status", "/etc/service/enabled/bird"}, dir, &out); err != nil || !strings.HasPrefix(out.String(), "run: /etc/service/enabled/bird") {
+	if err := sv([]string{"status", "/etc/service/enabled/bird"}, dir, &out); err != nil ||
+		!strings.HasPrefix(out.String(), "run: /etc/service/enabled/bird") {
 		t.Errorf("status: %v, %q", err, out.String())
 	}
 	if err := sv([]string{"status", "confd"}, dir, &out); err == nil {

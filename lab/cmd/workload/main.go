@@ -55,7 +55,8 @@ func run(ctx context.Context, args []string) error {
 		return runServe(ctx, flags, args[1:])
 	case "drive":
 		rate := flags.Float64("rate", 300, "requests per second in total")
-		outside := flags.Bool("outside", false, "the client is not a pod: leave out requests that policy only allows to pods")
+		outside := flags.Bool("outside", false,
+			"the client is not a pod: leave out requests that policy only allows to pods")
 		world := flags.String("world", "", "HOST:PORT of a server outside of the cluster, also used as a target")
 		worldRate := flags.Float64("world-rate", 8, "requests per second to it, of each kind")
 		record := recorder(flags)
