@@ -45,8 +45,9 @@ var projects = map[string]project{
 	},
 	"cilium": {
 		module: "github.com/cilium/cilium", parse: parseCilium,
-		paths:    []string{"Documentation/cmdref/cilium-agent.md", "Documentation/cmdref/cilium-operator.md"},
-		releases: []release{{Release: "v1.16.0"}, {Release: "v1.17.0"}, {Release: "v1.18.4"}, {Release: "v1.19.0"}, {Release: "v1.20.2"}},
+		paths: []string{"Documentation/cmdref/cilium-agent.md", "Documentation/cmdref/cilium-operator.md"},
+		releases: []release{{Release: "v1.16.0"}, {Release: "v1.17.0"}, {Release: "v1.18.4"},
+			{Release: "v1.19.0"}, {Release: "v1.20.2"}},
 	},
 }
 
@@ -119,7 +120,8 @@ func (p project) file(r release, path string) ([]byte, error) {
 
 func output(name string, args ...string) ([]byte, error) {
 	command := exec.Command(name, args...)
-	command.Env = append(os.Environ(), "GOWORK=off", "GONOSUMDB=github.com/projectcalico/calico") // the database does not know it
+	// the database does not know it
+	command.Env = append(os.Environ(), "GOWORK=off", "GONOSUMDB=github.com/projectcalico/calico")
 	command.Stderr = os.Stderr
 	return command.Output()
 }
@@ -176,8 +178,9 @@ func parseFelix(text []byte, _ string) ([]parameter, error) {
 	var source struct {
 		Groups []struct {
 			Fields []struct {
-				NameConfigFile, NameYAML, YAMLType, StringSchema, StringDefault, OnParseFailure, AllowedConfigSources, Description string
-				YAMLEnumValues                                                                                                     []string
+				NameConfigFile, NameYAML, YAMLType, StringSchema, StringDefault string
+				OnParseFailure, AllowedConfigSources, Description               string
+				YAMLEnumValues                                                  []string
 			}
 		}
 	}
@@ -197,7 +200,8 @@ func parseFelix(text []byte, _ string) ([]parameter, error) {
 			about, _, _ = strings.Cut(about, "\n\n")
 			table = append(table, parameter{
 				f.NameConfigFile, f.NameYAML, f.YAMLType, values, f.StringSchema, f.StringDefault,
-				f.OnParseFailure == "Exit", f.AllowedConfigSources == "LocalOnly", strings.TrimSuffix(strings.Join(strings.Fields(about), " "), "."),
+				f.OnParseFailure == "Exit", f.AllowedConfigSources == "LocalOnly",
+				strings.TrimSuffix(strings.Join(strings.Fields(about), " "), "."),
 			})
 		}
 	}
