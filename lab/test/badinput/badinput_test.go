@@ -104,7 +104,8 @@ func (s *stage) elsewhere(t *testing.T) {
 	other := rigtest.New(t, bin, "bad2", 1, "bridge")
 	unknown := []string{"error: no network that Theseus changes was found in this cluster", "theseus snapshot --nodes"}
 	rigtest.Run(t, other, "here", 1, unknown, s.planned()...)
-	rigtest.Run(t, other, "here", 1, []string{"error: the plan was made for another cluster", "--context"}, "apply", s.plan, "--yes")
+	rigtest.Run(t, other, "here", 1, []string{"error: the plan was made for another cluster", "--context"},
+		"apply", s.plan, "--yes")
 	(&stage{Rig: other}).untouched(t)
 }
 
@@ -117,8 +118,11 @@ func (s *stage) noCheck(t *testing.T) {
 }
 
 func (s *stage) changed(t *testing.T) {
-	s.kubectl(t, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: late}, spec: {podSelector: {}}}`, "apply", "-f", "-")
-	s.run(t, 1, []string{"error: the cluster has changed since the plan was made: NetworkPolicies were added", "make a new plan"},
+	s.kubectl(t,
+		`{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: late}, spec: {podSelector: {}}}`,
+		"apply", "-f", "-")
+	s.run(t, 1, []string{"error: the cluster has changed since the plan was made: NetworkPolicies were added",
+		"make a new plan"},
 		"apply", s.plan, "--yes")
 	s.kubectl(t, "", "delete", "networkpolicy", "late")
 }
@@ -129,7 +133,8 @@ func (s *stage) fullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(dir, 0) //nolint:errcheck // it holds nothing
-	rigtest.Run(t, s.Rig, dir, 1, []string{"error: no disk space for the local journal", "no space left", "THESEUS_STATE_DIR"}, "apply", s.plan, "--yes")
+	rigtest.Run(t, s.Rig, dir, 1, []string{"error: no disk space for the local journal",
+		"no space left", "THESEUS_STATE_DIR"}, "apply", s.plan, "--yes")
 }
 
 // stoppedAtOnce: two signals in the middle of a wait. What was begun is then in the way, and is taken back.
@@ -139,10 +144,14 @@ func (s *stage) stoppedAtOnce(t *testing.T) {
 	p := rigtest.Start(t, s.Rig, "here", "apply", plan, "--yes")
 	p.Until("cannot get the image 127.0.0.1:1/agent:none")
 	p.Signal(syscall.SIGINT, syscall.SIGTERM)
-	p.Ends(130, "error: stopped at once: during [1/", "Install Theseus' agent on every node: wait until", "hint: `theseus resume`")
-	s.run(t, 0, []string{", interrupted", "no process runs it: `theseus resume` continues, `theseus rollback` undoes every step"}, "status")
-	s.run(t, 1, []string{"in the middle of a migration", "DaemonSet theseus-system/theseus-agent exists", "theseus rollback"}, s.planned()...)
-	s.run(t, 1, []string{"another migration has not ended, and no process runs it", "theseus rollback"}, "apply", s.plan, "--yes")
+	p.Ends(130, "error: stopped at once: during [1/", "Install Theseus' agent on every node: wait until",
+		"hint: `theseus resume`")
+	s.run(t, 0, []string{", interrupted",
+		"no process runs it: `theseus resume` continues, `theseus rollback` undoes every step"}, "status")
+	s.run(t, 1, []string{"in the middle of a migration", "DaemonSet theseus-system/theseus-agent exists",
+		"theseus rollback"}, s.planned()...)
+	s.run(t, 1, []string{"another migration has not ended, and no process runs it", "theseus rollback"},
+		"apply", s.plan, "--yes")
 	s.run(t, 5, []string{"error: stopped"}, "rollback")
 	s.run(t, 1, []string{"has ended: rolled-back"}, "pause")
 }
@@ -162,7 +171,8 @@ func (s *stage) interrupted(t *testing.T) {
 	p := rigtest.Start(t, s.Rig, "here", "apply", s.plan, "--yes")
 	p.Until("create DaemonSet theseus-system/theseus-agent")
 	p.Signal(syscall.SIGINT)
-	p.Ends(130, "; Theseus stops after the current action; interrupt again to stop at once", "error: interrupted: stopped as requested; the journal has everything that was done",
+	p.Ends(130, "; Theseus stops after the current action; interrupt again to stop at once",
+		"error: interrupted: stopped as requested; the journal has everything that was done",
 		"hint: `theseus resume` continues")
 	s.run(t, 0, []string{"no process runs it"}, "status")
 	s.run(t, 1, []string{"has already begun, and no process runs it", "theseus resume"}, "apply", s.plan, "--yes")
@@ -173,8 +183,10 @@ func (s *stage) interrupted(t *testing.T) {
 func (s *stage) twoOperators(t *testing.T) {
 	first := rigtest.Start(t, s.Rig, "first", "resume")
 	first.Until("resumed by")
-	rigtest.Run(t, s.Rig, "second", 1, []string{"is running a migration on this cluster, since 20", "wait for it"}, "resume")
-	rigtest.Run(t, s.Rig, "second", 1, []string{"is running: ", "is running a migration on this cluster, since 20"}, "apply", s.plan, "--yes")
+	rigtest.Run(t, s.Rig, "second", 1, []string{"is running a migration on this cluster, since 20", "wait for it"},
+		"resume")
+	rigtest.Run(t, s.Rig, "second", 1, []string{"is running: ", "is running a migration on this cluster, since 20"},
+		"apply", s.plan, "--yes")
 	rigtest.Run(t, s.Rig, "second", 0, []string{", to pause"}, "pause")
 	first.Ends(5, "error: paused", "hint: `theseus resume` continues")
 }
@@ -206,7 +218,8 @@ func (s *stage) powerCut(t *testing.T) {
 	s.lab(t, "start")
 	s.kubectl(t, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
 	s.run(t, 4, []string{"error: rolled-back"}, "resume")
-	if left := s.kubectl(t, "", "get", "daemonset", "-A", "-o", "name"); strings.Contains(left, "theseus") || strings.Contains(left, "calico") {
+	if left := s.kubectl(t, "", "get", "daemonset", "-A", "-o", "name"); strings.Contains(left, "theseus") ||
+		strings.Contains(left, "calico") {
 		t.Errorf("left:\n%s", left)
 	}
 	s.run(t, 0, nil, append([]string{"check"}, s.change...)...)

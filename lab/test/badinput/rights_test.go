@@ -13,7 +13,8 @@ import (
 
 // rights gives a user who may only read to theseus.
 func (s *stage) rights(t *testing.T) {
-	file := rigtest.User(t, s.Rig, "reader", `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: reader}, rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list, watch]}]}
+	file := rigtest.User(t, s.Rig, "reader",
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: reader}, rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list, watch]}]}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: reader}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}, subjects: [{kind: ServiceAccount, namespace: default, name: reader}]}
 `)
@@ -24,7 +25,8 @@ func (s *stage) rights(t *testing.T) {
 
 // duties gives users the roles that theseus prints: each is enough for its duty, and each right of it is needed.
 func (s *stage) duties(t *testing.T) {
-	looker := rigtest.User(t, s.Rig, "looker", `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: looker}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: ServiceAccount, namespace: default, name: looker}]}`)
+	looker := rigtest.User(t, s.Rig, "looker",
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: looker}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: ServiceAccount, namespace: default, name: looker}]}`)
 	s.run(t, 1, []string{"forbidden"}, "status", "--kubeconfig", looker)
 	s.kubectl(t, rigtest.Rights(t, s.Rig, "nobody", "look"), "apply", "-f", "-")
 	rigtest.Until(t, "the role view has the rights of look", func() bool {
@@ -52,7 +54,9 @@ func (s *stage) duties(t *testing.T) {
 	s.run(t, 3, []string{"block api/rights"}, s.planned("--kubeconfig", planner)...)
 	for _, less := range without(t, s.kubectl(t, "", "get", "clusterrole", "theseus-plan", "-o", "json")) {
 		s.kubectl(t, less.role, "apply", "-f", "-")
-		rigtest.Until(t, "without "+less.what+" something is missing", func() bool { return strings.Contains(missing(), "no "+less.what+": ") })
+		rigtest.Until(t, "without "+less.what+" something is missing", func() bool {
+			return strings.Contains(missing(), "no "+less.what+": ")
+		})
 	}
 
 	s.kubectl(t, roles, "apply", "-f", "-")
@@ -60,8 +64,11 @@ func (s *stage) duties(t *testing.T) {
 	operator := rigtest.User(t, s.Rig, "operator", rigtest.Rights(t, s.Rig, "operator", "operate", "--plan", s.plan))
 	s.run(t, 0, nil, s.planned("--kubeconfig", operator)...)
 	s.run(t, 0, nil, "apply", s.plan, "--dry-run", "--kubeconfig", operator)
-	for _, denied := range [][]string{{"get", "secrets", "-A"}, {"create", "pods", "--subresource=exec", "-n", "default"}, {"impersonate", "users"}, {"create", "serviceaccounts", "--subresource=token", "-n", "kube-system"}} {
-		out, err := s.Kubectl(t.Context(), nil, append([]string{"--kubeconfig", operator, "auth", "can-i"}, denied...)...)
+	for _, denied := range [][]string{{"get", "secrets", "-A"},
+		{"create", "pods", "--subresource=exec", "-n", "default"}, {"impersonate", "users"},
+		{"create", "serviceaccounts", "--subresource=token", "-n", "kube-system"}} {
+		out, err := s.Kubectl(t.Context(), nil,
+			append([]string{"--kubeconfig", operator, "auth", "can-i"}, denied...)...)
 		if err == nil || !strings.Contains(out+err.Error(), "no") {
 			t.Errorf("who operates may %v: %s", denied, out)
 		}
@@ -104,12 +111,14 @@ func without(t *testing.T, roles string) []less {
 		for _, resource := range one.Resources {
 			group := one.APIGroups[0]
 			ofKubernetes := !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
-			if !slices.Contains(one.Verbs, "list") || resource == "*" || !ofKubernetes { // the lab has no kinds of Argo CD and Flux
+			// the lab has no kinds of Argo CD and Flux
+			if !slices.Contains(one.Verbs, "list") || resource == "*" || !ofKubernetes {
 				continue
 			}
 			cut := role
 			cut.Rules = slices.Clone(role.Rules)
-			cut.Rules[i].Resources = slices.DeleteFunc(slices.Clone(one.Resources), func(r string) bool { return r == resource })
+			cut.Rules[i].Resources = slices.DeleteFunc(slices.Clone(one.Resources),
+				func(r string) bool { return r == resource })
 			if len(cut.Rules[i].Resources) == 0 {
 				cut.Rules = slices.Delete(cut.Rules, i, i+1)
 			}
