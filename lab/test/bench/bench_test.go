@@ -28,18 +28,21 @@ type result struct {
 	Stopped  string
 }
 
-// TestBench: every measurement has a result on a real network; a node that is not Ready stops the load at once, and so does an interrupt;
-// a benchmark whose process was killed does not prevent the next one. Nothing is left, each time.
+// TestBench: every measurement has a result on a real network; a node that is not Ready stops the load at once, and so
+// does an interrupt; a benchmark whose process was killed does not prevent the next one. Nothing is left, each time.
 func TestBench(t *testing.T) {
 	rigtest.Full(t, "a benchmark of a network")
 	rig := rigtest.New(t, bin, "bn", 2, "flannel")
 	nodes := strings.Join(rig.NodeNames(), ",")
 	command := func(more ...string) []string {
-		return append([]string{"bench", "network", "--agent-image", scenario.AgentImage, "--max-round-trip", "1s"}, more...)
+		return append([]string{"bench", "network", "--agent-image", scenario.AgentImage, "--max-round-trip", "1s"},
+			more...)
 	}
 	load := func(more ...string) []string { return append(command("--yes", "--nodes", nodes), more...) }
-	rigtest.Run(t, rig, "here", 0, []string{"5, and a Service", "1 and 8 streams"}, command("--dry-run", "--nodes", nodes)...)
-	rigtest.Run(t, rig, "here", 2, []string{`error: there is no node "nowhere"`}, command("--yes", "--nodes", "nowhere,other")...)
+	rigtest.Run(t, rig, "here", 0, []string{"5, and a Service", "1 and 8 streams"},
+		command("--dry-run", "--nodes", nodes)...)
+	rigtest.Run(t, rig, "here", 2, []string{`error: there is no node "nowhere"`},
+		command("--yes", "--nodes", "nowhere,other")...)
 
 	// A process that is killed leaves its pods to the next one.
 	killed := rigtest.Start(t, rig, "here", load("--runs", "10")...)
@@ -58,7 +61,8 @@ func TestBench(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for _, row := range got.Rows {
-		if row.Runs != 2 || row.Error != "" || row.Name != "round trip at rest" && (row.Value.Median <= 0 || row.BesideSent == 0) {
+		if row.Runs != 2 || row.Error != "" ||
+			row.Name != "round trip at rest" && (row.Value.Median <= 0 || row.BesideSent == 0) {
 			t.Errorf("%+v", row)
 		}
 	}
@@ -85,7 +89,8 @@ func TestBench(t *testing.T) {
 func nothingLeft(t *testing.T, rig *scenario.Rig) {
 	t.Helper()
 	rigtest.Within(t, time.Minute, "no pod, Service or namespace of the benchmark is left", func() bool {
-		left, err := rig.Kubectl(t.Context(), nil, "get", "pods,services,namespaces", "-A", "-o", "name", "-l", "theseus.dev/managed")
+		left, err := rig.Kubectl(t.Context(), nil, "get", "pods,services,namespaces", "-A", "-o",
+			"name", "-l", "theseus.dev/managed")
 		return err == nil && strings.TrimSpace(left) == ""
 	})
 }
