@@ -12,9 +12,9 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// TestChange moves a cluster from flannel to Calico by the chart and a Change: the controller makes the plan, and makes another
-// one when the Change is edited. It runs the second one once kubectl has created the Approval of its hash. The clients lose nothing,
-// and no pod restarts.
+// TestChange moves a cluster from flannel to Calico by the chart and a Change: the controller makes the plan, and makes
+// another one when the Change is edited. It runs the second one once kubectl has created the Approval of its hash. The
+// clients lose nothing, and no pod restarts.
 func TestChange(t *testing.T) {
 	rigtest.Full(t, "a migration by the chart and a Change, with the plan made twice (5 minutes)")
 	helm, err := rigtest.Program("helm")
@@ -27,11 +27,14 @@ func TestChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := c.pods()
-	c.mustHelm(append([]string{"install", "theseus", chart, "--create-namespace", "--wait", "--timeout", "3m"}, values...)...)
+	c.mustHelm(append([]string{"install", "theseus", chart, "--create-namespace", "--wait", "--timeout", "3m"},
+		values...)...)
 
 	c.applyChange(30)
-	c.kubectl("", "wait", "--for=condition=Planned=false", "change/to-calico", "--timeout=60s") // there is no ConfigMap yet
-	if why := c.changeSays(`{.status.conditions[?(@.type=="Planned")].reason}`); why != "ManifestMissing" && why != "Planning" {
+	// there is no ConfigMap yet
+	c.kubectl("", "wait", "--for=condition=Planned=false", "change/to-calico", "--timeout=60s")
+	if why := c.changeSays(`{.status.conditions[?(@.type=="Planned")].reason}`); why != "ManifestMissing" &&
+		why != "Planning" {
 		t.Errorf("without the manifest, the Change says %s", why)
 	}
 	file, err := rig.ManifestFile(t.Context(), "calico")
@@ -57,8 +60,10 @@ func TestChange(t *testing.T) {
 	rigtest.Run(t, rig, "laptop", 0, nil, "plan", "show", "--migration", migration, "-o", plan)
 	c.grant(plan)
 	user := c.kubectl("", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
-	for name, of := range map[string]string{"old": first, "new": hash} { // the approval of the withdrawn plan has no effect
-		c.kubectl(fmt.Sprintf(`{apiVersion: theseus.dev/v1alpha1, kind: Approval, metadata: {name: %s, namespace: %s}, spec: {migration: %s, planHash: %q, user: %q}}`,
+	// the approval of the withdrawn plan has no effect
+	for name, of := range map[string]string{"old": first, "new": hash} {
+		c.kubectl(fmt.Sprintf(
+			`{apiVersion: theseus.dev/v1alpha1, kind: Approval, metadata: {name: %s, namespace: %s}, spec: {migration: %s, planHash: %q, user: %q}}`,
 			name, namespace, migration, of, user), "create", "-f", "-")
 	}
 	c.kubectl("", "wait", "--for=condition=Approved", "change/to-calico", "--timeout=60s")
@@ -73,10 +78,12 @@ func TestChange(t *testing.T) {
 	cost := rigtest.NothingLost(t, rig, 3*time.Minute, "after an adoption by a Change")
 	t.Logf("nothing lost of %d requests", cost.Sent())
 	if after := c.pods(); !slices.Equal(before, after) {
-		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s",
+			strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
-	if events := c.kubectl("", "-n", "default", "get", "events", "--field-selector", "involvedObject.kind=Change", "-o", "name"); events == "" {
+	if events := c.kubectl("", "-n", "default", "get", "events", "--field-selector", "involvedObject.kind=Change",
+		"-o", "name"); events == "" {
 		t.Error("the Change has no events")
 	}
 }
@@ -84,7 +91,8 @@ func TestChange(t *testing.T) {
 // applyChange applies the Change to Calico, with the number of probes that gates tolerate.
 func (c *cluster) applyChange(maxLost int) {
 	c.t.Helper()
-	c.kubectl(fmt.Sprintf(`{apiVersion: theseus.dev/v1alpha1, kind: Change, metadata: {name: to-calico}, spec: {to: calico, strategy: adopt,
+	c.kubectl(fmt.Sprintf(
+		`{apiVersion: theseus.dev/v1alpha1, kind: Change, metadata: {name: to-calico}, spec: {to: calico, strategy: adopt,
 manifestFrom: {configMap: calico}, agentImage: %q, probeIntervalMillis: 20, maxLost: %d, maxGapMillis: 10000, bakeSeconds: 1}}`, scenario.AgentImage, maxLost), "apply", "-f", "-")
 }
 

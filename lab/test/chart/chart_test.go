@@ -1,5 +1,5 @@
-// Package chart tests the chart and the controller in a lab: Helm installs them, and the controller replaces the network
-// of the cluster that it runs in.
+// Package chart tests the chart and the controller in a lab: Helm installs them, and the controller replaces the
+// network of the cluster that it runs in.
 package chart
 
 import (
@@ -36,9 +36,10 @@ type cluster struct {
 	path string // of the program helm
 }
 
-// TestChart moves a cluster from flannel to Calico by the controller alone: the command that handed the plan over is killed
-// after the first step. Meanwhile the controller is killed, evicted and upgraded, an uninstall is refused, the Service of the
-// API server is cut off, and the cluster is frozen for a moment. The clients lose nothing, and no pod restarts.
+// TestChart moves a cluster from flannel to Calico by the controller alone: the command that handed the plan over is
+// killed after the first step. Meanwhile the controller is killed, evicted and upgraded, an uninstall is refused, the
+// Service of the API server is cut off, and the cluster is frozen for a moment. The clients lose nothing, and no pod
+// restarts.
 func TestChart(t *testing.T) {
 	helm, err := rigtest.Program("helm") // before the lab starts: a compiler would slow it down
 	if err != nil {
@@ -52,9 +53,12 @@ func TestChart(t *testing.T) {
 	}
 	before := c.pods()
 	c.withoutService()
-	c.mustHelm(append([]string{"install", "theseus", chart, "--create-namespace", "--wait", "--timeout", "3m"}, values...)...)
-	c.kubectl("", "wait", "--for=condition=Available", "deployment/theseus-controller", "--timeout=5s") // --wait has waited
-	if args := c.kubectl("", "get", "deployment", "theseus-controller", "-o", "jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(args, "--first-api-server=") {
+	c.mustHelm(append([]string{"install", "theseus", chart, "--create-namespace", "--wait", "--timeout", "3m"},
+		values...)...)
+	// --wait has waited
+	c.kubectl("", "wait", "--for=condition=Available", "deployment/theseus-controller", "--timeout=5s")
+	if args := c.kubectl("", "get", "deployment", "theseus-controller", "-o",
+		"jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(args, "--first-api-server=") {
 		t.Errorf("Helm did not find the addresses of the API server: %s", args)
 	}
 	plan, err := rig.Plan(t.Context())
@@ -89,13 +93,16 @@ func TestChart(t *testing.T) {
 	cost := rigtest.NothingLost(t, rig, 3*time.Minute, "after an adoption by the controller")
 	t.Logf("nothing lost of %d requests", cost.Sent())
 	if after := c.pods(); !slices.Equal(before, after) {
-		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s",
+			strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
-	if events := c.kubectl("", "get", "events", "--field-selector", "involvedObject.kind=Migration", "-o", "name"); events == "" {
+	if events := c.kubectl("", "get", "events", "--field-selector", "involvedObject.kind=Migration",
+		"-o", "name"); events == "" {
 		t.Error("the Migration has no events")
 	}
-	rigtest.Run(t, rig, "elsewhere", 0, nil, "report", "-o", filepath.Join(t.TempDir(), "report.html")) // it has what it watched
+	// it has what it watched
+	rigtest.Run(t, rig, "elsewhere", 0, nil, "report", "-o", filepath.Join(t.TempDir(), "report.html"))
 	rigtest.Run(t, rig, "third", 0, []string{", done"}, "status")
 	c.uninstall()
 }
@@ -106,7 +113,8 @@ var values = []string{"--set", "image.registry=localhost:1", "--set", "image.pul
 // helm runs Helm in Theseus' namespace, and returns what it printed on both streams.
 func (c *cluster) helm(args ...string) (string, error) {
 	c.t.Helper()
-	cmd := exec.CommandContext(c.t.Context(), c.path, append(args, "--namespace", namespace, "--kubeconfig", filepath.Join(c.Dir, "kubeconfig"))...)
+	cmd := exec.CommandContext(c.t.Context(), c.path,
+		append(args, "--namespace", namespace, "--kubeconfig", filepath.Join(c.Dir, "kubeconfig"))...)
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+c.home, "HELM_CONFIG_HOME="+c.home, "HELM_DATA_HOME="+c.home)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -145,7 +153,8 @@ func (c *cluster) kubectl(input string, args ...string) string {
 func (c *cluster) pods() []string {
 	c.t.Helper()
 	lines := strings.Split(c.kubectl("", "-n", workload.Namespace, "get", "pods", "-o",
-		`jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.podIP} {.status.containerStatuses[*].restartCount}{"\n"}{end}`), "\n")
+		`jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.podIP} {.status.containerStatuses[*].restartCount}{"\n"}{end}`),
+		"\n")
 	slices.Sort(lines)
 	return lines
 }
@@ -153,7 +162,8 @@ func (c *cluster) pods() []string {
 // grant gives the controller the permissions for a plan.
 func (c *cluster) grant(plan string) {
 	c.t.Helper()
-	roles, err := c.Run(c.t.Context(), "rights", "operate", "--plan", plan, "--for", "serviceaccount:"+namespace+"/theseus-controller")
+	roles, err := c.Run(c.t.Context(), "rights", "operate", "--plan", plan, "--for",
+		"serviceaccount:"+namespace+"/theseus-controller")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -224,19 +234,21 @@ func (c *cluster) upgrade() {
 	c.mustHelm(append([]string{"upgrade", "theseus", chart, "--set", "podAnnotations.upgraded=yes"}, values...)...)
 }
 
-// flushService deletes kube-proxy's rules for the Service of the API server on the controller's node, and kills the controller. When
-// it runs again, kube-proxy is restarted, which writes its rules again.
+// flushService deletes kube-proxy's rules for the Service of the API server on the controller's node, and kills the
+// controller. When it runs again, kube-proxy is restarted, which writes its rules again.
 func (c *cluster) flushService() {
 	c.t.Helper()
 	_, node := c.pod()
-	out := c.sh(node, `set -o pipefail; iptables-save -t nat | grep -- '-A KUBE-SERVICES .*default/kubernetes:https' | sed 's/^-A/-D/' | xargs -L 1 iptables -t nat && echo deleted`)
+	out := c.sh(node,
+		`set -o pipefail; iptables-save -t nat | grep -- '-A KUBE-SERVICES .*default/kubernetes:https' | sed 's/^-A/-D/' | xargs -L 1 iptables -t nat && echo deleted`)
 	if out != "deleted" {
 		c.t.Fatalf("%s: %s", node, out)
 	}
 	fmt.Fprintf(c.Out, "-- kube-proxy's rules for the Service of the API server are deleted on %s\n", node)
 	c.killController()
 	rigtest.Until(c.t, "the controller runs again without the Service of the API server", func() bool {
-		return c.sh(node, `curl -fsS -m 1 http://127.0.0.1:7111/healthz >/dev/null 2>&1 && echo yes || echo no`) == "yes"
+		return c.sh(node,
+			`curl -fsS -m 1 http://127.0.0.1:7111/healthz >/dev/null 2>&1 && echo yes || echo no`) == "yes"
 	})
 	if _, err := c.InLab(c.t.Context(), "node", "kill", "--component", "kube-proxy", node); err != nil {
 		c.t.Fatal(err)
@@ -251,15 +263,16 @@ func (c *cluster) freeze(watch *rigtest.Process) {
 	c.kubectl("", "annotate", "namespace", namespace, "theseus.dev/freeze-")
 }
 
-// uninstallIsRefused demands that Helm uninstalls nothing while the migration runs, and prints why. A rollback to the same
-// revision then makes Helm upgrade the release again (docs/how-to/install.md).
+// uninstallIsRefused demands that Helm uninstalls nothing while the migration runs, and prints why. A rollback to the
+// same revision then makes Helm upgrade the release again (docs/how-to/install.md).
 func (c *cluster) uninstallIsRefused() {
 	c.t.Helper()
 	out, err := c.helm("uninstall", "theseus", "--timeout", "2m")
 	if err == nil || !strings.Contains(out, "theseus-uninstall-check failed") || !strings.Contains(out, "hint: ") {
 		c.t.Fatalf("helm uninstall in the middle of a migration: %v\n%s", err, out)
 	}
-	c.kubectl("", "get", "deployment/theseus-controller", "serviceaccount/theseus-controller", "clusterrole/theseus-controller")
+	c.kubectl("", "get", "deployment/theseus-controller", "serviceaccount/theseus-controller",
+		"clusterrole/theseus-controller")
 	c.mustHelm("rollback", "theseus", "1")
 }
 
@@ -267,7 +280,8 @@ func (c *cluster) uninstallIsRefused() {
 func (c *cluster) uninstall() {
 	c.t.Helper()
 	c.mustHelm("uninstall", "theseus", "--timeout", "2m")
-	left := c.kubectl("", "get", "deployments,serviceaccounts,jobs,poddisruptionbudgets,validatingadmissionpolicies,clusterroles", "-o", "name")
+	left := c.kubectl("", "get",
+		"deployments,serviceaccounts,jobs,poddisruptionbudgets,validatingadmissionpolicies,clusterroles", "-o", "name")
 	for _, name := range []string{"theseus-controller", "theseus-uninstall-check", "theseus-approvals"} {
 		if strings.Contains(left, name) {
 			c.t.Errorf("%s is left:\n%s", name, left)

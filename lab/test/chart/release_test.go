@@ -27,9 +27,9 @@ const repository = "../../.."
 const kills = 10
 
 // TestRelease makes a release, and does with it what its users do: the images are pushed to a registry of their own,
-// the chart of the release is installed from there, and a Change makes the controller move the cluster to Calico, all by the
-// script of the documentation. The controller is killed ten times on the way. Nodes pull all images of Theseus by digest from
-// that registry; the lab gives them none. Another machine fetches the report.
+// the chart of the release is installed from there, and a Change makes the controller move the cluster to Calico, all
+// by the script of the documentation. The controller is killed ten times on the way. Nodes pull all images of Theseus
+// by digest from that registry; the lab gives them none. Another machine fetches the report.
 func TestRelease(t *testing.T) {
 	helm, err := rigtest.Program("helm")
 	if err != nil {
@@ -60,15 +60,18 @@ func TestRelease(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatalf("the script: %v\n%s", err, c.state())
 	}
-	t.Logf("from a cluster with flannel to a report of its migration, with 3 nodes: %s", time.Since(begun).Round(time.Second))
+	t.Logf("from a cluster with flannel to a report of its migration, with 3 nodes: %s",
+		time.Since(begun).Round(time.Second))
 
 	cost := rigtest.NothingLost(t, rig, 3*time.Minute, "after an adoption by the controller of a release")
 	t.Logf("nothing lost of %d requests", cost.Sent())
 	if after := c.pods(); !slices.Equal(before, after) {
-		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s",
+			strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
-	rigtest.Run(t, rig, "third", 0, []string{"3 nodes, 20 pods, 0 restarts, "}, "report") // a machine that is busy may lose a probe: the clients decide
+	// a machine that is busy may lose a probe: the clients decide
+	rigtest.Run(t, rig, "third", 0, []string{"3 nodes, 20 pods, 0 restarts, "}, "report")
 	c.uninstall()
 }
 
@@ -99,20 +102,23 @@ manifestFrom: {configMap: calico}, probeIntervalMillis: 60, maxLost: 50, maxGapM
 			c.t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(example, filepath.Join(release, "theseus-0.2.0.tgz"), "change.yaml", manifest, "--set", "image.registry="+registry, "--timeout", "3m")
+	cmd := exec.Command(example, filepath.Join(release, "theseus-0.2.0.tgz"), "change.yaml", manifest, "--set",
+		"image.registry="+registry, "--timeout", "3m")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, c.Out, c.Out
-	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir, "KUBECONFIG="+filepath.Join(c.Dir, "kubeconfig"),
-		"HELM_CACHE_HOME="+c.home, "HELM_CONFIG_HOME="+c.home, "HELM_DATA_HOME="+c.home)
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir,
+		"KUBECONFIG="+filepath.Join(c.Dir, "kubeconfig"), "HELM_CACHE_HOME="+c.home,
+		"HELM_CONFIG_HOME="+c.home, "HELM_DATA_HOME="+c.home)
 	return cmd
 }
 
-// unpacked makes a release of the commit that is checked out, for this machine's platform, and unpacks what this machine needs of it: the program, the
-// layout with the images, and the chart.
+// unpacked makes a release of the commit that is checked out, for this machine's platform, and unpacks what this
+// machine needs of it: the program, the layout with the images, and the chart.
 func unpacked(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	made := filepath.Join(dir, "release")
-	release := exec.Command("go", "run", "./cmd/theseus-release", "--repository", "..", "release", "v0.2.0", "--platform", "linux/amd64", "--dir", made)
+	release := exec.Command("go", "run", "./cmd/theseus-release", "--repository", "..", "release", "v0.2.0",
+		"--platform", "linux/amd64", "--dir", made)
 	release.Dir = filepath.Join(repository, "release")
 	for _, command := range []*exec.Cmd{
 		release,
@@ -138,8 +144,8 @@ func (c *cluster) withoutImages() {
 	}
 }
 
-// registry starts Debian's docker-registry on the fabric of the lab, with a certificate that nodes are told to trust, and
-// pushes the images of a release there. It returns the registry with the folder in it.
+// registry starts Debian's docker-registry on the fabric of the lab, with a certificate that nodes are told to trust,
+// and pushes the images of a release there. It returns the registry with the folder in it.
 func (c *cluster) registry(release string) string {
 	c.t.Helper()
 	lab, err := c.Spec(c.t.Context())
@@ -155,9 +161,11 @@ func (c *cluster) registry(release string) string {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q, tls: {certificate: %q, key: %q}}\n",
+	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %q}}\n"+
+		"http: {addr: %q, tls: {certificate: %q, key: %q}}\n",
 		filepath.Join(dir, "data"), address, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
-	for name, content := range map[string][]byte{"config.yml": []byte(config), "ca.crt": authority.Cert, "tls.crt": server.Cert, "tls.key": server.Key} {
+	for name, content := range map[string][]byte{"config.yml": []byte(config), "ca.crt": authority.Cert,
+		"tls.crt": server.Cert, "tls.key": server.Key} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			c.t.Fatal(err)
 		}
@@ -172,16 +180,20 @@ func (c *cluster) registry(release string) string {
 		syscall.Kill(-serve.Process.Pid, syscall.SIGKILL) //nolint:errcheck // it may be gone
 		serve.Wait()                                      //nolint:errcheck // killed
 	})
-	trust := fmt.Sprintf("mkdir -p /etc/containerd/certs.d/%[1]s && cd /etc/containerd/certs.d/%[1]s && cat >ca.crt <<'END'\n%[2]sEND\nprintf '[host.\"https://%[1]s\"]\\nca = \"/etc/containerd/certs.d/%[1]s/ca.crt\"\\n' >hosts.toml",
+	trust := fmt.Sprintf("mkdir -p /etc/containerd/certs.d/%[1]s && cd "+
+		"/etc/containerd/certs.d/%[1]s && cat >ca.crt <<'END'\n%[2]sEND\n"+
+		"printf '[host.\"https://%[1]s\"]\\nca = \"/etc/containerd/certs.d/%[1]s/ca.crt\"\\n' >hosts.toml",
 		address, authority.Cert)
 	for _, node := range c.NodeNames() {
 		c.sh(node, trust)
 		rigtest.Until(c.t, "the registry answers "+node, func() bool {
-			return c.sh(node, "curl -fsS -m 1 --cacert /etc/containerd/certs.d/"+address+"/ca.crt https://"+address+"/v2/ >/dev/null 2>&1 && echo yes || echo no") == "yes"
+			return c.sh(node, "curl -fsS -m 1 --cacert /etc/containerd/certs.d/"+address+"/ca.crt https://"+address+
+				"/v2/ >/dev/null 2>&1 && echo yes || echo no") == "yes"
 		})
 	}
 	registry := address + "/infra"
-	push := exec.Command(c.Lab, append(onFabric, "env", "SSL_CERT_FILE="+filepath.Join(dir, "ca.crt"), c.Theseus, "image", "push", registry, "--from", filepath.Join(release, "images"))...)
+	push := exec.Command(c.Lab, append(onFabric, "env", "SSL_CERT_FILE="+filepath.Join(dir, "ca.crt"), c.Theseus,
+		"image", "push", registry, "--from", filepath.Join(release, "images"))...)
 	out, err := push.CombinedOutput()
 	fmt.Fprintf(c.Out, "$ theseus image push %s\n%s", registry, out)
 	if err != nil {
@@ -196,7 +208,8 @@ func (c *cluster) approve(answer io.Writer, ended chan error) {
 	var migration string
 	rigtest.Within(c.t, 6*time.Minute, "the controller has made a plan", func() bool {
 		c.stillRuns(ended)
-		migration, _ = c.Kubectl(c.t.Context(), nil, "get", "change", "to-calico", "-o", "jsonpath={.status.migration}") // nothing before there is one
+		// nothing before there is one
+		migration, _ = c.Kubectl(c.t.Context(), nil, "get", "change", "to-calico", "-o", "jsonpath={.status.migration}")
 		return migration != ""
 	})
 	if _, err := fmt.Fprintln(answer, migration); err != nil {
@@ -212,14 +225,16 @@ func (c *cluster) stillRuns(ended chan error) {
 	}
 }
 
-// killOften kills the controller, once whenever another part of the steps is done: in turns its process and its whole pod, since a
-// kubelet waits longer each time before it starts a process of the same pod again.
+// killOften kills the controller, once whenever another part of the steps is done: in turns its process and its whole
+// pod, since a kubelet waits longer each time before it starts a process of the same pod again.
 func (c *cluster) killOften(times int, ended chan error) {
 	c.t.Helper()
 	for i := 1; i <= times; i++ {
-		rigtest.Within(c.t, 6*time.Minute, fmt.Sprintf("%d of %d parts of the migration are done", i, times+1), func() bool {
+		rigtest.Within(c.t, 6*time.Minute, fmt.Sprintf("%d of %d parts of the migration are done",
+			i, times+1), func() bool {
 			c.stillRuns(ended)
-			said, _ := c.Kubectl(c.t.Context(), nil, "-n", namespace, "get", "migrations", "-o", "jsonpath={range .items[*]}{.status.done}/{.status.total}{end}")
+			said, _ := c.Kubectl(c.t.Context(), nil, "-n", namespace, "get", "migrations", "-o",
+				"jsonpath={range .items[*]}{.status.done}/{.status.total}{end}")
 			done, total, _ := strings.Cut(strings.TrimSpace(said), "/") // nothing is said before there is one
 			steps, err := strconv.Atoi(done)
 			all, err2 := strconv.Atoi(total)
