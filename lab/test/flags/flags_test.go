@@ -43,7 +43,8 @@ metadata: {name: net}
 `)
 
 	t.Run("the provider", func(t *testing.T) {
-		tests := exec.CommandContext(t.Context(), "go", "test", "-tags=cluster", "-count=1", "-timeout=3m", "-run=^TestObjectInCluster$", "-v", "./internal/flags/provider")
+		tests := exec.CommandContext(t.Context(), "go", "test", "-tags=cluster", "-count=1", "-timeout=3m",
+			"-run=^TestObjectInCluster$", "-v", "./internal/flags/provider")
 		tests.Dir = "../../.."
 		tests.Env = append(os.Environ(), "THESEUS_FLAGS_CLUSTER="+kubeconfig)
 		out, err := tests.CombinedOutput()
@@ -54,14 +55,17 @@ metadata: {name: net}
 
 	t.Run("the command line", func(t *testing.T) {
 		apply(object("off"))
-		server := rigtest.Start(t, rig, "flags", "flags", "serve", "--source", "k8s:net/line", "--listen", "127.0.0.1:0")
+		server := rigtest.Start(t, rig, "flags", "flags", "serve", "--source", "k8s:net/line",
+			"--listen", "127.0.0.1:0")
 		address := ""
 		eventually(t, "it serves", func() bool {
 			address = regexp.MustCompile(`http://[0-9.:]+`).FindString(server.Said())
 			return address != ""
 		})
 		ask := func() string {
-			out, _ := exec.CommandContext(t.Context(), rig.Theseus, "flags", "eval", "bpf", "--source", address).Output() // what it says is looked at
+			// what it says is looked at
+			out, _ := exec.CommandContext(t.Context(), rig.Theseus, "flags", "eval", "bpf",
+				"--source", address).Output()
 			return string(out)
 		}
 		eventually(t, "the flag is off", func() bool { return strings.HasPrefix(ask(), "bpf = false\n") })
@@ -69,7 +73,9 @@ metadata: {name: net}
 		eventually(t, "the change arrives", func() bool { return strings.HasPrefix(ask(), "bpf = true\n") })
 		// A typo is refused whole, and the last good set stays.
 		apply(object("onn"))
-		eventually(t, "the server says that its source is not well", func() bool { return strings.Contains(server.Said(), "STALE") })
+		eventually(t, "the server says that its source is not well", func() bool {
+			return strings.Contains(server.Said(), "STALE")
+		})
 		if said := ask(); !strings.HasPrefix(said, "bpf = true\n") {
 			t.Errorf("with a broken source: %s", said)
 		}
