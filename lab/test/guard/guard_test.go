@@ -22,8 +22,8 @@ const cut = "iptables -w -I FORWARD 1 -j DROP && sleep 3; " + mend
 // mend lets a node forward again.
 const mend = "iptables -w -D FORWARD -j DROP"
 
-// TestGuard: a harmless command is good; one that cuts off a node's pods for three seconds is a proven loss, which is named. Both
-// leave nothing behind but the journal.
+// TestGuard: a harmless command is good; one that cuts off a node's pods for three seconds is a proven loss, which is
+// named. Both leave nothing behind but the journal.
 func TestGuard(t *testing.T) {
 	rig := rigtest.New(t, bin, "gd", 2, "flannel")
 	if err := rig.Traffic(t.Context()); err != nil {
@@ -31,8 +31,9 @@ func TestGuard(t *testing.T) {
 	}
 	guard := func(code int, texts []string, report string, command ...string) {
 		t.Helper()
-		args := append([]string{"guard", "--agent-image", scenario.AgentImage, "--probe-interval", "60ms", "--max-lost", "3",
-			"--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m", "-o", report, "--"}, command...)
+		args := append([]string{"guard", "--agent-image", scenario.AgentImage, "--probe-interval",
+			"60ms", "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m",
+			"-o", report, "--"}, command...)
 		rigtest.Run(t, rig, "here", code, texts, args...)
 		nothingLeft(t, rig)
 	}
@@ -51,16 +52,19 @@ func TestGuard(t *testing.T) {
 	guard(7, []string{"LOSS: ", "error: a loss is proven: ", "the worst: ", node + "/old"}, report,
 		rig.Lab, "node", "exec", "--name", rig.Name, node, "--", "sh", "-c", cut)
 	text, err := os.ReadFile(report)
-	if err != nil || !strings.Contains(string(text), `"strategy": "guard"`) && !strings.Contains(string(text), `"strategy":"guard"`) {
+	if err != nil || !strings.Contains(string(text), `"strategy": "guard"`) &&
+		!strings.Contains(string(text), `"strategy":"guard"`) {
 		t.Errorf("the report: %v, %d bytes", err, len(text))
 	}
 }
 
-// nothingLeft waits until no pod, DaemonSet or Service of the probes is left. Pods of a deleted DaemonSet take some seconds to end.
+// nothingLeft waits until no pod, DaemonSet or Service of the probes is left. Pods of a deleted DaemonSet take some
+// seconds to end.
 func nothingLeft(t *testing.T, rig *scenario.Rig) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
-		left, err := rig.Kubectl(t.Context(), nil, "-n", "theseus-system", "get", "pods,daemonsets,services,networkpolicies", "-o", "name")
+		left, err := rig.Kubectl(t.Context(), nil, "-n", "theseus-system", "get",
+			"pods,daemonsets,services,networkpolicies", "-o", "name")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,17 +77,20 @@ func nothingLeft(t *testing.T, rig *scenario.Rig) {
 	}
 }
 
-// TestGuardOthers: a guard that was started measures without a process. A moment in which a node's pods are cut off is a loss in its
-// status, next to a mark, and a second machine stops it with the verdict. Another one, in which nothing happens, is good.
+// TestGuardOthers: a guard that was started measures without a process. A moment in which a node's pods are cut off is
+// a loss in its status, next to a mark, and a second machine stops it with the verdict. Another one, in which nothing
+// happens, is good.
 func TestGuardOthers(t *testing.T) {
 	rig := rigtest.New(t, bin, "go", 2, "flannel")
-	start := []string{"guard", "start", "--agent-image", scenario.AgentImage, "--probe-interval", "60ms", "--max-lost", "3",
-		"--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m"}
+	start := []string{"guard", "start", "--agent-image", scenario.AgentImage, "--probe-interval",
+		"60ms", "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m"}
 	begin := func() string {
 		t.Helper()
 		rigtest.Run(t, rig, "here", 0, []string{"measures until `theseus guard stop`"}, start...)
-		rigtest.Run(t, rig, "here", 1, []string{"error: another migration has not ended", "theseus guard stop"}, start...)
-		hash, err := rig.Kubectl(t.Context(), nil, "-n", "theseus-system", "get", "migrations.theseus.dev", "-o", "jsonpath={.items[?(@.status.phase==\"paused\")].spec.planHash}")
+		rigtest.Run(t, rig, "here", 1, []string{"error: another migration has not ended",
+			"theseus guard stop"}, start...)
+		hash, err := rig.Kubectl(t.Context(), nil, "-n", "theseus-system", "get", "migrations.theseus.dev", "-o",
+			"jsonpath={.items[?(@.status.phase==\"paused\")].spec.planHash}")
 		if err != nil || strings.TrimSpace(hash) == "" {
 			t.Fatalf("the plan's hash: %q, %v", hash, err)
 		}
@@ -91,7 +98,8 @@ func TestGuardOthers(t *testing.T) {
 	}
 	begin()
 	rigtest.Run(t, rig, "here", 0, []string{"marked ", "nothing happens"}, "guard", "mark", "nothing happens")
-	rigtest.Run(t, rig, "here", 0, []string{" 0 lost", "mark: nothing happens", "next: `theseus guard stop`"}, "guard", "status")
+	rigtest.Run(t, rig, "here", 0, []string{" 0 lost", "mark: nothing happens", "next: `theseus guard stop`"},
+		"guard", "status")
 	rigtest.Run(t, rig, "here", 0, []string{"good: nothing was lost"}, "guard", "stop")
 	nothingLeft(t, rig)
 
@@ -112,10 +120,12 @@ func TestGuardOthers(t *testing.T) {
 	rigtest.Run(t, rig, "there", 0, []string{"mark: the cut", "gap: ", "lost probe"}, "guard", "status")
 	report := filepath.Join(rig.Dir, "others.json")
 	rigtest.Run(t, rig, "there", 2, []string{"--expect HASH"}, "guard", "stop")
-	rigtest.Run(t, rig, "there", 7, []string{"error: a loss is proven: ", "the report is " + report}, "guard", "stop", "--expect", hash, "-o", report)
+	rigtest.Run(t, rig, "there", 7, []string{"error: a loss is proven: ", "the report is " + report}, "guard", "stop",
+		"--expect", hash, "-o", report)
 	nothingLeft(t, rig)
 	text, err := os.ReadFile(report)
-	if err != nil || !strings.Contains(string(text), "the cut") || !strings.Contains(string(text), `"kind": "gap"`) && !strings.Contains(string(text), `"kind":"gap"`) {
+	if err != nil || !strings.Contains(string(text), "the cut") ||
+		!strings.Contains(string(text), `"kind": "gap"`) && !strings.Contains(string(text), `"kind":"gap"`) {
 		t.Errorf("the report: %v, %d bytes", err, len(text))
 	}
 }
