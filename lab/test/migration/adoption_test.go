@@ -28,7 +28,8 @@ func TestAdopt(t *testing.T) {
 
 // TestAdoptParked does the same as on kernels that rename no interface in use.
 func TestAdoptParked(t *testing.T) {
-	rigtest.Full(t, "running pods moved from flannel to Calico by agents that park them, to the end (TestAdoptBack does so there and back)")
+	rigtest.Full(t, "running pods moved from flannel to Calico by agents that park them, to the end "+
+		"(TestAdoptBack does so there and back)")
 	testAdopt(t, func(rig *scenario.Rig) func() { return park(t, rig) })
 }
 
@@ -64,7 +65,8 @@ func testAdopt(t *testing.T, prepare func(*scenario.Rig) (prepared func())) {
 	mustServeCalico(t, rig, "state")
 	mustTellOfMoves(t, rig)
 	for _, component := range []string{"containerd", "kubelet"} { // what they remember of pods is what they find
-		if out, err := exec.Command(rig.Lab, "node", "kill", "--name", rig.Name, "--component", component, rig.NodeNames()[0]).CombinedOutput(); err != nil {
+		if out, err := exec.Command(rig.Lab, "node", "kill", "--name", rig.Name, "--component", component,
+			rig.NodeNames()[0]).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
@@ -72,15 +74,18 @@ func testAdopt(t *testing.T, prepare func(*scenario.Rig) (prepared func())) {
 	guests.leave()
 	mustBeSamePods(t, before, podsOf(t, rig))
 
-	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "delete", "pod", "guest-1", "guest-2"); err != nil {
+	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "delete", "pod",
+		"guest-1", "guest-2"); err != nil {
 		t.Fatal(err)
 	}
 	rigtest.NothingOn(t, rig, "what the former network held, or a pod's port,",
-		`ls /var/lib/cni/networks/* 2>/dev/null | grep -E '^[0-9]+[.]'; iptables-save | grep -wE '`+guestPorts+`'; nft list ruleset | grep -wE '`+guestPorts+`'; true`)
+		`ls /var/lib/cni/networks/* 2>/dev/null | grep -E '^[0-9]+[.]'; iptables-save | grep -wE '`+guestPorts+
+			`'; nft list ruleset | grep -wE '`+guestPorts+`'; true`)
 	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "delete", "pod", "db-0"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod/db-0", "--timeout=60s"); err != nil {
+	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod/db-0",
+		"--timeout=60s"); err != nil {
 		t.Fatal(err)
 	}
 	mustHoldNoMore(t, rig)
@@ -88,7 +93,8 @@ func testAdopt(t *testing.T, prepare func(*scenario.Rig) (prepared func())) {
 	mustHoldNoMore(t, rig)
 }
 
-// standApart makes a pod that says of itself that it has another interface. The returned function says which pod that is.
+// standApart makes a pod that says of itself that it has another interface. The returned function says which pod that
+// is.
 func standApart(t *testing.T, rig *scenario.Rig) (which func() string) {
 	t.Helper()
 	kubectl := func(stdin io.Reader, args ...string) string {
@@ -131,12 +137,13 @@ spec:
           args: [serve, "--http=:8080"]
 `
 
-// mustHoldNoMore demands that soon there is no more than what the pods that are there have: addresses that Calico has given away,
-// those of its tunnels besides; interfaces on the nodes; and what the runtime remembers.
+// mustHoldNoMore demands that soon there is no more than what the pods that are there have: addresses that Calico has
+// given away, those of its tunnels besides; interfaces on the nodes; and what the runtime remembers.
 func mustHoldNoMore(t *testing.T, rig *scenario.Rig) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
-		out, err := rig.Kubectl(t.Context(), nil, "get", "pods", "-A", "-o", `jsonpath={range .items[*]}pod {.spec.hostNetwork}{"\n"}{end}`)
+		out, err := rig.Kubectl(t.Context(), nil, "get", "pods", "-A", "-o",
+			`jsonpath={range .items[*]}pod {.spec.hostNetwork}{"\n"}{end}`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +154,8 @@ func mustHoldNoMore(t *testing.T, rig *scenario.Rig) {
 		}
 		var links, remembered []string
 		for _, node := range rig.NodeNames() {
-			for script, found := range map[string]*[]string{"ip -br link show type veth | grep ^cali; true": &links, "ls /var/lib/cni/results | grep -- -eth0$; true": &remembered} {
+			for script, found := range map[string]*[]string{"ip -br link show type veth | grep ^cali; true": &links,
+				"ls /var/lib/cni/results | grep -- -eth0$; true": &remembered} {
 				out, err := rig.OnNode(t.Context(), node, "sh", "-c", script)
 				if err != nil {
 					t.Fatal(err)
@@ -159,12 +167,14 @@ func mustHoldNoMore(t *testing.T, rig *scenario.Rig) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("there are %d pods and %d tunnels, and these addresses, interfaces and memories:\n%s%s%s", pods, len(rig.NodeNames()), handles, links, remembered)
+			t.Fatalf("there are %d pods and %d tunnels, and these addresses, interfaces and memories:\n%s%s%s",
+				pods, len(rig.NodeNames()), handles, links, remembered)
 		}
 	}
 }
 
-// mustStartAfresh cuts a node's power. Its pods come up again on Calico alone, and nothing of the former network with them.
+// mustStartAfresh cuts a node's power. Its pods come up again on Calico alone, and nothing of the former network with
+// them.
 func mustStartAfresh(t *testing.T, rig *scenario.Rig, node string) {
 	t.Helper()
 	pods := func() map[string]string { // name to the containers of those that are Ready
@@ -204,7 +214,8 @@ func mustStartAfresh(t *testing.T, rig *scenario.Rig, node string) {
 		}
 	}
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
-	if kept, err := rig.OnNode(t.Context(), node, "ip", "address", "show", "dev", "lo"); err != nil || strings.Contains(kept, "lo:theseus") {
+	if kept, err := rig.OnNode(t.Context(), node, "ip", "address", "show", "dev", "lo"); err != nil ||
+		strings.Contains(kept, "lo:theseus") {
 		t.Errorf("on %s: %v %s", node, err, kept)
 	}
 }
@@ -241,7 +252,8 @@ func mustTellOfMoves(t *testing.T, rig *scenario.Rig) {
 
 // TestAdoptBack rolls an adoption back from the middle of a node, by a kill and then `theseus rollback` elsewhere:
 // every pod is on flannel again, with its address, and was never restarted, and no client lost a request. Calico has
-// not run on the second node by then. The agents park pods: they move them as on kernels that rename no interface in use.
+// not run on the second node by then. The agents park pods: they move them as on kernels that rename no interface in
+// use.
 func TestAdoptBack(t *testing.T) {
 	adoptBack(t, "Use Calico for new pods on adback-node-1", rigtest.Perhaps(rigtest.BackOnFlannel))
 }
@@ -277,10 +289,11 @@ func adoptBack(t *testing.T, moment string, stays []rigtest.Stays) {
 	rigtest.NothingLeft(t, rig, regexp.MustCompile("calico|tigera|theseus-agent"), stays...)
 }
 
-// TestAdoptHarmed does harm to adoptions, one after the other. Each is noticed and taken back: every pod is on flannel with its
-// address, nothing of Calico is left, and the routes are as they were.
+// TestAdoptHarmed does harm to adoptions, one after the other. Each is noticed and taken back: every pod is on flannel
+// with its address, nothing of Calico is left, and the routes are as they were.
 func TestAdoptHarmed(t *testing.T) {
-	rigtest.Full(t, "adoptions that are harmed: an address that is taken, a plugin that fails, an agent that is killed, the range carried by Calico too early")
+	rigtest.Full(t, "adoptions that are harmed: an address that is taken, a plugin that fails, an agent that is "+
+		"killed, the range carried by Calico too early")
 	rig := newRig(t, "harmed", 2)
 	rig.Strategy = "adopt"
 	if err := rig.Traffic(t.Context()); err != nil {
@@ -293,10 +306,12 @@ func TestAdoptHarmed(t *testing.T) {
 		noticed  string // by what was said
 		lossless bool
 	}{
-		{"address", "Start Calico next to flannel on harmed-node-2", takeAddress, "not moved: .*already (assigned|exists)", true},
+		{"address", "Start Calico next to flannel on harmed-node-2",
+			takeAddress, "not moved: .*already (assigned|exists)", true},
 		{"plugin", "Adopt the probe pod of harmed-node-1", failPlugin, "portmap: nothing goes here", true},
 		{"agent", "Adopt the pods of harmed-node-1", killAgent, "restarted its count|probes lost on", true},
-		{"range", "Adopt the pods of harmed-node-1", carryTooEarly, "probes lost on|the host reaches it through nothing", false},
+		{"range", "Adopt the pods of harmed-node-1", carryTooEarly,
+			"probes lost on|the host reaches it through nothing", false},
 	} {
 		t.Run(harm.name, func(t *testing.T) {
 			rig.Flags = []string{"--max-lost", "3", "--bake", "1s"}
@@ -331,8 +346,8 @@ func TestAdoptHarmed(t *testing.T) {
 func takeAddress(t *testing.T, rig *scenario.Rig) (undo func()) {
 	t.Helper()
 	node := rig.NodeNames()[0]
-	address, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "get", "pods", "-l", "app=web", "--field-selector", "spec.nodeName="+node,
-		"-o", "jsonpath={.items[0].status.podIP}")
+	address, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "get", "pods", "-l", "app=web",
+		"--field-selector", "spec.nodeName="+node, "-o", "jsonpath={.items[0].status.podIP}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +365,8 @@ func takeAddress(t *testing.T, rig *scenario.Rig) (undo func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := rig.OnNode(t.Context(), node, "sh", "-c", `echo "$1" | CNI_COMMAND=ADD CNI_CONTAINERID=somebody CNI_NETNS=/run/netns/somebody CNI_IFNAME=eth0 \
+	out, err := rig.OnNode(t.Context(), node, "sh", "-c",
+		`echo "$1" | CNI_COMMAND=ADD CNI_CONTAINERID=somebody CNI_NETNS=/run/netns/somebody CNI_IFNAME=eth0 \
 		CNI_PATH=/opt/cni/bin CNI_ARGS="IP=$2" /opt/cni/bin/calico-ipam`, "sh", string(stdin), address)
 	if err != nil || !strings.Contains(out, address) {
 		t.Fatalf("%v: %s", err, out)
@@ -377,7 +393,8 @@ exec /opt/cni/bin/portmap.real
 			}
 		}
 	}
-	onNodes("cd /opt/cni/bin; cp portmap portmap.real; printf %s '" + strings.ReplaceAll(script, "'", `'\''`) + "' > new; chmod 755 new; mv new portmap")
+	onNodes("cd /opt/cni/bin; cp portmap portmap.real; printf %s '" + strings.ReplaceAll(script, "'", `'\''`) +
+		"' > new; chmod 755 new; mv new portmap")
 	return func() {
 		t.Helper()
 		onNodes("cd /opt/cni/bin; mv portmap.real portmap")
@@ -397,12 +414,13 @@ func killAgent(t *testing.T, rig *scenario.Rig) (undo func()) {
 	return func() {}
 }
 
-// carryTooEarly lets Calico carry the range while pods are still on flannel, which no plan does: Felix puts a blackhole in the
-// place of the route to flannel's bridge. The agents mend it; one refuses to move what its node does not reach, or the gate
-// sees what was lost meanwhile.
+// carryTooEarly lets Calico carry the range while pods are still on flannel, which no plan does: Felix puts a blackhole
+// in the place of the route to flannel's bridge. The agents mend it; one refuses to move what its node does not reach,
+// or the gate sees what was lost meanwhile.
 func carryTooEarly(t *testing.T, rig *scenario.Rig) (undo func()) {
 	t.Helper()
-	if _, err := rig.Kubectl(t.Context(), nil, "patch", "ippools.crd.projectcalico.org", "default-ipv4-ippool", "--type", "merge",
+	if _, err := rig.Kubectl(t.Context(), nil, "patch", "ippools.crd.projectcalico.org",
+		"default-ipv4-ippool", "--type", "merge",
 		"-p", `{"spec":{"vxlanMode":"Always"}}`); err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +445,8 @@ func routesOf(t *testing.T, rig *scenario.Rig) []string {
 	t.Helper()
 	var all []string
 	for _, node := range rig.NodeNames() {
-		out, err := rig.OnNode(t.Context(), node, "sh", "-c", "ip -4 route show | grep -E 'cni0|flannel|weave|blackhole|vxlan.calico|^[0-9./]+ via' | sort")
+		out, err := rig.OnNode(t.Context(), node, "sh", "-c",
+			"ip -4 route show | grep -E 'cni0|flannel|weave|blackhole|vxlan.calico|^[0-9./]+ via' | sort")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -452,6 +471,7 @@ func podsOf(t *testing.T, rig *scenario.Rig) []string {
 func mustBeSamePods(t *testing.T, before, after []string) {
 	t.Helper()
 	if !slices.Equal(before, after) {
-		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s",
+			strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 }

@@ -12,10 +12,12 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// TestAgentsThatDoNotStart: on one of two nodes the target's image is missing, then its agent crashes again and again from its start, and then only
-// when all pods have moved, those of its node too. Each time the user is told why, the change is taken back by itself, and the clients notice nothing.
+// TestAgentsThatDoNotStart: on one of two nodes the target's image is missing, then its agent crashes again and again
+// from its start, and then only when all pods have moved, those of its node too. Each time the user is told why, the
+// change is taken back by itself, and the clients notice nothing.
 func TestAgentsThatDoNotStart(t *testing.T) {
-	rigtest.Full(t, "an image that one node lacks, and an agent that crashes on one node, at its start and later (8 minutes)")
+	rigtest.Full(t, "an image that one node lacks, and an agent that crashes on one node, at its "+
+		"start and later (8 minutes)")
 	rig := newRig(t, "ail", 2)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
@@ -42,22 +44,29 @@ func TestAgentsThatDoNotStart(t *testing.T) {
 
 	sh(t, fmt.Sprintf("ctr -n k8s.io images tag %[1]s kept.test/node:1 && ctr -n k8s.io images rm %[1]s", image))
 	const started = "wait until Calico is ready on "
-	takenBack(t, rig, "an image that one node lacks", nil, started, "node "+node+" cannot get the image "+image+" of pod kube-system/calico-node-", "PullImage|pull")
-	sh(t, fmt.Sprintf("ctr -n k8s.io images tag kept.test/node:1 %s && ctr -n k8s.io images rm kept.test/node:1", image))
+	takenBack(t, rig, "an image that one node lacks", nil, started,
+		"node "+node+" cannot get the image "+image+" of pod kube-system/calico-node-", "PullImage|pull")
+	sh(t, fmt.Sprintf("ctr -n k8s.io images tag kept.test/node:1 %s && ctr -n k8s.io images rm kept.test/node:1",
+		image))
 
 	const spoilt = "/var/lib/calico/nodename" // a file that calico-node writes as it starts
 	sh(t, "mkdir -p "+spoilt)
-	takenBack(t, rig, "an agent that crashes on one node", nil, started, "container calico-node of pod kube-system/calico-node-", "on node "+node+" does not stay up", spoilt)
+	takenBack(t, rig, "an agent that crashes on one node", nil, started,
+		"container calico-node of pod kube-system/calico-node-", "on node "+node+" does not stay up", spoilt)
 
 	sh(t, "rm -rf "+spoilt)
-	takenBack(t, rig, "an agent that crashes when its node's pods have moved", func(t *testing.T, run *rigtest.Process) {
-		run.Until("evict the pods of " + node + " that are on flannel") // the last ones end yet
-		sh(t, "rm "+spoilt+" && mkdir "+spoilt+" && pkill -KILL -x start_runit")
-	}, "wait until DaemonSet kube-system/calico-node is ready on every node: ", "container calico-node of pod kube-system/calico-node-", "on node "+node+" does not stay up", spoilt)
+	takenBack(t, rig, "an agent that crashes when its node's pods have moved",
+		func(t *testing.T, run *rigtest.Process) {
+			run.Until("evict the pods of " + node + " that are on flannel") // the last ones end yet
+			sh(t, "rm "+spoilt+" && mkdir "+spoilt+" && pkill -KILL -x start_runit")
+		}, "wait until DaemonSet kube-system/calico-node is ready on every node: ",
+		"container calico-node of pod kube-system/calico-node-", "on node "+node+" does not stay up", spoilt)
 }
 
-// takenBack applies a plan, does harm, fails with some words in a step of that title, and demands that all is as before.
-func takenBack(t *testing.T, rig *scenario.Rig, what string, harm func(*testing.T, *rigtest.Process), step string, words ...string) {
+// takenBack applies a plan, does harm, fails with some words in a step of that title, and demands that all is as
+// before.
+func takenBack(t *testing.T, rig *scenario.Rig, what string, harm func(*testing.T, *rigtest.Process),
+	step string, words ...string) {
 	t.Helper()
 	ok := t.Run(what, func(t *testing.T) {
 		plan, err := rig.Plan(t.Context())
@@ -79,7 +88,8 @@ func takenBack(t *testing.T, rig *scenario.Rig, what string, harm func(*testing.
 		rigtest.Start(t, rig, "here", "status").Ends(0, "rolled-back", "calico-node-")
 		mustLoseNothing(t, rig, what)
 		rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
-		if left, err := rig.Kubectl(t.Context(), nil, "get", "daemonsets", "-A", "-o", "name"); err != nil || strings.Contains(left, "calico") || strings.Contains(left, "theseus") {
+		if left, err := rig.Kubectl(t.Context(), nil, "get", "daemonsets", "-A", "-o", "name"); err != nil ||
+			strings.Contains(left, "calico") || strings.Contains(left, "theseus") {
 			t.Errorf("left: %s %v", left, err)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// births are pods that are made while the network changes, one after the other on the nodes in turn. Each becomes Ready and
-// answers; two of three are deleted at once, and the others stay.
+// births are pods that are made while the network changes, one after the other on the nodes in turn. Each becomes Ready
+// and answers; two of three are deleted at once, and the others stay.
 type births struct {
 	t    *testing.T
 	rig  *scenario.Rig
@@ -60,7 +60,8 @@ func give(t *testing.T, rig *scenario.Rig, from space) *births {
 		for ctx.Err() == nil && len(b.failed) < 3 {
 			b.made++
 			if err := b.one(b.made); err != nil {
-				b.failed = append(b.failed, fmt.Errorf("at %s, newborn-%d: %w", time.Now().Format(time.TimeOnly), b.made, err))
+				b.failed = append(b.failed,
+					fmt.Errorf("at %s, newborn-%d: %w", time.Now().Format(time.TimeOnly), b.made, err))
 			}
 		}
 	}()
@@ -71,10 +72,12 @@ func give(t *testing.T, rig *scenario.Rig, from space) *births {
 func (b *births) one(number int) error {
 	ctx, name := b.t.Context(), fmt.Sprintf("newborn-%d", number)
 	nodes := b.rig.NodeNames()
-	if _, err := b.rig.Kubectl(ctx, strings.NewReader(fmt.Sprintf(newborn, number, nodes[number%len(nodes)])), "apply", "-f", "-"); err != nil {
+	if _, err := b.rig.Kubectl(ctx, strings.NewReader(fmt.Sprintf(newborn, number, nodes[number%len(nodes)])),
+		"apply", "-f", "-"); err != nil {
 		return err
 	}
-	if _, err := b.rig.Kubectl(ctx, nil, "-n", nursery, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s"); err != nil {
+	if _, err := b.rig.Kubectl(ctx, nil, "-n", nursery, "wait", "--for=condition=Ready", "pod/"+name,
+		"--timeout=90s"); err != nil {
 		return err
 	}
 	address, err := b.rig.Kubectl(ctx, nil, "-n", nursery, "get", "pod", name, "-o", "jsonpath={.status.podIP}")
@@ -98,8 +101,8 @@ func (b *births) asks(address string) error {
 	return conn.Close()
 }
 
-// end makes no more. Those that stayed were never restarted, have the addresses that they had, each its own, and answer; then
-// they go as well.
+// end makes no more. Those that stayed were never restarted, have the addresses that they had, each its own, and
+// answer; then they go as well.
 func (b *births) end() {
 	b.t.Helper()
 	b.stop()
@@ -115,8 +118,9 @@ func (b *births) end() {
 			b.t.Errorf("%s: %v", name, err)
 		}
 	}
-	out, err := b.rig.Kubectl(b.t.Context(), nil, "-n", nursery, "get", "pods", "-l", "app=newborn", "-o", `jsonpath={range .items[*]}{.metadata.name} `+
-		`{.status.podIP} {.status.containerStatuses[0].restartCount} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+	out, err := b.rig.Kubectl(b.t.Context(), nil, "-n", nursery, "get", "pods", "-l", "app=newborn", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} `+
+			`{.status.podIP} {.status.containerStatuses[0].restartCount} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -124,7 +128,8 @@ func (b *births) end() {
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(want, got) {
-		b.t.Errorf("those that stayed (name, address, restarts, ready) were\n%s\nand are\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
+		b.t.Errorf("those that stayed (name, address, restarts, ready) were\n%s\nand are\n%s",
+			strings.Join(want, "\n"), strings.Join(got, "\n"))
 	}
 	if _, err := b.rig.Kubectl(b.t.Context(), nil, "delete", "namespace", nursery); err != nil {
 		b.t.Fatal(err)

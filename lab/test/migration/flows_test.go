@@ -130,7 +130,8 @@ func (s space) answer(t *testing.T, port string) {
 
 // message has a number, its own length, and room for whom the other end sees.
 func message(number uint32, size int) []byte {
-	return append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, number), uint32(size)), make([]byte, size-8)...)
+	return append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, number), uint32(size)),
+		make([]byte, size-8)...)
 }
 
 // signed says who asked.
@@ -339,7 +340,8 @@ func (f *flow) end(t *testing.T, source string) {
 	}
 	t.Logf("%s: %d messages, %d lost, from %v", f.name, f.sent, len(lost), f.sources)
 	if len(lost) > 0 || len(f.failed) > 0 || len(f.back) < 100 {
-		t.Errorf("%s: of %d messages these were lost: %v; %v", f.name, f.sent, lost[:min(len(lost), 20)], f.failed[:min(len(f.failed), 5)])
+		t.Errorf("%s: of %d messages these were lost: %v; %v", f.name, f.sent, lost[:min(len(lost), 20)],
+			f.failed[:min(len(f.failed), 5)])
 	}
 	if len(f.sources) != 1 || source != "" && f.sources[source] == 0 {
 		t.Errorf("%s: the other end saw %v, want %s alone", f.name, f.sources, source)

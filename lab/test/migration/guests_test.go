@@ -41,7 +41,8 @@ type sourced struct {
 	source string
 }
 
-// Ports of the guests: those of their nodes, those where the first one answers and where policy lets nobody, and its Services'.
+// Ports of the guests: those of their nodes, those where the first one answers and where policy lets nobody, and its
+// Services'.
 const (
 	answersPort  = "18081"
 	guestPorts   = "18080|" + answersPort // of nodes
@@ -122,12 +123,14 @@ func invite(t *testing.T, rig *scenario.Rig) *guests {
 	first, second := g.address("guest-1"), g.address("guest-2")
 	g.serve(nodes[0], first)
 	g.connect(nodes[1], second, first)
-	g.pid = g.ask("BEGIN; CREATE TABLE diary (line text); INSERT INTO diary VALUES ('before'); SELECT pg_backend_pid();")
+	g.pid = g.ask("BEGIN; CREATE TABLE diary (line text); INSERT INTO diary VALUES " +
+		"('before'); SELECT pg_backend_pid();")
 	g.talk(first, second)
 	return g
 }
 
-// talk begins the flows: between the guests, from the nodes and from a machine that is none of them, and to that machine.
+// talk begins the flows: between the guests, from the nodes and from a machine that is none of them, and to that
+// machine.
 func (g *guests) talk(first, second string) {
 	g.t.Helper()
 	t, nodes := g.t, g.rig.NodeNames()
@@ -140,8 +143,10 @@ func (g *guests) talk(first, second string) {
 	outside.answer(t, answers)
 
 	service := g.kubectl("get", "service", "guest", "-o", "jsonpath={.spec.clusterIP}")
-	host1, host2 := g.kubectl("get", "pod", "guest-1", "-o", "jsonpath={.status.hostIP}"), g.kubectl("get", "pod", "guest-2", "-o", "jsonpath={.status.hostIP}")
-	client := g.kubectl("get", "endpoints", "-n", "default", "kubernetes", "-o", "jsonpath={.subsets[0].addresses[0].ip}")
+	host1, host2 := g.kubectl("get", "pod", "guest-1", "-o", "jsonpath={.status.hostIP}"),
+		g.kubectl("get", "pod", "guest-2", "-o", "jsonpath={.status.hostIP}")
+	client := g.kubectl("get", "endpoints", "-n", "default", "kubernetes", "-o",
+		"jsonpath={.subsets[0].addresses[0].ip}")
 	leaves := host1 // with the address of its node
 	if g.rig.Network == "bridge" {
 		leaves = first
@@ -231,7 +236,8 @@ func (g *guests) on(node, address string, command ...string) *exec.Cmd {
 	args := []string{"node", "exec", "--name", g.rig.Name, node, "--"}
 	if address != "" {
 		space, err := g.rig.OnNode(g.t.Context(), node, "sh", "-c",
-			`for n in /run/netns/*; do nsenter --net=$n ip -4 -o address | grep -qF " `+address+`/" && echo $n; done; true`)
+			`for n in /run/netns/*; do nsenter --net=$n ip -4 -o address | grep -qF " `+
+				address+`/" && echo $n; done; true`)
 		if err != nil || len(strings.Fields(space)) != 1 {
 			g.t.Fatalf("the network namespace of %s on %s: %q, %v", address, node, space, err)
 		}
@@ -256,7 +262,8 @@ func (g *guests) serve(node, address string) {
 		g.t.Fatalf("the database does not start: %v\n%s", err, out)
 	}
 	g.t.Cleanup(func() {
-		stop := fmt.Sprintf("setpriv --reuid=%s --regid=%s --clear-groups /usr/lib/postgresql/15/bin/pg_ctl -D /run/guest-db/data -m immediate stop", account.Uid, account.Gid)
+		stop := fmt.Sprintf("setpriv --reuid=%s --regid=%s --clear-groups /usr/lib/postgresql/15/bin/pg_ctl -D "+
+			"/run/guest-db/data -m immediate stop", account.Uid, account.Gid)
 		if out, err := g.on(node, "", "sh", "-c", stop).CombinedOutput(); err != nil {
 			g.t.Logf("the database does not stop: %v\n%s", err, out)
 		}

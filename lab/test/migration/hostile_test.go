@@ -23,8 +23,8 @@ import (
 // system is the namespace of Theseus.
 const system = "theseus-system"
 
-// hostile is a node that somebody else is root of, in the middle of a run: the one with the token of its agent and the folders of
-// its probers, against the others.
+// hostile is a node that somebody else is root of, in the middle of a run: the one with the token of its agent and the
+// folders of its probers, against the others.
 type hostile struct {
 	t          *testing.T
 	rig        *scenario.Rig
@@ -39,10 +39,12 @@ type hostile struct {
 func newHostile(t *testing.T, rig *scenario.Rig, node, prey string) *hostile {
 	t.Helper()
 	h := &hostile{t: t, rig: rig, node: node, prey: prey, config: filepath.Join(t.TempDir(), "hostile.kubeconfig")}
-	pod := h.admin("-n", system, "get", "pods", "-l", "app.kubernetes.io/name=theseus-agent", "--field-selector", "spec.nodeName="+node,
-		"-o", "jsonpath={.items[0].metadata.name}")
-	token := h.admin("-n", system, "create", "token", "theseus-agent", "--bound-object-kind", "Pod", "--bound-object-name", pod)
-	about := h.admin("config", "view", "--raw", "--minify", "-o", `jsonpath={.clusters[0].cluster.server} {.clusters[0].cluster.certificate-authority-data}`)
+	pod := h.admin("-n", system, "get", "pods", "-l", "app.kubernetes.io/name=theseus-agent",
+		"--field-selector", "spec.nodeName="+node, "-o", "jsonpath={.items[0].metadata.name}")
+	token := h.admin("-n", system, "create", "token", "theseus-agent", "--bound-object-kind",
+		"Pod", "--bound-object-name", pod)
+	about := h.admin("config", "view", "--raw", "--minify", "-o",
+		`jsonpath={.clusters[0].cluster.server} {.clusters[0].cluster.certificate-authority-data}`)
 	server, authority, _ := strings.Cut(about, " ")
 	pem, err := base64.StdEncoding.DecodeString(authority)
 	roots := x509.NewCertPool()
@@ -50,12 +52,15 @@ func newHostile(t *testing.T, rig *scenario.Rig, node, prey string) *hostile {
 		t.Fatalf("no authority in %q: %v", about, err)
 	}
 	h.server, h.token = server, token
-	h.client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	h.client = &http.Client{Timeout: 30 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	config := map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "it",
-		"clusters": []any{map[string]any{"name": "it", "cluster": map[string]any{"server": server, "certificate-authority-data": authority}}},
-		"users":    []any{map[string]any{"name": "it", "user": map[string]any{"token": token}}},
-		"contexts": []any{map[string]any{"name": "it", "context": map[string]any{"cluster": "it", "user": "it", "namespace": system}}},
+		"clusters": []any{map[string]any{"name": "it",
+			"cluster": map[string]any{"server": server, "certificate-authority-data": authority}}},
+		"users": []any{map[string]any{"name": "it", "user": map[string]any{"token": token}}},
+		"contexts": []any{map[string]any{"name": "it",
+			"context": map[string]any{"cluster": "it", "user": "it", "namespace": system}}},
 	}
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -64,7 +69,8 @@ func newHostile(t *testing.T, rig *scenario.Rig, node, prey string) *hostile {
 	if err := os.WriteFile(h.config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if who := h.mustAs("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"); who != "system:serviceaccount:"+system+":theseus-agent" {
+	if who := h.mustAs("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"); who != "system:serviceaccount:"+
+		system+":theseus-agent" {
 		t.Fatalf("the token is of %q", who)
 	}
 	return h
@@ -82,7 +88,8 @@ func (h *hostile) admin(args ...string) string {
 
 // as runs kubectl with the agent's token.
 func (h *hostile) as(input string, args ...string) (string, error) {
-	return h.rig.Kubectl(h.t.Context(), bytes.NewReader([]byte(input)), append([]string{"--kubeconfig", h.config}, args...)...)
+	return h.rig.Kubectl(h.t.Context(), bytes.NewReader([]byte(input)),
+		append([]string{"--kubeconfig", h.config}, args...)...)
 }
 
 func (h *hostile) mustAs(args ...string) string {
@@ -107,7 +114,8 @@ func (h *hostile) refused(why, input string, args ...string) {
 	}
 }
 
-// patch merges a change into the status of an object with the agent's token. kubectl would read it first, which is refused.
+// patch merges a change into the status of an object with the agent's token. kubectl would read it first, which is
+// refused.
 func (h *hostile) patch(resource, name, change string) (status int, said string) {
 	h.t.Helper()
 	url := h.server + "/apis/theseus.dev/v1alpha1/namespaces/" + system + "/" + resource + "/" + name + "/status"
@@ -132,7 +140,8 @@ func (h *hostile) patch(resource, name, change string) (status int, said string)
 // unpatched demands that the API server refuses to change the status of an object of another node.
 func (h *hostile) unpatched(resource, name, change string) {
 	h.t.Helper()
-	if status, said := h.patch(resource, name, change); status < 400 || !strings.Contains(said, h.prey) || !strings.Contains(said, "may not write for node") {
+	if status, said := h.patch(resource, name, change); status < 400 || !strings.Contains(said, h.prey) ||
+		!strings.Contains(said, "may not write for node") {
 		h.t.Errorf("the status of %s %s, patched for %s: %d: %s", resource, name, h.node, status, said)
 	}
 }
@@ -141,13 +150,15 @@ func (h *hostile) unpatched(resource, name, change string) {
 func (h *hostile) task(name, node string, residue map[string]any) string {
 	h.t.Helper()
 	var epoch json.Number
-	if err := json.Unmarshal([]byte(h.admin("-n", system, "get", "leases", "-o", "jsonpath={.items[0].spec.leaseTransitions}")), &epoch); err != nil {
+	if err := json.Unmarshal([]byte(h.admin("-n", system, "get", "leases", "-o",
+		"jsonpath={.items[0].spec.leaseTransitions}")), &epoch); err != nil {
 		h.t.Fatal(err)
 	}
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": "theseus.dev/v1alpha1", "kind": "NodeTask",
-		"metadata": map[string]any{"name": name, "namespace": system, "labels": map[string]any{"theseus.dev/node": node}},
-		"spec":     map[string]any{"node": node, "verb": "clean", "args": residue, "epoch": epoch},
+		"metadata": map[string]any{"name": name, "namespace": system,
+			"labels": map[string]any{"theseus.dev/node": node}},
+		"spec": map[string]any{"node": node, "verb": "clean", "args": residue, "epoch": epoch},
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -158,16 +169,19 @@ func (h *hostile) task(name, node string, residue map[string]any) string {
 // taskOf is a task of a node that is there.
 func (h *hostile) taskOf(node string) string {
 	h.t.Helper()
-	return h.admin("-n", system, "get", "nodetasks", "-l", "theseus.dev/node="+node, "-o", "jsonpath={.items[0].metadata.name}")
+	return h.admin("-n", system, "get", "nodetasks", "-l", "theseus.dev/node="+node, "-o",
+		"jsonpath={.items[0].metadata.name}")
 }
 
-// verbs tries to have another node do something: by a new task, by one of its own that is rewritten, by an answer in its name.
+// verbs tries to have another node do something: by a new task, by one of its own that is rewritten, by an answer in
+// its name.
 func (h *hostile) verbs() {
 	h.t.Helper()
 	own, others := h.taskOf(h.node), h.taskOf(h.prey)
 	evil := map[string]any{"paths": []string{"/etc/precious"}}
 	h.refused("forbidden", h.task("evil", h.prey, evil), "create", "-f", "-")
-	h.refused("forbidden", "", "patch", "nodetask", own, "--type=merge", "-p", `{"spec":{"node":"`+h.prey+`","verb":"clean"}}`)
+	h.refused("forbidden", "", "patch", "nodetask", own, "--type=merge", "-p",
+		`{"spec":{"node":"`+h.prey+`","verb":"clean"}}`)
 	h.refused("forbidden", "", "delete", "nodetask", others)
 	h.unpatched("nodetasks", others, `{"status":{"phase":"Failed","message":"it is mine"}}`)
 	before := h.admin("-n", system, "get", "nodetask", own, "-o", "jsonpath={.spec}")
@@ -175,16 +189,20 @@ func (h *hostile) verbs() {
 	if after := h.admin("-n", system, "get", "nodetask", own, "-o", "jsonpath={.spec}"); after != before {
 		h.t.Errorf("a write of the status changed the spec: %d: %s: %s", status, said, after)
 	}
-	if out, err := h.rig.Kubectl(h.t.Context(), nil, "-n", system, "patch", "nodetask", own, "--type=merge", "-p", `{"spec":{"node":"`+h.prey+`"}}`); err == nil ||
+	if out, err := h.rig.Kubectl(h.t.Context(), nil, "-n", system, "patch", "nodetask", own, "--type=merge", "-p",
+		`{"spec":{"node":"`+h.prey+`"}}`); err == nil ||
 		!strings.Contains(out+err.Error(), "the spec of a task never changes") {
 		h.t.Errorf("a spec was changed with all rights: %v: %s", err, out)
 	}
 	for _, of := range []string{"nodes", "nodes/status"} {
 		resource, sub, _ := strings.Cut(of, "/")
-		h.refused("forbidden", "", "patch", resource, h.prey, "--subresource="+sub, "--type=merge", "-p", `{"metadata":{"labels":{"mine":"yes"}}}`)
-		h.refused("forbidden", "", "patch", resource, h.node, "--subresource="+sub, "--type=merge", "-p", `{"metadata":{"labels":{"mine":"yes"}}}`)
+		h.refused("forbidden", "", "patch", resource, h.prey, "--subresource="+sub, "--type=merge", "-p",
+			`{"metadata":{"labels":{"mine":"yes"}}}`)
+		h.refused("forbidden", "", "patch", resource, h.node, "--subresource="+sub, "--type=merge", "-p",
+			`{"metadata":{"labels":{"mine":"yes"}}}`)
 	}
-	for _, kind := range []string{"secrets", "journalpages.theseus.dev", "planpages.theseus.dev", "migrations.theseus.dev", "pods"} {
+	for _, kind := range []string{"secrets", "journalpages.theseus.dev", "planpages.theseus.dev",
+		"migrations.theseus.dev", "pods"} {
 		h.refused("forbidden", "", "get", kind)
 	}
 }
@@ -192,37 +210,45 @@ func (h *hostile) verbs() {
 // stolen writes tasks as one who may: agents hold to what networks leave, whoever asks.
 func (h *hostile) stolen() {
 	h.t.Helper()
-	if out, err := h.rig.OnNode(h.t.Context(), h.prey, "sh", "-c", "mkdir -p /etc/precious && echo x > /etc/precious/file"); err != nil {
+	if out, err := h.rig.OnNode(h.t.Context(), h.prey, "sh", "-c",
+		"mkdir -p /etc/precious && echo x > /etc/precious/file"); err != nil {
 		h.t.Fatalf("%v: %s", err, out)
 	}
 	const patience = "--timeout=240s" // an agent does one task at a time, each for up to three minutes
 	for name, residue := range map[string]map[string]any{
-		"evil-path": {"paths": []string{"/etc/precious"}}, "evil-link": {"links": []string{"lo"}}, "evil-chains": {"chains": []string{"KUBE-*"}},
+		"evil-path": {"paths": []string{"/etc/precious"}}, "evil-link": {"links": []string{"lo"}},
+		"evil-chains": {"chains": []string{"KUBE-*"}},
 	} {
-		if out, err := h.rig.Kubectl(h.t.Context(), strings.NewReader(h.task(name, h.prey, residue)), "create", "-f", "-"); err != nil {
+		if out, err := h.rig.Kubectl(h.t.Context(), strings.NewReader(h.task(name, h.prey, residue)),
+			"create", "-f", "-"); err != nil {
 			h.t.Fatalf("%v: %s", err, out)
 		}
 		phase := "{.status.phase}"
 		h.admin("-n", system, "wait", "--for=jsonpath="+phase+"=Failed", "nodetask/"+name, patience)
-		if said := h.admin("-n", system, "get", "nodetask", name, "-o", "jsonpath={.status.message}"); !strings.Contains(said, "nothing that a network leaves") &&
+		if said := h.admin("-n", system, "get", "nodetask", name, "-o",
+			"jsonpath={.status.message}"); !strings.Contains(said, "nothing that a network leaves") &&
 			!strings.Contains(said, "no folder with addresses of pods alone") {
 			h.t.Errorf("%s failed for another reason: %s", name, said)
 		}
 		h.admin("-n", system, "delete", "nodetask", name)
 	}
-	if out, err := h.rig.OnNode(h.t.Context(), h.prey, "cat", "/etc/precious/file"); err != nil || strings.TrimSpace(out) != "x" {
+	if out, err := h.rig.OnNode(h.t.Context(), h.prey, "cat", "/etc/precious/file"); err != nil ||
+		strings.TrimSpace(out) != "x" {
 		h.t.Errorf("a file of the node is gone: %v: %s", err, out)
 	}
 }
 
-// evidence tries to write another node's report, and puts results for another node's paths into its own, until run says so.
+// evidence tries to write another node's report, and puts results for another node's paths into its own, until run says
+// so.
 func (h *hostile) evidence(run *rigtest.Process) {
 	h.t.Helper()
-	h.refused(`may not write for node "`+h.prey+`"`, "", "patch", "probereport", h.prey, "--type=merge", "-p", `{"status":{"paths":[]}}`)
+	h.refused(`may not write for node "`+h.prey+`"`, "", "patch", "probereport", h.prey, "--type=merge",
+		"-p", `{"status":{"paths":[]}}`)
 	forged := h.prey + "/host>" + h.node + "/host"
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
-	for told := "the report of " + h.node + " holds a result of a path that starts elsewhere"; !strings.Contains(run.Said(), told); {
+	for told := "the report of " + h.node +
+		" holds a result of a path that starts elsewhere"; !strings.Contains(run.Said(), told); {
 		var report struct {
 			Status map[string]any `json:"status"`
 		}
@@ -242,18 +268,21 @@ func (h *hostile) evidence(run *rigtest.Process) {
 	}
 }
 
-// files puts into a prober's folder, as its user, what the agent must not read: a link to a file of root, one of 4 GiB, a pipe. The
-// agent lives on.
+// files puts into a prober's folder, as its user, what the agent must not read: a link to a file of root, one of 4 GiB,
+// a pipe. The agent lives on.
 func (h *hostile) files() {
 	h.t.Helper()
 	agent := func() string {
-		return h.admin("-n", system, "get", "pods", "-l", "app.kubernetes.io/name=theseus-agent", "--field-selector", "spec.nodeName="+h.node,
-			"-o", "jsonpath={.items[0].metadata.uid} {.items[0].status.containerStatuses[0].restartCount}")
+		return h.admin("-n", system, "get", "pods", "-l", "app.kubernetes.io/name=theseus-agent",
+			"--field-selector", "spec.nodeName="+h.node, "-o",
+			"jsonpath={.items[0].metadata.uid} {.items[0].status.containerStatuses[0].restartCount}")
 	}
 	before := agent()
 	for _, make := range []string{"ln -s /etc/shadow x", "truncate -s 4G x", "mkfifo x"} {
-		line := "cd /run/theseus/probe/host/out && for i in 1 2 3 4 5 6 7 8; do " + make + " && mv -T x results.json && sleep 0.2; done"
-		if out, err := h.rig.OnNode(h.t.Context(), h.node, "setpriv", "--reuid=65532", "--regid=65532", "--clear-groups", "sh", "-c", line); err != nil {
+		line := "cd /run/theseus/probe/host/out && for i in 1 2 3 4 5 6 7 8; do " + make +
+			" && mv -T x results.json && sleep 0.2; done"
+		if out, err := h.rig.OnNode(h.t.Context(), h.node, "setpriv", "--reuid=65532", "--regid=65532",
+			"--clear-groups", "sh", "-c", line); err != nil {
 			h.t.Fatalf("%s: %v: %s", make, err, out)
 		}
 	}
@@ -261,7 +290,8 @@ func (h *hostile) files() {
 		h.t.Errorf("the agent of %s ended over a file: %s, then %s", h.node, before, after)
 	}
 	for _, file := range []string{"/run/theseus/x", "/run/theseus/probe/host/x"} {
-		if out, err := h.rig.OnNode(h.t.Context(), h.node, "setpriv", "--reuid=65532", "--regid=65532", "--clear-groups", "touch", file); err == nil {
+		if out, err := h.rig.OnNode(h.t.Context(), h.node, "setpriv", "--reuid=65532", "--regid=65532",
+			"--clear-groups", "touch", file); err == nil {
 			h.t.Errorf("a prober's user wrote %s: %s", file, out)
 		}
 	}
@@ -271,8 +301,10 @@ func (h *hostile) files() {
 func (h *hostile) silent() {
 	h.t.Helper()
 	address := h.admin("get", "node", h.prey, "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
-	line := fmt.Sprintf("ulimit -n 6000; for i in $(seq 5000); do exec {fd}<>/dev/tcp/%s/7102 || exit 1; done; sleep 60 >/dev/null 2>&1 & echo held", address)
-	if out, err := h.rig.OnNode(h.t.Context(), h.node, "timeout", "120", "bash", "-c", line); err != nil || !strings.Contains(out, "held") {
+	line := fmt.Sprintf("ulimit -n 6000; for i in $(seq 5000); do exec {fd}<>/dev/tcp/%s/7102 || exit 1; done; sleep "+
+		"60 >/dev/null 2>&1 & echo held", address)
+	if out, err := h.rig.OnNode(h.t.Context(), h.node, "timeout", "120", "bash", "-c", line); err != nil ||
+		!strings.Contains(out, "held") {
 		h.t.Fatalf("%v: %s", err, out)
 	}
 }

@@ -71,9 +71,9 @@ func TestKilledAndResumed(t *testing.T) {
 	rigtest.NothingLeft(t, rig, regexp.MustCompile("flannel|kube-router"))
 }
 
-// mustServeCalico demands that Calico is as its user's manifest has it, and that the report of the machine on which the change ended
-// says so: it is done, was measured, nothing that policy denies got through, and nothing is left of the source. A probe that a busy machine
-// lost, and so the verdict, are not demanded.
+// mustServeCalico demands that Calico is as its user's manifest has it, and that the report of the machine on which the
+// change ended says so: it is done, was measured, nothing that policy denies got through, and nothing is left of the
+// source. A probe that a busy machine lost, and so the verdict, are not demanded.
 func mustServeCalico(t *testing.T, rig *scenario.Rig, machine string) {
 	t.Helper()
 	out, err := rig.Kubectl(t.Context(), nil, "-n", "kube-system", "get", "daemonset", "calico-node", "-o", "json")
@@ -111,7 +111,8 @@ func mustServeCalico(t *testing.T, rig *scenario.Rig, machine string) {
 	}
 	t.Logf("verdict: %+v", model.Verdict)
 	left := model.Residue
-	if model.Run.Outcome != "done" || model.Totals.Sent == 0 || model.Totals.DeniedSent == 0 || model.Totals.Leaked > 0 || left.After > 0 || left.NodesAfter == 0 || len(left.NodesWithout) > 0 {
+	if model.Run.Outcome != "done" || model.Totals.Sent == 0 || model.Totals.DeniedSent == 0 ||
+		model.Totals.Leaked > 0 || left.After > 0 || left.NodesAfter == 0 || len(left.NodesWithout) > 0 {
 		t.Errorf("the report says: %+v", model)
 	}
 }
@@ -129,8 +130,9 @@ var stops, moreStops = []string{
 	"measure the paths of",
 }
 
-// TestRollback takes a migration back from the middle, by a kill and then `theseus rollback` elsewhere. On the last way back the command
-// line, the API server, an agent and containerd are killed too. The cluster is as before each time, and the clients notice nothing.
+// TestRollback takes a migration back from the middle, by a kill and then `theseus rollback` elsewhere. On the last way
+// back the command line, the API server, an agent and containerd are killed too. The cluster is as before each time,
+// and the clients notice nothing.
 func TestRollback(t *testing.T) { takeBack(t, stops) }
 
 // TestRollbackEarly does the same from the steps that change little.

@@ -97,7 +97,8 @@ func (p *page) close(t *testing.T, nodes int) {
 	}
 	p.process.Kill()
 	<-p.ended
-	t.Logf("the page: %+v; %d lines; tones %v; could not read the cluster at times: %v", p.now, p.lines, p.tones, p.away)
+	t.Logf("the page: %+v; %d lines; tones %v; could not read the cluster at times: %v",
+		p.now, p.lines, p.tones, p.away)
 	if !p.now.Over || p.now.DoneNodes != nodes || p.lines == 0 || p.now.Tone == "none" || !p.now.Since.IsZero() {
 		t.Error("the page does not show how the run ended, and on all nodes")
 	}

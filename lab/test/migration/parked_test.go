@@ -22,8 +22,9 @@ func park(t *testing.T, rig *scenario.Rig) (parks func()) {
 	kubectl(parkPolicy, "apply", "-f", "-")
 	return func() {
 		t.Helper()
-		told := strings.Fields(kubectl("", "-n", "theseus-system", "get", "pods", "-l", "app.kubernetes.io/name=theseus-agent",
-			"-o", `jsonpath={range .items[*]}{.spec.containers[0].env[?(@.name=="THESEUS_PARK")].value}.{"\n"}{end}`))
+		told := strings.Fields(kubectl("", "-n", "theseus-system", "get", "pods", "-l",
+			"app.kubernetes.io/name=theseus-agent", "-o",
+			`jsonpath={range .items[*]}{.spec.containers[0].env[?(@.name=="THESEUS_PARK")].value}.{"\n"}{end}`))
 		if len(told) != len(rig.NodeNames()) {
 			t.Fatalf("of %d nodes, %d have an agent", len(rig.NodeNames()), len(told))
 		}

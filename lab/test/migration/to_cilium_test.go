@@ -18,8 +18,8 @@ const ciliumTraces = `ip -o link show | grep -E 'cilium|lxc'; iptables-save | gr
 	ls /etc/cni/net.d | grep -E 'cilium|theseus'; ls -d /run/cilium /var/lib/cilium /sys/fs/bpf/cilium 2>/dev/null; ls /opt/cni/bin | grep cilium;
 	grep -E 'cgroup2 .*cilium|/run/cilium' /proc/1/mountinfo; ls /etc/sysctl.d | grep cilium; true`
 
-// TestToCilium leaves flannel for Cilium under traffic, with policy enforced throughout. In the end nothing of flannel is left, and Cilium
-// has the settings of its manifest.
+// TestToCilium leaves flannel for Cilium under traffic, with policy enforced throughout. In the end nothing of flannel
+// is left, and Cilium has the settings of its manifest.
 func TestToCilium(t *testing.T) {
 	rigtest.Full(t, "flannel to Cilium: six minutes, and Cilium's build")
 	rig, plan := besideCilium(t, "toci")
@@ -28,14 +28,15 @@ func TestToCilium(t *testing.T) {
 	}
 	mustLoseNothing(t, rig, "after the change")
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
-	rigtest.NothingOn(t, rig, "the joint phase", `nft list tables | grep theseus; ls /etc/cni/net.d | grep -v '^05-cilium.conflist$'; true`)
+	rigtest.NothingOn(t, rig, "the joint phase",
+		`nft list tables | grep theseus; ls /etc/cni/net.d | grep -v '^05-cilium.conflist$'; true`)
 	mustHaveNoneOf(t, rig, "flannel", "kube-router", "theseus-introduce")
 	mustHaveSettings(t, rig, "tunnel-port", "cluster-pool-ipv4-cidr")
 	rigtest.Finds(t, rig, "cilium")
 }
 
-// TestToCiliumBack kills the command line in the middle of that change, and takes it back from another machine. Nothing of Cilium is
-// left: no CRD, nothing on a node, and no BPF program in the kernel.
+// TestToCiliumBack kills the command line in the middle of that change, and takes it back from another machine. Nothing
+// of Cilium is left: no CRD, nothing on a node, and no BPF program in the kernel.
 func TestToCiliumBack(t *testing.T) {
 	rigtest.Full(t, "flannel to Cilium, taken back: seven minutes, and Cilium's build")
 	loaded := rigtest.InKernel(t)
@@ -51,10 +52,13 @@ func TestToCiliumBack(t *testing.T) {
 	rigtest.NothingOn(t, rig, "Cilium", ciliumTraces)
 	mustHaveNoneOf(t, rig, "cilium", "theseus-introduce")
 	rigtest.Finds(t, rig, "flannel")
-	rigtest.Until(t, "no program, map or link of Cilium is in the kernel", func() bool { return len(rigtest.NewInKernel(t, loaded)) == 0 })
+	rigtest.Until(t, "no program, map or link of Cilium is in the kernel", func() bool {
+		return len(rigtest.NewInKernel(t, loaded)) == 0
+	})
 }
 
-// besideCilium starts a cluster on flannel with traffic, whose nodes have Cilium's images, and plans the change to what its chart makes.
+// besideCilium starts a cluster on flannel with traffic, whose nodes have Cilium's images, and plans the change to what
+// its chart makes.
 func besideCilium(t *testing.T, name string) (*scenario.Rig, string) {
 	t.Helper()
 	rig := newRig(t, name, 3)
@@ -90,7 +94,8 @@ func mustHaveSettings(t *testing.T, rig *scenario.Rig, except ...string) {
 		Data     map[string]string
 	}
 	var want, got config
-	objects := json.NewDecoder(strings.NewReader(kubectl(t, rig, text, "create", "--dry-run=client", "-f", "-", "-o", "json")))
+	objects := json.NewDecoder(
+		strings.NewReader(kubectl(t, rig, text, "create", "--dry-run=client", "-f", "-", "-o", "json")))
 	for objects.More() {
 		var one config
 		if err := objects.Decode(&one); err != nil {
@@ -120,10 +125,12 @@ func mustHaveSettings(t *testing.T, rig *scenario.Rig, except ...string) {
 func mustHaveNoneOf(t *testing.T, rig *scenario.Rig, words ...string) {
 	t.Helper()
 	all := kubectl(t, rig, "", "get", "crd,clusterrole,clusterrolebinding,namespaces", "-o", "name") +
-		kubectl(t, rig, "", "get", "daemonsets,deployments,configmaps,serviceaccounts,roles,rolebindings", "-A", "-o", "name")
+		kubectl(t, rig, "", "get", "daemonsets,deployments,configmaps,serviceaccounts,roles,rolebindings",
+			"-A", "-o", "name")
 	for _, word := range words {
 		for line := range strings.Lines(all) {
-			if strings.Contains(line, word) && !strings.Contains(line, "theseus-evidence-") { // whose names have the plan's
+			// whose names have the plan's
+			if strings.Contains(line, word) && !strings.Contains(line, "theseus-evidence-") {
 				t.Errorf("of %s there is: %s", word, line)
 			}
 		}
@@ -141,5 +148,6 @@ func ciliumFlags(ctx context.Context, rig *scenario.Rig) ([]string, error) {
 		return nil, err
 	}
 	return []string{"--to", "cilium", "--manifest", file, "--pod-cidr", lab.NewPodCIDR().String(),
-		"--accept", "cni/never-run=this is the test of it", "--agent-image", scenario.AgentImage, "--probe-interval", "20ms"}, nil
+		"--accept", "cni/never-run=this is the test of it", "--agent-image", scenario.AgentImage,
+		"--probe-interval", "20ms"}, nil
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// TestWalk adopts running pods to the end while a node turns against the other one (hostile), and while parts of the cluster are
-// killed one after the other: a kubelet, the API server,
-// a node's probers, the agent that has a task at hand, containerd, and the command line. A user tried all of that on a live cluster; two of the kills
-// took the whole adoption back. The clients, which also open 25 new connections a second to the outside, lose nothing, and no pod
-// restarts. A live page shows all of it. Another machine takes the end of the run over. Whoever runs it has the rights that `theseus rights operate` gives for that plan.
+// TestWalk adopts running pods to the end while a node turns against the other one (hostile), and while parts of the
+// cluster are killed one after the other: a kubelet, the API server, a node's probers, the agent that has a task at
+// hand, containerd, and the command line. A user tried all of that on a live cluster; two of the kills took the whole
+// adoption back. The clients, which also open 25 new connections a second to the outside, lose nothing, and no pod
+// restarts. A live page shows all of it. Another machine takes the end of the run over. Whoever runs it has the rights
+// that `theseus rights operate` gives for that plan.
 func TestWalk(t *testing.T) {
 	rig := newRig(t, "walk", 2)
 	rig.Strategy, rig.WorldRate = "adopt", 25
@@ -53,8 +54,9 @@ func TestWalk(t *testing.T) {
 	mustBeSamePods(t, before, podsOf(t, rig))
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
 	mustServeCalico(t, rig, "there")
-	rigtest.Run(t, rig, "here", 0, []string{"The prober of the host of walk-node-1 restarted at", "The probe pod of walk-node-1 on the old network restarted at",
-		"Theseus' agent on walk-node-2 restarted at"}, "report", "-o", "json")
+	rigtest.Run(t, rig, "here", 0, []string{"The prober of the host of walk-node-1 restarted at",
+		"The probe pod of walk-node-1 on the old network restarted at", "Theseus' agent on walk-node-2 restarted at"},
+		"report", "-o", "json")
 	lookAtNodes(t, rig, 0) // the journal stays
 	rigtest.Run(t, rig, "there", 0, []string{", done"}, "status")
 }
@@ -79,7 +81,8 @@ func killComponents(node string, components ...string) func(*testing.T, *scenari
 	}
 }
 
-// killProbers returns a function that kills all that sends and answers probes on a node, but the second responders. Kubelet starts it again.
+// killProbers returns a function that kills all that sends and answers probes on a node, but the second responders.
+// Kubelet starts it again.
 func killProbers(node string) func(*testing.T, *scenario.Rig) {
 	return func(t *testing.T, rig *scenario.Rig) {
 		t.Helper()
@@ -93,12 +96,14 @@ func killProbers(node string) func(*testing.T, *scenario.Rig) {
 	}
 }
 
-// deleteAgent returns a function that deletes the agent's pod of a node at once, as an eviction or a lack of memory would.
+// deleteAgent returns a function that deletes the agent's pod of a node at once, as an eviction or a lack of memory
+// would.
 func deleteAgent(node string) func(*testing.T, *scenario.Rig) {
 	return func(t *testing.T, rig *scenario.Rig) {
 		t.Helper()
-		out, err := rig.Kubectl(t.Context(), nil, "-n", "theseus-system", "delete", "pod", "--grace-period=0", "--force",
-			"-l", "app.kubernetes.io/name=theseus-agent", "--field-selector", "spec.nodeName="+node)
+		out, err := rig.Kubectl(t.Context(), nil, "-n", "theseus-system", "delete", "pod",
+			"--grace-period=0", "--force", "-l", "app.kubernetes.io/name=theseus-agent",
+			"--field-selector", "spec.nodeName="+node)
 		if err != nil || !strings.Contains(out, "deleted") {
 			t.Fatalf("%v: %s", err, out)
 		}

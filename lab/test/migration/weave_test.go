@@ -41,12 +41,14 @@ func TestWeave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, out := theseus(t, rig, "state", append([]string{"check", "--from", filepath.Join(rig.Dir, "snapshot.json")}, change...)...)
-	mustContain(t, out, "mtu/too-big", "the links of pods on weave have an MTU of 65535 bytes, but the network carries only 1438 between nodes")
+	_, out := theseus(t, rig, "state",
+		append([]string{"check", "--from", filepath.Join(rig.Dir, "snapshot.json")}, change...)...)
+	mustContain(t, out, "mtu/too-big",
+		"the links of pods on weave have an MTU of 65535 bytes, but the network carries only 1438 between nodes")
 }
 
-// TestAdoptWeave: the running pods of a flat network are moved to Calico, taken back when Calico carries what leaves a node already,
-// and moved for good. All of them have the addresses that they had.
+// TestAdoptWeave: the running pods of a flat network are moved to Calico, taken back when Calico carries what leaves a
+// node already, and moved for good. All of them have the addresses that they had.
 func TestAdoptWeave(t *testing.T) {
 	rigtest.Full(t, "running pods moved from Weave Net to Calico, back, and there again: seven minutes")
 	rig := adopted(t, "wvad", 2, "weave", "")
@@ -66,12 +68,14 @@ func TestAdoptWeave(t *testing.T) {
 	mustTellOfMoves(t, rig)
 }
 
-// tellDropped logs how many frames Weave Net's routers dropped, as they and the kernel count them. Every frame between nodes passes a router's
-// process, and what comes while it does not run for longer than its buffers last is lost, whatever is done beside it.
+// tellDropped logs how many frames Weave Net's routers dropped, as they and the kernel count them. Every frame between
+// nodes passes a router's process, and what comes while it does not run for longer than its buffers last is lost,
+// whatever is done beside it.
 func tellDropped(t *testing.T, rig *scenario.Rig) {
 	t.Helper()
 	for _, node := range rig.NodeNames() {
-		out, err := rig.OnNode(t.Context(), node, "curl", "-s", "-H", "Accept: application/json", "http://127.0.0.1:6784/report")
+		out, err := rig.OnNode(t.Context(), node, "curl", "-s", "-H", "Accept: application/json",
+			"http://127.0.0.1:6784/report")
 		var report struct {
 			Router struct {
 				CaptureStats struct{ PacketsReceived, PacketsDropped int }
@@ -80,7 +84,8 @@ func tellDropped(t *testing.T, rig *scenario.Rig) {
 		if err == nil {
 			err = json.Unmarshal([]byte(out), &report)
 		}
-		dropped, socketErr := rig.OnNode(t.Context(), node, "awk", `$2 ~ /:1A7F$/ {print $NF}`, "/proc/net/udp") // port 6783, from other routers
+		// port 6783, from other routers
+		dropped, socketErr := rig.OnNode(t.Context(), node, "awk", `$2 ~ /:1A7F$/ {print $NF}`, "/proc/net/udp")
 		t.Logf("the router of %s: %+v frames to other nodes; %s datagrams from them dropped (%v)",
 			node, report.Router.CaptureStats, strings.TrimSpace(dropped), errors.Join(err, socketErr))
 	}

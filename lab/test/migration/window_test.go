@@ -6,8 +6,8 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
-// TestWindow carries out a recreation that is divided into windows: it stops at the end of each with both networks joined, nothing is lost
-// while it stands there, and resume goes on after its check.
+// TestWindow carries out a recreation that is divided into windows: it stops at the end of each with both networks
+// joined, nothing is lost while it stands there, and resume goes on after its check.
 func TestWindow(t *testing.T) {
 	rigtest.Full(t, "a change that is divided into windows")
 	rig := newRig(t, "win", 3)
