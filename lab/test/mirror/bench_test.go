@@ -12,8 +12,9 @@ import (
 const benchObjects = 2000
 
 // BenchmarkCopy copies objects between two API servers on this machine, and applies the same objects with kubectl,
-// client-side and server-side, one after the other. Reported are objects per second, reading and comparing included, and
-// the CPU time of each program per object, in microseconds: other load changes the first much and the second little.
+// client-side and server-side, one after the other. Reported are objects per second, reading and comparing included,
+// and the CPU time of each program per object, in microseconds: other load changes the first much and the second
+// little.
 //
 //	go test ./test/mirror -run '^$' -bench Copy -benchtime 1x
 func BenchmarkCopy(b *testing.B) {
@@ -22,10 +23,14 @@ func BenchmarkCopy(b *testing.B) {
 	var items []string
 	for i := range benchObjects {
 		if i%10 == 0 {
-			items = append(items, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"o%d","namespace":"shop"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},`+
-				`"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"x","ports":[{"containerPort":80}]}]}}}}`, i))
+			items = append(items, fmt.Sprintf(
+				`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"o%d","namespace":"shop"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},`+
+					`"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"x","ports":[{"containerPort":80}]}]}}}}`,
+				i))
 		} else {
-			items = append(items, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"o%d","namespace":"shop"},"data":{"a":"%d"}}`, i, i))
+			items = append(items, fmt.Sprintf(
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"o%d","namespace":"shop"},"data":{"a":"%d"}}`,
+				i, i))
 		}
 	}
 	list := `{"apiVersion":"v1","kind":"List","items":[` + strings.Join(items, ",") + `]}`
@@ -40,7 +45,8 @@ func BenchmarkCopy(b *testing.B) {
 			b.Fatalf("%v\n%s", err, out)
 		}
 		b.ReportMetric(benchObjects/time.Since(begun).Seconds(), name+"/s")
-		b.ReportMetric(float64((cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()).Microseconds())/benchObjects, name+"-cpu-µs")
+		b.ReportMetric(float64((cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()).Microseconds())/benchObjects,
+			name+"-cpu-µs")
 		if len(out) < 1000 {
 			b.Logf("%s", out)
 		}
@@ -51,7 +57,8 @@ func BenchmarkCopy(b *testing.B) {
 		rate("second-look", p.command(b.Context(), "copy", "-n", "shop"), "in step: ")
 		for _, flags := range [][]string{{"--server-side=false"}, {"--server-side=true"}} {
 			empty()
-			cmd := exec.CommandContext(b.Context(), p.green.kube, append([]string{"kubectl", "--kubeconfig", p.green.kubeconfig, "apply", "-f", "-"}, flags...)...)
+			cmd := exec.CommandContext(b.Context(), p.green.kube,
+				append([]string{"kubectl", "--kubeconfig", p.green.kubeconfig, "apply", "-f", "-"}, flags...)...)
 			cmd.Stdin = strings.NewReader(list)
 			rate("kubectl"+flags[0], cmd, "o1999")
 		}

@@ -109,8 +109,8 @@ type realManager struct {
 	roots *x509.CertPool
 }
 
-// certManagers runs cert-manager for both clusters, its webhook too, and its issuers' name server, in whose zone records are. HTTP-01
-// asks at port http.
+// certManagers runs cert-manager for both clusters, its webhook too, and its issuers' name server, in whose zone
+// records are. HTTP-01 asks at port http.
 func certManagers(t *testing.T, p *pair, http int, records ...string) (blue, green *realManager) {
 	t.Helper()
 	zone := names.Zone{Dir: t.TempDir(), Origin: "example.org", Bind: port(t), Unbound: port(t), Records: records}
@@ -123,7 +123,9 @@ func certManagers(t *testing.T, p *pair, http int, records ...string) (blue, gre
 	}
 	t.Cleanup(stop)
 	nameserver := fmt.Sprint("127.0.0.1:", zone.Bind)
-	rigtest.Until(t, "the name server answers", func() bool { return len(names.Lookup(nameserver, "ns.example.org")) == 1 })
+	rigtest.Until(t, "the name server answers", func() bool {
+		return len(names.Lookup(nameserver, "ns.example.org")) == 1
+	})
 	key, err := os.ReadFile(filepath.Join(zone.Dir, "key"))
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +135,8 @@ func certManagers(t *testing.T, p *pair, http int, records ...string) (blue, gre
 	if out, err := exec.Command("go", "-C", source, "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	dirs, err := exec.Command("go", "-C", source, "list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager", "sigs.k8s.io/gateway-api").Output()
+	dirs, err := exec.Command("go", "-C", source, "list", "-m", "-f", "{{.Dir}}",
+		"github.com/cert-manager/cert-manager", "sigs.k8s.io/gateway-api").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +154,9 @@ func certManagers(t *testing.T, p *pair, http int, records ...string) (blue, gre
 		said := c.keep(t, "cert-manager", false, program, c.kubeconfig, nameserver, strconv.Itoa(http))
 		t.Cleanup(func() {
 			if t.Failed() {
-				state, _ := c.try(c.kubeconfig, "", "-n", "shop", "describe", "certificate,certificaterequest,order,challenge") // for the reader
+				// for the reader
+				state, _ := c.try(c.kubeconfig, "", "-n", "shop", "describe",
+					"certificate,certificaterequest,order,challenge")
 				log, _ := os.ReadFile(said)
 				t.Logf("%s:\n%s\n%s", c.name, state, log)
 			}
@@ -181,8 +186,10 @@ func certManagers(t *testing.T, p *pair, http int, records ...string) (blue, gre
 		encode := base64.StdEncoding.EncodeToString
 		objects := fmt.Sprintf(authorities, key, encode(authority.Cert), encode(authority.Key))
 		const asks = "{waitInsteadOfSelfCheck: 0s, http01: {ingress: {ingressClassName: none}}}"
-		shows := fmt.Sprintf("waitInsteadOfSelfCheck: 0s, dns01: {rfc2136: {nameserver: %q, tsigKeyName: cut, tsigAlgorithm: HMACSHA256, tsigSecretSecretRef: {name: cut, key: key}}}", nameserver)
-		for name, solvers := range map[string]string{"pebble": "{" + shows + "}", "http": asks, "both": asks + ", {selector: {dnsZones: [green.example.org]}, " + shows + "}"} {
+		shows := fmt.Sprintf("waitInsteadOfSelfCheck: 0s, dns01: {rfc2136: {nameserver: %q, tsigKeyName: cut, "+
+			"tsigAlgorithm: HMACSHA256, tsigSecretSecretRef: {name: cut, key: key}}}", nameserver)
+		for name, solvers := range map[string]string{"pebble": "{" + shows + "}", "http": asks,
+			"both": asks + ", {selector: {dnsZones: [green.example.org]}, " + shows + "}"} {
 			objects += fmt.Sprintf(acmeIssuer, name, pebble.Directory, encode(pebble.Server), solvers)
 		}
 		c.kubectl(t, objects, "apply", "-f", "-")
@@ -198,15 +205,20 @@ func (c *cluster) admission(t *testing.T, port int) {
 	var ca string
 	rigtest.Until(t, "the webhook has an authority", func() bool {
 		var err error
-		ca, err = c.try(c.kubeconfig, "", "-n", "cert-manager", "get", "secret", "webhook-ca", "-o", `jsonpath={.data.ca\.crt}`)
+		ca, err = c.try(c.kubeconfig, "", "-n", "cert-manager", "get", "secret", "webhook-ca",
+			"-o", `jsonpath={.data.ca\.crt}`)
 		return err == nil && ca != ""
 	})
 	const validated = `{apiGroups: [cert-manager.io, acme.cert-manager.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: ["*/*"]}`
 	const mutated = `{apiGroups: [cert-manager.io], apiVersions: [v1], operations: [CREATE], resources: [certificaterequests]}`
-	c.kubectl(t, fmt.Sprintf(webhooks, "Validating", validated, port, "validate", ca)+fmt.Sprintf(webhooks, "Mutating", mutated, port, "mutate", ca), "apply", "-f", "-")
+	c.kubectl(t, fmt.Sprintf(webhooks, "Validating", validated, port, "validate", ca)+
+		fmt.Sprintf(webhooks, "Mutating", mutated, port, "mutate", ca), "apply", "-f", "-")
 	rigtest.Until(t, "the webhook denies what has no name", func() bool {
-		out, err := c.try(c.kubeconfig, `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: nameless, namespace: default}, spec: {secretName: x, issuerRef: {name: x}}}`, "create", "-f", "-")
-		return err != nil && strings.Contains(out, `admission webhook "webhook.cert-manager.io" denied the request: spec: Invalid value`)
+		out, err := c.try(c.kubeconfig,
+			`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: nameless, namespace: default}, spec: {secretName: x, issuerRef: {name: x}}}`,
+			"create", "-f", "-")
+		return err != nil &&
+			strings.Contains(out, `admission webhook "webhook.cert-manager.io" denied the request: spec: Invalid value`)
 	})
 }
 
@@ -232,8 +244,8 @@ func (m *realManager) names(secret string, data []byte) []string {
 	return slices.Sorted(slices.Values(chain[0].DNSNames))
 }
 
-// settled waits until cert-manager is content with all Certificates of the shop, and their Secrets are for exactly these
-// names. It returns how often each was issued.
+// settled waits until cert-manager is content with all Certificates of the shop, and their Secrets are for exactly
+// these names. It returns how often each was issued.
 func (m *realManager) settled(want map[string][]string) string {
 	m.t.Helper()
 	var revisions []string
@@ -255,21 +267,24 @@ func (m *realManager) settled(want map[string][]string) string {
 				Data map[string][]byte
 			}
 		}
-		if err := json.Unmarshal([]byte(m.kubectl(m.t, "", "-n", "shop", "get", "certificate,secret", "-o", "json")), &list); err != nil {
+		if err := json.Unmarshal([]byte(m.kubectl(m.t, "", "-n", "shop", "get", "certificate,secret", "-o", "json")),
+			&list); err != nil {
 			m.t.Fatal(err)
 		}
 		revisions = nil
 		issued := 0
 		for _, one := range list.Items {
 			name := one.Metadata.Name
-			if one.Kind == "Secret" && want[name] != nil && slices.Equal(m.names(name, one.Data["tls.crt"]), slices.Sorted(slices.Values(want[name]))) {
+			if one.Kind == "Secret" && want[name] != nil &&
+				slices.Equal(m.names(name, one.Data["tls.crt"]), slices.Sorted(slices.Values(want[name]))) {
 				issued++
 			}
 			if one.Kind == "Secret" {
 				continue
 			}
 			for _, c := range one.Status.Conditions {
-				if c.Type == "Issuing" && c.Status == "True" || c.Type == "Ready" && (c.Status != "True" || c.ObservedGeneration != one.Metadata.Generation) {
+				if c.Type == "Issuing" && c.Status == "True" ||
+					c.Type == "Ready" && (c.Status != "True" || c.ObservedGeneration != one.Metadata.Generation) {
 					return false
 				}
 			}
@@ -280,10 +295,12 @@ func (m *realManager) settled(want map[string][]string) string {
 	return strings.Join(revisions, ", ")
 }
 
-// TestCertManager has the real cert-manager issue by a real ACME server. Its certificates get the mirror's names, each by
-// being issued once; they keep them, are copied and not issued again by the mirror's cert-manager, and lose them again.
+// TestCertManager has the real cert-manager issue by a real ACME server. Its certificates get the mirror's names, each
+// by being issued once; they keep them, are copied and not issued again by the mirror's cert-manager, and lose them
+// again.
 func TestCertManager(t *testing.T) {
-	rigtest.Full(t, "names added to the certificates of a real cert-manager, and taken back: two minutes, and cert-manager is compiled")
+	rigtest.Full(t, "names added to the certificates of a real cert-manager, and taken back: two minutes, "+
+		"and cert-manager is compiled")
 	p := newPair(t, true)
 	blue, green := certManagers(t, p, port(t))
 	blue.kubectl(t, requested, "apply", "-f", "-")
@@ -305,19 +322,23 @@ func TestCertManager(t *testing.T) {
 	// An authority that refuses: cert-manager gives up for an hour, and what was issued stays in service.
 	served := blue.get(t, "secret/shim", crt)
 	const refused = "blue.example.org=refused.example.org"
-	p.theseus(1, []string{"2 certificates are not issued", "is a forbidden domain", "cmctl renew -n shop second"}, "certs", "add", "--domain", refused, "--yes")
+	p.theseus(1, []string{"2 certificates are not issued", "is a forbidden domain", "cmctl renew -n shop second"},
+		"certs", "add", "--domain", refused, "--yes")
 	if blue.get(t, "secret/shim", crt) != served {
 		t.Error("shim was issued anew")
 	}
-	p.theseus(3, []string{"it is not issued as it is", "is a forbidden domain", "theseus mirror certs back"}, "certs", "list", "--domain", rule)
+	p.theseus(3, []string{"it is not issued as it is", "is a forbidden domain", "theseus mirror certs back"},
+		"certs", "list", "--domain", rule)
 	p.theseus(0, nil, "certs", "back", "--yes")
 	if got := blue.settled(before); got != "api 3, gate 1, second 1, shim 1, web 1" {
 		t.Errorf("how often each was issued: %s", got)
 	}
 
-	// A zone that the name server does not have: cert-manager goes on trying, and the error has what it says of the challenge.
+	// A zone that the name server does not have: cert-manager goes on trying, and the error has what it says of the
+	// challenge.
 	p.theseus(1, []string{"2 certificates are not issued", "challenge of second.green.example.com: ", "REFUSED"},
-		"certs", "add", "--domain", "blue.example.org=green.example.com", "--skip", "shop/api,shop/gate,shop/web", "--yes", "--wait", "30s")
+		"certs", "add", "--domain", "blue.example.org=green.example.com",
+		"--skip", "shop/api,shop/gate,shop/web", "--yes", "--wait", "30s")
 	p.theseus(0, nil, "certs", "back", "--yes")
 	if got := blue.settled(before); got != "api 3, gate 1, second 2, shim 2, web 1" {
 		t.Errorf("how often each was issued: %s", got)
@@ -333,7 +354,9 @@ func TestCertManager(t *testing.T) {
 	// cert-manager makes a Certificate anew from its Ingress or Gateway, labels and all.
 	for object, name := range map[string]string{"ingress/shim": "shim", "gateway/gate": "gate"} {
 		blue.kubectl(t, "", "-n", "shop", "label", object, "touched=yes")
-		rigtest.Until(t, "cert-manager sees it", func() bool { return blue.get(t, "certificate/"+name, "{.metadata.labels.touched}") == "yes" })
+		rigtest.Until(t, "cert-manager sees it", func() bool {
+			return blue.get(t, "certificate/"+name, "{.metadata.labels.touched}") == "yes"
+		})
 	}
 	if got := blue.settled(after); got != wide {
 		t.Errorf("how often each was issued: %s, want %s", got, wide)
@@ -341,11 +364,16 @@ func TestCertManager(t *testing.T) {
 
 	// The mirror's cert-manager finds the Secrets that were copied, and has nothing to issue but what is its own.
 	p.theseus(0, []string{"in step: "}, "copy", "-n", "shop")
-	green.kubectl(t, "", "-n", "shop", "wait", "--for=condition=Ready", "certificate/web", "certificate/api", "--timeout=1m")
-	green.kubectl(t, `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: own, namespace: shop}, spec: {secretName: own, dnsNames: [own.example.org], issuerRef: {name: pebble, kind: ClusterIssuer}}}`, "apply", "-f", "-")
+	green.kubectl(t, "", "-n", "shop", "wait", "--for=condition=Ready", "certificate/web",
+		"certificate/api", "--timeout=1m")
+	green.kubectl(t,
+		`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: own, namespace: shop}, spec: {secretName: own, dnsNames: [own.example.org], issuerRef: {name: pebble, kind: ClusterIssuer}}}`,
+		"apply", "-f", "-")
 	green.kubectl(t, "", "-n", "shop", "wait", "--for=condition=Ready", "certificate/own", "--timeout=1m")
-	if got := green.kubectl(t, "", "-n", "shop", "get", "certificate,certificaterequest", "-o", "name"); strings.Join(strings.Fields(got), " ") !=
-		"certificate.cert-manager.io/api certificate.cert-manager.io/own certificate.cert-manager.io/web certificaterequest.cert-manager.io/own-1" {
+	if got := green.kubectl(t, "", "-n", "shop", "get", "certificate,certificaterequest", "-o",
+		"name"); strings.Join(strings.Fields(got), " ") !=
+		"certificate.cert-manager.io/api certificate.cert-manager.io/own certificate.cert-manager.io/web "+
+			"certificaterequest.cert-manager.io/own-1" {
 		t.Errorf("the mirror has\n%s", got)
 	}
 	for name := range after {
@@ -362,6 +390,9 @@ func TestCertManager(t *testing.T) {
 	p.theseus(0, []string{"no certificate has added names"}, "certs", "back", "--yes")
 
 	// And this is why names are not written to a Certificate that cert-manager makes.
-	blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "gate", "--type=json", "-p", `[{"op":"add","path":"/spec/dnsNames/-","value":"gate.green.example.org"}]`)
-	rigtest.Until(t, "cert-manager takes the name off again", func() bool { return blue.get(t, "certificate/gate", "{.spec.dnsNames[*]}") == "gate.blue.example.org" })
+	blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "gate", "--type=json", "-p",
+		`[{"op":"add","path":"/spec/dnsNames/-","value":"gate.green.example.org"}]`)
+	rigtest.Until(t, "cert-manager takes the name off again", func() bool {
+		return blue.get(t, "certificate/gate", "{.spec.dnsNames[*]}") == "gate.blue.example.org"
+	})
 }

@@ -33,7 +33,8 @@ spec:
 `
 
 func kindsOfCertManager() string {
-	return fmt.Sprintf(certManager, "certificate", "Certificate", "Namespaced") + fmt.Sprintf(certManager, "issuer", "Issuer", "Namespaced") +
+	return fmt.Sprintf(certManager, "certificate", "Certificate", "Namespaced") +
+		fmt.Sprintf(certManager, "issuer", "Issuer", "Namespaced") +
 		fmt.Sprintf(certManager, "clusterissuer", "ClusterIssuer", "Cluster")
 }
 
@@ -107,7 +108,8 @@ func (m *manager) issue(t *testing.T, name string) {
 		m.pair = pair
 	}
 	encode := base64.StdEncoding.EncodeToString
-	m.kubectl(t, fmt.Sprintf("{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, metadata: {name: %s, namespace: shop}, data: {tls.crt: %s, tls.key: %s}}",
+	m.kubectl(t, fmt.Sprintf("{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, metadata: {name: %s, "+
+		"namespace: shop}, data: {tls.crt: %s, tls.key: %s}}",
 		name, encode(pair.Cert), encode(pair.Key)), "apply", "-f", "-")
 }
 
@@ -130,7 +132,8 @@ spec: {secretName: shim, dnsNames: [shim.blue.example.org], issuerRef: {name: dn
 	before := cm.specs(t, changed)
 
 	p.theseus(1, []string{"there is no namespace nope"}, "certs", "list", "--domain", rule, "-n", "nope")
-	p.theseus(0, []string{"web.green.example.org (DNS-01) by ClusterIssuer dns", "written to Ingress shop/shim", "3 get names"}, "certs", "list", "--domain", rule)
+	p.theseus(0, []string{"web.green.example.org (DNS-01) by ClusterIssuer dns",
+		"written to Ingress shop/shim", "3 get names"}, "certs", "list", "--domain", rule)
 	p.theseus(2, []string{"3 get names", "this changes certificates"}, "certs", "add", "--domain", rule)
 	if cm.specs(t, changed) != before {
 		t.Fatal("the list changed something")
@@ -138,7 +141,8 @@ spec: {secretName: shim, dnsNames: [shim.blue.example.org], issuerRef: {name: dn
 	t.Run("an API server that refuses", func(t *testing.T) { cm.refuses(t, p, rule, before) })
 
 	// One certificate of the issuer goes first; the others have to wait for it.
-	p.theseus(1, []string{"1 certificates are not issued after 1s", "is not yet for api.green.example.org"}, "certs", "add", "--domain", rule, "--yes", "--wait", "1s")
+	p.theseus(1, []string{"1 certificates are not issued after 1s", "is not yet for api.green.example.org"}, "certs",
+		"add", "--domain", rule, "--yes", "--wait", "1s")
 	if got := p.blue.get(t, "certificate/web", "{.spec.dnsNames[*]}"); got != "web.blue.example.org" {
 		t.Errorf("web has %s before api was issued", got)
 	}
@@ -152,9 +156,12 @@ spec: {secretName: shim, dnsNames: [shim.blue.example.org], issuerRef: {name: dn
 		t.Fatal(err)
 	}
 	rigtest.Until(t, "the names of shim are written", func() bool {
-		return p.blue.get(t, "ingress/shim", `{.metadata.annotations.cert-manager\.io/alt-names}`) == "shim.green.example.org"
+		return p.blue.get(t, "ingress/shim",
+			`{.metadata.annotations.cert-manager\.io/alt-names}`) == "shim.green.example.org"
 	})
-	p.blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "shim", "--type=merge", "-p", `{"spec":{"dnsNames":["shim.blue.example.org","shim.green.example.org"]}}`) // cert-manager's shim
+	// cert-manager's shim
+	p.blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "shim", "--type=merge", "-p",
+		`{"spec":{"dnsNames":["shim.blue.example.org","shim.green.example.org"]}}`)
 	cm.issue(t, "shim")
 	rigtest.Until(t, "the names of web are written", func() bool {
 		return p.blue.get(t, "certificate/web", "{.spec.dnsNames[*]}") == "web.blue.example.org web.green.example.org"
@@ -169,14 +176,19 @@ spec: {secretName: shim, dnsNames: [shim.blue.example.org], issuerRef: {name: dn
 	p.t = t
 
 	// Somebody else's change meanwhile is kept; the rest is exactly what it was.
-	p.blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "api", "--type=json", "-p", `[{"op":"add","path":"/spec/dnsNames/-","value":"more.example.com"}]`)
+	p.blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "api", "--type=json", "-p",
+		`[{"op":"add","path":"/spec/dnsNames/-","value":"more.example.com"}]`)
 	p.theseus(2, []string{"Certificate shop/web loses web.green.example.org"}, "certs", "back")
 	p.theseus(0, []string{"Certificate shop/api was changed by someone else since"}, "certs", "back", "--yes")
-	if got := p.blue.get(t, "certificate/api", "{.spec.dnsNames[*]}"); got != "api.blue.example.org api.example.com more.example.com" {
+	if got := p.blue.get(t, "certificate/api",
+		"{.spec.dnsNames[*]}"); got != "api.blue.example.org api.example.com more.example.com" {
 		t.Errorf("api has %s", got)
 	}
-	p.blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "api", "--type=json", "-p", `[{"op":"remove","path":"/spec/dnsNames/2"}]`)
-	p.blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "shim", "--type=merge", "-p", `{"spec":{"dnsNames":["shim.blue.example.org"]}}`) // cert-manager's shim
+	p.blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "api", "--type=json", "-p",
+		`[{"op":"remove","path":"/spec/dnsNames/2"}]`)
+	// cert-manager's shim
+	p.blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "shim", "--type=merge", "-p",
+		`{"spec":{"dnsNames":["shim.blue.example.org"]}}`)
 	if after := cm.specs(t, changed); after != before {
 		t.Errorf("after the way back:\n%s\nbefore:\n%s", after, before)
 	}
@@ -186,7 +198,8 @@ spec: {secretName: shim, dnsNames: [shim.blue.example.org], issuerRef: {name: dn
 // specs are the specs and annotations of objects of the shop.
 func (c *cluster) specs(t *testing.T, kinds string) string {
 	t.Helper()
-	return c.kubectl(t, "", "-n", "shop", "get", kinds, "-o", "jsonpath={range .items[*]}{.metadata.name}{.spec}{.metadata.annotations}{'\\n'}{end}")
+	return c.kubectl(t, "", "-n", "shop", "get", kinds, "-o",
+		"jsonpath={range .items[*]}{.metadata.name}{.spec}{.metadata.annotations}{'\\n'}{end}")
 }
 
 // refuses: a policy refuses one of the writes, so none is made.
@@ -208,7 +221,8 @@ spec: {policyName: refuser, validationActions: [Deny]}
 		_, err := m.try(m.kubeconfig, "", "-n", "shop", "label", "certificate", "web", "a=b", "--dry-run=server")
 		return err != nil
 	})
-	p.theseus(1, []string{"Certificate shop/web: ", "nobody changes web", "nothing was changed"}, "certs", "add", "--domain", rule, "--yes", "--wait", "0")
+	p.theseus(1, []string{"Certificate shop/web: ", "nobody changes web", "nothing was changed"}, "certs", "add",
+		"--domain", rule, "--yes", "--wait", "0")
 	if m.specs(t, changed) != before {
 		t.Error("something was changed all the same")
 	}
@@ -222,12 +236,14 @@ spec: {policyName: refuser, validationActions: [Deny]}
 // proven: the mirror's Ingress is served by a real TLS server with what its Secret has, and with what it has not.
 func (m *manager) proven(t *testing.T, p *pair, rule string) {
 	p.theseus(0, nil, "copy", "-n", "shop")
-	p.green.kubectl(t, "", "-n", "shop", "patch", "ingress", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"loadBalancer":{"ingress":[{"ip":"127.0.0.2"}]}}}`)
+	p.green.kubectl(t, "", "-n", "shop", "patch", "ingress", "web", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"loadBalancer":{"ingress":[{"ip":"127.0.0.2"}]}}}`)
 	served, err := tls.X509KeyPair(m.pair.Cert, m.pair.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	prove := prover(t, "127.0.0.2", m.authority.Cert, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &served, nil })
+	prove := prover(t, "127.0.0.2", m.authority.Cert,
+		func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &served, nil })
 	p.green.kubectl(t, "", "-n", "shop", "delete", "secret", "web")
 	p.theseus(3, []string{"the mirror has no Secret shop/web, which Ingress shop/web names"}, prove...)
 	p.theseus(0, nil, "copy", "-n", "shop")
@@ -244,11 +260,13 @@ func (m *manager) proven(t *testing.T, p *pair, rule string) {
 	if served, err = tls.X509KeyPair(other.Cert, other.Key); err != nil {
 		t.Fatal(err)
 	}
-	p.theseus(3, []string{"another certificate is served", "it is not for web.green.example.org, but for web.blue.example.org", "0 proven, "}, prove...)
+	p.theseus(3, []string{"another certificate is served",
+		"it is not for web.green.example.org, but for web.blue.example.org", "0 proven, "}, prove...)
 }
 
 // prover serves certificates at an address, and returns the arguments that have theseus prove what is served there.
-func prover(t *testing.T, address string, roots []byte, get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) []string {
+func prover(t *testing.T, address string, roots []byte,
+	get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) []string {
 	t.Helper()
 	listener, err := tls.Listen("tcp", address+":0", &tls.Config{GetCertificate: get})
 	if err != nil {
@@ -269,7 +287,8 @@ func prover(t *testing.T, address string, roots []byte, get func(*tls.ClientHell
 	}()
 	dir := t.TempDir()
 	zones, ca := filepath.Join(dir, "zones.yaml"), filepath.Join(dir, "ca.pem")
-	text := "apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones: [{name: example.org, rfc2136: {server: \"127.0.0.1:1\"}}]\nports: {443: " +
+	text := "apiVersion: theseus.dev/v1alpha1\nkind: Zones\n" +
+		"zones: [{name: example.org, rfc2136: {server: \"127.0.0.1:1\"}}]\nports: {443: " +
 		strconv.Itoa(listener.Addr().(*net.TCPAddr).Port) + "}\n"
 	for file, content := range map[string][]byte{zones: []byte(text), ca: roots} {
 		if err := os.WriteFile(file, content, 0o600); err != nil {

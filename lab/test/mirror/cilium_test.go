@@ -28,15 +28,18 @@ import (
 //go:embed cilium.yaml
 var ciliumObjects string
 
-// TestCilium rolls a flag out on what of Cilium there is without nodes: a real API server with Cilium's own definition, real
-// controllers, and agents that are Cilium's own reading and telling of settings. Kubelets, and what probes measure, are played.
+// TestCilium rolls a flag out on what of Cilium there is without nodes: a real API server with Cilium's own definition,
+// real controllers, and agents that are Cilium's own reading and telling of settings. Kubelets, and what probes
+// measure, are played.
 //
 // It lies beside the tests of mirrors since it needs what they need: a control plane on loopback.
 func TestCilium(t *testing.T) {
-	rigtest.Full(t, "a flag rolled out on Cilium's own reading of its settings, for which Cilium's module has to be built")
+	rigtest.Full(t,
+		"a flag rolled out on Cilium's own reading of its settings, for which Cilium's module has to be built")
 	c := start(t, "cilium", true)
 	nodes := newNodes(t, c, "node-1", "node-2")
-	rig := &scenario.Rig{Name: "cilium", Theseus: filepath.Join(absolute(t, bin), "theseus"), Dir: t.TempDir(), Out: os.Stdout}
+	rig := &scenario.Rig{Name: "cilium", Theseus: filepath.Join(absolute(t, bin), "theseus"),
+		Dir: t.TempDir(), Out: os.Stdout}
 	config, err := os.ReadFile(c.kubeconfig)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(rig.Dir, "kubeconfig"), config, 0o600)
@@ -47,26 +50,31 @@ func TestCilium(t *testing.T) {
 	c.kubectl(t, ciliumDefinition(t), "apply", "--server-side", "-f", "-")
 	c.kubectl(t, ciliumObjects, "apply", "--server-side", "--field-manager=helm", "-f", "-")
 	rigtest.Until(t, "Cilium's agents run", func() bool {
-		return c.kubectl(t, "", "-n", "kube-system", "get", "daemonset", "cilium", "-o", "jsonpath={.status.numberReady}") == "2"
+		return c.kubectl(t, "", "-n", "kube-system", "get", "daemonset", "cilium", "-o",
+			"jsonpath={.status.numberReady}") == "2"
 	})
 	first := nodes.agents()
 	file := filepath.Join(rig.Dir, "plan.yaml")
 	plan := func() {
 		t.Helper()
-		rigtest.Run(t, rig, "here", 0, nil, "flags", "rollout", "bpf-lb-acceleration=native", "--waves", "1,0", "--bake", "1s", "--agent-image", "none", "-o", file)
+		rigtest.Run(t, rig, "here", 0, nil, "flags", "rollout", "bpf-lb-acceleration=native", "--waves", "1,0",
+			"--bake", "1s", "--agent-image", "none", "-o", file)
 	}
 
-	// The second node's agent never says that it runs with the value, somebody stops the run there, and all is taken back.
+	// The second node's agent never says that it runs with the value, somebody stops the run there, and all is taken
+	// back.
 	plan()
 	nodes.keep("node-2", true)
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
 	run.Until("waiting: the agent of node-2 says bpf-lb-acceleration='disabled', not 'native'")
 	nodes.say("node-1 'native', node-2 'disabled'")
-	configs(t, c, "theseus-node-1 kubernetes.io/hostname=node-1 native, theseus-node-2 kubernetes.io/hostname=node-2 native")
+	configs(t, c, "theseus-node-1 kubernetes.io/hostname=node-1 native, theseus-node-2 "+
+		"kubernetes.io/hostname=node-2 native")
 	owners(t, c, "ciliumnodeconfig/theseus-node-1", `"f:bpf-lb-acceleration":`, "theseus")
 	run.Signal(syscall.SIGINT, syscall.SIGTERM)
 	run.Ends(130, "error: stopped at once")
-	c.kubectl(t, `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-config"}, "data": {"debug": "true"}}`,
+	c.kubectl(t,
+		`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-config"}, "data": {"debug": "true"}}`,
 		"-n", "kube-system", "apply", "--server-side", "--field-manager=somebody", "-f", "-") // meanwhile, and it stays
 	nodes.keep("node-2", false)
 	rigtest.Start(t, rig, "there", "rollback").Ends(5, "undone: Switch node-1 to bpf-lb-acceleration=native")
@@ -91,16 +99,19 @@ func TestCilium(t *testing.T) {
 	nodes.say("node-1 'native', node-2 'native'")
 	after := nodes.agents()
 	if nodes.made["node-1"] != 4 || nodes.made["node-2"] != 4 {
-		t.Errorf("agents were made anew %v times, and not with each switch alone: %v, %v, %v", nodes.made, first, back, after)
+		t.Errorf("agents were made anew %v times, and not with each switch alone: %v, %v, %v",
+			nodes.made, first, back, after)
 	}
-	if out, err := c.try(c.kubeconfig, ciliumObjects, "apply", "--server-side", "--field-manager=helm", "-f", "-"); err == nil ||
+	if out, err := c.try(c.kubeconfig, ciliumObjects, "apply", "--server-side", "--field-manager=helm",
+		"-f", "-"); err == nil ||
 		!strings.Contains(out, `conflict with "theseus": .data.bpf-lb-acceleration`) {
 		t.Errorf("who applies the chart's old value is not told: %v\n%s", err, out)
 	}
 
 	// What agents run with and what is written are compared, by node.
 	rigtest.Run(t, rig, "here", 0, []string{"node-1", "node-2", "native"}, "flags", "verify", "bpf-lb-acceleration")
-	somebody := `{"apiVersion": "cilium.io/v2", "kind": "CiliumNodeConfig", "metadata": {"name": "edge", "namespace": "kube-system"},
+	somebody :=
+		`{"apiVersion": "cilium.io/v2", "kind": "CiliumNodeConfig", "metadata": {"name": "edge", "namespace": "kube-system"},
 		"spec": {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "node-2"}}, "defaults": {"bpf-lb-acceleration": "disabled"}}}`
 	c.kubectl(t, somebody, "apply", "-f", "-")
 	rigtest.Start(t, rig, "here", "flags", "verify", "bpf-lb-acceleration").Ends(3, "node-2", "disabled")
@@ -149,7 +160,8 @@ func configs(t *testing.T, c *cluster, want string) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(c.kubectl(t, "", "get", "ciliumnodeconfigs", "-A", "-o", "json")), &list); err != nil {
+	if err := json.Unmarshal([]byte(c.kubectl(t, "", "get", "ciliumnodeconfigs", "-A", "-o", "json")),
+		&list); err != nil {
 		t.Fatal(err)
 	}
 	var all []string
@@ -166,7 +178,8 @@ func configs(t *testing.T, c *cluster, want string) {
 // setting demands a value in cilium-config.
 func setting(t *testing.T, c *cluster, key, want string) {
 	t.Helper()
-	if got := c.kubectl(t, "", "-n", "kube-system", "get", "configmap", "cilium-config", "-o", "jsonpath={.data."+key+"}"); got != want {
+	if got := c.kubectl(t, "", "-n", "kube-system", "get", "configmap", "cilium-config", "-o",
+		"jsonpath={.data."+key+"}"); got != want {
 		t.Errorf("cilium-config has %s=%q, and not %q", key, got, want)
 	}
 }
@@ -197,8 +210,8 @@ func owners(t *testing.T, c *cluster, object, field, want string) {
 	}
 }
 
-// nodes are stand-ins for machines: they run what is to run on them by saying so, and serve agents' logs. They also say that
-// nothing was lost, on every path that is to be measured: nothing is.
+// nodes are stand-ins for machines: they run what is to run on them by saying so, and serve agents' logs. They also say
+// that nothing was lost, on every path that is to be measured: nothing is.
 type nodes struct {
 	t      *testing.T
 	c      *cluster
@@ -231,8 +244,10 @@ func newNodes(t *testing.T, c *cluster, names ...string) *nodes {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority)
-	n := &nodes{t: t, c: c, says: says, names: names, began: time.Now().UTC(), logs: map[string]string{}, on: map[string]string{}, made: map[string]int{}, mute: map[string]bool{}, told: map[string]string{},
-		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}}}
+	n := &nodes{t: t, c: c, says: says, names: names, began: time.Now().UTC(), logs: map[string]string{},
+		on: map[string]string{}, made: map[string]int{}, mute: map[string]bool{}, told: map[string]string{},
+		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool,
+			Certificates: []tls.Certificate{pair}}}}}
 	kubelet := httptest.NewTLSServer(http.HandlerFunc(n.log))
 	t.Cleanup(kubelet.Close)
 	port, err := strconv.Atoi(kubelet.URL[strings.LastIndex(kubelet.URL, ":")+1:])
@@ -241,14 +256,16 @@ func newNodes(t *testing.T, c *cluster, names ...string) *nodes {
 	}
 	for _, name := range names {
 		n.must("POST", "/api/v1/nodes", "application/json", object{"apiVersion": "v1", "kind": "Node",
-			"metadata": object{"name": name, "labels": object{"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}}}, nil)
+			"metadata": object{"name": name,
+				"labels": object{"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}}}, nil)
 	}
 	beat := func() {
 		for _, name := range names {
 			n.must("PATCH", "/api/v1/nodes/"+name+"/status", "application/merge-patch+json", object{"status": object{
 				"addresses":       []any{object{"type": "InternalIP", "address": "127.0.0.1"}},
 				"daemonEndpoints": object{"kubeletEndpoint": object{"Port": port}},
-				"conditions":      []any{object{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now()}},
+				"conditions": []any{object{"type": "Ready", "status": "True", "reason": "KubeletReady",
+					"lastHeartbeatTime": now()}},
 			}}, nil)
 		}
 	}
@@ -283,7 +300,8 @@ func (n *nodes) call(method, path, kind string, body, answer any) (int, string) 
 	if err != nil {
 		return 0, err.Error()
 	}
-	request, err := http.NewRequest(method, fmt.Sprintf("https://127.0.0.1:%d%s", n.c.port, path), bytes.NewReader(text))
+	request, err := http.NewRequest(method, fmt.Sprintf("https://127.0.0.1:%d%s", n.c.port, path),
+		bytes.NewReader(text))
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -340,11 +358,15 @@ func (n *nodes) run() {
 		path := "/api/v1/namespaces/" + p.Metadata.Namespace + "/pods/" + p.Metadata.Name
 		switch {
 		case p.Metadata.DeletionTimestamp != "":
-			n.must("DELETE", path, "application/json", object{"gracePeriodSeconds": 0, "preconditions": object{"uid": p.Metadata.UID}}, nil)
+			n.must("DELETE", path, "application/json",
+				object{"gracePeriodSeconds": 0, "preconditions": object{"uid": p.Metadata.UID}}, nil)
 		case p.Spec.NodeName == "":
-			for _, term := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-				n.must("POST", path+"/binding", "application/json", object{"apiVersion": "v1", "kind": "Binding", "metadata": object{"name": p.Metadata.Name},
-					"target": object{"apiVersion": "v1", "kind": "Node", "name": term.MatchFields[0].Values[0]}}, nil)
+			required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			for _, term := range required.NodeSelectorTerms {
+				n.must("POST", path+"/binding", "application/json",
+					object{"apiVersion": "v1", "kind": "Binding", "metadata": object{"name": p.Metadata.Name},
+						"target": object{"apiVersion": "v1", "kind": "Node", "name": term.MatchFields[0].Values[0]}},
+					nil)
 			}
 		case p.Status.Phase != "Running" && (p.Metadata.Labels["k8s-app"] != "cilium" || n.begin(p)):
 			n.must("PATCH", path+"/status", "application/merge-patch+json", object{"status": running(p)}, nil)
@@ -356,16 +378,18 @@ func (n *nodes) run() {
 func running(p pod) object {
 	var containers []any
 	for _, one := range p.Spec.Containers {
-		containers = append(containers, object{"name": one.Name, "image": "none", "imageID": "none", "ready": true, "started": true, "restartCount": 0,
-			"state": object{"running": object{"startedAt": now()}}})
+		containers = append(containers, object{"name": one.Name, "image": "none", "imageID": "none", "ready": true,
+			"started": true, "restartCount": 0, "state": object{"running": object{"startedAt": now()}}})
 	}
 	sum := 0
 	for _, r := range p.Metadata.UID {
 		sum = (sum*31 + int(r)) % 65000
 	}
 	address := fmt.Sprintf("10.0.%d.%d", sum/255, sum%255+1)
-	return object{"phase": "Running", "startTime": now(), "hostIP": "127.0.0.1", "podIP": address, "podIPs": []any{object{"ip": address}},
-		"conditions": []any{object{"type": "Ready", "status": "True", "lastTransitionTime": now()}}, "containerStatuses": containers}
+	return object{"phase": "Running", "startTime": now(), "hostIP": "127.0.0.1", "podIP": address,
+		"podIPs":            []any{object{"ip": address}},
+		"conditions":        []any{object{"type": "Ready", "status": "True", "lastTransitionTime": now()}},
+		"containerStatuses": containers}
 }
 
 // begin starts an agent: Cilium's code reads what is written for its node, and says so.
@@ -430,11 +454,14 @@ func (n *nodes) report() {
 			if one.Denied {
 				answered = 0
 			}
-			paths = append(paths, object{"id": one.ID, "sent": sent, "answered": answered, "since": n.began, "last": at, "rttMicros": []int{100, 200, 300}})
+			paths = append(paths, object{"id": one.ID, "sent": sent, "answered": answered, "since": n.began, "last": at,
+				"rttMicros": []int{100, 200, 300}})
 		}
-		n.call("PATCH", folder+"probereports/"+plan.Metadata.Name+"?fieldManager=nodes&force=true", "application/apply-patch+yaml", object{
-			"apiVersion": "theseus.dev/v1alpha1", "kind": "ProbeReport", "metadata": object{"name": plan.Metadata.Name},
-			"status": object{"generation": plan.Spec.Generation, "seq": sent, "at": at, "paths": paths}}, nil)
+		n.call("PATCH", folder+"probereports/"+plan.Metadata.Name+"?fieldManager=nodes&force=true",
+			"application/apply-patch+yaml", object{
+				"apiVersion": "theseus.dev/v1alpha1", "kind": "ProbeReport",
+				"metadata": object{"name": plan.Metadata.Name},
+				"status":   object{"generation": plan.Spec.Generation, "seq": sent, "at": at, "paths": paths}}, nil)
 	}
 }
 

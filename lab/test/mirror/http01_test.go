@@ -39,14 +39,15 @@ spec:
   tls: [{hosts: [front.blue.example.org], secretName: front}, {hosts: [side.blue.example.org], secretName: side}]
 `
 
-// TestHTTP01 has an authority that goes to where a name points, and asks there: a name of the mirror gets no certificate in
-// the original, nor a name of the original one on the mirror, while each points to the other cluster. DNS-01 for the
-// mirror's domain gets one all the same, and what is copied is served there.
+// TestHTTP01 has an authority that goes to where a name points, and asks there: a name of the mirror gets no
+// certificate in the original, nor a name of the original one on the mirror, while each points to the other cluster.
+// DNS-01 for the mirror's domain gets one all the same, and what is copied is served there.
 func TestHTTP01(t *testing.T) {
 	rigtest.Full(t, "certificates that are asked for by HTTP-01: a minute and a half")
 	p := newPair(t, true)
 	asked := port(t)
-	blue, green := certManagers(t, p, asked, "front.blue 2 IN A "+blueAt, "side.blue 2 IN A "+blueAt, "front.green 2 IN A "+greenAt, "side.green 2 IN A "+greenAt)
+	blue, green := certManagers(t, p, asked, "front.blue 2 IN A "+blueAt, "side.blue 2 IN A "+blueAt,
+		"front.green 2 IN A "+greenAt, "side.green 2 IN A "+greenAt)
 	blue.solvers(t, blueAt, asked)
 	green.solvers(t, greenAt, asked)
 	blue.kubectl(t, hens, "apply", "-f", "-")
@@ -55,8 +56,10 @@ func TestHTTP01(t *testing.T) {
 
 	// It is named, before anything is written.
 	specs := blue.specs(t, changed)
-	const egg = "the authority asks front.green.example.org by HTTP-01: it would have to point here to get a certificate, and needs a certificate before it points anywhere"
-	p.theseus(3, []string{egg, "side.green.example.org (DNS-01)", "give the issuer a dns01 solver with a selector for front.green.example.org", "--skip shop/front: its Secret is copied"}, "certs", "list", "--domain", rule)
+	const egg = "the authority asks front.green.example.org by HTTP-01: it would have to point here to get a " +
+		"certificate, and needs a certificate before it points anywhere"
+	p.theseus(3, []string{egg, "side.green.example.org (DNS-01)", "give the issuer a dns01 solver with a selector " +
+		"for front.green.example.org", "--skip shop/front: its Secret is copied"}, "certs", "list", "--domain", rule)
 	p.theseus(3, []string{egg}, "certs", "add", "--domain", rule, "--yes")
 	if got := blue.specs(t, changed); got != specs {
 		t.Errorf("something was written:\n%s\nbefore:\n%s", got, specs)
@@ -64,7 +67,8 @@ func TestHTTP01(t *testing.T) {
 
 	// It is solved by DNS-01 for one, and the other is copied as it is. Both are served, and the mirror issues nothing.
 	p.theseus(0, []string{"1 names were added"}, "certs", "add", "--domain", rule, "--skip", "shop/front", "--yes")
-	if got := blue.settled(map[string][]string{"front": before["front"], "side": {"side.blue.example.org", "side.green.example.org"}}); got != "front 1, side 2" {
+	if got := blue.settled(map[string][]string{"front": before["front"],
+		"side": {"side.blue.example.org", "side.green.example.org"}}); got != "front 1, side 2" {
 		t.Errorf("how often each was issued: %s", got)
 	}
 	p.theseus(0, []string{"in step: "}, "copy", "-n", "shop")
@@ -72,13 +76,15 @@ func TestHTTP01(t *testing.T) {
 	if got := green.kubectl(t, "", "-n", "shop", "get", "certificaterequest", "-o", "name"); got != "" {
 		t.Errorf("the mirror has issued %s", got)
 	}
-	green.kubectl(t, "", "-n", "shop", "patch", "ingress", "hens", "--subresource=status", "--type=merge", "-p", fmt.Sprintf(`{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, greenAt))
+	green.kubectl(t, "", "-n", "shop", "patch", "ingress", "hens", "--subresource=status", "--type=merge", "-p",
+		fmt.Sprintf(`{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, greenAt))
 	prove := prover(t, greenAt, blue.root, func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		name, _, _ := strings.Cut(hello.ServerName, ".")
 		return green.served(name)
 	})
 	out := p.theseus(3, nil, prove...)
-	for name, want := range map[string]string{"front.blue": "proven", "side.blue": "proven", "side.green": "proven", "front.green": "wrong "} {
+	for name, want := range map[string]string{"front.blue": "proven", "side.blue": "proven",
+		"side.green": "proven", "front.green": "wrong "} {
 		if !strings.Contains(out, fmt.Sprintf("%s  %s.example.org", want, name)) {
 			t.Errorf("%s.example.org is not %s:\n%s", name, want, out)
 		}
@@ -86,19 +92,23 @@ func TestHTTP01(t *testing.T) {
 
 	// And it is true: whoever insists sees the authority refuse, on either side, and what was issued stays in service.
 	served := blue.get(t, "secret/front", crt)
-	p.theseus(1, []string{"1 certificates are not issued", "authorization error for front.green.example.org: 403", "cmctl renew -n shop front"}, "certs", "add", "--domain", rule, "--http01", "--yes")
+	p.theseus(1, []string{"1 certificates are not issued", "authorization error for front.green.example.org: 403",
+		"cmctl renew -n shop front"}, "certs", "add", "--domain", rule, "--http01", "--yes")
 	p.theseus(0, nil, "certs", "back", "--yes")
 	blue.settled(before)
 	if blue.get(t, "secret/front", crt) != served {
 		t.Error("front was issued anew")
 	}
-	green.kubectl(t, `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: early, namespace: default}, spec: {secretName: early, dnsNames: [front.blue.example.org], issuerRef: {name: http, kind: ClusterIssuer}}}`, "apply", "-f", "-")
+	green.kubectl(t,
+		`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: early, namespace: default}, spec: {secretName: early, dnsNames: [front.blue.example.org], issuerRef: {name: http, kind: ClusterIssuer}}}`,
+		"apply", "-f", "-")
 	rigtest.Until(t, "the mirror's cert-manager is refused", func() bool {
 		return strings.Contains(green.kubectl(t, "", "get", "order", "-o", "jsonpath={.items[*].status}"), "invalid")
 	})
 }
 
-// solvers does what nodes and an ingress controller would: at an address, the pods that cert-manager makes for HTTP-01 answer.
+// solvers does what nodes and an ingress controller would: at an address, the pods that cert-manager makes for HTTP-01
+// answer.
 func (m *realManager) solvers(t *testing.T, address string, port int) {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
@@ -107,7 +117,8 @@ func (m *realManager) solvers(t *testing.T, address string, port int) {
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.Host) //nolint:errcheck // then no pod is for it
-		out, err := m.try(m.kubeconfig, "", "get", "pods", "-A", "-l", "acme.cert-manager.io/http01-solver=true", "-o", "json")
+		out, err := m.try(m.kubeconfig, "", "get", "pods", "-A", "-l", "acme.cert-manager.io/http01-solver=true",
+			"-o", "json")
 		var pods struct {
 			Items []struct {
 				Spec struct{ Containers []struct{ Args []string } }

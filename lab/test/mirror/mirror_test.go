@@ -38,7 +38,8 @@ func TestMirror(t *testing.T) {
 		p.blue.get(t, "configmap/owner", "{.metadata.uid}") + `}]}}`
 	p.blue.kubectl(t, owned, "apply", "-f", "-")
 	rigtest.Until(t, "the controllers have made the pods of the Deployment", func() bool {
-		return len(strings.Fields(p.blue.kubectl(t, "", "-n", "shop", "get", "pods", "-l", "app=web", "-o", "name"))) == 3
+		return len(strings.Fields(p.blue.kubectl(t, "", "-n", "shop", "get", "pods", "-l",
+			"app=web", "-o", "name"))) == 3
 	})
 	for _, act := range []struct {
 		name string
@@ -64,7 +65,8 @@ func TestMirror(t *testing.T) {
 // nothing demands that a refusal made nothing on the mirror.
 func (p *pair) nothing(t *testing.T) {
 	t.Helper()
-	if out := p.green.kubectl(t, "", "get", "namespace,crd,clusterrole", "-o", "name", "-l", "mirror.theseus.dev/of"); out != "" {
+	if out := p.green.kubectl(t, "", "get", "namespace,crd,clusterrole", "-o", "name", "-l",
+		"mirror.theseus.dev/of"); out != "" {
 		t.Errorf("the mirror has %s", out)
 	}
 }
@@ -74,8 +76,10 @@ func (p *pair) refused(t *testing.T) {
 	p.theseus(2, []string{"no namespace is chosen"}, "copy")
 	p.theseus(2, []string{"every cluster's own"}, "copy", "-n", "kube-system")
 	p.theseus(2, []string{"is no action"}, "copy", "-n", "shop", "--decide", "CronJob.batch=burn")
-	p.theseus(1, []string{`does not serve the kind "CronJob"`, "such as 'CronJob.batch shop/nightly'"}, "copy", "-n", "shop", "--decide", "CronJob shop/nightly=copy")
-	p.theseus(1, []string{"--decide Deployment.apps shop/wbe: the original has no such object"}, "diff", "-n", "shop", "--decide", "Deployment.apps shop/wbe=suspend")
+	p.theseus(1, []string{`does not serve the kind "CronJob"`, "such as 'CronJob.batch shop/nightly'"}, "copy", "-n",
+		"shop", "--decide", "CronJob shop/nightly=copy")
+	p.theseus(1, []string{"--decide Deployment.apps shop/wbe: the original has no such object"}, "diff", "-n", "shop",
+		"--decide", "Deployment.apps shop/wbe=suspend")
 	p.theseus(1, []string{"the original has no namespace nope, nowhere"}, "copy", "-n", "nope,nowhere,shop")
 	p.theseus(1, []string{"the mirror does not know the kinds Database.example.com (1)"}, "copy", "-n", "shop",
 		"--decide", "CustomResourceDefinition.apiextensions.k8s.io=skip")
@@ -105,13 +109,16 @@ webhooks:
 		out, err := p.green.try(p.green.kubeconfig, "", "create", "configmap", "x", "--dry-run=server")
 		return err != nil && strings.Contains(out, "nothing passes here")
 	})
-	p.theseus(1, []string{"the mirror did not take 4 objects", "its admission webhook refuser.example.com denies: nothing passes here", "Deployment.apps shop/web", "exempt the field manager's user"}, "copy", "-n", "shop")
-	p.green.kubectl(t, "", "patch", "validatingwebhookconfiguration", "refuser", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://127.0.0.1:1/"}]`)
+	p.theseus(1, []string{"the mirror did not take 4 objects", "its admission webhook refuser.example.com denies: " +
+		"nothing passes here", "Deployment.apps shop/web", "exempt the field manager's user"}, "copy", "-n", "shop")
+	p.green.kubectl(t, "", "patch", "validatingwebhookconfiguration", "refuser", "--type=json", "-p",
+		`[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://127.0.0.1:1/"}]`)
 	rigtest.Until(t, "the API server calls the webhook, which does not answer", func() bool {
 		out, err := p.green.try(p.green.kubeconfig, "", "create", "configmap", "x", "--dry-run=server")
 		return err != nil && strings.Contains(out, "failed calling webhook")
 	})
-	p.theseus(1, []string{"the mirror did not take 4 objects", "its admission webhook refuser.example.com cannot be called: ", "connection refused", "bring what serves the webhook up"}, "copy", "-n", "shop")
+	p.theseus(1, []string{"the mirror did not take 4 objects", "its admission webhook refuser.example.com cannot be " +
+		"called: ", "connection refused", "bring what serves the webhook up"}, "copy", "-n", "shop")
 	p.green.kubectl(t, "", "delete", "validatingwebhookconfiguration", "refuser")
 	rigtest.Until(t, "the webhook is gone", func() bool {
 		_, err := p.green.try(p.green.kubeconfig, "", "create", "configmap", "x", "--dry-run=server")
@@ -120,10 +127,13 @@ webhooks:
 }
 
 func (p *pair) copied(t *testing.T) {
-	p.theseus(0, []string{"suspend CronJob.batch shop/nightly", "disarm Service shop/web", "suspend Job.batch shop/import"}, "copy", "-n", "shop")
+	p.theseus(0, []string{"suspend CronJob.batch shop/nightly",
+		"disarm Service shop/web", "suspend Job.batch shop/import"}, "copy", "-n", "shop")
 	rigtest.Until(t, "the mirror's controllers made the pods and signed the token", func() bool {
-		return len(strings.Fields(p.green.kubectl(t, "", "-n", "shop", "get", "pods", "-l", "app=web", "-o", "name"))) == 3 &&
-			p.green.get(t, "pdb/web", "{.status.expectedPods}") == "3" && p.green.get(t, "secret/token", "{.data.token}") != ""
+		return len(strings.Fields(p.green.kubectl(t, "", "-n", "shop", "get", "pods", "-l",
+			"app=web", "-o", "name"))) == 3 &&
+			p.green.get(t, "pdb/web", "{.status.expectedPods}") == "3" &&
+			p.green.get(t, "secret/token", "{.data.token}") != ""
 	})
 	before := p.versions(t)
 	p.theseus(0, []string{"in step: "}, "copy", "-n", "shop") // the controllers' work is no difference
@@ -132,12 +142,16 @@ func (p *pair) copied(t *testing.T) {
 		t.Errorf("a second run changed something:\n%s\n%s", before, after)
 	}
 	for _, same := range []struct{ object, path string }{
-		{"networkpolicy/open-egress", "{.spec}"}, {"pdb/web", "{.spec}"}, {"database/main", "{.spec}"}, {"secret/db", "{.data}"},
-		{"configmap/web", "{.data}"}, {"deployment/web", "{.spec}"}, {"ingress/web", "{.spec}"}, {"hpa/web", "{.spec}"},
-		{"service/fixed", "{.spec.ports}"}, {"service/headless", "{.spec.clusterIPs}"}, {"service/web", "{.spec.externalTrafficPolicy}"},
-		{"endpoints/outside", "{.subsets}"}, {"clusterrolebinding/shop-reader", "{.subjects}{.roleRef}"}, {"namespace/shop", "{.metadata.labels.team}"},
+		{"networkpolicy/open-egress", "{.spec}"}, {"pdb/web", "{.spec}"},
+		{"database/main", "{.spec}"}, {"secret/db", "{.data}"}, {"configmap/web", "{.data}"},
+		{"deployment/web", "{.spec}"}, {"ingress/web", "{.spec}"}, {"hpa/web", "{.spec}"},
+		{"service/fixed", "{.spec.ports}"}, {"service/headless", "{.spec.clusterIPs}"},
+		{"service/web", "{.spec.externalTrafficPolicy}"}, {"endpoints/outside", "{.subsets}"},
+		{"clusterrolebinding/shop-reader", "{.subjects}{.roleRef}"},
+		{"namespace/shop", "{.metadata.labels.team}"},
 	} {
-		if here, there := p.blue.get(t, same.object, same.path), p.green.get(t, same.object, same.path); here != there || here == "" {
+		if here, there := p.blue.get(t, same.object, same.path),
+			p.green.get(t, same.object, same.path); here != there || here == "" {
 			t.Errorf("%s %s: %s and %s", same.object, same.path, here, there)
 		}
 	}
@@ -145,7 +159,8 @@ func (p *pair) copied(t *testing.T) {
 		"cronjob/nightly {.spec.suspend}": "true", "job/import {.spec.suspend}": "true",
 		"service/web {.metadata.annotations.disarmed\\.theseus\\.dev/hostname}":               "web.example.com",
 		"service/web {.metadata.annotations.external-dns\\.alpha\\.kubernetes\\.io/hostname}": "",
-		"configmap/owned {.metadata.ownerReferences[0].uid}":                                  p.green.get(t, "configmap/owner", "{.metadata.uid}"),
+		"configmap/owned {.metadata.ownerReferences[0].uid}": p.green.get(t,
+			"configmap/owner", "{.metadata.uid}"),
 	} {
 		name, path, _ := strings.Cut(object, " ")
 		if got := p.green.get(t, name, path); got != want {
@@ -163,20 +178,25 @@ func (p *pair) copied(t *testing.T) {
 // versions are the versions of all that was copied, but for what the mirror's controllers write.
 func (p *pair) versions(t *testing.T) string {
 	t.Helper()
-	return p.green.kubectl(t, "", "-n", "shop", "get", "configmap,service,networkpolicy,pdb,serviceaccount,ingress,database,clusterrole,priorityclass", "-l", "mirror.theseus.dev/of",
-		"-o", "jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion} {end}")
+	return p.green.kubectl(t, "", "-n", "shop", "get",
+		"configmap,service,networkpolicy,pdb,serviceaccount,ingress,database,clusterrole,priorityclass",
+		"-l", "mirror.theseus.dev/of", "-o",
+		"jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion} {end}")
 }
 
 func (p *pair) changed(t *testing.T) {
 	p.blue.kubectl(t, "", "-n", "shop", "delete", "ingress", "web")
-	p.blue.kubectl(t, "", "-n", "shop", "patch", "configmap", "web", "--type=json", "-p", `[{"op":"remove","path":"/data/a"},{"op":"add","path":"/data/b","value":"2"}]`)
-	p.green.kubectl(t, "", "-n", "shop", "patch", "service", "fixed", "--type=merge", "-p", `{"spec":{"selector":{"app":"other"}}}`, "--field-manager=somebody")
+	p.blue.kubectl(t, "", "-n", "shop", "patch", "configmap", "web", "--type=json", "-p",
+		`[{"op":"remove","path":"/data/a"},{"op":"add","path":"/data/b","value":"2"}]`)
+	p.green.kubectl(t, "", "-n", "shop", "patch", "service", "fixed", "--type=merge", "-p",
+		`{"spec":{"selector":{"app":"other"}}}`, "--field-manager=somebody")
 	// What the autoscaler of the mirror sets is its own matter.
 	p.green.kubectl(t, "", "-n", "shop", "scale", "deployment", "web", "--replicas=7")
 	p.theseus(3, []string{"delete Ingress.networking.k8s.io shop/web", `data.b: is null, should be "2"`,
 		`spec.selector.app: is "other", should be "web" (written by somebody at `, "3 differ"}, "diff", "-n", "shop")
 	p.theseus(0, []string{"0 created, 2 updated, 1 deleted", "in step: "}, "copy", "-n", "shop")
-	for object, want := range map[string]string{"configmap/web {.data}": `{"b":"2","empty":""}`, "service/fixed {.spec.selector.app}": "web", "deployment/web {.spec.replicas}": "7"} {
+	for object, want := range map[string]string{"configmap/web {.data}": `{"b":"2","empty":""}`,
+		"service/fixed {.spec.selector.app}": "web", "deployment/web {.spec.replicas}": "7"} {
 		name, path, _ := strings.Cut(object, " ")
 		if got := p.green.get(t, name, path); got != want {
 			t.Errorf("%s: %q, want %q", object, got, want)
@@ -204,8 +224,11 @@ func (p *pair) foreign(t *testing.T) {
 }
 
 func (p *pair) volumes(t *testing.T) {
-	p.blue.kubectl(t, `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`, "apply", "-f", "-")
-	p.theseus(6, []string{"PersistentVolumeClaim shop/data: its data (1Gi) is not copied", "--empty-volume shop/data"}, "copy", "-n", "shop")
+	p.blue.kubectl(t,
+		`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`,
+		"apply", "-f", "-")
+	p.theseus(6, []string{"PersistentVolumeClaim shop/data: its data (1Gi) is not copied", "--empty-volume shop/data"},
+		"copy", "-n", "shop")
 	p.theseus(0, []string{"1 created"}, "copy", "-n", "shop", "--empty-volume", "shop/data")
 	p.blue.kubectl(t, "", "-n", "shop", "delete", "pvc", "data", "--wait=false")
 	p.theseus(0, []string{"1 deleted"}, "copy", "-n", "shop")
@@ -214,7 +237,8 @@ func (p *pair) volumes(t *testing.T) {
 func (p *pair) watched(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := p.command(ctx, "copy", "-n", "shop", "--watch", "--resync", "1h") // so that only what is seen to change counts
+	// so that only what is seen to change counts
+	cmd := p.command(ctx, "copy", "-n", "shop", "--watch", "--resync", "1h")
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -231,8 +255,10 @@ func (p *pair) watched(t *testing.T) {
 	}{
 		{"a new object", []string{"create", "configmap", "fresh"}, func() bool { return p.has("configmap/fresh") }},
 		{"a deleted one", []string{"delete", "configmap", "fresh"}, func() bool { return !p.has("configmap/fresh") }},
-		{"a changed one", []string{"set", "image", "deployment/web", "web=registry.example.com/team/web:2"}, func() bool {
-			out, _ := p.green.try(p.green.kubeconfig, "", "-n", "shop", "get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+		{"a changed one", []string{"set", "image", "deployment/web",
+			"web=registry.example.com/team/web:2"}, func() bool {
+			out, _ := p.green.try(p.green.kubeconfig, "", "-n", "shop", "get", "deployment", "web", "-o",
+				"jsonpath={.spec.template.spec.containers[0].image}")
 			return out == "registry.example.com/team/web:2"
 		}},
 	} {
@@ -258,7 +284,8 @@ func (p *pair) has(object string) bool {
 // throttled: an API server that takes two requests at a time, and answers all others with 429.
 func (p *pair) throttled(t *testing.T) {
 	full := p.mirror
-	p.mirror = p.green.server(t, port(t), "--enable-priority-and-fairness=false", "--max-requests-inflight=2", "--max-mutating-requests-inflight=2")
+	p.mirror = p.green.server(t, port(t), "--enable-priority-and-fairness=false",
+		"--max-requests-inflight=2", "--max-mutating-requests-inflight=2")
 	defer func() { p.mirror = full }()
 	p.blue.kubectl(t, many("busy", 300), "apply", "--server-side", "-f", "-")
 	p.theseus(0, []string{"300 created", "in step: "}, "copy", "-n", "shop", "--workers", "64")
@@ -270,7 +297,9 @@ func (p *pair) throttled(t *testing.T) {
 func many(name string, n int) string {
 	var items []string
 	for i := range n {
-		items = append(items, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s-%05d","namespace":"shop","labels":{"many":%q}},"data":{"a":"%d"}}`, name, i, name, i))
+		items = append(items, fmt.Sprintf(
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s-%05d","namespace":"shop","labels":{"many":%q}},"data":{"a":"%d"}}`,
+			name, i, name, i))
 	}
 	return `{"apiVersion":"v1","kind":"List","items":[` + strings.Join(items, ",") + `]}`
 }
@@ -301,14 +330,18 @@ func (p *pair) frozen(t *testing.T) {
 		p.blue.kubectl(t, "", append([]string{"-n", "shop"}, args...)...)
 	}
 	const admins = "--as-group=system:masters"
-	pass("scale", "deployment/web", "--replicas=5", "--as=system:serviceaccount:kube-system:horizontal-pod-autoscaler", admins)
+	pass("scale", "deployment/web", "--replicas=5", "--as=system:serviceaccount:kube-system:horizontal-pod-autoscaler",
+		admins)
 	pass("annotate", "configmap", "web", "x=y", "--as=somebody-trusted", admins)
-	pass("delete", "pod", "--wait=false", strings.Fields(p.blue.kubectl(t, "", "-n", "shop", "get", "pods", "-o", "jsonpath={.items[*].metadata.name}"))[0])
+	pass("delete", "pod", "--wait=false", strings.Fields(p.blue.kubectl(t, "", "-n", "shop", "get", "pods", "-o",
+		"jsonpath={.items[*].metadata.name}"))[0])
 	rigtest.Until(t, "the controllers have made five pods", func() bool {
-		return len(strings.Fields(p.blue.kubectl(t, "", "-n", "shop", "get", "pods", "-l", "app=web", "--field-selector=status.phase=Pending", "-o", "name"))) >= 5
+		return len(strings.Fields(p.blue.kubectl(t, "", "-n", "shop", "get", "pods", "-l", "app=web",
+			"--field-selector=status.phase=Pending", "-o", "name"))) >= 5
 	})
 	p.blue.kubectl(t, "", "create", "configmap", "elsewhere")
-	p.blue.kubectl(t, "", "create", "clusterrole", "cluster-wide", "--verb=get", "--resource=pods") // belongs to no namespace that is frozen
+	// belongs to no namespace that is frozen
+	p.blue.kubectl(t, "", "create", "clusterrole", "cluster-wide", "--verb=get", "--resource=pods")
 	p.blue.kubectl(t, "", "create", "namespace", "elsewhere")
 	p.theseus(0, nil, "copy", "-n", "shop") // reading is not frozen
 	p.theseus(0, []string{"thawed: shop"}, "thaw")
@@ -324,7 +357,8 @@ apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: %[2]s.%[1]s}
 spec: {group: %[1]s, scope: Namespaced, names: {kind: %[3]s, plural: %[2]s}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}`
-	p.blue.kubectl(t, fmt.Sprintf(definition, "argoproj.io", "applications", "Application")+fmt.Sprintf(definition, "kustomize.toolkit.fluxcd.io", "kustomizations", "Kustomization"),
+	p.blue.kubectl(t, fmt.Sprintf(definition, "argoproj.io", "applications", "Application")+
+		fmt.Sprintf(definition, "kustomize.toolkit.fluxcd.io", "kustomizations", "Kustomization"),
 		"apply", "-f", "-")
 	objects := `
 ---
@@ -341,13 +375,17 @@ spec: {group: %[1]s, scope: Namespaced, names: {kind: %[3]s, plural: %[2]s}, ver
 		return err == nil
 	})
 	state := func() string {
-		return p.blue.kubectl(t, "", "get", "applications,kustomizations", "-o", "jsonpath={range .items[*]}{.metadata.name} {.spec}{\"\\n\"}{end}")
+		return p.blue.kubectl(t, "", "get", "applications,kustomizations", "-o",
+			"jsonpath={range .items[*]}{.metadata.name} {.spec}{\"\\n\"}{end}")
 	}
 	before := state()
-	p.theseus(0, []string{"suspended Application.argoproj.io default/shop", "suspended Kustomization.kustomize.toolkit.fluxcd.io default/shop",
-		"suspended Kustomization.kustomize.toolkit.fluxcd.io default/root"}, "freeze", "-n", "shop", "--because", "CHG-2")
+	p.theseus(0, []string{"suspended Application.argoproj.io default/shop",
+		"suspended Kustomization.kustomize.toolkit.fluxcd.io default/shop",
+		"suspended Kustomization.kustomize.toolkit.fluxcd.io default/root"}, "freeze", "-n",
+		"shop", "--because", "CHG-2")
 	frozen := state()
-	if strings.Contains(frozen, "selfHeal") || strings.Count(frozen, `"suspend":true`) != 2 || !strings.Contains(frozen, `"automated":{}`) {
+	if strings.Contains(frozen, "selfHeal") || strings.Count(frozen, `"suspend":true`) != 2 ||
+		!strings.Contains(frozen, `"automated":{}`) {
 		t.Errorf("frozen:\n%s", frozen)
 	}
 	p.theseus(0, nil, "freeze", "-n", "shop", "--because", "CHG-2") // again: what was remembered stays

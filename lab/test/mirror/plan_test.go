@@ -34,8 +34,8 @@ type world struct {
 	dir     string
 	servers names.Zone
 	http    int
-	// down makes the original answer 503: nobody may be there then. spoilt makes it answer so for one service. broken is
-	// the service that is, at the mirror.
+	// down makes the original answer 503: nobody may be there then. spoilt makes it answer so for one service. broken
+	// is the service that is, at the mirror.
 	down   string
 	spoilt string
 	broken atomic.Int64
@@ -53,8 +53,12 @@ func newWorld(t *testing.T) *world {
 	}
 	var objects []string
 	for i := range services {
-		objects = append(objects, fmt.Sprintf(`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"s%[1]d","namespace":"shop"},"spec":{"rules":[{"host":"s%[1]d.%[2]s"}]}}`, i, origin),
-			fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"s%d","namespace":"shop"},"data":{"a":"b"}}`, i))
+		objects = append(objects, fmt.Sprintf(
+			`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"s%[1]d","namespace":"shop"},"spec":{"rules":[{"host":"s%[1]d.%[2]s"}]}}`,
+			i, origin),
+			fmt.Sprintf(
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"s%d","namespace":"shop"},"data":{"a":"b"}}`,
+				i))
 	}
 	w.blue.kubectl(t, "", "create", "namespace", "shop")
 	w.blue.kubectl(t, `{"apiVersion":"v1","kind":"List","items":[`+strings.Join(objects, ",")+`]}`, "apply", "-f", "-")
@@ -71,7 +75,8 @@ func (w *world) rehearse() {
 // addresses does what a controller of load balancers does.
 func (w *world) addresses(c *cluster, address string) {
 	for i := range services {
-		c.kubectl(w.t, "", "-n", "shop", "patch", "ingress", fmt.Sprint("s", i), "--subresource=status", "--type=merge", "-p",
+		c.kubectl(w.t, "", "-n", "shop", "patch", "ingress", fmt.Sprint("s", i),
+			"--subresource=status", "--type=merge", "-p",
 			fmt.Sprintf(`{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, address))
 	}
 }
@@ -122,16 +127,20 @@ func (w *world) zone() {
 		}
 		w.t.Cleanup(stop)
 		address := fmt.Sprint("127.0.0.1:", []int{w.servers.Bind, w.servers.Unbound}[i])
-		rigtest.Until(w.t, "the name server answers", func() bool { return len(names.Lookup(address, "s0."+origin)) == 1 })
+		rigtest.Until(w.t, "the name server answers", func() bool {
+			return len(names.Lookup(address, "s0."+origin)) == 1
+		})
 	}
 }
 
 // under does something while clients ask without pause, and demands that they noticed nothing.
 func (w *world) under(t *testing.T, do func()) {
 	t.Helper()
-	clients := &names.Clients{Resolver: fmt.Sprint("127.0.0.1:", w.servers.Unbound), Port: w.http, Pause: 20 * time.Millisecond}
+	clients := &names.Clients{Resolver: fmt.Sprint("127.0.0.1:", w.servers.Unbound), Port: w.http,
+		Pause: 20 * time.Millisecond}
 	for i := range services {
-		clients.Targets = append(clients.Targets, names.Target{Host: fmt.Sprintf("s%d.%s", i, origin), Original: blueAt, Mirror: greenAt})
+		clients.Targets = append(clients.Targets,
+			names.Target{Host: fmt.Sprintf("s%d.%s", i, origin), Original: blueAt, Mirror: greenAt})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -140,7 +149,8 @@ func (w *world) under(t *testing.T, do func()) {
 	do()
 	stop()
 	seen := <-counted
-	t.Logf("%d requests, %d of them to the mirror, %d failed; %d to the original while it was changed", seen.Requests, seen.Mirror, seen.Failed, w.idle.Load())
+	t.Logf("%d requests, %d of them to the mirror, %d failed; %d to the original while it was changed",
+		seen.Requests, seen.Mirror, seen.Failed, w.idle.Load())
 	if seen.Failed > 0 || w.idle.Load() > 0 || seen.Requests == 0 || seen.Mirror == 0 {
 		t.Errorf("clients noticed:\n%s", strings.Join(seen.Wrong, "\n"))
 	}
@@ -172,8 +182,9 @@ func (w *world) must(code int, says string, args ...string) string {
 
 // planArgs ask for a plan whose switch makes the original unusable for a while.
 func (w *world) planArgs() []string {
-	return []string{"plan", "--strategy", "mirror", "--mirror-kubeconfig", w.mirror, "--zones", "zones.yaml", "-n", "shop", "--because", "CHG-7",
-		"--ttl", "1", "--bake", "1s", "--first", "2", "--yes-really", "--switch-command=touch down; sleep 2; rm down", "-o", "plan.yaml"}
+	return []string{"plan", "--strategy", "mirror", "--mirror-kubeconfig", w.mirror, "--zones", "zones.yaml",
+		"-n", "shop", "--because", "CHG-7", "--ttl", "1", "--bake", "1s", "--first", "2", "--yes-really",
+		"--switch-command=touch down; sleep 2; rm down", "-o", "plan.yaml"}
 }
 
 // records are the addresses of all names, as BIND has them.
@@ -202,8 +213,10 @@ func TestPlan(t *testing.T) {
 	before := w.records()
 	w.must(3, "nothing was copied to it", w.planArgs()...)
 	w.rehearse()
-	w.must(2, "give one with --because", slices.DeleteFunc(w.planArgs(), func(arg string) bool { return arg == "--because" || arg == "CHG-7" })...)
-	w.must(1, "nothing says when the original is changed", slices.DeleteFunc(w.planArgs(), func(arg string) bool { return strings.HasPrefix(arg, "--switch-command") })...)
+	w.must(2, "give one with --because",
+		slices.DeleteFunc(w.planArgs(), func(arg string) bool { return arg == "--because" || arg == "CHG-7" })...)
+	w.must(1, "nothing says when the original is changed",
+		slices.DeleteFunc(w.planArgs(), func(arg string) bool { return strings.HasPrefix(arg, "--switch-command") })...)
 
 	t.Run("there and back", func(t *testing.T) {
 		w.t = t
@@ -303,8 +316,10 @@ spec: {secretName: web, dnsNames: [web.blue.example.org], issuerRef: {name: dns,
 	cm.issue(t, "web")
 	names := func() string { return w.blue.get(t, "certificate/web", "{.spec.dnsNames[*]}") }
 	w.under(t, func() {
-		said := w.must(0, "written to plan.yaml", append(w.planArgs(), "--domain", "blue.example.org=green.example.org")...)
-		if !strings.Contains(said, "add the names under green.example.org") || !strings.Contains(said, "restore the former names") {
+		said := w.must(0, "written to plan.yaml",
+			append(w.planArgs(), "--domain", "blue.example.org=green.example.org")...)
+		if !strings.Contains(said, "add the names under green.example.org") ||
+			!strings.Contains(said, "restore the former names") {
 			t.Errorf("the plan is\n%s", said)
 		}
 		apply := w.cmd("apply", "plan.yaml", "--yes")
@@ -315,9 +330,12 @@ spec: {secretName: web, dnsNames: [web.blue.example.org], issuerRef: {name: dns,
 		}
 		limit := time.AfterFunc(patience, func() { apply.Process.Kill() }) //nolint:errcheck // it may be gone
 		defer limit.Stop()
-		rigtest.Until(t, "the mirror's name is written", func() bool { return names() == "web.blue.example.org web.green.example.org" })
+		rigtest.Until(t, "the mirror's name is written", func() bool {
+			return names() == "web.blue.example.org web.green.example.org"
+		})
 		cm.issue(t, "web")
-		if err := apply.Wait(); err != nil || !strings.Contains(out.String(), "restore the former names of every certificate") {
+		if err := apply.Wait(); err != nil ||
+			!strings.Contains(out.String(), "restore the former names of every certificate") {
 			t.Errorf("%v; it said\n%s", err, out.String())
 		}
 	})
@@ -337,8 +355,8 @@ func (w *world) forgotten() {
 	})
 }
 
-// killedAt runs theseus and kills it as soon as it is at a step that was not reached before; it returns the exit code, -1 if
-// it was killed, and what it said.
+// killedAt runs theseus and kills it as soon as it is at a step that was not reached before; it returns the exit code,
+// -1 if it was killed, and what it said.
 func killedAt(t *testing.T, cmd *exec.Cmd, reached map[string]bool) (int, string) {
 	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with the command that it runs

@@ -26,7 +26,8 @@ const htpasswd = "puller:$2y$05$abcdefghijklmnopqrstuuoXuKqgZXLiJqzfmMXDDhSFPIvx
 func registry(t testing.TB) string {
 	t.Helper()
 	dir, address := t.TempDir(), fmt.Sprint("127.0.0.1:", port(t))
-	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\nauth: {htpasswd: {realm: lab, path: %q}}\n",
+	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %q}}\n"+
+		"http: {addr: %q}\nauth: {htpasswd: {realm: lab, path: %q}}\n",
 		filepath.Join(dir, "data"), address, filepath.Join(dir, "htpasswd"))
 	for name, text := range map[string]string{"config.yml": config, "htpasswd": htpasswd} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -78,7 +79,8 @@ func push(t testing.TB, address, repository, tag string) {
 	send(http.MethodPut, upload+"&digest="+url.QueryEscape(digest), "application/octet-stream", config)
 	const kind = "application/vnd.docker.distribution.manifest.v2+json"
 	send(http.MethodPut, base+"/manifests/"+tag, kind, fmt.Appendf(nil,
-		`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":"application/vnd.docker.container.image.v1+json","size":%d,"digest":%q},"layers":[]}`, kind, len(config), digest))
+		`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":"application/vnd.docker.container.image.v1+json","size":%d,"digest":%q},"layers":[]}`,
+		kind, len(config), digest))
 }
 
 // TestRegistry: names go over to the mirror's registry only when each was found there with the logins of its pods.
@@ -94,19 +96,25 @@ func TestRegistry(t *testing.T) {
 	copying := []string{"copy", "-n", "shop", "--registry", rule}
 
 	p.theseus(2, []string{"is no rule"}, "registry", "-n", "shop", "--registry", "registry.example.com")
-	p.theseus(0, []string{"/etc/containerd/certs.d/registry.example.com/hosts.toml", `[host."https://` + address + `"]`}, "registry", "-n", "shop", "--registry", rule, "--containerd")
+	p.theseus(0, []string{"/etc/containerd/certs.d/registry.example.com/hosts.toml",
+		`[host."https://` + address + `"]`}, "registry", "-n", "shop", "--registry", rule, "--containerd")
 	p.theseus(3, []string{"wants a login, and no pull secret has one for it", "2 of 2 images",
-		"Database.example.com shop/main: spec.image may name an image, registry.example.com/db:2, and stays"}, "registry", "-n", "shop", "--registry", rule)
+		"Database.example.com shop/main: spec.image may name an image, registry.example.com/db:2, and stays"},
+		"registry", "-n", "shop", "--registry", rule)
 
 	login := func(password string) {
 		t.Helper()
-		config := fmt.Sprintf(`{"auths":{"https://registry.example.com/v1/":{"username":"puller","password":%q}}}`, password)
-		p.blue.kubectl(t, fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: pull, namespace: shop}, type: kubernetes.io/dockerconfigjson, data: {.dockerconfigjson: %s}}`,
+		config := fmt.Sprintf(`{"auths":{"https://registry.example.com/v1/":{"username":"puller","password":%q}}}`,
+			password)
+		p.blue.kubectl(t, fmt.Sprintf(
+			`{apiVersion: v1, kind: Secret, metadata: {name: pull, namespace: shop}, type: kubernetes.io/dockerconfigjson, data: {.dockerconfigjson: %s}}`,
 			base64.StdEncoding.EncodeToString([]byte(config))), "apply", "-f", "-")
 	}
 	login("wrong")
 	for _, account := range []string{"default", "web"} {
-		p.blue.kubectl(t, fmt.Sprintf(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s, namespace: shop}, imagePullSecrets: [{name: pull}]}`, account), "apply", "-f", "-")
+		p.blue.kubectl(t, fmt.Sprintf(
+			`{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s, namespace: shop}, imagePullSecrets: [{name: pull}]}`,
+			account), "apply", "-f", "-")
 	}
 	p.theseus(3, []string{"refuses the 1 logins of the pull secrets"}, copying...)
 	p.nothing(t)
@@ -142,5 +150,6 @@ func TestRegistry(t *testing.T) {
 	foreign.Listener = listen(t, "127.0.0.2:0") // loopback of the sort that is asked with TLS
 	foreign.StartTLS()
 	defer foreign.Close()
-	p.theseus(3, []string{"is not trusted"}, "registry", "-n", "shop", "--registry", "registry.example.com="+foreign.Listener.Addr().String())
+	p.theseus(3, []string{"is not trusted"}, "registry", "-n", "shop", "--registry",
+		"registry.example.com="+foreign.Listener.Addr().String())
 }

@@ -56,8 +56,9 @@ func start(t testing.TB, name string, withControllers bool) *cluster {
 		t.Fatal(err)
 	}
 	for file, content := range map[string][]byte{
-		"ca.crt": secrets.CA, "ca.key": secrets.CAKey, "apiserver.crt": secrets.APIServer.Cert, "apiserver.key": secrets.APIServer.Key,
-		"sa.pub": secrets.ServiceAccount.Cert, "sa.key": secrets.ServiceAccount.Key,
+		"ca.crt": secrets.CA, "ca.key": secrets.CAKey, "apiserver.crt": secrets.APIServer.Cert,
+		"apiserver.key": secrets.APIServer.Key, "sa.pub": secrets.ServiceAccount.Cert,
+		"sa.key": secrets.ServiceAccount.Key,
 	} {
 		if err := os.WriteFile(filepath.Join(c.dir, file), content, 0o600); err != nil {
 			t.Fatal(err)
@@ -67,15 +68,17 @@ func start(t testing.TB, name string, withControllers bool) *cluster {
 	c.port = port(t)
 	c.etcd = fmt.Sprintf("http://127.0.0.1:%d", client)
 	peers := fmt.Sprintf("http://127.0.0.1:%d", peer)
-	c.run(t, "etcd", "etcd", "--name=lab", "--data-dir="+filepath.Join(c.dir, "etcd"), "--listen-client-urls="+c.etcd, "--advertise-client-urls="+c.etcd,
-		"--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers, "--initial-cluster=lab="+peers, "--unsafe-no-fsync", "--log-level=warn")
+	c.run(t, "etcd", "etcd", "--name=lab", "--data-dir="+filepath.Join(c.dir, "etcd"), "--listen-client-urls="+c.etcd,
+		"--advertise-client-urls="+c.etcd, "--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers,
+		"--initial-cluster=lab="+peers, "--unsafe-no-fsync", "--log-level=warn")
 	c.admin = secrets.Admin
 	c.kubeconfig = c.server(t, c.port)
 	if withControllers {
 		config := filepath.Join(c.dir, "controllers.kubeconfig")
 		c.write(t, config, c.port, secrets.ControllerManager)
-		c.run(t, "controllers", "kube-controller-manager", "--kubeconfig="+config, "--leader-elect=false", "--use-service-account-credentials=true",
-			"--root-ca-file="+c.file("ca.crt"), "--service-account-private-key-file="+c.file("sa.key"), "--kube-api-qps=500", "--kube-api-burst=1000",
+		c.run(t, "controllers", "kube-controller-manager", "--kubeconfig="+config, "--leader-elect=false",
+			"--use-service-account-credentials=true", "--root-ca-file="+c.file("ca.crt"),
+			"--service-account-private-key-file="+c.file("sa.key"), "--kube-api-qps=500", "--kube-api-burst=1000",
 			"--secure-port=0", "--profiling=false")
 	}
 	return c
@@ -87,9 +90,10 @@ func (c *cluster) file(name string) string { return filepath.Join(c.dir, name) }
 func (c *cluster) server(t testing.TB, port int, flags ...string) string {
 	t.Helper()
 	name := fmt.Sprint("apiserver-", port)
-	c.run(t, name, append([]string{"kube-apiserver", "--etcd-servers=" + c.etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
-		fmt.Sprint("--secure-port=", port), "--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC", "--allow-privileged=true",
-		"--client-ca-file=" + c.file("ca.crt"), "--tls-cert-file=" + c.file("apiserver.crt"), "--tls-private-key-file=" + c.file("apiserver.key"),
+	c.run(t, name, append([]string{"kube-apiserver", "--etcd-servers=" + c.etcd, "--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1", fmt.Sprint("--secure-port=", port), "--service-cluster-ip-range=10.96.0.0/16",
+		"--authorization-mode=Node,RBAC", "--allow-privileged=true", "--client-ca-file=" + c.file("ca.crt"),
+		"--tls-cert-file=" + c.file("apiserver.crt"), "--tls-private-key-file=" + c.file("apiserver.key"),
 		"--service-account-issuer=https://" + c.name + ".test", "--service-account-key-file=" + c.file("sa.pub"),
 		"--service-account-signing-key-file=" + c.file("sa.key"), "--profiling=false"}, flags...)...)
 	kubeconfig := filepath.Join(c.dir, name+".kubeconfig")
@@ -107,7 +111,8 @@ func (c *cluster) write(t testing.TB, file string, port int, client pki.Pair) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, pki.Kubeconfig(c.name, fmt.Sprintf("https://127.0.0.1:%d", port), ca, client), 0o600); err != nil {
+	if err := os.WriteFile(file, pki.Kubeconfig(c.name, fmt.Sprintf("https://127.0.0.1:%d", port), ca, client),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -119,8 +124,8 @@ func (c *cluster) run(t testing.TB, name string, args ...string) {
 	c.keep(t, name, true, c.kube, args...)
 }
 
-// keep keeps a program running until the test ends, and returns the file of all that it says. The end of the file is shown
-// if the test fails. again says whether a program that ends by itself is started again.
+// keep keeps a program running until the test ends, and returns the file of all that it says. The end of the file is
+// shown if the test fails. again says whether a program that ends by itself is started again.
 func (c *cluster) keep(t testing.TB, name string, again bool, program string, args ...string) string {
 	t.Helper()
 	log, err := os.Create(filepath.Join(c.dir, name+".log"))
@@ -266,7 +271,9 @@ func refuser(t testing.TB) (url string, authority []byte) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":false,"status":{"message":"nothing passes here"}}}`, review.Request.UID)
+		fmt.Fprintf(w,
+			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":false,"status":{"message":"nothing passes here"}}}`,
+			review.Request.UID)
 	}))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	server.StartTLS()

@@ -9,11 +9,12 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// TestWhole plays the story of `make demo-mirror`: two real clusters, a dozen services behind kube-proxy's load balancer
-// addresses, BIND, unbound, and clients that never pause. The idle cluster goes from flannel to Calico by steps of the
-// plan, by each of the strategies that there are, and nobody notices.
+// TestWhole plays the story of `make demo-mirror`: two real clusters, a dozen services behind kube-proxy's load
+// balancer addresses, BIND, unbound, and clients that never pause. The idle cluster goes from flannel to Calico by
+// steps of the plan, by each of the strategies that there are, and nobody notices.
 func TestWhole(t *testing.T) {
-	for strategy, nodes := range map[string]string{"recreate": "blue-node-1", "adopt": "blue-node-1", "surge": "blue-node-2"} {
+	for strategy, nodes := range map[string]string{"recreate": "blue-node-1", "adopt": "blue-node-1",
+		"surge": "blue-node-2"} {
 		t.Run(strategy, func(t *testing.T) {
 			rigtest.Full(t, "two clusters, their names moved there and back, the original changed by "+strategy)
 			rig := rigtest.Unstarted(t, bin, "blue", 1)
@@ -31,8 +32,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestDisturbed has a service that does not answer on the mirror, so that what had moved goes back; and then the whole way,
-// with theseus killed at each step and another one that goes on. Nobody notices either.
+// TestDisturbed has a service that does not answer on the mirror, so that what had moved goes back; and then the whole
+// way, with theseus killed at each step and another one that goes on. Nobody notices either.
 func TestDisturbed(t *testing.T) {
 	rigtest.Full(t, "two clusters, a service broken on the mirror, and theseus killed at each step")
 	m, err := scenario.NewTwins(t.Context(), rigtest.Unstarted(t, bin, "blue", 1))
