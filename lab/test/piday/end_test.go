@@ -36,15 +36,17 @@ spec:
           readinessProbe: {httpGet: {path: /ready, port: 8081}, periodSeconds: 1}
 `
 
-// TestReflectorEnds is the control of TestReflectorsUpgraded. Of three nodes one reflects the routes of all. When its BIRD says goodbye
-// (SIGTERM), the other two lose each other; when it is killed, which graceful restart is for, and when Theseus upgrades all three nodes,
-// nothing is lost.
+// TestReflectorEnds is the control of TestReflectorsUpgraded. Of three nodes one reflects the routes of all. When its
+// BIRD says goodbye (SIGTERM), the other two lose each other; when it is killed, which graceful restart is for, and
+// when Theseus upgrades all three nodes, nothing is lost.
 func TestReflectorEnds(t *testing.T) {
-	rigtest.Full(t, "what the end of a reflector's BIRD costs, by SIGTERM, by SIGKILL and by Theseus; an older Calico has to be built")
+	rigtest.Full(t, "what the end of a reflector's BIRD costs, by SIGTERM, by SIGKILL and by Theseus; an "+
+		"older Calico has to be built")
 	rig := rigtest.New(t, "../../../bin", "ends", 3, network.CalicoBGP+"@v3.28.5")
 	nodes := rig.NodeNames()
 	reflector, others := nodes[0], nodes[1:]
-	kubectl(t, rig, append(append([]string{"annotate", "node"}, others...), "projectcalico.org/RouteReflectorClusterID-")...)
+	kubectl(t, rig, append(append([]string{"annotate", "node"}, others...),
+		"projectcalico.org/RouteReflectorClusterID-")...)
 	kubectl(t, rig, append(append([]string{"label", "node"}, others...), network.MasterLabel+"-")...)
 	outside := outsideRouter(t, rig)
 	if out, err := rig.Kubectl(t.Context(), strings.NewReader(echoes), "apply", "-f", "-"); err != nil {
@@ -57,7 +59,8 @@ func TestReflectorEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// ends has the reflector's BIRD end by a signal, and returns what was lost of probes, of clients' requests, and of the router's routes.
+	// ends has the reflector's BIRD end by a signal, and returns what was lost of probes, of clients' requests, and of
+	// the router's routes.
 	ends := func(signal string) (probes map[string]lost, failed uint64, lacked map[string]int) {
 		t.Helper()
 		since, err := rig.Count(t.Context())
@@ -78,7 +81,8 @@ func TestReflectorEnds(t *testing.T) {
 		}
 		failed = now.Failed() - since.Failed()
 		lacked, _ = lack()
-		t.Logf("SIG%s to %s's BIRD: clients lost %d of %d requests; the router outside lacked routes to %v", signal, reflector, failed, now.Sent()-since.Sent(), lacked)
+		t.Logf("SIG%s to %s's BIRD: clients lost %d of %d requests; the router outside lacked routes to %v",
+			signal, reflector, failed, now.Sent()-since.Sent(), lacked)
 		for _, path := range slices.Sorted(maps.Keys(probes)) {
 			t.Logf("  probes, %s: %s", path, probes[path])
 		}
@@ -91,7 +95,8 @@ func TestReflectorEnds(t *testing.T) {
 		}
 	}
 	if failed == 0 || len(lacked) == 0 {
-		t.Errorf("SIGTERM to a reflector's BIRD cost clients %d requests, and the router outside routes to %v", failed, lacked)
+		t.Errorf("SIGTERM to a reflector's BIRD cost clients %d requests, and the router outside routes to %v",
+			failed, lacked)
 	}
 	probes, failed, lacked = ends("KILL")
 	for path, l := range probes {
@@ -100,7 +105,8 @@ func TestReflectorEnds(t *testing.T) {
 		}
 	}
 	if failed > 0 || len(lacked) > 0 {
-		t.Errorf("SIGKILL to a reflector's BIRD cost clients %d requests, and the router outside routes to %v", failed, lacked)
+		t.Errorf("SIGKILL to a reflector's BIRD cost clients %d requests, and the router outside routes to %v",
+			failed, lacked)
 	}
 
 	since, err := rig.Count(t.Context())
@@ -116,7 +122,8 @@ func TestReflectorEnds(t *testing.T) {
 	if failed := now.Failed() - since.Failed(); failed > 0 {
 		t.Errorf("the upgrade cost clients %d requests", failed)
 	}
-	t.Logf("upgraded: clients lost %d of %d requests; the router outside changed %d routes", now.Failed()-since.Failed(), now.Sent()-since.Sent(), never())
+	t.Logf("upgraded: clients lost %d of %d requests; the router outside changed %d routes",
+		now.Failed()-since.Failed(), now.Sent()-since.Sent(), never())
 }
 
 // routed waits until every node has a route of BIRD's to every other one.
@@ -151,12 +158,13 @@ func (l lost) String() string {
 	return fmt.Sprintf("%d of %d lost, for %.1f s at most", l.failed, l.sent, l.longest.Seconds())
 }
 
-// probed measures, by theseus on the nodes' own network, every path from a node to the echo on another one for a time, in which
-// something is done, and returns what was lost, by paths such as "a-node-1 to a-node-2".
+// probed measures, by theseus on the nodes' own network, every path from a node to the echo on another one for a time,
+// in which something is done, and returns what was lost, by paths such as "a-node-1 to a-node-2".
 func probed(t *testing.T, rig *scenario.Rig, long time.Duration, do func()) map[string]lost {
 	t.Helper()
 	echo := map[string]string{} // node, by target
-	for _, field := range strings.Fields(kubectl(t, rig, "get", "pods", "-l", "app=echo", "-o", `jsonpath={range .items[*]}{.status.podIP}={.spec.nodeName} {end}`)) {
+	for _, field := range strings.Fields(kubectl(t, rig, "get", "pods", "-l", "app=echo", "-o",
+		`jsonpath={range .items[*]}{.status.podIP}={.spec.nodeName} {end}`)) {
 		address, node, _ := strings.Cut(field, "=")
 		echo["udp://"+address+":8082"] = node
 	}
@@ -164,7 +172,8 @@ func probed(t *testing.T, rig *scenario.Rig, long time.Duration, do func()) map[
 	var lock sync.Mutex
 	paths := map[string]lost{}
 	for _, node := range rig.NodeNames() {
-		args := []string{"node", "exec", "--name", rig.Name, "--network", node, "--", rig.Theseus, "probe", "run", "-o", "json", "--for", long.String(), "--interval", "20ms"}
+		args := []string{"node", "exec", "--name", rig.Name, "--network", node, "--", rig.Theseus, "probe", "run", "-o",
+			"json", "--for", long.String(), "--interval", "20ms"}
 		for target, there := range echo {
 			if there != node {
 				args = append(args, "--target", target)

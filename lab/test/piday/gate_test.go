@@ -18,7 +18,8 @@ func TestGate(t *testing.T) {
 	run := toNFTables(t, rig)
 	run.Until("measuring: the probes work")
 	kubectl(t, rig, append(append([]string{"label", "nodes"}, rig.NodeNames()...), network.MasterLabel+"-")...)
-	run.Ends(4, "by labels and BGPPeers as they are now, 6 of 6 pairs of nodes have no route to each other (0 when the plan was made)")
+	run.Ends(4, "by labels and BGPPeers as they are now, 6 of 6 pairs of nodes have no route to each "+
+		"other (0 when the plan was made)")
 	untouched(t, run)
 }
 
@@ -31,7 +32,8 @@ func TestGateHang(t *testing.T) {
 	if out, err := rig.OnNode(t.Context(), "hang-node-3", "pkill", "-STOP", "-x", "bird"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	run.Ends(4, "BGP is not whole on 1 node: hang-node-3 says: bird") // by then the kubelet may have ended it, and bird6 with it
+	// by then the kubelet may have ended it, and bird6 with it
+	run.Ends(4, "BGP is not whole on 1 node: hang-node-3 says: bird")
 	untouched(t, run)
 }
 
@@ -42,7 +44,9 @@ func toNFTables(t *testing.T, rig *scenario.Rig) *rigtest.Process {
 		t.Fatal(err)
 	}
 	file := filepath.Join(rig.Dir, "plan.yaml")
-	text, err := rig.Run(t.Context(), "plan", "--dataplane", "nftables", "--accept", "felix/kube-proxy-mode=the lab changes Felix alone", "--waves", "1,0", "--bake", "10s", "--agent-image", scenario.AgentImage, "-o", file)
+	text, err := rig.Run(t.Context(), "plan", "--dataplane", "nftables", "--accept",
+		"felix/kube-proxy-mode=the lab changes Felix alone", "--waves", "1,0", "--bake", "10s", "--agent-image",
+		scenario.AgentImage, "-o", file)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

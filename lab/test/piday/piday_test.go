@@ -30,7 +30,8 @@ func TestPiDay(t *testing.T) {
 func outage(t *testing.T, story *scenario.Story) {
 	before, after := story.Healthy, story.Outage
 	if before.Routes != 20 || after.Routes != 0 {
-		t.Errorf("%d routes before, %d after; want one from each of 5 nodes to each other, and none", before.Routes, after.Routes)
+		t.Errorf("%d routes before, %d after; want one from each of 5 nodes to each other, and none",
+			before.Routes, after.Routes)
 	}
 	if after.Failed == 0 || after.Sent < 1000 {
 		t.Errorf("%d of %d requests failed", after.Failed, after.Sent)

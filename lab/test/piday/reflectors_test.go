@@ -11,8 +11,9 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// TestReflectors takes a cluster of which three of five nodes reflect to a full mesh, to reflectors on two nodes, and those to two
-// others, under traffic, and demands that nothing is lost and nothing is left, and that a router outside learns the pods' routes all along.
+// TestReflectors takes a cluster of which three of five nodes reflect to a full mesh, to reflectors on two nodes, and
+// those to two others, under traffic, and demands that nothing is lost and nothing is left, and that a router outside
+// learns the pods' routes all along.
 func TestReflectors(t *testing.T) {
 	rigtest.Full(t, "BGP's route reflectors moved under traffic, three plans one after the other")
 	rig := rigtest.New(t, "../../../bin", "relay", 5, network.CalicoBGP)
@@ -31,21 +32,26 @@ func TestReflectors(t *testing.T) {
 		{"next", "has(next)", "has(next)", nodes[1] + " " + nodes[2]},
 	} {
 		file, never := filepath.Join(rig.Dir, turn.name+".yaml"), outside.never(t)
-		if text, err := rig.Run(t.Context(), "plan", "--reflectors", turn.selector, "--bake", "3s", "--agent-image", scenario.AgentImage, "-o", file); err != nil {
+		if text, err := rig.Run(t.Context(), "plan", "--reflectors", turn.selector, "--bake", "3s", "--agent-image",
+			scenario.AgentImage, "-o", file); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
-		run.Until("measuring: traffic is unaffected by the retained routes") // all nodes retain their routes, until the peerings are changed
+		// all nodes retain their routes, until the peerings are changed
+		run.Until("measuring: traffic is unaffected by the retained routes")
 		for _, node := range nodes {
-			if out, err := rig.OnNode(t.Context(), node, "sh", "-c", rigtest.HeldTraces); err != nil || !strings.Contains(out, "table 252") || !strings.Contains(out, "lookup 252") {
+			if out, err := rig.OnNode(t.Context(), node, "sh", "-c", rigtest.HeldTraces); err != nil ||
+				!strings.Contains(out, "table 252") || !strings.Contains(out, "lookup 252") {
 				t.Errorf("%s: %s retains nothing: %v %s", turn.name, node, err, out)
 			}
 		}
 		run.Ends(0)
 		cost := rigtest.NothingLost(t, rig, time.Minute, turn.name)
-		t.Logf("%s: nothing lost or leaked of %d requests; the router outside always had every route, and changed one %d times", turn.name, cost.Sent(), never())
+		t.Logf("%s: nothing lost or leaked of %d requests; the router outside always had every route, and changed "+
+			"one %d times", turn.name, cost.Sent(), never())
 		outside.learns(turn.name)
-		if got := kubectl(t, rig, "get", "bgppeers.crd.projectcalico.org", "-o", "jsonpath={.items[*].spec.peerSelector}"); got != turn.peers {
+		if got := kubectl(t, rig, "get", "bgppeers.crd.projectcalico.org", "-o",
+			"jsonpath={.items[*].spec.peerSelector}"); got != turn.peers {
 			t.Errorf("%s: the BGPPeers are to %q", turn.name, got)
 		}
 		var reflect []string

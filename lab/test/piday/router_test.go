@@ -14,8 +14,8 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// router is GoBGP outside of the cluster, on the fabric that all nodes are plugged into: every node tells it its routes. It shares no
-// line with BIRD, and helps a neighbour that restarts gracefully.
+// router is GoBGP outside of the cluster, on the fabric that all nodes are plugged into: every node tells it its
+// routes. It shares no line with BIRD, and helps a neighbour that restarts gracefully.
 type router struct {
 	t     *testing.T
 	rig   *scenario.Rig
@@ -35,7 +35,8 @@ func outsideRouter(t *testing.T, rig *scenario.Rig) *router {
 	fmt.Fprintf(&config, "[global.config]\nas = %d\nrouter-id = %q\n", routerAS, routerAddress)
 	config.WriteString("[global.apply-policy.config]\ndefault-export-policy = \"reject-route\"\n")
 	for _, address := range nodeAddresses(t, rig) {
-		fmt.Fprintf(&config, "[[neighbors]]\n[neighbors.config]\nneighbor-address = %q\npeer-as = 64512\n[neighbors.graceful-restart.config]\nenabled = true\n", address)
+		fmt.Fprintf(&config, "[[neighbors]]\n[neighbors.config]\nneighbor-address = %q\npeer-as = 64512\n"+
+			"[neighbors.graceful-restart.config]\nenabled = true\n", address)
 	}
 	r := &router{t: t, rig: rig}
 	if err := os.WriteFile(r.file("conf"), []byte(config.String()), 0o644); err != nil {
@@ -48,7 +49,8 @@ func outsideRouter(t *testing.T, rig *scenario.Rig) *router {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.run("sh", "-c", `"$0" "$@" >`+r.file("log")+` 2>&1 &`, gobgpd, "-f", r.file("conf"), "--api-hosts", "unix://"+r.file("ctl"), "--pprof-disable")
+	r.run("sh", "-c", `"$0" "$@" >`+r.file("log")+` 2>&1 &`, gobgpd, "-f", r.file("conf"), "--api-hosts",
+		"unix://"+r.file("ctl"), "--pprof-disable")
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if _, err := os.Stat(r.file("ctl")); err == nil {
 			break
@@ -58,8 +60,11 @@ func outsideRouter(t *testing.T, rig *scenario.Rig) *router {
 			t.Fatalf("the router outside does not start:\n%s", log)
 		}
 	}
-	r.run("sh", "-c", `"$0" "$@" >`+r.file("changes")+` 2>&1 &`, r.gobgp, r.target(), "monitor", "--current", "global", "rib")
-	peer := fmt.Sprintf(`{"apiVersion": "crd.projectcalico.org/v1", "kind": "BGPPeer", "metadata": {"name": "outside"}, "spec": {"peerIP": %q, "asNumber": %d}}`, routerAddress, routerAS)
+	r.run("sh", "-c", `"$0" "$@" >`+r.file("changes")+` 2>&1 &`, r.gobgp, r.target(), "monitor",
+		"--current", "global", "rib")
+	peer := fmt.Sprintf(
+		`{"apiVersion": "crd.projectcalico.org/v1", "kind": "BGPPeer", "metadata": {"name": "outside"}, "spec": {"peerIP": %q, "asNumber": %d}}`,
+		routerAddress, routerAS)
 	if out, err := rig.Kubectl(t.Context(), strings.NewReader(peer), "apply", "-f", "-"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -70,7 +75,8 @@ func outsideRouter(t *testing.T, rig *scenario.Rig) *router {
 func nodeAddresses(t *testing.T, rig *scenario.Rig) map[string]string {
 	t.Helper()
 	addresses := map[string]string{}
-	for _, field := range strings.Fields(kubectl(t, rig, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.addresses[?(@.type=="InternalIP")].address} {end}`)) {
+	for _, field := range strings.Fields(kubectl(t, rig, "get", "nodes", "-o",
+		`jsonpath={range .items[*]}{.metadata.name}={.status.addresses[?(@.type=="InternalIP")].address} {end}`)) {
 		name, address, _ := strings.Cut(field, "=")
 		addresses[name] = address
 	}
@@ -98,8 +104,8 @@ func (r *router) ask(args ...string) string {
 	return r.run(r.gobgp, append([]string{r.target()}, args...)...)
 }
 
-// changes are all lines by now of what the router tells when its best route to somewhere becomes another one, or goes. That it
-// still tells is shown by a route that it is given for that.
+// changes are all lines by now of what the router tells when its best route to somewhere becomes another one, or goes.
+// That it still tells is shown by a route that it is given for that.
 func (r *router) changes() []string {
 	r.t.Helper()
 	r.marks++
@@ -119,8 +125,9 @@ func (r *router) changes() []string {
 	}
 }
 
-// lost watches, until the function that it returns is called, the blocks that the router has routes to now. That function returns
-// which of them had no route for a moment, each as often as that was, and how often the router's best route to one changed.
+// lost watches, until the function that it returns is called, the blocks that the router has routes to now. That
+// function returns which of them had no route for a moment, each as often as that was, and how often the router's best
+// route to one changed.
 func (r *router) lost() func() (lacked map[string]int, changed int) {
 	r.t.Helper()
 	blocks, before := r.blocks(), len(r.changes())
@@ -141,8 +148,8 @@ func (r *router) lost() func() (lacked map[string]int, changed int) {
 	}
 }
 
-// never fails the test, when the function that it returns is called, if the router lacked a route for a moment since. That function
-// returns how often a best route changed.
+// never fails the test, when the function that it returns is called, if the router lacked a route for a moment since.
+// That function returns how often a best route changed.
 func (r *router) never(t *testing.T) func() int {
 	t.Helper()
 	lost := r.lost()
@@ -160,7 +167,8 @@ func (r *router) never(t *testing.T) func() int {
 func (r *router) blocks() map[string]string {
 	r.t.Helper()
 	nodes, blocks := nodeAddresses(r.t, r.rig), map[string]string{}
-	for _, field := range strings.Fields(kubectl(r.t, r.rig, "get", "blockaffinities.crd.projectcalico.org", "-o", `jsonpath={range .items[*]}{.spec.cidr}={.spec.node} {end}`)) {
+	for _, field := range strings.Fields(kubectl(r.t, r.rig, "get", "blockaffinities.crd.projectcalico.org",
+		"-o", `jsonpath={range .items[*]}{.spec.cidr}={.spec.node} {end}`)) {
 		block, node, _ := strings.Cut(field, "=")
 		blocks[block] = nodes[node]
 	}
@@ -181,9 +189,11 @@ func (r *router) learns(when string) {
 			}
 		}
 		if len(missing) == 0 && len(blocks) >= len(r.rig.NodeNames()) {
-			r.t.Logf("%s: the router outside has routes to %d blocks, each by its node; its sessions:\n%s", when, len(blocks), r.ask("neighbor"))
+			r.t.Logf("%s: the router outside has routes to %d blocks, each by its node; its sessions:\n%s",
+				when, len(blocks), r.ask("neighbor"))
 			return
 		}
 	}
-	r.t.Errorf("%s: the router outside has no route to %v:\n%s\n%s", when, missing, r.ask("global", "rib"), r.ask("neighbor"))
+	r.t.Errorf("%s: the router outside has no route to %v:\n%s\n%s",
+		when, missing, r.ask("global", "rib"), r.ask("neighbor"))
 }
