@@ -81,7 +81,8 @@ func TestVerdicts(t *testing.T) {
 	var before []string
 	questions := w.questions()
 	all := scenes(func(name string) string { return w.addresses[name] })
-	said := make([][]string, len(all)) // of every scene, before the first is played: one that cannot be read fails at once
+	// of every scene, before the first is played: one that cannot be read fails at once
+	said := make([][]string, len(all))
 	for n, s := range all {
 		said[n] = w.ask(questions, s.documents)
 	}
@@ -100,12 +101,14 @@ func TestVerdicts(t *testing.T) {
 				undecided++
 			} else if (answers[i] == "allow") != seen[i] {
 				wrong++
-				t.Errorf("%s: %s to %s, %s %d: Theseus says %s, and it was let through: %t", s.name, q.From, q.To, q.Protocol, q.Port, answers[i], seen[i])
+				t.Errorf("%s: %s to %s, %s %d: Theseus says %s, and it was let through: %t",
+					s.name, q.From, q.To, q.Protocol, q.Port, answers[i], seen[i])
 			}
 		}
 		fmt.Fprintf(rig.Out, "%-45s %3d of %d connections let through\n", s.name, allowed, len(questions))
 	}
-	fmt.Fprintf(rig.Out, "%d connections tried, %d differences, %d of which Theseus says that it depends\n", total, wrong, undecided)
+	fmt.Fprintf(rig.Out, "%d connections tried, %d differences, %d of which Theseus says that it depends\n",
+		total, wrong, undecided)
 	if undecided > total/50 {
 		t.Errorf("of %d connections it says that it depends: that proves nothing", undecided)
 	}
@@ -129,7 +132,8 @@ func (w *world) deploy() {
 	}
 	var manifest strings.Builder
 	for _, namespace := range []string{"x", "z", "fence"} {
-		fmt.Fprintf(&manifest, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %[1]s, labels: {team: %[1]s}}\n", namespace)
+		fmt.Fprintf(&manifest, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %[1]s, labels: {team: %[1]s}}\n",
+			namespace)
 	}
 	for i, name := range []string{"x/a", "x/b", "x/c", "z/a", "z/b", "z/c"} {
 		namespace, own, _ := strings.Cut(name, "/")
@@ -142,12 +146,14 @@ func (w *world) deploy() {
 	}
 	fmt.Fprintf(&manifest, pod, "x", "host", nodes[0], true, "19099", "", "")
 	for i, node := range nodes {
-		fmt.Fprintf(&manifest, pod, "fence", fmt.Sprintf("post-%d", i), node, false, fmt.Sprintf("%d-%d", fences, fences+100), "", "")
+		fmt.Fprintf(&manifest, pod, "fence", fmt.Sprintf("post-%d", i), node, false,
+			fmt.Sprintf("%d-%d", fences, fences+100), "", "")
 	}
 	fmt.Fprintf(&manifest, pod, "fence", "client", nodes[0], false, "1", "", "")
 	w.kubectl(manifest.String(), "apply", "-f", "-")
 	w.kubectl("", "wait", "--for=condition=Ready", "pod", "--all", "-A", "--timeout=120s")
-	for _, line := range strings.Fields(w.kubectl("", "get", "pods", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}={.status.podIP}{"\n"}{end}`)) {
+	for _, line := range strings.Fields(w.kubectl("", "get", "pods", "-A", "-o",
+		`jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}={.status.podIP}{"\n"}{end}`)) {
 		name, address, _ := strings.Cut(line, "=")
 		w.addresses[name] = address
 	}
@@ -215,7 +221,8 @@ func (w *world) play(n int, before, documents []string) {
 	port := fences + n
 	all := append(slices.Clone(documents),
 		kubernetes("fence", "fence", fmt.Sprintf("{podSelector: {}, ingress: [{ports: [{port: %d}]}]}", port)),
-		global("zz-fence", fmt.Sprintf("order: 1, selector: team == 'fence', types: [Ingress], ingress: [{action: Deny, protocol: TCP, destination: {notPorts: [%d]}}]", port)))
+		global("zz-fence", fmt.Sprintf("order: 1, selector: team == 'fence', types: [Ingress], ingress: [{action: "+
+			"Deny, protocol: TCP, destination: {notPorts: [%d]}}]", port)))
 	w.kubectl(strings.Join(all, "---\n"), "apply", "-f", "-")
 	var targets []knock.Target
 	var want []bool
@@ -241,7 +248,8 @@ func (w *world) knock(from string, targets []knock.Target) []bool {
 		w.t.Fatal(err)
 	}
 	namespace, name, _ := strings.Cut(from, "/")
-	text, err := w.Kubectl(w.t.Context(), bytes.NewReader(input), "-n", namespace, "exec", "-i", name, "--", "/workload", "knock")
+	text, err := w.Kubectl(w.t.Context(), bytes.NewReader(input), "-n", namespace, "exec", "-i",
+		name, "--", "/workload", "knock")
 	var opened []bool
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &opened)
@@ -263,7 +271,8 @@ func (w *world) measure(questions []question) []bool {
 		for i, q := range questions {
 			if q.From == from {
 				at = append(at, i)
-				targets = append(targets, knock.Target{Protocol: q.Protocol, Address: fmt.Sprintf("%s:%d", w.addresses[q.To], q.Port)})
+				targets = append(targets,
+					knock.Target{Protocol: q.Protocol, Address: fmt.Sprintf("%s:%d", w.addresses[q.To], q.Port)})
 			}
 		}
 		group.Go(func() {
