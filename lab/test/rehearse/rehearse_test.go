@@ -35,7 +35,8 @@ func kubectl(t *testing.T, rig *scenario.Rig, stdin []byte, args ...string) stri
 // context is the name of the one context of a lab's kubeconfig.
 func context(rig *scenario.Rig) string { return "theseus-lab-" + rig.Name }
 
-// marks are the labels and taints of a cluster's nodes, by node; those of Theseus itself, which the change leaves, are not among them.
+// marks are the labels and taints of a cluster's nodes, by node; those of Theseus itself, which the change leaves, are
+// not among them.
 func marks(t *testing.T, rig *scenario.Rig) map[string]string {
 	t.Helper()
 	var list struct {
@@ -52,7 +53,9 @@ func marks(t *testing.T, rig *scenario.Rig) map[string]string {
 	}
 	all := map[string]string{}
 	for _, node := range list.Items {
-		maps.DeleteFunc(node.Metadata.Labels, func(key, _ string) bool { return strings.HasPrefix(key, "theseus.dev/") })
+		maps.DeleteFunc(node.Metadata.Labels, func(key, _ string) bool {
+			return strings.HasPrefix(key, "theseus.dev/")
+		})
 		if node.Metadata.Annotations["rehearsal.theseus.dev/before"] != "" {
 			t.Errorf("%s has the annotation of a rehearsal", node.Metadata.Name)
 		}
@@ -61,7 +64,8 @@ func marks(t *testing.T, rig *scenario.Rig) map[string]string {
 	return all
 }
 
-// original makes a cluster with odd workloads and two classes of nodes, which is gone at the end of the test t, and writes its snapshot.
+// original makes a cluster with odd workloads and two classes of nodes, which is gone at the end of the test t, and
+// writes its snapshot.
 func original(t *testing.T, file string) {
 	t.Helper()
 	rig := rigtest.New(t, bin, "ro", 3, "flannel")
@@ -74,12 +78,15 @@ func original(t *testing.T, file string) {
 	}
 	rigtest.Run(t, rig, "here", 0, nil, "snapshot", "-o", file)
 	rigtest.Run(t, rig, "here", 1, []string{"error: the scratch cluster is the original itself"},
-		"rehearse", "--from", file, "--to", "calico", "--agent-image", scenario.AgentImage, "--context", context(rig), "--dry-run")
-	rigtest.Run(t, rig, "here", 2, []string{"error: --context is missing"}, "rehearse", "--from", file, "--to", "calico", "--agent-image", scenario.AgentImage, "--dry-run")
+		"rehearse", "--from", file, "--to", "calico", "--agent-image", scenario.AgentImage,
+		"--context", context(rig), "--dry-run")
+	rigtest.Run(t, rig, "here", 2, []string{"error: --context is missing"}, "rehearse", "--from", file, "--to",
+		"calico", "--agent-image", scenario.AgentImage, "--dry-run")
 }
 
-// TestRehearse: a cluster that is gone is copied from its snapshot to another lab; the change from flannel to Calico runs there, and
-// passes; the copy is removed. A copy that is kept is there, with no secret of the original, until it is removed, and nodes are as before.
+// TestRehearse: a cluster that is gone is copied from its snapshot to another lab; the change from flannel to Calico
+// runs there, and passes; the copy is removed. A copy that is kept is there, with no secret of the original, until it
+// is removed, and nodes are as before.
 func TestRehearse(t *testing.T) {
 	rigtest.Full(t, "a change rehearsed on a copy, from the snapshot of a cluster that is gone")
 	snapshot := filepath.Join(t.TempDir(), "snapshot.json")
@@ -92,14 +99,18 @@ func TestRehearse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"rehearse", "--from", snapshot, "--to", "calico", "--manifest", manifest, "--agent-image", scenario.AgentImage, "--context", context(rig),
-		"--probe-interval", "60ms", "--max-lost", "50", "--max-gap", "10s", "--bake", "2s"}
-	rigtest.Run(t, rig, "here", 0, []string{"class-1  worker", "dedicated=db:NoSchedule", "odd/web"}, append(args, "--dry-run")...)
+	args := []string{"rehearse", "--from", snapshot, "--to", "calico", "--manifest", manifest, "--agent-image",
+		scenario.AgentImage, "--context", context(rig), "--probe-interval", "60ms", "--max-lost", "50",
+		"--max-gap", "10s", "--bake", "2s"}
+	rigtest.Run(t, rig, "here", 0, []string{"class-1  worker", "dedicated=db:NoSchedule", "odd/web"},
+		append(args, "--dry-run")...)
 	rigtest.Run(t, rig, "here", 2, []string{"add --yes"}, args...)
 
 	file := filepath.Join(rig.Dir, "rehearsal.json")
-	rigtest.Run(t, rig, "here", 0, []string{"rolled back after step", "REHEARSAL PASSED: flannel", "policy verdicts", "the copy stays"}, append(args, "--yes", "--keep", "-o", file)...)
-	if secret := kubectl(t, rig, nil, "-n", "odd", "get", "secret", "token", "-o", "jsonpath={.data.value}"); secret == "" || strings.Contains(secret, "dGhpcy1tdXN0") {
+	rigtest.Run(t, rig, "here", 0, []string{"rolled back after step", "REHEARSAL PASSED: flannel", "policy verdicts",
+		"the copy stays"}, append(args, "--yes", "--keep", "-o", file)...)
+	if secret := kubectl(t, rig, nil, "-n", "odd", "get", "secret", "token", "-o",
+		"jsonpath={.data.value}"); secret == "" || strings.Contains(secret, "dGhpcy1tdXN0") {
 		t.Errorf("the copy's secret: %q", secret)
 	}
 	if on := kubectl(t, rig, nil, "-n", "odd", "get", "pod", "db-0", "-o", "jsonpath={.spec.nodeName}"); on == "" {
@@ -120,8 +131,8 @@ func TestRehearse(t *testing.T) {
 	}
 }
 
-// admission demands that the API server asks the stand-in for the webhook: it is allowed what it asks about, and nothing is allowed when
-// the stand-in is gone.
+// admission demands that the API server asks the stand-in for the webhook: it is allowed what it asks about, and
+// nothing is allowed when the stand-in is gone.
 func admission(t *testing.T, rig *scenario.Rig) {
 	t.Helper()
 	kubectl(t, rig, nil, "-n", "odd", "create", "configmap", "asked")
