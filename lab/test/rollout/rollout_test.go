@@ -21,7 +21,8 @@ const bin = "../../../bin"
 const rules = `echo iptables $( (iptables-nft-save; iptables-legacy-save) 2>/dev/null | grep -c '^:cali-') \
 	nftables $(nft list tables | grep -c 'calico$') left $( (iptables-nft-save; ipset list -n; nft list tables) | grep -cE 'theseus|^:thli|^thli')`
 
-// strange says what of the rules of a node is not in one data plane alone, or is left of Theseus; empty when nothing is.
+// strange says what of the rules of a node is not in one data plane alone, or is left of Theseus; empty when nothing
+// is.
 func strange(t *testing.T, rig *scenario.Rig, node, plane string) string {
 	t.Helper()
 	out, err := rig.OnNode(t.Context(), node, "sh", "-c", rules)
@@ -29,7 +30,8 @@ func strange(t *testing.T, rig *scenario.Rig, node, plane string) string {
 		t.Fatal(err)
 	}
 	has := strings.Fields(out) // iptables N nftables N left N
-	if len(has) != 6 || (has[1] != "0") != (plane == "iptables") || (has[3] != "0") != (plane == "nftables") || has[5] != "0" {
+	if len(has) != 6 || (has[1] != "0") != (plane == "iptables") ||
+		(has[3] != "0") != (plane == "nftables") || has[5] != "0" {
 		return fmt.Sprintf("%s is to be in %s alone: %s", node, plane, out)
 	}
 	return ""
@@ -48,7 +50,8 @@ func in(t *testing.T, rig *scenario.Rig, plane string) {
 // configurations are the names of all FelixConfigurations, with the value of the flag.
 func configurations(t *testing.T, rig *scenario.Rig) string {
 	t.Helper()
-	out, err := rig.Kubectl(t.Context(), nil, "get", "felixconfigurations", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.nftablesMode} {end}`)
+	out, err := rig.Kubectl(t.Context(), nil, "get", "felixconfigurations", "-o",
+		`jsonpath={range .items[*]}{.metadata.name}={.spec.nftablesMode} {end}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,14 +91,17 @@ func calico(t *testing.T, name string, nodes int) *scenario.Rig {
 // set writes the flag into a FelixConfiguration.
 func set(t *testing.T, rig *scenario.Rig, name, value string) {
 	t.Helper()
-	text := fmt.Sprintf(`{"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": {"name": %q}, "spec": {"nftablesMode": %q}}`, name, value)
-	if out, err := rig.Kubectl(t.Context(), strings.NewReader(text), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+	text := fmt.Sprintf(
+		`{"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": {"name": %q}, "spec": {"nftablesMode": %q}}`,
+		name, value)
+	if out, err := rig.Kubectl(t.Context(), strings.NewReader(text), "apply", "--server-side",
+		"--force-conflicts", "-f", "-"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
 
-// TestThereAndBack goes to nftables, while Felix is killed in the middle of a switch, and while the source of its flags is
-// cut off, and back to iptables, while a node joins; what was refused before, and what drifts after.
+// TestThereAndBack goes to nftables, while Felix is killed in the middle of a switch, and while the source of its flags
+// is cut off, and back to iptables, while a node joins; what was refused before, and what drifts after.
 func TestThereAndBack(t *testing.T) {
 	rigtest.Full(t, "a data plane there and back, under faults")
 	rig := calico(t, "ro", 2)
@@ -109,7 +115,8 @@ func TestThereAndBack(t *testing.T) {
 func refused(t *testing.T, rig *scenario.Rig) {
 	rigtest.Run(t, rig, "here", 1, []string{"nftablesMode=Enabeld", "would ignore it and use Disabled"},
 		"flags", "rollout", "nftablesMode=Enabeld", "--agent-image", scenario.AgentImage)
-	rigtest.Run(t, rig, "here", 1, []string{"did you mean calico/nftablesMode?"}, "flags", "rollout", "nftableMode=Enabled", "--agent-image", scenario.AgentImage)
+	rigtest.Run(t, rig, "here", 1, []string{"did you mean calico/nftablesMode?"}, "flags", "rollout",
+		"nftableMode=Enabled", "--agent-image", scenario.AgentImage)
 
 	agents := func(args ...string) {
 		t.Helper()
@@ -117,9 +124,11 @@ func refused(t *testing.T, rig *scenario.Rig) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	agents("patch", "daemonset", "calico-node", "-p", `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`)
+	agents("patch", "daemonset", "calico-node", "-p",
+		`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`)
 	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_NFTABLESMODE=Disabled")
-	rigtest.Run(t, rig, "here", 1, []string{"FELIX_NFTABLESMODE=Disabled in DaemonSet/kube-system/calico-node beats every FelixConfiguration"},
+	rigtest.Run(t, rig, "here", 1,
+		[]string{"FELIX_NFTABLESMODE=Disabled in DaemonSet/kube-system/calico-node beats every FelixConfiguration"},
 		"plan", "--dataplane", "nftables", "--agent-image", scenario.AgentImage)
 	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_NFTABLESMODE-")
 	agents("patch", "daemonset", "calico-node", "-p", `{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}`)
@@ -163,7 +172,8 @@ func back(t *testing.T, rig *scenario.Rig) {
 	in(t, rig, "iptables")
 }
 
-// drift: a Felix that hangs does not take what is wanted, and somebody has changed a node behind Felix' back. Both are seen, by node.
+// drift: a Felix that hangs does not take what is wanted, and somebody has changed a node behind Felix' back. Both are
+// seen, by node.
 func drift(t *testing.T, rig *scenario.Rig) {
 	for node, harm := range map[string][]string{
 		"ro-node-1": {"sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward"},
@@ -174,9 +184,11 @@ func drift(t *testing.T, rig *scenario.Rig) {
 		}
 	}
 	set(t, rig, "node.ro-node-2", "Enabled")
-	run := rigtest.Start(t, rig, "here", "flags", "verify", "nftablesMode", "ipForwarding", "ipv6Support", "bgp", "--agent-image", scenario.AgentImage)
+	run := rigtest.Start(t, rig, "here", "flags", "verify", "nftablesMode", "ipForwarding", "ipv6Support", "bgp",
+		"--agent-image", scenario.AgentImage)
 	run.Ends(3, `drift on ro-node-1: ipForwarding: net.ipv4.ip_forward is "0", not 1`,
-		"drift on ro-node-2: nftablesMode: the agent runs with Disabled; the kernel has rules in iptables, not in nftables alone")
+		"drift on ro-node-2: nftablesMode: the agent runs with Disabled; the kernel has rules in "+
+			"iptables, not in nftables alone")
 	if strings.Count(run.Said(), "drift on") != 2 {
 		t.Errorf("something else drifts:\n%s", run.Said())
 	}
@@ -188,8 +200,9 @@ func featureFlag(rule string) string {
 		"refresh": {"state": "ENABLED", "metadata": {"knob": "iptablesRefreshInterval"}, "variants": {"old": "180s", "new": "60s"}, "defaultVariant": "old", "targeting": ` + rule + `}}}}}`
 }
 
-// TestFlag lets a FeatureFlag in the cluster say which nodes get a value that leaves their rules where they are: one, then all. Each
-// Felix starts again by itself, and says so. The object goes in the middle of a run, which goes on with what the plan keeps.
+// TestFlag lets a FeatureFlag in the cluster say which nodes get a value that leaves their rules where they are: one,
+// then all. Each Felix starts again by itself, and says so. The object goes in the middle of a run, which goes on with
+// what the plan keeps.
 func TestFlag(t *testing.T) {
 	rig := rigtest.New(t, bin, "rf", 2, "calico")
 	if err := rig.Traffic(t.Context()); err != nil {
@@ -209,17 +222,20 @@ func TestFlag(t *testing.T) {
 	}
 	intervals := func(want string) {
 		t.Helper()
-		out, err := rig.Kubectl(t.Context(), nil, "get", "felixconfigurations", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.iptablesRefreshInterval} {end}`)
+		out, err := rig.Kubectl(t.Context(), nil, "get", "felixconfigurations", "-o",
+			`jsonpath={range .items[*]}{.metadata.name}={.spec.iptablesRefreshInterval} {end}`)
 		if err != nil || strings.TrimSpace(out) != want {
 			t.Errorf("%s, %v, want %s", out, err, want)
 		}
 	}
-	rigtest.Run(t, rig, "here", 1, []string{"kube-proxy has to go"}, "flags", "rollout", "bpfEnabled=true", "--agent-image", scenario.AgentImage)
+	rigtest.Run(t, rig, "here", 1, []string{"kube-proxy has to go"}, "flags", "rollout", "bpfEnabled=true",
+		"--agent-image", scenario.AgentImage)
 
 	object(rigtest.FeatureFlags)
 	object(featureFlag(`{"if": [{"in": [{"var": "node"}, ["rf-node-1"]]}, "new"]}`))
 	// Its gates bear what a busy machine loses now and then: the clients are to lose nothing.
-	rollout := []string{"flags", "rollout", "--flags", "k8s:default/net", "--bake", "3s", "--max-lost", "3", "--max-gap", "5s"}
+	rollout := []string{"flags", "rollout", "--flags", "k8s:default/net", "--bake", "3s",
+		"--max-lost", "3", "--max-gap", "5s"}
 	file := plan(t, rig, "one", rollout...)
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
 	run.Until("Measure the network before the change")
@@ -227,12 +243,14 @@ func TestFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	run.Until("flags of k8s:default/net: STALE: ")
-	run.Ends(0, "the run continues with the values in the plan", "wait until the agent of rf-node-1 reports IptablesRefreshInterval=60000000000", "finished: done")
+	run.Ends(0, "the run continues with the values in the plan",
+		"wait until the agent of rf-node-1 reports IptablesRefreshInterval=60000000000", "finished: done")
 	if strings.Contains(run.Said(), "Switch rf-node-2") {
 		t.Errorf("a node changes of which the flag did not say so:\n%s", run.Said())
 	}
 	intervals("default= node.rf-node-1=1m0s")
-	rigtest.Run(t, rig, "here", 0, []string{"FelixConfiguration/node.rf-node-1", "no drift on 2 nodes"}, "flags", "verify", "iptablesRefreshInterval")
+	rigtest.Run(t, rig, "here", 0, []string{"FelixConfiguration/node.rf-node-1", "no drift on 2 nodes"}, "flags",
+		"verify", "iptablesRefreshInterval")
 
 	object(featureFlag(`{"if": [true, "new"]}`))
 	file = plan(t, rig, "all", rollout...)
@@ -256,11 +274,12 @@ func intervalDrifts(t *testing.T, rig *scenario.Rig) {
 	if out, err := rig.Kubectl(t.Context(), strings.NewReader(text), "apply", "-f", "-"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	rigtest.Start(t, rig, "here", "flags", "verify", "iptablesRefreshInterval").Ends(3, "drift on rf-node-2: iptablesRefreshInterval: the agent runs with 1m0s")
+	rigtest.Start(t, rig, "here", "flags", "verify", "iptablesRefreshInterval").Ends(3,
+		"drift on rf-node-2: iptablesRefreshInterval: the agent runs with 1m0s")
 }
 
-// TestEnvironment changes a flag that the agents have from their DaemonSet's environment: the pods are made anew one by one, and the
-// DaemonSet replaces none by itself meanwhile.
+// TestEnvironment changes a flag that the agents have from their DaemonSet's environment: the pods are made anew one by
+// one, and the DaemonSet replaces none by itself meanwhile.
 func TestEnvironment(t *testing.T) {
 	rigtest.Full(t, "the rollout of a flag in the environment of agents")
 	rig := rigtest.New(t, bin, "re", 2, "calico")
@@ -278,12 +297,15 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := agents("get", "pods", "-l", "k8s-app=calico-node", "-o", "name")
-	file := plan(t, rig, "environment", "flags", "rollout", "iptablesRefreshInterval=60s", "--waves", "1,0", "--bake", "3s")
+	file := plan(t, rig, "environment", "flags", "rollout", "iptablesRefreshInterval=60s",
+		"--waves", "1,0", "--bake", "3s")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
-	run.Ends(0, "restart the agent of DaemonSet kube-system/calico-node on re-node-1", "wait until the agent of re-node-2 reports IptablesRefreshInterval=60000000000", "finished: done")
+	run.Ends(0, "restart the agent of DaemonSet kube-system/calico-node on re-node-1",
+		"wait until the agent of re-node-2 reports IptablesRefreshInterval=60000000000", "finished: done")
 	nothingLost(t, rig, "another environment")
 	in(t, rig, "iptables")
-	if got := agents("get", "daemonset", "calico-node", "-o", `jsonpath={.spec.updateStrategy.type} {.spec.template.spec.containers[?(@.name=="calico-node")].env[?(@.name=="FELIX_IPTABLESREFRESHINTERVAL")].value}`); got != "RollingUpdate 60" {
+	if got := agents("get", "daemonset", "calico-node", "-o",
+		`jsonpath={.spec.updateStrategy.type} {.spec.template.spec.containers[?(@.name=="calico-node")].env[?(@.name=="FELIX_IPTABLESREFRESHINTERVAL")].value}`); got != "RollingUpdate 60" {
 		t.Errorf("the DaemonSet is left with %s", got)
 	}
 	for _, pod := range strings.Fields(agents("get", "pods", "-l", "k8s-app=calico-node", "-o", "name")) {
@@ -291,34 +313,38 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s was not made anew", pod)
 		}
 	}
-	rigtest.Run(t, rig, "here", 0, []string{"iptablesRefreshInterval=60", "DaemonSet/kube-system/calico-node", "no drift on 2 nodes"}, "flags", "verify", "--agent-image", scenario.AgentImage)
+	rigtest.Run(t, rig, "here", 0, []string{"iptablesRefreshInterval=60", "DaemonSet/kube-system/calico-node",
+		"no drift on 2 nodes"}, "flags", "verify", "--agent-image", scenario.AgentImage)
 }
 
-// lossy makes the new rules of a node lose a tenth of what is forwarded, from when they come for as long as they are there: Felix
-// takes a rule out that it does not know.
+// lossy makes the new rules of a node lose a tenth of what is forwarded, from when they come for as long as they are
+// there: Felix takes a rule out that it does not know.
 const lossy = `(until nft list table ip calico; do sleep 0.1; done
 while nft list table ip calico; do
 	nft list chain ip calico filter-cali-FORWARD | grep -q numgen || nft insert rule ip calico filter-cali-FORWARD numgen random mod 100 '<' 10 drop
 	sleep 0.1
 done) >/dev/null 2>&1 &`
 
-// TestWrong: the new rules of the second node lose packets. That is found there and taken back there; the first keeps what it
-// has proven, the third is not touched, and a person takes the whole back.
+// TestWrong: the new rules of the second node lose packets. That is found there and taken back there; the first keeps
+// what it has proven, the third is not touched, and a person takes the whole back.
 func TestWrong(t *testing.T) {
 	rigtest.Full(t, "a wave that goes wrong")
 	rig := calico(t, "rw", 3)
 	before := configurations(t, rig)
-	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "5s", "--max-gap", "5s")
+	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0",
+		"--bake", "5s", "--max-gap", "5s")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
 	run.Until("Switch rw-node-2 to nftables")
 	if out, err := rig.OnNode(t.Context(), "rw-node-2", "sh", "-c", lossy); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	run.Ends(6, "lost on changed nodes", "stop, because of rw-node-2", "undoing only this step", "undone: Switch rw-node-2 to nftables", "hint: ")
+	run.Ends(6, "lost on changed nodes", "stop, because of rw-node-2", "undoing only this step",
+		"undone: Switch rw-node-2 to nftables", "hint: ")
 	if strings.Contains(run.Said(), "Switch rw-node-3") {
 		t.Errorf("it went on to the third node:\n%s", run.Said())
 	}
-	if got := configurations(t, rig); !strings.Contains(got, "node.rw-node-1=Enabled") || strings.Contains(got, "node.rw-node-2") {
+	if got := configurations(t, rig); !strings.Contains(got, "node.rw-node-1=Enabled") ||
+		strings.Contains(got, "node.rw-node-2") {
 		t.Errorf("not the second node alone was taken back: %s", got)
 	}
 	rigtest.Start(t, rig, "here", "rollback").Ends(5, "undone: Switch rw-node-1 to nftables")
