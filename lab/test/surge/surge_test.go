@@ -72,7 +72,8 @@ func mustBe(t *testing.T, rig *scenario.Rig, names ...string) {
 	if err != nil || strings.TrimSpace(out) != strings.Join(names, " ") {
 		t.Errorf("nodes: %s (%v), want %v", out, err, names)
 	}
-	out, err = rig.Kubectl(t.Context(), nil, "get", "nodes", "-o", "jsonpath={range .items[*]}{.metadata.labels} {.metadata.annotations} {.spec.taints}{end}")
+	out, err = rig.Kubectl(t.Context(), nil, "get", "nodes", "-o",
+		"jsonpath={range .items[*]}{.metadata.labels} {.metadata.annotations} {.spec.taints}{end}")
 	if err != nil || strings.Contains(out, "theseus.dev/") {
 		t.Errorf("nodes still carry marks of Theseus (%v):\n%s", err, out)
 	}
