@@ -18,8 +18,8 @@ import (
 // bin holds the built programs: `make build` makes them.
 const bin = "../../../bin"
 
-// TestFaults: something goes wrong on one of 20 nodes when its pods are to be adopted, while another node is slow. The change is taken
-// back, the node is named, and every pod is the one it was, with its address.
+// TestFaults: something goes wrong on one of 20 nodes when its pods are to be adopted, while another node is slow. The
+// change is taken back, the node is named, and every pod is the one it was, with its address.
 func TestFaults(t *testing.T) {
 	const faulty, slow = "node-4", "node-7=slow:join:10s"
 	for _, test := range []struct {
@@ -35,7 +35,8 @@ func TestFaults(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
-			cluster := start(ctx, t, swarm.Options{Nodes: 20, Pods: 6, Strategy: "adopt", Times: 0.1, Faults: []string{faulty + "=" + test.fault, slow}})
+			cluster := start(ctx, t, swarm.Options{Nodes: 20, Pods: 6, Strategy: "adopt", Times: 0.1,
+				Faults: []string{faulty + "=" + test.fault, slow}})
 			before := pods(ctx, t, cluster)
 			report, err := cluster.Change(ctx, "--bake=1s", "--waves=1,0")
 			if err != nil {
@@ -73,7 +74,8 @@ func start(ctx context.Context, t *testing.T, o swarm.Options) *swarm.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.Build(ctx, build.New(filepath.Dir(programs), filepath.Join(cache, "theseus-lab"), os.Stdout)); err != nil {
+	if err := o.Build(ctx, build.New(filepath.Dir(programs), filepath.Join(cache, "theseus-lab"),
+		os.Stdout)); err != nil {
 		t.Fatal(err)
 	}
 	cluster, err := swarm.Start(ctx, o)
@@ -88,8 +90,9 @@ func start(ctx context.Context, t *testing.T, o swarm.Options) *swarm.Cluster {
 func pods(ctx context.Context, t *testing.T, cluster *swarm.Cluster) string {
 	t.Helper()
 	out, err := cluster.Kubectl(ctx, "", "get", "pods", "--all-namespaces", "--no-headers", "--sort-by=.metadata.uid",
-		"--field-selector=metadata.namespace!=kube-system,metadata.namespace!=kube-flannel,metadata.namespace!=theseus-system",
-		"-o", "custom-columns=NS:.metadata.namespace,N:.metadata.name,U:.metadata.uid,IP:.status.podIP,ON:.spec.nodeName")
+		"--field-selector=metadata.namespace!=kube-system,metadata.namespace!=kube-flannel,"+
+			"metadata.namespace!=theseus-system", "-o",
+		"custom-columns=NS:.metadata.namespace,N:.metadata.name,U:.metadata.uid,IP:.status.podIP,ON:.spec.nodeName")
 	if err != nil {
 		t.Fatal(err)
 	}
