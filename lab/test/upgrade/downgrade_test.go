@@ -12,11 +12,13 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// TestDowngrade: a plan brings Calico to a newer version, which first fails as one node lacks the image, and when it has ended another plan brings it
-// back: Typha first, the agents after it, and the other way round where that is taken back.
+// TestDowngrade: a plan brings Calico to a newer version, which first fails as one node lacks the image, and when it
+// has ended another plan brings it back: Typha first, the agents after it, and the other way round where that is taken
+// back.
 func TestDowngrade(t *testing.T) {
 	before, after := releases[0], releases[len(releases)-1]
-	rigtest.Full(t, "Calico from "+before+" to "+after+", with an image that one node lacks, and back by a plan of its own (9 minutes)")
+	rigtest.Full(t, "Calico from "+before+" to "+after+
+		", with an image that one node lacks, and back by a plan of its own (9 minutes)")
 	rig := rigtest.New(t, bin, "down", 3, "calico-typha@"+before)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
@@ -32,7 +34,8 @@ func TestDowngrade(t *testing.T) {
 	inOrder(t, said, "undone: Update down-node-1 to ", "undone: Update Deployment kube-system/calico-typha to ")
 	back := rigtest.Start(t, rig, "here", "apply", plan(t, rig, before), "--yes")
 	back.Ends(0, "finished: done")
-	inOrder(t, back.Said(), "Update Deployment kube-system/calico-kube-controllers to ", "Update Deployment kube-system/calico-typha to ", "Update down-node-1 to ")
+	inOrder(t, back.Said(), "Update Deployment kube-system/calico-kube-controllers to ",
+		"Update Deployment kube-system/calico-typha to ", "Update down-node-1 to ")
 	nothingLost(t, rig, after+" to "+before)
 	asBefore(t, rig, before, was)
 	if got := definitions(t, rig); got != after {
@@ -43,8 +46,8 @@ func TestDowngrade(t *testing.T) {
 	}
 }
 
-// withoutImage begins an upgrade to a version of which one node, that of the second turn, lacks the image of the agent; it has to
-// be taken back by itself.
+// withoutImage begins an upgrade to a version of which one node, that of the second turn, lacks the image of the agent;
+// it has to be taken back by itself.
 func withoutImage(t *testing.T, rig *scenario.Rig, before, after string) {
 	t.Helper()
 	file, node := plan(t, rig, after), rig.NodeNames()[1]
@@ -65,8 +68,8 @@ func withoutImage(t *testing.T, rig *scenario.Rig, before, after string) {
 	}
 	rename(image, "kept.test/node:1")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
-	run.Ends(4, "error: rolled-back: restart the agent of DaemonSet kube-system/calico-node on "+node+": ", "node "+node+" cannot get the image "+image,
-		"hint: fix the cause, make a new plan")
+	run.Ends(4, "error: rolled-back: restart the agent of DaemonSet kube-system/calico-node on "+node+": ",
+		"node "+node+" cannot get the image "+image, "hint: fix the cause, make a new plan")
 	inOrder(t, run.Said(), "undone: Update "+node+" to "+after, "undone: Update "+rig.NodeNames()[0]+" to "+after)
 	nothingLost(t, rig, before+" to "+after+" and back by itself")
 	rename("kept.test/node:1", image)

@@ -10,10 +10,12 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// TestEncapsulation changes how packets go between nodes, under traffic: from BGP's routes to VXLAN and back, each taken back
-// from the middle first, and to VXLAN between subnets alone, of which there is one here. Pods are not touched, and nothing but what is said stays on nodes.
+// TestEncapsulation changes how packets go between nodes, under traffic: from BGP's routes to VXLAN and back, each
+// taken back from the middle first, and to VXLAN between subnets alone, of which there is one here. Pods are not
+// touched, and nothing but what is said stays on nodes.
 func TestEncapsulation(t *testing.T) {
-	rigtest.Full(t, "VXLAN to no encapsulation and back, each taken back from the middle: six plans one after the other")
+	rigtest.Full(t,
+		"VXLAN to no encapsulation and back, each taken back from the middle: six plans one after the other")
 	rig := rigtest.New(t, bin, "encap", 3, network.CalicoBGP)
 	rig.WorldRate = 25
 	if err := rig.Traffic(t.Context()); err != nil {
@@ -31,10 +33,13 @@ func TestEncapsulation(t *testing.T) {
 	for _, turn := range []struct {
 		from, to string
 		back     bool
-	}{{"none", "vxlan", true}, {"vxlan", "none", true}, {"none", "vxlan-cross-subnet", false}, {"vxlan-cross-subnet", "none", false}} {
+	}{{"none", "vxlan", true}, {"vxlan", "none", true}, {"none", "vxlan-cross-subnet", false},
+		{"vxlan-cross-subnet", "none", false}} {
 		write := func() {
-			if text, err := rig.Run(t.Context(), "plan", "--encapsulation", turn.to, "--agent-image", scenario.AgentImage,
-				"--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms", "--max-lost", "3", "-o", file); err != nil {
+			if text, err := rig.Run(t.Context(), "plan", "--encapsulation", turn.to,
+				"--agent-image", scenario.AgentImage,
+				"--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms", "--max-lost",
+				"3", "-o", file); err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
 		}
@@ -43,7 +48,8 @@ func TestEncapsulation(t *testing.T) {
 			run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
 			run.Until("Send the outgoing traffic of encap-node-2 over the routes of Calico")
 			rigtest.Run(t, rig, "there", 0, nil, "rollback")
-			run.Ends(5, "undone: Change the encapsulation of IPPool", "undone: Send the outgoing traffic of encap-node-1")
+			run.Ends(5, "undone: Change the encapsulation of IPPool",
+				"undone: Send the outgoing traffic of encap-node-1")
 			nothingLost(t, rig, turn.to+" and back from the middle")
 			carried(t, rig, turn.from)
 		}
@@ -60,7 +66,8 @@ func TestEncapsulation(t *testing.T) {
 // ways are the routing rules and routes of a node, and its tunnel.
 func ways(t *testing.T, rig *scenario.Rig, node string) string {
 	t.Helper()
-	out, err := rig.OnNode(t.Context(), node, "sh", "-c", "ip rule; ip route show table all type unicast; ip -br link show type vxlan")
+	out, err := rig.OnNode(t.Context(), node, "sh", "-c",
+		"ip rule; ip route show table all type unicast; ip -br link show type vxlan")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,12 +78,14 @@ func ways(t *testing.T, rig *scenario.Rig, node string) string {
 func carried(t *testing.T, rig *scenario.Rig, want string) {
 	t.Helper()
 	mode := kubectl(t, rig, "get", "ippools.crd.projectcalico.org", "-o", "jsonpath={.items[*].spec.vxlanMode}")
-	if says := map[string]string{"": "none", "Never": "none", "Always": "vxlan", "CrossSubnet": "vxlan-cross-subnet"}[mode]; says != want {
+	if says := map[string]string{"": "none", "Never": "none", "Always": "vxlan",
+		"CrossSubnet": "vxlan-cross-subnet"}[mode]; says != want {
 		t.Errorf("the pool says %q, and it is to be %s", mode, want)
 	}
 	for _, node := range rig.NodeNames() {
 		now := ways(t, rig, node)
-		link, tunnel, bird := strings.Contains(now, "vxlan.calico"), strings.Count(now, "dev vxlan.calico onlink"), strings.Count(now, "proto bird")
+		link, tunnel, bird := strings.Contains(now, "vxlan.calico"), strings.Count(now, "dev vxlan.calico onlink"),
+			strings.Count(now, "proto bird")
 		right := map[string]bool{"none": bird > 1 && !link, "vxlan": bird == 0 && tunnel > 1,
 			"vxlan-cross-subnet": bird == 0 && tunnel == 0 && link && strings.Count(now, "/26 via 198.18.") > 1}[want]
 		if !right || strings.Contains(now, "251") {

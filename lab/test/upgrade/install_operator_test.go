@@ -21,10 +21,11 @@ import (
 
 type object = map[string]any
 
-// installer is NOT Calico's operator, which cannot be had here. While the pod of the operator's Deployment is ready, it makes Calico of the
-// Installation default as the operator's source says, as far as that is about this test: where agents run, where they write their
-// CNI configuration, how they are replaced, their MTU, the address of nodes and the data plane. It writes its defaults into the Installation, and
-// every second what others change in what it made, and takes that away when the Installation is deleted.
+// installer is NOT Calico's operator, which cannot be had here. While the pod of the operator's Deployment is ready, it
+// makes Calico of the Installation default as the operator's source says, as far as that is about this test: where
+// agents run, where they write their CNI configuration, how they are replaced, their MTU, the address of nodes and the
+// data plane. It writes its defaults into the Installation, and every second what others change in what it made, and
+// takes that away when the Installation is deleted.
 type installer struct {
 	t    *testing.T
 	rig  *scenario.Rig
@@ -43,15 +44,20 @@ func install(t *testing.T, rig *scenario.Rig, calico string) *installer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents := slices.DeleteFunc(strings.Split(text, "\n---\n"), func(d string) bool { return strings.Contains(d, "\nkind: CustomResourceDefinition\n") })
+	documents := slices.DeleteFunc(strings.Split(text, "\n---\n"), func(d string) bool {
+		return strings.Contains(d, "\nkind: CustomResourceDefinition\n")
+	})
 	text = strings.NewReplacer("namespace: kube-system", "namespace: "+system, "- name: FELIX_TYPHAK8SSERVICENAME",
-		"- name: FELIX_TYPHAK8SNAMESPACE\n              value: "+system+"\n            - name: FELIX_TYPHAK8SSERVICENAME").Replace(strings.Join(documents, "\n---\n"))
-	list, err := rig.Kubectl(t.Context(), strings.NewReader(text), "create", "--dry-run=client", "-o", "json", "-f", "-")
+		"- name: FELIX_TYPHAK8SNAMESPACE\n              value: "+system+
+			"\n            - name: FELIX_TYPHAK8SSERVICENAME").Replace(strings.Join(documents, "\n---\n"))
+	list, err := rig.Kubectl(t.Context(), strings.NewReader(text), "create",
+		"--dry-run=client", "-o", "json", "-f", "-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, node := range rig.NodeNames() {
-		if out, err := rig.OnNode(t.Context(), node, "ctr", "-n", "k8s.io", "images", "tag", "registry.k8s.io/pause:3.10", "quay.io/tigera/operator:"+operators[calico]); err != nil {
+		if out, err := rig.OnNode(t.Context(), node, "ctr", "-n", "k8s.io", "images", "tag",
+			"registry.k8s.io/pause:3.10", "quay.io/tigera/operator:"+operators[calico]); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
@@ -89,11 +95,13 @@ func (s *installer) kubectl(ctx context.Context, stdin any, args ...string) (str
 
 // turn is one look at the Installation.
 func (s *installer) turn(ctx context.Context) error {
-	ready, err := s.kubectl(ctx, nil, "-n", "tigera-operator", "get", "pods", "-l", "name=tigera-operator", "-o", `jsonpath={.items[?(@.status.containerStatuses[0].ready==true)].metadata.name}`)
+	ready, err := s.kubectl(ctx, nil, "-n", "tigera-operator", "get", "pods", "-l", "name=tigera-operator", "-o",
+		`jsonpath={.items[?(@.status.containerStatuses[0].ready==true)].metadata.name}`)
 	if err != nil || ready == "" {
 		return err
 	}
-	text, err := s.kubectl(ctx, nil, "get", "installations.operator.tigera.io", "default", "--ignore-not-found", "-o", "json")
+	text, err := s.kubectl(ctx, nil, "get", "installations.operator.tigera.io", "default",
+		"--ignore-not-found", "-o", "json")
 	if err != nil || text == "" {
 		return err
 	}
@@ -119,7 +127,8 @@ func (s *installer) turn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.kubectl(ctx, made, "apply", "--server-side", "--force-conflicts", "--field-manager", "tigera-operator", "-f", "-"); err != nil {
+	if _, err := s.kubectl(ctx, made, "apply", "--server-side", "--force-conflicts", "--field-manager",
+		"tigera-operator", "-f", "-"); err != nil {
 		return err
 	}
 	return s.status(ctx)
@@ -127,7 +136,8 @@ func (s *installer) turn(ctx context.Context) error {
 
 // remove takes away what was made, and lets the Installation go.
 func (s *installer) remove(ctx context.Context, in object) error {
-	if _, err := s.kubectl(ctx, nil, "-n", system, "delete", "daemonset/calico-node", "deployment/calico-typha", "deployment/calico-kube-controllers", "--ignore-not-found", "--cascade=foreground"); err != nil {
+	if _, err := s.kubectl(ctx, nil, "-n", system, "delete", "daemonset/calico-node", "deployment/calico-typha",
+		"deployment/calico-kube-controllers", "--ignore-not-found", "--cascade=foreground"); err != nil {
 		return err
 	}
 	kept, _ := at(in, "metadata", "finalizers").([]any)
@@ -138,7 +148,8 @@ func (s *installer) remove(ctx context.Context, in object) error {
 func (s *installer) patch(ctx context.Context, patch object) error {
 	data, err := json.Marshal(patch)
 	if err == nil {
-		_, err = s.kubectl(ctx, nil, "patch", "installations.operator.tigera.io", "default", "--type", "merge", "--field-manager", "operator", "-p", string(data))
+		_, err = s.kubectl(ctx, nil, "patch", "installations.operator.tigera.io", "default", "--type", "merge",
+			"--field-manager", "operator", "-p", string(data))
 	}
 	return err
 }
@@ -150,12 +161,15 @@ func (s *installer) defaults(ctx context.Context, in object) error {
 		patch["metadata"] = object{"finalizers": append(finalizers, finalizer)}
 	}
 	if at(in, "spec", "cni", "confDir") == nil {
-		patch["spec"] = object{"cni": object{"type": "Calico", "ipam": object{"type": "Calico"}, "binDir": "/opt/cni/bin", "confDir": "/etc/cni/net.d"}}
+		patch["spec"] = object{"cni": object{"type": "Calico", "ipam": object{"type": "Calico"},
+			"binDir": "/opt/cni/bin", "confDir": "/etc/cni/net.d"}}
 		put(in, "/etc/cni/net.d", "spec", "cni", "confDir")
 	}
 	if at(in, "spec", "nodeUpdateStrategy", "rollingUpdate") == nil {
-		put(patch, object{"type": "RollingUpdate", "rollingUpdate": object{"maxUnavailable": 1}}, "spec", "nodeUpdateStrategy")
-		put(in, object{"type": "RollingUpdate", "rollingUpdate": object{"maxUnavailable": 1}}, "spec", "nodeUpdateStrategy")
+		put(patch, object{"type": "RollingUpdate", "rollingUpdate": object{"maxUnavailable": 1}},
+			"spec", "nodeUpdateStrategy")
+		put(in, object{"type": "RollingUpdate", "rollingUpdate": object{"maxUnavailable": 1}},
+			"spec", "nodeUpdateStrategy")
 	}
 	if len(patch) == 0 {
 		return nil
@@ -185,9 +199,11 @@ func (s *installer) render(in object) (object, error) {
 	if at(in, "spec", "calicoNetwork", "linuxDataplane") == "Nftables" {
 		mode = "Enabled"
 	}
-	items = append(items, object{"apiVersion": "operator.tigera.io/v1", "kind": "TigeraStatus", "metadata": object{"name": "calico"}},
-		object{"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": object{"name": "default"},
-			"spec": object{"nftablesMode": mode, "vxlanVNI": 4096, "vxlanPort": 4789, "healthPort": 9099}})
+	items = append(items, object{"apiVersion": "operator.tigera.io/v1", "kind": "TigeraStatus",
+		"metadata": object{"name": "calico"}},
+		object{"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration",
+			"metadata": object{"name": "default"},
+			"spec":     object{"nftablesMode": mode, "vxlanVNI": 4096, "vxlanPort": 4789, "healthPort": 9099}})
 	for _, item := range items {
 		one := item.(object)
 		switch {
@@ -200,8 +216,9 @@ func (s *installer) render(in object) (object, error) {
 		case one["kind"] == "DaemonSet":
 			daemonSet(one, in)
 		}
-		put(one, []any{object{"apiVersion": "operator.tigera.io/v1", "kind": "Installation", "name": "default", "uid": at(in, "metadata", "uid"),
-			"controller": true, "blockOwnerDeletion": true}}, "metadata", "ownerReferences")
+		put(one, []any{object{"apiVersion": "operator.tigera.io/v1", "kind": "Installation", "name": "default",
+			"uid": at(in, "metadata", "uid"), "controller": true, "blockOwnerDeletion": true}},
+			"metadata", "ownerReferences")
 	}
 	return object{"apiVersion": "v1", "kind": "List", "items": items}, nil
 }
@@ -230,13 +247,15 @@ func daemonSet(set, in object) {
 			env, _ := container["env"].([]any)
 			env = slices.DeleteFunc(env, func(v any) bool {
 				name := v.(object)["name"].(string)
-				return strings.HasPrefix(name, "CALICO_IPV4POOL_") || name == "IP_AUTODETECTION_METHOD" || name == "CNI_NET_DIR"
+				return strings.HasPrefix(name, "CALICO_IPV4POOL_") || name == "IP_AUTODETECTION_METHOD" ||
+					name == "CNI_NET_DIR"
 			})
 			switch container["name"] {
 			case "install-cni":
 				env = append(env, object{"name": "CNI_NET_DIR", "value": folder})
 			case "calico-node":
-				env = append(env, object{"name": "NO_DEFAULT_POOLS", "value": "true"}, object{"name": "IP_AUTODETECTION_METHOD", "value": method})
+				env = append(env, object{"name": "NO_DEFAULT_POOLS", "value": "true"},
+					object{"name": "IP_AUTODETECTION_METHOD", "value": method})
 			}
 			container["env"] = env
 		}
@@ -245,7 +264,8 @@ func daemonSet(set, in object) {
 
 // status says that all is in order, or that it is not.
 func (s *installer) status(ctx context.Context) error {
-	text, err := s.kubectl(ctx, nil, "-n", system, "get", "daemonset/calico-node", "deployment/calico-typha", "deployment/calico-kube-controllers", "-o",
+	text, err := s.kubectl(ctx, nil, "-n", system, "get", "daemonset/calico-node", "deployment/calico-typha",
+		"deployment/calico-kube-controllers", "-o",
 		`jsonpath={range .items[*]}{.metadata.generation}={.status.observedGeneration} {.status.desiredNumberScheduled}{.status.replicas}={.status.numberReady}{.status.readyReplicas} {end}`)
 	if err != nil {
 		return err
@@ -256,8 +276,11 @@ func (s *installer) status(ctx context.Context) error {
 			available = "False"
 		}
 	}
-	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Available","status":%q,"lastTransitionTime":"2026-01-01T00:00:00Z"},{"type":"Degraded","status":"False","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, available)
-	_, err = s.kubectl(ctx, nil, "patch", "tigerastatus", "calico", "--subresource", "status", "--type", "merge", "-p", patch)
+	patch := fmt.Sprintf(
+		`{"status":{"conditions":[{"type":"Available","status":%q,"lastTransitionTime":"2026-01-01T00:00:00Z"},{"type":"Degraded","status":"False","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
+		available)
+	_, err = s.kubectl(ctx, nil, "patch", "tigerastatus", "calico", "--subresource", "status",
+		"--type", "merge", "-p", patch)
 	return err
 }
 
@@ -283,8 +306,8 @@ func put(in object, value any, path ...string) {
 	in[path[len(path)-1]] = value
 }
 
-// planInstall writes a plan for Calico by its operator, whose manifests are upstream's: its definitions whole, its custom resources with
-// nftables, since another policy agent is there.
+// planInstall writes a plan for Calico by its operator, whose manifests are upstream's: its definitions whole, its
+// custom resources with nftables, since another policy agent is there.
 func planInstall(t *testing.T, rig *scenario.Rig, calico string) string {
 	t.Helper()
 	var all []string
@@ -307,14 +330,15 @@ func planInstall(t *testing.T, rig *scenario.Rig, calico string) string {
 		t.Fatal(err)
 	}
 	flags[slices.Index(flags, "--manifest")+1] = manifest
-	if _, err := rig.Run(t.Context(), append([]string{"plan", "--strategy", "recreate", "--waves", "1,0", "--bake", "3s", "--max-lost", "10", "-o", file}, flags...)...); err != nil {
+	if _, err := rig.Run(t.Context(), append([]string{"plan", "--strategy", "recreate", "--waves", "1,0", "--bake",
+		"3s", "--max-lost", "10", "-o", file}, flags...)...); err != nil {
 		t.Fatal(err)
 	}
 	return file
 }
 
-// TestInstallByOperator goes from flannel to a Calico that comes by its operator, of which there is a stand-in alone (installer): taken back when
-// pods of one node are moved, then to the end.
+// TestInstallByOperator goes from flannel to a Calico that comes by its operator, of which there is a stand-in alone
+// (installer): taken back when pods of one node are moved, then to the end.
 func TestInstallByOperator(t *testing.T) {
 	const version = "v3.31.0"
 	rigtest.Full(t, "flannel to Calico by a stand-in for its operator, taken back and to the end")
@@ -339,27 +363,32 @@ func TestInstallByOperator(t *testing.T) {
 	nothingLost(t, rig, "there and back")
 	rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 	unavailable := func() string {
-		return kubectl(t, rig, "get", "nodes", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="NetworkUnavailable")].status} {.items[*].spec.taints}`)
+		return kubectl(t, rig, "get", "nodes", "-o",
+			`jsonpath={.items[*].status.conditions[?(@.type=="NetworkUnavailable")].status} {.items[*].spec.taints}`)
 	}
 	if now := unavailable(); strings.Contains(now, "True") || strings.Contains(now, "network-unavailable") {
 		t.Errorf("taken back, nodes are marked as without a network: %s", now)
 	}
-	if left := kubectl(t, rig, "get", "namespaces,crds,clusterroles", "-o", "name"); strings.Contains(left, "calico") || strings.Contains(left, "tigera") {
+	if left := kubectl(t, rig, "get", "namespaces,crds,clusterroles", "-o", "name"); strings.Contains(left, "calico") ||
+		strings.Contains(left, "tigera") {
 		t.Errorf("taken back, there is left: %s", left)
 	}
 
 	rigtest.Start(t, rig, "here", "apply", planInstall(t, rig, version), "--yes").Ends(0, "finished: done")
 	nothingLost(t, rig, "flannel to Calico by its operator")
-	want := fmt.Sprint(map[string]int{"calico-kube-controllers " + version: 1, "calico-node " + version: 2, "calico-typha " + version: 1})
+	want := fmt.Sprint(map[string]int{"calico-kube-controllers " + version: 1, "calico-node " + version: 2,
+		"calico-typha " + version: 1})
 	if got := versions(t, rig, system); got != want {
 		t.Errorf("at the end: %s", got)
 	}
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
-	spec := kubectl(t, rig, "get", "installation", "default", "-o", `jsonpath={.spec.cni.confDir} {.spec.calicoNodeDaemonSet} {.spec.calicoNetwork.bgp} {.metadata.labels}`)
+	spec := kubectl(t, rig, "get", "installation", "default", "-o",
+		`jsonpath={.spec.cni.confDir} {.spec.calicoNodeDaemonSet} {.spec.calicoNetwork.bgp} {.metadata.labels}`)
 	if !strings.HasPrefix(spec, "/etc/cni/net.d ") || strings.Contains(spec, "theseus") {
 		t.Errorf("at the end the Installation has: %s", spec)
 	}
-	if others := kubectl(t, rig, "get", "apiservers.operator.tigera.io,goldmanes,whiskers", "-o", "name"); strings.Count(others, "\n") != 2 {
+	if others := kubectl(t, rig, "get", "apiservers.operator.tigera.io,goldmanes,whiskers",
+		"-o", "name"); strings.Count(others, "\n") != 2 {
 		t.Errorf("of what else the operator is to make there is: %s", others)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// TestPool gives the pods of a cluster addresses of another IPPool, under traffic: taken back from the middle, and to the
-// end. Where BIRD carries the routes the old pool goes; over VXLAN it stays for the nodes' tunnels.
+// TestPool gives the pods of a cluster addresses of another IPPool, under traffic: taken back from the middle, and to
+// the end. Where BIRD carries the routes the old pool goes; over VXLAN it stays for the nodes' tunnels.
 func TestPool(t *testing.T) {
 	rigtest.Full(t, "pods of Calico moved to another IPPool, with BIRD and over VXLAN: four minutes each")
 	for _, kind := range []string{network.CalicoBGP, "calico"} {
@@ -33,7 +33,8 @@ func TestPool(t *testing.T) {
 			file := filepath.Join(rig.Dir, "plan.yaml")
 			write := func() {
 				if _, err := rig.Run(t.Context(), "plan", "--pool", free, "--agent-image", scenario.AgentImage,
-					"--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms", "--max-lost", "3", "-o", file); err != nil {
+					"--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms", "--max-lost",
+					"3", "-o", file); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -52,7 +53,8 @@ func TestPool(t *testing.T) {
 			rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0, "finished: done")
 			nothingLost(t, rig, old.String()+" to "+free)
 			within(t, rig, netip.MustParsePrefix(free))
-			if now := pools(t, rig); strings.Contains(now, old.String()) != (kind == "calico") || kind == "calico" && !strings.Contains(now, `["Tunnel"]`) {
+			if now := pools(t, rig); strings.Contains(now, old.String()) != (kind == "calico") ||
+				kind == "calico" && !strings.Contains(now, `["Tunnel"]`) {
 				t.Errorf("at the end the pools are:\n%s", now)
 			}
 		})
@@ -68,7 +70,8 @@ func pools(t *testing.T, rig *scenario.Rig) string {
 
 func poolRange(t *testing.T, rig *scenario.Rig, i int) netip.Prefix {
 	t.Helper()
-	return netip.MustParsePrefix(kubectl(t, rig, "get", "ippools.crd.projectcalico.org", "-o", fmt.Sprintf("jsonpath={.items[%d].spec.cidr}", i)))
+	return netip.MustParsePrefix(kubectl(t, rig, "get", "ippools.crd.projectcalico.org", "-o",
+		fmt.Sprintf("jsonpath={.items[%d].spec.cidr}", i)))
 }
 
 // within demands that every pod on the pod network has an address of a range.

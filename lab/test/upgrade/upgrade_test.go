@@ -32,8 +32,10 @@ func kubectl(t *testing.T, rig *scenario.Rig, args ...string) string {
 // versions are the images of Calico's parts, each with how many pods run it.
 func versions(t *testing.T, rig *scenario.Rig, namespace string) string {
 	t.Helper()
-	images := kubectl(t, rig, "-n", namespace, "get", "pods", "-l", "k8s-app in (calico-node, calico-typha, calico-kube-controllers)",
-		"--field-selector", "status.phase=Running", "-o", `jsonpath={range .items[*]}{.metadata.labels.k8s-app}{":"}{.spec.containers[0].image}{"\n"}{end}`)
+	images := kubectl(t, rig, "-n", namespace, "get", "pods", "-l",
+		"k8s-app in (calico-node, calico-typha, calico-kube-controllers)",
+		"--field-selector", "status.phase=Running", "-o",
+		`jsonpath={range .items[*]}{.metadata.labels.k8s-app}{":"}{.spec.containers[0].image}{"\n"}{end}`)
 	count := map[string]int{}
 	for _, line := range strings.Fields(images) {
 		part, _, _ := strings.Cut(line, ":")
@@ -44,21 +46,25 @@ func versions(t *testing.T, rig *scenario.Rig, namespace string) string {
 
 // all is what versions says when every part is of one version.
 func all(version string) string {
-	return fmt.Sprint(map[string]int{"calico-kube-controllers " + version: 1, "calico-node " + version: 3, "calico-typha " + version: 1})
+	return fmt.Sprint(map[string]int{"calico-kube-controllers " + version: 1, "calico-node " + version: 3,
+		"calico-typha " + version: 1})
 }
 
 // state is what an upgrade changes, and its way back is to restore: what pods are made from, and what they may do.
 func state(t *testing.T, rig *scenario.Rig) string {
 	t.Helper()
-	return kubectl(t, rig, "-n", "kube-system", "get", "daemonset/calico-node", "deployment/calico-typha", "deployment/calico-kube-controllers",
-		"configmap/calico-config", "clusterrole/calico-node", "clusterrole/calico-kube-controllers", "-o",
+	return kubectl(t, rig, "-n", "kube-system", "get", "daemonset/calico-node", "deployment/calico-typha",
+		"deployment/calico-kube-controllers", "configmap/calico-config", "clusterrole/calico-node",
+		"clusterrole/calico-kube-controllers", "-o",
 		`jsonpath={range .items[*]}{.metadata.name} {.data} {.rules} {.spec.updateStrategy} {.spec.template}{"\n"}{end}`)
 }
 
-// definitions are of the release that is returned: the last one whose field of a FelixConfiguration the API server knows.
+// definitions are of the release that is returned: the last one whose field of a FelixConfiguration the API server
+// knows.
 func definitions(t *testing.T, rig *scenario.Rig) string {
 	t.Helper()
-	known := kubectl(t, rig, "get", "crd", "felixconfigurations.crd.projectcalico.org", "-o", "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties}")
+	known := kubectl(t, rig, "get", "crd", "felixconfigurations.crd.projectcalico.org",
+		"-o", "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties}")
 	of := ""
 	for i, field := range []string{"wireguardEnabled", "nftablesMode", "programClusterRoutes"} {
 		if strings.Contains(known, `"`+field+`"`) {
@@ -71,10 +77,12 @@ func definitions(t *testing.T, rig *scenario.Rig) string {
 // pods are those of the traffic, as they run.
 func pods(t *testing.T, rig *scenario.Rig) string {
 	t.Helper()
-	return kubectl(t, rig, "-n", "shop", "get", "pods", "-o", `jsonpath={range .items[*]}{.metadata.uid} {.status.podIP} {.status.containerStatuses[*].restartCount}{"\n"}{end}`)
+	return kubectl(t, rig, "-n", "shop", "get", "pods", "-o",
+		`jsonpath={range .items[*]}{.metadata.uid} {.status.podIP} {.status.containerStatuses[*].restartCount}{"\n"}{end}`)
 }
 
-// nothingLost demands that the clients lost nothing, long connections among them, and that nothing that policy denies came through.
+// nothingLost demands that the clients lost nothing, long connections among them, and that nothing that policy denies
+// came through.
 func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
 	t.Helper()
 	cost := rigtest.NothingLost(t, rig, time.Minute, when)
@@ -92,8 +100,9 @@ func plan(t *testing.T, rig *scenario.Rig, to string) string {
 	file := filepath.Join(rig.Dir, "plan.yaml")
 	manifest, err := rig.ManifestFile(t.Context(), "calico-typha", "--calico", to, "--pod-cidr", cidr)
 	if err == nil {
-		_, err = rig.Run(t.Context(), "plan", "--to", "calico", "--cni-version", to, "--manifest", manifest, "--agent-image", scenario.AgentImage,
-			"--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms", "--max-lost", "3", "-o", file)
+		_, err = rig.Run(t.Context(), "plan", "--to", "calico", "--cni-version", to, "--manifest", manifest,
+			"--agent-image", scenario.AgentImage, "--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms",
+			"--max-lost", "3", "-o", file)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +111,8 @@ func plan(t *testing.T, rig *scenario.Rig, to string) string {
 }
 
 func TestUpgrade(t *testing.T) {
-	rigtest.Full(t, "Calico upgraded over "+strings.Join(releases, ", ")+", of which two have to be built, and taken back")
+	rigtest.Full(t, "Calico upgraded over "+strings.Join(releases, ", ")+
+		", of which two have to be built, and taken back")
 	rig := rigtest.New(t, bin, "up", 3, "calico-typha@"+strings.Join(releases[:len(releases)-1], ","))
 	rig.WorldRate = 25
 	if err := rig.Traffic(t.Context()); err != nil {
@@ -117,7 +127,8 @@ func TestUpgrade(t *testing.T) {
 			t.Fatalf("the definitions are of %q before the upgrade to %s", got, after)
 		}
 		// From the middle of the nodes, and from behind the last of them.
-		takenBack(t, rig, releases[i], after, []string{"Update up-node-3 to ", "Update Deployment kube-system/calico-typha to "}[i])
+		takenBack(t, rig, releases[i], after,
+			[]string{"Update up-node-3 to ", "Update Deployment kube-system/calico-typha to "}[i])
 		rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes").Ends(0, "finished: done")
 		nothingLost(t, rig, releases[i]+" to "+after)
 		if got := versions(t, rig, "kube-system"); got != all(after) {
@@ -127,13 +138,14 @@ func TestUpgrade(t *testing.T) {
 	if now := pods(t, rig); now != running {
 		t.Errorf("pods were touched:\n%s\nand were\n%s", now, running)
 	}
-	if left := kubectl(t, rig, "get", "clusterroles,clusterrolebindings", "-o", "name"); strings.Contains(left, "theseus") {
+	if left := kubectl(t, rig, "get", "clusterroles,clusterrolebindings", "-o",
+		"name"); strings.Contains(left, "theseus") {
 		t.Errorf("rights of Theseus' own are left: %s", left)
 	}
 }
 
-// takenBack begins a change of the version, and goes back from the step of a title. The definitions are the newer ones from then on. It
-// returns what was printed.
+// takenBack begins a change of the version, and goes back from the step of a title. The definitions are the newer ones
+// from then on. It returns what was printed.
 func takenBack(t *testing.T, rig *scenario.Rig, before, after, from string) string {
 	t.Helper()
 	was, defined := state(t, rig), max(definitions(t, rig), after)
