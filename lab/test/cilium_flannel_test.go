@@ -14,10 +14,10 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/knock"
 )
 
-// TestCiliumNextToFlannel holds what docs/explanation/cilium-next-to-flannel.md says, without Theseus, which does not plan
-// that change: with policy enforced throughout, pods of both networks reach each other exactly if policy allows it, by TCP
-// and UDP, on one node and across. Without the endpoints of flannel's pods, TCP between nodes fails. In the end no program
-// of Cilium is left in the kernel, while the nodes run on.
+// TestCiliumNextToFlannel holds what docs/explanation/cilium-next-to-flannel.md says, without Theseus, which does not
+// plan that change: with policy enforced throughout, pods of both networks reach each other exactly if policy allows
+// it, by TCP and UDP, on one node and across. Without the endpoints of flannel's pods, TCP between nodes fails. In the
+// end no program of Cilium is left in the kernel, while the nodes run on.
 func TestCiliumNextToFlannel(t *testing.T) {
 	rigtest.Full(t, "Cilium next to flannel, by hand: two minutes, and Cilium's build")
 	loaded := rigtest.InKernel(t)
@@ -28,8 +28,9 @@ func TestCiliumNextToFlannel(t *testing.T) {
 
 	c.kubectl("create", "namespace", "smoke")
 	c.doors("f")
-	manifest := c.do("manifest", "cilium", "--name", c.name, "--set", "tunnelPort=8473", "--set", "cni.exclusive=false", "--set", "MTU=1500",
-		"--set", "operator.unmanagedPodWatcher.restart=false", "--set", "operator.setNodeTaints=false")
+	manifest := c.do("manifest", "cilium", "--name", c.name, "--set", "tunnelPort=8473", "--set",
+		"cni.exclusive=false", "--set", "MTU=1500", "--set", "operator.unmanagedPodWatcher.restart=false",
+		"--set", "operator.setNodeTaints=false")
 	c.apply(regexp.MustCompile(`( +)write-cni-conf-when-ready: .*`).ReplaceAllString(manifest,
 		"${1}write-cni-conf-when-ready: /host/etc/cni/net.d/05-cilium.conflist.staged\n"+
 			"${1}prepend-iptables-chains: \"false\"\n${1}enable-stale-cilium-endpoint-cleanup: \"false\""))
@@ -51,8 +52,9 @@ func TestCiliumNextToFlannel(t *testing.T) {
 	c.introduce()
 	c.apply(deny)
 	c.onNodes("iptables -w -t mangle -I FORWARD -m mark --mark 0xf00/0xf00 -j MARK --set-xmark 0x0/0x30000; " +
-		"iptables -w -t mangle -A OUTPUT -m mark ! --mark 0xd00/0xf00 -m mark ! --mark 0xe00/0xf00 -m mark ! --mark 0x400/0xf00 " +
-		"-m mark ! --mark 0xa00/0xe00 -m mark ! --mark 0x800/0xe00 -j MARK --set-xmark 0xc00/0xf00")
+		"iptables -w -t mangle -A OUTPUT -m mark ! --mark 0xd00/0xf00 -m mark ! --mark 0xe00/0xf00 -m " +
+		"mark ! --mark 0x400/0xf00 -m mark ! --mark 0xa00/0xe00 -m mark ! --mark 0x800/0xe00 -j " +
+		"MARK --set-xmark 0xc00/0xf00")
 	friends := func(from, _ door, _ string) bool { return from.app == "friend" }
 	c.opens("with endpoints and a policy", friends)
 	c.kubectl("-n", "kube-system", "rollout", "restart", "daemonset/cilium")
@@ -65,9 +67,12 @@ func TestCiliumNextToFlannel(t *testing.T) {
 	c.kubectl("-n", "smoke", "delete", "pods", "-l", "network=c")
 	c.kubectl("-n", "kube-system", "delete", "daemonset/cilium", "deployment/cilium-operator")
 	c.kubectl("-n", "kube-system", "wait", "--for=delete", "pod", "-l", "k8s-app=cilium", "--timeout=60s")
-	c.onNodes("ip link del cilium_vxlan; ip link del cilium_host; rm -rf /sys/fs/bpf/cilium /sys/fs/bpf/tc/globals/cilium_*; " +
-		"umount /run/cilium/cgroupv2; rm -rf /run/cilium; rm /etc/cni/net.d/05-cilium.* /opt/cni/bin/cilium-cni")
-	rigtest.Until(t, "no program, map or link of Cilium is in the kernel", func() bool { return len(rigtest.NewInKernel(t, loaded)) == 0 })
+	c.onNodes("ip link del cilium_vxlan; ip link del cilium_host; rm -rf /sys/fs/bpf/cilium " +
+		"/sys/fs/bpf/tc/globals/cilium_*; umount /run/cilium/cgroupv2; rm -rf /run/cilium; rm " +
+		"/etc/cni/net.d/05-cilium.* /opt/cni/bin/cilium-cni")
+	rigtest.Until(t, "no program, map or link of Cilium is in the kernel", func() bool {
+		return len(rigtest.NewInKernel(t, loaded)) == 0
+	})
 	c.opens("without Cilium", friends)
 }
 
@@ -83,11 +88,13 @@ func (c cluster) loadCilium() {
 func (c cluster) ranges() (flannel, cilium string) {
 	c.t.Helper()
 	var net struct{ Network string }
-	conf := c.kubectl("-n", "kube-flannel", "get", "configmap", "kube-flannel-cfg", "-o", `jsonpath={.data.net-conf\.json}`)
+	conf := c.kubectl("-n", "kube-flannel", "get", "configmap", "kube-flannel-cfg", "-o",
+		`jsonpath={.data.net-conf\.json}`)
 	if err := json.Unmarshal([]byte(conf), &net); err != nil {
 		c.t.Fatal(err)
 	}
-	found := regexp.MustCompile(`cluster-pool-ipv4-cidr: "(.*)"`).FindStringSubmatch(c.do("manifest", "cilium", "--name", c.name))
+	found := regexp.MustCompile(`cluster-pool-ipv4-cidr: "(.*)"`).FindStringSubmatch(c.do("manifest",
+		"cilium", "--name", c.name))
 	if net.Network == "" || found == nil {
 		c.t.Fatalf("the ranges are %q and %q", net.Network, found)
 	}
@@ -110,7 +117,8 @@ func (c cluster) doors(network string) {
 		for _, app := range []string{"web", "friend", "stranger"} {
 			manifest += fmt.Sprintf("---\napiVersion: v1\nkind: Pod\n"+
 				"metadata: {name: %[1]s-%[2]s-%[3]d, namespace: smoke, labels: {app: %[2]s, network: %[1]s}}\n"+
-				"spec:\n  nodeName: %[4]s-node-%[3]d\n  terminationGracePeriodSeconds: 0\n  containers:\n    - name: main\n"+
+				"spec:\n  nodeName: %[4]s-node-%[3]d\n  terminationGracePeriodSeconds: 0\n"+
+				"  containers:\n    - name: main\n"+
 				"      image: theseus.dev/workload:lab\n      args: [open, --tcp=9001, --udp=9001]\n"+
 				"      readinessProbe: {tcpSocket: {port: 9001}, periodSeconds: 1}\n", network, app, node, c.name)
 		}
@@ -139,7 +147,8 @@ type podList struct {
 func (c cluster) pods(args ...string) podList {
 	c.t.Helper()
 	var list podList
-	if err := json.Unmarshal([]byte(c.kubectl(append([]string{"-n", "smoke", "get", "pods", "-o", "json"}, args...)...)), &list); err != nil {
+	if err := json.Unmarshal([]byte(
+		c.kubectl(append([]string{"-n", "smoke", "get", "pods", "-o", "json"}, args...)...)), &list); err != nil {
 		c.t.Fatal(err)
 	}
 	return list
@@ -150,7 +159,8 @@ func (c cluster) opens(when string, should func(from, to door, protocol string) 
 	c.t.Helper()
 	var servers, clients []door
 	for _, p := range c.pods().Items {
-		d := door{p.Metadata.Name, p.Metadata.Labels["app"], p.Metadata.Labels["network"], p.Spec.NodeName, p.Status.PodIP}
+		d := door{p.Metadata.Name, p.Metadata.Labels["app"], p.Metadata.Labels["network"],
+			p.Spec.NodeName, p.Status.PodIP}
 		if d.app == "web" {
 			servers = append(servers, d)
 		} else {
@@ -217,8 +227,8 @@ func (c cluster) differs(from door, servers []door, should func(from, to door, p
 	return wrong
 }
 
-// oddIdentity is the one of Cilium's strangers. Cilium marks their packets with it, and kube-router takes an odd one for its
-// own word that policy allows them.
+// oddIdentity is the one of Cilium's strangers. Cilium marks their packets with it, and kube-router takes an odd one
+// for its own word that policy allows them.
 const oddIdentity = 30101
 
 // labelsOf are the labels by which Cilium identifies pods of the tests.
@@ -263,8 +273,9 @@ func (c cluster) introduce() {
 				"ownerReferences": []any{map[string]any{
 					"apiVersion": "v1", "kind": "Pod", "name": p.Metadata.Name, "uid": p.Metadata.UID}}},
 			"status": map[string]any{"id": 0, "state": "ready",
-				"identity":   map[string]any{"id": identities[app], "labels": names},
-				"networking": map[string]any{"addressing": []any{map[string]any{"ipv4": p.Status.PodIP}}, "node": p.Status.HostIP}}})
+				"identity": map[string]any{"id": identities[app], "labels": names},
+				"networking": map[string]any{"addressing": []any{map[string]any{"ipv4": p.Status.PodIP}},
+					"node": p.Status.HostIP}}})
 	}
 	c.applyAll(objects...)
 }

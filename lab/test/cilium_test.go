@@ -44,7 +44,8 @@ func TestCilium(t *testing.T) {
 func (c cluster) servesWithoutProxy() {
 	c.t.Helper()
 	for _, node := range []string{"1", "2"} {
-		if rules := c.do("node", "exec", "--name", c.name, node, "--", "sh", "-c", "iptables-save 2>/dev/null | grep -E 'KUBE-(SVC|SEP)'; pgrep -x kube-proxy; true"); rules != "" {
+		if rules := c.do("node", "exec", "--name", c.name, node, "--", "sh", "-c",
+			"iptables-save 2>/dev/null | grep -E 'KUBE-(SVC|SEP)'; pgrep -x kube-proxy; true"); rules != "" {
 			c.t.Errorf("kube-proxy left on node %s:\n%s", node, rules)
 		}
 	}
@@ -57,7 +58,8 @@ func (c cluster) tellCilium() {
 	}
 	for _, args := range [][]string{
 		{"kubectl", "get", "pods", "-A", "-o", "wide"},
-		{"kubectl", "-n", "kube-system", "logs", "-l", "k8s-app=cilium", "-c", "cilium-agent", "--prefix", "--tail", "30"},
+		{"kubectl", "-n", "kube-system", "logs", "-l", "k8s-app=cilium", "-c", "cilium-agent",
+			"--prefix", "--tail", "30"},
 		{"kubectl", "-n", "kube-system", "logs", "-l", "name=cilium-operator", "--prefix", "--tail", "20"},
 	} {
 		out, err := c.try(append([]string{"--name", c.name}, args...)...)

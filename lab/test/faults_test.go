@@ -20,7 +20,8 @@ func TestFaults(t *testing.T) {
 	}
 	// reach opens a connection from node 1 to the kubelet of node 2.
 	reach := func() bool {
-		_, err := l.try("--name", "t4", "node", "exec", "1", "--", "timeout", "1", "bash", "-c", "echo > /dev/tcp/198.18.0.12/10250")
+		_, err := l.try("--name", "t4", "node", "exec", "1", "--", "timeout", "1", "bash", "-c",
+			"echo > /dev/tcp/198.18.0.12/10250")
 		return err == nil
 	}
 	rigtest.Until(t, "node 1 reaches node 2 to begin with", reach)
@@ -63,7 +64,8 @@ func TestFaults(t *testing.T) {
 	t.Run("full disk", func(t *testing.T) {
 		at := sub(t)
 		at("node", "fill-disk", "1")
-		if out, err := on("1", "dd if=/dev/zero of=/var/lib/kubelet/proof bs=4096 count=1"); err == nil || !strings.Contains(out, "No space left") {
+		if out, err := on("1", "dd if=/dev/zero of=/var/lib/kubelet/proof bs=4096 count=1"); err == nil ||
+			!strings.Contains(out, "No space left") {
 			t.Errorf("the disk took more: %v\n%s", err, out)
 		}
 		at("node", "fill-disk", "1", "--free")

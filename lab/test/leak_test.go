@@ -66,7 +66,8 @@ func comesAndGoes(t *testing.T, l *lab) {
 	if names != "t1-node-1 t1-node-2 t1-node-4" {
 		t.Errorf("nodes: %s", names)
 	}
-	if out, err := l.try("node", "remove", "--name", "t1", "t1-node-3"); err == nil || !strings.Contains(out, "hint: its nodes are t1-node-1, t1-node-2, t1-node-4") {
+	if out, err := l.try("node", "remove", "--name", "t1", "t1-node-3"); err == nil ||
+		!strings.Contains(out, "hint: its nodes are t1-node-1, t1-node-2, t1-node-4") {
 		t.Errorf("a node that is gone was removed: %v\n%s", err, out)
 	}
 }

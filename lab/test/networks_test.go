@@ -98,7 +98,8 @@ func (c cluster) tell() {
 		{"node", "exec", "2", "--", "sh", "-c", "ip -br address; ip route; ip neigh"},
 		{"kubectl", "-n", "kube-system", "logs", "-l", "name=weave-net", "-c", "weave", "--prefix", "--tail", "40"},
 		{"kubectl", "-n", "kube-system", "logs", "-l", "name=weave-net", "-c", "weave-npc", "--prefix", "--tail", "20"},
-		{"kubectl", "-n", "kube-system", "exec", "ds/weave-net", "-c", "weave", "--", "/home/weave/weave", "--local", "status", "connections"},
+		{"kubectl", "-n", "kube-system", "exec", "ds/weave-net", "-c", "weave", "--", "/home/weave/weave",
+			"--local", "status", "connections"},
 	} {
 		out, err := c.try(append([]string{"--name", c.name}, args...)...)
 		c.t.Logf("%s (%v)", strings.Join(args, " "), err)
@@ -108,14 +109,17 @@ func (c cluster) tell() {
 	}
 }
 
-// weaveMeets waits until each of Weave Net's routers has a connection to the other: they give pods no address before that. A router that did
-// not reach its peer pauses before the next try, each time longer and for up to six minutes; `weave connect` ends the pause.
+// weaveMeets waits until each of Weave Net's routers has a connection to the other: they give pods no address before
+// that. A router that did not reach its peer pauses before the next try, each time longer and for up to six minutes;
+// `weave connect` ends the pause.
 func (c cluster) weaveMeets() {
 	c.t.Helper()
 	weave := func(node int, args ...string) string {
-		pod := c.kubectl("-n", "kube-system", "get", "pod", "-l", "name=weave-net", "-o", "jsonpath={.items[*].metadata.name}",
+		pod := c.kubectl("-n", "kube-system", "get", "pod", "-l", "name=weave-net", "-o",
+			"jsonpath={.items[*].metadata.name}",
 			"--field-selector", fmt.Sprintf("spec.nodeName=%s-node-%d", c.name, node))
-		command := append([]string{"--name", c.name, "kubectl", "-n", "kube-system", "exec", pod, "-c", "weave", "--", "/home/weave/weave", "--local"}, args...)
+		command := append([]string{"--name", c.name, "kubectl", "-n", "kube-system", "exec", pod, "-c", "weave", "--",
+			"/home/weave/weave", "--local"}, args...)
 		out, err := c.try(command...)
 		if err != nil {
 			c.t.Logf("weave %s on node %d: %v: %s", strings.Join(args, " "), node, err, out)
@@ -123,8 +127,10 @@ func (c cluster) weaveMeets() {
 		return out
 	}
 	for node, peer := range map[int]int{1: 2, 2: 1} {
-		address := c.kubectl("get", "node", fmt.Sprintf("%s-node-%d", c.name, peer), "-o", `jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
-		rigtest.Until(c.t, fmt.Sprintf("the router of node %d is connected to the one of node %d", node, peer), func() bool {
+		address := c.kubectl("get", "node", fmt.Sprintf("%s-node-%d", c.name, peer), "-o",
+			`jsonpath={.status.addresses[?(@.type=="InternalIP")].address}`)
+		rigtest.Until(c.t, fmt.Sprintf("the router of node %d is connected to the one of node %d",
+			node, peer), func() bool {
 			if strings.Contains(weave(node, "status", "connections"), " established ") {
 				return true
 			}
@@ -186,11 +192,13 @@ func (c cluster) enforces() {
 	}
 }
 
-// theseus builds Theseus, and returns what runs it on this cluster: its standard output, and an error that has what it said besides.
+// theseus builds Theseus, and returns what runs it on this cluster: its standard output, and an error that has what it
+// said besides.
 func (c cluster) theseus() func(args ...string) ([]byte, error) {
 	c.t.Helper()
 	program := filepath.Join(c.t.TempDir(), "theseus")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "./cmd/theseus") // as make builds it, so that it is cached
+	// as make builds it, so that it is cached
+	build := exec.Command("go", "build", "-trimpath", "-o", program, "./cmd/theseus")
 	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		c.t.Fatalf("%v\n%s", err, out)
@@ -208,8 +216,8 @@ func (c cluster) theseus() func(args ...string) ([]byte, error) {
 	}
 }
 
-// understands holds that Theseus finds the network, and no other, in order and of the version that runs: in order within the time that an
-// agent takes which a busy machine made start again.
+// understands holds that Theseus finds the network, and no other, in order and of the version that runs: in order
+// within the time that an agent takes which a busy machine made start again.
 func (c cluster) understands(network string) {
 	c.t.Helper()
 	theseus, version := c.theseus(), ""
@@ -220,7 +228,8 @@ func (c cluster) understands(network string) {
 		}
 		return err == nil
 	})
-	images := c.kubectl("get", "daemonsets", "-A", "-o", "jsonpath={.items[*].spec.template.spec.containers[*].image}") + " "
+	images := c.kubectl("get", "daemonsets", "-A", "-o",
+		"jsonpath={.items[*].spec.template.spec.containers[*].image}") + " "
 	if network != "bridge" && (version == "" || !strings.Contains(images, ":"+version+" ")) {
 		c.t.Errorf("of %s runs %s, and Theseus says %q", network, images, version)
 	}
@@ -255,7 +264,8 @@ func TestOlderKubernetes(t *testing.T) {
 	rigtest.Full(t, "Kubernetes v1.34.4, whose build takes ten minutes")
 	const version = "v1.34.4"
 	c := up(t, "t6", "--network", "flannel", "--kubernetes", version)
-	if out := c.kubectl("get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}"); out != version+" "+version {
+	if out := c.kubectl("get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}"); out != version+
+		" "+version {
 		t.Errorf("the kubelets are %q", out)
 	}
 	theseus := c.theseus()
