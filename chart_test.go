@@ -23,7 +23,8 @@ var update = flag.Bool("update", false, "rewrite the templates of the chart that
 
 const chart = "charts/theseus"
 
-// TestChart: the templates with Theseus' own objects are made from the Go code that Theseus itself uses. -update rewrites them.
+// TestChart: the templates with Theseus' own objects are made from the Go code that Theseus itself uses. -update
+// rewrites them.
 func TestChart(t *testing.T) {
 	for name, want := range templates(t) {
 		path := filepath.Join(chart, "templates", name)
@@ -62,12 +63,13 @@ func templates(t *testing.T) map[string]string {
 	change.SetAnnotations(map[string]string{"helm.sh/resource-policy": "keep"})
 	planning := append([]unstructured.Unstructured{change}, roles(t, kube.Changes, account)...)
 	return map[string]string{
-		"planning.yaml":  "{{- if .Values.planning.enabled }}\n" + documents(t, planning) + "{{- end }}\n",
-		"crds.yaml":      documents(t, crds),
-		"approval.yaml":  documents(t, append(manifest.ApprovalPolicy(), manifest.AskedPolicy()...)),
-		"webrights.yaml": "{{- if .Values.web.enabled }}\n" + documents(t, roles(t, kube.Page, kube.Subject{Kind: "ServiceAccount", Namespace: v1alpha1.Namespace, Name: "theseus-web"})) + "{{- end }}\n",
-		"rights.yaml":    documents(t, controller),
-		"roles.yaml":     "{{- if .Values.roles.create }}\n" + documents(t, users) + "{{- end }}\n",
+		"planning.yaml": "{{- if .Values.planning.enabled }}\n" + documents(t, planning) + "{{- end }}\n",
+		"crds.yaml":     documents(t, crds),
+		"approval.yaml": documents(t, append(manifest.ApprovalPolicy(), manifest.AskedPolicy()...)),
+		"webrights.yaml": "{{- if .Values.web.enabled }}\n" + documents(t, roles(t, kube.Page,
+			kube.Subject{Kind: "ServiceAccount", Namespace: v1alpha1.Namespace, Name: "theseus-web"})) + "{{- end }}\n",
+		"rights.yaml": documents(t, controller),
+		"roles.yaml":  "{{- if .Values.roles.create }}\n" + documents(t, users) + "{{- end }}\n",
 	}
 }
 
@@ -108,11 +110,14 @@ func TestChartFits(t *testing.T) {
 		return string(text)
 	}
 	for name, words := range map[string][]string{
-		"deployment.yaml":     {"name: " + manifest.ControllerName, "serviceAccountName: " + manifest.ControllerName, v1alpha1.LabelManaged + `: "true"`},
-		"serviceaccount.yaml": {"name: " + manifest.ControllerName, `ne .Release.Namespace "` + v1alpha1.Namespace + `"`},
-		"web.yaml":            {v1alpha1.LabelManaged + `: "true"`},
-		"uninstall.yaml":      {"uninstall-check", "serviceAccountName: " + manifest.ControllerName, v1alpha1.LabelManaged + `: "true"`},
-		"NOTES.txt":           {"serviceaccount:" + v1alpha1.Namespace + "/" + manifest.ControllerName},
+		"deployment.yaml": {"name: " + manifest.ControllerName, "serviceAccountName: " + manifest.ControllerName,
+			v1alpha1.LabelManaged + `: "true"`},
+		"serviceaccount.yaml": {"name: " + manifest.ControllerName,
+			`ne .Release.Namespace "` + v1alpha1.Namespace + `"`},
+		"web.yaml": {v1alpha1.LabelManaged + `: "true"`},
+		"uninstall.yaml": {"uninstall-check", "serviceAccountName: " + manifest.ControllerName,
+			v1alpha1.LabelManaged + `: "true"`},
+		"NOTES.txt": {"serviceaccount:" + v1alpha1.Namespace + "/" + manifest.ControllerName},
 	} {
 		for _, word := range words {
 			if !strings.Contains(read(name), word) {
@@ -122,7 +127,8 @@ func TestChartFits(t *testing.T) {
 	}
 	for _, port := range regexp.MustCompile(`Port: (\d+)`).FindAllStringSubmatch(read("deployment.yaml"), -1) {
 		if port[1] != strconv.Itoa(manifest.PortController) {
-			t.Errorf("a port of the Deployment is %s; the controller serves /healthz at %d", port[1], manifest.PortController)
+			t.Errorf("a port of the Deployment is %s; the controller serves /healthz at %d",
+				port[1], manifest.PortController)
 		}
 	}
 }

@@ -14,11 +14,13 @@ import (
 // maxColumns is the longest line of Markdown outside of tables, code and links.
 const maxColumns = 110
 
-// forbidden are phrases that read as translated. Each has better words: name who does what (docs/terms.md has the terms).
+// forbidden are phrases that read as translated. Each has better words: name who does what (docs/terms.md has the
+// terms).
 var forbidden = []string{
-	"nobody", "somebody", "anew", "beside", "at hand", "what was there", "what is there", "it is not known", "is nobody's", "spared", "heed", "deed",
-	"stands in", "stands at", "stands still", "whoever", "alone tells", "that is said", "is told at once", "goes on where",
-	"of yours is", "but for", "those of who", "cannot come", "for good",
+	"nobody", "somebody", "anew", "beside", "at hand", "what was there", "what is there", "it is not known",
+	"is nobody's", "spared", "heed", "deed", "stands in", "stands at", "stands still",
+	"whoever", "alone tells", "that is said", "is told at once", "goes on where", "of yours is", "but for",
+	"those of who", "cannot come", "for good",
 }
 
 // otherPages have tests of their own: the reference of the commands is made from their help texts.
@@ -51,7 +53,8 @@ func pages(t *testing.T) []page {
 	return all
 }
 
-// prose is a page without its blocks of code, line by line. A block is fenced, or indented by four columns after an empty line.
+// prose is a page without its blocks of code, line by line. A block is fenced, or indented by four columns after an
+// empty line.
 func prose(text string) []string {
 	lines := strings.Split(text, "\n")
 	fenced, indented, empty := false, false, true

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestOneListOfKinds: the planner knows the contract with kinds of change, and names the kinds in one list alone; so does no kind know the
-// planner.
+// TestOneListOfKinds: the planner knows the contract with kinds of change, and names the kinds in one list alone; so
+// does no kind know the planner.
 func TestOneListOfKinds(t *testing.T) {
 	const room, list = module + "internal/change/", "internal/change/plan/kinds.go"
 	contract := map[string]bool{"compact": true, "kind": true, "verify": true}
@@ -39,20 +39,21 @@ func TestOneListOfKinds(t *testing.T) {
 	}
 }
 
-// concerned are the packages that know one kind of change though it is not theirs, each with its reason. The command line, which wires
-// everything together, knows all of them.
+// concerned are the packages that know one kind of change though it is not theirs, each with its reason. The command
+// line, which wires everything together, knows all of them.
 var concerned = map[string]string{
 	"internal/run/mirrored":   "carries out the verbs that plans with a mirror alone have",
 	"internal/mirror/replica": "the same: copies, freezes and takes down",
 }
 
-// TestNoKindOutside: a kind of change is known by its own package. Others ask its contract (internal/change/kind) what a plan is like:
-// they neither import a kind nor look which part of a plan is set.
+// TestNoKindOutside: a kind of change is known by its own package. Others ask its contract (internal/change/kind) what
+// a plan is like: they neither import a kind nor look which part of a plan is set.
 func TestNoKindOutside(t *testing.T) {
 	sections, used := sectionsOf(t), map[string]bool{}
 	for _, file := range goFiles(t) {
 		pkg := filepath.ToSlash(filepath.Dir(file))
-		own := strings.HasPrefix(pkg, "internal/change/") && pkg != "internal/change/plan" && pkg != "internal/change/verify"
+		own := strings.HasPrefix(pkg, "internal/change/") && pkg != "internal/change/plan" &&
+			pkg != "internal/change/verify"
 		if own || strings.HasPrefix(pkg, "internal/cli") || strings.HasPrefix(pkg, "cmd/") {
 			continue
 		}
@@ -77,7 +78,8 @@ func TestNoKindOutside(t *testing.T) {
 	}
 }
 
-// kindsNamed are the kinds of change that a file imports, and in packages that have plans in their hands, the parts of plans that it uses.
+// kindsNamed are the kinds of change that a file imports, and in packages that have plans in their hands, the parts of
+// plans that it uses.
 func kindsNamed(file *ast.File, pkg string, sections []string) (named []string) {
 	for _, spec := range file.Imports {
 		path, _ := strconv.Unquote(spec.Path.Value)
@@ -104,7 +106,8 @@ func kindsNamed(file *ast.File, pkg string, sections []string) (named []string) 
 
 // sectionsOf are the parts of a plan that only plans of one kind have: the fields that may be nil.
 func sectionsOf(t *testing.T) (sections []string) {
-	parsed, err := parser.ParseFile(token.NewFileSet(), "internal/change/kind/plan.go", nil, parser.SkipObjectResolution)
+	parsed, err := parser.ParseFile(token.NewFileSet(), "internal/change/kind/plan.go",
+		nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,40 +12,47 @@ import (
 	"testing"
 )
 
-// knowing are what a package, or a file of one, knows of a network that is not its own, each with its reason. None of them is
-// of a pair.
+// knowing are what a package, or a file of one, knows of a network that is not its own, each with its reason. None of
+// them is of a pair.
 var knowing = map[string]string{
-	"internal/network/flannel calico":                "Canal runs Calico's agent in flannel's own pod, and is refused by that",
-	"internal/change/rollout calico":                 "a change of one network's flags: those of Calico's Felix",
-	"internal/change/rollout cilium":                 "the same: Cilium's have other places, and its agents read them only when they start",
-	"internal/change/pool calico":                    "a change of Calico's own settings: its IPPools",
-	"internal/change/encapsulation calico":           "a change of Calico's own settings: how its IPPools encapsulate",
-	"internal/change/reflectors calico":              "a change of Calico's own settings: its BGPPeers, and who reflects",
+	"internal/network/flannel calico": "Canal runs Calico's agent in flannel's own pod, and is refused by that",
+	"internal/change/rollout calico":  "a change of one network's flags: those of Calico's Felix",
+	"internal/change/rollout cilium": "the same: Cilium's have other places, and its agents " +
+		"read them only when they start",
+	"internal/change/pool calico":          "a change of Calico's own settings: its IPPools",
+	"internal/change/encapsulation calico": "a change of Calico's own settings: how its IPPools encapsulate",
+	"internal/change/reflectors calico": "a change of Calico's own settings: " +
+		"its BGPPeers, and who reflects",
 	"internal/cluster/kube/snapshot_other.go calico": "API groups that a snapshot holds; drivers read what is in them",
 	"internal/cluster/kube/snapshot_other.go cilium": "the same",
 	"internal/run/measured.go calico":                "whether a network treats other nodes as the outside",
 	"internal/run/measured.go flannel":               "the same",
 	"internal/run/measured.go weave":                 "the same",
 	"internal/node/bird.go calico":                   "the folder in which Calico's image has BIRD's sockets",
-	"internal/step/allowed.go calico":                "what agents may be asked to remove stands on one page; each driver's residue is held within it",
-	"internal/step/allowed.go flannel":               "the same",
-	"internal/step/allowed.go weave":                 "the same",
-	"internal/step/allowed.go cilium":                "the same",
-	"internal/step/allowed.go kube-router":           "the same",
+	"internal/step/allowed.go calico": "what agents may be asked to remove stands on one page; each " +
+		"driver's residue is held within it",
+	"internal/step/allowed.go flannel":     "the same",
+	"internal/step/allowed.go weave":       "the same",
+	"internal/step/allowed.go cilium":      "the same",
+	"internal/step/allowed.go kube-router": "the same",
 }
 
-// shared are the packages that serve every network: what they do may depend on what a network says of itself, and not on which it is.
-var shared = []string{"internal/change/plan", "internal/run", "internal/run/engine", "internal/node", "internal/network/joint", "internal/step/adoption", "internal/cluster/kube", "internal/cluster/outage", "internal/run/report",
-	"internal/proof/path", "internal/proof/probe", "internal/proof/loss", "internal/step", "internal/run/journal", "internal/node/agent"}
+// shared are the packages that serve every network: what they do may depend on what a network says of itself, and not
+// on which it is.
+var shared = []string{"internal/change/plan", "internal/run", "internal/run/engine",
+	"internal/node", "internal/network/joint", "internal/step/adoption", "internal/cluster/kube",
+	"internal/cluster/outage", "internal/run/report", "internal/proof/path", "internal/proof/probe",
+	"internal/proof/loss", "internal/step", "internal/run/journal", "internal/node/agent"}
 
-// TestNoPairs: what is known of a network is in its driver. The planner, the engine, its hands and the strategies, and the
-// drivers of other networks, neither import it nor name it.
+// TestNoPairs: what is known of a network is in its driver. The planner, the engine, its hands and the strategies, and
+// the drivers of other networks, neither import it nor name it.
 func TestNoPairs(t *testing.T) {
 	list, err := parser.ParseFile(token.NewFileSet(), "internal/network/drivers/drivers.go", nil, parser.ImportsOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := map[string][]string{"calico": {"felix", "tigera"}, "kube-router": {"kube-router", "kuberouter"}} // a driver's name, and others for its network's parts
+	// a driver's name, and others for its network's parts
+	words := map[string][]string{"calico": {"felix", "tigera"}, "kube-router": {"kube-router", "kuberouter"}}
 	for _, spec := range list.Imports {
 		path, _ := strconv.Unquote(spec.Path.Value)
 		if name := filepath.Base(path); name != "cni" {
@@ -74,7 +81,8 @@ func TestNoPairs(t *testing.T) {
 				text = strings.ToLower(n.Name)
 			}
 			for network, names := range words {
-				if network == own || !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(text, name) }) {
+				if network == own ||
+					!slices.ContainsFunc(names, func(name string) bool { return strings.Contains(text, name) }) {
 					continue
 				}
 				where := filepath.ToSlash(file) + " " + network

@@ -55,7 +55,8 @@ func TestBoundedReaders(t *testing.T) {
 				return true
 			}
 			from, ok := call.X.(*ast.Ident)
-			if ok && names[from.Name] && (strings.HasPrefix(call.Sel.Name, "Unmarshal") || strings.Contains(call.Sel.Name, "Decoder") ||
+			if ok && names[from.Name] && (strings.HasPrefix(call.Sel.Name, "Unmarshal") ||
+				strings.Contains(call.Sel.Name, "Decoder") ||
 				strings.HasPrefix(call.Sel.Name, "YAMLToJSON")) {
 				t.Errorf("%s calls %s.%s: read it with internal/safeio/bounded", file, from.Name, call.Sel.Name)
 			}
@@ -86,12 +87,13 @@ var whole = map[string]string{
 	"internal/cluster/clustertest/controlplane.go": "runs in tests",
 }
 
-// TestWholeFiles: files and streams from outside are read within a bound. What runs on nodes reads the kernel's files and
-// its own, and is left out.
+// TestWholeFiles: files and streams from outside are read within a bound. What runs on nodes reads the kernel's files
+// and its own, and is left out.
 func TestWholeFiles(t *testing.T) {
 	for _, file := range goFiles(t) {
 		file = filepath.ToSlash(file)
-		if whole[file] != "" || !strings.HasPrefix(file, "internal/") || strings.HasPrefix(file, "internal/node/") || strings.HasPrefix(file, "internal/proof/probe/") {
+		if whole[file] != "" || !strings.HasPrefix(file, "internal/") || strings.HasPrefix(file, "internal/node/") ||
+			strings.HasPrefix(file, "internal/proof/probe/") {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
@@ -103,7 +105,8 @@ func TestWholeFiles(t *testing.T) {
 			if !ok {
 				return true
 			}
-			if from, ok := call.X.(*ast.Ident); ok && (from.Name == "os" && call.Sel.Name == "ReadFile" || from.Name == "io" && call.Sel.Name == "ReadAll") {
+			if from, ok := call.X.(*ast.Ident); ok &&
+				(from.Name == "os" && call.Sel.Name == "ReadFile" || from.Name == "io" && call.Sel.Name == "ReadAll") {
 				t.Errorf("%s calls %s.%s: read it with internal/safeio/infile", file, from.Name, call.Sel.Name)
 			}
 			return true
@@ -137,7 +140,8 @@ func TestWrittenFiles(t *testing.T) {
 			if !ok {
 				return true
 			}
-			if from, ok := call.X.(*ast.Ident); ok && from.Name == "os" && (call.Sel.Name == "WriteFile" || call.Sel.Name == "Create") {
+			if from, ok := call.X.(*ast.Ident); ok && from.Name == "os" &&
+				(call.Sel.Name == "WriteFile" || call.Sel.Name == "Create") {
 				t.Errorf("%s calls os.%s: write it with internal/safeio/outfile", file, call.Sel.Name)
 			}
 			return true
@@ -148,8 +152,8 @@ func TestWrittenFiles(t *testing.T) {
 // bounds are what a stream of JSON may be read through: each ends where somebody said it does.
 var bounds = []string{"bytes.NewReader", "strings.NewReader", "io.LimitReader", "http.MaxBytesReader"}
 
-// TestBoundedDecoders: JSON is decoded from what was read within a bound, as TestWholeFiles has it, or through one. What it can
-// expand to, and how deep it goes, encoding/json bounds itself.
+// TestBoundedDecoders: JSON is decoded from what was read within a bound, as TestWholeFiles has it, or through one.
+// What it can expand to, and how deep it goes, encoding/json bounds itself.
 func TestBoundedDecoders(t *testing.T) {
 	seen := 0
 	for _, file := range goFiles(t) {
@@ -187,15 +191,18 @@ func calledAs(call *ast.CallExpr) string {
 }
 
 // parsers are the functions that turn bytes of others into values.
-var parsers = []string{"json.Unmarshal", "json.NewDecoder", "bounded.Unmarshal", "bounded.UnmarshalStrict", "infile.ReadJSON", "yaml.Unmarshal",
-	"x509.ParseCertificate", "pem.Decode", "ssh.ParseAuthorizedKey", "kjson.UnmarshalCaseSensitivePreserveInts", "sigsjson.UnmarshalStrict"}
+var parsers = []string{"json.Unmarshal", "json.NewDecoder", "bounded.Unmarshal", "bounded.UnmarshalStrict",
+	"infile.ReadJSON", "yaml.Unmarshal", "x509.ParseCertificate", "pem.Decode", "ssh.ParseAuthorizedKey",
+	"kjson.UnmarshalCaseSensitivePreserveInts", "sigsjson.UnmarshalStrict"}
 
-// unfuzzed are the packages that parse without a fuzz target of their own, each with its reason; "/..." stands for all below.
+// unfuzzed are the packages that parse without a fuzz target of their own, each with its reason; "/..." stands for all
+// below.
 var unfuzzed = map[string]string{
-	"cmd/theseus-agent":                  "the plan of a benchmark, of its own pod",
-	"cmd/theseus-controller":             "addresses that it wrote itself",
-	"internal/change/...":                "plans, which FuzzRead of change/plan tries",
-	"internal/cli/...":                   "a change, in the bounds that FuzzToJSON tries; journals and answers, which other rooms have",
+	"cmd/theseus-agent":      "the plan of a benchmark, of its own pod",
+	"cmd/theseus-controller": "addresses that it wrote itself",
+	"internal/change/...":    "plans, which FuzzRead of change/plan tries",
+	"internal/cli/...": "a change, in the bounds that FuzzToJSON tries; journals and " +
+		"answers, which other rooms have",
 	"internal/cluster":                   "values of a snapshot, which FuzzAdd of cluster/document tries",
 	"internal/cluster/clustertest":       "objects of tests",
 	"internal/cluster/kube":              "objects that the API server has validated against Theseus' own schemas",

@@ -17,14 +17,16 @@ import (
 
 const module = "github.com/theseus-cni/theseus/"
 
-// rooms are the folders of internal/ in their order. What is pure imports from its own room and from rooms before it; what
-// acts on the world imports everything pure, and hands of its own room and of rooms before it. Each room's doc.go says which
-// of its packages others may import (Door), and which act on the world (Hands; "all" stands for every one) or run inside
-// tests alone (Tests).
-var rooms = []string{"safeio", "cluster", "proof", "step", "network", "flags", "preflight", "mirror", "change", "run", "node", "cli"}
+// rooms are the folders of internal/ in their order. What is pure imports from its own room and from rooms before it;
+// what acts on the world imports everything pure, and hands of its own room and of rooms before it. Each room's doc.go
+// says which of its packages others may import (Door), and which act on the world (Hands; "all" stands for every one)
+// or run inside tests alone (Tests).
+var rooms = []string{"safeio", "cluster", "proof", "step", "network", "flags", "preflight", "mirror",
+	"change", "run", "node", "cli"}
 
 // impure are the imports that a pure package does without.
-var impure = []string{"os", "net", "net/http", "database/sql", "log", "log/slog", "math/rand", "math/rand/v2", "os/exec"}
+var impure = []string{"os", "net", "net/http", "database/sql", "log", "log/slog",
+	"math/rand", "math/rand/v2", "os/exec"}
 
 // house is what the rooms say of themselves. The lists hold packages below internal/, such as "cluster/kube".
 type house struct{ door, hands, tests map[string]bool }
@@ -99,8 +101,8 @@ func roomOf(pkg string) string {
 	return room
 }
 
-// TestRooms holds the architecture: every package is in a room, rooms import each other's doors in one direction, and pure
-// packages are pure.
+// TestRooms holds the architecture: every package is in a room, rooms import each other's doors in one direction, and
+// pure packages are pure.
 func TestRooms(t *testing.T) {
 	h := readHouse(t)
 	used, across := map[string]bool{}, map[string]bool{}
@@ -149,7 +151,8 @@ func checkClock(t *testing.T, file string, parsed *ast.File) {
 			return true
 		}
 		if pkg, ok := selector.X.(*ast.Ident); ok && pkg.Name == "time" &&
-			slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker", "Tick"}, selector.Sel.Name) {
+			slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker", "Tick"},
+				selector.Sel.Name) {
 			t.Errorf("%s: a pure package calls time.%s", file, selector.Sel.Name)
 		}
 		return true

@@ -14,14 +14,15 @@ import (
 	"testing"
 )
 
-// TestSecurityTable: every line of the tables of defences in docs/security.md names tests, each with its package, and they are there.
-// make runs the tests that need a real API server, too.
+// TestSecurityTable: every line of the tables of defences in docs/security.md names tests, each with its package, and
+// they are there. make runs the tests that need a real API server, too.
 func TestSecurityTable(t *testing.T) {
 	page, err := os.ReadFile("docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, head := range []string{"| what | what holds | tests |\n|---|---|---|\n", "| attack | what holds | tests |\n|---|---|---|\n"} {
+	for _, head := range []string{"| what | what holds | tests |\n|---|---|---|\n",
+		"| attack | what holds | tests |\n|---|---|---|\n"} {
 		_, table, found := strings.Cut(string(page), head)
 		table, _, ended := strings.Cut(table, "\n\n")
 		if !found || !ended {
@@ -40,7 +41,8 @@ func TestSecurityTable(t *testing.T) {
 	for folder, text := range packages {
 		for _, test := range needsKube(t, text) {
 			if !madeWithKube(t, folder, test) {
-				t.Errorf("make lab-test runs no %s of %s, which is skipped elsewhere: it needs THESEUS_KUBE", test, folder)
+				t.Errorf("make lab-test runs no %s of %s, which is skipped elsewhere: it needs THESEUS_KUBE",
+					test, folder)
 			}
 		}
 	}
@@ -54,7 +56,8 @@ func TestSecurityTable(t *testing.T) {
 // named is a test with its package and, after slashes, its subtests.
 var named = regexp.MustCompile("`([a-z0-9-]+)\\.((?:Test|Fuzz)\\w+)((?:/[^`/]+)*)`")
 
-// needsKube are the tests of a package that are skipped without THESEUS_KUBE, by themselves or by a function of the package.
+// needsKube are the tests of a package that are skipped without THESEUS_KUBE, by themselves or by a function of the
+// package.
 func needsKube(t *testing.T, text string) []string {
 	t.Helper()
 	if !strings.Contains(text, kubeLiteral) {
@@ -116,8 +119,10 @@ func madeWithKube(t *testing.T, folder, test string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range regexp.MustCompile(`(?m)^\tTHESEUS_KUBE=\S+ go test .*-run '([^']+)'(.*)$`).FindAllStringSubmatch(string(text), -1) {
-		if regexp.MustCompile(strings.ReplaceAll(line[1], "$$", "$")).MatchString(test) && slices.Contains(strings.Fields(line[2]), "./"+filepath.ToSlash(folder)) {
+	for _, line := range regexp.MustCompile(`(?m)^\tTHESEUS_KUBE=\S+ go test .*-run '([^']+)'(.*)$`).
+		FindAllStringSubmatch(string(text), -1) {
+		if regexp.MustCompile(strings.ReplaceAll(line[1], "$$", "$")).MatchString(test) &&
+			slices.Contains(strings.Fields(line[2]), "./"+filepath.ToSlash(folder)) {
 			return true
 		}
 	}
@@ -149,8 +154,8 @@ func testsByPackage(t *testing.T) testFiles {
 	return all
 }
 
-// lack says why a test of a package is not there; empty where it is. A subtest is there if its name is written in that package, or is that of
-// a script.
+// lack says why a test of a package is not there; empty where it is. A subtest is there if its name is written in that
+// package, or is that of a script.
 func (all testFiles) lack(in, test, subtests string) string {
 	var folders []string
 	for folder, text := range all {
@@ -162,7 +167,8 @@ func (all testFiles) lack(in, test, subtests string) string {
 		return "the packages of this name with this test are " + strings.Join(folders, ", ") + "; there must be one"
 	}
 	for _, sub := range strings.Split(subtests, "/")[1:] {
-		if _, err := os.Stat(filepath.Join(folders[0], "testdata", sub+".txtar")); err != nil && !strings.Contains(all[folders[0]], `"`+sub+`"`) {
+		if _, err := os.Stat(filepath.Join(folders[0], "testdata", sub+".txtar")); err != nil &&
+			!strings.Contains(all[folders[0]], `"`+sub+`"`) {
 			return "there is no subtest " + sub
 		}
 	}
