@@ -10,18 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/controlplane"
 	"github.com/theseus-cni/theseus/lab/internal/kubeapi"
+	"github.com/theseus-cni/theseus/lab/internal/loopback"
 	"github.com/theseus-cni/theseus/lab/internal/network"
 	"github.com/theseus-cni/theseus/lab/internal/pki"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
@@ -135,7 +134,7 @@ func (c *Cluster) controlPlane(ctx context.Context) error {
 		return err
 	}
 	for _, port := range []*int{&c.config.Ports.API, &c.config.Ports.Etcd, &c.config.Ports.Peer} {
-		if *port, err = free(); err != nil {
+		if *port, err = loopback.Port(); err != nil {
 			return err
 		}
 	}
@@ -181,34 +180,15 @@ func (c *Cluster) controlPlane(ctx context.Context) error {
 	return nil
 }
 
-// keep starts a program that runs until Stop, and whose output is in a log. It ends with this process too.
+// keep starts a program that runs until Stop, and whose output is in a log.
 func (c *Cluster) keep(name, program string, args ...string) error {
-	log, err := os.Create(filepath.Join(c.config.Logs, name+".log"))
+	p := loopback.Program{Path: program, Args: args, Dir: c.Dir, Log: filepath.Join(c.config.Logs, name+".log")}
+	stop, err := p.Keep()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(program, args...)
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, c.Dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	c.ended = append(c.ended, func() {
-		cmd.Process.Kill() //nolint:errcheck // it may have ended
-		cmd.Wait()         //nolint:errcheck // killed
-		log.Close()
-	})
+	c.ended = append(c.ended, stop)
 	return nil
-}
-
-// free is a port of loopback that no process uses.
-func free() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // Kubectl runs kubectl as an administrator, and returns its output.

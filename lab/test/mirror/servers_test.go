@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
+	"github.com/theseus-cni/theseus/lab/internal/controlplane"
+	"github.com/theseus-cni/theseus/lab/internal/loopback"
 	"github.com/theseus-cni/theseus/lab/internal/pki"
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
@@ -64,13 +66,10 @@ func start(t testing.TB, name string, withControllers bool) *cluster {
 			t.Fatal(err)
 		}
 	}
-	client, peer := port(t), port(t)
 	c.port = port(t)
-	c.etcd = fmt.Sprintf("http://127.0.0.1:%d", client)
-	peers := fmt.Sprintf("http://127.0.0.1:%d", peer)
-	c.run(t, "etcd", "etcd", "--name=lab", "--data-dir="+filepath.Join(c.dir, "etcd"), "--listen-client-urls="+c.etcd,
-		"--advertise-client-urls="+c.etcd, "--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers,
-		"--initial-cluster=lab="+peers, "--unsafe-no-fsync", "--log-level=warn")
+	config := controlplane.Config{Lab: lab, Data: c.dir, Ports: controlplane.Ports{Etcd: port(t), Peer: port(t)}}
+	c.etcd = fmt.Sprintf("http://127.0.0.1:%d", config.Ports.Etcd)
+	c.run(t, "etcd", config.Commands()[0]...)
 	c.admin = secrets.Admin
 	c.kubeconfig = c.server(t, c.port)
 	if withControllers {
@@ -117,8 +116,7 @@ func (c *cluster) write(t testing.TB, file string, port int, client pki.Pair) {
 	}
 }
 
-// run keeps a program of Kubernetes running until the test ends. One that ends by itself is started again, as a kubelet
-// would do it: an API server, for example, gives up when etcd does not answer in time.
+// run keeps a program of Kubernetes running until the test ends. One that ends by itself is started again.
 func (c *cluster) run(t testing.TB, name string, args ...string) {
 	t.Helper()
 	c.keep(t, name, true, c.kube, args...)
@@ -128,54 +126,28 @@ func (c *cluster) run(t testing.TB, name string, args ...string) {
 // shown if the test fails. again says whether a program that ends by itself is started again.
 func (c *cluster) keep(t testing.TB, name string, again bool, program string, args ...string) string {
 	t.Helper()
-	log, err := os.Create(filepath.Join(c.dir, name+".log"))
+	p := loopback.Program{Path: program, Args: args, Dir: c.dir, Log: c.file(name + ".log"), Again: again}
+	stop, err := p.Keep()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	start := func() (*exec.Cmd, error) {
-		cmd := exec.CommandContext(ctx, program, args...)
-		cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, c.dir
-		return cmd, cmd.Start()
-	}
-	cmd, err := start()
-	if err != nil {
-		stop()
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for err == nil {
-			why := cmd.Wait()
-			if ctx.Err() != nil || !again {
-				return
-			}
-			fmt.Fprintf(log, "== %s ended by itself: %v. It is started again.\n", name, why)
-			time.Sleep(time.Second) // as little as a kubelet waits
-			cmd, err = start()
-		}
-	}()
 	t.Cleanup(func() {
 		stop()
-		<-ended
-		log.Close()
-		if said, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
+		if said, err := os.ReadFile(p.Log); t.Failed() && err == nil {
 			t.Logf("%s of %s said at last:\n%s", name, c.name, said[max(0, len(said)-3000):])
 		}
 	})
-	return log.Name()
+	return p.Log
 }
 
 // port finds one that is free.
 func port(t testing.TB) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := loopback.Port()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	return free
 }
 
 func (c *cluster) try(kubeconfig, stdin string, args ...string) (string, error) {
