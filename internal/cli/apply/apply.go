@@ -13,7 +13,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
-	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
@@ -171,11 +170,7 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	if err := confirm(ctx, a, p, how.yes); err != nil {
 		return err
 	}
-	if err := a.Patiently(ctx, app.Begin,
-		func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
-		return err
-	}
-	if err := approval.Keep(p); err != nil {
+	if err := execute.Ready(ctx, a, client, p); err != nil {
 		return err
 	}
 	if how.inCluster {

@@ -281,6 +281,13 @@ func readAccepted(file string) ([]v1alpha1.AcceptedFinding, error) {
 // roundUp rounds up to whole units: a value below one would become 0, which means the default.
 func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit }
 
+// take overrides a field of a document with that of a flag that was given.
+func take[T any](given bool, field *T, flag T) {
+	if given {
+		*field = flag
+	}
+}
+
 // over overrides a document with the given flags.
 func (c *Flags) over(command *cobra.Command, document v1alpha1.ChangeSpec) v1alpha1.ChangeSpec {
 	given := func(flag string) bool { return command.Flags().Changed(flag) }
@@ -310,33 +317,15 @@ func (c *Flags) over(command *cobra.Command, document v1alpha1.ChangeSpec) v1alp
 			*pair[0] = *pair[1]
 		}
 	}
-	if given("max-parallel") {
-		document.MaxParallel = c.Spec.MaxParallel
-	}
-	if given("surge") {
-		document.Surge = c.Spec.Surge
-	}
-	if given("max-lost") {
-		document.MaxLost = c.Spec.MaxLost
-	}
-	if given("remove-label") {
-		document.RemoveLabels = c.Spec.RemoveLabels
-	}
-	if given("add-label") {
-		document.AddLabels = c.Spec.AddLabels
-	}
-	if given("cluster-id") {
-		document.ClusterIDs = c.Spec.ClusterIDs
-	}
-	if given("outside") {
-		document.Outside = c.Spec.Outside
-	}
-	if given("outside-rate") {
-		document.OutsideRate = c.Spec.OutsideRate
-	}
-	if given("peered") {
-		document.Peered = c.Spec.Peered
-	}
+	take(given("max-parallel"), &document.MaxParallel, c.Spec.MaxParallel)
+	take(given("surge"), &document.Surge, c.Spec.Surge)
+	take(given("max-lost"), &document.MaxLost, c.Spec.MaxLost)
+	take(given("remove-label"), &document.RemoveLabels, c.Spec.RemoveLabels)
+	take(given("add-label"), &document.AddLabels, c.Spec.AddLabels)
+	take(given("cluster-id"), &document.ClusterIDs, c.Spec.ClusterIDs)
+	take(given("outside"), &document.Outside, c.Spec.Outside)
+	take(given("outside-rate"), &document.OutsideRate, c.Spec.OutsideRate)
+	take(given("peered"), &document.Peered, c.Spec.Peered)
 	if given("waves") {
 		document.Waves, document.WavePercents = c.Spec.Waves, c.Spec.WavePercents
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/flags/origin"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
@@ -53,6 +54,19 @@ func carryOut(ctx context.Context, a *app.App, r *run.Run) error {
 		return nil
 	}
 	return exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
+}
+
+// Ready prepares the cluster and this machine for a plan that is about to begin: the folder of its state, Theseus' own
+// objects (run.Prepare), and the plan as it was approved.
+func Ready(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
+	if _, err := statedir.Make(p.Name); err != nil { // before the cluster is changed
+		return err
+	}
+	if err := a.Patiently(ctx, app.Begin,
+		func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
+		return err
+	}
+	return approval.Keep(p)
 }
 
 // New is a run of this process, on this terminal; begins says that the cluster does not have the plan yet. access is

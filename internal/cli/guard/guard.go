@@ -16,7 +16,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
-	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/changeflags"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
@@ -24,13 +23,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/planning"
 	"github.com/theseus-cni/theseus/internal/cli/report"
 	"github.com/theseus-cni/theseus/internal/cli/slo"
-	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cli/survey"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
-	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -228,14 +225,7 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 		"ask for the rights: theseus rights operate --for user:NAME prints them"); err != nil {
 		return err
 	}
-	if _, err := statedir.Make(p.Name); err != nil {
-		return err
-	}
-	if err := a.Patiently(ctx, app.Begin,
-		func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
-		return err
-	}
-	if err := approval.Keep(p); err != nil {
+	if err := execute.Ready(ctx, a, client, p); err != nil {
 		return err
 	}
 	end := execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true), &o.outward)

@@ -17,13 +17,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/change/surge"
 	"github.com/theseus-cni/theseus/internal/cli/app"
-	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/changeflags"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/planning"
-	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cli/survey"
 	"github.com/theseus-cni/theseus/internal/cli/terminal"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
@@ -34,7 +32,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight"
-	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/propose"
@@ -373,14 +370,7 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 
 // carryOut runs a plan on the copy, as theseus apply does.
 func carryOut(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
-	if _, err := statedir.Make(p.Name); err != nil {
-		return err
-	}
-	if err := a.Patiently(ctx, app.Begin,
-		func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
-		return err
-	}
-	if err := approval.Keep(p); err != nil {
+	if err := execute.Ready(ctx, a, client, p); err != nil {
 		return err
 	}
 	return execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true), &execute.Outward{})
