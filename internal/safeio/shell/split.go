@@ -8,6 +8,9 @@ import (
 // Split divides a command as a POSIX shell does it, by blanks, with 'quotes', "quotes" and backslashes, and does
 // nothing else that a shell does: $, *, ~, | and > stand for themselves.
 func Split(command string) ([]string, error) {
+	if strings.IndexByte(command, 0) >= 0 {
+		return nil, errors.New("it holds a byte 0") // no program can take it as an argument
+	}
 	s := splitter{rest: command}
 	for s.rest != "" {
 		if err := s.next(); err != nil {
@@ -41,8 +44,6 @@ func (s *splitter) next() error {
 	c := s.rest[0]
 	s.rest = s.rest[1:]
 	switch c {
-	case 0:
-		return errors.New("it holds a byte 0")
 	case ' ', '\t', '\n', '\r':
 		s.end()
 		return nil
@@ -65,8 +66,6 @@ func (s *splitter) quoted(quote byte) error {
 		c := s.rest[0]
 		s.rest = s.rest[1:]
 		switch {
-		case c == 0:
-			return errors.New("it holds a byte 0")
 		case c == quote:
 			return nil
 		case c == '\\' && quote == '"' && s.rest != "" && strings.IndexByte("\\\"$`", s.rest[0]) >= 0:

@@ -27,6 +27,7 @@ func TestSplit(t *testing.T) {
 		{`a \`, nil, "backslash"},
 		{"a\x00b", nil, "byte 0"},
 		{"'a\x00b'", nil, "byte 0"},
+		{"a\\\x00b", nil, "byte 0"},
 	} {
 		got, err := shell.Split(test.command)
 		if !slices.Equal(got, test.want) || (err == nil) != (test.err == "") ||
