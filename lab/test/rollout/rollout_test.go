@@ -81,6 +81,7 @@ func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
 func calico(t *testing.T, name string, nodes int) *scenario.Rig {
 	t.Helper()
 	rig := rigtest.New(t, bin, name, nodes, "calico")
+	rig.WorldRate = 25
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -283,6 +284,7 @@ func intervalDrifts(t *testing.T, rig *scenario.Rig) {
 func TestEnvironment(t *testing.T) {
 	rigtest.Full(t, "the rollout of a flag in the environment of agents")
 	rig := rigtest.New(t, bin, "re", 2, "calico")
+	rig.WorldRate = 25 // a restart of Felix must not lose a connection that is masqueraded
 	agents := func(args ...string) string {
 		t.Helper()
 		out, err := rig.Kubectl(t.Context(), nil, append([]string{"-n", "kube-system"}, args...)...)
