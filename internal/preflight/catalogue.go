@@ -80,6 +80,7 @@ func All() []check.Check {
 		node.Versions(),
 		pdb.Blocks(),
 		policy.AgentSharesTables(),
+		policy.KnownDefect(),
 		policy.VerdictChanges(),
 		taints.RemovedInUse(),
 		typha.Skew(),

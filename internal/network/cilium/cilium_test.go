@@ -220,7 +220,6 @@ var apart = map[string]string{
 	`policy-audit-mode: "true"`:            "only logs",
 	`enable-k8s-networkpolicy: "false"`:    "ignores NetworkPolicies",
 	`enable-ipv4-masquerade: "false"`:      "masquerades nothing",
-	`bpf-lb-sock: "true"`:                  "in all pods' sockets",
 	`enable-cilium-endpoint-slice: "true"`: "CiliumEndpointSlices",
 	"labels: k8s:app":                      "labels of the user's choice",
 	"cluster-name: east":                   "a name of its own",

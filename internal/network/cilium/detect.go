@@ -58,6 +58,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		Capabilities: s.capabilities(),
 		Parts:        parts(snapshot, agent),
 		Untried:      untried + s.alsoUntried(),
+		Defect:       s.stale(version),
 	}
 	if s["ipam"] == "kubernetes" {
 		found.PodCIDRs = cni.NodeRanges(snapshot)

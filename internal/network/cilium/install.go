@@ -52,6 +52,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 			Selector: cni.SelectorText(joint.agent), PodCIDRs: []string{request.PodCIDR},
 			Capabilities: joint.settings().capabilities(), Parts: cni.Parts(joint.objects, joint.definitions),
 			Defines: created, Untried: untriedFrom(request.Source), NeverRun: final.settings().neverRun(),
+			Defect: final.settings().stale(cluster.ImageOf(image).Tag),
 		},
 		Final:    append(cni.Finish(joint.objects, final.objects), joint.restarted()...),
 		HandOver: cni.HandOver(joint.definitions, final.objects),

@@ -55,8 +55,6 @@ func traits() []trait {
 			"k8sNetworkPolicy.enabled=true"},
 		{"enable-ipv4-masquerade", value("enable-ipv4-masquerade", "false"), "masquerades nothing",
 			"enableIPv4Masquerade=true"},
-		on("bpf-lb-sock", "translates Services in all pods' sockets, also in those of the other network",
-			"socketLB.enabled=false"),
 		on("enable-cilium-endpoint-slice", "groups its endpoints in CiliumEndpointSlices",
 			"ciliumEndpointSlice.enabled=false"),
 		{"labels", func(s settings) bool { return s["labels"] != "" }, "identifies pods by labels of the user's choice",

@@ -34,6 +34,14 @@ type Driver interface {
 	Residue(*Installation) step.Residue
 }
 
+// Defect is a known defect of a network, through which packets pass that policy denies.
+type Defect struct {
+	// Says is what passes, and when. Source is where that was found, and Fix what ends it, with its cost.
+	Says   string `json:"says"`
+	Source string `json:"source"`
+	Fix    string `json:"fix"`
+}
+
 // Installation describes a CNI in a cluster, or after its installation.
 type Installation struct {
 	CNI     string `json:"cni"`
@@ -57,6 +65,9 @@ type Installation struct {
 	// NeverRun are settings with which it was never run as the target of a change, such as "with Hubble
 	// (enable-hubble)".
 	NeverRun []string `json:"neverRun,omitempty"`
+	// Defect is a known defect of this version with these settings, through which packets pass that policy denies; nil
+	// if none is known.
+	Defect *Defect `json:"defect,omitempty"`
 	// Data are the folders of a node in which it stores its state, if they depend on the installation.
 	Data []string `json:"data,omitempty"`
 	// PolicyAgent is a separate DaemonSet that enforces NetworkPolicy for it (kube-router), if there is one.

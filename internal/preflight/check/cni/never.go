@@ -68,11 +68,6 @@ func never(pass *check.Pass) []finding.Finding {
 		for _, setting := range pass.Target.NeverRun {
 			add(pass.Target, "no change to %s %s was ever run", pass.Target.Title(), setting)
 		}
-		if pass.Target.CNI == "cilium" {
-			add(pass.Target, "no change to cilium was free of leaks on busy nodes: in two of three such runs, one "+
-				"UDP packet that policy denies got through, and the change was rolled back "+
-				"(docs/explanation/cilium-next-to-flannel.md)")
-		}
 	}
 	source, upgraded := pass.Source, pass.InPlace() && pass.Change.To != ""
 	caps := source.Capabilities

@@ -9,3 +9,5 @@ import (
 func TestVerdictChanges(t *testing.T) { checktest.Run(t, VerdictChanges()) }
 
 func TestAgentSharesTables(t *testing.T) { checktest.Run(t, AgentSharesTables()) }
+
+func TestKnownDefect(t *testing.T) { checktest.Run(t, KnownDefect()) }
