@@ -72,7 +72,8 @@ func Kinds() []Kind {
 		tested("new connections to the outside in a switch of data planes, 50 a second", "", "TestGuardMasquerades"),
 
 		unknown("outside to a load balancer's address", "only the part from the node port on is measured: "+
-			"inside the cluster, kube-proxy serves the address itself; an HTTP check of your own (--slo) takes the whole way"),
+			"inside the cluster, kube-proxy serves the address itself; an HTTP check of your own "+
+			"(--slo) takes the whole way"),
 		unknown("DNS by TCP", ""),
 		unknown("node-local DNS cache", ""),
 		unknown("session affinity (ClientIP)", ""),

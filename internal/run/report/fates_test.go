@@ -2,7 +2,8 @@ package report
 
 import "testing"
 
-// TestFates: a node of whose wave some steps are done is not "not reached", also where its steps are for all nodes of the wave.
+// TestFates: a node of whose wave some steps are done is not "not reached", also where its steps are for all nodes of
+// the wave.
 func TestFates(t *testing.T) {
 	const reached, waits = "node-1", "node-2"
 	both := []string{reached, waits}
@@ -10,13 +11,16 @@ func TestFates(t *testing.T) {
 		steps []Step
 		want  State
 	}{
-		"no step":         {[]Step{{Group: "wave-1", Nodes: both, State: StepNotReached}}, StepNotReached},
-		"a step for both": {[]Step{{Group: "wave-1", Nodes: both, State: StepDone}, {Group: "wave-1", Nodes: both, State: StepNotReached}}, StepRunning},
-		"all steps":       {[]Step{{Group: "wave-1", Nodes: both, State: StepDone}}, StepDone},
-		"one that failed": {[]Step{{Group: "wave-1", Nodes: both, State: StepFailed}, {Group: "wave-1", Nodes: both, State: StepDone}}, StepFailed},
-		"another wave's":  {[]Step{{Group: "wave-2", Nodes: both, State: StepDone}}, StepNotReached},
+		"no step": {[]Step{{Group: "wave-1", Nodes: both, State: StepNotReached}}, StepNotReached},
+		"a step for both": {[]Step{{Group: "wave-1", Nodes: both, State: StepDone},
+			{Group: "wave-1", Nodes: both, State: StepNotReached}}, StepRunning},
+		"all steps": {[]Step{{Group: "wave-1", Nodes: both, State: StepDone}}, StepDone},
+		"one that failed": {[]Step{{Group: "wave-1", Nodes: both, State: StepFailed},
+			{Group: "wave-1", Nodes: both, State: StepDone}}, StepFailed},
+		"another wave's": {[]Step{{Group: "wave-2", Nodes: both, State: StepDone}}, StepNotReached},
 	} {
-		nodes := map[string]*Node{reached: {Name: reached, Wave: "wave-1", State: StepNotReached}, waits: {Name: waits, Wave: "wave-1", State: StepNotReached}}
+		nodes := map[string]*Node{reached: {Name: reached, Wave: "wave-1", State: StepNotReached},
+			waits: {Name: waits, Wave: "wave-1", State: StepNotReached}}
 		(&history{steps: test.steps}).fates(nodes)
 		for _, node := range nodes {
 			if node.State != test.want {

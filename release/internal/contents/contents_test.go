@@ -26,7 +26,8 @@ var starters = map[string]string{
 	"internal/run/guarded/process.go": "the user's change, and the user's way back (--on-loss)",
 	"internal/proof/signal/ask/ask.go": "a signal that is a command of the user's (--slo); the " +
 		"controller refuses plans with one",
-	"internal/cli/guard/guard.go": "nothing: it looks up in PATH what process.go starts",
+	"internal/safeio/group/group.go": "nothing: it gives what others start a process group",
+	"internal/cli/guard/guard.go":    "nothing: it looks up in PATH what process.go starts",
 }
 
 // TestStarters: a new place that starts programs is named here, and its programs are in an image.
