@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -48,15 +49,22 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 	defer out.Flush() //nolint:errcheck // the end of a text was cut off by whoever wrote it
 	defer err.Flush() //nolint:errcheck // the same
 	streams.Out, streams.Err = out, err
-	klog.LogToStderr(false)
-	// client-go's own log repeats the API server's answers, and the command reports retries itself
-	klog.SetOutput(io.Discard)
+	silence()
 	signals := &interrupt.Signals{Err: streams.Err}
 	ctx, stop := signals.Catch(ctx)
 	defer stop()
 	root := newRoot(streams, filepath.Base(args[0]), signals)
 	root.SetArgs(args[1:])
 	return exit.Code(streams.Err, root.ExecuteContext(ctx))
+}
+
+// silence discards client-go's own log: it repeats the API server's answers, and the command reports retries itself.
+func silence() {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	_ = flags.Set("stderrthreshold", "FATAL") // errors would go to stderr all the same
 }
 
 func newRoot(streams Streams, name string, signals *interrupt.Signals) *cobra.Command {

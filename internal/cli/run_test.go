@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -11,9 +12,30 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/klog/v2"
+
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 )
+
+// TestClientLog: the log of client-go, errors included, does not reach the terminal.
+func TestClientLog(t *testing.T) {
+	Main(t.Context(), []string{"theseus", "--version"}, app.Streams{In: strings.NewReader(""), Out: io.Discard,
+		Err: io.Discard})
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal := os.Stderr
+	os.Stderr = file
+	klog.FromContext(t.Context()).Error(errors.New("context canceled"), "reading a body")
+	klog.Error("reading a body")
+	klog.Flush()
+	os.Stderr = terminal
+	if said, err := os.ReadFile(file.Name()); err != nil || len(said) > 0 {
+		t.Errorf("the terminal got %q, %v", said, err)
+	}
+}
 
 // TestUntrustedServer: no command waits for a certificate to become a good one.
 func TestUntrustedServer(t *testing.T) {
