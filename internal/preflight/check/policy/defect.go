@@ -18,7 +18,7 @@ const defectID = "policy/known-defect"
 func KnownDefect() check.Check {
 	return check.Check{
 		ID:    defectID,
-		Title: "A known defect of the network lets packets past policy",
+		Title: "A known defect of the network lets packets bypass policy",
 		Doc:   defectDoc,
 		Needs: []string{"source"},
 		Run:   knownDefect,
@@ -27,22 +27,22 @@ func KnownDefect() check.Check {
 
 func knownDefect(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
-	add := func(network *cni.Installation, severity finding.Severity, tense string) {
+	add := func(network *cni.Installation, severity finding.Severity, whose string) {
 		if network == nil || network.Defect == nil {
 			return
 		}
 		found = append(found, finding.Finding{
 			ID: defectID, Severity: severity, Subject: finding.Subject{Kind: "Network", Name: network.CNI},
-			Message: fmt.Sprintf("with %s %s as it %s set up, %s", network.Title(), network.Version,
-				tense, network.Defect.Says),
+			Message: fmt.Sprintf("%s %s with %s settings has a known defect: %s", network.Title(), network.Version,
+				whose, network.Defect.Says),
 			Evidence: map[string]any{"source": network.Defect.Source},
 			Fix:      network.Defect.Fix,
 		})
 	}
-	add(pass.Source, finding.Warn, "is")
-	if pass.Target != nil && (pass.Source == nil || pass.Target.CNI != pass.Source.CNI ||
+	add(pass.Source, finding.Warn, "its current")
+	if pass.Target != nil && (pass.Source == nil || pass.Source.Defect == nil || pass.Target.CNI != pass.Source.CNI ||
 		pass.Target.Version != pass.Source.Version) {
-		add(pass.Target, finding.Block, "will be")
+		add(pass.Target, finding.Block, "the manifest's")
 	}
 	return found
 }
