@@ -1,9 +1,8 @@
 // Package capi lets Cluster API itself judge what Theseus makes of its configurations: by the schemas of its
-// CustomResourceDefinitions, with their rules, and by its admission webhooks, called over HTTP as an API server calls
-// them.
+// CustomResourceDefinitions, with their rules, and by its admission webhooks, called over HTTP as an API server calls them.
 //
-// What is judged are the golden files of internal/mirror/config, which its own tests hold to be what Theseus makes.
-// Objects of the infrastructure belong to other projects and are not judged.
+// What is judged are the golden files of internal/mirror/config, which its own tests hold to be what Theseus makes. Objects of the
+// infrastructure belong to other projects and are not judged.
 package capi
 
 import (
@@ -90,8 +89,7 @@ func decode(t *testing.T, text []byte) []map[string]any {
 			t.Fatal(err)
 		}
 		group, _, _ := strings.Cut(object["apiVersion"].(string), "/")
-		if slices.Contains([]string{core.GroupVersion.Group, controlplane.GroupVersion.Group,
-			bootstrap.GroupVersion.Group}, group) {
+		if slices.Contains([]string{core.GroupVersion.Group, controlplane.GroupVersion.Group, bootstrap.GroupVersion.Group}, group) {
 			objects = append(objects, object)
 		}
 	}
@@ -118,8 +116,8 @@ func newJudge(t *testing.T) *judge {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &judge{definitions: map[schema.GroupKind]*apiextensionsv1.CustomResourceDefinition{},
-		scheme: runtime.NewScheme(), hooks: hooks{webhook.NewServer(webhook.Options{}), map[string]http.Handler{}}}
+	j := &judge{definitions: map[schema.GroupKind]*apiextensionsv1.CustomResourceDefinition{}, scheme: runtime.NewScheme(),
+		hooks: hooks{webhook.NewServer(webhook.Options{}), map[string]http.Handler{}}}
 	for _, part := range []string{"", "controlplane/kubeadm", "bootstrap/kubeadm"} {
 		files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(folder)), part, "config/crd/bases/*.yaml"))
 		if err != nil || len(files) == 0 {
@@ -143,17 +141,13 @@ func newJudge(t *testing.T) *judge {
 			t.Fatal(err)
 		}
 	}
-	manager, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"},
-		ctrl.Options{Scheme: j.scheme, WebhookServer: j.hooks,
-			Metrics: server.Options{BindAddress: "0"},
-			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-				return meta.NewDefaultRESTMapper(nil), nil
-			}})
+	manager, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{Scheme: j.scheme, WebhookServer: j.hooks,
+		Metrics:        server.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range []interface{ SetupWebhookWithManager(ctrl.Manager) error }{
-		&webhooks.Cluster{Client: manager.GetAPIReader()}, &webhooks.MachineDeployment{}, &webhooks.MachineSet{},
+	for _, one := range []interface{ SetupWebhookWithManager(ctrl.Manager) error }{&webhooks.Cluster{Client: manager.GetAPIReader()}, &webhooks.MachineDeployment{}, &webhooks.MachineSet{},
 		&controlplanewebhooks.KubeadmControlPlane{}, &bootstrapwebhooks.KubeadmConfigTemplate{}} {
 		if err := one.SetupWebhookWithManager(manager); err != nil {
 			t.Fatal(err)
@@ -182,23 +176,19 @@ func (j *judge) schema(t *testing.T, at schema.GroupVersionKind, object map[stri
 	if definition == nil {
 		return fmt.Errorf("Cluster API does not have the kind %s", at.Kind)
 	}
-	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Name == at.Version && v.Served
-	})
+	i := slices.IndexFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == at.Version && v.Served })
 	if i < 0 {
 		return fmt.Errorf("Cluster API does not serve %s", at)
 	}
 	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
-		definition.Spec.Versions[i].Schema.OpenAPIV3Schema, internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(definition.Spec.Versions[i].Schema.OpenAPIV3Schema, internal, nil); err != nil {
 		t.Fatal(err)
 	}
 	structural, err := structuralschema.NewStructural(internal)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if unknown := pruning.PruneWithOptions(object, structural, true,
-		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(unknown) > 0 {
+	if unknown := pruning.PruneWithOptions(object, structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(unknown) > 0 {
 		return fmt.Errorf("unknown fields %s", strings.Join(unknown, ", "))
 	}
 	defaulting.Default(object, structural)
@@ -207,8 +197,7 @@ func (j *judge) schema(t *testing.T, at schema.GroupVersionKind, object map[stri
 		t.Fatal(err)
 	}
 	problems := validation.ValidateCustomResource(nil, object, validator)
-	rules, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(t.Context(), nil, structural,
-		object, nil, celconfig.RuntimeCELCostBudget)
+	rules, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(t.Context(), nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
 	return append(problems, rules...).ToAggregate()
 }
 
@@ -224,14 +213,13 @@ func (j *judge) admit(t *testing.T, at schema.GroupVersionKind, object map[strin
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"mutate", "validate"} {
-		path := "/" + verb + "-" + strings.ReplaceAll(hub.Group, ".", "-") + "-" + hub.Version +
-			"-" + strings.ToLower(hub.Kind)
+		path := "/" + verb + "-" + strings.ReplaceAll(hub.Group, ".", "-") + "-" + hub.Version + "-" + strings.ToLower(hub.Kind)
 		handler := j.hooks.handlers[path]
 		if handler == nil {
 			t.Fatalf("there is no webhook %s", path)
 		}
-		review := admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{UID: "1",
-			Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: data}}}
+		review := admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{UID: "1", Operation: admissionv1.Create,
+			Object: runtime.RawExtension{Raw: data}}}
 		review.APIVersion, review.Kind = "admission.k8s.io/v1", "AdmissionReview"
 		asked, err := json.Marshal(review)
 		if err != nil {
@@ -302,8 +290,7 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// TestJudgement shows that the judgement means something: each of these is refused with one thing wrong, in both
-// versions.
+// TestJudgement shows that the judgement means something: each of these is refused with one thing wrong, in both versions.
 func TestJudgement(t *testing.T) {
 	j := newJudge(t)
 	for says, c := range map[string]struct {
@@ -312,15 +299,11 @@ func TestJudgement(t *testing.T) {
 		value any
 	}{
 		"unknown fields spec.clusterNetworks": {"Cluster", []string{"spec", "clusterNetworks"}, map[string]any{}},
-		"spec.clusterNetwork.pods.cidrBlocks": {"Cluster", []string{"spec", "clusterNetwork", "pods", "cidrBlocks"},
-			[]any{"10.0.0.0/99"}},
-		"spec.version": {"KubeadmControlPlane", []string{"spec", "version"}, "latest"},
-		"must match spec.selector": {"MachineDeployment", []string{"spec", "selector", "matchLabels"},
-			map[string]any{"a": "b"}},
-		"spec.template.spec.clusterName": {"MachineDeployment",
-			[]string{"spec", "template", "spec", "clusterName"}, ""},
-		"joinConfiguration": {"KubeadmConfigTemplate",
-			[]string{"spec", "template", "spec", "joinConfiguration"}, []any{}},
+		"spec.clusterNetwork.pods.cidrBlocks": {"Cluster", []string{"spec", "clusterNetwork", "pods", "cidrBlocks"}, []any{"10.0.0.0/99"}},
+		"spec.version":                        {"KubeadmControlPlane", []string{"spec", "version"}, "latest"},
+		"must match spec.selector":            {"MachineDeployment", []string{"spec", "selector", "matchLabels"}, map[string]any{"a": "b"}},
+		"spec.template.spec.clusterName":      {"MachineDeployment", []string{"spec", "template", "spec", "clusterName"}, ""},
+		"joinConfiguration":                   {"KubeadmConfigTemplate", []string{"spec", "template", "spec", "joinConfiguration"}, []any{}},
 	} {
 		for _, name := range []string{"capi-mirror.txtar", "capi-next.txtar"} {
 			t.Run(name+"/"+says, func(t *testing.T) {

@@ -1,6 +1,5 @@
-// Package kops holds what Theseus makes of kops' configurations against kops itself: its types, decoded strictly, its
-// validation, and its names. There are two versions of it, which cannot be linked at once: go.mod has the newer,
-// kops-1.31.mod the older.
+// Package kops holds what Theseus makes of kops' configurations against kops itself: its types, decoded strictly, its validation, and
+// its names. There are two versions of it, which cannot be linked at once: go.mod has the newer, kops-1.31.mod the older.
 //
 // What is checked are the golden files of internal/mirror/config, which its own tests hold to be what Theseus makes.
 package kops
@@ -113,8 +112,8 @@ func decode(t *testing.T, text []byte) (*kopsapi.Cluster, []*kopsapi.InstanceGro
 	}
 }
 
-// TestValidation lets kops judge each golden output. That its judgement means something is shown by those that a
-// version is known to refuse.
+// TestValidation lets kops judge each golden output. That its judgement means something is shown by those that a version is
+// known to refuse.
 func TestValidation(t *testing.T) {
 	for name, archive := range archives(t) {
 		t.Run(name, func(t *testing.T) {
@@ -162,8 +161,7 @@ func TestNames(t *testing.T) {
 		t.Fatalf("%d names: %v", len(table), err)
 	}
 	for _, row := range table {
-		role := truncate.TruncateString("masters."+row.Cluster,
-			truncate.TruncateStringOptions{MaxLength: iam.MaxLengthIAMRoleName})
+		role := truncate.TruncateString("masters."+row.Cluster, truncate.TruncateStringOptions{MaxLength: iam.MaxLengthIAMRoleName})
 		if role != row.Role {
 			t.Errorf("%s: role %s, kops says %s", row.Cluster, row.Role, role)
 		}

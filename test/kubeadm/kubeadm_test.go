@@ -1,5 +1,5 @@
-// Package kubeadm lets kubeadm itself judge what Theseus makes of its configurations, as `kubeadm config validate`
-// does: types, decoded strictly, and validation.
+// Package kubeadm lets kubeadm itself judge what Theseus makes of its configurations, as `kubeadm config validate` does: types, decoded
+// strictly, and validation.
 //
 // What is judged are the golden files of internal/mirror/config, which its own tests hold to be what Theseus makes.
 package kubeadm
@@ -57,9 +57,8 @@ func TestValidation(t *testing.T) {
 func TestJudgement(t *testing.T) {
 	for name, text := range outputs(t) {
 		for says, edit := range map[string][2]string{
-			"podSubnet": {"podSubnet: 10.", "podSubnet: 300."},
-			"port must be a valid number": {"controlPlaneEndpoint: api.green.example.com:6443",
-				"controlPlaneEndpoint: api.green.example.com:port"},
+			"podSubnet":                   {"podSubnet: 10.", "podSubnet: 300."},
+			"port must be a valid number": {"controlPlaneEndpoint: api.green.example.com:6443", "controlPlaneEndpoint: api.green.example.com:port"},
 			`field "clusterNames"`:        {"clusterName: green", "clusterNames: green"},
 			"apiServer.certSANs":          {"- api.green.example.com", "- api_green example.com"},
 			"apiserver-advertise-address": {"advertiseAddress: 10.0.1.", "advertiseAddress: 10.0.0.0.1."},
