@@ -67,7 +67,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestDryNeedsNoImage: a dry run makes nothing, so it needs no image, and asks nobody.
+// TestDryNeedsNoImage: a dry run makes nothing, so it needs no image and no consent.
 func TestDryNeedsNoImage(t *testing.T) {
 	t.Setenv("THESEUS_AGENT_IMAGE", "")
 	o := &options{bounds: bench.Defaults(), dry: true}

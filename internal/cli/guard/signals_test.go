@@ -48,7 +48,7 @@ func TestSignalled(t *testing.T) {
 		!strings.Contains(out.String(), "a signal fails already before the change, and nothing was installed: "+
 			server.URL+"/healthz: no answer: ") ||
 		!strings.Contains(out.String(), "hint: ") {
-		t.Errorf("nobody answers: exit %d: %s", code, out.String())
+		t.Errorf("no server: exit %d: %s", code, out.String())
 	}
 	if err := (&options{dry: true}).signalled(t.Context(), a,
 		v1alpha1.ChangeSpec{SLO: []string{"command: /bin/touch " + t.TempDir() + "/ran", server.URL}},

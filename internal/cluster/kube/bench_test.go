@@ -40,7 +40,7 @@ func TestRemoveBench(t *testing.T) {
 	away, graces := 3, map[string]int64{}
 	client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if away--; away >= 0 {
-			return true, nil, syscall.ECONNREFUSED // nobody accepts connections
+			return true, nil, syscall.ECONNREFUSED // no process accepts connections
 		}
 		one := action.(clienttesting.DeleteAction)
 		if p := one.GetDeleteOptions().Preconditions; p == nil || p.UID == nil || *p.UID != "uid-of-x" {
@@ -74,7 +74,7 @@ func TestRemoveBenchEnds(t *testing.T) {
 }
 
 // TestLeftover: the namespace that a killed process made is taken back by the next one, unless something was deployed
-// there since, or somebody else made it.
+// there since, or another client made it.
 func TestLeftover(t *testing.T) {
 	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: manifest.ControllerName,
 		Namespace: v1alpha1.Namespace}}

@@ -62,7 +62,7 @@ func benchPod(name, part, id string, spec corev1.PodSpec) *unstructured.Unstruct
 	return convert(&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: about, Spec: spec})
 }
 
-// benchSpec is a pod that runs once. Like a probe pod, it has a fixed node and no priority: nobody's pod is evicted for
+// benchSpec is a pod that runs once. Like a probe pod, it has a fixed node and no priority: no other pod is evicted for
 // it. It tolerates no taint: one that evicts pods ends the load as well.
 func benchSpec(node string, atMost time.Duration, containers ...corev1.Container) corev1.PodSpec {
 	return corev1.PodSpec{

@@ -17,7 +17,7 @@ type Program struct {
 	Path string
 	Args []string
 	Dir  string // its working directory
-	Log  string // the file of its output, which is made anew
+	Log  string // the file of its output, truncated at the start
 	// Again starts it again a second after it ended by itself, as a kubelet does it: an API server, for example, gives
 	// up when etcd does not answer in time.
 	Again bool

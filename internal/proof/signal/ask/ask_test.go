@@ -88,9 +88,9 @@ func TestQuery(t *testing.T) {
 			}
 		})
 	}
-	got := (&Asker{}).All(t.Context(), signals(t, "http://"+nobody(t)+" a < 1"))
+	got := (&Asker{}).All(t.Context(), signals(t, "http://"+unserved(t)+" a < 1"))
 	if got[0].State != signal.Unknown || !strings.Contains(got[0].Says, "refused") {
-		t.Errorf("nobody answers: %+v", got)
+		t.Errorf("no server: %+v", got)
 	}
 }
 
@@ -106,8 +106,8 @@ func text(status int, body string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// nobody is an address where no server listens.
-func nobody(t *testing.T) string {
+// unserved is an address where no server listens.
+func unserved(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -133,7 +133,7 @@ func TestCheck(t *testing.T) {
 	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stop }))
 	t.Cleanup(func() { close(stop); hangs.Close() })
 	got := (&Asker{Patience: 3 * time.Second}).All(t.Context(),
-		signals(t, server.URL+"/ok", server.URL+"/moved", server.URL+"/broken", "http://"+nobody(t),
+		signals(t, server.URL+"/ok", server.URL+"/moved", server.URL+"/broken", "http://"+unserved(t),
 			hangs.URL+"/?user=someone", "http://no-such-host.invalid/"))
 	for i, want := range []signal.State{signal.Holds, signal.Fails, signal.Fails, signal.Fails,
 		signal.Fails, signal.Fails} {
@@ -201,9 +201,9 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestHangs: a process that even SIGKILL does not end holds nobody up, and is not started again.
+// TestHangs: a process that even SIGKILL does not end delays no caller, and is not started again.
 func TestHangs(t *testing.T) {
-	all := signals(t, "command: true", "http://"+nobody(t))
+	all := signals(t, "command: true", "http://"+unserved(t))
 	a := &Asker{Patience: 100 * time.Millisecond}
 	a.enter("command: true") // as if the last run had not ended
 	if got := a.All(t.Context(), all); got[0].State != signal.Fails ||

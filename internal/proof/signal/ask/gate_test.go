@@ -182,7 +182,7 @@ func (f *flaky) Ask(ctx context.Context, gate step.Gate, heed func(context.Conte
 }
 
 // TestGateRetried: what a signal said before a question failed is not forgotten when it is asked again; the next gate
-// begins anew.
+// starts again.
 func TestGateRetried(t *testing.T) {
 	away := errors.New("the API server is away")
 	clock := &quick{time.Unix(1000, 0)}
@@ -226,7 +226,7 @@ func TestGateThroughout(t *testing.T) {
 	}
 }
 
-// TestWatch: nobody waits for an answer, an answer that comes later counts, and time in which nobody asks is no
+// TestWatch: no caller waits for an answer, an answer that comes later counts, and time without questions is no
 // silence.
 func TestWatch(t *testing.T) {
 	round := make(chan []signal.Answer, 1)

@@ -17,7 +17,7 @@ const (
 )
 
 // Watch asks signals again and again, and follows what they say. A signal that fails once is broken, also if it holds
-// again later; so is one that is not answered for MostSilence. Time in which nobody asks is no silence. Questions are
+// again later; so is one that is not answered for MostSilence. Time without questions is no silence. Questions are
 // on the way while others go on: who watches never waits for them, but in Fresh. A Watch is used by one goroutine. A
 // nil one has no signals.
 type Watch struct {
