@@ -80,7 +80,11 @@ func TestQuery(t *testing.T) {
 				test.serve(w, r)
 			}))
 			t.Cleanup(server.CloseClientConnections)
-			got := (&Asker{Patience: 300 * time.Millisecond}).All(t.Context(),
+			asker := Asker{Patience: time.Minute} // a busy machine answers late
+			if strings.HasPrefix(test.says, "nothing came") {
+				asker.Patience = 300 * time.Millisecond
+			}
+			got := asker.All(t.Context(),
 				signals(t, server.URL+"/prom/?tenant=a errors / requests < 0.05"))
 			if len(got) != 1 || got[0].State != test.state || !strings.Contains(got[0].Says, test.says) ||
 				len(got[0].Says) > 500 {

@@ -10,7 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// again is the time until a signal without an answer is asked again at the end of a gate.
+// again is the time until a signal without an answer is asked again at the end of a gate, and a URL or a command that
+// failed is asked again at any time.
 const again = time.Second
 
 // Gate is a gate that asks the user's signals, too: every few seconds while the gate that it wraps measures, and once

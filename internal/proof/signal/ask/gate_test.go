@@ -271,6 +271,44 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestWatchConfirms: a URL or a command that fails once is asked again after a second, in a gate and at its end. It is
+// broken only if it fails again; and a silence in between is no success.
+func TestWatchConfirms(t *testing.T) {
+	for rounds, broken := range map[string]bool{"fh": false, "hfhfh": false, "ff": true, "hff": true, "f-f": true,
+		"f-h": false} {
+		for _, text := range []string{"https://shop.example.org/healthz", "command: check"} {
+			clock, asked := &quick{time.Unix(1000, 0)}, []time.Time{}
+			one, left := signals(t, text)[0], rounds
+			begin := func(context.Context, []signal.Signal) <-chan []signal.Answer {
+				asked = append(asked, clock.now)
+				answer := map[byte]signal.Answer{holds: one.Checked(true, "200"), fails: one.Checked(false, "503"),
+					silent: one.Silent(errors.New("it hangs"))}[left[0]]
+				left = left[min(1, len(left)-1):]
+				round := make(chan []signal.Answer, 1)
+				round <- []signal.Answer{answer}
+				return round
+			}
+			for _, bake := range []time.Duration{0, time.Minute} {
+				left, asked = rounds, nil
+				gate := &Gate{Gate: &bakes{clock: clock, pass: true}, Clock: clock,
+					Watch: NewWatch(t.Context(), []signal.Signal{one}, begin)}
+				// a gate without a bake asks at its end alone, until the rounds are over
+				got, err := gate.Ask(t.Context(), step.Gate{Bake: step.Duration(bake)},
+					func(context.Context) error { return nil })
+				if want := bake == 0 && rounds[0] == holds || !broken; err != nil || got.Pass != want {
+					t.Errorf("%s, %q, %s: %+v, %v", text, rounds, bake, got, err)
+				}
+				if !got.Pass && !strings.Contains(got.Reason, "503, twice in a row") {
+					t.Errorf("%s, %q: %s", text, rounds, got.Reason)
+				}
+				if bake > 0 && rounds == "ff" && (len(asked) != 2 || asked[1].Sub(asked[0]) != again) {
+					t.Errorf("asked at %v", asked)
+				}
+			}
+		}
+	}
+}
+
 // TestGateNotHeldUp: while questions are on the way, a gate hears a pause, and the loss of probes ends it.
 func TestGateNotHeldUp(t *testing.T) {
 	never := func(context.Context, []signal.Signal) <-chan []signal.Answer { return make(chan []signal.Answer) }

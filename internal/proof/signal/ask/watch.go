@@ -16,10 +16,11 @@ const (
 	MostSilence = 30 * time.Second
 )
 
-// Watch asks signals again and again, and follows what they say. A signal that fails once is broken, also if it holds
-// again later; so is one that is not answered for MostSilence. Time without questions is no silence. Questions are
-// on the way while others go on: who watches never waits for them, but in Fresh. A Watch is used by one goroutine. A
-// nil one has no signals.
+// Watch asks signals again and again, and follows what they say. A query that fails once is broken, also if it holds
+// again later. A URL or a command that fails is asked again after a second, and is broken if it fails again: a single
+// packet that is lost between this machine and a URL is not a failure of the service. A signal that is not answered for
+// MostSilence is broken, too. Time without questions is no silence. Questions are on the way while others go on: who
+// watches never waits for them, but in Fresh. A Watch is used by one goroutine. A nil one has no signals.
 type Watch struct {
 	// Waits says that silence breaks no signal for now.
 	Waits bool
@@ -34,6 +35,8 @@ type Watch struct {
 	// why it is broken; State is empty if it is not.
 	last, broken []signal.Answer
 	heard        []time.Time
+	// doubted are the URLs and commands that failed when they were last asked, but not before.
+	doubted []bool
 }
 
 // NewWatch returns a watch of signals that lasts as long as the context, and asks by begin.
@@ -48,6 +51,7 @@ func (w *Watch) Restart() {
 	n := len(w.signals)
 	w.round, w.asked, w.next, w.Waits = nil, time.Time{}, time.Time{}, false
 	w.last, w.broken, w.heard = make([]signal.Answer, n), make([]signal.Answer, n), make([]time.Time, n)
+	w.doubted = make([]bool, n)
 }
 
 // Forgive forgets how signals were broken until now, which was before the change.
@@ -140,8 +144,15 @@ func (w *Watch) hear(answers []signal.Answer) {
 		quiet := w.asked.Sub(w.heard[i])
 		switch {
 		case w.broken[i].State == signal.Fails:
+		case one.State == signal.Fails && w.signals[i].Query == "" && !w.doubted[i]:
+			w.doubted[i], w.next = true, w.asked.Add(again)
 		case one.State == signal.Fails:
-			w.broken[i] = one
+			if w.doubted[i] {
+				one.Says += ", twice in a row"
+			}
+			w.broken[i], w.doubted[i] = one, false
+		case one.State == signal.Holds:
+			w.doubted[i] = false
 		case quiet > MostSilence && w.broken[i].State == "":
 			one.Says += ", for " + quiet.Round(time.Second).String()
 			w.broken[i] = one
@@ -165,9 +176,9 @@ func (w *Watch) Last() []signal.Answer {
 	return slices.DeleteFunc(slices.Clone(w.last), func(a signal.Answer) bool { return a.State == "" })
 }
 
-// answered reports whether the last round answered every signal.
+// answered reports whether the last round answered every signal, and no failure is to be confirmed.
 func (w *Watch) answered() bool {
-	return !slices.ContainsFunc(w.last, func(a signal.Answer) bool {
+	return !slices.Contains(w.doubted, true) && !slices.ContainsFunc(w.last, func(a signal.Answer) bool {
 		return a.State == signal.Unknown || a.State == ""
 	})
 }
