@@ -3,8 +3,11 @@ package guard
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,17 +26,18 @@ const cut = "iptables -w -I FORWARD 1 -j DROP && sleep 3; " + mend
 const mend = "iptables -w -D FORWARD -j DROP"
 
 // TestGuard: a harmless command is good; one that cuts off a node's pods for three seconds is a proven loss, which is
-// named. Both leave nothing behind but the journal.
+// named, and so is one during which a signal of --slo fails. They leave nothing behind but the journal.
 func TestGuard(t *testing.T) {
 	rig := rigtest.New(t, bin, "gd", 2, "flannel")
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	var signals []string
 	guard := func(code int, texts []string, report string, command ...string) {
 		t.Helper()
-		args := append([]string{"guard", "--agent-image", scenario.AgentImage, "--probe-interval",
+		args := slices.Concat([]string{"guard", "--agent-image", scenario.AgentImage, "--probe-interval",
 			"60ms", "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m",
-			"-o", report, "--"}, command...)
+			"-o", report}, signals, []string{"--"}, command)
 		rigtest.Run(t, rig, "here", code, texts, args...)
 		nothingLeft(t, rig)
 	}
@@ -56,6 +60,19 @@ func TestGuard(t *testing.T) {
 		!strings.Contains(string(text), `"strategy":"guard"`) {
 		t.Errorf("the report: %v, %d bytes", err, len(text))
 	}
+
+	// A service of the user's answers 503 for longer than the signals' interval of 5 s. The network loses nothing.
+	down := filepath.Join(rig.Dir, "down")
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := os.Stat(down); err == nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer service.Close()
+	signals = []string{"--slo", service.URL}
+	guard(7, []string{service.URL, "HTTP status 503"}, filepath.Join(rig.Dir, "signal.html"),
+		"sh", "-c", `touch "$0"; sleep 8; rm "$0"`, down)
+	rigtest.NothingLost(t, rig, time.Minute, "while the service was down")
 }
 
 // nothingLeft waits until no pod, DaemonSet or Service of the probes is left. Pods of a deleted DaemonSet take some
