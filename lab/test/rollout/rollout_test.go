@@ -130,7 +130,8 @@ func refused(t *testing.T, rig *scenario.Rig) {
 	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_NFTABLESMODE=Disabled")
 	rigtest.Run(t, rig, "here", 1,
 		[]string{"FELIX_NFTABLESMODE=Disabled in DaemonSet/kube-system/calico-node beats every FelixConfiguration"},
-		"plan", "--dataplane", "nftables", "--agent-image", scenario.AgentImage)
+		"plan", "--dataplane", "nftables", "--agent-image", scenario.AgentImage, "--accept",
+		"felix/kube-proxy-mode=the lab changes Felix alone")
 	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_NFTABLESMODE-")
 	agents("patch", "daemonset", "calico-node", "-p", `{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}`)
 }
