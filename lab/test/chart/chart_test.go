@@ -41,6 +41,8 @@ type cluster struct {
 // Service of the API server is cut off, and the cluster is frozen for a moment. The clients lose nothing, and no pod
 // restarts.
 func TestChart(t *testing.T) {
+	rigtest.Full(t, "a plan that is handed over to the controller, whose chart is upgraded and whose cluster is "+
+		"frozen in the middle: six minutes")
 	helm, err := rigtest.Program("helm") // before the lab starts: a compiler would slow it down
 	if err != nil {
 		t.Fatal(err)

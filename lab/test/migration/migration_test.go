@@ -133,7 +133,10 @@ var stops, moreStops = []string{
 // TestRollback takes a migration back from the middle, by a kill and then `theseus rollback` elsewhere. On the last way
 // back the command line, the API server, an agent and containerd are killed too. The cluster is as before each time,
 // and the clients notice nothing.
-func TestRollback(t *testing.T) { takeBack(t, stops) }
+func TestRollback(t *testing.T) {
+	rigtest.Full(t, "a migration by recreate that is killed and taken back from the middle: five minutes")
+	takeBack(t, stops)
+}
 
 // TestRollbackEarly does the same from the steps that change little.
 func TestRollbackEarly(t *testing.T) {
