@@ -82,14 +82,21 @@ func killComponents(node string, components ...string) func(*testing.T, *scenari
 }
 
 // killProbers returns a function that kills all that sends and answers probes on a node, but the second responders.
-// Kubelet starts it again.
+// Kubelet starts it again: it and the API server, which were killed a moment ago, have to be back for that.
 func killProbers(node string) func(*testing.T, *scenario.Rig) {
 	return func(t *testing.T, rig *scenario.Rig) {
 		t.Helper()
-		out, err := rig.OnNode(t.Context(), node, "bash", "-c", `killed=0; for process in /proc/[0-9]*; do
-			if tr '\0' ' ' <$process/cmdline | grep -Eq '^[^ ]*theseus-agent probe --network (old|host)'; then kill -KILL ${process#/proc/}; killed=$((killed+1)); fi
-			done 2>/dev/null; echo killed $killed`)
-		if err != nil || !strings.Contains(out, "killed 2\n") {
+		rigtest.Until(t, "the API server is ready", func() bool {
+			_, err := rig.Kubectl(t.Context(), nil, "get", "--raw", "/readyz")
+			return err == nil
+		})
+		rigtest.Until(t, "the kubelet of "+node+" is healthy", func() bool {
+			_, err := rig.OnNode(t.Context(), node, "curl", "-fsS", "-m", "1", "http://127.0.0.1:10248/healthz")
+			return err == nil
+		})
+		out, err := rig.OnNode(t.Context(), node, "pkill", "-KILL", "-c", "-f",
+			"^[^ ]*theseus-agent probe --network (old|host)")
+		if err != nil || strings.TrimSpace(out) != "2" {
 			t.Fatalf("%v: %s", err, out)
 		}
 		fmt.Fprintf(rig.Out, "-- the probers of %s are killed\n", node)
