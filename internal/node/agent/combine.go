@@ -87,3 +87,15 @@ func goneSince(before, now []v1alpha1.Part) []v1alpha1.Part {
 	}
 	return now
 }
+
+// withFormer adds the parts that a report lacks and an earlier one had. A prober that starts removes its results first,
+// and has none for a moment: a report of that moment must not hide that the prober was gone.
+func withFormer(now, before []v1alpha1.Part) []v1alpha1.Part {
+	all := slices.Clone(now)
+	for _, former := range before {
+		if !slices.ContainsFunc(now, func(part v1alpha1.Part) bool { return part.Name == former.Name }) {
+			all = append(all, former)
+		}
+	}
+	return all
+}

@@ -139,3 +139,34 @@ func TestGoneSince(t *testing.T) {
 		t.Errorf("%d absences are kept", len(got))
 	}
 }
+
+// TestGoneBetweenReports: a report that is made while a prober starts, and has no results, does not hide its absence,
+// nor an earlier one.
+func TestGoneBetweenReports(t *testing.T) {
+	a, _ := newAgent(t)
+	p := &publisher{agent: a, known: true}
+	at := func(second int) time.Time { return time.Date(2026, 11, 27, 3, 0, second, 0, time.UTC) }
+	was := v1alpha1.Absence{From: at(1), To: at(2)}
+	p.parts = []v1alpha1.Part{{Name: "host", Pod: "a", Since: at(2), At: at(3), Gone: []v1alpha1.Absence{was}}}
+	for _, parts := range [][]v1alpha1.Part{
+		{{Name: "host", Pod: "a", Since: at(2), At: at(10)}}, nil, nil,
+		{{Name: "host", Pod: "a", Since: at(14), At: at(15)}},
+	} {
+		if err := p.try(t.Context(), v1alpha1.ProbeReportStatus{Generation: 1, Parts: parts}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var report v1alpha1.ProbeReport
+	if !get(t, a, "ProbeReport", "node-1", &report) || len(report.Status.Parts) != 1 {
+		t.Fatalf("%+v", report.Status)
+	}
+	want := []v1alpha1.Absence{was, {From: at(10), To: at(14)}}
+	for i, got := range report.Status.Parts[0].Gone {
+		if i >= len(want) || !got.From.Equal(want[i].From) || !got.To.Equal(want[i].To) {
+			t.Errorf("absences: %+v", report.Status.Parts[0].Gone)
+		}
+	}
+	if len(report.Status.Parts[0].Gone) != len(want) {
+		t.Errorf("absences: %+v", report.Status.Parts[0].Gone)
+	}
+}

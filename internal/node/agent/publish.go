@@ -22,7 +22,7 @@ type publisher struct {
 	seq     int64
 	known   bool // whether seq follows the report that is in the cluster
 	last    v1alpha1.ProbeReportStatus
-	parts   []v1alpha1.Part // of the report in the cluster
+	parts   []v1alpha1.Part // the latest of each prober that a report in the cluster had
 	trouble trouble
 }
 
@@ -58,7 +58,7 @@ func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) 
 		err = p.create(ctx, patch)
 	}
 	if err == nil {
-		p.seq, p.parts = status.Seq, status.Parts
+		p.seq, p.parts = status.Seq, withFormer(status.Parts, p.parts)
 	}
 	return err
 }
