@@ -161,12 +161,7 @@ func TestGoneBetweenReports(t *testing.T) {
 		t.Fatalf("%+v", report.Status)
 	}
 	want := []v1alpha1.Absence{was, {From: at(10), To: at(14)}}
-	for i, got := range report.Status.Parts[0].Gone {
-		if i >= len(want) || !got.From.Equal(want[i].From) || !got.To.Equal(want[i].To) {
-			t.Errorf("absences: %+v", report.Status.Parts[0].Gone)
-		}
-	}
-	if len(report.Status.Parts[0].Gone) != len(want) {
-		t.Errorf("absences: %+v", report.Status.Parts[0].Gone)
+	if diff := cmp.Diff(want, report.Status.Parts[0].Gone); diff != "" {
+		t.Errorf("absences (-want +got):\n%s", diff)
 	}
 }

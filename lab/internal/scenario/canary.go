@@ -21,10 +21,13 @@ func Canary(ctx context.Context, r *Rig) error {
 	})
 }
 
+// FelixAlone is what a change of Felix' data plane has to --accept in a lab, whose kube-proxy keeps its mode.
+const FelixAlone = "felix/kube-proxy-mode=the lab changes Felix alone"
+
 // Rollout plans and applies the rollout of a flag, one node first.
 func (r *Rig) Rollout(ctx context.Context, plan, flag string) error {
 	args := []string{"flags", "rollout", flag, "--waves", "1,0", "--agent-image", AgentImage,
-		"--probe-interval", "20ms", "-o", plan, "--accept", "felix/kube-proxy-mode=the lab changes Felix alone"}
+		"--probe-interval", "20ms", "-o", plan, "--accept", FelixAlone}
 	if _, err := r.Run(ctx, append(args, r.Flags...)...); err != nil {
 		return err
 	}

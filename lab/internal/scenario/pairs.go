@@ -120,7 +120,7 @@ func (r *Rig) decapsulate(ctx context.Context) error {
 }
 
 func (r *Rig) nftables(ctx context.Context) error {
-	return r.change(ctx, "--dataplane", "nftables", "--accept", "felix/kube-proxy-mode=the lab changes Felix alone")
+	return r.change(ctx, "--dataplane", "nftables", "--accept", FelixAlone)
 }
 
 // mesh removes the route reflectors that the lab starts with.

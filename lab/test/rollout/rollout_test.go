@@ -63,7 +63,7 @@ func plan(t *testing.T, rig *scenario.Rig, name string, args ...string) string {
 	t.Helper()
 	file := filepath.Join(rig.Dir, name+".yaml")
 	args = append(args, "--agent-image", scenario.AgentImage, "--probe-interval", "20ms", "-o", file,
-		"--accept", "felix/kube-proxy-mode=the lab changes Felix alone")
+		"--accept", scenario.FelixAlone)
 	if _, err := rig.Run(t.Context(), args...); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func refused(t *testing.T, rig *scenario.Rig) {
 	rigtest.Run(t, rig, "here", 1,
 		[]string{"FELIX_NFTABLESMODE=Disabled in DaemonSet/kube-system/calico-node beats every FelixConfiguration"},
 		"plan", "--dataplane", "nftables", "--agent-image", scenario.AgentImage, "--accept",
-		"felix/kube-proxy-mode=the lab changes Felix alone")
+		scenario.FelixAlone)
 	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_NFTABLESMODE-")
 	agents("patch", "daemonset", "calico-node", "-p", `{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}`)
 }
