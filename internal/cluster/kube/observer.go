@@ -15,7 +15,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/observe"
 )
 
-// seesEvents is what an observer needs beyond the permissions of a snapshot. A run goes on without it.
+// seesEvents is what an observer needs beyond the permissions of a snapshot. A run goes on without it. Only changes of
+// others are observed, for which there is no plan in a file.
 var seesEvents = need{"", "events", "", "list"}
 
 // Observe looks once at what package observe compares, and adds what has happened since the look before to the

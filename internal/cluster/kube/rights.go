@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -109,20 +110,35 @@ func ofAction(a *step.Action) []want {
 			apps("ReplicaSet", "", "get"), apps("Deployment", "", "get"), apps("StatefulSet", "", "get"),
 			apps("DaemonSet", "", "get")}
 	case step.Restart:
-		verbs := "list delete"
-		if a.Mark != "" {
-			verbs += " patch"
-		}
 		return []want{apps("DaemonSet", a.Ref.Namespace, "get"), apps("ControllerRevision", a.Ref.Namespace, "list"),
-			core("Pod", a.Ref.Namespace, "", verbs)}
+			core("Pod", a.Ref.Namespace, "", "list delete patch")} // nudge patches, too
 	case step.Wait:
 		return ofCondition(a.Condition)
 	case step.Taint, step.Untaint:
 		return []want{core("Node", "", "", "get update")}
+	case step.Node:
+		return onNode(a)
 	case step.Hook:
 		return []want{core("Node", "", "", "get list update delete"), core("Pod", "", "", "list delete")}
 	}
 	return nil
+}
+
+// onNode returns what the actor itself does for a verb of an agent: with the keys on the Node object that a residue
+// names (nodeVerb).
+func onNode(a *step.Action) []want {
+	var residue step.Residue
+	if !step.Takes[step.Residue](a.Verb) || json.Unmarshal(a.Args, &residue) != nil {
+		return nil // the run reports arguments that cannot be read
+	}
+	_, object := residue.Split()
+	switch {
+	case object.Count() == 0 || a.Verb == step.VerbInventory:
+		return nil // every change may get nodes
+	case len(object.Farewells) > 0:
+		return []want{core("Node", "", "", "patch"), core("Node", "", "status", "patch")}
+	}
+	return []want{core("Node", "", "", "patch")}
 }
 
 func ofCondition(c *step.Condition) []want {

@@ -137,8 +137,8 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	all := []need{
 		{own, "changes", "", "get list"},
 		{own, "migrations", "", "get list"}, {own, "planpages", "", "get list"}, {own, "journalpages", "", "get list"},
-		{own, "probeplans", "", "get list watch"}, {own, "probereports", "", "get list watch"},
-		{own, "approvals", "", "get list"}, {"coordination.k8s.io", "leases", "", "get"},
+		{own, "probeplans", "", "list watch"}, {own, "probereports", "", "list watch"},
+		{own, "approvals", "", "list"}, {"coordination.k8s.io", "leases", "", "get"},
 		{"", "namespaces", "", "get"}, {"", "pods", "", "list"},
 		{"apps", "replicasets", "", "get"},
 		{"", "configmaps", v1alpha1.Namespace, "get"}, // the evidence that runs keep
@@ -161,11 +161,10 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	}
 	all = append(all, needs()...)
 	// A role may only contain permissions that its writer has, unless the writer has these two verbs.
-	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"},
-		need{own, "nodetasks", v1alpha1.Namespace, "patch"}, keepsEvidence, seesEvents,
+	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, keepsEvidence,
 		findsServers) // the API server's own address, the target of measured paths
 	if steps == nil {
-		return append(append(all, grantsIn("")...), ofAnyChange()...)
+		return append(append(append(all, seesEvents), grantsIn("")...), ofAnyChange()...)
 	}
 	all = append(all, grantsIn(v1alpha1.Namespace)...) // those of the agents
 	// A Role cannot exist before its namespace: permissions in a namespace that the plan creates or deletes are
@@ -277,17 +276,20 @@ func readsWritten() []need {
 func ofAnyChange() []need {
 	const write = "get create patch delete"
 	all := []need{
-		{"", "nodes", "", "update delete"}, {"", "pods/log", "", "get"}, {"", "configmaps", "", write},
-		{"", "serviceaccounts", "", write}, {"apps", "daemonsets", "", write + " watch"},
-		{"apps", "deployments", "", write + " watch"}, {"apps", "statefulsets", "", "get"},
+		{"", "namespaces", "", write}, {"", "nodes", "", "update patch delete"}, {"", "nodes/status", "", "patch"},
+		{"", "pods", "", write}, {"", "pods/eviction", "", "create"}, {"", "pods/log", "", "get"},
+		{"", "configmaps", "", write}, {"", "services", "", write}, {"", "serviceaccounts", "", write},
+		{"apps", "daemonsets", "", write}, {"apps", "deployments", "", write}, {"apps", "statefulsets", "", "get"},
 		{"apps", "replicasets", "", "get"}, {"apps", "controllerrevisions", "", "list"},
-		{"policy", "poddisruptionbudgets", "", write},
+		{"policy", "poddisruptionbudgets", "", write}, {"networking.k8s.io", "networkpolicies", "", write},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "", write},
+		{rbacv1.GroupName, "clusterroles", "", write}, {rbacv1.GroupName, "clusterrolebindings", "", write},
 		{"scheduling.k8s.io", "priorityclasses", "", write},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", write},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", write},
 	}
 	for _, group := range changedGroups() {
-		all = append(all, need{group, "*", "", write + " list watch"})
+		all = append(all, need{group, "*", "", write + " list"})
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +116,7 @@ func TestRoles(t *testing.T) {
 		{Op: step.Delete, Ref: ref("apps/v1", "DaemonSet", "goes", "old")},
 		{Op: step.Delete, Ref: ref("v1", "Namespace", "", "goes")},
 		{Op: step.Delete, Ref: ref("batch/v1", "Job", "stays", "x")},
+		{Op: step.Node, Verb: step.VerbClean, Args: json.RawMessage(`{"annotations":["a"]}`)},
 	}}})
 	for _, want := range []struct {
 		verb, group, resource, namespace string
@@ -124,6 +126,10 @@ func TestRoles(t *testing.T) {
 		{"delete", "batch", "jobs", "stays", true}, {"delete", "batch", "jobs", "elsewhere", false},
 		{"create", "crd.projectcalico.org", "ippools", "", false},
 		{"update", "theseus.dev", "journalpages", "theseus-system", true},
+		{"patch", "", "nodes", "", true}, {"patch", "", "nodes/status", "", false},
+		{"create", "", "pods", "theseus-system", false}, {"create", "", "pods/eviction", "stays", false},
+		{"delete", "", "services", "stays", false}, {"delete", "networking.k8s.io", "networkpolicies", "stays", false},
+		{"list", "", "events", "stays", false}, {"delete", "coordination.k8s.io", "leases", "theseus-system", false},
 	} {
 		if got := given(t, exact, want.verb, want.group, want.resource, want.namespace); got != want.given {
 			t.Errorf("%v: %v", want, got)

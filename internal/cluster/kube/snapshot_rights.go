@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
@@ -22,34 +23,28 @@ type need struct {
 	verbs     string // separated by spaces
 }
 
-// needs are the permissions that any change requires; Rights checks those of a specific plan.
+// needs are the permissions that every change requires, whatever its plan does; Rights checks those of a specific plan.
 func needs() []need {
 	return []need{
-		{"apiextensions.k8s.io", "customresourcedefinitions", "", "get list create patch delete"},
-		{"", "namespaces", "", "get create patch delete"},
-		{"", "nodes", "", "get list watch patch"},
-		{"", "nodes/status", "", "patch"},
-		{"", "pods", "", "get list watch create patch delete"},
-		{"", "pods/eviction", "", "create"},
-		{"", "configmaps", "kube-system", "get create patch delete"},
-		{"", "serviceaccounts", "kube-system", "get create patch delete"},
-		{"", "services", "", "get list create patch delete"},
-		{"apps", "daemonsets", "kube-system", "get list watch create patch delete"},
-		{"apps", "deployments", "kube-system", "get list watch create patch delete"},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "", "get list create patch"},
+		{"", "namespaces", "", "get create patch"},
+		{"", "nodes", "", "get list"},
+		{"", "pods", "", "list"},
+		{"", "services", "", "list"},
+		{"", "services", metav1.NamespaceSystem, "get"}, // that of the cluster's DNS
+		{"", "services", v1alpha1.Namespace, "get"},
 		{"apps", "replicasets", "", "list"},
 		{"apps", "statefulsets", "", "list"},
 		{"policy", "poddisruptionbudgets", "", "list"},
-		{"discovery.k8s.io", "endpointslices", "theseus-system", "list"},
-		{"networking.k8s.io", "networkpolicies", "", "list create patch delete"},
-		{"rbac.authorization.k8s.io", "clusterroles", "", "get create patch delete"},
-		{"rbac.authorization.k8s.io", "clusterrolebindings", "", "get create patch delete"},
-		{"coordination.k8s.io", "leases", "theseus-system", "get create update delete"},
-		{"theseus.dev", "migrations", "theseus-system", "get list create patch"},
-		{"theseus.dev", "planpages", "theseus-system", "get list create patch delete"},
-		{"theseus.dev", "journalpages", "theseus-system", "get list create update"},
-		{"theseus.dev", "nodetasks", "theseus-system", "get list watch create delete"},
-		{"theseus.dev", "probeplans", "theseus-system", "get list watch create patch delete"},
-		{"theseus.dev", "probereports", "theseus-system", "get list watch delete"},
+		{"discovery.k8s.io", "endpointslices", v1alpha1.Namespace, "list"},
+		{"networking.k8s.io", "networkpolicies", "", "list"},
+		{"coordination.k8s.io", "leases", v1alpha1.Namespace, "get create update"},
+		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "get list create patch"},
+		{v1alpha1.Group, "planpages", v1alpha1.Namespace, "get list create patch delete"},
+		{v1alpha1.Group, "journalpages", v1alpha1.Namespace, "get list create update"},
+		{v1alpha1.Group, "nodetasks", v1alpha1.Namespace, "get create delete"},
+		{v1alpha1.Group, "probeplans", v1alpha1.Namespace, "list watch create patch"},
+		{v1alpha1.Group, "probereports", v1alpha1.Namespace, "list watch"},
 	}
 }
 

@@ -18,7 +18,7 @@ func (s *stage) rights(t *testing.T) {
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: reader}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}, subjects: [{kind: ServiceAccount, namespace: default, name: reader}]}
 `)
-	want := []string{"block api/rights", "this user may not create pods/eviction", "error: findings block this change"}
+	want := []string{"block api/rights", "this user may not create, patch", "error: findings block this change"}
 	s.run(t, 3, want, s.planned("--kubeconfig", file)...)
 	s.run(t, 3, want, "apply", s.plan, "--yes", "--kubeconfig", file)
 }
