@@ -26,6 +26,26 @@ func (c Config) ports() Ports { return cmp.Or(c.Ports, usual) }
 
 func (c Config) pki(name string) string { return filepath.Join(c.PKI, name) }
 
+// Operator is the name of a user whose requests are in the audit log, as are those of every ServiceAccount in the
+// namespace default: tests run Theseus as one of these.
+const Operator = "theseus"
+
+// audit is the policy of the audit log: requests of operators, and of no other users.
+const audit = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- {level: Metadata, users: [` + Operator + `]}
+- {level: Metadata, userGroups: ["system:serviceaccounts:default"]}
+- {level: None}
+`
+
+// AuditLog is the file of the audit log, which rotates before it has 100 MB.
+func (c Config) AuditLog() string { return filepath.Join(c.Logs, AuditName+".log") }
+
+// AuditName is the name of the audit log among the logs of the components.
+const AuditName = "audit"
+
 func (c Config) etcd() []string {
 	clients, peers := local(c.ports().Etcd), local(c.ports().Peer)
 	return []string{
@@ -62,6 +82,7 @@ func (c Config) apiserver() []string {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + c.pki("front-proxy-client.crt"),
 		"--proxy-client-key-file=" + c.pki("front-proxy-client.key"), "--enable-aggregator-routing=true",
+		"--audit-policy-file=" + c.pki("audit.yaml"), "--audit-log-path=" + c.AuditLog(),
 		"--profiling=false",
 	}
 }

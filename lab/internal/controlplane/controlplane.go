@@ -136,6 +136,7 @@ func (c Config) WritePKI(p *pki.Lab) error {
 		"sa.pub": p.ServiceAccount.Cert, "sa.key": p.ServiceAccount.Key,
 		"controller-manager.conf": pki.Kubeconfig(c.Lab.Name, local, p.CA, p.ControllerManager),
 		"scheduler.conf":          pki.Kubeconfig(c.Lab.Name, local, p.CA, p.Scheduler),
+		"audit.yaml":              []byte(audit),
 	}
 	if err := os.MkdirAll(c.PKI, 0o700); err != nil {
 		return err

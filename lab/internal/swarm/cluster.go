@@ -32,9 +32,6 @@ const (
 	targetCIDR = "10.64.0.0/11"
 )
 
-// user is the name by which the API server knows theseus, whose requests are counted by it.
-const user = "theseus"
-
 // Options say what is run.
 type Options struct {
 	Nodes, Pods int      // of the cluster, and of each node
@@ -119,15 +116,6 @@ func (c *Cluster) say(format string, args ...any) {
 	fmt.Fprintf(c.Out, format+"\n", args...)
 }
 
-// audit counts the requests of theseus, and no others.
-const audit = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
-rules:
-- {level: Metadata, users: [` + user + `]}
-- {level: None}
-`
-
 func (c *Cluster) controlPlane(ctx context.Context) error {
 	secrets, err := pki.NewLab(c.lab, time.Now())
 	if err != nil {
@@ -145,7 +133,7 @@ func (c *Cluster) controlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	theseus, err := authority.Client(time.Now(), user, "system:masters")
+	theseus, err := authority.Client(time.Now(), controlplane.Operator, "system:masters")
 	if err != nil {
 		return err
 	}
@@ -155,15 +143,11 @@ func (c *Cluster) controlPlane(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := os.WriteFile(c.file("audit.yaml"), []byte(audit), 0o600); err != nil {
-		return err
-	}
 	if c.api, err = kubeapi.New(server, secrets.CA, secrets.Admin); err != nil {
 		return err
 	}
 	more := map[string][]string{
-		"kube-apiserver": {"--bind-address=127.0.0.1", "--audit-policy-file=" + c.file("audit.yaml"),
-			"--audit-log-path=" + c.file("audit.log")},
+		"kube-apiserver":          {"--bind-address=127.0.0.1"},
 		"kube-controller-manager": {"--secure-port=0", "--allocate-node-cidrs=false", "--cluster-cidr=" + sourceCIDR},
 		"kube-scheduler":          {"--secure-port=0"},
 	}

@@ -1,10 +1,8 @@
 package swarm
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,9 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/audit"
+	"github.com/theseus-cni/theseus/lab/internal/controlplane"
 )
 
 // Run is one command of theseus.
@@ -106,7 +107,7 @@ func (c *Cluster) Load(ctx context.Context) (Load, error) {
 	}
 	load.Requests, load.Bytes = sums(text, "apiserver_request_total"), sums(text, "apiserver_response_sizes_sum")
 	load.Watched = sums(text, "apiserver_watch_events_sizes_sum")
-	file, err := os.Open(c.file("audit.log"))
+	file, err := os.Open(c.config.AuditLog())
 	if errors.Is(err, os.ErrNotExist) {
 		return load, nil
 	}
@@ -114,19 +115,13 @@ func (c *Cluster) Load(ctx context.Context) (Load, error) {
 		return load, err
 	}
 	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var event struct {
-			Verb      string
-			ObjectRef struct{ Resource, Subresource string }
+	events, err := audit.Read(file)
+	for _, event := range events {
+		if event.User.Username == controlplane.Operator {
+			load.Theseus[key(event.Verb, event.ObjectRef.Resource, event.ObjectRef.Subresource)]++
 		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			return load, fmt.Errorf("read the audit log: %w", err)
-		}
-		load.Theseus[key(event.Verb, event.ObjectRef.Resource, event.ObjectRef.Subresource)]++
 	}
-	return load, lines.Err()
+	return load, err
 }
 
 // verbs are the names of the API server's verbs in its metrics, by those in its audit log. Metrics tell server-side

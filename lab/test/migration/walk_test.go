@@ -15,7 +15,8 @@ import (
 // hand, containerd, and the command line. A user tried all of that on a live cluster; two of the kills took the whole
 // adoption back. The clients, which also open 25 new connections a second to the outside, lose nothing, and no pod
 // restarts. A live page shows all of it. Another machine takes the end of the run over. Whoever runs it has the rights
-// that `theseus rights operate` gives for that plan.
+// that `theseus rights operate` gives for that plan: by the audit log of the API server, each of these is used, and no
+// other is asked for.
 func TestWalk(t *testing.T) {
 	rig := newRig(t, "walk", 2)
 	rig.Strategy, rig.WorldRate = "adopt", 25
@@ -28,6 +29,7 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	rig.User = rigtest.User(t, rig, "operator", rigtest.Rights(t, rig, "operator", "operate", "--plan", plan))
+	rights := rolesOf(t, rig)
 	apply := rigtest.Start(t, rig, "here", "apply", plan, "--yes")
 	apply.Until("Create the CRDs of Calico")
 	page := openPage(t, rig)
@@ -59,6 +61,7 @@ func TestWalk(t *testing.T) {
 		"report", "-o", "json")
 	lookAtNodes(t, rig, 0) // the journal stays
 	rigtest.Run(t, rig, "there", 0, []string{", done"}, "status")
+	mustUseItsRights(t, rig, rights)
 }
 
 // lookAtNodes installs agents outside of the migration, which is refused while it is under way.
