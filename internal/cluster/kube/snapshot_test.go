@@ -217,8 +217,11 @@ func TestSnapshotSaysWhatIsMissing(t *testing.T) {
 			denied = append(denied, right)
 		}
 	}
-	if diff := cmp.Diff([]cluster.Right{{Verb: "delete", Group: "theseus.dev", Resource: "planpages",
-		Namespace: "theseus-system", Reason: "said so"}}, denied); diff != "" {
+	lacks := func(resource string) cluster.Right {
+		return cluster.Right{Verb: "delete", Group: "theseus.dev", Resource: resource, Namespace: "theseus-system",
+			Reason: "said so"}
+	}
+	if diff := cmp.Diff([]cluster.Right{lacks("planpages"), lacks("nodetasks")}, denied); diff != "" {
 		t.Error(diff)
 	}
 }
