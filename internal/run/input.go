@@ -38,12 +38,12 @@ func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir str
 	case unread != nil:
 		return report.Input{}, unread
 	}
-	return inputOf(ctx, client, p, dir, records, document)
+	return inputOf(ctx, client, p, dir, records, document, warn)
 }
 
 // inputOf is the input of a report on evidence that was gathered.
 func inputOf(ctx context.Context, client *kube.Client, p *plan.Plan, dir string, records []engine.Record,
-	document kube.Collected) (report.Input, error) {
+	document kube.Collected, warn func(string)) (report.Input, error) {
 	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: Reports(document),
 		Foreign: Foreign(document), Unread: unreadIn(dir), Events: document.Events,
 		EventsDropped: document.EventsDropped, At: time.Now()}
@@ -52,7 +52,10 @@ func inputOf(ctx context.Context, client *kube.Client, p *plan.Plan, dir string,
 	}
 	input.InventoriesBefore, input.InventoriesAfter = inventories(p, records)
 	var err error
-	if input.BGP, err = Graphs(ctx, NewActor(client), p, dir); err != nil {
+	input.BGP, err = Graphs(ctx, NewActor(client), p, dir)
+	if apierrors.IsForbidden(err) {
+		warn("this report has no BGP graph: " + err.Error())
+	} else if err != nil {
 		return input, err
 	}
 	input.Workloads, err = outcomes(ctx, client, p, records)

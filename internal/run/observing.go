@@ -215,7 +215,8 @@ func (l *Looking) Report(ctx context.Context) (report.Model, Seen, error) {
 	if err != nil {
 		return report.Model{}, Seen{}, err
 	}
-	input, err := inputOf(ctx, l.Client, l.Plan, l.Dir, records, document)
+	quiet := func(string) {} // what a report lacks is no news at every look; the report at the end says it
+	input, err := inputOf(ctx, l.Client, l.Plan, l.Dir, records, document, quiet)
 	return report.Build(input), SeenIn(document), err
 }
 

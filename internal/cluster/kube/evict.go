@@ -396,11 +396,7 @@ func (a *Actor) count(ctx context.Context, owner workload) (tally, error) {
 	if owner.kind == "Pod" || owner.kind == "Job" {
 		return tally{}, nil
 	}
-	object, err := a.get(ctx, owner.ref())
-	if err != nil || object == nil {
-		return tally{}, err
-	}
-	selector, err := selectorOf(object)
+	selector, wanted, err := a.sized(ctx, owner.ref())
 	if err != nil || selector == nil {
 		return tally{}, err
 	}
@@ -408,13 +404,52 @@ func (a *Actor) count(ctx context.Context, owner workload) (tally, error) {
 	if err != nil {
 		return tally{}, err
 	}
-	now := tally{known: true, wanted: wantedPods(object)}
+	now := tally{known: true, wanted: wanted}
 	for i := range pods {
 		if pods[i].DeletionTimestamp == nil && podReady(&pods[i]) {
 			now.ready++
 		}
 	}
 	return now, nil
+}
+
+// sized returns the selector of a workload's pods and their desired number, -1 if unknown; a nil selector if the
+// workload does not tell or is gone. A plan's roles do not name the kinds of other projects (CloneSet, Rollout, ...):
+// of those the scale is read, as the disruption controller of Kubernetes does.
+func (a *Actor) sized(ctx context.Context, ref step.Ref) (labels.Selector, int, error) {
+	object, err := a.get(ctx, ref)
+	if apierrors.IsForbidden(err) {
+		return a.scaleOf(ctx, ref)
+	}
+	if err != nil || object == nil {
+		return nil, -1, err
+	}
+	selector, err := selectorOf(object)
+	return selector, wantedPods(object), err
+}
+
+// scaleOf is sized by the scale subresource, which not every kind has, and which roles of earlier versions lack.
+func (a *Actor) scaleOf(ctx context.Context, ref step.Ref) (labels.Selector, int, error) {
+	client, err := a.resource(ref.APIVersion, ref.Kind, ref.Namespace)
+	if err != nil {
+		return nil, -1, err
+	}
+	scale, err := client.Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil, -1, nil
+	}
+	if err != nil {
+		return nil, -1, err
+	}
+	text, _, _ := unstructured.NestedString(scale.Object, "status", "selector")
+	if text == "" { // would select every pod
+		return nil, -1, nil
+	}
+	selector, err := labels.Parse(text)
+	if err != nil {
+		return nil, -1, fmt.Errorf("selector in the scale of %s: %w", ref, err)
+	}
+	return selector, wantedPods(scale), nil
 }
 
 // selectorOf returns the selector of Deployments and of kinds with the same fields; nil for other kinds.

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -434,5 +436,49 @@ func TestEvictDoesNotWaitForTheEnd(t *testing.T) {
 		if one.WholeMillis != 0 {
 			t.Errorf("%s was waited for although its workload was whole: %+v", one.Name, one)
 		}
+	}
+}
+
+// TestEvictOfAForeignKind: of a workload that the user may not read, the scale tells which pods it has and how many it
+// wants; without a scale, the eviction waits until the pod is gone.
+func TestEvictOfAForeignKind(t *testing.T) {
+	for _, test := range []struct {
+		name, scale string
+		waits       int // until the pod has its replacement
+	}{
+		{"with a scale", `{apiVersion: autoscaling/v1, kind: Scale, spec: {replicas: 2}, status: {selector: "app=main"}}`, 3},
+		{"scale without a selector", `{apiVersion: autoscaling/v1, kind: Scale, spec: {replicas: 2}}`, 0},
+		{"without", "", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			like := func(p *corev1.Pod) {
+				ownedBy("Database", "main")(p)
+				p.OwnerReferences[0].APIVersion = "example.org/v1"
+			}
+			w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like),
+				pod("shop", "p2", "b", "10.244.2.5", like)}, database)
+			databases := schema.GroupResource{Group: "example.org", Resource: "databases"}
+			w.dynamic.PrependReactor("get", "databases",
+				func(action clienttesting.Action) (bool, runtime.Object, error) {
+					switch {
+					case action.GetSubresource() == "":
+						return true, nil, apierrors.NewForbidden(databases, "main", errors.New("no role has it"))
+					case test.scale == "":
+						return true, nil, apierrors.NewNotFound(databases, "main")
+					}
+					return true, parse(t, test.scale), nil
+				})
+			w.evictions(always)
+			waits := 0
+			w.slept = func(n int) {
+				if waits = n; n == 3 {
+					w.recreate("p1", like)
+				}
+			}
+			done, err := w.evicted()
+			if err != nil || len(done.Pods) != 1 || waits != test.waits {
+				t.Errorf("%+v after %d waits: %v", done.Pods, waits, err)
+			}
+		})
 	}
 }

@@ -87,6 +87,12 @@ func wantsOf(steps []step.Step) []want {
 	return all
 }
 
+// anyAPI and anyKind in a want stand for the kinds of all API groups.
+const (
+	anyAPI  = "*/*"
+	anyKind = "*"
+)
+
 // core makes a want for a kind of the core API, apps for a kind of apps/v1.
 func core(kind, namespace, sub, verbs string) want {
 	return want{step.Ref{APIVersion: "v1", Kind: kind, Namespace: namespace}, sub, verbs}
@@ -108,7 +114,7 @@ func ofAction(a *step.Action) []want {
 	case step.Evict:
 		return []want{core("Pod", "", "", "get list"), core("Pod", "", "eviction", "create"),
 			apps("ReplicaSet", "", "get"), apps("Deployment", "", "get"), apps("StatefulSet", "", "get"),
-			apps("DaemonSet", "", "get")}
+			apps("DaemonSet", "", "get"), {step.Ref{APIVersion: anyAPI, Kind: anyKind}, "scale", "get"}}
 	case step.Restart:
 		return []want{apps("DaemonSet", a.Ref.Namespace, "get"), apps("ControllerRevision", a.Ref.Namespace, "list"),
 			core("Pod", a.Ref.Namespace, "", "list delete patch")} // nudge patches, too
@@ -183,6 +189,9 @@ func defined(steps []step.Step) map[schema.GroupKind]string {
 }
 
 func (r resources) of(apiVersion, kind string) schema.GroupVersionResource {
+	if kind == anyKind {
+		return schema.GroupVersionResource{Group: "*", Resource: "*"}
+	}
 	gv, _ := schema.ParseGroupVersion(apiVersion) // an invalid version has no resource; the action itself reports it
 	versions := []schema.GroupVersion{gv}
 	if apiVersion == "" { // one of the kinds that the session gate reads

@@ -113,6 +113,7 @@ func TestRights(t *testing.T) {
 		"apps/deployments: get",
 		"apps/statefulsets: get",
 		"apps/daemonsets: get",
+		"*/*/scale: get",
 		"/nodes: update patch delete",
 		"/nodes/status: patch",
 		"apps/daemonsets calico-system: get",

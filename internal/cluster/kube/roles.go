@@ -281,6 +281,7 @@ func ofAnyChange() []need {
 		{"", "configmaps", "", write}, {"", "services", "", write}, {"", "serviceaccounts", "", write},
 		{"apps", "daemonsets", "", write}, {"apps", "deployments", "", write}, {"apps", "statefulsets", "", "get"},
 		{"apps", "replicasets", "", "get"}, {"apps", "controllerrevisions", "", "list"},
+		{"*", "*/scale", "", "get"},
 		{"policy", "poddisruptionbudgets", "", write}, {"networking.k8s.io", "networkpolicies", "", write},
 		{"apiextensions.k8s.io", "customresourcedefinitions", "", write},
 		{rbacv1.GroupName, "clusterroles", "", write}, {rbacv1.GroupName, "clusterrolebindings", "", write},

@@ -172,11 +172,7 @@ func (a *Actor) ailingOf(ctx context.Context, p *patience, c step.Condition) (fo
 
 // podsOfWorkload returns a workload's pods; none if it does not exist, or has no selector.
 func (a *Actor) podsOfWorkload(ctx context.Context, ref step.Ref) ([]corev1.Pod, error) {
-	object, err := a.get(ctx, ref)
-	if err != nil || object == nil {
-		return nil, err
-	}
-	selector, err := selectorOf(object)
+	selector, _, err := a.sized(ctx, ref)
 	if err != nil || selector == nil {
 		return nil, err
 	}

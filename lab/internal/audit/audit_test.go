@@ -13,13 +13,14 @@ const log = `{"kind":"Event","stage":"ResponseComplete","requestURI":"/api/v1/no
 {"kind":"Event","requestURI":"/apis/apps/v1/namespaces/kube-system/daemonsets/a","verb":"patch","user":{"username":"op"},"objectRef":{"resource":"daemonsets","namespace":"kube-system","name":"a","apiGroup":"apps","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":201}}
 {"kind":"Event","requestURI":"/apis/apps/v1/namespaces/kube-system/deployments/a","verb":"patch","user":{"username":"op"},"objectRef":{"resource":"deployments","namespace":"kube-system","name":"a","apiGroup":"apps","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":200}}
 {"kind":"Event","requestURI":"/api/v1/namespaces/default/pods/a/log","verb":"get","user":{"username":"op"},"objectRef":{"resource":"pods","namespace":"default","name":"a","apiVersion":"v1","subresource":"log"},"responseStatus":{"metadata":{},"code":403}}
+{"kind":"Event","requestURI":"/api/v1/secrets","verb":"list","user":{"username":"op"},"objectRef":{"resource":"secrets","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":403},"annotations":{"authorization.k8s.io/decision":"forbid","authorization.k8s.io/reason":"RBAC: clusterrole.rbac.authorization.k8s.io \"op\" not found"}}
 {"kind":"Event","requestURI":"/healthz","verb":"get","user":{"username":"op"},"responseStatus":{"metadata":{},"code":403}}
 `
 
 func events(t *testing.T) []Event {
 	t.Helper()
 	all, err := Read(strings.NewReader(log))
-	if err != nil || len(all) != 5 {
+	if err != nil || len(all) != 6 {
 		t.Fatalf("%v %v", all, err)
 	}
 	return all
@@ -67,6 +68,7 @@ func TestUnused(t *testing.T) {
 		{Right{"create", "apps", "deployments", "kube-system"}, false},
 		{Right{"get", "", "pods/log", ""}, false},
 		{Right{"get", "", "pods", ""}, false},
+		{Right{"list", "", "secrets", ""}, false},
 	} {
 		want := []string{test.right.String() + " is granted, and was not used"}
 		if test.used {
@@ -89,7 +91,7 @@ func TestRights(t *testing.T) {
 	var roles Roles
 	if err := json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"a"},"rules":[
 		{"apiGroups":["x.io"],"resources":["*"],"verbs":["list"]},{"apiGroups":["y.io"],"resources":["*"],"verbs":["list"]},
-		{"apiGroups":[""],"resources":["pods","pods/log"],"verbs":["get"]}]},
+		{"apiGroups":[""],"resources":["pods","pods/log"],"verbs":["get"]},{"apiGroups":["*"],"resources":["*/scale"],"verbs":["get"]}]},
 		{"metadata":{"name":"b","namespace":"n"},"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get","list"]}]}]}`),
 		&roles); err != nil {
 		t.Fatal(err)
@@ -99,12 +101,17 @@ func TestRights(t *testing.T) {
 	}
 	got, err := roles.Rights(served)
 	want := []Right{{"get", "", "pods", ""}, {"get", "", "pods", "n"}, {"list", "", "pods", "n"},
-		{"get", "", "pods/log", ""}, {"list", "x.io", "as", ""}, {"list", "x.io", "bs", ""}, {"list", "y.io", "*", ""}}
+		{"get", "", "pods/log", ""}, {"get", "*", "*/scale", ""},
+		{"list", "x.io", "as", ""}, {"list", "x.io", "bs", ""}, {"list", "y.io", "*", ""}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v: %v", got, err)
 	}
 	roles.Items[0].Rules[0].Verbs = []string{"*"}
 	if _, err := roles.Rights(served); err == nil {
 		t.Error("a rule for all verbs has no error")
+	}
+	roles.Items[0].Rules[0].Verbs, roles.Items[0].Rules[0].APIGroups = []string{"list"}, []string{"*"}
+	if _, err := roles.Rights(served); err == nil {
+		t.Error("a rule for all groups has no error")
 	}
 }

@@ -36,6 +36,8 @@ var unusedInWalk = []audit.Exception{
 	{Rights: regexp.MustCompile(`^get \*\.(cilium\.io|operator\.tigera\.io|projectcalico\.org)$`), Why: plansToo},
 	{Rights: regexp.MustCompile(`^(get|list) changes\.theseus\.dev$|^list approvals\.theseus\.dev$`),
 		Why: "who operates may also look: these are of plans that the controller makes and runs"},
+	{Rights: regexp.MustCompile(`^get \*/scale\.\*$`), Sometimes: true,
+		Why: "only a plan that evicts pods has it, and uses it for workloads of other projects"},
 	{Rights: regexp.MustCompile(`^patch nodes/status$`), Sometimes: true,
 		Why: "an agent of a network may mark the node's network as unavailable when it ends"},
 }
