@@ -6,7 +6,9 @@ SHELL := /bin/bash
 BIN := bin
 LAB := $(BIN)/theseus-lab
 RUNS ?= 3
-export GOFLAGS := -buildvcs=false
+# One way to compile for programs and tests, so that no package is compiled twice.
+export GOFLAGS := -buildvcs=false -trimpath
+export CGO_ENABLED := 0
 
 .PHONY: images images-lock release help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale bench-swarm fuzz test unit oracles judge lab-test build setup clean
 
