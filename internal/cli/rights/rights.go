@@ -2,6 +2,7 @@ package rights
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,7 @@ func NewCommand(a *app.App) *cobra.Command {
 					return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "the plan is invalid: %w", err)
 				}
 				of, steps = p.Name, p.Steps
+				fmt.Fprint(a.Err, lacks(p))
 			}
 			var subjects []kube.Subject
 			for _, text := range to {
@@ -75,6 +77,15 @@ func NewCommand(a *app.App) *cobra.Command {
 	command.Flags().StringArrayVar(&to, "for", nil,
 		"bind the roles to user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME (repeatable)")
 	return command
+}
+
+// lacks warns of what a plan does beyond its roles.
+func lacks(p *plan.Plan) string {
+	if p.Mirror == nil {
+		return ""
+	}
+	return "warning: these roles are not enough for a plan of the strategy mirror: it also freezes namespaces, reads " +
+		"what it copies, suspends objects of Argo CD and Flux, and changes certificates. Run it as an administrator\n"
 }
 
 func printRights(a *app.App, duty kube.Duty, of string, steps []step.Step, subjects []kube.Subject) error {
