@@ -88,6 +88,8 @@ else
 	@echo "   the images with a small program, and go install theseus-agent"
 	@echo "== NOT TESTED without THESEUS_FULL=1: the program that renders charts for fixtures (test/charts), and of moves with parked pods all"
 	@echo "   but there and back, and what the kernel says of renames"
+	@echo "== NOT TESTED until the lab has built Cilium: that the programs of its image start"
+	@echo "== NOT MEASURED without THESEUS_GAPS=20: gaps of pods that are moved there and back"
 	@if cmp -s <($(judged)) test/judged.sha256; then \
 		echo "== NOT TESTED without THESEUS_FULL=1: the golden files of mirror config by kops, Cluster API and kubeadm, who judged these very files before (make oracles)"; \
 	else echo "== golden files of mirror config, or their judges, are others than those of test/judged.sha256: make oracles keeps what is judged now"; $(MAKE) judge; fi
