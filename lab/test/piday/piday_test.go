@@ -16,6 +16,7 @@ import (
 const bin = "../../../bin"
 
 func TestPiDay(t *testing.T) {
+	rigtest.Full(t, "the outage of Pi-Day 2023, and its prevention: four minutes")
 	rig := rigtest.Unstarted(t, bin, "piday", 5)
 	story, err := scenario.PiDay(t.Context(), rig)
 	if err != nil {
