@@ -87,11 +87,8 @@ func wantsOf(steps []step.Step) []want {
 	return all
 }
 
-// anyAPI and anyKind in a want stand for the kinds of all API groups.
-const (
-	anyAPI  = "*/*"
-	anyKind = "*"
-)
+// anyKind in a want stands for the kinds of all API groups.
+const anyKind = "*"
 
 // core makes a want for a kind of the core API, apps for a kind of apps/v1.
 func core(kind, namespace, sub, verbs string) want {
@@ -114,7 +111,7 @@ func ofAction(a *step.Action) []want {
 	case step.Evict:
 		return []want{core("Pod", "", "", "get list"), core("Pod", "", "eviction", "create"),
 			apps("ReplicaSet", "", "get"), apps("Deployment", "", "get"), apps("StatefulSet", "", "get"),
-			apps("DaemonSet", "", "get"), {step.Ref{APIVersion: anyAPI, Kind: anyKind}, "scale", "get"}}
+			apps("DaemonSet", "", "get"), {step.Ref{Kind: anyKind}, "scale", "get"}}
 	case step.Restart:
 		return []want{apps("DaemonSet", a.Ref.Namespace, "get"), apps("ControllerRevision", a.Ref.Namespace, "list"),
 			core("Pod", a.Ref.Namespace, "", "list delete patch")} // nudge patches, too
