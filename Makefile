@@ -77,6 +77,7 @@ unit: ## the tests that need no cluster
 	cd test/flagd && go vet ./... && go test -timeout 10m -v ./...
 	cd test/web && go vet ./... && go test -timeout 10m ./... # the live page, in chromium
 	@[ -n "$${THESEUS_AXE:-}" ] || echo "== NOT TESTED without THESEUS_AXE=axe.min.js (npm pack axe-core): the rules of axe-core on the live page"
+	@[ -n "$${THESEUS_GAPS:-}" ] || echo "== NOT MEASURED without THESEUS_GAPS=20: gaps of pods that are moved there and back"
 	cd release && go vet ./... && go test -timeout 10m ./...
 	cd lab && go vet ./... && go test -timeout 10m ./internal/... ./cmd/...
 ifeq ($(THESEUS_FULL),1)
@@ -88,8 +89,7 @@ else
 	@echo "   the images with a small program, and go install theseus-agent"
 	@echo "== NOT TESTED without THESEUS_FULL=1: the program that renders charts for fixtures (test/charts), and of moves with parked pods all"
 	@echo "   but there and back, and what the kernel says of renames"
-	@echo "== NOT TESTED until the lab has built Cilium: that the programs of its image start"
-	@echo "== NOT MEASURED without THESEUS_GAPS=20: gaps of pods that are moved there and back"
+	@echo "== NOT TESTED without clang-19 and a lab that has built Cilium: that the programs of its image start"
 	@if cmp -s <($(judged)) test/judged.sha256; then \
 		echo "== NOT TESTED without THESEUS_FULL=1: the golden files of mirror config by kops, Cluster API and kubeadm, who judged these very files before (make oracles)"; \
 	else echo "== golden files of mirror config, or their judges, are others than those of test/judged.sha256: make oracles keeps what is judged now"; $(MAKE) judge; fi
@@ -118,6 +118,7 @@ ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
 	$(LAB) build --network cilium
+	cd lab && go test -v -run '^TestCiliumToolsRun$$' ./internal/image
 	cd test/certmanager && go vet ./...
 	THESEUS_KUBE=$(lab_kube) go test -v -run '^TestInCluster$$' ./internal/change/plan
 	THESEUS_WEAVE="$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin go test -v -run '^TestAdoptWeave$$' ./internal/node

@@ -15,8 +15,8 @@ import (
 // hand, containerd, and the command line. A user tried all of that on a live cluster; two of the kills took the whole
 // adoption back. The clients, which also open 25 new connections a second to the outside, lose nothing, and no pod
 // restarts. A live page shows all of it. Another machine takes the end of the run over. Whoever runs it has the rights
-// that `theseus rights operate` gives for that plan: by the audit log of the API server, each of these is used, and no
-// other is asked for.
+// that `theseus rights operate` gives for that plan: by the audit log of the API server, each of these is used or
+// has a named reason, and the run lacks none that it needs.
 func TestWalk(t *testing.T) {
 	rig := newRig(t, "walk", 2)
 	rig.Strategy, rig.WorldRate = "adopt", 25
