@@ -235,20 +235,24 @@ func (p *testPod) whole() string {
 	return ""
 }
 
+// clock is how a log shows times, so that a lost datagram can be put beside what was done.
+const clock = "15:04:05.000"
+
 // traffic is a flow of one datagram a millisecond that is sent back, and of bytes on a kept connection.
 type traffic struct {
-	name       string
-	stop       chan struct{}
-	senders    sync.WaitGroup
-	done       sync.WaitGroup
-	sent, back int
-	mu         sync.Mutex
-	seen       map[uint64]bool
-	broken     error
-	exchanged  int
-	closers    []io.Closer
-	longest    time.Duration
-	last       time.Time
+	name      string
+	stop      chan struct{}
+	senders   sync.WaitGroup
+	done      sync.WaitGroup
+	sent      int
+	sentAt    []time.Time // of the datagram 1, 2, ...
+	mu        sync.Mutex
+	seen      map[uint64]bool
+	broken    error
+	exchanged int
+	closers   []io.Closer
+	longest   time.Duration
+	last      time.Time
 }
 
 // talk makes a flow between two namespaces; a nil pod is the host, whose address is given.
@@ -313,6 +317,7 @@ func (f *traffic) send(conn *net.UDPConn) {
 			f.mu.Lock()
 			f.sent++
 			seq := uint64(f.sent)
+			f.sentAt = append(f.sentAt, time.Now())
 			f.mu.Unlock()
 			_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, seq))
 		}
@@ -403,15 +408,18 @@ func (f *traffic) end(t *testing.T) {
 	}
 	f.done.Wait()
 	var lost []uint64
+	var when []string
 	for seq := uint64(1); seq <= uint64(f.sent); seq++ {
 		if !f.seen[seq] {
 			lost = append(lost, seq)
+			when = append(when, f.sentAt[seq-1].Format(clock))
 		}
 	}
 	t.Logf("%s: %d datagrams, %d lost, longest gap %s, %d exchanges",
 		f.name, f.sent, len(lost), f.longest.Round(time.Microsecond), f.exchanged)
 	if len(lost) > 0 || f.broken != nil || f.exchanged == 0 || f.sent < 10 {
-		t.Errorf("%s: lost %v of %d; the connection: %d exchanges, %v", f.name, lost, f.sent, f.exchanged, f.broken)
+		t.Errorf("%s: lost %v of %d, sent at %v; the connection: %d exchanges, %v",
+			f.name, lost, f.sent, when, f.exchanged, f.broken)
 	}
 }
 
@@ -535,7 +543,9 @@ func testAdoptAgentDies(t *testing.T) {
 	}{{forth, back, "bridged", "routed"}, {back, forth, "routed", "bridged"}} {
 		ends := map[string]int{}
 		for change := 1; ; change++ {
+			began := time.Now()
 			reached, point := moveUntil(t, w, a, way.args, change)
+			ended := time.Now()
 			next := nodeAt(w.Root)
 			next.hasty = true
 			if _, err := next.Resume(t.Context()); err != nil {
@@ -543,6 +553,8 @@ func testAdoptAgentDies(t *testing.T) {
 			}
 			on := a.whole()
 			ends[on]++
+			t.Logf("%s moves, %s killed before %q, %s resumed: %s",
+				began.Format(clock), ended.Format(clock), point, time.Now().Format(clock), on)
 			if t.Failed() {
 				t.Fatalf("ended before change %d, %q", change, point)
 			}

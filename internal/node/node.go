@@ -49,7 +49,7 @@ type Node struct {
 type trial struct {
 	// patience is how long verbs wait for something to go; 0 means as long as each does on a real node.
 	patience time.Duration
-	// hasty leaves out what only takes time: moves measure nothing and let nothing drain.
+	// hasty leaves out what only takes time: moves measure nothing and drain for a fifth of the time.
 	hasty bool
 	// chatty lets former interfaces ask their neighbours: what comes of it?
 	chatty bool
