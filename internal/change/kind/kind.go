@@ -54,6 +54,8 @@ type Kind struct {
 	TakesBack func(a, inverse step.Action) bool
 	// Reach adds what its plans do beyond objects that are applied.
 	Reach func(*Plan, *Reach)
+	// Uses are what the actions of its own operations do through the API of the cluster.
+	Uses func(*Plan) []step.Use
 	// Signals says how the gate of a step takes the user's own signals; nil where every gate asks them.
 	Signals func(*step.Step) Signals
 }

@@ -23,6 +23,7 @@ func Kind() kind.Kind {
 		Rules:     rules,
 		Within:    within,
 		Reach:     reach,
+		Uses:      uses,
 		TakesBack: takesBack,
 		Signals:   signals,
 		Words: kind.Words{

@@ -16,6 +16,14 @@ func SignalsAt(p *Plan, s *step.Step) kind.Signals {
 	return kind.SignalsHold
 }
 
+// UsesOf lists what a plan does through the API of the cluster where the operations of its actions do not say it.
+func UsesOf(p *Plan) []step.Use {
+	if k := of(p); k.Uses != nil {
+		return k.Uses(p)
+	}
+	return nil
+}
+
 // ReachOf lists what a plan does beyond objects that it applies, each once, in the order of the steps.
 func ReachOf(p *Plan) Reach {
 	r := Reach{}

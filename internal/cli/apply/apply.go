@@ -193,12 +193,16 @@ func (o options) runs(p *plan.Plan) error {
 // admit refuses a plan that may not begin, and prints the findings that block it.
 func admit(ctx context.Context, a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan) error {
 	request := admission.Request{Client: client, Plan: p, Version: a.Version, Waiting: a.Waiting}
+	check := admission.Check
 	if p.Mirror != nil {
-		if err := admitMirror(ctx, a, request, access); err != nil || !p.OnNodes() {
+		if err := admitMirror(ctx, a, request, access); err != nil {
 			return err
 		}
+		if !p.OnNodes() {
+			check = admission.CheckRights
+		}
 	}
-	err := admission.Check(ctx, request)
+	err := check(ctx, request)
 	if refusal, ok := errors.AsType[*admission.Refusal](err); ok && refusal.Result.Blocks() {
 		return survey.MustNotBlock(a, refusal.Result, refusal.Hint())
 	}

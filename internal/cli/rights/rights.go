@@ -47,6 +47,7 @@ func NewCommand(a *app.App) *cobra.Command {
 			duty := kube.Duty(args[0])
 			var of string
 			var steps []step.Step
+			var uses []step.Use
 			if file != "" {
 				if duty != kube.Operate {
 					return exit.Fail(exit.Usage, "leave --plan out",
@@ -59,8 +60,8 @@ func NewCommand(a *app.App) *cobra.Command {
 				if err := plan.Verify(p); err != nil {
 					return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "the plan is invalid: %w", err)
 				}
-				of, steps = p.Name, p.Steps
-				fmt.Fprint(a.Err, lacks(p))
+				of, steps, uses = p.Name, p.Steps, plan.UsesOf(p)
+				fmt.Fprint(a.Err, note(p))
 			}
 			var subjects []kube.Subject
 			for _, text := range to {
@@ -70,7 +71,7 @@ func NewCommand(a *app.App) *cobra.Command {
 				}
 				subjects = append(subjects, subject)
 			}
-			return printRights(a, duty, of, steps, subjects)
+			return printRights(a, duty, of, steps, subjects, uses)
 		},
 	}
 	command.Flags().StringVar(&file, "plan", "", "plan to be applied, for operate")
@@ -79,17 +80,18 @@ func NewCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-// lacks warns of what a plan does beyond its roles.
-func lacks(p *plan.Plan) string {
+// note says where a plan needs more than its roles.
+func note(p *plan.Plan) string {
 	if p.Mirror == nil {
 		return ""
 	}
-	return "warning: these roles are not enough for a plan of the strategy mirror: it also freezes namespaces, reads " +
-		"what it copies, suspends objects of Argo CD and Flux, and changes certificates. Run it as an administrator\n"
+	return "note: these roles are for the original. They include reading every object of the namespaces that are " +
+		"copied, and of all others.\n      In the mirror, the plan needs the permissions to write what it copies\n"
 }
 
-func printRights(a *app.App, duty kube.Duty, of string, steps []step.Step, subjects []kube.Subject) error {
-	objects, err := kube.Roles(duty, of, steps, subjects)
+func printRights(a *app.App, duty kube.Duty, of string, steps []step.Step, subjects []kube.Subject,
+	uses []step.Use) error {
+	objects, err := kube.Roles(duty, of, steps, subjects, uses...)
 	if err != nil {
 		return err
 	}

@@ -7,16 +7,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 )
 
-// TestLacks: roles of a plan of the strategy mirror, which cover its changes of nodes alone, come with a warning.
-func TestLacks(t *testing.T) {
+// TestNote: roles of a plan of the strategy mirror, which cover the original alone, come with a note.
+func TestNote(t *testing.T) {
 	for _, test := range []struct {
-		plan  plan.Plan
-		warns bool
+		plan plan.Plan
+		says bool
 	}{
 		{plan.Plan{}, false},
 		{plan.Plan{Mirror: &mirror.Setup{}}, true},
 	} {
-		if got := lacks(&test.plan); got != "" != test.warns {
+		if got := note(&test.plan); got != "" != test.says {
 			t.Errorf("mirror %v: %q", test.plan.Mirror != nil, got)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,8 +17,10 @@ import (
 )
 
 // Rights asks the API server whether this user may execute and roll back steps, and returns the answers that are not
-// among those known. It does not check commands, DNS names and mirrors.
-func Rights(ctx context.Context, client *Client, known []cluster.Right, steps []step.Step) ([]cluster.Right, error) {
+// among those known. uses are those of actions whose operations do not say them. It does not check commands, DNS names
+// and second clusters.
+func Rights(ctx context.Context, client *Client, known []cluster.Right, steps []step.Step,
+	uses ...step.Use) ([]cluster.Right, error) {
 	resources := resources{client.Mapper, defined(steps)}
 	var asked []need
 	add := func(n need) {
@@ -25,13 +28,9 @@ func Rights(ctx context.Context, client *Client, known []cluster.Right, steps []
 			asked = append(asked, n)
 		}
 	}
-	for _, w := range wantsOf(steps) {
-		resource := resources.of(w.APIVersion, w.Kind)
-		if w.sub != "" {
-			resource.Resource += "/" + w.sub
-		}
-		for _, verb := range strings.Fields(w.verbs) {
-			add(need{resource.Group, resource.Resource, w.Namespace, verb})
+	for _, n := range resources.needs(steps, uses) {
+		for _, verb := range strings.Fields(n.verbs) {
+			add(need{n.group, n.resource, n.namespace, verb})
 		}
 	}
 	reader := reader{client: client}
@@ -165,12 +164,37 @@ func ofCondition(c *step.Condition) []want {
 // resources finds the resource of a kind, including kinds that the steps define.
 type resources struct {
 	mapper  meta.RESTMapper
-	defined map[schema.GroupKind]string
+	defined map[schema.GroupKind]definition
 }
 
-// defined returns the plurals of the kinds that steps define.
-func defined(steps []step.Step) map[schema.GroupKind]string {
-	plurals := map[schema.GroupKind]string{}
+// definition is the plural and the scope of a kind.
+type definition struct {
+	plural string
+	global bool // its objects are in no namespace
+}
+
+// needs returns what steps and uses do through the API, and where.
+func (r resources) needs(steps []step.Step, uses []step.Use) []need {
+	var all []need
+	for _, w := range wantsOf(steps) {
+		resource := r.of(w.APIVersion, w.Kind)
+		if r.global(w.APIVersion, w.Kind) {
+			w.Namespace = "" // the API server ignores it
+		}
+		if w.sub != "" {
+			resource.Resource += "/" + w.sub
+		}
+		all = append(all, need{resource.Group, resource.Resource, w.Namespace, w.verbs})
+	}
+	for _, use := range uses {
+		all = append(all, need{use.Group, use.Resource, use.Namespace, use.Verbs})
+	}
+	return all
+}
+
+// defined returns the kinds that steps define.
+func defined(steps []step.Step) map[schema.GroupKind]definition {
+	kinds := map[schema.GroupKind]definition{}
 	for i := range steps {
 		for _, action := range steps[i].Actions {
 			if o := action.Object; o != nil && o.GetKind() == "CustomResourceDefinition" {
@@ -178,11 +202,42 @@ func defined(steps []step.Step) map[schema.GroupKind]string {
 					s, _, _ := unstructured.NestedString(o.Object, append([]string{"spec"}, fields...)...)
 					return s
 				}
-				plurals[schema.GroupKind{Group: text("group"), Kind: text("names", "kind")}] = text("names", "plural")
+				kinds[schema.GroupKind{Group: text("group"), Kind: text("names", "kind")}] = definition{
+					text("names", "plural"), text("scope") == "Cluster"}
 			}
 		}
 	}
-	return plurals
+	return kinds
+}
+
+// global reports whether objects of a kind are known to be in no namespace. Manifests may name one all the same.
+func (r resources) global(apiVersion, kind string) bool {
+	gv, _ := schema.ParseGroupVersion(apiVersion)
+	group := schema.GroupKind{Group: gv.Group, Kind: kind}
+	if known, ok := r.defined[group]; ok {
+		return known.global
+	}
+	if mapping, err := r.mapper.RESTMapping(group, gv.Version); err == nil {
+		return mapping.Scope.Name() == meta.RESTScopeNameRoot
+	}
+	return slices.Contains(globalKinds(), group)
+}
+
+// globalKinds are the cluster-scoped kinds of Kubernetes that a manifest of a network may have, for where no API server
+// can be asked.
+func globalKinds() []schema.GroupKind {
+	return []schema.GroupKind{
+		{Kind: "Namespace"}, {Kind: "Node"}, {Kind: "PersistentVolume"},
+		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"},
+		{Group: "apiregistration.k8s.io", Kind: "APIService"},
+		{Group: "scheduling.k8s.io", Kind: "PriorityClass"}, {Group: "node.k8s.io", Kind: "RuntimeClass"},
+		{Group: "storage.k8s.io", Kind: "StorageClass"}, {Group: "networking.k8s.io", Kind: "IngressClass"},
+		{Group: rbacv1.GroupName, Kind: "ClusterRole"}, {Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"},
+		{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
+		{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
+		{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"},
+		{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"},
+	}
 }
 
 func (r resources) of(apiVersion, kind string) schema.GroupVersionResource {
@@ -195,8 +250,8 @@ func (r resources) of(apiVersion, kind string) schema.GroupVersionResource {
 		versions = bgp.Versions
 	}
 	for _, gv := range versions {
-		if plural := r.defined[schema.GroupKind{Group: gv.Group, Kind: kind}]; plural != "" {
-			return gv.WithResource(plural)
+		if d := r.defined[schema.GroupKind{Group: gv.Group, Kind: kind}]; d.plural != "" {
+			return gv.WithResource(d.plural)
 		}
 		if mapping, err := r.mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: kind}, gv.Version); err == nil {
 			return mapping.Resource

@@ -52,14 +52,16 @@ type Subject struct{ Kind, Namespace, Name string }
 
 // Roles returns the RBAC objects that grant the permissions of a duty, and bind them to the subjects, if any. plan and
 // steps are the name and the steps of the plan to execute; without them, Operate has the permissions for all changes
-// that Theseus plans. The names of a plan's roles end in its name, so that they replace no others.
-func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject) ([]unstructured.Unstructured, error) {
+// that Theseus plans. uses are those of actions of the plan whose operations do not say them. The names of a plan's
+// roles end in its name, so that they replace no others.
+func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject,
+	uses ...step.Use) ([]unstructured.Unstructured, error) {
 	name := "theseus-" + string(duty)
 	if plan != "" {
 		name += "-" + plan
 	}
 	everywhere, within := map[string][]need{}, []string{}
-	for _, n := range rightsOf(duty, steps) {
+	for _, n := range rightsOf(duty, steps, uses...) {
 		if everywhere[n.namespace] == nil && n.namespace != "" {
 			within = append(within, n.namespace)
 		}
@@ -124,7 +126,7 @@ func toObject(from any) (unstructured.Unstructured, error) {
 }
 
 // rightsOf returns the permissions of a duty and of the previous ones.
-func rightsOf(duty Duty, steps []step.Step) []need {
+func rightsOf(duty Duty, steps []step.Step, uses ...step.Use) []need {
 	const own = v1alpha1.Group
 	if duty == Changes {
 		return []need{
@@ -180,17 +182,13 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 		}
 	}
 	resources := resources{meta.NewDefaultRESTMapper(nil), defined(steps)}
-	for _, w := range wantsOf(steps) {
-		if fleeting[w.Namespace] {
-			w.Namespace = ""
+	for _, n := range resources.needs(steps, uses) {
+		if fleeting[n.namespace] {
+			n.namespace = ""
 		}
-		resource := resources.of(w.APIVersion, w.Kind)
-		if w.sub != "" {
-			resource.Resource += "/" + w.sub
-		}
-		all = append(all, need{resource.Group, resource.Resource, w.Namespace, w.verbs})
-		if resource.Group == rbacv1.GroupName && (w.Kind == "Role" || w.Kind == "RoleBinding") {
-			all = append(all, grantsIn(w.Namespace)...)
+		all = append(all, n)
+		if n.group == rbacv1.GroupName && (n.resource == "roles" || n.resource == "rolebindings") {
+			all = append(all, grantsIn(n.namespace)...)
 		}
 	}
 	return all
@@ -248,6 +246,7 @@ func reads() []need {
 	for _, kind := range owner.Kinds() {
 		all = append(all, need{kind.Group, kind.Resource, "", "list"})
 	}
+	all = append(all, need{"core.openfeature.dev", "featureflags", "", "get"}) // flag sources (provider.FeatureFlags)
 	return append(all, readsWritten()...)
 }
 

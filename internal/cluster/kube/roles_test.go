@@ -116,6 +116,13 @@ func TestRoles(t *testing.T) {
 		{Op: step.Delete, Ref: ref("apps/v1", "DaemonSet", "goes", "old")},
 		{Op: step.Delete, Ref: ref("v1", "Namespace", "", "goes")},
 		{Op: step.Delete, Ref: ref("batch/v1", "Job", "stays", "x")},
+		{Op: step.Apply, Object: object("scheduling.k8s.io/v1", "PriorityClass", "stays", "from-a-chart")},
+		{Op: step.Apply, Object: object("example.org/v1", "Widget", "stays", "from-a-chart")},
+		{Op: step.Apply, Object: &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"metadata": map[string]any{"name": "widgets.example.org"},
+			"spec": map[string]any{"group": "example.org", "scope": "Cluster",
+				"names": map[string]any{"kind": "Widget", "plural": "widgets"}}}}},
 		{Op: step.Node, Verb: step.VerbClean, Args: json.RawMessage(`{"annotations":["a"]}`)},
 	}}})
 	for _, want := range []struct {
@@ -124,7 +131,9 @@ func TestRoles(t *testing.T) {
 	}{
 		{"create", "apps", "daemonsets", "comes", true}, {"get", "apps", "daemonsets", "goes", true},
 		{"delete", "batch", "jobs", "stays", true}, {"delete", "batch", "jobs", "elsewhere", false},
+		{"create", "scheduling.k8s.io", "priorityclasses", "", true}, {"create", "example.org", "widgets", "", true},
 		{"create", "crd.projectcalico.org", "ippools", "", false},
+		{"list", "", "secrets", "", false},
 		{"update", "theseus.dev", "journalpages", "theseus-system", true},
 		{"patch", "", "nodes", "", true}, {"patch", "", "nodes/status", "", false},
 		{"create", "", "pods", "theseus-system", false}, {"create", "", "pods/eviction", "stays", false},
@@ -144,6 +153,19 @@ func TestRoles(t *testing.T) {
 		if namespace := exact[i].GetNamespace(); namespace == "comes" || namespace == "goes" {
 			t.Errorf("%s %s is in a namespace that comes or goes", exact[i].GetKind(), namespace)
 		}
+	}
+}
+
+// TestRolesUse: what a plan uses beyond the operations of its actions is in its roles, in its namespace alone.
+func TestRolesUse(t *testing.T) {
+	all, err := Roles(Operate, "a-plan", []step.Step{}, nil, step.Use{Resource: "configmaps", Namespace: "shop",
+		Verbs: "create"}, step.Use{Group: "cert-manager.io", Resource: "certificates", Verbs: "get patch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !given(t, all, "create", "", "configmaps", "shop") || given(t, all, "create", "", "configmaps", "other") ||
+		!given(t, all, "patch", "cert-manager.io", "certificates", "other") {
+		t.Errorf("%v", all)
 	}
 }
 

@@ -39,7 +39,7 @@ func needs() []need {
 		{"discovery.k8s.io", "endpointslices", v1alpha1.Namespace, "list"},
 		{"networking.k8s.io", "networkpolicies", "", "list"},
 		{"coordination.k8s.io", "leases", v1alpha1.Namespace, "get create update"},
-		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "get list create patch"},
+		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "get list create patch delete"},
 		{v1alpha1.Group, "planpages", v1alpha1.Namespace, "get list create patch delete"},
 		{v1alpha1.Group, "journalpages", v1alpha1.Namespace, "get list create update"},
 		{v1alpha1.Group, "nodetasks", v1alpha1.Namespace, "get create delete"},

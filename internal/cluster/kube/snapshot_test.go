@@ -221,7 +221,8 @@ func TestSnapshotSaysWhatIsMissing(t *testing.T) {
 		return cluster.Right{Verb: "delete", Group: "theseus.dev", Resource: resource, Namespace: "theseus-system",
 			Reason: "said so"}
 	}
-	if diff := cmp.Diff([]cluster.Right{lacks("planpages"), lacks("nodetasks")}, denied); diff != "" {
+	want := []cluster.Right{lacks("migrations"), lacks("planpages"), lacks("nodetasks")}
+	if diff := cmp.Diff(want, denied); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -101,12 +101,27 @@ func Check(ctx context.Context, r Request) error {
 	return nil
 }
 
+// CheckRights returns a *Refusal if this user lacks permissions for the steps of a plan, and another error if that
+// cannot be determined. It is for plans that Check is not for.
+func CheckRights(ctx context.Context, r Request) error {
+	snapshot := &cluster.Snapshot{Sources: []cluster.Source{{Resource: "rights"}}}
+	if err := AskRights(ctx, r.Client, snapshot, r.Plan); err != nil {
+		return err
+	}
+	checks := slices.DeleteFunc(preflight.All(), func(c check.Check) bool { return c.ID != rights })
+	result := preflight.Run(checks, &check.Pass{Snapshot: snapshot}, preflight.Options{Now: time.Now()})
+	if result.Blocks() {
+		return blocked(result)
+	}
+	return nil
+}
+
 // AskRights asks whether this user has the permissions for a plan, in addition to those for any change.
 func AskRights(ctx context.Context, client *kube.Client, snapshot *cluster.Snapshot, p *plan.Plan) error {
 	if ok, _ := snapshot.Has("rights"); !ok {
 		return nil // the check of rights reports why
 	}
-	more, err := kube.Rights(ctx, client, snapshot.Rights, p.Steps)
+	more, err := kube.Rights(ctx, client, snapshot.Rights, p.Steps, plan.UsesOf(p)...)
 	snapshot.Rights = append(snapshot.Rights, more...)
 	return err
 }

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -39,7 +40,9 @@ type world struct {
 	down   string
 	spoilt string
 	broken atomic.Int64
-	idle   atomic.Int64 // requests to the original while it was down
+	// as is the kubeconfig of the user who runs theseus; empty for an administrator.
+	as   string
+	idle atomic.Int64 // requests to the original while it was down
 }
 
 func newWorld(t *testing.T) *world {
@@ -161,7 +164,7 @@ func (w *world) cmd(args ...string) *exec.Cmd {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	cmd := exec.Command(binary, append(args, "--kubeconfig", w.blue.kubeconfig)...)
+	cmd := exec.Command(binary, append(args, "--kubeconfig", cmp.Or(w.as, w.blue.kubeconfig))...)
 	cmd.Dir = w.dir
 	cmd.Env = append(os.Environ(), "THESEUS_STATE_DIR="+filepath.Join(w.dir, "state"))
 	return cmd
@@ -222,6 +225,7 @@ func TestPlan(t *testing.T) {
 		w.t = t
 		w.under(t, func() {
 			w.must(0, "written to plan.yaml", w.planArgs()...)
+			defer w.operator(t)()
 			w.must(0, "POINT OF NO RETURN", "apply", "plan.yaml", "--dry-run")
 			w.must(0, "finished: done", "apply", "plan.yaml", "--yes")
 		})
@@ -299,6 +303,35 @@ func TestPlan(t *testing.T) {
 	})
 }
 
+// operator lets a user go on who has in the original no roles but the plan's, and those of plans before it, until the
+// returned function is called.
+func (w *world) operator(t *testing.T) (back func()) {
+	t.Helper()
+	own := w.own()
+	if text, err := os.ReadFile(w.blue.kubeconfig); err != nil || os.WriteFile(own, text, 0o600) != nil {
+		t.Fatal(err, "cannot copy the kubeconfig")
+	}
+	const account = `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"operator","namespace":"default"}}`
+	w.blue.kubectl(t, account, "apply", "-f", "-")
+	token := w.blue.kubectl(t, "", "-n", "default", "create", "token", "operator")
+	for _, args := range [][]string{{"set-credentials", "operator", "--token", token},
+		{"set-context", "--current", "--user", "operator"}} {
+		if out, err := w.blue.try(own, "", append([]string{"config"}, args...)...); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	roles, err := w.cmd("rights", "operate", "--plan", "plan.yaml", "--for", "serviceaccount:default/operator").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.blue.kubectl(t, string(roles), "apply", "-f", "-")
+	w.as = own
+	return func() { w.as = "" }
+}
+
+// own is the operator's kubeconfig.
+func (w *world) own() string { return filepath.Join(w.dir, "operator.kubeconfig") }
+
 // certificates has a certificate get the mirror's name as the plan's first step, and lose it as its last.
 func (w *world) certificates(t *testing.T, before string) {
 	cm := newManager(t, w.blue, w.green)
@@ -322,6 +355,10 @@ spec: {secretName: web, dnsNames: [web.blue.example.org], issuerRef: {name: dns,
 			!strings.Contains(said, "restore the former names") {
 			t.Errorf("the plan is\n%s", said)
 		}
+		w.as = w.own()
+		w.must(3, "may not get secrets", "apply", "plan.yaml", "--yes")
+		w.as = ""
+		defer w.operator(t)()
 		apply := w.cmd("apply", "plan.yaml", "--yes")
 		var out strings.Builder
 		apply.Stdout, apply.Stderr = &out, &out
