@@ -116,11 +116,13 @@ type Exception struct {
 }
 
 // Refused returns what a user asked for and was not allowed to, except for what is known, and the exceptions that
-// nothing matches.
-func Refused(events []Event, known []Exception) []string {
+// nothing matches. What the user's rights include was refused early, by an API server that had not read all roles and
+// bindings yet: it is asked again.
+func Refused(events []Event, rights []Right, known []Exception) []string {
 	var refused []Right
 	for _, event := range events {
-		if right := event.asked(); event.ResponseStatus.Code == http.StatusForbidden && !event.early() {
+		right := event.asked()
+		if event.ResponseStatus.Code == http.StatusForbidden && !event.early() && !granted(right, rights) {
 			if right.Resource == "" {
 				right.Resource = event.RequestURI
 			}
@@ -128,6 +130,20 @@ func Refused(events []Event, known []Exception) []string {
 		}
 	}
 	return but(refused, known, "was refused")
+}
+
+// granted reports whether rights include one, and for a patch, which may be a server-side apply, also to create.
+func granted(right Right, rights []Right) bool {
+	everywhere := right
+	everywhere.Namespace = ""
+	if !slices.Contains(rights, right) && !slices.Contains(rights, everywhere) {
+		return false
+	}
+	if right.Verb != "patch" {
+		return true
+	}
+	right.Verb = "create"
+	return granted(right, rights)
 }
 
 // Unused returns the rights that no request of a user needed, except for what is known, and the exceptions that nothing

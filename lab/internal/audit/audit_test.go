@@ -34,17 +34,34 @@ func TestRefused(t *testing.T) {
 	log := "get pods/log in default was refused"
 	health := "get /healthz was refused"
 	for _, test := range []struct {
-		known []Exception
-		want  []string
+		rights []Right
+		known  []Exception
+		want   []string
 	}{
-		{nil, []string{log, health}},
-		{but1(`pods/log`, false), []string{health}},
-		{but1(`^get `, false), nil},
-		{but1(`secrets`, true), []string{log, health}},
-		{but1(`secrets`, false), []string{log, health, "no right like secrets was refused any more: so it is"}},
+		{nil, nil, []string{log, health}},
+		{nil, but1(`pods/log`, false), []string{health}},
+		{nil, but1(`^get `, false), nil},
+		{nil, but1(`secrets`, true), []string{log, health}},
+		{nil, but1(`secrets`, false), []string{log, health, "no right like secrets was refused any more: so it is"}},
+		{[]Right{{"get", "", "pods/log", "default"}}, nil, []string{health}}, // refused early
+		{[]Right{{"get", "", "pods/log", ""}}, nil, []string{health}},
+		{[]Right{{"get", "", "pods/log", "other"}, {"get", "", "pods", ""}}, nil, []string{log, health}},
 	} {
-		if got := Refused(events(t), test.known); !slices.Equal(got, test.want) {
+		if got := Refused(events(t), test.rights, test.known); !slices.Equal(got, test.want) {
 			t.Errorf("%v: %q", test.known, got)
+		}
+	}
+}
+
+// TestGranted: a patch may be a server-side apply, which also asks to create.
+func TestGranted(t *testing.T) {
+	patch, create := Right{"patch", "apps", "daemonsets", "n"}, Right{"create", "apps", "daemonsets", ""}
+	for _, test := range []struct {
+		rights []Right
+		want   bool
+	}{{[]Right{patch, create}, true}, {[]Right{patch}, false}, {[]Right{create}, false}} {
+		if got := granted(patch, test.rights); got != test.want {
+			t.Errorf("%v: %v", test.rights, got)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func mustUseItsRights(t *testing.T, rig *scenario.Rig, roles audit.Roles) {
 		t.Fatal(err)
 	}
 	t.Logf("%d requests of the operator, who has %d rights", len(events), len(rights))
-	for _, wrong := range slices.Concat(audit.Refused(events, refusedInWalk),
+	for _, wrong := range slices.Concat(audit.Refused(events, rights, refusedInWalk),
 		audit.Unused(events, rights, unusedInWalk)) {
 		t.Error(wrong)
 	}
