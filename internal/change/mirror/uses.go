@@ -43,16 +43,8 @@ func usesOf(a step.Action) []step.Use {
 				step.Use{Group: "apps", Resource: "daemonsets", Verbs: "list"})
 		}
 	case AddNames, TakeNames:
-		const edit = "get list patch"
-		return []step.Use{
-			{Group: certs.Group, Resource: "certificates", Verbs: edit},
-			{Group: certs.Group, Resource: "issuers", Verbs: "list"},
-			{Group: certs.Group, Resource: "clusterissuers", Verbs: "list"},
-			{Group: "acme." + certs.Group, Resource: "challenges", Verbs: "list"},
-			{Group: "networking.k8s.io", Resource: "ingresses", Verbs: edit},
-			{Group: "gateway.networking.k8s.io", Resource: "gateways", Verbs: edit},
-			{Resource: "secrets", Verbs: "get"}, // those with certificates
-		}
+		args, _ := step.Arguments[CertificateArgs](a)
+		return named(args.Namespaces)
 	}
 	return nil
 }
@@ -69,6 +61,23 @@ func freezes(namespaces []string) []step.Use {
 		all = append(all, step.Use{Group: k.Group, Resource: k.Resource, Verbs: "get list patch"})
 	}
 	return append(all, each(namespaces, step.Use{Resource: "configmaps", Verbs: "create"})...)
+}
+
+// named lists what adding names to the certificates of namespaces does. The Secrets with certificates may be in others.
+func named(namespaces []string) []step.Use {
+	all := []step.Use{{Resource: "secrets", Verbs: "get"},
+		{Group: certs.Group, Resource: "issuers", Verbs: "list"},
+		{Group: certs.Group, Resource: "clusterissuers", Verbs: "list"}}
+	for _, edited := range []step.Use{{Group: certs.Group, Resource: "certificates"},
+		{Group: "networking.k8s.io", Resource: "ingresses"},
+		{Group: "gateway.networking.k8s.io", Resource: "gateways"}} {
+		edited.Verbs = "list"
+		all = append(all, edited)
+		edited.Verbs = "get patch"
+		all = append(all, each(namespaces, edited)...)
+	}
+	challenges := step.Use{Group: "acme." + certs.Group, Resource: "challenges", Verbs: "list"}
+	return append(all, each(namespaces, challenges)...)
 }
 
 // each repeats uses for namespaces.

@@ -85,8 +85,9 @@ func note(p *plan.Plan) string {
 	if p.Mirror == nil {
 		return ""
 	}
-	return "note: these roles are for the original. They include reading every object of the namespaces that are " +
-		"copied, and of all others.\n      In the mirror, the plan needs the permissions to write what it copies\n"
+	return "note: these roles are for the original. They include reading every object of the cluster, " +
+		"Secrets among them: the copy reads all kinds.\n" +
+		"      In the mirror, the plan needs the permissions to write what it copies\n"
 }
 
 func printRights(a *app.App, duty kube.Duty, of string, steps []step.Step, subjects []kube.Subject,

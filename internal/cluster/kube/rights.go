@@ -28,6 +28,7 @@ func Rights(ctx context.Context, client *Client, known []cluster.Right, steps []
 			asked = append(asked, n)
 		}
 	}
+	uses = slices.DeleteFunc(slices.Clone(uses), func(use step.Use) bool { return !resources.served(use) })
 	for _, n := range resources.needs(steps, uses) {
 		for _, verb := range strings.Fields(n.verbs) {
 			add(need{n.group, n.resource, n.namespace, verb})
@@ -42,6 +43,12 @@ func Rights(ctx context.Context, client *Client, known []cluster.Right, steps []
 		add(n)
 	}
 	return reader.ask(ctx, asked)
+}
+
+// NeededRights asks the API server whether this user has the permissions that every run needs.
+func NeededRights(ctx context.Context, client *Client) ([]cluster.Right, error) {
+	reader := reader{client: client}
+	return reader.ask(ctx, needs())
 }
 
 // answered reports whether a right covers a need.
@@ -171,6 +178,16 @@ type resources struct {
 type definition struct {
 	plural string
 	global bool // its objects are in no namespace
+}
+
+// served reports whether the cluster has the resource of a use. What it has not, a run leaves out.
+func (r resources) served(use step.Use) bool {
+	if use.Group == "*" {
+		return true
+	}
+	resource, _, _ := strings.Cut(use.Resource, "/")
+	_, err := r.mapper.ResourceFor(schema.GroupVersionResource{Group: use.Group, Resource: resource})
+	return !meta.IsNoMatchError(err)
 }
 
 // needs returns what steps and uses do through the API, and where.

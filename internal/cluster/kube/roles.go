@@ -52,8 +52,8 @@ type Subject struct{ Kind, Namespace, Name string }
 
 // Roles returns the RBAC objects that grant the permissions of a duty, and bind them to the subjects, if any. plan and
 // steps are the name and the steps of the plan to execute; without them, Operate has the permissions for all changes
-// that Theseus plans. uses are those of actions of the plan whose operations do not say them. The names of a plan's
-// roles end in its name, so that they replace no others.
+// that Theseus plans, except those of the strategy mirror. uses are those of actions of the plan whose operations do
+// not say them. The names of a plan's roles end in its name, so that they replace no others.
 func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject,
 	uses ...step.Use) ([]unstructured.Unstructured, error) {
 	name := "theseus-" + string(duty)

@@ -104,12 +104,17 @@ func Check(ctx context.Context, r Request) error {
 // CheckRights returns a *Refusal if this user lacks permissions for the steps of a plan, and another error if that
 // cannot be determined. It is for plans that Check is not for.
 func CheckRights(ctx context.Context, r Request) error {
-	snapshot := &cluster.Snapshot{Sources: []cluster.Source{{Resource: "rights"}}}
+	known, err := kube.NeededRights(ctx, r.Client)
+	if err != nil {
+		return err
+	}
+	snapshot := &cluster.Snapshot{Sources: []cluster.Source{{Resource: "rights"}}, Rights: known}
 	if err := AskRights(ctx, r.Client, snapshot, r.Plan); err != nil {
 		return err
 	}
 	checks := slices.DeleteFunc(preflight.All(), func(c check.Check) bool { return c.ID != rights })
-	result := preflight.Run(checks, &check.Pass{Snapshot: snapshot}, preflight.Options{Now: time.Now()})
+	result := preflight.Run(checks, &check.Pass{Snapshot: snapshot}, preflight.Options{Accept: r.Plan.Change.Accept,
+		Accepted: r.Plan.Change.Accepted, Now: time.Now()})
 	if result.Blocks() {
 		return blocked(result)
 	}
