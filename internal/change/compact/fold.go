@@ -20,7 +20,7 @@ func Fold(steps []step.Step, c Cluster) (Form, error) {
 }
 
 func newFolder(steps []step.Step, c Cluster) (*folder, error) {
-	f := &folder{cluster: c, base: newExpander(c), names: nodesOf(steps, c), byText: map[string]*candidate{}}
+	f := emptyFolder(steps, c)
 	for i := range steps {
 		if err := f.add(&steps[i]); err != nil {
 			return nil, err
@@ -28,6 +28,11 @@ func newFolder(steps []step.Step, c Cluster) (*folder, error) {
 	}
 	f.share()
 	return f, nil
+}
+
+// emptyFolder has folded none of the steps yet.
+func emptyFolder(steps []step.Step, c Cluster) *folder {
+	return &folder{cluster: c, base: newExpander(c), names: nodesOf(steps, c), byText: map[string]*candidate{}}
 }
 
 // nodesOf are the names of all nodes that steps are about: those of the cluster, and those that are yet to come.
@@ -146,6 +151,23 @@ func (f *folder) fold(s *step.Step) (*parts, error) {
 		*l.into = segments(items, true)
 	}
 	return p, nil
+}
+
+// literal says whether a step has a placeholder of its own.
+func (p *parts) literal(s *step.Step) (bool, error) {
+	for _, list := range [][]segment{p.before, p.actions, p.after, p.undo} {
+		for _, segment := range list {
+			if slices.ContainsFunc(segment.do, func(it item) bool { return it.node == "" && placeholders(it.text) }) {
+				return true, nil
+			}
+		}
+	}
+	of, err := (&parts{}).shape(s, nil)
+	if err != nil {
+		return false, err
+	}
+	text, err := json.Marshal(of)
+	return placeholders(string(text)), err
 }
 
 // shape is a step with folded lists; name names lists of nodes.

@@ -76,7 +76,7 @@ func (n names) conditionItems(conditions []step.Condition) ([]item, error) {
 
 // tell sets an item's text, and the node that it names.
 func (n names) tell(it *item, text []byte) {
-	if node, ok := n.in(text); ok && !placeholder.Match(text) {
+	if node, ok := n.in(text); ok && !placeholders(text) {
 		it.node, text = node, replace(text, node, "{node}")
 	}
 	it.text = string(text)

@@ -10,8 +10,29 @@ import (
 // safe are names that mean the same in JSON as they are; others are never replaced.
 var safe = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
-// placeholder is what a text must not have of its own where names in it are replaced.
-var placeholder = regexp.MustCompile(`\{(node|nodes|wave|part)\}`)
+// placeheld are the names of placeholders, such as {node}.
+var placeheld = []string{"node", "nodes", "wave", "part"}
+
+// nextPlaceholder is the first placeholder of a text from a place on; -1 where there is none.
+func nextPlaceholder[T string | []byte](text T, from int) (at int, name string) {
+	for ; from < len(text); from++ {
+		if text[from] != '{' {
+			continue
+		}
+		for _, name := range placeheld {
+			if end := from + 1 + len(name); end < len(text) && text[end] == '}' && string(text[from+1:end]) == name {
+				return from, name
+			}
+		}
+	}
+	return -1, ""
+}
+
+// placeholders says whether a text has any of its own. Then no names in it are replaced.
+func placeholders[T string | []byte](text T) bool {
+	at, _ := nextPlaceholder(text, 0)
+	return at >= 0
+}
 
 func letter(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
@@ -84,19 +105,30 @@ func (n names) within(word string) (longest string) {
 
 // fill puts names in the places of placeholders.
 func fill(text []byte, values map[string]string) []byte {
-	return placeholder.ReplaceAllFunc(text, func(found []byte) []byte {
-		if value, known := values[string(found[1:len(found)-1])]; known {
-			return []byte(value)
+	var out []byte
+	done := 0
+	for from := 0; ; {
+		at, name := nextPlaceholder(text, from)
+		if at < 0 {
+			break
 		}
-		return found
-	})
+		from = at + len(name) + len("{}")
+		if value, known := values[name]; known {
+			out = append(append(out, text[done:at]...), value...)
+			done = from
+		}
+	}
+	if done == 0 {
+		return text
+	}
+	return append(out, text[done:]...)
 }
 
 // unused is a name for a procedure that no other has, of what is not replaced in its ID.
 func unused[T any](taken map[string]T, id string) string {
 	var parts []string
 	for _, part := range strings.Split(id, "/") {
-		if !placeholder.MatchString(part) {
+		if !placeholders(part) {
 			parts = append(parts, part)
 		}
 	}

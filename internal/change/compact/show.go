@@ -8,26 +8,59 @@ import (
 
 // Repeats says of each step which earlier one it repeats for other nodes: the index of the first step of the same
 // procedure, or -1 where there is none. Two steps repeat each other only if nothing but the names of nodes and waves
-// differs.
+// differs. A few steps are expanded to find that out, and not every step as in Fold.
 func Repeats(steps []step.Step, c Cluster) ([]int, error) {
-	f, err := newFolder(steps, c)
-	if err != nil {
-		return nil, err
-	}
-	first := map[*candidate]int{}
+	f := emptyFolder(steps, c)
+	byText := map[string]int{} // without names
+	var firsts []folded
+	var places []int
 	repeats := make([]int, len(steps))
-	for i, s := range f.steps {
+	for i := range steps {
+		s := &steps[i]
 		repeats[i] = -1
-		if s.of == nil {
+		parts, err := f.fold(s)
+		if err != nil {
+			return nil, err
+		}
+		text, row, err := f.template(s, parts)
+		if err != nil {
+			return nil, err
+		}
+		own, err := parts.literal(s)
+		if err != nil {
+			return nil, err
+		}
+		if text == nil || own {
 			continue
 		}
-		if at, known := first[s.of]; known {
+		if at, known := byText[string(text)]; known {
 			repeats[i] = at
-		} else {
-			first[s.of] = i
+			continue
 		}
+		next := folded{step: s, row: row}
+		if next.of, err = f.candidate(text, row); err != nil {
+			return nil, err
+		}
+		for k, first := range firsts {
+			if f.alike(first, next) || f.alike(next, first) {
+				repeats[i] = places[k]
+				break
+			}
+		}
+		if repeats[i] >= 0 {
+			byText[string(text)] = repeats[i]
+			continue
+		}
+		byText[string(text)] = i
+		firsts, places = append(firsts, next), append(places, i)
 	}
 	return repeats, nil
+}
+
+// alike says whether a step runs the procedure of another, such as that for several nodes where it is about one.
+func (f *folder) alike(one, other folded) bool {
+	return (one.row.Nodes != nil || other.of.several) && f.runs(other.of, one.row, one.step.ID) &&
+		f.exact(one.step, one.row, other.of)
 }
 
 // Run are entries of a list that are said for several nodes, in batches one after the other. Of an entry that names no

@@ -164,7 +164,10 @@ func BenchmarkScale(b *testing.B) {
 				for b.Loop() {
 					p := mustMake(b, r)
 					b.ReportMetric(float64(len(p.Steps)), "steps")
-					b.ReportMetric(float64(strings.Count(plan.Runbook(p), "\n")), "runbook-lines")
+					lines := strings.Count(plan.Runbook(p), "\n")
+					if b.ReportMetric(float64(lines), "runbook-lines"); lines > mostLines {
+						b.Errorf("the runbook has %d lines, more than %d", lines, mostLines)
+					}
 					b.ReportMetric(time.Duration(p.Estimate).Hours(), "estimated-h")
 				}
 				after, peak := used(b)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,45 +10,57 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/compact"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// describer writes a plan's steps. A step that repeats another, with nothing but the names of nodes and waves changed,
-// is one line; of many such steps in one wave, those that are done for the first group of nodes, and for which others.
+// describer writes a plan's steps. What is done again, with nothing but the names of nodes and waves changed, refers to
+// the steps that were described in full: a step, the steps of one group of nodes after the other, or whole waves.
 type describer struct {
 	*strings.Builder
 	plan    *Plan
 	names   compact.Namer
-	repeats []int
 	alike   alike
-	told    map[string]int // the first step that was described with a text, by the text without names
-	as      map[int]int    // steps that were described as another
-	oneLine bool           // the last step was described in one line
-	past    bool           // the point of no return
+	as      []int            // of each step, the first with the same text without names: itself, where it is the first
+	texts   map[int]string   // of those
+	titled  map[string][]int // those that were described in full, by their titles without names
+	waves   map[string]span  // the first wave of each course of steps
+	oneLine bool             // the last step was described in one line
+	past    bool             // the point of no return
+	last    int              // the step at that point; the number of steps, where there is none
 }
+
+// span are steps: from one on, and before another.
+type span struct{ from, to int }
 
 func describeSteps(b *strings.Builder, p *Plan) {
 	d := &describer{Builder: b, plan: p, names: compact.NewNamer(p.Steps, nodes(p)), alike: newAlike(p),
-		told: map[string]int{}, as: map[int]int{}}
-	repeats, err := compact.Repeats(p.Steps, nodes(p))
-	if err != nil { // then every step is described
-		repeats = slices.Repeat([]int{-1}, len(p.Steps))
+		texts: map[int]string{}, titled: map[string][]int{}, waves: map[string]span{}, last: len(p.Steps)}
+	if i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.NoReturn }); i >= 0 {
+		d.last = i
 	}
-	d.repeats = repeats
+	d.compare()
 	chapter, titles := "", chapters()
 	for i := 0; i < len(p.Steps); {
 		s := &p.Steps[i]
-		d.past = d.past || s.NoReturn
 		if s.NoReturn {
 			b.WriteString("\n======== POINT OF NO RETURN: Theseus can undo every step above, " +
 				"and no step below ========\n")
 		}
 		if now := chapterOf(titles, s); now != chapter {
-			fmt.Fprintf(b, "\n== %s ==\n", now)
 			chapter, d.oneLine = now, false
+			waves := d.again(i)
+			if n := len(waves); n > 1 {
+				now += " to " + p.Steps[waves[n-1].from].Wave
+			}
+			fmt.Fprintf(b, "\n== %s ==\n", now)
+			if len(waves) > 0 {
+				i = d.repeatedWaves(waves)
+				continue
+			}
 		}
-		if d.repeats[i] < 0 {
+		if d.as[i] == i {
 			d.step(i)
 			i++
 			continue
@@ -57,36 +70,186 @@ func describeSteps(b *strings.Builder, p *Plan) {
 	}
 }
 
-// repeated describes steps that repeat others, and says how many.
-func (d *describer) repeated(i int) int {
-	best, times := 1, 1
-	for period := 1; period <= 8; period++ {
-		if n := d.cycles(i, period); n > 1 && n*period > best*times {
-			best, times = period, n
+// undoes says whether a line of a step says how it is undone.
+func undoes(line string) bool { return strings.HasPrefix(line, "   Undo: ") }
+
+// compare finds out which steps are the same but for names. After the point of no return, where no step can be undone,
+// those that do the same are.
+func (d *describer) compare() {
+	p, out := d.plan, d.Builder
+	repeats, err := compact.Repeats(p.Steps, nodes(p))
+	if err != nil { // then texts alone are compared
+		repeats = slices.Repeat([]int{-1}, len(p.Steps))
+	}
+	told, undone := map[string]int{}, map[string]int{} // the latter without what undoes a step
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		d.past = d.past || s.NoReturn
+		if repeats[i] >= 0 && !s.NoReturn {
+			d.as = append(d.as, d.as[repeats[i]])
+			continue
+		}
+		d.Builder = &strings.Builder{}
+		d.body(s)
+		text := d.String()
+		title, lines := d.alike.without(s.Title), d.alike.lines(text)
+		key := title + "\n" + strings.Join(lines, "\n")
+		does := title + "\n" + strings.Join(slices.DeleteFunc(lines, undoes), "\n")
+		as, known := told[key]
+		if !known && d.past && !s.Alone {
+			as, known = undone[does]
+		}
+		if known && !s.NoReturn {
+			d.as = append(d.as, as)
+			continue
+		}
+		if _, known := undone[does]; !known {
+			undone[does] = i
+		}
+		told[key], d.texts[i] = i, text
+		d.as = append(d.as, i)
+	}
+	d.Builder = out
+}
+
+// fewSteps is how many steps of waves that repeat another one are still described one by one.
+const fewSteps = 8
+
+// again are the waves from a step on that repeat the course of an earlier wave.
+func (d *describer) again(i int) (waves []span) {
+	wave, course := d.wave(i)
+	if course == "" {
+		return nil
+	}
+	if _, known := d.waves[course]; !known {
+		d.waves[course] = wave
+		return nil
+	}
+	for next := course; next == course; {
+		waves = append(waves, wave)
+		if wave.to == len(d.plan.Steps) {
+			break
+		}
+		wave, next = d.wave(wave.to)
+	}
+	if waves[len(waves)-1].to-i <= fewSteps {
+		return nil
+	}
+	return waves
+}
+
+// wave are the steps of the wave that begins with a step, and their course: which steps they are the same as, where
+// what is done for one group of nodes after the other counts once. The course is empty where the steps are not those of
+// a wave.
+func (d *describer) wave(i int) (all span, course string) {
+	s := &d.plan.Steps[i]
+	if s.Wave == "" || s.Wave != s.Group {
+		return span{i, i + 1}, ""
+	}
+	all = span{i, i}
+	for all.to < len(d.plan.Steps) && d.plan.Steps[all.to].Group == s.Group {
+		if d.plan.Steps[all.to].NoReturn || d.plan.Steps[all.to].Stop {
+			return span{i, i + 1}, ""
+		}
+		all.to++
+	}
+	for at := i; at < all.to; {
+		period, times := d.cycle(at)
+		for _, as := range d.as[at : at+period] {
+			course += fmt.Sprintf("%d ", as)
+		}
+		course += "| "
+		at += period * times
+	}
+	return all, course
+}
+
+// repeatedWaves describes waves that repeat an earlier one, and returns the step after them.
+func (d *describer) repeatedWaves(waves []span) int {
+	_, course := d.wave(waves[0].from)
+	like, after := d.waves[course], waves[len(waves)-1].to
+	var each []string
+	estimate := step.Duration(0)
+	for _, wave := range waves {
+		name := d.plan.Steps[wave.from].Wave
+		each = append(each, name+": "+extent(d.nodes(name)))
+		for k := wave.from; k < wave.to; k++ {
+			estimate += d.plan.Steps[k].Estimate
 		}
 	}
-	if best*times <= 3 {
-		d.same(i, d.repeats[i])
-		return 1
+	groups := ""
+	if n := d.plan.Parallel.Nodes; n > 0 {
+		groups = fmt.Sprintf(", in which pods move on at most %s at once", cluster.Count(n, "node"))
 	}
+	d.startLine()
+	fmt.Fprintf(d, "%d-%d. The same as steps %d to %d (%s)%s, wave by wave%s: %s [about %s in total]\n",
+		waves[0].from+1, after, like.from+1, like.to, d.plan.Steps[like.from].Wave,
+		d.undoneAbove(like.from, waves[0].from), groups, shortList(each), estimate.About())
+	return after
+}
+
+// cycle is how many steps are done again and again from a step on, and how often; 1 and 1 where none are.
+func (d *describer) cycle(i int) (period, times int) {
+	period, times = 1, 1
+	for p := 1; p <= 8; p++ {
+		if n := d.cycles(i, p); n > 1 && n*p > period*times {
+			period, times = p, n
+		}
+	}
+	return period, times
+}
+
+// repeated describes steps that repeat others, and says how many.
+func (d *describer) repeated(i int) int {
+	best, times := d.cycle(i)
 	var as, groups []string
-	for _, at := range d.repeats[i : i+best] {
-		as = append(as, fmt.Sprint(d.first(at)+1))
+	for k, at := range d.as[i : i+best] {
+		if best*times <= 3 || at == i+k { // which is described on its own
+			d.same(i)
+			return 1
+		}
+		as = append(as, fmt.Sprint(at+1))
 	}
 	estimate := step.Duration(0)
 	for k, s := range d.plan.Steps[i : i+best*times] {
 		estimate += s.Estimate
 		if k%best == 0 {
-			groups = append(groups, extent(s.Nodes()))
+			groups = append(groups, extent(d.among(&s)))
 		}
 	}
 	word := "step"
 	if best > 1 {
 		word = "steps"
 	}
-	fmt.Fprintf(d, "%d-%d. The same as %s %s for %d groups of nodes in turn: %s [about %s in total]\n",
-		i+1, i+best*times, word, strings.Join(as, ", "), times, shortList(groups), estimate.About())
+	fmt.Fprintf(d, "%d-%d. The same as %s %s%s for %d groups of nodes in turn: %s [about %s in total]\n",
+		i+1, i+best*times, word, strings.Join(as, ", "), d.undoneAbove(d.as[i], i), times, shortList(groups),
+		estimate.About())
 	return best * times
+}
+
+// among are the nodes that a step is about: those of its wave, or those in their place, where it does not say.
+func (d *describer) among(s *step.Step) []string {
+	if nodes := s.Nodes(); len(nodes) > 0 {
+		return nodes
+	}
+	nodes := d.nodes(s.Wave)
+	for _, a := range s.Actions {
+		if a.NodeName != "" && !slices.Contains(nodes, a.NodeName) {
+			if i := slices.IndexFunc(d.plan.Waves, func(w kind.Wave) bool { return w.Name == s.Wave }); i >= 0 {
+				return d.plan.Others(i)
+			}
+		}
+	}
+	return nodes
+}
+
+// nodes are those of a wave.
+func (d *describer) nodes(wave string) []string {
+	i := slices.IndexFunc(d.plan.Waves, func(w kind.Wave) bool { return w.Name == wave })
+	if i < 0 {
+		return nil
+	}
+	return d.plan.Waves[i].Nodes
 }
 
 // extent is a group of nodes in few words.
@@ -100,14 +263,13 @@ func extent(nodes []string) string {
 	return fmt.Sprintf("%s to %s (%d)", nodes[0], nodes[len(nodes)-1], len(nodes))
 }
 
-// cycles counts how often the procedures of the first steps, as many as period, are done again and again within their
-// wave.
+// cycles counts how often the first steps, as many as period, are done again and again within their chapter.
 func (d *describer) cycles(i, period int) int {
 	n := 0
-	for at := i; at+period <= len(d.repeats); at += period {
+	for at := i; at+period <= len(d.as); at += period {
 		for k := range period {
-			if s := &d.plan.Steps[at+k]; d.repeats[at+k] < 0 || d.repeats[at+k] != d.repeats[i+k] || s.NoReturn ||
-				s.Wave != d.plan.Steps[i].Wave {
+			s := &d.plan.Steps[at+k]
+			if d.as[at+k] != d.as[i+k] || s.NoReturn || s.Stop || s.Group != d.plan.Steps[i].Group {
 				return n
 			}
 		}
@@ -124,37 +286,68 @@ func (d *describer) startLine() {
 	d.oneLine = true
 }
 
-// first is the step that was described in full for a step.
-func (d *describer) first(i int) int {
-	if as, known := d.as[i]; known {
-		return as
-	}
-	return i
-}
-
 // same describes a step as another.
-func (d *describer) same(i, as int) {
+func (d *describer) same(i int) {
 	s := &d.plan.Steps[i]
-	as = d.first(as)
-	d.as[i] = as
-	fmt.Fprintf(d, "%d. %s [%s, about %s]: the same as step %d\n", i+1, s.Title, s.ID, s.Estimate.About(), as+1)
+	end := "\n"
+	if wider := d.wider(i); wider != "" {
+		end, d.oneLine = ", except:\n"+wider, false
+	}
+	fmt.Fprintf(d, "%d. %s [%s, about %s]: the same as step %d%s%s", i+1, s.Title, s.ID, s.Estimate.About(), d.as[i]+1,
+		d.differently(d.as[i], i), end)
 }
 
-// step describes a step in full, or in one line if a step before has the same text for other nodes.
-func (d *describer) step(i int) {
-	s, out := &d.plan.Steps[i], d.Builder
-	d.Builder = &strings.Builder{}
-	d.body(s)
-	text := d.String()
-	d.Builder = out
-	key := d.alike.without(s.Title + "\n" + text)
-	if as, told := d.told[key]; told && !s.NoReturn {
-		d.startLine()
-		d.same(i, as)
-		return
+// wider are the lines of a step of several nodes that are about more nodes than it moves pods of.
+func (d *describer) wider(i int) string {
+	s := &d.plan.Steps[i]
+	moves := len(s.Nodes())
+	if moves < 2 || !slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Evict }) {
+		return ""
 	}
-	d.told[key], d.oneLine = i, false
-	fmt.Fprintf(d, "\n%d. %s [%s, about %s]\n%s", i+1, s.Title, s.ID, s.Estimate.About(), text)
+	text := ""
+	for _, line := range d.titles(s.Actions, s.ID+"/") {
+		if n := d.alike.covers(line); n > moves {
+			text += "   - " + line + "\n"
+		}
+	}
+	return text
+}
+
+// differently says that a step does for several nodes what another does for one, and that nothing undoes it.
+func (d *describer) differently(one, several int) string {
+	text := ""
+	if len(d.among(&d.plan.Steps[one])) == 1 && len(d.among(&d.plan.Steps[several])) > 1 {
+		text = ", for all these nodes"
+	}
+	return text + d.undoneAbove(one, several)
+}
+
+// undoneAbove says that nothing undoes a step that is the same as one that can be undone.
+func (d *describer) undoneAbove(as, i int) string {
+	if as < d.last && i >= d.last {
+		return ", without undo"
+	}
+	return ""
+}
+
+// step describes a step that no earlier one is the same as: by what differs from one with the same title, where that is
+// little, or else in full.
+func (d *describer) step(i int) {
+	s := &d.plan.Steps[i]
+	fmt.Fprintf(d, "\n%d. %s [%s, about %s]", i+1, s.Title, s.ID, s.Estimate.About())
+	d.oneLine = false
+	title := d.alike.without(s.Title)
+	for _, as := range slices.Backward(d.titled[title]) {
+		if differs, ok := d.differs(as, i); ok {
+			if differs != "" {
+				differs = ", except:" + "\n" + differs
+			}
+			fmt.Fprintf(d, ": the same as step %d%s%s", as+1, d.differently(as, i), cmp.Or(differs, "\n"))
+			return
+		}
+	}
+	d.titled[title] = append(d.titled[title], i)
+	fmt.Fprintf(d, "\n%s", d.texts[i])
 }
 
 // body describes what a step does and how it is undone.
@@ -217,7 +410,7 @@ func (d *describer) undo(s *step.Step) {
 		d.WriteString("   On failure: Theseus leaves the cluster as it is, and stops for a decision\n")
 		return
 	}
-	if d.past && s.Alone {
+	if s.Alone {
 		d.WriteString("   On failure: Theseus undoes this step only, and stops for a decision\n")
 	}
 	if d.past || len(s.Undo) > 0 {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,13 +42,15 @@ func lines[T any](runs []compact.Run[T], say func(T) string) (all []string) {
 }
 
 // longest is how long a line grows by what it takes.
-const longest = 150
+const longest = 180
 
-// sentence is a line that takes the lines after it that differ from it in one word: "create Service a, b, c".
+// sentence is a line that takes the lines after it that differ from it in one word, "create Service a, b, c", or that
+// do the same to other objects: "create Service a, b, Role c".
 type sentence struct {
 	words []string
 	at    int      // the word in which they differ; -1 until there are two
 	more  []string // that word in the lines that were taken
+	kind  string   // of the last object, where it does the same to other objects
 }
 
 // takes says whether a line became part of the sentence.
@@ -55,6 +58,14 @@ func (s *sentence) takes(line string) bool {
 	words := strings.Fields(line)
 	if len(words) != len(s.words) || len(words) == 0 || len(s.text())+len(words[len(words)-1]) > longest {
 		return false
+	}
+	if object(words) && object(s.words) && words[0] == s.words[0] {
+		name := words[2]
+		if words[1] != cmp.Or(s.kind, s.words[1]) {
+			name = words[1] + " " + name
+		}
+		s.at, s.kind, s.more = 2, words[1], append(s.more, name)
+		return true
 	}
 	differs := -1
 	for i := range words {
@@ -66,12 +77,18 @@ func (s *sentence) takes(line string) bool {
 		}
 		differs = i
 	}
-	if differs <= 0 || !strings.ContainsAny(words[differs], "./") { // only names of objects
-		return false
+	if differs <= 0 || !strings.ContainsAny(words[differs], "./") || strings.ContainsRune(words[differs], '=') {
+		return false // only names of objects, and no selectors, which have commas of their own
 	}
 	s.at = differs
 	s.more = append(s.more, words[differs])
 	return true
+}
+
+// object says whether a line creates or deletes an object, which it names by kind and name, and says nothing else.
+func object(words []string) bool {
+	return len(words) == 3 && (words[0] == "create" || words[0] == "delete") &&
+		words[1][0] >= 'A' && words[1][0] <= 'Z'
 }
 
 func (s *sentence) text() string {

@@ -82,7 +82,8 @@ func atOnce(p *Plan) string {
 		return ""
 	}
 	worst := p.Parallel.Worst()
-	text := fmt.Sprintf("At most %s at once", cluster.Count(cmp.Or(worst.Nodes, p.Parallel.Nodes), "node"))
+	text := fmt.Sprintf("Pods move, or agents restart, on at most %s at once",
+		cluster.Count(cmp.Or(worst.Nodes, p.Parallel.Nodes), "node"))
 	if n := len(p.Parallel.Domains); n > 0 {
 		text += fmt.Sprintf(", all of one of %d failure domains (%s)", n, p.Parallel.Label)
 	}
@@ -101,12 +102,12 @@ func hit(r kind.Risk) string {
 	return text
 }
 
-// atOnceIn is the line about a wave, which names its failure domain.
+// atOnceIn is the end of the line about a wave, which names its failure domain.
 func atOnceIn(p *Plan, wave kind.Wave, domains map[string]string) string {
 	if p.Parallel.Risks[wave.Name].Pods == 0 {
 		return ""
 	}
-	text := "    at once: " + hit(p.Parallel.Risks[wave.Name])
+	text := "; at once " + hit(p.Parallel.Risks[wave.Name])
 	var in []string
 	seen := map[string]bool{}
 	for _, node := range wave.Nodes {
@@ -121,5 +122,5 @@ func atOnceIn(p *Plan, wave kind.Wave, domains map[string]string) string {
 	if len(in) > 0 {
 		text += "; failure domain " + strings.Join(in, ", ")
 	}
-	return text + "\n"
+	return text
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,13 +81,25 @@ func summary(b *strings.Builder, p *Plan) {
 	}
 	fmt.Fprintf(b, "%s, %s, about %s (estimated from lab runs). Created %s by theseus %s.\n",
 		p.Size(), cluster.Count(len(p.Steps), "step"), p.Estimate.About(), made, p.Theseus)
-	b.WriteString(stoppingPlaces(p))
+	b.WriteString(onFailure(p) + stoppingPlaces(p))
 	words(b, p, k.Words.Pods)
 	policyGoes(b, p)
 	neverRun(b, p)
 	byTag(b, p.Change.AgentImage)
 	words(b, p, k.Words.Nodes)
 	words(b, p, k.Words.Notes)
+}
+
+// onFailure says what follows when a step or its gate fails.
+func onFailure(p *Plan) string {
+	text := "If a step or its gate fails, Theseus undoes every step, in reverse order"
+	if slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.Alone || s.Stop }) {
+		text += ", unless the step says otherwise"
+	}
+	if slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.NoReturn }) {
+		text += ". Below the point of no return, it stops and leaves the decision to you"
+	}
+	return text + ".\n"
 }
 
 // words writes what a kind says, if it says anything.
@@ -150,12 +163,11 @@ func nodeWaves(b *strings.Builder, p *Plan) {
 		if i == 0 {
 			note = " (canary)"
 		}
+		fmt.Fprintf(b, "  %s%s: %s", wave.Name, note, shortList(wave.Nodes))
 		if others := p.Others(i); len(others) > 0 {
-			fmt.Fprintf(b, "  %s%s: %s replaced by %s\n", wave.Name, note, shortList(wave.Nodes), shortList(others))
-		} else {
-			fmt.Fprintf(b, "  %s%s: %s\n", wave.Name, note, shortList(wave.Nodes))
+			fmt.Fprintf(b, " replaced by %s", shortList(others))
 		}
-		b.WriteString(atOnceIn(p, wave, domains))
+		b.WriteString(atOnceIn(p, wave, domains) + "\n")
 	}
 }
 
@@ -165,23 +177,22 @@ func workloads(b *strings.Builder, p *Plan) {
 		return
 	}
 	b.WriteString("\nWhat happens to every workload:\n")
-	likely := 0 // that move or are adopted
+	likely, unchanged := 0, 0 // likely ones move, or are adopted
 	for _, w := range p.Workloads {
-		if w.Treatment == "move" || w.Treatment == "adopt" {
-			if likely++; likely > mostWorkloads {
-				continue
-			}
-		}
-		fmt.Fprintf(b, "  %s %s/%s: ", w.Kind, w.Namespace, w.Name)
+		name := fmt.Sprintf("  %s %s/%s: ", w.Kind, w.Namespace, w.Name)
 		if w.Treatment != "move" && w.Treatment != "adopt" {
 			n, s := goes(p, step.Ref{APIVersion: "apps/v1", Kind: w.Kind, Namespace: w.Namespace, Name: w.Name})
-			if s == nil {
-				fmt.Fprintf(b, "unchanged; %s\n", w.Note)
-			} else {
-				fmt.Fprintf(b, "deleted with %s in step %d [%s]\n", p.Source.Title(), n, s.ID)
+			if s != nil {
+				fmt.Fprintf(b, "%sdeleted with %s in step %d [%s]\n", name, p.Source.Title(), n, s.ID)
+			} else if unchanged++; unchanged <= mostWorkloads {
+				fmt.Fprintf(b, "%sunchanged; %s\n", name, w.Note)
 			}
 			continue
 		}
+		if likely++; likely > mostWorkloads {
+			continue
+		}
+		b.WriteString(name)
 		var moves []string
 		for _, wave := range p.Waves {
 			if pods := w.Pods[wave.Name]; len(pods) > 0 {
@@ -195,13 +206,21 @@ func workloads(b *strings.Builder, p *Plan) {
 		}
 		fmt.Fprintf(b, "; %s\n", w.Note)
 	}
-	if rest := likely - mostWorkloads; rest > 0 {
-		fmt.Fprintf(b, "  %s like these. The plan file lists every workload, and its pods in each wave.\n",
-			cluster.Count(rest, "more workload"))
+	var rest []string
+	if n := likely - mostWorkloads; n > 0 {
+		rest = append(rest, cluster.Count(n, "more workload")+" like these")
+	}
+	if n := unchanged - mostWorkloads; n > 0 {
+		rest = append(rest, cluster.Count(n, "more unchanged workload"))
+	}
+	if len(rest) > 0 {
+		fmt.Fprintf(b, "  %s. The plan file lists every workload, and its pods in each wave.\n",
+			strings.Join(rest, ", "))
 	}
 }
 
-// mostWorkloads is how many workloads that move, or are adopted, a runbook lists one by one.
+// mostWorkloads is how many workloads that move or are adopted, and how many unchanged ones, a runbook lists one by
+// one.
 const mostWorkloads = 10
 
 // chapters are the titles of runs of steps that plans of several kinds have, by their groups.

@@ -96,7 +96,7 @@ func (b *builder) open(wave Wave) {
 	b.Add(step.Step{
 		Group: wave.Name, Does: "open",
 		Title:   "Allow pods on " + joint.List(wave.New),
-		Why:     "The gate before has tested every path to and from these nodes.",
+		Why:     "The previous gate has tested every path to and from these nodes.",
 		Wave:    wave.Name,
 		Before:  before,
 		Actions: joint.OnEach(wave.New, joint.Open),
@@ -114,7 +114,7 @@ func (b *builder) drain(wave Wave, nodes []string, first bool) {
 	s := step.Step{
 		ID: wave.Name + "/" + nodes[0] + "/drain", Group: wave.Name, Does: "drain",
 		Title: "Move the pods of " + names + " to other nodes",
-		Why:   joint.Evicted + " Pods of DaemonSets end with their node.",
+		Why:   joint.Evicted + " Pods of DaemonSets are deleted with their node.",
 		Wave:  wave.Name,
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
 			evict := b.evict(node, pods)

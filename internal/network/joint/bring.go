@@ -216,7 +216,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 			return OnNode(node, step.VerbClean, "remove the residue of "+b.TargetName()+" from "+node, b.TargetResidue)
 		}))
 	var actions []step.Action
-	why := "No pod has an address of " + b.TargetName() + " yet; " + b.SourceName() + " still serves every pod."
+	why := "No pod has an address from " + b.TargetName() + " yet; " + b.SourceName() + " still serves every pod."
 	if b.Target.Adoption == nil {
 		joins, parts := b.joinOn(wave.Nodes)
 		actions, undo = joins, append(undo, parts...)

@@ -100,7 +100,7 @@ func (b *Builder) startProbes() {
 		}))
 	actions = append(actions, Probe("measure the paths between all nodes over "+b.SourceName(),
 		step.PathSet{Old: Every()}))
-	gate := b.Gate("the probes work, and "+b.SourceName()+" loses none before the change", true)
+	gate := b.Gate("the probes work, and "+b.SourceName()+" loses no probe before the change", true)
 	gate.Baseline = true
 	b.Add(step.Step{
 		Group: "prepare", Does: "probes",
