@@ -221,7 +221,7 @@ func workloads(b *strings.Builder, p *Plan) {
 
 // mostWorkloads is how many workloads that move or are adopted, and how many unchanged ones, a runbook lists one by
 // one.
-const mostWorkloads = 10
+const mostWorkloads = 8
 
 // chapters are the titles of runs of steps that plans of several kinds have, by their groups.
 func chapters() map[string]string {
