@@ -27,7 +27,6 @@ type describer struct {
 	titled  map[string][]int // those that were described in full, by their titles without names
 	waves   map[string]span  // the first wave of each course of steps
 	oneLine bool             // the last step was described in one line
-	past    bool             // the point of no return
 	last    int              // the step at that point; the number of steps, where there is none
 }
 
@@ -84,19 +83,19 @@ func (d *describer) compare() {
 	told, undone := map[string]int{}, map[string]int{} // the latter without what undoes a step
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		d.past = d.past || s.NoReturn
+		past := i >= d.last
 		if repeats[i] >= 0 && !s.NoReturn {
 			d.as = append(d.as, d.as[repeats[i]])
 			continue
 		}
 		d.Builder = &strings.Builder{}
-		d.body(s)
+		d.body(s, past)
 		text := d.String()
 		title, lines := d.alike.without(s.Title), d.alike.lines(text)
 		key := title + "\n" + strings.Join(lines, "\n")
 		does := title + "\n" + strings.Join(slices.DeleteFunc(lines, undoes), "\n")
 		as, known := told[key]
-		if !known && d.past && !s.Alone {
+		if !known && past && !s.Alone {
 			as, known = undone[does]
 		}
 		if known && !s.NoReturn {
@@ -351,7 +350,7 @@ func (d *describer) step(i int) {
 }
 
 // body describes what a step does and how it is undone.
-func (d *describer) body(s *step.Step) {
+func (d *describer) body(s *step.Step, past bool) {
 	if s.Why != "" {
 		fmt.Fprintf(d, "   Why: %s\n", s.Why)
 	}
@@ -375,7 +374,7 @@ func (d *describer) body(s *step.Step) {
 		}
 		fmt.Fprintf(d, "   Gate: %s; %s%s\n", s.Gate.Title, demand(s.Gate), signal.AtGate(signals))
 	}
-	d.undo(s)
+	d.undo(s, past)
 }
 
 // demand says what a gate demands, and for how long.
@@ -401,8 +400,8 @@ func demand(g *step.Gate) string {
 	return watch + ", " + lost
 }
 
-// undo describes how a step is undone.
-func (d *describer) undo(s *step.Step) {
+// undo describes how a step is undone; past says that it is after the point of no return.
+func (d *describer) undo(s *step.Step, past bool) {
 	for _, line := range d.titles(s.Undo, s.ID+"/undo-") {
 		fmt.Fprintf(d, "   Undo: %s\n", line)
 	}
@@ -413,7 +412,7 @@ func (d *describer) undo(s *step.Step) {
 	if s.Alone {
 		d.WriteString("   On failure: Theseus undoes this step only, and stops for a decision\n")
 	}
-	if d.past || len(s.Undo) > 0 {
+	if past || len(s.Undo) > 0 {
 		return
 	}
 	for _, k := range kinds() {
