@@ -19,7 +19,7 @@ func TestDowngrade(t *testing.T) {
 	before, after := releases[0], releases[len(releases)-1]
 	rigtest.Full(t, "Calico from "+before+" to "+after+
 		", with an image that one node lacks, and back by a plan of its own (9 minutes)")
-	rig := rigtest.New(t, bin, "down", 3, "calico-typha@"+before)
+	rig := rigtest.New(t, bin, "down", 2, "calico-typha@"+before)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestDowngrade(t *testing.T) {
 	rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes").Ends(0, "finished: done")
 	nothingLost(t, rig, before+" to "+after)
 
-	said := takenBack(t, rig, after, before, "Update down-node-3 to ")
+	said := takenBack(t, rig, after, before, "Update down-node-2 to ")
 	inOrder(t, said, "undone: Update down-node-1 to ", "undone: Update Deployment kube-system/calico-typha to ")
 	back := rigtest.Start(t, rig, "here", "apply", plan(t, rig, before), "--yes")
 	back.Ends(0, "finished: done")

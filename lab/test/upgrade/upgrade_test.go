@@ -46,7 +46,7 @@ func versions(t *testing.T, rig *scenario.Rig, namespace string) string {
 
 // all is what versions says when every part is of one version.
 func all(version string) string {
-	return fmt.Sprint(map[string]int{"calico-kube-controllers " + version: 1, "calico-node " + version: 3,
+	return fmt.Sprint(map[string]int{"calico-kube-controllers " + version: 1, "calico-node " + version: 2,
 		"calico-typha " + version: 1})
 }
 
@@ -101,7 +101,7 @@ func plan(t *testing.T, rig *scenario.Rig, to string) string {
 	manifest, err := rig.ManifestFile(t.Context(), "calico-typha", "--calico", to, "--pod-cidr", cidr)
 	if err == nil {
 		_, err = rig.Run(t.Context(), "plan", "--to", "calico", "--cni-version", to, "--manifest", manifest,
-			"--agent-image", scenario.AgentImage, "--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms",
+			"--agent-image", scenario.AgentImage, "--waves", "1,0", "--bake", "3s", "--probe-interval", "50ms",
 			"--max-lost", "3", "-o", file)
 	}
 	if err != nil {
@@ -113,7 +113,7 @@ func plan(t *testing.T, rig *scenario.Rig, to string) string {
 func TestUpgrade(t *testing.T) {
 	rigtest.Full(t, "Calico upgraded over "+strings.Join(releases, ", ")+
 		", of which two have to be built, and taken back")
-	rig := rigtest.New(t, bin, "up", 3, "calico-typha@"+strings.Join(releases[:len(releases)-1], ","))
+	rig := rigtest.New(t, bin, "up", 2, "calico-typha@"+strings.Join(releases[:len(releases)-1], ","))
 	rig.WorldRate = 25
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestUpgrade(t *testing.T) {
 		}
 		// From the middle of the nodes, and from behind the last of them.
 		takenBack(t, rig, releases[i], after,
-			[]string{"Update up-node-3 to ", "Update Deployment kube-system/calico-typha to "}[i])
+			[]string{"Update up-node-2 to ", "Update Deployment kube-system/calico-typha to "}[i])
 		rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes").Ends(0, "finished: done")
 		nothingLost(t, rig, releases[i]+" to "+after)
 		if got := versions(t, rig, "kube-system"); got != all(after) {
