@@ -28,6 +28,8 @@ type Kind struct {
 	// Untried kinds are asked of networks that Theseus was never run on; others are refused there.
 	Possible func(*Request, *cni.Installation) error
 	Untried  bool
+	// Named refuses a change that does not name all that its plan needs, such as a manifest. Checks do without it.
+	Named func(*Request) error
 	// ByName is set where nothing can be said of a change that does not name the network to come.
 	ByName bool
 	// Comes is the network that is there when the change is done, as far as it can be told, for checks; nil where it

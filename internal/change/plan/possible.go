@@ -47,6 +47,17 @@ func Possible(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cn
 	return k.Possible(request, source)
 }
 
+// Named refuses a change that does not name all that its plan needs, such as a manifest: whatever the findings are, no
+// plan can be made of it. Checks do without it.
+func Named(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry,
+	manifest []unstructured.Unstructured) error {
+	request := request(snapshot, change, drivers, manifest)
+	if k := asked(request); k.Named != nil {
+		return k.Named(request)
+	}
+	return nil
+}
+
 // UnderWay refuses a cluster in the middle of a migration, by this or another tool.
 func UnderWay(snapshot *cluster.Snapshot) error { return kind.UnderWay(snapshot) }
 

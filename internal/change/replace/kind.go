@@ -6,10 +6,15 @@ package replace
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/adopt"
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/recreate"
 	"github.com/theseus-cni/theseus/internal/change/surge"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -25,6 +30,7 @@ func Kind() kind.Kind {
 		Make:     propose,
 		Chosen:   chosen,
 		Possible: possible,
+		Named:    func(r *kind.Request) error { return named(r.Change, r.Manifest) },
 		ByName:   true,
 		Comes:    comes,
 		Rules:    rules,
@@ -50,6 +56,22 @@ func possible(r *kind.Request, source *cni.Installation) error {
 	}
 	_, err := install(r.Snapshot, driver, source, r.Manifest)
 	return err
+}
+
+// named refuses a missing target, a strategy of another kind of change, and a missing manifest.
+func named(change v1alpha1.ChangeSpec, manifest []unstructured.Unstructured) error {
+	switch {
+	case change.To == "":
+		return kind.Refuse("say --to with the network that is to come, or what changes in place: --dataplane, "+
+			"--pool, --encapsulation or --reflectors", "no target network is given")
+	case change.Strategy != "" && !slices.Contains([]string{recreate.Name, adopt.Name, surge.Name}, change.Strategy):
+		return kind.Refuse("use --strategy recreate, adopt or surge, or leave it out",
+			"the strategy %q is not available for this change", change.Strategy)
+	case len(manifest) == 0:
+		return kind.Refuse("say --manifest with the file that installs it, as for a new cluster",
+			"no manifest of %s is given", change.To)
+	}
+	return nil
 }
 
 // comes is the network of the manifest.

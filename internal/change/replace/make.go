@@ -160,21 +160,14 @@ func request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, source *cni
 
 func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry,
 	manifest []unstructured.Unstructured) (cni.Driver, error) {
-	if change.To == "" {
-		return nil, kind.Refuse("say --to with the network that is to come, or what changes in place: --dataplane, "+
-			"--pool, --encapsulation or --reflectors", "no target network is given")
-	}
 	driver, ok := drivers.Get(change.To)
-	switch {
-	case !ok:
+	if !ok && change.To != "" {
 		return nil, kind.Unknown(change.To, drivers)
-	case change.Strategy != "" && !slices.Contains([]string{recreate.Name, adopt.Name, surge.Name}, change.Strategy):
-		return nil, kind.Refuse("use --strategy recreate, adopt or surge, or leave it out",
-			"the strategy %q is not available for this change", change.Strategy)
-	case len(manifest) == 0:
-		return nil, kind.Refuse("say --manifest with the file that installs it, as for a new cluster",
-			"no manifest of %s is given", change.To)
-	case change.Strategy != adopt.Name && change.PodCIDR == "":
+	}
+	if err := named(change, manifest); err != nil {
+		return nil, err
+	}
+	if change.Strategy != adopt.Name && change.PodCIDR == "" {
 		return nil, kind.Refuse("say --pod-cidr with a free range, such as 10.96.0.0/16",
 			"no range for the pods of %s is given", change.To)
 	}

@@ -86,9 +86,9 @@ func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	case !ok:
 		return nil, kind.Refuse("upgrade it as it was installed; theseus check says what to look at",
 			"it is not known how agents of %s of two versions work side by side", source.CNI)
-	case len(manifest) == 0:
-		return nil, kind.Refuse("say --manifest with the file that installs the other version",
-			"no manifest of %s is given", source.CNI)
+	}
+	if err := named(source.CNI, manifest); err != nil {
+		return nil, err
 	}
 	next, err := upgrader.Upgrade(snapshot, source, manifest, change.CNIVersion)
 	if refused, ok := errors.AsType[*kind.Refusal](err); ok {

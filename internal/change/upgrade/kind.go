@@ -1,9 +1,12 @@
 package upgrade
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -18,6 +21,7 @@ func Kind() kind.Kind {
 		Of:       func(p *kind.Plan) bool { return p.Upgrade != nil },
 		Make:     propose,
 		Possible: possible,
+		Named:    func(r *kind.Request) error { return named(r.Change.To, r.Manifest) },
 		ByName:   true,
 		Comes:    comes,
 		Rules:    rules,
@@ -46,6 +50,15 @@ func possible(r *kind.Request, source *cni.Installation) error {
 		return refused
 	}
 	return nil
+}
+
+// named refuses a missing manifest of a network.
+func named(network string, manifest []unstructured.Unstructured) error {
+	if len(manifest) > 0 {
+		return nil
+	}
+	return kind.Refuse("say --manifest with the file that installs the other version", "no manifest of %s is given",
+		cmp.Or(network, "the other version"))
 }
 
 // comes is the network of the manifest, or without one the network as it is.

@@ -88,6 +88,9 @@ func Propose(ctx context.Context, a *app.App, from []string, change v1alpha1.Cha
 	if err != nil {
 		return nil, checked, err
 	}
+	if checked.Unnamed != nil {
+		return nil, checked, checked.Unnamed
+	}
 	if err := survey.MustNotBlock(a, checked.Result, survey.AcceptHint); err != nil {
 		return nil, checked, err
 	}

@@ -41,6 +41,8 @@ type Pass struct {
 	// Source is the present network, Target the new one; either may be nil.
 	Source *cni.Installation
 	Target *cni.Installation
+	// NoTarget is why Target is nil though the change names its manifest, as far as it is known.
+	NoTarget string
 	// Found is every CNI that was detected.
 	Found []*cni.Installation
 	// Manifest is the target's manifests as the user gave them.

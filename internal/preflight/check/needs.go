@@ -77,7 +77,7 @@ func (p *Pass) missing(need string) string {
 		case len(p.Manifest) == 0:
 			return "the change names no manifest of " + p.Change.To + " (--manifest)"
 		}
-		return "the manifests do not show how " + p.Change.To + " would run here: theseus plan says why"
+		return "the manifests do not show how " + p.Change.To + " would run here" + because(p.NoTarget)
 	case "facts":
 		return p.missingFacts()
 	case "host":
@@ -97,6 +97,13 @@ func (p *Pass) missing(need string) string {
 		return need + ": " + why
 	}
 	return ""
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }
 
 // missingFacts requires facts of every node: a node without facts proves nothing.

@@ -236,6 +236,9 @@ func (p *Planner) propose(ctx context.Context, change *v1alpha1.Change, from sou
 	if err != nil {
 		return nil, why(err), nil
 	}
+	if checked.Unnamed != nil {
+		return nil, why(checked.Unnamed), nil
+	}
 	if checked.Result.Blocks() {
 		d := blocked(checked.Result, admission.Blocking(checked.Result))
 		return nil, &d, nil

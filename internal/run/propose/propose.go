@@ -43,6 +43,9 @@ type Checked struct {
 	Result finding.Result
 	// Refused is why the new network is not among the evidence; nil if it is, or if none is expected.
 	Refused error
+	// Unnamed is why no plan can be made of the change whatever the findings are: it does not name all that a plan
+	// needs. nil if it does.
+	Unnamed error
 }
 
 // Invalid is an error in the change itself, whatever the cluster.
@@ -76,7 +79,11 @@ func Check(in Input) (Checked, error) {
 	if in.Served != nil {
 		pass.Served = in.Served()
 	}
-	return Checked{pass, preflight.Run(preflight.All(), pass, in.Options), refused}, nil
+	if refused != nil {
+		pass.NoTarget = refused.Error()
+	}
+	unnamed := plan.Named(in.Snapshot, in.Change, drivers.All(), in.Manifest)
+	return Checked{pass, preflight.Run(preflight.All(), pass, in.Options), refused, unnamed}, nil
 }
 
 // passOf is the evidence for checks: the snapshot, and the two networks as far as they are known. The error says why
