@@ -22,7 +22,7 @@ type Standing struct {
 	// Gate is the gate that is measuring or that failed last, "" when there is none; Waits is its last answer.
 	Gate, Waits string
 	// Left is the estimated time for the steps that are not done, in the direction of the run; 0 if there is no
-	// estimate.
+	// estimate. A rollback is taken to need as long for a step as the step itself.
 	Left time.Duration
 }
 
@@ -81,11 +81,9 @@ func (n *Standing) gate(steps []step.Step, s State) {
 }
 
 func (n *Standing) left(steps []step.Step, s State) {
-	if s.Undoing {
-		return // plans have no estimate for a rollback
-	}
 	for i := range steps {
-		if known := s.Find(steps[i].ID); known == nil || !known.Done {
+		known := s.Find(steps[i].ID)
+		if s.Undoing && known != nil && !known.Undone || !s.Undoing && (known == nil || !known.Done) {
 			n.Left += time.Duration(steps[i].Estimate)
 		}
 	}

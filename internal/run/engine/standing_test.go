@@ -4,12 +4,27 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // TestOneStory walks every state of a run, and compares what is said of it: the word, the ways, the hint of an outcome,
 // and whether a rollback is refused.
+// TestLeft: the time left is that of the steps ahead, and in a rollback that of the steps not yet undone.
+func TestLeft(t *testing.T) {
+	const minute = step.Duration(time.Minute)
+	steps := []step.Step{{ID: "a", Estimate: minute}, {ID: "b", Estimate: 2 * minute}, {ID: "c", Estimate: 4 * minute},
+		{ID: "d", Estimate: 8 * minute}}
+	far := []StepState{{ID: "a", Done: true}, {ID: "b", Done: true, Undone: true}, {ID: "c"}}
+	for undoing, want := range map[bool]time.Duration{false: 12 * time.Minute, true: 5 * time.Minute} {
+		s := State{Phase: PhaseRunning, Undoing: undoing, Steps: far}
+		if got := Judge(steps, s, true).Left; got != want {
+			t.Errorf("undoing %v: left is %v, want %v", undoing, got, want)
+		}
+	}
+}
+
 func TestOneStory(t *testing.T) {
 	steps := []step.Step{{ID: "first"}, {ID: "last", NoReturn: true}}
 	begun := []StepState{{ID: "first", Done: true}}
