@@ -50,15 +50,15 @@ bench-swarm: setup build ## a change of many nodes, which a model stands for, wi
 
 # Smaller inputs are not sought for longer than this many tries: that may take all of a minute, and sees nothing new.
 FUZZTIME ?= 1m
-FUZZFLAGS ?= -fuzzminimizetime 100x
-fuzz: ## every fuzz target for a minute each (FUZZTIME), and how many inputs it saw
-	@failed=0; for file in $$(grep -rlE '^func Fuzz' --include='*_test.go' internal | sort); do \
-		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9]+)\(.*/\1/p' $$file); do \
-			if said=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) ./$$(dirname $$file) 2>&1); \
-			then result=ok; else result=FAILED; failed=1; fi; \
-			inputs=$$(grep -oE 'execs: [0-9]+' <<<"$$said" | tail -1 || true); echo "$$result $$(dirname $$file) $$target $$inputs"; \
-			if [ $$result = FAILED ]; then echo "$$said"; fi; \
-		done; done; exit $$failed
+FUZZFLAGS ?= -fuzzminimizetime 100x -parallel 1
+FUZZJOBS ?= 2
+fuzz: ## every fuzz target for a minute each (FUZZTIME), FUZZJOBS at a time, and how many inputs each saw
+	@grep -rnoE '^func Fuzz[A-Za-z0-9]+' --include='*_test.go' internal lab/internal | sort | \
+		sed -E 's,^(.*)/[^/]+:[0-9]+:func (.*)$$,\1 \2,' | xargs -P $(FUZZJOBS) -L 1 bash -c ' \
+			module=.; case $$1 in lab/*) module=lab;; esac; result=ok; \
+			said=$$(go -C $$module test -run "^$$" -fuzz "^$$2$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) $$PWD/$$1 2>&1) || result=FAILED; \
+			echo "$$result $$1 $$2 $$(grep -oE "execs: [0-9]+" <<<"$$said" | tail -1)"; \
+			if [ $$result = FAILED ]; then echo "$$said"; exit 1; fi' fuzz
 
 test: setup build unit lab-test ## unit tests, and those in the lab (the long ones with THESEUS_FULL=1)
 

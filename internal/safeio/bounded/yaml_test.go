@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // bomb is a text whose aliases repeat one long value: 349 kB that were 3.4 GB.
@@ -88,10 +90,20 @@ func FuzzToJSON(f *testing.F) {
 	})
 }
 
+// BenchmarkBomb fails if the bomb takes a second, or allocates 200 MiB.
 func BenchmarkBomb(b *testing.B) {
 	text := bomb()
 	b.ReportAllocs()
 	b.SetBytes(int64(len(text)))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	defer func() {
+		runtime.ReadMemStats(&after)
+		each, bytes := b.Elapsed()/time.Duration(b.N), (after.TotalAlloc-before.TotalAlloc)/uint64(b.N)
+		if each > time.Second || bytes > 200<<20 {
+			b.Errorf("a bomb takes %v and %d MiB", each, bytes>>20)
+		}
+	}()
 	for b.Loop() {
 		if _, err := new(Budget).ToJSON(text); !errors.Is(err, ErrBound) {
 			b.Fatal(err)
