@@ -147,6 +147,7 @@ func TestRollbackEarly(t *testing.T) {
 func takeBack(t *testing.T, stops []string) {
 	t.Helper()
 	rig := newRig(t, "rb", 2)
+	rig.WorldRate = 25
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
