@@ -79,9 +79,6 @@ func TestGuard(t *testing.T) {
 		if reach := plan.ReachOf(p); !slices.Contains(reach.Commands, "helm upgrade net --set 'a=b c'") {
 			t.Errorf("%s: it reaches %+v", name, reach)
 		}
-		if cost := guard.Cost(p); !strings.Contains(cost, "packets a second") {
-			t.Errorf("%s: it costs %s", name, cost)
-		}
 	}
 }
 

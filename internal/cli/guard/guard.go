@@ -28,6 +28,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -217,7 +218,7 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(a.Err, guardplan.Cost(p))
+	fmt.Fprintln(a.Err, run.Cost(p))
 	if o.dry {
 		return nil
 	}

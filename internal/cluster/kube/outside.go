@@ -58,6 +58,9 @@ func (a *Actor) apiServerOutside(ctx context.Context) ([]path.Responder, error) 
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	return []path.Responder{{Name: apiServerName, Protocol: v1alpha1.TCPReach,
-		Host: apiServerName, Address: found[0]}}, nil
+	return []path.Responder{kubernetesAPI(found[0])}, nil
+}
+
+func kubernetesAPI(address string) path.Responder {
+	return path.Responder{Name: apiServerName, Protocol: v1alpha1.TCPReach, Host: apiServerName, Address: address}
 }

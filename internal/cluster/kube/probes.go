@@ -246,14 +246,8 @@ func (a *Actor) writePlan(ctx context.Context, plan v1alpha1.ProbePlan) error {
 
 // topology reads the endpoints between which to measure.
 func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, error) {
-	t := path.Topology{
-		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{},
-		SecondNodePorts: map[string]int{}, Leaving: map[string]bool{path.New: len(set.WithoutNew) > 0},
-		FullSize: a.Measured.FullSize, Denied: a.Measured.Denied, NodesOutside: a.Measured.NodesOutside,
-		Intervals: path.Intervals{Fast: a.Measured.Interval, Outside: a.Measured.OutsideEvery},
-		Ports: path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied,
-			HostOffset: manifest.HostOffset, SecondOffset: manifest.SecondOffset},
-	}
+	t := a.Measured.topology()
+	t.Leaving = map[string]bool{path.New: len(set.WithoutNew) > 0}
 	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return t, err

@@ -61,10 +61,7 @@ func TestArithmetic(t *testing.T) {
 		{"212 nodes on one network", one(212), 22 * 212, 367 * 212, 4},
 	} {
 		paths := Build(test.topology)
-		rate := 0.0
-		for _, path := range paths {
-			rate += 1000 / float64(path.IntervalMillis)
-		}
+		rate := RateOf(paths).All
 		if len(paths) > test.paths || len(paths) < test.paths-4*test.less || int(rate+0.5) > test.rate ||
 			int(rate+0.5) < test.rate-80*test.less {
 			t.Errorf("%s: %d paths, %.0f probes a second; the text says %d and %d",

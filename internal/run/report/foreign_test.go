@@ -144,6 +144,10 @@ func TestForeign(t *testing.T) {
 			(len(v.Missing) > 0) != (test.missing != "") {
 			t.Errorf("%s: %s, %q, %q, missing %q, why %q", name, v.Level, v.Word, v.Title, v.Missing, v.Why)
 		}
+		cost := "What measuring cost: up to 100 probes a second in all and 100 from one node, about "
+		if !strings.Contains(strings.Join(v.Notes, "\n"), cost) {
+			t.Errorf("%s: the notes %q", name, v.Notes)
+		}
 		page, err := HTML(m)
 		if err != nil || !strings.Contains(string(page), `<div class="word">`+test.word+"</div>") {
 			t.Errorf("%s: the page does not say %q: %v", name, test.word, err)

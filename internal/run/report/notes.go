@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
 // notes are remarks that a careful reader needs.
@@ -20,9 +21,9 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	}
 	var hidden, early, open int64
 	unknown := 0
-	for _, path := range all {
-		hidden += path.Hidden
-		if path.Class == undescribed {
+	for _, one := range all {
+		hidden += one.Hidden
+		if one.Class == undescribed {
 			unknown++
 		}
 	}
@@ -43,6 +44,7 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
 	say(m.Totals.Sent > 0 && m.Totals.DeniedSent == 0 && in.Plan != nil && in.Plan.Foreign(),
 		"No path that policy denies was measured.")
+	say(len(in.Paths) > 0 && in.Plan != nil && in.Plan.Foreign(), "What measuring cost: %s.", path.RateOf(in.Paths))
 	say(m.Totals.Excused > 0, "Not counted as lost: %s that got no answer while all possible responders were "+
 		"stalled. They say nothing about the network.",
 		countOf(m.Totals.Excused, "probe"))

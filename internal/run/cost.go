@@ -1,0 +1,34 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Cost says in one line what a plan that guards a change installs, how much it sends, and which gaps it sees. It
+// follows from the plan's own actions: the objects that they create, and the paths that they measure.
+func Cost(p *plan.Plan) string {
+	nodes, pods := p.Cluster.Nodes, 0
+	var rate path.Rate
+	for i := range p.Steps {
+		for _, action := range p.Steps[i].Actions {
+			switch {
+			case action.Op == step.Probe:
+				if asked := path.RateOf(MeasuredBy(p).Foreseen(nodes, *action.Paths)); asked.All > rate.All {
+					rate = asked
+				}
+			case action.Op == step.Apply && action.Object.GetKind() == "Pod":
+				pods++
+			case action.Op == step.Apply && action.Object.GetKind() == "DaemonSet":
+				pods += len(nodes)
+			}
+		}
+	}
+	return fmt.Sprintf("cost: %s on %s in namespace %s, removed at the end; %s", cluster.Count(pods, "pod"),
+		cluster.Count(len(nodes), "node"), v1alpha1.Namespace, rate)
+}

@@ -1,0 +1,82 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/guard"
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	probes "github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// TestCost: the line counts every pod that the plan creates, and says what the paths of its networks send, with each
+// budget, on networks that are known (Calico on one node) and on one that is not.
+func TestCost(t *testing.T) {
+	for network, test := range map[string]struct{ sends, sees [3]string }{
+		"flannel": {[3]string{"217 probes a second in all and 73", "1,011 probes a second in all and 337",
+			"2,004 probes a second in all and 668"}, [3]string{"50 ms on the fastest paths, from 500 ms",
+			"10 ms on the fastest paths, from 100 ms", "5 ms on the fastest paths, from 50 ms"}},
+		"calico": {[3]string{"26 probes a second in all and 26", "114 probes a second in all and 114",
+			"224 probes a second in all and 224"}, [3]string{"250 ms on the fastest paths, from 500 ms",
+			"50 ms on the fastest paths, from 100 ms", "25 ms on the fastest paths, from 50 ms"}},
+		"unknown": {[3]string{"192 probes a second in all and 64", "912 probes a second in all and 304",
+			"1,812 probes a second in all and 604"}, [3]string{"50 ms on the fastest paths, from 500 ms",
+			"10 ms on the fastest paths, from 100 ms", "5 ms on the fastest paths, from 50 ms"}},
+	} {
+		for at, budget := range []string{"small", "normal", "fine"} {
+			fixture := network
+			if network == "unknown" {
+				fixture = "flannel"
+			}
+			snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, fixture+".yaml"))
+			if network == "unknown" {
+				snapshot.DaemonSets, snapshot.ConfigMaps = nil, nil
+				for i := range snapshot.Nodes {
+					snapshot.Nodes[i].Annotations = nil
+				}
+			}
+			fast, _ := probes.Budget(budget)
+			draft, err := guard.Propose(&kind.Request{Snapshot: snapshot, Drivers: drivers.All(),
+				Change:  v1alpha1.ChangeSpec{AgentImage: "a", ProbeIntervalMillis: int(fast.Milliseconds())},
+				Options: plan.Options{Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
+				kind.Guard{Command: []string{"true"}, Quiet: step.Duration(time.Second),
+					AtMost: step.Duration(time.Minute)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := plan.Seal(snapshot, draft)
+			if err != nil {
+				t.Fatal(err)
+			}
+			nodes := len(p.Cluster.Nodes)
+			first := fmt.Sprintf("cost: %d pods on %s in namespace theseus-system, removed at the end; up to %s from "+
+				"one node, ", 3*nodes, cluster.Count(nodes, "node"), test.sends[at])
+			last := fmt.Sprintf("; sees gaps from %s on every path within the cluster", test.sees[at])
+			if got := Cost(p); !strings.HasPrefix(got, first) || !strings.HasSuffix(got, last) ||
+				strings.Contains(got, "\n") {
+				t.Errorf("%s, %s: %s\nwant %s ... %s", network, budget, got, first, last)
+			}
+			// a probe pod that the plan does not create is not counted
+			for i := range p.Steps {
+				if s := &p.Steps[i]; s.ID == guard.StepProbes {
+					pod := slices.IndexFunc(s.Actions, func(a step.Action) bool {
+						return a.Op == step.Apply && a.Object.GetKind() == "Pod"
+					})
+					s.Actions = slices.Delete(s.Actions, pod, pod+1)
+				}
+			}
+			if fewer := fmt.Sprintf("cost: %d pods on", 3*nodes-1); !strings.HasPrefix(Cost(p), fewer) {
+				t.Errorf("with a pod less: %s", Cost(p))
+			}
+		}
+	}
+}
