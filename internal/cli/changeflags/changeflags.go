@@ -33,6 +33,7 @@ type Flags struct {
 	maxGap time.Duration
 	bake   time.Duration
 	probe  time.Duration
+	budget string
 	hook   time.Duration
 	waves  []string
 	agent  agentimage.Flags
@@ -86,6 +87,8 @@ func (c *Flags) Register(command *cobra.Command) {
 func (c *Flags) RegisterMeasuring(command *cobra.Command) {
 	flags := command.Flags()
 	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
+	flags.StringVar(&c.budget, "budget", "", "what measuring may cost, instead of --probe-interval: "+
+		"small (50ms between two probes on the fastest paths), normal (10ms) or fine (5ms)")
 	flags.StringArrayVar(&c.Spec.Outside, "outside", nil,
 		"a server outside of the cluster, to which pods and nodes send probes: "+
 			"tcp:HOST:PORT (a handshake is an answer), udp:HOST:PORT (a name server on port 53, else an echo server) "+
@@ -166,6 +169,9 @@ func (c *Flags) Resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
 	if c.probe > 0 && c.probe < time.Millisecond {
 		return spec, exit.Fail(exit.Usage, "give 1ms or more", "--probe-interval %s is below 1ms", c.probe)
 	}
+	if err := c.spend(command, &spec); err != nil {
+		return spec, err
+	}
 	if c.maxGap > 0 {
 		spec.MaxGapMillis = int(roundUp(c.maxGap, time.Millisecond))
 	}
@@ -225,6 +231,24 @@ func (c *Flags) Resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
 		spec.Accepted = append(spec.Accepted, entries...)
 	}
 	return spec, nil
+}
+
+// spend sets the interval of --budget. It overrides that of a document. With --probe-interval it is refused: the
+// interval would exceed the budget, or have no need of it.
+func (c *Flags) spend(command *cobra.Command, spec *v1alpha1.ChangeSpec) error {
+	if !command.Flags().Changed("budget") {
+		return nil
+	}
+	fast, known := path.Budget(c.budget)
+	if !known {
+		return exit.Fail(exit.Usage, "give "+path.Budgets, "--budget %q is not known", c.budget)
+	}
+	if command.Flags().Changed("probe-interval") {
+		return exit.Fail(exit.Usage, "leave one of them out",
+			"--budget and --probe-interval both say how often probes are sent")
+	}
+	spec.ProbeIntervalMillis = int(fast.Milliseconds())
+	return nil
 }
 
 // outsideGiven demands valid responders, each once, and a rate within its bounds.
