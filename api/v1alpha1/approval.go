@@ -2,8 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Approval says that a user has approved one plan of a migration. The API server admits it only from that user
-// (manifest.ApprovalPolicy), and never lets its spec change.
+// Approval says that a user has approved one plan of a migration. The API server never lets its spec change. From
+// Kubernetes 1.30 on, it admits it only from that user (manifest.ApprovalPolicy); before, only a signature proves who
+// approved.
 type Approval struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -21,4 +22,7 @@ type ApprovalSpec struct {
 	PlanHash string `json:"planHash"`
 	// User is the name of the user as the API server knows it.
 	User string `json:"user"`
+	// Signature is an OpenSSH signature (ssh-keygen -Y sign -n theseus) of the text of PlanHash, without a line break
+	// at its end; several may follow one another. A controller that demands signatures counts those who signed.
+	Signature string `json:"signature,omitempty"`
 }

@@ -101,6 +101,11 @@ const (
 	ReasonTooFewApprovals = "TooFewApprovals"
 	ReasonPolicyMissing   = "PolicyMissing"
 	ReasonPolicyChanged   = "PolicyChanged"
+	// Approved is also false because approvals lack a valid signature where one is demanded, or because the controller
+	// has no list of those who may sign, or cannot read it.
+	ReasonUnsigned       = "Unsigned"
+	ReasonSignersMissing = "SignersMissing"
+	ReasonSignersInvalid = "SignersInvalid"
 	// Progressing is true while the run goes forward or back, or false because it waits.
 	ReasonRunning       = "Running"
 	ReasonRollingBack   = "RollingBack"

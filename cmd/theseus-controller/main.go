@@ -167,6 +167,9 @@ func run(ctx context.Context, args []string) error {
 	dir := flags.String("state-dir", "/var/lib/theseus",
 		"`folder` for the copies of journals, the evidence, and the API servers' addresses")
 	approvals := flags.Int("approvals", 1, "how many users must approve a plan before it runs")
+	signers := flags.String("allowed-signers", "",
+		"`file` with the people whose signatures of approvals count, in the format of ssh-keygen; unsigned approvals "+
+			"then do not count. Before Kubernetes 1.30, no approval counts without it")
 	memory := flags.Int64("memory", 0, "`bytes` of memory that this process may use; 0 means 1 GiB")
 	planning := flags.Bool("planning", true, "make plans for Changes")
 	image := flags.String("agent-image", "",
@@ -227,8 +230,9 @@ func run(ctx context.Context, args []string) error {
 	defer broadcaster.Shutdown()
 	c := &controller.Controller{
 		Client: client, Metrics: counts, Notify: target, Holder: holder(), Approvals: *approvals,
-		Planning: *planning, Memory: admission.Memory(*memory), Dir: *dir, Version: version.Read().Version,
-		Out: printable.NewWriter(os.Stdout), Events: broadcaster.NewRecorder(runtime.NewScheme(),
+		Signers: *signers, Planning: *planning, Memory: admission.Memory(*memory), Dir: *dir,
+		Version: version.Read().Version,
+		Out:     printable.NewWriter(os.Stdout), Events: broadcaster.NewRecorder(runtime.NewScheme(),
 			corev1.EventSource{Component: manifest.ControllerName}),
 	}
 	stop, err := serve(*health, c.Healthy)

@@ -14,13 +14,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
+	"github.com/theseus-cni/theseus/internal/cli/planfile"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
 // NewCommand makes the command theseus approve.
 func NewCommand(a *app.App) *cobra.Command {
-	flags := &approval.Flags{}
+	flags, key := &approval.Flags{}, ""
 	command := migrations.Command(a, "approve",
 		"Approve the plan of a migration that the controller in the cluster runs",
 		"Approves the plan of a migration in your name, as the API server knows you. The controller "+
@@ -29,15 +30,22 @@ func NewCommand(a *app.App) *cobra.Command {
 			"`theseus rights approve` prints.\n"+
 			"Say which plan you have read: --plan FILE, or --expect HASH. Without them, Theseus "+
 			"shows what the plan in the\n"+
-			"cluster does, and asks; without a terminal, it refuses. An approval of a plan cannot be changed.",
+			"cluster does, and asks; without a terminal, it refuses. An approval of a plan cannot be changed.\n"+
+			"Before Kubernetes 1.30, and wherever the controller has a list of allowed signers, only signed "+
+			"approvals count: add\n"+
+			"--sign KEY. The signature is of the plan's hash, and the controller counts the people on its list "+
+			"who have signed.",
 		func(ctx context.Context, client *kube.Client, name string) error {
-			return approve(ctx, a, client, name, flags)
+			return approve(ctx, a, client, name, flags, key)
 		})
 	flags.RegisterPlan(command)
+	command.Flags().StringVar(&key, "sign", "",
+		"sign the approval with this SSH key; with a public one (.pub), the SSH agent signs")
 	return command
 }
 
-func approve(ctx context.Context, a *app.App, client *kube.Client, name string, f *approval.Flags) error {
+func approve(ctx context.Context, a *app.App, client *kube.Client, name string, f *approval.Flags,
+	key string) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
@@ -51,13 +59,17 @@ func approve(ctx context.Context, a *app.App, client *kube.Client, name string, 
 	if err := read(ctx, a, p, records, f); err != nil {
 		return err
 	}
-	done, err := incluster.Approve(ctx, a, client, p)
+	signature, err := planfile.SignHash(a, p, key)
+	if err != nil {
+		return err
+	}
+	done, err := incluster.Approve(ctx, a, client, p, signature)
 	if err != nil {
 		return err
 	}
 	if a.Output == "json" {
 		return json.NewEncoder(a.Out).Encode(map[string]any{"name": name, "plan": p.Hash, "user": done.User,
-			"already": done.Already, "approvedBy": done.By})
+			"already": done.Already, "signed": done.Signed, "approvedBy": done.By})
 	}
 	fmt.Fprintf(a.Out, "%s (hash %s): %s\n", name, p.Hash, done)
 	if !migration.Spec.InCluster {

@@ -2,6 +2,9 @@ package approve
 
 import (
 	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,12 +95,12 @@ func TestApprove(t *testing.T) {
 		{"mallory", p.Hash, "", exit.Failed,
 			"hint: grant the right: theseus rights approve --for user:mallory | kubectl apply -f -"},
 		{"bob", p.Hash, "json", exit.Done, `{"already":false,"approvedBy":["alice","bob"],"name":"held","plan":"` +
-			p.Hash + `","user":"bob"}`},
+			p.Hash + `","signed":false,"user":"bob"}`},
 	} {
 		user = test.user
 		var out bytes.Buffer
 		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}, Output: test.output}
-		code := exit.Code(&out, approve(t.Context(), a, client, p.Name, &approval.Flags{Expect: test.expect}))
+		code := exit.Code(&out, approve(t.Context(), a, client, p.Name, &approval.Flags{Expect: test.expect}, ""))
 		if code != test.code || !strings.Contains(out.String(), test.says) {
 			t.Errorf("%s expects %q: exit %d, want %d with %q:\n%s",
 				test.user, test.expect, code, test.code, test.says, out.String())
@@ -115,7 +119,65 @@ func TestApprove(t *testing.T) {
 	var out bytes.Buffer
 	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}}
 	if code := exit.Code(&out, approve(t.Context(), a, client, p.Name,
-		&approval.Flags{Expect: p.Hash})); code != exit.Failed || !strings.Contains(out.String(), "has ended") {
+		&approval.Flags{Expect: p.Hash}, "")); code != exit.Failed || !strings.Contains(out.String(), "has ended") {
 		t.Errorf("exit %d:\n%s", code, out.String())
+	}
+}
+
+// TestSign: a signature of the plan's hash is in the approval, which `ssh-keygen -Y verify` checks; the approval
+// without one stays.
+func TestSign(t *testing.T) {
+	user := "alice"
+	client, p := cluster(t, &user)
+	key := filepath.Join(t.TempDir(), "key")
+	if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+		key).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, test := range []struct {
+		key  string
+		code int
+		says string
+	}{
+		{"", exit.Done, "alice has approved it; 1 approval: alice\n"},
+		{key, exit.Done, "alice has approved it, with a signature; 1 approval: alice\n"},
+		{key, exit.Done, "alice had approved it before, with a signature; 1 approval: alice\n"},
+		{key + ".absent", exit.Failed, "hint: name the file of an SSH key: --sign"},
+	} {
+		var out bytes.Buffer
+		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}}
+		code := exit.Code(&out, approve(t.Context(), a, client, p.Name, &approval.Flags{Expect: p.Hash}, test.key))
+		if code != test.code || !strings.Contains(out.String(), test.says) {
+			t.Errorf("%s: exit %d, want %d with %q:\n%s", test.key, code, test.code, test.says, out.String())
+		}
+	}
+	list, err := client.Dynamic.Resource(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: manifest.Plural("Approval")}).Namespace(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 2 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	var signatures []string
+	for _, one := range list.Items {
+		if text, _, _ := unstructured.NestedString(one.Object, "spec", "signature"); text != "" {
+			signatures = append(signatures, text)
+		}
+	}
+	if len(signatures) != 1 {
+		t.Fatalf("%d signatures", len(signatures))
+	}
+	public, err := os.ReadFile(key + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{key + ".sig": signatures[0], key + ".list": "alice " + string(public)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify := exec.CommandContext(t.Context(), "ssh-keygen", "-Y", "verify", "-f", key+".list", "-I", "alice", "-n",
+		"theseus", "-s", key+".sig")
+	verify.Stdin = strings.NewReader(p.Hash)
+	if out, err := verify.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }

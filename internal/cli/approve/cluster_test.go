@@ -77,7 +77,7 @@ func TestAPIServer(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}}
-		code := exit.Code(&out, approve(t.Context(), a, as(test.user), p.Name, &approval.Flags{Expect: p.Hash}))
+		code := exit.Code(&out, approve(t.Context(), a, as(test.user), p.Name, &approval.Flags{Expect: p.Hash}, ""))
 		if code != test.code || !strings.Contains(out.String(), test.says) {
 			t.Errorf("%s: exit %d, want %d with %q:\n%s", test.user, code, test.code, test.says, out.String())
 		}

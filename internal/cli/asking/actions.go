@@ -105,7 +105,7 @@ func (k *Actions) approve(ctx context.Context, a *app.App, hash string) error {
 	if _, err := (&approval.Flags{Expect: hash}).Named(p); err != nil {
 		return err
 	}
-	done, err := incluster.Approve(ctx, a, k.Client, p)
+	done, err := incluster.Approve(ctx, a, k.Client, p, "")
 	if err != nil {
 		return err
 	}

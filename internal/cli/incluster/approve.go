@@ -26,6 +26,8 @@ type Approved struct {
 	User string `json:"user"`
 	// Already is true if the user had approved the plan before.
 	Already bool `json:"already"`
+	// Signed is true if the approval has a signature.
+	Signed bool `json:"signed"`
 	// By are the names of all users who have approved it; empty if this user may not list them.
 	By []string `json:"by"`
 }
@@ -55,9 +57,10 @@ func Subject(user string) string {
 	return "user:" + shell.Word(user)
 }
 
-// Approve approves a plan in the name of the current user. It returns a *Refused if that user may not.
-func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) (Approved, error) {
-	var done Approved
+// Approve approves a plan in the name of the current user, with a signature of its hash, or none (""). It returns a
+// *Refused if that user may not.
+func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, signature string) (Approved, error) {
+	done := Approved{Signed: signature != ""}
 	err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
 		done.User, err = me(ctx, client)
 		return err
@@ -66,7 +69,7 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan)
 		return done, err
 	}
 	err = a.Patiently(ctx, app.Glance, func(ctx context.Context) error {
-		created, err := journal.Approve(ctx, client.Dynamic, p.Name, p.Hash, done.User)
+		created, err := journal.Approve(ctx, client.Dynamic, p.Name, p.Hash, done.User, signature)
 		done.Already = !created
 		return err
 	})
@@ -76,6 +79,9 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan)
 	case apierrors.IsNotFound(err):
 		return done, exit.Fail(exit.Failed, "install the chart, or upgrade it",
 			"this cluster does not know the kind Approval: %w", err)
+	case apierrors.IsBadRequest(err):
+		return done, exit.Fail(exit.Failed, "upgrade the chart",
+			"this cluster does not know signatures of approvals: %w", err)
 	case err != nil:
 		return done, err
 	}
@@ -86,7 +92,7 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan)
 // ApproveAndSay approves a plan in the name of the current user, and prints who has approved it. If that user may not,
 // it prints who does what instead: the migration waits for another person.
 func ApproveAndSay(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
-	done, err := Approve(ctx, a, client, p)
+	done, err := Approve(ctx, a, client, p, "")
 	var refused *Refused
 	if errors.As(err, &refused) {
 		fmt.Fprintf(a.Err, "note: %s\nnote: another person can approve it: theseus approve %s --plan FILE, with the "+
@@ -136,6 +142,9 @@ func (d Approved) String() string {
 	if d.Already {
 		text = d.User + " had approved it before"
 	}
+	if d.Signed {
+		text += ", with a signature"
+	}
 	if len(d.By) > 0 {
 		text += fmt.Sprintf("; %s: %s", cluster.Count(len(d.By), "approval"), strings.Join(d.By, ", "))
 	}
@@ -151,7 +160,7 @@ func me(ctx context.Context, client *kube.Client) (string, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", exit.Fail(exit.Failed, "apply the plan without --in-cluster",
-			"approvals need Kubernetes 1.30 or later: this API server has no SelfSubjectReview")
+			"approvals need Kubernetes 1.28 or later: this API server has no SelfSubjectReview")
 	case err != nil:
 		return "", fmt.Errorf("asking which user this is: %w", err)
 	case review.Status.UserInfo.Username == "":

@@ -18,7 +18,7 @@ import (
 
 // Sign writes a signature of a plan's file next to it.
 func Sign(a *app.App, file string, p *plan.Plan, data []byte, key string) error {
-	signature, err := signed.Sign(data, key, func() ([]byte, error) { return passphrase(a) })
+	signature, err := signature(a, data, key)
 	if err != nil {
 		return err
 	}
@@ -36,6 +36,20 @@ func Sign(a *app.App, file string, p *plan.Plan, data []byte, key string) error 
 		"signed %s (hash %s): %s\nto check it: ssh-keygen -Y verify -f LIST -I NAME -n %s -s %s < %s\n",
 		p.Name, p.Hash, name, signed.Namespace, shell.Word(name), shell.Word(file))
 	return err
+}
+
+// SignHash returns a signature of the hash of a plan, for an Approval; none if no key is given.
+func SignHash(a *app.App, p *plan.Plan, key string) (string, error) {
+	if key == "" {
+		return "", nil
+	}
+	made, err := signature(a, []byte(p.Hash), key)
+	return string(made), err
+}
+
+// signature signs a message, and asks for the key's passphrase if it has one.
+func signature(a *app.App, message []byte, key string) ([]byte, error) {
+	return signed.Sign(message, key, func() ([]byte, error) { return passphrase(a) })
 }
 
 // passphrase asks for a key's passphrase on the terminal.

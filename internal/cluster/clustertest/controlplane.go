@@ -25,6 +25,8 @@ type Options struct {
 	Users []string
 	// Collects runs the garbage collector.
 	Collects bool
+	// NoPolicies is true for an API server without ValidatingAdmissionPolicies, as before Kubernetes 1.30.
+	NoPolicies bool
 }
 
 // ControlPlane starts etcd and an API server on loopback until the test ends, and waits until the server is ready. kube
@@ -58,11 +60,18 @@ func ControlPlane(t testing.TB, kube string, options Options) *rest.Config {
 	keep(t, dir, kube, "etcd", "--data-dir="+filepath.Join(dir, "etcd"), "--listen-client-urls="+etcd,
 		"--advertise-client-urls="+etcd, "--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer,
 		"--initial-cluster=default="+peer, "--log-level=warn")
-	keep(t, dir, kube, "kube-apiserver", "--etcd-servers="+etcd, "--bind-address=127.0.0.1",
-		"--advertise-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
-		"--token-auth-file="+file("tokens", tokens), "--authorization-mode=RBAC",
+	server := []string{"kube-apiserver", "--etcd-servers=" + etcd, "--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1", "--secure-port=" + port, "--cert-dir=" + dir,
+		"--token-auth-file=" + file("tokens", tokens), "--authorization-mode=RBAC",
 		"--service-cluster-ip-range=10.96.0.0/16", "--service-account-issuer=https://plans.test",
-		"--service-account-key-file="+account, "--service-account-signing-key-file="+account)
+		"--service-account-key-file=" + account, "--service-account-signing-key-file=" + account}
+	if options.NoPolicies {
+		const group = "admissionregistration.k8s.io/v1/"
+		server = append(server, "--disable-admission-plugins=ValidatingAdmissionPolicy,MutatingAdmissionPolicy",
+			"--runtime-config="+group+"validatingadmissionpolicies=false,"+
+				group+"validatingadmissionpolicybindings=false")
+	}
+	keep(t, dir, kube, server...)
 	config := &rest.Config{Host: "https://" + api, BearerToken: "token",
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 100, Burst: 200}
 	ready(t, config)

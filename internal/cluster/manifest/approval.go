@@ -20,14 +20,14 @@ const (
 	LabelMigration = "theseus.dev/migration"
 )
 
-// Approval makes the approval of a migration's plan by a user. Its name follows from them, so that a user approves a
-// plan once.
-func Approval(migration, planHash, user string) *unstructured.Unstructured {
-	sum := sha256.Sum256([]byte(user + planHash))
+// Approval makes the approval of a migration's plan by a user, with a signature, or none (""). Its name follows from
+// them, so that a user approves a plan once.
+func Approval(migration, planHash, user, signature string) *unstructured.Unstructured {
+	sum := sha256.Sum256([]byte(user + planHash + signature))
 	return convert(&v1alpha1.Approval{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Approval"},
 		ObjectMeta: meta(migration+"-"+hex.EncodeToString(sum[:])[:8], LabelMigration, migration),
-		Spec:       v1alpha1.ApprovalSpec{Migration: migration, PlanHash: planHash, User: user},
+		Spec:       v1alpha1.ApprovalSpec{Migration: migration, PlanHash: planHash, User: user, Signature: signature},
 	})
 }
 

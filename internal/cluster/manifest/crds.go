@@ -99,6 +99,9 @@ func (d definition) build() unstructured.Unstructured {
 	if d.kind == "Migration" {
 		limitWindows(schema)
 	}
+	if d.kind == "Approval" {
+		limitSignature(schema)
+	}
 	if d.frozen != "" {
 		freeze(schema, d.frozen)
 	}
@@ -126,4 +129,10 @@ func (d definition) build() unstructured.Unstructured {
 func freeze(schema map[string]any, message string) {
 	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)
 	spec["x-kubernetes-validations"] = []any{map[string]any{"rule": "self == oldSelf", "message": message}}
+}
+
+// limitSignature bounds what a controller reads of an approval: some dozen signatures.
+func limitSignature(schema map[string]any) {
+	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)["properties"].(map[string]any)
+	spec["signature"].(map[string]any)["maxLength"] = int64(16 << 10)
 }

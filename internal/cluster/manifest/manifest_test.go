@@ -55,7 +55,7 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"hold": Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
 		"introduce": Introduce(image, "cilium", []string{"10.244.0.0/16"}, []rbacv1.PolicyRule{
 			{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}, 2),
-		"approval": append(ApprovalPolicy(), *Approval("flannel-to-calico-1", "9f86d081", "ann@example.com")),
+		"approval": append(ApprovalPolicy(), *Approval("flannel-to-calico-1", "9f86d081", "ann@example.com", "")),
 	}
 }
 

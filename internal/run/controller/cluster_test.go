@@ -77,7 +77,7 @@ func TestAPIServer(t *testing.T) {
 		err := approve(t, as("eve"), "probe", "eve")
 		if err == nil { // a new policy takes the API server a moment
 			if err := admin.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Delete(t.Context(),
-				manifest.Approval("probe", "hash", "eve").GetName(),
+				manifest.Approval("probe", "hash", "eve", "").GetName(),
 				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestAPIServer(t *testing.T) {
 	approvals := admin.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace)
 	for _, client := range []*kube.Client{admin, as("eve")} {
 		_, err := client.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Patch(t.Context(),
-			manifest.Approval("m", "hash", "ann").GetName(), types.MergePatchType,
+			manifest.Approval("m", "hash", "ann", "").GetName(), types.MergePatchType,
 			[]byte(`{"spec":{"planHash":"other"}}`), metav1.PatchOptions{})
 		if err == nil || !strings.Contains(err.Error(), "the spec of an approval never changes") {
 			t.Errorf("an approval was changed: %v", err)
@@ -115,11 +115,11 @@ func TestAPIServer(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%d approvals, %v", len(found), err)
 	}
-	policy, err := readPolicy(t.Context(), c.Client.Dynamic)
-	if users := approvers(&v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "m"},
-		Spec: v1alpha1.MigrationSpec{PlanHash: "hash"}}, found, policy); err != nil || policy.Reason != "" ||
-		len(users) != 1 || users[0] != "ann" {
-		t.Errorf("%v approved, %+v, %v", users, policy, err)
+	policy, err := readPolicy(t.Context(), c.Client)
+	if counted := count(Situation{Migration: &v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "m"},
+		Spec: v1alpha1.MigrationSpec{PlanHash: "hash"}}, Approvals: found, Policy: policy}); err != nil ||
+		policy.Reason != "" || policy.Unserved || len(counted.who) != 1 || counted.who[0] != "ann" {
+		t.Errorf("%v approved, %+v, %v", counted.who, policy, err)
 	}
 	keepsConditions(t, admin)
 	if err := approvals.Delete(t.Context(), found[0].Name, metav1.DeleteOptions{}); err != nil {
@@ -144,7 +144,7 @@ func TestAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(t, admin, unbind)
-	if policy, err = readPolicy(t.Context(), c.Client.Dynamic); err != nil ||
+	if policy, err = readPolicy(t.Context(), c.Client); err != nil ||
 		policy.Reason != v1alpha1.ReasonPolicyChanged {
 		t.Errorf("%+v, %v", policy, err)
 	}
@@ -180,7 +180,7 @@ func lacksRights(t *testing.T, admin *kube.Client, c *Controller, ann *kube.Clie
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonTooFewApprovals)
 	wants(t, admin, v1alpha1.ConditionDegraded, "False", v1alpha1.ReasonHealthy)
 	if _, err := ann.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Create(t.Context(),
-		manifest.Approval("m", p.Hash, "ann"), metav1.CreateOptions{}); err != nil {
+		manifest.Approval("m", p.Hash, "ann", ""), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	waitsForTimes(t, admin, c)
@@ -241,7 +241,7 @@ func create(t *testing.T, client *kube.Client) {
 func approve(t *testing.T, client *kube.Client, migration, user string) error {
 	t.Helper()
 	_, err := client.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Create(t.Context(),
-		manifest.Approval(migration, "hash", user), metav1.CreateOptions{})
+		manifest.Approval(migration, "hash", user, ""), metav1.CreateOptions{})
 	return err
 }
 

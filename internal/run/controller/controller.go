@@ -40,6 +40,9 @@ type Controller struct {
 	Holder string
 	// Approvals is how many users must approve a plan; at least 1.
 	Approvals int
+	// Signers is the file with the list of those whose signatures count, in the format of ssh-keygen. With it, and
+	// wherever the API server does not tie approvals to users, only signed approvals count. "" means no list.
+	Signers string
 	// Dir is the folder for what a run keeps on this machine: the copy of the journal, and the evidence.
 	Dir string
 	// Version is that of this program.
@@ -135,9 +138,10 @@ func (c *Controller) turn(ctx context.Context) error {
 			if s.Approvals, err = listApprovals(ctx, c.Client.Dynamic); err != nil {
 				return err
 			}
-			if s.Policy, err = readPolicy(ctx, c.Client.Dynamic); err != nil {
+			if s.Policy, err = readPolicy(ctx, c.Client); err != nil {
 				return err
 			}
+			s.Signers = readSigners(c.Signers)
 			if s.Freeze, err = journal.Freeze(ctx, c.Client.Dynamic); err != nil {
 				return err
 			}

@@ -20,10 +20,11 @@ type Situation struct {
 	// Unfit is why the controller cannot run the plan in the Migration: it cannot be read, or is of a kind that the
 	// controller does not support. nil if neither is so.
 	Unfit *Obstacle
-	// Approvals are all in the cluster, and Needed is how many users must approve.
+	// Approvals are all in the cluster, and Needed is how many users, or signers, must approve.
 	Approvals []v1alpha1.Approval
 	Needed    int
 	Policy    Policy
+	Signers   Signers
 	// Freeze is why nothing may begin in this cluster; "" if it may.
 	Freeze string
 	// Now is the time, and Next is how long the next step takes; 0 if that is not known.
@@ -235,41 +236,47 @@ func told(conditions []metav1.Condition, phase engine.Phase) bool {
 	})
 }
 
-// approval counts the approvals of exactly this plan.
+// approval says whether enough people have approved exactly this plan.
 func approval(s Situation) Condition {
-	m := s.Migration
-	users := approvers(m, s.Approvals, s.Policy)
 	const install = "install or upgrade the chart of Theseus, which has it; no approval counts until then"
+	if condition, lacks := listed(s); lacks {
+		return condition
+	}
 	switch {
+	case s.Policy.Unserved: // signatures alone count
 	case s.Policy.Reason == v1alpha1.ReasonPolicyMissing:
 		return no(s.Policy.Reason,
 			s.Policy.Object+" does not exist, so the API server does not check who approves: "+install)
 	case s.Policy.Reason != "":
 		return no(s.Policy.Reason, s.Policy.Object+" is not the one of this version: "+install)
-	case len(users) >= s.Needed:
-		return yes(v1alpha1.ReasonEnoughApprovals, "approved by "+strings.Join(users, ", "))
 	}
-	message := fmt.Sprintf("%s of %d: `theseus approve %s --plan FILE` adds one, after reading the plan with the "+
-		"hash %s", cluster.Count(len(users), "approval"), s.Needed, m.Name, m.Spec.PlanHash)
-	if len(users) > 0 {
-		message += "; approved so far by " + strings.Join(users, ", ")
+	found := count(s)
+	if len(found.who) >= s.Needed {
+		return yes(v1alpha1.ReasonEnoughApprovals, "approved by "+strings.Join(found.who, ", "))
 	}
-	if old := premature(m, s); len(old) > 0 {
-		message += "; older than the policy that checks who approves, or than the migration, so delete and approve " +
-			"again: " + strings.Join(old, ", ")
-	}
-	return no(v1alpha1.ReasonTooFewApprovals, message)
+	return lacking(s, found)
 }
 
-// premature are the names of approvals that do not count because they are too old.
-func premature(m *v1alpha1.Migration, s Situation) []string {
-	var names []string
-	for _, a := range s.Approvals {
-		if a.Spec.Migration == m.Name && a.Spec.PlanHash == m.Spec.PlanHash && tooOld(a, m, s.Policy) {
-			names = append(names, a.Name)
-		}
+// lacking is the condition of a plan that too few people have approved.
+func lacking(s Situation, found counted) Condition {
+	m, kind, sign := s.Migration, "approval", ""
+	if s.signatures() {
+		kind, sign = "signed approval", " --sign KEY"
 	}
-	return names
+	message := fmt.Sprintf("%s of %d: `theseus approve %s --plan FILE%s` adds one, after reading the plan with the "+
+		"hash %s", cluster.Count(len(found.who), kind), s.Needed, m.Name, sign, m.Spec.PlanHash)
+	if len(found.who) > 0 {
+		message += "; approved so far by " + strings.Join(found.who, ", ")
+	}
+	if len(found.old) > 0 {
+		message += "; older than the policy that checks who approves, or than the migration, so delete and approve " +
+			"again: " + several(found.old)
+	}
+	if len(found.unsigned) > 0 {
+		return no(v1alpha1.ReasonUnsigned,
+			message+"; without a valid signature of a person on the list: "+several(found.unsigned))
+	}
+	return no(v1alpha1.ReasonTooFewApprovals, message)
 }
 
 func resumes(name string) string { return "`theseus resume --in-cluster " + name + "` continues" }

@@ -3,15 +3,17 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 )
 
@@ -21,18 +23,20 @@ type Policy struct {
 	Reason string
 	// Object is the one that is missing or changed, as kind/name.
 	Object string
+	// Unserved is true if the API server has no such policies, as before Kubernetes 1.30. The reason is then
+	// ReasonPolicyMissing.
+	Unserved bool
 	// Since is when the younger one of the two was created: nobody checked approvals from before.
 	Since time.Time
 }
 
 // readPolicy reads the policy for approvals and its binding.
-func readPolicy(ctx context.Context, client dynamic.Interface) (Policy, error) {
+func readPolicy(ctx context.Context, client *kube.Client) (Policy, error) {
 	var found []*unstructured.Unstructured
 	for _, own := range manifest.ApprovalPolicy() {
-		resource := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1",
-			Resource: resourceOf[own.GetKind()]}
-		object, err := client.Resource(resource).Get(ctx, own.GetName(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) { // also if the API server has no such policies
+		object, err := client.Dynamic.Resource(policies.WithResource(resourceOf[own.GetKind()])).Get(ctx,
+			own.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) { // also if the API server does not serve them
 			object, err = nil, nil
 		}
 		if err != nil {
@@ -40,8 +44,22 @@ func readPolicy(ctx context.Context, client dynamic.Interface) (Policy, error) {
 		}
 		found = append(found, object)
 	}
-	return judgePolicy(found), nil
+	policy := judgePolicy(found)
+	if policy.Reason != v1alpha1.ReasonPolicyMissing {
+		return policy, nil
+	}
+	served, err := client.Typed.Discovery().ServerResourcesForGroupVersion(policies.String())
+	if err != nil {
+		return Policy{}, fmt.Errorf("asking whether the API server has admission policies: %w", err)
+	}
+	policy.Unserved = !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool {
+		return r.Kind == "ValidatingAdmissionPolicy"
+	})
+	return policy, nil
 }
+
+// policies is the API group of the policies, which also has the webhooks: every API server serves it.
+var policies = schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
 
 var resourceOf = map[string]string{
 	"ValidatingAdmissionPolicy":        "validatingadmissionpolicies",
@@ -80,20 +98,4 @@ const skew = time.Minute
 func tooOld(a v1alpha1.Approval, m *v1alpha1.Migration, policy Policy) bool {
 	return a.CreationTimestamp.Time.Before(m.CreationTimestamp.Add(-skew)) ||
 		a.CreationTimestamp.Time.Before(policy.Since)
-}
-
-// approvers returns the users who approved exactly the plan of a Migration while the policy was in place, each once, in
-// the order of the approvals.
-func approvers(m *v1alpha1.Migration, approvals []v1alpha1.Approval, policy Policy) []string {
-	var users []string
-	seen := map[string]bool{}
-	for _, a := range approvals {
-		if a.Spec.Migration != m.Name || a.Spec.PlanHash != m.Spec.PlanHash || a.Spec.User == "" || seen[a.Spec.User] ||
-			tooOld(a, m, policy) {
-			continue
-		}
-		seen[a.Spec.User] = true
-		users = append(users, a.Spec.User)
-	}
-	return users
 }

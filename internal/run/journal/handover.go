@@ -41,15 +41,16 @@ func TakeBack(ctx context.Context, client dynamic.Interface, name string) error 
 	return patch(ctx, client, migrationResource, name, map[string]any{"spec": map[string]any{"inCluster": false}})
 }
 
-// Approve creates the approval of a migration's plan by a user, who must be the user of the client. It reports whether
-// there was none.
-func Approve(ctx context.Context, client dynamic.Interface, migration, planHash,
-	user string) (created bool, err error) {
-	approval := manifest.Approval(migration, planHash, user)
+// Approve creates the approval of a migration's plan by a user, who must be the user of the client, with a signature of
+// the plan's hash, or none (""). It reports whether there was none like it.
+func Approve(ctx context.Context, client dynamic.Interface, migration, planHash, user,
+	signature string) (created bool, err error) {
+	approval := manifest.Approval(migration, planHash, user, signature)
 	_, err = call(ctx, "approving the plan of migration "+migration,
 		func(ctx context.Context) (*unstructured.Unstructured, error) {
 			return client.Resource(approvalResource).Namespace(v1alpha1.Namespace).Create(ctx, approval,
-				metav1.CreateOptions{FieldManager: fieldManager})
+				metav1.CreateOptions{FieldManager: fieldManager,
+					FieldValidation: metav1.FieldValidationStrict}) // an older CRD would drop the signature
 		})
 	if !apierrors.IsAlreadyExists(err) {
 		return err == nil, err

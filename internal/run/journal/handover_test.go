@@ -70,7 +70,7 @@ func TestApprovals(t *testing.T) {
 		{"a", "h1", "bob", true}, {"a", "h1", "alice", true}, {"a", "h1", "bob", false},
 		{"a", "h2", "carol", true}, {"b", "h1", "dave", true},
 	} {
-		if created, err := Approve(t.Context(), s, one.migration, one.hash, one.user); created != one.created ||
+		if created, err := Approve(t.Context(), s, one.migration, one.hash, one.user, ""); created != one.created ||
 			err != nil {
 			t.Errorf("%d: created %v, %v", i, created, err)
 		}

@@ -221,7 +221,7 @@ func check(message []byte, signature *sshsig.Signature, signers []Signer, now ti
 		}
 		if err := sshsig.Verify(bytes.NewReader(message), signature, s.Key, signature.HashAlgorithm,
 			Namespace); err != nil {
-			return "", fmt.Errorf("the signature of %s is not for this file, or not for %s: %w",
+			return "", fmt.Errorf("the signature of %s is not for this plan, or not for %s: %w",
 				s.Principals, Namespace, err)
 		}
 		return s.Principals, nil

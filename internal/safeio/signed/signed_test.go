@@ -97,7 +97,7 @@ func TestRefused(t *testing.T) {
 	}
 	option := func(text string) string { return strings.Replace(aliceLine, " ", " "+text+" ", 1) }
 	for name, test := range map[string]struct{ message, signature, list, words string }{
-		"edited":             {"another plan\n", string(good), aliceLine, "is not for this file"},
+		"edited":             {"another plan\n", string(good), aliceLine, "is not for this plan"},
 		"nobody on the list": {message, string(strange), aliceLine, "is not on the list"},
 		"for another use":    {message, string(forGit), aliceLine, "not for theseus"},
 		"other namespaces":   {message, string(good), option(`namespaces="git,file"`), "sign only for git, file"},
