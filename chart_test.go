@@ -65,7 +65,8 @@ func templates(t *testing.T) map[string]string {
 	return map[string]string{
 		"planning.yaml": "{{- if .Values.planning.enabled }}\n" + documents(t, planning) + "{{- end }}\n",
 		"crds.yaml":     documents(t, crds),
-		"approval.yaml": documents(t, append(manifest.ApprovalPolicy(), manifest.AskedPolicy()...)),
+		"approval.yaml": "{{- if semverCompare \">=1.30-0\" .Capabilities.KubeVersion.Version }}\n" +
+			documents(t, append(manifest.ApprovalPolicy(), manifest.AskedPolicy()...)) + "{{- end }}\n",
 		"webrights.yaml": "{{- if .Values.web.enabled }}\n" + documents(t, roles(t, kube.Page,
 			kube.Subject{Kind: "ServiceAccount", Namespace: v1alpha1.Namespace, Name: "theseus-web"})) + "{{- end }}\n",
 		"rights.yaml": documents(t, controller),

@@ -6,7 +6,8 @@
 #   in-the-cluster.sh theseus-0.2.0.tgz change.yaml manifest.yaml [flags of helm install]
 #
 # The Change must have manifestFrom.configMap: calico. If the chart has approvals=2, a second user has to approve while the
-# script watches. If the script failed, you can run it again.
+# script watches. If the chart has allowedSigners, name your key: SIGN=~/.ssh/id_ed25519 in-the-cluster.sh ... If the script
+# failed, you can run it again.
 #
 # It writes the plan and the report to the current folder: plan.yaml and report.html.
 set -euo pipefail
@@ -33,7 +34,7 @@ read -r -p "Do you approve this plan? Type $migration: " answer
 
 echo "== Grant the controller the permissions that this plan needs, and approve the plan"
 theseus rights operate --plan plan.yaml --for serviceaccount:$namespace/theseus-controller | kubectl apply -f -
-theseus approve "$migration" --plan plan.yaml
+theseus approve "$migration" --plan plan.yaml ${SIGN:+--sign "$SIGN"}
 
 echo "== Watch. The controller goes on if this ends: \`theseus watch $migration\` shows it again"
 code=0

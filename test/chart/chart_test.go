@@ -286,6 +286,19 @@ func cases() map[string]struct {
 		"approvals": {"approvals: 2", func(p parts) bool {
 			return args(p, "--approvals=2") && strings.Contains(p.notes, "after 2 users have approved it")
 		}},
+		"allowedSigners": {"allowedSigners: a ssh-ed25519 AAAA", func(p parts) bool {
+			volumes := p.deployment.Spec.Template.Spec.Volumes
+			at := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.Name == "signers" })
+			if at < 0 {
+				return false
+			}
+			list := p.objects["Secret "+volumes[at].Secret.SecretName].Object
+			return args(p, "--allowed-signers=/etc/theseus/signers/allowed_signers") && list["immutable"] == true &&
+				fmt.Sprint(list["data"]) == "map[allowed_signers:YSBzc2gtZWQyNTUxOSBBQUFB]" &&
+				slices.Contains(p.deployment.Spec.Template.Spec.Containers[0].VolumeMounts,
+					corev1.VolumeMount{Name: "signers", MountPath: "/etc/theseus/signers", ReadOnly: true}) &&
+				strings.Contains(p.notes, "theseus approve --sign KEY")
+		}},
 		"apiServers": {"apiServers: ['10.0.0.1:6443', '[fd00::1]:6443']", func(p parts) bool {
 			return args(p, "--api-server=10.0.0.1:6443") && args(p, "--api-server=[fd00::1]:6443") &&
 				slices.Equal(p.check.Spec.Template.Spec.Containers[0].Args,
@@ -417,7 +430,7 @@ func TestSchema(t *testing.T) {
 		"web: true", "web: {enabled: 'yes'}", "web: {port: 443}", "web: {port: 7111}",
 		"web: {tls: {secretName: 'A b'}}", "web: {tls: page}", "web: {host: a}", "web: {resources: {claims: []}}",
 		"notify: {secretName: 'A b'}", "notify: {url: 'https://a'}", "notify: true", "approvals: 0", "approvals: 1.5",
-		"approvals: '1'", "approvals: -1", "apiServers: 10.0.0.1:6443", "apiServers: [10.0.0.1]",
+		"approvals: '1'", "approvals: -1", "allowedSigners: [a]", "apiServers: 10.0.0.1:6443", "apiServers: [10.0.0.1]",
 		"apiServers: ['https://10.0.0.1:6443']", "apiServers: ['fd00::1:6443']", "apiServers: ['']", "replicas: -1",
 		"replicas: 6", "replicas: two", "resources: {claims: []}", "resources: {requests: {cpu: [1]}}", "resources: []",
 		"priorityClassName: 1", "tolerations: {operator: Exists}", "tolerations: [{operator: Is}]",
@@ -431,7 +444,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestRefuses: another namespace, and a Kubernetes without admission policies.
+// TestRefuses: another namespace, and a Kubernetes that is too old, or that has no admission policies while no
+// signatures are demanded either.
 func TestRefuses(t *testing.T) {
 	if _, err := template(load(t), nil, "default", kubernetes); err == nil ||
 		!strings.Contains(err.Error(), "--namespace theseus-system --create-namespace") {
@@ -441,9 +455,24 @@ func TestRefuses(t *testing.T) {
 		kubernetes); err == nil || !strings.Contains(err.Error(), "metrics.enabled is not") {
 		t.Error(err)
 	}
-	if _, err := template(load(t), nil, "theseus-system", "v1.29.15"); err == nil ||
-		!strings.Contains(err.Error(), ">=1.30.0-0") {
+	if _, err := template(load(t), nil, "theseus-system", "v1.27.16"); err == nil ||
+		!strings.Contains(err.Error(), ">=1.28.0-0") {
 		t.Error(err)
+	}
+	for _, version := range []string{"v1.28.0", "v1.29.15-eks-1", "v1.29.15+k3s1"} {
+		if _, err := template(load(t), map[string]any{}, "theseus-system", version); err == nil ||
+			!strings.Contains(err.Error(), "--set-file allowedSigners=FILE") {
+			t.Errorf("%s: %v", version, err)
+		}
+		made, err := template(load(t), values(t, "allowedSigners: a ssh-ed25519 AAAA"), "theseus-system", version)
+		if err != nil {
+			t.Fatalf("%s: %v", version, err)
+		}
+		for name := range objects(t, made) {
+			if strings.HasPrefix(name, "ValidatingAdmissionPolicy") {
+				t.Errorf("%s: %s is rendered, which this API server does not know", version, name)
+			}
+		}
 	}
 	for _, version := range []string{"v1.30.0", "v1.33.4-eks-1", "v1.33.4+k3s1"} {
 		if _, err := template(load(t), map[string]any{}, "theseus-system", version); err != nil {

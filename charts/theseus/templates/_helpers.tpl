@@ -18,6 +18,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
+{{/* The name of the Secret with the allowed signers. Its content never changes: another list has another name. */}}
+{{- define "theseus.signers" -}}
+theseus-signers-{{ .Values.allowedSigners | sha256sum | trunc 10 }}
+{{- end }}
+
 {{/* The flags for the addresses of the API servers, as a JSON list: the values, or what the cluster has now, which may change. */}}
 {{- define "theseus.apiServers" -}}
 {{- $found := list }}
