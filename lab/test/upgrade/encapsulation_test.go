@@ -88,7 +88,8 @@ func carried(t *testing.T, rig *scenario.Rig, want string) {
 		link, tunnel, bird := strings.Contains(now, "vxlan.calico"), strings.Count(now, "dev vxlan.calico onlink"),
 			strings.Count(now, "proto bird")
 		right := map[string]bool{"none": bird >= others && !link, "vxlan": bird == 0 && tunnel >= others,
-			"vxlan-cross-subnet": bird == 0 && tunnel == 0 && link && strings.Count(now, "/26 via 198.18.") >= others}[want]
+			"vxlan-cross-subnet": bird == 0 && tunnel == 0 && link &&
+				strings.Count(now, "/26 via 198.18.") >= others}[want]
 		if !right || strings.Contains(now, "251") {
 			t.Errorf("it is to be %s on %s:\n%s", want, node, now)
 		}
