@@ -199,7 +199,7 @@ func TestCost(t *testing.T) {
 	plan := b.Plan(b.Tasks([]Paths{{Name: SameNode}}, "10.96.0.1:80"), nil)
 	// Two measurements of TCP at 10 MB/s for 10 s, twice.
 	want := Cost{Time: 2 * 7 * (10*time.Second + Settle), Bytes: 400e6, Connects: 5000, Questions: 2000,
-		// and probes beside six of them, which may go on for 11 s more
+		// and probes during six of them, which may go on for 11 s more
 		Operations: 2*(5000+10000+2500+10000+1000) + 2*6*500*21}
 	if got := plan.Cost(); got != want {
 		t.Errorf("%s", cmp.Diff(want, got))
@@ -226,10 +226,10 @@ func TestTable(t *testing.T) {
 		n := float64(run)
 		for i, task := range tasks {
 			s := Sample{Task: i, Run: run, Value: float64(task.Rate) - n, Latency: latency(100+Micros(run), 2500),
-				Beside: latency(200*Micros(run), 2499)}
+				UnderLoad: latency(200*Micros(run), 2499)}
 			switch {
 			case task.Kind == RoundTrip:
-				s.Beside, s.Value = nil, 0
+				s.UnderLoad, s.Value = nil, 0
 			case task.Kind == Stream:
 				s.Latency, s.Retransmits = nil, int64(run*(task.Streams-1))
 			case task.Kind == Datagrams:

@@ -36,7 +36,7 @@ type Bounds struct {
 	Rate int `json:"ratePerSecond"`
 	// Megabits is the throughput of all TCP streams together, in Mbit/s.
 	Megabits int `json:"megabitsPerSecond"`
-	// MaxRoundTrip stops the benchmark when more than half of a second's probes beside the load take longer.
+	// MaxRoundTrip stops the benchmark when more than half of a second's probes during the load take longer.
 	MaxRoundTrip time.Duration `json:"maxRoundTripNanos"`
 	// LinkShare is how much of a node's link Megabits may be at most, in percent, if the node knows the speed of its
 	// link.
@@ -106,7 +106,7 @@ const (
 	questionShare   = 10
 )
 
-// probeRate is the most probes a second of the round trip, at rest and beside the load.
+// probeRate is the most probes a second of the round trip, at rest and during the load.
 const probeRate = 500
 
 // many is the number of streams of the second measurement of throughput.
@@ -122,8 +122,8 @@ type Task struct {
 	Streams int `json:"streams,omitempty"`
 	// Rate is the number of operations a second that are offered, or of Mbit/s for streams, at most.
 	Rate int `json:"rate"`
-	// Beside is the responder of the probes that watch the load, as host:port.
-	Beside   string        `json:"beside"`
+	// Probed is the responder of the probes that watch the load, as host:port.
+	Probed   string        `json:"probed"`
 	Duration time.Duration `json:"durationNanos"`
 	// Most stops operations whose own answers are slow or missing, as MaxRoundTrip does for probes: the probes do not
 	// see the name server, nor what stands behind a Service. It is 0 for what has probes on its own path.
@@ -150,7 +150,7 @@ type Plan struct {
 	Megabits     int           `json:"megabitsPerSecond"`
 	LinkShare    int           `json:"linkSharePercent"`
 	MaxRoundTrip time.Duration `json:"maxRoundTripNanos"`
-	// ProbeRate is the number of probes a second beside the load.
+	// ProbeRate is the number of probes a second during the load.
 	ProbeRate int `json:"probeRate"`
 	// Reach is how long a target may take to answer for the first time: the rules for a new Service take a while.
 	Reach time.Duration `json:"reachNanos"`

@@ -98,8 +98,8 @@ type Sample struct {
 	Latency *Latency `json:"latency,omitempty"`
 	// Retransmits are the segments that the senders of streams sent again.
 	Retransmits int64 `json:"retransmits,omitempty"`
-	// Beside is the round trip of the probes that ran beside the load; nil if there was no load.
-	Beside *Latency `json:"beside,omitempty"`
+	// UnderLoad is the round trip of the probes that ran during the load; nil if there was no load.
+	UnderLoad *Latency `json:"underLoad,omitempty"`
 	// Error is why there is no result, or why operations failed (the last one).
 	Error string `json:"error,omitempty"`
 	// Server is the name server that was asked, as host:port.
@@ -171,15 +171,15 @@ type Row struct {
 	P50  Spread `json:"p50Micros"`
 	P99  Spread `json:"p99Micros"`
 	P999 Spread `json:"p999Micros"`
-	// BesideP50, BesideP99 and BesideP999 are round trips of probes beside the load, in microseconds.
-	BesideP50  Spread `json:"besideP50Micros"`
-	BesideP99  Spread `json:"besideP99Micros"`
-	BesideP999 Spread `json:"besideP999Micros"`
-	// Sent and Lost are operations of all runs, BesideSent and BesideLost probes beside them.
-	Sent       int64 `json:"sent"`
-	Lost       int64 `json:"lost"`
-	BesideSent int64 `json:"besideSent"`
-	BesideLost int64 `json:"besideLost"`
+	// UnderLoadP50, UnderLoadP99 and UnderLoadP999 are round trips of probes during the load, in microseconds.
+	UnderLoadP50  Spread `json:"underLoadP50Micros"`
+	UnderLoadP99  Spread `json:"underLoadP99Micros"`
+	UnderLoadP999 Spread `json:"underLoadP999Micros"`
+	// Sent and Lost are operations of all runs, UnderLoadSent and UnderLoadLost probes during them.
+	Sent          int64 `json:"sent"`
+	Lost          int64 `json:"lost"`
+	UnderLoadSent int64 `json:"underLoadSent"`
+	UnderLoadLost int64 `json:"underLoadLost"`
 	// Queued is how many operations waited in the client.
 	Queued      int64 `json:"queued"`
 	Retransmits int64 `json:"retransmits"`
@@ -233,7 +233,7 @@ func rowOf(task Task, samples []Sample) Row {
 		row.Unit = "Mbit/s"
 	}
 	var values []float64
-	var own, beside [3][]float64
+	var own, under [3][]float64
 	add := func(to *[3][]float64, l *Latency) {
 		for i, micros := range []Micros{l.P50, l.P99, l.P999} {
 			switch {
@@ -255,9 +255,10 @@ func rowOf(task Task, samples []Sample) Row {
 				row.Queued+s.Latency.Queued
 			add(&own, s.Latency)
 		}
-		if s.Beside != nil {
-			row.BesideSent, row.BesideLost = row.BesideSent+s.Beside.Offered, row.BesideLost+s.Beside.Lost()
-			add(&beside, s.Beside)
+		if s.UnderLoad != nil {
+			row.UnderLoadSent += s.UnderLoad.Offered
+			row.UnderLoadLost += s.UnderLoad.Lost()
+			add(&under, s.UnderLoad)
 		}
 		// of streams of which one failed, what arrived is not known
 		if s.Latency != nil || s.Value > 0 && s.Error == "" {
@@ -267,7 +268,7 @@ func rowOf(task Task, samples []Sample) Row {
 	}
 	row.Value = SpreadOf(values)
 	row.P50, row.P99, row.P999 = SpreadOf(own[0]), SpreadOf(own[1]), SpreadOf(own[2])
-	row.BesideP50, row.BesideP99, row.BesideP999 = SpreadOf(beside[0]), SpreadOf(beside[1]), SpreadOf(beside[2])
+	row.UnderLoadP50, row.UnderLoadP99, row.UnderLoadP999 = SpreadOf(under[0]), SpreadOf(under[1]), SpreadOf(under[2])
 	switch task.Kind {
 	case RoundTrip:
 	case Stream:

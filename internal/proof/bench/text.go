@@ -43,7 +43,7 @@ func (r *Result) Words() []string {
 			"may be by chance, so repeat both.", r.Bounds.Runs))
 	}
 	if any(func(row Row) bool {
-		return row.Sent > 0 && !row.P999.known() || row.BesideSent > 0 && !row.BesideP999.known()
+		return row.Sent > 0 && !row.P999.known() || row.UnderLoadSent > 0 && !row.UnderLoadP999.known()
 	}) {
 		words = append(words, fmt.Sprintf("-: too few operations in a run. P99 needs %d, P99.9 needs %d.",
 			shares[1].least, shares[2].least))
@@ -73,7 +73,7 @@ func (r *Result) Words() []string {
 		", with the cluster's other traffic at that time. Other nodes, and other hours, may differ.")
 	late := int64(0)
 	for _, s := range r.Samples {
-		for _, l := range []*Latency{s.Latency, s.Beside} {
+		for _, l := range []*Latency{s.Latency, s.UnderLoad} {
 			if l != nil {
 				late = max(late, l.SenderP99)
 			}
@@ -107,9 +107,9 @@ func (r *Result) WriteTable(w io.Writer) error {
 			latency = row.P50.millis() + "\t" + row.P99.millis() + "\t" + row.P999.millis()
 		}
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", row.Name, row.rate(r.Bounds.Runs), row.lost(), latency)
-		if row.BesideSent > 0 {
-			fmt.Fprintf(table, "    round trip under it\t\t%s\t%s\t%s\t%s\n", of(row.BesideLost, row.BesideSent),
-				row.BesideP50.millis(), row.BesideP99.millis(), row.BesideP999.millis())
+		if row.UnderLoadSent > 0 {
+			fmt.Fprintf(table, "    round trip under it\t\t%s\t%s\t%s\t%s\n", of(row.UnderLoadLost, row.UnderLoadSent),
+				row.UnderLoadP50.millis(), row.UnderLoadP99.millis(), row.UnderLoadP999.millis())
 		}
 	}
 	if err := table.Flush(); err != nil {

@@ -64,7 +64,7 @@ func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(benc
 	}
 }
 
-// measure carries out one task, with probes beside it if it is load. stopped says why it was cut short.
+// measure carries out one task, with probes during it if it is load. stopped says why it was cut short.
 func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sample, stopped string) {
 	if task.Kind == bench.RoundTrip {
 		return Measure(ctx, task), ""
@@ -72,13 +72,13 @@ func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sampl
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	// Work that goes on for longer, such as full queues that drain, is watched, too.
-	beside, end, err := startEchoes(watching, task.Beside, c.plan.ProbeRate, task.Duration+timeout+drained)
+	probes, end, err := startEchoes(watching, task.Probed, c.plan.ProbeRate, task.Duration+timeout+drained)
 	if err != nil {
 		return bench.Sample{Error: "the probes under load: " + failure(err)}, ""
 	}
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go beside.watch(working, c.plan.MaxRoundTrip, "probes under load", cancel)
+	go probes.watch(working, c.plan.MaxRoundTrip, "probes under load", cancel)
 	go func() {
 		for outage.Sleep(working, limitsEvery) == nil {
 			if why := c.exceeded(working, 0, nil); why != "" {
@@ -89,7 +89,7 @@ func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sampl
 	s, err = c.work(working, task)
 	why := context.Cause(working)
 	cancel(nil) // probes that are not sent any more are not late
-	loaded := int(beside.sent.Load())
+	loaded := int(probes.sent.Load())
 	stop()
 	end()
 	if why != nil && ctx.Err() == nil {
@@ -98,8 +98,8 @@ func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sampl
 	if err != nil {
 		return bench.Sample{Error: failure(err)}, ""
 	}
-	latency, _ := beside.sum(loaded)
-	s.Beside = &latency
+	latency, _ := probes.sum(loaded)
+	s.UnderLoad = &latency
 	return s, s.Stopped
 }
 

@@ -174,7 +174,7 @@ func TestStalled(t *testing.T) {
 	}
 	// 60 requests are due in the stall, and the first 50 of them wait for more than 50 ms: a quarter of all.
 	if !stalls.Load() || slow < 40 {
-		t.Errorf("%d of %d requests took more than 50 ms beside a stall of %s", slow, len(f.micros), stall)
+		t.Errorf("%d of %d requests took more than 50 ms with a stall of %s", slow, len(f.micros), stall)
 	}
 	if l, _ := f.sum(len(f.micros)); l.P99 >= 0 && l.P99 < 200_000 {
 		t.Errorf("p99 is %d us; a quarter of the requests waited, some for 300 ms", l.P99)
@@ -264,7 +264,7 @@ func conducted(t *testing.T, ctx context.Context, plan bench.Plan) (lines []benc
 	return lines
 }
 
-// TestConduct: a client carries out its run, every load has a round trip beside it, counters are compared, what does
+// TestConduct: a client carries out its run, every load has a round trip of probes, counters are compared, what does
 // not answer is not measured but named, and so are limits that are not known.
 func TestConduct(t *testing.T) {
 	host := responder(t, &counted{})
@@ -299,13 +299,13 @@ func TestConduct(t *testing.T) {
 		if s.Task != i || s.Run != 2 {
 			t.Errorf("sample %d is task %d of run %d", i, s.Task, s.Run)
 		}
-		if task.Kind != bench.Questions && task.Kind != bench.RoundTrip && (s.Beside == nil || s.Beside.Offered == 0) {
+		if task.Kind != bench.Questions && task.Kind != bench.RoundTrip && (s.UnderLoad == nil || s.UnderLoad.Offered == 0) {
 			t.Errorf("%s: %+v", task.Name(), s)
 		}
 	}
 }
 
-// TestStops: the client stops the load when the probes beside it are not answered any more, and says so; what was cut
+// TestStops: the client stops the load when the probes under it are not answered any more, and says so; what was cut
 // short is no result.
 func TestStops(t *testing.T) {
 	host := responder(t, nil)
@@ -316,7 +316,7 @@ func TestStops(t *testing.T) {
 	defer silent.Close()
 	plan := bench.Plan{Run: 1, Runs: 1, MaxRoundTrip: 50 * time.Millisecond, ProbeRate: 100,
 		Tasks: []bench.Task{{Kind: bench.Stream, Path: bench.TwoNodes, Target: host.Sink, Streams: 1, Rate: 8,
-			Beside: silent.LocalAddr().String(), Duration: 30 * time.Second}}}
+			Probed: silent.LocalAddr().String(), Duration: 30 * time.Second}}}
 	begin := time.Now()
 	lines := conducted(t, t.Context(), plan)
 	if len(lines) != 2 || !strings.Contains(lines[1].Stopped,
@@ -353,7 +353,7 @@ func TestLimits(t *testing.T) {
 		}})
 		plan := bench.Plan{Run: 1, Runs: 1, MaxRoundTrip: time.Second, ProbeRate: 100, Megabits: 11, LinkShare: 10,
 			Counters: map[string]string{"a": host.HTTP},
-			Tasks: []bench.Task{{Kind: bench.Stream, Target: host.Sink, Streams: 1, Rate: 1, Beside: host.Echo,
+			Tasks: []bench.Task{{Kind: bench.Stream, Target: host.Sink, Streams: 1, Rate: 1, Probed: host.Echo,
 				Duration: 60 * time.Second}}}
 		begin := time.Now()
 		lines := conducted(t, t.Context(), plan)
@@ -477,7 +477,7 @@ func TestEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
 	plan := bench.Plan{Run: 1, Runs: 1, MaxRoundTrip: time.Second, ProbeRate: 100,
-		Tasks: []bench.Task{{Kind: bench.Stream, Target: host.Sink, Streams: 8, Rate: 8, Beside: host.Echo,
+		Tasks: []bench.Task{{Kind: bench.Stream, Target: host.Sink, Streams: 8, Rate: 8, Probed: host.Echo,
 			Duration: 60 * time.Second}}}
 	begin := time.Now()
 	for _, line := range conducted(t, ctx, plan) {

@@ -13,7 +13,7 @@ import (
 // FuzzTake: whatever the client's pod says, it becomes a table.
 func FuzzTake(f *testing.F) {
 	for _, seed := range []string{
-		`{"sample":{"task":1,"run":1,"value":5,"retransmits":3,"beside":{"p50Micros":3,"offered":9,"answered":9}}}`,
+		`{"sample":{"task":1,"run":1,"value":5,"retransmits":3,"underLoad":{"p50Micros":3,"offered":9,"answered":9}}}`,
 		`{"sample":{"task":-1}}`, `{"sample":{"task":0,"latency":{"offered":-1,"answered":99}}}`,
 		`{"counters":{"a":{"b":1}}}`, `{"note":"x"}`, `{"stopped":"y"}`, `null`} {
 		f.Add([]byte(seed))

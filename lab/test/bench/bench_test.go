@@ -21,7 +21,7 @@ type result struct {
 		Path, Name, Error string
 		Runs              int
 		Sent, Lost        int64
-		BesideSent        int64
+		UnderLoadSent     int64
 		Value             struct{ Median float64 }
 	}
 	Counters map[string]map[string]int64
@@ -62,7 +62,7 @@ func TestBench(t *testing.T) {
 	}
 	for _, row := range got.Rows {
 		if row.Runs != 2 || row.Error != "" ||
-			row.Name != "round trip at rest" && (row.Value.Median <= 0 || row.BesideSent == 0) {
+			row.Name != "round trip at rest" && (row.Value.Median <= 0 || row.UnderLoadSent == 0) {
 			t.Errorf("%+v", row)
 		}
 	}
