@@ -299,13 +299,14 @@ func TestConduct(t *testing.T) {
 		if s.Task != i || s.Run != 2 {
 			t.Errorf("sample %d is task %d of run %d", i, s.Task, s.Run)
 		}
-		if task.Kind != bench.Questions && task.Kind != bench.RoundTrip && (s.UnderLoad == nil || s.UnderLoad.Offered == 0) {
+		if task.Kind != bench.Questions && task.Kind != bench.RoundTrip &&
+			(s.UnderLoad == nil || s.UnderLoad.Offered == 0) {
 			t.Errorf("%s: %+v", task.Name(), s)
 		}
 	}
 }
 
-// TestStops: the client stops the load when the probes under it are not answered any more, and says so; what was cut
+// TestStops: the client stops the load when its probes are not answered any more, and says so; what was cut
 // short is no result.
 func TestStops(t *testing.T) {
 	host := responder(t, nil)
