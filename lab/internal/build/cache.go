@@ -56,8 +56,23 @@ func (c *Cache) Binary(ctx context.Context, name string) (string, error) {
 	return c.component(ctx, name, t)
 }
 
-// component returns a third-party program from the cache, or builds it.
-func (c *Cache) component(ctx context.Context, name string, t target) (string, error) {
+// Has reports whether Binary would return the program called name without building a third party's.
+func (c *Cache) Has(ctx context.Context, name string) (bool, error) {
+	t, ok := targets()[name]
+	if !ok {
+		return false, fmt.Errorf("there is no program %q", name)
+	}
+	if t.ownCode {
+		return true, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	path, err := c.path(ctx, name, t)
+	return err == nil && exists(path), err
+}
+
+// path is where a third-party program is kept.
+func (c *Cache) path(ctx context.Context, name string, t target) (string, error) {
 	version, err := c.version(ctx)
 	if err != nil {
 		return "", err
@@ -66,7 +81,15 @@ func (c *Cache) component(ctx context.Context, name string, t target) (string, e
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(c.dir, "bin", name, k, name)
+	return filepath.Join(c.dir, "bin", name, k, name), nil
+}
+
+// component returns a third-party program from the cache, or builds it.
+func (c *Cache) component(ctx context.Context, name string, t target) (string, error) {
+	path, err := c.path(ctx, name, t)
+	if err != nil {
+		return "", err
+	}
 	if exists(path) {
 		return path, nil
 	}

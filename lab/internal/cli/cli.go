@@ -66,7 +66,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.AddCommand(a.build(), a.up(), a.down(), a.status(), a.kubeconfig(), a.kubectl(),
 		a.node(), a.link(), a.logs(), a.image(), a.exec(), a.manifest(), a.demo(), a.canary(), a.piDay(), a.benchLoss(),
-		a.benchFlags(), a.benchAdopt(), a.mirror(), a.clients(), a.swarm())
+		a.benchFlags(), a.benchAdopt(), a.compare(), a.mirror(), a.clients(), a.swarm())
 	return root
 }
 
@@ -86,6 +86,11 @@ func hint(err error, format string, args ...any) error {
 
 func usage(err error) error {
 	return &failure{err: err, hint: "theseus-lab help lists the commands; COMMAND --help explains one", code: codeUsage}
+}
+
+// hintUsage is a mistake in the command line with a hint of its own.
+func hintUsage(err error, format string, args ...any) error {
+	return &failure{err: err, hint: fmt.Sprintf(format, args...), code: codeUsage}
 }
 
 // report prints the error and returns the exit code.

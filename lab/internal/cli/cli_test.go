@@ -2,10 +2,17 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/build"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
 // Every refusal is one error line, one hint line and its code, and changes nothing.
@@ -55,6 +62,15 @@ func TestRefusals(t *testing.T) {
 		{"bench-loss --runs 0", 2, "error: 0 runs: at least one\n"},
 		{"bench-flags --runs 0", 2, "error: 0 runs and 2 controls: at least one of each\n"},
 		{"bench-loss --only a,z", 2, "error: --only: there is no \"z\"\n"},
+		{"compare --networks flannel,frob", 2, "error: there is no network \"frob\"\n" +
+			"hint: use --networks with two or more of flannel, calico, " +
+			"calico-bgp, calico-typha, cilium, weave, bridge, calico-nftables\n"},
+		{"compare --networks none,flannel", 2, "error: there is no network \"none\"\n"},
+		{"compare --networks flannel,calico,flannel", 2, "error: the network flannel is named twice\n"},
+		{"compare --networks calico", 2, "error: 1 network: a comparison needs two or more\n"},
+		{"compare --rounds 0", 2, "error: 0 rounds: at least one\n"},
+		{"compare --nodes 1", 2, "error: 1 nodes: 2 to 16\n"},
+		{"compare --name sixlet", 2, "error: lab name \"sixlet\": at most 5 letters and digits"},
 		{"status -o yaml", 2, "error: output \"yaml\" is neither text nor json\n"},
 	}
 	for _, tt := range tests {
@@ -112,5 +128,28 @@ func TestOwnFlags(t *testing.T) {
 	rest := a.ownFlags([]string{"--name", "b", "--state=/x", "get", "pods", "--name", "c"})
 	if a.name != "b" || a.dir != "/x" || strings.Join(rest, " ") != "get pods --name c" {
 		t.Errorf("got lab %q in %q, kubectl %q", a.name, a.dir, rest)
+	}
+}
+
+// TestCompareRefuses: networks whose programs are not built, and too little memory.
+func TestCompareRefuses(t *testing.T) {
+	programs := build.New("../../..", t.TempDir(), io.Discard)
+	err := built(t.Context(), programs, []string{scenario.CalicoNftables})
+	var f *failure
+	if !errors.As(err, &f) || !strings.Contains(err.Error(), "network calico-nftables are not built: ") ||
+		!strings.Contains(err.Error(), "calico-node") || strings.Contains(err.Error(), "theseus-agent") ||
+		f.hint != "theseus-lab build --network calico" {
+		t.Errorf("%v", err)
+	}
+	c := scenario.Compare{Networks: []string{"flannel", "calico"}, Rig: scenario.Rig{Nodes: 2}}
+	for kB, refused := range map[int]bool{4 * perNode * 1024: false, 4*perNode*1024 - 1: true} {
+		file := filepath.Join(t.TempDir(), "meminfo")
+		text := fmt.Sprintf("MemTotal: 99999999 kB\nMemAvailable: %d kB\nBuffers: 1 kB\n", kB)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := roomy(file, c); (err != nil) != refused {
+			t.Errorf("%d kB: %v", kB, err)
+		}
 	}
 }

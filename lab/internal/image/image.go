@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -39,6 +41,21 @@ func All(ctx context.Context, cache *build.Cache, network, calico string) ([]Ima
 		images = append(images, Image{Name: r.name, Tar: tar})
 	}
 	return images, nil
+}
+
+// Programs are the names of the programs in those images, in order.
+func Programs(network, calico, source string) ([]string, error) {
+	list, err := recipes(network, calico, source)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, r := range list {
+		for _, name := range r.binaries {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
 }
 
 // maker makes images, and the layer that they share at most once.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -56,6 +57,31 @@ func Build(ctx context.Context, cache *build.Cache, s *spec.Lab, out io.Writer) 
 		return 0, fmt.Errorf("unpack the images: %w", err)
 	}
 	return len(all), nil
+}
+
+// Missing are the programs of others that Build would have to build for a lab. Those of this repository it always hands
+// to go build.
+func Missing(ctx context.Context, cache *build.Cache, s spec.Lab) (missing []string, err error) {
+	names, err := image.Programs(s.Network, s.Calico, cache.Source())
+	if err != nil {
+		return nil, err
+	}
+	names = append(names, build.Kube(s.Kubernetes))
+	if s.Network == network.Cilium {
+		names = append(names, "helm")
+	}
+	names = append(names, build.RuntimePrograms(s.Runtime)...)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		has, err := cache.Has(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if !has {
+			missing = append(missing, name)
+		}
+	}
+	return missing, nil
 }
 
 // prepare builds or finds the programs and images.

@@ -3,6 +3,9 @@ package bench
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,6 +86,71 @@ func TestBench(t *testing.T) {
 	}
 	stopped.Ends(5, "error: the load was stopped: node "+node+" is not Ready", "hint: ")
 	nothingLeft(t, rig)
+}
+
+// TestCompare: two networks are measured under the same load in one round, every figure has a result of both, and their
+// clusters are removed.
+func TestCompare(t *testing.T) {
+	rigtest.Full(t, "a comparison of networks")
+	lab, err := filepath.Abs(filepath.Join(bin, "theseus-lab"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, before := t.TempDir(), labs(t, lab)
+	out, err := exec.CommandContext(t.Context(), lab, "compare", "--networks", "calico-nftables,flannel",
+		"--rounds", "1", "--name", "tc", "--dir", dir).CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "compare.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Lines []struct {
+			Path, Measured, Figure string
+			Cells                  []struct {
+				Network string
+				Median  *float64
+				Failed  int
+			}
+		}
+		Runs []struct{ Network, Failed string }
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Lines) < 17 || len(got.Runs) != 2 || got.Runs[0].Network != "calico-nftables" {
+		t.Errorf("%d lines, runs %+v", len(got.Lines), got.Runs)
+	}
+	for _, line := range got.Lines {
+		for _, cell := range line.Cells {
+			if cell.Failed > 0 || cell.Median == nil && !strings.Contains(line.Figure, "P99") {
+				t.Errorf("%s, %s, %s: %+v", line.Path, line.Measured, line.Figure, cell)
+			}
+		}
+		if len(line.Cells) != 2 {
+			t.Errorf("%+v", line)
+		}
+	}
+	if page, err := os.ReadFile(filepath.Join(dir, "compare.html")); err != nil ||
+		!strings.Contains(string(page), "2 networks under the same load") {
+		t.Errorf("the page: %v", err)
+	}
+	if after := labs(t, lab); after != before {
+		t.Errorf("labs before:\n%s\nand after:\n%s", before, after)
+	}
+}
+
+// labs are those of the machine.
+func labs(t *testing.T, lab string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), lab, "status").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }
 
 // nothingLeft waits until no object of the benchmark is left.

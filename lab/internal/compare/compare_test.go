@@ -1,0 +1,166 @@
+package compare
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestOrder: every network is measured once in each round, and each is first in turn.
+func TestOrder(t *testing.T) {
+	networks := []string{"a", "b", "c"}
+	for round, want := range map[int]string{1: "a b c", 2: "b c a", 3: "c a b", 4: "a b c"} {
+		if got := strings.Join(Order(networks, round), " "); got != want {
+			t.Errorf("round %d: %s, want %s", round, got, want)
+		}
+	}
+	if !slices.Equal(networks, []string{"a", "b", "c"}) {
+		t.Errorf("Order changed its argument: %v", networks)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for want, of := range map[float64][]float64{4: {4}, 5: {1, 5, 9}, 5.5: {1, 5, 6, 9}} {
+		if got := median(of); got != want {
+			t.Errorf("%v: %v, want %v", of, got, want)
+		}
+	}
+	if got := count(median(nil)); got != "-" {
+		t.Errorf("of nothing: %s", got)
+	}
+}
+
+// ran is a run with TCP at a rate, and datagrams of which some were lost, as theseus writes its results.
+func ran(network string, round int, tcp float64, lost int64, counters string) Run {
+	return Run{Network: network, Round: round, Seconds: 40, Result: json.RawMessage(fmt.Sprintf(`{"rows": [
+		{"path": "pod to pod, two nodes", "name": "round trip at rest", "unit": "/s", "runs": 1, "sent": 500, "value": {"median": 0},
+			"p50Micros": {"median": 120}, "p99Micros": {"median": 900}},
+		{"path": "pod to pod, two nodes", "name": "TCP, 1 stream", "unit": "Mbit/s", "runs": 1, "value": {"median": %[1]v}, "short": true,
+			"retransmits": %[2]d, "underLoadSent": 500, "underLoadP50Micros": {"median": 300}, "underLoadP99Micros": {"median": null}},
+		{"path": "pod to pod, two nodes", "name": "datagrams", "unit": "/s", "runs": 1, "sent": 2000, "lost": %[2]d, "value": {"median": 2000},
+			"p50Micros": {"median": 200}, "p99Micros": {"median": %[1]v}, "underLoadSent": 50, "underLoadLost": 1,
+			"underLoadP50Micros": {"median": 210}, "underLoadP99Micros": {"median": null}}],
+		"counters": %[3]s}`, tcp, lost, counters))}
+}
+
+func example() *Comparison {
+	stopped := ran("weave", 2, 600, 9, `{"cmpb-node-2": {"udp.RcvbufErrors": 5, "link.weave.tx_dropped": 2, "tcp.OutSegs": 99}}`)
+	stopped.Failed = "the load was stopped: node cmpb-node-1 is not Ready"
+	var part Result
+	if err := json.Unmarshal(stopped.Result, &part); err != nil {
+		panic(err)
+	}
+	part.Rows = part.Rows[:2]
+	stopped.Result, _ = json.Marshal(part) //nolint:errchkjson // plain data
+	return &Comparison{Began: time.Date(2026, 11, 27, 1, 2, 3, 0, time.UTC), CPUs: 2, Nodes: 2, Rounds: 3,
+		Load:     []string{"--runs", "1"},
+		Networks: []Network{{"flannel", "kube-router, which enforces policy"}, {"weave", ""}, {"<bridge>", ""}},
+		Runs: []Run{
+			ran("flannel", 1, 4000, 0, `{"cmpa-node-1": {"softnet.processed": 9}}`),
+			ran("weave", 1, 500, 7, `{"cmpb-node-2": {"udp.RcvbufErrors": 3, "softnet.dropped": 1}}`),
+			{Network: "<bridge>", Round: 1, Failed: "pod theseus-bench-far is not ready"},
+			stopped, {Network: "<bridge>", Round: 2, Failed: "the same"}, ran("flannel", 2, 4400, 0, `{}`),
+			{Network: "<bridge>", Round: 3, Failed: "the same"}, ran("flannel", 3, 4100, 0, `{}`),
+			ran("weave", 3, 550, 0, `{}`),
+		}}
+}
+
+// TestComparison: the table, the JSON and the words of a comparison in which a network drops, one is stopped in a
+// round, and one has no result.
+func TestComparison(t *testing.T) {
+	c := example()
+	for range 2 { // it is summed up after every run
+		if err := c.Sum(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var table, page bytes.Buffer
+	if err := c.WriteTable(&table); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "table.txt", table.Bytes())
+	shown := *c
+	shown.Runs = nil // they are the input
+	text, err := json.MarshalIndent(shown, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "compare.json", text)
+	if err := c.WritePage(&page); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"3 networks under the same load", `<header class="bad">`, "4 measurements failed",
+		`<td class="n warn">4100 [4000-4400] *</td>`, `<td class="n bad">failed</td>`, "&lt;bridge&gt; failed in round 1",
+		"2026-11-27 01:02 UTC", "&lt;bridge&gt; was not measured.", "theseus bench network --runs 1"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(page.String(), "<bridge>") {
+		t.Error("the page has a name that is not escaped")
+	}
+	if got := len(c.FailedRuns()); got != 4 {
+		t.Errorf("%d failed", got)
+	}
+}
+
+// TestClean: without losses and failures, the table has no rows of them, and the words claim none.
+func TestClean(t *testing.T) {
+	c := &Comparison{Rounds: 1, Networks: []Network{{Name: "a"}, {Name: "b"}}}
+	for _, name := range []string{"a", "b"} {
+		c.Runs = append(c.Runs, Run{Network: name, Round: 1, Result: json.RawMessage(`{"rows": [{"path": "p",
+			"name": "datagrams", "unit": "/s", "runs": 1, "sent": 2000, "value": {"median": 2000},
+			"p50Micros": {"median": 1000}, "p99Micros": {"median": 2000}, "underLoadSent": 500}]}`)})
+	}
+	if err := c.Sum(); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := c.WriteTable(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, not := range []string{"datagrams, lost", "failed", "2000 *", "softnet", "[", "with kube"} {
+		if strings.Contains(out.String(), not) {
+			t.Errorf("%q is in:\n%s", not, out.String())
+		}
+	}
+	for _, want := range []string{"a lost no operation and no probe; the kernel counted no drop on its nodes.",
+		"One round has no spread", "the rate that was offered"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	c := &Comparison{Networks: []Network{{Name: "a"}}, Runs: []Run{{Network: "a", Round: 2,
+		Result: json.RawMessage(`{"rows": 1}`)}}}
+	if err := c.Sum(); err == nil || !strings.Contains(err.Error(), "the result of a in round 2") {
+		t.Errorf("%v", err)
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := "testdata/" + name
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, got) {
+		t.Errorf("%s is other; got:\n%s", file, got)
+	}
+}

@@ -1,0 +1,105 @@
+package scenario
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// programs writes shell scripts in place of theseus-lab and theseus: the former records what it is asked and has a
+// kubeconfig, the latter does as told by the name of its folder.
+func programs(t *testing.T, theseus string) (c Compare, asked func() string, out *bytes.Buffer) {
+	t.Helper()
+	dir, out := t.TempDir(), &bytes.Buffer{}
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	log := filepath.Join(dir, "asked")
+	lab := script("lab", fmt.Sprintf("echo \"$@\" >>%s\ncase $1 in kubeconfig) echo %s;; esac", log, log))
+	c = Compare{Networks: []string{"flannel", "calico", "weave"}, Rounds: 2, Duration: time.Second, Rate: 100,
+		Megabits: 10,
+		Rig:      Rig{Name: "t", Nodes: 2, Lab: lab, Theseus: script("theseus", theseus), Dir: dir, Out: out}}
+	return c, func() string {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}, out
+}
+
+const rowOf = `{"rows": [{"path": "p", "name": "datagrams", "unit": "/s", "runs": 1, "sent": 2000, "value": {"median": 2000}}]}`
+
+// TestCompareRuns: all clusters are started, measured in turn and removed; one whose benchmark fails does not stop the
+// others, and is the error.
+func TestCompareRuns(t *testing.T) {
+	c, asked, out := programs(t, `case "$THESEUS_STATE_DIR:$*" in
+*--dry-run) echo the cost;;
+*/calico/*) echo progress >&2; echo "error: no room" >&2; echo "hint: none" >&2; exit 1;;
+*) echo '`+rowOf+`';;
+esac`)
+	err := c.Run(t.Context())
+	var failed *FailedError
+	if !errors.As(err, &failed) || err.Error() != "failed: calico in round 1, calico in round 2" {
+		t.Errorf("%v", err)
+	}
+	for _, want := range []string{"up --name ta --nodes 2 --network flannel", "up --name tb --nodes 2 --network calico",
+		"up --name tc --nodes 2 --network weave", "down --name ta", "down --name tb", "down --name tc"} {
+		if !strings.Contains(asked(), want) {
+			t.Errorf("%q is not in:\n%s", want, asked())
+		}
+	}
+	for _, want := range []string{"calico failed in round 2: no room", "datagrams, /s", "2000"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+	_, second, _ := strings.Cut(out.String(), "round 2 of 2")
+	calico, flannel := strings.Index(second, "calico: "), strings.Index(second, "flannel: ")
+	if calico < 0 || flannel < calico {
+		t.Errorf("round 2 is not in turn:\n%s", second)
+	}
+	for _, file := range []string{"compare.json", "compare.html"} {
+		text, err := os.ReadFile(filepath.Join(c.Rig.Dir, file))
+		if err != nil || !strings.Contains(string(text), "no room") {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// TestCompareStops: bounds that theseus refuses are an error before there is a second cluster, and an interrupt ends
+// the rounds. The clusters are removed, both times.
+func TestCompareStops(t *testing.T) {
+	c, asked, _ := programs(t, "exit 2")
+	if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 2") {
+		t.Errorf("%v", err)
+	}
+	if got := asked(); strings.Contains(got, "--name tb") || !strings.Contains(got, "down --name ta") {
+		t.Errorf("%s", got)
+	}
+	c, asked, _ = programs(t, `case "$*" in *--dry-run) ;; *) kill -INT $PPID; exec sleep 20;; esac`)
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
+	defer stop()
+	start := time.Now()
+	if err := c.Run(ctx); err == nil || !strings.Contains(err.Error(), "round 1, flannel: context canceled") {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(start); took > 15*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	for _, want := range []string{"down --name ta", "down --name tb", "down --name tc"} {
+		if !strings.Contains(asked(), want) {
+			t.Errorf("%q is not in:\n%s", want, asked())
+		}
+	}
+}
