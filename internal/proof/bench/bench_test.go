@@ -124,9 +124,9 @@ func TestLeash(t *testing.T) {
 		bounds Bounds
 		most   time.Duration
 	}{
-		{Defaults(), 3 * time.Minute},
+		{Defaults(), 4 * time.Minute},
 		{Bounds{Runs: 4, Duration: mostDuration, Rate: mostRate, Megabits: mostMegabits, MaxRoundTrip: time.Second,
-			LinkShare: 100}, 6 * time.Minute},
+			LinkShare: 100}, 7 * time.Minute},
 	} {
 		if err := c.bounds.Validate(); err != nil {
 			t.Fatal(err)

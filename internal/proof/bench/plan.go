@@ -220,6 +220,12 @@ func (p Plan) Leash() time.Duration {
 	lasts := p.Reach + spare
 	for _, task := range p.Tasks {
 		lasts += task.Duration + Settle
+		if task.Kind != RoundTrip { // its last answers may be late
+			lasts += Timeout
+		}
+		if task.Kind == Stream { // a full network delivers what is on its way
+			lasts += Drained
+		}
 	}
 	return lasts
 }

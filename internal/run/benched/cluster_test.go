@@ -174,7 +174,7 @@ func TestAPIServer(t *testing.T) {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	<-read
-	if leash > 180 || plan.Run != 1 || len(plan.Tasks) != 17 || plan.Tasks[0].Target != "10.1.0.1:7001" ||
+	if leash > 240 || plan.Run != 1 || len(plan.Tasks) != 17 || plan.Tasks[0].Target != "10.1.0.1:7001" ||
 		plan.Tasks[1].Target != "10.1.0.1:7005" || plan.Tasks[10].Target != "192.0.2.2:7101" ||
 		!strings.HasSuffix(plan.Tasks[15].Target, ":7006") || plan.Counters["b"] != "192.0.2.2:7106" {
 		t.Errorf("the client's plan: %+v", plan)
