@@ -244,6 +244,8 @@ func standing(name string, pod *corev1.Pod) (waits string, err error) {
 				manifest.PortSink+manifest.HostOffset, manifest.PortHTTP+manifest.HostOffset, pod.Spec.NodeName)
 		}
 		return "", engine.WithHint(fmt.Errorf("pod %s ended on node %s: %s", name, pod.Spec.NodeName, ended(pod)), hint)
+	case conducted(pod):
+		return "", nil
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
@@ -257,6 +259,13 @@ func standing(name string, pod *corev1.Pod) (waits string, err error) {
 		}
 	}
 	return waits, nil
+}
+
+// conducted reports whether a client has carried out its plan. Its worker runs on, and so the pod, which is not ready
+// any more: it may never have been seen so.
+func conducted(pod *corev1.Pod) bool {
+	return pod.Labels[manifest.LabelBench] == manifest.BenchClient && slices.ContainsFunc(pod.Status.ContainerStatuses,
+		func(status corev1.ContainerStatus) bool { return status.State.Terminated != nil })
 }
 
 // ended says how a pod ended.

@@ -97,6 +97,12 @@ func TestUp(t *testing.T) {
 		"ready": {pod(func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}), "", "", 0, time.Second},
+		"a client that ended at once": {pod(func(p *corev1.Pod) {
+			p.Labels[manifest.LabelBench] = manifest.BenchClient
+			p.Status = corev1.PodStatus{Phase: corev1.PodRunning,
+				ContainerStatuses: []corev1.ContainerStatus{{Name: "conduct", State: corev1.ContainerState{
+					Terminated: &corev1.ContainerStateTerminated{}}}, {Name: "work", Ready: true}}}
+		}), "", "", 0, time.Second},
 		"deleted": {nil, "pod far-host was deleted by someone else", "", 0, time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -111,7 +117,7 @@ func TestUp(t *testing.T) {
 				!strings.Contains(engine.HintOf(err), c.hint) || took < c.least || took > c.most {
 				t.Errorf("%s: after %s: %v; hint: %s", name, took, err, engine.HintOf(err))
 			}
-			if err == nil && pods[manifest.BenchFarHost] == nil {
+			if err == nil && len(pods) == 0 {
 				t.Errorf("%s: %v", name, pods)
 			}
 		})

@@ -56,7 +56,8 @@ const measureLimit = 10 * time.Minute
 // that is slow under load is measured and not stopped.
 func (c Compare) load() []string {
 	return []string{"--runs", "1", "--duration", c.Duration.String(), "--rate", fmt.Sprint(c.Rate),
-		"--throughput", fmt.Sprint(c.Megabits), "--max-round-trip", min(c.Duration/2, time.Second).String()}
+		"--throughput", fmt.Sprint(c.Megabits), "--link-share", "100", // no real link
+		"--max-round-trip", min(c.Duration/2, time.Second).String()}
 }
 
 // Run starts all clusters, measures the networks in rounds, and removes the clusters, also if ctx ends.
