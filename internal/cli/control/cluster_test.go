@@ -1,0 +1,208 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/follow"
+	"github.com/theseus-cni/theseus/internal/cli/incluster"
+	"github.com/theseus-cni/theseus/internal/cli/interrupt"
+	"github.com/theseus-cni/theseus/internal/cli/report"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run"
+)
+
+// notAsked are rights of the role look that TestAPIServer does not use, and what does.
+var notAsked = map[string]string{
+	"list migrations.theseus.dev":    "a command without a migration's name finds the latest one",
+	"get journalpages.theseus.dev":   "a journal that grows is read page by page (journal.Tail)",
+	"watch probeplans.theseus.dev":   "a run that measures is watched",
+	"watch probereports.theseus.dev": "a run that measures is watched",
+	"list planpages.theseus.dev":     "the live page shows a plan to those who have this right",
+	"list approvals.theseus.dev":     "people see who has approved (kubectl get approvals)",
+	"get changes.theseus.dev":        "people see what becomes of a Change (kubectl get changes)",
+	"list changes.theseus.dev":       "people see what becomes of a Change (kubectl get changes)",
+}
+
+// serving are a pod and its owner: a report counts the restarts of workloads. No pod is admitted without an account.
+var serving = []unstructured.Unstructured{
+	{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount",
+		"metadata": map[string]any{"name": "default", "namespace": "default"}}},
+	{Object: map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet",
+		"metadata": map[string]any{"name": "web", "namespace": "default"},
+		"spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
+			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "web"}},
+				"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}}}}}},
+	{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "web-1", "namespace": "default", "labels": map[string]any{"app": "web"},
+			"ownerReferences": []any{map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
+				"uid": "u", "controller": true}}},
+		"spec": map[string]any{"automountServiceAccountToken": false,
+			"containers": []any{map[string]any{"name": "c", "image": "i"}}}}},
+}
+
+// TestAPIServer: with a real API server, the role of `theseus rights look` is enough to see how a migration stands, to
+// follow it and to read its report, and each of its rights is used for that, or has a reason.
+func TestAPIServer(t *testing.T) {
+	program := os.Getenv("THESEUS_KUBE")
+	if program == "" {
+		t.Skip("NOT TESTED: the role look with a real API server; THESEUS_KUBE names the lab's program of " +
+			"Kubernetes (bin/kube/*/kube in its cache)")
+	}
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"eve"}})
+	admin := kubetest.Users(t, config)("token")
+	if err := run.Prepare(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	roles, err := kube.Roles(kube.Look, "", nil, []kube.Subject{{Kind: rbacv1.UserKind, Name: "eve"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, admin, append(roles, serving...))
+	p := begun(t, admin)
+
+	var asked requests
+	config = rest.CopyConfig(config)
+	config.Wrap(asked.note)
+	eve := kubetest.Users(t, config)("eve")
+	for name, command := range map[string]func(context.Context, *app.App) error{
+		"status": func(ctx context.Context, a *app.App) error { return status(ctx, a, eve, p.Name) },
+		"report": func(ctx context.Context, a *app.App) error { return report.Show(ctx, a, eve, p, nil) },
+		"watch": func(ctx context.Context, a *app.App) error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			return follow.Run(ctx, a, eve, p.Name, 0)
+		},
+	} {
+		var out bytes.Buffer
+		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out},
+			Signals: &interrupt.Signals{Err: &out}}
+		code := exit.Code(&out, command(t.Context(), a))
+		want := map[string]int{"watch": exit.Interrupted}[name] // it follows until it is stopped
+		if code != want || strings.Contains(out.String(), "forbidden") {
+			t.Errorf("%s: exit %d, want %d:\n%s", name, code, want, out.String())
+		}
+	}
+	for i := range roles {
+		rules, _, _ := unstructured.NestedSlice(roles[i].Object, "rules")
+		for _, rule := range rules {
+			for _, right := range rightsIn(rule) {
+				why, known := notAsked[right]
+				if used := asked.has(right); used == known {
+					t.Errorf("%s: used %v; %s", right, used, why)
+				}
+			}
+		}
+	}
+}
+
+// begun is a plan that the controller is to run.
+func begun(t *testing.T, admin *kube.Client) *plan.Plan {
+	t.Helper()
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
+	system, err := admin.Typed.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot.UID = string(system.UID)
+	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
+		drivers.All(), nil,
+		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "seen"})
+	if err == nil {
+		var out bytes.Buffer
+		err = incluster.Begin(t.Context(), &app.App{Streams: app.Streams{In: &out, Out: &out, Err: &out}}, admin, p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// create writes objects as the administrator.
+func create(t *testing.T, admin *kube.Client, objects []unstructured.Unstructured) {
+	t.Helper()
+	for i := range objects {
+		gvk := objects[i].GroupVersionKind()
+		mapping, err := admin.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err == nil {
+			_, err = admin.Dynamic.Resource(mapping.Resource).Namespace(objects[i].GetNamespace()).Apply(t.Context(),
+				objects[i].GetName(), &objects[i], metav1.ApplyOptions{FieldManager: "test", Force: true})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// requests are what a client asked the API server for, as "verb resource.group".
+type requests struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// of takes the group, the resource and the name from the path of a request for objects.
+var of = regexp.MustCompile(`^/(?:api|apis/([^/]+))/[^/]+(?:/namespaces/[^/]+)?/([^/]+)(?:/([^/]+))?$`)
+
+func (r *requests) note(next http.RoundTripper) http.RoundTripper {
+	return transport(func(request *http.Request) (*http.Response, error) {
+		if found := of.FindStringSubmatch(request.URL.Path); found != nil && request.Method == http.MethodGet {
+			verb := "list"
+			switch {
+			case request.URL.Query().Get("watch") == "true":
+				verb = "watch"
+			case found[3] != "":
+				verb = "get"
+			}
+			r.mu.Lock()
+			r.all = append(r.all, strings.TrimSuffix(verb+" "+found[2]+"."+found[1], "."))
+			r.mu.Unlock()
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+func (r *requests) has(right string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.all, right)
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// rightsIn are the rights of a rule, as requests has them.
+func rightsIn(rule any) (all []string) {
+	fields, _ := rule.(map[string]any)
+	groups, _, _ := unstructured.NestedStringSlice(fields, "apiGroups")
+	resources, _, _ := unstructured.NestedStringSlice(fields, "resources")
+	verbs, _, _ := unstructured.NestedStringSlice(fields, "verbs")
+	for _, resource := range resources {
+		for _, verb := range verbs {
+			all = append(all, strings.TrimSuffix(verb+" "+resource+"."+groups[0], "."))
+		}
+	}
+	return all
+}
