@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -69,9 +70,8 @@ func Check(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
-	if snapshot.UID != r.Plan.Cluster.UID {
-		return Refuse(v1alpha1.ReasonWrongCluster, "choose the cluster with --context, or make a new plan for this one",
-			"the plan was made for another cluster (%s, this is %s)", r.Plan.Cluster.UID, snapshot.UID)
+	if err := madeFor(r.Plan, snapshot.UID); err != nil {
+		return err
 	}
 	if err := Alone(ctx, r); err != nil {
 		return err
@@ -99,6 +99,37 @@ func Check(ctx context.Context, r Request) error {
 			strings.Join(stale, "; "))
 	}
 	return nil
+}
+
+// SameCluster returns a *Refusal if a plan was made for another cluster, and another error if that cannot be determined.
+// A journal in the cluster does not show it: that may come from a backup of another one.
+func SameCluster(ctx context.Context, client *kube.Client, p *plan.Plan) error {
+	if !p.OnNodes() {
+		return nil // the identities of both clusters are compared once they are reached
+	}
+	var uid string
+	err := outage.Retry(ctx, journal.Patience, nil, func(ctx context.Context) error {
+		ctx, cancel := client.Call(ctx)
+		defer cancel()
+		namespace, err := client.Typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err == nil {
+			uid = string(namespace.UID)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("reading which cluster this is: %w", err)
+	}
+	return madeFor(p, uid)
+}
+
+// madeFor returns a *Refusal if a plan was made for a cluster other than the one with the UID.
+func madeFor(p *plan.Plan, uid string) error {
+	if uid == p.Cluster.UID {
+		return nil
+	}
+	return Refuse(v1alpha1.ReasonWrongCluster, "choose the cluster with --context, or make a new plan for this one",
+		"the plan was made for another cluster (%s, this is %s)", p.Cluster.UID, uid)
 }
 
 // CheckRights returns a *Refusal if this user lacks permissions for the steps of a plan, and another error if that

@@ -87,7 +87,7 @@ func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.P
 		if err == nil && state.Waits() && answered(m) {
 			return errSettled
 		}
-		return nil
+		return admission.SameCluster(ctx, c.Client, p)
 	}
 	if why, err := c.outdated(ctx, m); err != nil || why != "" {
 		if err == nil && !c.Planning {

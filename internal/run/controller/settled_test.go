@@ -6,10 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
@@ -31,6 +37,8 @@ func entered(t *testing.T) (*Controller, *plan.Plan, *v1alpha1.Migration) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Client.Typed = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem,
+		UID: types.UID(p.Cluster.UID)}})
 	return c, p, m
 }
 
@@ -66,7 +74,7 @@ func TestApprovedPlanOnly(t *testing.T) {
 }
 
 // TestSettled: a controller that was killed after the last record, and before the summary, does not go on where a
-// person is needed.
+// person is needed; nor does any with a journal that came from another cluster, as by a backup.
 func TestSettled(t *testing.T) {
 	c, p, m := entered(t)
 	var past []engine.Record
@@ -92,5 +100,12 @@ func TestSettled(t *testing.T) {
 	m.Spec.Attempt = 1
 	if err := c.admit(t.Context(), m, p, past); err != nil {
 		t.Errorf("a person has asked to continue: %v", err)
+	}
+	c.Client.Typed = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem,
+		UID: "another"}})
+	var refusal *admission.Refusal
+	if err := c.admit(t.Context(), m, p, past); !errors.As(err, &refusal) ||
+		refusal.Reason != v1alpha1.ReasonWrongCluster {
+		t.Errorf("a journal of another cluster continues: %v", err)
 	}
 }
