@@ -143,6 +143,9 @@ func readSigner(line string) (Signer, error) {
 	} else {
 		s.Principals, rest, _ = strings.Cut(strings.ReplaceAll(line, "\t", " "), " ")
 	}
+	if strings.ContainsAny(s.Principals, ",*?!") { // several names of one person would count as several people
+		return s, errors.New("name exactly one person in each line, without commas and wildcards")
+	}
 	key, _, options, more, err := ssh.ParseAuthorizedKey([]byte(strings.TrimSpace(rest)))
 	if err != nil || s.Principals == "" || len(more) > 0 {
 		return s, cmp.Or(err, errors.New("no principals and key"))

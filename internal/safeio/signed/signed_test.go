@@ -122,7 +122,8 @@ func TestRefused(t *testing.T) {
 	}
 	for name, list := range map[string]string{
 		"nobody": "# none\n", "no key": "alice@example.com\n", "an authority": option("cert-authority"),
-		"a bad time": option(`valid-after="soon"`),
+		"a bad time": option(`valid-after="soon"`), "two names": "alice@corp," + aliceLine,
+		"a pattern": strings.Replace(aliceLine, "alice", "*", 1),
 	} {
 		if signers, err := signed.ReadSigners(write(t, "signers", list)); err == nil {
 			t.Errorf("%s: %v", name, signers)
