@@ -79,7 +79,7 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
 	case apierrors.IsNotFound(err):
 		return done, exit.Fail(exit.Failed, "install the chart, or upgrade it",
 			"this cluster does not know the kind Approval: %w", err)
-	case apierrors.IsBadRequest(err):
+	case signature != "" && apierrors.IsBadRequest(err):
 		return done, exit.Fail(exit.Failed, "upgrade the chart",
 			"this cluster does not know signatures of approvals: %w", err)
 	case err != nil:

@@ -3,6 +3,7 @@ package incluster
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,12 @@ func Unapproved(migration *v1alpha1.Migration) *metav1.Condition {
 		return c
 	}
 	return nil
+}
+
+// Signed reports whether the controller has said that it counts only signed approvals of a migration.
+func Signed(migration *v1alpha1.Migration) bool {
+	lacks := Unapproved(migration)
+	return lacks != nil && (lacks.Reason == v1alpha1.ReasonSignersMissing || strings.Contains(lacks.Message, "--sign KEY"))
 }
 
 // Able returns why the controller cannot act on a migration that it has, such as approvals that are missing; nil if it

@@ -55,8 +55,10 @@ func Approve(ctx context.Context, client dynamic.Interface, migration, planHash,
 	if !apierrors.IsAlreadyExists(err) {
 		return err == nil, err
 	}
-	approvals, err := Approvals(ctx, client, migration, planHash)
-	if err == nil && !slices.ContainsFunc(approvals, func(a v1alpha1.Approval) bool { return a.Spec.User == user }) {
+	approvals, err := approvals(ctx, client, migration, planHash)
+	if err == nil && !slices.ContainsFunc(approvals, func(a v1alpha1.Approval) bool {
+		return a.Name == approval.GetName() && a.Spec.User == user && a.Spec.Signature == signature
+	}) {
 		err = fmt.Errorf("another object has the name of the approval: Approval %s", approval.GetName())
 	}
 	return false, err
@@ -65,14 +67,18 @@ func Approve(ctx context.Context, client dynamic.Interface, migration, planHash,
 // Approvals lists the approvals of one plan of a migration, one for each user, in the order of the users' names.
 // Whether they prove anything depends on the policy in the cluster (manifest.ApprovalPolicy).
 func Approvals(ctx context.Context, client dynamic.Interface, migration, planHash string) ([]v1alpha1.Approval, error) {
+	all, err := approvals(ctx, client, migration, planHash)
+	slices.SortFunc(all, func(a, b v1alpha1.Approval) int { return cmp.Compare(a.Spec.User, b.Spec.User) })
+	return slices.CompactFunc(all, func(a, b v1alpha1.Approval) bool { return a.Spec.User == b.Spec.User }), err
+}
+
+func approvals(ctx context.Context, client dynamic.Interface, migration, planHash string) ([]v1alpha1.Approval, error) {
 	all, err := listAll[v1alpha1.Approval](ctx, client, approvalResource, "",
 		"listing the approvals of migration "+migration)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(a v1alpha1.Approval) bool {
+	return slices.DeleteFunc(all, func(a v1alpha1.Approval) bool {
 		return a.Spec.Migration != migration || a.Spec.PlanHash != planHash
-	})
-	slices.SortFunc(all, func(a, b v1alpha1.Approval) int { return cmp.Compare(a.Spec.User, b.Spec.User) })
-	return slices.CompactFunc(all, func(a, b v1alpha1.Approval) bool { return a.Spec.User == b.Spec.User }), nil
+	}), nil
 }

@@ -257,7 +257,7 @@ func (p *person) who(ctx context.Context) (name string, err error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", &Refused{Code: http.StatusNotImplemented,
-			Text: "The page needs Kubernetes 1.30 or later: this API server has no SelfSubjectReview."}
+			Text: "The page needs Kubernetes 1.28 or later: this API server has no SelfSubjectReview."}
 	case err == nil && name == "":
 		err = &Refused{Code: http.StatusUnauthorized, Text: "The API server does not say whose token this is.",
 			SignIn: true}
