@@ -43,6 +43,34 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// TestPorts: no two pods of Theseus on the network of a node need the same port of it, or the scheduler keeps one of them
+// off that node.
+func TestPorts(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct{ Metrics, Web struct{ Port int } }
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	ports := map[int]string{}
+	for name, port := range map[string]int{"metrics": values.Metrics.Port, "web": values.Web.Port,
+		"alive": manifest.PortAlive, "controller": manifest.PortController, "introduce": manifest.PortIntroduce,
+		"udp":        manifest.PortUDP + manifest.HostOffset,
+		"tcp":        manifest.PortTCP + manifest.HostOffset,
+		"sink":       manifest.PortSink + manifest.HostOffset,
+		"http":       manifest.PortHTTP + manifest.HostOffset,
+		"second udp": manifest.PortUDP + manifest.HostOffset + manifest.SecondOffset,
+		"second tcp": manifest.PortTCP + manifest.HostOffset + manifest.SecondOffset,
+		"denied":     manifest.PortDenied + manifest.HostOffset} {
+		if other := ports[port]; port == 0 || other != "" {
+			t.Errorf("port %d is that of %s and of %q", port, name, other)
+		}
+		ports[port] = name
+	}
+}
+
 // templates are the contents of the templates that are made from Go, by the name of the file.
 func templates(t *testing.T) map[string]string {
 	t.Helper()

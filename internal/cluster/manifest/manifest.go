@@ -52,7 +52,7 @@ const (
 	// PortController serves /healthz of the controller, on loopback.
 	PortController = 7111
 	// PortIntroduce accepts connections on loopback when all pods are introduced to the other network's agents.
-	PortIntroduce = 7112
+	PortIntroduce = 7114
 )
 
 // Folders on a node, mounted under the same path in the containers.
