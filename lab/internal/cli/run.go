@@ -99,7 +99,7 @@ func (a *app) kubectl() *cobra.Command {
 	}
 }
 
-// ownFlags splits theseus-lab's own flags off the front of kubectl's arguments.
+// ownFlags splits theseus-lab's own flags, and a "--" after them, off the front of kubectl's arguments.
 func (a *app) ownFlags(args []string) []string {
 	for len(args) > 0 {
 		key, value, joined := strings.Cut(args[0], "=")
@@ -109,6 +109,8 @@ func (a *app) ownFlags(args []string) []string {
 			into = &a.name
 		case "--state":
 			into = &a.dir
+		case "--": // kubectl would take what follows as no command of its own
+			return args[1:]
 		default:
 			return args
 		}
