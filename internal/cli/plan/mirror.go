@@ -189,6 +189,9 @@ func planSwitch(ctx context.Context, a *app.App, change v1alpha1.ChangeSpec) (*c
 	if err != nil {
 		return nil, nil, err
 	}
+	if checked.Unnamed != nil {
+		return nil, nil, checked.Unnamed
+	}
 	if err := survey.MustNotBlock(a, checked.Result, survey.AcceptHint); err != nil {
 		return nil, nil, err
 	}

@@ -9,8 +9,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// TestOneStory walks every state of a run, and compares what is said of it: the word, the ways, the hint of an outcome,
-// and whether a rollback is refused.
 // TestLeft: the time left is that of the steps ahead, and in a rollback that of the steps not yet undone.
 func TestLeft(t *testing.T) {
 	const minute = step.Duration(time.Minute)
@@ -25,6 +23,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
+// TestOneStory walks every state of a run, and compares what is said of it: the word, the ways, the hint of an outcome,
+// and whether a rollback is refused.
 func TestOneStory(t *testing.T) {
 	steps := []step.Step{{ID: "first"}, {ID: "last", NoReturn: true}}
 	begun := []StepState{{ID: "first", Done: true}}
