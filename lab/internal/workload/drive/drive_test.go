@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -230,6 +231,60 @@ func TestMembers(t *testing.T) {
 	group.Wait()
 	if c := d.Summary(time.Now()).Kinds["member"]; c.Failed != 0 {
 		t.Errorf("lost %d of %d: %v", c.Failed, c.Sent, c.Errors)
+	}
+}
+
+// TestDeniedLater: flows that began before the policy was in force are let through, as connection tracking does, and
+// others take their place. One that was denied before is never replaced: its answer is a leak each time.
+func TestDeniedLater(t *testing.T) {
+	server, err := net.ListenPacket("udp4", net.JoinHostPort(first, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	var policy, broken atomic.Bool
+	go func() {
+		known, buffer := map[string]bool{}, make([]byte, 64)
+		for {
+			n, from, err := server.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			if !policy.Load() {
+				known[from.String()] = true
+			}
+			if known[from.String()] || broken.Load() {
+				server.WriteTo(buffer[:n], from) //nolint:errcheck // the client asks again
+			}
+		}
+	}()
+	victim, err := newDenied(t.Context(), "", server.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer victim.close()
+	round := func() (leaks int) {
+		for range lasting {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			if _, err := victim.again(ctx); errors.Is(err, errLeak) {
+				leaks++
+			}
+			cancel()
+		}
+		return leaks
+	}
+	if leaks := round(); leaks != lasting {
+		t.Errorf("%d of %d flows were answered before the policy", leaks, lasting)
+	}
+	policy.Store(true)
+	if leaks := round(); leaks != 0 {
+		t.Errorf("%d flows are let through that began after the policy", leaks)
+	}
+	broken.Store(true)
+	for range 2 {
+		if leaks := round(); leaks != lasting {
+			t.Errorf("%d of %d answered flows are leaks", leaks, lasting)
+		}
 	}
 }
 
