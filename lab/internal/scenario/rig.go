@@ -185,9 +185,19 @@ func (r *Rig) Deploy(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = r.Kubectl(ctx, nil, "-n", workload.Namespace, "wait", "--for=condition=Ready",
-		"pod", "--all", "--timeout=120s")
-	return err
+	if _, err = r.Kubectl(ctx, nil, "-n", workload.Namespace, "wait", "--for=condition=Ready",
+		"pod", "--all", "--timeout=120s"); err != nil {
+		return fmt.Errorf("%w\n%s", err, r.unready(ctx))
+	}
+	return nil
+}
+
+// unready says how the pods of the workload are, and what Kubernetes warns of.
+func (r *Rig) unready(ctx context.Context) string {
+	pods, _ := r.Kubectl(ctx, nil, "-n", workload.Namespace, "get", "pods", "-o", "wide") //nolint:errcheck // says less
+	warnings, _ := r.Kubectl(ctx, nil, "get", "events", "-A", "--field-selector",         //nolint:errcheck // as above
+		"type=Warning", "--sort-by=.lastTimestamp")
+	return pods + warnings
 }
 
 // Steady waits until the clients have sent requests for a while without a new failure or leak, and returns their counts
@@ -200,7 +210,8 @@ func (r *Rig) Steady(ctx context.Context) (tally.Summary, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return before, fmt.Errorf("the traffic never became steady: %w", ctx.Err())
+			return before, fmt.Errorf("the traffic never became steady: %w; the last counts are %+v\n%s", ctx.Err(), before,
+				r.unready(context.WithoutCancel(ctx)))
 		case <-time.After(5 * time.Second):
 		}
 		now, err := r.Count(ctx)
