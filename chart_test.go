@@ -43,8 +43,8 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestPorts: no two pods of Theseus on the network of a node need the same port of it, or the scheduler keeps one of them
-// off that node.
+// TestPorts: no two pods of Theseus on the network of a node need the same port of it, or the scheduler keeps one of
+// them off that node.
 func TestPorts(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
 	if err != nil {

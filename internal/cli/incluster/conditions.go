@@ -75,7 +75,8 @@ func Unapproved(migration *v1alpha1.Migration) *metav1.Condition {
 // Signed reports whether the controller has said that it counts only signed approvals of a migration.
 func Signed(migration *v1alpha1.Migration) bool {
 	lacks := Unapproved(migration)
-	return lacks != nil && (lacks.Reason == v1alpha1.ReasonSignersMissing || strings.Contains(lacks.Message, "--sign KEY"))
+	return lacks != nil &&
+		(lacks.Reason == v1alpha1.ReasonSignersMissing || strings.Contains(lacks.Message, "--sign KEY"))
 }
 
 // Able returns why the controller cannot act on a migration that it has, such as approvals that are missing; nil if it

@@ -101,8 +101,8 @@ func Check(ctx context.Context, r Request) error {
 	return nil
 }
 
-// SameCluster returns a *Refusal if a plan was made for another cluster, and another error if that cannot be determined.
-// A journal in the cluster does not show it: that may come from a backup of another one.
+// SameCluster returns a *Refusal if a plan was made for another cluster, and another error if that cannot be
+// determined. A journal in the cluster does not show it: that may come from a backup of another one.
 func SameCluster(ctx context.Context, client *kube.Client, p *plan.Plan) error {
 	if !p.OnNodes() {
 		return nil // the identities of both clusters are compared once they are reached

@@ -210,8 +210,8 @@ func (r *Rig) Steady(ctx context.Context) (tally.Summary, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return before, fmt.Errorf("the traffic never became steady: %w; the last counts are %+v\n%s", ctx.Err(), before,
-				r.unready(context.WithoutCancel(ctx)))
+			return before, fmt.Errorf("the traffic never became steady: %w; the last counts are %+v\n%s",
+				ctx.Err(), before, r.unready(context.WithoutCancel(ctx)))
 		case <-time.After(5 * time.Second):
 		}
 		now, err := r.Count(ctx)
