@@ -168,7 +168,7 @@ func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry,
 		return nil, err
 	}
 	if change.Strategy != adopt.Name && change.PodCIDR == "" {
-		return nil, kind.Refuse("say --pod-cidr with a free range, such as 10.96.0.0/16",
+		return nil, kind.Refuse("say --pod-cidr with a free range, such as 10.200.0.0/16",
 			"no range for the pods of %s is given", change.To)
 	}
 	if err := kind.AgentGiven(change); err != nil {

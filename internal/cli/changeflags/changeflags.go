@@ -58,8 +58,8 @@ func (c *Flags) Register(command *cobra.Command) {
 	flags.StringVar(&c.Spec.Strategy, "strategy", "",
 		"recreate (pods are recreated, node by node), adopt (pods keep running), "+
 			"surge (nodes are replaced), upgrade (another version of the same network) or mirror (a second "+
-			"cluster serves meanwhile); empty: adopt if pods can be adopted and no --pod-cidr "+
-			"is given, else recreate; adopt with --pod-cidr recreates the pods that cannot be adopted")
+			"cluster serves meanwhile); empty: recreate if --pod-cidr is given, else adopt, which is refused if "+
+			"pods cannot be adopted; adopt with --pod-cidr recreates the pods that cannot be adopted")
 	flags.StringVar(&c.Spec.Dataplane, "dataplane", "",
 		"switch the network in place to this data plane, node by node: iptables or nftables")
 	flags.StringVar(&c.Spec.Pool, "pool", "",

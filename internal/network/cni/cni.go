@@ -17,7 +17,7 @@ import (
 // FreeRange.
 const (
 	CreateAgain = "let pods be created again instead: "
-	FreeRange   = "say --pod-cidr with a free range, such as 10.96.0.0/16"
+	FreeRange   = "say --pod-cidr with a free range, such as 10.200.0.0/16"
 )
 
 // Driver is the knowledge about one CNI.

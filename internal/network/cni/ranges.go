@@ -68,7 +68,7 @@ func PodRange(network, text string) (netip.Prefix, error) {
 	refuse := func(why, hint string) error {
 		return &Refusal{Message: "the range for " + network + "'s pods, " + why, Hint: hint}
 	}
-	const hint = "set --pod-cidr to a free range, such as 10.96.0.0/16"
+	const hint = "set --pod-cidr to a free range, such as 10.200.0.0/16"
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil || !prefix.Addr().Is4() {
 		return prefix, refuse(strconv.Quote(text)+", is not an IPv4 CIDR", hint)
