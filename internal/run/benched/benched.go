@@ -236,7 +236,7 @@ func standing(name string, pod *corev1.Pod) (waits string, err error) {
 		return "", fmt.Errorf("pod %s was deleted by someone else", name)
 	case pod.Status.Phase == corev1.PodSucceeded && pod.Labels[manifest.LabelBench] == manifest.BenchClient:
 		return "", nil
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || crashed(pod):
 		hint := "kubectl get events -n " + v1alpha1.Namespace + " says more; --nodes chooses other nodes"
 		if pod.Spec.HostNetwork {
 			hint = fmt.Sprintf("choose another node with --nodes, or free the ports %d, %d, %d and %d of node %s",
@@ -264,8 +264,19 @@ func standing(name string, pod *corev1.Pod) (waits string, err error) {
 // conducted reports whether a client has carried out its plan. Its worker runs on, and so the pod, which is not ready
 // any more: it may never have been seen so.
 func conducted(pod *corev1.Pod) bool {
-	return pod.Labels[manifest.LabelBench] == manifest.BenchClient && slices.ContainsFunc(pod.Status.ContainerStatuses,
-		func(status corev1.ContainerStatus) bool { return status.State.Terminated != nil })
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+		end := status.State.Terminated
+		return status.Name == manifest.BenchConductor && end != nil && end.ExitCode == 0
+	})
+}
+
+// crashed reports whether a container of a pod has failed. No container is restarted, but the pod runs on while
+// another container does.
+func crashed(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+		end := status.State.Terminated
+		return end != nil && end.ExitCode != 0
+	})
 }
 
 // ended says how a pod ended.
@@ -564,7 +575,7 @@ func (b *Bench) read(ctx context.Context, name string, known *int, take func(ben
 	return false, lines.Err()
 }
 
-// over is the error of a client that ended without its last line; nil while it runs.
+// over is the error of a client that ended, or crashed, without its last line; nil while it runs.
 func (b *Bench) over(ctx context.Context, name string) error {
 	ctx, cancel := b.Client.Call(ctx)
 	defer cancel()
@@ -574,7 +585,7 @@ func (b *Bench) over(ctx context.Context, name string) error {
 		return errors.New("the client's pod was deleted before the benchmark was done")
 	case err != nil:
 		return nil // follow bounds how long that may last
-	case pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded:
+	case pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded && !crashed(pod):
 		return nil
 	}
 	return engine.WithHint(fmt.Errorf("the client's pod ended before the benchmark was done: %s", ended(pod)),

@@ -71,6 +71,11 @@ func TestUp(t *testing.T) {
 		change(p)
 		return p
 	}
+	client := func(conduct, work corev1.ContainerState) *corev1.Pod {
+		return pod(func(p *corev1.Pod) {
+			p.Labels[manifest.LabelBench], p.Status = manifest.BenchClient, clientStatus(conduct, work)
+		})
+	}
 	for name, c := range map[string]struct {
 		pod         *corev1.Pod
 		want, hint  string
@@ -97,12 +102,13 @@ func TestUp(t *testing.T) {
 		"ready": {pod(func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}), "", "", 0, time.Second},
-		"a client that ended at once": {pod(func(p *corev1.Pod) {
-			p.Labels[manifest.LabelBench] = manifest.BenchClient
-			p.Status = corev1.PodStatus{Phase: corev1.PodRunning,
-				ContainerStatuses: []corev1.ContainerStatus{{Name: "conduct", State: corev1.ContainerState{
-					Terminated: &corev1.ContainerStateTerminated{}}}, {Name: "work", Ready: true}}}
-		}), "", "", 0, time.Second},
+		"a client that ended at once": {client(exited(0, ""), runs), "", "", 0, time.Second},
+		"a client that refused its plan": {client(exited(2, "Error"), runs),
+			"pod far-host ended on node b: conduct: exit code 2, Error", "--nodes", 0, time.Second},
+		"a client whose worker was killed": {client(runs, exited(137, "OOMKilled")),
+			"pod far-host ended on node b: work: exit code 137, OOMKilled", "--nodes", 0, time.Second},
+		"a client whose worker ended": {client(runs, exited(0, "")), "pod far-host is not ready on node b",
+			"get events", ready, ready + time.Second},
 		"deleted": {nil, "pod far-host was deleted by someone else", "", 0, time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -117,10 +123,46 @@ func TestUp(t *testing.T) {
 				!strings.Contains(engine.HintOf(err), c.hint) || took < c.least || took > c.most {
 				t.Errorf("%s: after %s: %v; hint: %s", name, took, err, engine.HintOf(err))
 			}
-			if err == nil && len(pods) == 0 {
+			if err == nil && pods[c.pod.Labels[manifest.LabelBench]] == nil {
 				t.Errorf("%s: %v", name, pods)
 			}
 		})
+	}
+}
+
+// runs and exited are the states of a container.
+var runs = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+
+func exited(code int32, why string) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: why}}
+}
+
+// clientStatus is that of a client that runs, with the states of its containers.
+func clientStatus(conduct, work corev1.ContainerState) corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+		{Name: manifest.BenchConductor, State: conduct}, {Name: "work", State: work}}}
+}
+
+// TestOver: a client with a container that failed is over, although the pod runs on; one that has carried out its plan
+// is not: its log has the last line, and is read again.
+func TestOver(t *testing.T) {
+	const early = "the client's pod ended before the benchmark was done: "
+	for name, c := range map[string]struct {
+		status corev1.PodStatus
+		want   string
+	}{
+		"runs":           {clientStatus(runs, runs), ""},
+		"done":           {clientStatus(exited(0, ""), runs), ""},
+		"plan refused":   {clientStatus(exited(2, "Error"), runs), early + "conduct: exit code 2, Error"},
+		"worker killed":  {clientStatus(runs, exited(137, "OOMKilled")), early + "work: exit code 137, OOMKilled"},
+		"evicted client": {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, early + "Evicted"},
+	} {
+		client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "client",
+			Namespace: v1alpha1.Namespace}, Status: c.status})
+		err := (&Bench{Client: &kube.Client{Typed: client}}).over(t.Context(), "client")
+		if got := errorText(err); got != c.want || (err != nil && engine.HintOf(err) == "") {
+			t.Errorf("%s: %q, want %q; hint: %s", name, got, c.want, engine.HintOf(err))
+		}
 	}
 }
 
