@@ -2,6 +2,7 @@ package compare
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -109,7 +110,7 @@ type measured struct {
 // Sum computes the lines, drops and words of the runs so far.
 func (c *Comparison) Sum() error {
 	c.Kind, c.Lines, c.Drops = "NetworkComparison", nil, nil
-	rows, failed, err := c.rows()
+	rows, err := c.rows()
 	if err != nil {
 		return err
 	}
@@ -132,17 +133,16 @@ func (c *Comparison) Sum() error {
 		})
 		c.Lines = append(c.Lines, c.lines(of)...)
 	}
-	c.Says = c.words(failed)
+	c.Says = c.words()
 	return nil
 }
 
-// rows are those of all runs; failed are the runs that are no whole result.
-func (c *Comparison) rows() (rows []measured, failed []Run, err error) {
+// rows are those of all runs. Each run learns which of its rows were not measured.
+func (c *Comparison) rows() (rows []measured, err error) {
 	var errs []error
-	for _, run := range c.Runs {
-		if run.Failed != "" {
-			failed = append(failed, run)
-		}
+	for i := range c.Runs {
+		run := &c.Runs[i]
+		run.missing = nil
 		result, err := run.read()
 		if err != nil {
 			errs = append(errs, err)
@@ -152,10 +152,14 @@ func (c *Comparison) rows() (rows []measured, failed []Run, err error) {
 		}
 		for _, row := range result.Rows {
 			rows = append(rows, measured{run.Network, row})
+			if row.Runs == 0 && row.Error != "" {
+				run.missing = append(run.missing, fmt.Sprintf("%s, %s: not measured: %s", row.Path, row.Name,
+					row.Error))
+			}
 		}
 		c.drop(run.Network, result.Counters)
 	}
-	return rows, failed, errors.Join(errs...)
+	return rows, errors.Join(errs...)
 }
 
 // lines are the figures of one measurement.
@@ -218,7 +222,7 @@ func (c *Comparison) done(network string) (rounds int) {
 	return rounds
 }
 
-// FailedRuns are the runs without a whole result.
+// FailedRuns are the runs without a whole result, after Sum.
 func (c *Comparison) FailedRuns() []Run {
-	return slices.DeleteFunc(slices.Clone(c.Runs), func(r Run) bool { return r.Failed == "" })
+	return slices.DeleteFunc(slices.Clone(c.Runs), func(r Run) bool { return r.Failed == "" && len(r.missing) == 0 })
 }

@@ -3,6 +3,7 @@ package compare
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -97,8 +98,9 @@ func TestComparison(t *testing.T) {
 	if err := c.WritePage(&page); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"3 networks under the same load", `<header class="bad">`, "4 measurements failed",
-		`<td class="n warn">4100 [4000-4400] *</td>`, `<td class="n bad">failed</td>`, "&lt;bridge&gt; failed in round 1",
+	for _, want := range []string{"3 networks under the same load", `<header class="bad">`,
+		"4 of 9 measurements failed", `<td class="n warn">4100 [4000-4400] *</td>`, `<td class="n bad">failed</td>`,
+		"&lt;bridge&gt; failed in round 1",
 		"2026-11-27 01:02 UTC", "&lt;bridge&gt; was not measured.", "theseus bench network --runs 1"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q", want)
@@ -132,11 +134,56 @@ func TestClean(t *testing.T) {
 			t.Errorf("%q is in:\n%s", not, out.String())
 		}
 	}
-	for _, want := range []string{"a lost no operation and no probe; the kernel counted no drop on its nodes.",
-		"One round has no spread", "the rate that was offered"} {
+	for _, want := range []string{
+		"a lost no operation and no probe; no drop counter that Theseus reads rose on its nodes.", "One round has no spread", "the rate that was offered"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, out.String())
 		}
+	}
+}
+
+// TestRowNotMeasured: a row without a figure makes its run a failed one, and the words say why, and claim no more of
+// its network than was measured.
+func TestRowNotMeasured(t *testing.T) {
+	c := &Comparison{Rounds: 2, Networks: []Network{{Name: "a"}, {Name: "b"}}}
+	for round := 1; round <= 2; round++ {
+		for _, name := range []string{"a", "b"} {
+			questions := `"runs": 1, "sent": 100, "value": {"median": 100}`
+			if name == "a" && round == 1 {
+				questions = `"runs": 0, "error": "the server is <away>"`
+			}
+			c.Runs = append(c.Runs, Run{Network: name, Round: round, Result: json.RawMessage(`{"rows": [
+				{"path": "p", "name": "datagrams", "unit": "/s", "runs": 1, "sent": 2000, "value": {"median": 2000},
+					"error": "the last of the errors"},
+				{"path": "to DNS", "name": "DNS questions", "unit": "/s", ` + questions + `}]}`)})
+		}
+	}
+	for range 2 { // it is summed up after every run
+		if err := c.Sum(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var table, page bytes.Buffer
+	if err := errors.Join(c.WriteTable(&table), c.WritePage(&page)); err != nil {
+		t.Fatal(err)
+	}
+	const why = "a, round 1, to DNS, DNS questions: not measured: the server is <away>\n"
+	for _, want := range []string{"100 (failed in 1 of 2)", "\na lost no operation and no probe as far as it was " +
+		"measured; ", "\nb lost no operation and no probe; "} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, table.String())
+		}
+	}
+	if strings.Count(table.String(), why) != 1 || strings.Count(table.String(), "not measured") != 1 {
+		t.Errorf("%q is not in, or not alone:\n%s", why, table.String())
+	}
+	for _, want := range []string{`<header class="bad">`, "1 of 4 measurements failed", "the server is &lt;away&gt;"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if failed := c.FailedRuns(); len(failed) != 1 || failed[0].Network != "a" || failed[0].Round != 1 {
+		t.Errorf("failed: %+v", failed)
 	}
 }
 

@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,11 +80,17 @@ func (c *Comparison) losses() []string {
 			}
 		}
 		text := network.Name + " lost no operation and no probe"
-		if len(lost) > 0 {
+		kernel := "no drop counter that Theseus reads rose on its nodes"
+		switch {
+		case len(lost) > 0:
 			text = network.Name + " lost " + strings.Join(lost, ", ")
+		case slices.ContainsFunc(c.FailedRuns(), func(r Run) bool { return r.Network == network.Name }):
+			text += " as far as it was measured"
 		}
-		all = append(all, text+"; the kernel counted "+
-			cmp.Or(strings.Join(counted, ", "), "no drop on its nodes")+".")
+		if len(counted) > 0 {
+			kernel = "the kernel counted " + strings.Join(counted, ", ")
+		}
+		all = append(all, text+"; "+kernel+".")
 	}
 	return all
 }

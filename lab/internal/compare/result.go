@@ -62,6 +62,8 @@ type Run struct {
 	Failed string `json:"failed,omitempty"`
 	// Result is as theseus wrote it; empty if it wrote none.
 	Result json.RawMessage `json:"result,omitempty"`
+
+	missing []string // the rows of the result that were not measured, and why
 }
 
 // read decodes the result; nil if there is none.

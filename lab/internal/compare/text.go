@@ -10,16 +10,21 @@ import (
 )
 
 // words are what the comparison says, and what it cannot say.
-func (c *Comparison) words(failed []Run) []string {
+func (c *Comparison) words() []string {
 	words := c.losses()
-	for _, run := range failed {
-		words = append(words, fmt.Sprintf("%s failed in round %d: %s", run.Network, run.Round, run.Failed))
+	for _, run := range c.FailedRuns() {
+		if run.Failed != "" {
+			words = append(words, fmt.Sprintf("%s failed in round %d: %s", run.Network, run.Round, run.Failed))
+		}
+		for _, row := range run.missing {
+			words = append(words, fmt.Sprintf("%s, round %d, %s", run.Network, run.Round, row))
+		}
 	}
 	words = append(words, fmt.Sprintf("Each network ran in a cluster of its own with %d nodes. All clusters, the "+
 		"load and the probes shared %d processors and one kernel, and no packet crossed a real link. Compare the "+
 		"ratios between networks in this run, and no figure with one of another run or machine.", c.Nodes, c.CPUs),
-		"In each round every network was measured once, in an order that turns. Meanwhile the other clusters ran "+
-			"without load.")
+		"In each round every network was measured once, and the order rotated from round to round. Meanwhile the "+
+			"other clusters ran without load.")
 	if c.Rounds == 1 {
 		words = append(words, "One round has no spread: whether another round would differ is not known.")
 	} else {
