@@ -172,16 +172,17 @@ func (c Compare) measure(ctx context.Context, r *Rig, name string, round int) co
 
 // reason is the line of theseus's error, if it printed one.
 func reason(err error) string {
-	for line := range strings.Lines(err.Error()) {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err.Error()
+	}
+	_, printed, _ := strings.Cut(err.Error(), exit.String()+" ") // as Rig.run puts it
+	for line := range strings.Lines(printed) {
 		if text, ok := strings.CutPrefix(line, "error: "); ok {
 			return strings.TrimSpace(text)
 		}
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return "theseus bench network: " + exit.String()
-	}
-	return err.Error()
+	return "theseus bench network: " + exit.String()
 }
 
 // keep writes what is known so far as JSON and as a page.

@@ -48,7 +48,7 @@ const partOf = `{"rows": [{"path": "p", "name": "datagrams", "unit": "/s", "runs
 func TestCompareRuns(t *testing.T) {
 	c, asked, out := programs(t, `case "$THESEUS_STATE_DIR:$*" in
 *--dry-run) echo the cost;;
-*/calico/*) echo progress >&2; echo "error: no room" >&2; echo "hint: none" >&2; exit 1;;
+*/calico/*) echo "error: no room" >&2; echo "hint: none" >&2; exit 1;;
 */weave/*) echo '`+partOf+`';;
 *) echo '`+rowOf+`';;
 esac`)
@@ -107,5 +107,25 @@ func TestCompareStops(t *testing.T) {
 		if !strings.Contains(asked(), want) {
 			t.Errorf("%q is not in:\n%s", want, asked())
 		}
+	}
+}
+
+// TestReason: the error of theseus, whatever it wrote before, or how it ended.
+func TestReason(t *testing.T) {
+	for written, want := range map[string]string{
+		"error: no room\nhint: none": "no room",
+		"waiting for the API server: rpc error: code = Unavailable\nerror: no room\nhint: none": "no room",
+		"panic: no room": "theseus bench network: exit status 3",
+		"":               "theseus bench network: exit status 3",
+	} {
+		t.Setenv("WRITTEN", written)
+		rig := &Rig{Dir: t.TempDir()}
+		_, err := rig.run(t.Context(), nil, nil, "sh", "-c", `echo "$WRITTEN" >&2; exit 3`)
+		if err == nil || reason(err) != want {
+			t.Errorf("%q: %v: want %q", written, err, want)
+		}
+	}
+	if got := reason(errors.New("not started")); got != "not started" {
+		t.Errorf("%s", got)
 	}
 }
