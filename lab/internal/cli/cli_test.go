@@ -13,6 +13,8 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/spec"
+	"github.com/theseus-cni/theseus/lab/internal/state"
 )
 
 // Every refusal is one error line, one hint line and its code, and changes nothing.
@@ -128,6 +130,35 @@ func TestOwnFlags(t *testing.T) {
 	rest := a.ownFlags([]string{"--name", "b", "--state=/x", "get", "pods", "--name", "c"})
 	if a.name != "b" || a.dir != "/x" || strings.Join(rest, " ") != "get pods --name c" {
 		t.Errorf("got lab %q in %q, kubectl %q", a.name, a.dir, rest)
+	}
+}
+
+// TestCompareOfRunningLabs: a comparison whose clusters would have the name of a running lab is refused, as it would
+// remove that lab at its end. One that ended does not matter.
+func TestCompareOfRunningLabs(t *testing.T) {
+	dir := t.TempDir()
+	store, err := state.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pid := range map[string]int{"cmpa": 0, "cmpb": os.Getpid(), "xc": os.Getpid()} {
+		lab := state.Lab{Spec: spec.Lab{Name: name}, Pid: pid, Born: state.Born(pid)}
+		if err := errors.Join(os.Mkdir(store.Dir(name), 0o755), store.Save(lab)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string]string{
+		"--networks flannel,calico":         "the lab is already running: cmpb\nhint: theseus-lab down --name cmpb",
+		"--networks weave,cilium,calico --name x": "the lab is already running: xc\nhint: theseus-lab down --name xc",
+		// not refused: the next question
+		"--networks flannel,calico --name x": "theseus is not in the folder of theseus-lab\n",
+	} {
+		var out, errOut bytes.Buffer
+		code := Run(t.Context(), append([]string{"--state", dir, "compare"}, strings.Fields(args)...), nil, &out,
+			&errOut)
+		if code != 1 || !strings.HasPrefix(errOut.String(), "error: "+want) || out.Len() > 0 {
+			t.Errorf("%s: code %d, %q, %q", args, code, errOut.String(), out.String())
+		}
 	}
 }
 

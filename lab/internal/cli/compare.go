@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/network"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
+	"github.com/theseus-cni/theseus/lab/internal/state"
 )
 
 // compare measures several networks in turn.
@@ -35,7 +36,10 @@ func (a *app) compare() *cobra.Command {
 			if !cmd.Flags().Changed("name") {
 				a.name = "cmp"
 			}
-			if err := comparable(a.name, c); err != nil {
+			if err := possible(a.name, c); err != nil {
+				return err
+			}
+			if err := a.free(len(c.Networks)); err != nil {
 				return err
 			}
 			rig, err := a.rig(c.Rig.Dir, c.Rig.Nodes)
@@ -77,8 +81,24 @@ func comparableNames() []string {
 	return append(names, scenario.CalicoNftables)
 }
 
-// comparable refuses a comparison that cannot be made.
-func comparable(name string, c scenario.Compare) error {
+// free refuses to start labs with the names of running ones: they would be removed at the end.
+func (a *app) free(labs int) error {
+	store, err := state.Open(a.dir)
+	if err != nil {
+		return err
+	}
+	for i := range labs {
+		name := scenario.ClusterName(a.name, i)
+		if lab, err := store.Load(name); err == nil && lab.Running() {
+			return hint(fmt.Errorf("%w: %s", launch.ErrRunning, name),
+				"theseus-lab down --name %s ends it; --name gives the clusters of the comparison other names", name)
+		}
+	}
+	return nil
+}
+
+// possible refuses a comparison that cannot be made.
+func possible(name string, c scenario.Compare) error {
 	names, seen := comparableNames(), map[string]bool{}
 	for _, network := range c.Networks {
 		if !slices.Contains(names, network) {

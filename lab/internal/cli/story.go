@@ -29,7 +29,8 @@ func (a *app) rig(dir string, nodes int) (*scenario.Rig, error) {
 	if _, err := os.Stat(product); err != nil {
 		return nil, hint(errors.New("theseus is not in the folder of theseus-lab"), "make build makes both")
 	}
-	return &scenario.Rig{Name: a.name, Nodes: nodes, Lab: self, Theseus: product, Dir: dir, Out: a.out}, nil
+	return &scenario.Rig{Name: a.name, Nodes: nodes, Lab: self, State: a.dir, Theseus: product, Dir: dir,
+		Out: a.out}, nil
 }
 
 // demo is Theseus' main use from end to end.

@@ -68,6 +68,9 @@ func (c Compare) Run(ctx context.Context) (err error) {
 	defer func() {
 		c.Rig.Say("removing the clusters")
 		for name, rig := range rigs {
+			if !rig.began { // a running lab of its name is another's
+				continue
+			}
 			down := rig.Down()
 			switch {
 			case down != nil && err == nil:
@@ -107,10 +110,13 @@ func (c Compare) Run(ctx context.Context) (err error) {
 	return c.show(result)
 }
 
+// ClusterName is the name of the lab of the i-th network.
+func ClusterName(name string, i int) string { return fmt.Sprintf("%s%c", name, 'a'+i) }
+
 // rig is the rig of the i-th network.
 func (c Compare) rig(i int, name string) *Rig {
 	rig := c.Rig
-	rig.Name, rig.Network = fmt.Sprintf("%s%c", c.Rig.Name, 'a'+i), Base(name)
+	rig.Name, rig.Network = ClusterName(c.Rig.Name, i), Base(name)
 	rig.Dir = filepath.Join(c.Rig.Dir, name)
 	if name == CalicoNftables {
 		rig.Proxy = "nftables"

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// programs writes shell scripts in place of theseus-lab and theseus: the former records what it is asked and has a
-// kubeconfig, the latter does as told by the name of its folder.
+// programs writes shell scripts in place of theseus-lab and theseus: the former records what it is asked, has a
+// kubeconfig, and refuses to start the lab $TAKEN, the latter does as told by the name of its folder.
 func programs(t *testing.T, theseus string) (c Compare, asked func() string, out *bytes.Buffer) {
 	t.Helper()
 	dir, out := t.TempDir(), &bytes.Buffer{}
@@ -25,10 +25,15 @@ func programs(t *testing.T, theseus string) (c Compare, asked func() string, out
 		return path
 	}
 	log := filepath.Join(dir, "asked")
-	lab := script("lab", fmt.Sprintf("echo \"$@\" >>%s\ncase $1 in kubeconfig) echo %s;; esac", log, log))
+	lab := script("lab", fmt.Sprintf(`echo "$@ in $THESEUS_LAB_DIR" >>%[1]s
+case "$1 $3" in
+kubeconfig*) echo %[1]s;;
+"up $TAKEN") exit 1;;
+esac`, log))
 	c = Compare{Networks: []string{"flannel", "calico", "weave"}, Rounds: 2, Duration: time.Second, Rate: 100,
 		Megabits: 10,
-		Rig:      Rig{Name: "t", Nodes: 2, Lab: lab, Theseus: script("theseus", theseus), Dir: dir, Out: out}}
+		Rig: Rig{Name: "t", Nodes: 2, Lab: lab, State: "/labs", Theseus: script("theseus", theseus), Dir: dir,
+			Out: out}}
 	return c, func() string {
 		text, err := os.ReadFile(log)
 		if err != nil {
@@ -59,7 +64,7 @@ esac`)
 		t.Errorf("%v", err)
 	}
 	for _, want := range []string{"up --name ta --nodes 2 --network flannel", "up --name tb --nodes 2 --network calico",
-		"up --name tc --nodes 2 --network weave", "down --name ta", "down --name tb", "down --name tc"} {
+		"up --name tc --nodes 2 --network weave", "down --name ta in /labs", "down --name tb", "down --name tc"} {
 		if !strings.Contains(asked(), want) {
 			t.Errorf("%q is not in:\n%s", want, asked())
 		}
@@ -107,6 +112,20 @@ func TestCompareStops(t *testing.T) {
 		if !strings.Contains(asked(), want) {
 			t.Errorf("%q is not in:\n%s", want, asked())
 		}
+	}
+}
+
+// TestCompareKeepsOthers: a lab that up refused to start is another's, and is not removed.
+func TestCompareKeepsOthers(t *testing.T) {
+	t.Setenv("TAKEN", "tb")
+	c, asked, _ := programs(t, "true")
+	if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the cluster of calico: ") {
+		t.Errorf("%v", err)
+	}
+	got := asked()
+	if strings.Contains(got, "down --name tb") || strings.Contains(got, "--name tc") ||
+		!strings.Contains(got, "down --name ta") {
+		t.Errorf("%s", got)
 	}
 }
 

@@ -31,6 +31,7 @@ type Rig struct {
 	Name    string    // of the lab
 	Nodes   int       // number of nodes
 	Lab     string    // path of theseus-lab
+	State   string    // state directory of theseus-lab; empty means its default
 	Theseus string    // path of theseus
 	Dir     string    // folder for the story's files
 	Out     io.Writer // output for the reader
@@ -51,6 +52,8 @@ type Rig struct {
 
 	Members []string // names of the lab's nodes, if they are not the original ones
 	Gone    string   // folder with the clients' records of removed nodes
+
+	began bool // Up started the lab, or was interrupted: there is something to remove
 
 	open bool // the application's policy was removed, and with it the client that it denies
 }
@@ -85,6 +88,9 @@ func (r *Rig) run(ctx context.Context, stdin io.Reader, out io.Writer, program s
 	}
 	command.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+r.kubeconfig(),
 		"THESEUS_STATE_DIR="+filepath.Join(r.Dir, "state"))
+	if r.State != "" {
+		command.Env = append(command.Env, "THESEUS_LAB_DIR="+r.State)
+	}
 	if err := command.Run(); err != nil {
 		return stdout.String(), fmt.Errorf("%s %s: %w %s", filepath.Base(program), strings.Join(args, " "), err,
 			strings.TrimSpace(stderr.String()))
@@ -107,7 +113,9 @@ func (r *Rig) Up(ctx context.Context, network string) error {
 	if r.Proxy != "" {
 		args = append(args, "--proxy-mode", r.Proxy)
 	}
-	if _, err := r.run(ctx, nil, r.Out, r.Lab, args...); err != nil {
+	_, err := r.run(ctx, nil, r.Out, r.Lab, args...)
+	r.began = err == nil || ctx.Err() != nil
+	if err != nil {
 		return err
 	}
 	path, err := r.run(ctx, nil, nil, r.Lab, "kubeconfig", "--name", r.Name)
