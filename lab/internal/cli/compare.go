@@ -22,12 +22,11 @@ import (
 // compare measures several networks in turn.
 func (a *app) compare() *cobra.Command {
 	var c scenario.Compare
-	var source, cache string
 	cmd := &cobra.Command{
 		Use:   "compare",
 		Short: "Put the same load on several networks in turn, each in a cluster of its own, and compare them",
 		Long: "Starts a cluster for each network, and runs theseus bench network in each of them once in every " +
-			"round, in an order that turns.\nPrints one table, and writes it with all results to compare.json and " +
+			"round; the order rotates.\nPrints one table, and writes it with all results to compare.json and " +
 			"compare.html. All clusters run at the same time, and are\nremoved at the end and on Ctrl-C. A " +
 			"measurement that fails is named, the others go on, and the exit code is 1.",
 		Example: "  theseus-lab compare --networks flannel,calico,calico-nftables,weave,bridge",
@@ -46,10 +45,12 @@ func (a *app) compare() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if source, err = findSource(source); err != nil {
+			source, err := findSource("")
+			if err != nil {
 				return err
 			}
-			if err := built(cmd.Context(), build.New(source, cache, a.out), c.Networks); err != nil {
+			programs := build.New(source, env("THESEUS_LAB_CACHE", defaultCache()), a.out) // as up finds them
+			if err := built(cmd.Context(), programs, c.Networks); err != nil {
 				return err
 			}
 			if err := roomy("/proc/meminfo", c); err != nil {
@@ -71,7 +72,6 @@ func (a *app) compare() *cobra.Command {
 	f.DurationVar(&c.Duration, "duration", time.Second, "how long each measurement of theseus bench network takes")
 	f.IntVar(&c.Rate, "rate", 2000, "datagrams and requests a second that are offered")
 	f.IntVar(&c.Megabits, "throughput", 10000, "Mbit/s of TCP that are offered; the default is more than a lab carries")
-	buildFlags(f, &source, &cache)
 	return cmd
 }
 
@@ -170,7 +170,7 @@ func compared(err error, dir string) error {
 	case errors.As(err, &failed):
 		return hint(err, "the reasons are below the table, and in compare.json in %s", dir)
 	case errors.Is(err, context.Canceled):
-		return hint(fmt.Errorf("interrupted: %w", err), "the clusters are removed; results so far are in %s", dir)
+		return hint(fmt.Errorf("interrupted: %w", err), "the same command starts again from the first round")
 	}
 	return err
 }

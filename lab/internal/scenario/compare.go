@@ -98,6 +98,9 @@ func (c Compare) Run(ctx context.Context) (err error) {
 		for _, name := range compare.Order(c.Networks, round) {
 			run := c.measure(ctx, rigs[name], name, round)
 			if err := ctx.Err(); err != nil {
+				if len(result.Runs) > 0 {
+					c.Rig.Say("results so far are in compare.json and compare.html in %s", c.Rig.Dir)
+				}
 				return fmt.Errorf("round %d, %s: %w", round, name, err)
 			}
 			fmt.Fprintf(c.Rig.Out, "%s: %.0f s %s\n", name, run.Seconds, run.Failed)

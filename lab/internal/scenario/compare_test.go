@@ -89,7 +89,7 @@ esac`)
 }
 
 // TestCompareStops: bounds that theseus refuses are an error before there is a second cluster, and an interrupt ends
-// the rounds. The clusters are removed, both times.
+// the rounds, and says where results are, if there are any. The clusters are removed each time.
 func TestCompareStops(t *testing.T) {
 	c, asked, _ := programs(t, "exit 2")
 	if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 2") {
@@ -98,19 +98,31 @@ func TestCompareStops(t *testing.T) {
 	if got := asked(); strings.Contains(got, "--name tb") || !strings.Contains(got, "down --name ta") {
 		t.Errorf("%s", got)
 	}
-	c, asked, _ = programs(t, `case "$*" in *--dry-run) ;; *) kill -INT $PPID; exec sleep 20;; esac`)
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
-	defer stop()
-	start := time.Now()
-	if err := c.Run(ctx); err == nil || !strings.Contains(err.Error(), "round 1, flannel: context canceled") {
-		t.Errorf("%v", err)
-	}
-	if took := time.Since(start); took > 15*time.Second {
-		t.Errorf("it took %s", took)
-	}
-	for _, want := range []string{"down --name ta", "down --name tb", "down --name tc"} {
-		if !strings.Contains(asked(), want) {
-			t.Errorf("%q is not in:\n%s", want, asked())
+	for _, at := range []string{"flannel", "calico"} { // the first and the second one that is measured
+		c, asked, out := programs(t, `case "$THESEUS_STATE_DIR:$*" in
+*--dry-run) ;;
+*/`+at+`/*) kill -INT $PPID; exec sleep 20;;
+*) echo '`+rowOf+`';;
+esac`)
+		ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
+		start := time.Now()
+		err := c.Run(ctx)
+		stop()
+		if err == nil || !strings.Contains(err.Error(), "round 1, "+at+": context canceled") {
+			t.Errorf("%v", err)
+		}
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		for _, want := range []string{"down --name ta", "down --name tb", "down --name tc"} {
+			if !strings.Contains(asked(), want) {
+				t.Errorf("%q is not in:\n%s", want, asked())
+			}
+		}
+		_, absent := os.Stat(filepath.Join(c.Rig.Dir, "compare.json"))
+		if says := strings.Contains(out.String(), "results so far are in"); says != (absent == nil) ||
+			says != (at == "calico") {
+			t.Errorf("interrupted at %s: compare.json: %v; said:\n%s", at, absent, out)
 		}
 	}
 }
