@@ -135,7 +135,8 @@ func TestClean(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"a lost no operation and no probe; no drop counter that Theseus reads rose on its nodes.", "One round has no spread", "the rate that was offered"} {
+		"a lost no operation and no probe; no drop counter that Theseus reads rose on its nodes.",
+		"One round has no spread", "the rate that was offered"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, out.String())
 		}
