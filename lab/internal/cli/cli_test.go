@@ -148,8 +148,10 @@ func TestCompareOfRunningLabs(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"--networks flannel,calico":         "the lab is already running: cmpb\nhint: theseus-lab down --name cmpb",
-		"--networks weave,cilium,calico --name x": "the lab is already running: xc\nhint: theseus-lab down --name xc",
+		"--networks flannel,calico": "the lab is already running: cmpb\n" +
+			"hint: theseus-lab down --name cmpb ends it; --name gives ",
+		"--networks weave,cilium,calico --name x": "the lab is already running: xc\n" +
+			"hint: theseus-lab down --name xc ends it; --name gives ",
 		// not refused: the next question
 		"--networks flannel,calico --name x": "theseus is not in the folder of theseus-lab\n",
 	} {
