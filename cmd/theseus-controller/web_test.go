@@ -28,7 +28,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -37,12 +36,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	clusterrun "github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/journal"
-	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // signed writes tls.crt and tls.key for 127.0.0.1 to a folder, with a serial number.
@@ -180,18 +179,16 @@ func newCluster(t *testing.T) *cluster {
 	if err := clusterrun.Prepare(t.Context(), c.admin); err != nil {
 		t.Fatal(err)
 	}
-	c.apply(t, append(manifest.ApprovalPolicy(), manifest.AskedPolicy()...)...)
+	kubetest.Apply(t, c.admin, append(manifest.ApprovalPolicy(), manifest.AskedPolicy()...)...)
 	c.person(t, v1alpha1.Namespace, "theseus-web", kube.Page)
 	c.person(t, metav1.NamespaceDefault, "ann", kube.Look)
 	c.person(t, metav1.NamespaceDefault, "bob", kube.Approve)
 	c.person(t, metav1.NamespaceDefault, "op", kube.Operate)
 	c.person(t, metav1.NamespaceDefault, "eve", "")
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
-	system, err := c.admin.Typed.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
+	if snapshot.UID, err = c.admin.ClusterUID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	snapshot.UID = string(system.UID)
 	if c.plan, err = plan.Make(snapshot,
 		v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
 		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
@@ -202,17 +199,6 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	return c
-}
-
-func (c *cluster) apply(t *testing.T, objects ...unstructured.Unstructured) {
-	t.Helper()
-	actor := clusterrun.NewActor(c.admin)
-	for i := range objects {
-		if _, err := actor.Do(t.Context(), step.Action{Op: step.Apply, Object: &objects[i], Title: "apply"},
-			nil); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // person makes a ServiceAccount with the rights of a duty, or none.
@@ -232,7 +218,7 @@ func (c *cluster) person(t *testing.T, namespace, name string, duty kube.Duty) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.apply(t, roles...)
+	kubetest.Apply(t, c.admin, roles...)
 }
 
 // token is what `kubectl create token` prints.

@@ -43,18 +43,7 @@ func TestArchiveAPIServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range roles {
-			mapping, err := admin.Mapper.RESTMapping(roles[i].GroupVersionKind().GroupKind(),
-				roles[i].GroupVersionKind().Version)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := admin.Dynamic.Resource(mapping.Resource).Namespace(roles[i].GetNamespace()).Apply(t.Context(),
-				roles[i].GetName(), &roles[i],
-				metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		kubetest.Apply(t, admin, roles...)
 	}
 	migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion,
 		"kind": "Migration", "metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace},

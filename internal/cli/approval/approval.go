@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
@@ -190,11 +189,8 @@ func SameCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.P
 		return nil // the identities of both clusters are compared once they are reached
 	}
 	var uid string
-	err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error {
-		namespace, err := client.Typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-		if err == nil {
-			uid = string(namespace.UID)
-		}
+	err := a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
+		uid, err = client.ClusterUID(ctx)
 		return err
 	})
 	if err != nil {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -52,13 +50,12 @@ func TestAPIServer(t *testing.T) {
 		}
 		objects = append(objects, roles...)
 	}
-	apply(t, admin, objects)
+	kubetest.Apply(t, admin, objects...)
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
-	system, err := admin.Typed.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
+	var err error
+	if snapshot.UID, err = admin.ClusterUID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	snapshot.UID = string(system.UID)
 	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
 		drivers.All(), nil,
 		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"})
@@ -133,16 +130,5 @@ func tails(t *testing.T, admin, reader *kube.Client, p *plan.Plan) {
 	}
 	if tail.State().Phase != engine.PhasePaused {
 		t.Errorf("the state is %s", tail.State().Phase)
-	}
-}
-
-func apply(t *testing.T, client *kube.Client, objects []unstructured.Unstructured) {
-	t.Helper()
-	actor := run.NewActor(client)
-	for i := range objects {
-		if _, err := actor.Do(t.Context(), step.Action{Op: step.Apply, Object: &objects[i], Title: "apply"},
-			nil); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

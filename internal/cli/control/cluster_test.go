@@ -13,7 +13,6 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
@@ -80,7 +79,7 @@ func TestAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	create(t, admin, append(roles, serving...))
+	kubetest.Apply(t, admin, append(roles, serving...)...)
 	p := begun(t, admin)
 
 	var asked requests
@@ -122,11 +121,10 @@ func TestAPIServer(t *testing.T) {
 func begun(t *testing.T, admin *kube.Client) *plan.Plan {
 	t.Helper()
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
-	system, err := admin.Typed.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
+	var err error
+	if snapshot.UID, err = admin.ClusterUID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	snapshot.UID = string(system.UID)
 	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
 		drivers.All(), nil,
 		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "seen"})
@@ -138,22 +136,6 @@ func begun(t *testing.T, admin *kube.Client) *plan.Plan {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// create writes objects as the administrator.
-func create(t *testing.T, admin *kube.Client, objects []unstructured.Unstructured) {
-	t.Helper()
-	for i := range objects {
-		gvk := objects[i].GroupVersionKind()
-		mapping, err := admin.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		if err == nil {
-			_, err = admin.Dynamic.Resource(mapping.Resource).Namespace(objects[i].GetNamespace()).Apply(t.Context(),
-				objects[i].GetName(), &objects[i], metav1.ApplyOptions{FieldManager: "test", Force: true})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // requests are what a client asked the API server for, as "verb resource.group".

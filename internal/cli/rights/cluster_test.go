@@ -49,30 +49,13 @@ func TestAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply(t, admin, roles...)
+	kubetest.Apply(t, admin, roles...)
 	uses := enough(t, op, p)
 	for _, right := range uses {
 		oneless(t, admin, op, p, roles, right)
 	}
 	t.Logf("%d rights, one at a time", len(uses))
 	notTooMuch(t, op)
-}
-
-// apply writes objects as the administrator.
-func apply(t *testing.T, admin *kube.Client, objects ...unstructured.Unstructured) {
-	t.Helper()
-	for i := range objects {
-		gvk := objects[i].GroupVersionKind()
-		mapping, err := admin.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := admin.Dynamic.Resource(mapping.Resource).Namespace(objects[i].GetNamespace()).Apply(t.Context(),
-			objects[i].GetName(), &objects[i],
-			metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // denied are the rights for the plan's actions that are not granted.
@@ -134,9 +117,9 @@ func oneless(t *testing.T, admin, op *kube.Client, p *plan.Plan, roles []unstruc
 			less, whole = append(less, *short), append(whole, roles[i])
 		}
 	}
-	apply(t, admin, less...)
+	kubetest.Apply(t, admin, less...)
 	defer func() {
-		apply(t, admin, whole...)
+		kubetest.Apply(t, admin, whole...)
 		for range 100 {
 			if _, lacks := denied(t, op, p); len(lacks) == 0 {
 				return

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -104,6 +105,17 @@ func connect(config *rest.Config) (*Client, error) {
 // Call returns a context with the timeout of one request.
 func (c *Client) Call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTimeout)
+}
+
+// ClusterUID reads the identity of the cluster: the UID of Namespace kube-system, which plans have, too.
+func (c *Client) ClusterUID(ctx context.Context) (string, error) {
+	ctx, cancel := c.Call(ctx)
+	defer cancel()
+	namespace, err := c.Typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return string(namespace.UID), nil
 }
 
 // UnreachableError says that the API server did not answer, or rejected the credentials.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -108,13 +107,8 @@ func SameCluster(ctx context.Context, client *kube.Client, p *plan.Plan) error {
 		return nil // the identities of both clusters are compared once they are reached
 	}
 	var uid string
-	err := outage.Retry(ctx, journal.Patience, nil, func(ctx context.Context) error {
-		ctx, cancel := client.Call(ctx)
-		defer cancel()
-		namespace, err := client.Typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-		if err == nil {
-			uid = string(namespace.UID)
-		}
+	err := outage.Retry(ctx, journal.Patience, nil, func(ctx context.Context) (err error) {
+		uid, err = client.ClusterUID(ctx)
 		return err
 	})
 	if err != nil {

@@ -512,18 +512,7 @@ func (r *rig) configMap(data map[string]string) {
 // apply applies objects, and waits until their kinds are served.
 func (r *rig) apply(objects ...unstructured.Unstructured) {
 	r.Helper()
-	for i := range objects {
-		object := &objects[i]
-		mapping, err := r.admin.Mapper.RESTMapping(object.GroupVersionKind().GroupKind(),
-			object.GroupVersionKind().Version)
-		if err == nil {
-			_, err = r.admin.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Apply(r.Context(),
-				object.GetName(), object, metav1.ApplyOptions{FieldManager: "test", Force: true})
-		}
-		if err != nil {
-			r.Fatal(err)
-		}
-	}
+	kubetest.Apply(r, r.admin, objects...)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		if _, err := r.admin.Dynamic.Resource(resource).List(r.Context(), metav1.ListOptions{}); err == nil {
 			return

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,13 +53,14 @@ func TestAPIServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		apply(t, admin, roles...)
+		kubetest.Apply(t, admin, roles...)
 	}
 	// eve may create every Approval that the policy lets her create.
-	apply(t, admin, unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1",
-		"kind": "ClusterRole", "metadata": map[string]any{"name": "eve"},
-		"rules": []any{map[string]any{"apiGroups": []any{v1alpha1.Group}, "resources": []any{"approvals"},
-			"verbs": []any{"*"}}}}},
+	kubetest.Apply(t, admin,
+		unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1",
+			"kind": "ClusterRole", "metadata": map[string]any{"name": "eve"},
+			"rules": []any{map[string]any{"apiGroups": []any{v1alpha1.Group}, "resources": []any{"approvals"},
+				"verbs": []any{"*"}}}}},
 		unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1",
 			"kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "eve"},
 			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "eve"},
@@ -72,7 +72,7 @@ func TestAPIServer(t *testing.T) {
 
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonPolicyMissing)
-	apply(t, admin, manifest.ApprovalPolicy()...)
+	kubetest.Apply(t, admin, manifest.ApprovalPolicy()...)
 	awaited(t, "the policy is in force", func() bool {
 		err := approve(t, as("eve"), "probe", "eve")
 		if err == nil { // a new policy takes the API server a moment
@@ -143,7 +143,7 @@ func TestAPIServer(t *testing.T) {
 		"validationActions"); err != nil {
 		t.Fatal(err)
 	}
-	apply(t, admin, unbind)
+	kubetest.Apply(t, admin, unbind)
 	if policy, err = readPolicy(t.Context(), c.Client); err != nil ||
 		policy.Reason != v1alpha1.ReasonPolicyChanged {
 		t.Errorf("%+v, %v", policy, err)
@@ -159,11 +159,10 @@ func lacksRights(t *testing.T, admin *kube.Client, c *Controller, ann *kube.Clie
 		t.Fatal(err)
 	}
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
-	system, err := admin.Typed.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
+	var err error
+	if snapshot.UID, err = admin.ClusterUID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	snapshot.UID = string(system.UID)
 	p, err := plan.Make(snapshot,
 		v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16",
 			AgentImage: "theseus.dev/agent:dev", Strategy: "recreate"}, drivers.All(), nil,
@@ -207,31 +206,10 @@ func keepsConditions(t *testing.T, admin *kube.Client) {
 	}
 }
 
-func apply(t *testing.T, client *kube.Client, objects ...unstructured.Unstructured) {
-	t.Helper()
-	for i := range objects {
-		object := &objects[i]
-		var mapping *meta.RESTMapping
-		awaited(t, object.GetKind()+" serves", func() (ok bool) {
-			var err error
-			if mapping, err = client.Mapper.RESTMapping(object.GroupVersionKind().GroupKind(),
-				object.GroupVersionKind().Version); err != nil {
-				client.Mapper.Reset()
-			}
-			return err == nil
-		})
-		if _, err := client.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Apply(t.Context(),
-			object.GetName(), object,
-			metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // create makes the Migration m, whose plan has the hash "hash", and no pages.
 func create(t *testing.T, client *kube.Client) {
 	t.Helper()
-	apply(t, client,
+	kubetest.Apply(t, client,
 		unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
 			"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace},
 			"spec":     map[string]any{"planHash": "hash", "inCluster": true}}})

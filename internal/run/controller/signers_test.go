@@ -184,7 +184,7 @@ func TestSignedAPIServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		apply(t, admin, roles...)
+		kubetest.Apply(t, admin, roles...)
 	}
 	alice, bob := newPerson(t, "alice@example.com"), newPerson(t, "bob@example.com")
 	c := &Controller{Client: as(controls), Holder: HolderPrefix + "test", Approvals: 2, Dir: t.TempDir(),
