@@ -72,9 +72,8 @@ func approve(ctx context.Context, a *app.App, client *kube.Client, name string, 
 			"already": done.Already, "signed": done.Signed, "approvedBy": done.By})
 	}
 	fmt.Fprintf(a.Out, "%s (hash %s): %s\n", name, p.Hash, done)
-	if !done.Signed && incluster.Signed(migration) {
-		fmt.Fprintf(a.Err, "note: the controller counts only signed approvals: "+
-			"theseus approve %s --plan FILE --sign KEY\n", name)
+	if signs := incluster.ApprovedWith(migration); signs != "" && !done.Signed {
+		fmt.Fprintf(a.Err, "note: the controller counts only signed approvals: %s\n", signs)
 	}
 	if !migration.Spec.InCluster {
 		fmt.Fprintf(a.Out, "the controller does not run %s yet: `theseus resume %[1]s --in-cluster` lets it\n", name)

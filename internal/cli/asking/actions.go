@@ -110,9 +110,8 @@ func (k *Actions) approve(ctx context.Context, a *app.App, hash string) error {
 		return err
 	}
 	fmt.Fprintf(a.Out, "%s (hash %s): %s\n", p.Name, p.Hash, done)
-	if incluster.Signed(migration) {
-		fmt.Fprintf(a.Out, "the controller counts only signed approvals: theseus approve %s --plan FILE --sign KEY\n",
-			p.Name)
+	if signs := incluster.ApprovedWith(migration); signs != "" {
+		fmt.Fprintf(a.Out, "the controller counts only signed approvals: %s\n", signs)
 	}
 	if !migration.Spec.InCluster {
 		fmt.Fprintf(a.Out, "the controller does not run %s yet: `theseus resume %[1]s --in-cluster` lets it\n", p.Name)

@@ -1,6 +1,7 @@
 package asking
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -55,12 +56,9 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 	if migration.Spec.InCluster {
 		ready := func() error {
 			if lacks := incluster.Unapproved(migration); lacks != nil {
-				how := "with Approve on this page or with theseus approve " + name
-				if incluster.Signed(migration) {
-					how = "with theseus approve " + name + " --plan FILE --sign KEY"
-				}
-				return exit.Fail(exit.NeedsPerson, "approve it first, "+how, "the plan of %s is not approved: %s", name,
-					lacks.Message)
+				how := cmp.Or(incluster.ApprovedWith(migration), "Approve on this page or with theseus approve "+name)
+				return exit.Fail(exit.NeedsPerson, "approve it first, with "+how, "the plan of %s is not approved: %s",
+					name, lacks.Message)
 			}
 			if !here {
 				return approval.SameCluster(ctx, a, client, p)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
 // Line is a condition on one line.
@@ -72,11 +73,15 @@ func Unapproved(migration *v1alpha1.Migration) *metav1.Condition {
 	return nil
 }
 
-// Signed reports whether the controller has said that it counts only signed approvals of a migration.
-func Signed(migration *v1alpha1.Migration) bool {
+// ApprovedWith is the command that approves a migration where the controller has said that only signed approvals count;
+// "" where it has not.
+func ApprovedWith(migration *v1alpha1.Migration) string {
 	lacks := Unapproved(migration)
-	return lacks != nil &&
-		(lacks.Reason == v1alpha1.ReasonSignersMissing || strings.Contains(lacks.Message, "--sign KEY"))
+	if lacks == nil ||
+		lacks.Reason != v1alpha1.ReasonSignersMissing && !strings.Contains(lacks.Message, journal.SignsWith) {
+		return ""
+	}
+	return "theseus approve " + migration.Name + " --plan FILE " + journal.SignsWith
 }
 
 // Able returns why the controller cannot act on a migration that it has, such as approvals that are missing; nil if it

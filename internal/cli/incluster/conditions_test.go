@@ -92,3 +92,30 @@ func TestSubject(t *testing.T) {
 		}
 	}
 }
+
+// TestApprovedWith: only a condition that says so lets a user be told to sign.
+func TestApprovedWith(t *testing.T) {
+	for _, test := range []struct {
+		status          metav1.ConditionStatus
+		reason, message string
+		signs           bool
+	}{
+		{metav1.ConditionFalse, v1alpha1.ReasonTooFewApprovals, "`theseus approve m --plan FILE` adds one", false},
+		{metav1.ConditionFalse, v1alpha1.ReasonTooFewApprovals, "`theseus approve m --plan FILE --sign KEY` adds one",
+			true},
+		{metav1.ConditionFalse, v1alpha1.ReasonSignersMissing, "there is no list", true},
+		{metav1.ConditionTrue, v1alpha1.ReasonEnoughApprovals, "approved by ann", false},
+	} {
+		m := &v1alpha1.Migration{}
+		m.Name = "m"
+		m.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionApproved, Status: test.status,
+			Reason: test.reason, Message: test.message}}
+		want := ""
+		if test.signs {
+			want = "theseus approve m --plan FILE --sign KEY"
+		}
+		if got := ApprovedWith(m); got != want {
+			t.Errorf("%s, %s: %q, want %q", test.reason, test.message, got, want)
+		}
+	}
+}

@@ -100,7 +100,8 @@ func approve(own *v1alpha1.Migration) []string {
 		"read the whole plan: theseus plan show --migration " + own.Name + " -o plan.yaml",
 		"grant the controller the permissions for it: theseus rights operate --plan plan.yaml --for serviceaccount:" +
 			account + " | kubectl apply -f -",
-		"approve it: theseus approve " + own.Name + " --plan plan.yaml (with --sign KEY if approvals must be signed)",
+		"approve it: theseus approve " + own.Name + " --plan plan.yaml (with " + journal.SignsWith +
+			" if approvals must be signed)",
 		"or withdraw it: delete this Change",
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
 // Situation is everything that the decision about one Migration depends on.
@@ -261,7 +262,7 @@ func approval(s Situation) Condition {
 func lacking(s Situation, found counted) Condition {
 	m, kind, sign := s.Migration, "approval", ""
 	if s.signatures() {
-		kind, sign = "signed approval", " --sign KEY"
+		kind, sign = "signed approval", " "+journal.SignsWith
 	}
 	message := fmt.Sprintf("%s of %d: `theseus approve %s --plan FILE%s` adds one, after reading the plan with the "+
 		"hash %s", cluster.Count(len(found.who), kind), s.Needed, m.Name, sign, m.Spec.PlanHash)
