@@ -171,6 +171,9 @@ func compared(err error, dir string) error {
 		return hint(err, "the reasons are below the table, and in compare.json in %s", dir)
 	case errors.Is(err, context.Canceled):
 		return hint(fmt.Errorf("interrupted: %w", err), "the same command starts again from the first round")
+	case err != nil:
+		return hint(err, "its output is above; theseus-lab status lists what is left of the clusters, and "+
+			"theseus-lab down --name NAME removes it")
 	}
-	return err
+	return nil
 }
