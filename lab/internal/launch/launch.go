@@ -79,7 +79,11 @@ func Down(store *state.Store, name string) error {
 	if err := lab.Stop(stopLimit); err != nil {
 		return err
 	}
-	return store.Remove(name)
+	others, err := store.Others(name)
+	if err == nil && len(others) == 0 {
+		err = inotifyOf(store).restore()
+	}
+	return errors.Join(err, store.Remove(name))
 }
 
 func (l *launch) say(format string, args ...any) {
@@ -105,6 +109,12 @@ func (l *launch) register(ctx context.Context) error {
 	}
 	if err := l.describe(); err != nil {
 		return err
+	}
+	switch line, err := inotifyOf(l.Store).fit(append(others, l.lab)); {
+	case err != nil:
+		l.say("fs.inotify.max_user_instances stays as it is, which may be too low for many nodes: %v", err)
+	case line != "":
+		l.say("%s", line)
 	}
 	if err := l.startOuter(ctx); err != nil {
 		return errors.Join(err, l.lab.Stop(stopLimit))

@@ -39,6 +39,9 @@ func Open(dir string) (*Store, error) {
 	return &Store{dir: dir}, nil
 }
 
+// Root is the state directory.
+func (s *Store) Root() string { return s.dir }
+
 // Dir is the directory of a lab.
 func (s *Store) Dir(name string) string { return filepath.Join(s.dir, "labs", name) }
 
