@@ -27,7 +27,8 @@ func FuzzAllowed(f *testing.F) {
 			return
 		}
 		for _, name := range r.Paths {
-			if path.Clean(name) != name || strings.Contains(name, "..") || strings.Count(name, "/") < 2 {
+			up := slices.Contains(strings.Split(name, "/"), "..") // "a.." is a name like any other
+			if path.Clean(name) != name || up || strings.Count(name, "/") < 2 {
 				t.Errorf("%s may remove %q", args, name)
 			}
 		}
