@@ -81,6 +81,7 @@ func TestAPIServer(t *testing.T) {
 	}
 	kubetest.Apply(t, admin, append(roles, serving...)...)
 	p := begun(t, admin)
+	kubetest.Apply(t, admin, refusedPods()...)
 
 	var asked requests
 	config = rest.CopyConfig(config)
@@ -100,7 +101,10 @@ func TestAPIServer(t *testing.T) {
 			Signals: &interrupt.Signals{Err: &out}}
 		code := exit.Code(&out, command(t.Context(), a))
 		want := map[string]int{"watch": exit.Interrupted}[name] // it follows until it is stopped
-		if code != want || strings.Contains(out.String(), "forbidden") {
+		if name == "status" && !strings.Contains(out.String(), quotaSays+"\nhint: raise the ResourceQuota") {
+			t.Errorf("it does not say why the controller does not run:\n%s", out.String())
+		}
+		if code != want || strings.Contains(strings.ReplaceAll(out.String(), quotaSays, ""), "forbidden") {
 			t.Errorf("%s: exit %d, want %d:\n%s", name, code, want, out.String())
 		}
 	}
@@ -114,6 +118,29 @@ func TestAPIServer(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// quotaSays is the API server's answer to the controller of a ReplicaSet.
+const quotaSays = `pods "theseus-controller-5d8f-x2" is forbidden: exceeded quota: few, requested: pods=1`
+
+// refusedPods are the Deployment of Theseus' controller, and an event that says why it has no pods.
+func refusedPods() []unstructured.Unstructured {
+	now := time.Now().UTC().Format(time.RFC3339)
+	labels := map[string]any{"app": "theseus"}
+	return []unstructured.Unstructured{
+		{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
+			"metadata": map[string]any{"name": "theseus-controller", "namespace": v1alpha1.Namespace},
+			"spec": map[string]any{"selector": map[string]any{"matchLabels": labels},
+				"template": map[string]any{"metadata": map[string]any{"labels": labels},
+					"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}}}}}},
+		{Object: map[string]any{"apiVersion": "v1", "kind": "Event",
+			"metadata": map[string]any{"name": "refused", "namespace": v1alpha1.Namespace},
+			"involvedObject": map[string]any{"kind": "ReplicaSet", "namespace": v1alpha1.Namespace,
+				"name": "theseus-controller-5d8f"},
+			"reason": "FailedCreate", "message": "Error creating: " + quotaSays, "type": "Warning",
+			"firstTimestamp": now, "lastTimestamp": now, "count": int64(1),
+			"source": map[string]any{"component": "replicaset-controller"}}},
 	}
 }
 

@@ -266,6 +266,40 @@ func TestPauseWaiting(t *testing.T) {
 	}
 }
 
+// TestStatusWithoutController: status says why the controller does not run, and what to do: the API server refuses its
+// pods, or the chart is not installed.
+func TestStatusWithoutController(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := quietPlan(t)
+	client := controlled(t, p)
+	inCluster(t, client, p.Name)
+	says := func(output string, wants ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		if err := status(t.Context(), quietApp(&out, output), client, p.Name); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q is not in:\n%s", want, out.String())
+			}
+		}
+	}
+	apps := client.Typed.AppsV1().Deployments(v1alpha1.Namespace)
+	down := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace,
+		Name: manifest.ControllerName}}
+	if _, err := apps.Update(t.Context(), down, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	says("", "and does not run it now: no pod of the controller is available: Deployment theseus-system/"+
+		"theseus-controller: ", "\nhint: kubectl describe pods -n theseus-system")
+	says("json", `"controllerError":"no pod of the controller is available`)
+	if err := apps.Delete(t.Context(), manifest.ControllerName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	says("", "and does not run it now: this cluster has no controller", "\nhint: install the chart")
+}
+
 // TestStatusInCluster: status says that the controller has a migration, and what it waits for.
 func TestStatusInCluster(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())

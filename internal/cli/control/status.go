@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
@@ -63,6 +64,12 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	if !state.Over() {
 		times = incluster.TimesOf(ctx, client, migration, time.Now())
 	}
+	var absent error
+	if migration.Spec.InCluster && !state.Over() && holder == nil {
+		if absent, err = incluster.Absent(ctx, client); err != nil {
+			absent = fmt.Errorf("looking for the controller: %w", err)
+		}
+	}
 	if a.Output == "json" {
 		stands := map[string]any{"name": name, "state": stand.Word, "resume": stand.Resume, "rollback": stand.Rollback,
 			"since": stand.Since, "leftSeconds": int(stand.Left.Seconds()), "gate": stand.Gate, "waits": stand.Waits,
@@ -80,6 +87,9 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		}
 		if unread != nil {
 			stands["evidenceError"] = unread.Error()
+		}
+		if absent != nil {
+			stands["controllerError"] = absent.Error()
 		}
 		if holder != nil {
 			stands["heldBy"] = holder.Holder
@@ -117,13 +127,14 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	for _, line := range times.Lines() {
 		fmt.Fprintln(a.Out, line)
 	}
-	who(a, migration, state, holder, stand)
+	who(a, migration, state, holder, stand, absent)
 	return approval.Contradiction(p, local, records)
 }
 
-// who says which process runs a migration, and what the controller in the cluster waits for.
+// who says which process runs a migration, and what the controller in the cluster waits for; absent is why that one
+// does not run.
 func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *journal.HeldError,
-	stand engine.Standing) {
+	stand engine.Standing, absent error) {
 	inCluster := migration.Spec.InCluster && !state.Over()
 	var waits []string
 	if inCluster {
@@ -137,7 +148,13 @@ func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *
 		fmt.Fprintln(a.Out, holder)
 	case inCluster:
 		line := "the controller in the cluster has it, and does not run it now"
-		if len(waits) == 0 { // else they say what to do
+		switch {
+		case absent != nil:
+			line += ": " + absent.Error()
+			if hint := exit.HintOf(absent); hint != "" {
+				line += "\nhint: " + hint
+			}
+		case len(waits) == 0: // else they say what to do
 			line += ": `theseus resume --in-cluster` makes it try again"
 		}
 		fmt.Fprintln(a.Out, line)

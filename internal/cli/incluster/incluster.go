@@ -15,37 +15,49 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Available demands that the cluster has a controller that runs. A user who may not read that gets no error: the
 // conditions of the Migration show it.
 func Available(ctx context.Context, a *app.App, client *kube.Client) error {
-	var ready int32
-	err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error {
-		ctx, cancel := client.Call(ctx)
-		defer cancel()
-		deployment, err := client.Typed.AppsV1().Deployments(v1alpha1.Namespace).Get(ctx,
-			manifest.ControllerName, metav1.GetOptions{})
-		if err == nil {
-			ready = deployment.Status.AvailableReplicas
-		}
-		if apierrors.IsForbidden(err) {
-			ready, err = 1, nil
-		}
+	var absent error
+	err := a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
+		absent, err = Absent(ctx, client)
 		return err
 	})
+	if err != nil {
+		return fmt.Errorf("looking for the controller: %w", err)
+	}
+	return absent
+}
+
+// Absent says why the cluster has no controller that runs; nil if it has one, or if the user may not read that.
+func Absent(ctx context.Context, client *kube.Client) (absent, err error) {
+	const name = v1alpha1.Namespace + "/" + manifest.ControllerName
+	ctx, cancel := client.Call(ctx)
+	defer cancel()
+	deployment, err := client.Typed.AppsV1().Deployments(v1alpha1.Namespace).Get(ctx,
+		manifest.ControllerName, metav1.GetOptions{})
 	switch {
+	case apierrors.IsForbidden(err):
+		return nil, nil
 	case apierrors.IsNotFound(err):
 		return exit.Fail(exit.Failed, "install the chart: helm install theseus charts/theseus --namespace "+
 			v1alpha1.Namespace+" --create-namespace --take-ownership",
-			"this cluster has no controller: there is no Deployment %s/%s", v1alpha1.Namespace, manifest.ControllerName)
-	case err != nil:
-		return fmt.Errorf("looking for the controller: %w", err)
-	case ready == 0:
-		return exit.Fail(exit.Failed, "kubectl describe pods -n "+v1alpha1.Namespace+" shows why, then retry",
-			"no pod of the controller is available: Deployment %s/%s", v1alpha1.Namespace, manifest.ControllerName)
+			"this cluster has no controller: there is no Deployment %s", name), nil
+	case err != nil || deployment.Status.AvailableReplicas > 0:
+		return nil, err
 	}
-	return nil
+	why, hint, err := run.NewActor(client).Unready(ctx, step.Ref{APIVersion: "apps/v1", Kind: "Deployment",
+		Namespace: v1alpha1.Namespace, Name: manifest.ControllerName})
+	if err != nil || why == "" {
+		why = "its pods may be starting"
+	}
+	if hint == "" {
+		hint = "kubectl describe pods -n " + v1alpha1.Namespace + " shows why, then retry"
+	}
+	return exit.Fail(exit.Failed, hint, "no pod of the controller is available: Deployment %s: %s", name, why), nil
 }
 
 // Begin writes a plan to the cluster, for the controller, with the windows in which its steps may begin. It holds the

@@ -144,6 +144,8 @@ func rightsOf(duty Duty, steps []step.Step, uses ...step.Use) []need {
 		{"", "namespaces", "", "get"}, {"", "pods", "", "list"},
 		{"apps", "replicasets", "", "get"},
 		{"", "configmaps", v1alpha1.Namespace, "get"}, // the evidence that runs keep
+		// why the controller does not run
+		{"apps", "deployments", v1alpha1.Namespace, "get"}, {"", "events", v1alpha1.Namespace, "list"},
 	}
 	if duty == Look {
 		return all

@@ -188,6 +188,9 @@ func (a *Actor) stuckWorkload(ctx context.Context, p *patience, ref step.Ref) (t
 	if found := a.ailing(ctx, p, pods); found.why != "" || p.others {
 		return found, nil
 	}
+	if found, err := a.unborn(ctx, ref, len(pods)); found.why != "" || err != nil {
+		return found, err
+	}
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return podReady(&p) && p.DeletionTimestamp == nil })
 	return lasting(a.downUnder(ctx, pods))
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -121,6 +122,53 @@ func TestWorkloadOfAnOperator(t *testing.T) {
 	}
 	if len(w.notes) == 0 || !strings.Contains(w.notes[len(w.notes)-1], "cannot get the image") {
 		t.Errorf("told: %q", w.notes)
+	}
+}
+
+// TestPodsThatAreNotCreated: the API server's answer to a workload's controller is told, with what a person can do; an
+// event about another workload, or from long ago, is not.
+func TestPodsThatAreNotCreated(t *testing.T) {
+	const denied = `Error creating: pods "agent-x7k2p" is forbidden: exceeded quota: few, requested: pods=1`
+	for _, test := range []struct {
+		name, kind, object string
+		ago                time.Duration
+		words              string
+	}{
+		{"a quota", "DaemonSet", "agent", time.Minute, "1 of 2 pods are ready: the API server does not create a pod " +
+			`of it: pods "agent-x7k2p" is forbidden: exceeded quota: few, requested: pods=1`},
+		{"the quota of another DaemonSet", "DaemonSet", "agents", time.Minute, "context canceled"},
+		{"a quota of a Deployment's", "ReplicaSet", "agent-5d8f", time.Minute, "context canceled"},
+		{"a quota of the day before", "DaemonSet", "agent", 24 * time.Hour, "context canceled"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			at := metav1.NewTime(time.Unix(1_800_000_000, 0).Add(-test.ago))
+			event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "theseus-system"},
+				Reason: "FailedCreate", Message: denied, FirstTimestamp: at, LastTimestamp: at,
+				InvolvedObject: corev1.ObjectReference{Kind: test.kind, Name: test.object,
+					Namespace: "theseus-system"}}
+			w := newWorld(t, []runtime.Object{nodeThatIs("True"), event,
+				pod("theseus-system", "agent-1", "a", "", label("app", "agent"))}, agentSet)
+			agents := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}
+			_, err := w.Do(w.end(1000), step.Action{ID: "w", Op: step.Wait,
+				Condition: &step.Condition{Kind: step.Rolled, Ref: &agents}}, nil)
+			wantError(t, err, test.words)
+			hint := engine.HintOf(err)
+			if strings.Contains(hint, "raise the ResourceQuota") != strings.Contains(test.words, "quota") {
+				t.Errorf("hint: %q", hint)
+			}
+		})
+	}
+}
+
+// TestOfDeployment: events about its ReplicaSets are a Deployment's.
+func TestOfDeployment(t *testing.T) {
+	for kindAndName, want := range map[[2]string]bool{{"ReplicaSet", "web-5d8f"}: true, {"Deployment", "web"}: true,
+		{"ReplicaSet", "web-api-5d8f"}: false, {"ReplicaSet", "web"}: false, {"Deployment", "web-5d8f"}: false,
+		{"DaemonSet", "web-5d8f"}: false} {
+		event := &corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kindAndName[0], Name: kindAndName[1]}}
+		if of(event, step.Ref{Kind: "Deployment", Name: "web"}) != want {
+			t.Error(kindAndName, !want)
+		}
 	}
 }
 

@@ -45,7 +45,7 @@ func FromKubernetes(list []corev1.Event, since time.Time) []Event {
 	for i := range list {
 		e := &list[i]
 		what := told[e.Reason]
-		first, last, count := times(e)
+		first, last, count := Times(e)
 		of := e.InvolvedObject
 		if what == "" || last.Before(since) || of.Namespace == v1alpha1.Namespace ||
 			e.Reason == "Starting" && cmp.Or(e.Source.Component, e.ReportingController) != "kubelet" {
@@ -82,8 +82,8 @@ func FromKubernetes(list []corev1.Event, since time.Time) []Event {
 	return events
 }
 
-// times are when an event of Kubernetes was first and last seen, and how often. Reporters fill in different fields.
-func times(e *corev1.Event) (first, last time.Time, count int) {
+// Times are when an event of Kubernetes was first and last seen, and how often. Reporters fill in different fields.
+func Times(e *corev1.Event) (first, last time.Time, count int) {
 	first, last, count = e.FirstTimestamp.Time, e.LastTimestamp.Time, max(1, int(e.Count))
 	if first.IsZero() {
 		first = e.EventTime.Time

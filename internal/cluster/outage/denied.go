@@ -23,13 +23,19 @@ func Denied(err error) (reason, hint string) {
 	if !ok {
 		return "", ""
 	}
-	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return v1alpha1.ReasonNamespaceTerminating, "wait until the namespace is gone, create it again, and install " +
 			"what was in it; kubectl get namespace NAME -o yaml says what keeps it"
-	case strings.Contains(status.Message, "exceeded quota"):
+	}
+	return DeniedBy(status.Message)
+}
+
+// DeniedBy is Denied for the text of such an answer, as an event has it.
+func DeniedBy(message string) (reason, hint string) {
+	switch {
+	case strings.Contains(message, "exceeded quota"):
 		return v1alpha1.ReasonQuotaExceeded, "raise the ResourceQuota that the message names, or delete what uses it up"
-	case strings.Contains(status.Message, "violates PodSecurity"):
+	case strings.Contains(message, "violates PodSecurity"):
 		return v1alpha1.ReasonPodSecurity, "let the namespace run such pods: kubectl label --overwrite namespace " +
 			"NAME pod-security.kubernetes.io/enforce=privileged"
 	}
@@ -37,7 +43,7 @@ func Denied(err error) (reason, hint string) {
 		named *regexp.Regexp
 		what  string
 	}{{webhook, "the admission webhook "}, {policy, "the ValidatingAdmissionPolicy "}} {
-		if found := by.named.FindStringSubmatch(status.Message); found != nil {
+		if found := by.named.FindStringSubmatch(message); found != nil {
 			return v1alpha1.ReasonAdmissionDenied, "make an exception for Theseus in " + by.what + found[1]
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,9 +38,9 @@ type cluster struct {
 }
 
 // TestChart moves a cluster from flannel to Calico by the controller alone: the command that handed the plan over is
-// killed after the first step. Meanwhile the controller is killed, evicted and upgraded, an uninstall is refused, the
-// Service of the API server is cut off, and the cluster is frozen for a moment. The clients lose nothing, and no pod
-// restarts.
+// killed after the first step. Meanwhile a laptop takes the run over and gives it back, the controller is killed,
+// deleted while a quota refuses its successor, and upgraded, an uninstall is refused, the Service of the API server is
+// cut off, and the cluster is frozen for a moment. The clients lose nothing, and no pod restarts.
 func TestChart(t *testing.T) {
 	rigtest.Full(t, "a plan that is handed over to the controller, whose chart is upgraded and whose cluster is "+
 		"frozen in the middle: six minutes")
@@ -80,9 +81,9 @@ func TestChart(t *testing.T) {
 		do func()
 	}{
 		{"Start Calico next to flannel on chart-node-1", c.uninstallIsRefused},
-		{"Adopt the pods of chart-node-1", c.killController},
+		{"Adopt the pods of chart-node-1", c.handOver},
 		{"Start Calico next to flannel on chart-node-2", c.upgrade},
-		{"Adopt the pods of chart-node-2", c.deleteController},
+		{"Adopt the pods of chart-node-2", c.refuseController},
 		{"Use Calico for new pods on chart-node-2", c.flushService},
 	} {
 		watch.Until(disturbance.at)
@@ -228,6 +229,44 @@ func (c *cluster) deleteController() {
 	name, node := c.pod()
 	c.kubectl("", "delete", "pod", name, "--grace-period=0", "--force")
 	fmt.Fprintf(c.Out, "-- the controller's pod %s on %s is deleted\n", name, node)
+}
+
+// handOver takes the run to the machine that began it, which knows the plan, and gives it back.
+func (c *cluster) handOver() {
+	c.t.Helper()
+	laptop := rigtest.Start(c.t, c.Rig, "laptop", "resume")
+	rigtest.Until(c.t, "the laptop runs the migration", func() bool {
+		holder := c.kubectl("", "get", "leases", "-o", "jsonpath={.items[*].spec.holderIdentity}")
+		return holder != "" && !strings.Contains(holder, "theseus-controller")
+	})
+	fmt.Fprintln(c.Out, "-- the laptop runs the migration")
+	laptop.Signal(syscall.SIGINT)
+	laptop.Ends(130)
+	back := rigtest.Start(c.t, c.Rig, "laptop", "resume", "--in-cluster")
+	rigtest.Until(c.t, "the controller runs the migration again", func() bool {
+		return strings.Contains(c.kubectl("", "get", "leases", "-o", "jsonpath={.items[*].spec.holderIdentity}"),
+			"theseus-controller")
+	})
+	back.Kill()
+}
+
+// refuseController deletes the controller's pod while a quota admits no other one. Status says why no process continues
+// the run. Without the quota, the Deployment gets its pod by itself.
+func (c *cluster) refuseController() {
+	c.t.Helper()
+	c.kubectl("{apiVersion: v1, kind: ResourceQuota, metadata: {name: none}, spec: {hard: {pods: 0}}}", "create", "-f",
+		"-")
+	rigtest.Until(c.t, "the quota is enforced", func() bool {
+		return c.kubectl("", "get", "resourcequota", "none", "-o", "jsonpath={.status.used.pods}") != ""
+	})
+	c.deleteController()
+	rigtest.Until(c.t, "status says why the controller does not run", func() bool {
+		look := rigtest.Start(c.t, c.Rig, "third", "status")
+		look.Ends(0)
+		said := look.Said()
+		return strings.Contains(said, "exceeded quota: none") && strings.Contains(said, "hint: raise the ResourceQuota")
+	})
+	c.kubectl("", "delete", "resourcequota", "none")
 }
 
 // upgrade upgrades the chart. The old pod stops after its action, and the new one goes on.
