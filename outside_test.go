@@ -222,7 +222,6 @@ var unfuzzed = map[string]string{
 	"internal/run/mirrored":              "plans, which FuzzRead of change/plan tries",
 	"internal/run/report":                "the journal's records, which run/journal has",
 	"internal/run/web/webtest":           "steps that it made itself, for tests",
-	"internal/proof/bench":               "numbers of its own pods, which FuzzTake of run/benched tries",
 	"internal/proof/load":                "tasks and answers of its own pods, bounded",
 	"internal/safeio/infile":             "JSON into a type of the caller's",
 	"internal/step/adoption":             "files that FuzzParseConf of node tries",

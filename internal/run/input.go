@@ -52,6 +52,9 @@ func inputOf(ctx context.Context, client *kube.Client, p *plan.Plan, dir string,
 	}
 	input.InventoriesBefore, input.InventoriesAfter = inventories(p, records)
 	var err error
+	if input.Load, err = KeptLoad(dir); err != nil {
+		warn("the load before or after the change is not in this report: " + err.Error())
+	}
 	input.BGP, err = Graphs(ctx, NewActor(client), p, dir)
 	if apierrors.IsForbidden(err) {
 		warn("this report has no BGP graph: " + err.Error())

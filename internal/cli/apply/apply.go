@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/benching"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
@@ -68,6 +69,7 @@ func NewCommand(a *app.App) *cobra.Command {
 		"check everything, print what would be done, and change nothing")
 	command.Flags().BoolVar(&how.inCluster, "in-cluster", false, "let the controller in the cluster carry it out")
 	how.outward.Register(command)
+	how.around.Register(command)
 	command.Flags().StringArrayVar(&how.window, "window", nil,
 		"with --in-cluster: begin steps only then, such as 'Tue,Thu 22:00-05:00 Europe/Berlin' (repeatable)")
 	signers.Register(command)
@@ -80,6 +82,7 @@ type options struct {
 	yes, dry, inCluster bool
 	window              []string
 	outward             execute.Outward
+	around              benching.Around
 }
 
 // windows reads the flags --window.
@@ -108,6 +111,10 @@ func (o options) tells() error {
 	if o.inCluster && o.outward.Given() {
 		return exit.Fail(exit.Usage, "set it in the controller: the values metrics.enabled and notify.secretName of "+
 			"its chart", "--metrics and --notify are for a run on this machine, and --in-cluster is given")
+	}
+	if o.inCluster && o.around.Given() {
+		return exit.Fail(exit.Usage, "run theseus bench network before and after the change, and compare the tables",
+			"--bench is for a run on this machine, and --in-cluster is given")
 	}
 	return o.outward.Check()
 }
@@ -167,16 +174,21 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	if len(who) > 0 {
 		fmt.Fprintf(a.Err, "%s (hash %s) is signed by %s\n", p.Name, p.Hash, strings.Join(who, ", "))
 	}
+	if err := how.around.Announce(ctx, a, client, p); err != nil {
+		return err
+	}
 	if err := confirm(ctx, a, p, how.yes); err != nil {
 		return err
 	}
-	if err := execute.Ready(ctx, a, client, p); err != nil {
-		return err
-	}
-	if how.inCluster {
-		return handOver(ctx, a, client, p, windows)
-	}
-	return execute.Run(ctx, a, execute.New(a, client, access, p, true), &how.outward)
+	return how.around.Run(ctx, a, client, p, func() error {
+		if err := execute.Ready(ctx, a, client, p); err != nil {
+			return err
+		}
+		if how.inCluster {
+			return handOver(ctx, a, client, p, windows)
+		}
+		return execute.Run(ctx, a, execute.New(a, client, access, p, true), &how.outward)
+	})
 }
 
 // runs refuses a plan that cannot run where it is to run.

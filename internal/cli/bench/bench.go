@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,18 +8,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cli/agentimage"
-	"github.com/theseus-cni/theseus/internal/cli/agents"
 	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/benching"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/terminal"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
-	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 	"github.com/theseus-cni/theseus/internal/run/benched"
 )
@@ -128,102 +123,45 @@ func (o *options) network(ctx context.Context, a *app.App, image string) error {
 	b := &benched.Bench{Client: client, Image: image, Bounds: o.bounds, Note: func(text string) {
 		fmt.Fprintln(a.Err, text)
 	}}
-	if b.Nodes, err = choose(ctx, a, client, o.nodes); err != nil {
+	if b.Nodes, err = benching.Choose(ctx, a, client, o.nodes); err != nil {
 		return err
 	}
 	to := a.Err // the cost; the result goes to the output
 	if o.dry {
 		to = a.Out
 	}
-	if err := o.cost(to, a, b, client.Config.Host); err != nil || o.dry {
+	if err := o.cost(to, a, b); err != nil || o.dry {
 		return err
 	}
 	if !o.yes {
 		if err := a.Typed(ctx, "bench"); err != nil {
 			return err
 		}
-		if _, err := choose(ctx, a, client, names(b.Nodes)); err != nil { // the question may have stood for hours
+		// the question may have stood for hours
+		if _, err := benching.Choose(ctx, a, client, benching.Names(b.Nodes)); err != nil {
 			return exit.Fail(exit.Failed, exit.HintOf(err), "%s", err.Error())
 		}
 	}
-	var result *bench.Result
-	err = agents.With(ctx, a, client, "bench", agents.Benchmarking, func(ctx context.Context,
-		actor *kube.Actor) (err error) {
-		b.Actor = actor
-		result, err = b.Run(ctx)
-		return err
-	})
+	result, err := benching.Measure(ctx, a, b)
 	if result == nil {
 		return err
 	}
-	result.Theseus = a.Version
 	if len(result.Rows) > 0 {
 		if shown := show(a, result); shown != nil {
 			return errors.Join(shown, err)
 		}
 	}
-	return verdict(result, err)
-}
-
-// verdict is the error of a benchmark that ended with a result; err is that of the measurements, or of the removal
-// after them.
-func verdict(result *bench.Result, err error) error {
-	hint := "what was measured before is above; lower --rate or --throughput, or look at the node first"
-	switch {
-	case !result.Harmed:
-		return err
-	case err != nil: // what was made could not be removed
-		return exit.Fail(exit.Stopped, cmp.Or(exit.HintOf(err), hint),
-			"the load was stopped: %s; %w", result.Stopped, err)
-	}
-	return exit.Fail(exit.Stopped, hint, "the load was stopped: %s", result.Stopped)
-}
-
-// choose reads the nodes and chooses those of the benchmark.
-func choose(ctx context.Context, a *app.App, client *kube.Client, named []string) ([]corev1.Node, error) {
-	var nodes *corev1.NodeList
-	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
-		nodes, err = client.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		return err
-	}); err != nil {
-		return nil, fmt.Errorf("nodes: %w", err)
-	}
-	chosen, err := benched.Choose(nodes.Items, named)
-	if err != nil {
-		code := exit.Failed // what the cluster is like is no mistake of the command's
-		if len(named) > 0 {
-			code = exit.Usage
-		}
-		return nil, exit.Fail(code, exit.HintOf(err), "%w", err)
-	}
-	return chosen, nil
+	return benching.Verdict(result, err)
 }
 
 // cost prints what a benchmark costs.
-func (o *options) cost(to io.Writer, a *app.App, b *benched.Bench, host string) error {
-	cost := b.Plan().Cost()
+func (o *options) cost(to io.Writer, a *app.App, b *benched.Bench) error {
 	if o.dry && a.Output == "json" {
 		return terminal.WriteJSON(to, map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "NetworkBenchCost",
-			"bounds": o.bounds, "cost": cost, "pods": b.Pods(), "nodes": names(b.Nodes)})
+			"bounds": o.bounds, "cost": b.Plan().Cost(), "pods": b.Pods(), "nodes": benching.Names(b.Nodes)})
 	}
-	fmt.Fprintf(to, "theseus bench network puts load on the network of the cluster %s:\n", host)
-	fmt.Fprintf(to, "  pods     %d, and a Service, in %s, on %s; each run has a client of its own\n",
-		b.Pods(), v1alpha1.Namespace, strings.Join(names(b.Nodes), " and "))
-	for _, line := range cost.Text(o.bounds, manifest.BenchProcessors, manifest.BenchMemory) {
-		fmt.Fprintln(to, "  "+line)
-	}
-	if len(b.Nodes) == 1 {
-		fmt.Fprintln(to, "There is one node: no path between two nodes is measured.")
-	}
+	benching.Cost(to, "theseus bench network", b)
 	return nil
-}
-
-func names(nodes []corev1.Node) []string {
-	var all []string
-	for i := range nodes {
-		all = append(all, nodes[i].Name)
-	}
-	return all
 }
 
 // show prints a result.

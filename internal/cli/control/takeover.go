@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
+	"github.com/theseus-cni/theseus/internal/cli/benching"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
@@ -27,6 +28,7 @@ import (
 func NewResume(a *app.App) *cobra.Command {
 	approvals, access, outward, inCluster, anyTime := &approval.Flags{}, &mirror.Access{},
 		&execute.Outward{}, false, false
+	around := &benching.Around{}
 	command := migrations.Command(a, "resume", "Continue a migration, from any machine",
 		"Continues where the journal in the cluster ends, with the plan in the cluster. If the "+
 			"controller in the cluster has\n"+
@@ -41,7 +43,14 @@ func NewResume(a *app.App) *cobra.Command {
 			if inCluster {
 				return resumeInCluster(ctx, a, client, name, approvals)
 			}
-			return takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals, outward, anyTime)
+			if err := around.Resumable(name); err != nil {
+				return err
+			}
+			err := takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals, outward, anyTime)
+			if err != nil {
+				return err
+			}
+			return around.Again(ctx, a, client, name)
 		})
 	command.PreRunE = func(*cobra.Command, []string) error { // before the cluster is asked
 		if inCluster && anyTime {
@@ -53,9 +62,14 @@ func NewResume(a *app.App) *cobra.Command {
 				"set it in the controller: the values metrics.enabled and notify.secretName of its chart",
 				"--metrics and --notify are for a run on this machine, and --in-cluster is given")
 		}
+		if inCluster && around.Given() {
+			return exit.Fail(exit.Usage, "leave --bench out",
+				"--bench is for a run on this machine, and --in-cluster is given")
+		}
 		return outward.Check()
 	}
 	outward.Register(command)
+	around.Register(command)
 	command.Flags().BoolVar(&inCluster, "in-cluster", false, "let the controller in the cluster continue it")
 	command.Flags().BoolVar(&anyTime, "outside-windows", false, "continue here also outside of the migration's windows")
 	approvals.Register(command)

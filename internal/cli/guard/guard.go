@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/benching"
 	"github.com/theseus-cni/theseus/internal/cli/changeflags"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
@@ -41,6 +42,7 @@ type options struct {
 	onLoss                  string
 	lossyBefore, dry        bool
 	outward                 execute.Outward
+	around                  benching.Around
 }
 
 // NewCommand makes the command theseus guard.
@@ -98,6 +100,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&o.onLoss, "on-loss", "", "COMMAND to run once, at once, when a loss is proven, split at blanks "+
 		"outside of quotes and run without a shell; kill: end the guarded command; empty: say so and go on")
+	o.around.Register(command)
 	command.AddCommand(newStart(a), newStatus(a), newMark(a), newReport(a), newStop(a))
 	return command
 }
@@ -219,6 +222,9 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 		return err
 	}
 	fmt.Fprintln(a.Err, run.Cost(p))
+	if err := o.around.Announce(ctx, a, client, p); err != nil {
+		return err
+	}
 	if o.dry {
 		return nil
 	}
@@ -226,10 +232,12 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 		"ask for the rights: theseus rights operate --for user:NAME prints them"); err != nil {
 		return err
 	}
-	if err := execute.Ready(ctx, a, client, p); err != nil {
-		return err
-	}
-	end := execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true), &o.outward)
+	end := o.around.Run(ctx, a, client, p, func() error {
+		if err := execute.Ready(ctx, a, client, p); err != nil {
+			return err
+		}
+		return execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true), &o.outward)
+	}, exit.Lost, exit.Unproven) // then the command was run, too
 	if guarded.Others {
 		return end // the report follows at the end
 	}

@@ -193,15 +193,7 @@ func of(lost, sent int64) string {
 	return fmt.Sprintf("%d of %d", lost, sent)
 }
 
-func (s Spread) millis() string {
-	if !s.known() {
-		return "-"
-	}
-	if s.Least == s.Most {
-		return bare(float64(s.Median))
-	}
-	return fmt.Sprintf("%s [%s-%s]", bare(float64(s.Median)), bare(float64(s.Least)), bare(float64(s.Most)))
-}
+func (s Spread) millis() string { return s.over(1000).String() }
 
 // Millis writes microseconds as milliseconds with the significant digits.
 func Millis(micros float64) string { return bare(micros) + "ms" }
@@ -217,18 +209,7 @@ func (m Micros) String() string {
 	return Millis(float64(m))
 }
 
-func bare(micros float64) string {
-	switch millis := micros / 1000; {
-	case math.IsInf(millis, 1):
-		return fmt.Sprintf(">%d", Timeout.Milliseconds())
-	case millis < 10:
-		return fmt.Sprintf("%.2f", millis)
-	case millis < 100:
-		return fmt.Sprintf("%.1f", millis)
-	default:
-		return fmt.Sprintf("%.0f", millis)
-	}
-}
+func bare(micros float64) string { return Figure(micros / 1000).String() }
 
 // Text is what a benchmark costs, for a person who is asked to agree. A container may use so many
 // processors and MiB.

@@ -26,6 +26,7 @@ func Build(in Input) Model {
 		Gaps:  h.gaps(all),
 		Cells: cells(all), Classes: classes(all), Nodes: nodes(in, h, all),
 		Workloads: workloads(in.Workloads), Moves: moves(in.Plan, in.Records), Traffic: slices.Clone(in.Traffic),
+		Load:  load(in.Load),
 		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal, BGP: in.BGP,
 		PartRestarts: partRestarts(in.Reports),
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/observe"
 	"github.com/theseus-cni/theseus/internal/network/bgp/draw"
+	"github.com/theseus-cni/theseus/internal/proof/bench"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -32,6 +33,8 @@ type Input struct {
 	Traffic []Traffic
 	// BGP is the graph of Calico's sessions before the change and now; no rows where there is none.
 	BGP []draw.Row
+	// Load are the results of one load before and after the change, if that was measured.
+	Load bench.Pair
 	// Held says which process runs the change at this moment, as `theseus status` does; empty if none does.
 	Held string
 	// Foreign are results in a node's report of another node's paths. They are not counted.

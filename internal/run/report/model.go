@@ -68,9 +68,11 @@ type Model struct {
 	Moves   []Move    `json:"moves,omitempty"`
 	Adopted *Adopted  `json:"adopted,omitempty"`
 	Traffic []Traffic `json:"traffic"`
-	Gates   []Gate    `json:"gates"`
-	Residue Residue   `json:"residue"`
-	Journal []Entry   `json:"journal"`
+	// Load is nil if no load was put on the network before or after the change.
+	Load    *Load   `json:"load,omitempty"`
+	Gates   []Gate  `json:"gates"`
+	Residue Residue `json:"residue"`
+	Journal []Entry `json:"journal"`
 	// PartRestarts are the restarts of Theseus' own agents and probers.
 	PartRestarts []PartRestart `json:"partRestarts,omitempty"`
 	// BGP has the graphs of Input.BGP, for the page.

@@ -56,6 +56,7 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	for _, restart := range m.PartRestarts {
 		list = append(list, restart.String())
 	}
+	list = append(list, m.Load.says()...)
 	list = append(list, looksNote(in)...)
 	list = append(list, shortNote(m)...)
 	list = append(list, stallNote(m)...)

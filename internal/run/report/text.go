@@ -37,6 +37,9 @@ func Text(m Model) string {
 	say("outside", outsideText(m))
 	say("denied", deniedText(m))
 	say("traffic", trafficText(m))
+	if m.Load != nil {
+		say("load", m.Load.Text())
+	}
 	say("pods", podsText(m))
 	say("moved", movesText(m))
 	say("gates", gatesText(m))

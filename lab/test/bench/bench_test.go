@@ -71,6 +71,9 @@ func TestBench(t *testing.T) {
 	}
 	nothingLeft(t, rig)
 
+	around(t, rig)
+	nothingLeft(t, rig)
+
 	interrupted := rigtest.Start(t, rig, "here", load("--runs", "10")...)
 	interrupted.Until("run 1 of 10: ")
 	interrupted.Signal(syscall.SIGINT)
@@ -86,6 +89,43 @@ func TestBench(t *testing.T) {
 	}
 	stopped.Ends(5, "error: the load was stopped: node "+node+" is not Ready", "hint: ")
 	nothingLeft(t, rig)
+}
+
+// around demands that a guard that measures before and after its command shows both in its report.
+func around(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.json")
+	rigtest.Run(t, rig, "here", 0, []string{"--bench, before and after the change, puts load on the network",
+		"putting load on the network, before the change", "putting load on the network, after the change",
+		"\nload: ", " figures before and after: "}, "guard", "--agent-image", scenario.AgentImage, "--bench=1s",
+		"--probe-interval", "60ms", "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "-o", file, "--", "true")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Load struct {
+			Nodes   []string
+			Figures []struct {
+				Figure        string
+				Before, After struct{ Median *float64 }
+			}
+			Notes []string
+		}
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	known := 0
+	for _, figure := range report.Load.Figures {
+		if figure.Before.Median != nil && figure.After.Median != nil {
+			known++
+		}
+	}
+	// every measurement but the streams has a P50 and a P99, and every one but that at rest probes under it
+	if len(report.Load.Nodes) != 2 || known < 30 || len(report.Load.Notes) > 0 {
+		t.Errorf("%d figures are known of %+v", known, report.Load)
+	}
 }
 
 // TestCompare: two networks are measured under the same load in one round, every figure has a result of both, and their

@@ -1,0 +1,176 @@
+package benching
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/statedir"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/proof/bench"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/benched"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/report"
+)
+
+// Around measures the network under load before and after a change that this machine carries out.
+type Around struct {
+	each   time.Duration // of each measurement; 0 measures nothing
+	before *benched.Bench
+}
+
+// Register adds the flag.
+func (o *Around) Register(command *cobra.Command) {
+	const name = "bench"
+	command.Flags().DurationVar(&o.each, name, 0, "before and after the change, put the load of theseus bench "+
+		"network on two nodes, with this duration of each measurement, and compare the results in the report; what "+
+		"it costs is printed first")
+	command.Flags().Lookup(name).NoOptDefVal = bench.Defaults().Duration.String()
+}
+
+// Given reports whether the flag is given.
+func (o *Around) Given() bool { return o.each != 0 }
+
+// Announce chooses the nodes and prints what the load costs, before a person agrees to the change.
+func (o *Around) Announce(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) (err error) {
+	if !o.Given() {
+		return nil
+	}
+	bounds := bench.Defaults()
+	if bounds.Duration = o.each; bounds.Validate() != nil {
+		return exit.Fail(exit.Usage, "--bench alone takes "+bench.Defaults().Duration.String(), "--bench=%s: %s",
+			o.each, exit.OneLine(bounds.Validate().Error()))
+	}
+	if !p.OnNodes() || p.Change.AgentImage == "" {
+		return exit.Fail(exit.Usage, "leave --bench out", "--bench measures the network of the nodes that the plan "+
+			"changes, and this plan changes none")
+	}
+	if o.before, err = o.bench(ctx, a, client, p, nil); err == nil {
+		Cost(a.Err, "--bench, before and after the change,", o.before)
+	}
+	return err
+}
+
+// bench is a benchmark with the default bounds but the duration, on the named nodes if they are named.
+func (o *Around) bench(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
+	nodes []string) (b *benched.Bench, err error) {
+	b = &benched.Bench{Client: client, Image: p.Change.AgentImage, Bounds: bench.Defaults(),
+		Note: func(text string) { fmt.Fprintln(a.Err, text) }}
+	b.Bounds.Duration = o.each
+	b.Nodes, err = Choose(ctx, a, client, nodes)
+	return b, err
+}
+
+// Run measures, makes the change, and measures again if the change ended well, or with one of the exit codes made. If
+// the network cannot be measured before, the change is not made. What goes wrong after it is a warning: the change has
+// its own result.
+func (o *Around) Run(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, change func() error,
+	made ...int) error {
+	if !o.Given() {
+		return change()
+	}
+	fmt.Fprintln(a.Err, "putting load on the network, before the change")
+	if err := o.measure(ctx, a, p, o.before, run.LoadBefore); err != nil {
+		return exit.Fail(exit.Code(io.Discard, err), "find out why, or leave --bench out; nothing was changed",
+			"the load before the change: %w", err)
+	}
+	end := change()
+	if end != nil && !slices.Contains(made, exit.Code(io.Discard, end)) {
+		return end
+	}
+	return o.after(ctx, a, client, p, end)
+}
+
+// Resumable demands that a change that is resumed with --bench was measured before it began, on this machine.
+func (o *Around) Resumable(name string) error {
+	if !o.Given() {
+		return nil
+	}
+	dir, err := statedir.Of(name)
+	if err != nil {
+		return err
+	}
+	kept, err := run.KeptLoad(dir)
+	if err == nil && kept.Before == nil {
+		err = exit.Fail(exit.Usage, "leave --bench out",
+			"this machine has not measured the network under load before %s began", name)
+	}
+	return err
+}
+
+// Again measures after a change that was resumed and has ended, on the nodes that were measured before it.
+func (o *Around) Again(ctx context.Context, a *app.App, client *kube.Client, name string) error {
+	if !o.Given() {
+		return nil
+	}
+	var p *plan.Plan
+	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
+		p, _, err = journal.Load(ctx, client.Dynamic, name)
+		return err
+	}); err != nil {
+		return err
+	}
+	return o.after(ctx, a, client, p, nil)
+}
+
+// after measures after a change, which ended with end.
+func (o *Around) after(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, end error) error {
+	fmt.Fprintln(a.Err, "putting load on the network, after the change")
+	text, err := o.compare(ctx, a, client, p)
+	if err != nil {
+		fmt.Fprintf(a.Err, "warning: the load after the change: %v\n", err)
+		return end
+	}
+	fmt.Fprintln(a.Err, text)
+	return end
+}
+
+// compare measures after a change, and says how that differs from before.
+func (o *Around) compare(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) (string, error) {
+	dir, err := statedir.Of(p.Name)
+	if err != nil {
+		return "", err
+	}
+	kept, err := run.KeptLoad(dir)
+	if err != nil {
+		return "", err
+	}
+	nodes := []string{kept.Before.Client}
+	if kept.Before.Other != "" {
+		nodes = append(nodes, kept.Before.Other)
+	}
+	b, err := o.bench(ctx, a, client, p, nodes)
+	if err != nil {
+		return "", err
+	}
+	if err := o.measure(ctx, a, p, b, run.LoadAfter); err != nil {
+		return "", err
+	}
+	if kept, err = run.KeptLoad(dir); err != nil {
+		return "", err
+	}
+	return report.LoadText(kept), nil
+}
+
+// measure measures, and keeps the result for the report. A load that was stopped is an error; what it measured is kept.
+func (o *Around) measure(ctx context.Context, a *app.App, p *plan.Plan, b *benched.Bench, file string) error {
+	dir, err := statedir.Make(p.Name)
+	if err != nil {
+		return err
+	}
+	result, err := Measure(ctx, a, b)
+	if result != nil {
+		if kept := run.KeepLoad(dir, file, result); kept != nil {
+			return kept
+		}
+	}
+	return Verdict(result, err)
+}
