@@ -319,6 +319,51 @@ func TestHeldUntil(t *testing.T) {
 	})
 }
 
+// TestHolding: a holder that renews runs a migration, whatever its clock says; one that ended without releasing the
+// lock is found out by watching the lock, and only then. HeldBy, which does not wait, still names it.
+func TestHolding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		first, _ := acquire(t, l, "ann@one/1")
+		said := 0
+		say := func(string) { said++ }
+		holder, err := Holding(t.Context(), l, say)
+		if err != nil || holder == nil || said > 0 {
+			t.Errorf("alive: %v, %v, said %d times", holder, err, said)
+		}
+		first.stop()
+		<-first.ended
+		begun := time.Now()
+		if holder, err := Holding(t.Context(), l, say); err != nil || holder == nil || time.Since(begun) > time.Second {
+			t.Errorf("just now: %v, %v after %s", holder, err, time.Since(begun))
+		}
+		time.Sleep(2 * time.Minute)
+		begun = time.Now()
+		holder, err = HoldingUntil(t.Context(), l, time.Time{}, say)
+		if took := time.Since(begun); err != nil || holder != nil || said != 1 || took < leaseDuration ||
+			took > 2*leaseDuration {
+			t.Errorf("it has ended: %v, %v after %s, said %d times", holder, err, took, said)
+		}
+		if holder, err := HeldBy(t.Context(), l); err != nil || holder == nil {
+			t.Errorf("without waiting: %v, %v", holder, err)
+		}
+		begun = time.Now()
+		if _, err := HoldingUntil(t.Context(), l, time.Now(), say); err != nil || time.Since(begun) > time.Second {
+			t.Errorf("a migration that has ended is waited for: %v after %s", err, time.Since(begun))
+		}
+		second, _ := acquire(t, l, "bob@two/2")
+		l.mu.Lock() // as a holder would have written it whose clock is behind
+		l.lease.Spec.RenewTime = &metav1.MicroTime{Time: l.lease.Spec.RenewTime.Add(-time.Hour)}
+		l.mu.Unlock()
+		if holder, err := Holding(t.Context(), l, say); err != nil || holder == nil || holder.Holder != "bob@two/2" {
+			t.Errorf("its clock is behind: %v, %v", holder, err)
+		}
+		if err := second.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestLeaseOfABencher: a benchmark has the lock for minutes. So nobody waits for it, it is named as what it is, and
 // never taken for the process that runs a migration.
 func TestLeaseOfABencher(t *testing.T) {
