@@ -9,6 +9,11 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 )
 
 // maxColumns is the longest line of Markdown outside of tables, code and links.
@@ -229,5 +234,64 @@ func TestConditionsPage(t *testing.T) {
 		if name := string(constant[1]); !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("docs/reference/conditions.md lacks %s", name)
 		}
+	}
+}
+
+var (
+	continued    = regexp.MustCompile(`\\\n\s*`)           // of a command in a shell
+	concatenated = regexp.MustCompile(`"\s*\+\s*"`)        // of a text in Go
+	kubectl      = regexp.MustCompile("kubectl [^`\n|;]*") // one command
+	verbs        = regexp.MustCompile(`\b(get|describe|wait|delete|patch|edit|label|annotate)\b`)
+	namespaced   = regexp.MustCompile(`(^| )(-n|-A|--namespace|--all-namespaces)\b`)
+)
+
+// TestKubectlNamespace: all kinds of Theseus but Change have a namespace, so a command of kubectl finds nothing without
+// it. Every such command names it, or asks for all: in the documentation, the chart, and what the programs print.
+func TestKubectlNamespace(t *testing.T) {
+	kinds := map[string]bool{}
+	for _, crd := range manifest.CRDs() {
+		names, _, _ := unstructured.NestedMap(crd.Object, "spec", "names")
+		kinds[names["plural"].(string)], kinds[names["singular"].(string)] = true, true
+	}
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"api", "charts", "cmd", "docs", "internal", "release"} {
+		if err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+			if entry.IsDir() && entry.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+			if !entry.IsDir() && !strings.HasSuffix(path, "_test.go") {
+				files = append(files, path)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := continued.ReplaceAllString(concatenated.ReplaceAllString(string(data), ""), " ")
+		for _, command := range kubectl.FindAllString(text, -1) {
+			if !verbs.MatchString(command) || !slices.ContainsFunc(strings.Fields(command), func(word string) bool {
+				resource, _, _ := strings.Cut(strings.Trim(word, `"'.,:()`), "/")
+				return slices.ContainsFunc(strings.Split(resource, ","), func(one string) bool {
+					return kinds[strings.TrimSuffix(one, "."+v1alpha1.Group)]
+				})
+			}) {
+				continue
+			}
+			if found++; !namespaced.MatchString(command) {
+				t.Errorf("%s: without -n %s or -A: %s", file, v1alpha1.Namespace, command)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d commands were found", found)
 	}
 }
