@@ -142,6 +142,8 @@ type ChangeStatus struct {
 	ManifestDigest string `json:"manifestDigest,omitempty"`
 	// Phase is that of the Migration; empty before it begins.
 	Phase string `json:"phase,omitempty"`
+	// Approval is that of the Migration.
+	Approval *ApprovalCount `json:"approval,omitempty"`
 	// Summary says what the plan does, one item a line.
 	Summary []string `json:"summary,omitempty"`
 	// Next says what a person can do now, one item a line.

@@ -69,6 +69,23 @@ type MigrationStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Observed is what the controller had read when it wrote the conditions; nil before it has.
 	Observed *Observed `json:"observed,omitempty"`
+	// Approval is what the condition Approved was decided from; nil before the controller has counted, and where a
+	// controller of an earlier release runs.
+	Approval *ApprovalCount `json:"approval,omitempty"`
+}
+
+// ApprovalCount is which approvals of a plan count, and which are needed. Programs read it; the message of the
+// condition Approved is for people. Every field is always written, since a merge would keep one that is left out.
+type ApprovalCount struct {
+	// Needed is how many users must approve; where only signed approvals count, how many people on the controller's
+	// list must sign.
+	Needed int `json:"needed"`
+	// Counted is how many did.
+	Counted int `json:"counted"`
+	// SignedOnly is true if only approvals with the signature of a person on that list count.
+	SignedOnly bool `json:"signedOnly"`
+	// ApprovedBy are the users, or the people on the list, whose approvals count.
+	ApprovedBy []string `json:"approvedBy"`
 }
 
 // Observed is the part of a Migration's spec that the conditions are about. metadata.generation cannot tell that: the

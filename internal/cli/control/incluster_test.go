@@ -309,11 +309,13 @@ func TestStatusInCluster(t *testing.T) {
 	patchMigration(t, client, p.Name,
 		map[string]any{"status": map[string]any{"conditions": []metav1.Condition{{Type: v1alpha1.ConditionApproved,
 			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooFewApprovals, Message: "1 of 2 approvals",
-			LastTransitionTime: metav1.Now()}}}})
+			LastTransitionTime: metav1.Now()}}, "approval": v1alpha1.ApprovalCount{Needed: 2, Counted: 1,
+			SignedOnly: true, ApprovedBy: []string{"ann@example.com"}}}})
 	for output, wants := range map[string][]string{
 		"": {"waits: Approved=False (TooFewApprovals): 1 of 2 approvals\n",
 			"the controller in the cluster has it, and does not run it now"},
-		"json": {`"inCluster":true`, `"conditions":[{`, `"reason":"TooFewApprovals"`},
+		"json": {`"inCluster":true`, `"conditions":[{`, `"reason":"TooFewApprovals"`,
+			`"approval":{"needed":2,"counted":1,"signedOnly":true,"approvedBy":["ann@example.com"]}`},
 	} {
 		var out bytes.Buffer
 		if err := status(t.Context(), quietApp(&out, output), client, p.Name); err != nil {

@@ -80,6 +80,9 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		if len(migration.Status.Conditions) > 0 {
 			stands["conditions"] = migration.Status.Conditions
 		}
+		if migration.Status.Approval != nil {
+			stands["approval"] = migration.Status.Approval
+		}
 		if data, err := json.Marshal(times); err == nil {
 			_ = json.Unmarshal(data, &stands) // adds its fields
 		}

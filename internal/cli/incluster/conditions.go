@@ -3,7 +3,6 @@ package incluster
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,12 +72,10 @@ func Unapproved(migration *v1alpha1.Migration) *metav1.Condition {
 	return nil
 }
 
-// ApprovedWith is the command that approves a migration where the controller has said that only signed approvals count;
-// "" where it has not.
+// ApprovedWith is the command that approves a migration where the controller says that only signed approvals count; ""
+// where it does not. A controller of an earlier release never does.
 func ApprovedWith(migration *v1alpha1.Migration) string {
-	lacks := Unapproved(migration)
-	if lacks == nil ||
-		lacks.Reason != v1alpha1.ReasonSignersMissing && !strings.Contains(lacks.Message, journal.SignsWith) {
+	if counts := migration.Status.Approval; counts == nil || !counts.SignedOnly {
 		return ""
 	}
 	return "theseus approve " + migration.Name + " --plan FILE " + journal.SignsWith

@@ -13,6 +13,10 @@ type column struct {
 	name, kind, path string
 }
 
+// counts are the columns of `kubectl get -o wide` for a kind whose status has an ApprovalCount.
+var counts = []column{{"Approvals", "integer", ".status.approval.counted"},
+	{"Needed", "integer", ".status.approval.needed"}, {"Signed", "boolean", ".status.approval.signedOnly"}}
+
 // definition holds the differences between the kinds.
 type definition struct {
 	kind    string
@@ -84,6 +88,12 @@ func (d definition) build() unstructured.Unstructured {
 	var columns []any
 	for _, c := range d.columns {
 		columns = append(columns, map[string]any{"name": c.name, "type": c.kind, "jsonPath": c.path})
+	}
+	if d.kind == "Migration" || d.kind == "Change" {
+		for _, c := range counts {
+			columns = append(columns, map[string]any{"name": c.name, "type": c.kind, "jsonPath": c.path,
+				"priority": int64(1)})
+		}
 	}
 	columns = append(columns, map[string]any{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})
 	plural := Plural(d.kind)

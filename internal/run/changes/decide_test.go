@@ -2,6 +2,7 @@ package changes
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,18 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%s is not in %s", part, text)
 		}
 	}
+	if status.Approval != nil || strings.Contains(string(text), "--sign") {
+		t.Errorf("nothing is known of signatures: %s", text)
+	}
+	for signedOnly, command := range map[bool]string{true: "theseus approve m-a --plan plan.yaml --sign KEY",
+		false: "theseus approve m-a --plan plan.yaml"} {
+		own.Status.Approval = &v1alpha1.ApprovalCount{Needed: 2, Counted: 1, SignedOnly: signedOnly}
+		if counted := of(a, own, nil).status(a, own, noon); counted.Approval != own.Status.Approval ||
+			!slices.Contains(counted.Next, "approve it: "+command) {
+			t.Errorf("signed only: %t: %+v", signedOnly, counted)
+		}
+	}
+	own.Status.Approval = nil
 	if status.Findings[0].ID != "x/warn" {
 		t.Errorf("the most severe finding is not the first: %+v", status.Findings)
 	}

@@ -54,6 +54,7 @@ func (d draft) status(change *v1alpha1.Change, own *v1alpha1.Migration, now time
 		origin, _ := journal.OriginOf(own)
 		next.Migration, next.PlanHash, next.Phase, next.ManifestDigest = own.Name, own.Spec.PlanHash,
 			own.Status.Phase, origin.ManifestDigest
+		next.Approval = own.Status.Approval
 		all = append(all, own.Status.Conditions...)
 	}
 	for _, condition := range all {
@@ -96,12 +97,15 @@ func of(change *v1alpha1.Change, own *v1alpha1.Migration, known *facts) draft {
 // approve says how a person lets a plan begin.
 func approve(own *v1alpha1.Migration) []string {
 	account := v1alpha1.Namespace + "/" + manifest.ControllerName
+	sign := ""
+	if counts := own.Status.Approval; counts != nil && counts.SignedOnly {
+		sign = " " + journal.SignsWith
+	}
 	return []string{
 		"read the whole plan: theseus plan show --migration " + own.Name + " -o plan.yaml",
 		"grant the controller the permissions for it: theseus rights operate --plan plan.yaml --for serviceaccount:" +
 			account + " | kubectl apply -f -",
-		"approve it: theseus approve " + own.Name + " --plan plan.yaml (with " + journal.SignsWith +
-			" if approvals must be signed)",
+		"approve it: theseus approve " + own.Name + " --plan plan.yaml" + sign,
 		"or withdraw it: delete this Change",
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,8 +53,8 @@ func listApprovals(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Ap
 	return all, nil
 }
 
-// write writes conditions into the status of a Migration, if they change it, and also what its spec asks for, if given.
-// The Migration is updated as well.
+// write writes conditions and the count of approvals into the status of a Migration, if they change it, and also what
+// its spec asks for, if given. The Migration is updated as well.
 func (c *Controller) write(ctx context.Context, m *v1alpha1.Migration, conditions Conditions,
 	observed *v1alpha1.Observed) error {
 	all, changed := conditions.onto(m.Status.Conditions, time.Now())
@@ -60,10 +62,17 @@ func (c *Controller) write(ctx context.Context, m *v1alpha1.Migration, condition
 	if observed != nil && (seen == nil || *seen != *observed) {
 		seen, changed = observed, true
 	}
+	count := m.Status.Approval
+	if conditions.Count != nil && !equality.Semantic.DeepEqual(count, conditions.Count) {
+		count, changed = conditions.Count, changed || !c.drops
+	}
 	if !changed {
 		return nil
 	}
 	status := map[string]any{"conditions": all}
+	if count != nil {
+		status["approval"] = count
+	}
 	if seen != nil { // with empty values, which omitempty would leave out and a merge would keep
 		status["observed"] = map[string]any{"attempt": seen.Attempt, "desire": string(seen.Desire)}
 	}
@@ -73,11 +82,16 @@ func (c *Controller) write(ctx context.Context, m *v1alpha1.Migration, condition
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := c.Client.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace).Patch(ctx,
+	written, err := c.Client.Dynamic.Resource(resource("Migration")).Namespace(v1alpha1.Namespace).Patch(ctx,
 		m.Name, types.MergePatchType, data,
-		metav1.PatchOptions{FieldManager: manifest.ControllerName}); err != nil {
+		metav1.PatchOptions{FieldManager: manifest.ControllerName})
+	if err != nil {
 		return fmt.Errorf("writing the conditions of %s: %w", m.Name, err)
 	}
-	m.Status.Conditions, m.Status.Observed = all, seen
+	if count != nil {
+		_, kept, _ := unstructured.NestedMap(written.Object, "status", "approval")
+		c.drops = !kept
+	}
+	m.Status.Conditions, m.Status.Observed, m.Status.Approval = all, seen, count
 	return nil
 }

@@ -23,7 +23,11 @@ func yes(reason, message string) Condition { return Condition{true, reason, mess
 func no(reason, message string) Condition  { return Condition{false, reason, message} }
 
 // Conditions are the conditions of a Migration that change together.
-type Conditions struct{ Approved, Progressing, Paused, Degraded, Complete Condition }
+type Conditions struct {
+	Approved, Progressing, Paused, Degraded, Complete Condition
+	// Count is what Approved was decided from; nil leaves it as it is, as the zero value of Approved does.
+	Count *v1alpha1.ApprovalCount
+}
 
 // initial are the conditions of a Migration that has none yet.
 var initial = Conditions{

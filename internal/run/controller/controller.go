@@ -67,6 +67,7 @@ type Controller struct {
 	turned atomic.Int64       // when the loop turned last, in Unix seconds
 	busy   atomic.Bool        // a run is under way
 	said   string             // the last error of a turn
+	drops  bool               // the CRD is of an older version: the API server drops the count of approvals
 }
 
 // loaded is what is known of a Migration's plan.
@@ -147,10 +148,12 @@ func (c *Controller) turn(ctx context.Context) error {
 			}
 		}
 		s.Migration, s.Unfit = m, nil
-		if m.Spec.InCluster && !over(m) && approval(s).True { // a plan that nobody has approved is not even read
-			if s.Unfit, err = c.unfit(ctx, m); err != nil {
-				failures = append(failures, err)
-				continue
+		if m.Spec.InCluster && !over(m) {
+			if approved, _ := approval(s); approved.True { // a plan that nobody has approved is not even read
+				if s.Unfit, err = c.unfit(ctx, m); err != nil {
+					failures = append(failures, err)
+					continue
+				}
 			}
 		}
 		s.Next = c.next(m)

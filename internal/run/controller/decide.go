@@ -74,7 +74,7 @@ func Decide(s Situation) Decision {
 		return Decision{Tell, handedOver(m)}
 	case s.Unfit != nil:
 		told := obstructed(*s.Unfit)
-		told.Approved = approval(s)
+		told.Approved, told.Count = approval(s)
 		return Decision{Tell, told}
 	case waits(m) && !held(m):
 		if told(m.Status.Conditions, phase) {
@@ -83,21 +83,22 @@ func Decide(s Situation) Decision {
 		return Decision{Do: Recount}
 	case m.Spec.Desire == v1alpha1.DesirePause &&
 		(phase == "" || phase == engine.PhaseNew || phase == engine.PhasePaused):
-		return Decision{Tell, Conditions{
-			Progressing: no(v1alpha1.ReasonWaiting, "the migration is paused, as requested"),
-			Paused:      yes(v1alpha1.ReasonAsked, "paused as requested: "+resumes(m.Name)),
-		}}
-	}
-	approved := approval(s)
-	if !approved.True {
-		return Decision{Tell,
-			Conditions{Approved: approved, Progressing: no(v1alpha1.ReasonWaiting, "waits until the plan is approved")}}
-	}
-	if told, closed := closed(s); closed {
-		told.Approved = approved
+		told := Conditions{Progressing: no(v1alpha1.ReasonWaiting, "the migration is paused, as requested"),
+			Paused: yes(v1alpha1.ReasonAsked, "paused as requested: "+resumes(m.Name))}
+		told.Approved, told.Count = approval(s)
 		return Decision{Tell, told}
 	}
-	return Decision{Execute, opened(m, approved)}
+	approved, count := approval(s)
+	do := Tell
+	told, closed := closed(s)
+	switch {
+	case !approved.True:
+		told = Conditions{Progressing: no(v1alpha1.ReasonWaiting, "waits until the plan is approved")}
+	case !closed:
+		do, told = Execute, opened(m)
+	}
+	told.Approved, told.Count = approved, count
+	return Decision{do, told}
 }
 
 // handedOver are the conditions of a migration that a command line runs. What the controller told before is about its
@@ -173,8 +174,7 @@ func until(hold engine.Hold, before []metav1.Condition) Conditions {
 }
 
 // opened are the conditions of a migration that is executed. They no longer say what held it.
-func opened(m *v1alpha1.Migration, approved Condition) Conditions {
-	c := Conditions{Approved: approved}
+func opened(m *v1alpha1.Migration) (c Conditions) {
 	if has(m.Status.Conditions, v1alpha1.ConditionPaused, v1alpha1.ReasonOutsideWindow, v1alpha1.ReasonFrozen) {
 		c.Paused = initial.Paused
 	}
@@ -237,25 +237,27 @@ func told(conditions []metav1.Condition, phase engine.Phase) bool {
 	})
 }
 
-// approval says whether enough people have approved exactly this plan.
-func approval(s Situation) Condition {
+// approval says whether enough people have approved exactly this plan, and what it has counted.
+func approval(s Situation) (Condition, *v1alpha1.ApprovalCount) {
 	const install = "install or upgrade the chart of Theseus, which has it; no approval counts until then"
+	counts := &v1alpha1.ApprovalCount{Needed: s.Needed, SignedOnly: s.signatures()}
 	if condition, lacks := listed(s); lacks {
-		return condition
+		return condition, counts
 	}
 	switch {
 	case s.Policy.Unserved: // signatures alone count
 	case s.Policy.Reason == v1alpha1.ReasonPolicyMissing:
 		return no(s.Policy.Reason,
-			s.Policy.Object+" does not exist, so the API server does not check who approves: "+install)
+			s.Policy.Object+" does not exist, so the API server does not check who approves: "+install), counts
 	case s.Policy.Reason != "":
-		return no(s.Policy.Reason, s.Policy.Object+" is not the one of this version: "+install)
+		return no(s.Policy.Reason, s.Policy.Object+" is not the one of this version: "+install), counts
 	}
 	found := count(s)
-	if len(found.who) >= s.Needed {
-		return yes(v1alpha1.ReasonEnoughApprovals, "approved by "+strings.Join(found.who, ", "))
+	counts.Counted, counts.ApprovedBy = len(found.who), found.who
+	if counts.Counted >= s.Needed {
+		return yes(v1alpha1.ReasonEnoughApprovals, "approved by "+strings.Join(found.who, ", ")), counts
 	}
-	return lacking(s, found)
+	return lacking(s, found), counts
 }
 
 // lacking is the condition of a plan that too few people have approved.

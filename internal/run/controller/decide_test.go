@@ -113,6 +113,8 @@ func TestDecide(t *testing.T) {
 			Unfit: &Obstacle{v1alpha1.ReasonNotSupported, "it runs commands"}}, Tell, "it runs commands"},
 		{"paused before it began", Situation{Migration: migration(wanting(v1alpha1.DesirePause)), Approvals: ann,
 			Policy: sound}, Tell, v1alpha1.ReasonAsked},
+		{"paused before it began, and the approvals are counted", Situation{Migration: migration(wanting(
+			v1alpha1.DesirePause)), Approvals: ann, Policy: sound}, Tell, "approved by ann"},
 		{"a pause is asked of the engine", Situation{Migration: migration(wanting(v1alpha1.DesirePause),
 			inPhase(engine.PhaseRunning)), Approvals: ann, Policy: sound}, Execute, ""},
 		{"paused by the cluster", Situation{Migration: migration(inPhase(engine.PhasePaused), observing(0, ""),

@@ -26,9 +26,11 @@ func readSigners(file string) Signers {
 	return Signers{list, err}
 }
 
-// signatures reports whether only signed approvals count. Where the API server does not tie approvals to their
-// writers, a list that is missing has been refused before.
-func (s Situation) signatures() bool { return len(s.Signers.List) > 0 }
+// signatures reports whether only signed approvals count: the controller has a list of those who may sign, or the API
+// server does not tie approvals to their writers. Without a list that can be read, none counts.
+func (s Situation) signatures() bool {
+	return len(s.Signers.List) > 0 || s.Signers.Err != nil || s.Policy.Unserved
+}
 
 // counted are the approvals of exactly the plan of a Migration.
 type counted struct {

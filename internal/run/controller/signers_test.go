@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -74,8 +76,11 @@ func listOf(t *testing.T, lines ...string) string {
 	return file
 }
 
+// approvedBy finds who has approved in the message of a condition.
+var approvedBy = regexp.MustCompile(`approved (?:so far )?by ([^;]+)`)
+
 // TestSigned: where signatures are demanded, only people on the list count, each once, no matter which user wrote the
-// approval.
+// approval. The status has the same count as the message.
 func TestSigned(t *testing.T) {
 	alice, bob, mallory := newPerson(t, "alice@example.com"), newPerson(t, "bob@example.com"), newPerson(t, "mallory")
 	team := []string{alice.line, bob.line}
@@ -151,11 +156,19 @@ func TestSigned(t *testing.T) {
 			signers = readSigners(listOf(t, test.list...))
 		}
 		m := migration(func(m *v1alpha1.Migration) { m.CreationTimestamp = metav1.NewTime(noon) })
-		got := approval(Situation{Migration: m, Policy: test.policy, Signers: signers, Needed: test.needed,
+		got, counts := approval(Situation{Migration: m, Policy: test.policy, Signers: signers, Needed: test.needed,
 			Approvals: test.approvals, Now: noon})
 		if got.Reason != test.reason || got.True != (test.reason == v1alpha1.ReasonEnoughApprovals) ||
 			!strings.Contains(got.Message, test.says) {
 			t.Errorf("%s: %+v, want %s and %q", test.name, got, test.reason, test.says)
+		}
+		want := v1alpha1.ApprovalCount{Needed: test.needed, SignedOnly: test.policy.Unserved || test.list != nil}
+		if said := approvedBy.FindStringSubmatch(got.Message); said != nil {
+			want.ApprovedBy = strings.Split(said[1], ", ")
+			want.Counted = len(want.ApprovedBy)
+		}
+		if !reflect.DeepEqual(*counts, want) {
+			t.Errorf("%s: %+v, want %+v, as in %q", test.name, *counts, want, got.Message)
 		}
 	}
 }
@@ -198,9 +211,19 @@ func TestSignedAPIServer(t *testing.T) {
 		}
 	}
 
+	counts := func(who ...string) {
+		t.Helper()
+		got := read(t, admin).Status.Approval
+		want := v1alpha1.ApprovalCount{Needed: 2, Counted: len(who), SignedOnly: true, ApprovedBy: who}
+		if got == nil || !reflect.DeepEqual(*got, want) {
+			t.Errorf("the status has %+v, want %+v", got, want)
+		}
+	}
+
 	signs("ann", "") // a forgery, which this API server admits
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonSignersMissing)
+	counts()
 	c.Signers = listOf(t, alice.line, bob.line)
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonUnsigned)
@@ -208,6 +231,7 @@ func TestSignedAPIServer(t *testing.T) {
 	signs("ben", alice.sign(t, "hash"))
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonUnsigned)
+	counts("alice@example.com")
 	signs("ben", bob.sign(t, "other"))
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonUnsigned)
@@ -224,8 +248,18 @@ func TestSignedAPIServer(t *testing.T) {
 	signs("ben", bob.sign(t, "hash"))
 	turns(t, c) // the plan cannot be read: this Migration has none
 	wants(t, admin, v1alpha1.ConditionApproved, "True", v1alpha1.ReasonEnoughApprovals)
+	counts("alice@example.com", "bob@example.com")
 	wants(t, admin, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonNeedsPerson)
+	before := read(t, admin).ResourceVersion
+	if turns(t, c); read(t, admin).ResourceVersion != before {
+		t.Error("the same count was written again")
+	}
 	c.Signers = listOf(t, alice.line) // bob leaves the list
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonUnsigned)
+	counts("alice@example.com")
+	c.Signers = listOf(t, bob.line)
+	change(t, admin, `{"spec":{"planHash":"another"}}`)
+	turns(t, c)
+	counts() // no name is left over from before
 }

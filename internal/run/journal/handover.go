@@ -41,7 +41,7 @@ func TakeBack(ctx context.Context, client dynamic.Interface, name string) error 
 	return patch(ctx, client, migrationResource, name, map[string]any{"spec": map[string]any{"inCluster": false}})
 }
 
-// SignsWith is how a user signs an approval. The message of a condition Approved has it where only signed ones count.
+// SignsWith is how a user signs an approval.
 const SignsWith = "--sign KEY"
 
 // Approve creates the approval of a migration's plan by a user, who must be the user of the client, with a signature of
