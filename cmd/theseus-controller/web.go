@@ -79,7 +79,7 @@ func starter(client *kube.Client, dir string) func(context.Context, string) (*we
 			return nil, nil, err
 		}
 		source := &web.Source{Client: client, Feed: web.NewFeed(p), Name: migration, UID: m.UID,
-			Dir: filepath.Join(dir, "none"), Waits: incluster.Waits}
+			Dir: filepath.Join(dir, "none"), Waits: asking.Waits}
 		return source.Feed, source.Run, nil
 	}
 }

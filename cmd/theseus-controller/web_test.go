@@ -395,8 +395,27 @@ func TestPage(t *testing.T) {
 		len(approvals) != 1 {
 		t.Errorf("resume approves: %+v, %v", approvals, err)
 	}
+	c.signedOnly(t, url, token("bob"))
 	c.asked(t)
 	c.revoked(t, url, token("ann"))
+}
+
+// signedOnly: where only signed approvals count, the page offers no question, and names the command to run.
+func (c *cluster) signedOnly(t *testing.T, url, token string) {
+	t.Helper()
+	if _, err := c.admin.Dynamic.Resource(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: "migrations"}).Namespace(v1alpha1.Namespace).Patch(t.Context(), "held", types.MergePatchType,
+		[]byte(`{"status":{"approval":{"needed":1,"counted":0,"signedOnly":true,"approvedBy":null}}}`),
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for path, body := range map[string]any{"/question?migration=held&action=approve": nil,
+		"/do?migration=held": map[string]string{"action": "approve", "word": c.plan.To(), "plan": c.plan.Hash}} {
+		if code, text, _ := asks(t, url, path, token, body); code != http.StatusConflict ||
+			!strings.Contains(text, "theseus approve held --plan plan.yaml --sign KEY") {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
 }
 
 // revoked: a stream ends once the person may not look any more.

@@ -10,10 +10,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/web"
 )
 
@@ -87,12 +89,17 @@ func (k *Actions) Do(ctx context.Context, action, hash string) (string, error) {
 	return strings.TrimSpace(said.String()), err
 }
 
-// approvable is the plan that a person may approve: `theseus approve` refuses the same ones.
+// approvable is the plan that a person may approve on the page: one that `theseus approve` takes, too, and that needs
+// no signature.
 func (k *Actions) approvable(ctx context.Context, a *app.App) (*plan.Plan, *v1alpha1.Migration,
 	[]engine.Record, error) {
 	p, migration, records, err := Load(ctx, a, k.Client, k.Name)
 	if err == nil {
 		err = Approvable(ctx, a, k.Client, p, records)
+	}
+	if err == nil && incluster.ApprovedWith(migration) != "" {
+		err = exit.Fail(exit.NeedsPerson, signHere(migration),
+			"the controller counts only signed approvals, and this page has no key")
 	}
 	return p, migration, records, err
 }
@@ -110,13 +117,26 @@ func (k *Actions) approve(ctx context.Context, a *app.App, hash string) error {
 		return err
 	}
 	fmt.Fprintf(a.Out, "%s (hash %s): %s\n", p.Name, p.Hash, done)
-	if signs := incluster.ApprovedWith(migration); signs != "" {
-		fmt.Fprintf(a.Out, "the controller counts only signed approvals: %s\n", signs)
-	}
 	if !migration.Spec.InCluster {
 		fmt.Fprintf(a.Out, "the controller does not run %s yet: `theseus resume %[1]s --in-cluster` lets it\n", p.Name)
 	}
 	return nil
+}
+
+// signHere is how a person approves a plan that the page cannot approve.
+func signHere(migration *v1alpha1.Migration) string {
+	return "on a machine that has your SSH key, run: theseus plan show --migration " + migration.Name +
+		" -o plan.yaml && theseus approve " + migration.Name + " --plan plan.yaml " + journal.SignsWith
+}
+
+// Waits are what the live page says a migration waits for. While only signed approvals are missing, it says before a
+// person tries that it cannot make them.
+func Waits(migration *v1alpha1.Migration) []string {
+	lines := incluster.Waits(migration)
+	if incluster.ApprovedWith(migration) != "" && incluster.Unapproved(migration) != nil {
+		lines = append(lines, "a signed approval, which this page cannot make: "+signHere(migration))
+	}
+	return lines
 }
 
 // Approvable refuses the approval of a migration that has ended, and of a plan that is invalid or of another cluster.

@@ -79,6 +79,51 @@ func TestAskController(t *testing.T) {
 	}
 }
 
+// TestPageCannotSign: where only signed approvals count, the page says so before a person acts, with the command to
+// run, and neither asks for an approval nor makes one.
+func TestPageCannotSign(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := quietPlan(t)
+	client := controlled(t, p)
+	inCluster(t, client, p.Name)
+	const command = "theseus plan show --migration held -o plan.yaml && " +
+		"theseus approve held --plan plan.yaml --sign KEY"
+	for _, signedOnly := range []bool{true, false} {
+		patchMigration(t, client, p.Name, map[string]any{"status": map[string]any{
+			"approval": v1alpha1.ApprovalCount{Needed: 1, SignedOnly: signedOnly},
+			"conditions": []any{map[string]any{"type": v1alpha1.ConditionApproved, "status": "False",
+				"reason": v1alpha1.ReasonTooFewApprovals, "message": "0 of 1"}}}})
+		m, err := journal.Get(t.Context(), client.Dynamic, p.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := asking.Waits(m)
+		if says := strings.Contains(strings.Join(waits, "\n"), "a signed approval, which this page cannot make: on a "+
+			"machine that has your SSH key, run: "+command); says != signedOnly || waits[0] !=
+			"Approved=False (TooFewApprovals): 0 of 1" {
+			t.Errorf("signed only: %t: it waits for %q", signedOnly, waits)
+		}
+		page := &asking.Actions{Client: client, Name: p.Name}
+		_, asked := page.Question(t.Context(), asking.ActApprove)
+		_, done := page.Do(t.Context(), asking.ActApprove, p.Hash)
+		for _, err := range []error{asked, done} {
+			if (err != nil) != signedOnly || signedOnly && (!strings.HasSuffix(exit.HintOf(err), command) ||
+				!strings.Contains(err.Error(), "counts only signed approvals, and this page has no key")) {
+				t.Errorf("signed only: %t: %v; %s", signedOnly, err, exit.HintOf(err))
+			}
+		}
+		approvals, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash)
+		if err != nil || (len(approvals) == 0) != signedOnly {
+			t.Errorf("signed only: %t: %+v, %v", signedOnly, approvals, err)
+		}
+	}
+	m := &v1alpha1.Migration{}
+	m.Status.Approval = &v1alpha1.ApprovalCount{Needed: 1, Counted: 1, SignedOnly: true, ApprovedBy: []string{"ann"}}
+	if waits := asking.Waits(m); len(waits) > 0 {
+		t.Errorf("an approved plan waits for %q", waits)
+	}
+}
+
 // TestAskNoOnlooker: a process that only looks is not asked to roll back, nor to pause: it would not.
 func TestAskNoOnlooker(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())

@@ -15,7 +15,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
-	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
@@ -90,7 +89,7 @@ func serve(ctx context.Context, a *app.App, client *kube.Client, name, listen st
 	}
 	page := web.NewServer(feed, listener.Addr().String(), actions, exit.HintOf)
 	return show(ctx, a, listener, page, func(ctx context.Context) {
-		source := &web.Source{Client: client, Feed: feed, Name: name, Dir: dir, Waits: incluster.Waits}
+		source := &web.Source{Client: client, Feed: feed, Name: name, Dir: dir, Waits: asking.Waits}
 		source.Run(ctx)
 	})
 }
