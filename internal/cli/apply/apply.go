@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,8 @@ func NewCommand(a *app.App) *cobra.Command {
 			"checks, writes the plan to the cluster, approves it in your name if you may " +
 			"approve, and shows the run as\n" +
 			"`theseus watch` does. This machine can be switched off meanwhile. An interrupt ends the " +
-			"watching, not the run.\n\n" +
+			"watching, not the run.\n" +
+			"Where only signed approvals count, add --sign KEY (theseus approve --help).\n\n" +
 			"With --window, the controller begins steps only in windows of time, and only if a step " +
 			"fits into what is left of\n" +
 			"one. Between windows the migration pauses between two steps, and continues by itself. A " +
@@ -72,6 +74,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	how.around.Register(command)
 	command.Flags().StringArrayVar(&how.window, "window", nil,
 		"with --in-cluster: begin steps only then, such as 'Tue,Thu 22:00-05:00 Europe/Berlin' (repeatable)")
+	planfile.RegisterSign(command, &how.key, "with --in-cluster: ")
 	signers.Register(command)
 	pair.RegisterAccess(command, &access)
 	return usage.Takes(command, "json")
@@ -81,6 +84,7 @@ func NewCommand(a *app.App) *cobra.Command {
 type options struct {
 	yes, dry, inCluster bool
 	window              []string
+	key                 string
 	outward             execute.Outward
 	around              benching.Around
 }
@@ -125,7 +129,7 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	if err != nil {
 		return err
 	}
-	if err := how.tells(); err != nil {
+	if err := cmp.Or(how.tells(), planfile.MaySign(how.key, how.inCluster)); err != nil {
 		return err
 	}
 	p, data, err := planfile.ReadData(file)
@@ -144,6 +148,10 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 			"apply asks before it changes a cluster, and the input is not a terminal")
 	}
 	if err := how.runs(p); err != nil {
+		return err
+	}
+	signature, err := planfile.SignHash(a, p, how.key) // before anything is written
+	if err != nil {
 		return err
 	}
 	if p.Cluster.UID == "" && p.OnNodes() {
@@ -185,7 +193,7 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 			return err
 		}
 		if how.inCluster {
-			return handOver(ctx, a, client, p, windows)
+			return handOver(ctx, a, client, p, windows, signature)
 		}
 		return execute.Run(ctx, a, execute.New(a, client, access, p, true), &how.outward)
 	})

@@ -37,7 +37,7 @@ type Flags struct {
 	// Held is true if the lock may be held while a person is asked: the controller in the cluster releases it
 	// afterwards.
 	Held bool
-	// Approved is true if the cluster has an approval of the plan by the current user.
+	// Approved is true if the cluster has an approval of the plan by the current user, or if that user has read it.
 	Approved bool
 }
 

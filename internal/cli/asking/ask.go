@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
+	"github.com/theseus-cni/theseus/internal/cli/planfile"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
@@ -34,6 +35,35 @@ func Describe(ctx context.Context, a *app.App, client *kube.Client, name string,
 	}
 	err = approval.Describe(b, p, records)
 	return b.String(), p, err
+}
+
+// Read makes sure that a plan may be approved, and that the person has read it, and no other. It returns a signature of
+// it, if a key is given. What this machine was told to run does not count, since another person may have told it; nor
+// does an approval in the cluster, which another user may have written.
+func Read(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record,
+	f *approval.Flags, key string) (signature string, err error) {
+	if err := Approvable(ctx, a, client, p, records); err != nil {
+		return "", err
+	}
+	named, err := f.Named(p)
+	if err != nil {
+		return "", err
+	}
+	_, asks := a.Terminal()
+	if !named && !asks {
+		return "", exit.Fail(exit.Usage, "name the plan that you have read with --plan FILE, or its hash with "+
+			"--expect HASH; on a terminal, Theseus shows the plan and asks",
+			"which plan of %s is approved is not said", p.Name)
+	}
+	if err := approval.Describe(a.Err, p, records); err != nil {
+		return "", err
+	}
+	if !named {
+		if err := a.Typed(ctx, p.To()); err != nil {
+			return "", err
+		}
+	}
+	return planfile.SignHash(a, p, key)
 }
 
 // Ask asks the process that runs a migration, or the controller in the cluster, to continue it or to roll it back.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
@@ -19,8 +20,9 @@ import (
 )
 
 // resumeInCluster lets the controller in the cluster continue a migration, and follows it. The current user approves
-// the plan, unless that user has.
-func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name string, f *approval.Flags) error {
+// the plan, unless that user has; with a key, in any case.
+func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name string, f *approval.Flags,
+	key string) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
@@ -30,20 +32,40 @@ func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name 
 	}
 	if err == nil {
 		f.Held = migration.Spec.InCluster
-		err = asking.LetController(ctx, a, client, p, migration, records, func() (err error) {
-			if f.Approved, err = incluster.Mine(ctx, a, client, p); err != nil {
-				return err
-			}
-			if _, err = approval.Approve(ctx, a, client, p, records, f); err != nil || f.Approved {
-				return err
-			}
-			return incluster.ApproveAndSay(ctx, a, client, p)
+		unused := key != ""
+		err = asking.LetController(ctx, a, client, p, migration, records, func() error {
+			unused = false
+			return approve(ctx, a, client, p, migration, records, f, key)
 		})
+		if err == nil && unused { // a process runs it already
+			fmt.Fprintf(a.Err, "note: nothing was signed: theseus approve %s --plan FILE %s adds an approval\n", name,
+				journal.SignsWith)
+		}
 	}
 	if err != nil {
 		return err
 	}
 	return follow.Run(ctx, a, client, name, len(records))
+}
+
+// approve approves a plan in the name of the current user, unless that user has. With a key, it signs the plan, as
+// `theseus approve` does.
+func approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, migration *v1alpha1.Migration,
+	records []engine.Record, f *approval.Flags, key string) (err error) {
+	signature := ""
+	if key == "" {
+		f.Approved, err = incluster.Mine(ctx, a, client, p)
+	} else {
+		signature, err = asking.Read(ctx, a, client, p, records, f, key)
+		f.Approved = err == nil
+	}
+	if err == nil {
+		_, err = approval.Approve(ctx, a, client, p, records, f)
+	}
+	if err != nil || f.Approved && key == "" {
+		return err
+	}
+	return incluster.ApproveAndSay(ctx, a, client, p, signature, incluster.ApprovedWith(migration))
 }
 
 // rollBackInCluster asks the controller in the cluster to roll a migration back, and follows it. That needs no approval

@@ -3,14 +3,21 @@ package control
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/ssh"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +40,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/safeio/signed"
 )
 
 // quietPlan is a plan that the controller runs: it has no commands and no mirror.
@@ -126,7 +134,7 @@ func TestResumeInCluster(t *testing.T) {
 	patchMigration(t, client, p.Name, map[string]any{"spec": map[string]any{"desire": "Pause"}})
 
 	var out bytes.Buffer
-	code := exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, "json"), client, p.Name, &approval.Flags{}))
+	code := exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, "json"), client, p.Name, &approval.Flags{}, ""))
 	if code != exit.Usage || !strings.Contains(out.String(), "does not know which plan") {
 		t.Errorf("an unknown plan: exit %d:\n%s", code, out.String())
 	}
@@ -145,7 +153,7 @@ func TestResumeInCluster(t *testing.T) {
 	}()
 	out.Reset()
 	code = exit.Code(&out, resumeInCluster(ctx, quietApp(&out, "json"), client, p.Name,
-		&approval.Flags{Expect: p.Hash}))
+		&approval.Flags{Expect: p.Hash}, ""))
 	if code != exit.Interrupted || !strings.Contains(out.String(), "alice has approved it; 1 approval: alice\n") {
 		t.Errorf("exit %d:\n%s", code, out.String())
 	}
@@ -154,11 +162,155 @@ func TestResumeInCluster(t *testing.T) {
 		records[4:]...)
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir()) // another machine: the user's approval is in the cluster
 	out.Reset()
-	code = exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, "json"), client, p.Name, &approval.Flags{}))
+	code = exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, "json"), client, p.Name, &approval.Flags{}, ""))
 	if spec := <-last; code != exit.Done || !spec.InCluster || spec.Desire != v1alpha1.DesireRun ||
 		strings.Contains(out.String(), "approved it") {
 		t.Errorf("exit %d, %+v:\n%s", code, spec, out.String())
 	}
+}
+
+// TestResumeSigned: the approval of a user who resumes can be signed. A plan is signed only if the user names it: not
+// because this machine knows it, or because the cluster has an approval in that user's name. With a key that does not
+// do, nothing is asked of the controller.
+func TestResumeSigned(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := quietPlan(t)
+	records := chained(t, p, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed},
+		engine.Record{Event: engine.Finished, Result: engine.ResultDone})
+	client := controlled(t, p, records[:2]...)
+	patchMigration(t, client, p.Name, map[string]any{"status": map[string]any{
+		"approval": v1alpha1.ApprovalCount{Needed: 1, SignedOnly: true}}})
+	if _, err := journal.Approve(t.Context(), client.Dynamic, p.Name, p.Hash, "alice", ""); err != nil {
+		t.Fatal(err) // a forgery, which an API server before 1.30 admits
+	}
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := ssh.NewPublicKey(private.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{"key": pem.EncodeToMemory(block), "locked": pem.EncodeToMemory(locked),
+		"plan.yaml": []byte("kind: Plan\n"),
+		"people":    append([]byte("alice@example.com "), ssh.MarshalAuthorizedKey(public)...)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := approval.Keep(p); err != nil { // as `theseus apply` of another person on this machine does
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		key, expect string
+		code        int
+		says        string
+	}{
+		{"key", "", exit.Usage, "which plan of held is approved is not said"},
+		{"absent", p.Hash, exit.Failed, "hint: name the file of an SSH key: --sign"},
+		{"plan.yaml", p.Hash, exit.Failed, "hint: give an SSH key"},
+		{"locked", p.Hash, exit.Usage, "hint: let the SSH agent sign"},
+	} {
+		var out bytes.Buffer
+		code := exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, ""), client, p.Name,
+			&approval.Flags{Expect: test.expect}, filepath.Join(dir, test.key)))
+		m, err := journal.Get(t.Context(), client.Dynamic, p.Name)
+		if code != test.code || !strings.Contains(out.String(), test.says) || err != nil || m.Spec.InCluster {
+			t.Errorf("%s: exit %d, want %d with %q, %+v, %v:\n%s", test.key, code, test.code, test.says, m, err,
+				out.String())
+		}
+	}
+	last := fakeController(t, client, p.Name, func(s v1alpha1.MigrationSpec) bool { return s.InCluster },
+		records[2:]...)
+	var out bytes.Buffer
+	code := exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, "json"), client, p.Name,
+		&approval.Flags{Expect: p.Hash}, filepath.Join(dir, "key")))
+	<-last
+	if code != exit.Done ||
+		!strings.Contains(out.String(), "alice has approved it, with a signature; 1 approval: alice") ||
+		strings.Contains(out.String(), "counts only signed") {
+		t.Errorf("exit %d:\n%s", code, out.String())
+	}
+	people, err := signed.ReadSigners(filepath.Join(dir, "people"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := client.Dynamic.Resource(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
+		Resource: manifest.Plural("Approval")}).Namespace(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	var by []string
+	for _, one := range list.Items {
+		text, _, _ := unstructured.NestedString(one.Object, "spec", "signature")
+		if who, err := signed.Check([]byte(p.Hash), map[string][]byte{"s": []byte(text)}, people,
+			time.Now()); err == nil {
+			by = append(by, who...)
+		}
+	}
+	if !slices.Equal(by, []string{"alice@example.com"}) {
+		t.Errorf("signed by %q", by)
+	}
+}
+
+// TestResumeUnsigned: a user who resumes without a key is told that the approval does not count; and with one, that
+// nothing was signed, if a process runs the migration already.
+func TestResumeUnsigned(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := quietPlan(t)
+	records := chained(t, p, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed})
+	client := controlled(t, p, records[:2]...)
+	patchMigration(t, client, p.Name, map[string]any{"status": map[string]any{
+		"approval": v1alpha1.ApprovalCount{Needed: 1, SignedOnly: true}}})
+	note := func(key string) string {
+		t.Helper()
+		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+		defer stop()
+		var out bytes.Buffer
+		a := quietApp(&out, "json")
+		a.Err = &ending{&out, stop}
+		exit.Code(&out, resumeInCluster(ctx, a, client, p.Name, &approval.Flags{Expect: p.Hash}, key))
+		return out.String()
+	}
+	if said := note(""); !strings.Contains(said,
+		"note: the controller counts only signed approvals: theseus approve held --plan FILE --sign KEY\n") {
+		t.Error(said)
+	}
+	inCluster(t, client, p.Name)
+	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), records[2:]...); err != nil {
+		t.Fatal(err)
+	}
+	lease, _, err := journal.Acquire(t.Context(), run.Leases(client), "theseus-controller@node-1/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release(t.Context()) //nolint:errcheck // of a fake
+	if said := note("key"); !strings.Contains(said,
+		"note: nothing was signed: theseus approve held --plan FILE --sign KEY adds an approval\n") {
+		t.Error(said)
+	}
+}
+
+// ending ends a command that has printed a note.
+type ending struct {
+	*bytes.Buffer
+	stop func()
+}
+
+func (e *ending) Write(text []byte) (int, error) {
+	if bytes.Contains(text, []byte("note: ")) {
+		e.stop()
+	}
+	return e.Buffer.Write(text)
 }
 
 // TestResumeInClusterRefuses what the controller does not run, a cluster without one, and a run of another process.
@@ -183,7 +335,7 @@ func TestResumeInClusterRefuses(t *testing.T) {
 	} {
 		out.Reset()
 		code := exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, ""), test.client, "held",
-			&approval.Flags{Expect: p.Hash}))
+			&approval.Flags{Expect: p.Hash}, ""))
 		if code != exit.Failed || !strings.Contains(out.String(), test.says) ||
 			!strings.Contains(out.String(), "hint: ") {
 			t.Errorf("%s: exit %d, %q is not in:\n%s", name, code, test.says, out.String())

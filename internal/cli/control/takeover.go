@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cli/mirror/pair"
+	"github.com/theseus-cni/theseus/internal/cli/planfile"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -26,8 +28,8 @@ import (
 
 // NewResume makes the command theseus resume.
 func NewResume(a *app.App) *cobra.Command {
-	approvals, access, outward, inCluster, anyTime := &approval.Flags{}, &mirror.Access{},
-		&execute.Outward{}, false, false
+	approvals, access, outward, inCluster, anyTime, key := &approval.Flags{}, &mirror.Access{},
+		&execute.Outward{}, false, false, ""
 	around := &benching.Around{}
 	command := migrations.Command(a, "resume", "Continue a migration, from any machine",
 		"Continues where the journal in the cluster ends, with the plan in the cluster. If the "+
@@ -36,12 +38,14 @@ func NewResume(a *app.App) *cobra.Command {
 			"action. With --in-cluster, the\n"+
 			"controller continues it, after a pause or a failure too, and this command shows the "+
 			"run as `theseus watch` does.\n"+
+			"This command then approves the plan in your name, too, if you have not; where only signed "+
+			"approvals count, add --sign KEY.\n"+
 			"Outside of the migration's windows, and while the cluster is frozen, this machine does "+
 			"not continue; the controller\n"+
 			"does by itself when that is over."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
 			if inCluster {
-				return resumeInCluster(ctx, a, client, name, approvals)
+				return resumeInCluster(ctx, a, client, name, approvals, key)
 			}
 			if err := around.Resumable(name); err != nil {
 				return err
@@ -66,10 +70,11 @@ func NewResume(a *app.App) *cobra.Command {
 			return exit.Fail(exit.Usage, "leave --bench out",
 				"--bench is for a run on this machine, and --in-cluster is given")
 		}
-		return outward.Check()
+		return cmp.Or(planfile.MaySign(key, inCluster), outward.Check())
 	}
 	outward.Register(command)
 	around.Register(command)
+	planfile.RegisterSign(command, &key, "with --in-cluster: ")
 	command.Flags().BoolVar(&inCluster, "in-cluster", false, "let the controller in the cluster continue it")
 	command.Flags().BoolVar(&anyTime, "outside-windows", false, "continue here also outside of the migration's windows")
 	approvals.Register(command)

@@ -1,6 +1,7 @@
 package incluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,20 +90,29 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
 	return done, err
 }
 
-// ApproveAndSay approves a plan in the name of the current user, and prints who has approved it. If that user may not,
-// it prints who does what instead: the migration waits for another person.
-func ApproveAndSay(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
-	done, err := Approve(ctx, a, client, p, "")
+// ApproveAndSay approves a plan in the name of the current user as Approve does, and prints who has approved it. If
+// that user may not, it prints who does what instead: the migration waits for another person. signs is ApprovedWith of
+// the migration; "" if the controller has not counted yet.
+func ApproveAndSay(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, signature, signs string) error {
+	done, err := Approve(ctx, a, client, p, signature)
 	var refused *Refused
 	if errors.As(err, &refused) {
-		fmt.Fprintf(a.Err, "note: %s\nnote: another person can approve it: theseus approve %s --plan FILE, with the "+
-			"hash %s\n", exit.OneLine(err.Error()), p.Name, p.Hash)
+		fmt.Fprintf(a.Err, "note: %s\nnote: another person can approve it: %s, with the hash %s\n",
+			exit.OneLine(err.Error()), cmp.Or(signs, "theseus approve "+p.Name+" --plan FILE"), p.Hash)
 		return nil
 	}
 	if err == nil {
 		fmt.Fprintln(a.Err, done)
+		done.Warn(a, signs)
 	}
 	return err
+}
+
+// Warn prints a note if the approval does not count because it is not signed. signs is ApprovedWith of the migration.
+func (d Approved) Warn(a *app.App, signs string) {
+	if signs != "" && !d.Signed {
+		fmt.Fprintf(a.Err, "note: the controller counts only signed approvals: %s\n", signs)
+	}
 }
 
 // Mine reports whether the current user has approved a plan.

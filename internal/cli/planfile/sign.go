@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -36,6 +37,21 @@ func Sign(a *app.App, file string, p *plan.Plan, data []byte, key string) error 
 		"signed %s (hash %s): %s\nto check it: ssh-keygen -Y verify -f LIST -I NAME -n %s -s %s < %s\n",
 		p.Name, p.Hash, name, signed.Namespace, shell.Word(name), shell.Word(file))
 	return err
+}
+
+// RegisterSign adds the flag that names the key of SignHash to a command. when is "" or says when the command approves.
+func RegisterSign(command *cobra.Command, key *string, when string) {
+	command.Flags().StringVar(key, "sign", "",
+		when+"sign the approval with this SSH key; with a public one (.pub), the SSH agent signs")
+}
+
+// MaySign refuses a key for an approval that is not made: only the controller in the cluster needs approvals.
+func MaySign(key string, inCluster bool) error {
+	if key == "" || inCluster {
+		return nil
+	}
+	return exit.Fail(exit.Usage, "add --in-cluster; to sign the plan's file: theseus sign PLAN --key KEY",
+		"--sign is given without --in-cluster, and it signs an approval for the controller")
 }
 
 // SignHash returns a signature of the hash of a plan, for an Approval; none if no key is given.

@@ -1,0 +1,118 @@
+package apply
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/interrupt"
+	"github.com/theseus-cni/theseus/internal/cli/planfile"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
+	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/safeio/signed"
+)
+
+// TestAPIServer: with a real API server, a plan that is handed over with a key has an approval that people who have the
+// list of signers can check.
+func TestAPIServer(t *testing.T) {
+	program := os.Getenv("THESEUS_KUBE")
+	if program == "" {
+		t.Skip("NOT TESTED: theseus apply --in-cluster --sign with a real API server; THESEUS_KUBE names the lab's " +
+			"program of Kubernetes (bin/kube/*/kube in its cache)")
+	}
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	client := kubetest.Users(t, clustertest.ControlPlane(t, program, clustertest.Options{NoPolicies: true}))("token")
+	if err := run.Prepare(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
+	var err error
+	if snapshot.UID, err = client.ClusterUID(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
+		drivers.All(), nil,
+		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, people := newKey(t)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var out bytes.Buffer
+	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &ending{&out, stop}},
+		Signals: &interrupt.Signals{Err: &out}, Output: "json"}
+	signature, err := planfile.SignHash(a, p, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := exit.Code(&out, handOver(ctx, a, client, p, nil, signature))
+	all, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash)
+	if code != exit.Interrupted || err != nil || len(all) != 1 {
+		t.Fatalf("exit %d, %+v, %v:\n%s", code, all, err, out.String())
+	}
+	who, err := signed.Check([]byte(p.Hash), map[string][]byte{"signature": []byte(all[0].Spec.Signature)}, people,
+		all[0].CreationTimestamp.Time)
+	if err != nil || !slices.Equal(who, []string{"alice@example.com"}) {
+		t.Errorf("signed by %q, %v", who, err)
+	}
+}
+
+// ending interrupts a command once it has said who approved.
+type ending struct {
+	*bytes.Buffer
+	stop func()
+}
+
+func (e *ending) Write(text []byte) (int, error) {
+	if bytes.Contains(text, []byte("has approved it, with a signature")) {
+		e.stop()
+	}
+	return e.Buffer.Write(text)
+}
+
+// newKey is the file of an SSH key, and a list of signers with it.
+func newKey(t *testing.T) (string, []signed.Signer) {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := ssh.NewPublicKey(private.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key")
+	for name, text := range map[string][]byte{file: pem.EncodeToMemory(block),
+		file + ".list": []byte("alice@example.com " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public))))} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	people, err := signed.ReadSigners(file + ".list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, people
+}
