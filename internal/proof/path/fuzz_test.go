@@ -21,3 +21,21 @@ func FuzzParseResponder(f *testing.F) {
 		}
 	})
 }
+
+// FuzzParseTried: what is accepted says something about paths, in words that are as long as the message at most, or a
+// few words longer.
+func FuzzParseTried(f *testing.F) {
+	for _, seed := range []string{`{"paths":9,"millis":2100}`, `{"paths":1,"silent":["a/new-pod>b/old/udp"],"more":2}`,
+		`{}`, `[]`, ``, `{"paths":-1}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		tried, err := ParseTried(text)
+		if err != nil {
+			return
+		}
+		if said := tried.Fault(); tried.Paths < 1 || tried.Millis < 0 || len(said) > 4*maxTriedText {
+			t.Errorf("%q became %+v: %q", text, tried, said)
+		}
+	})
+}
