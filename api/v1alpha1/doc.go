@@ -26,7 +26,8 @@ const (
 	DisarmedPrefix = "disarmed.theseus.dev/"
 	// LabelSlot marks a node that was added by a change; its value is the node's name in the plan.
 	LabelSlot = "theseus.dev/slot"
-	// LabelProbe marks probe pods; its value is the network on which they were created, "old" or "new".
+	// LabelProbe marks probe pods; its value is the network on which they were created, "old" or "new", or "new-pod"
+	// for the new pods of a guard, which no Service of the probes selects.
 	LabelProbe = "theseus.dev/probe"
 	// AnnotationAwaited is on a pod of the target's agent while it restarts and is not Ready yet.
 	AnnotationAwaited = "theseus.dev/awaited"

@@ -1,7 +1,8 @@
 // Command theseus-agent is the part of Theseus that runs on nodes. `run` (the default) is the agent of a node; `probe`
 // is a prober, in a probe pod or for a node's host; `answer` is the second responder in the same pod. `stand-in` takes
 // the place of users' programs in a copy of a cluster on which a change is rehearsed. `introduce` makes pods of one
-// network known to the agents of another. `bench` is a container of a benchmark.
+// network known to the agents of another. `bench` is a container of a benchmark. `new-pod` is a container of a new pod,
+// which a guard makes while others change the network.
 package main
 
 import (
@@ -53,7 +54,8 @@ func hint(err error) string {
 	if _, wrong := errors.AsType[usage](err); wrong {
 		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host | " +
 			"theseus-agent stand-in --tcp PORT,... --udp PORT,... | theseus-agent introduce --to NETWORK --pods " +
-			"CIDR,... | theseus-agent bench serve|work|conduct | theseus-agent --version"
+			"CIDR,... | theseus-agent bench serve|work|conduct | theseus-agent new-pod answer|try | " +
+			"theseus-agent --version"
 	}
 	return "the agent is started by its DaemonSet; `kubectl -n theseus-system describe pods` shows how"
 }
@@ -76,6 +78,8 @@ func start(ctx context.Context, log *slog.Logger, args []string) error {
 		return runIntroduce(ctx, log, args)
 	case "bench":
 		return runBench(ctx, log, args)
+	case "new-pod":
+		return runNewPod(ctx, log, args)
 	case "--version", "-version", "version":
 		fmt.Println(version.Read().Line("theseus-agent"))
 		return nil

@@ -46,7 +46,7 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"change":    {ChangeCRD()},
 		"agent":     Agent(image, "v1.35.0"),
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"),
-			*ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
+			*ProbePod(image, "node-1", "new"), *NewPod(image, "node-1", "a", "[]"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
 		"bench": {*BenchResponder(image, "node-1", BenchNear, "id", time.Minute),
 			*BenchResponder(image, "node-2", BenchFarHost, "id", time.Minute), *BenchService(BenchNear, "id"),
@@ -373,5 +373,47 @@ func TestAgentOfOldKubernetes(t *testing.T) {
 		if got := kinds(version); !slices.Contains(got, "ValidatingAdmissionPolicy") || got[len(got)-1] != "DaemonSet" {
 			t.Errorf("%q: %q", version, got)
 		}
+	}
+}
+
+// TestNewPodIsConfined: a new pod has no privileges, no token, no volume and no priority, ends quickly, and is selected
+// by no Service of the probes.
+func TestNewPodIsConfined(t *testing.T) {
+	object := NewPod(image, "node-1", "b", `[{"id":"x"}]`)
+	var pod corev1.Pod
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &pod); err != nil {
+		t.Fatal(err)
+	}
+	spec := pod.Spec
+	if spec.HostNetwork || len(spec.Volumes) > 0 || *spec.AutomountServiceAccountToken ||
+		spec.PriorityClassName != "" || spec.RestartPolicy != corev1.RestartPolicyNever || !*spec.SecurityContext.RunAsNonRoot ||
+		*spec.TerminationGracePeriodSeconds > 1 || spec.NodeName != "node-1" {
+		t.Errorf("%+v", spec)
+	}
+	for _, c := range spec.Containers {
+		if *c.SecurityContext.AllowPrivilegeEscalation || !*c.SecurityContext.ReadOnlyRootFilesystem ||
+			len(c.SecurityContext.Capabilities.Add) > 0 || c.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%+v", c)
+		}
+	}
+	services := 0
+	for _, object := range ProbeServices() {
+		selector, _, err := unstructured.NestedStringMap(object.Object, "spec", "selector")
+		if err != nil || len(selector) == 0 {
+			t.Fatalf("%s: %v, %v", object.GetName(), selector, err)
+		}
+		services++
+		for key, value := range selector {
+			if pod.Labels[key] == value {
+				t.Errorf("the Service %s selects it by %s=%s", object.GetName(), key, value)
+			}
+		}
+	}
+	if services == 0 {
+		t.Error("there is no Service")
 	}
 }

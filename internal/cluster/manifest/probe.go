@@ -33,6 +33,47 @@ func ProbePod(image, node, network string) *unstructured.Unstructured {
 	})
 }
 
+// NewPodSets are the sets of new pods. Those of one set try to reach those of the other.
+func NewPodSets() []string { return []string{"a", "b"} }
+
+// NewPodName is the name of a node's new pod of a set.
+func NewPodName(node, set string) string { return "theseus-new-pod-" + set + "-" + node }
+
+// LabelNewPod has the set of a new pod.
+const LabelNewPod = "theseus.dev/new-pod"
+
+// NewPod is a pod that a guard makes while others change the network. One of its containers answers probes as a probe
+// pod does. The other tries paths, as JSON, once, and says in its termination message which answer; PathsVariable has
+// them. No Service selects it; the policy of probe pods does.
+func NewPod(image, node, set, paths string) *unstructured.Unstructured {
+	container := func(name, verb string) corev1.Container {
+		return corev1.Container{Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent,
+			Args:      []string{"new-pod", verb},
+			Env:       []corev1.EnvVar{{Name: "GOMAXPROCS", Value: "1"}},
+			Resources: bounded(requests("1m", "16Mi"), "1", "64Mi"), SecurityContext: unprivileged()}
+	}
+	answers, tries := container("answer", "answer"), container(NewPodTries, "try")
+	answers.ReadinessProbe = listens(PortTCP)
+	tries.Env = append(tries.Env, corev1.EnvVar{Name: PathsVariable, Value: paths})
+	return convert(&corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: meta(NewPodName(node, set), v1alpha1.LabelProbe, "new-pod", LabelNewPod, set,
+			LabelNode, NodeValue(node), LabelApp, "theseus-new-pod"),
+		Spec: corev1.PodSpec{
+			NodeName: node, RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
+			EnableServiceLinks: new(false), DNSPolicy: corev1.DNSDefault,
+			TerminationGracePeriodSeconds: new(int64(1)),
+			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			SecurityContext:               asProber(),
+			Containers:                    []corev1.Container{answers, tries},
+		},
+	})
+}
+
+// NewPodTries is the name of the container of a new pod that tries paths, and PathsVariable the environment variable
+// with the paths.
+const NewPodTries, PathsVariable = "try", "THESEUS_PATHS"
+
 // HostProber serves and sends probes on the address of every node, as a probe pod does on its own address. It is
 // independent of the agent, so no probe is lost if the agent ends (out of memory, evicted, or deleted by a person).
 func HostProber(image string) *unstructured.Unstructured {
