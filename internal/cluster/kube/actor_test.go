@@ -53,7 +53,7 @@ func newWorld(t *testing.T, typed []runtime.Object, documents ...string) *world 
 	mapper := meta.NewDefaultRESTMapper(nil)
 	lists := map[schema.GroupVersionResource]string{}
 	for _, kind := range []struct{ group, version, kind string }{
-		{"", "v1", "ConfigMap"}, {"apps", "v1", "Deployment"}, {"apps", "v1", "ReplicaSet"},
+		{"", "v1", "ConfigMap"}, {"", "v1", "Pod"}, {"apps", "v1", "Deployment"}, {"apps", "v1", "ReplicaSet"},
 		{"apps", "v1", "StatefulSet"}, {"apps", "v1", "DaemonSet"}, {"batch", "v1", "Job"},
 		{"example.org", "v1", "Database"}, {"apiextensions.k8s.io", "v1", "CustomResourceDefinition"},
 		{"theseus.dev", "v1alpha1", "NodeTask"}, {"theseus.dev", "v1alpha1", "Migration"},

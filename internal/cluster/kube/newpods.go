@@ -1,0 +1,326 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+const (
+	// newPodAddress is how long a new pod may take to get an address.
+	newPodAddress = time.Minute
+	// newPodTries is how long a new pod with an address may take to say what it found, and its kubelet to reach it.
+	newPodTries = path.TryFor + 30*time.Second
+	// newPodEnds is how long the former new pod of a node may take to end.
+	newPodEnds = 90 * time.Second
+	// newPodsAtOnce is how many new pods are made, or removed, at the same time.
+	newPodsAtOnce = 16
+	// newPodsPoll is how often new pods are looked at.
+	newPodsPoll = 500 * time.Millisecond
+)
+
+// NewPod is what became of a new pod. It is reachable if neither Failed nor Unmeasured says why not.
+type NewPod struct {
+	Node string
+	// Address is empty if it got none.
+	Address string
+	// AddressAfter is how long it took until the API server knew its address, and ReachableAfter until all its paths
+	// were as expected, as far as this process saw it.
+	AddressAfter, ReachableAfter time.Duration
+	// Failed says in the words of Kubernetes why it got no network, or which paths are not as expected.
+	Failed string
+	// Unmeasured says why it says nothing about the network, such as a quota.
+	Unmeasured string
+	// At is when it was made.
+	At time.Time
+
+	over bool // its outcome is known
+}
+
+// NewPods makes new pods of an image.
+type NewPods struct {
+	Actor *Actor
+	Image string
+}
+
+// Make makes a new pod of a set on each of some nodes, in place of those of the set before, and waits until it is known
+// what became of each. Each also tries to reach one of the former new pods, of the other set. It returns the pods whose
+// outcome is known, and an error if the API server could not be asked about the others.
+func (n *NewPods) Make(ctx context.Context, set string, nodes []string, former []NewPod) ([]NewPod, error) {
+	a := n.Actor
+	plans, err := a.probePlans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	measured := pathsOf(plans)
+	pods := make([]NewPod, len(nodes))
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(newPodsAtOnce)
+	for i, node := range nodes {
+		pods[i].Node = node
+		group.Go(func() error {
+			return n.make(inner, set, &pods[i], path.Tries(measured, node, other(former, i, node), newPodPorts()))
+		})
+	}
+	err = group.Wait()
+	for err == nil && slices.ContainsFunc(pods, func(p NewPod) bool { return !p.over }) {
+		if err = n.look(ctx, set, pods); err == nil {
+			err = a.Clock.Sleep(ctx, newPodsPoll)
+		}
+	}
+	return slices.DeleteFunc(pods, func(p NewPod) bool { return !p.over }), err
+}
+
+func newPodPorts() path.Ports {
+	return path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied}
+}
+
+// other is a former new pod for the pod with an index: each gets another one, on another node if there is one.
+func other(former []NewPod, i int, node string) v1alpha1.Endpoint {
+	good := slices.DeleteFunc(slices.Clone(former), func(p NewPod) bool { return p.Address == "" || p.Failed != "" })
+	for j := range good {
+		one := good[(i+j+1)%len(good)]
+		if one.Node != node || len(good) == 1 {
+			return v1alpha1.Endpoint{Node: one.Node, Address: one.Address}
+		}
+	}
+	return v1alpha1.Endpoint{}
+}
+
+// make makes one pod. A pod that is refused is not measured; an error means that the API server could not be asked.
+func (n *NewPods) make(ctx context.Context, set string, p *NewPod, tries []v1alpha1.Path) error {
+	if len(tries) == 0 {
+		p.Unmeasured, p.over = "no path of the node's probe pod is measured", true
+		return nil
+	}
+	text, err := json.Marshal(tries)
+	if err != nil {
+		return err
+	}
+	ends, cancel := context.WithTimeout(ctx, newPodEnds)
+	defer cancel()
+	name := manifest.NewPodName(p.Node, set)
+	ref := step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: name}
+	if err := n.Actor.remove(ends, ref, false); err != nil {
+		if ctx.Err() != nil || ends.Err() == nil && outage.Passes(err) {
+			return err
+		}
+		p.Unmeasured, p.over = "its predecessor has not ended: "+printable(err.Error()), true
+		return nil
+	}
+	p.At = n.Actor.Clock.Now()
+	_, err = n.Actor.apply(ctx, manifest.NewPod(n.Image, p.Node, set, string(text)), false)
+	if err != nil && !outage.Passes(err) && ctx.Err() == nil {
+		p.Unmeasured, p.over = "it was not admitted: "+printable(err.Error()), true
+		return nil
+	}
+	return err
+}
+
+// look finds out what became of pods.
+func (n *NewPods) look(ctx context.Context, set string, pods []NewPod) error {
+	list, err := n.Actor.podsOn(ctx, "", v1alpha1.Namespace, manifest.LabelNewPod+"="+set)
+	if err != nil {
+		return err
+	}
+	found := map[string]*corev1.Pod{}
+	for i := range list {
+		if list[i].DeletionTimestamp == nil {
+			found[list[i].Name] = &list[i]
+		}
+	}
+	now := n.Actor.Clock.Now()
+	for i := range pods {
+		p := &pods[i]
+		if p.over {
+			continue
+		}
+		pod := found[manifest.NewPodName(p.Node, set)]
+		p.see(pod, now)
+		if age := now.Sub(p.At); !p.over && p.Address == "" && age >= newPodAddress {
+			if err := n.addressless(ctx, p, pod); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// see looks at a pod; nil means that it is gone.
+func (p *NewPod) see(pod *corev1.Pod, now time.Time) {
+	unmeasured := func(format string, args ...any) { p.Unmeasured, p.over = fmt.Sprintf(format, args...), true }
+	if pod == nil {
+		unmeasured("it was deleted by others")
+		return
+	}
+	if pod.Status.PodIP != "" && p.Address == "" {
+		p.Address, p.AddressAfter = pod.Status.PodIP, now.Sub(p.At)
+	}
+	if pod.Status.Phase == corev1.PodFailed { // such as OutOfpods: the kubelet has no room
+		unmeasured("its kubelet did not run it: %s", because(pod.Status.Reason, pod.Status.Message))
+		return
+	}
+	ready, tried := false, ""
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if w := unmade(status); w != nil {
+			if now.Sub(p.At) >= newPodAddress {
+				unmeasured("container %s cannot be made: %s", status.Name, because(w.Reason, w.Message))
+			}
+			return
+		}
+		ended := status.State.Terminated
+		switch {
+		case status.Name != manifest.NewPodTries:
+			ready = status.Ready
+			if ended != nil {
+				unmeasured("container %s has ended: %s", status.Name, because(ended.Reason, ended.Message))
+				return
+			}
+		case ended != nil && ended.ExitCode != 0:
+			unmeasured("container %s has failed: %s", status.Name, because(ended.Reason, ended.Message))
+			return
+		case ended != nil:
+			tried = ended.Message
+		}
+	}
+	late := p.Address != "" && now.Sub(p.At) >= p.AddressAfter+newPodTries
+	switch {
+	case tried != "":
+		result, err := path.ParseTried(tried)
+		switch {
+		case err != nil:
+			unmeasured("%s", err)
+		case result.Fault() != "":
+			p.Failed, p.over = printable(result.Fault()), true
+		case ready:
+			p.ReachableAfter, p.over = now.Sub(p.At), true
+		case late:
+			p.Failed, p.over = "its kubelet does not reach it: it has not become Ready", true
+		}
+	case late:
+		unmeasured("it has an address, and has not said within %s what it reaches", newPodTries)
+	}
+}
+
+// because joins what Kubernetes says.
+func because(word, message string) string {
+	return printable(strings.TrimSuffix(word+": "+message, ": "))
+}
+
+// addressless says why a pod has no address. What says nothing about the network is not measured: a node that is down,
+// and what a kubelet needs before it asks for a network.
+func (n *NewPods) addressless(ctx context.Context, p *NewPod, pod *corev1.Pod) error {
+	p.over = true
+	node, err := n.Actor.node(ctx, p.Node)
+	switch {
+	case err != nil:
+		p.over = false
+		return err
+	case node == nil:
+		p.Unmeasured = "the node has left the cluster"
+		return nil
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type != corev1.NodeReady || c.Status == corev1.ConditionTrue {
+			continue
+		}
+		if c.Status == corev1.ConditionUnknown || !strings.Contains(strings.ToLower(c.Message), "network") {
+			p.Unmeasured = "the node is not Ready: " + because(c.Reason, c.Message)
+			return nil
+		}
+		p.Failed = fmt.Sprintf("no address within %s: the node is not Ready: %s", newPodAddress,
+			because(c.Reason, c.Message))
+		return nil
+	}
+	told, err := n.told(ctx, pod)
+	if err != nil {
+		p.over = false
+		return err
+	}
+	switch {
+	case told == nil:
+		p.Failed = fmt.Sprintf("no address within %s; no Event says why", newPodAddress)
+	case aboutNetwork(told):
+		p.Failed = fmt.Sprintf("no address within %s: %s", newPodAddress, because(told.Reason, told.Message))
+	default:
+		p.Unmeasured = because(told.Reason, told.Message)
+	}
+	return nil
+}
+
+// told is the last warning about a pod, one about its network if there is one; nil if there is none, or this user may
+// not read Events.
+func (n *NewPods) told(ctx context.Context, pod *corev1.Pod) (told *corev1.Event, err error) {
+	list, err := n.Actor.Typed.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(pod.UID)).String()})
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		one := &list.Items[i]
+		if one.Type == corev1.EventTypeWarning && (told == nil || aboutNetwork(one) && !aboutNetwork(told) ||
+			aboutNetwork(one) == aboutNetwork(told) && lastSeen(one).After(lastSeen(told))) {
+			told = one
+		}
+	}
+	return told, nil
+}
+
+// aboutNetwork reports whether an Event of a kubelet says that a pod got no network.
+func aboutNetwork(e *corev1.Event) bool {
+	return e.Reason == "FailedCreatePodSandBox" || e.Reason == "NetworkNotReady"
+}
+
+// lastSeen is when an Event was last seen. Reporters fill in different fields.
+func lastSeen(e *corev1.Event) time.Time {
+	last := e.LastTimestamp.Time
+	for _, other := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
+		if last.IsZero() {
+			last = other
+		}
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(last) {
+		last = e.Series.LastObservedTime.Time
+	}
+	return last
+}
+
+// Clear removes all new pods, and waits until they are gone.
+func (n *NewPods) Clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, newPodEnds)
+	defer cancel()
+	list, err := n.Actor.podsOn(ctx, "", v1alpha1.Namespace, manifest.LabelNewPod)
+	if err != nil {
+		return err
+	}
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(newPodsAtOnce)
+	for i := range list {
+		ref := step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: list[i].Name}
+		group.Go(func() error { return n.Actor.remove(inner, ref, false) })
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("remove %s: %w", cluster.Count(len(list), "new pod"), err)
+	}
+	return nil
+}
