@@ -198,7 +198,7 @@ var parsers = []string{"json.Unmarshal", "json.NewDecoder", "bounded.Unmarshal",
 // unfuzzed are the packages that parse without a fuzz target of their own, each with its reason; "/..." stands for all
 // below.
 var unfuzzed = map[string]string{
-	"cmd/theseus-agent":      "the plan of a benchmark, of its own pod",
+	"cmd/theseus-agent":      "the plan of a benchmark, and the paths of a new pod, of its own pod",
 	"cmd/theseus-controller": "addresses that it wrote itself",
 	"internal/change/...":    "plans, which FuzzRead of change/plan tries",
 	"internal/cli/...": "a change, in the bounds that FuzzToJSON tries; journals and " +
@@ -218,6 +218,7 @@ var unfuzzed = map[string]string{
 	"internal/preflight/check/checktest": "fixtures of tests",
 	"internal/run":                       "evidence that it wrote itself; the journal's records, which run/journal has",
 	"internal/run/engine":                "the journal's records, which run/journal has",
+	"internal/run/guarded":               "the journal's records, which run/journal has",
 	"internal/run/guarded/result":        "the journal's records, which run/journal has",
 	"internal/run/mirrored":              "plans, which FuzzRead of change/plan tries",
 	"internal/run/report":                "the journal's records, which run/journal has",

@@ -7,13 +7,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Cost says in one line what a plan that guards a change installs, how much it sends, and which gaps it sees. It
 // follows from the plan's own actions: the objects that they create, and the paths that they measure.
 func Cost(p *plan.Plan) string {
-	nodes, pods := p.Cluster.Nodes, 0
+	nodes, pods, more := p.Cluster.Nodes, 0, ""
 	var rate path.Rate
 	for i := range p.Steps {
 		for _, action := range p.Steps[i].Actions {
@@ -22,6 +23,13 @@ func Cost(p *plan.Plan) string {
 				if asked := path.RateOf(MeasuredBy(p).Foreseen(nodes, *action.Paths)); asked.All > rate.All {
 					rate = asked
 				}
+			case action.Op == step.NewPods:
+				more = "; and new pods, at most two at once on a node: one or two on each before the change, as many " +
+					"after it"
+				if every, meanwhile := p.NewPods(); meanwhile {
+					more += fmt.Sprintf(", and every %s one on each of %s while the command runs", every,
+						cluster.Count(min(len(nodes), result.NewPodsRound), "node"))
+				}
 			case action.Op == step.Apply && action.Object.GetKind() == "Pod":
 				pods++
 			case action.Op == step.Apply && action.Object.GetKind() == "DaemonSet":
@@ -29,6 +37,6 @@ func Cost(p *plan.Plan) string {
 			}
 		}
 	}
-	return fmt.Sprintf("cost: %s on %s in namespace %s, removed at the end; %s", cluster.Count(pods, "pod"),
-		cluster.Count(len(nodes), "node"), v1alpha1.Namespace, rate)
+	return fmt.Sprintf("cost: %s on %s in namespace %s, removed at the end; %s%s", cluster.Count(pods, "pod"),
+		cluster.Count(len(nodes), "node"), v1alpha1.Namespace, rate, more)
 }

@@ -60,7 +60,10 @@ func TestCost(t *testing.T) {
 			nodes := len(p.Cluster.Nodes)
 			first := fmt.Sprintf("cost: %d pods on %s in namespace theseus-system, removed at the end; up to %s from "+
 				"one node, ", 3*nodes, cluster.Count(nodes, "node"), test.sends[at])
-			last := fmt.Sprintf("; sees gaps from %s on every path within the cluster", test.sees[at])
+			last := fmt.Sprintf("; sees gaps from %s on every path within the cluster; and new pods, at most two "+
+				"at once on a node: one or two on each before the change, as many after it, and every %s one on "+
+				"each of %s while the command runs", test.sees[at], []string{"1m0s", "30s", "15s"}[at],
+				cluster.Count(nodes, "node"))
 			if got := Cost(p); !strings.HasPrefix(got, first) || !strings.HasSuffix(got, last) ||
 				strings.Contains(got, "\n") {
 				t.Errorf("%s, %s: %s\nwant %s ... %s", network, budget, got, first, last)

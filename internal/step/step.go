@@ -71,6 +71,9 @@ const (
 	// Await stands for changes that others make while paths are measured: its step begins when the user says that they
 	// have ended.
 	Await Op = "await"
+	// NewPods makes a new pod on each node, which tries the measured paths of its node, and removes them. What became
+	// of them is its answer, and never its failure.
+	NewPods Op = "new-pods"
 	// Watch waits until no measured path has lost a probe for a while, and for a bounded time at most.
 	Watch Op = "watch"
 	// DNS runs Verb with Args on the names of a zone.

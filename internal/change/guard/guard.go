@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -57,10 +58,19 @@ func Propose(r *kind.Request, guarded kind.Guard) (*kind.Draft, error) {
 	if found := r.Drivers.Detect(r.Snapshot); len(found) == 1 {
 		p.Source = *found[0]
 	}
+	guarded.NewPods = step.Duration(NewPodsEvery(p.Change.ProbeIntervalMillis))
 	p.Guarded, p.Findings = &guarded, r.Findings
 	p.Steps = steps(p)
 	estimate.Steps(p.Steps, len(p.Cluster.Nodes), nil)
 	return &kind.Draft{Plan: p, Stem: Name}, nil
+}
+
+// NewPodsEvery is the time between two rounds of new pods while a command runs, for the interval of the fastest paths
+// in ms (0 means the default): 15, 30 and 60 s for the budgets fine, normal and small.
+func NewPodsEvery(intervalMillis int) time.Duration {
+	const normal, rounds = 10, 3000
+	every := time.Duration(cmp.Or(intervalMillis, normal)) * rounds * time.Millisecond
+	return min(max(every, 15*time.Second), time.Minute)
 }
 
 // steps makes the whole procedure of a plan that has everything else.
@@ -116,9 +126,14 @@ func (b *builder) prepare() {
 			b.fleet(2*time.Minute))
 	})...)
 	actions = append(actions, joint.Probe("measure the paths between all nodes", step.PathSet{Old: joint.Every()}))
+	if b.plan.Guarded.NewPods > 0 {
+		actions = append(actions, step.Action{Op: step.NewPods, Timeout: step.Duration(longest),
+			Title: "make a new pod on each node, and try the same paths from it"})
+	}
 	b.add(step.Step{
 		Group: "prepare", Does: "probes", Title: "Measure the network as it is",
-		Why:     "Only a network that was measured before the change shows what the change costs.",
+		Why: "Only a network that was measured before the change shows what the change costs. New pods are " +
+			"tried as well: existing ones may work on while no new one does.",
 		Actions: actions,
 		Undo:    b.endProbes(),
 		Gate:    b.baseline(),
@@ -163,7 +178,8 @@ func (b *builder) watch() {
 	quiet, most := time.Duration(guard.Quiet), time.Duration(guard.AtMost)
 	b.add(step.Step{
 		Group: Name, Does: "watch", Title: fmt.Sprintf("Watch until no probe was lost for %s, at most %s", quiet, most),
-		Why:     "A change is asked for before the cluster has carried it out.",
+		Why: "A change is asked for before the cluster has carried it out. Meanwhile new pods are made on " +
+			"each node.",
 		Actions: []step.Action{{Op: step.Watch, Title: "watch the paths", Timeout: step.Duration(longest)}},
 		Gate: &step.Gate{Title: "nothing was lost from the baseline until now", Result: true,
 			MaxGap: step.Duration(joint.DefaultMaxGap), MaxLost: b.plan.Change.MaxLost},
@@ -175,6 +191,14 @@ func (b *builder) endProbes() []step.Action {
 	actions = append(actions, joint.OnEach(b.nodes, func(node string) step.Action {
 		return joint.Remove(joint.ProbePod(node, "old"))
 	})...)
+	if b.plan.Guarded.NewPods > 0 {
+		for _, set := range manifest.NewPodSets() {
+			actions = append(actions, joint.OnEach(b.nodes, func(node string) step.Action {
+				return joint.Remove(step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace,
+					Name: manifest.NewPodName(node, set)})
+			})...)
+		}
+	}
 	return append(actions, joint.Backwards(b.shared)...)
 }
 

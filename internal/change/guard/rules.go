@@ -15,6 +15,7 @@ type course struct {
 	plan                           *kind.Plan
 	measuring                      bool // paths are measured now
 	proven, ran, watched, answered bool
+	tried                          bool // new pods, before the change
 }
 
 // rules prove of a guard's plan: it touches nothing but Theseus' own objects; the command runs once, or others change
@@ -43,7 +44,7 @@ func none(s *step.Step) error {
 }
 
 func noCommand(a *step.Action) error {
-	if a.Op == step.Command || a.Op == step.Await || a.Op == step.Watch {
+	if a.Op == step.Command || a.Op == step.Await || a.Op == step.Watch || a.Op == step.NewPods {
 		return fmt.Errorf("the operation %q has no place here", a.Op)
 	}
 	return nil
@@ -72,7 +73,15 @@ func (c *course) act(a *step.Action) error {
 			return errors.New("the change comes once, after a baseline, while paths are measured")
 		}
 		c.ran = true
+	case step.NewPods:
+		if !c.measuring || c.ran || c.plan.Guarded.NewPods <= 0 {
+			return errors.New("new pods are tried before the change, while paths are measured")
+		}
+		c.tried = true
 	case step.Watch:
+		if c.tried != (c.plan.Guarded.NewPods > 0) {
+			return errors.New("new pods were not tried before the change, so what they show after it proves nothing")
+		}
 		if !c.ran || !c.measuring {
 			return errors.New("there is nothing to watch: nothing was changed, or no path is measured")
 		}

@@ -2,6 +2,7 @@ package kind
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
@@ -24,6 +25,9 @@ type Guard struct {
 	AtMost step.Duration `json:"atMost"`
 	// LossyBefore accepts losses before the change.
 	LossyBefore bool `json:"lossyBefore,omitempty"`
+	// NewPods is the time between two rounds of new pods while Command runs; no new pods are made if it is 0, as in
+	// plans of earlier releases.
+	NewPods step.Duration `json:"newPods,omitempty"`
 }
 
 // others is the word for changes that no command of Theseus' user makes here.
@@ -62,6 +66,15 @@ func (g *Guard) Spares() bool { return false }
 // Foreign says whether the plan measures changes that are not its own, and of which it does not know what they change.
 // Then the versions of the cluster may change meanwhile.
 func (p *Plan) Foreign() bool { return p.Guarded != nil }
+
+// NewPods is the time between two rounds of new pods while the user's command runs; 0 if the plan makes no new pods.
+// meanwhile is false if no process runs during the change, and new pods are made before and after it alone.
+func (p *Plan) NewPods() (every time.Duration, meanwhile bool) {
+	if p.Guarded == nil {
+		return 0, false
+	}
+	return time.Duration(p.Guarded.NewPods), !p.Guarded.Others
+}
 
 // LossyBefore says whether a plan that measures foreign changes goes on although its baseline loses probes.
 func (p *Plan) LossyBefore() bool { return p.Guarded != nil && p.Guarded.LossyBefore }

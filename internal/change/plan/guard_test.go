@@ -160,8 +160,19 @@ func TestGuardCannotDoWithout(t *testing.T) {
 		"no watching":    func(p *plan.Plan) { at(p, guard.StepWatch).Actions = nil },
 		"no result":      func(p *plan.Plan) { at(p, guard.StepWatch).Gate = nil },
 		"a gate instead": func(p *plan.Plan) { at(p, guard.StepWatch).Gate.Result = false },
-		"measured on":    func(p *plan.Plan) { s := at(p, "finish/probes"); s.Actions = s.Actions[1:] },
-		"no way back":    func(p *plan.Plan) { s := at(p, guard.StepProbes); s.Undo = s.Undo[1:] },
+		"no new pods before": func(p *plan.Plan) {
+			s := at(p, guard.StepProbes)
+			s.Actions = slices.DeleteFunc(s.Actions, func(a step.Action) bool { return a.Op == step.NewPods })
+		},
+		"new pods that nobody asked for": func(p *plan.Plan) { p.Guarded.NewPods = 0 },
+		"new pods after the command": func(p *plan.Plan) {
+			from, to := at(p, guard.StepProbes), at(p, guard.StepWatch)
+			i := slices.IndexFunc(from.Actions, func(a step.Action) bool { return a.Op == step.NewPods })
+			to.Actions = append([]step.Action{from.Actions[i]}, to.Actions...)
+			from.Actions = slices.Delete(from.Actions, i, i+1)
+		},
+		"measured on": func(p *plan.Plan) { s := at(p, "finish/probes"); s.Actions = s.Actions[1:] },
+		"no way back": func(p *plan.Plan) { s := at(p, guard.StepProbes); s.Undo = s.Undo[1:] },
 		"another's": func(p *plan.Plan) {
 			at(p, "finish/theseus").Actions[0].Ref = &step.Ref{Kind: "Pod", Namespace: "default", Name: "x"}
 		},

@@ -91,6 +91,9 @@ func TestVerdict(t *testing.T) {
 		"a signal": {outcome: done, before: good, after: good, ran: result.Ran{Code: -1, Signal: "killed"},
 			watched: quiet, code: exit.Failed, says: "(killed)"},
 		"lost": {outcome: done, before: good, after: lost, watched: quiet, code: exit.Lost, says: "a>b: 7 of 50 lost"},
+		"a new pod failed": {outcome: done, before: good, after: good, ran: result.Ran{NewPods: &result.NewPods{
+			Failed: []result.NewPod{{Node: "b", Why: "FailedCreatePodSandBox: no plugin"}}, Failures: 1}},
+			watched: quiet, code: exit.Lost, says: "FailedCreatePodSandBox: no plugin"},
 		"lost and failed": {outcome: done, before: good, after: lost, ran: result.Ran{Code: 3}, watched: quiet,
 			code: exit.Lost, says: "the command failed: it ended with exit code 3"},
 		"lost and interrupted": {outcome: done, before: good, after: lost, watched: result.Watched{Interrupted: true},

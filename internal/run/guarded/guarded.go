@@ -38,7 +38,11 @@ type Actor struct {
 	Start   Starter
 	// Signals watches the user's own signals, here and in the gates (ask.Gate); nil for none.
 	Signals *ask.Watch
-	// Say gets messages that a person must not miss.
+	// Maker makes new pods on Nodes; nil for none. Tries is the action that does so before the change.
+	Maker Maker
+	Nodes []string
+	Tries string
+	// Say gets messages that a person must not miss. Several goroutines call it.
 	Say func(string)
 	// Result is the step that watches, and whose gate is the result.
 	Result string
@@ -61,6 +65,11 @@ type Actor struct {
 	// already are the texts of the signals that failed in the baseline, and so prove nothing.
 	already []string
 	onLoss  *result.Ran
+	// known is what became of new pods before the change; nil before that. failed is the first that failed since then.
+	known  *result.NewPods
+	failed string
+	// cutTries ends the trying of new pods before the change; nil while none are tried.
+	cutTries func()
 }
 
 // stage is how far the step of the result is.
@@ -76,6 +85,7 @@ const (
 func (a *Actor) Learn(r engine.Record) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
+	a.tried(r)
 	if r.Event == engine.GateAnswer && r.Step != a.Result && r.Verdict != nil {
 		a.baseline(*r.Verdict)
 	}
@@ -133,7 +143,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 			return engine.Observation{Done: true, Before: unknown}, err
 		}
 		return engine.Observation{Before: begun}, nil
-	case step.Watch, step.Await:
+	case step.Watch, step.Await, step.NewPods:
 		return engine.Observation{}, nil
 	}
 	return a.Actor.Observe(ctx, action, before)
@@ -146,6 +156,8 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 		return a.command(ctx)
 	case step.Await:
 		return json.Marshal(result.Ran{}) // the run holds its step back until the user says that the changes have ended
+	case step.NewPods:
+		return a.before(ctx)
 	case step.Watch:
 		return a.watch(ctx)
 	}
@@ -164,6 +176,8 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 	one := &running{Process: process}
 	a.set(one, nil)
 	defer a.set(nil, nil)
+	stop := a.meanwhile(ctx)
+	defer stop()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {
@@ -174,7 +188,7 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 			ran.Interrupted, ran.Killed, ran.OnLoss = one.interrupted, one.killed, a.onLoss
 			a.lock.Unlock()
 			a.Signals.Look(a.Clock.Now()) // what comes later counts while the network is watched
-			ran.Signals = a.Signals.Broken()
+			ran.Signals, ran.NewPods = a.Signals.Broken(), stop()
 			return json.Marshal(ran)
 		case <-tick.C:
 			if glance, err := a.Gate.Look(ctx, a.MaxLost); err == nil { // an outage of the API server ends no command
@@ -182,6 +196,7 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 			}
 			a.Signals.Look(a.Clock.Now())
 			a.failing()
+			a.newPods()
 		}
 	}
 }
@@ -262,6 +277,7 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 		return json.Marshal(result.Watched{Interrupted: true, OnLoss: a.onLoss})
 	}
 	defer a.set(nil, nil)
+	made, over := a.after(ctx)
 	w := watcher{since: a.Clock.Now(), heard: map[string]heard{}}
 	now, end := w.since, w.since.Add(time.Duration(a.Guard.AtMost))
 	reacting := func(react func()) {
@@ -282,23 +298,34 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 			reacting(func() { a.heed(glance) })
 		}
 		came := a.Signals.Look(now)
-		reacting(a.failing)
+		reacting(func() { a.failing(); a.newPods() })
 		if wrong := a.counts(signal.Not(a.Signals.Last())); came && len(wrong) > 0 {
 			w.disturbed(now, signal.Say(wrong))
 		}
 		quiet := now.Sub(w.since) >= time.Duration(a.Guard.Quiet)
-		if quiet || !now.Before(end) {
-			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss, Signals: a.Signals.Broken()})
+		if (quiet || !now.Before(end)) && closed(over) {
+			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss, Signals: a.Signals.Broken(),
+				NewPods: made})
 		}
 		if err := a.Clock.Sleep(ctx, look); err != nil {
+			<-over // it has ended with the watching
 			a.lock.Lock()
 			defer a.lock.Unlock()
 			if a.ended {
 				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss,
-					Signals: a.Signals.Broken()})
+					Signals: a.Signals.Broken(), NewPods: made})
 			}
 			return nil, err
 		}
+	}
+}
+
+func closed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -382,6 +409,9 @@ func (a *Actor) Interrupt() bool {
 		a.Say("interrupted: the verdict follows when the gate has new measurements; interrupt " +
 			"again to end without a verdict")
 	default:
+		if a.cutTries != nil {
+			a.cutTries() // the run ends after its current action, which may take minutes
+		}
 		took = false
 	}
 	if took {

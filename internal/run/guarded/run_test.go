@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -272,5 +273,46 @@ func TestRunAgain(t *testing.T) {
 	}
 	if unknown != 1 {
 		t.Errorf("%d records say that the end of the command is not known", unknown)
+	}
+}
+
+// TestRunNewPods: the journal of a guard proves what became of new pods. Those that fail do not turn it back, and what
+// failed before the change is known after it.
+func TestRunNewPods(t *testing.T) {
+	good := engine.Verdict{Pass: true}
+	for name, test := range map[string]struct {
+		from  int // the round from which new pods of the first node fail; 0 for never
+		proof result.Proof
+	}{"good": {0, result.Good}, "fails after": {3, result.Lost}, "failed before": {1, result.Unproven}} {
+		t.Run(name, func(t *testing.T) {
+			p, times := guardOf(t, kind.Guard{})
+			a, out, _ := bench(*p.Guarded)
+			clock := &ticking{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+			a.Actor, a.Clock, a.Nodes, a.Tries = done{}, clock, p.Cluster.Nodes, result.NewPodsAction(p.Steps)
+			a.Maker = &maker{become: func(round int, one *kube.NewPod) {
+				if test.from > 0 && round >= test.from && one.Node == p.Cluster.Nodes[0] {
+					one.Failed = "no address within 1m0s: FailedCreatePodSandBox: no plugin"
+				}
+			}}
+			records := &journal.Memory{}
+			outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: a, Gate: asks{good, good}, Journal: records,
+				Control: runs{}, Clock: clock, Notify: a.Learn})
+			if err != nil || outcome.End != engine.EndDone || times() != 1 {
+				t.Fatalf("%+v, %v; the command ran %d times", outcome, err, times())
+			}
+			all, err := records.Records(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := result.Of(p, all)
+			proof, why := r.Judge()
+			if proof != test.proof || (test.from > 0) != strings.Contains(why, "no plugin") || r.NewPodsBefore == nil ||
+				r.NewPods() == nil {
+				t.Errorf("%s, %q; %+v", proof, why, r)
+			}
+			if out.has("NEW POD FAILED") != (test.proof == result.Lost) {
+				t.Errorf("said %q", out.lines)
+			}
+		})
 	}
 }

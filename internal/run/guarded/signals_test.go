@@ -176,7 +176,9 @@ func TestRunSignals(t *testing.T) {
 				w.WriteHeader(status)
 			}))
 			defer server.Close()
-			a, _, clock := bench(*p.Guarded)
+			a, _, _ := bench(*p.Guarded)
+			clock := &ticking{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+			a.Clock, a.Maker, a.Nodes = clock, &maker{}, p.Cluster.Nodes
 			signals, err := signal.ParseAll([]string{server.URL})
 			if err != nil {
 				t.Fatal(err)

@@ -32,6 +32,8 @@ type Ran struct {
 	Error string `json:"error,omitempty"`
 	// Signals are the user's signals that did not hold while the command ran.
 	Signals []signal.Answer `json:"signals,omitempty"`
+	// NewPods are those that were made while the command ran; nil if none were.
+	NewPods *NewPods `json:"newPods,omitempty"`
 }
 
 // Failed says how a command failed; empty if it did not.
@@ -60,6 +62,8 @@ type Watched struct {
 	OnLoss *Ran   `json:"onLoss,omitempty"`
 	// Signals are the user's signals that did not hold while the network was watched.
 	Signals []signal.Answer `json:"signals,omitempty"`
+	// NewPods are those that were made after the change; nil if none were.
+	NewPods *NewPods `json:"newPods,omitempty"`
 }
 
 // Result is what the journal says of a guarded change. A field is nil while the journal does not have it.
@@ -69,14 +73,19 @@ type Result struct {
 	Watched *Watched
 	// Before and After are the last answers of the gates: of the baseline, and of the result.
 	Before, After *engine.Verdict
+	// NewPodsBefore are the new pods that were made before the change.
+	NewPodsBefore *NewPods
 
-	maxLost     int64
-	lossyBefore bool
+	maxLost      int64
+	lossyBefore  bool
+	newPodsEvery time.Duration
 }
 
 // Of reads the journal of a plan that measures foreign changes.
 func Of(p *plan.Plan, records []engine.Record) Result {
 	r := Result{maxLost: p.Change.MaxLost, lossyBefore: p.LossyBefore()}
+	r.newPodsEvery, _ = p.NewPods()
+	tried := NewPodsAction(p.Steps)
 	var before, after, ran string
 	for i := range p.Steps {
 		one := &p.Steps[i]
@@ -93,6 +102,8 @@ func Of(p *plan.Plan, records []engine.Record) Result {
 		record := &records[i]
 		switch done := record.Event == engine.Acted && !record.Undo; {
 		case record.Step == "":
+		case done && tried != "" && record.Action == tried:
+			r.NewPodsBefore = decoded[NewPods](record.Data)
 		case record.Event == engine.GateAnswer && record.Step == before:
 			r.Before = record.Verdict
 		case record.Event == engine.GateAnswer && record.Step == after:
@@ -137,19 +148,24 @@ const (
 // Judge says what the result proves, and why; empty if it is good.
 func (r Result) Judge() (proof Proof, why string) {
 	broken, unproven := r.signals()
+	failed, untried := r.newPods()
 	lost := false
 	if r.After != nil {
 		lost, why = r.loss()
 	}
 	switch {
+	case lost && failed != "":
+		return Lost, why + "; and " + failed
 	case lost:
 		return Lost, why
+	case failed != "":
+		return Lost, failed
 	case broken != "":
 		return Broken, broken
 	case r.After == nil:
 		return Unproven, "the journal does not have the result"
 	}
-	why = cmp.Or(unproven, why)
+	why = cmp.Or(unproven, why, untried)
 	if r.Ran == nil {
 		return Unproven, "the journal does not have the result"
 	}
@@ -157,7 +173,7 @@ func (r Result) Judge() (proof Proof, why string) {
 	if why != "" {
 		more = ": " + why
 	}
-	failed := r.Ran.Failed()
+	failed = r.Ran.Failed()
 	switch {
 	case r.Ran.Interrupted || r.Watched != nil && r.Watched.Interrupted:
 		return Interrupted, "until then no loss is proven" + more
