@@ -63,8 +63,9 @@ const lines = 20
 func show(a *app.App, p *plan.Plan, stand engine.Standing, m report.Model, seen run.Seen) error {
 	if a.Output == "json" {
 		return json.NewEncoder(a.Out).Encode(map[string]any{"name": p.Name, "plan": p.Hash, "state": stand.Word,
-			"since": m.Run.Begin, "evidence": seen, "moments": m.Moments, "missing": m.Verdict.Missing,
-			"notes": m.Verdict.Notes, "next": stand.Ways})
+			"since": m.Run.Begin, "evidence": seen, "moments": m.Moments, "newPods": m.NewPods,
+			"missing": m.Verdict.Missing,
+			"notes":   m.Verdict.Notes, "next": stand.Ways})
 	}
 	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", p.Name, p.From(), p.To(), stand.Word)
 	if !m.Run.Begin.IsZero() {
@@ -72,6 +73,9 @@ func show(a *app.App, p *plan.Plan, stand engine.Standing, m report.Model, seen 
 			step.Duration(m.Run.End.Sub(m.Run.Begin)).About())
 	}
 	fmt.Fprintf(a.Out, "probes: %s\n", seen)
+	if text := m.NewPods.Text(); text != "" {
+		fmt.Fprintln(a.Out, "new pods: "+text)
+	}
 	for i, one := range m.Moments[max(0, len(m.Moments)-lines):] {
 		if n := len(m.Moments) - lines; i == 0 && n > 0 {
 			fmt.Fprintf(a.Out, "%d earlier lines of the timeline are in `theseus guard report -o report.html`\n", n)

@@ -1,6 +1,9 @@
 package report
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // figure is one large number under the verdict. Tone is "ok", "warn", "bad" or "none" for no data.
 type figure struct {
@@ -11,8 +14,8 @@ type figure struct {
 const noData = "no data"
 
 func figures(m Model) []figure {
-	return []figure{requestsFigure(m), probesFigure(m), deniedFigure(m), gapFigure(m), restartsFigure(m),
-		tookFigure(m), residueFigure(m)}
+	return slices.Concat([]figure{requestsFigure(m), probesFigure(m), deniedFigure(m), gapFigure(m)}, newPodsFigures(m),
+		[]figure{restartsFigure(m), tookFigure(m), residueFigure(m)})
 }
 
 func toneOf(bad bool) string {

@@ -40,6 +40,8 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 		case r.After != nil:
 		case proof == result.Broken:
 			v.Word = "until now: a signal failed"
+		case m.NewPods.fails() > 0:
+			v.Word = "until now: new pods failed"
 		case lost:
 			v.Word = "until now: a loss beyond the limit"
 		default:

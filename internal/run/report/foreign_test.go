@@ -169,3 +169,43 @@ func TestForeignWithoutResult(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// TestForeignNewPods: a new pod that failed since the baseline is a proven loss in all forms of the report, with its
+// reason; what was not measured is told.
+func TestForeignNewPods(t *testing.T) {
+	good, since := engine.Verdict{Pass: true, Sent: 9000}, &result.NewPods{}
+	for i := range 5 {
+		since.Reached(time.Second, time.Duration(i+1)*time.Second)
+	}
+	since.Leave(result.NewPod{Node: "c", Why: "it was not admitted: exceeded quota"})
+	made := func() Input {
+		in := guarded(t, kind.Guard{NewPods: step.Duration(time.Minute)}, good, result.Ran{},
+			result.Watched{Quiet: true, NewPods: since}, &good, 0)
+		return in
+	}
+	m := Build(made())
+	if m.Verdict.Level != Good || !strings.Contains(Text(m), "new pods  5 made, 5 reachable after 3.0 s (median), "+
+		"5.0 s at most, 1 more not measured") || !strings.Contains(Text(m), "exceeded quota") {
+		t.Errorf("good: %+v\n%s", m.Verdict, Text(m))
+	}
+	since.Fail(result.NewPod{Node: "b", At: epoch, Why: `no address: plugin "flannel" is missing`})
+	m = Build(made())
+	if m.Verdict.Level != Bad || m.Verdict.Title != "A loss is proven: 1 new pod failed" ||
+		!strings.Contains(m.Verdict.Why, `"flannel" is missing`) {
+		t.Errorf("failed: %+v", m.Verdict)
+	}
+	page, err := HTML(m)
+	if err != nil || !strings.Contains(string(page), "New pods failed") ||
+		!strings.Contains(string(page), "of 6 new pods, reachable after 3 s (median) to 5 s") {
+		t.Errorf("the page: %v", err)
+	}
+	text, err := JSON(m)
+	if err != nil || !strings.Contains(string(text), `"newPods": {`) ||
+		!strings.Contains(string(text), `"failures": 1`) {
+		t.Errorf("JSON: %v", err)
+	}
+	none := Build(guarded(t, kind.Guard{}, good, result.Ran{}, result.Watched{Quiet: true}, &good, 0))
+	if none.NewPods != nil || strings.Contains(Text(none), "new pods") {
+		t.Errorf("of a plan without: %+v", none.NewPods)
+	}
+}

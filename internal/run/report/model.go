@@ -75,6 +75,8 @@ type Model struct {
 	Journal []Entry `json:"journal"`
 	// PartRestarts are the restarts of Theseus' own agents and probers.
 	PartRestarts []PartRestart `json:"partRestarts,omitempty"`
+	// NewPods are the pods that a guard made to see what new pods get; nil if it made none.
+	NewPods *NewPods `json:"newPods,omitempty"`
 	// BGP has the graphs of Input.BGP, for the page.
 	BGP []draw.Row `json:"-"`
 }

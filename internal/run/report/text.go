@@ -36,6 +36,7 @@ func Text(m Model) string {
 	say("paths", pathsText(m))
 	say("outside", outsideText(m))
 	say("denied", deniedText(m))
+	say("new pods", m.NewPods.Text())
 	say("traffic", trafficText(m))
 	if m.Load != nil {
 		say("load", m.Load.Text())

@@ -115,6 +115,9 @@ func costs(m *Model) string {
 	if t.Lost > 0 {
 		parts = append(parts, countOf(t.Lost, "probe")+" lost")
 	}
+	if n := m.NewPods.fails(); n > 0 {
+		parts = append(parts, countOf(n, "new pod")+" failed")
+	}
 	if lost := m.Adopted.lost(); lost > 0 {
 		parts = append(parts, countOf(lost, "datagram")+" of moved pods lost")
 	}

@@ -351,11 +351,21 @@ func (b *Board) judge(now *Now, about About, at time.Time) {
 	silent, nodes := b.silent(at)
 	measuring := silent < len(b.planned) && !now.Over
 	earlier := now.Seen.Lost > 0 || now.Seen.Leaked > 0
+	failed := ""
+	if n := b.model.NewPods; n != nil {
+		now.Remarks = append(now.Remarks, "New pods: "+n.Text()+".")
+		if len(n.Failed) > 0 {
+			failed = n.Failed[0].String()
+			earlier = true
+		}
+	}
 	switch {
 	case len(losing) > 0:
 		now.Tone, now.Loss = "bad", "Probes are being lost now: "+strings.Join(losing, ", ")
 	case len(leaking) > 0:
 		now.Tone, now.Loss = "bad", "Traffic that policy denies gets through now: "+strings.Join(leaking, ", ")
+	case failed != "" && !now.Over:
+		now.Tone, now.Loss = "bad", "New pods failed: "+failed
 	case !b.plan.OnNodes():
 		now.Tone, now.Loss = "none", "No probes run: the gates of this plan measure"
 	case now.Over && earlier:
