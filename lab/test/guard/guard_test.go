@@ -3,6 +3,8 @@ package guard
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -42,7 +44,9 @@ func TestGuard(t *testing.T) {
 		nothingLeft(t, rig)
 	}
 	report := filepath.Join(rig.Dir, "harmless.html")
-	guard(0, []string{"good: the command succeeded", "the report is " + report}, report,
+	made := fmt.Sprintf("%d made, %[1]d reachable after ", 2*len(rig.NodeNames()))
+	guard(0, []string{"new pods before the change: " + made, "new pods after the change: " + made,
+		"good: the command succeeded", "the report is " + report}, report,
 		rig.Lab, "kubectl", "--name", rig.Name, "annotate", "namespace", "default", "guarded=true", "--overwrite")
 	rigtest.NothingLost(t, rig, time.Minute, "after the harmless command")
 
@@ -72,6 +76,50 @@ func TestGuard(t *testing.T) {
 	signals = []string{"--slo", service.URL}
 	guard(7, []string{service.URL, "HTTP status 503"}, filepath.Join(rig.Dir, "signal.html"),
 		"sh", "-c", `touch "$0"; sleep 8; rm "$0"`, down)
+}
+
+// TestGuardNewPods: a CNI plugin that is missing on a node for a while costs no existing pod a packet, and is a proven
+// loss: the new pods of the node get no network, and the kubelet's own reason is told. What was made is removed.
+func TestGuardNewPods(t *testing.T) {
+	rig := rigtest.New(t, bin, "gp", 2, "flannel")
+	node := rig.NodeNames()[1]
+	const plugin = "/opt/cni/bin/flannel"
+	back := "mv " + plugin + ".away " + plugin
+	t.Cleanup(func() {
+		if out, err := rig.OnNode(context.Background(), node, "sh", "-c", back+" 2>/dev/null || true"); err != nil {
+			t.Logf("%v: %s", err, out)
+		}
+	})
+	report := filepath.Join(rig.Dir, "newpods.json")
+	// With this interval of probes, a round of new pods begins every minute, and a pod has a minute to get an address.
+	rigtest.Run(t, rig, "here", 7, []string{"new pods before the change: ", "NEW POD FAILED: " + node,
+		"FailedCreatePodSandBox", "new pods after the change: ", "error: a loss is proven: new pods got no network"},
+		"guard", "--agent-image", scenario.AgentImage, "--probe-interval", "60ms", "--max-lost", "3",
+		"--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m", "-o", report, "--",
+		rig.Lab, "node", "exec", "--name", rig.Name, node, "--", "sh", "-c",
+		"mv "+plugin+" "+plugin+".away && sleep 170; "+back)
+	nothingLeft(t, rig)
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Totals  struct{ Sent, Lost int64 }
+		NewPods struct {
+			Since  struct{ Ready, Failures int }
+			Failed []struct{ Node, Why string }
+		}
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Totals.Sent == 0 || got.Totals.Lost > 3 {
+		t.Errorf("existing pods lost %d of %d probes", got.Totals.Lost, got.Totals.Sent)
+	}
+	if n := got.NewPods; n.Since.Ready == 0 || n.Since.Failures == 0 || len(n.Failed) == 0 ||
+		slices.ContainsFunc(n.Failed, func(p struct{ Node, Why string }) bool { return p.Node != node }) {
+		t.Errorf("new pods: %+v", n)
+	}
 }
 
 // nothingLeft waits until no pod, DaemonSet or Service of the probes is left. Pods of a deleted DaemonSet take some
