@@ -17,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/observe"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -291,17 +292,9 @@ func aboutNetwork(e *corev1.Event) bool {
 	return e.Reason == "FailedCreatePodSandBox" || e.Reason == "NetworkNotReady"
 }
 
-// lastSeen is when an Event was last seen. Reporters fill in different fields.
+// lastSeen is when an Event was last seen.
 func lastSeen(e *corev1.Event) time.Time {
-	last := e.LastTimestamp.Time
-	for _, other := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
-		if last.IsZero() {
-			last = other
-		}
-	}
-	if e.Series != nil && e.Series.LastObservedTime.After(last) {
-		last = e.Series.LastObservedTime.Time
-	}
+	_, last, _ := observe.Times(e)
 	return last
 }
 

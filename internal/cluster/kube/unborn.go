@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/theseus-cni/theseus/internal/cluster/observe"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -37,7 +36,7 @@ func (a *Actor) unborn(ctx context.Context, ref step.Ref, pods int) (trouble, er
 	why, last := "", a.Clock.Now().Add(-unbornFor)
 	for i := range events.Items {
 		event := &events.Items[i]
-		if _, at, _ := observe.Times(event); event.Reason == "FailedCreate" && of(event, ref) && at.After(last) {
+		if at := lastSeen(event); event.Reason == "FailedCreate" && of(event, ref) && at.After(last) {
 			why, last = strings.TrimPrefix(event.Message, "Error creating: "), at
 		}
 	}

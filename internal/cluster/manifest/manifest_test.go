@@ -390,7 +390,8 @@ func TestNewPodIsConfined(t *testing.T) {
 	}
 	spec := pod.Spec
 	if spec.HostNetwork || len(spec.Volumes) > 0 || *spec.AutomountServiceAccountToken ||
-		spec.PriorityClassName != "" || spec.RestartPolicy != corev1.RestartPolicyNever || !*spec.SecurityContext.RunAsNonRoot ||
+		spec.PriorityClassName != "" || spec.RestartPolicy != corev1.RestartPolicyNever ||
+		!*spec.SecurityContext.RunAsNonRoot ||
 		*spec.TerminationGracePeriodSeconds > 1 || spec.NodeName != "node-1" {
 		t.Errorf("%+v", spec)
 	}

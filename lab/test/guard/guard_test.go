@@ -81,6 +81,7 @@ func TestGuard(t *testing.T) {
 // TestGuardNewPods: a CNI plugin that is missing on a node for a while costs no existing pod a packet, and is a proven
 // loss: the new pods of the node get no network, and the kubelet's own reason is told. What was made is removed.
 func TestGuardNewPods(t *testing.T) {
+	rigtest.Full(t, "a guarded command during which new pods of one node get no network")
 	rig := rigtest.New(t, bin, "gp", 2, "flannel")
 	node := rig.NodeNames()[1]
 	const plugin = "/opt/cni/bin/flannel"
