@@ -210,7 +210,6 @@ var unfuzzed = map[string]string{
 	"internal/mirror/replica":            "objects of an API server",
 	"internal/mirror/scratch":            "objects of an API server",
 	"internal/network/cnitest":           "fixtures of tests",
-	"internal/network/joint":             "what it made itself",
 	"internal/node/agent":                "objects that the API server has validated against Theseus' own schemas",
 	"internal/preflight/check":           "objects of a snapshot, which FuzzChecks tries",
 	"internal/preflight/check/api":       "objects of a snapshot, which FuzzChecks tries",

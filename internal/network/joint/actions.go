@@ -11,6 +11,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/safeio/canonical"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -71,13 +72,7 @@ func OnNode(node, verb, title string, args any) step.Action {
 
 // Canonical encodes plain data with sorted keys, so that reading and writing a plan does not change it.
 func Canonical(value any) json.RawMessage {
-	data, err := json.Marshal(value)
-	if err == nil {
-		var tree any
-		if err = json.Unmarshal(data, &tree); err == nil {
-			data, err = json.Marshal(tree)
-		}
-	}
+	data, err := canonical.JSON(value)
 	if err != nil {
 		panic(fmt.Sprintf("encoding plain data: %v", err))
 	}

@@ -28,7 +28,7 @@ func (f *former) form(value any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.in, f.at, f.out, f.members = data, 0, f.out[:0], f.members[:0]
+	f.in, f.at, f.out, f.members = data, 0, slices.Grow(f.out[:0], len(data)), f.members[:0]
 	if err := f.value(0); err != nil {
 		return nil, err
 	}
