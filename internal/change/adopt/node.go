@@ -156,13 +156,14 @@ func (b *builder) deactivate(nodes []string) []step.Action {
 
 // open lets the target give addresses, and waits for a pod that got one.
 func (b *builder) open(nodes []string) []step.Action {
+	pod := manifest.ProbePods(b.Change.AgentImage, "new")
 	return slices.Concat(
 		joint.OnEach(nodes, func(node string) step.Action {
 			return joint.Label(node, v1alpha1.LabelAdopted, b.adopted[node],
 				"let "+b.TargetName()+" assign addresses on "+node)
 		}),
 		joint.OnEach(nodes, func(node string) step.Action {
-			return joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
+			return joint.Apply(*pod(node))
 		}),
 		joint.OnEach(nodes, func(node string) step.Action {
 			return joint.Wait("wait until the new probe pod of "+node+" is ready",

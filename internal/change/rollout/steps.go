@@ -64,8 +64,9 @@ func (b *builder) shared() []unstructured.Unstructured {
 
 func (b *builder) startProbes() {
 	actions := joint.ApplyShared(b.shared(), 2*time.Minute+time.Duration(len(b.all))*time.Second)
+	pod := manifest.ProbePods(b.Change.AgentImage, "old")
 	for _, node := range b.all {
-		actions = append(actions, joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")))
+		actions = append(actions, joint.Apply(*pod(node)))
 	}
 	for _, node := range b.all {
 		actions = append(actions, joint.Wait("wait until the probe pod of "+node+" is ready",

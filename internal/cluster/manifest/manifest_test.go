@@ -133,6 +133,22 @@ func TestShape(t *testing.T) {
 	}
 }
 
+// TestProbePods: those of many nodes are as each on its own, and none shares what another may change.
+func TestProbePods(t *testing.T) {
+	pod := ProbePods(image, "new")
+	var made []*unstructured.Unstructured
+	for _, node := range []string{"node-1", strings.Repeat("long", 20), "node-2"} {
+		made = append(made, pod(node))
+		if diff := cmp.Diff(ProbePod(image, node, "new"), made[len(made)-1]); diff != "" {
+			t.Errorf("%s (-alone +among many):\n%s", node, diff)
+		}
+	}
+	made[0].Object["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["image"] = "another"
+	if diff := cmp.Diff(ProbePod(image, "node-2", "new"), made[2]); diff != "" {
+		t.Errorf("node-2 shares a part with node-1:\n%s", diff)
+	}
+}
+
 // TestProbersAreConfined: a prober is any user but root, without a capability, and without a right to the API or to
 // more of the node than one folder of its own.
 func TestProbersAreConfined(t *testing.T) {

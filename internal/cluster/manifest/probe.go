@@ -74,6 +74,20 @@ func NewPod(image, node, set, paths string) *unstructured.Unstructured {
 // with the paths.
 const NewPodTries, PathsVariable = "try", "THESEUS_PATHS"
 
+// ProbePods returns a function that makes the ProbePod of each of many nodes, in a fraction of the time.
+func ProbePods(image, network string) func(node string) *unstructured.Unstructured {
+	like := ProbePod(image, "", network)
+	return func(node string) *unstructured.Unstructured {
+		pod := like.DeepCopy()
+		labels := pod.GetLabels()
+		labels[LabelNode] = NodeValue(node)
+		pod.SetLabels(labels)
+		pod.SetName(ProbePodName(node, network))
+		pod.Object["spec"].(map[string]any)["nodeName"] = node
+		return pod
+	}
+}
+
 // HostProber serves and sends probes on the address of every node, as a probe pod does on its own address. It is
 // independent of the agent, so no probe is lost if the agent ends (out of memory, evicted, or deleted by a person).
 func HostProber(image string) *unstructured.Unstructured {

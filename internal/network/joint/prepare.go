@@ -90,9 +90,10 @@ func ApplyShared(shared []unstructured.Unstructured, timeout time.Duration) []st
 
 func (b *Builder) startProbes() {
 	shared := Shared(b.Change.AgentImage, b.Source.Capabilities.Policy != cni.PolicyNone)
+	pod := manifest.ProbePods(b.Change.AgentImage, "old")
 	actions := slices.Concat(ApplyShared(shared, b.Fleet(2*time.Minute)),
 		OnEach(b.Nodes(), func(node string) step.Action {
-			return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old"))
+			return Apply(*pod(node))
 		}),
 		OnEach(b.Nodes(), func(node string) step.Action {
 			return Wait("wait until the probe pod of "+node+" is ready", ProbePodIn(node, "old", b.Source.PodCIDRs),

@@ -41,6 +41,7 @@ func (b *Builder) SwitchNodes(waves []Wave, before ...step.Condition) {
 }
 
 func (b *Builder) switchWave(wave Wave, before []step.Condition) {
+	pod := manifest.ProbePods(b.Change.AgentImage, "new")
 	for _, node := range wave.Nodes {
 		before = append(before, b.Running(node)...)
 	}
@@ -60,7 +61,7 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 					"activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
 			}),
 			OnEach(wave.Nodes, func(node string) step.Action {
-				return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
+				return Apply(*pod(node))
 			}),
 			OnEach(wave.Nodes, func(node string) step.Action {
 				return Wait("wait until the new probe pod of "+node+" is ready",
