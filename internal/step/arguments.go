@@ -16,3 +16,20 @@ func Arguments[T any](action Action) (T, error) {
 	}
 	return args, nil
 }
+
+// Reader reads the JSON of arguments, each text once: those of many nodes are the same. What it returns is shared, and
+// its callers do not change it.
+type Reader[T any] map[string]T
+
+// Read reads arguments.
+func (r Reader[T]) Read(args json.RawMessage) (T, error) {
+	if known, ok := r[string(args)]; ok {
+		return known, nil
+	}
+	var read T
+	err := json.Unmarshal(args, &read)
+	if err == nil {
+		r[string(args)] = read
+	}
+	return read, err
+}

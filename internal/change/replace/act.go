@@ -2,7 +2,6 @@ package replace
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -258,10 +257,8 @@ func (m *machine) patch(a *step.Action) error {
 	if err != nil {
 		return err
 	}
-	var patch struct {
-		Metadata struct{ Labels map[string]*string }
-	}
-	if err := json.Unmarshal(a.Patch, &patch); err != nil {
+	patch, err := m.labels.Read(a.Patch)
+	if err != nil {
 		return fmt.Errorf("patch: %w", err)
 	}
 	if value, ok := patch.Metadata.Labels[v1alpha1.LabelAdopted]; ok && m.adopting() {

@@ -1,7 +1,6 @@
 package replace
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,8 +20,8 @@ func (m *machine) flat() bool { return m.plan.Source.Capabilities.Flat }
 
 // adopt follows the verb that moves running pods. Which way it goes, its ends say.
 func (m *machine) adopt(i int, a *step.Action) error {
-	var args step.AdoptArgs
-	if err := json.Unmarshal(a.Args, &args); err != nil {
+	args, err := m.adoptArgs.Read(a.Args)
+	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	source, target := m.plan.Source.Capabilities.Attachment, m.plan.Target.Capabilities.Attachment
@@ -140,8 +139,8 @@ func (m *machine) selected(i int, on bool) error {
 // hold, carried and unhold follow the routes between nodes. The target must not carry the range while there may
 // be a pod on the source: its agent would cut it off.
 func (m *machine) routes(i int, a *step.Action) error {
-	var args step.HoldArgs
-	if err := json.Unmarshal(a.Args, &args); err != nil {
+	args, err := m.holdArgs.Read(a.Args)
+	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	if !m.adopting() || !slices.Equal(args.Within, m.plan.Source.PodCIDRs) ||

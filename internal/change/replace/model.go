@@ -182,9 +182,20 @@ type machine struct {
 	parts map[step.Ref]bool
 	// guards is true when the plan guards what the target denies while its agents restart.
 	guards bool
+	// What actions carry, as far as it was read.
+	adoptArgs step.Reader[step.AdoptArgs]
+	holdArgs  step.Reader[step.HoldArgs]
+	joinArgs  step.Reader[step.JoinArgs]
+	residues  step.Reader[step.Residue]
+	labels    step.Reader[labelPatch]
 	// undoing is true while a step is taken back, gone once the point of no return is passed.
 	undoing, noReturn bool
 	order             map[string][]string
+}
+
+// labelPatch are the labels that a patch sets, or removes.
+type labelPatch struct {
+	Metadata struct{ Labels map[string]*string }
 }
 
 // change is one entry of the log: a node or a fact as it was.
@@ -198,7 +209,10 @@ type change struct {
 func newMachine(p *kind.Plan) *machine {
 	m := &machine{plan: p, index: map[string]int{}, facts: map[string]bool{}, kinds: map[string]step.Ref{},
 		introducing: map[step.Ref]*unstructured.Unstructured{}, parts: map[step.Ref]bool{},
-		order: map[string][]string{}, tally: tally{half: perWave{}, moving: perWave{}}}
+		order: map[string][]string{}, tally: tally{half: perWave{}, moving: perWave{}},
+		adoptArgs: step.Reader[step.AdoptArgs]{}, holdArgs: step.Reader[step.HoldArgs]{},
+		joinArgs: step.Reader[step.JoinArgs]{}, residues: step.Reader[step.Residue]{},
+		labels: step.Reader[labelPatch]{}}
 	for w, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			m.know(NodeModel{Name: name, Active: Source, SourceAgent: p.Source.HasAgent(), PodsOld: true,

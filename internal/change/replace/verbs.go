@@ -59,8 +59,8 @@ func edits(change func(*NodeModel)) func(*machine, int, *step.Action) error {
 }
 
 func (m *machine) join(i int, a *step.Action) error {
-	var args step.JoinArgs
-	if err := json.Unmarshal(a.Args, &args); err != nil {
+	args, err := m.joinArgs.Read(a.Args)
+	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	if !slices.Equal(args.Old, m.plan.Source.PodCIDRs) || !slices.Equal(args.New, m.plan.Target.PodCIDRs) {
@@ -125,8 +125,8 @@ func (m *machine) settle(i int, _ *step.Action) error {
 
 // clean tells whose residue it is by the names of the configuration files.
 func (m *machine) clean(i int, a *step.Action) error {
-	var residue step.Residue
-	if err := json.Unmarshal(a.Args, &residue); err != nil {
+	residue, err := m.residues.Read(a.Args)
+	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	name := m.nodes[i].Name

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
@@ -12,11 +11,12 @@ import (
 type Abreast struct {
 	nodes map[string]bool // of the cluster
 	moved map[string]bool // the kinds of change that a node had
+	args  step.Reader[step.AdoptArgs]
 }
 
 // NewAbreast makes one for a plan, before its first step.
 func NewAbreast(p *kind.Plan) *Abreast {
-	a := &Abreast{nodes: map[string]bool{}, moved: map[string]bool{}}
+	a := &Abreast{nodes: map[string]bool{}, moved: map[string]bool{}, args: step.Reader[step.AdoptArgs]{}}
 	for _, node := range p.Cluster.Nodes {
 		a.nodes[node] = true
 	}
@@ -33,7 +33,7 @@ func (a *Abreast) Next(s *step.Step) [][]string {
 		if !action.Beside && len(group) > 0 {
 			groups, group = append(groups, group), nil
 		}
-		node, what := changed(action)
+		node, what := a.changed(action)
 		if what == "" || !a.nodes[node] || what != restarts && a.moved[node+" "+what] {
 			continue
 		}
@@ -49,18 +49,17 @@ func (a *Abreast) Next(s *step.Step) [][]string {
 const restarts = "restart"
 
 // changed returns the node that an action changes, and how; empty if it changes none.
-func changed(a *step.Action) (node, what string) {
+func (a *Abreast) changed(action *step.Action) (node, what string) {
 	switch {
-	case a.Op == step.Restart:
-		return a.NodeName, restarts
-	case a.Op == step.Evict && a.Pods != nil:
-		return a.Pods.Node, "evict"
-	case a.Op == step.Node && a.Verb == step.VerbAdopt:
-		var args step.AdoptArgs
-		if json.Unmarshal(a.Args, &args) == nil && len(args.Pods) > 0 {
-			return a.NodeName, "probe pod"
+	case action.Op == step.Restart:
+		return action.NodeName, restarts
+	case action.Op == step.Evict && action.Pods != nil:
+		return action.Pods.Node, "evict"
+	case action.Op == step.Node && action.Verb == step.VerbAdopt:
+		if args, err := a.args.Read(action.Args); err == nil && len(args.Pods) > 0 {
+			return action.NodeName, "probe pod"
 		}
-		return a.NodeName, "adopt"
+		return action.NodeName, "adopt"
 	}
 	return "", ""
 }

@@ -8,14 +8,23 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// allowedTasks refuses a plan with a task that agents refuse: one that names what no network leaves on a node.
+// allowedTasks refuses a plan with a task that agents refuse: one that names what no network leaves on a node. Tasks of
+// many nodes are the same, and are judged once.
 func allowedTasks() kind.Rule {
+	type task struct{ verb, args string }
+	judged := map[task]bool{} // those that are allowed
 	refused := func(s *step.Step) error {
 		for _, actions := range [][]step.Action{s.Actions, s.Undo} {
 			for i := range actions {
-				if err := allowed(&actions[i]); err != nil {
-					return fmt.Errorf("action %s: %w", actions[i].ID, err)
+				a := &actions[i]
+				of := task{a.Verb, string(a.Args)}
+				if a.Op != step.Node || judged[of] {
+					continue
 				}
+				if err := allowed(a); err != nil {
+					return fmt.Errorf("action %s: %w", a.ID, err)
+				}
+				judged[of] = true
 			}
 		}
 		return nil
@@ -23,11 +32,9 @@ func allowedTasks() kind.Rule {
 	return kind.Rule{Before: refused}
 }
 
-// allowed judges what reaches the agent. Keys of Node objects do not: the engine removes them.
+// allowed judges the task of an action on a node: what reaches the agent. Keys of Node objects do not: the engine
+// removes them.
 func allowed(a *step.Action) error {
-	if a.Op != step.Node {
-		return nil
-	}
 	args := a.Args
 	if step.Takes[step.Residue](a.Verb) {
 		residue, err := step.Arguments[step.Residue](*a)
