@@ -170,7 +170,7 @@ func TestRepeats(t *testing.T) {
 		steps = append(steps, cordon(wave))
 	}
 	steps[2].Actions[0].Verb = "clean"
-	repeats, err := Repeats(steps, c)
+	repeats, err := NewNamer(steps, c).Repeats()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,14 @@ func ExpandWithin(f Form, c Cluster, most int) ([]step.Step, error) {
 	return e.form(f)
 }
 
+// Outline makes the steps of a form without what they do: their conditions, actions and undo, which are most of a plan
+// for many nodes.
+func Outline(f Form, c Cluster) ([]step.Step, error) {
+	e := newExpander(c)
+	e.outline = true
+	return e.form(f)
+}
+
 // TooLarge is the error for what takes more bytes than Limit.
 type TooLarge struct{ Limit int }
 
@@ -56,7 +64,8 @@ func (e *expander) form(f Form) ([]step.Step, error) {
 
 func newExpander(c Cluster) *expander {
 	every, _ := json.Marshal(c.All) // strings alone
-	return &expander{cluster: c, all: every, procedures: map[string]*shape{}, left: maxExpanded, most: maxExpanded}
+	return &expander{cluster: c, all: every, procedures: map[string]*shape{}, eaches: map[*byte]*each{},
+		left: maxExpanded, most: maxExpanded}
 }
 
 // fieldsKnown is an option by which every field must be known.
@@ -79,7 +88,9 @@ type expander struct {
 	cluster    Cluster
 	all        []byte // every node, as JSON
 	procedures map[string]*shape
-	left, most int // bytes
+	eaches     map[*byte]*each // of entries of procedures, by their first byte; nil of one that stands for itself
+	left, most int             // bytes
+	outline    bool            // steps do not say what they do
 }
 
 // scope is what names in a step stand for.
@@ -151,7 +162,7 @@ func (e *expander) scope(row Row) (in scope, err error) {
 		in.nodes = row.Nodes.List
 	}
 	for _, name := range append(slices.Clone(in.nodes), row.Wave, row.Part) {
-		if name != "" && !safe.MatchString(name) {
+		if name != "" && !safe(name) {
 			return in, fmt.Errorf("%q is no name of a node, a wave or a part", name)
 		}
 	}
@@ -197,6 +208,9 @@ func (e *expander) build(s *shape, in scope, into *step.Step) (err error) {
 	*into = step.Step{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why,
 		Wave: s.Wave, Node: s.Node, Gate: s.Gate, Alone: s.Alone, NoReturn: s.NoReturn,
 		Stop: s.Stop, Estimate: s.Estimate}
+	if e.outline {
+		return nil
+	}
 	if into.Before, err = expand[step.Condition](e, s.Before, in, nil); err != nil {
 		return err
 	}
@@ -243,16 +257,14 @@ func expand[T any](e *expander, folded []json.RawMessage, in scope,
 		return nil
 	}
 	for _, entry := range folded {
-		var of struct {
-			ForEach json.RawMessage `json:"forEach"`
-		}
-		if err := json.Unmarshal(entry, &of); err != nil {
+		of, err := e.standsFor(entry, in)
+		if err != nil {
 			return nil, err
 		}
-		if of.ForEach == nil {
+		if of == nil {
 			err = add(in.fill(entry), false)
 		} else {
-			err = e.each(entry, in, add)
+			err = e.each(*of, in, add)
 		}
 		if err != nil {
 			return nil, err
@@ -261,12 +273,36 @@ func expand[T any](e *expander, folded []json.RawMessage, in scope,
 	return entries, nil
 }
 
-// each expands one entry that stands for several.
-func (e *expander) each(entry json.RawMessage, in scope, add func(text []byte, together bool) error) error {
-	var of each
-	if err := strict(entry, &of); err != nil {
-		return err
+// standsFor reads an entry that stands for several; it returns nil for any other. The entries of a procedure are read
+// once for all its rows.
+func (e *expander) standsFor(entry json.RawMessage, in scope) (*each, error) {
+	again := in.values != nil && len(entry) > 0
+	if again {
+		if of, known := e.eaches[&entry[0]]; known {
+			return of, nil
+		}
 	}
+	var has struct {
+		ForEach json.RawMessage `json:"forEach"`
+	}
+	if err := json.Unmarshal(entry, &has); err != nil {
+		return nil, err
+	}
+	var of *each
+	if has.ForEach != nil {
+		of = &each{}
+		if err := strict(entry, of); err != nil {
+			return nil, err
+		}
+	}
+	if again {
+		e.eaches[&entry[0]] = of
+	}
+	return of, nil
+}
+
+// each expands one entry that stands for several.
+func (e *expander) each(of each, in scope, add func(text []byte, together bool) error) error {
 	if of.ForEach.Name != "" {
 		nodes, err := e.named(of.ForEach.Name, in)
 		if err != nil {
@@ -292,7 +328,7 @@ func (e *expander) each(entry json.RawMessage, in scope, add func(text []byte, t
 func (in scope) forEach(nodes []string, do []json.RawMessage, add func(text []byte, together bool) error) error {
 	for _, text := range do {
 		for i, node := range nodes {
-			if !safe.MatchString(node) {
+			if !safe(node) {
 				return fmt.Errorf("%q is no name of a node", node)
 			}
 			if err := add(in.fill(fill(text, map[string]string{"node": node})), i > 0); err != nil {

@@ -36,20 +36,15 @@ func emptyFolder(steps []step.Step, c Cluster) *folder {
 }
 
 // nodesOf are the names of all nodes that steps are about: those of the cluster, and those that are yet to come.
-func nodesOf(steps []step.Step, c Cluster) names {
-	n := names{}
-	add := func(node string) {
-		if safe.MatchString(node) {
-			n[node] = true
-		}
-	}
+func nodesOf(steps []step.Step, c Cluster) *names {
+	n := newNames()
 	for _, node := range c.All {
-		add(node)
+		n.add(node)
 	}
 	for i := range steps {
 		for _, actions := range [][]step.Action{steps[i].Actions, steps[i].Undo} {
 			for j := range actions {
-				add(actions[j].NodeName)
+				n.add(actions[j].NodeName)
 			}
 		}
 	}
@@ -60,7 +55,7 @@ func nodesOf(steps []step.Step, c Cluster) names {
 type folder struct {
 	cluster    Cluster
 	base       *expander // without procedures
-	names      names
+	names      *names
 	steps      []folded
 	candidates []*candidate // in the order of the steps that they are of
 	byText     map[string]*candidate
@@ -269,7 +264,7 @@ func (f *folder) template(s *step.Step, p *parts) (json.RawMessage, Row, error) 
 			row.Nodes = &Nodes{Name: name}
 		}
 	}
-	if s.Wave == "" && len(nodes) == 0 || s.Wave != "" && !safe.MatchString(s.Wave) {
+	if s.Wave == "" && len(nodes) == 0 || s.Wave != "" && !safe(s.Wave) {
 		return nil, row, nil
 	}
 	of, err := p.shape(s, func(list []string) string { return f.name(list, nodes, s.Wave) })

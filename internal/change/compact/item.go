@@ -3,7 +3,8 @@ package compact
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -40,11 +41,12 @@ type shape struct {
 const noID, beside = `{"id":"",`, `"beside":true,`
 
 // actionItems are the items of actions. The ID of an action stays where it is not its number in the list.
-func (n names) actionItems(actions []step.Action, id string) ([]item, error) {
+func (n *names) actionItems(actions []step.Action, id string) ([]item, error) {
 	items := make([]item, len(actions))
 	for i, a := range actions {
 		items[i].beside, a.Beside = a.Beside, false
-		numbered := a.ID == fmt.Sprintf("%s%d", id, i+1)
+		number, found := strings.CutPrefix(a.ID, id)
+		numbered := found && number == strconv.Itoa(i+1)
 		if numbered {
 			a.ID = ""
 		}
@@ -62,7 +64,7 @@ func (n names) actionItems(actions []step.Action, id string) ([]item, error) {
 }
 
 // conditionItems are the items of conditions.
-func (n names) conditionItems(conditions []step.Condition) ([]item, error) {
+func (n *names) conditionItems(conditions []step.Condition) ([]item, error) {
 	items := make([]item, len(conditions))
 	for i := range conditions {
 		text, err := json.Marshal(conditions[i])
@@ -75,7 +77,7 @@ func (n names) conditionItems(conditions []step.Condition) ([]item, error) {
 }
 
 // tell sets an item's text, and the node that it names.
-func (n names) tell(it *item, text []byte) {
+func (n *names) tell(it *item, text []byte) {
 	if node, ok := n.in(text); ok && !placeholders(text) {
 		it.node, text = node, replace(text, node, "{node}")
 	}

@@ -29,7 +29,7 @@ func (r Row) Line() (text string, ok bool) {
 		add("estimate", time.Duration(*r.Estimate).String())
 	}
 	for _, value := range all {
-		if !safe.MatchString(value) || !document.IsText(value) {
+		if !safe(value) || !document.IsText(value) {
 			return "", false
 		}
 	}

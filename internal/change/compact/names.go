@@ -7,8 +7,16 @@ import (
 	"strings"
 )
 
-// safe are names that mean the same in JSON as they are; others are never replaced.
-var safe = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+// safe says whether a name means the same in JSON as it is; others are never replaced. It begins and ends with a letter
+// or a digit, and has letters, digits and separators.
+func safe(name string) bool {
+	for i := range len(name) {
+		if !letter(name[i]) && !separator(name[i]) {
+			return false
+		}
+	}
+	return name != "" && letter(name[0]) && letter(name[len(name)-1])
+}
 
 // placeheld are the names of placeholders, such as {node}.
 var placeheld = []string{"node", "nodes", "wave", "part"}
@@ -60,21 +68,41 @@ func replace(text []byte, name, to string) []byte {
 	}
 }
 
-// names are those of a plan's nodes.
-type names map[string]bool
+// names are those of a plan's nodes. Every text of a plan is searched for them.
+type names struct {
+	known             map[string]string // to themselves
+	first             [256]bool         // the bytes with which they begin
+	shortest, longest int               // bytes
+}
+
+func newNames() *names { return &names{known: map[string]string{}} }
+
+// add adds a name, unless it does not mean the same in JSON.
+func (n *names) add(node string) {
+	if node == "" || n.known[node] != "" || !safe(node) {
+		return
+	}
+	if n.known[node] = node; len(n.known) == 1 {
+		n.shortest = len(node)
+	}
+	n.first[node[0]] = true
+	n.shortest, n.longest = min(n.shortest, len(node)), max(n.longest, len(node))
+}
+
+func separator(c byte) bool { return c == '-' || c == '.' || c == '_' }
 
 // in is the node that a text names; ok is false where it names none, or several.
-func (n names) in(text []byte) (node string, ok bool) {
+func (n *names) in(text []byte) (node string, ok bool) {
 	for i := 0; i < len(text); {
 		if !letter(text[i]) {
 			i++
 			continue
 		}
 		end := i
-		for end < len(text) && (letter(text[end]) || text[end] == '-' || text[end] == '.' || text[end] == '_') {
+		for end < len(text) && (letter(text[end]) || separator(text[end])) {
 			end++
 		}
-		if found := n.within(string(text[i:end])); found != "" {
+		if found := n.within(text[i:end]); found != "" {
 			if node != "" && found != node {
 				return "", false
 			}
@@ -86,19 +114,20 @@ func (n names) in(text []byte) (node string, ok bool) {
 }
 
 // within is the longest name of a node in a word such as "theseus-probe-node-1"; "" is none.
-func (n names) within(word string) (longest string) {
-	for from := 0; from < len(word); {
-		for to := len(word); to > from+len(longest); to = strings.LastIndexAny(word[:to], "-._") {
-			if n[word[from:to]] {
-				longest = word[from:to]
+func (n *names) within(word []byte) (longest string) {
+	for from := 0; from+n.shortest <= len(word); from++ {
+		if !n.first[word[from]] || from > 0 && !separator(word[from-1]) {
+			continue
+		}
+		for to := min(len(word), from+n.longest); to >= from+n.shortest && to > from+len(longest); to-- {
+			if to < len(word) && !separator(word[to]) {
+				continue
+			}
+			if found := n.known[string(word[from:to])]; found != "" {
+				longest = found
 				break
 			}
 		}
-		next := strings.IndexAny(word[from:], "-._")
-		if next < 0 {
-			break
-		}
-		from += next + 1
 	}
 	return longest
 }

@@ -9,14 +9,14 @@ import (
 // Repeats says of each step which earlier one it repeats for other nodes: the index of the first step of the same
 // procedure, or -1 where there is none. Two steps repeat each other only if nothing but the names of nodes and waves
 // differs. A few steps are expanded to find that out, and not every step as in Fold.
-func Repeats(steps []step.Step, c Cluster) ([]int, error) {
-	f := emptyFolder(steps, c)
+func (n *Namer) Repeats() ([]int, error) {
+	f := n.folder
 	byText := map[string]int{} // without names
 	var firsts []folded
 	var places []int
-	repeats := make([]int, len(steps))
-	for i := range steps {
-		s := &steps[i]
+	repeats := make([]int, len(n.steps))
+	for i := range n.steps {
+		s := &n.steps[i]
 		repeats[i] = -1
 		parts, err := f.fold(s)
 		if err != nil {
@@ -31,6 +31,7 @@ func Repeats(steps []step.Step, c Cluster) ([]int, error) {
 			return nil, err
 		}
 		if text == nil || own {
+			n.keep(s, parts)
 			continue
 		}
 		if at, known := byText[string(text)]; known {
@@ -51,6 +52,7 @@ func Repeats(steps []step.Step, c Cluster) ([]int, error) {
 			byText[string(text)] = repeats[i]
 			continue
 		}
+		n.keep(s, parts)
 		byText[string(text)] = i
 		firsts, places = append(firsts, next), append(places, i)
 	}
@@ -71,24 +73,47 @@ type Run[T any] struct {
 	Batches int
 }
 
-// Namer knows the names of a plan's nodes.
-type Namer struct{ names names }
+// Namer knows the names of a plan's nodes, and says which of its actions and conditions differ in them alone.
+type Namer struct {
+	steps  []step.Step
+	folder *folder
+	kept   map[*step.Action][]segment // of lists of actions, by their first
+}
 
 // NewNamer knows the names of the nodes that steps are about.
-func NewNamer(steps []step.Step, c Cluster) Namer { return Namer{nodesOf(steps, c)} }
+func NewNamer(steps []step.Step, c Cluster) *Namer {
+	return &Namer{steps: steps, folder: emptyFolder(steps, c), kept: map[*step.Action][]segment{}}
+}
+
+// keep keeps how the actions of a step are folded. The lists of steps that repeat none are the longest.
+func (n *Namer) keep(s *step.Step, p *parts) {
+	if len(s.Actions) > 0 {
+		n.kept[&s.Actions[0]] = p.actions
+	}
+	if len(s.Undo) > 0 {
+		n.kept[&s.Undo[0]] = p.undo
+	}
+}
 
 // Actions are the runs of a list of actions, which is that of an ID.
-func (n Namer) Actions(actions []step.Action, id string) ([]Run[step.Action], error) {
-	items, err := n.names.actionItems(actions, id)
-	if err != nil {
-		return nil, err
+func (n *Namer) Actions(actions []step.Action, id string) ([]Run[step.Action], error) {
+	if len(actions) == 0 {
+		return nil, nil
 	}
-	return shown(segments(items, true), actions), nil
+	folded, known := n.kept[&actions[0]]
+	if !known {
+		items, err := n.folder.names.actionItems(actions, id)
+		if err != nil {
+			return nil, err
+		}
+		folded = segments(items, true)
+	}
+	return shown(folded, actions), nil
 }
 
 // Conditions are the runs of a list of conditions.
-func (n Namer) Conditions(conditions []step.Condition) ([]Run[step.Condition], error) {
-	items, err := n.names.conditionItems(conditions)
+func (n *Namer) Conditions(conditions []step.Condition) ([]Run[step.Condition], error) {
+	items, err := n.folder.names.conditionItems(conditions)
 	if err != nil {
 		return nil, err
 	}

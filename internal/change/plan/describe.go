@@ -20,7 +20,7 @@ import (
 type describer struct {
 	*strings.Builder
 	plan    *Plan
-	names   compact.Namer
+	names   *compact.Namer
 	alike   alike
 	as      []int            // of each step, the first with the same text without names: itself, where it is the first
 	texts   map[int]string   // of those
@@ -76,7 +76,7 @@ func undoes(line string) bool { return strings.HasPrefix(line, "   Undo: ") }
 // those that do the same are.
 func (d *describer) compare() {
 	p, out := d.plan, d.Builder
-	repeats, err := compact.Repeats(p.Steps, nodes(p))
+	repeats, err := d.names.Repeats()
 	if err != nil { // then texts alone are compared
 		repeats = slices.Repeat([]int{-1}, len(p.Steps))
 	}
