@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/document"
 	"github.com/theseus-cni/theseus/internal/safeio/bounded"
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Format is the form of plan files that this version writes and reads. Format 1 wrote out every step of every node.
@@ -176,14 +178,9 @@ func Decode(data []byte) (*Plan, error) { return DecodeWithin(data, math.MaxInt)
 // DecodeWithin is Decode for a plan whose steps have at most so many bytes when they are written out. For more, the
 // error is a *TooLarge.
 func DecodeWithin(data []byte, most int) (*Plan, error) {
-	if !json.Valid(data) {
-		written, ok := document.JSON(data)
-		if !ok {
-			if err := bounded.UnmarshalStrict(data, (*json.RawMessage)(&written)); err != nil {
-				return nil, err
-			}
-		}
-		data = written
+	data, err := asJSON(data)
+	if err != nil {
+		return nil, err
 	}
 	var d stored
 	reader := json.NewDecoder(bytes.NewReader(data))
@@ -197,13 +194,81 @@ func DecodeWithin(data []byte, most int) (*Plan, error) {
 	return d.expand(most)
 }
 
+// asJSON is a document as JSON.
+func asJSON(data []byte) ([]byte, error) {
+	if json.Valid(data) {
+		return data, nil
+	}
+	written, ok := document.JSON(data)
+	if ok {
+		return written, nil
+	}
+	err := bounded.UnmarshalStrict(data, (*json.RawMessage)(&written))
+	return written, err
+}
+
+// Outline is what a plan says about itself, without what its steps do. It is for display alone: no run can begin with
+// it.
+type Outline struct {
+	Name, Hash string
+	From, To   string
+	// OnNodes is true if steps change the nodes of this cluster, and measure its paths.
+	OnNodes bool
+	// Steps have no conditions, no actions and no undo.
+	Steps []step.Step
+}
+
+// OutlineOf is the outline of a plan.
+func OutlineOf(p *Plan) *Outline {
+	o := &Outline{Name: p.Name, Hash: p.Hash, From: p.From(), To: p.To(), OnNodes: p.OnNodes(),
+		Steps: slices.Clone(p.Steps)}
+	for i := range o.Steps {
+		s := &o.Steps[i]
+		s.Before, s.Actions, s.After, s.Undo = nil, nil, nil, nil
+	}
+	return o
+}
+
+// DecodeOutline takes the outline of a plan that was decoded and proven before, from the same bytes: it takes the hash
+// that is written in them, and finds no edit (Decode, Sound). It takes a small part of the time.
+func DecodeOutline(data []byte) (*Outline, error) {
+	data, err := asJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	var d struct {
+		stored
+		Workloads json.RawMessage `json:"workloads"` // the largest parts that are not in the outline
+		Findings  json.RawMessage `json:"findings"`
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return nil, err
+	}
+	if err := d.known(); err != nil {
+		return nil, err
+	}
+	d.Plan.Steps, err = compact.Outline(compact.Form{Procedures: d.Procedures, Steps: d.stored.Steps}, nodes(&d.Plan))
+	if err != nil {
+		return nil, err
+	}
+	return OutlineOf(&d.Plan), nil
+}
+
 // TooLarge is the error for a plan that is larger than a limit.
 type TooLarge = compact.TooLarge
 
+// known refuses a format that this version does not read.
+func (d *stored) known() error {
+	if d.Format != Format {
+		return fmt.Errorf("its format is %d, and this version reads format %d", max(d.Format, 1), Format)
+	}
+	return nil
+}
+
 // expand makes the plan of what was stored.
 func (d *stored) expand(most int) (*Plan, error) {
-	if d.Format != Format {
-		return nil, fmt.Errorf("its format is %d, and this version reads format %d", max(d.Format, 1), Format)
+	if err := d.known(); err != nil {
+		return nil, err
 	}
 	steps, err := compact.ExpandWithin(compact.Form{Procedures: d.Procedures, Steps: d.Steps}, nodes(&d.Plan), most)
 	if err != nil {

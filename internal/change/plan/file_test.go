@@ -94,6 +94,7 @@ func TestFileForms(t *testing.T) {
 			if diff := cmp.Diff(p, again); diff != "" {
 				t.Errorf("another plan is read:\n%s", diff)
 			}
+			wantOutline(t, p, text)
 			rewritten, err := plan.Write(again)
 			if err != nil {
 				t.Fatal(err)
@@ -102,6 +103,27 @@ func TestFileForms(t *testing.T) {
 				t.Errorf("it is written in another way then:\n%s", diff)
 			}
 		})
+	}
+}
+
+// wantOutline demands that the outline of a plan's text says what the plan says.
+func wantOutline(t *testing.T, p *plan.Plan, text []byte) {
+	t.Helper()
+	want := &plan.Outline{Name: p.Name, Hash: p.Hash, From: p.From(), To: p.To(), OnNodes: p.OnNodes(),
+		Steps: slices.Clone(p.Steps)}
+	for i := range want.Steps {
+		s := &want.Steps[i]
+		s.Before, s.Actions, s.After, s.Undo = nil, nil, nil, nil
+	}
+	got, err := plan.DecodeOutline(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("another outline is read:\n%s", diff)
+	}
+	if diff := cmp.Diff(want, plan.OutlineOf(p)); diff != "" {
+		t.Errorf("the outline of the plan differs:\n%s", diff)
 	}
 }
 
@@ -276,6 +298,9 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if p, err := plan.Read(data); err == nil && plan.Verify(p) != nil {
 			t.Error("a plan that breaks a rule was taken")
+		}
+		if o, err := plan.DecodeOutline(data); err == nil && o == nil {
+			t.Error("no outline, and no error")
 		}
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Flags are the ways in which a machine that takes over a run learns which plan was approved. The plan itself comes
@@ -167,9 +168,9 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
 	if err != nil {
 		return "", err
 	}
-	_, local, err := Kept(p)
+	_, local, err := Kept(p.Name, p.Hash)
 	if err == nil {
-		err = Contradiction(p, local, records)
+		err = Contradiction(p.Name, p.Steps, local, records)
 	}
 	if err != nil {
 		return "", err
@@ -204,38 +205,40 @@ func SameCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.P
 	return nil
 }
 
-// Contradiction reports records of this machine that the cluster lacks, or has with other content.
-func Contradiction(p *plan.Plan, local, records []engine.Record) error {
-	dir, err := statedir.Of(p.Name)
+// Contradiction reports records of a migration that this machine has, and that the cluster lacks or has with other
+// content. Of the plan's steps, it reads the IDs and which is the point of no return.
+func Contradiction(name string, steps []step.Step, local, records []engine.Record) error {
+	dir, err := statedir.Of(name)
 	if err != nil {
 		return err
 	}
 	if err = journal.Contradict(filepath.Join(dir, run.JournalFile), local, records); err == nil {
 		return nil
 	}
-	if state, failed := engine.Replay(local); failed == nil && state.PastReturn(p.Steps) {
-		return fmt.Errorf("by this machine's journal, %s is past its point of no return: %w", p.Name, err)
+	if state, failed := engine.Replay(local); failed == nil && state.PastReturn(steps) {
+		return fmt.Errorf("by this machine's journal, %s is past its point of no return: %w", name, err)
 	}
 	return err
 }
 
-// Kept is this machine's copy of a plan's journal, and its file. A journal of another plan does not count.
-func Kept(p *plan.Plan) (string, []engine.Record, error) {
-	dir, err := statedir.Of(p.Name)
+// Kept is this machine's copy of the journal of a plan, by its name and hash, and the copy's file. A journal of another
+// plan does not count.
+func Kept(name, hash string) (string, []engine.Record, error) {
+	dir, err := statedir.Of(name)
 	if err != nil {
 		return "", nil, err
 	}
 	file := filepath.Join(dir, run.JournalFile)
 	local, err := journal.ReadFile(file)
-	if state, failed := engine.Replay(local); failed != nil || state.Start.Plan != p.Hash {
+	if state, failed := engine.Replay(local); failed != nil || state.Start.Plan != hash {
 		return file, nil, err
 	}
 	return file, local, err
 }
 
 // PrintIdentity prints the plan's hash, the journal's head, and how many records this machine's copy has.
-func PrintIdentity(a *app.App, p *plan.Plan, records, local []engine.Record) {
-	fmt.Fprintf(a.Out, "plan: %s\n", p.Hash)
+func PrintIdentity(a *app.App, hash string, records, local []engine.Record) {
+	fmt.Fprintf(a.Out, "plan: %s\n", hash)
 	head := run.HeadOf(records)
 	switch {
 	case len(records) == 0:

@@ -44,7 +44,7 @@ import (
 )
 
 // quietPlan is a plan that the controller runs: it has no commands and no mirror.
-func quietPlan(t *testing.T) *plan.Plan {
+func quietPlan(t testing.TB) *plan.Plan {
 	t.Helper()
 	p, err := plan.Make(cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
 		v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
@@ -56,7 +56,7 @@ func quietPlan(t *testing.T) *plan.Plan {
 }
 
 // controlled is a cluster that holds a plan and its journal, and has a controller; the user is alice.
-func controlled(t *testing.T, p *plan.Plan, records ...engine.Record) *kube.Client {
+func controlled(t testing.TB, p *plan.Plan, records ...engine.Record) *kube.Client {
 	t.Helper()
 	client := holding(t, "", p)
 	if len(records) > 0 {

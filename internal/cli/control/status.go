@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,17 +37,17 @@ func NewStatus(a *app.App) *cobra.Command {
 }
 
 func status(ctx context.Context, a *app.App, client *kube.Client, name string) error {
-	var p *plan.Plan
+	var p *plan.Outline
 	var migration *v1alpha1.Migration
 	var records []engine.Record
 	var state engine.State
 	var holder *journal.HeldError
 	var local []engine.Record
 	err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
-		if p, migration, err = journal.Load(ctx, client.Dynamic, name); err != nil {
+		if p, migration, err = outline(ctx, a, client, name); err != nil {
 			return err
 		}
-		if _, local, err = approval.Kept(p); err != nil { // before the cluster's, which may grow meanwhile
+		if _, local, err = approval.Kept(p.Name, p.Hash); err != nil { // before the cluster's, which may grow meanwhile
 			return err
 		}
 		if records, state, err = migrations.Standing(ctx, client, name); err != nil {
@@ -98,12 +99,13 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		if holder != nil {
 			stands["heldBy"] = holder.Holder
 		}
-		return errors.Join(json.NewEncoder(a.Out).Encode(stands), approval.Contradiction(p, local, records))
+		return errors.Join(json.NewEncoder(a.Out).Encode(stands),
+			approval.Contradiction(p.Name, p.Steps, local, records))
 	}
-	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.From(), p.To(), stand.Word)
-	script := run.NewScript(p)
-	if current := script.Step(state.Step); current != nil && !state.Over() {
-		fmt.Fprintf(a.Out, "step %d of %d: %s\n", script.Index(state.Step), script.Total(), current.Title)
+	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.From, p.To, stand.Word)
+	at := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == state.Step })
+	if at >= 0 && !state.Over() {
+		fmt.Fprintf(a.Out, "step %d of %d: %s\n", at+1, len(p.Steps), p.Steps[at].Title)
 	}
 	if stand.Gate != "" {
 		fmt.Fprintf(a.Out, "gate: %s: %s\n", stand.Gate, stand.Waits)
@@ -121,7 +123,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		}
 		fmt.Fprintln(a.Out, line)
 	}
-	approval.PrintIdentity(a, p, records, local)
+	approval.PrintIdentity(a, p.Hash, records, local)
 	if state.Cause != "" && !state.Measures() { // it measures as it should
 		fmt.Fprintf(a.Out, "cause: %s\n", state.Cause)
 	}
@@ -132,7 +134,19 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		fmt.Fprintln(a.Out, line)
 	}
 	who(a, migration, state, holder, stand, absent)
-	return approval.Contradiction(p, local, records)
+	return approval.Contradiction(p.Name, p.Steps, local, records)
+}
+
+// outline reads a migration and the outline of its plan. A plan that this machine has proven before is not proven
+// again.
+func outline(ctx context.Context, a *app.App, client *kube.Client, name string) (*plan.Outline, *v1alpha1.Migration,
+	error) {
+	known := approval.Proven(name, a.Version)
+	p, migration, digest, err := journal.LoadOutline(ctx, client.Dynamic, name, known)
+	if err == nil && digest != known {
+		approval.KeepProven(name, digest, a.Version)
+	}
+	return p, migration, err
 }
 
 // who says which process runs a migration, and what the controller in the cluster waits for; absent is why that one
@@ -170,8 +184,8 @@ func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *
 
 // seen summarizes a migration's probes, from the evidence on this machine and in the cluster; over is true if it has
 // ended. If a part of the evidence cannot be read, the error says why, and the summary covers the rest.
-func seen(ctx context.Context, client *kube.Client, p *plan.Plan, over bool) (run.Seen, error) {
-	if !p.OnNodes() {
+func seen(ctx context.Context, client *kube.Client, p *plan.Outline, over bool) (run.Seen, error) {
+	if !p.OnNodes {
 		return run.Seen{}, nil
 	}
 	dir, err := statedir.Of(p.Name)

@@ -76,7 +76,7 @@ func hookedPlan(t *testing.T, hook string) *plan.Plan {
 }
 
 // holding is a cluster that holds a plan.
-func holding(t *testing.T, uid string, p *plan.Plan) *kube.Client {
+func holding(t testing.TB, uid string, p *plan.Plan) *kube.Client {
 	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{}
 	for _, kind := range []string{"Migration", "PlanPage", "JournalPage", "Approval"} {
@@ -101,7 +101,7 @@ func holding(t *testing.T, uid string, p *plan.Plan) *kube.Client {
 }
 
 // told is a machine that was told to run a plan.
-func told(t *testing.T, p *plan.Plan) {
+func told(t testing.TB, p *plan.Plan) {
 	t.Helper()
 	if err := approval.Keep(p); err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func terminalWith(t *testing.T, typed string) *os.File {
 }
 
 // chained are records as a run of a plan writes them.
-func chained(t *testing.T, p *plan.Plan, records ...engine.Record) []engine.Record {
+func chained(t testing.TB, p *plan.Plan, records ...engine.Record) []engine.Record {
 	t.Helper()
 	start := fmt.Sprintf(`{"plan":%q,"theseus":"test","steps":%d}`, p.Hash, len(p.Steps))
 	all := slices.Concat([]engine.Record{{Event: engine.Started, Data: []byte(start)}}, records)

@@ -64,9 +64,13 @@ func latest(ctx context.Context, client *kube.Client) (string, error) {
 
 // Standing is the journal of a migration in the cluster, and its state.
 func Standing(ctx context.Context, client *kube.Client, name string) ([]engine.Record, engine.State, error) {
-	records, err := journal.NewCluster(client.Dynamic, name).Records(ctx)
+	cluster := journal.NewCluster(client.Dynamic, name)
+	records, err := cluster.Records(ctx)
 	if err != nil {
 		return nil, engine.State{}, err
+	}
+	if state, known := cluster.State(); known {
+		return records, state, nil
 	}
 	state, err := engine.Replay(records)
 	return records, state, err

@@ -88,6 +88,10 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 	return records, nil
 }
 
+// State is the state after the records that were read or appended last. It is not known if they are in an impossible
+// order, or if the outcome of the last call is not known.
+func (c *Cluster) State() (state engine.State, known bool) { return c.state, c.fresh }
+
 // list reads the pages in order.
 func (c *Cluster) list(ctx context.Context) ([]v1alpha1.JournalPage, error) {
 	pages, err := listAll[v1alpha1.JournalPage](ctx, c.client, pageResource, labelMigration+"="+c.name,

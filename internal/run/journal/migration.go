@@ -141,6 +141,47 @@ func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Pla
 // the error is a *plan.TooLarge.
 func LoadWithin(ctx context.Context, client dynamic.Interface, name string, most int) (*plan.Plan,
 	*v1alpha1.Migration, error) {
+	migration, packed, err := read(ctx, client, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := prove(packed, most, migration)
+	return p, migration, err
+}
+
+// LoadOutline reads a Migration and the outline of its plan, for display. proven is the digest of a packed plan that
+// Load or LoadOutline of this version has proven on this machine; "" if there is none. Only if the cluster's packed
+// plan has another digest, it is proven as by Load. LoadOutline returns its digest.
+func LoadOutline(ctx context.Context, client dynamic.Interface, name, proven string) (*plan.Outline,
+	*v1alpha1.Migration, string, error) {
+	migration, packed, err := read(ctx, client, name)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	sum := digest(packed)
+	if sum != proven {
+		p, err := prove(packed, maxPlan, migration)
+		if err != nil {
+			return nil, nil, "", err
+		}
+		return plan.OutlineOf(p), migration, sum, nil
+	}
+	var o *plan.Outline
+	text, err := unzip(packed, maxPlan)
+	if err == nil {
+		o, err = plan.DecodeOutline(text)
+	}
+	if err != nil {
+		return nil, nil, "", unreadable(name, err)
+	}
+	if err := named(o.Name, o.Hash, migration); err != nil {
+		return nil, nil, "", err
+	}
+	return o, migration, sum, nil
+}
+
+// read reads a Migration, and its plan as it is packed.
+func read(ctx context.Context, client dynamic.Interface, name string) (*v1alpha1.Migration, []byte, error) {
 	migration, err := get(ctx, client, name)
 	if err != nil {
 		return nil, nil, err
@@ -149,33 +190,49 @@ func LoadWithin(ctx context.Context, client dynamic.Interface, name string, most
 	if len(packed) == 0 {
 		packed, err = readPages(ctx, client, migration)
 	}
-	var p *plan.Plan
-	if err == nil {
-		p, err = unpack(packed, most)
-	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("the plan of migration %s: %w", name, err)
+		return nil, nil, unreadable(name, err)
+	}
+	return migration, packed, nil
+}
+
+// prove unpacks a plan, and proves that it is sound and that of its Migration.
+func prove(packed []byte, most int, migration *v1alpha1.Migration) (*plan.Plan, error) {
+	p, err := unpack(packed, most)
+	if err != nil {
+		return nil, unreadable(migration.Name, err)
 	}
 	if err := belongs(p, migration); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return p, migration, nil
+	return p, nil
 }
+
+func unreadable(name string, err error) error {
+	return fmt.Errorf("the plan of migration %s: %w", name, err)
+}
+
+const editedHint = "do not continue with it: restore the Migration and its PlanPages from a backup, " +
+	"and find out who wrote to them"
 
 // belongs demands that a plan is the one that its Migration was made for. Its hash is computed: the cluster's text may
 // have been edited together with the plan.
 func belongs(p *plan.Plan, migration *v1alpha1.Migration) error {
-	const hint = "do not continue with it: restore the Migration and its PlanPages from a backup, " +
-		"and find out who wrote to them"
 	if err := plan.Sound(p); err != nil {
-		return engine.NeedsPerson(hint, "the plan of migration %s is not what was applied: %w", migration.Name, err)
+		return engine.NeedsPerson(editedHint, "the plan of migration %s is not what was applied: %w",
+			migration.Name, err)
 	}
-	if p.Hash != migration.Spec.PlanHash {
-		return engine.NeedsPerson(hint, "migration %s: its plan has the hash %s, but %s was recorded",
-			migration.Name, p.Hash, migration.Spec.PlanHash)
+	return named(p.Name, p.Hash, migration)
+}
+
+// named demands that the name and the hash of a plan are those that its Migration records.
+func named(name, hash string, migration *v1alpha1.Migration) error {
+	if hash != migration.Spec.PlanHash {
+		return engine.NeedsPerson(editedHint, "migration %s: its plan has the hash %s, but %s was recorded",
+			migration.Name, hash, migration.Spec.PlanHash)
 	}
-	if p.Name != migration.Name {
-		return engine.NeedsPerson(hint, "migration %s: its plan is that of %s", migration.Name, p.Name)
+	if name != migration.Name {
+		return engine.NeedsPerson(editedHint, "migration %s: its plan is that of %s", migration.Name, name)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -180,6 +181,70 @@ func TestLoadDemandsAllPages(t *testing.T) {
 	}
 	if _, _, err := Load(t.Context(), s, p.Name); err == nil || engine.HintOf(err) == "" {
 		t.Errorf("a Migration that names no pages: %v", err)
+	}
+}
+
+// TestOutline: status reads the outline of a plan. Only a plan with the very bytes that this machine has proven before
+// is not proven again. Load, by which every run begins, always proves.
+func TestOutline(t *testing.T) {
+	p := samplePlan(t)
+	edited := *p
+	edited.Steps = slices.Clone(p.Steps)
+	edited.Steps[0].Title = "Do something else"
+	other := edited
+	other.Hash = plan.Hash(&other)
+	for name, test := range map[string]struct {
+		stored *plan.Plan
+		proven *plan.Plan // which this machine has proven, if any
+		digest bool       // that of the stored plan is recorded
+		shown  bool
+	}{
+		"as it was":                   {stored: p, digest: true, shown: true},
+		"as it was, proven":           {stored: p, proven: p, digest: true, shown: true},
+		"edited":                      {stored: &edited, proven: p},
+		"edited, with its digest":     {stored: &edited, proven: p, digest: true},
+		"edited, nothing proven":      {stored: &edited, digest: true},
+		"edited, and said to be well": {stored: &edited, proven: &edited, digest: true, shown: true},
+		"another plan":                {stored: &other, digest: true},
+		"another plan, proven":        {stored: &other, proven: &other, digest: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer()
+			if err := put(t.Context(), s, p, planPageBytes, entry{}); err != nil {
+				t.Fatal(err)
+			}
+			data, err := pack(test.stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = patch(t.Context(), s, planPageResource, allPages(t, s)[0].Name, map[string]any{"data": data})
+			if err == nil && test.digest {
+				err = patch(t.Context(), s, migrationResource, p.Name,
+					map[string]any{"spec": map[string]any{"planDigest": digest(data)}})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			proven := ""
+			if test.proven != nil {
+				known, err := pack(test.proven)
+				if err != nil {
+					t.Fatal(err)
+				}
+				proven = digest(known)
+			}
+			o, _, sum, err := LoadOutline(t.Context(), s, p.Name, proven)
+			switch {
+			case (err == nil) != test.shown:
+				t.Errorf("its outline: %v", err)
+			case err == nil && (o.Hash != p.Hash || o.Steps[0].Title != test.stored.Steps[0].Title ||
+				sum != digest(data)):
+				t.Errorf("the outline of another plan: %s, %s, %s", o.Hash, o.Steps[0].Title, sum)
+			}
+			if _, _, err := Load(t.Context(), s, p.Name); (err == nil) != (test.stored == p) {
+				t.Errorf("whole: %v", err)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
@@ -33,6 +34,9 @@ func admit(records []engine.Record, n int, last engine.Record) ([]engine.Record,
 
 // same compares by meaning: a copy that went through the API server has its keys in another order.
 func same(a, b engine.Record) bool {
+	if reflect.DeepEqual(a, b) { // nearly all are, and this takes a small part of the time
+		return true
+	}
 	left, errLeft := canonical.JSON(a)
 	right, errRight := canonical.JSON(b)
 	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
