@@ -14,13 +14,21 @@ import (
 func Entitled(p *plan.Plan, s State) error {
 	const hint = "do not continue with this journal: the approved plan never does this; find out " +
 		"who wrote to the JournalPages"
+	steps := map[string]*step.Step{}
+	for i := range p.Steps {
+		steps[p.Steps[i].ID] = &p.Steps[i]
+	}
 	for _, known := range s.Steps {
-		i := slices.IndexFunc(p.Steps, func(st step.Step) bool { return st.ID == known.ID })
-		if i < 0 {
+		st := steps[known.ID]
+		if st == nil {
 			return NeedsPerson(hint, "the journal has step %q, which the plan does not have", known.ID)
 		}
+		actions := map[string]*step.Action{} // as many as there are nodes, or several times as many
+		for i := range st.Actions {
+			actions[st.Actions[i].ID] = &st.Actions[i]
+		}
 		for _, done := range known.Actions {
-			if err := entitled(p, p.Steps[i].Actions, done); err != nil {
+			if err := entitled(p, actions[done.ID], done); err != nil {
 				return NeedsPerson(hint, "record %d: step %s, action %s: %w", done.Seq, known.ID, done.ID, err)
 			}
 		}
@@ -28,12 +36,11 @@ func Entitled(p *plan.Plan, s State) error {
 	return nil
 }
 
-func entitled(p *plan.Plan, actions []step.Action, done ActionState) error {
-	i := slices.IndexFunc(actions, func(a step.Action) bool { return a.ID == done.ID })
+func entitled(p *plan.Plan, action *step.Action, done ActionState) error {
 	switch {
-	case i < 0:
+	case action == nil:
 		return fmt.Errorf("the plan does not have this action")
-	case done.Inverse == nil || takesBack(p, actions[i], *done.Inverse):
+	case done.Inverse == nil || takesBack(p, *action, *done.Inverse):
 		return nil
 	}
 	return fmt.Errorf("the inverse is to %s, and the plan's step does not allow that", describe(*done.Inverse))
