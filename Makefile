@@ -34,7 +34,7 @@ bench-flags: RUNS := 10
 bench-flags: setup build ## Calico's data plane switched to nftables and back, 10 times each way by Theseus (RUNS), and by hand: lost and leaked
 	$(LAB) bench-flags --runs $(RUNS) --dir $(BIN)/bench-flags
 
-bench-scale: ## planning any change on 500 and on 5,000 nodes, and writing and reading a plan: time, memory, steps
+bench-scale: ## planning any change on 500 and on 5,000 nodes, writing and reading a plan, status and resume: time, memory, steps
 	go test -c -o $(BIN)/plan.test ./internal/change/plan
 	@cd internal/change/plan; for change in flannel-to-calico weave-to-calico bridge-to-calico calico-to-flannel \
 		flannel-to-calico-adopt weave-to-calico-adopt bridge-to-calico-adopt flannel-to-calico-surge weave-to-calico-surge bridge-to-calico-surge \
@@ -43,6 +43,8 @@ bench-scale: ## planning any change on 500 and on 5,000 nodes, and writing and r
 		../../../$(BIN)/plan.test -test.run XXX -test.bench "Scale/$$change$$/$$nodes$$" -test.benchtime 1x | grep -E 'Scale|MiB'; done; done
 	@cd internal/change/plan; for form in yaml json; do for nodes in 500 5000; do \
 		../../../$(BIN)/plan.test -test.run XXX -test.bench "File/$$form$$/$$nodes$$" -test.benchtime 1x | grep -E 'File|MiB'; done; done
+	go test -c -o $(BIN)/control.test ./internal/cli/control
+	cd internal/cli/control && ../../../$(BIN)/control.test -test.run XXX -test.bench 'Status|Resume' -test.benchtime 1x
 
 SWARM ?= 20 100
 bench-swarm: setup build ## a change of many nodes, which a model stands for, with real agents: time, memory and requests by verb (SWARM, numbers of nodes)
