@@ -71,9 +71,6 @@ func TestBench(t *testing.T) {
 	}
 	nothingLeft(t, rig)
 
-	around(t, rig)
-	nothingLeft(t, rig)
-
 	interrupted := rigtest.Start(t, rig, "here", load("--runs", "10")...)
 	interrupted.Until("run 1 of 10: ")
 	interrupted.Signal(syscall.SIGINT)
@@ -89,6 +86,8 @@ func TestBench(t *testing.T) {
 	}
 	stopped.Ends(5, "error: the load was stopped: node "+node+" is not Ready", "hint: ")
 	nothingLeft(t, rig)
+
+	around(t, rig)
 }
 
 // around demands that a guard that measures before and after its command shows both in its report.
@@ -126,6 +125,7 @@ func around(t *testing.T, rig *scenario.Rig) {
 	if len(report.Load.Nodes) != 2 || known < 30 || len(report.Load.Notes) > 0 {
 		t.Errorf("%d figures are known of %+v", known, report.Load)
 	}
+	without(t, rig, "pods,services") // the namespace has the journal
 }
 
 // TestCompare: two networks are measured under the same load in one round, every figure has a result of both, and their
@@ -194,11 +194,13 @@ func labs(t *testing.T, lab string) string {
 }
 
 // nothingLeft waits until no object of the benchmark is left.
-func nothingLeft(t *testing.T, rig *scenario.Rig) {
+func nothingLeft(t *testing.T, rig *scenario.Rig) { without(t, rig, "pods,services,namespaces") }
+
+// without waits until no object of Theseus of these kinds is left.
+func without(t *testing.T, rig *scenario.Rig, kinds string) {
 	t.Helper()
-	rigtest.Within(t, time.Minute, "no pod, Service or namespace of the benchmark is left", func() bool {
-		left, err := rig.Kubectl(t.Context(), nil, "get", "pods,services,namespaces", "-A", "-o",
-			"name", "-l", "theseus.dev/managed")
+	rigtest.Within(t, time.Minute, "none of Theseus' "+kinds+" is left", func() bool {
+		left, err := rig.Kubectl(t.Context(), nil, "get", kinds, "-A", "-o", "name", "-l", "theseus.dev/managed")
 		return err == nil && strings.TrimSpace(left) == ""
 	})
 }
