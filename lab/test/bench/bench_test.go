@@ -86,6 +86,10 @@ func TestBench(t *testing.T) {
 	}
 	stopped.Ends(5, "error: the load was stopped: node "+node+" is not Ready", "hint: ")
 	nothingLeft(t, rig)
+	if out, err := rig.Kubectl(t.Context(), nil, "wait", "--for=condition=Ready", "node/"+node,
+		"--timeout=60s"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 
 	around(t, rig)
 }
