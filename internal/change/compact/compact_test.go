@@ -209,3 +209,10 @@ func FuzzExpand(f *testing.F) {
 		}
 	})
 }
+
+// TestNoNames: a text names none of no nodes.
+func TestNoNames(t *testing.T) {
+	if node, ok := newNames().in([]byte("theseus-probe-node-1")); ok || node != "" {
+		t.Errorf("%q, %v", node, ok)
+	}
+}

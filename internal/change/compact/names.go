@@ -115,6 +115,9 @@ func (n *names) in(text []byte) (node string, ok bool) {
 
 // within is the longest name of a node in a word such as "theseus-probe-node-1"; "" is none.
 func (n *names) within(word []byte) (longest string) {
+	if len(n.known) == 0 {
+		return ""
+	}
 	for from := 0; from+n.shortest <= len(word); from++ {
 		if !n.first[word[from]] || from > 0 && !separator(word[from-1]) {
 			continue

@@ -196,7 +196,7 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 			return handOver(ctx, a, client, p, windows, signature)
 		}
 		return execute.Run(ctx, a, execute.New(a, client, access, p, true), &how.outward)
-	})
+	}, nil)
 }
 
 // runs refuses a plan that cannot run where it is to run.

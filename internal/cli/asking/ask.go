@@ -53,7 +53,7 @@ func Read(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, re
 	if !named && !asks {
 		return "", exit.Fail(exit.Usage, "name the plan that you have read with --plan FILE, or its hash with "+
 			"--expect HASH; on a terminal, Theseus shows the plan and asks",
-			"which plan of %s is approved is not said", p.Name)
+			"no plan is named for the approval of %s", p.Name)
 	}
 	if err := approval.Describe(a.Err, p, records); err != nil {
 		return "", err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,10 +28,20 @@ type Around struct {
 
 // Register adds the flag.
 func (o *Around) Register(command *cobra.Command) {
+	o.register(command, "measure the network under load before and after the change, as theseus bench network does, "+
+		"on two nodes, and compare the results in the report; the value is the duration of each measurement. The "+
+		"cost is printed first")
+}
+
+// RegisterAgain adds the flag of a command that continues a change.
+func (o *Around) RegisterAgain(command *cobra.Command) {
+	o.register(command, "measure the network under load after the change too, if this machine measured it before with "+
+		"--bench; the load is the same, whatever the value. The cost is printed first")
+}
+
+func (o *Around) register(command *cobra.Command, help string) {
 	const name = "bench"
-	command.Flags().DurationVar(&o.each, name, 0, "before and after the change, put the load of theseus bench "+
-		"network on two nodes, with this duration of each measurement, and compare the results in the report; what "+
-		"it costs is printed first")
+	command.Flags().DurationVar(&o.each, name, 0, help)
 	command.Flags().Lookup(name).NoOptDefVal = bench.Defaults().Duration.String()
 }
 
@@ -69,11 +78,11 @@ func (o *Around) bench(ctx context.Context, a *app.App, client *kube.Client, p *
 	return b, err
 }
 
-// Run measures, makes the change, and measures again if the change ended well, or with one of the exit codes made. If
-// the network cannot be measured before, the change is not made. What goes wrong after it is a warning: the change has
-// its own result.
+// Run measures, makes the change, and measures again if the change ended well, or with an error of which made is true;
+// nil for none. If the network cannot be measured before, the change is not made. What goes wrong after it is a
+// warning: the change has its own result.
 func (o *Around) Run(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, change func() error,
-	made ...int) error {
+	made func(error) bool) error {
 	if !o.Given() {
 		return change()
 	}
@@ -83,10 +92,10 @@ func (o *Around) Run(ctx context.Context, a *app.App, client *kube.Client, p *pl
 			"the load before the change: %w", err)
 	}
 	end := change()
-	if end != nil && !slices.Contains(made, exit.Code(io.Discard, end)) {
+	if end != nil && (made == nil || !made(end)) {
 		return end
 	}
-	return o.after(ctx, a, client, p, end)
+	return o.after(ctx, a, client, p, end, false)
 }
 
 // Resumable demands that a change that is resumed with --bench was measured before it began, on this machine.
@@ -118,13 +127,13 @@ func (o *Around) Again(ctx context.Context, a *app.App, client *kube.Client, nam
 	}); err != nil {
 		return err
 	}
-	return o.after(ctx, a, client, p, nil)
+	return o.after(ctx, a, client, p, nil, true)
 }
 
-// after measures after a change, which ended with end.
-func (o *Around) after(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, end error) error {
-	fmt.Fprintln(a.Err, "putting load on the network, after the change")
-	text, err := o.compare(ctx, a, client, p)
+// after measures after a change, which ended with end. It prints what that costs if this process has not said it yet.
+func (o *Around) after(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, end error,
+	cost bool) error {
+	text, err := o.compare(ctx, a, client, p, cost)
 	if err != nil {
 		fmt.Fprintf(a.Err, "warning: the load after the change: %v\n", err)
 		return end
@@ -133,8 +142,9 @@ func (o *Around) after(ctx context.Context, a *app.App, client *kube.Client, p *
 	return end
 }
 
-// compare measures after a change, and says how that differs from before.
-func (o *Around) compare(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) (string, error) {
+// compare measures after a change, with the bounds of the load before it, and says how that differs.
+func (o *Around) compare(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, cost bool) (string,
+	error) {
 	dir, err := statedir.Of(p.Name)
 	if err != nil {
 		return "", err
@@ -142,6 +152,9 @@ func (o *Around) compare(ctx context.Context, a *app.App, client *kube.Client, p
 	kept, err := run.KeptLoad(dir)
 	if err != nil {
 		return "", err
+	}
+	if kept.Before == nil {
+		return "", fmt.Errorf("the load before the change is not in %s any more", dir)
 	}
 	nodes := []string{kept.Before.Client}
 	if kept.Before.Other != "" {
@@ -151,6 +164,14 @@ func (o *Around) compare(ctx context.Context, a *app.App, client *kube.Client, p
 	if err != nil {
 		return "", err
 	}
+	b.Bounds = kept.Before.Bounds
+	if err := b.Bounds.Validate(); err != nil {
+		return "", err
+	}
+	if cost {
+		Cost(a.Err, "--bench, after the change,", b)
+	}
+	fmt.Fprintln(a.Err, "putting load on the network, after the change")
 	if err := o.measure(ctx, a, p, b, run.LoadAfter); err != nil {
 		return "", err
 	}

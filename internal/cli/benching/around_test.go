@@ -44,7 +44,7 @@ func TestAroundRefuses(t *testing.T) {
 	}
 	made := errors.New("made")
 	o := flagged()
-	if err := o.Run(t.Context(), a, nil, &plan.Plan{}, func() error { return made }); err != made || o.Given() {
+	if err := o.Run(t.Context(), a, nil, &plan.Plan{}, func() error { return made }, nil); err != made || o.Given() {
 		t.Errorf("without the flag: %v", err)
 	}
 	if err := errors.Join(o.Announce(t.Context(), a, nil, nil), o.Resumable("m"),

@@ -215,7 +215,7 @@ func TestResumeSigned(t *testing.T) {
 		code        int
 		says        string
 	}{
-		{"key", "", exit.Usage, "which plan of held is approved is not said"},
+		{"key", "", exit.Usage, "no plan is named for the approval of held"},
 		{"absent", p.Hash, exit.Failed, "hint: name the file of an SSH key: --sign"},
 		{"plan.yaml", p.Hash, exit.Failed, "hint: give an SSH key"},
 		{"locked", p.Hash, exit.Usage, "hint: let the SSH agent sign"},

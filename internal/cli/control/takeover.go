@@ -73,7 +73,7 @@ func NewResume(a *app.App) *cobra.Command {
 		return cmp.Or(planfile.MaySign(key, inCluster), outward.Check())
 	}
 	outward.Register(command)
-	around.Register(command)
+	around.RegisterAgain(command)
 	planfile.RegisterSign(command, &key, "with --in-cluster: ")
 	command.Flags().BoolVar(&inCluster, "in-cluster", false, "let the controller in the cluster continue it")
 	command.Flags().BoolVar(&anyTime, "outside-windows", false, "continue here also outside of the migration's windows")

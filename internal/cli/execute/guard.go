@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -26,6 +27,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
+
+// ErrNotRun is in the error of a guard that did not run its command.
+var ErrNotRun = errors.New("the command was not run")
 
 // told is a view whose records someone else gets too.
 type told struct {
@@ -212,11 +216,11 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 		return exit.Fail(exit.Interrupted, "the report has what was measured until then: theseus report",
 			"interrupted; everything that was installed is removed")
 	case outcome.End == engine.EndRolledBack && r.Ran == nil:
-		what := "the command was not run"
+		what := ErrNotRun
 		if p.Guarded.Others {
-			what = "the measuring did not begin"
+			what = errors.New("the measuring did not begin")
 		}
-		return exit.Fail(exit.Unproven, notBegun(p.Guarded, r), "%s, and everything that was installed is removed: %s",
+		return exit.Fail(exit.Unproven, notBegun(p.Guarded, r), "%w, and everything that was installed is removed: %s",
 			what, exit.Cause(outcome.Cause))
 	case outcome.End == engine.EndRolledBack:
 		return exit.Fail(exit.Unproven, seen, "not proven, and everything that was installed is removed: %s",

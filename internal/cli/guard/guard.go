@@ -2,7 +2,9 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"slices"
 	"strings"
@@ -238,7 +240,10 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 			return err
 		}
 		return execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true), &o.outward)
-	}, exit.Lost, exit.Unproven) // then the command was run, too
+	}, func(end error) bool { // then the command was run, too
+		code := exit.Code(io.Discard, end)
+		return (code == exit.Lost || code == exit.Unproven) && !errors.Is(end, execute.ErrNotRun)
+	})
 	if guarded.Others {
 		return end // the report follows at the end
 	}

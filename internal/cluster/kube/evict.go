@@ -488,7 +488,7 @@ func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) erro
 			said = now.ready
 		}
 		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) {
-			return a.stuckWorkload(ctx, &bearing, owner.ref())
+			return a.stuckWorkload(ctx, &bearing, owner.ref(), false)
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", missing, err)

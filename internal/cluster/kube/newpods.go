@@ -51,7 +51,9 @@ type NewPod struct {
 	// At is when it was made.
 	At time.Time
 
-	over bool // its outcome is known
+	over   bool   // its outcome is known
+	target string // address of the former new pod that it tries to reach
+	alone  bool   // only paths to that one are not as expected
 }
 
 // NewPods makes new pods of an image.
@@ -71,21 +73,82 @@ func (n *NewPods) Make(ctx context.Context, set string, nodes []string, former [
 	}
 	measured := pathsOf(plans)
 	pods := make([]NewPod, len(nodes))
-	group, inner := errgroup.WithContext(ctx)
-	group.SetLimit(newPodsAtOnce)
+	each := func(do func(ctx context.Context, i int, p *NewPod) error) error {
+		group, inner := errgroup.WithContext(ctx)
+		group.SetLimit(newPodsAtOnce)
+		for i := range pods {
+			if p := &pods[i]; !p.over {
+				group.Go(func() error { return do(inner, i, p) })
+			}
+		}
+		return group.Wait()
+	}
 	for i, node := range nodes {
 		pods[i].Node = node
-		group.Go(func() error {
-			return n.make(inner, set, &pods[i], path.Tries(measured, node, other(former, i, node), newPodPorts()))
+	}
+	// All are made at once when all of the set before are gone: their times count from then.
+	err = each(func(ctx context.Context, _ int, p *NewPod) error { return n.clear(ctx, set, p) })
+	if err == nil {
+		former, err = n.alive(ctx, former)
+	}
+	if err == nil {
+		err = each(func(ctx context.Context, i int, p *NewPod) error {
+			to := other(former, i, p.Node)
+			p.target = to.Address
+			return n.make(ctx, set, p, path.Tries(measured, p.Node, to, newPodPorts()))
 		})
 	}
-	err = group.Wait()
 	for err == nil && slices.ContainsFunc(pods, func(p NewPod) bool { return !p.over }) {
 		if err = n.look(ctx, set, pods); err == nil {
 			err = a.Clock.Sleep(ctx, newPodsPoll)
 		}
 	}
+	if err == nil {
+		err = n.excuse(ctx, former, pods)
+	}
 	return slices.DeleteFunc(pods, func(p NewPod) bool { return !p.over }), err
+}
+
+// alive are the new pods that are still there and Ready, with the address that they had.
+func (n *NewPods) alive(ctx context.Context, all []NewPod) ([]NewPod, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	list, err := n.Actor.podsOn(ctx, "", v1alpha1.Namespace, manifest.LabelNewPod)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p NewPod) bool {
+		return !slices.ContainsFunc(list, func(pod corev1.Pod) bool {
+			return pod.Status.PodIP == p.Address && p.Address != "" && pod.DeletionTimestamp == nil && serves(&pod)
+		})
+	}), nil
+}
+
+// serves reports whether the container of a new pod that answers probes is Ready. The other one ends.
+func serves(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.Name != manifest.NewPodTries && s.Ready
+	})
+}
+
+// excuse does not count the pods that failed only to reach a former one that is gone: others deleted it, or its kubelet
+// evicted it.
+func (n *NewPods) excuse(ctx context.Context, former, pods []NewPod) error {
+	if !slices.ContainsFunc(pods, func(p NewPod) bool { return p.alone }) {
+		return nil
+	}
+	former, err := n.alive(ctx, former)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		p := &pods[i]
+		if p.alone && !slices.ContainsFunc(former, func(f NewPod) bool { return f.Address == p.target }) {
+			p.Failed, p.Unmeasured = "", "the other new pod that it was to reach is gone"
+		}
+	}
+	return nil
 }
 
 func newPodPorts() path.Ports {
@@ -94,7 +157,9 @@ func newPodPorts() path.Ports {
 
 // other is a former new pod for the pod with an index: each gets another one, on another node if there is one.
 func other(former []NewPod, i int, node string) v1alpha1.Endpoint {
-	good := slices.DeleteFunc(slices.Clone(former), func(p NewPod) bool { return p.Address == "" || p.Failed != "" })
+	good := slices.DeleteFunc(slices.Clone(former), func(p NewPod) bool {
+		return p.Address == "" || p.Failed != "" || p.Unmeasured != ""
+	})
 	for j := range good {
 		one := good[(i+j+1)%len(good)]
 		if one.Node != node || len(good) == 1 {
@@ -102,6 +167,21 @@ func other(former []NewPod, i int, node string) v1alpha1.Endpoint {
 		}
 	}
 	return v1alpha1.Endpoint{}
+}
+
+// clear removes a node's pod of the set before.
+func (n *NewPods) clear(ctx context.Context, set string, p *NewPod) error {
+	ends, cancel := context.WithTimeout(ctx, newPodEnds)
+	defer cancel()
+	ref := step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace,
+		Name: manifest.NewPodName(p.Node, set)}
+	if err := n.Actor.remove(ends, ref, false); err != nil {
+		if ctx.Err() != nil || ends.Err() == nil && outage.Passes(err) {
+			return err
+		}
+		p.Unmeasured, p.over = "the previous new pod of this node is still terminating: "+printable(err.Error()), true
+	}
+	return nil
 }
 
 // make makes one pod. A pod that is refused is not measured; an error means that the API server could not be asked.
@@ -114,21 +194,10 @@ func (n *NewPods) make(ctx context.Context, set string, p *NewPod, tries []v1alp
 	if err != nil {
 		return err
 	}
-	ends, cancel := context.WithTimeout(ctx, newPodEnds)
-	defer cancel()
-	name := manifest.NewPodName(p.Node, set)
-	ref := step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: name}
-	if err := n.Actor.remove(ends, ref, false); err != nil {
-		if ctx.Err() != nil || ends.Err() == nil && outage.Passes(err) {
-			return err
-		}
-		p.Unmeasured, p.over = "its predecessor has not ended: "+printable(err.Error()), true
-		return nil
-	}
 	p.At = n.Actor.Clock.Now()
 	_, err = n.Actor.apply(ctx, manifest.NewPod(n.Image, p.Node, set, string(text)), false)
 	if err != nil && !outage.Passes(err) && ctx.Err() == nil {
-		p.Unmeasured, p.over = "it was not admitted: "+printable(err.Error()), true
+		p.Unmeasured, p.over = "the API server rejected it: "+printable(err.Error()), true
 		return nil
 	}
 	return err
@@ -174,7 +243,7 @@ func (p *NewPod) see(pod *corev1.Pod, now time.Time) {
 		p.Address, p.AddressAfter = pod.Status.PodIP, now.Sub(p.At)
 	}
 	if pod.Status.Phase == corev1.PodFailed { // such as OutOfpods: the kubelet has no room
-		unmeasured("its kubelet did not run it: %s", because(pod.Status.Reason, pod.Status.Message))
+		unmeasured("the kubelet rejected it: %s", because(pod.Status.Reason, pod.Status.Message))
 		return
 	}
 	ready, tried := false, ""
@@ -209,14 +278,14 @@ func (p *NewPod) see(pod *corev1.Pod, now time.Time) {
 		case err != nil:
 			unmeasured("%s", err)
 		case result.Fault() != "":
-			p.Failed, p.over = printable(result.Fault()), true
+			p.Failed, p.over, p.alone = printable(result.Fault()), true, result.Blames(path.NewPod)
 		case ready:
 			p.ReachableAfter, p.over = now.Sub(p.At), true
 		case late:
-			p.Failed, p.over = "its kubelet does not reach it: it has not become Ready", true
+			p.Failed, p.over = "its readiness probe fails: the kubelet cannot reach it", true
 		}
 	case late:
-		unmeasured("it has an address, and has not said within %s what it reaches", newPodTries)
+		unmeasured("it got an address, but reported no result within %s", newPodTries)
 	}
 }
 

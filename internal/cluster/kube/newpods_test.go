@@ -134,7 +134,7 @@ func TestNewPod(t *testing.T) {
 			failed: "no reliable answer on a/new-pod>dns"},
 		"not reached by its kubelet": {node: ok,
 			runs:   func(time.Duration) *corev1.PodStatus { return tries(whole, false) },
-			failed: "not become Ready"},
+			failed: "the kubelet cannot reach it"},
 		"no plugin": {node: ok, runs: pending, events: []corev1.Event{warns("FailedMount", "volume", 9),
 			warns("FailedCreatePodSandBox", "old", 1), warns("FailedCreatePodSandBox", `plugin "flannel" is missing`, 5)},
 			failed: `no address within 1m0s: FailedCreatePodSandBox: plugin "flannel" is missing`},
@@ -186,11 +186,11 @@ func TestNewPod(t *testing.T) {
 // TestOtherNewPod: new pods ask former ones of other nodes, each another one, and never one that failed.
 func TestOtherNewPod(t *testing.T) {
 	former := []NewPod{{Node: "a", Address: "1"}, {Node: "b", Address: "2"}, {Node: "c", Address: "3"},
-		{Node: "d", Address: "4", Failed: "x"}, {Node: "e"}}
+		{Node: "d", Address: "4", Failed: "x"}, {Node: "e"}, {Node: "f", Address: "5", Unmeasured: "deleted"}}
 	asked := map[string]bool{}
 	for i, node := range []string{"a", "b", "c"} {
 		one := other(former, i, node)
-		if one.Node == node || one.Address == "" || one.Address == "4" || asked[one.Address] {
+		if one.Node == node || one.Address == "" || one.Address == "4" || one.Address == "5" || asked[one.Address] {
 			t.Errorf("%s asks %+v", node, one)
 		}
 		asked[one.Address] = true
@@ -200,5 +200,33 @@ func TestOtherNewPod(t *testing.T) {
 	}
 	if one := other(nil, 0, "a"); one.Address != "" {
 		t.Errorf("of none: %+v", one)
+	}
+}
+
+// TestNewPodExcused: a new pod that could not reach a former one says nothing if that one is gone, and has failed if it
+// is there, or if another path failed too.
+func TestNewPodExcused(t *testing.T) {
+	there := pod(v1alpha1.Namespace, "theseus-new-pod-b-b", "b", "10.244.2.9", label(manifest.LabelNewPod, "b"))
+	there.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "answer", Ready: true}}
+	w := newWorld(t, []runtime.Object{there})
+	former := []NewPod{{Node: "b", Address: "10.244.2.9"}, {Node: "c", Address: "10.244.3.9"}}
+	n := &NewPods{Actor: w.Actor}
+	alive, err := n.alive(t.Context(), former)
+	if err != nil || len(alive) != 1 || alive[0].Node != "b" {
+		t.Errorf("alive: %+v, %v", alive, err)
+	}
+	silent := func(ids ...string) bool { return (&path.Tried{Paths: 9, Silent: ids}).Blames(path.NewPod) }
+	pods := []NewPod{
+		{Node: "a", Failed: "x", target: "10.244.2.9", alone: silent("a/new-pod>b/new-pod/udp")},
+		{Node: "d", Failed: "x", target: "10.244.3.9", alone: silent("d/new-pod>c/new-pod/udp")},
+		{Node: "e", Failed: "x", target: "10.244.3.9", alone: silent("e/new-pod>c/new-pod/udp", "e/new-pod>b/old/udp")},
+	}
+	if err := n.excuse(t.Context(), former, pods); err != nil {
+		t.Fatal(err)
+	}
+	for i, failed := range []bool{true, false, true} {
+		if (pods[i].Failed != "") != failed || (pods[i].Unmeasured == "") != failed {
+			t.Errorf("%+v", pods[i])
+		}
 	}
 }

@@ -150,7 +150,7 @@ func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (troub
 		}
 		return lasting(a.down(ctx, pod.Spec.NodeName))
 	case (c.Kind == step.Gone || c.Kind == step.Rolled) && c.Ref.APIVersion == "apps/v1":
-		return a.stuckWorkload(ctx, p, *c.Ref)
+		return a.stuckWorkload(ctx, p, *c.Ref, c.Kind == step.Rolled)
 	}
 	return trouble{}, nil
 }
@@ -179,8 +179,9 @@ func (a *Actor) podsOfWorkload(ctx context.Context, ref step.Ref) ([]corev1.Pod,
 	return a.podsOn(ctx, "", ref.Namespace, selector.String())
 }
 
-// stuckWorkload finds a pod of a workload that cannot start, or cannot end.
-func (a *Actor) stuckWorkload(ctx context.Context, p *patience, ref step.Ref) (trouble, error) {
+// stuckWorkload finds a pod of a workload that cannot start, or cannot end; or why it is not created, if pods are to
+// come.
+func (a *Actor) stuckWorkload(ctx context.Context, p *patience, ref step.Ref, come bool) (trouble, error) {
 	pods, err := a.podsOfWorkload(ctx, ref)
 	if err != nil {
 		return trouble{}, err
@@ -188,11 +189,13 @@ func (a *Actor) stuckWorkload(ctx context.Context, p *patience, ref step.Ref) (t
 	if found := a.ailing(ctx, p, pods); found.why != "" || p.others {
 		return found, nil
 	}
-	if found, err := a.unborn(ctx, ref, len(pods)); found.why != "" || err != nil {
-		return found, err
-	}
+	made := len(pods)
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return podReady(&p) && p.DeletionTimestamp == nil })
-	return lasting(a.downUnder(ctx, pods))
+	why, err := a.downUnder(ctx, pods)
+	if why != "" || err != nil || !come {
+		return lasting(why, err)
+	}
+	return a.unborn(ctx, ref, made)
 }
 
 // downUnder reports a node of one of the pods that is down; empty if none is. It ignores nodes that were removed from

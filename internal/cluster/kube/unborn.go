@@ -44,7 +44,7 @@ func (a *Actor) unborn(ctx context.Context, ref step.Ref, pods int) (trouble, er
 		return trouble{}, nil
 	}
 	_, hint := outage.DeniedBy(why)
-	return trouble{why: fmt.Sprintf("the API server does not create a pod of it: %s", printable(why)),
+	return trouble{why: fmt.Sprintf("the API server rejects its pods: %s", printable(why)),
 		bears: stuckForOthers, hint: hint}, nil
 }
 
@@ -61,6 +61,6 @@ func of(event *corev1.Event, ref step.Ref) bool {
 // Unready says why a workload has fewer pods that are ready than it wants, and what a person can do; "" if no cause is
 // known.
 func (a *Actor) Unready(ctx context.Context, ref step.Ref) (why, hint string, err error) {
-	found, err := a.stuckWorkload(ctx, &patience{silent: true}, ref)
+	found, err := a.stuckWorkload(ctx, &patience{silent: true}, ref, true)
 	return found.why, found.hint, err
 }

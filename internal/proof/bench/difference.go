@@ -28,6 +28,8 @@ type Difference struct {
 	Before Spread `json:"before"`
 	After  Spread `json:"after"`
 	Is     Shift  `json:"is"`
+
+	chance float64 // that it is worse or better although nothing changed
 }
 
 // Pair are the results of the same load before and after a change. Either may be nil: it was not measured.
@@ -54,22 +56,28 @@ func (p Pair) Differences() []Difference {
 	if p.Before == nil || p.After == nil {
 		return nil
 	}
-	runs := min(p.Before.Bounds.Runs, p.After.Bounds.Runs)
 	var all []Difference
 	for _, before := range p.Before.Rows {
 		for _, after := range p.After.Rows {
 			if after.Path == before.Path && after.Name == before.Name {
-				all = append(all, differences(before, after, runs)...)
+				all = append(all, differences(before, after)...)
 			}
 		}
 	}
 	return all
 }
 
-func differences(before, after Row, runs int) (all []Difference) {
+func differences(before, after Row) (all []Difference) {
+	runs, orders := min(before.Runs, after.Runs), 1.0 // of the runs before and after
+	for i := 1; i <= after.Runs; i++ {
+		orders = orders * float64(before.Runs+i) / float64(i)
+	}
 	add := func(figure, unit string, b, a Spread, divisor float64, higher bool) {
 		d := Difference{Path: before.Path, Name: before.Name, Figure: figure, Unit: unit, Before: b.over(divisor),
 			After: a.over(divisor), Is: shift(b, a, runs, higher)}
+		if d.Is != Unknown {
+			d.chance = 2 / orders
+		}
 		all = append(all, d)
 	}
 	if before.Short || after.Short {
@@ -104,23 +112,12 @@ func shift(before, after Spread, runs int, higherIsBetter bool) Shift {
 }
 
 // ByChance is how many of the differences are expected to be worse or better although nothing changed: of n runs before
-// and n after, all of one side are above all of the other in 2 of (2n choose n) orders.
-func (p Pair) ByChance() float64 {
-	known := 0
+// and m after, all of one side are above all of the other in 2 of (n+m choose n) orders.
+func (p Pair) ByChance() (expected float64) {
 	for _, d := range p.Differences() {
-		if d.Is != Unknown {
-			known++
-		}
+		expected += d.chance
 	}
-	if known == 0 {
-		return 0
-	}
-	before, after := p.Before.Bounds.Runs, p.After.Bounds.Runs
-	orders := 1.0
-	for i := 1; i <= after; i++ {
-		orders = orders * float64(before+i) / float64(i)
-	}
-	return float64(known) * 2 / orders
+	return expected
 }
 
 // String is the difference on one line.

@@ -43,7 +43,11 @@ func (r *rounds) round(ctx context.Context, most int) (int, error) {
 	}
 	sets := manifest.NewPodSets()
 	pods, err := r.actor.Maker.Make(ctx, sets[r.turn%len(sets)], nodes, r.former)
+	again := err != nil && ctx.Err() == nil // the round is tried again
 	for _, p := range pods {
+		if again && p.Failed == "" {
+			continue
+		}
 		one := result.NewPod{Node: p.Node, At: p.At}
 		switch {
 		case p.Failed != "":
@@ -66,14 +70,19 @@ func (r *rounds) round(ctx context.Context, most int) (int, error) {
 
 // everywhere makes a new pod on every node, and one round more, whose pods try to reach those of the last round.
 func (r *rounds) everywhere(ctx context.Context) result.NewPods {
-	most, since := max(result.NewPodsRound, len(r.actor.Nodes)/newPodsRounds), r.actor.Clock.Now()
+	most := max(result.NewPodsRound, len(r.actor.Nodes)/newPodsRounds)
+	var since time.Time // of the first of several errors
 	for tried, last := 0, false; !last; {
 		last = tried >= len(r.actor.Nodes)
 		n, err := r.round(ctx, most)
-		switch {
-		case err == nil:
-			tried, since = tried+n, r.actor.Clock.Now()
+		if err == nil {
+			tried, since = tried+n, time.Time{}
 			continue
+		}
+		if since.IsZero() {
+			since = r.actor.Clock.Now()
+		}
+		switch {
 		case r.actor.Clock.Now().Sub(since) >= newPodsPatience:
 		case r.actor.Clock.Sleep(ctx, newPodsAgain) == nil:
 			last = false
@@ -103,7 +112,7 @@ func (a *Actor) before(ctx context.Context) (json.RawMessage, error) {
 	}
 	a.Say("new pods before the change: " + sum.String())
 	for _, p := range sum.Failed {
-		a.Say("note: a new pod failed before the change, so those of its node prove nothing: " + p.String())
+		a.Say("note: a new pod failed before the change, so new pods on that node prove nothing: " + p.String())
 	}
 	return json.Marshal(sum)
 }

@@ -70,7 +70,8 @@ func newPodsNotes(n *NewPods) []string {
 	}
 	if n.Before != nil {
 		for _, p := range n.Before.Failed {
-			list = append(list, "A new pod failed before the change, so those of its node prove nothing: "+p.String())
+			list = append(list,
+				"A new pod failed before the change, so new pods on that node prove nothing: "+p.String())
 		}
 		if n.Before.Lacks != "" {
 			list = append(list, "New pods before the change: "+n.Before.Lacks)

@@ -30,6 +30,8 @@ type NewPods struct {
 	// Failures counts all that failed, and Left all that are not measured.
 	Failures int `json:"failures,omitempty"`
 	Left     int `json:"left,omitempty"`
+	// Doubtful are all nodes on which a pod failed or was not measured.
+	Doubtful []string `json:"doubtful,omitempty"`
 	// Lacks says why not every node had one; empty if every node had.
 	Lacks string `json:"lacks,omitempty"`
 }
@@ -61,12 +63,20 @@ func (n *NewPods) Reached(address, took time.Duration) {
 func (n *NewPods) Fail(p NewPod) {
 	n.Made, n.Failures = n.Made+1, n.Failures+1
 	n.Failed = named(n.Failed, p)
+	n.doubt(p.Node)
 }
 
 // Leave adds a pod that says nothing about the network.
 func (n *NewPods) Leave(p NewPod) {
 	n.Left++
 	n.Unmeasured = named(n.Unmeasured, p)
+	n.doubt(p.Node)
+}
+
+func (n *NewPods) doubt(node string) {
+	if !slices.Contains(n.Doubtful, node) {
+		n.Doubtful = append(n.Doubtful, node)
+	}
 }
 
 func named(list []NewPod, p NewPod) []NewPod {
@@ -133,13 +143,16 @@ func (p NewPod) String() string {
 	return fmt.Sprintf("%s at %s UTC: %s", p.Node, p.At.UTC().Format(time.TimeOnly), p.Why)
 }
 
-// Since are the failed pods on nodes on which no new pod failed before the change.
+// Since are the failed pods on nodes on which all new pods were reachable before the change.
 func (n *NewPods) Since(before *NewPods) []NewPod {
-	return slices.DeleteFunc(slices.Clone(n.Failed), func(p NewPod) bool { return before.fails(p.Node) })
+	return slices.DeleteFunc(slices.Clone(n.Failed), func(p NewPod) bool { return before.doubts(p.Node) })
 }
 
-func (n *NewPods) fails(node string) bool {
-	return n != nil && slices.ContainsFunc(n.Failed, func(p NewPod) bool { return p.Node == node })
+// doubts reports whether new pods were not all reachable on a node: then one that fails later proves nothing. It is
+// false of nil: plans without new pods before the change make none after it.
+func (n *NewPods) doubts(node string) bool {
+	return n != nil && (n.Lacks != "" || slices.Contains(n.Doubtful, node) ||
+		slices.ContainsFunc(n.Failed, func(p NewPod) bool { return p.Node == node }))
 }
 
 // NewPodsAction is the ID of the action that tries new pods before the change; empty if the plan has none.
@@ -205,9 +218,12 @@ func (r Result) newPods() (failed, unproven string) {
 		return "", "no new pods were made after the change"
 	case last.Lacks != "":
 		return "", "new pods were not made on every node after the change: " + last.Lacks
+	case last.Made == 0 && last.Left > 0:
+		return "", "no new pod was measured after the change. " + last.UnmeasuredNote()
 	}
 	if all != nil && len(all.Failed) > 0 {
-		return "", "new pods failed already before the change, and prove nothing: " + all.Failed[0].String()
+		return "", "new pods failed on nodes on which they failed before the change too, or were not measured, so " +
+			"they prove nothing: " + all.Failed[0].String()
 	}
 	return "", ""
 }

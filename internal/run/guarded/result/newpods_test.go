@@ -20,7 +20,8 @@ func TestNewPods(t *testing.T) {
 		}
 		return n
 	}
-	unmeasured, lacks := pods(), pods()
+	unmeasured, lacks, none := pods(), pods(), &NewPods{}
+	none.Leave(NewPod{Node: "a", Why: "it was not admitted: exceeded quota"})
 	unmeasured.Leave(NewPod{Node: "a", Why: "it was not admitted: exceeded quota"})
 	lacks.Lacks = "refused"
 	for name, test := range map[string]struct {
@@ -30,19 +31,22 @@ func TestNewPods(t *testing.T) {
 		proof                 Proof
 		why                   string
 	}{
-		"good":                    {pods(), pods(), pods(), 0, 0, Good, ""},
-		"fails during":            {pods(), pods("a"), pods(), 0, 0, Lost, "on 1 node, such as a at "},
-		"fails after":             {pods(), pods(), pods("a", "b"), 0, 0, Lost, "on 2 nodes"},
-		"reason":                  {pods(), nil, pods("a"), 0, 0, Lost, "FailedCreatePodSandBox"},
-		"fails, and a loss":       {pods(), pods("a"), pods(), 3, 0, Lost, "3 lost; and new pods got no network"},
-		"fails, and the command":  {pods(), pods("a"), pods(), 0, 4, Lost, "new pods got no network"},
-		"failed before":           {pods("a"), pods("a"), pods("a"), 0, 0, Unproven, "already before the change"},
-		"failed before, another":  {pods("a"), pods("a"), pods("b"), 0, 0, Lost, "such as b at "},
-		"not measured":            {pods(), pods(), unmeasured, 0, 0, Good, ""},
-		"not measured before":     {unmeasured, pods(), pods(), 0, 0, Good, ""},
-		"not made after":          {pods(), pods(), lacks, 0, 0, Unproven, "refused"},
-		"none after":              {pods(), pods(), nil, 0, 0, Unproven, "no new pods were made after"},
-		"not made, and a failure": {pods(), pods(), lacks, 0, 4, Failed, "exit code 4"},
+		"good":                       {pods(), pods(), pods(), 0, 0, Good, ""},
+		"fails during":               {pods(), pods("a"), pods(), 0, 0, Lost, "on 1 node, such as a at "},
+		"fails after":                {pods(), pods(), pods("a", "b"), 0, 0, Lost, "on 2 nodes"},
+		"reason":                     {pods(), nil, pods("a"), 0, 0, Lost, "FailedCreatePodSandBox"},
+		"fails, and a loss":          {pods(), pods("a"), pods(), 3, 0, Lost, "3 lost; and new pods got no network"},
+		"fails, and the command":     {pods(), pods("a"), pods(), 0, 4, Lost, "new pods got no network"},
+		"failed before":              {pods("a"), pods("a"), pods("a"), 0, 0, Unproven, "before the change too"},
+		"failed before, another":     {pods("a"), pods("a"), pods("b"), 0, 0, Lost, "such as b at "},
+		"not measured":               {pods(), pods(), unmeasured, 0, 0, Good, ""},
+		"not measured before":        {unmeasured, pods(), pods(), 0, 0, Good, ""},
+		"only unmeasured after":      {pods(), pods(), none, 0, 0, Unproven, "no new pod was measured"},
+		"not measured before, fails": {unmeasured, pods(), pods("a"), 0, 0, Unproven, "before the change too"},
+		"not made before, fails":     {lacks, pods(), pods("b"), 0, 0, Unproven, "before the change too"},
+		"not made after":             {pods(), pods(), lacks, 0, 0, Unproven, "refused"},
+		"none after":                 {pods(), pods(), nil, 0, 0, Unproven, "no new pods were made after"},
+		"not made, and a failure":    {pods(), pods(), lacks, 0, 4, Failed, "exit code 4"},
 	} {
 		r := Result{Ran: &Ran{Code: test.code, NewPods: test.during},
 			Watched: &Watched{Quiet: true, NewPods: test.since},
@@ -57,6 +61,18 @@ func TestNewPods(t *testing.T) {
 		After: &engine.Verdict{Pass: true}}
 	if proof, why := r.Judge(); proof != Good {
 		t.Errorf("a plan without new pods: %s, %q", proof, why)
+	}
+}
+
+// TestManyFailBefore: new pods that failed on many nodes before the change prove nothing on any of them.
+func TestManyFailBefore(t *testing.T) {
+	var before, since NewPods
+	for i := range 100 {
+		before.Fail(NewPod{Node: fmt.Sprint("n", i)})
+	}
+	since.Fail(NewPod{Node: "n99"})
+	if got := since.Since(&before); len(got) > 0 {
+		t.Errorf("%+v", got)
 	}
 }
 
