@@ -62,18 +62,17 @@ func (o *Around) Announce(ctx context.Context, a *app.App, client *kube.Client, 
 		return exit.Fail(exit.Usage, "leave --bench out", "--bench measures the network of the nodes that the plan "+
 			"changes, and this plan changes none")
 	}
-	if o.before, err = o.bench(ctx, a, client, p, nil); err == nil {
+	if o.before, err = on(ctx, a, client, p, bounds, nil); err == nil {
 		Cost(a.Err, "--bench, before and after the change,", o.before)
 	}
 	return err
 }
 
-// bench is a benchmark with the default bounds but the duration, on the named nodes if they are named.
-func (o *Around) bench(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
+// on is a benchmark within bounds, on the named nodes, or on two that are fit for load.
+func on(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, bounds bench.Bounds,
 	nodes []string) (b *benched.Bench, err error) {
-	b = &benched.Bench{Client: client, Image: p.Change.AgentImage, Bounds: bench.Defaults(),
+	b = &benched.Bench{Client: client, Image: p.Change.AgentImage, Bounds: bounds,
 		Note: func(text string) { fmt.Fprintln(a.Err, text) }}
-	b.Bounds.Duration = o.each
 	b.Nodes, err = Choose(ctx, a, client, nodes)
 	return b, err
 }
@@ -87,7 +86,7 @@ func (o *Around) Run(ctx context.Context, a *app.App, client *kube.Client, p *pl
 		return change()
 	}
 	fmt.Fprintln(a.Err, "putting load on the network, before the change")
-	if err := o.measure(ctx, a, p, o.before, run.LoadBefore); err != nil {
+	if _, err := measure(ctx, a, p, o.before, run.LoadBefore); err != nil {
 		return exit.Fail(exit.Code(io.Discard, err), "find out why, or leave --bench out; nothing was changed",
 			"the load before the change: %w", err)
 	}
@@ -95,7 +94,7 @@ func (o *Around) Run(ctx context.Context, a *app.App, client *kube.Client, p *pl
 	if end != nil && (made == nil || !made(end)) {
 		return end
 	}
-	return o.after(ctx, a, client, p, end, false)
+	return after(ctx, a, client, p, end, false)
 }
 
 // Resumable demands that a change that is resumed with --bench was measured before it began, on this machine.
@@ -127,13 +126,13 @@ func (o *Around) Again(ctx context.Context, a *app.App, client *kube.Client, nam
 	}); err != nil {
 		return err
 	}
-	return o.after(ctx, a, client, p, nil, true)
+	return after(ctx, a, client, p, nil, true)
 }
 
 // after measures after a change, which ended with end. It prints what that costs if this process has not said it yet.
-func (o *Around) after(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, end error,
+func after(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, end error,
 	cost bool) error {
-	text, err := o.compare(ctx, a, client, p, cost)
+	text, err := compare(ctx, a, client, p, cost)
 	if err != nil {
 		fmt.Fprintf(a.Err, "warning: the load after the change: %v\n", err)
 		return end
@@ -143,7 +142,7 @@ func (o *Around) after(ctx context.Context, a *app.App, client *kube.Client, p *
 }
 
 // compare measures after a change, with the bounds of the load before it, and says how that differs.
-func (o *Around) compare(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, cost bool) (string,
+func compare(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, cost bool) (string,
 	error) {
 	dir, err := statedir.Of(p.Name)
 	if err != nil {
@@ -160,38 +159,34 @@ func (o *Around) compare(ctx context.Context, a *app.App, client *kube.Client, p
 	if kept.Before.Other != "" {
 		nodes = append(nodes, kept.Before.Other)
 	}
-	b, err := o.bench(ctx, a, client, p, nodes)
-	if err != nil {
+	if err := kept.Before.Bounds.Validate(); err != nil {
 		return "", err
 	}
-	b.Bounds = kept.Before.Bounds
-	if err := b.Bounds.Validate(); err != nil {
+	b, err := on(ctx, a, client, p, kept.Before.Bounds, nodes)
+	if err != nil {
 		return "", err
 	}
 	if cost {
 		Cost(a.Err, "--bench, after the change,", b)
 	}
 	fmt.Fprintln(a.Err, "putting load on the network, after the change")
-	if err := o.measure(ctx, a, p, b, run.LoadAfter); err != nil {
-		return "", err
-	}
-	if kept, err = run.KeptLoad(dir); err != nil {
+	if kept.After, err = measure(ctx, a, p, b, run.LoadAfter); err != nil {
 		return "", err
 	}
 	return report.LoadText(kept), nil
 }
 
 // measure measures, and keeps the result for the report. A load that was stopped is an error; what it measured is kept.
-func (o *Around) measure(ctx context.Context, a *app.App, p *plan.Plan, b *benched.Bench, file string) error {
+func measure(ctx context.Context, a *app.App, p *plan.Plan, b *benched.Bench, file string) (*bench.Result, error) {
 	dir, err := statedir.Make(p.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	result, err := Measure(ctx, a, b)
 	if result != nil {
 		if kept := run.KeepLoad(dir, file, result); kept != nil {
-			return kept
+			return nil, kept
 		}
 	}
-	return Verdict(result, err)
+	return result, Verdict(result, err)
 }
