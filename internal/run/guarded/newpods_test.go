@@ -149,7 +149,7 @@ func TestNewPodFailsMeanwhile(t *testing.T) {
 	}
 	a, out = makes(&maker{become: fails}, 3, kind.Guard{Command: []string{"sleep", "1.5"}, Kill: true})
 	a.Learn(engine.Record{Event: engine.Acted, Action: "tries",
-		Data: []byte(`{"made":3,"ready":2,"failed":[{"node":"n001","why":"x"}],"failures":1}`)})
+		Data: []byte(`{"made":3,"ready":2,"failed":[{"node":"n001","why":"x"}],"failures":1,"doubtful":["n001"]}`)})
 	if got := do[result.Ran](t, a, step.Command); got.Killed || got.NewPods.Failures == 0 || out.has("NEW POD FAILED") {
 		t.Errorf("failed before: %+v, said %q", got, out.lines)
 	}

@@ -151,8 +151,7 @@ func (n *NewPods) Since(before *NewPods) []NewPod {
 // doubts reports whether new pods were not all reachable on a node: then one that fails later proves nothing. It is
 // false of nil: plans without new pods before the change make none after it.
 func (n *NewPods) doubts(node string) bool {
-	return n != nil && (n.Lacks != "" || slices.Contains(n.Doubtful, node) ||
-		slices.ContainsFunc(n.Failed, func(p NewPod) bool { return p.Node == node }))
+	return n != nil && (n.Lacks != "" || slices.Contains(n.Doubtful, node))
 }
 
 // NewPodsAction is the ID of the action that tries new pods before the change; empty if the plan has none.
