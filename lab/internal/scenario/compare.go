@@ -68,9 +68,6 @@ func (c Compare) Run(ctx context.Context) (err error) {
 	defer func() {
 		c.Rig.Say("removing the clusters")
 		for name, rig := range rigs {
-			if !rig.began { // a running lab of its name is another's
-				continue
-			}
 			down := rig.Down()
 			switch {
 			case down != nil && err == nil:

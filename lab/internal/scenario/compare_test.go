@@ -160,3 +160,15 @@ func TestReason(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// TestDownOfAnother: a story that cannot start its lab, since one of its name is running, leaves that one alone.
+func TestDownOfAnother(t *testing.T) {
+	c, asked, _ := programs(t, "")
+	t.Setenv("TAKEN", c.Rig.Name)
+	if err := c.Rig.Up(t.Context(), "flannel"); err == nil {
+		t.Fatal("a second lab of that name was started")
+	}
+	if err := c.Rig.Down(); err != nil || strings.Contains(asked(), "down") {
+		t.Errorf("%v, asked:\n%s", err, asked())
+	}
+}

@@ -144,8 +144,11 @@ func (r *Rig) ManifestFile(ctx context.Context, network string, flags ...string)
 	return file, os.WriteFile(file, []byte(text), 0o644)
 }
 
-// Down removes the lab.
+// Down removes the lab that Up began. A running lab of that name, for which Up fails, is another's and stays.
 func (r *Rig) Down() error {
+	if !r.began {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err := r.run(ctx, nil, nil, r.Lab, "down", "--name", r.Name)

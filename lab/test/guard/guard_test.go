@@ -146,6 +146,7 @@ func nothingLeft(t *testing.T, rig *scenario.Rig) {
 // a loss in its status, next to a mark, and a second machine stops it with the verdict. Another one, in which nothing
 // happens, is good.
 func TestGuardOthers(t *testing.T) {
+	rigtest.Full(t, "a guard without a command, of what others change: three minutes")
 	rig := rigtest.New(t, bin, "go", 2, "flannel")
 	start := []string{"guard", "start", "--agent-image", scenario.AgentImage, "--probe-interval",
 		"60ms", "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m"}

@@ -206,6 +206,7 @@ func featureFlag(rule string) string {
 // then all. Each Felix starts again by itself, and says so. The object goes in the middle of a run, which goes on with
 // what the plan keeps.
 func TestFlag(t *testing.T) {
+	rigtest.Full(t, "the rollout of a flag by a FeatureFlag that goes in the middle: three minutes")
 	rig := rigtest.New(t, bin, "rf", 2, "calico")
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
