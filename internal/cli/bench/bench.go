@@ -88,6 +88,8 @@ func newNetwork(a *app.App) *cobra.Command {
 		"stop when over half of a second's probes, requests or DNS questions under load take longer")
 	flags.IntVar(&o.bounds.LinkShare, "link-share", o.bounds.LinkShare,
 		"percent of a node's link that --throughput may be at most, if the node knows its link's speed")
+	flags.BoolVar(&o.bounds.KeepGoing, "keep-going", false,
+		"after a measurement that was stopped because answers were slow or lost, go on with the next one")
 	flags.StringSliceVar(&o.nodes, "nodes", nil,
 		"NODE,NODE: the client's node, and the other one (default: the first two that are fit for load)")
 	flags.BoolVar(&o.dry, "dry-run", false, "print what it would cost, and make nothing")

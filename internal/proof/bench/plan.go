@@ -41,6 +41,9 @@ type Bounds struct {
 	// LinkShare is how much of a node's link Megabits may be at most, in percent, if the node knows the speed of its
 	// link.
 	LinkShare int `json:"linkSharePercent"`
+	// KeepGoing is set if the next measurement follows one that was stopped because probes or operations were slow or
+	// lost. What stops the load for a node's sake ends the benchmark nevertheless.
+	KeepGoing bool `json:"keepGoing,omitempty"`
 }
 
 // Defaults are modest: a tenth of a link of 1 Gbit/s.
@@ -146,10 +149,11 @@ type Plan struct {
 	// Run is the number of the run that this client carries out, from 1, and Runs how many there are.
 	Run  int `json:"run"`
 	Runs int `json:"runs"`
-	// Megabits and LinkShare are those of the bounds.
+	// Megabits, LinkShare, MaxRoundTrip and KeepGoing are those of the bounds.
 	Megabits     int           `json:"megabitsPerSecond"`
 	LinkShare    int           `json:"linkSharePercent"`
 	MaxRoundTrip time.Duration `json:"maxRoundTripNanos"`
+	KeepGoing    bool          `json:"keepGoing,omitempty"`
 	// ProbeRate is the number of probes a second during the load.
 	ProbeRate int `json:"probeRate"`
 	// Reach is how long a target may take to answer for the first time: the rules for a new Service take a while.
@@ -203,7 +207,7 @@ func (b Bounds) probes() int { return min(b.Rate, probeRate) }
 // Plan is the plan with tasks.
 func (b Bounds) Plan(tasks []Task, counters map[string]string) Plan {
 	return Plan{Run: 1, Runs: b.Runs, Megabits: b.Megabits, LinkShare: b.LinkShare, MaxRoundTrip: b.MaxRoundTrip,
-		ProbeRate: b.probes(), Reach: reach, Tasks: tasks, Counters: counters}
+		KeepGoing: b.KeepGoing, ProbeRate: b.probes(), Reach: reach, Tasks: tasks, Counters: counters}
 }
 
 // reach is Plan.Reach.
@@ -225,6 +229,9 @@ func (p Plan) Leash() time.Duration {
 		}
 		if task.Kind == Stream { // a full network delivers what is on its way
 			lasts += Drained
+		}
+		if p.KeepGoing { // the rest after a measurement that was stopped
+			lasts += Timeout
 		}
 	}
 	return lasts

@@ -235,8 +235,16 @@ func (c Cost) Text(b Bounds, processors, memory int) []string {
 		"stops    when a node under load is not Ready, cordoned, tainted, under pressure or deleted; when the " +
 			"client's node is overloaded;",
 		fmt.Sprintf("         when over half of a second's probes, requests or DNS questions take over %s, or over "+
-			"%d%% have no answer", b.MaxRoundTrip, LostShare),
+			"%d%% have no answer%s", b.MaxRoundTrip, LostShare, b.then()),
 	}
+}
+
+// then is what follows a measurement that was stopped because it was slow.
+func (b Bounds) then() string {
+	if b.KeepGoing {
+		return " (the next measurement follows)"
+	}
+	return ""
 }
 
 // LostShare is the share of a second's probes without an answer from which on the load stops, in percent. At rest, none

@@ -27,7 +27,7 @@ type conductor struct {
 
 // Conduct carries out a plan with the worker at an address, and emits a line for each result. The last one says that it
 // is done, or why it was stopped. It ends early with ctx, without such a line. It puts no load on a node whose limits
-// the plan exceeds.
+// the plan exceeds, whatever KeepGoing says.
 func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(bench.Line)) {
 	c := &conductor{plan: plan, worker: "http://" + worker + pathMeasure, emit: emit}
 	before := c.counters(ctx)
@@ -40,19 +40,26 @@ func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(benc
 		if ctx.Err() != nil {
 			return
 		}
-		sample, stopped := bench.Sample{Error: silent[i]}, ""
+		sample := bench.Sample{Error: silent[i]}
+		var stopped error
 		if sample.Error == "" {
 			sample, stopped = c.measure(ctx, task)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		sample.Task, sample.Run = i, plan.Run
-		if stopped != "" { // what was cut short is no result
+		var beyond limitError
+		switch {
+		case stopped == nil:
+		case plan.KeepGoing && !errors.As(stopped, &beyond): // what was cut short is no result
+			sample = bench.Sample{Error: "stopped: " + stopped.Error()}
+			outage.Sleep(ctx, bench.Timeout) //nolint:errcheck // the loop sees it
+		default:
 			c.rises(ctx, before)
 			emit(bench.Line{Stopped: fmt.Sprintf("%s, %s, run %d: %s", task.Path, task.Name(), plan.Run, stopped)})
 			return
 		}
+		sample.Task, sample.Run = i, plan.Run
 		emit(bench.Line{Sample: &sample})
 		if silent[i] == "" {
 			outage.Sleep(ctx, bench.Settle) //nolint:errcheck // the loop sees it
@@ -64,17 +71,20 @@ func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(benc
 	}
 }
 
-// measure carries out one task, with probes during it if it is load. stopped says why it was cut short.
-func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sample, stopped string) {
+// limitError says that a limit of a node is exceeded: no more load may follow.
+type limitError struct{ error }
+
+// measure carries out one task, with probes during it if it is load. stopped is why it was cut short.
+func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sample, stopped error) {
 	if task.Kind == bench.RoundTrip {
-		return Measure(ctx, task), ""
+		return Measure(ctx, task), nil
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	// Work that goes on for longer, such as full queues that drain, is watched, too.
 	probes, end, err := startEchoes(watching, task.Probed, c.plan.ProbeRate, task.Duration+timeout+drained)
 	if err != nil {
-		return bench.Sample{Error: "the probes under load: " + failure(err)}, ""
+		return bench.Sample{Error: "the probes under load: " + failure(err)}, nil
 	}
 	working, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -82,7 +92,7 @@ func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sampl
 	go func() {
 		for outage.Sleep(working, limitsEvery) == nil {
 			if why := c.exceeded(working, 0, nil); why != "" {
-				cancel(errors.New(why))
+				cancel(limitError{errors.New(why)})
 			}
 		}
 	}()
@@ -93,14 +103,17 @@ func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sampl
 	stop()
 	end()
 	if why != nil && ctx.Err() == nil {
-		return s, why.Error()
+		return s, why
 	}
 	if err != nil {
-		return bench.Sample{Error: failure(err)}, ""
+		return bench.Sample{Error: failure(err)}, nil
 	}
 	latency, _ := probes.sum(loaded)
 	s.UnderLoad = &latency
-	return s, s.Stopped
+	if s.Stopped != "" {
+		return s, errors.New(s.Stopped)
+	}
+	return s, nil
 }
 
 // limitsEvery is the time between two looks at the nodes' limits.

@@ -330,6 +330,59 @@ func TestStops(t *testing.T) {
 	}
 }
 
+// TestKeepsGoing: with KeepGoing, a measurement that is stopped has no result, and the next one follows; a node's limit
+// ends the run nevertheless.
+func TestKeepsGoing(t *testing.T) {
+	full := atomic.Bool{}
+	host := responder(t, &counted{limits: func() bench.Limits {
+		if full.Load() {
+			return bench.Limits{Conntrack: 71, ConntrackMost: 100}
+		}
+		return bench.Limits{}
+	}})
+	silent, err := net.ListenPacket("udp", "127.0.7.1:0") // takes probes, and answers none
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	plan := bench.Plan{Run: 1, Runs: 1, MaxRoundTrip: 50 * time.Millisecond, ProbeRate: 100, KeepGoing: true,
+		Megabits: 8, LinkShare: 100, Counters: map[string]string{"a": host.HTTP},
+		Tasks: []bench.Task{{Kind: bench.Stream, Path: bench.TwoNodes, Target: host.Sink, Streams: 1, Rate: 8,
+			Probed: silent.LocalAddr().String(), Duration: 30 * time.Second},
+			{Kind: bench.RoundTrip, Path: bench.TwoNodes, Target: host.Echo, Rate: 100, Probed: host.Echo,
+				Duration: time.Second}}}
+	lines := conducted(t, t.Context(), plan)
+	var samples []bench.Sample
+	for _, line := range lines {
+		if line.Sample != nil {
+			samples = append(samples, *line.Sample)
+		}
+	}
+	if len(samples) != 2 || samples[0].Task != 0 || samples[1].Task != 1 || !lines[len(lines)-1].Done ||
+		!strings.HasPrefix(samples[0].Error, "stopped: more than half of a second's probes under load") ||
+		samples[0].UnderLoad != nil || samples[1].Error != "" || samples[1].Latency == nil {
+		t.Errorf("%+v", lines)
+	}
+	full.Store(true)
+	if lines = conducted(t, t.Context(), plan); !strings.Contains(lines[len(lines)-1].Stopped, "has 71 of 100") {
+		t.Errorf("%+v", lines)
+	}
+	full.Store(false)
+	begun := atomic.Bool{}
+	host = responder(t, &counted{limits: func() bench.Limits { // full as soon as there is load
+		if begun.Swap(true) {
+			return bench.Limits{Conntrack: 71, ConntrackMost: 100}
+		}
+		return bench.Limits{}
+	}})
+	plan.Counters, plan.Tasks[0].Probed, plan.MaxRoundTrip = map[string]string{"a": host.HTTP}, host.Echo, time.Second
+	plan.Tasks[0].Target, plan.Tasks[1].Target = host.Sink, host.Echo
+	if lines = conducted(t, t.Context(), plan); !strings.Contains(lines[len(lines)-1].Stopped,
+		"run 1: node a: its table of connections has 71 of 100") {
+		t.Errorf("%+v", lines)
+	}
+}
+
 // TestLimits: there is no load on a node whose limits the plan exceeds, nor any more when its table of connections
 // fills meanwhile.
 func TestLimits(t *testing.T) {

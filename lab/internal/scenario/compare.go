@@ -53,11 +53,11 @@ func (e *FailedError) Error() string {
 const measureLimit = 10 * time.Minute
 
 // load are the flags of each benchmark. The bound on round trips is the greatest that theseus allows, so that a network
-// that is slow under load is measured and not stopped.
+// that is slow under load is measured and not stopped. Where it loses packets, the other measurements follow.
 func (c Compare) load() []string {
 	return []string{"--runs", "1", "--duration", c.Duration.String(), "--rate", fmt.Sprint(c.Rate),
 		"--throughput", fmt.Sprint(c.Megabits), "--link-share", "100", // no real link
-		"--max-round-trip", min(c.Duration/2, time.Second).String()}
+		"--max-round-trip", min(c.Duration/2, time.Second).String(), "--keep-going"}
 }
 
 // Run starts all clusters, measures the networks in rounds, and removes the clusters, also if ctx ends.
