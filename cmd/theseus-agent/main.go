@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/theseus-cni/theseus/internal/cli/version"
+	"github.com/theseus-cni/theseus/internal/cluster/apiserver"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/mirror/standin"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -92,6 +93,7 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file; empty means the pod's own credentials")
 	name := flags.String("node", os.Getenv("NODE_NAME"), "the node's name")
 	root := flags.String("root", manifest.HostRoot, "where the node's root filesystem is mounted")
+	servers := flags.String("api-servers", "", apiServers)
 	park := flags.Bool("park", os.Getenv("THESEUS_PARK") != "",
 		"move pods as on kernels before Linux 6.2, by way of a temporary interface (also THESEUS_PARK=1)")
 	if err := flags.Parse(args); err != nil {
@@ -100,7 +102,7 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	if *name == "" {
 		return usage{errors.New("the node's name is missing (set NODE_NAME or --node)")}
 	}
-	client, err := connect(*kubeconfig)
+	client, err := connect(*kubeconfig, *servers)
 	if err != nil {
 		return err
 	}
@@ -117,10 +119,24 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	return a.Run(ctx)
 }
 
-func connect(kubeconfig string) (dynamic.Interface, error) {
+// apiServers is the help of a flag.
+const apiServers = "HOST:PORT,... of the API servers; those of the credentials are used if none of these accepts"
+
+// connect reaches the API servers at their own addresses, if these are known: the rules of the Service kubernetes may
+// be what is changed.
+func connect(kubeconfig, servers string) (dynamic.Interface, error) {
 	config, err := rest.InClusterConfig()
 	if kubeconfig != "" {
 		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err == nil && servers != "" {
+		addresses := strings.Split(servers, ",")
+		for _, address := range addresses {
+			if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+				return nil, usage{fmt.Errorf("--api-servers: %q is not HOST:PORT", address)}
+			}
+		}
+		config, _, err = apiserver.Direct(config, addresses, false)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reach the API: %w", err)
@@ -140,6 +156,7 @@ func runIntroduce(ctx context.Context, log *slog.Logger, args []string) error {
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file; empty means the pod's own credentials")
 	to := flags.String("to", "", "the network whose agents learn about the pods")
 	pods := flags.String("pods", "", "the ranges of the pods' addresses, separated by commas")
+	servers := flags.String("api-servers", "", apiServers)
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}
@@ -156,7 +173,7 @@ func runIntroduce(ctx context.Context, log *slog.Logger, args []string) error {
 		}
 		ranges = append(ranges, prefix)
 	}
-	client, err := connect(*kubeconfig)
+	client, err := connect(*kubeconfig, *servers)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cli/agentimage"
 	"github.com/theseus-cni/theseus/internal/cli/version"
+	"github.com/theseus-cni/theseus/internal/cluster/apiserver"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
@@ -116,27 +117,27 @@ func (c *connection) register(flags *flag.FlagSet) {
 
 // config returns the configuration of the clients. known are addresses that were learned earlier. Servers is nil if the
 // configuration's own address is used, which is that of a kubeconfig.
-func (c *connection) config(known []string) (*rest.Config, *kube.Servers, error) {
+func (c *connection) config(known []string) (*rest.Config, *apiserver.Servers, error) {
 	if c.kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
 		if err != nil || len(c.servers) == 0 {
 			return config, nil, err
 		}
-		return kube.Direct(config, c.servers, true)
+		return apiserver.Direct(config, c.servers, true)
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
 		return nil, nil, fmt.Errorf("reach the API: %w", err)
 	}
 	if len(c.servers) > 0 {
-		return kube.Direct(config, c.servers, true)
+		return apiserver.Direct(config, c.servers, true)
 	}
-	return kube.Direct(config, append(known, c.first...), false)
+	return apiserver.Direct(config, append(known, c.first...), false)
 }
 
 // client reaches the API servers. Their addresses are to be learnt from the cluster; nil if flags give them, or if one
 // is enough.
-func (c *connection) client(known []string) (*kube.Client, *kube.Servers, error) {
+func (c *connection) client(known []string) (*kube.Client, *apiserver.Servers, error) {
 	config, learnt, err := c.config(known)
 	if err != nil {
 		return nil, nil, err
@@ -349,7 +350,7 @@ func known(dir string) (addresses []string) {
 const learnEvery = time.Minute
 
 // learn reads the addresses of the API servers now and then, and keeps them in the state folder, until stopped.
-func learn(ctx context.Context, client kubernetes.Interface, servers *kube.Servers, dir string) (stop func()) {
+func learn(ctx context.Context, client kubernetes.Interface, servers *apiserver.Servers, dir string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // as the broadcaster
 	done := make(chan struct{})
 	go func() {
@@ -361,9 +362,10 @@ func learn(ctx context.Context, client kubernetes.Interface, servers *kube.Serve
 			case <-time.After(pause):
 			}
 			call, end := context.WithTimeout(ctx, 10*time.Second)
-			addresses, err := servers.Learn(call, client)
+			addresses, err := kube.APIServers(call, client)
 			end()
 			if err == nil && len(addresses) > 0 {
+				servers.Use(addresses)
 				err = outfile.WriteJSON(filepath.Join(dir, serversFile), addresses)
 			}
 			if err != nil && ctx.Err() == nil {

@@ -28,6 +28,8 @@ type Snapshot struct {
 	UID string `json:"uid,omitempty"`
 	// Kubernetes is the API server's version, such as v1.36.3.
 	Kubernetes string `json:"kubernetes,omitempty"`
+	// APIServers are the addresses at which the API servers themselves serve, as HOST:PORT; nil if they are not known.
+	APIServers []string `json:"apiServers,omitempty"`
 
 	Nodes           []corev1.Node                  `json:"nodes,omitempty"`
 	Namespaces      []corev1.Namespace             `json:"namespaces,omitempty"`

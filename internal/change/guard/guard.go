@@ -77,7 +77,8 @@ func NewPodsEvery(intervalMillis int) time.Duration {
 func steps(p *kind.Plan) []step.Step {
 	b := &builder{plan: p, nodes: p.Cluster.Nodes,
 		shared: joint.Shared(p.Change.AgentImage, p.Source.Capabilities.Policy != cni.PolicyNone)}
-	b.install = joint.InstallAgent(p.Change.AgentImage, p.Cluster.Kubernetes, b.fleet(5*time.Minute))
+	b.install = joint.InstallAgent(p.Change.AgentImage, p.Cluster.Kubernetes, p.Cluster.APIServers,
+		b.fleet(5*time.Minute))
 	b.prepare()
 	if p.Guarded.Others {
 		b.change()

@@ -36,8 +36,8 @@ func Begin(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, options Optio
 }
 
 func describe(snapshot *cluster.Snapshot) Cluster {
-	c := Cluster{UID: snapshot.UID, Kubernetes: snapshot.Kubernetes, Fingerprint: Fingerprint(snapshot),
-		TakenAt: snapshot.TakenAt}
+	c := Cluster{UID: snapshot.UID, Kubernetes: snapshot.Kubernetes, APIServers: snapshot.APIServers,
+		Fingerprint: Fingerprint(snapshot), TakenAt: snapshot.TakenAt}
 	for i := range snapshot.Nodes {
 		c.Nodes = append(c.Nodes, snapshot.Nodes[i].Name)
 	}

@@ -162,6 +162,8 @@ func (p *Plan) Size() string {
 type Cluster struct {
 	UID        string `json:"uid"`
 	Kubernetes string `json:"kubernetes"`
+	// APIServers are the addresses of the API servers, as HOST:PORT: agents use them instead of the Service kubernetes.
+	APIServers []string `json:"apiServers,omitempty"`
 	// Nodes are the names of all nodes; a node that joins or leaves makes the plan stale.
 	Nodes []string `json:"nodes"`
 	// Fingerprint is over what the plan rests on (networks, nodes, policies, budgets), and not over pods.

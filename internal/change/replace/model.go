@@ -225,7 +225,8 @@ func newMachine(p *kind.Plan) *machine {
 		m.facts[exists(part)] = true
 	}
 	m.extras = extrasOf(p)
-	objects := joint.Introducing(&p.Source, &p.Target, p.Change.AgentImage, len(p.Cluster.Nodes))
+	objects := joint.Introducing(&p.Source, &p.Target, p.Change.AgentImage, len(p.Cluster.Nodes),
+		p.Cluster.APIServers)
 	for i := range objects {
 		m.introducing[step.RefOf(&objects[i])] = &objects[i]
 	}

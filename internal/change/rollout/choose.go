@@ -81,7 +81,8 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 		p.Retain = bgp.FromSnapshot(snapshot).Carried()
 	}
 	p.Steps = Steps(Input{Network: source, Change: change, Flag: flag, Waves: waves, Others: others, Within: p.Retain,
-		Install: joint.InstallAgent(change.AgentImage, snapshot.Kubernetes, 5*time.Minute+nodes*time.Second)})
+		Install: joint.InstallAgent(change.AgentImage, snapshot.Kubernetes, snapshot.APIServers,
+			5*time.Minute+nodes*time.Second)})
 	first := flag.Turns[changing.Nodes[0].Name]
 	if flag.Value != nil {
 		p.Rollout.Value = fmt.Sprint(flag.Value)

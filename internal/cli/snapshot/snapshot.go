@@ -95,8 +95,8 @@ func lookAtNodes(ctx context.Context, a *app.App, snapshot *cluster.Snapshot,
 	defer cancel()
 	err = agents.With(ctx, a, client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano), agents.Inspecting,
 		func(ctx context.Context, actor *kube.Actor) error {
-			facts, err = actor.Look(ctx, joint.InstallAgent(image, snapshot.Kubernetes, agents.Timeout),
-				sights(snapshot.Nodes))
+			install := joint.InstallAgent(image, snapshot.Kubernetes, snapshot.APIServers, agents.Timeout)
+			facts, err = actor.Look(ctx, install, sights(snapshot.Nodes))
 			return err
 		})
 	return facts, err

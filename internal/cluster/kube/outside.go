@@ -51,7 +51,7 @@ func addressOf(ctx context.Context, host string) (string, error) {
 // apiServerOutside returns the API server at its own address, which is not a pod's. If this user may not read that
 // address, or no EndpointSlice has it, there is no such path.
 func (a *Actor) apiServerOutside(ctx context.Context) ([]path.Responder, error) {
-	found, err := apiServers(ctx, a.Typed)
+	found, err := APIServers(ctx, a.Typed)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil, nil
 	}

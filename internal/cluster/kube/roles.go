@@ -156,7 +156,8 @@ func rightsOf(duty Duty, steps []step.Step, uses ...step.Use) []need {
 	if duty == Page {
 		return append(all, findsServers)
 	}
-	all = append(all, reads()...)
+	// agents are told the API servers' own addresses, and these are targets of measured paths
+	all = append(append(all, reads()...), findsServers)
 	if duty == Plan {
 		return all
 	}
@@ -165,8 +166,7 @@ func rightsOf(duty Duty, steps []step.Step, uses ...step.Use) []need {
 	}
 	all = append(all, needs()...)
 	// A role may only contain permissions that its writer has, unless the writer has these two verbs.
-	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, keepsEvidence,
-		findsServers) // the API server's own address, the target of measured paths
+	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, keepsEvidence)
 	if steps == nil {
 		return append(append(append(all, seesEvents), grantsIn("")...), ofAnyChange()...)
 	}
@@ -216,7 +216,7 @@ func approves() []need {
 }
 
 // controls returns what the controller needs in addition to reading: to take the lock, to write conditions and events,
-// to check the policy that proves who approved, and to find the addresses of the API servers.
+// and to check the policy that proves who approved.
 func controls() []need {
 	return []need{
 		{"coordination.k8s.io", "leases", v1alpha1.Namespace, "create update"},
@@ -224,7 +224,6 @@ func controls() []need {
 		{"", "events", v1alpha1.Namespace, "create patch"}, keepsEvidence,
 		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},
-		findsServers,
 	}
 }
 

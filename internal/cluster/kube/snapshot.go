@@ -45,7 +45,7 @@ func Snapshot(ctx context.Context, client *Client, version string, now time.Time
 		Kubernetes: info.GitVersion,
 	}
 	r := reader{client: client}
-	tasks := r.coreTasks(s)
+	tasks := append(r.coreTasks(s), r.apiServers(s))
 	var other sync.Mutex
 	keep := func(objects []unstructured.Unstructured) {
 		other.Lock()

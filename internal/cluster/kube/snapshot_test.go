@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +138,9 @@ func aCluster() (map[string]string, map[string]int) {
 		`{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1","metadata":{},"items":[
 		{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.apps"},"spec":{"service":null}},
 		{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.metrics"},"spec":{"service":{"name":"metrics"}}}]}`
+	answers["/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"] =
+		`{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","metadata":{},"items":[
+		{"metadata":{"name":"kubernetes"},"ports":[{"name":"https","port":6443}],"endpoints":[{"addresses":["192.0.2.2"]},{"addresses":["192.0.2.1"]}]}]}`
 	codes := map[string]int{
 		"/api/v1/services?s2":                       410,
 		"/apis/policy/v1/poddisruptionbudgets":      403,
@@ -170,6 +174,9 @@ func TestSnapshot(t *testing.T) {
 		len(server.agents) != 1 {
 		t.Errorf("uid %q, kubernetes %q, theseus %q, agents %v", s.UID, s.Kubernetes, s.Theseus, server.agents)
 	}
+	if want := []string{"192.0.2.1:6443", "192.0.2.2:6443"}; !slices.Equal(s.APIServers, want) {
+		t.Errorf("API servers %v, want %v", s.APIServers, want)
+	}
 	if o := s.Pods[0]; o.ManagedFields != nil || len(o.Annotations) != 1 || o.Spec.Containers[0].Env[0].Value != "" {
 		t.Errorf("not trimmed: %+v", o)
 	}
@@ -191,6 +198,7 @@ func TestSnapshotSaysWhatIsMissing(t *testing.T) {
 	server.denied = "delete"
 	server.codes["/api/v1/namespaces/kube-flannel/configmaps"] = 403
 	server.codes["/apis/apps/v1/statefulsets"] = 500
+	server.codes["/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"] = 403
 	s, err := Snapshot(context.Background(), client, "v9", time.Time{})
 	if err != nil {
 		t.Fatal(err)
@@ -206,6 +214,7 @@ func TestSnapshotSaysWhatIsMissing(t *testing.T) {
 		"ipamblocks.crd.projectcalico.org":  "forbidden",
 		"ipamhandles.crd.projectcalico.org": "not read: there is one for each pod",
 		"statefulsets":                      "error: ",
+		"endpointslices.discovery.k8s.io":   "forbidden",
 	} {
 		if _, why := s.Has(resource); why != want && (want != "error: " || !strings.HasPrefix(why, want)) {
 			t.Errorf("%s: missing %q, want %q", resource, why, want)

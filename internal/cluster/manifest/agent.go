@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"strings"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,8 +20,9 @@ const HostRoot = "/host"
 
 // Agent returns the node agent and its RBAC objects, in the order in which to apply them. The namespace and the CRDs
 // must exist. The image's entry point must be theseus-agent. kubernetes is the API server's version: if it supports
-// that, the API server restricts each agent to its own node.
-func Agent(image, kubernetes string) []unstructured.Unstructured {
+// that, the API server restricts each agent to its own node. The agents reach the API servers at the addresses
+// apiServers, HOST:PORT, and by the Service kubernetes if none of these accepts.
+func Agent(image, kubernetes string, apiServers []string) []unstructured.Unstructured {
 	account := &corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta: meta(AgentName),
@@ -29,7 +32,7 @@ func Agent(image, kubernetes string) []unstructured.Unstructured {
 	if cluster.AdmissionPolicies(kubernetes) {
 		all = append(all, tie()...)
 	}
-	return append(all, *convert(everywhere(AgentName, agentPod(image))))
+	return append(all, *convert(everywhere(AgentName, agentPod(image, apiServers))))
 }
 
 // rights are the minimum that the agent needs: to read and answer its tasks, to read the lock and the probe plan, and
@@ -79,7 +82,7 @@ func everywhere(name string, spec corev1.PodSpec) *appsv1.DaemonSet {
 	}
 }
 
-func agentPod(image string) corev1.PodSpec {
+func agentPod(image string, apiServers []string) corev1.PodSpec {
 	fromHost := corev1.MountPropagationHostToContainer
 	return corev1.PodSpec{
 		ServiceAccountName: AgentName,
@@ -94,7 +97,7 @@ func agentPod(image string) corev1.PodSpec {
 			Name:            "agent",
 			Image:           image,
 			ImagePullPolicy: corev1.PullIfNotPresent,
-			Args:            []string{"run"},
+			Args:            append([]string{"run"}, reaches(apiServers)...),
 			Env:             []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("POD_UID", "metadata.uid")},
 			SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 			Resources:       requests("20m", "32Mi"),
@@ -111,6 +114,14 @@ func agentPod(image string) corev1.PodSpec {
 			hostPath("lock", "/run/xtables.lock", corev1.HostPathFileOrCreate),
 		},
 	}
+}
+
+// reaches is the flag of theseus-agent for the addresses of the API servers; none if they are not known.
+func reaches(apiServers []string) []string {
+	if len(apiServers) == 0 {
+		return nil
+	}
+	return []string{"--api-servers=" + strings.Join(apiServers, ",")}
 }
 
 func hostPath(name, path string, kind corev1.HostPathType) corev1.Volume {

@@ -18,9 +18,9 @@ const IntroduceName = "theseus-introduce"
 
 // Introduce returns the Deployment that introduces the pods with addresses in some ranges to the agents of a network,
 // and its RBAC objects, in the order in which to apply them. rights are what it may do in addition to reading pods and
-// namespaces; replicas, each on a node of its own, do the same work.
-func Introduce(image, network string, pods []string, rights []rbacv1.PolicyRule,
-	replicas int) []unstructured.Unstructured {
+// namespaces; replicas, each on a node of its own, do the same work. apiServers are as for Agent.
+func Introduce(image, network string, pods []string, rights []rbacv1.PolicyRule, replicas int,
+	apiServers []string) []unstructured.Unstructured {
 	kind := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 	}
@@ -36,13 +36,13 @@ func Introduce(image, network string, pods []string, rights []rbacv1.PolicyRule,
 		*convert(&rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: everywhere,
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: IntroduceName, Namespace: v1alpha1.Namespace}},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: IntroduceName}}),
-		*convert(introducer(image, network, pods, replicas)),
+		*convert(introducer(image, network, pods, replicas, apiServers)),
 	}
 }
 
 // introducer runs on any node, in the host's network, so that it depends on neither pod network. It needs no
 // privileges.
-func introducer(image, network string, pods []string, replicas int) *appsv1.Deployment {
+func introducer(image, network string, pods []string, replicas int, apiServers []string) *appsv1.Deployment {
 	labels := map[string]string{LabelApp: IntroduceName}
 	soon := func(taint string) corev1.Toleration {
 		return corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
@@ -76,7 +76,8 @@ func introducer(image, network string, pods []string, replicas int) *appsv1.Depl
 						Name:            "introduce",
 						Image:           image,
 						ImagePullPolicy: corev1.PullIfNotPresent,
-						Args:            []string{"introduce", "--to", network, "--pods", strings.Join(pods, ",")},
+						Args: append([]string{"introduce", "--to", network, "--pods", strings.Join(pods, ",")},
+							reaches(apiServers)...),
 						SecurityContext: unprivileged(),
 						Resources:       bounded(requests("20m", "64Mi"), "2", "2Gi"),
 						// The scheduler keeps pods with the same port of a node on different nodes.

@@ -44,7 +44,7 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"namespace": {*Namespace(), *NamespaceAtRest()},
 		"crds":      CRDs(),
 		"change":    {ChangeCRD()},
-		"agent":     Agent(image, "v1.35.0"),
+		"agent":     Agent(image, "v1.35.0", []string{"192.0.2.1:6443", "[2001:db8::1]:6443"}),
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"),
 			*ProbePod(image, "node-1", "new"), *NewPod(image, "node-1", "a", "[]"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
@@ -54,7 +54,8 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"task": {task(t)},
 		"hold": Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
 		"introduce": Introduce(image, "cilium", []string{"10.244.0.0/16"}, []rbacv1.PolicyRule{
-			{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}, 2),
+			{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"create"}}}, 2,
+			[]string{"192.0.2.1:6443"}),
 		"approval": append(ApprovalPolicy(), *Approval("flannel-to-calico-1", "9f86d081", "ann@example.com", "")),
 	}
 }
@@ -193,7 +194,7 @@ func TestProbersAreConfined(t *testing.T) {
 func TestIntroducerIsConfined(t *testing.T) {
 	rights := []rbacv1.PolicyRule{{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"},
 		Verbs: []string{"create"}}}
-	for _, object := range Introduce(image, "cilium", []string{"10.244.0.0/16"}, rights, 2) {
+	for _, object := range Introduce(image, "cilium", []string{"10.244.0.0/16"}, rights, 2, nil) {
 		switch object.GetKind() {
 		case "ClusterRole":
 			var role rbacv1.ClusterRole
@@ -375,7 +376,7 @@ func TestNodeValue(t *testing.T) {
 // installation.
 func TestAgentOfOldKubernetes(t *testing.T) {
 	kinds := func(version string) (all []string) {
-		for _, object := range Agent(image, version) {
+		for _, object := range Agent(image, version, nil) {
 			all = append(all, object.GetKind())
 		}
 		return all

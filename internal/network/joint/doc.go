@@ -58,7 +58,7 @@ func New(in Input) *Builder {
 	b := &Builder{Input: in, Limits: LimitsOf(in.Snapshot, in.Change),
 		Join: JoinArgs(*in.Source, in.Target.Installation)}
 	if objects := Introducing(in.Source, &in.Target.Installation, in.Change.AgentImage,
-		len(in.Snapshot.Nodes)); len(objects) > 0 {
+		len(in.Snapshot.Nodes), in.Snapshot.APIServers); len(objects) > 0 {
 		target := *in.Target
 		target.Extras = append(slices.Clip(target.Extras), objects...)
 		b.Target = &target

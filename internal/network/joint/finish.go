@@ -256,7 +256,7 @@ func (b *Builder) stopProbes(pods, services []string) {
 }
 
 func (b *Builder) leave() {
-	actions := Leave(InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, 0))
+	actions := Leave(InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, b.Snapshot.APIServers, 0))
 	// the first are the agents, which use all the others; the last changes the namespace
 	Beside(actions[1 : len(actions)-1])
 	if b.portReserved {

@@ -11,14 +11,16 @@ import (
 )
 
 // Introducing returns the program that introduces the source's pods to the target's agents while there are both
-// networks, in a cluster of some nodes; nil if those agents need none.
-func Introducing(source, target *cni.Installation, image string, nodes int) []unstructured.Unstructured {
+// networks, in a cluster of some nodes; nil if those agents need none. apiServers are as in Snapshot.APIServers.
+func Introducing(source, target *cni.Installation, image string, nodes int,
+	apiServers []string) []unstructured.Unstructured {
 	driver, _ := drivers.All().Get(target.CNI)
 	network, ok := driver.(cni.Introducer)
 	if !ok {
 		return nil
 	}
-	return manifest.Introduce(image, target.CNI, source.PodCIDRs, network.Rights(), min(nodes, 2))
+	return manifest.Introduce(image, target.CNI, source.PodCIDRs, network.Rights(),
+		min(nodes, 2), apiServers)
 }
 
 // IntroducerRef is the Deployment of that program.

@@ -20,7 +20,8 @@ func (b *Builder) Prepare() {
 }
 
 func (b *Builder) installTheseus() {
-	install := InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, b.Fleet(5*time.Minute))
+	install := InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, b.Snapshot.APIServers,
+		b.Fleet(5*time.Minute))
 	b.Add(step.Step{
 		Group: "prepare", Does: "theseus",
 		Title: "Install Theseus' agent on every node",
@@ -32,8 +33,9 @@ func (b *Builder) installTheseus() {
 }
 
 // InstallAgent installs Theseus' agent for a version of Kubernetes, and waits until it is ready on every node.
-func InstallAgent(image, kubernetes string, timeout time.Duration) []step.Action {
-	crds, agent := manifest.CRDs(), manifest.Agent(image, kubernetes)
+// apiServers are as in Snapshot.APIServers.
+func InstallAgent(image, kubernetes string, apiServers []string, timeout time.Duration) []step.Action {
+	crds, agent := manifest.CRDs(), manifest.Agent(image, kubernetes, apiServers)
 	actions := append([]step.Action{Apply(*manifest.Namespace())}, Define(crds)...)
 	for _, object := range agent {
 		actions = append(actions, Apply(object))

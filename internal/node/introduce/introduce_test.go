@@ -83,7 +83,7 @@ func (w *world) grant() {
 		"ClusterRole":        {"rbac.authorization.k8s.io", "clusterroles"},
 		"ClusterRoleBinding": {"rbac.authorization.k8s.io", "clusterrolebindings"}}
 	for _, object := range manifest.Introduce("image", "cilium", []string{flannelPods.String()},
-		introducerOfCilium.Rights(), 2) {
+		introducerOfCilium.Rights(), 2, nil) {
 		if kind, ok := kinds[object.GetKind()]; ok {
 			text, err := yaml.Marshal(object.Object)
 			w.must(err)

@@ -65,7 +65,7 @@ func run(ctx context.Context, a *app.App, names []string, image string) error {
 	}
 	var install []step.Action
 	if image != "" {
-		install = joint.InstallAgent(image, snapshot.Kubernetes, agents.Timeout)
+		install = joint.InstallAgent(image, snapshot.Kubernetes, snapshot.APIServers, agents.Timeout)
 	}
 	seen, facts, err := inKernel(ctx, a, client, all, install, "verify-"+snapshot.TakenAt.Format(time.RFC3339Nano))
 	if err != nil {

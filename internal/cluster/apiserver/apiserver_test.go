@@ -1,4 +1,4 @@
-package kube
+package apiserver
 
 import (
 	"crypto/ecdsa"
@@ -18,8 +18,7 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
@@ -44,7 +43,7 @@ func TestDirect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{apiServerDNS},
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{DNS},
 		IsCA: true, BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -67,11 +66,11 @@ func TestDirect(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(config)
-		client, err := New(config, "test")
+		client, err := discovery.NewDiscoveryClientForConfig(config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := client.serverVersion(t.Context())
+		info, err := client.ServerVersion()
 		if err != nil {
 			return "", servers, err
 		}
@@ -101,31 +100,28 @@ func TestDirect(t *testing.T) {
 		t.Errorf("the address of the configuration is used though addresses are fixed: %v", err)
 	}
 	_, _, err = version(dead, []string{first}, true, func(c *rest.Config) { c.ServerName = "elsewhere" })
-	if err == nil || !strings.Contains(err.Error(), "certificate is valid for "+apiServerDNS) {
+	if err == nil || !strings.Contains(err.Error(), "certificate is valid for "+DNS) {
 		t.Errorf("another name is trusted: %v", err)
 	}
 }
 
-// TestLearn: the addresses come from all EndpointSlices of the Service, and an empty answer changes nothing.
-func TestLearn(t *testing.T) {
-	slice := func(name, service string, addresses ...string) *discoveryv1.EndpointSlice {
+// TestUse: the addresses come from all EndpointSlices of the Service, one that works stays the first one, and none
+// changes nothing.
+func TestUse(t *testing.T) {
+	slice := func(addresses ...string) discoveryv1.EndpointSlice {
 		port := int32(6443)
-		return &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
-				Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-			Ports:     []discoveryv1.EndpointPort{{Port: &port}},
+		return discoveryv1.EndpointSlice{Ports: []discoveryv1.EndpointPort{{Port: &port}},
 			Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}}}
 	}
 	s := &Servers{addresses: []string{"10.0.0.2:6443"}, last: "10.96.0.1:443"}
-	found, err := s.Learn(t.Context(), fake.NewSimpleClientset(slice("other", "other", "10.0.0.9")))
-	if err != nil || found != nil || !slices.Equal(s.known(), []string{"10.0.0.2:6443", "10.96.0.1:443"}) {
-		t.Errorf("%v, %v, %v", found, s.known(), err)
+	if s.Use(Find(nil)); !slices.Equal(s.known(), []string{"10.0.0.2:6443", "10.96.0.1:443"}) {
+		t.Errorf("%v", s.known())
 	}
-	found, err = s.Learn(t.Context(), fake.NewSimpleClientset(slice("b", "kubernetes", "10.0.0.3", "10.0.0.2"),
-		slice("a", "kubernetes", "10.0.0.1")))
-	if err != nil || !slices.Equal(found, []string{"10.0.0.1:6443", "10.0.0.2:6443", "10.0.0.3:6443"}) {
-		t.Errorf("%v, %v", found, err)
+	found := Find([]discoveryv1.EndpointSlice{slice("10.0.0.3", "10.0.0.2"), slice("10.0.0.1", "2001:db8::1")})
+	if !slices.Equal(found, []string{"10.0.0.1:6443", "10.0.0.2:6443", "10.0.0.3:6443", "[2001:db8::1]:6443"}) {
+		t.Errorf("%v", found)
 	}
+	s.Use(found[:3])
 	if want := []string{"10.0.0.2:6443", "10.0.0.1:6443", "10.0.0.3:6443",
 		"10.96.0.1:443"}; !slices.Equal(s.known(), want) {
 		t.Errorf("%v, want %v", s.known(), want)
