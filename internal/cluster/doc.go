@@ -5,12 +5,13 @@
 // and Kubernetes files), selector (Calico's selectors) and selector/nodes (Kubernetes' selectors), whatif
 // (labels and taints after an upgrade), owner (what maintains an object: Argo CD, Flux, Helm, an operator),
 // finding (the results of checks), observe (what happened in a cluster between two looks), manifest (Theseus' own
-// objects), apiserver (the API servers' own addresses), kube (clients, live snapshots, the engine's actor and gate), outage (which errors of API calls are
-// transient).
+// objects), apiserver (connections to the API servers' own addresses), kube (clients, live snapshots, the engine's
+// actor and gate), outage (which errors of API calls are transient).
 //
 // Does not belong here: knowledge about one network (network), and the checks themselves (preflight).
 //
-// Door: cluster, apiserver, document, finding, kube, manifest, observe, outage, owner, selector, selector/nodes, whatif.
+// Door: cluster, apiserver, document, finding, kube, manifest, observe, outage, owner, selector, selector/nodes,
+// whatif.
 // Hands: apiserver, kube, outage.
 // Tests: clustertest, kube/kubetest.
 package cluster
