@@ -51,7 +51,7 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding theseus-asked",
 	}
 	roles := []string{"ClusterRole theseus-approve", "ClusterRole theseus-look", "ClusterRole theseus-plan",
-		"Role theseus-approve", "Role theseus-look", "Role theseus-plan"}
+		"Role theseus-approve", "Role theseus-look", "Role theseus-plan", "Role theseus-plan in default"}
 	page := []string{"ClusterRole theseus-web", "ClusterRoleBinding theseus-web", "Deployment theseus-web",
 		"Role theseus-web", "Role theseus-web in default", "RoleBinding theseus-web",
 		"RoleBinding theseus-web in default", "ServiceAccount theseus-web"}
