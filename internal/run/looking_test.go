@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -26,6 +25,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
@@ -322,14 +322,7 @@ func TestLookAtAnEndedGuard(t *testing.T) {
 // TestLook: a look keeps what it sees if it gets the lock, that of a process which has ended without releasing it too.
 // What it cannot do it says, and goes on without.
 func TestLook(t *testing.T) {
-	gone := func(s *store) {
-		seconds, holder := int32(1), "bob@gone/1"
-		s.add(t, leases+"/"+manifest.Lease,
-			coordinationv1.Lease{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
-				ObjectMeta: metav1.ObjectMeta{Name: manifest.Lease},
-				Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
-					RenewTime: &metav1.MicroTime{Time: time.Unix(1, 0)}}})
-	}
+	gone := func(s *store) { s.add(t, leases+"/"+manifest.Lease, clustertest.DeadLease()) }
 	for name, test := range map[string]struct {
 		given  func(*store)
 		runs   bool // another process has the lock
@@ -398,7 +391,7 @@ func TestMayBegin(t *testing.T) {
 	held, refusal := "", errors.New("another migration has not ended")
 	r := &Run{Client: client, Plan: guardPlan(t), Dir: t.TempDir(), Begins: true, Holder: "ann@there/1",
 		MayBegin: func(ctx context.Context) error {
-			holder, err := journal.HeldBy(ctx, Leases(client))
+			holder, err := journal.Holding(ctx, Leases(client), time.Time{}, func(string) {})
 			if holder != nil {
 				held = holder.Holder
 			}
@@ -410,7 +403,8 @@ func TestMayBegin(t *testing.T) {
 	if wrote := s.wrote(ours); len(wrote) > 0 {
 		t.Errorf("it wrote %q", wrote)
 	}
-	if holder, err := journal.HeldBy(t.Context(), Leases(client)); holder != nil || err != nil {
+	if holder, err := journal.Holding(t.Context(), Leases(client), time.Time{},
+		func(string) {}); holder != nil || err != nil {
 		t.Errorf("the lock stays: %v, %v", holder, err)
 	}
 }

@@ -94,7 +94,7 @@ func begins(t *testing.T, admin *kube.Client, p *plan.Plan) {
 	if err := incluster.Begin(t.Context(), a, admin, p); err != nil {
 		t.Fatal(err)
 	}
-	holder, err := journal.HeldBy(t.Context(), run.Leases(admin))
+	holder, err := journal.Holding(t.Context(), run.Leases(admin), time.Time{}, func(string) {})
 	if err != nil || holder != nil {
 		t.Errorf("the lock is held: %v, %v", holder, err)
 	}

@@ -99,7 +99,7 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 		}
 		return askInCluster(ctx, a, client, p, migration, records, desire, ready)
 	}
-	holder, err := HeldBy(ctx, a, client)
+	holder, err := heldBy(ctx, a, client)
 	switch {
 	case err != nil:
 		return err

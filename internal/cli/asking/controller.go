@@ -3,14 +3,15 @@ package asking
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
+	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
@@ -50,7 +51,7 @@ func LetController(ctx context.Context, a *app.App, client *kube.Client, p *plan
 
 // AskController asks the controller in the cluster to roll a migration back.
 func AskController(ctx context.Context, a *app.App, client *kube.Client, name string, records []engine.Record) error {
-	holder, err := HeldBy(ctx, a, client)
+	holder, err := heldBy(ctx, a, client)
 	if err != nil {
 		return err
 	}
@@ -89,13 +90,13 @@ func holds(ctx context.Context, a *app.App, client *kube.Client,
 	if !migration.Spec.InCluster {
 		return nil, approval.Free(ctx, client)
 	}
-	return HeldBy(ctx, a, client)
+	return heldBy(ctx, a, client)
 }
 
-// HeldBy is who runs a migration; nil if no process does.
-func HeldBy(ctx context.Context, a *app.App, client *kube.Client) (holder *journal.HeldError, err error) {
+// heldBy is who runs a migration that has not ended; nil if no process does.
+func heldBy(ctx context.Context, a *app.App, client *kube.Client) (holder *journal.HeldError, err error) {
 	err = a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
-		holder, err = journal.HeldBy(ctx, run.Leases(client))
+		holder, err = migrations.Holder(ctx, a, client, time.Time{})
 		return err
 	})
 	return holder, err

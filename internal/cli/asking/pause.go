@@ -9,7 +9,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
@@ -31,7 +30,7 @@ func ask(ctx context.Context, a *app.App, client *kube.Client, name string) erro
 	if state.Over() {
 		return migrations.Over(name, state)
 	}
-	holder, err := journal.HeldBy(ctx, run.Leases(client))
+	holder, err := migrations.Holder(ctx, a, client, state.End())
 	if err != nil {
 		return err
 	}

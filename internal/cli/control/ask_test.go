@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -126,14 +128,32 @@ func TestPageCannotSign(t *testing.T) {
 
 // TestAskNoOnlooker: a process that only looks is not asked to roll back, nor to pause: it would not.
 func TestAskNoOnlooker(t *testing.T) {
+	asksNone(t, func(client *kube.Client) {
+		lease, _, err := journal.Acquire(t.Context(), run.Leases(client), journal.Looker())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { lease.Release(context.Background()) }) //nolint:errcheck // of a fake
+	})
+}
+
+// TestAskNoDead: a process that ended without releasing the lock is not asked either, nor said to run the migration.
+func TestAskNoDead(t *testing.T) {
+	asksNone(t, func(client *kube.Client) {
+		if _, err := run.Leases(client).Create(t.Context(), clustertest.DeadLease(),
+			metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// asksNone demands that no process is asked while one has the lock that runs no migration.
+func asksNone(t *testing.T, lock func(*kube.Client)) {
+	t.Helper()
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
+	p, ctx := quietPlan(t), t.Context()
 	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})...)
-	lease, ctx, err := journal.Acquire(t.Context(), run.Leases(client), journal.Looker())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lease.Release(t.Context()) //nolint:errcheck
+	lock(client)
 	var out bytes.Buffer
 	a := quietApp(&out, "")
 	if code := exit.Code(&out, asking.Ask(ctx, a, client, p.Name, v1alpha1.DesireRollback, p.Hash,

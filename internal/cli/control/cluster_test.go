@@ -13,6 +13,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
@@ -82,6 +83,16 @@ func TestAPIServer(t *testing.T) {
 	kubetest.Apply(t, admin, append(roles, serving...)...)
 	p := begun(t, admin)
 	kubetest.Apply(t, admin, refusedPods()...)
+	leases := run.Leases(admin)
+	dead := clustertest.DeadLease()
+	left, err := leases.Get(t.Context(), dead.Name, metav1.GetOptions{})
+	if err == nil {
+		left.Spec = dead.Spec
+		_, err = leases.Update(t.Context(), left, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	var asked requests
 	config = rest.CopyConfig(config)
@@ -103,6 +114,9 @@ func TestAPIServer(t *testing.T) {
 		want := map[string]int{"watch": exit.Interrupted}[name] // it follows until it is stopped
 		if name == "status" && !strings.Contains(out.String(), quotaSays+"\nhint: raise the ResourceQuota") {
 			t.Errorf("it does not say why the controller does not run:\n%s", out.String())
+		}
+		if strings.Contains(out.String(), "bob@gone/1 is running") {
+			t.Errorf("%s: a process that ended is said to run it:\n%s", name, out.String())
 		}
 		if code != want || strings.Contains(strings.ReplaceAll(out.String(), quotaSays, ""), "forbidden") {
 			t.Errorf("%s: exit %d, want %d:\n%s", name, code, want, out.String())

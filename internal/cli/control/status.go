@@ -53,8 +53,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		if records, state, err = migrations.Standing(ctx, client, name); err != nil {
 			return err
 		}
-		holder, err = journal.HoldingUntil(ctx, run.Leases(client), state.End(),
-			func(text string) { fmt.Fprintln(a.Err, text) })
+		holder, err = migrations.Holder(ctx, a, client, state.End())
 		return err
 	})
 	if err != nil {

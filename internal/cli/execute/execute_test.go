@@ -2,9 +2,9 @@ package execute
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -14,8 +14,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 )
 
@@ -41,9 +43,18 @@ func TestMayBegin(t *testing.T) {
 		Resource: "migrations"}, other, v1alpha1.Namespace); err != nil {
 		t.Fatal(err)
 	}
-	err := r.MayBegin(t.Context())
-	if _, refused := errors.AsType[*admission.Refusal](err); !refused || !strings.Contains(err.Error(), "other") {
-		t.Errorf("another has begun: %v", err)
+	for _, locked := range []bool{false, true} {
+		if locked { // by a process that ended
+			if _, err := run.Leases(client).Create(t.Context(), clustertest.DeadLease(),
+				metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := r.MayBegin(t.Context())
+		if _, refused := errors.AsType[*admission.Refusal](err); !refused ||
+			err.Error() != "another migration has not ended, and no process runs it: other" {
+			t.Errorf("another has begun: %v", err)
+		}
 	}
 	if r := New(&app.App{}, client, mirror.Access{}, p, false); r.MayBegin != nil {
 		t.Error("a plan that continues is asked, too")

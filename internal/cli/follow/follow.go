@@ -48,6 +48,7 @@ type follower struct {
 	view   view.View
 	tail   *journal.Tail
 	actor  *kube.Actor
+	holder journal.Watch
 	// after is the number of records before a person asked for the run: an earlier end is not its end.
 	after  int
 	probes run.Watcher
@@ -289,12 +290,12 @@ func (f *follower) lock(ctx context.Context) error {
 		return nil
 	}
 	f.asked = time.Now()
-	holder, err := journal.HeldBy(ctx, run.Leases(f.client))
+	state := f.tail.State()
+	holder, err := f.holder.Look(ctx, run.Leases(f.client), state.End())
 	if err != nil {
 		return err
 	}
 	line := ""
-	state := f.tail.State()
 	switch {
 	case holder != nil:
 		line = holder.Error()
@@ -320,9 +321,9 @@ func (f *follower) written(ctx context.Context) bool {
 		return true
 	}
 	for begun, said := time.Now(), false; ; {
-		holder, err := journal.HeldUntil(ctx, run.Leases(f.client), state.At)
+		holder, err := f.holder.Look(ctx, run.Leases(f.client), state.At)
 		if err == nil && holder == nil {
-			return true
+			return !f.holder.Died
 		}
 		if holder != nil && !said {
 			said = true

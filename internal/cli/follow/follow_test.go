@@ -29,10 +29,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/view"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
@@ -256,14 +258,16 @@ func TestLastResults(t *testing.T) {
 	for name, test := range map[string]struct {
 		since   time.Time // when the holder took the lock
 		held    time.Duration
+		died    bool // the holder
 		written bool
 		within  time.Duration
 		says    bool
 	}{
-		"released":      {end.Add(-time.Minute), 0, true, 0, false},
-		"released soon": {end.Add(-time.Minute), 5 * time.Second, true, 6 * time.Second, true},
-		"never":         {end.Add(-time.Minute), time.Hour, false, writtenWithin, true},
-		"the next run":  {end.Add(time.Minute), time.Hour, true, 0, false},
+		"released":      {end.Add(-time.Minute), 0, false, true, 0, false},
+		"released soon": {end.Add(-time.Minute), 5 * time.Second, false, true, 6 * time.Second, true},
+		"never":         {end.Add(-time.Minute), time.Hour, false, false, writtenWithin, true},
+		"it died":       {end.Add(-time.Minute), time.Hour, true, false, 16 * time.Second, true},
+		"the next run":  {end.Add(time.Minute), time.Hour, false, true, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -274,6 +278,10 @@ func TestLastResults(t *testing.T) {
 					if time.Since(begun) < test.held {
 						lease.Spec.HolderIdentity, lease.Spec.AcquireTime = new("ada@bastion"),
 							&metav1.MicroTime{Time: test.since}
+						lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+						if test.died {
+							lease.Spec.RenewTime.Time = begun
+						}
 					}
 					return true, lease, nil
 				})
@@ -297,6 +305,31 @@ func TestLastResults(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDeadHolder: a process that ended without releasing the lock is not said to run the migration.
+func TestDeadHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := samplePlan(t)
+		client, out := holding(t, p), &safe{}
+		if _, err := run.Leases(client).Create(t.Context(), clustertest.DeadLease(),
+			metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		f := &follower{a: watcher(out, ""), client: client, plan: p, migration: &v1alpha1.Migration{},
+			view: view.Watching(watcher(out, ""), p, time.Now()), tail: journal.NewTail(client.Dynamic, p.Name)}
+		for range 20 {
+			if err := f.lock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		silent := strings.Index(out.String(), "bob@gone/1 has not renewed its lock ")
+		if none := strings.Index(out.String(), "no process runs it: "); silent < 0 || none < silent ||
+			strings.Contains(out.String(), "is running") {
+			t.Error(out.String())
+		}
+	})
 }
 
 func waitFor(t *testing.T, out *safe, want string) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +21,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	guardplan "github.com/theseus-cni/theseus/internal/change/guard"
@@ -27,6 +29,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
@@ -131,7 +134,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestStatusWithoutAProcess: a guard whose process was killed is interrupted, also while another process looks at it.
+// TestStatusWithoutAProcess: a guard whose process was killed is interrupted, also while another process looks at it,
+// and, to a user who may only read, while the lock still has the name of that process.
 func TestStatusWithoutAProcess(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := guards(t, "g")
@@ -154,14 +158,29 @@ func TestStatusWithoutAProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, ctx, err := journal.Acquire(t.Context(), run.Leases(client), journal.Looker())
+	interrupted := func() {
+		t.Helper()
+		var out bytes.Buffer
+		a := &app.App{Streams: app.Streams{Out: &out, Err: &out}}
+		if err := status(t.Context(), a, client, p, state); err != nil ||
+			!strings.Contains(out.String(), ", interrupted\n") {
+			t.Errorf("%v\n%s", err, out.String())
+		}
+	}
+	lease, _, err := journal.Acquire(t.Context(), run.Leases(client), journal.Looker())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lease.Release(t.Context()) //nolint:errcheck
-	var out bytes.Buffer
-	a := &app.App{Streams: app.Streams{Out: &out, Err: &out}}
-	if err := status(ctx, a, client, p, state); err != nil || !strings.Contains(out.String(), ", interrupted\n") {
-		t.Errorf("%v\n%s", err, out.String())
+	interrupted()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
 	}
+	if _, err := run.Leases(client).Update(t.Context(), clustertest.DeadLease(), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client.Typed.(*fake.Clientset).PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object,
+		error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, manifest.Lease, nil)
+	})
+	interrupted()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
@@ -47,7 +48,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, 
 	var holder *journal.HeldError
 	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
 		if m, seen, err = l.Report(ctx); err == nil {
-			holder, err = journal.HeldBy(ctx, run.Leases(client))
+			holder, err = migrations.Holder(ctx, a, client, state.End())
 		}
 		return err
 	}); err != nil {

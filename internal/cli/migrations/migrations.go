@@ -2,7 +2,9 @@ package migrations
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
@@ -74,6 +77,12 @@ func Standing(ctx context.Context, client *kube.Client, name string) ([]engine.R
 	}
 	state, err := engine.Replay(records)
 	return records, state, err
+}
+
+// Holder is the process that runs a migration; nil if none does. end is when the migration ended, zero if it has not.
+// While Holder has to watch the lock for that, it says so on standard error.
+func Holder(ctx context.Context, a *app.App, client *kube.Client, end time.Time) (*journal.HeldError, error) {
+	return journal.Holding(ctx, run.Leases(client), end, func(text string) { fmt.Fprintln(a.Err, text) })
 }
 
 // Over is the error of commands for which the migration must not have ended.

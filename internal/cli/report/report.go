@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +55,7 @@ func Show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, tr
 	if err != nil {
 		return err
 	}
-	holder, err := journal.HeldBy(ctx, run.Leases(client))
+	holder, err := migrations.Holder(ctx, a, client, time.Time{})
 	if err != nil {
 		return err
 	}

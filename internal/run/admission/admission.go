@@ -218,7 +218,7 @@ func Alone(ctx context.Context, r Request) error {
 
 // unfinished is the error for a migration that has not ended.
 func unfinished(ctx context.Context, r Request, migration *v1alpha1.Migration, own bool) error {
-	holder, err := journal.HeldBy(ctx, run.Leases(r.Client))
+	holder, err := journal.Holding(ctx, run.Leases(r.Client), time.Time{}, func(string) {})
 	if err != nil {
 		return err
 	}

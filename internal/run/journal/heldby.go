@@ -11,46 +11,20 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
-// HeldBy says which process runs a migration, from the lock, without changing it; nil if none does, or if the holder
-// does something else. A holder on another machine that ended without releasing the lock is still named: only watching
-// the lock would show that.
-func HeldBy(ctx context.Context, leases coordination.LeaseInterface) (*HeldError, error) {
-	seen, err := (&Lease{leases: leases}).look(ctx)
-	return running(seen), err
-}
-
-// running is the holder of a lock if it runs a migration; nil if none does.
-func running(seen *coordinationv1.Lease) *HeldError {
-	if seen == nil || holderOf(seen) == "" || gone(seen.Annotations[annotationProcess]) || !held(seen).Runs() {
-		return nil
-	}
-	return held(seen)
-}
-
-// Holding is HeldBy for a caller that can wait some seconds for the truth. If the last renewal of the lock is not
-// recent by this machine's clock, Holding calls say and watches the lock until it is renewed: a holder that does not
-// renew it for the duration of the lease has ended, and is not returned.
-func Holding(ctx context.Context, leases coordination.LeaseInterface, say func(string)) (*HeldError, error) {
-	l := &Lease{leases: leases}
-	first, err := l.look(ctx)
-	holder := running(first)
-	if err != nil || holder == nil || first.Spec.RenewTime == nil {
-		return holder, err
-	}
-	since, lasts := time.Now(), durationOf(first)
-	if ago := since.Sub(first.Spec.RenewTime.Time); ago.Abs() <= lasts {
-		return holder, nil
-	}
-	say(fmt.Sprintf("%s has not renewed its lock lately: watching the lock for %s", holder.Holder, lasts))
-	for {
-		seen, err := l.look(ctx)
-		switch {
-		case err != nil:
-			return nil, err
-		case seen == nil || !alike(first, seen):
-			return running(seen), nil
-		case time.Since(since) >= lasts:
-			return nil, nil
+// Holding says which process runs a migration, from the lock, without changing it; nil if none does, or if the holder
+// does something else. end is when the migration ended, or zero: a process that took the lock later runs another one.
+// If the last renewal of the lock is not recent by this machine's clock, Holding calls say and watches the lock until
+// it is renewed: a holder that does not renew it for the duration of the lease has ended, and is not returned.
+func Holding(ctx context.Context, leases coordination.LeaseInterface, end time.Time,
+	say func(string)) (*HeldError, error) {
+	var w Watch
+	for said := false; ; said = true {
+		holder, err := w.Look(ctx, leases, end)
+		if err != nil || holder == nil || !holder.Silent {
+			return holder, err
+		}
+		if !said {
+			say(fmt.Sprintf("%s; watching the lock for at most %s", holder, leaseDuration))
 		}
 		if err := outage.Sleep(ctx, watchEvery); err != nil {
 			return nil, err
@@ -58,25 +32,59 @@ func Holding(ctx context.Context, leases coordination.LeaseInterface, say func(s
 	}
 }
 
-// HeldUntil is HeldBy for a migration that ended at a time, or has not ended if that is zero. A process that took the
-// lock after the end runs another migration, and is not returned.
-func HeldUntil(ctx context.Context, leases coordination.LeaseInterface, end time.Time) (*HeldError, error) {
-	holder, err := HeldBy(ctx, leases)
-	return holder.until(end), err
+// Watch is Holding for a caller that looks every few seconds anyway, and does not wait.
+type Watch struct {
+	// Died is true if the process that ran the migration ended without releasing the lock, as of the last look.
+	Died bool
+
+	lock  sight
+	alive bool // the lock was renewed since the first look
 }
 
-// HoldingUntil is Holding for such a migration. One that has ended is not watched for.
-func HoldingUntil(ctx context.Context, leases coordination.LeaseInterface, end time.Time,
-	say func(string)) (*HeldError, error) {
-	if !end.IsZero() {
-		return HeldUntil(ctx, leases, end)
+// Look says which process runs a migration, as Holding does. While it is not known whether that process is alive, it is
+// returned as a silent one.
+func (w *Watch) Look(ctx context.Context, leases coordination.LeaseInterface, end time.Time) (*HeldError, error) {
+	seen, err := (&Lease{leases: leases}).look(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return Holding(ctx, leases, say)
+	free, renewed := w.lock.add(seen)
+	w.Died, w.alive = false, !free && (w.alive || renewed)
+	if seen == nil || holderOf(seen) == "" {
+		return nil, nil
+	}
+	holder := held(seen)
+	if !holder.Runs() || !end.IsZero() && holder.Since.After(end) {
+		return nil, nil
+	}
+	if w.Died = free; free {
+		return nil, nil
+	}
+	at := seen.Spec.RenewTime
+	holder.Silent = !w.alive && (at == nil || time.Since(at.Time).Abs() > durationOf(seen))
+	return holder, nil
 }
 
-func (e *HeldError) until(end time.Time) *HeldError {
-	if e != nil && !end.IsZero() && e.Since.After(end) {
-		return nil
+// sight is what a process knows of a lock that it watches. Clocks of different machines are not compared.
+type sight struct {
+	last    *coordinationv1.Lease
+	looked  time.Time
+	watched time.Duration // since it was found so
+}
+
+// add adds what a look has found. free is true if no living process holds the lock, renewed if the lock was renewed
+// since the look before. Of a time between two looks, only a part counts: in an outage, no holder can renew the lock.
+func (s *sight) add(seen *coordinationv1.Lease) (free, renewed bool) {
+	if seen == nil || holderOf(seen) == "" || gone(seen.Annotations[annotationProcess]) {
+		return true, false
 	}
-	return e
+	now := time.Now()
+	if s.last != nil && alike(s.last, seen) {
+		s.watched += min(now.Sub(s.looked), leaseDuration/2)
+		s.looked = now
+		return s.watched >= durationOf(seen), false
+	}
+	renewed = s.last != nil
+	*s = sight{last: seen, looked: now}
+	return false, renewed
 }

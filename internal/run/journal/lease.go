@@ -37,9 +37,14 @@ const (
 type HeldError struct {
 	Holder string
 	Since  time.Time
+	// Silent is true if it did not renew the lock lately, and is not known to be alive (Watch).
+	Silent bool
 }
 
 func (e *HeldError) Error() string {
+	if e.Silent {
+		return e.Holder + " has not renewed its lock on this cluster lately, and may have ended"
+	}
 	who, does := e.Holder, "is running a migration on"
 	if name, ok := strings.CutSuffix(e.Holder, looks); ok {
 		who, does = name, "is inspecting the nodes of"
@@ -112,16 +117,14 @@ func acquireWithin(ctx context.Context, leases coordination.LeaseInterface, hold
 	wait time.Duration) (*Lease, context.Context, error) {
 	l := &Lease{leases: leases, holder: holder, ended: make(chan struct{}), boot: sinceBoot}
 	begun := time.Now()
-	var watched *coordinationv1.Lease
-	var since time.Time
+	var lock sight
 	for {
 		seen, err := patiently(ctx, patience, l.look)
-		now := time.Now()
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, nil, err
-		case seen == nil, holderOf(seen) == "", gone(seen.Annotations[annotationProcess]),
-			watched != nil && alike(watched, seen) && now.Sub(since) >= durationOf(seen):
+		}
+		switch free, renewed := lock.add(seen); {
+		case free:
 			_, err = patiently(ctx, patience, func(ctx context.Context) (struct{}, error) {
 				return struct{}{}, l.take(ctx, seen)
 			})
@@ -131,10 +134,8 @@ func acquireWithin(ctx context.Context, leases coordination.LeaseInterface, hold
 			if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 				return nil, nil, err
 			}
-		case watched != nil && !alike(watched, seen) && (!held(seen).Looks() || now.Sub(begun) >= wait):
+		case renewed && (!held(seen).Looks() || time.Since(begun) >= wait):
 			return nil, nil, held(seen)
-		case watched == nil || !alike(watched, seen):
-			watched, since = seen, now
 		}
 		select {
 		case <-ctx.Done():

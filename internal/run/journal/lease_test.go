@@ -101,6 +101,13 @@ func (l *leases) setAway(away bool) {
 	l.away = away
 }
 
+// setBack makes the last renewal one of a holder whose clock is behind.
+func (l *leases) setBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lease.Spec.RenewTime = &metav1.MicroTime{Time: l.lease.Spec.RenewTime.Add(-time.Hour)}
+}
+
 // elsewhere makes the holder one of another machine, of which nothing is known.
 func elsewhere(l *coordinationv1.Lease) { delete(l.Annotations, annotationProcess) }
 
@@ -293,75 +300,142 @@ func TestLeaseOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// TestHeldUntil: the process that took the lock before a migration's end is the one that runs it, and a later one is
-// not.
-func TestHeldUntil(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &leases{}
-		before := time.Now()
-		time.Sleep(time.Second)
-		lease, _ := acquire(t, l, "ann@one/1")
-		for name, test := range map[string]struct {
-			end  time.Time
-			held bool
-		}{"it has not ended": {time.Time{}, true}, "it ended before": {before, false},
-			"it ended since": {time.Now().Add(time.Second), true}} {
-			if holder, err := HeldUntil(t.Context(), l, test.end); (holder != nil) != test.held || err != nil {
-				t.Errorf("%s: held by %v, %v", name, holder, err)
-			}
-		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if holder, err := HeldUntil(t.Context(), l, time.Time{}); holder != nil || err != nil {
-			t.Errorf("released, and held by %v, %v", holder, err)
-		}
-	})
+// holding is Holding for a test; it counts how often Holding says that it watches the lock, and for how long it does.
+func holding(t *testing.T, l *leases, end time.Time) (holder string, said int, took time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	held, err := Holding(t.Context(), l, end, func(string) { said++ })
+	if err != nil {
+		t.Error(err)
+	}
+	if held != nil {
+		holder = held.Holder
+	}
+	return holder, said, time.Since(begun)
 }
 
 // TestHolding: a holder that renews runs a migration, whatever its clock says; one that ended without releasing the
-// lock is found out by watching the lock, and only then. HeldBy, which does not wait, still names it.
+// lock is found out by watching the lock, and only then. A process that took the lock after a migration's end does not
+// run that one.
 func TestHolding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &leases{}
+		l, before := &leases{}, time.Now()
+		time.Sleep(time.Second)
 		first, _ := acquire(t, l, "ann@one/1")
-		said := 0
-		say := func(string) { said++ }
-		holder, err := Holding(t.Context(), l, say)
-		if err != nil || holder == nil || said > 0 {
-			t.Errorf("alive: %v, %v, said %d times", holder, err, said)
+		after := time.Now().Add(time.Second)
+		expect := func(when string, end time.Time, want string, watches bool) {
+			t.Helper()
+			holder, said, took := holding(t, l, end)
+			if holder != want || (said == 1) != watches || watches != (took > 0) || took > leaseDuration+watchEvery ||
+				watches && want == "" && took < leaseDuration {
+				t.Errorf("%s: %q after %s, said %d times", when, holder, took, said)
+			}
 		}
+		expect("alive", time.Time{}, "ann@one/1", false)
+		expect("the migration ended since", after, "ann@one/1", false)
+		expect("the migration ended before", before, "", false)
 		first.stop()
 		<-first.ended
-		begun := time.Now()
-		if holder, err := Holding(t.Context(), l, say); err != nil || holder == nil || time.Since(begun) > time.Second {
-			t.Errorf("just now: %v, %v after %s", holder, err, time.Since(begun))
-		}
+		expect("just now", time.Time{}, "ann@one/1", false)
 		time.Sleep(2 * time.Minute)
-		begun = time.Now()
-		holder, err = HoldingUntil(t.Context(), l, time.Time{}, say)
-		if took := time.Since(begun); err != nil || holder != nil || said != 1 || took < leaseDuration ||
-			took > 2*leaseDuration {
-			t.Errorf("it has ended: %v, %v after %s, said %d times", holder, err, took, said)
-		}
-		if holder, err := HeldBy(t.Context(), l); err != nil || holder == nil {
-			t.Errorf("without waiting: %v, %v", holder, err)
-		}
-		begun = time.Now()
-		if _, err := HoldingUntil(t.Context(), l, time.Now(), say); err != nil || time.Since(begun) > time.Second {
-			t.Errorf("a migration that has ended is waited for: %v after %s", err, time.Since(begun))
-		}
+		expect("it has ended", time.Time{}, "", true)
+		expect("so has the migration", after, "", true)
+		expect("another migration's has ended", before, "", false)
 		second, _ := acquire(t, l, "bob@two/2")
-		l.mu.Lock() // as a holder would have written it whose clock is behind
-		l.lease.Spec.RenewTime = &metav1.MicroTime{Time: l.lease.Spec.RenewTime.Add(-time.Hour)}
-		l.mu.Unlock()
-		if holder, err := Holding(t.Context(), l, say); err != nil || holder == nil || holder.Holder != "bob@two/2" {
-			t.Errorf("its clock is behind: %v, %v", holder, err)
-		}
+		l.setBack()
+		expect("its clock is behind", time.Time{}, "bob@two/2", true)
 		if err := second.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
+		expect("released", time.Time{}, "", false)
 	})
+}
+
+// TestWatch: a caller that looks now and then is told of a holder that ended once the lease has run out, however long
+// its looks are apart, and never that a living one ended, not even after an outage.
+func TestWatch(t *testing.T) {
+	for _, every := range []time.Duration{time.Second, 5 * time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			l, w := &leases{}, &Watch{}
+			look := func() (says string) {
+				t.Helper()
+				held, err := w.Look(t.Context(), l, time.Time{})
+				if err != nil {
+					t.Error(err)
+				} else if held != nil {
+					says = held.Error()
+				}
+				time.Sleep(every)
+				return says
+			}
+			const runs, silent = "ann@one/1 is running a migration ", "ann@one/1 has not renewed its lock "
+			lease, _ := acquire(t, l, "ann@one/1")
+			l.setBack()
+			if says := look(); !strings.HasPrefix(says, silent) {
+				t.Errorf("at first: %q", says)
+			}
+			time.Sleep(renewEvery)
+			for range 10 {
+				if says := look(); !strings.HasPrefix(says, runs) {
+					t.Errorf("alive: %q", says)
+				}
+			}
+			l.setAway(true)
+			time.Sleep(time.Hour + time.Second)
+			l.setAway(false)
+			if says := look(); !strings.HasPrefix(says, runs) {
+				t.Errorf("after an outage: %q", says)
+			}
+			time.Sleep(renewEvery)
+			look()
+			lease.stop()
+			<-lease.ended
+			died := time.Now()
+			for look() != "" {
+			}
+			if took := time.Since(died) - every; !w.Died || took < leaseDuration-renewEvery ||
+				took > max(leaseDuration+every, 3*every) {
+				t.Errorf("every %s: that it died (%t) is known after %s", every, w.Died, took)
+			}
+			lease, _ = acquire(t, l, "ann@one/2")
+			if says := look(); !strings.HasPrefix(says, "ann@one/2 is running ") || w.Died {
+				t.Errorf("the next one: %q, %t", says, w.Died)
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if says := look(); says != "" || w.Died {
+				t.Errorf("released: %q, %t", says, w.Died)
+			}
+		})
+	}
+}
+
+// TestAcquireInAnOutage: a process that watches the lock while the API server is away does not take it from a living
+// holder, which could not renew it.
+func TestAcquireInAnOutage(t *testing.T) {
+	for lasts := 30 * time.Second; lasts < 34*time.Second; lasts += 500 * time.Millisecond { // one of both is first
+		synctest.Test(t, func(t *testing.T) {
+			l := &leases{}
+			first, _ := acquire(t, l, "ann@one/1")
+			time.AfterFunc(500*time.Millisecond, func() { l.setAway(true) })
+			time.AfterFunc(time.Second/4+lasts, func() { l.setAway(false) })
+			second, _, err := Acquire(t.Context(), l, "bob@two/2")
+			var held *HeldError
+			if err == nil {
+				t.Error("it was taken")
+				defer second.Release(t.Context()) //nolint:errcheck // it has failed
+			} else if !errors.As(err, &held) {
+				t.Error(err)
+			}
+			if err := first.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := first.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // TestLeaseOfABencher: a benchmark has the lock for minutes. So nobody waits for it, it is named as what it is, and
@@ -370,8 +444,8 @@ func TestLeaseOfABencher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}
 		first, _ := acquire(t, l, "ann@one/1"+benches)
-		if holder, err := HeldBy(t.Context(), l); holder != nil || err != nil {
-			t.Errorf("%v runs a migration, %v", holder, err)
+		if holder, _, took := holding(t, l, time.Time{}); holder != "" || took > 0 {
+			t.Errorf("%s runs a migration, after %s", holder, took)
 		}
 		var held *HeldError
 		begun := time.Now()
@@ -393,8 +467,8 @@ func TestLeaseOfAnOnlooker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leases{}
 		first, _ := acquire(t, l, Onlooker("ann@one/1"))
-		if holder, err := HeldBy(t.Context(), l); holder != nil || err != nil {
-			t.Errorf("%v runs a migration, %v", holder, err)
+		if holder, _, took := holding(t, l, time.Time{}); holder != "" || took > 0 {
+			t.Errorf("%s runs a migration, after %s", holder, took)
 		}
 		var held *HeldError
 		begun := time.Now()

@@ -55,6 +55,7 @@ type Source struct {
 
 	actor    *kube.Actor
 	tail     *journal.Tail
+	holder   journal.Watch
 	fresh    []engine.Record // read, and not published yet
 	evidence *kube.Evidence
 	about    About
@@ -215,13 +216,13 @@ func (s *Source) lock(ctx context.Context, state engine.State, migration *v1alph
 	if s.about.Final || time.Since(s.asked) < lockEvery {
 		return nil
 	}
-	holder, err := journal.HeldUntil(ctx, run.Leases(s.Client), state.End())
+	holder, err := s.holder.Look(ctx, run.Leases(s.Client), state.End())
 	hidden := apierrors.IsForbidden(err) // who may not read it sees the rest
 	if err != nil && !hidden {
 		return err
 	}
 	s.asked, s.about.Held, s.about.Runner = time.Now(), hidden || holder != nil, ""
-	s.released = state.Over() && !s.about.Held
+	s.released = state.Over() && !s.about.Held && !s.holder.Died
 	switch {
 	case holder != nil:
 		s.about.Runner = holder.Error()

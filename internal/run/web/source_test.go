@@ -46,6 +46,7 @@ type world struct {
 	written int           // records
 	holder  string        // of the lock
 	since   time.Time     // when it took it
+	died    time.Time     // when it ended without releasing it
 	fail    map[string]error
 	hang    chan struct{} // reads of the journal wait for it
 	asked   map[string]int
@@ -91,6 +92,10 @@ func follow(t *testing.T, r *webtest.Run, from time.Duration) *world {
 		lease := &coordinationv1.Lease{}
 		if w.holder != "" {
 			lease.Spec.HolderIdentity, lease.Spec.AcquireTime = &w.holder, &metav1.MicroTime{Time: w.since}
+			lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+			if !w.died.IsZero() {
+				lease.Spec.RenewTime.Time = w.died
+			}
 		}
 		return true, lease, w.fail["leases"]
 	})
@@ -234,6 +239,31 @@ func TestLockFirst(t *testing.T) {
 	})
 }
 
+// TestDeadHolder: a process that ended without releasing the lock is not said to run the migration, neither when the
+// page has seen it run, nor to a page that is opened later.
+func TestDeadHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := follow(t, webtest.New(t, 3), 20*time.Second)
+		says := func(when, want, stand string) {
+			t.Helper()
+			if now := w.Feed.State().Now; !strings.HasPrefix(now.Runner, want) || now.Stand != stand {
+				t.Errorf("%s: %q, %s", when, now.Runner, now.Stand)
+			}
+		}
+		w.look(3)
+		says("alive", "ada@bastion-1 is running a migration on this cluster, since ", "running")
+		w.died = time.Now()
+		w.look(22)
+		says("it died", "no process runs it", "interrupted")
+		w = follow(t, webtest.New(t, 3), 20*time.Second)
+		w.died = time.Now().Add(-time.Hour)
+		w.look(3)
+		says("at first", "ada@bastion-1 has not renewed its lock on this cluster lately, and may have ended", "running")
+		w.look(20)
+		says("later", "no process runs it", "interrupted")
+	})
+}
+
 // TestUnread: results that cannot be read are said to be missing for as long as that is so.
 func TestUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -277,6 +307,8 @@ func TestEnd(t *testing.T) {
 		"the archive is hidden": {func(w *world) { w.holder, w.fail["configmaps"] = "", forbidden("configmaps") }, 8,
 			missing, "Some results cannot be read: "},
 		"the lock is never free": {func(*world) {}, 25, missing, "The last results may be missing: "},
+		"its holder died": {func(w *world) { w.died = time.Now() }, 25, missing,
+			"The last results may be missing: "},
 		"the next migration runs": {func(w *world) { w.since = r.Begin.Add(lasts + time.Second) }, 8,
 			"good: The run has ended; nothing was lost", ""},
 	} {
