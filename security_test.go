@@ -39,6 +39,9 @@ func TestSecurityTable(t *testing.T) {
 	}
 	packages := testsByPackage(t)
 	for folder, text := range packages {
+		if folder != "." && strings.Contains(text, `"THESEUS_KUBE"`) {
+			t.Errorf("%s reads THESEUS_KUBE by itself: %s does that", folder, kubeProgram)
+		}
 		for _, test := range needsKube(t, text) {
 			if !madeWithKube(t, folder, test) {
 				t.Errorf("make lab-test runs no %s of %s, which is skipped elsewhere: it needs THESEUS_KUBE",
@@ -60,7 +63,7 @@ var named = regexp.MustCompile("`([a-z0-9-]+)\\.((?:Test|Fuzz)\\w+)((?:/[^`/]+)*
 // package.
 func needsKube(t *testing.T, text string) []string {
 	t.Helper()
-	if !strings.Contains(text, kubeLiteral) {
+	if !strings.Contains(text, kubeProgram) {
 		return nil
 	}
 	uses := map[string]map[string]bool{} // what functions, and methods, mention
@@ -84,8 +87,10 @@ func needsKube(t *testing.T, text string) []string {
 				switch n := n.(type) {
 				case *ast.Ident:
 					uses[f.Name.Name][n.Name] = true
-				case *ast.BasicLit:
-					uses[f.Name.Name][n.Value] = true
+				case *ast.SelectorExpr:
+					if of, ok := n.X.(*ast.Ident); ok {
+						uses[f.Name.Name][of.Name+"."+n.Sel.Name] = true
+					}
 				}
 				return true
 			})
@@ -103,14 +108,15 @@ func needsKube(t *testing.T, text string) []string {
 			reached[one] = true
 			next = slices.AppendSeq(next, maps.Keys(uses[one]))
 		}
-		if strings.HasPrefix(name, "Test") && name != "TestMain" && reached[kubeLiteral] {
+		if strings.HasPrefix(name, "Test") && name != "TestMain" && reached[kubeProgram] {
 			tests = append(tests, name)
 		}
 	}
 	return tests
 }
 
-const kubeLiteral = `"THESEUS_KUBE"`
+// kubeProgram is the one function that reads THESEUS_KUBE.
+const kubeProgram = "clustertest.Program"
 
 // madeWithKube says whether a line of the Makefile runs a test with THESEUS_KUBE.
 func madeWithKube(t *testing.T, folder, test string) bool {

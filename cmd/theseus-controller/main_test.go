@@ -83,11 +83,7 @@ func TestLater(t *testing.T) {
 // TestRun: the program answers /healthz while it looks after a real API server, which it reaches at the address of
 // --api-server, and ends when it is asked to. Nothing keeps it from being uninstalled.
 func TestRun(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: the controller with a real API server; THESEUS_KUBE names the lab's program of " +
-			"Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "the controller with a real API server")
 	config := clustertest.ControlPlane(t, program, clustertest.Options{})
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")

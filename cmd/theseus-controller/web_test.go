@@ -166,11 +166,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: the page with a real API server; THESEUS_KUBE names the lab's program of Kubernetes " +
-			"(bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "the page with a real API server")
 	c := &cluster{config: clustertest.ControlPlane(t, program, clustertest.Options{})}
 	var err error
 	if c.admin, err = kube.New(c.config, "test"); err != nil {

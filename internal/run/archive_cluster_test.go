@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -26,11 +25,7 @@ import (
 // TestArchiveAPIServer: a real API server takes parts of full size from who has the controller's role, gives them to
 // who may look, and removes them with the Migration.
 func TestArchiveAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: evidence in a real API server; THESEUS_KUBE names the lab's program of Kubernetes " +
-			"(bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "evidence in a real API server")
 	config := clustertest.ControlPlane(t, program,
 		clustertest.Options{Users: []string{"runs", "looks", "eve"}, Collects: true})
 	as := kubetest.Users(t, config)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -37,11 +36,7 @@ const (
 // TestFollowAPIServer: what gates and the view of a run read of a real API server, by lists and by a watch, and that
 // who may look may watch.
 func TestFollowAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: a watch of reports in a real API server; THESEUS_KUBE names the lab's program of " +
-			"Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "a watch of reports in a real API server")
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"looks"}})
 	admin, err := kube.New(config, "test")
 	if err != nil {

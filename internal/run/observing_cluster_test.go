@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -39,11 +38,7 @@ func (idle) Ask(context.Context, step.Gate, func(context.Context) error) (engine
 // TestAPIServer: a guard that measures stands in the cluster. Another machine marks it and looks at it; what happened
 // between two looks is kept in the cluster, and who runs it next counts from the baseline that is kept there.
 func TestAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: a guard in a real API server; THESEUS_KUBE names the lab's program of Kubernetes " +
-			"(bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "a guard in a real API server")
 	client, err := kube.New(clustertest.ControlPlane(t, program, clustertest.Options{}), "test")
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package plan_test
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -21,11 +20,7 @@ import (
 // TestInCluster puts plans for many nodes into a real etcd behind a real API server and takes them from there, with
 // what that takes; when a Migration is deleted, the real garbage collector removes its pages.
 func TestInCluster(t *testing.T) {
-	kube := os.Getenv("THESEUS_KUBE")
-	if kube == "" {
-		t.Skip("NOT TESTED: plans for 5,000 nodes in a real API server; THESEUS_KUBE names the lab's program of " +
-			"Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	kube := clustertest.Program(t, "plans for 5,000 nodes in a real API server")
 	client := controlPlane(t, kube)
 	for _, change := range []struct {
 		name string

@@ -2,7 +2,6 @@ package approve
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -30,11 +29,7 @@ import (
 // TestAPIServer: with a real API server, a person with the role of `theseus rights approve` approves, and one without
 // it is told how to get it. A journal that grows there is read record by record.
 func TestAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: theseus approve with a real API server; THESEUS_KUBE names the lab's program of " +
-			"Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "theseus approve with a real API server")
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"ann", "eve"}})
 	as := kubetest.Users(t, config)

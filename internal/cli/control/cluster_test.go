@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,11 +64,7 @@ var serving = []unstructured.Unstructured{
 // TestAPIServer: with a real API server, the role of `theseus rights look` is enough to see how a migration stands, to
 // follow it and to read its report, and each of its rights is used for that, or has a reason.
 func TestAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: the role look with a real API server; THESEUS_KUBE names the lab's program of " +
-			"Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "the role look with a real API server")
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"eve"}})
 	admin := kubetest.Users(t, config)("token")

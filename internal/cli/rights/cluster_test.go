@@ -2,7 +2,6 @@ package rights
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -28,11 +27,7 @@ import (
 // any one right that its actions use, the API server refuses it, so no other rule grants it; and what the plan does not
 // need is refused.
 func TestAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: the role operate with a real API server; THESEUS_KUBE names the lab's program of " +
-			"Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "the role operate with a real API server")
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"op"}})
 	as := kubetest.Users(t, config)
 	admin, op := as("token"), as("op")

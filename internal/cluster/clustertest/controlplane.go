@@ -29,6 +29,18 @@ type Options struct {
 	NoPolicies bool
 }
 
+// Program is the program with all components of Kubernetes that THESEUS_KUBE names. Without one, it skips the test, and
+// names what is not tested.
+func Program(t testing.TB, what string) string {
+	t.Helper()
+	program := os.Getenv("THESEUS_KUBE")
+	if program == "" {
+		t.Skipf("NOT TESTED: %s; THESEUS_KUBE names the lab's program of Kubernetes (bin/kube/*/kube in its cache)",
+			what)
+	}
+	return program
+}
+
 // ControlPlane starts etcd and an API server on loopback until the test ends, and waits until the server is ready. kube
 // is a program with all components of Kubernetes. The configuration is that of a cluster administrator.
 func ControlPlane(t testing.TB, kube string, options Options) *rest.Config {

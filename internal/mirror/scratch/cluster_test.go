@@ -44,11 +44,7 @@ func odd(t *testing.T) (*cluster.Snapshot, *rehearsal.Copy) {
 // which; everything is found again and deleted, and the nodes are as before. What others made stays, even with the
 // copy's label or a node's annotation, and is not taken over.
 func TestAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: a rehearsal's copy with a real API server; THESEUS_KUBE names the lab's program of " +
-			"Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "a rehearsal's copy with a real API server")
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"nobody"}})
 	user := kubetest.Users(t, config)
 	as := func(token string) *Scratch {

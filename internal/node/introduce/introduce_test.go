@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -52,11 +51,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: pods are introduced in a real API server; THESEUS_KUBE names the lab's program of " +
-			"Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "pods are introduced in a real API server")
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{serviceAccount}})
 	w := &world{T: t, rig: config, admin: dynamic.NewForConfigOrDie(config)}
 	w.apply("apiextensions.k8s.io", "v1", "customresourcedefinitions",

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -37,11 +36,7 @@ import (
 // with the addresses of the responders; a node that is not Ready any more stops the benchmark, as does an interrupt;
 // and nothing is left each time, nor is what an earlier benchmark left.
 func TestAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: the pods of a benchmark with a real API server; THESEUS_KUBE names the lab's program of " +
-			"Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "the pods of a benchmark with a real API server")
 	client := kubetest.Users(t, clustertest.ControlPlane(t, program, clustertest.Options{Collects: true}))("token")
 	core := client.Typed.CoreV1()
 	for _, name := range []string{"a", "b"} {

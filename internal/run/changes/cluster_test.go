@@ -45,11 +45,7 @@ type rig struct {
 // TestAPIServer holds, against a real API server, what becomes of Changes from their creation to the end of their
 // migrations.
 func TestAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: Changes in a real API server; THESEUS_KUBE names the lab's program of Kubernetes " +
-			"(bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "Changes in a real API server")
 	const account = "system:serviceaccount:theseus-system:theseus-controller"
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{account}})
 	as := kubetest.Users(t, config)

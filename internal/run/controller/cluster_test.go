@@ -28,11 +28,7 @@ import (
 // TestAPIServer holds, against a real API server, who may approve, that an approval never changes, and how the
 // controller counts approvals and writes conditions with no more than its own permissions.
 func TestAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: approvals in a real API server; THESEUS_KUBE names the lab's program of Kubernetes " +
-			"(bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "approvals in a real API server")
 	const controls = "system:serviceaccount:theseus-system:theseus-controller"
 	config := clustertest.ControlPlane(t, program,
 		clustertest.Options{Users: []string{"ann", "bob", "eve", controls}, Collects: true})

@@ -176,11 +176,7 @@ func TestSigned(t *testing.T) {
 // TestSignedAPIServer: with a real API server without admission policies, as before Kubernetes 1.30, users can write
 // approvals in any name. None counts without a signature, and no signature is dropped or changed.
 func TestSignedAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: signed approvals in a real API server; THESEUS_KUBE names the lab's program of " +
-			"Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "signed approvals in a real API server")
 	const controls = "system:serviceaccount:theseus-system:theseus-controller"
 	config := clustertest.ControlPlane(t, program,
 		clustertest.Options{Users: []string{"eve", controls}, NoPolicies: true})
