@@ -116,6 +116,7 @@ func TestWholeFiles(t *testing.T) {
 
 // written are the files that create files without internal/safeio/outfile, each with its reason.
 var written = map[string]string{
+	"internal/cli/clitest/clitest.go":        "runs in tests",
 	"internal/cli/statedir/statedir.go":      "a trial whether there is room, which is removed",
 	"internal/mirror/dns/dnstest/dnstest.go": "runs in tests",
 	"internal/network/cnitest/suite.go":      "runs in tests",

@@ -34,4 +34,5 @@
 //
 // Door: cli, version.
 // Hands: all.
+// Tests: clitest.
 package cli

@@ -3,20 +3,14 @@ package apply
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"encoding/pem"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/planfile"
@@ -32,11 +26,7 @@ import (
 // TestAPIServer: with a real API server, a plan that is handed over with a key has an approval that people who have the
 // list of signers can check.
 func TestAPIServer(t *testing.T) {
-	program := os.Getenv("THESEUS_KUBE")
-	if program == "" {
-		t.Skip("NOT TESTED: theseus apply --in-cluster --sign with a real API server; THESEUS_KUBE names the lab's " +
-			"program of Kubernetes (bin/kube/*/kube in its cache)")
-	}
+	program := clustertest.Program(t, "theseus apply --in-cluster --sign with a real API server")
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	client := kubetest.Users(t, clustertest.ControlPlane(t, program, clustertest.Options{NoPolicies: true}))("token")
 	if err := run.Prepare(t.Context(), client); err != nil {
@@ -53,11 +43,12 @@ func TestAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, people := newKey(t)
+	key, people := clitest.Key(t, "")
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	var out bytes.Buffer
-	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &ending{&out, stop}},
+	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out,
+		Err: clitest.Ending(&out, "has approved it, with a signature", stop)},
 		Signals: &interrupt.Signals{Err: &out}, Output: "json"}
 	signature, err := planfile.SignHash(a, p, key)
 	if err != nil {
@@ -73,46 +64,4 @@ func TestAPIServer(t *testing.T) {
 	if err != nil || !slices.Equal(who, []string{"alice@example.com"}) {
 		t.Errorf("signed by %q, %v", who, err)
 	}
-}
-
-// ending interrupts a command once it has said who approved.
-type ending struct {
-	*bytes.Buffer
-	stop func()
-}
-
-func (e *ending) Write(text []byte) (int, error) {
-	if bytes.Contains(text, []byte("has approved it, with a signature")) {
-		e.stop()
-	}
-	return e.Buffer.Write(text)
-}
-
-// newKey is the file of an SSH key, and a list of signers with it.
-func newKey(t *testing.T) (string, []signed.Signer) {
-	t.Helper()
-	_, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := ssh.NewPublicKey(private.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "key")
-	for name, text := range map[string][]byte{file: pem.EncodeToMemory(block),
-		file + ".list": []byte("alice@example.com " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public))))} {
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	people, err := signed.ReadSigners(file + ".list")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file, people
 }

@@ -3,17 +3,12 @@ package control
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
-	"encoding/pem"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/ssh"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +25,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
@@ -183,30 +179,8 @@ func TestResumeSigned(t *testing.T) {
 	if _, err := journal.Approve(t.Context(), client.Dynamic, p.Name, p.Hash, "alice", ""); err != nil {
 		t.Fatal(err) // a forgery, which an API server before 1.30 admits
 	}
-	_, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	locked, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := ssh.NewPublicKey(private.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for name, text := range map[string][]byte{"key": pem.EncodeToMemory(block), "locked": pem.EncodeToMemory(locked),
-		"plan.yaml": []byte("kind: Plan\n"),
-		"people":    append([]byte("alice@example.com "), ssh.MarshalAuthorizedKey(public)...)} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	key, people := clitest.Key(t, "")
+	locked, _ := clitest.Key(t, "secret")
 	if err := approval.Keep(p); err != nil { // as `theseus apply` of another person on this machine does
 		t.Fatal(err)
 	}
@@ -215,14 +189,14 @@ func TestResumeSigned(t *testing.T) {
 		code        int
 		says        string
 	}{
-		{"key", "", exit.Usage, "no plan is named for the approval of held"},
-		{"absent", p.Hash, exit.Failed, "hint: name the file of an SSH key: --sign"},
-		{"plan.yaml", p.Hash, exit.Failed, "hint: give an SSH key"},
-		{"locked", p.Hash, exit.Usage, "hint: let the SSH agent sign"},
+		{key, "", exit.Usage, "no plan is named for the approval of held"},
+		{key + ".absent", p.Hash, exit.Failed, "hint: name the file of an SSH key: --sign"},
+		{fileOfPlan(t, p), p.Hash, exit.Failed, "hint: give an SSH key"},
+		{locked, p.Hash, exit.Usage, "hint: let the SSH agent sign"},
 	} {
 		var out bytes.Buffer
 		code := exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, ""), client, p.Name,
-			&approval.Flags{Expect: test.expect}, filepath.Join(dir, test.key)))
+			&approval.Flags{Expect: test.expect}, test.key))
 		m, err := journal.Get(t.Context(), client.Dynamic, p.Name)
 		if code != test.code || !strings.Contains(out.String(), test.says) || err != nil || m.Spec.InCluster {
 			t.Errorf("%s: exit %d, want %d with %q, %+v, %v:\n%s", test.key, code, test.code, test.says, m, err,
@@ -233,16 +207,12 @@ func TestResumeSigned(t *testing.T) {
 		records[2:]...)
 	var out bytes.Buffer
 	code := exit.Code(&out, resumeInCluster(t.Context(), quietApp(&out, "json"), client, p.Name,
-		&approval.Flags{Expect: p.Hash}, filepath.Join(dir, "key")))
+		&approval.Flags{Expect: p.Hash}, key))
 	<-last
 	if code != exit.Done ||
 		!strings.Contains(out.String(), "alice has approved it, with a signature; 1 approval: alice") ||
 		strings.Contains(out.String(), "counts only signed") {
 		t.Errorf("exit %d:\n%s", code, out.String())
-	}
-	people, err := signed.ReadSigners(filepath.Join(dir, "people"))
-	if err != nil {
-		t.Fatal(err)
 	}
 	list, err := client.Dynamic.Resource(schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
 		Resource: manifest.Plural("Approval")}).Namespace(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
@@ -277,7 +247,7 @@ func TestResumeUnsigned(t *testing.T) {
 		defer stop()
 		var out bytes.Buffer
 		a := quietApp(&out, "json")
-		a.Err = &ending{&out, stop}
+		a.Err = clitest.Ending(&out, "note: ", stop)
 		exit.Code(&out, resumeInCluster(ctx, a, client, p.Name, &approval.Flags{Expect: p.Hash}, key))
 		return out.String()
 	}
@@ -298,19 +268,6 @@ func TestResumeUnsigned(t *testing.T) {
 		"note: nothing was signed: theseus approve held --plan FILE --sign KEY adds an approval\n") {
 		t.Error(said)
 	}
-}
-
-// ending ends a command that has printed a note.
-type ending struct {
-	*bytes.Buffer
-	stop func()
-}
-
-func (e *ending) Write(text []byte) (int, error) {
-	if bytes.Contains(text, []byte("note: ")) {
-		e.stop()
-	}
-	return e.Buffer.Write(text)
 }
 
 // TestResumeInClusterRefuses what the controller does not run, a cluster without one, and a run of another process.
