@@ -34,12 +34,11 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
-	"github.com/theseus-cni/theseus/internal/network/cnitest"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	clusterrun "github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
@@ -181,16 +180,7 @@ func newCluster(t *testing.T) *cluster {
 	c.person(t, metav1.NamespaceDefault, "bob", kube.Approve)
 	c.person(t, metav1.NamespaceDefault, "op", kube.Operate)
 	c.person(t, metav1.NamespaceDefault, "eve", "")
-	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
-	if snapshot.UID, err = c.admin.ClusterUID(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if c.plan, err = plan.Make(snapshot,
-		v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
-		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-			Name: "held"}); err != nil {
-		t.Fatal(err)
-	}
+	c.plan = clitest.Plan(t, c.admin)
 	if err := journal.CreateInCluster(t.Context(), c.admin.Dynamic, c.plan); err != nil {
 		t.Fatal(err)
 	}

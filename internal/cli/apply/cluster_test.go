@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
@@ -16,8 +14,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/planfile"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
-	"github.com/theseus-cni/theseus/internal/network/cnitest"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/safeio/signed"
@@ -32,17 +28,7 @@ func TestAPIServer(t *testing.T) {
 	if err := run.Prepare(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
-	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
-	var err error
-	if snapshot.UID, err = client.ClusterUID(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
-		drivers.All(), nil,
-		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := clitest.Plan(t, client)
 	key, people := clitest.Key(t, "")
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,11 +25,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
-	"github.com/theseus-cni/theseus/internal/network/cnitest"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
@@ -39,20 +37,14 @@ import (
 func cluster(t *testing.T, user *string) (*kube.Client, *plan.Plan) {
 	t.Helper()
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
-	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
-		drivers.All(), nil,
-		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := clitest.Plan(t, nil)
 	kinds := map[schema.GroupVersionResource]string{}
 	for _, kind := range []string{"Migration", "PlanPage", "JournalPage", "Approval"} {
 		kinds[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
 			Resource: manifest.Plural(kind)}] = kind + "List"
 	}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
-	system.UID = types.UID(snapshot.UID)
+	system.UID = types.UID(p.Cluster.UID)
 	client, err := kube.New(&rest.Config{Host: "http://127.0.0.1:1"}, "test") // what is asked otherwise is not there
 	if err != nil {
 		t.Fatal(err)
@@ -109,11 +101,8 @@ func TestApprove(t *testing.T) {
 			t.Errorf("the plan is not shown:\n%s", out.String())
 		}
 	}
-	ended := engine.Record{Seq: 1, Event: engine.Started, Data: []byte(`{"plan":"` + p.Hash + `"}`)}
-	ended.Chain, _ = engine.Link(p.Hash, ended)
-	last := engine.Record{Seq: 2, Event: engine.Finished, Result: engine.ResultDone}
-	last.Chain, _ = engine.Link(ended.Chain, last)
-	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), ended, last); err != nil {
+	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), clitest.Records(t, p,
+		engine.Record{Event: engine.Finished, Result: engine.ResultDone})...); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer

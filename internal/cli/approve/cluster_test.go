@@ -8,18 +8,16 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
-	"github.com/theseus-cni/theseus/internal/network/cnitest"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
@@ -46,17 +44,7 @@ func TestAPIServer(t *testing.T) {
 		objects = append(objects, roles...)
 	}
 	kubetest.Apply(t, admin, objects...)
-	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
-	var err error
-	if snapshot.UID, err = admin.ClusterUID(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
-		drivers.All(), nil,
-		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := clitest.Plan(t, admin)
 	begins(t, admin, p)
 	for _, test := range []struct {
 		user string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -32,8 +33,8 @@ func desired(t *testing.T, client *kube.Client, name string) v1alpha1.Desire {
 // nothing: that is an act of its own.
 func TestAskController(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
-	records := chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
+	p := clitest.Plan(t, nil)
+	records := clitest.Records(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
 		engine.Record{Event: engine.Paused})
 	client := controlled(t, p, records...)
 	inCluster(t, client, p.Name)
@@ -85,7 +86,7 @@ func TestAskController(t *testing.T) {
 // run, and neither asks for an approval nor makes one.
 func TestPageCannotSign(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
+	p := clitest.Plan(t, nil)
 	client := controlled(t, p)
 	inCluster(t, client, p.Name)
 	const command = "theseus plan show --migration held -o plan.yaml && " +
@@ -151,8 +152,8 @@ func TestAskNoDead(t *testing.T) {
 func asksNone(t *testing.T, lock func(*kube.Client)) {
 	t.Helper()
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p, ctx := quietPlan(t), t.Context()
-	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})...)
+	p, ctx := clitest.Plan(t, nil), t.Context()
+	client := controlled(t, p, clitest.Records(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})...)
 	lock(client)
 	var out bytes.Buffer
 	a := quietApp(&out, "")
@@ -178,8 +179,8 @@ func asksNone(t *testing.T, lock func(*kube.Client)) {
 // TestStatusOfAGuard: that a guard measures has no cause.
 func TestStatusOfAGuard(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
-	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
+	p := clitest.Plan(t, nil)
+	client := controlled(t, p, clitest.Records(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
 		engine.Record{Event: engine.StepDone, Step: p.Steps[0].ID},
 		engine.Record{Event: engine.Paused, Result: engine.ResultMeasuring,
 			Error: "the probes measure until `theseus guard stop`"})...)
@@ -194,8 +195,8 @@ func TestStatusOfAGuard(t *testing.T) {
 // is changed.
 func TestAskHolder(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
-	client := controlled(t, p, chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})...)
+	p := clitest.Plan(t, nil)
+	client := controlled(t, p, clitest.Records(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})...)
 	for desire, hint := range map[v1alpha1.Desire]string{v1alpha1.DesireRun: "theseus resume held\n",
 		v1alpha1.DesireRollback: "theseus rollback held\n"} {
 		var out bytes.Buffer

@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
@@ -90,7 +91,7 @@ func newHeld(b *testing.B, nodes int) held {
 	b.Helper()
 	b.Setenv("THESEUS_STATE_DIR", b.TempDir())
 	p := planFor(b, nodes)
-	records := chained(b, p, nearlyDone(p)...)
+	records := clitest.Records(b, p, nearlyDone(p)...)
 	h := held{Client: controlled(b, p, records...), app: quietApp(&bytes.Buffer{}, ""), name: p.Name,
 		steps: len(p.Steps), records: len(records)}
 	told(b, p)

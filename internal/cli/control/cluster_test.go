@@ -19,6 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/follow"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
@@ -27,8 +28,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
-	"github.com/theseus-cni/theseus/internal/network/cnitest"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run"
 )
 
@@ -156,18 +155,9 @@ func refusedPods() []unstructured.Unstructured {
 // begun is a plan that the controller is to run.
 func begun(t *testing.T, admin *kube.Client) *plan.Plan {
 	t.Helper()
-	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
-	var err error
-	if snapshot.UID, err = admin.ClusterUID(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
-		drivers.All(), nil,
-		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "seen"})
-	if err == nil {
-		var out bytes.Buffer
-		err = incluster.Begin(t.Context(), &app.App{Streams: app.Streams{In: &out, Out: &out, Err: &out}}, admin, p)
-	}
+	p := clitest.Plan(t, admin)
+	var out bytes.Buffer
+	err := incluster.Begin(t.Context(), &app.App{Streams: app.Streams{In: &out, Out: &out, Err: &out}}, admin, p)
 	if err != nil {
 		t.Fatal(err)
 	}

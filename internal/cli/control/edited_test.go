@@ -20,6 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -68,7 +69,7 @@ func plant(t *testing.T, client *kube.Client, edited *plan.Plan) string {
 // status does so unless this version has proven the very text.
 func TestEditedPlan(t *testing.T) {
 	const refused, title = "the plan of migration held is not what was applied", "Do something else"
-	p := quietPlan(t)
+	p := clitest.Plan(t, nil)
 	edited := *p
 	edited.Steps = append(edited.Steps[:0:0], p.Steps...)
 	edited.Steps[0].Title = title
@@ -95,7 +96,7 @@ func TestEditedPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 			told(t, p)
-			client := controlled(t, p, chained(t, p)...)
+			client := controlled(t, p, clitest.Records(t, p)...)
 			var out bytes.Buffer
 			a := quietApp(&out, "")
 			a.Version = "v1"

@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -70,12 +71,12 @@ func TestResumeKeepsTimes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-			p := quietPlan(t)
+			p := clitest.Plan(t, nil)
 			record := test.record
 			if record.Event == "" {
 				record.Event = engine.Paused
 			}
-			client := controlled(t, p, chained(t, p, record)...)
+			client := controlled(t, p, clitest.Records(t, p, record)...)
 			patchMigration(t, client, p.Name, map[string]any{"spec": map[string]any{"windows": test.windows}})
 			if test.frozen {
 				freeze(t, client, "incident 12")
@@ -98,7 +99,7 @@ func TestResumeKeepsTimes(t *testing.T) {
 // TestStatusTimes: status says when the steps of a migration may begin.
 func TestStatusTimes(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
+	p := clitest.Plan(t, nil)
 	client := controlled(t, p)
 	opens := time.Now().UTC().Add(72*time.Hour).Format("Mon 2006-01-02") + " 00:00 UTC"
 	patchMigration(t, client, p.Name,

@@ -31,25 +31,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
-	"github.com/theseus-cni/theseus/internal/network/cnitest"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/safeio/signed"
 )
-
-// quietPlan is a plan that the controller runs: it has no commands and no mirror.
-func quietPlan(t testing.TB) *plan.Plan {
-	t.Helper()
-	p, err := plan.Make(cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
-		v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
-		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 // controlled is a cluster that holds a plan and its journal, and has a controller; the user is alice.
 func controlled(t testing.TB, p *plan.Plan, records ...engine.Record) *kube.Client {
@@ -122,8 +108,8 @@ func quietApp(out *bytes.Buffer, output string) *app.App {
 // without.
 func TestResumeInCluster(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
-	records := chained(t, p, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed},
+	p := clitest.Plan(t, nil)
+	records := clitest.Records(t, p, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed},
 		engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed},
 		engine.Record{Event: engine.Finished, Result: engine.ResultDone})
 	client := controlled(t, p, records[:2]...)
@@ -170,8 +156,8 @@ func TestResumeInCluster(t *testing.T) {
 // do, nothing is asked of the controller.
 func TestResumeSigned(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
-	records := chained(t, p, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed},
+	p := clitest.Plan(t, nil)
+	records := clitest.Records(t, p, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed},
 		engine.Record{Event: engine.Finished, Result: engine.ResultDone})
 	client := controlled(t, p, records[:2]...)
 	patchMigration(t, client, p.Name, map[string]any{"status": map[string]any{
@@ -236,8 +222,8 @@ func TestResumeSigned(t *testing.T) {
 // nothing was signed, if a process runs the migration already.
 func TestResumeUnsigned(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
-	records := chained(t, p, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed})
+	p := clitest.Plan(t, nil)
+	records := clitest.Records(t, p, engine.Record{Event: engine.Paused}, engine.Record{Event: engine.Resumed})
 	client := controlled(t, p, records[:2]...)
 	patchMigration(t, client, p.Name, map[string]any{"status": map[string]any{
 		"approval": v1alpha1.ApprovalCount{Needed: 1, SignedOnly: true}}})
@@ -273,7 +259,7 @@ func TestResumeUnsigned(t *testing.T) {
 // TestResumeInClusterRefuses what the controller does not run, a cluster without one, and a run of another process.
 func TestResumeInClusterRefuses(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p, hooked := quietPlan(t), hookedPlan(t, "true")
+	p, hooked := clitest.Plan(t, nil), hookedPlan(t, "true")
 	var out bytes.Buffer
 	busy := controlled(t, p)
 	lease, _, err := journal.Acquire(t.Context(), run.Leases(busy), "bob@laptop/1")
@@ -307,8 +293,9 @@ func TestResumeInClusterRefuses(t *testing.T) {
 // TestRollbackInCluster: the controller rolls back what it has, and the command shows that until the end.
 func TestRollbackInCluster(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
-	records := chained(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultNeedsPerson, Error: "it broke"},
+	p := clitest.Plan(t, nil)
+	records := clitest.Records(t, p,
+		engine.Record{Event: engine.Finished, Result: engine.ResultNeedsPerson, Error: "it broke"},
 		engine.Record{Event: engine.Resumed}, engine.Record{Event: engine.RollingBack, Result: engine.ResultAsked,
 			Error: "the operator requested it"},
 		engine.Record{Event: engine.Finished, Result: engine.ResultRolledBack})
@@ -328,8 +315,8 @@ func TestRollbackInCluster(t *testing.T) {
 // TestTakeBack: the controller keeps the lock until its action is done, and may write records meanwhile.
 func TestTakeBack(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
-	records := chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
+	p := clitest.Plan(t, nil)
+	records := clitest.Records(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
 		engine.Record{Event: engine.Intended, Step: p.Steps[0].ID, Action: "a"})
 	client := controlled(t, p, records[:2]...)
 	inCluster(t, client, p.Name)
@@ -361,7 +348,7 @@ func TestTakeBack(t *testing.T) {
 
 // TestPauseWaiting: a migration that the controller has is paused before it begins.
 func TestPauseWaiting(t *testing.T) {
-	p := quietPlan(t)
+	p := clitest.Plan(t, nil)
 	client := controlled(t, p)
 	inCluster(t, client, p.Name)
 	var out bytes.Buffer
@@ -379,7 +366,7 @@ func TestPauseWaiting(t *testing.T) {
 // pods, or the chart is not installed.
 func TestStatusWithoutController(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
+	p := clitest.Plan(t, nil)
 	client := controlled(t, p)
 	inCluster(t, client, p.Name)
 	says := func(output string, wants ...string) {
@@ -412,7 +399,7 @@ func TestStatusWithoutController(t *testing.T) {
 // TestStatusInCluster: status says that the controller has a migration, and what it waits for.
 func TestStatusInCluster(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := quietPlan(t)
+	p := clitest.Plan(t, nil)
 	client := controlled(t, p)
 	inCluster(t, client, p.Name)
 	patchMigration(t, client, p.Name,

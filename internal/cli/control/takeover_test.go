@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,6 +26,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
@@ -270,23 +270,6 @@ func terminalWith(t *testing.T, typed string) *os.File {
 	return terminal
 }
 
-// chained are records as a run of a plan writes them.
-func chained(t testing.TB, p *plan.Plan, records ...engine.Record) []engine.Record {
-	t.Helper()
-	start := fmt.Sprintf(`{"plan":%q,"theseus":"test","steps":%d}`, p.Hash, len(p.Steps))
-	all := slices.Concat([]engine.Record{{Event: engine.Started, Data: []byte(start)}}, records)
-	head := p.Hash
-	for i := range all {
-		all[i].Seq, all[i].At = i+1, time.Date(2026, 1, 2, 3, 4, i, 0, time.UTC)
-		var err error
-		if head, err = engine.Link(head, all[i]); err != nil {
-			t.Fatal(err)
-		}
-		all[i].Chain = head
-	}
-	return all
-}
-
 // TestForgotten: the cluster's data came back from a backup, in which the run was not as far. resume, rollback and
 // status say what only this machine knows, and exit with 6.
 func TestForgotten(t *testing.T) {
@@ -302,7 +285,7 @@ func TestForgotten(t *testing.T) {
 		}
 		steps = append(steps, engine.Record{Event: engine.StepDone, Step: s.ID})
 	}
-	records := chained(t, p, steps...)
+	records := clitest.Records(t, p, steps...)
 	client := holding(t, "", p)
 	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), records[:5]...); err != nil {
 		t.Fatal(err)
@@ -348,7 +331,7 @@ func TestStatusSaysHead(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := hookedPlan(t, "true")
 	client := holding(t, "", p)
-	records := chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})
+	records := clitest.Records(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})
 	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), records...); err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +383,7 @@ func TestStatusSaysWhatProbesSaw(t *testing.T) {
 		}
 	}
 	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(),
-		chained(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultDone})...); err != nil {
+		clitest.Records(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultDone})...); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,29 +24,17 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/view"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
-	"github.com/theseus-cni/theseus/internal/network/cnitest"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
-
-func samplePlan(t *testing.T) *plan.Plan {
-	t.Helper()
-	p, err := plan.Make(cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
-		v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
-		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 func resource(kind string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
@@ -73,23 +59,6 @@ func holding(t *testing.T, p *plan.Plan) *kube.Client {
 		t.Fatal(err)
 	}
 	return client
-}
-
-// chained are records as a run of a plan writes them.
-func chained(t *testing.T, p *plan.Plan, records ...engine.Record) []engine.Record {
-	t.Helper()
-	start := fmt.Sprintf(`{"plan":%q,"theseus":"test","steps":%d}`, p.Hash, len(p.Steps))
-	all := slices.Concat([]engine.Record{{Event: engine.Started, Data: []byte(start)}}, records)
-	head := p.Hash
-	for i := range all {
-		all[i].Seq, all[i].At = i+1, time.Date(2026, 1, 2, 3, 4, i, 0, time.UTC)
-		var err error
-		if head, err = engine.Link(head, all[i]); err != nil {
-			t.Fatal(err)
-		}
-		all[i].Chain = head
-	}
-	return all
 }
 
 // observe writes a condition, as the controller does.
@@ -132,7 +101,7 @@ func watcher(out *safe, output string) *app.App {
 
 // TestEnds: a watched migration ends with the exit codes of apply, and says why.
 func TestEnds(t *testing.T) {
-	p := samplePlan(t)
+	p := clitest.Plan(t, nil)
 	finished := func(result, why string) engine.Record {
 		return engine.Record{Event: engine.Finished, Result: result, Error: why}
 	}
@@ -146,14 +115,14 @@ func TestEnds(t *testing.T) {
 		code      int
 		says      []string
 	}{
-		"done": {records: chained(t, p, finished(engine.ResultDone, "")), code: exit.Done},
-		"rolled back": {records: chained(t, p, engine.Record{Event: engine.RollingBack,
+		"done": {records: clitest.Records(t, p, finished(engine.ResultDone, "")), code: exit.Done},
+		"rolled back": {records: clitest.Records(t, p, engine.Record{Event: engine.RollingBack,
 			Result: engine.ResultFailed, Error: "gate failed"}, finished(engine.ResultRolledBack, "")), code: 4,
 			says: []string{"error: rolled-back: gate failed\nhint: fix the cause"}},
-		"rollback wanted": {records: chained(t, p, engine.Record{Event: engine.RollingBack, Result: engine.ResultAsked,
-			Error: "as asked"}, finished(engine.ResultRolledBack, "")), code: exit.Stopped,
+		"rollback wanted": {records: clitest.Records(t, p, engine.Record{Event: engine.RollingBack,
+			Result: engine.ResultAsked, Error: "as asked"}, finished(engine.ResultRolledBack, "")), code: exit.Stopped,
 			says: []string{"error: stopped: as asked"}},
-		"needs a person": {records: chained(t, p, finished(engine.ResultNeedsPerson, "it broke")),
+		"needs a person": {records: clitest.Records(t, p, finished(engine.ResultNeedsPerson, "it broke")),
 			condition: degraded(v1alpha1.ReasonNeedsPerson, "do this"), code: exit.NeedsPerson,
 			says: []string{"error: needs-person: it broke\nhint: do this\n"}},
 		"findings": {condition: degraded(v1alpha1.ReasonBlocked, "fix that"), code: exit.Blocked,
@@ -189,9 +158,9 @@ func TestEnds(t *testing.T) {
 // TestGoesOn: an end before the run was asked for is none. Records and conditions are shown as they come, and missing
 // rights are waited for.
 func TestGoesOn(t *testing.T) {
-	p := samplePlan(t)
+	p := clitest.Plan(t, nil)
 	client, out := holding(t, p), &safe{}
-	records := chained(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
+	records := clitest.Records(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID},
 		engine.Record{Event: engine.Finished, Result: engine.ResultNeedsPerson, Error: "it broke"},
 		engine.Record{Event: engine.Resumed, By: "controller@node-1"},
 		engine.Record{Event: engine.Finished, Result: engine.ResultDone})
@@ -223,7 +192,7 @@ func TestGoesOn(t *testing.T) {
 
 // TestInterrupt ends the watching, not the migration.
 func TestInterrupt(t *testing.T) {
-	p := samplePlan(t)
+	p := clitest.Plan(t, nil)
 	client, out := holding(t, p), &safe{}
 	a := watcher(out, "")
 	ctx, done := a.Signals.Catch(t.Context())
@@ -252,8 +221,8 @@ func TestInterrupt(t *testing.T) {
 // the next run.
 func TestLastResults(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	p := samplePlan(t)
-	records := chained(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultDone})
+	p := clitest.Plan(t, nil)
+	records := clitest.Records(t, p, engine.Record{Event: engine.Finished, Result: engine.ResultDone})
 	end := records[len(records)-1].At
 	for name, test := range map[string]struct {
 		since   time.Time // when the holder took the lock
@@ -310,7 +279,7 @@ func TestLastResults(t *testing.T) {
 // TestDeadHolder: a process that ended without releasing the lock is not said to run the migration.
 func TestDeadHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := samplePlan(t)
+		p := clitest.Plan(t, nil)
 		client, out := holding(t, p), &safe{}
 		if _, err := run.Leases(client).Create(t.Context(), clustertest.DeadLease(),
 			metav1.CreateOptions{}); err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/clitest"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -140,17 +141,7 @@ func TestStatusWithoutAProcess(t *testing.T) {
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
 	p := guards(t, "g")
 	client := holding(t, p)
-	start := fmt.Sprintf(`{"plan":%q,"theseus":"test","steps":%d}`, p.Hash, len(p.Steps))
-	records := []engine.Record{{Seq: 1, At: time.Now().UTC(), Event: engine.Started, Data: []byte(start)},
-		{Seq: 2, At: time.Now().UTC(), Event: engine.StepBegan, Step: p.Steps[0].ID}}
-	head := p.Hash
-	for i := range records {
-		var err error
-		if head, err = engine.Link(head, records[i]); err != nil {
-			t.Fatal(err)
-		}
-		records[i].Chain = head
-	}
+	records := clitest.Records(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})
 	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), records...); err != nil {
 		t.Fatal(err)
 	}
