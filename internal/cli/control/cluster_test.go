@@ -29,6 +29,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
 // notAsked are rights of the role look that TestAPIServer does not use, and what does.
@@ -77,22 +79,12 @@ func TestAPIServer(t *testing.T) {
 	kubetest.Apply(t, admin, append(roles, serving...)...)
 	p := begun(t, admin)
 	kubetest.Apply(t, admin, refusedPods()...)
-	leases := run.Leases(admin)
-	dead := clustertest.DeadLease()
-	left, err := leases.Get(t.Context(), dead.Name, metav1.GetOptions{})
-	if err == nil {
-		left.Spec = dead.Spec
-		_, err = leases.Update(t.Context(), left, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 
 	var asked requests
 	config = rest.CopyConfig(config)
 	config.Wrap(asked.note)
 	eve := kubetest.Users(t, config)("eve")
-	for name, command := range map[string]func(context.Context, *app.App) error{
+	commands := map[string]func(context.Context, *app.App) error{
 		"status": func(ctx context.Context, a *app.App) error { return status(ctx, a, eve, p.Name) },
 		"report": func(ctx context.Context, a *app.App) error { return report.Show(ctx, a, eve, p, nil) },
 		"watch": func(ctx context.Context, a *app.App) error {
@@ -100,20 +92,21 @@ func TestAPIServer(t *testing.T) {
 			defer cancel()
 			return follow.Run(ctx, a, eve, p.Name, 0)
 		},
-	} {
+	}
+	shows := func(name string) string {
 		var out bytes.Buffer
 		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out},
 			Signals: &interrupt.Signals{Err: &out}}
-		code := exit.Code(&out, command(t.Context(), a))
+		code := exit.Code(&out, commands[name](t.Context(), a))
 		want := map[string]int{"watch": exit.Interrupted}[name] // it follows until it is stopped
-		if name == "status" && !strings.Contains(out.String(), quotaSays+"\nhint: raise the ResourceQuota") {
-			t.Errorf("it does not say why the controller does not run:\n%s", out.String())
-		}
-		if strings.Contains(out.String(), "bob@gone/1 is running") {
-			t.Errorf("%s: a process that ended is said to run it:\n%s", name, out.String())
-		}
 		if code != want || strings.Contains(strings.ReplaceAll(out.String(), quotaSays, ""), "forbidden") {
 			t.Errorf("%s: exit %d, want %d:\n%s", name, code, want, out.String())
+		}
+		return out.String()
+	}
+	for name := range commands {
+		if out := shows(name); name == "status" && !strings.Contains(out, quotaSays+"\nhint: raise the ResourceQuota") {
+			t.Errorf("it does not say why the controller does not run:\n%s", out)
 		}
 	}
 	for i := range roles {
@@ -126,6 +119,31 @@ func TestAPIServer(t *testing.T) {
 				}
 			}
 		}
+	}
+	dies(t, admin, p)
+	for name, says := range map[string]string{"status": "does not run it now: ", "report": "\nnext: ",
+		"watch": "bob@gone/1 has not renewed its lock "} {
+		if out := shows(name); !strings.Contains(out, says) || strings.Contains(out, "bob@gone/1 is running") {
+			t.Errorf("%s of a migration whose process ended:\n%s", name, out)
+		}
+	}
+}
+
+// dies leaves a migration as a process on another machine does that ends in its first step.
+func dies(t *testing.T, admin *kube.Client, p *plan.Plan) {
+	t.Helper()
+	if err := journal.NewCluster(admin.Dynamic, p.Name).Append(t.Context(),
+		clitest.Records(t, p, engine.Record{Event: engine.StepBegan, Step: p.Steps[0].ID})...); err != nil {
+		t.Fatal(err)
+	}
+	dead := clustertest.DeadLease()
+	lock, err := run.Leases(admin).Get(t.Context(), dead.Name, metav1.GetOptions{})
+	if err == nil {
+		lock.Spec = dead.Spec
+		_, err = run.Leases(admin).Update(t.Context(), lock, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
