@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -44,11 +45,20 @@ type rolling struct {
 	measured bool
 	order    []string
 	index    map[string]int
-	// changing are how many nodes of order change, and switched those that did; before is what was known before the
-	// step.
+	// changing are how many nodes of order change, and switched those that did.
 	changing int
 	switched []string
-	before   *rolling
+	// before is what was known before the step, of what it has changed since. A copy of all nodes for each step would
+	// grow with the square of the nodes.
+	before *earlier
+	// loose are the nodes that are not settled after the last step. There are hardly ever any.
+	loose map[int]bool
+}
+
+// earlier is what was known at one moment.
+type earlier struct {
+	cluster, form, held, measured bool
+	nodes                         map[int]flagged // those that were changed since, as they were
 }
 
 // rules prove on every prefix: nothing of the network is touched before measuring is proven; where rules
@@ -61,7 +71,21 @@ func rules(p *kind.Plan) ([]kind.Rule, error) {
 	if p.Rollout == nil {
 		return nil, nil
 	}
-	r := &rolling{plan: p, index: map[string]int{}, hosts: map[string]string{}, anew: p.Source.CNI == "cilium"}
+	r, err := follow(p)
+	if err != nil {
+		return nil, err
+	}
+	return []kind.Rule{{
+		Before: func(*step.Step) error { r.before = r.now(); return nil },
+		Act:    func(_ *step.Step, a *step.Action) error { return r.act(a) },
+		After:  r.after, Undo: r.takenBack, End: r.end,
+	}}, nil
+}
+
+// follow is the model before the first step of a rollout.
+func follow(p *kind.Plan) (*rolling, error) {
+	r := &rolling{plan: p, index: map[string]int{}, hosts: map[string]string{}, anew: p.Source.CNI == "cilium",
+		loose: map[int]bool{}}
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			if err := r.add(name); err != nil {
@@ -77,11 +101,7 @@ func rules(p *kind.Plan) ([]kind.Rule, error) {
 			}
 		}
 	}
-	return []kind.Rule{{
-		Before: func(*step.Step) error { r.before = r.copy(); return nil },
-		Act:    func(_ *step.Step, a *step.Action) error { return r.act(a) },
-		After:  r.after, Undo: r.takenBack, End: r.end,
-	}}, nil
+	return r, nil
 }
 
 // add takes in a node.
@@ -107,20 +127,33 @@ func (r *rolling) folded() any {
 // has says whether a node has what it is to have.
 func (r *rolling) has(n *flagged) bool { return r.cluster || Same(n.own, n.turn.Own) }
 
-// node finds a node of the waves.
+// node finds a node of the waves, to change what is known of it.
 func (r *rolling) node(name string) (*flagged, error) {
 	i, ok := r.index[name]
 	if !ok {
 		return nil, fmt.Errorf("node %q is in no wave", name)
 	}
+	if _, kept := r.before.nodes[i]; !kept {
+		r.before.nodes[i] = r.nodes[i]
+	}
 	return &r.nodes[i], nil
 }
 
-func (r *rolling) copy() *rolling {
-	same := *r
-	same.nodes = slices.Clone(r.nodes)
-	return &same
+// now begins to keep what is known, until it is changed.
+func (r *rolling) now() *earlier {
+	return &earlier{r.cluster, r.form, r.held, r.measured, map[int]flagged{}}
 }
+
+// restore makes everything known that was known then.
+func (r *rolling) restore(then *earlier) {
+	r.cluster, r.form, r.held, r.measured = then.cluster, then.form, then.held, then.measured
+	for i, n := range then.nodes {
+		r.nodes[i] = n
+	}
+}
+
+// unsettled says whether an undo must not leave a node so.
+func (n *flagged) unsettled() bool { return n.guarded || n.stale || !n.said && !n.turn.Moves() }
 
 func (r *rolling) all(actions []step.Action) error {
 	for i := range actions {
@@ -366,17 +399,29 @@ func (r *rolling) onNode(a *step.Action) error {
 	return nil
 }
 
-// after is what must hold after a step that was not so before.
+// after is what must hold after a step that was not so before. Of a node that the step did not change it held after the
+// step before, unless the step changes the cluster's value.
 func (r *rolling) after(s *step.Step) error {
 	before := r.before
 	if s.Node != "" {
 		r.switched = append(r.switched, s.Node)
 	}
 	changed := r.cluster != before.cluster
-	for i, name := range r.order {
-		n := &r.nodes[i]
-		changed = changed || !Same(n.own, before.nodes[i].own)
-		switch {
+	touched := slices.Sorted(maps.Keys(before.nodes))
+	for _, i := range touched {
+		if r.loose[i] = r.nodes[i].unsettled(); !r.loose[i] {
+			delete(r.loose, i)
+		}
+		changed = changed || !Same(r.nodes[i].own, before.nodes[i].own)
+	}
+	if r.cluster != before.cluster {
+		touched = touched[:0]
+		for i := range r.nodes {
+			touched = append(touched, i)
+		}
+	}
+	for _, i := range touched {
+		switch n, name := &r.nodes[i], r.order[i]; {
 		case n.guarded:
 			return fmt.Errorf("a guard stays on %s", name)
 		case n.stale:
@@ -400,20 +445,34 @@ func (r *rolling) takenBack(s *step.Step) error {
 	if s.NoReturn || len(s.Undo) == 0 && then.held == r.held {
 		return nil
 	}
-	back := r.copy()
-	if err := back.all(s.Undo); err != nil {
+	after := r.now()
+	r.before = after
+	if err := r.all(s.Undo); err != nil {
 		return err
 	}
-	for i, name := range r.order {
-		now, was := &back.nodes[i], &then.nodes[i]
-		if !Same(now.own, was.own) || now.guarded || now.stale || now.plane != was.plane ||
-			!now.said && !now.turn.Moves() {
-			return fmt.Errorf("%s is not as before", name)
+	// of all other nodes neither the step nor its undo changed anything
+	changed := maps.Clone(r.loose)
+	for _, nodes := range []map[int]flagged{then.nodes, after.nodes} {
+		for i := range nodes {
+			changed[i] = true
 		}
 	}
-	if back.cluster != then.cluster || back.held != then.held || back.measured && !then.measured {
+	for _, i := range slices.Sorted(maps.Keys(changed)) {
+		now, was := &r.nodes[i], r.nodes[i]
+		if n, kept := then.nodes[i]; kept {
+			was = n
+		} else if n, kept := after.nodes[i]; kept {
+			was = n
+		}
+		if !Same(now.own, was.own) || now.plane != was.plane || now.unsettled() {
+			return fmt.Errorf("%s is not as before", r.order[i])
+		}
+	}
+	if r.cluster != then.cluster || r.held != then.held || r.measured && !then.measured {
 		return errors.New("the cluster is not as before")
 	}
+	r.restore(after)
+	r.before = then
 	return nil
 }
 
