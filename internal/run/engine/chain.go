@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,8 +31,24 @@ func (f *forPerson) Is(target error) bool { return target == ErrNeedsPerson }
 // Link is the chain of a record: the hash of the one before it, or of the plan for the first record, and of the record
 // itself.
 func Link(before string, r Record) (string, error) {
-	r.Chain = ""
-	return canonical.Hash(before, r)
+	var l linker
+	return l.link(before, &r)
+}
+
+// linker computes the chains of many records in one buffer.
+type linker struct{ text []byte }
+
+// link is Link, which is canonical.Hash of both, without the record's own chain.
+func (l *linker) link(before string, r *Record) (link string, err error) {
+	if l.text, err = appendText(l.text[:0], before, canonical.Append); err != nil {
+		return "", err
+	}
+	if l.text, err = r.appendForm(append(l.text, '\n')); err != nil {
+		return "", err
+	}
+	l.text = append(l.text, '\n')
+	sum := sha256.Sum256(l.text)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // Broken is a record that does not follow from the one before it: it was edited, or earlier records were dropped or
@@ -69,23 +87,25 @@ func (b *Broken) Is(target error) bool { return target == ErrNeedsPerson }
 // Chained verifies the chain of a whole journal and returns its head, the chain of the last record; "" for an empty
 // journal. A caller that knows the plan compares its hash with the first record's (State.Matches).
 func Chained(records []Record) (head string, err error) {
-	for i, r := range records {
+	var l linker
+	for i := range records {
+		r := &records[i]
 		if i == 0 {
 			var start Start
 			if r.Event != Started || json.Unmarshal(r.Data, &start) != nil {
-				return "", &Broken{Record: r, Index: i, Why: "the first record does not name the plan"}
+				return "", &Broken{Record: *r, Index: i, Why: "the first record does not name the plan"}
 			}
 			if r.Chain == "" {
 				return "", WithHint(ErrUnchained, "finish it, or roll it back, with the version that began it")
 			}
 			head = start.Plan
 		}
-		link, err := Link(head, r)
+		link, err := l.link(head, r)
 		if err != nil {
-			return "", &Broken{Record: r, Index: i, Why: err.Error()}
+			return "", &Broken{Record: *r, Index: i, Why: err.Error()}
 		}
 		if r.Chain != link {
-			return "", &Broken{Record: r, Index: i, Why: "it does not follow from the record before it"}
+			return "", &Broken{Record: *r, Index: i, Why: "it does not follow from the record before it"}
 		}
 		head = link
 	}

@@ -23,6 +23,13 @@ func JSON(value any) ([]byte, error) {
 	return f.form(value)
 }
 
+// Append appends the canonical form of a value.
+func Append(to []byte, value any) ([]byte, error) {
+	var f former
+	data, err := f.form(value)
+	return append(to, data...), err
+}
+
 // Hash is the SHA-256, in hex, of the canonical forms of values, each on a line of its own.
 func Hash(values ...any) (string, error) {
 	var f former
