@@ -168,9 +168,9 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
 	if err != nil {
 		return "", err
 	}
-	_, local, err := Kept(p.Name, p.Hash)
+	local, err := Kept(p.Name)
 	if err == nil {
-		err = Contradiction(p.Name, p.Steps, local, records)
+		_, err = Compare(local, p.Name, p.Hash, p.Steps, records)
 	}
 	if err != nil {
 		return "", err
@@ -205,35 +205,27 @@ func SameCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.P
 	return nil
 }
 
-// Contradiction reports records of a migration that this machine has, and that the cluster lacks or has with other
-// content. Of the plan's steps, it reads the IDs and which is the point of no return.
-func Contradiction(name string, steps []step.Step, local, records []engine.Record) error {
+// Kept reads this machine's copy of the journal of a migration.
+func Kept(name string) (journal.Copy, error) {
 	dir, err := statedir.Of(name)
 	if err != nil {
-		return err
+		return journal.Copy{}, err
 	}
-	if err = journal.Contradict(filepath.Join(dir, run.JournalFile), local, records); err == nil {
-		return nil
-	}
-	if state, failed := engine.Replay(local); failed == nil && state.PastReturn(steps) {
-		return fmt.Errorf("by this machine's journal, %s is past its point of no return: %w", name, err)
-	}
-	return err
+	return journal.ReadCopy(filepath.Join(dir, run.JournalFile))
 }
 
-// Kept is this machine's copy of the journal of a plan, by its name and hash, and the copy's file. A journal of another
-// plan does not count.
-func Kept(name, hash string) (string, []engine.Record, error) {
-	dir, err := statedir.Of(name)
-	if err != nil {
-		return "", nil, err
+// Compare returns the records of this machine's copy of the journal of a plan. Its error reports those that the cluster
+// lacks, or has with other content. Of the plan's steps, it reads the IDs and which is the point of no return.
+func Compare(kept journal.Copy, name, hash string, steps []step.Step, records []engine.Record) ([]engine.Record,
+	error) {
+	local, err := kept.Compare(hash, records)
+	if err == nil {
+		return local, nil
 	}
-	file := filepath.Join(dir, run.JournalFile)
-	local, err := journal.ReadFile(file)
-	if state, failed := engine.Replay(local); failed != nil || state.Start.Plan != hash {
-		return file, nil, err
+	if state, failed := engine.Replay(local); failed == nil && state.PastReturn(steps) {
+		err = fmt.Errorf("by this machine's journal, %s is past its point of no return: %w", name, err)
 	}
-	return file, local, err
+	return local, err
 }
 
 // PrintIdentity prints the plan's hash, the journal's head, and how many records this machine's copy has.

@@ -42,12 +42,12 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	var records []engine.Record
 	var state engine.State
 	var holder *journal.HeldError
-	var local []engine.Record
+	var kept journal.Copy
 	err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
 		if p, migration, err = outline(ctx, a, client, name); err != nil {
 			return err
 		}
-		if _, local, err = approval.Kept(p.Name, p.Hash); err != nil { // before the cluster's, which may grow meanwhile
+		if kept, err = approval.Kept(p.Name); err != nil { // before the cluster's, which may grow meanwhile
 			return err
 		}
 		if records, state, err = migrations.Standing(ctx, client, name); err != nil {
@@ -59,6 +59,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	if err != nil {
 		return err
 	}
+	local, contradiction := approval.Compare(kept, p.Name, p.Hash, p.Steps, records)
 	stand := engine.Judge(p.Steps, state, holder != nil)
 	seen, unread := seen(ctx, client, p, state.Over())
 	times := incluster.Times{}
@@ -98,8 +99,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		if holder != nil {
 			stands["heldBy"] = holder.Holder
 		}
-		return errors.Join(json.NewEncoder(a.Out).Encode(stands),
-			approval.Contradiction(p.Name, p.Steps, local, records))
+		return errors.Join(json.NewEncoder(a.Out).Encode(stands), contradiction)
 	}
 	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.From, p.To, stand.Word)
 	at := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == state.Step })
@@ -133,7 +133,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		fmt.Fprintln(a.Out, line)
 	}
 	who(a, migration, state, holder, stand, absent)
-	return approval.Contradiction(p.Name, p.Steps, local, records)
+	return contradiction
 }
 
 // outline reads a migration and the outline of its plan. A plan that this machine has proven before is not proven

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -117,13 +116,9 @@ func TestChainStrange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pages[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	records := page["records"].([]any)
+	records := pages[0].records
 	records[1].(map[string]any)["note"] = "added"
-	if err := patch(t.Context(), s, pageResource, pages[0].Name, map[string]any{"records": records}); err != nil {
+	if err := patch(t.Context(), s, pageResource, pages[0].name, map[string]any{"records": records}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := takeOver(s).Records(t.Context()); !errors.Is(err, engine.ErrNeedsPerson) ||

@@ -1,10 +1,8 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -82,7 +80,10 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 		has.Total, has.Pages}, len(pages)
 	c.page, c.last = nil, engine.Record{}
 	if len(pages) > 0 && len(records) > 0 {
-		c.page, c.last = &pages[len(pages)-1], records[len(records)-1]
+		if c.page, err = pages[len(pages)-1].typed(); err != nil {
+			return nil, err
+		}
+		c.last = records[len(records)-1]
 	}
 	c.fresh = true
 	return records, nil
@@ -93,17 +94,44 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 func (c *Cluster) State() (state engine.State, known bool) { return c.state, c.fresh }
 
 // list reads the pages in order.
-func (c *Cluster) list(ctx context.Context) ([]v1alpha1.JournalPage, error) {
-	pages, err := listAll[v1alpha1.JournalPage](ctx, c.client, pageResource, labelMigration+"="+c.name,
+func (c *Cluster) list(ctx context.Context) ([]page, error) {
+	objects, err := listObjects(ctx, c.client, pageResource, labelMigration+"="+c.name,
 		"reading the journal of "+c.name)
-	slices.SortFunc(pages, func(a, b v1alpha1.JournalPage) int { return a.Page - b.Page })
-	return pages, err
+	if err != nil {
+		return nil, err
+	}
+	pages := make([]page, len(objects))
+	for i, object := range objects {
+		if pages[i], err = pageOf(object.Object); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	slices.SortFunc(pages, func(a, b page) int { return a.number - b.number })
+	return pages, nil
 }
 
 // listAll reads all objects of a kind that match a selector.
 func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource,
 	selector, what string) ([]T, error) {
+	objects, err := listObjects(ctx, client, kind, selector, what)
+	if err != nil {
+		return nil, err
+	}
 	var all []T
+	for _, object := range objects {
+		var one T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &one); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// listObjects is listAll for objects that are read in another way.
+func listObjects(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource,
+	selector, what string) ([]unstructured.Unstructured, error) {
+	var all []unstructured.Unstructured
 	options := metav1.ListOptions{LabelSelector: selector, Limit: 20}
 	for {
 		list, err := call(ctx, what, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
@@ -112,13 +140,7 @@ func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.G
 		if err != nil {
 			return nil, err
 		}
-		for _, item := range list.Items {
-			var one T
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &one); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", item.GetKind(), item.GetName(), err)
-			}
-			all = append(all, one)
-		}
+		all = append(all, list.Items...)
 		if options.Continue = list.GetContinue(); options.Continue == "" {
 			return all, nil
 		}
@@ -127,59 +149,6 @@ func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.G
 
 // lostPage is the hint for a page that is missing or cannot be read.
 const lostPage = "do not continue with this journal: restore the page, or take the records from the local file"
-
-// join puts the pages' records into one list. A missing page is an error, never a shorter journal.
-func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Record, error) {
-	if len(pages) < atLeast {
-		return nil, engine.NeedsPerson(lostPage, "the journal of %s had %d pages, but only %d remain",
-			name, atLeast, len(pages))
-	}
-	var records []engine.Record
-	for i, page := range pages {
-		if page.Page != i+1 {
-			return nil, engine.NeedsPerson(lostPage, "page %d of the journal of %s is missing", i+1, name)
-		}
-		if len(page.Records) == 0 {
-			return nil, engine.NeedsPerson(lostPage, "JournalPage %s has no records", page.Name)
-		}
-		for _, raw := range page.Records {
-			r, err := decode(raw)
-			if err != nil {
-				return nil, engine.NeedsPerson(lostPage, "JournalPage %s: record %d cannot be read: %w",
-					page.Name, len(records)+1, err)
-			}
-			records = append(records, r)
-		}
-	}
-	return records, nil
-}
-
-// decode reads a record and refuses unknown fields: the hash chain would not cover them.
-func decode(raw []byte) (r engine.Record, err error) {
-	reader := json.NewDecoder(bytes.NewReader(raw))
-	reader.DisallowUnknownFields()
-	return r, reader.Decode(&r)
-}
-
-// whole verifies the hash chain of a journal. Its error names the record, and the page that holds it.
-func whole(records []engine.Record, pages []v1alpha1.JournalPage) error {
-	_, err := engine.Chained(records)
-	if errors.Is(err, engine.ErrUnchained) {
-		return nil // the engine refuses to continue with it; it can still be read
-	}
-	var broken *engine.Broken
-	if !errors.As(err, &broken) {
-		return err
-	}
-	at := 0
-	for _, page := range pages {
-		if at += len(page.Records); broken.Index < at {
-			broken.Place = "JournalPage " + page.Name
-			break
-		}
-	}
-	return broken
-}
 
 // Append implements engine.Journal. It returns nil when the records are in the cluster and the Migration's
 // status has them. Records that fit on one page are written at once.

@@ -99,10 +99,19 @@ func TestClusterPages(t *testing.T) {
 		t.Errorf("status %+v, want %+v", migration.Status, want)
 	}
 	pages, err := c.list(t.Context())
-	if err != nil || len(pages) != 6 || len(pages[0].Records) != perPage ||
-		pages[2].OwnerReferences[0].Kind != "Migration" {
-		t.Errorf("%d pages, the first with %d records, %v", len(pages), len(pages[0].Records), err)
+	if err != nil || len(pages) != 6 || len(pages[0].records) != perPage ||
+		typed(t, pages[2]).OwnerReferences[0].Kind != "Migration" {
+		t.Errorf("%d pages, the first with %d records, %v", len(pages), len(pages[0].records), err)
 	}
+}
+
+func typed(t *testing.T, p page) *v1alpha1.JournalPage {
+	t.Helper()
+	one, err := p.typed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return one
 }
 
 // TestClusterPageBytes writes big records: a page stays under its bound of bytes, and a record that no
@@ -121,8 +130,8 @@ func TestClusterPageBytes(t *testing.T) {
 		t.Errorf("%d pages, %v", len(pages), err)
 	}
 	for _, page := range pages {
-		if n := len(slices.Concat(page.Records...)); n > pageBytes {
-			t.Errorf("page %d has %d bytes", page.Page, n)
+		if n := len(slices.Concat(typed(t, page).Records...)); n > pageBytes {
+			t.Errorf("page %d has %d bytes", page.number, n)
 		}
 	}
 	huge := sample(9)[8]

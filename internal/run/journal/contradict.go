@@ -23,14 +23,15 @@ type ContradictError struct {
 	Lost []engine.Record
 }
 
-// Contradict compares this machine's copy of a journal with the cluster's. The cluster may have more records, since
-// another machine may have continued; it must have every record of the copy.
-func Contradict(path string, local, cluster []engine.Record) error {
-	for i, r := range local {
-		if i < len(cluster) && same(r, cluster[i]) {
+// contradict compares this machine's copy of a journal with the cluster's. equal says which records are known to be the
+// same. The cluster may have more records, since another machine may have continued; it must have every record of the
+// copy.
+func contradict(path string, local, cluster []engine.Record, equal []bool) error {
+	for i := range local {
+		if i < len(equal) && equal[i] || i < len(cluster) && same(local[i], cluster[i]) {
 			continue
 		}
-		e := &ContradictError{Path: path, At: r.Seq, Lost: local[i:]}
+		e := &ContradictError{Path: path, At: local[i].Seq, Lost: local[i:]}
 		if i < len(cluster) {
 			e.Other = &cluster[i]
 		}

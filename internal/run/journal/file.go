@@ -25,13 +25,17 @@ type File struct {
 	path    string
 	file    *os.File
 	records []engine.Record
-	size    int64 // bytes of whole lines
+	equal   []bool // which records were equal to known ones when the file was opened
+	size    int64  // bytes of whole lines
 	dropped int64
 }
 
 // OpenFile opens a journal, or begins one. A last line that a crash cut off is dropped: no caller was told that
 // it was durable. Damage anywhere else is an error.
-func OpenFile(path string) (*File, error) {
+func OpenFile(path string) (*File, error) { return openKnown(path, nil) }
+
+// openKnown is OpenFile for a copy of a journal whose records are known (parse).
+func openKnown(path string, known []engine.Record) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fileError(path, err)
 	}
@@ -41,7 +45,7 @@ func OpenFile(path string) (*File, error) {
 		return nil, fileError(path, err)
 	}
 	f := &File{path: path, file: file}
-	if err := f.load(); err != nil {
+	if err := f.load(known); err != nil {
 		file.Close()
 		return nil, err
 	}
@@ -55,12 +59,12 @@ func OpenFile(path string) (*File, error) {
 }
 
 // load reads all complete lines, and cuts off an incomplete last one.
-func (f *File) load() error {
+func (f *File) load(known []engine.Record) error {
 	data, err := io.ReadAll(f.file)
 	if err != nil {
 		return fileError(f.path, err)
 	}
-	if f.records, f.size, err = parse(f.path, data); err != nil {
+	if f.records, f.equal, f.size, err = parse(f.path, data, known); err != nil {
 		return err
 	}
 	if f.dropped = int64(len(data)) - f.size; f.dropped == 0 {
@@ -69,41 +73,70 @@ func (f *File) load() error {
 	return f.cut()
 }
 
-// parse reads the complete lines of a journal, and returns how many bytes they have.
-func parse(path string, data []byte) (records []engine.Record, size int64, err error) {
-	rest := data
-	for {
+// parse reads the complete lines of a journal, and returns how many bytes they have. A line that is the text of the
+// known record in its place is not decoded, since decoding takes most of the time. equal says which lines are such
+// texts.
+func parse(path string, data []byte, known []engine.Record) (records []engine.Record, equal []bool, size int64,
+	err error) {
+	lines := bytes.Count(data, []byte("\n"))
+	records, equal = make([]engine.Record, 0, lines), make([]bool, 0, lines)
+	var text []byte
+	for rest := data; ; {
 		line, after, whole := bytes.Cut(rest, []byte("\n"))
 		if !whole {
-			return records, size, nil
+			return records, equal, size, nil
 		}
 		var r engine.Record
-		if err := json.Unmarshal(line, &r); err != nil || r.Seq != len(records)+1 {
-			if len(after) == 0 && err != nil {
-				return records, size, nil // an incomplete last line
-			}
-			return nil, 0, damaged(path, len(records)+1, r.Seq, err)
+		n, same := len(records), false
+		if n < len(known) && known[n].Seq == n+1 {
+			text, err = known[n].AppendJSON(text[:0])
+			same = err == nil && bytes.Equal(line, text)
 		}
-		records = append(records, r)
+		if same {
+			r = known[n]
+		} else {
+			if err := json.Unmarshal(line, &r); err != nil || r.Seq != n+1 {
+				if len(after) == 0 && err != nil {
+					return records, equal, size, nil // an incomplete last line
+				}
+				return nil, nil, 0, damaged(path, n+1, r.Seq, err)
+			}
+		}
+		records, equal = append(records, r), append(equal, same)
 		size += int64(len(line)) + 1
 		rest = after
 	}
 }
 
-// ReadFile reads this machine's journal without changing it. A missing or damaged file has no records.
-func ReadFile(path string) ([]engine.Record, error) {
+// Copy is this machine's copy of a journal, as its file was at one moment.
+type Copy struct {
+	path string
+	data []byte
+}
+
+// ReadCopy reads a copy without changing its file, which may be missing.
+func ReadCopy(path string) (Copy, error) {
 	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Copy{}, fileError(path, err)
+	}
+	return Copy{path, data}, nil
+}
+
+// Compare returns the records of a copy of the journal of a plan, by its hash, and a *ContradictError if the cluster's
+// records, which were read after the copy, contradict them. A damaged copy, or one of another plan, has no records.
+func (c Copy) Compare(plan string, cluster []engine.Record) ([]engine.Record, error) {
+	local, equal, _, err := parse(c.path, c.data, cluster)
+	if err != nil || otherPlan(local, plan) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fileError(path, err)
+	contradiction := contradict(c.path, local, cluster, equal)
+	if contradiction != nil {
+		if _, err := engine.Replay(local); err != nil {
+			return nil, nil
+		}
 	}
-	records, _, err := parse(path, data)
-	if errors.Is(err, errDamaged) {
-		return nil, nil
-	}
-	return records, err
+	return local, contradiction
 }
 
 func damaged(path string, line, seq int, err error) error {
@@ -125,12 +158,11 @@ func (f *File) Append(_ context.Context, records ...engine.Record) error {
 		return err
 	}
 	var lines []byte
-	for _, r := range fresh {
-		line, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("journal %s: record %d: %w", f.path, r.Seq, err)
+	for i := range fresh {
+		if lines, err = fresh[i].AppendJSON(lines); err != nil {
+			return fmt.Errorf("journal %s: record %d: %w", f.path, fresh[i].Seq, err)
 		}
-		lines = append(append(lines, line...), '\n')
+		lines = append(lines, '\n')
 	}
 	if _, err = f.file.Write(lines); err == nil {
 		err = f.file.Sync()

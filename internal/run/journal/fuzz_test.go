@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // FuzzOpenFile: a file that is no journal, or a damaged one, is an error, and what is read is in order.
@@ -31,12 +32,31 @@ func FuzzOpenFile(f *testing.F) {
 	})
 }
 
-// FuzzJoin: pages of the cluster are records or an error.
+// FuzzJoin: pages of the cluster are records or an error, and a record that is read field by field is what its text
+// says.
 func FuzzJoin(f *testing.F) {
 	f.Add([]byte(`{"seq":1}`), 1)
 	f.Add([]byte(`[`), 2)
-	f.Fuzz(func(_ *testing.T, raw []byte, number int) {
-		_, _ = join("m", []v1alpha1.JournalPage{{Page: number, Records: []json.RawMessage{raw}}}, 1)
+	for _, r := range sample(4) {
+		text, _ := json.Marshal(r)
+		f.Add(text, 1)
+	}
+	f.Add([]byte(`{"seq":1.5,"before":null,"inverse":null,"Step":"s","undo":true,"epoch":3,"at":"x"}`), 1)
+	f.Add([]byte(`{"seq":1,"verdict":{"pass":true,"more":1}}`), 1)
+	f.Fuzz(func(t *testing.T, text []byte, number int) {
+		var value any
+		if utiljson.Unmarshal(text, &value) != nil {
+			return
+		}
+		_, _ = join("m", []page{{number: number, records: []any{value}}}, 1)
+		got, ok := direct(value)
+		again, err := json.Marshal(value)
+		if err != nil || !ok {
+			return
+		}
+		if want, err := decode(again); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is read as %+v, want %+v, %v", again, got, want, err)
+		}
 	})
 }
 

@@ -250,8 +250,9 @@ func WrittenBy(ctx context.Context, client dynamic.Interface, name string) (stri
 	if err != nil {
 		return "", err
 	}
-	if len(pages) > 0 && len(pages[0].Records) > 0 {
-		_ = json.Unmarshal(pages[0].Records[0], &first) // an unknown form has no version
+	if len(pages) > 0 && len(pages[0].records) > 0 {
+		text, _ := raw(pages[0].records[0])
+		_ = json.Unmarshal(text, &first) // an unknown form has no version
 	}
 	if head.Theseus != "" {
 		return head.Theseus, nil

@@ -12,7 +12,7 @@ import (
 
 // Mirrored is a journal with a copy in a file. A record counts when the primary has it, and is written to the file only
 // then. So a file with records that the primary lacks shows that the primary lost them, or was rewritten: that is an
-// error (Contradict). A fault of the file itself is a warning, and is repaired as soon as the file can be written
+// error (ContradictError). A fault of the file itself is a warning, and is repaired as soon as the file can be written
 // again.
 type Mirrored struct {
 	primary engine.Journal
@@ -109,14 +109,17 @@ func (m *Mirrored) open(ctx context.Context) error {
 // aside, never overwritten.
 func (m *Mirrored) repair(ctx context.Context, records []engine.Record) error {
 	var err error
+	var equal []bool
 	if m.file == nil {
-		m.file, err = OpenFile(m.path)
+		if m.file, err = openKnown(m.path, records); err == nil {
+			equal = m.file.equal
+		}
 	}
 	if err == nil && otherPlan(m.file.records, m.plan) {
 		err = fmt.Errorf("journal %s: %w: it belongs to another plan", m.path, errDamaged)
 	}
 	if err == nil {
-		err = Contradict(m.path, m.file.records, records)
+		err = contradict(m.path, m.file.records, records, equal)
 	}
 	if errors.Is(err, errDamaged) {
 		err = m.restart(err)

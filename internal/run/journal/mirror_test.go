@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
@@ -186,4 +187,63 @@ func TestMirrorPrimaryFails(t *testing.T) {
 		t.Fatalf("a record that the primary refuses: %v", err)
 	}
 	wantFile(t, path, records)
+}
+
+// TestCopyCompare: a copy, as it was when it was read, is compared with all fields of the cluster's records.
+func TestCopyCompare(t *testing.T) {
+	records := sample(8)
+	edit := func(from, to string) func(string) string {
+		return func(text string) string { return strings.Replace(text, from, to, 1) }
+	}
+	for name, test := range map[string]struct {
+		cluster []engine.Record
+		edit    func(string) string
+		plan    string
+		local   int
+		differs int // the record that does, 0 for none
+	}{
+		"equal":          {cluster: records, local: 8},
+		"behind":         {cluster: append(slices.Clone(records), records[7]), local: 8},
+		"ahead":          {cluster: records[:5], local: 8, differs: 6},
+		"another form":   {cluster: records, edit: edit(`{"seq":3,`, `{"seq": 3, `), local: 8},
+		"edited":         {cluster: records, edit: edit(`"title":"back"`, `"title":"on"`), local: 8, differs: 3},
+		"its first line": {cluster: records, edit: edit(`"by":"a@b/1"`, `"by":"b@b/1"`), local: 8, differs: 1},
+		"no journal":     {cluster: records, edit: edit(`"action":"act-1"`, `"action":"act-9"`)},
+		"damaged":        {cluster: records, edit: edit(`{"seq":3,`, `{"seq":4,`)},
+		"cut off":        {cluster: records, edit: func(text string) string { return text[:len(text)-1] }, local: 7},
+		"of other plans": {cluster: records, plan: "h2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "journal")
+			write(t, path, records)
+			if test.edit != nil {
+				text, err := os.ReadFile(path)
+				if err == nil {
+					err = os.WriteFile(path, []byte(test.edit(string(text))), 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			kept, err := ReadCopy(path)
+			if err == nil {
+				err = os.WriteFile(path, nil, 0o600) // it is not read again
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			local, err := kept.Compare(cmp.Or(test.plan, "h1"), test.cluster)
+			var contradicts *ContradictError
+			errors.As(err, &contradicts)
+			if len(local) != test.local || (contradicts != nil) != (test.differs > 0) ||
+				contradicts != nil && contradicts.At != test.differs {
+				t.Errorf("%d records, %v", len(local), err)
+			}
+		})
+	}
+	if kept, err := ReadCopy(filepath.Join(t.TempDir(), "none")); err != nil {
+		t.Error(err)
+	} else if local, err := kept.Compare("h1", records); len(local) > 0 || err != nil {
+		t.Errorf("of no file: %d records, %v", len(local), err)
+	}
 }
