@@ -273,7 +273,7 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	}
 	return engine.Run(ctx, r.Plan, engine.Deps{
 		Actor: lease.Guard(deps.Actor), Gate: deps.Gate,
-		Journal: r.Metrics.Journal(lease.GuardJournal(records)), Clock: Clock{},
+		Journal: r.Metrics.Journal(lease.GuardJournal(records)), Past: past, Clock: Clock{},
 		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Hold: hold, Stop: stop,
 		Together: Together(step.MostAtOnce), Epoch: lease.Epoch(), By: holder, Theseus: r.Theseus, Note: r.View.Note,
 		Notify: func(record engine.Record) {

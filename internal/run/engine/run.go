@@ -18,6 +18,9 @@ type Deps struct {
 	Actor   Actor
 	Gate    Gate
 	Journal Journal
+	// Past are the records of Journal, if the caller has read them under the lock of this run, and no record was
+	// appended since. If there are none, Run reads them. In both cases Run verifies them.
+	Past    []Record
 	Control Control
 	// Hindrance says why the run should change nothing in the cluster just now, which pauses it; "" if nothing prevents
 	// it. It is called as often as Control, and may be nil.
@@ -116,14 +119,16 @@ func Run(ctx context.Context, p *plan.Plan, deps Deps) (Outcome, error) {
 
 // open replays the journal and checks that it belongs to this plan.
 func (m *machine) open(ctx context.Context) error {
-	var records []Record
-	err := m.patiently(ctx, "reading the journal", func(ctx context.Context) (err error) {
-		records, err = m.deps.Journal.Records(ctx)
-		return err
-	})
-	if err != nil {
-		return err
+	records := m.deps.Past
+	if m.deps.Past = nil; len(records) == 0 {
+		if err := m.patiently(ctx, "reading the journal", func(ctx context.Context) (err error) {
+			records, err = m.deps.Journal.Records(ctx)
+			return err
+		}); err != nil {
+			return err
+		}
 	}
+	var err error
 	m.state, err = Admit(m.plan, records)
 	return err
 }
