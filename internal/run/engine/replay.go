@@ -126,9 +126,10 @@ func (s *State) begin(r Record) error {
 	if n := len(s.Steps); n > 0 && !s.Steps[n-1].Done {
 		return fmt.Errorf("step %q begins before %q is done", r.Step, s.Steps[n-1].ID)
 	}
-	if s.Find(r.Step) != nil {
+	if s.hasBegun(r.Step) {
 		return fmt.Errorf("step %q begins twice", r.Step)
 	}
+	s.begun[r.Step] = len(s.Steps)
 	s.Steps = append(s.Steps, StepState{ID: r.Step, BeganAt: r.At})
 	return nil
 }

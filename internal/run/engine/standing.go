@@ -81,8 +81,12 @@ func (n *Standing) gate(steps []step.Step, s State) {
 }
 
 func (n *Standing) left(steps []step.Step, s State) {
+	states := make(map[string]*StepState, len(s.Steps))
+	for i := range s.Steps {
+		states[s.Steps[i].ID] = &s.Steps[i]
+	}
 	for i := range steps {
-		known := s.Find(steps[i].ID)
+		known := states[steps[i].ID]
 		if s.Undoing && known != nil && !known.Undone || !s.Undoing && (known == nil || !known.Done) {
 			n.Left += time.Duration(steps[i].Estimate)
 		}

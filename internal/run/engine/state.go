@@ -53,6 +53,8 @@ type State struct {
 	// By is who ran the engine last, and Epoch that of the lock which they held.
 	By    string
 	Epoch int64
+
+	begun map[string]int // places of steps, for hasBegun alone: copies of a state share it
 }
 
 // StepState is what was journaled about one step.
@@ -123,6 +125,22 @@ func (s *State) Find(id string) *StepState {
 		}
 	}
 	return nil
+}
+
+// hasBegun reports whether a step has begun. Unlike Find, it does not look through all steps, of which a large plan has
+// thousands. It is only for the one that adds records.
+func (s *State) hasBegun(id string) bool {
+	if s.begun == nil {
+		s.begun = map[string]int{}
+		for i := range s.Steps {
+			s.begun[s.Steps[i].ID] = i
+		}
+	}
+	at, known := s.begun[id]
+	if !known || at < len(s.Steps) && s.Steps[at].ID == id {
+		return known
+	}
+	return s.Find(id) != nil // a step that was undone alone, or one of a copy that was dropped
 }
 
 // PastReturn is true once an action of a step marked NoReturn, or of a later one, was intended. A step that has begun
