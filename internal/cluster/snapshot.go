@@ -100,6 +100,9 @@ type NodeFacts struct {
 	Links []Link `json:"links,omitempty"`
 	// RPFilter maps an interface, or "all" and "default", to net.ipv4.conf.*.rp_filter.
 	RPFilter map[string]int `json:"rpFilter,omitempty"`
+	// Folders are those from which the container runtime takes CNI configurations and plugins; nil if an older agent
+	// reported.
+	Folders *Folders `json:"folders,omitempty"`
 	// ConfFiles are the files of the CNI configuration folder, sorted as the runtime sorts them.
 	ConfFiles []string `json:"confFiles,omitempty"`
 	// Confs are their contents, in the same order; the runtime uses the first valid one. Nil if an older agent

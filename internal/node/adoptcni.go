@@ -150,9 +150,13 @@ func (b *bounded) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // cni is the node's plugins with the runtime's own memory of what they answered.
-func (n *Node) cni() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir([]string{"/" + binaryDir}, filepath.Join(n.Root, filepath.Dir(resultsDir)),
-		&plugins{root: n.Root, slots: pluginSlots})
+func (n *Node) cni() (*libcni.CNIConfig, error) {
+	told, err := n.folders()
+	if err != nil {
+		return nil, err
+	}
+	return libcni.NewCNIConfigWithCacheDir(told.plugins, filepath.Join(n.Root, filepath.Dir(resultsDir)),
+		&plugins{root: n.Root, slots: pluginSlots}), nil
 }
 
 // pluginSlots are the process's own: there is one node per process.
@@ -201,8 +205,12 @@ func (n *Node) add(ctx context.Context, record *adoption.Record) error {
 	if err != nil {
 		return fmt.Errorf("the target's configuration: %w", err)
 	}
+	runner, err := n.cni()
+	if err != nil {
+		return err
+	}
 	conf := runtimeConf(record, record.NetNS, record.Address)
-	result, err := n.cni().AddNetworkList(ctx, list, conf)
+	result, err := runner.AddNetworkList(ctx, list, conf)
 	if err != nil {
 		return err
 	}
@@ -309,10 +317,14 @@ func (n *Node) del(ctx context.Context, record *adoption.Record, side adoption.S
 	if err != nil {
 		return fmt.Errorf("the configuration of %s: %w", side.Network, err)
 	}
+	runner, err := n.cni()
+	if err != nil {
+		return err
+	}
 	err = n.insist(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
 		defer cancel()
-		return n.cni().DelNetworkList(ctx, list, runtimeConf(record, space, ""))
+		return runner.DelNetworkList(ctx, list, runtimeConf(record, space, ""))
 	}, nil)
 	if err != nil {
 		return fmt.Errorf("give back at %s: %w", side.Network, err)

@@ -418,11 +418,15 @@ func peer(own netlink.Link) (netlink.Link, error) {
 
 // side reads one network's configuration: the first of its files that is there.
 func (n *Node) side(attachment step.Attachment) (adoption.Side, error) {
+	told, err := n.folders()
+	if err != nil {
+		return adoption.Side{}, err
+	}
 	for _, name := range attachment.Conf {
 		if name == "" || strings.ContainsRune(name, '/') {
 			return adoption.Side{}, fmt.Errorf("%q is no file name", name)
 		}
-		text, err := os.ReadFile(filepath.Join(n.Root, confDir, name))
+		text, err := os.ReadFile(filepath.Join(n.Root, told.conf, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -435,5 +439,5 @@ func (n *Node) side(attachment step.Attachment) (adoption.Side, error) {
 		}
 		return adoption.Side{Attachment: attachment, Network: list.Name, List: list.Bytes}, nil
 	}
-	return adoption.Side{}, fmt.Errorf("none of %s is in /%s", strings.Join(attachment.Conf, ", "), confDir)
+	return adoption.Side{}, fmt.Errorf("none of %s is in %s", strings.Join(attachment.Conf, ", "), told.Conf)
 }

@@ -101,9 +101,15 @@ func (n *Node) removeAll(ctx context.Context, residue, found step.Residue) error
 		errs = append(errs, removeLink(name))
 	}
 	errs = append(errs, removeRoutes(within))
+	told, err := n.folders()
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
 	var files []string
 	for _, name := range found.Binaries {
-		files = append(files, path.Join("/", binaryDir, name))
+		for _, folder := range told.plugins {
+			files = append(files, path.Join(folder, name))
+		}
 	}
 	errs = append(errs, n.remove(append(files, found.Paths...)))
 	return errors.Join(errs...)
@@ -131,14 +137,18 @@ func (n *Node) removeConf(names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
+	told, err := n.folders()
+	if err != nil {
+		return err
+	}
 	var files []string
 	for _, name := range names {
-		files = append(files, path.Join("/", confDir, name))
+		files = append(files, path.Join(told.conf, name))
 	}
 	if err := n.remove(files); err != nil {
 		return err
 	}
-	return syncDir(filepath.Join(n.Root, confDir))
+	return syncDir(filepath.Join(n.Root, told.conf))
 }
 
 // scrub takes the residue out of one backend. Another writer may change a rule between reading and writing;

@@ -28,9 +28,13 @@ func (n *Node) activate(ctx context.Context, args step.ConfArgs) (Answer, error)
 		return n.fetch(ctx, args, staged, active)
 	}
 	if staged == nil && active == nil {
+		told, err := n.folders()
+		if err != nil {
+			return Answer{}, err
+		}
 		return Answer{}, fmt.Errorf(
-			"neither %s nor %s is in /%s: the network's agent has not written its configuration",
-			args.Staged, args.Active, confDir)
+			"neither %s nor %s is in %s: the network's agent has not written its configuration",
+			args.Staged, args.Active, told.Conf)
 	}
 	if staged == nil || active != nil && bytes.Equal(staged, active) {
 		return Answer{Message: args.Active + " is active already"}, nil
@@ -77,7 +81,10 @@ func (n *Node) deactivate(_ context.Context, args step.ConfArgs) (Answer, error)
 }
 
 func (n *Node) renameConf(from, to string) (Answer, error) {
-	dir := filepath.Join(n.Root, confDir)
+	dir, err := n.inConf("")
+	if err != nil {
+		return Answer{}, err
+	}
 	if err := renameDurably(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
 		return Answer{}, fmt.Errorf("rename %s to %s: %w", from, to, err)
 	}
@@ -89,13 +96,17 @@ func (n *Node) confPair(args step.ConfArgs) (staged, active []byte, err error) {
 	if args.Staged == args.Active {
 		return nil, nil, fmt.Errorf("%q is both the staged and the active name", args.Active)
 	}
+	dir, err := n.inConf("")
+	if err != nil {
+		return nil, nil, err
+	}
 	read := func(name string) []byte {
 		folder, file, deeper := strings.Cut(name, "/")
 		if deeper && (name == args.Active || !isName(file)) || !isName(folder) {
 			err = errors.Join(err, fmt.Errorf("%q is no file name", name))
 			return nil
 		}
-		content, failed := os.ReadFile(filepath.Join(n.Root, confDir, name))
+		content, failed := os.ReadFile(filepath.Join(dir, name))
 		if failed != nil && !errors.Is(failed, fs.ErrNotExist) {
 			err = errors.Join(err, fmt.Errorf("read a network configuration: %w", failed))
 		}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
@@ -22,7 +21,11 @@ func (n *Node) confs(files []string) []cluster.Conf {
 	all := []cluster.Conf{}
 	for _, file := range files[:min(len(files), mostConfs)] {
 		conf := cluster.Conf{File: file}
-		text, err := readBounded(filepath.Join(n.Root, confDir, file))
+		var text []byte
+		name, err := n.inConf(file)
+		if err == nil {
+			text, err = readBounded(name)
+		}
 		if err == nil {
 			err = parseConf(text, path.Ext(file) == ".conflist", &conf)
 		}

@@ -15,12 +15,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Folders of the container runtime, below Root.
-const (
-	confDir   = "etc/cni/net.d"
-	binaryDir = "opt/cni/bin"
-)
-
 // writeDurably replaces a file such that after a crash it is either the old one or the new one.
 func writeDurably(name string, content []byte) error {
 	temporary := name + ".tmp"
@@ -70,7 +64,11 @@ func names(dir string) ([]string, error) {
 
 // confFiles are the files that the container runtime picks from, in its order: the first one serves.
 func (n *Node) confFiles() ([]string, error) {
-	all, err := names(filepath.Join(n.Root, confDir))
+	dir, err := n.inConf("")
+	if err != nil {
+		return nil, err
+	}
+	all, err := names(dir)
 	return slices.DeleteFunc(all, func(name string) bool {
 		return !slices.Contains([]string{".conf", ".conflist", ".json"}, path.Ext(name))
 	}), err

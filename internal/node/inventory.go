@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -21,8 +22,10 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 	if facts.RPFilter, err = n.rpFilter(); err != nil {
 		return Answer{}, err
 	}
-	if facts.ConfFiles, err = n.confFiles(); err != nil {
-		return Answer{}, err
+	if facts.Folders = n.folderFacts(); facts.Folders.Conf != "" {
+		if facts.ConfFiles, err = n.confFiles(); err != nil {
+			return Answer{}, err
+		}
 	}
 	facts.Confs = n.confs(facts.ConfFiles)
 	if facts.Kernel, err = n.kernel(); err != nil {
@@ -113,12 +116,22 @@ func (n *Node) world(ctx context.Context, residue step.Residue) (world, error) {
 	if w.ipsets, err = n.ipsets(ctx, len(residue.IPSets) > 0); err != nil {
 		return w, err
 	}
-	if w.confFiles, err = names(filepath.Join(n.Root, confDir)); err != nil {
+	told, err := n.folders()
+	if err != nil {
 		return w, err
 	}
-	if w.binaries, err = names(filepath.Join(n.Root, binaryDir)); err != nil {
+	if w.confFiles, err = names(filepath.Join(n.Root, told.conf)); err != nil {
 		return w, err
 	}
+	for _, folder := range told.plugins {
+		inside, err := names(filepath.Join(n.Root, folder))
+		if err != nil {
+			return w, err
+		}
+		w.binaries = append(w.binaries, inside...)
+	}
+	slices.Sort(w.binaries)
+	w.binaries = slices.Compact(w.binaries)
 	w.paths, err = n.existing(residue.Paths)
 	return w, err
 }

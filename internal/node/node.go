@@ -38,6 +38,11 @@ type Node struct {
 	retied bool      // no connection is left in the middle by a former process
 	outran bool      // the node's routes have a generation of their own (guarded by rtnl)
 
+	folderMu  sync.Mutex
+	told      *folders  // what the runtime told most recently, at toldAt; nil if it was not asked
+	toldAt    time.Time // (guarded by folderMu, like tellAgain)
+	tellAgain bool      // the next use of the folders asks the runtime
+
 	spell outage.Spell  // in which the API server is away, as plugins say
 	bears time.Duration // how long the verb at hand bears that; 0 outside of verbs
 
@@ -84,6 +89,7 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 	if err := step.Allowed(verb, args); err != nil {
 		return Answer{}, err
 	}
+	n.mayTellAgain()
 	w, known := works()[verb]
 	if !known {
 		return Answer{}, fmt.Errorf("%w %q", ErrUnknownVerb, verb)

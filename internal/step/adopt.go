@@ -31,8 +31,8 @@ var adopting = []Verb{
 
 // Attachment is how pods of a node hang on one network, as far as moving them goes.
 type Attachment struct {
-	// Conf names files in /etc/cni/net.d; the first that is there counts. It may be a staged name that no
-	// runtime reads.
+	// Conf names files in the folder of CNI configurations; the first that is there counts. It may be a staged name
+	// that no runtime reads.
 	Conf []string `json:"conf"`
 	// Bridge is the host's bridge that its pods hang on; empty for a routed network.
 	Bridge string `json:"bridge,omitempty"`

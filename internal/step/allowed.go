@@ -50,7 +50,7 @@ func (r Residue) allowed() error {
 	}
 	for _, name := range r.ConfFiles {
 		if !confName(strings.TrimPrefix(name, "theseus/")) {
-			return fmt.Errorf("%q is no file of /etc/cni/net.d", name)
+			return fmt.Errorf("%q is no name of a file in the folder of CNI configurations", name)
 		}
 	}
 	for _, name := range r.Links {
@@ -102,7 +102,7 @@ func without(allow, asked []string) []string {
 func (a Attachment) allowed() error {
 	for _, name := range a.Conf {
 		if !confName(strings.TrimPrefix(name, "theseus/")) {
-			return fmt.Errorf("%q is no file of /etc/cni/net.d", name)
+			return fmt.Errorf("%q is no name of a file in the folder of CNI configurations", name)
 		}
 	}
 	for _, name := range a.Restore {

@@ -8,13 +8,13 @@ const (
 	VerbDeactivate = "deactivate"
 )
 
-// The node itself refuses names that are not of one file in /etc/cni/net.d.
+// The node itself refuses names that are not of one file in the folder that its runtime reads.
 var choosing = []Verb{
 	takes(anything[ConfArgs], Verb{Name: VerbActivate, Back: VerbDeactivate}),
 	takes(anything[ConfArgs], Verb{Name: VerbDeactivate, Back: VerbActivate}),
 }
 
-// ConfArgs names files in /etc/cni/net.d.
+// ConfArgs names files in the folder of CNI configurations.
 type ConfArgs struct {
 	// Staged is a name that no runtime reads, such as "10-calico.conflist.theseus", or a file in a folder, which none
 	// reads either.

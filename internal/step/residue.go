@@ -21,7 +21,7 @@ type Residue struct {
 	IPSets   []string `json:"ipsets,omitempty"`
 	// Routes are destinations (CIDRs) within which every route goes, blackholes too.
 	Routes []string `json:"routes,omitempty"`
-	// ConfFiles are in /etc/cni/net.d, Binaries in /opt/cni/bin.
+	// ConfFiles are in the folder of CNI configurations that the node's runtime reads, Binaries in those of plugins.
 	ConfFiles []string `json:"confFiles,omitempty"`
 	Binaries  []string `json:"binaries,omitempty"`
 	// Paths are files and folders of the node, absolute.

@@ -182,10 +182,12 @@ func (m *machine) inventory(wanted step.Residue, clean bool) (node.Answer, error
 
 // facts are those of a node on flannel over VXLAN.
 func (m *machine) facts() cluster.NodeFacts {
-	return cluster.NodeFacts{Node: m.name, Kernel: kernel, ConfFiles: []string{firstConf}, Links: []cluster.Link{
-		{Name: "eth0", MTU: 1500, Addresses: []string{m.address + "/16"}},
-		{Name: "flannel.1", Type: "vxlan", MTU: 1450, VNI: 1, Port: 8472}, {Name: "cni0", Type: "bridge", MTU: 1450},
-	}, Confs: []cluster.Conf{{File: firstConf, Network: "cbr0", Plugins: []string{"flannel", "portmap"}}},
+	return cluster.NodeFacts{Node: m.name, Kernel: kernel, Folders: new(cluster.DefaultFolders()),
+		ConfFiles: []string{firstConf}, Links: []cluster.Link{
+			{Name: "eth0", MTU: 1500, Addresses: []string{m.address + "/16"}},
+			{Name: "flannel.1", Type: "vxlan", MTU: 1450, VNI: 1, Port: 8472},
+			{Name: "cni0", Type: "bridge", MTU: 1450},
+		}, Confs: []cluster.Conf{{File: firstConf, Network: "cbr0", Plugins: []string{"flannel", "portmap"}}},
 		ForwardPolicy: "ACCEPT", Host: &cluster.Host{Clock: cluster.Clock{At: time.Now().UTC()},
 			Modules: map[string]string{"vxlan": "loaded", "ip_set": "loaded", "xt_set": "loadable",
 				"ip_tables": "loaded", "nf_tables": "loaded", "nf_conntrack": "loaded", "br_netfilter": "loaded"},

@@ -105,15 +105,16 @@ func node(i int) corev1.Node {
 }
 
 func facts(i int) cluster.NodeFacts {
-	return cluster.NodeFacts{Node: nodeName(i), ConfFiles: []string{"10-flannel.conflist"}, Links: []cluster.Link{
-		{Name: "eth0", MTU: 1500, Addresses: []string{address(i) + "/12"}},
-		{Name: "flannel.1", MTU: 1450, VNI: 1, Port: 8472}, {Name: "cni0", MTU: 1450},
-	}, Kernel: "6.1.0-13-amd64", Host: &cluster.Host{
-		Clock: cluster.Clock{At: time.Unix(1800000000, 0).UTC(), Asked: time.Unix(1800000000, 0).UTC(),
-			Answered: time.Unix(1800000001, 0).UTC()},
-		Modules:  map[string]string{"vxlan": "loaded", "ip_set": "loaded", "xt_set": "loadable"},
-		IPTables: map[string]int{"nft": 200}, Paths: []cluster.PathMTU{{To: address(i + 1), MTU: 1500, Link: 1500}},
-	}}
+	return cluster.NodeFacts{Node: nodeName(i), Folders: new(cluster.DefaultFolders()),
+		ConfFiles: []string{"10-flannel.conflist"}, Links: []cluster.Link{
+			{Name: "eth0", MTU: 1500, Addresses: []string{address(i) + "/12"}},
+			{Name: "flannel.1", MTU: 1450, VNI: 1, Port: 8472}, {Name: "cni0", MTU: 1450},
+		}, Kernel: "6.1.0-13-amd64", Host: &cluster.Host{
+			Clock: cluster.Clock{At: time.Unix(1800000000, 0).UTC(), Asked: time.Unix(1800000000, 0).UTC(),
+				Answered: time.Unix(1800000001, 0).UTC()},
+			Modules:  map[string]string{"vxlan": "loaded", "ip_set": "loaded", "xt_set": "loadable"},
+			IPTables: map[string]int{"nft": 200}, Paths: []cluster.PathMTU{{To: address(i + 1), MTU: 1500, Link: 1500}},
+		}}
 }
 
 func policy(i int) networkingv1.NetworkPolicy {
