@@ -49,6 +49,7 @@ func All() []check.Check {
 		cni.Autodetection(),
 		cni.Clash(),
 		cni.ConfPresent(),
+		cni.Folders(),
 		cni.HalfWay(),
 		cni.Leftover(),
 		cni.Never(),

@@ -134,7 +134,7 @@ func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (troub
 		}
 		if stray, err := strayPod(pods, c.CIDRs); stray != "" || err != nil {
 			return lasting("another network serves new pods of "+c.Node+": theseus snapshot --nodes shows which file "+
-				"in /etc/cni/net.d, and theseus check --from what to do", err)
+				"its runtime reads, and theseus check --from what to do", err)
 		}
 		return lasting(a.down(ctx, c.Node))
 	case c.Kind == step.PodGone:

@@ -22,6 +22,7 @@ const (
 	defaultConf     = "10-calico.conflist"
 	poolCIDR        = "CALICO_IPV4POOL_CIDR"
 	confNameVar     = "CNI_CONF_NAME"
+	confFolderVar   = "CNI_NET_DIR"
 )
 
 // Driver implements cni.Driver.

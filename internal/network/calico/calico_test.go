@@ -118,6 +118,47 @@ func TestInstallJoint(t *testing.T) {
 
 // TestInstallFinal: the last actions give the user's own form back for pods made from then on, then the user's
 // own strategy, and take the mark off every object.
+// TestOtherFolders: Calico's installer is told where its files are on the node, for good, unless the user says it.
+func TestOtherFolders(t *testing.T) {
+	const folder, said = "/var/lib/rancher/k3s/agent/etc/cni/net.d", `{"name":"CNI_NET_DIR","value":"`
+	const own, variable = `"path":"/etc/cni/net.d"`, `{"name":"CNI_CONF_NAME"`
+	manifest, err := os.ReadFile("testdata/calico-vxlan-v3.31.0.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		replace      []string
+		folder, want string
+	}{
+		"default": {nil, "/etc/cni/net.d", ""},
+		"k3s":     {[]string{own, `"path":"` + folder + `/"`}, folder, said + folder + `"`},
+		"said": {[]string{own, `"path":"` + folder + `"`, variable, said + `/etc/link"},` + variable}, folder,
+			said + `/etc/link"`},
+	} {
+		r := request(t)
+		r.Manifest = cnitest.Documents(t, manifest)
+		agent := find(t, r.Manifest, "DaemonSet")
+		if err := json.Unmarshal([]byte(strings.NewReplacer(c.replace...).Replace(text(t, agent))), agent); err != nil {
+			t.Fatal(err)
+		}
+		target, err := calico.Driver{}.Install(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := target.Installation; got.ConfFolder != c.folder || got.PluginFolder != "/opt/cni/bin" {
+			t.Errorf("%s: it writes to %s and %s", name, got.ConfFolder, got.PluginFolder)
+		}
+		for form, object := range map[string]any{"joint": find(t, target.Objects, "DaemonSet"),
+			"final": target.Final[0].Object} {
+			agent := text(t, object)
+			if c.want == "" && strings.Contains(agent, said) || c.want != "" && strings.Count(agent, said) != 1 ||
+				!strings.Contains(agent, c.want) {
+				t.Errorf("%s: the %s form should have %q once", name, form, c.want)
+			}
+		}
+	}
+}
+
 func TestInstallFinal(t *testing.T) {
 	target, err := calico.Driver{}.Install(request(t))
 	if err != nil {

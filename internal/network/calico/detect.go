@@ -47,6 +47,8 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		Version:      versionOf(template.Containers),
 		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: agent.Namespace, Name: agent.Name},
 		Selector:     cni.SelectorOf(agent),
+		ConfFolder:   cni.HostFolder(agent, "/host"+confFolder),
+		PluginFolder: cni.HostFolder(agent, "/host"+pluginFolder),
 		Capabilities: capabilities(orDefault(strings.TrimSuffix(conf, cni.StagedSuffix), defaultConf)),
 		Problems:     notReady(agent),
 	}

@@ -93,6 +93,7 @@ func (m *manifest) fit(request cni.Request) {
 	if method := m.env(agent, "IP_AUTODETECTION_METHOD"); method == "" || method == "first-found" {
 		setEnv(agent, "IP_AUTODETECTION_METHOD", "kubernetes-internal-ip")
 	}
+	m.nameConfFolder()
 	// Without BGP, BIRD does not run, so its probes must be removed.
 	for _, probe := range []string{"livenessProbe", "readinessProbe"} {
 		command, ok, _ := unstructured.NestedStringSlice(agent, probe, "exec", "command")
@@ -205,6 +206,18 @@ func jointMTU(source *cni.Installation, own string) int {
 	return smallest
 }
 
+// nameConfFolder tells the installer which folder of the node it writes to, unless it is the default: the installer
+// writes that into the CNI configuration, as the place of Calico's kubeconfig on the node.
+func (m *manifest) nameConfFolder() {
+	if folder := m.confFolder(); folder != "" && folder != confFolder && m.env(m.installer(), confFolderVar) == "" {
+		setEnv(m.installer(), confFolderVar, folder)
+	}
+}
+
+// confFolder and pluginFolder are the node's folders to which the installer writes.
+func (m *manifest) confFolder() string   { return cni.HostFolderIn(m.agent, "/host"+confFolder) }
+func (m *manifest) pluginFolder() string { return cni.HostFolderIn(m.agent, "/host"+pluginFolder) }
+
 // confName is the user's name of the configuration, even if it is already staged.
 func (m *manifest) confName() string {
 	return strings.TrimSuffix(orDefault(m.env(m.installer(), confNameVar), defaultConf), cni.StagedSuffix)
@@ -261,6 +274,8 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 		Version:      cluster.ImageOf(image).Tag,
 		Agent:        step.RefOf(m.agent),
 		Selector:     cni.SelectorText(m.agent),
+		ConfFolder:   m.confFolder(),
+		PluginFolder: m.pluginFolder(),
 		PodCIDRs:     rangesOf(request),
 		Capabilities: caps,
 		Parts:        cni.Parts(m.objects, m.definitions),

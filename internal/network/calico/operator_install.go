@@ -21,7 +21,8 @@ import (
 const (
 	operatorCRDs = "installations." + operatorGroup
 	poolCRDs     = "ippools.crd.projectcalico.org"
-	confFolder   = "/etc/cni/net.d"
+	confFolder   = cluster.DefaultConfFolder
+	pluginFolder = cluster.DefaultPluginFolder
 	// stagedFolder is a subfolder of it, which no runtime reads.
 	stagedFolder = "theseus"
 	// managedBy is the label that marks pools as managed by the operator.
@@ -192,7 +193,7 @@ func (o *operation) understood(source *cni.Installation) error {
 		{"cni.type", []string{"", "Calico"}},
 		{"cni.ipam.type", []string{"", "Calico"}},
 		{"cni.confDir", []string{"", confFolder}},
-		{"cni.binDir", []string{"", "/opt/cni/bin"}},
+		{"cni.binDir", []string{"", pluginFolder}},
 		{"calicoNetwork.linuxDataplane", []string{"", "Iptables", "Nftables"}},
 		{"calicoNetwork.windowsDataplane", []string{"", "Disabled"}},
 	} {
@@ -390,7 +391,7 @@ func (o *operation) described(request cni.Request, ref step.Ref) cni.Installatio
 	ready := *whole()
 	return cni.Installation{
 		CNI: "calico", Version: o.version, Agent: agent, Selector: "k8s-app=" + agentName,
-		PodCIDRs: rangesOf(request), Capabilities: caps,
+		PodCIDRs: rangesOf(request), Capabilities: caps, ConfFolder: confFolder, PluginFolder: pluginFolder,
 		Maker: &cni.Maker{
 			Ref: ref, Makes: []step.Ref{agent, deployment(typhaName), deployment(controllersName), *ready.Ref},
 			NodeSelector: nodeSelectorOf(agentOverride), Ready: ready,

@@ -196,9 +196,11 @@ func (m *manifest) agentEnv(name string, installs bool) string {
 
 // upgrade makes the changes between two manifests.
 func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *manifest) (*cni.Upgrade, error) {
+	wanted.nameConfFolder()
 	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
 	next := *found
 	next.Version = cluster.ImageOf(image).Tag
+	next.ConfFolder, next.PluginFolder = wanted.confFolder(), wanted.pluginFolder()
 	next.Capabilities.Untracked = untracked(next.Version, next.Capabilities)
 	u := &cni.Upgrade{Installation: next, Definitions: wanted.definitions}
 	u.Agent = form(live.agent, wanted.agent, found.Version, next.Version)

@@ -28,6 +28,8 @@ const (
 	// confDir is the mount path of the folder of CNI configurations in the agent's container.
 	confDir     = "/host/etc/cni/net.d/"
 	defaultConf = "05-cilium.conflist"
+	// pluginDir is the mount path of the folder of plugins in an init container.
+	pluginDir = "/host/opt/cni/bin"
 	// installScript writes the CNI configuration in releases before 1.14, as the agent starts.
 	installScript = "/cni-install.sh"
 )

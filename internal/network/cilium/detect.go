@@ -3,6 +3,7 @@ package cilium
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -54,6 +55,8 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		Version:      version,
 		Agent:        cni.DaemonSetRef(agent),
 		Selector:     cni.SelectorOf(agent),
+		ConfFolder:   cni.HostFolder(agent, path.Clean(confDir)),
+		PluginFolder: cni.HostFolder(agent, pluginDir),
 		PodCIDRs:     s.pools(),
 		Capabilities: s.capabilities(),
 		Parts:        parts(snapshot, agent),

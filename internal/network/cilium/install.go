@@ -1,6 +1,7 @@
 package cilium
 
 import (
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -50,6 +51,8 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 		Installation: cni.Installation{
 			CNI: "cilium", Version: cluster.ImageOf(image).Tag, Agent: step.RefOf(joint.agent),
 			Selector: cni.SelectorText(joint.agent), PodCIDRs: []string{request.PodCIDR},
+			ConfFolder:   cni.HostFolderIn(joint.agent, path.Clean(confDir)),
+			PluginFolder: cni.HostFolderIn(joint.agent, pluginDir),
 			Capabilities: joint.settings().capabilities(), Parts: cni.Parts(joint.objects, joint.definitions),
 			Defines: created, Untried: untriedFrom(request.Source), NeverRun: final.settings().neverRun(),
 			Defect: final.settings().stale(cluster.ImageOf(image).Tag),

@@ -68,6 +68,10 @@ type Installation struct {
 	// Defect is a known defect of this version with these settings, through which packets pass that policy denies; nil
 	// if none is known.
 	Defect *Defect `json:"defect,omitempty"`
+	// ConfFolder and PluginFolder are the folders of a node to which its workload writes its CNI configuration and its
+	// plugins, as far as a manifest shows them.
+	ConfFolder   string `json:"confFolder,omitempty"`
+	PluginFolder string `json:"pluginFolder,omitempty"`
 	// Data are the folders of a node in which it stores its state, if they depend on the installation.
 	Data []string `json:"data,omitempty"`
 	// PolicyAgent is a separate DaemonSet that enforces NetworkPolicy for it (kube-router), if there is one.
@@ -162,7 +166,7 @@ type Capabilities struct {
 	RouteTables []int `json:"routeTables,omitempty"`
 	// ReplacesKubeProxy is true when its agent does kube-proxy's work.
 	ReplacesKubeProxy bool `json:"replacesKubeProxy,omitempty"`
-	// ConfName is the name of its file in /etc/cni/net.d.
+	// ConfName is the name of its file in the folder of CNI configurations.
 	ConfName string        `json:"confName"`
 	Policy   PolicyDialect `json:"policy"`
 	// CanRequestAddress is true if a given address can be requested for a pod (needed to adopt).

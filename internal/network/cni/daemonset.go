@@ -3,12 +3,14 @@ package cni
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -30,6 +32,33 @@ func ImageOf(containers []corev1.Container, word string) string {
 // DaemonSetRef names a DaemonSet.
 func DaemonSetRef(set *appsv1.DaemonSet) step.Ref {
 	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: set.Namespace, Name: set.Name}
+}
+
+// HostFolder is the folder of the node that a DaemonSet's containers mount at a path; empty if none does.
+func HostFolder(set *appsv1.DaemonSet, at string) string {
+	pod := &set.Spec.Template.Spec
+	for _, container := range append(slices.Clone(pod.InitContainers), pod.Containers...) {
+		for _, mount := range container.VolumeMounts {
+			if path.Clean(mount.MountPath) != at {
+				continue
+			}
+			for _, volume := range pod.Volumes {
+				if volume.Name == mount.Name && volume.HostPath != nil {
+					return path.Join(volume.HostPath.Path, mount.SubPath)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// HostFolderIn is HostFolder for a DaemonSet in a manifest.
+func HostFolderIn(workload *unstructured.Unstructured, at string) string {
+	var set appsv1.DaemonSet
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(workload.Object, &set) != nil {
+		return ""
+	}
+	return HostFolder(&set, at)
 }
 
 // SelectorOf is the selector of a DaemonSet's pods, as k=v,k=v.
@@ -71,11 +100,17 @@ func Rights(set *appsv1.DaemonSet, role string) []step.Ref {
 // that hook into them. It leaves out Theseus' own.
 func Writers(snapshot *cluster.Snapshot) []*appsv1.DaemonSet {
 	var found []*appsv1.DaemonSet
+	read := func(folder string) bool {
+		return strings.HasPrefix(folder+"/", "/etc/cni/") ||
+			slices.ContainsFunc(snapshot.Facts, func(f cluster.NodeFacts) bool {
+				return f.Folders != nil && f.Folders.Reads(folder)
+			})
+	}
 	for i := range snapshot.DaemonSets {
 		set := &snapshot.DaemonSets[i]
 		if set.Namespace != v1alpha1.Namespace &&
 			slices.ContainsFunc(set.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
-				return v.HostPath != nil && strings.HasPrefix(v.HostPath.Path+"/", "/etc/cni/")
+				return v.HostPath != nil && read(v.HostPath.Path)
 			}) {
 			found = append(found, set)
 		}

@@ -1,6 +1,7 @@
 package flannel
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -49,10 +50,12 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	agent := agents[0]
 	version := cluster.ImageOf(cni.ImageOf(agent.Spec.Template.Spec.Containers, "flannel")).Tag
 	found := &cni.Installation{
-		CNI:      "flannel",
-		Version:  version,
-		Agent:    cni.DaemonSetRef(agent),
-		Selector: cni.SelectorOf(agent),
+		CNI:          "flannel",
+		Version:      version,
+		Agent:        cni.DaemonSetRef(agent),
+		Selector:     cni.SelectorOf(agent),
+		ConfFolder:   cni.HostFolder(agent, path.Clean(confDir)),
+		PluginFolder: cni.HostFolder(agent, pluginDir),
 	}
 	if found.Untried = joined(agent); found.Untried != "" {
 		for _, set := range agents {

@@ -117,6 +117,9 @@ func imageNamed(workload *unstructured.Unstructured, word string) string {
 // confDir is the mount path of the folder of CNI configurations in the init container.
 const confDir = "/etc/cni/net.d/"
 
+// pluginDir is the mount path of the folder of plugins in another init container.
+const pluginDir = "/opt/cni/bin"
+
 // installer returns the init container that copies the CNI configuration: its last argument is the destination.
 func (m *manifest) installer() map[string]any {
 	for _, container := range cni.ContainersOf(m.agent, "initContainers") {
@@ -205,6 +208,8 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 		Version:      version,
 		Agent:        step.RefOf(m.agent),
 		Selector:     cni.SelectorText(m.agent),
+		ConfFolder:   cni.HostFolderIn(m.agent, path.Clean(confDir)),
+		PluginFolder: cni.HostFolderIn(m.agent, pluginDir),
 		PodCIDRs:     []string{request.PodCIDR},
 		Data:         pods.data(),
 		Capabilities: caps,

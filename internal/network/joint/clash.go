@@ -171,7 +171,7 @@ func notSwitched(source, target cni.Installation) []Clash {
 		if !network.Capabilities.SwitchedPerNode {
 			return []Clash{{"not-switched", "cni/clash",
 				network.CNI + " is not chosen per node by its CNI configuration", "let its agent leave the " +
-					"configurations of other networks in /etc/cni/net.d alone, as a change of its own"}}
+					"configurations of other networks alone, as a change of its own"}}
 		}
 	}
 	return nil

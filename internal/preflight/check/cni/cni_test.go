@@ -12,6 +12,8 @@ func TestClash(t *testing.T) { checktest.Run(t, Clash()) }
 
 func TestConfPresent(t *testing.T) { checktest.Run(t, ConfPresent()) }
 
+func TestFolders(t *testing.T) { checktest.Run(t, Folders()) }
+
 func TestLeftover(t *testing.T) { checktest.Run(t, Leftover()) }
 func TestNever(t *testing.T)    { checktest.Run(t, Never()) }
 func TestTraces(t *testing.T)   { checktest.Run(t, Traces()) }

@@ -3,12 +3,14 @@ package cni
 import (
 	_ "embed"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -53,25 +55,26 @@ func judgeFile(pass *check.Pass, facts *cluster.NodeFacts, file string) (finding
 		ID: "cni/conf-present", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
 		Evidence: map[string]any{"file": file, "serving": own},
 		Fix: "find the program that wrote it: Multus, service meshes and similar plugins keep such a file on " +
-			"purpose, and need it. If no program uses it any more, on the node: mv /etc/cni/net.d/" + file +
-			" /etc/cni/; its pods stay on their network until they are recreated",
+			"purpose, and need it. If no program uses it any more, on the node: mv " +
+			shell.Word(path.Join(facts.ConfFolder(), file)) + " " + shell.Word(path.Dir(facts.ConfFolder())+"/") +
+			"; its pods stay on their network until they are recreated",
 	}
 	switch {
 	case file < own:
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("/etc/cni/net.d/%s sorts before %s: new pods on this node are not on %s",
-			file, own, pass.Source.CNI)
+		f.Message = fmt.Sprintf("%s sorts before %s: new pods on this node are not on %s",
+			path.Join(facts.ConfFolder(), file), own, pass.Source.CNI)
 	case file == pass.Target.Capabilities.ConfName:
 		f.Severity = finding.Block
 		f.Message = fmt.Sprintf("the target's configuration %s already exists: the node would switch as soon as "+
 			"the source's is removed", file)
 	case pass.OneNetwork():
 		f.Message = fmt.Sprintf(
-			"/etc/cni/net.d/%s does not belong to %s: it would serve new pods when %s's own is removed",
-			file, pass.Source.CNI, pass.Source.CNI)
+			"%s does not belong to %s: it would serve new pods when %s's own is removed",
+			path.Join(facts.ConfFolder(), file), pass.Source.CNI, pass.Source.CNI)
 	default:
-		f.Message = fmt.Sprintf("/etc/cni/net.d/%s belongs to neither network: it would serve new pods when "+
-			"both others are removed", file)
+		f.Message = fmt.Sprintf("%s belongs to neither network: it would serve new pods when "+
+			"both others are removed", path.Join(facts.ConfFolder(), file))
 	}
 	return f, true
 }

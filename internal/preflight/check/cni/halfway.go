@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"maps"
@@ -84,9 +85,9 @@ func podsApart(pass *check.Pass) []finding.Finding {
 				lost, check.Names(lost.pods)),
 			Evidence: map[string]any{"pods": lost.pods[:min(len(lost.pods), 20)], "count": len(lost.pods)},
 			Fix: "make sure that " + pass.Source.CNI +
-				" serves their nodes: on a node that has another network's file in /etc/cni/net.d, move it out first " +
-				"(theseus snapshot --nodes shows it); then restart their workloads one by one. A pod without a " +
-				"controller does not come back",
+				" serves their nodes: on a node that has another network's file in " + confFolder(pass) +
+				", move it out first (theseus snapshot --nodes shows it); then restart their workloads one by one. " +
+				"A pod without a controller does not come back",
 		})
 	}
 	if len(shares) < 2 {
@@ -110,15 +111,30 @@ func podsApart(pass *check.Pass) []finding.Finding {
 		Message: "pods are on more than one network: " + strings.Join(parts, ", ") +
 			"; pods of different networks may not reach each other, and removing a network cuts off its pods",
 		Evidence: map[string]any{"shares": parts, "pods": fewer},
-		Fix:      wayOut,
+		Fix:      wayOut(pass),
 	})
 }
 
 // wayOut is the order in which a cluster returns to one network without cutting pods off.
-const wayOut = "if Theseus began it: theseus status, then theseus resume or theseus rollback. If not, return " +
-	"to the network that stays: on nodes where the other network's configuration sorts first, move it out of " +
-	"/etc/cni/net.d; restart the workloads with pods on the other network one by one; when it " +
-	"has no pod left, remove it, and check the nodes for its leftovers (theseus snapshot --nodes)"
+func wayOut(pass *check.Pass) string {
+	return "if Theseus began it: theseus status, then theseus resume or theseus rollback. If not, return " +
+		"to the network that stays: on nodes where the other network's configuration sorts first, move it out of " +
+		confFolder(pass) + "; restart the workloads with pods on the other network one by one; when it " +
+		"has no pod left, remove it, and check the nodes for its leftovers (theseus snapshot --nodes)"
+}
+
+// confFolder names the folder from which the nodes' runtimes take CNI configurations.
+func confFolder(pass *check.Pass) string {
+	folder := ""
+	for i := range pass.Snapshot.Facts {
+		if now := pass.Snapshot.Facts[i].ConfFolder(); folder == "" {
+			folder = now
+		} else if folder != now {
+			return "the runtime's CNI folder"
+		}
+	}
+	return cmp.Or(folder, cluster.DefaultConfFolder)
+}
 
 func blocking(pass *check.Pass) finding.Severity {
 	if pass.Change.To != "" {
@@ -147,7 +163,7 @@ func nodesApart(pass *check.Pass) []finding.Finding {
 		ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
 		Message:  "which network new pods are on depends on their node: " + strings.Join(parts, ", "),
 		Evidence: map[string]any{"serving": parts},
-		Fix:      wayOut,
+		Fix:      wayOut(pass),
 	}}
 }
 
@@ -170,9 +186,9 @@ func twoFiles(pass *check.Pass) []finding.Finding {
 	for _, list := range slices.Sorted(maps.Keys(several)) {
 		nodes := several[list]
 		first, rest, _ := strings.Cut(list, ", ")
-		fix := "on each node, if no network in use needs it, move out of /etc/cni/net.d: " + rest
+		fix := "on each node, if no network in use needs it, move out of " + confFolder(pass) + ": " + rest
 		if first != pass.Source.Capabilities.ConfName { // another network has taken over
-			fix = wayOut
+			fix = wayOut(pass)
 		}
 		found = append(found, finding.Finding{
 			ID: halfWayID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},

@@ -87,20 +87,22 @@ func second(pass *check.Pass, network *cni.Installation) finding.Finding {
 		f.Message = fmt.Sprintf("%s is already installed next to %s: a change was begun and not finished%s",
 			network.CNI, pass.Source.CNI, notWhole)
 		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, undo it. " +
-			lastly
+			lastly(pass)
 		return f
 	}
 	f.Message = fmt.Sprintf("two networks are installed, %s and %s: which one serves a pod depends on the node%s",
 		pass.Source.CNI, network.CNI, notWhole)
-	f.Fix = "find out which one serves each node (theseus snapshot --nodes, or ls /etc/cni/net.d there), decide " +
-		"which one stays, and remove the other. " + lastly
+	f.Fix = "find out which one serves each node (theseus snapshot --nodes, or ls " + confFolder(pass) +
+		" there), decide which one stays, and remove the other. " + lastly(pass)
 	return f
 }
 
 // lastly is the order in which a network is removed without cutting off its pods, and without leaving nodes to a plugin
 // whose agent is gone.
-const lastly = "Move its file out of /etc/cni/net.d first, on every node; then recreate its pods, one by one " +
-	"(theseus check --only cni/half-way names them); remove its agent last"
+func lastly(pass *check.Pass) string {
+	return "Move its file out of " + confFolder(pass) + " first, on every node; then recreate its pods, one by one " +
+		"(theseus check --only cni/half-way names them); remove its agent last"
+}
 
 // trace is what a removed network leaves in the API.
 type trace struct {
