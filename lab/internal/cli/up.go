@@ -54,6 +54,10 @@ func (a *app) up() *cobra.Command {
 	runtimeFlag(f, &s.Runtime)
 	calicoFlag(f, &s.Calico)
 	valuesFlag(f, &s.Values)
+	f.StringVar(&s.ConfDir, "cni-conf-dir", env("THESEUS_LAB_CNI_CONF_DIR", ""),
+		"where containerd reads CNI configurations (default "+spec.DefaultConfDir+")")
+	f.StringVar(&s.BinDir, "cni-bin-dir", env("THESEUS_LAB_CNI_BIN_DIR", ""),
+		"where containerd searches CNI plugins (default "+spec.DefaultBinDir+")")
 	f.StringVar(&s.ProxyMode, "kube-proxy", "iptables",
 		"mode of kube-proxy: iptables, nftables, or none, which Cilium replaces")
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {

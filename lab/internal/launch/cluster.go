@@ -105,6 +105,7 @@ func (l *launch) applyDNS(ctx context.Context) error { return l.apply(ctx, nil, 
 func (l *launch) apply(ctx context.Context, all []byte, parts ...string) error {
 	s := l.lab.Spec
 	params := Params(ctx, s, l.Cache)
+	params.Applied = true
 	for _, part := range parts {
 		text, err := network.Manifest(part, params)
 		if err != nil {
@@ -120,7 +121,8 @@ func Params(ctx context.Context, s spec.Lab, cache *build.Cache) network.Params 
 	return network.Params{
 		PodCIDR: s.PodCIDR(), ServiceCIDR: s.ServiceCIDR(), DNS: s.DNSIP(), Calico: build.CalicoComponent(s.Calico),
 		Kubernetes: s.Kubernetes, Values: s.Values, WithoutProxy: s.ProxyMode == spec.NoProxy,
-		APIServer: s.APIEndpoint(), Modules: func(component, module string) (string, error) {
+		ConfDir: s.ConfDir, BinDir: s.BinDir, APIServer: s.APIEndpoint(),
+		Modules: func(component, module string) (string, error) {
 			return cache.ModuleDir(ctx, component, module)
 		},
 		Program: func(name string) (string, error) { return cache.Binary(ctx, name) },

@@ -27,6 +27,7 @@ const (
 // Files lists the files of node n.
 func Files(l spec.Lab, secrets *pki.Lab, n int) []spec.File {
 	name, server := l.NodeName(n), l.APIServer()
+	conf, _ := l.CNIDirs()
 	client, serving := secrets.NodeClient[n-1], secrets.NodeServer[n-1]
 	files := []spec.File{
 		{Path: caFile, Mode: 0o644, Content: secrets.CA},
@@ -38,7 +39,7 @@ func Files(l spec.Lab, secrets *pki.Lab, n int) []spec.File {
 		{Path: proxyKubeconfig, Mode: 0o600, Content: pki.Kubeconfig(l.Name, server, secrets.CA, secrets.Proxy)},
 		{Path: kubeletConfig, Mode: 0o644, Content: KubeletConfig(l)},
 		{Path: proxyConfig, Mode: 0o644, Content: ProxyConfig(l, proxyKubeconfig)},
-		{Path: containerdConfig, Mode: 0o644, Content: []byte(containerdTOML)},
+		{Path: containerdConfig, Mode: 0o644, Content: containerdTOML(l)},
 		{Path: "/etc/hosts", Mode: 0o644, Content: hosts(l)},
 		// Every machine has one of its own; Weave Net makes a peer's name of it.
 		{Path: "/etc/machine-id", Mode: 0o444, Content: machineID(name)},
@@ -48,6 +49,7 @@ func Files(l spec.Lab, secrets *pki.Lab, n int) []spec.File {
 	}
 	for _, f := range network.NodeFiles(l.Network, network.Params{
 		PodCIDR: l.PodCIDR(), NodePodCIDR: l.NodePodCIDR(n), ServiceCIDR: l.ServiceCIDR(), DNS: l.DNSIP(),
+		ConfDir: conf,
 	}) {
 		files = append(files, spec.File{Path: f.Path, Mode: uint32(f.Mode), Content: f.Content})
 	}
@@ -113,7 +115,9 @@ oomScoreAdj: 0
 `, kubeconfig, l.AllPods(), l.ProxyMode)
 }
 
-const containerdTOML = `version = 2
+func containerdTOML(l spec.Lab) []byte {
+	conf, bin := l.CNIDirs()
+	return fmt.Appendf(nil, `version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
 oom_score = 0
@@ -139,6 +143,7 @@ SystemdCgroup = false
 [plugins."io.containerd.grpc.v1.cri".registry]
 config_path = "/etc/containerd/certs.d"
 [plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "/opt/cni/bin"
-conf_dir = "/etc/cni/net.d"
-`
+bin_dir = %q
+conf_dir = %q
+`, bin, conf)
+}

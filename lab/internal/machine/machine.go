@@ -28,6 +28,8 @@ type Config struct {
 	Programs    map[string]string // further programs by their names
 	Images      []spec.Image
 	Files       []spec.File // paths inside the machine
+	ConfDir     string      // where containerd reads CNI configurations, inside the machine
+	BinDir      string      // and plugins
 	First       bool        // the first start: wait for the Node object before the kubelet starts
 	APIServer   string      // URL
 

@@ -168,7 +168,7 @@ func writeFiles(c Config) error {
 		if err := mkdirs(filepath.Dir(f.Path)); err != nil {
 			return err
 		}
-		if !c.First && strings.HasPrefix(f.Path, "/etc/cni/") {
+		if !c.First && filepath.Dir(f.Path) == c.ConfDir {
 			continue // a reboot finds the CNI configuration that was there before
 		}
 		_ = os.Remove(f.Path) // it may be a link to where the host keeps it
@@ -176,14 +176,14 @@ func writeFiles(c Config) error {
 			return err
 		}
 	}
-	return copyPlugins()
+	return copyPlugins(c.BinDir)
 }
 
 // copyPlugins gives the machine the CNI plugins that every distribution of Kubernetes brings. They
 // are copies, since a CNI's own installer may replace them.
-func copyPlugins() error {
+func copyPlugins(dir string) error {
 	for _, name := range []string{"loopback", "bridge", "host-local", "portmap", "bandwidth"} {
-		target := "/opt/cni/bin/" + name
+		target := filepath.Join(dir, name)
 		if _, err := os.Stat(target); err == nil {
 			continue
 		}
@@ -191,7 +191,7 @@ func copyPlugins() error {
 		if err != nil {
 			return fmt.Errorf("CNI plugin of the package containernetworking-plugins: %w", err)
 		}
-		if err := mkdirs("/opt/cni/bin"); err != nil {
+		if err := mkdirs(dir); err != nil {
 			return err
 		}
 		if err := os.WriteFile(target, raw, 0o755); err != nil {

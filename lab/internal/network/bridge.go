@@ -1,6 +1,12 @@
 package network
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"path"
+
+	"github.com/theseus-cni/theseus/lab/internal/spec"
+)
 
 // bridge is the plainest of networks: a bridge and a list of addresses per node. Routes between the
 // nodes are not its business.
@@ -21,7 +27,7 @@ func bridge(params Params) []File {
 }
 `
 	return []File{{
-		Path:    "/etc/cni/net.d/10-bridge.conflist",
+		Path:    path.Join(cmp.Or(params.ConfDir, spec.DefaultConfDir), "10-bridge.conflist"),
 		Mode:    0o644,
 		Content: fmt.Appendf(nil, conflist, params.NodePodCIDR),
 	}}

@@ -64,6 +64,12 @@ func ciliumValues(params Params) []string {
 		capabilities("cleanCiliumState", "NET_ADMIN", "SYS_MODULE", "SYS_ADMIN"),
 		"ipam.operator.clusterPoolIPv4PodCIDRList={" + params.PodCIDR.String() + "}",
 	}
+	if params.ConfDir != "" {
+		values = append(values, "cni.confPath="+params.ConfDir)
+	}
+	if params.BinDir != "" {
+		values = append(values, "cni.binPath="+params.BinDir)
+	}
 	if params.WithoutProxy { // nothing serves the API server's Service before Cilium does
 		values = append(values, "kubeProxyReplacement=true", "k8sServiceHost="+params.APIServer.Addr().String(),
 			fmt.Sprintf("k8sServicePort=%d", params.APIServer.Port()))

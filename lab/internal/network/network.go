@@ -1,11 +1,15 @@
 package network
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"regexp"
 	"slices"
+
+	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
 //go:embed manifests/*.yaml
@@ -20,6 +24,9 @@ type Params struct {
 	Calico      string       // component of the Calico that is wanted; "calico" where empty
 	Kubernetes  string       // version of Kubernetes that a chart is rendered for; Helm's own where empty
 	Values      []string     // values of the network's chart, each as `helm --set` takes it
+
+	ConfDir, BinDir string // where nodes have CNI configurations and plugins; the usual ones where empty
+	Applied         bool   // the lab applies the manifest itself, so it has to be complete
 
 	WithoutProxy bool           // no kube-proxy runs
 	APIServer    netip.AddrPort // of the nodes; WithoutProxy only
@@ -53,6 +60,33 @@ func Usual() []string {
 // "flannel-migration" and "flannel-migration-job", which are how Calico itself takes a cluster over from flannel. It is
 // empty for networks that live on the nodes' disks alone.
 func Manifest(network string, params Params) ([]byte, error) {
+	text, err := manifest(network, params)
+	return inFolders(text, params), err
+}
+
+// hostFolder is a volume's folder of CNI files on the node.
+var hostFolder = regexp.MustCompile(`(?m)^( +path: +)(/etc/cni/net\.d|/opt/cni/bin)$`)
+
+// installerConf is the first variable of Calico's installer.
+var installerConf = regexp.MustCompile(`(?m)^( +)- name: CNI_CONF_NAME$`)
+
+// inFolders writes the nodes' folders of CNI files into a manifest, as a user has to.
+func inFolders(text []byte, params Params) []byte {
+	if params.ConfDir != "" && params.Applied { // Theseus does this itself
+		text = installerConf.ReplaceAll(text, []byte("${1}- name: CNI_NET_DIR\n${1}  value: "+params.ConfDir+
+			"\n${1}- name: CNI_CONF_NAME"))
+	}
+	return hostFolder.ReplaceAllFunc(text, func(line []byte) []byte {
+		parts := hostFolder.FindSubmatch(line)
+		folder := cmp.Or(params.ConfDir, string(parts[2]))
+		if string(parts[2]) == spec.DefaultBinDir {
+			folder = cmp.Or(params.BinDir, spec.DefaultBinDir)
+		}
+		return append(parts[1], folder...)
+	})
+}
+
+func manifest(network string, params Params) ([]byte, error) {
 	switch network {
 	case "flannel":
 		return flannelWithPolicy(params)

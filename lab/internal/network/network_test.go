@@ -222,6 +222,41 @@ image: ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1
 	}
 }
 
+// TestFolders: manifests write to the folders that the nodes' runtime reads.
+func TestFolders(t *testing.T) {
+	const excerpt = `"Network": "10.244.0.0/16",
+image: ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1
+        - mountPath: /opt/cni/bin
+        hostPath:
+          path: /opt/cni/bin
+        hostPath:
+          path: /etc/cni/net.d
+`
+	p := params(source(t, "Documentation/kube-flannel.yml", excerpt))
+	p.ConfDir, p.BinDir = "/srv/net.d", "/srv/cni/bin"
+	got, err := Manifest("flannel-alone", p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"- mountPath: /opt/cni/bin\n", "  path: /srv/cni/bin\n", "  path: /srv/net.d\n"} {
+		if strings.Count(string(got), want) != 1 {
+			t.Errorf("want %q once in:\n%s", want, got)
+		}
+	}
+	const installer = "            - name: CNI_CONF_NAME\n"
+	p.Modules = source(t, "manifests/calico-vxlan.yaml", calicoExcerpt+installer)
+	for applied, want := range map[bool]string{false: calicoAdapted + installer,
+		true: calicoAdapted + "            - name: CNI_NET_DIR\n              value: /srv/net.d\n" + installer} {
+		p.Applied = applied
+		if got, err := Manifest("calico", p); err != nil || string(got) != want {
+			t.Errorf("%v; got:\n%s\nwant:\n%s", err, got, want)
+		}
+	}
+	if got := NodeFiles("bridge", p)[0].Path; got != "/srv/net.d/10-bridge.conflist" {
+		t.Errorf("the bridge's file is %s", got)
+	}
+}
+
 func TestOwnManifestsAreWhole(t *testing.T) {
 	for _, part := range []string{"coredns", "kube-router"} {
 		got, err := Manifest(part, params(nil))

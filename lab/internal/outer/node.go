@@ -74,6 +74,7 @@ func (o *outer) prepare(n *node) (machine.Config, error) {
 	if n.later && lab.Network == "bridge" { // the routes of the others do not lead to it
 		lab.Network, routes = "none", nil
 	}
+	conf, bin := o.Lab.CNIDirs()
 	c := machine.Config{
 		Name: n.name, Addr: netip.PrefixFrom(o.Lab.NodeIP(n.number), spec.FabricBits),
 		Routes: append(routes,
@@ -85,6 +86,7 @@ func (o *outer) prepare(n *node) (machine.Config, error) {
 		Logs:        filepath.Join(o.Lab.Dir, "logs", n.name),
 		LabBinary:   o.Lab.LabBinary, KubeBinary: o.Lab.KubeBinary, Programs: o.Lab.Programs,
 		Images: o.Lab.Images, Files: machine.Files(lab, o.Secrets, n.number),
+		ConfDir: conf, BinDir: bin,
 		First: !n.started, APIServer: o.Lab.APIServer(), WithoutProxy: o.Lab.ProxyMode == spec.NoProxy,
 	}
 	for _, d := range []string{c.Root, c.Disk, c.Logs} {

@@ -4,8 +4,10 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"path"
 	"regexp"
 	"slices"
 )
@@ -29,6 +31,8 @@ type Lab struct {
 	// nodes hold too
 	Calico     string
 	Runtime    string   // container runtime of the nodes: one of build.Runtimes
+	ConfDir    string   // where containerd reads CNI configurations; empty means DefaultConfDir
+	BinDir     string   // where it searches CNI plugins; empty means DefaultBinDir
 	Values     []string // values of the network's chart, each as `helm --set` takes it
 	ProxyMode  string   // kube-proxy's mode: iptables, nftables, or NoProxy
 	DiskMiB    int      // size of each node's root in MiB
@@ -41,6 +45,25 @@ type Lab struct {
 
 	Programs map[string]string // paths of the runtime's programs by their names; empty where nodes run this machine's
 }
+
+// The folders of CNI configurations and plugins that containerd reads by default.
+const (
+	DefaultConfDir = "/etc/cni/net.d"
+	DefaultBinDir  = "/opt/cni/bin"
+)
+
+// CNIDirs are the folders of CNI configurations and plugins.
+func (l Lab) CNIDirs() (conf, bin string) {
+	return cmp.Or(l.ConfDir, DefaultConfDir), cmp.Or(l.BinDir, DefaultBinDir)
+}
+
+// folder reports whether a folder of CNI files can be made on a node: a clean absolute path below another folder, of
+// characters that manifests and scripts take as they are.
+func folder(name string) bool {
+	return name == "" || path.Clean(name) == name && folderPattern.MatchString(name)
+}
+
+var folderPattern = regexp.MustCompile(`^(/[A-Za-z0-9._-]+){2,}$`)
 
 // NoProxy is the mode of a kube-proxy that does not run.
 const NoProxy = "none"
@@ -72,6 +95,11 @@ func (l Lab) Validate() error {
 		return fmt.Errorf("lab index %d is not 0 to %d", l.Index, MaxLabs-1)
 	case l.Nodes < 1 || l.Nodes > MaxNodes:
 		return fmt.Errorf("%d nodes: a lab has 1 to %d", l.Nodes, MaxNodes)
+	case !folder(l.ConfDir) || !folder(l.BinDir):
+		return fmt.Errorf("the folders %q and %q: a folder of CNI files is an absolute path of two or more parts",
+			l.ConfDir, l.BinDir)
+	case (l.ConfDir != "" || l.BinDir != "") && l.Network == "weave":
+		return fmt.Errorf("the network %s writes to %s and %s alone", l.Network, DefaultConfDir, DefaultBinDir)
 	case l.ProxyMode != "iptables" && l.ProxyMode != "nftables" && l.ProxyMode != NoProxy:
 		return fmt.Errorf("proxy mode %q is none of iptables, nftables and none", l.ProxyMode)
 	case l.ProxyMode == NoProxy && l.Network != "cilium" && l.Network != "none":

@@ -75,6 +75,11 @@ func TestValidate(t *testing.T) {
 		{"no nodes", func(l *Lab) { l.Nodes = 0 }, false},
 		{"too many nodes", func(l *Lab) { l.Nodes = MaxNodes + 1 }, false},
 		{"index beyond the fabric", func(l *Lab) { l.Index = MaxLabs }, false},
+		{"other folders", func(l *Lab) { l.ConfDir, l.BinDir = "/srv/net.d", "/srv/cni/bin" }, true},
+		{"a folder of the root", func(l *Lab) { l.ConfDir = "/srv" }, false},
+		{"a folder elsewhere", func(l *Lab) { l.BinDir = "/srv/../etc" }, false},
+		{"a folder of several words", func(l *Lab) { l.BinDir = "/srv/a b" }, false},
+		{"a network with folders of its own", func(l *Lab) { l.Network, l.ConfDir = "weave", "/srv/net.d" }, false},
 		{"unknown proxy mode", func(l *Lab) { l.ProxyMode = "ipvs" }, false},
 	}
 	for _, tt := range tests {
