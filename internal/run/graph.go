@@ -21,8 +21,8 @@ import (
 // graphFile holds the input of the BGP graph from before the change.
 const graphFile = "bgp-before.json"
 
-// speaksBGP reports whether a plan's gates check Calico's BGP sessions.
-func speaksBGP(p *plan.Plan) bool {
+// SpeaksBGP reports whether a plan's gates check Calico's BGP sessions.
+func SpeaksBGP(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.Gate != nil && s.Gate.Sessions != nil })
 }
 
@@ -30,7 +30,7 @@ func speaksBGP(p *plan.Plan) bool {
 func (r *Run) keepGraph(ctx context.Context, actor *kube.Actor) {
 	file := filepath.Join(r.Dir, graphFile)
 	var before cluster.Snapshot
-	if !speaksBGP(r.Plan) || !errors.Is(infile.ReadJSON(file, document.MaxInput, &before), fs.ErrNotExist) {
+	if !SpeaksBGP(r.Plan) || !errors.Is(infile.ReadJSON(file, document.MaxInput, &before), fs.ErrNotExist) {
 		return
 	}
 	objects, err := actor.BGPObjects(ctx)
@@ -44,7 +44,7 @@ func (r *Run) keepGraph(ctx context.Context, actor *kube.Actor) {
 
 // Graphs are the graphs before a change, as saved on this machine, and now; none if its gates check no sessions.
 func Graphs(ctx context.Context, actor *kube.Actor, p *plan.Plan, dir string) ([]draw.Row, error) {
-	if !speaksBGP(p) {
+	if !SpeaksBGP(p) {
 		return nil, nil
 	}
 	now, err := actor.BGPObjects(ctx)

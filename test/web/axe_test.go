@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
@@ -15,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/theseus-cni/theseus/internal/run/web"
+	"github.com/theseus-cni/theseus/internal/run/web/webtest"
 )
 
 // TestAxe: axe-core finds no violation of WCAG's rules, nor of its own, in light and in dark.
@@ -28,6 +30,9 @@ func TestAxe(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, p := browser(t), serve(t, 5)
+	p.run.Reflect(t, 2)
+	p.run.Lost = []webtest.Session{{Node: "worker-004", Peer: "worker-001", From: p.after(20), Lasts: time.Hour}}
+	p.run.Silent = map[string]time.Time{"worker-001": p.after(5), "worker-003": p.after(5)}
 	judged := func(state string) {
 		t.Helper()
 		for _, scheme := range []string{"light", "dark"} {
@@ -57,7 +62,15 @@ func TestAxe(t *testing.T) {
 	judged("before")
 	p.play(p.run.Begin, p.after(30))
 	until(t, ctx, has("now", "Nothing is being lost")+" && document.querySelectorAll('#waves button').length === 5")
+	until(t, ctx, "document.querySelectorAll('#bgp .edge.down').length === 1 && "+
+		"document.querySelectorAll('#bgp .mark.idle').length > 0")
+	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.querySelector('#bgp details').open = true"))
 	judged("running")
+	do(t, ctx, chromedp.Evaluate[chromedp.Void](
+		"document.querySelector('#bgp g').dispatchEvent(new MouseEvent('click'))"))
+	until(t, ctx, "document.getElementById('dialog').open")
+	judged("a node's sessions")
+	do(t, ctx, chromedp.KeyEvent(kb.Escape))
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.querySelectorAll('#buttons button')[2].click()"))
 	until(t, ctx, "document.activeElement.id === 'word'")
 	judged("rollback")

@@ -22,7 +22,8 @@ import (
 type Evidence struct {
 	lock    sync.Mutex
 	paths   map[string]v1alpha1.Path
-	planned []v1alpha1.Path // at the last Collect
+	planned []v1alpha1.Path        // at the last Collect
+	said    []v1alpha1.ProbeReport // at the last Collect
 	results map[counter]*v1alpha1.PathResult
 	// plans and reports are the versions, by node, that the last Collect has read.
 	plans, reports map[string]string
@@ -136,6 +137,7 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 			e.paths[one.ID] = one
 		}
 	}
+	e.said = reports
 	for _, report := range reports {
 		if version := report.ResourceVersion; version != "" && e.reports[report.Name] == version {
 			continue
@@ -187,6 +189,13 @@ func (e *Evidence) Planned() []v1alpha1.Path {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	return e.planned
+}
+
+// Reports are what all nodes said at the last Collect that succeeded. Callers must not change them.
+func (e *Evidence) Reports() []v1alpha1.ProbeReport {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	return e.said
 }
 
 // mergeLooks adds what another process saw of the cluster. The caller holds the lock.

@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/cluster/owner"
+	"github.com/theseus-cni/theseus/internal/network/bgp"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -154,7 +155,7 @@ func rightsOf(duty Duty, steps []step.Step, uses ...step.Use) []need {
 		return append(all, approves()...)
 	}
 	if duty == Page {
-		return append(all, findsServers)
+		return append(append(all, findsServers), readsBGP()...)
 	}
 	// agents are told the API servers' own addresses, and these are targets of measured paths
 	all = append(append(all, reads()...), findsServers)
@@ -225,6 +226,18 @@ func controls() []need {
 		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},
 	}
+}
+
+// readsBGP returns what BGPObjects reads.
+func readsBGP() []need {
+	all := []need{{"", "nodes", "", "list"}}
+	for _, gv := range bgp.Versions {
+		for _, kind := range bgp.Kinds {
+			plural, _ := meta.UnsafeGuessKindToResource(gv.WithKind(kind))
+			all = append(all, need{gv.Group, plural.Resource, "", "list"})
+		}
+	}
+	return all
 }
 
 // reads returns the resources that a snapshot lists.

@@ -48,6 +48,7 @@ type Board struct {
 	measured time.Time
 	chart    chart
 	strip    Strip
+	bgp      sessions
 }
 
 // progress is the newest counter of a path, with times of this machine's clock.
@@ -327,6 +328,7 @@ func (b *Board) State(about About, at time.Time) *State {
 			now.DoneNodes++
 		}
 	}
+	s.BGP = b.bgp.show(now.Over, b.recent, at)
 	b.judge(&now, about, at)
 	if about.Unread != "" {
 		now.Remarks = append(now.Remarks, about.Unread)

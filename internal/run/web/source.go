@@ -17,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/network/bgp"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
@@ -29,6 +30,10 @@ const (
 	countEvery = 2 * time.Second
 	lockEvery  = 5 * time.Second
 	countShare = 4
+	// What asks for BGP sessions is read again after this time, or once the run has gone on, if reading it takes at
+	// most a tenth of the time.
+	graphEvery = 15 * time.Second
+	graphShare = 10
 	// What a run keeps in the cluster is read again only after this time, if it could not be read completely.
 	gatherEvery = 30 * time.Second
 	// A read without an answer makes the page stale after the first of these times, and is given up after the second.
@@ -64,6 +69,9 @@ type Source struct {
 	asked    time.Time     // for the lock
 	ended    time.Time     // when the run was first seen to be over
 	released bool          // the lock, by the process that ran it to the end
+	graphed  time.Time     // when what asks for BGP sessions was last read
+	reads    time.Duration // reading that
+	moved    bool          // the run has gone on since then
 
 	gathered    time.Time
 	ungathered  error // why what the run keeps in the cluster could not be read completely
@@ -145,6 +153,7 @@ func (s *Source) look(ctx context.Context) error {
 		return err
 	}
 	s.fresh = append(s.fresh, records...) // whatever fails below, they are read
+	s.moved = s.moved || len(records) > 0
 	state := s.tail.State()
 	if !state.Over() {
 		s.ended, s.about.Final = time.Time{}, false
@@ -176,6 +185,13 @@ func (s *Source) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var change func(*Board)
+	if results != nil && !state.Over() {
+		s.read(true)
+		if change, err = s.graph(ctx); err != nil {
+			return err
+		}
+	}
 	s.read(false)
 	at := time.Now()
 	s.about.CountEvery = max(countEvery, countShare*s.takes)
@@ -185,6 +201,10 @@ func (s *Source) look(ctx context.Context) error {
 		}
 		if results != nil {
 			b.Measure(*results, s.evidence.Planned(), at)
+			if change != nil {
+				change(b)
+			}
+			b.Hear(s.evidence.Reports(), at)
 			s.takes = time.Since(at)
 		}
 	})
@@ -274,6 +294,36 @@ func (s *Source) count(ctx context.Context, state engine.State) (results *kube.C
 		return nil, rebase, nil
 	}
 	return &found, rebase, nil
+}
+
+// graph reads what asks for BGP sessions, if it is time to, and if the gates check them or an agent reports some.
+// change is nil if there is nothing new.
+func (s *Source) graph(ctx context.Context) (change func(*Board), err error) {
+	age := time.Since(s.graphed)
+	if !s.speaks() || age < graphShare*s.reads || age < graphEvery && !s.moved {
+		return nil, nil
+	}
+	begun := time.Now()
+	objects, unread := s.actor.BGPObjects(ctx)
+	if unread != nil && (outage.Passes(unread) || ctx.Err() != nil) {
+		return nil, unread
+	}
+	s.graphed, s.reads, s.moved = time.Now(), time.Since(begun), false
+	return func(b *Board) {
+		if unread != nil {
+			b.Graph(nil, "The BGP graph is not known: "+unread.Error()+".")
+			return
+		}
+		b.Graph(bgp.FromSnapshot(objects), "")
+	}, nil
+}
+
+// speaks says whether the gates check BGP sessions, or an agent reports some.
+func (s *Source) speaks() (speaks bool) {
+	s.Feed.On(func(b *Board) { speaks = run.SpeaksBGP(b.plan) })
+	return speaks || slices.ContainsFunc(s.evidence.Reports(), func(r v1alpha1.ProbeReport) bool {
+		return r.Status.BGP != nil
+	})
 }
 
 // gather adds what the run keeps in the cluster and on this machine.

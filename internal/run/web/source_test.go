@@ -11,6 +11,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/network/bgp"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/web"
@@ -59,6 +61,12 @@ func follow(t *testing.T, r *webtest.Run, from time.Duration) *world {
 	for _, kind := range []string{"Migration", "JournalPage", "ProbePlan", "ProbeReport"} {
 		gvk := schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: kind}
 		mapper.Add(gvk, meta.RESTScopeNamespace)
+		plural, _ := meta.UnsafeGuessKindToResource(gvk)
+		lists[plural] = kind + "List"
+	}
+	for _, kind := range bgp.Kinds {
+		gvk := bgp.Versions[0].WithKind(kind)
+		mapper.Add(gvk, meta.RESTScopeRoot)
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		lists[plural] = kind + "List"
 	}
@@ -99,6 +107,16 @@ func follow(t *testing.T, r *webtest.Run, from time.Duration) *world {
 		}
 		return true, lease, w.fail["leases"]
 	})
+	w.typed.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		w.asked["nodes"]++
+		nodes := &corev1.NodeList{}
+		for i := 0; w.run.BGP != nil && i < len(w.run.BGP.Nodes); i++ {
+			node := &w.run.BGP.Nodes[i]
+			nodes.Items = append(nodes.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name,
+				Annotations: map[string]string{"projectcalico.org/IPv4Address": node.IPv4.String() + "/24"}}})
+		}
+		return true, nodes, w.fail["nodes"]
+	})
 	client := &kube.Client{Typed: w.typed, Dynamic: w.dynamic, Mapper: fixedMapper{mapper}}
 	w.Source = (&web.Source{Client: client, Feed: web.NewFeed(r.Plan), Name: r.Plan.Name, Dir: t.TempDir()}).Unwatched()
 	return w
@@ -133,7 +151,12 @@ func (w *world) plans() (all []any) {
 }
 
 func (w *world) reports() (all []any) {
+	said := map[string]*v1alpha1.BGP{}
+	for _, one := range w.run.Reports(w.at()) {
+		said[one.Name] = one.Status.BGP
+	}
 	for _, one := range run.Reports(w.run.Evidence(w.at())) {
+		one.Status.At, one.Status.BGP = w.at(), said[one.Name]
 		all = append(all, &one)
 	}
 	return all

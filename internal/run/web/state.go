@@ -18,6 +18,8 @@ type State struct {
 	// Lines are the newest lines of the journal, oldest first; at most maxLines.
 	Lines []Line
 	Strip Strip
+	// BGP is the graph of Calico's sessions; nil if there is none.
+	BGP *Sessions
 }
 
 // maxLines bounds State.Lines.
@@ -120,6 +122,7 @@ type Delta struct {
 	Lines []Line     `json:"lines,omitempty"`
 	Strip *StripHead `json:"strip,omitempty"`
 	Cells []Cell     `json:"cells,omitempty"`
+	BGP   *Sessions  `json:"bgp,omitempty"`
 }
 
 // NodeAt is a node and its index.
@@ -136,7 +139,7 @@ type StepAt struct {
 
 // Empty reports whether a delta changes nothing.
 func (d Delta) Empty() bool {
-	return d.Now == nil && len(d.Nodes)+len(d.Steps)+len(d.Lines)+len(d.Cells) == 0 && d.Strip == nil
+	return d.Now == nil && len(d.Nodes)+len(d.Steps)+len(d.Lines)+len(d.Cells) == 0 && d.Strip == nil && d.BGP == nil
 }
 
 // Diff is the delta from one state to another. From no state at all, it is full.
@@ -166,6 +169,9 @@ func Diff(before *State, after *State) Delta {
 	at, _ := slices.BinarySearchFunc(after.Lines, seen+1, func(l Line, seq int) int { return l.Seq - seq })
 	d.Lines = after.Lines[at:]
 	d.Strip, d.Cells = after.Strip.since(before.Strip)
+	if after.BGP != before.BGP {
+		d.BGP = after.BGP
+	}
 	return d
 }
 
@@ -186,6 +192,9 @@ func (s State) Apply(d Delta) State {
 	}
 	s.Lines = newest(append(slices.Clone(s.Lines), d.Lines...))
 	s.Strip = s.Strip.apply(d.Strip, d.Cells)
+	if d.BGP != nil {
+		s.BGP = d.BGP
+	}
 	return s
 }
 

@@ -42,9 +42,9 @@ func TestSVG(t *testing.T) {
 		texts, paths, size := drawn(t, row)
 		lines := map[int]int{0: 3, 6: 21, 30: 93, 5000: 6}[clients] // those of before; after there are none
 		// the legend has one of each
-		if paths[same] != lines+1 || paths[none] != lines+1 || paths[come] != 1 {
+		if paths[grey] != lines+1 || paths[red] != lines+1 || paths[blue] != 1 {
 			t.Errorf("%d clients: %d lines stay and %d are gone, not %d each; %d are new",
-				clients, paths[same]-1, paths[none]-1, lines, paths[come]-1)
+				clients, paths[grey]-1, paths[red]-1, lines, paths[blue]-1)
 		}
 		if clients < 60 && (strings.Count(texts, "\nworker-3\n") != 2*min(clients, 1) ||
 			strings.Count(texts, "\n<master> & 0\n") != 2) {
@@ -74,7 +74,7 @@ func TestMesh(t *testing.T) {
 		{Name: "q", NodeSelector: picks, IP: after.Nodes[1].IPv4}}
 	row := Row{Family: "IPv4", Before: bgp.Build(before, false), After: bgp.Build(&after, false)}
 	texts, paths, _ := drawn(t, row)
-	if !strings.Contains(texts, "full mesh of 3 nodes") || paths["circle "+none] != 1 || paths[come] != 3 {
+	if !strings.Contains(texts, "full mesh of 3 nodes") || paths["circle "+red] != 1 || paths[blue] != 3 {
 		t.Errorf("%v in %s", paths, texts)
 	}
 }
@@ -106,7 +106,7 @@ func TestSpare(t *testing.T) {
 		if err := SVG(&picture, []Row{{Family: "IPv4", Before: bgp.Build(in, false)}}); err != nil {
 			t.Fatal(err)
 		}
-		red := strings.Count(picture.String(), `fill="`+none+`"`) - 1 // the legend has one
+		red := strings.Count(picture.String(), `fill="`+red+`"`) - 1 // the legend has one
 		if says := strings.Contains(picture.String(), "which pods do not need"); red > 0 != test.red ||
 			says == test.red {
 			t.Errorf("%s: %d are red, and it is said that pods do not need routes: %t", test.name, red, says)

@@ -11,6 +11,7 @@
   }
   var migration = new URLSearchParams(location.search).get("migration") || "", following = null, signIn = null;
   var plan = null, nodes = [], steps = [], lines = [], strip = { classes: [] }, cells = new Map(), now = null;
+  var bgp = null;
   var lastEvent = 0, cutSince = 0, why = "", notice = "";
   var epoch = 0, old = new Error("for what is not on the page any more");
   var words = { todo: "to do", moving: "moving", watched: "watched", done: "done", failed: "failed", undone: "undone" };
@@ -117,7 +118,7 @@
   }
   function take(d) {
     var redo = { now: !!d.now, cells: d.nodes || [], steps: d.steps || [], lines: d.lines || [], strip: !!(d.strip || d.cells) };
-    if (d.full) { nodes = []; steps = []; lines = []; strip = { classes: [] }; cells = new Map(); $("waves").textContent = ""; $("lines").textContent = ""; buttonsOf = []; }
+    if (d.full) { nodes = []; steps = []; lines = []; strip = { classes: [] }; cells = new Map(); $("waves").textContent = ""; $("lines").textContent = ""; buttonsOf = []; bgp = null; }
     if (d.now) { now = d.now; }
     redo.cells.forEach(function (one) { nodes[one.i] = one; });
     redo.steps.forEach(function (one) { steps[one.i] = one.m; });
@@ -130,6 +131,8 @@
     if (redo.now) { drawNow(); }
     if (d.now && d.now.withdrawn && plan.user) { lookAround(); }
     if (redo.strip) { requestAnimationFrame(drawStrip); }
+    if (d.bgp) { bgp = d.bgp; }
+    if (d.bgp || d.full) { drawBGP(); }
     document.body.setAttribute("data-updates", Number(document.body.getAttribute("data-updates") || 0) + 1);
   }
 
@@ -173,6 +176,8 @@
     $("verdict").className = "verdict";
     set("now", "Connecting");
     drawStrip();
+    bgp = null;
+    drawBGP();
   }
   function again() { following.chosen = true; following.abort(); }
   $("signout").addEventListener("click", function () { token = ""; forget(); again(); });
@@ -218,6 +223,7 @@
     }
     set("stale", text);
     $("stale").hidden = !text;
+    $("bgp").className = text ? "old" : "";
     drawSentence(text !== "");
     drawFigures(text !== "");
   }
@@ -366,6 +372,106 @@
       if ((box.top - from.top) * way > 4 && (way > 0 ? box.right > from.left : box.left <= from.left || i === 0)) { return i - at; }
     }
   }
+
+  // --- the BGP graph: marks and lines in the places that the server gives (draw.Picture), and the same as a table
+
+  function drawing(tag, attributes, text) {
+    var element = document.createElementNS($("drawings").namespaceURI, tag);
+    Object.keys(attributes).forEach(function (name) { element.setAttribute(name, attributes[name]); });
+    if (text !== undefined) { element.textContent = text; }
+    return element;
+  }
+  function label(l, more) {
+    var at = { x: l.x, y: l.y, "text-anchor": l.anchor, class: "label" + more };
+    if (l.turn) { at.transform = "rotate(" + l.turn + " " + l.x + " " + l.y + ")"; at["dominant-baseline"] = "central"; }
+    return drawing("text", at, l.text);
+  }
+  function sessions(t) {
+    var all = (t.up || 0) + (t.down || 0) + (t.unknown || 0);
+    return number(t.up || 0) + " of " + count(all, "session") + " up" + (t.down ? ", " + number(t.down) + " down" : "") + (t.unknown ? ", " + number(t.unknown) + " not known" : "");
+  }
+  function drawBGP() {
+    $("bgpbox").hidden = !bgp;
+    var focused = document.activeElement.closest && document.activeElement.closest("#bgp g"), name = focused && focused.dataset.name;
+    var opened = Array.from($("bgp").querySelectorAll("details")).map(function (d) { return d.open; });
+    var asked = opener && opener.closest("#bgp") && opener.dataset.name; // of the dialog
+    set("bgptext", bgp && bgp.text || "");
+    $("bgptext").hidden = !$("bgptext").textContent;
+    $("bgp").replaceChildren.apply($("bgp"), (bgp && bgp.pictures || []).map(function (p, i) { return graph(p, opened[i]); }));
+    var marks = Array.from($("bgp").querySelectorAll("g[role=button]")), named = function (name) { return marks.find(function (m) { return m.dataset.name === name; }) || marks[0]; };
+    if (name && marks.length) { reach(named(name)); }
+    if (asked && marks.length) { opener = named(asked); }
+  }
+  function graph(p, opened) {
+    var box = make("div", "graph"), svg = drawing("svg", { viewBox: "0 84 620 " + (p.height - 92), class: "bgp", role: "group", "aria-label": p.title + ", BGP graph: the arrow keys go from mark to mark. The table has the same." });
+    if (p.ring) { svg.append(drawing("circle", { cx: p.ring.x, cy: p.ring.y, r: p.ring.r, class: "edge " + p.ring.c })); }
+    p.lines.forEach(function (l) {
+      var line = drawing("path", { d: l.d, class: "edge " + l.c });
+      if (l.to >= 0) { line.append(drawing("title", {}, p.marks[l.from].name + " and " + p.marks[l.to].name + ": " + sessions(l))); }
+      svg.append(line);
+    });
+    (p.marks || []).forEach(function (m, i) {
+      var g = drawing("g", { role: "button", tabindex: i ? -1 : 0, "aria-label": m.tip, "data-name": p.title + " " + m.name }), s = m.size;
+      g.append(drawing("title", {}, m.tip));
+      if (m.shape === "reflector") { g.append(drawing("rect", { x: m.x - s, y: m.y - s, width: 2 * s, height: 2 * s, class: "mark " + m.c })); }
+      else if (m.shape === "router") { s += 2; g.append(drawing("path", { d: "M" + m.x + " " + (m.y - s) + "l" + s + " " + s + "l" + -s + " " + s + "l" + -s + " " + -s + "z", class: "mark " + m.c })); }
+      else { g.append(drawing("circle", { cx: m.x, cy: m.y, r: s, class: "mark " + m.c })); }
+      if (m.sign) { g.append(drawing("text", { x: m.x, y: m.y + 4.2, class: "sign" }, m.sign)); }
+      g.append(label(m.label, ""));
+      g.addEventListener("click", function () { showMark(p, i, g); });
+      svg.append(g);
+    });
+    p.lines.concat(p.ring || []).forEach(function (l) { if (l.label) { svg.append(label(l.label, " down")); } });
+    var told = make("div");
+    told.append(make("h3", "", p.title), make("div", "verdict " + ({ up: "good", part: "fair", lost: "bad" }[p.c] || "none"), p.verdict), make("p", "soft", p.summary));
+    if (p.troubles) {
+      var down = make("ul");
+      p.troubles.forEach(function (text) { down.append(make("li", "bad-text break", text)); });
+      if (p.untold) { down.append(make("li", "bad-text", number(p.untold) + " more")); }
+      told.append(down);
+    }
+    told.append(table(p, opened));
+    box.append(svg, told);
+    return box;
+  }
+  function table(p, opened) {
+    var box = make("details"), scroll = make("div", "scroll"), all = make("table"), head = all.createTHead().insertRow(), body = all.createTBody();
+    box.append(make("summary", "", "The graph as a table"), scroll);
+    box.open = !!opened;
+    scroll.append(all);
+    scroll.tabIndex = 0;
+    scroll.setAttribute("role", "region");
+    scroll.setAttribute("aria-label", p.title + ", BGP sessions");
+    ["Node", "Part in BGP", "Up", "Down", "Not known"].forEach(function (text, i) { var th = make("th", i > 1 ? "n" : "", text); th.scope = "col"; head.append(th); });
+    (p.marks || []).forEach(function (m) {
+      var row = body.insertRow();
+      row.append(make("td", "break", m.name + (m.names ? ": " + m.names.join(", ") + ", …" : "")), make("td", "", m.role), make("td", "n", number(m.up || 0)), make("td", m.down ? "n bad" : "n zero", number(m.down || 0)), make("td", m.unknown ? "n warn" : "n zero", number(m.unknown || 0)));
+    });
+    return box;
+  }
+  function showMark(p, i, from) {
+    var m = p.marks[i], all = make("ul");
+    p.lines.forEach(function (l) {
+      var other = l.from === i ? l.to : l.to === i ? l.from : -1;
+      if (other >= 0) { all.append(make("li", l.down ? "bad-text" : "", p.marks[other].name + ": " + sessions(l))); }
+    });
+    open(m.name, [facts([["Part in BGP", m.role], ["Sessions", sessions(m)], ["Among them", (m.names || []).join(", ")], ["Full mesh", p.ring && m.role.indexOf("full mesh") >= 0 ? "its sessions are the ring; lines are those that are down" : ""]]), all], from);
+  }
+  function reach(mark) {
+    mark.ownerSVGElement.querySelectorAll("g[role=button]").forEach(function (m) { m.setAttribute("tabindex", m === mark ? 0 : -1); });
+    mark.focus();
+  }
+  $("bgp").addEventListener("keydown", function (event) {
+    var mark = event.target.closest("g[role=button]");
+    if (!mark) { return; }
+    var all = Array.from(mark.ownerSVGElement.querySelectorAll("g[role=button]")), at = all.indexOf(mark);
+    var next = all[{ ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key]];
+    if (next) { event.preventDefault(); reach(next); }
+  });
+  $("bgp").addEventListener("keypress", function (event) { // a press that goes on must not reach the dialog's button
+    var mark = event.target.closest("g[role=button]");
+    if (mark && (event.key === "Enter" || event.key === " ")) { event.preventDefault(); mark.dispatchEvent(new MouseEvent("click")); }
+  });
 
   // --- the dialog
 

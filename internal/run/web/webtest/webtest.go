@@ -7,13 +7,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/selector"
+	"github.com/theseus-cni/theseus/internal/network/bgp"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/proof/path"
@@ -28,6 +33,11 @@ type Run struct {
 	Records []engine.Record
 	Paths   []v1alpha1.Path
 	Losses  []Loss
+	// BGP is what asks for BGP sessions; nil if nothing does. Lost are sessions that are down for a while, and Silent
+	// are the times from which nodes do not report any more.
+	BGP    *bgp.Input
+	Lost   []Session
+	Silent map[string]time.Time
 	// Begin is the time of the first record.
 	Begin time.Time
 }
@@ -37,6 +47,76 @@ type Loss struct {
 	Node, Class string
 	From        time.Time
 	Lasts       time.Duration
+}
+
+// Session is a BGP session that is down for a while, by the names of its ends.
+type Session struct {
+	Node, Peer string
+	From       time.Time
+	Lasts      time.Duration
+}
+
+// Reflect makes the first nodes route reflectors of all nodes, which say that all sessions are up, and the first one a
+// peer of a router outside of the cluster.
+func (r *Run) Reflect(t testing.TB, reflectors int) {
+	t.Helper()
+	picks, err := selector.Parse("has(rr)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.BGP = &bgp.Input{AS: bgp.DefaultAS, Peers: []bgp.Peer{{Name: "reflectors", PeerSelector: picks},
+		{Name: "router", Node: r.names()[0], IP: netip.MustParseAddr("192.0.2.254"), AS: 64999}}}
+	for i, name := range r.names() {
+		node := bgp.Node{Name: name, IPv4: address(i), Labels: map[string]string{}}
+		if i < reflectors {
+			node.ClusterID, node.Labels["rr"] = "244.0.0.1", ""
+		}
+		r.BGP.Nodes = append(r.BGP.Nodes, node)
+	}
+}
+
+// Grow adds nodes without a role, until there are as many.
+func Grow(in *bgp.Input, nodes int) {
+	for i := len(in.Nodes); i < nodes; i++ {
+		in.Nodes = append(in.Nodes,
+			bgp.Node{Name: fmt.Sprintf("more-%04d", i), IPv4: address(i), Labels: map[string]string{}})
+	}
+}
+
+func address(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{198, 18, byte(i / 250), byte(i%250 + 1)})
+}
+
+// Reports are what the nodes say of their sessions at a time. They begin 4 s after the run.
+func (r *Run) Reports(at time.Time) (all []v1alpha1.ProbeReport) {
+	since := r.Begin.Add(4 * time.Second)
+	if r.BGP == nil || !at.After(since) {
+		return nil
+	}
+	g := bgp.Build(r.BGP, false)
+	for _, i := range g.Speakers() {
+		name := g.Nodes[i].Name
+		said := at
+		if silent, ok := r.Silent[name]; ok && silent.Before(at) {
+			said = silent
+		}
+		one := v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.ProbeReportStatus{
+			Seq: int64(said.Sub(since) / time.Second), At: said, Paths: []v1alpha1.PathResult{{ID: name}},
+			BGP: &v1alpha1.BGP{}}}
+		for _, j := range g.Missing(i, bgp.Seen{}) {
+			if !slices.ContainsFunc(r.Lost, func(s Session) bool {
+				return (s.Node == name && s.Peer == g.Nodes[j].Name || s.Peer == name && s.Node == g.Nodes[j].Name) &&
+					!said.Before(s.From) && said.Before(s.From.Add(s.Lasts))
+			}) {
+				one.Status.BGP.Up = append(one.Status.BGP.Up, g.Nodes[j].IPv4.String())
+			}
+		}
+		for _, router := range g.Outside(i) {
+			one.Status.BGP.Up = append(one.Status.BGP.Up, router.IP.String())
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // New is a run on many nodes, one of which is moved about every 7 s. Nothing is lost in it.
@@ -247,6 +327,10 @@ func (r *Run) Show(feed *web.Feed, shown int, at time.Time) int {
 		}
 		if evidence := r.Evidence(at); len(evidence.Paths) > 0 {
 			b.Measure(evidence, r.Paths, at)
+		}
+		if r.BGP != nil && len(records) > 0 {
+			b.Graph(r.BGP, "")
+			b.Hear(r.Reports(at), at)
 		}
 	})
 	return len(records)
