@@ -36,6 +36,7 @@ func works() map[string]work {
 		step.VerbAdoptable:  takes((*Node).adoptable),
 		step.VerbAdopt:      takes((*Node).adopt),
 		step.VerbSettle:     takes((*Node).settle),
+		step.VerbConnect:    takes((*Node).connect),
 	}
 }
 

@@ -10,6 +10,12 @@ import (
 // TestAllowed holds what tasks may name: what networks leave, and nothing of the host or of other programs.
 func TestAllowed(t *testing.T) {
 	links := func(names ...string) step.Residue { return step.Residue{Links: names} }
+	connecting := func(to string) step.ConnectArgs {
+		pod := func(address string) step.Pod {
+			return step.Pod{Namespace: "n", Name: "a", UID: "u", Address: address}
+		}
+		return step.ConnectArgs{Pairs: []step.Pair{{From: pod("10.0.0.1"), To: pod(to), Port: 80}}}
+	}
 	paths := func(names ...string) step.Residue { return step.Residue{Paths: names} }
 	for name, test := range map[string]struct {
 		verb string
@@ -72,6 +78,9 @@ func TestAllowed(t *testing.T) {
 			step.AdoptArgs{To: step.Attachment{Restore: []string{"/var/lib/cni/flannel/{id}"}}}, true},
 		"to read a file elsewhere": {step.VerbAdoptable,
 			step.AdoptArgs{From: step.Attachment{Conf: []string{"../../shadow"}}}, false},
+		"to connect pods":                  {step.VerbConnect, connecting("10.0.0.2"), true},
+		"to connect to the node itself":    {step.VerbConnect, connecting("127.0.0.1"), false},
+		"to connect to a cloud's metadata": {step.VerbConnect, connecting("169.254.169.254"), false},
 		"to settle by one elsewhere": {step.VerbSettle,
 			step.SettleArgs{Network: step.Attachment{Conf: []string{"/etc/shadow"}}}, false},
 	} {

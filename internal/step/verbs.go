@@ -21,7 +21,8 @@ type Verb struct {
 	names func(args json.RawMessage) error
 }
 
-var verbs = slices.Concat(looking, choosing, joining, guarding, watching, holding, pinning, retaining, adopting)
+var verbs = slices.Concat(looking, choosing, joining, guarding, watching, holding, pinning, retaining, adopting,
+	sampling)
 
 // Verbs are all verbs of the agent.
 func Verbs() []Verb { return slices.Clone(verbs) }
