@@ -30,6 +30,8 @@ func Cost(p *plan.Plan) string {
 					more += fmt.Sprintf(", and every %s one on each of %s while the command runs", every,
 						cluster.Count(min(len(nodes), result.NewPodsRound), "node"))
 				}
+			case action.Op == step.Sample:
+				more += sampling(p)
 			case action.Op == step.Apply && action.Object.GetKind() == "Pod":
 				pods++
 			case action.Op == step.Apply && action.Object.GetKind() == "DaemonSet":
@@ -39,4 +41,22 @@ func Cost(p *plan.Plan) string {
 	}
 	return fmt.Sprintf("cost: %s on %s in namespace %s, removed at the end; %s%s", cluster.Count(pods, "pod"),
 		cluster.Count(len(nodes), "node"), v1alpha1.Namespace, rate, more)
+}
+
+// sampling says what connecting the pairs of a plan costs.
+func sampling(p *plan.Plan) string {
+	denied := 0
+	for _, pair := range p.Pairs() {
+		if pair.Denied {
+			denied++
+		}
+	}
+	meanwhile := ", "
+	if every, while := p.NewPods(); while {
+		meanwhile = fmt.Sprintf(", every %s while the command runs and ", every)
+	}
+	return fmt.Sprintf("; and %s between pods of yours (%d allowed and %d denied by policy), opened from within the "+
+		"pods' network namespaces and closed at once, one at a time, without data: before the change%swhile the "+
+		"network is watched after it",
+		cluster.Count(len(p.Pairs()), "connection"), len(p.Pairs())-denied, denied, meanwhile)
 }

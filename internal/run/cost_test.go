@@ -18,6 +18,23 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// TestCostOfSamples: the line says how many connections between pods of the user are opened, and when.
+func TestCostOfSamples(t *testing.T) {
+	guarded := kind.Guard{NewPods: step.Duration(30 * time.Second), Pairs: make([]step.Pair, 5)}
+	guarded.Pairs[1].Denied, guarded.Pairs[2].Denied = true, true
+	p := &plan.Plan{Guarded: &guarded, Steps: []step.Step{{Actions: []step.Action{{Op: step.Sample}}}}}
+	const says = "; and 5 connections between pods of yours (3 allowed and 2 denied by policy), opened from within " +
+		"the pods' network namespaces and closed at once, one at a time, without data: before the change, "
+	const after = "while the network is watched after it"
+	if got := Cost(p); !strings.HasSuffix(got, says+"every 30s while the command runs and "+after) {
+		t.Error(got)
+	}
+	guarded.Others = true
+	if got := Cost(p); !strings.HasSuffix(got, says+after) {
+		t.Error(got)
+	}
+}
+
 // TestCost: the line counts every pod that the plan creates, and says what the paths of its networks send, with each
 // budget, on networks that are known (Calico on one node) and on one that is not.
 func TestCost(t *testing.T) {

@@ -74,6 +74,9 @@ const (
 	// NewPods makes a new pod on each node, which tries the measured paths of its node, and removes them. What became
 	// of them is its answer, and never its failure.
 	NewPods Op = "new-pods"
+	// Sample opens a connection of each pair of pods that the plan has (VerbConnect). What became of them is its
+	// answer, and never its failure.
+	Sample Op = "sample"
 	// Watch waits until no measured path has lost a probe for a while, and for a bounded time at most.
 	Watch Op = "watch"
 	// DNS runs Verb with Args on the names of a zone.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/joint"
@@ -59,6 +60,12 @@ func Propose(r *kind.Request, guarded kind.Guard) (*kind.Draft, error) {
 		p.Source = *found[0]
 	}
 	guarded.NewPods = step.Duration(NewPodsEvery(p.Change.ProbeIntervalMillis))
+	if guarded.SamplePolicies > 0 {
+		var err error
+		if guarded.Pairs, err = pairs(r, p, guarded.SamplePolicies); err != nil {
+			return nil, err
+		}
+	}
 	p.Guarded, p.Findings = &guarded, r.Findings
 	p.Steps = steps(p)
 	estimate.Steps(p.Steps, len(p.Cluster.Nodes), nil)
@@ -130,6 +137,10 @@ func (b *builder) prepare() {
 	if b.plan.Guarded.NewPods > 0 {
 		actions = append(actions, step.Action{Op: step.NewPods, Timeout: step.Duration(longest),
 			Title: "make a new pod on each node, and try the same paths from it"})
+	}
+	if n := len(b.plan.Guarded.Pairs); n > 0 {
+		actions = append(actions, step.Action{Op: step.Sample, Timeout: step.Duration(longest),
+			Title: "open and close a connection of each of " + cluster.Count(n, "pair") + " of pods"})
 	}
 	b.add(step.Step{
 		Group: "prepare", Does: "probes", Title: "Measure the network as it is",

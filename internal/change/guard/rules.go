@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +16,7 @@ type course struct {
 	plan                           *kind.Plan
 	measuring                      bool // paths are measured now
 	proven, ran, watched, answered bool
-	tried                          bool // new pods, before the change
+	tried, sampled                 bool // new pods, and pairs of pods, before the change
 }
 
 // rules prove of a guard's plan: it touches nothing but Theseus' own objects; the command runs once, or others change
@@ -30,9 +31,30 @@ func rules(p *kind.Plan) ([]kind.Rule, error) {
 		p.Guarded.Quiet <= 0 || p.Guarded.AtMost < p.Guarded.Quiet || p.Guarded.Kill && len(p.Guarded.OnLoss) > 0 {
 		return nil, errors.New("the plan does not say what it guards, or how")
 	}
+	if err := sampling(p); err != nil {
+		return nil, err
+	}
 	c := &course{plan: p}
 	return []kind.Rule{{Act: func(_ *step.Step, a *step.Action) error { return c.act(a) }, After: c.gated,
 		Undo: c.undo, End: c.end}}, nil
+}
+
+// sampling judges the pairs of pods that a plan connects.
+func sampling(p *kind.Plan) error {
+	g := p.Guarded
+	if len(g.Pairs) > g.SamplePolicies || len(g.Pairs) > 0 && g.NewPods <= 0 {
+		return errors.New("more pairs of pods would be connected than the user allows")
+	}
+	for _, pair := range g.Pairs {
+		if !slices.Contains(p.Cluster.Nodes, pair.Node) {
+			return fmt.Errorf("the node of %s is none of the plan's", pair)
+		}
+	}
+	args, err := json.Marshal(step.ConnectArgs{Pairs: g.Pairs})
+	if err != nil {
+		return err
+	}
+	return step.Allowed(step.VerbConnect, args)
 }
 
 // none refuses a gate that decides nothing.
@@ -44,7 +66,7 @@ func none(s *step.Step) error {
 }
 
 func noCommand(a *step.Action) error {
-	if a.Op == step.Command || a.Op == step.Await || a.Op == step.Watch || a.Op == step.NewPods {
+	if slices.Contains([]step.Op{step.Command, step.Await, step.Watch, step.NewPods, step.Sample}, a.Op) {
 		return fmt.Errorf("the operation %q has no place here", a.Op)
 	}
 	return nil
@@ -78,9 +100,17 @@ func (c *course) act(a *step.Action) error {
 			return errors.New("new pods are tried before the change, while paths are measured")
 		}
 		c.tried = true
+	case step.Sample:
+		if !c.measuring || c.ran || len(c.plan.Guarded.Pairs) == 0 {
+			return errors.New("pairs of pods are connected before the change, while paths are measured")
+		}
+		c.sampled = true
 	case step.Watch:
 		if c.tried != (c.plan.Guarded.NewPods > 0) {
 			return errors.New("new pods were not tried before the change, so what they show after it proves nothing")
+		}
+		if c.sampled != (len(c.plan.Guarded.Pairs) > 0) {
+			return errors.New("pairs of pods were not connected before the change, so nothing can be compared after it")
 		}
 		if !c.ran || !c.measuring {
 			return errors.New("there is nothing to watch: nothing was changed, or no path is measured")

@@ -28,6 +28,9 @@ type Guard struct {
 	// NewPods is the time between two rounds of new pods while Command runs; no new pods are made if it is 0, as in
 	// plans of earlier releases.
 	NewPods step.Duration `json:"newPods,omitempty"`
+	// SamplePolicies is how many pairs of pods the user allows to be connected; Pairs are those that were chosen.
+	SamplePolicies int         `json:"samplePolicies,omitempty"`
+	Pairs          []step.Pair `json:"pairs,omitempty"`
 }
 
 // others is the word for changes that no command of Theseus' user makes here.
@@ -74,6 +77,14 @@ func (p *Plan) NewPods() (every time.Duration, meanwhile bool) {
 		return 0, false
 	}
 	return time.Duration(p.Guarded.NewPods), !p.Guarded.Others
+}
+
+// Pairs are the pairs of pods that the plan samples.
+func (p *Plan) Pairs() []step.Pair {
+	if p.Guarded == nil {
+		return nil
+	}
+	return p.Guarded.Pairs
 }
 
 // LossyBefore says whether a plan that measures foreign changes goes on although its baseline loses probes.

@@ -59,11 +59,13 @@ func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool) {
 	}
 	actor := &guarded.Actor{Guard: *r.Plan.Guarded, MaxLost: r.Plan.Change.MaxLost, Clock: run.Clock{},
 		Nodes: r.Plan.Cluster.Nodes, Tries: result.NewPodsAction(r.Plan.Steps),
-		Result: guardplan.StepWatch, Start: guarded.Here(in, shown.Output), Say: shown.Say}
+		Samples: result.SampleAction(r.Plan.Steps),
+		Result:  guardplan.StepWatch, Start: guarded.Here(in, shown.Output), Say: shown.Say}
 	r.View = told{shown, actor.Learn}
 	r.Command = func(own engine.Actor, gate *kube.Gate, signals *ask.Watch) engine.Actor {
 		actor.Actor, actor.Gate, actor.Signals = own, gate, signals
 		actor.Maker = &kube.NewPods{Actor: gate.Actor, Image: r.Plan.Change.AgentImage}
+		actor.Sampler = kube.Samples{Actor: gate.Actor}
 		return actor
 	}
 	var stop chan struct{}

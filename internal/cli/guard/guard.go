@@ -43,6 +43,7 @@ type options struct {
 	baseline, quiet, atMost time.Duration
 	onLoss                  string
 	lossyBefore, dry        bool
+	pairs                   int
 	outward                 execute.Outward
 	around                  benching.Around
 }
@@ -123,6 +124,8 @@ func (o *options) register(command *cobra.Command, before, after, asked string) 
 		"how long the network is watched after "+after+" at most")
 	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "go on although the baseline lost probes; then a loss "+
 		"is proven only if a gap exceeds the longest gap of the baseline by more than 1 s")
+	flags.IntVar(&o.pairs, "sample-policies", 0, fmt.Sprintf("how many connections between pods of yours to sample at "+
+		"most, to see that what policies allow stays open and what they deny stays closed: 0 to %d", step.MostPairs))
 	o.change.RegisterSignals(command, asked)
 	o.outward.Register(command)
 	flags.BoolVar(&o.dry, "dry-run", false, "print what would be installed and measured, and change nothing")
@@ -136,6 +139,10 @@ func (o *options) times() error {
 	if o.atMost < o.quiet {
 		return exit.Fail(exit.Usage, "raise --watch-at-most, or lower --quiet",
 			"--watch-at-most %s is shorter than --quiet %s", o.atMost, o.quiet)
+	}
+	if o.pairs < 0 || o.pairs > step.MostPairs {
+		return exit.Fail(exit.Usage, fmt.Sprintf("give 0 to %d", step.MostPairs),
+			"--sample-policies %d is no number of connections that can be sampled", o.pairs)
 	}
 	return o.outward.Check()
 }
@@ -160,7 +167,7 @@ func (o *options) read(command *cobra.Command, args []string) (spec v1alpha1.Cha
 		return spec, guarded, err
 	}
 	guarded = kind.Guard{Command: args, Quiet: step.Duration(o.quiet), AtMost: step.Duration(o.atMost),
-		LossyBefore: o.lossyBefore}
+		LossyBefore: o.lossyBefore, SamplePolicies: o.pairs}
 	switch {
 	case o.onLoss == "":
 	case o.lossyBefore:
@@ -225,6 +232,7 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 		return err
 	}
 	fmt.Fprintln(a.Err, run.Cost(p))
+	o.sampled(a, p)
 	if err := o.around.Announce(ctx, a, client, p); err != nil {
 		return err
 	}
@@ -248,6 +256,23 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 		return end // the report follows at the end
 	}
 	return reported(ctx, a, client, p, end)
+}
+
+// sampled lists the pairs of pods that a dry run would connect, and says which kind is missing.
+func (o *options) sampled(a *app.App, p *plan.Plan) {
+	count := map[string]int{}
+	for _, pair := range p.Pairs() {
+		count[pair.Verdict()]++
+		if o.dry {
+			fmt.Fprintf(a.Err, "sampled: %s: %s by policy\n", pair, pair.Verdict())
+		}
+	}
+	for _, verdict := range []string{"allowed", "denied"} {
+		if len(p.Pairs()) > 0 && count[verdict] == 0 {
+			fmt.Fprintf(a.Err, "note: no connection between Ready pods that is %s by policy was found to sample\n",
+				verdict)
+		}
+	}
 }
 
 // reported writes the report that -o names. end is how the guard ended, and stays its error.

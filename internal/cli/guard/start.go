@@ -47,7 +47,7 @@ func newStart(a *app.App) *cobra.Command {
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			guarded := kind.Guard{Others: true, Quiet: step.Duration(o.quiet), AtMost: step.Duration(o.atMost),
-				LossyBefore: o.lossyBefore}
+				LossyBefore: o.lossyBefore, SamplePolicies: o.pairs}
 			if err := o.times(); err != nil {
 				return err
 			}

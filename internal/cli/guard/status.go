@@ -64,7 +64,7 @@ const lines = 20
 func show(a *app.App, p *plan.Plan, stand engine.Standing, m report.Model, seen run.Seen) error {
 	if a.Output == "json" {
 		return json.NewEncoder(a.Out).Encode(map[string]any{"name": p.Name, "plan": p.Hash, "state": stand.Word,
-			"since": m.Run.Begin, "evidence": seen, "moments": m.Moments, "newPods": m.NewPods,
+			"since": m.Run.Begin, "evidence": seen, "moments": m.Moments, "newPods": m.NewPods, "samples": m.Samples,
 			"missing": m.Verdict.Missing,
 			"notes":   m.Verdict.Notes, "next": stand.Ways})
 	}
@@ -76,6 +76,9 @@ func show(a *app.App, p *plan.Plan, stand engine.Standing, m report.Model, seen 
 	fmt.Fprintf(a.Out, "probes: %s\n", seen)
 	if text := m.NewPods.Text(); text != "" {
 		fmt.Fprintln(a.Out, "new pods: "+text)
+	}
+	if text := m.Samples.Text(); text != "" {
+		fmt.Fprintln(a.Out, "samples: "+text)
 	}
 	for i, one := range m.Moments[max(0, len(m.Moments)-lines):] {
 		if n := len(m.Moments) - lines; i == 0 && n > 0 {

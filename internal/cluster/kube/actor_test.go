@@ -81,7 +81,7 @@ func newWorld(t *testing.T, typed []runtime.Object, documents ...string) *world 
 	return w
 }
 
-// listPods adds what the fake leaves out: selecting by node.
+// listPods adds what the fake leaves out: selecting by node and by name.
 func (w *world) listPods(action clienttesting.Action) (bool, runtime.Object, error) {
 	list := action.(clienttesting.ListAction)
 	all, err := w.typed.Tracker().List(list.GetResource(), corev1.SchemeGroupVersion.WithKind("Pod"),
@@ -91,7 +91,8 @@ func (w *world) listPods(action clienttesting.Action) (bool, runtime.Object, err
 	}
 	found := &corev1.PodList{}
 	for _, pod := range all.(*corev1.PodList).Items {
-		if list.GetListRestrictions().Fields.Matches(fields.Set{"spec.nodeName": pod.Spec.NodeName}) {
+		if list.GetListRestrictions().Fields.Matches(fields.Set{"spec.nodeName": pod.Spec.NodeName,
+			"metadata.name": pod.Name}) {
 			found.Items = append(found.Items, pod)
 		}
 	}

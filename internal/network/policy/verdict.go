@@ -23,6 +23,15 @@ func (m *Model) Verdict(side Side, from, to string, port Port) (Verdict, error) 
 	return m.between(side, a, b).at(port.code()), nil
 }
 
+// Selected reports whether any policy selects a pod, given as namespace/name, in a direction.
+func (m *Model) Selected(side Side, direction Direction, name string) bool {
+	i, err := m.find(name)
+	if err != nil || m.byPod[i].class == nil {
+		return false
+	}
+	return len(m.readings[side].selecting[direction][m.byPod[i].class.index]) > 0
+}
+
 func (m *Model) find(name string) (int, error) {
 	if m.byName == nil {
 		m.byName = make(map[string]int, len(m.pods))

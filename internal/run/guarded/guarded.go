@@ -42,6 +42,10 @@ type Actor struct {
 	Maker Maker
 	Nodes []string
 	Tries string
+	// Sampler connects the pairs of pods of Guard; nil if it has none. Samples is the action that does so before the
+	// change.
+	Sampler Sampler
+	Samples string
 	// Say gets messages that a person must not miss. Several goroutines call it.
 	Say func(string)
 	// Result is the step that watches, and whose gate is the result.
@@ -65,10 +69,12 @@ type Actor struct {
 	// already are the texts of the signals that failed in the baseline, and so prove nothing.
 	already []string
 	onLoss  *result.Ran
-	// known is what became of new pods before the change; nil before that. failed is the first that failed since then.
-	known  *result.NewPods
-	failed string
-	// cutTries ends the trying of new pods before the change; nil while none are tried.
+	// known is what became of new pods before the change, and sampled of the pairs of pods; nil before that. failed is
+	// the first that failed since then.
+	known   *result.NewPods
+	sampled *result.Samples
+	failed  string
+	// cutTries ends the trying of new pods, and of pairs, before the change; nil while none are tried.
 	cutTries func()
 }
 
@@ -143,7 +149,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 			return engine.Observation{Done: true, Before: unknown}, err
 		}
 		return engine.Observation{Before: begun}, nil
-	case step.Watch, step.Await, step.NewPods:
+	case step.Watch, step.Await, step.NewPods, step.Sample:
 		return engine.Observation{}, nil
 	}
 	return a.Actor.Observe(ctx, action, before)
@@ -158,6 +164,8 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 		return json.Marshal(result.Ran{}) // the run holds its step back until the user says that the changes have ended
 	case step.NewPods:
 		return a.before(ctx)
+	case step.Sample:
+		return a.sampleBefore(ctx)
 	case step.Watch:
 		return a.watch(ctx)
 	}
@@ -178,6 +186,8 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 	defer a.set(nil, nil)
 	stop := a.meanwhile(ctx)
 	defer stop()
+	samples := a.sampling(ctx)
+	defer samples.stop()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {
@@ -188,7 +198,7 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 			ran.Interrupted, ran.Killed, ran.OnLoss = one.interrupted, one.killed, a.onLoss
 			a.lock.Unlock()
 			a.Signals.Look(a.Clock.Now()) // what comes later counts while the network is watched
-			ran.Signals, ran.NewPods = a.Signals.Broken(), stop()
+			ran.Signals, ran.NewPods, ran.Samples = a.Signals.Broken(), stop(), samples.stop()
 			return json.Marshal(ran)
 		case <-tick.C:
 			if glance, err := a.Gate.Look(ctx, a.MaxLost); err == nil { // an outage of the API server ends no command
@@ -278,6 +288,8 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 	}
 	defer a.set(nil, nil)
 	made, over := a.after(ctx)
+	samples := a.sampling(ctx)
+	defer samples.stop()
 	w := watcher{since: a.Clock.Now(), heard: map[string]heard{}}
 	now, end := w.since, w.since.Add(time.Duration(a.Guard.AtMost))
 	reacting := func(react func()) {
@@ -303,17 +315,22 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 			w.disturbed(now, signal.Say(wrong))
 		}
 		quiet := now.Sub(w.since) >= time.Duration(a.Guard.Quiet)
-		if (quiet || !now.Before(end)) && closed(over) {
+		ends := quiet || !now.Before(end)
+		if ends {
+			samples.last()
+		}
+		if ends && closed(over) && closed(samples.over) {
 			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss, Signals: a.Signals.Broken(),
-				NewPods: made})
+				NewPods: made, Samples: samples.sum})
 		}
 		if err := a.Clock.Sleep(ctx, look); err != nil {
 			<-over // it has ended with the watching
+			sum := samples.stop()
 			a.lock.Lock()
 			defer a.lock.Unlock()
 			if a.ended {
 				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss,
-					Signals: a.Signals.Broken(), NewPods: made})
+					Signals: a.Signals.Broken(), NewPods: made, Samples: sum})
 			}
 			return nil, err
 		}

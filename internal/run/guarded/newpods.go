@@ -173,26 +173,34 @@ func (a *Actor) newPodFailed(p result.NewPod) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if a.known != nil && a.failed == "" && len((&result.NewPods{Failed: []result.NewPod{p}}).Since(a.known)) > 0 {
-		a.failed = p.String()
+		a.failed = "NEW POD FAILED: " + p.String()
 	}
 }
 
-// newPods reacts to a new pod that failed, as to a loss.
+// newPods reacts to a new pod that failed, or to a pair of pods that changed, as to a loss.
 func (a *Actor) newPods() {
 	a.lock.Lock()
 	failed := a.failed
 	a.lock.Unlock()
 	if failed != "" {
-		a.react("NEW POD FAILED: " + failed)
+		a.react(failed)
 	}
 }
 
-// tried takes what became of new pods before the change, which the journal has.
+// tried takes what became of new pods, and of pairs of pods, before the change, which the journal has.
 func (a *Actor) tried(r engine.Record) {
-	var known result.NewPods
-	if r.Event != engine.Acted || r.Undo || a.Tries == "" || r.Action != a.Tries ||
-		json.Unmarshal(r.Data, &known) != nil {
-		return
+	switch {
+	case r.Event != engine.Acted || r.Undo || r.Action == "":
+	case r.Action == a.Tries:
+		learn(r, &a.known)
+	case r.Action == a.Samples:
+		learn(r, &a.sampled)
 	}
-	a.known = &known
+}
+
+func learn[T any](r engine.Record, into **T) {
+	known := new(T)
+	if json.Unmarshal(r.Data, known) == nil {
+		*into = known
+	}
 }

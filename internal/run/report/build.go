@@ -35,7 +35,7 @@ func Build(in Input) Model {
 	m.Moments = moments(in, m.Gaps)
 	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run
 	m.Run.Measured = measuredSpans(all)
-	m.NewPods = newPods(in)
+	m.NewPods, m.Samples = newPods(in), sampledPairs(in)
 	m.Totals = totals(in, &m, all)
 	m.Verdict = judge(in, &m, all, h)
 	return m

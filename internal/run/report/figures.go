@@ -15,7 +15,7 @@ const noData = "no data"
 
 func figures(m Model) []figure {
 	return slices.Concat([]figure{requestsFigure(m), probesFigure(m), deniedFigure(m), gapFigure(m)}, newPodsFigures(m),
-		[]figure{restartsFigure(m), tookFigure(m), residueFigure(m)})
+		samplesFigures(m.Samples), []figure{restartsFigure(m), tookFigure(m), residueFigure(m)})
 }
 
 func toneOf(bad bool) string {

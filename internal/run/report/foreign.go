@@ -42,6 +42,8 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 			v.Word = "until now: a signal failed"
 		case m.NewPods.fails() > 0:
 			v.Word = "until now: new pods failed"
+		case m.Samples.fails() > 0:
+			v.Word = "until now: sampled connections changed"
 		case lost:
 			v.Word = "until now: a loss beyond the limit"
 		default:

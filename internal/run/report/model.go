@@ -77,6 +77,8 @@ type Model struct {
 	PartRestarts []PartRestart `json:"partRestarts,omitempty"`
 	// NewPods are the pods that a guard made to see what new pods get; nil if it made none.
 	NewPods *NewPods `json:"newPods,omitempty"`
+	// Samples are the connections between pods of the user that a guard sampled; nil if it sampled none.
+	Samples *Samples `json:"samples,omitempty"`
 	// BGP has the graphs of Input.BGP, for the page.
 	BGP []draw.Row `json:"-"`
 }

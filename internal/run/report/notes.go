@@ -58,6 +58,7 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	}
 	list = append(list, m.Load.says()...)
 	list = append(list, newPodsNotes(m.NewPods)...)
+	list = append(list, samplesNotes(m.Samples)...)
 	list = append(list, looksNote(in)...)
 	list = append(list, shortNote(m)...)
 	list = append(list, stallNote(m)...)

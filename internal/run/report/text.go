@@ -37,6 +37,7 @@ func Text(m Model) string {
 	say("outside", outsideText(m))
 	say("denied", deniedText(m))
 	say("new pods", m.NewPods.Text())
+	say("samples", m.Samples.Text())
 	say("traffic", trafficText(m))
 	if m.Load != nil {
 		say("load", m.Load.Text())

@@ -118,6 +118,7 @@ func costs(m *Model) string {
 	if n := m.NewPods.fails(); n > 0 {
 		parts = append(parts, countOf(n, "new pod")+" failed")
 	}
+	parts = append(parts, m.Samples.costs()...)
 	if lost := m.Adopted.lost(); lost > 0 {
 		parts = append(parts, countOf(lost, "datagram")+" of moved pods lost")
 	}

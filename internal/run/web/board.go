@@ -361,6 +361,9 @@ func (b *Board) judge(now *Now, about About, at time.Time) {
 			earlier = true
 		}
 	}
+	if text := b.model.Samples.Text(); text != "" {
+		now.Remarks = append(now.Remarks, "Sampled connections: "+text+".")
+	}
 	switch {
 	case len(losing) > 0:
 		now.Tone, now.Loss = "bad", "Probes are being lost now: "+strings.Join(losing, ", ")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
 // bin holds the built programs: `make build` makes them.
@@ -100,6 +101,7 @@ func TestGuardNewPods(t *testing.T) {
 		rig.Lab, "node", "exec", "--name", rig.Name, node, "--", "sh", "-c",
 		"mv "+plugin+" "+plugin+".away && sleep 170; "+back)
 	nothingLeft(t, rig)
+	samplesPolicies(t, rig)
 	text, err := os.ReadFile(report)
 	if err != nil {
 		t.Fatal(err)
@@ -120,6 +122,64 @@ func TestGuardNewPods(t *testing.T) {
 	if n := got.NewPods; n.Since.Ready == 0 || n.Since.Failures == 0 || len(n.Failed) == 0 ||
 		slices.ContainsFunc(n.Failed, func(p struct{ Node, Why string }) bool { return p.Node != node }) {
 		t.Errorf("new pods: %+v", n)
+	}
+}
+
+// samplesPolicies: connections between pods of the user's application are as policy has them while a harmless command
+// runs; a policy that allows nothing cuts off the allowed ones, and one that allows everything lets the denied ones
+// through: both are proven losses, and the connections are named.
+func samplesPolicies(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kubectl := []string{rig.Lab, "kubectl", "--name", rig.Name, "-n", workload.Namespace}
+	guard := func(code int, texts []string, report string, command ...string) (changed map[string]string) {
+		t.Helper()
+		rigtest.Run(t, rig, "here", code, texts, slices.Concat([]string{"guard", "--agent-image", scenario.AgentImage,
+			"--probe-interval", "60ms", "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m",
+			"--sample-policies", "12", "-o", report, "--"}, kubectl, command)...)
+		nothingLeft(t, rig)
+		text, err := os.ReadFile(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Samples struct {
+				Allowed, Denied, Rounds int
+				Changed                 []struct{ From, To, Policy, Change string }
+				Contradicting           []struct{ From, To, Before string }
+			}
+		}
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		if s := got.Samples; s.Allowed == 0 || s.Denied == 0 || s.Allowed+s.Denied > 12 || s.Rounds == 0 ||
+			len(s.Contradicting) > 0 {
+			t.Errorf("%s: %+v", report, s)
+		}
+		changed = map[string]string{}
+		for _, pair := range got.Samples.Changed {
+			changed[pair.Policy+" "+pair.Change] = pair.To
+		}
+		return changed
+	}
+	changed := guard(0, []string{"(6 allowed and 6 denied by policy), opened from within",
+		"pairs of pods before the change: ", "good: the command succeeded"},
+		filepath.Join(rig.Dir, "sampled.json"), "annotate", "networkpolicy", "vault", "guarded=true")
+	if len(changed) > 0 {
+		t.Errorf("of a harmless command: %v", changed)
+	}
+	for _, test := range []struct{ ingress, verdict, change string }{
+		{"[]", "allowed", "lost"}, {"[{}]", "denied", "leaked"}} {
+		changed = guard(7, []string{"POLICY CHANGED: ", "error: a loss is proven: ", "sampled connection",
+			"TCP 8080 (" + test.verdict + " by policy)"}, filepath.Join(rig.Dir, test.change+".json"), "patch",
+			"networkpolicy", "vault", "--type=json", "-p",
+			`[{"op":"replace","path":"/spec/ingress","value":`+test.ingress+`}]`)
+		to := changed[test.verdict+" "+test.change]
+		if len(changed) != 1 || !strings.HasPrefix(to, workload.Namespace+"/vault-") {
+			t.Errorf("of a policy that allows %s: %v", test.ingress, changed)
+		}
 	}
 }
 

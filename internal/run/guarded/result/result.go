@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -34,6 +35,8 @@ type Ran struct {
 	Signals []signal.Answer `json:"signals,omitempty"`
 	// NewPods are those that were made while the command ran; nil if none were.
 	NewPods *NewPods `json:"newPods,omitempty"`
+	// Samples are the pairs of pods that were connected while the command ran; nil if none were.
+	Samples *Samples `json:"samples,omitempty"`
 }
 
 // Failed says how a command failed; empty if it did not.
@@ -64,6 +67,8 @@ type Watched struct {
 	Signals []signal.Answer `json:"signals,omitempty"`
 	// NewPods are those that were made after the change; nil if none were.
 	NewPods *NewPods `json:"newPods,omitempty"`
+	// Samples are the pairs of pods that were connected after the change; nil if none were.
+	Samples *Samples `json:"samples,omitempty"`
 }
 
 // Result is what the journal says of a guarded change. A field is nil while the journal does not have it.
@@ -75,17 +80,20 @@ type Result struct {
 	Before, After *engine.Verdict
 	// NewPodsBefore are the new pods that were made before the change.
 	NewPodsBefore *NewPods
+	// SampledBefore is what became of the sampled pairs of pods before the change.
+	SampledBefore *Samples
 
 	maxLost      int64
 	lossyBefore  bool
 	newPodsEvery time.Duration
+	pairs        []step.Pair
 }
 
 // Of reads the journal of a plan that measures foreign changes.
 func Of(p *plan.Plan, records []engine.Record) Result {
-	r := Result{maxLost: p.Change.MaxLost, lossyBefore: p.LossyBefore()}
+	r := Result{maxLost: p.Change.MaxLost, lossyBefore: p.LossyBefore(), pairs: p.Pairs()}
 	r.newPodsEvery, _ = p.NewPods()
-	tried := NewPodsAction(p.Steps)
+	tried, sampled := NewPodsAction(p.Steps), SampleAction(p.Steps)
 	var before, after, ran string
 	for i := range p.Steps {
 		one := &p.Steps[i]
@@ -104,6 +112,8 @@ func Of(p *plan.Plan, records []engine.Record) Result {
 		case record.Step == "":
 		case done && tried != "" && record.Action == tried:
 			r.NewPodsBefore = decoded[NewPods](record.Data)
+		case done && sampled != "" && record.Action == sampled:
+			r.SampledBefore = decoded[Samples](record.Data)
 		case record.Event == engine.GateAnswer && record.Step == before:
 			r.Before = record.Verdict
 		case record.Event == engine.GateAnswer && record.Step == after:
@@ -149,23 +159,29 @@ const (
 func (r Result) Judge() (proof Proof, why string) {
 	broken, unproven := r.signals()
 	failed, untried := r.newPods()
+	turned, unsampled := r.samples()
 	lost := false
 	if r.After != nil {
 		lost, why = r.loss()
 	}
+	var losses []string
+	if lost {
+		losses = append(losses, why)
+	}
+	for _, text := range []string{failed, turned} {
+		if text != "" {
+			losses = append(losses, text)
+		}
+	}
 	switch {
-	case lost && failed != "":
-		return Lost, why + "; and " + failed
-	case lost:
-		return Lost, why
-	case failed != "":
-		return Lost, failed
+	case len(losses) > 0:
+		return Lost, strings.Join(losses, "; and ")
 	case broken != "":
 		return Broken, broken
 	case r.After == nil:
 		return Unproven, "the journal does not have the result"
 	}
-	why = cmp.Or(unproven, why, untried)
+	why = cmp.Or(unproven, why, untried, unsampled)
 	if r.Ran == nil {
 		return Unproven, "the journal does not have the result"
 	}
