@@ -25,6 +25,9 @@ const (
 	newPodsAgain    = 3 * time.Second
 )
 
+// noNewPods begins the message about the first of several errors.
+const noNewPods = "note: new pods cannot be made, which is tried again: "
+
 // rounds makes new pods, round by round.
 type rounds struct {
 	actor  *Actor
@@ -78,6 +81,9 @@ func (r *rounds) everywhere(ctx context.Context) result.NewPods {
 		if err == nil {
 			tried, since = tried+n, time.Time{}
 			continue
+		}
+		if since.IsZero() && ctx.Err() == nil {
+			r.actor.Say(noNewPods + err.Error())
 		}
 		if since.IsZero() {
 			since = r.actor.Clock.Now()
@@ -133,11 +139,17 @@ func (a *Actor) meanwhile(ctx context.Context) (stop func() *result.NewPods) {
 	done, r := make(chan struct{}), rounds{actor: a}
 	go func() { // ends with the context
 		defer close(done)
+		failing := false
 		for ctx.Err() == nil {
 			wait := time.Duration(a.Guard.NewPods)
-			if _, err := r.round(ctx, result.NewPodsRound); err != nil {
+			_, err := r.round(ctx, result.NewPodsRound)
+			if err != nil {
 				wait = newPodsAgain
 			}
+			if err != nil && !failing && ctx.Err() == nil {
+				a.Say(noNewPods + err.Error())
+			}
+			failing = err != nil
 			if a.Clock.Sleep(ctx, wait) != nil {
 				return
 			}

@@ -131,6 +131,27 @@ func TestNewPodsEverywhere(t *testing.T) {
 	}
 }
 
+// TestNewPodsForbidden: an error of the rounds is said at once, and not again while it lasts: before the change, while
+// the command runs, and after it.
+func TestNewPodsForbidden(t *testing.T) {
+	for _, op := range []step.Op{step.NewPods, step.Command, step.Watch} {
+		a, out := makes(&maker{errs: slices.Repeat([]error{errors.New("pods is forbidden")}, 10000)}, 3,
+			kind.Guard{Command: []string{"sleep", "0.3"}})
+		if _, err := a.Do(t.Context(), step.Action{Op: op}, begun); err != nil {
+			t.Fatal(err)
+		}
+		said := 0
+		for _, line := range out.lines {
+			if line == "note: new pods cannot be made, which is tried again: pods is forbidden" {
+				said++
+			}
+		}
+		if said != 1 {
+			t.Errorf("%s: said %d times: %q", op, said, out.lines)
+		}
+	}
+}
+
 // TestNewPodFailsMeanwhile: a new pod that fails while the command runs is reacted to at once, and is in its outcome;
 // one on a node on which they failed before is not.
 func TestNewPodFailsMeanwhile(t *testing.T) {
