@@ -317,6 +317,8 @@ func TestEmptyLists(t *testing.T) {
 		{"networkpolicies.yaml", "apiVersion: v1\nkind: List\nitems: []\n", "networkpolicies"},
 		{"dir/mutatingwebhookconfigurations.yaml", "apiVersion: v1\nkind: List\nitems: []\n",
 			"mutatingwebhookconfigurations"},
+		{"resourcequotas.yaml", "apiVersion: v1\nkind: List\nitems: []\n", "resourcequotas"},
+		{"a.yaml", "apiVersion: v1\nkind: LimitRangeList\nitems: []\n", "limitranges"},
 		{"PersistentVolumes.json", `{"apiVersion":"v1","kind":"List","items":[]}`, "persistentvolumes"},
 		{"ippools.crd.projectcalico.org.yaml", "apiVersion: v1\nkind: List\nitems: []\n",
 			"ippools.crd.projectcalico.org"},

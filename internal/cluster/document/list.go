@@ -168,7 +168,8 @@ func (b *Builder) empty(apiVersion, kind, file string) {
 
 // registrations are resources without their own field in a snapshot, by the short names that checks use.
 var registrations = []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations",
-	"customresourcedefinitions", "apiservices", "persistentvolumes", "servicecidrs"}
+	"customresourcedefinitions", "apiservices", "persistentvolumes", "servicecidrs",
+	"resourcequotas", "limitranges"}
 
 func withKind(raw []byte, apiVersion, kind string) ([]byte, error) {
 	var fields map[string]json.RawMessage

@@ -31,7 +31,7 @@ func onePerPod() []string {
 type keepFunc func([]unstructured.Unstructured)
 
 // registrationTasks read the registrations of extensions (CRDs, webhooks, aggregated APIs), the ranges of
-// Services, and volumes.
+// Services, volumes, and the bounds of namespaces.
 func (r reader) registrationTasks(keep keepFunc) []task {
 	return []task{
 		r.other("customresourcedefinitions", schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
@@ -43,6 +43,8 @@ func (r reader) registrationTasks(keep keepFunc) []task {
 		r.other("mutatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io",
 			Version: "v1", Resource: "mutatingwebhookconfigurations"}, keep),
 		r.other("persistentvolumes", schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, keep),
+		r.other("resourcequotas", schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}, keep),
+		r.other("limitranges", schema.GroupVersionResource{Version: "v1", Resource: "limitranges"}, keep),
 		r.other("servicecidrs", schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1",
 			Resource: "servicecidrs"}, keep),
 		r.other("apiservices", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1",

@@ -141,6 +141,10 @@ func aCluster() (map[string]string, map[string]int) {
 	answers["/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"] =
 		`{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","metadata":{},"items":[
 		{"metadata":{"name":"kubernetes"},"ports":[{"name":"https","port":6443}],"endpoints":[{"addresses":["192.0.2.2"]},{"addresses":["192.0.2.1"]}]}]}`
+	for path, kind := range map[string]string{"resourcequotas": "ResourceQuota", "limitranges": "LimitRange"} {
+		answers["/api/v1/"+path] = listOf(kind+"List", "", fmt.Sprintf(
+			`{"apiVersion":"v1","kind":%q,"metadata":{"name":"bound","namespace":"shop"}}`, kind))
+	}
 	codes := map[string]int{
 		"/api/v1/services?s2":                       410,
 		"/apis/policy/v1/poddisruptionbudgets":      403,
@@ -184,7 +188,7 @@ func TestSnapshot(t *testing.T) {
 	for _, o := range s.Other {
 		others = append(others, o.GetName())
 	}
-	if diff := cmp.Diff([]string{"ippools.crd.projectcalico.org", "v1.metrics", "pool"}, others); diff != "" {
+	if diff := cmp.Diff([]string{"ippools.crd.projectcalico.org", "v1.metrics", "pool", "bound", "bound"}, others); diff != "" {
 		t.Error("other:", diff)
 	}
 	if text := fmt.Sprint(s.Other[0].Object); strings.Contains(text, "schema") {
