@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
@@ -67,8 +68,8 @@ func NewCommand(a *app.App) *cobra.Command {
 			"for each class of nodes:\n" +
 			"nodes that are alike in role, labels, taints, capacity and kernel. Its nodes get the labels " +
 			"and taints of their class\n" +
-			"until the copy is removed. Namespaces, workloads, Services, policies, budgets and webhooks " +
-			"are copied; the containers\n" +
+			"until the copy is removed. Namespaces, workloads, Services, policies, budgets, quotas and webhooks " +
+			"are\ncopied; the containers " +
 			"run a stand-in program from the agent's image, which opens the same ports and answers " +
 			"probes. Images, commands, data\n" +
 			"and the contents of Secrets and ConfigMaps are not copied. What the copy cannot " +
@@ -89,10 +90,7 @@ func NewCommand(a *app.App) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&o.from, "from", nil,
-		"snapshot of the original, or files or folders of Kubernetes YAML or JSON")
-	flags.StringSliceVar(&o.ignore, "ignore", nil,
-		"KEY of a label or taint, or kernel or capacity: does not tell classes of nodes apart (repeatable)")
+	o.registerFrom(flags)
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the pods of the copy are ready")
 	flags.BoolVar(&o.keep, "keep", false, "leave the copy on the scratch cluster at the end")
 	flags.BoolVar(&o.once, "once", false, "run the change once to its end, without rolling it back half way before")
@@ -101,9 +99,23 @@ func NewCommand(a *app.App) *cobra.Command {
 	flags.StringVar(&o.change.Spec.Reflectors, "reflectors", "", "SELECTOR: make these nodes BGP route reflectors; a "+
 		"Calico selector such as has(reflector); none makes a full mesh")
 	o.change.Register(command)
-	command.AddCommand(newRemove(a))
+	command.AddCommand(newNeeds(a), newRemove(a))
 	return command
 }
+
+// registerFrom declares the flags that say what is copied.
+func (o *options) registerFrom(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&o.from, "from", nil,
+		"snapshot of the original, or files or folders of Kubernetes YAML or JSON")
+	flags.StringSliceVar(&o.ignore, "ignore", nil,
+		"KEY of a label or taint, or kernel or capacity: does not tell classes of nodes apart (repeatable)")
+}
+
+// The error of a rehearsal of no snapshot.
+const (
+	fromMissing = "--from is missing: it names the snapshot of the original"
+	fromHint    = "theseus snapshot -o snapshot.json, with the original's context; then --from snapshot.json"
+)
 
 // read checks the flags.
 func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.ChangeSpec, err error) {
@@ -116,8 +128,7 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 	}
 	switch {
 	case len(o.from) == 0:
-		return spec, exit.Fail(exit.Usage, "theseus snapshot -o snapshot.json, with the original's context; then "+
-			"--from snapshot.json", "--from is missing: it names the snapshot of the original")
+		return spec, exit.Fail(exit.Usage, fromHint, fromMissing)
 	case spec.Strategy == surge.Name || spec.Strategy == mirror.Name:
 		return spec, exit.Fail(exit.Usage, "rehearse the strategy recreate or adopt", "--strategy %s cannot be "+
 			"rehearsed yet: it needs other nodes, or another cluster, beside the scratch cluster", spec.Strategy)
@@ -310,6 +321,9 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	if err != nil {
 		return failed(err)
 	}
+	if err := bound(ctx, a, s, from.Snapshot, made); err != nil {
+		return failed(fmt.Errorf("the quotas of the copy: %w", err))
+	}
 	late := made.Unanswered(names(unplaced))
 	if len(late) == 0 {
 		err = s.Hook(ctx, made)
@@ -366,6 +380,27 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	}
 	r.Covered = len(r.Uncovered) == 0
 	return r, cmp.Or(end, unread)
+}
+
+// bound makes the copy's quotas, from what its pods use now.
+func bound(ctx context.Context, a *app.App, s *scratch.Scratch, original *cluster.Snapshot,
+	made *rehearsal.Copy) error {
+	if len(made.Quotas) == 0 {
+		return nil
+	}
+	now, err := kube.Snapshot(ctx, s.Client, a.Version, time.Now())
+	if err != nil {
+		return err
+	}
+	made.Bound(original, now)
+	for _, quota := range made.Quotas {
+		for _, bound := range quota.Bounds {
+			fmt.Fprintf(a.Err, "quota %s/%s: %s %s of %s, as %s of %s in the original\n",
+				printable.Line(quota.Namespace), printable.Line(quota.Name), bound.Resource, bound.CopyUsed,
+				bound.CopyHard, bound.Used, bound.Hard)
+		}
+	}
+	return s.Bound(ctx, made)
 }
 
 // carryOut runs a plan on the copy, as theseus apply does.

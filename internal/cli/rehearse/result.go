@@ -105,6 +105,9 @@ func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Cov
 	if len(made.Unasked) > 0 {
 		all = append(all, "webhooks that must answer are not in the copy: "+strings.Join(made.Unasked, ", "))
 	}
+	if missing := slices.Concat(made.Unbounded, made.Unlike()); len(missing) > 0 {
+		all = append(all, "quotas and LimitRanges are not as in the original: "+strings.Join(missing, ", "))
+	}
 	for _, area := range coverage {
 		if area.Area == "settings" && area.Alike < area.All {
 			all = append(all, "settings differ: "+strings.Join(area.Not, "; "))

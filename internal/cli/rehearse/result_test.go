@@ -109,11 +109,15 @@ func TestUncovered(t *testing.T) {
 	if got := uncovered(made, nil, alike, of(step.Apply), of(step.Apply, step.Evict)); got != nil {
 		t.Errorf("all is covered: %q", got)
 	}
-	got := strings.Join(uncovered(&rehearsal.Copy{}, []string{"Deployment shop/web: 0/2 nodes"},
+	bare := &rehearsal.Copy{Unbounded: []string{"ResourceQuotas (forbidden)"},
+		Quotas: []rehearsal.Quota{{Unlike: []string{"ResourceQuota shop/q: pods: no bound"}}}}
+	got := strings.Join(uncovered(bare, []string{"Deployment shop/web: 0/2 nodes"},
 		[]rehearsal.Coverage{{Area: "settings", All: 1, Not: []string{"MTU"}}},
 		of(step.Apply, step.Evict), of(step.Apply)), "\n")
 	for _, want := range []string{"no workloads", "1 workload found no node: Deployment shop/web",
-		"settings differ: MTU", "steps that the copy's lacks: evict"} {
+		"settings differ: MTU",
+		"not as in the original: ResourceQuotas (forbidden), ResourceQuota shop/q: pods: no bound",
+		"steps that the copy's lacks: evict"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing: %s", want, got)
 		}

@@ -67,8 +67,14 @@ func (c *Copy) placed(unplaced []string) Coverage {
 			copied++
 		}
 	}
-	covered := Coverage{Area: "objects of users", Alike: copied - len(unplaced), All: copied + len(c.Left),
-		Not: slices.Clone(unplaced)}
+	unlike := 0
+	for _, quota := range c.Quotas {
+		if len(quota.Unlike) > 0 {
+			unlike++
+		}
+	}
+	covered := Coverage{Area: "objects of users", Alike: copied - len(unplaced) - unlike, All: copied + len(c.Left),
+		Not: slices.Concat(unplaced, c.Unlike())}
 	for _, left := range c.Left {
 		covered.Not = append(covered.Not, left.Object+": "+left.Why)
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/joint"
 )
 
@@ -203,8 +204,39 @@ func capacity(node *corev1.Node) string {
 	return text
 }
 
-// classes sorts the original's nodes into classes, and gives each class nodes of the scratch cluster.
-func (m *maker) classes() error {
+// Needs are what a scratch cluster must have at least.
+type Needs struct {
+	// Network is the name of its network, and Version that of the original's, if known.
+	Network string `json:"network"`
+	Version string `json:"version,omitempty"`
+	// Workers and ControlPlane are numbers of nodes: one for each class.
+	Workers      int     `json:"workers"`
+	ControlPlane int     `json:"controlPlane"`
+	Classes      []Class `json:"classes"`
+}
+
+// NeedsOf says what a scratch cluster needs for the copy of a cluster with these networks.
+func NeedsOf(original *cluster.Snapshot, ours []*cni.Installation, options Options) (*Needs, error) {
+	if err := oneNetwork(ours); err != nil {
+		return nil, err
+	}
+	m := &maker{Copy: &Copy{}, original: original, options: options}
+	if err := m.classify(); err != nil {
+		return nil, err
+	}
+	needs := &Needs{Network: ours[0].CNI, Version: ours[0].Version, Classes: m.Classes}
+	for _, class := range m.Classes {
+		if class.ControlPlane {
+			needs.ControlPlane++
+		} else {
+			needs.Workers++
+		}
+	}
+	return needs, nil
+}
+
+// classify sorts the original's nodes into classes.
+func (m *maker) classify() error {
 	for _, key := range m.options.Ignore {
 		if !slices.Contains([]string{"kernel", "capacity"}, key) &&
 			!slices.ContainsFunc(m.original.Nodes, func(n corev1.Node) bool {
@@ -236,6 +268,14 @@ func (m *maker) classes() error {
 			m.Classes = append(m.Classes, class)
 		}
 		m.Classes[i].Nodes = append(m.Classes[i].Nodes, node.Name)
+	}
+	return nil
+}
+
+// classes sorts the original's nodes into classes, and gives each class nodes of the scratch cluster.
+func (m *maker) classes() error {
+	if err := m.classify(); err != nil {
+		return err
 	}
 	for _, control := range []bool{false, true} {
 		if err := m.cast(control); err != nil {

@@ -62,6 +62,11 @@ type Copy struct {
 	Webhooks  []*unstructured.Unstructured `json:"-"`
 	Workloads []Workload                   `json:"workloads"`
 	Budgets   []Budget                     `json:"budgets,omitempty"`
+	// Quotas are the ResourceQuotas: they are made when all pods are ready, as some of the original's pods may be older
+	// than a bound that they do not keep.
+	Quotas []Quota `json:"quotas,omitempty"`
+	// Unbounded are quotas and LimitRanges that could not be read.
+	Unbounded []string `json:"unbounded,omitempty"`
 	// Lacks say what the copy cannot have.
 	Lacks []Lack `json:"lacks"`
 	// Unasked are webhooks that must answer, and that the copy lacks.
@@ -77,8 +82,10 @@ type Copy struct {
 	answering map[string]bool
 }
 
-// All are the objects and the webhook configurations.
-func (c *Copy) All() []*unstructured.Unstructured { return slices.Concat(c.Objects, c.Webhooks) }
+// All are the objects, the webhook configurations and the quotas.
+func (c *Copy) All() []*unstructured.Unstructured {
+	return slices.Concat(c.Objects, c.Webhooks, c.Bounding())
+}
 
 // Unanswered are those of these workloads, such as Deployment shop/web, whose pods answer for webhooks of the copy.
 func (c *Copy) Unanswered(workloads []string) []string {
@@ -163,6 +170,15 @@ func System(name string, networks []*cni.Installation) bool {
 	})
 }
 
+// oneNetwork refuses an original that has not exactly one network.
+func oneNetwork(ours []*cni.Installation) error {
+	if len(ours) != 1 {
+		return refuse("theseus check --from FILE says what was found",
+			"the snapshot has %s: a rehearsal needs exactly one", cluster.Count(len(ours), "known network"))
+	}
+	return nil
+}
+
 // Same refuses a scratch cluster that is the original, or whose network is not the original's.
 func Same(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation) error {
 	const prepare = "install the original's network there first; theseus rehearse does not install it yet"
@@ -173,9 +189,8 @@ func Same(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation)
 	case scratch.UID == original.UID:
 		return refuse("name another cluster with --context",
 			"the scratch cluster is the original itself: the snapshot was taken there")
-	case len(ours) != 1:
-		return refuse("theseus check --from FILE says what was found",
-			"the snapshot has %s: a rehearsal needs exactly one", cluster.Count(len(ours), "known network"))
+	case oneNetwork(ours) != nil:
+		return oneNetwork(ours)
 	case len(theirs) == 0:
 		return refuse(prepare, "the scratch cluster has no network that Theseus knows, and the original has %s",
 			ours[0].Versioned())
@@ -301,12 +316,14 @@ func Make(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation,
 		networks: ours, system: slices.Concat(ours, theirs), options: options,
 		contents: map[contentKey]map[string]bool{}, answers: map[service][]intstr.IntOrString{},
 		serving: map[string]bool{}, users: map[string]bool{corev1.NamespaceDefault: true}, classOf: map[string]string{},
-		notes: notes{evicting: map[string]bool{}},
+		notes:    notes{evicting: map[string]bool{}, bounds: map[string]bool{}},
+		defaults: map[string]*defaults{}, factor: map[corev1.ResourceName]float64{},
 	}
 	if err := m.classes(); err != nil {
 		return nil, err
 	}
 	m.namespaces()
+	m.bounded()
 	m.webhooks()
 	if err := m.workloads(); err != nil {
 		return nil, err
@@ -314,6 +331,7 @@ func Make(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation,
 	if err := m.certify(); err != nil {
 		return nil, err
 	}
+	m.limitRanges()
 	m.services()
 	m.policies()
 	m.budgets()
@@ -347,8 +365,13 @@ type maker struct {
 	// webhooks.
 	answers map[service][]intstr.IntOrString
 	serving map[string]bool
-	pods    []podOf
-	notes   notes
+	// defaults are those of namespaces with quotas or LimitRanges; limits are these LimitRanges.
+	defaults map[string]*defaults
+	limits   []*corev1.LimitRange
+	// factor is the part of the original's requests that the copy's have.
+	factor map[corev1.ResourceName]float64
+	pods   []podOf
+	notes  notes
 }
 
 // keptAnnotations are those that the copy of a pod's template has: only the network reads them, and they name nothing
@@ -422,7 +445,7 @@ func order(all []*unstructured.Unstructured) {
 		switch object.GetKind() {
 		case "Namespace":
 			return 0
-		case "PriorityClass", "Secret", "ConfigMap", "Tier":
+		case "PriorityClass", "Secret", "ConfigMap", "Tier", "LimitRange":
 			return 1
 		case "Service", "PodDisruptionBudget":
 			return 3

@@ -37,7 +37,8 @@ func read(t *testing.T, name string) *cluster.Snapshot {
 		t.Fatal(err)
 	}
 	s := cnitest.Snapshot(t, cnitest.Documents(t, data))
-	for _, resource := range slices.AppendSeq(needed(), maps.Values(hookKinds())) {
+	for _, resource := range slices.AppendSeq(slices.AppendSeq(needed(), maps.Values(hookKinds())),
+		maps.Values(bounding())) {
 		s.Sources = append(s.Sources, cluster.Source{Resource: resource, From: "test"})
 	}
 	cluster.Trim(s)

@@ -257,8 +257,12 @@ func (m *maker) lacks() {
 		"stand-ins allow everything at once: what a webhook would refuse, change or delay is not rehearsed")
 	say(len(m.Unasked) > 0, "webhooks that must answer: "+few(m.Unasked),
 		"they are not in the copy: a request that they refuse, or that waits for them, is not rehearsed")
-	say(true, "ResourceQuotas, LimitRanges and autoscalers",
-		"a snapshot does not have them; a pod that they would refuse or add is not rehearsed")
+	say(true, "autoscalers", "a snapshot does not have them; a pod that they would add is not rehearsed")
+	say(len(m.Unbounded) > 0, few(m.Unbounded), "they are not in the copy: a pod that they refuse is not rehearsed")
+	say(len(m.notes.bounds) > 0, "bounds of "+few(slices.Sorted(maps.Keys(m.notes.bounds))),
+		"quotas and LimitRanges bound only pods, processors and memory in the copy")
+	say(m.notes.ratios > 0, cluster.Count(m.notes.ratios, "ratio")+" of limits to requests",
+		"LimitRanges are without them, where requests are smaller than in the original")
 	say(m.notes.volumes > 0, cluster.Count(m.notes.volumes, "volume"),
 		"claims, host folders and claim templates are left out: pods that wait for a volume to move are not rehearsed")
 	say(m.notes.execProbes > 0, cluster.Count(m.notes.execProbes, "probe")+" by a command",
@@ -360,6 +364,11 @@ func inDefault(s *cluster.Snapshot) []*unstructured.Unstructured {
 	for i := range s.NetworkPolicies {
 		add(networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), s.NetworkPolicies[i].Namespace,
 			&s.NetworkPolicies[i])
+	}
+	for kind := range bounding() {
+		for _, one := range s.OtherOf("", kind) {
+			add(corev1.SchemeGroupVersion.WithKind(kind), one.GetNamespace(), &one)
+		}
 	}
 	return all
 }

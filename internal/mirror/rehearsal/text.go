@@ -26,11 +26,7 @@ func (c *Copy) Text(to io.Writer) error {
 	b.WriteString("\nClasses of nodes:\n")
 	table(&b, [][]string{{"CLASS", "ROLE", "NODES", "PLAYED BY", "CAPACITY", "KERNEL", "LABELS AND TAINTS"}},
 		c.Classes, func(k Class) []string {
-			role := "worker"
-			if k.ControlPlane {
-				role = "control plane"
-			}
-			return []string{k.Name, role, fmt.Sprint(len(k.Nodes)), strings.Join(k.Plays, ","),
+			return []string{k.Name, role(k), fmt.Sprint(len(k.Nodes)), strings.Join(k.Plays, ","),
 				k.Capacity, k.Kernel, marks(k)}
 		})
 	fmt.Fprintf(&b, "\nWorkloads (%s of the stand-in program in all, and those of DaemonSets):\n",
@@ -54,6 +50,12 @@ func (c *Copy) Text(to io.Writer) error {
 		})
 		more(&b, len(c.Budgets))
 	}
+	if bounds := c.bounds(); len(bounds) > 0 {
+		b.WriteString("\nQuotas (bounded when the pods of the copy are ready, so that the same further pods fit):\n")
+		table(&b, [][]string{{"QUOTA", "RESOURCE", "USED", "ALLOWED"}}, listed(bounds),
+			func(row [4]string) []string { return row[:] })
+		more(&b, len(bounds))
+	}
 	if len(c.Left) > 0 {
 		b.WriteString("\nObjects that are not copied:\n")
 		table(&b, nil, listed(c.Left), func(l Left) []string { return []string{l.Object, l.Why} })
@@ -70,6 +72,42 @@ func (c *Copy) Text(to io.Writer) error {
 	fmt.Fprintf(&b, "\nThe copy has %s: %s.\n", cluster.Count(len(c.All()), "object"), strings.Join(counts, ", "))
 	_, err := io.WriteString(to, b.String())
 	return err
+}
+
+// Text prints what a scratch cluster needs.
+func (n *Needs) Text(to io.Writer) error {
+	var b strings.Builder
+	b.WriteString("The scratch cluster needs:\n")
+	rows := [][]string{{"network", strings.TrimSpace(n.Network + " " + n.Version)},
+		{"workers", fmt.Sprintf("%d or more", n.Workers)}}
+	if n.ControlPlane > 0 {
+		rows = append(rows, []string{"control-plane nodes", fmt.Sprintf("%d or more", n.ControlPlane)})
+	}
+	table(&b, nil, rows, func(row []string) []string { return row })
+	b.WriteString("\nClasses of nodes:\n")
+	table(&b, [][]string{{"CLASS", "ROLE", "NODES", "CAPACITY", "KERNEL", "LABELS AND TAINTS"}}, n.Classes,
+		func(k Class) []string {
+			return []string{k.Name, role(k), fmt.Sprint(len(k.Nodes)), k.Capacity, k.Kernel, marks(k)}
+		})
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+func role(k Class) string {
+	if k.ControlPlane {
+		return "control plane"
+	}
+	return "worker"
+}
+
+// bounds are the bounds of the original's quotas, each with the quota's name.
+func (c *Copy) bounds() (all [][4]string) {
+	for _, quota := range c.Quotas {
+		for _, bound := range quota.Bounds {
+			all = append(all, [4]string{quota.Namespace + "/" + quota.Name, bound.Resource, bound.Used, bound.Hard})
+		}
+	}
+	return all
 }
 
 // marks are a class's labels and taints for people.

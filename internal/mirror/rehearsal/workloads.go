@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
@@ -40,6 +41,10 @@ type notes struct {
 	annotations, limits, gates, schedulers, runtimes, host            int
 	// evicting are the keys of taints that evict, and whose copies do not.
 	evicting map[string]bool
+	// bounds are the resources whose bounds are left out of quotas and LimitRanges; ratios are the ratios of limits to
+	// requests that are left out.
+	bounds map[string]bool
+	ratios int
 }
 
 // scaled is how many pods a workload has in the copy: in proportion, but at least two where there were two, so that a
@@ -186,9 +191,6 @@ func (m *maker) standIn(namespace string, set map[string]string, spec *corev1.Po
 	count(&m.notes.schedulers, old.SchedulerName != "" && old.SchedulerName != corev1.DefaultSchedulerName)
 	count(&m.notes.runtimes, old.RuntimeClassName != nil)
 	count(&m.notes.host, old.HostPID || old.HostIPC)
-	for i := range old.Containers {
-		count(&m.notes.limits, len(old.Containers[i].Resources.Limits) > 0)
-	}
 	ports := &podPorts{extra: m.servicePorts(namespace, set, &old), admits: m.admitting(namespace, set, &old),
 		taken: map[string]bool{}}
 	spec.InitContainers = m.containers(namespace, old.InitContainers, ports, true)
@@ -224,7 +226,7 @@ func (m *maker) containers(namespace string, old []corev1.Container, ports *podP
 			}
 		}
 		one := corev1.Container{Name: from.Name, Image: m.options.Image, ImagePullPolicy: corev1.PullIfNotPresent,
-			RestartPolicy: from.RestartPolicy, Ports: from.Ports, Resources: m.requests(from.Resources.Requests)}
+			RestartPolicy: from.RestartPolicy, Ports: from.Ports, Resources: m.resources(namespace, from.Resources)}
 		sidecar := from.RestartPolicy != nil && *from.RestartPolicy == corev1.ContainerRestartPolicyAlways
 		if first && !sidecar {
 			one.Args, one.Ports = []string{"--version"}, nil // ends at once, as an init container has to
@@ -368,7 +370,7 @@ func (m *maker) servicePorts(namespace string, set map[string]string, spec *core
 }
 
 // requests are a container's requests of processors and memory; shrink makes them fit.
-func (m *maker) requests(old corev1.ResourceList) corev1.ResourceRequirements {
+func (m *maker) requests(old corev1.ResourceList) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for name, count := range old {
 		switch name {
@@ -379,10 +381,7 @@ func (m *maker) requests(old corev1.ResourceList) corev1.ResourceRequirements {
 			m.notes.extended++
 		}
 	}
-	if len(list) == 0 {
-		return corev1.ResourceRequirements{}
-	}
-	return corev1.ResourceRequirements{Requests: list}
+	return list
 }
 
 // volumes keeps the volumes that have nothing of the node and no data: made-up Secrets and ConfigMaps, and empty
@@ -534,9 +533,9 @@ func (m *maker) affinity(old *corev1.Affinity) *corev1.Affinity {
 	return made
 }
 
-// room is the part of the scratch cluster's free processors and memory that the copy's requests may take: the change
+// taken is the part of the scratch cluster's free processors and memory that the copy's requests may take: the change
 // needs some, too.
-const room = 0.7
+const taken = 0.7
 
 // shrink makes the copy's requests fit into the scratch cluster, all in the same proportion. The objects were made
 // before, so it edits them.
@@ -562,17 +561,15 @@ func (m *maker) shrink() error {
 		if pods.daemon {
 			n = float64(len(m.scratch.Nodes))
 		}
-		for _, container := range pods.spec.Containers {
-			for name := range free {
-				asked[name] += n * quantity(container.Resources.Requests, name)
-			}
+		requests := resourcehelper.PodRequests(&corev1.Pod{Spec: *pods.spec}, resourcehelper.PodResourcesOptions{})
+		for name := range free {
+			asked[name] += n * quantity(requests, name)
 		}
 	}
-	factor := map[corev1.ResourceName]float64{}
 	for name := range free {
-		factor[name] = 1
-		if asked[name] > room*free[name] {
-			factor[name] = max(0, room*free[name]/asked[name])
+		m.factor[name] = 1
+		if asked[name] > taken*free[name] {
+			m.factor[name] = max(0, taken*free[name]/asked[name])
 		}
 	}
 	for _, object := range m.Objects {
@@ -591,7 +588,7 @@ func (m *maker) shrink() error {
 					if err != nil {
 						return fmt.Errorf("%s: the request of %s: %w", name, text, err)
 					}
-					requests[name] = times(corev1.ResourceName(name), count, factor[corev1.ResourceName(name)])
+					requests[name] = times(corev1.ResourceName(name), count, m.factor[corev1.ResourceName(name)])
 				}
 				if len(requests) > 0 {
 					_ = unstructured.SetNestedMap(fields, requests, "resources", "requests")

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,15 +116,16 @@ func TestAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 {
-		if err := s.Hook(t.Context(), made); err != nil {
-			t.Fatal(err)
-		}
-	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	if _, err := s.Client.Typed.CoreV1().ServiceAccounts("shop").Create(t.Context(), account,
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	bounded(t, s, made)
+	for range 2 {
+		if err := s.Hook(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "asked", Namespace: "shop"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
@@ -182,6 +185,44 @@ func TestAPIServer(t *testing.T) {
 	if shop, err := s.Client.Typed.CoreV1().Namespaces().Get(t.Context(), "shop", metav1.GetOptions{}); err == nil &&
 		shop.DeletionTimestamp == nil {
 		t.Error("the namespace is not being deleted")
+	}
+}
+
+// bounded makes the copy's quota, counts its pods as kube-controller-manager does, and demands that the API server then
+// refuses a pod.
+func bounded(t *testing.T, s *Scratch, made *rehearsal.Copy) {
+	t.Helper()
+	made.Bound(&cluster.Snapshot{}, &cluster.Snapshot{})
+	quotas := s.Client.Typed.CoreV1().ResourceQuotas("shop")
+	counted := make(chan error, 1)
+	go func() {
+		for {
+			live, err := quotas.Get(t.Context(), "shop", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err == nil {
+				live.Status.Hard, live.Status.Used = live.Spec.Hard, corev1.ResourceList{}
+				for name := range live.Spec.Hard {
+					live.Status.Used[name] = resource.MustParse("0")
+				}
+				_, err = quotas.UpdateStatus(t.Context(), live, metav1.UpdateOptions{})
+			}
+			counted <- err
+			return
+		}
+	}()
+	if err := s.Bound(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-counted; err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "one-more", Namespace: "shop"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	if _, err := s.Client.Typed.CoreV1().Pods("shop").Create(t.Context(), pod, metav1.CreateOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "exceeded quota: shop") {
+		t.Errorf("a pod over the quota: %v", err)
 	}
 }
 

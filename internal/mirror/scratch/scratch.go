@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -128,6 +129,38 @@ func (s *Scratch) Make(ctx context.Context, made *rehearsal.Copy) error {
 // Hook makes the webhook configurations of a copy whose pods are ready: from then on, the API server asks them.
 func (s *Scratch) Hook(ctx context.Context, made *rehearsal.Copy) error {
 	return s.create(ctx, made.Of, made.Webhooks)
+}
+
+// countAtMost bounds the wait for the controller that counts what a new quota bounds.
+const countAtMost = time.Minute
+
+// Bound makes the quotas of a copy whose pods are ready, with the bounds that rehearsal.Copy.Bound decided on, and
+// waits until the scratch cluster enforces them.
+func (s *Scratch) Bound(ctx context.Context, made *rehearsal.Copy) error {
+	if err := s.create(ctx, made.Of, made.Bounding()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, countAtMost)
+	defer cancel()
+	for _, quota := range made.Quotas {
+		for counted := false; !counted; {
+			var live *corev1.ResourceQuota
+			if err := s.call(ctx, func(ctx context.Context) (err error) {
+				live, err = s.Client.Typed.CoreV1().ResourceQuotas(quota.Namespace).Get(ctx, quota.Name,
+					metav1.GetOptions{})
+				return err
+			}); err != nil {
+				return err
+			}
+			counted = equality.Semantic.DeepEqual(live.Spec.Hard, live.Status.Hard)
+			if !counted && outage.Sleep(ctx, lookAgain/4) != nil {
+				return &cni.Refusal{Message: fmt.Sprintf("%s: nothing counted its pods within %s",
+					named("ResourceQuota", quota.Namespace, quota.Name), countAtMost),
+					Hint: "kubectl get resourcequotas shows it; kube-controller-manager counts them"}
+			}
+		}
+	}
+	return nil
 }
 
 func (s *Scratch) create(ctx context.Context, of string, all []*unstructured.Unstructured) error {
@@ -391,11 +424,13 @@ func (s *Scratch) why(ctx context.Context, live *unstructured.Unstructured) (why
 		return "", false, err
 	}
 	why = "it has no pods"
-	if conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions"); len(pods.Items) == 0 {
-		for _, one := range conditions {
-			if fields, _ := one.(map[string]any); fields["type"] == "ReplicaFailure" {
-				why = fmt.Sprint(fields["message"])
-			}
+	if len(pods.Items) > 0 {
+		why = "it lacks pods: it has only " + cluster.Count(len(pods.Items), "pod")
+	}
+	conditions, _, _ := unstructured.NestedSlice(live.Object, "status", "conditions")
+	for _, one := range conditions { // such as a quota
+		if fields, _ := one.(map[string]any); fields["type"] == "ReplicaFailure" && fields["status"] == "True" {
+			return fmt.Sprint(fields["message"]), false, nil
 		}
 	}
 	for i := range pods.Items {
