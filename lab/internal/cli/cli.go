@@ -57,7 +57,8 @@ func (a *app) root() *cobra.Command {
 		Long: "theseus-lab runs a real Kubernetes (etcd, API server, kubelets, containerd, CNI) in " +
 			"namespaces of this machine.\n" +
 			"It does not touch the host's network, and `down` removes everything.\n\n" +
-			"Exit codes: 0 done; 1 error; 2 usage; exec, node exec and kubectl end with the code of their command.",
+			"Exit codes: 0 done; 1 error; 2 usage; exec, node exec, kubectl and rehearse end with the code of their " +
+			"command.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -66,7 +67,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.AddCommand(a.build(), a.up(), a.down(), a.status(), a.kubeconfig(), a.kubectl(),
 		a.node(), a.link(), a.logs(), a.image(), a.exec(), a.manifest(), a.demo(), a.canary(), a.piDay(), a.benchLoss(),
-		a.benchFlags(), a.benchAdopt(), a.compare(), a.mirror(), a.clients(), a.swarm())
+		a.benchFlags(), a.benchAdopt(), a.compare(), a.rehearse(), a.mirror(), a.clients(), a.swarm())
 	return root
 }
 

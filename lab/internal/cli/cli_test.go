@@ -73,6 +73,16 @@ func TestRefusals(t *testing.T) {
 		{"compare --rounds 0", 2, "error: 0 rounds: at least one\n"},
 		{"compare --nodes 1", 2, "error: 1 nodes: 2 to 16\n"},
 		{"compare --name sixlet", 2, "error: lab name \"sixlet\": at most 5 letters and digits"},
+		{"rehearse", 2, "error: --from is missing: it names the snapshot of the original\nhint: theseus snapshot "},
+		{"rehearse --from s.json", 2, "error: no change is named\nhint: theseus-lab rehearse --from "},
+		{"rehearse --from s.json --to calico", 2, "error: unknown flag: --to\n"},
+		{"rehearse --from s.json now -- --to calico", 2, "error: \"now\" is before --\n"},
+		{"rehearse --from s.json -- --to calico --context=c", 2, "error: --context is after --\n"},
+		{"rehearse --from s.json --nodes 17 -- --to calico", 2, "error: 17 nodes: 1 to 16\n"},
+		{"rehearse --from s.json --network frob -- --to calico", 2, "error: there is no network \"frob\"\n" +
+			"hint: use --network flannel, "},
+		{"rehearse --name Too-Long --from s.json -- --to calico", 2, "error: lab name \"Too-Long\" is not 1 to 6 "},
+		{"rehearse --from s.json -- --to calico", 1, "error: theseus is not in the folder of theseus-lab\n"},
 		{"status -o yaml", 2, "error: output \"yaml\" is neither text nor json\n"},
 	}
 	for _, tt := range tests {

@@ -38,7 +38,11 @@ func (a *app) compare() *cobra.Command {
 			if err := possible(a.name, c); err != nil {
 				return err
 			}
-			if err := a.free(len(c.Networks)); err != nil {
+			var names []string
+			for i := range c.Networks {
+				names = append(names, scenario.ClusterName(a.name, i))
+			}
+			if err := a.free(names...); err != nil {
 				return err
 			}
 			rig, err := a.rig(c.Rig.Dir, c.Rig.Nodes)
@@ -82,16 +86,15 @@ func comparableNames() []string {
 }
 
 // free refuses to start labs with the names of running ones: they would be removed at the end.
-func (a *app) free(labs int) error {
+func (a *app) free(names ...string) error {
 	store, err := state.Open(a.dir)
 	if err != nil {
 		return err
 	}
-	for i := range labs {
-		name := scenario.ClusterName(a.name, i)
+	for _, name := range names {
 		if lab, err := store.Load(name); err == nil && lab.Running() {
 			return hint(fmt.Errorf("%w: %s", launch.ErrRunning, name),
-				"theseus-lab down --name %s ends it; --name gives the clusters of the comparison other names", name)
+				"theseus-lab down --name %s ends it; --name gives the new cluster another name", name)
 		}
 	}
 	return nil

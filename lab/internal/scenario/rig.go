@@ -53,6 +53,8 @@ type Rig struct {
 	Members []string // names of the lab's nodes, if they are not the original ones
 	Gone    string   // folder with the clients' records of removed nodes
 
+	control int // the last nodes, which play nodes of a control plane
+
 	began bool // Up started the lab, or was interrupted: there is something to remove
 
 	open bool // the application's policy was removed, and with it the client that it denies
@@ -79,23 +81,29 @@ func (r *Rig) Say(format string, args ...any) {
 // part of the error.
 func (r *Rig) run(ctx context.Context, stdin io.Reader, out io.Writer, program string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(ctx, program, args...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.WaitDelay = 30 * time.Second
+	command := r.command(ctx, program, args...)
 	command.Stdin, command.Stdout, command.Stderr = stdin, &stdout, &stderr
 	if out != nil {
 		command.Stdout, command.Stderr = io.MultiWriter(out, &stdout), out
-	}
-	command.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+r.kubeconfig(),
-		"THESEUS_STATE_DIR="+filepath.Join(r.Dir, "state"))
-	if r.State != "" {
-		command.Env = append(command.Env, "THESEUS_LAB_DIR="+r.State)
 	}
 	if err := command.Run(); err != nil {
 		return stdout.String(), fmt.Errorf("%s %s: %w %s", filepath.Base(program), strings.Join(args, " "), err,
 			strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
+}
+
+// command is a program that acts on the rig's lab; the end of ctx interrupts it.
+func (r *Rig) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, program, args...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 30 * time.Second
+	command.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+r.kubeconfig(),
+		"THESEUS_STATE_DIR="+filepath.Join(r.Dir, "state"))
+	if r.State != "" {
+		command.Env = append(command.Env, "THESEUS_LAB_DIR="+r.State)
+	}
+	return command
 }
 
 func (r *Rig) kubeconfig() string { return filepath.Join(r.Dir, "kubeconfig") }

@@ -108,6 +108,8 @@ func TestRehearse(t *testing.T) {
 
 	file := filepath.Join(rig.Dir, "rehearsal.json")
 	rigtest.Run(t, rig, "here", 0, []string{"rolled back after step", "REHEARSAL PASSED: flannel", "policy verdicts",
+		"quota odd/odd: pods 7 of 8, as 9 of 10 in the original\n",
+		"quota odd/odd: requests.cpu 70m of 80m, as 90m of 100m in the original\n",
 		"the copy stays"}, append(args, "--yes", "--keep", "-o", file)...)
 	if secret := kubectl(t, rig, nil, "-n", "odd", "get", "secret", "token", "-o",
 		"jsonpath={.data.value}"); secret == "" || strings.Contains(secret, "dGhpcy1tdXN0") {
