@@ -188,7 +188,8 @@ func TestSnapshot(t *testing.T) {
 	for _, o := range s.Other {
 		others = append(others, o.GetName())
 	}
-	if diff := cmp.Diff([]string{"ippools.crd.projectcalico.org", "v1.metrics", "pool", "bound", "bound"}, others); diff != "" {
+	want := []string{"ippools.crd.projectcalico.org", "v1.metrics", "pool", "bound", "bound"}
+	if diff := cmp.Diff(want, others); diff != "" {
 		t.Error("other:", diff)
 	}
 	if text := fmt.Sprint(s.Other[0].Object); strings.Contains(text, "schema") {
