@@ -64,8 +64,8 @@ type MigrationStatus struct {
 	Held string `json:"held,omitempty"`
 	// Pages is the number of the journal's pages.
 	Pages int `json:"pages,omitempty"`
-	// Conditions are written by the controller (see ConditionApproved and the others). A migration that a command line
-	// runs has none.
+	// Conditions are written by the controller (see ConditionApproved and the others). A Migration that is created for
+	// the controller begins with ConditionReconciling. One that a command line runs has none.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Observed is what the controller had read when it wrote the conditions; nil before it has.
 	Observed *Observed `json:"observed,omitempty"`
@@ -88,8 +88,8 @@ type ApprovalCount struct {
 	ApprovedBy []string `json:"approvedBy"`
 }
 
-// Observed is the part of a Migration's spec that the conditions are about. metadata.generation cannot tell that: the
-// status is no subresource, so every write of the status raises the generation.
+// Observed is the part of a Migration's spec that the conditions are about. An observedGeneration cannot tell that: the
+// status is no subresource, so every write of the status raises metadata.generation.
 type Observed struct {
 	Attempt int    `json:"attempt,omitempty"`
 	Desire  Desire `json:"desire,omitempty"`
@@ -108,6 +108,17 @@ const (
 	// ConditionComplete: the run has ended. True: every step is done. False with the reason RolledBack or Stopped:
 	// every step was undone.
 	ConditionComplete = "Complete"
+)
+
+// The conditions of a Migration and of a Change that tools read which know nothing of this group (kstatus). They follow
+// from the other conditions. Exactly one is true.
+const (
+	// ConditionReconciling: the run is under way, or waits for an approval, a window, or a person who has paused it.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled: what is wanted is not reached until a person acts.
+	ConditionStalled = "Stalled"
+	// ConditionReady: every step is done.
+	ConditionReady = "Ready"
 )
 
 // The reasons of conditions.

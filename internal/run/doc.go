@@ -9,8 +9,9 @@
 // the command that a plan guards; its result says what the journal then proves), benched (the pods of a benchmark, and
 // its results), report (what a change cost), admission (whether a plan may begin), window (when steps may begin),
 // propose (a cluster and a change become findings and a plan), changes (makes plans for Changes in the cluster),
-// controller (runs approved plans in the cluster), web (the live page of a run, on loopback or for people who sign in),
-// metrics (what a run counts, for Prometheus), notify (sends what happens to an HTTP endpoint).
+// controller (runs approved plans in the cluster), kstatus (conditions for tools that know nothing of Theseus), web
+// (the live page of a run, on loopback or for people who sign in), metrics (what a run counts, for Prometheus), notify
+// (sends what happens to an HTTP endpoint).
 //
 // Does not belong here: work on a node (node), calls to the API server (cluster/kube), and judging a path's
 // probes (proof/loss).

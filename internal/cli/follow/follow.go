@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -302,7 +303,8 @@ func (f *follower) lock(ctx context.Context) error {
 	case state.Phase == engine.PhasePaused:
 	case !f.migration.Spec.InCluster:
 		line = "no process runs it: " + engine.Judge(f.plan.Steps, state, false).Ways
-	case len(f.migration.Status.Conditions) == 0 && time.Since(f.begun) > untaken:
+	case meta.FindStatusCondition(f.migration.Status.Conditions, v1alpha1.ConditionProgressing) == nil &&
+		time.Since(f.begun) > untaken:
 		line = fmt.Sprintf("the controller has not taken it up yet: kubectl get deployment,pods -n %s",
 			v1alpha1.Namespace)
 	}

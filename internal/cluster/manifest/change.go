@@ -26,6 +26,9 @@ func ChangeCRD() unstructured.Unstructured {
 	schema :=
 		fields["versions"].([]any)[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
 	schema["required"] = []any{"spec"}
+	// kstatus takes a Change that no controller has seen for one that is done, unless this differs from its generation.
+	schema["properties"].(map[string]any)["status"].(map[string]any)["default"] =
+		map[string]any{"observedGeneration": int64(-1)}
 	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)
 	spec["x-kubernetes-validations"] = changeRules()
 	properties := spec["properties"].(map[string]any)

@@ -118,6 +118,9 @@ func (r *rig) manifests() {
 	if err := r.create("first", spec); err != nil {
 		r.Fatal(err)
 	}
+	if status := r.read("first").Status; status.ObservedGeneration != -1 || len(status.Conditions) > 0 {
+		r.Errorf("kstatus takes a Change that no controller has seen for one that is done: %+v", status)
+	}
 	r.turn()
 	r.wants("first", "False", v1alpha1.ReasonManifestMissing, "there is no ConfigMap theseus-system/calico")
 	for _, test := range []struct {
@@ -171,6 +174,11 @@ func (r *rig) plans() v1alpha1.Migration {
 	r.turn()
 	r.wants("first", "True", v1alpha1.ReasonPlanned, "has the plan")
 	status, m := r.read("first").Status, r.migrations()[0]
+	for _, all := range [][]metav1.Condition{status.Conditions, m.Status.Conditions} {
+		if !meta.IsStatusConditionTrue(all, v1alpha1.ConditionReconciling) {
+			r.Errorf("kstatus takes a plan that waits for one that is done: %+v", all)
+		}
+	}
 	origin, made := journal.OriginOf(&m)
 	if !made || origin.Name != "first" || !m.Spec.InCluster || status.Migration != m.Name ||
 		status.PlanHash != m.Spec.PlanHash || status.ManifestDigest == "" {
@@ -313,7 +321,8 @@ func (r *rig) limits() {
 		planned := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionPlanned)
 		if planned != nil && planned.Reason == v1alpha1.ReasonTooMany {
 			refused++
-			if c.Spec.ManifestFrom != nil || len(c.Status.Next) == 0 {
+			if c.Spec.ManifestFrom != nil || len(c.Status.Next) == 0 ||
+				!meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionStalled) {
 				r.Errorf("%s is kept whole, or does not say what to do: %+v", c.Name, c.Status)
 			}
 		}

@@ -162,7 +162,7 @@ func TestStatus(t *testing.T) {
 		Subject: finding.Subject{Kind: "Node", Name: "n"}, Message: "overlaps", Fix: "another range"}}
 	d := blocked(finding.NewResult(block, nil), block)
 	if got := d.status(a, nil, noon); d.planned || !strings.Contains(d.message, "cidr/overlap (Node/n): overlaps") ||
-		got.Findings[0].Fix != "another range" || got.Migration != "" || len(got.Conditions) != 1 {
+		got.Findings[0].Fix != "another range" || got.Migration != "" || len(got.Conditions) != 4 {
 		t.Errorf("%+v", got)
 	}
 	if long := cut(strings.Repeat("ä", maxText), maxText); len(long) > maxText+3 {

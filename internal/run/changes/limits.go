@@ -33,8 +33,11 @@ func bare(all []v1alpha1.Change) {
 			ResourceVersion: c.ResourceVersion, CreationTimestamp: c.CreationTimestamp,
 			DeletionTimestamp: c.DeletionTimestamp},
 			Status: v1alpha1.ChangeStatus{ObservedGeneration: c.Status.ObservedGeneration, Next: c.Status.Next}}
-		if planned := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionPlanned); planned != nil {
-			kept.Status.Conditions = []metav1.Condition{*planned}
+		for _, kind := range []string{v1alpha1.ConditionPlanned, v1alpha1.ConditionReconciling,
+			v1alpha1.ConditionStalled, v1alpha1.ConditionReady} {
+			if found := meta.FindStatusCondition(c.Status.Conditions, kind); found != nil {
+				kept.Status.Conditions = append(kept.Status.Conditions, *found)
+			}
 		}
 		*c = kept
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/kstatus"
 )
 
 // Limits of a status: it stays far below the API server's limit of 1.5 MiB.
@@ -57,6 +58,7 @@ func (d draft) status(change *v1alpha1.Change, own *v1alpha1.Migration, now time
 		next.Approval = own.Status.Approval
 		all = append(all, own.Status.Conditions...)
 	}
+	all, _ = kstatus.Add(all, metav1.NewTime(now))
 	for _, condition := range all {
 		condition.ObservedGeneration, condition.LastTransitionTime = change.Generation, metav1.NewTime(now)
 		if before := meta.FindStatusCondition(change.Status.Conditions, condition.Type); before != nil &&

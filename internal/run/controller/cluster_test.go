@@ -197,7 +197,7 @@ func keepsConditions(t *testing.T, admin *kube.Client) {
 	t.Helper()
 	change(t, admin, `{"status":{"phase":"running","step":"s"}}`)
 	wants(t, admin, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonNeedsPerson)
-	if m := read(t, admin); m.Status.Phase != "running" || len(m.Status.Conditions) != 5 {
+	if m := read(t, admin); m.Status.Phase != "running" || len(m.Status.Conditions) != 8 {
 		t.Errorf("%+v", m.Status)
 	}
 }

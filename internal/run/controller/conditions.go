@@ -11,6 +11,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/kstatus"
 )
 
 // Condition is the value of one condition. The zero value leaves the condition as it is.
@@ -41,7 +42,7 @@ var initial = Conditions{
 // message is the limit of metav1.Condition for a message, in bytes.
 const maxMessage = 32 << 10
 
-// onto returns a list of conditions with the changes, and whether they change anything. The time of a transition
+// onto returns a list of conditions with the changes, those that follow from them, and whether anything changes. The time of a transition
 // changes with the status alone, as in all of Kubernetes.
 func (c Conditions) onto(all []metav1.Condition, now time.Time) ([]metav1.Condition, bool) {
 	all = append([]metav1.Condition(nil), all...)
@@ -70,7 +71,8 @@ func (c Conditions) onto(all []metav1.Condition, now time.Time) ([]metav1.Condit
 		changed = meta.SetStatusCondition(&all, metav1.Condition{Type: one.kind, Status: status, Reason: value.Reason,
 			Message: shortened(value.Message), LastTransitionTime: metav1.NewTime(now)}) || changed
 	}
-	return all, changed
+	all, derived := kstatus.Add(all, metav1.NewTime(now))
+	return all, changed || derived
 }
 
 // shortened is a message within the limit.

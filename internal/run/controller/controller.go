@@ -231,7 +231,7 @@ func (c *Controller) follow(ctx context.Context, m *v1alpha1.Migration, decision
 	case Recount:
 		return c.recount(ctx, m)
 	}
-	return nil
+	return c.write(ctx, m, Conditions{}, nil) // those that an earlier release did not derive from the others
 }
 
 // recount writes the conditions that follow from the journal.

@@ -241,7 +241,7 @@ func TestDecide(t *testing.T) {
 // not written.
 func TestConditions(t *testing.T) {
 	all, changed := Conditions{}.onto(nil, noon)
-	if !changed || len(all) != 5 {
+	if !changed || len(all) != 8 {
 		t.Fatalf("%t, %+v", changed, all)
 	}
 	if _, changed = (Conditions{}).onto(all, noon.Add(time.Hour)); changed {
@@ -264,25 +264,35 @@ func TestConditions(t *testing.T) {
 		want  string
 	}{
 		{engine.State{Phase: engine.PhaseDone},
-			"Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=True Done "},
+			"Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=True Done " +
+				"Reconciling=False Done Stalled=False Done Ready=True Done "},
 		{engine.State{Phase: engine.PhaseRolledBack, Cause: "x"},
-			"Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=False RolledBack "},
+			"Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=False RolledBack " +
+				"Reconciling=False RolledBack Stalled=True RolledBack Ready=False RolledBack "},
 		{engine.State{Phase: engine.PhaseRolledBack, Asked: true},
-			"Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=False Stopped "},
+			"Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=False Stopped " +
+				"Reconciling=False Stopped Stalled=True Stopped Ready=False Stopped "},
 		{engine.State{Phase: engine.PhasePaused},
-			"Progressing=False Waiting Paused=True Asked Degraded=False Healthy Complete=False NotYet "},
+			"Progressing=False Waiting Paused=True Asked Degraded=False Healthy Complete=False NotYet " +
+				"Reconciling=True Asked Stalled=False Asked Ready=False Asked "},
 		{engine.State{Phase: engine.PhasePaused, Held: engine.ResultOutsideWindow, Cause: "x"},
-			"Progressing=False OutsideWindow Paused=True OutsideWindow Degraded=False Healthy Complete=False NotYet "},
+			"Progressing=False OutsideWindow Paused=True OutsideWindow Degraded=False Healthy Complete=False NotYet " +
+				"Reconciling=True OutsideWindow Stalled=False OutsideWindow Ready=False OutsideWindow "},
 		{engine.State{Phase: engine.PhasePaused, Held: engine.ResultWindowEnded, Cause: "x"},
-			"Progressing=False WindowEnded Paused=True WindowEnded Degraded=False Healthy Complete=False NotYet "},
+			"Progressing=False WindowEnded Paused=True WindowEnded Degraded=False Healthy Complete=False NotYet " +
+				"Reconciling=True WindowEnded Stalled=False WindowEnded Ready=False WindowEnded "},
 		{engine.State{Phase: engine.PhasePaused, Held: engine.ResultFrozen, Cause: "x"},
-			"Progressing=False Frozen Paused=True Frozen Degraded=False Healthy Complete=False NotYet "},
+			"Progressing=False Frozen Paused=True Frozen Degraded=False Healthy Complete=False NotYet " +
+				"Reconciling=True Frozen Stalled=False Frozen Ready=False Frozen "},
 		{engine.State{Phase: engine.PhasePaused, Held: engine.ResultMeasuring, Cause: "x"},
-			"Progressing=False Measuring Paused=True Measuring Degraded=False Healthy Complete=False NotYet "},
+			"Progressing=False Measuring Paused=True Measuring Degraded=False Healthy Complete=False NotYet " +
+				"Reconciling=True Measuring Stalled=False Measuring Ready=False Measuring "},
 		{engine.State{Phase: engine.PhasePaused, Cause: "an upgrade"},
-			"Progressing=False Waiting Paused=True Hindered Degraded=False Healthy Complete=False NotYet "},
+			"Progressing=False Waiting Paused=True Hindered Degraded=False Healthy Complete=False NotYet " +
+				"Reconciling=False Hindered Stalled=True Hindered Ready=False Hindered "},
 		{engine.State{Phase: engine.PhaseNeedsPerson, Cause: "x"},
-			"Progressing=False Waiting Paused=False NotPaused Degraded=True NeedsPerson Complete=False NotYet "},
+			"Progressing=False Waiting Paused=False NotPaused Degraded=True NeedsPerson Complete=False NotYet " +
+				"Reconciling=False NeedsPerson Stalled=True NeedsPerson Ready=False NeedsPerson "},
 	} {
 		told, over := ended(test.state, "do this")
 		got, _ := told.onto(second, noon)

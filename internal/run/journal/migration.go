@@ -25,6 +25,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/kstatus"
 )
 
 const (
@@ -95,12 +96,17 @@ func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage
 	if err != nil {
 		return err
 	}
+	var status v1alpha1.MigrationStatus
+	if as.inCluster { // until the controller writes its conditions, or there is none
+		status.Conditions = kstatus.Initial(metav1.Now())
+	}
 	object, err := toUnstructured(&v1alpha1.Migration{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Migration"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: v1alpha1.Namespace,
 			Labels: map[string]string{v1alpha1.LabelManaged: "true"}, Annotations: as.annotations},
 		Spec: v1alpha1.MigrationSpec{PlanPages: pages, PlanDigest: digest(packed), PlanHash: p.Hash,
 			InCluster: as.inCluster, Windows: as.windows},
+		Status: status,
 	})
 	if err != nil {
 		return fmt.Errorf("migration %s: %w", p.Name, err)
