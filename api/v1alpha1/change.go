@@ -100,6 +100,9 @@ type ChangeSpec struct {
 	Accept map[string]string `json:"accept,omitempty"`
 	// Accepted are findings that the user accepts until a given day.
 	Accepted []AcceptedFinding `json:"accepted,omitempty"`
+	// Windows are when the controller may begin steps; empty means always. It copies them into every Migration that it
+	// makes for the Change. A rollback needs no window.
+	Windows []Window `json:"windows,omitempty"`
 }
 
 // MaxSLO is how many signals a change may have, and MaxSLOLength how many bytes each.
@@ -199,4 +202,6 @@ type ChangeOrigin struct {
 	Generation int64  `json:"generation"`
 	// ManifestDigest is the SHA-256, in hex, of the manifests.
 	ManifestDigest string `json:"manifestDigest,omitempty"`
+	// Windows is true if the Migration was made with the windows of the Change.
+	Windows bool `json:"windows,omitempty"`
 }

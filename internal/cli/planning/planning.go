@@ -80,6 +80,11 @@ func Propose(ctx context.Context, a *app.App, from []string, change v1alpha1.Cha
 			"use kubernetesTo, removeLabels, addLabels and replaceNodes only with theseus check",
 			"a plan only changes the network")
 	}
+	if len(change.Windows) > 0 {
+		return nil, propose.Checked{}, exit.Fail(exit.Usage, "leave windows out, and give them to the run: "+
+			"theseus apply --in-cluster --window 'Sat 22:00-05:00 Europe/Berlin'",
+			"only the controller keeps to the windows of a Change")
+	}
 	options := plan.Options{Version: a.Version, Now: time.Now(), Window: step.Duration(with.Window)}
 	if with.Origin != "" {
 		change.Flag = with.Origin // its setting is read below; for checks it is a rollout

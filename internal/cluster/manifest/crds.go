@@ -106,7 +106,7 @@ func (d definition) build() unstructured.Unstructured {
 	if d.answered {
 		version["subresources"] = map[string]any{"status": map[string]any{}}
 	}
-	if d.kind == "Migration" {
+	if d.kind == "Migration" || d.kind == "Change" {
 		limitWindows(schema)
 	}
 	if d.kind == "Approval" {

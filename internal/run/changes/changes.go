@@ -232,7 +232,11 @@ func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1al
 	if err := p.write(ctx, change, unplanned(why.Reason, why.Why+"; planning again. "+lapsed), nil); err != nil {
 		return err
 	}
-	return p.plan(ctx, change, from, own.Spec.Windows...)
+	var windows []v1alpha1.Window
+	if origin, _ := journal.OriginOf(own); !origin.Windows { // a user has set them there
+		windows = own.Spec.Windows
+	}
+	return p.plan(ctx, change, from, windows...)
 }
 
 // withdraw deletes a Migration that has not begun. Another process that holds the lock is no error: a later turn tries

@@ -31,6 +31,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/window"
 )
 
 // rig is a real API server with a planner that has no more than the permissions of the controller. The cluster that it
@@ -74,7 +75,8 @@ func TestAPIServer(t *testing.T) {
 	r.blocks()
 	first := r.plans()
 	r.waits(first)
-	first = r.plansAgain(first)
+	r.keepsWindows()
+	first = r.plansAgain(r.migrations()[0])
 	r.runs(first)
 	r.withdraws()
 	r.limits()
@@ -100,6 +102,11 @@ func (r *rig) refusesInvalid() {
 		"{to: calico, maxLost: -1}":                       "maxLost is at least 0",
 		"{to: calico, kubernetesTo: v1.36.0}":             "kubernetesTo is for `theseus check` only",
 		"{to: calico, waves: many}":                       "spec.waves",
+
+		"{to: calico, windows: [{from: '22:00', to: '5:00', timeZone: UTC}]}":  "spec.windows[0].to",
+		"{to: calico, windows: [{from: '22:00', to: '05:00'}]}":                "spec.windows[0].timeZone: Required",
+		"{to: calico, windows: [{from: '22:00', to: '22:00', timeZone: UTC}]}": "opens and closes at the same time",
+
 		"{to: calico, strategy: adopt, replaceNodes: 'a=b', removeHook: 'x'}": "replaceNodes " +
 			"is for `theseus check` only",
 	} {
@@ -215,6 +222,47 @@ func (r *rig) waits(first v1alpha1.Migration) {
 	r.wants("second", "False", v1alpha1.ReasonWaiting, "Change first is first: its migration "+first.Name)
 }
 
+// keepsWindows: every Migration of a Change has its windows, or those that a user gave to the one before if the Change
+// has none. An unknown time zone is no window.
+func (r *rig) keepsWindows() {
+	r.Helper()
+	replans := func(windows any, want ...string) {
+		r.Helper()
+		r.edit("first", map[string]any{"windows": windows})
+		time.Sleep(1100 * time.Millisecond) // the name of a plan follows from the second in which it was made
+		r.turn()
+		r.wants("first", "True", v1alpha1.ReasonPlanned, "has the plan")
+		r.hasWindows(r.migrations()[0], want...)
+	}
+	r.patchMigration(r.migrations()[0].Name,
+		`{"spec":{"windows":[{"from":"01:00","to":"02:00","timeZone":"UTC"}]}}`)
+	r.edit("first", map[string]any{"bakeSeconds": 5})
+	replans(nil, "01:00-02:00 UTC")
+	night := map[string]any{"days": []string{"Sat"}, "from": "22:00", "to": "05:00", "timeZone": "Europe/Berlin"}
+	replans([]any{night}, "Sat 22:00-05:00 Europe/Berlin")
+	replans(nil)
+	r.edit("first", map[string]any{"windows": []any{map[string]any{"from": "22:00", "to": "05:00",
+		"timeZone": "Europe/Belin"}}})
+	r.turn()
+	r.wants("first", "False", v1alpha1.ReasonInvalid, `unknown time zone "Europe/Belin"`)
+	replans([]any{night}, "Sat 22:00-05:00 Europe/Berlin")
+	if p, _, err := journal.Load(r.Context(), r.admin.Dynamic, r.migrations()[0].Name); err != nil ||
+		len(p.Change.Windows) > 0 {
+		r.Errorf("the windows are a part of the plan: %v", err)
+	}
+}
+
+func (r *rig) hasWindows(m v1alpha1.Migration, want ...string) {
+	r.Helper()
+	var got []string
+	for _, one := range m.Spec.Windows {
+		got = append(got, window.Text(one))
+	}
+	if !slices.Equal(got, want) {
+		r.Errorf("Migration %s has the windows %q, want %q", m.Name, got, want)
+	}
+}
+
 // plansAgain: an edit of the Change or of the manifest, and a change of the cluster make another plan, with another
 // hash.
 func (r *rig) plansAgain(first v1alpha1.Migration) v1alpha1.Migration {
@@ -266,11 +314,14 @@ func (r *rig) runs(first v1alpha1.Migration) {
 	if status := r.read("first").Status; status.PlanHash != first.Spec.PlanHash || r.migrations()[0].UID != first.UID {
 		r.Errorf("an edit changed what runs: %+v", status)
 	}
-	r.patchMigration(first.Name, `{"status":{"phase":"done"}}`)
+	r.patchMigration(first.Name, `{"status":{"phase":"rolled-back"}}`)
 	time.Sleep(1100 * time.Millisecond)
 	r.turn()
 	if status := r.read("first").Status; status.PlanHash == first.Spec.PlanHash || status.Migration == first.Name {
 		r.Errorf("the edit has no plan after the end of the run: %+v", status)
+	}
+	for _, m := range r.migrations() { // the one that runs, and the next
+		r.hasWindows(m, "Sat 22:00-05:00 Europe/Berlin")
 	}
 }
 
@@ -288,7 +339,7 @@ func (r *rig) withdraws() {
 		origin, _ := journal.OriginOf(&m)
 		of = append(of, origin.Name+" "+m.Status.Phase)
 	}
-	if slices.Sort(of); !slices.Equal(of, []string{"first done", "second "}) {
+	if slices.Sort(of); !slices.Equal(of, []string{"first rolled-back", "second "}) {
 		r.Errorf("the migrations are %q", of)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/propose"
+	"github.com/theseus-cni/theseus/internal/run/window"
 )
 
 // retryAfter is how long a Change is left alone after an error that may go away by itself.
@@ -162,7 +163,7 @@ func hints(err error) []string {
 }
 
 // plan makes a plan for a Change, and writes it to the cluster as a Migration that waits for its approval; or writes
-// why not. The Migration gets the windows of the one that it replaces.
+// why not. The Migration gets the windows of the Change; if it has none, those given, of the one that it replaces.
 func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source, windows ...v1alpha1.Window) error {
 	p.looked[string(change.UID)] = Looked{change.Generation, from.digest, time.Now()}
 	if change.Status.ObservedGeneration != change.Generation || len(change.Status.Conditions) == 0 {
@@ -170,6 +171,9 @@ func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source
 			unplanned(v1alpha1.ReasonPlanning, "the controller reads the cluster and makes a plan"), nil); err != nil {
 			return err
 		}
+	}
+	if len(change.Spec.Windows) > 0 {
+		windows = change.Spec.Windows
 	}
 	made, why, err := p.propose(ctx, change, from)
 	var own *v1alpha1.Migration
@@ -214,6 +218,11 @@ func (p *Planner) propose(ctx context.Context, change *v1alpha1.Change, from sou
 				"only with `theseus check`")
 		return nil, &d, nil
 	}
+	if _, err := window.Of(spec.Windows); err != nil {
+		d := unplanned(v1alpha1.ReasonInvalid, err.Error(), "correct spec.windows of this Change")
+		return nil, &d, nil
+	}
+	spec.Windows = nil // they are about the run, and not part of the plan
 	nodes, err := p.nodes(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -310,7 +319,7 @@ var errTaken = errors.New("another migration has not ended")
 func (p *Planner) enter(ctx context.Context, change *v1alpha1.Change, from source, made *plan.Plan,
 	windows []v1alpha1.Window) (*v1alpha1.Migration, *draft, error) {
 	origin := v1alpha1.ChangeOrigin{Name: change.Name, UID: string(change.UID), Generation: change.Generation,
-		ManifestDigest: from.digest}
+		ManifestDigest: from.digest, Windows: len(change.Spec.Windows) > 0}
 	edited := false
 	err := p.locked(ctx, func(ctx context.Context, client *kube.Client) error {
 		all, err := journal.List(ctx, client.Dynamic)
