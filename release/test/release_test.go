@@ -38,7 +38,7 @@ func TestReleaseFull(t *testing.T) {
 	check.Dir = dirs[0]
 	output(t, check)
 	for _, name := range []string{"theseus_v0.2.0_images.tar.gz", "theseus_v0.2.0_linux_arm64.tar.gz",
-		"theseus_v0.2.0_darwin_amd64.spdx.json", "krew.yaml", "theseus-0.2.0.tgz"} {
+		"theseus_v0.2.0_darwin_amd64.spdx.json", "krew.yaml", "theseus-0.2.0.tgz", "theseus-0.2.0.yaml"} {
 		if !strings.Contains(sums[0], "  "+name+"\n") {
 			t.Errorf("the release has no %s:\n%s", name, sums[0])
 		}

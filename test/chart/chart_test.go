@@ -506,3 +506,36 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the notes: %s", p.notes)
 	}
 }
+
+// TestManifest: the objects that a release has for those without Helm are those that Helm renders with the default
+// values. The hook, which only Helm runs, is left out.
+func TestManifest(t *testing.T) {
+	of := packing.Release{Version: "v0.2.0", Registry: "registry.example.com/infra", Digest: digest,
+		Time: time.Unix(1700000000, 0)}
+	out := t.TempDir()
+	if err := of.Pack(dir, out); err != nil {
+		t.Fatal(err)
+	}
+	if err := of.Render(out); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(out, "theseus-0.2.0.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart, err := loader.Load(filepath.Join(out, of.File()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := template(chart, map[string]any{}, "theseus-system", kubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != made.Manifest {
+		t.Errorf("the file of the release:\n%s\nHelm renders:\n%s", text, made.Manifest)
+	}
+	if strings.Contains(string(text), "theseus-uninstall-check") || !strings.Contains(string(text),
+		"registry.example.com/infra/theseus-controller:v0.2.0@"+digest) {
+		t.Error("the file has the hook of Helm, or not the image of the release")
+	}
+}

@@ -102,7 +102,7 @@ func (a *app) write(ctx context.Context, m *oci.Maker, registry, dir string) err
 	return nil
 }
 
-// packChart packs the Helm chart, which names the controller's image by its digest.
+// packChart packs the Helm chart, which names the controller's image by its digest, and renders its objects.
 func packChart(m *oci.Maker, made []oci.Made, registry, out string) error {
 	for _, image := range made {
 		if image.Command != "theseus-controller" {
@@ -110,7 +110,10 @@ func packChart(m *oci.Maker, made []oci.Made, registry, out string) error {
 		}
 		of := chart.Release{Version: m.Source.Version, Registry: registry,
 			Digest: image.Digest.String(), Time: m.Source.Time}
-		return of.Pack(filepath.Join(m.Source.Dir, filepath.FromSlash(chart.Folder)), out)
+		if err := of.Pack(filepath.Join(m.Source.Dir, filepath.FromSlash(chart.Folder)), out); err != nil {
+			return err
+		}
+		return of.Render(out)
 	}
 	return errors.New("the image of the controller was not made, and the chart names it")
 }
