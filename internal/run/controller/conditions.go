@@ -42,8 +42,8 @@ var initial = Conditions{
 // message is the limit of metav1.Condition for a message, in bytes.
 const maxMessage = 32 << 10
 
-// onto returns a list of conditions with the changes, those that follow from them, and whether anything changes. The time of a transition
-// changes with the status alone, as in all of Kubernetes.
+// onto returns a list of conditions with the changes, those that follow from them, and whether anything changes. The
+// time of a transition changes with the status alone, as in all of Kubernetes.
 func (c Conditions) onto(all []metav1.Condition, now time.Time) ([]metav1.Condition, bool) {
 	all = append([]metav1.Condition(nil), all...)
 	changed := false
