@@ -119,7 +119,7 @@ func TestSessionsAreNotKnown(t *testing.T) {
 // the run has gone on. A page that may not read it says so.
 func TestSessionsAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := webtest.New(t, 3)
+		r := webtest.New(t, 12) // whose run lasts
 		w := follow(t, r, 20*time.Second)
 		w.look(5)
 		if w.asked["nodes"] > 0 || w.Feed.State().BGP != nil {
