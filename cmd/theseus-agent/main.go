@@ -93,7 +93,7 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file; empty means the pod's own credentials")
 	name := flags.String("node", os.Getenv("NODE_NAME"), "the node's name")
 	root := flags.String("root", manifest.HostRoot, "where the node's root filesystem is mounted")
-	servers := flags.String("api-servers", "", apiServers)
+	servers := flags.String("api-servers", os.Getenv(manifest.EnvAPIServers), apiServers)
 	park := flags.Bool("park", os.Getenv("THESEUS_PARK") != "",
 		"move pods as on kernels before Linux 6.2, by way of a temporary interface (also THESEUS_PARK=1)")
 	if err := flags.Parse(args); err != nil {
@@ -120,7 +120,8 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 }
 
 // apiServers is the help of a flag.
-const apiServers = "HOST:PORT,... of the API servers; those of the credentials are used if none of these accepts"
+const apiServers = "HOST:PORT,... of the API servers; that of the credentials is used if none of these accepts " +
+	"(also " + manifest.EnvAPIServers + ")"
 
 // connect reaches the API servers at their own addresses, if these are known: the rules of the Service kubernetes may
 // be what is changed.
@@ -156,7 +157,7 @@ func runIntroduce(ctx context.Context, log *slog.Logger, args []string) error {
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file; empty means the pod's own credentials")
 	to := flags.String("to", "", "the network whose agents learn about the pods")
 	pods := flags.String("pods", "", "the ranges of the pods' addresses, separated by commas")
-	servers := flags.String("api-servers", "", apiServers)
+	servers := flags.String("api-servers", os.Getenv(manifest.EnvAPIServers), apiServers)
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}

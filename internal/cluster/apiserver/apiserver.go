@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +16,8 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
 // dialTimeout bounds the connection to one address of the API servers.
@@ -25,9 +29,13 @@ type Servers struct {
 	dialer net.Dialer
 
 	lock      sync.Mutex
-	addresses []string // HOST:PORT; the first one is tried first
-	last      string   // the address of the configuration, tried last; "" if addresses were given by a person
+	addresses []string  // HOST:PORT; the first one is tried first
+	last      string    // the address of the configuration, tried last; "" if addresses were given by a person
+	byLast    time.Time // until when last is tried first, since the others do not lead to an API server
 }
+
+// byLastFor is how long the address of the configuration is tried first.
+const byLastFor = time.Minute
 
 // DNS is the name in the certificate of every API server of a cluster, whatever its address.
 const DNS = "kubernetes.default.svc"
@@ -36,24 +44,43 @@ const DNS = "kubernetes.default.svc"
 // true, they are complete; else the address of the configuration is tried after them.
 func Direct(config *rest.Config, addresses []string, fixed bool) (*rest.Config, *Servers, error) {
 	config = rest.CopyConfig(config)
-	url, _, err := rest.DefaultServerUrlFor(config)
+	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the API server %s: %w", config.Host, err)
 	}
 	s := &Servers{addresses: slices.Clone(addresses),
 		dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}}
 	if !fixed {
-		port := url.Port()
+		port := server.Port()
 		if port == "" {
 			port = "443"
 		}
-		s.last = net.JoinHostPort(url.Hostname(), port)
+		s.last = net.JoinHostPort(server.Hostname(), port)
 	}
 	if config.ServerName == "" {
 		config.ServerName = DNS
 	}
 	config.Dial = s.Dial
+	// A proxy would be dialed in place of an API server.
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return checked{s, next} })
 	return config, s, nil
+}
+
+// checked turns to the address of the configuration when another one leads to something that is no API server of the
+// cluster, such as a pod that got the address of a former one.
+type checked struct {
+	servers *Servers
+	next    http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c checked) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(request)
+	if err != nil && outage.Untrusted(err) {
+		c.servers.prefer(c.servers.last)
+	}
+	return response, err
 }
 
 // Dial connects to the first address that accepts, regardless of the one that is asked for, and tries that one first
@@ -92,8 +119,12 @@ func (e *allFailed) Unwrap() []error { return e.failures }
 func (s *Servers) known() []string {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	all := slices.Clone(s.addresses)
-	if s.last != "" && !slices.Contains(all, s.last) {
+	all := slices.DeleteFunc(slices.Clone(s.addresses), func(address string) bool { return address == s.last })
+	switch {
+	case s.last == "":
+	case time.Now().Before(s.byLast):
+		all = slices.Insert(all, 0, s.last)
+	default:
 		all = append(all, s.last)
 	}
 	return all
@@ -102,6 +133,11 @@ func (s *Servers) known() []string {
 func (s *Servers) prefer(address string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	if address == s.last && address != "" {
+		s.byLast = time.Now().Add(byLastFor)
+		return
+	}
+	s.byLast = time.Time{}
 	if i := slices.Index(s.addresses, address); i > 0 {
 		s.addresses = slices.Insert(slices.Delete(s.addresses, i, i+1), 0, address)
 	}

@@ -97,8 +97,9 @@ func agentPod(image string, apiServers []string) corev1.PodSpec {
 			Name:            "agent",
 			Image:           image,
 			ImagePullPolicy: corev1.PullIfNotPresent,
-			Args:            append([]string{"run"}, reaches(apiServers)...),
-			Env:             []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("POD_UID", "metadata.uid")},
+			Args:            []string{"run"},
+			Env: append([]corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("POD_UID", "metadata.uid")},
+				reaches(apiServers)...),
 			SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 			Resources:       requests("20m", "32Mi"),
 			ReadinessProbe:  onLoopback(listens(PortAlive)),
@@ -116,12 +117,15 @@ func agentPod(image string, apiServers []string) corev1.PodSpec {
 	}
 }
 
-// reaches is the flag of theseus-agent for the addresses of the API servers; none if they are not known.
-func reaches(apiServers []string) []string {
+// EnvAPIServers tells theseus-agent the addresses of the API servers, HOST:PORT, separated by commas.
+const EnvAPIServers = "THESEUS_API_SERVERS"
+
+// reaches has EnvAPIServers, which an older agent does not read; none if the addresses are not known.
+func reaches(apiServers []string) []corev1.EnvVar {
 	if len(apiServers) == 0 {
 		return nil
 	}
-	return []string{"--api-servers=" + strings.Join(apiServers, ",")}
+	return []corev1.EnvVar{{Name: EnvAPIServers, Value: strings.Join(apiServers, ",")}}
 }
 
 func hostPath(name, path string, kind corev1.HostPathType) corev1.Volume {

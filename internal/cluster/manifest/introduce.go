@@ -76,8 +76,8 @@ func introducer(image, network string, pods []string, replicas int, apiServers [
 						Name:            "introduce",
 						Image:           image,
 						ImagePullPolicy: corev1.PullIfNotPresent,
-						Args: append([]string{"introduce", "--to", network, "--pods", strings.Join(pods, ",")},
-							reaches(apiServers)...),
+						Args:            []string{"introduce", "--to", network, "--pods", strings.Join(pods, ",")},
+						Env:             reaches(apiServers),
 						SecurityContext: unprivileged(),
 						Resources:       bounded(requests("20m", "64Mi"), "2", "2Gi"),
 						// The scheduler keeps pods with the same port of a node on different nodes.
