@@ -43,7 +43,8 @@ func (n *Node) folders() (*folders, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), folderWait)
 	defer cancel()
 	said, err := n.askRuntimes(ctx)
-	if err != nil && n.told != nil {
+	if known := n.told != nil && n.told.Problem == ""; known && (err != nil || said.Problem != "") {
+		n.toldAt = time.Now()
 		return n.told, nil // a runtime that restarts has the folders that it had
 	}
 	if err != nil {
@@ -112,6 +113,12 @@ func (n *Node) pathIn(name string) (*os.File, error) {
 	defer unix.Close(root)
 	fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if errors.Is(err, unix.ENOSYS) { // before Linux 5.6: absolute links would leave the root
+		if rest, ok := strings.CutPrefix(name, "/var/run/"); ok {
+			name = "/run/" + rest
+		}
+		fd, err = unix.Open(filepath.Join(n.Root, name), unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -42,8 +42,12 @@ func Folders() check.Check {
 
 func foldersApart(pass *check.Pass) []finding.Finding {
 	confs, plugins, handlers := map[string][]string{}, map[string][]string{}, map[string][]string{}
-	if len(pass.Snapshot.Facts) == 0 {
-		return besideSource(pass)
+	if pass.OneNetwork() && pass.Target.ConfFolder == pass.Source.ConfFolder &&
+		pass.Target.PluginFolder == pass.Source.PluginFolder {
+		return nil // the change touches none of them
+	}
+	if len(pass.Snapshot.Facts) == 0 && pass.Steps == nil {
+		return besideSource(pass) // a plan that exists may have been made with facts
 	}
 	var found []finding.Finding
 	for i := range pass.Snapshot.Facts {
