@@ -168,11 +168,7 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
 	if err != nil {
 		return "", err
 	}
-	local, err := Kept(p.Name)
-	if err == nil {
-		_, err = Compare(local, p.Name, p.Hash, p.Steps, records)
-	}
-	if err != nil {
+	if err := consistent(ctx, a, client, p, records); err != nil {
 		return "", err
 	}
 	if !known && !f.Approved {
@@ -182,6 +178,28 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
 		head = run.HeadOf(records)
 	}
 	return head, Keep(p)
+}
+
+// consistent compares this machine's copy of the journal with the cluster's records. A process of this machine may have
+// written both since these were read: records that they lack are looked for once more.
+func consistent(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record) error {
+	local, err := Kept(p.Name)
+	if err != nil {
+		return err
+	}
+	_, err = Compare(local, p.Name, p.Hash, p.Steps, records)
+	var contradiction *journal.ContradictError
+	if !errors.As(err, &contradiction) || contradiction.Other != nil {
+		return err
+	}
+	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
+		records, err = journal.NewCluster(client.Dynamic, p.Name).Records(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	_, err = Compare(local, p.Name, p.Hash, p.Steps, records)
+	return err
 }
 
 // SameCluster refuses a plan that was made for a cluster other than the one that holds it.

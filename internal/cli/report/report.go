@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/document"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
@@ -55,7 +56,11 @@ func Show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, tr
 	if err != nil {
 		return err
 	}
-	holder, err := migrations.Holder(ctx, a, client, time.Time{})
+	var end time.Time
+	if state, err := engine.Replay(input.Records); err == nil { // else the report says so
+		end = state.End()
+	}
+	holder, err := migrations.Holder(ctx, a, client, end)
 	if err != nil {
 		return err
 	}

@@ -14,17 +14,21 @@ import (
 // Holding says which process runs a migration, from the lock, without changing it; nil if none does, or if the holder
 // does something else. end is when the migration ended, or zero: a process that took the lock later runs another one.
 // If the last renewal of the lock is not recent by this machine's clock, Holding calls say and watches the lock until
-// it is renewed: a holder that does not renew it for the duration of the lease has ended, and is not returned.
+// it is renewed: a holder that does not renew it for the duration of the lease has ended, and is not returned. A short
+// outage of the API server does not end the watching.
 func Holding(ctx context.Context, leases coordination.LeaseInterface, end time.Time,
 	say func(string)) (*HeldError, error) {
 	var w Watch
-	for said := false; ; said = true {
+	var begun time.Time // the watching; zero before that
+	for {
 		holder, err := w.Look(ctx, leases, end)
-		if err != nil || holder == nil || !holder.Silent {
+		switch {
+		case err != nil && !begun.IsZero() && outage.Passes(err) && time.Since(begun) < 2*leaseDuration:
+		case err != nil || holder == nil || !holder.Silent:
 			return holder, err
-		}
-		if !said {
-			say(fmt.Sprintf("%s; watching the lock for at most %s", holder, leaseDuration))
+		case begun.IsZero():
+			begun = time.Now()
+			say(fmt.Sprintf("%s; watching the lock for %s", holder, leaseDuration))
 		}
 		if err := outage.Sleep(ctx, watchEvery); err != nil {
 			return nil, err
@@ -46,6 +50,7 @@ type Watch struct {
 func (w *Watch) Look(ctx context.Context, leases coordination.LeaseInterface, end time.Time) (*HeldError, error) {
 	seen, err := (&Lease{leases: leases}).look(ctx)
 	if err != nil {
+		w.lock.missed()
 		return nil, err
 	}
 	free, renewed := w.lock.add(seen)
@@ -73,7 +78,7 @@ type sight struct {
 }
 
 // add adds what a look has found. free is true if no living process holds the lock, renewed if the lock was renewed
-// since the look before. Of a time between two looks, only a part counts: in an outage, no holder can renew the lock.
+// since the look before. Of a time between two looks, only a part counts: the caller may not have looked for long.
 func (s *sight) add(seen *coordinationv1.Lease) (free, renewed bool) {
 	if seen == nil || holderOf(seen) == "" || gone(seen.Annotations[annotationProcess]) {
 		return true, false
@@ -88,3 +93,6 @@ func (s *sight) add(seen *coordinationv1.Lease) (free, renewed bool) {
 	*s = sight{last: seen, looked: now}
 	return false, renewed
 }
+
+// missed is called after a look that failed. In an outage no holder can renew the lock, so the watching begins again.
+func (s *sight) missed() { s.watched, s.looked = 0, time.Now() }

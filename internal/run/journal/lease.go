@@ -119,7 +119,13 @@ func acquireWithin(ctx context.Context, leases coordination.LeaseInterface, hold
 	begun := time.Now()
 	var lock sight
 	for {
-		seen, err := patiently(ctx, patience, l.look)
+		seen, err := patiently(ctx, patience, func(ctx context.Context) (*coordinationv1.Lease, error) {
+			seen, err := l.look(ctx)
+			if err != nil {
+				lock.missed()
+			}
+			return seen, err
+		})
 		if err != nil {
 			return nil, nil, err
 		}
