@@ -186,7 +186,7 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 	defer a.set(nil, nil)
 	stop := a.meanwhile(ctx)
 	defer stop()
-	samples := a.sampling(ctx)
+	samples := a.sampling(ctx, &result.Samples{})
 	defer samples.stop()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -288,8 +288,8 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 	}
 	defer a.set(nil, nil)
 	made, over := a.after(ctx)
-	samples := a.sampling(ctx)
-	defer samples.stop()
+	samples := a.sampling(ctx, &result.Samples{})
+	defer func() { samples.stop() }()
 	w := watcher{since: a.Clock.Now(), heard: map[string]heard{}}
 	now, end := w.since, w.since.Add(time.Duration(a.Guard.AtMost))
 	reacting := func(react func()) {
@@ -316,10 +316,14 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 		}
 		quiet := now.Sub(w.since) >= time.Duration(a.Guard.Quiet)
 		ends := quiet || !now.Before(end)
+		sampled := closed(samples.over)
+		if sampled && samples.stale(w.since) && now.Before(end) {
+			samples, sampled = a.sampling(ctx, samples.sum), false
+		}
 		if ends {
 			samples.last()
 		}
-		if ends && closed(over) && closed(samples.over) {
+		if ends && closed(over) && sampled {
 			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss, Signals: a.Signals.Broken(),
 				NewPods: made, Samples: samples.sum})
 		}

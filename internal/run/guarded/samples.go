@@ -1,6 +1,7 @@
 package guarded
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,15 +20,17 @@ type Sampler interface {
 	Gone(ctx context.Context, pod step.Pod) (string, error)
 }
 
+// roundFor is how long one round of connections may take, whatever the agents do.
+const roundFor = newPodsPatience + 2*time.Minute
+
 // samplesAgain is the time after which a pair that does not get through any more is connected once more.
 const samplesAgain = 3 * time.Second
 
-// patient calls again until it works, for as long as the API server may be away, or once if there is no time. It says
-// the first error at once.
-func (a *Actor) patient(ctx context.Context, patience time.Duration, what string, call func() error) error {
-	for begun, said := a.Clock.Now(), false; ; {
+// patient calls again until it works, or once if the time until which to try is over. It says the first error at once.
+func (a *Actor) patient(ctx context.Context, until time.Time, what string, call func() error) error {
+	for said := false; ; {
 		err := call()
-		if err == nil || ctx.Err() != nil || a.Clock.Now().Sub(begun) >= patience {
+		if err == nil || ctx.Err() != nil || !a.Clock.Now().Before(until) {
 			return err
 		}
 		if !said {
@@ -41,7 +44,7 @@ func (a *Actor) patient(ctx context.Context, patience time.Duration, what string
 }
 
 // connect connects some pairs of the plan, one node after the other. lacks says which could not be tried.
-func (a *Actor) connect(ctx context.Context, patience time.Duration, which []int,
+func (a *Actor) connect(ctx context.Context, until time.Time, which []int,
 	tries []step.Try) (lacks string) {
 	for len(which) > 0 {
 		node, n := a.Guard.Pairs[which[0]].Node, 0
@@ -51,7 +54,7 @@ func (a *Actor) connect(ctx context.Context, patience time.Duration, which []int
 			n++
 		}
 		var got []step.Try
-		err := a.patient(ctx, patience, "pods of "+node+" cannot be connected", func() (err error) {
+		err := a.patient(ctx, until, "pods of "+node+" cannot be connected", func() (err error) {
 			got, err = a.Sampler.Connect(ctx, node, pairs)
 			if err == nil && len(got) != n {
 				err = fmt.Errorf("the agent of %s answered for %d of %s", node, len(got), cluster.Count(n, "pair"))
@@ -79,11 +82,12 @@ func (a *Actor) sampleBefore(ctx context.Context) (json.RawMessage, error) {
 	if a.Sampler == nil {
 		return json.Marshal(result.Samples{Lacks: "this process connects none"})
 	}
-	inner, cut := context.WithCancel(ctx)
+	inner, cut := context.WithTimeout(ctx, roundFor)
+	defer cut()
 	a.trying(cut)
 	defer a.trying(nil)
 	sum := result.Samples{Rounds: 1, Last: tries}
-	sum.Lacks = a.connect(inner, newPodsPatience, a.all(), tries)
+	sum.Lacks = a.connect(inner, a.Clock.Now().Add(newPodsPatience), a.all(), tries)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -118,11 +122,13 @@ type sampling struct {
 	end, wake context.CancelFunc
 	over      chan struct{}
 	sum       *result.Samples // nil if no pairs are connected
+	began     time.Time       // the last round
 	failing   bool            // the last round lacked a pair
 }
 
-// sampling begins to connect the pairs, until it is told to make its last round, or to stop.
-func (a *Actor) sampling(ctx context.Context) *sampling {
+// sampling begins to connect the pairs, until it is told to make its last round, or to stop. sum is that of earlier
+// rounds.
+func (a *Actor) sampling(ctx context.Context, sum *result.Samples) *sampling {
 	ctx, end := context.WithCancel(ctx)
 	pause, wake := context.WithCancel(ctx)
 	s := &sampling{actor: a, end: end, wake: wake, over: make(chan struct{})}
@@ -130,11 +136,11 @@ func (a *Actor) sampling(ctx context.Context) *sampling {
 		close(s.over)
 		return s
 	}
-	s.sum = &result.Samples{}
+	s.sum = sum
 	go func() { // ends with the context
 		defer close(s.over)
 		for last := false; !last && ctx.Err() == nil; {
-			last = pause.Err() != nil
+			last, s.began = pause.Err() != nil, a.Clock.Now()
 			s.round(ctx, last)
 			if !last {
 				_ = a.Clock.Sleep(pause, time.Duration(a.Guard.NewPods))
@@ -147,6 +153,9 @@ func (a *Actor) sampling(ctx context.Context) *sampling {
 // last makes one more round, which begins now or after the one at hand.
 func (s *sampling) last() { s.wake() }
 
+// stale is true if the last round, which is over, did not begin after a time.
+func (s *sampling) stale(since time.Time) bool { return s.sum != nil && !s.began.After(since) }
+
 // stop ends the connecting, and says what became of the pairs; nil if none were connected.
 func (s *sampling) stop() *result.Samples {
 	s.end()
@@ -156,13 +165,15 @@ func (s *sampling) stop() *result.Samples {
 
 // round connects each pair once, and those that do not get through any more once more. Only a pair whose pods are still
 // there has changed.
-func (s *sampling) round(ctx context.Context, last bool) {
+func (s *sampling) round(outer context.Context, last bool) {
 	a, before, tries := s.actor, s.actor.samplesBefore().Last, make([]step.Try, len(s.actor.Guard.Pairs))
-	patience := time.Duration(0)
+	ctx, cancel := context.WithTimeout(outer, roundFor)
+	defer cancel()
+	until := a.Clock.Now()
 	if last {
-		patience = newPodsPatience
+		until = until.Add(newPodsPatience)
 	}
-	lacks := a.connect(ctx, patience, a.all(), tries)
+	lacks := a.connect(ctx, until, a.all(), tries)
 	if lacks != "" && !last && !s.failing && ctx.Err() == nil {
 		a.Say("note: pods cannot be connected, which is tried again in the next round: " + lacks)
 	}
@@ -175,16 +186,23 @@ func (s *sampling) round(ctx context.Context, last bool) {
 		}
 	}
 	if len(cut) > 0 && a.Clock.Sleep(ctx, samplesAgain) == nil {
-		if again := a.connect(ctx, patience, cut, tries); lacks == "" {
+		if again := a.connect(ctx, until, cut, tries); lacks == "" {
 			lacks = again
 		}
 	}
 	for i := range tries {
-		if turn(i).Bad() {
-			tries[i] = a.still(ctx, patience, a.Guard.Pairs[i], tries[i])
+		gone := tries[i].Outcome == step.TryGone && before[i].Known()
+		if !gone && !turn(i).Bad() {
+			continue
 		}
+		seen := a.still(ctx, until, a.Guard.Pairs[i], tries[i])
+		if gone && seen == tries[i] { // both pods are there, and the agent does not find the network of one
+			seen = step.Try{Outcome: step.TryUntried, Why: seen.Why + ", and the pod still exists"}
+			lacks = cmp.Or(lacks, seen.Why)
+		}
+		tries[i] = seen
 	}
-	if ctx.Err() != nil {
+	if outer.Err() != nil {
 		return
 	}
 	s.sum.Rounds++
@@ -197,10 +215,10 @@ func (s *sampling) round(ctx context.Context, last bool) {
 }
 
 // still is a try of a pair whose pods are still there; otherwise the try says that they are not.
-func (a *Actor) still(ctx context.Context, patience time.Duration, pair step.Pair, try step.Try) step.Try {
+func (a *Actor) still(ctx context.Context, until time.Time, pair step.Pair, try step.Try) step.Try {
 	for _, pod := range []step.Pod{pair.From, pair.To} {
 		why := ""
-		err := a.patient(ctx, patience, "pod "+pod.String()+" cannot be read", func() (err error) {
+		err := a.patient(ctx, until, "pod "+pod.String()+" cannot be read", func() (err error) {
 			why, err = a.Sampler.Gone(ctx, pod)
 			return err
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -125,6 +126,11 @@ func TestSampleAfter(t *testing.T) {
 			[]result.Turn{"", result.Leaked, ""}, true},
 		"leaked, by another pod": {func(_ int, pair step.Pair, try *step.Try) { try.Outcome = step.TryOpened },
 			map[string]string{"vault": "was replaced"}, []result.Turn{"", result.Left, ""}, false},
+		"without a network on its node": {func(_ int, pair step.Pair, try *step.Try) {
+			if pair.From.Name == "a" {
+				*try = step.Try{Outcome: step.TryGone, Why: "x/a has no network namespace on n000"}
+			}
+		}, nil, []result.Turn{result.Unknown, "", ""}, false},
 		"lost with its pod": {func(_ int, pair step.Pair, try *step.Try) { try.Outcome = step.TrySilent },
 			map[string]string{"server": "is ending"}, []result.Turn{result.Left, "", result.Left}, false},
 	} {
@@ -150,6 +156,36 @@ func TestSampleAfter(t *testing.T) {
 				t.Errorf("%s: %d pairs at once", name, len(call))
 			}
 		}
+	}
+}
+
+// TestSampleAgain: if the network is disturbed during the last round, rounds follow until one is not.
+func TestSampleAgain(t *testing.T) {
+	const before, rounds = 2, 4 // calls before the change, and rounds that are disturbed; each has two calls
+	s := &sampler{}
+	a, _ := connects(t, s, kind.Guard{})
+	a.Guard.AtMost = step.Duration(time.Hour)
+	m := a.Gate.(*meter)
+	looks := func(lost int) int64 {
+		m.lock.Lock()
+		defer m.lock.Unlock()
+		if lost > 0 {
+			m.answers = []kube.Glance{loses(int64(lost))}
+		}
+		return m.looks
+	}
+	s.become = func(call int, _ step.Pair, _ *step.Try) {
+		round := (call - before + 1) / 2
+		if call%2 == 0 || round > rounds {
+			return
+		}
+		for seen := looks(round); looks(0) < seen+2; { // the watching has seen it
+			time.Sleep(time.Millisecond)
+		}
+	}
+	got := do[result.Watched](t, a, step.Watch)
+	if len(s.calls) < before+2*rounds+2 || !got.Quiet || got.Samples == nil || len(got.Samples.Last) != 3 {
+		t.Errorf("%d calls, %+v", len(s.calls), got)
 	}
 }
 

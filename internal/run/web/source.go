@@ -72,6 +72,7 @@ type Source struct {
 	graphed  time.Time     // when what asks for BGP sessions was last read
 	reads    time.Duration // reading that
 	moved    bool          // the run has gone on since then
+	rebase   bool          // results of earlier times that were not known before are not published yet
 
 	gathered    time.Time
 	ungathered  error // why what the run keeps in the cluster could not be read completely
@@ -181,7 +182,7 @@ func (s *Source) look(ctx context.Context) error {
 		s.fresh = nil
 	}
 	s.read(true)
-	results, rebase, err := s.count(ctx, state)
+	results, err := s.count(ctx, state)
 	if err != nil {
 		return err
 	}
@@ -196,8 +197,9 @@ func (s *Source) look(ctx context.Context) error {
 	at := time.Now()
 	s.about.CountEvery = max(countEvery, countShare*s.takes)
 	s.Feed.Publish(s.about, at, func(b *Board) {
-		if rebase {
+		if s.rebase {
 			b.Rebase()
+			s.rebase = false
 		}
 		if results != nil {
 			b.Measure(*results, s.evidence.Planned(), at)
@@ -257,23 +259,22 @@ func (s *Source) lock(ctx context.Context, state engine.State, migration *v1alph
 	return nil
 }
 
-// count collects the probes' results; nil if it is too early, or if there are none. With rebase, they have some of
-// earlier times that were not known before.
-func (s *Source) count(ctx context.Context, state engine.State) (results *kube.Collected, rebase bool, err error) {
+// count collects the probes' results; nil if it is too early, or if there are none.
+func (s *Source) count(ctx context.Context, state engine.State) (*kube.Collected, error) {
 	if state.Seq == 0 || s.about.Final || time.Since(s.counted) < max(countEvery, countShare*s.takes) {
-		return nil, false, nil
+		return nil, nil
 	}
 	last := state.Over() && (s.released || time.Since(s.ended) >= endWithin)
 	if s.evidence == nil || state.Over() || s.ungathered != nil && time.Since(s.gathered) >= gatherEvery {
 		if err := s.gather(ctx, state.Over()); err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		rebase = true
+		s.rebase = true
 	}
 	if !state.Over() { // then they are of whatever runs next
 		s.uncollected = s.evidence.Collect(ctx, s.actor)
 		if err := s.uncollected; err != nil && !apierrors.IsForbidden(err) { // who may not read them sees the rest
-			return nil, false, err
+			return nil, err
 		}
 	}
 	s.counted = time.Now()
@@ -291,9 +292,9 @@ func (s *Source) count(ctx context.Context, state engine.State) (results *kube.C
 		})
 	}
 	if len(found.Paths) == 0 {
-		return nil, rebase, nil
+		return nil, nil
 	}
-	return &found, rebase, nil
+	return &found, nil
 }
 
 // graph reads what asks for BGP sessions, if it is time to, and if the gates check them or an agent reports some.
