@@ -165,7 +165,8 @@ func (m *masqueraded) through(when string, each int64, do ...func()) {
 	running.Wait()
 	for _, c := range clients {
 		if lost := c.lost.Load(); lost > 0 {
-			m.t.Errorf("%s: %d of %d new connections to the outside lost by %s", when, lost, c.sent.Load(), c.network)
+			loses(m.t, int(lost), "%s: %d of %d new connections to the outside lost by %s", when, lost, c.sent.Load(),
+				c.network)
 		} else {
 			m.t.Logf("%s: none of %d new connections lost by %s", when, c.sent.Load(), c.network)
 		}
