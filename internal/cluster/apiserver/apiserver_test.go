@@ -105,6 +105,46 @@ func TestDirect(t *testing.T) {
 	}
 }
 
+// TestStranger: an address that leads to something that is no API server of the cluster is left for that of the
+// configuration, and tried again later.
+func TestStranger(t *testing.T) {
+	own := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"major":"1","minor":"31","gitVersion":"v1.31.0"}`)
+	}))
+	defer own.Close()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{DNS},
+		NotAfter: time.Now().Add(time.Hour)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := versionServer(t, key, certificate, "32")
+	config, servers, err := Direct(&rest.Config{Host: own.URL, Timeout: 10 * time.Second,
+		TLSClientConfig: rest.TLSClientConfig{ServerName: "example.com", CAData: pem.EncodeToMemory(&pem.Block{
+			Type: "CERTIFICATE", Bytes: own.Certificate().Raw})}}, []string{stranger}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.ServerVersion(); err == nil || !outage.Untrusted(err) {
+		t.Errorf("the stranger is trusted: %v", err)
+	}
+	if info, err := client.ServerVersion(); err != nil || info.GitVersion != "v1.31.0" {
+		t.Errorf("the address of the configuration is not tried: %v, %v", info, err)
+	}
+	servers.byLast = time.Now()
+	if known := servers.known(); known[0] != stranger {
+		t.Errorf("later, %s are tried", known)
+	}
+}
+
 // TestUse: the addresses come from all EndpointSlices of the Service, one that works stays the first one, and none
 // changes nothing.
 func TestUse(t *testing.T) {
