@@ -101,9 +101,7 @@ func key(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 func sampled(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodRunning && !pod.Spec.HostNetwork && pod.DeletionTimestamp == nil &&
 		pod.Status.PodIP != "" && pod.UID != "" && pod.Labels[v1alpha1.LabelManaged] == "" &&
-		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
+		cluster.PodReady(pod)
 }
 
 // tcpPorts are the TCP ports that a pod's containers declare, each once.

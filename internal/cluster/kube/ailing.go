@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
 const (
@@ -50,7 +52,7 @@ func (a *Actor) ailing(ctx context.Context, p *patience, pods []corev1.Pod) trou
 					looping(&status, status.RestartCount)}
 			}
 			seen := p.seen[key]
-			if podReady(pod) || pod.DeletionTimestamp != nil || p.others && seen.ailing {
+			if cluster.PodReady(pod) || pod.DeletionTimestamp != nil || p.others && seen.ailing {
 				continue
 			}
 			if found := a.ailment(ctx, p.others, pod, &status, seen.restarts); found.why != "" &&

@@ -212,7 +212,7 @@ func (a *Actor) podsReady(ctx context.Context, c step.Condition) (bool, string, 
 		return false, "no pod of " + where, nil
 	}
 	for i := range pods {
-		if pods[i].DeletionTimestamp != nil || !podReady(&pods[i]) {
+		if pods[i].DeletionTimestamp != nil || !cluster.PodReady(&pods[i]) {
 			return false, fmt.Sprintf("pod %s/%s on %s is not Ready", pods[i].Namespace, pods[i].Name, c.Node), nil
 		}
 	}
@@ -352,12 +352,6 @@ func prefixesOf(cidrs []string) ([]netip.Prefix, error) {
 func within(prefixes []netip.Prefix, ip string) bool {
 	address, err := netip.ParseAddr(ip)
 	return err == nil && slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
-}
-
-func podReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 func conditionTrue(object *unstructured.Unstructured, kind string) bool {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -406,7 +407,7 @@ func (a *Actor) count(ctx context.Context, owner workload) (tally, error) {
 	}
 	now := tally{known: true, wanted: wanted}
 	for i := range pods {
-		if pods[i].DeletionTimestamp == nil && podReady(&pods[i]) {
+		if pods[i].DeletionTimestamp == nil && cluster.PodReady(&pods[i]) {
 			now.ready++
 		}
 	}

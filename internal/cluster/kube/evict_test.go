@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -62,7 +63,7 @@ func (e *evictions) countReady() (n int) {
 		return 0
 	}
 	for _, one := range all.(*corev1.PodList).Items {
-		if podReady(&one) {
+		if cluster.PodReady(&one) {
 			n++
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -292,7 +293,7 @@ func (a *Actor) probePods(ctx context.Context, set step.PathSet, t *path.Topolog
 	ready := map[string][]string{}
 	for i := range pods {
 		network := pods[i].Labels[v1alpha1.LabelProbe]
-		if pods[i].DeletionTimestamp == nil && podReady(&pods[i]) && addresses[network] != nil {
+		if pods[i].DeletionTimestamp == nil && cluster.PodReady(&pods[i]) && addresses[network] != nil {
 			addresses[network][pods[i].Spec.NodeName] = pods[i].Status.PodIP
 			ready[network] = append(ready[network], pods[i].Spec.NodeName)
 			t.Leaving[network] = t.Leaving[network] || slices.Contains(set.Leaving, pods[i].Spec.NodeName)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -179,7 +180,7 @@ func (a *Actor) outdated(ctx context.Context, action step.Action, before []types
 		case slices.Contains(before, pod.UID):
 			now.pods = append(now.pods, pod)
 			now.missing = "pod " + pod.Name + " is from before"
-		case !podReady(&pod):
+		case !cluster.PodReady(&pod):
 			now.missing, now.starting = "pod "+pod.Name+" is not Ready", &pod
 		case len(now.pods) == 0:
 			now.missing = ""

@@ -190,7 +190,9 @@ func (a *Actor) stuckWorkload(ctx context.Context, p *patience, ref step.Ref, co
 		return found, nil
 	}
 	made := len(pods)
-	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return podReady(&p) && p.DeletionTimestamp == nil })
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		return cluster.PodReady(&p) && p.DeletionTimestamp == nil
+	})
 	why, err := a.downUnder(ctx, pods)
 	if why != "" || err != nil || !come {
 		return lasting(why, err)

@@ -163,7 +163,8 @@ func NotReady(snapshot *cluster.Snapshot, set *appsv1.DaemonSet) []string {
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]
 		owner := owners(pod)
-		if owner.Kind == "DaemonSet" && owner.Namespace == set.Namespace && owner.Name == set.Name && !ready(pod) {
+		if owner.Kind == "DaemonSet" && owner.Namespace == set.Namespace && owner.Name == set.Name &&
+			!cluster.PodReady(pod) {
 			nodes = append(nodes, pod.Spec.NodeName)
 		}
 	}
@@ -174,12 +175,6 @@ func NotReady(snapshot *cluster.Snapshot, set *appsv1.DaemonSet) []string {
 	}
 	return []string{fmt.Sprintf("DaemonSet %s is ready on %d of %d nodes%s", set.Namespace+"/"+set.Name,
 		status.NumberReady, status.DesiredNumberScheduled, where)}
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // Unfinished reports an agent, or a CNI configuration, that has the form of an unfinished migration.

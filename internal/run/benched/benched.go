@@ -247,10 +247,8 @@ func standing(name string, pod *corev1.Pod) (waits string, err error) {
 	case conducted(pod):
 		return "", nil
 	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			return "", nil
-		}
+	if cluster.PodReady(pod) {
+		return "", nil
 	}
 	waits = fmt.Sprintf("pod %s is not ready on node %s", name, pod.Spec.NodeName)
 	for _, status := range pod.Status.ContainerStatuses {

@@ -337,8 +337,4 @@ func readiness(s *cluster.Snapshot) func(namespace, name string) string {
 	}
 }
 
-func isReady(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
+func isReady(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && cluster.PodReady(pod) }
