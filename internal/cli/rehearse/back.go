@@ -3,7 +3,6 @@ package rehearse
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/report"
-	"github.com/theseus-cni/theseus/internal/safeio/printable"
 )
 
 // back is what rolling the change back from its middle showed.
@@ -154,12 +152,11 @@ func (b *back) decide(p *plan.Plan, state engine.State, model *report.Model) {
 	}
 }
 
-// text is the way back in a line.
-func (b *back) text(to io.Writer) error {
+// String is the way back in a line.
+func (b *back) String() string {
 	what := "the rollback half way"
 	if b.asked {
-		what = fmt.Sprintf("rolled back after step %d of %d (%s)", b.Done, b.Steps, printable.Line(b.From))
+		what = fmt.Sprintf("rolled back after step %d of %d (%s)", b.Done, b.Steps, b.From)
 	}
-	_, err := fmt.Fprintf(to, "%s: %s; `theseus report %s` shows that run\n", what, printable.Line(b.Why), b.Migration)
-	return err
+	return fmt.Sprintf("%s: %s; `theseus report %s` shows that run", what, b.Why, b.Migration)
 }

@@ -140,12 +140,16 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 	}
 	switch {
 	case a.Output == "" || a.Output == "text" || strings.HasSuffix(a.Output, ".json"):
+	case strings.HasSuffix(a.Output, ".html") && !o.dry:
+	case strings.HasSuffix(a.Output, ".html"):
+		return spec, exit.Fail(exit.Usage, "-o copy.json has what --dry-run prints",
+			"--dry-run rehearses nothing that a page could show")
 	case a.Output == "json" && !o.dry:
 		return spec, exit.Fail(exit.Usage, "-o rehearsal.json writes the result to a file, beside the output of "+
 			"the run", "-o json is only for --dry-run")
 	case a.Output != "json":
-		return spec, exit.Fail(exit.Usage, "-o rehearsal.json; theseus report -o report.html then makes the page of "+
-			"the run", "a rehearsal cannot be written to %q", a.Output)
+		return spec, exit.Fail(exit.Usage, "-o rehearsal.html writes a page, and -o rehearsal.json the same data for "+
+			"programs", "a rehearsal cannot be written to %q", a.Output)
 	}
 	if slices.Contains(o.from, "-") {
 		return spec, exit.Fail(exit.Usage, "save the snapshot to a file, and name that",

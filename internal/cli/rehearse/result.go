@@ -204,10 +204,8 @@ func learnt(original, copied *plan.Plan, runs ...[]engine.Record) step.Duration 
 // show prints the rehearsal's part of the report, below that of the migration, and writes the file that -o names. end
 // is how the run ended; it stays the error.
 func (r *result) show(a *app.App, end error) error {
-	if strings.HasSuffix(a.Output, ".json") {
-		if err := outfile.WriteBy(a.Output, func(to io.Writer) error { return terminal.WriteJSON(to, r) }); err != nil {
-			return err
-		}
+	if err := r.write(a.Output); err != nil {
+		return err
 	}
 	if err := a.Printed(r.text); err != nil {
 		return err
@@ -222,30 +220,75 @@ func (r *result) show(a *app.App, end error) error {
 	return nil
 }
 
+// write writes the file that -o names.
+func (r *result) write(name string) error {
+	switch {
+	case strings.HasSuffix(name, ".json"):
+		return outfile.WriteBy(name, func(to io.Writer) error { return terminal.WriteJSON(to, r) })
+	case strings.HasSuffix(name, ".html"):
+		model := report.Build(report.Input{})
+		if r.Report != nil {
+			model = *r.Report
+		}
+		head := r.head()
+		model.Head = &head
+		page, err := report.HTML(model)
+		if err != nil {
+			return err
+		}
+		return outfile.Write(name, printable.Text(page))
+	}
+	return nil
+}
+
+// head is what is said of the rehearsal above the report of its run.
+func (r *result) head() report.Head {
+	h := report.Head{Word: "rehearsal did not pass", Level: report.Bad, Below: "The run on the copy"}
+	switch {
+	case r.Passed && r.Covered:
+		h.Word, h.Level = "rehearsal passed", report.Good
+	case r.Passed:
+		h.Word, h.Level = "rehearsal passed in part", report.Fair
+	}
+	h.Title = fmt.Sprintf("%s -> %s by %s on a copy: %s", r.From, r.To, r.Strategy, r.Why)
+	if r.Back != nil {
+		h.Lines = append(h.Lines, r.Back.String())
+	}
+	for _, what := range r.Uncovered {
+		h.Lines = append(h.Lines, "not covered: "+what)
+	}
+	if r.Passed {
+		h.Lines = append(h.Lines, fmt.Sprintf("time for the original: %s at the pace of the copy (the plan says %s)",
+			view.About(time.Duration(r.Learnt)), view.About(time.Duration(r.Planned))))
+	}
+	for _, table := range r.Copy.Tables() {
+		h.Tables = append(h.Tables, report.HeadTable(table))
+	}
+	if len(r.Coverage) == 0 {
+		return h
+	}
+	h.Tables = append(h.Tables, report.HeadTable(rehearsal.CoverageTable(r.Coverage)))
+	unlike := report.HeadTable{Title: "Not alike in the copy and in the original"}
+	for _, area := range r.Coverage {
+		for _, not := range area.Not {
+			unlike.Rows = append(unlike.Rows, []string{area.Area, not})
+		}
+	}
+	if len(unlike.Rows) > 0 {
+		h.Tables = append(h.Tables, unlike)
+	}
+	return h
+}
+
 // text is the rehearsal's part of the report.
 func (r *result) text(to io.Writer) error {
 	var b strings.Builder
-	word := "DID NOT PASS"
-	switch {
-	case r.Passed && r.Covered:
-		word = "PASSED"
-	case r.Passed:
-		word = "PASSED IN PART"
-	}
-	fmt.Fprintf(&b, "\nREHEARSAL %s: %s -> %s by %s on a copy: %s\n", word, r.From, r.To, r.Strategy, r.Why)
+	head := r.head()
+	fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(head.Word), head.Title)
 	fmt.Fprintf(&b, "not rehearsed: %s that the copy cannot have, which are listed first, with what follows\n",
 		cluster.Count(len(r.Copy.Lacks), "thing"))
-	if r.Back != nil {
-		if err := r.Back.text(&b); err != nil {
-			return err
-		}
-	}
-	for _, what := range r.Uncovered {
-		fmt.Fprintf(&b, "not covered: %s\n", printable.Line(what))
-	}
-	if r.Passed {
-		fmt.Fprintf(&b, "time for the original: %s at the pace of the copy (the plan says %s)\n",
-			view.About(time.Duration(r.Learnt)), view.About(time.Duration(r.Planned)))
+	for _, line := range head.Lines {
+		fmt.Fprintln(&b, printable.Line(line))
 	}
 	if r.Migration != "" {
 		fmt.Fprintf(&b, "`theseus report %s -o report.html` makes the page of the run; the scratch cluster keeps the "+

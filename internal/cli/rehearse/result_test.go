@@ -94,6 +94,46 @@ func TestBeforeTheRun(t *testing.T) {
 	}
 }
 
+// TestPage: the page says first what was rehearsed and what was not, and then has the report of the run, if there was
+// one. What comes from the cluster is text in it.
+func TestPage(t *testing.T) {
+	run := report.Model{Verdict: report.Verdict{Level: report.Good, Word: "passed", Title: "Nothing was lost"}}
+	for name, test := range map[string]struct {
+		run  *report.Model
+		says string
+	}{"a run": {&run, "<h2>Nothing was lost</h2>"}, "none": {nil, "There is no journal"}} {
+		file := filepath.Join(t.TempDir(), "rehearsal.html")
+		r := &result{From: "flannel", To: "calico", Strategy: "adopt", Passed: test.run != nil, Why: "why",
+			Report: test.run, Back: &back{Migration: "m-1", Why: "undone"},
+			Uncovered: []string{"settings differ: MTU"},
+			Copy: &rehearsal.Copy{Lacks: []rehearsal.Lack{{What: "your <b>programs</b>", Follows: "stand-ins answer"}},
+				Workloads: []rehearsal.Workload{{Kind: "Deployment", Namespace: "shop", Name: "web", Copy: 2}}},
+			Coverage: []rehearsal.Coverage{{Area: "checks", Alike: 3, All: 4, Not: []string{"cidr/overlap: warn"}}}}
+		if err := r.write(file); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, at := string(data), 0
+		for _, says := range []string{"<h1>flannel -&gt; calico by adopt on a copy: why</h1>",
+			"the rollback half way: undone",
+			"not covered: settings differ: MTU", "your &lt;b&gt;programs&lt;/b&gt;", "Deployment shop/web", "3 of 4",
+			"cidr/overlap: warn", "The run on the copy", test.says} {
+			i := strings.Index(page[at:], says)
+			if i < 0 {
+				t.Errorf("%s: %q is missing, or in another place", name, says)
+				continue
+			}
+			at += i
+		}
+		if strings.Count(page, "<h1>") != 1 {
+			t.Errorf("%s: %d titles", name, strings.Count(page, "<h1>"))
+		}
+	}
+}
+
 // TestUncovered: what the change of the original meets and that of the copy does not is named; nothing is if there is
 // no such thing.
 func TestUncovered(t *testing.T) {

@@ -16,51 +16,87 @@ import (
 // maxListed is how many lines of a list are printed; JSON has all.
 const maxListed = 10
 
-// Text prints the copy: what it cannot have first, then classes, workloads and budgets.
-func (c *Copy) Text(to io.Writer) error {
-	var b strings.Builder
-	b.WriteString("What the copy cannot have:\n")
-	table(&b, [][]string{{"NOT IN THE COPY", "WHAT FOLLOWS"}}, c.Lacks, func(l Lack) []string {
-		return []string{l.What, l.Follows}
-	})
-	b.WriteString("\nClasses of nodes:\n")
-	table(&b, [][]string{{"CLASS", "ROLE", "NODES", "PLAYED BY", "CAPACITY", "KERNEL", "LABELS AND TAINTS"}},
-		c.Classes, func(k Class) []string {
-			return []string{k.Name, role(k), fmt.Sprint(len(k.Nodes)), strings.Join(k.Plays, ","),
-				k.Capacity, k.Kernel, marks(k)}
-		})
-	fmt.Fprintf(&b, "\nWorkloads (%s of the stand-in program in all, and those of DaemonSets):\n",
-		cluster.Count(c.Pods, "pod"))
-	if len(c.Workloads) == 0 {
-		b.WriteString("  none\n")
-	} else {
-		table(&b, [][]string{{"WORKLOAD", "PODS", "IN THE COPY"}}, listed(c.Workloads), func(w Workload) []string {
-			n := fmt.Sprint(w.Copy)
-			if w.Kind == "DaemonSet" {
-				n = "one on each of its nodes"
-			}
-			return []string{w.Kind + " " + w.Namespace + "/" + w.Name, fmt.Sprint(w.Original), n}
-		})
-		more(&b, len(c.Workloads))
+// Table is a part of what is told of a copy, for people.
+type Table struct {
+	Title string
+	// Head names the columns of Rows; it may be empty.
+	Head []string
+	Rows [][]string
+}
+
+func tableOf[T any](title string, head []string, rows []T, cells func(T) []string) Table {
+	t := Table{Title: title, Head: head}
+	for _, row := range rows {
+		t.Rows = append(t.Rows, cells(row))
+	}
+	return t
+}
+
+// Tables are what is told of the copy: what it cannot have first, then classes, workloads and budgets.
+func (c *Copy) Tables() []Table {
+	all := []Table{
+		tableOf("What the copy cannot have", []string{"NOT IN THE COPY", "WHAT FOLLOWS"}, c.Lacks,
+			func(l Lack) []string { return []string{l.What, l.Follows} }),
+		tableOf("Classes of nodes",
+			[]string{"CLASS", "ROLE", "NODES", "PLAYED BY", "CAPACITY", "KERNEL", "LABELS AND TAINTS"}, c.Classes,
+			func(k Class) []string {
+				return []string{k.Name, role(k), fmt.Sprint(len(k.Nodes)), strings.Join(k.Plays, ","),
+					k.Capacity, k.Kernel, marks(k)}
+			}),
+		tableOf(fmt.Sprintf("Workloads (%s of the stand-in program in all, and those of DaemonSets)",
+			cluster.Count(c.Pods, "pod")), []string{"WORKLOAD", "PODS", "IN THE COPY"}, c.Workloads,
+			func(w Workload) []string {
+				n := fmt.Sprint(w.Copy)
+				if w.Kind == "DaemonSet" {
+					n = "one on each of its nodes"
+				}
+				return []string{w.Kind + " " + w.Namespace + "/" + w.Name, fmt.Sprint(w.Original), n}
+			}),
 	}
 	if len(c.Budgets) > 0 {
-		b.WriteString("\nBudgets (pods that may be evicted at once):\n")
-		table(&b, [][]string{{"BUDGET", "ALLOWS", "IN THE COPY"}}, listed(c.Budgets), func(w Budget) []string {
-			return []string{w.Namespace + "/" + w.Name, fmt.Sprint(w.Original), fmt.Sprint(w.Copy)}
-		})
-		more(&b, len(c.Budgets))
+		all = append(all, tableOf("Budgets (pods that may be evicted at once)",
+			[]string{"BUDGET", "ALLOWS", "IN THE COPY"}, c.Budgets, func(w Budget) []string {
+				return []string{w.Namespace + "/" + w.Name, fmt.Sprint(w.Original), fmt.Sprint(w.Copy)}
+			}))
 	}
 	if bounds := c.bounds(); len(bounds) > 0 {
-		b.WriteString("\nQuotas (bounded when the pods of the copy are ready, so that the same further pods fit):\n")
-		table(&b, [][]string{{"QUOTA", "RESOURCE", "USED", "ALLOWED"}}, listed(bounds),
-			func(row [4]string) []string { return row[:] })
-		more(&b, len(bounds))
+		all = append(all, tableOf(
+			"Quotas (bounded when the pods of the copy are ready, so that the same further pods fit)",
+			[]string{"QUOTA", "RESOURCE", "USED", "ALLOWED"}, bounds, func(row [4]string) []string { return row[:] }))
 	}
 	if len(c.Left) > 0 {
-		b.WriteString("\nObjects that are not copied:\n")
-		table(&b, nil, listed(c.Left), func(l Left) []string { return []string{l.Object, l.Why} })
-		more(&b, len(c.Left))
+		all = append(all, tableOf("Objects that are not copied", nil, c.Left,
+			func(l Left) []string { return []string{l.Object, l.Why} }))
 	}
+	return all
+}
+
+// Text prints the copy. What it cannot have and the classes are whole, and other tables the first maxListed rows.
+func (c *Copy) Text(to io.Writer) error {
+	var b strings.Builder
+	for i, t := range c.Tables() {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(t.Title + ":\n")
+		rows := t.Rows
+		if i > 1 {
+			rows = listed(rows)
+		}
+		if len(rows) == 0 {
+			b.WriteString("  none\n")
+			continue
+		}
+		table(&b, t.Head, rows)
+		more(&b, len(t.Rows)-len(rows))
+	}
+	fmt.Fprintf(&b, "\n%s\n", c.Sum())
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+// Sum counts the objects of the copy.
+func (c *Copy) Sum() string {
 	kinds := map[string]int{}
 	for _, object := range c.All() {
 		kinds[object.GetKind()]++
@@ -69,9 +105,7 @@ func (c *Copy) Text(to io.Writer) error {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		counts = append(counts, fmt.Sprintf("%s %d", kind, kinds[kind]))
 	}
-	fmt.Fprintf(&b, "\nThe copy has %s: %s.\n", cluster.Count(len(c.All()), "object"), strings.Join(counts, ", "))
-	_, err := io.WriteString(to, b.String())
-	return err
+	return fmt.Sprintf("The copy has %s: %s.", cluster.Count(len(c.All()), "object"), strings.Join(counts, ", "))
 }
 
 // Text prints what a scratch cluster needs.
@@ -83,12 +117,14 @@ func (n *Needs) Text(to io.Writer) error {
 	if n.ControlPlane > 0 {
 		rows = append(rows, []string{"control-plane nodes", fmt.Sprintf("%d or more", n.ControlPlane)})
 	}
-	table(&b, nil, rows, func(row []string) []string { return row })
+	table(&b, nil, rows)
 	b.WriteString("\nClasses of nodes:\n")
-	table(&b, [][]string{{"CLASS", "ROLE", "NODES", "CAPACITY", "KERNEL", "LABELS AND TAINTS"}}, n.Classes,
-		func(k Class) []string {
-			return []string{k.Name, role(k), fmt.Sprint(len(k.Nodes)), k.Capacity, k.Kernel, marks(k)}
-		})
+	rows = nil
+	for _, k := range n.Classes {
+		rows = append(rows,
+			[]string{k.Name, role(k), fmt.Sprint(len(k.Nodes)), k.Capacity, k.Kernel, marks(k)})
+	}
+	table(&b, []string{"CLASS", "ROLE", "NODES", "CAPACITY", "KERNEL", "LABELS AND TAINTS"}, rows)
 	_, err := io.WriteString(to, b.String())
 	return err
 }
@@ -131,34 +167,40 @@ func taintText(taint corev1.Taint) string {
 
 func listed[T any](all []T) []T { return all[:min(len(all), maxListed)] }
 
-func more(b *strings.Builder, all int) {
-	if n := all - maxListed; n > 0 {
+func more(b *strings.Builder, n int) {
+	if n > 0 {
 		fmt.Fprintf(b, "  and %d more: --dry-run -o json has all\n", n)
 	}
 }
 
 // table prints rows in columns, indented.
-func table[T any](b *strings.Builder, head [][]string, rows []T, cells func(T) []string) {
+func table(b *strings.Builder, head []string, rows [][]string) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	for _, row := range head {
-		fmt.Fprintln(w, "  "+strings.Join(row, "\t"))
+	if len(head) > 0 {
+		fmt.Fprintln(w, "  "+strings.Join(head, "\t"))
 	}
 	for _, row := range rows {
-		fmt.Fprintln(w, strings.TrimRight("  "+strings.Join(cells(row), "\t"), "\t"))
+		fmt.Fprintln(w, strings.TrimRight("  "+strings.Join(row, "\t"), "\t"))
 	}
 	w.Flush() //nolint:errcheck // a builder takes everything
 }
 
-// CoverageText prints how much of the original the copy covers.
-func CoverageText(to io.Writer, all []Coverage) error {
-	var b strings.Builder
-	b.WriteString("Coverage (alike in the copy and in the original):\n")
-	table(&b, nil, all, func(c Coverage) []string {
+// CoverageTable is how much of the original the copy covers.
+func CoverageTable(all []Coverage) Table {
+	return tableOf("Coverage (alike in the copy and in the original)", nil, all, func(c Coverage) []string {
 		if c.All == 0 {
 			return []string{c.Area, "nothing to compare", c.Note}
 		}
 		return []string{c.Area, fmt.Sprintf("%d of %d", c.Alike, c.All), c.Note}
 	})
+}
+
+// CoverageText prints how much of the original the copy covers.
+func CoverageText(to io.Writer, all []Coverage) error {
+	var b strings.Builder
+	t := CoverageTable(all)
+	b.WriteString(t.Title + ":\n")
+	table(&b, nil, t.Rows)
 	for _, c := range all {
 		for i, text := range c.Not {
 			if i == maxListed {

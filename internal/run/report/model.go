@@ -79,8 +79,28 @@ type Model struct {
 	NewPods *NewPods `json:"newPods,omitempty"`
 	// Samples are the connections between pods of the user that a guard sampled; nil if it sampled none.
 	Samples *Samples `json:"samples,omitempty"`
+	// Head stands above the report on the page; nil for none.
+	Head *Head `json:"-"`
 	// BGP has the graphs of Input.BGP, for the page.
 	BGP []draw.Row `json:"-"`
+}
+
+// Head is what is said above a report that is part of something else, such as of a rehearsal.
+type Head struct {
+	Word   string
+	Level  Level
+	Title  string
+	Lines  []string
+	Tables []HeadTable
+	// Below is the heading of the report itself.
+	Below string
+}
+
+// HeadTable is a table of a Head; the names of its columns may be empty.
+type HeadTable struct {
+	Title string
+	Head  []string
+	Rows  [][]string
 }
 
 // Change is the planned change, its cluster and its plan.
