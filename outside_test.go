@@ -217,6 +217,7 @@ var unfuzzed = map[string]string{
 	"internal/preflight/check/cidr":      "objects of a snapshot, which FuzzChecks tries",
 	"internal/preflight/check/checktest": "fixtures of tests",
 	"internal/run":                       "evidence that it wrote itself; the journal's records, which run/journal has",
+	"internal/run/controller":            "the journal's records, which run/journal has",
 	"internal/run/engine":                "the journal's records, which run/journal has",
 	"internal/run/guarded":               "the journal's records, which run/journal has",
 	"internal/run/guarded/result":        "the journal's records, which run/journal has",

@@ -23,7 +23,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
@@ -227,7 +226,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	// a run that is under way outlives the signal
 	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.Typed.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(controller.Sink(client.Typed.CoreV1()))
 	defer broadcaster.Shutdown()
 	c := &controller.Controller{
 		Client: client, Metrics: counts, Notify: target, Holder: holder(), Approvals: *approvals,

@@ -217,12 +217,13 @@ func approves() []need {
 }
 
 // controls returns what the controller needs in addition to reading: to take the lock, to write conditions and events,
-// and to check the policy that proves who approved.
+// and to check the policy that proves who approved. The event of an object is in the namespace of the object: pods that
+// a run evicts may be in any.
 func controls() []need {
 	return []need{
 		{"coordination.k8s.io", "leases", v1alpha1.Namespace, "create update"},
 		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "patch"},
-		{"", "events", v1alpha1.Namespace, "create patch"}, keepsEvidence,
+		{"", "events", "", "create patch"}, keepsEvidence,
 		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},
 	}

@@ -103,7 +103,7 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 		case task.Status.Phase == v1alpha1.TaskDone:
 			return task.Status.Result, nil
 		case task.Status.Phase == v1alpha1.TaskFailed:
-			return nil, taskFailed{node, task.Status.Message}
+			return task.Status.Result, taskFailed{node, task.Status.Message}
 		}
 		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, node)) })
 		if err != nil {

@@ -46,10 +46,13 @@ var joins = step.Action{ID: "j", Op: step.Node, NodeName: "a", Verb: step.VerbJo
 func TestTask(t *testing.T) {
 	w := newWorld(t, nil)
 	asked := w.answer(map[string]any{"phase": "Running"},
-		map[string]any{"phase": "Failed", "message": "no iptables here"},
+		map[string]any{"phase": "Failed", "message": "no iptables here", "result": map[string]any{"n": int64(2)}},
 		map[string]any{"phase": "Done", "result": map[string]any{"n": int64(3)}})
-	_, err := w.do(joins)
+	half, err := w.do(joins)
 	wantError(t, err, "the agent of a says: no iptables here")
+	if string(half) != `{"n":2}` {
+		t.Errorf("what the agent did before it failed is lost: %s", half)
+	}
 	if temporary(err) {
 		t.Error("an agent that failed is taken for an outage")
 	}

@@ -2,15 +2,19 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -133,6 +137,7 @@ func TestAPIServer(t *testing.T) {
 		t.Error(err)
 	}
 	lacksRights(t, admin, c, as("ann"))
+	tellsNodesAndPods(t, admin, c)
 	pausesWhenTakenBack(t, admin)
 	unbind := manifest.ApprovalPolicy()[1]
 	if err := unstructured.SetNestedStringSlice(unbind.Object, []string{"Warn"}, "spec",
@@ -199,6 +204,49 @@ func keepsConditions(t *testing.T, admin *kube.Client) {
 	wants(t, admin, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonNeedsPerson)
 	if m := read(t, admin); m.Status.Phase != "running" || len(m.Status.Conditions) != 8 {
 		t.Errorf("%+v", m.Status)
+	}
+}
+
+// tellsNodesAndPods: with its own permissions, the controller writes events of nodes and of pods in any namespace,
+// which name the Migration, and which `kubectl describe` finds by the UID.
+func tellsNodesAndPods(t *testing.T, admin *kube.Client, c *Controller) {
+	t.Helper()
+	shop := unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": "shop"}}}
+	kubetest.Apply(t, admin, shop)
+	broadcaster := record.NewBroadcaster(record.WithContext(t.Context()))
+	defer broadcaster.Shutdown()
+	broadcaster.StartRecordingToSink(Sink(c.Client.Typed.CoreV1()))
+	teller := &Controller{Events: broadcaster.NewRecorder(runtime.NewScheme(),
+		corev1.EventSource{Component: manifest.ControllerName})}
+	m := read(t, admin)
+	h := newHerald(twoNodes(), run.NewScript(twoNodes()),
+		func(about corev1.ObjectReference, kind, reason, message string) {
+			teller.eventAbout(&m, about, kind, reason, message)
+		})
+	h.node("n1", corev1.EventTypeNormal, reasonChangeBegan, "begins to change this node")
+	h.pod("shop", "db-0", "u1", corev1.EventTypeNormal, reasonEvicted, "evicted this pod, 100%d", false)
+	for namespace, want := range map[string]string{
+		metav1.NamespaceDefault: "Node n1 n1 ChangeBegan migration m begins to change this node, of Migration m",
+		"shop":                  "Pod db-0 u1 EvictedByChange migration m evicted this pod, 100%d, of Migration m",
+	} {
+		got := ""
+		awaited(t, "there is an event in the namespace "+namespace, func() bool {
+			list, err := admin.Typed.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range list.Items {
+				if e := &list.Items[i]; e.Related != nil {
+					got = fmt.Sprintf("%s %s %s %s %s, of %s %s", e.InvolvedObject.Kind, e.InvolvedObject.Name,
+						e.InvolvedObject.UID, e.Reason, e.Message, e.Related.Kind, e.Related.Name)
+				}
+			}
+			return got != ""
+		})
+		if got != want {
+			t.Errorf("the event is %q, want %q", got, want)
+		}
 	}
 }
 

@@ -366,12 +366,17 @@ func (c *Controller) event(m *v1alpha1.Migration, kind, reason, message string) 
 	if c.Events == nil {
 		return
 	}
+	c.Events.Event(&corev1.ObjectReference{APIVersion: v1alpha1.APIVersion, Kind: "Migration",
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID}, kind, reason, fits(message))
+}
+
+// fits is the message of an event, cut if it is too long.
+func fits(message string) string {
 	const most = 1000 // the API server refuses messages of more than 1024 bytes
 	if len(message) > most {
 		message = strings.ToValidUTF8(message[:most], "") + "..."
 	}
-	c.Events.Event(&corev1.ObjectReference{APIVersion: v1alpha1.APIVersion, Kind: "Migration",
-		Namespace: m.Namespace, Name: m.Name, UID: m.UID}, kind, reason, message)
+	return message
 }
 
 func over(m *v1alpha1.Migration) bool {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -34,7 +35,10 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 	}
 	began := asked(m)
 	view := newView(&run.Lines{Out: c.Out, Script: run.NewScript(p), Begun: time.Now()}, p, began,
-		func(kind, reason, message string) { c.event(m, kind, reason, message) })
+		func(kind, reason, message string) { c.event(m, kind, reason, message) },
+		func(about corev1.ObjectReference, kind, reason, message string) {
+			c.eventAbout(m, about, kind, reason, message)
+		})
 	halt := &halt{stop: make(chan struct{})}
 	running, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,7 +59,8 @@ func twoSteps() *plan.Plan {
 func viewOf(events *[]string) *view {
 	return newView(&run.Lines{Out: &bytes.Buffer{}, Script: run.NewScript(twoSteps())}, twoSteps(),
 		v1alpha1.Observed{Attempt: 3},
-		func(kind, reason, message string) { *events = append(*events, kind+" "+reason+": "+message) })
+		func(kind, reason, message string) { *events = append(*events, kind+" "+reason+": "+message) },
+		func(corev1.ObjectReference, string, string, string) {})
 }
 
 // TestView: what a run tells by events, and by conditions while it goes on.

@@ -21,6 +21,7 @@ type view struct {
 	script  *run.Script
 	news    *run.Narrator
 	event   func(kind, reason, message string)
+	herald  *herald
 	attempt v1alpha1.Observed
 
 	lock     sync.Mutex
@@ -35,10 +36,11 @@ type news struct {
 	observed   *v1alpha1.Observed
 }
 
-func newView(lines *run.Lines, p *plan.Plan, asked v1alpha1.Observed, event func(kind, reason, message string)) *view {
+func newView(lines *run.Lines, p *plan.Plan, asked v1alpha1.Observed, event func(kind, reason, message string),
+	about func(about corev1.ObjectReference, kind, reason, message string)) *view {
 	script := run.NewScript(p)
-	return &view{Lines: lines, script: script, news: run.NewNarrator(script), event: event, attempt: asked,
-		state: engine.State{Phase: engine.PhaseNew}}
+	return &view{Lines: lines, script: script, news: run.NewNarrator(script), event: event,
+		herald: newHerald(p, script, about), attempt: asked, state: engine.State{Phase: engine.PhaseNew}}
 }
 
 // Past implements run.View.
@@ -49,6 +51,7 @@ func (v *view) Past(records []engine.Record) {
 	v.script.Learn(records)
 	for _, r := range records {
 		v.news.News(r)
+		v.herald.hear(r, true)
 	}
 	if state, err := engine.Replay(records); err == nil { // the engine reports a journal that cannot be replayed
 		v.state = state
@@ -64,6 +67,8 @@ func (v *view) Record(r engine.Record) {
 		return // the engine has added it too, and ends with this error
 	}
 	v.observed = true
+	v.script.Learn([]engine.Record{r})
+	v.herald.hear(r, false)
 	if news := v.news.News(r); news.Reason != "" {
 		kind := corev1.EventTypeNormal
 		if news.Warning {

@@ -282,7 +282,10 @@ func (m *machine) actionFailed(ctx context.Context, st step.Step, action step.Ac
 	if !errors.As(failed, &cause) || !intended {
 		return failed
 	}
-	record.Result, record.Error, record.Data = ResultFailed, err.Error(), nil
+	record.Result, record.Error = ResultFailed, err.Error()
+	if action.Verb != step.VerbAdopt {
+		record.Data = nil // only this one says pod by pod what became of it, although some failed
+	}
 	if err := m.append(ctx, record); err != nil {
 		return err
 	}

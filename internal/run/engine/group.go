@@ -130,7 +130,7 @@ func (m *machine) tryTogether(ctx context.Context, attempts []*attempt, undo boo
 	for _, a := range attempts {
 		calls = append(calls, func() {
 			if a.err == nil && (failed.Load() || ctx.Err() != nil) {
-				a.err = errNotBegun
+				a.err, a.record.Data = errNotBegun, nil
 				return
 			}
 			a.record.Data, a.err = m.try(ctx, a.action, a.before)

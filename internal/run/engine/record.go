@@ -73,7 +73,8 @@ type Record struct {
 	Before  json.RawMessage `json:"before,omitempty"`
 	Inverse *step.Action    `json:"inverse,omitempty"`
 	Verdict *Verdict        `json:"verdict,omitempty"`
-	Data    json.RawMessage `json:"data,omitempty"`
+	// Data is the answer of an action. Of those that failed, only step.VerbAdopt has one.
+	Data json.RawMessage `json:"data,omitempty"`
 	// By says who ran the engine: user@host.
 	By string `json:"by,omitempty"`
 	// Epoch is that of the cluster's lock, which the writer held. It never decreases from one record to the next.
