@@ -4,21 +4,26 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cli/planfile"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 )
 
 // NewCommand makes the command theseus approve.
 func NewCommand(a *app.App) *cobra.Command {
-	flags, key := &approval.Flags{}, ""
+	flags, key, sender := &approval.Flags{}, "", ""
 	command := migrations.Command(a, "approve",
 		"Approve the plan of a migration that the controller in the cluster runs",
 		"Approves the plan of a migration in your name, as the API server knows you. The controller "+
@@ -31,10 +36,22 @@ func NewCommand(a *app.App) *cobra.Command {
 			"Before Kubernetes 1.30, and wherever the controller has a list of allowed signers, only signed "+
 			"approvals count: add\n"+
 			"--sign KEY. The signature is of the plan's hash, and the controller counts the people on its list "+
-			"who have signed.",
+			"who have signed.\n"+
+			"With --manifest-for, it approves nothing and prints the Approval as a manifest, for a Git repository "+
+			"from which\n"+
+			"Argo CD or Flux applies it. The API server admits it only from the user that it names.",
 		func(ctx context.Context, client *kube.Client, name string) error {
+			if sender != "" {
+				return write(ctx, a, client, name, flags, key, sender)
+			}
 			return approve(ctx, a, client, name, flags, key)
 		})
+	command.Example = "  theseus approve to-calico-1 --plan plan.yaml\n" +
+		"  theseus approve to-calico-1 --plan plan.yaml --manifest-for " +
+		"serviceaccount:argocd/argocd-application-controller > approval.yaml"
+	command.Flags().StringVar(&sender, "manifest-for", "",
+		"print the manifest of the Approval instead, for who will apply it: user:NAME or "+
+			"serviceaccount:NAMESPACE/NAME")
 	flags.RegisterPlan(command)
 	planfile.RegisterSign(command, &key, "")
 	return command
@@ -68,5 +85,50 @@ func approve(ctx context.Context, a *app.App, client *kube.Client, name string, 
 		return nil
 	}
 	fmt.Fprintf(a.Out, "`theseus watch %s` shows whether it begins\n", name)
+	return nil
+}
+
+// write prints the Approval of a plan that somebody else applies. It is an approval only once the API server has
+// admitted it from that user: the file itself gives nobody a right.
+func write(ctx context.Context, a *app.App, client *kube.Client, name string, f *approval.Flags,
+	key, sender string) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	subject, err := kube.ReadSubject(sender)
+	if err == nil && subject.Kind == rbacv1.GroupKind {
+		err = fmt.Errorf("%q is a group, and each approval is in the name of one user", sender)
+	}
+	if err != nil {
+		return exit.Fail(exit.Usage, "name the user that applies the manifest, for example "+
+			"--manifest-for serviceaccount:argocd/argocd-application-controller", "--manifest-for: %w", err)
+	}
+	user := subject.Name
+	if subject.Kind == rbacv1.ServiceAccountKind {
+		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+	}
+	p, migration, records, err := asking.Load(ctx, a, client, name)
+	if err != nil {
+		return err
+	}
+	signature, err := asking.Read(ctx, a, client, p, records, f, key)
+	if err != nil {
+		return err
+	}
+	object := manifest.Approval(p.Name, p.Hash, user, signature).Object
+	form := yaml.Marshal
+	if a.Output == "json" {
+		form = json.Marshal
+	}
+	text, err := form(object)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(a.Out, strings.TrimSpace(string(text))); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Err, "note: nothing is approved yet: %s has to apply this, with the rights of "+
+		"`theseus rights approve --for %s`\n", user, incluster.Subject(user))
+	incluster.Approved{Signed: signature != ""}.Warn(a, incluster.ApprovedWith(migration))
 	return nil
 }

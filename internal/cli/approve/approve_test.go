@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -168,5 +169,50 @@ func TestSign(t *testing.T) {
 	verify.Stdin = strings.NewReader(p.Hash)
 	if out, err := verify.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestManifest: the manifest of an approval is for one user, of the plan that was read, and approves nothing by itself.
+func TestManifest(t *testing.T) {
+	user := "alice"
+	client, p := cluster(t, &user)
+	const tool = "system:serviceaccount:argocd:argocd-application-controller"
+	for _, test := range []struct {
+		sender, expect, output string
+		code                   int
+		says                   string
+	}{
+		{"serviceaccount:argocd/argocd-application-controller", p.Hash, "", exit.Done, "user: " + tool + "\n"},
+		{"user:bob", p.Hash, "json", exit.Done, `"user":"bob"}`},
+		{"group:sre", p.Hash, "", exit.Usage, "is a group, and each approval is in the name of one user"},
+		{"argocd", p.Hash, "", exit.Usage, "hint: name the user that applies the manifest"},
+		{"user:bob", "", "", exit.Usage, "hint: name the plan that you have read with --plan FILE"},
+		{"user:bob", "0000", "", exit.NeedsPerson, "is not the expected one"},
+	} {
+		var out, said bytes.Buffer
+		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &said}, Output: test.output}
+		code := exit.Code(&said, write(t.Context(), a, client, p.Name, &approval.Flags{Expect: test.expect}, "",
+			test.sender))
+		if code != test.code || !strings.Contains(out.String()+said.String(), test.says) {
+			t.Errorf("for %s: exit %d, want %d with %q:\n%s%s", test.sender, code, test.code, test.says, &out, &said)
+		}
+		if code != exit.Done {
+			if out.Len() > 0 {
+				t.Errorf("for %s: a manifest is printed: %s", test.sender, &out)
+			}
+			continue
+		}
+		var printed v1alpha1.Approval
+		if err := yaml.UnmarshalStrict(out.Bytes(), &printed); err != nil || printed.Spec.PlanHash != p.Hash ||
+			printed.Spec.Migration != p.Name || printed.Kind != "Approval" ||
+			printed.Namespace != v1alpha1.Namespace {
+			t.Errorf("for %s: %v\n%s", test.sender, err, &out)
+		}
+		if !strings.Contains(said.String(), "nothing is approved yet") {
+			t.Errorf("for %s: %s", test.sender, &said)
+		}
+	}
+	if all, err := journal.Approvals(t.Context(), client.Dynamic, p.Name, p.Hash); err != nil || len(all) != 0 {
+		t.Errorf("%d approvals, %v", len(all), err)
 	}
 }

@@ -2,12 +2,17 @@ package approve
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
@@ -29,7 +34,7 @@ import (
 func TestAPIServer(t *testing.T) {
 	program := clustertest.Program(t, "theseus approve with a real API server")
 	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
-	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"ann", "eve"}})
+	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"ann", "eve", tool}})
 	as := kubetest.Users(t, config)
 	admin := as("token")
 	if err := run.Prepare(t.Context(), admin); err != nil {
@@ -62,7 +67,76 @@ func TestAPIServer(t *testing.T) {
 			t.Errorf("%s: exit %d, want %d with %q:\n%s", test.user, code, test.code, test.says, out.String())
 		}
 	}
+	fromGit(t, admin, as, p)
 	tails(t, admin, as("eve"), p)
+}
+
+// tool is what applies manifests from Git.
+const tool = "system:serviceaccount:argocd:argocd-application-controller"
+
+// fromGit: the manifest of an approval counts once the user that it names applies it, and nobody else can. A tool
+// applies the same manifest again and again, and cannot make another approval of it.
+func fromGit(t *testing.T, admin *kube.Client, as func(string) *kube.Client, p *plan.Plan) {
+	t.Helper()
+	var printed, said bytes.Buffer
+	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &printed, Err: &said}, Output: "json"}
+	if err := write(t.Context(), a, as("ann"), p.Name, &approval.Flags{Expect: p.Hash}, "",
+		"serviceaccount:argocd/argocd-application-controller"); err != nil {
+		t.Fatal(err)
+	}
+	applies := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.Group}, Resources: []string{"approvals"},
+		Verbs: []string{"create", "get", "patch"}}
+	both := []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "eve"}, {Kind: rbacv1.UserKind, Name: tool}}
+	if _, err := admin.Typed.RbacV1().Roles(v1alpha1.Namespace).Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "applies"}, Rules: []rbacv1.PolicyRule{applies}},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Typed.RbacV1().RoleBindings(v1alpha1.Namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "applies"}, Subjects: both,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "applies"}},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	apply := func(user, text string) error {
+		object := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		_, err := as(user).Dynamic.Resource(schema.GroupVersionResource{Group: v1alpha1.Group,
+			Version: v1alpha1.Version, Resource: manifest.Plural("Approval")}).Namespace(v1alpha1.Namespace).Apply(
+			t.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: "git", Force: true})
+		return err
+	}
+	refused := func(user, text, says string) {
+		t.Helper()
+		if err := apply(user, text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s applies the manifest: %v, want %q", user, err, says)
+		}
+	}
+	refused("eve", printed.String(), `user "eve" may not approve in the name of "`+tool+`"`)
+	refused(tool, printed.String(), `has no permission for the verb approve`)
+	roles, err := kube.Roles(kube.Approve, "", nil, []kube.Subject{{Kind: rbacv1.ServiceAccountKind,
+		Namespace: "argocd", Name: "argocd-application-controller"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range roles { // ann has her own bindings of these names
+		if strings.HasSuffix(roles[i].GetKind(), "Binding") {
+			roles[i].SetName(roles[i].GetName() + "-from-git")
+		}
+	}
+	kubetest.Apply(t, admin, roles...)
+	for range 2 {
+		if err := apply(tool, printed.String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(tool, strings.Replace(printed.String(), p.Hash, "another", 1), "the spec of an approval never changes")
+	all, err := journal.Approvals(t.Context(), admin.Dynamic, p.Name, p.Hash)
+	if err != nil || len(all) != 2 || all[0].Spec.User != tool && all[1].Spec.User != tool {
+		t.Errorf("%+v, %v", all, err)
+	}
 }
 
 // begins writes the plan for the controller, which the cluster does not have.
