@@ -295,3 +295,43 @@ func TestKubectlNamespace(t *testing.T) {
 		t.Errorf("only %d commands were found", found)
 	}
 }
+
+// TestTutorialFollowsTheScript: the tutorial of the controller has the commands of the script that a test of the lab
+// runs, in their order.
+func TestTutorialFollowsTheScript(t *testing.T) {
+	commands := func(file string, code func(line string) string) []string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for line := range strings.Lines(string(text)) {
+			for _, found := range regexp.MustCompile(`\b(helm|kubectl|theseus) [a-z]+`).FindAllString(code(line), -1) {
+				all = append(all, found)
+			}
+		}
+		return slices.Compact(all)
+	}
+	messages := regexp.MustCompile(`echo ".*?"|^#.*`)
+	script := commands("docs/examples/in-the-cluster.sh", func(line string) string {
+		return messages.ReplaceAllString(line, "")
+	})
+	shown := commands("docs/tutorial-in-the-cluster.md", func(line string) string {
+		if !strings.HasPrefix(line, "    ") {
+			return ""
+		}
+		return line
+	})
+	if len(script) < 10 {
+		t.Fatalf("the script has only the commands %q", script)
+	}
+	left := shown
+	for _, command := range script {
+		i := slices.Index(left, command)
+		if i < 0 {
+			t.Fatalf("the tutorial does not have %q where the script has it; the script has %q, the tutorial %q",
+				command, script, shown)
+		}
+		left = left[i+1:]
+	}
+}

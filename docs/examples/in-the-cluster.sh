@@ -1,7 +1,7 @@
 #!/bin/bash
 # Replaces the network of a cluster with the controller: installs the chart, requests a change, asks whether you approve its
 # plan, and watches. It needs helm, kubectl and theseus, and the kubeconfig of a cluster administrator.
-# docs/how-to/change-in-the-cluster.md explains each command.
+# docs/tutorial-in-the-cluster.md does the same step by step.
 #
 #   in-the-cluster.sh theseus-0.2.0.tgz change.yaml manifest.yaml [flags of helm install]
 #
@@ -40,4 +40,5 @@ echo "== Watch. The controller goes on if this ends: \`theseus watch $migration\
 code=0
 theseus watch "$migration" || code=$?
 theseus report "$migration" -o report.html
+echo "== This took $((SECONDS / 60)) min $((SECONDS % 60)) s, from the installation to the report"
 exit $code
