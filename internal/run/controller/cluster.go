@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,15 +27,13 @@ func resource(kind string) schema.GroupVersionResource {
 		Resource: manifest.Plural(kind)}
 }
 
-// listApprovals reads all approvals, the oldest first. It is never nil without an error.
+// listApprovals reads all approvals, the oldest first. It is never nil without an error, and the error is NotFound if
+// the CRDs are of an older version, without approvals.
 func listApprovals(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Approval, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	all := []v1alpha1.Approval{}
 	list, err := client.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).List(ctx, metav1.ListOptions{})
-	if apierrors.IsNotFound(err) {
-		return all, nil // the CRDs are of an older version
-	}
 	if err != nil {
 		return nil, fmt.Errorf("listing approvals: %w", err)
 	}

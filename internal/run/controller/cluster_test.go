@@ -10,9 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
@@ -149,6 +151,23 @@ func TestAPIServer(t *testing.T) {
 		policy.Reason != v1alpha1.ReasonPolicyChanged {
 		t.Errorf("%+v, %v", policy, err)
 	}
+	lacksApprovals(t, admin, c)
+}
+
+// lacksApprovals: CRDs of a version without approvals are the reason why none counts, and the condition says so.
+func lacksApprovals(t *testing.T, admin *kube.Client, c *Controller) {
+	t.Helper()
+	if err := admin.Dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}).Delete(t.Context(), manifest.Plural("Approval")+"."+v1alpha1.Group,
+		metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaited(t, "approvals are not served", func() bool {
+		_, err := listApprovals(t.Context(), c.Client.Dynamic)
+		return apierrors.IsNotFound(err)
+	})
+	turns(t, c)
+	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonOldCRDs)
 }
 
 // lacksRights: a plan that is approved does not begin without the permissions for it, and the condition says how to

@@ -136,7 +136,11 @@ func (c *Controller) turn(ctx context.Context) error {
 			continue
 		}
 		if s.Approvals == nil { // read once a turn, and only if needed
-			if s.Approvals, err = listApprovals(ctx, c.Client.Dynamic); err != nil {
+			s.Approvals, err = listApprovals(ctx, c.Client.Dynamic)
+			if s.OldCRDs = apierrors.IsNotFound(err); s.OldCRDs {
+				s.Approvals, err = []v1alpha1.Approval{}, nil
+			}
+			if err != nil {
 				return err
 			}
 			if s.Policy, err = readPolicy(ctx, c.Client); err != nil {

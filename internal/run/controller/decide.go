@@ -24,8 +24,10 @@ type Situation struct {
 	// Approvals are all in the cluster, and Needed is how many users, or signers, must approve.
 	Approvals []v1alpha1.Approval
 	Needed    int
-	Policy    Policy
-	Signers   Signers
+	// OldCRDs is true if the CRDs in the cluster are of a version that has no approvals.
+	OldCRDs bool
+	Policy  Policy
+	Signers Signers
 	// Freeze is why nothing may begin in this cluster; "" if it may.
 	Freeze string
 	// Now is the time, and Next is how long the next step takes; 0 if that is not known.
@@ -245,6 +247,9 @@ func approval(s Situation) (Condition, *v1alpha1.ApprovalCount) {
 		return condition, counts
 	}
 	switch {
+	case s.OldCRDs:
+		return no(v1alpha1.ReasonOldCRDs, "this cluster does not know the kind Approval, so its CRDs are of an older "+
+			"version: upgrade the chart of Theseus; nobody can approve until then"), counts
 	case s.Policy.Unserved: // signatures alone count
 	case s.Policy.Reason == v1alpha1.ReasonPolicyMissing:
 		return no(s.Policy.Reason,

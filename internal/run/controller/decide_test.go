@@ -332,3 +332,17 @@ func TestPick(t *testing.T) {
 		t.Error(pauseAfter(1), pauseAfter(3), pauseAfter(50))
 	}
 }
+
+// TestOldCRDs: without the kind Approval, nothing begins, whatever was approved before, and the condition has the fix.
+func TestOldCRDs(t *testing.T) {
+	s := Situation{Migration: migration(), Needed: 1, Policy: Policy{Since: noon}, Now: noon, OldCRDs: true}
+	d := Decide(s)
+	if c := d.Conditions.Approved; d.Do != Tell || c.True || c.Reason != v1alpha1.ReasonOldCRDs ||
+		!strings.Contains(c.Message, "upgrade the chart") {
+		t.Errorf("%+v", d)
+	}
+	s.OldCRDs = false
+	if c := Decide(s).Conditions.Approved; c.Reason != v1alpha1.ReasonTooFewApprovals {
+		t.Errorf("%+v", c)
+	}
+}
