@@ -23,3 +23,6 @@ func (a *App) Patiently(ctx context.Context, limits outage.Limits, call func(con
 }
 
 func (a *App) Waiting(err error) { fmt.Fprintf(a.Err, "waiting for the API server: %v\n", err) }
+
+// Tell prints what a command waits for.
+func (a *App) Tell(text string) { fmt.Fprintln(a.Err, text) }

@@ -212,7 +212,8 @@ func (o options) runs(p *plan.Plan) error {
 
 // admit refuses a plan that may not begin, and prints the findings that block it.
 func admit(ctx context.Context, a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan) error {
-	request := admission.Request{Client: client, Plan: p, Version: a.Version, Waiting: a.Waiting}
+	request := admission.Request{Client: client, Plan: p, Version: a.Version, Waiting: a.Waiting,
+		Say: a.Tell}
 	check := admission.Check
 	if p.Mirror != nil {
 		if err := admitMirror(ctx, a, request, access); err != nil {

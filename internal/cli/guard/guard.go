@@ -303,7 +303,8 @@ func (o *options) propose(ctx context.Context, a *app.App, client *kube.Client, 
 	options := plan.Options{Version: a.Version, Now: time.Now()}
 	request := &kind.Request{Snapshot: snapshot, Change: spec, Drivers: drivers.All(), Options: options}
 	// A migration that runs is a better reason than the traces that it leaves.
-	alone := admission.Request{Client: client, Plan: &plan.Plan{}, Version: a.Version, Waiting: a.Waiting}
+	alone := admission.Request{Client: client, Plan: &plan.Plan{}, Version: a.Version, Waiting: a.Waiting,
+		Say: a.Tell}
 	if err := admission.Alone(ctx, alone); err != nil {
 		return nil, nil, err
 	}

@@ -2,7 +2,6 @@ package migrations
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -82,7 +81,7 @@ func Standing(ctx context.Context, client *kube.Client, name string) ([]engine.R
 // Holder is the process that runs a migration; nil if none does. end is when the migration ended, zero if it has not.
 // While Holder has to watch the lock for that, it says so on standard error.
 func Holder(ctx context.Context, a *app.App, client *kube.Client, end time.Time) (*journal.HeldError, error) {
-	return journal.Holding(ctx, run.Leases(client), end, func(text string) { fmt.Fprintln(a.Err, text) })
+	return journal.Holding(ctx, run.Leases(client), end, a.Tell)
 }
 
 // Over is the error of commands for which the migration must not have ended.

@@ -261,8 +261,8 @@ func ended(ctx context.Context, a *app.App, client *kube.Client) error {
 		if _, err := journal.List(ctx, client.Dynamic); err != nil { // Alone lets users begin who may not list them
 			return err
 		}
-		return admission.Alone(ctx,
-			admission.Request{Client: client, Plan: &plan.Plan{}, Version: a.Version, Waiting: a.Waiting})
+		return admission.Alone(ctx, admission.Request{Client: client, Plan: &plan.Plan{}, Version: a.Version,
+			Waiting: a.Waiting, Say: a.Tell})
 	})
 }
 

@@ -36,6 +36,8 @@ type Request struct {
 	Version string
 	// Waiting gets the reason why a call is retried while the API server is unavailable; it may be nil.
 	Waiting func(error)
+	// Say gets what Alone waits for, before it does; it may be nil.
+	Say func(string)
 }
 
 // Refusal says why a plan may not begin.
@@ -189,7 +191,8 @@ func Blocking(result finding.Result) []finding.Finding {
 	return all
 }
 
-// Alone returns a *Refusal while another migration has not ended, or if this one has begun.
+// Alone returns a *Refusal while another migration has not ended, or if this one has begun. It takes some seconds
+// to see whether a process still runs that holds the lock and did not renew it lately.
 func Alone(ctx context.Context, r Request) error {
 	known, err := journal.List(ctx, r.Client.Dynamic)
 	if apierrors.IsForbidden(err) {
@@ -218,7 +221,11 @@ func Alone(ctx context.Context, r Request) error {
 
 // unfinished is the error for a migration that has not ended.
 func unfinished(ctx context.Context, r Request, migration *v1alpha1.Migration, own bool) error {
-	holder, err := journal.Holding(ctx, run.Leases(r.Client), time.Time{}, func(string) {})
+	holder, err := journal.Holding(ctx, run.Leases(r.Client), time.Time{}, func(text string) {
+		if r.Say != nil {
+			r.Say("migration " + migration.Name + " has not ended: " + text)
+		}
+	})
 	if err != nil {
 		return err
 	}
