@@ -126,6 +126,10 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 		fmt.Fprintln(a.Err, "note: the signals of slo are the original's, and are not asked while the copy is changed")
 		spec.SLO = nil
 	}
+	if len(spec.Windows) > 0 {
+		fmt.Fprintln(a.Err, "note: the windows of the change are the original's: the rehearsal begins at once")
+		spec.Windows = nil
+	}
 	switch {
 	case len(o.from) == 0:
 		return spec, exit.Fail(exit.Usage, fromHint, fromMissing)
