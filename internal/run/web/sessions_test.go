@@ -152,6 +152,9 @@ func TestSessionsAreRead(t *testing.T) {
 		if err == nil {
 			t.Error("an outage is not told")
 		}
+		if age := time.Since(w.Feed.State().Now.Measured); age > time.Second {
+			t.Errorf("the outage hides the measurements: the last ones are %s old", age)
+		}
 		delete(w.fail, "nodes")
 		w.look(20)
 		if s := w.Feed.State().BGP; s.Text != "" || len(s.Pictures) != 1 {

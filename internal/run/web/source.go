@@ -186,13 +186,6 @@ func (s *Source) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var change func(*Board)
-	if results != nil && !state.Over() {
-		s.read(true)
-		if change, err = s.graph(ctx); err != nil {
-			return err
-		}
-	}
 	s.read(false)
 	at := time.Now()
 	s.about.CountEvery = max(countEvery, countShare*s.takes)
@@ -203,13 +196,22 @@ func (s *Source) look(ctx context.Context) error {
 		}
 		if results != nil {
 			b.Measure(*results, s.evidence.Planned(), at)
-			if change != nil {
-				change(b)
-			}
 			b.Hear(s.evidence.Reports(), at)
 			s.takes = time.Since(at)
 		}
 	})
+	if results == nil || state.Over() {
+		return nil
+	}
+	s.read(true)
+	change, err := s.graph(ctx) // after the measurements, which do not wait for it, or fail with it
+	if err != nil {
+		return err
+	}
+	s.read(false)
+	if change != nil {
+		s.Feed.Publish(s.about, time.Now(), change)
+	}
 	return nil
 }
 
