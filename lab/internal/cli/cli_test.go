@@ -74,6 +74,8 @@ func TestRefusals(t *testing.T) {
 		{"compare --nodes 1", 2, "error: 1 nodes: 2 to 16\n"},
 		{"compare --name sixlet", 2, "error: lab name \"sixlet\": at most 5 letters and digits"},
 		{"rehearse", 2, "error: --from is missing: it names the snapshot of the original\nhint: theseus snapshot "},
+		{"rehearse --from - -- --to calico", 2, "error: --from - cannot be rehearsed: the snapshot is read more than " +
+			"once\nhint: save the snapshot to a file"},
 		{"rehearse --from s.json", 2, "error: no change is named\nhint: theseus-lab rehearse --from "},
 		{"rehearse --from s.json --to calico", 2, "error: unknown flag: --to\n"},
 		{"rehearse --from s.json now -- --to calico", 2, "error: \"now\" is before --\n"},

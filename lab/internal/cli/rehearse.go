@@ -75,6 +75,9 @@ func rehearsable(name string, h scenario.Rehearse) error {
 	case len(h.From) == 0:
 		return hintUsage(errors.New("--from is missing: it names the snapshot of the original"),
 			"theseus snapshot -o snapshot.json, with the original's context; then --from snapshot.json")
+	case slices.Contains(h.From, "-"):
+		return hintUsage(errors.New("--from - cannot be rehearsed: the snapshot is read more than once"),
+			"save the snapshot to a file, and name that")
 	case len(h.Args) == 0:
 		return hintUsage(errors.New("no change is named"),
 			"theseus-lab rehearse --from snapshot.json -- --to calico")

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/theseus-cni/theseus/lab/internal/network"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
@@ -31,6 +33,12 @@ type Rehearse struct {
 type NeedError struct{ Why, Hint string }
 
 func (e *NeedError) Error() string { return e.Why }
+
+// The files of a rehearsal, in the folder of its rig.
+const (
+	resultFile = "rehearsal.json"
+	pageFile   = "report.html"
+)
 
 // needs are what theseus rehearse needs prints.
 type needs struct {
@@ -58,6 +66,11 @@ func (n needs) nodes() int {
 // the error is its *exec.ExitError.
 func (h Rehearse) Run(ctx context.Context) (err error) {
 	r := &h.Rig
+	for _, old := range []string{resultFile, pageFile} { // of an earlier run, which this one may never replace
+		if err := os.Remove(filepath.Join(r.Dir, old)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	if err := h.fit(ctx); err != nil {
 		return err
 	}
@@ -132,10 +145,18 @@ func (h *Rehearse) copied() []string {
 	return args
 }
 
-// theseus runs theseus with streams of its own.
+// theseus runs theseus with streams of its own, and in a process group of its own: a Ctrl-C of the terminal reaches
+// theseus-lab alone, which passes it on once. theseus takes a second interrupt for the wish to stop at once. A group
+// that is not the terminal's cannot read from it, so that theseus gets no terminal.
 func (h *Rehearse) theseus(ctx context.Context, out io.Writer, args ...string) error {
 	command := h.Rig.command(ctx, h.Rig.Theseus, args...)
 	command.Stdin, command.Stdout, command.Stderr = h.In, out, h.Err
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if file, ok := h.In.(*os.File); ok {
+		if about, err := file.Stat(); err != nil || about.Mode()&os.ModeCharDevice != 0 {
+			command.Stdin = nil
+		}
+	}
 	return command.Run()
 }
 
@@ -162,7 +183,7 @@ func (h *Rehearse) arguments(ctx context.Context) (args []string, file string, e
 	}
 	_, short := h.value("-o")
 	if _, long := h.value("--output"); !short && !long {
-		file = filepath.Join(r.Dir, "rehearsal.json")
+		file = filepath.Join(r.Dir, resultFile)
 		args = append(args, "-o", file)
 	}
 	return append(args, h.Args...), file, nil
@@ -192,7 +213,7 @@ func (h *Rehearse) report(ctx context.Context, file string) {
 	if json.Unmarshal(text, &result) != nil || result.Migration == "" {
 		return
 	}
-	page := filepath.Join(h.Rig.Dir, "report.html")
+	page := filepath.Join(h.Rig.Dir, pageFile)
 	if h.theseus(ctx, h.To, "report", result.Migration, "--context", "theseus-lab-"+h.Rig.Name, "-o", page) == nil {
 		h.Rig.Say("the report is in %s", page)
 	}

@@ -112,6 +112,12 @@ func TestRehearseEnds(t *testing.T) {
 			if test.change != nil {
 				test.change(&h)
 			}
+			for _, old := range []string{"rehearsal.json", "report.html"} { // of an earlier run
+				file := filepath.Join(h.Rig.Dir, old)
+				if err := os.WriteFile(file, []byte(`{"migration": "old"}`), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if name == "taken" {
 				t.Setenv("TAKEN", "other")
 			}
@@ -129,9 +135,31 @@ func TestRehearseEnds(t *testing.T) {
 			if removed := strings.Contains(asked(), "down --name t in"); removed != test.up {
 				t.Errorf("removed: %v:\n%s", removed, asked())
 			}
-			if _, err := os.Stat(filepath.Join(h.Rig.Dir, "report.html")); err == nil {
-				t.Error("there is a report")
+			for _, old := range []string{"rehearsal.json", "report.html"} {
+				_, err := os.Stat(filepath.Join(h.Rig.Dir, old))
+				if err == nil || strings.Contains(asked(), "report old") {
+					t.Errorf("%s of an earlier run is there:\n%s", old, asked())
+				}
 			}
 		})
 	}
+}
+
+// TestRehearseInterruptedOnce: an interrupt of the whole process group, as a terminal sends it, reaches theseus once.
+func TestRehearseInterruptedOnce(t *testing.T) {
+	group := "ps -o pgid= -p "
+	h, _, out := rehearsal(t, `echo "own $(`+group+`$$) of $(`+group+`$PPID)"`)
+	if err := h.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if line, found := strings.CutPrefix(line, "own "); found {
+			own, parent, _ := strings.Cut(line, " of ")
+			if strings.TrimSpace(own) == strings.TrimSpace(parent) || strings.TrimSpace(own) == "" {
+				t.Errorf("theseus is in the process group of theseus-lab: %s", line)
+			}
+			return
+		}
+	}
+	t.Errorf("theseus did not run:\n%s", out)
 }
