@@ -116,7 +116,7 @@ lab_kube = $$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/k
 lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_FULL=1)
 	@echo "== lab tests"
 	$(LAB) build
-	THESEUS_KUBE=$(lab_kube) go test -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun|TestSignedAPIServer)$$' ./internal/run ./internal/run/benched ./internal/run/changes ./internal/run/controller ./internal/cli/apply ./internal/cli/approve ./internal/cli/control ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller
+	THESEUS_KUBE=$(lab_kube) go test -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun|TestSignedAPIServer)$$' ./internal/run ./internal/run/benched ./internal/run/changes ./internal/run/controller ./internal/cluster/kube ./internal/cli/apply ./internal/cli/approve ./internal/cli/control ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1

@@ -62,7 +62,7 @@ func Propose(r *kind.Request, guarded kind.Guard) (*kind.Draft, error) {
 	guarded.NewPods = step.Duration(NewPodsEvery(p.Change.ProbeIntervalMillis))
 	if guarded.SamplePolicies > 0 {
 		var err error
-		if guarded.Pairs, err = pairs(r, p, guarded.SamplePolicies); err != nil {
+		if guarded.Pairs, guarded.Unevaluated, err = pairs(r, p, guarded.SamplePolicies); err != nil {
 			return nil, err
 		}
 	}

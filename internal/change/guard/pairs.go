@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,29 +24,36 @@ const (
 	spare = 8
 )
 
-// pairs chooses connections between running pods that the policies allow, and as many that they deny.
-func pairs(r *kind.Request, p *kind.Plan, most int) ([]step.Pair, error) {
+// pairs chooses connections between running pods that the policies allow, and as many that they deny. unevaluated are
+// the policies that the model leaves out: no pair has a pod about which one of them may decide.
+func pairs(r *kind.Request, p *kind.Plan, most int) (chosen []step.Pair, unevaluated []string, err error) {
 	const without = "leave out --sample-policies"
 	found := r.Drivers.Detect(r.Snapshot)
 	if len(found) != 1 {
-		return nil, kind.Refuse(without, "%s were found that Theseus knows, so it cannot tell what policies allow",
+		return nil, nil, kind.Refuse(without, "%s were found that Theseus knows, so it cannot tell what policies allow",
 			cluster.Count(len(found), "network"))
 	}
 	if found[0].Capabilities.Policy == cni.PolicyNone {
-		return nil, kind.Refuse(without, "%s enforces no policies, so there are none to sample", found[0].CNI)
+		return nil, nil, kind.Refuse(without, "%s enforces no policies, so there are none to sample", found[0].CNI)
 	}
 	for _, resource := range []string{"networkpolicies", "pods", "namespaces"} {
 		if has, why := r.Snapshot.Has(resource); !has {
-			return nil, kind.Refuse("theseus rights look says which rights are missing",
+			return nil, nil, kind.Refuse("theseus rights look says which rights are missing",
 				"policies cannot be sampled without the %s: %s", resource, why)
 		}
 	}
 	s := newSearch(r.Snapshot, found[0], p.Cluster.Nodes, most*spare)
-	if s.run(); len(s.found[0])+len(s.found[1]) == 0 {
-		return nil, kind.Refuse("a pair needs two Ready pods with addresses of their own, and a TCP port in the ports "+
-			"of a container; or "+without, "no pair of pods was found whose policies could be sampled")
+	for _, gap := range s.model.Unevaluated() {
+		unevaluated = append(unevaluated, gap.Policy.String()+": "+gap.What)
 	}
-	return s.choose(most), nil
+	if s.run(); len(s.found[0])+len(s.found[1]) == 0 && len(unevaluated) > 0 {
+		return nil, nil, kind.Refuse(without, "no pair of pods was found about which only policies decide that "+
+			"Theseus evaluates (%s)", strings.Join(unevaluated, "; "))
+	} else if len(s.found[0])+len(s.found[1]) == 0 {
+		return nil, nil, kind.Refuse("a pair needs two Ready pods with addresses of their own, and a TCP port in the "+
+			"ports of a container; or "+without, "no pair of pods was found whose policies could be sampled")
+	}
+	return s.choose(most), unevaluated, nil
 }
 
 // target is a port of a pod that a connection may go to.

@@ -31,6 +31,9 @@ type Guard struct {
 	// SamplePolicies is how many pairs of pods the user allows to be connected; Pairs are those that were chosen.
 	SamplePolicies int         `json:"samplePolicies,omitempty"`
 	Pairs          []step.Pair `json:"pairs,omitempty"`
+	// Unevaluated are the policies of the cluster that Theseus' model leaves out, each with what may follow: no pair
+	// has a pod about which one of them may decide.
+	Unevaluated []string `json:"unevaluated,omitempty"`
 }
 
 // others is the word for changes that no command of Theseus' user makes here.
@@ -85,6 +88,14 @@ func (p *Plan) Pairs() []step.Pair {
 		return nil
 	}
 	return p.Guarded.Pairs
+}
+
+// Unevaluated are the policies about which the plan samples nothing, since Theseus does not evaluate them.
+func (p *Plan) Unevaluated() []string {
+	if p.Guarded == nil {
+		return nil
+	}
+	return p.Guarded.Unevaluated
 }
 
 // LossyBefore says whether a plan that measures foreign changes goes on although its baseline loses probes.

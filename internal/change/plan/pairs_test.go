@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -176,6 +177,44 @@ func TestPairsRefused(t *testing.T) {
 		guarded.SamplePolicies = 4
 		if _, err := guards(t, s, v1alpha1.ChangeSpec{AgentImage: "a"}, guarded); err == nil ||
 			!strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestPairsUnevaluated: no pair has a pod about which a policy may decide that Theseus does not evaluate. The plan
+// names these policies; if only they decide, there is no plan.
+func TestPairsUnevaluated(t *testing.T) {
+	admin := func(subject string) unstructured.Unstructured {
+		return cnitest.Snapshot(t, cnitest.Documents(t, []byte("apiVersion: policy.networking.k8s.io/v1alpha1\n"+
+			"kind: AdminNetworkPolicy\nmetadata: {name: a}\nspec: {subject: {namespaces: "+subject+"}}\n"))).Other[0]
+	}
+	s := peopled(t, 3, 3, "ns0", "ns1")
+	s.Namespaces[len(s.Namespaces)-3].Labels = map[string]string{"team": "a"} // ns0
+	s.Other = append(s.Other, admin("{matchLabels: {team: a}}"))
+	p := samples(t, s, 50)
+	if len(p.Pairs()) == 0 || len(p.Guarded.Unevaluated) != 1 ||
+		!strings.HasPrefix(p.Guarded.Unevaluated[0], "AdminNetworkPolicy/a: ") {
+		t.Errorf("%d pairs; %q", len(p.Pairs()), p.Guarded.Unevaluated)
+	}
+	for _, pair := range p.Pairs() {
+		if pair.From.Namespace == "ns0" || pair.To.Namespace == "ns0" {
+			t.Errorf("%s may be decided by the policy that is not evaluated", pair)
+		}
+	}
+	for name, spoil := range map[string]func(s *cluster.Snapshot){
+		"every pod": func(s *cluster.Snapshot) { s.Other = append(s.Other, admin("{}")) },
+		"a kind that could not be read": func(s *cluster.Snapshot) {
+			s.Sources = append(s.Sources, cluster.Source{Missing: "forbidden",
+				Resource: "adminnetworkpolicies.policy.networking.k8s.io"})
+		},
+	} {
+		s := peopled(t, 2, 2)
+		spoil(s)
+		guarded := upgradeGuarded()
+		guarded.SamplePolicies = 4
+		if _, err := guards(t, s, v1alpha1.ChangeSpec{AgentImage: "a"}, guarded); err == nil || !strings.Contains(
+			err.Error(), "no pair of pods was found about which only policies decide that Theseus evaluates") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

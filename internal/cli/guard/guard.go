@@ -258,7 +258,8 @@ func (o *options) guard(ctx context.Context, a *app.App, spec v1alpha1.ChangeSpe
 	return reported(ctx, a, client, p, end)
 }
 
-// sampled lists the pairs of pods that a dry run would connect, and says which kind is missing.
+// sampled lists the pairs of pods that a dry run would connect, and says which kind is missing, and which policies keep
+// pods out of them.
 func (o *options) sampled(a *app.App, p *plan.Plan) {
 	count := map[string]int{}
 	for _, pair := range p.Pairs() {
@@ -272,6 +273,9 @@ func (o *options) sampled(a *app.App, p *plan.Plan) {
 			fmt.Fprintf(a.Err, "note: no connection between Ready pods that is %s by policy was found to sample\n",
 				verdict)
 		}
+	}
+	for _, left := range p.Unevaluated() {
+		fmt.Fprintf(a.Err, "note: no connection is sampled about which this may decide: %s\n", left)
 	}
 }
 

@@ -34,6 +34,12 @@ func TestSamplePolicies(t *testing.T) {
 		t.Error(text)
 	}
 	out.Reset()
+	(&options{}).sampled(a, &plan.Plan{Guarded: &kind.Guard{Unevaluated: []string{"AdminNetworkPolicy/a: x"}}})
+	if text := out.String(); text != "note: no connection is sampled about which this may decide: "+
+		"AdminNetworkPolicy/a: x\n" {
+		t.Error(text)
+	}
+	out.Reset()
 	if (&options{dry: true}).sampled(a, &plan.Plan{Guarded: &kind.Guard{}}); out.Len() > 0 {
 		t.Error(out.String())
 	}

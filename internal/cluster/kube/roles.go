@@ -14,7 +14,6 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
-	"github.com/theseus-cni/theseus/internal/cluster/owner"
 	"github.com/theseus-cni/theseus/internal/network/bgp"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -259,8 +258,8 @@ func reads() []need {
 	for _, group := range networkGroups() {
 		all = append(all, need{group, "*", "", "list"})
 	}
-	for _, kind := range owner.Kinds() {
-		all = append(all, need{kind.Group, kind.Resource, "", "list"})
+	for _, one := range append(otherPolicies(), deployers()...) {
+		all = append(all, need{one.group, one.resource, "", "list"})
 	}
 	all = append(all, need{"core.openfeature.dev", "featureflags", "", "get"}) // flag sources (provider.FeatureFlags)
 	return append(all, readsWritten()...)

@@ -53,11 +53,12 @@ func Snapshot(ctx context.Context, client *Client, version string, now time.Time
 		s.Other = append(s.Other, objects...)
 	}
 	tasks = append(tasks, r.registrationTasks(keep)...)
+	client.Discovery.Invalidate() // kinds that the cluster has got since this process began
 	networkTasks, found := r.networkTasks(keep)
 	tasks = append(tasks, networkTasks...)
 
-	deployerTasks, deployers := r.deployerTasks(keep)
-	tasks, found = append(tasks, deployerTasks...), append(found, deployers...)
+	namedTasks, groups := r.namedTasks(append(otherPolicies(), deployers()...), keep)
+	tasks, found = append(tasks, namedTasks...), append(found, groups...)
 
 	sources, err := runTasks(ctx, tasks)
 	if err != nil {
@@ -202,7 +203,7 @@ func reason(err error) string {
 	case apierrors.IsForbidden(err):
 		return "forbidden"
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-		return "not served by this API server"
+		return cluster.NotServed
 	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
 		return fmt.Sprintf("no answer within %s", callTimeout)
 	default:

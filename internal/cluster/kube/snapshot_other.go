@@ -54,12 +54,12 @@ func (r reader) registrationTasks(keep keepFunc) []task {
 	}
 }
 
-// networkDefinitions keeps the CRDs of network groups, without their schemas, which are long.
+// networkDefinitions keeps the CRDs of network groups and of policies, without their schemas, which are long.
 func networkDefinitions(all []unstructured.Unstructured) []unstructured.Unstructured {
 	var kept []unstructured.Unstructured
 	for _, definition := range all {
 		group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
-		if !slices.Contains(networkGroups(), group) {
+		if policy, _ := cluster.DefinesPolicy(&definition); !policy && !slices.Contains(networkGroups(), group) {
 			continue
 		}
 		versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
@@ -112,29 +112,61 @@ func (r reader) networkTasks(keep keepFunc) ([]task, []cluster.Source) {
 	return tasks, sources
 }
 
-// deployerTasks read the objects by which Argo CD and Flux deploy, of groups that the API server has. The sources say
-// for each group whether discovery answered.
-func (r reader) deployerTasks(keep keepFunc) ([]task, []cluster.Source) {
+// extra is a resource, and what is done with its objects before they are kept; nil if nothing.
+type extra struct {
+	group, resource string
+	trim            func(*unstructured.Unstructured)
+}
+
+// deployers are the objects by which Argo CD and Flux deploy.
+func deployers() []extra {
+	var all []extra
+	for _, kind := range owner.Kinds() {
+		all = append(all, extra{kind.Group, kind.Resource, owner.Trim})
+	}
+	return all
+}
+
+// otherPolicies are the kinds of policies of groups of which not all resources are read.
+func otherPolicies() []extra {
+	var all []extra
+	for _, kind := range cluster.PolicyKinds() {
+		if !slices.Contains(networkGroups(), kind.Group) {
+			all = append(all, extra{group: kind.Group, resource: kind.Resource})
+		}
+	}
+	return all
+}
+
+// namedTasks read resources of groups that the API server has. The sources say for each group whether discovery
+// answered.
+func (r reader) namedTasks(wanted []extra, keep keepFunc) ([]task, []cluster.Source) {
 	var tasks []task
 	var sources []cluster.Source
 	served, err := r.client.Discovery.ServerGroups()
-	for _, kind := range owner.Kinds() {
+	said := map[string]bool{}
+	for _, one := range wanted {
 		var resources []schema.GroupVersionResource
 		failed := err
 		if failed == nil {
-			resources, failed = r.resourcesOf(served, kind.Group)
+			resources, failed = r.resourcesOf(served, one.group)
 		}
-		if failed != nil {
-			sources = append(sources, unread(kind.Group, failed))
-			continue
+		switch {
+		case said[one.group]:
+		case failed != nil:
+			sources = append(sources, unread(one.group, failed))
+		default:
+			sources = append(sources, cluster.Source{Resource: one.group, From: FromLive})
 		}
-		sources = append(sources, cluster.Source{Resource: kind.Group, From: FromLive})
+		said[one.group] = true
 		for _, resource := range resources {
-			if resource.Resource == kind.Resource {
+			if failed == nil && resource.Resource == one.resource {
 				tasks = append(tasks,
-					r.other(kind.Resource+"."+kind.Group, resource, func(found []unstructured.Unstructured) {
+					r.other(one.resource+"."+one.group, resource, func(found []unstructured.Unstructured) {
 						for i := range found {
-							owner.Trim(&found[i])
+							if one.trim != nil {
+								one.trim(&found[i])
+							}
 						}
 						keep(found)
 					}))
@@ -144,27 +176,37 @@ func (r reader) deployerTasks(keep keepFunc) ([]task, []cluster.Source) {
 	return tasks, sources
 }
 
-// resourcesOf returns the resources of a group that can be listed, in its preferred version; none if it is not served.
+// resourcesOf returns the resources of a group that can be listed; none if it is not served. A resource comes in the
+// group's preferred version if that has it, or else in the first one that does: versions of one group need not have
+// the same resources.
 func (r reader) resourcesOf(served *metav1.APIGroupList, group string) ([]schema.GroupVersionResource, error) {
 	at := slices.IndexFunc(served.Groups, func(g metav1.APIGroup) bool { return g.Name == group })
 	if at < 0 {
 		return nil, nil
 	}
-	preferred := served.Groups[at].PreferredVersion
-	list, err := r.client.Discovery.ServerResourcesForGroupVersion(preferred.GroupVersion)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	var found []schema.GroupVersionResource
-	for _, resource := range list.APIResources {
-		if strings.Contains(resource.Name, "/") || !slices.Contains(resource.Verbs, "list") {
+	preferred := served.Groups[at].PreferredVersion
+	for i, version := range append([]metav1.GroupVersionForDiscovery{preferred}, served.Groups[at].Versions...) {
+		if i > 0 && version == preferred {
 			continue
 		}
-		found = append(found,
-			schema.GroupVersionResource{Group: group, Version: preferred.Version, Resource: resource.Name})
+		list, err := r.client.Discovery.ServerResourcesForGroupVersion(version.GroupVersion)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, resource := range list.APIResources {
+			if strings.Contains(resource.Name, "/") || !slices.Contains(resource.Verbs, "list") ||
+				slices.ContainsFunc(found, func(had schema.GroupVersionResource) bool {
+					return had.Resource == resource.Name
+				}) {
+				continue
+			}
+			found = append(found, schema.GroupVersionResource{Group: group, Version: version.Version,
+				Resource: resource.Name})
+		}
 	}
 	return found, nil
 }

@@ -197,6 +197,80 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// TestSnapshotOfPolicies: policies of every kind that the API server serves are read, also where a group has them in
+// different versions, and CRDs of kinds of policies that no one knows are kept. What is not served is no error.
+func TestSnapshotOfPolicies(t *testing.T) {
+	server, client := serve(t, nil, nil)
+	server.answers, server.codes = aCluster()
+	const group = "policy.networking.k8s.io"
+	version := func(group, name string) string {
+		return fmt.Sprintf(`{"groupVersion":"%s/%s","version":%q}`, group, name, name)
+	}
+	server.answers["/apis"] = fmt.Sprintf(`{"kind":"APIGroupList","apiVersion":"v1","groups":[
+		{"name":%q,"versions":[%s,%s],"preferredVersion":%s},{"name":"k8s.ovn.org","versions":[%s],"preferredVersion":%s},
+		{"name":"metallb.io","versions":[%s,%s],"preferredVersion":%s}]}`, group,
+		version(group, "v1alpha2"), version(group, "v1alpha1"), version(group, "v1alpha2"),
+		version("k8s.ovn.org", "v1"), version("k8s.ovn.org", "v1"),
+		version("metallb.io", "v1beta2"), version("metallb.io", "v1beta1"), version("metallb.io", "v1beta2"))
+	kinds := func(version string, kinds ...string) {
+		var all []string
+		for _, kind := range kinds {
+			plural := strings.ToLower(strings.TrimSuffix(kind, "y"))
+			if plural += "ies"; !strings.HasSuffix(kind, "y") {
+				plural = strings.ToLower(kind) + "s"
+			}
+			all = append(all, fmt.Sprintf(`{"name":%q,"kind":%q,"verbs":["list"]}`, plural, kind))
+			server.answers["/apis/"+version+"/"+plural] = fmt.Sprintf(`{"kind":"%[1]sList","apiVersion":%[2]q,"metadata":{},
+				"items":[{"apiVersion":%[2]q,"kind":%[1]q,"metadata":{"name":"of %[2]s"}}]}`, kind, version)
+		}
+		server.answers["/apis/"+version] = fmt.Sprintf(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":%q,
+			"resources":[%s]}`, version, strings.Join(all, ","))
+	}
+	kinds(group+"/v1alpha2", "ClusterNetworkPolicy")
+	kinds(group+"/v1alpha1", "AdminNetworkPolicy", "BaselineAdminNetworkPolicy")
+	kinds("k8s.ovn.org/v1", "EgressFirewall", "EgressIP")
+	kinds("metallb.io/v1beta2", "BGPPeer")
+	kinds("metallb.io/v1beta1", "BGPPeer", "IPAddressPool")
+	server.codes["/apis/"+group+"/v1alpha1/baselineadminnetworkpolicies"] = 403
+	server.answers["/apis/apiextensions.k8s.io/v1/customresourcedefinitions"] = `{"kind":"CustomResourceDefinitionList",
+		"apiVersion":"apiextensions.k8s.io/v1","metadata":{},"items":[{"apiVersion":"apiextensions.k8s.io/v1",
+		"kind":"CustomResourceDefinition","metadata":{"name":"oddnetworkpolicies.example.org"},
+		"spec":{"group":"example.org","names":{"kind":"OddNetworkPolicy"},"versions":[{"name":"v1","schema":{}}]}}]}`
+	s, err := Snapshot(context.Background(), client, "v9", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range s.Other {
+		if kind := o.GetKind(); kind != "APIService" && kind != "ResourceQuota" && kind != "LimitRange" {
+			got = append(got, kind+" "+o.GetName())
+		}
+	}
+	slices.Sort(got)
+	want := []string{"AdminNetworkPolicy of " + group + "/v1alpha1", "BGPPeer of metallb.io/v1beta2",
+		"ClusterNetworkPolicy of " + group + "/v1alpha2", "CustomResourceDefinition oddnetworkpolicies.example.org",
+		"EgressFirewall of k8s.ovn.org/v1", "IPAddressPool of metallb.io/v1beta1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for resource, want := range map[string]string{group: "", "crd.antrea.io": "",
+		"adminnetworkpolicies." + group: "", "baselineadminnetworkpolicies." + group: "forbidden",
+		"clusternetworkpolicies.crd.antrea.io": "not in the input"} {
+		if _, why := s.Has(resource); why != want {
+			t.Errorf("%s: missing %q, want %q", resource, why, want)
+		}
+	}
+	// A group that discovery does not answer for is not silently without policies, and is asked each
+	// time.
+	server.codes["/apis/"+group+"/v1alpha1"] = 500
+	if s, err = Snapshot(context.Background(), client, "v9", time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, why := s.Has(group); !strings.HasPrefix(why, "error: ") {
+		t.Errorf("%s: missing %q", group, why)
+	}
+}
+
 func TestSnapshotSaysWhatIsMissing(t *testing.T) {
 	server, client := serve(t, nil, nil)
 	server.answers, server.codes = aCluster()

@@ -167,13 +167,17 @@ func said(result finding.Result, id string) string {
 const mostPairs = 20_000
 
 // verdicts compares what policies say about connections between workloads: from one pod of each to one of each other
-// one, on every port that the containers declare.
+// one, on every port that the containers declare. Two verdicts that depend are not alike: what they depend on is not
+// known of either.
 func verdicts(c *Copy, original, copy Side) (covered Coverage) {
 	covered.Area = "policy verdicts"
 	ours, theirs := running(original.Snapshot), running(copy.Snapshot)
 	profile, theirProfile := policy.ProfileOf(original.Network), policy.ProfileOf(copy.Network)
 	before, after := policy.Build(original.Snapshot, profile, profile),
 		policy.Build(copy.Snapshot, theirProfile, theirProfile)
+	for _, gap := range before.Unevaluated() {
+		covered.Not = append(covered.Not, fmt.Sprintf("%s: %s", gap.Policy, gap.What))
+	}
 	var names []string
 	skipped := 0
 	defer func() {
@@ -202,8 +206,8 @@ func verdicts(c *Copy, original, copy Side) (covered Coverage) {
 					skipped++
 					continue
 				}
-				covered.add(a == b, fmt.Sprintf("%s to %s, %s: %s in the original, %s in the copy",
-					from, to, port, a, b))
+				covered.add(a == b && a != policy.Depends, fmt.Sprintf("%s to %s, %s: %s in the original, %s in "+
+					"the copy", from, to, port, a, b))
 			}
 		}
 	}

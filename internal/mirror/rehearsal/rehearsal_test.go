@@ -418,6 +418,32 @@ func TestCovered(t *testing.T) {
 	}
 }
 
+// TestVerdictsUnevaluated: a policy that is not evaluated is named, and no verdict that it may decide is alike.
+func TestVerdictsUnevaluated(t *testing.T) {
+	pod := func(name, ip string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %[1]s-0, namespace: shop, ownerReferences: "+
+			"[{apiVersion: apps/v1, kind: StatefulSet, name: %[1]s, uid: u, controller: true}]}\n"+
+			"spec: {nodeName: node-1, containers: [{name: a, ports: [{containerPort: 80}]}]}\n"+
+			"status: {phase: Running, podIP: %[2]s}\n---\n", name, ip)
+	}
+	text := pod("a", "10.0.0.1") + pod("b", "10.0.0.2")
+	const admin = "apiVersion: policy.networking.k8s.io/v1alpha1\nkind: AdminNetworkPolicy\nmetadata: {name: all}\n" +
+		"spec: {subject: {namespaces: {}}}\n"
+	network := &cni.Installation{CNI: "calico", Capabilities: cni.Capabilities{Policy: cni.PolicyCalico}}
+	c := &Copy{Workloads: []Workload{{Kind: "StatefulSet", Namespace: "shop", Name: "a"},
+		{Kind: "StatefulSet", Namespace: "shop", Name: "b"}}}
+	for text, alike := range map[string]int{text: 2, text + admin: 0} {
+		side := Side{Snapshot: cnitest.Snapshot(t, cnitest.Documents(t, []byte(text))), Network: network}
+		covered := verdicts(c, side, side)
+		named := slices.ContainsFunc(covered.Not, func(not string) bool {
+			return strings.HasPrefix(not, "AdminNetworkPolicy/all: policies of this kind are not evaluated")
+		})
+		if covered.All != 2 || covered.Alike != alike || named != (alike == 0) {
+			t.Errorf("%+v", covered)
+		}
+	}
+}
+
 // TestTiers: a policy in a tier is not copied without its tier, and both are named; nor is one of an API group that is
 // not served.
 func TestTiers(t *testing.T) {

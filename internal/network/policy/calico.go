@@ -155,7 +155,7 @@ func (m *Model) calicoPolicy(kind string, object unstructured.Unstructured) (*po
 		Name: object.GetName()}}
 	var spec calicoSpec
 	if err := decode(object, "spec", &spec); err != nil {
-		c.gap(c.ref, "it cannot be read, so it is left out: "+err.Error())
+		c.leftOut(c.ref, "it cannot be read, so it is left out: "+err.Error())
 		return nil, ""
 	}
 	if spec.DoNotTrack || spec.PreDNAT {
@@ -170,7 +170,7 @@ func (m *Model) calicoPolicy(kind string, object unstructured.Unstructured) (*po
 	}
 	var err error
 	if p.pods, err = c.subject(spec); err != nil {
-		c.gap(c.ref, "its selector cannot be read, so it is left out: "+err.Error())
+		c.leftOut(c.ref, "its selector cannot be read, so it is left out: "+err.Error())
 		return nil, ""
 	}
 	for _, direction := range spec.directions() {
@@ -208,7 +208,7 @@ func (c calico) rules(rules []calicoRule, direction Direction) []rule {
 	for i := range rules {
 		r, ok, err := c.rule(&rules[i], direction)
 		if err != nil {
-			c.gap(c.ref, fmt.Sprintf("%s rule %d cannot be read, so it is left out: %v", direction, i+1, err))
+			c.leftOut(c.ref, fmt.Sprintf("%s rule %d cannot be read, so it is left out: %v", direction, i+1, err))
 			continue
 		}
 		if ok {

@@ -98,7 +98,7 @@ func (c cilium) policies(object unstructured.Unstructured) []*policy {
 			specs = append(specs, more...)
 		}
 		if err != nil {
-			c.gap(c.ref, "it cannot be read, so it is left out: "+err.Error())
+			c.leftOut(c.ref, "it cannot be read, so it is left out: "+err.Error())
 			return nil
 		}
 	}
@@ -107,7 +107,7 @@ func (c cilium) policies(object unstructured.Unstructured) []*policy {
 		p, err := c.policy(&specs[i])
 		switch {
 		case err != nil:
-			c.gap(c.ref, "it cannot be read, so it is left out: "+err.Error())
+			c.leftOut(c.ref, "it cannot be read, so it is left out: "+err.Error())
 		case p != nil:
 			p.key = fmt.Sprintf("%s/%s/%03d", c.ref.Namespace, c.ref.Name, i)
 			found = append(found, p)

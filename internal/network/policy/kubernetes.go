@@ -48,7 +48,7 @@ func (m *Model) networkPolicy(object *networkingv1.NetworkPolicy, profile Profil
 	}
 	pods, err := k.podSet(object.Namespace, nil, &object.Spec.PodSelector)
 	if err != nil {
-		m.gap(k.ref, "its podSelector cannot be read, so it is left out: "+err.Error())
+		m.leftOut(k.ref, "its podSelector cannot be read, so it is left out: "+err.Error())
 		return nil
 	}
 	p := &policy{ref: k.ref, order: calicoOrder, key: object.Namespace + "/knp.default." + object.Name, pods: pods}
@@ -132,7 +132,7 @@ func (k kubernetes) rules(peers []networkingv1.NetworkPolicyPeer, ports []networ
 			}
 			pods, err := k.podSet(namespace, peer.NamespaceSelector, peer.PodSelector)
 			if err != nil {
-				k.gap(k.ref, "a peer's selector cannot be read: "+err.Error())
+				k.leftOut(k.ref, "a peer's selector cannot be read: "+err.Error())
 				continue
 			}
 			r.peer.in = []*set{pods}

@@ -56,6 +56,8 @@ type Model struct {
 
 	gaps   []Gap
 	gapped map[Gap]bool
+	// veils are the pods that policies which are left out may select.
+	veils []*set
 }
 
 // reading is the policies under one profile.
@@ -102,6 +104,8 @@ func (e *endpoint) address(side Side, direction Direction) spans { return e.addr
 type Gap struct {
 	Policy finding.Subject
 	What   string
+	// LeftOut is true if no verdict takes the policy, or a rule of it, into account.
+	LeftOut bool
 }
 
 // Build makes the model of a snapshot under two profiles.
@@ -119,11 +123,7 @@ func Build(snapshot *cluster.Snapshot, before, after Profile) *Model {
 		m.accountOf[object.GetNamespace()+"/"+object.GetName()] = object.GetLabels()
 		m.accountsKnown = true
 	}
-	for _, kind := range []string{"AdminNetworkPolicy", "BaselineAdminNetworkPolicy"} {
-		for _, object := range snapshot.OtherOf("policy.networking.k8s.io", kind) {
-			m.gap(finding.Subject{Kind: kind, Name: object.GetName()}, "this kind is not modelled")
-		}
-	}
+	m.unevaluated(snapshot, before, after)
 	for side, profile := range []Profile{before, after} {
 		m.readings[side] = m.read(snapshot, profile)
 	}
@@ -146,7 +146,10 @@ func compareSubjects(a, b finding.Subject) int {
 func (m *Model) Gaps() []Gap { return m.gaps }
 
 func (m *Model) gap(policy finding.Subject, what string) {
-	g := Gap{policy, what}
+	m.note(Gap{Policy: policy, What: what})
+}
+
+func (m *Model) note(g Gap) {
 	if !m.gapped[g] {
 		m.gapped[g] = true
 		m.gaps = append(m.gaps, g)

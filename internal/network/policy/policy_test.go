@@ -322,7 +322,7 @@ func TestGaps(t *testing.T) {
 			"it cannot be read, so it is left out: the port"},
 		{ciliumText("CiliumNetworkPolicy", "{endpointSelector: []}"), "it cannot be read, so it is left out"},
 		{"apiVersion: policy.networking.k8s.io/v1alpha1\nkind: AdminNetworkPolicy\nmetadata: {name: a}",
-			"this kind is not modelled"},
+			"policies of this kind are not evaluated"},
 	} {
 		gaps := Build(snapshotOf(t, town, test.policy), calicoNow, ciliumNow).Gaps()
 		if len(gaps) != 1 || !strings.HasPrefix(gaps[0].What, test.says) {
@@ -473,5 +473,114 @@ func TestSpans(t *testing.T) {
 	if got := top.subtract(spans{{7, ^uint32(0)}}); !slices.Equal(got, spans{{5, 6}}) || len(top.subtract(top)) > 0 ||
 		!slices.Equal(top.union(spans{{6, 9}}), top) {
 		t.Errorf("at the upper end: %v", got)
+	}
+}
+
+// definitionText is a CRD of a kind.
+func definitionText(kind, resource, group string) string {
+	return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + resource + "." +
+		group + "}\nspec: {group: " + group + ", names: {kind: " + kind + ", plural: " + resource + "}}"
+}
+
+// TestUnevaluated: a policy of a kind that neither network evaluates is a gap, and so is a kind that was not read. The
+// verdicts of the pods that it may select depend; those of other pods do not.
+func TestUnevaluated(t *testing.T) {
+	const toWeb, toClient, among = "other/client shop/web TCP 80", "shop/web other/client TCP 80",
+		"other/client other/second TCP 80"
+	second := "apiVersion: v1\nkind: Pod\nmetadata: {name: second, namespace: other}\n" +
+		"spec: {nodeName: n2, containers: [{name: c}]}\nstatus: {podIP: 10.0.1.2}"
+	admin := func(kind, spec string) string {
+		return "apiVersion: policy.networking.k8s.io/v1alpha1\nkind: " + kind + "\nmetadata: {name: a}\nspec: " + spec
+	}
+	all := map[string]Verdict{toWeb: Depends, toClient: Depends, among: Depends}
+	ofShop := map[string]Verdict{toWeb: Depends, toClient: Depends, among: Allow}
+	ofNone := map[string]Verdict{toWeb: Allow, toClient: Allow, among: Allow}
+	for name, test := range map[string]struct {
+		text, gap string
+		want      map[string]Verdict
+	}{
+		"none": {"", "", ofNone},
+		"namespaces": {admin("AdminNetworkPolicy", "{subject: {namespaces: {matchLabels: {team: shop}}}}"),
+			"AdminNetworkPolicy/a", ofShop},
+		"every namespace": {admin("ClusterNetworkPolicy", "{subject: {namespaces: {}}}"),
+			"ClusterNetworkPolicy/a", all},
+		"pods": {admin("BaselineAdminNetworkPolicy", "{subject: {pods: {namespaceSelector: {}, podSelector: "+
+			"{matchLabels: {app: web}}}}}"), "BaselineAdminNetworkPolicy/a", ofShop},
+		"no pods": {admin("AdminNetworkPolicy", "{subject: {namespaces: {matchLabels: {team: none}}}}"),
+			"AdminNetworkPolicy/a", ofNone},
+		"no subject": {admin("AdminNetworkPolicy", "{}"), "AdminNetworkPolicy/a", all},
+		"an odd subject": {admin("AdminNetworkPolicy", "{subject: {pods: {podSelector: {}}}}"),
+			"AdminNetworkPolicy/a", all},
+		"a subject of two": {admin("AdminNetworkPolicy", "{subject: {namespaces: {}, pods: {}}}"),
+			"AdminNetworkPolicy/a", all},
+		"a bad selector": {admin("AdminNetworkPolicy", "{subject: {namespaces: {matchExpressions: [{key: a, operator: "+
+			"Odd}]}}}"), "AdminNetworkPolicy/a", all},
+		"no spec": {admin("AdminNetworkPolicy", "[]"), "AdminNetworkPolicy/a", all},
+		"Antrea": {"apiVersion: crd.antrea.io/v1beta1\nkind: NetworkPolicy\nmetadata: {name: a, namespace: shop}",
+			"NetworkPolicy.crd.antrea.io/shop/a", ofShop},
+		"Antrea's of the cluster": {
+			"apiVersion: crd.antrea.io/v1beta1\nkind: ClusterNetworkPolicy\nmetadata: {name: a}",
+			"ClusterNetworkPolicy.crd.antrea.io/a", all},
+		"OVN": {"apiVersion: k8s.ovn.org/v1\nkind: EgressFirewall\nmetadata: {name: a, namespace: shop}",
+			"EgressFirewall/shop/a", ofShop},
+		"Cilium's": {ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}}"), "CiliumNetworkPolicy/shop/c", ofShop},
+		"a kind that no one knows": {
+			definitionText("IsovalentNetworkPolicy", "isovalentnetworkpolicies", "isovalent.com"),
+			"CustomResourceDefinition/isovalentnetworkpolicies.isovalent.com", all},
+		"a kind without its objects": {definitionText("AdminNetworkPolicy", "adminnetworkpolicies",
+			"policy.networking.k8s.io"),
+			"CustomResourceDefinition/adminnetworkpolicies.policy.networking.k8s.io", all},
+		"staged policies decide nothing": {definitionText("StagedNetworkPolicy", "stagednetworkpolicies",
+			"crd.projectcalico.org"), "", ofNone},
+		"secondary interfaces": {definitionText("MultiNetworkPolicy", "multi-networkpolicies", "k8s.cni.cncf.io"), "",
+			ofNone},
+		"a policy that cannot be read": {calicoText("NetworkPolicy", "c", "{order: first}"),
+			"NetworkPolicy.projectcalico.org/shop/c", ofShop},
+		"a rule that cannot be read": {
+			calicoText("GlobalNetworkPolicy", "g", "{ingress: [{action: Maybe}, {action: Allow}]}"),
+			"GlobalNetworkPolicy.projectcalico.org/g", all},
+	} {
+		model := Build(snapshotOf(t, town, second, test.text), calicoNow, calicoNow)
+		gap := ""
+		for _, g := range model.Unevaluated() {
+			gap += g.Policy.String()
+		}
+		if gap != test.gap {
+			t.Errorf("%s: gap %q, want %q", name, gap, test.gap)
+		}
+		for flow, want := range test.want {
+			if got := verdictOf(t, model, Before, flow); got != want {
+				t.Errorf("%s: %s: %s, want %s", name, flow, got, want)
+			}
+		}
+	}
+}
+
+// TestUnreadPolicies: policies of a live cluster that could not be read are a gap; those that the API server does not
+// serve are not.
+func TestUnreadPolicies(t *testing.T) {
+	for _, test := range []struct {
+		source cluster.Source
+		gaps   int
+	}{
+		{cluster.Source{Resource: "adminnetworkpolicies.policy.networking.k8s.io", From: "live"}, 0},
+		{cluster.Source{Resource: "adminnetworkpolicies.policy.networking.k8s.io", Missing: "forbidden"}, 1},
+		{cluster.Source{Resource: "adminnetworkpolicies.policy.networking.k8s.io", Missing: cluster.NotServed}, 0},
+		{cluster.Source{Resource: "policy.networking.k8s.io", Missing: "error: x"}, 3},
+		{cluster.Source{Resource: "policy.networking.k8s.io", From: "live"}, 0},
+		{cluster.Source{Resource: "ciliumnetworkpolicies.cilium.io", Missing: "forbidden"}, 1},
+		{cluster.Source{Resource: "globalnetworkpolicies.crd.projectcalico.org", Missing: "forbidden"}, 1},
+		{cluster.Source{Resource: "globalnetworkpolicies.projectcalico.org", Missing: cluster.NotServed}, 0},
+		{cluster.Source{Resource: "nodes", Missing: "forbidden"}, 0},
+	} {
+		snapshot := snapshotOf(t, town)
+		snapshot.Sources = append(snapshot.Sources, test.source)
+		model := Build(snapshot, calicoNow, calicoNow)
+		if gaps := model.Unevaluated(); len(gaps) != test.gaps {
+			t.Errorf("%+v: %v", test.source, gaps)
+		}
+		if got := verdictOf(t, model, Before, "other/client shop/web TCP 80"); (got == Depends) != (test.gaps > 0) {
+			t.Errorf("%+v: %s", test.source, got)
+		}
 	}
 }

@@ -2,7 +2,8 @@ package policy
 
 import "fmt"
 
-// Verdict returns the verdict of a profile on one connection between two pods, given as namespace/name.
+// Verdict returns the verdict of a profile on one connection between two pods, given as namespace/name. It depends
+// where a policy that is left out may decide.
 func (m *Model) Verdict(side Side, from, to string, port Port) (Verdict, error) {
 	source, err := m.find(from)
 	if err != nil {
@@ -19,6 +20,9 @@ func (m *Model) Verdict(side Side, from, to string, port Port) (Verdict, error) 
 	own := (a.class == nil || b.class == nil) && m.pods[source].Spec.NodeName == m.pods[target].Spec.NodeName
 	if source == target || own {
 		return Allow, nil
+	}
+	if m.veiled(a) || m.veiled(b) {
+		return Depends, nil
 	}
 	return m.between(side, a, b).at(port.code()), nil
 }

@@ -20,6 +20,8 @@ type Samples struct {
 	Contradicting []SampledPair `json:"contradicting,omitempty"`
 	// Lacks says why some were not tried before the change.
 	Lacks string `json:"lacks,omitempty"`
+	// Unevaluated are policies that the model leaves out: nothing about which one of them may decide was sampled.
+	Unevaluated []string `json:"unevaluated,omitempty"`
 }
 
 // SampledPair is one connection.
@@ -42,7 +44,7 @@ func sampledPairs(in Input) *Samples {
 	if in.Plan == nil || !in.Plan.Foreign() || len(in.Plan.Pairs()) == 0 {
 		return nil
 	}
-	r, s := result.Of(in.Plan, in.Records), &Samples{}
+	r, s := result.Of(in.Plan, in.Records), &Samples{Unevaluated: in.Plan.Unevaluated()}
 	for i, pair := range in.Plan.Pairs() {
 		if pair.Denied {
 			s.Denied++
@@ -134,6 +136,9 @@ func samplesNotes(s *Samples) []string {
 	}
 	for _, p := range s.Contradicting {
 		list = append(list, "Before the change, "+p.says+". It is compared with itself only.")
+	}
+	for _, left := range s.Unevaluated {
+		list = append(list, "No connection was sampled about which this may decide: "+left)
 	}
 	if s.Lacks != "" {
 		list = append(list, "Sampled connections before the change: "+s.Lacks)

@@ -25,8 +25,9 @@ func TestForeignSamples(t *testing.T) {
 	good := engine.Verdict{Pass: true, Sent: 9000}
 	made := func(now ...step.Try) Input {
 		in := guarded(t, kind.Guard{NewPods: step.Duration(time.Minute), SamplePolicies: 3,
-			Pairs: []step.Pair{pair("drive", false), pair("intruder", true), pair("old", true)}}, good, result.Ran{},
-			result.Watched{Quiet: true, Samples: &result.Samples{Rounds: 2, Last: now},
+			Unevaluated: []string{"AdminNetworkPolicy/a: x"},
+			Pairs:       []step.Pair{pair("drive", false), pair("intruder", true), pair("old", true)}}, good,
+			result.Ran{}, result.Watched{Quiet: true, Samples: &result.Samples{Rounds: 2, Last: now},
 				NewPods: &result.NewPods{Made: 1, Ready: 1, Took: []int64{1}}}, &good, 0)
 		data, err := json.Marshal(result.Samples{Rounds: 1, Last: []step.Try{opened, silent, opened}})
 		if err != nil {
@@ -46,6 +47,8 @@ func TestForeignSamples(t *testing.T) {
 	if m.Verdict.Level != Good || !strings.Contains(Text(m), "samples   3 connections (1 allowed, 2 denied by "+
 		"policy), opened 2 times since the baseline; 1 not compared") ||
 		!strings.Contains(Text(m), "because a pod is gone: shop/old") ||
+		!slices.Contains(m.Verdict.Notes, "No connection was sampled about which this may decide: "+
+			"AdminNetworkPolicy/a: x") ||
 		!strings.Contains(strings.Join(m.Verdict.Notes, "\n"), "Before the change, the model of the policies says "+
 			"that shop/old to shop/vault, TCP 8080 is denied, and the network did something else: the connection was") {
 		t.Errorf("good: %+v\n%s", m.Verdict, Text(m))

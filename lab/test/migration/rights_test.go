@@ -31,6 +31,9 @@ var unusedInWalk = []audit.Exception{
 		Why: "a snapshot reads these where there are such kinds"},
 	{Rights: regexp.MustCompile(`^list \*\.(cilium|k8s\.cni\.cncf|metallb|operator\.tigera|projectcalico|sriovnetwork\.openshift)\.(io|org)$`),
 		Why: "a snapshot reads every kind of these groups where there is any"},
+	{Rights: regexp.MustCompile(`^list \S+\.(policy\.networking\.k8s\.io|crd\.antrea\.io|k8s\.ovn\.org|` +
+		`network\.openshift\.io|kubeovn\.io|crd\.nsx\.vmware\.com|networking\.gke\.io|(networking|vpcresources)\.k8s\.aws)$`),
+		Why: "a snapshot reads these policies where there are such kinds"},
 	{Rights: regexp.MustCompile(`^list ipamhandles\.crd\.projectcalico\.org$`),
 		Why: "a snapshot reads every kind of this group but this one: there is one for each pod"},
 	{Rights: regexp.MustCompile(`^get featureflags\.core\.openfeature\.dev$`),

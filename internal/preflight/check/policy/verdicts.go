@@ -83,9 +83,10 @@ func verdicts(pass *check.Pass) []finding.Finding {
 		found = append(found, changed(pass, &differences[i], witnesses[i], len(probes)))
 	}
 	if same {
-		return found // there is one network, which interprets everything else as before
+		// There is one network, which interprets everything else as before. Which kinds it evaluates may change.
+		return append(found, gaps(model.Unevaluated())...)
 	}
-	return append(append(found, idle(pass, model)...), gaps(model)...)
+	return append(append(found, idle(pass, model)...), gaps(model.Gaps())...)
 }
 
 // changed reports one policy's difference. Its witness is in the smallest set of connections that show all differences.
@@ -189,9 +190,9 @@ func idle(pass *check.Pass, model *policy.Model) []finding.Finding {
 }
 
 // gaps reports what the verdicts do not take into account.
-func gaps(model *policy.Model) []finding.Finding {
+func gaps(all []policy.Gap) []finding.Finding {
 	var found []finding.Finding
-	for _, g := range model.Gaps() {
+	for _, g := range all {
 		found = append(found, finding.Finding{ID: id, Severity: finding.Warn, Subject: g.Policy,
 			Message: "not compared in full: " + g.What,
 			Fix:     "try its connections by hand on the canary node, under both networks"})

@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// NotServed is why a resource is missing in the snapshot of a live cluster whose API server does not have it.
+const NotServed = "not served by this API server"
+
+// PolicyKind is a kind of objects that may decide which connections of pods are allowed, in addition to NetworkPolicy.
+type PolicyKind struct{ Group, Kind, Resource string }
+
+// PolicyKinds are the kinds of policies that Theseus knows by name. A network evaluates those of its own groups, and
+// Theseus' model those of Calico and Cilium; the others are read so that it can be said that they exist. Calico's
+// groups count as one, projectcalico.org.
+func PolicyKinds() []PolicyKind {
+	return []PolicyKind{
+		{"policy.networking.k8s.io", "AdminNetworkPolicy", "adminnetworkpolicies"},
+		{"policy.networking.k8s.io", "BaselineAdminNetworkPolicy", "baselineadminnetworkpolicies"},
+		{"policy.networking.k8s.io", "ClusterNetworkPolicy", "clusternetworkpolicies"},
+		{calicoGroups[0], "GlobalNetworkPolicy", "globalnetworkpolicies"},
+		{calicoGroups[0], "NetworkPolicy", "networkpolicies"},
+		{"cilium.io", "CiliumClusterwideNetworkPolicy", "ciliumclusterwidenetworkpolicies"},
+		{"cilium.io", "CiliumNetworkPolicy", "ciliumnetworkpolicies"},
+		{"crd.antrea.io", "ClusterNetworkPolicy", "clusternetworkpolicies"},
+		{"crd.antrea.io", "NetworkPolicy", "networkpolicies"},
+		{"k8s.ovn.org", "EgressFirewall", "egressfirewalls"},
+		{"network.openshift.io", "EgressNetworkPolicy", "egressnetworkpolicies"},
+		{"kubeovn.io", "SecurityGroup", "security-groups"},
+		{"crd.nsx.vmware.com", "SecurityPolicy", "securitypolicies"},
+		{"networking.gke.io", "FQDNNetworkPolicy", "fqdnnetworkpolicies"},
+		{"networking.k8s.aws", "ApplicationNetworkPolicy", "applicationnetworkpolicies"},
+		{"networking.k8s.aws", "ClusterNetworkPolicy", "clusternetworkpolicies"},
+		{"vpcresources.k8s.aws", "SecurityGroupPolicy", "securitygrouppolicies"},
+	}
+}
+
+// Policies returns the objects of a kind of policies.
+func (s *Snapshot) Policies(kind PolicyKind) []unstructured.Unstructured {
+	if IsCalico(kind.Group) {
+		return s.Calico(kind.Kind)
+	}
+	return s.OtherOf(kind.Group, kind.Kind)
+}
+
+// PoliciesUnread says why the objects of a kind of policies are not known although the cluster may have some; empty if
+// they were read, if the cluster does not serve the kind, or if the input is files that do not mention it.
+func (s *Snapshot) PoliciesUnread(kind PolicyKind) string {
+	const notGiven = "not in the input"
+	if IsCalico(kind.Group) {
+		if has, why := s.HasCalico(kind.Resource); !has && why != NotServed && why != notGiven {
+			return why
+		}
+		return ""
+	}
+	name := kind.Resource + "." + kind.Group
+	for _, resource := range []string{name, kind.Group} {
+		for _, source := range s.Sources {
+			switch {
+			case source.Resource != resource || source.Missing == notGiven:
+			case source.Missing == NotServed:
+				return ""
+			default:
+				return source.Missing
+			}
+		}
+	}
+	if kind.Group != "cilium.io" && len(s.Policies(kind)) == 0 && slices.Contains(s.Definitions(), name) {
+		return "its CRD is in the input, and its objects are not"
+	}
+	return ""
+}
+
+// DefinesPolicy reports whether a CustomResourceDefinition is of a kind of policies, to judge by its name, and whether
+// the kind is one of PolicyKinds. Staged policies decide nothing, and multi-network policies are about secondary
+// interfaces of pods.
+func DefinesPolicy(definition *unstructured.Unstructured) (policy, known bool) {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	if slices.ContainsFunc(PolicyKinds(), func(k PolicyKind) bool {
+		return k.Kind == kind && (k.Group == group || IsCalico(k.Group) && IsCalico(group))
+	}) {
+		return true, true
+	}
+	return strings.HasSuffix(kind, "NetworkPolicy") && kind != "MultiNetworkPolicy" &&
+		!strings.HasPrefix(kind, "Staged"), false
+}
