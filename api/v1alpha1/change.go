@@ -204,4 +204,6 @@ type ChangeOrigin struct {
 	ManifestDigest string `json:"manifestDigest,omitempty"`
 	// Windows is true if the Migration was made with the windows of the Change.
 	Windows bool `json:"windows,omitempty"`
+	// Given are these windows; nil in Migrations of earlier releases.
+	Given []Window `json:"given,omitempty"`
 }

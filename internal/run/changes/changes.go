@@ -61,8 +61,13 @@ type Planner struct {
 	looked  map[string]Looked // by UID of the Change
 	sources map[string]read   // the same
 	plans   map[string]*facts // by hash; nil for a plan that cannot be read
-	said    string            // the last error of a turn
+	theirs  map[string]windows
+	said    string // the last error of a turn
 }
+
+// windows are those that a user gave to a Migration that was withdrawn, until there is the next one, and those of its
+// Change then: if the Change's are edited meanwhile, these count.
+type windows struct{ users, change []v1alpha1.Window }
 
 // Run looks after Changes until ctx ends.
 func (p *Planner) Run(ctx context.Context) {
@@ -227,16 +232,30 @@ func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1al
 	if why.Reason == v1alpha1.ReasonStale {
 		kind = corev1.EventTypeWarning
 	}
+	if theirs, users := usersWindows(change, own); users {
+		if p.theirs == nil {
+			p.theirs = map[string]windows{}
+		}
+		p.theirs[string(change.UID)] = windows{theirs, change.Spec.Windows}
+		why.Why += ". The next plan gets the windows that a user gave to it"
+	}
 	lapsed := "Approvals of the plan " + own.Spec.PlanHash + " do not count for the next one"
 	p.event(change, kind, "Withdrawn", "withdrew Migration "+own.Name+": "+why.Why+". "+lapsed)
 	if err := p.write(ctx, change, unplanned(why.Reason, why.Why+"; planning again. "+lapsed), nil); err != nil {
 		return err
 	}
-	var windows []v1alpha1.Window
-	if origin, _ := journal.OriginOf(own); !origin.Windows { // a user has set them there
-		windows = own.Spec.Windows
-	}
-	return p.plan(ctx, change, from, windows...)
+	return p.plan(ctx, change, from)
+}
+
+// usersWindows returns the windows that a user gave to a Migration, maybe none; false if it has those of its Change, or
+// if those were edited since the Migration was made.
+func usersWindows(change *v1alpha1.Change, own *v1alpha1.Migration) ([]v1alpha1.Window, bool) {
+	origin, _ := journal.OriginOf(own)
+	return own.Spec.Windows, equal(origin.Given, change.Spec.Windows) && !equal(origin.Given, own.Spec.Windows)
+}
+
+func equal(a, b []v1alpha1.Window) bool {
+	return len(a) == 0 && len(b) == 0 || alike(a, b)
 }
 
 // withdraw deletes a Migration that has not begun. Another process that holds the lock is no error: a later turn tries

@@ -240,6 +240,10 @@ func (r *rig) keepsWindows() {
 	replans(nil, "01:00-02:00 UTC")
 	night := map[string]any{"days": []string{"Sat"}, "from": "22:00", "to": "05:00", "timeZone": "Europe/Berlin"}
 	replans([]any{night}, "Sat 22:00-05:00 Europe/Berlin")
+	r.patchMigration(r.migrations()[0].Name, // over those of the Change
+		`{"spec":{"windows":[{"from":"03:00","to":"04:00","timeZone":"UTC"}]}}`)
+	r.edit("first", map[string]any{"bakeSeconds": 6})
+	replans([]any{night}, "03:00-04:00 UTC")
 	replans(nil)
 	r.edit("first", map[string]any{"windows": []any{map[string]any{"from": "22:00", "to": "05:00",
 		"timeZone": "Europe/Belin"}}})

@@ -169,3 +169,36 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%d bytes", len(long))
 	}
 }
+
+// TestUsersWindows: windows that a user gave to a Migration are the user's also if its Change has some, or if the user
+// removed those; windows of a Change that were edited since are not overruled.
+func TestUsersWindows(t *testing.T) {
+	day := v1alpha1.Window{From: "09:00", To: "17:00", TimeZone: "UTC"}
+	night := v1alpha1.Window{From: "22:00", To: "05:00", TimeZone: "UTC"}
+	all := func(windows ...v1alpha1.Window) []v1alpha1.Window { return windows }
+	for name, test := range map[string]struct {
+		given, change, own []v1alpha1.Window
+		users              bool
+	}{
+		"none":                           {},
+		"those of the Change":            {all(night), all(night), all(night), false},
+		"the user's, the Change's none":  {nil, nil, all(day), true},
+		"the user's over the Change's":   {all(night), all(night), all(day), true},
+		"the user's added":               {all(night), all(night), all(night, day), true},
+		"the user removed them":          {all(night), all(night), nil, true},
+		"the Change was edited":          {all(night), all(day), all(night), false},
+		"the Change was edited too":      {all(night), all(day), all(night, day), false},
+		"the Change has some by now":     {nil, all(night), all(day), false},
+		"the Change has none any longer": {all(night), nil, all(day), false},
+	} {
+		m := made("a", 1, "")
+		text, _ := json.Marshal(v1alpha1.ChangeOrigin{Name: "a", UID: "uid-a", Windows: len(test.given) > 0,
+			Given: test.given})
+		m.Annotations[v1alpha1.AnnotationChange], m.Spec.Windows = string(text), test.own
+		c := change("a", 2)
+		c.Spec.Windows = test.change
+		if got, users := usersWindows(c, m); users != test.users || users && !equal(got, test.own) {
+			t.Errorf("%s: %v, %v", name, got, users)
+		}
+	}
+}

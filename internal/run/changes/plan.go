@@ -163,8 +163,8 @@ func hints(err error) []string {
 }
 
 // plan makes a plan for a Change, and writes it to the cluster as a Migration that waits for its approval; or writes
-// why not. The Migration gets the windows of the Change; if it has none, those given, of the one that it replaces.
-func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source, windows ...v1alpha1.Window) error {
+// why not. The Migration gets the windows of the Change, or those that a user gave to the one that it replaces.
+func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source) error {
 	p.looked[string(change.UID)] = Looked{change.Generation, from.digest, time.Now()}
 	if change.Status.ObservedGeneration != change.Generation || len(change.Status.Conditions) == 0 {
 		if err := p.write(ctx, change,
@@ -172,8 +172,9 @@ func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source
 			return err
 		}
 	}
-	if len(change.Spec.Windows) > 0 {
-		windows = change.Spec.Windows
+	windows := change.Spec.Windows
+	if theirs, kept := p.theirs[string(change.UID)]; kept && equal(theirs.change, windows) {
+		windows = theirs.users
 	}
 	made, why, err := p.propose(ctx, change, from)
 	var own *v1alpha1.Migration
@@ -198,6 +199,7 @@ func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source
 	case own == nil: // the Change was edited meanwhile
 		return nil
 	}
+	delete(p.theirs, string(change.UID))
 	p.event(change, corev1.EventTypeNormal, v1alpha1.ReasonPlanned,
 		"Migration "+own.Name+" has the plan "+own.Spec.PlanHash+", which waits for its approval")
 	return p.write(ctx, change, of(change, own, p.learn(own.Spec.PlanHash, known(made))), own)
@@ -319,7 +321,7 @@ var errTaken = errors.New("another migration has not ended")
 func (p *Planner) enter(ctx context.Context, change *v1alpha1.Change, from source, made *plan.Plan,
 	windows []v1alpha1.Window) (*v1alpha1.Migration, *draft, error) {
 	origin := v1alpha1.ChangeOrigin{Name: change.Name, UID: string(change.UID), Generation: change.Generation,
-		ManifestDigest: from.digest, Windows: len(change.Spec.Windows) > 0}
+		ManifestDigest: from.digest, Windows: len(change.Spec.Windows) > 0, Given: change.Spec.Windows}
 	edited := false
 	err := p.locked(ctx, func(ctx context.Context, client *kube.Client) error {
 		all, err := journal.List(ctx, client.Dynamic)
