@@ -107,6 +107,19 @@ func gather(ctx context.Context, actor *kube.Actor, migration, dir string,
 	return evidence.Document(), unread, err
 }
 
+// Happened is what a run has kept, in the cluster and on this machine, of what happened in the cluster.
+func Happened(ctx context.Context, actor *kube.Actor, migration, dir string) (kube.Collected, error) {
+	here, err := kept(dir)
+	if err != nil {
+		return kube.Collected{}, err
+	}
+	all := kube.NewEvidence(kube.Collected{})
+	all.Happened(here)
+	there, err := newArchive(actor.Dynamic, migration).load(ctx)
+	all.Happened(there)
+	return all.Document(), err
+}
+
 // SeenIn adds up the evidence of all paths.
 func SeenIn(document kube.Collected) Seen { return seenIn(accountOf(document)) }
 

@@ -44,7 +44,11 @@ func TestBGP(t *testing.T) {
 			"document.activeElement.textContent).startsWith(%q)", want))
 	}
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.querySelectorAll('#waves button')[0].focus()"))
-	press(kb.Tab)
+	for range 6 { // past the timeline and the workloads
+		if press(kb.Tab); get(t, ctx, chromedp.Evaluate[bool]("document.activeElement.tagName === 'g'")) {
+			break
+		}
+	}
 	focused("worker-001, route reflector: 12 of 12 sessions up")
 	press(kb.ArrowRight)
 	focused("worker-002, route reflector: 10 of 11 sessions up, 1 down")

@@ -183,6 +183,7 @@ func serve(t *testing.T, nodes int) *page {
 	}
 	p := &page{run: r, feed: web.NewFeed(r.Plan), did: &acts{}, at: listener.Addr().String()}
 	p.Server = web.NewServer(p.feed, p.at, p.did, nil)
+	p.Live = r
 	p.listen(t, listener)
 	t.Cleanup(func() { p.server.Close() }) //nolint:errcheck
 	return p
@@ -362,7 +363,7 @@ func TestKeyboard(t *testing.T) {
 	press(kb.Escape)
 	until(t, ctx, "!document.getElementById('dialog').open && (document.activeElement.getAttribute('aria-label') || "+
 		"'').startsWith('worker-00')")
-	for range 6 { // past the journal
+	for range 8 { // past the timeline and the journal
 		if press(kb.Tab); get(t, ctx, chromedp.Evaluate[bool]("document.activeElement.tagName === 'SUMMARY'")) {
 			break
 		}

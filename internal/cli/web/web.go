@@ -19,6 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/web"
 )
@@ -88,6 +89,7 @@ func serve(ctx context.Context, a *app.App, client *kube.Client, name, listen st
 		actions = &asking.Actions{Client: client, Name: name, Here: true}
 	}
 	page := web.NewServer(feed, listener.Addr().String(), actions, exit.HintOf)
+	page.Live = run.Live{Client: client}
 	return show(ctx, a, listener, page, func(ctx context.Context) {
 		source := &web.Source{Client: client, Feed: feed, Name: name, Dir: dir, Waits: asking.Waits}
 		source.Run(ctx)

@@ -110,6 +110,13 @@ func (e *Evidence) Merge(other Collected) {
 	}
 }
 
+// Happened adds only what another process saw happen in the cluster.
+func (e *Evidence) Happened(other Collected) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	e.mergeLooks(other)
+}
+
 // Collect reads the probe plans and all reports, and adds new results of the planned paths. It is cheap enough to call
 // once a second.
 func (e *Evidence) Collect(ctx context.Context, a *Actor) error {

@@ -93,7 +93,7 @@ func StateOf(o Objects, at time.Time, before *State) State {
 	}
 	for i := range o.Pods {
 		if pod := &o.Pods[i]; pod.Namespace != v1alpha1.Namespace {
-			s.Pods[workload(pod)] = s.Pods[workload(pod)].with(pod, since)
+			s.Pods[Workload(pod)] = s.Pods[Workload(pod)].with(pod, since)
 		}
 	}
 	return s
@@ -124,8 +124,9 @@ func (p Pods) with(pod *corev1.Pod, since time.Time) Pods {
 	return p
 }
 
-// workload names what a pod belongs to: its controller, and in place of a Deployment's ReplicaSet the Deployment.
-func workload(pod *corev1.Pod) string {
+// Workload names what a pod belongs to, as "KIND NAMESPACE/NAME": its controller, and in place of a Deployment's
+// ReplicaSet the Deployment.
+func Workload(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return "Pod " + pod.Namespace + "/" + pod.Name

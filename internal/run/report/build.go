@@ -28,7 +28,7 @@ func Build(in Input) Model {
 		Workloads: workloads(in.Workloads), Moves: moves(in.Plan, in.Records), Traffic: slices.Clone(in.Traffic),
 		Load:  load(in.Load),
 		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal, BGP: in.BGP,
-		PartRestarts: partRestarts(in.Reports),
+		PartRestarts: partRestarts(in.Reports), history: h,
 	}
 	m.Residue.Rules = in.Plan != nil && in.Plan.MovesRules()
 	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(in.Plan, m.Moves)

@@ -83,6 +83,8 @@ type Model struct {
 	Head *Head `json:"-"`
 	// BGP has the graphs of Input.BGP, for the page.
 	BGP []draw.Row `json:"-"`
+
+	history *history
 }
 
 // Head is what is said above a report that is part of something else, such as of a rehearsal.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
@@ -18,6 +19,9 @@ type Moment struct {
 	Text string `json:"text"`
 	// By is who set a mark.
 	By string `json:"by,omitempty"`
+	// Step is where in the run the first of the gaps began (Gap.Step), and Cause the first error that one of them had.
+	Step  string `json:"step,omitempty"`
+	Cause string `json:"cause,omitempty"`
 }
 
 // The kinds of moments.
@@ -59,10 +63,22 @@ func gapMoments(gaps []Gap) (all []Moment) {
 				end = e
 			}
 		}
-		all = append(all, Moment{At: gaps[0].From, Kind: MomentGap, Text: gapsText(gaps[:n])})
+		one := Moment{At: gaps[0].From, Kind: MomentGap, Text: gapsText(gaps[:n]), Step: gaps[0].Step}
+		for _, gap := range gaps[:n] {
+			one.Cause = cmp.Or(one.Cause, gap.Cause)
+		}
+		all = append(all, one)
 		gaps = gaps[n:]
 	}
 	return all
+}
+
+// Losses are the gaps of an account, which need not be that of the model, as moments of the model's journal.
+func (m Model) Losses(all loss.Account) []Moment {
+	if m.history == nil {
+		return nil
+	}
+	return gapMoments(m.history.placed(all))
 }
 
 func endOfGap(gap Gap) time.Time {

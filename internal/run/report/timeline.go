@@ -122,15 +122,23 @@ func (h *history) begun() []int {
 
 // gaps assigns every gap to its step, oldest first, and counts them by step.
 func (h *history) gaps(all loss.Account) []Gap {
+	gaps := h.placed(all)
+	for _, gap := range gaps {
+		if i, ok := h.index[gap.Step]; ok {
+			h.steps[i].Gaps++
+		}
+	}
+	return gaps
+}
+
+// placed assigns every gap to its step, oldest first.
+func (h *history) placed(all loss.Account) []Gap {
 	order := h.begun()
 	var gaps []Gap
 	for _, p := range all {
 		for _, one := range p.Gaps {
 			gap := gapOf(p, one)
 			gap.Step = h.place(gap.From, order)
-			if i, ok := h.index[gap.Step]; ok {
-				h.steps[i].Gaps++
-			}
 			gaps = append(gaps, gap)
 		}
 	}

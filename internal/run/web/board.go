@@ -46,6 +46,8 @@ type Board struct {
 	lost     map[string]int64     // the losses of a class at the results before
 	lastLoss time.Time            // by the nodes' clocks
 	measured time.Time
+	at       time.Time // of the newest State
+	past     timeline
 	chart    chart
 	strip    Strip
 	bgp      sessions
@@ -59,11 +61,17 @@ type progress struct {
 	sent   int64
 	first  time.Time // when it was first looked for
 	grew   time.Time // when it last grew; zero if it has not since then, however many probes it had then
+	// counts are the round trips of the counter, and before those when it grew the time before.
+	counts, before []int64
 }
 
 func (p *progress) take(result v1alpha1.PathResult, at time.Time) {
 	if result.Sent > p.sent || result.Sent > 0 && result.Since.After(p.since) {
 		p.grew = at
+		p.before, p.counts = p.counts, result.RTTCounts
+		if !result.Since.Equal(p.since) { // another counter
+			p.before = nil
+		}
 	}
 	p.since, p.sent = result.Since, result.Sent
 }
@@ -79,6 +87,8 @@ type About struct {
 	Unread string
 	// Final means that the results are the last ones: the run has ended, and all that it kept was asked for.
 	Final bool
+	// Unseen says why what happened in the cluster is not known, or not any more; empty if it is.
+	Unseen string
 	// CountEvery is the time between two calls of Measure; 0 if there is no such time yet.
 	CountEvery time.Duration
 }
@@ -115,14 +125,12 @@ func (b *Board) Record(state engine.State, records ...engine.Record) {
 		if r.Event == engine.Intended {
 			b.action = b.script.Action(r)
 		}
-		if text := strings.TrimSpace(b.script.Describe(r)); text != "" {
-			failed := r.Result == engine.ResultFailed ||
-				r.Event == engine.GateAnswer && (r.Verdict == nil || !r.Verdict.Pass)
-			ended := r.Event == engine.Finished && r.Result != engine.ResultDone
-			b.lines = append(b.lines,
-				Line{Seq: r.Seq, At: r.At, Text: text, Step: r.Step, Minor: r.Event == engine.Acted && !failed,
-					Bad: failed || ended ||
-						slices.Contains([]engine.Event{engine.Paused, engine.RollingBack, engine.TakingBack}, r.Event)})
+		if line, ok := b.lineOf(r); ok {
+			b.lines = append(b.lines, line)
+			b.past.record(b.script, r, line)
+		}
+		if r.Event == engine.StepDone {
+			b.past.ended(b.script, r)
 		}
 	}
 	b.lines = slices.Clone(newest(b.lines)) // earlier States keep theirs
@@ -143,6 +151,17 @@ func (b *Board) Record(state engine.State, records ...engine.Record) {
 		}
 		b.cell(node.Name, node.Wave).Mark = mark
 	}
+}
+
+// lineOf describes a record for people; false for one that they do not need.
+func (b *Board) lineOf(r engine.Record) (Line, bool) {
+	text := strings.TrimSpace(b.script.Describe(r))
+	failed := r.Result == engine.ResultFailed ||
+		r.Event == engine.GateAnswer && (r.Verdict == nil || !r.Verdict.Pass)
+	ended := r.Event == engine.Finished && r.Result != engine.ResultDone
+	return Line{Seq: r.Seq, At: r.At, Text: text, Step: r.Step, Minor: r.Event == engine.Acted && !failed,
+		Bad: failed || ended || slices.Contains([]engine.Event{engine.Paused, engine.RollingBack, engine.TakingBack},
+			r.Event)}, text != ""
 }
 
 // pending is the step whose gate measures.
@@ -184,6 +203,8 @@ func (b *Board) Measure(evidence kube.Collected, planned []v1alpha1.Path, at tim
 	first := b.account == nil || b.rebase
 	b.rebase = false
 	b.account = loss.NewAccount(evidence.Paths, nil, run.Reports(evidence), 0)
+	b.past.events, b.past.looks, b.past.dropped = evidence.Events, evidence.Looks, evidence.EventsDropped
+	b.past.losses = b.model.Losses(b.account)
 	b.sum = b.account.Sum()
 	newest := time.Time{}
 	for _, p := range b.account {
@@ -197,7 +218,8 @@ func (b *Board) Measure(evidence kube.Collected, planned []v1alpha1.Path, at tim
 			result = p.Results[n-1]
 		}
 		if known == nil {
-			known = &progress{node: p.Source.Node, denied: p.Denied, since: result.Since, sent: result.Sent, first: at}
+			known = &progress{node: p.Source.Node, denied: p.Denied, since: result.Since, sent: result.Sent, first: at,
+				counts: result.RTTCounts}
 			b.progress[p.ID] = known
 		}
 		if known.take(result, at); known.grew.Equal(at) {
@@ -293,8 +315,9 @@ func (b *Board) silent(at time.Time) (paths int, nodes []string) {
 
 // State is what is known at a time of this machine's clock.
 func (b *Board) State(about About, at time.Time) *State {
-	b.recent = max(recent, 2*about.CountEvery)
-	s := &State{Nodes: b.cells, Lines: b.lines, Strip: b.strip, Steps: make([]Mark, len(b.plan.Steps))}
+	b.recent, b.at = max(recent, 2*about.CountEvery), at
+	s := &State{Nodes: b.cells, Lines: b.lines, Strip: b.strip, Timeline: b.past.show(b.script, about.Unseen),
+		Steps: make([]Mark, len(b.plan.Steps))}
 	stand := engine.Judge(b.plan.Steps, b.state, about.Held)
 	gate, measures := b.pending()
 	now := Now{Stand: stand.Word, Cause: b.state.Cause, Over: b.state.Over(), Runner: about.Runner,

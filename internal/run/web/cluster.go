@@ -21,6 +21,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
@@ -117,7 +118,7 @@ func (c *Cluster) View(r *http.Request, migration string) (*View, error) {
 	if err := check(r.Context()); err != nil {
 		return nil, err
 	}
-	v := &View{Name: migration, User: person.name, Others: all, Check: check,
+	v := &View{Name: migration, User: person.name, Others: all, Check: check, Live: run.Live{Client: client},
 		Lacks: person.name + " lacks the rights for this: `theseus rights` prints them"}
 	acts := r.URL.Path == "/question" || r.URL.Path == "/do"
 	if acts || r.URL.Path == "/plan" {

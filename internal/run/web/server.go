@@ -70,6 +70,8 @@ type Actions interface {
 type Server struct {
 	// CheckEvery is how often it is asked whether a viewer may still look; 0 means every 30 s.
 	CheckEvery time.Duration
+	// Live reads the cluster where the View has none of its own; nil means that what needs it is not known.
+	Live Live
 
 	gate Gate
 	hint func(error) string
@@ -101,6 +103,8 @@ type View struct {
 	User string
 	// Others are the names of all migrations that can be chosen, newest first; empty if the page has only one.
 	Others []string
+	// Live reads the cluster with the rights of the person.
+	Live Live
 	// Check says whether the person may still look. It may be nil.
 	Check func(context.Context) error
 	// Close says that the person does not look any more. It may be nil.
@@ -155,7 +159,7 @@ func Serve(gate Gate, hint func(error) string) *Server {
 	})
 	for path, answer := range map[string]func(*View, http.ResponseWriter, *http.Request){"GET /plan": s.plan,
 		"GET /feed": s.stream, "GET /step": s.step,
-		"GET /node": s.node, "GET /question": s.question, "POST /do": s.do} {
+		"GET /node": s.node, "GET /workloads": s.workloads, "GET /question": s.question, "POST /do": s.do} {
 		s.mux.HandleFunc(path, s.through(answer))
 	}
 	return s
@@ -355,6 +359,16 @@ func (s *Server) watch(ctx context.Context, v *View, end func()) {
 	}
 }
 
+// errNoLive says that the page was made without a client for the cluster.
+var errNoLive = errors.New("this page does not read the cluster")
+
+func (s *Server) live(v *View) Live {
+	if v.Live != nil {
+		return v.Live
+	}
+	return s.Live
+}
+
 func (s *Server) step(v *View, w http.ResponseWriter, r *http.Request) {
 	i, err := strconv.Atoi(r.FormValue("i"))
 	var one report.Step
@@ -364,17 +378,6 @@ func (s *Server) step(v *View, w http.ResponseWriter, r *http.Request) {
 	}
 	if !known {
 		http.Error(w, "the plan has no such step", http.StatusNotFound)
-		return
-	}
-	reply(w, one)
-}
-
-func (s *Server) node(v *View, w http.ResponseWriter, r *http.Request) {
-	var one NodeDetail
-	known := false
-	v.Feed.On(func(b *Board) { one, known = b.Node(r.FormValue("name")) })
-	if !known {
-		http.Error(w, "the plan has no such node", http.StatusNotFound)
 		return
 	}
 	reply(w, one)

@@ -385,7 +385,7 @@ func TestDetails(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &node); err != nil || code != http.StatusOK {
 		t.Fatalf("%d %v %s", code, err, body)
 	}
-	if node.Lost == 0 || node.Longest != 4000 || len(node.Worst) == 0 || len(node.Steps) == 0 || node.Reports.IsZero() {
+	if node.Lost == 0 || node.Longest != 4000 || len(node.List) == 0 || len(node.Steps) == 0 || node.Reports.IsZero() {
 		t.Errorf("%+v", node)
 	}
 	for path, want := range map[string]int{"/node?name=nobody": 404, "/step?i=0": 200, "/step?i=9999": 404,

@@ -34,8 +34,11 @@ const (
 	// most a tenth of the time.
 	graphEvery = 15 * time.Second
 	graphShare = 10
-	// What a run keeps in the cluster is read again only after this time, if it could not be read completely.
+	// What a run keeps in the cluster is read again only after this time, if it could not be read completely. What it
+	// keeps of the cluster's events, once a minute, is read again after this time in any case, or less often: reading
+	// takes at most a tenth of the time.
 	gatherEvery = 30 * time.Second
+	eventShare  = 10
 	// A read without an answer makes the page stale after the first of these times, and is given up after the second.
 	staleAfter = 5 * time.Second
 	lookWithin = time.Minute
@@ -73,6 +76,10 @@ type Source struct {
 	reads    time.Duration // reading that
 	moved    bool          // the run has gone on since then
 	rebase   bool          // results of earlier times that were not known before are not published yet
+
+	happened time.Time     // when the events that the run keeps were last read
+	recalls  time.Duration // reading them
+	unseen   error         // why they could not be read
 
 	gathered    time.Time
 	ungathered  error // why what the run keeps in the cluster could not be read completely
@@ -279,6 +286,9 @@ func (s *Source) count(ctx context.Context, state engine.State) (*kube.Collected
 			return nil, err
 		}
 	}
+	if err := s.events(ctx, state.Over()); err != nil {
+		return nil, err
+	}
 	s.counted = time.Now()
 	s.about.Final, s.about.Unread = last, ""
 	if err := cmp.Or(s.ungathered, s.uncollected); err != nil {
@@ -338,10 +348,29 @@ func (s *Source) gather(ctx context.Context, over bool) error {
 	if s.gathered, s.ungathered = time.Now(), err; err == nil {
 		s.uncollected = nil
 	}
+	s.happened, s.unseen = s.gathered, err
 	if s.evidence == nil {
 		s.evidence = kube.NewEvidence(before)
 	} else {
 		s.evidence.Merge(before)
+	}
+	return nil
+}
+
+// events reads again what the run keeps of what happened in the cluster, if it is time to.
+func (s *Source) events(ctx context.Context, over bool) error {
+	if age := time.Since(s.happened); !over && age >= gatherEvery && age >= eventShare*s.recalls {
+		begun := time.Now()
+		found, err := run.Happened(ctx, s.actor, s.Name, s.Dir)
+		if err != nil && (outage.Passes(err) || ctx.Err() != nil) {
+			return err
+		}
+		s.happened, s.recalls, s.unseen = time.Now(), time.Since(begun), err
+		s.evidence.Happened(found)
+	}
+	s.about.Unseen = ""
+	if s.unseen != nil {
+		s.about.Unseen = s.unseen.Error()
 	}
 	return nil
 }

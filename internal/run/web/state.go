@@ -18,6 +18,8 @@ type State struct {
 	// Lines are the newest lines of the journal, oldest first; at most maxLines.
 	Lines []Line
 	Strip Strip
+	// Timeline is what happened in the run and in the cluster.
+	Timeline Timeline
 	// BGP is the graph of Calico's sessions; nil if there is none.
 	BGP *Sessions
 }
@@ -123,6 +125,8 @@ type Delta struct {
 	Strip *StripHead `json:"strip,omitempty"`
 	Cells []Cell     `json:"cells,omitempty"`
 	BGP   *Sessions  `json:"bgp,omitempty"`
+
+	Timeline *TimelineDelta `json:"timeline,omitempty"`
 }
 
 // NodeAt is a node and its index.
@@ -139,7 +143,8 @@ type StepAt struct {
 
 // Empty reports whether a delta changes nothing.
 func (d Delta) Empty() bool {
-	return d.Now == nil && len(d.Nodes)+len(d.Steps)+len(d.Lines)+len(d.Cells) == 0 && d.Strip == nil && d.BGP == nil
+	return d.Now == nil && len(d.Nodes)+len(d.Steps)+len(d.Lines)+len(d.Cells) == 0 && d.Strip == nil && d.BGP == nil &&
+		d.Timeline == nil
 }
 
 // Diff is the delta from one state to another. From no state at all, it is full.
@@ -169,6 +174,7 @@ func Diff(before *State, after *State) Delta {
 	at, _ := slices.BinarySearchFunc(after.Lines, seen+1, func(l Line, seq int) int { return l.Seq - seq })
 	d.Lines = after.Lines[at:]
 	d.Strip, d.Cells = after.Strip.since(before.Strip)
+	d.Timeline = after.Timeline.since(before.Timeline)
 	if after.BGP != before.BGP {
 		d.BGP = after.BGP
 	}
@@ -192,6 +198,7 @@ func (s State) Apply(d Delta) State {
 	}
 	s.Lines = newest(append(slices.Clone(s.Lines), d.Lines...))
 	s.Strip = s.Strip.apply(d.Strip, d.Cells)
+	s.Timeline = s.Timeline.apply(d.Timeline)
 	if d.BGP != nil {
 		s.BGP = d.BGP
 	}

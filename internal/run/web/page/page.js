@@ -11,6 +11,7 @@
   }
   var migration = new URLSearchParams(location.search).get("migration") || "", following = null, signIn = null;
   var plan = null, nodes = [], steps = [], lines = [], strip = { classes: [] }, cells = new Map(), now = null;
+  var moments = new Map(); // of the timeline, with their lines, by their keys
   var bgp = null;
   var lastEvent = 0, cutSince = 0, why = "", notice = "";
   var epoch = 0, old = new Error("for what is not on the page any more");
@@ -118,7 +119,7 @@
   }
   function take(d) {
     var redo = { now: !!d.now, cells: d.nodes || [], steps: d.steps || [], lines: d.lines || [], strip: !!(d.strip || d.cells) };
-    if (d.full) { nodes = []; steps = []; lines = []; strip = { classes: [] }; cells = new Map(); $("waves").textContent = ""; $("lines").textContent = ""; buttonsOf = []; bgp = null; }
+    if (d.full) { nodes = []; steps = []; lines = []; strip = { classes: [] }; cells = new Map(); $("waves").textContent = ""; $("lines").textContent = $("timeline").textContent = ""; moments = new Map(); buttonsOf = []; bgp = null; }
     if (d.now) { now = d.now; }
     redo.cells.forEach(function (one) { nodes[one.i] = one; });
     redo.steps.forEach(function (one) { steps[one.i] = one.m; });
@@ -128,6 +129,7 @@
     if (redo.cells.length) { drawNodes(redo.cells); }
     if (redo.steps.length) { drawPlan(redo.steps); }
     if (redo.lines.length) { drawLines(redo.lines); }
+    if (d.timeline) { drawTimeline(d.timeline); }
     if (redo.now) { drawNow(); }
     if (d.now && d.now.withdrawn && plan.user) { lookAround(); }
     if (redo.strip) { requestAnimationFrame(drawStrip); }
@@ -168,10 +170,11 @@
     if ($("dialog").open) { $("dialog").close(); }
     plan = now = stepDetail = null;
     stepShown = -2;
-    nodes = []; steps = []; lines = []; strip = { classes: [] }; cells = new Map(); buttonsOf = []; chapters = []; chapterOf = []; items = [];
+    nodes = []; steps = []; lines = []; strip = { classes: [] }; cells = new Map(); moments = new Map(); buttonsOf = []; chapters = []; chapterOf = []; items = [];
     cutSince = 0;
-    ["waves", "lines", "plan", "buttons", "step", "figures", "remarks", "name", "change", "line", "stand", "said", "foot", "plannote", "stripnote", "detail"].forEach(function (id) { $(id).textContent = ""; });
-    $("classes").tBodies[0].textContent = "";
+    ["waves", "lines", "timeline", "timenote", "workloadsnote", "plan", "buttons", "step", "figures", "remarks", "name", "change", "line", "stand", "said", "foot", "plannote", "stripnote", "detail"].forEach(function (id) { $(id).textContent = ""; });
+    $("classes").tBodies[0].textContent = $("workloads").tBodies[0].textContent = "";
+    workloadsAt = "";
     $("stale").hidden = $("who").hidden = true;
     $("verdict").className = "verdict";
     set("now", "Connecting");
@@ -373,6 +376,40 @@
     }
   }
 
+  // --- workloads: what the journal tells comes by itself, and in clusters of up to 50 nodes the restarts, too. In larger ones all pods
+  // are read only when a person asks for it.
+
+  var workloadsAt = "", asking = false, wanted = false;
+  async function readWorkloads(live) {
+    if (!plan || plan.waits) { return; }
+    if (asking) { wanted = wanted || live; return; }
+    asking = true;
+    workloadsAt = progress() + (live && !small() ? " kept" : "");
+    try { drawWorkloads(await get("workloads" + (live ? "?restarts=1" : ""))); } catch (error) {
+      if (error !== old) { set("workloadsnote", "The workloads cannot be read: " + error.message); }
+    }
+    asking = false;
+    if (wanted) { wanted = false; readWorkloads(true); }
+  }
+  function small() { return Math.max(nodes.length, plan.nodes || 0) <= 50; }
+  function progress() { return now ? String(now.doneSteps) + now.stand + now.seen.sent : "before"; }
+  function keepWorkloads() {
+    if (!document.hidden && !cutSince && workloadsAt.slice(-5) !== " kept" && workloadsAt !== progress()) { readWorkloads(small()); }
+  }
+  setInterval(keepWorkloads, 30000);
+  $("readworkloads").addEventListener("click", function () { set("workloadsnote", "Reading all pods."); readWorkloads(true); });
+  function drawWorkloads(d) {
+    var body = $("workloads").tBodies[0], tone = function (n, bad) { return n ? "n " + bad : "n zero"; };
+    set("workloadsnote", d.note);
+    body.replaceChildren.apply(body, (d.list || []).map(function (w) {
+      var row = make("tr"), unread = d.unread;
+      row.append(make("td", "break", w.namespace + "/" + w.name), make("td", "", w.kind), make("td", "n", unread ? "not read" : number(w.pods)), make("td", tone(w.moved, ""), number(w.moved)), make("td", tone(w.evicted, "warn"), number(w.evicted)),
+        make("td", unread ? "n" : tone(w.restarts, "bad"), unread ? "not read" : number(w.restarts)), make("td", tone(w.shortMillis, ""), w.shortMillis ? span(w.shortMillis) : "–"));
+      return row;
+    }));
+    $("workloadsbox").hidden = !body.rows.length;
+  }
+
   // --- the BGP graph: marks and lines in the places that the server gives (draw.Picture), and the same as a table
 
   function drawing(tag, attributes, text) {
@@ -489,6 +526,21 @@
     pairs.forEach(function (pair) { if (pair[1]) { dl.append(make("dt", "", pair[0]), make("dd", "", pair[1])); } });
     return dl;
   }
+  function sheet(label, heads, rows, more) { // a cell is a text and its class
+    var box = make("div"), scroll = make("div", "scroll sheet"), all = make("table"), head = all.createTHead().insertRow(), body = all.createTBody();
+    scroll.tabIndex = 0;
+    scroll.setAttribute("role", "region");
+    scroll.setAttribute("aria-label", label);
+    heads.forEach(function (text, i) { var th = make("th", rows.length && rows[0][i][1].slice(0, 1) === "n" ? "n" : "", text); th.scope = "col"; head.append(th); });
+    rows.forEach(function (cells) {
+      var row = body.insertRow();
+      cells.forEach(function (cell) { row.append(make("td", cell[1], cell[0])); });
+    });
+    scroll.append(all);
+    box.append(scroll);
+    if (more) { box.append(make("p", "soft", number(more) + " more " + (more === 1 ? "is" : "are") + " not shown.")); }
+    return box;
+  }
   function failed(error) { return [make("p", "bad-text", error.message)]; }
   async function showNode(name, from) {
     try {
@@ -496,16 +548,26 @@
       var parts = [facts([["Wave", d.w], ["State", words[d.m]], ["Began", known(d.begin) ? clock(d.begin) + " UTC" : ""], ["Last results", known(d.reports) ? clock(d.reports) + " UTC" : "none yet"],
         ["Paths", d.paths ? count(d.paths, "path") + " start or end on this node" : "none measured"],
         ["Probes", d.paths ? number(d.sent) + ": " + number(d.lost) + " lost, " + number(d.leaked) + " denied answered" + (d.longestMillis ? ", longest gap " + span(d.longestMillis) : "") : ""]])];
-      if (d.worst) {
-        parts.push(make("h3", "", "Paths with losses, worst first"));
-        var worst = make("ol");
-        d.worst.forEach(function (p) {
-          var item = make("li");
-          item.append(make("span", "mono break", p.id), " " + (p.lost ? number(p.lost) + " lost" : number(p.leaked) + " answered") + ", " + span(p.longestMillis) + (p.cause ? ": " + p.cause : ""));
-          worst.append(item);
-        });
-        parts.push(worst);
-      }
+      parts.push(make("h3", "", "Pods"));
+      if (d.podsNote) { parts.push(make("p", "bad-text", d.podsNote)); }
+      if (d.pods) {
+        parts.push(sheet("Pods of " + name, ["Pod", "In this change", "Restarts"], d.pods.map(function (p) {
+          return [[p.namespace + "/" + p.name, "break"], [p.state + (p.note ? ": " + p.note : ""), p.bad && !p.restarts ? "bad" : ""], d.podsNote ? ["not known", "n"] : [p.restarts ? "restarted, " + number(p.restarts) + " in all" : "0", p.restarts ? "n bad" : "n zero"]];
+        }), d.morePods));
+      } else { parts.push(make("p", "soft", d.podsNote ? "The journal names none." : "None, besides Theseus' own.")); }
+      parts.push(make("h3", "", "Paths"));
+      if (d.list) {
+        parts.push(sheet("Paths of " + name, ["Path", "Lost", "Longest gap", "Round trip now"], d.list.map(function (p) {
+          return [[p.id + (p.cause ? ": " + p.cause : ""), "mono break"], p.denied ? [p.leaked ? number(p.leaked) + " answered" : "denied", p.leaked ? "n leak" : "n zero"] : [number(p.lost), p.lost ? "n bad" : "n zero"],
+            [p.longestMillis ? span(p.longestMillis) : "none", p.longestMillis ? "n" : "n zero"], [p.silent ? "no new results" : p.now ? span(p.now / 1000) : "–", p.silent ? "n bad" : p.now ? "n" : "n zero"]];
+        }), d.paths - d.list.length));
+      } else { parts.push(make("p", "soft", "No path of it has been measured yet.")); }
+      parts.push(make("h3", "", "Tasks of its agent"));
+      if (d.tasks) {
+        parts.push(sheet("Tasks of the agent of " + name, ["Time", "Task", "State"], d.tasks.map(function (t) {
+          return [[clock(t.at), "t"], [t.title + (t.undo ? " (rollback)" : ""), "break"], [t.state + (t.error ? ": " + t.error : ""), t.state === "failed" ? "bad break" : "break"]];
+        }), d.moreTasks));
+      } else { parts.push(make("p", "soft", "The journal has none.")); }
       parts.push(make("h3", "", "Steps"));
       var all = make("ol");
       (d.steps || []).forEach(function (s) {
@@ -514,7 +576,10 @@
         if (s.failure) { item.append(make("p", "bad-text", s.failure)); }
         all.append(item);
       });
-      parts.push(all);
+      parts.push(all, make("h3", "", "Journal"));
+      if (d.lines) {
+        parts.push(sheet("Journal of " + name, ["Time", "Record"], d.lines.map(function (l) { return [[clock(l.at), "t"], [l.text, l.bad ? "bad break" : "break"]]; }), d.moreLines));
+      } else { parts.push(make("p", "soft", "It has no record about this node.")); }
       open(name, parts, from);
     } catch (error) { if (error !== old) { open(name, failed(error), from); } }
   }
@@ -547,6 +612,7 @@
       $("buttons").append(button);
     });
     layPlan();
+    keepWorkloads();
   }
   async function question(action, from) {
     try {
@@ -589,6 +655,34 @@
     while (parent.children.length > 300) { parent.lastChild.remove(); }
   }
   $("minor").addEventListener("change", function () { $("lines").className = $("minor").checked ? "all" : ""; });
+
+  // --- the timeline, newest first: what is there already keeps its line
+
+  function drawTimeline(d) {
+    var parent = $("timeline");
+    (d.gone || []).forEach(function (key) {
+      if (moments.has(key)) { moments.get(key).line.remove(); moments.delete(key); }
+    });
+    (d.add || []).forEach(function (m) {
+      if (moments.has(m.k)) { moments.get(m.k).line.remove(); }
+      var at = make("time"), text = make("span", "break", m.text);
+      at.dateTime = m.at;
+      if (m.beside) { text.append(make("span", "beside", m.beside)); }
+      m.line = make("li", m.bad ? "bad" : m.kind);
+      m.line.append(at, make("b", "", m.kind), text);
+      m.ms = Date.parse(m.at);
+      m.line.moment = m;
+      moments.set(m.k, m);
+      var next = Array.from(parent.children).find(function (line) { return line.moment.ms < m.ms || line.moment.ms === m.ms && line.moment.k > m.k; });
+      parent.insertBefore(m.line, next || null);
+    });
+    var times = parent.querySelectorAll("time"), days = times.length && times[0].dateTime.slice(0, 10) !== times[times.length - 1].dateTime.slice(0, 10);
+    times.forEach(function (at) {
+      var text = (days ? at.dateTime.slice(5, 10) + " " : "") + clock(at.dateTime);
+      if (at.textContent !== text) { at.textContent = text; }
+    });
+    set("timenote", (d.more ? "the newest " + number(moments.size) + ", and " + number(d.more) + " older · " : "") + d.note);
+  }
 
   // --- the plan as a runbook: chapters are filled when they are opened
 

@@ -4,11 +4,13 @@ package webtest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,12 +19,15 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/observe"
 	"github.com/theseus-cni/theseus/internal/cluster/selector"
 	"github.com/theseus-cni/theseus/internal/network/bgp"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/run/web"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -33,11 +38,15 @@ type Run struct {
 	Records []engine.Record
 	Paths   []v1alpha1.Path
 	Losses  []Loss
+	// Events are what happens in the cluster, as the run's looks at it see.
+	Events []observe.Event
 	// BGP is what asks for BGP sessions; nil if nothing does. Lost are sessions that are down for a while, and Silent
 	// are the times from which nodes do not report any more.
 	BGP    *bgp.Input
 	Lost   []Session
 	Silent map[string]time.Time
+	// Unread is why what runs in the cluster cannot be read; nil if it can.
+	Unread error
 	// Begin is the time of the first record.
 	Begin time.Time
 }
@@ -223,8 +232,8 @@ func (r *Run) play() {
 		add(100*time.Millisecond, engine.Record{Event: engine.StepBegan, Step: one.ID})
 		for _, action := range one.Actions {
 			add(20*time.Millisecond, engine.Record{Event: engine.Intended, Step: one.ID, Action: action.ID})
-			add(2*time.Second/time.Duration(len(one.Actions)),
-				engine.Record{Event: engine.Acted, Step: one.ID, Action: action.ID, Result: "done"})
+			add(2*time.Second/time.Duration(len(one.Actions)), engine.Record{Event: engine.Acted, Step: one.ID,
+				Action: action.ID, Result: "done", Data: moved(action, at)})
 		}
 		if one.Gate != nil {
 			add(0, engine.Record{Event: engine.GateAsked, Step: one.ID})
@@ -234,6 +243,59 @@ func (r *Run) play() {
 		add(10*time.Millisecond, engine.Record{Event: engine.StepDone, Step: one.ID})
 	}
 	add(time.Second, engine.Record{Event: engine.Finished, Result: engine.ResultDone})
+}
+
+// moved is the answer of an action that moves pods: of each node, one is of the Deployment shop/web, and one of the
+// DaemonSet shop/logs.
+func moved(action step.Action, at time.Time) json.RawMessage {
+	var answer any
+	switch {
+	case action.Op == step.Evict:
+		answer = kube.Evicted{Pods: []kube.EvictedPod{
+			{Namespace: "shop", Name: "web-" + action.Pods.Node, Workload: "Deployment/shop/web", HeldMillis: 1200},
+			{Namespace: "shop", Name: "logs-" + action.Pods.Node, Workload: "DaemonSet/shop/logs"}}}
+	case action.Verb == step.VerbAdopt:
+		result := step.AdoptResult{Node: action.NodeName}
+		for _, name := range []string{"web-", "logs-"} {
+			result.Pods = append(result.Pods, step.AdoptOutcome{Namespace: "shop", Name: name + action.NodeName,
+				State: step.AdoptMoved, Marks: []step.AdoptMark{{Phase: "flip", At: at}},
+				Gap: &step.AdoptGap{Sent: 400, AtFlip: step.Duration(7 * time.Millisecond)}})
+		}
+		answer = result
+	default:
+		return nil
+	}
+	data, err := json.Marshal(answer)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// PodsOn implements web.Live: the user's pods on a node, one of which has restarted on every tenth node.
+func (r *Run) PodsOn(_ context.Context, node string, since time.Time) ([]run.RunningPod, error) {
+	if r.Unread != nil {
+		return nil, r.Unread
+	}
+	restarts := 0
+	if strings.HasSuffix(node, "2") && !since.IsZero() {
+		restarts = 3
+	}
+	return []run.RunningPod{{Namespace: "kube-system", Name: "kube-proxy-" + node, HostNetwork: true},
+		{Namespace: "shop", Name: "logs-" + node, Restarts: restarts},
+		{Namespace: "shop", Name: "cart-" + node, Made: r.Begin.Add(time.Minute)},
+		{Namespace: "shop", Name: "pay-" + node}}, nil
+}
+
+// Workloads implements web.Live: shop/cart has restarted, and so has shop/logs.
+func (r *Run) Workloads(context.Context, time.Time) ([]report.WorkloadOutcome, error) {
+	if r.Unread != nil {
+		return nil, r.Unread
+	}
+	return []report.WorkloadOutcome{{Kind: "Deployment", Namespace: "shop", Name: "web", Pods: 5},
+		{Kind: "DaemonSet", Namespace: "shop", Name: "logs", Pods: 5, RestartsAfter: 3},
+		{Kind: "Deployment", Namespace: "shop", Name: "cart", Pods: 4, RestartsAfter: 7},
+		{Kind: "Deployment", Namespace: "shop", Name: "idle", Pods: 4}}, nil
 }
 
 // Began is when a step began.
@@ -261,7 +323,12 @@ func (r *Run) Evidence(at time.Time) kube.Collected {
 	if !at.After(since) {
 		return document
 	}
-	document.Paths = r.Paths
+	document.Paths, document.Looks = r.Paths, []kube.Looks{{From: since, To: at}}
+	for _, event := range r.Events {
+		if !event.At.After(at) {
+			document.Events = append(document.Events, event)
+		}
+	}
 	ranges := spread(since, at)
 	for i, one := range r.Paths {
 		sent := at.Sub(since).Milliseconds() / int64(max(one.IntervalMillis, 1))

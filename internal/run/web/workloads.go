@@ -1,0 +1,163 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/report"
+)
+
+const (
+	// maxWorkloads bounds the table of workloads.
+	maxWorkloads = 200
+	// podsWithin bounds how long reading all pods may take.
+	podsWithin = time.Minute
+)
+
+// Workloads are those of the plan, and others to which something happened.
+type Workloads struct {
+	// List has those with restarts and evictions first. More is how many are left out.
+	List []WorkloadDetail `json:"list,omitempty"`
+	More int              `json:"more,omitempty"`
+	// Unread is true if pods and restarts were not read.
+	Unread bool `json:"unread,omitempty"`
+	// Note says of when the table is, and what is missing in it.
+	Note string `json:"note"`
+}
+
+// WorkloadDetail is what happened to the pods of one workload until now.
+type WorkloadDetail struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Moved and Evicted are by the journal. Pods moved back do not count as moved.
+	Moved   int `json:"moved"`
+	Evicted int `json:"evicted"`
+	// Pods and Restarts are by the cluster: now, and since the run began.
+	Pods     int `json:"pods"`
+	Restarts int `json:"restarts"`
+	// ShortMillis is how long, in ms, it lacked ready pods after evictions.
+	ShortMillis int64 `json:"shortMillis,omitempty"`
+}
+
+// workloads are those that plan and journal know, by KIND/NAMESPACE/NAME, and how many moved pods are of none of them.
+func (b *Board) workloads() (all map[string]*WorkloadDetail, strangers int) {
+	all = map[string]*WorkloadDetail{}
+	owner := map[string]*WorkloadDetail{} // by pod
+	for _, w := range b.plan.Workloads {
+		one := workloadIn(all, w.Kind, w.Namespace, w.Name)
+		for _, pods := range w.Pods {
+			for _, name := range pods {
+				owner[w.Namespace+"/"+name] = one
+			}
+		}
+	}
+	last := map[string]report.Move{}
+	for _, m := range b.model.Moves {
+		if m.Namespace != v1alpha1.Namespace {
+			last[m.Namespace+"/"+m.Name] = m
+		}
+	}
+	for pod, m := range last {
+		switch one := owner[pod]; {
+		case m.Back:
+		case one == nil:
+			strangers++
+		default:
+			one.Moved++
+		}
+	}
+	for _, r := range b.records {
+		if r.Event != engine.Acted {
+			continue
+		}
+		for _, pod := range evictedPods(r) {
+			part := strings.SplitN(pod.Workload, "/", 3)
+			if len(part) != 3 || part[1] == v1alpha1.Namespace {
+				continue
+			}
+			one := workloadIn(all, part[0], part[1], part[2])
+			one.Evicted++
+			one.ShortMillis += pod.WholeMillis
+		}
+	}
+	return all, strangers
+}
+
+func workloadIn(all map[string]*WorkloadDetail, kind, namespace, name string) *WorkloadDetail {
+	key := kind + "/" + namespace + "/" + name
+	if all[key] == nil {
+		all[key] = &WorkloadDetail{Kind: kind, Namespace: namespace, Name: name}
+	}
+	return all[key]
+}
+
+// workloads serves the table. All pods of the cluster are read only for those who ask for restarts.
+func (s *Server) workloads(v *View, w http.ResponseWriter, r *http.Request) {
+	var all map[string]*WorkloadDetail
+	var begun time.Time
+	strangers := 0
+	v.Feed.On(func(b *Board) { begun = b.begun(); all, strangers = b.workloads() })
+	var counts []report.WorkloadOutcome
+	unread := errUnasked
+	if r.FormValue("restarts") != "" {
+		if unread = errNoLive; s.live(v) != nil {
+			ctx, cancel := context.WithTimeout(r.Context(), podsWithin)
+			counts, unread = s.live(v).Workloads(ctx, begun)
+			cancel()
+		}
+	}
+	reply(w, tableOf(all, strangers, counts, unread, time.Now()))
+}
+
+// errUnasked says that restarts were not asked for.
+var errUnasked = errors.New("all pods of the cluster are read only when you ask for it")
+
+func tableOf(all map[string]*WorkloadDetail, strangers int, counts []report.WorkloadOutcome, unread error,
+	at time.Time) Workloads {
+	for _, c := range counts {
+		key := c.Kind + "/" + c.Namespace + "/" + c.Name
+		if all[key] == nil && c.RestartsAfter == 0 {
+			continue // the plan does not know it, and nothing happened to it
+		}
+		one := workloadIn(all, c.Kind, c.Namespace, c.Name)
+		one.Pods, one.Restarts = c.Pods, c.RestartsAfter
+	}
+	t := Workloads{Unread: unread != nil}
+	for _, one := range slices.Collect(maps.Values(all)) {
+		t.List = append(t.List, *one)
+	}
+	slices.SortFunc(t.List, func(a, b WorkloadDetail) int {
+		return cmp.Or(b.Restarts-a.Restarts, b.Evicted-a.Evicted, b.Moved-a.Moved,
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	})
+	t.More = max(len(t.List)-maxWorkloads, 0)
+	t.List = t.List[:len(t.List)-t.More]
+	says := []string{"Read at " + at.UTC().Format(time.TimeOnly) + " UTC."}
+	if unread != nil {
+		says = append(says, "Pods and restarts are not known: "+unread.Error()+".")
+	}
+	if len(t.List) == 0 {
+		says = append(says, "The plan names no workload, and the journal none whose pods were evicted.")
+	}
+	if t.More > 0 {
+		says = append(says, fmt.Sprintf("%s more, with fewer of these, are not shown.",
+			cluster.Count(t.More, "workload")))
+	}
+	if strangers > 0 {
+		says = append(says, cluster.Count(strangers, "moved pod")+
+			" began after the plan was made, and are in no row.")
+	}
+	t.Note = strings.Join(says, " ")
+	return t
+}

@@ -1,0 +1,87 @@
+package web_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/run/web"
+	"github.com/theseus-cni/theseus/internal/run/web/webtest"
+)
+
+func workloads(t *testing.T, page *web.Server, query string) (web.Workloads, string) {
+	t.Helper()
+	code, body, _ := answer(page, request(page, http.MethodGet, "/workloads"+query, ""))
+	var all web.Workloads
+	if err := json.Unmarshal([]byte(body), &all); err != nil || code != http.StatusOK {
+		t.Fatalf("%d %v %s", code, err, body)
+	}
+	text := ""
+	for _, w := range all.List {
+		text += fmt.Sprintf("%s %s/%s pods %d moved %d evicted %d restarts %d\n", w.Kind, w.Namespace, w.Name, w.Pods,
+			w.Moved, w.Evicted, w.Restarts)
+	}
+	return all, text
+}
+
+// TestWorkloads: those that restarted come first, then those whose pods were evicted. Restarts that were not read are
+// not 0.
+func TestWorkloads(t *testing.T) {
+	r := webtest.New(t, 5)
+	r.Plan.Workloads = []kind.Workload{{Kind: "Deployment", Namespace: "shop", Name: "idle", Treatment: "move"},
+		{Kind: "Deployment", Namespace: "shop", Name: "web", Treatment: "move"},
+		{Kind: "Deployment", Namespace: "shop", Name: "web", Treatment: "stay"}}
+	feed := web.NewFeed(r.Plan)
+	page := web.NewServer(feed, address, nil, nil)
+	page.Live = r
+	if _, text := workloads(t, page, "?restarts=1"); !strings.Contains(text, "shop/web pods 5 moved 0 evicted 0") {
+		t.Errorf("before the run:\n%s", text)
+	}
+	r.Show(feed, 0, r.Records[len(r.Records)-1].At)
+	all, text := workloads(t, page, "?restarts=1")
+	want := "Deployment shop/cart pods 4 moved 0 evicted 0 restarts 7\n" +
+		"DaemonSet shop/logs pods 5 moved 0 evicted 5 restarts 3\n" +
+		"Deployment shop/web pods 5 moved 0 evicted 5 restarts 0\n" +
+		"Deployment shop/idle pods 4 moved 0 evicted 0 restarts 0\n"
+	if text != want || all.Unread {
+		t.Errorf("%s\nwant:\n%s", text, want)
+	}
+	all, text = workloads(t, page, "")
+	if !all.Unread || strings.Contains(text, "cart") ||
+		!strings.Contains(all.Note, "not known: all pods of the cluster") {
+		t.Errorf("not asked for: %q\n%s", all.Note, text)
+	}
+	r.Unread = errors.New("pods is forbidden")
+	if all, _ = workloads(t, page, "?restarts=1"); !all.Unread || !strings.Contains(all.Note,
+		"Pods and restarts are not known: pods is forbidden.") {
+		t.Errorf("no right: %q", all.Note)
+	}
+	page.Live = nil
+	if all, _ = workloads(t, page, "?restarts=1"); !all.Unread {
+		t.Errorf("no client: %q", all.Note)
+	}
+}
+
+// TestManyWorkloads: the table is bounded, and says how many it leaves out.
+func TestManyWorkloads(t *testing.T) {
+	r := webtest.New(t, 3)
+	for i := range 450 {
+		r.Plan.Workloads = append(r.Plan.Workloads, kind.Workload{Kind: "StatefulSet", Namespace: "db",
+			Name: fmt.Sprintf("db-%03d", i), Treatment: "move"})
+	}
+	page := web.NewServer(web.NewFeed(r.Plan), address, nil, nil)
+	all, _ := workloads(t, page, "")
+	if len(all.List) != 200 || all.More < 250 ||
+		!strings.Contains(all.Note, "more, with fewer of these, are not shown") {
+		t.Errorf("%d shown, %d more: %q", len(all.List), all.More, all.Note)
+	}
+	bare := request(page, http.MethodGet, "/workloads?restarts=1", "")
+	bare.Header.Del("Authorization")
+	if code, body, _ := answer(page, bare); code != http.StatusUnauthorized || strings.Contains(body, "db-") {
+		t.Errorf("without a token: %d %s", code, body)
+	}
+}
