@@ -65,7 +65,7 @@ func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool) {
 	r.Command = func(own engine.Actor, gate *kube.Gate, signals *ask.Watch) engine.Actor {
 		actor.Actor, actor.Gate, actor.Signals = own, gate, signals
 		actor.Maker = &kube.NewPods{Actor: gate.Actor, Image: r.Plan.Change.AgentImage}
-		actor.Sampler = kube.Samples{Actor: gate.Actor}
+		actor.Sampler, actor.Follower = kube.Samples{Actor: gate.Actor}, gate.Actor
 		return actor
 	}
 	var stop chan struct{}

@@ -46,6 +46,8 @@ type Actor struct {
 	// change.
 	Sampler Sampler
 	Samples string
+	// Follower leads paths to the addresses that probe pods have now; nil leaves the paths as they are.
+	Follower Follower
 	// Say gets messages that a person must not miss. Several goroutines call it.
 	Say func(string)
 	// Result is the step that watches, and whose gate is the result.
@@ -64,6 +66,11 @@ type Actor struct {
 	// here is true if this process started the command. Only then it reacts to a loss: an earlier process may have done
 	// so already.
 	here bool
+	// followed is when the Follower was last asked, and how many probes were lost until then.
+	followed struct {
+		at   time.Time
+		lost int64
+	}
 	// reacted is true once a loss was said.
 	reacted bool
 	// already are the texts of the signals that failed in the baseline, and so prove nothing.
@@ -203,6 +210,7 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 		case <-tick.C:
 			if glance, err := a.Gate.Look(ctx, a.MaxLost); err == nil { // an outage of the API server ends no command
 				a.heed(glance)
+				a.follow(ctx, glance)
 			}
 			a.Signals.Look(a.Clock.Now())
 			a.failing()
@@ -308,6 +316,7 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 		} else {
 			w.see(now, glance)
 			reacting(func() { a.heed(glance) })
+			a.follow(ctx, glance)
 		}
 		came := a.Signals.Look(now)
 		reacting(func() { a.failing(); a.newPods() })

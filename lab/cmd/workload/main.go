@@ -59,8 +59,16 @@ func run(ctx context.Context, args []string) error {
 			"the client is not a pod: leave out requests that policy only allows to pods")
 		world := flags.String("world", "", "HOST:PORT of a server outside of the cluster, also used as a target")
 		worldRate := flags.Float64("world-rate", 8, "requests per second to it, of each kind")
+		peer := flags.String("peer", "", "HOST:PORT of a UDP server, which gets all requests in place of the shop")
 		record := recorder(flags)
 		_ = flags.Parse(args[1:]) // exits on error
+		if *peer != "" {
+			d, err := drive.Peer(*peer, *rate)
+			if err != nil {
+				return err
+			}
+			return record.Drive(ctx, d)
+		}
 		d, err := drive.Shop(ctx, resolvConf, *rate, *outside)
 		if err == nil && *world != "" {
 			err = d.World(*world, *worldRate)

@@ -286,12 +286,17 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
+// Code waits for the end, and returns the exit code.
+func (p *Process) Code() int {
+	<-p.ended
+	return p.cmd.ProcessState.ExitCode()
+}
+
 // Ends waits for the end, and demands an exit code and texts in the output.
 func (p *Process) Ends(code int, texts ...string) {
 	p.t.Helper()
-	<-p.ended
-	said := p.Said()
-	if got := p.cmd.ProcessState.ExitCode(); got != code {
+	got, said := p.Code(), p.Said()
+	if got != code {
 		p.t.Fatalf("%s: exit %d, want %d:\n%s", strings.Join(p.cmd.Args, " "), got, code, said)
 	}
 	for _, text := range texts {

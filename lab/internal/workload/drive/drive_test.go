@@ -318,3 +318,40 @@ func TestDenied(t *testing.T) {
 		})
 	}
 }
+
+// TestPeer: a client of one address counts the time in which nothing answers there.
+func TestPeer(t *testing.T) {
+	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var silent atomic.Bool
+	go func() {
+		for buffer := make([]byte, 64); ; {
+			n, from, err := conn.ReadFrom(buffer)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err == nil && !silent.Load() {
+				conn.WriteTo(buffer[:n], from)
+			}
+		}
+	}()
+	d, err := Peer(conn.LocalAddr().String(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(1500*time.Millisecond, func() { silent.Store(true) })
+	time.AfterFunc(2*time.Second, func() { silent.Store(false) })
+	time.AfterFunc(2500*time.Millisecond, cancel)
+	d.Run(ctx)
+	got := d.Summary(time.Now()).Kinds[KindPeer]
+	if got.Failed == 0 || got.Failed > got.Sent/2 || got.LongestGap < 300 || got.LongestGap > 1000 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := Peer("nowhere", 1); err == nil {
+		t.Error("an address without a port is taken")
+	}
+}

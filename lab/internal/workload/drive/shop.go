@@ -96,6 +96,22 @@ func (d *Driver) World(address string, rate float64) error {
 	return nil
 }
 
+// Peer sends datagrams to one address, HOST:PORT, so many a second.
+func Peer(address string, rate float64) (*Driver, error) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, err
+	}
+	known := &memory{addr: at.Addr(), until: time.Now().AddDate(1, 0, 0)} // its address never changes
+	d := &Driver{}
+	d.expect(KindPeer, rate, client{resolver: resolver{ports: new(ports)}, host: at.Addr().String(),
+		port: strconv.Itoa(int(at.Port())), memory: known}.datagram)
+	return d, nil
+}
+
+// KindPeer is what Peer calls its requests.
+const KindPeer = "peer-udp"
+
 // Intruder sends what a NetworkPolicy denies; it counts answers as failures. It first waits until the
 // name of its victim can be looked up.
 func Intruder(ctx context.Context, resolvConf string) (*Driver, error) {

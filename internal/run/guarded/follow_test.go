@@ -1,0 +1,39 @@
+package guarded
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/run/guarded/result"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// follower counts how often it is asked; it fails at first.
+type follower struct{ asked int }
+
+func (f *follower) FollowProbePods(context.Context) ([]string, error) {
+	if f.asked++; f.asked == 1 {
+		return nil, errors.New("the API server is away")
+	}
+	return []string{"n"}, nil
+}
+
+// TestFollow: the addresses of probe pods are looked at while probes are lost, seldom, and again after an error; not
+// once the losses have ended.
+func TestFollow(t *testing.T) {
+	a, out, _ := bench(kind.Guard{Quiet: step.Duration(20 * time.Second), AtMost: step.Duration(time.Minute)})
+	f := &follower{}
+	a.Follower = f
+	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || f.asked != 0 {
+		t.Errorf("without a loss it was asked %d times: %+v", f.asked, got)
+	}
+	a, out, _ = bench(kind.Guard{Quiet: step.Duration(20 * time.Second), AtMost: step.Duration(time.Minute)},
+		loses(1), loses(2), loses(3), loses(4), loses(5), loses(6), loses(7), loses(8))
+	a.Follower, f.asked = f, 0
+	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || f.asked != 4 || !out.has("the probe pod of n has") {
+		t.Errorf("asked %d times, said %q: %+v", f.asked, out.lines, got)
+	}
+}
