@@ -18,8 +18,8 @@ const calicoBefore, calicoAfter = "v3.30.1", "v3.31.0"
 // TestGuardChanges guards changes of one cluster that others make by hand, one after another. What the guard says of
 // each agrees with what the lab's own clients counted meanwhile.
 func TestGuardChanges(t *testing.T) {
-	rigtest.Full(t, "guards of changes by hand, compared with clients: kube-proxy's mode, a node that reboots, flannel "+
-		"replaced by Calico, and an upgrade of Calico; Calico "+calicoBefore+" has to be built")
+	rigtest.Full(t, "guards of changes by hand, compared with clients: kube-proxy's mode, a node that reboots, "+
+		"flannel replaced by Calico, and an upgrade of Calico; Calico "+calicoBefore+" has to be built")
 	rig := rigtest.New(t, bin, "gc", 2, "flannel@"+calicoBefore)
 	for _, change := range []struct {
 		name string
@@ -52,7 +52,8 @@ func changesProxy(t *testing.T, c *clients) {
 	command := "kubectl apply -f " + file
 	for _, node := range c.rig.NodeNames() {
 		command += fmt.Sprintf("\nnode exec %s -- sh -c \"%s\"; node kill --component kube-proxy %[1]s\n"+
-			"until node exec %[1]s -- nft list table ip kube-proxy >/dev/null 2>&1; do sleep 1; done", node, edit)
+			"until node exec %[1]s -- nft list table ip kube-proxy >/dev/null 2>&1; do sleep 1; done",
+			node, edit)
 	}
 	got, code := c.guarded(t, command, 0, 7)
 	failed := c.agree(t, got)
@@ -64,7 +65,8 @@ func changesProxy(t *testing.T, c *clients) {
 func reboots(t *testing.T, c *clients) {
 	nodes := c.rig.NodeNames()
 	off := fmt.Sprintf("node kill %[1]s\nkubectl wait --for=condition=Ready=Unknown node/%[1]s "+
-		"--timeout=150s\nsleep 3; node start %[1]s\nkubectl wait --for=condition=Ready node/%[1]s --timeout=120s", nodes[1])
+		"--timeout=150s\nsleep 3; node start %[1]s\nkubectl wait --for=condition=Ready node/%[1]s --timeout=120s",
+		nodes[1])
 	got, _ := c.guarded(t, off, 7)
 	down := got.says(t, "node "+nodes[1]+" is not Ready")
 	for _, p := range c.pairs {
@@ -180,7 +182,8 @@ func TestGuardUnknown(t *testing.T) {
 	c.agree(t, got, "old", "host")
 	for _, p := range c.pairs {
 		id, _ := p.path()
-		if gap := got.longest(id); p.end == "old" && (gap.Open || (gap.to().Sub(gap.From)-3*time.Second).Abs() > time.Second) {
+		gap := got.longest(id)
+		if p.end == "old" && (gap.Open || (gap.to().Sub(gap.From)-3*time.Second).Abs() > time.Second) {
 			t.Errorf("%s: the routes were gone for 3 s, and the gap is %+v", id, gap)
 		}
 	}

@@ -208,7 +208,8 @@ func (c *clients) guarded(t *testing.T, command string, codes ...int) (report, i
 	t.Helper()
 	file := filepath.Join(c.rig.Dir, c.stage+".json")
 	script := fmt.Sprintf("set -e; lab='%s'; kubectl() { \"$lab\" kubectl --name %s \"$@\"; }; "+
-		"node() { verb=$1; shift; \"$lab\" node $verb --name %s \"$@\"; }\n%s", c.rig.Lab, c.rig.Name, c.rig.Name, command)
+		"node() { verb=$1; shift; \"$lab\" node $verb --name %s \"$@\"; }\n%s",
+		c.rig.Lab, c.rig.Name, c.rig.Name, command)
 	p := rigtest.Start(t, c.rig, "here", "guard", "--agent-image", scenario.AgentImage, "--probe-interval",
 		fastest.String(), "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "90s", "-o", file,
 		"--", "sh", "-c", script)
@@ -244,14 +245,16 @@ func (c *clients) agree(t *testing.T, got report, ends ...string) (failed uint64
 		within := float64((interval + every).Milliseconds())
 		count, gap := c.count(t, p), got.longest(id)
 		failed += count.Failed
-		t.Logf("%s: the guard's longest gap is %.0f ms from %s (open: %t), the client's %.0f ms from %s, %d of %d failed",
-			id, gap.Millis, clock(gap.From), gap.Open, count.LongestGap, clock(count.LongestGapAt), count.Failed, count.Sent)
+		t.Logf("%s: the guard's longest gap is %.0f ms from %s (open: %t), the client's %.0f ms from %s, "+
+			"%d of %d failed", id, gap.Millis, clock(gap.From), gap.Open, count.LongestGap,
+			clock(count.LongestGapAt), count.Failed, count.Sent)
 		differ := math.Abs(gap.Millis - count.LongestGap)
 		if gap.Open { // the client has counted on, after the report
 			differ = max(0, gap.Millis-count.LongestGap)
 		}
 		if differ > within {
-			t.Errorf("%s: gaps of %.0f and %.0f ms differ by more than %.0f ms", id, gap.Millis, count.LongestGap, within)
+			t.Errorf("%s: gaps of %.0f and %.0f ms differ by more than %.0f ms", id, gap.Millis,
+				count.LongestGap, within)
 		}
 		if gap.Millis > within && count.LongestGap > within {
 			c.begins(t, p, gap, count)
