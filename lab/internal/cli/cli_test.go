@@ -41,8 +41,8 @@ func TestRefusals(t *testing.T) {
 			"hint: use --network flannel, calico, calico-bgp, calico-typha, cilium, weave, bridge or none\n"},
 		{"up --network calico --calico v3.1.0", 1, "error: Calico \"v3.1.0\" is not one of the versions that can be " +
 			"built\nhint: use --calico v3.31.0, v3.30.1 or v3.28.5\n"},
-		{"up --network flannel --calico v3.28.5", 1, "error: --calico cannot be combined with the network flannel\n" +
-			"hint: use --network calico or calico-typha\n"},
+		{"up --network weave --calico v3.28.5", 1, "error: --calico cannot be combined with the network weave\n" +
+			"hint: use --network calico or calico-typha; or flannel, which a lab changes to Calico\n"},
 		{"build --kubernetes 1.34", 1, "error: Kubernetes \"1.34\" is not one of the versions that can be built\n" +
 			"hint: use --kubernetes v1.36.3 or v1.34.4\n"},
 		{"up --policy frob", 1, "error: there is no policy agent \"frob\"\n"},

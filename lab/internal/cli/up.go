@@ -87,7 +87,7 @@ func runtimeFlag(f *pflag.FlagSet, runtime *string) {
 
 // calicoFlag declares the version of Calico.
 func calicoFlag(f *pflag.FlagSet, version *string) {
-	f.StringVar(version, "calico", "", "version of Calico, if the network is Calico: "+choice(build.CalicoVersions())+
+	f.StringVar(version, "calico", "", "version of Calico, if the network is Calico, or of its images on flannel: "+choice(build.CalicoVersions())+
 		" (default "+build.CalicoVersions()[0]+
 		"); the nodes also get the images of further versions after a comma")
 }
@@ -123,9 +123,9 @@ func known(s spec.Lab) error {
 				"use --calico %s", choice(versions))
 		}
 	}
-	if s.Calico != "" && !strings.HasPrefix(s.Network, "calico") {
+	if s.Calico != "" && !strings.HasPrefix(s.Network, "calico") && s.Network != "flannel" {
 		return hint(fmt.Errorf("--calico cannot be combined with the network %s", s.Network),
-			"use --network calico or calico-typha")
+			"use --network calico or calico-typha; or flannel, which a lab changes to Calico")
 	}
 	if versions := build.KubernetesVersions(); !slices.Contains(versions, s.Kubernetes) {
 		return hint(fmt.Errorf("Kubernetes %q is not one of the versions that can be built", s.Kubernetes),

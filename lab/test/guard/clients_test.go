@@ -211,7 +211,7 @@ func (c *clients) guarded(t *testing.T, command string, codes ...int) (report, i
 		"node() { verb=$1; shift; \"$lab\" node $verb --name %s \"$@\"; }\n%s",
 		c.rig.Lab, c.rig.Name, c.rig.Name, command)
 	p := rigtest.Start(t, c.rig, "here", "guard", "--agent-image", scenario.AgentImage, "--probe-interval",
-		fastest.String(), "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "90s", "-o", file,
+		fastest.String(), "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m", "-o", file,
 		"--", "sh", "-c", script)
 	code := p.Code()
 	if !slices.Contains(codes, code) {
