@@ -87,8 +87,8 @@ func runtimeFlag(f *pflag.FlagSet, runtime *string) {
 
 // calicoFlag declares the version of Calico.
 func calicoFlag(f *pflag.FlagSet, version *string) {
-	f.StringVar(version, "calico", "", "version of Calico, if the network is Calico, or of its images on flannel: "+choice(build.CalicoVersions())+
-		" (default "+build.CalicoVersions()[0]+
+	f.StringVar(version, "calico", "", "version of Calico, if the network is Calico, or of its images on flannel: "+
+		choice(build.CalicoVersions())+" (default "+build.CalicoVersions()[0]+
 		"); the nodes also get the images of further versions after a comma")
 }
 
