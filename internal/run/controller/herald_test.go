@@ -14,6 +14,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -107,6 +109,36 @@ func TestHerald(t *testing.T) {
 		Step: "wave-2/n2/drain", Result: engine.ResultAsked, Error: "the operator requested it"})...)
 	if len(asked) != 0 {
 		t.Errorf("a rollback that was asked for is a failure: %q", asked)
+	}
+}
+
+// TestHeraldOfARealPlan: every node of a plan is told once that its change begins, and once that it is done.
+func TestHeraldOfARealPlan(t *testing.T) {
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml",
+		PodCIDR: "10.96.0.0/16", AgentImage: "theseus.dev/agent:dev", Strategy: "recreate"}, drivers.All(), nil,
+		plan.Options{Version: "v0.0.0-test", Now: noon, Name: "m",
+			Manifest: cnitest.Fixture(t, "calico-manifest.yaml")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []engine.Record
+	for i := range p.Steps {
+		records = append(records, engine.Record{Event: engine.StepBegan, Step: p.Steps[i].ID},
+			engine.Record{Event: engine.StepDone, Step: p.Steps[i].ID})
+	}
+	told := map[string]int{}
+	for _, event := range heard(p, 0, records...) {
+		about, _, _ := strings.Cut(event, ": ")
+		told[about]++
+	}
+	for i := range snapshot.Nodes {
+		name := snapshot.Nodes[i].Name
+		for _, reason := range []string{reasonChangeBegan, reasonChangeDone} {
+			if about := "Normal Node//" + name + "(" + name + ") " + reason; told[about] != 1 {
+				t.Errorf("%q is told %d times: %v", about, told[about], told)
+			}
+		}
 	}
 }
 

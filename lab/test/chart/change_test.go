@@ -86,6 +86,14 @@ func TestChange(t *testing.T) {
 		"-o", "name"); events == "" {
 		t.Error("the Change has no events")
 	}
+	told := c.kubectl("", "-n", "default", "get", "events", "--field-selector",
+		"involvedObject.kind=Node,reason=ChangeDone", "-o", "jsonpath={range .items[*]}{.involvedObject.name}"+
+			" of {.related.name}: {.message}{\"\\n\"}{end}")
+	for _, node := range rig.NodeNames() {
+		if !strings.Contains(told, node+" of "+migration+": ") || !strings.Contains(told, "moved while they ran") {
+			t.Errorf("%s has no event of its change:\n%s", node, told)
+		}
+	}
 }
 
 // applyChange applies the Change to Calico, with the number of probes that gates tolerate.
