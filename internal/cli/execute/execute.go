@@ -76,7 +76,7 @@ func New(a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan, be
 	if begins { // another process may have begun while a person read the plan
 		r.MayBegin = func(ctx context.Context) error {
 			return admission.Alone(ctx, admission.Request{Client: r.Client, Plan: p, Holder: journal.Holder(),
-				Version: a.Version, Waiting: a.Waiting, Say: r.View.Say})
+				Version: a.Version, Waiting: a.Waiting, Say: func(text string) { r.View.Say(text) }})
 		}
 	}
 	r.Stoppable = func(at *run.Flight) (<-chan struct{}, func()) {

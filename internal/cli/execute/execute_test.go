@@ -21,6 +21,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/admission"
 )
 
+// silent is a view of a run that only takes what is said.
+type silent struct{ run.View }
+
+func (silent) Say(string) {}
+
 // TestMayBegin: a plan that begins is refused if another migration has begun meanwhile. One that continues is not.
 func TestMayBegin(t *testing.T) {
 	lists := map[schema.GroupVersionResource]string{}
@@ -31,6 +36,7 @@ func TestMayBegin(t *testing.T) {
 	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	client, p := &kube.Client{Typed: fake.NewClientset(), Dynamic: dynamic}, &plan.Plan{Name: "new"}
 	r := New(&app.App{}, client, mirror.Access{}, p, true)
+	r.View = silent{}
 	if err := r.MayBegin(t.Context()); err != nil {
 		t.Errorf("nothing else is there: %v", err)
 	}
