@@ -111,8 +111,9 @@ func without(t *testing.T, roles string) []less {
 		for _, resource := range one.Resources {
 			group := one.APIGroups[0]
 			ofKubernetes := !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
-			// the lab has no kinds of Argo CD and Flux
-			if !slices.Contains(one.Verbs, "list") || resource == "*" || !ofKubernetes {
+			// the lab has no kinds of Argo CD and Flux, and no AdminNetworkPolicies
+			if !slices.Contains(one.Verbs, "list") || resource == "*" || !ofKubernetes ||
+				group == "policy.networking.k8s.io" {
 				continue
 			}
 			cut := role
