@@ -31,11 +31,12 @@ type RunningPod struct {
 	Ended bool
 }
 
-// PodsOn are the pods on a node, without Theseus' own.
+// PodsOn are the pods on a node, without Theseus' own. The API server answers from its cache, which has an index of
+// pods by node.
 func (l Live) PodsOn(ctx context.Context, node string, since time.Time) ([]RunningPod, error) {
 	ctx, cancel := l.Client.Call(ctx)
 	defer cancel()
-	list, err := l.Client.Typed.CoreV1().Pods("").List(ctx, metav1.ListOptions{
+	list, err := l.Client.Typed.CoreV1().Pods("").List(ctx, metav1.ListOptions{ResourceVersion: "0",
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
 	if err != nil {
 		return nil, err
@@ -57,10 +58,11 @@ func (l Live) PodsOn(ctx context.Context, node string, since time.Time) ([]Runni
 const podsAtOnce = 500
 
 // Workloads counts the pods of all workloads of the cluster, and the restarts of their containers since a moment. It
-// reads all pods, which takes seconds with many nodes.
+// reads all pods, which takes seconds with many nodes. It does not ask for resource version 0: then the API server
+// would ignore the limit, and answer with all pods at once.
 func (l Live) Workloads(ctx context.Context, since time.Time) ([]report.WorkloadOutcome, error) {
 	counts := map[string]report.WorkloadOutcome{}
-	options := metav1.ListOptions{ResourceVersion: "0", Limit: podsAtOnce}
+	options := metav1.ListOptions{Limit: podsAtOnce}
 	for {
 		list, err := l.Client.Typed.CoreV1().Pods("").List(ctx, options)
 		if err != nil {
@@ -82,6 +84,6 @@ func (l Live) Workloads(ctx context.Context, since time.Time) ([]report.Workload
 		if list.Continue == "" {
 			return slices.Collect(maps.Values(counts)), nil
 		}
-		options.Continue, options.ResourceVersion = list.Continue, ""
+		options.Continue = list.Continue
 	}
 }

@@ -62,3 +62,32 @@ func TestLive(t *testing.T) {
 		t.Errorf("forbidden: %v %v", all, err)
 	}
 }
+
+// TestLivePages: all pods are read page by page. Resource version 0 would make the API server ignore the limit; only
+// the pods of one node are asked for with it.
+func TestLivePages(t *testing.T) {
+	typed := fake.NewSimpleClientset()
+	var asked []metav1.ListOptions
+	typed.PrependReactor("list", "pods", func(action kubetest.Action) (bool, runtime.Object, error) {
+		options := action.(kubetest.ListActionImpl).ListOptions
+		asked = append(asked, options)
+		page := &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop",
+			Name: "bare-" + options.Continue}, Spec: corev1.PodSpec{NodeName: "n1"}}}}
+		if options.Limit > 0 && options.Continue == "" {
+			page.Continue = "more"
+		}
+		return true, page, nil
+	})
+	live := Live{Client: &kube.Client{Typed: typed}}
+	if all, err := live.Workloads(t.Context(), time.Time{}); err != nil || len(all) != 2 {
+		t.Errorf("%+v %v", all, err)
+	}
+	if _, err := live.PodsOn(t.Context(), "n1", time.Time{}); err != nil {
+		t.Error(err)
+	}
+	if len(asked) != 3 || asked[0].Limit != podsAtOnce || asked[0].ResourceVersion != "" ||
+		asked[1].Limit != podsAtOnce || asked[1].Continue != "more" || asked[1].ResourceVersion != "" ||
+		asked[2].ResourceVersion != "0" {
+		t.Errorf("asked %+v", asked)
+	}
+}

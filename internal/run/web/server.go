@@ -77,6 +77,8 @@ type Server struct {
 	hint func(error) string
 	mux  *http.ServeMux
 	url  string // of the page; empty if the browser's address is not known
+	// counting has a place for the one request that reads all pods of the cluster.
+	counting chan struct{}
 
 	unproven, body time.Duration // unprovenFor and bodyWithin, but for tests
 }
@@ -149,7 +151,8 @@ func NewServer(feed *Feed, address string, actions Actions, hint func(error) str
 
 // Serve makes the handler for whom a gate lets through. hint may be nil; it says what to do about an error.
 func Serve(gate Gate, hint func(error) string) *Server {
-	s := &Server{gate: gate, hint: hint, mux: http.NewServeMux(), unproven: unprovenFor, body: bodyWithin}
+	s := &Server{gate: gate, hint: hint, mux: http.NewServeMux(), counting: make(chan struct{}, 1),
+		unproven: unprovenFor, body: bodyWithin}
 	s.mux.HandleFunc("GET /{$}", static("page/page.html", "text/html; charset=utf-8"))
 	s.mux.HandleFunc("GET /page.js", static("page/page.js", "text/javascript; charset=utf-8"))
 	s.mux.HandleFunc("GET /page.css", static("page/page.css", "text/css; charset=utf-8"))

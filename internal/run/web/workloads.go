@@ -20,7 +20,7 @@ import (
 const (
 	// maxWorkloads bounds the table of workloads.
 	maxWorkloads = 200
-	// podsWithin bounds how long reading all pods may take.
+	// podsWithin bounds how long reading all pods may take, with the wait for those who read them already.
 	podsWithin = time.Minute
 )
 
@@ -112,16 +112,32 @@ func (s *Server) workloads(v *View, w http.ResponseWriter, r *http.Request) {
 	unread := errUnasked
 	if r.FormValue("restarts") != "" {
 		if unread = errNoLive; s.live(v) != nil {
-			ctx, cancel := context.WithTimeout(r.Context(), podsWithin)
-			counts, unread = s.live(v).Workloads(ctx, begun)
-			cancel()
+			counts, unread = s.count(r.Context(), s.live(v), begun)
 		}
 	}
 	reply(w, tableOf(all, strangers, counts, unread, time.Now()))
 }
 
-// errUnasked says that restarts were not asked for.
-var errUnasked = errors.New("all pods of the cluster are read only when you ask for it")
+var (
+	// errUnasked says that restarts were not asked for.
+	errUnasked = errors.New("all pods of the cluster are read only when you ask for it")
+	// errTurn says that the turn of a request did not come.
+	errTurn = errors.New("others read all pods now: try again in a minute")
+)
+
+// count reads all pods of the cluster. One request does so at a time, for the memory of this process and for the API
+// server's sake.
+func (s *Server) count(ctx context.Context, live Live, since time.Time) ([]report.WorkloadOutcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, podsWithin)
+	defer cancel()
+	select {
+	case s.counting <- struct{}{}:
+		defer func() { <-s.counting }()
+		return live.Workloads(ctx, since)
+	case <-ctx.Done():
+		return nil, errTurn
+	}
+}
 
 func tableOf(all map[string]*WorkloadDetail, strangers int, counts []report.WorkloadOutcome, unread error,
 	at time.Time) Workloads {

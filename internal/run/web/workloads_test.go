@@ -1,14 +1,19 @@
 package web_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/run/web"
 	"github.com/theseus-cni/theseus/internal/run/web/webtest"
 )
@@ -64,6 +69,54 @@ func TestWorkloads(t *testing.T) {
 	if all, _ = workloads(t, page, "?restarts=1"); !all.Unread {
 		t.Errorf("no client: %q", all.Note)
 	}
+}
+
+// crowd counts how many requests read all pods at once.
+type crowd struct {
+	*webtest.Run
+	now, most, all atomic.Int32
+	hold           chan struct{}
+}
+
+func (c *crowd) Workloads(ctx context.Context, since time.Time) ([]report.WorkloadOutcome, error) {
+	c.most.Store(max(c.most.Load(), c.now.Add(1)))
+	defer c.now.Add(-1)
+	c.all.Add(1)
+	<-c.hold
+	return c.Run.Workloads(ctx, since)
+}
+
+// TestOneReadsAllPods: requests for all pods of the cluster wait for each other, and one whose turn does not come shows
+// no figures.
+func TestOneReadsAllPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := webtest.New(t, 3)
+		page := web.NewServer(web.NewFeed(r.Plan), address, nil, nil)
+		c := &crowd{Run: r, hold: make(chan struct{})}
+		page.Live = c
+		ask := func(done chan<- web.Workloads) {
+			all, _ := workloads(t, page, "?restarts=1")
+			done <- all
+		}
+		first, others := make(chan web.Workloads, 1), make(chan web.Workloads, 2)
+		go ask(first)
+		synctest.Wait()
+		go ask(others)
+		go ask(others)
+		for range 2 {
+			if all := <-others; !all.Unread || !strings.Contains(all.Note, "others read all pods now") {
+				t.Errorf("while another one reads: %+v", all)
+			}
+		}
+		close(c.hold)
+		if all := <-first; all.Unread {
+			t.Errorf("the first: %+v", all)
+		}
+		go ask(others)
+		if all := <-others; all.Unread || c.most.Load() != 1 || c.all.Load() != 2 {
+			t.Errorf("afterwards: %+v; %d at once, %d in all", all, c.most.Load(), c.all.Load())
+		}
+	})
 }
 
 // TestManyWorkloads: the table is bounded, and says how many it leaves out.
