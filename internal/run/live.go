@@ -73,10 +73,13 @@ func (l Live) Workloads(ctx context.Context, since time.Time) ([]report.Workload
 			if pod.Namespace == v1alpha1.Namespace {
 				continue
 			}
-			key := observe.Workload(pod)
-			kind, name, _ := strings.Cut(key, " ")
+			kind, name, _ := strings.Cut(observe.Workload(pod), " ")
+			if name = strings.TrimPrefix(name, pod.Namespace+"/"); kind == "Node" {
+				name = pod.Name // a static pod is a workload by itself, as in a plan
+			}
+			key := kind + " " + pod.Namespace + "/" + name
 			one := counts[key]
-			one.Kind, one.Namespace, one.Name = kind, pod.Namespace, strings.TrimPrefix(name, pod.Namespace+"/")
+			one.Kind, one.Namespace, one.Name = kind, pod.Namespace, name
 			one.Pods++
 			one.RestartsAfter += restartsSince(pod, since)
 			counts[key] = one

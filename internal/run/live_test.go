@@ -35,6 +35,12 @@ func TestLive(t *testing.T) {
 	typed := fake.NewSimpleClientset(pod("shop", "web-1", "n1", "web-77b", begun.Add(time.Minute)),
 		pod("shop", "web-2", "n2", "web-77b", begun.Add(-time.Minute)),
 		pod(v1alpha1.Namespace, "agent", "n1", "", begun.Add(time.Minute)), pod("shop", "bare", "n2", "", time.Time{}))
+	yes := true
+	static := pod("kube-system", "etcd-n1", "n3", "", begun.Add(time.Minute))
+	static.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Name: "n3", Controller: &yes}}
+	if err := typed.Tracker().Add(static); err != nil {
+		t.Fatal(err)
+	}
 	live := Live{Client: &kube.Client{Typed: typed}}
 	all, err := live.PodsOn(t.Context(), "n1", begun)
 	if err != nil || len(all) != 1 || all[0].Name != "web-1" || all[0].Restarts != 2 {
@@ -48,8 +54,8 @@ func TestLive(t *testing.T) {
 	for _, one := range counts {
 		found[one.Kind+" "+one.Namespace+"/"+one.Name] = [2]int{one.Pods, one.RestartsAfter}
 	}
-	if err != nil || len(found) != 2 || found["Deployment shop/web"] != [2]int{2, 2} ||
-		found["Pod shop/bare"] != [2]int{1, 0} {
+	if err != nil || len(found) != 3 || found["Deployment shop/web"] != [2]int{2, 2} ||
+		found["Pod shop/bare"] != [2]int{1, 0} || found["Node kube-system/etcd-n1"] != [2]int{1, 2} {
 		t.Errorf("workloads %v %v", found, err)
 	}
 	typed.PrependReactor("list", "pods", func(kubetest.Action) (bool, runtime.Object, error) {

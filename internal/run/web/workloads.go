@@ -43,9 +43,11 @@ type WorkloadDetail struct {
 	// Moved and Evicted are by the journal. Pods moved back do not count as moved.
 	Moved   int `json:"moved"`
 	Evicted int `json:"evicted"`
-	// Pods and Restarts are by the cluster: now, and since the run began.
-	Pods     int `json:"pods"`
-	Restarts int `json:"restarts"`
+	// Pods and Restarts are by the cluster: now, and since the run began. Unread is true if no pod says that it is of
+	// this workload: it has none now, or names another owner, such as the ReplicaSet of an Argo Rollout.
+	Pods     int  `json:"pods"`
+	Restarts int  `json:"restarts"`
+	Unread   bool `json:"unread,omitempty"`
 	// ShortMillis is how long, in ms, it lacked ready pods after evictions.
 	ShortMillis int64 `json:"shortMillis,omitempty"`
 }
@@ -141,13 +143,20 @@ func (s *Server) count(ctx context.Context, live Live, since time.Time) ([]repor
 
 func tableOf(all map[string]*WorkloadDetail, strangers int, counts []report.WorkloadOutcome, unread error,
 	at time.Time) Workloads {
+	for _, one := range all {
+		one.Unread = true
+	}
+	unmatched := len(all)
 	for _, c := range counts {
 		key := c.Kind + "/" + c.Namespace + "/" + c.Name
 		if all[key] == nil && c.RestartsAfter == 0 {
 			continue // the plan does not know it, and nothing happened to it
 		}
 		one := workloadIn(all, c.Kind, c.Namespace, c.Name)
-		one.Pods, one.Restarts = c.Pods, c.RestartsAfter
+		if one.Unread {
+			unmatched--
+		}
+		one.Pods, one.Restarts, one.Unread = c.Pods, c.RestartsAfter, false
 	}
 	t := Workloads{Unread: unread != nil}
 	for _, one := range slices.Collect(maps.Values(all)) {
@@ -162,6 +171,8 @@ func tableOf(all map[string]*WorkloadDetail, strangers int, counts []report.Work
 	says := []string{"Read at " + at.UTC().Format(time.TimeOnly) + " UTC."}
 	if unread != nil {
 		says = append(says, "Pods and restarts are not known: "+unread.Error()+".")
+	} else if unmatched > 0 {
+		says = append(says, cluster.Count(unmatched, "workload")+" not read: no pod names such an owner.")
 	}
 	if len(t.List) == 0 {
 		says = append(says, "The plan names no workload, and the journal none whose pods were evicted.")

@@ -27,6 +27,9 @@ func workloads(t *testing.T, page *web.Server, query string) (web.Workloads, str
 	}
 	text := ""
 	for _, w := range all.List {
+		if w.Unread {
+			text += "not read: "
+		}
 		text += fmt.Sprintf("%s %s/%s pods %d moved %d evicted %d restarts %d\n", w.Kind, w.Namespace, w.Name, w.Pods,
 			w.Moved, w.Evicted, w.Restarts)
 	}
@@ -39,6 +42,7 @@ func TestWorkloads(t *testing.T) {
 	r := webtest.New(t, 5)
 	r.Plan.Workloads = []kind.Workload{{Kind: "Deployment", Namespace: "shop", Name: "idle", Treatment: "move"},
 		{Kind: "Deployment", Namespace: "shop", Name: "web", Treatment: "move"},
+		{Kind: "Rollout", Namespace: "shop", Name: "pay", Treatment: "move"},
 		{Kind: "Deployment", Namespace: "shop", Name: "web", Treatment: "stay"}}
 	feed := web.NewFeed(r.Plan)
 	page := web.NewServer(feed, address, nil, nil)
@@ -51,9 +55,10 @@ func TestWorkloads(t *testing.T) {
 	want := "Deployment shop/cart pods 4 moved 0 evicted 0 restarts 7\n" +
 		"DaemonSet shop/logs pods 5 moved 0 evicted 5 restarts 3\n" +
 		"Deployment shop/web pods 5 moved 0 evicted 5 restarts 0\n" +
-		"Deployment shop/idle pods 4 moved 0 evicted 0 restarts 0\n"
-	if text != want || all.Unread {
-		t.Errorf("%s\nwant:\n%s", text, want)
+		"Deployment shop/idle pods 4 moved 0 evicted 0 restarts 0\n" +
+		"not read: Rollout shop/pay pods 0 moved 0 evicted 0 restarts 0\n"
+	if text != want || all.Unread || !strings.Contains(all.Note, "1 workload not read: no pod names such an owner.") {
+		t.Errorf("%s\nwant:\n%s%q", text, want, all.Note)
 	}
 	all, text = workloads(t, page, "")
 	if !all.Unread || strings.Contains(text, "cart") ||

@@ -402,7 +402,7 @@
     var body = $("workloads").tBodies[0], tone = function (n, bad) { return n ? "n " + bad : "n zero"; };
     set("workloadsnote", d.note);
     body.replaceChildren.apply(body, (d.list || []).map(function (w) {
-      var row = make("tr"), unread = d.unread;
+      var row = make("tr"), unread = d.unread || w.unread;
       row.append(make("td", "break", w.namespace + "/" + w.name), make("td", "", w.kind), make("td", "n", unread ? "not read" : number(w.pods)), make("td", tone(w.moved, ""), number(w.moved)), make("td", tone(w.evicted, "warn"), number(w.evicted)),
         make("td", unread ? "n" : tone(w.restarts, "bad"), unread ? "not read" : number(w.restarts)), make("td", tone(w.shortMillis, ""), w.shortMillis ? span(w.shortMillis) : "–"));
       return row;
