@@ -130,22 +130,6 @@ func perWorkload(planned []plan.Workload, count, restarts, moved map[string]int,
 	return all
 }
 
-// evictions sums up the journal by workload: pods moved, and the time in ms until it had all its pods again.
-func evictions(records []engine.Record) (moved map[string]int, whole map[string]int64) {
-	moved, whole = map[string]int{}, map[string]int64{}
-	for _, record := range records {
-		var evicted kube.Evicted
-		if record.Event != engine.Acted || json.Unmarshal(record.Data, &evicted) != nil {
-			continue
-		}
-		for _, pod := range evicted.Pods {
-			moved[pod.Workload]++
-			whole[pod.Workload] += pod.WholeMillis
-		}
-	}
-	return moved, whole
-}
-
 // restartsSince counts the containers of a pod that ended and were started again since a moment. Of
 // several restarts of one container only the last tells its time, so it counts them all when that is later.
 func restartsSince(pod *corev1.Pod, since time.Time) int {

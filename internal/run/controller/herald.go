@@ -14,7 +14,6 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -49,7 +48,8 @@ type herald struct {
 	// first and last are the nodes whose change begins and ends with a step, by its ID; within are all that it changes.
 	first, last, within map[string][]string
 	said                map[string]int // how many pods got an event, by its reason
-	cause               string         // of the rollback
+	evictions           run.Evictions
+	cause               string // of the rollback
 }
 
 // passage is how far a node is.
@@ -180,11 +180,10 @@ func (h *herald) acted(r engine.Record, past bool) {
 	}
 	switch {
 	case action.Op == step.Evict:
-		var answer kube.Evicted
-		if json.Unmarshal(r.Data, &answer) != nil {
-			return
-		}
-		for _, pod := range answer.Pods {
+		for _, pod := range h.evictions.Of(r) {
+			if pod.Again {
+				continue
+			}
 			node.evicted++
 			h.pod(pod.Namespace, pod.Name, "", corev1.EventTypeNormal, reasonEvicted,
 				"evicted this pod of "+pod.Workload+" from "+nodeOf(action), past)

@@ -71,8 +71,12 @@ func TestHerald(t *testing.T) {
 		{Event: engine.StepDone, Step: "wave-1/n1/adopt"}, {Event: engine.StepBegan, Step: "wave-1/n1/switch"},
 		{Event: engine.Acted, Step: "wave-1/n1/switch", Action: "renew", Result: engine.ResultDone},
 		{Event: engine.StepDone, Step: "wave-1/n1/switch"}, {Event: engine.StepBegan, Step: "wave-2/n2/drain"},
+		{Event: engine.Acted, Step: "wave-2/n2/drain", Action: "evict", Result: engine.ResultFailed,
+			Data: answer(t, kube.Evicted{Pods: []kube.EvictedPod{{Namespace: "shop", Name: "db-1",
+				Workload: "StatefulSet/shop/db"}}})},
 		{Event: engine.Acted, Step: "wave-2/n2/drain", Action: "evict", Result: engine.ResultDone,
 			Data: answer(t, kube.Evicted{Pods: []kube.EvictedPod{{Namespace: "shop", Name: "db-0",
+				Workload: "StatefulSet/shop/db"}, {Namespace: "shop", Name: "db-1",
 				Workload: "StatefulSet/shop/db"}}})},
 	}
 	back := []engine.Record{
@@ -89,9 +93,10 @@ func TestHerald(t *testing.T) {
 		"Normal Node//n1(n1) ChangeDone: has changed this node (2 pods moved while they ran, " +
 			"1 pod of the network restarted)",
 		"Normal Node//n2(n2) ChangeBegan: begins to change this node: [4/4] Recreate the pods of n2",
+		"Normal Pod/shop/db-1() EvictedByChange: evicted this pod of StatefulSet/shop/db from n2",
 		"Normal Pod/shop/db-0() EvictedByChange: evicted this pod of StatefulSet/shop/db from n2",
 		"Warning Node//n2(n2) ChangeFailed: [4/4] Recreate the pods of n2 failed: probes were lost",
-		"Warning Node//n2(n2) ChangeUndone: has undone the change of this node (1 pod evicted): probes were lost",
+		"Warning Node//n2(n2) ChangeUndone: has undone the change of this node (2 pods evicted): probes were lost",
 		"Warning Node//n1(n1) ChangeUndone: has undone the change of this node (2 pods moved while they ran, " +
 			"1 pod moved back while they ran, 1 pod of the network restarted): probes were lost",
 	}
@@ -99,7 +104,7 @@ func TestHerald(t *testing.T) {
 	for _, test := range []struct {
 		past int
 		want []string
-	}{{0, want}, {len(there), want[5:]}} {
+	}{{0, want}, {len(there), want[6:]}} {
 		if got := heard(twoNodes(), test.past, all...); strings.Join(got, "\n") != strings.Join(test.want, "\n") {
 			t.Errorf("after %d records\n%s\nwant\n%s", test.past, strings.Join(got, "\n"),
 				strings.Join(test.want, "\n"))

@@ -73,7 +73,8 @@ type Record struct {
 	Before  json.RawMessage `json:"before,omitempty"`
 	Inverse *step.Action    `json:"inverse,omitempty"`
 	Verdict *Verdict        `json:"verdict,omitempty"`
-	// Data is the answer of an action. Of those that failed, only step.VerbAdopt has one.
+	// Data is the answer of an action. Of those that failed, only step.VerbAdopt and step.Evict have one: the pods that
+	// were moved or evicted before the failure.
 	Data json.RawMessage `json:"data,omitempty"`
 	// By says who ran the engine: user@host.
 	By string `json:"by,omitempty"`

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -335,6 +334,7 @@ func (b *Board) journalPods(node string) map[string]PodDetail {
 			all[one.Namespace+"/"+one.Name] = one
 		}
 	}
+	var told run.Evictions
 	for _, r := range b.records {
 		action := b.script.Find(r.Action)
 		if r.Event != engine.Acted || action == nil || nodeOf(action) != node {
@@ -342,7 +342,7 @@ func (b *Board) journalPods(node string) map[string]PodDetail {
 		}
 		switch {
 		case action.Op == step.Evict:
-			for _, pod := range evictedPods(r) {
+			for _, pod := range told.Of(r) {
 				one := PodDetail{Namespace: pod.Namespace, Name: pod.Name, State: "evicted", rank: rankEvicted}
 				if pod.HeldMillis > 0 {
 					one.Note = fmt.Sprintf("a PodDisruptionBudget delayed it by %.1f s", float64(pod.HeldMillis)/1000)
@@ -361,15 +361,6 @@ func (b *Board) journalPods(node string) map[string]PodDetail {
 		}
 	}
 	return all
-}
-
-// evictedPods are what a record of an eviction says.
-func evictedPods(r engine.Record) []kube.EvictedPod {
-	var evicted kube.Evicted
-	if json.Unmarshal(r.Data, &evicted) != nil {
-		return nil
-	}
-	return evicted.Pods
 }
 
 func adopted(pod step.AdoptOutcome, move report.Move, moved bool) PodDetail {

@@ -13,8 +13,10 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/report"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 const (
@@ -79,18 +81,20 @@ func (b *Board) workloads() (all map[string]*WorkloadDetail, strangers int) {
 			one.Moved++
 		}
 	}
+	var told run.Evictions
 	for _, r := range b.records {
-		if r.Event != engine.Acted {
+		if action := b.script.Find(r.Action); r.Event != engine.Acted || action == nil || action.Op != step.Evict {
 			continue
 		}
-		for _, pod := range evictedPods(r) {
+		for _, pod := range told.Of(r) {
 			part := strings.SplitN(pod.Workload, "/", 3)
 			if len(part) != 3 || part[1] == v1alpha1.Namespace {
 				continue
 			}
 			one := workloadIn(all, part[0], part[1], part[2])
-			one.Evicted++
-			one.ShortMillis += pod.WholeMillis
+			if one.ShortMillis += pod.WholeMillis; !pod.Again {
+				one.Evicted++
+			}
 		}
 	}
 	return all, strangers

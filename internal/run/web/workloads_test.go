@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/run/web"
 	"github.com/theseus-cni/theseus/internal/run/web/webtest"
@@ -73,6 +75,22 @@ func TestWorkloads(t *testing.T) {
 	page.Live = nil
 	if all, _ = workloads(t, page, "?restarts=1"); !all.Unread {
 		t.Errorf("no client: %q", all.Note)
+	}
+}
+
+// TestEvictedBeforeFailure: pods that an action evicted before it failed count, and once, also if the next attempt
+// names them again.
+func TestEvictedBeforeFailure(t *testing.T) {
+	r := webtest.New(t, 3)
+	feed := web.NewFeed(r.Plan)
+	page := web.NewServer(feed, address, nil, nil)
+	i := slices.IndexFunc(r.Records, func(one engine.Record) bool { return strings.Contains(string(one.Data), "web-") })
+	failed := r.Records[i]
+	failed.Result, failed.Error = engine.ResultFailed, "not ready"
+	feed.Publish(web.About{Held: true}, r.Begin, func(b *web.Board) { b.Record(engine.State{}, failed, r.Records[i]) })
+	all, text := workloads(t, page, "")
+	if n := strings.Count(text, "evicted 1 "); n != 2 || strings.Contains(text, "evicted 2") {
+		t.Errorf("%+v", all)
 	}
 }
 
