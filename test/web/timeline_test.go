@@ -18,7 +18,7 @@ func TestTimeline(t *testing.T) {
 	p.run.Losses = []webtest.Loss{{Node: "worker-003", Class: "pod-pod", From: p.after(40), Lasts: 3 * time.Second}}
 	p.run.Events = []observe.Event{{At: p.after(39), Object: "node worker-003", What: "is not Ready: <b>gone</b>"}}
 	do(t, ctx, chromedp.Navigate(p.URL()))
-	until(t, ctx, has("timenote", "what happens in the cluster is not known"))
+	until(t, ctx, has("timenote", "what happens in the cluster is not shown: only guards keep it"))
 	p.play(p.run.Begin, p.after(38))
 	until(t, ctx, has("timeline", "started by ada@bastion-1")+" && "+has("timeline", "done after")+" && !"+
 		has("timeline", "loss"))

@@ -316,8 +316,8 @@ func (b *Board) silent(at time.Time) (paths int, nodes []string) {
 // State is what is known at a time of this machine's clock.
 func (b *Board) State(about About, at time.Time) *State {
 	b.recent, b.at = max(recent, 2*about.CountEvery), at
-	s := &State{Nodes: b.cells, Lines: b.lines, Strip: b.strip, Timeline: b.past.show(b.script, about.Unseen),
-		Steps: make([]Mark, len(b.plan.Steps))}
+	s := &State{Nodes: b.cells, Lines: b.lines, Strip: b.strip, Steps: make([]Mark, len(b.plan.Steps)),
+		Timeline: b.past.show(b.script, b.plan.Foreign(), about.Unseen)}
 	stand := engine.Judge(b.plan.Steps, b.state, about.Held)
 	gate, measures := b.pending()
 	now := Now{Stand: stand.Word, Cause: b.state.Cause, Over: b.state.Over(), Runner: about.Runner,

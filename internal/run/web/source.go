@@ -357,8 +357,12 @@ func (s *Source) gather(ctx context.Context, over bool) error {
 	return nil
 }
 
-// events reads again what the run keeps of what happened in the cluster, if it is time to.
+// events reads again what the run keeps of what happened in the cluster, if it is time to. Only guards keep that.
 func (s *Source) events(ctx context.Context, over bool) error {
+	guard := false
+	if s.Feed.On(func(b *Board) { guard = b.plan.Foreign() }); !guard {
+		return nil
+	}
 	if age := time.Since(s.happened); !over && age >= gatherEvery && age >= eventShare*s.recalls {
 		begun := time.Now()
 		found, err := run.Happened(ctx, s.actor, s.Name, s.Dir)

@@ -172,9 +172,9 @@ func (t *timeline) add(m Moment) {
 }
 
 // show is the timeline so far.
-func (t *timeline) show(script *run.Script, unseen string) Timeline {
+func (t *timeline) show(script *run.Script, guard bool, unseen string) Timeline {
 	shown := Timeline{More: t.older + len(t.journal) + len(t.events) + t.dropped + len(t.losses),
-		Note: t.note(unseen)}
+		Note: t.note(guard, unseen)}
 	shown.Moments = slices.Clone(last(t.journal))
 	for _, event := range last(t.events) {
 		shown.Moments = append(shown.Moments, Moment{At: event.At, Kind: kindEvent, Text: event.String(),
@@ -209,8 +209,11 @@ func during(script *run.Script, place string) string {
 	return place
 }
 
-// note says how far it is known what happened in the cluster.
-func (t *timeline) note(unseen string) string {
+// note says how far it is known what happened in the cluster. Only guards look at it.
+func (t *timeline) note(guard bool, unseen string) string {
+	if !guard && len(t.looks) == 0 {
+		return "what happens in the cluster is not shown: only guards keep it"
+	}
 	text := "what happens in the cluster is not known: the run has kept no look at it yet"
 	if n := len(t.looks); n > 0 {
 		text = "what happened in the cluster is known until " + t.looks[n-1].To.UTC().Format(time.TimeOnly) + " UTC"

@@ -10,6 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/observe"
 	"github.com/theseus-cni/theseus/internal/run"
@@ -41,7 +45,7 @@ func indexOf(t *testing.T, lines []string, text string) int {
 func TestTimeline(t *testing.T) {
 	r, lost := lossy(t)
 	feed := web.NewFeed(r.Plan)
-	if at := feed.State().Timeline; len(at.Moments) != 0 || !strings.Contains(at.Note, "is not known") {
+	if at := feed.State().Timeline; len(at.Moments) != 0 || !strings.Contains(at.Note, "only guards keep it") {
 		t.Errorf("before the run: %+v", at)
 	}
 	at := lost.Add(10 * time.Second)
@@ -114,16 +118,35 @@ func TestTimelineIsBounded(t *testing.T) {
 	}
 	var some kube.Collected
 	feed.Publish(web.About{}, end, func(b *web.Board) { b.Measure(some, nil, end) })
-	if note := feed.State().Timeline.Note; !strings.Contains(note, "is not known") {
+	if note := feed.State().Timeline.Note; !strings.Contains(note, "only guards keep it") {
 		t.Errorf("note %q", note)
 	}
+}
+
+// TestOnlyGuardsKeepEvents: a page of another plan says that it has no events, and does not read them.
+func TestOnlyGuardsKeepEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := follow(t, webtest.New(t, 30), 20*time.Second)
+		w.look(4)
+		read := 0
+		w.dynamic.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			read++
+			return false, nil, nil
+		})
+		w.look(80)
+		if note := w.Feed.State().Timeline.Note; read > 0 || !strings.HasSuffix(note, "only guards keep it") {
+			t.Errorf("read %d times: %q", read, note)
+		}
+	})
 }
 
 // TestEventsAreRead: what the run keeps of the cluster's events comes to the page while the run goes on. If it cannot
 // be read, the page says so for as long as that is so.
 func TestEventsAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := follow(t, webtest.New(t, 3), 20*time.Second)
+		r := webtest.New(t, 3)
+		r.Plan.Guarded = &kind.Guard{}
+		w := follow(t, r, 20*time.Second)
 		w.look(4)
 		note := func() string { return w.Feed.State().Timeline.Note }
 		if !strings.Contains(note(), "the run has kept no look at it yet") {
