@@ -24,7 +24,8 @@ func TestNode(t *testing.T) {
 		has("detail", "shop/web-worker-002") + " && " + has("detail", "evicted: a PodDisruptionBudget delayed it")
 	until(t, ctx, shown)
 	until(t, ctx, has("detail", "restarted, 3 in all")+" && "+has("detail", "host network: it stays")+" && "+
-		has("detail", "worker-002/new>"))
+		has("detail", "worker-002/new>")+" && [...document.querySelectorAll('#detail tr')].some(row => "+
+		"row.textContent.includes('shop/web-worker-002') && row.textContent.includes('not known'))")
 	until(t, ctx, "Array.from(document.querySelectorAll('#detail table')).every(function (one) { "+
 		"return one.rows.length > 1; }) && document.querySelectorAll('#detail table').length === 4")
 	picture(t, ctx, "15-node")

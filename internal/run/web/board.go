@@ -296,21 +296,30 @@ func (b *Board) fresh(p *progress, at time.Time) bool {
 }
 
 // silent counts the paths that are to be measured now, but have no new results, and names the nodes on which they
-// start. A denied path has its first result only after a timeout, unlike the others of its node.
+// start.
 func (b *Board) silent(at time.Time) (paths int, nodes []string) {
+	quiet := b.quiet(at)
+	all := map[string]bool{}
+	for p := range quiet {
+		all[p.node] = true
+	}
+	return len(quiet), slices.Sorted(maps.Keys(all))
+}
+
+// quiet are the paths that are to be measured now, but have no new results. A denied path has its first result only
+// after a timeout, unlike the others of its node.
+func (b *Board) quiet(at time.Time) map[*progress]bool {
 	reports := map[string]bool{}
 	for _, p := range b.planned {
 		reports[p.node] = reports[p.node] || b.fresh(p, at)
 	}
-	all := map[string]bool{}
+	all := map[*progress]bool{}
 	for _, p := range b.planned {
-		if b.fresh(p, at) || p.denied && p.sent == 0 && reports[p.node] && at.Sub(p.first) < b.recent {
-			continue
+		if !b.fresh(p, at) && !(p.denied && p.sent == 0 && reports[p.node] && at.Sub(p.first) < b.recent) {
+			all[p] = true
 		}
-		paths++
-		all[p.node] = true
 	}
-	return paths, slices.Sorted(maps.Keys(all))
+	return all
 }
 
 // State is what is known at a time of this machine's clock.

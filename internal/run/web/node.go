@@ -39,7 +39,8 @@ type NodeDetail struct {
 	Leaked  int64      `json:"leaked"`
 	Longest float64    `json:"longestMillis"`
 	Steps   []NodeStep `json:"steps"`
-	// List are its paths, those with the longest gaps first, and then the slowest. At most maxNodePaths.
+	// List are its paths: those with the longest gaps first, then those without new results, and then the slowest. At
+	// most maxNodePaths.
 	List []PathDetail `json:"list,omitempty"`
 	// Pods are those that run on it or that something happened to, and PodsNote says what is not known of them.
 	Pods     []PodDetail `json:"pods,omitempty"`
@@ -65,13 +66,14 @@ type NodeStep struct {
 type PathDetail struct {
 	ID      string  `json:"id"`
 	Denied  bool    `json:"denied,omitempty"`
+	Sent    int64   `json:"sent"`
 	Lost    int64   `json:"lost"`
 	Leaked  int64   `json:"leaked"`
 	Longest float64 `json:"longestMillis"`
 	Cause   string  `json:"cause,omitempty"`
 	// Now is the median round trip between the last two results, in microseconds; 0 if none is known.
 	Now int64 `json:"now,omitempty"`
-	// Silent is true if there are no new results of it.
+	// Silent is true if it should be measured now, and has no new results, or none yet.
 	Silent bool `json:"silent,omitempty"`
 }
 
@@ -85,6 +87,8 @@ type PodDetail struct {
 	// Bad is true if a person should look at it.
 	Bad      bool `json:"bad,omitempty"`
 	Restarts int  `json:"restarts,omitempty"`
+	// Unread is true if its restarts were not read, since it does not run on this node now, as far as is known.
+	Unread bool `json:"unread,omitempty"`
 
 	rank int
 }
@@ -146,22 +150,19 @@ func (b *Board) Node(name string) (NodeDetail, bool) {
 }
 
 func (b *Board) nodePaths(d *NodeDetail) {
-	planned := map[*progress]bool{}
-	for _, p := range b.planned {
-		planned[p] = true
-	}
+	quiet := b.quiet(b.at)
 	for _, p := range b.account {
 		at := b.progress[p.ID]
 		if p.Source.Node == d.Name && at.grew.After(d.Reports) {
 			d.Reports = at.grew
 		}
-		if p.Source.Node != d.Name && p.Target.Node != d.Name || p.Sent == 0 {
+		if p.Source.Node != d.Name && p.Target.Node != d.Name ||
+			p.Sent == 0 && !quiet[at] { // it is not measured now, or has just begun
 			continue
 		}
 		d.Paths++
 		d.Sent, d.Lost, d.Leaked = d.Sent+p.Sent, d.Lost+p.Lost, d.Leaked+p.Leaked
-		one := PathDetail{ID: p.ID, Denied: p.Denied, Lost: p.Lost, Leaked: p.Leaked,
-			Silent: planned[at] && !b.fresh(at, b.at)}
+		one := PathDetail{ID: p.ID, Denied: p.Denied, Sent: p.Sent, Lost: p.Lost, Leaked: p.Leaked, Silent: quiet[at]}
 		if !p.Denied && b.fresh(at, b.at) {
 			one.Now = loss.RoundTrips(at.counts).Since(at.before).Quantile(0.5)
 		}
@@ -291,6 +292,7 @@ func (b *Board) pods(d *NodeDetail, running []run.RunningPod, unread error) {
 		all = append(all, one)
 	}
 	for _, one := range known { // they run there no more, as far as is known
+		one.Unread = true
 		if unread == nil && one.rank != rankEvicted {
 			one.Note = strings.TrimPrefix(one.Note+"; it runs on this node no more", "; ")
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/web"
@@ -62,7 +63,11 @@ func TestNodeOpened(t *testing.T) {
 	if web1.State != "evicted" || !strings.Contains(web1.Note, "delayed it by 1.2 s") {
 		t.Errorf("evicted: %+v", web1)
 	}
-	if logs := pod(t, node, "logs-worker-002"); logs.State != "evicted" || logs.Restarts != 3 || !logs.Bad {
+	if !web1.Unread { // it runs there no more, so nothing says whether it has restarted
+		t.Errorf("restarts of a pod that is gone: %+v", web1)
+	}
+	if logs := pod(t, node, "logs-worker-002"); logs.State != "evicted" || logs.Restarts != 3 || !logs.Bad ||
+		logs.Unread {
 		t.Errorf("restarted: %+v", logs)
 	}
 	if node.Pods[0].Name != "logs-worker-002" {
@@ -105,6 +110,43 @@ func TestNodeOpened(t *testing.T) {
 	}
 }
 
+// TestNodeUnmeasured: a path that should be measured, and has no probe yet, is shown as silent, before those that are
+// well. One that is not planned any more is not shown.
+func TestNodeUnmeasured(t *testing.T) {
+	r := webtest.New(t, 3)
+	feed := web.NewFeed(r.Plan)
+	var planned []v1alpha1.Path
+	mute, gone := "", ""
+	for _, one := range r.Paths {
+		switch {
+		case one.Source.Node != "worker-002" || one.Denied:
+		case mute == "":
+			mute = one.ID
+		case gone == "":
+			gone = one.ID
+			continue
+		}
+		planned = append(planned, one)
+	}
+	for _, seconds := range []time.Duration{20, 30} {
+		at := r.Begin.Add(seconds * time.Second)
+		evidence := r.Evidence(at)
+		evidence.Results = slices.DeleteFunc(evidence.Results, func(one v1alpha1.PathResult) bool {
+			return one.ID == mute || one.ID == gone
+		})
+		feed.Publish(web.About{Held: true}, at, func(b *web.Board) { b.Measure(evidence, planned, at) })
+	}
+	page := web.NewServer(feed, address, nil, nil)
+	node := opened(t, page, "worker-002")
+	if len(node.List) < 2 || node.List[0].ID != mute || !node.List[0].Silent || node.List[0].Sent != 0 ||
+		node.List[1].Sent == 0 {
+		t.Errorf("%s is not the first: %+v", mute, node.List[:min(len(node.List), 2)])
+	}
+	if slices.ContainsFunc(node.List, func(p web.PathDetail) bool { return p.ID == gone }) {
+		t.Errorf("%s is not measured any more", gone)
+	}
+}
+
 // TestNodeNotRead: without the right to list pods, the journal's pods are shown, and nothing is said of restarts.
 func TestNodeNotRead(t *testing.T) {
 	r := webtest.New(t, 5)
@@ -120,7 +162,8 @@ func TestNodeNotRead(t *testing.T) {
 	if !strings.Contains(node.PodsNote, "not known, nor which have restarted: pods is forbidden.") {
 		t.Errorf("%q", node.PodsNote)
 	}
-	if one := pod(t, node, "logs-worker-002"); one.State != "evicted" || one.Restarts != 0 || one.Note != "" {
+	if one := pod(t, node, "logs-worker-002"); one.State != "evicted" || one.Restarts != 0 || !one.Unread ||
+		one.Note != "" {
 		t.Errorf("%+v", one)
 	}
 	for path, want := range map[string]int{"/node": 404, "/node?name=": 404, "/node?name=worker-002%00": 404,

@@ -552,14 +552,14 @@
       if (d.podsNote) { parts.push(make("p", "bad-text", d.podsNote)); }
       if (d.pods) {
         parts.push(sheet("Pods of " + name, ["Pod", "In this change", "Restarts"], d.pods.map(function (p) {
-          return [[p.namespace + "/" + p.name, "break"], [p.state + (p.note ? ": " + p.note : ""), p.bad && !p.restarts ? "bad" : ""], d.podsNote ? ["not known", "n"] : [p.restarts ? "restarted, " + number(p.restarts) + " in all" : "0", p.restarts ? "n bad" : "n zero"]];
+          return [[p.namespace + "/" + p.name, "break"], [p.state + (p.note ? ": " + p.note : ""), p.bad && !p.restarts ? "bad" : ""], p.unread ? ["not known", "n"] : [p.restarts ? "restarted, " + number(p.restarts) + " in all" : "0", p.restarts ? "n bad" : "n zero"]];
         }), d.morePods));
       } else { parts.push(make("p", "soft", d.podsNote ? "The journal names none." : "None, besides Theseus' own.")); }
       parts.push(make("h3", "", "Paths"));
       if (d.list) {
         parts.push(sheet("Paths of " + name, ["Path", "Lost", "Longest gap", "Round trip now"], d.list.map(function (p) {
-          return [[p.id + (p.cause ? ": " + p.cause : ""), "mono break"], p.denied ? [p.leaked ? number(p.leaked) + " answered" : "denied", p.leaked ? "n leak" : "n zero"] : [number(p.lost), p.lost ? "n bad" : "n zero"],
-            [p.longestMillis ? span(p.longestMillis) : "none", p.longestMillis ? "n" : "n zero"], [p.silent ? "no new results" : p.now ? span(p.now / 1000) : "–", p.silent ? "n bad" : p.now ? "n" : "n zero"]];
+          return [[p.id + (p.cause ? ": " + p.cause : ""), "mono break"], !p.sent ? ["none sent", p.silent ? "n bad" : "n zero"] : p.denied ? [p.leaked ? number(p.leaked) + " answered" : "denied", p.leaked ? "n leak" : "n zero"] : [number(p.lost), p.lost ? "n bad" : "n zero"],
+            [p.longestMillis ? span(p.longestMillis) : p.sent ? "none" : "–", p.longestMillis ? "n" : "n zero"], [p.silent ? "no new results" : p.now ? span(p.now / 1000) : "–", p.silent ? "n bad" : p.now ? "n" : "n zero"]];
         }), d.paths - d.list.length));
       } else { parts.push(make("p", "soft", "No path of it has been measured yet.")); }
       parts.push(make("h3", "", "Tasks of its agent"));
