@@ -22,9 +22,11 @@ const (
 
 // follow looks at the addresses of the probe pods if more probes were lost since it last did. A node that restarted has
 // its pods at other addresses, and paths to the former ones would be lost for good. An outage of the API server ends
-// nothing: the next look tries again.
+// nothing: the next look tries again. The count falls when a source of probes starts again: what is lost after that is
+// new, too.
 func (a *Actor) follow(ctx context.Context, glance kube.Glance) {
 	now := a.Clock.Now()
+	a.followed.lost = min(a.followed.lost, glance.Lost)
 	if a.Follower == nil || glance.Lost <= a.followed.lost ||
 		now.Sub(a.followed.at) < max(followEvery, followReports*glance.Every) {
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -35,5 +36,21 @@ func TestFollow(t *testing.T) {
 	a.Follower, f.asked = f, 0
 	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || f.asked != 4 || !out.has("the probe pod of n has") {
 		t.Errorf("asked %d times, said %q: %+v", f.asked, out.lines, got)
+	}
+}
+
+// TestFollowAfterRestart: a source that starts again counts from 0, and what is lost then is fewer than before: the
+// addresses are looked at all the same.
+func TestFollowAfterRestart(t *testing.T) {
+	fallen := []kube.Glance{loses(1000)}
+	for range 4 {
+		fallen = append(fallen, loses(10))
+	}
+	a, _, _ := bench(kind.Guard{Quiet: step.Duration(20 * time.Second), AtMost: step.Duration(time.Minute)},
+		append(fallen, loses(11))...)
+	f := &follower{asked: 1}
+	a.Follower = f
+	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || f.asked != 3 {
+		t.Errorf("asked %d times: %+v", f.asked-1, got)
 	}
 }
