@@ -15,7 +15,7 @@ import (
 // Sessions is the graph of Calico's BGP sessions: those that the cluster's objects ask for, in the state that the nodes
 // report.
 type Sessions struct {
-	// Text says why there are no pictures, or why they show no states; empty if they do.
+	// Text says why there are no pictures, or why they show no states, or may lack sessions; empty if none of these.
 	Text string `json:"text,omitempty"`
 	// Pictures has one for each address family.
 	Pictures []*draw.Picture `json:"pictures,omitempty"`
@@ -25,6 +25,7 @@ type Sessions struct {
 type sessions struct {
 	in    *bgp.Input
 	why   string // there are no pictures
+	late  string // why what asks for sessions cannot be read again now
 	live  []*draw.Live
 	heard map[string]voice // by node
 
@@ -48,10 +49,10 @@ type voice struct {
 // Graph takes what asks for BGP sessions, or why that is not known.
 func (b *Board) Graph(in *bgp.Input, why string) {
 	s := &b.bgp
-	if s.why == why && reflect.DeepEqual(s.in, in) && s.shown != nil {
+	if s.late == "" && s.why == why && reflect.DeepEqual(s.in, in) && s.shown != nil {
 		return
 	}
-	s.in, s.why, s.live, s.dirty = in, why, nil, true
+	s.in, s.why, s.late, s.live, s.dirty = in, why, "", nil, true
 	if in == nil {
 		return
 	}
@@ -71,6 +72,9 @@ func (b *Board) Graph(in *bgp.Input, why string) {
 		s.why = "The BGP graph is not known: no node has an address."
 	}
 }
+
+// KeepGraph says why what asks for BGP sessions cannot be read again now. What was read last stays.
+func (b *Board) KeepGraph(why string) { b.bgp.late, b.bgp.dirty = why, true }
 
 // Hear takes the newest reports of all nodes, at a time of this machine's clock. The first one of a node may be old.
 func (b *Board) Hear(reports []v1alpha1.ProbeReport, at time.Time) {
@@ -96,7 +100,7 @@ func (b *Board) Hear(reports []v1alpha1.ProbeReport, at time.Time) {
 
 // show is what is known at a time of this machine's clock; nil as long as nothing asks for sessions.
 func (s *sessions) show(over bool, recent time.Duration, at time.Time) *Sessions {
-	if s.live == nil && s.why == "" {
+	if s.live == nil && s.why == "" && s.late == "" {
 		return nil
 	}
 	seen := map[string]bgp.Seen{}
@@ -110,8 +114,12 @@ func (s *sessions) show(over bool, recent time.Duration, at time.Time) *Sessions
 	}
 	s.dirty, s.drawn.over, s.drawn.fresh = false, over, len(seen)
 	next := &Sessions{Text: s.why}
-	if over && s.why == "" {
+	switch {
+	case s.why != "":
+	case over:
 		next.Text = "The run has ended: no agent reports its sessions any more."
+	case s.late != "":
+		next.Text = "What asks for BGP sessions cannot be read now, and may have changed: " + s.late + "."
 	}
 	for _, one := range s.live {
 		next.Pictures = append(next.Pictures, one.Picture(seen))

@@ -31,9 +31,11 @@ const (
 	lockEvery  = 5 * time.Second
 	countShare = 4
 	// What asks for BGP sessions is read again after this time, or once the run has gone on, if reading it takes at
-	// most a tenth of the time.
-	graphEvery = 15 * time.Second
-	graphShare = 10
+	// most a tenth of the time. A read is given up after graphWithin: measurements wait for it meanwhile, and are not
+	// old yet.
+	graphEvery  = 15 * time.Second
+	graphShare  = 10
+	graphWithin = 10 * time.Second
 	// What a run keeps in the cluster is read again only after this time, if it could not be read completely. What it
 	// keeps of the cluster's events, once a minute, is read again after this time in any case, or less often: reading
 	// takes at most a tenth of the time.
@@ -210,13 +212,8 @@ func (s *Source) look(ctx context.Context) error {
 	if results == nil || state.Over() {
 		return nil
 	}
-	s.read(true)
-	change, err := s.graph(ctx) // after the measurements, which do not wait for it, or fail with it
-	if err != nil {
-		return err
-	}
-	s.read(false)
-	if change != nil {
+	// after the measurements, and no reason to call them stale
+	if change := s.graph(ctx); change != nil {
 		s.Feed.Publish(s.about, time.Now(), change)
 	}
 	return nil
@@ -311,24 +308,37 @@ func (s *Source) count(ctx context.Context, state engine.State) (*kube.Collected
 
 // graph reads what asks for BGP sessions, if it is time to, and if the gates check them or an agent reports some.
 // change is nil if there is nothing new.
-func (s *Source) graph(ctx context.Context) (change func(*Board), err error) {
+func (s *Source) graph(ctx context.Context) (change func(*Board)) {
 	age := time.Since(s.graphed)
 	if !s.speaks() || age < graphShare*s.reads || age < graphEvery && !s.moved {
-		return nil, nil
+		return nil
 	}
 	begun := time.Now()
-	objects, unread := s.actor.BGPObjects(ctx)
-	if unread != nil && (outage.Passes(unread) || ctx.Err() != nil) {
-		return nil, unread
+	bounded, cancel := context.WithTimeout(ctx, graphWithin)
+	defer cancel()
+	objects, unread := s.actor.BGPObjects(bounded)
+	late := ""
+	switch {
+	case unread == nil:
+	case bounded.Err() != nil:
+		late = fmt.Sprintf("no answer within %d s", int(graphWithin.Seconds()))
+	case outage.Passes(unread):
+		late = outage.Steady(unread).Error()
 	}
 	s.graphed, s.reads, s.moved = time.Now(), time.Since(begun), false
+	if ctx.Err() != nil { // nobody looks any more
+		return nil
+	}
 	return func(b *Board) {
-		if unread != nil {
+		switch {
+		case unread == nil:
+			b.Graph(bgp.FromSnapshot(objects), "")
+		case late != "":
+			b.KeepGraph(late)
+		default:
 			b.Graph(nil, "The BGP graph is not known: "+unread.Error()+".")
-			return
 		}
-		b.Graph(bgp.FromSnapshot(objects), "")
-	}, nil
+	}
 }
 
 // speaks says whether the gates check BGP sessions, or an agent reports some.
