@@ -51,6 +51,7 @@ type Board struct {
 	chart    chart
 	strip    Strip
 	bgp      sessions
+	affected affected
 }
 
 // progress is the newest counter of a path, with times of this machine's clock.

@@ -137,7 +137,7 @@ func (f *Feed) Withdraw() {
 	f.show(&state)
 }
 
-// On calls a function with the board, which it must only read.
+// On calls a function with the board. It must not change what viewers get, and nothing is published meanwhile.
 func (f *Feed) On(read func(*Board)) {
 	f.writing.Lock()
 	defer f.writing.Unlock()

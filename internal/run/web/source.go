@@ -199,6 +199,7 @@ func (s *Source) look(ctx context.Context) error {
 	at := time.Now()
 	s.about.CountEvery = max(countEvery, countShare*s.takes)
 	s.Feed.Publish(s.about, at, func(b *Board) {
+		counts := time.Now() // before that, it may have waited for readers of the board
 		if s.rebase {
 			b.Rebase()
 			s.rebase = false
@@ -206,7 +207,7 @@ func (s *Source) look(ctx context.Context) error {
 		if results != nil {
 			b.Measure(*results, s.evidence.Planned(), at)
 			b.Hear(s.evidence.Reports(), at)
-			s.takes = time.Since(at)
+			s.takes = time.Since(counts)
 		}
 	})
 	if results == nil || state.Over() {
@@ -326,7 +327,7 @@ func (s *Source) graph(ctx context.Context) (change func(*Board)) {
 		late = outage.Steady(unread).Error()
 	}
 	s.graphed, s.reads, s.moved = time.Now(), time.Since(begun), false
-	if ctx.Err() != nil { // nobody looks any more
+	if ctx.Err() != nil { // the reading ends
 		return nil
 	}
 	return func(b *Board) {

@@ -54,12 +54,29 @@ type WorkloadDetail struct {
 	ShortMillis int64 `json:"shortMillis,omitempty"`
 }
 
-// workloads are those that plan and journal know, by KIND/NAMESPACE/NAME, and how many moved pods are of none of them.
-func (b *Board) workloads() (all map[string]*WorkloadDetail, strangers int) {
-	all = map[string]*WorkloadDetail{}
+// affected are the workloads that plan and journal know, at a length of the journal.
+type affected struct {
+	records   int
+	list      []WorkloadDetail // never changed once made; nil before the first time
+	strangers int              // moved pods that are of none of them
+	evictions run.Evictions
+	evicted   map[string]*WorkloadDetail
+}
+
+// workloads are those that plan and journal know, and how many moved pods are of none of them. While it works, nothing
+// can be published: it decodes each record once.
+func (b *Board) workloads() (all []WorkloadDetail, strangers int) {
+	if b.affected.list != nil && b.affected.records == len(b.records) {
+		return b.affected.list, b.affected.strangers
+	}
+	b.countEvictions()
+	found := map[string]*WorkloadDetail{}
+	for key, one := range b.affected.evicted {
+		found[key] = new(*one)
+	}
 	owner := map[string]*WorkloadDetail{} // by pod
 	for _, w := range b.plan.Workloads {
-		one := workloadIn(all, w.Kind, w.Namespace, w.Name)
+		one := workloadIn(found, w.Kind, w.Namespace, w.Name)
 		for _, pods := range w.Pods {
 			for _, name := range pods {
 				owner[w.Namespace+"/"+name] = one
@@ -81,23 +98,36 @@ func (b *Board) workloads() (all map[string]*WorkloadDetail, strangers int) {
 			one.Moved++
 		}
 	}
-	var told run.Evictions
-	for _, r := range b.records {
+	all = []WorkloadDetail{}
+	for _, one := range found {
+		all = append(all, *one)
+	}
+	b.affected.list, b.affected.strangers = all, strangers
+	return all, strangers
+}
+
+// countEvictions takes the records since it was last called.
+func (b *Board) countEvictions() {
+	a := &b.affected
+	if a.evicted == nil {
+		a.evicted = map[string]*WorkloadDetail{}
+	}
+	for _, r := range b.records[a.records:] {
 		if action := b.script.Find(r.Action); r.Event != engine.Acted || action == nil || action.Op != step.Evict {
 			continue
 		}
-		for _, pod := range told.Of(r) {
+		for _, pod := range a.evictions.Of(r) {
 			part := strings.SplitN(pod.Workload, "/", 3)
 			if len(part) != 3 || part[1] == v1alpha1.Namespace {
 				continue
 			}
-			one := workloadIn(all, part[0], part[1], part[2])
+			one := workloadIn(a.evicted, part[0], part[1], part[2])
 			if one.ShortMillis += pod.WholeMillis; !pod.Again {
 				one.Evicted++
 			}
 		}
 	}
-	return all, strangers
+	a.records = len(b.records)
 }
 
 func workloadIn(all map[string]*WorkloadDetail, kind, namespace, name string) *WorkloadDetail {
@@ -110,7 +140,7 @@ func workloadIn(all map[string]*WorkloadDetail, kind, namespace, name string) *W
 
 // workloads serves the table. All pods of the cluster are read only for those who ask for restarts.
 func (s *Server) workloads(v *View, w http.ResponseWriter, r *http.Request) {
-	var all map[string]*WorkloadDetail
+	var all []WorkloadDetail
 	var begun time.Time
 	strangers := 0
 	v.Feed.On(func(b *Board) { begun = b.begun(); all, strangers = b.workloads() })
@@ -145,10 +175,12 @@ func (s *Server) count(ctx context.Context, live Live, since time.Time) ([]repor
 	}
 }
 
-func tableOf(all map[string]*WorkloadDetail, strangers int, counts []report.WorkloadOutcome, unread error,
+func tableOf(known []WorkloadDetail, strangers int, counts []report.WorkloadOutcome, unread error,
 	at time.Time) Workloads {
-	for _, one := range all {
+	all := map[string]*WorkloadDetail{}
+	for _, one := range known {
 		one.Unread = true
+		*workloadIn(all, one.Kind, one.Namespace, one.Name) = one
 	}
 	unmatched := len(all)
 	for _, c := range counts {

@@ -94,6 +94,32 @@ func TestEvictedBeforeFailure(t *testing.T) {
 	}
 }
 
+// TestWorkloadsGrow: the table follows the journal, however often it is asked for on the way.
+func TestWorkloadsGrow(t *testing.T) {
+	r := webtest.New(t, 12)
+	r.Plan.Workloads = []kind.Workload{{Kind: "Deployment", Namespace: "shop", Name: "web", Treatment: "move"}}
+	often, once := web.NewFeed(r.Plan), web.NewFeed(r.Plan)
+	text := func(feed *web.Feed, query string) string {
+		page := web.NewServer(feed, address, nil, nil)
+		page.Live = r
+		_, text := workloads(t, page, query)
+		return text
+	}
+	shown := 0
+	for after := 20 * time.Second; after <= 100*time.Second; after += 20 * time.Second {
+		shown = r.Show(often, shown, r.Begin.Add(after))
+		text(often, "?restarts=1") // its pods do not stay in what is kept
+		text(often, "")
+	}
+	r.Show(once, 0, r.Begin.Add(100*time.Second))
+	if got, want := text(often, ""), text(once, ""); got != want || !strings.Contains(got, "evicted") {
+		t.Errorf("%s\nwant:\n%s", got, want)
+	}
+	if got, want := text(often, "?restarts=1"), text(once, "?restarts=1"); got != want {
+		t.Errorf("%s\nwant:\n%s", got, want)
+	}
+}
+
 // crowd counts how many requests read all pods at once.
 type crowd struct {
 	*webtest.Run
