@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -222,32 +225,47 @@ func (b *Board) nodeTasks(d *NodeDetail) {
 	d.Lines, d.Tasks = d.Lines[:len(d.Lines)-d.MoreLines], d.Tasks[:len(d.Tasks)-d.MoreTasks]
 }
 
-// concerns says whether a record is about a node: its action is, or its step is and the action is not about another.
+// concerns says whether a record is about a node: its action names it, or names none, and its step is about it.
 func (b *Board) concerns(name string, r engine.Record, action *step.Action) bool {
 	if action != nil && nodeOf(action) != "" {
 		return nodeOf(action) == name
 	}
 	i := b.index(r.Step)
-	if i < 0 || !slices.Contains(b.model.Steps[i].Nodes, name) {
-		return false
-	}
-	if action == nil || strings.Contains(action.Title, name) {
-		return true
-	}
-	return !slices.ContainsFunc(b.model.Steps[i].Nodes, func(other string) bool {
-		return strings.Contains(action.Title, other)
-	})
+	return i >= 0 && slices.Contains(b.model.Steps[i].Nodes, name)
 }
 
-// nodeOf is the node that an action is about; empty if its fields name none.
+// nodeOf is the node that an action is about; empty if it names none, or several. A title is not looked at: the name of
+// one node may be the beginning of another's.
 func nodeOf(action *step.Action) string {
+	var ref step.Ref
 	switch {
 	case action.Pods != nil:
 		return action.Pods.Node
-	case action.Condition != nil:
+	case action.NodeName != "":
+		return action.NodeName
+	case action.Condition != nil && action.Condition.Node != "":
 		return action.Condition.Node
+	case action.Condition != nil && action.Condition.Ref != nil:
+		ref = *action.Condition.Ref
+	case action.Object != nil:
+		ref = step.RefOf(action.Object)
+		if node, _, _ := unstructured.NestedString(action.Object.Object, "spec", "nodeName"); node != "" {
+			return node
+		}
+	case action.Ref != nil:
+		ref = *action.Ref
 	}
-	return action.NodeName
+	switch {
+	case ref.Kind == "Node":
+		return ref.Name
+	case ref.Kind == "Pod" && ref.Namespace == v1alpha1.Namespace:
+		for _, network := range []string{"old", "new"} {
+			if node, ok := strings.CutPrefix(ref.Name, manifest.ProbePodName("", network)); ok {
+				return node
+			}
+		}
+	}
+	return ""
 }
 
 // begun is when the run began; zero if it has not.

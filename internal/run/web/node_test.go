@@ -3,6 +3,7 @@ package web_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/web"
 	"github.com/theseus-cni/theseus/internal/run/web/webtest"
@@ -106,6 +110,48 @@ func TestNodeOpened(t *testing.T) {
 	for _, line := range node.Lines {
 		if strings.Contains(line.Text, "worker-001") || strings.Contains(line.Text, "worker-003") {
 			t.Errorf("a record of another node: %+v", line)
+		}
+	}
+}
+
+// TestNodeNamesBegin: the records of a node whose name is the beginning of another's are told apart by what their
+// actions are about. One that names no node is about all of its step.
+func TestNodeNamesBegin(t *testing.T) {
+	const short, long = "kind-worker", "kind-worker2"
+	r := webtest.New(t, 2)
+	gone, shown := joint.ProbePod(long, "new"), map[string][]string{
+		short: {"wait for both", "create the pod of " + short, "label " + short, "join " + short},
+		long: {"wait for both", "wait for " + long, "delete the pod of " + long, "create the pod of " + long,
+			"label " + long, "join " + long}}
+	node := func(name string) *step.Ref { return &step.Ref{APIVersion: "v1", Kind: "Node", Name: name} }
+	r.Plan.Waves = []plan.Wave{{Name: "wave-1", Nodes: []string{short, long}}}
+	r.Plan.Steps = []step.Step{{ID: "s", Wave: "wave-1", Group: "wave-1", Actions: []step.Action{
+		{Op: step.Node, Verb: step.VerbJoin, NodeName: short, Title: "join " + short},
+		{Op: step.Node, Verb: step.VerbJoin, NodeName: long, Title: "join " + long},
+		{Op: step.Patch, Ref: node(short), Title: "label " + short},
+		{Op: step.Patch, Ref: node(long), Title: "label " + long},
+		{Op: step.Apply, Object: manifest.ProbePod("i", short, "new"), Title: "create the pod of " + short},
+		{Op: step.Apply, Object: manifest.ProbePod("i", long, "new"), Title: "create the pod of " + long},
+		{Op: step.Delete, Ref: &gone, Title: "delete the pod of " + long},
+		{Op: step.Wait, Condition: &step.Condition{Kind: step.PodReady, Node: long}, Title: "wait for " + long},
+		{Op: step.Probe, Paths: &step.PathSet{}, Title: "wait for both"}}}}
+	records := []engine.Record{}
+	for i := range r.Plan.Steps[0].Actions {
+		one := &r.Plan.Steps[0].Actions[i]
+		one.ID = fmt.Sprint(i)
+		records = append(records, engine.Record{Seq: i + 1, At: r.Begin, Event: engine.Acted, Step: "s", Action: one.ID,
+			Result: engine.ResultFailed, Error: "no"})
+	}
+	feed := web.NewFeed(r.Plan)
+	feed.Publish(web.About{Held: true}, r.Begin, func(b *web.Board) { b.Record(engine.State{}, records...) })
+	page := web.NewServer(feed, address, nil, nil)
+	for name, want := range shown {
+		var got []string
+		for _, line := range opened(t, page, name).Lines {
+			got = append(got, strings.TrimSuffix(line.Text, ": FAILED: no"))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 }

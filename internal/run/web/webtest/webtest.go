@@ -195,6 +195,13 @@ func planned(t testing.TB, nodes int) *plan.Plan {
 			if err := json.Unmarshal(data, &next); err != nil {
 				t.Fatal(err)
 			}
+			for _, list := range [][]step.Action{next.Actions, next.Undo} {
+				for k := range list {
+					if list[k].Paths != nil { // it is about all nodes of the wave
+						list[k].Title = strings.ReplaceAll(list[k].Title, name, wave.Name)
+					}
+				}
+			}
 			p.Steps = join(p.Steps, next, name)
 		}
 	}
