@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cli/asking"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
@@ -92,9 +93,10 @@ func acts(client *kube.Client, migration string, may func(...web.Right) (bool, e
 		rights  []web.Right
 	}{
 		{[]string{asking.ActPause, asking.ActResume, asking.ActRollback},
-			[]web.Right{{Verb: "patch", Resource: "migrations", Name: migration}}},
-		{[]string{asking.ActApprove}, []web.Right{{Verb: "approve", Resource: "migrations", Name: migration},
-			{Verb: "create", Resource: "approvals"}}},
+			[]web.Right{{Verb: "patch", Group: v1alpha1.Group, Resource: "migrations", Name: migration}}},
+		{[]string{asking.ActApprove},
+			[]web.Right{{Verb: "approve", Group: v1alpha1.Group, Resource: "migrations", Name: migration},
+				{Verb: "create", Group: v1alpha1.Group, Resource: "approvals"}}},
 	} {
 		ok, err := may(one.rights...)
 		if err != nil {

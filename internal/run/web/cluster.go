@@ -25,8 +25,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// Right is a permission in the namespace of Theseus, on its own kinds. Name may be empty.
-type Right struct{ Verb, Resource, Name string }
+// Right is a permission in the namespace of Theseus. An empty Group is that of Kubernetes' core; Name may be empty.
+type Right struct{ Verb, Group, Resource, Name string }
 
 // Cluster is the Gate of a page in the cluster. People sign in with a Kubernetes token, which their browser sends with
 // each request. The API server says, to a client with that token, who that is and what that person may do. So the
@@ -58,10 +58,12 @@ const (
 	maxKnown = 1000
 )
 
-// looks are the rights of which a person needs all, to see a migration.
+// looks are the rights of which a person needs all, to see a migration. ConfigMaps hold its evidence, such as events of
+// all namespaces.
 func looks(migration string) []Right {
-	return []Right{{"get", "migrations", migration}, {"list", "journalpages", ""}, {"list", "planpages", ""},
-		{"list", "probereports", ""}}
+	const own = v1alpha1.Group
+	return []Right{{"get", own, "migrations", migration}, {"list", own, "journalpages", ""},
+		{"list", own, "planpages", ""}, {"list", own, "probereports", ""}, {"get", "", "configmaps", ""}}
 }
 
 // NewCluster makes the gate for the API server of a configuration, of which it uses no credentials.
@@ -152,7 +154,7 @@ func (c *Cluster) choice(r *http.Request, p *person, migration string) ([]string
 	case apierrors.IsForbidden(err) && migration != "":
 		return nil, nil // some may read one migration, and not list them
 	case apierrors.IsForbidden(err):
-		return nil, c.lacks(p, Right{"list", "migrations", ""})
+		return nil, c.lacks(p, Right{"list", v1alpha1.Group, "migrations", ""})
 	case err != nil:
 		return nil, err
 	case len(all) == 0 && migration == "":
@@ -273,8 +275,11 @@ func (p *person) may(ctx context.Context, rights ...Right) (bool, error) {
 		err := p.ask(ctx, func(ctx context.Context) error {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 				ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Group: v1alpha1.Group, Version: v1alpha1.Version, Namespace: v1alpha1.Namespace, Verb: right.Verb,
+					Group: right.Group, Namespace: v1alpha1.Namespace, Verb: right.Verb,
 					Resource: right.Resource, Name: right.Name}}}
+			if right.Group == v1alpha1.Group {
+				review.Spec.ResourceAttributes.Version = v1alpha1.Version
+			}
 			review, err := p.client.Typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 				review, metav1.CreateOptions{})
 			if err == nil {

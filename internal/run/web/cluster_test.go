@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run/web"
 	"github.com/theseus-cni/theseus/internal/run/web/webtest"
@@ -54,7 +58,23 @@ func TestClusterOrigins(t *testing.T) {
 	}
 }
 
-// apiServer answers the requests of people by their tokens. "hangs..." has no answer until the test ends.
+// reviewed is what an access review asks for.
+func reviewed(t *testing.T, r *http.Request) authorizationv1.ResourceAttributes {
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	var review authorizationv1.SelfSubjectAccessReview
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, &review); err != nil ||
+		review.Spec.ResourceAttributes == nil {
+		t.Errorf("%+v %v", review, err)
+		return authorizationv1.ResourceAttributes{}
+	}
+	return *review.Spec.ResourceAttributes
+}
+
+// apiServer answers the requests of people by their tokens. "hangs..." has no answer until the test ends, and "noel"
+// may do all but read ConfigMaps.
 func apiServer(t *testing.T, refuses *atomic.Bool, hanging *atomic.Int32) *httptest.Server {
 	t.Helper()
 	end := make(chan struct{})
@@ -73,8 +93,13 @@ func apiServer(t *testing.T, refuses *atomic.Bool, hanging *atomic.Int32) *httpt
 				`{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":%q}}}`,
 				token)
 		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
-			fmt.Fprint(w,
-				`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
+			of := reviewed(t, r)
+			if of.Namespace != v1alpha1.Namespace || (of.Group == v1alpha1.Group) == (of.Resource == "configmaps") {
+				t.Errorf("asked for %+v", of)
+			}
+			fmt.Fprintf(w,
+				`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":%t}}`,
+				token != "noel" || of.Resource != "configmaps")
 		case strings.HasSuffix(r.URL.Path, "/migrations"):
 			fmt.Fprint(w,
 				`{"kind":"MigrationList","apiVersion":"theseus.dev/v1alpha1","items":[{"kind":"Migration","apiVersion":"theseus.dev/v1alpha1","metadata":{"name":"d"}}]}`)
@@ -124,6 +149,10 @@ func TestActs(t *testing.T) {
 	if code, body := ask("/feed?migration=d", "ada"); code != http.StatusServiceUnavailable ||
 		!strings.Contains(body, "3 other migrations") {
 		t.Errorf("%d %s", code, body)
+	}
+	if code, body := ask("/plan?migration=d", "noel"); code != http.StatusForbidden ||
+		!strings.Contains(body, "noel may not get configmaps in the namespace theseus-system") {
+		t.Errorf("without the right to the evidence: %d %s", code, body)
 	}
 	for _, path := range []string{"/plan", "/question?migration=d&action=pause"} {
 		refuses.Store(false)
