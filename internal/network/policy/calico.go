@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -75,6 +76,7 @@ type calicoTier struct {
 // 1000.
 func (m *Model) readCalico(r *reading, snapshot *cluster.Snapshot) {
 	tiers := m.calicoTiers(r, snapshot)
+	m.networkSets = m.calicoSets(snapshot)
 	m.networkPolicies(r, snapshot, tiers[defaultTier])
 	for _, kind := range []string{"GlobalNetworkPolicy", "NetworkPolicy"} {
 		for _, object := range snapshot.Calico(kind) {
@@ -84,15 +86,9 @@ func (m *Model) readCalico(r *reading, snapshot *cluster.Snapshot) {
 			}
 		}
 	}
-	for kind, what := range map[string]string{
-		"HostEndpoint": "host endpoints are not modelled: nodes and pods on the host network " +
-			"count as reached by no selector",
-		"GlobalNetworkSet": "network sets are not modelled: a selector that selects one matches pods only",
-		"NetworkSet":       "network sets are not modelled: a selector that selects one matches pods only",
-	} {
-		for _, object := range snapshot.Calico(kind) {
-			m.gap(finding.Subject{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}, what)
-		}
+	for _, object := range snapshot.Calico("HostEndpoint") {
+		m.gap(finding.Subject{Kind: "HostEndpoint", Name: object.GetName()}, "host endpoints are not modelled: nodes "+
+			"and pods on the host network count as reached by no selector")
 	}
 }
 
@@ -168,11 +164,17 @@ func (m *Model) calicoPolicy(kind string, object unstructured.Unstructured) (*po
 	if c.ref.Namespace != "" {
 		p.key = c.ref.Namespace + "/" + p.key
 	}
-	var err error
-	if p.pods, err = c.subject(spec); err != nil {
+	subject, err := c.selected(c.ref.Namespace, spec.NamespaceSelector, spec.Selector, spec.ServiceAccountSelector, nil)
+	if err != nil {
 		c.leftOut(c.ref, "its selector cannot be read, so it is left out: "+err.Error())
 		return nil, ""
 	}
+	if subject.unsure {
+		c.gapOf(c.ref, noAccounts+", so it is left out: it may select any pod that the rest of its selector selects")
+		c.veils = append(c.veils, subject.pods)
+		return nil, ""
+	}
+	p.pods = subject.pods
 	for _, direction := range spec.directions() {
 		p.governs[direction], p.isolates[direction] = true, true
 	}
@@ -199,27 +201,23 @@ type calico struct {
 	ref finding.Subject
 }
 
-func (c calico) subject(spec calicoSpec) (*set, error) {
-	return c.selected(c.ref.Namespace, spec.NamespaceSelector, spec.Selector, spec.ServiceAccountSelector, nil)
-}
-
 func (c calico) rules(rules []calicoRule, direction Direction) []rule {
 	var found []rule
 	for i := range rules {
-		r, ok, err := c.rule(&rules[i], direction)
+		either, err := c.rule(&rules[i], direction)
 		if err != nil {
 			c.leftOut(c.ref, fmt.Sprintf("%s rule %d cannot be read, so it is left out: %v", direction, i+1, err))
 			continue
 		}
-		if ok {
-			found = append(found, r)
-		}
+		found = append(found, either...)
 	}
 	return found
 }
 
-// rule parses a rule; false for a rule that never decides: a log rule, or one for a protocol without ports.
-func (c calico) rule(from *calicoRule, direction Direction) (r rule, ok bool, err error) {
+// rule parses a rule. It makes one for each pair of what the ends may be, all with the same action, and none for a rule
+// that never decides: a log rule, or one for a protocol without ports.
+func (c calico) rule(from *calicoRule, direction Direction) (either []rule, err error) {
+	var r rule
 	switch strings.ToLower(from.Action) {
 	case "allow":
 		r.action = allow
@@ -228,37 +226,49 @@ func (c calico) rule(from *calicoRule, direction Direction) (r rule, ok bool, er
 	case "pass", "next-tier":
 		r.action = pass
 	case "log":
-		return r, false, nil
+		return nil, nil
 	default:
-		return r, false, fmt.Errorf("the action %q", from.Action)
+		return nil, fmt.Errorf("the action %q", from.Action)
 	}
 	peer, self := &from.Source, &from.Destination
 	if direction == Egress {
 		peer, self = self, peer
 	}
-	if r.peer, err = c.entity(peer); err != nil {
-		return r, false, err
+	peers, unsurePeer, err := c.entity(peer)
+	if err != nil {
+		return nil, err
 	}
-	if r.self, err = c.entity(self); err != nil {
-		return r, false, err
-	}
-	r.byAddress = len(r.peer.nets)+len(r.peer.notNets)+len(r.self.nets)+len(r.self.notNets) > 0
-	if from.IPVersion != nil {
-		family := "0.0.0.0/0"
-		if *from.IPVersion == 6 {
-			family = "::/0"
-		}
-		r.peer.nets = append(r.peer.nets, c.net(c.ref, family))
+	selves, unsureSelf, err := c.entity(self)
+	if err != nil {
+		return nil, err
 	}
 	base, err := calicoProtocols(from)
 	if err != nil {
-		return r, false, err
+		return nil, err
 	}
 	if err := c.rulePorts(&r, base, &from.Destination); err != nil {
-		return r, false, err
+		return nil, err
 	}
-	r.unsure = c.unsure(from)
-	return r, len(r.ports) > 0 || r.byName(), nil
+	r.unsure = c.unsure(from) || unsurePeer || unsureSelf
+	if len(r.ports) == 0 && !r.byName() {
+		return nil, nil
+	}
+	for _, r.peer = range peers {
+		r.byAddress = r.peer.byAddress()
+		if from.IPVersion != nil {
+			family := "0.0.0.0/0"
+			if *from.IPVersion == 6 {
+				family = "::/0"
+			}
+			r.peer.nets = append(slices.Clone(r.peer.nets), c.net(c.ref, family))
+		}
+		for _, one := range selves {
+			both := r
+			both.self, both.byAddress = one, r.byAddress || one.byAddress()
+			either = append(either, both)
+		}
+	}
+	return either, nil
 }
 
 // unsure names the parts of a rule that are not modelled.
@@ -369,9 +379,30 @@ func calicoPort(port intstr.IntOrString) (first, last int, name string, err erro
 	return 0, 0, text, nil
 }
 
-// entity is one end of a rule. In a namespaced policy a selector only applies to that namespace, unless it names
-// others; so does notSelector without a selector (libcalico-go/lib/backend/syncersv1/updateprocessors/rules.go).
-func (c calico) entity(e *calicoEntity) (p peer, err error) {
+// entity is one end of a rule: it is one of those returned. unsure is true if it may be fewer of the pods. In a
+// namespaced policy a selector only applies to that namespace, unless it names others; so does notSelector without a
+// selector (libcalico-go/lib/backend/syncersv1/updateprocessors/rules.go).
+func (c calico) entity(e *calicoEntity) (either []peer, unsure bool, err error) {
+	var p peer
+	if len(e.Nets) > 0 {
+		p.nets = append(p.nets, c.net(c.ref, e.Nets...))
+	}
+	if len(e.NotNets) > 0 {
+		p.notNets = append(p.notNets, c.net(c.ref, e.NotNets...))
+	}
+	if e.NotSelector != "" {
+		out, err := c.selected("", "", e.NotSelector, "", nil)
+		if err != nil {
+			return nil, false, err
+		}
+		if unsure = out.unsure; !unsure {
+			p.out = append(p.out, out.pods)
+		}
+		if len(out.nets) > 0 {
+			p.notNets = append(p.notNets, c.net(c.ref, out.nets...))
+		}
+	}
+	either = []peer{p}
 	accounts := ""
 	var names []string
 	if e.ServiceAccounts != nil {
@@ -385,65 +416,80 @@ func (c calico) entity(e *calicoEntity) (p peer, err error) {
 		}
 		in, err := c.selected(namespace, e.NamespaceSelector, e.Selector, accounts, names)
 		if err != nil {
-			return p, err
+			return nil, false, err
 		}
-		p.in = append(p.in, in)
-	}
-	if e.NotSelector != "" {
-		out, err := c.selected("", "", e.NotSelector, "", nil)
-		if err != nil {
-			return p, err
+		unsure = unsure || in.unsure
+		either[0].in = []*set{in.pods}
+		if len(in.nets) > 0 {
+			p.nets = append(slices.Clone(p.nets), c.net(c.ref, in.nets...))
+			either = append(either, p)
 		}
-		p.out = append(p.out, out)
 	}
-	if len(e.Nets) > 0 {
-		p.nets = append(p.nets, c.net(c.ref, e.Nets...))
+	if unsure {
+		c.gap(c.ref, noAccounts+": where the rest of a rule matches, the verdict depends")
 	}
-	if len(e.NotNets) > 0 {
-		p.notNets = append(p.notNets, c.net(c.ref, e.NotNets...))
-	}
-	return p, nil
+	return either, unsure, nil
 }
 
-// selected returns the set of pods that match all selectors: of namespaces, pods and service accounts (or their names).
-func (c calico) selected(own, namespaces, pods, accounts string, names []string) (*set, error) {
+// noAccounts is why a selector of labels of service accounts selects pods that are not known.
+const noAccounts = "labels of service accounts are not in the snapshot"
+
+// picked is what a selector selects: pods, and the address ranges of network sets.
+type picked struct {
+	pods *set
+	nets []string
+	// unsure is true if the selector uses labels of service accounts and these are not known: pods are then those that
+	// the rest of it selects.
+	unsure bool
+}
+
+// selected returns what matches all selectors: of namespaces, pods and service accounts (or their names).
+func (c calico) selected(own, namespaces, pods, accounts string, names []string) (found picked, err error) {
+	// As in Calico, all() matches every namespace, and global() matches objects without a namespace.
+	ofNamespaces, err := selector.Parse(strings.NewReplacer("all()", "has("+calicoNamespaceLabel+")", "global()",
+		"!has("+calicoNamespaceLabel+")").Replace(namespaces))
+	if err != nil {
+		return found, err
+	}
+	ofLabels, err := selector.Parse(pods)
+	if err != nil {
+		return found, err
+	}
+	ofAccounts, err := selector.Parse(accounts)
+	if err != nil {
+		return found, err
+	}
+	for _, one := range c.networkSets {
+		if (own == "" || own == one.in) && ofNamespaces.Matches(one.namespace) && ofLabels.Matches(one.labels) &&
+			ofAccounts.Matches(nil) && len(names) == 0 {
+			found.nets = append(found.nets, one.nets...)
+		}
+	}
+	if !c.accountsKnown && slices.ContainsFunc(ofLabels.Keys(), labelOfAccount) {
+		pods, found.unsure = "", true
+	}
+	if !c.accountsKnown && slices.ContainsFunc(ofAccounts.Keys(), func(key string) bool { return key != calicoName }) {
+		accounts, found.unsure = "", true
+	}
 	s := scope{namespace: own}
 	if namespaces != "" {
-		// As in Calico, all() matches every namespace, and global() matches objects without a namespace.
-		text := strings.NewReplacer("all()", "has("+calicoNamespaceLabel+")", "global()",
-			"!has("+calicoNamespaceLabel+")").Replace(namespaces)
-		parsed, err := selector.Parse(text)
-		if err != nil {
-			return nil, err
-		}
-		s.inNamespace = remembered(func(n *namespace) bool { return parsed.Matches(calicoNamespace(n)) })
+		s.inNamespace = remembered(func(n *namespace) bool { return ofNamespaces.Matches(calicoNamespace(n)) })
 	}
 	var conditions []func(*class) bool
 	if pods != "" {
-		parsed, err := selector.Parse(pods)
-		if err != nil {
-			return nil, err
-		}
-		s.labels, s.accounts = parsed.Keys(), slices.ContainsFunc(parsed.Keys(), ofAccount)
-		label, values, ok := parsed.Required()
+		s.labels, s.accounts = ofLabels.Keys(), slices.ContainsFunc(ofLabels.Keys(), ofAccount)
+		label, values, ok := ofLabels.Required()
 		switch {
 		case ok && label == calicoNamespaceLabel && own == "" && len(values) == 1:
 			s.namespace = values[0]
 		case ok && !derived(label):
 			s.label, s.values = label, values
 		}
-		conditions = append(conditions, func(k *class) bool { return parsed.Matches(c.seen(k)) })
+		conditions = append(conditions, func(k *class) bool { return ofLabels.Matches(c.seen(k)) })
 	}
 	if accounts != "" {
-		parsed, err := selector.Parse(accounts)
-		if err != nil {
-			return nil, err
-		}
 		s.accounts = true
-		if !c.accountsKnown {
-			c.gap(c.ref, "labels of service accounts are not in the snapshot: a selector of them sees only names")
-		}
-		conditions = append(conditions, func(k *class) bool { return parsed.Matches(c.accountLabels(k)) })
+		conditions = append(conditions, func(k *class) bool { return ofAccounts.Matches(c.accountLabels(k)) })
 	}
 	if len(names) > 0 {
 		s.accounts = true
@@ -454,6 +500,50 @@ func (c calico) selected(own, namespaces, pods, accounts string, names []string)
 			return !slices.ContainsFunc(conditions, func(holds func(*class) bool) bool { return !holds(k) })
 		}
 	}
-	return c.set(strings.Join([]string{"calico", own, namespaces, pods, accounts, strings.Join(names, "\x01")}, "\x00"),
-		s), nil
+	found.pods = c.set(strings.Join([]string{"calico", own, namespaces, pods, accounts, strings.Join(names, "\x01")},
+		"\x00"), s)
+	return found, nil
+}
+
+// networkSet is a list of address ranges that selectors of rules select by labels, as they do pods.
+type networkSet struct {
+	// in is its namespace, and namespace the labels that a namespace selector uses: empty for a GlobalNetworkSet.
+	in        string
+	namespace map[string]string
+	// labels are its own and those that Calico adds.
+	labels map[string]string
+	nets   []string
+}
+
+// calicoSets reads network sets (libcalico-go/lib/backend/syncersv1/updateprocessors/networksetprocessor.go).
+func (m *Model) calicoSets(snapshot *cluster.Snapshot) (found []networkSet) {
+	for _, kind := range []string{"GlobalNetworkSet", "NetworkSet"} {
+		for _, object := range snapshot.Calico(kind) {
+			one := networkSet{in: object.GetNamespace(), labels: object.GetLabels()}
+			var spec struct {
+				Nets []string `json:"nets"`
+			}
+			if err := decode(object, "spec", &spec); err != nil {
+				m.gap(finding.Subject{Kind: kind, Namespace: one.in, Name: object.GetName()},
+					"it cannot be read: "+err.Error())
+			}
+			if one.nets = spec.Nets; one.in != "" {
+				of := m.namespaces[one.in]
+				if of == nil {
+					of = &namespace{name: one.in}
+				}
+				one.namespace = calicoNamespace(of)
+				one.labels = maps.Clone(one.labels)
+				if one.labels == nil {
+					one.labels = map[string]string{}
+				}
+				one.labels[calicoNamespaceLabel] = one.in
+				for label, value := range one.namespace {
+					one.labels[calicoOfNamespace+label] = value
+				}
+			}
+			found = append(found, one)
+		}
+	}
+	return found
 }

@@ -40,6 +40,11 @@ func ofAccount(label string) bool {
 	return label == calicoAccount || label == ciliumAccount || strings.HasPrefix(label, calicoOfAccount)
 }
 
+// labelOfAccount reports whether a label is one of a pod's service account, other than its name.
+func labelOfAccount(label string) bool {
+	return strings.HasPrefix(label, calicoOfAccount) && label != calicoOfAccount+calicoName
+}
+
 // seen returns a class's labels including those that Calico and Cilium add.
 func (m *Model) seen(c *class) map[string]string {
 	if c.derived != nil {

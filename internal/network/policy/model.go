@@ -45,6 +45,7 @@ type Model struct {
 	// accountOf are the labels of service accounts, by namespace/name, if the snapshot has any.
 	accountOf     map[string]map[string]string
 	accountsKnown bool
+	networkSets   []networkSet
 	// portNames are the named ports that any rule uses.
 	portNames map[namedPort]bool
 	byNames   []*split

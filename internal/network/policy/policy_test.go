@@ -76,6 +76,12 @@ func calicoText(kind, name, spec string) string {
 		map[string]string{"NetworkPolicy": "shop"}[kind] + "}\nspec: " + spec
 }
 
+// setText is a network set with the label role=x.
+func setText(kind, net string) string {
+	return "apiVersion: projectcalico.org/v3\nkind: " + kind + "\nmetadata: {name: s, labels: {role: x}, namespace: " +
+		map[string]string{"NetworkSet": "shop"}[kind] + "}\nspec: {nets: [" + net + "]}"
+}
+
 func ciliumText(kind, spec string) string {
 	return "apiVersion: cilium.io/v2\nkind: " + kind + "\nmetadata: {name: c, namespace: " +
 		map[string]string{"CiliumNetworkPolicy": "shop"}[kind] + "}\nspec: " + spec
@@ -175,6 +181,57 @@ func TestVerdict(t *testing.T) {
 			[]string{"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: db, namespace: shop, labels: {role: x}}",
 				calicoText("GlobalNetworkPolicy", "g", "{types: [Ingress], serviceAccountSelector: role == 'x'}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Allow, client + " " + db + " TCP 80": Deny}},
+		{"a subject by unknown labels of service accounts", calicoNow,
+			[]string{calicoText("NetworkPolicy", "c", "{types: [Ingress], selector: app == 'db', "+
+				"serviceAccountSelector: role == 'x'}"),
+				calicoText("GlobalNetworkPolicy", "g", "{types: [Ingress], namespaceSelector: team == 'other', "+
+					"selector: pcsa.role == 'x'}")},
+			map[string]Verdict{web + " " + db + " TCP 80": Depends, agent + " " + web + " TCP 80": Allow,
+				web + " " + client + " TCP 80": Depends}},
+		{"a peer by unknown labels of service accounts", calicoNow,
+			[]string{calicoText("NetworkPolicy", "c", "{types: [Ingress], selector: app == 'web', ingress: [{action: "+
+				"Allow, source: {selector: app == 'db', serviceAccounts: {selector: role == 'x'}}}]}")},
+			map[string]Verdict{db + " " + web + " TCP 80": Depends, client + " " + web + " TCP 80": Deny}},
+		{"a peer not by unknown labels of service accounts", calicoNow,
+			[]string{calicoText("GlobalNetworkPolicy", "g", "{types: [Ingress], ingress: [{action: Allow, "+
+				"source: {selector: app == 'db', notSelector: pcsa.role == 'x'}}]}")},
+			map[string]Verdict{db + " " + web + " TCP 80": Depends, client + " " + web + " TCP 80": Deny}},
+		{"names of service accounts are known", calicoNow,
+			[]string{calicoText("GlobalNetworkPolicy", "g", "{types: [Ingress], "+
+				"selector: pcsa.projectcalico.org/name == 'web'}")},
+			map[string]Verdict{db + " " + web + " TCP 80": Deny, web + " " + db + " TCP 80": Allow}},
+		{"a network set of the cluster", calicoNow,
+			[]string{setText("GlobalNetworkSet", "10.0.1.0/24"), calicoText("GlobalNetworkPolicy", "g",
+				"{types: [Ingress], ingress: [{action: Deny, source: {selector: role == 'x'}}, {action: Allow}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow}},
+		{"pods and a network set", calicoNow,
+			[]string{setText("GlobalNetworkSet", "192.168.0.0/24"), calicoText("GlobalNetworkPolicy", "g",
+				"{types: [Ingress], ingress: [{action: Allow, source: {selector: role == 'x' || app == 'db'}}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow,
+				agent + " " + web + " TCP 80": Allow}},
+		{"a network set that is excluded", calicoNow,
+			[]string{setText("GlobalNetworkSet", "10.0.1.0/24"), calicoText("GlobalNetworkPolicy", "g",
+				"{types: [Ingress], ingress: [{action: Allow, source: {notSelector: role == 'x'}}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow}},
+		{"a network set of the namespace", calicoNow,
+			[]string{setText("NetworkSet", "10.0.1.0/24"), calicoText("NetworkPolicy", "c",
+				"{types: [Ingress], ingress: [{action: Allow, source: {selector: role == 'x'}}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Allow, db + " " + web + " TCP 80": Deny}},
+		{"no policy of a namespace has a network set of the cluster, unless it says so", calicoNow,
+			[]string{setText("GlobalNetworkSet", "10.0.1.0/24"), calicoText("NetworkPolicy", "c", "{types: [Ingress], "+
+				"selector: app == 'web', ingress: [{action: Allow, source: {selector: role == 'x'}}]}"),
+				calicoText("NetworkPolicy", "d", "{types: [Ingress], selector: app == 'db', ingress: [{action: Allow, "+
+					"source: {selector: role == 'x', namespaceSelector: global()}}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Deny, client + " " + db + " TCP 80": Allow}},
+		{"a network set by its namespace", calicoNow,
+			[]string{setText("NetworkSet", "10.0.1.0/24"), calicoText("GlobalNetworkPolicy", "g", "{types: [Ingress], "+
+				"ingress: [{action: Allow, source: {namespaceSelector: team == 'shop'}}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Allow, agent + " " + web + " TCP 80": Deny}},
+		{"a network set is no pod, and has no service account", calicoNow,
+			[]string{setText("GlobalNetworkSet", "10.0.1.0/24"), calicoText("GlobalNetworkPolicy", "g",
+				"{types: [Ingress], selector: '!has(role)', ingress: [{action: Allow, source: {serviceAccounts: "+
+					"{names: [db]}}}]}")},
+			map[string]Verdict{client + " " + web + " TCP 80": Deny, db + " " + web + " TCP 80": Allow}},
 		{"what a rule says of the subject itself", calicoNow, []string{calicoText("GlobalNetworkPolicy", "g",
 			"{types: [Ingress], ingress: [{action: Allow, destination: {selector: app == 'web'}}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Allow, client + " " + db + " TCP 80": Deny}},
@@ -307,7 +364,11 @@ func TestGaps(t *testing.T) {
 			"labels of service accounts are not in the snapshot"},
 		{calicoText("NetworkPolicy", "c", "{order: first}"), "it cannot be read, so it is left out"},
 		{calicoText("GlobalNetworkPolicy", "g", "{doNotTrack: true}"), "doNotTrack and preDNAT are not modelled"},
-		{calicoText("GlobalNetworkSet", "g", "{nets: [10.0.0.0/8]}"), "network sets are not modelled"},
+		{calicoText("NetworkPolicy", "c", "{ingress: [{action: Allow, source: {selector: pcsa.role == 'x'}}]}"),
+			"labels of service accounts are not in the snapshot: where the rest"},
+		{calicoText("GlobalNetworkSet", "g", "{nets: 10.0.0.0/8}"), "it cannot be read"},
+		{calicoText("GlobalNetworkSet", "g", "{nets: [10.0.0]}") + "\n---\n" + calicoText("GlobalNetworkPolicy", "g",
+			"{ingress: [{action: Allow, source: {selector: all()}}]}"), "the address range 10.0.0 cannot be read"},
 		{calicoText("HostEndpoint", "g", "{node: n1}"), "host endpoints are not modelled"},
 		{ciliumText("CiliumClusterwideNetworkPolicy", "{nodeSelector: {}}"), "policies of nodes are not modelled"},
 		{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: [{fromRequires: [{}]}]}"),

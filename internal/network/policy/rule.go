@@ -91,6 +91,8 @@ func (p peer) anybody() bool {
 	return len(p.in) == 0 && len(p.out) == 0 && len(p.nets) == 0 && len(p.notNets) == 0
 }
 
+func (p peer) byAddress() bool { return len(p.nets)+len(p.notNets) > 0 }
+
 // tier is a list of policies that are evaluated together.
 type tier struct {
 	name string
