@@ -13,6 +13,9 @@ const NotServed = "not served by this API server"
 // live is the source of a resource that was read from an API server.
 const live = "live"
 
+// notGiven is why a resource is missing in a snapshot of files.
+const notGiven = "not in the input"
+
 // PolicyKind is a kind of objects that may decide which connections of pods are allowed, in addition to NetworkPolicy.
 type PolicyKind struct{ Group, Kind, Resource string }
 
@@ -52,7 +55,6 @@ func (s *Snapshot) Policies(kind PolicyKind) []unstructured.Unstructured {
 // PoliciesUnread says why the objects of a kind of policies are not known although the cluster may have some; empty if
 // they were read, if the cluster does not serve the kind, or if the input is files that do not mention it.
 func (s *Snapshot) PoliciesUnread(kind PolicyKind) string {
-	const notGiven = "not in the input"
 	if IsCalico(kind.Group) {
 		if has, why := s.HasCalico(kind.Resource); !has && why != NotServed && why != notGiven {
 			return why
@@ -77,6 +79,15 @@ func (s *Snapshot) PoliciesUnread(kind PolicyKind) string {
 	}
 	if kind.Group != "cilium.io" && len(s.Policies(kind)) == 0 && slices.Contains(s.Definitions(), name) {
 		return "its CRD is in the input, and its objects are not"
+	}
+	return ""
+}
+
+// DefinitionsUnread says why CustomResourceDefinitions are not known; empty if they were read, or if the input is files
+// without them.
+func (s *Snapshot) DefinitionsUnread() string {
+	if has, why := s.Has("customresourcedefinitions"); !has && why != notGiven {
+		return why
 	}
 	return ""
 }

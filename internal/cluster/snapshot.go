@@ -292,7 +292,7 @@ func (s *Snapshot) Has(resource string) (bool, string) {
 			return source.Missing == "", source.Missing
 		}
 	}
-	return false, "not in the input"
+	return false, notGiven
 }
 
 // DaemonSet returns a DaemonSet, or nil.

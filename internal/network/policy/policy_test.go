@@ -633,6 +633,9 @@ func TestUnreadPolicies(t *testing.T) {
 		{cluster.Source{Resource: "globalnetworkpolicies.crd.projectcalico.org", Missing: "forbidden"}, 1},
 		{cluster.Source{Resource: "globalnetworkpolicies.projectcalico.org", Missing: cluster.NotServed}, 0},
 		{cluster.Source{Resource: "nodes", Missing: "forbidden"}, 0},
+		{cluster.Source{Resource: "customresourcedefinitions", Missing: "forbidden"}, 1},
+		{cluster.Source{Resource: "customresourcedefinitions", From: "live"}, 0},
+		{cluster.Source{Resource: "customresourcedefinitions", Missing: "not in the input"}, 0},
 		// a snapshot of an earlier release, which read neither other groups nor their CRDs
 		{cluster.Source{Resource: "cilium.io", From: "live"}, 13},
 		{cluster.Source{Resource: "cilium.io", From: "file"}, 0},

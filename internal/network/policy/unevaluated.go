@@ -36,6 +36,10 @@ func (m *Model) unevaluated(snapshot *cluster.Snapshot, profiles ...Profile) {
 			m.leaveOut(ref, what+reachOf(ref), scope{namespace: ref.Namespace})
 		}
 	}
+	if why := snapshot.DefinitionsUnread(); why != "" {
+		m.leaveOut(finding.Subject{Kind: "CustomResourceDefinition", Name: "*"},
+			"which other kinds of policies there are is not known ("+why+"): they may decide about any pod", scope{})
+	}
 	for _, definition := range snapshot.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
 		if policy, known := cluster.DefinesPolicy(&definition); policy && !known {
 			kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
