@@ -92,6 +92,10 @@ func (s *Snapshot) DefinitionsUnread() string {
 	return ""
 }
 
+// generators are API groups of objects from which a program makes NetworkPolicies, which are in the snapshot:
+// ProjectNetworkPolicies of Rancher, TenantNetworkPolicies of KubeGems.
+var generators = []string{"management.cattle.io", "gems.kubegems.io"}
+
 // DefinesPolicy reports whether a CustomResourceDefinition is of a kind of policies, to judge by its name, and whether
 // the kind is one of PolicyKinds. Staged policies decide nothing, and multi-network policies are about secondary
 // interfaces of pods.
@@ -104,5 +108,5 @@ func DefinesPolicy(definition *unstructured.Unstructured) (policy, known bool) {
 		return true, true
 	}
 	return strings.HasSuffix(kind, "NetworkPolicy") && kind != "MultiNetworkPolicy" &&
-		!strings.HasPrefix(kind, "Staged"), false
+		!strings.HasPrefix(kind, "Staged") && !slices.Contains(generators, group), false
 }

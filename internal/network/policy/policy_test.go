@@ -588,6 +588,15 @@ func TestUnevaluated(t *testing.T) {
 		"a kind that no one knows": {
 			definitionText("IsovalentNetworkPolicy", "isovalentnetworkpolicies", "isovalent.com"),
 			"CustomResourceDefinition/isovalentnetworkpolicies.isovalent.com", all},
+		"a kind that no one knows, without objects": {
+			definitionText("IsovalentNetworkPolicy", "isovalentnetworkpolicies", "isovalent.com") +
+				"\n---\napiVersion: isovalent.com/v1\nkind: IsovalentNetworkPolicyList\nitems: []", "", ofNone},
+		"a kind that no one knows, with an object": {
+			definitionText("IsovalentNetworkPolicy", "isovalentnetworkpolicies", "isovalent.com") +
+				"\n---\napiVersion: isovalent.com/v1\nkind: IsovalentNetworkPolicy\nmetadata: {name: a}",
+			"CustomResourceDefinition/isovalentnetworkpolicies.isovalent.com", all},
+		"a kind from which NetworkPolicies are made": {definitionText("ProjectNetworkPolicy",
+			"projectnetworkpolicies", "management.cattle.io"), "", ofNone},
 		"a kind without its objects": {definitionText("AdminNetworkPolicy", "adminnetworkpolicies",
 			"policy.networking.k8s.io"),
 			"CustomResourceDefinition/adminnetworkpolicies.policy.networking.k8s.io", all},
