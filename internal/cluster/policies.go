@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -81,6 +82,42 @@ func (s *Snapshot) PoliciesUnread(kind PolicyKind) string {
 		return "its CRD is in the input, and its objects are not"
 	}
 	return ""
+}
+
+// PoliciesInert reports whether policies of a kind certainly decide nothing: a kind of Calico or Cilium in a cluster in
+// which no agent of that network runs, such as one left over from an earlier network. That is certain only if the
+// DaemonSets and the pods of all namespaces were read from the cluster: each agent, also of a distribution or a mirror,
+// has its network's name in its own name or in that of a container or its image (canal runs calico/node).
+func (s *Snapshot) PoliciesInert(kind PolicyKind) bool {
+	network := "calico"
+	if kind.Group == "cilium.io" {
+		network = "cilium"
+	} else if !IsCalico(kind.Group) {
+		return false
+	}
+	for _, resource := range []string{"daemonsets", "pods"} {
+		if !slices.ContainsFunc(s.Sources, func(source Source) bool {
+			return source.Resource == resource && source.From == live && source.Missing == ""
+		}) {
+			return false
+		}
+	}
+	names := func(name string, pod *corev1.PodSpec) bool {
+		return strings.Contains(name, network) || slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool {
+			return strings.Contains(c.Name, network) || strings.Contains(c.Image, network)
+		})
+	}
+	for i := range s.DaemonSets {
+		if names(s.DaemonSets[i].Name, &s.DaemonSets[i].Spec.Template.Spec) {
+			return false
+		}
+	}
+	for i := range s.Pods {
+		if names(s.Pods[i].Name, &s.Pods[i].Spec) {
+			return false
+		}
+	}
+	return true
 }
 
 // DefinitionsUnread says why CustomResourceDefinitions are not known; empty if they were read, or if the input is files

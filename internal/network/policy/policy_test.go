@@ -660,3 +660,56 @@ func TestUnreadPolicies(t *testing.T) {
 		}
 	}
 }
+
+// TestInertPolicies: policies of Calico or Cilium are a gap that leaves no verdict open if the cluster was read and has
+// no agent of that network.
+func TestInertPolicies(t *testing.T) {
+	live := []cluster.Source{{Resource: "daemonsets", From: "live"}, {Resource: "pods", From: "live"}}
+	const calico, cilium = "NetworkPolicy.projectcalico.org/shop/c", "CiliumNetworkPolicy/shop/c"
+	agent := func(name, image string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: x, namespace: kube-system}\nspec: {hostNetwork: true, " +
+			"nodeName: n1, containers: [{name: " + name + ", image: " + image + "}]}"
+	}
+	for name, test := range map[string]struct {
+		profile Profile
+		sources []cluster.Source
+		text    string
+		// inert and left are the policies that decide nothing, and those that may.
+		inert, left string
+	}{
+		"left over from Calico": {ciliumNow, live, "", calico, ""},
+		"left over from Cilium": {calicoNow, live, "", cilium, ""},
+		"left over from both":   {kubeRouter, live, "", cilium + calico, ""},
+		"canal":                 {kubeRouter, live, agent("felix", "docker.io/calico/node:v3"), cilium, calico},
+		"by a digest":           {kubeRouter, live, agent("cilium-agent", "registry/a@sha256:0"), calico, cilium},
+		"files":                 {kubeRouter, nil, "", "", cilium + calico},
+		"no DaemonSets": {kubeRouter, []cluster.Source{{Resource: "daemonsets", Missing: "forbidden"}, live[1]}, "", "",
+			cilium + calico},
+		"a DaemonSet without pods": {kubeRouter, live, "apiVersion: apps/v1\nkind: DaemonSet\n" +
+			"metadata: {name: calico-node, namespace: kube-system}", cilium, calico},
+	} {
+		snapshot := snapshotOf(t, town, test.text, calicoText("NetworkPolicy", "c", "{}"),
+			ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}}"))
+		snapshot.Sources = append(slices.DeleteFunc(snapshot.Sources, func(s cluster.Source) bool {
+			return s.Resource == "daemonsets" || s.Resource == "pods"
+		}), test.sources...)
+		model := Build(snapshot, test.profile, test.profile)
+		var inert, left string
+		for _, g := range model.Gaps() {
+			switch {
+			case g.LeftOut:
+				left += g.Policy.String()
+			case strings.HasPrefix(g.What, "no agent of its network runs"):
+				inert += g.Policy.String()
+			}
+		}
+		if inert != test.inert || left != test.left {
+			t.Errorf("%s: inert %q, left out %q", name, inert, left)
+		}
+	}
+	unread := snapshotOf(t, town)
+	unread.Sources = append([]cluster.Source{{Resource: "cilium.io", Missing: "error: x"}}, live...)
+	if gaps := Build(unread, kubeRouter, kubeRouter).Unevaluated(); len(gaps) > 0 {
+		t.Errorf("unread policies of a network that does not run: %v", gaps)
+	}
+}

@@ -15,17 +15,23 @@ import (
 // the one judge of that: each of them is a gap, and the verdict of each pod that it may select depends.
 func (m *Model) unevaluated(snapshot *cluster.Snapshot, profiles ...Profile) {
 	for _, kind := range cluster.PolicyKinds() {
-		if why := snapshot.PoliciesUnread(kind); why != "" {
+		evaluated := slices.ContainsFunc(profiles, func(p Profile) bool { return p.evaluates(kind) })
+		inert := !evaluated && snapshot.PoliciesInert(kind)
+		if why := snapshot.PoliciesUnread(kind); why != "" && !inert {
 			m.leaveOut(finding.Subject{Kind: "CustomResourceDefinition", Name: kind.Resource + "." + kind.Group},
 				"policies of this kind are not known ("+why+"): they may decide about any pod", scope{})
 		}
-		if slices.ContainsFunc(profiles, func(p Profile) bool { return p.evaluates(kind) }) {
+		if evaluated {
 			continue
 		}
 		for _, object := range snapshot.Policies(kind) {
 			ref := finding.Subject{Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 			if kind.Kind == "NetworkPolicy" || kind.Kind == "ClusterNetworkPolicy" && kind.Group != adminGroup {
 				ref.Kind += "." + kind.Group // the name alone is that of another kind
+			}
+			if inert {
+				m.gap(ref, "no agent of its network runs in the cluster, so it counts as a policy that decides nothing")
+				continue
 			}
 			const what = "policies of this kind are not evaluated: it may allow or deny connections of "
 			if pods := m.subjectOfAdmin(kind, object); pods != nil {
