@@ -47,8 +47,12 @@ func pairs(r *kind.Request, p *kind.Plan, most int) (chosen []step.Pair, unevalu
 		unevaluated = append(unevaluated, gap.Policy.String()+": "+gap.What)
 	}
 	if s.run(); len(s.found[0])+len(s.found[1]) == 0 && len(unevaluated) > 0 {
-		return nil, nil, kind.Refuse(without, "no pair of pods was found about which only policies decide that "+
-			"Theseus evaluates (%s)", strings.Join(unevaluated, "; "))
+		hint, text := without, strings.Join(unevaluated, "; ")
+		if strings.Contains(text, "(forbidden)") {
+			hint = "theseus rights operate prints the rights that are missing; or " + without
+		}
+		return nil, nil, kind.Refuse(hint, "no pair of pods was found about which only policies decide that Theseus "+
+			"evaluates (%s)", text)
 	} else if len(s.found[0])+len(s.found[1]) == 0 {
 		return nil, nil, kind.Refuse("a pair needs two Ready pods with addresses of their own, and a TCP port in the "+
 			"ports of a container; or "+without, "no pair of pods was found whose policies could be sampled")

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -202,9 +204,10 @@ func TestPairsUnevaluated(t *testing.T) {
 			t.Errorf("%s may be decided by the policy that is not evaluated", pair)
 		}
 	}
-	for name, spoil := range map[string]func(s *cluster.Snapshot){
-		"every pod": func(s *cluster.Snapshot) { s.Other = append(s.Other, admin("{}")) },
-		"a kind that could not be read": func(s *cluster.Snapshot) {
+	const without = "leave out --sample-policies"
+	for hint, spoil := range map[string]func(s *cluster.Snapshot){
+		without: func(s *cluster.Snapshot) { s.Other = append(s.Other, admin("{}")) },
+		"theseus rights operate prints the rights that are missing; or " + without: func(s *cluster.Snapshot) {
 			s.Sources = append(s.Sources, cluster.Source{Missing: "forbidden",
 				Resource: "adminnetworkpolicies.policy.networking.k8s.io"})
 		},
@@ -213,9 +216,11 @@ func TestPairsUnevaluated(t *testing.T) {
 		spoil(s)
 		guarded := upgradeGuarded()
 		guarded.SamplePolicies = 4
-		if _, err := guards(t, s, v1alpha1.ChangeSpec{AgentImage: "a"}, guarded); err == nil || !strings.Contains(
-			err.Error(), "no pair of pods was found about which only policies decide that Theseus evaluates") {
-			t.Errorf("%s: %v", name, err)
+		_, err := guards(t, s, v1alpha1.ChangeSpec{AgentImage: "a"}, guarded)
+		var refusal *cni.Refusal
+		if !errors.As(err, &refusal) || refusal.Hint != hint || !strings.Contains(err.Error(),
+			"no pair of pods was found about which only policies decide that Theseus evaluates") {
+			t.Errorf("%s: %+v", hint, err)
 		}
 	}
 }
