@@ -112,6 +112,10 @@ func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Cov
 		if area.Area == "settings" && area.Alike < area.All {
 			all = append(all, "settings differ: "+strings.Join(area.Not, "; "))
 		}
+		if len(area.Unevaluated) > 0 {
+			all = append(all, "policies that are not evaluated are not in the copy: "+
+				strings.Join(area.Unevaluated, ", "))
+		}
 	}
 	has := kinds(copied)
 	for _, kind := range slices.Sorted(maps.Keys(kinds(original))) {

@@ -152,10 +152,12 @@ func TestUncovered(t *testing.T) {
 	bare := &rehearsal.Copy{Unbounded: []string{"ResourceQuotas (forbidden)"},
 		Quotas: []rehearsal.Quota{{Unlike: []string{"ResourceQuota shop/q: pods: no bound"}}}}
 	got := strings.Join(uncovered(bare, []string{"Deployment shop/web: 0/2 nodes"},
-		[]rehearsal.Coverage{{Area: "settings", All: 1, Not: []string{"MTU"}}},
+		[]rehearsal.Coverage{{Area: "settings", All: 1, Not: []string{"MTU"}},
+			{Area: "policy verdicts", Unevaluated: []string{"AdminNetworkPolicy/a", "EgressFirewall/shop/b"}}},
 		of(step.Apply, step.Evict), of(step.Apply)), "\n")
 	for _, want := range []string{"no workloads", "1 workload found no node: Deployment shop/web",
 		"settings differ: MTU",
+		"policies that are not evaluated are not in the copy: AdminNetworkPolicy/a, EgressFirewall/shop/b",
 		"not as in the original: ResourceQuotas (forbidden), ResourceQuota shop/q: pods: no bound",
 		"steps that the copy's lacks: evict"} {
 		if !strings.Contains(got, want) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
@@ -24,6 +25,9 @@ type Coverage struct {
 	Not   []string `json:"not,omitempty"`
 	// Note qualifies the numbers.
 	Note string `json:"note,omitempty"`
+	// Unevaluated are the policies of the original, and the kinds of them, that Theseus does not evaluate and that are
+	// not in the copy.
+	Unevaluated []string `json:"unevaluated,omitempty"`
 }
 
 func (c *Coverage) add(alike bool, not string) {
@@ -177,6 +181,9 @@ func verdicts(c *Copy, original, copy Side) (covered Coverage) {
 		policy.Build(copy.Snapshot, theirProfile, theirProfile)
 	for _, gap := range before.Unevaluated() {
 		covered.Not = append(covered.Not, fmt.Sprintf("%s: %s", gap.Policy, gap.What))
+		if !c.has(gap.Policy) {
+			covered.Unevaluated = append(covered.Unevaluated, gap.Policy.String())
+		}
 	}
 	var names []string
 	skipped := 0
@@ -212,6 +219,14 @@ func verdicts(c *Copy, original, copy Side) (covered Coverage) {
 		}
 	}
 	return covered
+}
+
+// has reports whether a policy of the original is in the copy. The kind of a subject may have its API group.
+func (c *Copy) has(policy finding.Subject) bool {
+	kind, _, _ := strings.Cut(policy.Kind, ".")
+	return slices.ContainsFunc(c.Objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == kind && o.GetNamespace() == policy.Namespace && o.GetName() == policy.Name
+	})
 }
 
 func key(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

@@ -438,9 +438,20 @@ func TestVerdictsUnevaluated(t *testing.T) {
 		named := slices.ContainsFunc(covered.Not, func(not string) bool {
 			return strings.HasPrefix(not, "AdminNetworkPolicy/all: policies of this kind are not evaluated")
 		})
-		if covered.All != 2 || covered.Alike != alike || named != (alike == 0) {
+		if covered.All != 2 || covered.Alike != alike || named != (alike == 0) ||
+			slices.Contains(covered.Unevaluated, "AdminNetworkPolicy/all") != named {
 			t.Errorf("%+v", covered)
 		}
+	}
+	const odd = "apiVersion: projectcalico.org/v3\nkind: NetworkPolicy\nmetadata: {name: odd, namespace: shop}\n" +
+		"spec: {selector: '('}\n"
+	side := Side{Snapshot: cnitest.Snapshot(t, cnitest.Documents(t, []byte(text+odd))), Network: network}
+	if covered := verdicts(c, side, side); len(covered.Unevaluated) != 1 {
+		t.Errorf("a policy that cannot be read is not in the copy: %+v", covered)
+	}
+	c.Objects = append(c.Objects, &cnitest.Documents(t, []byte(odd))[0])
+	if covered := verdicts(c, side, side); len(covered.Unevaluated) > 0 || len(covered.Not) == 0 {
+		t.Errorf("a policy that cannot be read is in the copy: %+v", covered)
 	}
 }
 
