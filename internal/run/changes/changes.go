@@ -130,6 +130,7 @@ func (p *Planner) forget(changes []v1alpha1.Change, migrations []v1alpha1.Migrat
 	}
 	maps.DeleteFunc(p.looked, func(uid string, _ Looked) bool { return gone(uid) })
 	maps.DeleteFunc(p.sources, func(uid string, _ read) bool { return gone(uid) })
+	maps.DeleteFunc(p.theirs, func(uid string, _ windows) bool { return gone(uid) })
 	maps.DeleteFunc(p.plans, func(hash string, _ *facts) bool {
 		return !slices.ContainsFunc(migrations, func(m v1alpha1.Migration) bool { return m.Spec.PlanHash == hash })
 	})
@@ -225,6 +226,7 @@ func (p *Planner) compare(ctx context.Context, own *v1alpha1.Migration) (string,
 // replan withdraws a Migration that has not begun, and makes another plan.
 func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1alpha1.Migration,
 	from source, why Decision) error {
+	users := p.keep(change, own) // before the Migration is gone: an error may come after its deletion
 	if err := p.withdraw(ctx, own, why.Why); err != nil {
 		return err
 	}
@@ -232,11 +234,7 @@ func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1al
 	if why.Reason == v1alpha1.ReasonStale {
 		kind = corev1.EventTypeWarning
 	}
-	if theirs, users := usersWindows(change, own); users {
-		if p.theirs == nil {
-			p.theirs = map[string]windows{}
-		}
-		p.theirs[string(change.UID)] = windows{theirs, change.Spec.Windows}
+	if users {
 		why.Why += ". The next plan gets the windows that a user gave to it"
 	}
 	lapsed := "Approvals of the plan " + own.Spec.PlanHash + " do not count for the next one"
@@ -247,10 +245,29 @@ func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1al
 	return p.plan(ctx, change, from)
 }
 
+// keep remembers the windows that a user gave to a Migration which is withdrawn, for the next one; false if there are
+// none.
+func (p *Planner) keep(change *v1alpha1.Change, own *v1alpha1.Migration) bool {
+	theirs, users := usersWindows(change, own)
+	if !users {
+		delete(p.theirs, string(change.UID))
+		return false
+	}
+	if p.theirs == nil {
+		p.theirs = map[string]windows{}
+	}
+	p.theirs[string(change.UID)] = windows{theirs, change.Spec.Windows}
+	return true
+}
+
 // usersWindows returns the windows that a user gave to a Migration, maybe none; false if it has those of its Change, or
-// if those were edited since the Migration was made.
+// if those were edited since the Migration was made. A Migration that an earlier release made for a Change with windows
+// does not say which these were: they count as the Change's.
 func usersWindows(change *v1alpha1.Change, own *v1alpha1.Migration) ([]v1alpha1.Window, bool) {
 	origin, _ := journal.OriginOf(own)
+	if origin.Windows && origin.Given == nil {
+		return nil, false
+	}
 	return own.Spec.Windows, equal(origin.Given, change.Spec.Windows) && !equal(origin.Given, own.Spec.Windows)
 }
 
