@@ -322,6 +322,12 @@ func TestEmptyLists(t *testing.T) {
 		{"PersistentVolumes.json", `{"apiVersion":"v1","kind":"List","items":[]}`, "persistentvolumes"},
 		{"ippools.crd.projectcalico.org.yaml", "apiVersion: v1\nkind: List\nitems: []\n",
 			"ippools.crd.projectcalico.org"},
+		{"ippools.projectcalico.org.yaml", "apiVersion: v1\nkind: List\nitems: []\n", "ippools.projectcalico.org"},
+		{"ciliumnodes.cilium.io.yaml", "apiVersion: v1\nkind: List\nitems: []\n", "ciliumnodes.cilium.io"},
+		{"adminnetworkpolicies.policy.networking.k8s.io.yaml", "apiVersion: v1\nkind: List\nitems: []\n",
+			"adminnetworkpolicies.policy.networking.k8s.io"},
+		{"networkpolicies.crd.antrea.io.json", `{"apiVersion":"v1","kind":"List","items":[]}`,
+			"networkpolicies.crd.antrea.io"},
 	} {
 		b := New("test")
 		if err := b.Add(test.file, strings.NewReader(test.text), false); err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
 // list is a List being read, item by item. Its kind may come after its items.
@@ -148,8 +150,12 @@ func (b *Builder) empty(apiVersion, kind, file string) {
 			return
 		}
 	}
-	for _, group := range []string{".projectcalico.org", ".cilium.io"} { // as in ippools.crd.projectcalico.org
-		if strings.HasSuffix(name, group) {
+	groups := []string{"crd.projectcalico.org", "cilium.io"} // as in ippools.crd.projectcalico.org
+	for _, policies := range cluster.PolicyKinds() {
+		groups = append(groups, policies.Group)
+	}
+	for _, group := range groups {
+		if strings.HasSuffix(name, "."+group) {
 			b.origin(name, place{file: file})
 			return
 		}
@@ -161,9 +167,9 @@ func (b *Builder) empty(apiVersion, kind, file string) {
 			return
 		}
 	}
-	b.note("%s: an empty List does not name its resource; name the file after the resource, as "+
-		"in networkpolicies.yaml, or print it so that it says so: kubectl get --raw PATH, as in "+
-		"/apis/networking.k8s.io/v1/networkpolicies", file)
+	b.note("%s: an empty List does not name its resource; name the file after the resource, as in "+
+		"networkpolicies.yaml or adminnetworkpolicies.policy.networking.k8s.io.yaml, or print it so that it says so: "+
+		"kubectl get --raw PATH, as in /apis/networking.k8s.io/v1/networkpolicies", file)
 }
 
 // registrations are resources without their own field in a snapshot, by the short names that checks use.
