@@ -21,7 +21,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, os.Args[1], "ended:", err)
 		os.Exit(1)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	// A terminal that is closed sends SIGHUP, but not to theseus, which runs in a process group of its own. nohup has
+	// it ignored, and Notify would undo that.
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	code := cli.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
