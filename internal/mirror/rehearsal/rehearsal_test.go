@@ -443,7 +443,7 @@ func TestVerdictsUnevaluated(t *testing.T) {
 			t.Errorf("%+v", covered)
 		}
 	}
-	const odd = "apiVersion: projectcalico.org/v3\nkind: NetworkPolicy\nmetadata: {name: odd, namespace: shop}\n" +
+	const odd = "apiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: odd}\n" +
 		"spec: {selector: '('}\n"
 	side := Side{Snapshot: cnitest.Snapshot(t, cnitest.Documents(t, []byte(text+odd))), Network: network}
 	if covered := verdicts(c, side, side); len(covered.Unevaluated) != 1 {
