@@ -64,25 +64,31 @@ fuzz: ## every fuzz target for a minute each (FUZZTIME), FUZZJOBS at a time, and
 
 test: setup build unit lab-test ## unit tests, and those in the lab (the long ones with THESEUS_FULL=1)
 
+# Most tests wait, for a server, a node or a time to pass. So more packages are tested at once than there are processors.
+BESIDE := -p 4
+
+# The modules with tests that need no cluster. test/web drives the live page in chromium.
+modules := lab release $(addprefix test/,acme calico-selector chart cloud cyclonus externaldns flagd health web)
+packages-of-lab := ./internal/... ./cmd/...
+# Go does not see when the chart or the golden files, outside of the module, change.
+flags-of-test/chart := -count 1
+flags-of-test/health := -count 1
+flags-of-test/flagd := -v
+
+.PHONY: $(modules:%=unit-in-%)
+$(modules:%=unit-in-%): unit-in-%:
+	@echo "== unit tests in $*"
+	cd $* && go vet ./... && go test -timeout 10m $(flags-of-$*) $(or $(packages-of-$*),./...)
+
 unit: ## the tests that need no cluster
 	@echo "== unit tests"
 	go vet ./...
-	go test -timeout 10m ./...
+	go test $(BESIDE) -timeout 10m ./...
 	go test -v -run '^(TestOutrun|TestAdoptWeave)$$' ./internal/node
 	go test -v -run '^TestInCluster$$' ./internal/change/plan
-	cd test/acme && go vet ./... && go test -timeout 10m ./...
-	cd test/calico-selector && go vet ./... && go test ./...
-	cd test/chart && go vet ./... && go test -timeout 10m -count 1 ./... # go does not see when the chart, outside of the module, changes
-	cd test/cloud && go vet ./... && go test -timeout 10m ./...
-	cd test/cyclonus && go vet ./... && go test ./...
-	cd test/externaldns && go vet ./... && go test -timeout 10m ./...
-	cd test/flagd && go vet ./... && go test -timeout 10m -v ./...
-	cd test/health && go vet ./... && go test -timeout 10m -count 1 ./... # go does not see when the golden files change
-	cd test/web && go vet ./... && go test -timeout 10m ./... # the live page, in chromium
+	$(MAKE) --no-print-directory -j 3 --output-sync=target $(modules:%=unit-in-%)
 	@[ -n "$${THESEUS_AXE:-}" ] || echo "== NOT TESTED without THESEUS_AXE=axe.min.js (npm pack axe-core): the rules of axe-core on the live page"
 	@[ -n "$${THESEUS_GAPS:-}" ] || echo "== NOT MEASURED without THESEUS_GAPS=20: gaps of pods that are moved there and back"
-	cd release && go vet ./... && go test -timeout 10m ./...
-	cd lab && go vet ./... && go test -timeout 10m ./internal/... ./cmd/...
 ifeq ($(THESEUS_FULL),1)
 	$(MAKE) judge
 	cd test/charts && go vet ./...
@@ -116,7 +122,7 @@ lab_kube = $$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/k
 lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_FULL=1)
 	@echo "== lab tests"
 	$(LAB) build
-	THESEUS_KUBE=$(lab_kube) go test -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun|TestSignedAPIServer)$$' ./internal/run ./internal/run/benched ./internal/run/changes ./internal/run/controller ./internal/cluster/kube ./internal/cli/apply ./internal/cli/approve ./internal/cli/control ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller
+	THESEUS_KUBE=$(lab_kube) go test $(BESIDE) -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun|TestSignedAPIServer)$$' ./internal/run ./internal/run/benched ./internal/run/changes ./internal/run/controller ./internal/cluster/kube ./internal/cli/apply ./internal/cli/approve ./internal/cli/control ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
@@ -132,8 +138,22 @@ else
 	@echo "   a Change that is edited before and during its run, a node of a swarm that loses packets, a change that is rehearsed on a copy of a cluster, one that is divided into windows, a benchmark of a network, a guard whose new pods get no network, one without a command, guards of a change of kube-proxy, of a reboot, of a swap and an upgrade by hand, and on an unknown network, a comparison of networks,"
 	@echo "   and the upgrades of Calico, back by another plan, and with a stand-in for its operator, by which it comes too"
 endif
-	cd lab && go test -timeout 120m -p 1 -count 1 -v ./test/... 2>&1 | tee ../$(BIN)/lab-test.log || { echo "== FAILED (all of it: $(BIN)/lab-test.log)"; \
-		grep -E '^ *[a-z_]+\.go:[0-9]+: |^ *--- FAIL|^panic: |^ *Test[A-Za-z]+: (error|hint|note|\$$)' ../$(BIN)/lab-test.log | grep -E -B100 -- '--- FAIL|^panic: ' | cut -c1-300; exit 1; }
+ifeq ($(THESEUS_FULL),1)
+	@$(call labs,lab-test,./test/...)
+else
+	@$(call labs,lab-test,$(labs-alone))
+	@echo "== two lab tests at a time: those of the second row begin with \"| \""
+	@{ $(call labs,lab-test-2,$(labs-second)); } > >(sed -u 's/^/| /') 2>&1 & second=$$!; failed=0; \
+		( $(call labs,lab-test-1,$(labs-first)) ) || failed=1; wait $$second || failed=1; exit $$failed
+endif
+
+# labs runs the tests of packages on real clusters, one after the other. The output of all is in a file.
+labs = (cd lab && go test -timeout 120m -p 1 -count 1 -v $(2)) 2>&1 | tee $(BIN)/$(1).log || { echo "== FAILED (all of it: $(BIN)/$(1).log)"; \
+	grep -E '^ *[a-z_]+\.go:[0-9]+: |^ *--- FAIL|^panic: |^ *Test[A-Za-z]+: (error|hint|note|\$$)' $(BIN)/$(1).log | grep -E -B100 -- '--- FAIL|^panic: ' | cut -c1-300; exit 1; }
+# The lab's own tests compare the machine before and after. Then two clusters at a time: most of a lab test is waiting.
+labs-alone := ./test
+labs-second := $(addprefix ./test/,badinput flags mirror policy swarm upgrade surge)
+labs-first = $(filter-out $(labs-alone) $(labs-second),$(patsubst lab/%/,./%,$(sort $(dir $(wildcard lab/test/*/*_test.go)))))
 
 build: ## bin/theseus, bin/theseus-agent, bin/theseus-lab
 	@echo "== building theseus"
