@@ -500,8 +500,12 @@ func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) erro
 	}
 }
 
-// Workload names the top-level workload of a pod, as Kind/namespace/name.
+// Workload names the top-level workload of a pod, as Kind/namespace/name. A static pod is one by itself, and has the
+// kind Node, as in a plan.
 func (a *Actor) Workload(ctx context.Context, pod *corev1.Pod) (string, error) {
 	owner, err := a.workloadOf(ctx, pod)
+	if owner.kind == "Node" {
+		owner.name = pod.Name
+	}
 	return owner.String(), err
 }

@@ -91,6 +91,17 @@ func TestWaitsThatArePointless(t *testing.T) {
 	}
 }
 
+// TestWorkloadOfStaticPod: it is a workload by itself, with the name that plans give it, and not its node.
+func TestWorkloadOfStaticPod(t *testing.T) {
+	static := pod("kube-system", "etcd-a", "a", "198.18.0.2", func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a", Controller: new(true)}}
+	})
+	got, err := newWorld(t, nil).Workload(t.Context(), static)
+	if err != nil || got != "Node/kube-system/etcd-a" {
+		t.Errorf("it is %q (%v)", got, err)
+	}
+}
+
 // TestWorkloadOfAnOperator: that it is not there yet is no trouble; when it has come, what ails its pods is told, and
 // not borne for long.
 func TestWorkloadOfAnOperator(t *testing.T) {
