@@ -43,6 +43,8 @@ const noID, beside = `{"id":"",`, `"beside":true,`
 // actionItems are the items of actions. The ID of an action stays where it is not its number in the list.
 func (n *names) actionItems(actions []step.Action, id string) ([]item, error) {
 	items := make([]item, len(actions))
+	var text bytes.Buffer // of one action after the other
+	encoder := json.NewEncoder(&text)
 	for i, a := range actions {
 		items[i].beside, a.Beside = a.Beside, false
 		number, found := strings.CutPrefix(a.ID, id)
@@ -50,15 +52,18 @@ func (n *names) actionItems(actions []step.Action, id string) ([]item, error) {
 		if numbered {
 			a.ID = ""
 		}
-		text, err := json.Marshal(a)
-		if err != nil {
+		text.Reset()
+		if err := encoder.Encode(&a); err != nil {
 			return nil, err
 		}
+		whole := bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 		if !numbered {
-			items[i].text = string(text)
+			items[i].text = string(whole)
 			continue
 		}
-		n.tell(&items[i], append([]byte{'{'}, bytes.TrimPrefix(text, []byte(noID))...))
+		whole = whole[len(noID)-1:]
+		whole[0] = '{'
+		n.tell(&items[i], whole)
 	}
 	return items, nil
 }

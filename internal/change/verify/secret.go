@@ -1,11 +1,11 @@
 package verify
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
@@ -128,10 +128,10 @@ func redacted(value any) bool {
 func redactedNowhere() kind.Rule {
 	writes := func(s *step.Step) error {
 		for _, actions := range [][]step.Action{s.Actions, s.Undo} {
-			for _, a := range actions {
-				if writesRedacted(a) {
+			for i := range actions {
+				if writesRedacted(&actions[i]) {
 					return fmt.Errorf("action %s writes %q, which stands in a snapshot for a secret",
-						a.ID, cluster.Redacted)
+						actions[i].ID, cluster.Redacted)
 				}
 			}
 		}
@@ -140,11 +140,7 @@ func redactedNowhere() kind.Rule {
 	return kind.Rule{Before: writes}
 }
 
-func writesRedacted(a step.Action) bool {
-	whole := a.Object
-	if whole == nil {
-		whole = &unstructured.Unstructured{}
-	}
-	return redacted(whole.Object) || strings.Contains(string(a.Patch), cluster.Redacted) ||
-		strings.Contains(string(a.Args), cluster.Redacted)
+func writesRedacted(a *step.Action) bool {
+	return a.Object != nil && redacted(a.Object.Object) || bytes.Contains(a.Patch, []byte(cluster.Redacted)) ||
+		bytes.Contains(a.Args, []byte(cluster.Redacted))
 }

@@ -35,9 +35,10 @@ func spared(p *kind.Plan) kind.Rule {
 			case stays && port != nil && Foreign(a) && len(spared) < len(p.Cluster.Nodes):
 				return fmt.Errorf("connections are kept off UDP port %d on %d of %d nodes",
 					port.Port, len(spared), len(p.Cluster.Nodes))
-			case Sparing(a) && a.Verb == step.VerbPart:
+			case !Sparing(a):
+			case a.Verb == step.VerbPart:
 				delete(spared, a.NodeName)
-			case Sparing(a):
+			default:
 				spared[a.NodeName], now[a.NodeName] = true, true
 			}
 		}

@@ -3,6 +3,7 @@ package joint
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ func Beside(actions []step.Action) []step.Action {
 
 // OnEach makes an action for each of several nodes, to run concurrently.
 func OnEach(nodes []string, action func(node string) step.Action) []step.Action {
-	var actions []step.Action
+	actions := slices.Grow([]step.Action(nil), len(nodes))
 	for _, node := range nodes {
 		actions = append(actions, action(node))
 	}
