@@ -236,18 +236,18 @@ func (s *space) do(call func() error) error {
 	go func() {
 		// The thread is never unlocked when it cannot go back, so that Go ends it.
 		runtime.LockOSThread()
-		home, err := netns.Get()
+		original, err := netns.Get()
 		if err != nil {
 			done <- err
 			return
 		}
-		defer home.Close()
+		defer original.Close()
 		if err := netns.Set(s.ns); err != nil {
 			done <- err
 			return
 		}
 		err = call()
-		if netns.Set(home) == nil {
+		if netns.Set(original) == nil {
 			runtime.UnlockOSThread()
 		}
 		done <- err

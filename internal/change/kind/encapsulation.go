@@ -37,5 +37,5 @@ func (e *Encapsulation) Setting() string { return "" }
 // InPlace is true: pods stay.
 func (e *Encapsulation) InPlace() bool { return true }
 
-// Spares is false: no agent makes its rules anew.
-func (e *Encapsulation) Spares() bool { return false }
+// Exempts is false: no agent makes its rules anew.
+func (e *Encapsulation) Exempts() bool { return false }

@@ -66,8 +66,8 @@ func (g *Guard) Setting() string { return "" }
 // InPlace is true: the plan itself moves no pod.
 func (g *Guard) InPlace() bool { return true }
 
-// Spares is false: no step changes how nodes translate addresses.
-func (g *Guard) Spares() bool { return false }
+// Exempts is false: no step changes how nodes translate addresses.
+func (g *Guard) Exempts() bool { return false }
 
 // Foreign says whether the plan measures changes that are not its own, and of which it does not know what they change.
 // Then the versions of the cluster may change meanwhile.

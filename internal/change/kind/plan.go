@@ -78,8 +78,8 @@ type Section interface {
 	Setting() string
 	// InPlace says whether the network stays, and pods with it.
 	InPlace() bool
-	// Spares says whether the steps keep connections off the port that the network exempts from tracking.
-	Spares() bool
+	// Exempts says whether the steps keep connections off the port that the network exempts from tracking.
+	Exempts() bool
 }
 
 // ends are the networks, each with a preposition and what the section's words are for it.

@@ -24,5 +24,5 @@ func (p *Pools) Setting() string { return "" }
 // InPlace is false: pods are created again.
 func (p *Pools) InPlace() bool { return false }
 
-// Spares is true.
-func (p *Pools) Spares() bool { return true }
+// Exempts is true.
+func (p *Pools) Exempts() bool { return true }

@@ -92,8 +92,8 @@ func (r *Rollout) Ends(source, target cni.Installation) (from, to string) {
 // InPlace is true: agents start again, and pods stay.
 func (r *Rollout) InPlace() bool { return true }
 
-// Spares is true.
-func (r *Rollout) Spares() bool { return true }
+// Exempts is true.
+func (r *Rollout) Exempts() bool { return true }
 
 // Turn is what one node has of a flag before and after.
 type Turn struct {

@@ -36,5 +36,5 @@ func (u *Upgrade) Setting() string { return "" }
 // InPlace is true: agents start again, and pods stay.
 func (u *Upgrade) InPlace() bool { return true }
 
-// Spares is true.
-func (u *Upgrade) Spares() bool { return true }
+// Exempts is true.
+func (u *Upgrade) Exempts() bool { return true }

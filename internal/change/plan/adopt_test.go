@@ -46,8 +46,8 @@ func bridged(t testing.TB) *request {
 	return r
 }
 
-// withOneApart is that cluster with a pod that cannot be adopted.
-func withOneApart(t testing.TB) *request {
+// withOneUnadoptable is that cluster with a pod that cannot be adopted.
+func withOneUnadoptable(t testing.TB) *request {
 	r := adoption(t)
 	pod := &r.snapshot.Pods[slices.IndexFunc(r.snapshot.Pods, isWeb)]
 	pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": "storage"}
@@ -57,7 +57,7 @@ func withOneApart(t testing.TB) *request {
 func isWeb(pod corev1.Pod) bool { return strings.HasPrefix(pod.Name, "web-") }
 
 func TestAdoptGolden(t *testing.T) {
-	p := mustMake(t, withOneApart(t))
+	p := mustMake(t, withOneUnadoptable(t))
 	golden(t, "adopt-runbook.txt", []byte(plan.Runbook(p)))
 	text, err := plan.Write(p)
 	if err != nil {
@@ -285,7 +285,7 @@ func TestChosen(t *testing.T) {
 
 // TestVerifyAdoptOrder: no step of an adoption may be left out or stand anywhere else, and no undo is there in vain.
 func TestVerifyAdoptOrder(t *testing.T) {
-	for name, r := range map[string]*request{"flannel": withOneApart(t), "bridge": bridged(t), "flat": flat(t)} {
+	for name, r := range map[string]*request{"flannel": withOneUnadoptable(t), "bridge": bridged(t), "flat": flat(t)} {
 		t.Run(name, func(t *testing.T) {
 			if name == "flannel" {
 				r.snapshot.Nodes = r.snapshot.Nodes[:2] // as many as a rule between nodes needs

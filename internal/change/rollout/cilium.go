@@ -186,7 +186,7 @@ func provableOnCilium(k *setting.Knob, value string) error {
 		return kind.Refuse(hint, "%s takes effect by %s, which is not rolled out%s",
 			k.ID(), w.Place.Effect, map[bool]string{true: ": " + k.Refuses}[k.Refuses != ""])
 	}
-	if k.Apart == "" {
+	if k.MayDiffer == "" {
 		return kind.Refuse("set it for the cluster, as Cilium's documentation says; theseus flags explain says "+
 			"which flags nodes may differ in",
 			"it is unknown whether nodes with different values of %s work together, so Theseus does not roll it out",

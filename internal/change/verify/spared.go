@@ -23,7 +23,7 @@ func Sparing(a *step.Action) bool {
 // Theseus' agents go it is taken back on every node.
 func spared(p *kind.Plan) kind.Rule {
 	section := p.Section()
-	stays := section != nil && section.Spares()
+	stays := section != nil && section.Exempts()
 	port := cmp.Or(p.Target.Capabilities.Untracked, p.Source.Capabilities.Untracked)
 	spared, now, measured := map[string]bool{}, map[string]bool{}, false
 	pass := func(s *step.Step) error {

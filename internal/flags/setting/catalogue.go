@@ -35,7 +35,7 @@ func New(versions map[string]string) *Catalogue {
 	c := &Catalogue{byID: map[string]*Knob{}, names: map[string][]*Knob{}}
 	for _, component := range Components() {
 		version := versions[component]
-		knobs, apart := catalogueFiles()[component].knobs, catalogueFiles()[component].apart
+		knobs, mayDiffer := catalogueFiles()[component].knobs, catalogueFiles()[component].mayDiffer
 		switch component {
 		case "calico":
 			table := felix.For(version)
@@ -49,7 +49,7 @@ func New(versions map[string]string) *Catalogue {
 		for _, k := range knobs {
 			if within(k.Since, k.Before, version) {
 				own := *k // the entries read from the file are shared
-				own.Apart = apart[k.Name]
+				own.MayDiffer = mayDiffer[k.Name]
 				own.Places = slices.DeleteFunc(slices.Clone(k.Places), func(p Place) bool {
 					return !within(p.Since, "", version)
 				})
@@ -99,7 +99,7 @@ type entry struct {
 // fileContent is a parsed catalogue file: the knobs, and by name the reason why nodes may have different values.
 type fileContent struct {
 	knobs []*Knob
-	apart map[string]string
+	mayDiffer map[string]string
 }
 
 // catalogueFiles are the parsed files, by component. Callers must not modify them.
@@ -116,7 +116,7 @@ func readFile(component string) fileContent {
 	var file struct {
 		Templates map[string][]Place `json:"templates"`
 		Knobs     []entry            `json:"knobs"`
-		Apart     []struct {
+		MayDiffer     []struct {
 			Why   string   `json:"why"`
 			Names []string `json:"names"`
 		} `json:"apart"`
@@ -127,10 +127,10 @@ func readFile(component string) fileContent {
 	if err != nil {
 		panic(fmt.Sprintf("the catalogue of %s: %v", component, err)) // the file is embedded, and a test reads it
 	}
-	w := fileContent{apart: map[string]string{}}
-	for _, group := range file.Apart {
+	w := fileContent{mayDiffer: map[string]string{}}
+	for _, group := range file.MayDiffer {
 		for _, name := range group.Names {
-			w.apart[name] = group.Why
+			w.mayDiffer[name] = group.Why
 		}
 	}
 	for _, e := range file.Knobs {

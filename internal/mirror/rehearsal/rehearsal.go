@@ -259,14 +259,14 @@ func NotEmpty(found []string) error {
 // guests are the owners of pods in system namespaces that are neither Kubernetes' nor the network's own: users run pods
 // there, too.
 func guests(s *cluster.Snapshot, networks []*cni.Installation) []string {
-	homes := []string{v1alpha1.Namespace}
+	allowed := []string{v1alpha1.Namespace}
 	parts := map[string]bool{}
 	for _, network := range networks {
 		if network.HasAgent() && network.Agent.Namespace != metav1.NamespaceSystem {
-			homes = append(homes, network.Agent.Namespace)
+			allowed = append(allowed, network.Agent.Namespace)
 		}
 		if network.Maker != nil {
-			homes = append(homes, "calico-apiserver", "calico-system", "tigera-operator")
+			allowed = append(allowed, "calico-apiserver", "calico-system", "tigera-operator")
 		}
 		refs := slices.Concat([]step.Ref{network.Agent}, network.Parts)
 		if network.PolicyAgent != nil {
@@ -283,7 +283,7 @@ func guests(s *cluster.Snapshot, networks []*cni.Installation) []string {
 		by := owner(pod)
 		name := by.Kind + " " + by.Namespace + "/" + by.Name
 		switch {
-		case !System(pod.Namespace, networks), slices.Contains(homes, pod.Namespace), parts[name],
+		case !System(pod.Namespace, networks), slices.Contains(allowed, pod.Namespace), parts[name],
 			slices.Contains(addons, by.Name), by.Kind == "Node", strings.HasPrefix(pod.Spec.PriorityClassName,
 				"system-"):
 		default:

@@ -62,11 +62,11 @@ func differing(v [2]verdict) spans {
 
 // podsOf picks two pods; if one is a hostNetwork pod, on different nodes, because a node always reaches its own pods.
 func (m *Model) podsOf(from, to *endpoint) (Flow, bool) {
-	apart := from.class == nil || to.class == nil
+	otherNode := from.class == nil || to.class == nil
 	for _, i := range from.pods {
 		for _, j := range to.pods {
 			a, b := m.pods[i], m.pods[j]
-			if i != j && !(apart && a.Spec.NodeName == b.Spec.NodeName) {
+			if i != j && !(otherNode && a.Spec.NodeName == b.Spec.NodeName) {
 				return Flow{From: a, To: b}, true
 			}
 		}

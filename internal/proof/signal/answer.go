@@ -180,8 +180,8 @@ func ReadAnswer(body []byte, now time.Time) ([]float64, error) {
 	values := make([]float64, len(samples))
 	for i, one := range samples {
 		at, timed := one[0].(float64)
-		if apart := math.Abs(at - float64(now.UnixMilli())/1000); !timed || apart > oldest.Seconds() {
-			return nil, fmt.Errorf("its time is %.0f s from this machine's: it is old, or a clock is wrong", apart)
+		if skew := math.Abs(at - float64(now.UnixMilli())/1000); !timed || skew > oldest.Seconds() {
+			return nil, fmt.Errorf("its time is %.0f s from this machine's: it is old, or a clock is wrong", skew)
 		}
 		text, _ := one[1].(string)
 		values[i], err = strconv.ParseFloat(text, 64)

@@ -151,5 +151,5 @@ func (s *Setup) Setting() string { return "" }
 // InPlace is false: what becomes of pods, the change of the original says.
 func (s *Setup) InPlace() bool { return false }
 
-// Spares is false: no step of its own touches a node.
-func (s *Setup) Spares() bool { return false }
+// Exempts is false: no step of its own touches a node.
+func (s *Setup) Exempts() bool { return false }

@@ -96,8 +96,8 @@ func printKnob(a *app.App, k *setting.Knob) error {
 	if k.BadValue != "" {
 		line("else", "%s", k.BadValue)
 	}
-	if k.Apart != "" {
-		line("nodes", "may differ: %s", k.Apart)
+	if k.MayDiffer != "" {
+		line("nodes", "may differ: %s", k.MayDiffer)
 	}
 	if k.Refuses != "" {
 		line("refuses", "%s", k.Refuses)

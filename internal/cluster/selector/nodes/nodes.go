@@ -60,8 +60,8 @@ func OfAffinity(s *corev1.NodeSelector, pointer string) *Selector {
 	return &Selector{oneOf: true, terms: ofTerms(s, pointer)}
 }
 
-// Shut returns the first taint that repels new pods with these tolerations from a node; nil if there is none.
-func Shut(node *corev1.Node, tolerations []corev1.Toleration) *corev1.Taint {
+// Untolerated returns the first taint that repels new pods with these tolerations from a node; nil if there is none.
+func Untolerated(node *corev1.Node, tolerations []corev1.Toleration) *corev1.Taint {
 	for i := range node.Spec.Taints {
 		t := &node.Spec.Taints[i]
 		tolerated := func(one corev1.Toleration) bool { return one.ToleratesTaint(klog.Logger{}, t, false) }

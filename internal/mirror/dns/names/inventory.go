@@ -116,9 +116,9 @@ func (e *Entry) judge(zones []*zone.Zone, options Options) {
 	case len(e.Owners) == 1 && !ours:
 		e.block("give the --txt-owner-id of your two external-dns as owners, or leave the name to its owner",
 			"it belongs to somebody else: owner %q", e.Owners[0])
-	case apart(e.Original):
+	case conflicting(e.Original):
 		e.block("leave the name to one of them", "two objects want it for different addresses: %s", objects(e.Original))
-	case apart(e.Mirror):
+	case conflicting(e.Mirror):
 		e.block("leave the name to one of them", "two objects of the mirror want it for different addresses: %s",
 			objects(e.Mirror))
 	case slices.ContainsFunc(e.Now, func(set zone.RRSet) bool { return set.Routing != "" || set.SetID != "" }):
@@ -204,8 +204,8 @@ func (e *Entry) warn(format string, args ...any) {
 	}
 }
 
-// apart says whether claims want different addresses.
-func apart(claims []Claim) bool {
+// conflicting says whether claims want different addresses.
+func conflicting(claims []Claim) bool {
 	for _, claim := range claims[min(1, len(claims)):] {
 		if !slices.Equal(claim.Targets, claims[0].Targets) {
 			return true

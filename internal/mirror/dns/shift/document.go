@@ -36,8 +36,8 @@ type Plan struct {
 	// Zones are those that the moves are in, without their records.
 	Zones []*zone.Zone `json:"zones"`
 	Moves []zone.Move  `json:"moves"`
-	// Home says that the names go back to the original.
-	Home bool `json:"home,omitempty"`
+	// ToOriginal says that the names go back to the original.
+	ToOriginal bool `json:"home,omitempty"`
 	// Hash is over everything else.
 	Hash string `json:"hash"`
 }
@@ -76,7 +76,7 @@ func (p *Plan) sum() string {
 // Steps are those of the plan.
 func (p *Plan) Steps() []step.Step {
 	from, to := "the original", "the mirror"
-	if p.Home {
+	if p.ToOriginal {
 		from, to = to, from
 	}
 	return steps(p.Moves, p.Zones, p.Options, from, to)
@@ -86,7 +86,7 @@ func (p *Plan) Steps() []step.Step {
 // the same plan, so that a second process finds its journal.
 func (p *Plan) Back() *Plan {
 	back := *p
-	back.Moves, back.Home = nil, !p.Home
+	back.Moves, back.ToOriginal = nil, !p.ToOriginal
 	back.Options.SLO = nil // that they fail is a reason to go back
 	for _, m := range p.Moves {
 		m.Before, m.After = m.After, m.Before

@@ -40,7 +40,7 @@ func partition(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for _, f := range g.families {
 		if f.then.Missing() > 0 {
-			found = append(found, apart(pass, g.before, f))
+			found = append(found, partitioned(pass, g.before, f))
 		}
 	}
 	return append(found, filtered(pass, g.before)...)
@@ -70,7 +70,7 @@ func filtered(pass *check.Pass, in *bgp.Input) []finding.Finding {
 	return found
 }
 
-func apart(pass *check.Pass, in *bgp.Input, g family) finding.Finding {
+func partitioned(pass *check.Pass, in *bgp.Input, g family) finding.Finding {
 	missing, now := g.then.Missing(), g.now.Missing()
 	alone, some := g.without(g.after, g.then)
 	f := finding.Finding{

@@ -36,11 +36,11 @@ func Folders() check.Check {
 			}
 			return ""
 		},
-		Run: foldersApart,
+		Run: otherFolders,
 	}
 }
 
-func foldersApart(pass *check.Pass) []finding.Finding {
+func otherFolders(pass *check.Pass) []finding.Finding {
 	confs, plugins, handlers := map[string][]string{}, map[string][]string{}, map[string][]string{}
 	if pass.OneNetwork() && pass.Target.ConfFolder == pass.Source.ConfFolder &&
 		pass.Target.PluginFolder == pass.Source.PluginFolder {

@@ -31,7 +31,7 @@ func HalfWay() check.Check {
 }
 
 func halfWay(pass *check.Pass) []finding.Finding {
-	return slices.Concat(podsApart(pass), nodesApart(pass), twoFiles(pass))
+	return slices.Concat(mixedPods(pass), mixedNodes(pass), twoFiles(pass))
 }
 
 // share is the pods of one network.
@@ -44,8 +44,8 @@ func (s share) String() string {
 	return cluster.Count(len(s.pods), "pod") + " on " + cluster.Count(len(s.nodes), "node")
 }
 
-// podsApart assigns pods to networks by their addresses, and reports pods on different networks.
-func podsApart(pass *check.Pass) []finding.Finding {
+// mixedPods assigns pods to networks by their addresses, and reports pods on different networks.
+func mixedPods(pass *check.Pass) []finding.Finding {
 	all := networks(pass)
 	ranges := map[string][]netip.Prefix{}
 	for _, network := range all {
@@ -143,8 +143,8 @@ func blocking(pass *check.Pass) finding.Severity {
 	return finding.Warn
 }
 
-// nodesApart reports nodes whose CNI configurations serve different networks.
-func nodesApart(pass *check.Pass) []finding.Finding {
+// mixedNodes reports nodes whose CNI configurations serve different networks.
+func mixedNodes(pass *check.Pass) []finding.Finding {
 	serving := map[string][]string{}
 	for i := range pass.Snapshot.Facts {
 		if conf, ok := pass.Snapshot.Facts[i].Serving(); ok {

@@ -88,7 +88,7 @@ func (r *rooms) of(spec *corev1.PodSpec) *room {
 	}
 	set, selector := new(big.Int), nodes.OfPod(spec, "")
 	for i, node := range r.open {
-		if node != nil && selector.Picks(nil, node) && nodes.Shut(node, spec.Tolerations) == nil {
+		if node != nil && selector.Picks(nil, node) && nodes.Untolerated(node, spec.Tolerations) == nil {
 			set.SetBit(set, i, 1)
 		}
 	}

@@ -36,16 +36,16 @@ func versions(pass *check.Pass) []finding.Finding {
 	}
 	kubelets := slices.Sorted(maps.Keys(nodes))
 	server := release(pass.Snapshot.Kubernetes)
-	apart := func(of func(string) string) bool {
+	differ := func(of func(string) string) bool {
 		return slices.ContainsFunc(kubelets, func(v string) bool {
 			return of(v) != of(kubelets[0]) || server != "" && of(v) != of(server)
 		})
 	}
-	if !apart(release) {
+	if !differ(release) {
 		return nil
 	}
 	severity := finding.Info
-	if apart(minor) {
+	if differ(minor) {
 		severity = finding.Warn
 	}
 	var parts []string

@@ -65,7 +65,7 @@ func removedInUse(pass *check.Pass) []finding.Finding {
 	for _, w := range check.Templates(pass.Snapshot) {
 		closed, open := compare(pass, w, changed)
 		if len(closed) > 0 {
-			found = append(found, shut(pass, w, keys, closed))
+			found = append(found, repelled(pass, w, keys, closed))
 		}
 		if len(open) > 0 {
 			newcomers = append(newcomers, w.Subject.Kind+" "+w.Subject.Namespace+"/"+w.Subject.Name)
@@ -101,7 +101,7 @@ func compare(pass *check.Pass, w check.Template, changed []int) (closed, open []
 		if !choice.Picks(nil, today) {
 			continue
 		}
-		was, is := nodes.Shut(today, tolerations) == nil, nodes.Shut(then, tolerations) == nil
+		was, is := nodes.Untolerated(today, tolerations) == nil, nodes.Untolerated(then, tolerations) == nil
 		switch {
 		case was && !is:
 			closed = append(closed, today.Name)
@@ -122,8 +122,8 @@ var daemonTolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists},
 }
 
-// shut reports a workload that no longer tolerates nodes.
-func shut(pass *check.Pass, w check.Template, keys, closed []string) finding.Finding {
+// repelled reports a workload that no longer tolerates nodes.
+func repelled(pass *check.Pass, w check.Template, keys, closed []string) finding.Finding {
 	f := finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: w.Subject,
 		Message: fmt.Sprintf("it tolerates the present taints of %s, but not the new ones (%s): its pods there stay "+
@@ -150,7 +150,7 @@ func shut(pass *check.Pass, w check.Template, keys, closed []string) finding.Fin
 // fix adds a toleration for the new taint.
 func fix(pass *check.Pass, w check.Template, node string) string {
 	at := slices.IndexFunc(pass.WhatIf.After.Nodes, func(n corev1.Node) bool { return n.Name == node })
-	t := nodes.Shut(&pass.WhatIf.After.Nodes[at], w.Spec.Tolerations)
+	t := nodes.Untolerated(&pass.WhatIf.After.Nodes[at], w.Spec.Tolerations)
 	if t == nil {
 		return ""
 	}
