@@ -103,10 +103,7 @@ func write(ctx context.Context, a *app.App, client *kube.Client, name string, f 
 		return exit.Fail(exit.Usage, "name the user that applies the manifest, for example "+
 			"--manifest-for serviceaccount:argocd/argocd-application-controller", "--manifest-for: %w", err)
 	}
-	user := subject.Name
-	if subject.Kind == rbacv1.ServiceAccountKind {
-		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
-	}
+	user := kube.User(subject)
 	p, migration, records, err := asking.Load(ctx, a, client, name)
 	if err != nil {
 		return err

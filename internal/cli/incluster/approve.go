@@ -52,10 +52,7 @@ func (r *Refused) Hint() string {
 
 // Subject is a user as `theseus rights --for` takes it.
 func Subject(user string) string {
-	if name, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
-		return "serviceaccount:" + shell.Word(strings.Replace(name, ":", "/", 1))
-	}
-	return "user:" + shell.Word(user)
+	return shell.Word(kube.SubjectText(user))
 }
 
 // Approve approves a plan in the name of the current user, with a signature of its hash, or none (""). It returns a

@@ -84,7 +84,7 @@ func TestObstacle(t *testing.T) {
 // TestSubject: the hint for a user without the right can be pasted.
 func TestSubject(t *testing.T) {
 	for user, want := range map[string]string{
-		"alice": "user:alice", "it's me": `user:'it'\''s me'`,
+		"alice": "user:alice", "it's me": `'user:it'\''s me'`,
 		"system:serviceaccount:ops:theseus": "serviceaccount:ops/theseus",
 	} {
 		if got := Subject(user); got != want {

@@ -347,6 +347,25 @@ func sortedKeys(m map[string]bool) []string {
 	return keys
 }
 
+// accountPrefix begins the names by which the API server knows ServiceAccounts; NAMESPACE:NAME follows.
+const accountPrefix = "system:serviceaccount:"
+
+// User is the name by which the API server knows a subject that is no group.
+func User(s Subject) string {
+	if s.Kind == rbacv1.ServiceAccountKind {
+		return accountPrefix + s.Namespace + ":" + s.Name
+	}
+	return s.Name
+}
+
+// SubjectText is a user as ReadSubject parses it.
+func SubjectText(user string) string {
+	if name, ok := strings.CutPrefix(user, accountPrefix); ok {
+		return "serviceaccount:" + strings.Replace(name, ":", "/", 1)
+	}
+	return "user:" + user
+}
+
 // ReadSubject parses a subject: user:NAME, group:NAME, or serviceaccount:NAMESPACE/NAME.
 func ReadSubject(text string) (Subject, error) {
 	kind, name, _ := strings.Cut(text, ":")

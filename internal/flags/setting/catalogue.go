@@ -98,7 +98,7 @@ type entry struct {
 
 // fileContent is a parsed catalogue file: the knobs, and by name the reason why nodes may have different values.
 type fileContent struct {
-	knobs []*Knob
+	knobs     []*Knob
 	mayDiffer map[string]string
 }
 
@@ -116,7 +116,7 @@ func readFile(component string) fileContent {
 	var file struct {
 		Templates map[string][]Place `json:"templates"`
 		Knobs     []entry            `json:"knobs"`
-		MayDiffer     []struct {
+		MayDiffer []struct {
 			Why   string   `json:"why"`
 			Names []string `json:"names"`
 		} `json:"apart"`

@@ -117,9 +117,6 @@ func Gate(change v1alpha1.ChangeSpec, title string, baked bool) *step.Gate {
 	return gate
 }
 
-// Bake is how long baked gates watch.
-func (b *Builder) Bake() time.Duration { return bake(b.Change) }
-
 func bake(change v1alpha1.ChangeSpec) time.Duration {
 	if change.BakeSeconds > 0 {
 		return time.Duration(change.BakeSeconds) * time.Second

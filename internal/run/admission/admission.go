@@ -246,7 +246,3 @@ func unfinished(ctx context.Context, r Request, migration *v1alpha1.Migration, o
 	return Refuse(v1alpha1.ReasonBlocked, "`theseus status` shows it; "+ways,
 		"another migration has not ended, and no process runs it: %s", migration.Name)
 }
-
-func (r Request) patiently(ctx context.Context, call func(context.Context) error) error {
-	return outage.Retry(ctx, journal.Patience, r.Waiting, call)
-}
