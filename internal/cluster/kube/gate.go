@@ -36,7 +36,7 @@ type Gate struct {
 
 // Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails immediately
 // on a loss or a leak.
-func (g *Gate) Ask(ctx context.Context, gate step.Gate, followDesire func(context.Context) error) (engine.Verdict, error) {
+func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Context) error) (engine.Verdict, error) {
 	if gate.Compare && len(gate.Changed) == 0 {
 		return engine.Verdict{Reason: "it is not known which nodes have the change, to compare them with the others"},
 			nil
@@ -95,7 +95,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, followDesire func(contex
 			g.Since = now
 			return convert(verdict), nil
 		}
-		if err := followDesire(ctx); err != nil {
+		if err := follow(ctx); err != nil {
 			return engine.Verdict{}, err
 		}
 		if err := g.Actor.Clock.Sleep(ctx, poll); err != nil {

@@ -46,8 +46,8 @@ type Knob struct {
 	Process string `json:"process,omitempty"`
 	// Effect applies to all places, if the catalogue gives one for a parameter of Felix.
 	Effect Effect `json:"effect,omitempty"`
-	// MayDiffer says why it is safe that nodes have different values and that the value changes under running pods; empty
-	// if that is not known. Only Cilium's settings have it.
+	// MayDiffer says why it is safe that nodes have different values and that the value changes under running pods;
+	// empty if that is not known. Only Cilium's settings have it.
 	MayDiffer string `json:"apart,omitempty"`
 	// Refuses says when the component does not start with a new value; empty if it always starts.
 	Refuses string `json:"refuses,omitempty"`

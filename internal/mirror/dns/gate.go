@@ -29,7 +29,7 @@ type Gate struct {
 const perRound = 200
 
 // Ask implements engine.Gate.
-func (g *Gate) Ask(ctx context.Context, gate step.Gate, followDesire func(context.Context) error) (engine.Verdict, error) {
+func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Context) error) (engine.Verdict, error) {
 	var args shift.GateArgs
 	if err := json.Unmarshal(gate.Args, &args); err != nil {
 		return engine.Verdict{}, fmt.Errorf("arguments of the gate: %w", err)
@@ -51,7 +51,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, followDesire func(contex
 		if tally.verdict.Lost > gate.MaxLost {
 			break // it cannot pass any more: back as soon as can be
 		}
-		if err := followDesire(ctx); err != nil {
+		if err := follow(ctx); err != nil {
 			return engine.Verdict{}, err
 		}
 		if !g.Clock.Now().Before(end) {

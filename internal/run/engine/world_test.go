@@ -310,7 +310,7 @@ func (w *world) holds(c step.Condition) (bool, string, error) {
 }
 
 // Ask implements engine.Gate: it passes unless gates says false for its title.
-func (w *world) Ask(ctx context.Context, g step.Gate, followDesire func(context.Context) error) (engine.Verdict, error) {
+func (w *world) Ask(ctx context.Context, g step.Gate, follow func(context.Context) error) (engine.Verdict, error) {
 	if err := w.hook("asking " + g.Title); err != nil {
 		return engine.Verdict{}, err
 	}
@@ -322,7 +322,7 @@ func (w *world) Ask(ctx context.Context, g step.Gate, followDesire func(context.
 		if err := w.hook("baking " + g.Title); err != nil {
 			return engine.Verdict{}, err
 		}
-		if err := followDesire(ctx); err != nil {
+		if err := follow(ctx); err != nil {
 			return engine.Verdict{}, err
 		}
 	}

@@ -39,16 +39,16 @@ type Gate struct {
 var errBroken = errors.New("a signal is broken")
 
 // Ask implements engine.Gate.
-func (g *Gate) Ask(ctx context.Context, gate step.Gate, followDesire func(context.Context) error) (engine.Verdict, error) {
+func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Context) error) (engine.Verdict, error) {
 	if g.Exempt != nil && g.Exempt(gate) {
-		return g.Gate.Ask(ctx, gate, followDesire)
+		return g.Gate.Ask(ctx, gate, follow)
 	}
 	if !g.unanswered && (!g.Throughout || gate.Baseline) {
 		g.Watch.Restart()
 	}
 	g.unanswered, g.Watch.Waits = true, g.Waits != nil && g.Waits(gate)
 	verdict, err := g.Gate.Ask(ctx, gate, func(ctx context.Context) error {
-		if err := followDesire(ctx); err != nil {
+		if err := follow(ctx); err != nil {
 			return err
 		}
 		g.Watch.Look(g.Clock.Now())
@@ -64,7 +64,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, followDesire func(contex
 	case err != nil:
 		return verdict, err
 	case verdict.Pass || gate.Result:
-		if err := g.end(ctx, followDesire); err != nil {
+		if err := g.end(ctx, follow); err != nil {
 			return engine.Verdict{}, err
 		}
 	}
@@ -77,15 +77,15 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, followDesire func(contex
 }
 
 // end asks the signals until all have answered, or some have been silent for too long.
-func (g *Gate) end(ctx context.Context, followDesire func(context.Context) error) error {
+func (g *Gate) end(ctx context.Context, follow func(context.Context) error) error {
 	for {
-		if err := g.Watch.Fresh(ctx, g.Clock.Now, followDesire); err != nil {
+		if err := g.Watch.Fresh(ctx, g.Clock.Now, follow); err != nil {
 			return err
 		}
 		if g.Watch.answered() || len(g.Watch.Broken()) > 0 {
 			return nil
 		}
-		if err := followDesire(ctx); err != nil {
+		if err := follow(ctx); err != nil {
 			return err
 		}
 		if err := g.Clock.Sleep(ctx, again); err != nil {

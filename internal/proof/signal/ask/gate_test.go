@@ -28,10 +28,10 @@ type bakes struct {
 	polls int
 }
 
-func (b *bakes) Ask(ctx context.Context, gate step.Gate, followDesire func(context.Context) error) (engine.Verdict, error) {
+func (b *bakes) Ask(ctx context.Context, gate step.Gate, follow func(context.Context) error) (engine.Verdict, error) {
 	for end := b.clock.now.Add(time.Duration(gate.Bake)); b.clock.now.Before(end); {
 		b.polls++
-		if err := followDesire(ctx); err != nil {
+		if err := follow(ctx); err != nil {
 			return engine.Verdict{}, err
 		}
 		if err := b.clock.Sleep(ctx, time.Second); err != nil {
@@ -173,8 +173,8 @@ type flaky struct {
 	err error
 }
 
-func (f *flaky) Ask(ctx context.Context, gate step.Gate, followDesire func(context.Context) error) (engine.Verdict, error) {
-	verdict, err := f.bakes.Ask(ctx, gate, followDesire)
+func (f *flaky) Ask(ctx context.Context, gate step.Gate, follow func(context.Context) error) (engine.Verdict, error) {
+	verdict, err := f.bakes.Ask(ctx, gate, follow)
 	if err == nil {
 		f.err, err = nil, f.err
 	}
@@ -187,16 +187,16 @@ func TestGateRetried(t *testing.T) {
 	away := errors.New("the API server is away")
 	clock := &quick{time.Unix(1000, 0)}
 	gate := &Gate{Gate: &flaky{bakes{clock: clock, pass: true}, away}, Watch: watching(t, says("hfh")), Clock: clock}
-	followDesire := func(context.Context) error { return nil }
+	follow := func(context.Context) error { return nil }
 	result := step.Gate{Result: true, Bake: step.Duration(20 * time.Second)}
-	if _, err := gate.Ask(t.Context(), result, followDesire); !errors.Is(err, away) {
+	if _, err := gate.Ask(t.Context(), result, follow); !errors.Is(err, away) {
 		t.Fatal(err)
 	}
-	if got, err := gate.Ask(t.Context(), result, followDesire); err != nil || got.Pass ||
+	if got, err := gate.Ask(t.Context(), result, follow); err != nil || got.Pass ||
 		!strings.Contains(got.Reason, "a is 9") {
 		t.Errorf("the failure before is forgotten: %+v, %v", got, err)
 	}
-	if got, err := gate.Ask(t.Context(), result, followDesire); err != nil || !got.Pass {
+	if got, err := gate.Ask(t.Context(), result, follow); err != nil || !got.Pass {
 		t.Errorf("the next gate: %+v, %v", got, err)
 	}
 }
@@ -204,7 +204,7 @@ func TestGateRetried(t *testing.T) {
 // TestGateThroughout: where signals are watched from the baseline to the result, a failure between two gates fails the
 // result, and silence goes on from one to the other; what failed before the change is forgotten with the baseline.
 func TestGateThroughout(t *testing.T) {
-	followDesire := func(context.Context) error { return nil }
+	follow := func(context.Context) error { return nil }
 	for rounds, want := range map[string]string{"hhfh": "a is 9", "ffhh": "",
 		"hh---------h": "it hangs, for 35s", "hhh": ""} {
 		clock := &quick{time.Unix(1000, 0)}
@@ -212,14 +212,14 @@ func TestGateThroughout(t *testing.T) {
 		gate := &Gate{Gate: &bakes{clock: clock, pass: true}, Watch: watch, Clock: clock,
 			Throughout: true, FailingBefore: true}
 		if got, err := gate.Ask(t.Context(), step.Gate{Baseline: true, Bake: step.Duration(time.Second)},
-			followDesire); err != nil || !got.Pass {
+			follow); err != nil || !got.Pass {
 			t.Fatalf("%s: %+v, %v", rounds, got, err)
 		}
 		for range 25 { // the change
 			clock.now = clock.now.Add(time.Second)
 			watch.Look(clock.now)
 		}
-		got, err := gate.Ask(t.Context(), step.Gate{Result: true, Bake: step.Duration(30 * time.Second)}, followDesire)
+		got, err := gate.Ask(t.Context(), step.Gate{Result: true, Bake: step.Duration(30 * time.Second)}, follow)
 		if err != nil || got.Pass != (want == "") || !strings.Contains(got.Reason, want) {
 			t.Errorf("%s: %+v, %v", rounds, got, err)
 		}

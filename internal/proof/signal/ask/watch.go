@@ -80,7 +80,7 @@ func (w *Watch) Look(now time.Time) (came bool) {
 }
 
 // Fresh asks once more, and waits for the answers. It calls heed meanwhile, whose error ends it.
-func (w *Watch) Fresh(ctx context.Context, now func() time.Time, followDesire func(context.Context) error) error {
+func (w *Watch) Fresh(ctx context.Context, now func() time.Time, follow func(context.Context) error) error {
 	for fresh := false; ; {
 		if w.round == nil {
 			if fresh {
@@ -94,7 +94,7 @@ func (w *Watch) Fresh(ctx context.Context, now func() time.Time, followDesire fu
 			w.hear(answers)
 		case <-ctx.Done():
 		case <-time.After(again):
-			if err := followDesire(ctx); err != nil {
+			if err := follow(ctx); err != nil {
 				return err
 			}
 		}
