@@ -39,14 +39,14 @@ func TestCostOfSamples(t *testing.T) {
 // budget, on networks that are known (Calico on one node) and on one that is not.
 func TestCost(t *testing.T) {
 	for network, test := range map[string]struct{ sends, sees [3]string }{
-		"flannel": {[3]string{"217 probes a second in all and 73", "1,011 probes a second in all and 337",
-			"2,004 probes a second in all and 668"}, [3]string{"50 ms on the fastest paths, from 500 ms",
+		"flannel": {[3]string{"241 probes a second in all and 81", "1,131 probes a second in all and 377",
+			"2,244 probes a second in all and 748"}, [3]string{"50 ms on the fastest paths, from 500 ms",
 			"10 ms on the fastest paths, from 100 ms", "5 ms on the fastest paths, from 50 ms"}},
-		"calico": {[3]string{"26 probes a second in all and 26", "114 probes a second in all and 114",
-			"224 probes a second in all and 224"}, [3]string{"250 ms on the fastest paths, from 500 ms",
+		"calico": {[3]string{"30 probes a second in all and 30", "134 probes a second in all and 134",
+			"264 probes a second in all and 264"}, [3]string{"250 ms on the fastest paths, from 500 ms",
 			"50 ms on the fastest paths, from 100 ms", "25 ms on the fastest paths, from 50 ms"}},
-		"unknown": {[3]string{"192 probes a second in all and 64", "912 probes a second in all and 304",
-			"1,812 probes a second in all and 604"}, [3]string{"50 ms on the fastest paths, from 500 ms",
+		"unknown": {[3]string{"216 probes a second in all and 72", "1,032 probes a second in all and 344",
+			"2,052 probes a second in all and 684"}, [3]string{"50 ms on the fastest paths, from 500 ms",
 			"10 ms on the fastest paths, from 100 ms", "5 ms on the fastest paths, from 50 ms"}},
 	} {
 		for at, budget := range []string{"small", "normal", "fine"} {
@@ -55,6 +55,7 @@ func TestCost(t *testing.T) {
 				fixture = "flannel"
 			}
 			snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, fixture+".yaml"))
+			snapshot.Sources = append(snapshot.Sources, cluster.Source{Resource: "pods"})
 			if network == "unknown" {
 				snapshot.DaemonSets, snapshot.ConfigMaps = nil, nil
 				for i := range snapshot.Nodes {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"net"
 	"slices"
 	"time"
 
@@ -27,6 +28,9 @@ func MeasuredBy(p *plan.Plan) kube.Measured {
 	m := kube.Measured{Denied: map[string]bool{path.Old: enforced(p.Source), path.New: enforced(p.Target)},
 		Interval:     time.Duration(p.Change.ProbeIntervalMillis) * time.Millisecond,
 		NodesOutside: map[string]bool{path.Old: nodesOutside(p.Source), path.New: nodesOutside(p.Target)}}
+	if m.Local, m.HostPorts, m.LocalDNS = p.Local(); m.LocalDNS != "" {
+		m.LocalDNS = net.JoinHostPort(m.LocalDNS, "53")
+	}
 	if p.Change.OutsideRate > 0 {
 		m.OutsideEvery = time.Second / time.Duration(p.Change.OutsideRate)
 	}

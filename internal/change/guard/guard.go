@@ -66,6 +66,8 @@ func Propose(r *kind.Request, guarded kind.Guard) (*kind.Draft, error) {
 			return nil, err
 		}
 	}
+	guarded.NoHostPorts, guarded.LocalDNS = hostPortsTaken(r.Snapshot), localDNS(r.Snapshot)
+	guarded.HostPorts = guarded.NoHostPorts == ""
 	p.Guarded, p.Findings = &guarded, r.Findings
 	p.Steps = steps(p)
 	estimate.Steps(p.Steps, len(p.Cluster.Nodes), nil)
@@ -83,7 +85,8 @@ func NewPodsEvery(intervalMillis int) time.Duration {
 // steps makes the whole procedure of a plan that has everything else.
 func steps(p *kind.Plan) []step.Step {
 	b := &builder{plan: p, nodes: p.Cluster.Nodes,
-		shared: joint.Shared(p.Change.AgentImage, p.Source.Capabilities.Policy != cni.PolicyNone)}
+		shared: append(joint.Shared(p.Change.AgentImage, p.Source.Capabilities.Policy != cni.PolicyNone),
+			manifest.LocalServices()...)}
 	b.install = joint.InstallAgent(p.Change.AgentImage, p.Cluster.Kubernetes, p.Cluster.APIServers,
 		b.fleet(5*time.Minute))
 	b.prepare()
@@ -127,7 +130,11 @@ func (b *builder) prepare() {
 	})
 	actions := joint.ApplyShared(b.shared, b.fleet(2*time.Minute))
 	actions = append(actions, joint.OnEach(b.nodes, func(node string) step.Action {
-		return joint.Apply(*manifest.ProbePod(b.plan.Change.AgentImage, node, "old"))
+		pod := manifest.ProbePod(b.plan.Change.AgentImage, node, "old")
+		if b.plan.Guarded.HostPorts {
+			pod = manifest.WithHostPorts(pod)
+		}
+		return joint.Apply(*pod)
 	})...)
 	actions = append(actions, joint.OnEach(b.nodes, func(node string) step.Action {
 		return joint.Wait("wait until the probe pod of "+node+" is ready", joint.ProbePodReady(node, "old"),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
@@ -33,6 +34,10 @@ func rules(p *kind.Plan) ([]kind.Rule, error) {
 	}
 	if err := sampling(p); err != nil {
 		return nil, err
+	}
+	if one, err := netip.ParseAddr(p.Guarded.LocalDNS); p.Guarded.LocalDNS != "" && (err != nil ||
+		!one.IsLinkLocalUnicast()) {
+		return nil, fmt.Errorf("%q is no name server on a pod's own node", p.Guarded.LocalDNS)
 	}
 	c := &course{plan: p}
 	return []kind.Rule{{Act: func(_ *step.Step, a *step.Action) error { return c.act(a) }, After: c.gated,

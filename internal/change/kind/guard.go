@@ -34,6 +34,11 @@ type Guard struct {
 	// Unevaluated are the policies of the cluster that Theseus' model leaves out, each with what may follow: no pair
 	// has a pod about which one of them may decide.
 	Unevaluated []string `json:"unevaluated,omitempty"`
+	// HostPorts says that the probe pods have ports of their nodes, and NoHostPorts why they have none.
+	HostPorts   bool   `json:"hostPorts,omitempty"`
+	NoHostPorts string `json:"noHostPorts,omitempty"`
+	// LocalDNS is the address of the name server that every node has for its own pods; empty if none was found.
+	LocalDNS string `json:"localDNS,omitempty"`
 }
 
 // others is the word for changes that no command of Theseus' user makes here.
@@ -88,6 +93,23 @@ func (p *Plan) Pairs() []step.Pair {
 		return nil
 	}
 	return p.Guarded.Pairs
+}
+
+// Local says what a guard measures on a pod's own node alone: whether probe pods have ports of their nodes, and the
+// address of the name server of every node, empty for none. measured is false for all other plans.
+func (p *Plan) Local() (measured, hostPorts bool, dns string) {
+	if p.Guarded == nil {
+		return false, false, ""
+	}
+	return true, p.Guarded.HostPorts, p.Guarded.LocalDNS
+}
+
+// NoHostPorts is why the probe pods of a guard have no ports of their nodes; empty if nothing is known against it.
+func (p *Plan) NoHostPorts() string {
+	if p.Guarded == nil {
+		return ""
+	}
+	return p.Guarded.NoHostPorts
 }
 
 // Unevaluated are the policies about which the plan samples nothing, since Theseus does not evaluate them.

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
@@ -182,6 +185,83 @@ func TestGuardCannotDoWithout(t *testing.T) {
 		change(p)
 		if err := plan.Verify(p); err == nil {
 			t.Errorf("%s: it was not refused", name)
+		}
+	}
+}
+
+// TestGuardLocal: a guard has the Services that lead to a pod's own node, and removes them; its probe pods have ports
+// of their nodes unless another pod has one of them; and the name server of each node is the one that its DaemonSet
+// names.
+func TestGuardLocal(t *testing.T) {
+	taken := func(port corev1.ContainerPort, hostNetwork bool) func(*cluster.Snapshot) {
+		return func(snapshot *cluster.Snapshot) {
+			pod := corev1.Pod{}
+			pod.Spec.HostNetwork = hostNetwork
+			pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{port}}}
+			snapshot.Pods = append(snapshot.Pods, pod)
+		}
+	}
+	cached := func(args ...string) func(*cluster.Snapshot) {
+		return func(snapshot *cluster.Snapshot) {
+			set := appsv1.DaemonSet{}
+			set.Name, set.Namespace = "node-local-dns", "kube-system"
+			set.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
+			snapshot.DaemonSets = append(snapshot.DaemonSets, set)
+		}
+	}
+	for name, test := range map[string]struct {
+		change    func(*cluster.Snapshot)
+		hostPorts bool
+		dns       string
+	}{
+		"nothing special":          {func(*cluster.Snapshot) {}, true, ""},
+		"no pod was read":          {func(s *cluster.Snapshot) { s.Sources = nil }, false, ""},
+		"a pod has the hostPort":   {taken(corev1.ContainerPort{ContainerPort: 80, HostPort: 7202}, false), false, ""},
+		"the other one":            {taken(corev1.ContainerPort{ContainerPort: 80, HostPort: 7204}, false), false, ""},
+		"a node's program has it":  {taken(corev1.ContainerPort{ContainerPort: 7202}, true), false, ""},
+		"a pod's own port":         {taken(corev1.ContainerPort{ContainerPort: 7202}, false), true, ""},
+		"a cache":                  {cached("-localip", "10.96.0.10,169.254.20.10", "-conf"), true, "169.254.20.10"},
+		"a cache, in one word":     {cached("--localip=169.254.25.10"), true, "169.254.25.10"},
+		"a cache in kube-dns only": {cached("-localip", "10.96.0.10"), true, ""},
+		"a cache without a value":  {cached("-conf", "x", "-localip"), true, ""},
+		"a cache of IPv6":          {cached("-localip", "fe80::10"), true, ""},
+	} {
+		snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+		snapshot.Sources = append(snapshot.Sources, cluster.Source{Resource: "pods"})
+		test.change(snapshot)
+		p, err := guards(t, snapshot, v1alpha1.ChangeSpec{AgentImage: "a"}, upgradeGuarded())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := p.Guarded; g.HostPorts != test.hostPorts || (g.NoHostPorts == "") != test.hostPorts ||
+			g.LocalDNS != test.dns {
+			t.Errorf("%s: hostPorts %v, name server %q", name, g.HostPorts, g.LocalDNS)
+		}
+		made, removed, ports := map[string]bool{}, map[string]bool{}, 0
+		for i := range p.Steps {
+			for _, action := range p.Steps[i].Actions {
+				switch action.Op {
+				case step.Apply:
+					made[action.Object.GetName()] = true
+					text, err := action.Object.MarshalJSON()
+					if err != nil || strings.Contains(string(text), `"hostPort":7202`) {
+						ports++
+					}
+				case step.Delete:
+					removed[action.Ref.Name] = true
+				}
+			}
+		}
+		for _, service := range []string{"theseus-probe-old-local", "theseus-probe-old-port-local"} {
+			if !made[service] || !removed[service] {
+				t.Errorf("%s: %s: made %v, removed %v", name, service, made[service], removed[service])
+			}
+		}
+		if (ports == len(p.Cluster.Nodes)) != test.hostPorts || !test.hostPorts && ports > 0 {
+			t.Errorf("%s: %d pods with ports of nodes", name, ports)
+		}
+		if p.Guarded.LocalDNS = "192.0.2.1"; plan.Verify(p) == nil {
+			t.Errorf("%s: a name server elsewhere was not refused", name)
 		}
 	}
 }

@@ -36,8 +36,8 @@ func (a *Actor) FollowProbePods(ctx context.Context) (nodes []string, err error)
 			target := paths[j].Target
 			address := present[v1alpha1.Endpoint{Node: target.Node, Network: target.Network}]
 			former, port, split := net.SplitHostPort(target.Address)
-			if address == "" || split != nil || former == address || paths[j].Class == path.ClassNodePort {
-				continue // a node's port is at the node's address
+			if address == "" || split != nil || former == address || path.Elsewhere(paths[j].Class) {
+				continue // a node's port is at the node's address, and a Service at its own
 			}
 			paths[j].Target.Address = net.JoinHostPort(address, port)
 			if _, port, split := net.SplitHostPort(paths[j].Second); split == nil {

@@ -11,7 +11,11 @@ import (
 
 // topology has everything that does not depend on the endpoints in the cluster.
 func (m Measured) topology() path.Topology {
-	return path.Topology{
+	local := path.Local{DNS: m.LocalDNS}
+	if m.HostPorts {
+		local.HostPort = manifest.PortTCP + manifest.HostPortOffset
+	}
+	return path.Topology{Local: local,
 		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{},
 		SecondNodePorts: map[string]int{}, FullSize: m.FullSize, Denied: m.Denied, NodesOutside: m.NodesOutside,
 		Intervals: path.Intervals{Fast: m.Interval, Outside: m.OutsideEvery},
@@ -35,6 +39,9 @@ func (m Measured) Foreseen(nodes []string, set step.PathSet) []v1alpha1.Path {
 	}
 	for _, name := range nodes {
 		t.Nodes = append(t.Nodes, path.Node{Name: name, Address: address})
+	}
+	if m.Local {
+		t.Local.Service, t.Local.NodePort = address, 1
 	}
 	oldNodes, newNodes := set.Resolve(nodes, nodes)
 	for _, side := range []struct {

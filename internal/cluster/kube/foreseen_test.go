@@ -29,6 +29,7 @@ func TestForeseen(t *testing.T) {
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.2"}}, {Addresses: []string{"10.244.2.2"}}}}
 	}
 	own, port := manifest.ProbeServiceName(path.Old), manifest.ProbeNodePortName(path.Old)
+	ownLocal, portLocal := manifest.ProbeLocalName(path.Old), manifest.ProbeLocalPortName(path.Old)
 	every := step.PathSet{Old: []string{step.EveryNode}}
 	dns, err := path.ParseResponder("dns:example.org")
 	if err != nil {
@@ -44,10 +45,14 @@ func TestForeseen(t *testing.T) {
 			NodesOutside: map[string]bool{path.Old: true}},
 		"small":      {Interval: 50 * time.Millisecond, Denied: map[string]bool{path.Old: true}},
 		"fine":       {Interval: 5 * time.Millisecond, FullSize: 1422},
+		"a guard":    {Local: true, HostPorts: true, LocalDNS: "169.254.20.10:53"},
 		"responders": {Outside: []path.Responder{dns, tcp}, OutsideEvery: time.Second / 7},
 	} {
 		w := probed(t, apiServerAt("198.18.0.20"), service("kube-system", "kube-dns", "10.97.0.10"),
-			service(v1alpha1.Namespace, own, "10.97.0.9"), leads(own), leads(port),
+			service(v1alpha1.Namespace, own, "10.97.0.9"), leads(own), leads(port), leads(ownLocal), leads(portLocal),
+			service(v1alpha1.Namespace, ownLocal, "10.97.0.7"),
+			service(v1alpha1.Namespace, portLocal, "10.97.0.6",
+				corev1.ServicePort{Protocol: corev1.ProtocolTCP, Port: manifest.PortTCP, NodePort: 30125}),
 			service(v1alpha1.Namespace, port, "10.97.0.8",
 				corev1.ServicePort{Protocol: corev1.ProtocolTCP, Port: manifest.PortTCP, NodePort: 30123}))
 		w.Measured = measured

@@ -38,7 +38,19 @@ type Measured struct {
 	// NodesOutside names the networks that treat traffic from pods to other nodes' addresses like traffic that leaves
 	// the cluster.
 	NodesOutside map[string]bool
+	// Local measures what answers on a pod's own node alone, as guards do. HostPorts says that the probe pods have
+	// ports of their nodes, and LocalDNS is the name server of every node for its own pods, as host:port; empty for
+	// none.
+	Local     bool
+	HostPorts bool
+	LocalDNS  string
 }
+
+// grace is how long optional paths may take to answer when all others do, and graceReports the same in reports.
+const (
+	grace        = 10 * time.Second
+	graceReports = 3
+)
 
 // setPaths waits until the Services have the existing probe pods as endpoints, updates the probe plans accordingly, and
 // waits until every path is established: its source reports on its current plan, and has received answers if any are
@@ -55,15 +67,78 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	stopped := a.Clock.Now().Add(stopWait + path.ReportEvery(len(plans)))
+	every := path.ReportEvery(len(plans))
+	stopped := a.Clock.Now().Add(stopWait + every)
+	var silent []path.Silence
+	var since time.Time // the optional paths alone have not answered
 	err = a.waitOut(ctx, func() (string, error) {
 		reports, err := a.probeReports(ctx)
-		return unestablished(plans, reports, a.Clock.Now().Before(stopped)), err
+		if err != nil {
+			return "", err
+		}
+		missing := unestablished(plans, reports, a.Clock.Now().Before(stopped))
+		left, quiet := path.Silent(pathsOf(plans), answered(plans, reports))
+		switch {
+		case missing == "" || len(quiet) == 0:
+			return missing, nil
+		case unestablished(only(plans, left), reports, false) != "":
+			since = time.Time{}
+			return missing, nil
+		case since.IsZero():
+			since = a.Clock.Now()
+		}
+		if a.Clock.Now().Sub(since) < max(grace, graceReports*every) {
+			return missing, nil
+		}
+		for _, one := range quiet {
+			if a.Note != nil {
+				a.Note("not measured: " + one.String())
+			}
+		}
+		silent = append(silent, quiet...)
+		plans, err = a.writePaths(ctx, left)
+		return missing, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return jsonOf(map[string]int{"plans": len(plans), "paths": len(pathsOf(plans))}), nil
+	return jsonOf(Paths{Plans: len(plans), Paths: len(pathsOf(plans)), Silent: silent}), nil
+}
+
+// Paths is what came of setting paths, for the journal.
+type Paths struct {
+	Plans int `json:"plans"`
+	Paths int `json:"paths"`
+	// Silent are the optional paths that did not answer, and so are not measured.
+	Silent []path.Silence `json:"silent,omitempty"`
+}
+
+// answered says whether a path was answered, as the current reports of its source have it.
+func answered(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport) func(id string) bool {
+	generations, got := map[string]int64{}, map[string]bool{}
+	for i := range plans {
+		generations[plans[i].Name] = plans[i].Spec.Generation
+	}
+	for i := range reports {
+		for _, result := range reports[i].Status.Paths {
+			got[result.ID] = result.Sent > 0 && reports[i].Status.Generation == generations[reports[i].Name]
+		}
+	}
+	return func(id string) bool { return got[id] }
+}
+
+// only are plans without the paths that are not among some.
+func only(plans []v1alpha1.ProbePlan, left []v1alpha1.Path) []v1alpha1.ProbePlan {
+	stay := map[string]bool{}
+	for i := range left {
+		stay[left[i].ID] = true
+	}
+	plans = slices.Clone(plans)
+	for i := range plans {
+		plans[i].Spec.Paths = slices.DeleteFunc(slices.Clone(plans[i].Spec.Paths),
+			func(one v1alpha1.Path) bool { return !stay[one.ID] })
+	}
+	return plans
 }
 
 // waitOut polls until nothing is missing, and reports what is.
@@ -94,6 +169,12 @@ func (a *Actor) unserved(ctx context.Context, t *path.Topology) (string, error) 
 		names := []string{manifest.ProbeServiceName(network)}
 		if t.NodePorts[network] > 0 {
 			names = append(names, manifest.ProbeNodePortName(network))
+		}
+		if network == path.Old && t.Local.Service != "" {
+			names = append(names, manifest.ProbeLocalName(network))
+		}
+		if network == path.Old && t.Local.NodePort > 0 {
+			names = append(names, manifest.ProbeLocalPortName(network))
 		}
 		for _, name := range names {
 			missing, err := a.unservedBy(ctx, name,
@@ -270,9 +351,15 @@ func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, 
 			return t, err
 		}
 	}
+	if a.Measured.Local && len(t.Old) > 0 {
+		if err := a.localServices(ctx, &t); err != nil {
+			return t, err
+		}
+	}
 	dns, err := a.Typed.CoreV1().Services("kube-system").Get(ctx, "kube-dns", metav1.GetOptions{})
+	t.Query = "kubernetes.default.svc.cluster.local."
 	if err == nil && dns.Spec.ClusterIP != "" {
-		t.DNS, t.Query = net.JoinHostPort(dns.Spec.ClusterIP, "53"), "kubernetes.default.svc.cluster.local."
+		t.DNS = net.JoinHostPort(dns.Spec.ClusterIP, "53")
 	}
 	if apierrors.IsNotFound(err) {
 		err = nil // a cluster without this object has no such path
@@ -331,16 +418,43 @@ func (a *Actor) probeService(ctx context.Context, network string, t *path.Topolo
 	if err != nil {
 		return err
 	}
+	t.NodePorts[network], t.SecondNodePorts[network] = nodePorts(service)
+	return nil
+}
+
+// nodePorts are the TCP node ports of a Service of the probes: that of the probers, and that of second responders; 0
+// where there is none.
+func nodePorts(service *corev1.Service) (first, second int) {
 	for _, port := range service.Spec.Ports {
 		switch {
-		case port.Protocol != corev1.ProtocolTCP || port.NodePort == 0:
+		case port.Protocol != corev1.ProtocolTCP:
 		case port.Port == manifest.PortTCP:
-			t.NodePorts[network] = int(port.NodePort)
+			first = int(port.NodePort)
 		case port.Port == manifest.PortTCP+manifest.SecondOffset:
-			t.SecondNodePorts[network] = int(port.NodePort)
+			second = int(port.NodePort)
 		}
 	}
-	return nil
+	return first, second
+}
+
+// localServices fills in the Services that lead only to the probe pod of the same node.
+func (a *Actor) localServices(ctx context.Context, t *path.Topology) error {
+	services := a.Typed.CoreV1().Services(v1alpha1.Namespace)
+	inside, err := services.Get(ctx, manifest.ProbeLocalName(path.Old), metav1.GetOptions{})
+	if err == nil {
+		t.Local.Service = inside.Spec.ClusterIP
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	port, err := services.Get(ctx, manifest.ProbeLocalPortName(path.Old), metav1.GetOptions{})
+	if err == nil {
+		t.Local.NodePort, t.Local.SecondNodePort = nodePorts(port)
+	}
+	if apierrors.IsNotFound(err) { // the plan of an earlier release has none
+		err = nil
+	}
+	return err
 }
 
 func internalIP(node *corev1.Node) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -64,6 +66,26 @@ func (w *world) report(seq, sent, answered int64, at time.Time) {
 			report.Status.Paths = append(report.Status.Paths,
 				v1alpha1.PathResult{ID: path.ID, Sent: sent, Answered: answered,
 					Since: time.Unix(1_800_000_000, 0).UTC(), Last: at})
+		}
+		w.put("ProbeReport", report)
+	}
+}
+
+// reports plays the sources: the paths that answer were answered once.
+func (w *world) reports(answers func(v1alpha1.Path) bool) {
+	plans, err := w.probePlans(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, plan := range plans {
+		report := &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: plan.Name},
+			Status: v1alpha1.ProbeReportStatus{Generation: plan.Spec.Generation}}
+		for _, one := range plan.Spec.Paths {
+			result := v1alpha1.PathResult{ID: one.ID}
+			if answers(one) {
+				result.Sent, result.Answered = 1, 1
+			}
+			report.Status.Paths = append(report.Status.Paths, result)
 		}
 		w.put("ProbeReport", report)
 	}
@@ -194,6 +216,60 @@ func TestSetPathsWaitsForEndpoints(t *testing.T) {
 	if want := "waiting: the probe pod of b is not an endpoint of the Service theseus-probe-old yet"; len(
 		w.notes) == 0 || w.notes[0] != want {
 		t.Errorf("%q", w.notes)
+	}
+}
+
+// TestSetPathsLeavesOut: optional paths that do not answer once all others do are left out and named, after a while;
+// any other path is waited for.
+func TestSetPathsLeavesOut(t *testing.T) {
+	for name, test := range map[string]struct {
+		silent string
+		want   []path.Silence
+	}{
+		"optional": {"/host-port/", []path.Silence{{Class: path.ClassHostPort, Paths: 1, Of: 2,
+			Example: "a/host>b/host-port/old/tcp-new"}}},
+		"any other": {"/udp", nil},
+		"none":      {"none", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := probed(t)
+			w.Measured = Measured{Local: true, HostPorts: true}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			begun, late := w.now, time.Time{}
+			w.slept = func(int) {
+				w.reports(func(one v1alpha1.Path) bool {
+					return one.Source.Node == "b" || !strings.Contains(one.ID, test.silent)
+				})
+				if late = w.now; late.Sub(begun) > 5*time.Minute {
+					cancel()
+				}
+			}
+			data, err := w.Do(ctx, step.Action{ID: "p", Op: step.Probe,
+				Paths: &step.PathSet{Old: []string{step.EveryNode}}}, nil)
+			if test.silent == "/udp" {
+				wantError(t, err, "have not answered yet, such as a/")
+				return
+			}
+			var got Paths
+			if err != nil || json.Unmarshal(data, &got) != nil || !slices.Equal(got.Silent, test.want) {
+				t.Fatalf("%s, %v", data, err)
+			}
+			plans, err := w.probePlans(context.Background())
+			if all := pathsOf(plans); err != nil || len(all) != got.Paths ||
+				slices.ContainsFunc(all, func(one v1alpha1.Path) bool {
+					return one.ID == "a/host>b/host-port/old/tcp-new"
+				}) != (test.want == nil) {
+				t.Errorf("%d paths, %+v, %v", len(all), got, err)
+			}
+			if waited := late.Sub(begun); (waited >= grace) != (test.want != nil) {
+				t.Errorf("it waited for %s", waited)
+			}
+			if says := "not measured: 1 of 2 paths of the class host-port"; test.want != nil &&
+				!slices.ContainsFunc(w.notes, func(note string) bool { return strings.HasPrefix(note, says) }) {
+				t.Errorf("%q", w.notes)
+			}
+		})
 	}
 }
 

@@ -48,7 +48,9 @@ const (
 	HostOffset = 100
 	// SecondOffset is added to the UDP and TCP ports for the second responder of a prober's pod.
 	SecondOffset = 2
-	PortAlive    = 7110 // the agent accepts connections here, on loopback, while it runs
+	// HostPortOffset is added to the TCP ports of probe pods for the ports of their nodes that lead to them.
+	HostPortOffset = 200
+	PortAlive      = 7110 // the agent accepts connections here, on loopback, while it runs
 	// PortController serves /healthz of the controller, on loopback.
 	PortController = 7111
 	// PortIntroduce accepts connections on loopback when all pods are introduced to the other network's agents.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,8 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"),
 			*ProbePod(image, "node-1", "new"), *NewPod(image, "node-1", "a", "[]"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
+		"guard": append([]unstructured.Unstructured{*WithHostPorts(ProbePod(image, "node-1", "old"))},
+			LocalServices()...),
 		"bench": {*BenchResponder(image, "node-1", BenchNear, "id", time.Minute),
 			*BenchResponder(image, "node-2", BenchFarHost, "id", time.Minute), *BenchService(BenchNear, "id"),
 			*BenchPod(image, "node-1", "{}", "id", 2, time.Minute)},
@@ -292,7 +295,7 @@ func into(t *testing.T, object *unstructured.Unstructured, typed any) {
 // nothing.
 func TestNodePortsAreTCP(t *testing.T) {
 	ports := 0
-	for _, object := range ProbeServices() {
+	for _, object := range slices.Concat(ProbeServices(), LocalServices()) {
 		var service corev1.Service
 		into(t, &object, &service)
 		for _, port := range service.Spec.Ports {
@@ -304,8 +307,51 @@ func TestNodePortsAreTCP(t *testing.T) {
 			}
 		}
 	}
-	if ports != 4 {
+	if ports != 6 {
 		t.Errorf("%d node ports", ports)
+	}
+}
+
+// TestLocalServices: each of them has its own policy, and no other Service of the probes has one, so that nothing else
+// becomes silent on a node without a probe pod.
+func TestLocalServices(t *testing.T) {
+	local := map[string]string{}
+	for _, object := range slices.Concat(ProbeServices(), LocalServices()) {
+		var service corev1.Service
+		into(t, &object, &service)
+		if policy := service.Spec.InternalTrafficPolicy; policy != nil {
+			local[service.Name] += "inside " + string(*policy)
+		}
+		if policy := service.Spec.ExternalTrafficPolicy; policy != "" {
+			local[service.Name] += "outside " + string(policy)
+		}
+		if service.Spec.Selector[v1alpha1.LabelProbe] == "" {
+			t.Errorf("%s selects %v", service.Name, service.Spec.Selector)
+		}
+	}
+	if want := map[string]string{ProbeLocalName("old"): "inside Local",
+		ProbeLocalPortName("old"): "outside Local"}; !maps.Equal(local, want) {
+		t.Errorf("%v, want %v", local, want)
+	}
+}
+
+// TestWithHostPorts: each container of a probe pod has one port of the node, for TCP alone, and none is a port that the
+// host's own prober has.
+func TestWithHostPorts(t *testing.T) {
+	var pod corev1.Pod
+	into(t, WithHostPorts(ProbePod(image, "node-1", "old")), &pod)
+	var ports []int32
+	for _, container := range pod.Spec.Containers {
+		for _, port := range container.Ports {
+			if port.Protocol != corev1.ProtocolTCP || port.HostPort != port.ContainerPort+HostPortOffset ||
+				port.HostPort == PortTCP+HostOffset {
+				t.Errorf("%s: %+v", container.Name, port)
+			}
+			ports = append(ports, port.ContainerPort)
+		}
+	}
+	if !slices.Equal(ports, []int32{PortTCP, PortTCP + SecondOffset}) {
+		t.Errorf("ports %v", ports)
 	}
 }
 

@@ -19,6 +19,13 @@ func ProbeServiceName(network string) string { return "theseus-probe-" + network
 // ProbeNodePortName is the name of the NodePort Service in front of the probe pods of a network.
 func ProbeNodePortName(network string) string { return ProbeServiceName(network) + "-port" }
 
+// ProbeLocalName is the name of the Service in front of the probe pods of a network that leads only to the pod of the
+// same node.
+func ProbeLocalName(network string) string { return ProbeServiceName(network) + "-local" }
+
+// ProbeLocalPortName is the name of the NodePort Service that does so.
+func ProbeLocalPortName(network string) string { return ProbeNodePortName(network) + "-local" }
+
 // ProbePod serves and sends probes on one network of one node. It is a bare pod with a fixed nodeName, because only
 // Theseus may create, move or delete it: a pod's network is determined when the pod is created. It has no priority,
 // because a kubelet evicts other pods, the user's, to make room for a critical pod.
@@ -171,6 +178,32 @@ func ProbeServices() []unstructured.Unstructured {
 			probeService(ProbeNodePortName(network), network, corev1.ServiceTypeNodePort, tcp, second))
 	}
 	return all
+}
+
+// LocalServices are the Services in front of the probe pods of the old network that lead only to the pod of the same
+// node. Guards alone measure them.
+func LocalServices() []unstructured.Unstructured {
+	tcp, second := servicePort("tcp", corev1.ProtocolTCP, PortTCP),
+		servicePort("tcp-second", corev1.ProtocolTCP, PortTCP+SecondOffset)
+	inside := probeService(ProbeLocalName("old"), "old", corev1.ServiceTypeClusterIP, tcp, second)
+	port := probeService(ProbeLocalPortName("old"), "old", corev1.ServiceTypeNodePort, tcp, second)
+	for object, field := range map[*unstructured.Unstructured]string{
+		&inside: "internalTrafficPolicy", &port: "externalTrafficPolicy"} {
+		object.Object["spec"].(map[string]any)[field] = "Local"
+	}
+	return []unstructured.Unstructured{inside, port}
+}
+
+// WithHostPorts gives the TCP ports of a probe pod's containers ports of their node. A network without hostPorts
+// ignores them; a kubelet rejects the pod if another pod of the node has one of them.
+func WithHostPorts(pod *unstructured.Unstructured) *unstructured.Unstructured {
+	containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
+	for i, port := range []int64{PortTCP, PortTCP + SecondOffset} {
+		containers[i].(map[string]any)["ports"] = []any{map[string]any{
+			"containerPort": port, "hostPort": port + HostPortOffset, "protocol": "TCP"}}
+	}
+	_ = unstructured.SetNestedSlice(pod.Object, containers, "spec", "containers") // both are made of JSON's types
+	return pod
 }
 
 func probeService(name, network string, kind corev1.ServiceType,

@@ -35,6 +35,10 @@
 // the first two and is left out: 59 each, 177 in all. While there is one network a node has 22. Each
 // further responder adds 3.
 //
+// A guard has one network, and 5 paths more from each node, of new TCP connections and of DNS: from the pod and from
+// the host to a Service that leads to the same node alone, from the host to two ports of the next node, and from the
+// pod to the name server of its node.
+//
 // # How often
 //
 // Three intervals, with their defaults: Fast (10 ms) for UDP from pod to pod on the first ring, on which
@@ -47,5 +51,6 @@
 //	4/10ms + 28/50ms + 22/100ms + 5/500ms + 4/1s = 400 + 560 + 220 + 10 + 4 = 1,194 probes a second and node
 //
 // (1,114 at 3 nodes, 3,342 in all), each answered by one datagram or segment; and 367 while there is
-// one network. It depends on the degree and not on N. Intervals.Fast scales all of it except paths to the outside.
+// one network, and 417 in a guard. It depends on the degree and not on N. Intervals.Fast scales all of it except paths
+// to the outside.
 package path

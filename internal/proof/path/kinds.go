@@ -1,6 +1,9 @@
 package path
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Kind is a kind of path that workloads have, and how far it is measured or tested.
 type Kind struct {
@@ -8,17 +11,21 @@ type Kind struct {
 	Name string
 	// Classes are those that measure it in every run; empty if none does.
 	Classes []string
+	// Guarded are the classes that measure it in guards alone.
+	Guarded []string
 	// Tests cover it if no run measures it: names of tests of this repository.
 	Tests []string
 	// Note names the limits of the measurement or the tests; it may be empty.
 	Note string
 }
 
-// Known says how much is known: "measured", "tested" or "not known".
+// Known says how much is known: "measured", "guards", "tested" or "not known".
 func (k Kind) Known() string {
 	switch {
 	case len(k.Classes) > 0:
 		return "measured"
+	case len(k.Guarded) > 0:
+		return "guards"
 	case len(k.Tests) > 0:
 		return "tested"
 	}
@@ -30,6 +37,10 @@ func (k Kind) Known() string {
 func Kinds() []Kind {
 	measured := func(name, note string, classes ...string) Kind {
 		return Kind{Name: name, Classes: classes, Note: note}
+	}
+	guarded := func(kind Kind, class string) Kind {
+		kind.Guarded = []string{class}
+		return kind
 	}
 	tested := func(name, note string, tests ...string) Kind { return Kind{Name: name, Tests: tests, Note: note} }
 	unknown := func(name, note string) Kind { return Kind{Name: name, Note: note} }
@@ -53,15 +64,23 @@ func Kinds() []Kind {
 			"with --outside; without it, new TCP to the API server alone", ClassOutside),
 		measured("node to the outside: new TCP, UDP", "", ClassOutside),
 
+		guarded(unknown("pod and node to a Service with internalTrafficPolicy Local: new TCP",
+			"to the probe pod of the same node"), ClassLocalService),
+		guarded(tested("another machine to a node port, externalTrafficPolicy Local: new TCP",
+			"from the next node's own network", "TestAdopt", "TestAdoptBridge"), ClassLocalPort),
+		guarded(tested("another machine to a hostPort: new TCP", "from the next node's own network",
+			"TestAdopt", "TestAdoptBridge"), ClassHostPort),
+		guarded(unknown("node-local DNS cache: UDP", "that of the DaemonSet node-local-dns"), ClassLocalDNS),
+
 		tested("pod to the outside, not masqueraded: kept and new TCP, UDP",
 			"on a bridge network without ipMasq", "TestAdoptBridge"),
 		tested("connections of all kinds in mid-stream while the pod is moved",
 			"by adoption", "TestAdopt", "TestAdoptBridge"),
 		tested("pod to itself through its Service (hairpin): kept TCP", "", "TestAdopt", "TestAdoptBridge"),
-		tested("outside to a hostPort: kept and new TCP, UDP", "", "TestAdopt", "TestAdoptBridge"),
+		tested("outside to a hostPort: kept TCP, UDP", "", "TestAdopt", "TestAdoptBridge"),
 		tested("outside to a node port, externalTrafficPolicy Cluster: kept TCP, UDP",
 			"", "TestAdopt", "TestAdoptBridge"),
-		tested("outside to a node port, externalTrafficPolicy Local: kept and new TCP",
+		tested("outside to a node port, externalTrafficPolicy Local: kept TCP",
 			"the client's address is kept", "TestAdopt", "TestAdoptBridge"),
 		tested("members of a headless Service, by name: new TCP", "", "TestKilledAndResumed", "TestRollback"),
 		tested("kubelet to pod: readiness and liveness probes",
@@ -75,7 +94,6 @@ func Kinds() []Kind {
 			"inside the cluster, kube-proxy serves the address itself; an HTTP check of your own "+
 			"(--slo) takes the whole way"),
 		unknown("DNS by TCP", ""),
-		unknown("node-local DNS cache", ""),
 		unknown("session affinity (ClientIP)", ""),
 		unknown("externalIPs of Services", ""),
 		unknown("Service addresses that BGP announces", ""),
@@ -91,13 +109,15 @@ func Kinds() []Kind {
 	}
 }
 
-// Unmeasured are the names of the kinds that no run measures; those that tests cover come first.
-func Unmeasured() (tested, unknown []string) {
+// Unmeasured are the names of the kinds that a run does not measure, by whether tests cover them. guard says whether
+// the run is a guard.
+func Unmeasured(guard bool) (tested, unknown []string) {
 	for _, kind := range Kinds() {
-		switch kind.Known() {
-		case "tested":
+		switch {
+		case len(kind.Classes) > 0 || guard && len(kind.Guarded) > 0:
+		case len(kind.Tests) > 0:
 			tested = append(tested, kind.Name)
-		case "not known":
+		default:
 			unknown = append(unknown, kind.Name)
 		}
 	}
@@ -109,7 +129,7 @@ func Table() string {
 	var b strings.Builder
 	b.WriteString("| kind of path | known | by | limits |\n|---|---|---|---|\n")
 	for _, kind := range Kinds() {
-		by := "`" + strings.Join(append(append([]string{}, kind.Classes...), kind.Tests...), "`, `") + "`"
+		by := "`" + strings.Join(slices.Concat(kind.Classes, kind.Guarded, kind.Tests), "`, `") + "`"
 		if by == "``" {
 			by = ""
 		}

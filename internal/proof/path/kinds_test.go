@@ -28,10 +28,16 @@ func TestKindsKnown(t *testing.T) {
 	for _, path := range Build(whole(3)) {
 		built[path.Class] = true
 	}
+	for _, path := range Build(guarded(3)) {
+		if !built[path.Class] && !Optional(path.Class) {
+			t.Errorf("%s must answer, and guards alone measure it", path.ID)
+		}
+		built[path.Class] = true
+	}
 	tests := testsOf(t, "../../..")
 	var names []string
 	for _, kind := range Kinds() {
-		for _, class := range kind.Classes {
+		for _, class := range slices.Concat(kind.Classes, kind.Guarded) {
 			named[class] = true
 			if !built[class] {
 				t.Errorf("%s: no path is of the class %s", kind.Name, class)

@@ -29,12 +29,18 @@ const (
 	ClassNodePort    = "node-port"
 	ClassDenied      = "denied"
 	ClassOutside     = "outside"
+	// Guards alone measure these.
+	ClassLocalService = "local-service"
+	ClassLocalPort    = "local-node-port"
+	ClassHostPort     = "host-port"
+	ClassLocalDNS     = "local-dns"
 )
 
 // Classes are all of them.
 func Classes() []string {
 	return []string{ClassPodPod, ClassSameNode, ClassFullSize, ClassHostPod, ClassPodHost, ClassPodService,
-		ClassHostService, ClassDNS, ClassNodePort, ClassDenied, ClassOutside}
+		ClassHostService, ClassDNS, ClassNodePort, ClassDenied, ClassOutside, ClassLocalService, ClassLocalPort,
+		ClassHostPort, ClassLocalDNS}
 }
 
 // Denies reports, from a path's id alone, whether policy denies it: the id then ends in the class.
@@ -98,7 +104,9 @@ type Topology struct {
 	// NodesOutside are the networks for which another node's address is outside: traffic of their pods to it
 	// is masqueraded if the network masquerades.
 	NodesOutside map[string]bool
-	Ports        Ports
+	// Local is what guards measure in addition.
+	Local Local
+	Ports Ports
 	// Intervals may be left out.
 	Intervals Intervals
 }
@@ -118,6 +126,7 @@ func Build(topology Topology) []v1alpha1.Path {
 		b.local(node)
 		b.services(node)
 		b.outside(node)
+		b.localServices(node)
 	}
 	return b.paths
 }
@@ -188,6 +197,7 @@ func (b *builder) neighbour(e edge) {
 	})
 	b.hosts(e.from, e.to)
 	b.nodeOutside(e.from, e.to)
+	b.localPorts(e.from, e.to)
 	for _, network := range []string{Old, New} {
 		if port := b.NodePorts[network]; port > 0 && !b.Leaving[network] {
 			target := v1alpha1.Endpoint{Node: e.to.Name, Network: network, Address: e.to.Address}
@@ -262,11 +272,15 @@ func (b *builder) add(class string, protocol v1alpha1.Protocol, source, target v
 		path.Size = b.FullSize
 	case ClassDenied:
 		path.Denied = true
-	case ClassDNS:
+	case ClassDNS, ClassLocalDNS:
 		path.Query = b.Query
 	}
 	switch {
-	case path.Denied || class == ClassDNS || b.Ports.SecondOffset == 0:
+	case path.Denied || protocol == v1alpha1.DNS || b.Ports.SecondOffset == 0:
+	case class == ClassLocalPort:
+		if port := b.Local.SecondNodePort; port > 0 {
+			path.Second = withPort(target.Address, func(int) int { return port })
+		}
 	case class == ClassNodePort:
 		if port := b.SecondNodePorts[target.Network]; port > 0 {
 			path.Second = withPort(target.Address, func(int) int { return port })
@@ -284,12 +298,12 @@ func id(class string, protocol v1alpha1.Protocol, source, target v1alpha1.Endpoi
 	switch class {
 	case ClassPodService, ClassHostService:
 		return from + ">service/" + target.Network + "/" + string(protocol)
-	case ClassDNS:
-		return from + ">dns"
+	case ClassDNS, ClassLocalDNS:
+		return from + ">" + class
 	case ClassOutside: // to another node; those to responders are named by them
 		return from + ">outside/" + target.Node + "/" + string(protocol)
-	case ClassNodePort:
-		return from + ">" + target.Node + "/node-port/" + target.Network + "/" + string(protocol)
+	case ClassNodePort, ClassLocalService, ClassLocalPort, ClassHostPort:
+		return from + ">" + target.Node + "/" + class + "/" + target.Network + "/" + string(protocol)
 	case ClassFullSize, ClassDenied:
 		return from + ">" + target.Node + "/" + target.Network + "/" + string(protocol) + "/" + class
 	}

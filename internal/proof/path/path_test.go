@@ -59,6 +59,7 @@ func TestArithmetic(t *testing.T) {
 		{"5,000 nodes", whole(5000), 315000, 1194 * 5000, 4},
 		{"3 nodes on one network", one(3), 21 * 3, 347 * 3, 0},
 		{"212 nodes on one network", one(212), 22 * 212, 367 * 212, 4},
+		{"a guard of 3 nodes", guarded(3), 26 * 3, 397 * 3, 0},
 	} {
 		paths := Build(test.topology)
 		rate := RateOf(paths).All

@@ -189,7 +189,8 @@ func (r *Runner) warmUp(one v1alpha1.Path) int {
 	switch least := r.options.WarmUp; {
 	case one.Denied || least == 0:
 		return 0
-	case slices.Contains([]string{path.ClassPodService, path.ClassHostService, path.ClassNodePort}, one.Class):
+	case slices.Contains([]string{path.ClassPodService, path.ClassHostService, path.ClassNodePort,
+		path.ClassLocalService, path.ClassLocalPort, path.ClassHostPort}, one.Class):
 		return max(least, int(settles.Milliseconds())/one.IntervalMillis)
 	case one.Class == path.ClassOutside:
 		return min(least, max(warmUpOutside, int(settlesOutside.Milliseconds())/one.IntervalMillis))

@@ -48,7 +48,7 @@ func describe(known map[string]v1alpha1.Path, id string) v1alpha1.Path {
 	path.Source.Node, path.Source.Network, _ = strings.Cut(source, "/")
 	path.Denied = paths.Denies(id)
 	parts := strings.Split(target, "/")
-	if parts[0] != "service" && parts[0] != "dns" && parts[0] != paths.ClassOutside {
+	if !slices.Contains([]string{"service", paths.ClassDNS, paths.ClassLocalDNS, paths.ClassOutside}, parts[0]) {
 		path.Target.Node = parts[0]
 	}
 	if len(parts) > 1 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 )
 
 // notes are remarks that a careful reader needs.
@@ -48,6 +49,7 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	say(m.Totals.Excused > 0, "Not counted as lost: %s that got no answer while all possible responders were "+
 		"stalled. They say nothing about the network.",
 		countOf(m.Totals.Excused, "probe"))
+	list = append(list, unaskedNotes(in)...)
 	for _, one := range in.Foreign {
 		list = append(list, fmt.Sprintf("The report of %s had a result of a path that starts on another node, %s. "+
 			"Theseus ignored it. No agent writes such a result: find out who did.",
@@ -63,6 +65,20 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	list = append(list, shortNote(m)...)
 	list = append(list, stallNote(m)...)
 	return append(list, windowNote(m)...)
+}
+
+// unaskedNotes say which kinds of paths a guard does not measure, and why.
+func unaskedNotes(in Input) (list []string) {
+	if in.Plan == nil || !in.Plan.Foreign() {
+		return nil
+	}
+	for _, one := range result.Of(in.Plan, in.Records).Silent {
+		list = append(list, "Not measured: "+one.String()+".")
+	}
+	if why := in.Plan.NoHostPorts(); why != "" {
+		list = append(list, "Not measured: hostPorts. "+strings.ToUpper(why[:1])+why[1:]+".")
+	}
+	return list
 }
 
 // shortNote names the workloads that had too few ready pods for a time, longest first.

@@ -121,7 +121,7 @@ func unseenText(m Model) string {
 	if len(m.Verdict.Uncovered) == 0 {
 		return ""
 	}
-	tested, unknown := paths.Unmeasured()
+	tested, unknown := paths.Unmeasured(m.Change.Strategy == "guard")
 	return fmt.Sprintf("not measured: %s; %d more kinds of paths are only covered by tests (docs/paths.md)",
 		strings.Join(unknown, "; "), len(tested))
 }

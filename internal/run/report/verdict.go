@@ -18,7 +18,7 @@ func judge(in Input, m *Model, all loss.Account, h *history) Verdict {
 		v.Next = in.Held
 	}
 	if m.Totals.Sent > 0 {
-		tested, unknown := paths.Unmeasured()
+		tested, unknown := paths.Unmeasured(in.Plan != nil && in.Plan.Foreign())
 		v.Uncovered = append(unknown, tested...)
 		if unpoliced(in.Plan) {
 			v.Uncovered = append(v.Uncovered, "paths that a policy denies: neither network enforces policies")

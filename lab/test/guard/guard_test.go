@@ -35,6 +35,7 @@ func TestGuard(t *testing.T) {
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	localDNS(t, rig)
 	var signals []string
 	guard := func(code int, texts []string, report string, command ...string) {
 		t.Helper()
@@ -60,10 +61,28 @@ func TestGuard(t *testing.T) {
 	report = filepath.Join(rig.Dir, "cut.json")
 	guard(7, []string{"LOSS: ", "error: a loss is proven: ", "the worst: ", node + "/old"}, report,
 		rig.Lab, "node", "exec", "--name", rig.Name, node, "--", "sh", "-c", cut)
-	text, err := os.ReadFile(report)
-	if err != nil || !strings.Contains(string(text), `"strategy": "guard"`) &&
-		!strings.Contains(string(text), `"strategy":"guard"`) {
+	var got struct {
+		Change  struct{ Strategy string }
+		Classes []struct {
+			Name       string
+			Sent, Lost int64
+		}
+		Verdict struct{ Notes []string }
+	}
+	if text, err := os.ReadFile(report); err != nil || json.Unmarshal(text, &got) != nil ||
+		got.Change.Strategy != "guard" {
 		t.Errorf("the report: %v, %d bytes", err, len(text))
+	}
+	// The cut ended what guards alone measure, too.
+	for _, class := range []string{"local-service", "local-node-port", "host-port", "local-dns"} {
+		if !slices.ContainsFunc(got.Classes, func(c struct {
+			Name       string
+			Sent, Lost int64
+		}) bool {
+			return c.Name == class && c.Lost > 0 && c.Lost < c.Sent
+		}) {
+			t.Errorf("no probe of the class %s was lost: %+v; notes %q", class, got.Classes, got.Verdict.Notes)
+		}
 	}
 
 	// A service of the user's answers 503 for longer than the signals' interval of 5 s.
@@ -77,6 +96,28 @@ func TestGuard(t *testing.T) {
 	signals = []string{"--slo", service.URL}
 	guard(7, []string{service.URL, "HTTP status 503"}, filepath.Join(rig.Dir, "signal.html"),
 		"sh", "-c", `touch "$0"; sleep 8; rm "$0"`, down)
+}
+
+// localDNS plays a node-local DNS cache: a DaemonSet without pods names its address, and every node leads queries to it
+// to CoreDNS.
+func localDNS(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	const address = "169.254.20.10"
+	to := kubectl(t, rig, "-n", "kube-system", "get", "endpoints", "kube-dns", "-o",
+		"jsonpath={.subsets[0].addresses[0].ip}")
+	for _, node := range rig.NodeNames() {
+		if out, err := rig.OnNode(t.Context(), node, "sh", "-c", "ip addr add "+address+"/32 dev lo && iptables -w -t "+
+			"nat -I PREROUTING -d "+address+" -p udp --dport 53 -j DNAT --to-destination "+
+			strings.TrimSpace(to)+":53"); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if out, err := rig.Kubectl(t.Context(), strings.NewReader(`{"apiVersion":"apps/v1","kind":"DaemonSet",
+"metadata":{"name":"node-local-dns","namespace":"kube-system"},"spec":{"selector":{"matchLabels":{"a":"b"}},
+"template":{"metadata":{"labels":{"a":"b"}},"spec":{"nodeSelector":{"no":"node"},"containers":[{"name":"cache",
+"image":"`+scenario.AgentImage+`","args":["-localip","`+address+`"]}]}}}}`), "apply", "-f", "-"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // TestGuardNewPods: a CNI plugin that is missing on a node for a while costs no existing pod a packet, and is a proven

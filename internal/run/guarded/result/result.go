@@ -12,6 +12,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -82,6 +83,8 @@ type Result struct {
 	NewPodsBefore *NewPods
 	// SampledBefore is what became of the sampled pairs of pods before the change.
 	SampledBefore *Samples
+	// Silent are paths that some networks do not have: they did not answer before the change, and are not measured.
+	Silent []path.Silence
 
 	maxLost      int64
 	lossyBefore  bool
@@ -95,8 +98,12 @@ func Of(p *plan.Plan, records []engine.Record) Result {
 	r.newPodsEvery, _ = p.NewPods()
 	tried, sampled := NewPodsAction(p.Steps), SampleAction(p.Steps)
 	var before, after, ran string
+	measures := map[string]bool{} // the actions that set paths
 	for i := range p.Steps {
 		one := &p.Steps[i]
+		for j := range one.Actions {
+			measures[one.Actions[j].ID] = one.Actions[j].Op == step.Probe
+		}
 		switch {
 		case one.Gate != nil && one.Gate.Baseline:
 			before = one.ID
@@ -114,6 +121,10 @@ func Of(p *plan.Plan, records []engine.Record) Result {
 			r.NewPodsBefore = decoded[NewPods](record.Data)
 		case done && sampled != "" && record.Action == sampled:
 			r.SampledBefore = decoded[Samples](record.Data)
+		case done && record.Action != "" && measures[record.Action]:
+			if set := decoded[struct{ Silent []path.Silence }](record.Data); set != nil {
+				r.Silent = append(r.Silent, set.Silent...)
+			}
 		case record.Event == engine.GateAnswer && record.Step == before:
 			r.Before = record.Verdict
 		case record.Event == engine.GateAnswer && record.Step == after:
