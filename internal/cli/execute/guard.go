@@ -66,6 +66,7 @@ func guarding(a *app.App, r *run.Run, shown run.View) (stopped func() bool) {
 		actor.Actor, actor.Gate, actor.Signals = own, gate, signals
 		actor.Maker = &kube.NewPods{Actor: gate.Actor, Image: r.Plan.Change.AgentImage}
 		actor.Sampler, actor.Follower = kube.Samples{Actor: gate.Actor}, gate.Actor
+		actor.Joiner = &kube.Joins{Actor: gate.Actor, Image: r.Plan.Change.AgentImage}
 		return actor
 	}
 	var stop chan struct{}

@@ -102,6 +102,11 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
+	if a.Measured.Local && len(pathsOf(plans)) == 0 {
+		if err := a.unjoin(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return jsonOf(Paths{Plans: len(plans), Paths: len(pathsOf(plans)), Silent: silent}), nil
 }
 

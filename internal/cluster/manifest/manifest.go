@@ -26,6 +26,8 @@ const (
 	AgentSelector = LabelApp + "=" + AgentName
 	// LabelNode has the NodeValue of the node of a NodeTask or a probe pod.
 	LabelNode = "theseus.dev/node"
+	// LabelJoined marks the probe pod of a node that joined during a guard. No step of the plan names it.
+	LabelJoined = "theseus.dev/joined"
 	// PolicyName is the name of the NetworkPolicy that blocks the denied ports of probe pods.
 	PolicyName = "theseus-probe-deny"
 	// BenchName is the name of a benchmark's Service, and begins the names of its pods.

@@ -3,6 +3,8 @@ package guarded
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,5 +54,61 @@ func TestFollowAfterRestart(t *testing.T) {
 	a.Follower = f
 	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || f.asked != 3 {
 		t.Errorf("asked %d times: %+v", f.asked-1, got)
+	}
+}
+
+// joiner has an answer for each call; the last one stays.
+type joiner struct {
+	asked   int
+	answers []joins
+}
+
+type joins struct {
+	measured []string
+	waiting  string
+	err      error
+}
+
+func (j *joiner) Join(context.Context) ([]string, string, error) {
+	j.asked++
+	one := j.answers[min(j.asked, len(j.answers))-1]
+	return one.measured, one.waiting, one.err
+}
+
+// TestJoin: a node that joins is told and kept with its time, and the network is quiet only when the node was measured
+// for as long; one that cannot be measured is why it is not quiet.
+func TestJoin(t *testing.T) {
+	for name, test := range map[string]struct {
+		answers []joins
+		quiet   bool
+		joined  []string
+		why     string
+	}{
+		"none": {[]joins{{}}, true, nil, ""},
+		"one": {[]joins{{}, {waiting: "node n has joined, and waits"}, {err: errors.New("the API server is away")},
+			{measured: []string{"n"}}, {}}, true, []string{"n"}, "node n has joined, and its paths"},
+		"one that is never measured": {[]joins{{waiting: "node n has joined, and waits"}}, false, nil,
+			"node n has joined, and waits"},
+		"an outage": {[]joins{{err: errors.New("the API server is away")}}, true, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, out, clock := bench(kind.Guard{Quiet: step.Duration(20 * time.Second),
+				AtMost: step.Duration(2 * time.Minute)})
+			a.Joiner = &joiner{answers: test.answers}
+			got := do[result.Watched](t, a, step.Watch)
+			var nodes []string
+			for _, one := range got.Joined {
+				nodes = append(nodes, one.Node)
+				if since := clock.Now().Sub(one.At); since < 20*time.Second {
+					t.Errorf("the watching ended %s after %s was measured", since, one.Node)
+				}
+				if !out.has("note: node " + one.Node + " has joined") {
+					t.Errorf("said %q", out.lines)
+				}
+			}
+			if got.Quiet != test.quiet || !slices.Equal(nodes, test.joined) || !strings.HasPrefix(got.Why, test.why) {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
 }

@@ -48,6 +48,8 @@ type Actor struct {
 	Samples string
 	// Follower leads paths to the addresses that probe pods have now; nil leaves the paths as they are.
 	Follower Follower
+	// Joiner measures nodes that join; nil measures none.
+	Joiner Joiner
 	// Say gets messages that a person must not miss. Several goroutines call it.
 	Say func(string)
 	// Result is the step that watches, and whose gate is the result.
@@ -71,6 +73,8 @@ type Actor struct {
 		at   time.Time
 		lost int64
 	}
+	// joined are the nodes that have joined.
+	joined joined
 	// reacted is true once a loss was said.
 	reacted bool
 	// already are the texts of the signals that failed in the baseline, and so prove nothing.
@@ -206,11 +210,13 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 			a.lock.Unlock()
 			a.Signals.Look(a.Clock.Now()) // what comes later counts while the network is watched
 			ran.Signals, ran.NewPods, ran.Samples = a.Signals.Broken(), stop(), samples.stop()
+			ran.Joined = a.haveJoined()
 			return json.Marshal(ran)
 		case <-tick.C:
 			if glance, err := a.Gate.Look(ctx, a.MaxLost); err == nil { // an outage of the API server ends no command
 				a.heed(glance)
 				a.follow(ctx, glance)
+				a.join(ctx, glance)
 			}
 			a.Signals.Look(a.Clock.Now())
 			a.failing()
@@ -317,6 +323,9 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 			w.see(now, glance)
 			reacting(func() { a.heed(glance) })
 			a.follow(ctx, glance)
+			if why := a.join(ctx, glance); why != "" {
+				w.disturbed(now, why)
+			}
 		}
 		came := a.Signals.Look(now)
 		reacting(func() { a.failing(); a.newPods() })
@@ -334,7 +343,7 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 		}
 		if ends && closed(over) && sampled {
 			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss, Signals: a.Signals.Broken(),
-				NewPods: made, Samples: samples.sum})
+				NewPods: made, Samples: samples.sum, Joined: a.haveJoined()})
 		}
 		if err := a.Clock.Sleep(ctx, look); err != nil {
 			<-over // it has ended with the watching
@@ -343,7 +352,7 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 			defer a.lock.Unlock()
 			if a.ended {
 				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss,
-					Signals: a.Signals.Broken(), NewPods: made, Samples: sum})
+					Signals: a.Signals.Broken(), NewPods: made, Samples: sum, Joined: a.haveJoined()})
 			}
 			return nil, err
 		}

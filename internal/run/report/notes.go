@@ -67,12 +67,16 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	return append(list, windowNote(m)...)
 }
 
-// unaskedNotes say which kinds of paths a guard does not measure, and why.
+// unaskedNotes say which nodes have joined a guard, which kinds of paths it does not measure, and why.
 func unaskedNotes(in Input) (list []string) {
 	if in.Plan == nil || !in.Plan.Foreign() {
 		return nil
 	}
-	for _, one := range result.Of(in.Plan, in.Records).Silent {
+	r := result.Of(in.Plan, in.Records)
+	for _, one := range r.Joined() {
+		list = append(list, fmt.Sprintf("Node %s joined, and its paths are measured since %s.", one.Node, clock(one.At)))
+	}
+	for _, one := range r.Silent {
 		list = append(list, "Not measured: "+one.String()+".")
 	}
 	if why := in.Plan.NoHostPorts(); why != "" {

@@ -38,6 +38,14 @@ type Ran struct {
 	NewPods *NewPods `json:"newPods,omitempty"`
 	// Samples are the pairs of pods that were connected while the command ran; nil if none were.
 	Samples *Samples `json:"samples,omitempty"`
+	// Joined are the nodes that joined while the command ran.
+	Joined []Joined `json:"joined,omitempty"`
+}
+
+// Joined is a node that joined the cluster, and is measured from a moment on.
+type Joined struct {
+	Node string    `json:"node"`
+	At   time.Time `json:"at"`
 }
 
 // Failed says how a command failed; empty if it did not.
@@ -70,6 +78,8 @@ type Watched struct {
 	NewPods *NewPods `json:"newPods,omitempty"`
 	// Samples are the pairs of pods that were connected after the change; nil if none were.
 	Samples *Samples `json:"samples,omitempty"`
+	// Joined are the nodes that joined after the change, or that were seen only then.
+	Joined []Joined `json:"joined,omitempty"`
 }
 
 // Result is what the journal says of a guarded change. A field is nil while the journal does not have it.
@@ -136,6 +146,17 @@ func Of(p *plan.Plan, records []engine.Record) Result {
 		}
 	}
 	return r
+}
+
+// Joined are the nodes that have joined since the baseline.
+func (r Result) Joined() (all []Joined) {
+	if r.Ran != nil {
+		all = append(all, r.Ran.Joined...)
+	}
+	if r.Watched != nil {
+		all = append(all, r.Watched.Joined...)
+	}
+	return all
 }
 
 // decoded is what an action answered; nil if it failed.
