@@ -65,7 +65,7 @@ func Kinds() []Kind {
 		measured("node to the outside: new TCP, UDP", "", ClassOutside),
 
 		guarded(unknown("pod and node to a Service with internalTrafficPolicy Local: new TCP",
-			"to the probe pod of the same node"), ClassLocalService),
+			"to the probe pod of the same node, so a pod reaches itself (hairpin)"), ClassLocalService),
 		guarded(tested("another machine to a node port, externalTrafficPolicy Local: new TCP",
 			"from the next node's own network", "TestAdopt", "TestAdoptBridge"), ClassLocalPort),
 		guarded(tested("another machine to a hostPort: new TCP", "from the next node's own network",

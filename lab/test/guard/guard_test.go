@@ -22,11 +22,12 @@ import (
 // bin holds the built programs: `make build` makes them.
 const bin = "../../../bin"
 
-// cut stops forwarding on a node for three seconds, and with it every packet of its pods.
-const cut = "iptables -w -I FORWARD 1 -j DROP && sleep 3; " + mend
+// cut stops forwarding on a node for three seconds, and with it every packet of its pods. No network puts rules of its
+// own in front of this one in the table mangle.
+const cut = "iptables -w -t mangle -I FORWARD 1 -j DROP && sleep 3; " + mend
 
 // mend lets a node forward again.
-const mend = "iptables -w -D FORWARD -j DROP"
+const mend = "iptables -w -t mangle -D FORWARD -j DROP"
 
 // TestGuard: a harmless command is good; one that cuts off a node's pods for three seconds is a proven loss, which is
 // named, and so is one during which a signal of --slo fails. They leave nothing behind but the journal.
@@ -96,6 +97,55 @@ func TestGuard(t *testing.T) {
 	signals = []string{"--slo", service.URL}
 	guard(7, []string{service.URL, "HTTP status 503"}, filepath.Join(rig.Dir, "signal.html"),
 		"sh", "-c", `touch "$0"; sleep 8; rm "$0"`, down)
+}
+
+// TestGuardJoins: a node that joins while the command runs is measured from then on, and what it loses later is a proven
+// loss; nothing is lost before. Its probe pod is removed at the end.
+func TestGuardJoins(t *testing.T) {
+	rigtest.Full(t, "a guarded command that adds a node, and cuts it off once it is measured")
+	rig := rigtest.New(t, bin, "gj", 2, "flannel")
+	joins := rig.Name + "-node-3"
+	command := strings.NewReplacer("LAB", rig.Lab, "NAME", rig.Name, "NODE", joins, "CUT", cut).Replace(
+		"LAB node add --name NAME; until LAB kubectl --name NAME -n theseus-system get probeplan NODE; do sleep 1; " +
+			"done; sleep 15; LAB node exec --name NAME NODE -- sh -c 'CUT'")
+	report := filepath.Join(rig.Dir, "joins.json")
+	rigtest.Run(t, rig, "here", 7, []string{"note: node " + joins + " has joined", "LOSS: ", joins + "/"},
+		"guard", "--agent-image", scenario.AgentImage, "--probe-interval", "60ms", "--max-lost", "3",
+		"--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m", "-o", report, "--", "sh", "-c", command)
+	nothingLeft(t, rig)
+	text, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Nodes []struct {
+			Name string
+			Sent int64
+		}
+		Gaps []struct {
+			Path, Class string
+			From        time.Time
+		}
+		Verdict struct{ Notes []string }
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(got.Nodes, func(n struct {
+		Name string
+		Sent int64
+	}) bool {
+		return n.Name == joins && n.Sent > 0
+	}) || !slices.ContainsFunc(got.Verdict.Notes, func(note string) bool {
+		return strings.HasPrefix(note, "Node "+joins+" joined, and its paths are measured since ")
+	}) {
+		t.Errorf("nodes %+v; notes %q", got.Nodes, got.Verdict.Notes)
+	}
+	for _, gap := range got.Gaps { // behind Services, its pod may be asked, too
+		if !strings.Contains(gap.Path, joins) && !strings.Contains(gap.Class, "service") && gap.Class != "node-port" {
+			t.Errorf("a gap of another node: %+v", gap)
+		}
+	}
 }
 
 // localDNS plays a node-local DNS cache: a DaemonSet without pods names its address, and every node leads queries to it
