@@ -171,8 +171,9 @@ const (
 	ReasonNamespaceTerminating = "NamespaceTerminating"
 	ReasonQuotaExceeded        = "QuotaExceeded"
 	ReasonPodSecurity          = "PodSecurity"
-	ReasonAdmissionDenied      = "AdmissionDenied" // by a webhook or a ValidatingAdmissionPolicy
-	ReasonOldCRDs              = "OldCRDs"         // the CRDs in the cluster are of an older version, and drop fields
+	ReasonAdmissionDenied      = "AdmissionDenied"  // by a webhook or a ValidatingAdmissionPolicy
+	ReasonImageUnavailable     = "ImageUnavailable" // a node cannot get the image of a pod that the run waits for
+	ReasonOldCRDs              = "OldCRDs"          // the CRDs in the cluster are of an older version, and drop fields
 	// Complete is true because every step is done, or false.
 	ReasonDone       = "Done"
 	ReasonRolledBack = "RolledBack" // after a failure

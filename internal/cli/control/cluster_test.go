@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -120,6 +121,14 @@ func TestAPIServer(t *testing.T) {
 			}
 		}
 	}
+	unpulled(t, admin)
+	out := shows("status")
+	if !strings.Contains(out, "node n1 cannot get the image reg.test/controller:none of pod "+
+		"theseus-system/theseus-controller-5d8f-x2: ErrImagePull: lookup reg.test: no such host\n"+
+		"hint: correct the name of the image") ||
+		!strings.Contains(out, "image.registry and imagePullSecrets of the chart") {
+		t.Errorf("it does not say that the controller's image cannot be pulled:\n%s", out)
+	}
 	dies(t, admin, p)
 	for name, says := range map[string]string{"status": "does not run it now: ", "report": "\nnext: ",
 		"watch": "bob@gone/1 has not renewed its lock "} {
@@ -167,6 +176,31 @@ func refusedPods() []unstructured.Unstructured {
 			"reason": "FailedCreate", "message": "Error creating: " + quotaSays, "type": "Warning",
 			"firstTimestamp": now, "lastTimestamp": now, "count": int64(1),
 			"source": map[string]any{"component": "replicaset-controller"}}},
+	}
+}
+
+// unpulled makes the pod of the controller, whose image its node cannot pull.
+func unpulled(t *testing.T, admin *kube.Client) {
+	t.Helper()
+	const name, image = "theseus-controller-5d8f-x2", "reg.test/controller:none"
+	kubetest.Apply(t, admin,
+		unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount",
+			"metadata": map[string]any{"name": "default", "namespace": v1alpha1.Namespace}}},
+		unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
+			"metadata": map[string]any{"name": name, "namespace": v1alpha1.Namespace,
+				"labels": map[string]any{"app": "theseus"}},
+			"spec": map[string]any{"nodeName": "n1", "automountServiceAccountToken": false,
+				"containers": []any{map[string]any{"name": "c", "image": image}}}}})
+	pods := admin.Typed.CoreV1().Pods(v1alpha1.Namespace)
+	pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "c",
+		Image: image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: "ErrImagePull", Message: "lookup reg.test: no such host"}}}}}
+	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cli/view"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
@@ -125,6 +126,9 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	approval.PrintIdentity(a, p.Hash, records, local)
 	if state.Cause != "" && !state.Measures() { // it measures as it should
 		fmt.Fprintf(a.Out, "cause: %s\n", state.Cause)
+		if _, hint := outage.Hindering(state.Cause); hint != "" { // the journal has the cause alone
+			fmt.Fprintf(a.Out, "hint: %s\n", hint)
+		}
 	}
 	if migration.Spec.Desire != v1alpha1.DesireRun && !state.Over() {
 		fmt.Fprintf(a.Out, "asked to: %s\n", strings.ToLower(string(migration.Spec.Desire)))

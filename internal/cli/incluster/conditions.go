@@ -29,7 +29,10 @@ func Tells(c metav1.Condition) bool {
 	case v1alpha1.ConditionProgressing:
 		// the condition Paused says until when
 		paused := c.Reason == v1alpha1.ReasonOutsideWindow || c.Reason == v1alpha1.ReasonFrozen
-		return c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonEnded && !paused
+		if c.Status == metav1.ConditionTrue { // a run that waits for pods which do not start says so
+			return c.Reason != v1alpha1.ReasonRunning && c.Reason != v1alpha1.ReasonRollingBack
+		}
+		return c.Reason != v1alpha1.ReasonEnded && !paused
 	}
 	return false
 }

@@ -32,6 +32,11 @@ func TestWaits(t *testing.T) {
 		condition(v1alpha1.ConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonHindered),
 		condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonRightsMissing),
 	}
+	pulls := &v1alpha1.Migration{Status: v1alpha1.MigrationStatus{Conditions: []metav1.Condition{
+		condition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonImageUnavailable)}}}
+	if lines := Waits(pulls); len(lines) != 1 || !strings.Contains(lines[0], "message of ImageUnavailable") {
+		t.Errorf("a run that waits for an image says %q", lines)
+	}
 	want := "Approved=False (TooFewApprovals): message of TooFewApprovals\n" +
 		"Progressing=False (HeldByAnother): message of HeldByAnother\n" +
 		"Paused=True (Hindered): message of Hindered\nDegraded=True (RightsMissing): message of RightsMissing"

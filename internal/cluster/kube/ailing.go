@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
 const (
@@ -90,10 +91,8 @@ func (a *Actor) ailment(ctx context.Context, others bool, pod *corev1.Pod, statu
 		found.why = fmt.Sprintf("node %s cannot make container %s of pod %s: %s",
 			pod.Spec.NodeName, status.Name, name, w.Reason)
 		if strings.Contains(w.Reason, "Image") {
-			found.why = fmt.Sprintf("node %s cannot get the image %s of pod %s: %s",
-				pod.Spec.NodeName, status.Image, name, w.Reason)
-			found.hint = "let the nodes get the image " + printable(status.Image) +
-				": look at the registry, the credentials (imagePullSecrets) and the name"
+			found.why = outage.Unpulled(pod.Spec.NodeName, printable(status.Image), name, w.Reason)
+			_, found.hint = outage.Hindering(found.why)
 		}
 		if w.Message != "" {
 			found.why += ": " + printable(w.Message)

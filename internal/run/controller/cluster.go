@@ -51,7 +51,7 @@ func listApprovals(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Ap
 }
 
 // write writes conditions and the count of approvals into the status of a Migration, if they change it, and also what
-// its spec asks for, if given. The Migration is updated as well.
+// its spec asks for, if given. The Migration is updated as well. Events tell what is new in the conditions.
 func (c *Controller) write(ctx context.Context, m *v1alpha1.Migration, conditions Conditions,
 	observed *v1alpha1.Observed) error {
 	all, changed := conditions.onto(m.Status.Conditions, time.Now())
@@ -89,6 +89,10 @@ func (c *Controller) write(ctx context.Context, m *v1alpha1.Migration, condition
 		_, kept, _ := unstructured.NestedMap(written.Object, "status", "approval")
 		c.drops = !kept
 	}
+	before := m.Status.Conditions
 	m.Status.Conditions, m.Status.Observed, m.Status.Approval = all, seen, count
+	for _, n := range notices(before, all) {
+		c.event(m, n.kind, n.reason, n.message)
+	}
 	return nil
 }

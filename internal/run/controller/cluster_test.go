@@ -70,10 +70,12 @@ func TestAPIServer(t *testing.T) {
 
 	c := &Controller{Client: as(controls), Holder: HolderPrefix + "test", Approvals: 1, Dir: t.TempDir(),
 		Version: "v0", Out: os.Stderr, plans: map[string]*loaded{}, again: map[string]*pause{}}
+	records(t, c)
 	create(t, admin)
 
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonPolicyMissing)
+	tells(t, admin, v1alpha1.ReasonPolicyMissing, "install or upgrade the chart")
 	kubetest.Apply(t, admin, manifest.ApprovalPolicy()...)
 	awaited(t, "the policy is in force", func() bool {
 		err := approve(t, as("eve"), "probe", "eve")
@@ -151,6 +153,7 @@ func TestAPIServer(t *testing.T) {
 		policy.Reason != v1alpha1.ReasonPolicyChanged {
 		t.Errorf("%+v, %v", policy, err)
 	}
+	tellsUnpulled(t, admin, c)
 	lacksApprovals(t, admin, c)
 }
 
@@ -168,6 +171,7 @@ func lacksApprovals(t *testing.T, admin *kube.Client, c *Controller) {
 	})
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonOldCRDs)
+	tells(t, admin, v1alpha1.ReasonOldCRDs, "upgrade the chart of Theseus")
 }
 
 // lacksRights: a plan that is approved does not begin without the permissions for it, and the condition says how to
@@ -208,6 +212,7 @@ func lacksRights(t *testing.T, admin *kube.Client, c *Controller, ann *kube.Clie
 	wants(t, admin, v1alpha1.ConditionApproved, "True", v1alpha1.ReasonEnoughApprovals)
 	// There is no network on this cluster either, so rights are not all that is missing.
 	wants(t, admin, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonBlocked)
+	tells(t, admin, v1alpha1.ReasonBlocked, "theseus rights operate --plan")
 	for _, condition := range read(t, admin).Status.Conditions {
 		if condition.Type == v1alpha1.ConditionDegraded && (!strings.Contains(condition.Message, "may not") ||
 			!strings.Contains(condition.Message, "theseus rights operate --plan")) {

@@ -374,11 +374,11 @@ func (c *Controller) event(m *v1alpha1.Migration, kind, reason, message string) 
 		Namespace: m.Namespace, Name: m.Name, UID: m.UID}, kind, reason, fits(message))
 }
 
-// fits is the message of an event, cut if it is too long.
+// fits is the message of an event, without its middle if it is too long: what to do is at its end.
 func fits(message string) string {
 	const most = 1000 // the API server refuses messages of more than 1024 bytes
-	if len(message) > most {
-		message = strings.ToValidUTF8(message[:most], "") + "..."
+	if n := len(message); n > most {
+		message = strings.ToValidUTF8(message[:most/2], "") + " ... " + strings.ToValidUTF8(message[n-most/2:], "")
 	}
 	return message
 }

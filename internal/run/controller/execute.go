@@ -184,7 +184,12 @@ func (c *Controller) conclude(ctx context.Context, m *v1alpha1.Migration, v *vie
 	if told == (Conditions{}) {
 		return nil
 	}
-	return outage.Retry(ctx, tellFor, nil, func(ctx context.Context) error { return c.write(ctx, m, told, observed) })
+	failed := outage.Retry(ctx, tellFor, nil,
+		func(ctx context.Context) error { return c.write(ctx, m, told, observed) })
+	if failed != nil && told.Degraded.True { // what keeps the run from its journal may keep this from the status
+		c.event(m, corev1.EventTypeWarning, told.Degraded.Reason, told.Degraded.Message)
+	}
+	return failed
 }
 
 // told are the conditions for the end of a run. They are empty if there is nothing to tell.
@@ -217,9 +222,7 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 		return obstructed(Obstacle{refusal.Reason, c.refused(m, refusal)}), observed
 	case cause != "":
 		c.later(m)
-		message := sentence(err.Error(), advice)
-		c.event(m, "Warning", cause, message)
-		return obstructed(Obstacle{cause, message}), observed
+		return obstructed(Obstacle{cause, sentence(err.Error(), advice)}), observed
 	case apierrors.IsForbidden(err): // it was retried: the API server is not just starting
 		c.later(m)
 		return obstructed(Obstacle{v1alpha1.ReasonRightsMissing, sentence(err.Error(), grant)}), observed
@@ -235,7 +238,6 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 		obstacle, failed := c.obstacle(ctx, m, err)
 		if failed == nil {
 			seen := asked(m)
-			c.event(m, "Warning", obstacle.Reason, obstacle.Message)
 			return obstructed(*obstacle), &seen
 		}
 		err = failed

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
@@ -27,7 +29,8 @@ type view struct {
 	lock     sync.Mutex
 	state    engine.State
 	pending  *news
-	observed bool // a record of this run was written
+	observed bool   // a record of this run was written
+	hindered string // the reason that was told since the last action has ended
 }
 
 // news is what the status of a Migration is to say.
@@ -67,23 +70,53 @@ func (v *view) Record(r engine.Record) {
 		return // the engine has added it too, and ends with this error
 	}
 	v.observed = true
+	if r.Event == engine.StepBegan || r.Event == engine.Acted {
+		v.hindered = ""
+	}
 	v.script.Learn([]engine.Record{r})
 	v.herald.hear(r, false)
-	if news := v.news.News(r); news.Reason != "" {
+	// these two are told as conditions are, with a hint, once the run has returned it
+	hinted := []string{v1alpha1.ReasonRolledBack, v1alpha1.ReasonNeedsPerson}
+	if news := v.news.News(r); news.Reason != "" && !slices.Contains(hinted, news.Reason) {
 		kind := corev1.EventTypeNormal
 		if news.Warning {
 			kind = corev1.EventTypeWarning
 		}
 		v.event(kind, news.Reason, news.Message)
 	}
-	if _, over := ended(v.state, ""); !over { // the end is told with its hint, once the run has returned it
-		where := "between two steps"
-		if v.state.Step != "" {
-			where = v.script.Place(v.state.Step)
-		}
+	if _, over := ended(v.state, ""); !over { // the end is told with its hint, too
 		asked := v.attempt
-		v.pending = &news{running(v.state, where), &asked}
+		v.pending = &news{running(v.state, v.where()), &asked}
 	}
+}
+
+// Note implements run.View. What keeps the pods of a step from starting is told at once, with what a person can do: the
+// run waits a while for it before it gives up.
+func (v *view) Note(text string) {
+	v.Lines.Note(text)
+	reason, hint := outage.Hindering(text)
+	if reason == "" {
+		return
+	}
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	message := sentence(text, hint)
+	where, asked := v.where(), v.attempt
+	told := running(v.state, where)
+	told.Progressing = yes(reason, where+": "+message)
+	v.pending = &news{told, &asked}
+	if v.hindered != reason {
+		v.hindered = reason
+		v.event(corev1.EventTypeWarning, reason, where+": "+message)
+	}
+}
+
+// where is the current step.
+func (v *view) where() string {
+	if v.state.Step == "" {
+		return "between two steps"
+	}
+	return v.script.Place(v.state.Step)
 }
 
 // take returns what has changed since the last call; nil if nothing has.

@@ -1,0 +1,38 @@
+package outage
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// Unpulled says that a node cannot get the image of a pod, which is namespace/name, and the kubelet's reason. Hindering
+// knows it again.
+func Unpulled(node, image, pod, reason string) string {
+	return fmt.Sprintf("node %s cannot get the image %s of pod %s: %s", node, image, pod, reason)
+}
+
+var unpulled = regexp.MustCompile(`cannot get the image (\S+) of pod ([^/\s]+)/(\S+): `)
+
+// Hindering says what keeps pods from starting, as a reason for a condition, and what a person can do about it. The
+// text is one of a run, as its journal has it. Both are empty for other texts.
+func Hindering(text string) (reason, hint string) {
+	found := unpulled.FindStringSubmatch(text)
+	if found == nil {
+		return DeniedBy(text)
+	}
+	image, namespace, pod := found[1], found[2], found[3]
+	hint = "correct the name of the image " + image + ", or let the nodes pull it: look at the registry, at the " +
+		"proxy of the container runtime, and at the credentials (imagePullSecrets)"
+	switch {
+	case namespace != v1alpha1.Namespace:
+	case strings.HasPrefix(pod, "theseus-controller-"):
+		hint += "; image.registry and imagePullSecrets of the chart set them: helm upgrade"
+	default: // a plan names the image of all of its pods here
+		hint += "; `theseus image push REGISTRY` copies the images of a release to a registry of yours, and " +
+			"--agent-image (spec.agentImage of a Change) names the one for the next plan"
+	}
+	return v1alpha1.ReasonImageUnavailable, hint
+}
