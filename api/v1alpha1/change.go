@@ -153,8 +153,19 @@ type ChangeStatus struct {
 	Next []string `json:"next,omitempty"`
 	// Findings are those of the checks, the most severe first, at most 50.
 	Findings []ChangeFinding `json:"findings,omitempty"`
+	// Windows are those that a user gave to a Migration that was withdrawn. The next one gets them, and they are absent
+	// again.
+	Windows *KeptWindows `json:"windows,omitempty"`
 	// Conditions are ConditionPlanned, and those of the Migration.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// KeptWindows are the windows of a Migration that was withdrawn.
+type KeptWindows struct {
+	// Given are those of the user, maybe none.
+	Given []Window `json:"given,omitempty"`
+	// Of are those of the Change at that time. If the Change's are edited, Given does not count any more.
+	Of []Window `json:"of,omitempty"`
 }
 
 // ChangeFinding is a finding of the checks.

@@ -61,13 +61,8 @@ type Planner struct {
 	looked  map[string]Looked // by UID of the Change
 	sources map[string]read   // the same
 	plans   map[string]*facts // by hash; nil for a plan that cannot be read
-	theirs  map[string]windows
-	said    string // the last error of a turn
+	said    string            // the last error of a turn
 }
-
-// windows are those that a user gave to a Migration that was withdrawn, until there is the next one, and those of its
-// Change then: if the Change's are edited meanwhile, these count.
-type windows struct{ users, change []v1alpha1.Window }
 
 // Run looks after Changes until ctx ends.
 func (p *Planner) Run(ctx context.Context) {
@@ -130,7 +125,6 @@ func (p *Planner) forget(changes []v1alpha1.Change, migrations []v1alpha1.Migrat
 	}
 	maps.DeleteFunc(p.looked, func(uid string, _ Looked) bool { return gone(uid) })
 	maps.DeleteFunc(p.sources, func(uid string, _ read) bool { return gone(uid) })
-	maps.DeleteFunc(p.theirs, func(uid string, _ windows) bool { return gone(uid) })
 	maps.DeleteFunc(p.plans, func(hash string, _ *facts) bool {
 		return !slices.ContainsFunc(migrations, func(m v1alpha1.Migration) bool { return m.Spec.PlanHash == hash })
 	})
@@ -226,7 +220,17 @@ func (p *Planner) compare(ctx context.Context, own *v1alpha1.Migration) (string,
 // replan withdraws a Migration that has not begun, and makes another plan.
 func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1alpha1.Migration,
 	from source, why Decision) error {
-	users := p.keep(change, own) // before the Migration is gone: an error may come after its deletion
+	lapsed := "Approvals of the plan " + own.Spec.PlanHash + " do not count for the next one"
+	kept := keep(change, own)
+	if kept != nil {
+		why.Why += ". The next plan gets the windows that a user gave to it"
+	}
+	next := unplanned(why.Reason, why.Why+"; planning again. "+lapsed)
+	next.withdraws, next.windows = true, kept
+	// before the Migration is gone: another process may make the next plan
+	if err := p.write(ctx, change, next, nil); err != nil || !alike(change.Status.Windows, kept) {
+		return err // or written by another process meanwhile: the next turn decides again
+	}
 	if err := p.withdraw(ctx, own, why.Why); err != nil {
 		return err
 	}
@@ -234,30 +238,17 @@ func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1al
 	if why.Reason == v1alpha1.ReasonStale {
 		kind = corev1.EventTypeWarning
 	}
-	if users {
-		why.Why += ". The next plan gets the windows that a user gave to it"
-	}
-	lapsed := "Approvals of the plan " + own.Spec.PlanHash + " do not count for the next one"
 	p.event(change, kind, "Withdrawn", "withdrew Migration "+own.Name+": "+why.Why+". "+lapsed)
-	if err := p.write(ctx, change, unplanned(why.Reason, why.Why+"; planning again. "+lapsed), nil); err != nil {
-		return err
-	}
 	return p.plan(ctx, change, from)
 }
 
-// keep remembers the windows that a user gave to a Migration which is withdrawn, for the next one; false if there are
-// none.
-func (p *Planner) keep(change *v1alpha1.Change, own *v1alpha1.Migration) bool {
+// keep returns the windows that a user gave to a Migration which is withdrawn, for the next one; nil if there are none.
+func keep(change *v1alpha1.Change, own *v1alpha1.Migration) *v1alpha1.KeptWindows {
 	theirs, users := usersWindows(change, own)
 	if !users {
-		delete(p.theirs, string(change.UID))
-		return false
+		return nil
 	}
-	if p.theirs == nil {
-		p.theirs = map[string]windows{}
-	}
-	p.theirs[string(change.UID)] = windows{theirs, change.Spec.Windows}
-	return true
+	return &v1alpha1.KeptWindows{Given: theirs, Of: change.Spec.Windows}
 }
 
 // usersWindows returns the windows that a user gave to a Migration, maybe none; false if it has those of its Change, or
@@ -339,13 +330,14 @@ func (p *Planner) page(ctx context.Context, options metav1.ListOptions) (*unstru
 }
 
 // write writes the status of a Change, if it differs. The write fails if another process has written the Change since
-// it was read. The Change is updated as well.
+// it was read. The Change is updated as well. An event tells a new reason why it has no plan.
 func (p *Planner) write(ctx context.Context, change *v1alpha1.Change, d draft, own *v1alpha1.Migration) error {
 	next := d.status(change, own, time.Now())
 	if alike(next, change.Status) {
 		return nil
 	}
-	if change.Status.PlanHash != next.PlanHash || !same(change.Status.Conditions, next.Conditions) {
+	news := !same(change.Status.Conditions, next.Conditions)
+	if news || change.Status.PlanHash != next.PlanHash {
 		p.say("Change %s: %s", change.Name, d.message)
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.Change{
@@ -367,6 +359,13 @@ func (p *Planner) write(ctx context.Context, change *v1alpha1.Change, d draft, o
 		return fmt.Errorf("writing the status of Change %s: %w", change.Name, err)
 	}
 	change.Status, change.ResourceVersion = next, written.GetResourceVersion()
+	if kind := d.kind(); news && kind != "" {
+		message := d.message
+		if len(d.next) > 0 {
+			message = cut(message, maxEvent/2) + "; " + d.next[0]
+		}
+		p.event(change, kind, d.reason, message)
+	}
 	return nil
 }
 
@@ -395,10 +394,9 @@ func (p *Planner) event(change *v1alpha1.Change, kind, reason, message string) {
 	if p.Events == nil {
 		return
 	}
-	const most = 1000 // the API server refuses messages of more than 1024 bytes
 	about := &corev1.ObjectReference{APIVersion: v1alpha1.APIVersion, Kind: "Change",
 		Name: change.Name, UID: change.UID}
-	p.Events.Event(about, kind, reason, cut(message, most))
+	p.Events.Event(about, kind, reason, cut(message, maxEvent))
 }
 
 func (p *Planner) say(format string, args ...any) {

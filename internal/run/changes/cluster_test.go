@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -40,6 +41,8 @@ type rig struct {
 	*testing.T
 	admin    *kube.Client
 	planner  *Planner
+	events   *record.FakeRecorder
+	told     []string // by events
 	snapshot *cluster.Snapshot
 }
 
@@ -63,7 +66,8 @@ func TestAPIServer(t *testing.T) {
 		}
 		r.apply(roles...)
 	}
-	r.planner = &Planner{Client: as(account), Holder: "theseus-controller@test (plans)",
+	r.events = record.NewFakeRecorder(1000)
+	r.planner = &Planner{Events: r.events, Client: as(account), Holder: "theseus-controller@test (plans)",
 		AgentImage: "registry.example.com/agent@sha256:" + strings.Repeat("0", 64), Version: "v0.0.0-test",
 		Out: os.Stderr, Snapshot: func(context.Context) (*cluster.Snapshot, error) {
 			return r.snapshot, nil
@@ -236,8 +240,23 @@ func (r *rig) keepsWindows() {
 	}
 	r.patchMigration(r.migrations()[0].Name,
 		`{"spec":{"windows":[{"from":"01:00","to":"02:00","timeZone":"UTC"}]}}`)
+	good, bad := r.snapshot, *r.snapshot // the plan is withdrawn, and there is none until the node is back
+	bad.Nodes = slices.Clone(good.Nodes)
+	bad.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+	r.snapshot = &bad
 	r.edit("first", map[string]any{"bakeSeconds": 5})
-	replans(nil, "01:00-02:00 UTC")
+	r.turn()
+	r.wants("first", "False", v1alpha1.ReasonRefused, "is not Ready")
+	if all := r.migrations(); len(all) > 0 {
+		r.Errorf("%d migrations", len(all))
+	}
+	r.snapshot = good
+	r.planner = &Planner{Client: r.planner.Client, Holder: "theseus-controller@other (plans)", Events: r.events,
+		AgentImage: r.planner.AgentImage, Version: r.planner.Version, Out: os.Stderr, Snapshot: r.planner.Snapshot}
+	replans(nil, "01:00-02:00 UTC") // by another process
+	if kept := r.read("first").Status.Windows; kept != nil {
+		r.Errorf("they are kept although the next Migration has them: %v", kept)
+	}
 	night := map[string]any{"days": []string{"Sat"}, "from": "22:00", "to": "05:00", "timeZone": "Europe/Berlin"}
 	replans([]any{night}, "Sat 22:00-05:00 Europe/Berlin")
 	r.patchMigration(r.migrations()[0].Name, // over those of the Change
@@ -554,6 +573,15 @@ func (r *rig) wants(name, status, reason, says string) {
 	}
 	if len(now.Status.Next) == 0 {
 		r.Errorf("%s: %s does not say what to do next", name, reason)
+	}
+	for len(r.events.Events) > 0 {
+		r.told = append(r.told, <-r.events.Events)
+	}
+	if status == "False" && !slices.ContainsFunc(r.told, func(event string) bool {
+		_, text, _ := strings.Cut(event, " ")
+		return strings.HasPrefix(text, reason+" ") && strings.Contains(text, "; ")
+	}) {
+		r.Errorf("%s: no event tells %s, and what to do: %q", name, reason, r.told)
 	}
 }
 

@@ -1,7 +1,6 @@
 package changes
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -10,11 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
-	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -206,49 +203,42 @@ func TestUsersWindows(t *testing.T) {
 	}
 }
 
-// TestKeep: a user's windows are known before the Migration is gone, and forgotten if the user takes them back, or with
-// the Change. Windows in a Migration of an earlier release, which does not say what it got, are not a user's.
+// TestKeep: a user's windows are in the status before the Migration is gone, so that whichever process makes the next
+// plan knows them, and only until there is the next Migration. Windows in a Migration of an earlier release, which does
+// not say what it got, are not a user's.
 func TestKeep(t *testing.T) {
 	day := []v1alpha1.Window{{From: "09:00", To: "17:00", TimeZone: "UTC"}}
 	night := []v1alpha1.Window{{From: "22:00", To: "05:00", TimeZone: "UTC"}}
-	p, c, m := &Planner{}, change("a", 2), made("a", 1, "")
+	c, m := change("a", 2), made("a", 1, "")
 	origin := func(o v1alpha1.ChangeOrigin) {
 		text, _ := json.Marshal(o)
 		m.Annotations[v1alpha1.AnnotationChange] = string(text)
 	}
-	kept := func() []v1alpha1.Window { return p.theirs[string(c.UID)].users }
 	c.Spec.Windows, m.Spec.Windows = night, day
 	origin(v1alpha1.ChangeOrigin{Name: "a", UID: "uid-a", Windows: true, Given: night})
-	if !p.keep(c, m) || !equal(kept(), day) {
-		t.Errorf("not kept: %v", p.theirs)
+	kept := keep(c, m)
+	if kept == nil || !equal(kept.Given, day) || !equal(kept.Of, night) {
+		t.Errorf("not kept: %v", kept)
 	}
-	p.forget([]v1alpha1.Change{*c}, nil)
-	if !equal(kept(), day) {
-		t.Errorf("forgotten: %v", p.theirs)
+	withdrawn := unplanned(v1alpha1.ReasonStale, "planning again")
+	withdrawn.withdraws, withdrawn.windows = true, kept
+	c.Status = withdrawn.status(c, nil, noon)
+	c.Status = unplanned(v1alpha1.ReasonBlocked, "x").status(c, nil, noon) // as another process may write it
+	if !alike(c.Status.Windows, kept) {
+		t.Errorf("forgotten: %v", c.Status.Windows)
+	}
+	if next := of(c, m, nil).status(c, m, noon); next.Windows != nil {
+		t.Errorf("the next Migration has them, and they are kept: %v", next.Windows)
 	}
 	m.Spec.Windows = night
-	if p.keep(c, m) || len(p.theirs) > 0 {
-		t.Errorf("the user took them back: %v", p.theirs)
+	withdrawn.windows = keep(c, m)
+	if next := withdrawn.status(c, nil, noon); next.Windows != nil {
+		t.Errorf("the user took them back: %v", next.Windows)
 	}
 	m.Spec.Windows = day
-	p.keep(c, m)
-	if p.forget(nil, nil); len(p.theirs) > 0 {
-		t.Errorf("the Change is gone: %v", p.theirs)
-	}
 	c.Spec.Windows = nil // of which the Migration of an earlier release knows nothing
 	origin(v1alpha1.ChangeOrigin{Name: "a", UID: "uid-a", Windows: true})
-	if p.keep(c, m) {
-		t.Errorf("an earlier release: %v", p.theirs)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	c.Spec.Windows = night
-	origin(v1alpha1.ChangeOrigin{Name: "a", UID: "uid-a", Windows: true, Given: night})
-	var err error
-	if p.Client, err = kube.New(&rest.Config{Host: "http://127.0.0.1:1"}, "test"); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.replan(ctx, c, m, source{}, Decision{}); err == nil || !equal(kept(), day) {
-		t.Errorf("a withdrawal that failed: %v, %v", err, p.theirs)
+	if kept := keep(c, m); kept != nil {
+		t.Errorf("an earlier release: %v", kept)
 	}
 }

@@ -32,7 +32,8 @@ func bare(all []v1alpha1.Change) {
 		kept := v1alpha1.Change{ObjectMeta: metav1.ObjectMeta{Name: c.Name, UID: c.UID, Generation: c.Generation,
 			ResourceVersion: c.ResourceVersion, CreationTimestamp: c.CreationTimestamp,
 			DeletionTimestamp: c.DeletionTimestamp},
-			Status: v1alpha1.ChangeStatus{ObservedGeneration: c.Status.ObservedGeneration, Next: c.Status.Next}}
+			Status: v1alpha1.ChangeStatus{ObservedGeneration: c.Status.ObservedGeneration, Next: c.Status.Next,
+				Windows: c.Status.Windows}}
 		for _, kind := range []string{v1alpha1.ConditionPlanned, v1alpha1.ConditionReconciling,
 			v1alpha1.ConditionStalled, v1alpha1.ConditionReady} {
 			if found := meta.FindStatusCondition(c.Status.Conditions, kind); found != nil {

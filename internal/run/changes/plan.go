@@ -173,8 +173,8 @@ func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source
 		}
 	}
 	windows := change.Spec.Windows
-	if theirs, kept := p.theirs[string(change.UID)]; kept && equal(theirs.change, windows) {
-		windows = theirs.users
+	if kept := change.Status.Windows; kept != nil && equal(kept.Of, windows) {
+		windows = kept.Given
 	}
 	made, why, err := p.propose(ctx, change, from)
 	var own *v1alpha1.Migration
@@ -190,16 +190,13 @@ func (p *Planner) plan(ctx context.Context, change *v1alpha1.Change, from source
 		d := unplanned(v1alpha1.ReasonRetrying, err.Error(), append(hints(err), again)...)
 		if reason, hint := admission.Cause(err); reason != "" {
 			d = unplanned(reason, err.Error(), hint, again)
-			p.event(change, corev1.EventTypeWarning, reason, err.Error()+"; "+hint)
 		}
 		return errors.Join(err, p.write(ctx, change, d, nil))
 	case why != nil:
-		p.event(change, corev1.EventTypeWarning, why.reason, why.message)
 		return p.write(ctx, change, *why, nil)
 	case own == nil: // the Change was edited meanwhile
 		return nil
 	}
-	delete(p.theirs, string(change.UID))
 	p.event(change, corev1.EventTypeNormal, v1alpha1.ReasonPlanned,
 		"Migration "+own.Name+" has the plan "+own.Spec.PlanHash+", which waits for its approval")
 	return p.write(ctx, change, of(change, own, p.learn(own.Spec.PlanHash, known(made))), own)

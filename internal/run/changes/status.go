@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,6 +25,7 @@ const (
 	maxText     = 2 << 10 // bytes of a message or a fix
 	maxMessage  = 32 << 10
 	maxDeletes  = 20
+	maxEvent    = 1000 // bytes of the message of an event: the API server refuses more than 1024
 )
 
 // draft is what the status of a Change is to say, apart from the Migration's own conditions.
@@ -34,6 +36,9 @@ type draft struct {
 	summary  []string
 	next     []string
 	findings []finding.Finding
+	// withdraws is true if the Migration is about to be withdrawn, and windows are those of a user in it, or nil.
+	withdraws bool
+	windows   *v1alpha1.KeptWindows
 }
 
 // unplanned is the status of a Change without a plan.
@@ -41,10 +46,28 @@ func unplanned(reason, message string, next ...string) draft {
 	return draft{reason: reason, message: message, next: next}
 }
 
+// kind is the kind of the event for a Change that gets this reason; "" for none: the controller is about to act by
+// itself, or its action has an event of its own.
+func (d draft) kind() string {
+	switch d.reason {
+	case v1alpha1.ReasonPlanned, v1alpha1.ReasonPlanning, v1alpha1.ReasonStale, v1alpha1.ReasonRetrying:
+		return ""
+	case v1alpha1.ReasonWaiting:
+		return corev1.EventTypeNormal
+	}
+	return corev1.EventTypeWarning
+}
+
 // status is the next status of a Change. own is its Migration, or nil.
 func (d draft) status(change *v1alpha1.Change, own *v1alpha1.Migration, now time.Time) v1alpha1.ChangeStatus {
 	next := v1alpha1.ChangeStatus{ObservedGeneration: change.Generation, Summary: d.summary, Next: d.next,
 		Findings: listed(d.findings)}
+	switch {
+	case d.withdraws:
+		next.Windows = d.windows
+	case own == nil: // until there is the next one
+		next.Windows = change.Status.Windows
+	}
 	is := metav1.ConditionFalse
 	if d.planned {
 		is = metav1.ConditionTrue
