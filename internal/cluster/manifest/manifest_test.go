@@ -481,3 +481,19 @@ func TestNewPodIsConfined(t *testing.T) {
 		t.Error("there is no Service")
 	}
 }
+
+// TestBarePodsLabels: a ReplicaSet adopts a bare pod with labels that its selector matches, so those of Theseus are all
+// of its own domain.
+func TestBarePodsLabels(t *testing.T) {
+	for _, pod := range []*unstructured.Unstructured{ProbePod("image", "n", "old"), ProbePods("image", "new")("n"),
+		NewPod("image", "n", "a", "[]")} {
+		if len(pod.GetLabels()) == 0 {
+			t.Errorf("%s has no labels", pod.GetName())
+		}
+		for key := range pod.GetLabels() {
+			if !strings.HasPrefix(key, "theseus.dev/") {
+				t.Errorf("%s has the label %s", pod.GetName(), key)
+			}
+		}
+	}
+}

@@ -28,14 +28,15 @@ func ProbeLocalPortName(network string) string { return ProbeNodePortName(networ
 
 // ProbePod serves and sends probes on one network of one node. It is a bare pod with a fixed nodeName, because only
 // Theseus may create, move or delete it: a pod's network is determined when the pod is created. It has no priority,
-// because a kubelet evicts other pods, the user's, to make room for a critical pod.
+// because a kubelet evicts other pods, the user's, to make room for a critical pod. Its labels are all of Theseus' own
+// domain: a ReplicaSet of the user adopts a bare pod that its selector matches, and deletes it as one too many.
 func ProbePod(image, node, network string) *unstructured.Unstructured {
 	spec := prober(image, network)
 	spec.NodeName = node
 	return convert(&corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: meta(ProbePodName(node, network),
-			v1alpha1.LabelProbe, network, LabelNode, NodeValue(node), LabelApp, "theseus-probe"),
+			v1alpha1.LabelProbe, network, LabelNode, NodeValue(node)),
 		Spec: spec,
 	})
 }
@@ -65,7 +66,7 @@ func NewPod(image, node, set, paths string) *unstructured.Unstructured {
 	return convert(&corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: meta(NewPodName(node, set), v1alpha1.LabelProbe, "new-pod", LabelNewPod, set,
-			LabelNode, NodeValue(node), LabelApp, "theseus-new-pod"),
+			LabelNode, NodeValue(node)),
 		Spec: corev1.PodSpec{
 			NodeName: node, RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
 			EnableServiceLinks: new(false), DNSPolicy: corev1.DNSDefault,
