@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -368,6 +369,79 @@ func TestLook(t *testing.T) {
 			}
 			if wrote := s.wrote("configmaps"); (len(wrote) > 0) != test.keeps {
 				t.Errorf("it wrote %q", wrote)
+			}
+		})
+	}
+}
+
+// TestLookFollows: a look leads paths to the address that a probe pod has after its node restarted, with the lock only,
+// and says so once. If it cannot, it says that, and goes on.
+func TestLookFollows(t *testing.T) {
+	const plans = ours + "/namespaces/" + v1alpha1.Namespace + "/probeplans/"
+	leads := func(s *store) string {
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		text, err := json.Marshal(s.objects[plans+"n"])
+		var read v1alpha1.ProbePlan
+		if err = errors.Join(err, json.Unmarshal(text, &read)); err != nil || len(read.Spec.Paths) != 1 {
+			t.Fatalf("%s, %v", text, err)
+		}
+		return read.Spec.Paths[0].Target.Address
+	}
+	for name, test := range map[string]struct {
+		given func(*store)
+		runs  bool
+		leads string
+		says  string
+	}{
+		"a new address":          {leads: "10.1.0.9:4000", says: kube.Followed("m")},
+		"another process has it": {runs: true, leads: "10.1.0.1:4000", says: "note: what this look sees is not kept: "},
+		"no plan can be written": {given: func(s *store) {
+			s.refuse = func(method, at string) (int, string) {
+				if method == http.MethodPatch && strings.Contains(at, "/probeplans/") {
+					return http.StatusForbidden, "no"
+				}
+				return 0, ""
+			}
+		}, leads: "10.1.0.1:4000", says: "may lead to the former one: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, client, p := standing(t)
+			s.add(t, plans+"n", v1alpha1.ProbePlan{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion,
+				Kind: "ProbePlan"}, ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: v1alpha1.Namespace},
+				Spec: v1alpha1.ProbePlanSpec{Paths: []v1alpha1.Path{{ID: "n/new>m/new",
+					Target: v1alpha1.Endpoint{Node: "m", Network: "old", Address: "10.1.0.1:4000"}}}}})
+			s.add(t, "/api/v1/namespaces/"+v1alpha1.Namespace+"/pods/theseus-probe-old-m", corev1.Pod{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+				ObjectMeta: metav1.ObjectMeta{Name: "theseus-probe-old-m",
+					Labels: map[string]string{v1alpha1.LabelProbe: "old"}},
+				Spec: corev1.PodSpec{NodeName: "m"},
+				Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.1.0.9",
+					Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}})
+			if test.given != nil {
+				test.given(s)
+			}
+			if test.runs {
+				lease, _, err := journal.Acquire(t.Context(), Leases(client), "bob@elsewhere/2")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer lease.Release(context.WithoutCancel(t.Context())) //nolint:errcheck
+			}
+			l, said := onlooker(t, client, p)
+			if _, seen, err := l.Report(t.Context()); err != nil || seen.Sent != 14 {
+				t.Fatalf("%+v, %v", seen, err)
+			}
+			if got := leads(s); got != test.leads {
+				t.Errorf("the path leads to %s, want %s", got, test.leads)
+			}
+			if len(*said) != 1 || !strings.Contains((*said)[0], test.says) {
+				t.Errorf("said %q, want %q", *said, test.says)
+			}
+			if *said = nil; test.given == nil && !test.runs {
+				if _, err := l.Look(t.Context()); err != nil || len(*said) > 0 {
+					t.Errorf("the second look said %q, %v", *said, err)
+				}
 			}
 		})
 	}

@@ -270,7 +270,21 @@ func (l *Looking) look(ctx context.Context, client *kube.Client, keeps bool) (ku
 			" (`theseus rights operate`)")
 	}
 	if keeps {
+		l.follow(ctx, client)
 		(&archiver{archive: archive, evidence: evidence, say: l.Say}).keep(ctx, true)
 	}
 	return evidence.Document(), nil
+}
+
+// follow leads paths to the addresses that the probe pods have now: between the looks no process does. The caller has
+// the lock.
+func (l *Looking) follow(ctx context.Context, client *kube.Client) {
+	nodes, err := NewActor(client).FollowProbePods(ctx)
+	if err != nil {
+		l.Say("note: paths to probe pods that have another address by now may lead to the former one: " + err.Error())
+		return
+	}
+	for _, node := range nodes {
+		l.Say(kube.Followed(node))
+	}
 }

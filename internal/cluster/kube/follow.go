@@ -54,3 +54,9 @@ func (a *Actor) FollowProbePods(ctx context.Context) (nodes []string, err error)
 	slices.Sort(nodes)
 	return slices.Compact(nodes), err
 }
+
+// Followed says that paths lead to the new address of a node's probe pod.
+func Followed(node string) string {
+	return "note: the probe pod of " + node + " has another address, and its paths lead there from now on; what " +
+		"was lost until now counts"
+}

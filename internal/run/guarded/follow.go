@@ -84,7 +84,6 @@ func (a *Actor) follow(ctx context.Context, glance kube.Glance) {
 	}
 	a.followed.lost, a.followed.at = glance.Lost, now
 	for _, node := range nodes {
-		a.Say("note: the probe pod of " + node + " has another address, and its paths lead there from now on; what " +
-			"was lost until now counts")
+		a.Say(kube.Followed(node))
 	}
 }
