@@ -30,21 +30,24 @@ const cut = "iptables -w -t mangle -I FORWARD 1 -j DROP && sleep 3; " + mend
 const mend = "iptables -w -t mangle -D FORWARD -j DROP"
 
 // TestGuard: a harmless command is good; one that cuts off a node's pods for three seconds is a proven loss, which is
-// named, and so is one during which a signal of --slo fails. They leave nothing behind but the journal.
+// named, and so is one during which a signal of --slo fails. They leave nothing behind but the journal, and a user's
+// selectors match none of their pods.
 func TestGuard(t *testing.T) {
 	rig := rigtest.New(t, bin, "gd", 2, "flannel")
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	localDNS(t, rig)
-	var signals []string
+	var more []string
 	guard := func(code int, texts []string, report string, command ...string) {
 		t.Helper()
 		args := slices.Concat([]string{"guard", "--agent-image", scenario.AgentImage, "--probe-interval",
 			"60ms", "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m",
-			"-o", report}, signals, []string{"--"}, command)
+			"-o", report}, more, []string{"--"}, command)
 		rigtest.Run(t, rig, "here", code, texts, args...)
-		nothingLeft(t, rig)
+		if len(more) == 0 {
+			nothingLeft(t, rig)
+		}
 	}
 	report := filepath.Join(rig.Dir, "harmless.html")
 	made := fmt.Sprintf("%d made, %[1]d reachable after ", 2*len(rig.NodeNames()))
@@ -94,9 +97,13 @@ func TestGuard(t *testing.T) {
 		}
 	}))
 	defer service.Close()
-	signals = []string{"--slo", service.URL}
-	guard(7, []string{service.URL, "HTTP status 503"}, filepath.Join(rig.Dir, "signal.html"),
-		"sh", "-c", `touch "$0"; sleep 8; rm "$0"`, down)
+	// Meanwhile the cluster has objects of a user with selectors that would match the probes if they shared labels.
+	more = []string{"--slo", service.URL, "--sample-policies", "4"}
+	ignoresSelectors(t, rig, func() {
+		guard(7, []string{service.URL, "HTTP status 503"}, filepath.Join(rig.Dir, "signal.html"),
+			"sh", "-c", `touch "$0"; sleep 8; rm "$0"`, down)
+	})
+	nothingLeft(t, rig)
 }
 
 // TestGuardJoins: a node that joins while the command runs is measured from then on, and what it loses later is a proven
