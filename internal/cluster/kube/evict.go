@@ -475,9 +475,31 @@ func wantedPods(object *unstructured.Unstructured) int {
 	return -1
 }
 
-// awaitWhole waits until a workload has all its ready pods again.
+// ending says why a workload gets no more pods: it is being deleted, or its namespace is. A finalizer may keep it for
+// long, and newer versions of Kubernetes delete the pods of a namespace before their workloads. Empty if neither is so,
+// or if this user may not read that.
+func (a *Actor) ending(ctx context.Context, owner workload) (string, error) {
+	object, err := a.get(ctx, owner.ref())
+	if err != nil && !apierrors.IsForbidden(err) {
+		return "", err
+	}
+	if err == nil && object != nil && object.GetDeletionTimestamp() != nil {
+		return "it is being deleted", nil
+	}
+	namespace, err := a.Typed.CoreV1().Namespaces().Get(ctx, owner.namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil || namespace.DeletionTimestamp == nil:
+		return "", err
+	}
+	return "its namespace is being deleted", nil
+}
+
+// awaitWhole waits until a workload has all its ready pods again, or gets no more pods because it is being deleted.
 func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) error {
 	bearing := patience{others: true}
+	ends := ""
 	for said := -1; ; {
 		now, err := a.count(ctx, owner)
 		if err != nil || now.whole(before) {
@@ -488,11 +510,20 @@ func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) erro
 			a.Note("waiting: " + missing)
 			said = now.ready
 		}
-		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) {
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (found trouble, err error) {
+			if ends, err = a.ending(ctx, owner); err != nil || ends != "" {
+				return trouble{}, err
+			}
 			return a.stuckWorkload(ctx, &bearing, owner.ref(), false)
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", missing, err)
+		}
+		if ends != "" {
+			if a.Note != nil {
+				a.Note(fmt.Sprintf("not waiting for pods of %s: %s", owner, ends))
+			}
+			return nil
 		}
 		if err := a.pause(ctx, poll); err != nil {
 			return bearing.late(missing, err)

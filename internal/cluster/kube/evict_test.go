@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -275,6 +276,42 @@ func TestEvictOfSeveralNodes(t *testing.T) {
 	for i, ready := range e.ready {
 		if missing := 4*workloads - ready; missing > min(workloads, step.SideBySide) {
 			t.Errorf("with eviction %d, %d pods were missing", i, missing)
+		}
+	}
+}
+
+// TestEvictOfWhatEnds: pods of a workload that is being deleted, or whose namespace is, are evicted, and no others are
+// waited for, although the workload still wants them.
+func TestEvictOfWhatEnds(t *testing.T) {
+	now := metav1.Now()
+	for why, test := range map[string]struct {
+		namespace, workload *metav1.Time
+		waits               bool
+	}{
+		"its namespace is being deleted": {&now, nil, false},
+		"it is being deleted":            {nil, &now, false},
+		"":                               {nil, nil, true},
+	} {
+		deployment := parse(t, webDeployment)
+		deployment.SetDeletionTimestamp(test.workload)
+		text, err := deployment.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t, []runtime.Object{
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", DeletionTimestamp: test.namespace,
+				Finalizers: []string{"kubernetes"}}},
+			pod("shop", "p1", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1"))}, webSet, string(text))
+		w.evictions(always)
+		begun := w.Now()
+		done, err := w.Do(w.end(100), onA, w.see(onA).Before)
+		if (err != nil) != test.waits {
+			t.Fatalf("%q: %s, %v", why, done, err)
+		}
+		if noted := strings.Join(w.notes, "\n"); !test.waits &&
+			(!strings.Contains(noted, "not waiting for pods of Deployment/shop/web: "+why) ||
+				w.Now().Sub(begun) > time.Minute) {
+			t.Errorf("%q: after %s: %s", why, w.Now().Sub(begun), noted)
 		}
 	}
 }
