@@ -2,10 +2,12 @@ package admission
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // TestSignals: the controller asks Prometheus and addresses, and runs no command of a user's machine.
@@ -18,6 +20,28 @@ func TestSignals(t *testing.T) {
 		if refused := errors.As(err, &refusal); refused == runs ||
 			refused && refusal.Reason != v1alpha1.ReasonNotSupported {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestCommands: the controller runs no command, wherever a plan has it, and says who can run the plan.
+func TestCommands(t *testing.T) {
+	for op, says := range map[step.Op]string{step.Hook: "runs commands that add and remove nodes",
+		step.Command: "runs a command of its user's machine", step.Await: "waits for the word of its user",
+		step.DNS: "needs a second cluster", step.Mirror: "needs a second cluster"} {
+		for _, undo := range []bool{false, true} {
+			one := step.Step{ID: "a", Actions: []step.Action{{ID: "apply", Op: step.Apply}}}
+			if action := (step.Action{ID: "b", Op: op}); undo {
+				one.Undo = append(one.Undo, action)
+			} else {
+				one.Actions = append(one.Actions, action)
+			}
+			err := InCluster(&plan.Plan{Name: "p", Steps: []step.Step{one}})
+			refusal, refused := errors.AsType[*Refusal](err)
+			if !refused || refusal.Reason != v1alpha1.ReasonNotSupported || !strings.Contains(err.Error(), says) ||
+				!strings.Contains(refusal.Hint(), "without --in-cluster") {
+				t.Errorf("%s, undo %t: %v", op, undo, err)
+			}
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -101,6 +102,9 @@ func TestView(t *testing.T) {
 // while.
 func TestTold(t *testing.T) {
 	running := engine.State{Phase: engine.PhaseRunning}
+	ending := apierrors.NewForbidden(schema.GroupResource{Resource: "journalpages"}, "p",
+		errors.New("unable to create new content in namespace theseus-system because it is being terminated"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "theseus", errors.New("no"))
 	stopped := func() *halt { h := &halt{stop: make(chan struct{})}; h.end(false); return h }
 	handed := func() *halt { h := &halt{stop: make(chan struct{})}; h.end(true); return h }
@@ -142,6 +146,9 @@ func TestTold(t *testing.T) {
 			Condition{false, v1alpha1.ReasonHeldByAnother, ""}, "ann@laptop/1 is running", false},
 		{"held by a controller", nil, engine.Outcome{}, &journal.HeldError{Holder: HolderPrefix + "there", Since: noon},
 			Condition{}, "", false},
+		{"its namespace is being deleted", nil, engine.Outcome{}, fmt.Errorf("writing record 1: %w", ending),
+			Condition{true, v1alpha1.ReasonNamespaceTerminating, ""}, "terminated; wait until the namespace is gone",
+			true},
 		{"no permission for the lock", nil, engine.Outcome{}, forbidden, Condition{true, v1alpha1.ReasonRightsMissing,
 			""}, "serviceaccount:theseus-system/theseus-controller", true},
 	} {
