@@ -116,15 +116,21 @@ judge:
 	cd test/kops && go vet ./... && go test ./... && go test -modfile=kops-1.31.mod ./...
 	cd test/kubeadm && go vet ./... && go test -timeout 10m ./...
 
-# The lab's program of Kubernetes, for tests of an API server alone.
-lab_kube = $$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/kube | head -1)
+# The lab's program of Kubernetes, for tests of an API server alone: the newest, or with THESEUS_FULL=1 all that are built.
+lab_kubes = "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/kube
+lab_kube = $$(ls -t $(lab_kubes) | head -1)
+api_kubes = $(if $(filter 1,$(THESEUS_FULL)),$(lab_kubes),"$(lab_kube)")
 
 lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_FULL=1)
 	@echo "== lab tests"
 	$(LAB) build
-	THESEUS_KUBE=$(lab_kube) go test $(BESIDE) -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun|TestSignedAPIServer)$$' ./internal/run ./internal/run/benched ./internal/run/changes ./internal/run/controller ./internal/cluster/kube ./internal/cli/apply ./internal/cli/approve ./internal/cli/control ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
+endif
+	@for kube in $(api_kubes); do \
+	echo "== an API server of $$($$kube kube-apiserver --version)"; \
+	THESEUS_KUBE=$$kube go test $(BESIDE) -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun|TestSignedAPIServer)$$' ./internal/run ./internal/run/benched ./internal/run/changes ./internal/run/controller ./internal/cluster/kube ./internal/cli/apply ./internal/cli/approve ./internal/cli/control ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller || exit 1; done
+ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
 	$(LAB) build --network cilium
 	cd lab && go test -v -run '^TestCiliumToolsRun$$' ./internal/image

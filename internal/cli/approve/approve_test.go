@@ -114,6 +114,29 @@ func TestApprove(t *testing.T) {
 	}
 }
 
+// TestApproveOnOlderServers: an API server before Kubernetes 1.28 does not say who asks, so nothing is written.
+func TestApproveOnOlderServers(t *testing.T) {
+	user := "alice"
+	client, p := cluster(t, &user)
+	client.Typed.(*fake.Clientset).PrependReactor("create", "selfsubjectreviews",
+		func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewNotFound(schema.GroupResource{Group: "authentication.k8s.io",
+				Resource: "selfsubjectreviews"}, "")
+		})
+	var out bytes.Buffer
+	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}}
+	code := exit.Code(&out, approve(t.Context(), a, client, p.Name, &approval.Flags{Expect: p.Hash}, ""))
+	if code != exit.Failed || !strings.Contains(out.String(), "approvals need Kubernetes 1.28 or later: this API "+
+		"server has no SelfSubjectReview\nhint: apply the plan without --in-cluster") {
+		t.Errorf("exit %d:\n%s", code, out.String())
+	}
+	for _, action := range client.Dynamic.(*dynamicfake.FakeDynamicClient).Actions() {
+		if action.GetResource().Resource == "approvals" && action.GetVerb() == "create" {
+			t.Error("an approval was created")
+		}
+	}
+}
+
 // TestSign: a signature of the plan's hash is in the approval, which `ssh-keygen -Y verify` checks; the approval
 // without one stays.
 func TestSign(t *testing.T) {
