@@ -19,7 +19,7 @@ import (
 // TestJoin: a node that joins gets a probe pod once it is Ready, and is measured once its probers are. Every other path
 // stays as it is, also one between two nodes that the new one comes between. At the end its pod is removed.
 func TestJoin(t *testing.T) {
-	w := probed(t)
+	w := probed(t, apiServerAt("198.18.0.20"))
 	w.Measured = Measured{Local: true, HostPorts: true, LocalDNS: "169.254.20.10:53"}
 	w.slept = func(int) {
 		w.reports(func(one v1alpha1.Path) bool { return one.Class != path.ClassHostPort })

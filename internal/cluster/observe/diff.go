@@ -71,7 +71,7 @@ func (d *differ) at(at time.Time, object, format string, args ...any) {
 func (d *differ) node(name string, old, now Node, was, is bool) {
 	switch {
 	case !was:
-		d.add(name, "joined; it is not measured")
+		d.add(name, "joined")
 		return
 	case !is:
 		d.add(name, "left the cluster")

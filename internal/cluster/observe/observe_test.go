@@ -81,7 +81,7 @@ func TestDiff(t *testing.T) {
 				"11:30:00 node a was cordoned (at some time since 09:30:00)\n"},
 		"nodes come and go": {Objects{Nodes: []corev1.Node{node("a", ready, -100, nil)}},
 			Objects{Nodes: []corev1.Node{node("b", ready, 2, nil)}}, 10,
-			"09:30:10 node a left the cluster\n09:30:10 node b joined; it is not measured\n"},
+			"09:30:10 node a left the cluster\n09:30:10 node b joined\n"},
 		"a rollout begins": {Objects{DaemonSets: []appsv1.DaemonSet{daemons(1, 1, 3, 3, 3)}},
 			Objects{DaemonSets: []appsv1.DaemonSet{daemons(2, 1, 3, 3, 3)}}, 10,
 			"09:30:10 DaemonSet kube-system/net was changed (generation 2, before 1): a rollout begins\n"},
