@@ -23,9 +23,9 @@ type Joins struct {
 	Image string
 }
 
-// Join makes a probe pod on each Ready node that has none and is not measured, and adds the paths of those whose probers
-// are Ready. Paths that are measured already stay as they are, and so do their counts. It returns the nodes that are
-// measured from now on, and says why another one is not yet; empty if there is none.
+// Join makes a probe pod on each Ready node that has none and is not measured, and adds the paths of those whose
+// probers are Ready. Paths that are measured already stay as they are, and so do their counts. It returns the nodes
+// that are measured from now on, and says why another one is not yet; empty if there is none.
 func (j *Joins) Join(ctx context.Context) (measured []string, waiting string, err error) {
 	a := j.Actor
 	nodes, err := cached(ctx, func(ctx context.Context, options metav1.ListOptions) ([]corev1.Node, string, error) {

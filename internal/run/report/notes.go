@@ -74,7 +74,8 @@ func unaskedNotes(in Input) (list []string) {
 	}
 	r := result.Of(in.Plan, in.Records)
 	for _, one := range r.Joined() {
-		list = append(list, fmt.Sprintf("Node %s joined, and its paths are measured since %s.", one.Node, clock(one.At)))
+		list = append(list, fmt.Sprintf("Node %s joined, and its paths are measured since %s.", one.Node,
+			clock(one.At)))
 	}
 	for _, one := range r.Silent {
 		list = append(list, "Not measured: "+one.String()+".")

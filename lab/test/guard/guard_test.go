@@ -106,8 +106,8 @@ func TestGuard(t *testing.T) {
 	nothingLeft(t, rig)
 }
 
-// TestGuardJoins: a node that joins while the command runs is measured from then on, and what it loses later is a proven
-// loss; nothing is lost before. Its probe pod is removed at the end.
+// TestGuardJoins: a node that joins while the command runs is measured from then on, and what it loses later is a
+// proven loss; nothing is lost before. Its probe pod is removed at the end.
 func TestGuardJoins(t *testing.T) {
 	rigtest.Full(t, "a guarded command that adds a node, and cuts it off once it is measured")
 	rig := rigtest.New(t, bin, "gj", 2, "flannel")
