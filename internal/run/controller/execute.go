@@ -237,6 +237,7 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 	case err != nil && !transient(err):
 		obstacle, failed := c.obstacle(ctx, m, err)
 		if failed == nil {
+			c.later(m) // or each turn would take the lock, and fail again
 			seen := asked(m)
 			return obstructed(*obstacle), &seen
 		}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -170,6 +172,42 @@ func TestTold(t *testing.T) {
 		if _, later := c.again["m"]; !found || later != test.later {
 			t.Errorf("%s: %+v, later %t", test.name, told, later)
 		}
+	}
+}
+
+// TestToldOfAnotherRelease: a journal of another release is told in a condition and an event, which name that release,
+// and is not read again in each turn. A process that can read it, or a person who asks again, need not wait for that.
+func TestToldOfAnotherRelease(t *testing.T) {
+	m := migration(func(m *v1alpha1.Migration) {
+		m.Status.Phase = string(engine.PhaseRunning)
+		m.Spec.PlanPages = nil
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write([]byte(`{"theseus":"v2","unknown":1}`)); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		m.Spec.PlanGzip = packed.Bytes()
+	})
+	c := holding(t, m)
+	events := record.NewFakeRecorder(1)
+	c.Events = events
+	const next = "theseus v2 wrote this migration, and this is v1: journal: record 9: unknown event; continue with " +
+		"`theseus resume` of release v2, or install its chart"
+	told, seen := c.told(t.Context(), m, viewOf(new([]string)), &halt{stop: make(chan struct{})}, engine.Outcome{},
+		errors.New("journal: record 9: unknown event"))
+	if told.Degraded != yes(v1alpha1.ReasonUnknownFormat, next) || seen == nil || *seen != asked(m) {
+		t.Errorf("%+v, %v", told, seen)
+	}
+	if event := <-events.Events; event != "Warning UnknownFormat "+next {
+		t.Error(event)
+	}
+	if p := c.again["m"]; p == nil || p.failures != 1 || !p.until.After(time.Now()) {
+		t.Errorf("the next turn tries again: %+v", p)
+	}
+	m.Status.Observed = seen
+	m.Status.Conditions, _ = told.onto(nil, noon)
+	if waits(m) {
+		t.Error("a controller that can read the journal does not continue")
 	}
 }
 
