@@ -352,3 +352,20 @@ func (s shipped) file(ctx context.Context, cache *build.Cache, path string) (lay
 	}
 	return layer.File{Path: path, Mode: 0o755, Content: adapted}, nil
 }
+
+// ControllerOf writes an image of the controller with another program to path, under the name of the lab's own image
+// but for its tag.
+func ControllerOf(path, program, tag string) error {
+	r := controller()
+	own, err := saveLayer(path+".layer", append(r.files, layer.Program("/theseus-controller", program)))
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write the image: %w", err)
+	}
+	defer out.Close()
+	name, _, _ := strings.Cut(Controller, ":dev")
+	return writeImage(out, name+":"+tag, r.set, []packed{own})
+}
