@@ -83,6 +83,9 @@ type ProbeReportStatus struct {
 	Seq        int64        `json:"seq"`
 	At         time.Time    `json:"at"`
 	Paths      []PathResult `json:"paths"`
+	// Packed has the results of the paths on which no probe was lost, in a short form; the others are in Paths. It
+	// counts only in the report whose Seq it contains. See internal/proof/loss.Pack.
+	Packed string `json:"packed,omitempty"`
 	// Parts are Theseus' own processes on the node: the agent that reports, and the probers whose results it reads.
 	Parts []Part `json:"parts,omitempty"`
 	// BGP is the state of the node's BGP daemon; nil if Calico never ran one, and while nothing is measured.

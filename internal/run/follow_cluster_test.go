@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,6 +26,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -55,14 +59,70 @@ func TestFollowAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	nodes := reporters{t, admin, followedNodes}
+	nodes := reporters{t, admin, followedNodes, false, 0}
 	nodes.each(func(node string) error { return nodes.begin(node) })
 
-	for _, follows := range []bool{false, true} {
-		t.Run(map[bool]string{false: "lists", true: "follows"}[follows], func(t *testing.T) {
-			measureReading(t, config, nodes, follows)
+	for _, test := range []struct {
+		name            string
+		follows, packed bool
+	}{{"lists", false, false}, {"follows", true, false}, {"follows packed", true, true}} {
+		t.Run(test.name, func(t *testing.T) {
+			nodes.packed = test.packed
+			measureReading(t, config, nodes, test.follows)
 		})
 	}
+	for _, lossy := range []int{0, 5} {
+		for _, packed := range []bool{false, true} {
+			nodes.packed, nodes.lossy = packed, lossy
+			t.Run(fmt.Sprintf("writes, packed %v, %d lossy paths", packed, lossy), func(t *testing.T) {
+				measureWriting(t, nodes)
+			})
+		}
+	}
+}
+
+// measureWriting writes 1,000 reports, one after another.
+func measureWriting(t *testing.T, nodes reporters) {
+	const writes = 1000
+	size, before, begun := 0, nodes.processor(), time.Now()
+	for range writes / followedNodes {
+		seq := seqs.Add(1) + 1
+		for i := range followedNodes {
+			n, err := nodes.write(t.Context(), fmt.Sprintf("node-%04d", i), seq)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size += n
+		}
+	}
+	t.Logf("%d bytes a report, %.1f ms of the API server's processor time, %.1f ms",
+		size/writes, (nodes.processor()-before)*1000/writes, time.Since(begun).Seconds()*1000/writes)
+	object, err := nodes.client.Dynamic.Resource(nodes.resource("ProbeReport")).Namespace(v1alpha1.Namespace).Get(
+		t.Context(), "node-0000", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, _ := json.Marshal(object)
+	managed, _ := json.Marshal(object.GetManagedFields())
+	t.Logf("%d bytes an object, %d of them managedFields of %d managers", len(whole), len(managed),
+		len(object.GetManagedFields()))
+	if most := 3000; len(managed) > most {
+		t.Errorf("%d bytes of managedFields: %s", len(managed), managed)
+	}
+}
+
+// processor is the processor time of the API server in seconds.
+func (r reporters) processor() (seconds float64) {
+	text, err := r.client.Typed.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(r.t.Context())
+	for line := range strings.Lines(string(text)) {
+		if value, is := strings.CutPrefix(line, "process_cpu_seconds_total "); is && err == nil {
+			seconds, err = strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	if err != nil || seconds == 0 {
+		r.t.Errorf("the processor time of the API server: %v", err)
+	}
+	return seconds
 }
 
 // measureReading asks a gate of 8 s, while reports come as the plans say, and the view of the run looks once a second.
@@ -110,12 +170,13 @@ func measureReading(t *testing.T, config *rest.Config, nodes reporters, follows 
 		return nil
 	})
 	traffic.reset()
+	cpu := nodes.processor()
 	begun = time.Now()
 	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
 	verdict, err := gate.Ask(ctx, step.Gate{Title: "t", Bake: step.Duration(8 * time.Second)},
 		func(context.Context) error { return nil })
 	read, took := traffic.bytes.Load(), time.Since(begun)
-	said := traffic.String()
+	said := fmt.Sprintf("%s, %.1f s of the API server's processor time", &traffic, nodes.processor()-cpu)
 	cancel()
 	_ = running.Wait()
 	if text := warned.Load(); text != nil && follows && text != "measuring: t" {
@@ -180,6 +241,8 @@ type reporters struct {
 	t      *testing.T
 	client *kube.Client
 	nodes  int
+	packed bool
+	lossy  int // paths of each node
 }
 
 func (r reporters) each(do func(node string) error) {
@@ -205,23 +268,41 @@ func (r reporters) paths(node string) []v1alpha1.Path {
 	return paths
 }
 
-// status is a report after so many publications. Its paths take 0.7 kB each, as in the lab.
+// status is a report after so many publications. Its paths take 0.7 kB each, as in the lab, and differ from each other
+// as much.
 func (r reporters) status(node string, seq int64) v1alpha1.ProbeReportStatus {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 	at := start.Add(time.Duration(seq) * path.ReportEvery(r.nodes))
 	status := v1alpha1.ProbeReportStatus{Generation: 1, Seq: seq, At: at}
-	for _, one := range r.paths(node) {
+	for i, one := range r.paths(node) {
+		random := rand.New(rand.NewPCG(uint64(i), uint64(len(node))))
+		some := func(below time.Duration) time.Duration { return time.Duration(random.Int64N(int64(below))) }
 		sent := int64(at.Sub(start)/time.Millisecond) / int64(one.IntervalMillis)
-		result := v1alpha1.PathResult{ID: one.ID, Sent: sent, Answered: sent, Since: start, Last: at,
-			RTTMicros: [3]int64{312, 1204, 20512}}
-		for i := range int64(20) {
-			result.RTTCounts = append(result.RTTCounts, sent*i/190)
+		result := v1alpha1.PathResult{ID: one.ID, Sent: sent, Answered: sent, Since: start.Add(some(time.Second)),
+			RTTMicros: [3]int64{200 + random.Int64N(300), 900 + random.Int64N(600), 9000 + random.Int64N(20000)}}
+		for range 20 {
+			result.RTTCounts = append(result.RTTCounts, sent*random.Int64N(100)/1000)
 		}
-		for i := range 4 { // the sender of a busy machine
-			result.Stalls = append(result.Stalls,
-				v1alpha1.Gap{From: start.Add(time.Duration(i) * time.Second), Millis: 41.373812})
+		for n := range 4 { // the sender of a busy machine
+			result.Stalls = append(result.Stalls, v1alpha1.Gap{From: start.Add(time.Duration(n)*time.Second +
+				some(time.Second)), Millis: float64(30e6+some(30e6)) / 1e6, Probes: 3 + random.Int64N(3)})
+		}
+		result.Last = at.Add(-time.Duration(rand.Int64N(int64(time.Second))))
+		if i < r.lossy {
+			result.Answered -= 3
+			for n := range 3 {
+				result.Gaps = append(result.Gaps, v1alpha1.Gap{From: start.Add(time.Duration(n) * time.Second),
+					Millis: 100.125, Probes: 1})
+			}
 		}
 		status.Paths = append(status.Paths, result)
+	}
+	for i, name := range []string{"agent", "host", "new", "old"} {
+		status.Parts = append(status.Parts, v1alpha1.Part{Name: name, Since: start.Add(time.Duration(i)),
+			Pod: "1f0c4c1e-0000-4000-8000-00000000000" + fmt.Sprint(i), At: at.Add(-time.Duration(i))})
+	}
+	if r.packed {
+		loss.Pack(&status)
 	}
 	return status
 }
@@ -267,13 +348,21 @@ func (r reporters) report(ctx context.Context) {
 		seq, began := seqs.Add(1)+1, time.Now()
 		for i := range r.nodes {
 			node := fmt.Sprintf("node-%04d", i)
-			patch, _ := json.Marshal(map[string]any{"status": r.status(node, seq)})
-			_, err := r.client.Dynamic.Resource(r.resource("ProbeReport")).Namespace(v1alpha1.Namespace).Patch(ctx,
-				node, types.MergePatchType, patch, metav1.PatchOptions{})
-			if err != nil && ctx.Err() == nil {
+			if _, err := r.write(ctx, node, seq); err != nil && ctx.Err() == nil {
 				r.t.Error(err)
 			}
 			_ = Clock.Sleep(Clock{}, ctx, time.Until(began.Add(every*time.Duration(i+1)/time.Duration(r.nodes))))
 		}
 	}
+}
+
+// write publishes a report as an agent does, and returns its size.
+func (r reporters) write(ctx context.Context, node string, seq int64) (int, error) {
+	patch, err := json.Marshal(map[string]any{"status": r.status(node, seq)})
+	if err != nil {
+		return 0, err
+	}
+	_, err = r.client.Dynamic.Resource(r.resource("ProbeReport")).Namespace(v1alpha1.Namespace).Patch(ctx, node,
+		types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manifest.AgentName})
+	return len(patch), err
 }

@@ -64,6 +64,8 @@ type Actor struct {
 	// foreign are the nodes whose reports contained results of paths that start on other nodes, with one such path
 	// each.
 	foreign sync.Map
+	// unread are the nodes whose reports could not be read.
+	unread sync.Map
 }
 
 // Observe implements engine.Actor.

@@ -363,9 +363,20 @@ func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error
 	reports, listed, err := kept(ctx, a, a.reports, "ProbeReport", 0,
 		func(o *reportObject) v1alpha1.ProbeReport { return o.ProbeReport })
 	for i := 0; listed && i < len(reports); i++ {
-		a.ownResults(&reports[i])
+		a.unpacked(&reports[i])
 	}
 	return reports, err
+}
+
+// unpacked makes a report from the cluster one with all results of its node's paths, and no others. One that cannot be
+// read is no evidence; it warns once for each node.
+func (a *Actor) unpacked(report *v1alpha1.ProbeReport) {
+	if err := loss.Unpack(&report.Status); err != nil {
+		if _, told := a.unread.LoadOrStore(report.Name, true); !told && a.Note != nil {
+			a.Note(fmt.Sprintf("warning: the report of %s is no evidence: %v; find out who wrote it", report.Name, err))
+		}
+	}
+	a.ownResults(report)
 }
 
 // ownResults removes from a report the results of paths that start on other nodes: a node may only report on its own.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 )
 
 func TestEvidence(t *testing.T) {
@@ -128,6 +129,47 @@ func TestEvidenceOfStrangers(t *testing.T) {
 				t.Errorf("%s speaks of %s", report.Name, result.ID)
 			}
 		}
+	}
+}
+
+// TestEvidencePacked: packed results are evidence as others are, also of strangers. A report whose packed results
+// cannot be read is none, which is told once, and a gate waits for the node.
+func TestEvidencePacked(t *testing.T) {
+	w := newWorld(t, nil)
+	var said []string
+	w.Note = func(line string) { said = append(said, line) }
+	for _, node := range []string{"n", "m", "o"} {
+		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: v1alpha1.ProbePlanSpec{
+			Generation: 2, Paths: []v1alpha1.Path{{ID: node + "/old>x/old:udp",
+				Source: v1alpha1.Endpoint{Node: node}}}}})
+		report := &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: v1alpha1.ProbeReportStatus{
+			Generation: 2, Seq: 7, Paths: []v1alpha1.PathResult{{ID: "n/old>x/old:udp", Sent: 9, Answered: 9},
+				{ID: "m/old>x/old:udp", Sent: 8, Answered: 8}}}}
+		if loss.Pack(&report.Status); node == "o" {
+			report.Status.Packed = "AQ=="
+		}
+		w.put("ProbeReport", report)
+	}
+	e := NewEvidence(Collected{})
+	for range 2 {
+		if err := e.Collect(context.Background(), w.Actor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var counted []string
+	for _, result := range e.Document().Results {
+		counted = append(counted, fmt.Sprint(result.ID, " ", result.Sent))
+	}
+	if want := []string{"m/old>x/old:udp 8", "n/old>x/old:udp 9"}; !reflect.DeepEqual(counted, want) {
+		t.Errorf("counted %q", counted)
+	}
+	if len(said) != 3 || !strings.Contains(said[0], "the report of m holds a result of a path that starts elsewhere") ||
+		!strings.Contains(said[2], "the report of o is no evidence: read its packed results: unexpected EOF") {
+		t.Errorf("said %q", said)
+	}
+	glance, err := (&Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}).Look(context.Background(), 0)
+	if err != nil || glance.Pass || !strings.Contains(glance.Reason, "o reports on plan 0 instead of 2") {
+		t.Errorf("%+v, %v", glance, err)
 	}
 }
 

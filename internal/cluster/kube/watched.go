@@ -59,7 +59,7 @@ func (a *Actor) Follow(ctx context.Context, client *Client) (stop func(), err er
 	plans := begin("ProbePlan", &objects[planObject]{}, &planObject{}, bare)
 	reports := begin("ProbeReport", &objects[reportObject]{}, &reportObject{}, func(object any) (any, error) {
 		if report, ok := object.(*reportObject); ok {
-			a.ownResults(&report.ProbeReport)
+			a.unpacked(&report.ProbeReport)
 		}
 		return bare(object)
 	})

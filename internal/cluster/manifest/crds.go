@@ -112,6 +112,9 @@ func (d definition) build() unstructured.Unstructured {
 	if d.kind == "Approval" {
 		limitSignature(schema)
 	}
+	if d.kind == "ProbeReport" {
+		limitPacked(schema)
+	}
 	if d.frozen != "" {
 		freeze(schema, d.frozen)
 	}
@@ -145,4 +148,10 @@ func freeze(schema map[string]any, message string) {
 func limitSignature(schema map[string]any) {
 	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)["properties"].(map[string]any)
 	spec["signature"].(map[string]any)["maxLength"] = int64(16 << 10)
+}
+
+// limitPacked bounds what readers unpack of a report, as they do (loss.MaxPacked).
+func limitPacked(schema map[string]any) {
+	status := schema["properties"].(map[string]any)["status"].(map[string]any)["properties"].(map[string]any)
+	status["packed"].(map[string]any)["maxLength"] = int64(128 << 10)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/node"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -137,6 +138,11 @@ func get(t *testing.T, a *Agent, kind, name string, into any) bool {
 	}
 	if err := decode(object, into); err != nil {
 		t.Fatal(err)
+	}
+	if report, is := into.(*v1alpha1.ProbeReport); is {
+		if err := loss.Unpack(&report.Status); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return true
 }

@@ -1,11 +1,17 @@
 package agent
 
 import (
+	"encoding/json"
 	"log/slog"
+	"regexp"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
@@ -163,5 +169,59 @@ func TestGoneBetweenReports(t *testing.T) {
 	want := []v1alpha1.Absence{was, {From: at(10), To: at(14)}}
 	if diff := cmp.Diff(want, report.Status.Parts[0].Gone); diff != "" {
 		t.Errorf("absences (-want +got):\n%s", diff)
+	}
+}
+
+// TestPackedReport: the agent packs what is well. Where the CRD does not have the field, the API server leaves it out,
+// and the agent writes all results in full, at once.
+func TestPackedReport(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		a, client := newAgent(t)
+		if old {
+			drop := func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if patch, is := action.(clienttesting.PatchActionImpl); is {
+					text := regexp.MustCompile(`"packed":"[^"]*",?`).ReplaceAll(patch.Patch, nil)
+					object := &unstructured.Unstructured{}
+					err := json.Unmarshal(append([]byte(`{"apiVersion":"theseus.dev/v1alpha1","kind":"ProbeReport",
+						"metadata":{"name":"node-1","namespace":"theseus-system"},`), text[1:]...), &object.Object)
+					if err == nil {
+						err = client.Tracker().Update(gvr("ProbeReport"), object, v1alpha1.Namespace)
+					}
+					return true, object, err
+				}
+				return false, nil, nil
+			}
+			client.PrependReactor("patch", "probereports", drop)
+		}
+		p := &publisher{agent: a}
+		begun := time.Date(2026, 11, 27, 3, 0, 0, 0, time.UTC)
+		for n := range int64(3) {
+			well := v1alpha1.PathResult{ID: "node-1/old>a", Sent: n, Answered: n, Since: begun, Last: begun}
+			lossy := v1alpha1.PathResult{ID: "node-1/old>b", Sent: 9, Answered: 8, Gaps: []v1alpha1.Gap{{From: begun}}}
+			if err := p.try(t.Context(), v1alpha1.ProbeReportStatus{Generation: 1,
+				Paths: []v1alpha1.PathResult{well, lossy}}); err != nil {
+				t.Fatal(err)
+			}
+			object, err := a.resource("ProbeReport").Get(t.Context(), "node-1", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var raw, read v1alpha1.ProbeReport
+			if err := decode(object, &raw); err != nil {
+				t.Fatal(err)
+			}
+			// the first report is created, and this API server drops the field of patches alone
+			inFull := old && n > 0
+			if inFull != (len(raw.Status.Paths) == 2) || inFull != (raw.Status.Packed == "") {
+				t.Errorf("an old CRD %v, report %d: %+v", old, n, raw.Status)
+			}
+			if !get(t, a, "ProbeReport", "node-1", &read) || len(read.Status.Paths) != 2 ||
+				read.Status.Paths[0].Sent != n || read.Status.Paths[1].Sent != 9 {
+				t.Errorf("an old CRD %v, report %d is read as %+v", old, n, read.Status)
+			}
+		}
+		if p.inFull != old || p.seq != map[bool]int64{false: 3, true: 4}[old] {
+			t.Errorf("an old CRD %v: in full %v, %d reports", old, p.inFull, p.seq)
+		}
 	}
 }

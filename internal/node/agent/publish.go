@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 )
 
 // publisher writes the node's report.
@@ -23,6 +24,7 @@ type publisher struct {
 	known   bool // whether seq follows the report that is in the cluster
 	last    v1alpha1.ProbeReportStatus
 	parts   []v1alpha1.Part // the latest of each prober that a report in the cluster had
+	inFull  bool            // whether results are not packed
 	trouble trouble
 }
 
@@ -47,20 +49,29 @@ func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) 
 	}
 	status.Seq, status.At = p.seq+1, time.Now()
 	status.Parts = goneSince(p.parts, status.Parts)
-	patch, err := json.Marshal(map[string]any{"status": status})
+	packed := status
+	if !p.inFull {
+		loss.Pack(&packed)
+	}
+	patch, err := json.Marshal(map[string]any{"status": packed})
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	reports := p.agent.resource("ProbeReport")
-	_, err = reports.Patch(ctx, p.agent.Name, types.MergePatchType, patch,
+	kept, err := reports.Patch(ctx, p.agent.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: manifest.AgentName})
 	if apierrors.IsNotFound(err) {
-		err = p.create(ctx, patch)
+		kept, err = p.create(ctx, patch)
 	}
-	if err == nil {
-		p.seq, p.parts = status.Seq, withFormer(status.Parts, p.parts)
+	if err != nil {
+		return err
 	}
-	return err
+	p.seq, p.parts = status.Seq, withFormer(status.Parts, p.parts)
+	if text, _, _ := unstructured.NestedString(kept.Object, "status", "packed"); packed.Packed != text {
+		p.inFull = true // the CRD is of an earlier release, and does not have the field
+		return p.try(ctx, status)
+	}
+	return nil
 }
 
 // findSeq reads where a former agent of this node has left off.
@@ -85,10 +96,10 @@ func (p *publisher) findSeq(ctx context.Context) error {
 }
 
 // create makes the report with the content of a patch of its status.
-func (p *publisher) create(ctx context.Context, patch []byte) error {
+func (p *publisher) create(ctx context.Context, patch []byte) (*unstructured.Unstructured, error) {
 	content := map[string]any{}
 	if err := json.Unmarshal(patch, &content); err != nil {
-		return fmt.Errorf("write the report: %w", err)
+		return nil, fmt.Errorf("write the report: %w", err)
 	}
 	object := &unstructured.Unstructured{Object: content}
 	object.SetAPIVersion(v1alpha1.APIVersion)
@@ -96,7 +107,5 @@ func (p *publisher) create(ctx context.Context, patch []byte) error {
 	object.SetName(p.agent.Name)
 	object.SetNamespace(v1alpha1.Namespace)
 	object.SetLabels(map[string]string{v1alpha1.LabelManaged: "true"})
-	_, err := p.agent.resource("ProbeReport").Create(ctx, object,
-		metav1.CreateOptions{FieldManager: manifest.AgentName})
-	return err
+	return p.agent.resource("ProbeReport").Create(ctx, object, metav1.CreateOptions{FieldManager: manifest.AgentName})
 }

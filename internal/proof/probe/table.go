@@ -27,7 +27,7 @@ func Parse(data []byte) ([]Document, error) {
 		return nil, errors.New("not a measurement: the file is not valid JSON")
 	}
 	if list.Kind == "List" || list.Kind == "ProbeReportList" {
-		return list.Items, nil
+		return list.Items, unpack(list.Items)
 	}
 	if list.Kind != "ProbeReport" {
 		return nil, fmt.Errorf("not a measurement: its kind is %q, not ProbeReport", list.Kind)
@@ -36,7 +36,18 @@ func Parse(data []byte) ([]Document, error) {
 	if err := json.Unmarshal(data, &document); err != nil {
 		return nil, fmt.Errorf("not a measurement: %w", err)
 	}
-	return []Document{document}, nil
+	documents := []Document{document}
+	return documents, unpack(documents)
+}
+
+// unpack restores the results that agents have packed.
+func unpack(documents []Document) error {
+	for i := range documents {
+		if err := loss.Unpack(&documents[i].Status); err != nil {
+			return fmt.Errorf("the report of %s: %w", documents[i].Metadata.Name, err)
+		}
+	}
+	return nil
 }
 
 // Summary adds up measurements: probes sent, lost and leaked, and the longest gap in ms.
