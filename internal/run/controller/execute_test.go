@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -189,8 +188,6 @@ func TestToldOfAnotherRelease(t *testing.T) {
 		m.Spec.PlanGzip = packed.Bytes()
 	})
 	c := holding(t, m)
-	events := record.NewFakeRecorder(1)
-	c.Events = events
 	const next = "theseus v2 wrote this migration, and this is v1: journal: record 9: unknown event; continue with " +
 		"`theseus resume` of release v2, or install its chart"
 	told, seen := c.told(t.Context(), m, viewOf(new([]string)), &halt{stop: make(chan struct{})}, engine.Outcome{},
@@ -198,14 +195,15 @@ func TestToldOfAnotherRelease(t *testing.T) {
 	if told.Degraded != yes(v1alpha1.ReasonUnknownFormat, next) || seen == nil || *seen != asked(m) {
 		t.Errorf("%+v, %v", told, seen)
 	}
-	if event := <-events.Events; event != "Warning UnknownFormat "+next {
-		t.Error(event)
-	}
 	if p := c.again["m"]; p == nil || p.failures != 1 || !p.until.After(time.Now()) {
 		t.Errorf("the next turn tries again: %+v", p)
 	}
 	m.Status.Observed = seen
 	m.Status.Conditions, _ = told.onto(nil, noon)
+	if got := notices(nil, m.Status.Conditions); len(got) != 1 ||
+		got[0] != (notice{corev1.EventTypeWarning, v1alpha1.ReasonUnknownFormat, next}) {
+		t.Errorf("events: %+v", got)
+	}
 	if waits(m) {
 		t.Error("a controller that can read the journal does not continue")
 	}
