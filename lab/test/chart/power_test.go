@@ -25,8 +25,8 @@ func TestControllerLosesPower(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig := rigtest.New(t, bin, "power", 3, "flannel", "--waves", "1,1,0", "--max-lost", "50", "--max-gap", "10s", "--bake",
-		"1s")
+	rig := rigtest.New(t, bin, "power", 3, "flannel", "--waves", "1,1,0", "--max-lost", "50", "--max-gap", "10s",
+		"--bake", "1s")
 	rig.Strategy = "adopt"
 	c := &cluster{Rig: rig, t: t, home: t.TempDir(), path: helm}
 	c.mustHelm(append([]string{"install", "theseus", chart, "--create-namespace", "--wait", "--timeout", "3m"},
