@@ -116,10 +116,10 @@ judge:
 	cd test/kops && go vet ./... && go test ./... && go test -modfile=kops-1.31.mod ./...
 	cd test/kubeadm && go vet ./... && go test -timeout 10m ./...
 
-# The lab's program of Kubernetes, for tests of an API server alone: the newest, or with THESEUS_FULL=1 all that are built.
-lab_kubes = "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/kube
-lab_kube = $$(ls -t $(lab_kubes) | head -1)
-api_kubes = $(if $(filter 1,$(THESEUS_FULL)),$(lab_kubes),"$(lab_kube)")
+# The lab's programs of Kubernetes, for tests of an API server alone: the newest, and with THESEUS_FULL=1 an older one.
+lab_kubes := "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin
+lab_kube = $$(ls -t $(lab_kubes)/kube/*/kube | head -1)
+api_kubes = "$(lab_kube)"$(if $(filter 1,$(THESEUS_FULL)), "$$(ls -t $(lab_kubes)/kube-v*/*/kube | head -1)")
 
 lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_FULL=1)
 	@echo "== lab tests"

@@ -49,7 +49,7 @@ func (a *app) up() *cobra.Command {
 	f.IntVar(&s.Nodes, "nodes", 3, "number of nodes, 1 to 16")
 	f.StringVar(&s.Network, "network", "flannel", "network of the pods: "+choice(network.Names()))
 	f.StringVar(&s.Policy, "policy", "", "policy agent next to the network: kube-router")
-	f.StringVar(&s.Kubernetes, "kubernetes", build.KubernetesVersions()[0],
+	f.StringVar(&s.Kubernetes, "kubernetes", env("THESEUS_LAB_KUBERNETES", build.KubernetesVersions()[0]),
 		"version of Kubernetes: "+choice(build.KubernetesVersions()))
 	runtimeFlag(f, &s.Runtime)
 	calicoFlag(f, &s.Calico)

@@ -8,15 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
 // TestChange moves a cluster from flannel to Calico by the chart and a Change: the controller makes the plan, and makes
 // another one when the Change is edited. It runs the second one once kubectl has created the Approval of its hash. The
-// clients lose nothing, and no pod restarts.
+// clients lose nothing, and no pod restarts. The cluster runs the oldest Kubernetes that the lab has.
 func TestChange(t *testing.T) {
-	rigtest.Full(t, "a migration by the chart and a Change, with the plan made twice (5 minutes)")
+	rigtest.Full(t, "a migration by the chart and a Change on an older Kubernetes, its plan made twice (5 minutes)")
+	versions := build.KubernetesVersions()
+	t.Setenv("THESEUS_LAB_KUBERNETES", versions[len(versions)-1]) // the other tests run the first
 	helm, err := rigtest.Program("helm")
 	if err != nil {
 		t.Fatal(err)
