@@ -119,7 +119,7 @@ judge:
 # The lab's programs of Kubernetes, for tests of an API server alone: the newest, and with THESEUS_FULL=1 an older one.
 lab_kubes := "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin
 lab_kube = $$(ls -t $(lab_kubes)/kube/*/kube | head -1)
-api_kubes = "$(lab_kube)"$(if $(filter 1,$(THESEUS_FULL)), "$$(ls -t $(lab_kubes)/kube-v*/*/kube | head -1)")
+api_kubes = "$(lab_kube)"$(if $(filter 1,$(THESEUS_FULL)), "$$(ls -t $(lab_kubes)/kube-v*/*/kube-v* | head -1)")
 
 lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_FULL=1)
 	@echo "== lab tests"
