@@ -128,6 +128,7 @@ ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
 endif
 	@for kube in $(api_kubes); do \
+	[ -x "$$kube" ] || { echo "== FAILED: no program of Kubernetes is built"; exit 1; }; \
 	echo "== an API server of $$($$kube kube-apiserver --version)"; \
 	THESEUS_KUBE=$$kube go test $(BESIDE) -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun|TestSignedAPIServer)$$' ./internal/run ./internal/run/benched ./internal/run/changes ./internal/run/controller ./internal/cluster/kube ./internal/cli/apply ./internal/cli/approve ./internal/cli/control ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller || exit 1; done
 ifeq ($(THESEUS_FULL),1)
@@ -147,9 +148,9 @@ endif
 ifeq ($(THESEUS_FULL),1)
 	@$(call labs,lab-test,./test/...)
 else
-	@$(call labs,lab-test,$(labs-alone))
-	@echo "== two lab tests at a time: those of the second row begin with \"| \""
-	@{ $(call labs,lab-test-2,$(labs-second)); } > >(sed -u 's/^/| /') 2>&1 & second=$$!; failed=0; \
+	@failed=0; ( $(call labs,lab-test,$(labs-alone)) ) || failed=1; \
+		echo "== two lab tests at a time: those of the second row begin with \"| \""; \
+		( ( $(call labs,lab-test-2,$(labs-second)) ) 2>&1 | sed -u 's/^/| /' ) & second=$$!; \
 		( $(call labs,lab-test-1,$(labs-first)) ) || failed=1; wait $$second || failed=1; exit $$failed
 endif
 

@@ -483,7 +483,7 @@ func (a *Actor) ending(ctx context.Context, owner workload) (string, error) {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return "", err
 	}
-	if err == nil && object != nil && object.GetDeletionTimestamp() != nil {
+	if err == nil && object != nil && object.GetDeletionTimestamp() != nil && endsItself(object) {
 		return "it is being deleted", nil
 	}
 	namespace, err := a.Typed.CoreV1().Namespaces().Get(ctx, owner.namespace, metav1.GetOptions{})
@@ -494,6 +494,14 @@ func (a *Actor) ending(ctx context.Context, owner workload) (string, error) {
 		return "", err
 	}
 	return "its namespace is being deleted", nil
+}
+
+// endsItself says whether an object that is being deleted makes no more pods. A Deployment, or another kind above
+// ReplicaSets, that only a finalizer keeps leaves its ReplicaSet as it is, which replaces pods, unless its dependents
+// are deleted before it.
+func endsItself(object *unstructured.Unstructured) bool {
+	return slices.Contains([]string{"DaemonSet", "ReplicaSet", "StatefulSet"}, object.GetKind()) ||
+		slices.Contains(object.GetFinalizers(), metav1.FinalizerDeleteDependents)
 }
 
 // awaitWhole waits until a workload has all its ready pods again, or gets no more pods because it is being deleted.

@@ -284,16 +284,20 @@ func TestEvictOfSeveralNodes(t *testing.T) {
 // waited for, although the workload still wants them.
 func TestEvictOfWhatEnds(t *testing.T) {
 	now := metav1.Now()
-	for why, test := range map[string]struct {
+	for _, test := range []struct {
+		why                 string
 		namespace, workload *metav1.Time
+		finalizer           string
 		waits               bool
 	}{
-		"its namespace is being deleted": {&now, nil, false},
-		"it is being deleted":            {nil, &now, false},
-		"":                               {nil, nil, true},
+		{"its namespace is being deleted", &now, nil, "", false},
+		{"it is being deleted", nil, &now, metav1.FinalizerDeleteDependents, false},
+		{"", nil, &now, "example.com/hold", true}, // its ReplicaSet replaces pods meanwhile
+		{"", nil, nil, "", true},
 	} {
-		deployment := parse(t, webDeployment)
+		why, deployment := test.why, parse(t, webDeployment)
 		deployment.SetDeletionTimestamp(test.workload)
+		deployment.SetFinalizers([]string{test.finalizer})
 		text, err := deployment.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)

@@ -48,6 +48,7 @@ func lasting(why string, err error) (trouble, error) { return trouble{why: why, 
 type patience struct {
 	looked, since time.Time
 	why           string
+	bears         time.Duration // of the problem since then
 	// others is true if the pods are not those of a network: earlier problems of theirs are ignored, and crash loops
 	// are reported but do not end the wait.
 	others bool
@@ -73,12 +74,13 @@ func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context
 	case found.why == "":
 		p.since = time.Time{}
 		return nil
-	case p.since.IsZero():
+	case p.since.IsZero(), p.bears == forever && found.bears != forever: // it has its node at last, and fails there
 		p.since = now
 		if a.Note != nil && !p.silent {
 			a.Note("waiting: " + found.why)
 		}
 	}
+	p.bears = found.bears
 	if now.Sub(p.since) >= found.bears {
 		if found.hint != "" {
 			return engine.WithHint(errors.New(found.why), found.hint)

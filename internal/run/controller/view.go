@@ -30,7 +30,7 @@ type view struct {
 	state    engine.State
 	pending  *news
 	observed bool   // a record of this run was written
-	hindered string // the reason that was told since the last action has ended
+	hindered string // the reason that was told in the present step
 }
 
 // news is what the status of a Migration is to say.
@@ -70,7 +70,7 @@ func (v *view) Record(r engine.Record) {
 		return // the engine has added it too, and ends with this error
 	}
 	v.observed = true
-	if r.Event == engine.StepBegan || r.Event == engine.Acted {
+	if r.Event == engine.StepBegan {
 		v.hindered = ""
 	}
 	v.script.Learn([]engine.Record{r})

@@ -209,8 +209,8 @@ func (c *cluster) upgradeToOlder() {
 	events := c.kubectl("", "get", "events", "--field-selector", "involvedObject.kind=Migration,reason=UnknownFormat",
 		"-o", `jsonpath={range .items[*]}{.count}{.series.count} {.message}{"\n"}{end}`)
 	c.t.Logf("events: %s", events)
-	if !strings.Contains(events, "wrote this migration") {
-		c.t.Errorf("no event says which release continues: %q", events)
+	if strings.Count(events, "wrote this migration") != 1 || !strings.HasPrefix(events, "1 ") {
+		c.t.Errorf("not one event says which release continues: %q", events)
 	}
 	rigtest.Run(c.t, c.Rig, "third", 0, []string{older}, "status")
 }
