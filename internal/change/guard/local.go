@@ -3,6 +3,7 @@ package guard
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -20,8 +21,8 @@ func hostPortsTaken(snapshot *cluster.Snapshot) string {
 		manifest.PortTCP + manifest.HostPortOffset + manifest.SecondOffset
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]
-		for j := range pod.Spec.Containers {
-			for _, port := range pod.Spec.Containers[j].Ports {
+		for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			for _, port := range container.Ports {
 				number := port.HostPort
 				if pod.Spec.HostNetwork {
 					number = port.ContainerPort

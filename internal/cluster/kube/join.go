@@ -64,7 +64,8 @@ func (j *Joins) Join(ctx context.Context) (measured []string, waiting string, er
 			continue
 		case !ready[path.Old][node]:
 			if err := j.make(ctx, node); err != nil {
-				return nil, "", err
+				waiting = fmt.Sprintf("node %s has joined, and cannot have a probe pod: %v", node, err)
+				continue
 			}
 		}
 		waiting = fmt.Sprintf("node %s has joined, and its probers are not Ready yet", node)

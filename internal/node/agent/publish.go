@@ -47,15 +47,37 @@ func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) 
 	if err := p.findSeq(ctx); err != nil {
 		return err
 	}
-	status.Seq, status.At = p.seq+1, time.Now()
+	status.At = time.Now()
 	status.Parts = goneSince(p.parts, status.Parts)
+	whole, err := p.write(ctx, status)
+	if err == nil && !whole {
+		p.inFull = true // the CRD is of an earlier release, and does not have the field for packed results
+		_, err = p.write(ctx, status)
+	}
+	return err
+}
+
+// write writes a report once, with the next number. It is not whole if the API server has dropped its packed results.
+func (p *publisher) write(ctx context.Context, status v1alpha1.ProbeReportStatus) (whole bool, err error) {
+	status.Seq = p.seq + 1
 	packed := status
 	if !p.inFull {
 		loss.Pack(&packed)
 	}
-	patch, err := json.Marshal(map[string]any{"status": packed})
+	var content struct {
+		Status struct {
+			v1alpha1.ProbeReportStatus
+			// Packed is null where nothing is packed: a merge would keep that of the report before.
+			Packed *string `json:"packed"`
+		} `json:"status"`
+	}
+	content.Status.ProbeReportStatus = packed
+	if packed.Packed != "" {
+		content.Status.Packed = &packed.Packed
+	}
+	patch, err := json.Marshal(content)
 	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
+		return false, fmt.Errorf("write the report: %w", err)
 	}
 	reports := p.agent.resource("ProbeReport")
 	kept, err := reports.Patch(ctx, p.agent.Name, types.MergePatchType, patch,
@@ -64,14 +86,11 @@ func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) 
 		kept, err = p.create(ctx, patch)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	p.seq, p.parts = status.Seq, withFormer(status.Parts, p.parts)
-	if text, _, _ := unstructured.NestedString(kept.Object, "status", "packed"); packed.Packed != text {
-		p.inFull = true // the CRD is of an earlier release, and does not have the field
-		return p.try(ctx, status)
-	}
-	return nil
+	text, _, _ := unstructured.NestedString(kept.Object, "status", "packed")
+	return packed.Packed == text, nil
 }
 
 // findSeq reads where a former agent of this node has left off.
@@ -100,6 +119,9 @@ func (p *publisher) create(ctx context.Context, patch []byte) (*unstructured.Uns
 	content := map[string]any{}
 	if err := json.Unmarshal(patch, &content); err != nil {
 		return nil, fmt.Errorf("write the report: %w", err)
+	}
+	if status, is := content["status"].(map[string]any); is && status["packed"] == nil {
+		delete(status, "packed") // null is for merges
 	}
 	object := &unstructured.Unstructured{Object: content}
 	object.SetAPIVersion(v1alpha1.APIVersion)

@@ -31,17 +31,18 @@ type joined struct {
 }
 
 // join looks for nodes that have joined. It says what is new, or what is still to come: paths of a node that are not
-// measured yet are not quiet. An outage of the API server ends nothing.
+// measured yet are not quiet, and neither is a network whose nodes cannot be looked at. The next look tries again.
 func (a *Actor) join(ctx context.Context, glance kube.Glance) (why string) {
 	now := a.Clock.Now()
 	if a.Joiner == nil || now.Sub(a.joined.at) < max(joinEvery, followReports*glance.Every) {
 		return a.joined.waiting
 	}
 	nodes, waiting, err := a.Joiner.Join(ctx)
+	a.joined.at, a.joined.waiting = now, waiting
 	if err != nil {
+		a.joined.waiting = "it is not known which nodes have joined: " + err.Error()
 		return a.joined.waiting
 	}
-	a.joined.at, a.joined.waiting = now, waiting
 	for _, node := range nodes {
 		why = "node " + node + " has joined, and its paths are measured from now on"
 		a.joined.all = append(a.joined.all, result.Joined{Node: node, At: now})

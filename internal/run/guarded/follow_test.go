@@ -76,7 +76,7 @@ func (j *joiner) Join(context.Context) ([]string, string, error) {
 }
 
 // TestJoin: a node that joins is told and kept with its time, and the network is quiet only when the node was measured
-// for as long; one that cannot be measured is why it is not quiet.
+// for as long; one that cannot be measured is why it is not quiet, and so is a cluster whose nodes cannot be read.
 func TestJoin(t *testing.T) {
 	for name, test := range map[string]struct {
 		answers []joins
@@ -89,7 +89,9 @@ func TestJoin(t *testing.T) {
 			{measured: []string{"n"}}, {}}, true, []string{"n"}, "node n has joined, and its paths"},
 		"one that is never measured": {[]joins{{waiting: "node n has joined, and waits"}}, false, nil,
 			"node n has joined, and waits"},
-		"an outage": {[]joins{{err: errors.New("the API server is away")}}, true, nil, ""},
+		"an outage": {[]joins{{err: errors.New("the API server is away")}, {}}, true, nil, ""},
+		"an outage that lasts": {[]joins{{err: errors.New("the API server is away")}}, false, nil,
+			"it is not known which nodes have joined: the API server is away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, out, clock := bench(kind.Guard{Quiet: step.Duration(20 * time.Second),
