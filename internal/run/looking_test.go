@@ -349,11 +349,7 @@ func TestLook(t *testing.T) {
 				test.given(s)
 			}
 			if test.runs {
-				lease, _, err := journal.Acquire(t.Context(), Leases(client), "bob@elsewhere/2")
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer lease.Release(context.WithoutCancel(t.Context())) //nolint:errcheck
+				defer elsewhere(t, client)()
 			}
 			l, said := onlooker(t, client, p)
 			begun := time.Now()
@@ -372,6 +368,16 @@ func TestLook(t *testing.T) {
 			}
 		})
 	}
+}
+
+// elsewhere lets another process have the lock, until the function that it returns is called.
+func elsewhere(t *testing.T, client *kube.Client) (release func()) {
+	t.Helper()
+	lease, _, err := journal.Acquire(t.Context(), Leases(client), "bob@elsewhere/2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { lease.Release(context.WithoutCancel(t.Context())) } //nolint:errcheck
 }
 
 // TestLookFollows: a look leads paths to the address that a probe pod has after its node restarted, with the lock only,
@@ -422,11 +428,7 @@ func TestLookFollows(t *testing.T) {
 				test.given(s)
 			}
 			if test.runs {
-				lease, _, err := journal.Acquire(t.Context(), Leases(client), "bob@elsewhere/2")
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer lease.Release(context.WithoutCancel(t.Context())) //nolint:errcheck
+				defer elsewhere(t, client)()
 			}
 			l, said := onlooker(t, client, p)
 			if _, seen, err := l.Report(t.Context()); err != nil || seen.Sent != 14 {

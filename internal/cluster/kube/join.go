@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -144,15 +143,6 @@ func (j *Joins) add(ctx context.Context, plans []v1alpha1.ProbePlan, known map[s
 
 // unjoin removes the probe pods of nodes that have joined.
 func (a *Actor) unjoin(ctx context.Context) error {
-	pods, err := a.podsOn(ctx, "", v1alpha1.Namespace, manifest.LabelJoined)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(newPodsAtOnce)
-	for i := range pods {
-		ref := step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: pods[i].Name}
-		group.Go(func() error { return a.remove(ctx, ref, false) })
-	}
-	return group.Wait()
+	_, err := a.removePods(ctx, manifest.LabelJoined)
+	return err
 }

@@ -371,18 +371,24 @@ func lastSeen(e *corev1.Event) time.Time {
 func (n *NewPods) Clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, newPodEnds)
 	defer cancel()
-	list, err := n.Actor.podsOn(ctx, "", v1alpha1.Namespace, manifest.LabelNewPod)
+	found, err := n.Actor.removePods(ctx, manifest.LabelNewPod)
+	if err != nil && found > 0 {
+		return fmt.Errorf("remove %s: %w", cluster.Count(found, "new pod"), err)
+	}
+	return err
+}
+
+// removePods removes Theseus' own pods that have a label, and waits until they are gone. It returns how many it found.
+func (a *Actor) removePods(ctx context.Context, label string) (found int, err error) {
+	pods, err := a.podsOn(ctx, "", v1alpha1.Namespace, label)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	group, inner := errgroup.WithContext(ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(newPodsAtOnce)
-	for i := range list {
-		ref := step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: list[i].Name}
-		group.Go(func() error { return n.Actor.remove(inner, ref, false) })
+	for i := range pods {
+		ref := step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: pods[i].Name}
+		group.Go(func() error { return a.remove(ctx, ref, false) })
 	}
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("remove %s: %w", cluster.Count(len(list), "new pod"), err)
-	}
-	return nil
+	return len(pods), group.Wait()
 }
