@@ -18,24 +18,27 @@ func Cost(p *plan.Plan) string {
 	var rate path.Rate
 	for i := range p.Steps {
 		for _, action := range p.Steps[i].Actions {
-			switch {
-			case action.Op == step.Probe:
-				if asked := path.RateOf(MeasuredBy(p).Foreseen(nodes, *action.Paths)); asked.All > rate.All {
+			switch do := action.Do.(type) {
+			case step.Probe:
+				if asked := path.RateOf(MeasuredBy(p).Foreseen(nodes, do.Paths)); asked.All > rate.All {
 					rate = asked
 				}
-			case action.Op == step.NewPods:
+			case step.NewPods:
 				more = "; and new pods, at most two at once on a node: one or two on each before the change, as many " +
 					"after it"
 				if every, meanwhile := p.NewPods(); meanwhile {
 					more += fmt.Sprintf(", and every %s one on each of %s while the command runs", every,
 						cluster.Count(min(len(nodes), result.NewPodsRound), "node"))
 				}
-			case action.Op == step.Sample:
+			case step.Sample:
 				more += sampling(p)
-			case action.Op == step.Apply && action.Object.GetKind() == "Pod":
-				pods++
-			case action.Op == step.Apply && action.Object.GetKind() == "DaemonSet":
-				pods += len(nodes)
+			case step.Apply:
+				switch do.Object.GetKind() {
+				case "Pod":
+					pods++
+				case "DaemonSet":
+					pods += len(nodes)
+				}
 			}
 		}
 	}

@@ -22,7 +22,7 @@ import (
 func TestCostOfSamples(t *testing.T) {
 	guarded := kind.Guard{NewPods: step.Duration(30 * time.Second), Pairs: make([]step.Pair, 5)}
 	guarded.Pairs[1].Denied, guarded.Pairs[2].Denied = true, true
-	p := &plan.Plan{Guarded: &guarded, Steps: []step.Step{{Actions: []step.Action{{Op: step.Sample}}}}}
+	p := &plan.Plan{Guarded: &guarded, Steps: []step.Step{{Actions: []step.Action{{Do: step.Sample{}}}}}}
 	const says = "; and 5 connections between pods of yours (3 allowed and 2 denied by policy), opened from within " +
 		"the pods' network namespaces and closed at once, one at a time, without data: before the change, "
 	const after = "while the network is watched after it"
@@ -90,7 +90,7 @@ func TestCost(t *testing.T) {
 			for i := range p.Steps {
 				if s := &p.Steps[i]; s.ID == guard.StepProbes {
 					pod := slices.IndexFunc(s.Actions, func(a step.Action) bool {
-						return a.Op == step.Apply && a.Object.GetKind() == "Pod"
+						return a.Op() == step.OpApply && a.Object().GetKind() == "Pod"
 					})
 					s.Actions = slices.Delete(s.Actions, pod, pod+1)
 				}

@@ -55,7 +55,7 @@ func TestFollowAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range roles {
-		if _, err := NewActor(admin).Do(t.Context(), step.Action{ID: "r", Op: step.Apply, Object: &roles[i]},
+		if _, err := NewActor(admin).Do(t.Context(), step.Action{ID: "r", Do: step.Apply{Object: &roles[i]}},
 			nil); err != nil {
 			t.Fatal(err)
 		}

@@ -160,8 +160,8 @@ func TestWindowEnds(t *testing.T) {
 
 // TestMeasuring: only the step that awaits the end of changes of others is held back, until the user says so.
 func TestMeasuring(t *testing.T) {
-	awaits, other := &step.Step{Actions: []step.Action{{Op: step.Await}}},
-		&step.Step{Actions: []step.Action{{Op: step.Watch}}}
+	awaits, other := &step.Step{Actions: []step.Action{{Do: step.Await{}}}},
+		&step.Step{Actions: []step.Action{{Do: step.Watch{}}}}
 	for _, test := range []struct {
 		next  *step.Step
 		ended bool

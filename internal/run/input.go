@@ -72,7 +72,7 @@ func inventories(p *plan.Plan, records []engine.Record) (before, after map[strin
 	before, after = map[string]step.Inventory{}, map[string]step.Inventory{}
 	for _, record := range records {
 		action := script.Find(record.Action)
-		if record.Event != engine.Acted || record.Undo || action == nil || action.Verb != step.VerbInventory {
+		if record.Event != engine.Acted || record.Undo || action == nil || action.Verb() != step.VerbInventory {
 			continue
 		}
 		var inventory step.Inventory

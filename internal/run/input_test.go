@@ -14,7 +14,7 @@ func TestInventories(t *testing.T) {
 	p := &plan.Plan{Steps: []step.Step{{ID: "remove/source"}, {ID: "finish/tidy"}}}
 	var records []engine.Record
 	for i, found := range []step.Residue{{Links: []string{"flannel.1"}}, {}} {
-		action := step.Action{ID: p.Steps[i].ID + "/1", Op: step.Node, Verb: step.VerbInventory, NodeName: "new-1"}
+		action := step.Action{ID: p.Steps[i].ID + "/1", Do: step.Node{Verb: step.VerbInventory, NodeName: "new-1"}}
 		p.Steps[i].Actions = []step.Action{action}
 		data, err := json.Marshal(step.Inventory{Node: "blue-node-2", Found: found})
 		if err != nil {

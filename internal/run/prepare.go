@@ -16,14 +16,14 @@ func Prepare(ctx context.Context, client *kube.Client) error {
 	defer cancel()
 	objects := append(manifest.CRDs(), *manifest.Namespace())
 	for i := range objects {
-		action := step.Action{Op: step.Apply, Object: &objects[i], Title: "create " + step.RefOf(&objects[i]).String()}
+		action := step.Action{Do: step.Apply{Object: &objects[i]}, Title: "create " + step.RefOf(&objects[i]).String()}
 		if _, err := actor.Do(ctx, action, nil); err != nil {
 			return err
 		}
 	}
 	for i := range objects[:len(objects)-1] {
 		ref := step.RefOf(&objects[i])
-		wait := step.Action{Op: step.Wait, Condition: &step.Condition{Kind: step.Established, Ref: &ref},
+		wait := step.Action{Do: step.Wait{Condition: step.Condition{Kind: step.Established, Ref: &ref}},
 			Title: "wait for " + ref.String()}
 		if _, err := actor.Do(ctx, wait, nil); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -32,59 +31,6 @@ func (r Ref) String() string {
 	return r.Kind + "/" + r.Namespace + "/" + r.Name
 }
 
-// Op is what an action does.
-type Op string
-
-// The operations. Each is idempotent, and each can be observed before it is done.
-const (
-	// Apply makes Object so, by server-side apply with the field manager "theseus".
-	Apply Op = "apply"
-	// Delete removes Ref and waits until it is gone, or with LeaveEnding only until it is ending.
-	Delete Op = "delete"
-	// Patch merges Patch (RFC 7386) into Ref; keys with a null value are removed.
-	Patch Op = "patch"
-	// Evict moves the pods that Pods selects through the eviction API, within their budgets, and waits
-	// until their workloads are whole again: one of a workload at a time, and in all as many as there are nodes, or
-	// SideBySide of few nodes.
-	Evict Op = "evict"
-	// Restart replaces the pod of the DaemonSet Ref on NodeName by one of its current template, and waits
-	// until that is Ready. With Anew it replaces one of the current template too.
-	Restart Op = "restart"
-	// Node runs Verb with Args on NodeName by its agent.
-	Node Op = "node"
-	// Wait waits until Condition holds.
-	Wait Op = "wait"
-	// Taint makes the taint Taint so on NodeName, and Untaint removes the taint of its key and effect. They
-	// are operations of their own because a patch would have to carry the whole list, and so undo what
-	// others did to it meanwhile.
-	Taint   Op = "taint"
-	Untaint Op = "untaint"
-	// Probe makes the set of measured paths match the probe pods that exist, and waits until every path
-	// has fresh results.
-	Probe Op = "probe"
-	// Hook runs the user's command of Args (HookArgs) that adds or removes (Verb) the node NodeName, and waits until
-	// that is in the cluster, or is not any more.
-	Hook Op = "hook"
-	// Command runs the user's command that a plan guards, once, on the machine that runs the plan. How the command ends
-	// is its answer, and never its failure.
-	Command Op = "command"
-	// Await stands for changes that others make while paths are measured: its step begins when the user says that they
-	// have ended.
-	Await Op = "await"
-	// NewPods makes a new pod on each node, which tries the measured paths of its node, and removes them. What became
-	// of them is its answer, and never its failure.
-	NewPods Op = "new-pods"
-	// Sample opens a connection of each pair of pods that the plan has (VerbConnect). What became of them is its
-	// answer, and never its failure.
-	Sample Op = "sample"
-	// Watch waits until no measured path has lost a probe for a while, and for a bounded time at most.
-	Watch Op = "watch"
-	// DNS runs Verb with Args on the names of a zone.
-	DNS Op = "dns"
-	// Mirror runs Verb with Args on a cluster and its mirror.
-	Mirror Op = "mirror"
-)
-
 // SideBySide is how many pods may be missing at once by the evictions of a step on up to so many nodes, of different
 // workloads: enough that one slow start does not hold up a node, and few enough that starting pods leave the others on
 // the node their time. On more nodes it is one pod for each node.
@@ -100,37 +46,6 @@ const FewAtOnce = 4
 
 // EndsFirst says that workloads of a kind make a pod anew only when the old one has ended, which takes the longest.
 func EndsFirst(kind string) bool { return kind == "StatefulSet" || kind == "DaemonSet" }
-
-// Action is one idempotent act as data. Which fields count depends on Op.
-type Action struct {
-	// ID is unique in its plan.
-	ID string `json:"id"`
-	Op Op     `json:"op"`
-	// Title is one line for people, in the imperative: "create DaemonSet kube-system/calico-node".
-	Title     string                     `json:"title"`
-	Object    *unstructured.Unstructured `json:"object,omitempty"`
-	Ref       *Ref                       `json:"ref,omitempty"`
-	Patch     json.RawMessage            `json:"patch,omitempty"`
-	Pods      *PodSet                    `json:"pods,omitempty"`
-	NodeName  string                     `json:"nodeName,omitempty"`
-	Verb      string                     `json:"verb,omitempty"`
-	Args      json.RawMessage            `json:"args,omitempty"`
-	Condition *Condition                 `json:"condition,omitempty"`
-	Paths     *PathSet                   `json:"paths,omitempty"`
-	Taint     *corev1.Taint              `json:"taint,omitempty"`
-	// Beside lets it be done together with the action before it: neither needs the other. Both are of one
-	// operation and verb, on different objects or nodes.
-	Beside bool `json:"beside,omitempty"`
-	// LeaveEnding leaves what a Delete ends to itself: a later condition waits until it is gone.
-	LeaveEnding bool `json:"leaveEnding,omitempty"`
-	// Anew lets a Restart replace a pod that is of the current template: what it reads when it starts is another now.
-	Anew bool `json:"anew,omitempty"`
-	// Mark is an annotation that a Restart gives a pod before it deletes it, where a hold denies the deletion of pods
-	// without it.
-	Mark string `json:"mark,omitempty"`
-	// Timeout bounds the action; past it the action has failed. 0 means the engine's default.
-	Timeout Duration `json:"timeout,omitempty"`
-}
 
 // PodSet selects the pods of one node whose address lies in a network: pods of the host network,
 // mirror pods and Theseus' own are never among them.
@@ -323,7 +238,7 @@ type Step struct {
 
 // Awaits reports whether the step must not begin before the user says so.
 func (s *Step) Awaits() bool {
-	return slices.ContainsFunc(s.Actions, func(a Action) bool { return a.Op == Await })
+	return slices.ContainsFunc(s.Actions, func(a Action) bool { return a.Op() == OpAwait })
 }
 
 // Identify gives a step without an ID the one that follows from what it is.
@@ -364,15 +279,15 @@ func (s *Step) Nodes() []string {
 	}
 	var nodes []string
 	for i := range s.Actions {
-		if a := &s.Actions[i]; a.Op == Evict && a.Pods.LeaveEnding && len(a.Pods.Names) == 0 {
-			nodes = append(nodes, a.Pods.Node)
+		if do, is := s.Actions[i].Do.(Evict); is && do.Pods.LeaveEnding && len(do.Pods.Names) == 0 {
+			nodes = append(nodes, do.Pods.Node)
 		}
 	}
 	if len(nodes) > 0 || s.Wave == "" || s.Group != s.Wave {
 		return nodes
 	}
 	for i := range s.Actions {
-		if node := s.Actions[i].NodeName; node != "" && !slices.Contains(nodes, node) {
+		if node := s.Actions[i].Node(); node != "" && !slices.Contains(nodes, node) {
 			nodes = append(nodes, node)
 		}
 	}

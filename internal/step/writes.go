@@ -46,12 +46,17 @@ func Writes(steps []Step) []Write {
 
 // WriteOf is what an action writes; false for what Writes leaves out.
 func WriteOf(a Action) (Write, bool) {
-	var w Write
-	switch {
-	case a.Op == Apply && a.Object != nil && a.Object.GetLabels()[v1alpha1.LabelManaged] == "":
-		w.Ref = RefOf(a.Object)
-	case (a.Op == Patch || a.Op == Delete) && a.Ref != nil:
-		w = Write{*a.Ref, a.Op == Delete}
+	w := Write{Ref: a.Ref()}
+	switch do := a.Do.(type) {
+	case Apply:
+		if do.Object != nil && do.Object.GetLabels()[v1alpha1.LabelManaged] != "" {
+			return w, false
+		}
+	case Patch:
+	case Delete:
+		w.Deletes = true
+	default:
+		return w, false
 	}
 	gk := w.GroupKind()
 	return w, w.Name != "" && !(gk.Group == "" && (gk.Kind == "Node" || gk.Kind == "Pod")) && !own(w.Ref, gk.Group)

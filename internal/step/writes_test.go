@@ -17,18 +17,18 @@ func TestWrites(t *testing.T) {
 	ref := func(apiVersion, kind, namespace, name string) *Ref { return &Ref{apiVersion, kind, namespace, name} }
 	steps := []Step{
 		{Actions: []Action{
-			{Op: Apply, Object: object("apps/v1", "DaemonSet", "net", "new", "a")},
-			{Op: Apply, Object: object("rbac.authorization.k8s.io/v1", "ClusterRole", "",
-				"mine", "theseus.dev/managed")},
-			{Op: Apply, Object: object("apps/v1", "DaemonSet", "theseus-system", "agent", "a")},
-			{Op: Patch, Ref: ref("v1", "Node", "", "node-1")},
-			{Op: Patch, Ref: ref("v1", "Pod", "net", "p")},
-			{Op: Restart, Ref: ref("apps/v1", "DaemonSet", "net", "restarted")},
+			{Do: Apply{Object: object("apps/v1", "DaemonSet", "net", "new", "a")}},
+			{Do: Apply{Object: object("rbac.authorization.k8s.io/v1", "ClusterRole", "",
+				"mine", "theseus.dev/managed")}},
+			{Do: Apply{Object: object("apps/v1", "DaemonSet", "theseus-system", "agent", "a")}},
+			{Do: Patch{Ref: *ref("v1", "Node", "", "node-1")}},
+			{Do: Patch{Ref: *ref("v1", "Pod", "net", "p")}},
+			{Do: Restart{Ref: *ref("apps/v1", "DaemonSet", "net", "restarted")}},
 		}},
-		{Actions: []Action{{Op: Patch, Ref: ref("apps/v1", "DaemonSet", "net", "old")}},
-			Undo: []Action{{Op: Patch, Ref: ref("v1", "ConfigMap", "net", "undone")}}},
-		{Actions: []Action{{Op: Delete, Ref: ref("apps/v1", "DaemonSet", "net", "old")}, {Op: Delete,
-			Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "migrations.theseus.dev")}}},
+		{Actions: []Action{{Do: Patch{Ref: *ref("apps/v1", "DaemonSet", "net", "old")}}},
+			Undo: []Action{{Do: Patch{Ref: *ref("v1", "ConfigMap", "net", "undone")}}}},
+		{Actions: []Action{{Do: Delete{Ref: *ref("apps/v1", "DaemonSet", "net", "old")}}, {Do: Delete{
+			Ref: *ref("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "migrations.theseus.dev")}}}},
 	}
 	var got []string
 	for _, w := range Writes(steps) {

@@ -186,7 +186,7 @@ func (b *builder) recreateApart(wave joint.Wave, nodes []string, last bool) {
 	evictions := joint.OnEach(nodes, func(node string) step.Action {
 		names := b.apart(node)
 		evict := joint.Evict(node, b.SourceName(), b.Join.Old, len(names))
-		evict.Pods.Names = names
+		step.Edit(&evict, func(do *step.Evict) { do.Pods.Names = names })
 		evict.Title = "evict the pods of " + node + " that cannot be adopted: " + joint.List(names)
 		return evict
 	})

@@ -32,8 +32,8 @@ func cordon(wave Wave) step.Step {
 	for _, verb := range []string{"hold", "pin"} {
 		for i, node := range wave.Nodes {
 			s.Actions = append(s.Actions,
-				step.Action{ID: fmt.Sprintf("%s/%d", s.ID, len(s.Actions)+1), Op: step.Node, Verb: verb,
-					Title: verb + " " + node, NodeName: node, Beside: i > 0})
+				step.Action{ID: fmt.Sprintf("%s/%d", s.ID, len(s.Actions)+1), Do: step.Node{Verb: verb, NodeName: node},
+					Title: verb + " " + node, Beside: i > 0})
 		}
 	}
 	return s
@@ -169,7 +169,7 @@ func TestRepeats(t *testing.T) {
 	for _, wave := range c.Waves {
 		steps = append(steps, cordon(wave))
 	}
-	steps[2].Actions[0].Verb = "clean"
+	step.Edit(&steps[2].Actions[0], func(do *step.Node) { do.Verb = "clean" })
 	repeats, err := NewNamer(steps, c).Repeats()
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	faster "github.com/go-json-experiment/json/v1"
+
 	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -44,7 +46,7 @@ func nodesOf(steps []step.Step, c Cluster) *names {
 	for i := range steps {
 		for _, actions := range [][]step.Action{steps[i].Actions, steps[i].Undo} {
 			for j := range actions {
-				n.add(actions[j].NodeName)
+				n.add(actions[j].Node())
 			}
 		}
 	}
@@ -204,15 +206,25 @@ func (f *folder) written(s folded) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	content, err := contentOf(s.step)
+	if err != nil {
+		return nil, err
+	}
+	says := func(text []byte) bool {
+		var again step.Step
+		return f.expander().step(text, &again) == nil && same(&again, content)
+	}
+	for _, text := range [][]byte{f.every(text), text} {
+		if says(text) {
+			return text, nil
+		}
+	}
 	whole, err := json.Marshal(s.step)
 	if err != nil {
 		return nil, err
 	}
-	for _, text := range [][]byte{f.every(text), text, whole} {
-		var again step.Step
-		if f.expander().step(text, &again) == nil && same(&again, whole) {
-			return text, nil
-		}
+	if says(whole) {
+		return whole, nil
 	}
 	return nil, fmt.Errorf("step %s has a text that stands for something else in a plan's file", s.step.ID)
 }
@@ -232,9 +244,14 @@ func (f *folder) every(text []byte) []byte {
 	return bytes.ReplaceAll(text, f.base.all, []byte(allAsList))
 }
 
-func same(s *step.Step, whole []byte) bool {
-	again, err := json.Marshal(s)
-	return err == nil && bytes.Equal(again, whole)
+// contentOf is a step as JSON, for comparisons.
+func contentOf(s *step.Step) ([]byte, error) {
+	return faster.Marshal(s.Document())
+}
+
+func same(s *step.Step, content []byte) bool {
+	again, err := contentOf(s)
+	return err == nil && bytes.Equal(again, content)
 }
 
 // name is that of a list of nodes in a step of a wave whose row has some; "" is none.
@@ -309,14 +326,14 @@ func (p *parts) nodes(s *step.Step) (most []string) {
 
 // exact says whether a row expands to a step.
 func (f *folder) exact(s *step.Step, row Row, of *candidate) bool {
-	whole, err := json.Marshal(s)
+	content, err := contentOf(s)
 	if err != nil {
 		return false
 	}
 	e := f.expander()
 	e.procedures[row.Procedure] = &of.shape
 	var again step.Step
-	return e.row(row, &again) == nil && same(&again, whole)
+	return e.row(row, &again) == nil && same(&again, content)
 }
 
 // share lets steps that have a candidate of their own run that of others, where it expands to the same.

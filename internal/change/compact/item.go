@@ -53,7 +53,7 @@ func (n *names) actionItems(actions []step.Action, id string) ([]item, error) {
 			a.ID = ""
 		}
 		text.Reset()
-		if err := encoder.Encode(&a); err != nil {
+		if err := encoder.Encode(a.Document()); err != nil {
 			return nil, err
 		}
 		whole := bytes.TrimSuffix(text.Bytes(), []byte("\n"))

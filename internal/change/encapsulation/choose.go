@@ -101,7 +101,7 @@ func withPool(snapshot *cluster.Snapshot, held *unstructured.Unstructured, to st
 	then := *snapshot
 	then.Other = slices.Clone(then.Other)
 	ref := step.RefOf(held)
-	kind.Rehearse(&then, &step.Action{Op: step.Patch, Ref: &ref, Patch: modePatch(carriages[to].mode)})
+	kind.Rehearse(&then, &step.Action{Do: step.Patch{Ref: ref, Merge: modePatch(carriages[to].mode)}})
 	return &then
 }
 

@@ -134,7 +134,7 @@ func (b *builder) change() {
 		if args.Linger = b.Reserve != nil; args.Linger {
 			action.Title += ", and keep its tunnel address for existing connections"
 		}
-		action.Args = joint.Canonical(args)
+		step.Edit(&action, func(do *step.Node) { do.Args = joint.Canonical(args) })
 		return action
 	})
 	var actions []step.Action
@@ -145,7 +145,7 @@ func (b *builder) change() {
 		actions = append(actions, reserve)
 	}
 	patch := func(patch json.RawMessage, title string) step.Action {
-		return step.Action{Op: step.Patch, Ref: &b.Pool, Patch: patch, Title: title}
+		return step.Action{Do: step.Patch{Ref: b.Pool, Merge: patch}, Title: title}
 	}
 	b.Add(step.Step{
 		Group: "encapsulation", Does: "pool",

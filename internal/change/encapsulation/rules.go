@@ -101,11 +101,11 @@ func (m *carrying) copied() *carrying {
 }
 
 func (m *carrying) act(a *step.Action) error {
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Node:
 		return m.onNode(a)
 	case step.Apply:
-		ref := step.RefOf(a.Object)
+		ref := step.RefOf(do.Object)
 		if reserves := m.plan.Encapsulation.Reserves; reserves != "" && ref.Kind == "IPReservation" &&
 			ref.Name == reserves {
 			m.reserved = true
@@ -113,13 +113,13 @@ func (m *carrying) act(a *step.Action) error {
 		}
 		return own(ref)
 	case step.Delete:
-		return own(*a.Ref)
+		return own(do.Ref)
 	case step.Patch:
-		return m.patch(a)
+		return m.patch(do)
 	case step.Probe, step.Wait:
 		return nil
 	}
-	return fmt.Errorf("the operation %q has no place here", a.Op)
+	return fmt.Errorf("the operation %q has no place here", a.Op())
 }
 
 func own(ref step.Ref) error {
@@ -129,12 +129,12 @@ func own(ref step.Ref) error {
 	return nil
 }
 
-func (m *carrying) patch(a *step.Action) error {
+func (m *carrying) patch(do step.Patch) error {
 	e, all := m.plan.Encapsulation, len(m.plan.Cluster.Nodes)
 	var says struct {
 		Spec map[string]*string `json:"spec"`
 	}
-	if err := json.Unmarshal(a.Patch, &says); err != nil {
+	if err := json.Unmarshal(do.Merge, &says); err != nil {
 		return fmt.Errorf("patch: %w", err)
 	}
 	mode := carriages["none"].mode
@@ -146,7 +146,7 @@ func (m *carrying) patch(a *step.Action) error {
 		want, then = e.From, false
 	}
 	switch {
-	case a.Ref.Kind != "IPPool" || a.Ref.Name != e.Pool || len(says.Spec) != 1 || mode != carriages[want].mode:
+	case do.Ref.Kind != "IPPool" || do.Ref.Name != e.Pool || len(says.Spec) != 1 || mode != carriages[want].mode:
 		return fmt.Errorf("it does not let IPPool %s say %s", e.Pool, want)
 	case len(m.pinned) != all || len(m.followed) > 0 || then && len(m.fresh) != all:
 		return fmt.Errorf("%d of %d nodes are pinned, %d of them just now", len(m.pinned), all, len(m.fresh))
@@ -159,15 +159,15 @@ func (m *carrying) patch(a *step.Action) error {
 
 func (m *carrying) onNode(a *step.Action) error {
 	switch {
-	case !slices.Contains(m.plan.Cluster.Nodes, a.NodeName):
-		return fmt.Errorf("node %q is not of this cluster", a.NodeName)
+	case !slices.Contains(m.plan.Cluster.Nodes, a.Node()):
+		return fmt.Errorf("node %q is not of this cluster", a.Node())
 	case !m.measured:
 		return errors.New("nothing of the network may change before measuring is proven")
-	case a.Verb == step.VerbJoin || a.Verb == step.VerbPart:
+	case a.Verb() == step.VerbJoin || a.Verb() == step.VerbPart:
 		return m.join(a)
 	}
 	var args step.PinArgs
-	if err := json.Unmarshal(a.Args, &args); err != nil {
+	if err := json.Unmarshal(a.Args(), &args); err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	if !slices.Equal(args.Within, m.plan.Encapsulation.Ranges) {
@@ -177,14 +177,14 @@ func (m *carrying) onNode(a *step.Action) error {
 	if m.changed {
 		says = m.plan.Encapsulation.To
 	}
-	switch a.Verb {
+	switch a.Verb() {
 	case step.VerbPin:
-		return m.pin(a.NodeName, args)
+		return m.pin(a.Node(), args)
 	case step.VerbRouted:
 		if args.Way != carriages[says].way {
 			return fmt.Errorf("it waits for the way %q, and the pool says %s", args.Way, says)
 		}
-		m.seen[a.NodeName] = true
+		m.seen[a.Node()] = true
 	case step.VerbFollow, step.VerbUnpin:
 		if args.Way != carriages[says].way || len(m.seen) != len(m.plan.Cluster.Nodes) {
 			return fmt.Errorf("%d of %d nodes have had all routes since the pool says %s",
@@ -192,17 +192,17 @@ func (m *carrying) onNode(a *step.Action) error {
 		}
 		m.touched = true
 		switch {
-		case a.Verb == step.VerbUnpin && m.changed && !m.past:
+		case a.Verb() == step.VerbUnpin && m.changed && !m.past:
 			return errors.New("nodes would begin connections that do not outlive the way back")
-		case a.Verb == step.VerbFollow && !m.pinned[a.NodeName]:
+		case a.Verb() == step.VerbFollow && !m.pinned[a.Node()]:
 			return errors.New("it is not pinned")
-		case a.Verb == step.VerbFollow:
-			m.followed[a.NodeName] = true
+		case a.Verb() == step.VerbFollow:
+			m.followed[a.Node()] = true
 			return nil
 		}
-		delete(m.pinned, a.NodeName)
+		delete(m.pinned, a.Node())
 	default:
-		return fmt.Errorf("the verb %q has no place here", a.Verb)
+		return fmt.Errorf("the verb %q has no place here", a.Verb())
 	}
 	return nil
 }
@@ -225,15 +225,15 @@ func (m *carrying) pin(node string, args step.PinArgs) error {
 
 func (m *carrying) join(a *step.Action) error {
 	var args step.JoinArgs
-	if err := json.Unmarshal(a.Args, &args); err != nil || !slices.Equal(args.Old, args.New) ||
+	if err := json.Unmarshal(a.Args(), &args); err != nil || !slices.Equal(args.Old, args.New) ||
 		!slices.Equal(args.Old, m.plan.Encapsulation.Ranges) {
 		return fmt.Errorf("the ranges are %v, not %v and %v (%w)", m.plan.Encapsulation.Ranges, args.Old, args.New, err)
 	}
-	if m.touched = true; a.Verb == step.VerbJoin {
-		m.joined[a.NodeName] = true
+	if m.touched = true; a.Verb() == step.VerbJoin {
+		m.joined[a.Node()] = true
 		return nil
 	}
-	if delete(m.joined, a.NodeName); len(m.pinned) > 0 {
+	if delete(m.joined, a.Node()); len(m.pinned) > 0 {
 		return fmt.Errorf("%d nodes are pinned", len(m.pinned))
 	}
 	return nil

@@ -142,11 +142,11 @@ func (b *builder) prepare() {
 	})...)
 	actions = append(actions, joint.Probe("measure the paths between all nodes", step.PathSet{Old: joint.Every()}))
 	if b.plan.Guarded.NewPods > 0 {
-		actions = append(actions, step.Action{Op: step.NewPods, Timeout: step.Duration(longest),
+		actions = append(actions, step.Action{Do: step.NewPods{}, Timeout: step.Duration(longest),
 			Title: "make a new pod on each node, and try the same paths from it"})
 	}
 	if n := len(b.plan.Guarded.Pairs); n > 0 {
-		actions = append(actions, step.Action{Op: step.Sample, Timeout: step.Duration(longest),
+		actions = append(actions, step.Action{Do: step.Sample{}, Timeout: step.Duration(longest),
 			Title: "open and close a connection of each of " + cluster.Count(n, "pair") + " of pods"})
 	}
 	b.add(step.Step{
@@ -177,7 +177,7 @@ func (b *builder) command() {
 	b.add(step.Step{
 		Group: Name, Does: "command", Title: "Run the command: " + b.plan.Guarded.String(),
 		Why: "It runs once, on this machine. Theseus does not know what it changes, and does not take it back.",
-		Actions: []step.Action{{Op: step.Command, Title: "run " + b.plan.Guarded.String(),
+		Actions: []step.Action{{Do: step.Command{}, Title: "run " + b.plan.Guarded.String(),
 			Timeout: step.Duration(longest)}},
 	})
 }
@@ -188,7 +188,7 @@ func (b *builder) change() {
 		Group: Name, Does: "change", Title: "Measure while others change the cluster",
 		Why: "The probes measure until you run `theseus guard stop`, on any machine. No process of Theseus " +
 			"needs to run here meanwhile.",
-		Actions: []step.Action{{Op: step.Await, Title: "take note that the changes have ended"}},
+		Actions: []step.Action{{Do: step.Await{}, Title: "take note that the changes have ended"}},
 	})
 }
 
@@ -199,7 +199,7 @@ func (b *builder) watch() {
 		Group: Name, Does: "watch", Title: fmt.Sprintf("Watch until no probe was lost for %s, at most %s", quiet, most),
 		Why: "A change is asked for before the cluster has carried it out. Meanwhile new pods are made on " +
 			"each node.",
-		Actions: []step.Action{{Op: step.Watch, Title: "watch the paths", Timeout: step.Duration(longest)}},
+		Actions: []step.Action{{Do: step.Watch{}, Title: "watch the paths", Timeout: step.Duration(longest)}},
 		Gate: &step.Gate{Title: "nothing was lost from the baseline until now", Result: true,
 			MaxGap: step.Duration(joint.DefaultMaxGap), MaxLost: b.plan.Change.MaxLost},
 	})

@@ -44,7 +44,7 @@ func summary(p *kind.Plan) string {
 // undo says that the plan does not take the command back.
 func undo(s *step.Step) string {
 	for i := range s.Actions {
-		switch s.Actions[i].Op {
+		switch s.Actions[i].Do.(type) {
 		case step.Command:
 			return "nothing; what the command did stays"
 		case step.Await:

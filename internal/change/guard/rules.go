@@ -71,30 +71,30 @@ func none(s *step.Step) error {
 }
 
 func noCommand(a *step.Action) error {
-	if slices.Contains([]step.Op{step.Command, step.Await, step.Watch, step.NewPods, step.Sample}, a.Op) {
-		return fmt.Errorf("the operation %q has no place here", a.Op)
+	if slices.Contains([]step.Op{step.OpCommand, step.OpAwait, step.OpWatch, step.OpNewPods, step.OpSample}, a.Op()) {
+		return fmt.Errorf("the operation %q has no place here", a.Op())
 	}
 	return nil
 }
 
 func (c *course) act(a *step.Action) error {
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Apply:
-		if !verify.Ours(step.RefOf(a.Object)) {
-			return fmt.Errorf("%s is not Theseus' own", step.RefOf(a.Object))
+		if !verify.Ours(step.RefOf(do.Object)) {
+			return fmt.Errorf("%s is not Theseus' own", step.RefOf(do.Object))
 		}
 	case step.Delete:
-		if !verify.Ours(*a.Ref) {
-			return fmt.Errorf("%s is not Theseus' own", a.Ref)
+		if !verify.Ours(do.Ref) {
+			return fmt.Errorf("%s is not Theseus' own", do.Ref)
 		}
 		if c.measuring {
 			return errors.New("what is measured would be removed")
 		}
 	case step.Probe:
-		c.measuring = slices.Contains(a.Paths.Old, step.EveryNode)
+		c.measuring = slices.Contains(do.Paths.Old, step.EveryNode)
 	case step.Command, step.Await:
-		if (a.Op == step.Await) != c.plan.Guarded.Others {
-			return fmt.Errorf("the operation %q has no place here", a.Op)
+		if (a.Op() == step.OpAwait) != c.plan.Guarded.Others {
+			return fmt.Errorf("the operation %q has no place here", a.Op())
 		}
 		if c.ran || !c.proven || !c.measuring {
 			return errors.New("the change comes once, after a baseline, while paths are measured")
@@ -123,7 +123,7 @@ func (c *course) act(a *step.Action) error {
 		c.watched = true
 	case step.Wait:
 	default:
-		return fmt.Errorf("the operation %q has no place here", a.Op)
+		return fmt.Errorf("the operation %q has no place here", a.Op())
 	}
 	return nil
 }

@@ -16,20 +16,20 @@ func Rehearse(s *cluster.Snapshot, a *step.Action) {
 	same := func(ref step.Ref) func(unstructured.Unstructured) bool {
 		return func(o unstructured.Unstructured) bool { return o.GetKind() == ref.Kind && o.GetName() == ref.Name }
 	}
-	switch {
-	case a.Op == step.Apply:
-		s.Other = append(slices.DeleteFunc(s.Other, same(step.RefOf(a.Object))), *a.Object)
-	case a.Op == step.Delete:
-		s.Other = slices.DeleteFunc(s.Other, same(*a.Ref))
-	case a.Ref.Kind == "Node":
-		for i := range s.Nodes {
-			if n := &s.Nodes[i]; n.Name == a.Ref.Name {
-				n.Annotations = patched(n.Annotations, a.Patch)
+	switch do := a.Do.(type) {
+	case step.Apply:
+		s.Other = append(slices.DeleteFunc(s.Other, same(step.RefOf(do.Object))), *do.Object)
+	case step.Delete:
+		s.Other = slices.DeleteFunc(s.Other, same(do.Ref))
+	case step.Patch:
+		if do.Ref.Kind == "Node" {
+			for i := range s.Nodes {
+				if n := &s.Nodes[i]; n.Name == do.Ref.Name {
+					n.Annotations = patched(n.Annotations, do.Merge)
+				}
 			}
-		}
-	default:
-		if i := slices.IndexFunc(s.Other, same(*a.Ref)); i >= 0 {
-			s.Other[i] = withSpec(s.Other[i], a.Patch)
+		} else if i := slices.IndexFunc(s.Other, same(do.Ref)); i >= 0 {
+			s.Other[i] = withSpec(s.Other[i], do.Merge)
 		}
 	}
 }

@@ -12,26 +12,26 @@ import (
 
 // takesBack says whether an inverse that a journal holds is what takes an action of such a plan back.
 func takesBack(a, inverse step.Action) bool {
-	switch a.Op {
+	switch a.Do.(type) {
 	case step.DNS:
-		return inverse.Op == step.DNS && namesBack(a, inverse)
+		return inverse.Op() == step.OpDNS && namesBack(a, inverse)
 	case step.Mirror:
-		return inverse.Op == step.Mirror && mirrorBack(a, inverse)
+		return inverse.Op() == step.OpMirror && mirrorBack(a, inverse)
 	}
 	return false
 }
 
 // namesBack is takesBack for names.
 func namesBack(a, inverse step.Action) bool {
-	switch a.Verb {
+	switch a.Verb() {
 	case shift.Prove:
 		there, errThere := step.Arguments[shift.ProveArgs](a)
 		back, errBack := step.Arguments[[]shift.SeeArgs](inverse)
-		return inverse.Verb == shift.See && errThere == nil && errBack == nil && reflect.DeepEqual(there.Back, back)
+		return inverse.Verb() == shift.See && errThere == nil && errBack == nil && reflect.DeepEqual(there.Back, back)
 	case shift.Swap:
 		there, errThere := step.Arguments[shift.SwapArgs](a)
 		back, errBack := step.Arguments[shift.SwapArgs](inverse)
-		return inverse.Verb == shift.Swap && errThere == nil && errBack == nil && there.Zone == back.Zone &&
+		return inverse.Verb() == shift.Swap && errThere == nil && errBack == nil && there.Zone == back.Zone &&
 			!slices.ContainsFunc(back.Inverse().Units, func(u zone.Unit) bool {
 				return !slices.ContainsFunc(there.Units, func(planned zone.Unit) bool {
 					return reflect.DeepEqual(planned, u)
@@ -43,16 +43,16 @@ func namesBack(a, inverse step.Action) bool {
 
 // mirrorBack is takesBack for what is done to a cluster and its mirror.
 func mirrorBack(a, inverse step.Action) bool {
-	switch a.Verb {
+	switch a.Verb() {
 	case Freeze:
-		return inverse.Verb == Thaw
+		return inverse.Verb() == Thaw
 	case AddNames:
-		return inverse.Verb == TakeNames && canonical.Same(a.Args, inverse.Args)
+		return inverse.Verb() == TakeNames && canonical.Same(a.Args(), inverse.Args())
 	case Cloud:
 		there, errThere := step.Arguments[CloudArgs](a)
 		back, errBack := step.Arguments[CloudArgs](inverse)
 		there.Back = !there.Back
-		return inverse.Verb == Cloud && errThere == nil && errBack == nil && reflect.DeepEqual(there, back)
+		return inverse.Verb() == Cloud && errThere == nil && errBack == nil && reflect.DeepEqual(there, back)
 	}
 	return false
 }

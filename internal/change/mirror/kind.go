@@ -111,7 +111,7 @@ func undo(s *step.Step) string {
 		{shift.Swap, "restore every record that is still as the plan left it, and wait until all resolvers see it; " +
 			"records that others have changed are reported"},
 	} {
-		if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Verb == one.verb }) {
+		if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Verb() == one.verb }) {
 			return one.undo
 		}
 	}

@@ -272,7 +272,7 @@ func names(prefix string, p *shift.Plan, without string) []step.Step {
 }
 
 func action(id, verb, title string, args any, timeout time.Duration) step.Action {
-	return step.Action{ID: id, Op: step.Mirror, Verb: verb, Title: title, Args: encode(args),
+	return step.Action{ID: id, Do: step.Mirror{Verb: verb, Args: encode(args)}, Title: title,
 		Timeout: step.Duration(timeout)}
 }
 

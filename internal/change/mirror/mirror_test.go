@@ -152,11 +152,11 @@ func TestMirrorRules(t *testing.T) {
 		"nobody watches": {func(p *plan.Plan) { p.Steps[at(p, "over/wave-1")].Gate = nil }, "nothing watches it"},
 		"home not alone": {func(p *plan.Plan) { p.Steps[at(p, "home/wave-1")].Alone = false },
 			"would leave names where nobody serves"},
-		"another operation": {func(p *plan.Plan) { p.Steps[0].Actions[0].Op = step.Evict },
+		"another operation": {func(p *plan.Plan) { p.Steps[0].Actions[0].Do = step.Evict{} },
 			`the operation "evict" has no place`},
-		"another verb": {func(p *plan.Plan) { p.Steps[0].Actions[0].Verb = "burn" }, `the verb "burn" is not known`},
+		"another verb": {func(p *plan.Plan) { p.Steps[0].Actions[0].Do = step.Mirror{Verb: "burn"} }, `the verb "burn" is not known`},
 		"bad arguments": {func(p *plan.Plan) {
-			p.Steps[at(p, "over/lower")].Actions[0].Args = json.RawMessage(`[]`)
+			step.Edit(&p.Steps[at(p, "over/lower")].Actions[0], func(do *step.DNS) { do.Args = json.RawMessage(`[]`) })
 		}, "arguments"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestMirrorRoll(t *testing.T) {
 	}
 	i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "change" })
 	if change := p.Steps[i]; !change.NoReturn || len(change.Actions) != 2 ||
-		change.Actions[1].Verb != mirror.Roll || change.Gate == nil {
+		change.Actions[1].Verb() != mirror.Roll || change.Gate == nil {
 		t.Errorf("%+v", change)
 	}
 	if text := plan.Runbook(p); !strings.Contains(text,

@@ -115,13 +115,13 @@ func asMade(p *kind.Plan) error {
 }
 
 func (t *traffic) act(p *kind.Plan, s *step.Step, a *step.Action) error {
-	if a.Op == step.DNS {
+	if a.Op() == step.OpDNS {
 		return t.zones(p, s, a)
 	}
-	if a.Op != step.Mirror {
-		return fmt.Errorf("the operation %q has no place in it", a.Op)
+	if a.Op() != step.OpMirror {
+		return fmt.Errorf("the operation %q has no place in it", a.Op())
 	}
-	switch a.Verb {
+	switch a.Verb() {
 	case Freeze:
 		t.frozen = true
 	case Copy:
@@ -153,9 +153,9 @@ func (t *traffic) act(p *kind.Plan, s *step.Step, a *step.Action) error {
 		if len(t.away) > 0 || !t.home || !t.changed {
 			return errors.New("the mirror may still be asked")
 		}
-		t.thawed = t.thawed || a.Verb == Thaw
+		t.thawed = t.thawed || a.Verb() == Thaw
 	default:
-		return fmt.Errorf("the verb %q is not known", a.Verb)
+		return fmt.Errorf("the verb %q is not known", a.Verb())
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (t *traffic) idle(p *kind.Plan) error {
 
 // zones follows the records.
 func (t *traffic) zones(p *kind.Plan, s *step.Step, a *step.Action) error {
-	switch a.Verb {
+	switch a.Verb() {
 	case shift.Rest:
 		if s.Does == shift.Settle {
 			t.there, t.home = !t.changed, t.changed
@@ -183,7 +183,7 @@ func (t *traffic) zones(p *kind.Plan, s *step.Step, a *step.Action) error {
 		return nil
 	}
 	var args shift.SwapArgs
-	if err := json.Unmarshal(a.Args, &args); err != nil {
+	if err := json.Unmarshal(a.Args(), &args); err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	for _, u := range args.Units {

@@ -27,10 +27,10 @@ func uses(p *kind.Plan) []step.Use {
 
 // usesOf lists what one action does in the original. The arguments of a sound plan can be read.
 func usesOf(a step.Action) []step.Use {
-	if a.Op != step.Mirror {
+	if a.Op() != step.OpMirror {
 		return nil
 	}
-	switch a.Verb {
+	switch a.Verb() {
 	case Freeze, Thaw:
 		args, _ := step.Arguments[FreezeArgs](a)
 		return freezes(args.Namespaces)

@@ -81,7 +81,7 @@ func TestAdoptKeepsPods(t *testing.T) {
 	p := mustMake(t, r)
 	for _, s := range p.Steps {
 		for _, a := range slices.Concat(s.Actions, s.Undo) {
-			if a.Op == step.Evict {
+			if a.Op() == step.OpEvict {
 				t.Errorf("step %s evicts", s.ID)
 			}
 		}
@@ -108,16 +108,17 @@ func TestAdoptBridge(t *testing.T) {
 	var pools, labels, holds []string
 	for _, s := range p.Steps {
 		for _, a := range s.Actions {
-			if a.Object != nil && a.Object.GetKind() == "IPPool" {
-				spec := a.Object.Object["spec"].(map[string]any)
-				pools = append(pools, fmt.Sprint(a.Object.GetName(), " ", spec["cidr"], " ",
+			if a.Object() != nil && a.Object().GetKind() == "IPPool" {
+				spec := a.Object().Object["spec"].(map[string]any)
+				pools = append(pools, fmt.Sprint(a.Object().GetName(), " ", spec["cidr"], " ",
 					spec["natOutgoing"], " ", spec["nodeSelector"]))
 			}
-			if strings.Contains(string(a.Patch), "theseus.dev/adopted") && !s.NoReturn && s.Wave != "" {
-				labels = append(labels, a.Ref.Name+" "+string(a.Patch))
+			if do, is := a.Do.(step.Patch); is && strings.Contains(string(do.Merge), "theseus.dev/adopted") &&
+				!s.NoReturn && s.Wave != "" {
+				labels = append(labels, do.Ref.Name+" "+string(do.Merge))
 			}
-			if a.Verb == step.VerbHold {
-				holds = append(holds, string(a.Args))
+			if a.Verb() == step.VerbHold {
+				holds = append(holds, string(a.Args()))
 			}
 		}
 	}
@@ -304,7 +305,7 @@ func mustNeedAll(t *testing.T, p *plan.Plan) {
 		for j, action := range s.Undo {
 			steps := slices.Clone(p.Steps)
 			steps[i].Undo = slices.Delete(slices.Clone(s.Undo), j, j+1)
-			if action.Op != step.Wait && !dispensable(&s, &action) && plan.Verify(mutant(p, steps)) == nil {
+			if action.Op() != step.OpWait && !dispensable(&s, &action) && plan.Verify(mutant(p, steps)) == nil {
 				t.Errorf("step %s passes without its undo action %q", s.ID, action.Title)
 			}
 		}
@@ -339,7 +340,7 @@ func TestCarriedTooEarly(t *testing.T) {
 
 func carriesLast(t *testing.T, p *plan.Plan) {
 	carry := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "carry/range" })
-	patch := slices.IndexFunc(p.Steps[carry].Actions, func(a step.Action) bool { return a.Op == step.Patch })
+	patch := slices.IndexFunc(p.Steps[carry].Actions, func(a step.Action) bool { return a.Op() == step.OpPatch })
 	early := p.Steps[carry].Actions[patch]
 	early.ID = "early"
 	for i := range carry {
@@ -365,11 +366,11 @@ func TestAdoptFlat(t *testing.T) {
 	var reserved, pool any
 	for _, s := range p.Steps {
 		for _, a := range s.Actions {
-			if a.Object != nil && a.Object.GetKind() == "IPReservation" {
-				reserved = a.Object.Object["spec"].(map[string]any)["reservedCIDRs"]
+			if a.Object() != nil && a.Object().GetKind() == "IPReservation" {
+				reserved = a.Object().Object["spec"].(map[string]any)["reservedCIDRs"]
 			}
-			if a.Object != nil && a.Object.GetKind() == "IPPool" {
-				pool = a.Object.Object["spec"].(map[string]any)["blockSize"]
+			if a.Object() != nil && a.Object().GetKind() == "IPPool" {
+				pool = a.Object().Object["spec"].(map[string]any)["blockSize"]
 			}
 		}
 	}
@@ -380,7 +381,7 @@ func TestAdoptFlat(t *testing.T) {
 	for _, list := range [][]step.Action{p.Steps[at].Actions, p.Steps[at].Undo} {
 		for i := range list {
 			for j := range list { // nor in any other order of what is done about two nodes
-				if list[i].Verb != step.VerbAdopt || list[j].Op != step.Patch {
+				if list[i].Verb() != step.VerbAdopt || list[j].Op() != step.OpPatch {
 					continue
 				}
 				steps := slices.Clone(p.Steps)

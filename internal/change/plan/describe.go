@@ -233,7 +233,7 @@ func (d *describer) among(s *step.Step) []string {
 	}
 	nodes := d.nodes(s.Wave)
 	for _, a := range s.Actions {
-		if a.NodeName != "" && !slices.Contains(nodes, a.NodeName) {
+		if a.Node() != "" && !slices.Contains(nodes, a.Node()) {
 			if i := slices.IndexFunc(d.plan.Waves, func(w kind.Wave) bool { return w.Name == s.Wave }); i >= 0 {
 				return d.plan.Others(i)
 			}
@@ -300,7 +300,7 @@ func (d *describer) same(i int) {
 func (d *describer) wider(i int) string {
 	s := &d.plan.Steps[i]
 	moves := len(s.Nodes())
-	if moves < 2 || !slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Evict }) {
+	if moves < 2 || !slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op() == step.OpEvict }) {
 		return ""
 	}
 	text := ""
@@ -424,13 +424,13 @@ func (d *describer) undo(s *step.Step, past bool) {
 			return
 		}
 	}
-	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Apply }) {
+	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op() == step.OpApply }) {
 		d.WriteString("   Undo: restore every object, or delete it if it did not exist before, in reverse order\n")
 		return
 	}
-	if i := slices.IndexFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Evict }); i >= 0 {
+	if i := slices.IndexFunc(s.Actions, func(a step.Action) bool { return a.Op() == step.OpEvict }); i >= 0 {
 		back := "the undo switches their node back"
-		if s.Actions[i].Pods.LeaveDaemons {
+		if s.Actions[i].Do.(step.Evict).Pods.LeaveDaemons {
 			back = "the undo taints the new nodes again"
 		}
 		fmt.Fprintf(d, "   Undo: none for this step; the pods move back when %s\n", back)

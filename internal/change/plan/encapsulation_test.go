@@ -34,13 +34,13 @@ func onNodes(t *testing.T, s step.Step) string {
 	t.Helper()
 	var said []string
 	for _, a := range s.Actions {
-		word := string(a.Op)
-		if a.Op == step.Node {
+		word := string(a.Op())
+		if do, is := a.Do.(step.Node); is {
 			args, err := step.Arguments[step.PinArgs](a)
 			if err != nil {
 				t.Fatal(err)
 			}
-			word = strings.TrimSpace(fmt.Sprintf("%s %s %s", a.Verb, args.Far, args.Way))
+			word = strings.TrimSpace(fmt.Sprintf("%s %s %s", do.Verb, args.Far, args.Way))
 			if args.Linger {
 				word += " linger"
 			}
@@ -77,16 +77,17 @@ func TestEncapsulation(t *testing.T) {
 				t.Errorf("the first wave does %s", got)
 			}
 			for _, a := range change.Actions {
-				if a.Op == step.Patch && string(a.Patch) != `{"spec":{"vxlanMode":"`+c.set+`"}}` {
-					t.Errorf("the pool gets %s", a.Patch)
+				if do, is := a.Do.(step.Patch); is && string(do.Merge) != `{"spec":{"vxlanMode":"`+c.set+`"}}` {
+					t.Errorf("the pool gets %s", do.Merge)
 				}
-				if a.Op == step.Apply && fmt.Sprint(a.Object.Object["spec"]) != "map[reservedCIDRs:[10.96.0.1/32 "+
-					"10.96.1.1/32 10.96.2.1/32]]" {
-					t.Errorf("what is reserved is %v", a.Object.Object["spec"])
+				if do, is := a.Do.(step.Apply); is &&
+					fmt.Sprint(do.Object.Object["spec"]) != "map[reservedCIDRs:[10.96.0.1/32 "+
+						"10.96.1.1/32 10.96.2.1/32]]" {
+					t.Errorf("what is reserved is %v", do.Object.Object["spec"])
 				}
 			}
-			if string(change.Undo[0].Patch) != `{"spec":{"vxlanMode":"`+c.restore+`"}}` {
-				t.Errorf("the pool is given back %s", change.Undo[0].Patch)
+			if string(change.Undo[0].Do.(step.Patch).Merge) != `{"spec":{"vxlanMode":"`+c.restore+`"}}` {
+				t.Errorf("the pool is given back %s", change.Undo[0].Do.(step.Patch).Merge)
 			}
 			if got := p.Target.Capabilities.Encapsulation; (got == "none") != (c.to == "none") {
 				t.Errorf("the network to come says %s of itself", got)
@@ -117,15 +118,15 @@ func TestEncapsulationAgain(t *testing.T) {
 	r := carried(t, "Never", "vxlan")
 	unstructured.RemoveNestedField(poolIn(r), "spec", "vxlanMode")
 	if undo := stepOf(t, mustMake(t, r),
-		"encapsulation/pool").Undo[0]; string(undo.Patch) != `{"spec":{"vxlanMode":null}}` {
-		t.Errorf("the pool is given back %s", undo.Patch)
+		"encapsulation/pool").Undo[0]; string(undo.Do.(step.Patch).Merge) != `{"spec":{"vxlanMode":null}}` {
+		t.Errorf("the pool is given back %s", undo.Do.(step.Patch).Merge)
 	}
 	r = carried(t, "Always", "none")
 	r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t,
 		[]byte("apiVersion: crd.projectcalico.org/v1\nkind: IPReservation\nmetadata: {name: theseus-tunnels}\n"+
 			"spec: {reservedCIDRs: [10.96.7.7/32]}\n"))...)
 	if spec := fmt.Sprint(stepOf(t, mustMake(t, r), "encapsulation/pool").
-		Actions[0].Object.Object["spec"]); !strings.Contains(spec, "10.96.1.1/32 10.96.2.1/32 10.96.7.7/32") {
+		Actions[0].Object().Object["spec"]); !strings.Contains(spec, "10.96.1.1/32 10.96.2.1/32 10.96.7.7/32") {
 		t.Errorf("what is reserved is %s", spec)
 	}
 }
@@ -134,7 +135,8 @@ func TestEncapsulationAgain(t *testing.T) {
 // the gates, or the order.
 func TestEncapsulationCannotDoWithout(t *testing.T) {
 	vital := func(a step.Action) bool {
-		return a.Op == step.Node || a.Op == step.Patch || a.Op == step.Apply && a.Object.GetKind() == "IPReservation"
+		return a.Op() == step.OpNode || a.Op() == step.OpPatch ||
+			a.Op() == step.OpApply && a.Ref().Kind == "IPReservation"
 	}
 	for mode, to := range map[string]string{"Always": "none", "Never": "vxlan", "CrossSubnet": "vxlan"} {
 		p := mustMake(t, carried(t, mode, to))
@@ -185,12 +187,12 @@ func TestEncapsulationCannotDoWithout(t *testing.T) {
 		i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "encapsulation/pool" })
 		first := p.Steps[i] // the pool before the pins are made again
 		first.Actions = slices.Clone(first.Actions)
-		at := slices.IndexFunc(first.Actions, func(a step.Action) bool { return a.Op == step.Patch })
+		at := slices.IndexFunc(first.Actions, func(a step.Action) bool { return a.Op() == step.OpPatch })
 		patch := first.Actions[at]
 		fails(i, withActions(first, slices.Insert(slices.Delete(first.Actions, at, at+1), 0, patch)),
 			"with the pool first")
 		foreign := append(slices.Clone(p.Steps[i].Actions),
-			step.Action{ID: "x", Op: step.Delete, Ref: &step.Ref{Kind: "IPPool", Name: p.Encapsulation.Pool}})
+			step.Action{ID: "x", Do: step.Delete{Ref: step.Ref{Kind: "IPPool", Name: p.Encapsulation.Pool}}})
 		fails(i, withActions(p.Steps[i], foreign), "with a pool that is deleted")
 	}
 }

@@ -225,7 +225,10 @@ func mutated(random *rand.Rand, s step.Step, nodes []string) step.Step {
 	case 3:
 		s.Actions[i].Beside = !s.Actions[i].Beside
 	case 4:
-		s.Actions[i].NodeName = node
+		if do, is := s.Actions[i].Do.(step.Node); is {
+			do.NodeName = node
+			s.Actions[i].Do = do
+		}
 	case 5:
 		s.Title, s.Actions[i].Title = "on {node} of {wave}: {nodes}", "{node} and "+node
 	case 6:
@@ -240,7 +243,8 @@ func mutated(random *rand.Rand, s step.Step, nodes []string) step.Step {
 	case 10:
 		s.Undo = append(s.Undo, s.Actions...)
 	case 11:
-		s.Actions[i].Args = json.RawMessage(`{"a":"` + node + `","b":["{nodes}"],"forEach":"nodes"}`)
+		s.Actions[i].Do = step.Hook{NodeName: s.Actions[i].Node(),
+			Args: json.RawMessage(`{"a":"` + node + `","b":["{nodes}"],"forEach":"nodes"}`)}
 	}
 	return s
 }

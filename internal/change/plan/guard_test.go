@@ -109,7 +109,7 @@ func TestGuardOthers(t *testing.T) {
 	}
 	for name, change := range map[string]func(p *plan.Plan){
 		"a command as well":   func(p *plan.Plan) { p.Guarded.Command = []string{"true"} },
-		"a command instead":   func(p *plan.Plan) { p.Steps[at].Actions[0].Op = step.Command },
+		"a command instead":   func(p *plan.Plan) { p.Steps[at].Actions[0].Do = step.Command{} },
 		"nothing in place":    func(p *plan.Plan) { p.Steps[at].Actions = nil },
 		"a way back":          func(p *plan.Plan) { p.Guarded.OnLoss = []string{"true"} },
 		"before the baseline": func(p *plan.Plan) { p.Steps[at], p.Steps[at-1] = p.Steps[at-1], p.Steps[at] },
@@ -165,19 +165,20 @@ func TestGuardCannotDoWithout(t *testing.T) {
 		"a gate instead": func(p *plan.Plan) { at(p, guard.StepWatch).Gate.Result = false },
 		"no new pods before": func(p *plan.Plan) {
 			s := at(p, guard.StepProbes)
-			s.Actions = slices.DeleteFunc(s.Actions, func(a step.Action) bool { return a.Op == step.NewPods })
+			s.Actions = slices.DeleteFunc(s.Actions, func(a step.Action) bool { return a.Op() == step.OpNewPods })
 		},
 		"new pods that nobody asked for": func(p *plan.Plan) { p.Guarded.NewPods = 0 },
 		"new pods after the command": func(p *plan.Plan) {
 			from, to := at(p, guard.StepProbes), at(p, guard.StepWatch)
-			i := slices.IndexFunc(from.Actions, func(a step.Action) bool { return a.Op == step.NewPods })
+			i := slices.IndexFunc(from.Actions, func(a step.Action) bool { return a.Op() == step.OpNewPods })
 			to.Actions = append([]step.Action{from.Actions[i]}, to.Actions...)
 			from.Actions = slices.Delete(from.Actions, i, i+1)
 		},
 		"measured on": func(p *plan.Plan) { s := at(p, "finish/probes"); s.Actions = s.Actions[1:] },
 		"no way back": func(p *plan.Plan) { s := at(p, guard.StepProbes); s.Undo = s.Undo[1:] },
 		"another's": func(p *plan.Plan) {
-			at(p, "finish/theseus").Actions[0].Ref = &step.Ref{Kind: "Pod", Namespace: "default", Name: "x"}
+			at(p, "finish/theseus").Actions[0].Do = step.Delete{
+				Ref: step.Ref{Kind: "Pod", Namespace: "default", Name: "x"}}
 		},
 		"of another kind": func(p *plan.Plan) { p.Guarded = nil },
 	} {
@@ -240,15 +241,15 @@ func TestGuardLocal(t *testing.T) {
 		made, removed, ports := map[string]bool{}, map[string]bool{}, 0
 		for i := range p.Steps {
 			for _, action := range p.Steps[i].Actions {
-				switch action.Op {
+				switch do := action.Do.(type) {
 				case step.Apply:
-					made[action.Object.GetName()] = true
-					text, err := action.Object.MarshalJSON()
+					made[do.Object.GetName()] = true
+					text, err := do.Object.MarshalJSON()
 					if err != nil || strings.Contains(string(text), `"hostPort":7202`) {
 						ports++
 					}
 				case step.Delete:
-					removed[action.Ref.Name] = true
+					removed[do.Ref.Name] = true
 				}
 			}
 		}

@@ -99,7 +99,7 @@ func identity(p *Plan) (string, error) {
 	parts := make([]any, 0, 1+len(p.Steps))
 	parts = append(parts, bare)
 	for i := range p.Steps {
-		parts = append(parts, &p.Steps[i])
+		parts = append(parts, p.Steps[i].Document())
 	}
 	return canonical.Hash(parts...)
 }

@@ -118,30 +118,31 @@ func TestFromWeave(t *testing.T) {
 	got := map[string][]string{}
 	for _, s := range p.Steps {
 		for _, a := range slices.Concat(s.Actions, s.Undo) {
+			patch, _ := a.Do.(step.Patch)
 			for _, node := range r.snapshot.Nodes {
 				if own := node.Spec.PodCIDR; own == "" ||
-					strings.Contains(string(a.Args)+string(a.Patch)+a.Title, own) {
+					strings.Contains(string(a.Args())+string(patch.Merge)+a.Title, own) {
 					t.Errorf("%q of step %s is about %q, which is not what the pods of %s have",
 						a.Title, s.ID, own, node.Name)
 				}
 			}
 			switch {
-			case a.Verb == step.VerbJoin:
+			case a.Verb() == step.VerbJoin:
 				args, err := step.Arguments[step.JoinArgs](a)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got["join"] = append(got["join"], a.NodeName+" "+strings.Join(args.Old, " ")+
+				got["join"] = append(got["join"], a.Node()+" "+strings.Join(args.Old, " ")+
 					" with "+strings.Join(args.New, " "))
-			case a.Verb == step.VerbClean && strings.HasPrefix(s.ID, "remove/"):
+			case a.Verb() == step.VerbClean && strings.HasPrefix(s.ID, "remove/"):
 				args, err := step.Arguments[step.Residue](a)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got["clean"] = append(got["clean"], a.NodeName+" routes within "+strings.Join(args.Routes, " "))
-			case a.Op == step.Apply && a.Object.GetKind() == "IPPool":
-				cidr, _, _ := unstructured.NestedString(a.Object.Object, "spec", "cidr")
-				got["pool"] = append(got["pool"], a.Object.GetName()+" "+cidr)
+				got["clean"] = append(got["clean"], a.Node()+" routes within "+strings.Join(args.Routes, " "))
+			case a.Op() == step.OpApply && a.Object().GetKind() == "IPPool":
+				cidr, _, _ := unstructured.NestedString(a.Object().Object, "spec", "cidr")
+				got["pool"] = append(got["pool"], a.Object().GetName()+" "+cidr)
 			}
 		}
 	}

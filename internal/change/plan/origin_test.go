@@ -68,17 +68,17 @@ func carry(t *testing.T, r *request, p *plan.Plan) {
 	for _, s := range p.Steps {
 		for _, a := range s.Actions {
 			switch {
-			case a.Op == step.Apply && a.Object.GetKind() == "FelixConfiguration":
-				specs[a.Object.GetName()], _, _ = unstructured.NestedMap(a.Object.Object, "spec")
-			case a.Op == step.Delete && a.Ref.Kind == "FelixConfiguration":
-				delete(specs, a.Ref.Name)
-			case a.Op == step.Patch && a.Ref.Kind == "FelixConfiguration":
+			case a.Op() == step.OpApply && a.Object().GetKind() == "FelixConfiguration":
+				specs[a.Object().GetName()], _, _ = unstructured.NestedMap(a.Object().Object, "spec")
+			case a.Op() == step.OpDelete && a.Ref().Kind == "FelixConfiguration":
+				delete(specs, a.Ref().Name)
+			case a.Op() == step.OpPatch && a.Ref().Kind == "FelixConfiguration":
 				var patch struct{ Spec map[string]any }
-				if err := json.Unmarshal(a.Patch, &patch); err != nil {
+				if err := json.Unmarshal(a.Do.(step.Patch).Merge, &patch); err != nil {
 					t.Fatal(err)
 				}
 				for field := range patch.Spec {
-					delete(specs[a.Ref.Name], field)
+					delete(specs[a.Ref().Name], field)
 				}
 			}
 		}
@@ -192,7 +192,7 @@ func TestFlagOfManyValues(t *testing.T) {
 		}
 	}
 	for _, s := range p.Steps {
-		if s.Node == "n-2" && s.Undo[0].Object.Object["spec"].(map[string]any)["iptablesRefreshInterval"] != "1m0s" {
+		if s.Node == "n-2" && s.Undo[0].Object().Object["spec"].(map[string]any)["iptablesRefreshInterval"] != "1m0s" {
 			t.Error("n-2 does not get its former value back")
 		}
 	}
@@ -299,9 +299,9 @@ func TestRolloutInTheEnvironment(t *testing.T) {
 			steps[i].Actions = slices.Delete(slices.Clone(s.Actions), j, j+1)
 			// Those of the second and third node say what new pods are made from again: after a step was taken back
 			// alone it is not so.
-			repeats := action.Op == step.Apply && s.Node != p.Waves[0].Nodes[0]
-			network := action.Op == step.Apply && action.Object.GetName() == "calico-node" ||
-				action.Op == step.Restart || action.Op == step.Patch
+			repeats := action.Op() == step.OpApply && s.Node != p.Waves[0].Nodes[0]
+			network := action.Op() == step.OpApply && action.Object().GetName() == "calico-node" ||
+				action.Op() == step.OpRestart || action.Op() == step.OpPatch
 			if network && !repeats && plan.Verify(mutant(p, steps)) == nil {
 				t.Errorf("%s without %q passes", s.ID, action.Title)
 			}
@@ -309,7 +309,7 @@ func TestRolloutInTheEnvironment(t *testing.T) {
 		for j, action := range s.Undo {
 			steps := slices.Clone(p.Steps)
 			steps[i].Undo = slices.Delete(slices.Clone(s.Undo), j, j+1)
-			if (action.Op == step.Restart || action.Op == step.Patch) && plan.Verify(mutant(p, steps)) == nil {
+			if (action.Op() == step.OpRestart || action.Op() == step.OpPatch) && plan.Verify(mutant(p, steps)) == nil {
 				t.Errorf("the undo of %s without %q passes", s.ID, action.Title)
 			}
 		}

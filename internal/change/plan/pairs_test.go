@@ -125,7 +125,7 @@ func TestPairs(t *testing.T) {
 			t.Errorf("%s: other pairs the second time", name)
 		}
 		at := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == guard.StepProbes })
-		if !slices.ContainsFunc(p.Steps[at].Actions, func(a step.Action) bool { return a.Op == step.Sample }) {
+		if !slices.ContainsFunc(p.Steps[at].Actions, func(a step.Action) bool { return a.Op() == step.OpSample }) {
 			t.Errorf("%s: the plan does not connect them", name)
 		}
 	}
@@ -231,7 +231,7 @@ func TestPairsCannotDoWithout(t *testing.T) {
 	at := func(p *plan.Plan, id string) *step.Step {
 		return &p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id })]
 	}
-	is := func(a step.Action) bool { return a.Op == step.Sample }
+	is := func(a step.Action) bool { return a.Op() == step.OpSample }
 	if err := plan.Verify(samples(t, peopled(t, 2, 2, "ns0"), 4)); err != nil {
 		t.Fatal(err)
 	}

@@ -42,21 +42,22 @@ func TestPool(t *testing.T) {
 		r := pooled(t, vxlan)
 		_ = unstructured.SetNestedField(poolIn(r), "has(pods)", "spec", "nodeSelector")
 		p := mustMake(t, r)
-		made, _, _ := unstructured.NestedMap(stepOf(t, p, "pool/create").Actions[0].Object.Object, "spec")
+		made, _, _ := unstructured.NestedMap(stepOf(t, p, "pool/create").Actions[0].Object().Object, "spec")
 		if made["cidr"] != "10.98.0.0/16" || made["nodeSelector"] != "!all()" || made["vxlanMode"] != vxlan ||
 			made["natOutgoing"] != poolIn(r)["spec"].(map[string]any)["natOutgoing"] {
 			t.Errorf("%s: the new pool is %v", vxlan, made)
 		}
 		for _, a := range stepOf(t, p, "pool/create").Actions {
-			if a.Op == step.Apply && a.Object.GetKind() == "Pod" &&
-				a.Object.GetAnnotations()["cni.projectcalico.org/ipv4pools"] != `["pods-10-98-0-0-16"]` {
-				t.Errorf("%s: the probe pod %s does not ask for the new pool", vxlan, a.Object.GetName())
+			if do, is := a.Do.(step.Apply); is && do.Object.GetKind() == "Pod" &&
+				do.Object.GetAnnotations()["cni.projectcalico.org/ipv4pools"] != `["pods-10-98-0-0-16"]` {
+				t.Errorf("%s: the probe pod %s does not ask for the new pool", vxlan, do.Object.GetName())
 			}
 		}
 		open := stepOf(t, p, "pool/open")
-		if string(open.Actions[0].Patch) != `{"spec":{"nodeSelector":"has(pods)"}}` ||
-			string(open.Actions[1].Patch) != close {
-			t.Errorf("%s: opened by %s, closed by %s", vxlan, open.Actions[0].Patch, open.Actions[1].Patch)
+		opens, closes := open.Actions[0].Do.(step.Patch), open.Actions[1].Do.(step.Patch)
+		if string(opens.Merge) != `{"spec":{"nodeSelector":"has(pods)"}}` ||
+			string(closes.Merge) != close {
+			t.Errorf("%s: opened by %s, closed by %s", vxlan, opens.Merge, closes.Merge)
 		}
 		if removed := slices.ContainsFunc(p.Steps,
 			func(s step.Step) bool { return s.ID == "pool/remove" }); removed != (vxlan == "Never") {
@@ -84,7 +85,7 @@ func TestPoolUses(t *testing.T) {
 		r := pooled(t, "Always")
 		_ = unstructured.SetNestedStringSlice(poolIn(r), strings.Fields(uses), "spec", "allowedUses")
 		p := mustMake(t, r)
-		back := string(stepOf(t, p, "pool/open").Undo[0].Patch)
+		back := string(stepOf(t, p, "pool/open").Undo[0].Do.(step.Patch).Merge)
 		if p.Pools.Stays != stays || strings.Contains(back, `["Workload","Tunnel"]`) != stays {
 			t.Errorf("%s: it stays: %t, and is given back %s", uses, p.Pools.Stays, back)
 		}
@@ -97,9 +98,9 @@ func TestPoolCannotDoWithout(t *testing.T) {
 		p := mustMake(t, pooled(t, vxlan))
 		for i, s := range p.Steps {
 			vital := func(a step.Action) bool {
-				return a.Op == step.Patch || a.Op == step.Probe && !strings.HasPrefix(s.ID, "prepare/") ||
-					a.Op == step.Apply && a.Object.GetKind() == "IPPool" ||
-					a.Op == step.Delete && a.Ref.Kind == "IPPool"
+				return a.Op() == step.OpPatch || a.Op() == step.OpProbe && !strings.HasPrefix(s.ID, "prepare/") ||
+					a.Op() == step.OpApply && a.Object().GetKind() == "IPPool" ||
+					a.Op() == step.OpDelete && a.Ref().Kind == "IPPool"
 			}
 			for j, a := range s.Actions {
 				steps := slices.Clone(p.Steps)

@@ -50,21 +50,21 @@ func ReachOf(p *Plan) Reach {
 }
 
 func reaches(r *Reach, a step.Action) {
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Delete:
-		if a.Ref != nil {
-			kind.Once(&r.Deletes, a.Ref.String())
+		if do.Ref != (step.Ref{}) {
+			kind.Once(&r.Deletes, do.Ref.String())
 		}
 	case step.Hook:
 		if args, err := step.Arguments[step.HookArgs](a); err == nil {
 			r.Command(args.Command)
 		}
-		if a.Verb == step.VerbRemove {
-			kind.Once(&r.Deletes, "node "+a.NodeName)
+		if do.Verb == step.VerbRemove {
+			kind.Once(&r.Deletes, "node "+do.NodeName)
 		}
 	case step.Node:
-		if a.Verb == step.VerbClean {
-			kind.Once(&r.Deletes, "what the network left on "+a.NodeName)
+		if do.Verb == step.VerbClean {
+			kind.Once(&r.Deletes, "what the network left on "+do.NodeName)
 		}
 	}
 }

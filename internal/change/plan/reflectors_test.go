@@ -170,7 +170,7 @@ func TestReflectorsCannotDoWithout(t *testing.T) {
 	}
 	foreign := slices.Clone(p.Steps)
 	foreign[3].Actions = append(slices.Clone(foreign[3].Actions),
-		step.Action{ID: "x", Op: step.Delete, Ref: &step.Ref{Kind: "IPPool", Name: "default"}})
+		step.Action{ID: "x", Do: step.Delete{Ref: step.Ref{Kind: "IPPool", Name: "default"}}})
 	if plan.Verify(mutant(p, foreign)) == nil {
 		t.Error("a plan that deletes a pool passes")
 	}

@@ -43,7 +43,7 @@ func TestRolloutOnCilium(t *testing.T) {
 	if !slices.ContainsFunc(p.Findings, func(f finding.Finding) bool { return f.ID == "rollout/untried" }) {
 		t.Error("the plan does not say that it was never tried")
 	}
-	object := stepOf(t, p, "wave-1/node-1/switch").Actions[0].Object
+	object := stepOf(t, p, "wave-1/node-1/switch").Actions[0].Object()
 	if text, _ := json.Marshal(object); string(text) !=
 		`{"apiVersion":"cilium.io/v2","kind":"CiliumNodeConfig","metadata":{"name":"theseus-node-1","namespace":"kube-system"},`+
 			`"spec":{"defaults":{"bpf-lb-acceleration":"native"},"nodeSelector":{"matchLabels":{"kubernetes.io/hostname":"node-1"}}}}` {
@@ -71,20 +71,20 @@ func TestRolloutOnCiliumCannotDoWithout(t *testing.T) {
 				return plan.Verify(mutant(p, steps))
 			}
 			for j, action := range actions {
-				if action.Op == step.Wait && (action.Condition.Kind != step.AgentSays || s.Node == "") {
+				if do, is := action.Do.(step.Wait); is && (do.Condition.Kind != step.AgentSays || s.Node == "") {
 					continue // what the model does not know of, or knows already
 				}
 				if with(slices.Delete(slices.Clone(actions), j, j+1)) == nil {
 					t.Errorf("the %s of %s without %q pass", list, s.ID, action.Title)
 				}
-				if action.Op == step.Restart {
+				if action.Op() == step.OpRestart {
 					old := slices.Clone(actions)
-					old[j].Anew = false
+					step.Edit(&old[j], func(do *step.Restart) { do.Anew = false })
 					if with(old) == nil {
 						t.Errorf("the %s of %s pass where the pod would stay", list, s.ID)
 					}
 				}
-				if j+1 < len(actions) && s.Node != "" && actions[j+1].Condition == nil {
+				if j+1 < len(actions) && s.Node != "" && actions[j+1].Op() != step.OpWait {
 					swapped := slices.Clone(actions)
 					swapped[j], swapped[j+1] = swapped[j+1], swapped[j]
 					if with(swapped) == nil {
@@ -109,27 +109,27 @@ func TestRolloutOnCiliumTouchesNothingElse(t *testing.T) {
 		"nodes of a role": func(s *step.Step) {
 			set(s, map[string]any{"matchLabels": map[string]any{"role": "edge"}}, "spec", "nodeSelector")
 		},
-		"somebody's name":  func(s *step.Step) { s.Actions[0].Object.SetName("edge") },
-		"somebody's space": func(s *step.Step) { s.Actions[0].Object.SetNamespace("default") },
+		"somebody's name":  func(s *step.Step) { s.Actions[0].Object().SetName("edge") },
+		"somebody's space": func(s *step.Step) { s.Actions[0].Object().SetNamespace("default") },
 		"a look at rules that are not known": func(s *step.Step) {
-			s.Actions[0] = step.Action{ID: s.Actions[0].ID, Op: step.Node, NodeName: s.Node, Verb: step.VerbDataplane,
-				Args: json.RawMessage("{}")}
+			s.Actions[0] = step.Action{ID: s.Actions[0].ID, Do: step.Node{NodeName: s.Node, Verb: step.VerbDataplane,
+				Args: json.RawMessage("{}")}}
 		},
 		"all at once": func(s *step.Step) {
-			s.Actions[0].Object = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
+			s.Actions[0].Do = step.Apply{Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
 				"kind": "ConfigMap", "metadata": map[string]any{"name": "cilium-config", "namespace": "kube-system"},
-				"data": map[string]any{"bpf-lb-acceleration": "native"}}}
+				"data": map[string]any{"bpf-lb-acceleration": "native"}}}}
 		},
 		"no cilium-config": func(s *step.Step) {
-			s.Actions[0] = step.Action{ID: s.Actions[0].ID, Op: step.Delete,
-				Ref: &step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "cilium-config"}}
+			s.Actions[0] = step.Action{ID: s.Actions[0].ID, Do: step.Delete{
+				Ref: step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "cilium-config"}}}
 		},
 	} {
 		steps := slices.Clone(p.Steps)
 		at := slices.IndexFunc(steps, func(s step.Step) bool { return s.Node == "node-1" })
 		s := &steps[at]
 		s.Actions = slices.Clone(s.Actions)
-		s.Actions[0].Object = s.Actions[0].Object.DeepCopy()
+		s.Actions[0].Do = step.Apply{Object: s.Actions[0].Object().DeepCopy()}
 		edit(s)
 		if plan.Verify(mutant(p, steps)) == nil {
 			t.Errorf("%s: passes", name)
@@ -138,7 +138,7 @@ func TestRolloutOnCiliumTouchesNothingElse(t *testing.T) {
 }
 
 func set(s *step.Step, value any, fields ...string) {
-	if err := unstructured.SetNestedField(s.Actions[0].Object.Object, value, fields...); err != nil {
+	if err := unstructured.SetNestedField(s.Actions[0].Object().Object, value, fields...); err != nil {
 		panic(err)
 	}
 }
@@ -285,7 +285,7 @@ func TestFlagSetOnCilium(t *testing.T) {
 	if len(one.Waves) != 1 || !slices.Equal(one.Waves[0].Nodes, []string{"node-2"}) || one.Rollout.Value != "" {
 		t.Errorf("%v, %q", one.Waves, one.Rollout.Value)
 	}
-	r.snapshot.Other = append(r.snapshot.Other, *stepOf(t, one, "wave-1/node-2/switch").Actions[0].Object)
+	r.snapshot.Other = append(r.snapshot.Other, *stepOf(t, one, "wave-1/node-2/switch").Actions[0].Object())
 	both, err := decided(t, r, "cilium/bpf-lb-acceleration", modes, `{"if": [true, "new", "old"]}`)
 	if err != nil {
 		t.Fatal(err)
@@ -296,8 +296,8 @@ func TestFlagSetOnCilium(t *testing.T) {
 	}
 	var gone []string
 	for _, action := range stepOf(t, both, "fold/default").Actions {
-		if action.Op == step.Delete {
-			gone = append(gone, action.Ref.String())
+		if do, is := action.Do.(step.Delete); is {
+			gone = append(gone, do.Ref.String())
 		}
 	}
 	if !slices.Equal(gone, []string{"CiliumNodeConfig/kube-system/theseus-node-1",

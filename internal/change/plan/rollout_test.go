@@ -78,9 +78,9 @@ func TestRolloutCannotDoWithout(t *testing.T) {
 		for j, action := range s.Actions {
 			steps := slices.Clone(p.Steps)
 			steps[i].Actions = slices.Delete(slices.Clone(s.Actions), j, j+1)
-			if action.Op != "wait" && !(s.ID == "fold/default" && action.Verb == "dataplane") &&
+			if action.Op() != "wait" && !(s.ID == "fold/default" && action.Verb() == "dataplane") &&
 				plan.Verify(mutant(p, steps)) == nil {
-				if action.Verb == "dataplane" && j == 2 {
+				if action.Verb() == "dataplane" && j == 2 {
 					continue // the proof after it waits for the same
 				}
 				t.Errorf("step %s without %q passes", s.ID, action.Title)
@@ -89,7 +89,7 @@ func TestRolloutCannotDoWithout(t *testing.T) {
 		for j, action := range s.Undo {
 			steps := slices.Clone(p.Steps)
 			steps[i].Undo = slices.Delete(slices.Clone(s.Undo), j, j+1)
-			if action.Op != "wait" && plan.Verify(mutant(p, steps)) == nil {
+			if action.Op() != "wait" && plan.Verify(mutant(p, steps)) == nil {
 				t.Errorf("the undo of %s without %q passes", s.ID, action.Title)
 			}
 		}
@@ -157,10 +157,10 @@ func TestRolloutOfAnyFlag(t *testing.T) {
 		for _, list := range []string{"actions", "undo"} {
 			actions := map[string][]step.Action{"actions": s.Actions, "undo": s.Undo}[list]
 			for j, action := range actions {
-				if action.Verb == step.VerbGuard {
+				if action.Verb() == step.VerbGuard {
 					t.Errorf("%s guards what does not move", s.ID)
 				}
-				if action.Condition == nil || action.Condition.Kind != step.AgentSays {
+				if action.Op() != step.OpWait || action.Do.(step.Wait).Condition.Kind != step.AgentSays {
 					continue
 				}
 				steps := slices.Clone(p.Steps)

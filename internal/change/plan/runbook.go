@@ -125,7 +125,7 @@ func policyGoes(b *strings.Builder, p *Plan) {
 func goes(p *Plan, ref step.Ref) (int, *step.Step) {
 	for i := range p.Steps {
 		for _, action := range p.Steps[i].Actions {
-			if action.Op == step.Delete && action.Ref != nil && *action.Ref == ref {
+			if do, is := action.Do.(step.Delete); is && do.Ref != (step.Ref{}) && do.Ref == ref {
 				return i + 1, &p.Steps[i]
 			}
 		}

@@ -30,18 +30,20 @@ func TestSecretOfReplacedObject(t *testing.T) {
 func TestVerifyRefusesRedacted(t *testing.T) {
 	for name, edit := range map[string]func(a *step.Action){
 		"object": func(a *step.Action) {
-			a.Object.Object["spec"] = map[string]any{"list": []any{"x " + cluster.Redacted}}
+			a.Object().Object["spec"] = map[string]any{"list": []any{"x " + cluster.Redacted}}
 		},
 		"patch": func(a *step.Action) {
-			a.Patch = json.RawMessage(`{"spec":{"password":"` + cluster.Redacted + `"}}`)
+			a.Do = step.Patch{Ref: a.Ref(), Merge: json.RawMessage(`{"spec":{"password":"` + cluster.Redacted + `"}}`)}
 		},
-		"args": func(a *step.Action) { a.Args = json.RawMessage(`{"a":"` + cluster.Redacted + `"}`) },
+		"args": func(a *step.Action) {
+			a.Do = step.Node{Verb: step.VerbClean, Args: json.RawMessage(`{"a":"` + cluster.Redacted + `"}`)}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := mustMake(t, flannelToCalico(t))
 			for i := range p.Steps {
 				for j := range p.Steps[i].Actions {
-					if a := &p.Steps[i].Actions[j]; a.Object != nil {
+					if a := &p.Steps[i].Actions[j]; a.Object() != nil {
 						edit(a)
 						if err := plan.Verify(p); err == nil ||
 							!strings.Contains(err.Error(), "stands in a snapshot for a secret") {

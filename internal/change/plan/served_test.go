@@ -68,11 +68,8 @@ func TestServed(t *testing.T) {
 			for _, s := range is.Steps {
 				for _, a := range slices.Concat(s.Actions, s.Undo) {
 					var refs []step.Ref
-					if a.Ref != nil {
-						refs = append(refs, *a.Ref)
-					}
-					if a.Object != nil {
-						refs = append(refs, step.RefOf(a.Object))
+					if a.Ref() != (step.Ref{}) {
+						refs = append(refs, a.Ref())
 					}
 					for _, ref := range refs {
 						if ref.APIVersion == cluster.CalicoServed || strings.HasSuffix(ref.Name, ".projectcalico.org") {

@@ -102,7 +102,7 @@ func TestSurgeMutants(t *testing.T) {
 		for j, action := range s.Undo {
 			steps := slices.Clone(p.Steps)
 			steps[i].Undo = slices.Delete(slices.Clone(s.Undo), j, j+1)
-			if action.Op != step.Wait && plan.Verify(mutant(p, steps)) == nil {
+			if action.Op() != step.OpWait && plan.Verify(mutant(p, steps)) == nil {
 				t.Errorf("step %s passes without its undo action %q", s.ID, action.Title)
 			}
 		}
@@ -111,7 +111,8 @@ func TestSurgeMutants(t *testing.T) {
 
 // needless are waits that only leave the next one less to wait for.
 func needless(a *step.Action) bool {
-	return a.Op == step.Wait && (a.Condition.Kind == step.NodeReady || a.Condition.Kind == step.Gone)
+	do, is := a.Do.(step.Wait)
+	return is && (do.Condition.Kind == step.NodeReady || do.Condition.Kind == step.Gone)
 }
 
 func TestSurgeRefuses(t *testing.T) {

@@ -46,10 +46,12 @@ func TestVerifyToCiliumOrder(t *testing.T) {
 func TestVerifyToCilium(t *testing.T) {
 	for name, harm := range map[string]func(s *step.Step, a *step.Action) bool{
 		"marks": func(_ *step.Step, a *step.Action) bool {
-			if a.Verb != step.VerbJoin {
+			if a.Verb() != step.VerbJoin {
 				return false
 			}
-			a.Args = []byte(`{"old": ["10.244.0.0/16"], "new": ["10.96.0.0/16"]}`)
+			step.Edit(a, func(do *step.Node) {
+				do.Args = []byte(`{"old": ["10.244.0.0/16"], "new": ["10.96.0.0/16"]}`)
+			})
 			return true
 		},
 		"a writer of other pods": writer(func(o map[string]any) error {
@@ -117,11 +119,11 @@ func TestVerifyToCilium(t *testing.T) {
 // applied harms an object that introduces pods.
 func applied(kind string, harm func(object map[string]any) error) func(*step.Step, *step.Action) bool {
 	return func(_ *step.Step, a *step.Action) bool {
-		if a.Op != step.Apply || a.Object.GetKind() != kind || a.Object.GetName() != "theseus-introduce" {
+		if a.Op() != step.OpApply || a.Object().GetKind() != kind || a.Object().GetName() != "theseus-introduce" {
 			return false
 		}
-		a.Object = a.Object.DeepCopy()
-		return harm(a.Object.Object) == nil
+		a.Do = step.Apply{Object: a.Object().DeepCopy()}
+		return harm(a.Object().Object) == nil
 	}
 }
 
@@ -196,8 +198,8 @@ func TestToCiliumUndoes(t *testing.T) {
 	undone := map[string]bool{}
 	for _, s := range p.Steps {
 		for _, a := range s.Undo {
-			if a.Op == step.Delete {
-				undone[a.Ref.String()] = true
+			if do, is := a.Do.(step.Delete); is {
+				undone[do.Ref.String()] = true
 			}
 		}
 	}

@@ -130,8 +130,8 @@ func TestToFlannelLeavesNothing(t *testing.T) {
 	gone := map[string]bool{}
 	for _, s := range p.Steps {
 		for _, a := range s.Actions {
-			if a.Op == step.Delete {
-				gone[a.Ref.String()] = true
+			if do, is := a.Do.(step.Delete); is {
+				gone[do.Ref.String()] = true
 			}
 		}
 	}
@@ -163,8 +163,8 @@ func TestToFlannelByChart(t *testing.T) {
 	}
 	for _, s := range p.Steps {
 		for _, a := range slices.Concat(s.Actions, s.Undo) {
-			if a.Op == step.Delete && a.Ref.Kind == "Namespace" ||
-				a.Op == step.Apply && a.Object.GetKind() == "Namespace" && a.Object.GetName() == "kube-flannel" {
+			if a.Op() == step.OpDelete && a.Ref().Kind == "Namespace" ||
+				a.Op() == step.OpApply && a.Ref().Kind == "Namespace" && a.Ref().Name == "kube-flannel" {
 				t.Errorf("step %s: %s", s.ID, a.Title)
 			}
 		}

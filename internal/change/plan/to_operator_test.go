@@ -37,7 +37,7 @@ func TestToOperator(t *testing.T) {
 		t.Errorf("strategy %s to %+v", p.Strategy, p.Target)
 	}
 	for i := range p.Steps {
-		if slices.ContainsFunc(p.Steps[i].Actions, func(a step.Action) bool { return a.Op == step.Restart }) {
+		if slices.ContainsFunc(p.Steps[i].Actions, func(a step.Action) bool { return a.Op() == step.OpRestart }) {
 			t.Errorf("step %s restarts agents, which is the operator's to do", p.Steps[i].ID)
 		}
 	}
@@ -47,8 +47,8 @@ func TestToOperator(t *testing.T) {
 	for _, action := range p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool {
 		return s.ID == "joint/target"
 	})].Actions {
-		if c := action.Condition; c != nil && c.Kind == step.Rolled {
-			awaited = append(awaited, c.Ref.Name)
+		if do, is := action.Do.(step.Wait); is && do.Condition.Kind == step.Rolled {
+			awaited = append(awaited, do.Condition.Ref.Name)
 		}
 	}
 	if !slices.Equal(awaited, []string{"calico-typha", "calico-kube-controllers"}) {
@@ -62,7 +62,7 @@ func TestVerifyToOperator(t *testing.T) {
 		p := mustMake(t, flannelToOperator(t))
 		at := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id })
 		p.Steps[at].Actions = slices.DeleteFunc(p.Steps[at].Actions, func(a step.Action) bool {
-			return a.Condition != nil && a.Condition.Kind == step.Has
+			return a.Op() == step.OpWait && a.Do.(step.Wait).Condition.Kind == step.Has
 		})
 		if err := plan.Verify(p); err == nil {
 			t.Errorf("%s: nobody looks what the operator made, and Verify does not notice", id)
@@ -71,9 +71,9 @@ func TestVerifyToOperator(t *testing.T) {
 	p := mustMake(t, flannelToOperator(t))
 	for i := range p.Steps {
 		for j := range p.Steps[i].Actions {
-			if a := &p.Steps[i].Actions[j]; a.Op == step.Apply && a.Object.GetKind() == "Installation" &&
+			if a := &p.Steps[i].Actions[j]; a.Op() == step.OpApply && a.Object().GetKind() == "Installation" &&
 				p.Steps[i].ID == "joint/target" {
-				unstructured.RemoveNestedField(a.Object.Object, "spec", "calicoNodeDaemonSet")
+				unstructured.RemoveNestedField(a.Object().Object, "spec", "calicoNodeDaemonSet")
 			}
 		}
 	}

@@ -93,10 +93,10 @@ func TestOwnedUpgradeTouchesNothing(t *testing.T) {
 		for _, a := range slices.Concat(s.Actions, s.Undo) {
 			var ref step.Ref
 			switch {
-			case a.Object != nil:
-				ref = step.RefOf(a.Object)
-			case a.Ref != nil && (a.Op == step.Patch || a.Op == step.Delete):
-				ref = *a.Ref
+			case a.Object() != nil:
+				ref = step.RefOf(a.Object())
+			case a.Ref() != (step.Ref{}) && (a.Op() == step.OpPatch || a.Op() == step.OpDelete):
+				ref = a.Ref()
 			}
 			if ref.Namespace == "calico-system" || ref.Kind == "Installation" {
 				t.Errorf("step %s: %s changes %s", s.ID, a.Title, ref)
@@ -128,20 +128,23 @@ func TestOwnedUpgradeCannotDoWithout(t *testing.T) {
 			continue
 		}
 		needed := func(a *step.Action) bool {
-			return a.Op != step.Wait || a.Condition.Kind == step.Held ||
-				a.Condition.Kind == step.Renders && *a.Condition.Ref == p.Source.Agent
+			do, waits := a.Do.(step.Wait)
+			return !waits || do.Condition.Kind == step.Held ||
+				do.Condition.Kind == step.Renders && *do.Condition.Ref == p.Source.Agent
 		}
 		for j, a := range s.Actions {
 			// A later step sees to it that the owner has made the agents' form.
-			if needed(&a) && (s.ID != "owner/tigera-operator" || a.Op != step.Wait) {
+			if needed(&a) && (s.ID != "owner/tigera-operator" || a.Op() != step.OpWait) {
 				fails(a.Title, func(s *step.Step) { s.Actions = slices.Delete(s.Actions, j, j+1) })
 			}
-			if a.Mark != "" {
-				fails("a mark", func(s *step.Step) { s.Actions[j].Mark = "" })
+			if do, is := a.Do.(step.Restart); is && do.Mark != "" {
+				fails("a mark", func(s *step.Step) {
+					step.Edit(&s.Actions[j], func(do *step.Restart) { do.Mark = "" })
+				})
 			}
 		}
 		for j, a := range s.Undo {
-			if needed(&a) && len(s.Undo) > 1 && (s.ID != "owner/tigera-operator" || a.Op != step.Wait) {
+			if needed(&a) && len(s.Undo) > 1 && (s.ID != "owner/tigera-operator" || a.Op() != step.OpWait) {
 				fails("undoing: "+a.Title, func(s *step.Step) { s.Undo = slices.Delete(s.Undo, j, j+1) })
 			}
 		}
@@ -282,8 +285,8 @@ func TestOwnedUpgradeAsksTheOwner(t *testing.T) {
 		for _, s := range p.Steps {
 			conditions := slices.Clone(s.Before)
 			for _, a := range s.Actions {
-				if a.Op == step.Wait {
-					conditions = append(conditions, *a.Condition)
+				if do, is := a.Do.(step.Wait); is {
+					conditions = append(conditions, do.Condition)
 				}
 			}
 			for _, c := range conditions {

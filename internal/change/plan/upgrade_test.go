@@ -86,7 +86,8 @@ func TestUpgradeLeavesNothing(t *testing.T) {
 		}
 		var all string
 		for _, a := range actions {
-			all += string(a.Patch)
+			patch, _ := a.Do.(step.Patch)
+			all += string(patch.Merge)
 		}
 		for _, word := range never {
 			if strings.Contains(all, word) {
@@ -114,9 +115,9 @@ func TestUpgradeCannotDoWithout(t *testing.T) {
 		}
 		for list, actions := range [][]step.Action{s.Actions, s.Undo} {
 			for j, action := range actions {
-				if action.Op == step.Wait || action.Op == step.Probe && list == 1 ||
-					action.Op == step.Apply && !strings.HasPrefix(s.ID, "fold/") ||
-					action.Op == step.Patch && (action.Ref.Kind == "ConfigMap" || list == 0) ||
+				if action.Op() == step.OpWait || action.Op() == step.OpProbe && list == 1 ||
+					action.Op() == step.OpApply && !strings.HasPrefix(s.ID, "fold/") ||
+					action.Op() == step.OpPatch && (action.Ref().Kind == "ConfigMap" || list == 0) ||
 					s.ID == "prepare/probes" {
 					continue // what the model does not know of, or what an earlier step has done already
 				}
@@ -236,7 +237,7 @@ func TestDowngradeDefinitions(t *testing.T) {
 	r.snapshot.Other = slices.DeleteFunc(r.snapshot.Other, pools)
 	p := mustMake(t, r)
 	i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "upgrade/definitions" })
-	if i < 0 || len(p.Steps[i].Actions) != 2 || !pools(*p.Steps[i].Actions[0].Object) {
+	if i < 0 || len(p.Steps[i].Actions) != 2 || !pools(*p.Steps[i].Actions[0].Object()) {
 		t.Errorf("the definitions that the cluster lacks are not brought: %v", i)
 	}
 	r.snapshot.Sources[0].Missing = "not allowed"
@@ -288,7 +289,7 @@ func TestRetained(t *testing.T) {
 			}
 			p := mustMake(t, unencapsulated(r))
 			restarts, anew := []bool{}, func(s step.Step) bool {
-				return slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart })
+				return slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op() == step.OpRestart })
 			}
 			for _, s := range p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool {
 				return s.ID == "bgp/retain"
@@ -343,7 +344,7 @@ func TestUpgradeOfReflectors(t *testing.T) {
 	for i, s := range p.Steps {
 		together := 0
 		for _, a := range s.Actions {
-			if a.Op == step.Restart && reflectors[a.NodeName] {
+			if do, is := a.Do.(step.Restart); is && reflectors[do.NodeName] {
 				together++
 			}
 		}

@@ -19,11 +19,11 @@ func TestVerifyRefusesForeignTasks(t *testing.T) {
 			p := mustMake(t, flannelToCalico(t))
 			for i := range p.Steps {
 				for j, a := range of(&p.Steps[i]) {
-					if a.Op != step.Node {
+					if a.Op() != step.OpNode {
 						continue
 					}
 					evil := &of(&p.Steps[i])[j]
-					evil.Verb, evil.Args = step.VerbClean, json.RawMessage(`{"chains":["KUBE-*"]}`)
+					evil.Do = step.Node{NodeName: a.Node(), Verb: step.VerbClean, Args: json.RawMessage(`{"chains":["KUBE-*"]}`)}
 					if err := plan.Verify(p); err == nil ||
 						!strings.Contains(err.Error(), "nothing that a network leaves") {
 						t.Errorf("verify: %v", err)

@@ -77,7 +77,7 @@ func TestVerifyCatchesMissingUndo(t *testing.T) {
 		for j, action := range s.Undo {
 			steps := slices.Clone(p.Steps)
 			steps[i].Undo = slices.Delete(slices.Clone(s.Undo), j, j+1)
-			if action.Op == step.Wait {
+			if action.Op() == step.OpWait {
 				continue // waiting changes nothing in a model
 			}
 			if plan.Verify(mutant(p, steps)) == nil {
@@ -103,18 +103,19 @@ func TestVerifyCatchesMissingActions(t *testing.T) {
 
 // dispensable are actions that a model of networks does not miss.
 func dispensable(s *step.Step, a *step.Action) bool {
+	wait, waits := a.Do.(step.Wait)
 	switch {
-	case s.ID == "joint/target" && a.Object.GetKind() != "DaemonSet": // what the agent needs is not modelled
-	case s.ID == "prepare/theseus" && a.Op != step.Apply:
-	case strings.HasPrefix(s.ID, "carry/") && a.Op == step.Probe: // hosts that begin anew have another address
-	case s.ID == "finish/form" && a.Op == step.Patch: // labels
-	case s.ID == "finish/form" && a.Op == step.Apply && a.Object.GetKind() != "DaemonSet": // nor is what it becomes
-	case a.Verb == step.VerbInventory && !s.NoReturn: // stock is taken twice after cleaning
-	case s.ID == "finish/form" && a.Op == step.Wait: // the step's postcondition says the same
-	case (strings.HasSuffix(s.ID, "/move") || strings.HasSuffix(s.ID, "/empty")) && a.Op == step.Wait:
+	case s.ID == "joint/target" && a.Object().GetKind() != "DaemonSet": // what the agent needs is not modelled
+	case s.ID == "prepare/theseus" && a.Op() != step.OpApply:
+	case strings.HasPrefix(s.ID, "carry/") && a.Op() == step.OpProbe: // hosts that begin anew have another address
+	case s.ID == "finish/form" && a.Op() == step.OpPatch: // labels
+	case s.ID == "finish/form" && a.Op() == step.OpApply && a.Ref().Kind != "DaemonSet": // nor is what it becomes
+	case a.Verb() == step.VerbInventory && !s.NoReturn: // stock is taken twice after cleaning
+	case s.ID == "finish/form" && a.Op() == step.OpWait: // the step's postcondition says the same
+	case (strings.HasSuffix(s.ID, "/move") || strings.HasSuffix(s.ID, "/empty")) && a.Op() == step.OpWait:
 		// in a model no agent fails once it was ready
-	case a.Op == step.Wait && a.Condition.Ref != nil && a.Condition.Ref.Kind == "Deployment":
-	case a.Op == step.Wait && a.Condition.Kind == step.PodGone:
+	case waits && wait.Condition.Ref != nil && wait.Condition.Ref.Kind == "Deployment":
+	case waits && wait.Condition.Kind == step.PodGone:
 	default:
 		return false
 	}
@@ -165,7 +166,7 @@ func TestVerifyCatches(t *testing.T) {
 		}, "may not be done together"},
 		{"two things together on one node", func(s []step.Step) {
 			prefer := find(s, "switch/prefer")
-			prefer.Actions[1].NodeName = prefer.Actions[0].NodeName
+			prefer.Actions[1].Do = prefer.Actions[0].Do
 		}, "may not be done together"},
 		{"pods moved together with those that are waited for", func(s []step.Step) {
 			find(s, "wave-3/control-1/move").Actions[1].Beside = true
@@ -176,11 +177,15 @@ func TestVerifyCatches(t *testing.T) {
 		}, "must be joined"},
 		{"the first action together with nothing",
 			func(s []step.Step) { find(s, "switch/prefer").Actions[0].Beside = true }, "may not be done together"},
-		{"unknown operation", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].Op = "dance" },
-			`"dance" is not known`},
-		{"unknown verb", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].Verb = "sing" },
+		{"unknown operation", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].Do = nil },
+			`"" is not known`},
+		{"unknown verb", func(s []step.Step) {
+			step.Edit(&find(s, "joint/agents/wave-1").Actions[0], func(do *step.Node) { do.Verb = "sing" })
+		},
 			`"sing" is not known`},
-		{"unknown node", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].NodeName = "node-9" },
+		{"unknown node", func(s []step.Step) {
+			step.Edit(&find(s, "joint/agents/wave-1").Actions[0], func(do *step.Node) { do.NodeName = "node-9" })
+		},
 			`"node-9" is in no wave`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

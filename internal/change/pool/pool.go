@@ -98,7 +98,7 @@ func (b *builder) create() {
 }
 
 func (b *builder) patch(ref step.Ref, patch json.RawMessage, title string) step.Action {
-	return step.Action{Op: step.Patch, Ref: &ref, Patch: patch, Title: title}
+	return step.Action{Do: step.Patch{Ref: ref, Merge: patch}, Title: title}
 }
 
 // open is where new pods begin to get addresses of the new range.

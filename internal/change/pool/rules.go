@@ -89,23 +89,23 @@ func (m *pooling) act(a *step.Action) error {
 	if verify.Sparing(a) {
 		return nil
 	}
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Apply:
-		return m.apply(step.RefOf(a.Object))
+		return m.apply(step.RefOf(do.Object))
 	case step.Delete:
-		return m.remove(*a.Ref)
+		return m.remove(do.Ref)
 	case step.Patch:
 		return m.patch(a)
 	case step.Evict:
-		return m.evict(a.Pods)
+		return m.evict(do.Pods)
 	case step.Probe:
-		old, new := slices.Contains(a.Paths.Old, step.EveryNode), slices.Contains(a.Paths.New, step.EveryNode)
+		old, new := slices.Contains(do.Paths.Old, step.EveryNode), slices.Contains(do.Paths.New, step.EveryNode)
 		m.both, m.alone = old && new, new && !old
 		return nil
 	case step.Wait:
 		return nil
 	}
-	return fmt.Errorf("the operation %q has no place here", a.Op)
+	return fmt.Errorf("the operation %q has no place here", a.Op())
 }
 
 func (m *pooling) apply(ref step.Ref) error {
@@ -143,17 +143,17 @@ func (m *pooling) remove(ref step.Ref) error {
 }
 
 func (m *pooling) patch(a *step.Action) error {
-	if a.Ref.Kind != "IPPool" {
-		return fmt.Errorf("%s is none of the two pools", a.Ref)
+	if a.Ref().Kind != "IPPool" {
+		return fmt.Errorf("%s is none of the two pools", a.Ref())
 	}
 	m.touched = true
 	switch {
-	case a.Ref.Name == m.plan.Pools.To && m.made:
+	case a.Ref().Name == m.plan.Pools.To && m.made:
 		if !m.proven && !m.undoing {
 			return errors.New("no gate has seen both ranges yet")
 		}
 		m.open = !m.undoing
-	case a.Ref.Name == m.plan.Pools.From && (m.open || m.undoing):
+	case a.Ref().Name == m.plan.Pools.From && (m.open || m.undoing):
 		m.closed = !m.undoing
 	default:
 		return errors.New("pods would get addresses of neither pool")
@@ -161,7 +161,7 @@ func (m *pooling) patch(a *step.Action) error {
 	return nil
 }
 
-func (m *pooling) evict(set *step.PodSet) error {
+func (m *pooling) evict(set step.PodSet) error {
 	m.touched = true
 	switch {
 	case slices.Equal(set.CIDRs, m.plan.Source.PodCIDRs) && m.open && m.closed && !m.undoing:

@@ -205,7 +205,7 @@ func (r *relay) mesh(on bool) Part {
 	for _, object := range r.snapshot.Calico("BGPConfiguration") {
 		if object.GetName() == "default" {
 			ref := step.RefOf(&object)
-			action = step.Action{Op: step.Patch, Ref: &ref, Patch: joint.Canonical(map[string]any{"spec": spec})}
+			action = step.Action{Do: step.Patch{Ref: ref, Merge: joint.Canonical(map[string]any{"spec": spec})}}
 		}
 	}
 	action.Title = fmt.Sprintf("set nodeToNodeMeshEnabled=%t", on)
@@ -216,9 +216,9 @@ func (r *relay) mesh(on bool) Part {
 // clusterID gives a node a cluster id, or takes it where id is nil.
 func clusterID(node string, id any, title string) step.Action {
 	return step.Action{
-		Op: step.Patch, Title: title, Ref: &step.Ref{APIVersion: "v1", Kind: "Node", Name: node},
-		Patch: joint.Canonical(
-			map[string]any{"metadata": map[string]any{"annotations": map[string]any{bgp.AnnotationClusterID: id}}}),
+		Do: step.Patch{Ref: step.Ref{APIVersion: "v1", Kind: "Node", Name: node}, Merge: joint.Canonical(
+			map[string]any{"metadata": map[string]any{"annotations": map[string]any{bgp.AnnotationClusterID: id}}})},
+		Title: title,
 	}
 }
 

@@ -67,16 +67,16 @@ func (r *relaying) takenBack(s *step.Step) error {
 
 func (r *relaying) act(a *step.Action) error {
 	switch {
-	case verify.Retaining(a), a.Op == step.Probe, a.Op == step.Wait:
+	case verify.Retaining(a), a.Op() == step.OpProbe, a.Op() == step.OpWait:
 		return nil
-	case a.Op == step.Node:
-		return fmt.Errorf("the verb %q has no place here", a.Verb)
-	case a.Op == step.Apply:
-		return r.touch(step.RefOf(a.Object))
-	case a.Op == step.Delete, a.Op == step.Patch:
-		return r.touch(*a.Ref)
+	case a.Op() == step.OpNode:
+		return fmt.Errorf("the verb %q has no place here", a.Verb())
+	case a.Op() == step.OpApply:
+		return r.touch(step.RefOf(a.Object()))
+	case a.Op() == step.OpDelete, a.Op() == step.OpPatch:
+		return r.touch(a.Ref())
 	}
-	return fmt.Errorf("the operation %q has no place here", a.Op)
+	return fmt.Errorf("the operation %q has no place here", a.Op())
 }
 
 func (r *relaying) touch(ref step.Ref) error {

@@ -25,29 +25,29 @@ func hostProberRef() step.Ref {
 
 // act does one action on the model, or says why it must not be done now.
 func (m *machine) act(a *step.Action) error {
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Apply:
-		return m.apply(a.Object)
+		return m.apply(do.Object)
 	case step.Delete:
-		return m.remove(*a.Ref)
+		return m.remove(do.Ref)
 	case step.Patch:
-		return m.patch(a)
+		return m.patch(do)
 	case step.Taint, step.Untaint:
 		return m.taint(a)
 	case step.Evict:
-		return m.evict(a.Pods)
+		return m.evict(do.Pods)
 	case step.Node:
 		return m.onNode(a)
 	case step.Wait:
-		return m.reach(*a.Condition)
+		return m.reach(do.Condition)
 	case step.Restart:
-		return m.restart(a)
+		return m.restart(do)
 	case step.Hook:
 		return m.hook(a)
 	case step.Probe:
-		return m.probe(a.Paths)
+		return m.probe(do.Paths)
 	}
-	return fmt.Errorf("the operation %q is not known", a.Op)
+	return fmt.Errorf("the operation %q is not known", a.Op())
 }
 
 func (m *machine) node(name string) (int, error) {
@@ -240,24 +240,24 @@ func (m *machine) removeProbe(ref step.Ref) error {
 }
 
 // patch follows the target's label on nodes; patches of objects only need their object.
-func (m *machine) patch(a *step.Action) error {
-	if a.Ref.Kind != "Node" {
-		if !m.facts[exists(*a.Ref)] {
-			return fmt.Errorf("%s is not there", a.Ref)
+func (m *machine) patch(do step.Patch) error {
+	if do.Ref.Kind != "Node" {
+		if !m.facts[exists(do.Ref)] {
+			return fmt.Errorf("%s is not there", do.Ref)
 		}
 		switch {
-		case m.reserves(*a.Ref):
-			m.set(left(*a.Ref), true)
+		case m.reserves(do.Ref):
+			m.set(left(do.Ref), true)
 		case m.adopting():
-			return m.carry(*a.Ref)
+			return m.carry(do.Ref)
 		}
 		return nil
 	}
-	i, err := m.node(a.Ref.Name)
+	i, err := m.node(do.Ref.Name)
 	if err != nil {
 		return err
 	}
-	patch, err := m.labels.Read(a.Patch)
+	patch, err := m.labels.Read(do.Merge)
 	if err != nil {
 		return fmt.Errorf("patch: %w", err)
 	}
@@ -281,18 +281,18 @@ func (m *machine) patch(a *step.Action) error {
 	}
 	if m.plan.Target.Maker != nil && !m.facts[seenMade] {
 		return fmt.Errorf("it was not seen that the operator lets the target's agent wait for the label of %s",
-			a.Ref.Name)
+			do.Ref.Name)
 	}
 	if !m.facts[exists(m.plan.Target.Agent)] || !m.facts["gated"] || !m.nodes[i].Joined {
 		return fmt.Errorf("node %s must be joined, and the target's agent wait for its label, before it gets it",
-			a.Ref.Name)
+			do.Ref.Name)
 	}
 	for _, part := range m.plan.Target.Parts {
 		if !m.facts[exists(part)] && m.adopting() {
 			return fmt.Errorf("%s is not there yet, and the target's first agent would make do without it", part)
 		}
 	}
-	m.note("label", a.Ref.Name)
+	m.note("label", do.Ref.Name)
 	m.set(rolledOut(m.plan.Target.Agent), false)
 	m.edit(i, func(n *NodeModel) { n.Labelled, n.TargetResidue, n.Staged = true, true, true })
 	return nil
@@ -300,15 +300,15 @@ func (m *machine) patch(a *step.Action) error {
 
 // restart takes an agent away from a node for a moment. Where its own form keeps its rules elsewhere than the
 // joint form does, what it denies must be guarded.
-func (m *machine) restart(a *step.Action) error {
-	i, err := m.node(a.NodeName)
+func (m *machine) restart(do step.Restart) error {
+	i, err := m.node(do.NodeName)
 	switch {
 	case err != nil:
 		return err
-	case !m.facts[exists(*a.Ref)]:
-		return fmt.Errorf("%s is not there", a.Ref)
+	case !m.facts[exists(do.Ref)]:
+		return fmt.Errorf("%s is not there", do.Ref)
 	case m.guards && !m.nodes[i].Guarded:
-		return fmt.Errorf("nothing keeps denied on %s what %s denies while it restarts", a.NodeName, a.Ref)
+		return fmt.Errorf("nothing keeps denied on %s what %s denies while it restarts", do.NodeName, do.Ref)
 	}
 	m.edit(i, func(n *NodeModel) { n.OwnForm = !m.facts["gated"] })
 	return nil
@@ -322,21 +322,22 @@ func (m *machine) note(what, node string) {
 }
 
 func (m *machine) taint(a *step.Action) error {
-	i, err := m.node(a.NodeName)
+	i, err := m.node(a.Node())
 	if err != nil {
 		return err
 	}
-	if a.Taint.Effect == corev1.TaintEffectNoSchedule {
-		return m.shut(i, a.Op == step.Taint)
+	_, sets := a.Do.(step.Taint)
+	if a.Taint().Effect == corev1.TaintEffectNoSchedule {
+		return m.shut(i, sets)
 	}
-	if a.Op == step.Untaint && !m.nodes[i].Pending && !m.undoing {
-		return fmt.Errorf("node %s has no taint", a.NodeName)
+	if !sets && !m.nodes[i].Pending && !m.undoing {
+		return fmt.Errorf("node %s has no taint", a.Node())
 	}
-	m.edit(i, func(n *NodeModel) { n.Pending = a.Op == step.Taint })
+	m.edit(i, func(n *NodeModel) { n.Pending = sets })
 	return nil
 }
 
-func (m *machine) evict(set *step.PodSet) error {
+func (m *machine) evict(set step.PodSet) error {
 	i, err := m.node(set.Node)
 	if err != nil {
 		return err
@@ -371,7 +372,7 @@ func (m *machine) evict(set *step.PodSet) error {
 	return nil
 }
 
-func (m *machine) probe(set *step.PathSet) error {
+func (m *machine) probe(set step.PathSet) error {
 	if prober := hostProberRef(); m.facts[exists(prober)] && !m.facts[rolledOut(prober)] &&
 		len(set.Old)+len(set.New) > 0 {
 		return fmt.Errorf("%s is not known to be ready, and hosts would not answer", prober)

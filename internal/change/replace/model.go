@@ -233,7 +233,7 @@ func newMachine(p *kind.Plan) *machine {
 	for i := range p.Steps {
 		for j := range p.Steps[i].Actions {
 			a := &p.Steps[i].Actions[j]
-			m.guards = m.guards || a.Verb == step.VerbGuard
+			m.guards = m.guards || a.Verb() == step.VerbGuard
 			m.define(a)
 		}
 	}
@@ -248,12 +248,12 @@ func (m *machine) know(n NodeModel) {
 
 // define remembers which kind a definition that the plan makes is of: objects of it come after it.
 func (m *machine) define(a *step.Action) {
-	if a.Op != step.Apply || a.Object.GetKind() != "CustomResourceDefinition" {
+	if a.Op() != step.OpApply || a.Object().GetKind() != "CustomResourceDefinition" {
 		return
 	}
-	group, _, _ := unstructured.NestedString(a.Object.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(a.Object.Object, "spec", "names", "kind")
-	m.kinds[group+"/"+kind] = step.RefOf(a.Object)
+	group, _, _ := unstructured.NestedString(a.Object().Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(a.Object().Object, "spec", "names", "kind")
+	m.kinds[group+"/"+kind] = step.RefOf(a.Object())
 }
 
 func exists(ref step.Ref) string { return "exists " + ref.String() }
@@ -280,10 +280,10 @@ func extrasOf(p *kind.Plan) []step.Ref {
 	for i := range p.Steps {
 		for j := range p.Steps[i].Actions {
 			action := &p.Steps[i].Actions[j]
-			if action.Op != step.Apply {
+			if action.Op() != step.OpApply {
 				continue
 			}
-			if ref := step.RefOf(action.Object); !known[ref] && !verify.Ours(ref) {
+			if ref := step.RefOf(action.Object()); !known[ref] && !verify.Ours(ref) {
 				known[ref] = true
 				found = append(found, ref)
 			}

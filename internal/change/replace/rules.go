@@ -163,16 +163,16 @@ func (m *machine) nodesOf(s *step.Step) []string {
 }
 
 func (m *machine) touchesTraffic(a step.Action) bool {
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Node:
-		verb, _ := step.VerbNamed(a.Verb)
+		verb, _ := step.VerbNamed(do.Verb)
 		return !verb.Quiet
 	case step.Evict, step.Restart, step.Hook:
 		return true
 	case step.Delete:
-		return m.parts[*a.Ref]
+		return m.parts[do.Ref]
 	case step.Patch:
-		return a.Ref.Kind == "Node" || m.adopting()
+		return do.Ref.Kind == "Node" || m.adopting()
 	}
 	return false
 }
@@ -220,12 +220,12 @@ func (m *machine) inverses(s *step.Step, first map[string]bool) []step.Action {
 	var undo []step.Action
 	for i := len(s.Actions) - 1; i >= 0; i-- {
 		action := s.Actions[i]
-		if action.Op != step.Apply {
+		if action.Op() != step.OpApply {
 			continue
 		}
-		ref := step.RefOf(action.Object)
+		ref := step.RefOf(action.Object())
 		if held, changed := first[exists(ref)]; changed && !held {
-			undo = append(undo, step.Action{ID: action.ID + "/back", Op: step.Delete, Ref: &ref,
+			undo = append(undo, step.Action{ID: action.ID + "/back", Do: step.Delete{Ref: ref},
 				Title: "delete " + ref.String()})
 		}
 	}

@@ -56,7 +56,7 @@ func (m *machine) opened(wave int) bool {
 
 // hook follows the coming and going of nodes.
 func (m *machine) hook(a *step.Action) error {
-	i, err := m.node(a.NodeName)
+	i, err := m.node(a.Node())
 	if err != nil {
 		return err
 	}
@@ -64,18 +64,18 @@ func (m *machine) hook(a *step.Action) error {
 	switch {
 	case m.plan.Surge == nil:
 		return fmt.Errorf("the strategy %s neither adds nor removes nodes", m.plan.Strategy)
-	case a.Verb == step.VerbAdd && n.Added:
+	case a.Verb() == step.VerbAdd && n.Added:
 		return m.come(i)
-	case a.Verb == step.VerbRemove && n.Added:
+	case a.Verb() == step.VerbRemove && n.Added:
 		if !m.undoing || !n.Shut || n.PodsNew || n.ProbeNew || n.MeasuredNew {
 			return fmt.Errorf("%s is new, and goes again only when it was never used", n.Name)
 		}
 		m.edit(i, func(now *NodeModel) { *now = unborn(n.Name, n.wave) })
 		return nil
-	case a.Verb == step.VerbRemove && m.goes(i):
+	case a.Verb() == step.VerbRemove && m.goes(i):
 		return m.leave(i)
 	}
-	return fmt.Errorf("the plan does not %s node %s", a.Verb, n.Name)
+	return fmt.Errorf("the plan does not %s node %s", a.Verb(), n.Name)
 }
 
 // come: there may be pods of DaemonSets that bear every taint on it, on the source, until it is switched.
@@ -136,7 +136,7 @@ func (m *machine) shut(i int, on bool) error {
 }
 
 // drain follows the eviction of all but the pods of DaemonSets.
-func (m *machine) drain(i int, set *step.PodSet) error {
+func (m *machine) drain(i int, set step.PodSet) error {
 	n := &m.nodes[i]
 	switch {
 	case n.Away || !n.Shut:

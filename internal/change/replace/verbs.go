@@ -16,16 +16,16 @@ import (
 )
 
 func (m *machine) onNode(a *step.Action) error {
-	i, err := m.node(a.NodeName)
+	i, err := m.node(a.Node())
 	if err != nil {
 		return err
 	}
 	if !m.hands(i) {
-		return fmt.Errorf("the agent of %s is not known to be ready", a.NodeName)
+		return fmt.Errorf("the agent of %s is not known to be ready", a.Node())
 	}
-	effect, known := effects[a.Verb]
+	effect, known := effects[a.Verb()]
 	if !known {
-		return fmt.Errorf("the verb %q is not known", a.Verb)
+		return fmt.Errorf("the verb %q is not known", a.Verb())
 	}
 	return effect(m, i, a)
 }
@@ -59,20 +59,20 @@ func edits(change func(*NodeModel)) func(*machine, int, *step.Action) error {
 }
 
 func (m *machine) join(i int, a *step.Action) error {
-	args, err := m.joinArgs.Read(a.Args)
+	args, err := m.joinArgs.Read(a.Args())
 	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	if !slices.Equal(args.Old, m.plan.Source.PodCIDRs) || !slices.Equal(args.New, m.plan.Target.PodCIDRs) {
 		return fmt.Errorf("joins %v and %v, which are not the ranges of the two networks", args.Old, args.New)
 	}
-	if a.Verb == step.VerbJoin && !equality.Semantic.DeepEqual(args.Marks, m.plan.Target.Capabilities.Marks) {
+	if a.Verb() == step.VerbJoin && !equality.Semantic.DeepEqual(args.Marks, m.plan.Target.Capabilities.Marks) {
 		return fmt.Errorf("joins without the changes of marks that keep the agents of both networks apart")
 	}
-	if a.Verb == step.VerbJoin && !m.facts["baseline"] {
+	if a.Verb() == step.VerbJoin && !m.facts["baseline"] {
 		return fmt.Errorf("no node may be changed before measuring is proven")
 	}
-	m.edit(i, func(n *NodeModel) { n.Joined = a.Verb == step.VerbJoin })
+	m.edit(i, func(n *NodeModel) { n.Joined = a.Verb() == step.VerbJoin })
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (m *machine) settle(i int, _ *step.Action) error {
 
 // clean tells whose residue it is by the names of the configuration files.
 func (m *machine) clean(i int, a *step.Action) error {
-	residue, err := m.residues.Read(a.Args)
+	residue, err := m.residues.Read(a.Args())
 	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}

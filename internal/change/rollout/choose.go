@@ -496,11 +496,11 @@ func (t *turning) template(turn Turn) *Template {
 			"metadata": map[string]any{"name": ref.Name, "namespace": ref.Namespace},
 			"spec": map[string]any{
 				"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}}}
-		return step.Action{Op: step.Apply, Object: &object, Title: title}
+		return step.Action{Do: step.Apply{Object: &object}, Title: title}
 	}
 	strategy := func(value any, title string) step.Action {
-		return step.Action{Op: step.Patch, Ref: &ref, Title: title,
-			Patch: joint.Canonical(map[string]any{"spec": map[string]any{"updateStrategy": value}})}
+		return step.Action{Do: step.Patch{Ref: ref,
+			Merge: joint.Canonical(map[string]any{"spec": map[string]any{"updateStrategy": value}})}, Title: title}
 	}
 	return &Template{
 		New: set(turn.Own, fmt.Sprintf("set the pod template of %s to %s=%v", ref, t.env, turn.Own)),

@@ -232,7 +232,7 @@ func patch(ref step.Ref, path []string, value any, title string) step.Action {
 	for _, name := range slices.Backward(path) {
 		value = map[string]any{name: value}
 	}
-	return step.Action{Op: step.Patch, Ref: &ref, Patch: joint.Canonical(value), Title: title}
+	return step.Action{Do: step.Patch{Ref: ref, Merge: joint.Canonical(value)}, Title: title}
 }
 
 // own gives a node a value of its own, or with nil takes it away: with the object, unless that is to stay.
@@ -241,9 +241,9 @@ func (b *builder) own(node string, value any, title string) step.Action {
 	ref := step.RefOf(&object)
 	switch {
 	case value != nil:
-		return step.Action{Op: step.Apply, Object: &object, Title: title}
+		return step.Action{Do: step.Apply{Object: &object}, Title: title}
 	case b.Flag.Scoped[node]:
 		return patch(ref, b.Flag.OwnPath, nil, title)
 	}
-	return step.Action{Op: step.Delete, Ref: &ref, Title: title}
+	return step.Action{Do: step.Delete{Ref: ref}, Title: title}
 }

@@ -169,56 +169,55 @@ func (r *rolling) act(a *step.Action) error {
 	if verify.Sparing(a) || verify.Retaining(a) {
 		return nil
 	}
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Node:
 		return r.onNode(a)
 	case step.Apply:
-		ref := step.RefOf(a.Object)
+		ref := step.RefOf(do.Object)
 		if node, path, ok := holder(r.plan, ref); ok {
-			value, err := only(a.Object.Object, path)
+			value, err := only(do.Object.Object, path)
 			if err == nil && value == nil {
 				err = fmt.Errorf("%s says nothing of %s", ref, r.plan.Rollout.Flag)
 			}
 			if err == nil && ref.Kind == nodeConfig {
-				err = r.picks(node, a.Object)
+				err = r.picks(node, do.Object)
 			}
 			if err != nil {
 				return err
 			}
 			return r.value(ref, node, value)
 		} else if ref == r.plan.Source.Agent {
-			return r.make(a.Object)
+			return r.make(do.Object)
 		} else if !verify.Ours(ref) {
 			return fmt.Errorf("%s is neither Theseus' nor the flag's", ref)
 		}
 	case step.Delete, step.Patch:
-		if node, path, ok := holder(r.plan, *a.Ref); ok {
+		if node, path, ok := holder(r.plan, a.Ref()); ok {
 			var patch map[string]any
-			switch {
-			case a.Op == step.Delete && node == "":
-				return fmt.Errorf("%s is everybody's, and to stay", a.Ref)
-			case a.Op == step.Patch:
-				if err := json.Unmarshal(a.Patch, &patch); err != nil {
+			if do, is := do.(step.Patch); is {
+				if err := json.Unmarshal(do.Merge, &patch); err != nil {
 					return err
 				}
 				if _, err := only(patch, path); err != nil {
 					return err
 				}
+			} else if node == "" {
+				return fmt.Errorf("%s is everybody's, and to stay", a.Ref())
 			}
-			return r.value(*a.Ref, node, nil)
-		} else if a.Op == step.Patch && *a.Ref == r.plan.Source.Agent {
-			return r.hold(a)
-		} else if !verify.Ours(*a.Ref) {
-			return fmt.Errorf("%s is neither Theseus' nor the flag's", a.Ref)
+			return r.value(a.Ref(), node, nil)
+		} else if do, is := do.(step.Patch); is && do.Ref == r.plan.Source.Agent {
+			return r.hold(do)
+		} else if !verify.Ours(a.Ref()) {
+			return fmt.Errorf("%s is neither Theseus' nor the flag's", a.Ref())
 		}
 	case step.Probe:
-		r.measured = len(a.Paths.Old) > 0
+		r.measured = len(do.Paths.Old) > 0
 	case step.Restart:
-		return r.restart(a)
+		return r.restart(do)
 	case step.Wait:
-		return r.says(a.Condition)
+		return r.says(do.Condition)
 	default:
-		return fmt.Errorf("the operation %q has no place in a rollout", a.Op)
+		return fmt.Errorf("the operation %q has no place in a rollout", a.Op())
 	}
 	return nil
 }
@@ -269,13 +268,13 @@ func (r *rolling) make(object *unstructured.Unstructured) error {
 }
 
 // hold keeps the DaemonSet from replacing pods, or lets it again.
-func (r *rolling) hold(a *step.Action) error {
+func (r *rolling) hold(do step.Patch) error {
 	var patch struct {
 		Spec struct {
 			UpdateStrategy appsv1.DaemonSetUpdateStrategy
 		}
 	}
-	if err := json.Unmarshal(a.Patch, &patch); err != nil {
+	if err := json.Unmarshal(do.Merge, &patch); err != nil {
 		return err
 	}
 	held := patch.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
@@ -289,20 +288,20 @@ func (r *rolling) hold(a *step.Action) error {
 }
 
 // restart makes the agent's pod of a node anew.
-func (r *rolling) restart(a *step.Action) error {
-	n, err := r.node(a.NodeName)
+func (r *rolling) restart(do step.Restart) error {
+	n, err := r.node(do.NodeName)
 	switch {
 	case err != nil:
 		return err
-	case *a.Ref != r.plan.Source.Agent:
-		return fmt.Errorf("%s is not the agent", a.Ref)
+	case do.Ref != r.plan.Source.Agent:
+		return fmt.Errorf("%s is not the agent", do.Ref)
 	case !r.measured:
 		return errors.New("nothing of the network may change before measuring is proven")
 	}
 	n.plane, n.proven, n.said = "", false, false
 	if r.anew {
-		if !a.Anew {
-			return fmt.Errorf("the pod of %s is of the current template, and would stay", a.NodeName)
+		if !do.Anew {
+			return fmt.Errorf("the pod of %s is of the current template, and would stay", do.NodeName)
 		}
 		n.stale = false
 		return nil
@@ -315,7 +314,7 @@ func (r *rolling) restart(a *step.Action) error {
 }
 
 // says notes what an agent has been heard to say.
-func (r *rolling) says(c *step.Condition) error {
+func (r *rolling) says(c step.Condition) error {
 	if c.Kind != step.AgentSays {
 		return nil
 	}
@@ -365,24 +364,24 @@ func (r *rolling) value(object step.Ref, node string, value any) error {
 }
 
 func (r *rolling) onNode(a *step.Action) error {
-	n, err := r.node(a.NodeName)
+	n, err := r.node(a.Node())
 	if err != nil {
 		return err
 	}
 	if r.anew {
-		return fmt.Errorf("nothing is known of the rules of %s", a.NodeName)
+		return fmt.Errorf("nothing is known of the rules of %s", a.Node())
 	}
-	switch a.Verb {
+	switch a.Verb() {
 	case step.VerbGuard:
 		n.guarded = true
 	case step.VerbRelease:
 		if n.plane == "" {
-			return fmt.Errorf("it is not known where the rules of %s are", a.NodeName)
+			return fmt.Errorf("it is not known where the rules of %s are", a.Node())
 		}
 		n.guarded = false
 	case step.VerbDataplane:
 		var args step.Dataplane
-		if err := json.Unmarshal(a.Args, &args); err != nil {
+		if err := json.Unmarshal(a.Args(), &args); err != nil {
 			return fmt.Errorf("arguments: %w", err)
 		}
 		plane := n.turn.From
@@ -390,11 +389,11 @@ func (r *rolling) onNode(a *step.Action) error {
 			plane = n.turn.To
 		}
 		if args.Want != plane {
-			return fmt.Errorf("the rules of %s come in %s, and never in %s", a.NodeName, plane, args.Want)
+			return fmt.Errorf("the rules of %s come in %s, and never in %s", a.Node(), plane, args.Want)
 		}
 		n.plane, n.proven = plane, n.proven || args.Passed && !n.guarded
 	default:
-		return fmt.Errorf("the verb %q has no place in a rollout", a.Verb)
+		return fmt.Errorf("the verb %q has no place in a rollout", a.Verb())
 	}
 	return nil
 }

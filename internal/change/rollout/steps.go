@@ -119,7 +119,7 @@ func (b *builder) switchNode(wave joint.Wave, node string, inWave int, canary bo
 		why = "The agent's pod is replaced and reads the new value. In the meantime, the state in the kernel carries " +
 			"the traffic of the node's pods; the gate verifies it."
 		anew := joint.Restart(agent, node)
-		anew.Anew = true
+		step.Edit(&anew, func(do *step.Restart) { do.Anew = true })
 		edit, back = append(edit, anew), append(back, anew)
 	}
 	actions := b.change(node, edit, turn, turn.To, turn.Says)
@@ -189,7 +189,7 @@ func (b *builder) frozen() step.Condition { return step.Condition{Kind: step.Nod
 // fold makes the value that of the cluster. Nodes have it already, so no agent restarts.
 func (b *builder) fold() {
 	whole, named := b.Flag.Whole(b.Flag.Value), fmt.Sprintf("%s=%v", b.Flag.Field, b.Flag.Value)
-	actions := []step.Action{{Op: step.Apply, Object: &whole, Title: "set " + named + " for the cluster"}}
+	actions := []step.Action{{Do: step.Apply{Object: &whole}, Title: "set " + named + " for the cluster"}}
 	var undo []step.Action
 	for _, node := range b.all {
 		actions = append(actions, b.own(node, nil, "remove the node's own "+b.Flag.Field+" from "+node))

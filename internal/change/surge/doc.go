@@ -87,8 +87,8 @@ func (b *builder) hook(verb string, wave Wave, node string) step.Action {
 	if verb == step.VerbRemove {
 		command, title = b.hooks.Remove, fmt.Sprintf("remove node %s: run %q", node, b.hooks.Remove)
 	}
-	return step.Action{Op: step.Hook, Verb: verb, NodeName: node, Title: title,
-		Args:    joint.Canonical(step.HookArgs{Command: command, Wave: wave.Name}),
+	return step.Action{Do: step.Hook{Verb: verb, NodeName: node,
+		Args: joint.Canonical(step.HookArgs{Command: command, Wave: wave.Name})}, Title: title,
 		Timeout: step.Duration(b.hooks.Timeout)}
 }
 

@@ -87,7 +87,7 @@ func evictAll(nodes []string, network string, cidrs []string) []step.Action {
 func (b *builder) open(wave Wave) {
 	evictions := evictAll(wave.New, b.TargetName(), b.Join.New)
 	for i := range evictions {
-		evictions[i].Pods.LeaveDaemons = true
+		step.Edit(&evictions[i], func(do *step.Evict) { do.Pods.LeaveDaemons = true })
 	}
 	var before []step.Condition
 	for _, node := range wave.New {
@@ -118,7 +118,7 @@ func (b *builder) drain(wave Wave, nodes []string, first bool) {
 		Wave:  wave.Name,
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
 			evict := b.evict(node, pods)
-			evict.Pods.LeaveEnding = true
+			step.Edit(&evict, func(do *step.Evict) { do.Pods.LeaveEnding = true })
 			return evict
 		}),
 		Gate: b.Gate("the pods of "+names+" are on other nodes", false),
@@ -140,7 +140,7 @@ func (b *builder) drain(wave Wave, nodes []string, first bool) {
 
 func (b *builder) evict(node string, pods int) step.Action {
 	evict := joint.Evict(node, b.SourceName(), b.Join.Old, pods)
-	evict.Pods.LeaveDaemons = true
+	step.Edit(&evict, func(do *step.Evict) { do.Pods.LeaveDaemons = true })
 	return evict
 }
 

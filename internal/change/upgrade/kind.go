@@ -33,7 +33,7 @@ func Kind() kind.Kind {
 			Chapters: map[string]string{"upgrade": "Prepare for both versions", "owner": "Upgrade the operator",
 				"before": "Before the agents", "after": "After the agents"},
 			Chapter: func(s *step.Step) string {
-				if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart }) {
+				if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op() == step.OpRestart }) {
 					return "Upgrade"
 				}
 				return ""

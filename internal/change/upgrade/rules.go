@@ -72,19 +72,21 @@ func newUpgrading(p *kind.Plan) *upgrading {
 	for i := range p.Steps {
 		for j := range p.Steps[i].Actions {
 			a := &p.Steps[i].Actions[j]
-			if a.Op == step.Patch && a.Ref.Kind == "Deployment" && !u.owner(*a.Ref) {
-				u.deployments = append(u.deployments, *a.Ref)
-			}
-			if a.Op != step.Apply {
-				continue
-			}
-			switch ref := step.RefOf(a.Object); {
-			case isDefinition(ref) && !verify.Ours(ref):
-				u.definitions = append(u.definitions, ref)
-			case isHolder(ref) && !slices.Contains(u.holders, ref):
-				u.holders = append(u.holders, ref)
-			case isRight(ref) && temporary(a):
-				u.rights = append(u.rights, ref)
+			ref := a.Ref()
+			switch do := a.Do.(type) {
+			case step.Patch:
+				if ref.Kind == "Deployment" && !u.owner(ref) {
+					u.deployments = append(u.deployments, ref)
+				}
+			case step.Apply:
+				switch {
+				case isDefinition(ref) && !verify.Ours(ref):
+					u.definitions = append(u.definitions, ref)
+				case isHolder(ref) && !slices.Contains(u.holders, ref):
+					u.holders = append(u.holders, ref)
+				case isRight(ref) && temporary(do):
+					u.rights = append(u.rights, ref)
+				}
 			}
 		}
 	}
@@ -102,7 +104,7 @@ func isRight(ref step.Ref) bool {
 }
 
 // temporary is an object of the time of two versions, which is Theseus' own.
-func temporary(a *step.Action) bool { return a.Object.GetLabels()[v1alpha1.LabelManaged] != "" }
+func temporary(do step.Apply) bool { return do.Object.GetLabels()[v1alpha1.LabelManaged] != "" }
 
 func (u *upgrading) copy() *upgrading {
 	same := *u
@@ -127,7 +129,7 @@ func (u *upgrading) begin(s *step.Step) error {
 	}
 	reflecting := 0
 	for i := range s.Actions {
-		if a := &s.Actions[i]; a.Op == step.Restart && slices.Contains(u.plan.Upgrade.Reflecting, a.NodeName) {
+		if do, is := s.Actions[i].Do.(step.Restart); is && slices.Contains(u.plan.Upgrade.Reflecting, do.NodeName) {
 			reflecting++
 		}
 	}
@@ -156,27 +158,27 @@ func (u *upgrading) act(a *step.Action) error {
 	if verify.Sparing(a) || verify.Retaining(a) {
 		return nil
 	}
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Apply:
-		return u.apply(a)
+		return u.apply(do)
 	case step.Delete:
-		return u.remove(*a.Ref)
+		return u.remove(do.Ref)
 	case step.Patch:
-		return u.patch(a)
+		return u.patch(do)
 	case step.Restart:
-		return u.restart(a)
+		return u.restart(do)
 	case step.Probe:
-		u.measured = len(a.Paths.Old) > 0
+		u.measured = len(do.Paths.Old) > 0
 		return nil
 	case step.Wait:
-		return u.reach(*a.Condition)
+		return u.reach(do.Condition)
 	}
-	return fmt.Errorf("the operation %q has no place in an upgrade", a.Op)
+	return fmt.Errorf("the operation %q has no place in an upgrade", a.Op())
 }
 
-func (u *upgrading) apply(a *step.Action) error {
-	ref := step.RefOf(a.Object)
-	if isRight(ref) && !temporary(a) {
+func (u *upgrading) apply(do step.Apply) error {
+	ref := step.RefOf(do.Object)
+	if isRight(ref) && !temporary(do) {
 		if all, renewed := u.uniform(); !all || !renewed {
 			return fmt.Errorf("%s would take rights from agents of %s", ref, u.plan.Upgrade.From)
 		}
@@ -203,33 +205,33 @@ func (u *upgrading) remove(ref step.Ref) error {
 }
 
 // patch changes the DaemonSet, what its pods read, or what follows them.
-func (u *upgrading) patch(a *step.Action) error {
+func (u *upgrading) patch(do step.Patch) error {
 	var patch struct {
 		Spec struct {
 			UpdateStrategy *appsv1.DaemonSetUpdateStrategy
 			Template       *corev1.PodTemplateSpec
 		}
 	}
-	if err := json.Unmarshal(a.Patch, &patch); err != nil {
+	if err := json.Unmarshal(do.Merge, &patch); err != nil {
 		return fmt.Errorf("patch: %w", err)
 	}
 	all, renewed := u.uniform()
 	switch {
-	case u.owner(*a.Ref) && patch.Spec.Template != nil:
+	case u.owner(do.Ref) && patch.Spec.Template != nil:
 		u.form, u.made = makesNew(u.plan.Upgrade.Owner, patch.Spec.Template), false
-		return cmp.Or(u.lacks(), u.unforced(*a.Ref))
-	case a.Ref.Kind == "Deployment" && patch.Spec.Template != nil:
+		return cmp.Or(u.lacks(), u.unforced(do.Ref))
+	case do.Ref.Kind == "Deployment" && patch.Spec.Template != nil:
 		if !all || renewed == u.down {
-			return fmt.Errorf("%s may change only when no agent of %s is left", a.Ref, u.older())
+			return fmt.Errorf("%s may change only when no agent of %s is left", do.Ref, u.older())
 		}
-		u.ahead[*a.Ref] = newForm(u.plan.Upgrade, patch.Spec.Template)
+		u.ahead[do.Ref] = newForm(u.plan.Upgrade, patch.Spec.Template)
 		return nil
-	case a.Ref.Kind == "ConfigMap" && !u.held:
-		return fmt.Errorf("an agent that is replaced now would read %s of another version", a.Ref)
-	case a.Ref.Kind == "ConfigMap":
+	case do.Ref.Kind == "ConfigMap" && !u.held:
+		return fmt.Errorf("an agent that is replaced now would read %s of another version", do.Ref)
+	case do.Ref.Kind == "ConfigMap":
 		return nil
-	case *a.Ref != u.plan.Source.Agent || u.plan.Upgrade.Owner != nil:
-		return fmt.Errorf("%s is not part of the upgrade", a.Ref)
+	case do.Ref != u.plan.Source.Agent || u.plan.Upgrade.Owner != nil:
+		return fmt.Errorf("%s is not part of the upgrade", do.Ref)
 	}
 	if patch.Spec.Template != nil {
 		u.form = newForm(u.plan.Upgrade, patch.Spec.Template)
@@ -237,7 +239,7 @@ func (u *upgrading) patch(a *step.Action) error {
 	if patch.Spec.UpdateStrategy != nil {
 		u.held = held(patch.Spec.UpdateStrategy)
 	}
-	return u.unforced(*a.Ref)
+	return u.unforced(do.Ref)
 }
 
 // older is the older one of the two versions, whose agents not every newer Deployment goes with.
@@ -261,19 +263,19 @@ func (u *upgrading) unforced(changed step.Ref) error {
 	return nil
 }
 
-func (u *upgrading) restart(a *step.Action) error {
-	name := a.NodeName
+func (u *upgrading) restart(do step.Restart) error {
+	name := do.NodeName
 	was, known := u.renewed[name]
 	switch {
 	case !known:
 		return fmt.Errorf("node %q is in no wave", name)
-	case *a.Ref != u.plan.Source.Agent:
-		return fmt.Errorf("%s is not part of the upgrade", a.Ref)
+	case do.Ref != u.plan.Source.Agent:
+		return fmt.Errorf("%s is not part of the upgrade", do.Ref)
 	case !u.held || !u.measured:
 		return fmt.Errorf("the agent of %s may be replaced only by hand, and under measurement", name)
 	case u.down && slices.ContainsFunc(u.deployments, func(ref step.Ref) bool { return !u.ahead[ref] }):
 		return fmt.Errorf("what agents of %s depend on is newer yet", u.plan.Upgrade.To)
-	case u.plan.Upgrade.Owner != nil && (!u.made || a.Mark == ""):
+	case u.plan.Upgrade.Owner != nil && (!u.made || do.Mark == ""):
 		return fmt.Errorf("the agent of %s may be replaced only when its owner is known to make it anew, and with "+
 			"the mark of those that may go", name)
 	}
@@ -350,7 +352,7 @@ func (u *upgrading) takenBack(s *step.Step) error {
 	before := u.before
 	if len(s.Undo) == 0 {
 		for i := range s.Actions {
-			if op := s.Actions[i].Op; !s.NoReturn && (op == step.Patch || op == step.Restart) {
+			if op := s.Actions[i].Op(); !s.NoReturn && (op == step.OpPatch || op == step.OpRestart) {
 				return fmt.Errorf("nothing takes %s back", s.Actions[i].Title)
 			}
 		}

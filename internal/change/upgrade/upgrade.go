@@ -83,7 +83,7 @@ func (b *builder) define() {
 		return
 	}
 	agent := b.agent()
-	stay := step.Action{Op: step.Patch, Ref: &agent, Patch: joint.Canonical(map[string]any{}), // nothing
+	stay := step.Action{Do: step.Patch{Ref: agent, Merge: joint.Canonical(map[string]any{})},
 		Title: "keep the new CRDs, which work with both versions"}
 	b.Add(step.Step{
 		Group: "upgrade", Does: "definitions", Title: "Update the CRDs of " + b.SourceName() +
@@ -245,7 +245,7 @@ func (b *builder) restart(nodes []string) []step.Action {
 	return joint.OnEach(nodes, func(node string) step.Action {
 		action := joint.Restart(b.agent(), node)
 		if b.Owner != nil {
-			action.Mark = v1alpha1.AnnotationReplace
+			step.Edit(&action, func(do *step.Restart) { do.Mark = v1alpha1.AnnotationReplace })
 		}
 		return action
 	})

@@ -76,20 +76,18 @@ func paired(actions []step.Action) error {
 // pair says whether two actions may be done together: they wait, or do the same on different objects or nodes, which
 // no probe does.
 func pair(a, b *step.Action) bool {
-	if a.Op != b.Op || a.Verb != b.Verb {
+	if a.Op() != b.Op() || a.Verb() != b.Verb() {
 		return false
 	}
-	switch a.Op {
-	case step.Apply:
-		return step.RefOf(a.Object) != step.RefOf(b.Object)
+	switch do := a.Do.(type) {
 	case step.Wait:
 		return true
-	case step.Delete, step.Patch:
-		return *a.Ref != *b.Ref
+	case step.Apply, step.Delete, step.Patch:
+		return a.Ref() != b.Ref()
 	case step.Node, step.Restart, step.Taint, step.Untaint:
-		return a.NodeName != b.NodeName
+		return a.Node() != b.Node()
 	case step.Evict:
-		return a.Pods.Node != b.Pods.Node && a.Pods.LeaveEnding == b.Pods.LeaveEnding
+		return a.Node() != b.Node() && do.Pods.LeaveEnding == b.Do.(step.Evict).Pods.LeaveEnding
 	}
 	return false
 }

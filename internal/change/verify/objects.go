@@ -45,11 +45,6 @@ func Kept() []step.Ref {
 
 // Foreign says whether an action is about something that is not Theseus' own.
 func Foreign(a *step.Action) bool {
-	switch a.Op {
-	case step.Apply:
-		return !Ours(step.RefOf(a.Object))
-	case step.Delete, step.Patch, step.Restart:
-		return !Ours(*a.Ref)
-	}
-	return false
+	ref := a.Ref()
+	return ref != (step.Ref{}) && !Ours(ref)
 }

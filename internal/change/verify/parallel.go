@@ -50,16 +50,19 @@ const restarts = "restart"
 
 // changed returns the node that an action changes, and how; empty if it changes none.
 func (a *Abreast) changed(action *step.Action) (node, what string) {
-	switch {
-	case action.Op == step.Restart:
-		return action.NodeName, restarts
-	case action.Op == step.Evict && action.Pods != nil:
-		return action.Pods.Node, "evict"
-	case action.Op == step.Node && action.Verb == step.VerbAdopt:
-		if args, err := a.args.Read(action.Args); err == nil && len(args.Pods) > 0 {
-			return action.NodeName, "probe pod"
+	switch do := action.Do.(type) {
+	case step.Restart:
+		return do.NodeName, restarts
+	case step.Evict:
+		return do.Pods.Node, "evict"
+	case step.Node:
+		if do.Verb != step.VerbAdopt {
+			break
 		}
-		return action.NodeName, "adopt"
+		if args, err := a.args.Read(do.Args); err == nil && len(args.Pods) > 0 {
+			return do.NodeName, "probe pod"
+		}
+		return do.NodeName, "adopt"
 	}
 	return "", ""
 }

@@ -13,7 +13,7 @@ import (
 
 // Retaining says whether an action has a node retain routes, or let go of them.
 func Retaining(a *step.Action) bool {
-	return a.Op == step.Node && (a.Verb == step.VerbRetain || a.Verb == step.VerbLetGo)
+	return a.Op() == step.OpNode && (a.Verb() == step.VerbRetain || a.Verb() == step.VerbLetGo)
 }
 
 func retainsAny(actions []step.Action) bool {
@@ -27,7 +27,7 @@ func retains(p *kind.Plan, own kind.Kind) kind.Rule {
 		return kind.Rule{}
 	}
 	return Retained(p, p.Retain, func(a *step.Action) string {
-		if len(p.Retain) > 0 && a.Op == step.Restart && *a.Ref == p.Source.Agent {
+		if len(p.Retain) > 0 && a.Op() == step.OpRestart && a.Ref() == p.Source.Agent {
 			return "an agent restarts"
 		}
 		return ""
@@ -108,18 +108,18 @@ func (r *retention) end() error {
 // retain has a node retain its routes, or let go of them.
 func (r *retention) retain(a *step.Action, retained map[string]bool) error {
 	var args step.RetainArgs
-	switch err := json.Unmarshal(a.Args, &args); {
+	switch err := json.Unmarshal(a.Args(), &args); {
 	case err != nil:
 		return fmt.Errorf("arguments: %w", err)
-	case !slices.Contains(r.nodes, a.NodeName):
-		return fmt.Errorf("node %q is not of this cluster", a.NodeName)
+	case !slices.Contains(r.nodes, a.Node()):
+		return fmt.Errorf("node %q is not of this cluster", a.Node())
 	case !slices.Equal(args.Within, r.ranges):
 		return fmt.Errorf("the ranges are %v, not %v", r.ranges, args.Within)
 	}
-	if a.Verb == step.VerbRetain {
-		retained[a.NodeName] = true
+	if a.Verb() == step.VerbRetain {
+		retained[a.Node()] = true
 	} else {
-		delete(retained, a.NodeName)
+		delete(retained, a.Node())
 	}
 	return nil
 }

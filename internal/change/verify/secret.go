@@ -31,18 +31,16 @@ func KeepsSecrets(snapshot *cluster.Snapshot, p *kind.Plan) error {
 
 // overwritten says which object an action changes, and whether a secret is in what it replaces.
 func overwritten(snapshot *cluster.Snapshot, a step.Action) (step.Ref, bool) {
-	switch {
-	case a.Op == step.Apply && a.Object != nil:
-		ref := step.RefOf(a.Object)
+	ref := a.Ref()
+	switch do := a.Do.(type) {
+	case step.Apply, step.Delete:
 		return ref, redacted(found(snapshot, ref))
-	case a.Op == step.Delete && a.Ref != nil:
-		return *a.Ref, redacted(found(snapshot, *a.Ref))
-	case a.Op == step.Patch && a.Ref != nil:
+	case step.Patch:
 		var patch map[string]any
-		if json.Unmarshal(a.Patch, &patch) != nil {
-			return *a.Ref, false // the verifier refuses it
+		if json.Unmarshal(do.Merge, &patch) != nil {
+			return ref, false // the verifier refuses it
 		}
-		return *a.Ref, replacesSecret(found(snapshot, *a.Ref), patch)
+		return ref, replacesSecret(found(snapshot, ref), patch)
 	}
 	return step.Ref{}, false
 }
@@ -141,6 +139,11 @@ func redactedNowhere() kind.Rule {
 }
 
 func writesRedacted(a *step.Action) bool {
-	return a.Object != nil && redacted(a.Object.Object) || bytes.Contains(a.Patch, []byte(cluster.Redacted)) ||
-		bytes.Contains(a.Args, []byte(cluster.Redacted))
+	switch do := a.Do.(type) {
+	case step.Apply:
+		return do.Object != nil && redacted(do.Object.Object)
+	case step.Patch:
+		return bytes.Contains(do.Merge, []byte(cluster.Redacted))
+	}
+	return bytes.Contains(a.Args(), []byte(cluster.Redacted))
 }

@@ -14,8 +14,8 @@ import (
 // networks are joined that is part of another action.
 func Sparing(a *step.Action) bool {
 	var args step.JoinArgs
-	return a.Op == step.Node && (a.Verb == step.VerbJoin || a.Verb == step.VerbPart) &&
-		json.Unmarshal(a.Args, &args) == nil && len(args.Old)+len(args.New) == 0
+	return a.Op() == step.OpNode && (a.Verb() == step.VerbJoin || a.Verb() == step.VerbPart) &&
+		json.Unmarshal(a.Args(), &args) == nil && len(args.Old)+len(args.New) == 0
 }
 
 // spared proves of what is sparing: where a network that exempts a port stays, it comes on every node before anything
@@ -30,16 +30,16 @@ func spared(p *kind.Plan) kind.Rule {
 		now = map[string]bool{}
 		for j := range s.Actions {
 			switch a := &s.Actions[j]; {
-			case a.Op == step.Delete && *a.Ref == AgentRef() && len(spared) > 0:
+			case a.Op() == step.OpDelete && a.Ref() == AgentRef() && len(spared) > 0:
 				return fmt.Errorf("nobody would take back what keeps connections off a port on %d nodes", len(spared))
 			case stays && port != nil && Foreign(a) && len(spared) < len(p.Cluster.Nodes):
 				return fmt.Errorf("connections are kept off UDP port %d on %d of %d nodes",
 					port.Port, len(spared), len(p.Cluster.Nodes))
 			case !Sparing(a):
-			case a.Verb == step.VerbPart:
-				delete(spared, a.NodeName)
+			case a.Verb() == step.VerbPart:
+				delete(spared, a.Node())
 			default:
-				spared[a.NodeName], now[a.NodeName] = true, true
+				spared[a.Node()], now[a.Node()] = true, true
 			}
 		}
 		if len(now) > 0 && (!measured || s.Gate == nil) {
@@ -50,8 +50,8 @@ func spared(p *kind.Plan) kind.Rule {
 	}
 	undo := func(s *step.Step) error {
 		for j := range s.Undo {
-			if a := &s.Undo[j]; Sparing(a) && a.Verb == step.VerbPart {
-				delete(now, a.NodeName)
+			if a := &s.Undo[j]; Sparing(a) && a.Verb() == step.VerbPart {
+				delete(now, a.Node())
 			}
 		}
 		if len(now) > 0 {

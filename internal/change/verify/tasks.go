@@ -17,8 +17,8 @@ func allowedTasks() kind.Rule {
 		for _, actions := range [][]step.Action{s.Actions, s.Undo} {
 			for i := range actions {
 				a := &actions[i]
-				of := task{a.Verb, string(a.Args)}
-				if a.Op != step.Node || judged[of] {
+				of := task{a.Verb(), string(a.Args())}
+				if a.Op() != step.OpNode || judged[of] {
 					continue
 				}
 				if err := allowed(a); err != nil {
@@ -35,8 +35,8 @@ func allowedTasks() kind.Rule {
 // allowed judges the task of an action on a node: what reaches the agent. Keys of Node objects do not: the engine
 // removes them.
 func allowed(a *step.Action) error {
-	args := a.Args
-	if step.Takes[step.Residue](a.Verb) {
+	args := a.Args()
+	if step.Takes[step.Residue](a.Verb()) {
 		residue, err := step.Arguments[step.Residue](*a)
 		if err != nil {
 			return err
@@ -46,5 +46,5 @@ func allowed(a *step.Action) error {
 			return err
 		}
 	}
-	return step.Allowed(a.Verb, args)
+	return step.Allowed(a.Verb(), args)
 }

@@ -169,7 +169,7 @@ func tails(t *testing.T, admin, reader *kube.Client, p *plan.Plan) {
 	for i, r := range []engine.Record{{Event: engine.Started,
 		Data: []byte(`{"plan":"` + p.Hash + `","theseus":"v0","steps":1}`)},
 		{Event: engine.StepBegan, Step: "s"}, {Event: engine.Intended, Step: "s", Action: "a", Inverse: &step.Action{
-			ID: "a/undo", Op: step.Patch, Title: "back", Patch: []byte(`{"metadata":{"labels":{"x":null}}}`)}},
+			ID: "a/undo", Do: step.Patch{Merge: []byte(`{"metadata":{"labels":{"x":null}}}`)}, Title: "back"}},
 		{Event: engine.Paused}} {
 		r.Seq, r.At = i+1, time.Date(2026, 1, 2, 3, 4, i, 5000, time.UTC)
 		var err error

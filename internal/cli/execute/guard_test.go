@@ -27,9 +27,9 @@ import (
 
 // planOf is a guard's plan, as far as its result goes.
 func planOf(guarded kind.Guard) *plan.Plan {
-	change := step.Step{ID: guardplan.StepCommand, Actions: []step.Action{{Op: step.Command}}}
+	change := step.Step{ID: guardplan.StepCommand, Actions: []step.Action{{Do: step.Command{}}}}
 	if guarded.Others {
-		change = step.Step{ID: guardplan.StepChange, Actions: []step.Action{{Op: step.Await}}}
+		change = step.Step{ID: guardplan.StepChange, Actions: []step.Action{{Do: step.Await{}}}}
 	}
 	return &plan.Plan{Guarded: &guarded,
 		Steps: []step.Step{{ID: guardplan.StepProbes, Gate: &step.Gate{Baseline: true}}, change,

@@ -131,7 +131,7 @@ func kinds(p *plan.Plan) map[string]bool {
 	all := map[string]bool{}
 	for i := range p.Steps {
 		for _, action := range p.Steps[i].Actions {
-			all[strings.TrimSpace(string(action.Op)+" "+action.Verb)] = true
+			all[strings.TrimSpace(string(action.Op())+" "+action.Verb())] = true
 		}
 	}
 	return all

@@ -137,16 +137,16 @@ func TestPage(t *testing.T) {
 // TestUncovered: what the change of the original meets and that of the copy does not is named; nothing is if there is
 // no such thing.
 func TestUncovered(t *testing.T) {
-	of := func(ops ...step.Op) *plan.Plan {
+	of := func(operations ...step.Operation) *plan.Plan {
 		p := &plan.Plan{Steps: make([]step.Step, 1)}
-		for _, op := range ops {
-			p.Steps[0].Actions = append(p.Steps[0].Actions, step.Action{Op: op})
+		for _, do := range operations {
+			p.Steps[0].Actions = append(p.Steps[0].Actions, step.Action{Do: do})
 		}
 		return p
 	}
 	made := &rehearsal.Copy{Workloads: make([]rehearsal.Workload, 1)}
 	alike := []rehearsal.Coverage{{Area: "settings", Alike: 2, All: 2}, {Area: "checks", Alike: 1, All: 2}}
-	if got := uncovered(made, nil, alike, of(step.Apply), of(step.Apply, step.Evict)); got != nil {
+	if got := uncovered(made, nil, alike, of(step.Apply{}), of(step.Apply{}, step.Evict{})); got != nil {
 		t.Errorf("all is covered: %q", got)
 	}
 	bare := &rehearsal.Copy{Unbounded: []string{"ResourceQuotas (forbidden)"},
@@ -154,7 +154,7 @@ func TestUncovered(t *testing.T) {
 	got := strings.Join(uncovered(bare, []string{"Deployment shop/web: 0/2 nodes"},
 		[]rehearsal.Coverage{{Area: "settings", All: 1, Not: []string{"MTU"}},
 			{Area: "policy verdicts", Unevaluated: []string{"AdminNetworkPolicy/a", "EgressFirewall/shop/b"}}},
-		of(step.Apply, step.Evict), of(step.Apply)), "\n")
+		of(step.Apply{}, step.Evict{}), of(step.Apply{})), "\n")
 	for _, want := range []string{"no workloads", "1 workload found no node: Deployment shop/web",
 		"settings differ: MTU",
 		"policies that are not evaluated are not in the copy: AdminNetworkPolicy/a, EgressFirewall/shop/b",

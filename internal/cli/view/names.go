@@ -45,10 +45,10 @@ func (b *NameBoard) Take(r engine.Record, action *step.Action) {
 	case b == nil:
 	case r.Event == engine.GateAnswer && r.Verdict != nil && b.gates[r.Step]:
 		b.Asked, b.Lost = b.Asked+r.Verdict.Sent, b.Lost+r.Verdict.Lost
-	case r.Event == engine.Acted && r.Result != engine.ResultFailed && action != nil && action.Op == step.DNS &&
-		action.Verb == shift.Swap:
+	case r.Event == engine.Acted && r.Result != engine.ResultFailed && action != nil && action.Op() == step.OpDNS &&
+		action.Verb() == shift.Swap:
 		var args shift.SwapArgs
-		if json.Unmarshal(action.Args, &args) != nil {
+		if json.Unmarshal(action.Args(), &args) != nil {
 			return
 		}
 		for _, u := range args.Units {

@@ -76,27 +76,27 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 	}
 	var seen engine.Observation
 	var err error
-	switch action.Op {
+	switch do := action.Do.(type) {
 	case step.Apply:
-		seen, err = a.observeApply(ctx, action)
+		seen, err = a.observeApply(ctx, action.ID, do)
 	case step.Delete:
-		seen, err = a.observeDelete(ctx, action)
+		seen, err = a.observeDelete(ctx, action.ID, do)
 	case step.Patch:
-		seen, err = a.observePatch(ctx, action)
+		seen, err = a.observePatch(ctx, action.ID, do)
 	case step.Evict:
-		seen, err = a.observeEvict(ctx, *action.Pods, before)
+		seen, err = a.observeEvict(ctx, do.Pods, before)
 	case step.Node:
-		seen, err = a.observeTask(ctx, action)
+		seen, err = a.observeTask(ctx, action.ID, do)
 	case step.Wait:
-		seen.Done, _, err = a.holds(ctx, *action.Condition)
+		seen.Done, _, err = a.holds(ctx, do.Condition)
 	case step.Taint, step.Untaint:
 		seen, err = a.observeTaint(ctx, action)
 	case step.Restart:
-		seen, err = a.observeRestart(ctx, action, before)
+		seen, err = a.observeRestart(ctx, do, before)
 	case step.Probe:
 		seen.Done = false // paths depend on pods; remaking the plan is cheap and idempotent
 	default:
-		err = fmt.Errorf("action %s: unknown operation %q", action.ID, action.Op)
+		err = fmt.Errorf("action %s: unknown operation %q", action.ID, action.Op())
 	}
 	return seen, classify(err)
 }
@@ -107,27 +107,27 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 	defer a.acting.Add(-1)
 	var answer json.RawMessage
 	var err error
-	switch action.Op {
+	switch do := action.Do.(type) {
 	case step.Apply:
-		_, err = a.apply(ctx, action.Object, false)
+		_, err = a.apply(ctx, do.Object, false)
 	case step.Delete:
-		err = a.remove(ctx, *action.Ref, action.LeaveEnding)
+		err = a.remove(ctx, do.Ref, do.LeaveEnding)
 	case step.Patch:
-		err = a.patch(ctx, action)
+		err = a.patch(ctx, do)
 	case step.Evict:
-		answer, err = a.evict(ctx, *action.Pods, before)
+		answer, err = a.evict(ctx, do.Pods, before)
 	case step.Node:
-		answer, err = a.nodeVerb(ctx, action)
+		answer, err = a.nodeVerb(ctx, action.ID, do)
 	case step.Wait:
-		err = a.await(ctx, *action.Condition)
+		err = a.await(ctx, do.Condition)
 	case step.Taint, step.Untaint:
 		err = a.taint(ctx, action)
 	case step.Restart:
-		err = a.restart(ctx, action, before)
+		err = a.restart(ctx, do, before)
 	case step.Probe:
-		answer, err = a.setPaths(ctx, *action.Paths)
+		answer, err = a.setPaths(ctx, do.Paths)
 	default:
-		err = fmt.Errorf("unknown operation %q", action.Op)
+		err = fmt.Errorf("unknown operation %q", action.Op())
 	}
 	return answer, classify(err)
 }
@@ -135,9 +135,14 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 // nodeGone reports whether an action concerns a node that was removed from the cluster: then there is nothing
 // left to do, so a migration can be rolled back even if a node died permanently.
 func (a *Actor) nodeGone(ctx context.Context, action step.Action) (bool, error) {
-	name := action.NodeName
-	if action.Op == step.Patch && action.Ref.Kind == "Node" && action.Ref.APIVersion == "v1" {
-		name = action.Ref.Name
+	name := action.Node()
+	switch do := action.Do.(type) {
+	case step.Evict: // looks for pods, of which a node that is gone has none
+		return false, nil
+	case step.Patch:
+		if do.Ref.Kind == "Node" && do.Ref.APIVersion == "v1" {
+			name = do.Ref.Name
+		}
 	}
 	if name == "" {
 		return false, nil
@@ -186,17 +191,17 @@ func (a *Actor) get(ctx context.Context, ref step.Ref) (*unstructured.Unstructur
 	return object, err
 }
 
-func (a *Actor) observeApply(ctx context.Context, action step.Action) (engine.Observation, error) {
-	ref := step.RefOf(action.Object)
+func (a *Actor) observeApply(ctx context.Context, id string, do step.Apply) (engine.Observation, error) {
+	ref := step.RefOf(do.Object)
 	present, err := a.get(ctx, ref)
 	if err != nil {
 		return engine.Observation{}, err
 	}
 	if present == nil {
-		return engine.Observation{Inverse: inverse(action,
-			step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + ref.String()})}, nil
+		return engine.Observation{Inverse: inverse(id,
+			step.Action{Do: step.Delete{Ref: ref}, Title: "delete " + ref.String()})}, nil
 	}
-	wanted, err := a.apply(ctx, action.Object, true)
+	wanted, err := a.apply(ctx, do.Object, true)
 	if err != nil {
 		return engine.Observation{}, err
 	}
@@ -207,7 +212,7 @@ func (a *Actor) observeApply(ctx context.Context, action step.Action) (engine.Ob
 	return engine.Observation{
 		Done:    jsonpatch.Equal(jsonOf(before), jsonOf(stripped(wanted))),
 		Before:  jsonOf(before),
-		Inverse: inverse(action, step.Action{Op: step.Apply, Object: before, Title: "restore " + ref.String()}),
+		Inverse: inverse(id, step.Action{Do: step.Apply{Object: before}, Title: "restore " + ref.String()}),
 	}, nil
 }
 
@@ -224,19 +229,19 @@ func (a *Actor) apply(ctx context.Context, object *unstructured.Unstructured,
 	return client.Apply(ctx, object.GetName(), object, options)
 }
 
-func (a *Actor) observeDelete(ctx context.Context, action step.Action) (engine.Observation, error) {
-	present, err := a.get(ctx, *action.Ref)
+func (a *Actor) observeDelete(ctx context.Context, id string, do step.Delete) (engine.Observation, error) {
+	present, err := a.get(ctx, do.Ref)
 	if err != nil || present == nil {
 		return engine.Observation{Done: err == nil}, err
 	}
 	before := stripped(present)
-	if err := keepsSecret(*action.Ref, before.Object); err != nil {
+	if err := keepsSecret(do.Ref, before.Object); err != nil {
 		return engine.Observation{}, err
 	}
 	return engine.Observation{
-		Done:    action.LeaveEnding && present.GetDeletionTimestamp() != nil,
+		Done:    do.LeaveEnding && present.GetDeletionTimestamp() != nil,
 		Before:  jsonOf(before),
-		Inverse: inverse(action, step.Action{Op: step.Apply, Object: before, Title: "restore " + action.Ref.String()}),
+		Inverse: inverse(id, step.Action{Do: step.Apply{Object: before}, Title: "restore " + do.Ref.String()}),
 	}, nil
 }
 
@@ -260,18 +265,18 @@ func (a *Actor) remove(ctx context.Context, ref step.Ref, leaveEnding bool) erro
 	return a.await(ctx, step.Condition{Kind: step.Gone, Ref: &ref})
 }
 
-func (a *Actor) observePatch(ctx context.Context, action step.Action) (engine.Observation, error) {
-	present, err := a.get(ctx, *action.Ref)
+func (a *Actor) observePatch(ctx context.Context, id string, do step.Patch) (engine.Observation, error) {
+	present, err := a.get(ctx, do.Ref)
 	if err != nil {
 		return engine.Observation{}, err
 	}
 	if present == nil {
-		return engine.Observation{}, fmt.Errorf("%s does not exist", action.Ref)
+		return engine.Observation{}, fmt.Errorf("%s does not exist", do.Ref)
 	}
 	now := jsonOf(present)
-	after, err := jsonpatch.MergePatch(now, action.Patch)
+	after, err := jsonpatch.MergePatch(now, do.Merge)
 	if err != nil {
-		return engine.Observation{}, fmt.Errorf("patch of %s: %w", action.Ref, err)
+		return engine.Observation{}, fmt.Errorf("patch of %s: %w", do.Ref, err)
 	}
 	back, err := jsonpatch.CreateMergePatch(after, now)
 	if err != nil {
@@ -281,24 +286,24 @@ func (a *Actor) observePatch(ctx context.Context, action step.Action) (engine.Ob
 	if err := json.Unmarshal(back, &replaced); err != nil {
 		return engine.Observation{}, err
 	}
-	if err := keepsSecret(*action.Ref, replaced); err != nil {
+	if err := keepsSecret(do.Ref, replaced); err != nil {
 		return engine.Observation{}, err
 	}
 	return engine.Observation{
 		Done:   jsonpatch.Equal(now, after),
 		Before: back,
-		Inverse: inverse(action, step.Action{Op: step.Patch, Ref: action.Ref, Patch: back,
-			Title: "restore " + action.Ref.String()}),
+		Inverse: inverse(id, step.Action{Do: step.Patch{Ref: do.Ref, Merge: back},
+			Title: "restore " + do.Ref.String()}),
 	}, nil
 }
 
-func (a *Actor) patch(ctx context.Context, action step.Action) error {
-	client, err := a.resource(action.Ref.APIVersion, action.Ref.Kind, action.Ref.Namespace)
+func (a *Actor) patch(ctx context.Context, do step.Patch) error {
+	client, err := a.resource(do.Ref.APIVersion, do.Ref.Kind, do.Ref.Namespace)
 	if err != nil {
 		return err
 	}
 	return a.persist(ctx, func() error {
-		_, err := client.Patch(ctx, action.Ref.Name, types.MergePatchType, action.Patch,
+		_, err := client.Patch(ctx, do.Ref.Name, types.MergePatchType, do.Merge,
 			metav1.PatchOptions{FieldManager: FieldManager})
 		return err
 	})
@@ -318,8 +323,8 @@ func (a *Actor) persist(ctx context.Context, write func() error) error {
 }
 
 // inverse names an action that reverts another one.
-func inverse(of, back step.Action) *step.Action {
-	back.ID = of.ID + "/back"
+func inverse(of string, back step.Action) *step.Action {
+	back.ID = of + "/back"
 	return &back
 }
 

@@ -212,7 +212,7 @@ func TestPatchAndItsInverse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, configMap)
 			before := w.read(configRef)
-			action := step.Action{ID: "p", Op: step.Patch, Ref: &configRef, Patch: json.RawMessage(patch)}
+			action := step.Action{ID: "p", Do: step.Patch{Ref: configRef, Merge: json.RawMessage(patch)}}
 			seen := w.see(action)
 			if seen.Done || seen.Inverse == nil || seen.Inverse.ID != "p/back" {
 				t.Fatalf("before: %+v", seen)
@@ -227,7 +227,7 @@ func TestPatchAndItsInverse(t *testing.T) {
 				t.Fatal(err)
 			}
 			if after := w.read(configRef); !jsonpatch.Equal(before, after) {
-				t.Errorf("restored by %s:\n%s\nwas\n%s", seen.Inverse.Patch, after, before)
+				t.Errorf("restored by %s:\n%s\nwas\n%s", seen.Inverse.Do.(step.Patch).Merge, after, before)
 			}
 		})
 	}
@@ -236,15 +236,15 @@ func TestPatchAndItsInverse(t *testing.T) {
 func TestPatchOfNothing(t *testing.T) {
 	w := newWorld(t, nil)
 	_, err := w.Observe(context.Background(),
-		step.Action{Op: step.Patch, Ref: &configRef, Patch: json.RawMessage(`{}`)}, nil)
+		step.Action{Do: step.Patch{Ref: configRef, Merge: json.RawMessage(`{}`)}}, nil)
 	wantError(t, err, "ConfigMap/ns/c does not exist")
 }
 
 func TestApplyAndDelete(t *testing.T) {
 	w := newWorld(t, nil)
-	create := step.Action{ID: "a", Op: step.Apply, Object: parse(t, configMap)}
+	create := step.Action{ID: "a", Do: step.Apply{Object: parse(t, configMap)}}
 	made := w.see(create)
-	if made.Done || made.Inverse.Op != step.Delete || *made.Inverse.Ref != configRef {
+	if made.Done || made.Inverse.Op() != step.OpDelete || made.Inverse.Ref() != configRef {
 		t.Fatalf("before it exists: %+v", made)
 	}
 	if _, err := w.do(create); err != nil {
@@ -253,13 +253,13 @@ func TestApplyAndDelete(t *testing.T) {
 	if seen := w.see(create); !seen.Done {
 		t.Errorf("it exists as wanted: %+v", seen)
 	}
-	change := step.Action{ID: "b", Op: step.Apply,
-		Object: parse(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: ns}, data: {x: "7"}}`)}
+	change := step.Action{ID: "b", Do: step.Apply{
+		Object: parse(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: ns}, data: {x: "7"}}`)}}
 	changed := w.see(change)
-	if changed.Done || changed.Inverse.Op != step.Apply {
+	if changed.Done || changed.Inverse.Op() != step.OpApply {
 		t.Fatalf("before the change: %+v", changed)
 	}
-	remove := step.Action{ID: "d", Op: step.Delete, Ref: &configRef}
+	remove := step.Action{ID: "d", Do: step.Delete{Ref: configRef}}
 	removed := w.see(remove)
 	for _, action := range []step.Action{change, remove, remove} {
 		if _, err := w.do(action); err != nil {
@@ -280,16 +280,16 @@ func TestApplyAndDelete(t *testing.T) {
 func TestKindsThatDoNotExist(t *testing.T) {
 	w := newWorld(t, nil)
 	ref := step.Ref{APIVersion: "nowhere/v1", Kind: "Nothing", Name: "x"}
-	action := step.Action{Op: step.Delete, Ref: &ref}
+	action := step.Action{Do: step.Delete{Ref: ref}}
 	if !w.see(action).Done {
 		t.Error("an object of an unknown kind is there")
 	}
 	if _, err := w.do(action); err != nil {
 		t.Error(err)
 	}
-	_, err := w.do(step.Action{Op: "dance"})
-	wantError(t, err, `unknown operation "dance"`)
-	if _, err := w.Observe(context.Background(), step.Action{Op: "dance"}, nil); err == nil {
+	_, err := w.do(step.Action{})
+	wantError(t, err, `unknown operation ""`)
+	if _, err := w.Observe(context.Background(), step.Action{}, nil); err == nil {
 		t.Error("an unknown operation can be observed")
 	}
 }

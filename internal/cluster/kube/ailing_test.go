@@ -69,10 +69,11 @@ func newCrashWorld(t *testing.T) *world {
 		pod("theseus-system", "agent-1", "a", "", label("app", "agent"), waiting("ContainerCreating", ""))}, agentSet)
 }
 
-func agentWait() step.Action {
-	return step.Action{ID: "w", Op: step.Wait,
-		Condition: &step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}}
+func agentReady() step.Condition {
+	return step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}
 }
+
+func agentWait() step.Action { return step.Action{ID: "w", Do: step.Wait{Condition: agentReady()}} }
 
 // TestCrashLoop: what ends again and again is said as soon as it is seen, and given up when it was seen to be started
 // again three times, long before the time is over.
@@ -121,7 +122,7 @@ func TestCrashBetweenSteps(t *testing.T) {
 		}
 		return all, nil
 	}
-	for _, c := range []step.Condition{rolled, *agentWait().Condition} {
+	for _, c := range []step.Condition{rolled, agentReady()} {
 		w := newCrashWorld(t)
 		crashLoop(w, "no route", 0)
 		begun := w.Now()
@@ -139,12 +140,12 @@ func TestCrashBetweenSteps(t *testing.T) {
 	// What mends itself is asked about as if for the first time when it ails again.
 	w := newCrashWorld(t)
 	crashLoop(w, "too early", 3)
-	if _, err := ask(w, *agentWait().Condition); err != nil {
+	if _, err := ask(w, agentReady()); err != nil {
 		t.Fatal(err)
 	}
 	crashLoop(w, "once more", 3)
 	w.slept(0)
-	if told, err := ask(w, *agentWait().Condition); err != nil || len(told) < 2 {
+	if told, err := ask(w, agentReady()); err != nil || len(told) < 2 {
 		t.Errorf("told %q, %v", told, err)
 	}
 

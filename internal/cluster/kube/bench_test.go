@@ -88,7 +88,7 @@ func TestLeftover(t *testing.T) {
 		"others'":  {fake.NewClientset(), manifest.Namespace(), false},
 	} {
 		if got := (&Actor{Typed: c.client}).leftover(t.Context(),
-			step.Action{Op: step.Apply, Object: c.object}); got != c.want {
+			step.Action{Do: step.Apply{Object: c.object}}); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

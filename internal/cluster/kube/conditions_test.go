@@ -212,7 +212,7 @@ func TestConditionsThatCannotBeTold(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	w := newWorld(t, nil, configMap)
-	wait := step.Action{ID: "w", Op: step.Wait, Condition: &step.Condition{Kind: step.Gone, Ref: &configRef}}
+	wait := step.Action{ID: "w", Do: step.Wait{Condition: step.Condition{Kind: step.Gone, Ref: &configRef}}}
 	_, err := w.Do(w.end(7), wait, nil)
 	wantError(t, err, "ConfigMap/ns/c still exists")
 	if len(w.notes) != 1 {

@@ -97,7 +97,7 @@ const (
 	database = `{apiVersion: example.org/v1, kind: Database, metadata: {name: main, namespace: shop}}`
 )
 
-var onA = step.Action{ID: "e", Op: step.Evict, Pods: &step.PodSet{Node: "a", CIDRs: []string{"10.244.0.0/16"}}}
+var onA = step.Action{ID: "e", Do: step.Evict{Pods: step.PodSet{Node: "a", CIDRs: []string{"10.244.0.0/16"}}}}
 
 func (w *world) evicted() (Evicted, error) {
 	return w.evictedSince(w.see(onA).Before)
@@ -255,14 +255,14 @@ func TestEvictOfSeveralNodes(t *testing.T) {
 	var both sync.WaitGroup
 	before := map[string]json.RawMessage{}
 	for _, node := range []string{"a", "b"} {
-		before[node] = w.see(step.Action{ID: node, Op: step.Evict,
-			Pods: &step.PodSet{Node: node, CIDRs: []string{"10.244.0.0/16"}}}).Before
+		before[node] = w.see(step.Action{ID: node, Do: step.Evict{
+			Pods: step.PodSet{Node: node, CIDRs: []string{"10.244.0.0/16"}}}}).Before
 	}
 	var moved [2]Evicted
 	for i, node := range []string{"a", "b"} {
 		both.Go(func() {
-			answer, err := w.Do(t.Context(), step.Action{ID: node, Op: step.Evict,
-				Pods: &step.PodSet{Node: node, CIDRs: []string{"10.244.0.0/16"}}}, before[node])
+			answer, err := w.Do(t.Context(), step.Action{ID: node, Do: step.Evict{
+				Pods: step.PodSet{Node: node, CIDRs: []string{"10.244.0.0/16"}}}}, before[node])
 			if err != nil || json.Unmarshal(answer, &moved[i]) != nil {
 				t.Errorf("node %s: %v", node, err)
 			}

@@ -17,7 +17,7 @@ func (r reader) grants(ctx context.Context, steps []step.Step) ([]need, error) {
 	var needs, free []need
 	for i := range steps {
 		for _, action := range slices.Concat(steps[i].Actions, steps[i].Undo) {
-			if o := action.Object; o != nil && o.GroupVersionKind().Group == rbacv1.GroupName &&
+			if o := action.Object(); o != nil && o.GroupVersionKind().Group == rbacv1.GroupName &&
 				(o.GetKind() == "ClusterRole" || o.GetKind() == "Role") {
 				all := need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}
 				if o.GetKind() == "Role" {

@@ -25,7 +25,7 @@ func TestJoin(t *testing.T) {
 		w.reports(func(one v1alpha1.Path) bool { return one.Class != path.ClassHostPort })
 	}
 	every := step.PathSet{Old: []string{step.EveryNode}}
-	if _, err := w.do(step.Action{ID: "p", Op: step.Probe, Paths: &every}); err != nil {
+	if _, err := w.do(step.Action{ID: "p", Do: step.Probe{Paths: every}}); err != nil {
 		t.Fatal(err)
 	}
 	measures := func() (generations map[string]int64, paths map[string]v1alpha1.Path) {

@@ -82,7 +82,7 @@ func Ask[T any](ctx context.Context, a *Actor, install []step.Action,
 		group.Go(func() error {
 			answers[i].Asked = a.Clock.Now().UTC()
 			answer, err := a.Do(inner,
-				step.Action{ID: "look/" + q.Node, Op: step.Node, NodeName: q.Node, Verb: q.Verb, Args: q.Args}, nil)
+				step.Action{ID: "look/" + q.Node, Do: step.Node{NodeName: q.Node, Verb: q.Verb, Args: q.Args}}, nil)
 			answers[i].Answered = a.Clock.Now().UTC()
 			if err == nil {
 				err = json.Unmarshal(answer, &answers[i].Value)
@@ -117,8 +117,8 @@ func (a *Actor) Install(ctx context.Context, actions []step.Action) (back func(c
 		}
 		if seen.Done {
 			if a.leftover(ctx, action) {
-				ref := step.RefOf(action.Object)
-				inverses = append(inverses, step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + ref.String()})
+				ref := step.RefOf(action.Object())
+				inverses = append(inverses, step.Action{Do: step.Delete{Ref: ref}, Title: "delete " + ref.String()})
 			}
 			continue
 		}
@@ -135,15 +135,16 @@ func (a *Actor) Install(ctx context.Context, actions []step.Action) (back func(c
 // leftover reports whether an action, which is done already, was done by a process that was killed before it could
 // revert it: it made the namespace, and nothing was deployed there since.
 func (a *Actor) leftover(ctx context.Context, action step.Action) bool {
-	if action.Op != step.Apply || !manifest.Temporary(action.Object) {
+	if action.Op() != step.OpApply || !manifest.Temporary(action.Object()) {
 		return false
 	}
-	deployed, err := a.Typed.AppsV1().Deployments(action.Object.GetName()).List(ctx, metav1.ListOptions{Limit: 1})
+	deployed, err := a.Typed.AppsV1().Deployments(action.Object().GetName()).List(ctx, metav1.ListOptions{Limit: 1})
 	return err == nil && len(deployed.Items) == 0
 }
 
 func (a *Actor) takeBack(ctx context.Context, inverse step.Action) error {
-	if inverse.Op == step.Delete && slices.Contains(append(manifest.Kept(), v1alpha1.Namespace), inverse.Ref.Name) {
+	if do, is := inverse.Do.(step.Delete); is &&
+		slices.Contains(append(manifest.Kept(), v1alpha1.Namespace), do.Ref.Name) {
 		if there, err := a.journaled(ctx); there || err != nil {
 			return err
 		}

@@ -16,8 +16,8 @@ func TestLook(t *testing.T) {
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: x}}"
 	install := func(t *testing.T) []step.Action {
 		return []step.Action{
-			{ID: "1", Op: step.Apply, Object: parse(t, there), Title: "create there"},
-			{ID: "2", Op: step.Apply, Object: parse(t, made), Title: "create made"},
+			{ID: "1", Do: step.Apply{Object: parse(t, there)}, Title: "create there"},
+			{ID: "2", Do: step.Apply{Object: parse(t, made)}, Title: "create made"},
 		}
 	}
 	for _, test := range []struct {
@@ -62,7 +62,7 @@ func TestInstallKeepsAJournal(t *testing.T) {
 			object := parse(t, fmt.Sprintf(definition, plural))
 			refs[plural] = step.RefOf(object)
 			install = append(install,
-				step.Action{ID: plural, Op: step.Apply, Object: object, Title: "create " + plural})
+				step.Action{ID: plural, Do: step.Apply{Object: object}, Title: "create " + plural})
 		}
 		back, err := w.Install(t.Context(), install)
 		if err != nil {

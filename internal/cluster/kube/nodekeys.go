@@ -21,28 +21,28 @@ import (
 const keysWait = 20 * time.Second
 
 // nodeVerb runs a verb on a node. Its agent does the work, except for the keys on the Node object that a residue names.
-func (a *Actor) nodeVerb(ctx context.Context, action step.Action) (json.RawMessage, error) {
-	if !step.Takes[step.Residue](action.Verb) {
-		return a.runTask(ctx, action)
+func (a *Actor) nodeVerb(ctx context.Context, id string, do step.Node) (json.RawMessage, error) {
+	if !step.Takes[step.Residue](do.Verb) {
+		return a.runTask(ctx, id, do)
 	}
 	var residue step.Residue
-	if err := json.Unmarshal(action.Args, &residue); err != nil {
-		return nil, fmt.Errorf("action %s: %w", action.ID, err)
+	if err := json.Unmarshal(do.Args, &residue); err != nil {
+		return nil, fmt.Errorf("action %s: %w", id, err)
 	}
 	host, object := residue.Split()
 	if object.Count() == 0 {
-		return a.runTask(ctx, action)
+		return a.runTask(ctx, id, do)
 	}
-	action.Args = jsonOf(host)
-	answer, err := a.runTask(ctx, action)
+	do.Args = jsonOf(host)
+	answer, err := a.runTask(ctx, id, do)
 	if err != nil {
 		return nil, err
 	}
 	var inventory step.Inventory
 	if err := json.Unmarshal(answer, &inventory); err != nil {
-		return nil, fmt.Errorf("the answer of the agent of %s: %w", action.NodeName, err)
+		return nil, fmt.Errorf("the answer of the agent of %s: %w", do.NodeName, err)
 	}
-	found, err := a.keysLeft(ctx, action, object)
+	found, err := a.keysLeft(ctx, do, object)
 	if err != nil {
 		return nil, err
 	}
@@ -52,17 +52,17 @@ func (a *Actor) nodeVerb(ctx context.Context, action step.Action) (json.RawMessa
 }
 
 // keysLeft finds a residue on the Node object, and removes it if requested.
-func (a *Actor) keysLeft(ctx context.Context, action step.Action, residue step.Residue) (step.Residue, error) {
+func (a *Actor) keysLeft(ctx context.Context, do step.Node, residue step.Residue) (step.Residue, error) {
 	var removed time.Time // when the first removal was done
 	for {
 		var found step.Residue
 		looked := a.Clock.Now()
 		err := a.persist(ctx, func() (err error) {
-			node, err := a.Typed.CoreV1().Nodes().Get(ctx, action.NodeName, metav1.GetOptions{})
+			node, err := a.Typed.CoreV1().Nodes().Get(ctx, do.NodeName, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
-			if found = keysOn(node, residue); action.Verb == step.VerbInventory || found.Count() == 0 {
+			if found = keysOn(node, residue); do.Verb == step.VerbInventory || found.Count() == 0 {
 				return nil
 			}
 			return a.removeKeys(ctx, node, found)
@@ -70,12 +70,12 @@ func (a *Actor) keysLeft(ctx context.Context, action step.Action, residue step.R
 		switch {
 		case apierrors.IsNotFound(err):
 			return step.Residue{}, nil // the node left the cluster, and its keys with it
-		case err != nil || action.Verb == step.VerbInventory || found.Count() == 0:
+		case err != nil || do.Verb == step.VerbInventory || found.Count() == 0:
 			return found, err
 		case removed.IsZero():
 			removed = a.Clock.Now()
 		case looked.After(removed.Add(keysWait)):
-			return found, fmt.Errorf("something writes to Node %s again: %s", action.NodeName,
+			return found, fmt.Errorf("something writes to Node %s again: %s", do.NodeName,
 				strings.Join(slices.Concat(found.Annotations, found.NodeLabels, found.Taints, found.Farewells), ", "))
 		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {

@@ -43,7 +43,7 @@ func TestKeysOfNode(t *testing.T) {
 			w := newWorld(t, []runtime.Object{networked()})
 			w.answer(map[string]any{"phase": "Done",
 				"result": map[string]any{"node": "a", "found": map[string]any{"links": []any{"cni0"}}}})
-			action := step.Action{ID: "c", Op: step.Node, NodeName: "a", Verb: test.verb, Args: jsonOf(residue)}
+			action := step.Action{ID: "c", Do: step.Node{NodeName: "a", Verb: test.verb, Args: jsonOf(residue)}}
 			answer, err := w.do(action)
 			if err != nil {
 				t.Fatal(err)
@@ -58,7 +58,7 @@ func TestKeysOfNode(t *testing.T) {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
 			task := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask",
-				Namespace: v1alpha1.Namespace, Name: w.taskName(action)})))
+				Namespace: v1alpha1.Namespace, Name: w.taskName(action.ID, action.Verb())})))
 			args, _, _ := unstructured.NestedMap(task.Object, "spec", "args")
 			if len(args) != 1 || args["links"] == nil {
 				t.Errorf("the agent was asked with %v", args)
@@ -98,8 +98,8 @@ func TestKeysWrittenAgain(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	_, err := w.do(step.Action{ID: "c", Op: step.Node, NodeName: "a", Verb: step.VerbClean,
-		Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})})
+	_, err := w.do(step.Action{ID: "c", Do: step.Node{NodeName: "a", Verb: step.VerbClean,
+		Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})}})
 	wantError(t, err, "something writes to Node a again: flannel/a")
 }
 
@@ -114,8 +114,8 @@ func TestKeysOnSlowServer(t *testing.T) {
 		w.now = w.now.Add(2 * keysWait)
 		return false, nil, nil
 	})
-	answer, err := w.do(step.Action{ID: "c", Op: step.Node, NodeName: "a", Verb: step.VerbClean,
-		Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})})
+	answer, err := w.do(step.Action{ID: "c", Do: step.Node{NodeName: "a", Verb: step.VerbClean,
+		Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})}})
 	var inventory step.Inventory
 	if err == nil {
 		err = json.Unmarshal(answer, &inventory)

@@ -94,7 +94,7 @@ func (w *world) reports(answers func(v1alpha1.Path) bool) {
 // setPathsOf sets the paths, and returns the generation of each node's plan and the number of all paths.
 func (w *world) setPathsOf(set step.PathSet) (generations map[string]int64, paths int, err error) {
 	w.slept = func(int) { w.report(1, 1, 1, w.now) }
-	if _, err := w.do(step.Action{ID: "p", Op: step.Probe, Paths: &set}); err != nil {
+	if _, err := w.do(step.Action{ID: "p", Do: step.Probe{Paths: set}}); err != nil {
 		return nil, 0, err
 	}
 	plans, err := w.probePlans(context.Background())
@@ -170,7 +170,7 @@ func TestSetPathsWaitsForEveryPath(t *testing.T) {
 			cancel()
 		}
 	}
-	_, err := w.Do(ctx, step.Action{Op: step.Probe, Paths: &set}, nil)
+	_, err := w.Do(ctx, step.Action{Do: step.Probe{Paths: set}}, nil)
 	wantError(t, err, "paths have not answered yet, such as")
 }
 
@@ -210,7 +210,7 @@ func TestSetPathsWaitsForEndpoints(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := w.do(step.Action{ID: "p", Op: step.Probe, Paths: &set}); err != nil {
+	if _, err := w.do(step.Action{ID: "p", Do: step.Probe{Paths: set}}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "waiting: the probe pod of b is not an endpoint of the Service theseus-probe-old yet"; len(
@@ -245,8 +245,8 @@ func TestSetPathsLeavesOut(t *testing.T) {
 					cancel()
 				}
 			}
-			data, err := w.Do(ctx, step.Action{ID: "p", Op: step.Probe,
-				Paths: &step.PathSet{Old: []string{step.EveryNode}}}, nil)
+			data, err := w.Do(ctx, step.Action{ID: "p",
+				Do: step.Probe{Paths: step.PathSet{Old: []string{step.EveryNode}}}}, nil)
 			if test.silent == "/udp" {
 				wantError(t, err, "have not answered yet, such as a/")
 				return

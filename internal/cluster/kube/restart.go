@@ -25,14 +25,14 @@ type podsBefore struct {
 
 // observeRestart reports a restart as done if the node has a Ready pod of the DaemonSet's current template. If the pod
 // must be recreated, it must not be one that existed at the first observation.
-func (a *Actor) observeRestart(ctx context.Context, action step.Action,
+func (a *Actor) observeRestart(ctx context.Context, do step.Restart,
 	seen json.RawMessage) (engine.Observation, error) {
-	before, first, err := readPods(action, seen)
+	before, first, err := readPods(do, seen)
 	if err != nil {
 		return engine.Observation{}, err
 	}
-	now, err := a.outdated(ctx, action, before)
-	if err != nil || !action.Anew {
+	now, err := a.outdated(ctx, do, before)
+	if err != nil || !do.Anew {
 		return engine.Observation{Done: now.missing == "" && err == nil}, err
 	}
 	return engine.Observation{Done: now.missing == "" && !first, Before: jsonOf(podsBefore{now.all})}, nil
@@ -40,9 +40,9 @@ func (a *Actor) observeRestart(ctx context.Context, action step.Action,
 
 // readPods returns the pods that a restart must replace regardless of their template; first is true at the first
 // observation.
-func readPods(action step.Action, seen json.RawMessage) (before []types.UID, first bool, err error) {
-	if !action.Anew || len(seen) == 0 {
-		return nil, action.Anew, nil
+func readPods(do step.Restart, seen json.RawMessage) (before []types.UID, first bool, err error) {
+	if !do.Anew || len(seen) == 0 {
+		return nil, do.Anew, nil
 	}
 	var known podsBefore
 	if err := json.Unmarshal(seen, &known); err != nil {
@@ -53,19 +53,19 @@ func readPods(action step.Action, seen json.RawMessage) (before []types.UID, fir
 
 // restart deletes the pods of earlier templates, and, if the pod must be recreated, all pods that existed before. Then
 // it waits for the replacement.
-func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMessage) error {
-	before, first, err := readPods(action, seen)
+func (a *Actor) restart(ctx context.Context, do step.Restart, seen json.RawMessage) error {
+	before, first, err := readPods(do, seen)
 	if err != nil {
 		return err
 	}
 	if first {
-		return fmt.Errorf("the journal does not record which pod of %s was on %s before", action.Ref, action.NodeName)
+		return fmt.Errorf("the journal does not record which pod of %s was on %s before", do.Ref, do.NodeName)
 	}
 	said := ""
 	var nudged *corev1.Pod
 	var bearing patience
 	for waited := 0; ; waited++ {
-		now, err := a.outdated(ctx, action, before)
+		now, err := a.outdated(ctx, do, before)
 		if err != nil {
 			return err
 		}
@@ -76,8 +76,8 @@ func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMe
 			return a.nudge(ctx, nudged, nil)
 		}
 		for _, pod := range now.pods {
-			if action.Mark != "" {
-				if err := a.annotate(ctx, &pod, action.Mark, "true"); err != nil {
+			if do.Mark != "" {
+				if err := a.annotate(ctx, &pod, do.Mark, "true"); err != nil {
 					return err
 				}
 			}
@@ -103,7 +103,7 @@ func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMe
 					return found, nil
 				}
 			}
-			return lasting(a.down(ctx, action.NodeName))
+			return lasting(a.down(ctx, do.NodeName))
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", now.missing, err)
@@ -151,23 +151,23 @@ type rollout struct {
 	missing string
 }
 
-func (a *Actor) outdated(ctx context.Context, action step.Action, before []types.UID) (rollout, error) {
-	set, err := a.Typed.AppsV1().DaemonSets(action.Ref.Namespace).Get(ctx, action.Ref.Name, metav1.GetOptions{})
+func (a *Actor) outdated(ctx context.Context, do step.Restart, before []types.UID) (rollout, error) {
+	set, err := a.Typed.AppsV1().DaemonSets(do.Ref.Namespace).Get(ctx, do.Ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return rollout{}, err
 	}
-	pods, err := a.podsOn(ctx, action.NodeName, set.Namespace, metav1.FormatLabelSelector(set.Spec.Selector))
+	pods, err := a.podsOn(ctx, do.NodeName, set.Namespace, metav1.FormatLabelSelector(set.Spec.Selector))
 	if err != nil {
 		return rollout{}, err
 	}
-	now := rollout{missing: "no pod of " + action.Ref.String() + " on " + action.NodeName}
+	now := rollout{missing: "no pod of " + do.Ref.String() + " on " + do.NodeName}
 	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, set) })
 	for _, pod := range pods {
 		now.all = append(now.all, pod.UID)
 	}
 	revision, err := a.newestRevision(ctx, set)
 	if err != nil || revision == "" {
-		return rollout{all: now.all, missing: "the controller of " + action.Ref.String() +
+		return rollout{all: now.all, missing: "the controller of " + do.Ref.String() +
 			" has not observed it yet"}, err
 	}
 	for _, pod := range pods {

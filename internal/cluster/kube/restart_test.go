@@ -14,8 +14,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-var restartOnA = step.Action{ID: "r", Op: step.Restart, NodeName: "a",
-	Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}
+var restartOnA = step.Action{ID: "r", Do: step.Restart{NodeName: "a",
+	Ref: step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}}
 
 // daemonSet is that one, at its second generation, with what makes revisions and pods of it.
 func daemonSet() (*appsv1.DaemonSet, func(number int64, hash string) *appsv1.ControllerRevision,
@@ -118,7 +118,7 @@ func TestRestartMarked(t *testing.T) {
 		}
 	}
 	action := restartOnA
-	action.Mark = "mark"
+	step.Edit(&action, func(do *step.Restart) { do.Mark = "mark" })
 	if _, err := w.do(action); err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +164,8 @@ func TestRestartAnew(t *testing.T) {
 			_, _ = pods.Create(t.Context(), pod("a", "second"), metav1.CreateOptions{}) // the second time it is there
 		}
 	}
-	action := step.Action{ID: "r", Op: step.Restart, Anew: true, NodeName: "a",
-		Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}
+	action := step.Action{ID: "r", Do: step.Restart{Anew: true, NodeName: "a",
+		Ref: step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}}
 	before := w.see(action)
 	if before.Done || string(before.Before) != `{"pods":["uid-first"]}` {
 		t.Errorf("at first, when its controller is late, it sees %t, %s", before.Done, before.Before)

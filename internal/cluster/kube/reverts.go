@@ -119,20 +119,25 @@ func (r *Reverts) Found(ctx context.Context) string {
 
 // reverted reports whether an object is as it was before a change, and would change if it were made again.
 func (r *Reverts) reverted(ctx context.Context, c change, now *unstructured.Unstructured) bool {
-	switch c.does.Op {
+	switch do := c.does.Do.(type) {
 	case step.Delete:
-		return c.inverse.Op == step.Apply && sameContent(c.inverse.Object, now)
+		return c.inverse.Op() == step.OpApply && sameContent(c.inverse.Object(), now)
 	case step.Apply:
-		if c.inverse.Op != step.Apply || !sameContent(c.inverse.Object, now) || part(c.does.Object.Object, now.Object) {
+		if c.inverse.Op() != step.OpApply || !sameContent(c.inverse.Object(), now) ||
+			part(do.Object.Object, now.Object) {
 			return false
 		}
 		// Only the server knows what of the text it writes otherwise: quantities, defaults, fields of the status.
-		again, err := r.Actor.apply(ctx, c.does.Object, true)
+		again, err := r.Actor.apply(ctx, do.Object, true)
 		return err == nil && !sameContent(again, now)
 	case step.Patch:
+		back, is := c.inverse.Do.(step.Patch)
+		if !is {
+			return false
+		}
 		text := jsonOf(now)
-		before, err := jsonpatch.MergePatch(text, c.inverse.Patch)
-		after, failed := jsonpatch.MergePatch(text, c.does.Patch)
+		before, err := jsonpatch.MergePatch(text, back.Merge)
+		after, failed := jsonpatch.MergePatch(text, do.Merge)
 		return err == nil && failed == nil && jsonpatch.Equal(text, before) && !jsonpatch.Equal(text, after)
 	}
 	return false
@@ -158,11 +163,11 @@ func (c change) again() string {
 		words = append(words, "-n", write.Namespace)
 	}
 	object := strings.ToLower(write.GroupKind().String()) + "/" + write.Name
-	switch c.does.Op {
+	switch do := c.does.Do.(type) {
 	case step.Delete:
 		return shell.Words(append(words, "delete", object)...)
 	case step.Patch:
-		return shell.Words(append(words, "patch", object, "--type", "merge", "-p", string(c.does.Patch))...)
+		return shell.Words(append(words, "patch", object, "--type", "merge", "-p", string(do.Merge))...)
 	}
 	return "apply the object of the action " + c.does.ID + ", which `theseus plan show` prints"
 }

@@ -82,7 +82,7 @@ func wantsOf(steps []step.Step) []want {
 			add(ofAction(&action)...)
 		}
 		for _, c := range slices.Concat(s.Before, s.After) {
-			add(ofCondition(&c)...)
+			add(ofCondition(c)...)
 		}
 		if s.Gate != nil && s.Gate.Sessions != nil {
 			for _, kind := range bgp.Kinds {
@@ -107,26 +107,26 @@ func apps(kind, namespace, verbs string) want {
 
 // ofAction returns what the actor does for an action and for its inverse.
 func ofAction(a *step.Action) []want {
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Apply:
-		return []want{{step.RefOf(a.Object), "", "get create patch delete"}}
+		return []want{{step.RefOf(do.Object), "", "get create patch delete"}}
 	case step.Delete:
-		return []want{{*a.Ref, "", "get create patch delete"}}
+		return []want{{do.Ref, "", "get create patch delete"}}
 	case step.Patch:
-		return []want{{*a.Ref, "", "get patch"}}
+		return []want{{do.Ref, "", "get patch"}}
 	case step.Evict:
 		return []want{core("Pod", "", "", "get list"), core("Pod", "", "eviction", "create"),
 			apps("ReplicaSet", "", "get"), apps("Deployment", "", "get"), apps("StatefulSet", "", "get"),
 			apps("DaemonSet", "", "get"), {step.Ref{Kind: anyKind}, "scale", "get"}}
 	case step.Restart:
-		return []want{apps("DaemonSet", a.Ref.Namespace, "get"), apps("ControllerRevision", a.Ref.Namespace, "list"),
-			core("Pod", a.Ref.Namespace, "", "list delete patch")} // nudge patches, too
+		return []want{apps("DaemonSet", do.Ref.Namespace, "get"), apps("ControllerRevision", do.Ref.Namespace, "list"),
+			core("Pod", do.Ref.Namespace, "", "list delete patch")} // nudge patches, too
 	case step.Wait:
-		return ofCondition(a.Condition)
+		return ofCondition(do.Condition)
 	case step.Taint, step.Untaint:
 		return []want{core("Node", "", "", "get update")}
 	case step.Node:
-		return onNode(a)
+		return onNode(do)
 	case step.Hook:
 		return []want{core("Node", "", "", "get list update delete"), core("Pod", "", "", "list delete")}
 	}
@@ -135,14 +135,14 @@ func ofAction(a *step.Action) []want {
 
 // onNode returns what the actor itself does for a verb of an agent: with the keys on the Node object that a residue
 // names (nodeVerb).
-func onNode(a *step.Action) []want {
+func onNode(do step.Node) []want {
 	var residue step.Residue
-	if !step.Takes[step.Residue](a.Verb) || json.Unmarshal(a.Args, &residue) != nil {
+	if !step.Takes[step.Residue](do.Verb) || json.Unmarshal(do.Args, &residue) != nil {
 		return nil // the run reports arguments that cannot be read
 	}
 	_, object := residue.Split()
 	switch {
-	case object.Count() == 0 || a.Verb == step.VerbInventory:
+	case object.Count() == 0 || do.Verb == step.VerbInventory:
 		return nil // every change may get nodes
 	case len(object.Farewells) > 0:
 		return []want{core("Node", "", "", "patch"), core("Node", "", "status", "patch")}
@@ -150,7 +150,7 @@ func onNode(a *step.Action) []want {
 	return []want{core("Node", "", "", "patch")}
 }
 
-func ofCondition(c *step.Condition) []want {
+func ofCondition(c step.Condition) []want {
 	switch c.Kind {
 	case step.Established, step.Rolled, step.Renders, step.Reports, step.Has, step.Gone:
 		return []want{{*c.Ref, "", "get"}}
@@ -214,7 +214,7 @@ func defined(steps []step.Step) map[schema.GroupKind]definition {
 	kinds := map[schema.GroupKind]definition{}
 	for i := range steps {
 		for _, action := range steps[i].Actions {
-			if o := action.Object; o != nil && o.GetKind() == "CustomResourceDefinition" {
+			if o := action.Object(); o != nil && o.GetKind() == "CustomResourceDefinition" {
 				text := func(fields ...string) string {
 					s, _, _ := unstructured.NestedString(o.Object, append([]string{"spec"}, fields...)...)
 					return s

@@ -27,7 +27,7 @@ func TestGrants(t *testing.T) {
 				"resourceNames": []any{"mine"}, "verbs": []any{"get"}},
 			map[string]any{"nonResourceURLs": []any{"/metrics"}, "verbs": []any{"get"}},
 		}}}
-	steps := []step.Step{{Actions: []step.Action{{Op: step.Apply, Object: role}}}}
+	steps := []step.Step{{Actions: []step.Action{{Do: step.Apply{Object: role}}}}}
 	asked := func() (all []string) {
 		rights, err := Rights(t.Context(), client, nil, steps)
 		if err != nil {
@@ -65,19 +65,19 @@ func TestRights(t *testing.T) {
 	set := &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "calico-system", Name: "calico-node"}
 	steps := []step.Step{
 		{Actions: []step.Action{
-			{Op: step.Apply, Object: definition},
-			{Op: step.Apply, Object: object("example.org/v1", "Index", "")},
-			{Op: step.Apply, Object: object("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "")},
-			{Op: step.Patch, Ref: &step.Ref{APIVersion: "crd.projectcalico.org/v1", Kind: "IPPool", Name: "a"}},
-			{Op: step.Patch, Ref: &step.Ref{APIVersion: "crd.projectcalico.org/v1", Kind: "IPPool", Name: "b"}},
-			{Op: step.Evict}, {Op: step.Taint}, {Op: step.Node}, {Op: step.Probe},
-			{Op: step.Node, Verb: step.VerbInventory, Args: json.RawMessage(`{"taints":["a"]}`)},
-			{Op: step.Node, Verb: step.VerbClean, Args: json.RawMessage(`{"farewells":["a"]}`)},
-			{Op: step.Restart, Ref: set, Mark: "theseus.dev/replace"},
+			{Do: step.Apply{Object: definition}},
+			{Do: step.Apply{Object: object("example.org/v1", "Index", "")}},
+			{Do: step.Apply{Object: object("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "")}},
+			{Do: step.Patch{Ref: step.Ref{APIVersion: "crd.projectcalico.org/v1", Kind: "IPPool", Name: "a"}}},
+			{Do: step.Patch{Ref: step.Ref{APIVersion: "crd.projectcalico.org/v1", Kind: "IPPool", Name: "b"}}},
+			{Do: step.Evict{}}, {Do: step.Taint{}}, {Do: step.Node{}}, {Do: step.Probe{}},
+			{Do: step.Node{Verb: step.VerbInventory, Args: json.RawMessage(`{"taints":["a"]}`)}},
+			{Do: step.Node{Verb: step.VerbClean, Args: json.RawMessage(`{"farewells":["a"]}`)}},
+			{Do: step.Restart{Ref: *set, Mark: "theseus.dev/replace"}},
 		}, After: []step.Condition{{Kind: step.Rolled, Ref: set}, {Kind: step.AgentSays, Namespace: "calico-system"},
 			{Kind: step.Held, Namespace: "calico-system"}},
 			Gate: &step.Gate{Sessions: &step.Sessions{}}},
-		{Undo: []step.Action{{Op: step.Hook}}},
+		{Undo: []step.Action{{Do: step.Hook{}}}},
 	}
 	known := []cluster.Right{
 		{Verb: "get", Group: "apps", Resource: "daemonsets", Namespace: "kube-system", Allowed: true}, // not here

@@ -176,10 +176,15 @@ func rightsOf(duty Duty, steps []step.Step, uses ...step.Use) []need {
 	fleeting := map[string]bool{}
 	for i := range steps {
 		for _, action := range steps[i].Actions {
-			if ref := action.Ref; ref != nil && ref.Kind == "Namespace" && action.Op == step.Delete {
+			ref := action.Ref()
+			if ref.Kind != "Namespace" {
+				continue
+			}
+			switch action.Do.(type) {
+			case step.Delete:
 				fleeting[ref.Name] = true
-			} else if o := action.Object; o != nil && o.GetKind() == "Namespace" && o.GetName() != v1alpha1.Namespace {
-				fleeting[o.GetName()] = true
+			case step.Apply:
+				fleeting[ref.Name] = fleeting[ref.Name] || ref.Name != v1alpha1.Namespace
 			}
 		}
 	}

@@ -111,19 +111,19 @@ func TestRoles(t *testing.T) {
 		return &step.Ref{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}
 	}
 	exact := roles(Operate, []step.Step{{Actions: []step.Action{
-		{Op: step.Apply, Object: object("v1", "Namespace", "", "comes")},
-		{Op: step.Apply, Object: object("apps/v1", "DaemonSet", "comes", "new")},
-		{Op: step.Delete, Ref: ref("apps/v1", "DaemonSet", "goes", "old")},
-		{Op: step.Delete, Ref: ref("v1", "Namespace", "", "goes")},
-		{Op: step.Delete, Ref: ref("batch/v1", "Job", "stays", "x")},
-		{Op: step.Apply, Object: object("scheduling.k8s.io/v1", "PriorityClass", "stays", "from-a-chart")},
-		{Op: step.Apply, Object: object("example.org/v1", "Widget", "stays", "from-a-chart")},
-		{Op: step.Apply, Object: &unstructured.Unstructured{Object: map[string]any{
+		{Do: step.Apply{Object: object("v1", "Namespace", "", "comes")}},
+		{Do: step.Apply{Object: object("apps/v1", "DaemonSet", "comes", "new")}},
+		{Do: step.Delete{Ref: *ref("apps/v1", "DaemonSet", "goes", "old")}},
+		{Do: step.Delete{Ref: *ref("v1", "Namespace", "", "goes")}},
+		{Do: step.Delete{Ref: *ref("batch/v1", "Job", "stays", "x")}},
+		{Do: step.Apply{Object: object("scheduling.k8s.io/v1", "PriorityClass", "stays", "from-a-chart")}},
+		{Do: step.Apply{Object: object("example.org/v1", "Widget", "stays", "from-a-chart")}},
+		{Do: step.Apply{Object: &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 			"metadata": map[string]any{"name": "widgets.example.org"},
 			"spec": map[string]any{"group": "example.org", "scope": "Cluster",
-				"names": map[string]any{"kind": "Widget", "plural": "widgets"}}}}},
-		{Op: step.Node, Verb: step.VerbClean, Args: json.RawMessage(`{"annotations":["a"]}`)},
+				"names": map[string]any{"kind": "Widget", "plural": "widgets"}}}}}},
+		{Do: step.Node{Verb: step.VerbClean, Args: json.RawMessage(`{"annotations":["a"]}`)}},
 	}}})
 	for _, want := range []struct {
 		verb, group, resource, namespace string

@@ -31,8 +31,8 @@ func (s Samples) Connect(ctx context.Context, node string, pairs []step.Pair) ([
 	ctx, cancel := context.WithTimeout(ctx, connectsMore+time.Duration(len(pairs))*connectFor)
 	defer cancel()
 	// The ID has the arguments: no answer to other questions is taken for this one's.
-	data, err := s.Actor.Do(ctx, step.Action{ID: "sample/" + node + "/" + string(args), Op: step.Node, NodeName: node,
-		Verb: step.VerbConnect, Args: args}, nil)
+	data, err := s.Actor.Do(ctx, step.Action{ID: "sample/" + node + "/" + string(args), Do: step.Node{NodeName: node,
+		Verb: step.VerbConnect, Args: args}}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,9 @@ spec: {size: 3, password: hunter2}
 func TestObservationHoldsNoSecret(t *testing.T) {
 	ref := &step.Ref{APIVersion: "example.org/v1", Kind: "Database", Namespace: "shop", Name: "orders"}
 	for name, action := range map[string]step.Action{
-		"delete": {Op: step.Delete, Ref: ref},
-		"patch":  {Op: step.Patch, Ref: ref, Patch: json.RawMessage(`{"spec":{"password":"other"}}`)},
-		"apply":  {Op: step.Apply, Object: parse(t, strings.Replace(paidDatabase, "hunter2", "other", 1))},
+		"delete": {Do: step.Delete{Ref: *ref}},
+		"patch":  {Do: step.Patch{Ref: *ref, Merge: json.RawMessage(`{"spec":{"password":"other"}}`)}},
+		"apply":  {Do: step.Apply{Object: parse(t, strings.Replace(paidDatabase, "hunter2", "other", 1))}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, paidDatabase)
@@ -35,7 +35,7 @@ func TestObservationHoldsNoSecret(t *testing.T) {
 	}
 	w := newWorld(t, nil, paidDatabase)
 	seen, err := w.Observe(context.Background(),
-		step.Action{Op: step.Patch, Ref: ref, Patch: json.RawMessage(`{"spec":{"size":5}}`)}, nil)
+		step.Action{Do: step.Patch{Ref: *ref, Merge: json.RawMessage(`{"spec":{"size":5}}`)}}, nil)
 	if err != nil || strings.Contains(string(seen.Before), "hunter2") {
 		t.Errorf("a patch of another field: %s, %v", seen.Before, err)
 	}

@@ -34,7 +34,7 @@ func nodeThatIs(status corev1.ConditionStatus) *corev1.Node {
 // TestWaitsThatArePointless end, and say what a person has to do.
 func TestWaitsThatArePointless(t *testing.T) {
 	agents := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}
-	wait := func(c step.Condition) step.Action { return step.Action{ID: "w", Op: step.Wait, Condition: &c} }
+	wait := func(c step.Condition) step.Action { return step.Action{ID: "w", Do: step.Wait{Condition: c}} }
 	rolled := wait(step.Condition{Kind: step.Rolled, Ref: &agents})
 	mine := label("app", "agent")
 	for _, test := range []struct {
@@ -125,7 +125,7 @@ func TestWorkloadOfAnOperator(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	_, err := w.do(step.Action{ID: "w", Op: step.Wait, Condition: &step.Condition{Kind: step.Rolled, Ref: &typha}})
+	_, err := w.do(step.Action{ID: "w", Do: step.Wait{Condition: step.Condition{Kind: step.Rolled, Ref: &typha}}})
 	wantError(t, err, "Deployment/calico-system/calico-typha: 0 of 1 pods are ready: node a cannot get the image "+
 		"registry.test/agent:v9 of pod calico-system/typha-1: ErrImagePull: no such host")
 	if took := w.Now().Sub(came); came.IsZero() || took < stuckFor || took > 2*stuckFor {
@@ -160,8 +160,8 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 			w := newWorld(t, []runtime.Object{nodeThatIs("True"), event,
 				pod("theseus-system", "agent-1", "a", "", label("app", "agent"))}, agentSet)
 			agents := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}
-			_, err := w.Do(w.end(1000), step.Action{ID: "w", Op: step.Wait,
-				Condition: &step.Condition{Kind: step.Rolled, Ref: &agents}}, nil)
+			_, err := w.Do(w.end(1000), step.Action{ID: "w", Do: step.Wait{
+				Condition: step.Condition{Kind: step.Rolled, Ref: &agents}}}, nil)
 			wantError(t, err, test.words)
 			hint := engine.HintOf(err)
 			if strings.Contains(hint, "raise the ResourceQuota") != strings.Contains(test.words, "quota") {

@@ -27,22 +27,25 @@ func TestTaints(t *testing.T) {
 		done          bool
 		back          step.Op
 	}{
-		{"taint", step.Taint, []corev1.Taint{control}, []corev1.Taint{control, ours}, false, step.Untaint},
-		{"taint again", step.Taint, []corev1.Taint{ours, control}, []corev1.Taint{control, ours}, true, step.Taint},
-		{"taint with another value", step.Taint, []corev1.Taint{valued, control},
-			[]corev1.Taint{control, ours}, false, step.Taint},
-		{"taint of another effect", step.Taint, []corev1.Taint{sameKey},
-			[]corev1.Taint{sameKey, ours}, false, step.Untaint},
-		{"untaint", step.Untaint, []corev1.Taint{control, ours, sameKey},
-			[]corev1.Taint{control, sameKey}, false, step.Taint},
-		{"untaint again", step.Untaint, []corev1.Taint{control}, []corev1.Taint{control}, true, step.Untaint},
+		{"taint", step.OpTaint, []corev1.Taint{control}, []corev1.Taint{control, ours}, false, step.OpUntaint},
+		{"taint again", step.OpTaint, []corev1.Taint{ours, control}, []corev1.Taint{control, ours}, true, step.OpTaint},
+		{"taint with another value", step.OpTaint, []corev1.Taint{valued, control},
+			[]corev1.Taint{control, ours}, false, step.OpTaint},
+		{"taint of another effect", step.OpTaint, []corev1.Taint{sameKey},
+			[]corev1.Taint{sameKey, ours}, false, step.OpUntaint},
+		{"untaint", step.OpUntaint, []corev1.Taint{control, ours, sameKey},
+			[]corev1.Taint{control, sameKey}, false, step.OpTaint},
+		{"untaint again", step.OpUntaint, []corev1.Taint{control}, []corev1.Taint{control}, true, step.OpUntaint},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, []runtime.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
 				Spec: corev1.NodeSpec{Taints: test.before}}})
-			action := step.Action{ID: "t", Op: test.op, NodeName: "a", Taint: &ours}
+			action := step.Action{ID: "t", Do: step.Taint{NodeName: "a", Taint: ours}}
+			if test.op == step.OpUntaint {
+				action.Do = step.Untaint{NodeName: "a", Taint: ours}
+			}
 			seen := w.see(action)
-			if seen.Done != test.done || seen.Inverse.Op != test.back {
+			if seen.Done != test.done || seen.Inverse.Op() != test.back {
 				t.Errorf("%+v", seen)
 			}
 			if _, err := w.do(action); err != nil {
@@ -91,11 +94,11 @@ func TestNodeThatWasRemoved(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, action := range []step.Action{
 		joins,
-		{Op: step.Untaint, NodeName: "a", Taint: &corev1.Taint{Key: "k"}},
-		{Op: step.Patch, Ref: ref, Patch: []byte(`{"metadata":{"labels":{"x":null}}}`)},
+		{Do: step.Untaint{NodeName: "a", Taint: corev1.Taint{Key: "k"}}},
+		{Do: step.Patch{Ref: *ref, Merge: []byte(`{"metadata":{"labels":{"x":null}}}`)}},
 	} {
 		if seen := w.see(action); !seen.Done || seen.Inverse != nil {
-			t.Errorf("%s: %+v", action.Op, seen)
+			t.Errorf("%s: %+v", action.Op(), seen)
 		}
 	}
 }
@@ -108,9 +111,9 @@ func TestConflictsArePersistedThrough(t *testing.T) {
 		name, verb string
 		action     step.Action
 	}{
-		{"taint", "update", step.Action{Op: step.Taint, NodeName: "a", Taint: &corev1.Taint{Key: "k"}}},
-		{"patch", "patch", step.Action{Op: step.Patch, Patch: []byte(`{"data":{"a":"b"}}`),
-			Ref: &step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c"}}},
+		{"taint", "update", step.Action{Do: step.Taint{NodeName: "a", Taint: corev1.Taint{Key: "k"}}}},
+		{"patch", "patch", step.Action{Do: step.Patch{Merge: []byte(`{"data":{"a":"b"}}`),
+			Ref: step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c"}}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, []runtime.Object{node()}, config)

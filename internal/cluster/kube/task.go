@@ -20,9 +20,9 @@ import (
 )
 
 // taskName is unique for an action of a migration, so that a resumed run finds the task that it created.
-func (a *Actor) taskName(action step.Action) string {
-	sum := sha256.Sum256([]byte(a.Migration + "\x00" + action.ID))
-	return action.Verb + "-" + hex.EncodeToString(sum[:8])
+func (a *Actor) taskName(id, verb string) string {
+	sum := sha256.Sum256([]byte(a.Migration + "\x00" + id))
+	return verb + "-" + hex.EncodeToString(sum[:8])
 }
 
 func (a *Actor) tasks() (dynamic.ResourceInterface, error) {
@@ -30,51 +30,51 @@ func (a *Actor) tasks() (dynamic.ResourceInterface, error) {
 }
 
 // observeTask never reports a verb as done: the agent itself observes first, and verbs are idempotent.
-func (a *Actor) observeTask(_ context.Context, action step.Action) (engine.Observation, error) {
-	return engine.Observation{Inverse: inverseOf(action)}, nil
+func (a *Actor) observeTask(_ context.Context, id string, do step.Node) (engine.Observation, error) {
+	return engine.Observation{Inverse: inverseOf(id, do)}, nil
 }
 
 // inverseOf returns the action that reverts a verb, or nil.
-func inverseOf(action step.Action) *step.Action {
-	verb, ok := step.InverseVerb(action.Verb)
+func inverseOf(id string, do step.Node) *step.Action {
+	verb, ok := step.InverseVerb(do.Verb)
 	if !ok {
 		return nil
 	}
-	return inverse(action, step.Action{Op: step.Node, NodeName: action.NodeName, Verb: verb, Args: action.Args,
-		Title: fmt.Sprintf("%s on %s", verb, action.NodeName)})
+	return inverse(id, step.Action{Do: step.Node{NodeName: do.NodeName, Verb: verb, Args: do.Args},
+		Title: fmt.Sprintf("%s on %s", verb, do.NodeName)})
 }
 
 // runTask creates a task for a node's agent and waits for the answer. It replaces a finished task, and a task of an
 // older epoch that no agent has begun, which the agent would refuse. It waits for a task that an agent has begun,
 // whoever created it.
-func (a *Actor) runTask(ctx context.Context, action step.Action) (json.RawMessage, error) {
+func (a *Actor) runTask(ctx context.Context, id string, do step.Node) (json.RawMessage, error) {
 	client, err := a.tasks()
 	if err != nil {
 		return nil, err
 	}
-	name := a.taskName(action)
+	name := a.taskName(id, do.Verb)
 	task, err := a.readTask(ctx, client, name)
 	if err != nil {
 		return nil, err
 	}
 	begun := task != nil && task.Status.Phase == v1alpha1.TaskRunning
 	if task == nil || !begun && (task.Status.Phase != "" || task.Spec.Epoch < a.Epoch) {
-		return a.replaceTask(ctx, client, name, action)
+		return a.replaceTask(ctx, client, name, do)
 	}
-	answer, err := a.awaitTask(ctx, client, name, action.NodeName)
+	answer, err := a.awaitTask(ctx, client, name, do.NodeName)
 	if _, failed := errors.AsType[taskFailed](err); failed && task.Spec.Epoch < a.Epoch {
-		return a.replaceTask(ctx, client, name, action) // an agent that restarted refuses to do it again
+		return a.replaceTask(ctx, client, name, do) // an agent that restarted refuses to do it again
 	}
 	return answer, err
 }
 
 // replaceTask replaces the task of this name, if there is one, and waits for the answer.
 func (a *Actor) replaceTask(ctx context.Context, client dynamic.ResourceInterface, name string,
-	action step.Action) (json.RawMessage, error) {
+	do step.Node) (json.RawMessage, error) {
 	if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	object, err := manifest.Task(name, action.NodeName, action.Verb, action.Args, a.Epoch)
+	object, err := manifest.Task(name, do.NodeName, do.Verb, do.Args, a.Epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (a *Actor) replaceTask(ctx context.Context, client dynamic.ResourceInterfac
 		!apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
-	return a.awaitTask(ctx, client, name, action.NodeName)
+	return a.awaitTask(ctx, client, name, do.NodeName)
 }
 
 // taskFailed is an agent's answer that a task failed.

@@ -40,8 +40,8 @@ func (w *world) answer(statuses ...map[string]any) (asked func() int) {
 	return func() int { return given }
 }
 
-var joins = step.Action{ID: "j", Op: step.Node, NodeName: "a", Verb: step.VerbJoin,
-	Args: json.RawMessage(`{"old":["10.244.0.0/16"]}`)}
+var joins = step.Action{ID: "j", Do: step.Node{NodeName: "a", Verb: step.VerbJoin,
+	Args: json.RawMessage(`{"old":["10.244.0.0/16"]}`)}}
 
 func TestTask(t *testing.T) {
 	w := newWorld(t, nil)
@@ -61,7 +61,7 @@ func TestTask(t *testing.T) {
 		t.Errorf("asked anew after a failure: %s, %v, asked %d times", answer, err, asked())
 	}
 	object := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask",
-		Namespace: v1alpha1.Namespace, Name: w.taskName(joins)})))
+		Namespace: v1alpha1.Namespace, Name: w.taskName(joins.ID, joins.Verb())})))
 	if old, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "args", "old"); len(old) != 1 ||
 		old[0] != "10.244.0.0/16" {
 		t.Errorf("the agent was asked with %v", object.Object["spec"])
@@ -73,7 +73,7 @@ func TestTaskOfAnEarlierRun(t *testing.T) {
 	// The run that made the task ended while the agent worked.
 	ctx := w.end(1)
 	_, err := w.Do(ctx, joins, nil)
-	wantError(t, err, `no answer from the agent of a, task `+w.taskName(joins)+` is ""`)
+	wantError(t, err, `no answer from the agent of a, task `+w.taskName(joins.ID, joins.Verb())+` is ""`)
 	w.answer(map[string]any{"phase": "Done"})
 	if _, err := w.do(joins); err != nil {
 		t.Error(err)
@@ -125,7 +125,7 @@ func TestTaskOfAnOlderEpoch(t *testing.T) {
 				}
 			}
 			object := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask",
-				Namespace: v1alpha1.Namespace, Name: w.taskName(joins)})))
+				Namespace: v1alpha1.Namespace, Name: w.taskName(joins.ID, joins.Verb())})))
 			epoch, _, _ := unstructured.NestedInt64(object.Object, "spec", "epoch")
 			if made != test.made || epoch != int64(1+test.made) {
 				t.Errorf("the new holder created %d tasks, the last is of epoch %d", made, epoch)
@@ -138,7 +138,8 @@ func TestTaskDeletedInFlight(t *testing.T) {
 	w := newWorld(t, nil)
 	w.slept = func(int) {
 		list, _ := w.tasks()
-		if err := list.Delete(context.Background(), w.taskName(joins), metav1.DeleteOptions{}); err != nil {
+		name := w.taskName(joins.ID, joins.Verb())
+		if err := list.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -150,12 +151,12 @@ func TestTaskNames(t *testing.T) {
 	w := newWorld(t, nil)
 	other := joins
 	other.ID = "k"
-	name := w.taskName(joins)
-	if name == w.taskName(other) || name != w.taskName(joins) {
+	name := w.taskName(joins.ID, joins.Verb())
+	if name == w.taskName(other.ID, other.Verb()) || name != w.taskName(joins.ID, joins.Verb()) {
 		t.Error("names do not tell actions apart")
 	}
 	w.Migration = "another"
-	if name == w.taskName(joins) {
+	if name == w.taskName(joins.ID, joins.Verb()) {
 		t.Error("names do not tell migrations apart")
 	}
 }
@@ -166,16 +167,16 @@ func TestTaskInverses(t *testing.T) {
 		step.VerbActivate: step.VerbDeactivate, step.VerbDeactivate: step.VerbActivate,
 		step.VerbClean: "", step.VerbInventory: ""} {
 		action := joins
-		action.Verb = verb
+		step.Edit(&action, func(do *step.Node) { do.Verb = verb })
 		seen := w.see(action)
 		if seen.Done {
 			t.Errorf("%s is called done without the agent", verb)
 		}
 		switch {
 		case back == "" && seen.Inverse != nil:
-			t.Errorf("%s can be taken back by %s", verb, seen.Inverse.Verb)
-		case back != "" && (seen.Inverse == nil || seen.Inverse.Verb != back || seen.Inverse.NodeName != "a" ||
-			string(seen.Inverse.Args) != string(joins.Args)):
+			t.Errorf("%s can be taken back by %s", verb, seen.Inverse.Verb())
+		case back != "" && (seen.Inverse == nil || seen.Inverse.Verb() != back || seen.Inverse.Node() != "a" ||
+			string(seen.Inverse.Args()) != string(joins.Args())):
 			t.Errorf("%s: %+v", verb, seen.Inverse)
 		}
 	}

@@ -20,8 +20,8 @@ func TestAddWritten(t *testing.T) {
 	server.codes["/apis/crd.projectcalico.org/v1/ippools/gone"] = 404
 	server.codes["/apis/crd.projectcalico.org/v1/ipamblocks/block"] = 403
 	patch := func(kind, name string) step.Action {
-		return step.Action{Op: step.Patch,
-			Ref: &step.Ref{APIVersion: "crd.projectcalico.org/v1", Kind: kind, Name: name}}
+		return step.Action{Do: step.Patch{
+			Ref: step.Ref{APIVersion: "crd.projectcalico.org/v1", Kind: kind, Name: name}}}
 	}
 	var s cluster.Snapshot
 	if err := AddWritten(t.Context(), client, &s, []step.Step{

@@ -56,10 +56,10 @@ type due struct {
 
 // Observe implements engine.Actor.
 func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
-	if action.Op != step.DNS {
-		return engine.Observation{}, fmt.Errorf("action %s: operation %q is none of DNS", action.ID, action.Op)
+	if action.Op() != step.OpDNS {
+		return engine.Observation{}, fmt.Errorf("action %s: operation %q is none of DNS", action.ID, action.Op())
 	}
-	switch action.Verb {
+	switch action.Verb() {
 	case shift.Swap:
 		args, err := step.Arguments[shift.SwapArgs](action)
 		if err != nil {
@@ -86,11 +86,11 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 	case shift.See:
 		return engine.Observation{}, nil
 	}
-	return engine.Observation{}, fmt.Errorf("action %s: unknown verb %q", action.ID, action.Verb)
+	return engine.Observation{}, fmt.Errorf("action %s: unknown verb %q", action.ID, action.Verb())
 }
 
 func inverse(verb, title string, args any, of step.Action) *step.Action {
-	return &step.Action{Op: step.DNS, Verb: verb, Title: title, Args: encode(args), Timeout: of.Timeout}
+	return &step.Action{Do: step.DNS{Verb: verb, Args: encode(args)}, Title: title, Timeout: of.Timeout}
 }
 
 // look says where a transaction stands. It can be in one of two places; anything else is somebody else's doing.
@@ -154,7 +154,7 @@ type Left struct {
 
 // Do implements engine.Actor.
 func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
-	switch action.Verb {
+	switch action.Verb() {
 	case shift.Swap:
 		args, err := step.Arguments[shift.SwapArgs](action)
 		if err != nil {
@@ -184,7 +184,7 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 		}
 		return nil, a.Shown(ctx, all)
 	}
-	return nil, fmt.Errorf("action %s: unknown verb %q", action.ID, action.Verb)
+	return nil, fmt.Errorf("action %s: unknown verb %q", action.ID, action.Verb())
 }
 
 // swap commits, and only looks where that is in conflict: it may be our own change, of which the answer was lost.

@@ -33,15 +33,15 @@ func (a *Actor) freezer() *Freezer { return &Freezer{Cluster: a.Original, Note: 
 // Observe implements engine.Actor. Everything here looks for itself before it writes, so nothing is ever done already;
 // a freeze that was not in force before is taken back by a thaw.
 func (a *Actor) Observe(ctx context.Context, action step.Action, _ json.RawMessage) (engine.Observation, error) {
-	if action.Verb != mirror.Freeze {
+	if action.Verb() != mirror.Freeze {
 		return engine.Observation{}, nil
 	}
 	current, err := a.freezer().Current(ctx)
 	if err != nil || current != nil {
 		return engine.Observation{}, kube.Passing(err)
 	}
-	return engine.Observation{Inverse: &step.Action{Op: step.Mirror, Verb: mirror.Thaw, Title: "let deploys go on",
-		Args: json.RawMessage("{}")}}, nil
+	return engine.Observation{Inverse: &step.Action{Do: step.Mirror{Verb: mirror.Thaw,
+		Args: json.RawMessage("{}")}, Title: "let deploys go on"}}, nil
 }
 
 // Do implements engine.Actor.
@@ -66,7 +66,7 @@ type (
 )
 
 func (a *Actor) do(ctx context.Context, action step.Action) (any, error) {
-	switch action.Verb {
+	switch action.Verb() {
 	case mirror.Freeze:
 		args, err := step.Arguments[mirror.FreezeArgs](action)
 		if err != nil {
@@ -95,7 +95,7 @@ func (a *Actor) do(ctx context.Context, action step.Action) (any, error) {
 		}
 		return a.teardown(ctx, args)
 	}
-	return nil, fmt.Errorf("action %s: unknown verb %q", action.ID, action.Verb)
+	return nil, fmt.Errorf("action %s: unknown verb %q", action.ID, action.Verb())
 }
 
 // freeze freezes; one that is in force already for the same reason is proven again, whoever began it.

@@ -55,11 +55,11 @@ func (s *Scratch) call(ctx context.Context, do func(context.Context) error) erro
 func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy) error {
 	var all step.Step
 	for _, object := range made.All() {
-		all.Actions = append(all.Actions, step.Action{Op: step.Apply, Object: object})
+		all.Actions = append(all.Actions, step.Action{Do: step.Apply{Object: object}})
 	}
 	for _, node := range made.Nodes {
 		all.Actions = append(all.Actions,
-			step.Action{Op: step.Patch, Ref: &step.Ref{APIVersion: "v1", Kind: "Node", Name: node.Name}})
+			step.Action{Do: step.Patch{Ref: step.Ref{APIVersion: "v1", Kind: "Node", Name: node.Name}}})
 	}
 	rights, err := kube.Rights(ctx, s.Client, nil, []step.Step{all})
 	if err != nil {

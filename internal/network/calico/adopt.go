@@ -118,16 +118,16 @@ func adoption(request cni.Request, api string) *cni.Adoption {
 		var all []step.Action
 		for i, cidr := range rangesOf(request) {
 			ref := step.RefOf(&made[i])
-			all = append(all, step.Action{Op: step.Patch, Title: fmt.Sprintf(title, cidr),
-				Ref: &ref, Patch: cni.Raw(value)})
+			all = append(all, step.Action{Do: step.Patch{
+				Ref: ref, Merge: cni.Raw(value)}, Title: fmt.Sprintf(title, cidr)})
 		}
 		return all
 	}
 	reserved := step.Ref{APIVersion: api, Kind: "IPReservation", Name: reservationName}
-	stays := step.Action{Op: step.Patch,
-		Title: "keep the reservation of the nodes' former addresses, which connections may still use",
-		Ref:   &reserved, Patch: cni.Raw(
-			map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}})}
+	stays := step.Action{Do: step.Patch{
+		Ref: reserved, Merge: cni.Raw(
+			map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}})},
+		Title: "keep the reservation of the nodes' former addresses, which connections may still use"}
 	mode := func(mode string) any { return map[string]any{"spec": map[string]any{"vxlanMode": mode}} }
 	return &cni.Adoption{
 		Pools: made,

@@ -46,7 +46,7 @@ func TestTakeoverOfRanges(t *testing.T) {
 			}
 			for _, list := range [][]step.Action{a.Carry, a.Drop, a.Settle} {
 				if ref := step.RefOf(&pool); !slices.ContainsFunc(list,
-					func(a step.Action) bool { return *a.Ref == ref }) ||
+					func(a step.Action) bool { return a.Ref() == ref }) ||
 					!slices.Contains(target.Installation.Parts, ref) {
 					t.Errorf("%s is left out of %+v", ref, list)
 				}
@@ -102,8 +102,8 @@ func TestTakeoverKeepsConnections(t *testing.T) {
 		t.Errorf("%v are deleted, and this was made: %s", target.Discard, text(t, object))
 	}
 	for _, action := range slices.Concat(target.Final, target.HandOver) {
-		if action.Object != nil && strings.Contains(text(t, action.Object), "theseus-keep") {
-			t.Errorf("the final form still has it: %s", text(t, action.Object))
+		if action.Object() != nil && strings.Contains(text(t, action.Object()), "theseus-keep") {
+			t.Errorf("the final form still has it: %s", text(t, action.Object()))
 		}
 	}
 }

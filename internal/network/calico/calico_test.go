@@ -149,7 +149,7 @@ func TestOtherFolders(t *testing.T) {
 			t.Errorf("%s: it writes to %s and %s", name, got.ConfFolder, got.PluginFolder)
 		}
 		for form, object := range map[string]any{"joint": find(t, target.Objects, "DaemonSet"),
-			"final": target.Final[0].Object} {
+			"final": target.Final[0].Object()} {
 			agent := text(t, object)
 			if c.want == "" && strings.Contains(agent, said) || c.want != "" && strings.Count(agent, said) != 1 ||
 				!strings.Contains(agent, c.want) {
@@ -165,10 +165,10 @@ func TestInstallFinal(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := target.Final[0]
-	if len(target.Final) != 1 || first.Op != step.Apply || first.Object.GetKind() != "DaemonSet" {
-		t.Fatalf("%d actions, the first is %s %q", len(target.Final), first.Op, first.Title)
+	if len(target.Final) != 1 || first.Op() != step.OpApply || first.Object().GetKind() != "DaemonSet" {
+		t.Fatalf("%d actions, the first is %s %q", len(target.Final), first.Op(), first.Title)
 	}
-	agent := text(t, first.Object)
+	agent := text(t, first.Object())
 	for _, want := range []string{`{"name":"CNI_CONF_NAME","value":"10-calico.conflist"}`,
 		`"preStop"`, `"type":"OnDelete"`,
 		`"terminationGracePeriodSeconds":0`, `{"name":"CALICO_IPV4POOL_CIDR","value":"10.96.0.0/16"}`} {
@@ -184,11 +184,11 @@ func TestInstallFinal(t *testing.T) {
 	}
 	marks := 0
 	for _, action := range target.HandOver {
-		if action.Op == step.Patch && strings.Contains(string(action.Patch), `"theseus.dev/managed":null`) {
+		if do, is := action.Do.(step.Patch); is && strings.Contains(string(do.Merge), `"theseus.dev/managed":null`) {
 			marks++
 		}
-		if action.Ref.Kind == "DaemonSet" && !strings.Contains(string(action.Patch), `"maxUnavailable":2`) {
-			t.Errorf("the user's own strategy does not come back: %s", action.Patch)
+		if action.Ref().Kind == "DaemonSet" && !strings.Contains(string(action.Do.(step.Patch).Merge), `"maxUnavailable":2`) {
+			t.Errorf("the user's own strategy does not come back: %s", action.Do.(step.Patch).Merge)
 		}
 	}
 	if all := len(target.Definitions) + len(target.Objects); marks != all {
@@ -231,7 +231,7 @@ func TestSharedTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			joint, final := text(t, find(t, target.Objects, "DaemonSet")), text(t, target.Final[0].Object)
+			joint, final := text(t, find(t, target.Objects, "DaemonSet")), text(t, target.Final[0].Object())
 			if got := strings.Contains(joint,
 				`{"name":"FELIX_NFTABLESMODE","value":"Enabled"}`); got != test.inNFTables {
 				t.Errorf("the joint form is in nftables: %t", got)
@@ -274,7 +274,7 @@ func TestInstallMTU(t *testing.T) {
 				t.Errorf("veth_mtu is %s, not %s", got, test.want)
 			}
 			if test.own != test.want {
-				if back := text(t, target.Final[0].Object); !strings.Contains(back, `"veth_mtu":"`+test.own+`"`) {
+				if back := text(t, target.Final[0].Object()); !strings.Contains(back, `"veth_mtu":"`+test.own+`"`) {
 					t.Errorf("the user's own does not come back: %s", back)
 				}
 			}

@@ -341,11 +341,11 @@ func (o *operation) final(labels map[string]string) []step.Action {
 	own := o.installation.DeepCopy()
 	own.SetLabels(labels)
 	_ = unstructured.SetNestedField(own.Object, oneByOne(), "spec", "nodeUpdateStrategy")
-	actions := []step.Action{{Op: step.Apply, Object: own, Title: "apply Installation default as in your manifest"}}
+	actions := []step.Action{{Do: step.Apply{Object: own}, Title: "apply Installation default as in your manifest"}}
 	for i := range o.later {
 		object := &o.later[i]
 		actions = append(actions,
-			step.Action{Op: step.Apply, Object: object, Title: "create " + object.GetKind() + " " + object.GetName()})
+			step.Action{Do: step.Apply{Object: object}, Title: "create " + object.GetKind() + " " + object.GetName()})
 	}
 	return actions
 }
@@ -355,9 +355,8 @@ func (o *operation) handOver(ref step.Ref) step.Action {
 	actions := cni.HandOver([]unstructured.Unstructured{*o.installation})
 	strategy, _, _ := unstructured.NestedFieldNoCopy(o.installation.Object, "spec", "nodeUpdateStrategy")
 	action := actions[0]
-	action.Patch = cni.Raw(map[string]any{"metadata": map[string]any{
-		"labels": map[string]any{v1alpha1.LabelManaged: nil}}, "spec": map[string]any{"nodeUpdateStrategy": strategy}})
-	action.Ref = &ref
+	action.Do = step.Patch{Ref: ref, Merge: cni.Raw(map[string]any{"metadata": map[string]any{
+		"labels": map[string]any{v1alpha1.LabelManaged: nil}}, "spec": map[string]any{"nodeUpdateStrategy": strategy}})}
 	return action
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/calico"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // byOperator is a request with the manifests of an operator's release and an Installation with these settings.
@@ -126,7 +127,7 @@ func TestOperatorKeeps(t *testing.T) {
 		!strings.Contains(pool, `"natOutgoing":false`) || !strings.Contains(pool, `"blockSize":24`) {
 		t.Errorf("the pool is %s", pool)
 	}
-	if last := string(target.HandOver[len(target.HandOver)-1].Patch); !strings.Contains(last,
+	if last := string(target.HandOver[len(target.HandOver)-1].Do.(step.Patch).Merge); !strings.Contains(last,
 		`"maxUnavailable":"25%"`) {
 		t.Errorf("handed over with %s", last)
 	}

@@ -114,7 +114,7 @@ func written(target *cni.Target) []string {
 			add(object.GetAPIVersion())
 		}
 		for _, action := range slices.Concat(a.Carry, a.Drop, a.Settle) {
-			add(action.Ref.APIVersion)
+			add(action.Ref().APIVersion)
 		}
 	}
 	for _, part := range target.Installation.Parts {

@@ -298,7 +298,7 @@ func instead(wanted, other map[string]any) map[string]any {
 }
 
 func patch(ref step.Ref, title string, value any) step.Action {
-	return step.Action{Op: step.Patch, Title: title, Ref: &ref, Patch: cni.Raw(value)}
+	return step.Action{Do: step.Patch{Ref: ref, Merge: cni.Raw(value)}, Title: title}
 }
 
 // strategies are the DaemonSet's update strategies: none, the current one, and that of the manifest.

@@ -385,15 +385,15 @@ func TestFinal(t *testing.T) {
 		t.Errorf("it keeps %q, not %q", target.Kept, want)
 	}
 	waits := slices.IndexFunc(target.Final, func(a step.Action) bool {
-		return a.Op == step.Wait && a.Condition.Ref.Name == "cilium-operator"
+		return a.Op() == step.OpWait && a.Do.(step.Wait).Condition.Ref.Name == "cilium-operator"
 	})
 	if waits != len(target.Final)-1 {
 		t.Errorf("the operator is waited for by action %d of %d", waits+1, len(target.Final))
 	}
 	names := []string{}
 	for _, a := range target.Final[:waits] {
-		names = append(names, a.Object.GetKind()+" "+a.Object.GetName())
-		switch a.Object.GetKind() {
+		names = append(names, a.Object().GetKind()+" "+a.Object().GetName())
+		switch a.Object().GetKind() {
 		case "ConfigMap":
 			own := map[string]string{}
 			for i := range r.Manifest {
@@ -402,12 +402,12 @@ func TestFinal(t *testing.T) {
 				}
 			}
 			own["cluster-pool-ipv4-cidr"], own["tunnel-port"] = "10.96.0.0/16", "8473"
-			data, _, _ := unstructured.NestedStringMap(a.Object.Object, "data")
+			data, _, _ := unstructured.NestedStringMap(a.Object().Object, "data")
 			if diff := cmp.Diff(own, data); diff != "" {
 				t.Errorf("the settings at the end:\n%s", diff)
 			}
 		case "Deployment":
-			if notes, _, _ := unstructured.NestedStringMap(a.Object.Object, "spec", "template", "metadata",
+			if notes, _, _ := unstructured.NestedStringMap(a.Object().Object, "spec", "template", "metadata",
 				"annotations"); notes["theseus.dev/form"] != "" {
 				t.Errorf("the operator's pods keep the mark of the joint form: %v", notes)
 			}

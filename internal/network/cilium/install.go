@@ -199,9 +199,9 @@ func (m *manifest) restarted() []step.Action {
 		return nil
 	}
 	ref := step.RefOf(m.operator)
-	return []step.Action{{ID: "final-operator", Op: step.Wait,
-		Title:     "wait until " + ref.String() + " runs with your settings",
-		Condition: &step.Condition{Kind: step.Rolled, Ref: &ref}, Timeout: step.Duration(5 * time.Minute)}}
+	return []step.Action{{ID: "final-operator", Do: step.Wait{
+		Condition: step.Condition{Kind: step.Rolled, Ref: &ref}},
+		Title: "wait until " + ref.String() + " runs with your settings", Timeout: step.Duration(5 * time.Minute)}}
 }
 
 // set replaces the settings. understand has checked that the path leads through maps.

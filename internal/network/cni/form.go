@@ -45,7 +45,7 @@ func Finish(joint, final []unstructured.Unstructured) []step.Action {
 		object := final[i].DeepCopy()
 		onDelete(object)
 		actions = append(actions, step.Action{
-			ID: fmt.Sprintf("final-%d", len(actions)), Op: step.Apply, Object: object,
+			ID: fmt.Sprintf("final-%d", len(actions)), Do: step.Apply{Object: object},
 			Title: "apply " + step.RefOf(object).String() + " as in your manifest",
 		})
 	}
@@ -75,7 +75,7 @@ func HandOver(lists ...[]unstructured.Unstructured) []step.Action {
 			}
 			ref := step.RefOf(&list[i])
 			actions = append(actions, step.Action{
-				ID: fmt.Sprintf("hand-over-%d", len(actions)), Op: step.Patch, Ref: &ref, Patch: Raw(patch),
+				ID: fmt.Sprintf("hand-over-%d", len(actions)), Do: step.Patch{Ref: ref, Merge: Raw(patch)},
 				Title: "stop managing " + ref.String(),
 			})
 		}

@@ -48,12 +48,12 @@ func ownForm(t *testing.T, joint []unstructured.Unstructured, target *cni.Target
 		now[step.RefOf(&joint[i])] = joint[i]
 	}
 	for _, action := range slices.Concat(target.Final, target.HandOver) {
-		switch action.Op {
+		switch do := action.Do.(type) {
 		case step.Apply:
-			now[step.RefOf(action.Object)] = *action.Object
+			now[step.RefOf(do.Object)] = *do.Object
 		case step.Patch:
-			before := now[*action.Ref]
-			data, err := jsonpatch.MergePatch([]byte(line(t, before.Object)), action.Patch)
+			before := now[do.Ref]
+			data, err := jsonpatch.MergePatch([]byte(line(t, before.Object)), do.Merge)
 			if err != nil {
 				t.Fatalf("%s: %v", action.Title, err)
 			}
@@ -61,13 +61,13 @@ func ownForm(t *testing.T, joint []unstructured.Unstructured, target *cni.Target
 			if err := json.Unmarshal(data, &after.Object); err != nil {
 				t.Fatal(err)
 			}
-			now[*action.Ref] = after
+			now[do.Ref] = after
 		case step.Wait: // for a workload of the target in its own form
-			if _, there := now[*action.Condition.Ref]; !there {
+			if _, there := now[*do.Condition.Ref]; !there {
 				t.Errorf("%s: it is not there", action.Title)
 			}
 		default:
-			t.Fatalf("%s: %s ends no joint form", action.Title, action.Op)
+			t.Fatalf("%s: %s ends no joint form", action.Title, action.Op())
 		}
 	}
 	for _, ref := range target.Discard {

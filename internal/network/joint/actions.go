@@ -43,17 +43,17 @@ func Name(ref step.Ref) string {
 
 // Apply applies an object.
 func Apply(object unstructured.Unstructured) step.Action {
-	return step.Action{Op: step.Apply, Object: &object, Title: "create " + Name(step.RefOf(&object))}
+	return step.Action{Do: step.Apply{Object: &object}, Title: "create " + Name(step.RefOf(&object))}
 }
 
 // Remove deletes an object.
 func Remove(ref step.Ref) step.Action {
-	return step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + Name(ref)}
+	return step.Action{Do: step.Delete{Ref: ref}, Title: "delete " + Name(ref)}
 }
 
 // Wait waits for a condition.
 func Wait(title string, condition step.Condition, timeout time.Duration) step.Action {
-	return step.Action{Op: step.Wait, Title: title, Condition: &condition, Timeout: step.Duration(timeout)}
+	return step.Action{Do: step.Wait{Condition: condition}, Title: title, Timeout: step.Duration(timeout)}
 }
 
 func established(ref step.Ref) step.Condition {
@@ -68,7 +68,7 @@ func Gone(ref step.Ref) step.Condition { return step.Condition{Kind: step.Gone, 
 
 // OnNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail.
 func OnNode(node, verb, title string, args any) step.Action {
-	return step.Action{Op: step.Node, NodeName: node, Verb: verb, Args: Canonical(args), Title: title}
+	return step.Action{Do: step.Node{NodeName: node, Verb: verb, Args: Canonical(args)}, Title: title}
 }
 
 // Canonical encodes plain data with sorted keys, so that reading and writing a plan does not change it.
@@ -83,48 +83,49 @@ func Canonical(value any) json.RawMessage {
 // Label sets a label of a node, or removes it if value is nil.
 func Label(node, key string, value any, title string) step.Action {
 	return step.Action{
-		Op: step.Patch, Title: title,
-		Ref:   &step.Ref{APIVersion: "v1", Kind: "Node", Name: node},
-		Patch: Canonical(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}}),
+		Do: step.Patch{
+			Ref:   step.Ref{APIVersion: "v1", Kind: "Node", Name: node},
+			Merge: Canonical(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}})},
+		Title: title,
 	}
 }
 
 // pending is the soft taint (PreferNoSchedule): pods prefer nodes that are switched.
-func pending() *corev1.Taint {
-	return &corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule}
+func pending() corev1.Taint {
+	return corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule}
 }
 
 // Taint makes new pods prefer other nodes.
 func Taint(node string) step.Action {
-	return step.Action{Op: step.Taint, NodeName: node, Taint: pending(),
+	return step.Action{Do: step.Taint{NodeName: node, Taint: pending()},
 		Title: "taint " + node + " so that new pods prefer other nodes"}
 }
 
 // Untaint reverts Taint.
 func Untaint(node string) step.Action {
-	return step.Action{Op: step.Untaint, NodeName: node, Taint: pending(), Title: "remove the taint from " + node}
+	return step.Action{Do: step.Untaint{NodeName: node, Taint: pending()}, Title: "remove the taint from " + node}
 }
 
 // shut is the hard taint (NoSchedule): only pods that tolerate every taint are scheduled to the node.
-func shut() *corev1.Taint {
-	return &corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+func shut() corev1.Taint {
+	return corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectNoSchedule}
 }
 
 // Shut repels new pods from a node.
 func Shut(node string) step.Action {
-	return step.Action{Op: step.Taint, NodeName: node, Taint: shut(),
+	return step.Action{Do: step.Taint{NodeName: node, Taint: shut()},
 		Title: "taint " + node + " so that no new pod is scheduled there"}
 }
 
 // Open reverts Shut.
 func Open(node string) step.Action {
-	return step.Action{Op: step.Untaint, NodeName: node, Taint: shut(), Title: "remove the taint from " + node}
+	return step.Action{Do: step.Untaint{NodeName: node, Taint: shut()}, Title: "remove the taint from " + node}
 }
 
 // Evict evicts the pods of a node that have an address in a range of a network.
 func Evict(node, network string, cidrs []string, pods int) step.Action {
 	return step.Action{
-		Op: step.Evict, Pods: &step.PodSet{Node: node, CIDRs: cidrs},
+		Do:      step.Evict{Pods: step.PodSet{Node: node, CIDRs: cidrs}},
 		Title:   fmt.Sprintf("evict the pods of %s that are on %s (%s)", node, network, strings.Join(cidrs, ", ")),
 		Timeout: step.Duration(10*time.Minute + time.Duration(pods)*2*time.Minute),
 	}
@@ -132,12 +133,12 @@ func Evict(node, network string, cidrs []string, pods int) step.Action {
 
 // Probe updates the measured paths to the probe pods in a set.
 func Probe(title string, set step.PathSet) step.Action {
-	return step.Action{Op: step.Probe, Paths: &set, Title: title, Timeout: step.Duration(2 * time.Minute)}
+	return step.Action{Do: step.Probe{Paths: set}, Title: title, Timeout: step.Duration(2 * time.Minute)}
 }
 
 // Restart replaces the pod of a DaemonSet on a node by one of its current template.
 func Restart(agent step.Ref, node string) step.Action {
-	return step.Action{Op: step.Restart, Ref: &agent, NodeName: node,
+	return step.Action{Do: step.Restart{Ref: agent, NodeName: node},
 		Title: "restart the agent of " + Name(agent) + " on " + node, Timeout: step.Duration(5 * time.Minute)}
 }
 

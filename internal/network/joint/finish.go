@@ -23,7 +23,7 @@ func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
 		for _, part := range b.Source.Parts {
 			if running(part) == runs {
 				removal := Remove(part)
-				removal.LeaveEnding = part.Kind == "Namespace"
+				removal.Do = step.Delete{Ref: part, LeaveEnding: part.Kind == "Namespace"}
 				parts = append(parts, removal)
 			}
 		}

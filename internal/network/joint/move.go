@@ -24,7 +24,7 @@ func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, l
 		Wave:  wave.Name,
 		Actions: OnEach(nodes, func(node string) step.Action {
 			evict := Evict(node, from, b.Join.Old, pods)
-			evict.Pods.LeaveEnding = true
+			step.Edit(&evict, func(do *step.Evict) { do.Pods.LeaveEnding = true })
 			return evict
 		}),
 		Gate: b.Gate(to+" carries the pods of "+names, lastOfWave),

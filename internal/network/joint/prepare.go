@@ -61,8 +61,8 @@ func Leave(install []step.Action) []step.Action {
 	kept := append(manifest.Kept(), v1alpha1.Namespace)
 	var actions []step.Action
 	for _, action := range slices.Backward(install) {
-		if action.Op == step.Apply && !slices.Contains(kept, action.Object.GetName()) {
-			actions = append(actions, Remove(step.RefOf(action.Object)))
+		if do, is := action.Do.(step.Apply); is && !slices.Contains(kept, do.Object.GetName()) {
+			actions = append(actions, Remove(step.RefOf(do.Object)))
 		}
 	}
 	rest := Apply(*manifest.NamespaceAtRest())

@@ -26,7 +26,7 @@ func InCluster(p *plan.Plan) error {
 	}
 	for i := range p.Steps {
 		for _, action := range slices.Concat(p.Steps[i].Actions, p.Steps[i].Undo) {
-			switch action.Op {
+			switch action.Do.(type) {
 			case step.Hook:
 				return Refuse(v1alpha1.ReasonNotSupported, fromHere,
 					"the plan %s runs commands that add and remove nodes, which the controller does not have", p.Name)
@@ -40,7 +40,7 @@ func InCluster(p *plan.Plan) error {
 				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s needs a second cluster and DNS "+
 					"zones, for which the controller has no credentials", p.Name)
 			}
-			if outdated(action.Object) {
+			if outdated(action.Object()) {
 				return Refuse(v1alpha1.ReasonUnknownFormat,
 					newPlan+" of this release, or install the chart of release "+p.Theseus,
 					"the plan %s was made by theseus %s, whose CRD of Migrations is not the one of this release",

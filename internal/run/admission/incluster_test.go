@@ -26,12 +26,12 @@ func TestSignals(t *testing.T) {
 
 // TestCommands: the controller runs no command, wherever a plan has it, and says who can run the plan.
 func TestCommands(t *testing.T) {
-	for op, says := range map[step.Op]string{step.Hook: "runs commands that add and remove nodes",
-		step.Command: "runs a command of its user's machine", step.Await: "waits for the word of its user",
-		step.DNS: "needs a second cluster", step.Mirror: "needs a second cluster"} {
+	for op, says := range map[step.Operation]string{step.Hook{}: "runs commands that add and remove nodes",
+		step.Command{}: "runs a command of its user's machine", step.Await{}: "waits for the word of its user",
+		step.DNS{}: "needs a second cluster", step.Mirror{}: "needs a second cluster"} {
 		for _, undo := range []bool{false, true} {
-			one := step.Step{ID: "a", Actions: []step.Action{{ID: "apply", Op: step.Apply}}}
-			if action := (step.Action{ID: "b", Op: op}); undo {
+			one := step.Step{ID: "a", Actions: []step.Action{{ID: "apply", Do: step.Apply{}}}}
+			if action := (step.Action{ID: "b", Do: op}); undo {
 				one.Undo = append(one.Undo, action)
 			} else {
 				one.Actions = append(one.Actions, action)
@@ -40,7 +40,7 @@ func TestCommands(t *testing.T) {
 			refusal, refused := errors.AsType[*Refusal](err)
 			if !refused || refusal.Reason != v1alpha1.ReasonNotSupported || !strings.Contains(err.Error(), says) ||
 				!strings.Contains(refusal.Hint(), "without --in-cluster") {
-				t.Errorf("%s, undo %t: %v", op, undo, err)
+				t.Errorf("%T, undo %t: %v", op, undo, err)
 			}
 		}
 	}

@@ -98,19 +98,12 @@ func nodesOf(s *step.Step) []string {
 	seen := map[string]bool{}
 	var nodes []string
 	for i := range s.Actions {
-		if node := nodeOf(&s.Actions[i]); node != "" && !seen[node] {
+		if node := s.Actions[i].Node(); node != "" && !seen[node] {
 			seen[node] = true
 			nodes = append(nodes, node)
 		}
 	}
 	return nodes
-}
-
-func nodeOf(action *step.Action) string {
-	if action.Pods != nil {
-		return action.Pods.Node
-	}
-	return action.NodeName
 }
 
 // hear follows a record. Those of the past are not told.
@@ -174,23 +167,23 @@ func (h *herald) acted(r engine.Record, past bool) {
 	if action == nil {
 		return
 	}
-	node := h.nodes[nodeOf(action)]
+	node := h.nodes[action.Node()]
 	if node == nil {
 		node = &passage{}
 	}
 	switch {
-	case action.Op == step.Evict:
+	case action.Op() == step.OpEvict:
 		for _, pod := range h.evictions.Of(r) {
 			if pod.Again {
 				continue
 			}
 			node.evicted++
 			h.pod(pod.Namespace, pod.Name, "", corev1.EventTypeNormal, reasonEvicted,
-				"evicted this pod of "+pod.Workload+" from "+nodeOf(action), past)
+				"evicted this pod of "+pod.Workload+" from "+action.Node(), past)
 		}
-	case action.Op == step.Restart && r.Result == engine.ResultDone:
+	case action.Op() == step.OpRestart && r.Result == engine.ResultDone:
 		node.renewed++
-	case action.Verb == step.VerbAdopt || action.Verb == step.VerbAdoptable:
+	case action.Verb() == step.VerbAdopt || action.Verb() == step.VerbAdoptable:
 		var answer step.AdoptResult
 		if json.Unmarshal(r.Data, &answer) != nil {
 			return

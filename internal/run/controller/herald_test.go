@@ -25,14 +25,15 @@ import (
 func twoNodes() *plan.Plan {
 	return &plan.Plan{Name: "m", Hash: "hash", Steps: []step.Step{
 		{ID: "joint/agents/wave-1", Group: "joint", Wave: "wave-1", Title: "Start Calico on n1",
-			Actions: []step.Action{{ID: "label", Op: step.Patch, NodeName: "n1"}}},
+			Actions: []step.Action{{ID: "label", Do: step.Patch{
+				Ref: step.Ref{APIVersion: "v1", Kind: "Node", Name: "n1"}}}}},
 		{ID: "wave-1/n1/adopt", Group: "wave-1", Wave: "wave-1", Node: "n1", Title: "Adopt the pods of n1",
-			Actions: []step.Action{{ID: "adopt", Op: step.Node, Verb: step.VerbAdopt, NodeName: "n1"}},
-			Undo:    []step.Action{{ID: "back", Op: step.Node, Verb: step.VerbAdopt, NodeName: "n1"}}},
+			Actions: []step.Action{{ID: "adopt", Do: step.Node{Verb: step.VerbAdopt, NodeName: "n1"}}},
+			Undo:    []step.Action{{ID: "back", Do: step.Node{Verb: step.VerbAdopt, NodeName: "n1"}}}},
 		{ID: "wave-1/n1/switch", Group: "wave-1", Wave: "wave-1", Node: "n1", Title: "Use Calico on n1",
-			Actions: []step.Action{{ID: "renew", Op: step.Restart, NodeName: "n1"}}},
+			Actions: []step.Action{{ID: "renew", Do: step.Restart{NodeName: "n1"}}}},
 		{ID: "wave-2/n2/drain", Group: "wave-2", Wave: "wave-2", Title: "Recreate the pods of n2",
-			Actions: []step.Action{{ID: "evict", Op: step.Evict, Pods: &step.PodSet{Node: "n2"}}}},
+			Actions: []step.Action{{ID: "evict", Do: step.Evict{Pods: step.PodSet{Node: "n2"}}}}},
 	}}
 }
 
@@ -150,7 +151,8 @@ func TestHeraldOfARealPlan(t *testing.T) {
 // TestHeraldOfOtherGroups: steps whose groups are not named for their waves change the nodes, if there are no others.
 func TestHeraldOfOtherGroups(t *testing.T) {
 	p := &plan.Plan{Steps: []step.Step{{ID: "pin/wave-1", Group: "pin", Wave: "wave-1", Title: "Pin",
-		Actions: []step.Action{{ID: "1", NodeName: "n1"}, {ID: "2", NodeName: "n1"}, {ID: "3", NodeName: "n2"}}}}}
+		Actions: []step.Action{{ID: "1", Do: step.Node{NodeName: "n1"}},
+			{ID: "2", Do: step.Node{NodeName: "n1"}}, {ID: "3", Do: step.Node{NodeName: "n2"}}}}}}
 	got := heard(p, 0, engine.Record{Event: engine.StepBegan, Step: "pin/wave-1"},
 		engine.Record{Event: engine.StepBegan, Step: "pin/wave-1"}, // by a process that took over
 		engine.Record{Event: engine.StepDone, Step: "pin/wave-1"})

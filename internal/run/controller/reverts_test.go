@@ -103,14 +103,14 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 				}
 			}()
 			p := &plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{
-				{ID: "one", Actions: []step.Action{{ID: "a", Op: step.Patch, Ref: ref("patched"),
-					Patch: json.RawMessage(`{"data":{"backend":"none"}}`)},
-					{ID: "b", Op: step.Delete, Ref: ref("deleted")},
-					{ID: "c", Op: step.Apply, Object: object("applied", "data", map[string]any{"backend": "none"})},
-					{ID: "d", Op: step.Apply, Object: object("labelled", "metadata", map[string]any{"name": "labelled",
-						"namespace": "default", "labels": map[string]any{"a": "b"}})},
-					{ID: "e", Op: step.Apply, Object: object("stubbed", "metadata", map[string]any{"name": "stubbed",
-						"namespace": "default", "creationTimestamp": nil, "labels": map[string]any{"a": "b"}})}}},
+				{ID: "one", Actions: []step.Action{{ID: "a", Do: step.Patch{Ref: *ref("patched"),
+					Merge: json.RawMessage(`{"data":{"backend":"none"}}`)}},
+					{ID: "b", Do: step.Delete{Ref: *ref("deleted")}},
+					{ID: "c", Do: step.Apply{Object: object("applied", "data", map[string]any{"backend": "none"})}},
+					{ID: "d", Do: step.Apply{Object: object("labelled", "metadata", map[string]any{"name": "labelled",
+						"namespace": "default", "labels": map[string]any{"a": "b"}})}},
+					{ID: "e", Do: step.Apply{Object: object("stubbed", "metadata", map[string]any{"name": "stubbed",
+						"namespace": "default", "creationTimestamp": nil, "labels": map[string]any{"a": "b"}})}}}},
 				{ID: "two"}, {ID: "three"}}}
 			m := &memory{now: time.Now()}
 			run := func(disturb func()) engine.Outcome {

@@ -203,7 +203,7 @@ func tellsUnpulled(t *testing.T, admin *kube.Client, c *Controller) {
 	actor.Clock, actor.Note = clock, v.Note
 	ready := step.Condition{Kind: step.PodReady, Node: "n1", Namespace: v1alpha1.Namespace,
 		Selector: "app=" + manifest.AgentName}
-	_, err = actor.Do(t.Context(), step.Action{ID: "wait", Op: step.Wait, Condition: &ready}, nil)
+	_, err = actor.Do(t.Context(), step.Action{ID: "wait", Do: step.Wait{Condition: ready}}, nil)
 	const says = "node n1 cannot get the image reg.test/agent:none of pod theseus-system/theseus-agent-x: " +
 		"ImagePullBackOff"
 	if reason, _ := outage.Hindering(errorText(err)); reason != v1alpha1.ReasonImageUnavailable ||

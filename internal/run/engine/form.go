@@ -138,7 +138,7 @@ func (w *writer) undo(r *Record) {
 
 func (w *writer) inverse(r *Record) {
 	if r.Inverse != nil {
-		w.value(`"inverse":`, r.Inverse)
+		w.value(`"inverse":`, r.Inverse.Document())
 	}
 }
 

@@ -283,7 +283,7 @@ func (m *machine) actionFailed(ctx context.Context, st step.Step, action step.Ac
 		return failed
 	}
 	record.Result, record.Error = ResultFailed, err.Error()
-	if action.Verb != step.VerbAdopt && action.Op != step.Evict {
+	if action.Verb() != step.VerbAdopt && action.Op() != step.OpEvict {
 		record.Data = nil // only these say pod by pod what became of it, although some failed
 	}
 	if err := m.append(ctx, record); err != nil {

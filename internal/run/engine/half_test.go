@@ -29,9 +29,9 @@ func TestHalf(t *testing.T) {
 		action step.Action
 		want   string
 	}{
-		{step.Action{Op: step.Node, Verb: step.VerbAdopt, NodeName: "n"}, `{"node":"n"}`},
-		{step.Action{Op: step.Evict, Pods: &step.PodSet{Node: "n"}}, `{"node":"n"}`},
-		{step.Action{Op: step.Node, Verb: step.VerbJoin, NodeName: "n"}, ""},
+		{step.Action{Do: step.Node{Verb: step.VerbAdopt, NodeName: "n"}}, `{"node":"n"}`},
+		{step.Action{Do: step.Evict{Pods: step.PodSet{Node: "n"}}}, `{"node":"n"}`},
+		{step.Action{Do: step.Node{Verb: step.VerbJoin, NodeName: "n"}}, ""},
 	} {
 		test.action.ID = "a"
 		b := newBench(&plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{{ID: "s", Alone: true,
@@ -40,7 +40,7 @@ func TestHalf(t *testing.T) {
 			Journal: b.disk, Control: b.world, Clock: b.clock, By: "tester@here", Theseus: "v0"}); err != nil {
 			t.Fatal(err)
 		}
-		failed, name := 0, string(test.action.Op)+" "+test.action.Verb
+		failed, name := 0, string(test.action.Op())+" "+test.action.Verb()
 		for _, r := range b.disk.records {
 			if r.Event == engine.Acted && r.Result == engine.ResultFailed && !r.Undo {
 				failed++

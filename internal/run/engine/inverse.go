@@ -48,17 +48,14 @@ func entitled(p *plan.Plan, action *step.Action, done ActionState) error {
 
 // describe names an action by its operation and object; its title is only text.
 func describe(a step.Action) string {
-	what := string(a.Op)
-	if a.Verb != "" {
-		what += " " + a.Verb
+	what := string(a.Op())
+	if a.Verb() != "" {
+		what += " " + a.Verb()
 	}
-	switch {
-	case a.Object != nil:
-		what += " " + step.RefOf(a.Object).String()
-	case a.Ref != nil:
-		what += " " + a.Ref.String()
-	case a.NodeName != "":
-		what += " on " + a.NodeName
+	if ref := a.Ref(); ref != (step.Ref{}) {
+		what += " " + ref.String()
+	} else if node := a.Node(); node != "" {
+		what += " on " + node
 	}
 	return what
 }
@@ -68,46 +65,36 @@ func takesBack(p *plan.Plan, a, inverse step.Action) bool {
 	if inverse.ID != a.ID+"/undo" {
 		return false
 	}
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Apply:
-		return (inverse.Op == step.Delete || inverse.Op == step.Apply) && sameObject(p, a, inverse)
+		return (inverse.Op() == step.OpDelete || inverse.Op() == step.OpApply) && sameObject(p, a, inverse)
 	case step.Delete:
-		return inverse.Op == step.Apply && sameObject(p, a, inverse)
+		return inverse.Op() == step.OpApply && sameObject(p, a, inverse)
 	case step.Patch:
-		return inverse.Op == step.Patch && sameObject(p, a, inverse)
+		return inverse.Op() == step.OpPatch && sameObject(p, a, inverse)
 	case step.Taint, step.Untaint:
-		return (inverse.Op == step.Taint || inverse.Op == step.Untaint) && sameNode(p, a.NodeName, inverse.NodeName) &&
-			a.Taint != nil && inverse.Taint != nil && a.Taint.Key == inverse.Taint.Key &&
-			a.Taint.Effect == inverse.Taint.Effect
+		taint, back := a.Taint(), inverse.Taint()
+		return (inverse.Op() == step.OpTaint || inverse.Op() == step.OpUntaint) &&
+			sameNode(p, a.Node(), inverse.Node()) && taint.Key == back.Key && taint.Effect == back.Effect
 	case step.Node:
-		verb, ok := step.InverseVerb(a.Verb)
-		return ok && inverse.Op == step.Node && inverse.Verb == verb && sameNode(p, a.NodeName, inverse.NodeName) &&
-			canonical.Same(a.Args, inverse.Args)
+		verb, ok := step.InverseVerb(do.Verb)
+		back, is := inverse.Do.(step.Node)
+		return ok && is && back.Verb == verb && sameNode(p, do.NodeName, back.NodeName) &&
+			canonical.Same(do.Args, back.Args)
 	case step.Probe:
-		return inverse.Op == step.Probe // a probe action only sets what is measured
+		return inverse.Op() == step.OpProbe // a probe action only sets what is measured
 	}
 	return plan.TakesBack(a, inverse)
 }
 
 // sameObject reports whether two actions are about one object.
 func sameObject(p *plan.Plan, a, b step.Action) bool {
-	left, right := target(a), target(b)
+	left, right := a.Ref(), b.Ref()
 	if left.Kind == "Node" && left.APIVersion == "v1" && right.Kind == left.Kind &&
 		right.APIVersion == left.APIVersion {
 		return sameNode(p, left.Name, right.Name)
 	}
 	return left == right && left.Name != ""
-}
-
-// target is the object that an action changes: the one of its operation, whatever other fields are set.
-func target(a step.Action) step.Ref {
-	switch {
-	case a.Op == step.Apply && a.Object != nil:
-		return step.RefOf(a.Object)
-	case a.Op != step.Apply && a.Ref != nil:
-		return *a.Ref
-	}
-	return step.Ref{}
 }
 
 // sameNode reports whether an inverse is for the node of its action. A plan of the strategy surge knows new nodes by

@@ -22,30 +22,30 @@ func object(kind, name string, fields ...string) *unstructured.Unstructured {
 func ref(kind, name string) *step.Ref { return &step.Ref{APIVersion: "v1", Kind: kind, Name: name} }
 
 func apply(id, kind, name string, fields ...string) step.Action {
-	return step.Action{ID: id, Op: step.Apply, Title: "apply " + kind + "/" + name,
-		Object: object(kind, name, fields...)}
+	return step.Action{ID: id, Do: step.Apply{
+		Object: object(kind, name, fields...)}, Title: "apply " + kind + "/" + name}
 }
 
 func remove(id, kind, name string) step.Action {
-	return step.Action{ID: id, Op: step.Delete, Title: "delete " + kind + "/" + name, Ref: ref(kind, name)}
+	return step.Action{ID: id, Do: step.Delete{Ref: *ref(kind, name)}, Title: "delete " + kind + "/" + name}
 }
 
 func patch(id, kind, name, patch string) step.Action {
-	return step.Action{ID: id, Op: step.Patch, Title: "patch " + kind + "/" + name, Ref: ref(kind, name),
-		Patch: json.RawMessage(patch)}
+	return step.Action{ID: id, Do: step.Patch{Ref: *ref(kind, name),
+		Merge: json.RawMessage(patch)}, Title: "patch " + kind + "/" + name}
 }
 
 func node(id, name, verb string) step.Action {
-	return step.Action{ID: id, Op: step.Node, Title: verb + " on " + name, NodeName: name, Verb: verb}
+	return step.Action{ID: id, Do: step.Node{NodeName: name, Verb: verb}, Title: verb + " on " + name}
 }
 
 func evict(id, name, network string) step.Action {
-	return step.Action{ID: id, Op: step.Evict, Title: "move pods of " + name,
-		Pods: &step.PodSet{Node: name, CIDRs: []string{network}}}
+	return step.Action{ID: id, Do: step.Evict{
+		Pods: step.PodSet{Node: name, CIDRs: []string{network}}}, Title: "move pods of " + name}
 }
 
 func probe(id string, old, new []string) step.Action {
-	return step.Action{ID: id, Op: step.Probe, Title: "measure", Paths: &step.PathSet{Old: old, New: new}}
+	return step.Action{ID: id, Do: step.Probe{Paths: step.PathSet{Old: old, New: new}}, Title: "measure"}
 }
 
 // beside marks actions, all but the first, as done together.

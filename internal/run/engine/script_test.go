@@ -88,7 +88,7 @@ func parseAction(t *testing.T, words []string) step.Action {
 	case "evict":
 		return evict(id, words[2], words[3])
 	case "wait":
-		return step.Action{ID: id, Op: step.Wait, Condition: &step.Condition{Kind: step.Rolled, Ref: ref(kind, name)}}
+		return step.Action{ID: id, Do: step.Wait{Condition: step.Condition{Kind: step.Rolled, Ref: ref(kind, name)}}}
 	}
 	t.Fatalf("unknown action %q", words)
 	return step.Action{}

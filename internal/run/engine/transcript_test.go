@@ -250,14 +250,14 @@ func line(r engine.Record) string {
 		}
 	}
 	if r.Inverse != nil {
-		target := r.Inverse.Verb + " " + r.Inverse.NodeName
+		target := r.Inverse.Verb() + " " + r.Inverse.Node()
 		switch {
-		case r.Inverse.Ref != nil:
-			target = r.Inverse.Ref.String()
-		case r.Inverse.Object != nil:
-			target = step.RefOf(r.Inverse.Object).String()
+		case r.Inverse.Ref() != (step.Ref{}):
+			target = r.Inverse.Ref().String()
+		case r.Inverse.Object() != nil:
+			target = step.RefOf(r.Inverse.Object()).String()
 		}
-		parts = append(parts, fmt.Sprintf("inverse: %s %s", r.Inverse.Op, target))
+		parts = append(parts, fmt.Sprintf("inverse: %s %s", r.Inverse.Op(), target))
 	}
 	if r.Verdict != nil {
 		parts = append(parts, fmt.Sprintf("pass %v: %s", r.Verdict.Pass, r.Verdict.Reason))

@@ -95,28 +95,28 @@ func opposite(verb string) string {
 
 // want is what the object of an action becomes; it fails where the action makes no sense.
 func (w *world) want(a step.Action) (string, map[string]any, error) {
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Apply:
-		return step.RefOf(a.Object).String(), a.Object.Object, nil
+		return step.RefOf(do.Object).String(), do.Object.Object, nil
 	case step.Delete:
-		return a.Ref.String(), nil, nil
+		return do.Ref.String(), nil, nil
 	case step.Patch:
-		old, exists := w.objects[a.Ref.String()]
+		old, exists := w.objects[do.Ref.String()]
 		if !exists {
-			return "", nil, fmt.Errorf("%s does not exist", a.Ref)
+			return "", nil, fmt.Errorf("%s does not exist", do.Ref)
 		}
 		var patch map[string]any
-		if err := json.Unmarshal(a.Patch, &patch); err != nil {
+		if err := json.Unmarshal(do.Merge, &patch); err != nil {
 			return "", nil, err
 		}
-		return a.Ref.String(), merge(copyOf(old), patch), nil
+		return do.Ref.String(), merge(copyOf(old), patch), nil
 	case step.Node:
-		key := "Agent/" + a.NodeName
+		key := "Agent/" + do.NodeName
 		next := map[string]any{}
 		if old := w.objects[key]; old != nil {
 			next = copyOf(old)
 		}
-		switch a.Verb {
+		switch do.Verb {
 		case step.VerbActivate:
 			next["active"] = true
 		case step.VerbDeactivate:
@@ -134,7 +134,7 @@ func (w *world) want(a step.Action) (string, map[string]any, error) {
 		return key, next, nil
 	case step.Probe:
 		var data map[string]any
-		raw, _ := json.Marshal(a.Paths)
+		raw, _ := json.Marshal(do.Paths)
 		_ = json.Unmarshal(raw, &data)
 		if len(data) == 0 {
 			data = nil
@@ -184,9 +184,9 @@ func unmerge(old, patch map[string]any) map[string]any {
 
 // Observe implements engine.Actor.
 func (w *world) Observe(_ context.Context, a step.Action, before json.RawMessage) (engine.Observation, error) {
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Evict:
-		pods := len(w.pods(a.Pods))
+		pods := len(w.pods(do.Pods))
 		now, _ := json.Marshal(map[string]int{"pods": pods})
 		if before == nil {
 			w.first[a.ID] = string(now)
@@ -197,7 +197,7 @@ func (w *world) Observe(_ context.Context, a step.Action, before json.RawMessage
 		}
 		return engine.Observation{Done: pods == 0, Before: now}, nil
 	case step.Wait:
-		holds, _, err := w.holds(*a.Condition)
+		holds, _, err := w.holds(do.Condition)
 		return engine.Observation{Done: holds}, err
 	}
 	key, next, err := w.want(a)
@@ -207,27 +207,27 @@ func (w *world) Observe(_ context.Context, a step.Action, before json.RawMessage
 	old, exists := w.objects[key]
 	was, _ := json.Marshal(old)
 	seen := engine.Observation{Done: exists == (next != nil) && reflect.DeepEqual(old, next), Before: was}
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Apply, step.Delete:
 		if exists {
-			seen.Inverse = &step.Action{Op: step.Apply, Object: &unstructured.Unstructured{Object: copyOf(old)}}
-		} else if a.Op == step.Apply {
-			ref := step.RefOf(a.Object)
-			seen.Inverse = &step.Action{Op: step.Delete, Ref: &ref}
+			seen.Inverse = &step.Action{Do: step.Apply{Object: &unstructured.Unstructured{Object: copyOf(old)}}}
+		} else if do, is := a.Do.(step.Apply); is {
+			ref := step.RefOf(do.Object)
+			seen.Inverse = &step.Action{Do: step.Delete{Ref: ref}}
 		}
 	case step.Patch:
 		var patch map[string]any
-		_ = json.Unmarshal(a.Patch, &patch)
+		_ = json.Unmarshal(do.Merge, &patch)
 		back, _ := json.Marshal(unmerge(old, patch))
-		seen.Inverse = &step.Action{Op: step.Patch, Ref: a.Ref, Patch: back}
+		seen.Inverse = &step.Action{Do: step.Patch{Ref: do.Ref, Merge: back}}
 	case step.Node:
-		if verb := opposite(a.Verb); verb != "" {
-			seen.Inverse = &step.Action{Op: step.Node, NodeName: a.NodeName, Verb: verb}
+		if verb := opposite(do.Verb); verb != "" {
+			seen.Inverse = &step.Action{Do: step.Node{NodeName: do.NodeName, Verb: verb}}
 		}
 	case step.Probe:
 		var paths step.PathSet
 		_ = json.Unmarshal(was, &paths)
-		seen.Inverse = &step.Action{Op: step.Probe, Paths: &paths}
+		seen.Inverse = &step.Action{Do: step.Probe{Paths: paths}}
 	}
 	return seen, nil
 }
@@ -237,7 +237,7 @@ func (w *world) Do(_ context.Context, a step.Action, before json.RawMessage) (js
 	if err := w.hook("before doing " + a.ID); err != nil {
 		return nil, err
 	}
-	if a.Op == step.Evict && string(before) != w.first[a.ID] {
+	if a.Op() == step.OpEvict && string(before) != w.first[a.ID] {
 		return nil, fmt.Errorf("before the first try %s was seen, and it is told %s", w.first[a.ID], before)
 	}
 	if err := w.do(a); err != nil {
@@ -247,21 +247,21 @@ func (w *world) Do(_ context.Context, a step.Action, before json.RawMessage) (js
 }
 
 func (w *world) do(a step.Action) error {
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Wait:
 		return errors.New("the condition never came true")
 	case step.Evict:
-		for _, key := range w.pods(a.Pods) {
+		for _, key := range w.pods(do.Pods) {
 			pod := copyOf(w.objects[key])
 			pod["network"] = "old"
-			if agent := w.objects["Agent/"+a.Pods.Node]; agent != nil && agent["active"] == true {
+			if agent := w.objects["Agent/"+do.Pods.Node]; agent != nil && agent["active"] == true {
 				pod["network"] = "new"
 			}
 			if err := w.set(a.ID, key, pod); err != nil {
 				return err
 			}
 		}
-		if left := w.pods(a.Pods); len(left) > 0 {
+		if left := w.pods(do.Pods); len(left) > 0 {
 			return fmt.Errorf("%d pods come back on the same network", len(left))
 		}
 		return nil
@@ -274,7 +274,7 @@ func (w *world) do(a step.Action) error {
 }
 
 // pods are the keys of the pods of a node on a network; the CIDRs of tests are "old" and "new".
-func (w *world) pods(set *step.PodSet) []string {
+func (w *world) pods(set step.PodSet) []string {
 	var keys []string
 	for key, object := range w.objects {
 		if strings.HasPrefix(key, "Pod/") && object["node"] == set.Node &&

@@ -30,13 +30,13 @@ func TestFollow(t *testing.T) {
 	a, out, _ := bench(kind.Guard{Quiet: step.Duration(20 * time.Second), AtMost: step.Duration(time.Minute)})
 	f := &follower{}
 	a.Follower = f
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || f.asked != 0 {
+	if got := do[result.Watched](t, a, step.Watch{}); !got.Quiet || f.asked != 0 {
 		t.Errorf("without a loss it was asked %d times: %+v", f.asked, got)
 	}
 	a, out, _ = bench(kind.Guard{Quiet: step.Duration(20 * time.Second), AtMost: step.Duration(time.Minute)},
 		loses(1), loses(2), loses(3), loses(4), loses(5), loses(6), loses(7), loses(8))
 	a.Follower, f.asked = f, 0
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || f.asked != 4 || !out.has("the probe pod of n has") {
+	if got := do[result.Watched](t, a, step.Watch{}); !got.Quiet || f.asked != 4 || !out.has("the probe pod of n has") {
 		t.Errorf("asked %d times, said %q: %+v", f.asked, out.lines, got)
 	}
 }
@@ -52,7 +52,7 @@ func TestFollowAfterRestart(t *testing.T) {
 		append(fallen, loses(11))...)
 	f := &follower{asked: 1}
 	a.Follower = f
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || f.asked != 3 {
+	if got := do[result.Watched](t, a, step.Watch{}); !got.Quiet || f.asked != 3 {
 		t.Errorf("asked %d times: %+v", f.asked-1, got)
 	}
 }
@@ -97,7 +97,7 @@ func TestJoin(t *testing.T) {
 			a, out, clock := bench(kind.Guard{Quiet: step.Duration(20 * time.Second),
 				AtMost: step.Duration(2 * time.Minute)})
 			a.Joiner = &joiner{answers: test.answers}
-			got := do[result.Watched](t, a, step.Watch)
+			got := do[result.Watched](t, a, step.Watch{})
 			var nodes []string
 			for _, one := range got.Joined {
 				nodes = append(nodes, one.Node)

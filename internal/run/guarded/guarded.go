@@ -153,7 +153,7 @@ var begun = json.RawMessage(`{"begun":true}`)
 // Observe implements engine.Actor. A command whose intent is in the journal has run: it is not run again, whatever came
 // of it.
 func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
-	switch action.Op {
+	switch action.Do.(type) {
 	case step.Command:
 		if len(before) > 0 {
 			unknown, err := json.Marshal(result.Ran{Unknown: true})
@@ -168,7 +168,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 
 // Do implements engine.Actor.
 func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
-	switch action.Op {
+	switch action.Do.(type) {
 	case step.Command:
 		return a.command(ctx)
 	case step.Await:

@@ -82,9 +82,9 @@ func bench(guard kind.Guard, answers ...kube.Glance) (*Actor, *said, *quick) {
 		Say: out.say}, out, clock
 }
 
-func do[T any](t *testing.T, a *Actor, op step.Op) T {
+func do[T any](t *testing.T, a *Actor, operation step.Operation) T {
 	t.Helper()
-	data, err := a.Do(t.Context(), step.Action{Op: op}, begun)
+	data, err := a.Do(t.Context(), step.Action{Do: operation}, begun)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestCommand(t *testing.T) {
 		`read -r _ _ _ _ _ session _ </proc/$$/stat; [ "$session" = $$ ] || exit 5`: {},
 	} {
 		a, out, _ := bench(kind.Guard{Command: []string{"sh", "-c", script}})
-		if got := do[result.Ran](t, a, step.Command); !reflect.DeepEqual(got, want) {
+		if got := do[result.Ran](t, a, step.Command{}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", script, got, want)
 		}
 		if strings.HasPrefix(script, "echo one") && !slices.Equal(out.lines, []string{"one", "two", "three"}) {
@@ -123,14 +123,14 @@ func TestCommand(t *testing.T) {
 // again.
 func TestCommandOnce(t *testing.T) {
 	a, _, _ := bench(kind.Guard{Command: []string{"/nonexistent/program"}})
-	if _, err := a.Do(t.Context(), step.Action{Op: step.Command}, begun); err == nil || engine.HintOf(err) == "" {
+	if _, err := a.Do(t.Context(), step.Action{Do: step.Command{}}, begun); err == nil || engine.HintOf(err) == "" {
 		t.Errorf("started: %v", err)
 	}
-	first, err := a.Observe(t.Context(), step.Action{Op: step.Command}, nil)
+	first, err := a.Observe(t.Context(), step.Action{Do: step.Command{}}, nil)
 	if err != nil || first.Done || len(first.Before) == 0 {
 		t.Fatalf("at first: %+v, %v", first, err)
 	}
-	again, err := a.Observe(t.Context(), step.Action{Op: step.Command}, first.Before)
+	again, err := a.Observe(t.Context(), step.Action{Do: step.Command{}}, first.Before)
 	var ran result.Ran
 	if err != nil || !again.Done || json.Unmarshal(again.Before, &ran) != nil || !ran.Unknown || ran.Failed() == "" {
 		t.Errorf("again: %+v, %v", again, err)
@@ -142,7 +142,7 @@ func TestCommandOnce(t *testing.T) {
 func TestOnLoss(t *testing.T) {
 	hangs := []string{"sh", "-c", "trap 'exit 9' TERM; sleep 60 & wait"}
 	a, out, _ := bench(kind.Guard{Command: hangs, Kill: true}, loses(2))
-	if got := do[result.Ran](t, a, step.Command); !reflect.DeepEqual(got, result.Ran{Code: 9, Killed: true}) ||
+	if got := do[result.Ran](t, a, step.Command{}); !reflect.DeepEqual(got, result.Ran{Code: 9, Killed: true}) ||
 		!out.has("LOSS: lost") {
 		t.Errorf("kill: %+v, said %q", got, out.lines)
 	}
@@ -150,7 +150,7 @@ func TestOnLoss(t *testing.T) {
 	waits := []string{"sh", "-c", "until [ -e " + file + " ]; do sleep 0.1; done"}
 	a, out, _ = bench(kind.Guard{Command: waits, OnLoss: []string{"sh", "-c", "echo back; touch " + file + "; exit 4"}},
 		loses(2))
-	got := do[result.Ran](t, a, step.Command)
+	got := do[result.Ran](t, a, step.Command{})
 	if got.OnLoss == nil || got.OnLoss.Code != 4 || got.Code != 0 || !out.has("back") ||
 		!out.has("the command of --on-loss failed") {
 		t.Errorf("way back: %+v, said %q", got, out.lines)
@@ -158,11 +158,11 @@ func TestOnLoss(t *testing.T) {
 	short := []string{"sleep", "1.5"}
 	a, out, _ = bench(kind.Guard{Command: short, OnLoss: []string{"false"}},
 		kube.Glance{Verdict: engine.Verdict{Lost: 1}})
-	if got := do[result.Ran](t, a, step.Command); got.OnLoss != nil || len(out.lines) > 0 {
+	if got := do[result.Ran](t, a, step.Command{}); got.OnLoss != nil || len(out.lines) > 0 {
 		t.Errorf("not proven: %+v, said %q", got, out.lines)
 	}
 	a, out, _ = bench(kind.Guard{Command: short, LossyBefore: true}, loses(2))
-	if do[result.Ran](t, a, step.Command); out.has("LOSS") {
+	if do[result.Ran](t, a, step.Command{}); out.has("LOSS") {
 		t.Errorf("accepted before: said %q", out.lines)
 	}
 }
@@ -173,7 +173,7 @@ func TestOnLossOnce(t *testing.T) {
 	guard := kind.Guard{OnLoss: []string{"echo", "back"}, Quiet: step.Duration(time.Second),
 		AtMost: step.Duration(time.Minute)}
 	a, out, _ := bench(guard, loses(2))
-	if got := do[result.Watched](t, a, step.Watch); got.OnLoss != nil || out.has("back") ||
+	if got := do[result.Watched](t, a, step.Watch{}); got.OnLoss != nil || out.has("back") ||
 		!out.has("LOSS: lost") || !out.has("is not run") {
 		t.Errorf("%+v, said %q", got, out.lines)
 	}
@@ -211,7 +211,7 @@ func TestInterrupt(t *testing.T) {
 		clock.now = clock.now.Add(bounce)
 		a.Interrupt()
 	}()
-	if got := do[result.Ran](t, a, step.Command); !reflect.DeepEqual(got,
+	if got := do[result.Ran](t, a, step.Command{}); !reflect.DeepEqual(got,
 		result.Ran{Code: -1, Signal: "killed", Interrupted: true}) {
 		t.Errorf("%+v", got)
 	}
@@ -258,7 +258,7 @@ func TestInterruptResult(t *testing.T) {
 	if !interrupt() || !out.has("the watching ends here, and the verdict follows") {
 		t.Errorf("said %q", out.lines)
 	}
-	if got := do[result.Watched](t, a, step.Watch); !reflect.DeepEqual(got, result.Watched{Interrupted: true}) {
+	if got := do[result.Watched](t, a, step.Watch{}); !reflect.DeepEqual(got, result.Watched{Interrupted: true}) {
 		t.Errorf("%+v", got)
 	}
 	a.Learn(engine.Record{Event: engine.Acted, Step: "watch"})
@@ -276,13 +276,13 @@ func TestWatch(t *testing.T) {
 	guard := kind.Guard{Quiet: step.Duration(5 * time.Second), AtMost: step.Duration(time.Minute)}
 	a, _, clock := bench(guard, kube.Glance{}, loses(1), loses(1), loses(4))
 	begun := clock.now
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || !strings.Contains(got.Why, "3 probes were lost") ||
+	if got := do[result.Watched](t, a, step.Watch{}); !got.Quiet || !strings.Contains(got.Why, "3 probes were lost") ||
 		clock.now.Sub(begun) != 8*time.Second {
 		t.Errorf("after %s: %+v", clock.now.Sub(begun), got)
 	}
 	a, _, _ = bench(guard, kube.Glance{Reports: map[string]int64{"n": 7}})
 	a.Guard.Quiet = step.Duration(20 * time.Second)
-	if got := do[result.Watched](t, a, step.Watch); got.Quiet ||
+	if got := do[result.Watched](t, a, step.Watch{}); got.Quiet ||
 		!strings.Contains(got.Why, "n has reported nothing for") {
 		t.Errorf("a silent node: %+v", got)
 	}
@@ -294,13 +294,13 @@ func TestWatch(t *testing.T) {
 		return start(command)
 	}
 	begun = clock.now
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || got.OnLoss == nil ||
+	if got := do[result.Watched](t, a, step.Watch{}); !got.Quiet || got.OnLoss == nil ||
 		clock.now.Sub(begun) != time.Hour+6*time.Second {
 		t.Errorf("a long command of --on-loss: after %s: %+v", clock.now.Sub(begun), got)
 	}
 	a, _, clock = bench(guard)
 	clock.slept = func() { a.Interrupt() }
-	if got := do[result.Watched](t, a, step.Watch); got.Quiet || !got.Interrupted {
+	if got := do[result.Watched](t, a, step.Watch{}); got.Quiet || !got.Interrupted {
 		t.Errorf("interrupted: %+v", got)
 	}
 }

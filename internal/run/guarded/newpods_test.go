@@ -105,7 +105,7 @@ func TestNewPodsEverywhere(t *testing.T) {
 	} {
 		m := &maker{errs: test.errs}
 		a, out := makes(m, test.nodes, kind.Guard{})
-		sum := do[result.NewPods](t, a, step.NewPods)
+		sum := do[result.NewPods](t, a, step.NewPods{})
 		var rounds []int
 		seen := map[string]bool{}
 		for i, nodes := range m.rounds {
@@ -126,7 +126,7 @@ func TestNewPodsEverywhere(t *testing.T) {
 		}
 	}
 	a, _ := makes(&maker{errs: slices.Repeat([]error{errors.New("refused")}, 100)}, 3, kind.Guard{})
-	if sum := do[result.NewPods](t, a, step.NewPods); !strings.Contains(sum.Lacks, "refused") || sum.Made != 0 {
+	if sum := do[result.NewPods](t, a, step.NewPods{}); !strings.Contains(sum.Lacks, "refused") || sum.Made != 0 {
 		t.Errorf("without an API server: %+v", sum)
 	}
 }
@@ -134,10 +134,10 @@ func TestNewPodsEverywhere(t *testing.T) {
 // TestNewPodsForbidden: an error of the rounds is said at once, and not again while it lasts: before the change, while
 // the command runs, and after it.
 func TestNewPodsForbidden(t *testing.T) {
-	for _, op := range []step.Op{step.NewPods, step.Command, step.Watch} {
+	for _, operation := range []step.Operation{step.NewPods{}, step.Command{}, step.Watch{}} {
 		a, out := makes(&maker{errs: slices.Repeat([]error{errors.New("pods is forbidden")}, 10000)}, 3,
 			kind.Guard{Command: []string{"sleep", "0.3"}})
-		if _, err := a.Do(t.Context(), step.Action{Op: op}, begun); err != nil {
+		if _, err := a.Do(t.Context(), step.Action{Do: operation}, begun); err != nil {
 			t.Fatal(err)
 		}
 		said := 0
@@ -147,7 +147,7 @@ func TestNewPodsForbidden(t *testing.T) {
 			}
 		}
 		if said != 1 {
-			t.Errorf("%s: said %d times: %q", op, said, out.lines)
+			t.Errorf("%T: said %d times: %q", operation, said, out.lines)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func TestNewPodFailsMeanwhile(t *testing.T) {
 	hangs := []string{"sh", "-c", "trap 'exit 9' TERM; sleep 60 & wait"}
 	a, out := makes(&maker{become: fails}, 3, kind.Guard{Command: hangs, Kill: true})
 	a.Learn(engine.Record{Event: engine.Acted, Action: "tries", Data: []byte(`{"made":3,"ready":3}`)})
-	got := do[result.Ran](t, a, step.Command)
+	got := do[result.Ran](t, a, step.Command{})
 	if !got.Killed || got.NewPods == nil || got.NewPods.Failures == 0 || got.NewPods.Failed[0].Node != "n001" ||
 		!out.has("NEW POD FAILED: n001") {
 		t.Errorf("%+v, said %q", got, out.lines)
@@ -171,7 +171,8 @@ func TestNewPodFailsMeanwhile(t *testing.T) {
 	a, out = makes(&maker{become: fails}, 3, kind.Guard{Command: []string{"sleep", "1.5"}, Kill: true})
 	a.Learn(engine.Record{Event: engine.Acted, Action: "tries",
 		Data: []byte(`{"made":3,"ready":2,"failed":[{"node":"n001","why":"x"}],"failures":1,"doubtful":["n001"]}`)})
-	if got := do[result.Ran](t, a, step.Command); got.Killed || got.NewPods.Failures == 0 || out.has("NEW POD FAILED") {
+	if got := do[result.Ran](t, a, step.Command{}); got.Killed || got.NewPods.Failures == 0 ||
+		out.has("NEW POD FAILED") {
 		t.Errorf("failed before: %+v, said %q", got, out.lines)
 	}
 }
@@ -186,14 +187,14 @@ func TestNewPodsAfter(t *testing.T) {
 			}
 		}}
 	a, out := makes(m, 3, kind.Guard{})
-	got := do[result.Watched](t, a, step.Watch)
+	got := do[result.Watched](t, a, step.Watch{})
 	if !got.Quiet || got.NewPods == nil || got.NewPods.Ready != 5 || got.NewPods.Left != 1 ||
 		got.NewPods.Failures != 0 || got.NewPods.Lacks != "" || !out.has("new pods after the change: 5 made") {
 		t.Errorf("%+v, %+v, said %q", got, got.NewPods, out.lines)
 	}
 	a, _ = makes(&maker{}, 3, kind.Guard{})
 	a.Guard.NewPods = 0 // a plan of an earlier release
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || got.NewPods != nil {
+	if got := do[result.Watched](t, a, step.Watch{}); !got.Quiet || got.NewPods != nil {
 		t.Errorf("none asked for: %+v", got)
 	}
 }
@@ -205,7 +206,7 @@ func TestNewPodsInterrupted(t *testing.T) {
 	trying := a.Clock.(*ticking)
 	taken := true
 	a.Clock = &quick{now: trying.now, slept: func() { taken = a.Interrupt() }}
-	sum := do[result.NewPods](t, a, step.NewPods)
+	sum := do[result.NewPods](t, a, step.NewPods{})
 	if taken || len(m.errs) < 48 || sum.Lacks == "" || m.cleared != 1 {
 		t.Errorf("taken: %t, %d rounds left, %+v", taken, len(m.errs), sum)
 	}

@@ -68,7 +68,7 @@ func connects(t *testing.T, s *sampler, guard kind.Guard) (*Actor, *said) {
 		between("n001", "c", "server", false)}
 	a, out := makes(&maker{}, 2, guard)
 	a.Maker, a.Sampler, a.Samples = nil, s, "samples"
-	data, err := json.Marshal(do[result.Samples](t, a, step.Sample))
+	data, err := json.Marshal(do[result.Samples](t, a, step.Sample{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestSampleAfter(t *testing.T) {
 		s := &sampler{gone: test.gone}
 		a, out := connects(t, s, kind.Guard{})
 		s.become = test.become
-		got := do[result.Watched](t, a, step.Watch)
+		got := do[result.Watched](t, a, step.Watch{})
 		if got.Samples == nil || len(got.Samples.Last) != 3 || got.Samples.Rounds < 1 || !got.Quiet {
 			t.Errorf("%s: %+v", name, got)
 			continue
@@ -183,7 +183,7 @@ func TestSampleAgain(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	got := do[result.Watched](t, a, step.Watch)
+	got := do[result.Watched](t, a, step.Watch{})
 	if len(s.calls) < before+2*rounds+2 || !got.Quiet || got.Samples == nil || len(got.Samples.Last) != 3 {
 		t.Errorf("%d calls, %+v", len(s.calls), got)
 	}
@@ -197,7 +197,7 @@ func TestSampleMeanwhile(t *testing.T) {
 	s.errs = []error{errors.New("forbidden"), errors.New("forbidden")}
 	s.become = func(call int, pair step.Pair, try *step.Try) { try.Outcome = step.TryOpened }
 	begun := time.Now()
-	ran := do[result.Ran](t, a, step.Command)
+	ran := do[result.Ran](t, a, step.Command{})
 	if !ran.Killed || time.Since(begun) > 30*time.Second || ran.Samples == nil || len(ran.Samples.Turned) != 1 ||
 		ran.Samples.Turned[0].Pair != 1 || !out.has("POLICY CHANGED: x/b to x/vault, TCP 80 (denied by policy)") {
 		t.Errorf("%+v, said %q", ran, out.lines)

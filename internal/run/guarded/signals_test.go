@@ -55,14 +55,14 @@ func TestSignalOnLoss(t *testing.T) {
 	hangs := []string{"sh", "-c", "trap 'exit 9' TERM; sleep 60 & wait"}
 	a, out, _ := bench(kind.Guard{Command: hangs, Kill: true})
 	answers(t, a, at(7))
-	got := do[result.Ran](t, a, step.Command)
+	got := do[result.Ran](t, a, step.Command{})
 	if !got.Killed || got.Code != 9 || len(got.Signals) != 1 || got.Signals[0].State != signal.Fails ||
 		!out.has("SIGNAL FAILED: errors is 7, and must be < 1") {
 		t.Errorf("%+v, said %q", got, out.lines)
 	}
 	a, out, _ = bench(kind.Guard{Command: []string{"sleep", "1.5"}, Kill: true})
 	if rounds := answers(t, a, nil); true {
-		got := do[result.Ran](t, a, step.Command)
+		got := do[result.Ran](t, a, step.Command{})
 		if got.Killed || got.Code != 0 || len(got.Signals) != 0 || len(out.lines) > 0 || rounds.Load() != 1 {
 			t.Errorf("no answer: %+v, said %q, in %d rounds", got, out.lines, rounds.Load())
 		}
@@ -73,11 +73,11 @@ func TestSignalOnLoss(t *testing.T) {
 	round := make(chan []signal.Answer, 1)
 	a.Signals = ask.NewWatch(t.Context(), errorsBelow1(t),
 		func(context.Context, []signal.Signal) <-chan []signal.Answer { return round })
-	if got := do[result.Ran](t, a, step.Command); got.Code != 0 || len(got.Signals) != 0 {
+	if got := do[result.Ran](t, a, step.Command{}); got.Code != 0 || len(got.Signals) != 0 {
 		t.Errorf("a hanging server: %+v", got)
 	}
 	round <- []signal.Answer{errorsBelow1(t)[0].Measured([]float64{7})}
-	if got := do[result.Watched](t, a, step.Watch); len(got.Signals) != 1 || got.Signals[0].State != signal.Fails {
+	if got := do[result.Watched](t, a, step.Watch{}); len(got.Signals) != 1 || got.Signals[0].State != signal.Fails {
 		t.Errorf("an answer after the command is lost: %+v", got)
 	}
 }
@@ -91,7 +91,7 @@ func TestSignalAtEnd(t *testing.T) {
 			func(context.Context, []signal.Signal) <-chan []signal.Answer { return round })
 		a.Signals.Look(a.Clock.Now()) // on the way since the baseline
 		round <- []signal.Answer{errorsBelow1(t)[0].Measured([]float64{7})}
-		if got := do[result.Ran](t, a, step.Command); len(got.Signals) != 1 {
+		if got := do[result.Ran](t, a, step.Command{}); len(got.Signals) != 1 {
 			t.Fatalf("%+v", got)
 		}
 	}
@@ -106,7 +106,7 @@ func TestSignalAcceptedBefore(t *testing.T) {
 		a.Learn(engine.Record{Event: engine.GateAnswer, Step: "probes", Verdict: &engine.Verdict{Pass: true,
 			Signals: []signal.Answer{{Signal: errorsBelow1(t)[0].String(), State: state, Says: "errors is 7"}}}})
 		excepted := state == signal.Fails
-		got := do[result.Ran](t, a, step.Command)
+		got := do[result.Ran](t, a, step.Command{})
 		if got.Killed == excepted || out.has("SIGNAL FAILED") == excepted ||
 			out.has("note: a signal failed in the baseline, and proves nothing: errors is 7") != excepted {
 			t.Errorf("%s: %+v, said %q", name, got, out.lines)
@@ -120,28 +120,28 @@ func TestSignalWatch(t *testing.T) {
 	a, _, clock := bench(guard)
 	answers(t, a, at(0))
 	begun := clock.now
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || len(got.Signals) != 0 ||
+	if got := do[result.Watched](t, a, step.Watch{}); !got.Quiet || len(got.Signals) != 0 ||
 		clock.now.Sub(begun) != 12*time.Second {
 		t.Errorf("holds: after %s: %+v", clock.now.Sub(begun), got)
 	}
 	a, out, clock := bench(guard)
 	answers(t, a, at(0), at(5), at(0))
 	begun = clock.now
-	got := do[result.Watched](t, a, step.Watch)
+	got := do[result.Watched](t, a, step.Watch{})
 	if !got.Quiet || len(got.Signals) != 1 || !strings.Contains(got.Why, "errors is 5") ||
 		clock.now.Sub(begun) != 17*time.Second || !out.has("SIGNAL FAILED") {
 		t.Errorf("failed once: after %s: %+v, said %q", clock.now.Sub(begun), got, out.lines)
 	}
 	a, _, _ = bench(guard)
 	answers(t, a, nil)
-	if got := do[result.Watched](t, a, step.Watch); got.Quiet || len(got.Signals) != 1 ||
+	if got := do[result.Watched](t, a, step.Watch{}); got.Quiet || len(got.Signals) != 1 ||
 		got.Signals[0].State != signal.Unknown {
 		t.Errorf("silent: %+v", got)
 	}
 	a, out, _ = bench(kind.Guard{Quiet: guard.Quiet, AtMost: guard.AtMost, LossyBefore: true})
 	answers(t, a, at(5))
 	a.already = []string{"http://p errors < 1"}
-	if got := do[result.Watched](t, a, step.Watch); !got.Quiet || len(got.Signals) != 1 || out.has("SIGNAL FAILED") {
+	if got := do[result.Watched](t, a, step.Watch{}); !got.Quiet || len(got.Signals) != 1 || out.has("SIGNAL FAILED") {
 		t.Errorf("accepted: %+v, said %q", got, out.lines)
 	}
 }

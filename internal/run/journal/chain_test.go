@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // TestChainInCluster rewrites the journal's pages as somebody with the right to patch them would. What does not follow
@@ -28,7 +29,9 @@ func TestChainInCluster(t *testing.T) {
 		want   []string
 	}{
 		"the result": {edit(func(r *engine.Record) { r.Result = engine.ResultFailed }), []string{"record 7", "-0002"}},
-		"the inverse": {edit(func(r *engine.Record) { r.Inverse.Patch = json.RawMessage(`{"spec":{"taints":[]}}`) }),
+		"the inverse": {edit(func(r *engine.Record) {
+			step.Edit(r.Inverse, func(do *step.Patch) { do.Merge = json.RawMessage(`{"spec":{"taints":[]}}`) })
+		}),
 			[]string{"record 7 ", "-0002", "action act-3"}},
 		"what was seen before": {edit(func(r *engine.Record) { r.Before = json.RawMessage(`{}`) }),
 			[]string{"record 7 "}},

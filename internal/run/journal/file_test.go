@@ -29,13 +29,15 @@ func sample(n int) []engine.Record {
 	}
 	for len(all) < n {
 		id := fmt.Sprintf("act-%d", len(all)/2)
+		var back step.Operation = step.Patch{Merge: json.RawMessage(`{"metadata":{"labels":{"x":null}}}`)}
+		if len(all)/2%2 == 0 {
+			back = step.Apply{Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
+				"kind": "Node", "n": int64(3)}}}
+		}
 		all = append(all,
 			engine.Record{Seq: len(all) + 1, At: at, Event: engine.Intended, Step: "s", Action: id,
-				Before: json.RawMessage(`{"z":1,"a":[true,null,"x<y"],"pi":3.25,"big":9007199254740993}`),
-				Inverse: &step.Action{ID: id + "/undo", Op: step.Patch, Title: "back",
-					Patch: json.RawMessage(`{"metadata":{"labels":{"x":null}}}`),
-					Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1",
-						"kind": "Node", "n": int64(3)}}}},
+				Before:  json.RawMessage(`{"z":1,"a":[true,null,"x<y"],"pi":3.25,"big":9007199254740993}`),
+				Inverse: &step.Action{ID: id + "/undo", Do: back, Title: "back"}},
 			engine.Record{Seq: len(all) + 2, At: at, Event: engine.Acted, Step: "s",
 				Action: id, Result: engine.ResultDone})
 	}

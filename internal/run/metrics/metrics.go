@@ -214,9 +214,9 @@ func (m *Metrics) Record(r engine.Record) {
 		since(m.gateSeconds, result, m.asked, r.At)
 	case engine.Acted:
 		if action := m.planned[r.Action]; action != nil {
-			m.actions.WithLabelValues(string(action.Op), r.Result).Inc()
-			if action.Op == step.Node {
-				m.tasks.WithLabelValues(action.Verb, r.Result).Inc()
+			m.actions.WithLabelValues(string(action.Op()), r.Result).Inc()
+			if do, is := action.Do.(step.Node); is {
+				m.tasks.WithLabelValues(do.Verb, r.Result).Inc()
 			}
 		}
 	}

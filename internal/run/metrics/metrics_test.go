@@ -43,7 +43,7 @@ func (*noJournal) Records(context.Context) ([]engine.Record, error) { return nil
 func full(t *testing.T) *Metrics {
 	t.Helper()
 	m := New("v0")
-	action := step.Action{ID: "a", Op: step.Node, Verb: "join"}
+	action := step.Action{ID: "a", Do: step.Node{Verb: "join"}}
 	p := &plan.Plan{Name: "p", Steps: []step.Step{{ID: "s", Actions: []step.Action{action}}, {ID: "t"}}}
 	m.Migrations([]v1alpha1.Migration{{}, migration("q", "needs-person", "NeedsPerson")})
 	m.Begin(p, nil)
@@ -56,7 +56,7 @@ func full(t *testing.T) *Metrics {
 	record(0, engine.Record{Event: engine.Started, Data: []byte(`{"steps":2}`)})
 	record(0, engine.Record{Event: engine.StepBegan, Step: "s"})
 	record(time.Second, engine.Record{Event: engine.Intended, Step: "s", Action: "a",
-		Inverse: &step.Action{ID: "a.inverse", Op: step.Node, Verb: "part"}})
+		Inverse: &step.Action{ID: "a.inverse", Do: step.Node{Verb: "part"}}})
 	record(2*time.Second, engine.Record{Event: engine.Acted, Step: "s", Action: "a", Result: engine.ResultDone})
 	record(3*time.Second, engine.Record{Event: engine.GateAsked, Step: "s"})
 	record(33*time.Second, engine.Record{Event: engine.GateAnswer, Step: "s", Verdict: &engine.Verdict{Pass: true}})

@@ -52,7 +52,7 @@ func New(p *World, own engine.Deps, records engine.Journal, dir string,
 }
 
 func (h *Actor) of(action step.Action) engine.Actor {
-	switch action.Op {
+	switch action.Do.(type) {
 	case step.DNS:
 		return h.Names
 	case step.Mirror:
@@ -63,10 +63,10 @@ func (h *Actor) of(action step.Action) engine.Actor {
 
 // Observe implements engine.Actor.
 func (h *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
-	if action.Op != step.Mirror {
+	if action.Op() != step.OpMirror {
 		return h.of(action).Observe(ctx, action, before)
 	}
-	switch action.Verb {
+	switch action.Verb() {
 	case mirror.Change:
 		why, err := h.World.whole(ctx, h.World.Plan.Mirror.Switch.To)
 		return engine.Observation{Done: err == nil && why == "" && h.World.Plan.Mirror.Switch.To != ""}, nil
@@ -80,8 +80,8 @@ func (h *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 
 // Do implements engine.Actor.
 func (h *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
-	if action.Op == step.Mirror {
-		switch action.Verb {
+	if do, is := action.Do.(step.Mirror); is {
+		switch do.Verb {
 		case mirror.Change:
 			return nil, h.change(ctx)
 		case mirror.Roll:

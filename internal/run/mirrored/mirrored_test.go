@@ -140,7 +140,7 @@ func TestRoll(t *testing.T) {
 	h := &Actor{World: &World{Plan: p, Original: original}, Dir: dir, Note: func(text string) { t.Log(text) }}
 	rolled := func(want string) {
 		t.Helper()
-		action := step.Action{ID: "change/roll", Op: step.Mirror, Verb: mirror.Roll}
+		action := step.Action{ID: "change/roll", Do: step.Mirror{Verb: mirror.Roll}}
 		if seen, err := (&Actor{Twins: &replica.Actor{}}).Observe(t.Context(), action, nil); err != nil ||
 			seen.Done || seen.Inverse != nil {
 			t.Errorf("%+v, %v", seen, err)
@@ -156,7 +156,7 @@ func TestRoll(t *testing.T) {
 	sick = nil
 	rolled("test b\n")
 	sick, setup.Switch.Roll = []string{"a"}, "echo no room >&2; exit 7"
-	if _, err := h.Do(t.Context(), step.Action{Op: step.Mirror, Verb: mirror.Roll}, nil); err == nil ||
+	if _, err := h.Do(t.Context(), step.Action{Do: step.Mirror{Verb: mirror.Roll}}, nil); err == nil ||
 		!strings.Contains(err.Error(), "node a: the command failed: exit status 7: no room") ||
 		engine.HintOf(err) == "" {
 		t.Errorf("a command that fails: %v", err)

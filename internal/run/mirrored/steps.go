@@ -22,8 +22,8 @@ func (h *Actor) certificates(ctx context.Context, action step.Action) (engine.Ob
 	if err != nil {
 		return engine.Observation{}, err
 	}
-	seen := engine.Observation{Done: true, Inverse: &step.Action{Op: step.Mirror, Verb: mirror.TakeNames,
-		Title: "restore the former names of every certificate", Args: action.Args}}
+	seen := engine.Observation{Done: true, Inverse: &step.Action{Title: "restore the former names of every certificate",
+		Do: step.Mirror{Verb: mirror.TakeNames, Args: action.Args()}}}
 	for _, e := range entries {
 		// a certificate that has them may not be issued yet
 		seen.Done = seen.Done && e.Verdict != certs.Adds && e.Verdict != certs.Has
@@ -110,7 +110,7 @@ func (h *Actor) cloud(ctx context.Context, action step.Action) (engine.Observati
 		if err != nil {
 			return seen, err
 		}
-		seen.Inverse = &step.Action{Op: step.Mirror, Verb: mirror.Cloud, Args: back, Timeout: action.Timeout}
+		seen.Inverse = &step.Action{Do: step.Mirror{Verb: mirror.Cloud, Args: back}, Timeout: action.Timeout}
 	}
 	return seen, kube.Passing(err)
 }

@@ -45,8 +45,13 @@ func (a *Actor) names(ctx context.Context, node string, others bool) (names, err
 
 // mentions says whether an action may name slots elsewhere than in NodeName.
 func mentions(a step.Action) bool {
-	return a.Paths != nil || a.Condition != nil || a.Pods != nil || a.Ref != nil && a.Ref.Kind == "Node" ||
-		a.Object != nil && a.Object.GetKind() == "Pod"
+	switch a.Do.(type) {
+	case step.Probe, step.Wait, step.Evict:
+		return true
+	case step.Apply:
+		return a.Ref().Kind == "Pod"
+	}
+	return a.Ref().Kind == "Node"
 }
 
 func (n names) of(name string) string {
@@ -66,38 +71,58 @@ func (n names) all(list []string) []string {
 
 // action replaces slots in an action by the names of their nodes. Objects keep their own names, except Nodes.
 func (n names) action(a step.Action) step.Action {
-	a.NodeName = n.of(a.NodeName)
-	a.Ref = n.ref(a.Ref)
-	if a.Condition != nil {
-		c := n.condition(*a.Condition)
-		a.Condition = &c
-	}
-	if a.Pods != nil {
-		pods := *a.Pods
-		pods.Node = n.of(pods.Node)
-		a.Pods = &pods
-	}
-	if a.Paths != nil {
-		a.Paths = &step.PathSet{Old: n.all(a.Paths.Old), New: n.all(a.Paths.New), WithoutNew: n.all(a.Paths.WithoutNew),
-			Leaving: n.all(a.Paths.Leaving)}
-	}
-	if a.Object != nil && a.Object.GetKind() == "Pod" {
-		if slot, _, _ := unstructured.NestedString(a.Object.Object, "spec", "nodeName"); n.of(slot) != slot {
-			a.Object = a.Object.DeepCopy()
-			_ = unstructured.SetNestedField(a.Object.Object, n.of(slot), "spec", "nodeName") // the field exists
+	switch do := a.Do.(type) {
+	case step.Node:
+		do.NodeName = n.of(do.NodeName)
+		a.Do = do
+	case step.Restart:
+		do.NodeName = n.of(do.NodeName)
+		a.Do = do
+	case step.Taint:
+		do.NodeName = n.of(do.NodeName)
+		a.Do = do
+	case step.Untaint:
+		do.NodeName = n.of(do.NodeName)
+		a.Do = do
+	case step.Delete:
+		do.Ref = n.ref(do.Ref)
+		a.Do = do
+	case step.Patch:
+		do.Ref = n.ref(do.Ref)
+		a.Do = do
+	case step.Wait:
+		a.Do = step.Wait{Condition: n.condition(do.Condition)}
+	case step.Evict:
+		do.Pods.Node = n.of(do.Pods.Node)
+		a.Do = do
+	case step.Probe:
+		a.Do = step.Probe{Paths: step.PathSet{Old: n.all(do.Paths.Old), New: n.all(do.Paths.New),
+			WithoutNew: n.all(do.Paths.WithoutNew), Leaving: n.all(do.Paths.Leaving)}}
+	case step.Apply:
+		if a.Ref().Kind != "Pod" {
+			break
+		}
+		if slot, _, _ := unstructured.NestedString(do.Object.Object, "spec", "nodeName"); n.of(slot) != slot {
+			pod := do.Object.DeepCopy()
+			_ = unstructured.SetNestedField(pod.Object, n.of(slot), "spec", "nodeName") // the field exists
+			a.Do = step.Apply{Object: pod}
 		}
 	}
 	return a
 }
 
 func (n names) condition(c step.Condition) step.Condition {
-	c.Node, c.Nodes, c.Ref = n.of(c.Node), n.all(c.Nodes), n.ref(c.Ref)
+	c.Node, c.Nodes = n.of(c.Node), n.all(c.Nodes)
+	if c.Ref != nil {
+		ref := n.ref(*c.Ref)
+		c.Ref = &ref
+	}
 	return c
 }
 
-func (n names) ref(ref *step.Ref) *step.Ref {
-	if ref == nil || ref.Kind != "Node" || ref.APIVersion != "v1" {
-		return ref
+func (n names) ref(ref step.Ref) step.Ref {
+	if ref.Kind == "Node" && ref.APIVersion == "v1" {
+		ref.Name = n.of(ref.Name)
 	}
-	return &step.Ref{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: n.of(ref.Name)}
+	return ref
 }

@@ -56,32 +56,32 @@ type Ran struct {
 
 // Observe implements engine.Actor.
 func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
-	names, err := a.names(ctx, action.NodeName, mentions(action))
+	names, err := a.names(ctx, action.Node(), mentions(action))
 	if err != nil {
 		return engine.Observation{}, kube.Passing(err)
 	}
-	if action.Op != step.Hook {
+	if action.Op() != step.OpHook {
 		return a.Actor.Observe(ctx, names.action(action), before)
 	}
-	if action.Verb == step.VerbAdd {
-		node, bound := names[action.NodeName]
+	if action.Verb() == step.VerbAdd {
+		node, bound := names[action.Node()]
 		if !bound {
 			return engine.Observation{}, nil
 		}
 		found, err := json.Marshal(Ran{Node: node, Found: true})
 		return engine.Observation{Done: true, Before: found}, err
 	}
-	node, err := a.node(ctx, names.of(action.NodeName))
+	node, err := a.node(ctx, names.of(action.Node()))
 	return engine.Observation{Done: err == nil && node == nil}, kube.Passing(err)
 }
 
 // Do implements engine.Actor.
 func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
-	names, err := a.names(ctx, action.NodeName, mentions(action))
+	names, err := a.names(ctx, action.Node(), mentions(action))
 	if err != nil {
 		return nil, kube.Passing(err)
 	}
-	if action.Op != step.Hook {
+	if action.Op() != step.OpHook {
 		return a.Actor.Do(ctx, names.action(action), before)
 	}
 	args, err := step.Arguments[step.HookArgs](action)
@@ -89,10 +89,10 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 		return nil, err
 	}
 	var ran Ran
-	if action.Verb == step.VerbAdd {
-		ran, err = a.add(ctx, action.NodeName, args)
+	if action.Verb() == step.VerbAdd {
+		ran, err = a.add(ctx, action.Node(), args)
 	} else {
-		ran, err = a.remove(ctx, names.of(action.NodeName), args)
+		ran, err = a.remove(ctx, names.of(action.Node()), args)
 	}
 	if err != nil {
 		return nil, kube.Passing(err)
@@ -272,7 +272,7 @@ func (a *Actor) claim(ctx context.Context, node *corev1.Node, slot string) error
 		claimed.Labels = map[string]string{}
 	}
 	claimed.Labels[v1alpha1.LabelSlot] = slot
-	taint := *joint.Shut(node.Name).Taint
+	taint := joint.Shut(node.Name).Taint()
 	claimed.Spec.Taints = slices.DeleteFunc(claimed.Spec.Taints, func(t corev1.Taint) bool {
 		return t.MatchTaint(&taint)
 	})
@@ -292,8 +292,9 @@ func (a *Actor) node(ctx context.Context, name string) (*corev1.Node, error) {
 
 // environment is a hook's environment, in addition to that of the program itself.
 func (a *Actor) environment(verb, node, wave string) []string {
+	taint := joint.Shut(node).Taint()
 	return []string{
 		"THESEUS_ACTION=" + verb, "THESEUS_NODE=" + node, "THESEUS_WAVE=" + wave, "THESEUS_MIGRATION=" + a.Migration,
-		"THESEUS_TAINT=" + joint.Shut(node).Taint.ToString(),
+		"THESEUS_TAINT=" + taint.ToString(),
 	}
 }

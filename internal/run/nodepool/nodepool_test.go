@@ -109,7 +109,7 @@ func (c *cloud) when(file string, f func()) (path string) {
 
 func hook(verb, node string, script string) step.Action {
 	args, _ := json.Marshal(step.HookArgs{Command: []string{"sh", "-c", script}, Wave: "wave-1"})
-	return step.Action{ID: "h", Op: step.Hook, Verb: verb, NodeName: node, Args: args}
+	return step.Action{ID: "h", Do: step.Hook{Verb: verb, NodeName: node, Args: args}}
 }
 
 func (c *cloud) do(action step.Action) (nodepool.Ran, error) { return c.doIn(c.t.Context(), action) }
@@ -161,12 +161,12 @@ func TestAdd(t *testing.T) {
 	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"name": "probe-new-1"}, "spec": map[string]any{"nodeName": "new-1"}}}
 	for _, a := range []step.Action{
-		{Op: step.Taint, NodeName: "new-1"},
-		{Op: step.Apply, Object: pod},
-		{Op: step.Patch, Ref: &step.Ref{APIVersion: "v1", Kind: "Node", Name: "new-1"}},
-		{Op: step.Evict, Pods: &step.PodSet{Node: "new-1"}},
-		{Op: step.Wait, Condition: &step.Condition{Node: "new-1", Nodes: []string{"old-1", "new-1"}}},
-		{Op: step.Probe, Paths: &step.PathSet{Old: []string{"*"}, Leaving: []string{"new-1", "new-2"}}},
+		{Do: step.Taint{NodeName: "new-1"}},
+		{Do: step.Apply{Object: pod}},
+		{Do: step.Patch{Ref: step.Ref{APIVersion: "v1", Kind: "Node", Name: "new-1"}}},
+		{Do: step.Evict{Pods: step.PodSet{Node: "new-1"}}},
+		{Do: step.Wait{Condition: step.Condition{Node: "new-1", Nodes: []string{"old-1", "new-1"}}}},
+		{Do: step.Probe{Paths: step.PathSet{Old: []string{"*"}, Leaving: []string{"new-1", "new-2"}}}},
 	} {
 		if _, err := c.Do(t.Context(), a, nil); err != nil {
 			t.Error(err)
@@ -240,7 +240,7 @@ func TestHooksThatFail(t *testing.T) {
 	}
 	c := newCloud(t)
 	action := hook(step.VerbAdd, "new-1", "")
-	action.Args = []byte(`{"command":["/no/such/program"]}`)
+	step.Edit(&action, func(do *step.Hook) { do.Args = []byte(`{"command":["/no/such/program"]}`) })
 	if _, err := c.do(action); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("no program: %v", err)
 	}

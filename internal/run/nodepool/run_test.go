@@ -134,11 +134,11 @@ func (s *site) podsOfNode(action clienttesting.Action) (bool, runtime.Object, er
 
 // played says whether an action is taken for done.
 func played(a step.Action) bool {
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Taint, step.Untaint, step.Evict:
 		return false
 	case step.Wait:
-		return !asked(*a.Condition)
+		return !asked(do.Condition)
 	}
 	return true
 }
@@ -161,10 +161,10 @@ func (s *site) Do(ctx context.Context, a step.Action, before json.RawMessage) (j
 		return s.real.Do(ctx, a, before)
 	}
 	pod := &corev1.Pod{}
-	if a.Op != step.Apply || a.Object.GetKind() != "Pod" {
+	if a.Op() != step.OpApply || a.Object().GetKind() != "Pod" {
 		return nil, nil
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(a.Object.Object, pod); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(a.Object().Object, pod); err != nil {
 		return nil, err
 	}
 	address := s.address
@@ -251,10 +251,10 @@ func TestCommandsAndNodesThatFail(t *testing.T) {
 		return "case $THESEUS_NODE in *-2) " + what + ";; *) touch $DIR/" + verb + "-$THESEUS_NODE;; esac"
 	}
 	hooks := func(verb, node string) func(step.Action) bool {
-		return func(a step.Action) bool { return a.Op == step.Hook && a.Verb == verb && a.NodeName == node }
+		return func(a step.Action) bool { return a.Op() == step.OpHook && a.Verb() == verb && a.Node() == node }
 	}
 	waits := func(kind step.ConditionKind) func(step.Action) bool {
-		return func(a step.Action) bool { return a.Op == step.Wait && a.Condition.Kind == kind }
+		return func(a step.Action) bool { return a.Op() == step.OpWait && a.Do.(step.Wait).Condition.Kind == kind }
 	}
 	for _, test := range []struct {
 		name, add, remove string
@@ -286,7 +286,7 @@ func TestCommandsAndNodesThatFail(t *testing.T) {
 			"has the address 10.244.9.9, which is not of 10.96.0.0/16: another network serves new pods of ip-new-1",
 			"make a new plan"},
 		{"a budget lets no pod go", comes, goes, (*site).holdPod, func(a step.Action) bool {
-			return a.Op == step.Evict && a.Pods.Node == "node-1"
+			return a.Op() == step.OpEvict && a.Do.(step.Evict).Pods.Node == "node-1"
 		}, engine.EndRolledBack, before,
 			"pod shop/report: held by its disruption budget: The disruption budget report needs 1 healthy pods and " +
 				"has 1 currently", "make a new plan"},

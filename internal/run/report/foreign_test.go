@@ -28,13 +28,13 @@ func guarded(t *testing.T, g kind.Guard, before engine.Verdict, ran result.Ran, 
 		}
 		return data
 	}
-	change := step.Step{ID: guard.StepCommand, Actions: []step.Action{{ID: "c", Op: step.Command}}}
+	change := step.Step{ID: guard.StepCommand, Actions: []step.Action{{ID: "c", Do: step.Command{}}}}
 	if g.Others {
-		change = step.Step{ID: guard.StepChange, Actions: []step.Action{{ID: "c", Op: step.Await}}}
+		change = step.Step{ID: guard.StepChange, Actions: []step.Action{{ID: "c", Do: step.Await{}}}}
 	}
 	in := Input{At: epoch.Add(time.Hour), Plan: &plan.Plan{Guarded: &g, Strategy: guard.Name, Steps: []step.Step{
 		{ID: guard.StepProbes, Gate: &step.Gate{Baseline: true, MaxGap: step.Duration(time.Second)}}, change,
-		{ID: guard.StepWatch, Actions: []step.Action{{ID: "w", Op: step.Watch}},
+		{ID: guard.StepWatch, Actions: []step.Action{{ID: "w", Do: step.Watch{}}},
 			Gate: &step.Gate{Result: true, MaxGap: step.Duration(time.Second)}}}}}
 	w := &writer{at: epoch}
 	for _, r := range []engine.Record{{Event: engine.Started, Data: raw(engine.Start{})},

@@ -17,7 +17,7 @@ import (
 // in which others change it; the times in which nobody looked are told.
 func TestMoments(t *testing.T) {
 	p := &plan.Plan{Steps: []step.Step{{ID: "prepare/probes"},
-		{ID: "guard/change", Actions: []step.Action{{ID: "guard/change/1", Op: step.Await}}}}}
+		{ID: "guard/change", Actions: []step.Action{{ID: "guard/change/1", Do: step.Await{}}}}}}
 	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 	records := []engine.Record{{Event: engine.Started, Data: []byte(`{}`)},
 		{Event: engine.StepBegan, Step: "prepare/probes"}, {Event: engine.StepDone, Step: "prepare/probes"},

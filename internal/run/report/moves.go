@@ -74,7 +74,7 @@ func moves(p *plan.Plan, records []engine.Record) []Move {
 	asked := map[string]bool{}
 	for i := range p.Steps {
 		for _, action := range slices.Concat(p.Steps[i].Actions, p.Steps[i].Undo) {
-			asked[action.ID] = action.Verb == step.VerbAdopt
+			asked[action.ID] = action.Verb() == step.VerbAdopt
 		}
 	}
 	planned := map[string]bool{}

@@ -137,7 +137,7 @@ func TestMovesApart(t *testing.T) {
 // interrupted or not.
 func TestMovesInterrupted(t *testing.T) {
 	move := func(id string) step.Action {
-		return step.Action{ID: id, Op: step.Node, Verb: step.VerbAdopt, NodeName: "a"}
+		return step.Action{ID: id, Do: step.Node{Verb: step.VerbAdopt, NodeName: "a"}}
 	}
 	p := &plan.Plan{
 		Workloads: []plan.Workload{{Namespace: "shop", Name: "web",

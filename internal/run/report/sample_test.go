@@ -85,7 +85,8 @@ func (s sample) plan() *plan.Plan {
 		group, does, _ := strings.Cut(id, "/")
 		st := step.Step{ID: id, Group: group, Does: does, Title: title, Why: why, Gate: g}
 		for i, text := range actions {
-			st.Actions = append(st.Actions, step.Action{ID: fmt.Sprintf("%s/%d", id, i+1), Op: step.Apply, Title: text})
+			st.Actions = append(st.Actions, step.Action{ID: fmt.Sprintf("%s/%d", id, i+1), Title: text,
+				Do: step.Apply{}})
 		}
 		p.Steps = append(p.Steps, st)
 		return &p.Steps[len(p.Steps)-1]
@@ -143,8 +144,8 @@ func (s sample) nodeSteps(add adder, gate func(string) *step.Gate, wave, node st
 		gate("nothing was lost while the pods of "+node+" moved"), "evict the pods of "+node+" on 198.18.0.0/16")
 	st.Undo = []step.Action{{ID: at + "/move/undo/1", Title: "evict the pods of " + node + " on 198.19.0.0/16"}}
 	if s.adopt {
-		st.Actions[0].Verb, st.Actions[0].NodeName = step.VerbAdopt, node
-		st.Undo[0].Verb, st.Undo[0].NodeName = step.VerbAdopt, node
+		adopt := step.Node{NodeName: node, Verb: step.VerbAdopt}
+		st.Actions[0].Do, st.Undo[0].Do = adopt, adopt
 	}
 }
 
@@ -220,7 +221,7 @@ func (w *writer) step(st *step.Step, pass bool) bool {
 
 // moved is what an agent answers that has moved two pods, found a third moved, and could measure all but one.
 func (w *writer) moved(action step.Action) json.RawMessage {
-	if action.Verb != step.VerbAdopt {
+	if action.Verb() != step.VerbAdopt {
 		return nil
 	}
 	millis := func(ms float64) step.Duration { return step.Duration(ms * float64(time.Millisecond)) }
@@ -229,7 +230,7 @@ func (w *writer) moved(action step.Action) json.RawMessage {
 			Flip:  step.Duration(micros * time.Microsecond),
 			Marks: []step.AdoptMark{{Phase: "adding", At: w.at}, {Phase: "flip", At: w.at.Add(time.Second)}}}
 	}
-	result := step.AdoptResult{Node: action.NodeName, Pods: []step.AdoptOutcome{
+	result := step.AdoptResult{Node: action.Node(), Pods: []step.AdoptOutcome{
 		pod("web-1", step.AdoptMoved, 41), pod("ledger-0", step.AdoptMoved, 1260),
 		pod("mailer-7", step.AdoptAlready, 0)}}
 	result.Pods[0].Gap = &step.AdoptGap{Interval: millis(1), Sent: 640, Lost: 2, Longest: millis(9.75),

@@ -35,7 +35,7 @@ func TestForeignSamples(t *testing.T) {
 		}
 		for i := range in.Plan.Steps {
 			if s := &in.Plan.Steps[i]; s.ID == guard.StepProbes {
-				s.Actions = append(s.Actions, step.Action{ID: "s", Op: step.Sample})
+				s.Actions = append(s.Actions, step.Action{ID: "s", Do: step.Sample{}})
 			}
 		}
 		at := slices.IndexFunc(in.Records, func(r engine.Record) bool { return r.Step == guard.StepProbes })

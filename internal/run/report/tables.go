@@ -179,7 +179,7 @@ func (h *history) came(in Input, get func(string) *Node) {
 			opens[s.Wave] = s.ID
 		}
 		for _, action := range s.Actions {
-			if action.Op == step.Hook && action.Verb == step.VerbAdd {
+			if do, is := action.Do.(step.Hook); is && do.Verb == step.VerbAdd {
 				wave[action.ID] = s.Wave
 			}
 		}

@@ -19,8 +19,8 @@ import (
 // TestNewPods: the page of a guard says what became of new pods, and that one which failed is bad news.
 func TestNewPods(t *testing.T) {
 	p := &plan.Plan{Guarded: &kind.Guard{NewPods: step.Duration(time.Minute)}, Strategy: guard.Name, Steps: []step.Step{
-		{ID: guard.StepCommand, Actions: []step.Action{{ID: "c", Op: step.Command}}},
-		{ID: guard.StepWatch, Actions: []step.Action{{ID: "w", Op: step.Watch}}, Gate: &step.Gate{Result: true}}}}
+		{ID: guard.StepCommand, Actions: []step.Action{{ID: "c", Do: step.Command{}}}},
+		{ID: guard.StepWatch, Actions: []step.Action{{ID: "w", Do: step.Watch{}}}, Gate: &step.Gate{Result: true}}}}
 	at := time.Date(2026, 3, 14, 2, 10, 0, 0, time.UTC)
 	shown := func(made result.NewPods) web.Now {
 		data, err := json.Marshal(result.Ran{NewPods: &made})

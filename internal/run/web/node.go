@@ -205,7 +205,7 @@ func (b *Board) nodeTasks(d *NodeDetail) {
 		if line, ok := b.lineOf(r); ok {
 			d.Lines = append(d.Lines, line)
 		}
-		if action == nil || action.Op != step.Node {
+		if action == nil || action.Op() != step.OpNode {
 			continue
 		}
 		last := slices.IndexFunc(d.Tasks, func(t TaskDetail) bool {
@@ -213,7 +213,7 @@ func (b *Board) nodeTasks(d *NodeDetail) {
 		})
 		switch {
 		case r.Event == engine.Intended && last < 0:
-			d.Tasks = append(d.Tasks, TaskDetail{Verb: action.Verb, Title: action.Title, State: unanswered, At: r.At,
+			d.Tasks = append(d.Tasks, TaskDetail{Verb: action.Verb(), Title: action.Title, State: unanswered, At: r.At,
 				Undo: r.Undo, action: r.Action})
 		case r.Event == engine.Acted && last >= 0:
 			d.Tasks[last].State, d.Tasks[last].Error, d.Tasks[last].At = r.Result, r.Error, r.At
@@ -227,33 +227,37 @@ func (b *Board) nodeTasks(d *NodeDetail) {
 
 // concerns says whether a record is about a node: its action names it, or names none, and its step is about it.
 func (b *Board) concerns(name string, r engine.Record, action *step.Action) bool {
-	if action != nil && nodeOf(action) != "" {
-		return nodeOf(action) == name
+	if action != nil {
+		if node := nodeOf(action); node != "" {
+			return node == name
+		}
 	}
 	i := b.index(r.Step)
 	return i >= 0 && slices.Contains(b.model.Steps[i].Nodes, name)
 }
 
-// nodeOf is the node that an action is about; empty if it names none, or several. A title is not looked at: the name of
-// one node may be the beginning of another's.
+// nodeOf is the node of an action, or else that of the object or the condition that it names; empty if these name none,
+// or several. A title is not looked at: the name of one node may be the beginning of another's.
 func nodeOf(action *step.Action) string {
-	var ref step.Ref
-	switch {
-	case action.Pods != nil:
-		return action.Pods.Node
-	case action.NodeName != "":
-		return action.NodeName
-	case action.Condition != nil && action.Condition.Node != "":
-		return action.Condition.Node
-	case action.Condition != nil && action.Condition.Ref != nil:
-		ref = *action.Condition.Ref
-	case action.Object != nil:
-		ref = step.RefOf(action.Object)
-		if node, _, _ := unstructured.NestedString(action.Object.Object, "spec", "nodeName"); node != "" {
+	if node := action.Node(); node != "" {
+		return node
+	}
+	ref := action.Ref()
+	switch do := action.Do.(type) {
+	case step.Wait:
+		if do.Condition.Node != "" {
+			return do.Condition.Node
+		}
+		if do.Condition.Ref != nil {
+			ref = *do.Condition.Ref
+		}
+	case step.Apply:
+		if do.Object == nil {
+			break
+		}
+		if node, _, _ := unstructured.NestedString(do.Object.Object, "spec", "nodeName"); node != "" {
 			return node
 		}
-	case action.Ref != nil:
-		ref = *action.Ref
 	}
 	switch {
 	case ref.Kind == "Node":
@@ -361,7 +365,7 @@ func (b *Board) journalPods(node string) map[string]PodDetail {
 			continue
 		}
 		switch {
-		case action.Op == step.Evict:
+		case action.Op() == step.OpEvict:
 			for _, pod := range told.Of(r) {
 				one := PodDetail{Namespace: pod.Namespace, Name: pod.Name, State: "evicted", rank: rankEvicted}
 				if pod.HeldMillis > 0 {
@@ -369,7 +373,7 @@ func (b *Board) journalPods(node string) map[string]PodDetail {
 				}
 				put(one)
 			}
-		case action.Verb == step.VerbAdopt:
+		case action.Verb() == step.VerbAdopt:
 			var result step.AdoptResult
 			if json.Unmarshal(r.Data, &result) != nil {
 				continue

@@ -126,15 +126,15 @@ func TestNodeNamesBegin(t *testing.T) {
 	node := func(name string) *step.Ref { return &step.Ref{APIVersion: "v1", Kind: "Node", Name: name} }
 	r.Plan.Waves = []plan.Wave{{Name: "wave-1", Nodes: []string{short, long}}}
 	r.Plan.Steps = []step.Step{{ID: "s", Wave: "wave-1", Group: "wave-1", Actions: []step.Action{
-		{Op: step.Node, Verb: step.VerbJoin, NodeName: short, Title: "join " + short},
-		{Op: step.Node, Verb: step.VerbJoin, NodeName: long, Title: "join " + long},
-		{Op: step.Patch, Ref: node(short), Title: "label " + short},
-		{Op: step.Patch, Ref: node(long), Title: "label " + long},
-		{Op: step.Apply, Object: manifest.ProbePod("i", short, "new"), Title: "create the pod of " + short},
-		{Op: step.Apply, Object: manifest.ProbePod("i", long, "new"), Title: "create the pod of " + long},
-		{Op: step.Delete, Ref: &gone, Title: "delete the pod of " + long},
-		{Op: step.Wait, Condition: &step.Condition{Kind: step.PodReady, Node: long}, Title: "wait for " + long},
-		{Op: step.Probe, Paths: &step.PathSet{}, Title: "wait for both"}}}}
+		{Do: step.Node{Verb: step.VerbJoin, NodeName: short}, Title: "join " + short},
+		{Do: step.Node{Verb: step.VerbJoin, NodeName: long}, Title: "join " + long},
+		{Do: step.Patch{Ref: *node(short)}, Title: "label " + short},
+		{Do: step.Patch{Ref: *node(long)}, Title: "label " + long},
+		{Do: step.Apply{Object: manifest.ProbePod("i", short, "new")}, Title: "create the pod of " + short},
+		{Do: step.Apply{Object: manifest.ProbePod("i", long, "new")}, Title: "create the pod of " + long},
+		{Do: step.Delete{Ref: gone}, Title: "delete the pod of " + long},
+		{Do: step.Wait{Condition: step.Condition{Kind: step.PodReady, Node: long}}, Title: "wait for " + long},
+		{Do: step.Probe{Paths: step.PathSet{}}, Title: "wait for both"}}}}
 	records := []engine.Record{}
 	for i := range r.Plan.Steps[0].Actions {
 		one := &r.Plan.Steps[0].Actions[i]
@@ -228,7 +228,7 @@ func TestNodeFails(t *testing.T) {
 	page.Live = r
 	for _, one := range r.Plan.Steps {
 		for _, action := range one.Actions {
-			if action.NodeName != "worker-002" || action.Verb == "" {
+			if action.Node() != "worker-002" || action.Verb() == "" {
 				continue
 			}
 			feed.Publish(web.About{Held: true}, r.Begin, func(b *web.Board) {
@@ -261,7 +261,7 @@ func TestNodeAdopted(t *testing.T) {
 	r := webtest.New(t, 3)
 	i := slices.IndexFunc(r.Plan.Steps, func(one step.Step) bool { return slices.Contains(one.Nodes(), "worker-002") })
 	one := &r.Plan.Steps[i]
-	one.Actions = []step.Action{{ID: "adopt", Op: step.Node, Verb: step.VerbAdopt, NodeName: "worker-002"}}
+	one.Actions = []step.Action{{ID: "adopt", Do: step.Node{Verb: step.VerbAdopt, NodeName: "worker-002"}}}
 	result := step.AdoptResult{Node: "worker-002"}
 	for name, state := range map[string]step.AdoptState{"a": step.AdoptMoved, "b": step.AdoptRefused,
 		"c": step.AdoptUndone, "d": step.AdoptStuck, "e": step.AdoptGone, "f": step.AdoptAlready} {

@@ -113,7 +113,7 @@ func (b *Board) countEvictions() {
 		a.evicted = map[string]*WorkloadDetail{}
 	}
 	for _, r := range b.records[a.records:] {
-		if action := b.script.Find(r.Action); r.Event != engine.Acted || action == nil || action.Op != step.Evict {
+		if action := b.script.Find(r.Action); r.Event != engine.Acted || action == nil || action.Op() != step.OpEvict {
 			continue
 		}
 		for _, pod := range a.evictions.Of(r) {

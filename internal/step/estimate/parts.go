@@ -85,11 +85,11 @@ func (m *meter) parts(s *step.Step) []Part {
 		part := &parts[len(parts)-1]
 		moved := m.moves(a)
 		part.N, part.Pods, part.Most = part.N+1, part.Pods+len(moved), max(part.Most, len(moved))
-		if a.Op == step.Evict {
+		switch do := a.Do.(type) {
+		case step.Evict:
 			part.chain(moved, chains)
-		}
-		if a.Op == step.Probe {
-			part.N, m.measured = m.nodes, *a.Paths
+		case step.Probe:
+			part.N, m.measured = m.nodes, do.Paths
 			if part.Kind == "probe/more" {
 				part.N = 1
 				for _, before := range parts {
@@ -118,16 +118,19 @@ func (p *Part) chain(moved []Pod, chains map[cluster.Owner]int) {
 // moves are the pods that an action moves. All pods of a node are moved once, by the first action that can; those that
 // an adoption names are probe pods, which are none of them.
 func (m *meter) moves(a *step.Action) []Pod {
-	node, moves := a.NodeName, func(Pod) bool { return true }
-	switch {
-	case a.Op == step.Evict:
-		set := a.Pods
-		node, moves = set.Node, func(pod Pod) bool {
+	moves := func(Pod) bool { return true }
+	switch do := a.Do.(type) {
+	case step.Evict:
+		moves = func(pod Pod) bool {
+			set := do.Pods
 			return (len(set.Names) == 0 || pod.named(set.Names)) && !(set.LeaveDaemons && pod.Owner.Kind == "DaemonSet")
 		}
-	case a.Op == step.Node && a.Verb == step.VerbAdopt:
+	case step.Node:
+		if do.Verb != step.VerbAdopt {
+			return nil
+		}
 		var args step.AdoptArgs
-		if json.Unmarshal(a.Args, &args) == nil { // else it is refused when it is done
+		if json.Unmarshal(do.Args, &args) == nil { // else it is refused when it is done
 			moves = func(pod Pod) bool { return !pod.named(args.Skip) }
 		}
 		if len(args.Pods) > 0 {
@@ -137,6 +140,7 @@ func (m *meter) moves(a *step.Action) []Pod {
 		return nil
 	}
 	var moved, left []Pod
+	node := a.Node()
 	for _, pod := range m.left[node] {
 		if moves(pod) {
 			moved = append(moved, pod)
@@ -156,26 +160,26 @@ func (m *meter) kind(a *step.Action) string {
 		}
 		return ""
 	}
-	switch a.Op {
+	switch do := a.Do.(type) {
 	case step.Node, step.Hook:
-		return string(a.Op) + "/" + a.Verb
+		return string(a.Op()) + "/" + a.Verb()
 	case step.Wait:
-		c := a.Condition
+		c := do.Condition
 		if c.Kind == step.Rolled {
 			return "wait/rolled/" + c.Ref.Kind + own(c.Ref.Namespace)
 		}
 		return "wait/" + string(c.Kind) + own(c.Namespace)
 	case step.Evict:
-		if !a.Pods.LeaveEnding && len(a.Pods.Names) == 0 {
+		if !do.Pods.LeaveEnding && len(do.Pods.Names) == 0 {
 			return "evict/rest"
 		}
 	case step.Delete:
-		switch a.Ref.Kind {
+		switch do.Ref.Kind {
 		case "Pod", "DaemonSet", "Deployment":
 			return "delete/runs"
 		}
 	case step.Probe:
-		has, want := m.measured, a.Paths
+		has, want := m.measured, do.Paths
 		switch {
 		case len(want.Old) > 0 && len(has.Old) == 0, len(want.New) > 0 && len(has.New) == 0:
 			return "probe"
@@ -184,5 +188,5 @@ func (m *meter) kind(a *step.Action) string {
 		}
 		return "probe/fewer"
 	}
-	return string(a.Op)
+	return string(a.Op())
 }

@@ -19,7 +19,7 @@ func adopt(t *testing.T, node string, args step.AdoptArgs) step.Action {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return step.Action{Op: step.Node, Verb: step.VerbAdopt, NodeName: node, Args: text}
+	return step.Action{Do: step.Node{Verb: step.VerbAdopt, NodeName: node, Args: text}}
 }
 
 func beside(a step.Action) step.Action {
@@ -42,13 +42,13 @@ func TestParts(t *testing.T) {
 	every := step.PathSet{Old: []string{step.EveryNode}, New: []string{step.EveryNode}}
 	steps := []step.Step{
 		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Pods: []string{"own/probe"}}),
-			{Op: step.Probe, Paths: &every}}},
+			{Do: step.Probe{Paths: every}}}},
 		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Skip: []string{"shop/apart-0"}}),
 			beside(adopt(t, "b", step.AdoptArgs{}))},
 			Gate: &step.Gate{Bake: step.Duration(5 * time.Second)}},
 		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Skip: []string{"shop/apart-0"}})}},
-		{Actions: []step.Action{{Op: step.Evict, Pods: &step.PodSet{Node: "a", Names: []string{"shop/apart-0"}}},
-			{Op: step.Evict, Pods: &step.PodSet{Node: "a"}}, {Op: step.Probe, Paths: &step.PathSet{New: every.New}}}},
+		{Actions: []step.Action{{Do: step.Evict{Pods: step.PodSet{Node: "a", Names: []string{"shop/apart-0"}}}},
+			{Do: step.Evict{Pods: step.PodSet{Node: "a"}}}, {Do: step.Probe{Paths: step.PathSet{New: every.New}}}}},
 	}
 	want := [][]estimate.Part{
 		{{Kind: "node/adopt", N: 1, Pods: 1, Most: 1}, {Kind: "probe", N: 3}},
@@ -86,7 +86,7 @@ func TestChains(t *testing.T) {
 			running(1, "StatefulSet", "queue")),
 	}
 	evict := func(node string) step.Action {
-		return step.Action{Op: step.Evict, Pods: &step.PodSet{Node: node, LeaveEnding: true, LeaveDaemons: true}}
+		return step.Action{Do: step.Evict{Pods: step.PodSet{Node: node, LeaveEnding: true, LeaveDaemons: true}}}
 	}
 	parts := estimate.Parts([]step.Step{{Actions: []step.Action{evict("a"), beside(evict("b"))}}}, 2, pods)
 	want := estimate.Part{Kind: "evict", N: 2, Pods: 6, Most: 3, Chain: 3, Ending: 2, Ended: 3}

@@ -173,12 +173,13 @@ func timed(p planned, records []record) run {
 	}
 	for _, s := range p.Steps {
 		for _, a := range s.Actions {
+			evict, evicts := a.Do.(step.Evict)
 			switch {
-			case a.Op == step.Evict && (a.Pods.LeaveEnding || len(a.Pods.Names) > 0):
+			case evicts && (evict.Pods.LeaveEnding || len(evict.Pods.Names) > 0):
 				// the others wait for those that are ending
-				pods[a.Pods.Node] = append(pods[a.Pods.Node], moved[a.ID]...)
-			case a.Op == step.Node && a.Verb == step.VerbAdopt && len(moved[a.ID]) > len(pods[a.NodeName]):
-				pods[a.NodeName] = moved[a.ID]
+				pods[evict.Pods.Node] = append(pods[evict.Pods.Node], moved[a.ID]...)
+			case a.Op() == step.OpNode && a.Verb() == step.VerbAdopt && len(moved[a.ID]) > len(pods[a.Node()]):
+				pods[a.Node()] = moved[a.ID]
 			}
 		}
 	}

@@ -345,7 +345,7 @@ func (p *planner) shift(id, wave, where string, units []unit, both bool) {
 			"change together, or not at all",
 		Actions: actions,
 		Gate: &step.Gate{Title: "the services' names answer, and their error rate holds",
-			Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},
+			Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args()},
 		Estimate: p.options.Bake})
 }
 

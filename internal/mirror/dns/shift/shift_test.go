@@ -52,10 +52,10 @@ func TestSteps(t *testing.T) {
 		}
 		for _, s := range p.Steps() {
 			for _, a := range s.Actions {
-				switch a.Verb {
+				switch a.Verb() {
 				case shift.Swap:
 					var args shift.SwapArgs
-					if err := json.Unmarshal(a.Args, &args); err != nil {
+					if err := json.Unmarshal(a.Args(), &args); err != nil {
 						t.Fatal(err)
 					}
 					if len(args.Units) > o.Batch {
@@ -73,7 +73,7 @@ func TestSteps(t *testing.T) {
 					}
 				case shift.Rest:
 					var args shift.RestArgs
-					if err := json.Unmarshal(a.Args, &args); err != nil {
+					if err := json.Unmarshal(a.Args(), &args); err != nil {
 						t.Fatal(err)
 					}
 					if s.ID == "lower" {

@@ -66,5 +66,5 @@ func action(id, verb, title string, args any, timeout step.Duration) step.Action
 	if err != nil {
 		panic(err) // plain data
 	}
-	return step.Action{ID: id, Op: step.DNS, Verb: verb, Title: title, Args: data, Timeout: timeout}
+	return step.Action{ID: id, Do: step.DNS{Verb: verb, Args: data}, Title: title, Timeout: timeout}
 }

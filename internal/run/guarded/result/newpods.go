@@ -155,13 +155,13 @@ func (n *NewPods) doubts(node string) bool {
 }
 
 // NewPodsAction is the ID of the action that tries new pods before the change; empty if the plan has none.
-func NewPodsAction(steps []step.Step) string { return actionOf(steps, step.NewPods) }
+func NewPodsAction(steps []step.Step) string { return actionOf(steps, step.OpNewPods) }
 
 // actionOf is the ID of the first action of an operation; empty if there is none.
 func actionOf(steps []step.Step, op step.Op) string {
 	for i := range steps {
 		for _, action := range steps[i].Actions {
-			if action.Op == op {
+			if action.Op() == op {
 				return action.ID
 			}
 		}

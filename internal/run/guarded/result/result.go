@@ -112,14 +112,14 @@ func Of(p *plan.Plan, records []engine.Record) Result {
 	for i := range p.Steps {
 		one := &p.Steps[i]
 		for j := range one.Actions {
-			measures[one.Actions[j].ID] = one.Actions[j].Op == step.Probe
+			measures[one.Actions[j].ID] = one.Actions[j].Op() == step.OpProbe
 		}
 		switch {
 		case one.Gate != nil && one.Gate.Baseline:
 			before = one.ID
 		case one.Gate != nil && one.Gate.Result:
 			after = one.ID
-		case one.Awaits() || len(one.Actions) > 0 && one.Actions[0].Op == step.Command:
+		case one.Awaits() || len(one.Actions) > 0 && one.Actions[0].Op() == step.OpCommand:
 			ran = one.ID
 		}
 	}

@@ -102,7 +102,7 @@ func (p PairTurn) String() string {
 }
 
 // SampleAction is the ID of the action that connects the pairs before the change; empty if the plan has none.
-func SampleAction(steps []step.Step) string { return actionOf(steps, step.Sample) }
+func SampleAction(steps []step.Step) string { return actionOf(steps, step.OpSample) }
 
 // Turns are the pairs that are not as before the change, each by its worst turn.
 func (r Result) Turns() []PairTurn {

@@ -197,7 +197,7 @@ func planned(t testing.TB, nodes int) *plan.Plan {
 			}
 			for _, list := range [][]step.Action{next.Actions, next.Undo} {
 				for k := range list {
-					if list[k].Paths != nil { // it is about all nodes of the wave
+					if list[k].Op() == step.OpProbe { // it is about all nodes of the wave
 						list[k].Title = strings.ReplaceAll(list[k].Title, name, wave.Name)
 					}
 				}
@@ -257,14 +257,14 @@ func (r *Run) play() {
 func moved(action step.Action, at time.Time) json.RawMessage {
 	var answer any
 	switch {
-	case action.Op == step.Evict:
+	case action.Op() == step.OpEvict:
 		answer = kube.Evicted{Pods: []kube.EvictedPod{
-			{Namespace: "shop", Name: "web-" + action.Pods.Node, Workload: "Deployment/shop/web", HeldMillis: 1200},
-			{Namespace: "shop", Name: "logs-" + action.Pods.Node, Workload: "DaemonSet/shop/logs"}}}
-	case action.Verb == step.VerbAdopt:
-		result := step.AdoptResult{Node: action.NodeName}
+			{Namespace: "shop", Name: "web-" + action.Node(), Workload: "Deployment/shop/web", HeldMillis: 1200},
+			{Namespace: "shop", Name: "logs-" + action.Node(), Workload: "DaemonSet/shop/logs"}}}
+	case action.Verb() == step.VerbAdopt:
+		result := step.AdoptResult{Node: action.Node()}
 		for _, name := range []string{"web-", "logs-"} {
-			result.Pods = append(result.Pods, step.AdoptOutcome{Namespace: "shop", Name: name + action.NodeName,
+			result.Pods = append(result.Pods, step.AdoptOutcome{Namespace: "shop", Name: name + action.Node(),
 				State: step.AdoptMoved, Marks: []step.AdoptMark{{Phase: "flip", At: at}},
 				Gap: &step.AdoptGap{Sent: 400, AtFlip: step.Duration(7 * time.Millisecond)}})
 		}
