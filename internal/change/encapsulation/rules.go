@@ -103,7 +103,7 @@ func (m *carrying) copied() *carrying {
 func (m *carrying) act(a *step.Action) error {
 	switch do := a.Do.(type) {
 	case step.Node:
-		return m.onNode(a)
+		return m.onNode(do)
 	case step.Apply:
 		ref := step.RefOf(do.Object)
 		if reserves := m.plan.Encapsulation.Reserves; reserves != "" && ref.Kind == "IPReservation" &&
@@ -157,17 +157,17 @@ func (m *carrying) patch(do step.Patch) error {
 	return nil
 }
 
-func (m *carrying) onNode(a *step.Action) error {
+func (m *carrying) onNode(do step.Node) error {
 	switch {
-	case !slices.Contains(m.plan.Cluster.Nodes, a.Node()):
-		return fmt.Errorf("node %q is not of this cluster", a.Node())
+	case !slices.Contains(m.plan.Cluster.Nodes, do.NodeName):
+		return fmt.Errorf("node %q is not of this cluster", do.NodeName)
 	case !m.measured:
 		return errors.New("nothing of the network may change before measuring is proven")
-	case a.Verb() == step.VerbJoin || a.Verb() == step.VerbPart:
-		return m.join(a)
+	case do.Verb == step.VerbJoin || do.Verb == step.VerbPart:
+		return m.join(do)
 	}
 	var args step.PinArgs
-	if err := json.Unmarshal(a.Args(), &args); err != nil {
+	if err := json.Unmarshal(do.Args, &args); err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	if !slices.Equal(args.Within, m.plan.Encapsulation.Ranges) {
@@ -177,14 +177,14 @@ func (m *carrying) onNode(a *step.Action) error {
 	if m.changed {
 		says = m.plan.Encapsulation.To
 	}
-	switch a.Verb() {
+	switch do.Verb {
 	case step.VerbPin:
-		return m.pin(a.Node(), args)
+		return m.pin(do.NodeName, args)
 	case step.VerbRouted:
 		if args.Way != carriages[says].way {
 			return fmt.Errorf("it waits for the way %q, and the pool says %s", args.Way, says)
 		}
-		m.seen[a.Node()] = true
+		m.seen[do.NodeName] = true
 	case step.VerbFollow, step.VerbUnpin:
 		if args.Way != carriages[says].way || len(m.seen) != len(m.plan.Cluster.Nodes) {
 			return fmt.Errorf("%d of %d nodes have had all routes since the pool says %s",
@@ -192,17 +192,17 @@ func (m *carrying) onNode(a *step.Action) error {
 		}
 		m.touched = true
 		switch {
-		case a.Verb() == step.VerbUnpin && m.changed && !m.past:
+		case do.Verb == step.VerbUnpin && m.changed && !m.past:
 			return errors.New("nodes would begin connections that do not outlive the way back")
-		case a.Verb() == step.VerbFollow && !m.pinned[a.Node()]:
+		case do.Verb == step.VerbFollow && !m.pinned[do.NodeName]:
 			return errors.New("it is not pinned")
-		case a.Verb() == step.VerbFollow:
-			m.followed[a.Node()] = true
+		case do.Verb == step.VerbFollow:
+			m.followed[do.NodeName] = true
 			return nil
 		}
-		delete(m.pinned, a.Node())
+		delete(m.pinned, do.NodeName)
 	default:
-		return fmt.Errorf("the verb %q has no place here", a.Verb())
+		return fmt.Errorf("the verb %q has no place here", do.Verb)
 	}
 	return nil
 }
@@ -223,17 +223,17 @@ func (m *carrying) pin(node string, args step.PinArgs) error {
 	return nil
 }
 
-func (m *carrying) join(a *step.Action) error {
+func (m *carrying) join(do step.Node) error {
 	var args step.JoinArgs
-	if err := json.Unmarshal(a.Args(), &args); err != nil || !slices.Equal(args.Old, args.New) ||
+	if err := json.Unmarshal(do.Args, &args); err != nil || !slices.Equal(args.Old, args.New) ||
 		!slices.Equal(args.Old, m.plan.Encapsulation.Ranges) {
 		return fmt.Errorf("the ranges are %v, not %v and %v (%w)", m.plan.Encapsulation.Ranges, args.Old, args.New, err)
 	}
-	if m.touched = true; a.Verb() == step.VerbJoin {
-		m.joined[a.Node()] = true
+	if m.touched = true; do.Verb == step.VerbJoin {
+		m.joined[do.NodeName] = true
 		return nil
 	}
-	if delete(m.joined, a.Node()); len(m.pinned) > 0 {
+	if delete(m.joined, do.NodeName); len(m.pinned) > 0 {
 		return fmt.Errorf("%d nodes are pinned", len(m.pinned))
 	}
 	return nil

@@ -115,8 +115,8 @@ func asMade(p *kind.Plan) error {
 }
 
 func (t *traffic) act(p *kind.Plan, s *step.Step, a *step.Action) error {
-	if a.Op() == step.OpDNS {
-		return t.zones(p, s, a)
+	if do, names := a.Do.(step.DNS); names {
+		return t.zones(p, s, do)
 	}
 	if a.Op() != step.OpMirror {
 		return fmt.Errorf("the operation %q has no place in it", a.Op())
@@ -171,8 +171,8 @@ func (t *traffic) idle(p *kind.Plan) error {
 }
 
 // zones follows the records.
-func (t *traffic) zones(p *kind.Plan, s *step.Step, a *step.Action) error {
-	switch a.Verb() {
+func (t *traffic) zones(p *kind.Plan, s *step.Step, do step.DNS) error {
+	switch do.Verb {
 	case shift.Rest:
 		if s.Does == shift.Settle {
 			t.there, t.home = !t.changed, t.changed
@@ -183,7 +183,7 @@ func (t *traffic) zones(p *kind.Plan, s *step.Step, a *step.Action) error {
 		return nil
 	}
 	var args shift.SwapArgs
-	if err := json.Unmarshal(a.Args(), &args); err != nil {
+	if err := json.Unmarshal(do.Args, &args); err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	for _, u := range args.Units {

@@ -66,14 +66,15 @@ func (r *relaying) takenBack(s *step.Step) error {
 }
 
 func (r *relaying) act(a *step.Action) error {
-	switch {
-	case verify.Retaining(a), a.Op() == step.OpProbe, a.Op() == step.OpWait:
+	switch do := a.Do.(type) {
+	case step.Probe, step.Wait:
 		return nil
-	case a.Op() == step.OpNode:
-		return fmt.Errorf("the verb %q has no place here", a.Verb())
-	case a.Op() == step.OpApply:
-		return r.touch(step.RefOf(a.Object()))
-	case a.Op() == step.OpDelete, a.Op() == step.OpPatch:
+	case step.Node:
+		if verify.Retaining(a) {
+			return nil
+		}
+		return fmt.Errorf("the verb %q has no place here", do.Verb)
+	case step.Apply, step.Delete, step.Patch:
 		return r.touch(a.Ref())
 	}
 	return fmt.Errorf("the operation %q has no place here", a.Op())

@@ -32,18 +32,20 @@ func (m *machine) act(a *step.Action) error {
 		return m.remove(do.Ref)
 	case step.Patch:
 		return m.patch(do)
-	case step.Taint, step.Untaint:
-		return m.taint(a)
+	case step.Taint:
+		return m.taint(do, true)
+	case step.Untaint:
+		return m.taint(step.Taint(do), false)
 	case step.Evict:
 		return m.evict(do.Pods)
 	case step.Node:
-		return m.onNode(a)
+		return m.onNode(do)
 	case step.Wait:
 		return m.reach(do.Condition)
 	case step.Restart:
 		return m.restart(do)
 	case step.Hook:
-		return m.hook(a)
+		return m.hook(do)
 	case step.Probe:
 		return m.probe(do.Paths)
 	}
@@ -321,17 +323,16 @@ func (m *machine) note(what, node string) {
 	}
 }
 
-func (m *machine) taint(a *step.Action) error {
-	i, err := m.node(a.Node())
+func (m *machine) taint(do step.Taint, sets bool) error {
+	i, err := m.node(do.NodeName)
 	if err != nil {
 		return err
 	}
-	_, sets := a.Do.(step.Taint)
-	if a.Taint().Effect == corev1.TaintEffectNoSchedule {
+	if do.Taint.Effect == corev1.TaintEffectNoSchedule {
 		return m.shut(i, sets)
 	}
 	if !sets && !m.nodes[i].Pending && !m.undoing {
-		return fmt.Errorf("node %s has no taint", a.Node())
+		return fmt.Errorf("node %s has no taint", do.NodeName)
 	}
 	m.edit(i, func(n *NodeModel) { n.Pending = sets })
 	return nil

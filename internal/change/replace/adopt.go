@@ -19,8 +19,8 @@ func (m *machine) adopting() bool { return m.plan.Strategy == adopt.Name }
 func (m *machine) flat() bool { return m.plan.Source.Capabilities.Flat }
 
 // adopt follows the verb that moves running pods. Which way it goes, its ends say.
-func (m *machine) adopt(i int, a *step.Action) error {
-	args, err := m.adoptArgs.Read(a.Args())
+func (m *machine) adopt(i int, do step.Node) error {
+	args, err := m.adoptArgs.Read(do.Args)
 	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
@@ -36,7 +36,7 @@ func (m *machine) adopt(i int, a *step.Action) error {
 	}
 	switch to := args.To; {
 	case sameAttachment(args.From, *source) && sameAttachment(to, *target):
-		if a.Verb() == step.VerbAdoptable {
+		if do.Verb == step.VerbAdoptable {
 			m.note("rehearse", name)
 			return nil
 		}
@@ -138,8 +138,8 @@ func (m *machine) selected(i int, on bool) error {
 
 // hold, carried and unhold follow the routes between nodes. The target must not carry the range while there may
 // be a pod on the source: its agent would cut it off.
-func (m *machine) routes(i int, a *step.Action) error {
-	args, err := m.holdArgs.Read(a.Args())
+func (m *machine) routes(i int, do step.Node) error {
+	args, err := m.holdArgs.Read(do.Args)
 	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
@@ -151,7 +151,7 @@ func (m *machine) routes(i int, a *step.Action) error {
 	if others := m.tally.nodes - 1; m.flat() && args.Others != others || !m.flat() && args.Others > 0 {
 		return fmt.Errorf("%d nodes are to be reached as neighbours, of %d others", args.Others, others)
 	}
-	switch a.Verb() {
+	switch do.Verb {
 	case step.VerbHold:
 		if err := m.nothingLeft(); err != nil {
 			return err

@@ -55,8 +55,8 @@ func (m *machine) opened(wave int) bool {
 }
 
 // hook follows the coming and going of nodes.
-func (m *machine) hook(a *step.Action) error {
-	i, err := m.node(a.Node())
+func (m *machine) hook(do step.Hook) error {
+	i, err := m.node(do.NodeName)
 	if err != nil {
 		return err
 	}
@@ -64,18 +64,18 @@ func (m *machine) hook(a *step.Action) error {
 	switch {
 	case m.plan.Surge == nil:
 		return fmt.Errorf("the strategy %s neither adds nor removes nodes", m.plan.Strategy)
-	case a.Verb() == step.VerbAdd && n.Added:
+	case do.Verb == step.VerbAdd && n.Added:
 		return m.come(i)
-	case a.Verb() == step.VerbRemove && n.Added:
+	case do.Verb == step.VerbRemove && n.Added:
 		if !m.undoing || !n.Shut || n.PodsNew || n.ProbeNew || n.MeasuredNew {
 			return fmt.Errorf("%s is new, and goes again only when it was never used", n.Name)
 		}
 		m.edit(i, func(now *NodeModel) { *now = unborn(n.Name, n.wave) })
 		return nil
-	case a.Verb() == step.VerbRemove && m.goes(i):
+	case do.Verb == step.VerbRemove && m.goes(i):
 		return m.leave(i)
 	}
-	return fmt.Errorf("the plan does not %s node %s", a.Verb(), n.Name)
+	return fmt.Errorf("the plan does not %s node %s", do.Verb, n.Name)
 }
 
 // come: there may be pods of DaemonSets that bear every taint on it, on the source, until it is switched.

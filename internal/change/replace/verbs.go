@@ -15,24 +15,24 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-func (m *machine) onNode(a *step.Action) error {
-	i, err := m.node(a.Node())
+func (m *machine) onNode(do step.Node) error {
+	i, err := m.node(do.NodeName)
 	if err != nil {
 		return err
 	}
 	if !m.hands(i) {
-		return fmt.Errorf("the agent of %s is not known to be ready", a.Node())
+		return fmt.Errorf("the agent of %s is not known to be ready", do.NodeName)
 	}
-	effect, known := effects[a.Verb()]
+	effect, known := effects[do.Verb]
 	if !known {
-		return fmt.Errorf("the verb %q is not known", a.Verb())
+		return fmt.Errorf("the verb %q is not known", do.Verb)
 	}
-	return effect(m, i, a)
+	return effect(m, i, do)
 }
 
 // effects are what the verbs that a change of networks uses do to the model.
-var effects = map[string]func(m *machine, i int, a *step.Action) error{
-	step.VerbFacts:      func(*machine, int, *step.Action) error { return nil },
+var effects = map[string]func(m *machine, i int, do step.Node) error{
+	step.VerbFacts:      func(*machine, int, step.Node) error { return nil },
 	step.VerbInventory:  edits(func(n *NodeModel) { n.Counted, n.Recounted = true, !n.SourceResidue }),
 	step.VerbClean:      (*machine).clean,
 	step.VerbActivate:   (*machine).activate,
@@ -51,33 +51,33 @@ var effects = map[string]func(m *machine, i int, a *step.Action) error{
 }
 
 // edits is the effect of a verb that may be done at any time.
-func edits(change func(*NodeModel)) func(*machine, int, *step.Action) error {
-	return func(m *machine, i int, _ *step.Action) error {
+func edits(change func(*NodeModel)) func(*machine, int, step.Node) error {
+	return func(m *machine, i int, _ step.Node) error {
 		m.edit(i, change)
 		return nil
 	}
 }
 
-func (m *machine) join(i int, a *step.Action) error {
-	args, err := m.joinArgs.Read(a.Args())
+func (m *machine) join(i int, do step.Node) error {
+	args, err := m.joinArgs.Read(do.Args)
 	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	if !slices.Equal(args.Old, m.plan.Source.PodCIDRs) || !slices.Equal(args.New, m.plan.Target.PodCIDRs) {
 		return fmt.Errorf("joins %v and %v, which are not the ranges of the two networks", args.Old, args.New)
 	}
-	if a.Verb() == step.VerbJoin && !equality.Semantic.DeepEqual(args.Marks, m.plan.Target.Capabilities.Marks) {
+	if do.Verb == step.VerbJoin && !equality.Semantic.DeepEqual(args.Marks, m.plan.Target.Capabilities.Marks) {
 		return fmt.Errorf("joins without the changes of marks that keep the agents of both networks apart")
 	}
-	if a.Verb() == step.VerbJoin && !m.facts["baseline"] {
+	if do.Verb == step.VerbJoin && !m.facts["baseline"] {
 		return fmt.Errorf("no node may be changed before measuring is proven")
 	}
-	m.edit(i, func(n *NodeModel) { n.Joined = a.Verb() == step.VerbJoin })
+	m.edit(i, func(n *NodeModel) { n.Joined = do.Verb == step.VerbJoin })
 	return nil
 }
 
 // activate is where the first pod can come up on the target: all that joins the networks must be there.
-func (m *machine) activate(i int, _ *step.Action) error {
+func (m *machine) activate(i int, _ step.Node) error {
 	all := m.tally.nodes
 	switch {
 	case m.nodes[i].Active == Target:
@@ -103,7 +103,7 @@ func (m *machine) activate(i int, _ *step.Action) error {
 	return nil
 }
 
-func (m *machine) deactivate(i int, _ *step.Action) error {
+func (m *machine) deactivate(i int, _ step.Node) error {
 	if m.adopting() && (m.nodes[i].Adopted || m.flat() && m.tally.adopted > 0) {
 		return fmt.Errorf("the source would serve new pods on %s and not know every address that is taken",
 			m.nodes[i].Name)
@@ -112,7 +112,7 @@ func (m *machine) deactivate(i int, _ *step.Action) error {
 	return nil
 }
 
-func (m *machine) settle(i int, _ *step.Action) error {
+func (m *machine) settle(i int, _ step.Node) error {
 	if !m.noReturn || m.tally.yielded < m.tally.nodes {
 		return fmt.Errorf("the source may let go of its addresses only when there is no way back to it")
 	}
@@ -124,8 +124,8 @@ func (m *machine) settle(i int, _ *step.Action) error {
 }
 
 // clean tells whose residue it is by the names of the configuration files.
-func (m *machine) clean(i int, a *step.Action) error {
-	residue, err := m.residues.Read(a.Args())
+func (m *machine) clean(i int, do step.Node) error {
+	residue, err := m.residues.Read(do.Args)
 	if err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}

@@ -171,7 +171,7 @@ func (r *rolling) act(a *step.Action) error {
 	}
 	switch do := a.Do.(type) {
 	case step.Node:
-		return r.onNode(a)
+		return r.onNode(do)
 	case step.Apply:
 		ref := step.RefOf(do.Object)
 		if node, path, ok := holder(r.plan, ref); ok {
@@ -363,25 +363,25 @@ func (r *rolling) value(object step.Ref, node string, value any) error {
 	return nil
 }
 
-func (r *rolling) onNode(a *step.Action) error {
-	n, err := r.node(a.Node())
+func (r *rolling) onNode(do step.Node) error {
+	n, err := r.node(do.NodeName)
 	if err != nil {
 		return err
 	}
 	if r.anew {
-		return fmt.Errorf("nothing is known of the rules of %s", a.Node())
+		return fmt.Errorf("nothing is known of the rules of %s", do.NodeName)
 	}
-	switch a.Verb() {
+	switch do.Verb {
 	case step.VerbGuard:
 		n.guarded = true
 	case step.VerbRelease:
 		if n.plane == "" {
-			return fmt.Errorf("it is not known where the rules of %s are", a.Node())
+			return fmt.Errorf("it is not known where the rules of %s are", do.NodeName)
 		}
 		n.guarded = false
 	case step.VerbDataplane:
 		var args step.Dataplane
-		if err := json.Unmarshal(a.Args(), &args); err != nil {
+		if err := json.Unmarshal(do.Args, &args); err != nil {
 			return fmt.Errorf("arguments: %w", err)
 		}
 		plane := n.turn.From
@@ -389,11 +389,11 @@ func (r *rolling) onNode(a *step.Action) error {
 			plane = n.turn.To
 		}
 		if args.Want != plane {
-			return fmt.Errorf("the rules of %s come in %s, and never in %s", a.Node(), plane, args.Want)
+			return fmt.Errorf("the rules of %s come in %s, and never in %s", do.NodeName, plane, args.Want)
 		}
 		n.plane, n.proven = plane, n.proven || args.Passed && !n.guarded
 	default:
-		return fmt.Errorf("the verb %q has no place in a rollout", a.Verb())
+		return fmt.Errorf("the verb %q has no place in a rollout", do.Verb)
 	}
 	return nil
 }
