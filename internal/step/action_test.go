@@ -66,7 +66,8 @@ func TestForm(t *testing.T) {
 
 // TestDocument: what encoders get of a step, so as to be faster, has the members of the step.
 func TestDocument(t *testing.T) {
-	all := Step{ID: "s", Title: "t", Before: []Condition{{Kind: NodeReady, Node: "n"}}, Gate: &Gate{Title: "g"}, Alone: true}
+	all := Step{ID: "s", Title: "t", Before: []Condition{{Kind: NodeReady, Node: "n"}}, Gate: &Gate{Title: "g"},
+		Alone: true}
 	for _, do := range operations {
 		all.Actions = append(all.Actions, Action{ID: "a", Title: "<t>", Do: do, Beside: true, Timeout: 1})
 	}

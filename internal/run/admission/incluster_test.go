@@ -26,9 +26,13 @@ func TestSignals(t *testing.T) {
 
 // TestCommands: the controller runs no command, wherever a plan has it, and says who can run the plan.
 func TestCommands(t *testing.T) {
-	for op, says := range map[step.Operation]string{step.Hook{}: "runs commands that add and remove nodes",
-		step.Command{}: "runs a command of its user's machine", step.Await{}: "waits for the word of its user",
-		step.DNS{}: "needs a second cluster", step.Mirror{}: "needs a second cluster"} {
+	for _, test := range []struct {
+		op   step.Operation
+		says string
+	}{{step.Hook{}, "runs commands that add and remove nodes"},
+		{step.Command{}, "runs a command of its user's machine"}, {step.Await{}, "waits for the word of its user"},
+		{step.DNS{}, "needs a second cluster"}, {step.Mirror{}, "needs a second cluster"}} {
+		op, says := test.op, test.says
 		for _, undo := range []bool{false, true} {
 			one := step.Step{ID: "a", Actions: []step.Action{{ID: "apply", Do: step.Apply{}}}}
 			if action := (step.Action{ID: "b", Do: op}); undo {
