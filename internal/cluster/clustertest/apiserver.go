@@ -2,7 +2,6 @@ package clustertest
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -184,9 +183,12 @@ func (s *APIServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, code int, reason string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	fmt.Fprintf(w,
-		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":"refused: %s","code":%d}`,
-		reason, reason, code)
+	_ = json.NewEncoder(w).Encode(status(code, reason))
+}
+
+func status(code int, reason string) map[string]any {
+	return map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
+		"message": "refused: " + reason, "code": code}
 }
 
 func (s *APIServer) list(w http.ResponseWriter, r *http.Request) {
@@ -220,12 +222,12 @@ func (s *APIServer) stream(w http.ResponseWriter, r *http.Request, since int64) 
 	s.lock.Lock()
 	cut, gone := s.cut, s.gone
 	s.lock.Unlock()
-	if since < gone {
-		refuse(w, http.StatusGone, "Expired")
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
+	if since < gone { // an API server says so by an event
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ERROR", "object": status(http.StatusGone, "Expired")})
+		return
+	}
 	for {
 		s.lock.Lock()
 		events, changed, deaf, ended := s.events, s.changed, s.deaf, s.cut != cut

@@ -58,6 +58,7 @@ type Actor struct {
 	turns turns
 	// plans and reports are watched; nil if each look lists them.
 	plans, reports *watched
+	answers        answers
 	// acting is the number of actions that are being carried out.
 	acting atomic.Int64
 	looks  looks

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 
@@ -53,36 +55,49 @@ func (a *Actor) runTask(ctx context.Context, id string, do step.Node) (json.RawM
 		return nil, err
 	}
 	name := a.taskName(id, do.Verb)
-	task, err := a.readTask(ctx, client, name)
+	news, done := a.answers.expect(name)
+	defer done()
+	task, err := a.createTask(ctx, client, name, do)
+	if apierrors.IsAlreadyExists(err) {
+		task, err = a.readTask(ctx, client, name)
+		if err == nil && (task == nil || task.Status.Phase != v1alpha1.TaskRunning &&
+			(task.Status.Phase != "" || task.Spec.Epoch < a.Epoch)) {
+			task, err = a.replaceTask(ctx, client, name, do)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	begun := task != nil && task.Status.Phase == v1alpha1.TaskRunning
-	if task == nil || !begun && (task.Status.Phase != "" || task.Spec.Epoch < a.Epoch) {
-		return a.replaceTask(ctx, client, name, do)
-	}
-	answer, err := a.awaitTask(ctx, client, name, do.NodeName)
+	answer, err := a.awaitTask(ctx, client, *task, news)
 	if _, failed := errors.AsType[taskFailed](err); failed && task.Spec.Epoch < a.Epoch {
-		return a.replaceTask(ctx, client, name, do) // an agent that restarted refuses to do it again
+		// An agent that restarted refuses to do it again.
+		if task, err = a.replaceTask(ctx, client, name, do); err != nil {
+			return nil, err
+		}
+		return a.awaitTask(ctx, client, *task, news)
 	}
 	return answer, err
 }
 
-// replaceTask replaces the task of this name, if there is one, and waits for the answer.
+// replaceTask creates a task in the place of the one that has its name.
 func (a *Actor) replaceTask(ctx context.Context, client dynamic.ResourceInterface, name string,
-	do step.Node) (json.RawMessage, error) {
+	do step.Node) (*v1alpha1.NodeTask, error) {
 	if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
+	return a.createTask(ctx, client, name, do)
+}
+
+func (a *Actor) createTask(ctx context.Context, client dynamic.ResourceInterface, name string,
+	do step.Node) (*v1alpha1.NodeTask, error) {
 	object, err := manifest.Task(name, do.NodeName, do.Verb, do.Args, a.Epoch)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := client.Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager}); err != nil &&
-		!apierrors.IsAlreadyExists(err) {
+	if object, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager}); err != nil {
 		return nil, err
 	}
-	return a.awaitTask(ctx, client, name, do.NodeName)
+	return toTask(object)
 }
 
 // taskFailed is an agent's answer that a task failed.
@@ -90,29 +105,55 @@ type taskFailed struct{ node, message string }
 
 func (t taskFailed) Error() string { return fmt.Sprintf("the agent of %s says: %s", t.node, t.message) }
 
-func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface, name,
-	node string) (json.RawMessage, error) {
-	var bearing patience
+// awaitTask waits until the agent has answered.
+func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface, task v1alpha1.NodeTask,
+	news <-chan *v1alpha1.NodeTask) (json.RawMessage, error) {
+	name, node := task.Name, task.Spec.Node
+	bearing := patience{looked: a.Clock.Now()} // Observe has just found the node
 	for {
-		task, err := a.readTask(ctx, client, name)
-		switch {
-		case err != nil:
-			return nil, err
-		case task == nil:
-			return nil, fmt.Errorf("task %s was deleted while the agent of %s worked on it", name, node)
-		case task.Status.Phase == v1alpha1.TaskDone:
+		switch task.Status.Phase {
+		case v1alpha1.TaskDone:
 			return task.Status.Result, nil
-		case task.Status.Phase == v1alpha1.TaskFailed:
+		case v1alpha1.TaskFailed:
 			return task.Status.Result, taskFailed{node, task.Status.Message}
 		}
-		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, node)) })
+		err := a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, node)) })
 		if err != nil {
 			return nil, fmt.Errorf("no answer from the agent of %s: %w", node, err)
 		}
-		if err := a.pause(ctx, poll/2); err != nil {
+		latest, err := a.brought(ctx, news, task.ResourceVersion)
+		if err != nil {
 			return nil, fmt.Errorf("no answer from the agent of %s, task %s is %q: %w",
 				node, name, task.Status.Phase, err)
 		}
+		if latest == nil {
+			if latest, err = a.readTask(ctx, client, name); err != nil {
+				return nil, err
+			}
+		}
+		if latest == nil {
+			return nil, fmt.Errorf("task %s was deleted while the agent of %s worked on it", name, node)
+		}
+		task = *latest
+	}
+}
+
+// brought waits for what the watch brings of a task, stuckEvery at most, or until it is time to read the task, if the
+// watch does not run. It returns nil if the task must be read.
+func (a *Actor) brought(ctx context.Context, news <-chan *v1alpha1.NodeTask,
+	version string) (*v1alpha1.NodeTask, error) {
+	if !a.answers.from(version) {
+		return nil, a.pause(ctx, poll/2)
+	}
+	timer := time.NewTimer(stuckEvery)
+	defer timer.Stop()
+	select {
+	case task := <-news:
+		return task, nil
+	case <-timer.C:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, a.Clock.Sleep(ctx, poll/2) // fails as any wait that is ended
 	}
 }
 
@@ -125,9 +166,13 @@ func (a *Actor) readTask(ctx context.Context, client dynamic.ResourceInterface,
 	if err != nil {
 		return nil, err
 	}
+	return toTask(object)
+}
+
+func toTask(object *unstructured.Unstructured) (*v1alpha1.NodeTask, error) {
 	var task v1alpha1.NodeTask
 	if err := decode(object.Object, &task); err != nil {
-		return nil, fmt.Errorf("task %s: %w", name, err)
+		return nil, fmt.Errorf("task %s: %w", object.GetName(), err)
 	}
 	return &task, nil
 }

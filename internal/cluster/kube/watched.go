@@ -43,7 +43,8 @@ const (
 
 // Follow keeps the probe plans and the reports of the probes by a watch, from their first use until stop is called. A
 // look at them then costs what has changed since the one before; without Follow, each look lists all of them. Looks
-// return the same as a list by the API server would, or fail like that.
+// return the same as a list by the API server would, or fail like that. Agents' answers to tasks come by a watch too;
+// without Follow, each task is read again and again.
 func (a *Actor) Follow(ctx context.Context, client *Client) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	running := &sync.WaitGroup{}
@@ -68,9 +69,11 @@ func (a *Actor) Follow(ctx context.Context, client *Client) (stop func(), err er
 		return nil, fmt.Errorf("watch the probes: %w", err)
 	}
 	a.plans, a.reports = plans, reports
+	a.answers.begin = func(version string) (watch.Interface, error) { return a.watchTasks(ctx, version) }
 	return func() {
 		cancel()
 		running.Wait()
+		a.answers.running.Wait()
 	}, nil
 }
 

@@ -1,0 +1,97 @@
+package kube
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// TestAnswers: what agents write to tasks comes by the watch, also after it was cut off. When it cannot go on, each
+// task is read, and the next one begins a new watch.
+func TestAnswers(t *testing.T) {
+	f, _ := newFollower(t)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Group: v1alpha1.Group, Version: v1alpha1.Version, Kind: "NodeTask"},
+		meta.RESTScopeNamespace)
+	f.Mapper = fixedMapper{mapper}
+	put := func(name string, phase v1alpha1.TaskPhase) {
+		f.server.Put(t, "NodeTask", name, v1alpha1.NodeTask{Status: v1alpha1.NodeTaskStatus{Phase: phase}})
+	}
+	put("a", "")
+	news, done := f.answers.expect("a")
+	other, otherDone := f.answers.expect("b")
+	defer otherDone()
+	version := func() string {
+		tasks, err := f.tasks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := tasks.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list.GetResourceVersion()
+	}
+	read := func() *v1alpha1.NodeTask {
+		t.Helper()
+		select {
+		case task := <-news:
+			return task
+		case <-time.After(10 * time.Second):
+			t.Fatal("the watch brings nothing")
+			return nil
+		}
+	}
+	if !f.answers.from(version()) {
+		t.Fatal("there is no watch")
+	}
+	put("c", v1alpha1.TaskDone) // nobody waits for it
+	put("a", v1alpha1.TaskRunning)
+	if task := read(); task == nil || task.Status.Phase != v1alpha1.TaskRunning {
+		t.Errorf("%+v", task)
+	}
+	f.server.Cut()
+	put("a", v1alpha1.TaskDone)
+	if task := read(); task == nil || task.Status.Phase != v1alpha1.TaskDone {
+		t.Errorf("after the watch was cut off: %+v", task)
+	}
+	f.server.Delete("NodeTask", "a")
+	if task := read(); task != nil {
+		t.Errorf("a task that was deleted: %+v", task)
+	}
+	put("a", "")
+	if task := read(); task == nil || task.Status.Phase != "" {
+		t.Errorf("a task that was made again: %+v", task)
+	}
+	f.server.Forget()
+	if task := read(); task != nil {
+		t.Errorf("when the watch cannot go on: %+v", task)
+	}
+	if len(other) != 1 {
+		t.Error("one of the waiting does not know that the watch has ended")
+	}
+	put("a", v1alpha1.TaskRunning)
+	if !f.answers.from(version()) {
+		t.Error("no new watch begins")
+	}
+	put("a", v1alpha1.TaskFailed)
+	if task := read(); task == nil || task.Status.Phase != v1alpha1.TaskFailed {
+		t.Errorf("by the new watch: %+v", task)
+	}
+	done()
+	last, _ := f.answers.expect("z")
+	put("a", v1alpha1.TaskDone)
+	put("z", v1alpha1.TaskDone)
+	if <-last; len(news) != 0 {
+		t.Error("it brings a task for which nobody waits any more")
+	}
+	f.server.Deny(true)
+	if task := <-last; task != nil || f.answers.from(version()) {
+		t.Errorf("a watch that is not allowed is tried again; it brought %+v", task)
+	}
+}
