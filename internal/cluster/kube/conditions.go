@@ -30,6 +30,9 @@ import (
 func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, error) {
 	holds, missing, err := a.holds(ctx, c)
 	bearing := a.looks.of(c, a.Clock.Now(), holds)
+	if holds {
+		a.relieved(bearing)
+	}
 	if err != nil || holds {
 		return holds, missing, classify(err)
 	}
@@ -183,6 +186,7 @@ func (a *Actor) await(ctx context.Context, c step.Condition) error {
 	for {
 		holds, missing, err := a.holds(ctx, c)
 		if err == nil && holds {
+			a.relieved(&bearing)
 			return nil
 		}
 		if err != nil {

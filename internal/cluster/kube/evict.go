@@ -313,6 +313,7 @@ func (a *Actor) awaitGone(ctx context.Context, pod *corev1.Pod) error {
 	for {
 		now, err := a.Typed.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
+			a.relieved(&bearing)
 			return nil
 		}
 		if err != nil {
@@ -510,8 +511,12 @@ func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) erro
 	ends := ""
 	for said := -1; ; {
 		now, err := a.count(ctx, owner)
-		if err != nil || now.whole(before) {
+		if err != nil {
 			return err
+		}
+		if now.whole(before) {
+			a.relieved(&bearing)
+			return nil
 		}
 		missing := fmt.Sprintf("%s has %d of %d pods ready", owner, now.ready, before)
 		if now.ready != said && a.Note != nil {

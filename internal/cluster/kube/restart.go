@@ -70,6 +70,7 @@ func (a *Actor) restart(ctx context.Context, do step.Restart, seen json.RawMessa
 			return err
 		}
 		if now.missing == "" {
+			a.relieved(&bearing)
 			if nudged == nil {
 				return nil
 			}

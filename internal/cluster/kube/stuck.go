@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -49,6 +50,7 @@ type patience struct {
 	looked, since time.Time
 	why           string
 	bears         time.Duration // of the problem since then
+	said          string        // the problem that was reported last, and is not over
 	// others is true if the pods are not those of a network: earlier problems of theirs are ignored, and crash loops
 	// are reported but do not end the wait.
 	others bool
@@ -58,7 +60,8 @@ type patience struct {
 	seen map[string]seenContainer
 }
 
-// bear looks for problems from time to time. It reports a problem immediately, and fails if it lasts too long.
+// bear looks for problems from time to time. It reports a problem and its end immediately, and fails if it lasts too
+// long. If the wait ends first, relieved reports the end.
 func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context) (trouble, error)) error {
 	now := a.Clock.Now()
 	if now.Sub(p.looked) < stuckEvery {
@@ -72,13 +75,14 @@ func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context
 	p.why = found.why
 	switch {
 	case found.why == "":
+		a.relieved(p)
 		p.since = time.Time{}
 		return nil
 	case p.since.IsZero(), p.bears == forever && found.bears != forever: // it has its node at last, and fails there
 		p.since = now
-		if a.Note != nil && !p.silent {
-			a.Note("waiting: " + found.why)
-		}
+		a.suffer(p, found.why)
+	case outage.Hindrance(found.why) != outage.Hindrance(p.said):
+		a.suffer(p, found.why)
 	}
 	p.bears = found.bears
 	if now.Sub(p.since) >= found.bears {
@@ -88,6 +92,24 @@ func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context
 		return errors.New(found.why)
 	}
 	return nil
+}
+
+// suffer reports a problem, and the end of the one before.
+func (a *Actor) suffer(p *patience, why string) {
+	a.relieved(p)
+	p.said = why
+	if a.Note != nil && !p.silent {
+		a.Note("waiting: " + why)
+	}
+}
+
+// relieved reports that the problem of a wait is over, if there was one. A status may show what keeps pods from
+// starting until then, whoever has reported it.
+func (a *Actor) relieved(p *patience) {
+	if p.said != "" && a.Note != nil && (!p.silent || outage.Hindrance(p.said) != "") {
+		a.Note(outage.Resolved(p.said))
+	}
+	p.said = ""
 }
 
 // looks watches conditions that callers poll. The zero value is ready to use.

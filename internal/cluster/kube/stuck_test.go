@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -180,6 +182,70 @@ func TestOfDeployment(t *testing.T) {
 		if of(event, step.Ref{Kind: "Deployment", Name: "web"}) != want {
 			t.Error(kindAndName, !want)
 		}
+	}
+}
+
+// TestResolved: the end of a problem is told, also if another one follows, or the wait ends with it; a problem that
+// only gets other words is the same.
+func TestResolved(t *testing.T) {
+	lacks := func(pod, reason string) string { return outage.Unpulled("a", "reg.test/x", "shop/"+pod, reason) }
+	w := newWorld(t, nil)
+	var bearing patience
+	for _, why := range []string{lacks("one", "ErrImagePull"), lacks("one", "ImagePullBackOff"),
+		lacks("two", "ErrImagePull"), "ended once", "ended twice", "", "", "down"} {
+		look := func(context.Context) (trouble, error) { return trouble{why: why, bears: forever}, nil }
+		if err := w.bear(t.Context(), &bearing, look); err != nil {
+			t.Fatal(err)
+		}
+		w.now = w.now.Add(stuckEvery)
+	}
+	w.relieved(&bearing)
+	w.relieved(&bearing)
+	want := []string{"waiting: " + lacks("one", "ErrImagePull"), "resolved: " + lacks("one", "ErrImagePull"),
+		"waiting: " + lacks("two", "ErrImagePull"), "resolved: " + lacks("two", "ErrImagePull"),
+		"waiting: ended once", "resolved: ended once", "waiting: down", "resolved: down"}
+	if !slices.Equal(w.notes, want) {
+		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(w.notes, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestResolvedWait: a wait that ends before the next look at its problem, and a condition that is polled, tell that it
+// is over.
+func TestResolvedWait(t *testing.T) {
+	condition := step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}
+	for name, wait := range map[string]func(w *world) error{
+		"a wait": func(w *world) error {
+			w.slept = func(n int) {
+				if n == 2 {
+					w.heal()
+				}
+			}
+			_, err := w.do(step.Action{ID: "w", Do: step.Wait{Condition: condition}})
+			return err
+		},
+		"a condition": func(w *world) error {
+			if _, _, err := w.Holds(t.Context(), condition); err != nil {
+				return err
+			}
+			w.heal()
+			_, _, err := w.Holds(t.Context(), condition)
+			return err
+		},
+	} {
+		w := newWorld(t, []runtime.Object{nodeThatIs("True"), pod("theseus-system", "agent-1", "a", "",
+			label("app", "agent"), waiting("ErrImagePull", "no such host"))})
+		err := wait(w)
+		if n := len(w.notes); err != nil || n == 0 || !strings.HasPrefix(w.notes[n-1], "resolved: node a cannot get") {
+			t.Errorf("%s: %v, told %q", name, err, w.notes)
+		}
+	}
+}
+
+// heal makes the pod of the agent ready.
+func (w *world) heal() {
+	if err := w.typed.Tracker().Update(podResource, pod("theseus-system", "agent-1", "a", "", label("app", "agent")),
+		"theseus-system"); err != nil {
+		w.t.Error(err)
 	}
 }
 

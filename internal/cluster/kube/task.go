@@ -113,6 +113,7 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 	for {
 		switch task.Status.Phase {
 		case v1alpha1.TaskDone:
+			a.relieved(&bearing)
 			return task.Status.Result, nil
 		case v1alpha1.TaskFailed:
 			return task.Status.Result, taskFailed{node, task.Status.Message}

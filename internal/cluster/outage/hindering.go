@@ -14,6 +14,25 @@ func Unpulled(node, image, pod, reason string) string {
 	return fmt.Sprintf("node %s cannot get the image %s of pod %s: %s", node, image, pod, reason)
 }
 
+// resolved begins a text of a run that says that a trouble is over.
+const resolved = "resolved: "
+
+// Resolved says that a trouble is over, of which a run has said what it is.
+func Resolved(why string) string { return resolved + why }
+
+// IsResolved reports whether a text is one of Resolved.
+func IsResolved(text string) bool { return strings.HasPrefix(text, resolved) }
+
+// Hindrance is the same for all texts about one thing that keeps pods from starting, which Hindering knows: the kubelet
+// gives another reason each time. "" for other texts.
+func Hindrance(text string) string {
+	if found := unpulled.FindStringSubmatch(text); found != nil {
+		return strings.Join(found[1:], " ")
+	}
+	reason, _ := DeniedBy(text)
+	return reason
+}
+
 var unpulled = regexp.MustCompile(`cannot get the image (\S+) of pod ([^/\s]+)/(\S+): `)
 
 // Hindering says what keeps pods from starting, as a reason for a condition, and what a person can do about it. The

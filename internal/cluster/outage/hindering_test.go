@@ -27,5 +27,15 @@ func TestHindering(t *testing.T) {
 			test.not != "" && strings.Contains(hint, test.not) {
 			t.Errorf("%q: %q, %q", test.text, reason, hint)
 		}
+		if over := Resolved(test.text); (Hindrance(test.text) == "") != (reason == "") || IsResolved(test.text) ||
+			Hindrance(over) != Hindrance(test.text) || !IsResolved(over) {
+			t.Errorf("%q: %q, and when it is over %q", test.text, Hindrance(test.text), Hindrance(over))
+		}
+	}
+	again, other := Unpulled("n1", "reg.test/a:v1", "kube-system/a", "ErrImagePull"),
+		Unpulled("n1", "reg.test/a:v1", "kube-system/b", "ErrImagePull")
+	if Hindrance(again) != Hindrance(strings.Replace(again, "ErrImagePull", "ImagePullBackOff: x", 1)) ||
+		Hindrance(again) == Hindrance(other) {
+		t.Errorf("%q and %q", Hindrance(again), Hindrance(other))
 	}
 }

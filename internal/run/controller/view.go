@@ -31,7 +31,12 @@ type view struct {
 	pending  *news
 	observed bool   // a record of this run was written
 	hindered string // the reason that was told in the present step
+	// hindrances are what keeps pods from starting now, the latest last.
+	hindrances []hindrance
 }
+
+// hindrance is what keeps pods from starting, with what a person can do.
+type hindrance struct{ kind, reason, message string }
 
 // news is what the status of a Migration is to say.
 type news struct {
@@ -86,29 +91,46 @@ func (v *view) Record(r engine.Record) {
 	}
 	if _, over := ended(v.state, ""); !over { // the end is told with its hint, too
 		asked := v.attempt
+		v.hindrances = nil // of the action that has ended; another one that still waits says so by its event
 		v.pending = &news{running(v.state, v.where()), &asked}
 	}
 }
 
 // Note implements run.View. What keeps the pods of a step from starting is told at once, with what a person can do: the
-// run waits a while for it before it gives up.
+// run waits a while for it before it gives up. Its end is told, too.
 func (v *view) Note(text string) {
 	v.Lines.Note(text)
-	reason, hint := outage.Hindering(text)
-	if reason == "" {
+	kind := outage.Hindrance(text)
+	if kind == "" {
 		return
 	}
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	message := sentence(text, hint)
-	where, asked := v.where(), v.attempt
-	told := running(v.state, where)
-	told.Progressing = yes(reason, where+": "+message)
-	v.pending = &news{told, &asked}
+	before := len(v.hindrances)
+	v.hindrances = slices.DeleteFunc(v.hindrances, func(h hindrance) bool { return h.kind == kind })
+	if outage.IsResolved(text) {
+		if len(v.hindrances) < before {
+			v.hinder()
+		}
+		return
+	}
+	reason, hint := outage.Hindering(text)
+	message := v.where() + ": " + sentence(text, hint)
+	v.hindrances = append(v.hindrances, hindrance{kind, reason, message})
+	v.hinder()
 	if v.hindered != reason {
 		v.hindered = reason
-		v.event(corev1.EventTypeWarning, reason, where+": "+message)
+		v.event(corev1.EventTypeWarning, reason, message)
 	}
+}
+
+// hinder tells the latest hindrance; or the current step, if there is none.
+func (v *view) hinder() {
+	told, asked := running(v.state, v.where()), v.attempt
+	if n := len(v.hindrances); n > 0 {
+		told.Progressing = yes(v.hindrances[n-1].reason, v.hindrances[n-1].message)
+	}
+	v.pending = &news{told, &asked}
 }
 
 // where is the current step.

@@ -134,13 +134,55 @@ func TestHindered(t *testing.T) {
 	}
 }
 
+// TestHindranceEnds: what no longer keeps pods from starting is told no longer, though no record follows; what another
+// pod still waits for is.
+func TestHindranceEnds(t *testing.T) {
+	var events []string
+	v := viewOf(&events)
+	v.Record(engine.Record{Seq: 1, Event: engine.Started, Data: []byte(`{"plan":"hash"}`), By: "x"})
+	v.Record(engine.Record{Seq: 2, Event: engine.StepBegan, Step: "a"})
+	lacks := func(pod, reason string) string {
+		return outage.Unpulled("n1", "reg.test/a:v1", "kube-system/"+pod, reason)
+	}
+	step := running(v.state, v.where()).Progressing
+	for i, said := range []struct {
+		note, reason, says string
+	}{
+		{"waiting: " + lacks("one", "ErrImagePull"), v1alpha1.ReasonImageUnavailable, "/one: ErrImagePull"},
+		{"waiting: " + lacks("two", "ErrImagePull"), v1alpha1.ReasonImageUnavailable, "/two: ErrImagePull"},
+		{"step a waits after its actions: 1 of 3: " + lacks("two", "ImagePullBackOff"),
+			v1alpha1.ReasonImageUnavailable, "/two: ImagePullBackOff"},
+		{outage.Resolved(lacks("three", "ErrImagePull")), "", ""},
+		{outage.Resolved(lacks("two", "ErrImagePull")), v1alpha1.ReasonImageUnavailable, "/one: ErrImagePull"},
+		{outage.Resolved("node n1 is down"), "", ""},
+		{outage.Resolved(lacks("one", "ImagePullBackOff")), step.Reason, step.Message},
+		{outage.Resolved(lacks("one", "ImagePullBackOff")), "", ""},
+	} {
+		v.Note(said.note)
+		told := v.take()
+		if told == nil && said.reason != "" || told != nil && (told.conditions.Progressing.Reason != said.reason ||
+			!strings.Contains(told.conditions.Progressing.Message, said.says) || told.observed == nil) {
+			t.Errorf("%d: %s: %+v", i, said.note, told)
+		}
+	}
+	if len(events) != 2 {
+		t.Errorf("events %q", events)
+	}
+}
+
 // hurried is a clock that does not wait.
-type hurried struct{ at time.Time }
+type hurried struct {
+	at    time.Time
+	slept func() // may be nil
+}
 
 func (h *hurried) Now() time.Time { return h.at }
 
 func (h *hurried) Sleep(ctx context.Context, d time.Duration) error {
 	h.at = h.at.Add(d)
+	if h.slept != nil {
+		h.slept()
+	}
 	return ctx.Err()
 }
 
@@ -199,7 +241,7 @@ func tellsUnpulled(t *testing.T, admin *kube.Client, c *Controller) {
 	v := newView(&run.Lines{Out: t.Output(), Script: run.NewScript(p), Begun: time.Now()}, p, asked(&m),
 		func(kind, reason, message string) { c.event(&m, kind, reason, message) },
 		func(corev1.ObjectReference, string, string, string) {})
-	actor, clock := run.NewActor(admin), &hurried{noon}
+	actor, clock := run.NewActor(admin), &hurried{at: noon}
 	actor.Clock, actor.Note = clock, v.Note
 	ready := step.Condition{Kind: step.PodReady, Node: "n1", Namespace: v1alpha1.Namespace,
 		Selector: "app=" + manifest.AgentName}
@@ -220,6 +262,36 @@ func tellsUnpulled(t *testing.T, admin *kube.Client, c *Controller) {
 	wants(t, admin, v1alpha1.ConditionProgressing, "True", v1alpha1.ReasonImageUnavailable)
 	wants(t, admin, v1alpha1.ConditionReconciling, "True", v1alpha1.ReasonImageUnavailable)
 	tells(t, admin, v1alpha1.ReasonImageUnavailable, says)
+
+	began, came := clock.at, false
+	clock.slept = func() { // the image comes, and some time later the pod is ready
+		is := corev1.ConditionFalse
+		switch {
+		case clock.at.Sub(began) < 10*time.Second:
+			return
+		case clock.at.Sub(began) > 20*time.Second:
+			is = corev1.ConditionTrue
+			if next := v.take(); next != nil {
+				came = true
+				if err := c.write(t.Context(), &m, next.conditions, next.observed); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if pod, err = pods.Get(t.Context(), "theseus-agent-x", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: is}}
+		pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = actor.Do(t.Context(), step.Action{ID: "wait", Do: step.Wait{Condition: ready}}, nil)
+	if err != nil || !came {
+		t.Errorf("the image came: %t, %v", came, err)
+	}
+	wants(t, admin, v1alpha1.ConditionProgressing, "True", v1alpha1.ReasonRunning)
 }
 
 func errorText(err error) string {
