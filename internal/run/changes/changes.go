@@ -217,23 +217,39 @@ func (p *Planner) compare(ctx context.Context, own *v1alpha1.Migration) (string,
 	return "the cluster has changed since the plan was made: " + joined(stale), nil
 }
 
-// replan withdraws a Migration that has not begun, and makes another plan.
+// replan withdraws a Migration that has not begun, and makes another plan. It does nothing if another process was
+// faster: the next turn decides again.
 func (p *Planner) replan(ctx context.Context, change *v1alpha1.Change, own *v1alpha1.Migration,
 	from source, why Decision) error {
 	lapsed := "Approvals of the plan " + own.Spec.PlanHash + " do not count for the next one"
-	kept := keep(change, own)
-	if kept != nil {
-		why.Why += ". The next plan gets the windows that a user gave to it"
-	}
-	next := unplanned(why.Reason, why.Why+"; planning again. "+lapsed)
-	next.withdraws, next.windows = true, kept
-	// before the Migration is gone: another process may make the next plan
-	if err := p.write(ctx, change, next, nil); err != nil || !alike(change.Status.Windows, kept) {
-		return err // or written by another process meanwhile: the next turn decides again
-	}
-	if err := p.withdraw(ctx, own, why.Why); err != nil {
+	withdrawn := false
+	err := p.locked(ctx, func(ctx context.Context, client *kube.Client) error {
+		seen, err := readChange(ctx, client, change.Name)
+		if err != nil || seen.ResourceVersion != change.ResourceVersion {
+			return ignoreNotFound(err)
+		}
+		now, err := journal.Get(ctx, client.Dynamic, own.Name) // a user may have changed its windows
+		if err != nil || now.UID != own.UID || started(now) {
+			return ignoreNotFound(err)
+		}
+		kept := keep(change, now)
+		if kept != nil {
+			why.Why += ". The next plan gets the windows that a user gave to it"
+		}
+		next := unplanned(why.Reason, why.Why+"; planning again. "+lapsed)
+		next.withdraws, next.windows = true, kept
+		// before the Migration is gone: another process may make the next plan
+		if written, err := p.put(ctx, client, change, next, nil); err != nil || !written {
+			return err
+		}
+		err = journal.Withdraw(ctx, client.Dynamic, now)
+		withdrawn = err == nil
+		return ignoreNotFound(err)
+	})
+	if err != nil || !withdrawn {
 		return err
 	}
+	p.say("%s: withdrawn: %s", own.Name, why.Why)
 	kind := corev1.EventTypeNormal
 	if why.Reason == v1alpha1.ReasonStale {
 		kind = corev1.EventTypeWarning
@@ -275,6 +291,10 @@ func (p *Planner) withdraw(ctx context.Context, m *v1alpha1.Migration, why strin
 	if err == nil {
 		p.say("%s: withdrawn: %s", m.Name, why)
 	}
+	return ignoreNotFound(err)
+}
+
+func ignoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -322,6 +342,21 @@ func (p *Planner) list(ctx context.Context) ([]v1alpha1.Change, error) {
 	}
 }
 
+// readChange reads one Change.
+func readChange(ctx context.Context, client *kube.Client, name string) (*v1alpha1.Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	object, err := client.Dynamic.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading Change %s: %w", name, err)
+	}
+	var change v1alpha1.Change
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &change); err != nil {
+		return nil, fmt.Errorf("Change %s: %w", name, err)
+	}
+	return &change, nil
+}
+
 // page reads one page of the list of Changes.
 func (p *Planner) page(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -329,12 +364,19 @@ func (p *Planner) page(ctx context.Context, options metav1.ListOptions) (*unstru
 	return p.Client.Dynamic.Resource(resource).List(ctx, options)
 }
 
-// write writes the status of a Change, if it differs. The write fails if another process has written the Change since
-// it was read. The Change is updated as well. An event tells a new reason why it has no plan.
+// write is put for callers whose next turn decides again in any case.
 func (p *Planner) write(ctx context.Context, change *v1alpha1.Change, d draft, own *v1alpha1.Migration) error {
+	_, err := p.put(ctx, p.Client, change, d, own)
+	return err
+}
+
+// put writes the status of a Change, if it differs. It writes nothing, and is false, if another process has written the
+// Change since it was read. The Change is updated as well. An event tells a new reason why it has no plan.
+func (p *Planner) put(ctx context.Context, client *kube.Client, change *v1alpha1.Change, d draft,
+	own *v1alpha1.Migration) (bool, error) {
 	next := d.status(change, own, time.Now())
 	if alike(next, change.Status) {
-		return nil
+		return true, nil
 	}
 	news := !same(change.Status.Conditions, next.Conditions)
 	if news || change.Status.PlanHash != next.PlanHash {
@@ -346,17 +388,17 @@ func (p *Planner) write(ctx context.Context, change *v1alpha1.Change, d draft, o
 		Status:     next, // the API server keeps the spec
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	written, err := p.Client.Dynamic.Resource(resource).UpdateStatus(ctx, &unstructured.Unstructured{Object: object},
+	written, err := client.Dynamic.Resource(resource).UpdateStatus(ctx, &unstructured.Unstructured{Object: object},
 		metav1.UpdateOptions{FieldManager: manifest.ControllerName})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // edited or deleted meanwhile: the next turn decides again
+		return false, nil // edited or deleted meanwhile: the next turn decides again
 	}
 	if err != nil {
-		return fmt.Errorf("writing the status of Change %s: %w", change.Name, err)
+		return false, fmt.Errorf("writing the status of Change %s: %w", change.Name, err)
 	}
 	change.Status, change.ResourceVersion = next, written.GetResourceVersion()
 	if kind := d.kind(); news && kind != "" {
@@ -366,7 +408,7 @@ func (p *Planner) write(ctx context.Context, change *v1alpha1.Change, d draft, o
 		}
 		p.event(change, kind, d.reason, message)
 	}
-	return nil
+	return true, nil
 }
 
 // same reports whether Planned has the same status and reason in both lists.

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	goruntime "runtime"
@@ -80,6 +81,7 @@ func TestAPIServer(t *testing.T) {
 	first := r.plans()
 	r.waits(first)
 	r.keepsWindows()
+	r.replicas()
 	first = r.plansAgain(r.migrations()[0])
 	r.runs(first)
 	r.withdraws()
@@ -273,6 +275,102 @@ func (r *rig) keepsWindows() {
 		len(p.Change.Windows) > 0 {
 		r.Errorf("the windows are a part of the plan: %v", err)
 	}
+}
+
+// replicas: of two processes that look after the same Changes, one that has read them before the other acted does not
+// write over what the other has done, and does not lose the windows of a user.
+func (r *rig) replicas() {
+	r.Helper()
+	late := &Planner{Client: r.planner.Client, Holder: "theseus-controller@late (plans)", Events: r.events,
+		AgentImage: r.planner.AgentImage, Version: r.planner.Version, Out: r.Output(), Snapshot: r.planner.Snapshot,
+		looked: map[string]Looked{}, sources: map[string]read{}, plans: map[string]*facts{}}
+	changes := func() *v1alpha1.Change { // as a process has listed them
+		r.Helper()
+		all, err := late.list(r.Context())
+		i := slices.IndexFunc(all, func(c v1alpha1.Change) bool { return c.Name == "first" })
+		if err != nil || i < 0 {
+			r.Fatal(i, err)
+		}
+		return &all[i]
+	}
+	follows := func(change *v1alpha1.Change, migrations []v1alpha1.Migration) {
+		r.Helper()
+		if _, err := late.follow(r.Context(), change, migrations); err != nil {
+			r.Fatal(err)
+		}
+	}
+	time.Sleep(1100 * time.Millisecond) // the name of a plan follows from the second in which it was made
+
+	// it is not the one that withdraws
+	r.edit("first", map[string]any{"bakeSeconds": 7})
+	before, planned := changes(), r.read("first").Status
+	lease, _, err := journal.Acquire(r.Context(), run.Leases(r.admin), "theseus-controller@busy")
+	if err != nil {
+		r.Fatal(err)
+	}
+	var held *journal.HeldError
+	if _, err := late.follow(r.Context(), before, r.migrations()); !errors.As(err, &held) {
+		r.Errorf("it acts while another process has the lock: %v", err)
+	}
+	if now := r.read("first").Status; !alike(now, planned) {
+		r.Errorf("without the lock it wrote %+v", now)
+	}
+	if err := lease.Release(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+
+	// the other has withdrawn the plan and made the next one
+	before, stale := changes(), r.migrations()
+	r.turn()
+	made := r.migrations()
+	status := r.read("first").Status
+	follows(before, stale)
+	if now := r.migrations(); len(made) != 1 || len(now) != 1 || now[0].UID != made[0].UID ||
+		made[0].UID == stale[0].UID {
+		r.Errorf("another plan was withdrawn, or made: %v, %v, %v", stale, made, now)
+	}
+	// it has listed the Change before the other was edited, planned, and withdrawn
+	r.edit("first", map[string]any{"bakeSeconds": 8})
+	time.Sleep(1100 * time.Millisecond)
+	r.turn()
+	made = r.migrations()
+	follows(before, made)
+	if now := r.migrations(); len(now) != 1 || now[0].UID != made[0].UID {
+		r.Errorf("the plan of an edited Change was withdrawn for the Change before: %v", now)
+	}
+	if now := r.read("first").Status; now.Migration != made[0].Name || status.Migration == now.Migration {
+		r.Errorf("it wrote over the status: %+v", now)
+	}
+
+	// it has listed the Change before the other withdrew its Migration with the windows of a user, which is gone by now
+	r.patchMigration(made[0].Name, `{"spec":{"windows":[{"from":"03:00","to":"04:00","timeZone":"UTC"}]}}`)
+	good, bad := r.snapshot, *r.snapshot
+	bad.Nodes = slices.Clone(good.Nodes)
+	bad.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+	r.edit("first", map[string]any{"bakeSeconds": 9})
+	time.Sleep(1100 * time.Millisecond)
+	before, r.snapshot = changes(), &bad
+	r.turn()
+	r.snapshot = good
+	if all := r.migrations(); len(all) > 0 || r.read("first").Status.Windows == nil {
+		r.Fatalf("%d migrations", len(all))
+	}
+	clear(late.looked)
+	follows(before, nil)
+	for _, m := range r.migrations() {
+		r.hasWindows(m, "03:00-04:00 UTC")
+	}
+	follows(changes(), r.migrations())
+	if all := r.migrations(); len(all) == 1 {
+		r.hasWindows(all[0], "03:00-04:00 UTC")
+	} else {
+		r.Errorf("%d migrations", len(all))
+	}
+	r.edit("first", map[string]any{"bakeSeconds": 10}) // the next part finds the windows of the Change
+	r.patchMigration(r.migrations()[0].Name, `{"spec":{"windows":[{"days":["Sat"],"from":"22:00","to":"05:00",`+
+		`"timeZone":"Europe/Berlin"}]}}`)
+	time.Sleep(1100 * time.Millisecond)
+	r.turn()
 }
 
 func (r *rig) hasWindows(m v1alpha1.Migration, want ...string) {

@@ -314,7 +314,8 @@ func why(err error) *draft {
 // errTaken says that another migration began while a plan was made.
 var errTaken = errors.New("another migration has not ended")
 
-// enter writes a plan to the cluster as a Migration. It returns neither if the Change was edited meanwhile.
+// enter writes a plan to the cluster as a Migration. It returns neither if the Change was edited meanwhile, or if
+// another process has kept the windows of a user in it since it was read, or used them.
 func (p *Planner) enter(ctx context.Context, change *v1alpha1.Change, from source, made *plan.Plan,
 	windows []v1alpha1.Window) (*v1alpha1.Migration, *draft, error) {
 	origin := v1alpha1.ChangeOrigin{Name: change.Name, UID: string(change.UID), Generation: change.Generation,
@@ -329,9 +330,10 @@ func (p *Planner) enter(ctx context.Context, change *v1alpha1.Change, from sourc
 		if other != nil || own != nil && !over(own) {
 			return errTaken
 		}
-		now, err := client.Dynamic.Resource(resource).Get(ctx, change.Name, metav1.GetOptions{})
-		edited = apierrors.IsNotFound(err) || err == nil && (now.GetUID() != change.UID ||
-			now.GetGeneration() != change.Generation || now.GetDeletionTimestamp() != nil)
+		now, err := readChange(ctx, client, change.Name)
+		edited = apierrors.IsNotFound(err) || err == nil && (now.UID != change.UID ||
+			now.Generation != change.Generation || now.DeletionTimestamp != nil ||
+			!alike(now.Status.Windows, change.Status.Windows))
 		if err != nil || edited {
 			return err
 		}

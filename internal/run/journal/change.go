@@ -38,8 +38,8 @@ func Begun(m *v1alpha1.Migration) bool {
 }
 
 // Withdraw deletes a Migration whose run has not begun, and with it the pages of its plan. The caller holds the Lease,
-// so no run begins meanwhile. It returns an error if the Migration has begun, or is not the one that the caller has
-// seen.
+// so no run begins meanwhile. It returns an error if the Migration has begun, or is not as the caller has seen it: a
+// user may have changed its windows.
 func Withdraw(ctx context.Context, client dynamic.Interface, seen *v1alpha1.Migration) error {
 	now, err := get(ctx, client, seen.Name)
 	if err != nil {
@@ -55,7 +55,7 @@ func Withdraw(ctx context.Context, client dynamic.Interface, seen *v1alpha1.Migr
 	_, err = call(ctx, "withdrawing migration "+seen.Name, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Delete(ctx, seen.Name,
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &now.UID,
-				ResourceVersion: &now.ResourceVersion}})
+				ResourceVersion: &seen.ResourceVersion}})
 	})
 	return err
 }
