@@ -69,7 +69,8 @@ func TestAPIServer(t *testing.T) {
 			"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve"}}}})
 
 	c := &Controller{Client: as(controls), Holder: HolderPrefix + "test", Approvals: 1, Dir: t.TempDir(),
-		Version: "v0", Out: os.Stderr, plans: map[string]*loaded{}, again: map[string]*pause{}}
+		Version: "v0", Out: os.Stderr, plans: map[string]*loaded{}, again: map[string]*pause{},
+		unread: map[string]*pause{}}
 	records(t, c)
 	create(t, admin)
 

@@ -63,6 +63,7 @@ type Controller struct {
 	plans  map[string]*loaded // by name
 	plan   *plan.Plan         // the one that was read last, until it runs: more do not fit into the memory
 	again  map[string]*pause  // by name
+	unread map[string]*pause  // by name: the plan, or the journal, could not be read
 	unsaid map[string]*unsaid // by name
 	turned atomic.Int64       // when the loop turned last, in Unix seconds
 	busy   atomic.Bool        // a run is under way
@@ -74,6 +75,7 @@ type Controller struct {
 type loaded struct {
 	hash  string
 	unfit *Obstacle       // why the controller does not run it, or nil
+	lacks bool            // it could not be read: a person may restore it
 	takes []time.Duration // how much of a window each of its steps needs
 }
 
@@ -86,7 +88,8 @@ type pause struct {
 
 // Run looks after Migrations until ctx ends. A run that is under way then stops after its current action.
 func (c *Controller) Run(ctx context.Context) error {
-	c.plans, c.again, c.unsaid = map[string]*loaded{}, map[string]*pause{}, map[string]*unsaid{}
+	c.plans, c.unsaid = map[string]*loaded{}, map[string]*unsaid{}
+	c.again, c.unread = map[string]*pause{}, map[string]*pause{}
 	c.say("theseus-controller %s begins as %s; a plan needs %s",
 		c.Version, c.Holder, cluster.Count(c.Approvals, "approval"))
 	for {
@@ -197,7 +200,7 @@ func (c *Controller) choose(ctx context.Context, ready []v1alpha1.Migration, dec
 		}
 	}
 	m := &ready[i]
-	if p := c.again[m.Name]; p != nil && p.asked == asked(m) && time.Now().Before(p.until) {
+	if c.again[m.Name].rests(m) {
 		return nil
 	}
 	if err := c.write(ctx, m, decided[m.Name].Conditions, nil); err != nil {
@@ -240,13 +243,17 @@ func (c *Controller) follow(ctx context.Context, m *v1alpha1.Migration, decision
 
 // recount writes the conditions that follow from the journal.
 func (c *Controller) recount(ctx context.Context, m *v1alpha1.Migration) error {
+	if c.unread[m.Name].rests(m) {
+		return nil
+	}
 	state, ways, err := c.standing(ctx, m)
 	switch {
 	case err != nil && over(m) && !transient(err): // the summary says how it ended, and nothing is left to do
 		state = engine.State{Phase: engine.Phase(m.Status.Phase), Cause: "the journal cannot be read: " + err.Error()}
 	case err != nil:
-		return c.unread(ctx, m, err)
+		return c.tellUnread(ctx, m, err)
 	}
+	delete(c.unread, m.Name)
 	told, ok := ended(state, ways)
 	if !ok {
 		return nil // the summary in the status is older than the journal
@@ -272,8 +279,8 @@ func (c *Controller) standing(ctx context.Context, m *v1alpha1.Migration) (engin
 	return state, engine.Judge(p.Steps, state, false).Ways, nil
 }
 
-// unread tells that a plan or a journal cannot be read, unless that may go away.
-func (c *Controller) unread(ctx context.Context, m *v1alpha1.Migration, err error) error {
+// tellUnread tells that a plan or a journal cannot be read, unless that may go away. It is read again after a while.
+func (c *Controller) tellUnread(ctx context.Context, m *v1alpha1.Migration, err error) error {
 	if transient(err) {
 		return err
 	}
@@ -281,12 +288,15 @@ func (c *Controller) unread(ctx context.Context, m *v1alpha1.Migration, err erro
 	if err != nil {
 		return err
 	}
+	later(c.unread, m)
 	return c.write(ctx, m, obstructed(*obstacle), nil)
 }
 
-// unfit loads a Migration's plan, once, and says why the controller cannot run it; nil if it can.
+// unfit loads a Migration's plan, once, and says why the controller cannot run it; nil if it can. A plan that cannot be
+// read is read again after a while: a person may restore it.
 func (c *Controller) unfit(ctx context.Context, m *v1alpha1.Migration) (*Obstacle, error) {
-	if known := c.plans[m.Name]; known != nil && known.hash == m.Spec.PlanHash {
+	if known := c.plans[m.Name]; known != nil && known.hash == m.Spec.PlanHash &&
+		(!known.lacks || c.unread[m.Name].rests(m)) {
 		return known.unfit, nil
 	}
 	found := &loaded{hash: m.Spec.PlanHash}
@@ -305,12 +315,14 @@ func (c *Controller) unfit(ctx context.Context, m *v1alpha1.Migration) (*Obstacl
 		if found.unfit, err = c.obstacle(ctx, m, err); err != nil {
 			return nil, err
 		}
-		return found.unfit, nil // read again next time: a person may restore it
+		found.lacks = true
+		later(c.unread, m)
 	case p.Hash != m.Spec.PlanHash:
 		// the approvals are of the hash that was listed, and Load has read the Migration again
 		return nil, fmt.Errorf("the plan of %s was changed while it was read: it has the hash %s, not %s",
 			m.Name, p.Hash, m.Spec.PlanHash)
 	default:
+		delete(c.unread, m.Name)
 		c.plan = p
 		for i := range p.Steps {
 			found.takes = append(found.takes, p.Takes(&p.Steps[i]))
@@ -349,15 +361,24 @@ func (c *Controller) forget(all []v1alpha1.Migration) {
 	}
 	maps.DeleteFunc(c.plans, func(name string, _ *loaded) bool { return gone(name) })
 	maps.DeleteFunc(c.again, func(name string, _ *pause) bool { return gone(name) })
+	maps.DeleteFunc(c.unread, func(name string, _ *pause) bool { return gone(name) })
 	c.forgetUnsaid(gone)
 }
 
+// rests reports whether a Migration is to be left alone now. A person who asks for something else ends that.
+func (p *pause) rests(m *v1alpha1.Migration) bool {
+	return p != nil && p.asked == asked(m) && time.Now().Before(p.until)
+}
+
 // later makes the controller leave a Migration alone for a while, and returns for how long.
-func (c *Controller) later(m *v1alpha1.Migration) time.Duration {
-	p := c.again[m.Name]
+func (c *Controller) later(m *v1alpha1.Migration) time.Duration { return later(c.again, m) }
+
+// later counts a failure with a Migration among the pauses, and returns how long the next one is.
+func later(pauses map[string]*pause, m *v1alpha1.Migration) time.Duration {
+	p := pauses[m.Name]
 	if p == nil || p.asked != asked(m) {
 		p = &pause{asked: asked(m)}
-		c.again[m.Name] = p
+		pauses[m.Name] = p
 	}
 	p.failures++
 	after := pauseAfter(p.failures)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -49,7 +50,56 @@ func holding(t *testing.T, all ...*v1alpha1.Migration) *Controller {
 	}
 	return &Controller{Client: &kube.Client{Dynamic: client}, Holder: HolderPrefix + "here",
 		Version: "v1", Out: &bytes.Buffer{}, plans: map[string]*loaded{}, again: map[string]*pause{},
-		unsaid: map[string]*unsaid{}}
+		unsaid: map[string]*unsaid{}, unread: map[string]*pause{}}
+}
+
+// TestUnreadRests: a plan or a journal that cannot be read is read again after a pause, which grows, and at once when a
+// person asks for something.
+func TestUnreadRests(t *testing.T) {
+	for _, what := range []struct {
+		resource string
+		read     func(c *Controller, m *v1alpha1.Migration) error
+	}{
+		{"planpages", func(c *Controller, m *v1alpha1.Migration) error {
+			unfit, err := c.unfit(t.Context(), m)
+			if err == nil && unfit == nil {
+				return errors.New("it is fit")
+			}
+			return err
+		}},
+		{"journalpages", func(c *Controller, m *v1alpha1.Migration) error { return c.recount(t.Context(), m) }},
+	} {
+		c, _, m := entered(t)
+		m.Status.Phase = string(engine.PhasePaused)
+		reads := 0
+		c.Client.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("*", what.resource,
+			func(clienttesting.Action) (bool, runtime.Object, error) {
+				reads++
+				return true, nil, apierrors.NewBadRequest("it is no page")
+			})
+		reading := func() bool {
+			t.Helper()
+			before := reads
+			if err := what.read(c, m); err != nil {
+				t.Fatal(err)
+			}
+			return reads > before
+		}
+		if !reading() || reading() || reading() {
+			t.Errorf("%s are read %d times", what.resource, reads)
+		}
+		if c.unread["m"] == nil {
+			t.Fatalf("%s are read again in the next turn", what.resource)
+		}
+		c.unread["m"].until = time.Now()
+		if !reading() || reading() || time.Until(c.unread["m"].until) < pauseAfter(2)-time.Second {
+			t.Errorf("%s after the pause: %+v", what.resource, c.unread["m"])
+		}
+		m.Spec.Attempt++
+		if !reading() || reading() {
+			t.Errorf("%s after a person has asked to continue: %d times", what.resource, reads)
+		}
+	}
 }
 
 // twoSteps is a plan of two waves.

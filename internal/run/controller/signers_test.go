@@ -198,7 +198,8 @@ func TestSignedAPIServer(t *testing.T) {
 	}
 	alice, bob := newPerson(t, "alice@example.com"), newPerson(t, "bob@example.com")
 	c := &Controller{Client: as(controls), Holder: HolderPrefix + "test", Approvals: 2, Dir: t.TempDir(),
-		Version: "v0", Out: os.Stderr, plans: map[string]*loaded{}, again: map[string]*pause{}}
+		Version: "v0", Out: os.Stderr, plans: map[string]*loaded{}, again: map[string]*pause{},
+		unread: map[string]*pause{}}
 	create(t, admin)
 	eve := as("eve")
 	signs := func(user, signature string) {
