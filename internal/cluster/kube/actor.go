@@ -56,6 +56,7 @@ type Actor struct {
 	Note func(string)
 
 	turns turns
+	moved moved
 	// plans and reports are watched; nil if each look lists them.
 	plans, reports *watched
 	answers        answers
@@ -85,6 +86,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 	case step.Patch:
 		seen, err = a.observePatch(ctx, action.ID, do)
 	case step.Evict:
+		a.moved.begin(action.ID)
 		seen, err = a.observeEvict(ctx, do.Pods, before)
 	case step.Node:
 		seen, err = a.observeTask(ctx, action.ID, do)
@@ -116,7 +118,7 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 	case step.Patch:
 		err = a.patch(ctx, do)
 	case step.Evict:
-		answer, err = a.evict(ctx, do.Pods, before)
+		answer, err = a.evict(ctx, action.ID, do.Pods, before)
 	case step.Node:
 		answer, err = a.nodeVerb(ctx, action.ID, do)
 	case step.Wait:

@@ -34,7 +34,8 @@ type EvictedPod struct {
 	Workload  string `json:"workload"`
 	// HeldMillis is how long the eviction API refused the eviction, in ms.
 	HeldMillis int64 `json:"heldMillis,omitempty"`
-	// WholeMillis is the time from the eviction until the workload had all its ready pods again, in ms.
+	// WholeMillis is the time from the eviction until the workload had all its ready pods again, in ms; or until an
+	// outage of the API server, during which nobody could tell.
 	WholeMillis int64 `json:"wholeMillis"`
 }
 
@@ -127,8 +128,9 @@ func ofDaemonSet(pod *corev1.Pod) bool {
 // evict moves pods through the eviction API: pods of different workloads in parallel, pods of one workload one after
 // another, each only when the workload has all its ready pods again. A pod that takes long to terminate does not delay
 // others if its workload is complete without it. Replacements on the old network of this node would be evicted again;
-// there are none after the node's CNI configuration was switched.
-func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage) (json.RawMessage, error) {
+// there are none after the node's CNI configuration was switched. The answer has the pods of earlier tries of this
+// attempt, too.
+func (a *Actor) evict(ctx context.Context, id string, set step.PodSet, seen json.RawMessage) (json.RawMessage, error) {
 	before, err := readBefore(seen)
 	if err != nil {
 		return nil, err
@@ -170,10 +172,47 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage
 			failed = a.awaitWhole(ctx, workloadAt(w.Ref), w.Ready)
 		}
 	}
-	slices.SortFunc(done.Pods, func(x, y EvictedPod) int {
+	return jsonOf(Evicted{a.moved.add(id, done.Pods)}), failed
+}
+
+// moved has the pods that evictions have moved, by action, since it was observed. The engine tries an action again
+// after an outage of the API server, and its record has the answer of the last try alone. The zero value is ready to
+// use.
+type moved struct {
+	lock sync.Mutex
+	pods map[string][]EvictedPod
+}
+
+// begin forgets the attempt before.
+func (m *moved) begin(id string) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	delete(m.pods, id)
+}
+
+// add adds the pods of one try, and returns those of all tries. A pod that had not terminated when an outage began is
+// one pod, with the times of both tries.
+func (m *moved) add(id string, pods []EvictedPod) []EvictedPod {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	all := slices.Clone(m.pods[id])
+	for _, pod := range pods {
+		if i := slices.IndexFunc(all, func(earlier EvictedPod) bool {
+			return earlier.Namespace == pod.Namespace && earlier.Name == pod.Name
+		}); i >= 0 {
+			all[i].HeldMillis, all[i].WholeMillis = all[i].HeldMillis+pod.HeldMillis, all[i].WholeMillis+pod.WholeMillis
+			continue
+		}
+		all = append(all, pod)
+	}
+	slices.SortFunc(all, func(x, y EvictedPod) int {
 		return cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name)
 	})
-	return jsonOf(done), failed
+	if m.pods == nil {
+		m.pods = map[string][]EvictedPod{}
+	}
+	m.pods[id] = all
+	return all
 }
 
 // byWorkload groups pods by the workload that will recreate them.

@@ -197,11 +197,35 @@ func TestEvictAfterAnOutage(t *testing.T) {
 			w.recreate("p2", like)
 		}
 	}
-	if _, err := w.evictedSince(before); err != nil {
+	done, err := w.evictedSince(before)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if len(done.Pods) != 2 || done.Pods[0].Name != "p1" || done.Pods[1].Name != "p2" {
+		t.Errorf("the answer, which alone is recorded, names %+v", done.Pods)
 	}
 	if got := e.countReady(); got != 2 || !slices.Equal(e.ready, []int{2, 2}) {
 		t.Errorf("%d pods ready at the end, evicted %v with %v ready", got, e.order, e.ready)
+	}
+}
+
+// TestMoved: a pod that two tries of an attempt have asked to go is one, and another attempt, or action, begins without
+// the pods of those before.
+func TestMoved(t *testing.T) {
+	var all moved
+	pod := func(name string, held, whole int64) EvictedPod {
+		return EvictedPod{Namespace: "shop", Name: name, HeldMillis: held, WholeMillis: whole}
+	}
+	all.begin("e")
+	all.add("e", []EvictedPod{pod("p2", 1, 20)})
+	all.add("other", []EvictedPod{pod("p9", 1, 1)})
+	want := []EvictedPod{pod("p1", 0, 5), pod("p2", 3, 50)}
+	if got := all.add("e", []EvictedPod{pod("p1", 0, 5), pod("p2", 2, 30)}); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	all.begin("e")
+	if got := all.add("e", nil); len(got) != 0 {
+		t.Errorf("another attempt: %+v", got)
 	}
 }
 
