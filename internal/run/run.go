@@ -133,11 +133,11 @@ func (f *Flight) String() string {
 // Execute carries out a plan from where its journal ends, and keeps everything that a report needs.
 func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	r.flight, r.unfenced = NewFlight(r.Plan), r.Client.Dynamic
-	holder := cmp.Or(r.Holder, journal.Holder())
+	r.Holder = cmp.Or(r.Holder, journal.Holder())
 	asked := ctx
 	var telling *Telling
 	defer func() { r.told(asked, telling, outcome, err) }()
-	lease, ctx, err := journal.Acquire(ctx, Leases(r.Client), holder)
+	lease, ctx, err := journal.Acquire(ctx, Leases(r.Client), r.Holder)
 	if err != nil {
 		return engine.Outcome{}, err
 	}
@@ -145,23 +145,7 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	if r.Client, err = r.Client.Fenced(lease.Check); err != nil {
 		return engine.Outcome{}, err
 	}
-	if err := HooksRun(r.Plan); err != nil {
-		return engine.Outcome{}, err
-	}
-	if r.Begins {
-		if err := SignalsRun(r.Plan, r.Desire, nil); err != nil { // before the cluster has the plan
-			return engine.Outcome{}, err
-		}
-	}
-	if r.Begins && r.MayBegin != nil {
-		if err := r.patiently(ctx, r.MayBegin); err != nil {
-			return engine.Outcome{}, err
-		}
-	}
-	if err := r.endBenchmarks(ctx); err != nil {
-		return engine.Outcome{}, err
-	}
-	if err := r.patiently(ctx, r.enter); err != nil {
+	if err := r.begin(ctx); err != nil {
 		return engine.Outcome{}, err
 	}
 	inCluster := journal.NewCluster(r.Client.Dynamic, r.Plan.Name)
@@ -169,34 +153,9 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 		r.View.Say(fmt.Sprintf("warning: the local copy of the journal: %v", err))
 	})
 	defer records.Close()
-
-	var past []engine.Record
-	err = r.patiently(ctx, func(ctx context.Context) (err error) {
-		past, err = records.Records(ctx)
-		return err
-	})
+	past, err := r.past(ctx, lease, inCluster, records)
 	if err != nil {
 		return engine.Outcome{}, err
-	}
-	if err := MustBeHead(r.Plan.Name, past, r.Head); err != nil {
-		return engine.Outcome{}, err
-	}
-	if err := SignalsRun(r.Plan, r.Desire, past); err != nil {
-		return engine.Outcome{}, err
-	}
-	if n := len(past); n > 0 {
-		if err := r.patiently(ctx,
-			func(ctx context.Context) error { return lease.Exceed(ctx, past[n-1].Epoch) }); err != nil {
-			return engine.Outcome{}, err
-		}
-	}
-	if err := r.patiently(ctx, inCluster.Summarise); err != nil {
-		return engine.Outcome{}, err
-	}
-	if r.Admit != nil {
-		if err := r.Admit(ctx, past); err != nil {
-			return engine.Outcome{}, err
-		}
 	}
 	for _, record := range past {
 		r.stood = stood(r.stood, record)
@@ -210,6 +169,67 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 			telling.End()
 		}
 	})()
+	return r.carryOut(ctx, lease, records, past, telling)
+}
+
+// begin checks what must hold before the journal is read, and writes the plan to the cluster, unless the cluster has
+// it, and the desired state.
+func (r *Run) begin(ctx context.Context) error {
+	if err := HooksRun(r.Plan); err != nil {
+		return err
+	}
+	if r.Begins {
+		if err := SignalsRun(r.Plan, r.Desire, nil); err != nil { // before the cluster has the plan
+			return err
+		}
+	}
+	if r.Begins && r.MayBegin != nil {
+		if err := r.patiently(ctx, r.MayBegin); err != nil {
+			return err
+		}
+	}
+	if err := r.endBenchmarks(ctx); err != nil {
+		return err
+	}
+	return r.patiently(ctx, r.enter)
+}
+
+// past reads the journal, and checks what must hold before this process adds to it.
+func (r *Run) past(ctx context.Context, lease *journal.Lease, inCluster *journal.Cluster,
+	records *journal.Mirrored) (past []engine.Record, err error) {
+	err = r.patiently(ctx, func(ctx context.Context) (err error) {
+		past, err = records.Records(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := MustBeHead(r.Plan.Name, past, r.Head); err != nil {
+		return nil, err
+	}
+	if err := SignalsRun(r.Plan, r.Desire, past); err != nil {
+		return nil, err
+	}
+	if n := len(past); n > 0 {
+		if err := r.patiently(ctx,
+			func(ctx context.Context) error { return lease.Exceed(ctx, past[n-1].Epoch) }); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.patiently(ctx, inCluster.Summarise); err != nil {
+		return nil, err
+	}
+	if r.Admit != nil {
+		if err := r.Admit(ctx, past); err != nil {
+			return nil, err
+		}
+	}
+	return past, nil
+}
+
+// carryOut assembles the parts of a run, and lets the engine continue from the past records.
+func (r *Run) carryOut(ctx context.Context, lease *journal.Lease, records *journal.Mirrored, past []engine.Record,
+	telling *Telling) (engine.Outcome, error) {
 	actor := r.actor(lease.Epoch())
 	unwatch, err := actor.Follow(ctx, r.Client)
 	if err != nil {
@@ -217,14 +237,9 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	}
 	defer unwatch()
 	r.keepGraph(ctx, actor)
-	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{},
-		NoneCompares: !slices.ContainsFunc(r.Plan.Steps, compares)}
-	if r.Fresh {
-		gate.Since = nil
-	} else if held(past) {
-		if err := gate.Begin(ctx); err != nil { // before the next step, so that its own losses count
-			return engine.Outcome{}, err
-		}
+	gate, err := r.gate(ctx, actor, past)
+	if err != nil {
+		return engine.Outcome{}, err
 	}
 	evidence, archive := r.evidence(), newArchive(r.Client.Dynamic, r.Plan.Name)
 	if r.Plan.Foreign() {
@@ -232,7 +247,6 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 			return engine.Outcome{}, err
 		}
 	}
-	deps := engine.Deps{Actor: r.withPool(actor), Gate: gate}
 	if r.Plan.OnNodes() {
 		r.resume(ctx, archive, evidence, past)
 		defer r.archiving(ctx, archive, evidence)()
@@ -241,6 +255,7 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	if r.Plan.Foreign() {
 		defer r.observing(ctx, evidence)()
 	}
+	deps := engine.Deps{Actor: r.withPool(actor), Gate: gate}
 	if r.Mirrored != nil {
 		if deps.Actor, deps.Gate, err = r.Mirrored(ctx, deps, records); err != nil {
 			return engine.Outcome{}, err
@@ -259,36 +274,61 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	if r.Command != nil {
 		deps.Actor = r.Command(deps.Actor, gate, signals)
 	}
+	deps.Actor, deps.Journal = lease.Guard(deps.Actor), r.Metrics.Journal(lease.GuardJournal(records))
+	deps.Past, deps.Clock, deps.Together = past, Clock{}, Together(step.MostAtOnce)
+	deps.Control, deps.Hold = journal.NewControl(r.Client.Dynamic, r.Plan.Name), r.holding()
+	deps.Epoch, deps.By, deps.Theseus, deps.Note = lease.Epoch(), r.Holder, r.Theseus, r.View.Note
 	reverts := &kube.Reverts{Actor: actor, Steps: r.Plan.Steps}
-	if r.Mirrored == nil && !r.Plan.Foreign() { // with a mirror, the original is idle during the change
-		versions := &kube.Versions{Client: r.Client, Clock: Clock{}}
-		reverts.Learn(past...)
-		deps.Hindrance = func(ctx context.Context) string { return cmp.Or(versions.Changed(ctx), reverts.Found(ctx)) }
+	deps.Hindrance = r.hindrance(reverts, past)
+	deps.Notify = func(record engine.Record) {
+		r.flight.Record(record)
+		r.stood = stood(r.stood, record)
+		r.Metrics.Record(record)
+		telling.Record(record)
+		reverts.Learn(record)
+		r.counts(record, evidence, gate)
+		if record.Event == engine.StepBegan && r.Plan.OnNodes() {
+			evidence.Collect(ctx, actor) //nolint:errcheck // the collector retries; the engine reports outages
+		}
+		r.View.Record(record)
 	}
 	stop, done := r.Stoppable(r.flight)
 	defer done()
-	hold := r.hold
-	if r.Plan.Foreign() {
-		hold = r.measuring // neither a window nor a freeze ends what is measured
+	deps.Stop = stop
+	return engine.Run(ctx, r.Plan, deps)
+}
+
+// gate returns the gate of a run. It counts losses from the first record on, unless the run is Fresh.
+func (r *Run) gate(ctx context.Context, actor *kube.Actor, past []engine.Record) (*kube.Gate, error) {
+	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{},
+		NoneCompares: !slices.ContainsFunc(r.Plan.Steps, compares)}
+	if r.Fresh {
+		gate.Since = nil
+	} else if held(past) {
+		if err := gate.Begin(ctx); err != nil { // before the next step, so that its own losses count
+			return nil, err
+		}
 	}
-	return engine.Run(ctx, r.Plan, engine.Deps{
-		Actor: lease.Guard(deps.Actor), Gate: deps.Gate,
-		Journal: r.Metrics.Journal(lease.GuardJournal(records)), Past: past, Clock: Clock{},
-		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Hold: hold, Stop: stop,
-		Together: Together(step.MostAtOnce), Epoch: lease.Epoch(), By: holder, Theseus: r.Theseus, Note: r.View.Note,
-		Notify: func(record engine.Record) {
-			r.flight.Record(record)
-			r.stood = stood(r.stood, record)
-			r.Metrics.Record(record)
-			telling.Record(record)
-			reverts.Learn(record)
-			r.counts(record, evidence, gate)
-			if record.Event == engine.StepBegan && r.Plan.OnNodes() {
-				evidence.Collect(ctx, actor) //nolint:errcheck // the collector retries; the engine reports outages
-			}
-			r.View.Record(record)
-		},
-	})
+	return gate, nil
+}
+
+// hindrance returns what pauses a run between two steps: a change of versions, or of what earlier steps did. nil if
+// nothing does: with a mirror, the original is idle during the change.
+func (r *Run) hindrance(reverts *kube.Reverts, past []engine.Record) func(context.Context) string {
+	if r.Mirrored != nil || r.Plan.Foreign() {
+		return nil
+	}
+	versions := &kube.Versions{Client: r.Client, Clock: Clock{}}
+	reverts.Learn(past...)
+	return func(ctx context.Context) string { return cmp.Or(versions.Changed(ctx), reverts.Found(ctx)) }
+}
+
+// holding returns what keeps the next step from beginning: neither a window nor a freeze ends what is measured.
+func (r *Run) holding() func(context.Context, *step.Step) (engine.Hold, error) {
+	if r.Plan.Foreign() {
+		return r.measuring
+	}
+	return r.hold
 }
 
 // enter writes the plan to the cluster, unless the cluster has it, and then the desired state. It is idempotent.
