@@ -250,6 +250,9 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 			cost = "the command succeeded, and " + cost
 		}
 		fmt.Fprintf(a.Out, "good: %s: %s\n", cost, r.After.Reason)
+		for _, one := range r.Shut() {
+			fmt.Fprintf(a.Out, "not covered: %s\n", one)
+		}
 	}
 	return nil
 }

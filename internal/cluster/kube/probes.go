@@ -46,7 +46,8 @@ type Measured struct {
 	LocalDNS  string
 }
 
-// grace is how long optional paths may take to answer when all others do, and graceReports the same in reports.
+// grace is how long paths that a cluster may lack (path.Silent) may take to answer when all others do, and graceReports
+// the same in reports.
 const (
 	grace        = 10 * time.Second
 	graceReports = 3
@@ -70,16 +71,19 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 	every := path.ReportEvery(len(plans))
 	stopped := a.Clock.Now().Add(stopWait + every)
 	var silent []path.Silence
-	var since time.Time // the optional paths alone have not answered
+	var since time.Time // only paths that a cluster may lack have not answered
 	err = a.waitOut(ctx, func() (string, error) {
 		reports, err := a.probeReports(ctx)
 		if err != nil {
 			return "", err
 		}
 		missing := unestablished(plans, reports, a.Clock.Now().Before(stopped))
+		if missing == "" || !a.Measured.Local { // only a guard goes on without paths
+			return missing, nil
+		}
 		left, quiet := path.Silent(pathsOf(plans), answered(plans, reports))
 		switch {
-		case missing == "" || len(quiet) == 0:
+		case len(quiet) == 0:
 			return missing, nil
 		case unestablished(only(plans, left), reports, false) != "":
 			since = time.Time{}
@@ -114,7 +118,7 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 type Paths struct {
 	Plans int `json:"plans"`
 	Paths int `json:"paths"`
-	// Silent are the optional paths that did not answer, and so are not measured.
+	// Silent are the paths that did not answer, that a cluster may lack, and that so are not measured.
 	Silent []path.Silence `json:"silent,omitempty"`
 }
 

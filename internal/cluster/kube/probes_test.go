@@ -219,21 +219,26 @@ func TestSetPathsWaitsForEndpoints(t *testing.T) {
 	}
 }
 
-// TestSetPathsLeavesOut: optional paths that do not answer once all others do are left out and named, after a while;
-// any other path is waited for.
+// TestSetPathsLeavesOut: optional paths that do not answer once all others do are left out and named, after a while.
+// So are those to a port of a node on which nothing answers. Any other path is waited for. Only guards leave paths out.
 func TestSetPathsLeavesOut(t *testing.T) {
 	for name, test := range map[string]struct {
 		silent string
+		waits  string // the path that is waited for
 		want   []path.Silence
 	}{
-		"optional": {"/host-port/", []path.Silence{{Class: path.ClassHostPort, Paths: 1, Of: 2,
-			Example: "a/host>b/host-port/old/tcp-new"}}},
-		"any other": {"/udp", nil},
-		"none":      {"none", nil},
+		"optional": {"/host-port/", "", []path.Silence{{Class: path.ClassHostPort, Paths: 1, Of: 2,
+			Example: "a/host>b/host-port/old/tcp-new", Shut: "TCP port 7202 of b"}}},
+		"a firewall": {">b/host/udp", "", []path.Silence{{Class: path.ClassPodHost, Paths: 1, Of: 4,
+			Example: "a/old>b/host/udp", Shut: "UDP port 7101 of b"}}},
+		"a firewall, not a guard": {">b/host/udp", "a/old>b/host/udp", nil},
+		"any other":               {"/udp", "a/", nil},
+		"a pod":                   {"a/old>b/old/udp", "a/old>b/old/udp", nil},
+		"none":                    {"none", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := probed(t)
-			w.Measured = Measured{Local: true, HostPorts: true}
+			w.Measured = Measured{Local: !strings.Contains(name, "not a guard"), HostPorts: true}
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			begun, late := w.now, time.Time{}
@@ -247,8 +252,8 @@ func TestSetPathsLeavesOut(t *testing.T) {
 			}
 			data, err := w.Do(ctx, step.Action{ID: "p",
 				Do: step.Probe{Paths: step.PathSet{Old: []string{step.EveryNode}}}}, nil)
-			if test.silent == "/udp" {
-				wantError(t, err, "have not answered yet, such as a/")
+			if test.waits != "" {
+				wantError(t, err, "have not answered yet, such as "+test.waits)
 				return
 			}
 			var got Paths
@@ -258,16 +263,17 @@ func TestSetPathsLeavesOut(t *testing.T) {
 			plans, err := w.probePlans(context.Background())
 			if all := pathsOf(plans); err != nil || len(all) != got.Paths ||
 				slices.ContainsFunc(all, func(one v1alpha1.Path) bool {
-					return one.ID == "a/host>b/host-port/old/tcp-new"
-				}) != (test.want == nil) {
+					return test.want != nil && one.ID == test.want[0].Example
+				}) {
 				t.Errorf("%d paths, %+v, %v", len(all), got, err)
 			}
 			if waited := late.Sub(begun); (waited >= grace) != (test.want != nil) {
 				t.Errorf("it waited for %s", waited)
 			}
-			if says := "not measured: 1 of 2 paths of the class host-port"; test.want != nil &&
-				!slices.ContainsFunc(w.notes, func(note string) bool { return strings.HasPrefix(note, says) }) {
-				t.Errorf("%q", w.notes)
+			for _, one := range test.want {
+				if !slices.Contains(w.notes, "not measured: "+one.String()) {
+					t.Errorf("%q", w.notes)
+				}
 			}
 		})
 	}

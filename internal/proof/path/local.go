@@ -2,6 +2,8 @@ package path
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -71,6 +73,17 @@ func (b *builder) localPorts(from, to Node) {
 	}
 }
 
+// AtNode reports whether a path leads to a port of a node's own address: the firewall of the node may shut it.
+func AtNode(one v1alpha1.Path) bool {
+	switch one.Class {
+	case ClassPodHost, ClassNodePort, ClassLocalPort, ClassHostPort:
+		return true
+	case ClassOutside: // those to responders outside have no node
+		return one.Target.Node != ""
+	}
+	return false
+}
+
 // Silence are the paths of one class that did not answer before a change, and so are not measured.
 type Silence struct {
 	Class string `json:"class"`
@@ -79,39 +92,116 @@ type Silence struct {
 	Of    int `json:"of"`
 	// Example is the id of one.
 	Example string `json:"example"`
+	// Shut names the ports of nodes that the paths lead to, such as "UDP port 7101 of a, b"; empty if they lead
+	// elsewhere.
+	Shut string `json:"shut,omitempty"`
 }
 
 func (s Silence) String() string {
-	return fmt.Sprintf("%d of %s of the class %s, which had no answer before the change, such as %s", s.Paths,
+	text := fmt.Sprintf("%d of %s of the class %s, which had no answer before the change, such as %s", s.Paths,
 		cluster.Count(s.Of, "path"), s.Class, s.Example)
+	if s.Shut != "" {
+		text += "; probably the node's firewall drops " + s.Shut + ": allow it from nodes and pods, or these paths " +
+			"are not measured"
+	}
+	return text
 }
 
-// Silent sorts out the optional paths that do not answer: left are the others. What every class lost is in the order of
-// the classes.
+// Uncovered reports whether no path is left of a class that every run measures.
+func (s Silence) Uncovered() bool { return s.Paths == s.Of && !Optional(s.Class) }
+
+// Silent sorts out the paths that do not answer, and that a cluster may lack: left are the others. These are the
+// optional ones, and those to a port of a node on which nothing answers: the node's firewall shuts it. What every class
+// lost is in the order of the classes.
 func Silent(paths []v1alpha1.Path, answers func(id string) bool) (left []v1alpha1.Path, silent []Silence) {
-	of := map[string]*Silence{}
+	of, shut, open := map[string]*Silence{}, map[string]*shutPorts{}, openPorts(paths, answers)
 	for _, one := range paths {
-		if !Optional(one.Class) {
-			left = append(left, one)
-			continue
-		}
 		if of[one.Class] == nil {
-			of[one.Class] = &Silence{Class: one.Class}
+			of[one.Class], shut[one.Class] = &Silence{Class: one.Class}, &shutPorts{}
 		}
 		count := of[one.Class]
 		count.Of++
-		if answers(one.ID) {
+		if !Optional(one.Class) && !open.mayLack(one) || answers(one.ID) {
 			left = append(left, one)
 			continue
 		}
 		if count.Paths++; count.Paths == 1 {
 			count.Example = one.ID
 		}
+		if AtNode(one) {
+			shut[one.Class].add(one)
+		}
 	}
 	for _, class := range Classes() {
 		if count := of[class]; count != nil && count.Paths > 0 {
+			count.Shut = shut[class].String()
 			silent = append(silent, *count)
 		}
 	}
 	return left, silent
+}
+
+// port is a port of a node, as other nodes reach it, or the node itself and its pods do.
+type port struct {
+	address string
+	udp     bool
+	own     bool
+}
+
+func portOf(one v1alpha1.Path) port {
+	udp := one.Protocol == v1alpha1.UDP || one.Protocol == v1alpha1.UDPNew || one.Protocol == v1alpha1.DNS
+	return port{one.Target.Address, udp, one.Source.Node == one.Target.Node}
+}
+
+// ports are those of nodes that have answered.
+type ports map[port]bool
+
+func openPorts(paths []v1alpha1.Path, answers func(id string) bool) ports {
+	open := ports{}
+	for _, one := range paths {
+		if AtNode(one) && answers(one.ID) {
+			open[portOf(one)] = true
+		}
+	}
+	return open
+}
+
+// mayLack reports whether a path leads to a port that is shut. A port that answers on one path is not: then another
+// path to it is broken. A firewall that lets nodes in lets the node's own pods in, but not the other way round.
+func (p ports) mayLack(one v1alpha1.Path) bool {
+	at := portOf(one)
+	others := at
+	others.own = false
+	return AtNode(one) && !p[at] && !p[others]
+}
+
+// shutPorts are the ports of nodes that do not answer on the paths of one class.
+type shutPorts struct{ ports, nodes []string }
+
+func (s *shutPorts) add(one v1alpha1.Path) {
+	protocol, at := "TCP", portOf(one)
+	if at.udp {
+		protocol = "UDP"
+	}
+	number := at.address[strings.LastIndexByte(at.address, ':')+1:]
+	if text := protocol + " port " + number; !slices.Contains(s.ports, text) {
+		s.ports = append(s.ports, text)
+	}
+	if !slices.Contains(s.nodes, one.Target.Node) {
+		s.nodes = append(s.nodes, one.Target.Node)
+	}
+}
+
+// mostShut bounds the nodes that are named.
+const mostShut = 10
+
+func (s *shutPorts) String() string {
+	if len(s.nodes) == 0 {
+		return ""
+	}
+	text := strings.Join(s.ports, " and ") + " of " + strings.Join(s.nodes[:min(len(s.nodes), mostShut)], ", ")
+	if n := len(s.nodes) - mostShut; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
 }

@@ -71,12 +71,14 @@ func TestLocal(t *testing.T) {
 func TestSilent(t *testing.T) {
 	paths := Build(guarded(3))
 	answers := func(id string) bool {
-		return strings.Contains(id, "/local-service/") || id == "node-1/host>node-2/host-port/old/tcp-new"
+		return strings.Contains(id, "/local-service/") || id == "node-1/host>node-2/host-port/old/tcp-new" ||
+			!strings.Contains(id, "local-") && !strings.Contains(id, "host-port")
 	}
 	left, silent := Silent(paths, answers)
-	want := []Silence{{ClassLocalPort, 3, 3, "node-0/host>node-1/local-node-port/old/tcp-new"},
-		{ClassHostPort, 2, 3, "node-0/host>node-1/host-port/old/tcp-new"},
-		{ClassLocalDNS, 3, 3, "node-0/old>local-dns"}}
+	want := []Silence{{ClassLocalPort, 3, 3, "node-0/host>node-1/local-node-port/old/tcp-new",
+		"TCP port 30003 of node-1, node-2, node-0"},
+		{ClassHostPort, 2, 3, "node-0/host>node-1/host-port/old/tcp-new", "TCP port 7202 of node-1, node-0"},
+		{ClassLocalDNS, 3, 3, "node-0/old>local-dns", ""}}
 	if !slices.Equal(silent, want) {
 		t.Errorf("silent %+v", silent)
 	}
@@ -86,7 +88,66 @@ func TestSilent(t *testing.T) {
 		t.Errorf("%d of %d paths are left", len(left), len(paths))
 	}
 	if says := silent[1].String(); says != "2 of 3 paths of the class host-port, which had no answer before the "+
-		"change, such as node-0/host>node-1/host-port/old/tcp-new" {
+		"change, such as node-0/host>node-1/host-port/old/tcp-new; probably the node's firewall drops TCP port 7202 "+
+		"of node-1, node-0: allow it from nodes and pods, or these paths are not measured" {
 		t.Error(says)
+	}
+}
+
+// TestSilentFirewall: the paths to a port of a node may be left out if nothing answers there from other nodes. One that
+// answers on a path is not shut, so another path to it is broken; and so is a path that leads to a pod.
+func TestSilentFirewall(t *testing.T) {
+	topology := guarded(3)
+	topology.NodesOutside = map[string]bool{Old: true}
+	paths := Build(topology)
+	classes := map[string]int{}
+	for _, one := range paths {
+		classes[one.Class]++
+	}
+	for name, test := range map[string]struct {
+		silent []string // paths that have this in their ids
+		left   string   // one that must go on to be waited for; "" if none
+		want   []Silence
+	}{
+		"nothing": {nil, "", nil},
+		"one node's port, from everywhere": {[]string{"/old>node-1/host/udp", "/old>outside/node-1/udp"}, "",
+			[]Silence{{ClassPodHost, 2, classes[ClassPodHost], "node-0/old>node-1/host/udp",
+				"UDP port 7101 of node-1"}, {ClassOutside, 1, classes[ClassOutside],
+				"node-0/old>outside/node-1/udp-new", "UDP port 7101 of node-1"}}},
+		"one node's port, from other nodes": {[]string{"node-0/old>node-1/host/udp", "/old>outside/node-1/udp"}, "",
+			[]Silence{{ClassPodHost, 1, classes[ClassPodHost], "node-0/old>node-1/host/udp",
+				"UDP port 7101 of node-1"}, {ClassOutside, 1, classes[ClassOutside],
+				"node-0/old>outside/node-1/udp-new", "UDP port 7101 of node-1"}}},
+		"a port that answers to its own pods' node alone": {[]string{"node-1/old>node-1/host/udp"},
+			"node-1/old>node-1/host/udp", nil},
+		"a port that answers as the outside": {[]string{"node-0/old>node-1/host/udp"},
+			"node-0/old>node-1/host/udp", nil},
+		"every node port": {[]string{"/node-port/"}, "", []Silence{{ClassNodePort, 3, 3,
+			"node-0/host>node-1/node-port/old/tcp-new", "TCP port 30001 of node-1, node-2, node-0"}}},
+		"a pod":     {[]string{"node-0/old>node-1/old/udp"}, "node-0/old>node-1/old/udp", nil},
+		"a Service": {[]string{">service/"}, "node-0/old>service/old/udp", nil},
+		"the node":  {[]string{"node-0/host>node-1/old/udp"}, "node-0/host>node-1/old/udp", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lost := 0
+			for _, one := range test.want {
+				lost += one.Paths
+			}
+			left, silent := Silent(paths, func(id string) bool {
+				return !slices.ContainsFunc(test.silent, func(part string) bool { return strings.Contains(id, part) })
+			})
+			if !slices.Equal(silent, test.want) || len(left) != len(paths)-lost {
+				t.Errorf("%d of %d left, %+v", len(left), len(paths), silent)
+			}
+			waited := func(one v1alpha1.Path) bool { return one.ID == test.left }
+			if test.left != "" && !slices.ContainsFunc(left, waited) {
+				t.Errorf("%s is not waited for", test.left)
+			}
+			for _, one := range silent {
+				if one.Uncovered() != (name == "every node port") {
+					t.Errorf("%+v", one)
+				}
+			}
+		})
 	}
 }

@@ -66,6 +66,10 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 			v.Title = "Interrupted; until then " + seen
 		case result.Unproven:
 			v.Title = "Not proven; " + seen
+		case result.Good:
+			if len(r.Shut()) > 0 {
+				v.Title += "; some ports of nodes are shut, and were not measured"
+			}
 		}
 	}
 }

@@ -26,18 +26,25 @@ const bin = "../../../bin"
 // own in front of this one in the table mangle.
 const cut = "iptables -w -t mangle -I FORWARD 1 -j DROP && sleep 3; " + mend
 
+// shut is a node's firewall, which drops what is sent to the prober of the node's own network by UDP.
+const shut = "iptables -w -I INPUT 1 -p udp --dport 7101 -j DROP"
+
 // mend lets a node forward again.
 const mend = "iptables -w -t mangle -D FORWARD -j DROP"
 
 // TestGuard: a harmless command is good; one that cuts off a node's pods for three seconds is a proven loss, which is
 // named, and so is one during which a signal of --slo fails. They leave nothing behind but the journal, and a user's
-// selectors match none of their pods.
+// selectors match none of their pods. The firewall of a node shuts a port: that is told, and not waited for.
 func TestGuard(t *testing.T) {
 	rig := rigtest.New(t, bin, "gd", 2, "flannel")
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	localDNS(t, rig)
+	node := rig.NodeNames()[1]
+	if out, err := rig.OnNode(t.Context(), node, "sh", "-c", shut); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	var more []string
 	guard := func(code int, texts []string, report string, command ...string) {
 		t.Helper()
@@ -52,11 +59,11 @@ func TestGuard(t *testing.T) {
 	report := filepath.Join(rig.Dir, "harmless.html")
 	made := fmt.Sprintf("%d made, %[1]d reachable after ", 2*len(rig.NodeNames()))
 	guard(0, []string{"new pods before the change: " + made, "new pods after the change: " + made,
-		"good: the command succeeded", "the report is " + report}, report,
+		"not measured: ", "drops UDP port 7101 of " + node + ": allow it", "good: the command succeeded",
+		"not covered: ", "the report is " + report}, report,
 		rig.Lab, "kubectl", "--name", rig.Name, "annotate", "namespace", "default", "guarded=true", "--overwrite")
 	rigtest.NothingLost(t, rig, time.Minute, "after the harmless command")
 
-	node := rig.NodeNames()[1]
 	t.Cleanup(func() {
 		if out, err := rig.OnNode(context.Background(), node, "sh", "-c", mend+" 2>/dev/null || true"); err != nil {
 			t.Logf("%v: %s", err, out)
@@ -76,6 +83,11 @@ func TestGuard(t *testing.T) {
 	if text, err := os.ReadFile(report); err != nil || json.Unmarshal(text, &got) != nil ||
 		got.Change.Strategy != "guard" {
 		t.Errorf("the report: %v, %d bytes", err, len(text))
+	}
+	if !slices.ContainsFunc(got.Verdict.Notes, func(note string) bool {
+		return strings.HasPrefix(note, "Not measured: ") && strings.Contains(note, "UDP port 7101 of "+node)
+	}) {
+		t.Errorf("no note says that a port is shut: %q", got.Verdict.Notes)
 	}
 	// The cut ended what guards alone measure, too.
 	for _, class := range []string{"local-service", "local-node-port", "host-port", "local-dns"} {

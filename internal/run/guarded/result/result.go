@@ -93,7 +93,7 @@ type Result struct {
 	NewPodsBefore *NewPods
 	// SampledBefore is what became of the sampled pairs of pods before the change.
 	SampledBefore *Samples
-	// Silent are paths that some networks do not have: they did not answer before the change, and are not measured.
+	// Silent are paths that a cluster may lack: they did not answer before the change, and are not measured.
 	Silent []path.Silence
 
 	maxLost      int64
@@ -213,7 +213,7 @@ func (r Result) Judge() (proof Proof, why string) {
 	case r.After == nil:
 		return Unproven, "the journal does not have the result"
 	}
-	why = cmp.Or(unproven, why, untried, unsampled)
+	why = cmp.Or(unproven, why, untried, unsampled, r.uncovered())
 	if r.Ran == nil {
 		return Unproven, "the journal does not have the result"
 	}
@@ -233,6 +233,22 @@ func (r Result) Judge() (proof Proof, why string) {
 		return Unproven, why
 	}
 	return Good, ""
+}
+
+// uncovered says of which class that every run measures no path was left; empty if there is none.
+func (r Result) uncovered() string {
+	for _, one := range r.Silent {
+		if one.Uncovered() {
+			return "not covered: " + one.String()
+		}
+	}
+	return ""
+}
+
+// Shut are the paths that are not measured because firewalls of nodes shut their ports, apart from those that many
+// networks do not have.
+func (r Result) Shut() []path.Silence {
+	return slices.DeleteFunc(slices.Clone(r.Silent), func(one path.Silence) bool { return path.Optional(one.Class) })
 }
 
 // signals says which of the user's signals failed since the baseline, in which it held, and else which prove nothing;

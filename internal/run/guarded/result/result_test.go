@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
@@ -78,6 +79,35 @@ func TestSignalsWithoutResult(t *testing.T) {
 	} {
 		if proof, why := test.r.Judge(); proof != test.proof || !strings.Contains(why, test.why) {
 			t.Errorf("%s: %s, %q", name, proof, why)
+		}
+	}
+}
+
+// TestShut: paths to some nodes' ports that are shut leave a good result, and name themselves. If no path is left of a
+// class that every run measures, nothing is proven; a loss is.
+func TestShut(t *testing.T) {
+	shut := func(class string, paths, of int) path.Silence {
+		return path.Silence{Class: class, Paths: paths, Of: of, Example: "a/old>b/host/udp", Shut: "UDP port 7101 of b"}
+	}
+	for name, test := range map[string]struct {
+		silent []path.Silence
+		lost   int64
+		proof  Proof
+		shut   int
+	}{
+		"none":        {nil, 0, Good, 0},
+		"one node":    {[]path.Silence{shut(path.ClassPodHost, 2, 6)}, 0, Good, 1},
+		"an optional": {[]path.Silence{shut(path.ClassHostPort, 3, 3)}, 0, Good, 0},
+		"all": {[]path.Silence{shut(path.ClassHostPort, 3, 3), shut(path.ClassPodHost, 6, 6)}, 0,
+			Unproven, 1},
+		"all, and a loss": {[]path.Silence{shut(path.ClassPodHost, 6, 6)}, 3, Lost, 1},
+	} {
+		r := Result{Ran: &Ran{}, Watched: &Watched{Quiet: true}, Before: &engine.Verdict{Pass: true},
+			Silent: test.silent, After: &engine.Verdict{Pass: test.lost == 0, Lost: test.lost, Reason: "3 lost"}}
+		proof, why := r.Judge()
+		if proof != test.proof || len(r.Shut()) != test.shut || proof == Unproven &&
+			why != "not covered: "+r.Shut()[0].String() {
+			t.Errorf("%s: %s, %q, %+v", name, proof, why, r.Shut())
 		}
 	}
 }
