@@ -48,7 +48,7 @@ func (a *Actor) FollowProbePods(ctx context.Context) (nodes []string, err error)
 		if !slices.Equal(paths, plans[i].Spec.Paths) {
 			plan := planOf(plans[i].Name, plans[i].Spec.Generation+1, paths, 0)
 			plan.Spec.ReportMillis = plans[i].Spec.ReportMillis
-			err = errors.Join(err, a.writePlan(ctx, plan))
+			err = errors.Join(err, a.writePlanOver(ctx, plan, plans[i]))
 		}
 	}
 	slices.Sort(nodes)

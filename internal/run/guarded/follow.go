@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 )
 
@@ -14,51 +15,59 @@ type Follower interface {
 	FollowProbePods(ctx context.Context) ([]string, error)
 }
 
-// Joiner measures nodes that have joined, and returns those that are measured from now on. waiting says why another one
-// is not yet; empty if there is none (kube.Joins).
+// Joiner measures nodes that have joined (kube.Joins).
 type Joiner interface {
-	Join(ctx context.Context) (measured []string, waiting string, err error)
+	Join(ctx context.Context) (kube.Joined, error)
 }
 
-// joinEvery is how often nodes that have joined are looked for, or followReports if that is longer.
-const joinEvery = 10 * time.Second
+// joinEvery is how often nodes that have joined are looked for, or followReports if that is longer. The time doubles
+// with each look that fails, mostBackOff times at most.
+const joinEvery, mostBackOff = 10 * time.Second, 2
 
 // joined is what is known of nodes that have joined.
 type joined struct {
 	at      time.Time // of the last look
+	failed  int       // looks in a row
 	waiting string
 	all     []result.Joined
+	silent  []path.Silence
 }
 
 // join looks for nodes that have joined. It says what is new, or what is still to come: paths of a node that are not
 // measured yet are not quiet, and neither is a network whose nodes cannot be looked at. The next look tries again.
 func (a *Actor) join(ctx context.Context, glance kube.Glance) (why string) {
 	now := a.Clock.Now()
-	if a.Joiner == nil || now.Sub(a.joined.at) < max(joinEvery, followReports*glance.Every) {
+	every := max(joinEvery, followReports*glance.Every) << min(a.joined.failed, mostBackOff)
+	if a.Joiner == nil || now.Sub(a.joined.at) < every {
 		return a.joined.waiting
 	}
-	nodes, waiting, err := a.Joiner.Join(ctx)
-	a.joined.at, a.joined.waiting = now, waiting
-	if err != nil {
-		a.joined.waiting = "it is not known which nodes have joined: " + err.Error()
-		return a.joined.waiting
-	}
-	for _, node := range nodes {
+	got, err := a.Joiner.Join(ctx)
+	a.joined.at, a.joined.waiting = now, got.Waiting
+	for _, node := range got.Measured {
 		why = "node " + node + " has joined, and its paths are measured from now on"
 		a.joined.all = append(a.joined.all, result.Joined{Node: node, At: now})
 		a.Say("note: " + why)
 	}
-	if waiting != "" {
-		why = waiting
+	for _, one := range got.Silent {
+		a.joined.silent = append(a.joined.silent, one)
+		a.Say("note: of a node that has joined, not measured: " + one.String())
+	}
+	if a.joined.failed++; err != nil {
+		a.joined.waiting = "it is not known which nodes have joined: " + err.Error()
+		return a.joined.waiting
+	}
+	a.joined.failed = 0
+	if got.Waiting != "" {
+		why = got.Waiting
 	}
 	return why
 }
 
-// haveJoined are the nodes that were not told of yet.
-func (a *Actor) haveJoined() []result.Joined {
-	all := a.joined.all
-	a.joined.all = nil
-	return all
+// haveJoined are the nodes that were not told of yet, and those of their paths that are not measured.
+func (a *Actor) haveJoined() (all []result.Joined, silent []path.Silence) {
+	all, silent = a.joined.all, a.joined.silent
+	a.joined.all, a.joined.silent = nil, nil
+	return all, silent
 }
 
 // followEvery is how often the addresses of probe pods are looked at while probes are lost, and followReports the same

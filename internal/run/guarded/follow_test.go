@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -66,13 +67,14 @@ type joiner struct {
 type joins struct {
 	measured []string
 	waiting  string
+	silent   []path.Silence
 	err      error
 }
 
-func (j *joiner) Join(context.Context) ([]string, string, error) {
+func (j *joiner) Join(context.Context) (kube.Joined, error) {
 	j.asked++
 	one := j.answers[min(j.asked, len(j.answers))-1]
-	return one.measured, one.waiting, one.err
+	return kube.Joined{Measured: one.measured, Waiting: one.waiting, Silent: one.silent}, one.err
 }
 
 // TestJoin: a node that joins is told and kept with its time, and the network is quiet only when the node was measured
@@ -87,6 +89,9 @@ func TestJoin(t *testing.T) {
 		"none": {[]joins{{}}, true, nil, ""},
 		"one": {[]joins{{}, {waiting: "node n has joined, and waits"}, {err: errors.New("the API server is away")},
 			{measured: []string{"n"}}, {}}, true, []string{"n"}, "node n has joined, and its paths"},
+		"one with a port that is shut": {[]joins{{measured: []string{"n"}, waiting: "node n has joined, and waits"},
+			{silent: []path.Silence{{Class: path.ClassHostPort, Paths: 1, Of: 1, Example: "a/host>n/host-port"}}},
+			{}}, true, []string{"n"}, "node n has joined, and waits"},
 		"one that is never measured": {[]joins{{waiting: "node n has joined, and waits"}}, false, nil,
 			"node n has joined, and waits"},
 		"an outage": {[]joins{{err: errors.New("the API server is away")}, {}}, true, nil, ""},
@@ -108,9 +113,23 @@ func TestJoin(t *testing.T) {
 					t.Errorf("said %q", out.lines)
 				}
 			}
+			if shut := strings.Contains(name, "shut"); shut != (len(got.JoinedSilent) == 1) ||
+				shut != out.has("of a node that has joined, not measured: 1 of 1 path of the class host-port") {
+				t.Errorf("left out %+v, said %q", got.JoinedSilent, out.lines)
+			}
 			if got.Quiet != test.quiet || !slices.Equal(nodes, test.joined) || !strings.HasPrefix(got.Why, test.why) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// TestJoinBacksOff: looks that fail are further and further apart, up to a bound.
+func TestJoinBacksOff(t *testing.T) {
+	a, _, _ := bench(kind.Guard{Quiet: step.Duration(20 * time.Second), AtMost: step.Duration(100 * time.Second)})
+	j := &joiner{answers: []joins{{err: errors.New("the API server is away")}}}
+	a.Joiner = j
+	if got := do[result.Watched](t, a, step.Watch{}); got.Quiet || j.asked != 4 { // at 0, 20, 60 and 100 s
+		t.Errorf("asked %d times: %+v", j.asked, got)
 	}
 }

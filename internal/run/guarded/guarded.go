@@ -210,7 +210,7 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 			a.lock.Unlock()
 			a.Signals.Look(a.Clock.Now()) // what comes later counts while the network is watched
 			ran.Signals, ran.NewPods, ran.Samples = a.Signals.Broken(), stop(), samples.stop()
-			ran.Joined = a.haveJoined()
+			ran.Joined, ran.JoinedSilent = a.haveJoined()
 			return json.Marshal(ran)
 		case <-tick.C:
 			if glance, err := a.Gate.Look(ctx, a.MaxLost); err == nil { // an outage of the API server ends no command
@@ -342,8 +342,9 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 			samples.last()
 		}
 		if ends && closed(over) && sampled {
+			joined, silent := a.haveJoined()
 			return json.Marshal(result.Watched{Quiet: quiet, Why: w.why, OnLoss: a.onLoss, Signals: a.Signals.Broken(),
-				NewPods: made, Samples: samples.sum, Joined: a.haveJoined()})
+				NewPods: made, Samples: samples.sum, Joined: joined, JoinedSilent: silent})
 		}
 		if err := a.Clock.Sleep(ctx, look); err != nil {
 			<-over // it has ended with the watching
@@ -351,8 +352,9 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 			a.lock.Lock()
 			defer a.lock.Unlock()
 			if a.ended {
+				joined, silent := a.haveJoined()
 				return json.Marshal(result.Watched{Interrupted: true, Why: w.why, OnLoss: a.onLoss,
-					Signals: a.Signals.Broken(), NewPods: made, Samples: sum, Joined: a.haveJoined()})
+					Signals: a.Signals.Broken(), NewPods: made, Samples: sum, Joined: joined, JoinedSilent: silent})
 			}
 			return nil, err
 		}

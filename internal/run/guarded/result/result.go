@@ -40,6 +40,8 @@ type Ran struct {
 	Samples *Samples `json:"samples,omitempty"`
 	// Joined are the nodes that joined while the command ran.
 	Joined []Joined `json:"joined,omitempty"`
+	// JoinedSilent are paths of such nodes that a cluster may lack: they did not answer, and are not measured.
+	JoinedSilent []path.Silence `json:"joinedSilent,omitempty"`
 }
 
 // Joined is a node that joined the cluster, and is measured from a moment on.
@@ -80,6 +82,8 @@ type Watched struct {
 	Samples *Samples `json:"samples,omitempty"`
 	// Joined are the nodes that joined after the change, or that were seen only then.
 	Joined []Joined `json:"joined,omitempty"`
+	// JoinedSilent are paths of such nodes that a cluster may lack: they did not answer, and are not measured.
+	JoinedSilent []path.Silence `json:"joinedSilent,omitempty"`
 }
 
 // Result is what the journal says of a guarded change. A field is nil while the journal does not have it.
@@ -155,6 +159,17 @@ func (r Result) Joined() (all []Joined) {
 	}
 	if r.Watched != nil {
 		all = append(all, r.Watched.Joined...)
+	}
+	return all
+}
+
+// JoinedSilent are the paths of nodes that have joined that did not answer, and are not measured.
+func (r Result) JoinedSilent() (all []path.Silence) {
+	if r.Ran != nil {
+		all = append(all, r.Ran.JoinedSilent...)
+	}
+	if r.Watched != nil {
+		all = append(all, r.Watched.JoinedSilent...)
 	}
 	return all
 }
