@@ -124,7 +124,17 @@ func Happened(ctx context.Context, actor *kube.Actor, migration, dir string) (ku
 func SeenIn(document kube.Collected) Seen { return seenIn(accountOf(document)) }
 
 func accountOf(document kube.Collected) loss.Account {
-	return loss.NewAccount(document.Paths, nil, Reports(document), 0)
+	account := loss.NewAccount(document.Paths, nil, Reports(document), 0)
+	account.Leave(Left(document))
+	return account
+}
+
+// Left are the nodes that have left the cluster, since they began to leave.
+func Left(document kube.Collected) map[string]time.Time {
+	if document.State == nil {
+		return nil
+	}
+	return document.State.Left
 }
 
 func seenIn(account loss.Account) Seen {

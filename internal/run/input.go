@@ -45,7 +45,7 @@ func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir str
 func inputOf(ctx context.Context, client *kube.Client, p *plan.Plan, dir string, records []engine.Record,
 	document kube.Collected, warn func(string)) (report.Input, error) {
 	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: Reports(document),
-		Foreign: Foreign(document), Unread: unreadIn(dir), Events: document.Events,
+		Foreign: Foreign(document), Left: Left(document), Unread: unreadIn(dir), Events: document.Events,
 		EventsDropped: document.EventsDropped, At: time.Now()}
 	for _, looks := range document.Looks {
 		input.Looks = append(input.Looks, report.Span{From: looks.From, To: looks.To})

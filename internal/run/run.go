@@ -253,6 +253,7 @@ func (r *Run) carryOut(ctx context.Context, lease *journal.Lease, records *journ
 		defer r.collect(ctx, actor, evidence)()
 	}
 	if r.Plan.Foreign() {
+		gate.Leaves = evidence.Leaves
 		defer r.observing(ctx, evidence)()
 	}
 	deps := engine.Deps{Actor: r.withPool(actor), Gate: gate}

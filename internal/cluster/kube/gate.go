@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -27,6 +28,9 @@ type Gate struct {
 	Since []v1alpha1.ProbeReport
 	// Lacks says what is missing for the result of a plan (step.Gate.Result), which then is no pass; "" if nothing is.
 	Lacks string
+	// Leaves are the nodes that have left the cluster, since they began to leave, and those that are about to, since
+	// when (Evidence.Leaves); nil if nobody looks.
+	Leaves func() (left, leaving map[string]time.Time)
 	// NoneCompares is true if no gate of the plan compares nodes (step.Gate.Compares): nothing is kept for a comparison
 	// then.
 	NoneCompares bool
@@ -73,6 +77,8 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 		if err != nil {
 			return engine.Verdict{}, classify(err)
 		}
+		left, _ := g.leaves()
+		watch.Leave(left)
 		verdict, over := watch.Look(now), g.Actor.Clock.Now().After(deadline)
 		if over {
 			verdict = watch.Judge(now)
@@ -147,7 +153,16 @@ func (g *Gate) Begin(ctx context.Context) error {
 	return nil
 }
 
+// leaves are the nodes that have left, and those that are about to.
+func (g *Gate) leaves() (left, leaving map[string]time.Time) {
+	if g.Leaves == nil {
+		return nil, nil
+	}
+	return g.Leaves()
+}
+
 // Look judges, without waiting, what was lost since the previous gate. maxLost is how many lost probes are allowed.
+// Losses on the paths of a node that is about to leave do not count yet: they do if the node stays.
 func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 	plans, now, err := g.read(ctx)
 	if err != nil {
@@ -160,8 +175,14 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 	for i := range plans {
 		generations[plans[i].Name] = plans[i].Spec.Generation
 	}
-	verdict := loss.Judge(loss.Limits{MaxLost: maxLost},
-		loss.Evidence{Generations: generations, Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now})
+	left, leaving := g.leaves()
+	gone := maps.Clone(leaving)
+	if gone == nil {
+		gone = map[string]time.Time{}
+	}
+	maps.Copy(gone, left)
+	verdict := loss.Judge(loss.Limits{MaxLost: maxLost}, loss.Evidence{Generations: generations,
+		Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now, Left: gone})
 	glance := Glance{Verdict: convert(verdict), Reports: map[string]int64{}, Every: path.ReportEvery(len(plans)),
 		Proven: !verdict.Pass && !verdict.Waiting && (verdict.Lost > maxLost || verdict.Leaked > 0)}
 	for _, node := range loss.Sources(pathsOf(plans)) {
@@ -169,6 +190,9 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 	}
 	for i := range now {
 		glance.Reports[now[i].Name] = now[i].Status.Seq
+	}
+	for node := range left {
+		delete(glance.Reports, node)
 	}
 	return glance, nil
 }

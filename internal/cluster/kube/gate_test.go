@@ -263,3 +263,58 @@ func TestGateMissesAPath(t *testing.T) {
 		}
 	}
 }
+
+// TestGateLeaves: what the paths of a node lose since it began to leave counts if the node stays, and not before the
+// result is asked for. A node that has left need not report.
+func TestGateLeaves(t *testing.T) {
+	for name, test := range map[string]struct {
+		leaving, left         bool
+		proven, reports, pass bool
+	}{
+		"stays":   {false, false, true, true, false},
+		"leaving": {true, false, false, true, false},
+		"left":    {false, true, false, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			for from, to := range map[string]string{"a": "b", "b": "a"} {
+				one := v1alpha1.Path{ID: from + "/host>" + to + "/host", Source: v1alpha1.Endpoint{Node: from},
+					Target: v1alpha1.Endpoint{Node: to}, IntervalMillis: 100}
+				w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: from},
+					Spec: v1alpha1.ProbePlanSpec{Generation: 1, Paths: []v1alpha1.Path{one}}})
+			}
+			w.report(1, 100, 100, w.now)
+			gone := map[string]time.Time{"b": w.now}
+			gate := &Gate{Actor: w.Actor, Leaves: func() (left, leaving map[string]time.Time) {
+				if test.left {
+					left = gone
+				}
+				if test.leaving {
+					leaving = gone
+				}
+				return left, leaving
+			}}
+			if _, err := gate.Look(t.Context(), 0); err != nil { // from here on
+				t.Fatal(err)
+			}
+			lost := func(n int) { // a loses what it sends, and b reports no more
+				w.put("ProbeReport", &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+					Status: v1alpha1.ProbeReportStatus{Generation: 1, Seq: int64(2 + n), At: w.now,
+						Paths: []v1alpha1.PathResult{{ID: "a/host>b/host", Sent: int64(120 + n), Answered: 100,
+							Since: time.Unix(1_800_000_000, 0).UTC(), Last: w.now, Open: &v1alpha1.Gap{
+								From: gone["b"].Add(time.Second), Probes: int64(20 + n), Millis: 2000}}}}})
+			}
+			lost(0)
+			glance, err := gate.Look(t.Context(), 0)
+			_, reports := glance.Reports["b"]
+			if err != nil || glance.Proven != test.proven || reports != test.reports {
+				t.Errorf("%+v, %v", glance, err)
+			}
+			w.slept = lost
+			verdict, err := gate.Ask(t.Context(), step.Gate{Result: true, Bake: step.Duration(time.Second)}, goOn)
+			if err != nil || verdict.Pass != test.pass || (verdict.Lost == 0) != test.pass {
+				t.Errorf("%+v, %v", verdict, err)
+			}
+		})
+	}
+}

@@ -71,7 +71,10 @@ func (n *NewPods) Make(ctx context.Context, set string, nodes []string, former [
 	if err != nil {
 		return nil, err
 	}
-	measured := pathsOf(plans)
+	measured, err := n.staying(ctx, pathsOf(plans))
+	if err != nil {
+		return nil, err
+	}
 	pods := make([]NewPod, len(nodes))
 	each := func(do func(ctx context.Context, i int, p *NewPod) error) error {
 		group, inner := errgroup.WithContext(ctx)
@@ -107,6 +110,19 @@ func (n *NewPods) Make(ctx context.Context, set string, nodes []string, former [
 		err = n.excuse(ctx, former, pods)
 	}
 	return slices.DeleteFunc(pods, func(p NewPod) bool { return !p.over }), err
+}
+
+// staying are the paths without those to nodes that have left the cluster, or are cordoned and may be about to.
+func (n *NewPods) staying(ctx context.Context, paths []v1alpha1.Path) ([]v1alpha1.Path, error) {
+	nodes, err := n.Actor.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	stays := map[string]bool{"": true} // a Service's
+	for i := range nodes.Items {
+		stays[nodes.Items[i].Name] = !nodes.Items[i].Spec.Unschedulable
+	}
+	return slices.DeleteFunc(paths, func(one v1alpha1.Path) bool { return !stays[one.Target.Node] }), nil
 }
 
 // alive are the new pods that are still there and Ready, with the address that they had.

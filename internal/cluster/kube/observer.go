@@ -140,6 +140,16 @@ func (e *Evidence) observed() (last *observe.State, since time.Time) {
 	return e.state, since
 }
 
+// Leaves are the nodes that have left the cluster, since they began to leave, and those that are about to, since when.
+func (e *Evidence) Leaves() (left, leaving map[string]time.Time) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if e.state == nil {
+		return nil, nil
+	}
+	return e.state.Left, e.state.Leaving
+}
+
 // note keeps a look.
 func (e *Evidence) note(state observe.State, events []observe.Event) {
 	e.lock.Lock()

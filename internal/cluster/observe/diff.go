@@ -20,6 +20,10 @@ func Diff(before, after State) []Event {
 		old, was := before.Nodes[name]
 		now, is := after.Nodes[name]
 		d.node("node "+name, old, now, was, is)
+		_, left := before.Leaving[name]
+		if _, leaving := after.Leaving[name]; leaving && !left && is && !now.Cordoned {
+			d.add("node "+name, "is about to be removed")
+		}
 	}
 	for _, name := range names(before.DaemonSets, after.DaemonSets) {
 		old, was := before.DaemonSets[name]

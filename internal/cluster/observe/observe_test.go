@@ -169,3 +169,75 @@ func TestUnionBounds(t *testing.T) {
 		t.Errorf("%d, %d dropped, first %+v", len(all), dropped, all[0])
 	}
 }
+
+// TestLeave: a node has left since it was cordoned, tainted by an autoscaler, or last seen. One that is not Ready, is
+// uncordoned, or comes back has not; and neither has one that went at an unknown time.
+func TestLeave(t *testing.T) {
+	ready, none := corev1.ConditionTrue, Objects{Nodes: []corev1.Node{node("other", corev1.ConditionTrue, 0, nil)}}
+	look := func(change func(*corev1.Node)) Objects {
+		return Objects{Nodes: append([]corev1.Node{node("a", ready, 0, change)}, none.Nodes...)}
+	}
+	cordoned := func(n *corev1.Node) { n.Spec.Unschedulable = true }
+	tainted := func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler"}}
+	}
+	ending := func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: at(5)} }
+	type one struct {
+		at int
+		Objects
+	}
+	for name, test := range map[string]struct {
+		looks         []one
+		left, leaving string // since when; "" if it does not
+		events        string
+	}{
+		"stays":   {[]one{{0, look(nil)}, {3, look(nil)}}, "", "", ""},
+		"deleted": {[]one{{0, look(nil)}, {3, none}, {90, none}}, "09:30:00", "", "09:30:03 node a left the cluster\n"},
+		"cordoned": {[]one{{0, look(nil)}, {3, look(cordoned)}, {6, look(cordoned)}}, "", "09:30:03",
+			"09:30:03 node a was cordoned\n"},
+		"cordoned, then deleted": {[]one{{0, look(nil)}, {3, look(cordoned)}, {300, look(cordoned)}, {303, none}},
+			"09:30:03", "", "09:30:03 node a was cordoned\n09:35:03 node a left the cluster\n"},
+		"cordoned, and deleted at an unknown time": {[]one{{0, look(cordoned)}, {7200, none}}, "09:30:00", "",
+			"11:30:00 node a left the cluster (at some time since 09:30:00)\n"},
+		"cordoned, and uncordoned": {[]one{{0, look(cordoned)}, {3, look(nil)}, {6, none}}, "09:30:03", "",
+			"09:30:03 node a was uncordoned\n09:30:06 node a left the cluster\n"},
+		"tainted": {[]one{{0, look(nil)}, {3, look(tainted)}}, "", "09:30:03",
+			"09:30:03 node a is about to be removed\n"},
+		"ending": {[]one{{0, look(nil)}, {3, look(ending)}, {6, none}}, "09:30:03", "",
+			"09:30:03 node a is about to be removed\n09:30:06 node a left the cluster\n"},
+		"not Ready": {[]one{{0, look(nil)}, {3, Objects{Nodes: []corev1.Node{
+			node("a", corev1.ConditionUnknown, 2, nil)}}}}, "", "",
+			"09:30:02 node a is not Ready: Kubelet stopped posting node status.\n"},
+		"at an unknown time": {[]one{{0, look(nil)}, {7200, none}}, "", "",
+			"11:30:00 node a left the cluster (at some time since 09:30:00)\n"},
+		"comes back": {[]one{{0, look(nil)}, {3, none}, {6, look(nil)}}, "", "",
+			"09:30:03 node a left the cluster\n09:30:06 node a joined\n"},
+		"the nodes cannot be read": {[]one{{0, look(cordoned)}, {3, Objects{}}, {6, look(cordoned)}}, "",
+			"09:30:00", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var state *State
+			var events []Event
+			for _, one := range test.looks {
+				now := StateOf(one.Objects, at(one.at), state)
+				if state != nil && len(one.Nodes) > 0 {
+					events = append(events, Diff(*state, now)...)
+				} else if state != nil {
+					now.Nodes = state.Nodes // as Evidence.Observe does
+				}
+				state = &now
+			}
+			since := func(all map[string]time.Time) string {
+				if at, is := all["a"]; is {
+					return at.UTC().Format(time.TimeOnly)
+				}
+				return ""
+			}
+			events = slices.DeleteFunc(events, func(e Event) bool { return e.Object != "node a" })
+			if got := lines(events); since(state.Left) != test.left || since(state.Leaving) != test.leaving ||
+				got != test.events {
+				t.Errorf("left %q, leaving %q, said\n%s", since(state.Left), since(state.Leaving), got)
+			}
+		})
+	}
+}

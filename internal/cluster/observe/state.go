@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,11 @@ type State struct {
 	Pods       map[string]Pods      `json:"pods,omitempty"`
 	// PodsAt is when Pods were read.
 	PodsAt time.Time `json:"podsAt,omitzero"`
+	// Leaving are the nodes that are about to be removed, since when, and Left those whose Node object was deleted,
+	// since they began to leave. A node that was deleted without a sign before, and not just before the look that
+	// missed it, is in neither: nobody knows when it left.
+	Leaving map[string]time.Time `json:"leaving,omitempty"`
+	Left    map[string]time.Time `json:"left,omitempty"`
 }
 
 // Node is a node at a moment.
@@ -80,6 +86,7 @@ func StateOf(o Objects, at time.Time, before *State) State {
 			Stale: d.Status.ObservedGeneration < d.Generation, Desired: d.Status.DesiredNumberScheduled,
 			Updated: d.Status.UpdatedNumberScheduled, Ready: d.Status.NumberReady}
 	}
+	s.leave(o.Nodes, before)
 	if o.NoPods {
 		if before != nil {
 			s.Pods, s.PodsAt = before.Pods, before.PodsAt
@@ -97,6 +104,51 @@ func StateOf(o Objects, at time.Time, before *State) State {
 		}
 	}
 	return s
+}
+
+// leave tells which nodes are about to be removed, and which have left since the look before. Without nodes, this look
+// has not read them.
+func (s *State) leave(nodes []corev1.Node, before *State) {
+	if before == nil {
+		before = &State{}
+	}
+	if len(nodes) == 0 {
+		s.Leaving, s.Left = before.Leaving, before.Left
+		return
+	}
+	s.Leaving, s.Left = map[string]time.Time{}, map[string]time.Time{}
+	for i := range nodes {
+		if since, known := before.Leaving[nodes[i].Name]; known && leaves(&nodes[i]) {
+			s.Leaving[nodes[i].Name] = since
+		} else if leaves(&nodes[i]) {
+			s.Leaving[nodes[i].Name] = s.At
+		}
+	}
+	for name := range before.Nodes {
+		since, told := before.Leaving[name]
+		if _, is := s.Nodes[name]; is || !told && s.At.Sub(before.At) > closeBy {
+			continue
+		}
+		if !told {
+			since = before.At
+		}
+		s.Left[name] = since
+	}
+	for name, since := range before.Left {
+		if _, is := s.Nodes[name]; !is {
+			s.Left[name] = since
+		}
+	}
+}
+
+// removes are the taints of autoscalers on nodes that they are about to remove.
+var removes = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
+
+// leaves reports whether a node is about to be removed, as far as that shows: it is cordoned, an autoscaler has tainted
+// it, or its deletion waits for a finalizer.
+func leaves(node *corev1.Node) bool {
+	return node.Spec.Unschedulable || node.DeletionTimestamp != nil ||
+		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(removes, t.Key) })
 }
 
 func nodeOf(node *corev1.Node) Node {

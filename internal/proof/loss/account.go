@@ -8,14 +8,16 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// Counts are the results of probes. On a path that should answer, Sent is the sum of Answered, Excused and Lost. On a
-// denied path every answer is a leak, and no answer is the expected result.
+// Counts are the results of probes. On a path that should answer, Sent is the sum of Answered, Excused, Left and
+// Lost. On a denied path every answer is a leak, and no answer is the expected result.
 type Counts struct {
 	Sent, Answered int64
 	// Late are those of Answered that the sender read after their timeout, because it was stalled.
 	Late int64
 	// Excused were unanswered while all possible responders were stalled (Stalls).
 	Excused int64
+	// Left were unanswered on paths from or to nodes that had left the cluster (Account.Leave).
+	Left int64
 	// Lost were not answered and should have been. Leaked were answered and should not have been.
 	Lost, Leaked int64
 }
@@ -23,7 +25,8 @@ type Counts struct {
 // Add adds other counts.
 func (c *Counts) Add(o Counts) {
 	c.Sent, c.Answered, c.Late = c.Sent+o.Sent, c.Answered+o.Answered, c.Late+o.Late
-	c.Excused, c.Lost, c.Leaked = c.Excused+o.Excused, c.Lost+o.Lost, c.Leaked+o.Leaked
+	c.Excused, c.Left = c.Excused+o.Excused, c.Left+o.Left
+	c.Lost, c.Leaked = c.Lost+o.Lost, c.Leaked+o.Leaked
 }
 
 // wrong is how many probes had an unexpected result. On a path, either Lost or Leaked is 0.
@@ -130,6 +133,37 @@ func (p *PathAccount) excuse(stalls *Stalls) {
 	p.Gaps = slices.DeleteFunc(p.Gaps, func(gap Gap) bool { return gap.Excused == gap.Probes })
 	p.Excused = min(excused, p.Lost) // a gap that was open in the earlier report has probes that are not counted here
 	p.Lost -= p.Excused
+}
+
+// Leave takes out of the losses what was lost on the paths from and to nodes since they left the cluster. A gap that
+// began before stays a loss as a whole, and so does what nodes lose on their way to a Service that still leads there.
+func (a Account) Leave(left map[string]time.Time) {
+	for _, p := range a {
+		since, gone := leftAt(p.Path, left)
+		if !gone || p.Denied {
+			continue
+		}
+		kept := p.Gaps[:0]
+		for _, gap := range p.Gaps {
+			if gap.From.Before(since) {
+				kept = append(kept, gap)
+				continue
+			}
+			p.Left += gap.Probes - gap.Excused
+		}
+		p.Gaps, p.Left = kept, min(p.Left, p.Lost)
+		p.Lost -= p.Left
+	}
+}
+
+// leftAt is when the first of the ends of a path left; gone is false if none did.
+func leftAt(path v1alpha1.Path, left map[string]time.Time) (since time.Time, gone bool) {
+	for _, node := range []string{path.Source.Node, path.Target.Node} {
+		if at, is := left[node]; is && (!gone || at.Before(since)) {
+			since, gone = at, true
+		}
+	}
+	return since, gone
 }
 
 // stalls collects the stalls of the processes that answer, from the reports of the paths on which they send. A path

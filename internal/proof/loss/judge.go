@@ -47,6 +47,17 @@ type Evidence struct {
 	Since, Asked []v1alpha1.ProbeReport
 	// Now are the latest reports.
 	Now []v1alpha1.ProbeReport
+	// Left are nodes that have left the cluster, since when. What their paths lose later does not count
+	// (Account.Leave), and nothing fresh is asked of them.
+	Left map[string]time.Time
+}
+
+// sources are the nodes that must report.
+func (e Evidence) sources() []string {
+	return slices.DeleteFunc(Sources(e.Paths), func(node string) bool {
+		_, left := e.Left[node]
+		return left
+	})
 }
 
 // Verdict is a gate's verdict on the evidence.
@@ -100,7 +111,12 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 		verdict.Waiting, verdict.Reason = true, "no paths are measured: no data is no pass"
 		return verdict
 	}
-	stale := staleNodes(limits, evidence, Sources(evidence.Paths))
+	sources := evidence.sources()
+	if len(sources) == 0 {
+		verdict.Waiting, verdict.Reason = true, "every node that measured has left the cluster: no data is no pass"
+		return verdict
+	}
+	stale := staleNodes(limits, evidence, sources)
 	deltas := compare(limits, evidence)
 	sum(&verdict, deltas)
 	verdict.displace(limits, deltas)
@@ -244,9 +260,15 @@ func compare(limits Limits, evidence Evidence) []delta {
 	since, asked, now := byPath(evidence.Since), byPath(evidence.Asked), byPath(evidence.Now)
 	probers := restartedProbers(evidence)
 	var deltas []delta
-	for _, path := range NewAccount(evidence.Paths, evidence.Since, evidence.Now, limits.Timeout) {
+	account := NewAccount(evidence.Paths, evidence.Since, evidence.Now, limits.Timeout)
+	account.Leave(evidence.Left)
+	for _, path := range account {
 		d := delta{PathAccount: path, missing: path.ID + " has no result"}
-		if after, ok := now[path.ID]; ok {
+		after, ok := now[path.ID]
+		if _, gone := leftAt(path.Path, evidence.Left); gone {
+			d.missing = ""
+			d.measure(after)
+		} else if ok {
 			d.missing = wanting(limits, path.Path, asked[path.ID], after)
 			d.doubt(limits.MaxGap, since[path.ID], after, probers[process(path.Source)])
 			d.measure(after)
@@ -522,6 +544,10 @@ func pass(verdict Verdict) string {
 		text += fmt.Sprintf("; %s more were unanswered while all possible responders were stalled (not counted)",
 			count(verdict.Excused))
 	}
+	if verdict.Left > 0 {
+		text += fmt.Sprintf("; %s more were lost on the paths of nodes that had left the cluster (not counted)",
+			count(verdict.Left))
+	}
 	if verdict.Restarted > 0 {
 		text += fmt.Sprintf("; a prober restarted, and with it the count of %s", plural(verdict.Restarted, "path"))
 	}
@@ -536,7 +562,7 @@ func (e Evidence) behind(limits Limits) bool {
 	for _, report := range now {
 		latest = later(latest, report.At)
 	}
-	for _, node := range Sources(e.Paths) {
+	for _, node := range e.sources() {
 		if lag := latest.Sub(now[node].At); lag > limits.Timeout/2 && lag < 2*limits.Timeout {
 			return true
 		}

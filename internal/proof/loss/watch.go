@@ -1,6 +1,8 @@
 package loss
 
 import (
+	"time"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
@@ -9,7 +11,7 @@ import (
 type Watch struct {
 	limits   Limits
 	evidence Evidence
-	sources  []string
+	sources  []string // that must report
 	paths    map[string]watched
 	clean    map[string]string // by node, the version of its last report, if nothing is wrong in it
 }
@@ -28,7 +30,7 @@ func NewWatch(limits Limits, evidence Evidence) *Watch {
 	if evidence.Since == nil {
 		evidence.Since = evidence.Asked
 	}
-	w := &Watch{limits: limits, evidence: evidence, sources: Sources(evidence.Paths),
+	w := &Watch{limits: limits, evidence: evidence, sources: evidence.sources(),
 		paths: make(map[string]watched, len(evidence.Paths)), clean: map[string]string{}}
 	since := byPath(evidence.Since)
 	for _, path := range evidence.Paths {
@@ -37,6 +39,13 @@ func NewWatch(limits Limits, evidence Evidence) *Watch {
 			Since: before.Since, Dropped: before.Dropped}}
 	}
 	return w
+}
+
+// Leave says which nodes have left the cluster by now (Evidence.Left).
+func (w *Watch) Leave(left map[string]time.Time) {
+	if w.evidence.Left = left; len(left) > 0 {
+		w.sources = w.evidence.sources()
+	}
 }
 
 // Judge judges the latest reports.

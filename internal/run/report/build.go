@@ -20,6 +20,7 @@ func Build(in Input) Model {
 		h.run.Millis = h.run.End.Sub(h.run.Begin).Milliseconds()
 	}
 	all := account(in.Paths, in.Reports)
+	all.Leave(in.Left)
 	m := Model{
 		APIVersion: v1alpha1.APIVersion, Kind: Kind, MadeAt: in.At,
 		Change: change(in.Plan, h), Limit: limit(in.Plan),

@@ -39,6 +39,8 @@ type Input struct {
 	Held string
 	// Foreign are results in a node's report of another node's paths. They are not counted.
 	Foreign []Foreign
+	// Left are the nodes that have left the cluster, since they began to leave: what their paths lost later is no loss.
+	Left map[string]time.Time
 	// Unread are files with results of earlier processes that could not be read.
 	Unread []string
 	// Events are what happened in the cluster, as far as it was looked at, and Looks the times in which it was.

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,6 +50,7 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	say(m.Totals.Excused > 0, "Not counted as lost: %s that got no answer while all possible responders were "+
 		"stalled. They say nothing about the network.",
 		countOf(m.Totals.Excused, "probe"))
+	list = append(list, leftNotes(in, all)...)
 	list = append(list, unaskedNotes(in)...)
 	for _, one := range in.Foreign {
 		list = append(list, fmt.Sprintf("The report of %s had a result of a path that starts on another node, %s. "+
@@ -67,6 +69,21 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	return append(list, windowNote(m)...)
 }
 
+// leftNotes say which nodes left the cluster, and what does not count because of that.
+func leftNotes(in Input, all loss.Account) (list []string) {
+	for _, node := range slices.Sorted(maps.Keys(in.Left)) {
+		var lost int64
+		for _, one := range all {
+			if one.Source.Node == node || one.Target.Node == node {
+				lost += one.Left
+			}
+		}
+		list = append(list, fmt.Sprintf("Node %s left the cluster. Not counted as lost: %s on the paths from and to "+
+			"it since it began to leave, at %s.", node, countOf(lost, "probe"), clock(in.Left[node])))
+	}
+	return list
+}
+
 // unaskedNotes say which nodes have joined a guard, which kinds of paths it does not measure, and why.
 func unaskedNotes(in Input) (list []string) {
 	if in.Plan == nil || !in.Plan.Foreign() {
@@ -79,6 +96,9 @@ func unaskedNotes(in Input) (list []string) {
 	}
 	for _, one := range r.Silent {
 		list = append(list, "Not measured: "+one.String()+".")
+	}
+	for _, one := range r.JoinedSilent() {
+		list = append(list, "Of a node that joined, not measured: "+one.String()+".")
 	}
 	if why := in.Plan.NoHostPorts(); why != "" {
 		list = append(list, "Not measured: hostPorts. "+strings.ToUpper(why[:1])+why[1:]+".")

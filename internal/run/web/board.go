@@ -204,6 +204,7 @@ func (b *Board) Measure(evidence kube.Collected, planned []v1alpha1.Path, at tim
 	first := b.account == nil || b.rebase
 	b.rebase = false
 	b.account = loss.NewAccount(evidence.Paths, nil, run.Reports(evidence), 0)
+	b.account.Leave(run.Left(evidence))
 	b.past.events, b.past.looks, b.past.dropped = evidence.Events, evidence.Looks, evidence.EventsDropped
 	b.past.losses = b.model.Losses(b.account)
 	b.sum = b.account.Sum()

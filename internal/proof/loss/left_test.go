@@ -1,0 +1,67 @@
+package loss
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// TestLeft: what the paths of a node lose since it began to leave is no loss, and it need not report. What they lost
+// before is a loss, and so is what other paths lose, what a node loses that did not leave, and a leak.
+func TestLeft(t *testing.T) {
+	loses := func(w *world, path int, from int, probes int64) {
+		one := w.now(0, path)
+		one.Answered -= probes
+		one.Open = &v1alpha1.Gap{From: after(from), Millis: float64(15000 - from), Probes: probes}
+	}
+	for name, test := range map[string]struct {
+		left         map[string]time.Time
+		change       func(*world)
+		pass         bool
+		lost, leaked int64
+		gone         int64
+		reason       string
+	}{
+		"it goes": {map[string]time.Time{"b": after(12000)}, func(w *world) {
+			loses(w, 0, 12500, 250)
+			w.evidence.Now = w.evidence.Now[:1]
+		}, true, 0, 0, 250, "250 more were lost on the paths of nodes that had left the cluster (not counted)"},
+		"it goes, and its last report is old": {map[string]time.Time{"b": after(12000)}, func(w *world) {
+			loses(w, 0, 12500, 250)
+			w.evidence.Now[1] = w.evidence.Asked[1]
+		}, true, 0, 0, 250, ""},
+		"it loses before": {map[string]time.Time{"b": after(12000)}, func(w *world) { loses(w, 0, 11900, 310) },
+			false, 310, 0, 0, "310 of "},
+		"it does not leave": {nil, func(w *world) { loses(w, 0, 12500, 250) }, false, 250, 0, 0, "250 of "},
+		"another leaves": {map[string]time.Time{"c": after(12000)}, func(w *world) { loses(w, 0, 12500, 250) },
+			false, 250, 0, 0, "250 of "},
+		"it leaks": {map[string]time.Time{"b": after(12000)}, func(w *world) { w.now(0, 1).Answered = 3 },
+			false, 0, 3, 0, "got through"},
+		"all leave": {map[string]time.Time{"a": after(12000), "b": after(12000)}, func(*world) {},
+			false, 0, 0, 0, "every node that measured has left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := healthy()
+			for i := range w.evidence.Paths { // ends as Build has them
+				if w.evidence.Paths[i].Target.Node = "b"; w.evidence.Paths[i].Source.Node == "b" {
+					w.evidence.Paths[i].Target.Node = "a"
+				}
+			}
+			test.change(w)
+			w.evidence.Left = test.left
+			got := Judge(Limits{Bake: 4 * time.Second}, w.evidence)
+			if got.Pass != test.pass || got.Lost != test.lost || got.Leaked != test.leaked || got.Left != test.gone ||
+				!strings.Contains(got.Reason, test.reason) {
+				t.Errorf("%+v", got)
+			}
+			w.evidence.Left = nil
+			watch := NewWatch(Limits{Bake: 4 * time.Second}, w.evidence)
+			watch.Leave(test.left)
+			if again := watch.Look(w.evidence.Now); again.Pass != got.Pass || again.Reason != got.Reason {
+				t.Errorf("a watch says %+v, not %+v", again, got)
+			}
+		})
+	}
+}
