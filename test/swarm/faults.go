@@ -9,8 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-const faultUsage = "NODE=fail:VERB, NODE=slow:VERB:DURATION, NODE=lose:VERB:PERCENT or NODE=vanish:VERB " +
-	"(repeatable): what happens\nwhen the node is first asked for a verb"
+const faultUsage = "NODE=fail:VERB, NODE=slow:VERB:DURATION, NODE=restart:VERB (of its agent), NODE=lose:VERB:PERCENT " +
+	"or NODE=vanish:VERB (repeatable):\nwhat happens when the node is first asked for a verb"
 
 // fault is what goes wrong on a node when it is first asked for a verb.
 type fault struct {
@@ -32,7 +32,7 @@ func (f *faults) Set(text string) error {
 	node, rest, _ := strings.Cut(text, "=")
 	part := strings.Split(rest, ":")
 	one := fault{node: node, kind: part[0], text: text}
-	values := map[string]int{"fail": 2, "slow": 3, "lose": 3, "vanish": 2}
+	values := map[string]int{"fail": 2, "slow": 3, "restart": 2, "lose": 3, "vanish": 2}
 	if node == "" || values[one.kind] != len(part) {
 		return fmt.Errorf("%q is none of: %s", text, faultUsage)
 	}

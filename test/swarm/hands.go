@@ -34,6 +34,12 @@ func (m *machine) Do(ctx context.Context, verb string, args json.RawMessage) (no
 			m.mu.Lock()
 			m.share = fault.share
 			m.mu.Unlock()
+		case "restart":
+			m.mu.Lock()
+			m.restart()
+			m.mu.Unlock()
+			<-ctx.Done()
+			return node.Answer{}, ctx.Err()
 		case "vanish":
 			m.vanish()
 			<-ctx.Done()

@@ -26,6 +26,9 @@ import (
 
 const kernel = "6.12.48-amd64"
 
+// restartAfter is when a kubelet starts a container again, the first time.
+const restartAfter = time.Second
+
 // The lease of a node, as a kubelet has it.
 const (
 	leaseFor   = 40 * time.Second
@@ -285,7 +288,17 @@ func (m *machine) agent(ctx context.Context, object *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	one := &agent.Agent{Name: m.name, Node: m, Client: client, Log: m.swarm.log.With("node", m.name),
-		Pod: string(object.UID), Probers: m.probers}
-	return one.Run(ctx)
+	for {
+		once, restart := context.WithCancel(ctx)
+		m.mu.Lock()
+		m.restart = restart
+		m.mu.Unlock()
+		one := &agent.Agent{Name: m.name, Node: m, Client: client, Log: m.swarm.log.With("node", m.name),
+			Pod: string(object.UID), Probers: m.probers}
+		err := one.Run(once)
+		ended := once.Err() == nil // by itself
+		if restart(); ended || sleep(ctx, restartAfter) != nil {
+			return err
+		}
+	}
 }

@@ -37,13 +37,14 @@ type machine struct {
 	ctx     context.Context // ends when the node vanishes
 	vanish  context.CancelFunc
 
-	mu     sync.Mutex
-	conf   string // CNI configuration that serves
-	pods   map[types.UID]*pod
-	given  map[netip.Addr]bool // addresses that pods have
-	found  []step.Residue
-	faults []fault
-	share  float64 // of packets that are lost
+	mu      sync.Mutex
+	conf    string // CNI configuration that serves
+	pods    map[types.UID]*pod
+	given   map[netip.Addr]bool // addresses that pods have
+	found   []step.Residue
+	faults  []fault
+	share   float64            // of packets that are lost
+	restart context.CancelFunc // of the agent
 }
 
 // pod is a pod on a node of the model.

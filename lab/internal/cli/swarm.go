@@ -65,7 +65,8 @@ func (a *app) swarm() *cobra.Command {
 	f.StringVar(&o.Strategy, "strategy", "adopt", "adopt or recreate")
 	f.StringArrayVar(&o.Faults, "fault", nil,
 		"what goes wrong when a node is first asked for a verb: NODE=fail:VERB, NODE=slow:VERB:DURATION,\n"+
-			"NODE=lose:VERB:PERCENT (of its packets, from then on) or NODE=vanish:VERB (repeatable)")
+			"NODE=restart:VERB (of its agent), NODE=lose:VERB:PERCENT (of its packets, from then on) or\n"+
+			"NODE=vanish:VERB (repeatable)")
 	f.Float64Var(&o.Times, "times", 1, "what the model takes, as a multiple of what the lab took")
 	f.StringArrayVar(&plan, "plan-flag", nil, "flag for theseus plan, such as --bake=2s (repeatable)")
 	f.StringVar(&dir, "dir", "swarm", "folder for logs, the plan and theseus' files")

@@ -14,7 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
@@ -67,12 +69,21 @@ type Cluster struct {
 	lab    spec.Lab
 	config controlplane.Config
 	api    *kubeapi.Client
-	ended  []func()
+	order  []string           // of the programs, as they were started
+	runs   map[string]program // by name
+	lock   sync.Mutex
+	self   *os.Process // theseus, while it runs
+}
+
+// program is a program that runs.
+type program struct {
+	loopback.Program
+	stop func()
 }
 
 // Start starts the cluster, and waits until all of its pods run. Stop must be called in any case.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	c := &Cluster{Options: o, lab: spec.Lab{Name: "swarm"}}
+	c := &Cluster{Options: o, lab: spec.Lab{Name: "swarm"}, runs: map[string]program{}}
 	c.config = controlplane.Config{Lab: c.lab, PKI: filepath.Join(o.Dir, "pki"), Data: filepath.Join(o.Dir, "data"),
 		Logs: filepath.Join(o.Dir, "logs")}
 	for _, dir := range []string{c.config.Data, c.config.Logs} {
@@ -105,9 +116,27 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 
 // Stop ends every process of the cluster.
 func (c *Cluster) Stop() {
-	for i := len(c.ended) - 1; i >= 0; i-- {
-		c.ended[i]()
+	for _, name := range slices.Backward(c.order) {
+		c.runs[name].stop()
 	}
+}
+
+// Restart ends a program of the control plane, and starts it again after a while.
+func (c *Cluster) Restart(ctx context.Context, name string, after time.Duration) error {
+	one := c.runs[name]
+	one.stop()
+	c.say("%s is stopped for %s", name, after)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(after):
+	}
+	stop, err := one.Keep()
+	if err != nil {
+		return err
+	}
+	c.runs[name] = program{one.Program, stop}
+	return nil
 }
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.Dir, name) }
@@ -165,13 +194,14 @@ func (c *Cluster) controlPlane(ctx context.Context) error {
 }
 
 // keep starts a program that runs until Stop, and whose output is in a log.
-func (c *Cluster) keep(name, program string, args ...string) error {
-	p := loopback.Program{Path: program, Args: args, Dir: c.Dir, Log: filepath.Join(c.config.Logs, name+".log")}
+func (c *Cluster) keep(name, path string, args ...string) error {
+	p := loopback.Program{Path: path, Args: args, Dir: c.Dir, Log: filepath.Join(c.config.Logs, name+".log"),
+		Again: path == c.Kube}
 	stop, err := p.Keep()
 	if err != nil {
 		return err
 	}
-	c.ended = append(c.ended, stop)
+	c.order, c.runs[name] = append(c.order, name), program{p, stop}
 	return nil
 }
 

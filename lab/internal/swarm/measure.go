@@ -43,7 +43,12 @@ func (c *Cluster) Theseus(ctx context.Context, args ...string) (Run, error) {
 	cmd.Stdout = io.MultiWriter(&said, c.Out)
 	cmd.Stderr = cmd.Stdout
 	begun := time.Now()
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		c.runsAs(cmd.Process)
+		err = cmd.Wait()
+		c.runsAs(nil)
+	}
 	run := Run{Said: said.String(), Took: time.Since(begun)}
 	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended || ctx.Err() != nil {
 		return run, errors.Join(err, ctx.Err())
@@ -54,6 +59,23 @@ func (c *Cluster) Theseus(ctx context.Context, args ...string) (Run, error) {
 		run.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	return run, nil
+}
+
+// runsAs sets the process of theseus; nil if it does not run.
+func (c *Cluster) runsAs(self *os.Process) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.self = self
+}
+
+// Kill kills theseus, if it runs.
+func (c *Cluster) Kill() error {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.self == nil {
+		return nil
+	}
+	return c.self.Kill()
 }
 
 // Plan makes the plan of the change to Calico from a snapshot, into a file.

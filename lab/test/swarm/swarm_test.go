@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,14 +49,94 @@ func TestFaults(t *testing.T) {
 			if report.Apply.Code == 0 || !regexp.MustCompile(test.said).MatchString(report.Apply.Said) {
 				t.Errorf("exit %d, and %s is not said", report.Apply.Code, test.said)
 			}
-			if after := pods(ctx, t, cluster); after != before {
-				t.Errorf("pods before:\n%s\nafter:\n%s", before, after)
-			}
-			left, err := cluster.Kubectl(ctx, "", "-n", "kube-system", "get", "daemonsets", "-o", "name")
-			if err != nil || strings.Contains(left, "calico") {
-				t.Errorf("the new network is left: %s (%v)", left, err)
-			}
+			back(ctx, t, cluster, before)
 		})
+	}
+}
+
+// TestManyFaults: a change of 200 nodes meets five faults. A node is slow, the agent of another ends in its work, the
+// API server is away, Theseus is killed and resumed: the change goes on. Then one node loses 1 % of its packets: the
+// gate names it, the change is taken back, and every pod is the one it was, with its address.
+func TestManyFaults(t *testing.T) {
+	rigtest.Full(t, "five faults in a swarm of 200 nodes")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	meets := &meets{}
+	cluster := start(ctx, t, swarm.Options{Nodes: 200, Pods: 2, Strategy: "adopt", Times: 0.1, Out: meets,
+		Faults: []string{"node-7=slow:join:10s", "node-9=restart:join", "node-4=lose:adopt:1%"}})
+	meets.all = []*meeting{
+		{said: regexp.MustCompile(`\] Start Calico next to flannel on node-2`), do: func() {
+			if err := cluster.Restart(ctx, "kube-apiserver", 5*time.Second); err != nil {
+				t.Error(err)
+			}
+		}},
+		{said: regexp.MustCompile(`\] Adopt the pods of node-1`), do: func() {
+			if err := cluster.Kill(); err != nil {
+				t.Error(err)
+			}
+		}},
+	}
+	before := pods(ctx, t, cluster)
+	report, err := cluster.Change(ctx, "--bake=1s", "--waves=1,8,0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Apply.Code != -1 {
+		t.Fatalf("theseus ended with %d before it was killed", report.Apply.Code)
+	}
+	resumed, err := cluster.Theseus(ctx, "resume", "--yes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	meets.wait()
+	for _, m := range meets.all {
+		if !m.met {
+			t.Errorf("%s was not said, so its fault did not happen", m.said)
+		}
+	}
+	if resumed.Code == 0 || !regexp.MustCompile(`gate: FAIL: .* probes lost on .* from or to node-4\b`).
+		MatchString(resumed.Said) {
+		t.Errorf("exit %d; node-4, which loses packets, is not named", resumed.Code)
+	}
+	back(ctx, t, cluster, before)
+}
+
+// meets calls functions when theseus says something, each once.
+type meets struct {
+	all     []*meeting
+	said    strings.Builder
+	running sync.WaitGroup
+}
+
+type meeting struct {
+	said *regexp.Regexp
+	do   func()
+	met  bool
+}
+
+// Write implements io.Writer.
+func (m *meets) Write(text []byte) (int, error) {
+	m.said.Write(text)
+	for _, one := range m.all {
+		if !one.met && one.said.MatchString(m.said.String()) {
+			one.met = true
+			m.running.Go(one.do)
+		}
+	}
+	return os.Stdout.Write(text)
+}
+
+func (m *meets) wait() { m.running.Wait() }
+
+// back demands that the change was taken back whole.
+func back(ctx context.Context, t *testing.T, cluster *swarm.Cluster, before string) {
+	t.Helper()
+	if after := pods(ctx, t, cluster); after != before {
+		t.Errorf("pods before:\n%s\nafter:\n%s", before, after)
+	}
+	left, err := cluster.Kubectl(ctx, "", "-n", "kube-system", "get", "daemonsets", "-o", "name")
+	if err != nil || strings.Contains(left, "calico") {
+		t.Errorf("the new network is left: %s (%v)", left, err)
 	}
 }
 
@@ -66,7 +147,10 @@ func start(ctx context.Context, t *testing.T, o swarm.Options) *swarm.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Theseus, o.Dir, o.Out = filepath.Join(programs, "theseus"), t.TempDir(), os.Stdout
+	o.Theseus, o.Dir = filepath.Join(programs, "theseus"), t.TempDir()
+	if o.Out == nil {
+		o.Out = os.Stdout
+	}
 	if _, err := os.Stat(o.Theseus); err != nil {
 		t.Fatalf("%v: run `make build` first", err)
 	}
