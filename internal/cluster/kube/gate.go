@@ -29,7 +29,7 @@ type Gate struct {
 	// Lacks says what is missing for the result of a plan (step.Gate.Result), which then is no pass; "" if nothing is.
 	Lacks string
 	// Leaves are the nodes that have left the cluster, since they began to leave, and those that are about to, since
-	// when (Evidence.Leaves); nil if nobody looks.
+	// when (Evidence.Leaves); nil if no process looks.
 	Leaves func() (left, leaving map[string]time.Time)
 	// NoneCompares is true if no gate of the plan compares nodes (step.Gate.Compares): nothing is kept for a comparison
 	// then.

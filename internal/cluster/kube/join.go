@@ -334,7 +334,7 @@ func (j *Joins) settle(ctx context.Context, present []corev1.Node, got *Joined) 
 	return err
 }
 
-// unjoin removes the probe pods of nodes that have joined. Nobody ends a pod whose node is gone, so none is waited for.
+// unjoin removes the probe pods of nodes that have joined. It waits for none whose node is gone: no kubelet ends it.
 func (a *Actor) unjoin(ctx context.Context) error {
 	pods, err := a.podsOn(ctx, "", v1alpha1.Namespace, manifest.LabelJoined)
 	if err != nil || len(pods) == 0 {

@@ -324,7 +324,7 @@ func planOf(node string, generation int64, paths []v1alpha1.Path, every time.Dur
 	}
 }
 
-// writePlanOver stores a plan in place of another one, unless somebody has changed that meanwhile: then it fails.
+// writePlanOver stores a plan in place of another one, unless that one was changed meanwhile: then it fails.
 func (a *Actor) writePlanOver(ctx context.Context, plan, former v1alpha1.ProbePlan) error {
 	plan.ResourceVersion = former.ResourceVersion
 	return a.writePlan(ctx, plan)

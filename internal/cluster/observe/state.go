@@ -34,7 +34,7 @@ type State struct {
 	PodsAt time.Time `json:"podsAt,omitzero"`
 	// Leaving are the nodes that are about to be removed, since when, and Left those whose Node object was deleted,
 	// since they began to leave. A node that was deleted without a sign before, and not just before the look that
-	// missed it, is in neither: nobody knows when it left.
+	// missed it, is in neither: it is not known when it left.
 	Leaving map[string]time.Time `json:"leaving,omitempty"`
 	Left    map[string]time.Time `json:"left,omitempty"`
 }

@@ -58,6 +58,7 @@ func TestLeft(t *testing.T) {
 			}
 			w.evidence.Left = nil
 			watch := NewWatch(Limits{Bake: 4 * time.Second}, w.evidence)
+			watch.Leave(map[string]time.Time{"a": after(0), "b": after(0)}) // they come back
 			watch.Leave(test.left)
 			if again := watch.Look(w.evidence.Now); again.Pass != got.Pass || again.Reason != got.Reason {
 				t.Errorf("a watch says %+v, not %+v", again, got)

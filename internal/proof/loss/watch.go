@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"maps"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -43,7 +44,8 @@ func NewWatch(limits Limits, evidence Evidence) *Watch {
 
 // Leave says which nodes have left the cluster by now (Evidence.Left).
 func (w *Watch) Leave(left map[string]time.Time) {
-	if w.evidence.Left = left; len(left) > 0 {
+	if !maps.Equal(w.evidence.Left, left) {
+		w.evidence.Left = left
 		w.sources = w.evidence.sources()
 	}
 }
