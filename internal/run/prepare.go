@@ -23,7 +23,7 @@ func Prepare(ctx context.Context, client *kube.Client) error {
 	}
 	for i := range objects[:len(objects)-1] {
 		ref := step.RefOf(&objects[i])
-		wait := step.Action{Do: step.Wait{Condition: step.Condition{Kind: step.Established, Ref: &ref}},
+		wait := step.Action{Do: step.Wait{Condition: step.Condition{Is: step.Established{Ref: ref}}},
 			Title: "wait for " + ref.String()}
 		if _, err := actor.Do(ctx, wait, nil); err != nil {
 			return err

@@ -262,7 +262,7 @@ type document struct {
 	NodeName    string                     `json:"nodeName,omitempty"`
 	Verb        string                     `json:"verb,omitempty"`
 	Args        json.RawMessage            `json:"args,omitempty"`
-	Condition   *Condition                 `json:"condition,omitempty"`
+	Condition   *conditionDocument         `json:"condition,omitempty"`
 	Paths       *PathSet                   `json:"paths,omitempty"`
 	Taint       *corev1.Taint              `json:"taint,omitempty"`
 	Beside      bool                       `json:"beside,omitempty"`
@@ -277,7 +277,7 @@ func (do Delete) write(d *document)  { d.Ref, d.LeaveEnding = do.Ref, do.LeaveEn
 func (do Patch) write(d *document)   { d.Ref, d.Patch = do.Ref, do.Merge }
 func (do Evict) write(d *document)   { d.Pods = &do.Pods }
 func (do Node) write(d *document)    { d.NodeName, d.Verb, d.Args = do.NodeName, do.Verb, do.Args }
-func (do Wait) write(d *document)    { d.Condition = &do.Condition }
+func (do Wait) write(d *document)    { d.Condition = do.Condition.document() }
 func (do Taint) write(d *document)   { d.NodeName, d.Taint = do.NodeName, &do.Taint }
 func (do Untaint) write(d *document) { Taint(do).write(d) }
 func (do Probe) write(d *document)   { d.Paths = &do.Paths }
@@ -309,7 +309,13 @@ func (d *document) operation() (Operation, error) {
 	case OpNode:
 		return Node{take(&d.NodeName), take(&d.Verb), take(&d.Args)}, nil
 	case OpWait:
-		return Wait{taken(&d.Condition)}, nil
+		var do Wait
+		if d.Condition != nil {
+			if err := do.Condition.take(take(&d.Condition)); err != nil {
+				return nil, err
+			}
+		}
+		return do, nil
 	case OpTaint:
 		return Taint{take(&d.NodeName), taken(&d.Taint)}, nil
 	case OpUntaint:
@@ -373,16 +379,18 @@ func (a Action) MarshalJSON() ([]byte, error) { return json.Marshal(a.document()
 // more, as encoding/json does at that of every Marshaler.
 func (a *Action) Document() any { return a.document() }
 
-// Document is that of a step whose actions are documents, too. Their members come last.
+// Document is that of a step whose actions and conditions are documents, too. Their members come last.
 func (s *Step) Document() any {
 	return &struct {
 		flat
-		Actions []document `json:"actions"`
-		Undo    []document `json:"undo,omitempty"`
-	}{flat(*s), documents(s.Actions), documents(s.Undo)}
+		Before  []conditionDocument `json:"before,omitempty"`
+		Actions []document          `json:"actions"`
+		After   []conditionDocument `json:"after,omitempty"`
+		Undo    []document          `json:"undo,omitempty"`
+	}{flat(*s), conditionDocuments(s.Before), documents(s.Actions), conditionDocuments(s.After), documents(s.Undo)}
 }
 
-// flat has the fields of a step, of which the actions are hidden.
+// flat has the fields of a step, of which the actions and conditions are hidden.
 type flat Step
 
 func documents(actions []Action) []document {

@@ -27,7 +27,7 @@ var operations = map[string]Operation{
 		`"mark":"m","timeout":"1m0s"`: Restart{Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "x"}, "n", true, "m"},
 	`"op":"node","title":"t","nodeName":"n","verb":"join","args":{"old":["a"]}`: Node{"n", "join",
 		json.RawMessage(`{"old":["a"]}`)},
-	`"op":"wait","title":"t","condition":{"kind":"node-ready","node":"n"}`: Wait{Condition{Kind: NodeReady, Node: "n"}},
+	`"op":"wait","title":"t","condition":{"kind":"node-ready","node":"n"}`: Wait{Condition{Is: NodeReady{Node: "n"}}},
 	`"op":"taint","title":"t","nodeName":"n","taint":{"key":"k","effect":"NoSchedule"}`: Taint{"n",
 		corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoSchedule}},
 	`"op":"untaint","title":"t","nodeName":"n","taint":{"key":"k","effect":"NoSchedule"}`: Untaint{"n",
@@ -66,7 +66,7 @@ func TestForm(t *testing.T) {
 
 // TestDocument: what encoders get of a step, so as to be faster, has the members of the step.
 func TestDocument(t *testing.T) {
-	all := Step{ID: "s", Title: "t", Before: []Condition{{Kind: NodeReady, Node: "n"}}, Gate: &Gate{Title: "g"},
+	all := Step{ID: "s", Title: "t", Before: []Condition{{Is: NodeReady{Node: "n"}}}, Gate: &Gate{Title: "g"},
 		Alone: true}
 	for _, do := range operations {
 		all.Actions = append(all.Actions, Action{ID: "a", Title: "<t>", Do: do, Beside: true, Timeout: 1})

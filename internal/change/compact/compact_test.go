@@ -97,7 +97,7 @@ func TestPlaceholders(t *testing.T) {
 		steps := []step.Step{cordon(c.Waves[0]), cordon(c.Waves[1])}
 		for i := range steps {
 			steps[i].Title, steps[i].Actions[0].Title = text, text
-			steps[i].Before = []step.Condition{{Kind: step.NodesAmong, Nodes: []string{text}}}
+			steps[i].Before = []step.Condition{{Is: step.NodesAmong{Nodes: []string{text}}}}
 		}
 		form, err := Fold(steps, c)
 		if err != nil {
@@ -108,7 +108,7 @@ func TestPlaceholders(t *testing.T) {
 		}
 	}
 	steps := []step.Step{cordon(c.Waves[0])}
-	steps[0].Before = []step.Condition{{Kind: step.NodesAmong, Nodes: []string{"{all}"}}}
+	steps[0].Before = []step.Condition{{Is: step.NodesAmong{Nodes: []string{"{all}"}}}}
 	if _, err := Fold(steps, c); err == nil {
 		t.Error("a list that stands for every node was written")
 	}

@@ -75,7 +75,7 @@ var fieldsKnown = faster.RejectUnknownMembers(true)
 // the second one reads or refuses.
 func strict[T any](data []byte, into *T) error {
 	if reader, own := any(into).(json.Unmarshaler); own {
-		return reader.UnmarshalJSON(data) // an action, which is as strict itself
+		return reader.UnmarshalJSON(data) // an action or a condition, which is as strict itself
 	}
 	if faster.Unmarshal(data, into, fieldsKnown) == nil {
 		return nil

@@ -72,7 +72,7 @@ func (n *names) actionItems(actions []step.Action, id string) ([]item, error) {
 func (n *names) conditionItems(conditions []step.Condition) ([]item, error) {
 	items := make([]item, len(conditions))
 	for i := range conditions {
-		text, err := json.Marshal(conditions[i])
+		text, err := json.Marshal(conditions[i].Document())
 		if err != nil {
 			return nil, err
 		}

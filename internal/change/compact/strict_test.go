@@ -53,6 +53,10 @@ func fieldNames(kind reflect.Type) (all []string) {
 		return []string{"id", "op", "title", "object", "ref", "patch", "pods", "nodeName", "verb", "args", "condition",
 			"paths", "taint", "beside", "leaveEnding", "anew", "mark", "timeout"}
 	}
+	if kind == reflect.TypeFor[step.Condition]() {
+		return []string{"kind", "ref", "node", "selector", "namespace", "cidrs", "nodes", "says", "version", "reports",
+			"fields", "leaveEnding", "leaveDaemons"}
+	}
 	for i := range kind.NumField() {
 		all = append(all, jsonName(kind.Field(i)))
 	}

@@ -152,7 +152,7 @@ func (b *builder) change() {
 		Title: "Change the encapsulation of " + joint.Name(b.Pool) + " from " + b.From + " to " + b.To,
 		Why: "Each agent of " + b.SourceName() + " removes its old routes and installs new ones at its own time. The " +
 			"pins carry all packets until every node has all new routes and tunnels.",
-		Before: []step.Condition{{Kind: step.NodesAmong, Nodes: b.Nodes()}},
+		Before: []step.Condition{{Is: step.NodesAmong{Nodes: b.Nodes()}}},
 		Actions: slices.Concat(actions, again,
 			[]step.Action{patch(b.Set, "set the encapsulation of "+joint.Name(b.Pool)+" to "+b.To)},
 			b.await(b.New, words(b.To))),

@@ -238,8 +238,8 @@ func mutated(random *rand.Rand, s step.Step, nodes []string) step.Step {
 	case 8:
 		slices.Reverse(s.Actions)
 	case 9:
-		s.Before = append(s.Before, step.Condition{Kind: step.NodesAmong, Nodes: nodes},
-			step.Condition{Kind: step.NodesAmong, Nodes: []string{node}})
+		s.Before = append(s.Before, step.Condition{Is: step.NodesAmong{Nodes: nodes}},
+			step.Condition{Is: step.NodesAmong{Nodes: []string{node}}})
 	case 10:
 		s.Undo = append(s.Undo, s.Actions...)
 	case 11:

@@ -71,7 +71,7 @@ func TestRolloutOnCiliumCannotDoWithout(t *testing.T) {
 				return plan.Verify(mutant(p, steps))
 			}
 			for j, action := range actions {
-				if do, is := action.Do.(step.Wait); is && (do.Condition.Kind != step.AgentSays || s.Node == "") {
+				if do, is := action.Do.(step.Wait); is && (do.Condition.Kind() != step.KindAgentSays || s.Node == "") {
 					continue // what the model does not know of, or knows already
 				}
 				if with(slices.Delete(slices.Clone(actions), j, j+1)) == nil {

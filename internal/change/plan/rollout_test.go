@@ -160,7 +160,7 @@ func TestRolloutOfAnyFlag(t *testing.T) {
 				if action.Verb() == step.VerbGuard {
 					t.Errorf("%s guards what does not move", s.ID)
 				}
-				if action.Op() != step.OpWait || action.Do.(step.Wait).Condition.Kind != step.AgentSays {
+				if action.Op() != step.OpWait || action.Do.(step.Wait).Condition.Kind() != step.KindAgentSays {
 					continue
 				}
 				steps := slices.Clone(p.Steps)

@@ -112,7 +112,7 @@ func TestSurgeMutants(t *testing.T) {
 // needless are waits that only leave the next one less to wait for.
 func needless(a *step.Action) bool {
 	do, is := a.Do.(step.Wait)
-	return is && (do.Condition.Kind == step.NodeReady || do.Condition.Kind == step.Gone)
+	return is && (do.Condition.Kind() == step.KindNodeReady || do.Condition.Kind() == step.KindGone)
 }
 
 func TestSurgeRefuses(t *testing.T) {

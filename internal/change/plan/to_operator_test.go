@@ -47,8 +47,8 @@ func TestToOperator(t *testing.T) {
 	for _, action := range p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool {
 		return s.ID == "joint/target"
 	})].Actions {
-		if do, is := action.Do.(step.Wait); is && do.Condition.Kind == step.Rolled {
-			awaited = append(awaited, do.Condition.Ref.Name)
+		if do, is := action.Do.(step.Wait); is && do.Condition.Kind() == step.KindRolled {
+			awaited = append(awaited, do.Condition.Ref().Name)
 		}
 	}
 	if !slices.Equal(awaited, []string{"calico-typha", "calico-kube-controllers"}) {
@@ -62,7 +62,7 @@ func TestVerifyToOperator(t *testing.T) {
 		p := mustMake(t, flannelToOperator(t))
 		at := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id })
 		p.Steps[at].Actions = slices.DeleteFunc(p.Steps[at].Actions, func(a step.Action) bool {
-			return a.Op() == step.OpWait && a.Do.(step.Wait).Condition.Kind == step.Has
+			return a.Op() == step.OpWait && a.Do.(step.Wait).Condition.Kind() == step.KindHas
 		})
 		if err := plan.Verify(p); err == nil {
 			t.Errorf("%s: nobody looks what the operator made, and Verify does not notice", id)

@@ -129,8 +129,8 @@ func TestOwnedUpgradeCannotDoWithout(t *testing.T) {
 		}
 		needed := func(a *step.Action) bool {
 			do, waits := a.Do.(step.Wait)
-			return !waits || do.Condition.Kind == step.Held ||
-				do.Condition.Kind == step.Renders && *do.Condition.Ref == p.Source.Agent
+			return !waits || do.Condition.Kind() == step.KindHeld ||
+				do.Condition.Kind() == step.KindRenders && do.Condition.Ref() == p.Source.Agent
 		}
 		for j, a := range s.Actions {
 			// A later step sees to it that the owner has made the agents' form.
@@ -290,8 +290,8 @@ func TestOwnedUpgradeAsksTheOwner(t *testing.T) {
 				}
 			}
 			for _, c := range conditions {
-				if c.Kind == step.Reports {
-					all = append(all, fmt.Sprint(s.ID, " ", c.Ref, " ", c.Reports))
+				if is, ok := c.Is.(step.Reports); ok {
+					all = append(all, fmt.Sprint(s.ID, " ", is.Ref, " ", is.Status))
 				}
 			}
 		}

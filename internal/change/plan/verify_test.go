@@ -114,8 +114,8 @@ func dispensable(s *step.Step, a *step.Action) bool {
 	case s.ID == "finish/form" && a.Op() == step.OpWait: // the step's postcondition says the same
 	case (strings.HasSuffix(s.ID, "/move") || strings.HasSuffix(s.ID, "/empty")) && a.Op() == step.OpWait:
 		// in a model no agent fails once it was ready
-	case waits && wait.Condition.Ref != nil && wait.Condition.Ref.Kind == "Deployment":
-	case waits && wait.Condition.Kind == step.PodGone:
+	case waits && wait.Condition.Ref().Kind == "Deployment":
+	case waits && wait.Condition.Kind() == step.KindPodGone:
 	default:
 		return false
 	}

@@ -77,9 +77,9 @@ func checkAt(p *Plan, place *kind.Stop, window int) step.Step {
 		Alone: true, Actions: []step.Action{}, Gate: joint.Gate(p.Change, "no pod has lost another", true),
 		Title:  "Check that the cluster is as the run left it",
 		Why:    "The run stops before this step, for hours if need be. Nodes, agents and paths may have changed since.",
-		Before: []step.Condition{{Kind: step.NodesAmong, Nodes: place.Nodes}}}
+		Before: []step.Condition{{Is: step.NodesAmong{Nodes: place.Nodes}}}}
 	for _, agent := range place.Agents {
-		s.After = append(s.After, step.Condition{Kind: step.Rolled, Ref: &agent})
+		s.After = append(s.After, step.Condition{Is: step.Rolled{Ref: agent}})
 	}
 	s.Number()
 	timed := []step.Step{s}

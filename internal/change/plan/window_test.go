@@ -135,7 +135,7 @@ func TestWindowRules(t *testing.T) {
 		"but no gate checks":           func(_ *plan.Plan, s *step.Step) { s.Gate = nil },
 		"does not check whether nodes": func(_ *plan.Plan, s *step.Step) { s.Before = nil },
 		"not known before it": func(_ *plan.Plan, s *step.Step) {
-			s.Before[0].Nodes = s.Before[0].Nodes[1:]
+			s.Before[0].Is = step.NodesAmong{Nodes: s.Before[0].Is.(step.NodesAmong).Nodes[1:]}
 		},
 		"does not check DaemonSet":         func(_ *plan.Plan, s *step.Step) { s.After = s.After[:1] },
 		"does more than check the cluster": func(_ *plan.Plan, s *step.Step) { s.Alone = false },

@@ -133,7 +133,7 @@ func (b *builder) remove() {
 	b.Add(step.Step{
 		Group: "pool", Does: "remove", Title: "Remove " + b.old(),
 		Why:     "No pod has an address from it any more.",
-		Before:  []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}},
+		Before:  []step.Condition{{Is: step.NoPods{CIDRs: b.Join.Old}}},
 		Actions: append(actions, joint.Remove(b.Old)),
 		After:   []step.Condition{joint.Gone(b.Old)},
 		Gate:    b.Gate("traffic is unaffected without "+b.old(), true),

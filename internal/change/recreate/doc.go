@@ -22,7 +22,7 @@ func Steps(in joint.Input) []step.Step {
 	b.Bring()
 	b.KeepOff()
 	// A node that joins meanwhile is not joined to the new network: its pods would not reach those that are moved.
-	b.SwitchNodes(b.Waves, step.Condition{Kind: step.NodesAmong, Nodes: b.Nodes()})
+	b.SwitchNodes(b.Waves, step.Condition{Is: step.NodesAmong{Nodes: b.Nodes()}})
 	b.DeleteSource(b.Nodes(), true)
 	b.CleanSource()
 	b.Finish("new")

@@ -61,9 +61,9 @@ func (m *machine) begin(s *step.Step) error {
 			return fmt.Errorf("not known before it: %s", verify.Phrase(condition))
 		}
 		// A step that has acted is undone, also after a failure. So the CRDs are looked for before it acts.
-		if condition.Kind == step.Gone && len(s.Actions) > 0 &&
-			slices.Contains(m.plan.Target.Defines, *condition.Ref) && !m.facts[exists(m.plan.Target.Agent)] {
-			m.set(absent(*condition.Ref), true)
+		if gone, is := condition.Is.(step.Gone); is && len(s.Actions) > 0 &&
+			slices.Contains(m.plan.Target.Defines, gone.Ref) && !m.facts[exists(m.plan.Target.Agent)] {
+			m.set(absent(gone.Ref), true)
 		}
 	}
 	m.noReturn = m.noReturn || s.NoReturn

@@ -166,8 +166,8 @@ func (m *machine) among(names []string) bool {
 }
 
 // drained reports whether no pod of the source is known to be on a node, but those that a condition leaves out.
-func (n *NodeModel) drained(c step.Condition) bool {
-	return n.Shut && (n.Emptied || c.LeaveEnding && n.Moved)
+func (n *NodeModel) drained(is step.NoPods) bool {
+	return n.Shut && (n.Emptied || is.LeaveEnding && n.Moved)
 }
 
 // surging are the nodes of a wave that are there.

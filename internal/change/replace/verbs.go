@@ -158,38 +158,38 @@ func (m *machine) clean(i int, do step.Node) error {
 // reach is what waiting for a condition brings; waiting for what cannot come is an error.
 func (m *machine) reach(c step.Condition) error {
 	never := &verify.Never{Condition: c}
-	switch c.Kind {
+	switch is := c.Is.(type) {
 	case step.Established:
-		if !m.facts[exists(*c.Ref)] {
+		if !m.facts[exists(is.Ref)] {
 			return never
 		}
-		m.set(serves(*c.Ref), true)
+		m.set(serves(is.Ref), true)
 	case step.Rolled:
-		return m.reachRolled(*c.Ref, never)
+		return m.reachRolled(is.Ref, never)
 	case step.PodReady:
-		i, err := m.node(c.Node)
+		i, err := m.node(is.Node)
 		if err != nil {
 			return err
 		}
-		return m.reachPod(i, c, never)
+		return m.reachPod(i, is, never)
 	case step.PodGone:
-		if c.Selector == m.plan.Target.Selector && c.Node != "" {
-			if i, err := m.node(c.Node); err != nil || m.nodes[i].Labelled || m.nodes[i].TargetAgent {
+		if is.Selector == m.plan.Target.Selector && is.Node != "" {
+			if i, err := m.node(is.Node); err != nil || m.nodes[i].Labelled || m.nodes[i].TargetAgent {
 				return never
 			}
 		}
-		if c.Selector == m.plan.Source.Selector && m.tally.sourceAgents > 0 {
+		if is.Selector == m.plan.Source.Selector && m.tally.sourceAgents > 0 {
 			return never
 		}
 	case step.NoPods:
-		return m.reachEmpty(c, never)
+		return m.reachEmpty(is, never)
 	case step.Has, step.Reports:
 		return m.reachMade(c, never)
 	case step.Gone:
 		if !m.holds(c) {
 			return never
 		}
-		if *c.Ref == m.plan.Target.Agent && !m.facts["baseline"] {
+		if is.Ref == m.plan.Target.Agent && !m.facts["baseline"] {
 			return errors.New("nothing is prepared for the target before measuring is proven")
 		}
 	default:
@@ -222,10 +222,11 @@ func (m *machine) reachRolled(ref step.Ref, never *verify.Never) error {
 
 // reachMade: an operator makes of its object what that says, and nothing else.
 func (m *machine) reachMade(c step.Condition, never *verify.Never) error {
+	has, is := c.Is.(step.Has)
 	switch maker := m.plan.Target.Maker; {
-	case maker == nil || !m.facts[exists(*c.Ref)]:
+	case maker == nil || !m.facts[exists(c.Ref())]:
 		return never
-	case c.Kind == step.Has && *c.Ref == m.plan.Target.Agent:
+	case is && has.Ref == m.plan.Target.Agent:
 		var made struct {
 			Spec struct {
 				Template struct {
@@ -233,7 +234,7 @@ func (m *machine) reachMade(c step.Condition, never *verify.Never) error {
 				}
 			}
 		}
-		if err := json.Unmarshal(c.Fields, &made); err != nil {
+		if err := json.Unmarshal(has.Fields, &made); err != nil {
 			return fmt.Errorf("fields: %w", err)
 		}
 		label, asked := made.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget]
@@ -245,20 +246,20 @@ func (m *machine) reachMade(c step.Condition, never *verify.Never) error {
 	return nil
 }
 
-func (m *machine) reachPod(i int, c step.Condition, never *verify.Never) error {
+func (m *machine) reachPod(i int, is step.PodReady, never *verify.Never) error {
 	switch {
-	case m.isTarget(c):
+	case m.isTarget(is):
 		if !m.nodes[i].Labelled || !m.facts[exists(m.plan.Target.Agent)] {
 			return never
 		}
 		m.edit(i, func(n *NodeModel) { n.TargetAgent = true })
-	case m.nodes[i].Added && !m.nodes[i].Away && c.Selector == m.plan.Source.Selector:
+	case m.nodes[i].Added && !m.nodes[i].Away && is.Selector == m.plan.Source.Selector:
 		m.edit(i, func(n *NodeModel) { n.SourceAgent = m.facts[exists(m.plan.Source.Agent)] })
-	case m.nodes[i].Added && !m.nodes[i].Away && c.Selector == manifest.AgentSelector:
+	case m.nodes[i].Added && !m.nodes[i].Away && is.Selector == manifest.AgentSelector:
 		m.edit(i, func(n *NodeModel) { n.Hands = m.facts[exists(verify.AgentRef())] })
-	case m.isProbe(c, "old") && m.nodes[i].ProbeOld:
+	case m.isProbe(is, "old") && m.nodes[i].ProbeOld:
 		m.edit(i, func(n *NodeModel) { n.ReadyOld = true })
-	case m.isProbe(c, "new") && m.nodes[i].ProbeNew && (m.nodes[i].Selected || !m.adopting()):
+	case m.isProbe(is, "new") && m.nodes[i].ProbeNew && (m.nodes[i].Selected || !m.adopting()):
 		m.edit(i, func(n *NodeModel) { n.ReadyNew = true })
 	default:
 		return never
@@ -266,16 +267,16 @@ func (m *machine) reachPod(i int, c step.Condition, never *verify.Never) error {
 	return nil
 }
 
-func (m *machine) reachEmpty(c step.Condition, never *verify.Never) error {
-	if !slices.Equal(c.CIDRs, m.plan.Source.PodCIDRs) {
+func (m *machine) reachEmpty(is step.NoPods, never *verify.Never) error {
+	if !slices.Equal(is.CIDRs, m.plan.Source.PodCIDRs) {
 		return never
 	}
-	if c.Node != "" {
-		i, err := m.node(c.Node)
-		if c.LeaveDaemons && err == nil && m.nodes[i].drained(c) {
+	if is.Node != "" {
+		i, err := m.node(is.Node)
+		if is.LeaveDaemons && err == nil && m.nodes[i].drained(is) {
 			return nil
 		}
-		if err != nil || m.nodes[i].PodsOld && !(c.LeaveEnding && m.nodes[i].Moved) {
+		if err != nil || m.nodes[i].PodsOld && !(is.LeaveEnding && m.nodes[i].Moved) {
 			return never
 		}
 		m.edit(i, func(n *NodeModel) { n.Emptied = !n.PodsOld })
@@ -288,48 +289,48 @@ func (m *machine) reachEmpty(c step.Condition, never *verify.Never) error {
 	return nil
 }
 
-func (m *machine) isTarget(c step.Condition) bool {
-	return c.Selector == m.plan.Target.Selector && c.Namespace == m.plan.Target.Agent.Namespace
+func (m *machine) isTarget(is step.PodReady) bool {
+	return is.Selector == m.plan.Target.Selector && is.Namespace == m.plan.Target.Agent.Namespace
 }
 
-func (m *machine) isProbe(c step.Condition, network string) bool {
-	return c.Namespace == v1alpha1.Namespace && strings.HasPrefix(c.Selector, v1alpha1.LabelProbe+"="+network+",") &&
-		strings.HasSuffix(c.Selector, manifest.LabelNode+"="+manifest.NodeValue(c.Node))
+func (m *machine) isProbe(is step.PodReady, network string) bool {
+	return is.Namespace == v1alpha1.Namespace && strings.HasPrefix(is.Selector, v1alpha1.LabelProbe+"="+network+",") &&
+		strings.HasSuffix(is.Selector, manifest.LabelNode+"="+manifest.NodeValue(is.Node))
 }
 
 // holds reports whether a condition is known to hold.
 func (m *machine) holds(c step.Condition) bool {
-	i, known := m.index[c.Node]
-	switch c.Kind {
+	i, known := m.index[c.Node()]
+	switch is := c.Is.(type) {
 	case step.Established:
-		return m.facts[serves(*c.Ref)]
+		return m.facts[serves(is.Ref)]
 	case step.Rolled:
-		return m.facts[rolledOut(*c.Ref)]
+		return m.facts[rolledOut(is.Ref)]
 	case step.NodeReady:
 		return known && !m.nodes[i].Away
 	case step.Gone:
-		if i, known := m.index[c.Ref.Name]; known && c.Ref.Kind == "Node" {
+		if i, known := m.index[is.Ref.Name]; known && is.Ref.Kind == "Node" {
 			return m.nodes[i].Away
 		}
-		return !m.facts[exists(*c.Ref)]
+		return !m.facts[exists(is.Ref)]
 	case step.NodesAmong:
-		return m.among(c.Nodes)
+		return m.among(is.Nodes)
 	case step.NoPods:
-		if known && c.LeaveDaemons {
-			return m.nodes[i].drained(c)
+		if known && is.LeaveDaemons {
+			return m.nodes[i].drained(is)
 		}
-		return c.Node == "" && m.facts["known empty"] ||
-			known && (!m.nodes[i].PodsOld || c.LeaveEnding && m.nodes[i].Moved)
+		return is.Node == "" && m.facts["known empty"] ||
+			known && (!m.nodes[i].PodsOld || is.LeaveEnding && m.nodes[i].Moved)
 	case step.PodReady:
 		switch {
 		case !known:
 			return false
-		case m.isTarget(c):
+		case m.isTarget(is):
 			return m.nodes[i].TargetAgent
-		case c.Selector == m.plan.Source.Selector:
+		case is.Selector == m.plan.Source.Selector:
 			return m.nodes[i].SourceAgent
 		}
-		return m.isProbe(c, "old") && m.nodes[i].ReadyOld || m.isProbe(c, "new") && m.nodes[i].ReadyNew
+		return m.isProbe(is, "old") && m.nodes[i].ReadyOld || m.isProbe(is, "new") && m.nodes[i].ReadyNew
 	}
 	return false
 }

@@ -215,15 +215,15 @@ func guard(node, verb, title string) step.Action {
 
 // running is the agent of a node being ready.
 func (b *builder) running(node string) step.Condition {
-	return step.Condition{Kind: step.PodReady, Node: node, Namespace: b.Network.Agent.Namespace,
-		Selector: b.Network.Selector}
+	return step.Condition{Is: step.PodReady{Node: node, Namespace: b.Network.Agent.Namespace,
+		Selector: b.Network.Selector}}
 }
 
 // heard waits until the agent of a node has said what it runs with.
 func (b *builder) heard(node, says string, limit time.Duration) step.Action {
-	said := b.running(node)
-	said.Kind, said.Says = step.AgentSays, &step.Saying{Container: b.Flag.Container,
-		Parameter: b.Flag.Parameter, Value: says}
+	said := step.Condition{Is: step.AgentSays{Node: node, Namespace: b.Network.Agent.Namespace,
+		Selector: b.Network.Selector,
+		Says:     step.Saying{Container: b.Flag.Container, Parameter: b.Flag.Parameter, Value: says}}}
 	return joint.Wait("wait until the agent of "+node+" reports "+b.Flag.Parameter+"="+says, said, limit)
 }
 

@@ -315,14 +315,15 @@ func (r *rolling) restart(do step.Restart) error {
 
 // says notes what an agent has been heard to say.
 func (r *rolling) says(c step.Condition) error {
-	if c.Kind != step.AgentSays {
+	heard, is := c.Is.(step.AgentSays)
+	if !is {
 		return nil
 	}
-	n, err := r.node(c.Node)
+	n, err := r.node(heard.Node)
 	if err != nil {
 		return err
 	}
-	n.said = (c.Says.Value == n.turn.Says) == r.has(n) && !n.stale
+	n.said = (heard.Says.Value == n.turn.Says) == r.has(n) && !n.stale
 	return nil
 }
 

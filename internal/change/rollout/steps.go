@@ -96,7 +96,7 @@ func (b *builder) endProbes() []step.Action {
 // switchNode gives one node the flag, under a guard, and proves it there.
 func (b *builder) switchNode(wave joint.Wave, node string, inWave int, canary bool) {
 	agent := b.Network.Agent
-	before := []step.Condition{{Kind: step.NodeReady, Node: node}, b.running(node)}
+	before := []step.Condition{{Is: step.NodeReady{Node: node}}, b.running(node)}
 	if inWave == 0 {
 		before = append(before, b.frozen())
 	}
@@ -184,7 +184,7 @@ func (b *builder) unhold() {
 }
 
 // frozen demands that the nodes are those of the plan.
-func (b *builder) frozen() step.Condition { return step.Condition{Kind: step.NodesAmong, Nodes: b.all} }
+func (b *builder) frozen() step.Condition { return step.Condition{Is: step.NodesAmong{Nodes: b.all}} }
 
 // fold makes the value that of the cluster. Nodes have it already, so no agent restarts.
 func (b *builder) fold() {

@@ -66,7 +66,7 @@ func Steps(in joint.Input, waves []Wave, hooks Hooks) []step.Step {
 	b.SwitchNodes(kept)
 	b.Stand(slices.Concat(standing, kept))
 	moved := &b.Steps[len(b.Steps)-1]
-	moved.After = []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}, {Kind: step.NodesAmong, Nodes: b.Nodes()}}
+	moved.After = []step.Condition{{Is: step.NoPods{CIDRs: b.Join.Old}}, {Is: step.NodesAmong{Nodes: b.Nodes()}}}
 	b.DeleteSource(switched, false)
 	b.CleanSource()
 	b.Finish("new")

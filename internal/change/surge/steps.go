@@ -29,8 +29,8 @@ func (b *builder) add(wave Wave) {
 		b.hooked(step.VerbAdd, wave, wave.New),
 		on("node", joint.NodeReady),
 		on("Theseus' agent on", func(node string) step.Condition {
-			return step.Condition{Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace,
-				Selector: manifest.AgentSelector}
+			return step.Condition{Is: step.PodReady{Node: node, Namespace: v1alpha1.Namespace,
+				Selector: manifest.AgentSelector}}
 		}),
 		joint.OnEach(wave.New, func(node string) step.Action {
 			return joint.OnNode(node, step.VerbJoin, "add the rules that join both networks on "+node, b.Join)
@@ -128,8 +128,8 @@ func (b *builder) drain(wave Wave, nodes []string, first bool) {
 	}
 	for _, node := range nodes {
 		s.Before = append(s.Before, joint.NodeReady(node))
-		s.After = append(s.After, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old,
-			LeaveEnding: true, LeaveDaemons: true})
+		s.After = append(s.After, step.Condition{Is: step.NoPods{Node: node, CIDRs: b.Join.Old,
+			LeaveEnding: true, LeaveDaemons: true}})
 	}
 	if first {
 		s.Actions = append(joint.OnEach(wave.Old, joint.Shut), s.Actions...)
@@ -166,7 +166,7 @@ func (b *builder) remove(wave Wave, noReturn bool) {
 	var gone []step.Action
 	for _, node := range wave.Old {
 		ref := step.Ref{APIVersion: "v1", Kind: "Node", Name: node}
-		before = append(before, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old, LeaveDaemons: true})
+		before = append(before, step.Condition{Is: step.NoPods{Node: node, CIDRs: b.Join.Old, LeaveDaemons: true}})
 		gone = append(gone, joint.Wait("wait until node "+node+" is gone", joint.Gone(ref), time.Minute))
 	}
 	actions := slices.Concat(

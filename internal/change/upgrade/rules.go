@@ -312,19 +312,19 @@ func (u *upgrading) lacks() error {
 
 // reach is what waiting for a condition brings.
 func (u *upgrading) reach(c step.Condition) error {
-	switch c.Kind {
+	switch is := c.Is.(type) {
 	case step.Established:
-		if !u.present[*c.Ref] {
+		if !u.present[is.Ref] {
 			return &verify.Never{Condition: c}
 		}
-		u.serving[*c.Ref] = true
+		u.serving[is.Ref] = true
 	case step.Rolled:
 		return u.holds(c)
 	case step.Held:
 		u.held = len(u.holders) == 2 && u.present[u.holders[0]] && u.present[u.holders[1]]
 		return u.holds(c)
 	case step.Renders:
-		u.made = u.made || *c.Ref == u.plan.Source.Agent
+		u.made = u.made || is.Ref == u.plan.Source.Agent
 		return u.holds(c)
 	}
 	return nil
@@ -333,15 +333,21 @@ func (u *upgrading) reach(c step.Condition) error {
 // holds knows of the agents and of the nodes alone.
 func (u *upgrading) holds(c step.Condition) error {
 	all, renewed := u.uniform()
-	switch {
-	case c.Kind == step.Rolled && *c.Ref == u.plan.Source.Agent && (!all || renewed != u.form):
+	never := false
+	switch is := c.Is.(type) {
+	case step.Rolled:
+		never = is.Ref == u.plan.Source.Agent && (!all || renewed != u.form)
+	case step.Held:
+		never = !u.held
+	case step.Renders:
+		never = (is.Version == u.plan.Upgrade.To) != u.form
+	case step.NodesAmong:
+		if !slices.Equal(is.Nodes, u.order) {
+			return errors.New("the nodes are others than those of the waves")
+		}
+	}
+	if never {
 		return &verify.Never{Condition: c}
-	case c.Kind == step.Held && !u.held:
-		return &verify.Never{Condition: c}
-	case c.Kind == step.Renders && (c.Version == u.plan.Upgrade.To) != u.form:
-		return &verify.Never{Condition: c}
-	case c.Kind == step.NodesAmong && !slices.Equal(c.Nodes, u.order):
-		return errors.New("the nodes are others than those of the waves")
 	}
 	return nil
 }

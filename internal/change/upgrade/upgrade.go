@@ -74,7 +74,7 @@ func (b *builder) agent() step.Ref { return b.Source.Agent }
 
 // frozen demands that the nodes are those of the plan.
 func (b *builder) frozen() step.Condition {
-	return step.Condition{Kind: step.NodesAmong, Nodes: b.Nodes()}
+	return step.Condition{Is: step.NodesAmong{Nodes: b.Nodes()}}
 }
 
 // define brings the new definitions. They stay when the change is taken back.
@@ -139,12 +139,12 @@ func (b *builder) holders() []unstructured.Unstructured {
 // held is the hold being in force.
 func (b *builder) held() step.Condition {
 	policy := step.RefOf(&b.holders()[0])
-	return step.Condition{Kind: step.Held, Ref: &policy, Namespace: b.agent().Namespace, Selector: b.Source.Selector}
+	return step.Condition{Is: step.Held{Ref: policy, Namespace: b.agent().Namespace, Selector: b.Source.Selector}}
 }
 
 // renders is a workload whose new pods are of a version.
 func renders(ref step.Ref, version string) step.Condition {
-	return step.Condition{Kind: step.Renders, Ref: &ref, Version: version}
+	return step.Condition{Is: step.Renders{Ref: ref, Version: version}}
 }
 
 // own brings the owner to its new version, which then makes everything but the agents' pods anew.

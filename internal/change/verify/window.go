@@ -48,13 +48,13 @@ func stop(p *kind.Plan, at int, places []kind.Stop) error {
 		return errors.New("the run stops before it, but it does more than check the cluster")
 	case s.Gate == nil || s.Gate.Baseline || s.Gate.Compares() || s.Gate.Result:
 		return errors.New("the run stops before it, but no gate checks that nothing is lost")
-	case !slices.ContainsFunc(s.Before, func(c step.Condition) bool { return c.Kind == step.NodesAmong }):
+	case !slices.ContainsFunc(s.Before, func(c step.Condition) bool { return c.Kind() == step.KindNodesAmong }):
 		// the kind's rules know which
 		return errors.New("the run stops before it, but it does not check whether nodes were added")
 	}
 	for _, agent := range places[i].Agents {
 		if !slices.ContainsFunc(s.After,
-			func(c step.Condition) bool { return c.Kind == step.Rolled && *c.Ref == agent }) {
+			func(c step.Condition) bool { return c.Is == step.Rolled{Ref: agent} }) {
 			return fmt.Errorf("the run stops before it, but it does not check %s", agent)
 		}
 	}

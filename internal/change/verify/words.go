@@ -11,47 +11,47 @@ import (
 
 // Phrase says a condition in words.
 func Phrase(c step.Condition) string {
-	switch c.Kind {
+	switch is := c.Is.(type) {
 	case step.Established:
-		return "CRD " + c.Ref.Name + " is established"
+		return "CRD " + is.Ref.Name + " is established"
 	case step.Rolled:
-		return c.Ref.String() + " is fully rolled out and ready"
+		return is.Ref.String() + " is fully rolled out and ready"
 	case step.Renders:
-		return "the pod template of " + c.Ref.String() + " is that of " + c.Version
+		return "the pod template of " + is.Ref.String() + " is that of " + is.Version
 	case step.Reports:
 		var says []string
-		for _, kind := range slices.Sorted(maps.Keys(c.Reports)) {
-			says = append(says, kind+"="+c.Reports[kind])
+		for _, kind := range slices.Sorted(maps.Keys(is.Status)) {
+			says = append(says, kind+"="+is.Status[kind])
 		}
-		return c.Ref.String() + " reports " + strings.Join(says, " and ")
+		return is.Ref.String() + " reports " + strings.Join(says, " and ")
 	case step.Has:
-		return fmt.Sprintf("%s has %s", c.Ref, c.Fields)
+		return fmt.Sprintf("%s has %s", is.Ref, is.Fields)
 	case step.Held:
-		return c.Ref.String() + " denies the deletion of pods with " + c.Selector
+		return is.Ref.String() + " denies the deletion of pods with " + is.Selector
 	case step.PodReady:
-		return "the pod with " + c.Selector + " on " + c.Node + " is ready"
+		return "the pod with " + is.Selector + " on " + is.Node + " is ready"
 	case step.NodeReady:
-		return "node " + c.Node + " is Ready"
+		return "node " + is.Node + " is Ready"
 	case step.NoPods:
-		if c.Node == "" {
-			return "no pod in the cluster has an address in " + strings.Join(c.CIDRs, ", ")
+		if is.Node == "" {
+			return "no pod in the cluster has an address in " + strings.Join(is.CIDRs, ", ")
 		}
-		text := "no pod on " + c.Node + " has an address in " + strings.Join(c.CIDRs, ", ")
-		if c.LeaveDaemons {
+		text := "no pod on " + is.Node + " has an address in " + strings.Join(is.CIDRs, ", ")
+		if is.LeaveDaemons {
 			text += ", except pods of DaemonSets"
 		}
-		if c.LeaveEnding {
+		if is.LeaveEnding {
 			text += ", except terminating pods"
 		}
 		return text
 	case step.PodGone:
-		return "no pod with " + c.Selector + " is left"
+		return "no pod with " + is.Selector + " is left"
 	case step.Gone:
-		return c.Ref.String() + " is gone"
+		return is.Ref.String() + " is gone"
 	case step.NodesAmong:
-		return fmt.Sprintf("no node has joined since the plan was made (%d nodes)", len(c.Nodes))
+		return fmt.Sprintf("no node has joined since the plan was made (%d nodes)", len(is.Nodes))
 	}
-	return string(c.Kind)
+	return string(c.Kind())
 }
 
 // Never says that a plan waits for ever.

@@ -265,7 +265,7 @@ func (a *Actor) remove(ctx context.Context, ref step.Ref, leaveEnding bool) erro
 	if leaveEnding {
 		return nil
 	}
-	return a.await(ctx, step.Condition{Kind: step.Gone, Ref: &ref})
+	return a.await(ctx, step.Condition{Is: step.Gone{Ref: ref}})
 }
 
 func (a *Actor) observePatch(ctx context.Context, id string, do step.Patch) (engine.Observation, error) {

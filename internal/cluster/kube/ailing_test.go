@@ -70,7 +70,7 @@ func newCrashWorld(t *testing.T) *world {
 }
 
 func agentReady() step.Condition {
-	return step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}
+	return step.Condition{Is: step.PodReady{Node: "a", Namespace: "theseus-system", Selector: "app=agent"}}
 }
 
 func agentWait() step.Action { return step.Action{ID: "w", Do: step.Wait{Condition: agentReady()}} }
@@ -104,8 +104,8 @@ func TestCrashLoop(t *testing.T) {
 // TestCrashBetweenSteps: what the engine waits for before a step is told and given up in the same way, but for a node
 // that may come back.
 func TestCrashBetweenSteps(t *testing.T) {
-	rolled := step.Condition{Kind: step.Rolled,
-		Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}}
+	rolled := step.Condition{Is: step.Rolled{
+		Ref: step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}}}
 	const crashes = "container agent of pod theseus-system/agent-1 on node a does not stay up: it ended "
 	ask := func(w *world, c step.Condition) (all []string, err error) {
 		for range 300 {
@@ -129,11 +129,11 @@ func TestCrashBetweenSteps(t *testing.T) {
 		told, err := ask(w, c)
 		wantError(t, err, crashes+"4 times, the last with code 2 (Error): no route")
 		if took := w.Now().Sub(begun); took < 30*time.Second || took > time.Minute {
-			t.Errorf("%s: after %s", c.Kind, took)
+			t.Errorf("%s: after %s", c.Kind(), took)
 		}
 		if !slices.ContainsFunc(told, func(line string) bool { return strings.Contains(line, crashes+"2 times") }) ||
 			len(w.notes) > 0 {
-			t.Errorf("%s: told %q, noted %q", c.Kind, told, w.notes)
+			t.Errorf("%s: told %q, noted %q", c.Kind(), told, w.notes)
 		}
 	}
 

@@ -47,65 +47,65 @@ func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, erro
 }
 
 func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, error) {
-	switch c.Kind {
+	switch is := c.Is.(type) {
 	case step.Gone:
-		object, err := a.get(ctx, *c.Ref)
-		return object == nil && err == nil, c.Ref.String() + " still exists" + writtenBy(object), err
+		object, err := a.get(ctx, is.Ref)
+		return object == nil && err == nil, is.Ref.String() + " still exists" + writtenBy(object), err
 	case step.Established:
-		object, err := a.get(ctx, *c.Ref)
+		object, err := a.get(ctx, is.Ref)
 		if err != nil || object == nil {
-			return false, c.Ref.String() + " does not exist", err
+			return false, is.Ref.String() + " does not exist", err
 		}
-		return conditionTrue(object, "Established"), c.Ref.String() + " is not established", nil
+		return conditionTrue(object, "Established"), is.Ref.String() + " is not established", nil
 	case step.Rolled:
-		object, err := a.get(ctx, *c.Ref)
+		object, err := a.get(ctx, is.Ref)
 		if err != nil || object == nil {
-			return false, c.Ref.String() + " does not exist", err
+			return false, is.Ref.String() + " does not exist", err
 		}
 		missing := unrolled(object)
-		return missing == "", c.Ref.String() + ": " + missing, nil
+		return missing == "", is.Ref.String() + ": " + missing, nil
 	case step.Renders:
-		object, err := a.get(ctx, *c.Ref)
+		object, err := a.get(ctx, is.Ref)
 		if err != nil || object == nil {
-			return false, c.Ref.String() + " does not exist", err
+			return false, is.Ref.String() + " does not exist", err
 		}
 		tags := imageTags(object)
-		return slices.Contains(tags, c.Version), fmt.Sprintf("new pods of %s are made from %s, not %s",
-			c.Ref, strings.Join(tags, ", "), c.Version) + writtenBy(object), nil
+		return slices.Contains(tags, is.Version), fmt.Sprintf("new pods of %s are made from %s, not %s",
+			is.Ref, strings.Join(tags, ", "), is.Version) + writtenBy(object), nil
 	case step.Reports:
-		object, err := a.get(ctx, *c.Ref)
+		object, err := a.get(ctx, is.Ref)
 		if err != nil || object == nil {
-			return false, c.Ref.String() + " does not exist", err
+			return false, is.Ref.String() + " does not exist", err
 		}
-		missing := unreported(object, c.Reports)
-		return missing == "", c.Ref.String() + " " + missing, nil
+		missing := unreported(object, is.Status)
+		return missing == "", is.Ref.String() + " " + missing, nil
 	case step.Has:
-		return a.has(ctx, c)
+		return a.has(ctx, is)
 	case step.Held:
-		return a.held(ctx, c)
+		return a.held(ctx, is)
 	case step.PodReady:
-		return a.podsReady(ctx, c)
+		return a.podsReady(ctx, is)
 	case step.NodeReady:
-		node, err := a.Typed.CoreV1().Nodes().Get(ctx, c.Node, metav1.GetOptions{})
+		node, err := a.Typed.CoreV1().Nodes().Get(ctx, is.Node, metav1.GetOptions{})
 		if err != nil {
 			return false, "", err
 		}
-		return cluster.NodeReady(node), "node " + c.Node + " is not Ready" + unreadyFor(node), nil
+		return cluster.NodeReady(node), "node " + is.Node + " is not Ready" + unreadyFor(node), nil
 	case step.PodGone:
-		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+		pods, err := a.podsOn(ctx, is.Node, is.Namespace, is.Selector)
 		return len(pods) == 0 && err == nil, fmt.Sprintf("still there: %s of %s",
-			cluster.Count(len(pods), "pod"), c.Selector), err
+			cluster.Count(len(pods), "pod"), is.Selector), err
 	case step.NoPods:
-		return a.noPods(ctx, c)
+		return a.noPods(ctx, is)
 	case step.AgentSays:
-		said, _, err := Said(ctx, a.Typed, c.Namespace, c.Selector, c.Node, *c.Says)
-		return err == nil && strings.EqualFold(said, c.Says.Value),
+		said, _, err := Said(ctx, a.Typed, is.Namespace, is.Selector, is.Node, is.Says)
+		return err == nil && strings.EqualFold(said, is.Says.Value),
 			fmt.Sprintf("the agent of %s says %s=%s, not %s",
-				c.Node, c.Says.Parameter, cmp.Or(said, "?"), c.Says.Value), err
+				is.Node, is.Says.Parameter, cmp.Or(said, "?"), is.Says.Value), err
 	case step.NodesAmong:
-		return a.nodesAmong(ctx, c.Nodes)
+		return a.nodesAmong(ctx, is.Nodes)
 	}
-	return false, "", fmt.Errorf("unknown condition %q", c.Kind)
+	return false, "", fmt.Errorf("unknown condition %q", c.Kind())
 }
 
 // unreadyFor returns a node's reason for not being Ready, after a colon; empty if it gives none.
@@ -118,16 +118,16 @@ func unreadyFor(node *corev1.Node) string {
 	return ""
 }
 
-func (a *Actor) has(ctx context.Context, c step.Condition) (bool, string, error) {
+func (a *Actor) has(ctx context.Context, is step.Has) (bool, string, error) {
 	var fields any
-	if err := json.Unmarshal(c.Fields, &fields); err != nil {
+	if err := json.Unmarshal(is.Fields, &fields); err != nil {
 		return false, "", err
 	}
-	object, err := a.get(ctx, *c.Ref)
+	object, err := a.get(ctx, is.Ref)
 	if err != nil || object == nil {
-		return false, c.Ref.String() + " does not exist", err
+		return false, is.Ref.String() + " does not exist", err
 	}
-	return part(fields, object.Object), fmt.Sprintf("%s does not have %s", c.Ref, c.Fields) + writtenBy(object), nil
+	return part(fields, object.Object), fmt.Sprintf("%s does not have %s", is.Ref, is.Fields) + writtenBy(object), nil
 }
 
 // writtenBy names the manager that wrote an object last, and when, if that is not Theseus: it may have taken back what
@@ -206,27 +206,27 @@ func (a *Actor) await(ctx context.Context, c step.Condition) error {
 	}
 }
 
-func (a *Actor) podsReady(ctx context.Context, c step.Condition) (bool, string, error) {
-	pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+func (a *Actor) podsReady(ctx context.Context, is step.PodReady) (bool, string, error) {
+	pods, err := a.podsOn(ctx, is.Node, is.Namespace, is.Selector)
 	if err != nil {
 		return false, "", err
 	}
-	where := c.Selector + " on " + c.Node
+	where := is.Selector + " on " + is.Node
 	if len(pods) == 0 {
 		return false, "no pod of " + where, nil
 	}
 	for i := range pods {
 		if pods[i].DeletionTimestamp != nil || !cluster.PodReady(&pods[i]) {
-			return false, fmt.Sprintf("pod %s/%s on %s is not Ready", pods[i].Namespace, pods[i].Name, c.Node), nil
+			return false, fmt.Sprintf("pod %s/%s on %s is not Ready", pods[i].Namespace, pods[i].Name, is.Node), nil
 		}
 	}
-	stray, err := strayPod(pods, c.CIDRs)
+	stray, err := strayPod(pods, is.CIDRs)
 	return stray == "" && err == nil, stray, err
 }
 
 // held tries to delete a pod with a dry run.
-func (a *Actor) held(ctx context.Context, c step.Condition) (bool, string, error) {
-	pods, err := a.podsOn(ctx, "", c.Namespace, c.Selector)
+func (a *Actor) held(ctx context.Context, is step.Held) (bool, string, error) {
+	pods, err := a.podsOn(ctx, "", is.Namespace, is.Selector)
 	if err != nil {
 		return false, "", err
 	}
@@ -239,15 +239,15 @@ func (a *Actor) held(ctx context.Context, c step.Condition) (bool, string, error
 		err := a.Typed.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
 			metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		switch {
-		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'"+c.Ref.Name+"'"):
+		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'"+is.Ref.Name+"'"):
 			return true, "", nil
 		case err == nil:
-			return false, c.Ref.String() + " is not in force yet: pod " + pod.Name + " could be deleted", nil
+			return false, is.Ref.String() + " is not in force yet: pod " + pod.Name + " could be deleted", nil
 		case !apierrors.IsNotFound(err):
 			return false, "", err
 		}
 	}
-	return false, "no pod of " + c.Selector + " runs on which " + c.Ref.String() + " could be tried", nil
+	return false, "no pod of " + is.Selector + " runs on which " + is.Ref.String() + " could be tried", nil
 }
 
 // imageTags returns the distinct tags of the images of a workload's containers.
@@ -277,20 +277,20 @@ func strayPod(pods []corev1.Pod, cidrs []string) (string, error) {
 	return "", nil
 }
 
-func (a *Actor) noPods(ctx context.Context, c step.Condition) (bool, string, error) {
-	pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+func (a *Actor) noPods(ctx context.Context, is step.NoPods) (bool, string, error) {
+	pods, err := a.podsOn(ctx, is.Node, "", "")
 	if err != nil {
 		return false, "", err
 	}
-	left, err := inNetworks(pods, c.CIDRs)
+	left, err := inNetworks(pods, is.CIDRs)
 	left = slices.DeleteFunc(left, func(pod corev1.Pod) bool {
-		return c.LeaveEnding && pod.DeletionTimestamp != nil || c.LeaveDaemons && ofDaemonSet(&pod)
+		return is.LeaveEnding && pod.DeletionTimestamp != nil || is.LeaveDaemons && ofDaemonSet(&pod)
 	})
 	if err != nil || len(left) == 0 {
 		return err == nil, "", err
 	}
 	return false, fmt.Sprintf("still with an address in %s: %s, such as %s/%s",
-		strings.Join(c.CIDRs, ", "), cluster.Count(len(left), "pod"), left[0].Namespace, left[0].Name), nil
+		strings.Join(is.CIDRs, ", "), cluster.Count(len(left), "pod"), left[0].Namespace, left[0].Name), nil
 }
 
 // nodesAmong finds nodes that joined since a list was made.

@@ -24,7 +24,7 @@ import (
 // TestHeld: a hold is in force when it denies what is tried, and only then; the pods stay.
 func TestHeld(t *testing.T) {
 	policy := step.Ref{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy", Name: "mine"}
-	held := step.Condition{Kind: step.Held, Ref: &policy, Namespace: "ns", Selector: "app=x"}
+	held := step.Condition{Is: step.Held{Ref: policy, Namespace: "ns", Selector: "app=x"}}
 	waiting := func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
 	marked := func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationReplace: "true"} }
 	pods := schema.GroupResource{Resource: "pods"}
@@ -82,19 +82,18 @@ func TestConditions(t *testing.T) {
 	noNetwork.Status.Conditions[0].Reason, noNetwork.Status.Conditions[0].Message = "KubeletNotReady",
 		"cni plugin not initialized"
 	app := label("app", "x")
-	podReady := step.Condition{Kind: step.PodReady, Node: "a", Namespace: "ns", Selector: "app=x"}
-	podGone := step.Condition{Kind: step.PodGone, Node: "a", Namespace: "ns", Selector: "app=x"}
-	noPods := step.Condition{Kind: step.NoPods, CIDRs: []string{"10.244.0.0/16"}}
-	inRange := podReady
-	inRange.CIDRs = noPods.CIDRs
+	podReady := step.Condition{Is: step.PodReady{Node: "a", Namespace: "ns", Selector: "app=x"}}
+	podGone := step.Condition{Is: step.PodGone{Node: "a", Namespace: "ns", Selector: "app=x"}}
+	noPods := step.Condition{Is: step.NoPods{CIDRs: []string{"10.244.0.0/16"}}}
+	inRange := step.Condition{Is: step.PodReady{Node: "a", Namespace: "ns", Selector: "app=x",
+		CIDRs: []string{"10.244.0.0/16"}}}
 	const made = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {selector: {a: b}, volumes: [{name: v}, {name: w, hostPath: {path: /x}}]}}`
 	has := func(fields string) step.Condition {
-		return step.Condition{Kind: step.Has, Ref: ref("apps/v1", "DaemonSet"), Fields: json.RawMessage(fields)}
+		return step.Condition{Is: step.Has{Ref: *ref("apps/v1", "DaemonSet"), Fields: json.RawMessage(fields)}}
 	}
-	daemons := noPods
-	daemons.LeaveDaemons = true
-	whole := step.Condition{Kind: step.Reports, Ref: ref("apps/v1", "DaemonSet"),
-		Reports: map[string]string{"Available": "True", "Degraded": "False"}}
+	daemons := step.Condition{Is: step.NoPods{CIDRs: []string{"10.244.0.0/16"}, LeaveDaemons: true}}
+	whole := step.Condition{Is: step.Reports{Ref: *ref("apps/v1", "DaemonSet"),
+		Status: map[string]string{"Available": "True", "Degraded": "False"}}}
 	status := func(available, degraded string) string {
 		return fmt.Sprintf(
 			`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, status: {conditions: [
@@ -107,25 +106,25 @@ func TestConditions(t *testing.T) {
 		documents []string
 		missing   string // empty: it holds
 	}{
-		{"gone", step.Condition{Kind: step.Gone, Ref: &configRef}, nil, nil, ""},
-		{"not gone", step.Condition{Kind: step.Gone, Ref: &configRef}, nil, []string{configMap},
+		{"gone", step.Condition{Is: step.Gone{Ref: configRef}}, nil, nil, ""},
+		{"not gone", step.Condition{Is: step.Gone{Ref: configRef}}, nil, []string{configMap},
 			"ConfigMap/ns/c still exists"},
-		{"established", step.Condition{Kind: step.Established,
-			Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil,
+		{"established", step.Condition{Is: step.Established{
+			Ref: *ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}}, nil,
 			[]string{strings.Replace(crd, "%", "True", 1)}, ""},
-		{"not established", step.Condition{Kind: step.Established,
-			Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil,
+		{"not established", step.Condition{Is: step.Established{
+			Ref: *ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}}, nil,
 			[]string{strings.Replace(crd, "%", "False", 1)}, "CustomResourceDefinition/ns/c is not established"},
-		{"no definition", step.Condition{Kind: step.Established,
-			Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil, nil,
+		{"no definition", step.Condition{Is: step.Established{
+			Ref: *ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}}, nil, nil,
 			"CustomResourceDefinition/ns/c does not exist"},
-		{"rolled: no object", step.Condition{Kind: step.Rolled, Ref: ref("apps/v1", "DaemonSet")}, nil, nil,
+		{"rolled: no object", step.Condition{Is: step.Rolled{Ref: *ref("apps/v1", "DaemonSet")}}, nil, nil,
 			"DaemonSet/ns/c does not exist"},
-		{"renders", step.Condition{Kind: step.Renders, Ref: ref("apps/v1", "DaemonSet"), Version: "v2"}, nil,
+		{"renders", step.Condition{Is: step.Renders{Ref: *ref("apps/v1", "DaemonSet"), Version: "v2"}}, nil,
 			[]string{
 				`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {template: {spec: {containers: [{image: "a:v1"}, {image: "b:v2@sha256:c"}]}}}}`},
 			""},
-		{"renders another", step.Condition{Kind: step.Renders, Ref: ref("apps/v1", "DaemonSet"), Version: "v3"}, nil,
+		{"renders another", step.Condition{Is: step.Renders{Ref: *ref("apps/v1", "DaemonSet"), Version: "v3"}}, nil,
 			[]string{
 				`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {template: {spec: {containers: [{image: "a:v1"}, {image: "b:v1"}]}}}}`},
 			"new pods of DaemonSet/ns/c are made from v1, not v3"},
@@ -157,16 +156,16 @@ func TestConditions(t *testing.T) {
 		{"pod of another network", inRange,
 			[]runtime.Object{pod("ns", "p", "a", "10.244.0.1", app), pod("ns", "q", "a", "10.96.0.1", app)}, nil,
 			"pod ns/q on a has the address 10.96.0.1, which is not of 10.244.0.0/16"},
-		{"node ready", step.Condition{Kind: step.NodeReady, Node: "a"},
+		{"node ready", step.Condition{Is: step.NodeReady{Node: "a"}},
 			[]runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
-		{"node not ready", step.Condition{Kind: step.NodeReady, Node: "a"},
+		{"node not ready", step.Condition{Is: step.NodeReady{Node: "a"}},
 			[]runtime.Object{node(corev1.ConditionUnknown)}, nil, "node a is not Ready"},
-		{"node not ready, for a reason", step.Condition{Kind: step.NodeReady, Node: "a"},
+		{"node not ready, for a reason", step.Condition{Is: step.NodeReady{Node: "a"}},
 			[]runtime.Object{noNetwork}, nil,
 			"node a is not Ready: KubeletNotReady cni plugin not initialized"},
-		{"no node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"a", "b"}},
+		{"no node joined", step.Condition{Is: step.NodesAmong{Nodes: []string{"a", "b"}}},
 			[]runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
-		{"a node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"b"}},
+		{"a node joined", step.Condition{Is: step.NodesAmong{Nodes: []string{"b"}}},
 			[]runtime.Object{node(corev1.ConditionTrue)}, nil,
 			"node a joined since the plan was made: the plan has no step for it"},
 		{"pods gone", podGone, []runtime.Object{pod("ns", "p", "b", "", app)}, nil, ""},
@@ -196,15 +195,15 @@ func TestConditionsThatCannotBeTold(t *testing.T) {
 		condition step.Condition
 		words     string
 	}{
-		{step.Condition{Kind: "dancing"}, `unknown condition "dancing"`},
-		{step.Condition{Kind: step.NodeReady, Node: "a"}, "not found"},
-		{step.Condition{Kind: step.NoPods, CIDRs: []string{"10.244"}}, "10.244"},
-		{step.Condition{Kind: step.PodReady, Node: "a", Namespace: "ns", Selector: "app=x", CIDRs: []string{"10.244"}},
+		{step.Condition{}, `unknown condition ""`},
+		{step.Condition{Is: step.NodeReady{Node: "a"}}, "not found"},
+		{step.Condition{Is: step.NoPods{CIDRs: []string{"10.244"}}}, "10.244"},
+		{step.Condition{Is: step.PodReady{Node: "a", Namespace: "ns", Selector: "app=x", CIDRs: []string{"10.244"}}},
 			"10.244"},
 	} {
 		holds, _, err := w.Holds(context.Background(), test.condition)
 		if holds {
-			t.Errorf("%s holds", test.condition.Kind)
+			t.Errorf("%s holds", test.condition.Kind())
 		}
 		wantError(t, err, test.words)
 	}
@@ -212,7 +211,7 @@ func TestConditionsThatCannotBeTold(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	w := newWorld(t, nil, configMap)
-	wait := step.Action{ID: "w", Do: step.Wait{Condition: step.Condition{Kind: step.Gone, Ref: &configRef}}}
+	wait := step.Action{ID: "w", Do: step.Wait{Condition: step.Condition{Is: step.Gone{Ref: configRef}}}}
 	_, err := w.Do(w.end(7), wait, nil)
 	wantError(t, err, "ConfigMap/ns/c still exists")
 	if len(w.notes) != 1 {

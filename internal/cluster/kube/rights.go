@@ -151,15 +151,15 @@ func onNode(do step.Node) []want {
 }
 
 func ofCondition(c step.Condition) []want {
-	switch c.Kind {
+	switch c.Is.(type) {
 	case step.Established, step.Rolled, step.Renders, step.Reports, step.Has, step.Gone:
-		return []want{{*c.Ref, "", "get"}}
+		return []want{{c.Ref(), "", "get"}}
 	case step.PodReady, step.PodGone, step.NoPods:
-		return []want{core("Pod", c.Namespace, "", "list")}
+		return []want{core("Pod", c.Namespace(), "", "list")}
 	case step.Held:
-		return []want{core("Pod", c.Namespace, "", "list delete")}
+		return []want{core("Pod", c.Namespace(), "", "list delete")}
 	case step.AgentSays:
-		return []want{core("Pod", c.Namespace, "", "list"), core("Pod", c.Namespace, "log", "get")}
+		return []want{core("Pod", c.Namespace(), "", "list"), core("Pod", c.Namespace(), "log", "get")}
 	case step.NodeReady:
 		return []want{core("Node", "", "", "get")}
 	case step.NodesAmong:

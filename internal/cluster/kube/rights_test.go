@@ -74,8 +74,8 @@ func TestRights(t *testing.T) {
 			{Do: step.Node{Verb: step.VerbInventory, Args: json.RawMessage(`{"taints":["a"]}`)}},
 			{Do: step.Node{Verb: step.VerbClean, Args: json.RawMessage(`{"farewells":["a"]}`)}},
 			{Do: step.Restart{Ref: *set, Mark: "theseus.dev/replace"}},
-		}, After: []step.Condition{{Kind: step.Rolled, Ref: set}, {Kind: step.AgentSays, Namespace: "calico-system"},
-			{Kind: step.Held, Namespace: "calico-system"}},
+		}, After: []step.Condition{{Is: step.Rolled{Ref: *set}}, {Is: step.AgentSays{Namespace: "calico-system"}},
+			{Is: step.Held{Namespace: "calico-system"}}},
 			Gate: &step.Gate{Sessions: &step.Sessions{}}},
 		{Undo: []step.Action{{Do: step.Hook{}}}},
 	}

@@ -147,34 +147,41 @@ func (p *patience) late(missing string, err error) error {
 // stuck returns a problem that keeps a condition from becoming true and that only a person can fix; zero if none is
 // known.
 func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (trouble, error) {
-	switch {
-	case c.Kind == step.PodReady:
-		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+	switch is := c.Is.(type) {
+	case step.PodReady:
+		pods, err := a.podsOn(ctx, is.Node, is.Namespace, is.Selector)
 		if err != nil {
 			return trouble{}, err
 		}
 		if found := a.ailing(ctx, p, pods); found.why != "" {
 			return found, nil
 		}
-		if stray, err := strayPod(pods, c.CIDRs); stray != "" || err != nil {
-			return lasting("another network serves new pods of "+c.Node+": theseus snapshot --nodes shows which file "+
+		if stray, err := strayPod(pods, is.CIDRs); stray != "" || err != nil {
+			return lasting("another network serves new pods of "+is.Node+": theseus snapshot --nodes shows which file "+
 				"its runtime reads, and theseus check --from what to do", err)
 		}
-		return lasting(a.down(ctx, c.Node))
-	case c.Kind == step.PodGone:
-		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+		return lasting(a.down(ctx, is.Node))
+	case step.PodGone:
+		pods, err := a.podsOn(ctx, is.Node, is.Namespace, is.Selector)
 		if err != nil {
 			return trouble{}, err
 		}
 		return lasting(a.downUnder(ctx, pods))
-	case c.Kind == step.Gone && c.Ref.Kind == "Pod":
-		pod, err := a.Typed.CoreV1().Pods(c.Ref.Namespace).Get(ctx, c.Ref.Name, metav1.GetOptions{})
-		if err != nil {
-			return trouble{}, ignoreNoKind(err)
+	case step.Gone:
+		switch {
+		case is.Ref.Kind == "Pod":
+			pod, err := a.Typed.CoreV1().Pods(is.Ref.Namespace).Get(ctx, is.Ref.Name, metav1.GetOptions{})
+			if err != nil {
+				return trouble{}, ignoreNoKind(err)
+			}
+			return lasting(a.down(ctx, pod.Spec.NodeName))
+		case is.Ref.APIVersion == "apps/v1":
+			return a.stuckWorkload(ctx, p, is.Ref, false)
 		}
-		return lasting(a.down(ctx, pod.Spec.NodeName))
-	case (c.Kind == step.Gone || c.Kind == step.Rolled) && c.Ref.APIVersion == "apps/v1":
-		return a.stuckWorkload(ctx, p, *c.Ref, c.Kind == step.Rolled)
+	case step.Rolled:
+		if is.Ref.APIVersion == "apps/v1" {
+			return a.stuckWorkload(ctx, p, is.Ref, true)
+		}
 	}
 	return trouble{}, nil
 }
@@ -182,11 +189,13 @@ func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (troub
 // ailingOf reports pods of a condition that cannot start. It ignores nodes that are down, because they may come back.
 func (a *Actor) ailingOf(ctx context.Context, p *patience, c step.Condition) (found trouble, err error) {
 	var pods []corev1.Pod
-	switch {
-	case c.Kind == step.PodReady:
-		pods, err = a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
-	case c.Kind == step.Rolled && c.Ref.APIVersion == "apps/v1":
-		pods, err = a.podsOfWorkload(ctx, *c.Ref)
+	switch is := c.Is.(type) {
+	case step.PodReady:
+		pods, err = a.podsOn(ctx, is.Node, is.Namespace, is.Selector)
+	case step.Rolled:
+		if is.Ref.APIVersion == "apps/v1" {
+			pods, err = a.podsOfWorkload(ctx, is.Ref)
+		}
 	}
 	if err != nil {
 		return trouble{}, err

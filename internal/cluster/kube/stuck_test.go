@@ -37,7 +37,7 @@ func nodeThatIs(status corev1.ConditionStatus) *corev1.Node {
 func TestWaitsThatArePointless(t *testing.T) {
 	agents := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}
 	wait := func(c step.Condition) step.Action { return step.Action{ID: "w", Do: step.Wait{Condition: c}} }
-	rolled := wait(step.Condition{Kind: step.Rolled, Ref: &agents})
+	rolled := wait(step.Condition{Is: step.Rolled{Ref: agents}})
 	mine := label("app", "agent")
 	for _, test := range []struct {
 		name   string
@@ -52,7 +52,7 @@ func TestWaitsThatArePointless(t *testing.T) {
 				"theseus-system/agent-1: ImagePullBackOff: Back-off pulling image:  no such host"},
 		{"the same of a probe pod", "True",
 			pod("theseus-system", "agent-1", "a", "", mine, waiting("ErrImagePull", "")),
-			wait(step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}),
+			wait(step.Condition{Is: step.PodReady{Node: "a", Namespace: "theseus-system", Selector: "app=agent"}}),
 			"cannot get the image"},
 		{"a container that cannot be made", "True", pod("theseus-system", "agent-1", "a", "", mine,
 			waiting("CreateContainerConfigError", "secret \"key\" not found")), rolled,
@@ -61,13 +61,13 @@ func TestWaitsThatArePointless(t *testing.T) {
 		{"a node that is down", "Unknown", pod("theseus-system", "agent-1", "a", "", mine, unready), rolled,
 			"node a is down (not Ready): bring it back, or remove it for good (kubectl delete node a)"},
 		{"a pod that cannot end on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine),
-			wait(step.Condition{Kind: step.PodGone, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}),
+			wait(step.Condition{Is: step.PodGone{Node: "a", Namespace: "theseus-system", Selector: "app=agent"}}),
 			"still there: 1 pod of app=agent: node a is down"},
 		{"an agent on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine), joins,
 			"no answer from the agent of a: node a is down"},
 		{"a pod that another network serves", "True", pod("theseus-system", "agent-1", "a", "10.96.0.1", mine),
-			wait(step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent",
-				CIDRs: []string{"10.244.0.0/16"}}),
+			wait(step.Condition{Is: step.PodReady{Node: "a", Namespace: "theseus-system", Selector: "app=agent",
+				CIDRs: []string{"10.244.0.0/16"}}}),
 			"has the address 10.96.0.1, which is not of 10.244.0.0/16: another network serves new pods of " +
 				"a: theseus snapshot --nodes"},
 		{"a pod of a node that is gone", "True", pod("theseus-system", "agent-1", "gone", "", mine, unready),
@@ -127,7 +127,7 @@ func TestWorkloadOfAnOperator(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	_, err := w.do(step.Action{ID: "w", Do: step.Wait{Condition: step.Condition{Kind: step.Rolled, Ref: &typha}}})
+	_, err := w.do(step.Action{ID: "w", Do: step.Wait{Condition: step.Condition{Is: step.Rolled{Ref: typha}}}})
 	wantError(t, err, "Deployment/calico-system/calico-typha: 0 of 1 pods are ready: node a cannot get the image "+
 		"registry.test/agent:v9 of pod calico-system/typha-1: ErrImagePull: no such host")
 	if took := w.Now().Sub(came); came.IsZero() || took < stuckFor || took > 2*stuckFor {
@@ -163,7 +163,7 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 				pod("theseus-system", "agent-1", "a", "", label("app", "agent"))}, agentSet)
 			agents := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}
 			_, err := w.Do(w.end(1000), step.Action{ID: "w", Do: step.Wait{
-				Condition: step.Condition{Kind: step.Rolled, Ref: &agents}}}, nil)
+				Condition: step.Condition{Is: step.Rolled{Ref: agents}}}}, nil)
 			wantError(t, err, test.words)
 			hint := engine.HintOf(err)
 			if strings.Contains(hint, "raise the ResourceQuota") != strings.Contains(test.words, "quota") {

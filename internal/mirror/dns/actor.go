@@ -221,5 +221,5 @@ func answer(others []string) json.RawMessage {
 
 // Holds implements engine.Actor; plans for moving names have no conditions.
 func (a *Actor) Holds(_ context.Context, c step.Condition) (bool, string, error) {
-	return false, "", fmt.Errorf("condition %q is none of DNS", c.Kind)
+	return false, "", fmt.Errorf("condition %q is none of DNS", c.Kind())
 }

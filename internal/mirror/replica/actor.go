@@ -229,5 +229,5 @@ func (a *Actor) teardown(ctx context.Context, args mirror.TeardownArgs) (*Torn, 
 
 // Holds implements engine.Actor; plans of this strategy have no conditions.
 func (a *Actor) Holds(_ context.Context, c step.Condition) (bool, string, error) {
-	return false, "", fmt.Errorf("condition %q is none of the mirror", c.Kind)
+	return false, "", fmt.Errorf("condition %q is none of the mirror", c.Kind())
 }

@@ -60,8 +60,8 @@ func operatorIn(documents []unstructured.Unstructured) *unstructured.Unstructure
 // while pods of the DaemonSet have an older template (pkg/controller/status of tigera/operator), and Degraded if a
 // workload fails or the operator itself cannot continue.
 func reported(conditions map[string]string) *step.Condition {
-	return &step.Condition{Kind: step.Reports, Reports: conditions,
-		Ref: &step.Ref{APIVersion: operatorGroup + "/v1", Kind: "TigeraStatus", Name: "calico"}}
+	return &step.Condition{Is: step.Reports{Status: conditions,
+		Ref: step.Ref{APIVersion: operatorGroup + "/v1", Kind: "TigeraStatus", Name: "calico"}}}
 }
 
 // status returns that object; nil if there is none.

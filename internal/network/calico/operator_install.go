@@ -392,7 +392,7 @@ func (o *operation) described(request cni.Request, ref step.Ref) cni.Installatio
 		CNI: "calico", Version: o.version, Agent: agent, Selector: "k8s-app=" + agentName,
 		PodCIDRs: rangesOf(request), Capabilities: caps, ConfFolder: confFolder, PluginFolder: pluginFolder,
 		Maker: &cni.Maker{
-			Ref: ref, Makes: []step.Ref{agent, deployment(typhaName), deployment(controllersName), *ready.Ref},
+			Ref: ref, Makes: []step.Ref{agent, deployment(typhaName), deployment(controllersName), ready.Ref()},
 			NodeSelector: nodeSelectorOf(agentOverride), Ready: ready,
 		},
 	}

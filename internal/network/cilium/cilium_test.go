@@ -385,7 +385,7 @@ func TestFinal(t *testing.T) {
 		t.Errorf("it keeps %q, not %q", target.Kept, want)
 	}
 	waits := slices.IndexFunc(target.Final, func(a step.Action) bool {
-		return a.Op() == step.OpWait && a.Do.(step.Wait).Condition.Ref.Name == "cilium-operator"
+		return a.Op() == step.OpWait && a.Do.(step.Wait).Condition.Ref().Name == "cilium-operator"
 	})
 	if waits != len(target.Final)-1 {
 		t.Errorf("the operator is waited for by action %d of %d", waits+1, len(target.Final))

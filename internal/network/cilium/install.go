@@ -200,7 +200,7 @@ func (m *manifest) restarted() []step.Action {
 	}
 	ref := step.RefOf(m.operator)
 	return []step.Action{{ID: "final-operator", Do: step.Wait{
-		Condition: step.Condition{Kind: step.Rolled, Ref: &ref}},
+		Condition: step.Condition{Is: step.Rolled{Ref: ref}}},
 		Title: "wait until " + ref.String() + " runs with your settings", Timeout: step.Duration(5 * time.Minute)}}
 }
 

@@ -63,7 +63,7 @@ func ownForm(t *testing.T, joint []unstructured.Unstructured, target *cni.Target
 			}
 			now[do.Ref] = after
 		case step.Wait: // for a workload of the target in its own form
-			if _, there := now[*do.Condition.Ref]; !there {
+			if _, there := now[do.Condition.Ref()]; !there {
 				t.Errorf("%s: it is not there", action.Title)
 			}
 		default:

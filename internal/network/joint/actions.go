@@ -57,14 +57,14 @@ func Wait(title string, condition step.Condition, timeout time.Duration) step.Ac
 }
 
 func established(ref step.Ref) step.Condition {
-	return step.Condition{Kind: step.Established, Ref: &ref}
+	return step.Condition{Is: step.Established{Ref: ref}}
 }
 
 // Rolled is the condition that a workload's rollout is complete.
-func Rolled(ref step.Ref) step.Condition { return step.Condition{Kind: step.Rolled, Ref: &ref} }
+func Rolled(ref step.Ref) step.Condition { return step.Condition{Is: step.Rolled{Ref: ref}} }
 
 // Gone is the condition that an object does not exist.
-func Gone(ref step.Ref) step.Condition { return step.Condition{Kind: step.Gone, Ref: &ref} }
+func Gone(ref step.Ref) step.Condition { return step.Condition{Is: step.Gone{Ref: ref}} }
 
 // OnNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail.
 func OnNode(node, verb, title string, args any) step.Action {
@@ -169,18 +169,14 @@ func HostProber() step.Ref {
 
 // ProbePodReady is the condition that a probe pod is ready.
 func ProbePodReady(node, network string) step.Condition {
-	return step.Condition{
-		Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace,
-		Selector: v1alpha1.LabelProbe + "=" + network + "," + manifest.LabelNode + "=" + manifest.NodeValue(node),
-	}
+	return ProbePodIn(node, network, nil)
 }
 
 // ProbePodIn is the condition that a probe pod is ready with an address of its network, because a node's files may
 // select another network.
 func ProbePodIn(node, network string, cidrs []string) step.Condition {
-	ready := ProbePodReady(node, network)
-	ready.CIDRs = cidrs
-	return ready
+	return step.Condition{Is: step.PodReady{Node: node, Namespace: v1alpha1.Namespace, CIDRs: cidrs,
+		Selector: v1alpha1.LabelProbe + "=" + network + "," + manifest.LabelNode + "=" + manifest.NodeValue(node)}}
 }
 
 // Backwards makes actions that delete applied objects in reverse order.

@@ -57,11 +57,11 @@ func (b *Builder) SourceAgentOn(node string) step.Condition {
 }
 
 func agentOn(agent step.Ref, selector, node string) step.Condition {
-	return step.Condition{Kind: step.PodReady, Node: node, Namespace: agent.Namespace, Selector: selector}
+	return step.Condition{Is: step.PodReady{Node: node, Namespace: agent.Namespace, Selector: selector}}
 }
 
 // NodeReady is the condition that a node is Ready.
-func NodeReady(node string) step.Condition { return step.Condition{Kind: step.NodeReady, Node: node} }
+func NodeReady(node string) step.Condition { return step.Condition{Is: step.NodeReady{Node: node}} }
 
 // joinOn joins the networks on nodes.
 func (b *Builder) joinOn(nodes []string) (actions, undo []step.Action) {
@@ -165,7 +165,7 @@ func (b *Builder) applyTarget() {
 func (b *Builder) made(how string, fields json.RawMessage) step.Action {
 	agent := b.Target.Installation.Agent
 	return Wait("wait until the operator has created "+Name(agent)+" "+how,
-		step.Condition{Kind: step.Has, Ref: &agent, Fields: fields}, 5*time.Minute)
+		step.Condition{Is: step.Has{Ref: agent, Fields: fields}}, 5*time.Minute)
 }
 
 // madeReady waits for the Deployments that an operator creates, such as the one that its agents query; none of them
@@ -209,7 +209,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
 			return Wait("wait until "+b.TargetName()+" has stopped on "+node, step.Condition{
-				Kind: step.PodGone, Node: node, Namespace: agent.Namespace, Selector: b.Target.Installation.Selector},
+				Is: step.PodGone{Node: node, Namespace: agent.Namespace, Selector: b.Target.Installation.Selector}},
 				2*time.Minute)
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {

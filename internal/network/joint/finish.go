@@ -49,7 +49,7 @@ func (b *Builder) WaitSourceGone() []step.Action {
 		return nil
 	}
 	return []step.Action{Wait("wait until "+b.SourceName()+" has stopped on every node", step.Condition{
-		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute))}
+		Is: step.PodGone{Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}}, b.Fleet(3*time.Minute))}
 }
 
 // DeleteSource deletes the source and its probe pods. It is the point of no return, unless there was one before.
@@ -66,7 +66,7 @@ func (b *Builder) DeleteSource(probed []string, noReturn bool) {
 		Group: "remove", Does: "source",
 		Title:    "Remove " + b.SourceName(),
 		Why:      "No pod uses it any more.",
-		Before:   []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}, Rolled(b.Target.Installation.Agent)},
+		Before:   []step.Condition{{Is: step.NoPods{CIDRs: b.Join.Old}}, Rolled(b.Target.Installation.Agent)},
 		Actions:  actions,
 		After:    b.SourceGone(),
 		Gate:     b.Gate("traffic is unaffected without "+b.SourceName(), true),

@@ -34,7 +34,7 @@ func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, l
 	}
 	for _, node := range nodes {
 		s.Before = append(s.Before, ProbePodReady(node, "new"))
-		s.After = append(s.After, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old, LeaveEnding: true})
+		s.After = append(s.After, step.Condition{Is: step.NoPods{Node: node, CIDRs: b.Join.Old, LeaveEnding: true}})
 	}
 	s.Before = append(s.Before, b.Introduced()...)
 	switch {
@@ -45,7 +45,7 @@ func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, l
 			rest.Title = "wait until no pod of " + node + " is left on " + from
 			return rest
 		})...)
-		s.After = []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}}
+		s.After = []step.Condition{{Is: step.NoPods{CIDRs: b.Join.Old}}}
 		s.Gate.Title = "all pods are on " + to
 	case lastOfWave:
 		s.Gate.Title = "all pods of " + wave.Name + " are on " + to

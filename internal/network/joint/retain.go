@@ -12,7 +12,7 @@ func Retain(nodes, within []string, why string) step.Step {
 	retain, letGo := retaining(nodes, within)
 	return step.Step{
 		Group: "bgp", Does: "retain", Title: "Retain BIRD's routes on every node", Why: why,
-		Before:  []step.Condition{{Kind: step.NodesAmong, Nodes: nodes}},
+		Before:  []step.Condition{{Is: step.NodesAmong{Nodes: nodes}}},
 		Actions: retain,
 		Undo:    letGo,
 	}

@@ -243,8 +243,8 @@ func tellsUnpulled(t *testing.T, admin *kube.Client, c *Controller) {
 		func(corev1.ObjectReference, string, string, string) {})
 	actor, clock := run.NewActor(admin), &hurried{at: noon}
 	actor.Clock, actor.Note = clock, v.Note
-	ready := step.Condition{Kind: step.PodReady, Node: "n1", Namespace: v1alpha1.Namespace,
-		Selector: "app=" + manifest.AgentName}
+	ready := step.Condition{Is: step.PodReady{Node: "n1", Namespace: v1alpha1.Namespace,
+		Selector: "app=" + manifest.AgentName}}
 	_, err = actor.Do(t.Context(), step.Action{ID: "wait", Do: step.Wait{Condition: ready}}, nil)
 	const says = "node n1 cannot get the image reg.test/agent:none of pod theseus-system/theseus-agent-x: " +
 		"ImagePullBackOff"

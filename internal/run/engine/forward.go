@@ -118,7 +118,7 @@ func (m *machine) missing(ctx context.Context, conditions []step.Condition) (str
 			return "", err
 		}
 		if !holds && why == "" {
-			why = fmt.Sprintf("condition %s does not hold", condition.Kind)
+			why = fmt.Sprintf("condition %s does not hold", condition.Kind())
 		}
 		if !holds {
 			return why, nil

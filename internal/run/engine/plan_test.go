@@ -63,7 +63,7 @@ func gate(title string) *step.Gate { return &step.Gate{Title: title} }
 func migration() *plan.Plan {
 	nodes := []string{"a", "b", "c"}
 	exists := func(kind, name string) []step.Condition {
-		return []step.Condition{{Kind: step.Rolled, Ref: ref(kind, name)}}
+		return []step.Condition{{Is: step.Rolled{Ref: *ref(kind, name)}}}
 	}
 	steps := []step.Step{
 		{ID: "prepare", Actions: []step.Action{apply("ns", "Namespace", "theseus-system"),
@@ -98,12 +98,12 @@ func migration() *plan.Plan {
 		})
 	}
 	steps = append(steps,
-		step.Step{ID: "verify", After: []step.Condition{{Kind: step.NoPods, CIDRs: []string{"old"}}},
+		step.Step{ID: "verify", After: []step.Condition{{Is: step.NoPods{CIDRs: []string{"old"}}}},
 			Gate: gate("bake")},
 		step.Step{ID: "remove-source", NoReturn: true, Actions: []step.Action{remove("unold-a", "Probe", "old-a"),
 			remove("unold-b", "Probe", "old-b"), remove("unold-c", "Probe", "old-c"), probe("measure-new", nil, nodes),
 			remove("source", "DaemonSet", "flannel")}, Gate: gate("removed")},
-		step.Step{ID: "clean", Before: []step.Condition{{Kind: step.Gone, Ref: ref("DaemonSet", "flannel")}},
+		step.Step{ID: "clean", Before: []step.Condition{{Is: step.Gone{Ref: *ref("DaemonSet", "flannel")}}},
 			Actions: beside(node("clean-a", "a", step.VerbClean), node("clean-b", "b", step.VerbClean),
 				node("clean-c", "c", step.VerbClean)), Gate: gate("cleaned")},
 		step.Step{ID: "final", Actions: []step.Action{apply("target-final", "DaemonSet", "calico-node", "final"),

@@ -50,7 +50,7 @@ func parseStep(id string, options []string) step.Step {
 	for _, option := range options {
 		key, value, _ := strings.Cut(option, "=")
 		kind, name, _ := strings.Cut(value, "/")
-		condition := step.Condition{Kind: step.Rolled, Ref: ref(kind, name)}
+		condition := step.Condition{Is: step.Rolled{Ref: *ref(kind, name)}}
 		switch key {
 		case "noreturn":
 			st.NoReturn = true
@@ -63,7 +63,7 @@ func parseStep(id string, options []string) step.Step {
 		case "after":
 			st.After = append(st.After, condition)
 		case "nopods":
-			st.After = append(st.After, step.Condition{Kind: step.NoPods, CIDRs: []string{value}})
+			st.After = append(st.After, step.Condition{Is: step.NoPods{CIDRs: []string{value}}})
 		}
 	}
 	return st
@@ -88,7 +88,7 @@ func parseAction(t *testing.T, words []string) step.Action {
 	case "evict":
 		return evict(id, words[2], words[3])
 	case "wait":
-		return step.Action{ID: id, Do: step.Wait{Condition: step.Condition{Kind: step.Rolled, Ref: ref(kind, name)}}}
+		return step.Action{ID: id, Do: step.Wait{Condition: step.Condition{Is: step.Rolled{Ref: *ref(kind, name)}}}}
 	}
 	t.Fatalf("unknown action %q", words)
 	return step.Action{}

@@ -288,25 +288,25 @@ func (w *world) pods(set step.PodSet) []string {
 
 // Holds implements engine.Actor.
 func (w *world) Holds(_ context.Context, c step.Condition) (bool, string, error) {
-	if err := w.hook("looking at " + string(c.Kind)); err != nil {
+	if err := w.hook("looking at " + string(c.Kind())); err != nil {
 		return false, "", err
 	}
 	return w.holds(c)
 }
 
 func (w *world) holds(c step.Condition) (bool, string, error) {
-	switch c.Kind {
+	switch is := c.Is.(type) {
 	case step.NoPods:
 		for key, object := range w.objects {
-			if strings.HasPrefix(key, "Pod/") && slices.Contains(c.CIDRs, object["network"].(string)) {
+			if strings.HasPrefix(key, "Pod/") && slices.Contains(is.CIDRs, object["network"].(string)) {
 				return false, key + " is still there", nil
 			}
 		}
 		return true, "", nil
 	case step.Gone:
-		return w.objects[c.Ref.String()] == nil, c.Ref.String() + " is there", nil
+		return w.objects[is.Ref.String()] == nil, is.Ref.String() + " is there", nil
 	}
-	return w.objects[c.Ref.String()] != nil, c.Ref.String() + " is not there", nil
+	return w.objects[c.Ref().String()] != nil, c.Ref().String() + " is not there", nil
 }
 
 // Ask implements engine.Gate: it passes unless gates says false for its title.

@@ -112,10 +112,32 @@ func (n names) action(a step.Action) step.Action {
 }
 
 func (n names) condition(c step.Condition) step.Condition {
-	c.Node, c.Nodes = n.of(c.Node), n.all(c.Nodes)
-	if c.Ref != nil {
-		ref := n.ref(*c.Ref)
-		c.Ref = &ref
+	switch is := c.Is.(type) {
+	case step.PodReady:
+		is.Node = n.of(is.Node)
+		c.Is = is
+	case step.NodeReady:
+		is.Node = n.of(is.Node)
+		c.Is = is
+	case step.NoPods:
+		is.Node = n.of(is.Node)
+		c.Is = is
+	case step.PodGone:
+		is.Node = n.of(is.Node)
+		c.Is = is
+	case step.AgentSays:
+		is.Node = n.of(is.Node)
+		c.Is = is
+	case step.NodesAmong:
+		c.Is = step.NodesAmong{Nodes: n.all(is.Nodes)}
+	case step.Gone:
+		c.Is = step.Gone{Ref: n.ref(is.Ref)}
+	case step.Has:
+		is.Ref = n.ref(is.Ref)
+		c.Is = is
+	case step.Reports:
+		is.Ref = n.ref(is.Ref)
+		c.Is = is
 	}
 	return c
 }

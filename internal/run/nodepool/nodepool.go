@@ -102,7 +102,8 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 
 // Holds implements engine.Actor.
 func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, error) {
-	names, err := a.names(ctx, c.Node, len(c.Nodes) > 0)
+	among, _ := c.Is.(step.NodesAmong)
+	names, err := a.names(ctx, c.Node(), len(among.Nodes) > 0)
 	if err != nil {
 		return false, "", kube.Passing(err)
 	}

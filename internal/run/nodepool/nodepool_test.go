@@ -160,28 +160,35 @@ func TestAdd(t *testing.T) {
 	}
 	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"name": "probe-new-1"}, "spec": map[string]any{"nodeName": "new-1"}}}
-	for _, a := range []step.Action{
+	actions := []step.Action{
 		{Do: step.Taint{NodeName: "new-1"}},
 		{Do: step.Apply{Object: pod}},
 		{Do: step.Patch{Ref: step.Ref{APIVersion: "v1", Kind: "Node", Name: "new-1"}}},
 		{Do: step.Evict{Pods: step.PodSet{Node: "new-1"}}},
-		{Do: step.Wait{Condition: step.Condition{Node: "new-1", Nodes: []string{"old-1", "new-1"}}}},
 		{Do: step.Probe{Paths: step.PathSet{Old: []string{"*"}, Leaving: []string{"new-1", "new-2"}}}},
-	} {
+	}
+	object := step.Ref{APIVersion: "v1", Kind: "Node", Name: "new-1"}
+	for _, is := range []step.Fact{step.NodeReady{Node: "new-1"}, step.PodReady{Node: "new-1"},
+		step.NoPods{Node: "new-1"}, step.PodGone{Node: "new-1"}, step.AgentSays{Node: "new-1"},
+		step.NodesAmong{Nodes: []string{"old-1", "new-1"}}, step.Gone{Ref: object},
+		step.Has{Ref: object, Fields: json.RawMessage(`{}`)}, step.Reports{Ref: object}} {
+		actions = append(actions, step.Action{Do: step.Wait{Condition: step.Condition{Is: is}}})
+	}
+	for _, a := range actions {
 		if _, err := c.Do(t.Context(), a, nil); err != nil {
 			t.Error(err)
 		}
 	}
 	got, _ := json.Marshal(c.inner.actions)
-	if n := strings.Count(string(got), `"ip-10-0-0-7"`); n != 7 || strings.Count(string(got), `"new-1"`) != 0 ||
+	if n := strings.Count(string(got), `"ip-10-0-0-7"`); n != 14 || strings.Count(string(got), `"new-1"`) != 0 ||
 		!strings.Contains(string(got), `"probe-new-1"`) {
-		t.Errorf("%d of 7 names: %s", n, got)
+		t.Errorf("%d of 14 names: %s", n, got)
 	}
 	if name, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName"); name != "new-1" {
 		t.Error("the plan itself was changed")
 	}
-	if _, _, err := c.Holds(t.Context(), step.Condition{Node: "new-1"}); err != nil ||
-		c.inner.conditions[0].Node != "ip-10-0-0-7" {
+	if _, _, err := c.Holds(t.Context(), step.Condition{Is: step.NodeReady{Node: "new-1"}}); err != nil ||
+		c.inner.conditions[0].Node() != "ip-10-0-0-7" {
 		t.Errorf("%v, %v", c.inner.conditions, err)
 	}
 }

@@ -144,7 +144,13 @@ func played(a step.Action) bool {
 }
 
 func asked(c step.Condition) bool {
-	return c.Kind == step.NodeReady || c.Kind == step.NoPods || c.Kind == step.PodReady && len(c.CIDRs) > 0
+	switch is := c.Is.(type) {
+	case step.NodeReady, step.NoPods:
+		return true
+	case step.PodReady:
+		return len(is.CIDRs) > 0
+	}
+	return false
 }
 
 // Observe implements engine.Actor.
@@ -254,7 +260,7 @@ func TestCommandsAndNodesThatFail(t *testing.T) {
 		return func(a step.Action) bool { return a.Op() == step.OpHook && a.Verb() == verb && a.Node() == node }
 	}
 	waits := func(kind step.ConditionKind) func(step.Action) bool {
-		return func(a step.Action) bool { return a.Op() == step.OpWait && a.Do.(step.Wait).Condition.Kind == kind }
+		return func(a step.Action) bool { return a.Op() == step.OpWait && a.Do.(step.Wait).Condition.Kind() == kind }
 	}
 	for _, test := range []struct {
 		name, add, remove string
@@ -279,7 +285,7 @@ func TestCommandsAndNodesThatFail(t *testing.T) {
 			"remove a node that still joins yourself"},
 		{"a new node does not become Ready", comes, goes, func(s *site) {
 			s.born = conditions(corev1.ConditionFalse, "cni plugin not initialized")
-		}, waits(step.NodeReady),
+		}, waits(step.KindNodeReady),
 			engine.EndRolledBack, before, "node ip-new-1 is not Ready: cni plugin not initialized", "make a new plan"},
 		{"a new node has the old network's configuration first",
 			comes, goes, func(s *site) { s.address = "10.244.9.9" }, nil, engine.EndRolledBack, before,

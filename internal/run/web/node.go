@@ -245,12 +245,10 @@ func nodeOf(action *step.Action) string {
 	ref := action.Ref()
 	switch do := action.Do.(type) {
 	case step.Wait:
-		if do.Condition.Node != "" {
-			return do.Condition.Node
+		if node := do.Condition.Node(); node != "" {
+			return node
 		}
-		if do.Condition.Ref != nil {
-			ref = *do.Condition.Ref
-		}
+		ref = do.Condition.Ref()
 	case step.Apply:
 		if do.Object == nil {
 			break

@@ -133,7 +133,7 @@ func TestNodeNamesBegin(t *testing.T) {
 		{Do: step.Apply{Object: manifest.ProbePod("i", short, "new")}, Title: "create the pod of " + short},
 		{Do: step.Apply{Object: manifest.ProbePod("i", long, "new")}, Title: "create the pod of " + long},
 		{Do: step.Delete{Ref: gone}, Title: "delete the pod of " + long},
-		{Do: step.Wait{Condition: step.Condition{Kind: step.PodReady, Node: long}}, Title: "wait for " + long},
+		{Do: step.Wait{Condition: step.Condition{Is: step.PodReady{Node: long}}}, Title: "wait for " + long},
 		{Do: step.Probe{Paths: step.PathSet{}}, Title: "wait for both"}}}}
 	records := []engine.Record{}
 	for i := range r.Plan.Steps[0].Actions {

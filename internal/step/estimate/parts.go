@@ -164,11 +164,10 @@ func (m *meter) kind(a *step.Action) string {
 	case step.Node, step.Hook:
 		return string(a.Op()) + "/" + a.Verb()
 	case step.Wait:
-		c := do.Condition
-		if c.Kind == step.Rolled {
-			return "wait/rolled/" + c.Ref.Kind + own(c.Ref.Namespace)
+		if rolled, is := do.Condition.Is.(step.Rolled); is {
+			return "wait/rolled/" + rolled.Ref.Kind + own(rolled.Ref.Namespace)
 		}
-		return "wait/" + string(c.Kind) + own(c.Namespace)
+		return "wait/" + string(do.Condition.Kind()) + own(do.Condition.Namespace())
 	case step.Evict:
 		if !do.Pods.LeaveEnding && len(do.Pods.Names) == 0 {
 			return "evict/rest"
