@@ -22,6 +22,8 @@ type Moment struct {
 	// Step is where in the run the first of the gaps began (Gap.Step), and Cause the first error that one of them had.
 	Step  string `json:"step,omitempty"`
 	Cause string `json:"cause,omitempty"`
+	// Undoing is Gap.Undoing of the first of the gaps.
+	Undoing string `json:"-"`
 }
 
 // The kinds of moments.
@@ -63,7 +65,8 @@ func gapMoments(gaps []Gap) (all []Moment) {
 				end = e
 			}
 		}
-		one := Moment{At: gaps[0].From, Kind: MomentGap, Text: gapsText(gaps[:n]), Step: gaps[0].Step}
+		one := Moment{At: gaps[0].From, Kind: MomentGap, Text: gapsText(gaps[:n]), Step: gaps[0].Step,
+			Undoing: gaps[0].Undoing}
 		for _, gap := range gaps[:n] {
 			one.Cause = cmp.Or(one.Cause, gap.Cause)
 		}

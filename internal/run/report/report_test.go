@@ -70,6 +70,23 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// TestUndoing: a gap in a rollback says which step was rolled back, and no other gap does.
+func TestUndoing(t *testing.T) {
+	undoing := 0
+	for _, gap := range Build(samples()["rolled-back"].input()).Gaps {
+		if want := "rollback of " + gap.Undoing; (gap.Undoing != "") != strings.HasPrefix(gap.Step, "rollback of ") ||
+			gap.Undoing != "" && gap.Step != want {
+			t.Errorf("a gap in %q is of the rollback of %q", gap.Step, gap.Undoing)
+		}
+		if gap.Undoing != "" {
+			undoing++
+		}
+	}
+	if undoing == 0 {
+		t.Error("no gap is of a rollback")
+	}
+}
+
 func TestBuildIsDeterministic(t *testing.T) {
 	in := samples()["gaps"].input()
 	first, _ := JSON(Build(in))

@@ -24,6 +24,8 @@ type Gap struct {
 	// Step is where in the run it began: a step's id, or "rollback of" it, "before the run",
 	// "between steps", "while paused", "after the run".
 	Step string `json:"step"`
+	// Undoing is the id of the step whose rollback it began in.
+	Undoing string `json:"-"`
 
 	// Second has the answers of the path's second responder meanwhile.
 	Second v1alpha1.Second `json:"second,omitzero"`

@@ -78,34 +78,34 @@ func (h *history) endOf(s *Step) time.Time {
 	return h.run.End
 }
 
-// place finds the step in which a moment lies. The sender's clock and the engine's may differ slightly, in spite of
-// NTP.
-func (h *history) place(at time.Time, order []int) string {
+// place finds the step in which a moment lies, and the step that was rolled back then. The sender's clock and the
+// engine's may differ slightly, in spite of NTP.
+func (h *history) place(at time.Time, order []int) (place, undoing string) {
 	switch {
 	case h.run.Begin.IsZero() || at.Before(h.run.Begin):
-		return beforeRun
+		return beforeRun, ""
 	case at.After(h.run.End):
-		return afterRun
+		return afterRun, ""
 	}
 	for _, u := range h.undone {
 		if !at.Before(u.span.From) && at.Before(u.span.To) {
-			return "rollback of " + u.step
+			return "rollback of " + u.step, u.step
 		}
 	}
 	for _, p := range h.run.Pauses {
 		if !at.Before(p.From) && at.Before(p.To) {
-			return whilePause
+			return whilePause, ""
 		}
 	}
 	// The last step that began at or before the moment.
 	i := sort.Search(len(order), func(i int) bool { return h.steps[order[i]].Begin.After(at) })
 	if i == 0 {
-		return betweenRun
+		return betweenRun, ""
 	}
 	if s := &h.steps[order[i-1]]; at.Before(h.endOf(s)) {
-		return s.ID
+		return s.ID, ""
 	}
-	return betweenRun
+	return betweenRun, ""
 }
 
 // begun lists the steps that began, by time.
@@ -138,7 +138,7 @@ func (h *history) placed(all loss.Account) []Gap {
 	for _, p := range all {
 		for _, one := range p.Gaps {
 			gap := gapOf(p, one)
-			gap.Step = h.place(gap.From, order)
+			gap.Step, gap.Undoing = h.place(gap.From, order)
 			gaps = append(gaps, gap)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/report"
 )
 
 // Unwatched makes a source read everything when it is asked for: the fakes of client-go have no watches for the probes'
@@ -20,3 +22,6 @@ func (s *Server) Hurry(unproven, body time.Duration) { s.unproven, s.body = unpr
 
 // Look reads everything once.
 func (s *Source) Look(ctx context.Context) error { return s.look(ctx) }
+
+// During says where in the run of a plan a loss began.
+func During(p *plan.Plan, one report.Moment) string { return during(run.NewScript(p), one) }

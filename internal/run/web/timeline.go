@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -182,7 +181,7 @@ func (t *timeline) show(script *run.Script, guard bool, unseen string) Timeline 
 	}
 	for _, one := range last(t.losses) { // no two of them begin together
 		m := Moment{Key: fmt.Sprintf("l%d", one.At.UnixNano()), At: one.At, Kind: kindLoss, Text: one.Text, Bad: true,
-			Beside: "began " + during(script, one.Step)}
+			Beside: "began " + during(script, one)}
 		if one.Cause != "" {
 			m.Beside += "; the first error: " + one.Cause
 		}
@@ -199,14 +198,14 @@ func (t *timeline) show(script *run.Script, guard bool, unseen string) Timeline 
 func last[T any](all []T) []T { return all[max(len(all)-maxMoments, 0):] }
 
 // during says where in the run a loss began. Places that are no steps are phrases already.
-func during(script *run.Script, place string) string {
-	if script.Step(place) != nil {
-		return "during " + script.Place(place)
+func during(script *run.Script, one report.Moment) string {
+	switch {
+	case one.Undoing != "":
+		return "during the rollback of " + script.Place(one.Undoing)
+	case script.Step(one.Step) != nil:
+		return "during " + script.Place(one.Step)
 	}
-	if id, undo := strings.CutPrefix(place, "rollback of "); undo {
-		return "during the rollback of " + script.Place(id)
-	}
-	return place
+	return one.Step
 }
 
 // note says how far it is known what happened in the cluster. Only guards look at it.

@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/observe"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/run/web"
 	"github.com/theseus-cni/theseus/internal/run/web/webtest"
 )
@@ -168,4 +169,20 @@ func TestEventsAreRead(t *testing.T) {
 		}
 		indexOf(t, told(w.Feed), "event: node worker-001 was cordoned")
 	})
+}
+
+// TestDuring: a loss began in a step, in the rollback of one, or in neither. Which one it was is no part of the words.
+func TestDuring(t *testing.T) {
+	p := webtest.New(t, 5).Plan
+	place := fmt.Sprintf("[2/%d] %s", len(p.Steps), p.Steps[1].Title)
+	for want, one := range map[string]report.Moment{
+		"during " + place:                 {Step: p.Steps[1].ID},
+		"during the rollback of " + place: {Step: "back there", Undoing: p.Steps[1].ID},
+		"rollback of " + p.Steps[1].ID:    {Step: "rollback of " + p.Steps[1].ID},
+		"while paused":                    {Step: "while paused"},
+	} {
+		if got := web.During(p, one); got != want {
+			t.Errorf("%+v: %q, not %q", one, got, want)
+		}
+	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/mirrored"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // NewCommand makes the command theseus mirror teardown.
@@ -124,7 +125,7 @@ func mustBeBack(ctx context.Context, p *mirrored.World, client *kube.Client) err
 	for _, z := range p.Plan.Mirror.Names.Zones {
 		wait = max(wait, time.Duration(z.Negative)*time.Second)
 	}
-	if until := lastMove(records).Add(wait); time.Now().Before(until) {
+	if until := lastMove(p.Plan.Steps, records).Add(wait); time.Now().Before(until) {
 		return exit.Fail(exit.Blocked, "try again after that time", "caches may have the mirror's addresses until %s",
 			until.Local().Format(time.TimeOnly))
 	}
@@ -153,11 +154,26 @@ func seen(p *mirrored.World) []shift.SeeArgs {
 	return all
 }
 
-// lastMove is when the last action that changed records ended.
-func lastMove(records []engine.Record) time.Time {
+// lastMove is when the last action that changed records of zones ended, of the steps or of a rollback.
+func lastMove(steps []step.Step, records []engine.Record) time.Time {
+	swaps := map[string]bool{}
+	note := func(a *step.Action) {
+		do, is := a.Do.(step.DNS)
+		swaps[a.ID] = is && do.Verb == shift.Swap
+	}
+	for i := range steps {
+		for _, actions := range [][]step.Action{steps[i].Actions, steps[i].Undo} {
+			for k := range actions {
+				note(&actions[k])
+			}
+		}
+	}
 	var last time.Time
 	for _, r := range records {
-		if r.Event == engine.Acted && strings.Contains(r.Action, "/swap-") {
+		if r.Inverse != nil {
+			note(r.Inverse)
+		}
+		if r.Event == engine.Acted && swaps[r.Action] {
 			last = r.At
 		}
 	}
