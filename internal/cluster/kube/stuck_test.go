@@ -212,7 +212,7 @@ func TestResolved(t *testing.T) {
 // TestResolvedWait: a wait that ends before the next look at its problem, and a condition that is polled, tell that it
 // is over.
 func TestResolvedWait(t *testing.T) {
-	condition := step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}
+	condition := step.Condition{Is: step.PodReady{Node: "a", Namespace: "theseus-system", Selector: "app=agent"}}
 	for name, wait := range map[string]func(w *world) error{
 		"a wait": func(w *world) error {
 			w.slept = func(n int) {
