@@ -40,7 +40,7 @@ func (b *builder) carry() {
 // carryRange lets the target carry one range, with a gate before the next: agents may pass over a change that they are
 // told of while they still see to the one before.
 func (b *builder) carryRange(i int, last bool) {
-	hold := b.hold()
+	hold := joint.Canonical(b.hold())
 	does, title := "range", "Let "+b.TargetName()+" install its routes between nodes"
 	why := b.SourceName() + " still carries all pod traffic between nodes. A pin keeps the outgoing traffic of " +
 		"every node on those routes until every node has the routes of " + b.TargetName() + "."
@@ -79,7 +79,7 @@ func (b *builder) carryRange(i int, last bool) {
 
 // yield flips the routes of nodes, each in one step; the ways there and back may differ, as before.
 func (b *builder) yield(wave joint.Wave, last bool) {
-	hold := b.hold()
+	hold := joint.Canonical(b.hold())
 	actions := joint.OnEach(wave.Nodes, func(node string) step.Action {
 		return joint.OnNode(node, step.VerbYield, "send the outgoing traffic of "+node+" over "+b.TargetName(), hold)
 	})
@@ -115,11 +115,12 @@ func (b *builder) measureAnew() []step.Action {
 func (b *builder) deleteSource() {
 	var actions []step.Action
 	if b.source.Asks {
-		actions = joint.OnEach(b.Nodes(), b.settleNode)
+		actions = joint.OnEach(b.Nodes(), b.settleNode())
 	}
+	residue := joint.Canonical(b.SourceResidue)
 	actions = append(actions, joint.OnEach(b.Nodes(), func(node string) step.Action {
 		return joint.OnNode(node, step.VerbInventory, "list the residue of "+b.SourceName()+" on "+node,
-			b.SourceResidue)
+			residue)
 	})...)
 	actions = append(actions, b.RemoveParts()...)
 	actions = append(actions, b.WaitSourceGone()...)
@@ -135,11 +136,13 @@ func (b *builder) deleteSource() {
 	})
 }
 
-// settleNode gives back what the source still holds for pods, before its own plugin and files go.
-func (b *builder) settleNode(node string) step.Action {
-	return joint.OnNode(node, step.VerbSettle,
-		"make "+b.SourceName()+" release the addresses that it still holds on "+node,
-		step.SettleArgs{Network: b.source, Links: b.Source.Capabilities.HostLinks})
+// settleNode gives back what the source still holds for pods of a node, before its own plugin and files go.
+func (b *builder) settleNode() func(node string) step.Action {
+	args := joint.Canonical(step.SettleArgs{Network: b.source, Links: b.Source.Capabilities.HostLinks})
+	return func(node string) step.Action {
+		return joint.OnNode(node, step.VerbSettle,
+			"make "+b.SourceName()+" release the addresses that it still holds on "+node, args)
+	}
 }
 
 // openRange lets the target give addresses everywhere: nothing is left that it might collide with.

@@ -28,7 +28,7 @@ func Steps(in joint.Input) []step.Step {
 	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment,
 		target: *in.Target.Installation.Capabilities.Attachment, adopted: adoptedValues(in.Snapshot, *in.Source)}
 	if !b.source.Asks {
-		b.BeforeClean = b.settleNode
+		b.BeforeClean = b.settleNode()
 	}
 	b.Join.Keep = in.Source.Capabilities.RoutesBy()
 	b.Prepare()

@@ -55,11 +55,13 @@ func (b *builder) addFor(wave joint.Wave, nodes []string, name string, s step.St
 	if len(nodes) == 1 {
 		s.Node = nodes[0]
 	}
+	var all [][]step.Condition
 	for _, node := range nodes {
 		for _, conditions := range before {
-			s.Before = append(s.Before, conditions(node)...)
+			all = append(all, conditions(node))
 		}
 	}
+	s.Before = slices.Concat(all...)
 	b.Add(s)
 }
 
@@ -127,10 +129,11 @@ func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 
 // activate lets the runtime ask the target, and takes over what the source made until then.
 func (b *builder) activate(nodes []string) []step.Action {
+	conf := joint.Canonical(b.Target.Conf)
 	return append(
 		joint.OnEach(nodes, func(node string) step.Action {
 			return joint.OnNode(node, step.VerbActivate,
-				"activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
+				"activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, conf)
 		}),
 		joint.OnEach(nodes, func(node string) step.Action {
 			return b.to(node, "move the pods that started on "+node+" in the meantime to "+b.TargetName(),
@@ -148,9 +151,10 @@ func (b *builder) home(nodes []string) []step.Action {
 
 // deactivate lets the runtime ask the source again.
 func (b *builder) deactivate(nodes []string) []step.Action {
+	conf := joint.Canonical(b.Target.Conf)
 	return joint.OnEach(nodes, func(node string) step.Action {
 		return joint.OnNode(node, step.VerbDeactivate, "activate "+b.Source.Capabilities.ConfName+
-			" as the CNI configuration of "+node+" again", b.Target.Conf)
+			" as the CNI configuration of "+node+" again", conf)
 	})
 }
 

@@ -72,6 +72,7 @@ func both(title string) step.Action {
 
 // create proves the new range everywhere before any pod of users is in it.
 func (b *builder) create() {
+	probe := manifest.ProbePods(b.Change.AgentImage, "new")
 	undo := []step.Action{joint.Probe("measure only the paths over "+b.old(), step.PathSet{Old: joint.Every()})}
 	undo = append(undo, joint.OnEach(b.Nodes(), func(node string) step.Action {
 		return joint.Remove(joint.ProbePod(node, "new"))
@@ -83,7 +84,7 @@ func (b *builder) create() {
 		Actions: slices.Concat(
 			[]step.Action{joint.Apply(b.New)},
 			joint.OnEach(b.Nodes(), func(node string) step.Action {
-				pod := manifest.ProbePod(b.Change.AgentImage, node, "new")
+				pod := probe(node)
 				pod.SetAnnotations(b.Ask)
 				return joint.Apply(*pod)
 			}),

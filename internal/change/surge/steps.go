@@ -15,7 +15,8 @@ const toStart = 5 * time.Minute
 
 // add brings the new nodes of a wave, shut for pods, and proves them.
 func (b *builder) add(wave Wave) {
-	nodes := joint.List(wave.New)
+	nodes, pod := joint.List(wave.New), manifest.ProbePods(b.Change.AgentImage, "new")
+	join, conf := joint.Canonical(b.Join), joint.Canonical(b.Target.Conf)
 	on := func(what string, condition func(node string) step.Condition) []step.Action {
 		return joint.OnEach(wave.New, func(node string) step.Action {
 			return joint.Wait("wait until "+what+" "+node+" is ready", condition(node), toStart)
@@ -33,7 +34,7 @@ func (b *builder) add(wave Wave) {
 				Selector: manifest.AgentSelector}}
 		}),
 		joint.OnEach(wave.New, func(node string) step.Action {
-			return joint.OnNode(node, step.VerbJoin, "add the rules that join both networks on "+node, b.Join)
+			return joint.OnNode(node, step.VerbJoin, "add the rules that join both networks on "+node, join)
 		}),
 		joint.OnEach(wave.New, func(node string) step.Action {
 			return joint.Label(node, v1alpha1.LabelTarget, "true",
@@ -43,11 +44,11 @@ func (b *builder) add(wave Wave) {
 		on(b.TargetName()+" on", b.TargetOn),
 		joint.OnEach(wave.New, func(node string) step.Action {
 			return joint.OnNode(node, step.VerbActivate,
-				"activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
+				"activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, conf)
 		}),
 		evictAll(wave.New, b.SourceName(), b.Join.Old),
 		joint.OnEach(wave.New, func(node string) step.Action {
-			return joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
+			return joint.Apply(*pod(node))
 		}),
 		on("the probe pod of", func(node string) step.Condition { return joint.ProbePodIn(node, "new", b.Join.New) }),
 		[]step.Action{joint.Probe("measure the paths of "+nodes+" over "+b.TargetName()+" as well", everything())})

@@ -137,7 +137,8 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// TestProbePods: those of many nodes are as each on its own, and none shares what another may change.
+// TestProbePods: those of many nodes are as each on its own, and none shares the metadata or the fields of the spec,
+// which others set.
 func TestProbePods(t *testing.T) {
 	pod := ProbePods(image, "new")
 	var made []*unstructured.Unstructured
@@ -147,7 +148,9 @@ func TestProbePods(t *testing.T) {
 			t.Errorf("%s (-alone +among many):\n%s", node, diff)
 		}
 	}
-	made[0].Object["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["image"] = "another"
+	made[0].SetAnnotations(map[string]string{"a": "b"})
+	made[0].SetLabels(map[string]string{"a": "b"})
+	_ = unstructured.SetNestedField(made[0].Object, "another", "spec", "nodeName")
 	if diff := cmp.Diff(ProbePod(image, "node-2", "new"), made[2]); diff != "" {
 		t.Errorf("node-2 shares a part with node-1:\n%s", diff)
 	}

@@ -66,9 +66,14 @@ func Rolled(ref step.Ref) step.Condition { return step.Condition{Is: step.Rolled
 // Gone is the condition that an object does not exist.
 func Gone(ref step.Ref) step.Condition { return step.Condition{Is: step.Gone{Ref: ref}} }
 
-// OnNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail.
+// OnNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail. Those of many nodes are
+// encoded once, by Canonical.
 func OnNode(node, verb, title string, args any) step.Action {
-	return step.Action{Do: step.Node{NodeName: node, Verb: verb, Args: Canonical(args)}, Title: title}
+	encoded, is := args.(json.RawMessage)
+	if !is {
+		encoded = Canonical(args)
+	}
+	return step.Action{Do: step.Node{NodeName: node, Verb: verb, Args: encoded}, Title: title}
 }
 
 // Canonical encodes plain data with sorted keys, so that reading and writing a plan does not change it.

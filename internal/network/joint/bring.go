@@ -65,11 +65,12 @@ func NodeReady(node string) step.Condition { return step.Condition{Is: step.Node
 
 // joinOn joins the networks on nodes.
 func (b *Builder) joinOn(nodes []string) (actions, undo []step.Action) {
+	join := Canonical(b.Join)
 	actions = OnEach(nodes, func(node string) step.Action {
-		return OnNode(node, step.VerbJoin, "add the rules that join both networks on "+node, b.Join)
+		return OnNode(node, step.VerbJoin, "add the rules that join both networks on "+node, join)
 	})
 	undo = OnEach(nodes, func(node string) step.Action {
-		return OnNode(node, step.VerbPart, "remove the rules that join both networks on "+node, b.Join)
+		return OnNode(node, step.VerbPart, "remove the rules that join both networks on "+node, join)
 	})
 	return actions, undo
 }
@@ -199,7 +200,7 @@ func (b *Builder) definePools() {
 // startAgents starts the target on the nodes of a wave; after the last wave it is complete.
 func (b *Builder) startAgents(wave Wave, first, last bool) {
 	var before []step.Condition
-	agent := b.Target.Installation.Agent
+	agent, residue := b.Target.Installation.Agent, Canonical(b.TargetResidue)
 	for _, node := range wave.Nodes {
 		before = append(before, NodeReady(node))
 	}
@@ -213,7 +214,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 				2*time.Minute)
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbClean, "remove the residue of "+b.TargetName()+" from "+node, b.TargetResidue)
+			return OnNode(node, step.VerbClean, "remove the residue of "+b.TargetName()+" from "+node, residue)
 		}))
 	var actions []step.Action
 	why := "No pod has an address from " + b.TargetName() + " yet; " + b.SourceName() + " still serves every pod."

@@ -54,8 +54,9 @@ func (b *Builder) WaitSourceGone() []step.Action {
 
 // DeleteSource deletes the source and its probe pods. It is the point of no return, unless there was one before.
 func (b *Builder) DeleteSource(probed []string, noReturn bool) {
+	residue := Canonical(b.SourceResidue)
 	actions := OnEach(b.Nodes(), func(node string) step.Action {
-		return OnNode(node, step.VerbInventory, "list the residue of "+b.SourceName()+" on "+node, b.SourceResidue)
+		return OnNode(node, step.VerbInventory, "list the residue of "+b.SourceName()+" on "+node, residue)
 	})
 	actions = append(actions, Probe("measure only the paths over "+b.TargetName(), step.PathSet{New: Every()}))
 	removals := OnEach(probed, func(node string) step.Action { return Remove(ProbePod(node, "old")) })
@@ -89,15 +90,16 @@ func (b *Builder) CleanSource() {
 
 func (b *Builder) cleanNodes(wave Wave, after []step.Condition) {
 	var actions []step.Action
+	residue := Canonical(b.SourceResidue)
 	if b.BeforeClean != nil {
 		actions = OnEach(wave.Nodes, b.BeforeClean)
 	}
 	actions = slices.Concat(actions,
 		OnEach(wave.Nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbClean, "remove the residue of "+b.SourceName()+" from "+node, b.SourceResidue)
+			return OnNode(node, step.VerbClean, "remove the residue of "+b.SourceName()+" from "+node, residue)
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbInventory, "list the residue on "+node+" again", b.SourceResidue)
+			return OnNode(node, step.VerbInventory, "list the residue on "+node+" again", residue)
 		}))
 	b.Add(step.Step{
 		ID: "remove/clean/" + wave.Name, Group: "remove", Does: "clean",
@@ -174,10 +176,10 @@ func (b *Builder) finalForm() {
 // restart, new pods on the node have to wait; the guards must outlast the restarts, whatever the size of the wave.
 func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
 	restarts := OnEach(nodes, func(node string) step.Action { return Restart(agent, node) })
-	guard := b.Target.Guard
-	if guard == nil {
+	if b.Target.Guard == nil {
 		return restarts
 	}
+	guard := Canonical(b.Target.Guard)
 	return slices.Concat(
 		OnEach(nodes, func(node string) step.Action {
 			return OnNode(node, step.VerbGuard, "copy the deny rules of "+b.TargetName()+" on "+node+
@@ -202,18 +204,19 @@ func (b *Builder) tidy() {
 	if folder := b.stagedIn(); folder != "" {
 		staged.Paths = []string{folder}
 	}
+	join, files, residue := Canonical(b.Join), Canonical(staged), Canonical(b.SourceResidue)
 	for _, action := range []func(node string) step.Action{
 		func(node string) step.Action {
-			return OnNode(node, step.VerbPart, "remove the rules that join both networks on "+node, b.Join)
+			return OnNode(node, step.VerbPart, "remove the rules that join both networks on "+node, join)
 		},
 		func(node string) step.Action {
-			return OnNode(node, step.VerbClean, "remove staged CNI configurations from "+node, staged)
+			return OnNode(node, step.VerbClean, "remove staged CNI configurations from "+node, files)
 		},
 		func(node string) step.Action {
 			return Label(node, v1alpha1.LabelTarget, nil, "remove the label "+v1alpha1.LabelTarget+" from "+node)
 		},
 		func(node string) step.Action {
-			return OnNode(node, step.VerbInventory, "list the residue on "+node+" one last time", b.SourceResidue)
+			return OnNode(node, step.VerbInventory, "list the residue on "+node+" one last time", residue)
 		},
 	} {
 		actions = append(actions, OnEach(b.Nodes(), action)...)

@@ -133,6 +133,7 @@ func SparePort(nodes []string, port *step.Untracked) *step.Step {
 	if port == nil {
 		return nil
 	}
+	args := Canonical(step.JoinArgs{Untracked: port})
 	return &step.Step{
 		Group: "prepare", Does: "port",
 		Title: fmt.Sprintf("Keep masqueraded connections off UDP port %d", port.Port),
@@ -140,7 +141,7 @@ func SparePort(nodes []string, port *step.Untracked) *step.Step {
 			"as source port (1 in 64,512) never receives an answer, and a gate would count that as a loss.",
 		Actions: OnEach(nodes, func(node string) step.Action {
 			return OnNode(node, step.VerbJoin, fmt.Sprintf("keep masqueraded connections off UDP port %d on %s",
-				port.Port, node), step.JoinArgs{Untracked: port})
+				port.Port, node), args)
 		}),
 		Undo: UseAnyPort(nodes),
 	}
@@ -148,9 +149,9 @@ func SparePort(nodes []string, port *step.Untracked) *step.Step {
 
 // UseAnyPort reverts SparePort.
 func UseAnyPort(nodes []string) []step.Action {
+	args := Canonical(step.JoinArgs{})
 	return OnEach(nodes, func(node string) step.Action {
-		return OnNode(node, step.VerbPart, "let masqueraded connections use any port on "+node+" again",
-			step.JoinArgs{})
+		return OnNode(node, step.VerbPart, "let masqueraded connections use any port on "+node+" again", args)
 	})
 }
 

@@ -1,8 +1,6 @@
 package joint
 
 import (
-	"slices"
-
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -48,7 +46,7 @@ const BIRDRestarts = "BIRD restarts with the agent. Its neighbours keep its rout
 	"when they replace it. In that moment, packets take the retained route."
 
 func retaining(nodes, within []string) (retain, letGo []step.Action) {
-	args := step.RetainArgs{Within: slices.Clone(within)}
+	args := Canonical(step.RetainArgs{Within: within})
 	retain = OnEach(nodes, func(node string) step.Action {
 		return OnNode(node, step.VerbRetain, "retain BIRD's routes on "+node, args)
 	})

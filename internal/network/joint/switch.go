@@ -41,7 +41,7 @@ func (b *Builder) SwitchNodes(waves []Wave, before ...step.Condition) {
 }
 
 func (b *Builder) switchWave(wave Wave, before []step.Condition) {
-	pod := manifest.ProbePods(b.Change.AgentImage, "new")
+	pod, conf := manifest.ProbePods(b.Change.AgentImage, "new"), Canonical(b.Target.Conf)
 	for _, node := range wave.Nodes {
 		before = append(before, b.Running(node)...)
 	}
@@ -58,7 +58,7 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 			OnEach(wave.Nodes, Untaint),
 			OnEach(wave.Nodes, func(node string) step.Action {
 				return OnNode(node, step.VerbActivate,
-					"activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
+					"activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, conf)
 			}),
 			OnEach(wave.Nodes, func(node string) step.Action {
 				return Apply(*pod(node))
@@ -72,7 +72,7 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 		Undo: slices.Concat(
 			OnEach(wave.Nodes, func(node string) step.Action {
 				return OnNode(node, step.VerbDeactivate, "activate "+b.Source.Capabilities.ConfName+
-					" as the CNI configuration of "+node+" again", b.Target.Conf)
+					" as the CNI configuration of "+node+" again", conf)
 			}),
 			[]step.Action{Probe("stop measuring the new probe pods of "+nodes,
 				step.PathSet{Old: Every(), New: Every(), WithoutNew: wave.Nodes})},
