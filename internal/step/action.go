@@ -252,27 +252,42 @@ func Edit[T Operation](a *Action, change func(do *T)) {
 // document is an action as plans and journals have it: the fields of all operations side by side, in the order in
 // which they are written.
 type document struct {
-	ID          string                     `json:"id"`
-	Op          Op                         `json:"op"`
-	Title       string                     `json:"title"`
-	Object      *unstructured.Unstructured `json:"object,omitempty"`
-	Ref         Ref                        `json:"ref,omitzero"`
-	Patch       json.RawMessage            `json:"patch,omitempty"`
-	Pods        *PodSet                    `json:"pods,omitempty"`
-	NodeName    string                     `json:"nodeName,omitempty"`
-	Verb        string                     `json:"verb,omitempty"`
-	Args        json.RawMessage            `json:"args,omitempty"`
-	Condition   *conditionDocument         `json:"condition,omitempty"`
-	Paths       *PathSet                   `json:"paths,omitempty"`
-	Taint       *corev1.Taint              `json:"taint,omitempty"`
-	Beside      bool                       `json:"beside,omitempty"`
-	LeaveEnding bool                       `json:"leaveEnding,omitempty"`
-	Anew        bool                       `json:"anew,omitempty"`
-	Mark        string                     `json:"mark,omitempty"`
-	Timeout     Duration                   `json:"timeout,omitempty"`
+	ID          string             `json:"id"`
+	Op          Op                 `json:"op"`
+	Title       string             `json:"title"`
+	Object      *object            `json:"object,omitempty"`
+	Ref         Ref                `json:"ref,omitzero"`
+	Patch       json.RawMessage    `json:"patch,omitempty"`
+	Pods        *PodSet            `json:"pods,omitempty"`
+	NodeName    string             `json:"nodeName,omitempty"`
+	Verb        string             `json:"verb,omitempty"`
+	Args        json.RawMessage    `json:"args,omitempty"`
+	Condition   *conditionDocument `json:"condition,omitempty"`
+	Paths       *PathSet           `json:"paths,omitempty"`
+	Taint       *corev1.Taint      `json:"taint,omitempty"`
+	Beside      bool               `json:"beside,omitempty"`
+	LeaveEnding bool               `json:"leaveEnding,omitempty"`
+	Anew        bool               `json:"anew,omitempty"`
+	Mark        string             `json:"mark,omitempty"`
+	Timeout     Duration           `json:"timeout,omitempty"`
 }
 
-func (do Apply) write(d *document)   { d.Object = do.Object }
+// object is an object of the API that is written as the map that it is: a Marshaler's text is read once more.
+type object map[string]any
+
+func (o *object) UnmarshalJSON(data []byte) error {
+	var read unstructured.Unstructured
+	err := read.UnmarshalJSON(data)
+	*o = read.Object
+	return err
+}
+
+func (do Apply) write(d *document) {
+	if do.Object != nil {
+		d.Object = (*object)(&do.Object.Object)
+	}
+}
+
 func (do Delete) write(d *document)  { d.Ref, d.LeaveEnding = do.Ref, do.LeaveEnding }
 func (do Patch) write(d *document)   { d.Ref, d.Patch = do.Ref, do.Merge }
 func (do Evict) write(d *document)   { d.Pods = &do.Pods }
@@ -297,7 +312,10 @@ func (do Restart) write(d *document) {
 func (d *document) operation() (Operation, error) {
 	switch d.Op {
 	case OpApply:
-		return Apply{take(&d.Object)}, nil
+		if d.Object == nil {
+			return Apply{}, nil
+		}
+		return Apply{&unstructured.Unstructured{Object: *take(&d.Object)}}, nil
 	case OpDelete:
 		return Delete{take(&d.Ref), take(&d.LeaveEnding)}, nil
 	case OpPatch:

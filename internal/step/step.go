@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -184,10 +185,10 @@ func (s *Step) Identify() {
 func (s *Step) Number() {
 	s.Identify()
 	for i := range s.Actions {
-		s.Actions[i].ID = fmt.Sprintf("%s/%d", s.ID, i+1)
+		s.Actions[i].ID = s.ID + "/" + strconv.Itoa(i+1)
 	}
 	for i := range s.Undo {
-		s.Undo[i].ID = fmt.Sprintf("%s/undo-%d", s.ID, i+1)
+		s.Undo[i].ID = s.ID + "/undo-" + strconv.Itoa(i+1)
 	}
 }
 

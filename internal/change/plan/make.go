@@ -95,13 +95,12 @@ func identity(p *Plan) (string, error) {
 	if bare.Findings, err = asRead(p.Findings); err != nil {
 		return "", err
 	}
-	// one form after the other: the plan of a large cluster is not held as a tree
-	parts := make([]any, 0, 1+len(p.Steps))
-	parts = append(parts, bare)
-	for i := range p.Steps {
-		parts = append(parts, p.Steps[i].Document())
-	}
-	return canonical.Hash(parts...)
+	return canonical.Hash(func(yield func(any) bool) {
+		more := yield(bare)
+		for i := 0; more && i < len(p.Steps); i++ {
+			more = yield(p.Steps[i].Document())
+		}
+	})
 }
 
 // asRead are findings as they are read back from a file: what one rests on may be of any type, and comes back as a more

@@ -11,7 +11,14 @@ import (
 
 // unique demands that steps and actions have names of their own, and that there is one point of no return.
 func unique() kind.Rule {
-	seen, points := map[string]bool{}, 0
+	steps, actions, points := map[string]bool{}, map[string]bool{}, 0
+	first := func(seen map[string]bool, what, id string) error {
+		if seen[id] || id == "" || strings.HasSuffix(id, " ") {
+			return fmt.Errorf("the %s %s is not unique", what, id)
+		}
+		seen[id] = true
+		return nil
+	}
 	return kind.Rule{
 		Before: func(s *step.Step) error {
 			if s.NoReturn {
@@ -26,17 +33,15 @@ func unique() kind.Rule {
 			return nil
 		},
 		After: func(s *step.Step) error {
-			ids := []string{"step " + s.ID}
+			if err := first(steps, "step", s.ID); err != nil {
+				return err
+			}
 			for _, list := range [][]step.Action{s.Actions, s.Undo} {
 				for j := range list {
-					ids = append(ids, "action "+list[j].ID)
+					if err := first(actions, "action", list[j].ID); err != nil {
+						return err
+					}
 				}
-			}
-			for _, id := range ids {
-				if seen[id] || strings.HasSuffix(id, " ") {
-					return fmt.Errorf("the %s is not unique", id)
-				}
-				seen[id] = true
 			}
 			return nil
 		},

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,10 +11,16 @@ import (
 
 // Sparing says whether an action keeps connections off a port on a node, or no longer does, and nothing else. Where two
 // networks are joined that is part of another action.
-func Sparing(a *step.Action) bool {
-	var args step.JoinArgs
-	return a.Op() == step.OpNode && (a.Verb() == step.VerbJoin || a.Verb() == step.VerbPart) &&
-		json.Unmarshal(a.Args(), &args) == nil && len(args.Old)+len(args.New) == 0
+func Sparing(a *step.Action) bool { return sparing(a, step.Reader[step.JoinArgs]{}) }
+
+// sparing is Sparing of many actions, whose arguments are read once.
+func sparing(a *step.Action, read step.Reader[step.JoinArgs]) bool {
+	do, is := a.Do.(step.Node)
+	if !is || do.Verb != step.VerbJoin && do.Verb != step.VerbPart {
+		return false
+	}
+	args, err := read.Read(do.Args)
+	return err == nil && len(args.Old)+len(args.New) == 0
 }
 
 // spared proves of what is sparing: where a network that exempts a port stays, it comes on every node before anything
@@ -26,6 +31,7 @@ func spared(p *kind.Plan) kind.Rule {
 	stays := section != nil && section.Exempts()
 	port := cmp.Or(p.Target.Capabilities.Untracked, p.Source.Capabilities.Untracked)
 	spared, now, measured := map[string]bool{}, map[string]bool{}, false
+	read := step.Reader[step.JoinArgs]{}
 	pass := func(s *step.Step) error {
 		now = map[string]bool{}
 		for j := range s.Actions {
@@ -35,7 +41,7 @@ func spared(p *kind.Plan) kind.Rule {
 			case stays && port != nil && Foreign(a) && len(spared) < len(p.Cluster.Nodes):
 				return fmt.Errorf("connections are kept off UDP port %d on %d of %d nodes",
 					port.Port, len(spared), len(p.Cluster.Nodes))
-			case !Sparing(a):
+			case !sparing(a, read):
 			case a.Verb() == step.VerbPart:
 				delete(spared, a.Node())
 			default:
@@ -50,7 +56,7 @@ func spared(p *kind.Plan) kind.Rule {
 	}
 	undo := func(s *step.Step) error {
 		for j := range s.Undo {
-			if a := &s.Undo[j]; Sparing(a) && a.Verb() == step.VerbPart {
+			if a := &s.Undo[j]; sparing(a, read) && a.Verb() == step.VerbPart {
 				delete(now, a.Node())
 			}
 		}

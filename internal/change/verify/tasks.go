@@ -11,20 +11,22 @@ import (
 // allowedTasks refuses a plan with a task that agents refuse: one that names what no network leaves on a node. Tasks of
 // many nodes are the same, and are judged once.
 func allowedTasks() kind.Rule {
-	type task struct{ verb, args string }
-	judged := map[task]bool{} // those that are allowed
+	judged := map[string]map[string]bool{} // those that are allowed, by verb and arguments
 	refused := func(s *step.Step) error {
 		for _, actions := range [][]step.Action{s.Actions, s.Undo} {
 			for i := range actions {
 				a := &actions[i]
-				of := task{a.Verb(), string(a.Args())}
-				if a.Op() != step.OpNode || judged[of] {
+				do, is := a.Do.(step.Node)
+				if !is || judged[do.Verb][string(do.Args)] {
 					continue
 				}
 				if err := allowed(a); err != nil {
 					return fmt.Errorf("action %s: %w", a.ID, err)
 				}
-				judged[of] = true
+				if judged[do.Verb] == nil {
+					judged[do.Verb] = map[string]bool{}
+				}
+				judged[do.Verb][string(do.Args)] = true
 			}
 		}
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func wantForms(t *testing.T, r engine.Record) {
 	}
 	bare := r
 	bare.Chain = ""
-	hash, errWant := canonical.Hash("head <1>", bare)
+	hash, errWant := canonical.Hash(slices.Values([]any{"head <1>", bare}))
 	link, err := engine.Link("head <1>", r)
 	if (err == nil) != (errWant == nil) || link != hash {
 		t.Errorf("%s has the link %s, %v; want %s, %v", want, link, err, hash, errWant)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strconv"
 )
 
@@ -30,11 +31,11 @@ func Append(to []byte, value any) ([]byte, error) {
 	return append(to, data...), err
 }
 
-// Hash is the SHA-256, in hex, of the canonical forms of values, each on a line of its own.
-func Hash(values ...any) (string, error) {
+// Hash is the SHA-256, in hex, of the canonical forms of values, each on a line of its own. It holds one at a time.
+func Hash(values iter.Seq[any]) (string, error) {
 	var f former
 	sum := sha256.New()
-	for _, value := range values {
+	for value := range values {
 		data, err := f.form(value)
 		if err != nil {
 			return "", err

@@ -2,6 +2,7 @@ package canonical_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,8 +39,8 @@ func TestDiffers(t *testing.T) {
 		`{"a":{"b":1},"c":"\""}`: `{"a":{"b":1,"c":""}}`,
 		`0.1`:                    `0.10000000000000002`,
 	} {
-		left, errLeft := canonical.Hash(json.RawMessage(one))
-		right, errRight := canonical.Hash(json.RawMessage(other))
+		left, errLeft := canonical.Hash(slices.Values([]any{json.RawMessage(one)}))
+		right, errRight := canonical.Hash(slices.Values([]any{json.RawMessage(other)}))
 		if errLeft != nil || errRight != nil || left == right {
 			t.Errorf("%s and %s: %s, %s, %v, %v", one, other, left, right, errLeft, errRight)
 		}

@@ -10,7 +10,6 @@ import (
 // former writes canonical forms. It copies what it reads, and sorts the members of each object in place: no tree of the
 // document is built, since the plan of a large cluster, and every record of a journal, is hashed whenever it is read.
 type former struct {
-	encoded bytes.Buffer
 	in, out []byte
 	at      int // in in
 	members []member
@@ -25,11 +24,10 @@ type member struct {
 
 // form is the canonical form of a value, until the next call.
 func (f *former) form(value any) ([]byte, error) {
-	f.encoded.Reset()
-	if err := json.NewEncoder(&f.encoded).Encode(value); err != nil {
+	data, err := json.Marshal(value) // valid, and without spaces
+	if err != nil {
 		return nil, err
 	}
-	data := bytes.TrimSuffix(f.encoded.Bytes(), []byte("\n")) // valid, and without spaces
 	f.in, f.at, f.out, f.members = data, 0, slices.Grow(f.out[:0], len(data)), f.members[:0]
 	if err := f.value(0); err != nil {
 		return nil, err
