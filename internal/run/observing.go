@@ -90,6 +90,9 @@ func (r *Run) recall(
 	}
 	if since := evidence.Baseline(); since != nil {
 		gate.Since = since
+		if gate.Contrast != nil && baseline.Verdict != nil && baseline.Verdict.Lossy != nil {
+			gate.Contrast.Resume(baseline.Verdict.Lossy, since)
+		}
 	} else {
 		gate.Lacks = "the counts of the baseline are neither in the cluster nor on this machine, so restarts of " +
 			"probers since then cannot be seen"

@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/signal/ask"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
@@ -303,6 +304,9 @@ func (r *Run) carryOut(ctx context.Context, lease *journal.Lease, records *journ
 func (r *Run) gate(ctx context.Context, actor *kube.Actor, past []engine.Record) (*kube.Gate, error) {
 	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{},
 		NoneCompares: !slices.ContainsFunc(r.Plan.Steps, compares)}
+	if r.Plan.LossyBefore() {
+		gate.Contrast = loss.NewContrast()
+	}
 	if r.Fresh {
 		gate.Since = nil
 	} else if held(past) {

@@ -195,13 +195,17 @@ func (b *builder) change() {
 func (b *builder) watch() {
 	guard := b.plan.Guarded
 	quiet, most := time.Duration(guard.Quiet), time.Duration(guard.AtMost)
+	gate := &step.Gate{Title: "nothing was lost from the baseline until now", Result: true,
+		MaxGap: step.Duration(joint.DefaultMaxGap), MaxLost: b.plan.Change.MaxLost}
+	if guard.LossyBefore { // the comparison decides
+		gate.Title, gate.MaxGap, gate.MaxLost = "no more was lost since the baseline than in it", 0, anyLoss
+	}
 	b.add(step.Step{
 		Group: Name, Does: "watch", Title: fmt.Sprintf("Watch until no probe was lost for %s, at most %s", quiet, most),
 		Why: "A change is asked for before the cluster has carried it out. Meanwhile new pods are made on " +
 			"each node.",
 		Actions: []step.Action{{Do: step.Watch{}, Title: "watch the paths", Timeout: step.Duration(longest)}},
-		Gate: &step.Gate{Title: "nothing was lost from the baseline until now", Result: true,
-			MaxGap: step.Duration(joint.DefaultMaxGap), MaxLost: b.plan.Change.MaxLost},
+		Gate:    gate,
 	})
 }
 

@@ -246,10 +246,14 @@ func verdict(a *app.App, p *plan.Plan, outcome engine.Outcome, interrupted bool,
 		if r.After.Lost > 0 {
 			cost = "no more was lost than --max-lost allows"
 		}
+		why := r.After.Reason
+		if as := r.As(); as != "" {
+			cost, why = "the network lost probes before the change, and no more since then", as
+		}
 		if !p.Guarded.Others {
 			cost = "the command succeeded, and " + cost
 		}
-		fmt.Fprintf(a.Out, "good: %s: %s\n", cost, r.After.Reason)
+		fmt.Fprintf(a.Out, "good: %s: %s\n", cost, why)
 		for _, one := range r.Shut() {
 			fmt.Fprintf(a.Out, "not covered: %s\n", one)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/view"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -118,6 +119,26 @@ func TestVerdict(t *testing.T) {
 			code: exit.Unproven, says: "2 of 100 probes lost before the change"},
 		"lossy, worse": {outcome: done, before: flaky, after: lost, watched: quiet, lossy: true,
 			code: exit.Lost, says: "a loss is proven"},
+		"lossy, no more": {outcome: done, before: flaky, after: engine.Verdict{Pass: true, Sent: 900, Lost: 19,
+			Against: &loss.Against{Harmless: true, Why: "2 % before, 2.1 % since"}}, watched: quiet, lossy: true,
+			says: "good: the command succeeded, and the network lost probes before the change, and no more since " +
+				"then: 2 % before, 2.1 % since\n"},
+		"lossy, nothing since": {outcome: done, before: flaky, after: engine.Verdict{Pass: true, Sent: 900,
+			Against: &loss.Against{Harmless: true}, Reason: "none lost"}, watched: quiet, lossy: true,
+			says: "good: the command succeeded, and nothing was lost: none lost\n"},
+		"lossy, more": {outcome: done, before: flaky, after: engine.Verdict{Pass: true, Sent: 900, Lost: 90,
+			Against: &loss.Against{Proven: true, Why: "2 % before, 10 % since"}}, watched: quiet, lossy: true,
+			code: exit.Lost, says: "a loss is proven: 2 % before, 10 % since\n"},
+		"lossy, undecided": {outcome: done, before: flaky, after: engine.Verdict{Pass: true, Sent: 900, Lost: 25,
+			Against: &loss.Against{Why: "2 % before, 3 % since", Needs: "it needs about --baseline 1m"}},
+			lossy: true, code: exit.Unproven,
+			says: "not proven: it needs about --baseline 1m (2 % before, 3 % since)\n"},
+		"lossy, no more, and a hole": {outcome: done, before: flaky, after: engine.Verdict{Lost: 19,
+			Reason: "a prober restarted", Against: &loss.Against{Harmless: true}}, watched: quiet, lossy: true,
+			code: exit.Unproven, says: "not proven: a prober restarted\n"},
+		"lossy, leaked": {outcome: done, before: flaky, after: engine.Verdict{Leaked: 1, Reason: "1 got through",
+			Against: &loss.Against{Harmless: true}}, watched: quiet, lossy: true, code: exit.Lost,
+			says: "1 got through"},
 		"needs a person": {outcome: engine.Outcome{End: engine.EndNeedsPerson, Cause: "x"}, before: good,
 			after: good, code: exit.NeedsPerson, says: "x"},
 		"lost and stuck": {outcome: stuck, before: good, after: lost, watched: quiet, code: exit.Lost,

@@ -122,8 +122,8 @@ func (o *options) register(command *cobra.Command, before, after, asked string) 
 		"how long no probe may be lost after "+after+" until the watching ends")
 	flags.DurationVar(&o.atMost, "watch-at-most", guardplan.DefaultAtMost,
 		"how long the network is watched after "+after+" at most")
-	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "go on although the baseline lost probes; then a loss "+
-		"is proven only if a gap exceeds the longest gap of the baseline by more than 1 s")
+	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "go on although the baseline lost probes; then what is "+
+		"lost is compared with it: 7 if more is, 0 if twice as much would have been seen, or else 8")
 	flags.IntVar(&o.pairs, "sample-policies", 0, fmt.Sprintf("how many connections between pods of yours to sample at "+
 		"most, to see that what policies allow stays open and what they deny stays closed: 0 to %d", step.MostPairs))
 	o.change.RegisterSignals(command, asked)

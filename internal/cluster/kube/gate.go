@@ -34,6 +34,8 @@ type Gate struct {
 	// NoneCompares is true if no gate of the plan compares nodes (step.Gate.Compares): nothing is kept for a comparison
 	// then.
 	NoneCompares bool
+	// Contrast compares the result of a plan with its baseline, which may lose probes; nil if that must lose none.
+	Contrast *loss.Contrast
 	// canary compares changed nodes with the others, from the first gate on.
 	canary loss.Canary
 }
@@ -62,6 +64,9 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 	if gate.Result && lacks == "" {
 		lacks = unmeasured(g.Since, paths)
 	}
+	if g.Contrast != nil && gate.Baseline {
+		*g.Contrast = *loss.NewContrast()
+	}
 	deadline := g.Actor.Clock.Now().Add(limits.Bake + gatePatience)
 	if g.Actor.Note != nil {
 		g.Actor.Note("measuring: " + gate.Title)
@@ -86,6 +91,9 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 		if !g.NoneCompares || len(gate.Changed) > 0 {
 			g.canary.Look(paths, now, gate.Changed, g.Actor.Clock.Now())
 		}
+		if g.Contrast != nil {
+			g.Contrast.Look(paths, now, left, g.Actor.Clock.Now())
+		}
 		if len(gate.Changed) > 0 {
 			g.compare(&verdict, func() loss.Verdict { return watch.Judge(now) }, over)
 		}
@@ -99,7 +107,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 				verdict.Pass, verdict.Reason = false, lacks+"; apart from that "+verdict.Reason
 			}
 			g.Since = now
-			return convert(verdict), nil
+			return g.contrast(gate, convert(verdict), now), nil
 		}
 		if err := follow(ctx); err != nil {
 			return engine.Verdict{}, err
@@ -108,6 +116,19 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 			return engine.Verdict{}, fmt.Errorf("%s (%w)", verdict.Reason, err)
 		}
 	}
+}
+
+// contrast adds to the verdict of a baseline what it lost, and to that of a result how that compares with it.
+func (g *Gate) contrast(gate step.Gate, verdict engine.Verdict, now []v1alpha1.ProbeReport) engine.Verdict {
+	switch {
+	case g.Contrast == nil:
+	case gate.Baseline:
+		verdict.Lossy = g.Contrast.Begin(now)
+	case gate.Result:
+		against := g.Contrast.Answer(true)
+		verdict.Against = &against
+	}
+	return verdict
 }
 
 // unmeasured says which paths of former reports are not among the paths; "" if all are. What those have lost is
@@ -185,6 +206,11 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 		Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now, Left: gone})
 	glance := Glance{Verdict: convert(verdict), Reports: map[string]int64{}, Every: path.ReportEvery(len(plans)),
 		Proven: !verdict.Pass && !verdict.Waiting && (verdict.Lost > maxLost || verdict.Leaked > 0)}
+	if g.Contrast != nil {
+		g.Contrast.Look(pathsOf(plans), now, gone, g.Actor.Clock.Now())
+		against := g.Contrast.Answer(false)
+		glance.Against = &against
+	}
 	for _, node := range loss.Sources(pathsOf(plans)) {
 		glance.Reports[node] = 0
 	}

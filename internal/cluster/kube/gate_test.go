@@ -13,6 +13,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -242,6 +243,51 @@ func TestGateLook(t *testing.T) {
 	}
 	if glance, err := gate.Look(context.Background(), 3); err != nil || glance.Proven {
 		t.Errorf("with as many allowed: %+v, %v", glance, err)
+	}
+}
+
+// TestGateContrasts: the gate of a baseline that may lose probes says what it lost, and that of the result compares.
+func TestGateContrasts(t *testing.T) {
+	for _, test := range []struct {
+		lost             int64 // of 25 probes in 250 ms
+		proven, harmless bool
+	}{{0, false, true}, {10, true, false}} {
+		w := newWorld(t, nil)
+		w.onePath()
+		w.report(1, 25, 25, w.now)
+		seq, sent, answered, lost := int64(1), int64(25), int64(25), int64(0)
+		w.slept = func(int) {
+			seq++
+			sent += 25
+			if answered += 25 - lost; seq%8 == 0 {
+				answered--
+			}
+			w.report(seq, sent, answered, w.now)
+		}
+		gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}, Contrast: loss.NewContrast()}
+		ask := func(one step.Gate) engine.Verdict {
+			t.Helper()
+			one.MaxLost, one.Bake = 1<<40, step.Duration(30*time.Second)
+			verdict, err := gate.Ask(context.Background(), one, goOn)
+			if err != nil || !verdict.Pass {
+				t.Fatalf("%+v, %v", verdict, err)
+			}
+			return verdict
+		}
+		if before := ask(step.Gate{Baseline: true}); before.Lossy == nil || !before.Lossy.Lost() ||
+			before.Against != nil {
+			t.Errorf("the baseline: %+v", before)
+		}
+		if lost = test.lost; lost == 0 { // not even the one in each two seconds
+			w.slept = func(int) {
+				seq, sent, answered = seq+1, sent+25, answered+25
+				w.report(seq, sent, answered, w.now)
+			}
+		}
+		if after := ask(step.Gate{Result: true}); after.Against == nil || after.Against.Proven != test.proven ||
+			after.Against.Harmless != test.harmless || after.Lossy != nil {
+			t.Errorf("%d lost: %+v", test.lost, after.Against)
+		}
 	}
 }
 

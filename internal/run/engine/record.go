@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -108,4 +109,7 @@ type Verdict struct {
 	Bad []string `json:"bad,omitempty"`
 	// Signals are what the user's own signals said: of one that did not hold, why, and of any other its last answer.
 	Signals []signal.Answer `json:"signals,omitempty"`
+	// Lossy is what a baseline lost that may lose probes, and Against how the result compares with it.
+	Lossy   *loss.Lossy   `json:"lossy,omitempty"`
+	Against *loss.Against `json:"against,omitempty"`
 }

@@ -119,6 +119,10 @@ func (a *Actor) Learn(r engine.Record) {
 
 // baseline takes the answer of the baseline.
 func (a *Actor) baseline(verdict engine.Verdict) {
+	if verdict.Lossy != nil && verdict.Lossy.Lost() && verdict.Pass {
+		a.Say("note: the baseline lost probes, and what is lost from now on is compared with it: " +
+			verdict.Lossy.String())
+	}
 	a.already = nil
 	for _, one := range verdict.Signals {
 		if one.State == signal.Fails {
@@ -233,10 +237,13 @@ func (a *Actor) failing() {
 	}
 }
 
-// heed reacts to a loss, unless the baseline may have had losses too.
+// heed reacts to a loss. Where the baseline may have had losses too, that is one which the comparison proves.
 func (a *Actor) heed(glance kube.Glance) {
-	if glance.Proven && !a.Guard.LossyBefore {
+	switch {
+	case !a.Guard.LossyBefore && glance.Proven:
 		a.react("LOSS: " + glance.Reason)
+	case a.Guard.LossyBefore && glance.Against != nil && glance.Against.Proven:
+		a.react("LOSS: " + glance.Against.Why)
 	}
 }
 
@@ -332,7 +339,7 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 		if wrong := a.counts(signal.Not(a.Signals.Last())); came && len(wrong) > 0 {
 			w.disturbed(now, signal.Say(wrong))
 		}
-		quiet := now.Sub(w.since) >= time.Duration(a.Guard.Quiet)
+		quiet := now.Sub(w.since) >= time.Duration(a.Guard.Quiet) && w.decided
 		ends := quiet || !now.Before(end)
 		sampled := closed(samples.over)
 		if sampled && samples.stale(w.since) && now.Before(end) {
@@ -376,7 +383,9 @@ type watcher struct {
 	why   string
 	wrong int64 // probes so far
 	seen  bool
-	heard map[string]heard
+	// decided is true unless losses are compared with those of the baseline, and neither more nor no more is proven.
+	decided bool
+	heard   map[string]heard
 }
 
 // heard is when a source published how many reports.
@@ -389,6 +398,11 @@ func (w *watcher) disturbed(now time.Time, why string) { w.since, w.why = now, w
 
 // see takes a look at the measurements.
 func (w *watcher) see(now time.Time, glance kube.Glance) {
+	w.decided = true
+	if glance.Against != nil {
+		w.decided = glance.Against.Proven || glance.Against.Harmless
+		glance.Lost = 0 // the comparison judges losses
+	}
 	if wrong := glance.Lost + glance.Leaked; w.seen && wrong > w.wrong {
 		w.disturbed(now, fmt.Sprintf("%d probes were lost, or answered although denied, while watching", wrong-w.wrong))
 	}

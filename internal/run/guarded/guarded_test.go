@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -164,6 +165,55 @@ func TestOnLoss(t *testing.T) {
 	a, out, _ = bench(kind.Guard{Command: short, LossyBefore: true}, loses(2))
 	if do[result.Ran](t, a, step.Command{}); out.has("LOSS") {
 		t.Errorf("accepted before: said %q", out.lines)
+	}
+	more := kube.Glance{Verdict: engine.Verdict{Lost: 20, Against: &loss.Against{Proven: true, Why: "10 % since"}}}
+	a, out, _ = bench(kind.Guard{Command: short, LossyBefore: true}, more)
+	if do[result.Ran](t, a, step.Command{}); !out.has("LOSS: 10 % since") {
+		t.Errorf("more than before: said %q", out.lines)
+	}
+}
+
+// TestWatchLossy: where losses are compared with those of the baseline, the watching ends when the comparison is
+// decided, at the earliest when it is quiet, and at the latest after its bound.
+func TestWatchLossy(t *testing.T) {
+	guard := kind.Guard{LossyBefore: true, Quiet: step.Duration(10 * time.Second), AtMost: step.Duration(time.Minute)}
+	lossy := func(lost int64, against loss.Against) kube.Glance {
+		return kube.Glance{Verdict: engine.Verdict{Lost: lost, Against: &against}}
+	}
+	var open []kube.Glance
+	for n := range int64(30) {
+		open = append(open, lossy(n, loss.Against{}))
+	}
+	for name, test := range map[string]struct {
+		answers []kube.Glance
+		quiet   bool
+		took    time.Duration
+	}{
+		"decided":   {[]kube.Glance{lossy(1, loss.Against{Harmless: true})}, true, 10 * time.Second},
+		"more":      {[]kube.Glance{lossy(1, loss.Against{Proven: true})}, true, 10 * time.Second},
+		"later":     {append(slices.Clone(open), lossy(31, loss.Against{Harmless: true})), true, 30 * time.Second},
+		"undecided": {open, false, time.Minute},
+	} {
+		a, _, clock := bench(guard, test.answers...)
+		began := clock.now
+		if got := do[result.Watched](t, a, step.Watch{}); got.Quiet != test.quiet || clock.now.Sub(began) != test.took {
+			t.Errorf("%s: %+v after %s", name, got, clock.now.Sub(began))
+		}
+	}
+}
+
+// TestBaselineSaid: a baseline that lost probes and passes says what it lost.
+func TestBaselineSaid(t *testing.T) {
+	a, out, _ := bench(kind.Guard{LossyBefore: true})
+	lost := &loss.Lossy{Parts: []loss.LossyPart{{Clean: 990, Slots: [][2]int64{{10, 1}}}}}
+	a.Learn(engine.Record{Event: engine.GateAnswer, Step: "p", Verdict: &engine.Verdict{Pass: true,
+		Lossy: &loss.Lossy{Parts: []loss.LossyPart{{Clean: 1000}}}}})
+	if len(out.lines) > 0 {
+		t.Errorf("said %q", out.lines)
+	}
+	a.Learn(engine.Record{Event: engine.GateAnswer, Step: "p", Verdict: &engine.Verdict{Pass: true, Lossy: lost}})
+	if !out.has("the baseline lost probes") || !out.has("1 of 1,000 probes lost (0.1 %)") {
+		t.Errorf("said %q", out.lines)
 	}
 }
 

@@ -56,6 +56,11 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 		}
 	case Done:
 		switch proof {
+		case result.Good:
+			if as := r.As(); as != "" && v.Level == Fair {
+				v.Title, v.Word, v.Why = "The network lost probes before, and no more since; "+seen,
+					"passed, compared with a baseline that lost probes", "Compared with the baseline: "+as+"."
+			}
 		case result.Lost:
 			v.Title = "A loss is proven: " + seen
 		case result.Broken:

@@ -10,6 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
@@ -121,6 +122,17 @@ func TestForeign(t *testing.T) {
 		"lossy before": {guard: kind.Guard{LossyBefore: true}, before: noisy, watched: quiet, after: &one, lost: 8,
 			level: Unknown, word: "not proven", title: "Not proven; 8 probes lost",
 			missing: "7 of 9000 probes lost before the change"},
+		"lossy, no more": {guard: kind.Guard{LossyBefore: true}, before: noisy, watched: quiet,
+			after: &engine.Verdict{Pass: true, Lost: 1, Against: &loss.Against{Harmless: true, Why: "0.1 %"}},
+			lost:  8, level: Fair, word: "passed, compared with a baseline that lost probes",
+			title: "The network lost probes before, and no more since; 8 probes lost"},
+		"lossy, more": {guard: kind.Guard{LossyBefore: true}, before: noisy, watched: quiet,
+			after: &engine.Verdict{Pass: true, Lost: 90, Against: &loss.Against{Proven: true, Why: "1 %"}}, lost: 97,
+			level: Bad, word: "failed", title: "A loss is proven: 97 probes lost"},
+		"lossy, undecided": {guard: kind.Guard{LossyBefore: true}, before: noisy, watched: quiet,
+			after: &engine.Verdict{Pass: true, Lost: 9, Against: &loss.Against{Needs: "30s more of watching"}},
+			lost:  16, level: Unknown, word: "not proven",
+			title: "Not proven; 16 probes lost", missing: "30s more of watching"},
 		"measuring": {guard: kind.Guard{Others: true}, before: good, level: Stopped,
 			word: "until now: no loss beyond the limit", title: "Measuring; until now no loss was seen"},
 		"measuring, a loss": {guard: kind.Guard{Others: true}, before: good, lost: 1, level: Bad,

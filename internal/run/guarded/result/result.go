@@ -317,6 +317,8 @@ func (r Result) loss() (lost bool, why string) {
 	switch {
 	case after.Leaked > 0:
 		return true, after.Reason
+	case r.lossyBefore && after.Against != nil:
+		return r.against()
 	case after.Lost > 0 && !after.Pass && r.lossyBefore && r.Before != nil && r.Before.Lost > 0:
 		figures := fmt.Sprintf(
 			"%d of %d probes lost before the change, longest gap %.0f ms; %d of %d since, longest gap %.0f ms",
@@ -326,14 +328,42 @@ func (r Result) loss() (lost bool, why string) {
 		return true, after.Reason
 	case !after.Pass:
 		return false, after.Reason
-	case r.Watched == nil || !r.Watched.Quiet:
-		why = "the network was not quiet when the watching ended"
-		if r.Watched != nil && r.Watched.Why != "" {
-			why += ": " + r.Watched.Why
-		}
-		return false, why
 	}
-	return false, ""
+	return false, r.disturbed()
+}
+
+// against is loss where the result is compared with a baseline that may lose probes. Then a result that does not pass
+// lacks measurements.
+func (r Result) against() (lost bool, why string) {
+	switch against := r.After.Against; {
+	case against.Proven:
+		return true, against.Why
+	case !r.After.Pass:
+		return false, r.After.Reason
+	case !against.Harmless:
+		return false, against.Needs + " (" + against.Why + ")"
+	}
+	return false, r.disturbed()
+}
+
+// disturbed says why the network was not quiet when the watching ended; empty if it was.
+func (r Result) disturbed() string {
+	if r.Watched != nil && r.Watched.Quiet {
+		return ""
+	}
+	why := "the network was not quiet when the watching ended"
+	if r.Watched != nil && r.Watched.Why != "" {
+		why += ": " + r.Watched.Why
+	}
+	return why
+}
+
+// As is how the result compares with a baseline that lost probes; empty if it was not compared, or is not good.
+func (r Result) As() string {
+	if r.After == nil || r.After.Against == nil || r.After.Lost == 0 || !r.After.Against.Harmless {
+		return ""
+	}
+	return r.After.Against.Why
 }
 
 // beyond reports whether losses are more than is allowed. Lengths are in ms.
@@ -350,8 +380,8 @@ func (r Result) Beyond(lost, leaked int64, longestGap float64) bool {
 		return false
 	case leaked > 0:
 		return true
-	case r.lossyBefore && r.Before.Lost > 0:
-		return false
+	case r.lossyBefore:
+		return false // only the comparison of the result tells
 	}
 	return beyond(lost-r.Before.Lost, r.maxLost, longestGap)
 }
