@@ -25,6 +25,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	measured "github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -202,14 +203,26 @@ func newMark(a *app.App) *cobra.Command {
 
 // newReport makes the command theseus guard report.
 func newReport(a *app.App) *cobra.Command {
+	var with []string
+	var elsewhere []measured.Elsewhere
 	command := &cobra.Command{
 		Use:   "report",
 		Short: "Show what was lost until now, with what happened in the cluster",
 		Long: "Makes the report of a guard, also while it measures: -o report.html writes one " +
 			"page that works offline, -o\n" +
-			"report.json the same data for programs; without -o, it prints a summary.",
-		Args: usage.None,
+			"report.json the same data for programs; without -o, it prints a summary.\n" +
+			"--with takes in what `theseus probe run -o json` measured on another machine meanwhile, such as the " +
+			"way from outside\n" +
+			"to a node port. What was lost there counts as a loss in the report.",
+		Example: "  theseus guard report --with outside.json -o report.html",
+		Args:    usage.None,
+		RunE: func(*cobra.Command, []string) (err error) {
+			elsewhere, err = report.ReadElsewhere(a.In, with)
+			return err
+		},
 	}
+	command.Flags().StringArrayVar(&with, "with", nil,
+		"FILE of theseus probe run -o json from another machine (repeatable)")
 	return chosen(a, command, func(ctx context.Context, client *kube.Client, p *plan.Plan, state engine.State) error {
 		if state.Measures() {
 			l, err := looking(a, client, p)
@@ -221,7 +234,7 @@ func newReport(a *app.App) *cobra.Command {
 			}
 		}
 		return a.Patiently(ctx, app.Glance, func(ctx context.Context) error {
-			return report.Show(ctx, a, client, p, nil)
+			return report.ShowWith(ctx, a, client, p, nil, elsewhere)
 		})
 	})
 }

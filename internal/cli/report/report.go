@@ -48,6 +48,12 @@ func NewCommand(a *app.App) *cobra.Command {
 // Show prints the report of a plan's run, or writes it to the file that -o names. traffic are files with results of
 // clients.
 func Show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, traffic []string) error {
+	return ShowWith(ctx, a, client, p, traffic, nil)
+}
+
+// ShowWith is Show with what other machines measured.
+func ShowWith(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, traffic []string,
+	elsewhere []report.Elsewhere) error {
 	dir, err := statedir.Of(p.Name)
 	if err != nil {
 		return err
@@ -75,6 +81,7 @@ func Show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, tr
 		}
 		input.Traffic = append(input.Traffic, seen...)
 	}
+	input.Elsewhere = elsewhere
 	model := report.Build(input)
 	var data []byte
 	switch {

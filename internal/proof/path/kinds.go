@@ -92,7 +92,7 @@ func Kinds() []Kind {
 
 		unknown("outside to a load balancer's address", "only the part from the node port on is measured: "+
 			"inside the cluster, kube-proxy serves the address itself; an HTTP check of your own "+
-			"(--slo) takes the whole way"),
+			"(--slo), or theseus guard report --with, takes the whole way"),
 		unknown("DNS by TCP", ""),
 		unknown("session affinity (ClientIP)", ""),
 		unknown("externalIPs of Services", ""),

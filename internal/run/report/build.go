@@ -37,6 +37,7 @@ func Build(in Input) Model {
 	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run
 	m.Run.Measured = measuredSpans(all)
 	m.NewPods, m.Samples = newPods(in), sampledPairs(in)
+	m.Elsewhere = elsewhere(in, m.Gates, m.Run.End)
 	m.Totals = totals(in, &m, all)
 	m.Verdict = judge(in, &m, all, h)
 	return m

@@ -19,6 +19,8 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 		}
 		lost = r.Beyond(sure, t.Leaked, t.ProbeGapMillis)
 	}
+	away := m.losesElsewhere(in.Plan.Change.MaxLost)
+	lost = lost || away
 	if m.Run.Outcome == Done && proof == result.Unproven {
 		v.Missing = append(v.Missing, "The result is not proven: "+why+".")
 	}
@@ -55,23 +57,22 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 			v.Title = begin + "; a signal failed since the baseline; " + seen
 		}
 	case Done:
-		switch proof {
-		case result.Good:
+		switch {
+		case proof == result.Lost || away:
+			v.Title = "A loss is proven: " + seen
+		case proof == result.Broken:
+			v.Title = "A signal failed since the baseline; " + seen
+		case proof == result.Failed:
+			v.Title = "The command failed; " + seen
+		case proof == result.Interrupted:
+			v.Title = "Interrupted; until then " + seen
+		case proof == result.Unproven:
+			v.Title = "Not proven; " + seen
+		case proof == result.Good:
 			if as := r.As(); as != "" && v.Level == Fair {
 				v.Title, v.Word, v.Why = "The network lost probes before, and no more since; "+seen,
 					"passed, compared with a baseline that lost probes", "Compared with the baseline: "+as+"."
 			}
-		case result.Lost:
-			v.Title = "A loss is proven: " + seen
-		case result.Broken:
-			v.Title = "A signal failed since the baseline; " + seen
-		case result.Failed:
-			v.Title = "The command failed; " + seen
-		case result.Interrupted:
-			v.Title = "Interrupted; until then " + seen
-		case result.Unproven:
-			v.Title = "Not proven; " + seen
-		case result.Good:
 			if len(r.Shut()) > 0 {
 				v.Title += "; some ports of nodes are shut, and were not measured"
 			}

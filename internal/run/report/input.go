@@ -31,6 +31,8 @@ type Input struct {
 	Workloads         []WorkloadOutcome
 	// Traffic has the results of clients other than Theseus' probes, if there were any.
 	Traffic []Traffic
+	// Elsewhere are the measurements of other machines during a guard.
+	Elsewhere []Elsewhere
 	// BGP is the graph of Calico's sessions before the change and now; no rows where there is none.
 	BGP []draw.Row
 	// Load are the results of one load before and after the change, if that was measured.

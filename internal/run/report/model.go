@@ -54,14 +54,16 @@ type Model struct {
 	Run        Run       `json:"run"`
 	Totals     Totals    `json:"totals"`
 	// Limit is the longest gap in ms that the gates allowed; 0 if none is known: then every gap exceeds it.
-	Limit     float64           `json:"limitMillis"`
-	Groups    []Group           `json:"groups"`
-	Steps     []Step            `json:"steps"`
-	Gaps      []Gap             `json:"gaps"`
-	Incidents []Incident        `json:"incidents"`
-	Moments   []Moment          `json:"moments,omitempty"`
-	Cells     []Cell            `json:"cells"`
-	Classes   []Class           `json:"classes"`
+	Limit     float64    `json:"limitMillis"`
+	Groups    []Group    `json:"groups"`
+	Steps     []Step     `json:"steps"`
+	Gaps      []Gap      `json:"gaps"`
+	Incidents []Incident `json:"incidents"`
+	Moments   []Moment   `json:"moments,omitempty"`
+	Cells     []Cell     `json:"cells"`
+	Classes   []Class    `json:"classes"`
+	// Elsewhere is what other machines measured during a guard.
+	Elsewhere []FromElsewhere   `json:"elsewhere,omitempty"`
 	Nodes     []Node            `json:"nodes"`
 	Workloads []WorkloadOutcome `json:"workloads"`
 	// Moves are the pods that were moved while they ran, in order, and Adopted sums them up.

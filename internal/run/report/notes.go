@@ -52,6 +52,9 @@ func notes(in Input, m *Model, all loss.Account) []string {
 		"stalled. They say nothing about the network.",
 		countOf(m.Totals.Excused, "probe"))
 	list = append(list, leftNotes(in, all)...)
+	for _, f := range m.Elsewhere {
+		list = append(list, f.String())
+	}
 	list = append(list, unaskedNotes(in)...)
 	for _, one := range in.Foreign {
 		list = append(list, fmt.Sprintf("The report of %s had a result of a path that starts on another node, %s. "+

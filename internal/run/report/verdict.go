@@ -115,6 +115,12 @@ func costs(m *Model) string {
 	if t.Lost > 0 {
 		parts = append(parts, countOf(t.Lost, "probe")+" lost")
 	}
+	for _, f := range m.Elsewhere {
+		if f.Lost+f.Leaked > 0 {
+			parts = append(parts, fmt.Sprintf("%s from %s lost, or answered although denied",
+				countOf(f.Lost+f.Leaked, "probe"), f.Name))
+		}
+	}
 	if n := m.NewPods.fails(); n > 0 {
 		parts = append(parts, countOf(n, "new pod")+" failed")
 	}
@@ -214,6 +220,9 @@ func missing(in Input, m *Model) []string {
 	say(len(in.Records) == 0, "There is no journal, so the course of the run is unknown.")
 	say(t.Sent == 0, "No path was measured, so losses are unknown.")
 	say(len(in.Unread) > 0, "Some results of earlier processes could not be read: %s.", some(in.Unread))
+	for _, f := range m.Elsewhere {
+		say(f.Lacks != "", "What %s measured does not show the whole guard: %s.", f.Name, f.Lacks)
+	}
 	if t.Sent > 0 {
 		say(t.Unmeasured > 0, "%s have no result.", countOf(int64(t.Unmeasured), "planned path"))
 		say(t.DeniedSent == 0 && !foreign && !unpoliced(in.Plan), "No path that policy denies was measured.")
