@@ -2,8 +2,10 @@ package rehearse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -31,6 +33,8 @@ type back struct {
 
 	// asked says that the run was rolled back, and because it was asked to.
 	asked   bool
+	phase   engine.Phase
+	leaked  bool
 	records []engine.Record
 }
 
@@ -62,18 +66,25 @@ func turn(p *plan.Plan) int {
 	return 0
 }
 
-// thereAndBack runs a plan on the copy, and has it rolled back after n steps. An error is of a run that did not end so;
-// the result is nil if the run did not begin.
-func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, n int) (*back, error) {
+// thereAndBack runs a plan on the copy, and has it rolled back after n steps. Meanwhile it does other things, with a
+// context that ends when a person interrupts the run, and one that ends with the run. An error is of a run that did not
+// end rolled back; the result is nil if the run did not begin.
+func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, n int,
+	meanwhile ...func(working, running context.Context)) (*back, error) {
+	working, cut := context.WithCancel(ctx)
+	defer cut()
 	watching, stop := context.WithCancel(ctx)
-	asked := make(chan struct{})
-	go func() {
-		defer close(asked)
-		askBack(watching, client, p.Name, p.Steps[n-1].ID)
-	}()
+	var all sync.WaitGroup
+	all.Go(func() { askBack(watching, client, p.Name, p.Steps[n-1].ID) })
+	for _, do := range meanwhile {
+		all.Go(func() { do(working, watching) })
+	}
 	end := carryOut(ctx, a, client, p)
 	stop()
-	<-asked
+	if interrupted, ok := errors.AsType[*exit.Error](end); ok && interrupted.Code == exit.Interrupted {
+		cut()
+	}
+	all.Wait()
 	b := &back{Migration: p.Name, Steps: len(p.Steps)}
 	dir, err := statedir.Of(p.Name)
 	if err == nil {
@@ -97,20 +108,29 @@ func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.
 
 // askBack asks for the rollback of a migration when a step is done. It ends with ctx.
 func askBack(ctx context.Context, client *kube.Client, name, step string) {
+	done := func(state *engine.State) bool {
+		at := state.Find(step)
+		return at != nil && at.Done
+	}
+	for await(ctx, client, name, done) {
+		if journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesireRollback) == nil {
+			return
+		}
+	}
+}
+
+// await waits until the journal of a migration shows something; false if ctx ended before.
+func await(ctx context.Context, client *kube.Client, name string, shows func(*engine.State) bool) bool {
 	for outage.Sleep(ctx, time.Second/5) == nil {
 		records, err := journal.NewCluster(client.Dynamic, name).Records(ctx)
 		if err != nil {
 			continue // not begun yet, or the API server is away
 		}
-		state, err := engine.Replay(records)
-		if err != nil {
-			continue
-		}
-		if at := state.Find(step); at != nil && at.Done &&
-			journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesireRollback) == nil {
-			return
+		if state, err := engine.Replay(records); err == nil && shows(&state) {
+			return true
 		}
 	}
+	return false
 }
 
 // judge reads how the run ended.
@@ -137,6 +157,7 @@ func (b *back) decide(p *plan.Plan, state engine.State, model *report.Model) {
 		}
 	}
 	b.Why, b.asked = model.Verdict.Title, state.Phase == engine.PhaseRolledBack && state.Asked
+	b.phase, b.leaked = state.Phase, model.Totals.Leaked > 0
 	switch {
 	case state.Phase == engine.PhaseDone:
 		b.Why = "the change was done before it could be rolled back: " + b.Why

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -49,6 +50,10 @@ type options struct {
 	wait           time.Duration
 	keep, dry, yes bool
 	once           bool
+	named          []string // --faults
+	commands       []string // --fault-command
+	seed           uint64
+	faults         []rehearsal.Fault
 }
 
 // NewCommand makes the command theseus rehearse.
@@ -77,9 +82,15 @@ func NewCommand(a *app.App) *cobra.Command {
 			"At the end, the copy is removed, unless the run has not ended (interrupted, paused); the " +
 			"scratch cluster keeps the\n" +
 			"network that the change left. With --keep the copy stays until theseus rehearse " +
-			"remove. --dry-run only prints it.",
+			"remove. --dry-run only prints it.\n\n" +
+			"--faults breaks things on purpose, each in a run of its own that is rolled back half way: agent kills " +
+			"the agent of a\nnode, image gives it an image that cannot be pulled for a minute. --fault-command names " +
+			"a command that makes another\nfault and takes it back. Each run must end as the rules say, which is " +
+			"printed before it begins.",
 		Example: "  theseus snapshot --context production -o snapshot.json\n" +
-			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch",
+			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch\n" +
+			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch --faults " +
+			"agent,image@12",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			spec, err := o.read(command, a)
@@ -94,6 +105,11 @@ func NewCommand(a *app.App) *cobra.Command {
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the pods of the copy are ready")
 	flags.BoolVar(&o.keep, "keep", false, "leave the copy on the scratch cluster at the end")
 	flags.BoolVar(&o.once, "once", false, "run the change once to its end, without rolling it back half way before")
+	flags.StringSliceVar(&o.named, "faults", nil, "FAULT, FAULT@STEP or FAULT@random: run the change once more with "+
+		"this fault; agent, image, or one of --fault-command (repeatable)")
+	flags.StringArrayVar(&o.commands, "fault-command", nil, "NAME=COMMAND that makes the fault NAME on this machine; "+
+		"THESEUS_FAULT_NODE is the node of the step (repeatable)")
+	flags.Uint64Var(&o.seed, "fault-seed", 0, "repeats the random steps and nodes of an earlier rehearsal")
 	flags.BoolVar(&o.dry, "dry-run", false, "print the copy, and change nothing")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask (required when the input is not a terminal)")
 	flags.StringVar(&o.change.Spec.Reflectors, "reflectors", "", "SELECTOR: make these nodes BGP route reflectors; a "+
@@ -130,9 +146,16 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 		fmt.Fprintln(a.Err, "note: the windows of the change are the original's: the rehearsal begins at once")
 		spec.Windows = nil
 	}
+	var fault *rehearsal.FaultError
+	if o.faults, err = rehearsal.Faults(o.named, o.commands); errors.As(err, &fault) {
+		return spec, exit.Fail(exit.Usage, fault.Hint, "%w", err)
+	}
 	switch {
 	case len(o.from) == 0:
 		return spec, exit.Fail(exit.Usage, fromHint, fromMissing)
+	case o.once && len(o.faults) > 0:
+		return spec, exit.Fail(exit.Usage, "leave out --once",
+			"--once runs the change once, and each of --faults needs a run that is rolled back")
 	case spec.Strategy == surge.Name || spec.Strategy == mirror.Name:
 		return spec, exit.Fail(exit.Usage, "rehearse the strategy recreate or adopt", "--strategy %s cannot be "+
 			"rehearsed yet: it needs other nodes, or another cluster, beside the scratch cluster", spec.Strategy)
@@ -196,6 +219,12 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 	if err != nil {
 		return err
 	}
+	for _, f := range o.faults { // half of the copy's plan, which is not made yet, has fewer steps than this one
+		if n := len(from.plan.Steps); f.At > n {
+			return exit.Fail(exit.Usage, fmt.Sprintf("name a step from 1 to %d, or random", n),
+				"--faults %s@%d: the plan of the original has %d steps", f.Name, f.At, n)
+		}
+	}
 	if err := s.May(ctx, made); err != nil {
 		return err
 	}
@@ -208,8 +237,14 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 			return err
 		}
 	}
-	if err := a.Printed(made.Text); err != nil || o.dry {
+	if err := a.Printed(made.Text); err != nil {
 		return err
+	}
+	for _, f := range o.faults {
+		fmt.Fprintf(a.Err, "with the fault %s, a run is expected to end so: it %s\n", f.Name, f.Expected())
+	}
+	if o.dry {
+		return nil
 	}
 	if !o.yes {
 		fmt.Fprintf(a.Err, "\nThe copy is made on %s, and its network is changed: %s -> %s.\n",
@@ -359,6 +394,10 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	if o.once {
 		n = 0
 	}
+	faults, err := o.placed(a, p, n, made)
+	if err != nil {
+		return failed(err)
+	}
 	if n == 0 {
 		r.Uncovered = append(r.Uncovered, "the way back: no run was rolled back")
 	} else {
@@ -369,8 +408,22 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 		if err := r.Back.still(unplaced, func() ([]string, error) { return s.Ready(ctx, made, o.wait) }); err != nil {
 			return failed(err)
 		}
-		if p, _, err = planning.Propose(ctx, a, nil, spec, planning.Flags{}); err != nil {
-			return failed(fmt.Errorf("after the rollback: %w", err))
+		again := func() (err error) {
+			if p, _, err = planning.Propose(ctx, a, nil, spec, planning.Flags{}); err != nil {
+				err = fmt.Errorf("after the rollback: %w", err)
+			}
+			return err
+		}
+		for _, f := range faults {
+			if err := again(); err != nil {
+				return failed(err)
+			}
+			if err := r.fault(ctx, a, s, p, n, f, made, unplaced, o.wait); err != nil {
+				return failed(err)
+			}
+		}
+		if err := again(); err != nil {
+			return failed(err)
 		}
 		fmt.Fprintf(a.Err, "the change begins again, and runs to its end\n")
 	}
@@ -385,9 +438,26 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	if end == nil && unread == nil {
 		after, err := s.Ready(ctx, made, o.wait)
 		r.after(unplaced, after, err)
+		r.broken()
 	}
 	r.Covered = len(r.Uncovered) == 0
 	return r, cmp.Or(end, unread)
+}
+
+// placed decides on the steps of the faults, if there are any.
+func (o *options) placed(a *app.App, p *plan.Plan, n int, made *rehearsal.Copy) ([]placed, error) {
+	if len(o.faults) == 0 {
+		return nil, nil
+	}
+	if o.seed == 0 {
+		o.seed = uint64(time.Now().UnixNano())
+	}
+	fmt.Fprintf(a.Err, "the steps and nodes of faults: --fault-seed %d repeats what is random\n", o.seed)
+	var nodes []string
+	for _, class := range made.Classes {
+		nodes = append(nodes, class.Plays...)
+	}
+	return place(o.faults, p, n, nodes, rand.New(rand.NewPCG(o.seed, 0)).IntN)
 }
 
 // bound makes the copy's quotas, from what its pods use now.

@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/mirror/rehearsal"
+	"github.com/theseus-cni/theseus/internal/mirror/scratch"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/report"
@@ -51,7 +52,9 @@ type result struct {
 	Learnt  step.Duration `json:"learnt,omitempty"`
 	Kept    bool          `json:"kept,omitempty"`
 	// Back is how the change was rolled back from its middle, before it ran to its end; nil if it was not.
-	Back   *back         `json:"back,omitempty"`
+	Back *back `json:"back,omitempty"`
+	// Faults are the runs with faults, which were rolled back too.
+	Faults []*faulted    `json:"faults,omitempty"`
 	Report *report.Model `json:"report,omitempty"`
 }
 
@@ -166,6 +169,37 @@ func (r *result) after(before, now []string, err error) {
 	}
 }
 
+// fault runs the change with a fault. An error says that no other run can follow.
+func (r *result) fault(ctx context.Context, a *app.App, s *scratch.Scratch, p *plan.Plan, n int, f placed,
+	made *rehearsal.Copy, unplaced []string, wait time.Duration) error {
+	fmt.Fprintf(a.Err, "the change begins again, with the fault %s, and is rolled back after step %d of %d\n",
+		printable.Line(f.Name+" with "+newFaulted(p, f).when()), n, len(p.Steps))
+	one, b, err := withFault(ctx, a, s.Client, p, n, f)
+	if one == nil {
+		return err
+	}
+	r.Faults = append(r.Faults, one)
+	if err != nil {
+		return err
+	}
+	if err := b.still(unplaced, func() ([]string, error) { return s.Ready(ctx, made, wait) }); err != nil {
+		one.Passed, one.Happened = false, b.Why
+		return err
+	}
+	fmt.Fprintln(a.Err, printable.Line(one.String()))
+	return nil
+}
+
+// broken makes a run with a fault that did not end as the rules say one that did not pass.
+func (r *result) broken() {
+	for _, f := range r.Faults {
+		if r.Passed && !f.Passed {
+			r.Passed, r.Why = false, fmt.Sprintf("with the fault %s, the run did not end as expected: %s", f.Fault,
+				f.Happened)
+		}
+	}
+}
+
 // still demands that the copy's workloads are ready after the rollback, too.
 func (b *back) still(before []string, ready func() ([]string, error)) error {
 	now, err := ready()
@@ -258,6 +292,9 @@ func (r *result) head() report.Head {
 	if r.Back != nil {
 		h.Lines = append(h.Lines, r.Back.String())
 	}
+	if len(r.Faults) > 0 {
+		h.Tables = append(h.Tables, faultTable(r.Faults))
+	}
 	for _, what := range r.Uncovered {
 		h.Lines = append(h.Lines, "not covered: "+what)
 	}
@@ -291,6 +328,9 @@ func (r *result) text(to io.Writer) error {
 	fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(head.Word), head.Title)
 	fmt.Fprintf(&b, "not rehearsed: %s that the copy cannot have, which are listed first, with what follows\n",
 		cluster.Count(len(r.Copy.Lacks), "thing"))
+	for _, f := range r.Faults {
+		fmt.Fprintln(&b, printable.Line(f.String()))
+	}
 	for _, line := range head.Lines {
 		fmt.Fprintln(&b, printable.Line(line))
 	}
