@@ -23,8 +23,9 @@ func (a *app) rehearse() *cobra.Command {
 		Short: "Run theseus rehearse on a cluster that is made for it, and removed at the end",
 		Long: "Starts a cluster with the network of the snapshot, runs theseus rehearse on it with the arguments " +
 			"after --, and\nremoves it at the end and on Ctrl-C. Without --manifest, --agent-image and -o, theseus " +
-			"gets those of the lab. Its nodes\nhold the lab's own images, and pull no others. The exit code is " +
-			"that of theseus rehearse.",
+			"gets those of the lab. Its nodes\nhold the lab's own images, and pull no others. For --faults api " +
+			"(the API server is away for 30 s) and power\n(a node has none for 90 s), theseus gets the commands of " +
+			"the lab. The exit code is that of theseus rehearse.",
 		Example: "  theseus-lab rehearse --from snapshot.json -- --to calico",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("name") {

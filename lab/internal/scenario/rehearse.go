@@ -186,7 +186,35 @@ func (h *Rehearse) arguments(ctx context.Context) (args []string, file string, e
 		file = filepath.Join(r.Dir, resultFile)
 		args = append(args, "-o", file)
 	}
+	args = append(args, h.faults()...)
 	return append(args, h.Args...), file, nil
+}
+
+// faults are the commands of the faults that the user names and that only a lab can make. Each takes its fault back
+// before it ends, also when it is ended early.
+func (h *Rehearse) faults() (args []string) {
+	named, _ := h.value("--faults")
+	lab := func(verb string) string {
+		return fmt.Sprintf("%s node %s --name %s \"$THESEUS_FAULT_NODE\"", h.Rig.Lab, verb, h.Rig.Name)
+	}
+	// not this text, which is in a command line too, but that of an API server
+	server := fmt.Sprintf("\"kube-[a]piserver.*labs/%s/\"", h.Rig.Name)
+	for _, fault := range []struct{ name, begins, lasts, ends string }{
+		{"api", "pkill -STOP -f " + server, "30", "pkill -CONT -f " + server},
+		{"power", lab("kill"), "90", lab("start")},
+	} {
+		asked := slices.ContainsFunc(strings.Split(named, ","), func(text string) bool {
+			name, _, _ := strings.Cut(text, "@")
+			return name == fault.name
+		})
+		if asked && !slices.ContainsFunc(h.Args, func(arg string) bool {
+			return strings.HasPrefix(strings.TrimPrefix(arg, "--fault-command="), fault.name+"=")
+		}) {
+			args = append(args, "--fault-command", fmt.Sprintf("%s=sh -c 'ends() { %s; }; trap ends EXIT; "+
+				"trap \"exit 1\" INT TERM; %s && sleep %s'", fault.name, fault.ends, fault.begins, fault.lasts))
+		}
+	}
+	return args
 }
 
 // value is the value of a flag among the user's arguments.

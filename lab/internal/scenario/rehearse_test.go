@@ -90,6 +90,42 @@ func TestRehearseKeeps(t *testing.T) {
 	}
 }
 
+// TestRehearseFaults: the faults that only a lab can make get commands, which a shell can run; those of the user stay.
+func TestRehearseFaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"none":          {nil, nil},
+		"the product's": {[]string{"--faults", "agent,image"}, nil},
+		"both":          {[]string{"--faults=agent,power@3,api@random"}, []string{"api=sh -c '", "power=sh -c '"}},
+		"a like name":   {[]string{"--faults", "apis"}, nil},
+		"the user's":    {[]string{"--faults", "api,power", "--fault-command", "api=mine"}, []string{"power=sh -c '"}},
+		"joined": {[]string{"--faults", "api,power", "--fault-command=api=mine", "--fault-command=power=mine"},
+			nil},
+	} {
+		h := Rehearse{Rig: Rig{Name: "reh", Lab: "/bin/theseus-lab"}, Args: test.args}
+		got := h.faults()
+		if len(got) != 2*len(test.want) {
+			t.Errorf("%s: %q", name, got)
+			continue
+		}
+		for i, want := range test.want {
+			script := strings.TrimSuffix(strings.TrimPrefix(got[2*i+1], want), "'")
+			if got[2*i] != "--fault-command" || !strings.HasPrefix(got[2*i+1], want) || strings.Contains(script, "'") {
+				t.Errorf("%s: %q", name, got)
+			}
+			if out, err := exec.Command("sh", "-n", "-c", script).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s: %s", name, err, script, out)
+			}
+			if !strings.Contains(script, "kube-[a]piserver.*labs/reh/") &&
+				!strings.Contains(script, `node start --name reh "$THESEUS_FAULT_NODE"`) {
+				t.Errorf("%s: %s", name, script)
+			}
+		}
+	}
+}
+
 // TestRehearseEnds: the exit code of theseus is that of the error, also after an interrupt, and the cluster is removed.
 // What no lab can be, and a lab of another's, is refused before.
 func TestRehearseEnds(t *testing.T) {

@@ -6,8 +6,10 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -171,6 +173,56 @@ func result(t *testing.T, file string) {
 	for _, area := range said.Coverage {
 		if area.All == 0 || area.Area == "policy verdicts" && area.Alike != area.All {
 			t.Errorf("%+v", area)
+		}
+	}
+}
+
+// TestFaults: theseus-lab rehearse kills an agent, holds the API server for 30 s and takes an agent's image away, each
+// in a run of its own. Each run goes on, and is rolled back when it is asked to; the change passes at the end.
+func TestFaults(t *testing.T) {
+	rigtest.Full(t, "runs of a change on a copy, with a killed agent, no image, and an API server that is away")
+	snapshot := filepath.Join(t.TempDir(), "snapshot.json")
+	if !t.Run("original", func(t *testing.T) { original(t, snapshot) }) {
+		return
+	}
+	rig := rigtest.Unstarted(t, bin, "rf", 2)
+	command := exec.CommandContext(t.Context(), rig.Lab, "rehearse", "--name", rig.Name, "--from", snapshot, "--dir",
+		rig.Dir, "--", "--to", "calico", "--probe-interval", "60ms", "--max-lost", "50", "--max-gap", "10s", "--bake",
+		"2s", "--faults", "agent,api,image")
+	var said bytes.Buffer
+	to := io.MultiWriter(rig.Out, &said)
+	command.Stdout, command.Stderr = to, to
+	if err := command.Run(); err != nil {
+		t.Fatal(err)
+	}
+	out := said.String()
+	data, err := os.ReadFile(filepath.Join(rig.Dir, "rehearsal.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result struct {
+		Passed bool
+		Faults []struct {
+			Fault, Node, Expected, Happened string
+			Step                            int
+			Passed                          bool
+		}
+	}
+	if err := json.Unmarshal(data, &result); err != nil {
+		t.Fatal(err)
+	}
+	if !result.Passed || len(result.Faults) != 3 {
+		t.Errorf("%+v", result)
+	}
+	for i, fault := range result.Faults {
+		if !fault.Passed || fault.Fault != []string{"agent", "api", "image"}[i] || fault.Step == 0 ||
+			fault.Node == "" || fault.Expected == "" || !strings.Contains(fault.Happened, "went on") {
+			t.Errorf("%+v", fault)
+		}
+	}
+	for _, says := range []string{"fault agent with step ", "fault api with step ", "REHEARSAL PASSED"} {
+		if !strings.Contains(out, says) {
+			t.Errorf("%q is missing", says)
 		}
 	}
 }
