@@ -21,9 +21,9 @@ type Action struct {
 	Title string
 	// Do is what is done. Its value is never changed, as copies of an action share it: see Edit.
 	Do Operation
-	// Beside lets it be done together with the action before it: neither needs the other. Both are of one
+	// Together lets it be done together with the action before it: neither needs the other. Both are of one
 	// operation and verb, on different objects or nodes.
-	Beside bool
+	Together bool
 	// Timeout bounds the action; past it the action has failed. 0 means the engine's default.
 	Timeout Duration
 }
@@ -84,8 +84,8 @@ type (
 	Restart struct {
 		Ref      Ref
 		NodeName string
-		// Anew replaces a pod of the current template too: what it reads when it starts is another now.
-		Anew bool
+		// Always replaces a pod of the current template too, because its configuration has changed.
+		Always bool
 		// Mark is an annotation that the pod gets before it is deleted, where a hold denies the deletion of pods
 		// without it.
 		Mark string
@@ -265,9 +265,9 @@ type document struct {
 	Condition   *conditionDocument `json:"condition,omitempty"`
 	Paths       *PathSet           `json:"paths,omitempty"`
 	Taint       *corev1.Taint      `json:"taint,omitempty"`
-	Beside      bool               `json:"beside,omitempty"`
+	Together    bool               `json:"beside,omitempty"`
 	LeaveEnding bool               `json:"leaveEnding,omitempty"`
-	Anew        bool               `json:"anew,omitempty"`
+	Always      bool               `json:"anew,omitempty"`
 	Mark        string             `json:"mark,omitempty"`
 	Timeout     Duration           `json:"timeout,omitempty"`
 }
@@ -305,7 +305,7 @@ func (NewPods) write(*document)      {}
 func (Sample) write(*document)       {}
 func (Watch) write(*document)        {}
 func (do Restart) write(d *document) {
-	d.Ref, d.NodeName, d.Anew, d.Mark = do.Ref, do.NodeName, do.Anew, do.Mark
+	d.Ref, d.NodeName, d.Always, d.Mark = do.Ref, do.NodeName, do.Always, do.Mark
 }
 
 // operation takes the operation out of the document. What it leaves in it does not belong to the operation.
@@ -323,7 +323,7 @@ func (d *document) operation() (Operation, error) {
 	case OpEvict:
 		return Evict{taken(&d.Pods)}, nil
 	case OpRestart:
-		return Restart{take(&d.Ref), take(&d.NodeName), take(&d.Anew), take(&d.Mark)}, nil
+		return Restart{take(&d.Ref), take(&d.NodeName), take(&d.Always), take(&d.Mark)}, nil
 	case OpNode:
 		return Node{take(&d.NodeName), take(&d.Verb), take(&d.Args)}, nil
 	case OpWait:
@@ -429,7 +429,7 @@ func (a *Action) document() *document {
 }
 
 func (a *Action) fill(d *document) {
-	d.ID, d.Op, d.Title, d.Beside, d.Timeout = a.ID, a.Op(), a.Title, a.Beside, a.Timeout
+	d.ID, d.Op, d.Title, d.Together, d.Timeout = a.ID, a.Op(), a.Title, a.Together, a.Timeout
 	if a.Do != nil {
 		a.Do.write(d)
 	}
@@ -441,7 +441,7 @@ func (a *Action) UnmarshalJSON(data []byte) error {
 	if err := strict(data, d); err != nil {
 		return err
 	}
-	read := Action{ID: take(&d.ID), Title: take(&d.Title), Beside: take(&d.Beside), Timeout: take(&d.Timeout)}
+	read := Action{ID: take(&d.ID), Title: take(&d.Title), Together: take(&d.Together), Timeout: take(&d.Timeout)}
 	do, err := d.operation()
 	if err != nil {
 		return fmt.Errorf("action %s (%s): %w", read.ID, read.Title, err)

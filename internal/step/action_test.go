@@ -69,7 +69,7 @@ func TestDocument(t *testing.T) {
 	all := Step{ID: "s", Title: "t", Before: []Condition{{Is: NodeReady{Node: "n"}}}, Gate: &Gate{Title: "g"},
 		Alone: true}
 	for _, do := range operations {
-		all.Actions = append(all.Actions, Action{ID: "a", Title: "<t>", Do: do, Beside: true, Timeout: 1})
+		all.Actions = append(all.Actions, Action{ID: "a", Title: "<t>", Do: do, Together: true, Timeout: 1})
 	}
 	undone := all
 	undone.Undo = all.Actions[:3]

@@ -33,7 +33,7 @@ func cordon(wave Wave) step.Step {
 		for i, node := range wave.Nodes {
 			s.Actions = append(s.Actions,
 				step.Action{ID: fmt.Sprintf("%s/%d", s.ID, len(s.Actions)+1), Do: step.Node{Verb: verb, NodeName: node},
-					Title: verb + " " + node, Beside: i > 0})
+					Title: verb + " " + node, Together: i > 0})
 		}
 	}
 	return s

@@ -237,7 +237,7 @@ func numbered(id string) func(a *step.Action, i int, together bool) {
 		if a.ID == "" {
 			a.ID = id + strconv.Itoa(i+1)
 		}
-		a.Beside = a.Beside || together
+		a.Together = a.Together || together
 	}
 }
 

@@ -46,7 +46,7 @@ func (n *names) actionItems(actions []step.Action, id string) ([]item, error) {
 	var text bytes.Buffer // of one action after the other
 	encoder := json.NewEncoder(&text)
 	for i, a := range actions {
-		items[i].beside, a.Beside = a.Beside, false
+		items[i].beside, a.Together = a.Together, false
 		number, found := strings.CutPrefix(a.ID, id)
 		numbered := found && number == strconv.Itoa(i+1)
 		if numbered {

@@ -223,7 +223,7 @@ func mutated(random *rand.Rand, s step.Step, nodes []string) step.Step {
 	case 2:
 		s.Actions = append(s.Actions, s.Actions[i])
 	case 3:
-		s.Actions[i].Beside = !s.Actions[i].Beside
+		s.Actions[i].Together = !s.Actions[i].Together
 	case 4:
 		if do, is := s.Actions[i].Do.(step.Node); is {
 			do.NodeName = node

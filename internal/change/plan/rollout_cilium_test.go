@@ -79,7 +79,7 @@ func TestRolloutOnCiliumCannotDoWithout(t *testing.T) {
 				}
 				if action.Op() == step.OpRestart {
 					old := slices.Clone(actions)
-					step.Edit(&old[j], func(do *step.Restart) { do.Anew = false })
+					step.Edit(&old[j], func(do *step.Restart) { do.Always = false })
 					if with(old) == nil {
 						t.Errorf("the %s of %s pass where the pod would stay", list, s.ID)
 					}

@@ -130,7 +130,7 @@ func (b *builder) remove() {
 	removals := joint.OnEach(b.Nodes(), func(node string) step.Action {
 		return joint.Remove(joint.ProbePod(node, "old"))
 	})
-	actions = append(actions, joint.Beside(append(removals, joint.RemoveProbeServices("old")...))...)
+	actions = append(actions, joint.Together(append(removals, joint.RemoveProbeServices("old")...))...)
 	b.Add(step.Step{
 		Group: "pool", Does: "remove", Title: "Remove " + b.old(),
 		Why:     "No pod has an address from it any more.",

@@ -150,7 +150,7 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	t := &turning{agent: agent, fleet: fleet, knob: k, objects: holders(snapshot, agent.Namespace),
 		decided: decided != nil, base: fleet.Value(k, "").Value, own: map[string]setting.Write{}}
 	if source.CNI == "cilium" {
-		flag.Container, flag.Anew = setting.CiliumAgent, true
+		flag.Container, flag.Always = setting.CiliumAgent, true
 		if t.cilium, err = ciliumSettled(snapshot, fleet, agent, k); err != nil {
 			return flag, "", nil, err
 		}

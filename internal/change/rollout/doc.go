@@ -41,8 +41,8 @@ type Flag struct {
 	// Calico's data plane: the kernel shows that.
 	Parameter string
 	Container string
-	// Anew is true where an agent takes the flag only when its pod is made anew.
-	Anew bool
+	// Always is true if an agent reads the flag only when its pod is recreated.
+	Always bool
 	// Turns are what every node has before and after.
 	Turns map[string]Turn
 	// Scoped are the nodes that have an object of their own already, which is to stay.

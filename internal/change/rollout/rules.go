@@ -300,7 +300,7 @@ func (r *rolling) restart(do step.Restart) error {
 	}
 	n.plane, n.proven, n.said = "", false, false
 	if r.anew {
-		if !do.Anew {
+		if !do.Always {
 			return fmt.Errorf("the pod of %s is of the current template, and would stay", do.NodeName)
 		}
 		n.stale = false

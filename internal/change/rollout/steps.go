@@ -32,7 +32,7 @@ func (b *builder) prepare() {
 	title, why := "Check that the rules of every node are in "+b.before(),
 		"If a node already lacked rules, the change could not be told from the fault."
 	var before []step.Condition
-	if b.Flag.Anew {
+	if b.Flag.Always {
 		title = "Check that every agent reports its value, and that it matches the configuration"
 		why = "If an agent already ran with another value, the change could not be told from the fault."
 		before = append(before, joint.Rolled(b.Network.Agent))
@@ -115,11 +115,11 @@ func (b *builder) switchNode(wave joint.Wave, node string, inWave int, canary bo
 		edit = []step.Action{b.own(node, turn.Own, "set "+b.Flag.Field+"="+turn.Value+" for "+node)}
 		back = []step.Action{b.own(node, turn.Was, "restore "+b.Flag.Field+" on "+node)}
 	}
-	if b.Flag.Anew {
+	if b.Flag.Always {
 		why = "The agent's pod is replaced and reads the new value. In the meantime, the state in the kernel carries " +
 			"the traffic of the node's pods; the gate verifies it."
 		anew := joint.Restart(agent, node)
-		step.Edit(&anew, func(do *step.Restart) { do.Anew = true })
+		step.Edit(&anew, func(do *step.Restart) { do.Always = true })
 		edit, back = append(edit, anew), append(back, anew)
 	}
 	actions := b.change(node, edit, turn, turn.To, turn.Says)

@@ -174,7 +174,7 @@ func (b *builder) remove(wave Wave, noReturn bool) {
 		[]step.Action{joint.Probe("stop measuring the paths to and from "+nodes, stop)},
 		joint.OnEach(wave.Old, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) }),
 		b.hooked(step.VerbRemove, wave, wave.Old),
-		joint.Beside(gone))
+		joint.Together(gone))
 	b.Add(step.Step{
 		Group: wave.Name, Does: "remove",
 		Title:    "Remove " + nodes,

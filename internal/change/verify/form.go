@@ -70,7 +70,7 @@ func together() kind.Rule {
 
 func paired(actions []step.Action) error {
 	for i := range actions {
-		if actions[i].Beside && (i == 0 || !pair(&actions[i-1], &actions[i])) {
+		if actions[i].Together && (i == 0 || !pair(&actions[i-1], &actions[i])) {
 			return fmt.Errorf("action %s (%s) may not be done together with what is before it",
 				actions[i].ID, actions[i].Title)
 		}

@@ -30,7 +30,7 @@ func (a *Abreast) Next(s *step.Step) [][]string {
 	var group []string
 	for i := range s.Actions {
 		action := &s.Actions[i]
-		if !action.Beside && len(group) > 0 {
+		if !action.Together && len(group) > 0 {
 			groups, group = append(groups, group), nil
 		}
 		node, what := a.changed(action)

@@ -32,7 +32,7 @@ func (a *Actor) observeRestart(ctx context.Context, do step.Restart,
 		return engine.Observation{}, err
 	}
 	now, err := a.outdated(ctx, do, before)
-	if err != nil || !do.Anew {
+	if err != nil || !do.Always {
 		return engine.Observation{Done: now.missing == "" && err == nil}, err
 	}
 	return engine.Observation{Done: now.missing == "" && !first, Before: jsonOf(podsBefore{now.all})}, nil
@@ -41,8 +41,8 @@ func (a *Actor) observeRestart(ctx context.Context, do step.Restart,
 // readPods returns the pods that a restart must replace regardless of their template; first is true at the first
 // observation.
 func readPods(do step.Restart, seen json.RawMessage) (before []types.UID, first bool, err error) {
-	if !do.Anew || len(seen) == 0 {
-		return nil, do.Anew, nil
+	if !do.Always || len(seen) == 0 {
+		return nil, do.Always, nil
 	}
 	var known podsBefore
 	if err := json.Unmarshal(seen, &known); err != nil {

@@ -164,7 +164,7 @@ func TestRestartAnew(t *testing.T) {
 			_, _ = pods.Create(t.Context(), pod("a", "second"), metav1.CreateOptions{}) // the second time it is there
 		}
 	}
-	action := step.Action{ID: "r", Do: step.Restart{Anew: true, NodeName: "a",
+	action := step.Action{ID: "r", Do: step.Restart{Always: true, NodeName: "a",
 		Ref: step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}}
 	before := w.see(action)
 	if before.Done || string(before.Before) != `{"pods":["uid-first"]}` {

@@ -16,10 +16,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Beside lets actions run concurrently: they are independent of each other.
-func Beside(actions []step.Action) []step.Action {
+// Together lets actions run concurrently: they are independent of each other.
+func Together(actions []step.Action) []step.Action {
 	for i := range actions {
-		actions[i].Beside = i > 0
+		actions[i].Together = i > 0
 	}
 	return actions
 }
@@ -30,7 +30,7 @@ func OnEach(nodes []string, action func(node string) step.Action) []step.Action 
 	for _, node := range nodes {
 		actions = append(actions, action(node))
 	}
-	return Beside(actions)
+	return Together(actions)
 }
 
 // Name formats an object for people: kind and namespace/name.

@@ -123,7 +123,7 @@ func (b *Builder) leaveDefining() {
 			"it. None of them exists yet. To undo this, Theseus deletes them all, with everything in them.",
 		Before:  before,
 		Actions: []step.Action{Wait("make sure that "+Name(agent)+" does not exist", Gone(agent), time.Minute)},
-		Undo:    Beside(undo),
+		Undo:    Together(undo),
 	})
 }
 
@@ -151,14 +151,14 @@ func (b *Builder) applyTarget() {
 			", which contains both settings. To undo the step, Theseus deletes that object, and the operator " +
 			"removes what it created. The operator's other workloads must be ready before the first agent starts, " +
 			"because agents may depend on them."
-		last = append(last, Beside(b.madeReady())...)
+		last = append(last, Together(b.madeReady())...)
 	}
 	b.Add(step.Step{
 		Group: "joint", Does: "target",
 		Title:   "Install " + b.TargetName() + " without starting it on any node",
 		Why:     why,
 		Before:  before,
-		Actions: slices.Concat(Beside(namespaces), Beside(rest), last),
+		Actions: slices.Concat(Together(namespaces), Together(rest), last),
 	})
 }
 
@@ -268,7 +268,7 @@ func (b *Builder) targetWhole() []step.Action {
 		actions = append(actions, Wait("wait until the operator reports that all its components are available",
 			maker.Ready, 5*time.Minute))
 	}
-	return Beside(actions)
+	return Together(actions)
 }
 
 // AgentsReady waits until the target's agent is ready on all its nodes.

@@ -30,7 +30,7 @@ func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
 		if runs {
 			parts = append(parts, others...)
 		}
-		actions = append(actions, Beside(parts)...)
+		actions = append(actions, Together(parts)...)
 	}
 	return actions
 }
@@ -156,7 +156,7 @@ func (b *Builder) finalForm() {
 	}
 	actions = append(actions, Wait("wait until "+Name(agent)+" runs as in your manifest on every node",
 		Rolled(agent), b.Fleet(5*time.Minute)))
-	actions = append(actions, Beside(slices.Clone(b.Target.HandOver))...)
+	actions = append(actions, Together(slices.Clone(b.Target.HandOver))...)
 	for _, ref := range b.Target.Discard {
 		actions = append(actions, Remove(ref))
 	}
@@ -249,7 +249,7 @@ func (b *Builder) stopProbes(pods, services []string) {
 	if b.Source.Capabilities.Policy != cni.PolicyNone {
 		removals = append(removals, Remove(step.RefOf(manifest.ProbePolicy())))
 	}
-	actions = append(actions, Beside(removals)...)
+	actions = append(actions, Together(removals)...)
 	b.Add(step.Step{
 		Group: "finish", Does: "probes",
 		Title:   "Stop measuring",
@@ -261,7 +261,7 @@ func (b *Builder) stopProbes(pods, services []string) {
 func (b *Builder) leave() {
 	actions := Leave(InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, b.Snapshot.APIServers, 0))
 	// the first are the agents, which use all the others; the last changes the namespace
-	Beside(actions[1 : len(actions)-1])
+	Together(actions[1 : len(actions)-1])
 	if b.portReserved {
 		actions = append(UseAnyPort(b.Nodes()), actions...)
 	}

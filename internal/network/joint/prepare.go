@@ -52,7 +52,7 @@ func Define(definitions []unstructured.Unstructured) []step.Action {
 		applies = append(applies, Apply(definitions[i]))
 		waits = append(waits, Wait("wait for "+Name(ref)+" to be established", established(ref), time.Minute))
 	}
-	return slices.Concat(Beside(applies), Beside(waits))
+	return slices.Concat(Together(applies), Together(waits))
 }
 
 // Leave removes the objects of InstallAgent in reverse order, except the journal, its CRDs and its namespace, which no

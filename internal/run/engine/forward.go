@@ -128,11 +128,11 @@ func (m *machine) missing(ctx context.Context, conditions []step.Condition) (str
 }
 
 // carryOut does the actions of a step, or of its undo, that are not settled yet, in their order. Actions that are
-// marked Beside are done together with the one before them.
+// marked Together are done together with the one before them.
 func (m *machine) carryOut(ctx context.Context, st step.Step, actions []step.Action, undo bool) error {
 	for len(actions) > 0 {
 		n := 1
-		for n < len(actions) && actions[n].Beside {
+		for n < len(actions) && actions[n].Together {
 			n++
 		}
 		group := m.unsettled(st, actions[:n], undo)

@@ -51,7 +51,7 @@ func probe(id string, old, new []string) step.Action {
 // beside marks actions, all but the first, as done together.
 func beside(actions ...step.Action) []step.Action {
 	for i := range actions[1:] {
-		actions[1+i].Beside = true
+		actions[1+i].Together = true
 	}
 	return actions
 }

@@ -39,7 +39,7 @@ func parsePlan(t *testing.T, p *plan.Plan, lines []string) {
 				words = words[1:]
 			}
 			action := parseAction(t, words)
-			action.Beside = beside
+			action.Together = beside
 			*list = append(*list, action)
 		}
 	}

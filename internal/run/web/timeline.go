@@ -34,8 +34,8 @@ type Moment struct {
 	// Kind is "run", "step", "failed", "mark", "event" or "loss".
 	Kind string `json:"kind"`
 	Text string `json:"text"`
-	// Beside is what went on when a loss began.
-	Beside string `json:"beside,omitempty"`
+	// During says during which step a loss began.
+	During string `json:"beside,omitempty"`
 	Bad    bool   `json:"bad,omitempty"`
 }
 
@@ -181,9 +181,9 @@ func (t *timeline) show(script *run.Script, guard bool, unseen string) Timeline 
 	}
 	for _, one := range last(t.losses) { // no two of them begin together
 		m := Moment{Key: fmt.Sprintf("l%d", one.At.UnixNano()), At: one.At, Kind: kindLoss, Text: one.Text, Bad: true,
-			Beside: "began " + during(script, one)}
+			During: "began " + during(script, one)}
 		if one.Cause != "" {
-			m.Beside += "; the first error: " + one.Cause
+			m.During += "; the first error: " + one.Cause
 		}
 		shown.Moments = append(shown.Moments, m)
 	}

@@ -26,7 +26,7 @@ import (
 // told are the lines of a timeline, newest first.
 func told(feed *web.Feed) (all []string) {
 	for _, m := range feed.State().Timeline.Moments {
-		all = append(all, strings.TrimSpace(m.At.UTC().Format(time.TimeOnly)+" "+m.Kind+": "+m.Text+" "+m.Beside))
+		all = append(all, strings.TrimSpace(m.At.UTC().Format(time.TimeOnly)+" "+m.Kind+": "+m.Text+" "+m.During))
 	}
 	return all
 }

@@ -78,7 +78,7 @@ func (m *meter) parts(s *step.Step) []Part {
 	chains := map[cluster.Owner]int{} // of the last part
 	for i := range s.Actions {
 		a := &s.Actions[i]
-		if i == 0 || !a.Beside {
+		if i == 0 || !a.Together {
 			parts = append(parts, Part{Kind: m.kind(a)})
 			clear(chains)
 		}

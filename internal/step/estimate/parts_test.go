@@ -23,7 +23,7 @@ func adopt(t *testing.T, node string, args step.AdoptArgs) step.Action {
 }
 
 func beside(a step.Action) step.Action {
-	a.Beside = true
+	a.Together = true
 	return a
 }
 

@@ -192,7 +192,7 @@ func timed(p planned, records []record) run {
 		for _, part := range parts {
 			end := when.answered
 			for first := true; part.Kind != "gate" && n < len(s.Actions) &&
-				(first || s.Actions[n].Beside); n, first = n+1, false {
+				(first || s.Actions[n].Together); n, first = n+1, false {
 				if t := done[s.Actions[n].ID]; first || t.After(end) {
 					end = t
 				}
