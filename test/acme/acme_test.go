@@ -320,7 +320,7 @@ func TestDNS01(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range prove() {
-		if text := strings.Join(p.Wrong, "; "); !strings.Contains(text, "another certificate is served") ||
+		if text := strings.Join(p.Wrong, "; "); !strings.Contains(text, "is not the one in Secret") ||
 			strings.Contains(text, "is not for") != strings.Contains(p.Name, "green") {
 			t.Errorf("%s: %s", p.Name, text)
 		}
@@ -328,7 +328,7 @@ func TestDNS01(t *testing.T) {
 	// And without what is between it and the root, no client takes it.
 	served.Certificate = served.Certificate[:1]
 	for _, p := range prove() {
-		if !strings.Contains(strings.Join(p.Wrong, "; "), "without the certificates between") {
+		if !strings.Contains(strings.Join(p.Wrong, "; "), "did not send the intermediate certificates") {
 			t.Errorf("%+v", p)
 		}
 	}

@@ -37,20 +37,20 @@ func Propose(r *kind.Request, setup Setup, within *kind.Plan) (*kind.Draft, erro
 		return nil, kind.Refuse("give --switch-strategy with --to, or --switch-command",
 			"the original is changed by a strategy to a network, or by a command")
 	case setup.Switch.Roll != "" && (setup.Switch.Command == "" || setup.Switch.RollAfter <= 0):
-		return nil, kind.Refuse("give it beside --switch-command, and a --roll-after above 0",
-			"--roll-command replaces what a command left sick")
+		return nil, kind.Refuse("give it together with --switch-command and a --roll-after above 0",
+			"--roll-command replaces the nodes that are not Ready after --switch-command")
 	case setup.Switch.Strategy != surge.Name && surge.Hooked(change):
-		return nil, kind.Refuse("say --switch-strategy surge, or leave them out", surge.HooksAre, surge.Name)
+		return nil, kind.Refuse("add --switch-strategy surge, or leave them out", surge.HooksAre, surge.Name)
 	case setup.Switch.To == "" && setup.Switch.Command == "":
-		return nil, kind.Refuse("say --to with the network that is to come, --switch-command with what "+
-			"changes the original, or both",
-			"nothing says when the original is changed")
+		return nil, kind.Refuse("give the new network with --to, the command that changes the original with "+
+			"--switch-command, or both",
+			"the plan cannot tell when the original is changed: neither --to nor --switch-command is given")
 	case setup.Switch.To != "" && !known:
-		return nil, kind.Refuse("leave --to out, and give a --switch-command that fails unless the original is in "+
-			"order", "the network %q is not known", setup.Switch.To)
+		return nil, kind.Refuse("leave --to out, and give a --switch-command that fails unless the original "+
+			"works", "the network %q is not known", setup.Switch.To)
 	case setup.Switch.To != "" && setup.Switch.To == p.Source.CNI:
-		return nil, kind.Refuse("leave --to out, and give a --switch-command that fails unless the original is in "+
-			"order", "the original is on %s already", p.Source.CNI)
+		return nil, kind.Refuse("leave --to out, and give a --switch-command that fails unless the original "+
+			"works", "the original is already on %s", p.Source.CNI)
 	}
 	return &kind.Draft{Plan: p, Stem: "mirror"}, nil
 }

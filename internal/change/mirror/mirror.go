@@ -1,6 +1,6 @@
-// Package mirror plans the change of a cluster that carries no traffic meanwhile: deploys are frozen, the mirror is
-// brought in step, the names go there in waves, the original is changed, the names come home, and what was copied is
-// taken down. It is data: the hands are those of the single commands.
+// Package mirror plans the change of a cluster that carries no traffic meanwhile: Theseus freezes deploys, copies
+// objects until nothing differs, moves the names to the mirror in waves, changes the original, moves the names back,
+// and removes the copies. The package is data: the single commands do the work.
 package mirror
 
 import (
@@ -39,7 +39,7 @@ const (
 	TakeNames = "take-names"
 	// Cloud takes a CloudArgs: one change of what the mirror may do in the cloud.
 	Cloud = "cloud"
-	// Teardown takes a TeardownArgs: what was copied goes from the mirror.
+	// Teardown takes a TeardownArgs: it removes the copies from the mirror.
 	Teardown = "teardown"
 )
 
@@ -60,7 +60,7 @@ type (
 	HoldArgs        = setup.HoldArgs
 )
 
-// Serves is how long a mirror serves, where nobody says otherwise: certificates that end or renew meanwhile are noted.
+// Serves is the default of how long a mirror serves: certificates that end or renew meanwhile are noted.
 const Serves = 30 * 24 * time.Hour
 
 // ConfigVariable is the variable of the command's environment that names the file of a Config, and NodeVariable that
@@ -70,7 +70,7 @@ const (
 	NodeVariable   = "THESEUS_NODE"
 )
 
-// Times for work whose length nobody knows.
+// Times for work of unknown length.
 const (
 	copyWithin    = 2 * time.Hour
 	readyWithin   = 15 * time.Minute
@@ -161,7 +161,7 @@ func give(s Setup) []step.Step {
 	return steps
 }
 
-// take is give backwards, when the mirror is no more.
+// take is give backwards, when the mirror no longer exists.
 func take(s Setup) []step.Step {
 	var steps []step.Step
 	if s.Certificates != nil {

@@ -134,26 +134,26 @@ func TestMirrorRules(t *testing.T) {
 	}{
 		"no freeze":          {func(p *plan.Plan) { drop(p, "freeze") }, "a deploy could slip in"},
 		"no copy":            {func(p *plan.Plan) { drop(p, "copy") }, "would move before the mirror is ready"},
-		"no wait for caches": {func(p *plan.Plan) { drop(p, "over/settle") }, "the original may still be asked"},
+		"no wait for caches": {func(p *plan.Plan) { drop(p, "over/settle") }, "clients may still use the original"},
 		"a name stays": {func(p *plan.Plan) { drop(p, "over/wave-2") },
-			"the original may still be asked for s2"},
-		"home before it is one": {func(p *plan.Plan) { drop(p, "whole") }, "before the original is whole"},
+			"clients may still use the original for s2"},
+		"home before it is one": {func(p *plan.Plan) { drop(p, "whole") }, "before the original is complete"},
 		"thaw too early": {func(p *plan.Plan) { swap(p, "thaw", "home/settle") },
-			"the mirror may still be asked"},
+			"clients may still use the mirror"},
 		"teardown too early": {func(p *plan.Plan) { swap(p, "teardown", "home/wave-1") },
-			"the mirror may still be asked"},
+			"clients may still use the mirror"},
 		"a name stays there": {func(p *plan.Plan) { drop(p, "home/wave-2") },
-			"it expects s2.example.org. to be what it is not"},
+			"it expects other records of s2.example.org."},
 		"TTLs stay low": {func(p *plan.Plan) { drop(p, "home/restore") },
-			"at the end s0.example.org. is not what it was"},
+			"at the end s0.example.org. does not have the records"},
 		"deploys stay stopped": {func(p *plan.Plan) { drop(p, "thaw") }, "at the end deploys are stopped"},
 		"no point of no return": {func(p *plan.Plan) { p.Steps[at(p, "change")].NoReturn = false },
 			"0 points of no return"},
-		"nobody watches": {func(p *plan.Plan) { p.Steps[at(p, "over/wave-1")].Gate = nil }, "nothing watches it"},
+		"nobody watches": {func(p *plan.Plan) { p.Steps[at(p, "over/wave-1")].Gate = nil }, "no gate watches it"},
 		"home not alone": {func(p *plan.Plan) { p.Steps[at(p, "home/wave-1")].Alone = false },
-			"would leave names where nobody serves"},
+			"would leave names on a cluster that does not"},
 		"another operation": {func(p *plan.Plan) { p.Steps[0].Actions[0].Do = step.Evict{} },
-			`the operation "evict" has no place`},
+			`the operation "evict" is not allowed`},
 		"another verb": {func(p *plan.Plan) { p.Steps[0].Actions[0].Do = step.Mirror{Verb: "burn"} }, `the verb "burn" is not known`},
 		"bad arguments": {func(p *plan.Plan) {
 			step.Edit(&p.Steps[at(p, "over/lower")].Actions[0], func(do *step.DNS) { do.Args = json.RawMessage(`[]`) })
@@ -232,11 +232,11 @@ func TestMirrorSwitch(t *testing.T) {
 	drop := func(id string) { p.Steps = slices.Delete(p.Steps, index(id), index(id)+1) }
 	swap := func(a, b string) { i, j := index(a), index(b); p.Steps[i], p.Steps[j] = p.Steps[j], p.Steps[i] }
 	for says, breaks := range map[string]func(){
-		"the original may still be asked":     func() { drop("over/settle") },
-		"has no place in it":                  func() { swap("prepare/theseus", "over/settle") },
-		"certificates could not be changed":   func() { swap("names", "freeze") },
+		"clients may still use the original":  func() { drop("over/settle") },
+		"is not allowed in it":                func() { swap("prepare/theseus", "over/settle") },
+		"the freeze denies the change":        func() { swap("names", "freeze") },
 		"not known before it":                 func() { drop("joint/definitions") },
-		"the mirror may still be asked":       func() { swap("uncloud", "home/settle") },
+		"clients may still use the mirror":    func() { swap("uncloud", "home/settle") },
 		"are not those that this version mak": func() { p.Mirror.Switch.Strategy = "" },
 	} {
 		if p, err = switched(everything()); err != nil {
@@ -318,16 +318,16 @@ func TestMirrorRoll(t *testing.T) {
 		t.Errorf("the runbook is\n%s", text)
 	}
 	p.Steps[i].Actions, p.Steps[0].Actions = p.Steps[i].Actions[:1], append(p.Steps[0].Actions, p.Steps[i].Actions[1])
-	if err := mirrorRules(p); err == nil || !strings.Contains(err.Error(), "the original may still be asked") {
+	if err := mirrorRules(p); err == nil || !strings.Contains(err.Error(), "clients may still use the original") {
 		t.Errorf("nodes are replaced while the original serves: %v", err)
 	}
 }
 
 func TestMirrorRefused(t *testing.T) {
 	for says, edit := range map[string]func(*mirror.Setup){
-		"are one cluster":   func(s *mirror.Setup) { s.Mirror = s.Original },
-		"nothing says when": func(s *mirror.Setup) { s.Switch = mirror.Switch{} },
-		"replaces what a command left sick": func(s *mirror.Setup) {
+		"are one cluster":           func(s *mirror.Setup) { s.Mirror = s.Original },
+		"the plan cannot tell when": func(s *mirror.Setup) { s.Switch = mirror.Switch{} },
+		"replaces the nodes that are not Ready": func(s *mirror.Setup) {
 			s.Switch = mirror.Switch{To: "calico", Roll: "true", RollAfter: 1}
 		},
 		`the network "carrier-pigeon" is not kn`: func(s *mirror.Setup) { s.Switch.To = "carrier-pigeon" },

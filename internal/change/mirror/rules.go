@@ -69,7 +69,7 @@ func (t *traffic) begin(s *step.Step) error {
 		return nil
 	}
 	if s.Group == home && !s.Alone {
-		return errors.New("its failure would leave names where nobody serves")
+		return errors.New("its failure would leave names on a cluster that does not serve them")
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (t *traffic) end() error {
 	for _, m := range t.plan.Mirror.Names.Moves {
 		if !slices.EqualFunc(zone.Sorted(slices.Clone(t.now[m.Name])),
 			zone.Sorted(slices.Clone(m.Before)), zone.RRSet.Equal) {
-			return fmt.Errorf("at the end %s is not what it was", m.Name)
+			return fmt.Errorf("at the end %s does not have the records that it had before", m.Name)
 		}
 	}
 	if !t.thawed || !t.changed {
@@ -99,8 +99,8 @@ func (t *traffic) end() error {
 func asMade(p *kind.Plan) error {
 	first, last := Within(p.Steps)
 	if (first < last) != p.OnNodes() {
-		return errors.New("its steps are not those that this version makes of its setup: they change the " +
-			"original's nodes, or nobody does")
+		return errors.New("its steps are not those that this version makes from its setup: either the steps or the " +
+			"command change the original")
 	}
 	own := slices.Concat(p.Steps[:first], p.Steps[last:])
 	has, errHas := canonical.JSON(own)
@@ -109,7 +109,7 @@ func asMade(p *kind.Plan) error {
 		return err
 	}
 	if !bytes.Equal(has, want) {
-		return errors.New("its steps are not those that this version makes of its setup")
+		return errors.New("its steps are not those that this version makes from its setup")
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (t *traffic) act(p *kind.Plan, s *step.Step, a *step.Action) error {
 		return t.zones(p, s, do)
 	}
 	if a.Op() != step.OpMirror {
-		return fmt.Errorf("the operation %q has no place in it", a.Op())
+		return fmt.Errorf("the operation %q is not allowed in it", a.Op())
 	}
 	switch a.Verb() {
 	case Freeze:
@@ -134,12 +134,12 @@ func (t *traffic) act(p *kind.Plan, s *step.Step, a *step.Action) error {
 	case Handshakes:
 	case Change, Roll:
 		if err := t.idle(p); err != nil || !t.noReturn {
-			return cmp.Or(err, errors.New("what it does cannot be taken back"))
+			return cmp.Or(err, errors.New("its effects cannot be undone"))
 		}
 		t.changed = true
 	case AddNames:
 		if t.frozen {
-			return errors.New("certificates could not be changed any more")
+			return errors.New("the freeze denies the change of certificates")
 		}
 	case Cloud:
 		args, err := step.Arguments[CloudArgs](*a)
@@ -147,11 +147,11 @@ func (t *traffic) act(p *kind.Plan, s *step.Step, a *step.Action) error {
 			return err
 		}
 		if args.Back && (len(t.away) > 0 || !t.home) {
-			return errors.New("the mirror may still be asked")
+			return errors.New("clients may still use the mirror")
 		}
 	case Thaw, Teardown, TakeNames:
 		if len(t.away) > 0 || !t.home || !t.changed {
-			return errors.New("the mirror may still be asked")
+			return errors.New("clients may still use the mirror")
 		}
 		t.thawed = t.thawed || a.Verb() == Thaw
 	default:
@@ -160,11 +160,11 @@ func (t *traffic) act(p *kind.Plan, s *step.Step, a *step.Action) error {
 	return nil
 }
 
-// idle demands that nobody asks the original for anything.
+// idle demands that no client uses the original.
 func (t *traffic) idle(p *kind.Plan) error {
 	for _, m := range p.Mirror.Names.Moves {
 		if !t.there || where(t.now[m.Name]) != where(m.After) {
-			return errors.New("the original may still be asked for " + m.Name)
+			return errors.New("clients may still use the original for " + m.Name)
 		}
 	}
 	return nil
@@ -190,7 +190,7 @@ func (t *traffic) zones(p *kind.Plan, s *step.Step, do step.DNS) error {
 		had, known := t.now[u.Name]
 		if !known || !slices.EqualFunc(zone.Sorted(slices.Clone(had)),
 			zone.Sorted(slices.Clone(u.Before)), zone.RRSet.Equal) {
-			return fmt.Errorf("it expects %s to be what it is not", u.Name)
+			return fmt.Errorf("it expects other records of %s than the steps before it leave", u.Name)
 		}
 		t.now[u.Name] = u.After
 		i := slices.IndexFunc(p.Mirror.Names.Moves, func(m zone.Move) bool { return m.Name == u.Name })
@@ -200,9 +200,9 @@ func (t *traffic) zones(p *kind.Plan, s *step.Step, do step.DNS) error {
 		case moves && (!t.inStep || !t.ready || !t.frozen):
 			return fmt.Errorf("%s would move before the mirror is ready for it", u.Name)
 		case moves && t.changed && !t.whole:
-			return fmt.Errorf("%s would come home before the original is whole", u.Name)
+			return fmt.Errorf("%s would move back before the original is complete", u.Name)
 		case moves && s.Gate == nil:
-			return fmt.Errorf("%s moves, and nothing watches it", u.Name)
+			return fmt.Errorf("%s moves, and no gate watches it", u.Name)
 		}
 		if moves {
 			t.there, t.home = false, false

@@ -112,7 +112,7 @@ func recordOf(object *unstructured.Unstructured) (*Record, error) {
 	}
 	var record Record
 	if err := json.Unmarshal([]byte(note), &record); err != nil || len(record.Added) == 0 || record.After == nil {
-		return nil, fmt.Errorf("%s: the annotation %s says %q, which nobody understands",
+		return nil, fmt.Errorf("%s: the annotation %s says %q, which Theseus cannot read",
 			Name(object), RecordAnnotation, note)
 	}
 	return &record, nil

@@ -30,7 +30,7 @@ func LeafOf(secret string, data map[string][]byte) (*Leaf, error) {
 		return nil, fmt.Errorf("Secret %s: tls.crt: %w", secret, err)
 	}
 	if _, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"]); err != nil {
-		return nil, fmt.Errorf("Secret %s: its key is not its certificate's: %w", secret, err)
+		return nil, fmt.Errorf("Secret %s: its key does not match its certificate: %w", secret, err)
 	}
 	return &Leaf{secret, certificate}, nil
 }
@@ -61,11 +61,11 @@ var defaults = []string{"Kubernetes Ingress Controller Fake Certificate", "TRAEF
 // Judge returns all problems of the chain, leaf first, that an address served for a name; none if it is valid.
 func (t Trust) Judge(name string, chain []*x509.Certificate) []string {
 	if len(chain) == 0 {
-		return []string{"no certificate was served"}
+		return []string{"the server sent no certificate"}
 	}
 	leaf := chain[0]
 	if slices.Contains(defaults, leaf.Subject.CommonName) {
-		return []string{"the default certificate of the controller was served: it has none for this name"}
+		return []string{"the controller served its default certificate: it has none for this name"}
 	}
 	var wrong []string
 	if err := leaf.VerifyHostname(name); err != nil {
@@ -93,7 +93,7 @@ func (t Trust) Judge(name string, chain []*x509.Certificate) []string {
 		text := err.Error()
 		if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) && len(chain) == 1 &&
 			!bytes.Equal(leaf.RawIssuer, leaf.RawSubject) {
-			text += " (it was served without the certificates between it and its root)"
+			text += " (the server did not send the intermediate certificates)"
 		}
 		wrong = append(wrong, text)
 	}
@@ -112,11 +112,11 @@ func Same(served *x509.Certificate, secrets []*Leaf) (secret string, err error) 
 	}
 	for _, one := range secrets {
 		if key, ok := one.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && key.Equal(served.PublicKey) {
-			return "", fmt.Errorf("an older or newer certificate of the same key is served than Secret %s has",
+			return "", fmt.Errorf("the served certificate has the same key as Secret %s, but is older or newer",
 				one.Secret)
 		}
 	}
-	return "", fmt.Errorf("another certificate is served (serial %x, %s) than Secret %s has",
+	return "", fmt.Errorf("the served certificate (serial %x, %s) is not the one in Secret %s",
 		served.SerialNumber, namesOf(served), strings.Join(names, " or "))
 }
 

@@ -34,8 +34,9 @@ func TestJudge(t *testing.T) {
 		"none":             {"web.example.org", nil, []string{"no certificate"}},
 		"another name": {"shop.example.org", []*x509.Certificate{good, between.Cert},
 			[]string{"not for shop.example.org, but for web.example.org, *.web.example.org"}},
-		"two labels":      {"a.b.web.example.org", []*x509.Certificate{good, between.Cert}, []string{"not for"}},
-		"nothing between": {"web.example.org", []*x509.Certificate{good}, []string{"without the certificates between"}},
+		"two labels": {"a.b.web.example.org", []*x509.Certificate{good, between.Cert}, []string{"not for"}},
+		"nothing between": {"web.example.org", []*x509.Certificate{good}, []string{"did not send the intermediate " +
+			"certificates"}},
 		"a stranger": {"web.example.org",
 			[]*x509.Certificate{issue(stranger, -hour, 1000*hour, "web.example.org")}, []string{"unknown authority"}},
 		"expired": {"web.example.org", []*x509.Certificate{issue(root, -5*hour, -hour, "web.example.org")},
@@ -89,8 +90,8 @@ func TestLeaf(t *testing.T) {
 	for what, c := range map[string]struct {
 		served *x509.Certificate
 		wrong  string
-	}{"itself": {pair.Leaf, ""}, "renewed with its key": {renewed.Leaf, "of the same key"},
-		"another": {other.Leaf, "another certificate is served"}} {
+	}{"itself": {pair.Leaf, ""}, "renewed with its key": {renewed.Leaf, "has the same key"},
+		"another": {other.Leaf, "is not the one in Secret"}} {
 		secret, err := certs.Same(c.served, []*certs.Leaf{leaf})
 		if c.wrong == "" && (err != nil || secret != "shop/web") ||
 			c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {

@@ -74,7 +74,7 @@ func (r Rules) Missing(names []string) ([]string, error) {
 			continue
 		}
 		if _, err := zone.Canonical(mirror); err != nil {
-			return nil, fmt.Errorf("%s: its name on the mirror, %s, is no domain name", name, mirror)
+			return nil, fmt.Errorf("%s: its name on the mirror, %s, is not a domain name", name, mirror)
 		}
 		missing = append(missing, mirror)
 	}

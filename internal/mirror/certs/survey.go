@@ -200,21 +200,21 @@ func (w World) certificate(object *unstructured.Unstructured, o Options) Entry {
 	case err != nil:
 		e.decide(Blocked, "correct the rule", "%v", err)
 	case slices.Contains(o.Skip, key(object)) || slices.Contains(o.Skip, e.Secret):
-		e.decide(Stays, "", "it was left out")
+		e.decide(Stays, "", "it was left out (--skip)")
 	case len(missing) == 0 && !slices.ContainsFunc(names,
 		func(n string) bool { _, ok := o.Rules.Mirror(n); return ok }):
-		e.decide(Stays, "", "no rule is for its names")
+		e.decide(Stays, "", "no rule of --domain matches its names")
 	case authority:
-		e.decide(Stays, "", "it is an authority's own")
+		e.decide(Stays, "", "it is the certificate of a CA")
 	case len(missing) == 0:
 		e.decide(Has, "", "it has them")
 	case why != "":
-		e.decide(Blocked, "mend the issuer, or leave it out with --skip "+key(object), "%s", why)
+		e.decide(Blocked, "fix the issuer, or leave it out with --skip "+key(object), "%s", why)
 	case problem != "" && e.Target.GetAnnotations()[RecordAnnotation] != "":
-		e.decide(Blocked, "names were added before: take them back with theseus mirror certs back, or mend that",
+		e.decide(Blocked, "names were added before: remove them with theseus mirror certs back, or fix the problem",
 			"%s", problem)
 	case problem != "":
-		e.decide(Blocked, "mend that, or leave it out with --skip "+key(object), "%s", problem)
+		e.decide(Blocked, "fix that, or leave it out with --skip "+key(object), "%s", problem)
 	default:
 		e.Add = missing
 		e.ask(object, o)
@@ -226,7 +226,7 @@ func (w World) certificate(object *unstructured.Unstructured, o Options) Entry {
 // that one wants it.
 func (w World) source(e *Entry, object *unstructured.Unstructured) (problem string) {
 	if condition, _ := conditionOf(object, "Ready"); condition == "False" {
-		problem = "it is not issued as it is" + Said(object)
+		problem = "it is not issued yet" + Said(object)
 	}
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
@@ -238,7 +238,7 @@ func (w World) source(e *Entry, object *unstructured.Unstructured) (problem stri
 			return problem
 		}
 	}
-	return fmt.Sprintf("%s %s makes it, and would take the names off it again", owner.Kind, owner.Name)
+	return fmt.Sprintf("%s %s makes it, and would remove the names again", owner.Kind, owner.Name)
 }
 
 // ask says whether the names to be added can be proven before anything points to the mirror.
@@ -247,18 +247,19 @@ func (e *Entry) ask(object *unstructured.Unstructured, o Options) {
 	total := len(e.Names) + len(e.Add)
 	switch {
 	case len(none) > 0:
-		e.decide(Blocked, "give the issuer a solver for "+none[0]+", by dns01", "%s has no solver for %s",
+		e.decide(Blocked, "give the issuer a dns01 solver for "+none[0], "%s has no solver for %s",
 			e.Issuer, strings.Join(none, ", "))
 	case len(byHTTP) > 0 && !o.HTTP01:
 		e.decide(Blocked, "give the issuer a dns01 solver with a selector for "+byHTTP[0]+
 			"; or leave it out with --skip "+key(object)+
-			": its Secret is copied as it is, and serves the names that it has; or, where these names point to the "+
-			"original, accept it with --http01",
-			"the authority asks %s by HTTP-01: it would have to point here to get a certificate, and needs a "+
-				"certificate before it points anywhere", strings.Join(byHTTP, ", "))
+			": its Secret is copied unchanged, and serves the names that it has; or, if these names point to the "+
+			"original, "+
+			"accept it with --http01",
+			"the CA verifies %s by HTTP-01: the name must point to this cluster to get a certificate, but gets a "+
+				"certificate only before it points to one", strings.Join(byHTTP, ", "))
 	case total > maxNames && len(e.by(NotAsked)) == 0:
 		e.decide(Blocked, "split it into several Certificates",
-			"it would have %d names, and authorities allow %d", total, maxNames)
+			"it would have %d names, but CAs allow only %d", total, maxNames)
 	default:
 		e.decide(Adds, "", "")
 	}
@@ -282,13 +283,14 @@ func (e *Entry) renewal(object *unstructured.Unstructured, o Options) {
 		return
 	}
 	if e.Target != object {
-		e.Notes = append(e.Notes, fmt.Sprintf("it renews %s, and only in the original: %s goes over without its "+
-			"issuer, so copy again after that", day(at), e.To))
+		e.Notes = append(e.Notes, fmt.Sprintf("it renews %s, and only in the original, since %s is copied without its "+
+			"issuer: copy again after that", day(at), e.To))
 	}
 	for _, name := range e.Names {
 		if e.Ways[name] == HTTP01 {
-			e.Notes = append(e.Notes, fmt.Sprintf("it renews %s by HTTP-01: while %s points to the mirror the "+
-				"original cannot, and the mirror only once it does; renew it before, or use DNS-01",
+			e.Notes = append(e.Notes, fmt.Sprintf("it renews %s by HTTP-01: the original cannot renew it while %s "+
+				"points "+
+				"to the mirror, and the mirror can only renew it then; renew it before the move, or use DNS-01",
 				day(at), name))
 			return
 		}
@@ -332,26 +334,28 @@ func conditionOf(object *unstructured.Unstructured, kind string) (status, messag
 // byHand judges a Secret that is served and that no Certificate makes.
 func (w World) byHand(use Use, o Options) Entry {
 	e := Entry{Object: use.Object, Secret: use.Secret, Names: use.Hosts}
-	const copied = "its Secret is copied with its namespace; nobody renews it there"
+	const copied = "its Secret is copied with its namespace; the mirror does not renew it"
 	missing, err := o.Rules.Missing(use.Hosts)
 	leaf := w.Leaves[use.Secret]
 	switch {
 	case err != nil:
 		e.decide(Blocked, "correct the rule", "%v", err)
 	case slices.Contains(o.Skip, use.Secret) || slices.Contains(o.Skip, key(use.from)):
-		e.decide(Stays, "", "it was left out")
+		e.decide(Stays, "", "it was left out (--skip)")
 	case use.Secret == "":
 		e.decide(Blocked, "name a Secret in it, or give the mirror's controller the "+
 			"same default certificate and leave it out with --skip "+key(use.from),
-			"the controller's default certificate is served: it is not an object that is copied")
+			"the controller serves its default certificate, which is not a copied object")
 	case w.Wrong[use.Secret] != nil:
-		e.decide(Blocked, "mend the Secret, or leave it out with --skip "+use.Secret, "%v", w.Wrong[use.Secret])
+		e.decide(Blocked, "fix the Secret, or leave it out with --skip "+use.Secret, "%v", w.Wrong[use.Secret])
 	case leaf == nil:
-		e.decide(Blocked, "make it, or leave it out with --skip "+use.Secret, "there is no Secret %s", use.Secret)
+		e.decide(Blocked, "create it, or leave it out with --skip "+use.Secret, "there is no Secret %s", use.Secret)
 	case len(Covers(leaf.Certificate, missing)) > 0:
-		e.decide(Blocked, "order one that has them and put it into the Secret, or leave it out with --skip "+use.Secret+
-			": the names that it has are served all the same",
-			"cert-manager does not make it, and it is not for %s",
+		e.decide(Blocked, "order a certificate with these names and put it into the Secret, or leave it out with "+
+			"--skip "+
+			""+use.Secret+
+			": its present names are still served",
+			"cert-manager does not make it, and it does not cover %s",
 			strings.Join(Covers(leaf.Certificate, missing), ", "))
 	default:
 		e.decide(ByHand, "", copied)

@@ -84,7 +84,7 @@ func TestSurvey(t *testing.T) {
 		"DNS-01": {wanted("ClusterIssuer dns", blue, ""), nil, all, certs.Adds, green + " DNS-01"},
 		"a CA":   {wanted("Issuer ca", blue, ""), nil, all, certs.Adds, green + " not asked"},
 		"HTTP-01": {wanted("ClusterIssuer http", blue, ""), nil, all, certs.Blocked,
-			"needs a certificate before it points anywhere"},
+			"gets a certificate only before it points to one"},
 		"HTTP-01, accepted": {wanted("ClusterIssuer http", blue, ""), nil, http,
 			certs.Adds, green + " HTTP-01"},
 		"HTTP-01, but for its zone": {wanted("ClusterIssuer both", blue, ""), nil, all, certs.Adds, green + " DNS-01"},
@@ -98,11 +98,11 @@ func TestSurvey(t *testing.T) {
 			certs.Blocked, "not ready: no account"},
 		"a sick certificate": {wanted("ClusterIssuer dns", blue,
 			`, status: {conditions: [{type: Ready, status: "False", message: rate limit}]}`), nil, all, certs.Blocked,
-			"not issued as it is (cert-manager: rate limit)"},
+			"not issued yet (cert-manager: rate limit)"},
 		"sick since names were added": {strings.Replace(
 			wanted("ClusterIssuer dns", blue, `, status: {conditions: [{type: Ready, status: "False"}]}`), "labels:",
 			"annotations: {theseus.dev/before-mirror-certs: x}, labels:", 1), nil, all,
-			certs.Blocked, "take them back"},
+			certs.Blocked, "remove them with"},
 		"another group's issuer": {strings.Replace(wanted("Thing x", blue, ""), "issuerRef: {",
 			"issuerRef: {group: example.com, ", 1), nil, all, certs.Adds,
 			green + " unknown"},
@@ -110,7 +110,7 @@ func TestSurvey(t *testing.T) {
 		"no rule":  {wanted("ClusterIssuer dns", "www.example.com", ""), nil, all, certs.Stays, "no rule"},
 		"left out": {wanted("ClusterIssuer http", blue, ""), nil, skip, certs.Stays, "left out"},
 		"an authority": {strings.Replace(wanted("Issuer ca", blue, ""), "spec: {", "spec: {isCA: true, ", 1), nil,
-			all, certs.Stays, "authority"},
+			all, certs.Stays, "of a CA"},
 		"too many": {wanted("ClusterIssuer dns", strings.Join(many, ", "), ""), nil, all, certs.Blocked, "120 names"},
 		"renews by HTTP": {wanted("ClusterIssuer both", blue, `, status: {renewalTime: "`+
 			now.Add(hour).UTC().Format(time.RFC3339)+`"}`), nil, all, certs.Adds, "it renews"},
@@ -120,15 +120,16 @@ func TestSurvey(t *testing.T) {
 		"of an Ingress, renews": {owned("Ingress",
 			`, status: {renewalTime: "`+now.Add(hour).UTC().Format(time.RFC3339)+`"}`) +
 			`{kind: Ingress, metadata: {name: i, namespace: shop, uid: u1}, spec: {tls: [{hosts: [` + blue +
-			`], secretName: x}]}}` + "\n", nil, all, certs.Adds, "only in the original: Ingress shop/i"},
+			`], secretName: x}]}}` + "\n", nil, all, certs.Adds,
+			"only in the original, since Ingress shop/i is copied"},
 		"of something":     {owned("Route", ""), nil, all, certs.Blocked, "Route i makes it"},
 		"by hand":          {hand, byHand(blue, green), all, certs.ByHand, "copied with its namespace"},
 		"by hand, ends":    {hand, byHand(blue, green), all, certs.ByHand, "it expires"},
-		"by hand, lacking": {hand, byHand(blue), all, certs.Blocked, "it is not for " + green},
+		"by hand, lacking": {hand, byHand(blue), all, certs.Blocked, "it does not cover " + green},
 		"by hand, left":    {hand, byHand(blue), skip, certs.Stays, "left out"},
 		"by hand, none":    {hand, nil, all, certs.Blocked, "there is no Secret shop/hand"},
 		"of a Gateway": {gate, byHand("*.blue.example.org"), all, certs.Blocked,
-			"it is not for *.green.example.org"},
+			"it does not cover *.green.example.org"},
 		"the default": {`{kind: Ingress, metadata: {name: d, namespace: shop}, spec: {tls: [{hosts: [` + blue +
 			`]}]}}` + "\n", nil, all, certs.Blocked, "default certificate"},
 	} {
@@ -152,8 +153,8 @@ func TestSurvey(t *testing.T) {
 		}
 	}
 	w := world(t, hand)
-	w.Wrong["shop/hand"] = errors.New("its key is another's")
-	if e := certs.Survey(w, all)[0]; e.Verdict != certs.Blocked || e.Why != "its key is another's" {
+	w.Wrong["shop/hand"] = errors.New("its key does not match its certificate")
+	if e := certs.Survey(w, all)[0]; e.Verdict != certs.Blocked || e.Why != "its key does not match its certificate" {
 		t.Errorf("a Secret that is none: %+v", e)
 	}
 }

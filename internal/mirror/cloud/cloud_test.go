@@ -60,13 +60,13 @@ allow-ingress sg-gn: tcp 1-65535 with sg-gm
 allow-egress sg-gn: everything with 0.0.0.0/0
 allow-ingress sg-rds: tcp 5432 with sg-gn
 allow-egress sg-proxy: tcp 8080 with sg-gn
-block sg-bl: the mirror has no security group api-elb.green.example.org as the original has api-elb.blue.example.org
+block sg-bl: the mirror has no security group api-elb.green.example.org, which would match the original's api-elb.blue.example.org
 block masters.blue.example.org: the mirror has no role masters.green.example.org
-note nodes.green.example.org: its policy nodes.green.example.org has 1 statements that the original's has not
-block arn:aws:s3:::shop-uploads: its policy names what is the original's
-note sg-rds: sg-rds of network vpc-blue is to name sg-gn of network vpc-green
-note sg-proxy: sg-proxy of network vpc-blue is to name sg-gn of network vpc-green
-block sg-cache: cache lets in tcp 6379 with 10.1.0.0/24 by address, of the original's network`
+note nodes.green.example.org: its policy nodes.green.example.org has 1 statements that the original's lacks
+block arn:aws:s3:::shop-uploads: its policy names resources of the original
+note sg-rds: sg-rds of network vpc-blue would have to name sg-gn of network vpc-green
+note sg-proxy: sg-proxy of network vpc-blue would have to name sg-gn of network vpc-green
+block sg-cache: cache allows tcp 6379 with 10.1.0.0/24 by an address of the original's network`
 	got := strings.Split(texts(p), "\n")
 	for _, line := range strings.Split(want, "\n") {
 		if !slices.ContainsFunc(got, func(have string) bool { return strings.HasPrefix(have, line) }) {
@@ -191,7 +191,7 @@ func TestNames(t *testing.T) {
 			[]cloud.Pair{{Old: "eks-old", New: "eks-new"}}, ""},
 		"by its tag": {"blue.org", "green.org", []cloud.Role{role("nodes.blue.org"), role("nodes.green.org"),
 			{Name: "odd", Tags: map[string]string{"KubernetesCluster": "blue.org"}}}, nil,
-			"block odd: it is the original's by its tag"},
+			"block odd: its tag says that it belongs to the original"},
 	} {
 		p := cloud.Compare(&cloud.Inventory{Roles: c.roles}, c.original, c.mirror, c.pairs)
 		if got := texts(p); c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
@@ -253,7 +253,7 @@ func TestBadInput(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                     `want "theseus.dev/v1alpha1", "CloudInventory"`,
 		head + "rolls: []":                     `unknown field "rolls"`,
-		head + "roles: [{name: a, trust: no}]": "no JSON object",
+		head + "roles: [{name: a, trust: no}]": "not a JSON object",
 		head + "roles: [{name: a, trust: '{} {}'}]": "more than one",
 		head + "roles: [{name: a}, {name: a}, {}]": "role a is " +
 			"there twice\na role has no name",

@@ -127,7 +127,7 @@ func ParseDocument(text string) (Document, error) {
 	decoder.UseNumber()
 	var object map[string]any
 	if err := decoder.Decode(&object); err != nil {
-		return "", fmt.Errorf("a policy is no JSON object: %w", err)
+		return "", fmt.Errorf("a policy is not a JSON object: %w", err)
 	}
 	if decoder.More() {
 		return "", errors.New("a policy has more than one JSON object")

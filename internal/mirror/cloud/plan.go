@@ -102,10 +102,10 @@ func WritePlan(p *Plan) ([]byte, error) { return yaml.Marshal(p) }
 func ReadPlan(data []byte) (*Plan, error) {
 	var p Plan
 	if err := bounded.UnmarshalStrict(data, &p); err != nil {
-		return nil, fmt.Errorf("this is no plan for a cloud: %w", err)
+		return nil, fmt.Errorf("this is not a plan for a cloud: %w", err)
 	}
 	if p.APIVersion != v1alpha1.APIVersion || p.Kind != PlanKind {
-		return nil, fmt.Errorf("this is no plan for a cloud: apiVersion %q, kind %q: want %q, %q",
+		return nil, fmt.Errorf("this is not a plan for a cloud: apiVersion %q, kind %q: want %q, %q",
 			p.APIVersion, p.Kind, v1alpha1.APIVersion, PlanKind)
 	}
 	if p.Hash != p.hash() {
@@ -136,7 +136,7 @@ func Compare(i *Inventory, original, mirror string, pairs []Pair) *Plan {
 		groups: map[string]string{}, byID: map[string]*Group{},
 		plan: &Plan{APIVersion: v1alpha1.APIVersion, Kind: PlanKind, Original: original, Mirror: mirror}}
 	for _, text := range i.Missing {
-		c.block("inventory", "see to it that it can be read, or compare that by hand", "was not read: %s", text)
+		c.block("inventory", "grant the permission to read it, or compare it by hand", "was not read: %s", text)
 	}
 	c.findGroups()
 	c.issuers()
@@ -148,7 +148,7 @@ func Compare(i *Inventory, original, mirror string, pairs []Pair) *Plan {
 	c.ownGroups()
 	c.foreignGroups()
 	if len(c.roles)+len(c.groups) == 0 {
-		c.block(original, "check the name of the cluster; name what is called otherwise with --name OLD=NEW",
+		c.block(original, "check the name of the cluster; map other names with --name OLD=NEW",
 			"no role and no security group has its name")
 	}
 	c.plan.Hash = c.plan.hash()
@@ -195,10 +195,10 @@ func (c *comparison) findGroups() {
 			c.groups[g.ID] = there[0].ID
 			c.names.add(g.ID, there[0].ID)
 		case 0:
-			c.block(g.ID, "make it (kops makes its own with the cluster), then compare again",
-				"the mirror has no security group %s as the original has %s", c.names.mirror(name), name)
+			c.block(g.ID, "create it (kops creates its own with the cluster), then compare again",
+				"the mirror has no security group %s, which would match the original's %s", c.names.mirror(name), name)
 		default:
-			c.block(g.ID, "say which with --name "+g.ID+"=ID", "the mirror has several security groups %s",
+			c.block(g.ID, "choose one with --name "+g.ID+"=ID", "the mirror has several security groups %s",
 				c.names.mirror(name))
 		}
 	}
@@ -238,8 +238,9 @@ func (c *comparison) findRoles() {
 		if c.names.of(r.Name) {
 			c.roles[r.Name] = c.names.mirror(r.Name)
 		} else if r.Tags["KubernetesCluster"] == c.plan.Original {
-			c.block(r.Name, "say so with --name "+r.Name+"=NAME",
-				"it is the original's by its tag, and its name does not say how the mirror's is called")
+			c.block(r.Name, "map it with --name "+r.Name+"=NAME",
+				"its tag says that it belongs to the original, and the name of the mirror's cannot be derived "+
+					"from its name")
 		}
 	}
 	for old, mirror := range c.roles {
@@ -255,7 +256,7 @@ func (c *comparison) ownRoles() {
 	for _, name := range slices.Sorted(maps.Keys(c.roles)) {
 		old, mirror := c.role(name), c.role(c.roles[name])
 		if mirror == nil {
-			c.block(name, "make it (kops makes its own with the cluster), then compare again",
+			c.block(name, "create it (kops creates its own with the cluster), then compare again",
 				"the mirror has no role %s", c.roles[name])
 			continue
 		}
@@ -263,8 +264,8 @@ func (c *comparison) ownRoles() {
 		for _, arn := range old.Attached {
 			there := c.names.mirror(arn)
 			if there != arn && !slices.ContainsFunc(c.Policies, func(p Policy) bool { return p.ARN == there }) {
-				c.block(name, "make that policy, then compare again",
-					"the mirror has no policy %s as the original has %s", there, arn)
+				c.block(name, "create that policy, then compare again",
+					"the mirror has no policy %s, which would match the original's %s", there, arn)
 			} else if !slices.Contains(mirror.Attached, there) {
 				c.act(Action{Verb: AttachPolicy, Subject: mirror.Name, Name: there, Why: why})
 			}
@@ -289,12 +290,12 @@ func (c *comparison) inline(old, mirror *Role, policy, why string) {
 	}
 	if missing := lacking(want, have); len(missing) > 0 {
 		c.act(Action{Verb: PutPolicy, Subject: mirror.Name, Name: name, Before: have, After: have.with(missing),
-			Why: fmt.Sprintf("%s with %d statements that the mirror's lacks; put what is your own into the cluster's "+
-				"configuration too, or kops takes it away again", why, len(missing))})
+			Why: fmt.Sprintf("%s with %d statements that the mirror's lacks; also put your own statements into the "+
+				"cluster's configuration, or kops removes them again", why, len(missing))})
 	}
 	if more := lacking(have, want); len(more) > 0 {
-		c.note(mirror.Name, "look whether the mirror is to be allowed more than the original",
-			"its policy %s has %d statements that the original's has not", name, len(more))
+		c.note(mirror.Name, "check whether the mirror may have more permissions than the original",
+			"its policy %s has %d statements that the original's lacks", name, len(more))
 	}
 }
 
@@ -305,8 +306,8 @@ func (c *comparison) trust(r *Role, missing []map[string]any, why string) {
 	}
 	after := r.Trust.with(missing)
 	if len(after) > maxTrust {
-		c.block(r.Name, "have the quota of IAM for trust policies raised, or make a role of its own for the mirror",
-			"its trust would have %d characters, and IAM allows %d", len(after), maxTrust)
+		c.block(r.Name, "request a higher IAM quota for trust policies, or make a separate role for the mirror",
+			"its trust policy would have %d characters, but IAM allows %d", len(after), maxTrust)
 		return
 	}
 	c.act(Action{Verb: Trust, Subject: r.Name, Before: r.Trust, After: after, Why: why})
@@ -329,7 +330,7 @@ func (c *comparison) profiles() {
 			switch want := c.names.mirror(role); {
 			case slices.Contains(have, want):
 			case len(have) > 0:
-				c.block(name, "take that one out, or leave it so",
+				c.block(name, "remove that role from it, or leave it unchanged",
 					"the instance profile has role %s, and would have %s", have[0], want)
 			default:
 				c.act(Action{Verb: AddToProfile, Subject: name, Name: want,
@@ -360,7 +361,7 @@ func (c *comparison) foreignRoles() {
 			for _, policy := range slices.Sorted(maps.Keys(r.Inline)) {
 				if have := r.Inline[policy]; len(c.missing(have)) > 0 {
 					c.act(Action{Verb: PutPolicy, Subject: r.Name, Name: policy, Before: have,
-						After: have.with(c.missing(have)), Why: "it names what is the original's"})
+						After: have.with(c.missing(have)), Why: "it names resources of the original"})
 				}
 			}
 		}
@@ -393,16 +394,16 @@ func (c *comparison) foreignPolicies() {
 		}
 		if p.Versions >= maxVersions {
 			c.block(p.ARN, "delete an old version: aws iam list-policy-versions --policy-arn "+p.ARN,
-				"it names what is the original's, and has %d versions already", p.Versions)
+				"it names resources of the original, and has %d versions already", p.Versions)
 			continue
 		}
 		c.act(Action{Verb: NewVersion, Subject: p.ARN, Before: p.Document, After: p.Document.with(missing),
-			Why: "it names what is the original's"})
+			Why: "it names resources of the original"})
 	}
 	for _, p := range c.ResourcePolicies {
 		if missing := c.missing(p.Document); len(missing) > 0 {
 			c.block(p.Resource, "add the statements for the mirror: "+string(p.Document.with(missing)),
-				"its policy names what is the original's")
+				"its policy names resources of the original")
 		}
 	}
 }
@@ -421,8 +422,8 @@ func (c *comparison) ownGroups() {
 	}
 }
 
-// allow gives a group a rule with the mirror's peer. What the original may reach by the address of its own network is
-// not the mirror's to reach by it.
+// allow gives a group a rule with the mirror's peer. A rule with an address of the original's network must not be
+// copied for the mirror.
 func (c *comparison) allow(verb Verb, g *Group, have []Rule, r Rule, why string) {
 	if to, ok := c.groups[r.Group]; ok {
 		r.Group = to
@@ -431,8 +432,8 @@ func (c *comparison) allow(verb Verb, g *Group, have []Rule, r Rule, why string)
 		return
 	}
 	if peer := c.byID[r.Group]; peer != nil && peer.VPC != g.VPC {
-		c.note(g.ID, "join the networks by peering first; else allow its addresses instead",
-			"%s of network %s is to name %s of network %s", g.ID, g.VPC, peer.ID, peer.VPC)
+		c.note(g.ID, "peer the networks first, or allow the addresses instead",
+			"%s of network %s would have to name %s of network %s", g.ID, g.VPC, peer.ID, peer.VPC)
 	}
 	c.act(Action{Verb: verb, Subject: g.ID, Rule: &r, Why: why})
 }
@@ -480,6 +481,6 @@ func (c *comparison) byAddress(g *Group, r Rule) {
 	if inside(func(g *Group) bool { _, ok := c.groups[g.ID]; return ok }) &&
 		!inside(func(g *Group) bool { return slices.Contains(slices.Collect(maps.Values(c.groups)), g.ID) }) {
 		c.block(g.ID, "allow the mirror's addresses too, if the mirror's pods or nodes need it",
-			"%s lets in %s by address, of the original's network", cmp.Or(g.Name, g.ID), r)
+			"%s allows %s by an address of the original's network", cmp.Or(g.Name, g.ID), r)
 	}
 }

@@ -414,7 +414,7 @@ func (c *capiJob) surgeIn(o *object, spec *yaml.Node, path string) {
 	case rolling == nil || len(rolling.Content) == 0:
 		c.put(o, strategy, "rollingUpdate", "maxSurge: 100%\nmaxUnavailable: 0", path+".strategy.rollingUpdate", why)
 	default:
-		// what is missing first: it is added beside one that still stands in the text
+		// what is missing first: it is added next to one that still stands in the text
 		for _, there := range []bool{false, true} {
 			for _, want := range [][3]string{{"maxSurge", "100%", why},
 				{"maxUnavailable", "0", "no old machine goes before the new ones are there"}} {

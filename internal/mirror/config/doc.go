@@ -279,7 +279,7 @@ func (j *job) dropObject(o *object, why string) {
 	j.objects = slices.DeleteFunc(j.objects, func(other *object) bool { return other == o })
 }
 
-// isKey says of a field that its value is shown to nobody.
+// isKey says whether the value of a field must not be shown.
 func isKey(path string) bool {
 	name := strings.ToLower(path[strings.LastIndexByte(path, '.')+1:])
 	return slices.Contains([]string{"secret", "token", "bootstraptokens", "tlsbootstraptoken", "certificatekey",

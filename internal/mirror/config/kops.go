@@ -100,11 +100,11 @@ func (k *kopsJob) checkName() error {
 		return &Usage{fmt.Errorf("the mirror would have the name of the original, %s", old),
 			"give it another with --name"}
 	case !strings.Contains(name, ".") && dns != "None":
-		return &Usage{fmt.Errorf("--name %s is no full name, and kops makes DNS names below it", name),
+		return &Usage{fmt.Errorf("--name %s has no domain, and kops makes DNS names below it", name),
 			"such as --name green.example.com"}
 	case dns != "None" && strings.HasSuffix(name, gossipSuffix) != strings.HasSuffix(old, gossipSuffix):
-		return &Usage{fmt.Errorf("of %s and %s one ends in %s: kops would find the API servers of the mirror "+
-			"another way", old, name, gossipSuffix), "let both names end alike"}
+		return &Usage{fmt.Errorf("only one of %s and %s ends in %s: kops would discover the API servers of the mirror "+
+			"differently", old, name, gossipSuffix), "give both names that suffix, or neither"}
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func (k *kopsJob) ranges(old string) {
 	}
 }
 
-// place asks where the mirror's machines are to be, and moves ranges accordingly.
+// place asks in which network the mirror's machines will be, and moves ranges accordingly.
 func (k *kopsJob) place() error {
 	network, cidr := splice.Get(k.spec, "networkID"), splice.Get(k.spec, "networkCIDR")
 	at, text, answers := k.spec, "the original has a network of its own", []string{"own", "CIDR", "ID"}
@@ -167,7 +167,7 @@ func (k *kopsJob) place() error {
 		_, _, err := k.peering() // all questions are asked at once
 		return err
 	}
-	k.asked["peering"] = true // beside the network; only one of the mirror's own needs the answer
+	k.asked["peering"] = true // next to the network; only one of the mirror's own needs the answer
 	shared := network != nil && network.Value != "" && (answer == "shared" || answer == network.Value)
 	prefix, err := netip.ParsePrefix(answer)
 	switch {
@@ -193,7 +193,7 @@ func (k *kopsJob) place() error {
 	return k.ownNetwork(cidr, prefix, err == nil)
 }
 
-// peering asks whether the mirror's own network is to reach the original's.
+// peering asks whether the mirror's own network must reach the original's.
 func (k *kopsJob) peering() (answer string, ok bool, err error) {
 	return k.choose(k.cluster, k.spec, "peering", "where the mirror has a network of its own: is it connected with "+
 		"the original's, now or later (peering, transit gateway, VPN), such as to reach one database?", "yes", "no")

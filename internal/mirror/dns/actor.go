@@ -31,7 +31,7 @@ func (a *Actor) zone(name string) (*Zone, error) {
 			return z, nil
 		}
 	}
-	return nil, engine.WithHint(fmt.Errorf("zone %s is not among those given", name),
+	return nil, engine.WithHint(fmt.Errorf("the zone %s is not in the zones file", name),
 		"give the same --zones file as for the plan")
 }
 
@@ -49,7 +49,7 @@ func encode(value any) json.RawMessage {
 	return data
 }
 
-// due is what a rest remembers: when it ends, whoever waits.
+// due is the stored end of a rest, the same for every process that waits.
 type due struct {
 	Until time.Time `json:"until"`
 }
@@ -57,7 +57,7 @@ type due struct {
 // Observe implements engine.Actor.
 func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
 	if action.Op() != step.OpDNS {
-		return engine.Observation{}, fmt.Errorf("action %s: operation %q is none of DNS", action.ID, action.Op())
+		return engine.Observation{}, fmt.Errorf("action %s: %q is not an operation on DNS", action.ID, action.Op())
 	}
 	switch action.Verb() {
 	case shift.Swap:
@@ -82,7 +82,8 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 		if err != nil {
 			return engine.Observation{}, err
 		}
-		return engine.Observation{Inverse: inverse(shift.See, "see the names as they were", args.Back, action)}, nil
+		return engine.Observation{Inverse: inverse(shift.See, "check that every server shows the former "+
+			"records", args.Back, action)}, nil
 	case shift.See:
 		return engine.Observation{}, nil
 	}
@@ -93,7 +94,7 @@ func inverse(verb, title string, args any, of step.Action) *step.Action {
 	return &step.Action{Do: step.DNS{Verb: verb, Args: encode(args)}, Title: title, Timeout: of.Timeout}
 }
 
-// look says where a transaction stands. It can be in one of two places; anything else is somebody else's doing.
+// look says where a transaction stands. It can be in one of two places; any other state was made by another client.
 func (a *Actor) look(ctx context.Context, args shift.SwapArgs) (engine.Observation, error) {
 	todo, others, err := a.standing(ctx, args.Transaction)
 	if err != nil {
@@ -109,7 +110,8 @@ func (a *Actor) look(ctx context.Context, args shift.SwapArgs) (engine.Observati
 	return engine.Observation{Inverse: inverse(shift.Swap, "move back "+names(back.Units), back, step.Action{})}, nil
 }
 
-// standing sorts the units: those that are still to be changed, and what is wrong with those that somebody else has.
+// standing sorts the units: those that are still to be changed, and what is wrong with those that another client has
+// changed.
 func (a *Actor) standing(ctx context.Context, t zone.Transaction) (todo zone.Transaction, others []string, err error) {
 	z, err := a.zone(t.Zone)
 	if err != nil {
@@ -137,7 +139,7 @@ func conflict(others []string) error {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return engine.WithHint(fmt.Errorf("%w: %s", zone.ErrConflict, text),
-		"find out who changed it, then make a new plan: nothing of theirs was overwritten")
+		"find out who changed it, then make a new plan: Theseus did not overwrite that change")
 }
 
 func names(units []zone.Unit) string {
@@ -221,5 +223,5 @@ func answer(others []string) json.RawMessage {
 
 // Holds implements engine.Actor; plans for moving names have no conditions.
 func (a *Actor) Holds(_ context.Context, c step.Condition) (bool, string, error) {
-	return false, "", fmt.Errorf("condition %q is none of DNS", c.Kind())
+	return false, "", fmt.Errorf("%q is not a condition of DNS", c.Kind())
 }

@@ -127,7 +127,7 @@ func (c *Config) check() error {
 			return fmt.Errorf("zone %d: %w", i+1, err)
 		}
 		if z.Name = name; seen[name] {
-			return fmt.Errorf("zone %s is there twice", name)
+			return fmt.Errorf("the zone %s is listed twice", name)
 		}
 		seen[name] = true
 		if err := z.check(); err != nil {
@@ -186,7 +186,8 @@ func (z *ZoneConfig) checkLibdns() error {
 	case z.Libdns.TokenFile == "":
 		return errors.New("libdns: tokenFile is missing")
 	case len(z.Authoritative) == 0:
-		return errors.New("libdns: name the zone's servers as authoritative, of which its provider does not tell")
+		return errors.New("libdns: list the zone's name servers under authoritative, since this provider does not " +
+			"report them")
 	}
 	return nil
 }

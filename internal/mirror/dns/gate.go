@@ -67,7 +67,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 	}
 	v := tally.verdict
 	v.Pass = v.Lost <= gate.MaxLost && (v.Sent > 0 || len(args.Probes) == 0)
-	v.Reason = fmt.Sprintf("%d requests to %d names' services, %d failed", v.Sent, v.Paths, v.Lost)
+	v.Reason = fmt.Sprintf("%d requests to the services of %d names, %d failed", v.Sent, v.Paths, v.Lost)
 	if len(v.Bad) > 0 {
 		v.Reason += ": " + strings.Join(v.Bad[:min(3, len(v.Bad))], "; ")
 	}
@@ -85,7 +85,7 @@ func (g *Gate) ask(ctx context.Context, probe zone.Probe) error {
 	return err
 }
 
-// direct asks an address that the name has beside another.
+// direct asks an address that the name has next to another.
 func (g *Gate) direct(ctx context.Context, probe zone.Probe) error {
 	addresses, err := g.Prober.Addresses(ctx, probe.At)
 	if err != nil || len(addresses) == 0 {

@@ -38,8 +38,8 @@ type Answer struct {
 }
 
 // placeHint is for a place where theseus does not run.
-const placeHint = "run the command with `mirror dns ask --help` after it: it must run theseus where addresses are to " +
-	"be asked from, with standard input (kubectl exec -i)"
+const placeHint = "run the command with `mirror dns ask --help` appended: it must run theseus in the place that " +
+	"sends the requests, and pass standard input (kubectl exec -i)"
 
 // ask has a place ask.
 func (p Place) ask(ctx context.Context, q Question) ([]string, error) {
@@ -54,7 +54,7 @@ func (p Place) ask(ctx context.Context, q Question) ([]string, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, engine.WithHint(fmt.Errorf("nobody could ask from `%s`: %w: %s", p, err, firstLine(said.String())),
+		return nil, engine.WithHint(fmt.Errorf("the command `%s` failed: %w: %s", p, err, firstLine(said.String())),
 			placeHint)
 	}
 	var answer Answer
@@ -63,7 +63,7 @@ func (p Place) ask(ctx context.Context, q Question) ([]string, error) {
 		err = fmt.Errorf("it made %d of %d probes", answer.Asked, len(q.Probes))
 	}
 	if err != nil {
-		return nil, engine.WithHint(fmt.Errorf("what `%s` answers cannot be read: %w", p, err), placeHint)
+		return nil, engine.WithHint(fmt.Errorf("the answer of `%s` cannot be read: %w", p, err), placeHint)
 	}
 	return answer.Failed, nil
 }
@@ -76,8 +76,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		err = errors.New("it asks nothing")
 	}
 	if err != nil {
-		return engine.WithHint(fmt.Errorf("standard input is no question: %w", err),
-			"a zones file names this command as one of `from`; it is not for people")
+		return engine.WithHint(fmt.Errorf("standard input is not a question: %w", err),
+			"a zones file names this command under `from`; people do not run it")
 	}
 	p := &Prober{Ports: q.Ports}
 	if q.CA != "" {

@@ -28,11 +28,11 @@ func TestPlaces(t *testing.T) {
 		{nil, ""},
 		{dns.Place{"echo", `{"asked":1,"failed":[]}`}, ""},
 		{dns.Place{"echo", `{"asked":1,"failed":["web.example.org at 127.0.0.1: no route"]}`},
-			"1 of 1 probes fail at the address that the name is to get: web.example.org at 127.0.0.1: no route"},
+			"1 of 1 probes fail at the name's new address: web.example.org at 127.0.0.1: no route"},
 		{dns.Place{"echo", `{}`}, "it made 0 of 1 probes"},
 		{dns.Place{"echo", `{"asked":1,"proven":true}`}, "unknown field"},
 		{dns.Place{"true"}, "cannot be read: EOF"},
-		{dns.Place{"sh", "-c", "echo no such pod >&2; exit 1"}, "nobody could ask from `sh -c"},
+		{dns.Place{"sh", "-c", "echo no such pod >&2; exit 1"}, "the command `sh -c"},
 		{dns.Place{"./no-such-program"}, "no such file"},
 	} {
 		p := &dns.Prober{}

@@ -66,9 +66,9 @@ func unproven(ctx context.Context, failed []string, probes []zone.Probe, where s
 		return nil
 	}
 	text := strings.Join(failed[:min(3, len(failed))], "; ")
-	return engine.WithHint(fmt.Errorf("%s%d of %d probes fail at the address that the name is to get: %s",
+	return engine.WithHint(fmt.Errorf("%s%d of %d probes fail at the name's new address: %s",
 		where, len(failed), len(probes), text),
-		"look at the service there; its names have not moved")
+		"check the service there; its names have not moved")
 }
 
 // failures asks from here.
@@ -109,7 +109,7 @@ func (p *Prober) prove(ctx context.Context, probe zone.Probe) error {
 		return fmt.Errorf("%s: %w", probe.Host, err)
 	}
 	if len(addresses) == 0 {
-		return fmt.Errorf("%s: no address to ask", probe.Host)
+		return fmt.Errorf("%s: there is no address to send requests to", probe.Host)
 	}
 	for _, address := range addresses {
 		status, err := p.retry(ctx, probe, address)

@@ -105,7 +105,7 @@ func TestSomebodyElse(t *testing.T) {
 				w.actor.Zones[0].Provider = &whenever{Provider: w.provider, at: at, do: func() { w.meddle(foreign) }}
 				records := &journal.Memory{}
 				outcome := w.run(newPlan(moves(n), o), w.deps(records))
-				rolledBack(t, outcome, "somebody else changed the records: "+foreign)
+				rolledBack(t, outcome, "another program or person changed the records: "+foreign)
 				w.is(foreign, theirs)
 				w.all(blue, blueOwner, 2, foreign)
 				all, _ := records.Records(t.Context())
@@ -148,7 +148,7 @@ func TestLagging(t *testing.T) {
 	o := quick()
 	o.SeeWithin = step.Duration(time.Second)
 	rolledBack(t, w.run(newPlan(moves(3), o), w.deps(&journal.Memory{})),
-		"1 of 2 servers do not show it: "+behind.server.Address)
+		"1 of 2 servers do not have it: "+behind.server.Address)
 	w.all(blue, blueOwner, 2)
 }
 
@@ -182,7 +182,7 @@ func TestSilent(t *testing.T) {
 	}
 	err = actor.Shown(t.Context(), []shift.SeeArgs{{Zone: origin, Sets: sets}})
 	if err == nil || looks.sleeps < 5 || len(said) != 1 ||
-		!strings.Contains(said[0], "1 of 1 servers do not show it") || !strings.Contains(said[0], "refused") {
+		!strings.Contains(said[0], "1 of 1 servers do not have it") || !strings.Contains(said[0], "refused") {
 		t.Errorf("%v; it said %q", err, said)
 	}
 }

@@ -204,7 +204,7 @@ func TestRoute53Refuses(t *testing.T) {
 		fake.Meddle(dnstest.R53(foreign, "A", 1, theirs))
 	}}
 	outcome := w.run(weighPlan(all), w.deps(&journal.Memory{}))
-	rolledBack(t, outcome, "somebody else changed the records: "+foreign)
+	rolledBack(t, outcome, "another program or person changed the records: "+foreign)
 	for _, set := range fake.Sets() {
 		if set.Type == "A" && (set.Values[0] != blue) != (set.Name == foreign) {
 			t.Errorf("%s is %s", set.Name, set.Values)

@@ -17,14 +17,13 @@ func Plan(p *shift.Plan) *plan.Plan {
 		Steps: p.Steps(), Hash: p.Hash}
 }
 
-// Wish is an engine.Control of a run that nobody else can reach: it always asks for the same.
+// Wish is an engine.Control of a run that no other process can reach: it always requests the same.
 type Wish v1alpha1.Desire
 
 // Desire implements engine.Control.
 func (w Wish) Desire(context.Context) (v1alpha1.Desire, error) { return v1alpha1.Desire(w), nil }
 
-// LeftAlone lists the names, and what became of them, that a way back did not touch since somebody else had changed
-// them.
+// LeftAlone lists the names, with their state, that a rollback did not touch because another client had changed them.
 func LeftAlone(records []engine.Record) []string {
 	var all []string
 	for _, r := range records {

@@ -93,7 +93,7 @@ func (a *Actor) see(ctx context.Context, args shift.SeeArgs) error {
 		if len(behind) == 0 {
 			return nil
 		}
-		text := fmt.Sprintf("%d of %d servers do not show it: %s",
+		text := fmt.Sprintf("%d of %d servers do not have it: %s",
 			len(behind), len(servers), strings.Join(behind, "; "))
 		if text != said {
 			a.note("%s", text)
@@ -101,7 +101,7 @@ func (a *Actor) see(ctx context.Context, args shift.SeeArgs) error {
 		}
 		if err := a.Clock.Sleep(ctx, lookAgain); err != nil {
 			return engine.WithHint(fmt.Errorf("%s: %w", text, err),
-				"look at the transfers to those servers, or leave out a resolver that is not yours")
+				"check the zone transfers to those servers, or leave out resolvers that you do not run")
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (w *watched) shows(ctx context.Context, at zone.Place, sets []zone.RRSet) s
 	case answer.Rcode != dns.RcodeSuccess && (len(sets) > 0 || answer.Rcode != dns.RcodeNameError):
 		return what + " is " + dns.RcodeToString[answer.Rcode]
 	case !w.cache && !answer.Authoritative:
-		return what + ": the server has no authority"
+		return what + ": the server is not authoritative"
 	}
 	found := slices.DeleteFunc(zone.FromRRs(answer.Answer), func(set zone.RRSet) bool {
 		return set.Name != at.Name || set.Type != at.Type

@@ -136,8 +136,8 @@ func (f Freeze) meta() metav1.ObjectMeta {
 
 // message is what a denied user reads. The API server sets its own words before it.
 func (f Freeze) message() string {
-	return fmt.Sprintf("frozen since %s by %s: %s. Deploys to this namespace wait until it is thawed",
-		f.Since.UTC().Format(time.RFC3339), f.By, f.Reason)
+	return fmt.Sprintf("%s froze this namespace at %s: %s. Deploys are denied until the freeze ends "+
+		"(theseus mirror thaw)", f.By, f.Since.UTC().Format(time.RFC3339), f.Reason)
 }
 
 // exempt is the condition for those who may go on.
@@ -159,7 +159,7 @@ func Read(policy *admissionv1.ValidatingAdmissionPolicy) (Freeze, error) {
 	notes := policy.Annotations
 	since, err := time.Parse(time.RFC3339, notes[sinceAnnotation])
 	if err != nil {
-		return Freeze{}, fmt.Errorf("the policy %s does not say since when: %w", policy.Name, err)
+		return Freeze{}, fmt.Errorf("the policy %s does not record when it began: %w", policy.Name, err)
 	}
 	f := Freeze{By: notes[byAnnotation], Reason: notes[reasonAnnotation], Since: since}
 	f.Namespaces = list(notes[namespacesAnnotation])
@@ -185,13 +185,13 @@ func (f Freeze) Check() error {
 	case len(f.Namespaces) == 0:
 		return fmt.Errorf("no namespace is chosen")
 	case at >= 0:
-		return fmt.Errorf("%s is not to be frozen: what keeps the cluster going, or Theseus itself, writes there",
+		return fmt.Errorf("%s cannot be frozen: the cluster's own components, or Theseus, write there",
 			f.Namespaces[at])
 	case strings.TrimSpace(f.Reason) == "" || strings.ContainsAny(f.Reason, "\r\n"):
-		return fmt.Errorf("a freeze needs a reason of one line, which everybody reads who is stopped")
+		return fmt.Errorf("a freeze needs a reason of one line, which every denied user sees")
 	case slices.ContainsFunc(f.Allowed,
 		func(name string) bool { return name == "" || name == "group:" || strings.ContainsAny(name, ",\n") }):
-		return fmt.Errorf("a user who may go on has no name")
+		return fmt.Errorf("--allow has a user without a name")
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ type Former struct {
 func Suspend(object *unstructured.Unstructured) ([]byte, error) {
 	path, value, known := owner.Suspends(object)
 	if !known {
-		return nil, fmt.Errorf("nobody knows how to suspend a %s", object.GroupVersionKind().GroupKind())
+		return nil, fmt.Errorf("Theseus does not know how to suspend a %s", object.GroupVersionKind().GroupKind())
 	}
 	if object.GetAnnotations()[BeforeAnnotation] != "" {
 		return nil, nil
@@ -235,9 +235,9 @@ func Resume(object *unstructured.Unstructured) ([]byte, error) {
 	}
 	var former Former
 	if err := json.Unmarshal([]byte(note), &former); err != nil || len(former.Path) == 0 {
-		return nil, fmt.Errorf("the annotation %s says %q, which nobody understands", BeforeAnnotation, note)
+		return nil, fmt.Errorf("the annotation %s says %q, which Theseus cannot read", BeforeAnnotation, note)
 	}
-	// somebody else wrote it: it could name any field
+	// another client wrote it: it could name any field
 	if path, _, _ := owner.Suspends(object); !slices.Equal(path, former.Path) {
 		return nil, fmt.Errorf("the annotation %s names the field %q, which Theseus does not suspend",
 			BeforeAnnotation, strings.Join(former.Path, "."))

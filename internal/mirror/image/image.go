@@ -13,7 +13,7 @@ import (
 	"github.com/distribution/reference"
 )
 
-// Rule says that what is found at one place is to be taken from another. A place is a registry, or a registry
+// Rule says that images of one place are pulled from another. A place is a registry, or a registry
 // and the first parts of a repository: registry.example.com, registry.example.com/team.
 type Rule struct{ Old, New string }
 
@@ -33,14 +33,15 @@ func ParseRules(texts []string) (Rules, error) {
 		old, replacement, ok := strings.Cut(text, "=")
 		if !ok {
 			return r, fmt.Errorf(
-				"%q is no rule: give OLD=NEW, such as registry.example.com=registry-mirror.example.com", text)
+				"%q is not a rule: give OLD=NEW, such as registry.example.com=registry-mirror.example.com", text)
 		}
 		var places [2]string
 		for i, place := range []string{old, replacement} {
 			place = strings.TrimSuffix(place, "/")
 			named, err := reference.ParseNormalizedNamed(place + "/x/y")
 			if err != nil || named.Name() != place+"/x/y" {
-				return r, fmt.Errorf("%q in %q is no registry: give a host name with a dot or a port, and parts of a "+
+				return r, fmt.Errorf("%q in %q is not a registry: give a host name with a dot or a port, and "+
+					"parts of a "+
 					"repository after it", place, text)
 			}
 			places[i] = place
@@ -70,7 +71,7 @@ func (r *Rules) ParseFields(texts []string) error {
 // Rules are the rules, in the order in which they are tried.
 func (r Rules) Rules() []Rule { return slices.Clone(r.rules) }
 
-// Name rewrites one name. It returns false where no rule fits, or where the text is no name of an image. A tag and
+// Name rewrites one name. It returns false where no rule fits, or where the text is not the name of an image. A tag and
 // a digest stay as they are; none is added.
 func (r Rules) Name(name string) (string, bool) {
 	named, err := reference.ParseNormalizedNamed(name)
@@ -123,7 +124,7 @@ func Each(object map[string]any, kind string, fields map[string][]string, use fu
 	}
 }
 
-// Doubts are fields that are called after images and whose value a rule would rewrite, but that nobody said to be
+// Doubts are fields that are called after images and whose value a rule would rewrite, but that are not listed as
 // image fields.
 func (r Rules) Doubts(object map[string]any) []Change {
 	var found []Change

@@ -58,11 +58,11 @@ func TestNamesByTheirParts(t *testing.T) {
 func TestRulesThatAreNone(t *testing.T) {
 	for text, want := range map[string]string{
 		"registry.example.com":                 "give OLD=NEW",
-		"=x.example.com":                       "is no registry",
-		"team=x.example.com":                   "is no registry",
-		"registry.example.com=https://x.y/":    "is no registry",
-		"registry.example.com=UPPER.example/A": "is no registry",
-		"registry.example.com=a.example.com b": "is no registry",
+		"=x.example.com":                       "is not a registry",
+		"team=x.example.com":                   "is not a registry",
+		"registry.example.com=https://x.y/":    "is not a registry",
+		"registry.example.com=UPPER.example/A": "is not a registry",
+		"registry.example.com=a.example.com b": "is not a registry",
 		"a.example.com/=b.example.com":         "",
 	} {
 		_, err := ParseRules([]string{text})

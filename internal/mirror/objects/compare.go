@@ -31,12 +31,12 @@ type Step struct {
 	Why  []Difference
 }
 
-// Difference is a field that is not as it is to be. Want or Have is nil where the field is missing.
+// Difference is a field with another value than wanted. Want or Have is nil if the field is missing.
 type Difference struct {
 	Path string `json:"path"`
 	Want any    `json:"want,omitempty"`
 	Have any    `json:"have,omitempty"`
-	// By is who wrote it on the mirror last, if that was somebody else.
+	// By is the last other client that wrote it on the mirror.
 	By string `json:"by,omitempty"`
 }
 
@@ -140,7 +140,7 @@ func (i *Item) Wanted(live Object, uid func(Key) (string, bool)) (Object, error)
 	if i.Autoscaled && live != nil {
 		remove(wanted, "spec", "replicas")
 		if replicas := at(live, "spec", "replicas"); replicas != nil && owns(live, "spec", "replicas") {
-			set(wanted, replicas, "spec", "replicas") // nobody else has it: without us it would become 1
+			set(wanted, replicas, "spec", "replicas") // no other manager owns it: without us it would become 1
 		}
 	}
 	references, _ = at(wanted, "metadata", "ownerReferences").([]any)
@@ -174,7 +174,7 @@ func owns(live Object, path ...string) bool {
 }
 
 // differences says what of an item is not on the mirror as it is to be. The digest tells what was in it once and
-// is no more; the fields tell what somebody else changed.
+// no longer exists; the fields show what another client changed.
 func differences(item *Item, live Object) []Difference {
 	c := comparison{owners: sync.OnceValue(func() []owner { return ownersOf(live) })}
 	for _, name := range slices.Sorted(maps.Keys(item.Object.Object)) {
@@ -201,7 +201,7 @@ func differences(item *Item, live Object) []Difference {
 	c.owned(item.Object, live)
 	sum := item.Object.GetAnnotations()[SumAnnotation]
 	if had := live.GetAnnotations()[SumAnnotation]; had != sum && len(c.found) == 0 {
-		c.found = append(c.found, Difference{Path: "a field that the original has no more, or an older copy"})
+		c.found = append(c.found, Difference{Path: "a field that the original no longer has, or an older copy"})
 	}
 	return c.found
 }
@@ -268,7 +268,7 @@ type comparison struct {
 	found  []Difference
 }
 
-// value demands that all of want is in have. What have has besides are defaults, and fields of others.
+// value demands that all of want is in have. Further fields of have are defaults, and fields of other managers.
 func (c *comparison) value(where steps, want, have any) {
 	switch want := want.(type) {
 	case map[string]any:
@@ -318,7 +318,7 @@ func (c *comparison) item(where steps, want any, items []any, i int) {
 }
 
 // associative says whether the items of a list are told apart by a name or a port, as others' items can then
-// stand beside ours.
+// stand next to ours.
 func associative(items []any) bool {
 	for _, item := range items {
 		fields, ok := item.(map[string]any)

@@ -61,9 +61,9 @@ func TestAgainst(t *testing.T) {
 		{"a number", func(o Object) { set(o, float64(2), "spec", "replicas") }, nil, ""},
 		{"another number", func(o Object) { set(o, float64(3), "spec", "replicas") }, []string{"spec.replicas"}, ""},
 		{"an annotation of somebody else", func(o Object) { set(o, "x", "metadata", "annotations", "more") }, nil, ""},
-		{"a field that the original has no more",
+		{"a field that the original no longer has",
 			func(o Object) { set(o, "old", "metadata", "annotations", SumAnnotation) },
-			[]string{"a field that the original has no more, or an older copy"}, ""},
+			[]string{"a field that the original no longer has, or an older copy"}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			delta := plan.Against([]Object{live(t, plan, web, test.change)})

@@ -30,7 +30,7 @@ func ParseAction(name string) (Action, error) {
 			return action, nil
 		}
 	}
-	return "", fmt.Errorf("%q is no action: there are copy, skip, suspend and disarm", name)
+	return "", fmt.Errorf("%q is not an action: use copy, skip, suspend or disarm", name)
 }
 
 // Danger is an entry of the catalogue: what acts outside of its cluster, so that two of it are one too many.
@@ -70,9 +70,9 @@ func Dangers() []Danger {
 		skip("PipelineRun.tekton.dev", "it would run a second time"),
 		skip("TaskRun.tekton.dev", "it would run a second time"),
 		suspend("ScaledJob.keda.sh", "it would take messages off the queue in both clusters"),
-		{"ScaledObject.keda.sh", "", Copy, "it scales consumers: mark the workload if two of them are one too many",
+		{"ScaledObject.keda.sh", "", Copy, "it scales consumers: mark the workload if it must not run twice",
 			always},
-		ask("VolumeSnapshot.snapshot.storage.k8s.io", "the snapshot exists once, behind the original's driver"),
+		ask("VolumeSnapshot.snapshot.storage.k8s.io", "the snapshot exists only in the original's storage"),
 		ask("*.*.crossplane.io", cloud),
 		ask("*.crossplane.io", cloud),
 		ask("*.*.upbound.io", cloud),
@@ -85,7 +85,7 @@ func Dangers() []Danger {
 		suspend("Job.batch", "it would run in both clusters"),
 		suspend("CronJob.batch", "it would run in both clusters"),
 		{"Deployment.apps", "it runs external-dns, cluster-autoscaler or velero", Suspend,
-			"it acts on records, nodes or backups that the original's acts on", runsActor},
+			"it acts on the same records, nodes or backups as the original's", runsActor},
 		{"Service", "it asks for an address or load balancer by name, or a DNS name", Disarm, outsideWhy, namesOutside},
 		{"Ingress.networking.k8s.io", "it asks for an address or load balancer by name, a DNS name or a certificate",
 			Disarm, outsideWhy, namesOutside},
@@ -94,7 +94,8 @@ func Dangers() []Danger {
 	}
 }
 
-const outsideWhy = "the original has what it names: the mirror gets its own, and names move when they are proven"
+const outsideWhy = "the original has the resources that it names: the mirror gets its own, and names move once " +
+	"they are proven"
 
 // match says whether a kind of the catalogue means a kind.
 func (d Danger) match(key Key) bool {
@@ -198,7 +199,7 @@ func disarm(object Object) []string {
 	return done
 }
 
-// suspend makes an object stand still on the mirror, or says that nobody knows how.
+// suspend suspends an object on the mirror, or says that it does not know how.
 func suspend(object Object) error {
 	switch kindOf(object) {
 	case "CronJob.batch", "Job.batch", "CronWorkflow.argoproj.io", "Kustomization.kustomize.toolkit.fluxcd.io",
@@ -214,7 +215,7 @@ func suspend(object Object) error {
 		// A DaemonSet has no number of pods: one that fits no node has none.
 		set(object, "true", "spec", "template", "spec", "nodeSelector", "mirror.theseus.dev/suspended")
 	default:
-		return fmt.Errorf("nobody knows how to suspend a %s: decide on skip, disarm or copy", kindOf(object))
+		return fmt.Errorf("Theseus does not know how to suspend a %s: choose skip, disarm or copy", kindOf(object))
 	}
 	return nil
 }

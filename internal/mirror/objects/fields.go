@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// servers are the field managers that are the cluster itself: what only they wrote, the mirror's own write anew.
+// servers are the field managers that are the cluster itself: the mirror's own managers write what only they wrote.
 func servers() []string {
 	return []string{
 		"kube-controller-manager", "kube-scheduler", "kube-apiserver", "kubelet", "cloud-controller-manager",
@@ -78,7 +78,8 @@ func owned(object Object, writers []writer) bool {
 	return true
 }
 
-// keepReplicas keeps how many pods a workload has, whoever said so: an autoscaler's number is what the traffic needs.
+// keepReplicas keeps the number of replicas, no matter which manager set it: an autoscaler's number is what the
+// traffic needs.
 func keepReplicas(object Object, kept map[string]any) {
 	replicas := at(object, "spec", "replicas")
 	spec, ok := kept["spec"].(map[string]any)

@@ -49,8 +49,8 @@ func (p *Plan) Images() []ImageUse {
 	return uses
 }
 
-// pullSecrets are those that an object names and those of the service accounts of its pods. Of a kind that has no
-// containers, nobody knows what its operator uses: all of the namespace.
+// pullSecrets are those that an object names and those of the service accounts of its pods. For a kind without
+// containers it is unknown what its operator uses: all of the namespace.
 func (p *Plan) pullSecrets(object Object) []string {
 	var names []string
 	accounts := []string{}
@@ -121,7 +121,7 @@ func (p *Plan) logins(namespace string, names []string) [][]byte {
 	return documents
 }
 
-// Doubts are fields that look like images that ought to be rewritten, and that nobody said to be such.
+// Doubts are fields that look like images that ought to be rewritten, and that are not listed as such.
 func (p *Plan) Doubts() []string {
 	var doubts []string
 	for _, wave := range p.Waves {

@@ -48,7 +48,7 @@ type Item struct {
 type Left struct {
 	Key Key
 	Why string
-	Own bool // the cluster has its own, or its owner makes it: nobody misses it
+	Own bool // the cluster has its own, or its owner makes it: it is not missing
 }
 
 // Question is what a person has to decide before anything goes over.
@@ -155,7 +155,7 @@ func (m *maker) fate(key Key) fate {
 	if known, ok := m.fates[key]; ok {
 		return known
 	}
-	m.fates[key] = fate{action: Ask, why: "its owners own one another"} // seen only if they do
+	m.fates[key] = fate{action: Ask, why: "its owners form a cycle"} // seen only if they do
 	found := m.decideFate(key)
 	m.fates[key] = found
 	return found
@@ -186,9 +186,9 @@ func (m *maker) decideFate(key Key) fate {
 		}
 		switch above := m.fate(keys[0]); {
 		case above.action == Skip && !above.left:
-			return fate{action: Skip, why: fmt.Sprintf("it belongs to %s, which does not go over", keys[0])}
+			return fate{action: Skip, why: fmt.Sprintf("it belongs to %s, which is not copied", keys[0])}
 		case above.action == Ask:
-			return fate{action: Skip, why: fmt.Sprintf("it belongs to %s, on which a person has to decide", keys[0])}
+			return fate{action: Skip, why: fmt.Sprintf("it belongs to %s, about which you have to decide", keys[0])}
 		default:
 			return fate{action: Skip, left: true, why: fmt.Sprintf("the mirror makes it from %s", keys[0])}
 		}

@@ -71,8 +71,8 @@ func stripAnnotations(object Object) {
 	object.SetAnnotations(annotations)
 }
 
-// strips is the table per kind. explicit says that the managers of fields told what users own: then a field that
-// the server may have filled in stands here because somebody asked for it.
+// strips is the table per kind. explicit says that the managers of fields told what users own: then a field that the
+// server may have filled in is here because a user set it.
 func strips() map[string]func(object Object, explicit bool) {
 	return map[string]func(Object, bool){
 		"Service":               stripService,
@@ -88,7 +88,7 @@ func strips() map[string]func(object Object, explicit bool) {
 			}
 		},
 		"CustomResourceDefinition.apiextensions.k8s.io": func(object Object, _ bool) {
-			// Injected by the original's own authority, and injected anew.
+			// Injected by the original's own authority, and injected again.
 			if _, injected := object.GetAnnotations()["cert-manager.io/inject-ca-from"]; injected {
 				remove(object, "spec", "conversion", "webhook", "clientConfig", "caBundle")
 			}
@@ -120,7 +120,7 @@ func stripService(object Object, explicit bool) {
 	}
 }
 
-// stripSecret empties the tokens of service accounts, which the mirror signs anew.
+// stripSecret empties the tokens of service accounts, which the mirror signs again.
 func stripSecret(object Object, _ bool) {
 	if text(object, "type") != "kubernetes.io/service-account-token" {
 		return

@@ -484,8 +484,8 @@ metadata: {name: x, namespace: shop, annotations: {mirror.theseus.dev/action: su
 		got = append(got, one.Key.String()+": "+one.Why)
 	}
 	if diff := cmp.Diff([]string{
-		`ConfigMap shop/x: nobody knows how to suspend a ConfigMap: decide on skip, disarm or copy`,
-		`CronJob.batch shop/c: the annotation mirror.theseus.dev/action: "burn" is no action: there are copy, skip, suspend and disarm`,
+		`ConfigMap shop/x: Theseus does not know how to suspend a ConfigMap: choose skip, disarm or copy`,
+		`CronJob.batch shop/c: the annotation mirror.theseus.dev/action: "burn" is not an action: use copy, skip, suspend or disarm`,
 	}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

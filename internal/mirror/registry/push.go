@@ -45,7 +45,7 @@ func Push(ctx context.Context, folder, into string) ([]Pushed, error) {
 		return nil, notALayout(folder, errors.New("it has no images"))
 	}
 	if strings.Contains(into, "://") {
-		return nil, &Absent{into, "is no name of a registry", schemeless, nil}
+		return nil, &Absent{into, "is not the name of a registry", schemeless, nil}
 	}
 	var pushed []Pushed
 	for _, descriptor := range manifest.Manifests {
@@ -56,7 +56,7 @@ func Push(ctx context.Context, folder, into string) ([]Pushed, error) {
 		image := strings.TrimSuffix(into, "/") + "/" + named
 		ref, err := name.NewTag(image)
 		if err != nil {
-			return pushed, &Absent{image, "is no name of an image", schemeless, err}
+			return pushed, &Absent{image, "is not the name of an image", schemeless, err}
 		}
 		if err := push(ctx, top, descriptor, ref); err != nil {
 			return pushed, refused(ctx, image, ref, err)
@@ -85,9 +85,9 @@ func push(ctx context.Context, top v1.ImageIndex, descriptor v1.Descriptor, to n
 }
 
 func notALayout(folder string, err error) error {
-	why := "is no OCI layout with images: " + err.Error()
+	why := "is not an OCI layout with images: " + err.Error()
 	if errors.Is(err, fs.ErrNotExist) {
-		why = "is no OCI layout: it has no index.json"
+		why = "is not an OCI layout: it has no index.json"
 	}
 	return &Absent{folder, why, "make one with make images, or unpack the one of a release", err}
 }
@@ -99,10 +99,11 @@ func refused(ctx context.Context, image string, ref name.Reference, err error) e
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return &Absent{image, "may not be pushed: " + host + " wants another login",
-			"log this machine in: docker login " + host, err}
+		return &Absent{image, "may not be pushed: " + host + " requires another login", "log in on this machine: " +
+			"docker " +
+			"login " + host, err}
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
-		return &Absent{image, "cannot be pushed: " + host + " takes no images there",
+		return &Absent{image, "cannot be pushed: " + host + " accepts no images there",
 			"name a folder that exists, as in registry.example.com/infra", err}
 	}
 	return unreached(image, "cannot be pushed", host, err)

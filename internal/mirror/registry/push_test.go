@@ -124,10 +124,10 @@ func TestPushRefused(t *testing.T) {
 	}))
 	defer locked.Close()
 	for what, c := range map[string]struct{ folder, into, want string }{
-		"no layout":    {t.TempDir(), "127.0.0.1:1", "is no OCI layout"},
+		"no layout":    {t.TempDir(), "127.0.0.1:1", "is not an OCI layout"},
 		"no names":     {nameless, "127.0.0.1:1", "has no name"},
 		"no registry":  {folder, "127.0.0.1:1", "cannot be pushed"},
-		"a scheme":     {folder, "https://registry.example.com", "is no name of a registry"},
+		"a scheme":     {folder, "https://registry.example.com", "is not the name of a registry"},
 		"locked":       {folder, strings.TrimPrefix(locked.URL, "http://"), "may not be pushed"},
 		"empty layout": {emptyLayout(t), "127.0.0.1:1", "it has no images"},
 	} {

@@ -49,7 +49,7 @@ func (a *Absent) Hint() string { return a.hint }
 func Has(ctx context.Context, image string, logins [][]byte) error {
 	ref, err := name.ParseReference(image)
 	if err != nil {
-		return &Absent{image, "is no name of an image", "correct the rule that made it", err}
+		return &Absent{image, "is not the name of an image", "correct the rule of --registry that made the name", err}
 	}
 	found := Logins(image, logins)
 	if len(found) == 0 {
@@ -66,7 +66,7 @@ func Has(ctx context.Context, image string, logins [][]byte) error {
 	return explain(image, ref, err, len(Logins(image, logins)))
 }
 
-// digestTimeout bounds the question for a digest: whoever asks has an answer without it too.
+// digestTimeout bounds the question for a digest: the caller has an answer without it too.
 const digestTimeout = 5 * time.Second
 
 // Digest is an image's name with the digest that its registry says it has now, asked for with this machine's own
@@ -74,7 +74,7 @@ const digestTimeout = 5 * time.Second
 func Digest(ctx context.Context, image string) (string, error) {
 	ref, err := name.ParseReference(image)
 	if err != nil {
-		return "", &Absent{image, "is no name of an image", "correct it", err}
+		return "", &Absent{image, "is not the name of an image", "correct it", err}
 	}
 	if _, known := ref.(name.Digest); known {
 		return image, nil
@@ -89,8 +89,8 @@ func Digest(ctx context.Context, image string) (string, error) {
 	case status == http.StatusNotFound:
 		return "", &Absent{image, "does not exist", "push it, or correct the name", err}
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return "", &Absent{image, "may not be read: " + host + " wants a login",
-			"log this machine in: docker login " + host, err}
+		return "", &Absent{image, "may not be read: " + host + " requires a login",
+			"log in on this machine: docker login " + host, err}
 	}
 	return "", explain(image, ref, err, 0)
 }
@@ -111,7 +111,7 @@ func explain(image string, ref name.Reference, err error, logins int) error {
 		return &Absent{image, "does not exist", "push it, such as with crane copy, or correct the rule", err}
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		if logins == 0 {
-			return &Absent{image, "may not be pulled: " + host + " wants a login, and no pull secret has one for it",
+			return &Absent{image, "may not be pulled: " + host + " requires a login, and no pull secret has one for it",
 				"add one to a pull secret, or accept it with --unproven " + host + " if the nodes log in by themselves",
 				err}
 		}
@@ -127,7 +127,7 @@ func unreached(image, cannot, host string, err error) error {
 	switch {
 	case outage.Untrusted(err):
 		return &Absent{image, cannot + ": the certificate of " + host + " is not trusted: " + err.Error(),
-			"give this machine, and the nodes, the authority that signed it", err}
+			"install the CA that signed it on this machine and on the nodes", err}
 	case errors.As(err, &record):
 		return &Absent{image, cannot + ": " + host + " does not speak TLS", "use its TLS port", err}
 	}

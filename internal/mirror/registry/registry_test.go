@@ -58,10 +58,10 @@ func TestWhatIsNoRegistry(t *testing.T) {
 	foreign.StartTLS()
 	defer foreign.Close()
 	for image, want := range map[string]string{
-		"Not/An Image":                      "is no name of an image",
+		"Not/An Image":                      "is not the name of an image",
 		listener.Addr().String() + "/app:1": "is not trusted",
 		"127.0.0.1:1/app:1":                 "cannot be asked for",
-		"127.0.0.1:1/app@sha256":            "is no name of an image",
+		"127.0.0.1:1/app@sha256":            "is not the name of an image",
 	} {
 		err := Has(t.Context(), image, nil)
 		var absent *Absent
@@ -106,8 +106,8 @@ func TestDigest(t *testing.T) {
 	for image, want := range map[string]string{
 		host + "/agent:2":   "does not exist",
 		"127.0.0.1:1/agent": "cannot be asked for",
-		"Not/An Image":      "is no name of an image",
-		strings.TrimPrefix(locked.URL, "http://") + "/agent": "wants a login",
+		"Not/An Image":      "is not the name of an image",
+		strings.TrimPrefix(locked.URL, "http://") + "/agent": "requires a login",
 	} {
 		_, err := Digest(t.Context(), image)
 		var absent *Absent

@@ -332,8 +332,9 @@ func (m *maker) cast(control bool) error {
 	if len(nodes) < len(classes) {
 		hint := "add a " + role
 		if len(classes) > 1 {
-			hint = "add nodes, or merge classes: --ignore KEY (a label, a taint, kernel or capacity) does not tell " +
-				"nodes apart by it; the classes differ in " + differences(classes)
+			hint = "add nodes, or merge classes: --ignore KEY ignores a difference (a label, a taint, kernel or " +
+				"capacity); " +
+				"the classes differ in " + differences(classes)
 		}
 		return refuse(hint,
 			"the scratch cluster is too small: it has %s, and the original has %s",

@@ -210,7 +210,7 @@ func Same(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation)
 func Empty(scratch *cluster.Snapshot, networks []*cni.Installation) error {
 	if missing := unread(scratch); len(missing) > 0 {
 		return refuse("use a cluster administrator of the scratch cluster",
-			"whether the scratch cluster is empty is not known: these could not be read: %s",
+			"Theseus cannot tell whether the scratch cluster is empty: these could not be read: %s",
 			strings.Join(missing, ", "))
 	}
 	var kept, found []string
@@ -380,7 +380,7 @@ func keptAnnotations() []string {
 	return []string{"kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth"}
 }
 
-// annotations keeps what may be kept of an object's annotations. Others tell programs beside Kubernetes what to do,
+// annotations keeps what may be kept of an object's annotations. Others tell programs other than Kubernetes what to do,
 // such as with names in a zone, addresses or secrets, and those that run on the scratch cluster would do it.
 func (m *maker) annotations(object *unstructured.Unstructured, path ...string) {
 	path = append(path, "metadata", "annotations")

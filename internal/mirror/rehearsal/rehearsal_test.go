@@ -264,7 +264,7 @@ func TestRefused(t *testing.T) {
 		"unread": {func(_, s *cluster.Snapshot) error {
 			s.Sources = slices.DeleteFunc(s.Sources, func(s cluster.Source) bool { return s.Resource == "services" })
 			return Empty(s, nil)
-		}, "is not known: these could not be read: services"},
+		}, "is empty: these could not be read: services"},
 		"mistyped key": {func(o, s *cluster.Snapshot) error {
 			_, err := Make(o, s, nil, nil, Options{Certify: certified, Ignore: []string{"gpus"}})
 			return err

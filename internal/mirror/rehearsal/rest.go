@@ -223,7 +223,7 @@ func (m *maker) lacks() {
 		}
 	}
 	say(len(other) > 0, few(slices.Sorted(maps.Keys(other))),
-		fmt.Sprintf("the scratch cluster has %s: what depends on kernel or runtime is not rehearsed",
+		fmt.Sprintf("the scratch cluster has %s: effects of the kernel or the runtime are not rehearsed",
 			few(slices.Concat(slices.Sorted(maps.Keys(kernels)), slices.Sorted(maps.Keys(runtimes))))))
 	platforms := map[string]bool{}
 	for i := range m.scratch.Nodes {
@@ -238,7 +238,7 @@ func (m *maker) lacks() {
 	say(len(foreign) > 0, "nodes of "+few(slices.Sorted(maps.Keys(foreign))),
 		"nodes of another platform play them: pods that ask for theirs find no node")
 	say(m.Share < 1, "the original's size",
-		fmt.Sprintf("%s play %s: what only shows at size (the API server's load, full tables) is not rehearsed",
+		fmt.Sprintf("%s play %s: effects of size (the API server's load, full tables) are not rehearsed",
 			cluster.Count(m.played(), "node"), cluster.Count(len(m.original.Nodes), "node")))
 	balanced, external := 0, 0
 	for i := range m.original.Services {
@@ -252,9 +252,9 @@ func (m *maker) lacks() {
 	say(balanced > 0, fmt.Sprintf("the load balancers of %s", cluster.Count(balanced, "Service")),
 		"they become NodePort, without the ranges of clients that they allow; traffic from outside is not rehearsed")
 	say(external > 0, cluster.Count(external, "external IP"),
-		"they are left out: they are addresses of the original's surroundings")
+		"they are left out: they are addresses in the environment of the original")
 	say(len(m.Webhooks) > 0, "the decisions of "+m.hooks(),
-		"stand-ins allow everything at once: what a webhook would refuse, change or delay is not rehearsed")
+		"stand-ins allow everything at once: rejections, changes and delays by a webhook are not rehearsed")
 	say(len(m.Unasked) > 0, "webhooks that must answer: "+few(m.Unasked),
 		"they are not in the copy: a request that they refuse, or that waits for them, is not rehearsed")
 	say(true, "autoscalers", "a snapshot does not have them; a pod that they would add is not rehearsed")
@@ -270,11 +270,11 @@ func (m *maker) lacks() {
 	say(m.notes.hooks > 0, cluster.Count(m.notes.hooks, "container")+" with lifecycle hooks",
 		"only a sleep before the stop is kept: how long they drain is not rehearsed")
 	say(m.notes.contexts > 0, cluster.Count(m.notes.contexts, "workload")+" with a security context",
-		"stand-ins run without: what privileged pods do to their nodes is not rehearsed")
+		"stand-ins run without them: the effects of privileged pods on their nodes are not rehearsed")
 	say(m.notes.extended > 0, cluster.Count(m.notes.extended, "request")+" for devices",
 		"they are left out: the scratch cluster has no such devices")
 	say(m.notes.annotations > 0, cluster.Count(m.notes.annotations, "annotation"),
-		"they are left out: what meshes, secret stores, DNS and fixed addresses make of them is not rehearsed")
+		"they are left out: the effects of meshes, secret stores, DNS and fixed addresses are not rehearsed")
 	say(m.notes.limits > 0, cluster.Count(m.notes.limits, "container")+" with limits",
 		"they are left out: a pod that the network's change slows down or ends at its limit is not rehearsed")
 	say(m.notes.gates > 0, cluster.Count(m.notes.gates, "workload")+" with readiness gates",

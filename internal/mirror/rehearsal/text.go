@@ -32,7 +32,7 @@ func tableOf[T any](title string, head []string, rows []T, cells func(T) []strin
 	return t
 }
 
-// Tables are what is told of the copy: what it cannot have first, then classes, workloads and budgets.
+// Tables describe the copy: first what it cannot have, then classes, workloads and budgets.
 func (c *Copy) Tables() []Table {
 	all := []Table{
 		tableOf("What the copy cannot have", []string{"NOT IN THE COPY", "WHAT FOLLOWS"}, c.Lacks,

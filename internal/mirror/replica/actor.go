@@ -98,7 +98,7 @@ func (a *Actor) do(ctx context.Context, action step.Action) (any, error) {
 	return nil, fmt.Errorf("action %s: unknown verb %q", action.ID, action.Verb())
 }
 
-// freeze freezes; one that is in force already for the same reason is proven again, whoever began it.
+// freeze freezes; a freeze that is in force already for the same reason is proven again.
 func (a *Actor) freeze(ctx context.Context, args mirror.FreezeArgs) (any, error) {
 	f := a.freezer()
 	want := freeze.Freeze{Namespaces: args.Namespaces, Reason: args.Reason, Allowed: args.Allowed, Since: time.Now()}
@@ -158,7 +158,7 @@ func (a *Actor) ready(ctx context.Context, args mirror.ReadyArgs) error {
 		}
 		if wait(ctx, lookAgain); ctx.Err() != nil {
 			return engine.WithHint(fmt.Errorf("%s: %w", text, ctx.Err()),
-				"kubectl get pods shows why; nothing has moved to them")
+				"kubectl get pods shows why; no name points to them yet")
 		}
 	}
 }
@@ -229,5 +229,5 @@ func (a *Actor) teardown(ctx context.Context, args mirror.TeardownArgs) (*Torn, 
 
 // Holds implements engine.Actor; plans of this strategy have no conditions.
 func (a *Actor) Holds(_ context.Context, c step.Condition) (bool, string, error) {
-	return false, "", fmt.Errorf("condition %q is none of the mirror", c.Kind())
+	return false, "", fmt.Errorf("%q is not a condition of the mirror", c.Kind())
 }

@@ -58,7 +58,7 @@ type Failure struct {
 	Err error
 }
 
-// Look reads both clusters and says what there is to do.
+// Look reads both clusters and lists the necessary changes.
 func (c *Copier) Look(ctx context.Context) (*Pass, error) {
 	source, err := c.Original.Identity(ctx)
 	if err != nil {
@@ -143,9 +143,9 @@ func (c *Copier) originalKinds() ([]kind, map[schema.GroupKind][]string, error) 
 		return nil, nil, fmt.Errorf("the original: %w", err)
 	}
 	if len(unread) > 0 {
-		return nil, nil, &Refusal{what: "the original does not say what it has of " + strings.Join(unread, ", ") +
+		return nil, nil, &Refusal{what: "the original does not list its " + strings.Join(unread, ", ") +
 			": an aggregated API does not answer",
-			hint: "kubectl get apiservices shows which; mend it or delete it"}
+			hint: "kubectl get apiservices shows which; repair it or delete it"}
 	}
 	return kinds, versions, nil
 }
@@ -207,7 +207,7 @@ func (c *Copier) namespacesExist(ctx context.Context) error {
 	}
 	if len(missing) > 0 {
 		return &Refusal{what: "the original has no namespace " + strings.Join(missing, ", "),
-			hint: "kubectl get namespaces shows those that there are"}
+			hint: "kubectl get namespaces lists them"}
 	}
 	return nil
 }
@@ -243,9 +243,9 @@ func (c *Copier) unknown(plan *objects.Plan, there map[schema.GroupKind][]string
 		return nil
 	}
 	slices.Sort(missing)
-	return &Refusal{what: "the mirror does not know the kinds " + strings.Join(missing, ", ") +
+	return &Refusal{what: "the mirror does not serve the kinds " + strings.Join(missing, ", ") +
 		", and they have no CustomResourceDefinition that could be copied",
-		hint: "install what serves them on the mirror, or leave them out: --decide KIND.GROUP=skip"}
+		hint: "install the API that serves them on the mirror, or leave them out: --decide KIND.GROUP=skip"}
 }
 
 // Refusal is a state of things in which nothing is changed.
@@ -457,7 +457,7 @@ func waitEstablished(ctx context.Context, definitions dynamic.ResourceInterface,
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the mirror does not serve the kind of %s after %s: %w", name, definitionPatience, why)
+			return fmt.Errorf("the mirror does not serve the kind of %s within %s: %w", name, definitionPatience, why)
 		case <-tick.C:
 		}
 	}
@@ -466,7 +466,7 @@ func waitEstablished(ctx context.Context, definitions dynamic.ResourceInterface,
 func isEstablished(definition objects.Object) (bool, string) {
 	status, _ := definition.Object["status"].(map[string]any)
 	conditions, _ := status["conditions"].([]any)
-	reason := "it says nothing yet"
+	reason := "it has no status yet"
 	for _, one := range conditions {
 		fields, _ := one.(map[string]any)
 		if fields["type"] == "Established" && fields["status"] == "True" {

@@ -34,18 +34,17 @@ func after(text, mark string) string {
 func FailureHint(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "failed calling webhook"):
-		return "bring what serves the webhook up on the mirror, or take its configuration away " +
-			"there until the copy is done"
+		return "start the pods of the webhook on the mirror, or remove its configuration there until the copy is done"
 	case strings.Contains(text, "admission webhook"):
 		return "exempt the field manager's user or the namespaces from the webhook on the mirror, or leave " +
 			"the objects out with --decide"
 	case apierrors.IsForbidden(err):
 		return "use a context with that right; kubectl auth can-i --list shows those of this one"
 	case apierrors.IsTooManyRequests(err):
-		return "the mirror is overloaded: try fewer --workers, or later; what was written " +
-			"stays and is not written again"
+		return "the mirror is overloaded: use fewer --workers, or retry later; objects that were written are not " +
+			"written again"
 	case apierrors.IsInvalid(err):
-		return "the mirror refuses what the original has: change it there, or leave it out with --decide"
+		return "the mirror rejects an object of the original: change it there, or leave it out with --decide"
 	}
-	return "mend that and run it again: what was written stays and is not written again"
+	return "fix that and run the command again: objects that were written are not written again"
 }

@@ -75,7 +75,7 @@ func (f *Freezer) Current(ctx context.Context) (*freeze.Freeze, error) {
 }
 
 // Freeze suspends the GitOps objects that deploy to the namespaces, puts the policy up, and returns when every write
-// that is to be denied was. What fails half-way is thawed by Thaw.
+// that must be denied was denied. What fails half-way is thawed by Thaw.
 func (f *Freezer) Freeze(ctx context.Context, want freeze.Freeze) (suspended []objects.Key, err error) {
 	current, err := f.ready(ctx, want)
 	if err != nil {
@@ -90,7 +90,7 @@ func (f *Freezer) Freeze(ctx context.Context, want freeze.Freeze) (suspended []o
 	}
 	for _, object := range freeze.WithParents(gitops, want.Namespaces) {
 		if owner := metav1.GetControllerOf(object); owner != nil {
-			f.Note(fmt.Sprintf("%s is made by %s %s, which may set it going again; its writes are denied all the same",
+			f.Note(fmt.Sprintf("%s is made by %s %s, which may resume it; the API server still denies its writes",
 				objects.KeyOf(object), owner.Kind, owner.Name))
 		}
 		if err := f.change(ctx, object, freeze.Suspend); err != nil {
@@ -104,8 +104,8 @@ func (f *Freezer) Freeze(ctx context.Context, want freeze.Freeze) (suspended []o
 	return suspended, f.prove(ctx, want, true)
 }
 
-// ready demands that the cluster knows such policies, that the namespaces are there, and that nobody else's freeze
-// is in force. It returns the freeze that is in force already.
+// ready demands that the cluster knows such policies, that the namespaces are there, and that no other freeze is in
+// force. It returns the freeze that is in force already.
 func (f *Freezer) ready(ctx context.Context, want freeze.Freeze) (*freeze.Freeze, error) {
 	current, err := f.Current(ctx)
 	if err != nil {
@@ -119,8 +119,8 @@ func (f *Freezer) ready(ctx context.Context, want freeze.Freeze) (*freeze.Freeze
 	}
 	if _, err := f.Mapper.RESTMapping(schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"},
 		"v1"); meta.IsNoMatchError(err) {
-		return nil, &Refusal{"this cluster knows no ValidatingAdmissionPolicy, which Kubernetes has since 1.30",
-			"stop the pipelines by hand: nothing here can prove that nobody deploys"}
+		return nil, &Refusal{"this cluster has no ValidatingAdmissionPolicy, which Kubernetes has from 1.30 on",
+			"stop the pipelines by hand: Theseus cannot prove here that deploys have stopped"}
 	} else if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (f *Freezer) ready(ctx context.Context, want freeze.Freeze) (*freeze.Freeze
 	}
 	if len(missing) > 0 {
 		return nil, &Refusal{"there is no namespace " + strings.Join(missing, ", "),
-			"kubectl get namespaces shows those that there are"}
+			"kubectl get namespaces lists them"}
 	}
 	return current, nil
 }
@@ -163,7 +163,7 @@ func (f *Freezer) apply(ctx context.Context, want freeze.Freeze) error {
 }
 
 // prove tries writes without effect until they are denied by the policy (or, thawed, until they are not) often enough
-// in a row. Whoever is allowed to go on cannot prove anything, and is told.
+// in a row. A user who is exempt cannot prove anything, and gets an error.
 func (f *Freezer) prove(ctx context.Context, want freeze.Freeze, frozen bool) error {
 	ctx, cancel := context.WithTimeout(ctx, proofPatience)
 	defer cancel()
@@ -180,14 +180,15 @@ func (f *Freezer) prove(ctx context.Context, want freeze.Freeze, frozen bool) er
 			case ctx.Err() != nil:
 				done()
 				if frozen {
-					return engine.WithHint(fmt.Errorf("not frozen: after %s writes still pass, or say nothing: %w",
+					return engine.WithHint(fmt.Errorf("not frozen: after %s writes still succeed, or get no answer: %w",
 						proofPatience, last),
-						"run it again as a user whom the freeze stops, neither a controller nor named with --allow; "+
-							"theseus mirror thaw takes it back")
+						"run it again as a user whom the freeze denies, neither a controller nor a user of "+
+							"--allow; theseus mirror "+
+							"thaw undoes the freeze")
 				}
 				return engine.WithHint(fmt.Errorf("not thawed: after %s writes are still denied: %w",
 					proofPatience, last),
-					"run it again: the policy is gone, and an API server behind this address has not seen it")
+					"run it again: the policy is deleted, but an API server behind this address still applies it")
 			case err != nil && !denied:
 				last = err
 				proven = false
@@ -232,7 +233,7 @@ func (f *Freezer) fresh() (kubernetes.Interface, func(), error) {
 	return typed, client.CloseIdleConnections, err
 }
 
-// uncached is a configuration whose transport is shared with nobody: client-go keeps transports that look alike.
+// uncached is a configuration with a transport of its own: client-go shares transports of equal configurations.
 func uncached(config *rest.Config) *rest.Config {
 	own := rest.CopyConfig(config)
 	own.Dial = (&net.Dialer{Timeout: callTimeout}).DialContext
@@ -298,7 +299,7 @@ func (f *Freezer) gitops(ctx context.Context) ([]*unstructured.Unstructured, err
 	return found, nil
 }
 
-// change patches an object, as often as somebody else is quicker.
+// change patches an object, and repeats that after each conflict.
 func (f *Freezer) change(ctx context.Context, object *unstructured.Unstructured,
 	make func(*unstructured.Unstructured) ([]byte, error)) error {
 	gvk := object.GroupVersionKind()

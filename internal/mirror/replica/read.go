@@ -200,7 +200,7 @@ func (c *Cluster) read(ctx context.Context, kinds []kind, namespaces []string) (
 	return result, group.Wait()
 }
 
-// list reads all pages. A list that grew too old between two pages is read anew.
+// list reads all pages. A list that grew too old between two pages is read again.
 func (c *Cluster) list(ctx context.Context, k kind, namespace string) (objects []objects.Object,
 	version string, err error) {
 	for next := ""; ; {

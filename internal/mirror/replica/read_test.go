@@ -53,7 +53,7 @@ var (
 
 const gone = `410 {"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`
 
-// TestList: pages are put together, what lists leave out is filled in, and a list that grew too old is read anew.
+// TestList: pages are put together, what lists leave out is filled in, and a list that grew too old is read again.
 func TestList(t *testing.T) {
 	first := `{"kind":"ConfigMapList","metadata":{"resourceVersion":"7","continue":"next page"},"items":[{"metadata":{"name":"a"},"data":{"n":"1"}}]}`
 	last := `{"kind":"ConfigMapList","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"b"}}]}`
@@ -124,15 +124,15 @@ func TestFailures(t *testing.T) {
 		{apierrors.NewInternalError(fmt.Errorf(
 			`failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/": dial tcp 127.0.0.1:1: connect: connection refused`)),
 			"its admission webhook a.example.com cannot be called: failed to call webhook: Post",
-			"bring what serves the webhook up"},
+			"start the pods of the webhook"},
 		{apierrors.NewForbidden(object, "a",
 			fmt.Errorf(`admission webhook "a.example.com" denied the request: nothing passes here`)),
 			"its admission webhook a.example.com denies: nothing passes here", "exempt the field manager's user"},
 		{apierrors.NewForbidden(object, "a", fmt.Errorf("no right")), "no right", "use a context with that right"},
-		{apierrors.NewTooManyRequests("try later", 1), "try later", "try fewer --workers"},
+		{apierrors.NewTooManyRequests("try later", 1), "try later", "use fewer --workers"},
 		{apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "a", nil), "is invalid",
-			"the mirror refuses what the original has"},
-		{fmt.Errorf("anything"), "anything", "what was written stays"},
+			"the mirror rejects an object of the original"},
+		{fmt.Errorf("anything"), "anything", "objects that were written"},
 	} {
 		if cause, hint := Cause(c.err), FailureHint(c.err); !strings.Contains(cause, c.cause) ||
 			!strings.Contains(hint, c.hint) {

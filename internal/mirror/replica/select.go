@@ -28,7 +28,7 @@ func NewCopier(s mirror.Selection, note func(string)) (*Copier, error) {
 	}
 	for _, name := range s.Namespaces {
 		if freeze.Reserved(name) {
-			return nil, refuse("choose the namespaces of users", "%s is every cluster's own", name)
+			return nil, refuse("choose namespaces of users", "every cluster has its own %s", name)
 		}
 	}
 	namespaces := slices.Clone(s.Namespaces)
@@ -75,7 +75,7 @@ func named(options objects.Options, kinds []kind, all []objects.Object) error {
 		if there[kind] {
 			return &Refusal{fmt.Sprintf("--decide %s: the original has no such object", what),
 				"kubectl get " + schema.ParseGroupKind(kind).Kind +
-					" -n NAMESPACE shows those that there are; of an object it is namespace/name"}
+					" -n NAMESPACE lists them; name an object as namespace/name"}
 		}
 		return &Refusal{fmt.Sprintf("--decide %s: the original does not serve the kind %q", what, kind),
 			"name it with its group" + likely(kind, object, kinds) + "; kubectl api-resources lists them"}
@@ -95,7 +95,7 @@ func named(options objects.Options, kinds []kind, all []objects.Object) error {
 	return nil
 }
 
-// likely is the kind that somebody may have meant, in words.
+// likely is the kind that the user may have meant, in words.
 func likely(name, object string, kinds []kind) string {
 	wanted := schema.ParseGroupKind(name).Kind
 	for _, k := range kinds {

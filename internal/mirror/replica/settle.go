@@ -39,8 +39,8 @@ func (c *Copier) Settle(ctx context.Context, tell func(round int, pass *Pass, wr
 			return nil, notTaken(pass)
 		}
 	}
-	return nil, &Refusal{fmt.Sprintf("after %d rounds the mirror still differs: somebody else writes there", rounds),
-		"theseus mirror diff shows what, and who writes it"}
+	return nil, &Refusal{fmt.Sprintf("after %d rounds the mirror still differs: another client writes there", rounds),
+		"theseus mirror diff shows the differences, and their field managers"}
 }
 
 // Undecided is the error of a copy that needs a person's decision: nothing was written.

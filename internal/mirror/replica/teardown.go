@@ -68,7 +68,7 @@ func (c *Cluster) Copies(ctx context.Context, of string, namespaces []string) (*
 		}
 	}
 	var within, wide, spaces []objects.Object
-	var other []objects.Key // namespaces that were copied beside these
+	var other []objects.Key // namespaces that were copied in addition to these
 	for _, object := range found.objects {
 		key := objects.KeyOf(object)
 		r.kinds[key] = byKind[key.GroupKind().String()]
@@ -89,11 +89,11 @@ func (c *Cluster) Copies(ctx context.Context, of string, namespaces []string) (*
 				Why: fmt.Sprintf("it has %d objects that were not copied: %s", len(others), objects.Some(others))})
 		case key.Kind == "Namespace" && key.Group == "" && len(unread) > 0:
 			r.Stays = append(r.Stays, objects.Left{Key: key,
-				Why: "it may have objects of others that cannot be read: " + strings.Join(unread, ", ")})
+				Why: "it may have other objects that cannot be read: " + strings.Join(unread, ", ")})
 		case key.Kind == "Namespace" && key.Group == "":
 			spaces = append(spaces, object)
 		case key.Kind == "CustomResourceDefinition" || key.Kind == "APIService":
-			r.Stays = append(r.Stays, objects.Left{Key: key, Why: "objects of its kind would go with it"})
+			r.Stays = append(r.Stays, objects.Left{Key: key, Why: "all objects of its kind would be deleted with it"})
 		default:
 			wide = append(wide, object)
 		}
@@ -126,7 +126,7 @@ func (r *Removal) volume(object objects.Object) {
 		r.volumes = append(r.volumes, object)
 		return
 	}
-	what := "what is behind it"
+	what := "its backing storage"
 	if handle, _, _ := unstructured.NestedString(object.Object, "spec", "csi", "volumeHandle"); handle != "" {
 		what = handle
 	}
@@ -169,7 +169,7 @@ func (c *Cluster) delete(ctx context.Context, r *Removal, object objects.Object)
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid},
 				PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or gone and made again by somebody else
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // deleted, or deleted and recreated by another client
 		return nil
 	}
 	return err
@@ -204,7 +204,7 @@ func (c *Cluster) gone(ctx context.Context, r *Removal, wanted []objects.Object,
 		})
 		if wait(ctx, lookAgain); ctx.Err() != nil {
 			return &Refusal{text + ": " + ctx.Err().Error(),
-				"look at their finalizers and events: what serves them must be up on the mirror"}
+				"check their finalizers and events: the controller of each must run on the mirror"}
 		}
 	}
 }

@@ -116,7 +116,7 @@ func TestTeardownVolumes(t *testing.T) {
 	const kept = "PersistentVolume pv-kept: its reclaim policy keeps vol-0abc, which costs money until you delete both"
 	api.forbidden = true
 	if removal, left := stays(); len(left) != 2 || !slices.Contains(left, kept) || !slices.Contains(left,
-		"Namespace shop: it may have objects of others that cannot be read: Secret") || len(removal.Delete) != 2 {
+		"Namespace shop: it may have other objects that cannot be read: Secret") || len(removal.Delete) != 2 {
 		t.Errorf("with what cannot be read it keeps %q, and deletes %v", left, removal.Delete)
 	}
 	api.forbidden = false

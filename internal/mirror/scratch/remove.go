@@ -54,7 +54,7 @@ type Parts struct {
 	Unread []string
 }
 
-// None reports whether nothing is to be removed.
+// None reports whether there is nothing to remove.
 func (p Parts) None() bool { return len(p.Namespaces)+len(p.Objects)+len(p.Nodes) == 0 }
 
 // Removed counts what Remove has removed.
@@ -147,8 +147,8 @@ type kind struct {
 	name     string
 }
 
-// kinds are those that a copy may have objects of. API groups that do not answer are unread, except metrics, which
-// nobody makes.
+// kinds are those that a copy may have objects of. API groups that do not answer are unread, except metrics, which are
+// never created.
 func (s *Scratch) kinds(ctx context.Context, parts *Parts) (all []kind, err error) {
 	var lists []*metav1.APIResourceList
 	if err := s.call(ctx, func(context.Context) (err error) {
@@ -261,7 +261,7 @@ func (s *Scratch) gone(ctx context.Context, deleted []Part) error {
 				said = len(left)
 			}
 			if outage.Sleep(ctx, lookAgain) != nil {
-				return &cni.Refusal{Message: text, Hint: "they are being deleted: look at their finalizers, then run " +
+				return &cni.Refusal{Message: text, Hint: "they are being deleted: check their finalizers, then run " +
 					"theseus rehearse remove again, with the same --context"}
 			}
 		}

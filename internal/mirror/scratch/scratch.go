@@ -1,8 +1,8 @@
 // Package scratch makes a copy of a cluster (package rehearsal) on a scratch cluster, waits until its pods are ready,
 // and removes it.
 //
-// Everything can be repeated: what was made is found by its label, and what a node had before is in an annotation of
-// the node.
+// Everything can be repeated: objects are found by their label, and an annotation of a node has its former labels and
+// taints.
 package scratch
 
 import (

@@ -248,7 +248,7 @@ func (f *File) RemoveItem(list *yaml.Node, item *yaml.Node) {
 	}
 	line := item.Line - 1
 	if !strings.HasPrefix(strings.TrimSpace(f.lineText(line)), "- ") {
-		f.refuse(item, "this item does not stand beside its dash")
+		f.refuse(item, "this item is not on the line of its dash")
 		return
 	}
 	end := len(f.text)

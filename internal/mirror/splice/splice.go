@@ -202,7 +202,7 @@ func (f *File) offset(node *yaml.Node) int {
 	return at
 }
 
-// splice keeps an edit. Edits inside of it are dropped: what they changed is gone.
+// splice keeps an edit. Edits inside of it are dropped, because their text is replaced.
 func (f *File) splice(start, end int, with string) {
 	f.edits = slices.DeleteFunc(f.edits, func(e edit) bool {
 		return start <= e.start && e.end <= end && (e.start < e.end || start < e.start && e.end < end)

@@ -1,3 +1,3 @@
-// Package mirrored carries out plans of the strategy mirror: it does their actions, each with the package that knows
-// how, and evaluates their gates. It needs both clusters and the zones, and no terminal.
+// Package mirrored carries out plans of the strategy mirror: it does their actions, each with the package
+// for it, and evaluates their gates. It needs both clusters and the zones, and no terminal.
 package mirrored

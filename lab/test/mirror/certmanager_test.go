@@ -327,7 +327,7 @@ func TestCertManager(t *testing.T) {
 	if blue.get(t, "secret/shim", crt) != served {
 		t.Error("shim was issued anew")
 	}
-	p.theseus(3, []string{"it is not issued as it is", "is a forbidden domain", "theseus mirror certs back"},
+	p.theseus(3, []string{"it is not issued yet", "is a forbidden domain", "theseus mirror certs back"},
 		"certs", "list", "--domain", rule)
 	p.theseus(0, nil, "certs", "back", "--yes")
 	if got := blue.settled(before); got != "api 3, gate 1, second 1, shim 1, web 1" {
@@ -351,7 +351,7 @@ func TestCertManager(t *testing.T) {
 		t.Errorf("how often each was issued: %s, want %s", got, wide)
 	}
 
-	// cert-manager makes a Certificate anew from its Ingress or Gateway, labels and all.
+	// cert-manager makes a Certificate again from its Ingress or Gateway, labels and all.
 	for object, name := range map[string]string{"ingress/shim": "shim", "gateway/gate": "gate"} {
 		blue.kubectl(t, "", "-n", "shop", "label", object, "touched=yes")
 		rigtest.Until(t, "cert-manager sees it", func() bool {

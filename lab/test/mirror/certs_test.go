@@ -227,7 +227,7 @@ spec: {policyName: refuser, validationActions: [Deny]}
 		t.Error("something was changed all the same")
 	}
 	m.kubectl(t, "", "delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "refuser")
-	rigtest.Until(t, "the policy is gone", func() bool {
+	rigtest.Until(t, "the policy is deleted", func() bool {
 		_, err := m.try(m.kubeconfig, "", "-n", "shop", "label", "certificate", "web", "a=b", "--dry-run=server")
 		return err == nil
 	})
@@ -260,7 +260,7 @@ func (m *manager) proven(t *testing.T, p *pair, rule string) {
 	if served, err = tls.X509KeyPair(other.Cert, other.Key); err != nil {
 		t.Fatal(err)
 	}
-	p.theseus(3, []string{"another certificate is served",
+	p.theseus(3, []string{"is not the one in Secret",
 		"it is not for web.green.example.org, but for web.blue.example.org", "0 proven, "}, prove...)
 }
 

@@ -32,7 +32,7 @@ var ciliumObjects string
 // real controllers, and agents that are Cilium's own reading and telling of settings. Kubelets, and what probes
 // measure, are played.
 //
-// It lies beside the tests of mirrors since it needs what they need: a control plane on loopback.
+// It lies next to the tests of mirrors since it needs what they need: a control plane on loopback.
 func TestCilium(t *testing.T) {
 	rigtest.Full(t,
 		"a flag rolled out on Cilium's own reading of its settings, for which Cilium's module has to be built")
@@ -88,7 +88,7 @@ func TestCilium(t *testing.T) {
 		t.Errorf("an agent is still that of before: %v, %v", first, back)
 	}
 
-	// To the end: every agent is made anew once, and the cluster's value is nobody's but Theseus' from then on.
+	// To the end: every agent is made again once, and the cluster's value is nobody's but Theseus' from then on.
 	plan()
 	rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0, "finished: done", "residue   not inventoried")
 	configs(t, c, "")
@@ -210,7 +210,7 @@ func owners(t *testing.T, c *cluster, object, field, want string) {
 	}
 }
 
-// nodes are stand-ins for machines: they run what is to run on them by saying so, and serve agents' logs. They also say
+// nodes are stand-ins for machines: they run what will run on them by saying so, and serve agents' logs. They also say
 // that nothing was lost, on every path that is to be measured: nothing is.
 type nodes struct {
 	t      *testing.T

@@ -56,7 +56,7 @@ func TestHTTP01(t *testing.T) {
 
 	// It is named, before anything is written.
 	specs := blue.specs(t, changed)
-	const egg = "the authority asks front.green.example.org by HTTP-01: it would have to point here to get a " +
+	const egg = "the CA verifies front.green.example.org by HTTP-01: the name must point to this cluster to get a " +
 		"certificate, and needs a certificate before it points anywhere"
 	p.theseus(3, []string{egg, "side.green.example.org (DNS-01)", "give the issuer a dns01 solver with a selector " +
 		"for front.green.example.org", "--skip shop/front: its Secret is copied"}, "certs", "list", "--domain", rule)

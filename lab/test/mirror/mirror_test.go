@@ -74,14 +74,14 @@ func (p *pair) nothing(t *testing.T) {
 func (p *pair) refused(t *testing.T) {
 	defer p.nothing(t)
 	p.theseus(2, []string{"no namespace is chosen"}, "copy")
-	p.theseus(2, []string{"every cluster's own"}, "copy", "-n", "kube-system")
-	p.theseus(2, []string{"is no action"}, "copy", "-n", "shop", "--decide", "CronJob.batch=burn")
+	p.theseus(2, []string{"every cluster has its own"}, "copy", "-n", "kube-system")
+	p.theseus(2, []string{"is not an action"}, "copy", "-n", "shop", "--decide", "CronJob.batch=burn")
 	p.theseus(1, []string{`does not serve the kind "CronJob"`, "such as 'CronJob.batch shop/nightly'"}, "copy", "-n",
 		"shop", "--decide", "CronJob shop/nightly=copy")
 	p.theseus(1, []string{"--decide Deployment.apps shop/wbe: the original has no such object"}, "diff", "-n", "shop",
 		"--decide", "Deployment.apps shop/wbe=suspend")
 	p.theseus(1, []string{"the original has no namespace nope, nowhere"}, "copy", "-n", "nope,nowhere,shop")
-	p.theseus(1, []string{"the mirror does not know the kinds Database.example.com (1)"}, "copy", "-n", "shop",
+	p.theseus(1, []string{"the mirror does not serve the kinds Database.example.com (1)"}, "copy", "-n", "shop",
 		"--decide", "CustomResourceDefinition.apiextensions.k8s.io=skip")
 	mirror := p.mirror
 	p.mirror = p.blue.kubeconfig
@@ -118,7 +118,7 @@ webhooks:
 		return err != nil && strings.Contains(out, "failed calling webhook")
 	})
 	p.theseus(1, []string{"the mirror did not take 4 objects", "its admission webhook refuser.example.com cannot be " +
-		"called: ", "connection refused", "bring what serves the webhook up"}, "copy", "-n", "shop")
+		"called: ", "connection refused", "start the pods of the webhook"}, "copy", "-n", "shop")
 	p.green.kubectl(t, "", "delete", "validatingwebhookconfiguration", "refuser")
 	rigtest.Until(t, "the webhook is gone", func() bool {
 		_, err := p.green.try(p.green.kubeconfig, "", "create", "configmap", "x", "--dry-run=server")
@@ -306,7 +306,7 @@ func many(name string, n int) string {
 
 func (p *pair) frozen(t *testing.T) {
 	p.theseus(2, []string{"needs a reason"}, "freeze", "-n", "shop")
-	p.theseus(2, []string{"kube-system is not to be frozen"}, "freeze", "-n", "kube-system", "--because", "x")
+	p.theseus(2, []string{"kube-system cannot be frozen"}, "freeze", "-n", "kube-system", "--because", "x")
 	p.theseus(1, []string{"there is no namespace nope"}, "freeze", "-n", "nope", "--because", "x")
 	p.theseus(0, []string{"frozen: shop"}, "freeze", "-n", "shop", "--because", "CHG-1", "--allow", "somebody-trusted")
 	p.theseus(1, []string{"are frozen since ", "CHG-1"}, "freeze", "-n", "shop", "--because", "another")

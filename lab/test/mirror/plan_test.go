@@ -218,7 +218,7 @@ func TestPlan(t *testing.T) {
 	w.rehearse()
 	w.must(2, "give one with --because",
 		slices.DeleteFunc(w.planArgs(), func(arg string) bool { return arg == "--because" || arg == "CHG-7" })...)
-	w.must(1, "nothing says when the original is changed",
+	w.must(1, "the plan cannot tell when the original is changed: neither --to nor --switch-command is given",
 		slices.DeleteFunc(w.planArgs(), func(arg string) bool { return strings.HasPrefix(arg, "--switch-command") })...)
 
 	t.Run("there and back", func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestPlan(t *testing.T) {
 		w.t = t
 		w.under(t, func() {
 			w.must(0, "written to plan.yaml", append(w.planArgs(), "--keep-mirror", "--switch-command=touch spoilt")...)
-			w.must(6, "that step was undone, the other steps remain as they are", "apply", "plan.yaml", "--yes")
+			w.must(6, "that step was undone, the other steps remain done", "apply", "plan.yaml", "--yes")
 			status := w.must(0, "deploys are stopped in shop", "mirror", "status")
 			if !strings.Contains(status, "mirror    s7."+origin) || !strings.Contains(status, "original  s0."+origin) {
 				t.Errorf("the names are\n%s", status)

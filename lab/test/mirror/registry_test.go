@@ -98,7 +98,7 @@ func TestRegistry(t *testing.T) {
 	p.theseus(2, []string{"is no rule"}, "registry", "-n", "shop", "--registry", "registry.example.com")
 	p.theseus(0, []string{"/etc/containerd/certs.d/registry.example.com/hosts.toml",
 		`[host."https://` + address + `"]`}, "registry", "-n", "shop", "--registry", rule, "--containerd")
-	p.theseus(3, []string{"wants a login, and no pull secret has one for it", "2 of 2 images",
+	p.theseus(3, []string{"requires a login, and no pull secret has one for it", "2 of 2 images",
 		"Database.example.com shop/main: spec.image may name an image, registry.example.com/db:2, and stays"},
 		"registry", "-n", "shop", "--registry", rule)
 

@@ -87,7 +87,7 @@ func TestDisturbed(t *testing.T) {
 	}
 }
 
-// must runs theseus beside clusters, and demands an exit code and a text.
+// must runs theseus next to clusters, and demands an exit code and a text.
 func must(t *testing.T, m *scenario.Twins, code int, says string, args ...string) {
 	t.Helper()
 	cmd := m.Command(t.Context(), args...)

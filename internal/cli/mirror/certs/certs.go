@@ -57,7 +57,7 @@ func (f *Flags) register(command *cobra.Command) {
 		"certificates to leave out: namespace/name of the Certificate, its Secret or its Ingress")
 	flags.BoolVar(&f.http01, "http01", false, "names that the CA verifies by HTTP-01 point to the original")
 	flags.DurationVar(&f.serves, "serves", mirror.Serves,
-		"how long the mirror is to serve: certificates that expire or renew meanwhile are noted")
+		"how long the mirror will serve: certificates that expire or renew meanwhile are noted")
 }
 
 // Survey reads the original's certificates and decides what to do with each.

@@ -22,8 +22,8 @@ func NewDiff(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "diff -n NAMESPACE ...",
 		Short: "Show what differs between the original and the mirror, and why",
-		Long: "Shows what copy with the same flags would do, field by field, and who wrote the " +
-			"differences. It writes nothing.\n" +
+		Long: "Shows what copy with the same flags would do, field by field, and which field manager wrote each " +
+			"difference. It writes nothing.\n" +
 			"Exit code 3 means that there are differences.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -78,7 +78,7 @@ func (p *Prover) Names(ctx context.Context, original, mirror *cluster.Snapshot, 
 type nothingError struct{}
 
 func (nothingError) Error() string {
-	return "no object of either cluster has a host name: nothing is proven"
+	return "no object of either cluster has a host name, so nothing was proven"
 }
 func (nothingError) Hint() string {
 	return "theseus mirror dns inventory says which objects have names"
@@ -177,7 +177,7 @@ func (p *Prover) handshake(ctx context.Context, name, at string) (chain []*x509.
 func (p *Prover) once(ctx context.Context, name, at string) ([]*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.Timeout, 5*time.Second))
 	defer cancel()
-	// What is served is wanted whatever it is; Trust judges it, with a reason for each thing that is wrong.
+	// It accepts every served certificate; Trust judges it, with a reason for each fault.
 	config := &tls.Config{ServerName: name, InsecureSkipVerify: true}
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", at)
 	if err != nil {

@@ -81,7 +81,7 @@ func TestProve(t *testing.T) {
 		{prover.Ask{Name: "*.wild.example.org", Port: 443, At: []string{green}, Must: true}, "proven", "shop/web"},
 		{prover.Ask{Name: "short.example.org", Port: 443, At: []string{green}, Must: true}, "too soon", ""},
 		{prover.Ask{Name: "old.example.org", Port: 443, At: []string{green}, Must: true},
-			"not for old.example.org|another certificate is served", ""},
+			"not for old.example.org|is not the one in Secret", ""},
 		{prover.Ask{Name: "none.example.org", Port: 443, At: []string{green}, Must: true},
 			"no TLS with the name none.example.org", ""},
 		{prover.Ask{Name: "web.example.org", Port: 8443, At: []string{green}, Must: true}, "refused", ""},

@@ -67,7 +67,7 @@ func (c *Cluster) Read(ctx context.Context, namespaces []string) (certs.World, e
 		cancel()
 		if apierrors.IsNotFound(err) {
 			return w, engine.WithHint(fmt.Errorf("there is no namespace %s", name),
-				"kubectl get namespaces shows those that there are")
+				"kubectl get namespaces lists them")
 		}
 		if err != nil {
 			return w, err
@@ -95,7 +95,7 @@ func (c *Cluster) Read(ctx context.Context, namespaces []string) (certs.World, e
 	return w, c.leaves(ctx, &w)
 }
 
-// list reads all pages; a list that grew too old between two pages is read anew.
+// list reads all pages; a list that grew too old between two pages is read again.
 func (c *Cluster) list(ctx context.Context, resource dynamic.ResourceInterface) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for options := (metav1.ListOptions{Limit: pageSize}); ; {
@@ -185,7 +185,7 @@ func (c *Cluster) Apply(ctx context.Context, writes []Write) error {
 			if err := c.write(ctx, w, options); err != nil {
 				done := "nothing was changed"
 				if len(options.DryRun) == 0 {
-					done = fmt.Sprintf("%d of %d were changed; run it again, or theseus mirror certs back",
+					done = fmt.Sprintf("%d of %d were changed; run the command again, or theseus mirror certs back",
 						i, len(writes))
 				}
 				return engine.WithHint(fmt.Errorf("%s: %w", certs.Name(w.Object), err), done)
@@ -195,7 +195,7 @@ func (c *Cluster) Apply(ctx context.Context, writes []Write) error {
 	return nil
 }
 
-// write makes one write, anew as often as somebody else is quicker.
+// write makes one write, and repeats it after each conflict.
 func (c *Cluster) write(ctx context.Context, w Write, options metav1.PatchOptions) error {
 	gvk := w.Object.GroupVersionKind()
 	mapping, err := c.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -288,13 +288,13 @@ func (c *Cluster) Wait(ctx context.Context, wanted []Issued, patience time.Durat
 func notIssued(first *unstructured.Unstructured, count int, waited time.Duration, lacks string, givenUp bool) error {
 	hint := "kubectl describe the Certificate's CertificateRequest, Order and Challenges"
 	if givenUp {
-		hint = fmt.Sprintf("cert-manager tries again after an hour or longer: mend what it says, have it try at once "+
-			"with cmctl renew -n %s %s, and run this again", first.GetNamespace(), first.GetName())
+		hint = fmt.Sprintf("cert-manager retries after an hour or longer: fix the problem that it reports, retry at "+
+			"once with cmctl renew -n %s %s, and run this command again", first.GetNamespace(), first.GetName())
 	}
 	return engine.WithHint(fmt.Errorf("%d certificates are not issued after %s: %s: %s",
 		count, waited, certs.Name(first), lacks),
-		"what is served is the certificate from before; "+hint+
-			", or take the names back with theseus mirror certs back")
+		"the former certificate is still served; "+hint+
+			", or remove the names with theseus mirror certs back")
 }
 
 // challenged is why the authority cannot yet make sure of names of a certificate, where cert-manager says so.

@@ -144,9 +144,9 @@ func explain(err error) error {
 		strings.Contains(code, "Signature") || strings.Contains(code, "Expired"):
 		return engine.WithHint(err, "check the credentials: aws sts get-caller-identity")
 	case strings.Contains(code, "LimitExceeded"):
-		return engine.WithHint(err, "have the quota raised, or remove what is not used, and run it again")
+		return engine.WithHint(err, "request a higher quota, or remove unused objects, and run the command again")
 	}
-	return engine.WithHint(err, "mend that and run it again: what was done is not done again")
+	return engine.WithHint(err, "fix that and run the command again: changes that were made are not repeated")
 }
 
 func (c *Cloud) roles(ctx context.Context, i *cloud.Inventory) error {

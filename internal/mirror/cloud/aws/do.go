@@ -18,7 +18,7 @@ import (
 type Changed struct{ Action cloud.Action }
 
 func (c *Changed) Error() string {
-	return fmt.Sprintf("%s: somebody else changed it since the plan was made", c.Action)
+	return fmt.Sprintf("%s: it was changed since the plan was made, and not by this plan", c.Action)
 }
 
 // Hint returns what to do.

@@ -60,7 +60,7 @@ func (z *Zone) Load(ctx context.Context) (*zone.Zone, error) {
 
 // negative asks the name servers for how long resolvers keep that a name is not there.
 func (z *Zone) negative(ctx context.Context) (uint32, error) {
-	err := errors.New("no server of it is known")
+	err := errors.New("no name server of it is known")
 	for _, server := range z.Servers {
 		m := new(dns.Msg)
 		m.SetQuestion(z.Name, dns.TypeSOA)
@@ -243,10 +243,11 @@ func replaceable(t zone.Transaction) error {
 	for _, u := range t.Units {
 		before, after := types(u.Before), types(u.After)
 		if !slices.Equal(before, after) {
-			return engine.WithHint(fmt.Errorf("%s: %w: it would go from %s to %s, and between the two it would have "+
-				"no address", u.Name, zone.ErrRefused,
+			return engine.WithHint(fmt.Errorf("%s: %w: it would change from %s to %s, and have no address in "+
+				"between", u.Name, zone.ErrRefused,
 				strings.Join(before, " and "), strings.Join(after, " and ")), "give both clusters' load balancers "+
-				"addresses of one sort: this provider cannot change two sets of records together")
+				"addresses "+
+				"of the same type: this provider cannot change two sets of records together")
 		}
 	}
 	return nil

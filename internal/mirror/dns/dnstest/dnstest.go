@@ -1,5 +1,5 @@
 // Package dnstest runs real name servers and resolvers for tests: BIND, Knot, PowerDNS and unbound, each with a
-// configuration of its own in a temporary folder, on a port of 127.0.0.1 that nobody uses, ended by its process id.
+// configuration of its own in a temporary folder, on a free port of 127.0.0.1, ended by its process id.
 package dnstest
 
 import (

@@ -16,8 +16,8 @@ import (
 
 // Route53 is a FAKE of Amazon Route 53, of which no real one can be had for a test: one hosted zone over HTTP, with
 // what its documentation says of change batches (all or nothing, DELETE only with exact values, CREATE only what is
-// not there, a weighted set not beside a simple one) and INSYNC, which comes after a number of questions. What it holds
-// it also answers over DNS once it is in sync.
+// not there, a weighted set not next to a simple one) and INSYNC, which comes after a number of questions. What it
+// holds it also answers over DNS once it is in sync.
 type Route53 struct {
 	// URL is its HTTP endpoint, Address its name server.
 	URL, Address string
@@ -117,7 +117,7 @@ func (f *Route53) Sets() []R53Set {
 	return slices.Clone(f.sets)
 }
 
-// Meddle replaces a set as somebody else would.
+// Meddle replaces a set as another client would.
 func (f *Route53) Meddle(set R53Set) {
 	f.lock.Lock()
 	defer f.lock.Unlock()

@@ -95,7 +95,7 @@ func (e *Entry) block(hint, format string, args ...any) {
 func (e *Entry) judge(zones []*zone.Zone, options Options) {
 	z := zone.Of(zones, e.Name)
 	if z == nil {
-		e.Verdict, e.Why = Stays, "no zone that was given has this name"
+		e.Verdict, e.Why = Stays, "no zone of the zones file contains this name"
 		return
 	}
 	e.Zone, e.Now = z.Name, z.At(e.Name, zone.AddressTypes()...)
@@ -104,22 +104,22 @@ func (e *Entry) judge(zones []*zone.Zone, options Options) {
 	ours := slices.ContainsFunc(e.Owners, func(o string) bool { return o == options.Original || o == options.Mirror })
 	switch {
 	case len(e.Original)+len(e.Mirror) == 0 && ours:
-		e.block("remove the record, or bring its object back",
-			"external-dns owns it as %q, and no object of either cluster wants it", strings.Join(e.Owners, ", "))
+		e.block("delete the record, or restore its object",
+			"external-dns owns it as %q, but no object of either cluster has this name", strings.Join(e.Owners, ", "))
 	case len(e.Original)+len(e.Mirror) == 0:
 		e.Verdict, e.Why = Stays, "it belongs to no object of either cluster"
 	case len(e.Now) == 0:
-		e.Verdict, e.Why = Stays, "the zone has no record of it"
+		e.Verdict, e.Why = Stays, "the zone has no record for it"
 	case len(e.Owners) > 1:
-		e.block("leave one owner: delete the other's TXT record",
-			"it belongs to two: owners %s", strings.Join(e.Owners, " and "))
+		e.block("keep one owner: delete the other's TXT record",
+			"it has two owners: %s", strings.Join(e.Owners, " and "))
 	case len(e.Owners) == 1 && !ours:
 		e.block("give the --txt-owner-id of your two external-dns as owners, or leave the name to its owner",
-			"it belongs to somebody else: owner %q", e.Owners[0])
+			"it has another owner: %q", e.Owners[0])
 	case conflicting(e.Original):
-		e.block("leave the name to one of them", "two objects want it for different addresses: %s", objects(e.Original))
+		e.block("keep the name in one of them", "two objects have it with different addresses: %s", objects(e.Original))
 	case conflicting(e.Mirror):
-		e.block("leave the name to one of them", "two objects of the mirror want it for different addresses: %s",
+		e.block("keep the name in one of them", "two objects of the mirror have it with different addresses: %s",
 			objects(e.Mirror))
 	case slices.ContainsFunc(e.Now, func(set zone.RRSet) bool { return set.Routing != "" || set.SetID != "" }):
 		e.block("make it a plain record, or move it by hand",
@@ -135,7 +135,7 @@ func (e *Entry) compare(z *zone.Zone, ownership []zone.RRSet, options Options) {
 	to := union(e.Mirror)
 	switch {
 	case len(e.Mirror) == 0 && len(e.Original) > 0 && slices.Equal(now, union(e.Original)):
-		e.block("copy its object to the mirror first", "no object of the mirror wants it")
+		e.block("copy its object to the mirror first", "no object of the mirror has it")
 		return
 	case len(to) == 0 && len(e.Mirror) > 0:
 		e.block("wait until the mirror's load balancer has an address",
@@ -149,7 +149,7 @@ func (e *Entry) compare(z *zone.Zone, ownership []zone.RRSet, options Options) {
 		return
 	case len(e.Original) == 0:
 		e.block("copy the object to the original, or leave the name",
-			"only the mirror wants it, and it points elsewhere: %s", strings.Join(now, ", "))
+			"only the mirror has it, and it points to neither cluster: %s", strings.Join(now, ", "))
 		return
 	case !slices.Equal(now, union(e.Original)):
 		e.block("let it point to the original first", "it points to %s, and not to the original's %s",
@@ -157,11 +157,11 @@ func (e *Entry) compare(z *zone.Zone, ownership []zone.RRSet, options Options) {
 		return
 	case len(ownership) > 0 && options.Mirror == "":
 		e.block("give the mirror's --txt-owner-id as owners.mirror",
-			"external-dns owns it, and the owner at the mirror is not known")
+			"external-dns owns it, but the owner ID of the mirror is unknown")
 		return
 	case len(e.Owners) == 1 && e.Owners[0] != options.Original:
 		e.block("let the original's external-dns own it, or correct owners.original",
-			"it points to the original, and belongs to the mirror's external-dns %q", e.Owners[0])
+			"it points to the original, but the mirror's external-dns %q owns it", e.Owners[0])
 		return
 	}
 	for _, claim := range e.Mirror {
@@ -181,8 +181,9 @@ func (e *Entry) compare(z *zone.Zone, ownership []zone.RRSet, options Options) {
 			options.Registry.HandOver(ownership, e.Name, options.Mirror, typesOf(e.Now), typesOf(after)))}}
 	for _, claim := range slices.Concat(e.Original, e.Mirror) {
 		if claim.TTL != "" && len(e.Owners) > 0 {
-			e.warn("%s asks external-dns for a TTL of %s: it puts that back when the TTL is lowered; remove the "+
-				"annotation first", claim.Object, claim.TTL)
+			e.warn("%s sets a TTL of %s for external-dns, which restores it when the TTL is lowered; remove the "+
+				"annotation "+
+				"first", claim.Object, claim.TTL)
 		}
 		if claim.Disarmed && len(e.Owners) > 0 {
 			e.warn("%s of the mirror is a copy whose names are hidden from external-dns: one that runs on the mirror "+
@@ -194,7 +195,7 @@ func (e *Entry) compare(z *zone.Zone, ownership []zone.RRSet, options Options) {
 	}
 	e.Move.Probes = probes(e.Name, e.Mirror, now)
 	if len(e.Move.Probes) == 0 {
-		e.warn("nothing is known that answers at its address: only the record is checked")
+		e.warn("Theseus knows no service at its address: only the record is checked")
 	}
 }
 
@@ -289,7 +290,7 @@ func addressed(now []zone.RRSet, targets []string) ([]zone.RRSet, error) {
 	}
 	switch {
 	case len(hosts) > 0 && len(ips) > 0, len(hosts) > 1:
-		return nil, fmt.Errorf("the mirror has %s for it: one name, or addresses, can be a record",
+		return nil, fmt.Errorf("the mirror has %s for it: a record is one name, or addresses",
 			strings.Join(targets, ", "))
 	case len(hosts) == 1 && now[0].Alias != nil:
 		return aliases(now, hosts[0])

@@ -211,7 +211,7 @@ func message(t zone.Transaction) (*dns.Msg, error) {
 	for _, u := range t.Units {
 		for _, set := range u.Before {
 			if set.Alias != nil || set.SetID != "" {
-				return nil, fmt.Errorf("%s: an alias or a weight is nothing that a name server knows", set.Name)
+				return nil, fmt.Errorf("%s: name servers do not support aliases and weights", set.Name)
 			}
 			records, err := set.RRs() // Used changes the records it is given
 			if err != nil {
@@ -246,7 +246,7 @@ func (s *Server) verdict(answer *dns.Msg) error {
 	switch answer.Rcode {
 	case dns.RcodeSuccess:
 		if signature == nil && s.Key.Name != "" {
-			return fmt.Errorf("%s: the answer is not signed: it may be anybody's", what)
+			return fmt.Errorf("%s: the answer is not signed, so anyone may have sent it", what)
 		}
 		return nil
 	case dns.RcodeNXRrset, dns.RcodeYXRrset, dns.RcodeNameError, dns.RcodeYXDomain:
@@ -254,13 +254,14 @@ func (s *Server) verdict(answer *dns.Msg) error {
 	case dns.RcodeServerFailure:
 		return fmt.Errorf("%s: %w: the server failed (SERVFAIL)", what, engine.ErrUnavailable)
 	case dns.RcodeRefused:
-		return engine.WithHint(fmt.Errorf("%s: %w: the server does not take it (REFUSED)", what, zone.ErrRefused),
+		return engine.WithHint(fmt.Errorf("%s: %w: the server refuses the update (REFUSED)", what, zone.ErrRefused),
 			fmt.Sprintf("let the key %s update the zone (update-policy, acl, TSIG-ALLOW-DNSUPDATE) and send it to "+
-				"the primary; PowerDNS answers so to a wrong secret or clock, too", orNone(s.Key.Name)))
+				"the primary; PowerDNS also refuses when the secret or the clock is wrong", orNone(s.Key.Name)))
 	case dns.RcodeNotAuth:
 		return s.notAuth(what, signature)
 	case dns.RcodeNotImplemented:
-		return engine.WithHint(fmt.Errorf("%s: %w: the server does not know updates (NOTIMP)", what, zone.ErrRefused),
+		return engine.WithHint(fmt.Errorf("%s: %w: the server does not support updates "+
+			"(NOTIMP)", what, zone.ErrRefused),
 			"switch them on (PowerDNS: dnsupdate=yes)")
 	case dns.RcodeNotZone:
 		return fmt.Errorf("%s: %w: a record is outside of the zone (NOTZONE)", what, zone.ErrRefused)
@@ -285,7 +286,7 @@ func (s *Server) notAuth(what string, signature *dns.TSIG) error {
 		return engine.WithHint(fmt.Errorf("%s: %w: the server does not know key %s (BADKEY)",
 			what, zone.ErrRefused, key), "check the key's name and algorithm; it may have expired")
 	}
-	return engine.WithHint(fmt.Errorf("%s: %w: the server does not take it from key %s (NOTAUTH)",
+	return engine.WithHint(fmt.Errorf("%s: %w: the server refuses updates signed with the key %s (NOTAUTH)",
 		what, zone.ErrRefused, key),
 		"check the key's name, secret and algorithm, the clock, and that the server is the zone's primary")
 }

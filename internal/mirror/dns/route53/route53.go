@@ -173,7 +173,7 @@ func (z *Zone) inSync(ctx context.Context, info *types.ChangeInfo) error {
 		}
 		answer, err := z.Client.GetChange(ctx, &route53.GetChangeInput{Id: info.Id})
 		if err != nil {
-			return z.explain("asking for the change", err)
+			return z.explain("reading the status of the change", err)
 		}
 		info = answer.ChangeInfo
 	}

@@ -108,7 +108,7 @@ func (p *Plan) Back() *Plan {
 func (p *Plan) Check() error {
 	const again = "make the plan again with this version of theseus"
 	if p.Format != format {
-		return &Error{fmt.Sprintf("the plan of moves is of theseus %s, which goes other steps", p.Theseus), again}
+		return &Error{fmt.Sprintf("theseus %s made the plan of moves, with other steps", p.Theseus), again}
 	}
 	if p.Hash != p.sum() {
 		return &Error{"the plan " + p.Name + " was edited since it was made", again}
@@ -142,15 +142,15 @@ func Read(data []byte) (*Plan, error) {
 			} `json:"options"`
 		}
 		if bounded.Unmarshal(data, &old) == nil && old.Options.ErrorRate != nil {
-			return nil, &Error{"the plan of moves is of theseus " + old.Theseus +
-				", and asks an error rate, in whose place this version has signals (--slo)",
+			return nil, &Error{"the plan of moves was made by theseus " + old.Theseus +
+				", and uses an error rate; this version uses signals instead (--slo)",
 				"if its names have begun to move, go on or back with theseus " + old.Theseus +
 					"; else make the plan again, with --slo"}
 		}
-		return nil, &Error{"this is no plan of moves: " + err.Error(), again}
+		return nil, &Error{"this is not a plan of moves: " + err.Error(), again}
 	}
 	if p.Kind != Kind || p.APIVersion != v1alpha1.APIVersion {
-		return nil, &Error{fmt.Sprintf("this is no plan of moves, but %q %q", p.APIVersion, p.Kind), again}
+		return nil, &Error{fmt.Sprintf("this is not a plan of moves, but %q %q", p.APIVersion, p.Kind), again}
 	}
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -212,10 +212,11 @@ func Runbook(p *Plan) string {
 		}
 	}
 	if demands := signal.Demands(p.Options.SLO); demands != "" {
-		b.WriteString(demands + "The way back asks no signals: that they fail is a reason to go back.\n")
+		b.WriteString(demands + "The way back does not ask the signals: a failing signal can be the reason to go " +
+			"back.\n")
 	}
-	fmt.Fprintf(&b, "\nEvery step can be taken back. Nothing that cannot be (taking the original's load balancers "+
-		"down) may be\ndone before \"settle\" has passed. At least %s in all.\n", total)
+	fmt.Fprintf(&b, "\nEvery step can be undone. Do nothing irreversible, such as deleting the original's load "+
+		"balancers,\nbefore \"settle\" has passed. At least %s in all.\n", total)
 	for _, m := range p.Moves {
 		gone, come := m.Changes()
 		fmt.Fprintf(&b, "\n%s (%s)\n", strings.TrimSuffix(m.Name, "."), strings.Join(m.Services, ", "))

@@ -186,7 +186,7 @@ func list(units []zone.Unit) string {
 	return fmt.Sprintf("%s and %d more", first, len(units)-1)
 }
 
-// sees are what must be seen of units: what they are after, or what they were before.
+// sees are the records that every server must show: those after the move of units, or those before it.
 func sees(units []unit, back bool) []SeeArgs {
 	var all []SeeArgs
 	at := map[string]int{}

@@ -180,19 +180,19 @@ func TestPlanOfBefore(t *testing.T) {
 	}
 	var refused *shift.Error
 	if _, err := shift.Read(data); err == nil || !asError(err, &refused) || !strings.Contains(refused.Error(),
-		"asks an error rate") || !strings.Contains(refused.Hint(), "with theseus v1;") {
+		"uses an error rate") || !strings.Contains(refused.Hint(), "with theseus v1;") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestSignalsHome: the gates of the way there ask the signals of a plan, and those of the way back do not.
-func TestSignalsHome(t *testing.T) {
+// TestSignalsOfRollback: the gates of the way there ask the signals of a plan, and those of the way back do not.
+func TestSignalsOfRollback(t *testing.T) {
 	p := shift.New([]*zone.Zone{{Name: origin, Negative: 60}}, []zone.Move{move(1, 60)},
 		shift.Options{SLO: []string{"http://p a < 1"}}, "v1", time.Unix(1, 0))
 	if back := p.Back(); len(back.Options.SLO) != 0 || len(p.Options.SLO) != 1 || back.Check() != nil {
 		t.Errorf("%q, and there %q", back.Options.SLO, p.Options.SLO)
 	}
-	if book := shift.Runbook(p); !strings.Contains(book, "The way back asks no signals") ||
+	if book := shift.Runbook(p); !strings.Contains(book, "The way back does not ask the signals") ||
 		strings.Contains(shift.Runbook(p.Back()), "signal") {
 		t.Errorf("the runbook:\n%s", book)
 	}

@@ -24,8 +24,8 @@ const (
 // SwapArgs are those of Swap.
 type SwapArgs struct {
 	zone.Transaction
-	// Yield leaves names alone that somebody else has changed meanwhile, and says which, instead of failing: set
-	// on the way back.
+	// Yield skips names that another client has changed meanwhile, and lists them, instead of failing: set in a
+	// rollback.
 	Yield bool `json:"yield,omitempty"`
 }
 
@@ -35,7 +35,7 @@ type SeeArgs struct {
 	// Sets must be what every authoritative server and every chosen resolver answers. At a resolver the TTL may be
 	// less. Of weighted sets any one is right, and an alias has only to be answered.
 	Sets []zone.RRSet `json:"sets"`
-	// Gone must be answered by nobody any more.
+	// No server may answer Gone any more.
 	Gone []zone.Place `json:"gone,omitempty"`
 	// Yield leaves out names that the authority itself does not have so: set on the way back.
 	Yield bool `json:"yield,omitempty"`
@@ -44,7 +44,7 @@ type SeeArgs struct {
 // ProveArgs are those of Prove.
 type ProveArgs struct {
 	Probes []zone.Probe `json:"probes"`
-	// Back is what is to be seen when the step was taken back.
+	// Back are the records that every server must show after the undo of the step.
 	Back []SeeArgs `json:"back,omitempty"`
 }
 

@@ -77,7 +77,7 @@ const (
 	Before State = iota
 	// After: the change is made.
 	After
-	// Other: somebody else changed it.
+	// Other: another client changed it.
 	Other
 )
 
@@ -159,7 +159,7 @@ func words(sets []RRSet) string {
 }
 
 // ErrConflict says that records were not as expected, and that nothing was changed for that reason.
-var ErrConflict = errors.New("somebody else changed the records")
+var ErrConflict = errors.New("another program or person changed the records")
 
 // ErrRefused says that a server will not take changes from us: trying again does not help.
 var ErrRefused = errors.New("refused")

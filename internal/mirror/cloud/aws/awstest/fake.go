@@ -64,14 +64,14 @@ func Start(t testing.TB, i *cloud.Inventory) *Fake {
 	return f
 }
 
-// Change lets a test change or look at what there is, as somebody else would.
+// Change lets a test change or read the objects, as another client would.
 func (f *Fake) Change(change func(*cloud.Inventory)) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	change(f.i)
 }
 
-// Attach gives a role a policy, as somebody else would.
+// Attach gives a role a policy, as another client would.
 func (f *Fake) Attach(role, policy string) {
 	f.Change(func(i *cloud.Inventory) {
 		for n := range i.Roles {
