@@ -115,7 +115,7 @@ const (
 const (
 	// ConditionReconciling: the run is under way, or waits for an approval, a window, or a person who has paused it.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled: what is wanted is not reached until a person acts.
+	// ConditionStalled: the object does not reach the requested state until a person acts.
 	ConditionStalled = "Stalled"
 	// ConditionReady: every step is done.
 	ConditionReady = "Ready"

@@ -26,7 +26,7 @@ func runBench(ctx context.Context, log *slog.Logger, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	host := flags.Bool("host", false, "serve on the node's own address, and its kernel's counters too")
 	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address")
-	within := flags.Duration("within", 0, "end after so long, whoever still uses it")
+	within := flags.Duration("within", 0, "end after this time, even if clients still use it")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}

@@ -164,7 +164,7 @@ func runIntroduce(ctx context.Context, log *slog.Logger, args []string) error {
 	driver, _ := drivers.All().Get(*to)
 	network, ok := driver.(cni.Introducer)
 	if !ok {
-		return usage{fmt.Errorf("%q is no network to whose agents pods can be introduced", *to)}
+		return usage{fmt.Errorf("%q is not a network to whose agents pods can be introduced", *to)}
 	}
 	var ranges []netip.Prefix
 	for _, cidr := range strings.Split(*pods, ",") {

@@ -134,7 +134,7 @@ func (c *connection) config(known []string) (*rest.Config, *apiserver.Servers, e
 	return apiserver.Direct(config, append(known, c.first...), false)
 }
 
-// client reaches the API servers. Their addresses are to be learnt from the cluster; nil if flags give them, or if one
+// client reaches the API servers. It learns their addresses from the cluster; nil if flags give them, or if one
 // is enough.
 func (c *connection) client(known []string) (*kube.Client, *apiserver.Servers, error) {
 	config, learnt, err := c.config(known)
@@ -384,7 +384,7 @@ func serve(address string, healthy func() bool) (stop func(), err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if !healthy() {
-			http.Error(w, "the loop does not turn", http.StatusServiceUnavailable)
+			http.Error(w, "the main loop is stuck", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

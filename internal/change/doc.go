@@ -1,13 +1,13 @@
-// Package change is the room of plans: from a snapshot and a wish to steps that are proven before anything
-// runs.
+// Package change is the room of plans: it turns a snapshot and a requested change into steps, and proves them before
+// anything runs.
 //
-// Belongs here: kind (the contract: the form of plans, and what a kind of change answers), verify (takes rules over
-// every prefix of a plan), compact (the steps of a plan with each thing said once, as its file has them), plan (makes,
-// verifies, prints, writes and reads plans; names no kind but in its list) and one package for each kind of change:
-// replace (by adopt, recreate or surge), mirror, upgrade, rollout, pool, encapsulation, reflectors, guard. A new kind
-// of change is a new package here and one line in plan/kinds.go.
+// Belongs here: kind (the contract: the form of plans, and the answers of a kind of change), verify (applies rules to
+// every prefix of a plan), compact (the steps of a plan without repetition, as in its file), plan (makes, verifies,
+// prints, writes and reads plans; names kinds only in its list) and one package for each kind of change: replace (by
+// adopt, recreate or surge), mirror, upgrade, rollout, pool, encapsulation, reflectors, guard. A new kind of change is
+// a new package here and one line in plan/kinds.go.
 //
-// Does not belong here: what a network needs (network), the words of a plan (step), and running it (run).
+// Does not belong here: knowledge about a network (network), the vocabulary of plans (step), and running them (run).
 //
 // Door: adopt, encapsulation, guard, kind, mirror, plan, pool, recreate, reflectors, rollout, surge, upgrade.
 package change

@@ -17,7 +17,7 @@ import (
 
 // BenchmarkCheckFile runs the built theseus on a snapshot file: every check, reading and writing included, in a
 // process of its own. 5,000 nodes are 100,000 pods and 5,000 policies. It reports the process' own CPU time and its
-// largest resident size beside the time on the clock.
+// largest resident size next to the time on the clock.
 func BenchmarkCheckFile(b *testing.B) {
 	dir := b.TempDir()
 	theseus := filepath.Join(dir, "theseus")

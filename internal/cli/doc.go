@@ -15,8 +15,7 @@
 //   - approval, migrations and statedir: which plan was approved here, which migration is meant, and the folder of this
 //     machine's state
 //   - execute: a run from a terminal; follow: a run of another process; incluster: the controller in the cluster
-//   - asking: asks the process that runs a migration for something, and approves plans; the controller's page does so,
-//     too
+//   - asking: sends requests to the process that runs a migration, and approves plans, also for the controller's page
 //   - agents: agents outside of any migration
 //   - flags/flagsource and flags/origin: where flags come from, and their values on every node
 //   - mirror/clusters, mirror/zonefile and mirror/pair: connections to a mirror and to DNS zones

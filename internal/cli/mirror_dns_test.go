@@ -119,9 +119,9 @@ func TestMirrorDNS(t *testing.T) {
 	// theseus.
 	for place, says := range map[string]string{
 		fmt.Sprintf("[unshare, -n, %q]",
-			filepath.Join(dir, "theseus")): "theseus` 2 of 2 probes fail at the address that the name is to get: s",
+			filepath.Join(dir, "theseus")): "theseus` 2 of 2 probes fail at the name's new address: s",
 		"[sh, -c, 'echo no such pod >&2; exit 1', theseus]": "theseus`: exit status 1: no such pod",
-		"[echo, hello]": "what `echo hello` answers cannot be read",
+		"[echo, hello]": "the answer of `echo hello` cannot be read",
 	} {
 		elsewhere := strings.Replace(files["zones.yaml"], "from: [[", "from: ["+place+"] #", 1)
 		if err := os.WriteFile(filepath.Join(dir, "zones.yaml"), []byte(elsewhere), 0o600); err != nil {
@@ -131,7 +131,7 @@ func TestMirrorDNS(t *testing.T) {
 		must(4, says, "mirror", "dns", "move", "move.yaml", "--zones", "zones.yaml", "--yes")
 	}
 	must(0, "12 move,", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
-	must(1, "standard input is no question", "mirror", "dns", "ask")
+	must(1, "standard input is not a question", "mirror", "dns", "ask")
 }
 
 // serveBoth answers HTTP at two addresses on one port.

@@ -46,7 +46,7 @@ type Streams = app.Streams
 // Main runs the command line and returns the exit code.
 func Main(ctx context.Context, args []string, streams Streams) int {
 	out, err := printable.NewWriter(streams.Out), printable.NewWriter(streams.Err)
-	defer out.Flush() //nolint:errcheck // the end of a text was cut off by whoever wrote it
+	defer out.Flush() //nolint:errcheck // the writer has cut off the end of a text
 	defer err.Flush() //nolint:errcheck // the same
 	streams.Out, streams.Err = out, err
 	silence()

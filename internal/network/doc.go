@@ -1,4 +1,4 @@
-// Package network is the room of the knowledge about pod networks. All its packages are pure: they take a
+// Package network is the room of pod networks: it has the knowledge about each. All its packages are pure: they take a
 // snapshot or a manifest and return data.
 //
 // Belongs here: cni (the contract of a driver), one package for each network (flannel, calico, weave,

@@ -238,7 +238,7 @@ func (n *Node) job(args step.AdoptArgs) (*job, error) {
 	}
 	j := &job{from: from, to: to, release: args.Release, result: step.AdoptResult{Node: n.Name}}
 	if err := renames(); err != nil && !n.parks() {
-		j.result.Refused = "this node moves no pod: " + err.Error()
+		j.result.Refused = "this node cannot move pods: " + err.Error()
 	}
 	if j.records, err = n.records(); err != nil {
 		return nil, err
@@ -392,12 +392,12 @@ func (n *Node) exclusive(ctx context.Context) (done func(), err error) {
 	for {
 		err := unix.Flock(int(root.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			kept := n.keepBeside()
+			kept := n.keepMeanwhile()
 			return func() { kept(); _ = root.Close() }, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) || ctx.Err() != nil {
 			_ = root.Close()
-			return nil, fmt.Errorf("another agent moves pods of this node: %w", errors.Join(err, ctx.Err()))
+			return nil, fmt.Errorf("another agent is moving pods of this node: %w", errors.Join(err, ctx.Err()))
 		}
 		_ = outage.Sleep(ctx, readyPoll)
 	}
@@ -568,7 +568,7 @@ func (n *Node) forgetRecord(record *adoption.Record) error {
 }
 
 // errBusy says that this kernel renames no interface that is up.
-var errBusy = errors.New("its kernel renames no interface that is in use, as Linux does from 6.2 on")
+var errBusy = errors.New("its kernel cannot rename an interface in use, as Linux can from 6.2 on")
 
 // renames finds out whether this kernel renames an interface that is up by doing so in a network namespace that exists
 // for that alone.

@@ -239,7 +239,7 @@ func (p *testPod) whole() string {
 	return ""
 }
 
-// clock is how a log shows times, so that a lost datagram can be put beside what was done.
+// clock is how a log shows times, so that a lost datagram can be put next to what was done.
 const clock = "15:04:05.000"
 
 // traffic is a flow of one datagram a millisecond that is sent back, and of bytes on a kept connection.
@@ -622,11 +622,11 @@ func testAdoptFaults(t *testing.T) {
 			`[ "$CNI_COMMAND" = ADD ] || exit 0; echo '{"cniVersion":"0.4.0","code":11,"msg":"no more of it"}'; exit 1`,
 			"no more of it"},
 		"garbage":          {delegate(`echo '{"cniVersion":'`), "ptp"},
-		"answers null":     {delegate(`echo null`), "gave no address"},
+		"answers null":     {delegate(`echo null`), "assigned no address"},
 		"answers too much": {delegate(`yes | head -c 3000000`), "longer than"},
 		"fails when done":  {delegate(`exit 3`), "exit status 3"},
 		"lies": {`[ "$CNI_COMMAND" = ADD ] || exit 0; echo '{"cniVersion":"0.4.0","ips":[{"version":"4","address":"` +
-			a.address + `/24"}]}'`, "made no interface eth0"},
+			a.address + `/24"}]}'`, "created no interface eth0"},
 		"gives another": {delegate(`echo "$out" | sed s/` + strings.ReplaceAll(a.address, ".", "[.]") +
 			`/198.19.5.77/`), "198.19.5.77"},
 		"leaves all": {

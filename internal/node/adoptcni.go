@@ -301,11 +301,11 @@ func checkAddress(result types.Result, want string) error {
 	}
 	for _, ip := range got.IPs {
 		if ip.Address.IP.String() != want {
-			return fmt.Errorf("the plugin gave the address %s and not %s", ip.Address.IP, want)
+			return fmt.Errorf("the plugin assigned the address %s, not %s", ip.Address.IP, want)
 		}
 	}
 	if len(got.IPs) == 0 {
-		return errors.New("the plugin gave no address")
+		return errors.New("the plugin assigned no address")
 	}
 	return nil
 }

@@ -165,11 +165,11 @@ func TestAdoptOldKernel(t *testing.T) {
 	w := newSite(t)
 	a := w.pod("a", bridgeList, nil)
 	before := a.state() + hostState(t)
-	if got := do(t, w.Node, step.VerbAdoptable, forth); !strings.Contains(got.Message, "this node moves no pod") {
+	if got := do(t, w.Node, step.VerbAdoptable, forth); !strings.Contains(got.Message, "this node cannot move pods") {
 		t.Errorf("asked: %s", got.Message)
 	}
 	got, err := w.Do(t.Context(), step.VerbAdopt, args(t, forth))
-	if err == nil || !strings.Contains(err.Error(), "this node moves no pod") || len(outcomes(t, got)) > 0 {
+	if err == nil || !strings.Contains(err.Error(), "this node cannot move pods") || len(outcomes(t, got)) > 0 {
 		t.Errorf("told: %v, %s", err, got.Result)
 	}
 	if after := a.state() + hostState(t); after != before {

@@ -40,9 +40,9 @@ func (p *testPod) asks(neighbour *testPod, link string) {
 	}
 }
 
-// moveBeside moves a pod that a neighbour on another node talks to, and whose kernel asks for that one just before the
-// pod's old interface goes.
-func moveBeside(t *testing.T, w *site) (there, back *traffic) {
+// moveWithFarNeighbour moves a pod that a neighbour on another node talks to, and whose kernel asks for that one just
+// before the pod's old interface goes.
+func moveWithFarNeighbour(t *testing.T, w *site) (there, back *traffic) {
 	t.Helper()
 	a := w.pod("a", bridgeList, nil)
 	c := w.far("c", "198.19.5.200")
@@ -62,15 +62,15 @@ func moveBeside(t *testing.T, w *site) (there, back *traffic) {
 	return there, back
 }
 
-// TestAdoptBesideFar: whoever is asked for by an interface learns from the question where the pod is, and no gratuitous
-// ARP before helps. A pod's old interface does not ask any more.
-func TestAdoptBesideFar(t *testing.T) { bothWays(t, testAdoptBesideFar) }
+// TestAdoptFarNeighbour: whoever is asked for by an interface learns from the question where the pod is, and no
+// gratuitous ARP before helps. A pod's old interface does not ask any more.
+func TestAdoptFarNeighbour(t *testing.T) { bothWays(t, testAdoptFarNeighbour) }
 
-func testAdoptBesideFar(t *testing.T) {
+func testAdoptFarNeighbour(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	there, back := moveBeside(t, newSite(t))
+	there, back := moveWithFarNeighbour(t, newSite(t))
 	there.end(t)
 	back.end(t)
 }
@@ -82,7 +82,7 @@ func TestAdoptChatty(t *testing.T) {
 	}
 	w := newSite(t)
 	w.chatty = true
-	there, _ := moveBeside(t, w)
+	there, _ := moveWithFarNeighbour(t, w)
 	for deadline := time.Now().Add(20 * time.Second); there.unanswered() < 200; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the neighbour reaches the pod: the other test shows nothing")

@@ -301,7 +301,7 @@ func (h *hands) found(in *space, record *adoption.Record) error {
 		return err
 	}
 	if link == nil || isOld(record, link) {
-		return fmt.Errorf("the plugin made no interface %s", record.Interface)
+		return fmt.Errorf("the plugin created no interface %s", record.Interface)
 	}
 	host, err := peer(link)
 	if err != nil {
@@ -312,7 +312,7 @@ func (h *hands) found(in *space, record *adoption.Record) error {
 		return fmt.Errorf("list the new addresses: %w", err)
 	}
 	if len(addresses) != 1 || addresses[0].IP.String() != record.Address {
-		return fmt.Errorf("the new interface has not the address %s alone", record.Address)
+		return fmt.Errorf("the new interface does not have exactly the address %s", record.Address)
 	}
 	attrs := link.Attrs()
 	record.New = adoption.Link{
@@ -322,7 +322,7 @@ func (h *hands) found(in *space, record *adoption.Record) error {
 	if record.To.Bridge != "" {
 		bridge, err := netlink.LinkByName(record.To.Bridge)
 		if err != nil || host.Attrs().MasterIndex != bridge.Attrs().Index {
-			return fmt.Errorf("%s does not hang on the bridge %s", host.Attrs().Name, record.To.Bridge)
+			return fmt.Errorf("%s is not attached to the bridge %s", host.Attrs().Name, record.To.Bridge)
 		}
 		record.New.Through = bridge.Attrs().Index
 	}
@@ -340,7 +340,7 @@ func (h *hands) hasDefault(in *space, record *adoption.Record) error {
 		return err
 	}
 	if !slices.ContainsFunc(routes, isDefault) {
-		return errors.New("the plugin made no default route")
+		return errors.New("the plugin created no default route")
 	}
 	return nil
 }
@@ -403,8 +403,8 @@ func (h *hands) Remove(ctx context.Context, record *adoption.Record) error {
 	})
 }
 
-// Wait implements adoption.Hands. It also tells both sides each other's hardware addresses, so that the first
-// packet after the flip waits for nobody.
+// Wait implements adoption.Hands. It also tells both sides each other's hardware addresses, so that the first packet
+// after the flip is sent without an ARP request.
 func (h *hands) Wait(ctx context.Context, record *adoption.Record) error {
 	alive := func() error { return h.inside(record, func(*space) error { return nil }) }
 	if err := h.ready.wait(ctx, record.To.Ready, record.New.Host, alive); err != nil {
@@ -562,7 +562,7 @@ func (h *hands) Part(ctx context.Context, record *adoption.Record) error {
 		if err := h.flush(in); err != nil {
 			return err
 		}
-		if err := removeRule(in.Handle); err != nil { // it went with the flip, unless somebody put it back
+		if err := removeRule(in.Handle); err != nil { // the flip removed it, unless another program restored it
 			return err
 		}
 		return h.setParameters(in, record, asBefore)
@@ -603,7 +603,7 @@ func (h *hands) unpinWhenAgreed(ctx context.Context, record *adoption.Record) er
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("no route of the target's leads to %s through %s", record.Address, record.New.Host)
+			return fmt.Errorf("the target has no route to %s through %s", record.Address, record.New.Host)
 		}
 		_ = outage.Sleep(ctx, readyPoll)
 	}

@@ -29,7 +29,7 @@ const neighbourTries = 20
 // is not enough: the old interface goes on to answer who asks, and to ask itself whether neighbours are still there,
 // and from a question Linux learns where the one who asks is, whatever it has just heard. So the old interface is
 // silenced, the ARP is sent, and then the entries themselves are looked at, and put right, in every pod of the node,
-// until none is wrong. Neighbours on other nodes nobody can look at: unsent waits for them.
+// until none is wrong. The entries on other nodes cannot be read: unsent waits for these nodes.
 func (n *Node) tellNeighbours(ctx context.Context, h *hands, record *adoption.Record) error {
 	bridge, err := bridgeOf(record)
 	if err != nil || bridge == nil {
@@ -117,8 +117,8 @@ func (n *Node) silence(in *space, link netlink.Link) error {
 	return nil
 }
 
-// unsent waits until nobody sends to the pod's old place any more, and tells neighbours of the new one as long as
-// somebody does: those on other nodes of the network, who may have missed what was said.
+// unsent waits until no neighbour sends to the pod's old interface any more, and announces the new one meanwhile:
+// those on other nodes of the network, who may have missed what was said.
 func (n *Node) unsent(ctx context.Context, h *hands, record *adoption.Record) error {
 	if record.From.Bridge == "" {
 		n.drain(ctx)

@@ -424,7 +424,7 @@ func (n *Node) side(attachment step.Attachment) (adoption.Side, error) {
 	}
 	for _, name := range attachment.Conf {
 		if name == "" || strings.ContainsRune(name, '/') {
-			return adoption.Side{}, fmt.Errorf("%q is no file name", name)
+			return adoption.Side{}, fmt.Errorf("%q is not a file name", name)
 		}
 		text, err := os.ReadFile(filepath.Join(n.Root, told.conf, name))
 		if errors.Is(err, fs.ErrNotExist) {

@@ -53,7 +53,7 @@ func router(t *testing.T, w *site, weaver, node, name string) {
 
 // dropped says what the router of the thread's namespace lost, as it and the kernel count it: every frame between nodes
 // passes its process, and what comes while that does not run for longer than its buffers last is lost, whatever is done
-// beside it.
+// next to it.
 func dropped() (string, error) {
 	conn, err := net.Dial("tcp4", "127.0.0.1:6784") // by this thread, as http.Get would not
 	if err != nil {

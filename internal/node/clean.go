@@ -15,10 +15,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// scrubTries is how often the tables are read anew when somebody changes them while they are scrubbed.
+// scrubTries is how often the tables are read again if another program changes them while they are scrubbed.
 const scrubTries = 3
 
-// What resists is tried again every cleanPause, for cleanWait.
+// Objects that cannot be removed are tried again every cleanPause, for cleanWait.
 const (
 	cleanPause = 300 * time.Millisecond
 	cleanWait  = 20 * time.Second
@@ -46,7 +46,7 @@ func (n *Node) clean(ctx context.Context, residue step.Residue) (Answer, error) 
 	message := fmt.Sprintf("%d removed, %d left", before.Count()-left.Count(), left.Count())
 	done, err := answer(true, message, step.Inventory{Node: n.Name, Found: left})
 	if left.Count() > 0 && failed == nil {
-		failed = fmt.Errorf("something puts it back: %s", named(left))
+		failed = fmt.Errorf("another program restores it: %s", named(left))
 	}
 	if left.Count() == 0 {
 		failed = nil // whatever failed on the way is gone all the same
@@ -115,7 +115,7 @@ func (n *Node) removeAll(ctx context.Context, residue, found step.Residue) error
 	return errors.Join(errs...)
 }
 
-// unused makes sure that no pod hangs on a bridge that is to go, and that the runtime keeps a network
+// unused makes sure that no pod is attached to a bridge that will be removed, and that the runtime keeps a network
 // configuration to serve from.
 func (n *Node) unused(ctx context.Context, found step.Residue) error {
 	serving, err := n.confFiles()
@@ -123,7 +123,7 @@ func (n *Node) unused(ctx context.Context, found step.Residue) error {
 		return err
 	}
 	if len(serving) > 0 && len(step.Pick(found.ConfFiles, serving)) == len(serving) {
-		return fmt.Errorf("%s is all the network configuration that the node has", strings.Join(serving, ", "))
+		return fmt.Errorf("%s is the node's only network configuration", strings.Join(serving, ", "))
 	}
 	for _, name := range found.Links {
 		if err := waitUnused(ctx, name, found.Links, cmp.Or(n.patience, portsWait)); err != nil {

@@ -24,8 +24,8 @@ func NewCommands(limit int, timeout time.Duration) *Commands {
 	return &Commands{slots: make(chan struct{}, limit), timeout: timeout}
 }
 
-// pipeWait is how long a grandchild that keeps a program's pipes open keeps us. A busy node lets nobody run for a
-// second at times, and what a program said that did its work must not be given up for that.
+// pipeWait is how long a grandchild that keeps a program's pipes open keeps us. On a busy node, a process may not run
+// for a second, and the output of a program that succeeded must not be dropped for that.
 const pipeWait = 10 * time.Second
 
 // errAbsent says that a program is not in the image.

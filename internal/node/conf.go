@@ -45,7 +45,7 @@ func (n *Node) activate(ctx context.Context, args step.ConfArgs) (Answer, error)
 	return n.renameConf(args.Staged, args.Active)
 }
 
-// fetch activates what is staged in a folder. A runtime that watches its own folder (containerd) loads it anew when a
+// fetch activates what is staged in a folder. A runtime that watches its own folder (containerd) loads it again when a
 // file is renamed there, and not when one is moved into it: so it gets a name there first that no runtime reads.
 func (n *Node) fetch(ctx context.Context, args step.ConfArgs, staged, active []byte) (Answer, error) {
 	beside := step.ConfArgs{Staged: args.Active + ".theseus", Active: args.Active}
@@ -103,7 +103,7 @@ func (n *Node) confPair(args step.ConfArgs) (staged, active []byte, err error) {
 	read := func(name string) []byte {
 		folder, file, deeper := strings.Cut(name, "/")
 		if deeper && (name == args.Active || !isName(file)) || !isName(folder) {
-			err = errors.Join(err, fmt.Errorf("%q is no file name", name))
+			err = errors.Join(err, fmt.Errorf("%q is not a file name", name))
 			return nil
 		}
 		content, failed := os.ReadFile(filepath.Join(dir, name))
@@ -130,7 +130,7 @@ func (n *Node) servesFirst(active string) error {
 		return err
 	}
 	if len(files) > 0 && files[0] < active {
-		return fmt.Errorf("%s would not serve: the runtime picks %s before it", active, files[0])
+		return fmt.Errorf("%s would not be used: the runtime prefers %s", active, files[0])
 	}
 	return nil
 }

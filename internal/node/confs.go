@@ -10,7 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// Bounds of what is read of the runtime's configurations: what is longer is nobody's network.
+// Bounds of what is read of the runtime's configurations: a longer file is not a network's.
 const (
 	mostConfs    = 20
 	mostConfSize = 1 << 18

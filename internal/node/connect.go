@@ -28,7 +28,8 @@ const (
 func (n *Node) connect(ctx context.Context, args step.ConnectArgs) (Answer, error) {
 	for _, pair := range args.Pairs {
 		if pair.Node != n.Name {
-			return Answer{}, fmt.Errorf("%s is a pod of %s, and this agent is that of %s", pair.From, pair.Node, n.Name)
+			return Answer{}, fmt.Errorf("%s is a pod of the node %s, but this agent runs on "+
+				"%s", pair.From, pair.Node, n.Name)
 		}
 	}
 	all, err := n.sandboxes()

@@ -132,10 +132,10 @@ func TestConnectRefuses(t *testing.T) {
 	}{
 		"another node": {func(p *step.Pair) { p.Node = "node-2" }, "x/a is a pod of node-2"},
 		"the node's own services": {func(p *step.Pair) { p.To.Address = "127.0.0.1" },
-			`"127.0.0.1" is no address of a pod`},
-		"metadata of a cloud": {func(p *step.Pair) { p.To.Address = "169.254.169.254" }, "is no address of a pod"},
-		"a mapped address":    {func(p *step.Pair) { p.To.Address = "::ffff:127.0.0.1" }, "is no address of a pod"},
-		"a name":              {func(p *step.Pair) { p.To.Address = "example.org" }, "is no address of a pod"},
+			`"127.0.0.1" is not an address of a pod`},
+		"metadata of a cloud": {func(p *step.Pair) { p.To.Address = "169.254.169.254" }, "is not an address of a pod"},
+		"a mapped address":    {func(p *step.Pair) { p.To.Address = "::ffff:127.0.0.1" }, "is not an address of a pod"},
+		"a name":              {func(p *step.Pair) { p.To.Address = "example.org" }, "is not an address of a pod"},
 		"no UID":              {func(p *step.Pair) { p.From.UID = "" }, "has no namespace, name or UID"},
 		"no port":             {func(p *step.Pair) { p.Port = 0 }, "0 is no port"},
 	} {

@@ -60,7 +60,7 @@ type tcpState struct {
 // masqueraded says whether the source is translated; the kernel does not tell by which kind of rule.
 func (c *connection) masqueraded() bool { return c.status&ctSourceNAT != 0 }
 
-// over says whether nothing is to come any more but what nobody waits for.
+// over says whether no awaited packet is left.
 func (c *connection) over() bool {
 	return c.tcp != nil && (c.tcp.state == nl.TCP_CONNTRACK_TIME_WAIT || c.tcp.state == nl.TCP_CONNTRACK_CLOSE)
 }
@@ -191,7 +191,7 @@ func translation(kind int, to netip.AddrPort) *nl.RtAttr {
 		nested(ctaNATProto, nl.NewRtAttr(ctaNATMinPort, port), nl.NewRtAttr(ctaNATMaxPort, port)))
 }
 
-// create makes an entry in a zone. It is given as one that is not translated, and what is to be translated beside it:
+// create makes an entry in a zone. It is given as one that is not translated, and what is to be translated next to it:
 // so the kernel translates as rules of SNAT and DNAT do. It has never seen the connection's windows and accepts any.
 func (c *connection) create(zone uint16) error {
 	request := conntrackRequest(nl.IPCTNL_MSG_CT_NEW, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL)

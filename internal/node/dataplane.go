@@ -63,9 +63,9 @@ func lacking(d step.Dataplane, seen step.Attestation) string {
 	case len(seen.Bare) > 0:
 		return "there are no rules for " + strings.Join(seen.Bare, ", ")
 	case d.Passed && seen.Passed == 0:
-		return "no packet to or from a pod was let through by the rules in " + d.Want
+		return "no packet to or from a pod passed the rules in " + d.Want
 	case d.Refused && seen.Refused == 0:
-		return "no packet was refused by the rules in " + d.Want
+		return "no packet was dropped or rejected by the rules in " + d.Want
 	}
 	return ""
 }

@@ -168,7 +168,7 @@ func folder(name string) (string, error) {
 	if clean := path.Clean(name); path.IsAbs(clean) && strings.Count(clean, "/") > 1 {
 		return clean, nil
 	}
-	return "", fmt.Errorf("it names %q, which is no folder for CNI files", name)
+	return "", fmt.Errorf("it names %q, which is not a folder for CNI files", name)
 }
 
 // toFolders judges what a runtime told.

@@ -177,17 +177,17 @@ func TestFolders(t *testing.T) {
 			runtimeAt(t, root, usualSock, recorded(t, "rke2"), nil)
 			runtimeAt(t, root, rancherSock, recorded(t, "k3s"), nil)
 		}, cluster.Folders{
-			Problem: "several container runtimes run here, which read different folders: /etc/cni/net.d"}},
+			Problem: "several container runtimes run here, and they read different folders: /etc/cni/net.d"}},
 		{"no answer", func(t *testing.T, root string) {
 			write(t, root, map[string]string{usualSock[1:]: ""})
 		}, cluster.Folders{Problem: "ask the container runtime for its CNI folders: " + usualSock}},
 		{"another answer", func(t *testing.T, root string) {
 			runtimeAt(t, root, usualSock, mute, nil)
-		}, cluster.Folders{Problem: "it does not tell its folders by the CRI, nor as CRI-O does"}},
+		}, cluster.Folders{Problem: "the runtime reports its folders neither by the CRI nor as CRI-O does"}},
 		{"a folder of the host", func(t *testing.T, root string) {
 			runtimeAt(t, root, "/run/crio/crio.sock", mute, map[string]string{
 				"/config": "[crio.network]\nnetwork_dir = \"/opt/../etc\"\nplugin_dirs = [\"/opt/cni/bin\"]\n"})
-		}, cluster.Folders{Problem: `it names "/opt/../etc", which is no folder for CNI files`}},
+		}, cluster.Folders{Problem: `it names "/opt/../etc", which is not a folder for CNI files`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := smallRoot(t)

@@ -14,14 +14,14 @@ import (
 // guardSuffix makes the name of a table's copy.
 const guardSuffix = "-theseus"
 
-// guard copies the filter and NAT rules of nft tables, and of iptables chains, beside them. A packet passes both, so
+// guard copies the filter and NAT rules of nft tables, and of iptables chains, next to them. A packet passes both, so
 // what is denied stays denied while the owner of the first takes them away and writes its rules elsewhere. A new
 // connection that the owner's rules do not translate is translated by the copy: if it left without, connection tracking
 // would keep it so, and no answer would find its way back.
 func (n *Node) guard(ctx context.Context, g step.Guard) (Answer, error) {
 	limit := time.Duration(g.For).Truncate(time.Second)
 	if limit <= 0 {
-		return Answer{}, fmt.Errorf("a guard for %s makes no sense", time.Duration(g.For))
+		return Answer{}, fmt.Errorf("a guard for %s is not supported", time.Duration(g.For))
 	}
 	present, err := n.nftables(ctx, true)
 	if err != nil {
@@ -181,7 +181,7 @@ func guardOf(text, family, table string, without []string, limit time.Duration) 
 	return []string{rules.String(), hooks.String()}
 }
 
-// Where a copy's base chains translate: after those of iptables (-100 and 100), and of owners beside them (such as
+// Where a copy's base chains translate: after those of iptables (-100 and 100), and of owners next to them (such as
 // 110).
 const (
 	laterPreRouting  = -40

@@ -128,7 +128,7 @@ func copiedSet(saved, name string) string {
 // reference is where a rule names a chain or a set.
 var reference = regexp.MustCompile(`(^| )(-j|-g|--match-set) (\S+)`)
 
-// guarded is the script that copies a table's chains beside them, and the sets that the copies match.
+// guarded is the script that copies a table's chains next to them, and the sets that the copies match.
 func (t table) guarded(g step.Guard, armed string) (script string, sets []string) {
 	chains := t.leftChains(g.Chains)
 	rename := func(spec string) string {

@@ -92,7 +92,7 @@ type client struct {
 
 // run opens connections until it is told to stop. Each has as long as a busy machine may need, but when it is lost.
 func (c *client) run(m *masqueraded, stop <-chan struct{}) {
-	runtime.LockOSThread() // for good: the thread stays in the pod's namespace
+	runtime.LockOSThread() // permanently: the thread stays in the pod's namespace
 	if err := netns.Set(m.pod); err != nil {
 		m.t.Error(err)
 		return
@@ -133,7 +133,7 @@ func (c *client) one() bool {
 func (m *masqueraded) answered(network string) bool {
 	answer := make(chan bool)
 	go func() {
-		runtime.LockOSThread() // for good: the thread stays in the pod's namespace
+		runtime.LockOSThread() // permanently: the thread stays in the pod's namespace
 		answer <- netns.Set(m.pod) == nil && (&client{network: network}).one()
 	}()
 	return <-answer

@@ -20,8 +20,8 @@ import (
 // carriedWait bounds how long the target's routes are waited for, and the end of them.
 const carriedWait = 2 * time.Minute
 
-// A pin is one rule that sends packets to the range through a table of the source's routes to other nodes. What
-// it does not hold, such as the node's own pods, is looked up as ever.
+// A pin is one rule that sends packets to the range through a table of the source's routes to other nodes. Other
+// packets, such as those to the node's own pods, use the main table.
 const (
 	heldTable = 251
 	heldPref  = 91
@@ -181,7 +181,7 @@ func released(ranges []string, look func() (count int, missing string, err error
 	return Answer{Changed: changed, Message: message}, nil
 }
 
-// unhold puts the source's routes first again. Whoever made routes in between must have taken them away: they
+// unhold puts the source's routes first again. Routes that were made in between must be removed before: they
 // would be replaced, and then deleted by their owner.
 func (n *Node) unhold(ctx context.Context, args step.HoldArgs) (Answer, error) {
 	err := until(ctx, carriedWait, func() (string, error) {

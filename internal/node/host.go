@@ -149,7 +149,7 @@ func no(value string) bool {
 	return slices.Contains([]string{"no", "n", "false", "f", "off", "0"}, strings.ToLower(value))
 }
 
-// settings reads a configuration file and the folder beside it as these daemons do: a later file's keys count, and of
+// settings reads a configuration file and the folder next to it as these daemons do: a later file's keys count, and of
 // two files of one name that of /etc before that of /run and /usr/lib.
 func (n *Node) settings(file, folder string) (map[string]string, error) {
 	files := map[string]string{}

@@ -89,8 +89,8 @@ func (n *Node) find(ctx context.Context, residue step.Residue) (step.Residue, er
 	return find(residue, w)
 }
 
-// world reads all that a residue could name. What cannot be read is an error: nothing counts as clean
-// because nobody could look.
+// world reads all that a residue could name. What cannot be read is an error: a node never counts as clean because it
+// could not be read.
 func (n *Node) world(ctx context.Context, residue step.Residue) (world, error) {
 	var w world
 	present, err := links()

@@ -20,7 +20,7 @@ import (
 // phase goes on after one; part removes it.
 const stateFile = "var/lib/theseus/join.json"
 
-// rechoose is after how many checks the backends are looked for anew.
+// rechoose is after how many checks the backends are looked for again.
 const rechoose = 30
 
 // order is a joint phase that is in force.

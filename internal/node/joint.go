@@ -114,7 +114,7 @@ func tighten(now, former map[string]int) map[string]int {
 	set := map[string]int{}
 	for name, value := range now {
 		if value != rpLoose {
-			continue // somebody else has decided since
+			continue // another process has decided since
 		}
 		was, known := former[name]
 		if !known && name != "all" {

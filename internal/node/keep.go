@@ -53,8 +53,8 @@ func sourceRoutes(within, links []string) ([]keptRoute, error) {
 	return kept, nil
 }
 
-// keepSource puts the source's routes back that somebody has taken, and says which. The target's agent does so when it
-// believes that the whole range is its own: Felix, from v3.31 on, then puts a blackhole in the place of the
+// keepSource restores routes of the source that another program removed, and lists them. The target's agent does so
+// when it believes that the whole range is its own: Felix, from v3.31 on, then puts a blackhole in the place of the
 // route to the bridge. Where the place is taken, the pods of a bridge are reached by two more specific routes; the
 // others the target has. With force, the place itself is taken back.
 func keepSource(kept []keptRoute, force bool) ([]string, error) {
@@ -86,12 +86,12 @@ func keepSource(kept []keptRoute, force bool) ([]string, error) {
 	return mended, nil
 }
 
-// keepEvery is how often routes are looked at beside a verb.
+// keepEvery is how often routes are checked while a verb runs.
 const keepEvery = time.Second
 
-// keepBeside keeps the source's routes until the returned function is called. Keep itself waits for the verb at work to
-// end, which may in turn wait for such a route.
-func (n *Node) keepBeside() (end func()) {
+// keepMeanwhile keeps the source's routes until the returned function is called. Keep itself waits for the verb at
+// work to end, which may in turn wait for such a route.
+func (n *Node) keepMeanwhile() (end func()) {
 	over := make(chan struct{})
 	var working sync.WaitGroup
 	working.Go(func() {

@@ -345,7 +345,7 @@ func TestKernelCleanRefusesInUse(t *testing.T) {
 	if err := os.Remove(filepath.Join(n.Root, confDir, active)); err != nil {
 		t.Fatal(err)
 	}
-	refuses("all the network configuration")
+	refuses("only network configuration")
 	write(t, n.Root, map[string]string{filepath.Join(confDir, active): conf})
 	do(t, n, step.VerbClean, flannelResidue)
 }

@@ -13,8 +13,8 @@ import (
 const lingerLabel = "lo:theseus"
 
 // linger gives the loopback interface the addresses of interfaces that are about to go, as far as connections still
-// have them, and says which. Their scope keeps new connections from choosing them. Who asks sees to it that nobody
-// else gets them; they stay until somebody removes them, or the node starts anew.
+// have them, and says which. Their scope keeps new connections from choosing them. The caller makes sure that no pod
+// gets them; they stay until they are removed, or the node restarts.
 func linger(patterns []string) ([]string, error) {
 	if len(patterns) == 0 {
 		return nil, nil

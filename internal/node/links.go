@@ -100,7 +100,8 @@ func waitUnused(ctx context.Context, name string, own []string, patience time.Du
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the bridge %s still has %s: pods hang on it", name, strings.Join(ports, ", "))
+			return fmt.Errorf("the bridge %s still has the port %s: pods are attached to "+
+				"it", name, strings.Join(ports, ", "))
 		}
 		_ = outage.Sleep(ctx, poll)
 	}

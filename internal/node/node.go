@@ -44,7 +44,7 @@ type Node struct {
 	tellAgain bool      // the next use of the folders asks the runtime
 
 	spell outage.Spell  // in which the API server is away, as plugins say
-	bears time.Duration // how long the verb at hand bears that; 0 outside of verbs
+	bears time.Duration // how long the current verb bears that; 0 outside of verbs
 
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls

@@ -44,7 +44,7 @@ func podBridge(name string) error {
 	}
 	for _, port := range ports {
 		if port.Attrs().MasterIndex == link.Attrs().Index && port.Type() != "veth" {
-			return fmt.Errorf("the bridge %s holds %s, which is no pod's", name, port.Attrs().Name)
+			return fmt.Errorf("the bridge %s has the port %s, which does not belong to a pod", name, port.Attrs().Name)
 		}
 	}
 	all, err := routes()
@@ -67,7 +67,7 @@ func (n *Node) reservations(name string) error {
 		return fmt.Errorf("open the node's root: %w", err)
 	}
 	defer root.Close()
-	refused := fmt.Errorf("%s is no folder with addresses of pods alone", name)
+	refused := fmt.Errorf("%s is not a folder that contains only addresses of pods", name)
 	folder, err := root.Open(strings.TrimPrefix(filepath.Clean(name), "/"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -61,7 +61,7 @@ type parking struct {
 	record *adoption.Record
 	old    netlink.Link // the pod's
 	beside netlink.Link // its other end, on the host
-	bridge netlink.Link // that beside hangs on; nil where the pod is routed
+	bridge netlink.Link // that beside is attached to; nil where the pod is routed
 	pod    netlink.Link // the pair's end in the pod
 	other  netlink.Link // and on the host
 	// carries is true when the pod's traffic was on the pair at the beginning.

@@ -130,7 +130,7 @@ func TestUntrackedPortOfPods(t *testing.T) {
 	answered("as it was", false)
 }
 
-func TestBeside(t *testing.T) {
+func TestOtherPorts(t *testing.T) {
 	for port, want := range map[int]string{4789: "4790-65535", 53: "1024-65535",
 		8472: "8473-65535", 60000: "1024-59999"} {
 		if got := beside(port); got != want {

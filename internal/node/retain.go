@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// What is retained is in a table of its own, which BIRD neither reads nor writes. Of the two rules for each range the
+// Retained routes are in a table of their own, which BIRD neither reads nor writes. Of the two rules for each range the
 // first asks the main table, for routes that are longer than the range's own and so not for the default route, and the
 // second what is retained.
 const (

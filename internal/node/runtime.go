@@ -73,8 +73,9 @@ func (n *Node) askRuntimes(ctx context.Context) (cluster.Folders, error) {
 	}
 	for _, other := range found[1:] {
 		if other.Conf != found[0].Conf || !slices.Equal(other.Plugins, found[0].Plugins) {
-			return cluster.Folders{}, fmt.Errorf("several container runtimes run here, which read different folders: "+
-				"%s (%s), and %s (%s)", found[0].Conf, found[0].Source, other.Conf, other.Source)
+			return cluster.Folders{}, fmt.Errorf("several container runtimes run here, and they read different "+
+				"folders: %s "+
+				"(%s), and %s (%s)", found[0].Conf, found[0].Source, other.Conf, other.Source)
 		}
 	}
 	return found[0], nil
@@ -100,7 +101,8 @@ func (n *Node) askRuntime(ctx context.Context, socket string) (cluster.Folders, 
 	}
 	text, err := get(ctx, socket, "/config")
 	if err != nil {
-		return cluster.Folders{}, fmt.Errorf("it does not tell its folders by the CRI, nor as CRI-O does: %w", err)
+		return cluster.Folders{}, fmt.Errorf("the runtime reports its folders neither by the CRI nor as CRI-O "+
+			"does: %w", err)
 	}
 	told, err = ofCRIO(text)
 	told.Source = "the configuration of CRI-O"

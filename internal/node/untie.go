@@ -16,14 +16,14 @@ import (
 //
 // An entry cannot be replaced in one step, and a packet that comes between its end and its successor is taken for
 // a new connection. So each gets a copy in a zone of its own first; a rule sends the connection's packets there, and
-// only then, where no packet sees it, the entry itself is made anew. New connections are kept from being tied before
+// only then, where no packet sees it, the entry itself is made again. New connections are kept from being tied before
 // that (origins.go).
 const (
 	untieZone  = 0x7453
 	untieTable = "theseus-connections"
 )
 
-// untie makes anew the entries of all masqueraded connections to the pods of which concerned is true.
+// untie makes again the entries of all masqueraded connections to the pods of which concerned is true.
 func (n *Node) untie(ctx context.Context, concerned func(pod netip.Addr) bool) error {
 	all, err := connections()
 	if err != nil {
@@ -51,7 +51,7 @@ func (n *Node) retieFormer(ctx context.Context) error {
 	return err
 }
 
-// replace makes entries anew.
+// replace recreates entries.
 func (n *Node) replace(ctx context.Context, tied []connection) error {
 	var errs []error
 	var elements []string

@@ -80,7 +80,7 @@ func writeNotChecked(w io.Writer, all []finding.NotChecked, style Style) {
 // verdict returns the last line.
 func verdict(result finding.Result) string {
 	s := result.Summary
-	counts := fmt.Sprintf("%d to block, %d to read, %d to know, %d not checked", s.Block, s.Warn, s.Info, s.NotChecked)
+	counts := fmt.Sprintf("%d block, %d warn, %d info, %d not checked", s.Block, s.Warn, s.Info, s.NotChecked)
 	if result.Blocks() {
 		return "This change is blocked: " + counts + "."
 	}

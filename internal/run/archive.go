@@ -106,9 +106,9 @@ func (a *archive) load(ctx context.Context) (kube.Collected, error) {
 	if damaged == nil || newest > 0 && newest < a.write {
 		return found, nil // an older write is of no interest
 	}
-	damaged.rest = "the evidence of the write before it is used"
+	damaged.rest = "the previous version of the evidence is used"
 	if a.write == 0 {
-		damaged.rest = "nothing of it is used"
+		damaged.rest = "none of it is used"
 	}
 	return found, damaged
 }
@@ -137,7 +137,8 @@ func (a *archive) readSet(ctx context.Context, set int64) (write int64, digest s
 			write, parts, digest = number, of, one.Annotations[annotationDigest]
 		}
 		if number != write || of != parts || one.Annotations[annotationDigest] != digest {
-			return write, "", nil, &damagedError{cause: fmt.Sprintf("ConfigMap %s is of another write than the first",
+			return write, "", nil, &damagedError{cause: fmt.Sprintf("ConfigMap %s and the first one are from "+
+				"different writes",
 				one.Name)}
 		}
 		packed = append(packed, one.BinaryData[evidenceKey]...)
@@ -309,7 +310,7 @@ func digestOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// archiver writes the evidence of a run to the cluster. What fails is tried again with the next write, and said once.
+// archiver writes the evidence of a run to the cluster. A failed write is retried with the next one, and reported once.
 type archiver struct {
 	archive  *archive
 	evidence *kube.Evidence

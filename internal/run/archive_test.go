@@ -198,7 +198,7 @@ func TestArchiveTorn(t *testing.T) {
 		if diff := cmp.Diff(second, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("cut after %d (-want +got):\n%s", cut, diff)
 		}
-		if cut > 0 && (err == nil || !strings.Contains(err.Error(), "the write before it is used")) ||
+		if cut > 0 && (err == nil || !strings.Contains(err.Error(), "the previous version of the evidence is used")) ||
 			cut == 0 && err != nil {
 			t.Errorf("cut after %d: %v", cut, err)
 		}
@@ -234,7 +234,7 @@ func TestArchiveEdited(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := newArchive(client, "m").load(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "nothing of it is used") || len(got.Paths) != 0 {
+		if err == nil || !strings.Contains(err.Error(), "none of it is used") || len(got.Paths) != 0 {
 			t.Errorf("%d paths, %v", len(got.Paths), err)
 		}
 	}

@@ -23,7 +23,7 @@ type said struct {
 func (s *said) Say(text string) { s.lines = append(s.lines, text) }
 
 // TestEndsBenchmarks: a run that has the lock removes the pods of a benchmark before it writes anything of its own, and
-// does not begin beside them if it cannot.
+// does not begin next to them if it cannot.
 func TestEndsBenchmarks(t *testing.T) {
 	const pods = "/api/v1/namespaces/" + v1alpha1.Namespace + "/pods"
 	for name, may := range map[string]bool{"removed": true, "not removed": false} {

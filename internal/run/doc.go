@@ -5,7 +5,7 @@
 // Belongs here: Run (the assembly), Prepare (installs the CRDs of its journal), ReportInput (the input of a report),
 // View and Script (how a run is shown, and in which words), Cost (what a guard measures, and for how much), engine (the
 // deterministic state machine and the interfaces it needs), journal (the record and the lock, in the cluster and on
-// disk), nodepool (nodes that are added and removed by commands), mirrored (what plans with a mirror do), guarded (runs
+// disk), nodepool (nodes that commands add and remove), mirrored (the actions of plans with a mirror), guarded (runs
 // the command that a plan guards; its result says what the journal then proves), benched (the pods of a benchmark, and
 // its results), report (what a change cost), admission (whether a plan may begin), window (when steps may begin),
 // propose (a cluster and a change become findings and a plan), changes (makes plans for Changes in the cluster),

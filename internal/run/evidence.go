@@ -63,7 +63,7 @@ const (
 	usualRest, mostUsualRest = 20, time.Minute
 )
 
-// due reports whether the evidence is to be looked at now.
+// due reports whether the evidence must be read now.
 func (p *pace) due(now time.Time, evidence *kube.Evidence) bool {
 	p.pending(evidence)
 	return p.news && !now.Before(p.nextNews) || p.grown && !now.Before(p.next)

@@ -71,8 +71,8 @@ func (r *Run) measuring(_ context.Context, next *step.Step) (engine.Hold, error)
 }
 
 // hold asks whether the next step may begin: not while the cluster is frozen, or outside of the Migration's windows. If
-// the Migration has none, a run stops at the end of each window of its plan, until somebody continues it. Windows that
-// are not valid let no step begin.
+// the Migration has none, a run stops at the end of each window of its plan, until a user continues it. With invalid
+// windows, no step begins.
 func (r *Run) hold(ctx context.Context, next *step.Step) (engine.Hold, error) {
 	freeze, err := journal.Freeze(ctx, r.Client.Dynamic)
 	if err != nil {

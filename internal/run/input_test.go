@@ -30,7 +30,7 @@ func TestInventories(t *testing.T) {
 	}
 }
 
-// TestPerWorkload: a workload of which some pods are adopted and others made anew has two lines in a plan, and counts
+// TestPerWorkload: a workload of which some pods are adopted and others made again has two lines in a plan, and counts
 // once.
 func TestPerWorkload(t *testing.T) {
 	web := plan.Workload{Kind: "Deployment", Namespace: "shop", Name: "web", Treatment: "adopt"}

@@ -333,12 +333,13 @@ func TestLook(t *testing.T) {
 	}{
 		"nobody has the lock": {keeps: true},
 		"its holder is gone":  {given: gone, keeps: true},
-		"another process has it": {runs: true, says: "note: what this look sees is not kept: bob@elsewhere/2 is " +
+		"another process has taken it": {runs: true, says: "note: the cluster's state of this look is not stored: " +
+			"bob@elsewhere/2 is " +
 			"running a migration on this cluster, since "},
 		"this user may only read": {given: refusing("leases", http.StatusForbidden),
-			says: "note: what this look sees is not kept: ", within: 10 * time.Second},
+			says: "note: the cluster's state of this look is not stored: ", within: 10 * time.Second},
 		"nodes cannot be listed": {given: refusing("nodes", http.StatusInternalServerError), keeps: true,
-			says: "note: this look does not see what happens in the cluster: "},
+			says: "note: this look lacks the state of the cluster: "},
 		"this user lists no nodes": {given: refusing("nodes", http.StatusForbidden), keeps: true,
 			says: "this user may not list nodes"},
 	} {
@@ -400,8 +401,11 @@ func TestLookFollows(t *testing.T) {
 		leads string
 		says  string
 	}{
-		"a new address":          {leads: "10.1.0.9:4000", says: kube.Followed("m")},
-		"another process has it": {runs: true, leads: "10.1.0.1:4000", says: "note: what this look sees is not kept: "},
+		"a new address": {leads: "10.1.0.9:4000", says: kube.Followed("m")},
+		"another process has taken it": {runs: true, leads: "10.1.0.1:4000", says: "note: the cluster's state of " +
+			"this " +
+			"look is " +
+			"not stored: "},
 		"no plan can be written": {given: func(s *store) {
 			s.refuse = func(method, at string) (int, string) {
 				if method == http.MethodPatch && strings.Contains(at, "/probeplans/") {
@@ -409,7 +413,7 @@ func TestLookFollows(t *testing.T) {
 				}
 				return 0, ""
 			}
-		}, leads: "10.1.0.1:4000", says: "may lead to the former one: no"},
+		}, leads: "10.1.0.1:4000", says: "may still lead to the former one: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, client, p := standing(t)

@@ -55,7 +55,7 @@ func (n *Narrator) News(r engine.Record) News {
 		if n.back.Step == r.Step { // the run ends with this record
 			cause := n.back.Error
 			n.back = engine.Record{}
-			return News{true, "NeedsPerson", cause + "; that step was undone, the other steps remain as they are"}
+			return News{true, "NeedsPerson", cause + "; that step was undone, the other steps remain done"}
 		}
 	case engine.Finished:
 		return finished(r)

@@ -99,8 +99,8 @@ func ToldUntil(past []engine.Record, noted int, say func(string)) int {
 		last = past[n-1].Seq
 	}
 	if noted > last {
-		say(fmt.Sprintf("warning: notifications begin after record %d, the last one, as those until record %d are "+
-			"said to be sent", last, noted))
+		say(fmt.Sprintf("warning: notifications begin after record %d, the last one, because the Migration says that "+
+			"those until record %d were sent", last, noted))
 		return last
 	}
 	return noted
@@ -125,7 +125,8 @@ func (r *Run) notifying(lost context.Context, past []engine.Record) *Telling {
 		told, found, err = journal.Notified(ctx, r.Client.Dynamic, r.Plan.Name)
 		return err
 	}); err != nil {
-		r.View.Say("warning: notifications begin with this process, as it is unknown which were sent: " + err.Error())
+		r.View.Say("warning: notifications begin with this process, because Theseus cannot read which were sent: " +
+			"" + err.Error())
 		told = len(past)
 	}
 	told = ToldUntil(past, told, r.View.Say)
@@ -137,7 +138,7 @@ func (r *Run) notifying(lost context.Context, past []engine.Record) *Telling {
 		}
 		// so that others know that news are sent
 		if err := journal.SetNotified(lost, r.Client.Dynamic, r.Plan.Name, told); err != nil {
-			r.View.Say("warning: it cannot be noted in the cluster which notifications were sent: " + err.Error())
+			r.View.Say("warning: Theseus cannot record in the cluster which notifications were sent: " + err.Error())
 		}
 	}
 	t := Tell(lost, r.unfenced, r.Notify, r.Plan, told, r.View.Say)
@@ -147,7 +148,7 @@ func (r *Run) notifying(lost context.Context, past []engine.Record) *Telling {
 	return t
 }
 
-// told ends the telling with the end of the run, after the lock was released: nobody waits for an endpoint. A process
+// told ends the telling with the end of the run, after the lock was released: no run waits for an endpoint. A process
 // that does not continue the run, which is of a command line, takes the time that one event may take, and tells an end
 // of which there is no record.
 func (r *Run) told(ctx context.Context, t *Telling, outcome engine.Outcome, err error) {

@@ -29,7 +29,7 @@ const (
 	observeEnd = 10 * time.Second
 )
 
-// observing looks at the cluster until stopped, and once more then: what happens is told next to the gaps.
+// observing reads the cluster until stopped, and once more then: the report shows its events next to the gaps.
 func (r *Run) observing(ctx context.Context, evidence *kube.Evidence) (stop func()) {
 	running, cancel := context.WithCancel(ctx)
 	done, told := make(chan struct{}), false
@@ -38,7 +38,7 @@ func (r *Run) observing(ctx context.Context, evidence *kube.Evidence) (stop func
 		unseen, err := evidence.Observe(ctx, r.Client, time.Now(), pods)
 		if unseen != "" && !told {
 			told = true
-			r.View.Say("note: what happens in the cluster is only told in part: this user may not list " + unseen +
+			r.View.Say("note: events of the cluster are incomplete: this user may not list " + unseen +
 				" (`theseus rights operate`)")
 		}
 		return err == nil // an outage: the next look sees what has happened meanwhile
@@ -99,8 +99,8 @@ func (r *Run) recall(
 	}
 	if last := state.Steps[len(state.Steps)-1]; last.ID == baseline.ID && !r.Ended && !state.Undoing &&
 		r.Desire == v1alpha1.DesireRun {
-		r.View.Say(fmt.Sprintf("note: the baseline of %s UTC is not taken again, and all that was lost since then "+
-			"counts; `theseus rollback` and a new guard take a new one",
+		r.View.Say(fmt.Sprintf("note: the baseline of %s UTC is kept, and all losses since then count; `theseus "+
+			"rollback` and a new guard take a new one",
 			baseline.EndedAt.UTC().Format(time.DateTime)))
 	}
 	return nil
@@ -163,7 +163,7 @@ func (l *Looking) Mark(ctx context.Context, text string) error {
 			return err
 		}
 		if _, err := l.look(ctx, client, true); err != nil {
-			l.Say("warning: the mark is set, but what happens in the cluster was not looked at: " + err.Error())
+			l.Say("warning: the mark is set, but the state of the cluster could not be read: " + err.Error())
 		}
 		return nil
 	})
@@ -189,7 +189,7 @@ func (l *Looking) Look(ctx context.Context) (all kube.Collected, err error) {
 	if !errors.As(err, &held) && !apierrors.IsForbidden(err) && !errors.Is(err, engine.ErrRefused) {
 		return all, err
 	}
-	l.Say("note: what this look sees is not kept: " + err.Error())
+	l.Say("note: the cluster's state of this look is not stored: " + err.Error())
 	return l.look(ctx, l.Client, false)
 }
 
@@ -266,10 +266,10 @@ func (l *Looking) look(ctx context.Context, client *kube.Client, keeps bool) (ku
 	}
 	unseen, err := evidence.Observe(ctx, client, time.Now(), true)
 	if err != nil {
-		l.Say("note: this look does not see what happens in the cluster: " + err.Error())
+		l.Say("note: this look lacks the state of the cluster: " + err.Error())
 	}
 	if unseen != "" {
-		l.Say("note: what happens in the cluster is only told in part: this user may not list " + unseen +
+		l.Say("note: events of the cluster are incomplete: this user may not list " + unseen +
 			" (`theseus rights operate`)")
 	}
 	if keeps {
@@ -284,7 +284,7 @@ func (l *Looking) look(ctx context.Context, client *kube.Client, keeps bool) (ku
 func (l *Looking) follow(ctx context.Context, client *kube.Client) {
 	nodes, err := NewActor(client).FollowProbePods(ctx)
 	if err != nil {
-		l.Say("note: paths to probe pods that have another address by now may lead to the former one: " + err.Error())
+		l.Say("note: paths to probe pods with a new address may still lead to the former one: " + err.Error())
 		return
 	}
 	for _, node := range nodes {

@@ -25,7 +25,7 @@ func SignalsRun(p *plan.Plan, desire v1alpha1.Desire, past []engine.Record) erro
 	}
 	if err := nodepool.Runnable(signal.Commands(signals)...); err != nil {
 		return engine.WithHint(err,
-			"install it here, or continue on a machine that has it; --slo names it. The way back does not need it")
+			"install it here, or continue on a machine that has it; --slo names it. A rollback does not need it")
 	}
 	return nil
 }

@@ -94,8 +94,8 @@ func (passes) Ask(ctx context.Context, _ step.Gate, heed func(context.Context) e
 	return engine.Verdict{Pass: true, Reason: "none lost"}, heed(ctx)
 }
 
-// TestAskingHomeward: a signal that fails keeps no name at the mirror.
-func TestAskingHomeward(t *testing.T) {
+// TestAskingInRollback: a signal that fails keeps no name at the mirror.
+func TestAskingInRollback(t *testing.T) {
 	var rounds atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		rounds.Add(1)

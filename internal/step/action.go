@@ -390,7 +390,7 @@ func left(document any) string {
 	return ""
 }
 
-// MarshalJSON writes the fields of the operation beside those of the action.
+// MarshalJSON writes the fields of the operation next to those of the action.
 func (a Action) MarshalJSON() ([]byte, error) { return json.Marshal(a.document()) }
 
 // Document is what an encoder writes of an action. An encoder that gets it does not look at the text of the action once

@@ -19,7 +19,7 @@ const (
 	VerbAdopt = "adopt"
 	// VerbSettle takes SettleArgs and answers with an AdoptResult. It gives back what the former network still
 	// holds for pods that have left it or are gone: their addresses, port mappings and files. After it there is
-	// no way back without asking that network for the addresses anew.
+	// no way back without asking that network for the addresses again.
 	VerbSettle = "settle"
 )
 
@@ -65,7 +65,7 @@ type Orders struct {
 	Notes   []string `json:"notes,omitempty"`
 }
 
-// Has says whether an annotation is one; nobody asks nil for anything.
+// Has says whether an annotation is one; a nil Ask has no annotations.
 func (o *Orders) Has(annotation string) bool {
 	if o == nil {
 		return false
@@ -83,8 +83,8 @@ type AdoptArgs struct {
 	Skip []string `json:"skip,omitempty"`
 	// Parallel bounds how many are moved at a time, as the node's processors do; 0 means 4.
 	Parallel int `json:"parallel,omitempty"`
-	// Release gives back at once what From holds for a pod that has left it. Without it From keeps the pod's
-	// address, so that nobody else gets it, until VerbSettle. Set it on the way back.
+	// Release gives back at once what From holds for a pod that has left it. Without it, From keeps the pod's address
+	// reserved until VerbSettle. Set it in a rollback.
 	Release bool `json:"release,omitempty"`
 }
 

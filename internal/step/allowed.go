@@ -9,8 +9,8 @@ import (
 )
 
 // known is all that the networks which Theseus can take away leave on a node. An agent removes, copies or watches
-// nothing else, whoever wrote its task. Two kinds of names are the user's own, and only the node itself can tell what
-// they are: a bridge (Residue.OwnLinks) and the folder in which host-local keeps addresses (Residue.OwnPaths).
+// nothing else, no matter who wrote its task. Two kinds of names are the user's own, and only the node itself can tell
+// what they are: a bridge (Residue.OwnLinks) and the folder in which host-local keeps addresses (Residue.OwnPaths).
 var known = Residue{
 	Links: []string{"cali*", "vxlan.calico", "vxlan-v6.calico", "flannel*", "cni0", "cbr0",
 		"kube-bridge", "weave", "datapath", "vethwe*", "vxlan-6784", "cilium_*", "lxc*"},
@@ -50,7 +50,7 @@ func (r Residue) allowed() error {
 	}
 	for _, name := range r.ConfFiles {
 		if !confName(strings.TrimPrefix(name, "theseus/")) {
-			return fmt.Errorf("%q is no name of a file in the folder of CNI configurations", name)
+			return fmt.Errorf("%q is not the name of a file in the folder of CNI configurations", name)
 		}
 	}
 	for _, name := range r.Links {
@@ -102,7 +102,7 @@ func without(allow, asked []string) []string {
 func (a Attachment) allowed() error {
 	for _, name := range a.Conf {
 		if !confName(strings.TrimPrefix(name, "theseus/")) {
-			return fmt.Errorf("%q is no name of a file in the folder of CNI configurations", name)
+			return fmt.Errorf("%q is not the name of a file in the folder of CNI configurations", name)
 		}
 	}
 	for _, name := range a.Restore {
@@ -136,12 +136,12 @@ func ranges(cidrs []string) error {
 	for _, cidr := range cidrs {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil || prefix.Bits() < 8 {
-			return fmt.Errorf("%q is no range of pods", cidr)
+			return fmt.Errorf("%q is not a range of pods", cidr)
 		}
 	}
 	return nil
 }
 
 func foreign(what, name string) error {
-	return fmt.Errorf("the %s %q is nothing that a network leaves on a node", what, name)
+	return fmt.Errorf("no known network leaves the %s %q on a node", what, name)
 }

@@ -17,8 +17,8 @@ func Arguments[T any](action Action) (T, error) {
 	return args, nil
 }
 
-// Reader reads the JSON of arguments, each text once: those of many nodes are the same. What it returns is shared, and
-// its callers do not change it.
+// Reader reads the JSON of arguments, each text once: those of many nodes are the same. Its results are shared, so
+// callers must not change them.
 type Reader[T any] map[string]T
 
 // Read reads arguments.

@@ -112,7 +112,7 @@ func (a ConnectArgs) allowed() error {
 		for _, pod := range []Pod{p.From, p.To} {
 			address, err := netip.ParseAddr(pod.Address)
 			if err != nil || !address.IsGlobalUnicast() || address.Zone() != "" || address.Is4In6() {
-				return fmt.Errorf("%q is no address of a pod", pod.Address)
+				return fmt.Errorf("%q is not an address of a pod", pod.Address)
 			}
 			if pod.Namespace == "" || pod.Name == "" || pod.UID == "" {
 				return fmt.Errorf("a pod of %q has no namespace, name or UID", p)

@@ -3,7 +3,7 @@ package step
 // The verbs that hand the routes between nodes over, when every pod of a range is on the target.
 const (
 	// VerbHold takes HoldArgs: packets to other nodes are pinned to the source's routes within the range, whatever
-	// other routes come, and those of the main table get HeldMetric, so that the target's can be made beside them.
+	// other routes come, and those of the main table get HeldMetric, so that the target's can be made next to them.
 	VerbHold = "hold"
 	// VerbCarried takes HoldArgs: it waits until the target has a route for each one held that leads to another
 	// node, and fails when that does not come. It changes nothing.

@@ -61,11 +61,11 @@ func (b Bits) allowed() bool { return b.Mask != 0 && b.Value&^b.Mask == 0 }
 
 func (m Mark) allowed() error {
 	if m.Hook != Forwarded && m.Hook != Sent {
-		return fmt.Errorf("%q is no packets of a node", m.Hook)
+		return fmt.Errorf("%q is not a kind of packets of a node", m.Hook)
 	}
 	for _, bits := range slices.Concat(m.Is, m.IsNot, []Bits{m.Set}) {
 		if !bits.allowed() {
-			return fmt.Errorf("%#x is no value of the bits %#x of a mark", bits.Value, bits.Mask)
+			return fmt.Errorf("%#x is not a value of the bits %#x of a mark", bits.Value, bits.Mask)
 		}
 	}
 	return nil

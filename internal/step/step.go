@@ -45,7 +45,7 @@ const MostAtOnce = 64
 // number.
 const FewAtOnce = 4
 
-// EndsFirst says that workloads of a kind make a pod anew only when the old one has ended, which takes the longest.
+// EndsFirst says that workloads of a kind recreate a pod only when the old one has ended, which takes longest.
 func EndsFirst(kind string) bool { return kind == "StatefulSet" || kind == "DaemonSet" }
 
 // PodSet selects the pods of one node whose address lies in a network: pods of the host network,
@@ -58,7 +58,7 @@ type PodSet struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Names limits the set to these pods, as namespace/name, where it is not empty.
 	Names []string `json:"names,omitempty"`
-	// LeaveEnding does not count pods that are ending, so that nobody waits for their grace periods.
+	// LeaveEnding does not count terminating pods, so that the step does not wait for their grace periods.
 	LeaveEnding bool `json:"leaveEnding,omitempty"`
 	// LeaveDaemons does not count pods of DaemonSets, which belong to their node and end with it.
 	LeaveDaemons bool `json:"leaveDaemons,omitempty"`
@@ -98,20 +98,20 @@ type Gate struct {
 	Title string `json:"title"`
 	// MaxGap is the longest gap allowed on any path that is expected to answer.
 	MaxGap Duration `json:"maxGap"`
-	// MaxLost is how many probes may be lost over all paths since the gate before; 0 is none. What policy
-	// denies is never allowed through.
+	// MaxLost is how many probes may be lost over all paths since the gate before; 0 is none. An answer on a denied
+	// path is never allowed.
 	MaxLost int64 `json:"maxLost,omitempty"`
 	// Bake is how long the paths are watched. At least two fresh reports per node are demanded in any case.
 	Bake Duration `json:"bake"`
 	// Baseline is true for the gate that only makes sure that measuring works before anything changes.
 	Baseline bool `json:"baseline,omitempty"`
-	// Args are for whoever measures something else than paths.
+	// Args are for gates that measure something other than paths.
 	Args json.RawMessage `json:"args,omitempty"`
 	// Compare says that the nodes of this step and of those before it have the change by now. Then single losses do not
 	// decide, but whether changed nodes lose more than the others (loss.Process); MaxGap holds for every path, and
 	// MaxLost where it is not 0.
 	Compare bool `json:"compare,omitempty"`
-	// Changed are the names of these nodes, for whoever is asked. Where Compare is set, a plan leaves them to the
+	// Changed are the names of these nodes, for the gate. Where Compare is set, a plan leaves them to the
 	// engine, as it would grow with the square of the nodes; plans of older versions name them, without Compare.
 	Changed []string `json:"changed,omitempty"`
 	// Sessions is set where Calico's BGP carries routes, which must be whole too.

@@ -67,7 +67,7 @@ func InverseVerb(verb string) (string, bool) {
 }
 
 // Allowed refuses the arguments of a verb that name what no network leaves on a node, or what is not the agent's to
-// write. It is asked by the agent before every verb, since a task is only as good as whoever could write it.
+// write. It is asked by the agent before every verb, since anyone who may write tasks could have written it.
 func Allowed(verb string, args json.RawMessage) error {
 	v, known := VerbNamed(verb)
 	if !known {

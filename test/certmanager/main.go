@@ -1,5 +1,5 @@
 // Command certmanager is cert-manager for the tests in a lab: its own controllers and its webhook against an API
-// server, and beside them pebble, a real ACME server, for them to ask.
+// server, and next to them pebble, a real ACME server, for them to ask.
 //
 //	certmanager KUBECONFIG NAMESERVER PORT
 //

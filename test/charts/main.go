@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// write makes the fixture anew.
+// write makes the fixture again.
 func (r rendering) write() error {
 	module, err := r.download()
 	if err != nil {

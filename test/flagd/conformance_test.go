@@ -19,7 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
-// testbedVariable names the folder of flagd-testbed where it is not beside the repository.
+// testbedVariable names the folder of flagd-testbed where it is not next to the repository.
 const testbedVariable = "FLAGD_TESTBED"
 
 // TestConformance runs flagd-testbed's scenarios of the evaluator, all that the folder has.
@@ -58,7 +58,7 @@ func TestProviderScenarios(t *testing.T) {
 	run(t, set, "~@fractional-v1 && ~@fractional-v3 && ~@deprecated && @in-process", features...)
 }
 
-// gather puts a file's flags and shared rules beside those of other files, as the testbed does.
+// gather puts a file's flags and shared rules next to those of other files, as the testbed does.
 func gather(t *testing.T, all map[string]any, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)

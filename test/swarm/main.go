@@ -1,5 +1,5 @@
 // Command swarm runs the agents of many nodes in one process, against a real API server, for tests of a change's
-// engine, journal and gates at scale. `theseus-lab swarm` builds it and starts it beside a control plane; it is not
+// engine, journal and gates at scale. `theseus-lab swarm` builds it and starts it next to a control plane; it is not
 // part of the product.
 //
 // The agents are the product's own (internal/node/agent): their tasks, reports and plans of paths go through the API

@@ -136,7 +136,7 @@ func (p *probers) results(one *prober) probe.ResultsFile {
 	return file
 }
 
-// restart begins to count anew.
+// restart begins to count again.
 func (m *measured) restart() {
 	m.begun, m.debt = time.Now(), 0
 	m.result = v1alpha1.PathResult{ID: m.path.ID, RTTMicros: [3]int64{310, 900, 4200}}

@@ -23,7 +23,7 @@ func TestNode(t *testing.T) {
 	shown := "document.getElementById('dialog').open && " + has("dialoghead", "worker-002") + " && " +
 		has("detail", "shop/web-worker-002") + " && " + has("detail", "evicted: a PodDisruptionBudget delayed it")
 	until(t, ctx, shown)
-	until(t, ctx, has("detail", "restarted, 3 in all")+" && "+has("detail", "host network: it stays")+" && "+
+	until(t, ctx, has("detail", "restarted, 3 in all")+" && "+has("detail", "hostNetwork: it does not move")+" && "+
 		has("detail", "worker-002/new>")+" && [...document.querySelectorAll('#detail tr')].some(row => "+
 		"row.textContent.includes('shop/web-worker-002') && row.textContent.includes('not known'))")
 	until(t, ctx, "Array.from(document.querySelectorAll('#detail table')).every(function (one) { "+
@@ -40,6 +40,7 @@ func TestNode(t *testing.T) {
 	do(t, ctx, chromedp.KeyEvent(kb.Escape))
 	p.run.Unread = errors.New("pods is forbidden")
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.querySelectorAll('#waves button')[1].click()"))
-	until(t, ctx, has("detail", "Which pods run on it now is not known, nor which have restarted: pods is forbidden.")+
+	until(t, ctx, has("detail", "Theseus does not know which pods run on it now, nor which have restarted: pods is "+
+		"forbidden.")+
 		" && "+has("detail", "not known")+" && "+has("detail", "shop/web-worker-002"))
 }

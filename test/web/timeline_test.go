@@ -18,7 +18,7 @@ func TestTimeline(t *testing.T) {
 	p.run.Losses = []webtest.Loss{{Node: "worker-003", Class: "pod-pod", From: p.after(40), Lasts: 3 * time.Second}}
 	p.run.Events = []observe.Event{{At: p.after(39), Object: "node worker-003", What: "is not Ready: <b>gone</b>"}}
 	do(t, ctx, chromedp.Navigate(p.URL()))
-	until(t, ctx, has("timenote", "what happens in the cluster is not shown: only guards keep it"))
+	until(t, ctx, has("timenote", "events of the cluster are not shown: only guards store them"))
 	p.play(p.run.Begin, p.after(38))
 	until(t, ctx, has("timeline", "started by ada@bastion-1")+" && "+has("timeline", "done after")+" && !"+
 		has("timeline", "loss"))
@@ -33,7 +33,7 @@ func TestTimeline(t *testing.T) {
 		return all[loss].className === "bad" && cause > loss && cause < loss + 4 &&
 			all.every(function (one, i) { return i === 0 || at(i) <= at(i - 1); });
 	})()`)
-	until(t, ctx, has("timenote", "what happened in the cluster is known until 02:10:50 UTC"))
+	until(t, ctx, has("timenote", "events of the cluster are known until 02:10:50 UTC"))
 	picture(t, ctx, "16-timeline")
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.getElementById('timeline').focus()"))
 	do(t, ctx, chromedp.KeyEvent(kb.End))

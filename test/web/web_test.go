@@ -416,7 +416,7 @@ func (p *people) View(r *http.Request, migration string) (*web.View, error) {
 	if p.full && r.URL.Path == "/plan" {
 		return &web.View{Name: migration, User: user, Others: p.names, Actions: approves{p.did}}, nil
 	} else if p.full {
-		return nil, &web.Refused{Code: http.StatusServiceUnavailable, Text: "People look at 3 other migrations."}
+		return nil, &web.Refused{Code: http.StatusServiceUnavailable, Text: "Users have 3 other migrations open"}
 	}
 	check := func(context.Context) error {
 		p.lock.Lock()
@@ -482,7 +482,7 @@ func TestSignIn(t *testing.T) {
 	gate.lock.Unlock()
 	press("Bearer good")
 	press(kb.Enter)
-	until(t, ctx, has("stale", "People look at 3 other migrations.")+" && "+has("name", r.Plan.Name)+
+	until(t, ctx, has("stale", "Users have 3 other migrations open")+" && "+has("name", r.Plan.Name)+
 		" && document.querySelectorAll('#buttons button').length === 1 && "+
 		"!document.querySelector('#buttons button').disabled")
 	gate.lock.Lock()

@@ -101,7 +101,7 @@ func (b *builder) yield(wave joint.Wave, last bool) {
 	})
 }
 
-// measureAnew begins all measured paths anew: a host that began to talk to a pod before has an address of an
+// measureAnew begins all measured paths again: a host that began to talk to a pod before has an address of an
 // interface for it that is about to go.
 func (b *builder) measureAnew() []step.Action {
 	return []step.Action{

@@ -1,10 +1,11 @@
-// Package adopt is the strategy that moves running pods to the target network: no pod is created again, none
-// gets another address, no connection ends. The target comes up beside the source, and learns the source's
-// range without giving any of it to new pods. On each node, on some of a wave together, the probe pod is moved first
-// and proves the way by its own traffic, then the node's other pods, then the runtime is switched. When no pod of any
-// node is left on the source, the target takes over the range between nodes, and the source is taken away.
+// Package adopt is the strategy that moves running pods to the target network: Theseus recreates no pod, and pods keep
+// their addresses and connections. The target is installed next to the source, and learns the source's range, but
+// assigns no address of it to new pods yet. On each node, or on several nodes of a wave together, Theseus first moves
+// the probe pod, whose probes prove the path, then the node's other pods, and then switches the runtime. When no node
+// has a pod on the source any more, the target takes over the routes of the range between nodes, and Theseus removes
+// the source.
 //
-// The package is pure: it turns what was seen and what is wanted into steps.
+// The package is pure: it turns observations and a requested change into steps.
 package adopt
 
 import (

@@ -11,8 +11,8 @@ import (
 func (b *builder) flat() bool { return b.Source.Capabilities.Flat }
 
 // switchAll lets the target serve new pods on all nodes of a flat network. Any node may give any address of the range,
-// so the target must know every pod of every node before it gives one anywhere: until then the source serves, and what
-// it made is adopted by this step.
+// so the target must know every pod of every node before it gives one anywhere: until then the source serves new pods,
+// and this step adopts them.
 func (b *builder) switchAll() {
 	var actions []step.Action
 	for _, wave := range b.Waves {

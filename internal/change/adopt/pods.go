@@ -43,14 +43,14 @@ func Clashes(snapshot *cluster.Snapshot, source, target cni.Installation) []join
 		info := &snapshot.Nodes[i].Status.NodeInfo
 		if !strings.HasPrefix(info.ContainerRuntimeVersion, "containerd://") {
 			clash("runtime", "node "+snapshot.Nodes[i].Name+" runs "+orUnknown(info.ContainerRuntimeVersion)+
-				", and only containerd was tested: every runtime keeps its own record of a pod's network")
+				", and Theseus was only run with containerd: each runtime keeps its own record of a pod's network")
 			break
 		}
 	}
 	if where := strict(snapshot, source); where != "" {
-		clash("rp-filter", where+" takes only packets whose answers would leave by it (rp_filter 1); what nodes and "+
-			"pods of other nodes send each other goes by the nodes' own interfaces on "+source.CNI+
-			", and would go one way by those and the other by a tunnel")
+		clash("rp-filter", where+" drops packets whose replies would leave over another interface (rp_filter 1); "+
+			"packets between a node and pods of other nodes use the nodes' own interfaces on "+source.CNI+
+			", and in one direction a tunnel during the adoption")
 	}
 	return found
 }
@@ -73,8 +73,9 @@ func unseen(snapshot *cluster.Snapshot, source cni.Installation) string {
 func Apart(source cni.Installation, outlook joint.Outlook) string {
 	for node, pods := range outlook.Apart {
 		if source.Capabilities.Flat && len(pods) > 0 {
-			return fmt.Sprintf("%s on %s cannot be adopted, and no network could assign addresses to new pods until "+
-				"the last pod has left %s", pods[0].Name, node, source.CNI)
+			return fmt.Sprintf("%s on %s cannot be adopted, and until the last pod has left %s, no network could "+
+				"assign "+
+				"addresses to new pods", pods[0].Name, node, source.CNI)
 		}
 	}
 	return ""
@@ -125,7 +126,7 @@ func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) 
 		case err != nil:
 			return 0, err
 		case len(ranges) != 1 || ranges[0].Bits() > flatBits:
-			return 0, rangeError("the range of " + source.CNI + ", " + all + ", is no single one of at least " +
+			return 0, rangeError("the range of " + source.CNI + ", " + all + ", is not a single range of at least " +
 				strconv.Itoa(1<<(32-flatBits)) + " addresses")
 		}
 		return flatBits, nil
@@ -146,7 +147,7 @@ func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) 
 			return 0, rangeError("the range of node " + node.Name + " (" + node.Spec.PodCIDR +
 				") is not within that of " + source.CNI + ", " + all)
 		case bits != 0 && own.Bits() != bits:
-			return 0, rangeError("the ranges of the nodes are not all of one size")
+			return 0, rangeError("the ranges of the nodes have different sizes")
 		}
 		bits = own.Bits()
 	}
@@ -158,7 +159,7 @@ func rangesOf(source cni.Installation) ([]netip.Prefix, error) {
 	for _, cidr := range source.PodCIDRs {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil || !prefix.Addr().Is4() {
-			return nil, rangeError("the range of " + source.CNI + ", " + cidr + ", is no IPv4 range")
+			return nil, rangeError("the range of " + source.CNI + ", " + cidr + ", is not an IPv4 range")
 		}
 		ranges = append(ranges, prefix)
 	}

@@ -48,7 +48,7 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Pool != "" ||
 		change.Reflectors != "" || kind.RollsOut(change) {
 		return nil, kind.Refuse("make two plans, one after the other",
-			"the encapsulation is changed by a plan of its own")
+			"the encapsulation cannot be changed together with anything else")
 	}
 	source, err := kind.ReadyOn("calico", snapshot, change, r.Drivers, "--encapsulation is for clusters on Calico")
 	if err != nil {
@@ -113,7 +113,7 @@ func modePatch(mode any) []byte {
 func encapsulationOf(held *unstructured.Unstructured) (string, error) {
 	if mode := pool.Text(held, "ipipMode"); mode != "" && mode != "Never" {
 		return "", kind.Refuse("VXLAN and none are",
-			"IPPool %s encapsulates by IPIP, whose way from and to others was never tried", held.GetName())
+			"IPPool %s encapsulates by IPIP, and a change from or to IPIP was never run", held.GetName())
 	}
 	mode := cmp.Or(pool.Text(held, "vxlanMode"), "Never")
 	for name, c := range carriages {
@@ -122,33 +122,33 @@ func encapsulationOf(held *unstructured.Unstructured) (string, error) {
 		}
 	}
 	return "", kind.Refuse("kubectl get "+shell.Words("ippools."+held.GroupVersionKind().Group, held.GetName())+
-		" -o yaml", "what IPPool %s says of VXLAN, %q, is not known", held.GetName(), mode)
+		" -o yaml", "IPPool %s has the unknown vxlanMode %q", held.GetName(), mode)
 }
 
 // changeable refuses what would not come to an end, or not without a loss.
 func changeable(snapshot *cluster.Snapshot, source *cni.Installation, held *unstructured.Unstructured,
 	to *kind.Encapsulation) error {
 	if _, known := carriages[to.To]; !known {
-		hint := "say none, vxlan or vxlan-cross-subnet"
+		hint := "use none, vxlan or vxlan-cross-subnet"
 		if strings.HasPrefix(strings.ToLower(to.To), "ipip") {
-			return kind.Refuse(hint, "the way to IPIP was never tried")
+			return kind.Refuse(hint, "a change to IPIP was never run")
 		}
 		return kind.Refuse(hint, "--encapsulation %q is not known", to.To)
 	}
 	if to.To == to.From {
-		return kind.Refuse("no change is needed", "IPPool %s says %s already", to.Pool, to.To)
+		return kind.Refuse("no change is needed", "IPPool %s already has %s", to.Pool, to.To)
 	}
 	if err := pool.NotOperators(snapshot, source, held); err != nil {
 		return err
 	}
 	fleet := setting.Read(snapshot, nil)
 	for _, hinders := range []struct{ name, value, hint, message string }{
-		{"wireguardEnabled", "true", "turn it off first, as a change of its own",
-			"packets between nodes are encrypted by WireGuard, which pins would go around"},
+		{"wireguardEnabled", "true", "turn it off first, in a separate change",
+			"WireGuard encrypts packets between nodes, and the pinned routes would bypass it"},
 		{"bpfEnabled", "true", "this cluster cannot be changed by this version",
-			"the eBPF data plane finds its own ways between nodes, past the pins"},
-		{"vxlanEnabled", "false", "take it away: what the pools say is enough",
-			"Felix has no tunnel here whatever the pools say"},
+			"the eBPF data plane routes between nodes itself, and bypasses the pinned routes"},
+		{"vxlanEnabled", "false", "remove it: the IPPools decide about the tunnel",
+			"Felix makes no tunnel here, whatever the IPPools say"},
 	} {
 		if hinders.name == "vxlanEnabled" && to.To == "none" {
 			continue
@@ -173,22 +173,23 @@ func routable(snapshot *cluster.Snapshot, held *unstructured.Unstructured, to *k
 	hidden, _, _ := unstructured.NestedBool(held.Object, "spec", "disableBGPExport")
 	switch {
 	case in.Unknown != "":
-		return kind.Refuse("let this user read it", "whether BGP would carry the routes here is not known: %s",
+		return kind.Refuse("give this user the permission to read it", "Theseus cannot tell whether BGP would "+
+			"distribute the routes: %s",
 			in.Unknown)
 	case !in.Started():
-		return kind.Refuse("let it run first: calico_backend: bird in the ConfigMap calico-config, -bird-live and "+
+		return kind.Refuse("start BIRD first: calico_backend: bird in the ConfigMap calico-config, -bird-live and "+
 			"-bird-ready in the probes of calico-node, whose pods then start again (kubectl -n kube-system rollout "+
 			"restart daemonset/calico-node); or --encapsulation vxlan-cross-subnet, which needs no BIRD",
-			"without encapsulation BIRD makes the routes between nodes, and it does not run here "+
+			"without encapsulation, BIRD makes the routes between nodes, but BIRD does not run here "+
 				"(CALICO_NETWORKING_BACKEND=%s)", in.Backend)
 	case hidden:
-		return kind.Refuse("take disableBGPExport away",
-			"IPPool %s keeps its routes from BGP (disableBGPExport), which would have to carry them", to.Pool)
+		return kind.Refuse("remove disableBGPExport",
+			"BGP would have to distribute the routes of IPPool %s, but disableBGPExport forbids that", to.Pool)
 	}
 	graph := bgp.Build(in, false)
 	if graph == nil {
-		return kind.Refuse("give nodes a few reflectors as their peers, rather than one another",
-			"the BGPPeers multiply to more than %d peerings", bgp.MaxPeerings)
+		return kind.Refuse("let nodes peer with a few reflectors instead of with each other",
+			"the BGPPeers make more than %d peerings", bgp.MaxPeerings)
 	}
 	if missing := graph.Routes().Missing(); missing > 0 {
 		return kind.Refuse("theseus check --only bgp says why",
@@ -199,10 +200,10 @@ func routable(snapshot *cluster.Snapshot, held *unstructured.Unstructured, to *k
 		return err
 	}
 	if from != "" {
-		return kind.Refuse("--encapsulation vxlan-cross-subnet leaves the tunnel between subnets, "+
-			"and takes it away within them",
-			"node %s is in another subnet than %s: the routers between them would have to know the pods' addresses, "+
-				"which nothing shows", other, from)
+		return kind.Refuse("--encapsulation vxlan-cross-subnet keeps the tunnel only between subnets",
+			"node %s is in another subnet than %s: the routers between them would need routes to the pods' "+
+				"addresses, and "+
+				"Theseus cannot check that", other, from)
 	}
 	return nil
 }
@@ -218,9 +219,11 @@ func apart(snapshot *cluster.Snapshot) (from, other string, err error) {
 		n := &snapshot.Nodes[i]
 		subnet, err := netip.ParsePrefix(cmp.Or(n.Annotations[bgp.AnnotationAddress], texts[n.Name]))
 		if err != nil || !subnet.Addr().Is4() {
-			return "", "", kind.Refuse("take the snapshot when calico-node runs on it: it writes the annotation "+
+			return "", "", kind.Refuse("start calico-node on the node, then take the snapshot again: calico-node "+
+				"writes "+
+				"the annotation "+
 				bgp.AnnotationAddress,
-				"in which subnet node %s is, is not known", n.Name)
+				"the subnet of node %s is not known", n.Name)
 		}
 		subnets = append(subnets, subnet)
 	}

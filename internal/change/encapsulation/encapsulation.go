@@ -184,7 +184,7 @@ func (b *builder) followWave(wave joint.Wave, last bool) {
 	})
 }
 
-// measureAnew begins all measured paths anew: a host that began to talk to a pod before goes on with the address that
+// measureAnew begins all measured paths again: a host that began to talk to a pod before goes on with the address that
 // it had for it, and a new connection gets another.
 func (b *builder) measureAnew() []step.Action {
 	return []step.Action{

@@ -21,7 +21,7 @@ type carrying struct {
 	// followed are pinned to the network's own routes.
 	followed map[string]bool
 	changed  bool // the pool says what it is to
-	reserved bool // nobody gets the addresses of tunnels
+	reserved bool // no pod gets the addresses of tunnels
 	// fresh are those pinned in this step, and lingers those that kept the address of their tunnel.
 	fresh, lingers map[string]bool
 	measured       bool // a baseline gate was passed
@@ -60,8 +60,8 @@ func (m *carrying) begin(s *step.Step) error {
 func (m *carrying) gated(s *step.Step) error {
 	all := len(m.plan.Cluster.Nodes)
 	if m.touched && (s.Gate == nil || m.past && len(m.before.followed) != all || len(m.seen) != all) {
-		return errors.New("it changes how packets go between nodes, and has no gate, no way back, or " +
-			"does not wait for the routes")
+		return errors.New("it changes the routes between nodes, and has no gate or no undo, or does not wait for " +
+			"the routes")
 	}
 	m.measured = m.measured || s.Gate != nil && s.Gate.Baseline
 	return nil
@@ -80,7 +80,7 @@ func (m *carrying) takenBack(s *step.Step) error {
 	if back.changed != before.changed || !maps.Equal(back.joined, before.joined) ||
 		!maps.Equal(back.pinned, before.pinned) || !maps.Equal(back.seen, before.seen) ||
 		!maps.Equal(back.followed, before.followed) {
-		return errors.New("the nodes or the pool are not as before")
+		return errors.New("the nodes or the pool differ from those before")
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (m *carrying) act(a *step.Action) error {
 	case step.Probe, step.Wait:
 		return nil
 	}
-	return fmt.Errorf("the operation %q has no place here", a.Op())
+	return fmt.Errorf("the operation %q is not allowed here", a.Op())
 }
 
 func own(ref step.Ref) error {
@@ -147,9 +147,9 @@ func (m *carrying) patch(do step.Patch) error {
 	}
 	switch {
 	case do.Ref.Kind != "IPPool" || do.Ref.Name != e.Pool || len(says.Spec) != 1 || mode != carriages[want].mode:
-		return fmt.Errorf("it does not let IPPool %s say %s", e.Pool, want)
+		return fmt.Errorf("it does not set IPPool %s to %s", e.Pool, want)
 	case len(m.pinned) != all || len(m.followed) > 0 || then && len(m.fresh) != all:
-		return fmt.Errorf("%d of %d nodes are pinned, %d of them just now", len(m.pinned), all, len(m.fresh))
+		return fmt.Errorf("%d of %d nodes are pinned, %d of them with renewed pins", len(m.pinned), all, len(m.fresh))
 	case e.Reserves != "" && (!m.reserved || len(m.lingers) != all):
 		return errors.New("connections would lose the addresses of tunnels that end")
 	}
@@ -162,7 +162,7 @@ func (m *carrying) onNode(do step.Node) error {
 	case !slices.Contains(m.plan.Cluster.Nodes, do.NodeName):
 		return fmt.Errorf("node %q is not of this cluster", do.NodeName)
 	case !m.measured:
-		return errors.New("nothing of the network may change before measuring is proven")
+		return errors.New("the network must not change before measuring is proven")
 	case do.Verb == step.VerbJoin || do.Verb == step.VerbPart:
 		return m.join(do)
 	}
@@ -182,18 +182,18 @@ func (m *carrying) onNode(do step.Node) error {
 		return m.pin(do.NodeName, args)
 	case step.VerbRouted:
 		if args.Way != carriages[says].way {
-			return fmt.Errorf("it waits for the way %q, and the pool says %s", args.Way, says)
+			return fmt.Errorf("it waits for the encapsulation %q, but the pool has %s", args.Way, says)
 		}
 		m.seen[do.NodeName] = true
 	case step.VerbFollow, step.VerbUnpin:
 		if args.Way != carriages[says].way || len(m.seen) != len(m.plan.Cluster.Nodes) {
-			return fmt.Errorf("%d of %d nodes have had all routes since the pool says %s",
+			return fmt.Errorf("%d of %d nodes have had all routes since the pool has %s",
 				len(m.seen), len(m.plan.Cluster.Nodes), says)
 		}
 		m.touched = true
 		switch {
 		case do.Verb == step.VerbUnpin && m.changed && !m.past:
-			return errors.New("nodes would begin connections that do not outlive the way back")
+			return errors.New("nodes would open connections that an undo breaks")
 		case do.Verb == step.VerbFollow && !m.pinned[do.NodeName]:
 			return errors.New("it is not pinned")
 		case do.Verb == step.VerbFollow:
@@ -202,19 +202,19 @@ func (m *carrying) onNode(do step.Node) error {
 		}
 		delete(m.pinned, do.NodeName)
 	default:
-		return fmt.Errorf("the verb %q has no place here", do.Verb)
+		return fmt.Errorf("the verb %q is not allowed here", do.Verb)
 	}
 	return nil
 }
 
 func (m *carrying) pin(node string, args step.PinArgs) error {
 	if len(m.joined) != len(m.plan.Cluster.Nodes) {
-		return fmt.Errorf("%d of %d nodes accept packets that come by another way than their answers go",
+		return fmt.Errorf("%d of %d nodes accept packets that arrive over another path than their replies take",
 			len(m.joined), len(m.plan.Cluster.Nodes))
 	}
 	if args.Linger {
 		if !m.reserved {
-			return errors.New("somebody could get the addresses that are kept")
+			return errors.New("pods could get the addresses that are reserved")
 		}
 		m.lingers[node] = true
 	}

@@ -72,7 +72,7 @@ func none(s *step.Step) error {
 
 func noCommand(a *step.Action) error {
 	if slices.Contains([]step.Op{step.OpCommand, step.OpAwait, step.OpWatch, step.OpNewPods, step.OpSample}, a.Op()) {
-		return fmt.Errorf("the operation %q has no place here", a.Op())
+		return fmt.Errorf("the operation %q is not allowed here", a.Op())
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (c *course) act(a *step.Action) error {
 		c.measuring = slices.Contains(do.Paths.Old, step.EveryNode)
 	case step.Command, step.Await:
 		if (a.Op() == step.OpAwait) != c.plan.Guarded.Others {
-			return fmt.Errorf("the operation %q has no place here", a.Op())
+			return fmt.Errorf("the operation %q is not allowed here", a.Op())
 		}
 		if c.ran || !c.proven || !c.measuring {
 			return errors.New("the change comes once, after a baseline, while paths are measured")
@@ -123,7 +123,7 @@ func (c *course) act(a *step.Action) error {
 		c.watched = true
 	case step.Wait:
 	default:
-		return fmt.Errorf("the operation %q has no place here", a.Op())
+		return fmt.Errorf("the operation %q is not allowed here", a.Op())
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
-// Package kind is the contract between the planner and kinds of change: the plan as a document, what a kind is asked,
-// and what every kind needs to answer. A kind is a value, as a check is; each has a package of its own beside this one.
+// Package kind is the contract between the planner and the kinds of change: the plan as a document, the questions that
+// the planner asks a kind, and the code that every kind needs to answer them. A kind is a value, as a check is. Each
+// has a package of its own in the parent directory.
 //
-// Belongs here: the form of plans, Kind and Rule, and what several kinds have in common when they look at a cluster
-// (refusals, waves, what a plan says of itself). What one kind or one network needs does not.
+// Belongs here: the form of plans, Kind and Rule, and code that several kinds share when they read a cluster (refusals,
+// waves, a plan's description of itself). Code for one kind or one network does not belong here.
 package kind

@@ -37,5 +37,5 @@ func (e *Encapsulation) Setting() string { return "" }
 // InPlace is true: pods stay.
 func (e *Encapsulation) InPlace() bool { return true }
 
-// Exempts is false: no agent makes its rules anew.
+// Exempts is false: no agent makes its rules again.
 func (e *Encapsulation) Exempts() bool { return false }

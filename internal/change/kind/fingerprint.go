@@ -126,7 +126,7 @@ func line(kind, namespace, name string, content any) string {
 // Stale says in words what has changed since the plan was made; nothing when the plan still fits.
 func Stale(p *Plan, snapshot *cluster.Snapshot) []string {
 	if p.Cluster.UID != snapshot.UID {
-		return []string{"this is another cluster than the one that the plan was made for"}
+		return []string{"the plan was made for another cluster"}
 	}
 	then, now := split(p.Cluster.Fingerprint), split(Fingerprint(snapshot))
 	var changed []string

@@ -13,7 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
 
-// Kind is one kind of change. What is nil is not asked for.
+// Kind is one kind of change. Functions that are nil are not called.
 type Kind struct {
 	// Name is how plans name it.
 	Name string
@@ -105,7 +105,7 @@ type Request struct {
 	Options
 }
 
-// Options are what a plan depends on beside the snapshot and the change.
+// Options are what a plan depends on in addition to the snapshot and the change.
 type Options struct {
 	// Manifest is the target's manifests as the user gave them, decoded.
 	Manifest []unstructured.Unstructured
@@ -142,7 +142,7 @@ type Draft struct {
 }
 
 // Rule is one demand on a plan, as a value: the verifier takes it over every prefix of the plan, and over the undo of
-// each step. It keeps what it knows of the cluster by itself. What is nil is not demanded.
+// each step. It keeps its own model of the cluster. Functions that are nil demand nothing.
 type Rule struct {
 	// Before is asked when a step is reached, Act of each of its actions, Each after every one of them, and After when
 	// the step is done.

@@ -58,7 +58,7 @@ func CountedWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec) ([]joi
 	}
 	waves, err := joint.Waves(snapshot, change.Waves, label)
 	if err != nil {
-		return nil, Refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
+		return nil, Refuse("end --waves with 0, which means all nodes that remain", "%v", err)
 	}
 	return waves, nil
 }

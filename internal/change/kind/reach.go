@@ -6,8 +6,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 )
 
-// Reach is what a plan does beyond objects that it applies: what a person has to know before a plan that came from a
-// cluster runs.
+// Reach is what a plan does in addition to applying objects: a person has to know it before a plan from a cluster runs.
 type Reach struct {
 	// Commands are run on the machine that runs the plan.
 	Commands []string

@@ -43,5 +43,5 @@ func (r *Reflectors) Setting() string { return "reflectors=" + r.Selector }
 // InPlace is true: pods stay, and so do the routes to them.
 func (r *Reflectors) InPlace() bool { return true }
 
-// Exempts is false: no agent makes its rules anew.
+// Exempts is false: no agent makes its rules again.
 func (r *Reflectors) Exempts() bool { return false }

@@ -11,7 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 )
 
-// Refusal says why no plan is made, and what the user can do about it.
+// Refusal says why Theseus makes no plan, and how the user can fix that.
 type Refusal = cni.Refusal
 
 // Refuse is a refusal, with what the user can do about it.
@@ -38,14 +38,14 @@ func InOrder(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 	case len(found) == 0:
 		return nil, NoneKnown(snapshot, drivers)
 	case len(found) > 1:
-		return nil, Refuse("theseus check says what each of them serves, and in which order the one "+
-			"that is not used any more goes",
+		return nil, Refuse("theseus check says which nodes each of them serves, and how to remove the one that is no "+
+			"longer used",
 			"two networks were found: %s", strings.Join(namesOf(found), " and "))
 	}
 	source := found[0]
 	if len(source.Problems) > 0 {
 		return nil, Refuse("repair it first; a migration starts from a network that works",
-			"%s is not in order: %s", source.CNI, strings.Join(source.Problems, "; "))
+			"%s has a problem: %s", source.CNI, strings.Join(source.Problems, "; "))
 	}
 	return source, nil
 }
@@ -63,17 +63,17 @@ func UnderWay(snapshot *cluster.Snapshot) error {
 
 // NoneKnown says what there is instead of a network that is known.
 func NoneKnown(snapshot *cluster.Snapshot, drivers cni.Registry) error {
-	hint := "those that it changes are " + strings.Join(drivers.Names(), ", ") +
+	hint := "Theseus can change " + strings.Join(drivers.Names(), ", ") +
 		"; theseus check --only cni/unknown says what was looked at"
 	if len(snapshot.Facts) == 0 {
-		hint = "a network that only nodes' own files make is seen on them alone: theseus snapshot --nodes " +
+		hint = "a network that consists only of files on the nodes is visible only there: theseus snapshot --nodes " +
 			"--agent-image IMAGE -o snapshot.json, then --from snapshot.json; " + hint
 	}
 	if strangers := cni.Strangers(snapshot, nil); len(strangers) > 0 {
-		return Refuse(cni.Elsewhere+"; "+hint, "no network that Theseus changes was found in this cluster, but %s: "+
-			"Theseus moves only what it understands", Some(strangers))
+		return Refuse(cni.Elsewhere+"; "+hint, "this cluster has no network that Theseus can change, but %s: "+
+			"Theseus changes only networks that it knows", Some(strangers))
 	}
-	return Refuse(hint, "no network that Theseus knows was found in this cluster")
+	return Refuse(hint, "this cluster has no network that Theseus knows")
 }
 
 func namesOf(found []*cni.Installation) []string {
@@ -148,7 +148,7 @@ func Linux(snapshot *cluster.Snapshot) error {
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
 		if os := node.Labels["kubernetes.io/os"]; os != "" && os != "linux" {
-			return Refuse("Theseus changes clusters of Linux nodes alone; "+cni.Elsewhere,
+			return Refuse("Theseus changes only clusters of Linux nodes; "+cni.Elsewhere,
 				"node %s runs %s, not Linux", node.Name, os)
 		}
 	}
@@ -160,7 +160,7 @@ func AgentGiven(change v1alpha1.ChangeSpec) error {
 	if change.AgentImage != "" {
 		return nil
 	}
-	return Refuse("say --agent-image with an image of theseus-agent that the nodes can pull",
+	return Refuse("name an image of theseus-agent that the nodes can pull: --agent-image IMAGE",
 		"no image of the agent is given")
 }
 
@@ -170,7 +170,7 @@ func NodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
 		return err
 	}
 	if len(source.PodCIDRs) == 0 {
-		return Refuse("the snapshot must hold the network's own configuration",
+		return Refuse("the snapshot must contain the network's own configuration",
 			"the address range of %s is not known", source.CNI)
 	}
 	return nil
@@ -179,7 +179,7 @@ func NodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
 // EveryNodeReady refuses clusters with nodes that could not take part.
 func EveryNodeReady(snapshot *cluster.Snapshot) error {
 	if len(snapshot.Nodes) == 0 {
-		return Refuse("take the snapshot with the right to list nodes", "the snapshot holds no nodes")
+		return Refuse("take the snapshot as a user who may list nodes", "the snapshot contains no nodes")
 	}
 	if err := Linux(snapshot); err != nil {
 		return err
@@ -195,7 +195,7 @@ func EveryNodeReady(snapshot *cluster.Snapshot) error {
 	return nil
 }
 
-// Movable refuses pods that would be lost, and pods on a network that nobody knows of.
+// Movable refuses pods that would be lost, and pods on an unknown network.
 func Movable(outlook joint.Outlook, source *cni.Installation) error {
 	var lost []string
 	for _, w := range outlook.Workloads {
@@ -208,7 +208,7 @@ func Movable(outlook joint.Outlook, source *cni.Installation) error {
 			"%s cannot be moved: %s", cluster.Count(len(lost), "pod"), Some(lost))
 	}
 	if len(outlook.Strangers) > 0 {
-		return Refuse("find out which network these pods are on; Theseus moves only what it understands",
+		return Refuse("find out which network these pods are on; Theseus changes only networks that it knows",
 			"%d pods have addresses outside of %s's range %s: %s", len(outlook.Strangers), source.CNI,
 			strings.Join(source.PodCIDRs, ", "), Some(outlook.Strangers))
 	}

@@ -162,10 +162,10 @@ func TestAdoptRefuses(t *testing.T) {
 			r.snapshot, r.change.To, r.drivers = cnitest.Golden(t, "calico"), "cilium",
 				append(r.drivers, cilium.Driver{})
 			r.options.Manifest = cnitest.Fixture(t, "charts/cilium-v1.16.5.yaml")
-		}, "cilium gives no pod an address of the pod's choice"},
+		}, "cilium cannot give a pod the address that the pod requests"},
 		{"calico to flannel, with the manifest of another", func(r *request) {
 			r.snapshot, r.change.To = cnitest.Golden(t, "calico"), "flannel"
-		}, "the manifest brings DaemonSet kube-system/calico-node"},
+		}, "the manifest contains DaemonSet kube-system/calico-node"},
 		{"another runtime", func(r *request) {
 			r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.30"
 		}, "runs cri-o"},
@@ -173,7 +173,7 @@ func TestAdoptRefuses(t *testing.T) {
 			"unknown container runtime"},
 		{"no range of a node", func(r *request) { r.snapshot.Nodes[1].Spec.PodCIDR = "" }, "the range of node node-2"},
 		{"ranges of several sizes", func(r *request) { r.snapshot.Nodes[1].Spec.PodCIDR = "10.244.2.0/25" },
-			"not all of one size"},
+			"have different sizes"},
 		{"ranges too large for a block", func(r *request) {
 			for i := range r.snapshot.Nodes {
 				r.snapshot.Nodes[i].Spec.PodCIDR = fmt.Sprintf("10.244.%d.0/19", i*32)
@@ -194,13 +194,13 @@ func TestAdoptRefuses(t *testing.T) {
 			*r = *flat(t)
 			at := slices.IndexFunc(r.snapshot.Pods, isWeb)
 			r.snapshot.Pods[at].Annotations = map[string]string{"kubernetes.io/egress-bandwidth": "1M"}
-		}, "cannot be adopted, and no network could assign addresses to new pods until the last pod has left weave"},
+		}, "cannot be adopted, and until the last pod has left weave, no network could assign addresses to new pods"},
 		{"a flat network of a few addresses", func(r *request) {
 			*r = *flat(t)
 			at := slices.IndexFunc(r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env,
 				func(e corev1.EnvVar) bool { return e.Name == "IPALLOC_RANGE" })
 			r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env[at].Value = "198.19.0.0/27"
-		}, "no single one of at least 64 addresses"},
+		}, "not a single range of at least 64 addresses"},
 		{"a bridge that masquerades pod by pod", func(r *request) {
 			*r = *bridged(t)
 			r.snapshot.Facts[1].Confs[0].IPMasq = true
@@ -212,7 +212,7 @@ func TestAdoptRefuses(t *testing.T) {
 		{"a bridge, and nodes that mind where packets come from", func(r *request) {
 			*r = *bridged(t)
 			r.snapshot.Facts[1].RPFilter = map[string]int{"all": 0, "eth0": 1, "cni0": 1}
-		}, "eth0 of node node-2 takes only packets"},
+		}, "eth0 of node node-2 drops packets"},
 		{"a bare pod on an old kernel", func(r *request) {
 			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-553.el8_10.x86_64"
 			r.snapshot.Pods = append(r.snapshot.Pods, cnitest.Snapshot(t, cnitest.Documents(t, []byte(
@@ -275,7 +275,7 @@ func TestChosen(t *testing.T) {
 	r = adoption(t)
 	r.change.Strategy, r.change.CNIVersion = "", "v3.0.0"
 	if hint := mustRefuse(t, r,
-		"the manifest installs calico"); hint != "give the manifest of the version that is wanted; or "+anew {
+		"the manifest installs calico"); hint != "give the manifest of the version that you want; or "+anew {
 		t.Errorf("where something else stands against it, the hint is %q", hint)
 	}
 	r = flat(t)

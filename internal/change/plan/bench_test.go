@@ -73,7 +73,7 @@ const (
 	mostFileMiB     = 2048
 )
 
-// woven is a cluster on Weave Net whose pods are created again.
+// woven is a cluster on Weave Net whose pods are recreated.
 func woven(t testing.TB) *request {
 	r := flannelToCalico(t)
 	r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml"))

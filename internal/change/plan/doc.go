@@ -1,5 +1,6 @@
-// Package plan turns a snapshot and a change into a plan: complete, printable as a runbook, verified on
-// every prefix, and nothing but data. What a kind of change needs is in the kind's own package; kinds.go lists them.
+// Package plan turns a snapshot and a requested change into a plan: complete, printable as a runbook, verified on
+// every prefix, and only data. The package of each kind of change has what that kind needs; kinds.go lists the kinds.
+// Package kind defines the form of plans.
 package plan
 
 import "github.com/theseus-cni/theseus/internal/change/kind"
@@ -15,12 +16,12 @@ type (
 	Workload = kind.Workload
 	// Leg is what is done in one window.
 	Leg = kind.Leg
-	// Options are what a plan depends on beside the snapshot and the change; Decided and Origin are a flag as it was
-	// evaluated.
+	// Options are what a plan depends on in addition to the snapshot and the change; Decided and Origin are a flag as
+	// it was evaluated.
 	Options = kind.Options
 	Decided = kind.Decided
 	Origin  = kind.Origin
-	// Refusal says why no plan is made, and what the user can do about it.
+	// Refusal says why Theseus makes no plan, and how the user can fix that.
 	Refusal = kind.Refusal
 	// Reach is what a plan does beyond objects that it applies.
 	Reach = kind.Reach

@@ -218,25 +218,25 @@ func TestEncapsulationRefused(t *testing.T) {
 	}
 	far := func(r *request) { r.snapshot.Nodes[2].Annotations["projectcalico.org/IPv4Address"] = "10.0.1.3/24" }
 	for want, r := range map[string]*request{
-		`"wireguard" is not known`:        carried(t, "Always", "wireguard"),
-		"the way to IPIP was never tried": carried(t, "Always", "ipip"),
-		"says vxlan already":              carried(t, "Always", "vxlan"),
-		"says none already":               carried(t, "Never", "none"),
-		"by a plan of its own": with("Always", "none", func(r *request) {
+		`"wireguard" is not known`:       carried(t, "Always", "wireguard"),
+		"a change to IPIP was never run": carried(t, "Always", "ipip"),
+		"already has vxlan":              carried(t, "Always", "vxlan"),
+		"already has none":               carried(t, "Never", "none"),
+		"together with anything else": with("Always", "none", func(r *request) {
 			r.change.Dataplane = "nftables"
 		}),
 		"no image of the agent": with("Always", "none", func(r *request) { r.change.AgentImage = "" }),
 		"leave out 2 nodes": with("Always", "none", func(r *request) {
 			r.change.Waves = []int{1}
 		}),
-		"it does not run here": with("Always", "none", func(r *request) {
+		"BIRD does not run here": with("Always", "none", func(r *request) {
 			r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan"
 		}),
 		"third is in another subnet than": with("Always", "none", far),
-		"in which subnet node second is, is not": with("Always", "none", func(r *request) {
+		"the subnet of node second is not": with("Always", "none", func(r *request) {
 			r.snapshot.Nodes[1].Annotations = nil
 		}),
-		"keeps its routes from BGP": with("Always", "none", func(r *request) {
+		"disableBGPExport forbids that": with("Always", "none", func(r *request) {
 			_ = unstructured.SetNestedField(poolIn(r), true, "spec", "disableBGPExport")
 		}),
 		"encapsulates by IPIP": with("Never", "vxlan", func(r *request) {
@@ -253,9 +253,9 @@ func TestEncapsulationRefused(t *testing.T) {
 			_ = unstructured.SetNestedField(poolIn(r), "tigera-operator", "metadata", "labels",
 				"app.kubernetes.io/managed-by")
 		}),
-		"encrypted by WireGuard":    felix("none", "wireguardEnabled", true),
-		"the eBPF data plane finds": felix("vxlan-cross-subnet", "bpfEnabled", true),
-		"Felix has no tunnel here":  felix("vxlan-cross-subnet", "vxlanEnabled", false),
+		"WireGuard encrypts packets": felix("none", "wireguardEnabled", true),
+		"the eBPF data plane routes": felix("vxlan-cross-subnet", "bpfEnabled", true),
+		"Felix makes no tunnel here": felix("vxlan-cross-subnet", "vxlanEnabled", false),
 		"this cluster is on flannel": with("Always", "none", func(r *request) {
 			r.snapshot = flannelToCalico(t).snapshot
 		}),

@@ -65,7 +65,7 @@ func Write(p *Plan) ([]byte, error) {
 	if len(entries) == 0 {
 		return data, nil
 	}
-	// What else has lines of its own is indented, so these are the plan's steps.
+	// All other lists are indented, so these lines are the plan's steps.
 	before, after, _ := bytes.Cut(data, []byte("\nsteps: []\n"))
 	parts := [][]byte{before, []byte("\nsteps:\n")}
 	for _, entry := range entries {
@@ -102,8 +102,8 @@ func WriteJSON(p *Plan) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// Read takes a plan from YAML or JSON. A plan that was edited, that has fields that nobody knows or that
-// breaks a rule is refused with a *Refusal: what is printed must be what is done.
+// Read takes a plan from YAML or JSON. A plan that was edited, that has unknown fields or that breaks a rule is
+// refused with a *Refusal: the printed plan must be the plan that runs.
 func Read(data []byte) (*Plan, error) {
 	const hint = "give a file that theseus plan -o wrote"
 	p, unread := Decode(data)
@@ -139,8 +139,8 @@ func Read(data []byte) (*Plan, error) {
 	return p, nil
 }
 
-// Sound is a *Refusal where a plan is not what its hash says, or breaks a rule. The hash is computed: what is stored is
-// only compared.
+// Sound is a *Refusal if a plan does not match its hash, or breaks a rule. It computes the hash, and compares it with
+// the stored one.
 func Sound(p *Plan) error {
 	if p.APIVersion != v1alpha1.APIVersion || p.Kind != Kind {
 		return kind.Refuse("make a new plan with theseus plan", "this is no plan, but a %s of %s", p.Kind, p.APIVersion)

@@ -99,7 +99,7 @@ func TestFromWeave(t *testing.T) {
 	}
 
 	r.snapshot.DaemonSets[0].Status.NumberReady = 1
-	if _, err := r.make(); err == nil || !strings.Contains(err.Error(), "weave is not in order") {
+	if _, err := r.make(); err == nil || !strings.Contains(err.Error(), "weave has a problem") {
 		t.Errorf("with a broken source: %v", err)
 	}
 
@@ -182,7 +182,7 @@ func TestMakeRefuses(t *testing.T) {
 		{"on it already", func(r *request) { r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")) },
 			"on calico already"},
 		{"source not in order", func(r *request) { r.snapshot.DaemonSets[0].Status.NumberReady = 1 },
-			"flannel is not in order"},
+			"flannel has a problem"},
 		{"half migrated: label", func(r *request) { r.snapshot.Nodes[0].Labels[v1alpha1.LabelTarget] = "true" },
 			"in the middle of a migration"},
 		{"half migrated: taint", func(r *request) {

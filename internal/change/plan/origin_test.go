@@ -186,7 +186,7 @@ func TestFlagOfManyValues(t *testing.T) {
 	text := plan.Runbook(p)
 	for _, want := range []string{"set iptablesRefreshInterval=1m0s for n-0",
 		"reports IptablesRefreshInterval=60000000000", "set iptablesRefreshInterval=2m0s for n-1",
-		"set iptablesRefreshInterval=2m0s for n-2", "on 2 of 4 nodes; new on 2", "keep a value of their own"} {
+		"set iptablesRefreshInterval=2m0s for n-2", "on 2 of 4 nodes; changed on 2", "keep a value of their own"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}
@@ -247,7 +247,7 @@ func TestOriginRefuses(t *testing.T) {
 		{"a value that is not taken", nil, "nftablesMode", `{"old": "Disabled", "new": "Enabeld"}`,
 			share(50), "must be one of Disabled, Enabled"},
 		{"shares besides", func(r *request) { r.change.WavePercents = []int{10, 100} }, "nftablesMode", modes,
-			share(50), "waves are no shares"},
+			share(50), "--waves cannot be shares"},
 		{"nothing to do", nil, "nftablesMode", modes, share(0), "is Disabled already"},
 		{"a flag that nobody can prove", nil, "logSeverityScreen", `{"old": "Info", "new": "Debug"}`, share(50),
 			"Theseus cannot verify calico/logSeverityScreen"},
@@ -278,7 +278,7 @@ func inEnvironment(t *testing.T, nodes int) *request {
 }
 
 // TestRolloutInTheEnvironment: a flag that the agents have from their DaemonSet's environment is changed there, while
-// the DaemonSet replaces no pod by itself; each node's agent is made anew in its turn.
+// the DaemonSet replaces no pod by itself; each node's agent is recreated in its turn.
 func TestRolloutInTheEnvironment(t *testing.T) {
 	p := mustMake(t, inEnvironment(t, 3))
 	text := plan.Runbook(p)
@@ -328,7 +328,7 @@ func TestEnvironmentRefuses(t *testing.T) {
 			env := r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env
 			env[len(env)-1] = corev1.EnvVar{Name: "FELIX_IPTABLESREFRESHINTERVAL", ValueFrom: &corev1.EnvVarSource{
 				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
-		}, "takes FELIX_IPTABLESREFRESHINTERVAL of its environment from elsewhere"},
+		}, "takes FELIX_IPTABLESREFRESHINTERVAL of its environment from another object"},
 		"it is so": {func(r *request) { r.change.Flag = "iptablesRefreshInterval=90s" }, "already"},
 	} {
 		r := inEnvironment(t, 2)

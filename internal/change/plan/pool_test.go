@@ -165,9 +165,9 @@ func TestPoolRefused(t *testing.T) {
 		"overlaps IPPool": with(func(r *request) {
 			r.change.Pool = poolIn(r)["spec"].(map[string]any)["cidr"].(string)
 		}),
-		"by a plan of their own": with(func(r *request) { r.change.Dataplane = "nftables" }),
-		"no image of the agent":  with(func(r *request) { r.change.AgentImage = "" }),
-		"leave out 2 nodes":      with(func(r *request) { r.change.Waves = []int{1} }),
+		"together with anything else": with(func(r *request) { r.change.Dataplane = "nftables" }),
+		"no image of the agent":       with(func(r *request) { r.change.AgentImage = "" }),
+		"leave out 2 nodes":           with(func(r *request) { r.change.Waves = []int{1} }),
 		"namespace shop (cni.projectcalico.o": with(func(r *request) {
 			r.snapshot.Namespaces = append(r.snapshot.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "shop", Annotations: map[string]string{"cni.projectcalico.org/ipv4pools": "[]"}}})
@@ -183,14 +183,14 @@ func TestPoolRefused(t *testing.T) {
 			second.SetName("second")
 			r.snapshot.Other = append(r.snapshot.Other, second)
 		}),
-		"there is an IPPool pods-10-98-0-0-16 of another": with(func(r *request) {
+		"an IPPool pods-10-98-0-0-16 with another": with(func(r *request) {
 			r.snapshot.Other[slices.IndexFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool {
 				return o.GetKind() == "IPPool"
 			})].SetName("pods-10-98-0-0-16")
 		}),
-		"never tried with two pools": set("Always", "spec", "ipipMode"),
-		"for some namespaces alone":  set("all()", "spec", "namespaceSelector"),
-		"this cluster is on flannel": with(func(r *request) { r.snapshot = flannelToCalico(t).snapshot }),
+		"a change of its pool was never run": set("Always", "spec", "ipipMode"),
+		"serves only some namespaces":        set("all()", "spec", "namespaceSelector"),
+		"this cluster is on flannel":         with(func(r *request) { r.snapshot = flannelToCalico(t).snapshot }),
 	} {
 		if _, err := r.make(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)

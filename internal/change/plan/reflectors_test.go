@@ -179,12 +179,13 @@ func TestReflectorsCannotDoWithout(t *testing.T) {
 func TestReflectorsRefused(t *testing.T) {
 	with := func(r *request, edit func(*request)) *request { edit(r); return r }
 	for want, r := range map[string]*request{
-		"picks 0 of 5 nodes":     relayed(t, "has(nobody)"),
-		"picks 5 of 5 nodes":     relayed(t, "all()"),
-		"picks fifth alone":      relayed(t, "has(none)"),
-		"column":                 relayed(t, "has("),
-		"in a full mesh already": relayed(t, kind.FullMesh),
-		"a plan of their own":    with(relayed(t, "has(rr)"), func(r *request) { r.change.Dataplane = "nftables" }),
+		"selects 0 of 5 nodes":     relayed(t, "has(nobody)"),
+		"selects 5 of 5 nodes":     relayed(t, "all()"),
+		"selects only fifth":       relayed(t, "has(none)"),
+		"column":                   relayed(t, "has("),
+		"already form a full mesh": relayed(t, kind.FullMesh),
+		"together with anything " +
+			"else": with(relayed(t, "has(rr)"), func(r *request) { r.change.Dataplane = "nftables" }),
 		"for all nodes together": with(relayed(t, "has(rr)"), func(r *request) { r.change.Waves = []int{1, 0} }),
 		"no image of the agent":  with(relayed(t, "has(rr)"), func(r *request) { r.change.AgentImage = "" }),
 		"BIRD does not run": with(relayed(t, "has(rr)"), func(r *request) {
@@ -196,7 +197,7 @@ func TestReflectorsRefused(t *testing.T) {
 		"cannot be retained yet": with(relayed(t, "has(rr)"), func(r *request) {
 			r.snapshot.Nodes[0].Annotations["projectcalico.org/IPv6Address"] = "fd00::1/64"
 		}),
-		"not kept in Kubernetes' Nodes": with(relayed(t, "has(rr)"), func(r *request) {
+		"are not in Kubernetes' Nodes": with(relayed(t, "has(rr)"), func(r *request) {
 			for i := range r.snapshot.Nodes {
 				r.snapshot.Nodes[i].Annotations = nil
 			}

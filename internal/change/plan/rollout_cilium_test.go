@@ -196,7 +196,7 @@ func TestRolloutOnCiliumRefuses(t *testing.T) {
 		}, "no CRD CiliumNodeConfig"},
 		{"a node without a name among its labels", func(r *request) {
 			delete(r.snapshot.Nodes[1].Labels, "kubernetes.io/hostname")
-		}, "picks nodes by their labels"},
+		}, "selects nodes by their labels"},
 		{"two of one name", func(r *request) { r.snapshot.Nodes[1].Labels["kubernetes.io/hostname"] = "node-1" },
 			"as node-1 has"},
 		{"agents that read none", func(r *request) { *agent(r) = []string{"cilium-dbg", "status"} },

@@ -243,11 +243,11 @@ func TestRolloutRefuses(t *testing.T) {
 		{"eBPF", func(r *request) {
 			r.change.Dataplane, r.change.Flag = "", "bpfEnabled=true"
 			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "6.1.0"
-		}, "kube-proxy has to go", ""},
+		}, "kube-proxy would have to be removed", ""},
 		{"eBPF as a data plane", func(r *request) {
 			r.change.Dataplane = "ebpf"
 			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "6.1.0"
-		}, "kube-proxy has to go", ""},
+		}, "kube-proxy would have to be removed", ""},
 		{"a flag of another network", func(r *request) { r.change.Dataplane, r.change.Flag = "", "cilium/mtu=1400" },
 			"a flag of cilium, and this cluster is on calico", ""},
 		{"both", func(r *request) { r.change.Flag = "nftablesMode=Enabled" }, "cannot be changed in one plan", ""},
@@ -261,7 +261,7 @@ func TestRolloutRefuses(t *testing.T) {
 		{"the environment wins", func(r *request) {
 			container := &r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
 			container.Env = append(container.Env, corev1.EnvVar{Name: "FELIX_NftablesMode", Value: "Disabled"})
-		}, "beats every FelixConfiguration", "take it out there"},
+		}, "overrides every FelixConfiguration", "remove it there"},
 		{"an operator", func(r *request) {
 			r.snapshot.DaemonSets[0].OwnerReferences = []metav1.OwnerReference{{Kind: "Installation",
 				Name: "default", Controller: new(true)}}

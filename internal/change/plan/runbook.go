@@ -109,7 +109,7 @@ func words(b *strings.Builder, p *Plan, say func(*Plan) string) {
 	}
 }
 
-// policyGoes says when what enforces NetworkPolicy beside the old network goes.
+// policyGoes says when what enforces NetworkPolicy next to the old network goes.
 func policyGoes(b *strings.Builder, p *Plan) {
 	if p.Source.PolicyAgent == nil {
 		return

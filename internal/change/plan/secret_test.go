@@ -46,7 +46,7 @@ func TestVerifyRefusesRedacted(t *testing.T) {
 					if a := &p.Steps[i].Actions[j]; a.Object() != nil {
 						edit(a)
 						if err := plan.Verify(p); err == nil ||
-							!strings.Contains(err.Error(), "stands in a snapshot for a secret") {
+							!strings.Contains(err.Error(), "replaces a secret in snapshots") {
 							t.Errorf("verify: %v", err)
 						}
 						return

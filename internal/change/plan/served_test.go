@@ -120,9 +120,9 @@ func TestServedUpgrade(t *testing.T) {
 	mustMake(t, withServed(inServed(t, defined(newer(t)))))
 	for words, r := range map[string]*request{
 		// Where both are defined, agents that nothing tells take the other one.
-		"keep their objects in projectcalico.org/v3, and those of the manifest would look for them in " +
+		"keep their objects in projectcalico.org/v3, but the agents in the manifest would look for them in " +
 			"crd.projectcalico.org/v1": inServed(t, defined(newer(t))),
-		"the manifest keeps Calico's objects in projectcalico.org/v3, and the cluster has definitions of " +
+		"the manifest keeps Calico's objects in projectcalico.org/v3, but the cluster has CRDs of " +
 			"crd.projectcalico.org/v1": withServed(defined(newer(t))),
 	} {
 		mustRefuse(t, r, words)

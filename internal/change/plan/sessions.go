@@ -15,15 +15,17 @@ func holdSessions(snapshot *cluster.Snapshot, p *Plan) error {
 	}
 	in := bgp.FromSnapshot(snapshot)
 	if in.Unknown != "" {
-		return kind.Refuse("let this user read it", "whether BGP carries the routes here is not known: %s", in.Unknown)
+		return kind.Refuse("give this user the permission to read it", "Theseus cannot tell whether BGP "+
+			"distributes the "+
+			"routes: %s", in.Unknown)
 	}
 	want := &step.Sessions{}
 	speaks := false
 	for _, six := range []bool{false, true} {
 		graph := bgp.Build(in, six)
 		if graph == nil {
-			return kind.Refuse("give nodes a few reflectors as their peers, rather than one another",
-				"the BGPPeers multiply to more than %d peerings, which no gate can hold", bgp.MaxPeerings)
+			return kind.Refuse("let nodes peer with a few reflectors instead of with each other",
+				"the BGPPeers make more than %d peerings, too many for a gate", bgp.MaxPeerings)
 		}
 		speaks = speaks || in.Started() && len(graph.Speakers()) > 1
 		want.Unreached += graph.Routes().Missing()

@@ -59,7 +59,7 @@ func TestSessionsAreHeld(t *testing.T) {
 	r := onThree(t, "bird")
 	r.snapshot.ConfigMaps = nil
 	if _, err := plan.Make(r.snapshot, r.change, r.drivers, nil, r.options); err == nil ||
-		!strings.Contains(err.Error(), "whether BGP carries the routes here is not known") {
+		!strings.Contains(err.Error(), "Theseus cannot tell whether BGP distributes the routes") {
 		t.Errorf("nobody knows whether BIRD runs, and it is planned: %v", err)
 	}
 }

@@ -32,8 +32,8 @@ func TestSignals(t *testing.T) {
 		t.Error("an edited signal is accepted")
 	}
 	book := plan.Runbook(p)
-	for _, want := range []string{"\nSignals that the gates ask, too, from where the plan " +
-		"runs; no answer is no pass:\n" +
+	for _, want := range []string{"\nSignals that every gate also asks, from the machine that runs the plan; a " +
+		"signal without an answer fails:\n" +
 		"  sum(rate(errors[1m])) must be < 0.01, asked at http://prometheus:9090\n" +
 		"  the command /opt/check.sh a 'b c' must end with exit code 0\n", "; and every signal holds\n"} {
 		if !strings.Contains(book, want) || !strings.Contains(plan.Summary(p)+"; and every signal holds\n", want) ||

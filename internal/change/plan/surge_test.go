@@ -132,13 +132,13 @@ func TestSurgeRefuses(t *testing.T) {
 			"are for the strategy surge"},
 		{"fewer than none", func(r *request) { r.change.Surge = -1 }, "cannot be below 0"},
 		{"a selector that is none", func(r *request) { r.change.ReplaceNodes = "a in" }, "is no selector"},
-		{"nothing selected", func(r *request) { r.change.ReplaceNodes = "a=b" }, "no node is to be replaced"},
+		{"nothing selected", func(r *request) { r.change.ReplaceNodes = "a=b" }, "no node would be replaced"},
 		{"the control plane", func(r *request) { r.change.ReplaceNodes = "kubernetes.io/os=linux" },
 			"node control-1 is part of the control plane"},
 		{"no range", func(r *request) { r.change.PodCIDR = "" }, "no range"},
 		{"a pod of one node", func(r *request) {
 			pod(r).Spec.NodeSelector = map[string]string{corev1.LabelHostname: "node-1"}
-		}, "asks for its node node-1 by name"},
+		}, "selects the node node-1 by name"},
 		{"capacity", func(r *request) {
 			for i := range r.snapshot.Nodes {
 				r.snapshot.Nodes[i].Status.Allocatable = corev1.ResourceList{

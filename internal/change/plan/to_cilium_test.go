@@ -148,7 +148,7 @@ func TestToCiliumRefuses(t *testing.T) {
 		hint   string
 	}{
 		{"adoption", func(r *request) { r.change.Strategy, r.change.PodCIDR = "adopt", "" },
-			"cilium gives no pod an address", "--pod-cidr"},
+			"cilium cannot give a pod the address", "--pod-cidr"},
 		{"no policy agent", func(r *request) {
 			r.snapshot.DaemonSets = slices.DeleteFunc(r.snapshot.DaemonSets, func(d appsv1.DaemonSet) bool {
 				return d.Name == "kube-router"

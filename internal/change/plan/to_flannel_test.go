@@ -77,39 +77,39 @@ func TestToFlannelDecides(t *testing.T) {
 		{"no pod fits", calicoToFlannel, func(r *request) { r.change.PodCIDR = "" },
 			"flannel assigns pods addresses from their node's range, but 6 of 6 pods on calico have others: " +
 				"default/db-59f6b67d8d-8twhn (198.19.10.195 on node-1, whose range is 10.244.0.0/24); ",
-			"let pods be created again instead: say --pod-cidr with the range that the nodes' own are of " +
-				"(kube-controller-manager's --cluster-cidr), which holds 10.244.0.0/23"},
+			"recreate the pods instead: set --pod-cidr to the range that contains the nodes' own ranges " +
+				"(kube-controller-manager's --cluster-cidr), which contains 10.244.0.0/23"},
 		{"one pod has another node's", fitting, func(r *request) {
 			r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.10.7"
 		},
 			"but 1 of 6 pods on calico have others: default/web-847f49cc4d-7l4cr (198.19.10.7 on node-2, whose range " +
-				"is 198.19.4.0/24)", "nor can they be created again beside it: the nodes' own ranges are flannel's"},
+				"is 198.19.4.0/24)", "nor can they be recreated next to it: flannel would use the nodes' own ranges"},
 		{"one pod has the bridge's", fitting, func(r *request) {
 			r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.4.1"
 		},
 			"(198.19.4.1 on node-2, which is an address of the network's own)",
-			"nor can they be created again beside it: the nodes' own ranges are flannel's"},
+			"nor can they be recreated next to it: flannel would use the nodes' own ranges"},
 		{"one pod has the one for broadcasts", fitting, func(r *request) {
 			r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.4.255"
 		},
 			"(198.19.4.255 on node-2, which is an address of the network's own)",
-			"nor can they be created again beside it: the nodes' own ranges are flannel's"},
+			"nor can they be recreated next to it: flannel would use the nodes' own ranges"},
 		{"a node has no range", fitting, func(r *request) { ranged(&r.snapshot.Nodes[1], ""); r.change.PodCIDR = "" },
 			"on node-2, which has no range)",
-			"nor can they be created again beside it: the nodes' own ranges are flannel's"},
+			"nor can they be recreated next to it: flannel would use the nodes' own ranges"},
 		{"all fit", fitting, func(r *request) { r.change.PodCIDR = "" },
-			"running pods cannot be taken from calico: in its own form its agent puts a blackhole",
-			"nor can they be created again beside it: the nodes' own ranges are flannel's"},
+			"running pods cannot be taken from calico: unmodified, its agent replaces",
+			"nor can they be recreated next to it: flannel would use the nodes' own ranges"},
 		{"all fit, and a range is given", fitting, func(r *request) { r.change.PodCIDR = "198.19.0.0/16" },
 			"the target's range 198.19.0.0/16 overlaps the source's range 198.19.0.0/20", "theseus mirror"},
 		{"a range that is not the nodes'", calicoToFlannel, func(r *request) { r.change.PodCIDR = "10.96.0.0/16" },
-			"that of node node-1, 10.244.0.0/24, is not within 10.96.0.0/16", "which holds 10.244.0.0/23"},
+			"that of node node-1, 10.244.0.0/24, is not within 10.96.0.0/16", "which contains 10.244.0.0/23"},
 		{"a range of some of the nodes", calicoToFlannel, func(r *request) { r.change.PodCIDR = "10.244.0.0/24" },
-			"that of node node-2, 10.244.1.0/24, is not within 10.244.0.0/24", "which holds 10.244.0.0/23"},
+			"that of node node-2, 10.244.1.0/24, is not within 10.244.0.0/24", "which contains 10.244.0.0/23"},
 		{"a policy of Calico's", calicoToFlannel, func(r *request) {
 			r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t,
 				[]byte("apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: deny}\n"))...)
-		}, "1 object that users wrote would go with calico: GlobalNetworkPolicy deny", "kubectl get"},
+		}, "users wrote 1 object that would be deleted with calico: GlobalNetworkPolicy deny", "kubectl get"},
 		{"a node without a range", calicoToFlannel, func(r *request) { ranged(&r.snapshot.Nodes[1], "") },
 			"and node node-2 has none", "--allocate-node-cidrs"},
 	} {
@@ -150,7 +150,7 @@ func TestToFlannelLeavesNothing(t *testing.T) {
 func TestToFlannelByChart(t *testing.T) {
 	r := calicoToFlannel(t)
 	r.options.Manifest = cnitest.Fixture(t, "charts/flannel-v0.28.4.yaml")
-	if hint := mustRefuse(t, r, "is of namespace kube-flannel, which neither the cluster nor the "+
+	if hint := mustRefuse(t, r, "is in namespace kube-flannel, which neither the cluster nor the "+
 		"manifest has"); !strings.Contains(hint, "kubectl create namespace kube-flannel") {
 		t.Errorf("the hint is %q", hint)
 	}

@@ -185,9 +185,9 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 		words, hint string
 	}{
 		{"an API server that cannot hold", func(r *request) { r.snapshot.Kubernetes = "v1.29.15+k3s1" },
-			`this one is "v1.29.15+k3s1"`, "theseus probe run"},
+			`this API server is "v1.29.15+k3s1"`, "theseus probe run"},
 		{"an API server of which nothing is known",
-			func(r *request) { r.snapshot.Kubernetes = "" }, `this one is ""`, ""},
+			func(r *request) { r.snapshot.Kubernetes = "" }, `this API server is ""`, ""},
 		{"Calico's own manifest", func(r *request) { r.options.Manifest = cnitest.Documents(t, []byte(withTypha(t))) },
 			"no Deployment tigera-operator", "manifests/tigera-operator.yaml"},
 		{"no operator that runs", func(r *request) {
@@ -214,12 +214,12 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 		{"BPF", func(r *request) { says(r, "BPF", "spec", "calicoNetwork", "linuxDataplane") },
 			"linuxDataplane: BPF", ""},
 		{"agents that are not taken over", func(r *request) { r.snapshot.DaemonSets[0].Namespace = "kube-system" },
-			"has not taken them over", ""},
-		{"what is not there", func(r *request) {
+			"has not taken over all", ""},
+		{"what does not exist", func(r *request) {
 			conditions := kindOf(r.snapshot.Other,
 				"TigeraStatus").Object["status"].(map[string]any)["conditions"].([]any)
 			conditions[0].(map[string]any)["status"] = "False"
-		}, "does not say now that Calico is Available", "kubectl get tigerastatus calico"},
+		}, "does not report Calico as Available", "kubectl get tigerastatus calico"},
 		{"surging", func(r *request) {
 			one := intstr.FromInt32(1)
 			r.snapshot.DaemonSets[0].Spec.UpdateStrategy.RollingUpdate.MaxSurge = &one
@@ -227,13 +227,13 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 		{"another Installation", func(r *request) {
 			with(r, "apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\n"+
 				"spec: {calicoNetwork: {bgp: Disabled}}\n")
-		}, "holds Installation default, which is not so", "afterwards"},
+		}, "contains Installation default, which differs", "afterwards"},
 		{"another kind of the operator's", func(r *request) {
 			with(r, "apiVersion: operator.tigera.io/v1\nkind: GatewayAPI\nmetadata: {name: default}\n")
 		}, "holds GatewayAPI default", ""},
 		{"something beside it", func(r *request) {
 			with(r, "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: calico-node, namespace: calico-system}\n")
-		}, "beside the operator", ""},
+		}, "in addition to the operator", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := owned(t)

@@ -216,14 +216,15 @@ func TestDowngrade(t *testing.T) {
 			steps := slices.DeleteFunc(slices.Clone(p.Steps), func(s step.Step) bool { return s.ID == moved })
 			behind := slices.IndexFunc(steps, func(s step.Step) bool { return s.ID == node })
 			err := plan.Verify(mutant(p, slices.Insert(steps, behind+1, late)))
-			if err == nil || !strings.Contains(err.Error(), "what agents of v3.28.5 depend on is newer yet") {
+			if err == nil || !strings.Contains(err.Error(), "objects that agents of v3.28.5 depend on are still "+
+				"newer") {
 				t.Errorf("%s behind %s: %v", moved, node, err)
 			}
 		}
 		steps := slices.Clone(p.Steps)
 		steps[at(moved)].Undo = steps[at(moved)].Undo[1:]
 		if err := plan.Verify(mutant(p, steps)); err == nil ||
-			!strings.Contains(err.Error(), "what follows the agents is not as before") {
+			!strings.Contains(err.Error(), "what is updated after the agents differs from before") {
 			t.Errorf("%s without its undo: %v", moved, err)
 		}
 	}
@@ -314,7 +315,7 @@ func TestRetained(t *testing.T) {
 				steps := slices.Clone(p.Steps)
 				steps[i].Undo = steps[i].Undo[1:]
 				if err := plan.Verify(mutant(p, steps)); err == nil ||
-					!strings.Contains(err.Error(), "do not retain what they did") {
+					!strings.Contains(err.Error(), "do not retain the routes") {
 					t.Errorf("with an undo of %s that leaves a node out: %v", s.ID, err)
 				}
 			}
@@ -430,16 +431,16 @@ func TestUpgradeRefuses(t *testing.T) {
 		}, "belongs to Mine m", ""},
 		{"another way for routes", func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" },
 			`CALICO_NETWORKING_BACKEND is "vxlan" and would be "bird"`,
-			"set it in the manifest as it is in the cluster; no plan of Theseus changes it"},
+			"give it the cluster's value in the manifest; Theseus cannot change it"},
 		{"another name of the configuration", func(r *request) {
 			agent(r).Spec.Template.Spec.InitContainers[1].Env[0].Value = "05-calico.conflist"
-		}, "under which name the runtime finds Calico", ""},
+		}, "the file name of the CNI configuration", ""},
 		{"a field that is lost", func(r *request) {
 			r.options.Manifest = cnitest.Documents(t, []byte(strings.Replace(withTypha(t),
 				"{openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}",
 				"{openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {cidr: {type: "+
 					"string}, vxlanMode: {type: string}, ipipMode: {type: string}}}}}}", 1)))
-		}, "does not know spec.natOutgoing", "older agents work with newer definitions"},
+		}, "does not know spec.natOutgoing", "older agents work with newer CRDs"},
 		{"a version that is not served", func(r *request) {
 			r.options.Manifest = cnitest.Documents(t,
 				[]byte(strings.Replace(withTypha(t), "{name: v1, served: true", "{name: v1, served: false", 1)))
@@ -447,7 +448,7 @@ func TestUpgradeRefuses(t *testing.T) {
 		{"a pool that changes", func(r *request) {
 			with(r, "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: default-ipv4-ippool}\n"+
 				"spec: {cidr: 10.96.0.0/16}\n")
-		}, "would act on every node at once", ""},
+		}, "would take effect on all nodes at once", ""},
 		{"no Typha", func(r *request) {
 			r.options.Manifest = slices.DeleteFunc(r.options.Manifest, func(o unstructured.Unstructured) bool {
 				return o.GetName() == "calico-typha"

@@ -25,7 +25,7 @@ func TestVerifyRefusesForeignTasks(t *testing.T) {
 					evil := &of(&p.Steps[i])[j]
 					evil.Do = step.Node{NodeName: a.Node(), Verb: step.VerbClean, Args: json.RawMessage(`{"chains":["KUBE-*"]}`)}
 					if err := plan.Verify(p); err == nil ||
-						!strings.Contains(err.Error(), "nothing that a network leaves") {
+						!strings.Contains(err.Error(), "no known network leaves") {
 						t.Errorf("verify: %v", err)
 					}
 					return

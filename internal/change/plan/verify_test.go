@@ -107,7 +107,7 @@ func dispensable(s *step.Step, a *step.Action) bool {
 	switch {
 	case s.ID == "joint/target" && a.Object().GetKind() != "DaemonSet": // what the agent needs is not modelled
 	case s.ID == "prepare/theseus" && a.Op() != step.OpApply:
-	case strings.HasPrefix(s.ID, "carry/") && a.Op() == step.OpProbe: // hosts that begin anew have another address
+	case strings.HasPrefix(s.ID, "carry/") && a.Op() == step.OpProbe: // hosts that begin again have another address
 	case s.ID == "finish/form" && a.Op() == step.OpPatch: // labels
 	case s.ID == "finish/form" && a.Op() == step.OpApply && a.Ref().Kind != "DaemonSet": // nor is what it becomes
 	case a.Verb() == step.VerbInventory && !s.NoReturn: // stock is taken twice after cleaning
@@ -163,20 +163,20 @@ func TestVerifyCatches(t *testing.T) {
 		{"measuring together with what it measures", func(s []step.Step) {
 			probes := find(s, "prepare/probes")
 			probes.Actions[len(probes.Actions)-1].Together = true
-		}, "may not be done together"},
+		}, "must not be done together"},
 		{"two things together on one node", func(s []step.Step) {
 			prefer := find(s, "switch/prefer")
 			prefer.Actions[1].Do = prefer.Actions[0].Do
-		}, "may not be done together"},
+		}, "must not be done together"},
 		{"pods moved together with those that are waited for", func(s []step.Step) {
 			find(s, "wave-3/control-1/move").Actions[1].Together = true
-		}, "may not be done together"},
+		}, "must not be done together"},
 		{"a target's agent where the networks are not joined", func(s []step.Step) {
 			agents := find(s, "joint/agents/wave-2")
 			agents.Actions = agents.Actions[1:]
 		}, "must be joined"},
 		{"the first action together with nothing",
-			func(s []step.Step) { find(s, "switch/prefer").Actions[0].Together = true }, "may not be done together"},
+			func(s []step.Step) { find(s, "switch/prefer").Actions[0].Together = true }, "must not be done together"},
 		{"unknown operation", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].Do = nil },
 			`"" is not known`},
 		{"unknown verb", func(s []step.Step) {

@@ -45,7 +45,7 @@ func TestWanted(t *testing.T) {
 		strings.Contains(got, "nftablesMode") {
 		t.Errorf("by name: %s", got)
 	}
-	if got := wanted("logSeverityScreen"); !strings.Contains(got, "nothing shows on") {
+	if got := wanted("logSeverityScreen"); !strings.Contains(got, "Theseus cannot see on") {
 		t.Errorf("what Felix does not tell: %s", got)
 	}
 }

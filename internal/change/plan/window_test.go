@@ -127,7 +127,7 @@ func TestWindowRules(t *testing.T) {
 		t.Fatal("no stop")
 	}
 	for want, change := range map[string]func(p *plan.Plan, s *step.Step){
-		"must not be left then": func(p *plan.Plan, _ *step.Step) {
+		"must not be left for hours": func(p *plan.Plan, _ *step.Step) {
 			p.Steps[at], p.Steps[at+1] = p.Steps[at+1], p.Steps[at]
 		},
 		"the plan has no windows":      func(p *plan.Plan, _ *step.Step) { p.Window = 0 },

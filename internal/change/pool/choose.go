@@ -23,7 +23,8 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	snapshot, change := r.Snapshot, r.Change
 	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" ||
 		change.Reflectors != "" || kind.RollsOut(change) {
-		return nil, kind.Refuse("make two plans, one after the other", "pods get another pool by a plan of their own")
+		return nil, kind.Refuse("make two plans, one after the other", "the pool cannot be changed together with "+
+			"anything else")
 	}
 	source, err := kind.ReadyOn("calico", snapshot, change, r.Drivers, "--pool is for clusters on Calico")
 	if err != nil {
@@ -41,8 +42,8 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 		return nil, err
 	}
 	if asks := asking(snapshot); len(asks) > 0 {
-		return nil, kind.Refuse("take the annotations away; when the change is done, the new pool or addresses of it "+
-			"can be asked for", "addresses of a pool of their own are asked for: %s", kind.Some(asks))
+		return nil, kind.Refuse("remove the annotations; after the change, pods can request the new pool or its "+
+			"addresses", "pods request addresses of a certain pool: %s", kind.Some(asks))
 	}
 	waves, err := kind.CountedWaves(snapshot, change)
 	if err != nil {
@@ -89,8 +90,9 @@ func OfPods(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 		}
 	}
 	if len(found) != 1 {
-		return nil, kind.Refuse("kubectl get "+snapshot.CalicoResource("ippools")+"; disable those that pods should "+
-			"not be in", "pods get addresses of %d IPv4 IPPools, and of one a plan can be made", len(found))
+		return nil, kind.Refuse("kubectl get "+snapshot.CalicoResource("ippools")+"; disable the pools that pods "+
+			"should "+
+			"not use", "pods get addresses from %d IPv4 IPPools, and a plan can replace only one", len(found))
 	}
 	return &found[0], nil
 }
@@ -105,15 +107,15 @@ func onlyPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 		return nil, kind.Refuse(
 			"Calico's documentation has a procedure by hand: migrate from one IP pool to another (its objects are "+
 				snapshot.CalicoResource("ippools")+" for kubectl)",
-			"IPPool %s encapsulates by IPIP, which was never tried with two pools", old.GetName())
+			"IPPool %s encapsulates by IPIP, and a change of its pool was never run", old.GetName())
 	case Text(old, "namespaceSelector") != "":
-		return nil, kind.Refuse("take its namespaceSelector away first",
-			"IPPool %s is for some namespaces alone", old.GetName())
+		return nil, kind.Refuse("remove its namespaceSelector first",
+			"IPPool %s serves only some namespaces", old.GetName())
 	}
 	return old, nil
 }
 
-// freeRange reads the new range, and refuses one that somebody has.
+// freeRange reads the new range, and refuses one that is in use.
 func freeRange(snapshot *cluster.Snapshot, text string) (netip.Prefix, error) {
 	cidr, err := netip.ParsePrefix(text)
 	if err != nil || !cidr.Addr().Is4() || cidr.Bits() > 26 || cidr != cidr.Masked() {
@@ -125,11 +127,11 @@ func freeRange(snapshot *cluster.Snapshot, text string) (netip.Prefix, error) {
 	}
 	for _, object := range snapshot.Calico("IPPool") {
 		if other, err := netip.ParsePrefix(Text(&object, "cidr")); err == nil && other.Overlaps(cidr) {
-			return cidr, kind.Refuse("give a range that nothing has", "%s overlaps IPPool %s (%s)",
+			return cidr, kind.Refuse("use a free range", "%s overlaps IPPool %s (%s)",
 				cidr, object.GetName(), other)
 		}
 		if object.GetName() == poolName(cidr) {
-			return cidr, kind.Refuse("delete it if nothing needs it", "there is an IPPool %s of another range",
+			return cidr, kind.Refuse("delete it if it is not needed", "an IPPool %s with another range exists",
 				object.GetName())
 		}
 	}

@@ -1,6 +1,6 @@
-// Package pool is the strategy that gives pods of the network in place addresses of another range: a new IPPool is made
-// that nobody is picked for, probe pods that ask for it prove it on every node, then it is opened and the old one is
-// closed, and pods are created again within their budgets.
+// Package pool is the strategy that gives pods of the network in place addresses of another range: Theseus creates a
+// new IPPool that selects no node. Probe pods that request its addresses prove it on every node. Then the new pool is
+// opened, the old one is closed, and pods are recreated within their PodDisruptionBudgets.
 //
 // The package is pure: it turns what was seen and what is wanted into steps.
 package pool

@@ -68,7 +68,7 @@ func (m *pooling) takenBack(s *step.Step) error {
 		}
 	}
 	if back.made != m.before.made || back.open != m.before.open || back.closed != m.before.closed {
-		return errors.New("the pools are not as before")
+		return errors.New("the pools differ from those before")
 	}
 	return nil
 }
@@ -78,7 +78,8 @@ func (m *pooling) end() error {
 	case !m.open || !m.closed || len(m.empty) != len(m.plan.Cluster.Nodes):
 		return errors.New("at the end not all pods are in the new pool")
 	case m.gone == m.plan.Pools.Stays:
-		return errors.New("at the end the old pool is gone where it has to stay, or is there where it does not")
+		return errors.New("at the end the old pool was deleted although it has to stay, or was kept although it " +
+			"has to go")
 	case m.both || m.alone:
 		return errors.New("at the end probe pods are still measured")
 	}
@@ -105,7 +106,7 @@ func (m *pooling) act(a *step.Action) error {
 	case step.Wait:
 		return nil
 	}
-	return fmt.Errorf("the operation %q has no place here", a.Op())
+	return fmt.Errorf("the operation %q is not allowed here", a.Op())
 }
 
 func (m *pooling) apply(ref step.Ref) error {
@@ -113,7 +114,7 @@ func (m *pooling) apply(ref step.Ref) error {
 	case verify.Ours(ref):
 		return nil
 	case ref.Kind != "IPPool" || ref.Name != m.plan.Pools.To || !m.measured:
-		return errors.New("nothing but the new pool may be made, and that when measuring is proven")
+		return errors.New("only the new pool may be created, and only once measuring is proven")
 	}
 	m.made, m.touched = true, true
 	return nil
@@ -133,24 +134,24 @@ func (m *pooling) remove(ref step.Ref) error {
 	case ref.Kind == "IPPool" && ref.Name == m.plan.Pools.From:
 		if !m.past || m.plan.Pools.Stays || !m.alone || len(m.empty) != len(m.plan.Cluster.Nodes) {
 			return errors.New(
-				"the old pool may go past the point of no return alone, when nothing has an address of it")
+				"the old pool may be deleted only past the point of no return, once no pod has an address from it")
 		}
 		m.gone = true
 	default:
-		return fmt.Errorf("%s is none of the two pools", ref)
+		return fmt.Errorf("%s is neither of the two pools", ref)
 	}
 	return nil
 }
 
 func (m *pooling) patch(a *step.Action) error {
 	if a.Ref().Kind != "IPPool" {
-		return fmt.Errorf("%s is none of the two pools", a.Ref())
+		return fmt.Errorf("%s is neither of the two pools", a.Ref())
 	}
 	m.touched = true
 	switch {
 	case a.Ref().Name == m.plan.Pools.To && m.made:
 		if !m.proven && !m.undoing {
-			return errors.New("no gate has seen both ranges yet")
+			return errors.New("no gate has measured both ranges yet")
 		}
 		m.open = !m.undoing
 	case a.Ref().Name == m.plan.Pools.From && (m.open || m.undoing):
@@ -169,7 +170,7 @@ func (m *pooling) evict(set step.PodSet) error {
 	case slices.Equal(set.CIDRs, m.plan.Target.PodCIDRs) && !m.open && !m.closed && m.undoing:
 		delete(m.empty, set.Node)
 	default:
-		return fmt.Errorf("pods evicted from %s now could come back where they were", set.Node)
+		return fmt.Errorf("pods evicted from %s now could get addresses of the old pool again", set.Node)
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
-// Package recreate is the strategy that re-creates pods node by node while both networks are joined. The
-// target comes up beside the source on no node, then on all of them; only then is one node after another
-// switched, which decides for new pods alone, and its old pods are moved by eviction, within their budgets.
-// An old pod and a new pod reach each other all the while. Only when no pod is left on the source is it
-// taken away.
+// Package recreate is the strategy that recreates pods node by node while both networks are joined. The target is
+// first installed on no node, and then started next to the source on all nodes. Only then does Theseus switch one node
+// after another: the switch affects only new pods, and Theseus evicts the old ones within their PodDisruptionBudgets.
+// Old and new pods reach each other during the whole change. Theseus removes the source only when no pod is left on
+// it.
 //
-// The package is pure: it turns what was seen and what is wanted into steps.
+// The package is pure: it turns observations and a requested change into steps.
 package recreate
 
 import (

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -34,7 +33,8 @@ type relay struct {
 func propose(request *kind.Request) (*kind.Draft, error) {
 	snapshot, change := request.Snapshot, request.Change
 	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || kind.RollsOut(change) {
-		return nil, kind.Refuse("make two plans, one after the other", "reflectors are changed by a plan of their own")
+		return nil, kind.Refuse("make two plans, one after the other", "reflectors cannot be changed together with "+
+			"anything else")
 	}
 	if len(change.Waves)+len(change.WavePercents) > 0 {
 		return nil, kind.Refuse("leave --waves out", "reflectors change for all nodes together")
@@ -72,22 +72,24 @@ func propose(request *kind.Request) (*kind.Draft, error) {
 func (r *relay) read() error {
 	switch {
 	case r.in.Unknown != "":
-		return kind.Refuse("let this user read it", "whether BGP carries the routes here is not known: %s",
+		return kind.Refuse("give this user the permission to read it", "Theseus cannot tell whether BGP "+
+			"distributes the "+
+			"routes: %s",
 			r.in.Unknown)
 	case !r.in.Started():
 		return kind.Refuse("there is nothing to reflect", "BIRD does not run here")
 	case r.in.Guessed || len(r.snapshot.Calico("Node")) > 0:
 		return kind.Refuse(
-			"where Kubernetes is Calico's datastore, let calico-node run, which writes "+bgp.AnnotationAddress+
+			"if Kubernetes is Calico's datastore, start calico-node, which writes "+bgp.AnnotationAddress+
 				" on Nodes; in etcd only calicoctl changes them",
-			"the nodes' part in BGP is not kept in Kubernetes' Nodes, which is where it would be changed")
+			"the BGP settings of the nodes are not in Kubernetes' Nodes, where Theseus would change them")
 	case r.in.Speaks(true):
-		return kind.Refuse("change them by hand, and look with: theseus check --only bgp",
+		return kind.Refuse("change them by hand, and check with: theseus check --only bgp",
 			"IPv6 routes, which cannot be retained yet")
 	}
 	r.to.Ranges = r.in.Carried()
 	if len(r.to.Ranges) == 0 {
-		return kind.Refuse("there is nothing to reflect", "BIRD carries the routes of no IPPool here")
+		return kind.Refuse("there is nothing to reflect", "BIRD distributes the routes of no IPPool here")
 	}
 	for _, kind := range []string{"IPPool", "BGPConfiguration", "BGPPeer"} {
 		for _, object := range r.snapshot.Calico(kind) {
@@ -101,7 +103,7 @@ func (r *relay) read() error {
 	r.to.Before = r.in.Reflecting()
 	for i, peer := range r.in.Peers {
 		if name := nodes[peer.IP]; name != "" && peer.IP.IsValid() {
-			return kind.Refuse("let it go by a peerSelector, or delete it",
+			return kind.Refuse("use a peerSelector in it, or delete it",
 				"BGPPeer %s names the node %s by its address", peer.Name, name)
 		}
 		if peer.PeerSelector != nil || peer.Bad["peerSelector"] != nil {
@@ -111,17 +113,17 @@ func (r *relay) read() error {
 	return nil
 }
 
-// pick finds the nodes that are to reflect.
+// pick finds the nodes that will reflect.
 func (r *relay) pick(text string) error {
 	if text == kind.FullMesh {
 		if r.in.Mesh && len(r.to.Before)+len(r.old) == 0 {
-			return kind.Refuse("no change is needed", "the nodes are in a full mesh already")
+			return kind.Refuse("no change is needed", "the nodes already form a full mesh")
 		}
 		return nil
 	}
 	chosen, err := selector.Parse(text)
 	if err != nil {
-		return kind.Refuse("write it in Calico's language, such as has(route-reflector)",
+		return kind.Refuse("use Calico's syntax for selectors, such as has(route-reflector)",
 			"--reflectors %q: %v", text, err)
 	}
 	for _, n := range r.in.Nodes {
@@ -132,17 +134,18 @@ func (r *relay) pick(text string) error {
 	slices.Sort(r.to.After)
 	switch len(r.to.After) {
 	case 0, len(r.in.Nodes):
-		return kind.Refuse("pick some of them; kubectl get nodes --show-labels",
-			"%q picks %d of %d nodes", text, len(r.to.After), len(r.in.Nodes))
+		return kind.Refuse("select fewer nodes; kubectl get nodes --show-labels shows their labels",
+			"%q selects %d of %d nodes", text, len(r.to.After), len(r.in.Nodes))
 	case 1:
-		return kind.Refuse("pick two or more", "%q picks %s alone: when it fails, all others lose each other's routes",
+		return kind.Refuse("select two nodes or more", "%q selects only %s: if that node fails, all others lose each "+
+			"other's routes",
 			text, r.to.After[0])
 	}
 	r.peer = r.object("BGPPeer", "reflectors-"+hashed(text),
 		map[string]any{"nodeSelector": "all()", "peerSelector": text})
 	r.old = slices.DeleteFunc(r.old, func(o unstructured.Unstructured) bool { return o.GetName() == r.peer.GetName() })
 	if slices.Equal(r.to.Before, r.to.After) && len(r.old) == 0 && !r.in.Mesh {
-		return kind.Refuse("no change is needed", "these nodes reflect already")
+		return kind.Refuse("no change is needed", "these nodes are already the reflectors")
 	}
 	return nil
 }
@@ -236,8 +239,8 @@ func (r *relay) freeID() string {
 func (r *relay) rehearse(parts []Part) error {
 	now := bgp.Build(r.in, false)
 	if now == nil {
-		return kind.Refuse("give nodes a few reflectors as their peers, rather than one another",
-			"the BGPPeers multiply to more than %d peerings", bgp.MaxPeerings)
+		return kind.Refuse("let nodes peer with a few reflectors instead of with each other",
+			"the BGPPeers make more than %d peerings", bgp.MaxPeerings)
 	}
 	then := *r.snapshot
 	then.Nodes, then.Other = slices.Clone(then.Nodes), slices.Clone(then.Other)
@@ -247,13 +250,12 @@ func (r *relay) rehearse(parts []Part) error {
 		}
 		graph := bgp.Build(bgp.FromSnapshot(&then), false)
 		if graph == nil {
-			return kind.Refuse("pick fewer reflectors", "the reflectors multiply to more than %d peerings",
+			return kind.Refuse("pick fewer reflectors", "the reflectors make more than %d peerings",
 				bgp.MaxPeerings)
 		}
 		if missing := graph.Routes().Missing(); missing > now.Routes().Missing() {
-			return kind.Refuse("see who has sessions with whom: theseus check -o svg",
-				"once done: %s, %d pairs of nodes would have no route to each other",
-				strings.ToLower(part.Title[:1])+part.Title[1:], missing)
+			return kind.Refuse("theseus check -o svg draws the sessions",
+				"after the step %q, %d pairs of nodes would have no route to each other", part.Title, missing)
 		}
 	}
 	return nil

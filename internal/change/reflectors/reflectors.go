@@ -1,8 +1,8 @@
 // Package reflectors is the strategy that moves BGP's route reflectors to other nodes, brings some in the place of a
-// full mesh, or goes back to it. Calico ends a session and makes it anew when the role of a node changes, on both sides
-// and all of a node's at once, and its routes go with it. So every node retains the routes that it has until BIRD has
-// made them all again: nothing is lost then, whatever the order. The new sessions come before the old ones go all the
-// same, and each part is gated by the sessions and routes that are really there.
+// full mesh, or goes back to it. Calico ends a session and makes it again when the role of a node changes, on both
+// sides and all of a node's at once, and its routes go with it. So every node retains the routes that it has until
+// BIRD has made them all again: nothing is lost then, whatever the order. The new sessions come before the old ones go
+// all the same, and each part is gated by the sessions and routes that are really there.
 //
 // The package is pure: it turns what was seen and what is wanted into steps.
 package reflectors

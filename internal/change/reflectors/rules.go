@@ -42,7 +42,7 @@ func rules(p *kind.Plan) ([]kind.Rule, error) {
 
 func (r *relaying) gated(s *step.Step) error {
 	if r.changed && (s.Gate == nil || s.NoReturn) {
-		return errors.New("it changes how packets go between nodes, and has no gate or no way back")
+		return errors.New("it changes the routes between nodes, and has no gate or no undo")
 	}
 	r.measured = r.measured || s.Gate != nil && s.Gate.Baseline
 	return nil
@@ -60,7 +60,7 @@ func (r *relaying) takenBack(s *step.Step) error {
 		}
 	}
 	if r.changed {
-		return errors.New("the nodes are not as before")
+		return errors.New("the nodes differ from those before")
 	}
 	return nil
 }
@@ -73,11 +73,11 @@ func (r *relaying) act(a *step.Action) error {
 		if verify.Retaining(a) {
 			return nil
 		}
-		return fmt.Errorf("the verb %q has no place here", do.Verb)
+		return fmt.Errorf("the verb %q is not allowed here", do.Verb)
 	case step.Apply, step.Delete, step.Patch:
 		return r.touch(a.Ref())
 	}
-	return fmt.Errorf("the operation %q has no place here", a.Op())
+	return fmt.Errorf("the operation %q is not allowed here", a.Op())
 }
 
 func (r *relaying) touch(ref step.Ref) error {
@@ -87,7 +87,7 @@ func (r *relaying) touch(ref step.Ref) error {
 	case !slices.Contains([]string{"BGPPeer", "BGPConfiguration", "Node"}, ref.Kind):
 		return fmt.Errorf("%s is neither Theseus' nor BGP's", ref)
 	case !r.measured:
-		return errors.New("nothing of the network may change before measuring is proven")
+		return errors.New("the network must not change before measuring is proven")
 	}
 	r.changed = true
 	return nil

@@ -66,7 +66,7 @@ func (m *machine) apply(object *unstructured.Unstructured) error {
 		return err
 	}
 	if wanted := m.introducing[ref]; wanted != nil && !bytes.Equal(joint.Canonical(wanted), joint.Canonical(object)) {
-		return fmt.Errorf("%s is not the one that introduces the source's pods to the target's agents", ref)
+		return fmt.Errorf("%s is not the object that introduces the source's pods to the target's agents", ref)
 	}
 	m.set(exists(ref), true)
 	m.set(rolledOut(ref), false)
@@ -114,10 +114,10 @@ func (m *machine) appliable(ref step.Ref, object *unstructured.Unstructured) err
 		return nil
 	}
 	if !m.facts["baseline"] {
-		return errors.New("nothing but Theseus' own parts may come before measuring is proven")
+		return errors.New("only Theseus' own objects may be created before measuring is proven")
 	}
 	if m.adopting() && !m.noReturn && m.tally.joined < m.tally.nodes {
-		return errors.New("the networks must be joined on every node before anything of the target comes")
+		return errors.New("the networks must be joined on every node before any object of the target is created")
 	}
 	return nil
 }
@@ -131,7 +131,8 @@ func (m *machine) applyAgent(object *unstructured.Unstructured, at ...string) er
 		for _, ref := range m.plan.Target.Defines {
 			if !m.facts[absent(ref)] {
 				return fmt.Errorf(
-					"it is not known that %s is not there, which the target creates and a rollback deletes", ref)
+					"the plan does not check that %s does not exist, which the target creates and a rollback "+
+						"deletes", ref)
 			}
 		}
 		return nil
@@ -149,10 +150,11 @@ func (m *machine) makeProbe(object *unstructured.Unstructured, network string) e
 		return err
 	}
 	if want := map[string]Side{"old": Source, "new": Target}[network]; m.nodes[i].Active != want {
-		return fmt.Errorf("a pod made on %s now is on the %s, not on the %s network", name, m.nodes[i].Active, network)
+		return fmt.Errorf("a pod that is created on %s now is on the %s network, not on the "+
+			"%s", name, m.nodes[i].Active, network)
 	}
 	if !m.hands(i) {
-		return errors.New("the agents are not ready, without which probe pods know no paths")
+		return errors.New("the agents are not ready, so probe pods would get no paths")
 	}
 	m.edit(i, func(n *NodeModel) {
 		if network == "old" {
@@ -170,17 +172,17 @@ func (m *machine) remove(ref step.Ref) error {
 		return nil
 	}
 	if !m.facts[exists(ref)] {
-		return fmt.Errorf("%s is not there", ref)
+		return fmt.Errorf("%s does not exist", ref)
 	}
 	if m.parts[ref] {
 		if !m.noReturn {
 			return fmt.Errorf("%s belongs to the source, which stays until the point of no return", ref)
 		}
 		if m.tally.podsOld > 0 {
-			return fmt.Errorf("%s belongs to the source, and there may be pods on it", ref)
+			return fmt.Errorf("%s belongs to the source, which may still have pods", ref)
 		}
 		if m.adopting() && m.tally.yielded < m.tally.nodes {
-			return fmt.Errorf("%s belongs to the source, which carries what leaves %d nodes",
+			return fmt.Errorf("%s belongs to the source, which routes the outgoing traffic of %d nodes",
 				ref, m.tally.nodes-m.tally.yielded)
 		}
 	}
@@ -189,7 +191,7 @@ func (m *machine) remove(ref step.Ref) error {
 	m.set(serves(ref), false)
 	if maker := m.plan.Target.Maker; maker != nil && ref == maker.Ref {
 		if m.tally.targetAgents > 0 {
-			return fmt.Errorf("%s makes the target's agents, and some run", ref)
+			return fmt.Errorf("%s creates the target's agents, and some of them run", ref)
 		}
 		m.makes(maker, false)
 	}
@@ -204,7 +206,7 @@ func (m *machine) remove(ref step.Ref) error {
 		}
 	case verify.AgentRef():
 		if m.tally.probes > 0 {
-			return errors.New("there are probe pods, which need the agents")
+			return errors.New("probe pods exist, and they need the agents")
 		}
 	}
 	return m.removeProbe(ref)
@@ -245,7 +247,7 @@ func (m *machine) removeProbe(ref step.Ref) error {
 func (m *machine) patch(do step.Patch) error {
 	if do.Ref.Kind != "Node" {
 		if !m.facts[exists(do.Ref)] {
-			return fmt.Errorf("%s is not there", do.Ref)
+			return fmt.Errorf("%s does not exist", do.Ref)
 		}
 		switch {
 		case m.reserves(do.Ref):
@@ -282,16 +284,17 @@ func (m *machine) patch(do step.Patch) error {
 		return nil
 	}
 	if m.plan.Target.Maker != nil && !m.facts[seenMade] {
-		return fmt.Errorf("it was not seen that the operator lets the target's agent wait for the label of %s",
+		return fmt.Errorf("the plan does not check that the operator makes the target's agent wait for the label of %s",
 			do.Ref.Name)
 	}
 	if !m.facts[exists(m.plan.Target.Agent)] || !m.facts["gated"] || !m.nodes[i].Joined {
-		return fmt.Errorf("node %s must be joined, and the target's agent wait for its label, before it gets it",
+		return fmt.Errorf("before node %s gets the label, it must be joined, and the target's agent must wait for "+
+			"the label",
 			do.Ref.Name)
 	}
 	for _, part := range m.plan.Target.Parts {
 		if !m.facts[exists(part)] && m.adopting() {
-			return fmt.Errorf("%s is not there yet, and the target's first agent would make do without it", part)
+			return fmt.Errorf("%s does not exist yet, and the target's first agent would start without it", part)
 		}
 	}
 	m.note("label", do.Ref.Name)
@@ -308,9 +311,9 @@ func (m *machine) restart(do step.Restart) error {
 	case err != nil:
 		return err
 	case !m.facts[exists(do.Ref)]:
-		return fmt.Errorf("%s is not there", do.Ref)
+		return fmt.Errorf("%s does not exist", do.Ref)
 	case m.guards && !m.nodes[i].Guarded:
-		return fmt.Errorf("nothing keeps denied on %s what %s denies while it restarts", do.NodeName, do.Ref)
+		return fmt.Errorf("no guard on %s denies what %s denies while %[2]s restarts", do.NodeName, do.Ref)
 	}
 	m.edit(i, func(n *NodeModel) { n.OwnForm = !m.facts["gated"] })
 	return nil
@@ -353,10 +356,10 @@ func (m *machine) evict(set step.PodSet) error {
 		return m.drain(i, set)
 	case slices.Equal(set.CIDRs, m.plan.Source.PodCIDRs):
 		if m.nodes[i].Active != Target {
-			return fmt.Errorf("pods evicted from %s now would come back on the source", set.Node)
+			return fmt.Errorf("pods evicted from %s now would start on the source again", set.Node)
 		}
 		if !set.LeaveEnding && !m.nodes[i].Moved && !m.nodes[i].Added {
-			return fmt.Errorf("the last pods of %s are waited for, and the others were not moved", set.Node)
+			return fmt.Errorf("it waits for the last pods of %s, and the others were not moved", set.Node)
 		}
 		m.edit(i, func(n *NodeModel) {
 			n.Moved, n.PodsNew = true, !n.Shut
@@ -364,11 +367,11 @@ func (m *machine) evict(set step.PodSet) error {
 		})
 	case slices.Equal(set.CIDRs, m.plan.Target.PodCIDRs):
 		if m.nodes[i].Active != Source {
-			return fmt.Errorf("pods evicted from %s now would come back on the target", set.Node)
+			return fmt.Errorf("pods evicted from %s now would start on the target again", set.Node)
 		}
 		m.edit(i, func(n *NodeModel) { n.PodsOld, n.PodsNew, n.Moved = true, false, false })
 	default:
-		return fmt.Errorf("the ranges %v are neither network's", set.CIDRs)
+		return fmt.Errorf("the ranges %v belong to neither network", set.CIDRs)
 	}
 	return nil
 }
@@ -376,7 +379,7 @@ func (m *machine) evict(set step.PodSet) error {
 func (m *machine) probe(set step.PathSet) error {
 	if prober := hostProberRef(); m.facts[exists(prober)] && !m.facts[rolledOut(prober)] &&
 		len(set.Old)+len(set.New) > 0 {
-		return fmt.Errorf("%s is not known to be ready, and hosts would not answer", prober)
+		return fmt.Errorf("the plan does not check that %s is ready, and hosts would not answer", prober)
 	}
 	everyOld, everyNew := slices.Contains(set.Old, step.EveryNode), slices.Contains(set.New, step.EveryNode)
 	count := 0
@@ -396,7 +399,7 @@ func (m *machine) probe(set step.PathSet) error {
 		}
 	}
 	if len(set.Old)+len(set.New) > 0 && count == 0 {
-		return errors.New("no probe pod is ready, so nothing would be measured")
+		return errors.New("no probe pod is ready, so no path would be measured")
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func (m *machine) adopt(i int, do step.Node) error {
 	}
 	source, target := m.plan.Source.Capabilities.Attachment, m.plan.Target.Capabilities.Attachment
 	if !m.adopting() || source == nil || target == nil {
-		return errors.New("the two networks do not say how pods hang on them")
+		return errors.New("the two networks do not describe how they attach pods")
 	}
 	name := m.nodes[i].Name
 	canary := []string{v1alpha1.Namespace + "/" + manifest.ProbePodName(name, "old")}
@@ -60,7 +60,7 @@ func (m *machine) takeOver(i int, alone, few bool) error {
 	case m.tally.joined < all:
 		return fmt.Errorf("the networks are joined on %d of %d nodes", m.tally.joined, all)
 	case m.tally.targetAgents < all:
-		return fmt.Errorf("the target's agent is known to run on %d of %d nodes", m.tally.targetAgents, all)
+		return fmt.Errorf("the plan checks the target's agent on %d of %d nodes", m.tally.targetAgents, all)
 	case m.tally.measured < all:
 		return fmt.Errorf("%d of %d nodes are measured", m.tally.measured, all)
 	case !m.rehearsed():
@@ -68,13 +68,13 @@ func (m *machine) takeOver(i int, alone, few bool) error {
 	case alone && m.tally.moving.elsewhere(n.wave):
 		return errors.New("a node of another wave is in the middle of being adopted")
 	case alone && !n.ReadyOld:
-		return fmt.Errorf("the probe pod of %s is not known to be ready", n.Name)
+		return fmt.Errorf("the plan does not check that the probe pod of %s is ready", n.Name)
 	case !alone && !n.Proven:
-		return fmt.Errorf("no gate has seen the traffic of an adopted pod of %s", n.Name)
+		return fmt.Errorf("no gate has measured an adopted pod of %s", n.Name)
 	}
 	for _, extra := range m.extras {
 		if !m.facts[exists(extra)] {
-			return fmt.Errorf("%s is not there, and keeps the addresses of nodes from pods", extra)
+			return fmt.Errorf("%s does not exist, so pods could get the addresses of nodes", extra)
 		}
 	}
 	if alone {
@@ -99,13 +99,13 @@ func (m *machine) giveBack(i int, alone, butCanary bool) error {
 	n := m.nodes[i]
 	switch {
 	case !m.undoing || m.noReturn:
-		return errors.New("pods go back only when a step is taken back")
+		return errors.New("pods move back only when a step is undone")
 	case n.Selected:
-		return fmt.Errorf("new pods of %s would still come up on the target", n.Name)
+		return fmt.Errorf("new pods of %s would still start on the target", n.Name)
 	case n.Held || n.Carried:
-		return fmt.Errorf("the source does not carry what leaves %s", n.Name)
+		return fmt.Errorf("the source does not route the outgoing traffic of %s", n.Name)
 	case n.Canary && !alone && !butCanary:
-		return fmt.Errorf("the probe pod of %s went first and comes back last", n.Name)
+		return fmt.Errorf("the probe pod of %s moved first, so it must move back last", n.Name)
 	}
 	m.edit(i, func(n *NodeModel) {
 		if alone {
@@ -130,7 +130,7 @@ func (m *machine) selected(i int, on bool) error {
 			m.tally.nodes-m.tally.swept)
 	}
 	if !on && m.noReturn && m.rangesWith("opened ") < len(m.plan.Source.PodCIDRs) {
-		return fmt.Errorf("%s would get no address for new pods any more", m.nodes[i].Name)
+		return fmt.Errorf("new pods of %s would get no address", m.nodes[i].Name)
 	}
 	m.edit(i, func(n *NodeModel) { n.Selected = on })
 	return nil
@@ -146,10 +146,10 @@ func (m *machine) routes(i int, do step.Node) error {
 	if !m.adopting() || !slices.Equal(args.Within, m.plan.Source.PodCIDRs) ||
 		!slices.Equal(args.Source, m.plan.Source.Capabilities.RoutesBy()) ||
 		!slices.Equal(args.Target, m.plan.Target.Capabilities.HostLinks) {
-		return errors.New("it is not about the range that is taken over, or the two networks' interfaces")
+		return errors.New("its arguments are not the adopted range and the interfaces of the two networks")
 	}
 	if others := m.tally.nodes - 1; m.flat() && args.Others != others || !m.flat() && args.Others > 0 {
-		return fmt.Errorf("%d nodes are to be reached as neighbours, of %d others", args.Others, others)
+		return fmt.Errorf("it lists %d nodes as neighbours, but there are %d others", args.Others, others)
 	}
 	switch do.Verb {
 	case step.VerbHold:
@@ -163,17 +163,17 @@ func (m *machine) routes(i int, do step.Node) error {
 		m.edit(i, func(n *NodeModel) { n.Held, n.Pinned = true, true })
 	case step.VerbUnhold:
 		if m.rangesWith("carried ") > 0 {
-			return errors.New("the target still carries a range")
+			return errors.New("the target still routes a range")
 		}
 		m.edit(i, func(n *NodeModel) { n.Held, n.Carried, n.Pinned = false, false, false })
 	case step.VerbCarried:
 		if m.rangesWith("carried ") < len(m.plan.Source.PodCIDRs) {
-			return errors.New("waits for routes that nobody asked for")
+			return errors.New("it waits for routes that no step has requested")
 		}
 		m.edit(i, func(n *NodeModel) { n.Carried = true })
 	case step.VerbYield:
 		if m.tally.carried < m.tally.nodes {
-			return fmt.Errorf("the target is known to carry the range on %d of %d nodes",
+			return fmt.Errorf("the plan checks the target's routes to the range on %d of %d nodes",
 				m.tally.carried, m.tally.nodes)
 		}
 		m.note("yield", m.nodes[i].Name)
@@ -185,7 +185,7 @@ func (m *machine) routes(i int, do step.Node) error {
 // nothingLeft demands that on every node it was seen that no pod is on the source.
 func (m *machine) nothingLeft() error {
 	if all := m.tally.nodes; m.tally.podsOld > 0 || m.tally.verified < all || m.tally.onTarget < all {
-		return fmt.Errorf("pods are known to be gone from the source on %d of %d nodes", m.tally.verified, all)
+		return fmt.Errorf("the plan checks on %d of %d nodes that no pod is on the source", m.tally.verified, all)
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (m *machine) carry(ref step.Ref) error {
 		m.set("opened "+ref.String(), true)
 	case m.undoing:
 		if m.tally.pinned < m.tally.nodes {
-			return fmt.Errorf("%d nodes depend on what the target carries", m.tally.nodes-m.tally.pinned)
+			return fmt.Errorf("%d nodes depend on the routes of the target", m.tally.nodes-m.tally.pinned)
 		}
 		m.set("carried "+ref.String(), false)
 		m.everywhere(func(n *NodeModel) { n.Carried = false })

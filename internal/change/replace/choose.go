@@ -83,7 +83,7 @@ func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Instal
 		return comes, nil
 	case !comes.CanRequestAddress:
 		return comes, unadoptable(joint.RecreateHint(snapshot, *source, target.Installation),
-			driver.Name()+" gives no pod an address of the pod's choice, so it cannot take over running pods")
+			driver.Name()+" cannot give a pod the address that the pod requests, so it cannot take over running pods")
 	}
 	return comes, unadoptable(clashes[0].Hint, clashes[0].Message)
 }

@@ -62,13 +62,13 @@ func possible(r *kind.Request, source *cni.Installation) error {
 func named(change v1alpha1.ChangeSpec, manifest []unstructured.Unstructured) error {
 	switch {
 	case change.To == "":
-		return kind.Refuse("say --to with the network that is to come, or what changes in place: --dataplane, "+
-			"--pool, --encapsulation or --reflectors", "no target network is given")
+		return kind.Refuse("give the new network with --to, or a change in place with --dataplane, --pool, "+
+			"--encapsulation or --reflectors", "no target network is given")
 	case change.Strategy != "" && !slices.Contains([]string{recreate.Name, adopt.Name, surge.Name}, change.Strategy):
 		return kind.Refuse("use --strategy recreate, adopt or surge, or leave it out",
 			"the strategy %q is not available for this change", change.Strategy)
 	case len(manifest) == 0:
-		return kind.Refuse("say --manifest with the file that installs it, as for a new cluster",
+		return kind.Refuse("give the file that installs it on a new cluster: --manifest FILE",
 			"no manifest of %s is given", change.To)
 	}
 	return nil

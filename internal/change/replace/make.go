@@ -122,12 +122,12 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		return nil, outlook, fmt.Errorf("install %s: %w", driver.Name(), err)
 	}
 	if want, have := change.CNIVersion, target.Installation.Version; want != "" && want != have {
-		return nil, outlook, kind.Refuse("give the manifest of the version that is wanted",
+		return nil, outlook, kind.Refuse("give the manifest of the version that you want",
 			"the manifest installs %s %s, not %s", change.To, have, want)
 	}
 	if change.Strategy == adopt.Name && (target.Adoption == nil || target.Installation.Capabilities.Attachment == nil) {
 		return nil, outlook, unadoptable(joint.RecreateHint(snapshot, *source, target.Installation),
-			"it was never tried to give running pods to "+change.To)
+			"no run has ever moved running pods to "+change.To)
 	}
 	for _, clash := range slices.Concat(joint.Unranged(snapshot, target.Installation),
 		joint.Clashes(*source, target.Installation), joint.TooOld(snapshot, target.Installation)) {
@@ -168,7 +168,7 @@ func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry,
 		return nil, err
 	}
 	if change.Strategy != adopt.Name && change.PodCIDR == "" {
-		return nil, kind.Refuse("say --pod-cidr with a free range, such as 10.200.0.0/16",
+		return nil, kind.Refuse("set --pod-cidr to a free range, such as 10.200.0.0/16",
 			"no range for the pods of %s is given", change.To)
 	}
 	if err := kind.AgentGiven(change); err != nil {

@@ -31,7 +31,7 @@ func housed(snapshot *cluster.Snapshot, target *cni.Target) error {
 			return kind.Refuse(fmt.Sprintf("kubectl create namespace %s && kubectl label namespace "+
 				"%s pod-security.kubernetes.io/enforce=privileged, or add it to the manifest",
 				shell.Word(name), shell.Word(name)),
-				"%s is of namespace %s, which neither the cluster nor the manifest has",
+				"%s is in namespace %s, which neither the cluster nor the manifest has",
 				joint.Name(step.RefOf(&target.Objects[i])), name)
 		}
 	}
@@ -47,7 +47,8 @@ func dispensable(source *cni.Installation) error {
 	for _, ref := range source.Written {
 		names = append(names, joint.Name(ref))
 	}
-	return kind.Refuse("keep them in a file (kubectl get KIND NAME -o yaml), write those again that are needed as "+
-		"what the next network reads, and delete them",
-		"%s that users wrote would go with %s: %s", cluster.Count(len(names), "object"), source.CNI, kind.Some(names))
+	return kind.Refuse("save them to a file (kubectl get KIND NAME -o yaml), rewrite those that you need for the new "+
+		"network, and delete them",
+		"users wrote %s that would be deleted with %s: "+
+			"%s", cluster.Count(len(names), "object"), source.CNI, kind.Some(names))
 }

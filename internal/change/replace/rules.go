@@ -96,21 +96,21 @@ func (m *machine) sound() error {
 	all, t := m.tally.nodes, &m.tally
 	switch {
 	case t.podsOld > 0 && t.sourceAgents < all && m.plan.Source.HasAgent():
-		return errors.New("there may be pods on the source, which does not run everywhere")
+		return errors.New("pods may be on the source, which does not run on every node")
 	case t.podsNew > 0 && t.targetAgents < all:
-		return errors.New("there may be pods on the target, which does not run everywhere")
+		return errors.New("pods may be on the target, which does not run on every node")
 	case t.podsOld > 0 && t.podsNew > 0 && t.joined < all:
-		return errors.New("there may be pods on both networks, which are not joined everywhere")
+		return errors.New("pods may be on both networks, which are not joined on every node")
 	case t.podsOld > 0 && t.podsNew > 0 && len(m.introducing) > 0 && !m.facts[rolledOut(joint.IntroducerRef())]:
-		return errors.New("there may be pods on both networks, and nothing is known to introduce those of the " +
-			"source to the target's agents")
+		return errors.New("pods may be on both networks, and no object introduces those of the source to the " +
+			"target's agents")
 	case len(t.half) > 1 && !m.undoing:
 		return errors.New("nodes of more than one wave are switched and not moved")
 	}
 	if t.podsOld > 0 && t.podsNew > 0 && !m.undoing {
 		for _, extra := range m.extras {
 			if !m.facts[exists(extra)] {
-				return fmt.Errorf("there may be pods on both networks, and %s is not there", extra)
+				return fmt.Errorf("pods may be on both networks, and %s does not exist", extra)
 			}
 		}
 	}
@@ -246,7 +246,7 @@ func (m *machine) restored(before int) error {
 		seen[key] = true
 		if entry.node >= 0 {
 			if now, then := m.nodes[entry.node], entry.before; !asBefore(now, then) {
-				return fmt.Errorf("node %s is not as before: %+v, was %+v", now.Name, now, then)
+				return fmt.Errorf("node %s differs from before: %+v, was %+v", now.Name, now, then)
 			}
 			continue
 		}
@@ -308,8 +308,9 @@ func (m *machine) end() error {
 	}
 	for _, extra := range m.extras {
 		if m.reserves(extra) && (!m.facts[exists(extra)] || !m.facts[left(extra)]) {
-			return fmt.Errorf("at the end %s is not there as the user's own, and new pods could get addresses "+
-				"that nodes still have", extra)
+			return fmt.Errorf("at the end %s does not exist as the user's own, and new pods could get addresses "+
+				"that nodes "+
+				"still have", extra)
 		}
 	}
 	for _, fact := range slices.Sorted(maps.Keys(m.facts)) {
@@ -355,7 +356,7 @@ func (m *machine) inOrder() error {
 	}
 	for _, what := range orders {
 		if !slices.Equal(m.order[what], wanted) {
-			return fmt.Errorf("the order in which nodes get the %s is not that of the waves", what)
+			return fmt.Errorf("nodes do not get the %s in the order of the waves", what)
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func (m *machine) hook(do step.Hook) error {
 		return m.come(i)
 	case do.Verb == step.VerbRemove && n.Added:
 		if !m.undoing || !n.Shut || n.PodsNew || n.ProbeNew || n.MeasuredNew {
-			return fmt.Errorf("%s is new, and goes again only when it was never used", n.Name)
+			return fmt.Errorf("%s is new, and may be removed only if no pod has used it", n.Name)
 		}
 		m.edit(i, func(now *NodeModel) { *now = unborn(n.Name, n.wave) })
 		return nil
@@ -85,12 +85,12 @@ func (m *machine) come(i int) error {
 	case !m.nodes[i].Away || m.undoing:
 		return fmt.Errorf("%s is there", m.nodes[i].Name)
 	case m.tally.joined < all || m.tally.targetAgents < all:
-		return fmt.Errorf("a node may come only when both networks are up on all others")
+		return fmt.Errorf("a node may be added only when both networks run on all others")
 	case !m.gone(m.nodes[i].wave):
-		return fmt.Errorf("%s comes while nodes of an earlier wave have yet to go", m.nodes[i].Name)
+		return fmt.Errorf("%s is added before the nodes of an earlier wave are removed", m.nodes[i].Name)
 	}
 	if j := slices.IndexFunc(m.nodes, func(n NodeModel) bool { return !n.Added && !n.Away && !n.Pending }); j >= 0 {
-		return fmt.Errorf("pods that move would as soon go to %s, and move twice", m.nodes[j].Name)
+		return fmt.Errorf("pods could move to %s, and would then move twice", m.nodes[j].Name)
 	}
 	m.edit(i, func(n *NodeModel) {
 		n.Away, n.Shut, n.Slot, n.SourceResidue, n.PodsOld = false, true, true, true, true
@@ -103,9 +103,9 @@ func (m *machine) leave(i int) error {
 	n := &m.nodes[i]
 	switch {
 	case !m.noReturn:
-		return fmt.Errorf("%s would not come back", n.Name)
+		return fmt.Errorf("%s could not be restored", n.Name)
 	case n.Away || !n.Shut || !n.Emptied:
-		return fmt.Errorf("pods are not known to be gone from %s", n.Name)
+		return fmt.Errorf("the plan does not check that no pod is left on %s", n.Name)
 	case n.MeasuredOld || n.MeasuredNew || n.ProbeOld || n.ProbeNew:
 		return fmt.Errorf("%s is measured, and its end would count as loss", n.Name)
 	}
@@ -119,11 +119,11 @@ func (m *machine) shut(i int, on bool) error {
 	n := &m.nodes[i]
 	switch {
 	case n.Away || !n.Added && !m.goes(i):
-		return fmt.Errorf("%s is no node to be shut or opened", n.Name)
+		return fmt.Errorf("%s is not a node that may be tainted or untainted", n.Name)
 	case on && !n.Added && !m.opened(n.wave):
-		return fmt.Errorf("pods of %s would have no new node to go to", n.Name)
+		return fmt.Errorf("pods of %s would have no new node to move to", n.Name)
 	case !on && n.Added && (!n.Proven || n.PodsOld || n.Active != Target):
-		return fmt.Errorf("no gate has seen the traffic of %s", n.Name)
+		return fmt.Errorf("no gate has measured the traffic of %s", n.Name)
 	case !on && n.Added:
 		m.note("open", n.Name)
 		m.edit(i, func(n *NodeModel) { n.Shut, n.Out, n.PodsNew = false, false, true })
@@ -140,13 +140,13 @@ func (m *machine) drain(i int, set step.PodSet) error {
 	n := &m.nodes[i]
 	switch {
 	case n.Away || !n.Shut:
-		return fmt.Errorf("pods evicted from %s now would come back", n.Name)
+		return fmt.Errorf("pods evicted from %s now would start there again", n.Name)
 	case n.Added && slices.Equal(set.CIDRs, m.plan.Target.PodCIDRs) && m.undoing:
 		m.edit(i, func(n *NodeModel) { n.PodsNew, n.Out = false, true })
 	case m.goes(i) && slices.Equal(set.CIDRs, m.plan.Source.PodCIDRs) && (set.LeaveEnding || n.Moved):
 		m.edit(i, func(n *NodeModel) { n.Moved, n.Emptied = true, n.Emptied || !set.LeaveEnding })
 	default:
-		return fmt.Errorf("the pods of %s in %v are not to be moved now", n.Name, set.CIDRs)
+		return fmt.Errorf("the pods of %s in %v must not be moved now", n.Name, set.CIDRs)
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (m *machine) surging(wave string) []string {
 	return names
 }
 
-// surged demands that, at the end, all that were to go have gone and all that were to come are in use.
+// surged demands that, at the end, the old nodes are gone and the new ones are in use.
 func (m *machine) surged() error {
 	for i := range m.nodes {
 		switch n := &m.nodes[i]; {
@@ -213,7 +213,7 @@ func (m *machine) surgeOrder(all []string) error {
 	for what, wanted := range map[string][]string{"label": all, "open": come, "leave": gone,
 		"switch": standing, "clean": standing} {
 		if !slices.Equal(m.order[what], wanted) {
-			return fmt.Errorf("the order in which nodes are to %s is not that of the waves", what)
+			return fmt.Errorf("nodes do not %s in the order of the waves", what)
 		}
 	}
 	return nil

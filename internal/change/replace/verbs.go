@@ -21,7 +21,7 @@ func (m *machine) onNode(do step.Node) error {
 		return err
 	}
 	if !m.hands(i) {
-		return fmt.Errorf("the agent of %s is not known to be ready", do.NodeName)
+		return fmt.Errorf("the plan does not check that the agent of %s is ready", do.NodeName)
 	}
 	effect, known := effects[do.Verb]
 	if !known {
@@ -64,10 +64,10 @@ func (m *machine) join(i int, do step.Node) error {
 		return fmt.Errorf("arguments: %w", err)
 	}
 	if !slices.Equal(args.Old, m.plan.Source.PodCIDRs) || !slices.Equal(args.New, m.plan.Target.PodCIDRs) {
-		return fmt.Errorf("joins %v and %v, which are not the ranges of the two networks", args.Old, args.New)
+		return fmt.Errorf("it joins %v and %v, which are not the ranges of the two networks", args.Old, args.New)
 	}
 	if do.Verb == step.VerbJoin && !equality.Semantic.DeepEqual(args.Marks, m.plan.Target.Capabilities.Marks) {
-		return fmt.Errorf("joins without the changes of marks that keep the agents of both networks apart")
+		return fmt.Errorf("it joins without the changes of packet marks that the agents of both networks need")
 	}
 	if do.Verb == step.VerbJoin && !m.facts["baseline"] {
 		return fmt.Errorf("no node may be changed before measuring is proven")
@@ -85,9 +85,9 @@ func (m *machine) activate(i int, _ step.Node) error {
 	case m.tally.joined < all:
 		return fmt.Errorf("the networks are joined on %d of %d nodes", m.tally.joined, all)
 	case m.tally.targetAgents < all:
-		return fmt.Errorf("the target's agent is known to run on %d of %d nodes", m.tally.targetAgents, all)
+		return fmt.Errorf("the plan checks the target's agent on %d of %d nodes", m.tally.targetAgents, all)
 	case m.tally.half.elsewhere(m.nodes[i].wave):
-		return fmt.Errorf("a node of another wave is switched, but pods on the source may go on there")
+		return fmt.Errorf("a node of another wave is switched, and may still have pods on the source")
 	case m.tally.measured < all:
 		return fmt.Errorf("%d of %d nodes are measured", m.tally.measured, all)
 	case m.adopting() && !m.nodes[i].Adopted:
@@ -95,9 +95,9 @@ func (m *machine) activate(i int, _ step.Node) error {
 	}
 	m.note("switch", m.nodes[i].Name)
 	if n := &m.nodes[i]; n.Added && (!n.Joined || !n.SourceAgent && m.plan.Source.HasAgent() || !n.TargetAgent) {
-		return fmt.Errorf("both networks are not up on %s", n.Name)
+		return fmt.Errorf("not both networks run on %s", n.Name)
 	} else if !n.Added && !m.gone(n.wave) {
-		return fmt.Errorf("%s is switched while nodes have yet to go", n.Name)
+		return fmt.Errorf("%s is switched before all old nodes are removed", n.Name)
 	}
 	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, !n.Shut })
 	return nil
@@ -114,10 +114,10 @@ func (m *machine) deactivate(i int, _ step.Node) error {
 
 func (m *machine) settle(i int, _ step.Node) error {
 	if !m.noReturn || m.tally.yielded < m.tally.nodes {
-		return fmt.Errorf("the source may let go of its addresses only when there is no way back to it")
+		return fmt.Errorf("the source may release its addresses only past the point of no return")
 	}
 	if how := m.plan.Source.Capabilities.Attachment; how != nil && how.Asks && !m.facts[exists(m.plan.Source.Agent)] {
-		return fmt.Errorf("the source's agent is gone, which alone can give back its addresses")
+		return fmt.Errorf("the source's agent is gone, and only that agent can release its addresses")
 	}
 	m.edit(i, func(n *NodeModel) { n.Settled = true })
 	return nil
@@ -134,7 +134,8 @@ func (m *machine) clean(i int, do step.Node) error {
 	case slices.Contains(residue.ConfFiles, m.plan.Source.Capabilities.ConfName):
 		if m.nodes[i].Active == Source || m.tally.sourceAgents > 0 || m.tally.podsOld > 0 || !m.nodes[i].Counted {
 			return fmt.Errorf(
-				"%s may be cleaned of the source only when that is gone from every node, and stock was taken", name)
+				"the source's residue on %s may be removed only when the source runs on no node and its residue "+
+					"was listed", name)
 		}
 		if m.adopting() && (!m.nodes[i].Settled || len(residue.Routes) > 0) {
 			return fmt.Errorf("cleaning %s would take addresses or routes from adopted pods", name)
@@ -143,7 +144,7 @@ func (m *machine) clean(i int, do step.Node) error {
 		m.edit(i, func(n *NodeModel) { n.SourceResidue = false })
 	case len(residue.Links) > 0:
 		if m.nodes[i].Active == Target || m.nodes[i].TargetAgent {
-			return fmt.Errorf("%s may be cleaned of the target only when that is gone from it", name)
+			return fmt.Errorf("the target's residue on %s may be removed only when the target does not run there", name)
 		}
 		if m.adopting() && len(residue.Routes) > 0 {
 			return fmt.Errorf("cleaning %s would take the routes of the source", name)
@@ -190,7 +191,7 @@ func (m *machine) reach(c step.Condition) error {
 			return never
 		}
 		if is.Ref == m.plan.Target.Agent && !m.facts["baseline"] {
-			return errors.New("nothing is prepared for the target before measuring is proven")
+			return errors.New("no node may be prepared for the target before measuring is proven")
 		}
 	default:
 		if !m.holds(c) {

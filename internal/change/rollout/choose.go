@@ -61,8 +61,9 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 		return nil, err
 	}
 	if options.Decided != nil && len(change.WavePercents) > 0 {
-		return nil, kind.Refuse("write the shares into the flag (fractional), and numbers of nodes into --waves, "+
-			"such as 1,0", "the flag set says which share of the nodes has the flag, so waves are no shares")
+		return nil, kind.Refuse("put the shares into the flag (fractional), and numbers of nodes into --waves, "+
+			"such as "+
+			"1,0", "the flag set decides which share of the nodes has the flag, so --waves cannot be shares")
 	}
 	changing, others := whoChanges(snapshot, &flag)
 	waves, err := rolloutWaves(changing, change, flag.Field)
@@ -122,8 +123,8 @@ func whoChanges(snapshot *cluster.Snapshot, flag *Flag) (changing *cluster.Snaps
 	return changing, others
 }
 
-// flagFor is the flag that a change asks for, with what the cluster has of it. What would hide it, or make it a no-op,
-// is refused; what it goes together with is told.
+// flagFor is the flag that a change asks for, with what the cluster has of it. It refuses settings that would override
+// the flag or make it a no-op, and notes related settings.
 func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec,
 	decided *kind.Decided) (flag Flag, env string, found []finding.Finding, err error) {
 	if change.To != "" || change.Dataplane != "" && change.Flag != "" {
@@ -216,7 +217,7 @@ func asked(fleet *setting.Fleet, network string, change v1alpha1.ChangeSpec, dec
 				}
 			}
 			return nil, nil, kind.Refuse("change that first, with a separate plan",
-				"%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
+				"%s needs %s=%s, which is not set yet", change.Dataplane, s.Knob, s.Value)
 		}
 		last := settings[len(settings)-1]
 		name, value, whole = last.Knob, last.Value, true
@@ -276,7 +277,7 @@ func provable(fleet *setting.Fleet, k *setting.Knob, value string) error {
 	}
 	if w.Ref.Kind != "FelixConfiguration" || w.Place.Effect != setting.Restart {
 		return kind.Refuse("theseus flags explain "+k.ID(),
-			"%s is written into %s, which takes effect by %s: that is not rolled out yet",
+			"%s is set in %s, which takes effect by %s: Theseus cannot roll that out yet",
 			k.ID(), w.Ref.Kind, w.Place.Effect)
 	}
 	if _, _, ok := k.Said(value); !ok {
@@ -362,8 +363,8 @@ func bpf(fleet *setting.Fleet) error {
 				"%s has the kernel %s: Calico's eBPF data plane needs %d.%d", name, kernel, bpfKernel[0], bpfKernel[1])
 		}
 	}
-	return kind.Refuse("theseus flags explain calico/bpfEnabled", "the eBPF data plane answers for Services itself, "+
-		"so kube-proxy has to go with it, node by node: that is not built")
+	return kind.Refuse("theseus flags explain calico/bpfEnabled", "the eBPF data plane serves Services itself, so "+
+		"kube-proxy would have to be removed node by node, which Theseus cannot do yet")
 }
 
 // turning works out what nodes have before and after.
@@ -384,7 +385,7 @@ type turning struct {
 	env   string
 }
 
-// turn demands that nothing beats a value of the node's own, and says how it comes to the value that it is to have.
+// turn demands that nothing overrides a value of the node's own, and says how the node gets its value.
 func (t *turning) turn(node, value string) (Turn, error) {
 	k := t.knob
 	none, in := Turn{}, t.fleet.Value(k, node)
@@ -396,8 +397,8 @@ func (t *turning) turn(node, value string) (Turn, error) {
 	if by := t.fleet.Beaten(k, node, w); by != nil && by.Place.Env != "" && k.ID() != dataplane && t.cilium == nil {
 		return t.inEnvironment(by, in, value)
 	} else if by != nil {
-		return none, kind.Refuse("take it out there first",
-			"%s=%s in %s beats every %s: the flag would do nothing on %s",
+		return none, kind.Refuse("remove it there first",
+			"%s=%s in %s overrides every %s: the flag would have no effect on %s",
 			cmp.Or(by.Place.Env, by.Place.Argument, k.Name), by.Value, by.Ref, w.Ref.Kind, node)
 	}
 	set := in.Hidden
@@ -406,7 +407,8 @@ func (t *turning) turn(node, value string) (Turn, error) {
 	}
 	for _, by := range set {
 		if by.Place.Scope != setting.Cluster && (!t.decided || by.Ref.Kind != w.Ref.Kind || by.Ref.Name != w.Ref.Name) {
-			return none, kind.Refuse("take it out there first, finish what was begun by hand, or let a flag set "+
+			return none, kind.Refuse("remove it there first, finish the change that was begun by hand, or let a "+
+				"flag set "+
 				"decide about nodes: theseus flags rollout --flags SOURCE",
 				"%s has a value of its own for %s: %s", by.Ref, k.Name, by.Value)
 		}
@@ -433,7 +435,7 @@ func (t *turning) edit(node, value string) (setting.Write, error) {
 	return t.fleet.Write(t.knob, setting.Aim{Scope: setting.Node, Node: node}, value)
 }
 
-// held is what there is already beside what an edit writes.
+// held is the existing content in addition to that of an edit.
 func (t *turning) held(w setting.Write) map[string]any {
 	object, fields := t.objects[w.Ref.String()], w.Fields()
 	values, _, _ := unstructured.NestedMap(object.Object, fields[:len(fields)-1]...)
@@ -462,17 +464,18 @@ func (t *turning) inEnvironment(by *setting.Set, in setting.InForce, value strin
 	}
 	switch {
 	case held == nil || held.ValueFrom != nil:
-		return turn, kind.Refuse("change it there", "%s takes %s of its environment from elsewhere",
+		return turn, kind.Refuse("change it there", "%s takes %s of its environment from another object",
 			by.Ref, by.Place.Env)
 	case t.decided:
 		return turn, kind.Refuse("remove it there, with a separate plan",
-			"%s=%s in %s beats every FelixConfiguration, and a DaemonSet has one environment for all nodes: a flag "+
-				"set cannot decide about each",
+			"%s=%s in %s overrides every FelixConfiguration, and a DaemonSet has one environment for all nodes: a "+
+				"flag set "+
+				"cannot decide about single nodes",
 			held.Name, held.Value, by.Ref)
 	}
 	if t.agent.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
-		return turn, kind.Refuse("bring its pods to one template, and set its update strategy to RollingUpdate",
-			"%s replaces no pod by itself (OnDelete), so its pods may be made from several templates", by.Ref)
+		return turn, kind.Refuse("recreate its pods from one template, and set its update strategy to RollingUpdate",
+			"%s replaces no pod by itself (OnDelete), so its pods may have several templates", by.Ref)
 	}
 	w, err := t.knob.Over(by, value)
 	if err != nil {
@@ -593,7 +596,7 @@ func coupled(fleet *setting.Fleet, k *setting.Knob, value string) []finding.Find
 		}
 		found = append(found, finding.Finding{ID: "rollout/coupled", Severity: finding.Warn,
 			Subject: finding.Subject{Kind: "Flag", Name: k.ID()},
-			Message: fmt.Sprintf("%s=%s does not go with %s=%s: %s", k.Name, value, other.ID(),
+			Message: fmt.Sprintf("%s=%s is not compatible with %s=%s: %s", k.Name, value, other.ID(),
 				fleet.Value(other, "").Value, c.Why)})
 	}
 	for _, c := range k.Couples {
@@ -622,8 +625,8 @@ func PlaneOf(value string) string {
 }
 
 // Wanted says for every node which value of some flags is in force by the API, where it is written, and how it shows.
-// Without names they are that of the data plane, and all that somebody wrote and of which something shows that they
-// took effect: Felix or Cilium's agent tells what it took, or the node's kernel shows it.
+// Without names they are the data plane's flags, and all flags that are set and whose effect is visible: Felix or
+// Cilium's agent tells what it took, or the node's kernel shows it.
 func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([]Attestation, error) {
 	agents := map[string]*Agent{}
 	for _, network := range drivers.Detect(snapshot) {
@@ -700,12 +703,12 @@ func verifiable(fleet *setting.Fleet, agents map[string]*Agent, names []string) 
 			return nil, err
 		}
 		if absent(k) {
-			return nil, kind.Refuse("theseus flags explain "+k.ID(), "%s is not what this cluster is on", k.Component)
+			return nil, kind.Refuse("theseus flags explain "+k.ID(), "this cluster does not use %s", k.Component)
 		}
 		for _, node := range fleet.Nodes() {
 			if _, ok := shows(fleet, k, node); !ok {
 				return nil, kind.Refuse("theseus flags explain "+k.ID(),
-					"nothing shows on %s that %s took effect, so it cannot be verified", node, k.ID())
+					"Theseus cannot see on %s whether %s took effect, so it cannot verify it", node, k.ID())
 			}
 		}
 		knobs = append(knobs, k)

@@ -65,7 +65,8 @@ func ciliumSettled(snapshot *cluster.Snapshot, fleet *setting.Fleet, agent *apps
 	c := &onCilium{namespace: agent.Namespace, hosts: map[string]string{}}
 	if c.api = servedNodeConfig(snapshot); c.api == "" {
 		return nil, kind.Refuse(
-			"theseus snapshot -o snapshot.json takes definitions along; Cilium 1.13 was the first to have it",
+			"take the snapshot with theseus snapshot -o snapshot.json, which includes CRDs; Cilium has this one "+
+				"from 1.13 on",
 			"the cluster serves no CRD CiliumNodeConfig, which is the only place for the value of a single node")
 	}
 	owners := map[string]string{}
@@ -74,7 +75,7 @@ func ciliumSettled(snapshot *cluster.Snapshot, fleet *setting.Fleet, agent *apps
 		host := node.Labels[hostLabel]
 		if other := owners[host]; host == "" || other != "" {
 			return nil, kind.Refuse("kubectl label node "+shell.Words(node.Name, hostLabel+"="+node.Name),
-				"a CiliumNodeConfig picks nodes by their labels, and %s has %q for %s%s",
+				"a CiliumNodeConfig selects nodes by their labels, and %s has %q for %s%s",
 				node.Name, host, hostLabel, map[bool]string{true: ", as " + other + " has"}[other != ""])
 		}
 		owners[host], c.hosts[node.Name] = node.Name, host
@@ -121,9 +122,9 @@ func readsNodeConfigs(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, key s
 	}
 	if allowed := argument(words, "--allow-config-keys"); len(allowed) > 0 && !slices.Contains(allowed, key) {
 		return kind.Refuse("add it to the chart's daemon.allowedConfigOverrides",
-			"%s lets a CiliumNodeConfig set %s, and not %s", ref, strings.Join(allowed, ", "), key)
+			"%s lets a CiliumNodeConfig set only %s, not %s", ref, strings.Join(allowed, ", "), key)
 	} else if denied := argument(words, "--deny-config-keys"); len(allowed) == 0 && slices.Contains(denied, key) {
-		return kind.Refuse("take it out of the chart's daemon.blockedConfigOverrides",
+		return kind.Refuse("remove it from the chart's daemon.blockedConfigOverrides",
 			"%s lets no CiliumNodeConfig set %s", ref, key)
 	}
 	sources := argument(words, "--source")
@@ -148,13 +149,13 @@ func readsNodeConfigs(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, key s
 		}
 	}
 	if len(sources) < 2 {
-		return kind.Refuse(unlike, "%s takes its settings from %s alone, and from no CiliumNodeConfig", ref, sources[0])
+		return kind.Refuse(unlike, "%s takes its settings only from %s, and from no CiliumNodeConfig", ref, sources[0])
 	}
 	for i := range snapshot.Nodes {
 		node, beats := &snapshot.Nodes[i], "config.cilium.io/"+key
 		_, labelled := node.Labels[beats]
 		if _, annotated := node.Annotations[beats]; len(sources) > 2 && (labelled || annotated) {
-			return kind.Refuse("take it out there first", "%s of node %s beats every CiliumNodeConfig",
+			return kind.Refuse("remove it there first", "%s of node %s overrides every CiliumNodeConfig",
 				beats, node.Name)
 		}
 	}

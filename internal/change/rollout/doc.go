@@ -1,12 +1,12 @@
-// Package rollout is the strategy that changes one flag of a network's agent node by node: the flag is set with
-// the narrowest scope there is (Calico's FelixConfiguration node.NAME, a CiliumNodeConfig of one node), proven on that
-// node, and when all nodes have it folded back into the cluster-wide value, which then restarts nothing.
+// Package rollout is the strategy that changes one flag of a network's agent node by node. It sets the flag with the
+// narrowest scope (Calico's FelixConfiguration node.NAME, a CiliumNodeConfig of one node), and proves it on that node.
+// When all nodes have the value, it becomes the value of the cluster, which then restarts no agent.
 //
-// While an agent of Calico takes its rules from one data plane to the other, a guard keeps denied what they deny. A
-// node passes when the kernel shows the wanted rules for every pod and none of the others, when packets were let
-// through and refused by the wanted ones, and when the measured paths say that nothing was lost or leaked.
+// While an agent of Calico moves its rules from one data plane to the other, a guard denies what these rules deny. A
+// node passes when the kernel has the wanted rules for every pod and no others, when these rules have passed and
+// refused packets, and when the measured paths lost and leaked nothing.
 //
-// The package is pure: it turns what was seen and what is wanted into steps.
+// The package is pure: it turns observations and a requested change into steps.
 package rollout
 
 import (
@@ -53,7 +53,7 @@ type Flag struct {
 }
 
 // Template is how a flag gets into what an agent's pods are made from. That is one for all nodes: only who makes pods
-// anew, and when, is each node's own.
+// again, and when, is each node's own.
 type Template struct {
 	// New gives pods that are made from then on the value, Old the former one.
 	New, Old step.Action
@@ -95,15 +95,15 @@ const (
 	DefaultBake   = 10 * time.Second
 )
 
-// guardFor is how long a guard denies at most, and switchFor how long an agent may take to write its rules anew.
+// guardFor is how long a guard denies at most, and switchFor how long an agent may take to write its rules again.
 const (
 	guardFor  = 4 * time.Minute
 	switchFor = 2 * time.Minute
 	proofFor  = time.Minute
 )
 
-// Guard names what Calico denies by, in both data planes. What it does to interfaces that it does not know is left
-// out: a pod that starts meanwhile is not in the copy.
+// Guard names what Calico denies by, in both data planes. Rules about interfaces that it does not know are left out: a
+// pod that starts meanwhile is not in the copy.
 func Guard() step.Guard {
 	return step.Guard{Tables: tables(), Chains: chains(), Sets: sets(), Without: []string{"Unknown interface"},
 		For: step.Duration(guardFor)}

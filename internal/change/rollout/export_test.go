@@ -49,7 +49,7 @@ func (n *naive) after(s *step.Step) error {
 		case node.guarded:
 			return fmt.Errorf("a guard stays on %s", name)
 		case node.stale:
-			return fmt.Errorf("the agent of %s runs with what was before", name)
+			return fmt.Errorf("the agent of %s runs with the former value", name)
 		case !Same(node.own, node.turn.Was) && n.has(node) &&
 			(!node.proven && !n.anew || !node.said && !node.turn.Moves()):
 			return fmt.Errorf("%s is not proven", name)
@@ -57,7 +57,7 @@ func (n *naive) after(s *step.Step) error {
 	}
 	if changed && (s.Gate == nil || !slices.Equal(s.Gate.Changed, n.switched) &&
 		(!s.Gate.Compare || len(s.Gate.Changed) > 0)) {
-		return errors.New("it changes nodes, and its gate does not ask for them")
+		return errors.New("it changes nodes, and its gate does not measure them")
 	}
 	return nil
 }
@@ -75,11 +75,11 @@ func (n *naive) takenBack(s *step.Step) error {
 		now, was := &back.nodes[i], &n.then.nodes[i]
 		if !Same(now.own, was.own) || now.guarded || now.stale || now.plane != was.plane ||
 			!now.said && !now.turn.Moves() {
-			return fmt.Errorf("%s is not as before", name)
+			return fmt.Errorf("%s differs from before", name)
 		}
 	}
 	if back.cluster != n.then.cluster || back.held != n.then.held || back.measured && !n.then.measured {
-		return errors.New("the cluster is not as before")
+		return errors.New("the cluster differs from before")
 	}
 	return nil
 }

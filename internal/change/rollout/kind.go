@@ -62,7 +62,7 @@ func notes(p *kind.Plan) string {
 	fmt.Fprintf(b, "Values of the flag %s, evaluated for every node when the plan was made (%s) and kept in the "+
 		"plan:\n", origin.Flag, p.Flags.Algorithm)
 	for _, value := range slices.Sorted(maps.Keys(gets)) {
-		fmt.Fprintf(b, "  %s=%s on %d of %d nodes; new on %d\n",
+		fmt.Fprintf(b, "  %s=%s on %d of %d nodes; changed on %d\n",
 			p.Rollout.Flag, value, gets[value], len(origin.Turns), changes[value])
 	}
 	if p.Rollout.Value == "" {

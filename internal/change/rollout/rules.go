@@ -38,7 +38,7 @@ type rolling struct {
 	cluster bool      // the cluster's value is the new one
 	// form: new pods get the new value; held: the DaemonSet replaces none by itself.
 	form, held bool
-	// anew: agents take the flag only when their pods are made anew, and nothing is known of rules; hosts are the
+	// anew: agents take the flag only when their pods are recreated, and nothing is known of rules; hosts are the
 	// values of the label by which nodes' own objects pick them.
 	anew     bool
 	hosts    map[string]string
@@ -108,7 +108,7 @@ func follow(p *kind.Plan) (*rolling, error) {
 func (r *rolling) add(name string) error {
 	turn, known := r.plan.Rollout.Turn(name)
 	if !known {
-		return fmt.Errorf("what node %s is to have is not in the plan", name)
+		return fmt.Errorf("the plan has no value for node %s", name)
 	}
 	r.index[name] = len(r.nodes)
 	r.nodes = append(r.nodes, flagged{turn: &turn, own: turn.Was, plane: turn.From, said: true})
@@ -124,7 +124,7 @@ func (r *rolling) folded() any {
 	return r.plan.Rollout.Value
 }
 
-// has says whether a node has what it is to have.
+// has says whether a node has its value.
 func (r *rolling) has(n *flagged) bool { return r.cluster || Same(n.own, n.turn.Own) }
 
 // node finds a node of the waves, to change what is known of it.
@@ -202,7 +202,7 @@ func (r *rolling) act(a *step.Action) error {
 					return err
 				}
 			} else if node == "" {
-				return fmt.Errorf("%s is everybody's, and to stay", a.Ref())
+				return fmt.Errorf("%s applies to the whole cluster, and must stay", a.Ref())
 			}
 			return r.value(a.Ref(), node, nil)
 		} else if do, is := do.(step.Patch); is && do.Ref == r.plan.Source.Agent {
@@ -217,16 +217,16 @@ func (r *rolling) act(a *step.Action) error {
 	case step.Wait:
 		return r.says(do.Condition)
 	default:
-		return fmt.Errorf("the operation %q has no place in a rollout", a.Op())
+		return fmt.Errorf("the operation %q is not allowed in a rollout", a.Op())
 	}
 	return nil
 }
 
-// only is the value at a path, beside which an object says nothing but what it is and which nodes it is for.
+// only is the value at a path, if the rest of the object only says what it is and for which nodes.
 func only(object map[string]any, path []string) (any, error) {
 	section, _, err := unstructured.NestedMap(object, path[:len(path)-1]...)
 	if _, said := section[path[len(path)-1]]; err != nil || !said || len(section) != 1 {
-		return nil, errors.Join(err, fmt.Errorf("it is to say %s and nothing else, not %v", path[len(path)-1], section))
+		return nil, errors.Join(err, fmt.Errorf("it must set only %s, not %v", path[len(path)-1], section))
 	}
 	return section[path[len(path)-1]], nil
 }
@@ -237,10 +237,10 @@ func (r *rolling) picks(node string, object *unstructured.Unstructured) error {
 	labels, _, _ := unstructured.NestedStringMap(selector, "matchLabels")
 	host := labels[hostLabel]
 	if err != nil || len(selector) != 1 || len(labels) != 1 || host == "" {
-		return errors.Join(err, fmt.Errorf("the selector %v is not one of %s alone", selector, node))
+		return errors.Join(err, fmt.Errorf("the selector %v does not select only %s", selector, node))
 	}
 	if other := r.hosts[host]; other != "" && other != node {
-		return fmt.Errorf("%s and %s are picked by the same selector", node, other)
+		return fmt.Errorf("the same selector selects %s and %s", node, other)
 	}
 	r.hosts[host] = node
 	return nil
@@ -250,7 +250,7 @@ func (r *rolling) picks(node string, object *unstructured.Unstructured) error {
 func (r *rolling) make(object *unstructured.Unstructured) error {
 	containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) != 1 || r.plan.Rollout.Env == "" {
-		return errors.Join(err, fmt.Errorf("%s is not the flag's to change", step.RefOf(object)))
+		return errors.Join(err, fmt.Errorf("the flag must not change %s", step.RefOf(object)))
 	}
 	container, _ := containers[0].(map[string]any)
 	env, _, _ := unstructured.NestedSlice(container, "env")
@@ -264,7 +264,7 @@ func (r *rolling) make(object *unstructured.Unstructured) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is never to have that environment", step.RefOf(object))
+	return fmt.Errorf("no step may give %s that environment", step.RefOf(object))
 }
 
 // hold keeps the DaemonSet from replacing pods, or lets it again.
@@ -280,14 +280,15 @@ func (r *rolling) hold(do step.Patch) error {
 	held := patch.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
 	for i := range r.nodes {
 		if n := &r.nodes[i]; !held && r.form != Same(n.own, n.turn.Own) {
-			return fmt.Errorf("the agent of %s would be replaced: it is not of the form of new ones", r.order[i])
+			return fmt.Errorf("the agent of %s would be replaced: its pod differs from the template of new "+
+				"ones", r.order[i])
 		}
 	}
 	r.held = held
 	return nil
 }
 
-// restart makes the agent's pod of a node anew.
+// restart recreates the agent's pod of a node.
 func (r *rolling) restart(do step.Restart) error {
 	n, err := r.node(do.NodeName)
 	switch {
@@ -296,12 +297,12 @@ func (r *rolling) restart(do step.Restart) error {
 	case do.Ref != r.plan.Source.Agent:
 		return fmt.Errorf("%s is not the agent", do.Ref)
 	case !r.measured:
-		return errors.New("nothing of the network may change before measuring is proven")
+		return errors.New("the network must not change before measuring is proven")
 	}
 	n.plane, n.proven, n.said = "", false, false
 	if r.anew {
 		if !do.Always {
-			return fmt.Errorf("the pod of %s is of the current template, and would stay", do.NodeName)
+			return fmt.Errorf("the pod of %s already has the current template, and would not be replaced", do.NodeName)
 		}
 		n.stale = false
 		return nil
@@ -333,9 +334,9 @@ func (r *rolling) value(object step.Ref, node string, value any) error {
 	if node == "" {
 		switch {
 		case whole == nil:
-			return errors.New("the cluster's value is to stay as it is")
+			return errors.New("the cluster's value must not change")
 		case value != nil && !Same(value, whole):
-			return fmt.Errorf("the cluster's value is to be %v, not %v", whole, value)
+			return fmt.Errorf("the cluster's value must be %v, not %v", whole, value)
 		}
 		for i := range r.nodes {
 			if !Same(r.nodes[i].own, whole) {
@@ -350,12 +351,12 @@ func (r *rolling) value(object step.Ref, node string, value any) error {
 	case err != nil:
 		return err
 	case !r.measured:
-		return errors.New("nothing of the network may change before measuring is proven")
+		return errors.New("the network must not change before measuring is proven")
 	case r.cluster && value != nil && !Same(value, whole), !r.cluster && !Same(value, n.turn.Own) &&
 		!Same(value, n.turn.Was):
-		return fmt.Errorf("%s is never to have %v", object, value)
+		return fmt.Errorf("no step may give %s the value %v", object, value)
 	case !r.cluster && !n.guarded && n.turn.Moves():
-		return fmt.Errorf("nothing keeps denied on %s what policy denies while its rules are written anew", object)
+		return fmt.Errorf("no guard on %s denies what policy denies while the rules are replaced", object)
 	}
 	n.own = value
 	if !r.cluster {
@@ -370,14 +371,14 @@ func (r *rolling) onNode(do step.Node) error {
 		return err
 	}
 	if r.anew {
-		return fmt.Errorf("nothing is known of the rules of %s", do.NodeName)
+		return fmt.Errorf("the plan does not check the rules of %s", do.NodeName)
 	}
 	switch do.Verb {
 	case step.VerbGuard:
 		n.guarded = true
 	case step.VerbRelease:
 		if n.plane == "" {
-			return fmt.Errorf("it is not known where the rules of %s are", do.NodeName)
+			return fmt.Errorf("the plan does not check in which data plane the rules of %s are", do.NodeName)
 		}
 		n.guarded = false
 	case step.VerbDataplane:
@@ -390,11 +391,11 @@ func (r *rolling) onNode(do step.Node) error {
 			plane = n.turn.To
 		}
 		if args.Want != plane {
-			return fmt.Errorf("the rules of %s come in %s, and never in %s", do.NodeName, plane, args.Want)
+			return fmt.Errorf("the rules of %s are in %s, never in %s", do.NodeName, plane, args.Want)
 		}
 		n.plane, n.proven = plane, n.proven || args.Passed && !n.guarded
 	default:
-		return fmt.Errorf("the verb %q has no place in a rollout", do.Verb)
+		return fmt.Errorf("the verb %q is not allowed in a rollout", do.Verb)
 	}
 	return nil
 }
@@ -425,7 +426,7 @@ func (r *rolling) after(s *step.Step) error {
 		case n.guarded:
 			return fmt.Errorf("a guard stays on %s", name)
 		case n.stale:
-			return fmt.Errorf("the agent of %s runs with what was before", name)
+			return fmt.Errorf("the agent of %s runs with the former value", name)
 		case !Same(n.own, n.turn.Was) && r.has(n) && (!n.proven && !r.anew || !n.said && !n.turn.Moves()):
 			return fmt.Errorf("%s is not proven", name)
 		}
@@ -434,7 +435,7 @@ func (r *rolling) after(s *step.Step) error {
 		return nil
 	}
 	if s.Gate == nil || !slices.Equal(s.Gate.Changed, r.switched) && (!s.Gate.Compare || len(s.Gate.Changed) > 0) {
-		return errors.New("it changes nodes, and its gate does not ask for them")
+		return errors.New("it changes nodes, and its gate does not measure them")
 	}
 	return nil
 }
@@ -465,11 +466,11 @@ func (r *rolling) takenBack(s *step.Step) error {
 			was = n
 		}
 		if !Same(now.own, was.own) || now.plane != was.plane || now.unsettled() {
-			return fmt.Errorf("%s is not as before", r.order[i])
+			return fmt.Errorf("%s differs from before", r.order[i])
 		}
 	}
 	if r.cluster != then.cluster || r.held != then.held || r.measured && !then.measured {
-		return errors.New("the cluster is not as before")
+		return errors.New("the cluster differs from before")
 	}
 	r.restore(after)
 	r.before = then
@@ -478,7 +479,7 @@ func (r *rolling) takenBack(s *step.Step) error {
 
 func (r *rolling) end() error {
 	if !slices.Equal(r.switched, r.order[:r.changing]) {
-		return errors.New("nodes are not switched in the order of the waves, each once")
+		return errors.New("the waves do not switch each node once, in their order")
 	}
 	folds := r.folded() != nil
 	for i, name := range r.order {
@@ -488,11 +489,11 @@ func (r *rolling) end() error {
 			own = nil
 		}
 		if !Same(n.own, own) || n.guarded || n.plane != n.turn.To {
-			return fmt.Errorf("at the end %s is not as it is to be", name)
+			return fmt.Errorf("at the end %s does not have its value", name)
 		}
 	}
 	if r.cluster != folds || r.held || r.measured {
-		return errors.New("at the end the value is not the cluster's, or measuring goes on")
+		return errors.New("at the end the cluster does not have the value, or paths are still measured")
 	}
 	return nil
 }

@@ -70,8 +70,9 @@ func hooksOf(change v1alpha1.ChangeSpec) (*kind.Surge, error) {
 	}{{"--add-hook", "adds", change.AddHook, &s.AddHook},
 		{"--remove-hook", "removes", change.RemoveHook, &s.RemoveHook}} {
 		if hook.text == "" {
-			return nil, kind.Refuse(fmt.Sprintf("say %s with a command that %s one node, such as one of kops, of "+
-				"Cluster API or of your cloud", hook.flag, hook.does),
+			return nil, kind.Refuse(fmt.Sprintf("give %s a command that %s one node, for example with kops, "+
+				"Cluster API or "+
+				"your cloud's tool", hook.flag, hook.does),
 				"the strategy %s replaces nodes, and no command that %s one is given", Name, hook.does)
 		}
 		words, err := shell.Split(hook.text)
@@ -112,7 +113,7 @@ func chosen(snapshot *cluster.Snapshot, text string) (going, staying *cluster.Sn
 	}
 	if len(a.Nodes) == 0 {
 		return nil, nil, kind.Refuse("choose others with --replace-nodes, or use --strategy recreate",
-			"no node is to be replaced: none of the workers matches %q", text)
+			"no node would be replaced: none of the workers matches %q", text)
 	}
 	return &a, &b, nil
 }
@@ -162,9 +163,10 @@ func notPinned(going *cluster.Snapshot) error {
 		if !slices.Contains(nodes.OfPod(&pod.Spec, "").Keys(), corev1.LabelHostname) {
 			return nil
 		}
-		return kind.Refuse("take the selector of the node's name off its workload, leave the node out of "+
+		return kind.Refuse("remove the node's name from the selector of its workload, leave the node out of "+
 			"--replace-nodes, or use --strategy recreate",
-			"pod %s/%s asks for its node %s by name, and that node goes", pod.Namespace, pod.Name, pod.Spec.NodeName)
+			"pod %s/%s selects the node %s by name, and that node is "+
+				"removed", pod.Namespace, pod.Name, pod.Spec.NodeName)
 	})
 }
 
@@ -192,7 +194,7 @@ func roomy(going *cluster.Snapshot, count int) error {
 		wanted := need[resource]
 		if known && float64(count)*room.AsApproximateFloat64() < wanted.AsApproximateFloat64() {
 			return kind.Refuse("add more nodes: a larger --surge, or none",
-				"the pods that move ask for %s of %s, and %d new nodes like the largest of the old ones have %s each",
+				"the pods that move request %s of %s, and %d new nodes like the largest of the old ones have %s each",
 				wanted.String(), resource, count, room.String())
 		}
 	}
@@ -239,5 +241,5 @@ func Unasked(change v1alpha1.ChangeSpec) error {
 	if change.Strategy == Name || !Hooked(change) {
 		return nil
 	}
-	return kind.Refuse("say --strategy surge, or leave them out", HooksAre, Name)
+	return kind.Refuse("add --strategy surge, or leave them out", HooksAre, Name)
 }

@@ -1,13 +1,13 @@
-// Package surge is the strategy that replaces nodes instead of changing them. The target comes up beside the source on
-// every node that there is, as in every joint phase; then, wave by wave, new nodes are added on which it alone serves
-// pods, proven by probes before a pod of the user's may come, the old nodes are drained within the budgets of their
-// pods, and removed. Adding and removing are commands of the user's. Nodes that are not to be replaced are switched
-// as by recreate, when the others are gone.
+// Package surge is the strategy that replaces nodes instead of changing them. The target is started next to the source
+// on every node, as for every change with two joined networks. Then, wave by wave, the user's commands add new nodes,
+// on which only the target serves pods. Probes prove these nodes before a pod of the user may be scheduled there.
+// Theseus drains the old nodes within the PodDisruptionBudgets, and the user's commands remove them. At the end,
+// Theseus switches the nodes that are not replaced, as recreate does.
 //
-// The source's agent runs on new nodes too, for the time of both networks: without it, their pods would not reach
-// those of nodes that have yet to go.
+// The source's agent runs on new nodes too, as long as both networks are joined: without it, their pods would not
+// reach those of the nodes that are not removed yet.
 //
-// The package is pure: it turns what was seen and what is wanted into steps.
+// The package is pure: it turns observations and a requested change into steps.
 package surge
 
 import (

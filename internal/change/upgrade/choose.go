@@ -78,14 +78,14 @@ func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	upgrader, ok := driver.(cni.Upgrader)
 	switch {
 	case cmp.Or(change.To, source.CNI) != source.CNI:
-		return nil, kind.Refuse("leave --strategy out, or say --to "+source.CNI,
-			"this cluster is on %s, and the strategy %s changes its version only", source.CNI, Name)
+		return nil, kind.Refuse("leave --strategy out, or add --to "+source.CNI,
+			"this cluster is on %s, and the strategy %s only changes its version", source.CNI, Name)
 	case change.PodCIDR != "" || change.Strategy != "" && change.Strategy != Name:
 		return nil, kind.Refuse("leave --pod-cidr and --strategy out",
-			"this cluster is on %s already: its version can be changed, and pods stay as they are", source.CNI)
+			"this cluster is already on %s: only its version can be changed, and pods keep running", source.CNI)
 	case !ok:
-		return nil, kind.Refuse("upgrade it as it was installed; theseus check says what to look at",
-			"it is not known how agents of %s of two versions work side by side", source.CNI)
+		return nil, kind.Refuse("upgrade it with the tool that installed it; theseus check says what to look at",
+			"Theseus does not know whether agents of %s of two versions work together", source.CNI)
 	}
 	if err := named(source.CNI, manifest); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 		return nil, fmt.Errorf("upgrade %s: %w", source.CNI, err)
 	}
 	if want, have := change.CNIVersion, next.Installation.Version; want != "" && want != have {
-		return nil, kind.Refuse("give the manifest of the version that is wanted",
+		return nil, kind.Refuse("give the manifest of the version that you want",
 			"the manifest installs %s %s, not %s", source.CNI, have, want)
 	}
 	return next, nil

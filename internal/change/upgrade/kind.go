@@ -57,7 +57,7 @@ func named(network string, manifest []unstructured.Unstructured) error {
 	if len(manifest) > 0 {
 		return nil
 	}
-	return kind.Refuse("say --manifest with the file that installs the other version", "no manifest of %s is given",
+	return kind.Refuse("give the file that installs the other version: --manifest FILE", "no manifest of %s is given",
 		cmp.Or(network, "the other version"))
 }
 

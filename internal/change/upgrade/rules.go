@@ -153,7 +153,7 @@ func (u *upgrading) gated(s *step.Step) error {
 // act does one action on the model, or says why it must not be done now.
 func (u *upgrading) act(a *step.Action) error {
 	if verify.Foreign(a) && !u.baseline {
-		return errors.New("nothing but Theseus' own parts may come before measuring is proven")
+		return errors.New("only Theseus' own objects may be created before measuring is proven")
 	}
 	if verify.Sparing(a) || verify.Retaining(a) {
 		return nil
@@ -173,14 +173,14 @@ func (u *upgrading) act(a *step.Action) error {
 	case step.Wait:
 		return u.reach(do.Condition)
 	}
-	return fmt.Errorf("the operation %q has no place in an upgrade", a.Op())
+	return fmt.Errorf("the operation %q is not allowed in an upgrade", a.Op())
 }
 
 func (u *upgrading) apply(do step.Apply) error {
 	ref := step.RefOf(do.Object)
 	if isRight(ref) && !temporary(do) {
 		if all, renewed := u.uniform(); !all || !renewed {
-			return fmt.Errorf("%s would take rights from agents of %s", ref, u.plan.Upgrade.From)
+			return fmt.Errorf("%s would remove permissions that agents of %s need", ref, u.plan.Upgrade.From)
 		}
 		u.final[ref] = true
 		return nil
@@ -191,7 +191,7 @@ func (u *upgrading) apply(do step.Apply) error {
 
 func (u *upgrading) remove(ref step.Ref) error {
 	if !u.present[ref] {
-		return fmt.Errorf("%s is not there", ref)
+		return fmt.Errorf("%s does not exist", ref)
 	}
 	if all, renewed := u.uniform(); slices.Contains(u.rights, ref) && (!all || renewed && len(u.final) == 0) {
 		return fmt.Errorf("agents of %s need %s", u.plan.Upgrade.To, ref)
@@ -222,7 +222,7 @@ func (u *upgrading) patch(do step.Patch) error {
 		return cmp.Or(u.lacks(), u.unforced(do.Ref))
 	case do.Ref.Kind == "Deployment" && patch.Spec.Template != nil:
 		if !all || renewed == u.down {
-			return fmt.Errorf("%s may change only when no agent of %s is left", do.Ref, u.older())
+			return fmt.Errorf("%s may change only when no agent of %s runs", do.Ref, u.older())
 		}
 		u.ahead[do.Ref] = newForm(u.plan.Upgrade, patch.Spec.Template)
 		return nil
@@ -258,7 +258,7 @@ func (u *upgrading) owner(ref step.Ref) bool {
 // unforced is an error where, after a change of an object, the agents' DaemonSet would replace pods by itself.
 func (u *upgrading) unforced(changed step.Ref) error {
 	if all, renewed := u.uniform(); !u.held && (!all || renewed != u.form) {
-		return fmt.Errorf("with a change of %s, agents would be replaced without being asked", changed)
+		return fmt.Errorf("a change of %s would replace agents at once", changed)
 	}
 	return nil
 }
@@ -272,18 +272,18 @@ func (u *upgrading) restart(do step.Restart) error {
 	case do.Ref != u.plan.Source.Agent:
 		return fmt.Errorf("%s is not part of the upgrade", do.Ref)
 	case !u.held || !u.measured:
-		return fmt.Errorf("the agent of %s may be replaced only by hand, and under measurement", name)
+		return fmt.Errorf("the agent of %s may be replaced only by the plan, and only while paths are measured", name)
 	case u.down && slices.ContainsFunc(u.deployments, func(ref step.Ref) bool { return !u.ahead[ref] }):
-		return fmt.Errorf("what agents of %s depend on is newer yet", u.plan.Upgrade.To)
+		return fmt.Errorf("objects that agents of %s depend on are still newer", u.plan.Upgrade.To)
 	case u.plan.Upgrade.Owner != nil && (!u.made || do.Mark == ""):
-		return fmt.Errorf("the agent of %s may be replaced only when its owner is known to make it anew, and with "+
-			"the mark of those that may go", name)
+		return fmt.Errorf("the agent of %s may be replaced only when its owner recreates it, and only with the mark "+
+			"that permits its deletion", name)
 	}
 	if err := u.lacks(); err != nil {
 		return err
 	}
 	if was == u.form && !u.undoing {
-		return fmt.Errorf("the agent of %s is of that form already", name)
+		return fmt.Errorf("the agent of %s already has that template", name)
 	}
 	u.renewed[name] = u.form
 	switch {
@@ -304,7 +304,7 @@ func (u *upgrading) lacks() error {
 	}
 	for _, ref := range u.rights {
 		if !u.present[ref] {
-			return fmt.Errorf("%s is not there, and %s needs it", ref, u.plan.Upgrade.To)
+			return fmt.Errorf("%s does not exist, and %s needs it", ref, u.plan.Upgrade.To)
 		}
 	}
 	return nil
@@ -343,7 +343,7 @@ func (u *upgrading) holds(c step.Condition) error {
 		never = (is.Version == u.plan.Upgrade.To) != u.form
 	case step.NodesAmong:
 		if !slices.Equal(is.Nodes, u.order) {
-			return errors.New("the nodes are others than those of the waves")
+			return errors.New("the nodes are not those of the waves")
 		}
 	}
 	if never {
@@ -374,15 +374,15 @@ func (u *upgrading) takenBack(s *step.Step) error {
 	all, _ := back.uniform()
 	switch {
 	case !maps.Equal(back.renewed, before.renewed), back.held != before.held, back.measured && !before.measured:
-		return errors.New("the agents are not as before")
+		return errors.New("the agents differ from those before")
 	case back.form != before.form && (all || !back.held) && (u.plan.Upgrade.Owner == nil || back.form || !back.held):
-		return errors.New("new pods would not be as before")
+		return errors.New("new pods would differ from those before")
 	case !sameTrue(back.ahead, before.ahead), !sameTrue(back.final, before.final):
-		return errors.New("what follows the agents is not as before")
+		return errors.New("what is updated after the agents differs from before")
 	}
 	for ref, there := range back.present {
 		if there != before.present[ref] && !isDefinition(ref) && !slices.Contains(verify.Kept(), ref) {
-			return fmt.Errorf("%s is not as before", ref)
+			return fmt.Errorf("%s differs from before", ref)
 		}
 	}
 	return nil
@@ -404,11 +404,11 @@ func (u *upgrading) end() error {
 	case !all || !renewed || !u.form:
 		return fmt.Errorf("at the end %d of %d nodes are of %s", len(u.done), len(u.order), u.plan.Upgrade.To)
 	case !slices.Equal(u.done, u.order):
-		return errors.New("nodes are not changed in the order of the waves, each once")
+		return errors.New("the waves do not change each node once, in their order")
 	case u.held || u.measured:
-		return errors.New("at the end the DaemonSet replaces no pod by itself, or measuring goes on")
+		return errors.New("at the end the DaemonSet does not replace pods by itself, or paths are still measured")
 	case len(u.rights) != len(u.final):
-		return errors.New("at the end rights have not their own form")
+		return errors.New("at the end permissions differ from those of the manifest")
 	}
 	for ref, ahead := range u.ahead {
 		if !ahead {

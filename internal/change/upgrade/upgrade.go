@@ -115,7 +115,7 @@ func (b *builder) allow() {
 }
 
 // holding are the actions that let the DaemonSet's controller replace no pod by itself, that take this back, and that
-// let it again at the end. Where somebody else writes the DaemonSet, the API server denies the deletion of its pods.
+// let it again at the end. If an operator writes the DaemonSet, the API server denies the deletion of its pods.
 func (b *builder) holding() (hold, unhold, resume []step.Action) {
 	if b.Owner == nil {
 		return []step.Action{b.Hold}, []step.Action{b.Unhold}, []step.Action{b.Resume}
@@ -147,7 +147,7 @@ func renders(ref step.Ref, version string) step.Condition {
 	return step.Condition{Is: step.Renders{Ref: ref, Version: version}}
 }
 
-// own brings the owner to its new version, which then makes everything but the agents' pods anew.
+// own upgrades the owner, which then recreates everything except the agents' pods.
 func (b *builder) own() {
 	o := b.Owner
 	if o == nil {

@@ -53,8 +53,9 @@ func unique() kind.Rule {
 func grouped() kind.Rule {
 	return kind.Rule{Before: func(s *step.Step) error {
 		if s.Group == "" || s.Wave != "" && s.Does == "" {
-			return errors.New("it is of no group: an older version of theseus made this plan, and a run that it " +
-				"began goes on with that version")
+			return errors.New("it has no group: an older version of theseus made this plan; continue a run of it " +
+				"with that " +
+				"version")
 		}
 		return nil
 	}}
@@ -71,7 +72,7 @@ func together() kind.Rule {
 func paired(actions []step.Action) error {
 	for i := range actions {
 		if actions[i].Together && (i == 0 || !pair(&actions[i-1], &actions[i])) {
-			return fmt.Errorf("action %s (%s) may not be done together with what is before it",
+			return fmt.Errorf("action %s (%s) must not be done together with the actions before it",
 				actions[i].ID, actions[i].Title)
 		}
 	}

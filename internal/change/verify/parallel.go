@@ -81,7 +81,7 @@ func abreast(p *kind.Plan) kind.Rule {
 			}
 			for _, node := range group {
 				if domains[node] != domains[group[0]] {
-					return fmt.Errorf("it changes nodes %s and %s at once, which are of different failure domains",
+					return fmt.Errorf("it changes nodes %s and %s at once, which are in different failure domains",
 						group[0], node)
 				}
 			}

@@ -79,7 +79,7 @@ func (r *retention) pass(s *step.Step) error {
 	measured := r.measured
 	r.measured = measured || s.Gate != nil && s.Gate.Baseline
 	if changes(s) && !maps.Equal(r.before, r.retained) && (!measured || s.Gate == nil || s.NoReturn) {
-		return errors.New("it changes which routes serve, and has no gate or no way back")
+		return errors.New("it changes which routes are in use, and has no gate or no undo")
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (r *retention) undo(s *step.Step) error {
 		return err
 	}
 	if changes(s) && !maps.Equal(r.before, back) {
-		return errors.New("the nodes do not retain what they did")
+		return errors.New("the nodes do not retain the routes that they retained")
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func redactedNowhere() kind.Rule {
 		for _, actions := range [][]step.Action{s.Actions, s.Undo} {
 			for i := range actions {
 				if writesRedacted(&actions[i]) {
-					return fmt.Errorf("action %s writes %q, which stands in a snapshot for a secret",
+					return fmt.Errorf("action %s writes %q, which replaces a secret in snapshots",
 						actions[i].ID, cluster.Redacted)
 				}
 			}

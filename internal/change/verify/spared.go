@@ -37,7 +37,7 @@ func spared(p *kind.Plan) kind.Rule {
 		for j := range s.Actions {
 			switch a := &s.Actions[j]; {
 			case a.Op() == step.OpDelete && a.Ref() == AgentRef() && len(spared) > 0:
-				return fmt.Errorf("nobody would take back what keeps connections off a port on %d nodes", len(spared))
+				return fmt.Errorf("no undo would let connections use the port again on %d nodes", len(spared))
 			case stays && port != nil && Foreign(a) && len(spared) < len(p.Cluster.Nodes):
 				return fmt.Errorf("connections are kept off UDP port %d on %d of %d nodes",
 					port.Port, len(spared), len(p.Cluster.Nodes))

@@ -41,7 +41,7 @@ func stop(p *kind.Plan, at int, places []kind.Stop) error {
 	}
 	i := slices.IndexFunc(places, func(place kind.Stop) bool { return place.After == at-1 })
 	if i < 0 {
-		return errors.New("the run would stop before it, but the cluster must not be left then")
+		return errors.New("the run would stop before it, where the cluster must not be left for hours")
 	}
 	switch {
 	case len(s.Actions)+len(s.Undo) > 0 || s.NoReturn || !s.Alone:

@@ -1,7 +1,7 @@
 // Package agentimage is where the image of the agent comes from: --agent-image or THESEUS_AGENT_IMAGE, or else the
 // image that was published with this version of theseus, in the project's registry or in that of --image-registry.
 //
-// A release is linked with the digest of its image, so that nobody can put another one in its place. A build of
+// A release is linked with the digest of its image, so it cannot be replaced by another one. A build of
 // `go install ...@VERSION` knows the image by that version. Any other build has none: its user names it.
 package agentimage
 

@@ -110,7 +110,7 @@ func (o options) windows() ([]v1alpha1.Window, error) {
 	return all, nil
 }
 
-// tells refuses what this machine is to tell of a run that it does not carry out.
+// tells refuses metrics and notifications of a run that this machine does not carry out.
 func (o options) tells() error {
 	if o.inCluster && o.outward.Given() {
 		return exit.Fail(exit.Usage, "set it in the controller: the values metrics.enabled and notify.secretName of "+
@@ -199,7 +199,7 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	}, nil)
 }
 
-// runs refuses a plan that cannot run where it is to run.
+// runs refuses a plan that cannot run on this machine or in the cluster, as requested.
 func (o options) runs(p *plan.Plan) error {
 	if o.inCluster {
 		return admission.InCluster(p)

@@ -50,7 +50,7 @@ func NewCommand(a *app.App) *cobra.Command {
 		"  theseus approve to-calico-1 --plan plan.yaml --manifest-for " +
 		"serviceaccount:argocd/argocd-application-controller > approval.yaml"
 	command.Flags().StringVar(&sender, "manifest-for", "",
-		"print the manifest of the Approval instead, for who will apply it: user:NAME or "+
+		"print the manifest of the Approval instead, for the user who will apply it: user:NAME or "+
 			"serviceaccount:NAMESPACE/NAME")
 	flags.RegisterPlan(command)
 	planfile.RegisterSign(command, &key, "")
@@ -88,8 +88,8 @@ func approve(ctx context.Context, a *app.App, client *kube.Client, name string, 
 	return nil
 }
 
-// write prints the Approval of a plan that somebody else applies. It is an approval only once the API server has
-// admitted it from that user: the file itself gives nobody a right.
+// write prints the Approval of a plan, for another user to apply. It is an approval only once the API server has
+// admitted it from that user: the file itself grants nothing.
 func write(ctx context.Context, a *app.App, client *kube.Client, name string, f *approval.Flags,
 	key, sender string) error {
 	if err := f.Validate(); err != nil {

@@ -38,8 +38,8 @@ func Describe(ctx context.Context, a *app.App, client *kube.Client, name string,
 }
 
 // Read makes sure that a plan may be approved, and that the person has read it, and no other. It returns a signature of
-// it, if a key is given. What this machine was told to run does not count, since another person may have told it; nor
-// does an approval in the cluster, which another user may have written.
+// it, if a key is given. The plan that this machine was told to run does not count, since another person may have
+// chosen it; nor does an approval in the cluster, which another user may have written.
 func Read(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record,
 	f *approval.Flags, key string) (signature string, err error) {
 	if err := Approvable(ctx, a, client, p, records); err != nil {
@@ -108,8 +108,8 @@ func Ask(ctx context.Context, a *app.App, client *kube.Client, name string, desi
 		if desire == v1alpha1.DesireRollback {
 			command = "theseus rollback "
 		}
-		return exit.Fail(exit.Failed, "run it on the machine that shall carry the migration out: "+command+name,
-			"no process runs %s that could be asked", name)
+		return exit.Fail(exit.Failed, "run it on the machine that will run the migration: "+command+name,
+			"no process runs %s", name)
 	case desire == v1alpha1.DesireRollback:
 		return AskHolder(ctx, a, client, name, holder)
 	case migration.Spec.Desire == v1alpha1.DesireRun:

@@ -45,27 +45,20 @@ func newNetwork(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "network",
 		Short: "Put a bounded load on the network of a live cluster, and measure throughput, rates and latencies",
-		Long: "Makes a client and responders in pods and on the host network of two nodes, and measures, one " +
-			"after another: the round\n" +
-			"trip at rest, TCP with 1 and 8 streams, small datagrams and new connections, from pod to " +
-			"pod on one node and on two\n" +
-			"nodes and from pod to host; requests through a Service; and DNS questions. Probes run during " +
-			"every load: their round trip\n" +
-			"is that under load. All measurements are repeated --runs times, in turn, and the medians are " +
-			"printed with their spread.\n" +
-			"Latencies are counted from the time at which an operation was to be sent, so that a stall " +
-			"delays all that it covers.\n\n" +
-			"It is real load on a live network, within the bounds --rate, --throughput, --link-share and " +
-			"--duration. What it costs is\n" +
-			"printed first. It stops at once, with exit code 5, when a node under load is not fit for it any " +
-			"more (not Ready, cordoned,\n" +
-			"tainted, under pressure), when the client's node is overloaded, or when probes, requests or DNS " +
-			"questions under load are\n" +
-			"slow (--max-round-trip) or lost. At the end, and on Ctrl-C, everything that was made is removed. " +
-			"If that is not possible,\n" +
-			"the load ends by itself with the run: each run has a client of its own, which lives no longer. " +
-			"It does not run during a\n" +
-			"migration.",
+		Long: "Makes a client and responders in pods and on the host network of two nodes. It measures, one after\n" +
+			"another: the round trip at rest; TCP with 1 and 8 streams, small datagrams and new connections,\n" +
+			"from pod to pod on one node and on two nodes, and from pod to host; requests through a Service;\n" +
+			"and DNS queries. Probes run during every load, and measure the round trip under load. All\n" +
+			"measurements are repeated --runs times, in turn, and the medians are printed with their spread.\n" +
+			"Latencies start at the time at which an operation was scheduled, so a stall counts for every\n" +
+			"operation in it.\n\n" +
+			"The load is real, and the network is in use. The bounds are --rate, --throughput, --link-share and\n" +
+			"--duration. The command prints the cost first. The load stops at once, with exit code 5, when a\n" +
+			"node under load can no longer take it (not Ready, cordoned, tainted, under pressure), when the\n" +
+			"client's node is overloaded, or when probes, requests or DNS queries under load are slow\n" +
+			"(--max-round-trip) or lost. At the end, and on Ctrl-C, everything that was made is removed. If\n" +
+			"that is not possible, the load ends with the current run: each run has a client pod of its own.\n" +
+			"The benchmark does not run during a migration.",
 		Example: "  theseus bench network --dry-run\n" +
 			"  theseus bench network --nodes node-a,node-b --throughput 500 -o json > before.json",
 		Args: usage.None,
@@ -82,16 +75,16 @@ func newNetwork(a *app.App) *cobra.Command {
 		"how often every measurement is repeated, in turn with the others")
 	flags.DurationVar(&o.bounds.Duration, "duration", o.bounds.Duration, "how long each measurement takes")
 	flags.IntVar(&o.bounds.Rate, "rate", o.bounds.Rate,
-		"datagrams and requests a second, at most; new connections are a quarter of it, DNS questions a tenth")
+		"datagrams and requests a second, at most; new connections are a quarter of it, DNS queries a tenth")
 	flags.IntVar(&o.bounds.Megabits, "throughput", o.bounds.Megabits, "Mbit/s of all TCP streams together, at most")
 	flags.DurationVar(&o.bounds.MaxRoundTrip, "max-round-trip", o.bounds.MaxRoundTrip,
-		"stop when over half of a second's probes, requests or DNS questions under load take longer")
+		"stop when, within a second, more than half of the probes, requests or DNS queries under load take longer")
 	flags.IntVar(&o.bounds.LinkShare, "link-share", o.bounds.LinkShare,
 		"percent of a node's link that --throughput may be at most, if the node knows its link's speed")
 	flags.BoolVar(&o.bounds.KeepGoing, "keep-going", false,
 		"after a measurement that was stopped because answers were slow or lost, go on with the next one")
 	flags.StringSliceVar(&o.nodes, "nodes", nil,
-		"NODE,NODE: the client's node, and the other one (default: the first two that are fit for load)")
+		"NODE,NODE: the client's node, and the other one (default: the first two that can take load)")
 	flags.BoolVar(&o.dry, "dry-run", false, "print what it would cost, and make nothing")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask (required when the input is not a terminal)")
 	o.agent.Register(flags)
@@ -111,7 +104,7 @@ func (o *options) read(a *app.App) (image string, err error) {
 		return "", err
 	}
 	if _, ok := a.Terminal(); !o.yes && !ok {
-		return "", exit.Fail(exit.Usage, "look at it with --dry-run, then add --yes",
+		return "", exit.Fail(exit.Usage, "check it with --dry-run, then add --yes",
 			"bench network asks before it puts load on the cluster, and the input is not a terminal")
 	}
 	return image, nil

@@ -176,7 +176,7 @@ func compare(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
 	return report.LoadText(kept), nil
 }
 
-// measure measures, and keeps the result for the report. A load that was stopped is an error; what it measured is kept.
+// measure measures, and keeps the result for the report. A load that was stopped is an error; its results are kept.
 func measure(ctx context.Context, a *app.App, p *plan.Plan, b *benched.Bench, file string) (*bench.Result, error) {
 	dir, err := statedir.Make(p.Name)
 	if err != nil {

@@ -31,7 +31,7 @@ func Choose(ctx context.Context, a *app.App, client *kube.Client, named []string
 	}
 	chosen, err := benched.Choose(nodes.Items, named)
 	if err != nil {
-		code := exit.Failed // what the cluster is like is no mistake of the command's
+		code := exit.Failed // the state of the cluster is not a mistake in the command
 		if len(named) > 0 {
 			code = exit.Usage
 		}

@@ -52,7 +52,7 @@ func (c *Flags) Register(command *cobra.Command) {
 	flags.StringVar(&c.Spec.CNIVersion, "cni-version", "",
 		"version of the new network; empty means the version that the manifest installs")
 	flags.StringVar(&c.Spec.Manifest, "manifest", "",
-		"file with the manifests of the new network, as one would apply them to a new cluster")
+		"file with the manifests of the new network, as you would apply them to a new cluster")
 	flags.StringVar(&c.Spec.PodCIDR, "pod-cidr", "",
 		"address range for recreated pods, separate from the present network's; adopted pods need none")
 	flags.StringVar(&c.Spec.Strategy, "strategy", "",

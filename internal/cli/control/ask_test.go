@@ -202,7 +202,7 @@ func TestAskHolder(t *testing.T) {
 		var out bytes.Buffer
 		code := exit.Code(&out, asking.Ask(t.Context(), quietApp(&out, ""), client, p.Name, desire, p.Hash, true))
 		if code != exit.Failed || !strings.HasPrefix(out.String(),
-			"error: no process runs held that could be asked\nhint: ") || !strings.HasSuffix(out.String(), hint) {
+			"error: no process runs held\nhint: ") || !strings.HasSuffix(out.String(), hint) {
 			t.Errorf("%s: exit %d\n%s", desire, code, out.String())
 		}
 	}

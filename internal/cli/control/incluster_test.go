@@ -387,13 +387,13 @@ func TestStatusWithoutController(t *testing.T) {
 	if _, err := apps.Update(t.Context(), down, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	says("", "and does not run it now: no pod of the controller is available: Deployment theseus-system/"+
+	says("", "but does not run it now: no pod of the controller is available: Deployment theseus-system/"+
 		"theseus-controller: ", "\nhint: kubectl describe pods -n theseus-system")
 	says("json", `"controllerError":"no pod of the controller is available`)
 	if err := apps.Delete(t.Context(), manifest.ControllerName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	says("", "and does not run it now: this cluster has no controller", "\nhint: install the chart")
+	says("", "but does not run it now: this cluster has no controller", "\nhint: install the chart")
 }
 
 // TestStatusInCluster: status says that the controller has a migration, and what it waits for.
@@ -409,7 +409,7 @@ func TestStatusInCluster(t *testing.T) {
 			SignedOnly: true, ApprovedBy: []string{"ann@example.com"}}}})
 	for output, wants := range map[string][]string{
 		"": {"waits: Approved=False (TooFewApprovals): 1 of 2 approvals\n",
-			"the controller in the cluster has it, and does not run it now"},
+			"the controller in the cluster has it, but does not run it now"},
 		"json": {`"inCluster":true`, `"conditions":[{`, `"reason":"TooFewApprovals"`,
 			`"approval":{"needed":2,"counted":1,"signedOnly":true,"approvedBy":["ann@example.com"]}`},
 	} {

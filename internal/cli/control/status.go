@@ -168,7 +168,7 @@ func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *
 	case holder != nil:
 		fmt.Fprintln(a.Out, holder)
 	case inCluster:
-		line := "the controller in the cluster has it, and does not run it now"
+		line := "the controller in the cluster has it, but does not run it now"
 		switch {
 		case absent != nil:
 			line += ": " + absent.Error()

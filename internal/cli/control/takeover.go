@@ -32,17 +32,13 @@ func NewResume(a *app.App) *cobra.Command {
 		&execute.Outward{}, false, false, ""
 	around := &benching.Around{}
 	command := migrations.Command(a, "resume", "Continue a migration, from any machine",
-		"Continues where the journal in the cluster ends, with the plan in the cluster. If the "+
-			"controller in the cluster has\n"+
-			"the migration, this command takes it over: the controller stops after its current "+
-			"action. With --in-cluster, the\n"+
-			"controller continues it, after a pause or a failure too, and this command shows the "+
-			"run as `theseus watch` does.\n"+
-			"This command then approves the plan in your name, too, if you have not; where only signed "+
-			"approvals count, add --sign KEY.\n"+
-			"Outside of the migration's windows, and while the cluster is frozen, this machine does "+
-			"not continue; the controller\n"+
-			"does by itself when that is over."+takeOverHelp,
+		"Continues where the journal in the cluster ends, with the plan in the cluster. If the controller\n"+
+			"in the cluster has the migration, this command takes it over: the controller stops after its\n"+
+			"current action. With --in-cluster, the controller continues it, after a pause or a failure too,\n"+
+			"and this command shows the run as `theseus watch` does. It then also approves the plan in your\n"+
+			"name, if you have not; where only signed approvals count, add --sign KEY. Outside of the\n"+
+			"migration's windows, and while the cluster is frozen, this machine does not continue; the\n"+
+			"controller continues by itself when a window opens or the freeze ends."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
 			if inCluster {
 				return resumeInCluster(ctx, a, client, name, approvals, key)

@@ -113,7 +113,7 @@ func TestVerdict(t *testing.T) {
 			ran: result.Ran{Code: -1, Signal: "interrupt", Interrupted: true}, watched: quiet, code: exit.Interrupted,
 			says: "no loss is proven\n"},
 		"unknown end": {outcome: done, before: good, after: good, ran: result.Ran{Unknown: true},
-			watched: quiet, code: exit.Unproven, says: "how it ended is not known"},
+			watched: quiet, code: exit.Unproven, says: "its result is unknown"},
 		"lossy, as before": {outcome: done, before: flaky,
 			after: engine.Verdict{Sent: 900, Lost: 19, LongestGapMillis: 50}, watched: quiet, lossy: true,
 			code: exit.Unproven, says: "2 of 100 probes lost before the change"},

@@ -32,7 +32,7 @@ const (
 	lockEvery     = 5 * time.Second
 	// untaken is how long a controller may leave a new migration alone before that is worth a line.
 	untaken = 20 * time.Second
-	// recheck is how long an obstacle from before may be out of date: the controller looks again within a minute.
+	// recheck is how long an obstacle from before may be out of date: the controller checks again within a minute.
 	recheck = 75 * time.Second
 	// adviceWithin is how long the controller's advice is waited for after the last record.
 	adviceWithin = 5 * time.Second
@@ -128,8 +128,9 @@ func (f *follower) watch(ctx context.Context, past []engine.Record) error {
 		return err
 	}
 	if !written {
-		fmt.Fprintln(f.a.Err, "warning: the last results may be missing: it is not known whether the process "+
-			"that ran it has written them")
+		fmt.Fprintln(f.a.Err, "warning: the last results may be missing: Theseus does not know whether the "+
+			"process that "+
+			"ran it has written them")
 	}
 	f.summary(ctx)
 	return end

@@ -109,7 +109,7 @@ func planMirror(ctx context.Context, a *app.App, f *mirrorFlags, change v1alpha1
 		return err
 	}
 	want := freeze.Freeze{Namespaces: copier.Namespaces, Reason: f.freeze.Reason, Allowed: f.freeze.Allowed,
-		By: "whoever applies it", Since: time.Now()}
+		By: "the user who applies it", Since: time.Now()}
 	if err := want.Check(); err != nil {
 		return exit.Fail(exit.Usage, "give one with --because, such as --because 'CHG-1234'", "%w", err)
 	}

@@ -101,7 +101,7 @@ func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.
 		return b, nil
 	case b.asked || end == nil:
 		end = exit.Fail(exit.Failed, "`theseus report "+p.Name+" -o report.html`, with the scratch cluster's "+
-			"--context, shows every path", "the rollback half way did not pass: %s", b.Why)
+			"--context, shows every path", "the rollback halfway did not pass: %s", b.Why)
 	}
 	return b, end
 }
@@ -175,7 +175,7 @@ func (b *back) decide(p *plan.Plan, state engine.State, model *report.Model) {
 
 // String is the way back in a line.
 func (b *back) String() string {
-	what := "the rollback half way"
+	what := "the rollback halfway"
 	if b.asked {
 		what = fmt.Sprintf("rolled back after step %d of %d (%s)", b.Done, b.Steps, b.From)
 	}

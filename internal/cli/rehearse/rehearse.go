@@ -62,31 +62,25 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rehearse --from SNAPSHOT",
 		Short: "Run a change on a small copy of the cluster, on a scratch cluster",
-		Long: "Makes a small copy of the cluster of a snapshot on an empty scratch cluster (--context), " +
-			"runs the very change on the\n" +
-			"copy as theseus apply would, rolls it back half way, runs it again to its end, " +
-			"and reports: would it have\n" +
-			"passed, what broke, how much of the original the copy covers, and how long the change of " +
-			"the original would take.\n" +
-			"The cluster of the snapshot is not contacted.\n\n" +
-			"The scratch cluster must have the same network as the original, and at least one node " +
-			"for each class of nodes:\n" +
-			"nodes that are alike in role, labels, taints, capacity and kernel. Its nodes get the labels " +
-			"and taints of their class\n" +
-			"until the copy is removed. Namespaces, workloads, Services, policies, budgets, quotas and webhooks " +
-			"are\ncopied; the containers " +
-			"run a stand-in program from the agent's image, which opens the same ports and answers " +
-			"probes. Images, commands, data\n" +
-			"and the contents of Secrets and ConfigMaps are not copied. What the copy cannot " +
-			"have is printed first.\n\n" +
-			"At the end, the copy is removed, unless the run has not ended (interrupted, paused); the " +
-			"scratch cluster keeps the\n" +
-			"network that the change left. With --keep the copy stays until theseus rehearse " +
-			"remove. --dry-run only prints it.\n\n" +
-			"--faults breaks things on purpose, each in a run of its own that is rolled back half way: agent kills " +
-			"the agent of a\nnode, image gives it an image that cannot be pulled for a minute. --fault-command names " +
-			"a command that makes another\nfault and takes it back. Each run must end as the rules say, which is " +
-			"printed before it begins.",
+		Long: "Makes a small copy of the cluster of a snapshot on an empty scratch cluster (--context), and runs\n" +
+			"the change on the copy as theseus apply would: it rolls the change back halfway, and then runs it\n" +
+			"again to the end. The report says whether the change would have passed, what broke, how much of\n" +
+			"the original the copy covers, and how long the change of the original would take. Theseus does not\n" +
+			"contact the cluster of the snapshot.\n\n" +
+			"The scratch cluster must have the same network as the original, and at least one node for each\n" +
+			"class of nodes: nodes that are alike in role, labels, taints, capacity and kernel. Its nodes get\n" +
+			"the labels and taints of their class until the copy is removed. The copy has the original's\n" +
+			"namespaces, workloads, Services, policies, budgets, quotas and webhooks. Its containers run a\n" +
+			"stand-in program from the agent's image, which opens the same ports and answers probes. Images,\n" +
+			"commands, data and the contents of Secrets and ConfigMaps are not copied. The command first prints\n" +
+			"what the copy cannot have.\n\n" +
+			"At the end, the copy is removed, unless the run has not ended (interrupted, paused). The scratch\n" +
+			"cluster keeps the network that the change left. With --keep, the copy stays until theseus rehearse\n" +
+			"remove. --dry-run only prints the copy.\n\n" +
+			"--faults breaks things on purpose, each in a run of its own that is rolled back halfway: agent\n" +
+			"kills the agent of a node, image gives it an image that cannot be pulled for a minute.\n" +
+			"--fault-command names a command that makes another fault and takes it back. Each run must end as\n" +
+			"the rules say, which Theseus prints before the run begins.",
 		Example: "  theseus snapshot --context production -o snapshot.json\n" +
 			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch\n" +
 			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch --faults " +
@@ -104,7 +98,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	o.registerFrom(flags)
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the pods of the copy are ready")
 	flags.BoolVar(&o.keep, "keep", false, "leave the copy on the scratch cluster at the end")
-	flags.BoolVar(&o.once, "once", false, "run the change once to its end, without rolling it back half way before")
+	flags.BoolVar(&o.once, "once", false, "run the change once to the end, without rolling it back halfway before")
 	flags.StringSliceVar(&o.named, "faults", nil, "FAULT, FAULT@STEP or FAULT@random: run the change once more with "+
 		"this fault; agent, image, or one of --fault-command (repeatable)")
 	flags.StringArrayVar(&o.commands, "fault-command", nil, "NAME=COMMAND that makes the fault NAME on this machine; "+
@@ -124,7 +118,7 @@ func (o *options) registerFrom(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.from, "from", nil,
 		"snapshot of the original, or files or folders of Kubernetes YAML or JSON")
 	flags.StringSliceVar(&o.ignore, "ignore", nil,
-		"KEY of a label or taint, or kernel or capacity: does not tell classes of nodes apart (repeatable)")
+		"KEY of a label or taint, or kernel or capacity: ignored when nodes are divided into classes (repeatable)")
 }
 
 // The error of a rehearsal of no snapshot.
@@ -158,7 +152,7 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 			"--once runs the change once, and each of --faults needs a run that is rolled back")
 	case spec.Strategy == surge.Name || spec.Strategy == mirror.Name:
 		return spec, exit.Fail(exit.Usage, "rehearse the strategy recreate or adopt", "--strategy %s cannot be "+
-			"rehearsed yet: it needs other nodes, or another cluster, beside the scratch cluster", spec.Strategy)
+			"rehearsed yet: it needs more nodes, or another cluster, in addition to the scratch cluster", spec.Strategy)
 	case spec.AgentImage == "":
 		return spec, exit.Fail(exit.Usage, "name one that the nodes can pull: --agent-image IMAGE",
 			"no image of the agent is named, and this build of theseus is no release, which would know its own")
@@ -170,10 +164,10 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 	case strings.HasSuffix(a.Output, ".html") && !o.dry:
 	case strings.HasSuffix(a.Output, ".html"):
 		return spec, exit.Fail(exit.Usage, "-o copy.json has what --dry-run prints",
-			"--dry-run rehearses nothing that a page could show")
+			"--dry-run has no result for a page")
 	case a.Output == "json" && !o.dry:
-		return spec, exit.Fail(exit.Usage, "-o rehearsal.json writes the result to a file, beside the output of "+
-			"the run", "-o json is only for --dry-run")
+		return spec, exit.Fail(exit.Usage, "-o rehearsal.json writes the result to a file, and the output of the run "+
+			"stays on the terminal", "-o json is only for --dry-run")
 	case a.Output != "json":
 		return spec, exit.Fail(exit.Usage, "-o rehearsal.html writes a page, and -o rehearsal.json the same data for "+
 			"programs", "a rehearsal cannot be written to %q", a.Output)
@@ -186,7 +180,7 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 		return spec, err
 	}
 	if _, ok := a.Terminal(); !o.yes && !o.dry && !ok {
-		return spec, exit.Fail(exit.Usage, "look at it with --dry-run, then add --yes",
+		return spec, exit.Fail(exit.Usage, "check it with --dry-run, then add --yes",
 			"rehearse asks before it changes the scratch cluster, and the input is not a terminal")
 	}
 	return spec, nil
@@ -197,7 +191,8 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 func scratchNamed(a *app.App) error {
 	if *a.Context == "" {
 		return exit.Fail(exit.Usage, "--context SCRATCH; kubectl config get-contexts lists the contexts", "--context "+
-			"is missing: it names the scratch cluster, and the current context of the kubeconfig is not taken for it")
+			"is missing: it names the scratch cluster, and Theseus never uses the kubeconfig's current context "+
+			"for that")
 	}
 	return nil
 }
@@ -247,7 +242,7 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 		return nil
 	}
 	if !o.yes {
-		fmt.Fprintf(a.Err, "\nThe copy is made on %s, and its network is changed: %s -> %s.\n",
+		fmt.Fprintf(a.Err, "\nThe copy is made on %s, and the network of that cluster is changed: %s -> %s.\n",
 			where(a, client), from.plan.From(), from.plan.To())
 		if err := a.Typed(ctx, *a.Context); err != nil {
 			return err
@@ -333,7 +328,7 @@ func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec
 	return from, made, err
 }
 
-// blocking lets findings through, and no notes: those are about a plan that nobody applies.
+// blocking lets findings through, and no notes: those are about a plan that is not applied.
 type blocking struct{ io.Writer }
 
 func (b blocking) Write(data []byte) (int, error) {
@@ -380,14 +375,14 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	}
 	copied := rehearsal.Side{Snapshot: checked.Pass.Snapshot, Network: checked.Pass.Source, Findings: checked.Result}
 	if copied.Network == nil {
-		return failed(exit.Fail(exit.Failed, "theseus check shows what is found",
+		return failed(exit.Fail(exit.Failed, "theseus check shows the networks that it finds",
 			"the network of the scratch cluster is gone"))
 	}
 	r.From, r.To, r.Strategy = p.From(), p.To(), p.Strategy
 	r.Coverage = made.Covered(from.Side, copied, checks(checked), unplaced)
 	r.Uncovered = uncovered(made, unplaced, r.Coverage, from.plan, p)
 	if len(late) > 0 {
-		r.Uncovered = append(r.Uncovered, "webhooks: they are left out, since these find no node: "+
+		r.Uncovered = append(r.Uncovered, "webhooks: they are left out, since no node fits these: "+
 			strings.Join(late, ", "))
 	}
 	n := turn(p)
@@ -399,7 +394,7 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 		return failed(err)
 	}
 	if n == 0 {
-		r.Uncovered = append(r.Uncovered, "the way back: no run was rolled back")
+		r.Uncovered = append(r.Uncovered, "the rollback: no run was rolled back")
 	} else {
 		fmt.Fprintf(a.Err, "the change begins, and is rolled back after step %d of %d\n", n, len(p.Steps))
 		if r.Back, err = thereAndBack(ctx, a, s.Client, p, n); err != nil {

@@ -109,7 +109,7 @@ func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Cov
 		all = append(all, "webhooks that must answer are not in the copy: "+strings.Join(made.Unasked, ", "))
 	}
 	if missing := slices.Concat(made.Unbounded, made.Unlike()); len(missing) > 0 {
-		all = append(all, "quotas and LimitRanges are not as in the original: "+strings.Join(missing, ", "))
+		all = append(all, "quotas and LimitRanges differ from those of the original: "+strings.Join(missing, ", "))
 	}
 	for _, area := range coverage {
 		if area.Area == "settings" && area.Alike < area.All {
@@ -157,7 +157,7 @@ func unready(before, now []string, err error) string {
 	case err != nil:
 		return exit.OneLine(err.Error())
 	case len(lost) > 0:
-		return "these find no node: " + strings.Join(lost, ", ")
+		return "no node fits these: " + strings.Join(lost, ", ")
 	}
 	return ""
 }

@@ -118,7 +118,7 @@ func TestPage(t *testing.T) {
 		}
 		page, at := string(data), 0
 		for _, says := range []string{"<h1>flannel -&gt; calico by adopt on a copy: why</h1>",
-			"the rollback half way: undone",
+			"the rollback halfway: undone",
 			"not covered: settings differ: MTU", "your &lt;b&gt;programs&lt;/b&gt;", "Deployment shop/web", "3 of 4",
 			"cidr/overlap: warn", "The run on the copy", test.says} {
 			i := strings.Index(page[at:], says)
@@ -158,7 +158,7 @@ func TestUncovered(t *testing.T) {
 	for _, want := range []string{"no workloads", "1 workload found no node: Deployment shop/web",
 		"settings differ: MTU",
 		"policies that are not evaluated are not in the copy: AdminNetworkPolicy/a, EgressFirewall/shop/b",
-		"not as in the original: ResourceQuotas (forbidden), ResourceQuota shop/q: pods: no bound",
+		"differ from those of the original: ResourceQuotas (forbidden), ResourceQuota shop/q: pods: no bound",
 		"steps that the copy's lacks: evict"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing: %s", want, got)
@@ -266,7 +266,7 @@ func TestStill(t *testing.T) {
 		t.Errorf("%v, %+v", err, b)
 	}
 	if err := b.still(now[:1], func() ([]string, error) { return now, nil }); err == nil || b.Passed ||
-		b.Why != "after the rollback: these find no node: Deployment shop/db" {
+		b.Why != "after the rollback: no node fits these: Deployment shop/db" {
 		t.Errorf("%v, %+v", err, b)
 	}
 }

@@ -31,8 +31,8 @@ func NewCommand(a *app.App) *cobra.Command {
 			"  operate  apply, resume, pause, rollback, and snapshot --nodes. It may install a " +
 			"privileged DaemonSet and\n" +
 			"           grant it permissions, which is as powerful as cluster-admin: bind it only to administrators\n" +
-			"  approve  look, and approve: to let the controller in the cluster run a plan. It " +
-			"is in none of the others\n\n" +
+			"  approve  look, and approve: to let the controller in the cluster run a plan. No other role " +
+			"includes it\n\n" +
 			"With --plan, operate has only the permissions for one plan, in roles that are named after " +
 			"it. The controller in the\n" +
 			"cluster needs them, too.",

@@ -49,7 +49,7 @@ func TestResolve(t *testing.T) {
 			says: "--slo: signal 2 of 2: its address holds credentials"},
 		"a token": {args: []string{"--slo", "https://p/x?token=secret"},
 			says: "signal 1 of 1: its address holds credentials"},
-		"no source":        {args: []string{"--slo", "a < 1"}, says: "does not say where to ask"},
+		"no source":        {args: []string{"--slo", "a < 1"}, says: "has no address"},
 		"empty":            {args: []string{"--slo", ""}, says: "it is empty"},
 		"empty, and given": {args: []string{"--prometheus", "http://p", "--slo", ""}, says: "it is empty"},
 	} {

@@ -10,7 +10,7 @@ import (
 var paint = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // Fold breaks lines that are wider than width columns between words. Continuation lines are indented to the line's
-// first word, in lists further. A fix is not broken: it may be a command, which is to be copied.
+// first word, in lists further. A fix is not broken: it may be a command to copy.
 func Fold(text string, width int) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

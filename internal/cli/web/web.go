@@ -28,19 +28,15 @@ import (
 func NewCommand(a *app.App) *cobra.Command {
 	listen, act := "127.0.0.1:0", false
 	command := migrations.Command(a, "web", "Show a migration live in a browser on this machine",
-		"Serves one page about a migration on a loopback address, and prints its address. The page "+
-			"shows whether anything is\n"+
-			"being lost now, every node, the step under way and its gate, the journal and the plan. It "+
-			"reads the cluster with your\n"+
-			"kubeconfig, as `theseus watch` does, and goes on when the API server or the "+
-			"browser was away for a while.\n\n"+
-			"The address ends in a secret: whoever has it sees the page. By default the page only "+
-			"shows. With --allow-actions,\n"+
-			"everyone with the address can also pause, resume, roll back and approve in your name, after typing "+
-			"what the page asks for. The\n"+
-			"page asks the process that runs the migration, or the controller; it runs no part of a "+
-			"plan itself. Where no process\n"+
-			"can be asked, it says which command to run.\n\n"+
+		"Serves one page about a migration on a loopback address, and prints its address. The page shows\n"+
+			"whether anything is being lost now, every node, the current step and its gate, the journal and the\n"+
+			"plan. It reads the cluster with your kubeconfig, as `theseus watch` does, and continues after an\n"+
+			"interruption of the API server or the browser.\n\n"+
+			"The address ends in a secret: everyone who has it can see the page. By default the page is\n"+
+			"read-only. With --allow-actions, everyone with the address can also pause, resume, roll back and\n"+
+			"approve in your name, after typing what the page asks for. The page asks the process that runs the\n"+
+			"migration, or the controller; it runs no part of a plan itself. If no process runs the migration,\n"+
+			"the page names the command to run.\n\n"+
 			"An interrupt ends the page, not the migration.",
 		func(ctx context.Context, client *kube.Client, name string) error {
 			return serve(ctx, a, client, name, listen, act)

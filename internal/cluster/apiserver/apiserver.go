@@ -99,7 +99,7 @@ func (s *Servers) Dial(ctx context.Context, network, _ string) (net.Conn, error)
 		}
 	}
 	if len(failures) == 0 {
-		return nil, errors.New("no address of an API server is known")
+		return nil, errors.New("Theseus knows no address of an API server")
 	}
 	if len(failures) == 1 {
 		return nil, failures[0]

@@ -128,8 +128,7 @@ func Free(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// keep runs a program of Kubernetes until the test ends; what it says is in a file, which is shown where the test
-// failed.
+// keep runs a program of Kubernetes until the test ends; its output is in a file, which is shown if the test failed.
 func keep(t testing.TB, dir, kube string, args ...string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(dir, args[0]+".log"))

@@ -168,7 +168,7 @@ func (b *Builder) empty(apiVersion, kind, file string) {
 		}
 	}
 	b.note("%s: an empty List does not name its resource; name the file after the resource, as in "+
-		"networkpolicies.yaml or adminnetworkpolicies.policy.networking.k8s.io.yaml, or print it so that it says so: "+
+		"networkpolicies.yaml or adminnetworkpolicies.policy.networking.k8s.io.yaml, or or print it with its kind: "+
 		"kubectl get --raw PATH, as in /apis/networking.k8s.io/v1/networkpolicies", file)
 }
 
@@ -202,7 +202,7 @@ func (b *Builder) noObject(head header, at place) error {
 	case head.Kind != "" && head.APIVersion != "":
 		return at.fail("", fmt.Errorf("a %s with items: only Lists have items", head.Kind))
 	}
-	return at.fail("give a snapshot file, or what `kubectl get -A -o yaml` prints", errNoObject)
+	return at.fail("give a snapshot file, or the output of `kubectl get -A -o yaml`", errNoObject)
 }
 
 // forOthers are Theseus' own documents that do not describe a cluster, with the command or option that reads them.
@@ -215,7 +215,7 @@ func (b *Builder) noEvidence(kind, takes string, at place) error {
 		b.note("%s:%d: skipped: %v", at.file, at.line, err)
 		return nil
 	}
-	return at.fail("give a snapshot file, or what `kubectl get -A -o yaml` prints", err)
+	return at.fail("give a snapshot file, or the output of `kubectl get -A -o yaml`", err)
 }
 
 // plainJSON returns the message of a JSON error without Go's type names.

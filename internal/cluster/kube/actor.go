@@ -320,7 +320,7 @@ func (a *Actor) persist(ctx context.Context, write func() error) error {
 			return err
 		}
 		if wait := a.Clock.Sleep(ctx, poll/5); wait != nil {
-			return fmt.Errorf("conflicts with other writers do not end: %w", err)
+			return fmt.Errorf("other clients keep changing the object: %w", err)
 		}
 	}
 }

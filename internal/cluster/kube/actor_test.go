@@ -42,7 +42,7 @@ type world struct {
 	notes   []string
 }
 
-// fixedMapper has nothing to look up anew.
+// fixedMapper has nothing to look up again.
 type fixedMapper struct{ *meta.DefaultRESTMapper }
 
 func (fixedMapper) Reset() {}

@@ -168,8 +168,8 @@ func TestCrashThatHeals(t *testing.T) {
 	}
 }
 
-// TestCrashesOfBefore: a wait that begins beside an agent that has crashed for long, as after an outage, sees it tried
-// anew.
+// TestCrashesOfBefore: a wait that begins next to an agent that has crashed for long, as after an outage, sees it tried
+// again.
 func TestCrashesOfBefore(t *testing.T) {
 	w := newWorld(t, []runtime.Object{nodeThatIs("True"),
 		pod("theseus-system", "agent-1", "a", "", label("app", "agent"), crashing(7, ""))}, agentSet)

@@ -57,7 +57,7 @@ func readBefore(seen json.RawMessage) (beforeEviction, error) {
 		return before, nil
 	}
 	if err := json.Unmarshal(seen, &before); err != nil {
-		return before, fmt.Errorf("what the journal says of the pods before: %w", err)
+		return before, fmt.Errorf("the journal's record of the pods before: %w", err)
 	}
 	return before, nil
 }
@@ -233,7 +233,7 @@ func (a *Actor) byWorkload(ctx context.Context, pods []corev1.Pod) (map[workload
 func refuseBare(groups map[workload][]corev1.Pod) error {
 	for owner, pods := range groups {
 		if owner.kind == "Pod" && pods[0].DeletionTimestamp == nil {
-			return fmt.Errorf("pod %s/%s: nothing would create it again: it is not part of a workload",
+			return fmt.Errorf("pod %s/%s: no controller would recreate it: it is not part of a workload",
 				owner.namespace, owner.name)
 		}
 	}
@@ -329,11 +329,11 @@ func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 		if !said && a.Note != nil {
-			a.Note(fmt.Sprintf("waiting: a disruption budget holds pod %s/%s%s",
+			a.Note(fmt.Sprintf("waiting: a PodDisruptionBudget denies the eviction of pod %s/%s%s",
 				pod.Namespace, pod.Name, budgetIn(err)))
 		}
 		if wait := a.pause(ctx, poll); wait != nil {
-			return fmt.Errorf("held by its disruption budget%s: %w", budgetIn(err), err)
+			return fmt.Errorf("its PodDisruptionBudget denies the eviction%s: %w", budgetIn(err), err)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (e *evictions) countReady() (n int) {
 	return n
 }
 
-// recreate makes a pod anew, on the new network of another node.
+// recreate recreates a pod, on the new network of another node.
 func (w *world) recreate(name string, like func(*corev1.Pod)) {
 	if err := w.typed.Tracker().Add(pod("shop", name+"-again", "b", "10.96.0.9", like)); err != nil {
 		w.t.Error(err)
@@ -135,7 +135,7 @@ func TestEvictHeldByItsBudget(t *testing.T) {
 	if err != nil || !slices.Equal(done.Pods, []EvictedPod{want}) {
 		t.Errorf("%+v, %v", done.Pods, err)
 	}
-	if !slices.Contains(w.notes, "waiting: a disruption budget holds pod shop/web-a") {
+	if !slices.Contains(w.notes, "waiting: a PodDisruptionBudget denies the eviction of pod shop/web-a") {
 		t.Errorf("said: %q", w.notes)
 	}
 }
@@ -370,7 +370,7 @@ func TestEvictRefusesBarePods(t *testing.T) {
 	}, webSet, webDeployment)
 	e := w.evictions(always)
 	_, err := w.evicted()
-	wantError(t, err, "pod shop/bare: nothing would create it again")
+	wantError(t, err, "pod shop/bare: no controller would recreate it")
 	if len(e.order) != 0 {
 		t.Errorf("moved %v before it refused", e.order)
 	}
@@ -413,9 +413,9 @@ func TestEvictionThatDoesNotEnd(t *testing.T) {
 		allow error
 		words string
 	}{
-		{"budget", apierrors.NewTooManyRequests("no", 0), "pod shop/p1: held by its disruption budget"},
+		{"budget", apierrors.NewTooManyRequests("no", 0), "pod shop/p1: its PodDisruptionBudget denies the eviction"},
 		{"a budget by its name", byBudget("The disruption budget web needs 2 healthy pods and has 2 currently"),
-			"pod shop/p1: held by its disruption budget: The disruption budget web needs 2 healthy " +
+			"pod shop/p1: its PodDisruptionBudget denies the eviction: The disruption budget web needs 2 healthy " +
 				"pods and has 2 currently: no"},
 		{"forbidden", apierrors.NewForbidden(podResource.GroupResource(), "p1", fmt.Errorf("no right")), "no right"},
 		{"never whole", nil, "Deployment/shop/web has 0 of 1 pods ready"},

@@ -373,7 +373,7 @@ func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error
 func (a *Actor) unpacked(report *v1alpha1.ProbeReport) {
 	if err := loss.Unpack(&report.Status); err != nil {
 		if _, told := a.unread.LoadOrStore(report.Name, true); !told && a.Note != nil {
-			a.Note(fmt.Sprintf("warning: the report of %s is no evidence: %v; find out who wrote it", report.Name, err))
+			a.Note(fmt.Sprintf("warning: the report of %s is ignored: %v; find out who wrote it", report.Name, err))
 		}
 	}
 	a.ownResults(report)
@@ -387,8 +387,8 @@ func (a *Actor) ownResults(report *v1alpha1.ProbeReport) {
 		return
 	}
 	if _, told := a.foreign.LoadOrStore(report.Name, foreign); !told && a.Note != nil {
-		a.Note(fmt.Sprintf("warning: the report of %s holds a result of a path that starts elsewhere, %q: ignored; "+
-			"no agent writes that, so find out who does", report.Name, foreign))
+		a.Note(fmt.Sprintf("warning: the report of %s holds a result of a path that starts elsewhere, %q: ignored; no "+
+			"agent writes that: find out who did", report.Name, foreign))
 	}
 }
 

@@ -81,7 +81,7 @@ func TestEvidenceOfNothing(t *testing.T) {
 }
 
 // TestEvidenceOfStrangers: a node says what it measured itself, of paths that it was asked for. A line of its report
-// about another node's path, or about a path that no plan has, is no evidence, and is told once.
+// about another node's path, or about a path that no plan has, is ignored, and is told once.
 func TestEvidenceOfStrangers(t *testing.T) {
 	w := newWorld(t, nil)
 	var said []string
@@ -164,7 +164,7 @@ func TestEvidencePacked(t *testing.T) {
 		t.Errorf("counted %q", counted)
 	}
 	if len(said) != 3 || !strings.Contains(said[0], "the report of m holds a result of a path that starts elsewhere") ||
-		!strings.Contains(said[2], "the report of o is no evidence: read its packed results: unexpected EOF") {
+		!strings.Contains(said[2], "the report of o is ignored: read its packed results: unexpected EOF") {
 		t.Errorf("said %q", said)
 	}
 	glance, err := (&Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}).Look(context.Background(), 0)

@@ -44,7 +44,8 @@ type Gate struct {
 // on a loss or a leak.
 func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Context) error) (engine.Verdict, error) {
 	if gate.Compare && len(gate.Changed) == 0 {
-		return engine.Verdict{Reason: "it is not known which nodes have the change, to compare them with the others"},
+		return engine.Verdict{Reason: "internal error: the nodes with the change are missing, so they cannot be " +
+				"compared with the others"},
 			nil
 	}
 	plans, asked, err := g.read(ctx)
@@ -53,7 +54,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 	}
 	paths := pathsOf(plans)
 	if len(paths) == 0 {
-		return engine.Verdict{Reason: "nothing is measured: there is no plan of paths"}, nil
+		return engine.Verdict{Reason: "no path is measured: there is no ProbePlan"}, nil
 	}
 	limits := loss.Limits{MaxLost: gate.MaxLost, MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake),
 		Changed: gate.Changed, Whole: gate.Result}

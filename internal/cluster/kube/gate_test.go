@@ -144,7 +144,7 @@ func TestGateStopsWhileItWaits(t *testing.T) {
 func TestGateComparesKnownNodes(t *testing.T) {
 	w := newWorld(t, nil)
 	verdict, err := (&Gate{Actor: w.Actor}).Ask(t.Context(), step.Gate{Compare: true}, goOn)
-	if err != nil || verdict.Pass || !strings.Contains(verdict.Reason, "which nodes have the change") {
+	if err != nil || verdict.Pass || !strings.Contains(verdict.Reason, "the nodes with the change are missing") {
 		t.Errorf("%+v, %v", verdict, err)
 	}
 }
@@ -171,7 +171,7 @@ func TestGateLearns(t *testing.T) {
 	}
 }
 
-// Losses between two gates count, whoever asks; those that a person has seen do not.
+// Losses between two gates count, the caller; those that a person has seen do not.
 func TestGateCountsFromTheOneBefore(t *testing.T) {
 	for name, seen := range map[string]bool{"not seen": false, "seen by a person": true} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestGateCountsFromTheOneBefore(t *testing.T) {
 func TestGateWithoutAPlan(t *testing.T) {
 	w := newWorld(t, nil)
 	verdict, err := (&Gate{Actor: w.Actor}).Ask(context.Background(), step.Gate{}, goOn)
-	if err != nil || verdict.Pass || verdict.Reason != "nothing is measured: there is no plan of paths" {
+	if err != nil || verdict.Pass || verdict.Reason != "no path is measured: there is no ProbePlan" {
 		t.Errorf("%+v, %v", verdict, err)
 	}
 }
@@ -293,7 +293,8 @@ func TestGateContrasts(t *testing.T) {
 
 func goOn(context.Context) error { return nil }
 
-// The result of a plan is no pass if a path of its baseline is measured no more: what that path has lost is not known.
+// The result of a plan is no pass if a path of its baseline is no longer measured: what that path has lost is not
+// known.
 func TestGateMissesAPath(t *testing.T) {
 	for id, pass := range map[string]bool{"a/host>b/host": true, "a/host>c/host": false} {
 		w := newWorld(t, nil)

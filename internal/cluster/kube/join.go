@@ -143,11 +143,11 @@ func (j *Joins) fresh(ctx context.Context, plans []v1alpha1.ProbePlan, known map
 			continue
 		case !ready[path.Old][node]:
 			if err := j.make(ctx, node); err != nil {
-				got.Waiting = fmt.Sprintf("node %s has joined, and cannot have a probe pod: %v", node, err)
+				got.Waiting = fmt.Sprintf("node %s has joined, but its probe pod cannot be created: %v", node, err)
 				continue
 			}
 		}
-		got.Waiting = fmt.Sprintf("node %s has joined, and its probers are not Ready yet", node)
+		got.Waiting = fmt.Sprintf("node %s has joined, but its probers are not Ready yet", node)
 	}
 	if len(joined) == 0 {
 		return nil

@@ -265,7 +265,7 @@ func TestJoin(t *testing.T) {
 	if err := w.typed.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
 		t.Fatal(err)
 	}
-	join("node ab has joined, and its probers are not Ready yet")
+	join("node ab has joined, but its probers are not Ready yet")
 	made, err := w.get(t.Context(), step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace,
 		Name: manifest.ProbePodName("ab", path.Old)})
 	if err != nil || made == nil || made.GetLabels()[manifest.LabelJoined] == "" {
@@ -276,7 +276,7 @@ func TestJoin(t *testing.T) {
 		label(manifest.LabelJoined, "true"))); err != nil {
 		t.Fatal(err)
 	}
-	join("node ab has joined, and its probers are not Ready yet")
+	join("node ab has joined, but its probers are not Ready yet")
 	if now, after := measures(); !maps.Equal(generations, now) || !maps.Equal(before, after) {
 		t.Errorf("the plans were changed: %v, %d paths", now, len(after))
 	}

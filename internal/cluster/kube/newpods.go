@@ -161,7 +161,7 @@ func (n *NewPods) excuse(ctx context.Context, former, pods []NewPod) error {
 	for i := range pods {
 		p := &pods[i]
 		if p.alone && !slices.ContainsFunc(former, func(f NewPod) bool { return f.Address == p.target }) {
-			p.Failed, p.Unmeasured = "", "the other new pod that it was to reach is gone"
+			p.Failed, p.Unmeasured = "", "the other new pod, its target, is gone"
 		}
 	}
 	return nil

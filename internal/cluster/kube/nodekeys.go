@@ -75,7 +75,7 @@ func (a *Actor) keysLeft(ctx context.Context, do step.Node, residue step.Residue
 		case removed.IsZero():
 			removed = a.Clock.Now()
 		case looked.After(removed.Add(keysWait)):
-			return found, fmt.Errorf("something writes to Node %s again: %s", do.NodeName,
+			return found, fmt.Errorf("another client changes Node %s again: %s", do.NodeName,
 				strings.Join(slices.Concat(found.Annotations, found.NodeLabels, found.Taints, found.Farewells), ", "))
 		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {
@@ -120,7 +120,7 @@ func (a *Actor) removeKeys(ctx context.Context, node *corev1.Node, found step.Re
 		now := metav1.Now()
 		condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable,
 			Status: corev1.ConditionFalse, LastHeartbeatTime: now, LastTransitionTime: now, Reason: "OtherNetworkIsUp",
-			Message: "The agent that said otherwise is gone, and another network serves this node"}
+			Message: "Its agent is gone, and another network serves this node"}
 		patch := jsonOf(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}})
 		if _, err := nodes.Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
 			metav1.PatchOptions{FieldManager: FieldManager}, "status"); err != nil {

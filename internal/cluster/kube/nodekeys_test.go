@@ -37,7 +37,7 @@ func TestKeysOfNode(t *testing.T) {
 		Farewells: []string{"FlannelIsDown"}}
 	for _, test := range []struct {
 		verb string
-		want step.Residue // beside the link that the agent tells of
+		want step.Residue // next to the link that the agent tells of
 	}{{step.VerbInventory, there}, {step.VerbClean, step.Residue{}}} {
 		t.Run(test.verb, func(t *testing.T) {
 			w := newWorld(t, []runtime.Object{networked()})
@@ -100,7 +100,7 @@ func TestKeysWrittenAgain(t *testing.T) {
 	}
 	_, err := w.do(step.Action{ID: "c", Do: step.Node{NodeName: "a", Verb: step.VerbClean,
 		Args: jsonOf(step.Residue{Annotations: []string{"flannel/*"}})}})
-	wantError(t, err, "something writes to Node a again: flannel/a")
+	wantError(t, err, "another client changes Node a again: flannel/a")
 }
 
 // TestKeysOnSlowServer: each request takes longer than keys may return, and no one writes them. They are gone, and no

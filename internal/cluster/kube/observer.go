@@ -98,7 +98,7 @@ func both[T any](before, now map[string]T, read bool) (from, to map[string]T) {
 	return before, now
 }
 
-// cached lists all objects from the API server's cache, in pages. What it has may be a moment old.
+// cached lists all objects from the API server's cache, in pages. The cache may be a moment old.
 func cached[T any](ctx context.Context, list func(context.Context, metav1.ListOptions) ([]T, string, error)) (all []T,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -18,7 +18,7 @@ import (
 )
 
 // TestAPIServer: with a real API server, a snapshot by a user with the role plan has AdminNetworkPolicies, also
-// beside ClusterNetworkPolicies, which the same group serves in another version alone; and the model names each.
+// next to ClusterNetworkPolicies, which the same group serves in another version alone; and the model names each.
 func TestAPIServer(t *testing.T) {
 	program := clustertest.Program(t, "policies of administrators with a real API server")
 	config := clustertest.ControlPlane(t, program, clustertest.Options{Users: []string{"op"}})

@@ -46,7 +46,7 @@ func readPods(do step.Restart, seen json.RawMessage) (before []types.UID, first 
 	}
 	var known podsBefore
 	if err := json.Unmarshal(seen, &known); err != nil {
-		return nil, false, fmt.Errorf("what the journal says of the pods before: %w", err)
+		return nil, false, fmt.Errorf("the journal's record of the pods before: %w", err)
 	}
 	return known.Pods, false, nil
 }

@@ -138,9 +138,9 @@ func TestRestartMarked(t *testing.T) {
 	}
 }
 
-// TestRestartAnew: a pod of the current template is replaced, once, by whichever process; and never by one that does
+// TestRestartAlways: a pod of the current template is replaced, once, by whichever process; and never by one that does
 // not know which pod was there before.
-func TestRestartAnew(t *testing.T) {
+func TestRestartAlways(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent", UID: "set", Generation: 1},
 		Spec: appsv1.DaemonSetSpec{Selector: selector}}

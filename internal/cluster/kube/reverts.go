@@ -79,8 +79,8 @@ func (r *Reverts) Learn(records ...engine.Record) {
 }
 
 // Found says which object is again as it was before the run wrote it, who wrote it, and what to do; "" if none is. It
-// compares a few objects every ten seconds, one after another. What cannot be read is compared later: an API server
-// that does not answer must not keep the run from hearing a pause. A run that goes back is not watched.
+// compares a few objects every ten seconds, one after another. Objects that cannot be read are compared later: an API
+// server that does not answer must not keep the run from hearing a pause. A run that goes back is not watched.
 func (r *Reverts) Found(ctx context.Context) string {
 	if r.back || len(r.last) == 0 || r.Actor.Clock.Now().Before(r.next) {
 		return ""
@@ -109,8 +109,9 @@ func (r *Reverts) Found(ctx context.Context) string {
 		}
 		if by, at := lastWriter(object); by != "" && r.reverted(ctx, r.last[ref], object) {
 			r.after = "" // the next run begins with the first
-			return fmt.Sprintf("%s took back what this run wrote: %s is again as it was before (written at %s); "+
-				"suspend %s, then put the change back: %s; after that, resume",
+			return fmt.Sprintf("%s reverted what this run wrote: %s has its former content again (written at %s); "+
+				"suspend "+
+				"%s, then restore the change: %s; after that, resume",
 				by, ref, at.UTC().Format(time.RFC3339), by, r.last[ref].again())
 		}
 	}

@@ -180,7 +180,7 @@ type definition struct {
 	global bool // its objects are in no namespace
 }
 
-// served reports whether the cluster has the resource of a use. What it has not, a run leaves out.
+// served reports whether the cluster has the resource of a use. A run leaves out the others.
 func (r resources) served(use step.Use) bool {
 	if use.Group == "*" {
 		return true

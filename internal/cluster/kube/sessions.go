@@ -54,7 +54,7 @@ func incomplete(in *bgp.Input, want step.Sessions, reports []v1alpha1.ProbeRepor
 	for _, six := range []bool{false, true} {
 		g := bgp.Build(in, six)
 		if g == nil {
-			return "the BGPPeers multiply to more peerings than are modelled", true
+			return "the BGPPeers make more peerings than Theseus can model", true
 		}
 		if len(g.Speakers()) < 2 {
 			continue
@@ -67,7 +67,7 @@ func incomplete(in *bgp.Input, want step.Sessions, reports []v1alpha1.ProbeRepor
 	}
 	lacks = slices.Compact(lacks)
 	if n := len(lacks); n > 0 {
-		lacking = fmt.Sprintf("BGP is not whole on %s: %s", cluster.Count(n, "node"),
+		lacking = fmt.Sprintf("BGP sessions or routes are missing on %s: %s", cluster.Count(n, "node"),
 			strings.Join(lacks[:min(n, 3)], "; "))
 	}
 	if unreached > want.Unreached {

@@ -49,12 +49,12 @@ func TestGateHoldsSessions(t *testing.T) {
 			return whole()
 		}, pass: true, within: 30 * time.Second},
 		{name: "nobody", said: func(int) *v1alpha1.BGP { return &v1alpha1.BGP{Up: []string{}} },
-			reason: "BGP is not whole on 1 node: a has no session that is up, and 0 routes from BIRD",
+			reason: "BGP sessions or routes are missing on 1 node: a has no session that is up, and 0 routes from BIRD",
 			within: 100 * time.Second},
 		{name: "mute", said: func(int) *v1alpha1.BGP { return &v1alpha1.BGP{Down: "bird.ctl: i/o timeout", Routes: 1} },
 			reason: "a says: bird.ctl: i/o timeout", within: 100 * time.Second},
 		{name: "an agent that knows nothing of it", said: func(int) *v1alpha1.BGP { return nil },
-			reason: "no BIRD was ever there", within: 100 * time.Second},
+			reason: "BIRD never ran here", within: 100 * time.Second},
 		{name: "the wrong neighbour", said: func(int) *v1alpha1.BGP {
 			return &v1alpha1.BGP{Up: []string{"192.0.2.1"}, Routes: 1}
 		},

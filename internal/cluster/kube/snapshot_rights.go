@@ -87,7 +87,7 @@ func (r reader) ask(ctx context.Context, needs []need) ([]cluster.Right, error) 
 const anyNamespace = "theseus-any-namespace"
 
 // known are the permissions that the API server lists for this user, by namespace: one call instead of one per
-// permission. What it does not or cannot list, as with a webhook authorizer, is checked one by one.
+// permission. Permissions that it does not or cannot list, as with a webhook authorizer, are checked one by one.
 func (r reader) known(ctx context.Context,
 	reviews []authorizationv1.ResourceAttributes) (map[string][]authorizationv1.ResourceRule, error) {
 	found := map[string][]authorizationv1.ResourceRule{}

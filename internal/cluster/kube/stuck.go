@@ -158,7 +158,7 @@ func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (troub
 		}
 		if stray, err := strayPod(pods, is.CIDRs); stray != "" || err != nil {
 			return lasting("another network serves new pods of "+is.Node+": theseus snapshot --nodes shows which file "+
-				"its runtime reads, and theseus check --from what to do", err)
+				"its runtime reads, and theseus check --from FILE says what to do", err)
 		}
 		return lasting(a.down(ctx, is.Node))
 	case step.PodGone:
@@ -273,6 +273,6 @@ func notReady(node *corev1.Node) string {
 	if node == nil || cluster.NodeReady(node) {
 		return ""
 	}
-	return fmt.Sprintf("node %s is down (not Ready): bring it back, or remove it for good (kubectl delete node %s)",
+	return fmt.Sprintf("node %s is down (not Ready): bring it back, or remove it permanently (kubectl delete node %s)",
 		node.Name, shell.Word(node.Name))
 }

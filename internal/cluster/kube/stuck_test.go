@@ -59,7 +59,7 @@ func TestWaitsThatArePointless(t *testing.T) {
 			"node a cannot make container  of pod theseus-system/agent-1: CreateContainerConfigError: " +
 				"secret \"key\" not found"},
 		{"a node that is down", "Unknown", pod("theseus-system", "agent-1", "a", "", mine, unready), rolled,
-			"node a is down (not Ready): bring it back, or remove it for good (kubectl delete node a)"},
+			"node a is down (not Ready): bring it back, or remove it permanently (kubectl delete node a)"},
 		{"a pod that cannot end on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine),
 			wait(step.Condition{Is: step.PodGone{Node: "a", Namespace: "theseus-system", Selector: "app=agent"}}),
 			"still there: 1 pod of app=agent: node a is down"},
@@ -249,8 +249,8 @@ func (w *world) heal() {
 	}
 }
 
-// TestPatienceBeginsAnew: what mends itself soon is forgotten.
-func TestPatienceBeginsAnew(t *testing.T) {
+// TestPatienceBeginsAgain: what mends itself soon is forgotten.
+func TestPatienceBeginsAgain(t *testing.T) {
 	w := newWorld(t, nil)
 	why := "away"
 	var bearing patience

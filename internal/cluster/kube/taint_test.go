@@ -88,7 +88,7 @@ func sameSet(a, b []corev1.Taint) bool {
 	return true
 }
 
-// A node that died for good and was removed does not keep a migration from being taken back.
+// A node that died permanently and was removed does not keep a migration from being taken back.
 func TestNodeThatWasRemoved(t *testing.T) {
 	ref := &step.Ref{APIVersion: "v1", Kind: "Node", Name: "a"}
 	w := newWorld(t, nil)
@@ -130,7 +130,7 @@ func TestConflictsArePersistedThrough(t *testing.T) {
 			}
 			left = 1000
 			_, err := w.Do(w.end(w.sleeps+3), test.action, nil)
-			wantError(t, err, "conflicts with other writers do not end")
+			wantError(t, err, "other clients keep changing the object")
 		})
 	}
 }

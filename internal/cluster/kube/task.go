@@ -47,8 +47,8 @@ func inverseOf(id string, do step.Node) *step.Action {
 }
 
 // runTask creates a task for a node's agent and waits for the answer. It replaces a finished task, and a task of an
-// older epoch that no agent has begun, which the agent would refuse. It waits for a task that an agent has begun,
-// whoever created it.
+// older epoch that no agent has begun, which the agent would refuse. It waits for a task that an agent has begun, no
+// matter which process created it.
 func (a *Actor) runTask(ctx context.Context, id string, do step.Node) (json.RawMessage, error) {
 	client, err := a.tasks()
 	if err != nil {

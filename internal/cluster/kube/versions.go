@@ -56,6 +56,6 @@ func (v *Versions) Changed(ctx context.Context) string {
 }
 
 func upgraded(who, was, now string) string {
-	return fmt.Sprintf("Kubernetes is being upgraded: %s was %s when this run began, and is %s now; finish that "+
-		"first, as it moves pods and restarts nodes by itself", who, was, now)
+	return fmt.Sprintf("Kubernetes is being upgraded: %s was %s when this run began, and is %s now; finish the "+
+		"upgrade first, as it moves pods and restarts nodes", who, was, now)
 }

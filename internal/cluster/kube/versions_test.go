@@ -31,14 +31,15 @@ func TestVersions(t *testing.T) {
 		{"the control plane", func(_ *testing.T, _ *world, server *fake.FakeDiscovery) {
 			server.FakedServerVersion = &version.Info{GitVersion: "v1.35.0"}
 		}, "Kubernetes is being upgraded: the API server was v1.34.4 when this run began, and is v1.35.0 now; finish " +
-			"that first, as it moves pods and restarts nodes by itself"},
+			"the upgrade first, as it moves pods and restarts nodes"},
 		{"a node", func(t *testing.T, w *world, _ *fake.FakeDiscovery) {
 			if err := w.typed.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"),
 				kubelet("b", "v1.35.0"), ""); err != nil {
 				t.Fatal(err)
 			}
 		}, "Kubernetes is being upgraded: the kubelet of b was v1.34.4 when this run began, and is v1.35.0 now; " +
-			"finish that first, as it moves pods and restarts nodes by itself"},
+			"finish " +
+			"the upgrade first, as it moves pods and restarts nodes"},
 		{"a node that comes, and one that goes", func(t *testing.T, w *world, _ *fake.FakeDiscovery) {
 			nodes := corev1.SchemeGroupVersion.WithResource("nodes")
 			if err := errors.Join(w.typed.Tracker().Add(kubelet("c", "v1.35.0")),

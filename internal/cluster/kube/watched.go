@@ -201,8 +201,8 @@ func (w *watched) tell(why string) {
 		return
 	}
 	w.told = true
-	w.say(fmt.Sprintf("warning: the watch of %ss does not work (%s): they are listed instead, which costs the "+
-		"API server more", w.kind, why))
+	w.say(fmt.Sprintf("warning: %ss cannot be watched (%s): Theseus lists them instead, which costs the API server "+
+		"more", w.kind, why))
 }
 
 // compared waits until the store has the versions of all objects that the API server has now.

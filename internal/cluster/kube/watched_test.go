@@ -242,7 +242,7 @@ func TestFollowBehind(t *testing.T) {
 			for end := time.Now().Add(10 * time.Second); f.said() == "measuring: t" && time.Now().Before(end); {
 				time.Sleep(10 * time.Millisecond)
 			}
-			if said := f.said(); strings.Count(said, "the watch of ProbeReports does not work") != 1 ||
+			if said := f.said(); strings.Count(said, "ProbeReports cannot be watched") != 1 ||
 				!strings.Contains(said, test.why) {
 				t.Errorf("said %q", said)
 			}

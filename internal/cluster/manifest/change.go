@@ -54,7 +54,7 @@ func changeRules() []any {
 	all := []any{
 		map[string]any{"rule": "has(self.to) || has(self.dataplane) || has(self.flag) || has(self.reflectors) || " +
 			"has(self.pool) || has(self.encapsulation)",
-			"message": "say what is changed: to, dataplane, flag, reflectors, pool or encapsulation"},
+			"message": "name the change: to, dataplane, flag, reflectors, pool or encapsulation"},
 		map[string]any{"rule": "!has(self.strategy) || self.strategy in ['', 'adopt', 'recreate', 'upgrade']",
 			"message": "strategy is adopt, recreate or upgrade, or absent; the controller does not run plans of the " +
 				"strategies surge and mirror" + fromHere},

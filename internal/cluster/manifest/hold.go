@@ -44,8 +44,9 @@ func Hold(name, namespace string, pods map[string]string) []unstructured.Unstruc
 						"oldObject.metadata.annotations",
 						v1alpha1.AnnotationReplace),
 					Reason: &forbidden,
-					Message: "theseus replaces these pods node by node, and nobody else does until it is done; " +
-						"a pod that has to go has the annotation " + v1alpha1.AnnotationReplace,
+					Message: "theseus replaces these pods node by node, and denies all other deletions until it " +
+						"is done; a pod " +
+						"may be deleted if it has the annotation " + v1alpha1.AnnotationReplace,
 				}},
 			},
 		}),

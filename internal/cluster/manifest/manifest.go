@@ -86,7 +86,7 @@ func Namespace() *unstructured.Unstructured {
 const annotationTemporary = "theseus.dev/temporary"
 
 // NamespaceForNow is Namespace for a look at the nodes or a benchmark, where there was none. If the process that made
-// it is killed, the next one knows by the mark that nobody else made it.
+// it is killed, the next one knows by the mark that Theseus made it.
 func NamespaceForNow() *unstructured.Unstructured {
 	namespace := Namespace()
 	namespace.SetAnnotations(map[string]string{annotationTemporary: "true"})

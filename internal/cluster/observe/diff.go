@@ -87,7 +87,7 @@ func (d *differ) node(name string, old, now Node, was, is bool) {
 	case !ready && old.Ready == corev1.ConditionTrue:
 		d.at(now.Since, name, "is not Ready: %s", short(now.Why))
 	case ready && now.Since.After(old.Since):
-		d.at(now.Since, name, "is Ready again: it was not for a time since the look before")
+		d.at(now.Since, name, "is Ready again, after it was not Ready for some time since the previous look")
 	}
 	if old.Boot != now.Boot && old.Boot != "" && now.Boot != "" {
 		d.add(name, "was restarted")
@@ -123,7 +123,7 @@ func (d *differ) daemonSet(name string, old, now DaemonSet, was, is bool) {
 	case old.whole() && !now.whole():
 		d.add(name, "is not whole: %s", rolls())
 	case !old.whole() && now.whole():
-		d.add(name, "is whole: all %d pods are updated and ready", now.Desired)
+		d.add(name, "is complete: all %d pods are updated and ready", now.Desired)
 	}
 }
 

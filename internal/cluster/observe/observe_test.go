@@ -75,7 +75,8 @@ func TestDiff(t *testing.T) {
 			Objects{Nodes: []corev1.Node{node("a", ready, 4000, func(n *corev1.Node) {
 				n.Status.NodeInfo.KubeletVersion, n.Status.NodeInfo.BootID, n.Spec.Unschedulable = "v1.34.4",
 					"two", true
-			})}}, 7200, "10:36:40 node a is Ready again: it was not for a time since the look before\n" +
+			})}}, 7200, "10:36:40 node a is Ready again, after it was not Ready for some time since the previous " +
+				"look\n" +
 				"11:30:00 node a was restarted (at some time since 09:30:00)\n" +
 				"11:30:00 node a runs kubelet v1.34.4, before v1.34.2 (at some time since 09:30:00)\n" +
 				"11:30:00 node a was cordoned (at some time since 09:30:00)\n"},
@@ -87,7 +88,7 @@ func TestDiff(t *testing.T) {
 			"09:30:10 DaemonSet kube-system/net was changed (generation 2, before 1): a rollout begins\n"},
 		"a rollout ends": {Objects{DaemonSets: []appsv1.DaemonSet{daemons(2, 2, 3, 2, 2)}},
 			Objects{DaemonSets: []appsv1.DaemonSet{daemons(2, 2, 3, 3, 3)}}, 10,
-			"09:30:10 DaemonSet kube-system/net is whole: all 3 pods are updated and ready\n"},
+			"09:30:10 DaemonSet kube-system/net is complete: all 3 pods are updated and ready\n"},
 		"a rollout between two looks": {Objects{DaemonSets: []appsv1.DaemonSet{daemons(1, 1, 3, 3, 3)}},
 			Objects{DaemonSets: []appsv1.DaemonSet{daemons(2, 2, 3, 3, 3)}}, 600,
 			"09:40:00 DaemonSet kube-system/net was changed and rolled out (generation 2, before 1) (at " +

@@ -24,8 +24,9 @@ func Denied(err error) (reason, hint string) {
 		return "", ""
 	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return v1alpha1.ReasonNamespaceTerminating, "wait until the namespace is gone, create it again, and install " +
-			"what was in it; kubectl get namespace NAME -o yaml says what keeps it"
+		return v1alpha1.ReasonNamespaceTerminating, "wait until the namespace is gone, create it again, and " +
+			"install its " +
+			"contents again; kubectl get namespace NAME -o yaml says what delays the deletion"
 	}
 	return DeniedBy(status.Message)
 }
@@ -34,9 +35,10 @@ func Denied(err error) (reason, hint string) {
 func DeniedBy(message string) (reason, hint string) {
 	switch {
 	case strings.Contains(message, "exceeded quota"):
-		return v1alpha1.ReasonQuotaExceeded, "raise the ResourceQuota that the message names, or delete what uses it up"
+		return v1alpha1.ReasonQuotaExceeded, "raise the ResourceQuota that the message names, or delete objects that " +
+			"count against it"
 	case strings.Contains(message, "violates PodSecurity"):
-		return v1alpha1.ReasonPodSecurity, "let the namespace run such pods: kubectl label --overwrite namespace " +
+		return v1alpha1.ReasonPodSecurity, "allow such pods in the namespace: kubectl label --overwrite namespace " +
 			"NAME pod-security.kubernetes.io/enforce=privileged"
 	}
 	for _, by := range []struct {

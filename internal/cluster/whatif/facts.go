@@ -24,7 +24,7 @@ type fact struct {
 	source  string
 }
 
-// labelChange takes a label away from whoever has it, or gives one to the nodes that have another one.
+// labelChange removes a label from all nodes that have it, or adds one to the nodes that have another one.
 type labelChange struct {
 	remove     string
 	add, where string
@@ -48,29 +48,29 @@ const newest = 36
 func facts() []fact {
 	return []fact{
 		{minor: 20, distributions: []string{Kubeadm}, label: labelChange{add: ControlPlane, where: Master},
-			why:    "kubeadm gives every node that has the old label the new one too",
+			why:    "kubeadm adds the new label to every node that has the old one",
 			source: "https://github.com/kubernetes/kubernetes/blob/master/CHANGELOG/CHANGELOG-1.20.md (KEP-2067)"},
 		{minor: 24, distributions: []string{Kubeadm}, label: labelChange{remove: Master},
-			why: "kubeadm takes it from ALL control-plane nodes within the first `kubeadm upgrade apply`: " +
-				"upgrading one node first protects nothing",
+			why: "the first `kubeadm upgrade apply` removes it from ALL control-plane nodes: to upgrade one node " +
+				"first " +
+				"does not help",
 			source: kubeadmSource},
 		{minor: 24, distributions: []string{Kubeadm}, taint: taintChange{add: ControlPlane, where: Master},
-			why: "kubeadm gives every node that has the old taint the new one too, within the " +
-				"first `kubeadm upgrade apply`",
+			why:    "the first `kubeadm upgrade apply` adds the new taint to every node that has the old one",
 			source: kubeadmSource},
 		{minor: 25, distributions: []string{Kubeadm}, taint: taintChange{remove: Master},
-			why:    "kubeadm takes it from all control-plane nodes within the first `kubeadm upgrade apply`",
+			why:    "the first `kubeadm upgrade apply` removes it from all control-plane nodes",
 			source: "https://github.com/kubernetes/kubernetes/pull/110095 (KEP-2067)"},
 		{minor: 24, distributions: []string{Kops}, label: labelChange{add: ControlPlane, where: Master},
-			why: "kOps replaces the nodes, and new ones have the new label only", source: kopsSource},
+			why: "kOps replaces the nodes, and new ones have only the new label", source: kopsSource},
 		{minor: 24, distributions: []string{Kops}, label: labelChange{remove: Master},
-			why: "kOps replaces the nodes, and new ones have the new label only", source: kopsSource},
+			why: "kOps replaces the nodes, and new ones have only the new label", source: kopsSource},
 		{minor: 24, distributions: []string{Kops}, label: labelChange{remove: "kubernetes.io/role"},
 			why: "kOps replaces the nodes, and new ones do not have it", source: kopsSource},
 		{minor: 24, distributions: []string{Kops}, taint: taintChange{add: ControlPlane, where: Master},
-			why: "kOps replaces the nodes, and new ones have the new taint only", source: kopsSource},
+			why: "kOps replaces the nodes, and new ones have only the new taint", source: kopsSource},
 		{minor: 24, distributions: []string{Kops}, taint: taintChange{remove: Master},
-			why: "kOps replaces the nodes, and new ones have the new taint only", source: kopsSource},
+			why: "kOps replaces the nodes, and new ones have only the new taint", source: kopsSource},
 		{minor: 34, distributions: []string{K3s, RKE2}, label: labelChange{remove: Master}, onlyNew: true,
 			why:    "nodes that join no longer get it; those that have it keep it",
 			source: "https://github.com/k3s-io/k3s/issues/11117, https://github.com/rancher/rke2/issues/7042"},

@@ -51,7 +51,7 @@ type Effect struct {
 }
 
 // replaced is why a node that comes back new lacks something.
-const replaced = "the node is replaced, and nobody puts it on the new one"
+const replaced = "the node is replaced, and the new one does not get it"
 
 // Asked reports whether a change has any what-if in it.
 func Asked(change v1alpha1.ChangeSpec) bool {
@@ -63,26 +63,26 @@ func Asked(change v1alpha1.ChangeSpec) bool {
 func Validate(change v1alpha1.ChangeSpec) error {
 	if change.KubernetesTo != "" {
 		if _, err := version.ParseGeneric(change.KubernetesTo); err != nil {
-			return fmt.Errorf("%q is no version of Kubernetes, such as v1.24.0", change.KubernetesTo)
+			return fmt.Errorf("%q is not a version of Kubernetes, such as v1.24.0", change.KubernetesTo)
 		}
 	}
 	for _, key := range append(slices.Clone(change.RemoveLabels), slices.Sorted(maps.Keys(change.AddLabels))...) {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-			return fmt.Errorf("%q is no key of a label: %s", key, problems[0])
+			return fmt.Errorf("%q is not a key of a label: %s", key, problems[0])
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(change.AddLabels)) {
 		if problems := validation.IsValidLabelValue(change.AddLabels[key]); len(problems) > 0 {
-			return fmt.Errorf("%q is no value of a label: %s", change.AddLabels[key], problems[0])
+			return fmt.Errorf("%q is not a value of a label: %s", change.AddLabels[key], problems[0])
 		}
 	}
 	for _, text := range []string{change.ReplaceNodes, change.LabelNodes} {
 		if _, err := labels.Parse(text); err != nil {
-			return fmt.Errorf("%q is no label selector: %w", text, err)
+			return fmt.Errorf("%q is not a label selector: %w", text, err)
 		}
 	}
 	if change.LabelNodes != "" && len(change.RemoveLabels)+len(change.AddLabels) == 0 {
-		return fmt.Errorf("nodes are selected (%s), and no label that they get or lose", change.LabelNodes)
+		return fmt.Errorf("--label-nodes %s is given without --add-label or --remove-label", change.LabelNodes)
 	}
 	return nil
 }
@@ -155,11 +155,11 @@ func (r *Result) upgrade(to string) error {
 	target := version.MustParseGeneric(to) // Validate has parsed it
 	now := Version(r.Before)
 	if now != nil && target.LessThan(now) {
-		return fmt.Errorf("%s is no upgrade: the cluster runs v%s", to, now)
+		return fmt.Errorf("%s is not an upgrade: the cluster runs v%s", to, now)
 	}
 	r.After.Kubernetes = to
 	if target.AtLeast(version.MajorMinor(1, newest+1)) {
-		r.Beyond = fmt.Sprintf("what Kubernetes after v1.%d does to the labels and taints of nodes is not known here",
+		r.Beyond = fmt.Sprintf("Theseus does not know how Kubernetes after v1.%d changes labels and taints of nodes",
 			newest)
 	}
 	for _, f := range facts() {
@@ -169,7 +169,7 @@ func (r *Result) upgrade(to string) error {
 			continue
 		}
 		if r.Assumed {
-			f.why += " (nothing in the input says what made this cluster: kubeadm is assumed)"
+			f.why += " (the input does not show which tool made this cluster: kubeadm is assumed)"
 		}
 		r.happen(f)
 	}
@@ -229,7 +229,7 @@ func (r *Result) relabel(change v1alpha1.ChangeSpec) error {
 	for _, key := range change.RemoveLabels {
 		if len(r.Before.Nodes) > 0 && !slices.ContainsFunc(r.Before.Nodes,
 			func(n corev1.Node) bool { return which(&n) && has(n.Labels, key) }) {
-			return fmt.Errorf("none of the nodes has the label %q, which they are to lose", key)
+			return fmt.Errorf("none of the nodes has the label %q, so none can lose it", key)
 		}
 		r.removeLabel(key, "asked for", "", which)
 	}
@@ -239,7 +239,7 @@ func (r *Result) relabel(change v1alpha1.ChangeSpec) error {
 	return nil
 }
 
-// replace makes nodes new: what nobody puts on them again is gone.
+// replace makes nodes new: labels that no component sets again are gone.
 func (r *Result) replace(text string) error {
 	if text == "" {
 		return nil

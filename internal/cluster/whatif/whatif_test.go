@@ -131,14 +131,14 @@ func TestNotAsked(t *testing.T) {
 func TestErrors(t *testing.T) {
 	s := &cluster.Snapshot{Kubernetes: "v1.30.2", Nodes: []corev1.Node{node("a v1.29.0 x=1")}}
 	for want, change := range map[string]v1alpha1.ChangeSpec{
-		`"v1.x" is no version`:        {KubernetesTo: "v1.x"},
-		"is no upgrade":               {KubernetesTo: "v1.29.9"},
-		`"a b" is no key`:             {RemoveLabels: []string{"a b"}},
-		`"!" is no value`:             {AddLabels: map[string]string{"a": "!"}},
-		`"a in" is no label selector`: {ReplaceNodes: "a in"},
-		`"x=2" selects none of the 1`: {ReplaceNodes: "x=2"},
-		`"y" selects none of the 1`:   {RemoveLabels: []string{"x"}, LabelNodes: "y"},
-		"and no label that they get":  {KubernetesTo: "v1.31.0", LabelNodes: "x"},
+		`"v1.x" is not a version`:        {KubernetesTo: "v1.x"},
+		"is not an upgrade":              {KubernetesTo: "v1.29.9"},
+		`"a b" is not a key`:             {RemoveLabels: []string{"a b"}},
+		`"!" is not a value`:             {AddLabels: map[string]string{"a": "!"}},
+		`"a in" is not a label selector`: {ReplaceNodes: "a in"},
+		`"x=2" selects none of the 1`:    {ReplaceNodes: "x=2"},
+		`"y" selects none of the 1`:      {RemoveLabels: []string{"x"}, LabelNodes: "y"},
+		"is given without --add-label":   {KubernetesTo: "v1.31.0", LabelNodes: "x"},
 	} {
 		if _, err := Apply(s, change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -107,7 +107,7 @@ func (l *loader) flagList(list []*tree, set *Set) {
 func (l *loader) known(entries []entry, path string, keys ...string) {
 	for _, e := range entries {
 		if !slices.Contains(keys, e.key) {
-			l.warn(e.line, join(path, e.key), "this key means nothing here: it is one of %s", strings.Join(keys, ", "))
+			l.warn(e.line, join(path, e.key), "this key is not allowed here: it is one of %s", strings.Join(keys, ", "))
 		}
 	}
 	l.unique(entries, path)

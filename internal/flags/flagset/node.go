@@ -11,7 +11,7 @@ import (
 // running for years. One unit is one node, one element of a list, or 64 bytes of text.
 const maxWork = 1 << 20
 
-var errTooMuchWork = errors.New("the rule needs too much work")
+var errTooMuchWork = errors.New("the rule is too expensive to evaluate")
 
 // run is one evaluation.
 type run struct {

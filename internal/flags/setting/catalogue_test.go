@@ -36,7 +36,7 @@ func TestComplete(t *testing.T) {
 				other, known := c.Get(coupling.With)
 				if isKnob && slices.Contains(Components(), component) && !known &&
 					!strings.Contains(coupling.With, "ProgramClusterRoutes") {
-					t.Errorf("%s goes with %s, which is not there", k.ID(), coupling.With)
+					t.Errorf("%s goes with %s, which does not exist", k.ID(), coupling.With)
 				}
 				for _, value := range append(slices.Clone(coupling.Needs), coupling.Not...) {
 					if known && other.Type == Enum && !slices.Contains(other.Values, value) &&
@@ -55,8 +55,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestApart: what is said of flags is said of flags that there are, whose value Cilium's agent tells.
-func TestApart(t *testing.T) {
+// TestMayDiffer: what is said of flags is said of flags that there are, whose value Cilium's agent tells.
+func TestMayDiffer(t *testing.T) {
 	c := New(map[string]string{"cilium": "v1.20.2"})
 	for name, why := range catalogueFiles()["cilium"].mayDiffer {
 		k, known := c.Get("cilium/" + name)

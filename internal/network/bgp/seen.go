@@ -73,7 +73,7 @@ func Whole(bird *cluster.BIRD) bool {
 // Reported is the last report of a node's agent.
 func Reported(said *v1alpha1.BGP) Seen {
 	if said == nil {
-		return Seen{Down: "no BIRD was ever there", Routes: -1}
+		return Seen{Down: "BIRD never ran here", Routes: -1}
 	}
 	seen := Seen{Down: said.Down, Peers: map[netip.Addr]string{}, Routes: said.Routes}
 	for _, peer := range said.Up {

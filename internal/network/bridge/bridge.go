@@ -71,8 +71,8 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 			continue // regardless of its file
 		}
 		found.Problems = append(found.Problems, "DaemonSet "+set.Namespace+"/"+set.Name+
-			" writes into the folder of CNI configurations, so "+first.File+
-			" may be its work, and it may write it again")
+			" writes to the folder of CNI configurations: it may have written "+first.File+
+			", and may write it again")
 	}
 	return found
 }
@@ -124,12 +124,13 @@ func attachment(nodes []served) (how *step.Attachment, why string) {
 		for _, plugin := range n.conf.Plugins[1:] {
 			if plugin != "portmap" {
 				return nil, n.conf.File + " of node " + n.Node + " chains the plugin " + plugin +
-					", and what that did for a pod no other network takes over"
+					", and no other network would do for a pod what that plugin did"
 			}
 		}
 		if n.conf.IPMasq {
 			return nil, n.conf.File + " of node " + n.Node +
-				" masquerades each pod by rules of its own (ipMasq), which would go on to do so on another network"
+				" masquerades each pod with rules of its own (ipMasq), which would also masquerade the pod on " +
+				"another network"
 		}
 	}
 	first := nodes[0].conf
@@ -155,8 +156,8 @@ func ranges(snapshot *cluster.Snapshot, nodes []served) (cidrs, problems []strin
 		}
 	}
 	if len(others) > 0 {
-		problems = append(problems, fmt.Sprintf("%d of %d nodes are served by something else, or nobody looked at "+
-			"them: %s", len(others), len(snapshot.Nodes),
+		problems = append(problems, fmt.Sprintf("%d of %d nodes are served by another network, or were not inspected: "+
+			"%s", len(others), len(snapshot.Nodes),
 			strings.Join(others[:min(len(others), 5)], ", ")))
 	}
 	return cni.NodeRanges(snapshot), problems

@@ -102,9 +102,9 @@ func TestDetectOddities(t *testing.T) {
 			s.Facts[1].Confs[0].Network = "other"
 		}, `with "other" on cni0`},
 		{"another plugin serves one node", func(s *cluster.Snapshot) { s.Facts[1].Confs[0].Plugins[0] = "ptp" },
-			"1 of 3 nodes are served by something else"},
+			"1 of 3 nodes are served by another network"},
 		{"one node unseen", func(s *cluster.Snapshot) { s.Facts = s.Facts[:2] },
-			"1 of 3 nodes are served by something else, or nobody looked at them: node-3"},
+			"1 of 3 nodes are served by another network, or were not inspected: node-3"},
 		{"podman's bridge", func(s *cluster.Snapshot) { s.Facts[0].Confs[0].Subnets = []string{"10.88.0.0/16"} },
 			"gives out 10.88.0.0/16, and the API says 198.19.0.0/24"},
 		{"addresses in two places", func(s *cluster.Snapshot) { s.Facts[0].Confs[0].DataDir = "/run/ipam" },
@@ -122,7 +122,7 @@ spec:
       containers: []
       volumes: [{name: conf, hostPath: {path: /etc/cni/net.d}}]
 `))).DaemonSets...)
-		}, "DaemonSet kube-system/acme-net writes into the folder"},
+		}, "DaemonSet kube-system/acme-net writes to the folder"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			snapshot := present(t)

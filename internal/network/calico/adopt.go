@@ -41,7 +41,8 @@ func (m *manifest) takeOver(request cni.Request) error {
 	}
 	for _, cidr := range rangesOf(request) {
 		if prefix, err := netip.ParsePrefix(cidr); err != nil || !prefix.Addr().Is4() || prefix.Bits() > bits {
-			return cni.Unadoptable(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own",
+			return cni.Unadoptable(fmt.Sprintf("the range %s of %s is not an IPv4 range that contains a node's "+
+				"own range",
 				cidr, request.Source.CNI))
 		}
 	}
@@ -49,10 +50,11 @@ func (m *manifest) takeOver(request cni.Request) error {
 		resource, group, _ := strings.Cut(d.GetName(), ".")
 		return resource == "ipreservations" && cluster.IsCalico(group)
 	}) {
-		return refuse("the manifest does not define IPReservations, without which new pods could get "+
-			"an address of the node itself",
-			"Calico v3.22 and later define them; where its definitions are a file of their own, give both in one: "+
-				"cat crds.yaml calico.yaml > all.yaml")
+		return refuse("the manifest does not define IPReservations, so new pods could get an address of the node "+
+			"itself",
+			"Calico v3.22 and later define them; if the CRDs are a separate file, put both files into one: cat "+
+				"crds.yaml "+
+				"calico.yaml > all.yaml")
 	}
 	return nil
 }

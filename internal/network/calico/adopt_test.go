@@ -61,10 +61,10 @@ func TestTakeoverOfRanges(t *testing.T) {
 func TestTakeoverRefuses(t *testing.T) {
 	for words, change := range map[string]func(*cni.Request){
 		"prefix of 19 bits": func(r *cni.Request) { r.Takeover.NodeBits = 19 },
-		"10.1.4.0/25 of flannel is no IPv4 range": func(r *cni.Request) {
+		"10.1.4.0/25 of flannel is not an IPv4 range": func(r *cni.Request) {
 			r.Source.PodCIDRs = []string{"10.1.0.0/23", "10.1.4.0/25"}
 		},
-		"fd00::/64 of flannel is no IPv4 range": func(r *cni.Request) {
+		"fd00::/64 of flannel is not an IPv4 range": func(r *cni.Request) {
 			r.Source.PodCIDRs = append(r.Source.PodCIDRs, "fd00::/64")
 		},
 	} {

@@ -21,16 +21,17 @@ func (m *manifest) api(defined []string) (string, error) {
 	said := m.env(cni.FindContainer(m.agent, "containers", agentName), apiVar)
 	switch {
 	case said == "" && servedHere && !storedHere && stored:
-		return "", refuse("the manifest keeps Calico's objects in "+cluster.CalicoServed+", and the cluster has "+
-			"definitions of "+cluster.CalicoStored+", which agents prefer where nothing tells them",
-			"delete the definitions that are left, if nobody needs them (kubectl get crd -o name | grep "+
+		return "", refuse("the manifest keeps Calico's objects in "+cluster.CalicoServed+", but the cluster has "+
+			"CRDs of "+
+			cluster.CalicoStored+", which agents prefer by default",
+			"delete these CRDs if they are not needed (kubectl get crd -o name | grep "+
 				"crd.projectcalico.org); or give the manifest of the release that keeps them there, such as "+
 				"manifests/calico-vxlan.yaml")
 	case strings.EqualFold(said, cluster.CalicoServed), said == "" && (served || servedHere) && !stored && !storedHere:
 		if (stored || storedHere) && !served && !servedHere {
-			return "", refuse("agents are told to keep their objects in "+cluster.CalicoServed+" ("+apiVar+
-				"), of which neither the manifest nor the cluster has definitions",
-				"give the manifest with its definitions, such as manifests/calico-v3-crds.yaml of the release")
+			return "", refuse("the agents are configured to keep their objects in "+cluster.CalicoServed+" ("+apiVar+
+				"), but neither the manifest nor the cluster has their CRDs",
+				"give the manifest with its CRDs, such as manifests/calico-v3-crds.yaml of the release")
 		}
 		return cluster.CalicoServed, nil
 	}
@@ -73,8 +74,9 @@ func sameAPI(snapshot *cluster.Snapshot, live, wanted *manifest) error {
 		return err
 	}
 	if from != to {
-		return refuse("the agents keep their objects in "+from+", and those of the manifest would look for them in "+to,
-			"set "+apiVar+" in the manifest as it is in the cluster, and move the objects afterwards: Calico has a "+
+		return refuse("the agents keep their objects in "+from+", but the agents in the manifest would look for "+
+			"them in "+to,
+			"set "+apiVar+" in the manifest to the cluster's value, and move the objects afterwards: Calico has a "+
 				"controller for that (DatastoreMigration)")
 	}
 	return nil

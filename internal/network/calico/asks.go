@@ -19,12 +19,14 @@ func Asks() []Ask {
 	const fixed, pool = "a fixed address", "an address of a certain pool"
 	return []Ask{
 		{AnnotationIPv4Pools, pool, true,
-			"the pool in place gives pods none any more, and a pod that asks for one of it does not start again"},
+			"the present pool assigns no more addresses, so a pod that requests one of its addresses does not " +
+				"start again"},
 		{"cni.projectcalico.org/ipv6pools", pool, true, ""},
 		{"cni.projectcalico.org/ipAddrs", fixed, false,
-			"the pool that it is of gives pods none any more: they do not start again, or keep it, " +
-				"and the change does not end"},
-		{"cni.projectcalico.org/ipAddrsNoIpam", fixed, false, "they come back with it, and its pool never gets empty"},
+			"its pool assigns no more addresses: its pods do not start again, or keep the address, and the change " +
+				"does not end"},
+		{"cni.projectcalico.org/ipAddrsNoIpam", fixed, false, "its pods come back with it, and the old pool never " +
+			"becomes empty"},
 		{"cni.projectcalico.org/floatingIPs", "a floating address", false, ""},
 	}
 }

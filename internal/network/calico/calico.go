@@ -44,8 +44,8 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 			Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Name: agentName},
 			Selector:     "k8s-app=" + agentName,
 			Capabilities: capabilities(defaultConf),
-			Problems: []string{"IPPool " + pools[0].GetName() + " is there, but no DaemonSet " + agentName +
-				": Calico was removed, or only half installed"},
+			Problems: []string{"IPPool " + pools[0].GetName() + " exists, but no DaemonSet " + agentName +
+				": Calico was removed, or is only partly installed"},
 		}
 		for _, p := range readPools(snapshot) {
 			found.PodCIDRs = append(found.PodCIDRs, p.cidr)

@@ -118,7 +118,7 @@ func TestInstallJoint(t *testing.T) {
 
 // TestInstallFinal: the last actions give the user's own form back for pods made from then on, then the user's
 // own strategy, and take the mark off every object.
-// TestOtherFolders: Calico's installer is told where its files are on the node, for good, unless the user says it.
+// TestOtherFolders: Calico's installer is told where its files are on the node, permanently, unless the user says it.
 func TestOtherFolders(t *testing.T) {
 	const folder, said = "/var/lib/rancher/k3s/agent/etc/cni/net.d", `{"name":"CNI_NET_DIR","value":"`
 	const own, variable = `"path":"/etc/cni/net.d"`, `{"name":"CNI_CONF_NAME"`
@@ -196,7 +196,7 @@ func TestInstallFinal(t *testing.T) {
 	}
 }
 
-// TestSharedTables: beside an agent that enforces policy in iptables, Felix keeps its rules in nftables, and a
+// TestSharedTables: next to an agent that enforces policy in iptables, Felix keeps its rules in nftables, and a
 // guard holds them while it goes back to the user's own form.
 func TestSharedTables(t *testing.T) {
 	for _, test := range []struct {
@@ -324,7 +324,7 @@ func TestInstallRefuses(t *testing.T) {
 		}, "BPF"},
 		{"etcd", func(t *testing.T, r *cni.Request) { env(t, r, "DATASTORE_TYPE", "etcdv3") }, "etcd"},
 		{"policy only", func(t *testing.T, r *cni.Request) { env(t, r, "CALICO_NETWORKING_BACKEND", "none") },
-			"policy only"},
+			"only enforces policy"},
 		{"no installer", func(t *testing.T, r *cni.Request) {
 			unstructured.RemoveNestedField(find(t, r.Manifest, "DaemonSet").Object, "spec",
 				"template", "spec", "initContainers")

@@ -36,8 +36,8 @@ var usersKinds = []string{"BGPFilter", "BGPPeer", "GlobalNetworkPolicy", "Global
 
 // unattached: both effects were seen with v3.31.0. When pods are adopted from another network, or back, the joint form
 // prevents them.
-const unattached = "in its own form its agent puts a blackhole in the place of another network's route to a node's " +
-	"range, and forgets the connections of a pod that leaves it"
+const unattached = "unmodified, its agent replaces another network's route to a node's range by a blackhole " +
+	"route, and deletes the conntrack entries of a pod that leaves it"
 
 func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
 	template := agent.Spec.Template.Spec
@@ -55,8 +55,8 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	found.Capabilities.Unattached = unattached
 	found.Problems = append(found.Problems, cni.Unfinished(agent, conf)...)
 	if valueOf(template.Containers, "CALICO_NETWORKING_BACKEND") == "none" {
-		found.Untried = "DaemonSet " + agent.Namespace + "/" + agent.Name + " only enforces policy, beside another " +
-			"network that gives pods their addresses: Theseus changes neither of the two"
+		found.Untried = "DaemonSet " + agent.Namespace + "/" + agent.Name + " only enforces policy, next to another " +
+			"network that assigns pod addresses: Theseus changes neither of the two"
 		return found
 	}
 	applyPools(found, readPools(snapshot))
@@ -112,7 +112,7 @@ func applyPools(found *cni.Installation, pools []pool) {
 	}
 	if len(found.PodCIDRs) == 0 {
 		found.Problems = append(found.Problems,
-			"no enabled IPPool is known, so Calico's pod addresses are not known either")
+			"no enabled IPPool was found, so Theseus does not know Calico's pod addresses")
 	}
 }
 

@@ -99,9 +99,9 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 		to = known // if the user wants another version, the plan reports that
 	}
 	if to == "" {
-		return nil, refuse(fmt.Sprintf("which version of Calico the operator %s makes is not known",
+		return nil, refuse(fmt.Sprintf("Theseus does not know which version of Calico the operator %s installs",
 			workloadVersion(wanted)),
-			"say it: --cni-version, as config/calico_versions.yml of that release of tigera/operator has it")
+			"set --cni-version to the version in config/calico_versions.yml of that release of tigera/operator")
 	}
 	if err := versions(found.Version, to, "--cni-version"); err != nil {
 		return nil, cni.OfManifest(err)
@@ -115,7 +115,7 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 			"Their pods are replaced now. It also updates the agents' DaemonSet to " + to +
 			", but the agents' pods are held."}
 	if o.From == o.To {
-		return nil, cni.OfManifest(refuse("the operator "+o.To+" runs already", "give the manifest of another version"))
+		return nil, cni.OfManifest(refuse("the operator "+o.To+" already runs", "give the manifest of another version"))
 	}
 	for i := range snapshot.Deployments {
 		if d := &snapshot.Deployments[i]; d.Namespace == operatorNamespace &&
@@ -143,34 +143,37 @@ func stageable(snapshot *cluster.Snapshot, found *cni.Installation, installation
 	} {
 		value, _, _ := unstructured.NestedString(installation.Object, setting.fields...)
 		if !slices.Contains(setting.known, value) {
-			return refuse(fmt.Sprintf("the Installation %s has %s: %s, whose upgrade node by node was not thought "+
-				"through", installation.GetName(), strings.Join(setting.fields, "."), value),
-				"upgrade the operator itself, and watch it: theseus probe run")
+			return refuse(fmt.Sprintf("the Installation %s has %s: %s, with which Theseus does not support an "+
+				"upgrade node "+
+				"by node", installation.GetName(), strings.Join(setting.fields, "."), value),
+				"upgrade the operator itself, and measure that: theseus guard -- COMMAND")
 		}
 	}
 	set := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
 	if set == nil || set.Namespace != operatorNamespace {
-		return refuse(fmt.Sprintf("there is an Installation, and the agents are %s: the operator has not taken them "+
-			"over, or not yet all", found.Agent),
-			"let it end first: kubectl get tigerastatus calico")
+		return refuse(fmt.Sprintf("an Installation exists, but the agents are %s: the operator has not taken over all "+
+			"of them", found.Agent),
+			"wait until the operator is done: kubectl get tigerastatus calico")
 	}
 	if roll := set.Spec.UpdateStrategy.RollingUpdate; roll != nil && roll.MaxSurge != nil &&
 		roll.MaxSurge.String() != "0" && roll.MaxSurge.String() != "0%" {
-		return refuse(fmt.Sprintf("%s makes new pods beside old ones (maxSurge %s), which nothing holds back",
+		return refuse(fmt.Sprintf("%s creates new pods before it deletes old ones (maxSurge %s), and Theseus cannot "+
+			"hold these back",
 			found.Agent, roll.MaxSurge),
-			"take spec.nodeUpdateStrategy.rollingUpdate.maxSurge out of the Installation first")
+			"remove spec.nodeUpdateStrategy.rollingUpdate.maxSurge from the Installation first")
 	}
 	if now := status(snapshot); now != nil {
 		conditions, _, _ := unstructured.NestedSlice(now.Object, "status", "conditions")
 		if !slices.ContainsFunc(conditions,
 			func(c any) bool { return partOf(map[string]any{"type": "Available", "status": "True"}, c) }) {
-			return refuse("the operator does not say now that Calico is Available",
-				"let it end, or mend what it names: kubectl get tigerastatus calico -o yaml")
+			return refuse("the operator does not report Calico as Available",
+				"wait, or fix the problem that it reports: kubectl get tigerastatus calico -o yaml")
 		}
 	}
 	if !cluster.AdmissionPolicies(snapshot.Kubernetes) {
-		return refuse(fmt.Sprintf("the operator lets its DaemonSet replace pods by itself, and only an API server of "+
-			"Kubernetes v1.30 or later can be asked to deny that (ValidatingAdmissionPolicy); this one is %q",
+		return refuse(fmt.Sprintf("the operator's DaemonSet replaces pods by itself; only Kubernetes v1.30 or "+
+			"later can "+
+			"deny that (ValidatingAdmissionPolicy), and this API server is %q",
 			snapshot.Kubernetes),
 			"upgrade Kubernetes first, or upgrade the operator itself and watch it: theseus explain "+
 				"calico/operator, theseus probe run")
@@ -191,12 +194,12 @@ func operators(snapshot *cluster.Snapshot, documents []unstructured.Unstructured
 			cluster.IsSystemNamespace(d.Namespace)
 	})
 	if at < 0 {
-		return nil, nil, refuse(fmt.Sprintf("the manifest's operator is Deployment %s/%s, which does not run here",
+		return nil, nil, refuse(fmt.Sprintf("the operator in the manifest is Deployment %s/%s, which does not run here",
 			wanted.GetNamespace(), wanted.GetName()),
-			"give the manifest that this cluster's operator was installed with, of the other version")
+			"give the manifest that installed this cluster's operator, in the other version")
 	}
 	if replicas := snapshot.Deployments[at].Spec.Replicas; replicas != nil && *replicas == 0 {
-		return nil, nil, refuse("the operator is scaled to 0, and makes nothing",
+		return nil, nil, refuse("the operator is scaled to 0, so it would not act",
 			"kubectl -n "+operatorName+" scale deployment "+operatorName+" --replicas=1")
 	}
 	live, err = plain(&snapshot.Deployments[at])
@@ -216,8 +219,9 @@ func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstruct
 			roles = append(roles, *object)
 		case "Deployment", "DaemonSet", "StatefulSet":
 			if step.RefOf(object) != u.Owner.Ref {
-				return nil, refuse(fmt.Sprintf("the manifest holds %s %s beside the operator",
-					object.GetKind(), object.GetName()), "give the operator's own manifest, unchanged where it can be")
+				return nil, refuse(fmt.Sprintf("the manifest contains %s %s in addition to the operator",
+					object.GetKind(), object.GetName()), "give the operator's own manifest, with as few changes "+
+					"as possible")
 			}
 		default:
 			if err := inForce(snapshot, object); err != nil {
@@ -257,9 +261,9 @@ func inForce(snapshot *cluster.Snapshot, object *unstructured.Unstructured) erro
 			return nil
 		}
 	}
-	return refuse(fmt.Sprintf("the manifest holds %s %s, which is not so in the cluster, and on which the operator "+
-		"would act everywhere at once", object.GetKind(), object.GetName()),
-		"take it out of the manifest, and change it afterwards")
+	return refuse(fmt.Sprintf("the manifest contains %s %s, which differs from the cluster, and the operator would "+
+		"apply it on all nodes at once", object.GetKind(), object.GetName()),
+		"remove it from the manifest, and change it afterwards")
 }
 
 // partOf reports whether one tree is part of another.

@@ -29,7 +29,7 @@ const (
 	managedBy = "app.kubernetes.io/managed-by"
 	allFiles  = "give operator-crds.yaml, tigera-operator.yaml and custom-resources.yaml of one release, in one file"
 	withoutIt = "give the release's manifest without the operator, such as manifests/calico-vxlan.yaml; the operator " +
-		"can take that over afterwards"
+		"can take over that installation afterwards"
 )
 
 // operation is the parsed manifest of the user, with the operator. Everything in it is a copy.
@@ -56,7 +56,7 @@ func operate(request cni.Request) (*cni.Target, error) {
 		return nil, err
 	}
 	if request.Takeover != nil {
-		return nil, cni.Unadoptable("it was never tried to give running pods to a Calico that its operator installs")
+		return nil, cni.Unadoptable("no run has ever moved running pods to a Calico that its operator installs")
 	}
 	if err := own.fit(request); err != nil {
 		return nil, err
@@ -109,18 +109,19 @@ func understandOperator(request cni.Request) (*operation, error) {
 			o.installation == nil:
 			o.installation = object
 		case gvk.Group == operatorGroup && gvk.Kind == "Installation":
-			return nil, refuse("the manifest has an Installation "+object.GetName()+
-				" besides, which changes what the other says", "say all in the Installation default")
+			return nil, refuse("the manifest also has the Installation "+object.GetName()+
+				", which overrides the other one", "put all settings into the Installation default")
 		case gvk.Group == operatorGroup && gvk.Kind != "ImageSet":
 			o.later = append(o.later, *object)
-		case gvk.Kind == "IPPool" && object.GetLabels()[managedBy] == operatorName: // made anew
+		case gvk.Kind == "IPPool" && object.GetLabels()[managedBy] == operatorName: // made again
 		case gvk.Kind == "IPPool":
-			return nil, refuse("the manifest has an IPPool "+object.GetName()+" beside the operator",
-				"say it in spec.calicoNetwork.ipPools of the Installation")
+			return nil, refuse("the manifest has an IPPool "+object.GetName()+" in addition to the operator",
+				"put it into spec.calicoNetwork.ipPools of the Installation")
 		case slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet"}, gvk.Kind) &&
 			object.GetName() != operatorName:
-			return nil, refuse(fmt.Sprintf("the manifest holds %s %s beside the operator", gvk.Kind, object.GetName()),
-				allFiles+", unchanged where it can be")
+			return nil, refuse(fmt.Sprintf("the manifest contains %s %s in addition to the "+
+				"operator", gvk.Kind, object.GetName()),
+				allFiles+", with as few changes as possible")
 		default:
 			o.objects = append(o.objects, *object)
 		}
@@ -132,21 +133,23 @@ func understandOperator(request cni.Request) (*operation, error) {
 	defined := append(definitionsOf(&manifest{definitions: o.definitions}), request.Defined...)
 	switch {
 	case release == "":
-		return nil, refuse("the manifest has objects of Calico's operator, and no Deployment "+operatorName, allFiles)
+		return nil, refuse("the manifest has objects of Calico's operator, but no Deployment "+operatorName, allFiles)
 	case o.installation == nil:
 		return nil, refuse(
-			"the manifest has Calico's operator, and no Installation default of which that would make Calico", allFiles)
+			"the manifest has Calico's operator, but not the Installation default from which the operator would "+
+				"install "+
+				"Calico", allFiles)
 	case o.version == "":
 		return nil, refuse("which version of Calico the operator "+release+" makes is not known",
-			"give the manifests of a release that is: Calico v3.31")
+			"give the manifests of a known release: Calico v3.31")
 	case !o.stages(release):
 		return nil, refuse("the operator "+release+" lets its agents write "+defaultConf+" into "+confFolder+
-			", from when on new pods of a node are on Calico, and has no setting "+
-			"that would hold that back (Installation: spec.cni.confDir)",
+			": from then on, new pods of a node are on Calico, and no setting prevents that (Installation: "+
+			"spec.cni.confDir)",
 			"give the manifests of the operator v1.40 (Calico v3.31) or later; or "+withoutIt)
 	case !slices.Contains(defined, operatorCRDs) || !slices.Contains(defined, poolCRDs):
-		return nil, refuse("neither the manifest nor the cluster defines Installations and IPPools, which must be "+
-			"there before the operator is", allFiles)
+		return nil, refuse("neither the manifest nor the cluster defines Installations and IPPools, which must exist "+
+			"before the operator starts", allFiles)
 	}
 	o.unstage(request.NodeLabel)
 	return o, o.understood(request.Source)
@@ -199,22 +202,23 @@ func (o *operation) understood(source *cni.Installation) error {
 	} {
 		value := o.setting(setting.field)
 		if !slices.Contains(setting.known, value) {
-			return refuse(fmt.Sprintf("the Installation has spec.%s: %s, with which a joint phase was not thought "+
-				"through", setting.field, value), "leave it out, or change it afterwards")
+			return refuse(fmt.Sprintf("the Installation has spec.%s: %s, with which Theseus does not support two "+
+				"joined "+
+				"networks", setting.field, value), "leave it out, or change it afterwards")
 		}
 	}
 	for i := range o.objects {
 		if on, _, _ := unstructured.NestedBool(o.objects[i].Object, "spec", "bpfEnabled"); on &&
 			o.objects[i].GetKind() == "FelixConfiguration" {
-			return refuse("the manifest turns on Calico's BPF data plane, which takes over kube-proxy's "+
-				"work on every node at once",
+			return refuse("the manifest turns on Calico's BPF data plane, which replaces kube-proxy on every node "+
+				"at once",
 				"migrate with the standard data plane, and switch the data plane afterwards")
 		}
 	}
 	if sharesTables(source) && o.setting("calicoNetwork.linuxDataplane") != "Nftables" {
-		return refuse("something enforces policy in iptables beside "+source.CNI+", so Felix must keep its rules in "+
-			"nftables while both networks are there, and the operator would take that back on all nodes at once",
-			"say spec.calicoNetwork.linuxDataplane: Nftables in the Installation, if that may stay; or "+withoutIt)
+		return refuse("another agent enforces policy in iptables next to "+source.CNI+", so Felix must keep its rules "+
+			"in nftables while both networks run, and the operator would revert that on all nodes at once",
+			"set spec.calicoNetwork.linuxDataplane: Nftables in the Installation, if it may stay; or "+withoutIt)
 	}
 	return nil
 }
@@ -242,7 +246,7 @@ func (o *operation) fit(request cni.Request) error {
 		"assignmentMode": "Automatic"}
 	pools, _, _ := unstructured.NestedSlice(o.installation.Object, "spec", "calicoNetwork", "ipPools")
 	if len(pools) > 1 {
-		return refuse(fmt.Sprintf("the Installation has %d pools, and the change is for one range", len(pools)),
+		return refuse(fmt.Sprintf("the Installation has %d pools, but a change supports only one range", len(pools)),
 			"leave one in spec.calicoNetwork.ipPools, and add the others afterwards")
 	}
 	if len(pools) == 1 {

@@ -29,7 +29,7 @@ func byOperator(t *testing.T, release string, settings map[string]any) cni.Reque
 	return r
 }
 
-// nftables is what the source of these tests asks for, beside which kube-router enforces policy.
+// nftables is what the source of these tests asks for, next to which kube-router enforces policy.
 var nftables = map[string]any{"calicoNetwork.linuxDataplane": "Nftables"}
 
 // TestOperatorAcceptance holds a Calico that its operator installs to the contract.
@@ -54,10 +54,10 @@ func TestOperatorRefused(t *testing.T) {
 		without  string // a kind of document
 		want     string
 	}{
-		{"v1.38.1", nftables, "", "no setting that would hold that back"},
+		{"v1.38.1", nftables, "", "no setting prevents that"},
 		{"v1.40.0", nil, "", "Felix must keep its rules in nftables"},
 		{"v1.40.0", nftables, "Deployment", "no Deployment tigera-operator"},
-		{"v1.40.0", nftables, "Installation", "no Installation default"},
+		{"v1.40.0", nftables, "Installation", "not the Installation default"},
 		{"v1.40.0", nftables, "CustomResourceDefinition", "defines Installations and IPPools"},
 		{"v1.40.0", with("calicoNetwork.linuxDataplane", "BPF"), "", "spec.calicoNetwork.linuxDataplane: BPF"},
 		{"v1.40.0", with("cni", map[string]any{"type": "AmazonVPC"}), "", "spec.cni.type: AmazonVPC"},

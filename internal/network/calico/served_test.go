@@ -156,11 +156,11 @@ func TestInstallAPI(t *testing.T) {
 		{"none, and both in the cluster", defined(bare(request(t)), served, stored), cluster.CalicoStored, ""},
 		{"definitions of old, and v3 in the cluster", defined(request(t), served), cluster.CalicoStored, ""},
 		{"v3, where the old are left", defined(servedBy(request(t)), stored), "",
-			"which agents prefer where nothing tells them"},
+			"which agents prefer by default"},
 		{"v3, where the old are left, and agents are told",
 			told(defined(servedBy(request(t)), stored), "projectcalico.org/v3"), cluster.CalicoServed, ""},
 		{"told v3, and nothing defines it", told(request(t), "projectcalico.org/v3"), "",
-			"neither the manifest nor the cluster has definitions"},
+			"neither the manifest nor the cluster has their CRDs"},
 		{"told the old", told(defined(request(t), served), "crd.projectcalico.org/v1"), cluster.CalicoStored, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -52,7 +52,8 @@ func foreign(object *unstructured.Unstructured) error {
 	gvk := object.GroupVersionKind()
 	if gvk.Group == "operator.tigera.io" || gvk.Kind == "Deployment" && object.GetName() == "tigera-operator" {
 		return refuse(
-			fmt.Sprintf("the manifest installs Calico through its operator (%s %s), which would undo the staged form",
+			fmt.Sprintf("the manifest installs Calico through its operator (%s %s), which would revert the staged "+
+				"configuration",
 				gvk.Kind, object.GetName()),
 			"give the manifest without the operator, such as manifests/calico-vxlan.yaml of the release")
 	}
@@ -64,19 +65,18 @@ func (m *manifest) agentUnderstood() error {
 	agent := cni.FindContainer(m.agent, "containers", agentName)
 	if agent == nil {
 		return refuse("DaemonSet "+agentName+" has no container "+agentName,
-			"give Calico's own manifest, unchanged where it can be")
+			"give Calico's own manifest, with as few changes as possible")
 	}
 	if value := m.env(agent, "DATASTORE_TYPE"); value != "kubernetes" || m.env(agent, "ETCD_ENDPOINTS") != "" {
 		return refuse("the manifest keeps Calico's data in etcd, not in the Kubernetes API",
 			"give the manifest for the Kubernetes datastore, such as manifests/calico-vxlan.yaml of the release")
 	}
 	if m.env(agent, "FELIX_BPFENABLED") == "true" || m.felixBPF() {
-		return refuse("the manifest turns on Calico's BPF data plane, which takes over kube-proxy's "+
-			"work on every node at once",
+		return refuse("the manifest turns on Calico's BPF data plane, which replaces kube-proxy on every node at once",
 			"migrate with the standard data plane, and switch the data plane afterwards")
 	}
 	if m.env(agent, "CALICO_NETWORKING_BACKEND") == "none" {
-		return refuse("the manifest is for policy only: it brings no pod network",
+		return refuse("the manifest only enforces policy: it has no pod network",
 			"give a manifest with networking, such as manifests/calico-vxlan.yaml of the release")
 	}
 	if m.installer() == nil {

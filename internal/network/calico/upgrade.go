@@ -36,13 +36,14 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	}
 	agent := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
 	if agent == nil {
-		return nil, refuse("the DaemonSet "+agentName+" is not there",
-			"install Calico anew; there is nothing to upgrade")
+		return nil, refuse("the DaemonSet "+agentName+" does not exist",
+			"install Calico instead; there is nothing to upgrade")
 	}
 	if !cluster.IsSystemNamespace(agent.Namespace) {
-		return nil, refuse(fmt.Sprintf("Calico runs in namespace %s, of which a snapshot does not keep everything "+
-			"that the way back needs", agent.Namespace),
-			"upgrade it as it was installed")
+		return nil, refuse(fmt.Sprintf("Calico runs in the namespace %s, and a snapshot does not have all objects "+
+			"there "+
+			"that a rollback needs", agent.Namespace),
+			"upgrade it with the tool that installed it")
 	}
 	wanted, err := understand(documents)
 	if err != nil {
@@ -79,9 +80,9 @@ func owned(snapshot *cluster.Snapshot, found *cni.Installation) error {
 		return nil
 	}
 	if owner := metav1.GetControllerOf(set); owner != nil {
-		return refuse(fmt.Sprintf("%s belongs to %s %s, which writes back what others change",
+		return refuse(fmt.Sprintf("%s belongs to %s %s, which reverts changes by others",
 			found.Agent, owner.Kind, owner.Name),
-			"upgrade it by its owner, and watch that: theseus probe run")
+			"upgrade it with its owner, and measure that: theseus guard -- COMMAND")
 	}
 	return nil
 }
@@ -125,21 +126,21 @@ func versions(from, to, source string) error {
 	then, err := version.ParseSemantic(from)
 	if err != nil {
 		return refuse(fmt.Sprintf("the image of %s does not say which version runs: %q", agentName, from),
-			"give images tags that are versions, such as v3.28.5")
+			"use images whose tags are versions, such as v3.28.5")
 	}
 	now, err := version.ParseSemantic(to)
 	if err != nil {
 		return refuse(fmt.Sprintf("%s does not say which version it is: %q", source, to),
-			"give images tags that are versions, such as v3.31.0")
+			"use images whose tags are versions, such as v3.31.0")
 	}
 	apart := int(now.Minor()) - int(then.Minor())
 	switch {
 	case from == to:
 		return refuse("Calico "+to+" runs already", "give the manifest of another version")
 	case then.Major() != now.Major() || max(apart, -apart) > furthest:
-		return refuse(fmt.Sprintf("from %s to %s is more than %d minor releases, and both would run side by side for "+
-			"a while", from, to, furthest),
-			fmt.Sprintf("go in several plans, at most %d minor releases each", furthest))
+		return refuse(fmt.Sprintf("from %s to %s is more than %d minor releases, and agents of both run at the same "+
+			"time during the upgrade", from, to, furthest),
+			fmt.Sprintf("use several plans, each over at most %d minor releases", furthest))
 	}
 	return nil
 }
@@ -159,11 +160,11 @@ func lacking(snapshot *cluster.Snapshot, definitions []unstructured.Unstructured
 // sameNetwork refuses manifests that change more than the version.
 func sameNetwork(live, wanted *manifest, found *cni.Installation) error {
 	if ref := step.RefOf(wanted.agent); ref != found.Agent {
-		return refuse(fmt.Sprintf("the manifest's agent is %s, and %s runs", ref, found.Agent),
-			"give the manifest that this cluster was installed with, of the other version")
+		return refuse(fmt.Sprintf("the agent in the manifest is %s, but %s runs", ref, found.Agent),
+			"give the manifest that installed this cluster's network, in the other version")
 	}
 	if labels := cni.SelectorText(wanted.agent); labels != found.Selector {
-		return refuse(fmt.Sprintf("the manifest's agents have the labels %s, and those that run have %s",
+		return refuse(fmt.Sprintf("the agents in the manifest have the labels %s, but the running ones have %s",
 			labels, found.Selector), "the labels of a DaemonSet cannot be changed")
 	}
 	for _, setting := range []struct {
@@ -171,16 +172,16 @@ func sameNetwork(live, wanted *manifest, found *cni.Installation) error {
 		install bool
 		words   string
 	}{
-		{"CALICO_NETWORKING_BACKEND", false, "how routes get to other nodes"},
+		{"CALICO_NETWORKING_BACKEND", false, "how routes reach other nodes"},
 		{"FELIX_TYPHAK8SSERVICENAME", false, "whether agents go through Typha"},
-		{"IP_AUTODETECTION_METHOD", false, "which address a node has"},
-		{confNameVar, true, "under which name the runtime finds Calico"},
+		{"IP_AUTODETECTION_METHOD", false, "which address a node uses"},
+		{confNameVar, true, "the file name of the CNI configuration"},
 	} {
 		one, other := live.agentEnv(setting.name, setting.install), wanted.agentEnv(setting.name, setting.install)
 		if one != other {
-			return refuse(fmt.Sprintf("the manifest changes more than the version: %s is %q and would be %q, which "+
-				"says %s", setting.name, one, other, setting.words),
-				"set it in the manifest as it is in the cluster; no plan of Theseus changes it")
+			return refuse(fmt.Sprintf("the manifest changes more than the version: %s is %q and would be %q; it sets "+
+				"%s", setting.name, one, other, setting.words),
+				"give it the cluster's value in the manifest; Theseus cannot change it")
 		}
 	}
 	return nil
@@ -211,7 +212,8 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 		switch object.GetKind() {
 		case "DaemonSet":
 			if object != wanted.agent {
-				return nil, refuse("the manifest holds a second DaemonSet, "+object.GetName(), "upgrade that one apart")
+				return nil, refuse("the manifest contains a second DaemonSet, "+object.GetName(), "upgrade that "+
+					"one separately")
 			}
 		case "Deployment":
 			follower, err := follow(snapshot, object, down)
@@ -341,9 +343,9 @@ func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down 
 		}
 		return f, nil
 	}
-	return nil, refuse(fmt.Sprintf("the manifest brings Deployment %s/%s, which does not run here",
+	return nil, refuse(fmt.Sprintf("the manifest contains Deployment %s/%s, which does not run here",
 		wanted.GetNamespace(), wanted.GetName()),
-		"take it out of the manifest, or add it first with the version that runs")
+		"remove it from the manifest, or first add it in the present version")
 }
 
 func workloadVersion(workload *unstructured.Unstructured) string {
@@ -405,9 +407,9 @@ func settled(snapshot *cluster.Snapshot, object *unstructured.Unstructured) erro
 			return nil
 		}
 	}
-	return refuse(fmt.Sprintf("the manifest holds %s %s, which is not so in the cluster, and would act on every node "+
-		"at once", object.GetKind(), object.GetName()),
-		"take it out of the manifest, and change it with a plan of its own")
+	return refuse(fmt.Sprintf("the manifest contains %s %s, which differs from the cluster, and would take effect on "+
+		"all nodes at once", object.GetKind(), object.GetName()),
+		"remove it from the manifest, and change it with a separate plan")
 }
 
 // lossless refuses CRDs that lack a field in use: the next write of the object would lose it.
@@ -426,9 +428,9 @@ func lossless(definitions, objects []unstructured.Unstructured) error {
 			if lost == "" {
 				continue
 			}
-			return refuse(fmt.Sprintf("the manifest's definition of %s does not know %s, which %s %s has: it would "+
-				"be lost", kind, lost, kind, objects[j].GetName()),
-				"take the CustomResourceDefinitions out of the manifest: older agents work with newer definitions")
+			return refuse(fmt.Sprintf("the CRD of %s in the manifest lacks %s, which %s %s has: the field would be "+
+				"lost", kind, lost, kind, objects[j].GetName()),
+				"remove the CRDs from the manifest: older agents work with newer CRDs")
 		}
 	}
 	return nil

@@ -143,10 +143,10 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	switch {
 	case config != nil:
 		problem = "ConfigMap kube-system/" + configName +
-			" is there, but no DaemonSet runs Cilium: it was removed, or only half installed"
+			" exists, but no DaemonSet runs Cilium: it was removed, or is only partly installed"
 	case len(nodes) > 0:
 		problem = "CiliumNode " + nodes[0].GetName() +
-			" is there, but no DaemonSet runs Cilium: it was removed, or only half installed"
+			" exists, but no DaemonSet runs Cilium: it was removed, or is only partly installed"
 	default:
 		return nil
 	}

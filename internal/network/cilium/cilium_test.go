@@ -40,7 +40,7 @@ func request(t *testing.T) cni.Request {
 	}
 }
 
-// TestAcceptance is of what the charts of three releases make, of which the oldest cannot be brought beside another
+// TestAcceptance is of what the charts of three releases make, of which the oldest cannot be brought next to another
 // network.
 func TestAcceptance(t *testing.T) {
 	for _, version := range []string{"v1.12.19", "v1.16.5", "v1.19.0"} {
@@ -171,10 +171,10 @@ func TestDetectOddities(t *testing.T) {
 		{"chained", set("cni-chaining-mode", "aws-cni"), "chained behind another network", nil},
 		{"secondary", set("custom-cni-conf", "true"), "serves no new pod", nil},
 		{"no settings", func(s *cluster.Snapshot) { s.ConfigMaps = nil },
-			"is not there, so Cilium's settings are not known", nil},
-		{"no operator", func(s *cluster.Snapshot) { s.Deployments = nil }, "no Deployment cilium-operator", nil},
+			"does not exist, so Theseus does not know Cilium's settings", nil},
+		{"no operator", func(s *cluster.Snapshot) { s.Deployments = nil }, "the Deployment cilium-operator", nil},
 		{"no agent", func(s *cluster.Snapshot) { s.DaemonSets, s.ConfigMaps = nil, nil },
-			"CiliumNode node-1 is there, but no DaemonSet", nil},
+			"CiliumNode node-1 exists, but no DaemonSet", nil},
 		{"half-way by nodes", func(s *cluster.Snapshot) {
 			s.Nodes[1].Labels["io.cilium.migration/cilium-default"] = "true"
 			with(nodeConfig(`io.cilium.migration/cilium-default: "true"`, `custom-cni-conf: "true", debug: "true"`))(s)
@@ -225,9 +225,9 @@ var apart = map[string]string{
 	"cluster-name: east":                   "a name of its own",
 }
 
-// TestApart: each is refused in a manifest, by its name and with the chart's value to change, and named in a live
-// Cilium.
-func TestApart(t *testing.T) {
+// TestUnfitSettings: each is refused in a manifest, by its name and with the chart's value to change, and named in a
+// live Cilium.
+func TestUnfitSettings(t *testing.T) {
 	if live := (cilium.Driver{}).Detect(present(t)).Untried; strings.Contains(live, "This one") {
 		t.Errorf("a Cilium of the chart's own values has: %s", live)
 	}
@@ -317,9 +317,9 @@ func TestInstallRefuses(t *testing.T) {
 			})
 		}, "no ConfigMap cilium-config"},
 		{"nothing", func(r *cni.Request) { r.Manifest = nil }, "no DaemonSet with a container cilium-agent"},
-		{"addresses from elsewhere", edit(`ipam: "cluster-pool"`, "ipam: kubernetes"), "ipam kubernetes"},
+		{"would not use a range of its own", edit(`ipam: "cluster-pool"`, "ipam: kubernetes"), "ipam kubernetes"},
 		{"kube-proxy", edit(`kube-proxy-replacement: "false"`, `kube-proxy-replacement: "true"`),
-			"take over kube-proxy's work"},
+			"would replace kube-proxy"},
 		{"chained", edit(`ipam: "cluster-pool"`, "ipam: cluster-pool\n  cni-chaining-mode: generic-veth"),
 			"chained behind another network"},
 		{"a DaemonSet of its chart for every node", func(r *cni.Request) {
@@ -332,7 +332,7 @@ func TestInstallRefuses(t *testing.T) {
 		}, "DaemonSet net/router"},
 		{"a script that takes the node", func(r *cni.Request) {
 			r.Manifest = cnitest.Documents(t, []byte(chart(t, "v1.12.19")))
-		}, "before 1.14 takes a node as soon as"},
+		}, "before 1.14 takes over a node as soon as"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := request(t)

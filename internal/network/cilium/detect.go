@@ -68,14 +68,14 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	}
 	if config == nil {
 		found.Problems = append(found.Problems, "ConfigMap "+agent.Namespace+"/"+configName+
-			" is not there, so Cilium's settings are not known")
+			" does not exist, so Theseus does not know Cilium's settings")
 	} else {
 		found.Problems = append(found.Problems, s.odd()...)
 	}
 	if !slices.ContainsFunc(snapshot.Deployments,
 		func(d appsv1.Deployment) bool { return d.Namespace == agent.Namespace && d.Name == "cilium-operator" }) {
-		found.Problems = append(found.Problems, "there is no Deployment cilium-operator, which gives new nodes their "+
-			"range: Cilium was removed in part, or only half installed")
+		found.Problems = append(found.Problems, "the Deployment cilium-operator, which gives new nodes their ranges, "+
+			"does not exist: Cilium was removed or installed only in part")
 	}
 	found.Problems = append(found.Problems, cni.Unfinished(agent, s["write-cni-conf-when-ready"])...)
 	found.Problems = append(found.Problems, perNode(snapshot, s)...)
@@ -104,7 +104,8 @@ func perNode(snapshot *cluster.Snapshot, s settings) []string {
 		}
 		if err != nil {
 			problems = append(problems, fmt.Sprintf(
-				"%s has a nodeSelector that cannot be read (%v), so it is not known which nodes it is for", who, err))
+				"%s has a nodeSelector that cannot be read (%v), so Theseus does not know which nodes it "+
+					"selects", who, err))
 			continue
 		}
 		nodes := 0
@@ -121,8 +122,8 @@ func perNode(snapshot *cluster.Snapshot, s settings) []string {
 			}
 		}
 		if nodes > 0 && len(differ) > 0 {
-			problems = append(problems, fmt.Sprintf("%s gives %d of %d nodes %s: a migration was begun here and is "+
-				"not finished, or is to be made permanent in %s",
+			problems = append(problems, fmt.Sprintf("%s gives %d of %d nodes %s: a migration was begun and is not "+
+				"finished, or the value still has to be made permanent in %s",
 				who, nodes, len(snapshot.Nodes), strings.Join(differ, ", "), configName))
 		}
 	}

@@ -22,7 +22,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	}
 	if request.Takeover != nil {
 		return nil, cni.Unadoptable(
-			"Cilium gives no pod an address of the pod's choice, so it cannot take over running pods")
+			"Cilium cannot give a pod the address that the pod requests, so it cannot take over running pods")
 	}
 	created := defines(request.Manifest)
 	if err := undefined(request.Defined, created); err != nil {
@@ -96,29 +96,29 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 		}
 	}
 	if m.agent == nil || m.config == nil {
-		return nil, refuse("the manifest holds no DaemonSet with a container "+container+
+		return nil, refuse("the manifest contains no DaemonSet with a container "+container+
 			", or no ConfigMap "+configName,
-			"give what the chart makes: helm template cilium cilium/cilium -n kube-system --values VALUES")
+			"give the output of the chart: helm template cilium cilium/cilium -n kube-system --values VALUES")
 	}
 	s := m.settings()
 	hook, _, _ := unstructured.NestedStringSlice(cni.FindContainer(m.agent, "containers", container), "lifecycle",
 		"postStart", "exec", "command")
 	switch ipam := s["ipam"]; {
 	case strings.Contains(strings.Join(hook, " "), installScript):
-		return nil, refuse("Cilium before 1.14 takes a node as soon as its agent starts there: a script ("+
+		return nil, refuse("Cilium before 1.14 takes over a node as soon as its agent starts there: a script ("+
 			installScript+") writes the CNI configuration, and deletes or renames others, staged or not",
 			"give the manifest of a newer release")
 	case ipam != "" && ipam != "cluster-pool":
-		return nil, refuse("Cilium would take its addresses from elsewhere (ipam "+ipam+
-			"), where the source's pods may have theirs",
-			"set ipam.mode=cluster-pool and a range that is free: --set ipam.mode=cluster-pool")
+		return nil, refuse("Cilium would not use a range of its own (ipam "+ipam+
+			"), and could assign addresses that the source's pods have",
+			"set ipam.mode=cluster-pool and a free range: --set ipam.mode=cluster-pool")
 	case s.replaces():
-		return nil, refuse("Cilium would take over kube-proxy's work on a node as soon as its agent starts there "+
+		return nil, refuse("Cilium would replace kube-proxy on a node as soon as its agent starts there "+
 			"(kube-proxy-replacement "+s["kube-proxy-replacement"]+")",
 			"set kubeProxyReplacement=false for the change of networks, and replace kube-proxy afterwards")
 	case s["cni-chaining-mode"] != "" && s["cni-chaining-mode"] != "none":
 		return nil, refuse("Cilium would be chained behind another network (cni-chaining-mode "+s["cni-chaining-mode"]+
-			"), and replace none", "set cni.chainingMode=none")
+			"), and would not replace it", "set cni.chainingMode=none")
 	}
 	if err := s.unfit(); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (m *manifest) fit(request cni.Request) (kept []string) {
 	s := m.settings()
 	if source := request.Source; source != nil {
 		if c := source.Capabilities; c.Encapsulation == s.mode() && c.Port == s.port() {
-			// for good, since agents with different ports do not reach each other
+			// permanently, since agents with different ports do not reach each other
 			s["tunnel-port"] = strconv.Itoa(c.Port + 1)
 			kept = append(kept, "tunnelPort: "+s["tunnel-port"])
 		}

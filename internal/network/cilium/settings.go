@@ -136,19 +136,19 @@ func (s settings) odd() []string {
 			"%s), which gives pods their addresses", mode))
 	}
 	if s.on("custom-cni-conf") {
-		problems = append(problems, "Cilium writes no CNI configuration (custom-cni-conf), so it serves no new pod: "+
-			"somebody began to move to it, or writes one by other means")
+		problems = append(problems, "Cilium writes no CNI configuration (custom-cni-conf), so it serves no new pod: a "+
+			"move to Cilium was begun, or another program writes the configuration")
 	}
 	switch mode := cmp.Or(s["ipam"], "cluster-pool"); mode {
 	case "cluster-pool":
 		if len(s.pools()) == 0 {
 			problems = append(problems, "cluster-pool-ipv4-cidr of "+configName+
-				" names no range, so Cilium's pod addresses are not known")
+				" names no range, so Theseus does not know Cilium's pod addresses")
 		}
 	case "kubernetes":
 	default:
 		problems = append(problems,
-			fmt.Sprintf("Cilium's addresses come from elsewhere (ipam %s), so their ranges are not known", mode))
+			fmt.Sprintf("Cilium gets its addresses from ipam %s, so Theseus does not know their ranges", mode))
 	}
 	return problems
 }

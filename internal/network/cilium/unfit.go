@@ -82,7 +82,8 @@ func (s settings) alsoUntried() string {
 func (s settings) unfit() error {
 	for _, t := range traits() {
 		if t.has(s) {
-			return refuse(fmt.Sprintf("Cilium %s with %s in %s, and was never run next to another network so",
+			return refuse(fmt.Sprintf("Cilium %s with %s in %s, and Theseus was never run with that next to "+
+				"another network",
 				t.what, t.key, configName),
 				"render the chart for the change of networks with --set "+t.hint+", and change the setting afterwards")
 		}

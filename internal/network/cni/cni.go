@@ -16,8 +16,8 @@ import (
 // Hints for pods that cannot be adopted: CreateAgain, followed by the range that recreated pods need, such as
 // FreeRange.
 const (
-	CreateAgain = "let pods be created again instead: "
-	FreeRange   = "say --pod-cidr with a free range, such as 10.200.0.0/16"
+	CreateAgain = "recreate the pods instead: "
+	FreeRange   = "set --pod-cidr to a free range, such as 10.200.0.0/16"
 )
 
 // Driver is the knowledge about one CNI.

@@ -134,7 +134,7 @@ func Strangers(snapshot *cluster.Snapshot, found []*Installation) []string {
 		if network := NamedBy(set); network != "" {
 			all = append(all, network+" (DaemonSet "+set.Namespace+"/"+set.Name+")")
 		} else if slices.Contains(writers, set) {
-			all = append(all, "DaemonSet "+set.Namespace+"/"+set.Name+" writes into the folder of CNI configurations")
+			all = append(all, "DaemonSet "+set.Namespace+"/"+set.Name+" writes to the folder of CNI configurations")
 		}
 	}
 	nodes := map[string]int{}
@@ -183,5 +183,5 @@ func Unfinished(agent *appsv1.DaemonSet, conf string) []string {
 		return nil
 	}
 	return []string{"DaemonSet " + agent.Namespace + "/" + agent.Name +
-		" is in the form that a migration gives it: one was begun here and is not finished"}
+		" has the settings of a migration: one was begun here and is not finished"}
 }

@@ -5,8 +5,8 @@ import (
 )
 
 // Elsewhere is the hint for networks that Theseus cannot replace in place.
-const Elsewhere = "move its workloads and their names to a second cluster with the network that you " +
-	"want: docs/strategies/mirror.md"
+const Elsewhere = "move its workloads and their DNS names to a second cluster that has the network that you want: " +
+	"docs/strategies/mirror.md"
 
 // named are networks, and components of networks, that Theseus recognises but does not change, by the name of a
 // DaemonSet or by the last part of an image name. First the DaemonSets of the providers, as in their own manifests:

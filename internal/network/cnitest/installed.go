@@ -64,7 +64,7 @@ func ownForm(t *testing.T, joint []unstructured.Unstructured, target *cni.Target
 			now[do.Ref] = after
 		case step.Wait: // for a workload of the target in its own form
 			if _, there := now[do.Condition.Ref()]; !there {
-				t.Errorf("%s: it is not there", action.Title)
+				t.Errorf("%s: it does not exist", action.Title)
 			}
 		default:
 			t.Fatalf("%s: %s ends no joint form", action.Title, action.Op())

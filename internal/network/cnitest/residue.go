@@ -54,7 +54,7 @@ func residues(t *testing.T, residue step.Residue, agent bool) {
 			}
 			for _, other := range others[kind] {
 				if step.Matches([]string{pattern}, other) {
-					t.Errorf("%s: %q covers %q, which is somebody else's", kind, pattern, other)
+					t.Errorf("%s: %q covers %q, which belongs to another network", kind, pattern, other)
 				}
 			}
 		}

@@ -28,7 +28,7 @@ type Case struct {
 	Present, Other *cluster.Snapshot
 	// Request installs it; without a manifest, Install must refuse.
 	Request cni.Request
-	// Golden is the file that holds what Install makes of the manifest, as far as it differs; Update writes it anew.
+	// Golden is the file that holds what Install makes of the manifest, as far as it differs; Update writes it again.
 	Golden string
 	Update bool
 }
@@ -63,7 +63,7 @@ func Detects(t *testing.T, c Case) {
 	t.Run("pure", func(t *testing.T) { pure(t, c) })
 	t.Run("health", func(t *testing.T) { ails(t, c) })
 	t.Run("half", func(t *testing.T) { halves(t, c) })
-	t.Run("beside another", func(t *testing.T) { beside(t, c) })
+	t.Run("next to another", func(t *testing.T) { beside(t, c) })
 	t.Run("residue", func(t *testing.T) {
 		found := c.Driver.Detect(c.Present)
 		if found == nil {
@@ -179,7 +179,7 @@ func ails(t *testing.T, c Case) {
 	})
 	switch got := c.Driver.Detect(gone); {
 	case got == nil:
-		t.Error("the agent was deleted, and nobody says that the rest of it is there")
+		t.Error("the agent was deleted, and the driver does not report the rest")
 	case len(got.Problems) == 0:
 		t.Errorf("the agent was deleted, and that is no problem: %+v", got)
 	}
@@ -231,7 +231,7 @@ func without(t *testing.T, s *cluster.Snapshot, try func(name string, half *clus
 	}
 }
 
-// beside: what another network has in the same cluster changes nothing of what is said of this one.
+// beside: another network in the same cluster does not change the findings about this one.
 func beside(t *testing.T, c Case) {
 	mixed, other := clone(t, c.Present), clone(t, c.Other)
 	mixed.DaemonSets = append(other.DaemonSets, mixed.DaemonSets...)
@@ -244,7 +244,7 @@ func beside(t *testing.T, c Case) {
 	for name, snapshot := range map[string]*cluster.Snapshot{"whole": mixed, "without its agents": begun} {
 		found := c.Driver.Detect(snapshot)
 		if found == nil {
-			t.Fatalf("not found beside another network, %s", name)
+			t.Fatalf("not found next to another network, %s", name)
 		}
 		if diff := cmp.Diff(alone, found, theRest); diff != "" {
 			t.Errorf("another network in the cluster, %s, changes what is said of this one:\n%s", name, diff)
@@ -335,7 +335,7 @@ func installs(t *testing.T, c Case) {
 	residues(t, c.Driver.Residue(&target.Installation), target.Installation.HasAgent())
 }
 
-// idempotent: what was installed can be given to Install again (without the extras) and means the same.
+// idempotent: Install accepts its own output (without the extras), and gives the same result.
 func idempotent(t *testing.T, c Case, target *cni.Target) {
 	t.Helper()
 	request := c.Request

@@ -77,7 +77,7 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	if found.Capabilities.Attachment = pods.attachment(
 		found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
 		found.Capabilities.Unattached = "its CNI configuration chains plugins other than portmap, or cannot be read, " +
-			"and what such a plugin did for a pod no other network takes over"
+			"and no other network would do for a pod what such a plugin did"
 	}
 	found.Problems = append(found.Problems, cni.Unfinished(agent, file)...)
 	for _, set := range agents {
@@ -113,13 +113,12 @@ func joined(agent *appsv1.DaemonSet) string {
 	name := "DaemonSet " + agent.Namespace + "/" + agent.Name
 	switch {
 	case slices.ContainsFunc(containers, func(c corev1.Container) bool { return strings.Contains(c.Image, "calico") }):
-		return name + " runs Calico beside flannel in one pod: this is Canal, which Theseus was never " +
-			"run with and does not change"
+		return name + " runs Calico and flannel in one pod: this is Canal, which Theseus does not support"
 	case cni.ImageOf(containers, policies) != "":
 		return name + " runs " + policies +
-			" beside flannel in one pod (netpol of flannel's chart), which enforces NetworkPolicy: " +
-			"Theseus was never run with it, and does not know how it does that beside another network, " +
-			"nor what it leaves on nodes"
+			" and flannel in one pod (netpol of flannel's chart), to enforce NetworkPolicy: Theseus was never run " +
+			"with it, " +
+			"and knows neither how it behaves next to another network nor what it leaves on nodes"
 	}
 	return ""
 }

@@ -38,7 +38,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	}
 	if config := configOf(snapshot, ownSpace, "kube-system"); config != nil {
 		return leftover(config.Namespace, "ConfigMap "+config.Namespace+"/"+config.Name+
-			" is there, but no DaemonSet runs flannel: it was removed, or only half installed")
+			" exists, but no DaemonSet runs flannel: it was removed, or is only partly installed")
 	}
 	if node := embeddedOn(snapshot); node != "" {
 		return embedded(node)
@@ -51,7 +51,7 @@ func embedded(node string) *cni.Installation {
 	found := leftover("", "")
 	found.Problems = nil
 	found.Untried = "flannel runs inside the process of k3s (node " + node +
-		"), where nothing in the cluster can start it or take it away: Theseus does not change it"
+		"), where no object of the cluster controls it: Theseus does not change it"
 	return found
 }
 

@@ -135,7 +135,7 @@ func TestDetectOddities(t *testing.T) {
 		}, `backend "udp"`, nil},
 		{"broken configuration", func(s *cluster.Snapshot) { config(s, `{`) }, "cannot be read", nil},
 		{"no network", func(s *cluster.Snapshot) { config(s, `{}`) }, "names no network", nil},
-		{"no configuration", func(s *cluster.Snapshot) { s.ConfigMaps = nil }, "not there", nil},
+		{"no configuration", func(s *cluster.Snapshot) { s.ConfigMaps = nil }, "does not exist", nil},
 		{"not ready", func(s *cluster.Snapshot) {
 			s.DaemonSets[0].Status.NumberReady = 2
 			s.Pods[0].Status.Conditions = nil
@@ -150,7 +150,7 @@ func TestDetectOddities(t *testing.T) {
 			spec := &s.DaemonSets[0].Spec.Template.Spec
 			spec.Containers = append(spec.Containers, spec.Containers[0])
 			spec.Containers[1].Image = "registry.k8s.io/networking/kube-network-policies:v1.0.0"
-		}, "kube-network-policies beside flannel", nil},
+		}, "kube-network-policies and flannel", nil},
 		{"k3s", func(s *cluster.Snapshot) {
 			s.DaemonSets, s.ConfigMaps = nil, nil
 			s.Nodes[0].Status.NodeInfo.KubeletVersion = "v1.34.1+k3s1"

@@ -24,11 +24,12 @@ import (
 func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	if prefix, err := netip.ParsePrefix(request.PodCIDR); err != nil || !prefix.Addr().Is4() {
 		return nil, refuse(fmt.Sprintf("the range for flannel's pods, %q, is not an IPv4 CIDR", request.PodCIDR),
-			"set --pod-cidr to the range that the nodes' own (spec.podCIDR) are of, such as 10.244.0.0/16")
+			"set --pod-cidr to the range that contains the nodes' own ranges (spec.podCIDR), such as 10.244.0.0/16")
 	}
 	if source := request.Source; source != nil && source.Capabilities.Encapsulation != "vxlan" {
-		return nil, refuse(fmt.Sprintf("flannel was only brought up beside networks that carry packets by VXLAN, "+
-			"and not as %s does here (%s)",
+		return nil, refuse(fmt.Sprintf("flannel was only run next to networks that use VXLAN, not next to %s as "+
+			"it runs "+
+			"here (%s)",
 			source.CNI, source.Capabilities.Encapsulation),
 			"on Calico, change that first: theseus plan --encapsulation vxlan")
 	}
@@ -62,8 +63,8 @@ type manifest struct {
 	agent, config *unstructured.Unstructured // in objects
 }
 
-const useUpstream = "give flannel's own manifest alone: kube-flannel.yml of its release, or what " +
-	"helm template makes of its chart"
+const useUpstream = "give only flannel's own manifest: kube-flannel.yml of its release, or the output of helm " +
+	"template with its chart"
 
 // understand parses a manifest, or refuses it with a reason.
 func understand(documents []unstructured.Unstructured) (*manifest, error) {
@@ -76,8 +77,9 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 		switch object := &m.objects[i]; object.GetKind() {
 		case "DaemonSet":
 			if m.agent != nil || imageOf(object) == "" {
-				return nil, refuse(fmt.Sprintf("the manifest brings DaemonSet %s/%s besides one of flannel's, and "+
-					"what it does beside another network was never tried",
+				return nil, refuse(fmt.Sprintf("the manifest contains DaemonSet %s/%s in addition to flannel's, "+
+					"and its "+
+					"effect next to another network is unknown",
 					object.GetNamespace(), object.GetName()), useUpstream)
 			}
 			m.agent = object
@@ -89,10 +91,11 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 	}
 	switch {
 	case m.agent == nil || m.config == nil:
-		return nil, refuse("the manifest holds no DaemonSet that runs flannel, or no ConfigMap "+configMap, useUpstream)
+		return nil, refuse("the manifest contains no DaemonSet that runs flannel, or no ConfigMap "+
+			""+configMap, useUpstream)
 	case imageNamed(m.agent, policies) != "":
-		return nil, refuse(fmt.Sprintf("DaemonSet %s runs %s beside flannel, and what it does to pods of another "+
-			"network was never tried", m.agent.GetName(), policies),
+		return nil, refuse(fmt.Sprintf("DaemonSet %s also runs %s, and its effect on pods of another network is "+
+			"unknown", m.agent.GetName(), policies),
 			"leave it out: --set netpol.enabled=false")
 	case m.installer() == nil:
 		return nil, refuse("no init container of DaemonSet "+m.agent.GetName()+
@@ -162,7 +165,7 @@ func (m *manifest) fit(cidr string) error {
 	case len(problems) > 0:
 		return refuse(problems[0], useUpstream)
 	case read.Backend.Type != "vxlan":
-		return refuse("flannel beside another network was tried with the backend vxlan alone, not with "+
+		return refuse("flannel was run next to another network only with the backend vxlan, not with "+
 			read.Backend.Type, `set "Backend": {"Type": "vxlan"} in net-conf.json`)
 	case read.EnableIPv6:
 		return refuse("two networks are joined for IPv4 only, and net-conf.json has EnableIPv6",

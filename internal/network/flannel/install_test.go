@@ -17,7 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// request is for flannel beside Calico, with another range than the manifest's.
+// request is for flannel next to Calico, with another range than the manifest's.
 func request(t *testing.T) cni.Request {
 	return cni.Request{
 		Manifest:  cnitest.Fixture(t, "flannel-manifest.yaml"),
@@ -46,12 +46,12 @@ func TestInstallConf(t *testing.T) {
 	}
 }
 
-// TestInstallBeside: another way to carry packets than the one that was tried is refused, whatever network it is.
-func TestInstallBeside(t *testing.T) {
+// TestInstallNextTo: another way to carry packets than the one that was tried is refused, whatever network it is.
+func TestInstallNextTo(t *testing.T) {
 	r := request(t)
 	r.Source.Capabilities.Encapsulation = "ipip"
 	if _, err := (flannel.Driver{}).Install(r); err == nil ||
-		!strings.Contains(err.Error(), "not as calico does here (ipip)") {
+		!strings.Contains(err.Error(), "not next to calico as it runs here (ipip)") {
 		t.Errorf("beside IPIP: %v", err)
 	}
 	r.Source = nil
@@ -129,13 +129,13 @@ func TestInstallRefuses(t *testing.T) {
 		words  string
 	}{
 		{"nothing", func([]unstructured.Unstructured) []unstructured.Unstructured { return nil },
-			"holds no DaemonSet that runs flannel"},
+			"contains no DaemonSet that runs flannel"},
 		{"no configuration", without("ConfigMap"), "or no ConfigMap kube-flannel-cfg"},
 		{"nobody installs it", set("DaemonSet", []any{}, "spec", "template", "spec", "initContainers"),
 			"no init container of DaemonSet kube-flannel-ds"},
 		{"a policy agent",
 			more("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: kube-router, namespace: kube-system}\n"),
-			"brings DaemonSet kube-system/kube-router besides"},
+			"contains DaemonSet kube-system/kube-router in addition"},
 		{"garbage", netConf("{"), "cannot be read"},
 		{"a bridge that no node can have",
 			set("ConfigMap", `{"plugins": [{"type": "flannel", "delegate": {"bridge": "a b"}}]}`,
@@ -147,7 +147,7 @@ func TestInstallRefuses(t *testing.T) {
 			[]any{map[string]any{"name": "kube-flannel", "image": "ghcr.io/flannel-io/flannel:v0.28.4"},
 				map[string]any{"name": "kube-network-policies",
 					"image": "registry.k8s.io/networking/kube-network-policies:v1.0.0"}}, "spec", "template", "spec",
-			"containers"), "kube-network-policies beside flannel"},
+			"containers"), "also runs kube-network-policies"},
 		{"tables of its own", netConf(`{"EnableNFTables": true, "Backend": {"Type": "vxlan"}}`), "EnableNFTables"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -42,7 +42,7 @@ func (c netConf) networks() []string {
 func readNetConf(config *corev1.ConfigMap) (netConf, []string) {
 	conf := netConf{Backend: backend{Type: "vxlan"}}
 	if config == nil {
-		return conf, []string{"ConfigMap " + configMap + " is not there, so flannel's network is not known"}
+		return conf, []string{"ConfigMap " + configMap + " does not exist, so Theseus does not know flannel's network"}
 	}
 	where := "net-conf.json of ConfigMap " + config.Namespace + "/" + config.Name
 	if err := json.Unmarshal([]byte(config.Data["net-conf.json"]), &conf); err != nil {
@@ -51,7 +51,7 @@ func readNetConf(config *corev1.ConfigMap) (netConf, []string) {
 	var problems []string
 	for _, network := range conf.networks() {
 		if _, err := netip.ParsePrefix(network); err != nil {
-			problems = append(problems, fmt.Sprintf("%s has %q as a network, which is no CIDR", where, network))
+			problems = append(problems, fmt.Sprintf("%s has the network %q, which is not a CIDR", where, network))
 		}
 	}
 	if len(conf.networks()) == 0 {
@@ -59,7 +59,7 @@ func readNetConf(config *corev1.ConfigMap) (netConf, []string) {
 	}
 	if kind := conf.Backend.Type; kind != "vxlan" && kind != "host-gw" {
 		problems = append(problems,
-			fmt.Sprintf("%s has the backend %q; only vxlan and host-gw are understood", where, kind))
+			fmt.Sprintf("%s has the backend %q; Theseus supports only vxlan and host-gw", where, kind))
 	}
 	return conf, problems
 }

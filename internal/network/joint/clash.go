@@ -139,8 +139,9 @@ func sameLinks(source, target cni.Installation) []Clash {
 		for _, b := range target.Capabilities.HostLinks {
 			if step.Matches([]string{a}, b) || step.Matches([]string{b}, a) {
 				return []Clash{{"links", "cni/clash", fmt.Sprintf("both networks would own the interface %s", b),
-					"give the target's another name in its manifest, where that has a setting for it; or let a " +
-						"cluster beside this one take its work over (theseus mirror)"}}
+					"rename the target's interface in its manifest, if it has a setting for that; or move the " +
+						"workloads to a " +
+						"second cluster (theseus mirror)"}}
 			}
 		}
 	}
@@ -160,7 +161,7 @@ func sameTables(source, target cni.Installation) []Clash {
 // unnamedConf: the runtime uses the first file by name, so both names must be known.
 func unnamedConf(source, target cni.Installation) []Clash {
 	if source.Capabilities.ConfName == "" || target.Capabilities.ConfName == "" {
-		return []Clash{{"conf", "cni/clash", "the name of a network's CNI configuration is not known",
+		return []Clash{{"conf", "cni/clash", "the file name of a network's CNI configuration is unknown",
 			"give the network's own manifest"}}
 	}
 	return nil
@@ -170,8 +171,9 @@ func notSwitched(source, target cni.Installation) []Clash {
 	for _, network := range []cni.Installation{source, target} {
 		if !network.Capabilities.SwitchedPerNode {
 			return []Clash{{"not-switched", "cni/clash",
-				network.CNI + " is not chosen per node by its CNI configuration", "let its agent leave the " +
-					"configurations of other networks alone, as a change of its own"}}
+				network.CNI + " cannot be switched node by node with its CNI configuration", "configure its agent " +
+					"not to " +
+					"touch the configurations of other networks, in a separate change"}}
 		}
 	}
 	return nil
@@ -182,12 +184,12 @@ func kubeProxy(source, target cni.Installation) []Clash {
 	switch {
 	case source.Capabilities.ReplacesKubeProxy:
 		return []Clash{{"kube-proxy", "cni/clash",
-			source.CNI + " does kube-proxy's work, so every Service would end with it",
-			"run kube-proxy again and turn the replacement off first, as a change of its own"}}
+			source.CNI + " replaces kube-proxy, so all Services would fail when it is removed",
+			"run kube-proxy again and turn the replacement off first, in a separate change"}}
 	case target.Capabilities.ReplacesKubeProxy:
 		return []Clash{{"kube-proxy", "cni/clash",
-			target.CNI + " would take over kube-proxy's work on a node as soon as its agent starts there",
-			"install it without the replacement, and turn that on afterwards, as a change of its own"}}
+			target.CNI + " would replace kube-proxy on a node as soon as its agent starts there",
+			"install it without the replacement, and turn the replacement on afterwards, in a separate change"}}
 	}
 	return nil
 }
@@ -253,14 +255,14 @@ func RecreateHint(snapshot *cluster.Snapshot, source, target cni.Installation) s
 	nodes := target
 	nodes.PodCIDRs = cni.NodeRanges(snapshot)
 	if target.Capabilities.CIDRSource == "node" && len(overlaps(source, nodes)) > 0 {
-		return "nor can they be created again beside it: " + sameRanges(target)
+		return "nor can they be recreated next to it: " + sameRanges(target)
 	}
 	return cni.CreateAgain + whichRange(snapshot, target)
 }
 
 func sameRanges(target cni.Installation) string {
-	return "the nodes' own ranges are " + target.CNI +
-		"'s, and the network in place has them; a cluster beside this one can take its work over (theseus mirror)"
+	return "" + target.CNI + " would use the nodes' own ranges, which the network in place uses; a second cluster " +
+		"can take over the workloads (theseus mirror)"
 }
 
 // whichRange is the hint which pod range a network can use.
@@ -268,9 +270,9 @@ func whichRange(snapshot *cluster.Snapshot, target cni.Installation) string {
 	if target.Capabilities.CIDRSource != "node" {
 		return cni.FreeRange
 	}
-	hint := "say --pod-cidr with the range that the nodes' own are of (kube-controller-manager's --cluster-cidr)"
+	hint := "set --pod-cidr to the range that contains the nodes' own ranges (kube-controller-manager's --cluster-cidr)"
 	if own := cni.NodeRanges(snapshot); len(own) > 0 {
-		hint += ", which holds " + strings.Join(own[:min(len(own), 3)], ", ")
+		hint += ", which contains " + strings.Join(own[:min(len(own), 3)], ", ")
 	}
 	return hint
 }

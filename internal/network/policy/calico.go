@@ -87,8 +87,9 @@ func (m *Model) readCalico(r *reading, snapshot *cluster.Snapshot) {
 		}
 	}
 	for _, object := range snapshot.Calico("HostEndpoint") {
-		m.gap(finding.Subject{Kind: "HostEndpoint", Name: object.GetName()}, "host endpoints are not modelled: nodes "+
-			"and pods on the host network count as reached by no selector")
+		m.gap(finding.Subject{Kind: "HostEndpoint", Name: object.GetName()}, "host endpoints are not modelled: "+
+			"for the "+
+			"model, no selector selects nodes and hostNetwork pods")
 	}
 }
 
@@ -155,7 +156,8 @@ func (m *Model) calicoPolicy(kind string, object unstructured.Unstructured) (*po
 		return nil, ""
 	}
 	if spec.DoNotTrack || spec.PreDNAT {
-		c.gap(c.ref, "doNotTrack and preDNAT are not modelled: such a policy is about host endpoints, and is left out")
+		c.gap(c.ref, "doNotTrack and preDNAT are not modelled: such a policy applies to host endpoints, and is "+
+			"left out")
 		return nil, ""
 	}
 	tier := cmp.Or(spec.Tier, defaultTier)
@@ -284,7 +286,8 @@ func (c calico) unsure(from *calicoRule) bool {
 		what = append(what, "source ports")
 	}
 	if len(what) > 0 {
-		c.gap(c.ref, strings.Join(what, ", ")+": not modelled; where the rest of the rule matches, the verdict depends")
+		c.gap(c.ref, strings.Join(what, ", ")+": not modelled; if the rest of the rule matches, the verdict "+
+			"depends on it")
 	}
 	return len(what) > 0
 }
@@ -426,7 +429,7 @@ func (c calico) entity(e *calicoEntity) (either []peer, unsure bool, err error) 
 		}
 	}
 	if unsure {
-		c.gap(c.ref, noAccounts+": where the rest of a rule matches, the verdict depends")
+		c.gap(c.ref, noAccounts+": if the rest of a rule matches, the verdict depends on it")
 	}
 	return either, unsure, nil
 }

@@ -187,7 +187,7 @@ type ciliumPeer struct {
 func (c cilium) peers(from *ciliumRule) (peers []ciliumPeer, named bool, err error) {
 	requires := len(from.FromRequires)+len(from.ToRequires) > 0
 	if requires {
-		c.gap(c.ref, "fromRequires and toRequires are not modelled: where the rest matches, the verdict depends")
+		c.gap(c.ref, "fromRequires and toRequires are not modelled: if the rest matches, the verdict depends on them")
 	}
 	for _, list := range [][]metav1.LabelSelector{from.FromEndpoints, from.ToEndpoints} {
 		named = named || list != nil
@@ -213,7 +213,7 @@ func (c cilium) peers(from *ciliumRule) (peers []ciliumPeer, named bool, err err
 		"toFQDNs": {from.ToFQDNs}} {
 		if lists[0] != nil || lists[1] != nil {
 			named = true
-			c.gap(c.ref, what+" are not modelled: they are taken for addresses outside of the cluster")
+			c.gap(c.ref, what+" are not modelled: they count as addresses outside of the cluster")
 			peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.nobody()}}})
 		}
 	}
@@ -283,7 +283,7 @@ func (c cilium) ports(from *ciliumRule, a action) ([]rule, error) {
 			}
 		}
 		if len(list.Rules) > 0 || len(list.ServerNames) > 0 {
-			c.gap(c.ref, "layer 7 rules are not modelled: on their ports the verdict depends")
+			c.gap(c.ref, "layer 7 rules are not modelled: on their ports the verdict depends on them")
 			r.unsure = true
 		}
 		rules = append(rules, r)

@@ -365,7 +365,7 @@ func TestGaps(t *testing.T) {
 		{calicoText("NetworkPolicy", "c", "{order: first}"), "it cannot be read, so it is left out"},
 		{calicoText("GlobalNetworkPolicy", "g", "{doNotTrack: true}"), "doNotTrack and preDNAT are not modelled"},
 		{calicoText("NetworkPolicy", "c", "{ingress: [{action: Allow, source: {selector: pcsa.role == 'x'}}]}"),
-			"labels of service accounts are not in the snapshot: where the rest"},
+			"labels of service accounts are not in the snapshot: if the rest"},
 		{calicoText("GlobalNetworkSet", "g", "{nets: 10.0.0.0/8}"), "it cannot be read"},
 		{calicoText("GlobalNetworkSet", "g", "{nets: [10.0.0]}") + "\n---\n" + calicoText("GlobalNetworkPolicy", "g",
 			"{ingress: [{action: Allow, source: {selector: all()}}]}"), "the address range 10.0.0 cannot be read"},

@@ -74,27 +74,28 @@ type Deviation struct {
 func Deviations() []Deviation {
 	return []Deviation{
 		{ID: "any/host-to-own-pods", CNI: "any", Modelled: true,
-			Says: "a node always reaches the pods on it (the kubelet's probes), and pods on " +
-				"the host network do so with it",
+			Says:   "a node, and hostNetwork pods on it, always reach the pods on the node (the kubelet's probes)",
 			Source: "https://kubernetes.io/docs/concepts/services-networking/network-policies/"},
 		{ID: "any/host-network-pods", CNI: "any", Modelled: true,
-			Says: "no policy selects a pod on the host network, neither as its subject nor by " +
-				"labels as a peer: it is its node",
+			Says: "no policy selects a hostNetwork pod, neither as its subject nor by labels as a peer: the pod " +
+				"counts as " +
+				"its node",
 			Source: "https://github.com/projectcalico/felix/issues/1361"},
 		{ID: "any/source-is-translated", CNI: "any",
-			Says: "traffic through a node port or from outside may come from a node's address, " +
-				"which ipBlock then does not know",
+			Says: "traffic through a node port or from outside may arrive with a node's address, which an ipBlock " +
+				"of the " +
+				"client does not match",
 			Source: "https://github.com/projectcalico/calico/issues/9869"},
 		{ID: "flannel/enforces-nothing", CNI: "flannel", Modelled: true,
-			Says:   "flannel enforces no policy at all, unless another agent does so beside it",
+			Says:   "flannel enforces no policy; another agent may",
 			Source: "https://github.com/flannel-io/flannel#networking-details"},
 		{ID: "calico/nodes-by-ebpf", CNI: "calico",
-			Says: "with the eBPF data plane, traffic from a pod to its own node is not seen as the " +
-				"iptables data plane sees it",
+			Says: "the eBPF data plane treats traffic from a pod to its own node differently than the iptables " +
+				"data plane",
 			Source: "https://github.com/projectcalico/calico/issues/7056"},
 		{ID: "calico/service-address", CNI: "calico",
-			Says: "policy is applied behind the translation of Service addresses: a rule that names " +
-				"a ClusterIP matches nothing",
+			Says: "policy is applied after the translation of Service addresses: a rule with a ClusterIP " +
+				"matches nothing",
 			Source: "https://github.com/projectcalico/calico/issues/3393"},
 		{ID: deviatesCIDR, CNI: "cilium", Modelled: true,
 			Says: "an address range (ipBlock, fromCIDR, toCIDR) never selects pods, nor nodes unless " +
@@ -108,7 +109,7 @@ func Deviations() []Deviation {
 			Says:   "SCTP is dropped unless sctp.enabled is set",
 			Source: "https://docs.cilium.io/en/stable/configuration/sctp/"},
 		{ID: deviatesNamedPorts, CNI: "weave", Modelled: true,
-			Says:   "a policy with a named port is left out whole, as if it were not there",
+			Says:   "a policy with a named port is ignored completely",
 			Source: "https://github.com/weaveworks/weave/blob/v2.6.5/npc/analyser.go#L57"},
 		{ID: deviatesRange, CNI: "weave", Modelled: true,
 			Says:   "endPort is ignored: only the first port of a range counts",

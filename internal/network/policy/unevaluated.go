@@ -19,7 +19,7 @@ func (m *Model) unevaluated(snapshot *cluster.Snapshot, profiles ...Profile) {
 		inert := !evaluated && snapshot.PoliciesInert(kind)
 		if why := snapshot.PoliciesUnread(kind); why != "" && !inert {
 			m.leaveOut(finding.Subject{Kind: "CustomResourceDefinition", Name: kind.Resource + "." + kind.Group},
-				"policies of this kind are not known ("+why+"): they may decide about any pod", scope{})
+				"Theseus does not know policies of this kind ("+why+"): they may decide about any pod", scope{})
 		}
 		if evaluated {
 			continue
@@ -30,7 +30,7 @@ func (m *Model) unevaluated(snapshot *cluster.Snapshot, profiles ...Profile) {
 				ref.Kind += "." + kind.Group // the name alone is that of another kind
 			}
 			if inert {
-				m.gap(ref, "no agent of its network runs in the cluster, so it counts as a policy that decides nothing")
+				m.gap(ref, "no agent of its network runs in the cluster, so the policy has no effect")
 				continue
 			}
 			const what = "policies of this kind are not evaluated: it may allow or deny connections of "
@@ -44,7 +44,8 @@ func (m *Model) unevaluated(snapshot *cluster.Snapshot, profiles ...Profile) {
 	}
 	if why := snapshot.DefinitionsUnread(); why != "" {
 		m.leaveOut(finding.Subject{Kind: "CustomResourceDefinition", Name: "*"},
-			"which other kinds of policies there are is not known ("+why+"): they may decide about any pod", scope{})
+			"Theseus does not know which other kinds of policies exist ("+why+"): they may decide about any "+
+				"pod", scope{})
 	}
 	for _, definition := range snapshot.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
 		if policy, known := cluster.DefinesPolicy(&definition); policy && !known {
@@ -55,8 +56,9 @@ func (m *Model) unevaluated(snapshot *cluster.Snapshot, profiles ...Profile) {
 				continue
 			}
 			m.leaveOut(finding.Subject{Kind: "CustomResourceDefinition", Name: definition.GetName()},
-				fmt.Sprintf("%s seems to be a kind of policies, which Theseus does not know and does not read: "+
-					"they may decide about any pod", kind), scope{})
+				fmt.Sprintf("%s seems to be a kind of policy that Theseus does not know and does not read: its "+
+					"policies may "+
+					"decide about any pod", kind), scope{})
 		}
 	}
 }

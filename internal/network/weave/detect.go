@@ -85,7 +85,8 @@ func read(router *corev1.Container) (settings, []string) {
 		for _, env := range router.Env {
 			if env.Name == name && env.ValueFrom != nil {
 				problems = append(problems,
-					fmt.Sprintf("%s comes from elsewhere (valueFrom), so it is not known", name))
+					fmt.Sprintf("the value of %s comes from another object (valueFrom), so Theseus does not know "+
+						"it", name))
 			} else if env.Name == name && env.Value != "" {
 				return env.Value
 			}
@@ -99,7 +100,7 @@ func read(router *corev1.Container) (settings, []string) {
 	s.policy = value("EXPECT_NPC", "1") != "0"
 	s.mtu, err = strconv.Atoi(value("WEAVE_MTU", "0"))
 	if err != nil || s.mtu < 0 {
-		problems = append(problems, "WEAVE_MTU is no number of bytes")
+		problems = append(problems, "WEAVE_MTU is not a number of bytes")
 		s.mtu = 0
 	}
 	if s.pods, err = netip.ParsePrefix(value("IPALLOC_RANGE", "10.32.0.0/12")); err != nil {
@@ -108,12 +109,13 @@ func read(router *corev1.Container) (settings, []string) {
 	s.pods = s.pods.Masked()
 	if strings.Contains(value("EXTRA_ARGS", ""), "--awsvpc") {
 		problems = append(problems,
-			"Weave Net routes through the tables of the AWS VPC (--awsvpc), which is not understood")
+			"Weave Net uses the route tables of the AWS VPC (--awsvpc), which Theseus does not support")
 	}
 	if encrypts(router) {
 		problems = append(problems,
-			"Weave Net encrypts what nodes send each other (WEAVE_PASSWORD), and after a change nothing would: "+
-				"take the password away first if that is what you want")
+			"Weave Net encrypts the traffic between nodes (WEAVE_PASSWORD), and after a change this traffic would "+
+				"not be "+
+				"encrypted: if you accept that, remove the password first")
 	}
 	return s, problems
 }
@@ -151,7 +153,7 @@ func capabilities(s settings) cni.Capabilities {
 		Policy:          cni.PolicyNone,
 		SwitchedPerNode: true,
 		Flat:            true,
-		OnRequest:       "it was run on two nodes only, and on a busy machine Weave's own routers drop single frames",
+		OnRequest:       "this was only run on two nodes, and on a busy machine Weave's routers drop single frames",
 	}
 	if s.policy {
 		caps.Policy = cni.PolicyKubernetes
@@ -183,8 +185,9 @@ func attachment(snapshot *cluster.Snapshot, s settings) (how *step.Attachment, w
 		policy := &snapshot.NetworkPolicies[i]
 		if s.policy && (len(policy.Spec.Egress) > 0 ||
 			slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)) {
-			return nil, "there is a policy of egress (" + policy.Namespace + "/" + policy.Name + "), and with one " +
-				"weave-npc drops what other nodes themselves send to pods that are not on its bridge any more"
+			return nil, "an egress policy exists (" + policy.Namespace + "/" + policy.Name + "), and then " +
+				"weave-npc drops " +
+				"packets from other nodes to pods that have left its bridge"
 		}
 	}
 	return &step.Attachment{Conf: []string{confName}, Bridge: bridge, Asks: true,

@@ -51,7 +51,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: namespace, Name: objects},
 		Capabilities: capabilities(settings{}),
 		Problems: []string{"ConfigMap " + namespace + "/" + objects +
-			" is there, but no DaemonSet runs Weave Net: it was removed, or only half installed"},
+			" exists, but no DaemonSet runs Weave Net: it was removed, or is only partly installed"},
 	}
 }
 

@@ -100,7 +100,7 @@ func TestDetectOddities(t *testing.T) {
 		{"broken range", func(s *cluster.Snapshot) { env(s, "IPALLOC_RANGE", "10.32.0.0") }, "no CIDR",
 			func(i *cni.Installation) bool { return len(i.PodCIDRs) == 0 }},
 		{"range from elsewhere", func(s *cluster.Snapshot) { secret(s, "IPALLOC_RANGE") },
-			"IPALLOC_RANGE comes from elsewhere", nil},
+			"IPALLOC_RANGE comes from another object", nil},
 		{"sleeve", func(s *cluster.Snapshot) { env(s, "WEAVE_NO_FASTDP", "1") }, "", func(i *cni.Installation) bool {
 			return i.Capabilities.Encapsulation == "sleeve" && i.Capabilities.Port == 6783 && i.Capabilities.MTU == 0
 		}},
@@ -116,7 +116,8 @@ func TestDetectOddities(t *testing.T) {
 		{"own MTU", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "8912") }, "", mtu(8912)},
 		{"MTU as measured", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "8912"); facts(s, 9001, 1376) },
 			"", mtu(1376)},
-		{"broken MTU", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "large") }, "WEAVE_MTU is no number", mtu(1376)},
+		{"broken MTU", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "large") }, "WEAVE_MTU is not a " +
+			"number", mtu(1376)},
 		{"password", func(s *cluster.Snapshot) { secret(s, "WEAVE_PASSWORD") }, "encrypts", nil},
 		{"AWS VPC", func(s *cluster.Snapshot) { env(s, "EXTRA_ARGS", "--log-level=debug --awsvpc") }, "VPC", nil},
 		{"no policy", func(s *cluster.Snapshot) {

@@ -2,7 +2,7 @@
 // node, keeps a joint phase in force, hands the paths to measure to the probers of its node, and publishes
 // what they have measured. It neither sends nor answers probes: its end is no loss, and hides none.
 //
-// Everything goes on while the API server is away: probing, the joint phase, and the task at hand. What
+// Everything goes on while the API server is away: probing, the joint phase, and the current task. What
 // could not be published then is published when the API is back.
 package agent
 
@@ -28,7 +28,7 @@ import (
 const (
 	keepInterval    = time.Second // between two checks of a joint phase
 	publishInterval = time.Second // between two publications of a report, unless the plan of paths says otherwise
-	// how long reports come four times as often as the plan of paths says, once it is new: somebody waits
+	// how long reports come four times as often as the plan of paths says, once it is new: a gate waits
 	beginning      = 4 * time.Second
 	retryInterval  = time.Second      // after the API could not be reached
 	callTimeout    = 10 * time.Second // for one request
@@ -107,7 +107,8 @@ func (a *Agent) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		mended, err := a.Node.Keep(ctx)
 		if mended != "" {
-			a.Log.Warn("the joint phase was disturbed and is mended", "mended", mended)
+			a.Log.Warn("the rules of the joint phase were changed by another program, and were "+
+				"restored", "mended", mended)
 		}
 		trouble.note(ctx, err)
 		_ = outage.Sleep(ctx, keepInterval)

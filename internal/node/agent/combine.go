@@ -29,7 +29,7 @@ const lives = 5 * time.Second
 
 // combine puts the results of a node's sources into one status. Its generation is the oldest that any
 // source works by that has paths to measure, or still runs by an older plan; a source that has paths and has not
-// reported counts as 0, so that nobody takes its silence for a report on the plan. Results of paths that are measured
+// reported counts as 0, so that its silence does not count as a report on the plan. Results of paths that are measured
 // no more stay.
 func combine(node string, generation int64, wanted map[string][]v1alpha1.Path, found map[string]probe.ResultsFile,
 	now time.Time) v1alpha1.ProbeReportStatus {
@@ -64,8 +64,8 @@ func startingIn(node, network string, results []v1alpha1.PathResult) []v1alpha1.
 // maxGone bounds the absences that are kept of a prober: the latest.
 const maxGone = 32
 
-// goneSince adds to parts when their probers were gone, by the parts of the report before. A probe pod that was made
-// again is another one: whoever deleted the first asked nothing of it any more.
+// goneSince adds to parts when their probers were gone, by the parts of the report before. A recreated probe pod is
+// another one: its predecessor was not measured any more when it was deleted.
 func goneSince(before, now []v1alpha1.Part) []v1alpha1.Part {
 	for i := range now {
 		part := &now[i]

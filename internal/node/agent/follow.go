@@ -16,7 +16,7 @@ import (
 )
 
 // follow calls changed with all objects that the options select, at first and whenever one of them has
-// changed, until the context ends. It lists anew after any failure, a second later at most, so that a task
+// changed, until the context ends. It lists again after any failure, a second later at most, so that a task
 // does not wait for a back-off that an outage has grown.
 func (a *Agent) follow(ctx context.Context, what string, client dynamic.ResourceInterface, options metav1.ListOptions,
 	changed func(map[string]*unstructured.Unstructured)) {

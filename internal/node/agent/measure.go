@@ -49,7 +49,7 @@ func (a *Agent) measure(ctx context.Context) {
 				return
 			}
 			if ordered && reflect.DeepEqual(plan, next) {
-				continue // a watch has begun anew
+				continue // a watch has begun again
 			}
 			plan, wanted, ordered = next, split(next.Paths, a.Name), true
 			a.order(plan.Generation, wanted)

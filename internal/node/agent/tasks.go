@@ -133,13 +133,13 @@ func (a *Agent) outdated(ctx context.Context, task v1alpha1.NodeTask) error {
 	return err
 }
 
-// answerAtLast publishes until it works or nobody asks any more.
+// answerAtLast retries the publication until it succeeds or the task is gone.
 func (a *Agent) answerAtLast(ctx context.Context, task v1alpha1.NodeTask, status v1alpha1.NodeTaskStatus) {
 	trouble := trouble{log: a.Log.With("task", task.Name), what: "cannot publish the answer"}
 	for ; ctx.Err() == nil; _ = outage.Sleep(ctx, retryInterval) {
 		err := a.answer(ctx, task, status)
 		trouble.note(ctx, err)
-		// A task that was made anew under the name has another UID, which is an invalid change.
+		// A task that was made again under the name has another UID, which is an invalid change.
 		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 			return
 		}

@@ -1,6 +1,6 @@
 // Package introduce makes the running pods of one network known to the agents of another, by objects that these read,
 // for as long as there are two networks. It runs in the cluster as a process of its own (`theseus-agent introduce`), so
-// that pods that start later are introduced whoever carries the change out, and whether or not anybody does.
+// that pods that start later are introduced no matter which process runs the change, and whether or not anybody does.
 //
 // What the objects say is the driver's to know (cni.Introducer).
 package introduce

@@ -62,7 +62,7 @@ const (
 	mostMegabits = 10000
 )
 
-// Timeout is how long an answer may take, counted from when its question was to be sent. Later ones are lost.
+// Timeout is how long an answer may take, counted from the scheduled time of its question. Later ones are lost.
 const Timeout = time.Second
 
 // Drained is how long the receiver of a stream may take for what is on its way when the stream's time is over.
@@ -269,7 +269,7 @@ func (l Limits) Exceeded(p Plan, adds int64) string {
 		return fmt.Sprintf("--throughput %d is more than %d%% of its link of %d Mbit/s (--link-share)",
 			p.Megabits, p.LinkShare, l.Link)
 	case l.ConntrackMost > 0 && (l.Conntrack+adds)*100 > l.ConntrackMost*full:
-		return fmt.Sprintf("its table of connections has %d of %d, and %d more would fill over %d%%",
+		return fmt.Sprintf("its conntrack table has %d of %d entries, and %d more would fill over %d%%",
 			l.Conntrack, l.ConntrackMost, adds, full)
 	}
 	return ""

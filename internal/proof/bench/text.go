@@ -18,12 +18,13 @@ const busy = 1000
 func (r *Result) Words() []string {
 	var words []string
 	if r.Stopped != "" {
-		words = append(words, "The benchmark was stopped before its end: what it had not measured is missing.")
+		words = append(words, "The benchmark was stopped before its end: later measurements are missing.")
 	}
 	any := func(is func(Row) bool) bool { return slices.ContainsFunc(r.Rows, is) }
 	if any(func(row Row) bool { return row.Short }) {
-		words = append(words, "Rows marked * carried less than was offered. The limit may be the path, the "+
-			"processors at its ends, or the client.")
+		words = append(words, "Rows marked * carried less than was offered. The limit may be the path, the CPUs "+
+			"at its "+
+			"ends, or the client.")
 	}
 	if any(func(row Row) bool { return !row.Short && row.Runs > 0 }) {
 		words = append(words,
@@ -32,15 +33,17 @@ func (r *Result) Words() []string {
 	if any(func(row Row) bool { return strings.HasPrefix(row.Name, string(Stream)) }) {
 		words = append(words, "TCP includes the time in which connections are opened and their rates grow.")
 	}
-	words = append(words, fmt.Sprintf("Latencies are counted from the time at which an operation was to be sent, and "+
-		"include the delays of the client and of the responder. What was not answered within %s counts as "+
-		"slower than that.", Timeout))
+	words = append(words, fmt.Sprintf("Latencies start at the time at which an operation was scheduled, and include "+
+		"the delays of the client and of the responder. Operations without an answer within %s count as slower than "+
+		"that.", Timeout))
 	if r.Bounds.Runs == 1 {
-		words = append(words, "One run has no spread: whether another run would differ is not known.")
+		words = append(words, "One run has no spread, so it cannot show how much runs differ.")
 	} else {
 		words = append(words, fmt.Sprintf("Values are medians of the runs (%d, unless a row says less), with the "+
-			"least and the greatest in brackets. A difference between two results within these is none; a larger one "+
-			"may be by chance, so repeat both.", r.Bounds.Runs))
+			"least "+
+			"and the greatest in brackets. If the brackets of two results overlap, they show no difference; if "+
+			"not, the "+
+			"difference may still be chance, so repeat both.", r.Bounds.Runs))
 	}
 	if any(func(row Row) bool {
 		return row.Sent > 0 && !row.P999.known() || row.UnderLoadSent > 0 && !row.UnderLoadP999.known()
@@ -50,15 +53,16 @@ func (r *Result) Words() []string {
 	}
 	for _, row := range r.Rows {
 		if row.Queued > 0 {
-			words = append(words, fmt.Sprintf("%s, %s: %d operations waited in the client, as too many others were "+
-				"in progress: their latencies are its own in part.",
+			words = append(words, fmt.Sprintf("%s, %s: %d operations waited in the client, because too many "+
+				"others were in "+
+				"progress: their latencies include that wait.",
 				row.Path, row.Name, row.Queued))
 		}
 	}
 	for _, s := range r.Samples {
 		if s.Server != "" {
-			words = append(words, fmt.Sprintf("DNS questions are of one name, and went to %s. If that is on the "+
-				"client's node, or a cache is, they crossed no network.", s.Server))
+			words = append(words, fmt.Sprintf("All DNS queries are for one name, and went to %s. If that server, or a "+
+				"cache, is on the client's node, they crossed no network.", s.Server))
 			break
 		}
 	}
@@ -80,8 +84,9 @@ func (r *Result) Words() []string {
 		}
 	}
 	if late > busy {
-		words = append(words, fmt.Sprintf("The client itself was late by %s (p99 of the worst measurement): node %s "+
-			"was busy, and latencies are its own in part.", Millis(float64(late)), r.Client))
+		words = append(words, fmt.Sprintf("The client itself was late by %s (P99 of the worst measurement): node "+
+			"%s was "+
+			"busy, and the latencies include that delay.", Millis(float64(late)), r.Client))
 	}
 	return words
 }
@@ -149,7 +154,7 @@ func drops(counters map[string]int64) string {
 		}
 	}
 	if len(all) == 0 {
-		return "none of those that count drops has risen"
+		return "no counter of drops has risen"
 	}
 	return strings.Join(all, ", ")
 }
@@ -217,25 +222,27 @@ func (c Cost) Text(b Bounds, processors, memory int) []string {
 	return []string{
 		fmt.Sprintf("load     one measurement at a time: TCP at up to %d Mbit/s (1 and %d streams), up to %d "+
 			"datagrams or requests a second,", b.Megabits, many, b.Rate),
-		fmt.Sprintf("         %d new connections a second, %d DNS questions a second to the cluster's name server, "+
-			"and %d probes a second;", b.Rate/connectionShare, b.Rate/questionShare, b.probes()),
+		fmt.Sprintf("         %d new connections a second, %d DNS queries a second to the cluster's name server, "+
+			"and %d "+
+			"probes a second;", b.Rate/connectionShare, b.Rate/questionShare, b.probes()),
 		"         every datagram and probe is echoed, so that the network carries it twice",
-		fmt.Sprintf("nodes    up to %d processors and %d MiB of the client's node, half of that of the other one; "+
-			"each new connection and DNS", 4*processors, 4*memory),
-		"         question leaves an entry in their tables of connections for a while. The pods have no " +
-			"controller: kubectl drain of",
-		"         these nodes refuses at first, but it cordons the node, which stops the load",
+		fmt.Sprintf("nodes    up to %d CPUs and %d MiB of the client's node, and half of that of the other one; each "+
+			"new connection and DNS", 4*processors, 4*memory),
+		"         query leaves a conntrack entry on both nodes for a while. The pods have no controller: kubectl " +
+			"drain of",
+		"         these nodes fails at first, but it cordons the node, which stops the load",
 		fmt.Sprintf("in all   at most %.1f GB by TCP, %d datagrams, requests and probes, %d connections, %d DNS "+
-			"questions", float64(c.Bytes)/1e9, c.Operations-c.Connects-c.Questions, c.Connects, c.Questions),
-		"         (between zones, a cloud's provider charges for them)",
+			"queries", float64(c.Bytes)/1e9, c.Operations-c.Connects-c.Questions, c.Connects, c.Questions),
+		"         (cloud providers charge for traffic between zones)",
 		fmt.Sprintf("time     %s for %d runs of %s each, and about a minute to make and remove the pods",
 			c.Time.Round(time.Second), b.Runs, b.Duration),
-		fmt.Sprintf("bound    TCP is at most %d%% of the nodes' links, and their tables of connections at most %d%% "+
-			"full, where nodes know that", b.LinkShare, full),
+		fmt.Sprintf("bound    TCP is at most %d%% of the nodes' links, and their conntrack tables at most %d%% "+
+			"full, if "+
+			"the nodes report these", b.LinkShare, full),
 		"stops    when a node under load is not Ready, cordoned, tainted, under pressure or deleted; when the " +
 			"client's node is overloaded;",
-		fmt.Sprintf("         when over half of a second's probes, requests or DNS questions take over %s, or over "+
-			"%d%% have no answer%s", b.MaxRoundTrip, LostShare, b.then()),
+		fmt.Sprintf("         when, within a second, more than half of the probes, requests or DNS queries take over "+
+			"%s, or more than %d%% have no answer%s", b.MaxRoundTrip, LostShare, b.then()),
 	}
 }
 

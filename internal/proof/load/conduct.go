@@ -133,11 +133,11 @@ func (c *conductor) exceeded(ctx context.Context, adds int64, note func(bench.Li
 		}
 		if err != nil || limits.Link == 0 {
 			note(bench.Line{Note: fmt.Sprintf(
-				"the speed of node %s's link is not known, so --throughput was not compared with it", node)})
+				"the link speed of node %s is unknown, so --throughput was not compared with it", node)})
 		}
 		if err != nil || limits.ConntrackMost == 0 {
 			note(bench.Line{Note: fmt.Sprintf(
-				"how full node %s's table of connections is, is not known, so it was not watched", node)})
+				"the conntrack table of node %s could not be read, so it was not watched", node)})
 		}
 	}
 	return ""

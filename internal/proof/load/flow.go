@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 )
 
-// timeout is how long an answer may take, counted from when its question was to be sent.
+// timeout is how long an answer may take, counted from the scheduled time of its question.
 const timeout = bench.Timeout
 
 // flow is operations at a constant rate. Their times follow from the rate and from the begin alone.
@@ -43,7 +43,7 @@ func newFlow(rate int, lasts time.Duration) *flow {
 	return f
 }
 
-// due is when an operation is to be sent.
+// due is the scheduled time of an operation.
 func (f *flow) due(i int) time.Time { return f.begin.Add(time.Duration(i) * f.every) }
 
 // send calls send for every operation at its time, or at once if that has passed. It keeps a thread to itself, because

@@ -378,7 +378,7 @@ func TestKeepsGoing(t *testing.T) {
 	plan.Counters, plan.Tasks[0].Probed, plan.MaxRoundTrip = map[string]string{"a": host.HTTP}, host.Echo, time.Second
 	plan.Tasks[0].Target, plan.Tasks[1].Target = host.Sink, host.Echo
 	if lines = conducted(t, t.Context(), plan); !strings.Contains(lines[len(lines)-1].Stopped,
-		"run 1: node a: its table of connections has 71 of 100") {
+		"run 1: node a: its conntrack table has 71 of 100") {
 		t.Errorf("%+v", lines)
 	}
 }
@@ -394,9 +394,9 @@ func TestLimits(t *testing.T) {
 		{bench.Limits{Link: 100}, bench.Limits{},
 			"no load was begun: node a: --throughput 11 is more than 10% of its link of 100 Mbit/s", 1},
 		{bench.Limits{Conntrack: 80, ConntrackMost: 100}, bench.Limits{},
-			"no load was begun: node a: its table of connections has 80 of 100", 1},
+			"no load was begun: node a: its conntrack table has 80 of 100", 1},
 		{bench.Limits{Link: 110, Conntrack: 1, ConntrackMost: 100}, bench.Limits{Conntrack: 71, ConntrackMost: 100},
-			"run 1: node a: its table of connections has 71 of 100", 2},
+			"run 1: node a: its conntrack table has 71 of 100", 2},
 	} {
 		reads := atomic.Int64{}
 		host := responder(t, &counted{limits: func() bench.Limits {

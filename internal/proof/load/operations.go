@@ -115,7 +115,7 @@ func request(target string) (do func(context.Context, int) error, end func()) {
 func resolve(file string) (do func(context.Context, int) error, server string, err error) {
 	config, err := dns.ClientConfigFromFile(file)
 	if err != nil {
-		return nil, "", fmt.Errorf("the pod's name server is not known: %w", err)
+		return nil, "", fmt.Errorf("the pod's name server cannot be read: %w", err)
 	}
 	name := ""
 	for _, domain := range config.Search { // NAMESPACE.svc.DOMAIN

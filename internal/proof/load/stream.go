@@ -93,7 +93,7 @@ func stream(ctx context.Context, target string, rate float64, until time.Time) (
 	}
 	var count [8]byte
 	if _, err := io.ReadFull(conn, count[:]); err != nil {
-		return 0, again, fmt.Errorf("the receiver did not say how much it read: %w", err)
+		return 0, again, fmt.Errorf("the receiver did not report how much it read: %w", err)
 	}
 	return int64(binary.BigEndian.Uint64(count[:])), again, nil
 }

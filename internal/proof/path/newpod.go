@@ -30,7 +30,7 @@ func Tries(paths []v1alpha1.Path, node string, former v1alpha1.Endpoint, ports P
 			continue
 		}
 		one.ID = node + "/" + NewPod + strings.TrimPrefix(one.ID, node+"/"+Old)
-		one.Source.Network, one.Second = NewPod, "" // a new pod that is not answered says so, whoever is to blame
+		one.Source.Network, one.Second = NewPod, "" // a new pod that is not answered says so, whatever the cause
 		switch {
 		case one.Denied:
 			denies = true

@@ -256,7 +256,7 @@ func ids(paths []v1alpha1.Path) map[string]bool {
 	return all
 }
 
-// TestSecond: every path to a prober has the second responder beside it, on the same address; those to others, and
+// TestSecond: every path to a prober has the second responder next to it, on the same address; those to others, and
 // those that policy shuts, have none.
 func TestSecond(t *testing.T) {
 	topology := whole(2)

@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkUDP is one probe there and back through everything that a path adds (number, stamp, tracker,
-// histogram), beside the same socket and server with nothing added, in one run. The processor time is
+// histogram), next to the same socket and server with nothing added, in one run. The processor time is
 // the server's too; on a busy machine it tells more than the time that passed.
 func BenchmarkUDP(b *testing.B) {
 	conn, err := listenUDP("127.0.0.1", 0)

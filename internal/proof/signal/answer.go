@@ -141,11 +141,11 @@ func ReadAnswer(body []byte, now time.Time) ([]float64, error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("it is no JSON of a Prometheus: %w", err)
+		return nil, fmt.Errorf("it is not JSON of a Prometheus: %w", err)
 	}
 	if answer.Status != "success" {
 		if answer.Error == "" {
-			return nil, errors.New("it is no JSON of a Prometheus: it has no status")
+			return nil, errors.New("it is not JSON of a Prometheus: it has no status")
 		}
 		return nil, fmt.Errorf("the query fails: %s", answer.Error)
 	}
@@ -181,12 +181,13 @@ func ReadAnswer(body []byte, now time.Time) ([]float64, error) {
 	for i, one := range samples {
 		at, timed := one[0].(float64)
 		if skew := math.Abs(at - float64(now.UnixMilli())/1000); !timed || skew > oldest.Seconds() {
-			return nil, fmt.Errorf("its time is %.0f s from this machine's: it is old, or a clock is wrong", skew)
+			return nil, fmt.Errorf("its time differs from this machine's by %.0f s: it is old, or a clock is "+
+				"wrong", skew)
 		}
 		text, _ := one[1].(string)
 		values[i], err = strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(values[i]) || math.IsInf(values[i], 0) {
-			return nil, fmt.Errorf("the query yields %.40q, which is no measurement", fmt.Sprint(one[1]))
+			return nil, fmt.Errorf("the query yields %.40q, which is not a measurement", fmt.Sprint(one[1]))
 		}
 	}
 	return values, nil

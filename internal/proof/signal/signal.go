@@ -74,8 +74,8 @@ func Parse(text string) (Signal, error) {
 	case s.text != printable.Line(s.text):
 		return s, errors.New("it has characters that cannot be printed, or several lines")
 	case !sourced(s.text):
-		return s, errors.New("it does not say where to ask: begin with the address of a Prometheus, or " +
-			"give that with --prometheus")
+		return s, errors.New("it has no address: begin with the address of a Prometheus, or give the address with " +
+			"--prometheus")
 	}
 	if command, is := strings.CutPrefix(s.text, commandPrefix); is {
 		var err error
@@ -121,7 +121,7 @@ func checkAddress(address string, query bool) error {
 		"that reads them from a file"
 	at, err := url.Parse(address)
 	if err != nil {
-		return errors.New("its address is no URL")
+		return errors.New("its address is not a URL")
 	}
 	parameters, err := url.ParseQuery(at.RawQuery)
 	switch {
@@ -139,7 +139,7 @@ func checkAddress(address string, query bool) error {
 		case secretive.MatchString(name):
 			return errors.New(held)
 		case query && slices.Contains(ours, name):
-			return fmt.Errorf("its address sets %s, which Theseus does itself", name)
+			return fmt.Errorf("its address sets %s, which Theseus sets itself", name)
 		}
 	}
 	return nil
@@ -208,7 +208,8 @@ func Demands(texts []string) string {
 		return ""
 	}
 	b := &strings.Builder{}
-	b.WriteString("\nSignals that the gates ask, too, from where the plan runs; no answer is no pass:\n")
+	b.WriteString("\nSignals that every gate also asks, from the machine that runs the plan; a signal without an " +
+		"answer fails:\n")
 	for _, one := range signals {
 		fmt.Fprintf(b, "  %s\n", one.Demand())
 	}

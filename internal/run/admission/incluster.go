@@ -21,8 +21,9 @@ const fromHere = "apply it without --in-cluster, from a machine that stays conne
 // the cluster.
 func InCluster(p *plan.Plan) error {
 	if signals, err := signal.ParseAll(p.Change.SLO); err != nil || len(signal.Commands(signals)) > 0 {
-		return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s has a signal that is a command of its "+
-			"user's machine, which the controller does not run", p.Name)
+		return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s has a signal that is a command on the "+
+			"user's "+
+			"machine, which the controller does not run", p.Name)
 	}
 	for i := range p.Steps {
 		for _, action := range slices.Concat(p.Steps[i].Actions, p.Steps[i].Undo) {
@@ -32,10 +33,10 @@ func InCluster(p *plan.Plan) error {
 					"the plan %s runs commands that add and remove nodes, which the controller does not have", p.Name)
 			case step.Command:
 				return Refuse(v1alpha1.ReasonNotSupported, fromHere,
-					"the plan %s runs a command of its user's machine", p.Name)
+					"the plan %s runs a command on the user's machine", p.Name)
 			case step.Await:
 				return Refuse(v1alpha1.ReasonNotSupported, fromHere,
-					"the plan %s waits for the word of its user", p.Name)
+					"the plan %s waits for a confirmation of its user", p.Name)
 			case step.DNS, step.Mirror:
 				return Refuse(v1alpha1.ReasonNotSupported, fromHere, "the plan %s needs a second cluster and DNS "+
 					"zones, for which the controller has no credentials", p.Name)
@@ -43,7 +44,7 @@ func InCluster(p *plan.Plan) error {
 			if outdated(action.Object()) {
 				return Refuse(v1alpha1.ReasonUnknownFormat,
 					newPlan+" of this release, or install the chart of release "+p.Theseus,
-					"the plan %s was made by theseus %s, whose CRD of Migrations is not the one of this release",
+					"theseus %[2]s made the plan %[1]s, and the CRD of Migrations of that release differs",
 					p.Name, p.Theseus)
 			}
 		}

@@ -30,7 +30,8 @@ func TestCommands(t *testing.T) {
 		op   step.Operation
 		says string
 	}{{step.Hook{}, "runs commands that add and remove nodes"},
-		{step.Command{}, "runs a command of its user's machine"}, {step.Await{}, "waits for the word of its user"},
+		{step.Command{}, "runs a command on the user's machine"}, {step.Await{}, "waits for a confirmation of its " +
+			"user"},
 		{step.DNS{}, "needs a second cluster"}, {step.Mirror{}, "needs a second cluster"}} {
 		op, says := test.op, test.says
 		for _, undo := range []bool{false, true} {

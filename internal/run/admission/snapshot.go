@@ -13,7 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// Snapshot reads the cluster. What it cannot read because of an outage it reads again, for at most journal.Patience:
+// Snapshot reads the cluster. It retries kinds that it cannot read because of an outage, for at most journal.Patience:
 // the checks would report it as missing evidence, which a person would have to look at. What cannot be read for longer
 // is missing.
 func Snapshot(ctx context.Context, client *kube.Client, version string,

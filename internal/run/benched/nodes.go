@@ -37,7 +37,8 @@ func Choose(nodes []corev1.Node, names []string) ([]corev1.Node, error) {
 
 func named(nodes []corev1.Node, names []string) (chosen []corev1.Node, err error) {
 	if len(names) > 2 || len(names) == 2 && names[0] == names[1] {
-		return nil, engine.WithHint(fmt.Errorf("%s are no pair of nodes", strings.Join(names, ",")),
+		return nil, engine.WithHint(fmt.Errorf("--nodes %s is not one or two different "+
+			"nodes", strings.Join(names, ",")),
 			"name one node, or two different ones: --nodes NODE,NODE")
 	}
 	for _, name := range names {

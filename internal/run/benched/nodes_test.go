@@ -66,8 +66,8 @@ func TestChoose(t *testing.T) {
 		{nil, nil, "", "none of 0 nodes"},
 		{nodes, []string{"x"}, "", `there is no node "x"`},
 		{nodes, []string{"b", "a"}, "", "node b is not Ready"},
-		{nodes, []string{"d", "d"}, "", "d,d are no pair of nodes"},
-		{nodes, []string{"d", "e", "f"}, "", "d,e,f are no pair of nodes"},
+		{nodes, []string{"d", "d"}, "", "--nodes d,d is not one or two different nodes"},
+		{nodes, []string{"d", "e", "f"}, "", "--nodes d,e,f is not one or two different nodes"},
 	} {
 		chosen, err := Choose(c.nodes, c.names)
 		var got []string

@@ -130,13 +130,13 @@ func (p *Planner) forget(changes []v1alpha1.Change, migrations []v1alpha1.Migrat
 	})
 }
 
-// follow does what is to be done about a Change. acted is true if the Migrations may have changed.
+// follow handles a Change. acted is true if the Migrations may have changed.
 func (p *Planner) follow(ctx context.Context, change *v1alpha1.Change,
 	migrations []v1alpha1.Migration) (acted bool, err error) {
 	defer func() { // this process may run a migration, which a manifest of a user must not end
 		if r := recover(); r != nil {
 			p.looked[string(change.UID)] = Looked{change.Generation, "", time.Now()}
-			err = fmt.Errorf("the planner failed on Change %s, which is a fault of Theseus: %v", change.Name, r)
+			err = fmt.Errorf("the planner failed on Change %s, which is a bug of Theseus: %v", change.Name, r)
 		}
 	}()
 	s := Situation{Change: change, Looked: p.looked[string(change.UID)], Now: time.Now()}

@@ -93,7 +93,7 @@ func TestAPIServer(t *testing.T) {
 func (r *rig) refusesInvalid() {
 	r.Helper()
 	for spec, says := range map[string]string{
-		"{}": "say what is changed",
+		"{}": "name the change",
 		"{to: calico, slo: ['command: ./check.sh']}": "slo has a signal that is a command, " +
 			"which the controller does not run",
 		"{to: calico, addHook: 'sh -c id', removeHook: x}": "addHook is for commands, which " +

@@ -51,7 +51,7 @@ const (
 	Leave Do = "leave"
 	// Plan: make a plan.
 	Plan Do = "plan"
-	// Compare: find out whether the plan, which nobody has approved, still fits the cluster.
+	// Compare: find out whether the plan, which is not approved yet, still fits the cluster.
 	Compare Do = "compare"
 	// Replan: withdraw the Migration, which has not begun, and make another plan.
 	Replan Do = "replan"

@@ -83,8 +83,8 @@ func (p *Planner) text(ctx context.Context, from *v1alpha1.ManifestSource) (text
 	}
 	missing := func(format string, args ...any) *draft {
 		d := unplanned(v1alpha1.ReasonManifestMissing, fmt.Sprintf(format, args...),
-			fmt.Sprintf("create it: kubectl create configmap %s -n %s --from-file=FILE; the controller looks again "+
-				"by itself", from.ConfigMap, v1alpha1.Namespace))
+			fmt.Sprintf("create it: kubectl create configmap %s -n %s --from-file=FILE; then the controller plans "+
+				"again", from.ConfigMap, v1alpha1.Namespace))
 		return &d
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

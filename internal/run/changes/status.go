@@ -28,7 +28,7 @@ const (
 	maxEvent    = 1000 // bytes of the message of an event: the API server refuses more than 1024
 )
 
-// draft is what the status of a Change is to say, apart from the Migration's own conditions.
+// draft is the next status of a Change, apart from the Migration's own conditions.
 type draft struct {
 	planned  bool
 	reason   string
@@ -148,8 +148,8 @@ func summary(p *plan.Plan) []string {
 		treated[w.Treatment]++
 	}
 	for _, kind := range []struct{ treatment, words string }{
-		{"adopt", "whose pods go on running"}, {"move", "whose pods are created again"},
-		{"stay", "whose pods stay as they are"},
+		{"adopt", "whose pods keep running"}, {"move", "whose pods are recreated"},
+		{"stay", "whose pods do not change"},
 	} {
 		if n := treated[kind.treatment]; n > 0 {
 			lines = append(lines, cluster.Count(n, "workload")+" "+kind.words)
@@ -158,8 +158,9 @@ func summary(p *plan.Plan) []string {
 	if p.Change.AgentImage != "" {
 		lines = append(lines, "It runs the image "+p.Change.AgentImage+" as root on every node.")
 		if !strings.Contains(p.Change.AgentImage, "@sha256:") {
-			lines = append(lines, "Warning: this image is named by a tag. Whoever can push to its registry decides "+
-				"what runs, after your approval too.")
+			lines = append(lines, "Warning: this image is named by a tag. Anyone who can push to its registry can "+
+				"change "+
+				"what runs, also after your approval.")
 		}
 	}
 	reach := plan.ReachOf(p)
@@ -232,7 +233,7 @@ func blocked(result finding.Result, blocking []finding.Finding) draft {
 		len(blocking), strings.Join(texts, "; ")),
 		"fix the findings that block: status.findings has a fix for each",
 		"or accept one: add its ID and your reason to spec.accept",
-		"the controller looks again within "+againEvery.String())
+		"the controller checks again within "+againEvery.String())
 	d.findings = result.Findings
 	return d
 }

@@ -156,7 +156,7 @@ func (c *Controller) turn(ctx context.Context) error {
 		}
 		s.Migration, s.Unfit = m, nil
 		if m.Spec.InCluster && !over(m) {
-			if approved, _ := approval(s); approved.True { // a plan that nobody has approved is not even read
+			if approved, _ := approval(s); approved.True { // a plan without approvals is not even read
 				if s.Unfit, err = c.unfit(ctx, m); err != nil {
 					failures = append(failures, err)
 					continue

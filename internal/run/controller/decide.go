@@ -119,7 +119,7 @@ func handedOver(m *v1alpha1.Migration) Conditions {
 	case phase == engine.PhasePaused:
 		c.Paused = yes(v1alpha1.ReasonAsked, "the command line has paused it"+says)
 	case phase == engine.PhaseNeedsPerson:
-		c.Degraded = yes(v1alpha1.ReasonNeedsPerson, "it stopped at a command line"+says)
+		c.Degraded = yes(v1alpha1.ReasonNeedsPerson, "a command line ran it, and stopped"+says)
 	}
 	return c
 }
@@ -249,13 +249,13 @@ func approval(s Situation) (Condition, *v1alpha1.ApprovalCount) {
 	switch {
 	case s.OldCRDs:
 		return no(v1alpha1.ReasonOldCRDs, "this cluster does not know the kind Approval, so its CRDs are of an older "+
-			"version: upgrade the chart of Theseus; nobody can approve until then"), counts
+			"version: upgrade the chart of Theseus; until then, no approval can be created"), counts
 	case s.Policy.Unserved: // signatures alone count
 	case s.Policy.Reason == v1alpha1.ReasonPolicyMissing:
 		return no(s.Policy.Reason,
 			s.Policy.Object+" does not exist, so the API server does not check who approves: "+install), counts
 	case s.Policy.Reason != "":
-		return no(s.Policy.Reason, s.Policy.Object+" is not the one of this version: "+install), counts
+		return no(s.Policy.Reason, s.Policy.Object+" differs from that of this version: "+install), counts
 	}
 	found := count(s)
 	counts.Counted, counts.ApprovedBy = len(found.who), found.who

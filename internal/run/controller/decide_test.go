@@ -213,7 +213,7 @@ func TestDecide(t *testing.T) {
 		{"taken by a command line after a pause", Situation{Migration: migration(onTerminal, inPhase(
 			engine.PhaseRunning), saying(Conditions{Paused: yes(v1alpha1.ReasonAsked, "x")}))}, Tell, "NotPaused"},
 		{"a command line needs a person", Situation{Migration: migration(onTerminal, inPhase(engine.PhaseNeedsPerson),
-			saying(Conditions{}))}, Tell, "NeedsPerson: it stopped at a command line"},
+			saying(Conditions{}))}, Tell, "NeedsPerson: a command line ran it, and stopped"},
 		{"a command line has paused", Situation{Migration: migration(onTerminal, inPhase(engine.PhasePaused),
 			saying(Conditions{}))}, Tell, "Asked: the command line has paused it"},
 		{"ended", Situation{Migration: migration(inPhase(engine.PhaseDone), observing(0, ""))}, Recount, ""},

@@ -71,7 +71,7 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 
 // errSettled ends a run of a Migration that was withdrawn, or is about to be; or a run whose journal says that it has
 // stopped for a person, while the summary in the status did not say so yet.
-var errSettled = errors.New("the migration has stopped, and nobody has asked to continue")
+var errSettled = errors.New("the migration has stopped, and no user has resumed it")
 
 // admit checks what must hold before a run continues, and before the first record of its journal. The lock is held.
 func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.Plan, past []engine.Record) error {
@@ -83,7 +83,7 @@ func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.P
 		return err
 	}
 	if now.UID != m.UID || now.Spec.PlanHash != p.Hash {
-		return fmt.Errorf("%s was replaced or changed: it has the plan with the hash %s, and approved is %s",
+		return fmt.Errorf("%s was replaced or changed: its plan has the hash %s, but the approved plan has %s",
 			m.Name, now.Spec.PlanHash, p.Hash)
 	}
 	if len(past) > 0 {
@@ -98,7 +98,7 @@ func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.P
 			err = admission.Refuse(v1alpha1.ReasonChangeEdited,
 				"turn planning on again (planning.enabled of the chart), and the controller makes another plan; "+
 					"or `kubectl -n "+v1alpha1.Namespace+" delete migration "+m.Name+"`, and plan with `theseus plan`",
-				"%s, so the plan is not the one that is wanted now; this controller makes no plans", why)
+				"%s, so the plan is outdated; this controller makes no plans", why)
 		}
 		return cmp.Or(err, errSettled)
 	}

@@ -26,7 +26,7 @@ type Policy struct {
 	// Unserved is true if the API server has no such policies, as before Kubernetes 1.30. The reason is then
 	// ReasonPolicyMissing.
 	Unserved bool
-	// Since is when the younger one of the two was created: nobody checked approvals from before.
+	// Since is when the younger one of the two was created: the API server did not check earlier approvals.
 	Since time.Time
 }
 

@@ -81,15 +81,15 @@ func pausesWhenTakenBack(t *testing.T, admin *kube.Client) {
 		{"what was applied", func() {
 			patch("argocd-application-controller", "applied", `{"data":{"backend":"vxlan"}}`)
 		},
-			[]string{"ConfigMap/default/applied is again as it was", "apply the object of the action c"}},
+			[]string{"ConfigMap/default/applied has its former content again", "apply the object of the action c"}},
 		{"another value", func() { patch("someone", "patched", `{"data":{"backend":"udp"}}`) }, nil},
 		{"a patch", func() {
 
 			patch("argocd-application-controller", "patched", `{"data":{"backend":"vxlan"}}`)
 		},
-			[]string{"argocd-application-controller took back what this run wrote: ConfigMap/default/patched",
+			[]string{"argocd-application-controller reverted what this run wrote: ConfigMap/default/patched",
 				`kubectl -n default patch configmap/patched --type merge -p '{"data":{"backend":"none"}}'`}},
-		{"a deletion", func() { create("deleted") }, []string{"ConfigMap/default/deleted is again as it was",
+		{"a deletion", func() { create("deleted") }, []string{"ConfigMap/default/deleted has its former content again",
 			"kubectl -n default delete configmap/deleted"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

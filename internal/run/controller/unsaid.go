@@ -48,7 +48,7 @@ func (c *Controller) sayRest(ctx context.Context, m *v1alpha1.Migration, target 
 	noted, found, err := journal.NotifiedIn(m)
 	switch phase := engine.Phase(m.Status.Phase); {
 	case !m.Spec.InCluster || !found || err != nil:
-		return nil // a command line has its own endpoint, no process has sent any, or the next run begins anew
+		return nil // a command line has its own endpoint, no process has sent any, or the next run begins again
 	case phase != engine.PhaseDone && phase != engine.PhaseRolledBack && phase != engine.PhasePaused &&
 		phase != engine.PhaseNeedsPerson:
 		return nil // the run tells it
@@ -94,7 +94,7 @@ func (c *Controller) sayRest(ctx context.Context, m *v1alpha1.Migration, target 
 	return nil
 }
 
-// forgetUnsaid forgets what is unsaid of some Migrations. A later turn, or a run, begins with them anew.
+// forgetUnsaid forgets what is unsaid of some Migrations. A later turn, or a run, begins with them again.
 func (c *Controller) forgetUnsaid(which func(name string) bool) {
 	for name, one := range c.unsaid {
 		if which(name) {

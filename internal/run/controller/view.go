@@ -38,7 +38,7 @@ type view struct {
 // hindrance is what keeps pods from starting, with what a person can do.
 type hindrance struct{ kind, reason, message string }
 
-// news is what the status of a Migration is to say.
+// news is the next status of a Migration.
 type news struct {
 	conditions Conditions
 	observed   *v1alpha1.Observed

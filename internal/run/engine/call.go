@@ -62,7 +62,7 @@ func (m *machine) patiently(ctx context.Context, what string, call func(context.
 	}
 }
 
-// stopped reports whether the run is to end after the current action.
+// stopped reports whether the run must end after the current action.
 func (m *machine) stopped() bool {
 	select {
 	case <-m.deps.Stop:
@@ -167,7 +167,7 @@ func (m *machine) followDesire(ctx context.Context) error {
 	case m.state.Undoing:
 		return nil
 	case m.state.PastReturn(m.plan.Steps):
-		return m.pause(ctx, "a rollback was requested after the point of no return, where it is not possible")
+		return m.pause(ctx, "a rollback was requested after the point of no return, but is no longer possible")
 	}
 	if err := m.append(ctx, Record{Event: RollingBack, Result: ResultAsked, Error: "the operator requested it",
 		Data: m.asked(), By: m.deps.By}); err != nil {

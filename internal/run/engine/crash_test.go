@@ -85,7 +85,7 @@ func manners() []manner {
 	}
 }
 
-// dieAt runs the bench, dies at each of the points in turn (counted anew in every run), then runs to the
+// dieAt runs the bench, dies at each of the points in turn (counted again in every run), then runs to the
 // end. It returns false when the first point was never reached.
 func (b *bench) dieAt(t *testing.T, m manner, points ...int) (engine.Outcome, bool) {
 	t.Helper()
@@ -210,7 +210,7 @@ func (b *bench) compare(t *testing.T, what string, got engine.Outcome, want engi
 	}
 }
 
-// TestBrokenJournal makes every append fail for good, before or after it is on the disk: the run stops at
+// TestBrokenJournal makes every append fail permanently, before or after it is on the disk: the run stops at
 // once, does nothing more, and the next one goes on.
 func TestBrokenJournal(t *testing.T) {
 	calm := newBench(migration(), before())

@@ -81,7 +81,7 @@ type group struct {
 	undo    bool
 	settled []Record   // outcomes that are not written yet
 	open    []*attempt // not begun yet, or met an outage
-	failed  []*attempt // for good
+	failed  []*attempt // permanently
 	// left is why the group is left before its end: a pause, a rollback or a stop that was requested, or a journal that
 	// cannot be written.
 	left error
@@ -122,7 +122,7 @@ func (g *group) round(ctx context.Context) error {
 	return fmt.Errorf("%s: %w", what, away[0].err)
 }
 
-// tryTogether tries each action once. When one fails for good, those that are under way end, and the others do not
+// tryTogether tries each action once. When one fails permanently, those that are under way end, and the others do not
 // begin; unless they take something back, which is better done on the other nodes than on none.
 func (m *machine) tryTogether(ctx context.Context, attempts []*attempt, undo bool) {
 	var calls []func()

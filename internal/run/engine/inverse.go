@@ -21,7 +21,7 @@ func Entitled(p *plan.Plan, s State) error {
 	for _, known := range s.Steps {
 		st := steps[known.ID]
 		if st == nil {
-			return NeedsPerson(hint, "the journal has step %q, which the plan does not have", known.ID)
+			return NeedsPerson(hint, "the journal has the step %q, but the plan does not", known.ID)
 		}
 		actions := map[string]*step.Action{} // as many as there are nodes, or several times as many
 		for i := range st.Actions {
@@ -43,7 +43,7 @@ func entitled(p *plan.Plan, action *step.Action, done ActionState) error {
 	case done.Inverse == nil || takesBack(p, *action, *done.Inverse):
 		return nil
 	}
-	return fmt.Errorf("the inverse is to %s, and the plan's step does not allow that", describe(*done.Inverse))
+	return fmt.Errorf("the inverse is to %s, but the plan's step does not allow that", describe(*done.Inverse))
 }
 
 // describe names an action by its operation and object; its title is only text.

@@ -48,7 +48,7 @@ func probe(id string, old, new []string) step.Action {
 	return step.Action{ID: id, Do: step.Probe{Paths: step.PathSet{Old: old, New: new}}, Title: "measure"}
 }
 
-// beside marks actions, all but the first, as done together.
+// next to marks actions, all but the first, as done together.
 func beside(actions ...step.Action) []step.Action {
 	for i := range actions[1:] {
 		actions[1+i].Together = true

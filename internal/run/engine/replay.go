@@ -143,7 +143,7 @@ func (s *State) within(r Record) error {
 	back := r.Undo || r.Event == StepUndone
 	switch {
 	case back != (s.Undoing || s.Back == r.Step):
-		return fmt.Errorf("step %q: its direction is not the run's", r.Step)
+		return fmt.Errorf("step %q: its direction differs from the run's", r.Step)
 	case !back && st.Done:
 		return fmt.Errorf("step %q is done", r.Step)
 	case st.Undone:
@@ -158,7 +158,7 @@ func (s *State) within(r Record) error {
 		st.GateAsked, st.Verdict = true, nil
 	case GateAnswer:
 		if !st.GateAsked || r.Verdict == nil {
-			return fmt.Errorf("step %q: an answer without a question, or without a verdict", r.Step)
+			return fmt.Errorf("step %q: a gate's answer without its question, or without a verdict", r.Step)
 		}
 		st.Verdict = r.Verdict
 	case StepDone:

@@ -168,7 +168,7 @@ func (m *machine) enter(ctx context.Context) error {
 		return errPaused
 	}
 	resumed := Record{Event: Resumed, By: m.deps.By}
-	// else a restart, a window or the end of a freeze continues the run, whoever asked for what before
+	// else a restart, a window or the end of a freeze continues the run, whatever was requested before
 	if m.state.Waits() {
 		resumed.Data = m.asked()
 	}

@@ -14,7 +14,7 @@ func mapsKeys(m map[string]map[string]any) iter.Seq[string] { return maps.Keys(m
 
 // parsePlan reads the plan of a transcript. "step ID [noreturn] [gate=TITLE] [before=KIND/NAME] [after=KIND/NAME]
 // [nopods=NETWORK] [alone]" begins a step; its actions follow, those of its undo with "undo" in front, and those that
-// may be done together with the one before with "beside":
+// may be done together with the one before with "next to":
 //
 //	apply ID KIND/NAME FIELD...   delete ID KIND/NAME   patch ID KIND/NAME JSON
 //	node ID NODE VERB             evict ID NODE NETWORK wait ID KIND/NAME

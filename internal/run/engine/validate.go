@@ -45,7 +45,7 @@ func (s State) Matches(p *plan.Plan) error {
 	}
 	for _, st := range s.Steps {
 		if !known[st.ID] {
-			return WithHint(fmt.Errorf("the journal has step %q, which the plan does not have", st.ID),
+			return WithHint(fmt.Errorf("the journal has the step %q, but the plan does not", st.ID),
 				"the plan or the journal was edited: take both from the cluster with `theseus resume`")
 		}
 	}

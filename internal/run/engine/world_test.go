@@ -28,7 +28,7 @@ type world struct {
 	gates   map[string]bool
 	// compared are the changed nodes that each gate was told of.
 	compared map[string][]string
-	// broken are the actions that fail for good.
+	// broken are the actions that fail permanently.
 	broken  map[string]bool
 	hook    func(point string) error
 	desire  v1alpha1.Desire
@@ -306,7 +306,7 @@ func (w *world) holds(c step.Condition) (bool, string, error) {
 	case step.Gone:
 		return w.objects[is.Ref.String()] == nil, is.Ref.String() + " is there", nil
 	}
-	return w.objects[c.Ref().String()] != nil, c.Ref().String() + " is not there", nil
+	return w.objects[c.Ref().String()] != nil, c.Ref().String() + " does not exist", nil
 }
 
 // Ask implements engine.Gate: it passes unless gates says false for its title.

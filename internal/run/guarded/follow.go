@@ -53,7 +53,7 @@ func (a *Actor) join(ctx context.Context, glance kube.Glance) (why string) {
 		a.Say("note: of a node that has joined, not measured: " + one.String())
 	}
 	if a.joined.failed++; err != nil {
-		a.joined.waiting = "it is not known which nodes have joined: " + err.Error()
+		a.joined.waiting = "Theseus cannot read which nodes have joined: " + err.Error()
 		return a.joined.waiting
 	}
 	a.joined.failed = 0
@@ -78,7 +78,7 @@ const (
 )
 
 // follow looks at the addresses of the probe pods if more probes were lost since it last did. A node that restarted has
-// its pods at other addresses, and paths to the former ones would be lost for good. An outage of the API server ends
+// its pods at other addresses, and paths to the former ones would be lost permanently. An outage of the API server ends
 // nothing: the next look tries again. The count falls when a source of probes starts again: what is lost after that is
 // new, too.
 func (a *Actor) follow(ctx context.Context, glance kube.Glance) {

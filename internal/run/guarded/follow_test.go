@@ -96,7 +96,7 @@ func TestJoin(t *testing.T) {
 			"node n has joined, and waits"},
 		"an outage": {[]joins{{err: errors.New("the API server is away")}, {}}, true, nil, ""},
 		"an outage that lasts": {[]joins{{err: errors.New("the API server is away")}}, false, nil,
-			"it is not known which nodes have joined: the API server is away"},
+			"Theseus cannot read which nodes have joined: the API server is away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, out, clock := bench(kind.Guard{Quiet: step.Duration(20 * time.Second),

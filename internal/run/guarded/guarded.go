@@ -151,7 +151,7 @@ type running struct {
 	killed      bool // a loss ended it
 }
 
-// begun is the first observation of the command: whoever finds it after a crash does not run the command again.
+// begun is the first observation of the command: a process that finds it after a crash does not run the command again.
 var begun = json.RawMessage(`{"begun":true}`)
 
 // Observe implements engine.Actor. A command whose intent is in the journal has run: it is not run again, whatever came

@@ -26,7 +26,7 @@ const (
 )
 
 // noNewPods begins the message about the first of several errors.
-const noNewPods = "note: new pods cannot be made, which is tried again: "
+const noNewPods = "note: new pods cannot be created; Theseus tries again: "
 
 // rounds makes new pods, round by round.
 type rounds struct {
@@ -103,7 +103,7 @@ func (r *rounds) everywhere(ctx context.Context) result.NewPods {
 // before tries new pods before the change, and removes them. Whatever becomes of them, the run goes on.
 func (a *Actor) before(ctx context.Context) (json.RawMessage, error) {
 	if a.Maker == nil {
-		return json.Marshal(result.NewPods{Lacks: "this process makes none"})
+		return json.Marshal(result.NewPods{Lacks: "this process creates none"})
 	}
 	inner, cut := context.WithCancel(ctx)
 	a.trying(cut)

@@ -142,7 +142,7 @@ func TestNewPodsForbidden(t *testing.T) {
 		}
 		said := 0
 		for _, line := range out.lines {
-			if line == "note: new pods cannot be made, which is tried again: pods is forbidden" {
+			if line == "note: new pods cannot be created; Theseus tries again: pods is forbidden" {
 				said++
 			}
 		}

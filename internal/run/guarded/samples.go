@@ -35,7 +35,7 @@ func (a *Actor) patient(ctx context.Context, until time.Time, what string, call 
 		}
 		if !said {
 			said = true
-			a.Say(fmt.Sprintf("note: %s, which is tried again: %v", what, err))
+			a.Say(fmt.Sprintf("note: %s; Theseus tries again: %v", what, err))
 		}
 		if a.Clock.Sleep(ctx, newPodsAgain) != nil {
 			return err
@@ -80,7 +80,7 @@ func (a *Actor) connect(ctx context.Context, until time.Time, which []int,
 func (a *Actor) sampleBefore(ctx context.Context) (json.RawMessage, error) {
 	tries := make([]step.Try, len(a.Guard.Pairs))
 	if a.Sampler == nil {
-		return json.Marshal(result.Samples{Lacks: "this process connects none"})
+		return json.Marshal(result.Samples{Lacks: "this process opens none"})
 	}
 	inner, cut := context.WithTimeout(ctx, roundFor)
 	defer cut()
@@ -175,7 +175,7 @@ func (s *sampling) round(outer context.Context, last bool) {
 	}
 	lacks := a.connect(ctx, until, a.all(), tries)
 	if lacks != "" && !last && !s.failing && ctx.Err() == nil {
-		a.Say("note: pods cannot be connected, which is tried again in the next round: " + lacks)
+		a.Say("note: pods cannot be connected; Theseus tries again in the next round: " + lacks)
 	}
 	s.failing = lacks != ""
 	turn := func(i int) result.Turn { return result.TurnOf(a.Guard.Pairs[i], before[i], tries[i]) }

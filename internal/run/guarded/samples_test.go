@@ -88,7 +88,7 @@ func TestSampleBefore(t *testing.T) {
 	if len(s.calls) != 2 || len(s.calls[0]) != 2 || len(s.calls[1]) != 1 || a.sampled == nil {
 		t.Fatalf("calls %v, %+v", s.calls, a.sampled)
 	}
-	for _, want := range []string{"pods of n000 cannot be connected, which is tried again: forbidden",
+	for _, want := range []string{"pods of n000 cannot be connected; Theseus tries again: forbidden",
 		"the model of the policies says that x/c to x/server, TCP 80 is allowed, and the network did something else: " +
 			"no answer within 2s", "pairs of pods before the change: 1 of 3 connections got through"} {
 		if !out.has(want) {
@@ -202,7 +202,7 @@ func TestSampleMeanwhile(t *testing.T) {
 		ran.Samples.Turned[0].Pair != 1 || !out.has("POLICY CHANGED: x/b to x/vault, TCP 80 (denied by policy)") {
 		t.Errorf("%+v, said %q", ran, out.lines)
 	}
-	if !out.has("note: pods cannot be connected, which is tried again in the next round: forbidden") {
+	if !out.has("note: pods cannot be connected; Theseus tries again in the next round: forbidden") {
 		t.Errorf("it does not say that it cannot connect: %q", out.lines)
 	}
 }

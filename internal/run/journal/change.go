@@ -50,7 +50,7 @@ func Withdraw(ctx context.Context, client dynamic.Interface, seen *v1alpha1.Migr
 		return err
 	}
 	if now.UID != seen.UID || !now.Spec.InCluster || Begun(now) || len(pages) > 0 {
-		return fmt.Errorf("migration %s has begun, or another process has it by now", seen.Name)
+		return fmt.Errorf("migration %s has begun, or another process has taken it", seen.Name)
 	}
 	_, err = call(ctx, "withdrawing migration "+seen.Name, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Delete(ctx, seen.Name,

@@ -184,7 +184,7 @@ func (c *Cluster) append(ctx context.Context, records []engine.Record, raws []js
 			return err
 		}
 		if !c.fresh {
-			return fmt.Errorf("the journal of %s cannot be read as a whole", c.name)
+			return fmt.Errorf("the journal of %s cannot be read completely", c.name)
 		}
 	}
 	wanted, err := admit(records, c.state.Seq, c.last)

@@ -238,7 +238,7 @@ func named(name, hash string, migration *v1alpha1.Migration) error {
 			migration.Name, hash, migration.Spec.PlanHash)
 	}
 	if name != migration.Name {
-		return engine.NeedsPerson(editedHint, "migration %s: its plan is that of %s", migration.Name, name)
+		return engine.NeedsPerson(editedHint, "migration %s: its plan belongs to %s", migration.Name, name)
 	}
 	return nil
 }

@@ -64,8 +64,8 @@ func writePages(ctx context.Context, client dynamic.Interface, migration string,
 
 // readPages joins the pages that a Migration names. A missing or edited page is an error, never a shorter plan.
 func readPages(ctx context.Context, client dynamic.Interface, migration *v1alpha1.Migration) ([]byte, error) {
-	const hint = "restore the page from a backup of the cluster; without it, only a person can finish or undo " +
-		"the migration, by the runbook"
+	const hint = "restore the page from a backup of the cluster; without it, you have to finish or undo the " +
+		"migration yourself, with the runbook"
 	var packed bytes.Buffer
 	for i, name := range migration.Spec.PlanPages {
 		if packed.Len() > maxPlanPages*planPageBytes {

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrTaken says that the journal has another record under this Seq: another engine is running.
-var ErrTaken = errors.New("another engine wrote to this journal")
+var ErrTaken = errors.New("another process wrote to this journal")
 
 // admit returns those records that are new, after the last one of n. It skips records that are the last ones already;
 // it is an error if another record has their Seq, or if records are missing in between.

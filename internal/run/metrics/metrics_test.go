@@ -413,7 +413,7 @@ func TestLossAfterExcuse(t *testing.T) {
 	for second := range 90 {
 		n := int64(0)
 		switch {
-		case second >= 60: // two are lost for good
+		case second >= 60: // two are lost permanently
 			n = 2
 		case second >= 1 && second < 30: // five, which are excused at last
 			n = 5

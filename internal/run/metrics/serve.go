@@ -62,8 +62,7 @@ func (m *Metrics) Serve(address string) (at string, stop func(), err error) {
 	return listener.Addr().String(), func() { server.Close(); <-done }, nil
 }
 
-// Handler answers scrapes. An answer is complete before it is sent, so that a slow reader keeps nobody else from being
-// answered.
+// Handler answers scrapes. An answer is complete before it is sent, so a slow reader does not block other scrapes.
 func (m *Metrics) Handler() http.Handler {
 	render := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: mostRendered})
 	answers := make(chan struct{}, mostAnswered)
@@ -72,7 +71,7 @@ func (m *Metrics) Handler() http.Handler {
 		case answers <- struct{}{}:
 			defer func() { <-answers }()
 		default:
-			http.Error(w, "too many scrapes are under way", http.StatusServiceUnavailable)
+			http.Error(w, "too many scrapes are in progress", http.StatusServiceUnavailable)
 			return
 		}
 		answer := &answer{header: http.Header{}, status: http.StatusOK}

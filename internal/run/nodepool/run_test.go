@@ -294,7 +294,9 @@ func TestCommandsAndNodesThatFail(t *testing.T) {
 		{"a budget lets no pod go", comes, goes, (*site).holdPod, func(a step.Action) bool {
 			return a.Op() == step.OpEvict && a.Do.(step.Evict).Pods.Node == "node-1"
 		}, engine.EndRolledBack, before,
-			"pod shop/report: held by its disruption budget: The disruption budget report needs 1 healthy pods and " +
+			"pod shop/report: its PodDisruptionBudget denies the eviction: The disruption budget report needs 1 " +
+				"healthy " +
+				"pods and " +
 				"has 1 currently", "make a new plan"},
 		{"the command to remove fails", comes, second("remove", "echo denied; exit 1"), nil, nil,
 			engine.EndNeedsPerson, stuck,

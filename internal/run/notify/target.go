@@ -117,10 +117,11 @@ func (t *Target) Exposed() string {
 	case t.url.Scheme != "http", host == "localhost", address != nil && address.IsLoopback():
 		return ""
 	case t.url.User != nil:
-		return t.String() + " gets notifications without encryption: everyone on the way can read " +
-			"them, and the password of the URL"
+		return t.String() + " gets notifications without encryption: anyone on the network path can read them, " +
+			"and the " +
+			"password in the URL"
 	}
-	return t.String() + " gets notifications without encryption: everyone on the way can read them"
+	return t.String() + " gets notifications without encryption: anyone on the network path can read them"
 }
 
 // finalError is an answer that another attempt does not change.

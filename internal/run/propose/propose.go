@@ -30,8 +30,8 @@ type Input struct {
 	Change   v1alpha1.ChangeSpec
 	// Manifest is the target's manifests, decoded.
 	Manifest []unstructured.Unstructured
-	// Served asks the registry of the agent's image; nil if nobody asks it. It is called only for a change that is
-	// possible.
+	// Served asks the registry of the agent's image; nil if the registry is not asked. It is called only for a change
+	// that is possible.
 	Served func() *check.Served
 	// Options select and accept findings.
 	Options preflight.Options

@@ -27,7 +27,7 @@ func toneOf(bad bool) string {
 
 func requestsFigure(m Model) figure {
 	if len(m.Traffic) == 0 {
-		return figure{"Failed requests", noData, "none of your own clients was counted", "none"}
+		return figure{"Failed requests", noData, "there are no results of your own clients", "none"}
 	}
 	return figure{"Failed requests", number(m.Totals.Failed), "of " + number(m.Totals.Requests),
 		toneOf(m.Totals.Failed > 0)}

@@ -22,7 +22,7 @@ func TestFindings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"This change is blocked", "1 to block, 0 to read, 0 to know, 1 not checked",
+	for _, want := range []string{"This change is blocked", "1 block, 0 warn, 0 info, 1 not checked",
 		"IPv4, today", "IPv4, after the change",
 		"a &lt;b&gt; c", "Network/calico", "nobody looked", "node-1", "<svg"} {
 		if !strings.Contains(string(page), want) {

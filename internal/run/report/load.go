@@ -82,7 +82,7 @@ func (l *Load) Text() string {
 		text += fmt.Sprintf(", %d not known", unknown)
 	}
 	if n := math.Round(l.ByChance); n >= 1 {
-		text += fmt.Sprintf("; with so few runs, about %.0f would be worse or better by chance alone", n)
+		text += fmt.Sprintf("; with so few runs, about %.0f would be worse or better by chance", n)
 	}
 	return text
 }

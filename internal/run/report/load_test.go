@@ -23,7 +23,7 @@ func loaded(p99 bench.Micros, lost int64) *bench.Result {
 // measured or was stopped.
 func TestLoad(t *testing.T) {
 	// 2 figures, 2 runs each: each is worse or better in 2 of 6 orders
-	const byChance = "; with so few runs, about 1 would be worse or better by chance alone"
+	const byChance = "; with so few runs, about 1 would be worse or better by chance"
 	stopped := loaded(900, 0)
 	stopped.Stopped = "node b is not Ready"
 	for name, test := range map[string]struct {

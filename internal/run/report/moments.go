@@ -136,13 +136,14 @@ func (m Model) When(one Moment) string {
 func looksNote(in Input) []string {
 	var list []string
 	if n := len(in.Looks); n > 1 {
-		list = append(list, fmt.Sprintf("The cluster was looked at in %s between %s and %s. Between these times, "+
-			"only what Kubernetes' Events still said at the next look is known.",
+		list = append(list, fmt.Sprintf("The cluster was read in %s between %s and %s. Between these times, only "+
+			"Kubernetes' Events that still existed at the next read are known.",
 			countOf(int64(n), "period"), in.Looks[0].From.UTC().Format(time.DateTime),
 			in.Looks[n-1].To.UTC().Format(time.DateTime)))
 	}
 	if in.EventsDropped > 0 {
-		list = append(list, fmt.Sprintf("%s of the cluster were too many to be kept: the oldest.",
+		list = append(list, fmt.Sprintf("%s of the cluster were dropped, the oldest first, because there were too "+
+			"many.",
 			countOf(int64(in.EventsDropped), "event")))
 	}
 	return list

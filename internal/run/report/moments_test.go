@@ -50,7 +50,7 @@ func TestMoments(t *testing.T) {
 	}
 	text := Text(m)
 	if !strings.HasPrefix(text, "Measuring; until now 20 probes lost") || !strings.Contains(text,
-		"timeline  09:49:00 node b is not Ready") || !strings.Contains(text, "looked at in 2 periods") {
+		"timeline  09:49:00 node b is not Ready") || !strings.Contains(text, "read in 2 periods") {
 		t.Error(text)
 	}
 	page, err := HTML(m)

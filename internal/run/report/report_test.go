@@ -131,8 +131,8 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// TestMovesApart: of the pods that were moved, Theseus' own and those that the plan does not have are told apart.
-func TestMovesApart(t *testing.T) {
+// TestMovesOfTheseus: of the pods that were moved, Theseus' own and those that the plan does not have are told apart.
+func TestMovesOfTheseus(t *testing.T) {
 	p := &plan.Plan{Workloads: []plan.Workload{{Namespace: "shop", Name: "web",
 		Pods: map[string][]string{"wave-1": {"web-1"}, "wave-2": {"web-2"}}}}}
 	all := []Move{{Namespace: "shop", Name: "web-1"}, {Namespace: "shop", Name: "web-2"},
@@ -360,7 +360,7 @@ func TestMergeSeries(t *testing.T) {
 	}
 }
 
-// A prober that restarts costs no verdict where the second responder beside it answered meanwhile, and hides no loss
+// A prober that restarts costs no verdict where the second responder next to it answered meanwhile, and hides no loss
 // where that was silent too.
 func TestRestartedProber(t *testing.T) {
 	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }

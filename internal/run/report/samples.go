@@ -138,7 +138,7 @@ func samplesNotes(s *Samples) []string {
 		list = append(list, "Before the change, "+p.says+". It is compared with itself only.")
 	}
 	for _, left := range s.Unevaluated {
-		list = append(list, "No connection was sampled about which this may decide: "+left)
+		list = append(list, "No connection was sampled about which these may decide: "+left)
 	}
 	if s.Lacks != "" {
 		list = append(list, "Sampled connections before the change: "+s.Lacks)

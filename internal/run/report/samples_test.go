@@ -47,7 +47,7 @@ func TestForeignSamples(t *testing.T) {
 	if m.Verdict.Level != Good || !strings.Contains(Text(m), "samples   3 connections (1 allowed, 2 denied by "+
 		"policy), opened 2 times since the baseline; 1 not compared") ||
 		!strings.Contains(Text(m), "because a pod is gone: shop/old") ||
-		!slices.Contains(m.Verdict.Notes, "No connection was sampled about which this may decide: "+
+		!slices.Contains(m.Verdict.Notes, "No connection was sampled about which these may decide: "+
 			"AdminNetworkPolicy/a: x") ||
 		!strings.Contains(strings.Join(m.Verdict.Notes, "\n"), "Before the change, the model of the policies says "+
 			"that shop/old to shop/vault, TCP 8080 is denied, and the network did something else: the connection was") {

@@ -211,7 +211,7 @@ func residueText(m Model) string {
 	case r.Rules && r.NodesBefore == 0:
 		return "every node proved that none of the former rules is left"
 	case m.Change.Strategy == "rollout" && r.NodesBefore == 0:
-		return "not inventoried: the rollout leaves none"
+		return "not inventoried: a rollout leaves none"
 	case r.NodesAfter == 0 && m.Run.Outcome == RolledBack:
 		return "not inventoried: the old network stayed, and every undone step removed its own residue"
 	case r.NodesBefore == 0 && m.Run.Outcome != Done && m.Run.Outcome != NotStarted:

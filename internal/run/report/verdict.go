@@ -76,7 +76,7 @@ func title(m *Model, l Level) string {
 	case NotStarted:
 		return "Nothing was run"
 	case NeedsPerson:
-		return "Stopped half way, needs a person; " + cost
+		return "Stopped halfway, needs a person; " + cost
 	case RolledBack:
 		return "Rolled back; " + cost
 	case RollingBack:
@@ -217,7 +217,7 @@ func missing(in Input, m *Model) []string {
 	}
 	// whose network may have no policy: the gate decides what was measured
 	t, foreign := m.Totals, in.Plan != nil && in.Plan.Foreign()
-	say(len(in.Records) == 0, "There is no journal, so the course of the run is unknown.")
+	say(len(in.Records) == 0, "There is no journal, so Theseus does not know what the run did.")
 	say(t.Sent == 0, "No path was measured, so losses are unknown.")
 	say(len(in.Unread) > 0, "Some results of earlier processes could not be read: %s.", some(in.Unread))
 	for _, f := range m.Elsewhere {

@@ -39,7 +39,7 @@ type Board struct {
 	classes  []Class
 	pace     map[string]loss.RoundTrips // of every class, at the results before
 	progress map[string]*progress       // of every path
-	planned  []*progress                // of the paths that are to be measured now
+	planned  []*progress                // of the paths that must be measured now
 	recent   time.Duration
 	rebase   bool
 	losing   map[string]time.Time // when a class last lost, by the clock of this machine
@@ -198,7 +198,7 @@ func markOf(s report.State) Mark {
 // Rebase means that the next Measure has results of earlier times that were not known: what they lost is not lost now.
 func (b *Board) Rebase() { b.rebase = true }
 
-// Measure takes all evidence so far, and the paths that are to be measured now, at a time of this machine's clock. The
+// Measure takes all evidence so far, and the paths that must be measured now, at a time of this machine's clock. The
 // first results of a path may be old: whether it is measured now shows when they grow.
 func (b *Board) Measure(evidence kube.Collected, planned []v1alpha1.Path, at time.Time) {
 	first := b.account == nil || b.rebase
@@ -297,7 +297,7 @@ func (b *Board) fresh(p *progress, at time.Time) bool {
 	return !p.grew.IsZero() && at.Sub(p.grew) < b.recent
 }
 
-// silent counts the paths that are to be measured now, but have no new results, and names the nodes on which they
+// silent counts the paths that must be measured now, but have no new results, and names the nodes on which they
 // start.
 func (b *Board) silent(at time.Time) (paths int, nodes []string) {
 	quiet := b.quiet(at)
@@ -308,7 +308,7 @@ func (b *Board) silent(at time.Time) (paths int, nodes []string) {
 	return len(quiet), slices.Sorted(maps.Keys(all))
 }
 
-// quiet are the paths that are to be measured now, but have no new results. A denied path has its first result only
+// quiet are the paths that must be measured now, but have no new results. A denied path has its first result only
 // after a timeout, unlike the others of its node.
 func (b *Board) quiet(at time.Time) map[*progress]bool {
 	reports := map[string]bool{}

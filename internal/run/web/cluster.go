@@ -262,7 +262,7 @@ func (p *person) who(ctx context.Context) (name string, err error) {
 		return "", &Refused{Code: http.StatusNotImplemented,
 			Text: "The page needs Kubernetes 1.28 or later: this API server has no SelfSubjectReview."}
 	case err == nil && name == "":
-		err = &Refused{Code: http.StatusUnauthorized, Text: "The API server does not say whose token this is.",
+		err = &Refused{Code: http.StatusUnauthorized, Text: "The API server does not name the user of this token.",
 			SignIn: true}
 	}
 	return name, err
@@ -325,7 +325,7 @@ type shown struct {
 
 // errFull is the error for a migration that cannot be shown in addition to those that people look at.
 var errFull = &Refused{Code: http.StatusServiceUnavailable,
-	Text: fmt.Sprintf("People look at %d other migrations, and the page has memory for no more.", maxFeeds)}
+	Text: fmt.Sprintf("Users have %d other migrations open, and the page has no memory for more.", maxFeeds)}
 
 // Open is the feed of a migration, for a viewer until it calls gone. Of feeds without viewers, the one that has been
 // idle longest makes room.

@@ -67,7 +67,7 @@ func (f *Feed) Age(at time.Time) {
 	f.show(state)
 }
 
-// Stale says that the run cannot be read now, and why. What is known stays on the page, with the time of the last
+// Stale says that the run cannot be read now, and why. The page keeps the known data, with the time of the last
 // reading.
 func (f *Feed) Stale(why string, at time.Time) {
 	f.lock.Lock()

@@ -292,13 +292,13 @@ func (b *Board) pods(d *NodeDetail, running []run.RunningPod, unread error) {
 			one = PodDetail{Namespace: pod.Namespace, Name: pod.Name, State: "not in the plan", rank: rankOther}
 			switch treatment := planned[name]; {
 			case pod.HostNetwork:
-				one.State = "host network: it stays"
+				one.State = "hostNetwork: it does not move"
 			case treatment == "adopt" && d.Mark != Done:
 				one.State, one.rank = "to move, with its connections", rankToMove
 			case treatment == "move" && d.Mark != Done:
 				one.State, one.rank = "to be evicted", rankToMove
 			case treatment != "":
-				one.State = "in the plan; the journal does not tell what became of it"
+				one.State = "in the plan; the journal has no result for it"
 			case !b.begun().IsZero() && pod.Made.After(b.begun()):
 				one.State = "made during the change"
 			}
@@ -314,7 +314,7 @@ func (b *Board) pods(d *NodeDetail, running []run.RunningPod, unread error) {
 	for _, one := range known { // they run there no more, as far as is known
 		one.Unread = true
 		if unread == nil && one.rank != rankEvicted {
-			one.Note = strings.TrimPrefix(one.Note+"; it runs on this node no more", "; ")
+			one.Note = strings.TrimPrefix(one.Note+"; it no longer runs on this node", "; ")
 		}
 		all = append(all, one)
 	}
@@ -324,7 +324,7 @@ func (b *Board) pods(d *NodeDetail, running []run.RunningPod, unread error) {
 	d.MorePods = max(len(all)-maxNodePods, 0)
 	d.Pods = all[:len(all)-d.MorePods]
 	if unread != nil {
-		d.PodsNote = "Which pods run on it now is not known, nor which have restarted: " + unread.Error() + "."
+		d.PodsNote = "Theseus does not know which pods run on it now, nor which have restarted: " + unread.Error() + "."
 		if len(planned) > 0 {
 			d.PodsNote += fmt.Sprintf(" The plan has %d pods on the nodes of %s.", len(planned), d.Wave)
 		}
@@ -400,7 +400,7 @@ func adopted(pod step.AdoptOutcome, move report.Move, moved bool) PodDetail {
 	case step.AdoptRefused:
 		one.State, one.Bad, one.rank = "not moved: refused", true, rankBad
 	case step.AdoptUndone:
-		one.State, one.Bad, one.rank = "not moved: failed and taken back", true, rankBad
+		one.State, one.Bad, one.rank = "not moved: failed and undone", true, rankBad
 	case step.AdoptStuck:
 		one.State, one.Bad, one.rank = "stuck: the agent tries again", true, rankBad
 	case step.AdoptGone:

@@ -77,7 +77,7 @@ func TestNodeOpened(t *testing.T) {
 	if node.Pods[0].Name != "logs-worker-002" {
 		t.Errorf("what restarted does not come first: %+v", node.Pods)
 	}
-	if proxy := pod(t, node, "kube-proxy-worker-002"); proxy.State != "host network: it stays" || proxy.Bad {
+	if proxy := pod(t, node, "kube-proxy-worker-002"); proxy.State != "hostNetwork: it does not move" || proxy.Bad {
 		t.Errorf("host network: %+v", proxy)
 	}
 	if cart := pod(t, node, "cart-worker-002"); cart.State != "made during the change" {
@@ -282,13 +282,13 @@ func TestNodeAdopted(t *testing.T) {
 	page.Live = r
 	node := opened(t, page, "worker-002")
 	for name, want := range map[string]string{"a": "moved with its connections", "b": "not moved: refused",
-		"c": "not moved: failed and taken back", "d": "stuck: the agent tries again", "e": "ended before it was moved",
+		"c": "not moved: failed and undone", "d": "stuck: the agent tries again", "e": "ended before it was moved",
 		"f": "was on the network already"} {
 		if got := pod(t, node, name); got.State != want || got.Bad != strings.Contains("bcd", name) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got := pod(t, node, "a").Note; got != "gap of 7.0 ms, 1 of 400 datagrams lost; it runs on this node no more" {
+	if got := pod(t, node, "a").Note; got != "gap of 7.0 ms, 1 of 400 datagrams lost; it no longer runs on this node" {
 		t.Errorf("note %q", got)
 	}
 	if !node.Pods[0].Bad || !node.Pods[2].Bad || node.Pods[3].Bad && node.Pods[3].Restarts == 0 {

@@ -49,7 +49,7 @@ const (
 
 // Question is what a person confirms before an action.
 type Question struct {
-	// Text says what the action does; Word is to be typed, empty if nothing is.
+	// Text says what the action does; Word is the word to type; empty if there is none.
 	Text string `json:"text"`
 	Word string `json:"word,omitempty"`
 	// Plan is the hash of the plan that Text describes.
@@ -143,7 +143,7 @@ var ErrNotLoopback = errors.New("the page is served on a loopback address only: 
 // about an error.
 func NewServer(feed *Feed, address string, actions Actions, hint func(error) string) *Server {
 	l := &loopback{address: address, token: rand.Text(), view: View{Feed: feed, Actions: actions,
-		Lacks: "this page only shows: theseus web --allow-actions lets it act"}}
+		Lacks: "this page is read-only: start it with theseus web --allow-actions"}}
 	s := Serve(l, hint)
 	s.url = "http://" + address + "/#" + l.token // browsers do not send a fragment
 	return s
@@ -416,7 +416,7 @@ func (s *Server) do(v *View, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Header.Get("Origin") == "" {
-		http.Error(w, "only the page itself may ask for actions", http.StatusForbidden)
+		http.Error(w, "only the page itself may request actions", http.StatusForbidden)
 		return
 	}
 	if !v.allowed(w, asked.Action) {

@@ -119,7 +119,7 @@ func (s *sessions) show(over bool, recent time.Duration, at time.Time) *Sessions
 	case over:
 		next.Text = "The run has ended: no agent reports its sessions any more."
 	case s.late != "":
-		next.Text = "What asks for BGP sessions cannot be read now, and may have changed: " + s.late + "."
+		next.Text = "The objects that configure BGP sessions cannot be read now, and may have changed: " + s.late + "."
 	}
 	for _, one := range s.live {
 		next.Pictures = append(next.Pictures, one.Picture(seen))

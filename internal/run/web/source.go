@@ -257,9 +257,9 @@ func (s *Source) lock(ctx context.Context, state engine.State, migration *v1alph
 		s.about.Runner = holder.Error()
 	case state.Over():
 	case hidden:
-		s.about.Runner = "which process runs it is not known: " + err.Error()
+		s.about.Runner = "Theseus cannot read which process runs it: " + err.Error()
 	case migration.Spec.InCluster:
-		s.about.Runner = "the controller in the cluster has it, and does not run it now"
+		s.about.Runner = "the controller in the cluster has it, but does not run it now"
 	default:
 		s.about.Runner = "no process runs it"
 	}
@@ -292,8 +292,8 @@ func (s *Source) count(ctx context.Context, state engine.State) (*kube.Collected
 	if err := cmp.Or(s.ungathered, s.uncollected); err != nil {
 		s.about.Unread = "Some results cannot be read: " + err.Error() + "."
 	} else if last && !s.released {
-		s.about.Unread = "The last results may be missing: it is not known whether the process " +
-			"that ran it has written them."
+		s.about.Unread = "The last results may be missing: Theseus does not know whether the process that ran it has " +
+			"written them."
 	}
 	found := s.evidence.Document()
 	if state.Over() {

@@ -255,7 +255,7 @@ func TestLockFirst(t *testing.T) {
 		w.look(4)
 		s := w.Feed.State()
 		if len(s.Lines) == 0 || s.Now.Stand != "running" ||
-			!strings.HasPrefix(s.Now.Runner, "which process runs it is not known: ") {
+			!strings.HasPrefix(s.Now.Runner, "Theseus cannot read which process runs it: ") {
 			t.Errorf("with a hidden lock: %+v", s.Now)
 		}
 		w.expect("with a hidden lock", "good: Nothing is being lost")
@@ -315,7 +315,7 @@ func TestUnread(t *testing.T) {
 	})
 }
 
-// TestEnd: what a run lost is said for good only when its last results are read. Nothing is read after that.
+// TestEnd: what a run lost is said permanently only when its last results are read. Nothing is read after that.
 func TestEnd(t *testing.T) {
 	r := webtest.New(t, 3)
 	lasts := r.Records[len(r.Records)-1].At.Sub(r.Begin)

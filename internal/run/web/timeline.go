@@ -211,11 +211,11 @@ func during(script *run.Script, one report.Moment) string {
 // note says how far it is known what happened in the cluster. Only guards look at it.
 func (t *timeline) note(guard bool, unseen string) string {
 	if !guard && len(t.looks) == 0 {
-		return "what happens in the cluster is not shown: only guards keep it"
+		return "events of the cluster are not shown: only guards store them"
 	}
-	text := "what happens in the cluster is not known: the run has kept no look at it yet"
+	text := "events of the cluster are not known yet: the run has not stored any"
 	if n := len(t.looks); n > 0 {
-		text = "what happened in the cluster is known until " + t.looks[n-1].To.UTC().Format(time.TimeOnly) + " UTC"
+		text = "events of the cluster are known until " + t.looks[n-1].To.UTC().Format(time.TimeOnly) + " UTC"
 		if n > 1 {
 			text += fmt.Sprintf(", in %d periods", n)
 		}

@@ -46,7 +46,7 @@ func indexOf(t *testing.T, lines []string, text string) int {
 func TestTimeline(t *testing.T) {
 	r, lost := lossy(t)
 	feed := web.NewFeed(r.Plan)
-	if at := feed.State().Timeline; len(at.Moments) != 0 || !strings.Contains(at.Note, "only guards keep it") {
+	if at := feed.State().Timeline; len(at.Moments) != 0 || !strings.Contains(at.Note, "only guards store them") {
 		t.Errorf("before the run: %+v", at)
 	}
 	at := lost.Add(10 * time.Second)
@@ -81,7 +81,7 @@ func TestTimeline(t *testing.T) {
 	}
 	indexOf(t, lines, "step: began: [1/")
 	indexOf(t, lines, "step: done after ")
-	if note := feed.State().Timeline.Note; !strings.Contains(note, "is known until 02:10:40 UTC") {
+	if note := feed.State().Timeline.Note; !strings.Contains(note, "are known until 02:10:40 UTC") {
 		t.Errorf("note %q", note)
 	}
 	feed.Publish(web.About{Unseen: errors.New("configmaps is forbidden").Error()}, at, nil)
@@ -119,7 +119,7 @@ func TestTimelineIsBounded(t *testing.T) {
 	}
 	var some kube.Collected
 	feed.Publish(web.About{}, end, func(b *web.Board) { b.Measure(some, nil, end) })
-	if note := feed.State().Timeline.Note; !strings.Contains(note, "only guards keep it") {
+	if note := feed.State().Timeline.Note; !strings.Contains(note, "only guards store them") {
 		t.Errorf("note %q", note)
 	}
 }
@@ -135,7 +135,7 @@ func TestOnlyGuardsKeepEvents(t *testing.T) {
 			return false, nil, nil
 		})
 		w.look(80)
-		if note := w.Feed.State().Timeline.Note; read > 0 || !strings.HasSuffix(note, "only guards keep it") {
+		if note := w.Feed.State().Timeline.Note; read > 0 || !strings.HasSuffix(note, "only guards store them") {
 			t.Errorf("read %d times: %q", read, note)
 		}
 	})
@@ -150,7 +150,7 @@ func TestEventsAreRead(t *testing.T) {
 		w := follow(t, r, 20*time.Second)
 		w.look(4)
 		note := func() string { return w.Feed.State().Timeline.Note }
-		if !strings.Contains(note(), "the run has kept no look at it yet") {
+		if !strings.Contains(note(), "the run has not stored any") {
 			t.Errorf("before the first look: %q", note())
 		}
 		if err := run.Keep(w.Dir, kube.Collected{Looks: []kube.Looks{{From: w.at(), To: w.at().Add(time.Second)}},
@@ -159,7 +159,7 @@ func TestEventsAreRead(t *testing.T) {
 		}
 		w.look(34)
 		indexOf(t, told(w.Feed), "event: node worker-001 was cordoned")
-		if !strings.Contains(note(), "is known until") || strings.Contains(note(), "cannot be read") {
+		if !strings.Contains(note(), "are known until") || strings.Contains(note(), "cannot be read") {
 			t.Errorf("after it: %q", note())
 		}
 		w.fail["configmaps"] = forbidden("configmaps")

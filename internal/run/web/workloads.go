@@ -158,7 +158,7 @@ var (
 	// errUnasked says that restarts were not asked for.
 	errUnasked = errors.New("all pods of the cluster are read only when you ask for it")
 	// errTurn says that the turn of a request did not come.
-	errTurn = errors.New("others read all pods now: try again in a minute")
+	errTurn = errors.New("other users are reading all pods: try again in a minute")
 )
 
 // count reads all pods of the cluster. One request does so at a time, for the memory of this process and for the API
@@ -208,18 +208,18 @@ func tableOf(known []WorkloadDetail, strangers int, counts []report.WorkloadOutc
 	if unread != nil {
 		says = append(says, "Pods and restarts are not known: "+unread.Error()+".")
 	} else if unmatched > 0 {
-		says = append(says, cluster.Count(unmatched, "workload")+" not read: no pod names such an owner.")
+		says = append(says, cluster.Count(unmatched, "workload")+" not read: no pod has such an owner.")
 	}
 	if len(t.List) == 0 {
-		says = append(says, "The plan names no workload, and the journal none whose pods were evicted.")
+		says = append(says, "The plan has no workloads, and no pods were evicted.")
 	}
 	if t.More > 0 {
-		says = append(says, fmt.Sprintf("%s more, with fewer of these, are not shown.",
+		says = append(says, fmt.Sprintf("%s more, with lower numbers, are not shown.",
 			cluster.Count(t.More, "workload")))
 	}
 	if strangers > 0 {
 		says = append(says, cluster.Count(strangers, "moved pod")+
-			" began after the plan was made, and are in no row.")
+			" started after the plan was made, and are in no row.")
 	}
 	t.Note = strings.Join(says, " ")
 	return t

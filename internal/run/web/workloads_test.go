@@ -59,7 +59,7 @@ func TestWorkloads(t *testing.T) {
 		"Deployment shop/web pods 5 moved 0 evicted 5 restarts 0\n" +
 		"Deployment shop/idle pods 4 moved 0 evicted 0 restarts 0\n" +
 		"not read: Rollout shop/pay pods 0 moved 0 evicted 0 restarts 0\n"
-	if text != want || all.Unread || !strings.Contains(all.Note, "1 workload not read: no pod names such an owner.") {
+	if text != want || all.Unread || !strings.Contains(all.Note, "1 workload not read: no pod has such an owner.") {
 		t.Errorf("%s\nwant:\n%s%q", text, want, all.Note)
 	}
 	all, text = workloads(t, page, "")
@@ -153,7 +153,7 @@ func TestOneReadsAllPods(t *testing.T) {
 		go ask(others)
 		go ask(others)
 		for range 2 {
-			if all := <-others; !all.Unread || !strings.Contains(all.Note, "others read all pods now") {
+			if all := <-others; !all.Unread || !strings.Contains(all.Note, "other users are reading all pods") {
 				t.Errorf("while another one reads: %+v", all)
 			}
 		}
@@ -178,7 +178,7 @@ func TestManyWorkloads(t *testing.T) {
 	page := web.NewServer(web.NewFeed(r.Plan), address, nil, nil)
 	all, _ := workloads(t, page, "")
 	if len(all.List) != 200 || all.More < 250 ||
-		!strings.Contains(all.Note, "more, with fewer of these, are not shown") {
+		!strings.Contains(all.Note, "more, with lower numbers, are not shown") {
 		t.Errorf("%d shown, %d more: %q", len(all.List), all.More, all.Note)
 	}
 	bare := request(page, http.MethodGet, "/workloads?restarts=1", "")

@@ -1,5 +1,6 @@
 // Package window says when the steps of a migration may begin: within its windows, and only if the step fits into what
-// is left of one. What a window is belongs here, and what happens when clocks change. Callers give it the time.
+// is left of one. The definition of windows belongs here, and what happens when clocks change. Callers give it the
+// time.
 package window
 
 import (

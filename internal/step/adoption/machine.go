@@ -44,12 +44,12 @@ type Seen struct {
 	Old, New bool
 }
 
-// Course is what is to be done about an interrupted transaction.
+// Course is how to handle an interrupted transaction.
 type Course int
 
 // The courses.
 const (
-	// Finished: nothing is to be done.
+	// Finished: there is nothing to do.
 	Finished Course = iota
 	// Back: take back what was done; the pod is on its source.
 	Back
@@ -59,11 +59,11 @@ const (
 	Bury
 )
 
-// Decide says what is to be done about a transaction in a phase.
+// Decide says how to handle a transaction in a phase.
 //
 // Before Flipped was written the old interface is whole, so going back is sure, whatever of the flip was done.
-// After it, going on is sure as long as the new one is there. Where somebody else has removed the one that
-// counts, the other one is what the pod has left.
+// After it, going on is sure as long as the new one is there. If another program has removed that one, the pod still
+// has the other.
 func Decide(phase Phase, seen Seen) Course {
 	switch {
 	case !seen.Alive:

@@ -1,9 +1,9 @@
 // Package adoption is the transaction that moves one running pod from one network to another: its record, the
 // order of its parts, and what is done about one that was interrupted. It acts through Hands and is pure.
 //
-// Until the flip everything is prepared beside the pod's traffic, and taking it back touches no packet. The flip
-// is recorded once it is done; from then on the transaction only goes forward. The old interface is kept until
-// nobody sends to it any more.
+// Until the flip everything is prepared next to the pod's traffic, and taking it back touches no packet. The flip
+// is recorded once it is done; from then on the transaction only goes forward. The old interface is kept until no
+// neighbour sends to it any more.
 package adoption
 
 import (

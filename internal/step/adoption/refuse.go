@@ -39,7 +39,7 @@ func Refusals(pod Pod, from, to Side) []string {
 		add("it has several interfaces: %s", strings.Join(append([]string{pod.Interface}, others...), ", "))
 	}
 	if pod.Kind != "veth" {
-		add("its interface is of type %s and no veth", pod.Kind)
+		add("its interface is of type %s, not veth", pod.Kind)
 	}
 	if families := familiesOf(pod.Addresses); families != "one IPv4" {
 		add("its interface has %s", families)
@@ -48,13 +48,13 @@ func Refusals(pod Pod, from, to Side) []string {
 		add("it has %d routing rules of its own", pod.Rules)
 	}
 	if len(pod.Foreign) > 0 {
-		add("it has routes that do not lead through %s: %s", pod.Interface, strings.Join(pod.Foreign, ", "))
+		add("it has routes that do not use %s: %s", pod.Interface, strings.Join(pod.Foreign, ", "))
 	}
 	if from.Bridge != "" && pod.Master != from.Bridge {
-		add("it does not hang on the bridge %s", from.Bridge)
+		add("it is not attached to the bridge %s", from.Bridge)
 	}
 	if want := orElse(from.Bridge, pod.Host); pod.Through != want {
-		add("the host reaches it through %s and not through %s", orElse(pod.Through, "nothing"), want)
+		add("the host reaches it through %s, not through %s", orElse(pod.Through, "nothing"), want)
 	}
 	return append(why, chained(pod, from, to)...)
 }
@@ -108,15 +108,15 @@ func plugins(list json.RawMessage) ([]plugin, error) {
 	return conf.Plugins, nil
 }
 
-// carried are plugins that may follow the first one: what they do for a pod is asked of them by a capability,
-// which the target's list then must have too.
+// carried are plugins that may follow the first one: a capability requests their work for a pod, and the target's list
+// must have it too.
 var carried = []string{"portmap", "bandwidth"}
 
 // chained finds what the source's chained plugins did that the target's would not.
 func chained(pod Pod, from, to Side) []string {
 	was, err := plugins(from.List)
 	if err != nil {
-		return []string{"the configuration that it was made with cannot be read: " + err.Error()}
+		return []string{"the configuration with which it was created cannot be read: " + err.Error()}
 	}
 	will, err := plugins(to.List)
 	if err != nil {
@@ -125,7 +125,7 @@ func chained(pod Pod, from, to Side) []string {
 	var why []string
 	for _, p := range was[1:] {
 		if !slices.Contains(carried, p.Type) {
-			why = append(why, "it was made with a chained plugin that is not known: "+p.Type)
+			why = append(why, "a chained plugin that Theseus does not know configured it: "+p.Type)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(pod.Capabilities)) {

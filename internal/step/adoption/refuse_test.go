@@ -38,7 +38,7 @@ func TestRefusals(t *testing.T) {
 		"no address":     {func(p *Pod, _, _ *Side) { p.Addresses = nil }, "0 IPv4"},
 		"rules":          {func(p *Pod, _, _ *Side) { p.Rules = 2 }, "2 routing rules"},
 		"foreign routes": {func(p *Pod, _, _ *Side) { p.Foreign = []string{"10.0.0.0/8 dev tun0"} }, "tun0"},
-		"no bridge":      {func(p *Pod, _, _ *Side) { p.Master = "" }, "does not hang on the bridge"},
+		"no bridge":      {func(p *Pod, _, _ *Side) { p.Master = "" }, "is not attached to the bridge"},
 		"another way":    {func(p *Pod, _, _ *Side) { p.Through = "wg0" }, "through wg0"},
 		"routed":         {func(p *Pod, from, _ *Side) { from.Bridge, p.Through, p.Master = "", "veth1", "" }, ""},
 		"unknown plugin": {func(_ *Pod, from, _ *Side) {

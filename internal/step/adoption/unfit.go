@@ -49,7 +49,7 @@ func Unfit(snapshot *cluster.Snapshot, flat bool, orders *step.Orders) func(*cor
 		}
 		if address, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !flat &&
 			!ranges[pod.Spec.NodeName].Contains(address) {
-			return "its address is not of its node's range"
+			return "its address is not in its node's range"
 		}
 		for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
 			switch {

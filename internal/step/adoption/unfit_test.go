@@ -28,9 +28,9 @@ func TestUnfit(t *testing.T) {
 			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: "fd00::7"})
 		}, "two families"},
 		"another node's range": {func(_ *corev1.Node, p *corev1.Pod) { p.Status.PodIP = "198.19.1.7" },
-			"not of its node's range"},
+			"not in its node's range"},
 		"a node without range": {func(n *corev1.Node, _ *corev1.Pod) { n.Spec.PodCIDR = "" },
-			"not of its node's range"},
+			"not in its node's range"},
 		"several interfaces": {note("k8s.v1.cni.cncf.io/networks"), "several interfaces"},
 		"asks Calico": {note("cni.projectcalico.org/ipv4pools"),
 			"ask Calico for something of their own (cni.projectcalico.org/ipv4pools)"},
@@ -47,7 +47,7 @@ func TestUnfit(t *testing.T) {
 			c.change(node, pod)
 			for _, flat := range []bool{false, true} {
 				want := c.want
-				if flat && want == "not of its node's range" {
+				if flat && want == "not in its node's range" {
 					want = ""
 				}
 				if got := Unfit(snapshot, flat, orders)(pod); want == "" && got != "" || !strings.Contains(got, want) {

@@ -6,7 +6,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Pace is what steps took in a run, beside what was said of them. The zero value knows nothing.
+// Pace is what steps took in a run, next to what was said of them. The zero value knows nothing.
 type Pace struct {
 	took, said map[string]time.Duration // by what steps are alike in
 }

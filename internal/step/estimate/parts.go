@@ -26,7 +26,7 @@ type Part struct {
 	Pods int `json:"pods,omitempty"`
 	Most int `json:"most,omitempty"`
 	// Chain is how many of those that are evicted are of one workload at most: they go one after another. Ending is the
-	// same of workloads that make a pod anew only when the old one has ended, and Ended are all pods of such.
+	// same of workloads that make a pod again only when the old one has ended, and Ended are all pods of such.
 	Chain  int `json:"chain,omitempty"`
 	Ending int `json:"ending,omitempty"`
 	Ended  int `json:"ended,omitempty"`

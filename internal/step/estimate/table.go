@@ -15,7 +15,7 @@ type cost struct{ once, more time.Duration }
 var usual = cost{400 * time.Millisecond, 40 * time.Millisecond}
 
 // table has what parts took in the lab (testdata/runs.json, and TestRuns compares): all nodes on one machine of two
-// processors, that clients kept busy. What a hook waits for is somebody's cloud, which was not measured.
+// processors, that clients kept busy. The time of hooks depends on the user's cloud, and was not measured.
 var table = map[string]cost{
 	"apply":   {100 * time.Millisecond, 40 * time.Millisecond},
 	"patch":   {150 * time.Millisecond, 40 * time.Millisecond},
@@ -39,7 +39,7 @@ var table = map[string]cost{
 	"probe/more":  {3200 * time.Millisecond, 140 * time.Millisecond}, // of a node and its neighbours
 	"probe/fewer": {700 * time.Millisecond, 20 * time.Millisecond},
 
-	"evict":      {500 * time.Millisecond, 5500 * time.Millisecond}, // until a pod of a workload is made anew elsewhere
+	"evict":      {500 * time.Millisecond, 5500 * time.Millisecond}, // until a workload has recreated a pod elsewhere
 	"evict/rest": {4 * time.Second, 0},                              // until the last have ended
 	"node/adopt": {1500 * time.Millisecond, 700 * time.Millisecond}, // per pod of the node that has the most
 

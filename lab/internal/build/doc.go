@@ -3,7 +3,7 @@
 //
 // A third-party program is keyed by a hash of all its inputs: its component
 // module (go.mod, go.sum, Go files), its flags and the Go version. A program of this repository is
-// always handed to `go build`, which knows best whether anything changed, and is stored under the
-// hash of its content. Either way the returned path changes exactly when the program does, so a
-// image only needs the path to know whether it is out of date.
+// always handed to `go build`, which detects whether anything changed, and is stored under the
+// hash of its content. In both cases the returned path changes exactly when the program does, so an
+// image is out of date exactly if its path has changed.
 package build

@@ -10,7 +10,7 @@ import (
 // target says how one program is built.
 type target struct {
 	module  string // directory of its Go module, relative to the source directory
-	modfile string // go.mod of that module where it has several; go.sum beside it
+	modfile string // go.mod of that module where it has several; go.sum next to it
 	pkg     string // package to build, relative to that module or by its import path
 	patched *patch // changes to a third party's source
 	cgo     bool   // only where the program does not build without

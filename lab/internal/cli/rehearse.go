@@ -53,7 +53,7 @@ func (a *app) rehearse() *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&h.From, "from", nil, "snapshot of the original, or files or folders of Kubernetes YAML or JSON")
 	f.StringSliceVar(&h.Ignore, "ignore", nil,
-		"what does not tell classes of nodes apart, as theseus rehearse takes it")
+		"differences to ignore when nodes are divided into classes, as in theseus rehearse")
 	f.StringVar(&h.Rig.Network, "network", "", "network of the cluster (default: that of the snapshot): "+
 		choice(network.Names()))
 	f.IntVar(&h.Rig.Nodes, "nodes", 0, "number of nodes (default: as many as the copy needs)")

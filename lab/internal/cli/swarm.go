@@ -25,9 +25,9 @@ func (a *app) swarm() *cobra.Command {
 		Short: "Move a cluster of many modelled nodes to Calico, and count what that asks of the API server",
 		Long: "Runs etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback, and the product's " +
 			"own agents of all nodes in one process.\n" +
-			"A model stands for kubelets, for what agents do on their nodes, and for probes; it takes as long as the " +
+			"A model replaces the kubelets, the agents' work on nodes, and the probes; it takes as long as the " +
 			"lab took. Theseus' own program then\n" +
-			"moves the cluster from flannel to Calico. Prints the time beside the plan's estimate, the memory of " +
+			"moves the cluster from flannel to Calico. Prints the time next to the plan's estimate, the memory of " +
 			"theseus, and the requests by verb.",
 		Example: "  theseus-lab swarm --nodes 100 --fault node-17=fail:adopt",
 		Args:    exactly(0),

@@ -30,7 +30,7 @@ func (c *Comparison) words() []string {
 	} else {
 		words = append(words, fmt.Sprintf("Figures are medians of %d rounds, with the least and the greatest in "+
 			"brackets; losses are added up. Where the brackets of two networks overlap, this run shows no difference. "+
-			"With so few rounds, brackets also lie apart by chance.", c.Rounds))
+			"With so few rounds, brackets may also differ by chance.", c.Rounds))
 	}
 	if c.any(func(l Line, cell Cell) bool { return cell.Short }) {
 		words = append(words, "*: less was carried than was offered. The network was full, or the processors at its "+

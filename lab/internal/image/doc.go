@@ -3,6 +3,6 @@
 //
 // An image is one layer with its programs, and under it, where a program calls iptables, nft, ipset
 // and the like, one layer that all such images share: those tools as this machine has them, with the
-// libraries they need. Images get the same tools as the nodes, so that everybody on a node talks to
-// the kernel through the same version of them.
+// libraries they need. Images get the same tools as the nodes, so that all programs on a node use the
+// same versions of them.
 package image

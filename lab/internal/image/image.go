@@ -25,7 +25,7 @@ type Image struct {
 }
 
 // All returns the images that a lab on the given network needs, building what is missing. A version of Calico that is
-// not the default comes beside the default, to which it is upgraded.
+// not the default comes next to the default, to which it is upgraded.
 func All(ctx context.Context, cache *build.Cache, network, calico string) ([]Image, error) {
 	list, err := recipes(network, calico, cache.Source())
 	if err != nil {

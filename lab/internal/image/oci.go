@@ -23,7 +23,7 @@ const (
 )
 
 // packed is a finished layer: a tar on disk. Layers are not compressed, so the digest of the blob is
-// also the diff id; they are read once, from a disk beside.
+// also the diff id; they are read once, from a disk next to.
 type packed struct {
 	path   string
 	digest string // sha256:...

@@ -39,7 +39,7 @@ func TestWatchListsThenFollows(t *testing.T) {
 	}
 }
 
-// A watch that breaks or expires starts anew; a refusal is told at once.
+// A watch that breaks or expires starts again; a refusal is told at once.
 func TestWatchAgain(t *testing.T) {
 	lists := 0
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -52,7 +52,7 @@ func answer(question []byte) []byte {
 	return said
 }
 
-// TestOldAnswers: no request goes to an address that was looked up too long ago; it is looked up anew.
+// TestOldAnswers: no request goes to an address that was looked up too long ago; it is looked up again.
 func TestOldAnswers(t *testing.T) {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {

@@ -7,7 +7,7 @@ import (
 )
 
 // flannelWithPolicy is flannel and, since flannel enforces no NetworkPolicy, kube-router's policy
-// controller beside it.
+// controller next to it.
 func flannelWithPolicy(params Params) ([]byte, error) {
 	network, err := flannel(params)
 	if err != nil {

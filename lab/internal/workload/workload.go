@@ -48,5 +48,5 @@ func Manifest(rate int, world World) []byte {
 	return bytes.Replace(manifest, []byte(driveArgs), []byte(args+"]"), 1)
 }
 
-// Outside returns the document that deploys clients on the nodes' own network beside it.
+// Outside returns the document that deploys clients on the nodes' own network next to it.
 func Outside() []byte { return append([]byte(nil), outside...) }

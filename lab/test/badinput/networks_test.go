@@ -217,7 +217,7 @@ func middle(t *testing.T, name, strategy string) *stage {
 }
 
 // reboot: the node restarts as it is switched, after the other one's pods were moved. All is taken back without a
-// person. The application keeps off that node: whoever asks a server on a node without power, from wherever, gets no
+// person. The application keeps off that node: the caller a server on a node without power, from wherever, gets no
 // answer, which is the reboot's doing. What runs on the other node, and is moved there and back meanwhile, must lose
 // nothing; and a server on the node that reboots answers again at the end.
 func (s *stage) reboot(t *testing.T) {
@@ -261,7 +261,7 @@ func (s *stage) others(t *testing.T) string {
 // keptOff is the taint of a node that the application keeps off.
 const keptOff = "test/reboots"
 
-// clients lets them begin, or begin anew on all nodes.
+// clients lets them begin, or begin again on all nodes.
 func (s *stage) clients(t *testing.T) {
 	t.Helper()
 	if err := s.Traffic(t.Context()); err != nil {
@@ -461,14 +461,14 @@ func TestUnknownNetwork(t *testing.T) {
 		sed 's/"type": "bridge"/"type": "acme-net"/; s/"name": "bridge"/"name": "acme"/' 10-bridge.conflist >05-acme.conflist && rm 10-bridge.conflist`)
 	s.kubectl(t, acme, "apply", "-f", "-")
 	s.clients(t)
-	agent := "no network that Theseus changes is in this cluster, but DaemonSet kube-system/acme-net writes into the " +
+	agent := "no network that Theseus changes is in this cluster, but DaemonSet kube-system/acme-net writes to the " +
 		"folder of CNI configurations"
 	s.check(t, 0, nil, []string{"warn cni/unknown", agent, "look at the nodes too"})
-	refused := strings.Replace(agent, "is in this cluster", "was found in this cluster", 1)
-	s.run(t, 1, []string{"error: " + refused, "Theseus moves only what it understands"}, s.planned()...)
+	refused := strings.Replace(agent, "is in this cluster", "this cluster has no network", 1)
+	s.run(t, 1, []string{"error: " + refused, "Theseus changes only networks that it knows"}, s.planned()...)
 	looked := s.look(t)
 	file := `05-acme.conflist (network "acme", plugin acme-net) serves new pods on 1 of 1 nodes`
-	s.run(t, 1, []string{"error: " + refused + "; " + file, "Theseus moves only what it understands",
+	s.run(t, 1, []string{"error: " + refused + "; " + file, "Theseus changes only networks that it knows",
 		"docs/strategies/mirror.md"}, s.planned("--from", looked)...)
 	s.run(t, 1, []string{"error: " + refused + "; " + file},
 		s.planned("--from", looked, "--accept", "cni/unknown=it will do")...)

@@ -202,7 +202,7 @@ func (r report) says(t *testing.T, words string) (at time.Time) {
 	return r.Moments[i].At
 }
 
-// guarded runs a command under a guard beside clients, and demands one of two exit codes: good, or a proven loss. A
+// guarded runs a command under a guard next to clients, and demands one of two exit codes: good, or a proven loss. A
 // shell runs the command: kubectl and node (theseus-lab's) act on the lab.
 func (c *clients) guarded(t *testing.T, command string, codes ...int) (report, int) {
 	t.Helper()

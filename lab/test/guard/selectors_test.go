@@ -124,7 +124,7 @@ func lookAtGreedy(t *testing.T, rig *scenario.Rig) (seenGreedy, error) {
 	return seen, nil
 }
 
-// ignoresSelectors runs a guard beside a user's objects with selectors that would match if the probes had labels that
+// ignoresSelectors runs a guard next to a user's objects with selectors that would match if the probes had labels that
 // others have: no Service leads to a pod of Theseus, no ReplicaSet adopts one, and no budget or autoscaler counts one.
 func ignoresSelectors(t *testing.T, rig *scenario.Rig, guard func()) {
 	t.Helper()

@@ -19,7 +19,7 @@ import (
 )
 
 // TestAdopt moves a cluster under traffic by adoption: the same pods, with their addresses, never restarted, and
-// nothing lost. Pods that start meanwhile are like all others, and one that cannot be adopted is made anew. Then a pod
+// nothing lost. Pods that start meanwhile are like all others, and one that cannot be adopted is made again. Then a pod
 // is deleted as ever, and its successor gets an address of the same range.
 func TestAdopt(t *testing.T) {
 	rigtest.Full(t, "running pods moved from flannel to Calico")
@@ -41,7 +41,7 @@ func testAdopt(t *testing.T, prepare func(*scenario.Rig) (prepared func())) {
 		t.Fatal(err)
 	}
 	guests := invite(t, rig)
-	odd := standApart(t, rig)
+	odd := startUnadoptable(t, rig)
 	former := odd()
 	before := podsOf(t, rig)
 	plan, err := rig.Plan(t.Context())
@@ -93,9 +93,9 @@ func testAdopt(t *testing.T, prepare func(*scenario.Rig) (prepared func())) {
 	mustHoldNoMore(t, rig)
 }
 
-// standApart makes a pod that says of itself that it has another interface. The returned function says which pod that
-// is.
-func standApart(t *testing.T, rig *scenario.Rig) (which func() string) {
+// startUnadoptable makes a pod that says of itself that it has another interface. The returned function says which pod
+// that is.
+func startUnadoptable(t *testing.T, rig *scenario.Rig) (which func() string) {
 	t.Helper()
 	kubectl := func(stdin io.Reader, args ...string) string {
 		t.Helper()
@@ -137,8 +137,8 @@ spec:
           args: [serve, "--http=:8080"]
 `
 
-// mustHoldNoMore demands that soon there is no more than what the pods that are there have: addresses that Calico has
-// given away, those of its tunnels besides; interfaces on the nodes; and what the runtime remembers.
+// mustHoldNoMore demands that soon there no longer exists than what the pods that are there have: addresses that
+// Calico has given away, those of its tunnels besides; interfaces on the nodes; and what the runtime remembers.
 func mustHoldNoMore(t *testing.T, rig *scenario.Rig) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {

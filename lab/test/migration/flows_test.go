@@ -156,7 +156,7 @@ func read(from io.Reader) ([]byte, error) {
 	return all, err
 }
 
-// flow is one that is kept, or one that is begun anew for each message.
+// flow is one that is kept, or one that is begun again for each message.
 type flow struct {
 	name string
 	stop chan struct{}

@@ -207,7 +207,7 @@ func (h *hostile) verbs() {
 	}
 }
 
-// stolen writes tasks as one who may: agents hold to what networks leave, whoever asks.
+// stolen writes tasks as one who may: agents hold to what networks leave, the caller.
 func (h *hostile) stolen() {
 	h.t.Helper()
 	if out, err := h.rig.OnNode(h.t.Context(), h.prey, "sh", "-c",
@@ -226,8 +226,8 @@ func (h *hostile) stolen() {
 		phase := "{.status.phase}"
 		h.admin("-n", system, "wait", "--for=jsonpath="+phase+"=Failed", "nodetask/"+name, patience)
 		if said := h.admin("-n", system, "get", "nodetask", name, "-o",
-			"jsonpath={.status.message}"); !strings.Contains(said, "nothing that a network leaves") &&
-			!strings.Contains(said, "no folder with addresses of pods alone") {
+			"jsonpath={.status.message}"); !strings.Contains(said, "no known network leaves") &&
+			!strings.Contains(said, "is not a folder that contains only addresses of pods") {
 			h.t.Errorf("%s failed for another reason: %s", name, said)
 		}
 		h.admin("-n", system, "delete", "nodetask", name)

@@ -26,7 +26,7 @@ var socketLB = []string{"--set", "socketLB.enabled=true"}
 // is left, and Cilium has the settings of its manifest.
 func TestToCilium(t *testing.T) {
 	rigtest.Full(t, "flannel to Cilium: six minutes, and Cilium's build")
-	rig, plan := besideCilium(t, "toci")
+	rig, plan := planToCilium(t, "toci")
 	if _, err := rig.Run(t.Context(), "apply", plan, "--yes"); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestToCilium(t *testing.T) {
 func TestToCiliumBack(t *testing.T) {
 	rigtest.Full(t, "flannel to Cilium, taken back: seven minutes, and Cilium's build")
 	loaded := rigtest.InKernel(t)
-	rig, plan := besideCilium(t, "bkci")
+	rig, plan := planToCilium(t, "bkci")
 	killAt(t, rig, "here", "Move the pods of bkci-node-2", nil, "apply", plan, "--yes")
 	if len(rigtest.NewInKernel(t, loaded)) == 0 {
 		t.Error("a running Cilium shows no new program or map: the comparison is blind")
@@ -61,9 +61,9 @@ func TestToCiliumBack(t *testing.T) {
 	})
 }
 
-// besideCilium starts a cluster on flannel with traffic, whose nodes have Cilium's images, and plans the change to what
+// planToCilium starts a cluster on flannel with traffic, whose nodes have Cilium's images, and plans the change to what
 // its chart makes.
-func besideCilium(t *testing.T, name string) (*scenario.Rig, string) {
+func planToCilium(t *testing.T, name string) (*scenario.Rig, string) {
 	t.Helper()
 	rig := newRig(t, name, 3)
 	for _, file := range rigtest.CiliumImages(t, "../../..") {

@@ -48,7 +48,7 @@ func TestWeave(t *testing.T) {
 }
 
 // TestAdoptWeave: the running pods of a flat network are moved to Calico, taken back when Calico carries what leaves a
-// node already, and moved for good. All of them have the addresses that they had.
+// node already, and moved permanently. All of them have the addresses that they had.
 func TestAdoptWeave(t *testing.T) {
 	rigtest.Full(t, "running pods moved from Weave Net to Calico, back, and there again: seven minutes")
 	rig := adopted(t, "wvad", 2, "weave", "")
@@ -70,7 +70,7 @@ func TestAdoptWeave(t *testing.T) {
 
 // tellDropped logs how many frames Weave Net's routers dropped, as they and the kernel count them. Every frame between
 // nodes passes a router's process, and what comes while it does not run for longer than its buffers last is lost,
-// whatever is done beside it.
+// whatever is done next to it.
 func tellDropped(t *testing.T, rig *scenario.Rig) {
 	t.Helper()
 	for _, node := range rig.NodeNames() {

@@ -33,7 +33,7 @@ func TestGateHang(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	// by then the kubelet may have ended it, and bird6 with it
-	run.Ends(4, "BGP is not whole on 1 node: hang-node-3 says: bird")
+	run.Ends(4, "BGP sessions or routes are missing on 1 node: hang-node-3 says: bird")
 	untouched(t, run)
 }
 

@@ -129,7 +129,7 @@ func refused(t *testing.T, rig *scenario.Rig) {
 		`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`)
 	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_NFTABLESMODE=Disabled")
 	rigtest.Run(t, rig, "here", 1,
-		[]string{"FELIX_NFTABLESMODE=Disabled in DaemonSet/kube-system/calico-node beats every FelixConfiguration"},
+		[]string{"FELIX_NFTABLESMODE=Disabled in DaemonSet/kube-system/calico-node overrides every FelixConfiguration"},
 		"plan", "--dataplane", "nftables", "--agent-image", scenario.AgentImage, "--accept",
 		scenario.FelixAlone)
 	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_NFTABLESMODE-")
@@ -231,7 +231,8 @@ func TestFlag(t *testing.T) {
 			t.Errorf("%s, %v, want %s", out, err, want)
 		}
 	}
-	rigtest.Run(t, rig, "here", 1, []string{"kube-proxy has to go"}, "flags", "rollout", "bpfEnabled=true",
+	rigtest.Run(t, rig, "here", 1, []string{"kube-proxy would have to be " +
+		"removed"}, "flags", "rollout", "bpfEnabled=true",
 		"--agent-image", scenario.AgentImage)
 
 	object(rigtest.FeatureFlags)
@@ -281,8 +282,8 @@ func intervalDrifts(t *testing.T, rig *scenario.Rig) {
 		"drift on rf-node-2: iptablesRefreshInterval: the agent runs with 1m0s")
 }
 
-// TestEnvironment changes a flag that the agents have from their DaemonSet's environment: the pods are made anew one by
-// one, and the DaemonSet replaces none by itself meanwhile.
+// TestEnvironment changes a flag that the agents have from their DaemonSet's environment: the pods are made again one
+// by one, and the DaemonSet replaces none by itself meanwhile.
 func TestEnvironment(t *testing.T) {
 	rigtest.Full(t, "the rollout of a flag in the environment of agents")
 	rig := rigtest.New(t, bin, "re", 2, "calico")

@@ -120,7 +120,7 @@ func NewHistory(a *app.App) *cobra.Command {
 	var source, kind string
 	command := &cobra.Command{
 		Use:   "history [NAME]",
-		Short: "Show the edits of flags in a database: who, when and why",
+		Short: "Show the edits of flags in a database, with their editors, times and reasons",
 		Args:  usage.AtMostOne("the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if !slices.Contains(provider.Kinds(), kind) {

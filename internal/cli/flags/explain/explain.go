@@ -32,7 +32,7 @@ func NewCommand(a *app.App) *cobra.Command {
 			for component, version := range releases {
 				if !slices.Contains(setting.Components(), component) {
 					return exit.Fail(exit.Usage, "one of "+strings.Join(setting.Components(), ", "),
-						"there is no catalogue of %q", component)
+						"Theseus has no catalogue of %q", component)
 				}
 				if cluster.Minor(version) == nil {
 					return exit.Fail(exit.Usage, "for example --release calico=v3.31.0",

@@ -181,7 +181,7 @@ func askServer(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, sour
 		}
 		last = now
 	}
-	return nil, exit.Fail(exit.Failed, "plan again once nobody edits the flags",
+	return nil, exit.Fail(exit.Failed, "plan again when the flags are no longer being edited",
 		"%s gives different answers each time", source)
 }
 

@@ -18,7 +18,7 @@ func NewCommand(a *app.App) *cobra.Command {
 		Use:   "push REGISTRY --from LAYOUT",
 		Short: "Push the images of an OCI layout to a registry",
 		Long: `Pushes all images of a layout, for every architecture, to REGISTRY, and prints each with its digest. REGISTRY may have
-a folder, as in registry.example.com/infra. Images keep their digests: they are those of the release wherever they are.
+a folder, as in registry.example.com/infra. Images keep their digests.
 The layout is the folder that make images writes, or that a release has as an archive.
 
 The login is that of this machine, as docker login, podman login or crane auth login keep it.`,

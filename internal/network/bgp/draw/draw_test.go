@@ -107,7 +107,7 @@ func TestSpare(t *testing.T) {
 			t.Fatal(err)
 		}
 		red := strings.Count(picture.String(), `fill="`+red+`"`) - 1 // the legend has one
-		if says := strings.Contains(picture.String(), "which pods do not need"); red > 0 != test.red ||
+		if says := strings.Contains(picture.String(), "pods do not need them"); red > 0 != test.red ||
 			says == test.red {
 			t.Errorf("%s: %d are red, and it is said that pods do not need routes: %t", test.name, red, says)
 		}

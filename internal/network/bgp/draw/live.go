@@ -179,7 +179,7 @@ func judged(g *bgp.Graph, all bgp.Tally) (text, class string) {
 	case !g.Started:
 		return "BIRD does not run: there are no sessions", idle
 	case all.Total() == 0:
-		return "The cluster's objects ask for no session", idle
+		return "The cluster's objects configure no session", idle
 	case all.Unknown == all.Total():
 		return "No session is known: no agent reports its sessions now", idle
 	}

@@ -97,12 +97,13 @@ func still(g, before *bgp.Graph, all *layout, title string) *Picture {
 func outcome(g *bgp.Graph, r *bgp.Routes) (text, class string) {
 	switch missing := r.Missing(); {
 	case !g.Started:
-		return "BIRD does not run: no route is by BGP", idle
+		return "BIRD does not run: no route is from BGP", idle
 	case missing == 0:
 		return fmt.Sprintf("all %d pairs of nodes have routes", r.Pairs()), whole
 	case g.Spare:
-		return fmt.Sprintf("%d of %d pairs of nodes have routes by BGP, which pods do not need: Felix makes those of "+
-			"all pools", r.Pairs()-missing, r.Pairs()), idle
+		return fmt.Sprintf("%d of %d pairs of nodes have routes by BGP; pods do not need them, because Felix "+
+			"makes the "+
+			"routes of all pools", r.Pairs()-missing, r.Pairs()), idle
 	case missing == r.Pairs():
 		return fmt.Sprintf("none of %d pairs of nodes has routes", r.Pairs()), none
 	default:

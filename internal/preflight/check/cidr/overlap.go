@@ -58,7 +58,7 @@ type use struct {
 
 func overlap(pass *check.Pass) []finding.Finding {
 	own, beside := uses(pass), peered(pass)
-	found := besideOwn(own, beside)
+	found := comparePeered(own, beside)
 	if pass.Target == nil || pass.Change.Strategy == "adopt" ||
 		pass.Source != nil && pass.Source.CNI == pass.Target.CNI && pass.Change.Pool == "" {
 		return found // the target takes over the range intentionally
@@ -70,9 +70,9 @@ func overlap(pass *check.Pass) []finding.Finding {
 	fix := "theseus plan --pod-cidr RANGE (or --pool RANGE), with a private range that nothing " +
 		"in or around the cluster uses"
 	if pass.Target.Capabilities.CIDRSource == "node" {
-		fix = "no other range is possible: its pods' addresses come from the nodes' own ranges " +
-			"(spec.podCIDR), which do not change; a second cluster with other ranges can take over the work " +
-			"of this one (theseus mirror)"
+		fix = "no other range is possible: its pods' addresses come from the nodes' own ranges (spec.podCIDR), " +
+			"which do " +
+			"not change; a second cluster with other ranges can take over the workloads (theseus mirror)"
 	}
 	seen := map[pair]bool{} // a subject is reported once for each of the target's ranges
 	for _, target := range check.Prefixes(pass.Target.PodCIDRs...) {
@@ -106,8 +106,8 @@ func peered(pass *check.Pass) []use {
 	return all
 }
 
-// besideOwn compares the ranges of peered networks with all ranges of this cluster: pods, Services, nodes.
-func besideOwn(own, beside []use) []finding.Finding {
+// comparePeered compares the ranges of peered networks with all ranges of this cluster: pods, Services, nodes.
+func comparePeered(own, beside []use) []finding.Finding {
 	var found []finding.Finding
 	for _, other := range beside {
 		var names, ranges []string

@@ -47,7 +47,7 @@ func otherFolders(pass *check.Pass) []finding.Finding {
 		return nil // the change touches none of them
 	}
 	if len(pass.Snapshot.Facts) == 0 && pass.Steps == nil {
-		return besideSource(pass) // a plan that exists may have been made with facts
+		return compareWithSource(pass) // a plan that exists may have been made with facts
 	}
 	var found []finding.Finding
 	for i := range pass.Snapshot.Facts {
@@ -90,9 +90,9 @@ func otherFolders(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// besideSource compares the target's folder with that of the source's agents, if no node was asked: the source's serves
-// pods, so the runtimes read it.
-func besideSource(pass *check.Pass) []finding.Finding {
+// compareWithSource compares the target's folder with that of the source's agents, if no node was asked: the source's
+// serves pods, so the runtimes read it.
+func compareWithSource(pass *check.Pass) []finding.Finding {
 	own, to := pass.Source.ConfFolder, pass.Target.ConfFolder
 	if own == "" || to == "" || own == to {
 		return nil

@@ -83,12 +83,12 @@ func skew(pass *check.Pass) []finding.Finding {
 	if len(pass.Snapshot.OtherOf("operator.tigera.io", "Installation")) > 0 {
 		return append(found, byOperator(pass, typhas, agents)...)
 	}
-	found = append(found, compare(newTyphas, newAgents, "is to run")...)
+	found = append(found, compare(newTyphas, newAgents, "will run")...)
 	// The manifest replaces Typha at once and the agents one after another: new Typhas serve old agents for a while.
 	for _, typha := range newTyphas {
 		for _, agent := range agents {
 			if typha.tag != agent.tag {
-				f := differ(typha, agent, "is to run")
+				f := differ(typha, agent, "will run")
 				f.Fix = inTurn(f, typha, agent)
 				found = append(found, f)
 			}
@@ -123,7 +123,7 @@ func byOperator(pass *check.Pass, typhas, agents []part) []finding.Finding {
 		typhas[i].tag = tag
 		typhas[i].version, _ = version.ParseSemantic(tag)
 	}
-	found := compare(typhas, agents, "is to run")
+	found := compare(typhas, agents, "will run")
 	for i := range found {
 		found[i].Fix = "read the release notes of both versions; if Typha refuses the agents, use another release " +
 			"of the operator: it always replaces Typha before the agents"

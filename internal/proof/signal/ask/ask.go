@@ -1,5 +1,5 @@
 // Package ask asks the user's signals: a Prometheus by its HTTP API, an address by HTTP, or a command of this machine.
-// Gate lets every gate of a run ask them, too. What a signal is and what its answers prove is in package signal.
+// Gate lets every gate of a run ask them, too. Package signal defines signals, and what their answers prove.
 package ask
 
 import (
@@ -170,7 +170,7 @@ func query(ctx context.Context, s signal.Signal) (signal.Answer, error) {
 	values, err := signal.ReadAnswer(body, time.Now())
 	if answer.StatusCode != http.StatusOK {
 		if err == nil {
-			err = errors.New("it is no answer to a query")
+			err = errors.New("it is not an answer to a query")
 		}
 		err = fmt.Errorf("HTTP status %d: %w", answer.StatusCode, err)
 	}
@@ -194,7 +194,7 @@ func check(ctx context.Context, s signal.Signal) (signal.Answer, error) {
 // it may hold credentials. A command whose last run has not ended is not run again.
 func (a *Asker) run(ctx context.Context, s signal.Signal) (signal.Answer, error) {
 	if !a.enter(s.String()) {
-		return signal.Answer{}, errors.New("its last run has not ended")
+		return signal.Answer{}, errors.New("its previous run has not ended")
 	}
 	defer a.leave(s.String())
 	command := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...)

@@ -49,14 +49,14 @@ func TestQuery(t *testing.T) {
 		"two series": {now(200, vector, `{"value":[NOW,"0.01"]},{"value":[NOW,"0.2"]}`), signal.Fails,
 			"errors / requests is 0.2 in 1 of 2 series, and must be < 0.05"},
 		"empty":  {text(200, fmt.Sprintf(vector, "")), signal.Unknown, "the query yields no data"},
-		"NaN":    {now(200, vector, `{"value":[NOW,"NaN"]}`), signal.Unknown, "which is no measurement"},
-		"status": {text(500, "oops"), signal.Unknown, "HTTP status 500: it is no JSON of a Prometheus"},
+		"NaN":    {now(200, vector, `{"value":[NOW,"NaN"]}`), signal.Unknown, "which is not a measurement"},
+		"status": {text(500, "oops"), signal.Unknown, "HTTP status 500: it is not JSON of a Prometheus"},
 		"odd": {now(503, vector, `{"value":[NOW,"0.01"]}`), signal.Unknown,
-			"HTTP status 503: it is no answer to a query"},
+			"HTTP status 503: it is not an answer to a query"},
 		"bad query": {text(400, `{"status":"error","error":"parse error"}`), signal.Unknown,
 			"HTTP status 400: the query fails: parse error"},
-		"JSON": {text(200, `{"status":"success","data":`), signal.Unknown, "it is no JSON of a Prometheus"},
-		"page": {text(200, "<html>sign in</html>"), signal.Unknown, "it is no JSON of a Prometheus"},
+		"JSON": {text(200, `{"status":"success","data":`), signal.Unknown, "it is not JSON of a Prometheus"},
+		"page": {text(200, "<html>sign in</html>"), signal.Unknown, "it is not JSON of a Prometheus"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
 		}, signal.Unknown,
@@ -211,7 +211,7 @@ func TestHangs(t *testing.T) {
 	a := &Asker{Patience: 100 * time.Millisecond}
 	a.enter("command: true") // as if the last run had not ended
 	if got := a.All(t.Context(), all); got[0].State != signal.Fails ||
-		!strings.Contains(got[0].Says, "its last run has not ended") {
+		!strings.Contains(got[0].Says, "its previous run has not ended") {
 		t.Errorf("%+v", got)
 	}
 	a.leave("command: true")

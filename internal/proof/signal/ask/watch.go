@@ -61,7 +61,7 @@ func (w *Watch) Forgive() { clear(w.broken) }
 // any more.
 func (w *Watch) Interrupted() {
 	for i, one := range w.signals {
-		w.broken[i] = one.Silent(errors.New("an earlier process asked it, and ended without keeping what it said"))
+		w.broken[i] = one.Silent(errors.New("an earlier process asked it, and ended without storing the answer"))
 	}
 }
 

@@ -56,7 +56,7 @@ func (r Ran) Failed() string {
 	case r.Error != "":
 		return r.Error
 	case r.Unknown:
-		return "how it ended is not known: theseus was stopped while it ran"
+		return "its result is unknown: theseus was stopped while it ran"
 	case r.Signal != "":
 		return "it was ended by a signal (" + r.Signal + ")"
 	case r.Code != 0:

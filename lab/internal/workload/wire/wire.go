@@ -1,7 +1,7 @@
 // Package wire has the protocol between the servers and the drivers of the workload.
 package wire
 
-// Leaving is the header with which an HTTP server that is about to end answers; it says so beside
+// Leaving is the header with which an HTTP server that is about to end answers; it says so next to
 // "Connection: close" because a member of a set is asked by name and no load balancer routes around it.
 const Leaving = "X-Leaving"
 
