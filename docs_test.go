@@ -1,6 +1,8 @@
 package theseus
 
 import (
+	"go/scanner"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -333,5 +335,52 @@ func TestTutorialFollowsTheScript(t *testing.T) {
 				command, script, shown)
 		}
 		left = left[i+1:]
+	}
+}
+
+// texts are the strings of a Go file that people may read: those with several words.
+func texts(t *testing.T, path string) (all []string) {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := token.NewFileSet().AddFile("", -1, len(src))
+	var s scanner.Scanner
+	s.Init(file, src, nil, 0)
+	for {
+		_, tok, text := s.Scan()
+		if tok == token.EOF {
+			return all
+		}
+		if tok == token.STRING && len(strings.Fields(text)) > 2 {
+			all = append(all, text)
+		}
+	}
+}
+
+// TestPlainTexts finds words that no help text, finding, error or hint has.
+func TestPlainTexts(t *testing.T) {
+	words := regexp.MustCompile(`(?i)\b(nobody|somebody|anew|beside|whoever|heed|deed|spared|mend|mends)\b`)
+	for _, folder := range []string{"cmd", "internal"} {
+		if err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if entry.IsDir() && entry.Name() == "testdata" {
+				return fs.SkipDir
+			}
+			if entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.HasSuffix(filepath.Dir(path), "test") {
+				return nil
+			}
+			for _, text := range texts(t, path) {
+				for _, found := range words.FindAllString(text, -1) {
+					t.Errorf("%s: %q: %s", path, found, text)
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -64,7 +64,7 @@ func readHouse(t *testing.T) house {
 					pkg = room
 				}
 				if _, err := os.Stat(filepath.Join("internal", filepath.FromSlash(pkg))); err != nil && name != "all" {
-					t.Errorf("internal/%s/doc.go lists %s, which is not there", room, name)
+					t.Errorf("internal/%s/doc.go lists %s, which does not exist", room, name)
 				}
 				into[pkg] = true
 			}

@@ -1,3 +1,3 @@
-// Package contents says which images there are, and what is in each: its program of Theseus, the programs of Debian
-// that this one calls, and the reason for every one. A test compares them with what the source calls.
+// Package contents says which images there are, and what is in each: a program of Theseus, the Debian programs that
+// it calls, and the reason for each. A test compares them with the calls in the source.
 package contents

@@ -2,5 +2,5 @@
 // checksums (Archive), and unpacks them (Unpack). The programs of Debian's own tools do the work: apt resolves and
 // verifies signatures, dpkg-deb unpacks.
 //
-// What an image needs, and which of a package's programs it keeps, is said in package contents.
+// Package contents lists what an image needs, and which of a package's programs it keeps.
 package debian
