@@ -132,8 +132,8 @@ func (g *Gate) contrast(gate step.Gate, verdict engine.Verdict, now []v1alpha1.P
 	return verdict
 }
 
-// unmeasured says which paths of former reports are not among the paths; "" if all are. What those have lost is
-// unknown.
+// unmeasured says which paths that former reports have counts of are not among the paths; "" if all are. What those
+// have lost is unknown. Paths that never answered have no counts: they were left out.
 func unmeasured(reports []v1alpha1.ProbeReport, paths []v1alpha1.Path) string {
 	planned := map[string]bool{}
 	for i := range paths {
@@ -142,7 +142,7 @@ func unmeasured(reports []v1alpha1.ProbeReport, paths []v1alpha1.Path) string {
 	gone, first := 0, ""
 	for _, report := range reports {
 		for _, result := range report.Status.Paths {
-			if !planned[result.ID] {
+			if !planned[result.ID] && result.Sent > 0 {
 				gone++
 				first = cmp.Or(first, result.ID)
 			}

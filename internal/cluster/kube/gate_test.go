@@ -296,13 +296,14 @@ func goOn(context.Context) error { return nil }
 // The result of a plan is no pass if a path of its baseline is no longer measured: what that path has lost is not
 // known.
 func TestGateMissesAPath(t *testing.T) {
-	for id, pass := range map[string]bool{"a/host>b/host": true, "a/host>c/host": false} {
+	for id, sent := range map[string]int64{"a/host>b/host": 5, "a/host>c/host": 5, "a/host>d/host": 0} {
+		pass := id == "a/host>b/host" || sent == 0 // a path that never answered was left out
 		w := newWorld(t, nil)
 		w.onePath()
 		w.report(1, 5, 5, w.now)
 		w.slept = func(n int) { w.report(int64(n+1), int64(5*n+5), int64(5*n+5), w.now) }
 		gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
-			Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{{ID: id}}}}}}
+			Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{{ID: id, Sent: sent, Answered: sent}}}}}}
 		verdict, err := gate.Ask(t.Context(), step.Gate{Result: true, Bake: step.Duration(time.Second)}, goOn)
 		if err != nil || verdict.Pass != pass ||
 			strings.Contains(verdict.Reason, "1 path of the baseline are no longer measured, such as "+id) == pass {

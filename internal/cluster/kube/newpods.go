@@ -148,9 +148,22 @@ func serves(pod *corev1.Pod) bool {
 	})
 }
 
-// excuse does not count the pods that failed only to reach a former one that is gone: others deleted it, or its kubelet
-// evicted it.
+// excuse does not count the pods whose node has left the cluster meanwhile: networks remove its routes. It does not
+// count those either that failed only to reach a former one that is gone: others deleted it, or its kubelet evicted it.
 func (n *NewPods) excuse(ctx context.Context, former, pods []NewPod) error {
+	for i := range pods {
+		p := &pods[i]
+		if p.Failed == "" {
+			continue
+		}
+		node, err := n.Actor.node(ctx, p.Node)
+		if err != nil {
+			return err
+		}
+		if node == nil {
+			p.Failed, p.Unmeasured, p.alone = "", "the node has left the cluster", false
+		}
+	}
 	if !slices.ContainsFunc(pods, func(p NewPod) bool { return p.alone }) {
 		return nil
 	}

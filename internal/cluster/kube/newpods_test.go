@@ -204,11 +204,15 @@ func TestOtherNewPod(t *testing.T) {
 }
 
 // TestNewPodExcused: a new pod that could not reach a former one says nothing if that one is gone, and has failed if it
-// is there, or if another path failed too.
+// is there, or if another path failed too. One whose node has left says nothing.
 func TestNewPodExcused(t *testing.T) {
 	there := pod(v1alpha1.Namespace, "theseus-new-pod-b-b", "b", "10.244.2.9", label(manifest.LabelNewPod, "b"))
 	there.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "answer", Ready: true}}
-	w := newWorld(t, []runtime.Object{there})
+	objects := []runtime.Object{there}
+	for _, name := range []string{"a", "d", "e"} {
+		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	w := newWorld(t, objects)
 	former := []NewPod{{Node: "b", Address: "10.244.2.9"}, {Node: "c", Address: "10.244.3.9"}}
 	n := &NewPods{Actor: w.Actor}
 	alive, err := n.alive(t.Context(), former)
@@ -220,11 +224,12 @@ func TestNewPodExcused(t *testing.T) {
 		{Node: "a", Failed: "x", target: "10.244.2.9", alone: silent("a/new-pod>b/new-pod/udp")},
 		{Node: "d", Failed: "x", target: "10.244.3.9", alone: silent("d/new-pod>c/new-pod/udp")},
 		{Node: "e", Failed: "x", target: "10.244.3.9", alone: silent("e/new-pod>c/new-pod/udp", "e/new-pod>b/old/udp")},
+		{Node: "gone", Failed: "x"},
 	}
 	if err := n.excuse(t.Context(), former, pods); err != nil {
 		t.Fatal(err)
 	}
-	for i, failed := range []bool{true, false, true} {
+	for i, failed := range []bool{true, false, true, false} {
 		if (pods[i].Failed != "") != failed || (pods[i].Unmeasured == "") != failed {
 			t.Errorf("%+v", pods[i])
 		}

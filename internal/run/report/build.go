@@ -10,6 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 	paths "github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/run/guarded/result"
 )
 
 // Build computes the report. It never fails: the verdict names what is missing.
@@ -107,6 +108,18 @@ func measuredSpans(all loss.Account) []Span {
 	return unite(spans)
 }
 
+// leftOut is how many planned paths a guard has left out, since they never answered. A note names them.
+func leftOut(in Input) (n int) {
+	if in.Plan == nil || !in.Plan.Foreign() {
+		return 0
+	}
+	r := result.Of(in.Plan, in.Records)
+	for _, one := range slices.Concat(r.Silent, r.JoinedSilent()) {
+		n += one.Paths
+	}
+	return n
+}
+
 func totals(in Input, m *Model, all loss.Account) Totals {
 	t := Totals{Nodes: len(m.Nodes), Gaps: len(m.Gaps)}
 	for _, node := range m.Nodes {
@@ -129,6 +142,7 @@ func totals(in Input, m *Model, all loss.Account) Totals {
 			t.Unmeasured++
 		}
 	}
+	t.Unmeasured = max(0, t.Unmeasured-leftOut(in))
 	t.ProbeGapMillis = all.Sum().LongestMillis
 	for _, client := range m.Traffic {
 		t.Requests += client.Requests

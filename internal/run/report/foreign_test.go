@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -219,5 +220,29 @@ func TestForeignNewPods(t *testing.T) {
 	none := Build(guarded(t, kind.Guard{}, good, result.Ran{}, result.Watched{Quiet: true}, &good, 0))
 	if none.NewPods != nil || strings.Contains(Text(none), "new pods") {
 		t.Errorf("of a plan without: %+v", none.NewPods)
+	}
+}
+
+// TestForeignShut: paths that were left out since a node's firewall shuts their port are told, and are no missing
+// results. A path without a result that was not left out is one.
+func TestForeignShut(t *testing.T) {
+	for _, more := range []int{0, 1} {
+		good := engine.Verdict{Pass: true, Sent: 9000}
+		in := guarded(t, kind.Guard{}, good, result.Ran{}, result.Watched{Quiet: true}, &good, 0)
+		in.Plan.Steps[0].Actions = []step.Action{{ID: "p", Do: step.Probe{}}}
+		in.Records = slices.Insert(in.Records, 2, engine.Record{At: in.Records[1].At, Event: engine.Acted,
+			Step: guard.StepProbes, Action: "p", Data: json.RawMessage(`{"silent":[{"class":"pod-host","paths":1,` +
+				`"of":4,"example":"a/old>b/host/udp","shut":"UDP port 7101 of b"}]}`)})
+		for i := range 1 + more {
+			in.Paths = append(in.Paths, v1alpha1.Path{ID: "a/old>b/host/udp" + strings.Repeat("2", i)})
+		}
+		m := Build(in)
+		if m.Totals.Unmeasured != more || !strings.Contains(strings.Join(m.Verdict.Notes, "\n"),
+			"drops UDP port 7101 of b: allow it") {
+			t.Errorf("%d more: %+v, %q", more, m.Totals, m.Verdict)
+		}
+		if says := "; some ports of nodes are shut, and were not measured"; !strings.HasSuffix(m.Verdict.Title, says) {
+			t.Error(m.Verdict.Title)
+		}
 	}
 }

@@ -167,38 +167,6 @@ func TestGuardJoins(t *testing.T) {
 	}
 }
 
-// TestGuardLeaves: a node that is drained and deleted while the command runs is told, and what its paths lose from then
-// on is no loss of the network.
-func TestGuardLeaves(t *testing.T) {
-	rigtest.Full(t, "a guarded command that drains and deletes a node")
-	rig := rigtest.New(t, bin, "gl", 3, "flannel")
-	leaves := rig.NodeNames()[len(rig.NodeNames())-1]
-	command := strings.NewReplacer("KUBECTL", rig.Lab+" kubectl --name "+rig.Name, "NODE", leaves).Replace(
-		"KUBECTL cordon NODE && sleep 10 && KUBECTL drain NODE --force --ignore-daemonsets --delete-emptydir-data && " +
-			"KUBECTL delete node NODE && sleep 20")
-	report := filepath.Join(rig.Dir, "leaves.json")
-	rigtest.Run(t, rig, "here", 0, []string{"lost on the paths of nodes that had left the cluster (not counted)"},
-		"guard", "--agent-image", scenario.AgentImage, "--probe-interval", "60ms", "--max-lost", "20",
-		"--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m", "-o", report, "--", "sh", "-c", command)
-	nothingLeft(t, rig)
-	text, err := os.ReadFile(report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got struct {
-		Totals  struct{ Sent, Lost int64 }
-		Verdict struct{ Notes []string }
-	}
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.Totals.Sent == 0 || got.Totals.Lost > 20 || !slices.ContainsFunc(got.Verdict.Notes, func(note string) bool {
-		return strings.HasPrefix(note, "Node "+leaves+" left the cluster. Not counted as lost: ")
-	}) {
-		t.Errorf("%+v; notes %q", got.Totals, got.Verdict.Notes)
-	}
-}
-
 // localDNS plays a node-local DNS cache: a DaemonSet without pods names its address, and every node leads queries to it
 // to CoreDNS.
 func localDNS(t *testing.T, rig *scenario.Rig) {
