@@ -212,14 +212,14 @@ func pairOf(p *Provider) func(*testing.T) (any, any) {
 }
 
 // changesTo are the edits that make a database hold a set.
-func changesTo(t *testing.T, d *Database, set string) []Change {
+func changesTo(t *testing.T, d *Database, set string) []Edit {
 	t.Helper()
 	versions := map[[2]string]int64{}
 	items, err := d.Items(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var changes []Change
+	var changes []Edit
 	parts := map[string]map[string]json.RawMessage{}
 	if err := json.Unmarshal([]byte(set), &parts); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func changesTo(t *testing.T, d *Database, set string) []Change {
 	for section, values := range parts {
 		for name, value := range values {
 			kind := kinds[section]
-			changes = append(changes, Change{Kind: kind, Name: name, Value: string(value),
+			changes = append(changes, Edit{Kind: kind, Name: name, Value: string(value),
 				Version: versions[[2]string{kind, name}], Who: "test"})
 		}
 	}

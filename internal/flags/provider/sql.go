@@ -49,8 +49,8 @@ const (
 // Kinds are all kinds of items.
 func Kinds() []string { return []string{FlagItem, EvaluatorItem, MetadataItem} }
 
-// Change is one edit.
-type Change struct {
+// Edit is one edit of an item.
+type Edit struct {
 	Kind string // FlagItem, EvaluatorItem or MetadataItem
 	Name string
 	// Value is JSON; empty removes the item.
@@ -212,7 +212,7 @@ func (d *Database) transact(ctx context.Context, do func(*sql.Tx) error) error {
 
 // Apply makes all edits or none. An edit that is based on an old version returns a *Conflict, and edits that would make
 // the set invalid return a *flagset.Error.
-func (d *Database) Apply(ctx context.Context, changes ...Change) error {
+func (d *Database) Apply(ctx context.Context, changes ...Edit) error {
 	return d.transact(ctx, func(tx *sql.Tx) error {
 		// The row of the revision is the lock that serialises writers.
 		revision := int64(0)
@@ -239,7 +239,7 @@ func (d *Database) Apply(ctx context.Context, changes ...Change) error {
 	})
 }
 
-func (d *Database) edit(ctx context.Context, tx *sql.Tx, c Change, revision int64) error {
+func (d *Database) edit(ctx context.Context, tx *sql.Tx, c Edit, revision int64) error {
 	if c.Who == "" {
 		return errors.New("an edit needs the name of its author")
 	}

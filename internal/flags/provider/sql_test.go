@@ -47,7 +47,7 @@ func TestEdits(t *testing.T) {
 			t.Fatal(err)
 		}
 		edit := func(d *Database, value string, version int64, who string) error {
-			return d.Apply(ctx, Change{Kind: FlagItem, Name: "bpf", Value: value, Version: version,
+			return d.Apply(ctx, Edit{Kind: FlagItem, Name: "bpf", Value: value, Version: version,
 				Who: who, Note: "as agreed"})
 		}
 		if err := edit(jo, onOff, 0, "jo"); err != nil {
@@ -119,7 +119,7 @@ func TestClock(t *testing.T) {
 		edit := func(value string, version int64) {
 			t.Helper()
 			if err := d.Apply(t.Context(),
-				Change{Kind: FlagItem, Name: "bpf", Value: value, Version: version, Who: "jo"}); err != nil {
+				Edit{Kind: FlagItem, Name: "bpf", Value: value, Version: version, Who: "jo"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -162,7 +162,7 @@ func TestRace(t *testing.T) {
 			d := open()
 			group.Go(func() {
 				results[i] = d.Apply(t.Context(),
-					Change{Kind: FlagItem, Name: "bpf", Value: onOff, Who: itoa(int64(i))})
+					Edit{Kind: FlagItem, Name: "bpf", Value: onOff, Who: itoa(int64(i))})
 			})
 		}
 		group.Wait()
@@ -214,7 +214,7 @@ func TestUpgrade(t *testing.T) {
 			`INSERT INTO theseus_flag_schema (version, at) VALUES (1, '')`) {
 			execute(t, d, statement)
 		}
-		if err := d.Apply(t.Context(), Change{Kind: FlagItem, Name: "bpf", Value: onOff, Who: "jo"}); err != nil {
+		if err := d.Apply(t.Context(), Edit{Kind: FlagItem, Name: "bpf", Value: onOff, Who: "jo"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Migrate(t.Context()); err != nil {

@@ -70,7 +70,7 @@ func NewPut(a *app.App) *cobra.Command {
 			return withDatabase(command.Context(), a, source, provider.Presence(!remove),
 				func(d *provider.Database) error {
 					return d.Apply(command.Context(),
-						provider.Change{Kind: kind, Name: args[0], Value: value,
+						provider.Edit{Kind: kind, Name: args[0], Value: value,
 							Version: version, Who: who, Note: note})
 				})
 		},

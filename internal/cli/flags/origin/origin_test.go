@@ -90,7 +90,7 @@ func sqlOrigin(t *testing.T, source, driver, address string) *origin {
 	}
 	return &origin{source: source, write: func(flag string) {
 		must(t, database.Apply(t.Context(),
-			provider.Change{Kind: provider.FlagItem, Name: "net", Value: flag, Version: version, Who: "test"}))
+			provider.Edit{Kind: provider.FlagItem, Name: "net", Value: flag, Version: version, Who: "test"}))
 		version++
 	}, shatter: run("ALTER TABLE theseus_flag_revision RENAME TO gone"),
 		mend: run("ALTER TABLE gone RENAME TO theseus_flag_revision")}
