@@ -327,7 +327,7 @@ func asMap(value any) map[string]any {
 
 // NotRolledOut finds changes of flags that Theseus does not roll out, and says why: made in another way, they act at
 // once, and unmeasured.
-func NotRolledOut(fleet *setting.Fleet, changes []setting.Change) []finding.Finding {
+func NotRolledOut(fleet *setting.Fleet, changes []setting.NewValue) []finding.Finding {
 	var found []finding.Finding
 	for _, c := range changes {
 		k, err := fleet.Catalogue().Find(c.Knob)

@@ -13,7 +13,7 @@ import (
 
 // Difference is the effect of changing a cluster's settings from one state to another.
 type Difference struct {
-	Changes []Change `json:"changes"`
+	Changes []NewValue `json:"changes"`
 	// Idle are edits that change nothing on any node, because a stronger place overrides them.
 	Idle []Idle `json:"idle"`
 	// Processes are those that the changes restart.
@@ -24,8 +24,8 @@ type Difference struct {
 	Left   []string `json:"left,omitempty"`
 }
 
-// Change is one knob that gets a new value on some nodes.
-type Change struct {
+// NewValue is one knob that gets a new value on some nodes.
+type NewValue struct {
 	Knob  string   `json:"knob"`
 	From  string   `json:"from"`
 	To    string   `json:"to"`
@@ -130,7 +130,7 @@ func (d *differ) compare(old, k *Knob) {
 			at = len(d.result.Changes)
 			groups[key] = at
 			d.result.Changes = append(d.result.Changes,
-				Change{Knob: k.ID(), From: from, To: to, Why: place.Name, Process: k.process(place.Effect),
+				NewValue{Knob: k.ID(), From: from, To: to, Why: place.Name, Process: k.process(place.Effect),
 					Effect: place.Effect, Trigger: place.Trigger, Refuses: k.Refuses, Invalid: key.invalid, knob: k})
 		}
 		c := &d.result.Changes[at]
