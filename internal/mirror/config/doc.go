@@ -24,8 +24,8 @@ type Options struct {
 	Answers map[string]string // by the question's ID
 }
 
-// Change is one field that was changed.
-type Change struct {
+// Edit is one field that was changed.
+type Edit struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"` // of the input
 	Object string `json:"object"`
@@ -54,7 +54,7 @@ type Name struct {
 // Result is the result of a conversion.
 type Result struct {
 	Text      []byte     `json:"-"`
-	Changes   []Change   `json:"changes"`
+	Changes   []Edit     `json:"changes"`
 	Questions []Question `json:"questions,omitempty"`
 	Notes     []string   `json:"notes,omitempty"`
 	Names     []Name     `json:"names,omitempty"`
@@ -75,7 +75,7 @@ func (u *Usage) Hint() string { return u.Advice }
 
 // Convert edits the files of one cluster according to the options. If questions are open, the result has no text.
 func Convert(files []*splice.File, options Options) (*Result, error) {
-	j := &job{Options: options, result: &Result{Changes: []Change{}}, asked: map[string]bool{},
+	j := &job{Options: options, result: &Result{Changes: []Edit{}}, asked: map[string]bool{},
 		done: map[*yaml.Node]bool{}}
 	if err := j.collect(files); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func Convert(files []*splice.File, options Options) (*Result, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(j.result.Changes, func(a, b Change) int {
+	slices.SortStableFunc(j.result.Changes, func(a, b Edit) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line)
 	})
 	for i, file := range files {
@@ -207,7 +207,7 @@ func (j *job) note(format string, args ...any) {
 
 func (j *job) change(o *object, node *yaml.Node, path, from, to, why string) {
 	j.result.Changes = append(j.result.Changes,
-		Change{o.file.Name, max(node.Line, o.Line), o.String(), path, from, to, why})
+		Edit{o.file.Name, max(node.Line, o.Line), o.String(), path, from, to, why})
 }
 
 // ask returns the answer of a person, and keeps the question where there is none yet.

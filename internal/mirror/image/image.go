@@ -96,20 +96,20 @@ func (r Rules) Name(name string) (string, bool) {
 	return name, false
 }
 
-// Change is one field that was rewritten.
-type Change struct{ Path, Old, New string }
+// Edit is one field that was rewritten.
+type Edit struct{ Path, Old, New string }
 
 // Rewrite changes the images of an object in place: those of containers of every sort wherever there is a list of
 // them, image volumes, and the fields that the rules name for the kind (Kind.group).
-func (r Rules) Rewrite(object map[string]any, kind string) []Change {
+func (r Rules) Rewrite(object map[string]any, kind string) []Edit {
 	if len(r.rules) == 0 {
 		return nil
 	}
-	var changes []Change
+	var changes []Edit
 	Each(object, kind, r.Fields, func(path string, name string) string {
 		rewritten, ok := r.Name(name)
 		if ok && rewritten != name {
-			changes = append(changes, Change{path, name, rewritten})
+			changes = append(changes, Edit{path, name, rewritten})
 		}
 		return rewritten
 	})
@@ -126,8 +126,8 @@ func Each(object map[string]any, kind string, fields map[string][]string, use fu
 
 // Doubts are fields that are called after images and whose value a rule would rewrite, but that are not listed as
 // image fields.
-func (r Rules) Doubts(object map[string]any) []Change {
-	var found []Change
+func (r Rules) Doubts(object map[string]any) []Edit {
+	var found []Edit
 	var walk func(path string, value any)
 	walk = func(path string, value any) {
 		switch value := value.(type) {
@@ -146,7 +146,7 @@ func (r Rules) Doubts(object map[string]any) []Change {
 				return
 			}
 			if rewritten, ok := r.Name(value); ok {
-				found = append(found, Change{path, value, rewritten})
+				found = append(found, Edit{path, value, rewritten})
 			}
 		}
 	}

@@ -83,20 +83,20 @@ func TestObjects(t *testing.T) {
 	}
 	for _, test := range []struct {
 		kind, object string
-		want         []Change
+		want         []Edit
 	}{
 		{"CronJob.batch", `
 spec: {jobTemplate: {spec: {template: {spec: {
   containers: [{name: a, image: old.test/a:1}, {name: b, image: other.test/b}],
   initContainers: [{name: c, image: old.test/c}], ephemeralContainers: [{name: d, image: old.test/d}],
-  volumes: [{name: v, image: {reference: old.test/v}}, {name: w, emptyDir: {}}]}}}}}`, []Change{
+  volumes: [{name: v, image: {reference: old.test/v}}, {name: w, emptyDir: {}}]}}}}}`, []Edit{
 			{"spec.jobTemplate.spec.template.spec.containers[0].image", "old.test/a:1", "new.test/a:1"},
 			{"spec.jobTemplate.spec.template.spec.ephemeralContainers[0].image", "old.test/d", "new.test/d"},
 			{"spec.jobTemplate.spec.template.spec.initContainers[0].image", "old.test/c", "new.test/c"},
 			{"spec.jobTemplate.spec.template.spec.volumes[0].image.reference", "old.test/v", "new.test/v"},
 		}},
 		{"Database.example.com", `
-spec: {image: old.test/db:2, sidecars: [{from: old.test/s}], extra: [old.test/e, 7], byName: {x: {image: old.test/x}, y: 1}, other: old.test/no}`, []Change{
+spec: {image: old.test/db:2, sidecars: [{from: old.test/s}], extra: [old.test/e, 7], byName: {x: {image: old.test/x}, y: 1}, other: old.test/no}`, []Edit{
 			{"spec.image", "old.test/db:2", "new.test/db:2"},
 			{"spec.sidecars[0].from", "old.test/s", "new.test/s"},
 			{"spec.extra[0]", "old.test/e", "new.test/e"},

@@ -39,7 +39,7 @@ type Item struct {
 	Action Action // Copy, Suspend or Disarm
 	Why    string
 	Did    []string // what was changed, but for what Clean does
-	Images []image.Change
+	Images []image.Edit
 	// Autoscaled says that an autoscaler sets how many pods it has: after its creation that is the mirror's matter.
 	Autoscaled bool
 }
