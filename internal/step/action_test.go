@@ -71,6 +71,9 @@ func TestDocument(t *testing.T) {
 	for _, do := range operations {
 		all.Actions = append(all.Actions, Action{ID: "a", Title: "<t>", Do: do, Together: true, Timeout: 1})
 	}
+	for _, is := range facts {
+		all.After = append(all.After, Condition{is})
+	}
 	undone := all
 	undone.Undo = all.Actions[:3]
 	for _, s := range []Step{{}, {ID: "s", Actions: []Action{}, Undo: []Action{}}, all, undone} {

@@ -9,8 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-const faultUsage = "NODE=fail:VERB, NODE=slow:VERB:DURATION, NODE=restart:VERB (of its agent), NODE=lose:VERB:PERCENT " +
-	"or NODE=vanish:VERB (repeatable):\nwhat happens when the node is first asked for a verb"
+const faultUsage = "NODE=fail:VERB, NODE=slow:VERB:DURATION, NODE=restart:VERB (of its agent), " +
+	"NODE=lose:VERB:PERCENT\nor NODE=vanish:VERB (repeatable): what happens when the node is first asked for a verb"
 
 // fault is what goes wrong on a node when it is first asked for a verb.
 type fault struct {

@@ -30,7 +30,7 @@ func (b *builder) switchAll() {
 				step.PathSet{Old: joint.Every(), New: joint.Every()})}),
 		Undo: slices.Concat([]step.Action{joint.Probe("stop measuring the new probe pods",
 			step.PathSet{Old: joint.Every()})},
-			b.shut(b.Nodes()), b.home(b.Nodes()), b.deactivate(b.Nodes())),
+			b.close(b.Nodes()), b.allBack(b.Nodes()), b.deactivate(b.Nodes())),
 		Gate: b.Gate("pods of both networks reach each other on every node", true),
 	})
 }

@@ -14,7 +14,7 @@ import (
 func (b *builder) rehearse() {
 	actions := joint.OnEach(b.Nodes(), func(node string) step.Action {
 		return joint.OnNode(node, step.VerbAdoptable, "check whether each pod of "+node+" can be adopted",
-			step.AdoptArgs{From: b.source, To: b.target, Skip: b.apart(node)})
+			step.AdoptArgs{From: b.source, To: b.target, Skip: b.unadoptable(node)})
 	})
 	b.Add(step.Step{
 		Group: "joint", Does: "rehearse",
@@ -26,9 +26,9 @@ func (b *builder) rehearse() {
 	})
 }
 
-func (b *builder) apart(node string) []string {
+func (b *builder) unadoptable(node string) []string {
 	var names []string
-	for _, pod := range b.Outlook.Apart[node] {
+	for _, pod := range b.Outlook.Unadoptable[node] {
 		names = append(names, pod.Name)
 	}
 	return names
@@ -36,15 +36,17 @@ func (b *builder) apart(node string) []string {
 
 // adoptNodes moves the pods of some nodes of a wave, together.
 func (b *builder) adoptNodes(wave joint.Wave, nodes []string, last bool) {
-	apart := slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return len(b.Outlook.Apart[node]) == 0 })
+	unadoptable := slices.DeleteFunc(slices.Clone(nodes), func(node string) bool {
+		return len(b.Outlook.Unadoptable[node]) == 0
+	})
 	b.adoptCanary(wave, nodes)
 	b.adoptRest(wave, nodes)
 	if b.flat() {
 		return // switchAll comes after the last
 	}
-	b.switchNodes(wave, nodes, last && len(apart) == 0)
-	if len(apart) > 0 {
-		b.recreateApart(wave, apart, last)
+	b.switchNodes(wave, nodes, last && len(unadoptable) == 0)
+	if len(unadoptable) > 0 {
+		b.recreateUnadoptable(wave, unadoptable, last)
 	}
 }
 
@@ -92,7 +94,7 @@ func (b *builder) adoptRest(wave joint.Wave, nodes []string) {
 		Why: "The pods keep running, with their addresses and connections. Pods that start in the meantime are " +
 			"still on " + b.SourceName() + "; Theseus adopts them when it switches the runtime.",
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
-			return b.to(node, "move the pods of "+node+" to "+b.TargetName(), len(nodes), nil, b.apart(node))
+			return b.to(node, "move the pods of "+node+" to "+b.TargetName(), len(nodes), nil, b.unadoptable(node))
 		}),
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
 			return b.back(node, "move the pods of "+node+" back to "+b.SourceName(), len(nodes),
@@ -122,7 +124,7 @@ func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 		Undo: slices.Concat([]step.Action{
 			joint.Probe("stop measuring the new probe pod of "+names,
 				step.PathSet{Old: joint.Every(), New: joint.Every(), WithoutNew: nodes})},
-			b.shut(nodes), b.home(nodes), b.deactivate(nodes)),
+			b.close(nodes), b.allBack(nodes), b.deactivate(nodes)),
 		Gate: b.Gate(title, last),
 	}, b.Running)
 }
@@ -137,12 +139,12 @@ func (b *builder) activate(nodes []string) []step.Action {
 		}),
 		joint.OnEach(nodes, func(node string) step.Action {
 			return b.to(node, "move the pods that started on "+node+" in the meantime to "+b.TargetName(),
-				len(nodes), nil, b.apart(node))
+				len(nodes), nil, b.unadoptable(node))
 		})...)
 }
 
-// home moves all pods back to the source, which then knows their addresses.
-func (b *builder) home(nodes []string) []step.Action {
+// allBack moves all pods back to the source, which then knows their addresses.
+func (b *builder) allBack(nodes []string) []step.Action {
 	return joint.OnEach(nodes, func(node string) step.Action {
 		return b.back(node, "move all pods of "+node+" back to "+b.SourceName()+", including those that started on "+
 			b.TargetName(), len(nodes), nil, []string{canary(node)})
@@ -175,8 +177,8 @@ func (b *builder) open(nodes []string) []step.Action {
 		}))
 }
 
-// shut takes open back.
-func (b *builder) shut(nodes []string) []step.Action {
+// close takes open back.
+func (b *builder) close(nodes []string) []step.Action {
 	return append(
 		joint.OnEach(nodes, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) }),
 		joint.OnEach(nodes, func(node string) step.Action {
@@ -185,10 +187,10 @@ func (b *builder) shut(nodes []string) []step.Action {
 		})...)
 }
 
-// recreateApart moves the pods that cannot be adopted as the strategy recreate would.
-func (b *builder) recreateApart(wave joint.Wave, nodes []string, last bool) {
+// recreateUnadoptable moves the pods that cannot be adopted as the strategy recreate would.
+func (b *builder) recreateUnadoptable(wave joint.Wave, nodes []string, last bool) {
 	evictions := joint.OnEach(nodes, func(node string) step.Action {
-		names := b.apart(node)
+		names := b.unadoptable(node)
 		evict := joint.Evict(node, b.SourceName(), b.Join.Old, len(names))
 		step.Edit(&evict, func(do *step.Evict) { do.Pods.Names = names })
 		evict.Title = "evict the pods of " + node + " that cannot be adopted: " + joint.List(names)

@@ -68,10 +68,11 @@ func unseen(snapshot *cluster.Snapshot, source cni.Installation) string {
 	return ""
 }
 
-// Apart says which pods of a flat network keep all others from being adopted, as they cannot be; empty where there are
-// none. Such a pod would keep its address until it was created again, and until then no new pod could get any.
-func Apart(source cni.Installation, outlook joint.Outlook) string {
-	for node, pods := range outlook.Apart {
+// Unadoptable says which pods of a flat network keep all others from being adopted, as they cannot be; empty where
+// there are none. Such a pod would keep its address until it was created again, and until then no new pod could get
+// any.
+func Unadoptable(source cni.Installation, outlook joint.Outlook) string {
+	for node, pods := range outlook.Unadoptable {
 		if source.Capabilities.Flat && len(pods) > 0 {
 			return fmt.Sprintf("%s on %s cannot be adopted, and until the last pod has left %s, no network could "+
 				"assign "+
@@ -222,7 +223,7 @@ func Reserved(snapshot *cluster.Snapshot, source cni.Installation, outlook joint
 			}
 		}
 	}
-	for _, pods := range outlook.Apart {
+	for _, pods := range outlook.Unadoptable {
 		for _, pod := range pods {
 			if pod.Address != "" {
 				all = append(all, pod.Address+"/32")

@@ -195,7 +195,7 @@ func routable(snapshot *cluster.Snapshot, held *unstructured.Unstructured, to *k
 		return kind.Refuse("theseus check --only bgp says why",
 			"%d pairs of nodes would have no route to each other by BGP", missing)
 	}
-	from, other, err := apart(snapshot)
+	from, other, err := twoSubnets(snapshot)
 	if err != nil {
 		return err
 	}
@@ -208,8 +208,8 @@ func routable(snapshot *cluster.Snapshot, held *unstructured.Unstructured, to *k
 	return nil
 }
 
-// apart names two nodes that are not in one subnet, as Calico reckons; empty where there are none.
-func apart(snapshot *cluster.Snapshot) (from, other string, err error) {
+// twoSubnets names two nodes that are not in one subnet, as Calico reckons; empty where there are none.
+func twoSubnets(snapshot *cluster.Snapshot) (from, other string, err error) {
 	texts := map[string]string{}
 	for _, object := range snapshot.Calico("Node") {
 		texts[object.GetName()], _, _ = unstructured.NestedString(object.Object, "spec", "bgp", "ipv4Address")

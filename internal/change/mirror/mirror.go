@@ -101,7 +101,7 @@ func Steps(s Setup, within []step.Step) []step.Step {
 		Estimate: step.Duration(time.Minute),
 		Why:      "a name only moves back to a service whose pods are all ready", Actions: []step.Action{
 			action("whole/ready", Ready, "wait until all pods of every workload of the original are ready",
-				ReadyArgs{Home: true, Namespaces: s.Copy.Namespaces}, readyWithin)}})
+				ReadyArgs{Original: true, Namespaces: s.Copy.Namespaces}, readyWithin)}})
 	back := names(home, s.Names.Back(), "lower")
 	for i := range back {
 		back[i].Alone = true

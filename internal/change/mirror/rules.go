@@ -18,7 +18,7 @@ import (
 // traffic carries a model of the two clusters and the zones through a plan.
 type traffic struct {
 	frozen, inStep, ready, whole bool
-	there, home                  bool // no cache remembers the original; none the mirror
+	there, returned              bool // no cache remembers the original; none the mirror
 	noReturn, changed, thawed    bool
 	now                          map[string][]zone.RRSet // by name, what its records are
 	away                         map[string]bool         // names that are not wholly at the original
@@ -146,11 +146,11 @@ func (t *traffic) act(p *kind.Plan, s *step.Step, a *step.Action) error {
 		if err != nil {
 			return err
 		}
-		if args.Back && (len(t.away) > 0 || !t.home) {
+		if args.Back && (len(t.away) > 0 || !t.returned) {
 			return errors.New("clients may still use the mirror")
 		}
 	case Thaw, Teardown, TakeNames:
-		if len(t.away) > 0 || !t.home || !t.changed {
+		if len(t.away) > 0 || !t.returned || !t.changed {
 			return errors.New("clients may still use the mirror")
 		}
 		t.thawed = t.thawed || a.Verb() == Thaw
@@ -175,7 +175,7 @@ func (t *traffic) zones(p *kind.Plan, s *step.Step, do step.DNS) error {
 	switch do.Verb {
 	case shift.Rest:
 		if s.Does == shift.Settle {
-			t.there, t.home = !t.changed, t.changed
+			t.there, t.returned = !t.changed, t.changed
 		}
 		return nil
 	case shift.Swap:
@@ -205,7 +205,7 @@ func (t *traffic) zones(p *kind.Plan, s *step.Step, do step.DNS) error {
 			return fmt.Errorf("%s moves, and no gate watches it", u.Name)
 		}
 		if moves {
-			t.there, t.home = false, false
+			t.there, t.returned = false, false
 		}
 		if at == where(p.Mirror.Names.Moves[i].Before) {
 			delete(t.away, u.Name)

@@ -37,7 +37,7 @@ func usesOf(a step.Action) []step.Use {
 	case Copy: // kinds of any API group, and cluster-scoped objects that they name
 		return []step.Use{{Group: "*", Resource: "*", Verbs: "list"}}
 	case Ready:
-		if args, _ := step.Arguments[ReadyArgs](a); args.Home {
+		if args, _ := step.Arguments[ReadyArgs](a); args.Original {
 			return each(args.Namespaces, step.Use{Group: "apps", Resource: "deployments", Verbs: "list"},
 				step.Use{Group: "apps", Resource: "statefulsets", Verbs: "list"},
 				step.Use{Group: "apps", Resource: "daemonsets", Verbs: "list"})

@@ -183,7 +183,7 @@ func poolsOf(old *unstructured.Unstructured, cidr netip.Prefix) Pools {
 	}
 	pools := Pools{
 		Old: step.RefOf(old), New: created,
-		Open: patch("nodeSelector", picks), Shut: patch("nodeSelector", "!all()"),
+		Open: patch("nodeSelector", picks), Deselect: patch("nodeSelector", "!all()"),
 		Close: patch("disabled", true), Reopen: patch("disabled", old.Object["spec"].(map[string]any)["disabled"]),
 		Ask: map[string]string{calico.AnnotationIPv4Pools: fmt.Sprintf("[%q]", created.GetName())},
 		Stays: Text(old, "vxlanMode") != "" && Text(old, "vxlanMode") != "Never" &&

@@ -27,7 +27,7 @@ type Pools struct {
 	New unstructured.Unstructured
 	// Open lets New give addresses, and Close ends that of Old for pods; Shut and Reopen take them back. All are merge
 	// patches.
-	Open, Shut, Close, Reopen json.RawMessage
+	Open, Deselect, Close, Reopen json.RawMessage
 	// Ask are annotations of pods that get an address of New before it is open.
 	Ask map[string]string
 	// Stays is true where nodes still have addresses of Old for their tunnels, so that it cannot go.
@@ -106,7 +106,7 @@ func (b *builder) patch(ref step.Ref, patch json.RawMessage, title string) step.
 func (b *builder) open() {
 	undo := []step.Action{
 		b.patch(b.Old, b.Reopen, "let "+b.old()+" assign addresses to pods again"),
-		b.patch(step.RefOf(&b.New), b.Shut, "stop "+b.new()+" from assigning addresses"),
+		b.patch(step.RefOf(&b.New), b.Deselect, "stop "+b.new()+" from assigning addresses"),
 	}
 	undo = append(undo, joint.OnEach(b.Nodes(), func(node string) step.Action {
 		return joint.Evict(node, b.new(), b.Join.New, len(b.Outlook.PerNode[node]))

@@ -87,7 +87,7 @@ func (m *pooling) end() error {
 }
 
 func (m *pooling) act(a *step.Action) error {
-	if verify.Sparing(a) {
+	if verify.Exempting(a) {
 		return nil
 	}
 	switch do := a.Do.(type) {

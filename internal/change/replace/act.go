@@ -332,7 +332,7 @@ func (m *machine) taint(do step.Taint, sets bool) error {
 		return err
 	}
 	if do.Taint.Effect == corev1.TaintEffectNoSchedule {
-		return m.shut(i, sets)
+		return m.repel(i, sets)
 	}
 	if !sets && !m.nodes[i].Pending && !m.undoing {
 		return fmt.Errorf("node %s has no taint", do.NodeName)
@@ -362,7 +362,7 @@ func (m *machine) evict(set step.PodSet) error {
 			return fmt.Errorf("it waits for the last pods of %s, and the others were not moved", set.Node)
 		}
 		m.edit(i, func(n *NodeModel) {
-			n.Moved, n.PodsNew = true, !n.Shut
+			n.Moved, n.PodsNew = true, !n.Repels
 			n.PodsOld, n.Emptied = n.PodsOld && set.LeaveEnding, !set.LeaveEnding
 		})
 	case slices.Equal(set.CIDRs, m.plan.Target.PodCIDRs):

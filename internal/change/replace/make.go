@@ -108,7 +108,7 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		}
 		outlook = joint.Survey(snapshot, source.PodCIDRs, waves,
 			adoption.Unfit(snapshot, source.Capabilities.Flat, comes.Orders))
-		if clash := adopt.Apart(*source, outlook); clash != "" {
+		if clash := adopt.Unadoptable(*source, outlook); clash != "" {
 			return nil, outlook, unadoptable(joint.RecreateHint(snapshot, *source, cni.Installation{}), clash)
 		}
 	} else {

@@ -85,12 +85,12 @@ type NodeModel struct {
 	// more; Out: it does not count among those that both networks must be whole on, as no pod of the user's may be
 	// there; Shut: no pod comes to it; Slot: it has the label by which the plan knows it; Hands: Theseus' agent is
 	// ready there.
-	Added bool `json:"added,omitempty"`
-	Away  bool `json:"away,omitempty"`
-	Out   bool `json:"out,omitempty"`
-	Shut  bool `json:"shut,omitempty"`
-	Slot  bool `json:"slot,omitempty"`
-	Hands bool `json:"hands,omitempty"`
+	Added  bool `json:"added,omitempty"`
+	Away   bool `json:"away,omitempty"`
+	Out    bool `json:"out,omitempty"`
+	Repels bool `json:"shut,omitempty"`
+	Slot   bool `json:"slot,omitempty"`
+	Hands  bool `json:"hands,omitempty"`
 	// Counted: stock was taken of the source's residue; Recounted: again after it was cleaned.
 	Counted   bool `json:"counted"`
 	Recounted bool `json:"recounted"`

@@ -67,7 +67,7 @@ func (m *machine) hook(do step.Hook) error {
 	case do.Verb == step.VerbAdd && n.Added:
 		return m.come(i)
 	case do.Verb == step.VerbRemove && n.Added:
-		if !m.undoing || !n.Shut || n.PodsNew || n.ProbeNew || n.MeasuredNew {
+		if !m.undoing || !n.Repels || n.PodsNew || n.ProbeNew || n.MeasuredNew {
 			return fmt.Errorf("%s is new, and may be removed only if no pod has used it", n.Name)
 		}
 		m.edit(i, func(now *NodeModel) { *now = unborn(n.Name, n.wave) })
@@ -93,7 +93,7 @@ func (m *machine) come(i int) error {
 		return fmt.Errorf("pods could move to %s, and would then move twice", m.nodes[j].Name)
 	}
 	m.edit(i, func(n *NodeModel) {
-		n.Away, n.Shut, n.Slot, n.SourceResidue, n.PodsOld = false, true, true, true, true
+		n.Away, n.Repels, n.Slot, n.SourceResidue, n.PodsOld = false, true, true, true, true
 	})
 	return nil
 }
@@ -104,7 +104,7 @@ func (m *machine) leave(i int) error {
 	switch {
 	case !m.noReturn:
 		return fmt.Errorf("%s could not be restored", n.Name)
-	case n.Away || !n.Shut || !n.Emptied:
+	case n.Away || !n.Repels || !n.Emptied:
 		return fmt.Errorf("the plan does not check that no pod is left on %s", n.Name)
 	case n.MeasuredOld || n.MeasuredNew || n.ProbeOld || n.ProbeNew:
 		return fmt.Errorf("%s is measured, and its end would count as loss", n.Name)
@@ -114,8 +114,8 @@ func (m *machine) leave(i int) error {
 	return nil
 }
 
-// shut follows the hard taint. A new node is opened when it is proven.
-func (m *machine) shut(i int, on bool) error {
+// repel follows the hard taint. A new node is opened when it is proven.
+func (m *machine) repel(i int, on bool) error {
 	n := &m.nodes[i]
 	switch {
 	case n.Away || !n.Added && !m.goes(i):
@@ -126,11 +126,11 @@ func (m *machine) shut(i int, on bool) error {
 		return fmt.Errorf("no gate has measured the traffic of %s", n.Name)
 	case !on && n.Added:
 		m.note("open", n.Name)
-		m.edit(i, func(n *NodeModel) { n.Shut, n.Out, n.PodsNew = false, false, true })
+		m.edit(i, func(n *NodeModel) { n.Repels, n.Out, n.PodsNew = false, false, true })
 	case !on:
-		m.edit(i, func(n *NodeModel) { n.Shut, n.Moved, n.Emptied = false, false, false })
+		m.edit(i, func(n *NodeModel) { n.Repels, n.Moved, n.Emptied = false, false, false })
 	default:
-		m.edit(i, func(n *NodeModel) { n.Shut = true })
+		m.edit(i, func(n *NodeModel) { n.Repels = true })
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (m *machine) shut(i int, on bool) error {
 func (m *machine) drain(i int, set step.PodSet) error {
 	n := &m.nodes[i]
 	switch {
-	case n.Away || !n.Shut:
+	case n.Away || !n.Repels:
 		return fmt.Errorf("pods evicted from %s now would start there again", n.Name)
 	case n.Added && slices.Equal(set.CIDRs, m.plan.Target.PodCIDRs) && m.undoing:
 		m.edit(i, func(n *NodeModel) { n.PodsNew, n.Out = false, true })
@@ -167,7 +167,7 @@ func (m *machine) among(names []string) bool {
 
 // drained reports whether no pod of the source is known to be on a node, but those that a condition leaves out.
 func (n *NodeModel) drained(is step.NoPods) bool {
-	return n.Shut && (n.Emptied || is.LeaveEnding && n.Moved)
+	return n.Repels && (n.Emptied || is.LeaveEnding && n.Moved)
 }
 
 // surging are the nodes of a wave that are there.
@@ -185,7 +185,7 @@ func (m *machine) surging(wave string) []string {
 func (m *machine) surged() error {
 	for i := range m.nodes {
 		switch n := &m.nodes[i]; {
-		case n.Added && (n.Out || n.Shut):
+		case n.Added && (n.Out || n.Repels):
 			return fmt.Errorf("at the end %s is not in use", n.Name)
 		case n.Slot:
 			return fmt.Errorf("at the end %s still has the label of its slot", n.Name)

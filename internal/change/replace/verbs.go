@@ -99,7 +99,7 @@ func (m *machine) activate(i int, _ step.Node) error {
 	} else if !n.Added && !m.gone(n.wave) {
 		return fmt.Errorf("%s is switched before all old nodes are removed", n.Name)
 	}
-	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, !n.Shut })
+	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, !n.Repels })
 	return nil
 }
 

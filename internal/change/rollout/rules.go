@@ -166,7 +166,7 @@ func (r *rolling) all(actions []step.Action) error {
 
 // act does one action on the model, or says why it must not be done now.
 func (r *rolling) act(a *step.Action) error {
-	if verify.Sparing(a) || verify.Retaining(a) {
+	if verify.Exempting(a) || verify.Retaining(a) {
 		return nil
 	}
 	switch do := a.Do.(type) {

@@ -101,7 +101,7 @@ func (b *builder) open(wave Wave) {
 		Wave:    wave.Name,
 		Before:  before,
 		Actions: joint.OnEach(wave.New, joint.Open),
-		Undo:    append(joint.OnEach(wave.New, joint.Shut), evictions...),
+		Undo:    append(joint.OnEach(wave.New, joint.Repel), evictions...),
 	})
 }
 
@@ -133,7 +133,7 @@ func (b *builder) drain(wave Wave, nodes []string, first bool) {
 			LeaveEnding: true, LeaveDaemons: true}})
 	}
 	if first {
-		s.Actions = append(joint.OnEach(wave.Old, joint.Shut), s.Actions...)
+		s.Actions = append(joint.OnEach(wave.Old, joint.Repel), s.Actions...)
 		s.Undo = joint.OnEach(wave.Old, joint.Open)
 	}
 	b.Add(s)

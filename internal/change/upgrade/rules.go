@@ -155,7 +155,7 @@ func (u *upgrading) act(a *step.Action) error {
 	if verify.Foreign(a) && !u.baseline {
 		return errors.New("only Theseus' own objects may be created before measuring is proven")
 	}
-	if verify.Sparing(a) || verify.Retaining(a) {
+	if verify.Exempting(a) || verify.Retaining(a) {
 		return nil
 	}
 	switch do := a.Do.(type) {

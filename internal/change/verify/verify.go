@@ -11,7 +11,7 @@ import (
 
 // General are the rules for every plan, in the order in which they are asked; own is the kind that it is of.
 func General(p *kind.Plan, own kind.Kind) []kind.Rule {
-	return []kind.Rule{spared(p), retains(p, own), redactedNowhere(), allowedTasks(), unique(), grouped(),
+	return []kind.Rule{exempted(p), retains(p, own), redactedNowhere(), allowedTasks(), unique(), grouped(),
 		together(), abreast(p), windows(p, own)}
 }
 

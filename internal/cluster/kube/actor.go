@@ -28,13 +28,13 @@ const FieldManager = "theseus"
 // poll is how often a condition is checked.
 const poll = 250 * time.Millisecond
 
-// lookApart is the time between two looks of all actions that wait at the same time: together they ask the API server
+// lookEvery is the time between two looks of all actions that wait at the same time: together they ask the API server
 // 50 times a second, half of what a client may ask.
-const lookApart = 20 * time.Millisecond
+const lookEvery = 20 * time.Millisecond
 
 // pause sleeps between two looks of an action that waits: at least for d, and longer if many actions wait.
 func (a *Actor) pause(ctx context.Context, d time.Duration) error {
-	return a.Clock.Sleep(ctx, max(d, time.Duration(a.acting.Load())*lookApart))
+	return a.Clock.Sleep(ctx, max(d, time.Duration(a.acting.Load())*lookEvery))
 }
 
 // quiet is how long a wait goes on before it is reported: most waits are shorter.

@@ -139,7 +139,7 @@ func (a *Actor) copy(ctx context.Context, selection mirror.Selection) (*Copied, 
 // ready waits until every Deployment, StatefulSet and DaemonSet has its pods, in its present form.
 func (a *Actor) ready(ctx context.Context, args mirror.ReadyArgs) error {
 	cluster := a.Mirror
-	if args.Home {
+	if args.Original {
 		cluster = a.Original
 	}
 	for said := ""; ; {

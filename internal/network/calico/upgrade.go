@@ -133,11 +133,11 @@ func versions(from, to, source string) error {
 		return refuse(fmt.Sprintf("%s does not say which version it is: %q", source, to),
 			"use images whose tags are versions, such as v3.31.0")
 	}
-	apart := int(now.Minor()) - int(then.Minor())
+	minors := int(now.Minor()) - int(then.Minor())
 	switch {
 	case from == to:
 		return refuse("Calico "+to+" runs already", "give the manifest of another version")
-	case then.Major() != now.Major() || max(apart, -apart) > furthest:
+	case then.Major() != now.Major() || max(minors, -minors) > furthest:
 		return refuse(fmt.Sprintf("from %s to %s is more than %d minor releases, and agents of both run at the same "+
 			"time during the upgrade", from, to, furthest),
 			fmt.Sprintf("use several plans, each over at most %d minor releases", furthest))

@@ -66,8 +66,8 @@ func Rolled(ref step.Ref) step.Condition { return step.Condition{Is: step.Rolled
 // Gone is the condition that an object does not exist.
 func Gone(ref step.Ref) step.Condition { return step.Condition{Is: step.Gone{Ref: ref}} }
 
-// OnNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail. Those of many nodes are
-// encoded once, by Canonical.
+// OnNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail. Those of many nodes
+// are encoded once, by Canonical.
 func OnNode(node, verb, title string, args any) step.Action {
 	encoded, is := args.(json.RawMessage)
 	if !is {
@@ -111,20 +111,20 @@ func Untaint(node string) step.Action {
 	return step.Action{Do: step.Untaint{NodeName: node, Taint: pending()}, Title: "remove the taint from " + node}
 }
 
-// shut is the hard taint (NoSchedule): only pods that tolerate every taint are scheduled to the node.
-func shut() corev1.Taint {
+// repelling is the hard taint (NoSchedule): only pods that tolerate every taint are scheduled to the node.
+func repelling() corev1.Taint {
 	return corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// Shut repels new pods from a node.
-func Shut(node string) step.Action {
-	return step.Action{Do: step.Taint{NodeName: node, Taint: shut()},
+// Repel repels new pods from a node.
+func Repel(node string) step.Action {
+	return step.Action{Do: step.Taint{NodeName: node, Taint: repelling()},
 		Title: "taint " + node + " so that no new pod is scheduled there"}
 }
 
 // Open reverts Shut.
 func Open(node string) step.Action {
-	return step.Action{Do: step.Untaint{NodeName: node, Taint: shut()}, Title: "remove the taint from " + node}
+	return step.Action{Do: step.Untaint{NodeName: node, Taint: repelling()}, Title: "remove the taint from " + node}
 }
 
 // Evict evicts the pods of a node that have an address in a range of a network.

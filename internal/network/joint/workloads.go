@@ -46,8 +46,8 @@ type Outlook struct {
 	Workloads []Workload
 	// PerNode is the number of pods on each node that move or are adopted.
 	PerNode map[string][]estimate.Pod
-	// Apart are the pods that cannot be adopted, by node.
-	Apart map[string][]Pod
+	// Unadoptable are the pods that cannot be adopted, by node.
+	Unadoptable map[string][]Pod
 	// Strangers are pods whose address is in none of the ranges.
 	Strangers []string
 }
@@ -60,7 +60,7 @@ type Pod struct{ Name, Address string }
 func Survey(snapshot *cluster.Snapshot, cidrs []string, waves []Wave, unfit func(*corev1.Pod) string) Outlook {
 	s := surveyor{snapshot: snapshot, networks: prefixes(cidrs), waveOf: map[string]string{}, unfit: unfit,
 		owners: ownersOf(snapshot), found: map[treated]*Workload{},
-		Outlook: Outlook{PerNode: map[string][]estimate.Pod{}, Apart: map[string][]Pod{}}}
+		Outlook: Outlook{PerNode: map[string][]estimate.Pod{}, Unadoptable: map[string][]Pod{}}}
 	for _, wave := range waves {
 		for _, node := range wave.Nodes {
 			s.waveOf[node] = wave.Name
@@ -137,7 +137,7 @@ func (s *surveyor) pod(pod *corev1.Pod) {
 		if as.reason = s.unfit(pod); as.reason == "" {
 			as.treatment = Adopt
 		} else {
-			s.Apart[pod.Spec.NodeName] = append(s.Apart[pod.Spec.NodeName],
+			s.Unadoptable[pod.Spec.NodeName] = append(s.Unadoptable[pod.Spec.NodeName],
 				Pod{pod.Namespace + "/" + pod.Name, pod.Status.PodIP})
 		}
 	}

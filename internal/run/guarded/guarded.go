@@ -218,7 +218,7 @@ func (a *Actor) command(ctx context.Context) (json.RawMessage, error) {
 			return json.Marshal(ran)
 		case <-tick.C:
 			if glance, err := a.Gate.Look(ctx, a.MaxLost); err == nil { // an outage of the API server ends no command
-				a.heed(glance)
+				a.noticeLoss(glance)
 				a.follow(ctx, glance)
 				a.join(ctx, glance)
 			}
@@ -237,8 +237,8 @@ func (a *Actor) failing() {
 	}
 }
 
-// heed reacts to a loss. Where the baseline may have had losses too, that is one which the comparison proves.
-func (a *Actor) heed(glance kube.Glance) {
+// noticeLoss reacts to a loss. Where the baseline may have had losses too, that is one which the comparison proves.
+func (a *Actor) noticeLoss(glance kube.Glance) {
 	switch {
 	case !a.Guard.LossyBefore && glance.Proven:
 		a.react("LOSS: " + glance.Reason)
@@ -328,7 +328,7 @@ func (a *Actor) watch(ctx context.Context) (json.RawMessage, error) {
 			w.disturbed(now, "the reports cannot be read: "+err.Error())
 		} else {
 			w.see(now, glance)
-			reacting(func() { a.heed(glance) })
+			reacting(func() { a.noticeLoss(glance) })
 			a.follow(ctx, glance)
 			if why := a.join(ctx, glance); why != "" {
 				w.disturbed(now, why)

@@ -273,7 +273,7 @@ func (a *Actor) claim(ctx context.Context, node *corev1.Node, slot string) error
 		claimed.Labels = map[string]string{}
 	}
 	claimed.Labels[v1alpha1.LabelSlot] = slot
-	taint := joint.Shut(node.Name).Taint()
+	taint := joint.Repel(node.Name).Taint()
 	claimed.Spec.Taints = slices.DeleteFunc(claimed.Spec.Taints, func(t corev1.Taint) bool {
 		return t.MatchTaint(&taint)
 	})
@@ -293,7 +293,7 @@ func (a *Actor) node(ctx context.Context, name string) (*corev1.Node, error) {
 
 // environment is a hook's environment, in addition to that of the program itself.
 func (a *Actor) environment(verb, node, wave string) []string {
-	taint := joint.Shut(node).Taint()
+	taint := joint.Repel(node).Taint()
 	return []string{
 		"THESEUS_ACTION=" + verb, "THESEUS_NODE=" + node, "THESEUS_WAVE=" + wave, "THESEUS_MIGRATION=" + a.Migration,
 		"THESEUS_TAINT=" + taint.ToString(),

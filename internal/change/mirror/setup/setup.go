@@ -60,8 +60,8 @@ type Selection struct {
 
 // ReadyArgs are those of Ready.
 type ReadyArgs struct {
-	// Home asks the original, else the mirror.
-	Home       bool     `json:"home,omitempty"`
+	// Original asks the original, else the mirror.
+	Original   bool     `json:"home,omitempty"`
 	Namespaces []string `json:"namespaces"`
 }
 

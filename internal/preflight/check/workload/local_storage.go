@@ -32,9 +32,9 @@ func LocalStorage() check.Check {
 
 func localStorage(pass *check.Pass) []finding.Finding {
 	pinned := pinnedClaims(pass)
-	shut := map[string]bool{}
+	cordoned := map[string]bool{}
 	for i := range pass.Snapshot.Nodes {
-		shut[pass.Snapshot.Nodes[i].Name] = pass.Snapshot.Nodes[i].Spec.Unschedulable
+		cordoned[pass.Snapshot.Nodes[i].Name] = pass.Snapshot.Nodes[i].Spec.Unschedulable
 	}
 	owners := pass.Snapshot.Owners()
 	var found []finding.Finding
@@ -44,7 +44,7 @@ func localStorage(pass *check.Pass) []finding.Finding {
 		if len(pod.Spec.Volumes) == 0 || !pass.Recreates(pod) || cluster.IsSystemNamespace(pod.Namespace) {
 			continue
 		}
-		f, some := storageOf(pass, pod, pinned, shut[pod.Spec.NodeName])
+		f, some := storageOf(pass, pod, pinned, cordoned[pod.Spec.NodeName])
 		if !some {
 			continue
 		}
@@ -61,12 +61,12 @@ func localStorage(pass *check.Pass) []finding.Finding {
 }
 
 // storageOf reports the worst of one pod's volumes.
-func storageOf(pass *check.Pass, pod *corev1.Pod, pinned map[string]string, shut bool) (finding.Finding, bool) {
+func storageOf(pass *check.Pass, pod *corev1.Pod, pinned map[string]string, cordoned bool) (finding.Finding, bool) {
 	var empty, host string
 	for _, volume := range pod.Spec.Volumes {
 		if volume.PersistentVolumeClaim != nil {
 			if pv, ok := pinned[pod.Namespace+"/"+volume.PersistentVolumeClaim.ClaimName]; ok {
-				return onPinned(pass, pod, pv, shut), true
+				return onPinned(pass, pod, pv, cordoned), true
 			}
 		}
 		if volume.HostPath != nil {
@@ -94,7 +94,7 @@ func storageOf(pass *check.Pass, pod *corev1.Pod, pinned map[string]string, shut
 	return finding.Finding{}, false
 }
 
-func onPinned(pass *check.Pass, pod *corev1.Pod, pv string, shut bool) finding.Finding {
+func onPinned(pass *check.Pass, pod *corev1.Pod, pv string, cordoned bool) finding.Finding {
 	f := finding.Finding{Severity: finding.Warn,
 		Message: fmt.Sprintf("its pod %s has its data on the node %s (volume %s): it can be recreated only there, "+
 			"and waits while that node is unschedulable",
@@ -107,7 +107,7 @@ func onPinned(pass *check.Pass, pod *corev1.Pod, pv string, shut bool) finding.F
 		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which does not move to another "+
 			"cluster or to new nodes", pod.Name, pod.Spec.NodeName, pv)
 		f.Fix = "move the data by the application's own means first, or choose the strategy recreate"
-	case shut:
+	case cordoned:
 		f.Severity = finding.Block
 		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which is cordoned: once "+
 			"evicted, it cannot come back", pod.Name, pod.Spec.NodeName, pv)
