@@ -43,6 +43,7 @@ const noID, beside = `{"id":"",`, `"beside":true,`
 // actionItems are the items of actions. The ID of an action stays where it is not its number in the list.
 func (n *names) actionItems(actions []step.Action, id string) ([]item, error) {
 	items := make([]item, len(actions))
+	said := texts{}
 	var text bytes.Buffer // of one action after the other
 	encoder := json.NewEncoder(&text)
 	for i, a := range actions {
@@ -63,7 +64,7 @@ func (n *names) actionItems(actions []step.Action, id string) ([]item, error) {
 		}
 		whole = whole[len(noID)-1:]
 		whole[0] = '{'
-		n.tell(&items[i], whole)
+		n.tell(&items[i], whole, said)
 	}
 	return items, nil
 }
@@ -71,22 +72,35 @@ func (n *names) actionItems(actions []step.Action, id string) ([]item, error) {
 // conditionItems are the items of conditions.
 func (n *names) conditionItems(conditions []step.Condition) ([]item, error) {
 	items := make([]item, len(conditions))
+	said := texts{}
 	for i := range conditions {
 		text, err := json.Marshal(conditions[i].Document())
 		if err != nil {
 			return nil, err
 		}
-		n.tell(&items[i], text)
+		n.tell(&items[i], text, said)
 	}
 	return items, nil
 }
 
 // tell sets an item's text, and the node that it names.
-func (n *names) tell(it *item, text []byte) {
+func (n *names) tell(it *item, text []byte, among texts) {
 	if node, ok := n.in(text); ok && !placeholders(text) {
 		it.node, text = node, replace(text, node, "{node}")
 	}
-	it.text = string(text)
+	it.text = among.shared(text)
+}
+
+// texts are those of a list, to themselves: what a list says for each of many nodes is held once.
+type texts map[string]string
+
+func (t texts) shared(text []byte) string {
+	known, ok := t[string(text)]
+	if !ok {
+		known = string(text)
+		t[known] = known
+	}
+	return known
 }
 
 // entry is the item as an entry of a list: with its node, and saying whether it is done together with the entry before.

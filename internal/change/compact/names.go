@@ -51,7 +51,7 @@ func replace(text []byte, name, to string) []byte {
 	if name == "" || !bytes.Contains(text, []byte(name)) {
 		return text
 	}
-	var out []byte
+	out := make([]byte, 0, len(text))
 	for rest := text; ; {
 		i := bytes.Index(rest, []byte(name))
 		if i < 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -15,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
+	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
 
@@ -98,9 +100,31 @@ func identity(p *Plan) (string, error) {
 	return canonical.Hash(func(yield func(any) bool) {
 		more := yield(bare)
 		for i := 0; more && i < len(p.Steps); i++ {
-			more = yield(p.Steps[i].Document())
+			more = yield(listed(&p.Steps[i]))
 		}
 	})
+}
+
+// listed is a step whose actions are hashed one by one: a step of a large cluster has thousands.
+func listed(s *step.Step) canonical.Listed {
+	bare, lists := *s, map[string]iter.Seq[any]{}
+	bare.Actions, bare.Undo = nil, nil
+	for key, actions := range map[string][]step.Action{"actions": s.Actions, "undo": s.Undo} {
+		if len(actions) == 0 {
+			continue
+		}
+		lists[key] = func(yield func(any) bool) {
+			for i := range actions {
+				if !yield(actions[i].Document()) {
+					return
+				}
+			}
+		}
+	}
+	if len(s.Actions) == 0 {
+		bare.Actions = s.Actions // nothing, or an empty list
+	}
+	return canonical.Listed{Object: bare.Document(), Lists: lists}
 }
 
 // asRead are findings as they are read back from a file: what one rests on may be of any type, and comes back as a more

@@ -90,7 +90,7 @@ const NewPodTries, PathsVariable = "try", "THESEUS_PATHS"
 func ProbePods(image, network string) func(node string) *unstructured.Unstructured {
 	like := ProbePod(image, "", network)
 	return func(node string) *unstructured.Unstructured {
-		pod := &unstructured.Unstructured{Object: maps.Clone(like.Object)}
+		pod := &unstructured.Unstructured{Object: fitted(like.Object)}
 		metadata, spec := own(pod.Object, "metadata"), own(pod.Object, "spec")
 		labels := own(metadata, "labels")
 		metadata["name"], labels[LabelNode], spec["nodeName"] = ProbePodName(node, network), NodeValue(node), node
@@ -100,8 +100,15 @@ func ProbePods(image, network string) func(node string) *unstructured.Unstructur
 
 // own gives an object a copy of the map in a field, and returns it.
 func own(object map[string]any, field string) map[string]any {
-	copied := maps.Clone(object[field].(map[string]any))
+	copied := fitted(object[field].(map[string]any))
 	object[field] = copied
+	return copied
+}
+
+// fitted is a copy without the room that the converter leaves for every field of the Go type, which maps.Clone keeps.
+func fitted(object map[string]any) map[string]any {
+	copied := make(map[string]any, len(object))
+	maps.Copy(copied, object)
 	return copied
 }
 

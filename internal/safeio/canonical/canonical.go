@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -36,13 +38,68 @@ func Hash(values iter.Seq[any]) (string, error) {
 	var f former
 	sum := sha256.New()
 	for value := range values {
-		data, err := f.form(value)
-		if err != nil {
+		listed, is := value.(Listed)
+		if !is {
+			listed.Object = value
+		}
+		if err := f.write(sum, listed); err != nil {
 			return "", err
 		}
-		sum.Write(append(data, '\n'))
+		sum.Write([]byte{'\n'})
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// Listed is an object of which some lists are written entry by entry, so that they are never held as a whole. They
+// replace members of the same keys.
+type Listed struct {
+	Object any
+	Lists  map[string]iter.Seq[any]
+}
+
+// write writes the canonical form of an object with its lists.
+func (f *former) write(to io.Writer, of Listed) error {
+	whole, err := f.form(of.Object)
+	if err != nil || len(of.Lists) == 0 {
+		_, _ = to.Write(whole) // a hash takes everything
+		return err
+	}
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal(whole, &members); err != nil {
+		return err
+	}
+	for key := range of.Lists {
+		members[key] = nil
+	}
+	before := "{"
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		name, _ := json.Marshal(key) // a string
+		_, _ = fmt.Fprintf(to, "%s%s:%s", before, name, members[key])
+		before = ","
+		if list := of.Lists[key]; list != nil {
+			if err := f.list(to, list); err != nil {
+				return err
+			}
+		}
+	}
+	_, _ = io.WriteString(to, "}")
+	return nil
+}
+
+func (f *former) list(to io.Writer, entries iter.Seq[any]) error {
+	before := ""
+	_, _ = io.WriteString(to, "[")
+	for entry := range entries {
+		data, err := f.form(entry)
+		if err != nil {
+			return err
+		}
+		_, _ = io.WriteString(to, before)
+		_, _ = to.Write(data)
+		before = ","
+	}
+	_, _ = io.WriteString(to, "]")
+	return nil
 }
 
 // Same reports whether two JSON documents have the same meaning. Empty data only equals empty data, and invalid JSON

@@ -2,6 +2,7 @@ package canonical_test
 
 import (
 	"encoding/json"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,26 @@ func TestDiffers(t *testing.T) {
 		if errLeft != nil || errRight != nil || left == right {
 			t.Errorf("%s and %s: %s, %s, %v, %v", one, other, left, right, errLeft, errRight)
 		}
+	}
+}
+
+// TestListed: lists that are written entry by entry have the same hash as in one piece.
+func TestListed(t *testing.T) {
+	whole := map[string]any{"a": 1, "b<": []any{map[string]any{"z": 1, "y": 2}, "x"}, "c": []any{}, "d": nil}
+	lists := map[string]iter.Seq[any]{"b<": slices.Values(whole["b<"].([]any)), "c": slices.Values([]any{})}
+	listed := canonical.Listed{Object: map[string]any{"a": 1, "b<": nil, "d": nil}, Lists: lists}
+	want, err := canonical.Hash(slices.Values([]any{whole, "next"}))
+	got, errListed := canonical.Hash(slices.Values([]any{listed, "next"}))
+	if err != nil || errListed != nil || got != want {
+		t.Errorf("%s, %v; want %s, %v", got, errListed, want, err)
+	}
+	lists["c"] = slices.Values([]any{"more"})
+	if got, _ := canonical.Hash(slices.Values([]any{listed, "next"})); got == want {
+		t.Error("an entry of a list is not in the hash")
+	}
+	lists["c"] = slices.Values([]any{json.RawMessage(`{"a":1,"a":2}`)})
+	if _, err := canonical.Hash(slices.Values([]any{listed})); err == nil {
+		t.Error("an entry with a key that stands twice has a hash")
 	}
 }
 
