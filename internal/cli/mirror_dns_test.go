@@ -120,7 +120,7 @@ func TestMirrorDNS(t *testing.T) {
 	for place, says := range map[string]string{
 		fmt.Sprintf("[unshare, -n, %q]",
 			filepath.Join(dir, "theseus")): "theseus` 2 of 2 probes fail at the name's new address: s",
-		"[sh, -c, 'echo no such pod >&2; exit 1', theseus]": "theseus`: exit status 1: no such pod",
+		"[sh, -c, 'echo no such pod >&2; exit 1', theseus]": "theseus` failed: exit status 1: no such pod",
 		"[echo, hello]": "the answer of `echo hello` cannot be read",
 	} {
 		elsewhere := strings.Replace(files["zones.yaml"], "from: [[", "from: ["+place+"] #", 1)

@@ -242,7 +242,7 @@ func TestEncapsulationRefused(t *testing.T) {
 		"encapsulates by IPIP": with("Never", "vxlan", func(r *request) {
 			_ = unstructured.SetNestedField(poolIn(r), "Always", "spec", "ipipMode")
 		}),
-		`of VXLAN, "Perhaps"`: carried(t, "Perhaps", "none"),
+		`the unknown vxlanMode "Perhaps"`: carried(t, "Perhaps", "none"),
 		"pairs of nodes would have no route to each other by BGP": with("Always", "none", func(r *request) {
 			r.snapshot.Other = append(r.snapshot.Other, unstructured.Unstructured{
 				Object: map[string]any{"apiVersion": "crd.projectcalico.org/v1", "kind": "BGPConfiguration",
@@ -259,7 +259,7 @@ func TestEncapsulationRefused(t *testing.T) {
 		"this cluster is on flannel": with("Always", "none", func(r *request) {
 			r.snapshot = flannelToCalico(t).snapshot
 		}),
-		"of 2 IPv4 IPPools": with("Always", "none", func(r *request) {
+		"from 2 IPv4 IPPools": with("Always", "none", func(r *request) {
 			second := (&unstructured.Unstructured{Object: poolIn(r)}).DeepCopy()
 			second.SetName("second")
 			r.snapshot.Other = append(r.snapshot.Other, *second)

@@ -180,7 +180,7 @@ func TestMakeRefuses(t *testing.T) {
 			both.Nodes, r.snapshot = r.snapshot.Nodes, both
 		}, "two networks were found: flannel and calico"},
 		{"on it already", func(r *request) { r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")) },
-			"on calico already"},
+			"already on calico"},
 		{"source not in order", func(r *request) { r.snapshot.DaemonSets[0].Status.NumberReady = 1 },
 			"flannel has a problem"},
 		{"half migrated: label", func(r *request) { r.snapshot.Nodes[0].Labels[v1alpha1.LabelTarget] = "true" },

@@ -177,7 +177,7 @@ func TestPoolRefused(t *testing.T) {
 		}),
 		"belongs to Calico's operator": set(
 			map[string]any{"app.kubernetes.io/managed-by": "tigera-operator"}, "metadata", "labels"),
-		"of 2 IPv4 IPPools": with(func(r *request) {
+		"from 2 IPv4 IPPools": with(func(r *request) {
 			second := unstructured.Unstructured{Object: poolIn(r)}
 			second = *second.DeepCopy()
 			second.SetName("second")

@@ -201,7 +201,7 @@ func TestRolloutOnCiliumRefuses(t *testing.T) {
 			"as node-1 has"},
 		{"agents that read none", func(r *request) { *agent(r) = []string{"cilium-dbg", "status"} },
 			"read no CiliumNodeConfig"},
-		{"cilium-config alone", says("--source=config-map:kube-system/cilium-config"), "alone"},
+		{"cilium-config alone", says("--source=config-map:kube-system/cilium-config"), "from no CiliumNodeConfig"},
 		{"the order that is known", says("--source", "config-map:cilium-config,cilium-node-config:kube-system,node"),
 			""},
 		{"the other way round", says("--source=cilium-node-config,config-map"), "takes its settings from"},
@@ -211,7 +211,7 @@ func TestRolloutOnCiliumRefuses(t *testing.T) {
 			r.snapshot.Nodes[0].Annotations["config.cilium.io/bpf-lb-acceleration"] = "disabled"
 		}, "config.cilium.io/bpf-lb-acceleration of node node-1"},
 		{"keys that are let through", says("--allow-config-keys=enable-hubble", "--deny-config-keys=debug"),
-			"and not bpf-lb-acceleration"},
+			"only enable-hubble, not bpf-lb-acceleration"},
 		{"keys that are not", says("--deny-config-keys=bpf-lb-acceleration"), "lets no CiliumNodeConfig set"},
 		{"it is let through", says("--allow-config-keys=bpf-lb-acceleration",
 			"--deny-config-keys=bpf-lb-acceleration"), ""},

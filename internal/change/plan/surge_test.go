@@ -146,7 +146,7 @@ func TestSurgeRefuses(t *testing.T) {
 			}
 			pod(r).Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4100m")}}}}
-		}, "ask for 4100m of cpu, and 2 new nodes"},
+		}, "request 4100m of cpu, and 2 new nodes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := surging(t)

@@ -201,7 +201,7 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 			}
 		}, "scaled to 0", "--replicas=1"},
 		{"an operator of a release that is not known", func(r *request) { manifest(r, "v1.40.0", "v1.44.0") },
-			"the operator v1.44.0 makes is not known", "--cni-version"},
+			"the operator v1.44.0 installs", "--cni-version"},
 		{"another version than wanted", func(r *request) { r.change.CNIVersion = "v3.31.1" },
 			"installs calico v3.31.0, not v3.31.1", ""},
 		{"too far", func(r *request) { manifest(r, "v1.40.0", "v1.50.0"); r.change.CNIVersion = "v3.36.0" },
@@ -230,7 +230,7 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 		}, "contains Installation default, which differs", "afterwards"},
 		{"another kind of the operator's", func(r *request) {
 			with(r, "apiVersion: operator.tigera.io/v1\nkind: GatewayAPI\nmetadata: {name: default}\n")
-		}, "holds GatewayAPI default", ""},
+		}, "contains GatewayAPI default", ""},
 		{"something beside it", func(r *request) {
 			with(r, "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: calico-node, namespace: calico-system}\n")
 		}, "in addition to the operator", ""},

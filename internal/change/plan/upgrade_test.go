@@ -174,7 +174,7 @@ func TestUpgradeTypha(t *testing.T) {
 	first = slices.DeleteFunc(first, func(s step.Step) bool { return s.ID == typha.ID })
 	first = slices.Insert(first, at("wave-2/node-2"), typha)
 	if err := plan.Verify(mutant(p, first)); err == nil ||
-		!strings.Contains(err.Error(), "no agent of v3.28.5 is left") {
+		!strings.Contains(err.Error(), "may change only when no agent of v3.28.5 runs") {
 		t.Errorf("Typha before the last agents: %v", err)
 	}
 }
@@ -440,11 +440,11 @@ func TestUpgradeRefuses(t *testing.T) {
 				"{openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}",
 				"{openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {cidr: {type: "+
 					"string}, vxlanMode: {type: string}, ipipMode: {type: string}}}}}}", 1)))
-		}, "does not know spec.natOutgoing", "older agents work with newer CRDs"},
+		}, "lacks spec.natOutgoing", "older agents work with newer CRDs"},
 		{"a version that is not served", func(r *request) {
 			r.options.Manifest = cnitest.Documents(t,
 				[]byte(strings.Replace(withTypha(t), "{name: v1, served: true", "{name: v1, served: false", 1)))
-		}, "does not know version v1", ""},
+		}, "lacks version v1", ""},
 		{"a pool that changes", func(r *request) {
 			with(r, "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: default-ipv4-ippool}\n"+
 				"spec: {cidr: 10.96.0.0/16}\n")
@@ -466,8 +466,8 @@ func TestUpgradeRefuses(t *testing.T) {
 			"holds no DaemonSet", ""},
 		{"another namespace", func(r *request) { manifest(r, "DaemonSet").SetNamespace("calico-system") },
 			"DaemonSet/calico-system/calico-node", ""},
-		{"a range", func(r *request) { r.change.PodCIDR = "10.97.0.0/16" }, "on calico already", "--pod-cidr"},
-		{"another strategy", func(r *request) { r.change.Strategy = "recreate" }, "on calico already", "--strategy"},
+		{"a range", func(r *request) { r.change.PodCIDR = "10.97.0.0/16" }, "already on calico", "--pod-cidr"},
+		{"another strategy", func(r *request) { r.change.Strategy = "recreate" }, "already on calico", "--strategy"},
 		{"another network", func(r *request) { r.change.Strategy, r.change.To = "upgrade", "flannel" },
 			"this cluster is on calico", ""},
 		{"a network whose versions are not known", func(r *request) {

@@ -22,8 +22,9 @@ type answers struct {
 	begin func(version string) (watch.Interface, error)
 
 	lock    sync.Mutex
-	live    bool // the watch runs
-	denied  bool // the user may not watch tasks, so each is read again and again
+	live    bool   // the watch runs
+	last    string // the newest version that it had; "" before the first watch
+	denied  bool   // the user may not watch tasks, so each is read again and again
 	waiting map[string]chan *v1alpha1.NodeTask
 	running sync.WaitGroup
 }
@@ -58,18 +59,23 @@ func (a *answers) expect(name string) (news <-chan *v1alpha1.NodeTask, done func
 	}
 }
 
-// from reports whether the watch runs. It begins one after the given version of a task if there is none.
+// from reports whether the watch runs. It begins one after the given version of a task if there is none, but never
+// after an older one than the watch before: the API server may have forgotten what came then. All others that wait may
+// have missed something, and read their tasks.
 func (a *answers) from(version string) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if a.live || a.denied || a.begin == nil {
+	if a.live || a.denied || a.begin == nil || a.last != "" && !older(a.last, version) {
 		return a.live
 	}
 	events, err := a.begin(version)
 	if err != nil {
 		return false
 	}
-	a.live = true
+	a.live, a.last = true, version
+	for _, c := range a.waiting {
+		replace(c, nil)
+	}
 	a.running.Go(func() { a.read(events) })
 	return true
 }
@@ -82,11 +88,11 @@ func (a *answers) read(events watch.Interface) {
 		object, is := event.Object.(*unstructured.Unstructured)
 		a.lock.Lock()
 		if !is {
-			err := apierrors.FromObject(event.Object)
-			a.denied = a.denied || apierrors.IsForbidden(err)
+			a.denied = a.denied || apierrors.IsForbidden(apierrors.FromObject(event.Object))
 			a.lock.Unlock()
 			continue
 		}
+		a.last = object.GetResourceVersion()
 		if c := a.waiting[object.GetName()]; c != nil {
 			task, err := toTask(object)
 			if err != nil || event.Type == watch.Deleted {

@@ -6,7 +6,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
@@ -50,6 +52,10 @@ func TestAnswers(t *testing.T) {
 	if !f.answers.from(version()) {
 		t.Fatal("there is no watch")
 	}
+	if task := read(); task != nil {
+		t.Errorf("something may have been missed before the watch: %+v", task)
+	}
+	<-other
 	put("c", v1alpha1.TaskDone) // nobody waits for it
 	put("a", v1alpha1.TaskRunning)
 	if task := read(); task == nil || task.Status.Phase != v1alpha1.TaskRunning {
@@ -75,9 +81,15 @@ func TestAnswers(t *testing.T) {
 	if len(other) != 1 {
 		t.Error("one of the waiting does not know that the watch has ended")
 	}
+	if f.answers.from("1") {
+		t.Error("a watch begins after a version that the API server may have forgotten")
+	}
 	put("a", v1alpha1.TaskRunning)
 	if !f.answers.from(version()) {
 		t.Error("no new watch begins")
+	}
+	if task := read(); task != nil {
+		t.Errorf("something may have been missed before the new watch: %+v", task)
 	}
 	put("a", v1alpha1.TaskFailed)
 	if task := read(); task == nil || task.Status.Phase != v1alpha1.TaskFailed {
@@ -94,4 +106,27 @@ func TestAnswers(t *testing.T) {
 	if task := <-last; task != nil || f.answers.from(version()) {
 		t.Errorf("a watch that is not allowed is tried again; it brought %+v", task)
 	}
+}
+
+// TestAnswerOfAFormerTask: what a watch brings of a task that was replaced is not the answer of its successor.
+func TestAnswerOfAFormerTask(t *testing.T) {
+	w := newWorld(t, nil)
+	events := watch.NewFake()
+	w.answers.begin = func(string) (watch.Interface, error) { return events, nil }
+	says := func(uid string, phase v1alpha1.TaskPhase, n int64) {
+		events.Modify(&unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion,
+			"kind": "NodeTask", "metadata": map[string]any{"name": w.taskName(joins.ID, joins.Verb()), "uid": uid},
+			"status": map[string]any{"phase": string(phase), "message": "no", "result": map[string]any{"n": n}}}})
+	}
+	go func() {
+		says("former", v1alpha1.TaskFailed, 1)
+		says("", v1alpha1.TaskRunning, 2) // the fake API server gives no UID
+		says("former", v1alpha1.TaskDone, 3)
+		says("", v1alpha1.TaskDone, 4)
+	}()
+	if answer, err := w.do(joins); err != nil || string(answer) != `{"n":4}` {
+		t.Errorf("%s, %v", answer, err)
+	}
+	events.Stop()
+	w.answers.running.Wait()
 }

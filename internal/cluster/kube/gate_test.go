@@ -303,7 +303,8 @@ func TestGateMissesAPath(t *testing.T) {
 		w.report(1, 5, 5, w.now)
 		w.slept = func(n int) { w.report(int64(n+1), int64(5*n+5), int64(5*n+5), w.now) }
 		gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
-			Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{{ID: id, Sent: sent, Answered: sent}}}}}}
+			Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{{ID: id, Sent: sent, Answered: sent,
+				Since: time.Unix(1_800_000_000, 0).UTC(), Last: w.now}}}}}}
 		verdict, err := gate.Ask(t.Context(), step.Gate{Result: true, Bake: step.Duration(time.Second)}, goOn)
 		if err != nil || verdict.Pass != pass ||
 			strings.Contains(verdict.Reason, "1 path of the baseline are no longer measured, such as "+id) == pass {

@@ -166,7 +166,7 @@ func rightsOf(duty Duty, steps []step.Step, uses ...step.Use) []need {
 	}
 	all = append(all, needs()...)
 	// A role may only contain permissions that its writer has, unless the writer has these two verbs.
-	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, keepsEvidence)
+	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, keepsEvidence, watchesTasks)
 	if steps == nil {
 		return append(append(append(all, seesEvents), grantsIn("")...), ofAnyChange()...)
 	}
@@ -212,6 +212,9 @@ var findsServers = need{"discovery.k8s.io", "endpointslices", metav1.NamespaceDe
 
 // keepsEvidence lets a run keep what the probes measured in the cluster. A run goes on without it.
 var keepsEvidence = need{"", "configmaps", v1alpha1.Namespace, "get create update"}
+
+// watchesTasks lets a run see at once what agents answer. A run goes on without it, and reads each task repeatedly.
+var watchesTasks = need{v1alpha1.Group, "nodetasks", v1alpha1.Namespace, "watch"}
 
 // approves returns what a user needs to approve a plan. The API server admits an approval only with the verb approve
 // (manifest.ApprovalPolicy).

@@ -42,7 +42,7 @@ func needs() []need {
 		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "get list create patch delete"},
 		{v1alpha1.Group, "planpages", v1alpha1.Namespace, "get list create patch delete"},
 		{v1alpha1.Group, "journalpages", v1alpha1.Namespace, "get list create update"},
-		{v1alpha1.Group, "nodetasks", v1alpha1.Namespace, "get watch create delete"},
+		{v1alpha1.Group, "nodetasks", v1alpha1.Namespace, "get create delete"},
 		{v1alpha1.Group, "probeplans", v1alpha1.Namespace, "list watch create patch"},
 		{v1alpha1.Group, "probereports", v1alpha1.Namespace, "list watch"},
 	}

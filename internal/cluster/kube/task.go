@@ -79,13 +79,21 @@ func (a *Actor) runTask(ctx context.Context, id string, do step.Node) (json.RawM
 	return answer, err
 }
 
-// replaceTask creates a task in the place of the one that has its name.
+// replaceTask creates a task in the place of the one that has its name, once that is gone.
 func (a *Actor) replaceTask(ctx context.Context, client dynamic.ResourceInterface, name string,
 	do step.Node) (*v1alpha1.NodeTask, error) {
-	if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return nil, err
+	for {
+		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		task, err := a.createTask(ctx, client, name, do)
+		if !apierrors.IsAlreadyExists(err) {
+			return task, err
+		}
+		if err := a.pause(ctx, poll); err != nil {
+			return nil, fmt.Errorf("task %s of an earlier try does not end: %w", name, err)
+		}
 	}
-	return a.createTask(ctx, client, name, do)
 }
 
 func (a *Actor) createTask(ctx context.Context, client dynamic.ResourceInterface, name string,
@@ -122,7 +130,7 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 		if err != nil {
 			return nil, fmt.Errorf("no answer from the agent of %s: %w", node, err)
 		}
-		latest, err := a.brought(ctx, news, task.ResourceVersion)
+		latest, err := a.brought(ctx, news, &task)
 		if err != nil {
 			return nil, fmt.Errorf("no answer from the agent of %s, task %s is %q: %w",
 				node, name, task.Status.Phase, err)
@@ -140,17 +148,21 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 }
 
 // brought waits for what the watch brings of a task, stuckEvery at most, or until it is time to read the task, if the
-// watch does not run. It returns nil if the task must be read.
+// watch does not run. It returns nil if the task must be read. A watch may also bring what became of a former task of
+// the same name.
 func (a *Actor) brought(ctx context.Context, news <-chan *v1alpha1.NodeTask,
-	version string) (*v1alpha1.NodeTask, error) {
-	if !a.answers.from(version) {
+	task *v1alpha1.NodeTask) (*v1alpha1.NodeTask, error) {
+	if !a.answers.from(task.ResourceVersion) {
 		return nil, a.pause(ctx, poll/2)
 	}
 	timer := time.NewTimer(stuckEvery)
 	defer timer.Stop()
 	select {
-	case task := <-news:
-		return task, nil
+	case latest := <-news:
+		if latest == nil || latest.UID != task.UID {
+			return nil, a.pause(ctx, poll/2)
+		}
+		return latest, nil
 	case <-timer.C:
 		return nil, nil
 	case <-ctx.Done():

@@ -64,6 +64,7 @@ func TestManyFaults(t *testing.T) {
 	meets := &meets{}
 	cluster := start(ctx, t, swarm.Options{Nodes: 200, Pods: 2, Strategy: "adopt", Times: 0.1, Out: meets,
 		Faults: []string{"node-7=slow:join:10s", "node-9=restart:join", "node-4=lose:adopt:1%"}})
+	defer meets.wait()
 	meets.all = []*meeting{
 		{said: regexp.MustCompile(`\] Start Calico next to flannel on node-2`), do: func() {
 			if err := cluster.Restart(ctx, "kube-apiserver", 5*time.Second); err != nil {
@@ -103,6 +104,7 @@ func TestManyFaults(t *testing.T) {
 
 // meets calls functions when theseus says something, each once.
 type meets struct {
+	lock    sync.Mutex
 	all     []*meeting
 	said    strings.Builder
 	running sync.WaitGroup
@@ -116,6 +118,8 @@ type meeting struct {
 
 // Write implements io.Writer.
 func (m *meets) Write(text []byte) (int, error) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
 	m.said.Write(text)
 	for _, one := range m.all {
 		if !one.met && one.said.MatchString(m.said.String()) {
