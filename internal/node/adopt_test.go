@@ -773,7 +773,7 @@ func TestAdoptRefused(t *testing.T) {
 	got := outcomes(t, do(t, w.Node, step.VerbAdoptable, forth))
 	for name, want := range map[string]string{"several": "several interfaces: eth0, net1",
 		"rules": "1 routing rules of its own",
-		"six":   "IPv6", "unknown": "not known: tuning"} {
+		"six":   "IPv6", "unknown": "does not know configured it: tuning"} {
 		if o := got[name]; o.State != step.AdoptRefused || !strings.Contains(o.Reason, want) {
 			t.Errorf("%s: %+v", name, o)
 		}

@@ -130,7 +130,7 @@ func TestConnectRefuses(t *testing.T) {
 		change func(*step.Pair)
 		says   string
 	}{
-		"another node": {func(p *step.Pair) { p.Node = "node-2" }, "x/a is a pod of node-2"},
+		"another node": {func(p *step.Pair) { p.Node = "node-2" }, "x/a is a pod of the node node-2"},
 		"the node's own services": {func(p *step.Pair) { p.To.Address = "127.0.0.1" },
 			`"127.0.0.1" is not an address of a pod`},
 		"metadata of a cloud": {func(p *step.Pair) { p.To.Address = "169.254.169.254" }, "is not an address of a pod"},

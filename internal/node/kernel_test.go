@@ -370,7 +370,7 @@ func TestKernelCleanOwnPort(t *testing.T) {
 		}
 	}
 	if _, err := n.Do(t.Context(), step.VerbClean, args(t, wanted)); err == nil ||
-		!strings.Contains(err.Error(), "has vethwepl1:") {
+		!strings.Contains(err.Error(), "has the port vethwepl1:") {
 		t.Fatalf("error %v, want one that names the pod's link alone", err)
 	}
 	if err := netlink.LinkDel(pod); err != nil {

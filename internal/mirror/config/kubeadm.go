@@ -20,7 +20,7 @@ func (j *job) kubeadm(cluster *object) error {
 	}
 	if j.Network != "" || j.Surge {
 		return &Usage{fmt.Errorf("--to and --surge: kubeadm's configuration names no network and replaces no nodes"),
-			"install the network separately; make the mirror's configuration with --name"}
+			"install the network beside it; make the mirror's configuration with --name"}
 	}
 	if problems := validation.IsDNS1123Subdomain(j.Name); len(problems) > 0 {
 		return &Usage{fmt.Errorf("--name %s: %s", j.Name, problems[0]), "such as --name green"}

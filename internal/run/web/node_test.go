@@ -205,7 +205,8 @@ func TestNodeNotRead(t *testing.T) {
 	page.Live = r
 	r.Unread = errors.New("pods is forbidden")
 	node := opened(t, page, "worker-002")
-	if !strings.Contains(node.PodsNote, "not known, nor which have restarted: pods is forbidden.") {
+	if !strings.Contains(node.PodsNote,
+		"does not know which pods run on it now, nor which have restarted: pods is forbidden.") {
 		t.Errorf("%q", node.PodsNote)
 	}
 	if one := pod(t, node, "logs-worker-002"); one.State != "evicted" || one.Restarts != 0 || !one.Unread ||

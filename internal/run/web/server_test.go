@@ -166,7 +166,7 @@ func TestDo(t *testing.T) {
 		{page, `{"action":"rollback","plan":"hash","word":"flannel"}`, http.StatusBadRequest, "Nothing was changed"},
 		{page, `{"action":"rollback","plan":"other","word":"calico"}`,
 			http.StatusConflict, "not the one that was shown"},
-		{page, `{"action":"delete","plan":"hash"}`, http.StatusForbidden, "only shows"},
+		{page, `{"action":"delete","plan":"hash"}`, http.StatusForbidden, "read-only"},
 		{page, `pause`, http.StatusBadRequest, "is not valid JSON"},
 		{page, `{"action":"` + strings.Repeat("x", 5000) + `"}`, http.StatusBadRequest, "the request is too long"},
 		{silent, `{"action":"pause","plan":"hash"}`, http.StatusForbidden, "--allow-actions"},

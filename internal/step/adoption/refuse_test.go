@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 		"routed":         {func(p *Pod, from, _ *Side) { from.Bridge, p.Through, p.Master = "", "veth1", "" }, ""},
 		"unknown plugin": {func(_ *Pod, from, _ *Side) {
 			from.List = json.RawMessage(`{"plugins":[{"type":"bridge"},{"type":"sbr"}]}`)
-		}, "not known: sbr"},
+		}, "does not know configured it: sbr"},
 		"hostPort carried": {func(p *Pod, _, _ *Side) { p.Capabilities = map[string]any{"portMappings": []any{1}} },
 			""},
 		"hostPort not carried": {func(p *Pod, _, to *Side) {
