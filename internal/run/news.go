@@ -55,7 +55,7 @@ func (n *Narrator) News(r engine.Record) News {
 		if n.back.Step == r.Step { // the run ends with this record
 			cause := n.back.Error
 			n.back = engine.Record{}
-			return News{true, "NeedsPerson", cause + "; that step was undone, the other steps remain done"}
+			return News{true, "NeedsPerson", cause + "; that step was undone, and no other step was"}
 		}
 	case engine.Finished:
 		return finished(r)

@@ -214,7 +214,7 @@ func (m *carrying) pin(node string, args step.PinArgs) error {
 	}
 	if args.Linger {
 		if !m.reserved {
-			return errors.New("pods could get the addresses that are reserved")
+			return errors.New("the addresses of the tunnels are not reserved, so pods could get them")
 		}
 		m.lingers[node] = true
 	}

@@ -70,8 +70,8 @@ func NoneKnown(snapshot *cluster.Snapshot, drivers cni.Registry) error {
 			"--agent-image IMAGE -o snapshot.json, then --from snapshot.json; " + hint
 	}
 	if strangers := cni.Strangers(snapshot, nil); len(strangers) > 0 {
-		return Refuse(cni.Elsewhere+"; "+hint, "this cluster has no network that Theseus can change, but %s: "+
-			"Theseus changes only networks that it knows", Some(strangers))
+		return Refuse(cni.Elsewhere+"; "+hint, "Theseus cannot change the network of this cluster, and found only "+
+			"%s: Theseus changes only networks that it knows", Some(strangers))
 	}
 	return Refuse(hint, "this cluster has no network that Theseus knows")
 }

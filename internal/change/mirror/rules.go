@@ -99,8 +99,8 @@ func (t *traffic) end() error {
 func asMade(p *kind.Plan) error {
 	first, last := Within(p.Steps)
 	if (first < last) != p.OnNodes() {
-		return errors.New("its steps are not those that this version makes from its setup: either the steps or the " +
-			"command change the original")
+		return errors.New("its steps are not those that this version makes from its setup: they must change " +
+			"the original's nodes if, and only if, the setup names a strategy")
 	}
 	own := slices.Concat(p.Steps[:first], p.Steps[last:])
 	has, errHas := canonical.JSON(own)

@@ -82,7 +82,7 @@ func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 			"this cluster is on %s, and the strategy %s only changes its version", source.CNI, Name)
 	case change.PodCIDR != "" || change.Strategy != "" && change.Strategy != Name:
 		return nil, kind.Refuse("leave --pod-cidr and --strategy out",
-			"this cluster is already on %s: only its version can be changed, and pods keep running", source.CNI)
+			"this cluster is already on %s: this change only changes its version, and pods keep running", source.CNI)
 	case !ok:
 		return nil, kind.Refuse("upgrade it with the tool that installed it; theseus check says what to look at",
 			"Theseus does not know whether agents of %s of two versions work together", source.CNI)

@@ -272,12 +272,13 @@ func (u *upgrading) restart(do step.Restart) error {
 	case do.Ref != u.plan.Source.Agent:
 		return fmt.Errorf("%s is not part of the upgrade", do.Ref)
 	case !u.held || !u.measured:
-		return fmt.Errorf("the agent of %s may be replaced only by the plan, and only while paths are measured", name)
+		return fmt.Errorf("the agent of %s may be replaced only while its DaemonSet replaces no agents by itself and "+
+			"paths are measured", name)
 	case u.down && slices.ContainsFunc(u.deployments, func(ref step.Ref) bool { return !u.ahead[ref] }):
 		return fmt.Errorf("objects that agents of %s depend on are still newer", u.plan.Upgrade.To)
 	case u.plan.Upgrade.Owner != nil && (!u.made || do.Mark == ""):
-		return fmt.Errorf("the agent of %s may be replaced only when its owner recreates it, and only with the mark "+
-			"that permits its deletion", name)
+		return fmt.Errorf("the agent of %s may be replaced only after the plan checks that the owner of its DaemonSet "+
+			"has set the new template, and only with the mark that permits its deletion", name)
 	}
 	if err := u.lacks(); err != nil {
 		return err

@@ -78,9 +78,9 @@ func NewCommand(a *app.App) *cobra.Command {
 			"cluster keeps the network that the change left. With --keep, the copy stays until theseus rehearse\n" +
 			"remove. --dry-run only prints the copy.\n\n" +
 			"--faults breaks things on purpose, each in a run of its own that is rolled back halfway: agent\n" +
-			"kills the agent of a node, image gives it an image that cannot be pulled for a minute.\n" +
-			"--fault-command names a command that makes another fault and takes it back. Each run must end as\n" +
-			"the rules say, which Theseus prints before the run begins.",
+			"kills the agent of a node; image sets, for one minute, an agent image that cannot be pulled.\n" +
+			"--fault-command names a command that makes another fault and takes it back. Theseus prints before\n" +
+			"the first run how each run must end.",
 		Example: "  theseus snapshot --context production -o snapshot.json\n" +
 			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch\n" +
 			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch --faults " +

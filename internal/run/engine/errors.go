@@ -57,7 +57,7 @@ func (f *failure) Error() string { return f.cause }
 type takenBack struct{ cause string }
 
 func (t *takenBack) Error() string {
-	return t.cause + "; that step was undone, the other steps remain done"
+	return t.cause + "; that step was undone, and no other step was"
 }
 
 // gaveUp is an outage that lasted longer than the run's patience.
