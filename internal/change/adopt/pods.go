@@ -49,8 +49,8 @@ func Clashes(snapshot *cluster.Snapshot, source, target cni.Installation) []join
 	}
 	if where := strict(snapshot, source); where != "" {
 		clash("rp-filter", where+" drops packets whose replies would leave over another interface (rp_filter 1); "+
-			"packets between a node and pods of other nodes use the nodes' own interfaces on "+source.CNI+
-			", and in one direction a tunnel during the adoption")
+			"during the adoption, packets between a node and pods of other nodes use the nodes' own interfaces of "+
+			source.CNI+" in one direction and a tunnel in the other")
 	}
 	return found
 }
@@ -75,8 +75,7 @@ func Unadoptable(source cni.Installation, outlook joint.Outlook) string {
 	for node, pods := range outlook.Unadoptable {
 		if source.Capabilities.Flat && len(pods) > 0 {
 			return fmt.Sprintf("%s on %s cannot be adopted, and until the last pod has left %s, no network could "+
-				"assign "+
-				"addresses to new pods", pods[0].Name, node, source.CNI)
+				"assign addresses to new pods", pods[0].Name, node, source.CNI)
 		}
 	}
 	return ""

@@ -226,7 +226,7 @@ func (f *folder) written(s folded) (json.RawMessage, error) {
 	if says(whole) {
 		return whole, nil
 	}
-	return nil, fmt.Errorf("step %s has a text with a placeholder of plan files", s.step.ID)
+	return nil, fmt.Errorf("step %s contains a text that plan files use as a placeholder", s.step.ID)
 }
 
 // expander is one without procedures.

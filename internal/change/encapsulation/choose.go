@@ -220,10 +220,7 @@ func twoSubnets(snapshot *cluster.Snapshot) (from, other string, err error) {
 		subnet, err := netip.ParsePrefix(cmp.Or(n.Annotations[bgp.AnnotationAddress], texts[n.Name]))
 		if err != nil || !subnet.Addr().Is4() {
 			return "", "", kind.Refuse("start calico-node on the node, then take the snapshot again: calico-node "+
-				"writes "+
-				"the annotation "+
-				bgp.AnnotationAddress,
-				"the subnet of node %s is not known", n.Name)
+				"writes the annotation "+bgp.AnnotationAddress, "the subnet of node %s is not known", n.Name)
 		}
 		subnets = append(subnets, subnet)
 	}

@@ -80,7 +80,7 @@ func (m *carrying) takenBack(s *step.Step) error {
 	if back.changed != before.changed || !maps.Equal(back.joined, before.joined) ||
 		!maps.Equal(back.pinned, before.pinned) || !maps.Equal(back.seen, before.seen) ||
 		!maps.Equal(back.followed, before.followed) {
-		return errors.New("the nodes or the pool differ from those before")
+		return errors.New("after the undo, the nodes and the pool are not as they were before the step")
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (m *carrying) onNode(do step.Node) error {
 		m.seen[do.NodeName] = true
 	case step.VerbFollow, step.VerbUnpin:
 		if args.Way != carriages[says].way || len(m.seen) != len(m.plan.Cluster.Nodes) {
-			return fmt.Errorf("%d of %d nodes have had all routes since the pool has %s",
+			return fmt.Errorf("%d of %d nodes have had all routes since the pool was set to %s",
 				len(m.seen), len(m.plan.Cluster.Nodes), says)
 		}
 		m.touched = true

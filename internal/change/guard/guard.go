@@ -198,7 +198,7 @@ func (b *builder) watch() {
 	gate := &step.Gate{Title: "nothing was lost from the baseline until now", Result: true,
 		MaxGap: step.Duration(joint.DefaultMaxGap), MaxLost: b.plan.Change.MaxLost}
 	if guard.LossyBefore { // the comparison decides
-		gate.Title, gate.MaxGap, gate.MaxLost = "no more was lost since the baseline than in it", 0, anyLoss
+		gate.Title, gate.MaxGap, gate.MaxLost = "the loss rate has not risen since the baseline", 0, anyLoss
 	}
 	b.add(step.Step{
 		Group: Name, Does: "watch", Title: fmt.Sprintf("Watch until no probe was lost for %s, at most %s", quiet, most),

@@ -224,7 +224,7 @@ func TestDowngrade(t *testing.T) {
 		steps := slices.Clone(p.Steps)
 		steps[at(moved)].Undo = steps[at(moved)].Undo[1:]
 		if err := plan.Verify(mutant(p, steps)); err == nil ||
-			!strings.Contains(err.Error(), "what is updated after the agents differs from before") {
+			!strings.Contains(err.Error(), "updated after the agents are not as they were before the step") {
 			t.Errorf("%s without its undo: %v", moved, err)
 		}
 	}

@@ -68,7 +68,7 @@ func (m *pooling) takenBack(s *step.Step) error {
 		}
 	}
 	if back.made != m.before.made || back.open != m.before.open || back.closed != m.before.closed {
-		return errors.New("the pools differ from those before")
+		return errors.New("after the undo, the pools are not as they were before the step")
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (r *relaying) takenBack(s *step.Step) error {
 		}
 	}
 	if r.changed {
-		return errors.New("the nodes differ from those before")
+		return errors.New("after the undo, the nodes are not as they were before the step")
 	}
 	return nil
 }

@@ -130,9 +130,8 @@ func (m *machine) applyAgent(object *unstructured.Unstructured, at ...string) er
 	if gated {
 		for _, ref := range m.plan.Target.Defines {
 			if !m.facts[absent(ref)] {
-				return fmt.Errorf(
-					"the plan does not check that %s does not exist, which the target creates and a rollback "+
-						"deletes", ref)
+				return fmt.Errorf("the target creates %s and a rollback deletes it, but the plan does not check that "+
+					"it does not exist before", ref)
 			}
 		}
 		return nil

@@ -60,7 +60,8 @@ func (m *machine) takeOver(i int, alone, few bool) error {
 	case m.tally.joined < all:
 		return fmt.Errorf("the networks are joined on %d of %d nodes", m.tally.joined, all)
 	case m.tally.targetAgents < all:
-		return fmt.Errorf("the plan checks the target's agent on %d of %d nodes", m.tally.targetAgents, all)
+		return fmt.Errorf("the plan checks on only %d of %d nodes that the target's agent runs",
+			m.tally.targetAgents, all)
 	case m.tally.measured < all:
 		return fmt.Errorf("%d of %d nodes are measured", m.tally.measured, all)
 	case !m.rehearsed():
@@ -173,7 +174,7 @@ func (m *machine) routes(i int, do step.Node) error {
 		m.edit(i, func(n *NodeModel) { n.Carried = true })
 	case step.VerbYield:
 		if m.tally.carried < m.tally.nodes {
-			return fmt.Errorf("the plan checks the target's routes to the range on %d of %d nodes",
+			return fmt.Errorf("the plan checks on only %d of %d nodes that the target routes the range",
 				m.tally.carried, m.tally.nodes)
 		}
 		m.note("yield", m.nodes[i].Name)
@@ -185,7 +186,8 @@ func (m *machine) routes(i int, do step.Node) error {
 // nothingLeft demands that on every node it was seen that no pod is on the source.
 func (m *machine) nothingLeft() error {
 	if all := m.tally.nodes; m.tally.podsOld > 0 || m.tally.verified < all || m.tally.onTarget < all {
-		return fmt.Errorf("the plan checks on %d of %d nodes that no pod is on the source", m.tally.verified, all)
+		return fmt.Errorf("the plan does not check on every node that no pod is on the source (%d of %d)",
+			m.tally.verified, all)
 	}
 	return nil
 }

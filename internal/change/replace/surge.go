@@ -103,7 +103,8 @@ func (m *machine) leave(i int) error {
 	n := &m.nodes[i]
 	switch {
 	case !m.noReturn:
-		return fmt.Errorf("%s could not be restored", n.Name)
+		return fmt.Errorf("%s may be removed only past the point of no return, because a rollback could not restore it",
+			n.Name)
 	case n.Away || !n.Repels || !n.Emptied:
 		return fmt.Errorf("the plan does not check that no pod is left on %s", n.Name)
 	case n.MeasuredOld || n.MeasuredNew || n.ProbeOld || n.ProbeNew:

@@ -85,7 +85,8 @@ func (m *machine) activate(i int, _ step.Node) error {
 	case m.tally.joined < all:
 		return fmt.Errorf("the networks are joined on %d of %d nodes", m.tally.joined, all)
 	case m.tally.targetAgents < all:
-		return fmt.Errorf("the plan checks the target's agent on %d of %d nodes", m.tally.targetAgents, all)
+		return fmt.Errorf("the plan checks on only %d of %d nodes that the target's agent runs",
+			m.tally.targetAgents, all)
 	case m.tally.half.elsewhere(m.nodes[i].wave):
 		return fmt.Errorf("a node of another wave is switched, and may still have pods on the source")
 	case m.tally.measured < all:
@@ -95,7 +96,7 @@ func (m *machine) activate(i int, _ step.Node) error {
 	}
 	m.note("switch", m.nodes[i].Name)
 	if n := &m.nodes[i]; n.Added && (!n.Joined || !n.SourceAgent && m.plan.Source.HasAgent() || !n.TargetAgent) {
-		return fmt.Errorf("not both networks run on %s", n.Name)
+		return fmt.Errorf("%s does not run both networks", n.Name)
 	} else if !n.Added && !m.gone(n.wave) {
 		return fmt.Errorf("%s is switched before all old nodes are removed", n.Name)
 	}

@@ -62,8 +62,8 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	}
 	if options.Decided != nil && len(change.WavePercents) > 0 {
 		return nil, kind.Refuse("put the shares into the flag (fractional), and numbers of nodes into --waves, "+
-			"such as "+
-			"1,0", "the flag set decides which share of the nodes has the flag, so --waves cannot be shares")
+			"such as 1,0",
+			"the flag set decides which share of the nodes has the flag, so --waves cannot be shares")
 	}
 	changing, others := whoChanges(snapshot, &flag)
 	waves, err := rolloutWaves(changing, change, flag.Field)

@@ -479,7 +479,7 @@ func (r *rolling) takenBack(s *step.Step) error {
 
 func (r *rolling) end() error {
 	if !slices.Equal(r.switched, r.order[:r.changing]) {
-		return errors.New("the waves do not switch each node once, in their order")
+		return errors.New("the nodes are not switched once each, in the order of the waves")
 	}
 	folds := r.folded() != nil
 	for i, name := range r.order {

@@ -275,7 +275,7 @@ func (u *upgrading) restart(do step.Restart) error {
 		return fmt.Errorf("the agent of %s may be replaced only while its DaemonSet replaces no agents by itself and "+
 			"paths are measured", name)
 	case u.down && slices.ContainsFunc(u.deployments, func(ref step.Ref) bool { return !u.ahead[ref] }):
-		return fmt.Errorf("objects that agents of %s depend on are still newer", u.plan.Upgrade.To)
+		return fmt.Errorf("objects that agents of %s need still have the newer version", u.plan.Upgrade.To)
 	case u.plan.Upgrade.Owner != nil && (!u.made || do.Mark == ""):
 		return fmt.Errorf("the agent of %s may be replaced only after the plan checks that the owner of its DaemonSet "+
 			"has set the new template, and only with the mark that permits its deletion", name)
@@ -375,11 +375,12 @@ func (u *upgrading) takenBack(s *step.Step) error {
 	all, _ := back.uniform()
 	switch {
 	case !maps.Equal(back.renewed, before.renewed), back.held != before.held, back.measured && !before.measured:
-		return errors.New("the agents differ from those before")
+		return errors.New("after the undo, the agents are not as they were before the step")
 	case back.form != before.form && (all || !back.held) && (u.plan.Upgrade.Owner == nil || back.form || !back.held):
-		return errors.New("new pods would differ from those before")
+		return errors.New("after the undo, new pods would not be as they were before the step")
 	case !sameTrue(back.ahead, before.ahead), !sameTrue(back.final, before.final):
-		return errors.New("what is updated after the agents differs from before")
+		return errors.New("after the undo, the objects that are updated after the agents are not as they were " +
+			"before the step")
 	}
 	for ref, there := range back.present {
 		if there != before.present[ref] && !isDefinition(ref) && !slices.Contains(verify.Kept(), ref) {
@@ -405,7 +406,7 @@ func (u *upgrading) end() error {
 	case !all || !renewed || !u.form:
 		return fmt.Errorf("at the end %d of %d nodes are of %s", len(u.done), len(u.order), u.plan.Upgrade.To)
 	case !slices.Equal(u.done, u.order):
-		return errors.New("the waves do not change each node once, in their order")
+		return errors.New("the nodes are not changed once each, in the order of the waves")
 	case u.held || u.measured:
 		return errors.New("at the end the DaemonSet does not replace pods by itself, or paths are still measured")
 	case len(u.rights) != len(u.final):

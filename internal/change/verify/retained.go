@@ -93,7 +93,7 @@ func (r *retention) undo(s *step.Step) error {
 		return err
 	}
 	if changes(s) && !maps.Equal(r.before, back) {
-		return errors.New("the nodes do not retain the routes that they retained")
+		return errors.New("after the undo, the nodes do not retain the same routes as before the step")
 	}
 	return nil
 }

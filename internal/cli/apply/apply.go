@@ -28,6 +28,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
+	"github.com/theseus-cni/theseus/internal/run/notify"
 	"github.com/theseus-cni/theseus/internal/run/window"
 )
 
@@ -70,7 +71,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	command.Flags().BoolVar(&how.dry, "dry-run", false,
 		"check everything, print what would be done, and change nothing")
 	command.Flags().BoolVar(&how.inCluster, "in-cluster", false, "let the controller in the cluster carry it out")
-	how.outward.Register(command)
+	how.outward.Register(command, notify.Gets)
 	how.around.Register(command)
 	command.Flags().StringArrayVar(&how.window, "window", nil,
 		"with --in-cluster: begin steps only then, such as 'Tue,Thu 22:00-05:00 Europe/Berlin' (repeatable)")

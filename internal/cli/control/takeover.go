@@ -24,6 +24,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/notify"
 )
 
 // NewResume makes the command theseus resume.
@@ -68,7 +69,7 @@ func NewResume(a *app.App) *cobra.Command {
 		}
 		return cmp.Or(planfile.MaySign(key, inCluster), outward.Check())
 	}
-	outward.Register(command)
+	outward.Register(command, notify.Gets)
 	around.RegisterAgain(command)
 	planfile.RegisterSign(command, &key, "with --in-cluster: ")
 	command.Flags().BoolVar(&inCluster, "in-cluster", false, "let the controller in the cluster continue it")
@@ -95,7 +96,7 @@ func NewRollback(a *app.App) *cobra.Command {
 			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals, outward, false)
 		})
 	command.PreRunE = func(*cobra.Command, []string) error { return outward.Check() }
-	outward.Register(command)
+	outward.Register(command, notify.Gets)
 	approvals.Register(command)
 	pair.RegisterAccess(command, access)
 	return command

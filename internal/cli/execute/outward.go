@@ -20,11 +20,11 @@ type Outward struct {
 	target *notify.Target
 }
 
-// Register adds the flags.
-func (o *Outward) Register(command *cobra.Command) {
+// Register adds the flags. gets says what the URL of --notify gets.
+func (o *Outward) Register(command *cobra.Command, gets string) {
 	command.Flags().StringVar(&o.metrics, "metrics", "", "HOST:PORT that serves /metrics for Prometheus during the "+
 		"run, such as 127.0.0.1:9464; every host that reaches it can read")
-	command.Flags().StringVar(&o.notify, "notify", "", "URL, or @FILE with the URL, that "+notify.Gets)
+	command.Flags().StringVar(&o.notify, "notify", "", "URL, or @FILE with the URL, that "+gets)
 	command.Flags().StringVar(&o.secretFile, "notify-secret-file", "", "file with "+notify.Signs)
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/admission"
+	"github.com/theseus-cni/theseus/internal/run/notify"
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -100,7 +101,8 @@ func NewCommand(a *app.App) *cobra.Command {
 			return o.guard(command.Context(), a, spec, guarded)
 		},
 	}
-	o.register(command, "the command", "the command", "from the baseline to the verdict, from this machine")
+	o.register(command, "run the command", "the command", "the command",
+		"from the baseline to the verdict, from this machine")
 	flags := command.Flags()
 	flags.StringVar(&o.onLoss, "on-loss", "", "COMMAND to run once, at once, when a loss is proven, split at blanks "+
 		"outside of quotes and run without a shell; kill: end the guarded command; empty: say so and go on")
@@ -109,25 +111,26 @@ func NewCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-// register adds the flags of both forms of a guard. before names what the baseline comes before, after what the
-// watching follows, and asked when the user's signals are asked.
-func (o *options) register(command *cobra.Command, before, after, asked string) {
+// register adds the flags of both forms of a guard. begin says what the baseline permits, before names what it comes
+// before, after what the watching follows, and asked when the user's signals are asked.
+func (o *options) register(command *cobra.Command, begin, before, after, asked string) {
 	flags := command.Flags()
 	o.change.RegisterMeasuring(command)
-	flags.Int64Var(&o.change.Spec.MaxLost, "max-lost", 0, "lost probes that are not a loss yet, over all paths; a "+
-		"gap longer than 1 s and an answer on a denied path always are")
+	flags.Int64Var(&o.change.Spec.MaxLost, "max-lost", 0, "lost probes to tolerate, over all paths; a gap "+
+		"longer than 1 s or an answer on a denied path is always a loss")
 	flags.DurationVar(&o.baseline, "baseline", guardplan.DefaultBaseline,
 		"how long the network is measured before "+before)
 	flags.DurationVar(&o.quiet, "quiet", guardplan.DefaultQuiet,
-		"how long no probe may be lost after "+after+" until the watching ends")
+		"watch until no probe was lost for this long after "+after)
 	flags.DurationVar(&o.atMost, "watch-at-most", guardplan.DefaultAtMost,
 		"how long the network is watched after "+after+" at most")
-	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, "go on although the baseline lost probes; then what is "+
-		"lost is compared with it: 7 if more is, 0 if twice as much would have been seen, or else 8")
+	flags.BoolVar(&o.lossyBefore, "baseline-loss-ok", false, begin+" although the baseline lost probes, and "+
+		"compare later losses with it: exit code 7 if the loss rate rose, 0 if a doubled rate would have been "+
+		"detected, otherwise 8")
 	flags.IntVar(&o.pairs, "sample-policies", 0, fmt.Sprintf("how many connections between pods of yours to sample at "+
 		"most, to see that what policies allow stays open and what they deny stays closed: 0 to %d", step.MostPairs))
 	o.change.RegisterSignals(command, asked)
-	o.outward.Register(command)
+	o.outward.Register(command, notify.GuardGets)
 	flags.BoolVar(&o.dry, "dry-run", false, "print what would be installed and measured, and change nothing")
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/notify"
 	measured "github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -59,7 +60,7 @@ func newStart(a *app.App) *cobra.Command {
 			return o.guard(command.Context(), a, spec, guarded)
 		},
 	}
-	o.register(command, "the changes", "theseus guard stop",
+	o.register(command, "begin", "the changes", "theseus guard stop",
 		"at the baseline from this machine, and by theseus guard stop from the machine that runs it")
 	return usage.Takes(command, "json")
 }
@@ -265,7 +266,7 @@ func newStop(a *app.App) *cobra.Command {
 		},
 	}
 	approvals.Register(command)
-	outward.Register(command)
+	outward.Register(command, notify.GuardGets)
 	return chosen(a, command, func(ctx context.Context, client *kube.Client, p *plan.Plan, _ engine.State) error {
 		var records []engine.Record
 		if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {

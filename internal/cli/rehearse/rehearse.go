@@ -236,7 +236,7 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 		return err
 	}
 	for _, f := range o.faults {
-		fmt.Fprintf(a.Err, "with the fault %s, a run is expected to end so: it %s\n", f.Name, f.Expected())
+		fmt.Fprintf(a.Err, "fault %s: expected result: the run %s\n", f.Name, f.Expected())
 	}
 	if o.dry {
 		return nil
@@ -447,12 +447,20 @@ func (o *options) placed(a *app.App, p *plan.Plan, n int, made *rehearsal.Copy) 
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())
 	}
-	fmt.Fprintf(a.Err, "the steps and nodes of faults: --fault-seed %d repeats what is random\n", o.seed)
 	var nodes []string
 	for _, class := range made.Classes {
 		nodes = append(nodes, class.Plays...)
 	}
-	return place(o.faults, p, n, nodes, rand.New(rand.NewPCG(o.seed, 0)).IntN)
+	chance, random := rand.New(rand.NewPCG(o.seed, 0)), false
+	all, err := place(o.faults, p, n, nodes, func(below int) int {
+		random = random || below > 1
+		return chance.IntN(below)
+	})
+	if random {
+		fmt.Fprintf(a.Err, "steps and nodes of the faults are chosen at random; repeat them with --fault-seed %d\n",
+			o.seed)
+	}
+	return all, err
 }
 
 // bound makes the copy's quotas, from what its pods use now.

@@ -217,8 +217,7 @@ func newApply(m *clusters.Clusters, verb string) *cobra.Command {
 		Use:   verb + " PLAN --endpoint URL --yes",
 		Short: "Carry out a plan, through the named API",
 		Long: "Makes the changes of a plan one after another, each only if its object is unchanged since the plan " +
-			"was " +
-			"made.\n" +
+			"was made.\n" +
 			"You can interrupt the command and run it again. The journal is on this machine, " +
 			"in THESEUS_STATE_DIR (else\n" +
 			"~/.local/state/theseus). It does not fix the findings of the plan.",

@@ -36,10 +36,10 @@ func NewFreeze(m *clusters.Clusters) *cobra.Command {
 		Use:   "freeze -n NAMESPACE ... --because REASON",
 		Short: "Stop deploys to namespaces, and prove that they have stopped",
 		Long: `Stops users and pipelines in the chosen namespaces by a ValidatingAdmissionPolicy: it denies creating, changing,
-scaling and deleting objects, and the message names the user who froze them, and the reason. What is running continues: Kubernetes'
-controllers, autoscalers included, their objects, evictions, the lifecycle of pods, status, events, leases, and pods of
-these namespaces that update their own ConfigMaps. Operators and others that write as users of their own can continue
-if you name them with --allow.
+scaling and deleting objects, and the message names the user who ordered the freeze, and the reason. What is
+running continues: Kubernetes' controllers, autoscalers included, their objects, evictions, the lifecycle of pods,
+status, events, leases, and pods of these namespaces that update their own ConfigMaps. Operators and others that write
+as users of their own can continue if you name them with --allow.
 
 Objects of Argo CD and Flux that deploy there are suspended, and record their former state.
 

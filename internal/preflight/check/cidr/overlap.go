@@ -71,8 +71,7 @@ func overlap(pass *check.Pass) []finding.Finding {
 		"in or around the cluster uses"
 	if pass.Target.Capabilities.CIDRSource == "node" {
 		fix = "no other range is possible: its pods' addresses come from the nodes' own ranges (spec.podCIDR), " +
-			"which do " +
-			"not change; a second cluster with other ranges can take over the workloads (theseus mirror)"
+			"which do not change; a second cluster with other ranges can take over the workloads (theseus mirror)"
 	}
 	seen := map[pair]bool{} // a subject is reported once for each of the target's ranges
 	for _, target := range check.Prefixes(pass.Target.PodCIDRs...) {
