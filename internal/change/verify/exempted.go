@@ -37,8 +37,8 @@ func exempted(p *kind.Plan) kind.Rule {
 		for j := range s.Actions {
 			switch a := &s.Actions[j]; {
 			case a.Op() == step.OpDelete && a.Ref() == AgentRef() && len(exempted) > 0:
-				return fmt.Errorf("the agents are deleted while connections are still kept off a port on %d nodes, and only "+
-					"the agents can undo that", len(exempted))
+				return fmt.Errorf("the agents are deleted while connections are still kept off a port on %d nodes, "+
+					"and only the agents can undo that", len(exempted))
 			case stays && port != nil && Foreign(a) && len(exempted) < len(p.Cluster.Nodes):
 				return fmt.Errorf("connections are kept off UDP port %d on %d of %d nodes",
 					port.Port, len(exempted), len(p.Cluster.Nodes))

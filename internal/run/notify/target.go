@@ -45,8 +45,8 @@ type Event struct {
 const (
 	Gets = "gets a CloudEvent by HTTP POST when the run begins, pauses, fails or ends, and after each wave"
 	// GuardGets is the same of a guard, which has no waves.
-	GuardGets = "gets a CloudEvent by HTTP POST when the guard begins, pauses, fails or ends, after the baseline, and " +
-		"after the watching"
+	GuardGets = "gets a CloudEvent by HTTP POST when the guard begins, pauses, fails or ends, after the baseline, " +
+		"and after the watching"
 	Signs = "the secret that signs these events (HMAC-SHA256, Standard Webhooks)"
 )
 
