@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,6 +25,10 @@ type Joins struct {
 	Image string
 	// nodes are those that have joined, as far as this process knows; nil before the first look.
 	nodes map[string]*joining
+	// out are paths that are left out, but are in a plan that could not be written yet, and silent what Joined says
+	// then.
+	out    map[string]bool
+	silent []path.Silence
 }
 
 // joining is how far the measuring of a node that has joined is.
@@ -269,7 +274,7 @@ func (j *Joins) settle(ctx context.Context, present []corev1.Node, got *Joined) 
 			waits[present[i].Name] = true
 		}
 	}
-	if len(waits) == 0 {
+	if len(waits) == 0 && len(j.out) == 0 {
 		return nil
 	}
 	a := j.Actor
@@ -281,15 +286,24 @@ func (j *Joins) settle(ctx context.Context, present []corev1.Node, got *Joined) 
 	if err != nil {
 		return err
 	}
-	answers, now, every := answered(plans, reports), a.Clock.Now(), path.ReportEvery(len(plans))
+	every := path.ReportEvery(len(plans))
+	if len(j.out) > 0 {
+		if err := j.leaveOut(ctx, plans, every, got); err != nil {
+			return err
+		}
+		if plans, err = a.probePlans(ctx); err != nil {
+			return err
+		}
+	}
+	answers, now := answered(plans, reports), a.Clock.Now()
 	all := pathsOf(plans)
-	out := map[string]bool{} // paths that are left out
-	for node := range waits {
+	open := path.Answering(all, answers)
+	for _, node := range slices.Sorted(maps.Keys(waits)) {
 		one := j.nodes[node]
 		own := slices.DeleteFunc(slices.Clone(all), func(p v1alpha1.Path) bool {
 			return p.Source.Node != node && p.Target.Node != node
 		})
-		left, silent := path.Silent(own, answers)
+		left, silent := open.Silent(own, answers)
 		missing := slices.IndexFunc(left, func(p v1alpha1.Path) bool { return !p.Denied && !answers(p.ID) })
 		switch {
 		case missing >= 0:
@@ -312,24 +326,37 @@ func (j *Joins) settle(ctx context.Context, present []corev1.Node, got *Joined) 
 		for i := range left {
 			stay[left[i].ID] = true
 		}
+		if j.out == nil {
+			j.out = map[string]bool{}
+		}
 		for i := range own {
-			out[own[i].ID] = !stay[own[i].ID]
+			if !stay[own[i].ID] {
+				j.out[own[i].ID] = true
+			}
 		}
 		for _, s := range silent {
-			if !slices.ContainsFunc(got.Silent, func(o path.Silence) bool { return o.Example == s.Example }) {
-				got.Silent = append(got.Silent, s)
+			if !slices.ContainsFunc(j.silent, func(o path.Silence) bool { return o.Example == s.Example }) {
+				j.silent = append(j.silent, s)
 			}
 		}
 	}
+	return j.leaveOut(ctx, plans, every, got)
+}
+
+// leaveOut writes the plans without the paths that are left out. What could not be written, the next look writes, and
+// says then what is left out: the plans that were written no longer show it.
+func (j *Joins) leaveOut(ctx context.Context, plans []v1alpha1.ProbePlan, every time.Duration,
+	got *Joined) (err error) {
 	for i := range plans {
-		paths := slices.DeleteFunc(slices.Clone(plans[i].Spec.Paths), func(p v1alpha1.Path) bool { return out[p.ID] })
+		paths := slices.DeleteFunc(slices.Clone(plans[i].Spec.Paths), func(p v1alpha1.Path) bool { return j.out[p.ID] })
 		if len(paths) < len(plans[i].Spec.Paths) {
 			plan := planOf(plans[i].Name, plans[i].Spec.Generation+1, paths, every)
-			err = errors.Join(err, a.writePlanOver(ctx, plan, plans[i]))
+			err = errors.Join(err, j.Actor.writePlanOver(ctx, plan, plans[i]))
 		}
 	}
-	if err != nil {
-		got.Silent = nil // the next look tries again
+	if err == nil {
+		got.Silent = append(got.Silent, j.silent...)
+		j.out, j.silent = nil, nil
 	}
 	return err
 }

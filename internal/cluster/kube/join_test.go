@@ -151,6 +151,74 @@ func TestJoinedLacks(t *testing.T) {
 	}
 }
 
+// TestJoinedBroken: a port that answers on one path is open, so a path to it that does not answer is broken, also if it
+// is the only one to it from a node that joined.
+func TestJoinedBroken(t *testing.T) {
+	w, joins := joinable(t)
+	if err := w.typed.Tracker().Add(probePod("old", "ab", "10.244.3.2",
+		label(manifest.LabelJoined, "true"))); err != nil {
+		t.Fatal(err)
+	}
+	wantJoined(t, joins, "not all its paths have answered yet", "ab")
+	plans, err := w.probePlans(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := pathsOf(plans)
+	i := slices.IndexFunc(all, func(one v1alpha1.Path) bool {
+		return one.Class == path.ClassPodHost && one.Source.Node == "ab" && one.Target.Node != "ab"
+	})
+	broken := all[i].ID
+	w.reports(func(one v1alpha1.Path) bool { return one.ID != broken })
+	for range 2 {
+		if silent := wantJoined(t, joins, "not all its paths have answered yet, such as "+broken); len(silent) > 0 {
+			t.Errorf("left out: %+v", silent)
+		}
+		w.now = w.now.Add(time.Minute)
+	}
+}
+
+// TestJoinedLacksAgain: paths that two nodes lack are left out of all plans, and are said once these are written.
+func TestJoinedLacksAgain(t *testing.T) {
+	w, joins := joinable(t)
+	for _, object := range []runtime.Object{
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ac"}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "198.18.0.14"}}}},
+		pod(v1alpha1.Namespace, "host-ac", "ac", "198.18.0.14", label(manifest.LabelApp, manifest.HostProberName)),
+		probePod("old", "ab", "10.244.3.2", label(manifest.LabelJoined, "true")),
+		probePod("old", "ac", "10.244.4.2", label(manifest.LabelJoined, "true"))} {
+		if err := w.typed.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantJoined(t, joins, "not all its paths have answered yet", "ab", "ac")
+	shut := func(one v1alpha1.Path) bool { return one.Target.Node != "ab" || one.Class != path.ClassPodHost }
+	w.reports(shut)
+	wantJoined(t, joins, "not all its paths have answered yet")
+	w.now = w.now.Add(time.Minute)
+	fails := 2 // the first plan is written
+	w.dynamic.PrependReactor("patch", "probeplans", func(clienttesting.Action) (bool, runtime.Object, error) {
+		fails--
+		return fails == 0, nil, apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("changed"))
+	})
+	if got, err := joins.Join(t.Context()); err == nil || len(got.Silent) > 0 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	got, err := joins.Join(t.Context())
+	if err != nil || len(got.Silent) == 0 || got.Silent[0].Class != path.ClassPodHost {
+		t.Errorf("%+v, %v", got, err)
+	}
+	plans, err := w.probePlans(t.Context())
+	if err != nil || slices.ContainsFunc(pathsOf(plans), func(one v1alpha1.Path) bool { return !shut(one) }) {
+		t.Errorf("paths that do not answer are still measured (%v)", err)
+	}
+	w.reports(shut)
+	if silent := wantJoined(t, joins, ""); len(silent) > 0 {
+		t.Errorf("left out again: %+v", silent)
+	}
+}
+
 // TestJoinRefused: a probe pod that the kubelet refuses is named with the reason, and made again, without the hostPorts
 // if another pod has these.
 func TestJoinRefused(t *testing.T) {

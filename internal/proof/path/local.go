@@ -114,14 +114,20 @@ func (s Silence) Uncovered() bool { return s.Paths == s.Of && !Optional(s.Class)
 // optional ones, and those to a port of a node on which nothing answers: the node's firewall shuts it. What every class
 // lost is in the order of the classes.
 func Silent(paths []v1alpha1.Path, answers func(id string) bool) (left []v1alpha1.Path, silent []Silence) {
-	of, shut, open := map[string]*Silence{}, map[string]*shutPorts{}, openPorts(paths, answers)
+	return Answering(paths, answers).Silent(paths, answers)
+}
+
+// Silent is Silent of some of the paths whose nodes' ports are known.
+func (p OpenPorts) Silent(paths []v1alpha1.Path, answers func(id string) bool) (left []v1alpha1.Path,
+	silent []Silence) {
+	of, shut := map[string]*Silence{}, map[string]*shutPorts{}
 	for _, one := range paths {
 		if of[one.Class] == nil {
 			of[one.Class], shut[one.Class] = &Silence{Class: one.Class}, &shutPorts{}
 		}
 		count := of[one.Class]
 		count.Of++
-		if !Optional(one.Class) && !open.mayLack(one) || answers(one.ID) {
+		if !Optional(one.Class) && !p.mayLack(one) || answers(one.ID) {
 			left = append(left, one)
 			continue
 		}
@@ -153,11 +159,13 @@ func portOf(one v1alpha1.Path) port {
 	return port{one.Target.Address, udp, one.Source.Node == one.Target.Node}
 }
 
-// ports are those of nodes that have answered.
-type ports map[port]bool
+// OpenPorts are the ports of nodes that have answered.
+type OpenPorts map[port]bool
 
-func openPorts(paths []v1alpha1.Path, answers func(id string) bool) ports {
-	open := ports{}
+// Answering are the ports that have answered on any of the paths. A port that is open on one path is open on all, so
+// these must be all paths that are measured.
+func Answering(paths []v1alpha1.Path, answers func(id string) bool) OpenPorts {
+	open := OpenPorts{}
 	for _, one := range paths {
 		if AtNode(one) && answers(one.ID) {
 			open[portOf(one)] = true
@@ -168,7 +176,7 @@ func openPorts(paths []v1alpha1.Path, answers func(id string) bool) ports {
 
 // mayLack reports whether a path leads to a port that is shut. A port that answers on one path is not: then another
 // path to it is broken. A firewall that lets nodes in lets the node's own pods in, but not the other way round.
-func (p ports) mayLack(one v1alpha1.Path) bool {
+func (p OpenPorts) mayLack(one v1alpha1.Path) bool {
 	at := portOf(one)
 	others := at
 	others.own = false

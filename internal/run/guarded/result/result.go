@@ -250,11 +250,17 @@ func (r Result) Judge() (proof Proof, why string) {
 	return Good, ""
 }
 
-// uncovered says of which class that every run measures no path was left; empty if there is none.
+// uncovered says of which class that every run measures no path was left, in all or of a node that joined; empty if
+// there is none.
 func (r Result) uncovered() string {
 	for _, one := range r.Silent {
 		if one.Uncovered() {
 			return "not covered: " + one.String()
+		}
+	}
+	for _, one := range r.JoinedSilent() {
+		if one.Uncovered() {
+			return "not covered, of a node that joined: " + one.String()
 		}
 	}
 	return ""
@@ -263,7 +269,8 @@ func (r Result) uncovered() string {
 // Shut are the paths that are not measured because firewalls of nodes shut their ports, apart from those that many
 // networks do not have.
 func (r Result) Shut() []path.Silence {
-	return slices.DeleteFunc(slices.Clone(r.Silent), func(one path.Silence) bool { return path.Optional(one.Class) })
+	return slices.DeleteFunc(slices.Concat(r.Silent, r.JoinedSilent()),
+		func(one path.Silence) bool { return path.Optional(one.Class) })
 }
 
 // signals says which of the user's signals failed since the baseline, in which it held, and else which prove nothing;
