@@ -83,8 +83,12 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 		if err != nil {
 			return engine.Verdict{}, classify(err)
 		}
-		left, _ := g.leaves()
+		left, leaving := g.leaves()
 		watch.Leave(left)
+		away := left
+		if gate.Baseline { // what nodes lose that are about to leave would excuse what the network loses later
+			away = gone(left, leaving)
+		}
 		verdict, over := watch.Look(now), g.Actor.Clock.Now().After(deadline)
 		if over {
 			verdict = watch.Judge(now)
@@ -93,7 +97,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 			g.canary.Look(paths, now, gate.Changed, g.Actor.Clock.Now())
 		}
 		if g.Contrast != nil {
-			g.Contrast.Look(paths, now, left, g.Actor.Clock.Now())
+			g.Contrast.Look(paths, now, away, g.Actor.Clock.Now())
 		}
 		if len(gate.Changed) > 0 {
 			g.compare(&verdict, func() loss.Verdict { return watch.Judge(now) }, over)
@@ -108,6 +112,9 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 				verdict.Pass, verdict.Reason = false, lacks+"; apart from that "+verdict.Reason
 			}
 			g.Since = now
+			if g.Contrast != nil {
+				g.Contrast.Last(paths, now, away, g.Actor.Clock.Now())
+			}
 			return g.contrast(gate, convert(verdict), now), nil
 		}
 		if err := follow(ctx); err != nil {
@@ -119,12 +126,22 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 	}
 }
 
+// gone are the nodes that have left, and those that are about to.
+func gone(left, leaving map[string]time.Time) map[string]time.Time {
+	all := maps.Clone(leaving)
+	if all == nil {
+		all = map[string]time.Time{}
+	}
+	maps.Copy(all, left)
+	return all
+}
+
 // contrast adds to the verdict of a baseline what it lost, and to that of a result how that compares with it.
 func (g *Gate) contrast(gate step.Gate, verdict engine.Verdict, now []v1alpha1.ProbeReport) engine.Verdict {
 	switch {
 	case g.Contrast == nil:
 	case gate.Baseline:
-		verdict.Lossy = g.Contrast.Begin(now)
+		verdict.Lossy = g.Contrast.Begin(now, g.Actor.Clock.Now())
 	case gate.Result:
 		against := g.Contrast.Answer(true)
 		verdict.Against = &against
@@ -198,17 +215,13 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 		generations[plans[i].Name] = plans[i].Spec.Generation
 	}
 	left, leaving := g.leaves()
-	gone := maps.Clone(leaving)
-	if gone == nil {
-		gone = map[string]time.Time{}
-	}
-	maps.Copy(gone, left)
+	away := gone(left, leaving)
 	verdict := loss.Judge(loss.Limits{MaxLost: maxLost}, loss.Evidence{Generations: generations,
-		Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now, Left: gone})
+		Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now, Left: away})
 	glance := Glance{Verdict: convert(verdict), Reports: map[string]int64{}, Every: path.ReportEvery(len(plans)),
 		Proven: !verdict.Pass && !verdict.Waiting && (verdict.Lost > maxLost || verdict.Leaked > 0)}
 	if g.Contrast != nil {
-		g.Contrast.Look(pathsOf(plans), now, gone, g.Actor.Clock.Now())
+		g.Contrast.Look(pathsOf(plans), now, away, g.Actor.Clock.Now())
 		against := g.Contrast.Answer(false)
 		glance.Against = &against
 	}

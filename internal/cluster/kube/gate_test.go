@@ -291,6 +291,44 @@ func TestGateContrasts(t *testing.T) {
 	}
 }
 
+// TestGateContrastsLast: what the last reports of a gate lose is compared, in the baseline and in the result. What a
+// node loses that is about to leave is no part of the baseline.
+func TestGateContrastsLast(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		w := newWorld(t, nil)
+		w.onePath()
+		w.report(1, 25, 25, w.now)
+		seq, sent, answered := int64(1), int64(25), int64(25)
+		begun, gaps := w.now, []v1alpha1.Gap{}
+		w.slept = func(int) {
+			seq, sent, answered = seq+1, sent+25, answered+25
+			if w.now.Sub(begun) >= 10500*time.Millisecond {
+				answered, gaps = answered-20, append(gaps, v1alpha1.Gap{From: w.now, Probes: 20})
+			}
+			w.put("ProbeReport", &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+				Status: v1alpha1.ProbeReportStatus{Generation: 1, Seq: seq, At: w.now, Paths: []v1alpha1.PathResult{{
+					ID: "a/host>b/host", Sent: sent, Answered: answered, Since: time.Unix(1_800_000_000, 0).UTC(),
+					Last: w.now, Gaps: gaps}}}})
+		}
+		gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}, Contrast: loss.NewContrast()}
+		if leaves {
+			gate.Leaves = func() (left, leaving map[string]time.Time) { return nil, map[string]time.Time{"a": begun} }
+		}
+		for _, one := range []step.Gate{{Baseline: true}, {Result: true}} {
+			one.MaxLost, one.Bake, begun = 1<<40, step.Duration(10500*time.Millisecond), w.now
+			verdict, err := gate.Ask(t.Context(), one, goOn)
+			switch {
+			case err != nil || verdict.Lost == 0:
+				t.Errorf("%+v, %v", verdict, err)
+			case one.Baseline && !strings.HasPrefix(verdict.Lossy.String(), "20 of ") != leaves:
+				t.Errorf("the baseline: %s", verdict.Lossy)
+			case one.Result && !strings.Contains(verdict.Against.Why, "; 20 of "):
+				t.Errorf("the result: %+v", verdict.Against)
+			}
+		}
+	}
+}
+
 func goOn(context.Context) error { return nil }
 
 // The result of a plan is no pass if a path of its baseline is no longer measured: what that path has lost is not

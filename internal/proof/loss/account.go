@@ -29,6 +29,9 @@ func (c *Counts) Add(o Counts) {
 	c.Lost, c.Leaked = c.Lost+o.Lost, c.Leaked+o.Leaked
 }
 
+// compared is how many probes tell whether the network loses any.
+func (c Counts) compared() int64 { return c.Sent - c.Excused - c.Left }
+
 // wrong is how many probes had an unexpected result. On a path, either Lost or Leaked is 0.
 func (c Counts) wrong() int64 { return c.Lost + c.Leaked }
 

@@ -76,16 +76,23 @@ type Against struct {
 	Needs string `json:"needs,omitempty"`
 }
 
-// Look takes the reports of a moment. left are the nodes that have left the cluster (Account.Leave).
+// Look takes the reports of a moment, unless the last look was less than slotLength ago. left are the nodes that have
+// left the cluster (Account.Leave).
 func (c *Contrast) Look(paths []v1alpha1.Path, now []v1alpha1.ProbeReport, left map[string]time.Time, at time.Time) {
+	// a time before the last look is of another clock, such as that of the nodes (Resume)
+	if since := at.Sub(c.at); c.base == nil || since < 0 || since >= slotLength {
+		c.Last(paths, now, left, at)
+	}
+}
+
+// Last takes the reports of a moment, however soon after the last look: no answer, and no end of the baseline, may
+// leave out what is known.
+func (c *Contrast) Last(paths []v1alpha1.Path, now []v1alpha1.ProbeReport, left map[string]time.Time, at time.Time) {
 	if c.base == nil {
 		c.base, c.at = append([]v1alpha1.ProbeReport{}, now...), at
 		return
 	}
-	if at.Sub(c.at) < slotLength {
-		return
-	}
-	spent := at.Sub(c.at)
+	spent := max(0, at.Sub(c.at))
 	if c.at = at; c.since == nil {
 		c.took += spent
 	} else {
@@ -109,7 +116,8 @@ func (c *Contrast) Look(paths []v1alpha1.Path, now []v1alpha1.ProbeReport, left 
 		if c.last[p.ID] = p.Counts; p.Sent < before.Sent {
 			before = Counts{} // its prober restarted
 		}
-		sent, lost := p.Sent-before.Sent, p.Lost-before.Lost
+		// a probe that is no loss since its responder was stalled or gone says nothing about the network
+		sent, lost := p.compared()-before.compared(), p.Lost-before.Lost
 		if sent == 0 && lost == 0 {
 			continue
 		}
@@ -130,17 +138,21 @@ func (c *Contrast) Look(paths []v1alpha1.Path, now []v1alpha1.ProbeReport, left 
 	c.keep(slot)
 }
 
-// keep adds a slot to the open ones. Losses that are excused now are taken from the newest slots that have some.
+// keep adds a slot to the open ones. Losses that are excused now are taken from the newest slots that have some, and so
+// are their probes if they are more than were sent since.
 func (c *Contrast) keep(slot map[string]nodeSum) {
 	for name, n := range slot {
-		for i := len(c.open) - 1; i >= 0 && n.lost < 0; i-- {
+		for i := len(c.open) - 1; i >= 0 && (n.lost < 0 || n.sent < 0); i-- {
 			former := c.open[i][name]
-			back := min(former.lost, -n.lost)
-			n.lost += back
-			former.lost -= back
+			lost := min(former.lost, max(0, -n.lost))
+			former.lost -= lost
+			sent := min(former.sent-former.lost, max(0, -n.sent))
+			former.sent -= sent
+			n = nodeSum{n.sent + sent, n.lost + lost}
 			c.open[i][name] = former
 		}
-		slot[name] = nodeSum{n.sent, max(n.lost, 0)}
+		n.lost = max(n.lost, 0)
+		slot[name] = nodeSum{max(n.sent, n.lost), n.lost}
 	}
 	c.open = append(c.open, slot)
 	for len(c.open) > settling {
@@ -168,8 +180,8 @@ func (p *PathAccount) silence() (longest float64) {
 	return longest
 }
 
-// Begin ends the baseline. What is lost after these reports is compared with it.
-func (c *Contrast) Begin(reports []v1alpha1.ProbeReport) *Lossy {
+// Begin ends the baseline at a moment. What is lost after these reports is compared with it.
+func (c *Contrast) Begin(reports []v1alpha1.ProbeReport, at time.Time) *Lossy {
 	for len(c.open) > 0 {
 		c.settle()
 	}
@@ -179,6 +191,7 @@ func (c *Contrast) Begin(reports []v1alpha1.ProbeReport) *Lossy {
 		kept.Parts = append(kept.Parts, LossyPart{name, c.before[name].clean, joined(c.before[name].seen, each)})
 	}
 	c.Resume(kept, reports)
+	c.at = at
 	return kept
 }
 
@@ -199,7 +212,7 @@ func joined(all [][2]int64, most int) [][2]int64 {
 }
 
 // Resume compares with a baseline that was taken before, maybe by another process. What was lost between these reports
-// and the next look counts as one slot.
+// and the next look counts as one slot, which begins at the time of these reports, on the clocks of the nodes.
 func (c *Contrast) Resume(baseline *Lossy, reports []v1alpha1.ProbeReport) {
 	*c = Contrast{before: map[string]*slots{}, last: map[string]Counts{}, quiet: baseline.QuietMillis,
 		took: time.Duration(baseline.Millis) * time.Millisecond, base: reports}

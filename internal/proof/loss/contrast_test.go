@@ -16,6 +16,7 @@ type line struct {
 	paths   []v1alpha1.Path
 	results map[string]v1alpha1.PathResult
 	now     time.Time
+	fast    time.Duration // how far the nodes' clocks are ahead
 }
 
 func newLine() *line {
@@ -40,7 +41,7 @@ func (l *line) reports() []v1alpha1.ProbeReport {
 	all := make([]v1alpha1.ProbeReport, 2)
 	for i, node := range []string{"a", "b"} {
 		all[i] = v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: node},
-			Status: v1alpha1.ProbeReportStatus{At: l.now}}
+			Status: v1alpha1.ProbeReportStatus{At: l.now.Add(l.fast)}}
 		for _, path := range l.paths {
 			if path.Source.Node == node {
 				all[i].Status.Paths = append(all[i].Status.Paths, l.results[path.ID])
@@ -111,7 +112,7 @@ func TestContrast(t *testing.T) {
 	} {
 		l, c := newLine(), NewContrast()
 		l.run(c, test.baseline, test.before)
-		lossy := c.Begin(l.reports())
+		lossy := c.Begin(l.reports(), l.now)
 		text, err := json.Marshal(lossy)
 		if err != nil {
 			t.Fatal(err)
@@ -123,7 +124,7 @@ func TestContrast(t *testing.T) {
 		other := NewContrast()
 		other.Resume(&kept, l.reports())
 		for _, one := range []*Contrast{c, other} {
-			again := &line{l.paths, map[string]v1alpha1.PathResult{}, l.now}
+			again := &line{l.paths, map[string]v1alpha1.PathResult{}, l.now, 0}
 			for id, r := range l.results {
 				again.results[id] = r
 			}
@@ -145,7 +146,7 @@ func TestContrastOfOneSlot(t *testing.T) {
 	}{{180, false, false}, {0, false, true}, {3600, true, false}} {
 		l, c := newLine(), NewContrast()
 		l.run(c, 120, often)
-		lossy := c.Begin(l.reports())
+		lossy := c.Begin(l.reports(), l.now)
 		c.Resume(lossy, l.reports())
 		l.now = l.now.Add(time.Hour)
 		for _, path := range l.paths {
@@ -165,13 +166,83 @@ func TestContrastOfOneSlot(t *testing.T) {
 
 // TestContrastExcuses: losses that turn out to be excused are taken back, from the newest slots first.
 func TestContrastExcuses(t *testing.T) {
-	c := NewContrast()
-	for _, lost := range []int64{5, 7, -9, 2} {
-		c.keep(map[string]nodeSum{"": {100, lost}})
+	for back, sent := range map[int64]int64{100: 400, -20: 280, -350: 50} { // -350: some were counted already
+		c := NewContrast()
+		for _, n := range []nodeSum{{100, 5}, {100, 7}, {back, -9}, {100, 2}} {
+			c.keep(map[string]nodeSum{"": n})
+		}
+		c.Begin(nil, time.Time{})
+		if before := c.before[""]; before.sent < max(sent, before.lost) || before.sent > max(sent, 105) ||
+			before.lost != 5 || before.bad != 2 {
+			t.Errorf("%d: %+v", back, before)
+		}
 	}
-	c.Begin(nil)
-	if before := c.before[""]; before.sent != 400 || before.lost != 5 || before.bad != 2 {
-		t.Errorf("%+v", before)
+}
+
+// TestContrastOfGone: probes to a node that has left are not compared, nor do they count as answered.
+func TestContrastOfGone(t *testing.T) {
+	l, c := newLine(), NewContrast()
+	l.run(c, 60, often)
+	c.Begin(l.reports(), l.now)
+	left := map[string]time.Time{"b": l.now}
+	c.Look(l.paths, l.reports(), left, l.now)
+	gone := v1alpha1.Gap{From: l.now.Add(time.Millisecond)}
+	for range 90 {
+		l.now = l.now.Add(time.Second)
+		r := l.results["a>b"]
+		gone.Probes, gone.Millis = gone.Probes+100, gone.Millis+1000
+		open := gone
+		r.Sent, r.Last, r.Open = r.Sent+100, l.now, &open
+		l.results["a>b"] = r
+		c.Look(l.paths, l.reports(), left, l.now)
+	}
+	if a := c.Answer(true); a.Proven || a.Harmless || a.Needs != "no probe was compared" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestContrastClocks: a process looks on its own clock, wherever the nodes' clocks are.
+func TestContrastClocks(t *testing.T) {
+	for _, fast := range []time.Duration{0, time.Minute, -time.Minute} {
+		l, c := newLine(), NewContrast()
+		l.fast = fast
+		l.run(c, 10, often)
+		lossy, other := c.Begin(l.reports(), l.now), NewContrast()
+		other.Resume(lossy, l.reports())
+		l.run(c, 5, cutFor(100))
+		other.Look(l.paths, l.reports(), nil, l.now)
+		if c.Answer(true); c.lasted != 5*time.Second {
+			t.Errorf("%s fast: it lasted %s", fast, c.lasted)
+		}
+		other.Answer(true)
+		for _, one := range []*Contrast{c, other} {
+			if _, since := one.sum(""); since.sent != 1000 {
+				t.Errorf("%s fast: %+v", fast, since)
+			}
+		}
+	}
+}
+
+// TestContrastLast: the last reports count, however soon they come.
+func TestContrastLast(t *testing.T) {
+	l, c := newLine(), NewContrast()
+	l.run(c, 10, never)
+	later := func() {
+		l.now = l.now.Add(slotLength / 2)
+		r := l.results["a>b"]
+		r.Sent, r.Last = r.Sent+50, l.now
+		r.Gaps = append(r.Gaps, v1alpha1.Gap{From: l.now.Add(-slotLength / 2), Millis: 500, Probes: 50})
+		l.results["a>b"] = r
+		c.Last(l.paths, l.reports(), nil, l.now)
+	}
+	later()
+	if lossy := c.Begin(l.reports(), l.now); !strings.HasPrefix(lossy.String(), "50 of 2,050 probes lost") {
+		t.Error(lossy)
+	}
+	later()
+	c.Answer(true)
+	if _, since := c.sum(""); since != (nodeSum{50, 50}) {
+		t.Errorf("%+v", since)
 	}
 }
 
@@ -179,7 +250,7 @@ func TestContrastExcuses(t *testing.T) {
 func TestLossySays(t *testing.T) {
 	l, c := newLine(), NewContrast()
 	l.run(c, 60, often)
-	lossy := c.Begin(l.reports())
+	lossy := c.Begin(l.reports(), l.now)
 	if text, want := lossy.String(), "60 of 12,000 probes lost (0.5 %); by class: pod-pod 0.5 %; from or to node: "+
 		"a 0.5 %, b 0.5 %"; text != want || !lossy.Lost() {
 		t.Errorf("%q, want %q", text, want)
