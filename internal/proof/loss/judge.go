@@ -48,7 +48,7 @@ type Evidence struct {
 	// Now are the latest reports.
 	Now []v1alpha1.ProbeReport
 	// Left are nodes that have left the cluster, since when. What their paths lose later does not count
-	// (Account.Leave), and nothing fresh is asked of them.
+	// (Account.Leave), and nothing fresh is asked of them. Their last results must still be there.
 	Left map[string]time.Time
 }
 
@@ -147,8 +147,9 @@ const (
 	holesOf     = 1000
 )
 
-// stalled measures the times in which the prober of a path did not run since an earlier result.
-func (d *delta) stalled(before, after v1alpha1.PathResult) {
+// stalled measures the times in which the prober of a path did not run since an earlier result, as far as they began
+// before the end.
+func (d *delta) stalled(before, after v1alpha1.PathResult, end time.Time) {
 	since := before.Last
 	if since.IsZero() {
 		since = after.Since
@@ -159,7 +160,7 @@ func (d *delta) stalled(before, after v1alpha1.PathResult) {
 		if kept++; kept == 1 || stall.Millis < shortest {
 			shortest = stall.Millis
 		}
-		if !stall.From.After(before.Last) {
+		if !stall.From.After(before.Last) || stall.From.After(end) {
 			continue
 		}
 		d.hole = max(d.hole, stall.Millis)
@@ -264,16 +265,25 @@ func compare(limits Limits, evidence Evidence) []delta {
 	account.Leave(evidence.Left)
 	for _, path := range account {
 		d := delta{PathAccount: path, missing: path.ID + " has no result"}
+		before := since[path.ID]
 		after, ok := now[path.ID]
-		if _, gone := leftAt(path.Path, evidence.Left); gone {
+		left, gone := leftAt(path.Path, evidence.Left)
+		// of a node that has left, nothing fresh is asked, but until then it was measured like any other
+		measured := !gone || left.After(before.Last)
+		switch {
+		case !ok && gone && (before.Sent == 0 || !measured):
 			d.missing = ""
-			d.measure(after)
-		} else if ok {
+		case ok && gone:
+			d.missing = ""
+			d.stalled(before, after, left)
+		case ok:
 			d.missing = wanting(limits, path.Path, asked[path.ID], after)
-			d.doubt(limits.MaxGap, since[path.ID], after, probers[process(path.Source)])
-			d.measure(after)
-			d.stalled(since[path.ID], after)
+			d.stalled(before, after, after.Last)
 		}
+		if ok && measured {
+			d.doubt(limits.MaxGap, before, after, probers[process(path.Source)])
+		}
+		d.measure(after)
 		deltas = append(deltas, d)
 	}
 	return deltas

@@ -9,7 +9,8 @@ import (
 )
 
 // TestLeft: what the paths of a node lose since it began to leave is no loss, and it need not report. What they lost
-// before is a loss, and so is what other paths lose, what a node loses that did not leave, and a leak.
+// before is a loss, and so is what other paths lose, what a node loses that did not leave, and a leak. Until it left,
+// it must have been measured without a break.
 func TestLeft(t *testing.T) {
 	loses := func(w *world, path int, from int, probes int64) {
 		one := w.now(0, path)
@@ -26,8 +27,31 @@ func TestLeft(t *testing.T) {
 	}{
 		"it goes": {map[string]time.Time{"b": after(12000)}, func(w *world) {
 			loses(w, 0, 12500, 250)
-			w.evidence.Now = w.evidence.Now[:1]
 		}, true, 0, 0, 250, "250 more were lost on the paths of nodes that had left the cluster (not counted)"},
+		"it goes, and so do its results": {map[string]time.Time{"b": after(12000)}, func(w *world) {
+			w.evidence.Now = w.evidence.Now[:1]
+		}, false, 0, 0, 0, "not enough evidence: b>a has no result"},
+		"it left before it was measured": {map[string]time.Time{"b": after(9000)}, func(w *world) {
+			w.evidence.Now = w.evidence.Now[:1]
+		}, true, 0, 0, 0, "none lost"},
+		"its prober restarts before": {map[string]time.Time{"b": after(12000)}, func(w *world) {
+			*w.now(1, 0) = result("b>a", 90, 90, 12000)
+			w.now(1, 0).Since = after(11000)
+		}, false, 0, 0, 0, "b>a restarted its count"},
+		"its prober restarts later": {map[string]time.Time{"b": after(12000)}, func(w *world) {
+			*w.now(1, 0) = result("b>a", 90, 90, 13500)
+			w.now(1, 0).Since = after(12500)
+		}, false, 0, 0, 0, "b>a restarted its count"}, // what it lost until 12,000 is not known either
+		"its prober restarts, and it left long before": {map[string]time.Time{"b": after(9000)}, func(w *world) {
+			*w.now(1, 0) = result("b>a", 90, 90, 12000)
+			w.now(1, 0).Since = after(11000)
+		}, true, 0, 0, 0, "none lost"},
+		"it is stalled before": {map[string]time.Time{"b": after(12000)}, func(w *world) {
+			w.now(1, 0).Stalls = []v1alpha1.Gap{{From: after(11000), Millis: 6000}}
+		}, false, 0, 0, 0, "1 path was not measured for up to 6.0 s"},
+		"it is stalled later": {map[string]time.Time{"b": after(12000)}, func(w *world) {
+			w.now(1, 0).Stalls = []v1alpha1.Gap{{From: after(12001), Millis: 6000}}
+		}, true, 0, 0, 0, "none lost"},
 		"it goes, and its last report is old": {map[string]time.Time{"b": after(12000)}, func(w *world) {
 			loses(w, 0, 12500, 250)
 			w.evidence.Now[1] = w.evidence.Asked[1]
@@ -51,13 +75,13 @@ func TestLeft(t *testing.T) {
 			}
 			test.change(w)
 			w.evidence.Left = test.left
-			got := Judge(Limits{Bake: 4 * time.Second}, w.evidence)
+			got := Judge(Limits{Bake: 4 * time.Second, Whole: true}, w.evidence)
 			if got.Pass != test.pass || got.Lost != test.lost || got.Leaked != test.leaked || got.Left != test.gone ||
 				!strings.Contains(got.Reason, test.reason) {
 				t.Errorf("%+v", got)
 			}
 			w.evidence.Left = nil
-			watch := NewWatch(Limits{Bake: 4 * time.Second}, w.evidence)
+			watch := NewWatch(Limits{Bake: 4 * time.Second, Whole: true}, w.evidence)
 			watch.Leave(map[string]time.Time{"a": after(0), "b": after(0)}) // they come back
 			watch.Leave(test.left)
 			if again := watch.Look(w.evidence.Now); again.Pass != got.Pass || again.Reason != got.Reason {
