@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,9 +52,11 @@ type NewPod struct {
 	// At is when it was made.
 	At time.Time
 
-	over   bool   // its outcome is known
-	target string // address of the former new pod that it tries to reach
-	alone  bool   // only paths to that one are not as expected
+	over    bool            // its outcome is known
+	decided bool            // that it failed counts
+	target  string          // address of the former new pod that it tries to reach
+	tries   []v1alpha1.Path // its paths
+	silent  []string        // those that it failed on, if it failed on no others
 }
 
 // NewPods makes new pods of an image.
@@ -64,14 +67,15 @@ type NewPods struct {
 
 // Make makes a new pod of a set on each of some nodes, in place of those of the set before, and waits until it is known
 // what became of each. Each also tries to reach one of the former new pods, of the other set. It returns the pods whose
-// outcome is known, and an error if the API server could not be asked about the others.
+// outcome is known, and an error if the API server could not be asked about the others. A pod that failed is only known
+// to have failed if what it could not reach is still there.
 func (n *NewPods) Make(ctx context.Context, set string, nodes []string, former []NewPod) ([]NewPod, error) {
 	a := n.Actor
 	plans, err := a.probePlans(ctx)
 	if err != nil {
 		return nil, err
 	}
-	measured, err := n.staying(ctx, pathsOf(plans))
+	measured, former, err := n.staying(ctx, pathsOf(plans), former)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +102,8 @@ func (n *NewPods) Make(ctx context.Context, set string, nodes []string, former [
 		err = each(func(ctx context.Context, i int, p *NewPod) error {
 			to := other(former, i, p.Node)
 			p.target = to.Address
-			return n.make(ctx, set, p, path.Tries(measured, p.Node, to, newPodPorts()))
+			p.tries = path.Tries(measured, p.Node, to, newPodPorts())
+			return n.make(ctx, set, p)
 		})
 	}
 	for err == nil && slices.ContainsFunc(pods, func(p NewPod) bool { return !p.over }) {
@@ -106,23 +111,32 @@ func (n *NewPods) Make(ctx context.Context, set string, nodes []string, former [
 			err = a.Clock.Sleep(ctx, newPodsPoll)
 		}
 	}
-	if err == nil {
-		err = n.excuse(ctx, former, pods)
+	// also if ctx has ended: a pod that failed until then is a loss
+	decides, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	if failed := n.excuse(decides, former, pods); err == nil {
+		err = failed
 	}
-	return slices.DeleteFunc(pods, func(p NewPod) bool { return !p.over }), err
+	for i := range pods {
+		pods[i].tries = nil // they are kept until the next round
+	}
+	return slices.DeleteFunc(pods, func(p NewPod) bool { return !p.over || p.Failed != "" && !p.decided }), err
 }
 
-// staying are the paths without those to nodes that have left the cluster, or are cordoned and may be about to.
-func (n *NewPods) staying(ctx context.Context, paths []v1alpha1.Path) ([]v1alpha1.Path, error) {
+// staying are the paths and the former new pods without those on nodes that have left the cluster, or may be about to.
+func (n *NewPods) staying(ctx context.Context, paths []v1alpha1.Path, former []NewPod) ([]v1alpha1.Path, []NewPod,
+	error) {
 	nodes, err := n.Actor.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	stays := map[string]bool{"": true} // a Service's
 	for i := range nodes.Items {
-		stays[nodes.Items[i].Name] = !nodes.Items[i].Spec.Unschedulable
+		stays[nodes.Items[i].Name] = !observe.Leaves(&nodes.Items[i])
 	}
-	return slices.DeleteFunc(paths, func(one v1alpha1.Path) bool { return !stays[one.Target.Node] }), nil
+	paths = slices.DeleteFunc(paths, func(one v1alpha1.Path) bool { return !stays[one.Target.Node] })
+	former = slices.DeleteFunc(slices.Clone(former), func(p NewPod) bool { return !stays[p.Node] })
+	return paths, former, nil
 }
 
 // alive are the new pods that are still there and Ready, with the address that they had.
@@ -149,35 +163,71 @@ func serves(pod *corev1.Pod) bool {
 }
 
 // excuse does not count the pods whose node has left the cluster meanwhile: networks remove its routes. It does not
-// count those either that failed only to reach a former one that is gone: others deleted it, or its kubelet evicted it.
+// count those either that failed only to reach nodes that have left, or a former new pod that is gone: others deleted
+// it, or its kubelet evicted it. If it cannot know that, the rest stays undecided.
 func (n *NewPods) excuse(ctx context.Context, former, pods []NewPod) error {
+	nodes := map[string]bool{"": true}
+	there := func(name string) (bool, error) {
+		if is, known := nodes[name]; known {
+			return is, nil
+		}
+		node, err := n.Actor.node(ctx, name)
+		if err == nil {
+			nodes[name] = node != nil
+		}
+		return node != nil, err
+	}
+	alive, err := former, error(nil)
+	if slices.ContainsFunc(pods, func(p NewPod) bool { return len(p.silent) > 0 }) {
+		alive, err = n.alive(ctx, former)
+	}
 	for i := range pods {
 		p := &pods[i]
 		if p.Failed == "" {
 			continue
 		}
-		node, err := n.Actor.node(ctx, p.Node)
+		stays, failed := there(p.Node)
+		if err = errors.Join(err, failed); err != nil {
+			return err
+		}
+		if !stays {
+			p.Failed, p.Unmeasured = "", "the node has left the cluster"
+			continue
+		}
+		why, err := p.forgiven(alive, there)
 		if err != nil {
 			return err
 		}
-		if node == nil {
-			p.Failed, p.Unmeasured, p.alone = "", "the node has left the cluster", false
-		}
-	}
-	if !slices.ContainsFunc(pods, func(p NewPod) bool { return p.alone }) {
-		return nil
-	}
-	former, err := n.alive(ctx, former)
-	if err != nil {
-		return err
-	}
-	for i := range pods {
-		p := &pods[i]
-		if p.alone && !slices.ContainsFunc(former, func(f NewPod) bool { return f.Address == p.target }) {
-			p.Failed, p.Unmeasured = "", "the other new pod, its target, is gone"
+		if p.decided = true; why != "" {
+			p.Failed, p.Unmeasured = "", why
 		}
 	}
 	return nil
+}
+
+// forgiven says why a pod that failed says nothing: all paths that it failed on lead to what is gone. Empty if one
+// does not.
+func (p *NewPod) forgiven(former []NewPod, there func(node string) (bool, error)) (why string, err error) {
+	for _, id := range p.silent {
+		i := slices.IndexFunc(p.tries, func(one v1alpha1.Path) bool { return one.ID == id })
+		if i < 0 {
+			return "", nil
+		}
+		target := p.tries[i].Target
+		stays, err := there(target.Node)
+		switch {
+		case err != nil:
+			return "", err
+		case !stays:
+			why = "all nodes that it could not reach have left the cluster"
+		case target.Network == path.NewPod &&
+			!slices.ContainsFunc(former, func(f NewPod) bool { return f.Address == p.target }):
+			why = "the other new pod, its target, is gone"
+		default:
+			return "", nil
+		}
+	}
+	return why, nil
 }
 
 func newPodPorts() path.Ports {
@@ -214,12 +264,12 @@ func (n *NewPods) clear(ctx context.Context, set string, p *NewPod) error {
 }
 
 // make makes one pod. A pod that is refused is not measured; an error means that the API server could not be asked.
-func (n *NewPods) make(ctx context.Context, set string, p *NewPod, tries []v1alpha1.Path) error {
-	if len(tries) == 0 {
+func (n *NewPods) make(ctx context.Context, set string, p *NewPod) error {
+	if len(p.tries) == 0 {
 		p.Unmeasured, p.over = "no path of the node's probe pod is measured", true
 		return nil
 	}
-	text, err := json.Marshal(tries)
+	text, err := json.Marshal(p.tries)
 	if err != nil {
 		return err
 	}
@@ -307,7 +357,7 @@ func (p *NewPod) see(pod *corev1.Pod, now time.Time) {
 		case err != nil:
 			unmeasured("%s", err)
 		case result.Fault() != "":
-			p.Failed, p.over, p.alone = printable(result.Fault()), true, result.Blames(path.NewPod)
+			p.Failed, p.over, p.silent = printable(result.Fault()), true, result.Blames()
 		case ready:
 			p.ReachableAfter, p.over = now.Sub(p.At), true
 		case late:

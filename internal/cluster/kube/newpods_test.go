@@ -204,12 +204,13 @@ func TestOtherNewPod(t *testing.T) {
 }
 
 // TestNewPodExcused: a new pod that could not reach a former one says nothing if that one is gone, and has failed if it
-// is there, or if another path failed too. One whose node has left says nothing.
+// is there, or if another path failed too. One whose node has left says nothing, nor does one that could not reach
+// nodes that have left. Without an answer of the API server, no failure is known.
 func TestNewPodExcused(t *testing.T) {
 	there := pod(v1alpha1.Namespace, "theseus-new-pod-b-b", "b", "10.244.2.9", label(manifest.LabelNewPod, "b"))
 	there.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "answer", Ready: true}}
 	objects := []runtime.Object{there}
-	for _, name := range []string{"a", "d", "e"} {
+	for _, name := range []string{"a", "b", "c"} {
 		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	w := newWorld(t, objects)
@@ -219,19 +220,113 @@ func TestNewPodExcused(t *testing.T) {
 	if err != nil || len(alive) != 1 || alive[0].Node != "b" {
 		t.Errorf("alive: %+v, %v", alive, err)
 	}
-	silent := func(ids ...string) bool { return (&path.Tried{Paths: 9, Silent: ids}).Blames(path.NewPod) }
-	pods := []NewPod{
-		{Node: "a", Failed: "x", target: "10.244.2.9", alone: silent("a/new-pod>b/new-pod/udp")},
-		{Node: "d", Failed: "x", target: "10.244.3.9", alone: silent("d/new-pod>c/new-pod/udp")},
-		{Node: "e", Failed: "x", target: "10.244.3.9", alone: silent("e/new-pod>c/new-pod/udp", "e/new-pod>b/old/udp")},
-		{Node: "gone", Failed: "x"},
+	fails := func(node, target string, tried path.Tried) NewPod {
+		p := NewPod{Node: node, Failed: "x", target: target, silent: tried.Blames(), over: true}
+		for _, id := range append(tried.Silent, tried.Leaking...) {
+			_, end, _ := strings.Cut(id, ">")
+			parts := strings.Split(end, "/")
+			p.tries = append(p.tries, v1alpha1.Path{ID: id,
+				Target: v1alpha1.Endpoint{Node: parts[0], Network: parts[1]}})
+		}
+		p.tries = append(p.tries, v1alpha1.Path{ID: "other"})
+		return p
+	}
+	silent := func(ids ...string) path.Tried { return path.Tried{Paths: 9, Silent: ids} }
+	leaking, more := silent("a/new-pod>gone/old/udp"), silent("a/new-pod>gone/old/udp")
+	leaking.Leaking, more.More = []string{"a/new-pod>gone/old/denied/udp"}, 1
+	cases := []struct {
+		pod    NewPod
+		failed bool
+	}{
+		{fails("a", "10.244.2.9", silent("a/new-pod>b/new-pod/udp")), true},
+		{fails("a", "10.244.3.9", silent("a/new-pod>c/new-pod/udp")), false},
+		{fails("a", "10.244.3.9", silent("a/new-pod>c/new-pod/udp", "a/new-pod>b/old/udp")), true},
+		{fails("a", "10.244.2.9", silent("a/new-pod>gone/old/udp", "a/new-pod>gone/host/udp")), false},
+		{fails("a", "10.244.3.9", silent("a/new-pod>gone/old/udp", "a/new-pod>c/new-pod/udp")), false},
+		{fails("a", "10.244.2.9", silent("a/new-pod>gone/old/udp", "a/new-pod>c/old/udp")), true},
+		{fails("a", "10.244.2.9", leaking), true},
+		{fails("a", "10.244.2.9", more), true},
+		{fails("gone", "", path.Tried{}), false},
+	}
+	pods := make([]NewPod, len(cases))
+	for i := range cases {
+		pods[i] = cases[i].pod
 	}
 	if err := n.excuse(t.Context(), former, pods); err != nil {
 		t.Fatal(err)
 	}
-	for i, failed := range []bool{true, false, true, false} {
-		if (pods[i].Failed != "") != failed || (pods[i].Unmeasured == "") != failed {
-			t.Errorf("%+v", pods[i])
+	for i, one := range cases {
+		if failed := one.failed; (pods[i].Failed != "") != failed || (pods[i].Unmeasured == "") != failed ||
+			pods[i].decided != failed && len(one.pod.silent) == 0 {
+			t.Errorf("%d: %+v", i, pods[i])
 		}
+	}
+	w.typed.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewServiceUnavailable("away")
+	})
+	pods = []NewPod{fails("a", "10.244.2.9", silent("a/new-pod>b/old/udp"))}
+	if err := n.excuse(t.Context(), former, pods); err == nil || pods[0].decided {
+		t.Errorf("%+v, %v", pods[0], err)
+	}
+}
+
+// TestNewPodUndecided: if it is not known whether what a pod could not reach is there, the pod has not failed. It has
+// if only the context has ended meanwhile.
+func TestNewPodUndecided(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		w := newWorld(t, []runtime.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}})
+		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.ProbePlanSpec{
+			Paths: []v1alpha1.Path{{ID: "a/old>service/old/udp", Class: path.ClassPodPod, Protocol: v1alpha1.UDP,
+				Source: v1alpha1.Endpoint{Node: "a", Network: "old"}}}}})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		made := pod(v1alpha1.Namespace, manifest.NewPodName("a", "a"), "a", "10.244.1.9",
+			label(manifest.LabelNewPod, "a"))
+		made.Status = *tries(path.Tried{Paths: 1, Silent: []string{"a/new-pod>service/old/udp"}}, true)
+		begun := false
+		w.dynamic.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			begun = true
+			return true, &unstructured.Unstructured{}, nil
+		})
+		w.typed.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if begun {
+				cancel()
+			}
+			return true, &corev1.PodList{Items: []corev1.Pod{*made}}, nil
+		})
+		w.typed.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away, nil, apierrors.NewServiceUnavailable("away")
+		})
+		got, err := (&NewPods{Actor: w.Actor, Image: "i"}).Make(ctx, "a", []string{"a"}, nil)
+		if err == nil || (len(got) == 0) != away {
+			t.Errorf("away %t: %+v, %v", away, got, err)
+		}
+	}
+}
+
+// TestNewPodStaying: new pods do not try to reach nodes that are about to leave, however that shows.
+func TestNewPodStaying(t *testing.T) {
+	node := func(name string, change func(*corev1.Node)) *corev1.Node {
+		one := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		change(one)
+		return one
+	}
+	nodes := []runtime.Object{node("stays", func(*corev1.Node) {}),
+		node("cordoned", func(n *corev1.Node) { n.Spec.Unschedulable = true }),
+		node("tainted", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "karpenter.sh/disrupted"}} }),
+		node("ends", func(n *corev1.Node) {
+			n.DeletionTimestamp, n.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"x"}
+		})}
+	var paths []v1alpha1.Path
+	var former []NewPod
+	for _, name := range []string{"stays", "cordoned", "tainted", "ends", "gone"} {
+		paths = append(paths, v1alpha1.Path{Target: v1alpha1.Endpoint{Node: name}})
+		former = append(former, NewPod{Node: name})
+	}
+	n := &NewPods{Actor: newWorld(t, nodes).Actor}
+	left, targets, err := n.staying(t.Context(), append(paths, v1alpha1.Path{ID: "service"}), former)
+	if err != nil || len(left) != 2 || left[0].Target.Node != "stays" || len(targets) != 1 ||
+		targets[0].Node != "stays" {
+		t.Errorf("%+v, %+v, %v", left, targets, err)
 	}
 }

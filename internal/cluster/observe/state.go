@@ -118,9 +118,9 @@ func (s *State) leave(nodes []corev1.Node, before *State) {
 	}
 	s.Leaving, s.Left = map[string]time.Time{}, map[string]time.Time{}
 	for i := range nodes {
-		if since, known := before.Leaving[nodes[i].Name]; known && leaves(&nodes[i]) {
+		if since, known := before.Leaving[nodes[i].Name]; known && Leaves(&nodes[i]) {
 			s.Leaving[nodes[i].Name] = since
-		} else if leaves(&nodes[i]) {
+		} else if Leaves(&nodes[i]) {
 			s.Leaving[nodes[i].Name] = s.At
 		}
 	}
@@ -144,9 +144,9 @@ func (s *State) leave(nodes []corev1.Node, before *State) {
 // removes are the taints of autoscalers on nodes that they are about to remove.
 var removes = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
 
-// leaves reports whether a node is about to be removed, as far as that shows: it is cordoned, an autoscaler has tainted
+// Leaves reports whether a node is about to be removed, as far as that shows: it is cordoned, an autoscaler has tainted
 // it, or its deletion waits for a finalizer.
-func leaves(node *corev1.Node) bool {
+func Leaves(node *corev1.Node) bool {
 	return node.Spec.Unschedulable || node.DeletionTimestamp != nil ||
 		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(removes, t.Key) })
 }

@@ -3,7 +3,6 @@ package path
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -83,13 +82,12 @@ func (t *Tried) Wrong(one v1alpha1.Path) {
 	*list = append(*list, one.ID)
 }
 
-// Blames reports whether all paths without the expected result lead to ends on one network, and are silent.
-func (t *Tried) Blames(network string) bool {
-	return len(t.Silent) > 0 && len(t.Leaking) == 0 && t.More == 0 &&
-		!slices.ContainsFunc(t.Silent, func(id string) bool {
-			_, target, _ := strings.Cut(id, ">")
-			return !strings.Contains(target, "/"+network+"/")
-		})
+// Blames are the paths without the expected result, if all of them are named and silent; else none.
+func (t *Tried) Blames() []string {
+	if len(t.Leaking) > 0 || t.More > 0 {
+		return nil
+	}
+	return t.Silent
 }
 
 // Fault says in words which paths do not have the expected result; empty if all have it.
