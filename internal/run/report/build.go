@@ -31,6 +31,7 @@ func Build(in Input) Model {
 		Load:  load(in.Load),
 		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal, BGP: in.BGP,
 		PartRestarts: partRestarts(in.Reports), history: h,
+		compared: in.Plan != nil && in.Plan.LossyBefore(),
 	}
 	m.Residue.Rules = in.Plan != nil && in.Plan.MovesRules()
 	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(in.Plan, m.Moves)
@@ -38,7 +39,7 @@ func Build(in Input) Model {
 	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run
 	m.Run.Measured = measuredSpans(all)
 	m.NewPods, m.Samples = newPods(in), sampledPairs(in)
-	m.Elsewhere = elsewhere(in, m.Gates, m.Run.End)
+	m.Elsewhere = elsewhere(in, m.Run.End)
 	m.Totals = totals(in, &m, all)
 	m.Verdict = judge(in, &m, all, h)
 	return m
@@ -108,14 +109,35 @@ func measuredSpans(all loss.Account) []Span {
 	return unite(spans)
 }
 
-// leftOut is how many planned paths a guard has left out, since they never answered. A note names them.
-func leftOut(in Input) (n int) {
+// leftOut is how many planned paths of each class a guard has left out, since they never answered. A note names them.
+func leftOut(in Input) map[string]int {
+	out := map[string]int{}
 	if in.Plan == nil || !in.Plan.Foreign() {
-		return 0
+		return out
 	}
 	r := result.Of(in.Plan, in.Records)
 	for _, one := range slices.Concat(r.Silent, r.JoinedSilent()) {
-		n += one.Paths
+		out[one.Class] += one.Paths
+	}
+	return out
+}
+
+// unmeasured is how many planned paths have no result, apart from those that the guard left out: only paths that a
+// cluster may lack can be among these.
+func unmeasured(in Input, results map[string]bool) (n int) {
+	answers := func(id string) bool { return results[id] }
+	out, left := leftOut(in), in.Paths
+	if len(out) > 0 {
+		var silent []paths.Silence
+		left, silent = paths.Silent(in.Paths, answers)
+		for _, one := range silent {
+			n += max(0, one.Paths-out[one.Class])
+		}
+	}
+	for i := range left {
+		if !answers(left[i].ID) {
+			n++
+		}
 	}
 	return n
 }
@@ -137,12 +159,7 @@ func totals(in Input, m *Model, all loss.Account) Totals {
 		t.path(path)
 		results[path.ID] = true
 	}
-	for _, path := range in.Paths {
-		if !results[path.ID] {
-			t.Unmeasured++
-		}
-	}
-	t.Unmeasured = max(0, t.Unmeasured-leftOut(in))
+	t.Unmeasured = unmeasured(in, results)
 	t.ProbeGapMillis = all.Sum().LongestMillis
 	for _, client := range m.Traffic {
 		t.Requests += client.Requests

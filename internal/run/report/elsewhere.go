@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
 // Elsewhere is what another machine measured with `theseus probe run`.
@@ -17,9 +19,9 @@ type Elsewhere struct {
 }
 
 // FromElsewhere sums up what another machine measured during a guard. Gaps count from the answer of the baseline to
-// that of the result: before it, the probe pods were not there yet, and after it they are removed. Whether the targets
-// belong to the cluster of the guard cannot be known, as an address in front of it may be in no object. So they are
-// named.
+// that of the result, or until Theseus began to remove the probe pods: before, they were not there yet. Whether the
+// targets belong to the cluster of the guard cannot be known, as an address in front of it may be in no object. So they
+// are named.
 type FromElsewhere struct {
 	Name  string `json:"name"`
 	Paths int    `json:"paths"`
@@ -37,22 +39,48 @@ type FromElsewhere struct {
 }
 
 // elsewhere sums up the measurements of other machines.
-func elsewhere(in Input, gates []Gate, end time.Time) (all []FromElsewhere) {
+func elsewhere(in Input, end time.Time) (all []FromElsewhere) {
 	if in.Plan == nil || !in.Plan.Foreign() {
 		return nil
 	}
-	during := Span{To: end}
-	for _, gate := range gates {
-		if !gate.Pending && during.From.IsZero() {
-			during.From = gate.Answer
-		} else if !gate.Pending {
-			during.To = gate.Answer
-		}
+	during := lasted(in)
+	if during.To.IsZero() {
+		during.To = end
 	}
 	for i := range in.Elsewhere {
 		all = append(all, during.from(&in.Elsewhere[i], in.At))
 	}
 	return all
+}
+
+// lasted is from the answer of the baseline to that of the result, or to the first record of an undo or of the steps
+// after the result, which remove the probe pods. An end that the journal does not have is zero.
+func lasted(in Input) (during Span) {
+	baseline, watch, removes := "", "", map[string]bool{}
+	for i := range in.Plan.Steps {
+		switch one := &in.Plan.Steps[i]; {
+		case one.Gate != nil && one.Gate.Baseline:
+			baseline = one.ID
+		case one.Gate != nil && one.Gate.Result:
+			watch = one.ID
+		case watch != "":
+			removes[one.ID] = true
+		}
+	}
+	answered := false
+	for i := range in.Records {
+		switch r := &in.Records[i]; {
+		case r.Event == engine.GateAnswer && r.Step == baseline:
+			during, answered = Span{From: r.At}, false
+		case during.From.IsZero():
+		case r.Event == engine.GateAnswer && r.Step == watch:
+			during.To, answered = r.At, true
+		case !answered && during.To.IsZero() && (r.Undo || r.Event == engine.RollingBack ||
+			r.Event == engine.TakingBack || removes[r.Step]):
+			during.To = r.At
+		}
+	}
+	return during
 }
 
 // from sums up one measurement, which was made before at.
@@ -66,6 +94,9 @@ func (during Span) from(e *Elsewhere, at time.Time) FromElsewhere {
 		if f.Lacks == "" {
 			f.Lacks = fmt.Sprintf(format, args...)
 		}
+	}
+	if during.From.IsZero() {
+		lacks("the guard has no baseline yet")
 	}
 	for _, result := range e.Results {
 		f.Sent += result.Sent
@@ -83,7 +114,7 @@ func (during Span) from(e *Elsewhere, at time.Time) FromElsewhere {
 		for _, gap := range gaps {
 			ends := gap.From.Add(time.Duration(gap.Millis * float64(time.Millisecond)))
 			switch {
-			case !gap.From.Before(during.To) || !ends.After(during.From):
+			case during.From.IsZero() || !gap.From.Before(during.To) || !ends.After(during.From):
 				continue
 			case denied[result.ID]:
 				f.Leaked += gap.Probes
@@ -107,24 +138,23 @@ func (during Span) from(e *Elsewhere, at time.Time) FromElsewhere {
 			lacks("%s had more gaps than the file holds", result.ID)
 		}
 	}
-	switch {
-	case during.From.IsZero():
-		lacks("the guard has no baseline yet")
-	case len(e.Results) == 0:
+	if len(e.Results) == 0 {
 		lacks("the file has no results")
 	}
 	return f
 }
 
-// loses reports whether another machine saw a loss beyond the limits.
+// losesElsewhere reports whether another machine saw a loss beyond the limits. Losses are none where the baseline may
+// lose probes too: what other machines lost in it is not compared.
 func (m *Model) losesElsewhere(maxLost int64) bool {
-	lost := int64(0)
+	lost, longest := int64(0), 0.0
 	for _, f := range m.Elsewhere {
-		if lost += f.Lost; f.Leaked > 0 || f.LongestMillis > m.Limit {
+		if f.Leaked > 0 {
 			return true
 		}
+		lost, longest = lost+f.Lost, max(longest, f.LongestMillis)
 	}
-	return lost > maxLost
+	return !m.compared && (lost > maxLost || longest > millis(joint.DefaultMaxGap))
 }
 
 // String says what a machine measured.

@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/guard"
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // TestElsewhere: what another machine lost between the answers of the two gates is a proven loss in the report; before
@@ -90,5 +93,115 @@ func TestElsewhere(t *testing.T) {
 	in.Elsewhere = []Elsewhere{{Name: "gate"}}
 	if v := Build(in).Verdict; v.Level != Unknown {
 		t.Errorf("without results: %+v", v)
+	}
+}
+
+// TestElsewhereWhen: only what was lost between the baseline and the removal of the probe pods counts, also where a
+// gate never answered.
+func TestElsewhereWhen(t *testing.T) {
+	good := engine.Verdict{Pass: true, Sent: 9000}
+	whole := guarded(t, kind.Guard{}, good, result.Ran{}, result.Watched{Quiet: true}, &good, 0)
+	at := func(event engine.Event, step string) int {
+		return slices.IndexFunc(whole.Records, func(r engine.Record) bool { return r.Event == event && r.Step == step })
+	}
+	baseline, asked := at(engine.GateAnswer, guard.StepProbes), at(engine.GateAsked, guard.StepWatch)
+	last := whole.Records[len(whole.Records)-1].At
+	back := func(records []engine.Record) []engine.Record {
+		return append(slices.Clone(records), engine.Record{Event: engine.RollingBack, At: last, Result: "asked"},
+			engine.Record{Event: engine.StepUndone, At: last.Add(time.Minute), Step: guard.StepProbes},
+			engine.Record{Event: engine.Finished, At: last.Add(2 * time.Minute), Result: engine.ResultRolledBack})
+	}
+	for name, test := range map[string]struct {
+		records []engine.Record
+		lost    time.Time
+		counts  bool
+		missing string
+	}{
+		"without a baseline":     {whole.Records[:baseline], last, false, "the guard has no baseline yet"},
+		"a baseline that failed": {back(whole.Records[:baseline]), last.Add(time.Second), false, "no baseline yet"},
+		"while it is undone":     {back(whole.Records[:asked]), last.Add(time.Second), false, ""},
+		"before it is undone":    {back(whole.Records[:asked]), last.Add(-time.Second), true, ""},
+		"before the baseline":    {whole.Records, whole.Records[baseline].At.Add(-time.Second), false, ""},
+		"after the result":       {whole.Records, last.Add(-time.Second), false, ""},
+		"while it is removed": {append(slices.Clone(whole.Records[:asked]), engine.Record{Event: engine.StepBegan,
+			Step: "finish/probes", At: last}, engine.Record{Event: engine.Finished, At: last.Add(time.Minute),
+			Result: engine.ResultDone}), last.Add(time.Second), false, ""},
+	} {
+		in := whole
+		steps := *in.Plan
+		steps.Steps = append(slices.Clone(in.Plan.Steps), step.Step{ID: "finish/probes"})
+		in.Plan, in.Records, in.At = &steps, test.records, last.Add(time.Hour)
+		in.Elsewhere = []Elsewhere{{Name: "gate", Results: []v1alpha1.PathResult{{ID: "tcp-new://192.0.2.7:30001",
+			Sent: 900, Answered: 890, Since: epoch.Add(-time.Hour), Last: last.Add(30 * time.Minute),
+			Gaps: []v1alpha1.Gap{{From: test.lost, Millis: 100, Probes: 10}}}}}}
+		m := Build(in)
+		if f := m.Elsewhere[0]; (f.Lost == 10) != test.counts || (f.Lost == 0) == test.counts ||
+			(f.Lacks == "") != (test.missing == "") || !strings.Contains(f.Lacks, test.missing) {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if (m.Verdict.Level == Bad) != test.counts {
+			t.Errorf("%s: %s, %q", name, m.Verdict.Level, m.Verdict.Title)
+		}
+	}
+}
+
+// TestElsewhereCompared: where losses are compared with those of the baseline, those of another machine are not, so
+// they prove nothing. The limits are those of every guard else, whatever its gates say.
+func TestElsewhereCompared(t *testing.T) {
+	good := engine.Verdict{Pass: true, Sent: 9000, Lost: 5, LongestGapMillis: 30,
+		Against: &loss.Against{Harmless: true, Why: "no more"}}
+	for name, test := range map[string]struct {
+		lossy  bool
+		millis float64
+		denied bool
+		level  Level
+	}{
+		"lossy":           {true, 100, false, Unknown},
+		"lossy, long":     {true, 9000, false, Unknown},
+		"lossy, a leak":   {true, 100, true, Bad},
+		"limits":          {false, 100, false, Fair},
+		"limits, too far": {false, 1100, false, Bad},
+	} {
+		in := guarded(t, kind.Guard{LossyBefore: test.lossy}, good, result.Ran{}, result.Watched{Quiet: true}, &good, 5)
+		in.Plan.Change.MaxLost = 20
+		for i := range in.Plan.Steps {
+			if gate := in.Plan.Steps[i].Gate; gate != nil {
+				gate.MaxGap = 0
+			}
+		}
+		from, to := Build(in).Gates[0].Answer, Build(in).Gates[1].Answer
+		id := "tcp-new://192.0.2.7:30001"
+		in.Elsewhere = []Elsewhere{{Name: "gate", Paths: []v1alpha1.Path{{ID: id, Denied: test.denied}},
+			Results: []v1alpha1.PathResult{{ID: id, Sent: 900, Answered: 890, Since: from.Add(-time.Minute),
+				Last: to.Add(time.Minute), Gaps: []v1alpha1.Gap{{From: from.Add(time.Millisecond), Millis: test.millis,
+					Probes: 10}}}}}}
+		v := Build(in).Verdict
+		if missing := strings.Join(v.Missing, ""); v.Level != test.level ||
+			strings.Contains(missing, "10 probes from gate lost: what other machines lose is not compared") !=
+				(test.level == Unknown) {
+			t.Errorf("%s: %s, %q, %q", name, v.Level, v.Title, v.Missing)
+		}
+	}
+}
+
+// TestComparedFigures: the figures of a guard that compares losses name no limit, and only the verdict makes them bad.
+func TestComparedFigures(t *testing.T) {
+	for _, proven := range []bool{false, true} {
+		after := engine.Verdict{Pass: true, Sent: 9000, Lost: 5, LongestGapMillis: 30,
+			Against: &loss.Against{Proven: proven, Harmless: !proven, Why: "a comparison"}}
+		in := guarded(t, kind.Guard{LossyBefore: true}, after, result.Ran{}, result.Watched{Quiet: true}, &after, 5)
+		for i := range in.Plan.Steps {
+			if gate := in.Plan.Steps[i].Gate; gate != nil {
+				gate.MaxGap = 0
+			}
+		}
+		m, tone := Build(in), "warn"
+		if proven {
+			tone = "bad"
+		}
+		if lost, gap := probesFigure(m), gapFigure(m); lost.Tone != tone || gap.Tone != tone ||
+			gap.Note != "compared with the baseline" {
+			t.Errorf("proven %t: %+v, %+v", proven, lost, gap)
+		}
 	}
 }

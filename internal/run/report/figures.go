@@ -40,7 +40,7 @@ func probesFigure(m Model) figure {
 	}
 	tone := "ok"
 	if t.Lost > 0 {
-		tone = gapTone(m.Limit, max(t.ProbeGapMillis, 0.001))
+		tone = m.gapTone(max(t.ProbeGapMillis, 0.001))
 	}
 	return figure{"Lost probes", number(t.Lost),
 		fmt.Sprintf("of %s on %s", number(t.Sent), countOf(int64(t.Paths), "path")), tone}
@@ -61,7 +61,10 @@ func gapFigure(m Model) figure {
 		return figure{"Longest gap", noData, "gaps were not measured", "none"}
 	}
 	note := "the gates allowed " + duration(m.Limit)
-	if m.Limit == 0 {
+	switch {
+	case m.compared:
+		note = "compared with the baseline"
+	case m.Limit == 0:
 		note = "no gate names a limit"
 	}
 	if len(m.Traffic) > 0 {
@@ -73,11 +76,22 @@ func gapFigure(m Model) figure {
 	case t.ProbeGapMillis == 0:
 		return figure{"Longest gap", "none", note, "ok"}
 	}
-	tone := gapTone(m.Limit, t.ProbeGapMillis)
+	tone := m.gapTone(t.ProbeGapMillis)
 	if t.Lost == 0 && t.ProbeGapMillis <= m.Limit {
 		tone = "ok"
 	}
 	return figure{"Longest gap", duration(t.ProbeGapMillis), note, tone}
+}
+
+// gapTone is the tone of a gap. Where losses are compared with the baseline, only the verdict says whether it is bad.
+func (m *Model) gapTone(ms float64) string {
+	switch {
+	case !m.compared:
+		return gapTone(m.Limit, ms)
+	case m.Verdict.Level == Bad:
+		return "bad"
+	}
+	return gapTone(ms, ms)
 }
 
 func restartsFigure(m Model) figure {

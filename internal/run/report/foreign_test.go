@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/guarded/result"
@@ -223,6 +224,25 @@ func TestForeignNewPods(t *testing.T) {
 	}
 }
 
+// TestForeignLeftOut: only paths that a cluster may lack are no missing results, however many were left out.
+func TestForeignLeftOut(t *testing.T) {
+	good := engine.Verdict{Pass: true, Sent: 9000}
+	shut := path.Silence{Class: path.ClassPodHost, Paths: 1, Of: 3, Example: "c/old>b/host/udp"}
+	in := guarded(t, kind.Guard{}, good, result.Ran{JoinedSilent: []path.Silence{shut, shut}},
+		result.Watched{Quiet: true}, &good, 0)
+	end := func(node, network, address string) v1alpha1.Endpoint {
+		return v1alpha1.Endpoint{Node: node, Network: network, Address: address}
+	}
+	in.Paths = append(in.Paths,
+		v1alpha1.Path{ID: "c/old>b/host/udp", Class: path.ClassPodHost, Protocol: v1alpha1.UDP,
+			Source: end("c", "old", ""), Target: end("b", "host", "198.18.0.2:7101")},
+		v1alpha1.Path{ID: "c/old>b/old/udp", Class: path.ClassPodPod, Protocol: v1alpha1.UDP,
+			Source: end("c", "old", ""), Target: end("b", "old", "10.244.2.2:7101")})
+	if m := Build(in); m.Totals.Unmeasured != 1 {
+		t.Errorf("%+v", m.Totals)
+	}
+}
+
 // TestForeignShut: paths that were left out since a node's firewall shuts their port are told, and are no missing
 // results. A path without a result that was not left out is one.
 func TestForeignShut(t *testing.T) {
@@ -234,7 +254,9 @@ func TestForeignShut(t *testing.T) {
 			Step: guard.StepProbes, Action: "p", Data: json.RawMessage(`{"silent":[{"class":"pod-host","paths":1,` +
 				`"of":4,"example":"a/old>b/host/udp","shut":"UDP port 7101 of b"}]}`)})
 		for i := range 1 + more {
-			in.Paths = append(in.Paths, v1alpha1.Path{ID: "a/old>b/host/udp" + strings.Repeat("2", i)})
+			in.Paths = append(in.Paths, v1alpha1.Path{ID: "a/old>b/host/udp" + strings.Repeat("2", i),
+				Class: path.ClassPodHost, Source: v1alpha1.Endpoint{Node: "a", Network: "old"},
+				Target: v1alpha1.Endpoint{Node: "b", Network: "host", Address: "198.18.0.2:7101"}})
 		}
 		m := Build(in)
 		if m.Totals.Unmeasured != more || !strings.Contains(strings.Join(m.Verdict.Notes, "\n"),

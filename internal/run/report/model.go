@@ -86,7 +86,8 @@ type Model struct {
 	// BGP has the graphs of Input.BGP, for the page.
 	BGP []draw.Row `json:"-"`
 
-	history *history
+	history  *history
+	compared bool // losses are compared with those of a baseline that may lose probes (kind.Guard.LossyBefore)
 }
 
 // Head is what is said above a report that is part of something else, such as of a rehearsal.

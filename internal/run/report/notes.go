@@ -43,8 +43,7 @@ func notes(in Input, m *Model, all loss.Account) []string {
 	say(hidden > 0, "%s were dropped from the reports; their probes are counted.", countOf(hidden, "gap"))
 	say(unknown > 0, "%s have no description; their class is read from their ids.",
 		countOf(int64(unknown), "measured path"))
-	compared := in.Plan != nil && in.Plan.LossyBefore()
-	say(m.Limit == 0 && m.Totals.Gaps > 0 && !compared, "No gate names a limit, so every gap counts as too long.")
+	say(m.Limit == 0 && m.Totals.Gaps > 0 && !m.compared, "No gate names a limit, so every gap counts as too long.")
 	say(m.Totals.Sent > 0 && m.Totals.DeniedSent == 0 && in.Plan != nil && in.Plan.Foreign(),
 		"No path that policy denies was measured.")
 	say(len(in.Paths) > 0 && in.Plan != nil && in.Plan.Foreign(), "What measuring cost: %s.", path.RateOf(in.Paths))

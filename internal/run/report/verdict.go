@@ -222,6 +222,8 @@ func missing(in Input, m *Model) []string {
 	say(len(in.Unread) > 0, "Some results of earlier processes could not be read: %s.", some(in.Unread))
 	for _, f := range m.Elsewhere {
 		say(f.Lacks != "", "What %s measured does not show the whole guard: %s.", f.Name, f.Lacks)
+		say(m.compared && f.Lost > 0, "%s from %s lost: what other machines lose is not compared with the baseline.",
+			countOf(f.Lost, "probe"), f.Name)
 	}
 	if t.Sent > 0 {
 		say(t.Unmeasured > 0, "%s have no result.", countOf(int64(t.Unmeasured), "planned path"))
