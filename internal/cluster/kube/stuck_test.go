@@ -147,7 +147,8 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 		ago                time.Duration
 		words              string
 	}{
-		{"a quota", "DaemonSet", "agent", time.Minute, "1 of 2 pods are ready: the API server rejects its pods: " +
+		{"a quota", "DaemonSet", "agent", time.Minute, "1 of 2 pods are ready: the API server rejects " +
+			"the pods of DaemonSet/theseus-system/agent: " +
 			`pods "agent-x7k2p" is forbidden: exceeded quota: few, requested: pods=1`},
 		{"the quota of another DaemonSet", "DaemonSet", "agents", time.Minute, "context canceled"},
 		{"a quota of a Deployment's", "ReplicaSet", "agent-5d8f", time.Minute, "context canceled"},

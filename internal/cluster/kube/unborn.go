@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -44,7 +43,7 @@ func (a *Actor) unborn(ctx context.Context, ref step.Ref, pods int) (trouble, er
 		return trouble{}, nil
 	}
 	_, hint := outage.DeniedBy(why)
-	return trouble{why: fmt.Sprintf("the API server rejects its pods: %s", printable(why)),
+	return trouble{why: outage.Unborn(ref.String(), printable(why)),
 		bears: stuckForOthers, hint: hint}, nil
 }
 

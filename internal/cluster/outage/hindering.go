@@ -30,7 +30,17 @@ func Hindrance(text string) string {
 		return strings.Join(found[1:], " ")
 	}
 	reason, _ := DeniedBy(text)
+	if found := unborn.FindStringSubmatch(text); found != nil {
+		return reason + " " + found[1]
+	}
 	return reason
+}
+
+var unborn = regexp.MustCompile(`the API server rejects the pods of (\S+): `)
+
+// Unborn says why the API server creates no pods of a workload, such as Deployment/shop/cart.
+func Unborn(workload, why string) string {
+	return fmt.Sprintf("the API server rejects the pods of %s: %s", workload, why)
 }
 
 var unpulled = regexp.MustCompile(`cannot get the image (\S+) of pod ([^/\s]+)/(\S+): `)

@@ -20,7 +20,7 @@ func TestHindering(t *testing.T) {
 		{pulled("theseus-system/theseus-controller-5d8f-x2"), "ImageUnavailable", "image.registry", "--agent-image"},
 		{pulled("kube-system/calico-node-x"), "ImageUnavailable", "reg.test/a:v1", "--agent-image"},
 		{Unpulled("n1", "a", "theseus-system/b", "InvalidImageName"), "ImageUnavailable", "", "helm"},
-		{"the API server rejects its pods: exceeded quota: q, requested: pods=1", "QuotaExceeded", "ResourceQuota", ""},
+		{Unborn("Deployment/shop/a", "exceeded quota: q, requested: pods=1"), "QuotaExceeded", "ResourceQuota", ""},
 	} {
 		reason, hint := Hindering(test.text)
 		if reason != test.reason || !strings.Contains(hint, test.hint) || (hint == "") != (reason == "") ||
@@ -37,5 +37,10 @@ func TestHindering(t *testing.T) {
 	if Hindrance(again) != Hindrance(strings.Replace(again, "ErrImagePull", "ImagePullBackOff: x", 1)) ||
 		Hindrance(again) == Hindrance(other) {
 		t.Errorf("%q and %q", Hindrance(again), Hindrance(other))
+	}
+	one, two := Unborn("Deployment/shop/a", "exceeded quota: q"), Unborn("Deployment/shop/b", "exceeded quota: q")
+	if Hindrance(one) == Hindrance(two) ||
+		Hindrance(one) != Hindrance(Unborn("Deployment/shop/a", "exceeded quota: r")) {
+		t.Errorf("%q and %q", Hindrance(one), Hindrance(two))
 	}
 }
