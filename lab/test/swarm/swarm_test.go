@@ -85,7 +85,7 @@ func TestManyFaults(t *testing.T) {
 	if report.Apply.Code != -1 {
 		t.Fatalf("theseus ended with %d before it was killed", report.Apply.Code)
 	}
-	resumed, err := cluster.Theseus(ctx, "resume", "--yes")
+	resumed, err := cluster.Theseus(ctx, "resume")
 	if err != nil {
 		t.Fatal(err)
 	}
