@@ -363,7 +363,7 @@ func (a *archiver) keep(ctx context.Context, last bool) {
 	case err == nil:
 	case errors.As(err, &damaged):
 		a.say("warning: " + err.Error())
-	case a.told || !last && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || outage.Passes(err)):
+	case a.told || !last && (ctx.Err() != nil || outage.Expired(err) || outage.Passes(err)):
 	case apierrors.IsForbidden(err):
 		a.told = true
 		a.say("note: the evidence for the report is kept on this machine only: the permissions to keep it in the " +

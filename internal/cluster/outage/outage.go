@@ -32,6 +32,13 @@ func Passes(err error) bool {
 		errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded)
 }
 
+// Expired reports whether a call did not end before its deadline, or was not begun because of it: client-go's limit of
+// requests fails at once if a process stood still until the deadline was over.
+func Expired(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) ||
+		err != nil && strings.Contains(err.Error(), "would exceed context deadline")
+}
+
 // Untrusted reports whether a connection failed for lack of trust: a certificate was rejected, or one side does not
 // speak TLS. Retrying does not help.
 func Untrusted(err error) bool {

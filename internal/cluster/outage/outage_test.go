@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 // TestErrorsOfRealConnections takes the errors from a client and a server that really disagree.
@@ -108,5 +109,21 @@ func TestAnswersOfTheServer(t *testing.T) {
 		if Passes(test.err) != test.passes {
 			t.Errorf("%v: passes %v", test.err, !test.passes)
 		}
+	}
+}
+
+// TestExpired: client-go's limit of requests gives up a call whose deadline it would miss, with an error of its own.
+func TestExpired(t *testing.T) {
+	limit := flowcontrol.NewTokenBucketRateLimiter(0.001, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := limit.Wait(ctx); err != nil || Expired(err) {
+		t.Errorf("the first request: %v", err)
+	}
+	if err := limit.Wait(ctx); !Expired(fmt.Errorf("client rate limiter Wait returned an error: %w", err)) {
+		t.Errorf("the second request: %v", err)
+	}
+	if !Expired(context.DeadlineExceeded) || Expired(context.Canceled) {
+		t.Error("the errors of contexts are not told apart")
 	}
 }

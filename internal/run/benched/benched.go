@@ -197,7 +197,7 @@ func (b *Bench) up(ctx context.Context, names ...string) (map[string]*corev1.Pod
 			if why == "" {
 				return parts, nil
 			}
-		case outage.Passes(err), outage.Refused(err), errors.Is(err, context.DeadlineExceeded):
+		case outage.Passes(err), outage.Refused(err), outage.Expired(err):
 			why = err.Error()
 		default:
 			return nil, fmt.Errorf("pods of the benchmark: %w", err)

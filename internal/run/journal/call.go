@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,7 +33,7 @@ func call[T any](ctx context.Context, what string, f func(context.Context) (T, e
 // passing reports whether an error only means that the API server could not be reached. A call that exceeded
 // callTimeout counts: its outcome is unknown.
 func passing(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || outage.Passes(err)
+	return outage.Expired(err) || outage.Passes(err)
 }
 
 // Patience bounds the retries of calls before a run begins. It is shorter than a run's own limits: nothing has begun,

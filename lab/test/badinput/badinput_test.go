@@ -102,7 +102,7 @@ func (s *stage) noMigration(t *testing.T) {
 
 func (s *stage) elsewhere(t *testing.T) {
 	other := rigtest.New(t, bin, "bad2", 1, "bridge")
-	unknown := []string{"error: no network that Theseus changes this cluster has no network", "theseus snapshot " +
+	unknown := []string{"error: Theseus cannot change the network of this cluster", "theseus snapshot " +
 		"--nodes"}
 	rigtest.Run(t, other, "here", 1, unknown, s.planned()...)
 	rigtest.Run(t, other, "here", 1, []string{"error: the plan was made for another cluster", "--context"},

@@ -464,7 +464,8 @@ func TestUnknownNetwork(t *testing.T) {
 	agent := "no network that Theseus changes is in this cluster, but DaemonSet kube-system/acme-net writes to the " +
 		"folder of CNI configurations"
 	s.check(t, 0, nil, []string{"warn cni/unknown", agent, "look at the nodes too"})
-	refused := strings.Replace(agent, "is in this cluster", "this cluster has no network", 1)
+	refused := strings.Replace(agent, "no network that Theseus changes is in this cluster, but",
+		"Theseus cannot change the network of this cluster, and found only", 1)
 	s.run(t, 1, []string{"error: " + refused, "Theseus changes only networks that it knows"}, s.planned()...)
 	looked := s.look(t)
 	file := `05-acme.conflist (network "acme", plugin acme-net) serves new pods on 1 of 1 nodes`

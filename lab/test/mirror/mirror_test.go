@@ -313,7 +313,10 @@ func (p *pair) frozen(t *testing.T) {
 	denied := func(args ...string) {
 		t.Helper()
 		out, err := p.blue.try(p.blue.kubeconfig, "", append([]string{"-n", "shop"}, args...)...)
-		if err == nil || !strings.Contains(out, "by kubernetes-admin: CHG-1") {
+		if err == nil || !strings.Contains(out, "kubernetes-admin froze this namespace at 2") {
+			t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		if !strings.Contains(out, ": CHG-1.") {
 			t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
